@@ -1,0 +1,21 @@
+// CHECK: what must hold, or the program has a bug. Stays on in release builds.
+//
+//   CHECK(end >= start, "link {} freed at {} before {}", link, end, start);
+//
+// Things that can go wrong in the world return Result instead (result.h).
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+
+namespace tombolo {
+[[noreturn]] void check_failed(const char* file, int line, const char* condition,
+                               const std::string& message);
+}  // namespace tombolo
+
+#define CHECK(condition, ...)                                                                  \
+  do {                                                                                         \
+    if (!(condition)) [[unlikely]]                                                             \
+      ::tombolo::check_failed(__FILE__, __LINE__, #condition, fmt::format(__VA_ARGS__));       \
+  } while (false)

@@ -1,0 +1,154 @@
+#include "base/fields.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/json.h"
+
+namespace tombolo {
+namespace {
+
+// Levenshtein distance.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::string nearest_name(std::string_view misspelt, const std::vector<std::string>& known) {
+  std::string best;
+  // A quarter of the letters may be wrong, at least two.
+  size_t best_distance = std::max<size_t>(2, misspelt.size() / 4) + 1;
+  if (misspelt.size() > 64) return best;  // hostile input: not worth the quadratic time
+  for (const std::string& name : known) {
+    const size_t distance = edit_distance(misspelt, name);
+    if (distance < best_distance) {
+      best = name;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+FieldReader::FieldReader(const Value& table, std::string file, std::string path,
+                         std::optional<Error>* error)
+    : table_(table), file_(std::move(file)), path_(std::move(path)), error_(error) {}
+
+std::string FieldReader::path_to(std::string_view key) const {
+  return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
+}
+
+const Value* FieldReader::take(std::string_view key) {
+  known_.emplace_back(key);
+  return ok() ? table_.find(key) : nullptr;
+}
+
+void FieldReader::missing(std::string_view key) {
+  if (!ok()) return;
+  const std::string at = table_.line ? fmt::format("{}:{}", file_, table_.line) : file_;
+  *error_ = Error{ErrorCode::kUnusable, fmt::format("{}: {} is missing", at, path_to(key)), {}, {}};
+}
+
+void FieldReader::wrong(const Value& value, std::string_view key, std::string why,
+                        std::string hint) {
+  if (!ok()) return;
+  const std::string at = value.line ? fmt::format("{}:{}", file_, value.line) : file_;
+  std::string shown = to_json(value, -1);
+  if (shown.size() > 80) shown = shown.substr(0, 77) + "...";
+  *error_ = Error{ErrorCode::kUnusable,
+                  fmt::format("{}: {} = {}: {}", at, path_to(key), shown, why),
+                  {},
+                  std::move(hint)};
+}
+
+void FieldReader::wrong_kind(const Value& value, std::string_view key, const char* wanted) {
+  wrong(value, key, fmt::format("wanted {}, found {}", wanted, value.kind()));
+}
+
+void FieldReader::check(bool condition, std::string_view key, std::string_view why,
+                        std::string hint) {
+  if (condition || !ok()) return;
+  if (const Value* value = table_.find(key)) return wrong(*value, key, std::string(why), hint);
+  const std::string at = table_.line ? fmt::format("{}:{}", file_, table_.line) : file_;
+  *error_ = Error{
+      ErrorCode::kUnusable, fmt::format("{}: {}: {}", at, path_to(key), why), {}, std::move(hint)};
+}
+
+void FieldReader::refuse(std::string_view key, std::string_view why, std::string hint) {
+  if (const Value* value = take(key)) wrong(*value, key, std::string(why), std::move(hint));
+}
+
+void FieldReader::finish() {
+  if (!ok()) return;
+  for (const auto& [key, value] : *table_.get<Value::Table>()) {
+    if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+    const std::string near = nearest_name(key, known_);
+    std::string all;
+    for (const std::string& name : known_) all += (all.empty() ? "" : ", ") + name;
+    return wrong(value, key, "unknown key",
+                 near.empty() ? "one of " + all : fmt::format("\"{}\"", near));
+  }
+}
+
+void FieldReader::read(const Value& value, std::string_view key, bool& out) {
+  if (const bool* flag = value.get<bool>()) {
+    out = *flag;
+  } else {
+    wrong_kind(value, key, "true or false");
+  }
+}
+
+void FieldReader::read(const Value& value, std::string_view key, double& out) {
+  if (const double* number = value.get<double>()) {
+    if (!std::isfinite(*number)) return wrong(value, key, "wanted a finite number");
+    out = *number;
+  } else if (const int64_t* integer = value.get<int64_t>()) {
+    out = static_cast<double>(*integer);
+  } else {
+    wrong_kind(value, key, "a number");
+  }
+}
+
+void FieldReader::read(const Value& value, std::string_view key, std::string& out) {
+  if (const std::string* text = value.get<std::string>()) {
+    out = *text;
+  } else {
+    wrong_kind(value, key, "a text");
+  }
+}
+
+void FieldReader::read_integer(const Value& value, std::string_view key, int64_t min, int64_t max,
+                               int64_t& out) {
+  const int64_t* integer = value.get<int64_t>();
+  if (!integer) return wrong_kind(value, key, "a whole number");
+  if (*integer < min || *integer > max) {
+    return wrong(value, key, fmt::format("must lie between {} and {}", min, max));
+  }
+  out = *integer;
+}
+
+void FieldReader::read_quantity(const Value& value, std::string_view key, const UnitTable& table,
+                                double& out) {
+  const std::string* text = value.get<std::string>();
+  if (!text) {
+    return wrong(value, key, fmt::format("wanted a text with a unit, found {}", value.kind()),
+                 fmt::format("\"{}\"", table.example));
+  }
+  Result<double> parsed = detail::parse_quantity(*text, table);
+  if (!parsed) return wrong(value, key, parsed.error().message, parsed.error().hint);
+  if (*parsed < 0) return wrong(value, key, "must not be negative");
+  out = *parsed;
+}
+
+}  // namespace tombolo

@@ -1,0 +1,133 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+namespace tombolo {
+namespace {
+
+std::string hint_for(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT: return "freeing space, or another folder for the output";
+    case EFBIG: return "raising the file size limit (ulimit -f), or another folder for the output";
+    case EACCES:
+    case EPERM:
+    case EROFS: return "a path that this user may use";
+    case ENOENT: return "checking the spelling of the path";
+    case EISDIR: return "the path of a file, not of a folder";
+    default: return "";
+  }
+}
+
+Error file_error(const std::string& path, const char* doing, int error) {
+  return {ErrorCode::kUnusable,
+          fmt::format("{}: cannot {}: {}", path, doing, std::strerror(error)),
+          {},
+          hint_for(error)};
+}
+
+std::string folder_of(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+}  // namespace
+
+Result<std::string> read_file(const std::string& path, int64_t limit) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return fail(file_error(path, "open it for reading", errno));
+  std::string out;
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t n = read(fd, buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      const Error error = file_error(path, "read it", errno);
+      close(fd);
+      return fail(error);
+    }
+    if (n == 0) break;
+    out.append(buffer, static_cast<size_t>(n));
+    if (static_cast<int64_t>(out.size()) > limit) {
+      close(fd);
+      return unusable(fmt::format("{}: larger than the limit of {} bytes", path, limit));
+    }
+  }
+  close(fd);
+  return out;
+}
+
+AtomicFile::AtomicFile(std::string path, std::string temporary, int fd)
+    : path_(std::move(path)), temporary_(std::move(temporary)), fd_(fd) {}
+
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept
+    : path_(std::move(other.path_)), temporary_(std::move(other.temporary_)), fd_(other.fd_) {
+  other.fd_ = -1;
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ < 0) return;
+  close(fd_);
+  unlink(temporary_.c_str());
+}
+
+Error AtomicFile::error(const char* doing) const { return file_error(path_, doing, errno); }
+
+Result<AtomicFile> AtomicFile::create(const std::string& path) {
+  if (std::filesystem::is_directory(path)) return fail(file_error(path, "write it", EISDIR));
+  std::string temporary = path + ".XXXXXX.tmp";
+  const int fd = mkostemps(temporary.data(), 4, O_CLOEXEC);
+  if (fd < 0) return fail(file_error(path, "create it", errno));
+  fchmod(fd, 0644);
+  return AtomicFile(path, temporary, fd);
+}
+
+Status AtomicFile::write(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return fail(error("write it"));
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  return {};
+}
+
+Status AtomicFile::commit() {
+  if (fsync(fd_) != 0) return fail(error("write it to disk"));
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) return fail(error("rename it into place"));
+  close(fd_);
+  fd_ = -1;
+  // The rename itself must survive a power cut too.
+  const int folder = open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder >= 0) {
+    fsync(folder);
+    close(folder);
+  }
+  return {};
+}
+
+Status write_file(const std::string& path, std::string_view bytes) {
+  AtomicFile file = TRY(AtomicFile::create(path));
+  TRY(file.write(bytes));
+  return file.commit();
+}
+
+Status make_directories(const std::string& path) {
+  std::error_code ec;
+  std::filesystem::create_directories(path, ec);
+  if (ec) return fail(file_error(path, "create the folder", ec.value()));
+  return {};
+}
+
+std::string sibling_path(const std::string& base_file, const std::string& name) {
+  if (std::filesystem::path(name).is_absolute()) return name;
+  return (std::filesystem::path(base_file).parent_path() / name).string();
+}
+
+}  // namespace tombolo

@@ -1,0 +1,119 @@
+#include "base/json.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace tombolo {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kDepthLimit = 64;
+
+// Builds the Value while the parser runs, so that hostile nesting is refused before it costs a stack.
+class Builder : public nlohmann::json_sax<Json> {
+ public:
+  bool null() override { return add({}); }
+  bool boolean(bool v) override { return add(v); }
+  bool number_integer(int64_t v) override { return add(v); }
+  bool number_unsigned(uint64_t v) override {
+    if (v > static_cast<uint64_t>(INT64_MAX)) return refuse(fmt::format("{} is beyond 64 bits", v));
+    return add(static_cast<int64_t>(v));
+  }
+  bool number_float(double v, const std::string& text) override {
+    // Digits without a point or exponent that arrive here were too long for an integer.
+    if (text.find_first_of(".eE") == std::string::npos) {
+      return refuse(fmt::format("{} is beyond 64 bits", text));
+    }
+    return add(v);
+  }
+  bool string(std::string& v) override { return add(std::move(v)); }
+  bool binary(Json::binary_t&) override { return refuse("binary values are not JSON"); }
+  bool start_object(size_t) override { return open(Value(Value::Table{})); }
+  bool start_array(size_t) override { return open(Value(Value::Array{})); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(std::string& v) override {
+    if (open_.back().find(v)) return refuse(fmt::format("the key \"{}\" stands twice", v));
+    keys_.back() = std::move(v);
+    return true;
+  }
+  bool parse_error(size_t at, const std::string&, const nlohmann::json::exception&) override {
+    return refuse(fmt::format("not JSON at byte {}", at));
+  }
+
+  const std::string& problem() const { return problem_; }
+  Value take() { return std::move(root_); }
+
+ private:
+  bool refuse(std::string why) {
+    if (problem_.empty()) problem_ = std::move(why);
+    return false;
+  }
+  bool open(Value container) {
+    if (open_.size() >= kDepthLimit) return refuse("nested too deeply");
+    open_.push_back(std::move(container));
+    keys_.emplace_back();
+    return true;
+  }
+  bool close() {
+    Value done = std::move(open_.back());
+    open_.pop_back();
+    keys_.pop_back();
+    return add(std::move(done));
+  }
+  bool add(Value value) {
+    if (open_.empty()) {
+      root_ = std::move(value);
+    } else if (auto* array = open_.back().get<Value::Array>()) {
+      array->push_back(std::move(value));
+    } else {
+      open_.back().get<Value::Table>()->emplace_back(std::move(keys_.back()), std::move(value));
+    }
+    return true;
+  }
+
+  Value root_;
+  std::vector<Value> open_;
+  std::vector<std::string> keys_;
+  std::string problem_;
+};
+
+Json convert(const Value& value) {
+  if (const auto* flag = value.get<bool>()) return *flag;
+  if (const auto* integer = value.get<int64_t>()) return *integer;
+  if (const auto* number = value.get<double>()) return *number;
+  if (const auto* text = value.get<std::string>()) return *text;
+  if (const auto* array = value.get<Value::Array>()) {
+    Json out = Json::array();
+    for (const Value& item : *array) out.push_back(convert(item));
+    return out;
+  }
+  if (const auto* table = value.get<Value::Table>()) {
+    Json out = Json::object();
+    // Appended without a search per key: a Table has no duplicates.
+    for (const auto& [key, item] : *table) {
+      out.get_ref<Json::object_t&>().emplace_back(key, convert(item));
+    }
+    return out;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Result<Value> parse_json(std::string_view text, const std::string& name, int line) {
+  Builder builder;
+  if (!Json::sax_parse(text.begin(), text.end(), &builder)) {
+    return unusable(fmt::format("{}:{}: {}", name, line, builder.problem()));
+  }
+  Value value = builder.take();
+  value.line = line;
+  return value;
+}
+
+std::string to_json(const Value& value, int indent) {
+  return convert(value).dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace tombolo
