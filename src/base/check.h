@@ -14,8 +14,8 @@ namespace tombolo {
                                const std::string& message);
 }  // namespace tombolo
 
-#define CHECK(condition, ...)                                                                  \
-  do {                                                                                         \
-    if (!(condition)) [[unlikely]]                                                             \
-      ::tombolo::check_failed(__FILE__, __LINE__, #condition, fmt::format(__VA_ARGS__));       \
+#define CHECK(condition, ...)                                                            \
+  do {                                                                                   \
+    if (!(condition)) [[unlikely]]                                                       \
+      ::tombolo::check_failed(__FILE__, __LINE__, #condition, fmt::format(__VA_ARGS__)); \
   } while (false)

@@ -8,7 +8,7 @@ namespace tombolo {
 class Clock {
  public:
   virtual ~Clock() = default;
-  virtual SimTime now() const = 0;               // since an origin common to all ranks of this host
+  virtual SimTime now() const = 0;  // since an origin common to all ranks of this host
   virtual void sleep_until(SimTime instant) = 0;  // returns at or after the instant
 };
 
@@ -23,7 +23,9 @@ class SystemClock : public Clock {
 class ManualClock : public Clock {
  public:
   SimTime now() const override { return now_; }
-  void sleep_until(SimTime instant) override { if (instant > now_) now_ = instant; }
+  void sleep_until(SimTime instant) override {
+    if (instant > now_) now_ = instant;
+  }
   void advance(SimDuration by) { now_ = now_ + by; }
 
  private:

@@ -9,10 +9,10 @@
 //   Result<WanLink> link = read_fields<WanLink>(value, "three-dc.toml");
 //   Value again = write_fields(*link);
 //
-// The same description reads TOML and JSON and writes JSON, so that what is written reads back equal.
-// Messages carry file, line, key, value and what to try; unknown keys are refused with the nearest
-// known one. Members may be bool, integers, double, std::string, a Quantity (as text with a unit), an
-// enum with names (below), a described struct, and std::vector or std::optional of those.
+// The same description reads TOML and JSON and writes JSON, so that what is written reads back
+// equal. Messages carry file, line, key, value and what to try; unknown keys are refused with the
+// nearest known one. Members may be bool, integers, double, std::string, a Quantity (as text with a
+// unit), an enum with names (below), a described struct, and std::vector or std::optional of those.
 #pragma once
 
 #include <limits>
@@ -57,12 +57,18 @@ class FieldReader;
 class FieldWriter;
 
 namespace detail {
-template <typename T> struct is_vector : std::false_type {};
-template <typename T> struct is_vector<std::vector<T>> : std::true_type {};
-template <typename T> struct is_optional : std::false_type {};
-template <typename T> struct is_optional<std::optional<T>> : std::true_type {};
-template <typename T> struct is_quantity : std::false_type {};
-template <int T, int B, int F, int D> struct is_quantity<Quantity<T, B, F, D>> : std::true_type {};
+template <typename T>
+struct is_vector : std::false_type {};
+template <typename T>
+struct is_vector<std::vector<T>> : std::true_type {};
+template <typename T>
+struct is_optional : std::false_type {};
+template <typename T>
+struct is_optional<std::optional<T>> : std::true_type {};
+template <typename T>
+struct is_quantity : std::false_type {};
+template <int T, int B, int F, int D>
+struct is_quantity<Quantity<T, B, F, D>> : std::true_type {};
 }  // namespace detail
 
 // Reads one table. The first problem is kept in the Error that all readers of a file share.
@@ -161,7 +167,9 @@ class FieldWriter {
   static constexpr bool kReads = false;
 
   template <typename T>
-  void required(std::string_view key, T& in) { table_.emplace_back(key, write(in)); }
+  void required(std::string_view key, T& in) {
+    table_.emplace_back(key, write(in));
+  }
   template <typename T>
   void optional(std::string_view key, T& in) {
     if constexpr (detail::is_optional<T>::value) {
@@ -206,8 +214,8 @@ class FieldWriter {
   Value::Table table_;
 };
 
-// A described struct from a table, or the first problem with its place. `path` is the table's own path
-// within the file, for messages.
+// A described struct from a table, or the first problem with its place. `path` is the table's own
+// path within the file, for messages.
 template <typename T>
 Result<T> read_fields(const Value& table, const std::string& file, const std::string& path = {}) {
   std::optional<Error> error;

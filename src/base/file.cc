@@ -14,14 +14,20 @@ namespace {
 std::string hint_for(int error) {
   switch (error) {
     case ENOSPC:
-    case EDQUOT: return "freeing space, or another folder for the output";
-    case EFBIG: return "raising the file size limit (ulimit -f), or another folder for the output";
+    case EDQUOT:
+      return "freeing space, or another folder for the output";
+    case EFBIG:
+      return "raising the file size limit (ulimit -f), or another folder for the output";
     case EACCES:
     case EPERM:
-    case EROFS: return "a path that this user may use";
-    case ENOENT: return "checking the spelling of the path";
-    case EISDIR: return "the path of a file, not of a folder";
-    default: return "";
+    case EROFS:
+      return "a path that this user may use";
+    case ENOENT:
+      return "checking the spelling of the path";
+    case EISDIR:
+      return "the path of a file, not of a folder";
+    default:
+      return "";
   }
 }
 

@@ -10,7 +10,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kDepthLimit = 64;
 
-// Builds the Value while the parser runs, so that hostile nesting is refused before it costs a stack.
+// Builds the Value while the parser runs, so that hostile nesting is refused before it costs a
+// stack.
 class Builder : public nlohmann::json_sax<Json> {
  public:
   bool null() override { return add({}); }

@@ -9,12 +9,12 @@
 
 namespace tombolo {
 
-// `name` is the file's name in messages, `line` the number of the text's first line. Refuses duplicate
-// keys, nesting beyond 64 levels and integers beyond 64 bits.
+// `name` is the file's name in messages, `line` the number of the text's first line. Refuses
+// duplicate keys, nesting beyond 64 levels and integers beyond 64 bits.
 Result<Value> parse_json(std::string_view text, const std::string& name, int line = 1);
 
-// indent < 0: one line. Numbers are printed so that they read back to the same value; keys keep their
-// order. Equal Values give equal bytes. Non-finite numbers become null, as JSON has none.
+// indent < 0: one line. Numbers are printed so that they read back to the same value; keys keep
+// their order. Equal Values give equal bytes. Non-finite numbers become null, as JSON has none.
 std::string to_json(const Value& value, int indent = 2);
 
 }  // namespace tombolo

@@ -1,7 +1,7 @@
 // Random numbers that are the same on every machine, in named streams.
 //
-// The standard library's distributions differ between vendors; these do not. A stream is derived from
-// the seed and a name, so a new consumer disturbs nobody:
+// The standard library's distributions differ between vendors; these do not. A stream is derived
+// from the seed and a name, so a new consumer disturbs nobody:
 //
 //   Random jitter = Random(seed).stream("link/paris-oregon");
 //
@@ -20,10 +20,10 @@ class Random {
   // A generator that depends on this one's seed and the name only, not on how much was drawn.
   Random stream(std::string_view name) const;
 
-  uint64_t next();              // 64 uniform bits
-  double uniform();             // in [0, 1), 53 bits
-  uint64_t below(uint64_t n);   // in [0, n), unbiased; n > 0
-  double normal();              // mean 0, variance 1 (Box and Muller)
+  uint64_t next();             // 64 uniform bits
+  double uniform();            // in [0, 1), 53 bits
+  uint64_t below(uint64_t n);  // in [0, n), unbiased; n > 0
+  double normal();             // mean 0, variance 1 (Box and Muller)
   uint64_t seed() const { return seed_; }
 
  private:

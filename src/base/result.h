@@ -69,15 +69,17 @@ Result<T> during(Result<T> result, std::string doing) {
 namespace detail {
 inline void take(Status&&) {}
 template <typename T>
-T take(Result<T>&& result) { return std::move(*result); }
+T take(Result<T>&& result) {
+  return std::move(*result);
+}
 }  // namespace detail
 
 }  // namespace tombolo
 
 // A GNU statement expression, which both g++ and clang know: TRY can stand in the middle of a line.
-#define TRY(...)                                                                 \
-  ({                                                                             \
-    auto result_of_try = (__VA_ARGS__);                                          \
+#define TRY(...)                                                                  \
+  ({                                                                              \
+    auto result_of_try = (__VA_ARGS__);                                           \
     if (!result_of_try) return ::tombolo::fail(std::move(result_of_try).error()); \
-    ::tombolo::detail::take(std::move(result_of_try));                           \
+    ::tombolo::detail::take(std::move(result_of_try));                            \
   })

@@ -1,8 +1,8 @@
 // Time as integers: SimTime is an instant, SimDuration a span, both in nanoseconds.
 //
-// Integers make simulations reproducible: (a + b) + c == a + (b + c), on every compiler. Formulas use
-// Seconds (units.h) and become a SimDuration at one place per law, which states its rounding. The
-// same types carry measured time, as nanoseconds since an origin that all ranks share.
+// Integers make simulations reproducible: (a + b) + c == a + (b + c), on every compiler. Formulas
+// use Seconds (units.h) and become a SimDuration at one place per law, which states its rounding.
+// The same types carry measured time, as nanoseconds since an origin that all ranks share.
 #pragma once
 
 #include <compare>
@@ -18,7 +18,10 @@ struct SimDuration {
   constexpr SimDuration operator+(SimDuration o) const { return {ns + o.ns}; }
   constexpr SimDuration operator-(SimDuration o) const { return {ns - o.ns}; }
   constexpr SimDuration operator*(int64_t k) const { return {ns * k}; }
-  constexpr SimDuration& operator+=(SimDuration o) { ns += o.ns; return *this; }
+  constexpr SimDuration& operator+=(SimDuration o) {
+    ns += o.ns;
+    return *this;
+  }
 };
 
 struct SimTime {

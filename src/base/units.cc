@@ -17,15 +17,16 @@ constexpr Unit kBytes[] = {{"B", 1},
                            {"GiB", 1073741824.0},
                            {"TB", 1e12},
                            {"TiB", 1099511627776.0}};
-constexpr Unit kRates[] = {{"bps", 0.125},   {"Bps", 1},     {"Kbps", 125},   {"KBps", 1e3},
-                           {"Mbps", 125e3},  {"MBps", 1e6},  {"Gbps", 125e6}, {"GBps", 1e9},
+constexpr Unit kRates[] = {{"bps", 0.125},  {"Bps", 1},    {"Kbps", 125},   {"KBps", 1e3},
+                           {"Mbps", 125e3}, {"MBps", 1e6}, {"Gbps", 125e6}, {"GBps", 1e9},
                            {"Tbps", 125e9}, {"TBps", 1e12}};
-constexpr Unit kFlops[] = {{"FLOP", 1},    {"KFLOP", 1e3},  {"MFLOP", 1e6}, {"GFLOP", 1e9},
-                           {"TFLOP", 1e12}, {"PFLOP", 1e15}};
+constexpr Unit kFlops[] = {{"FLOP", 1},    {"KFLOP", 1e3},  {"MFLOP", 1e6},
+                           {"GFLOP", 1e9}, {"TFLOP", 1e12}, {"PFLOP", 1e15}};
 constexpr Unit kFlopRates[] = {
     {"FLOPS", 1}, {"MFLOPS", 1e6}, {"GFLOPS", 1e9}, {"TFLOPS", 1e12}, {"PFLOPS", 1e15}};
 constexpr Unit kDollars[] = {{"USD", 1}};
-constexpr Unit kPrices[] = {{"USD/device-hour", 1.0 / 3600}, {"USD/hour", 1.0 / 3600}, {"USD/s", 1}};
+constexpr Unit kPrices[] = {
+    {"USD/device-hour", 1.0 / 3600}, {"USD/hour", 1.0 / 3600}, {"USD/s", 1}};
 constexpr Unit kTraffic[] = {{"USD/GB", 1e-9}, {"USD/B", 1}};
 
 const UnitTable kSecondsTable{kSeconds, "20 ms"};
@@ -51,22 +52,45 @@ std::string known_units(const UnitTable& table) {
 
 }  // namespace
 
-template <> const UnitTable& unit_table<Seconds>() { return kSecondsTable; }
-template <> const UnitTable& unit_table<Bytes>() { return kBytesTable; }
-template <> const UnitTable& unit_table<BytesPerSecond>() { return kRatesTable; }
-template <> const UnitTable& unit_table<Flops>() { return kFlopsTable; }
-template <> const UnitTable& unit_table<FlopsPerSecond>() { return kFlopRatesTable; }
-template <> const UnitTable& unit_table<Dollars>() { return kDollarsTable; }
-template <> const UnitTable& unit_table<DollarsPerSecond>() { return kPricesTable; }
-template <> const UnitTable& unit_table<DollarsPerByte>() { return kTrafficTable; }
+template <>
+const UnitTable& unit_table<Seconds>() {
+  return kSecondsTable;
+}
+template <>
+const UnitTable& unit_table<Bytes>() {
+  return kBytesTable;
+}
+template <>
+const UnitTable& unit_table<BytesPerSecond>() {
+  return kRatesTable;
+}
+template <>
+const UnitTable& unit_table<Flops>() {
+  return kFlopsTable;
+}
+template <>
+const UnitTable& unit_table<FlopsPerSecond>() {
+  return kFlopRatesTable;
+}
+template <>
+const UnitTable& unit_table<Dollars>() {
+  return kDollarsTable;
+}
+template <>
+const UnitTable& unit_table<DollarsPerSecond>() {
+  return kPricesTable;
+}
+template <>
+const UnitTable& unit_table<DollarsPerByte>() {
+  return kTrafficTable;
+}
 
 namespace detail {
 
 Result<double> parse_quantity(std::string_view text, const UnitTable& table) {
   const std::string_view trimmed = trim(text);
   double number = 0;
-  const auto [rest, ec] =
-      std::from_chars(trimmed.data(), trimmed.data() + trimmed.size(), number);
+  const auto [rest, ec] = std::from_chars(trimmed.data(), trimmed.data() + trimmed.size(), number);
   const std::string hint = fmt::format("\"{}\"", table.example);
   if (ec != std::errc{} || !std::isfinite(number)) {
     return unusable(fmt::format("\"{}\" does not begin with a finite number", text), hint);
@@ -81,8 +105,8 @@ Result<double> parse_quantity(std::string_view text, const UnitTable& table) {
 }
 
 std::string format_quantity(double value, const UnitTable& table) {
-  // The shortest of all spellings that come back exactly; the first one wins a tie, so that "1000 MB"
-  // becomes "1 GB" and the text is the same on every machine.
+  // The shortest of all spellings that come back exactly; the first one wins a tie, so that "1000
+  // MB" becomes "1 GB" and the text is the same on every machine.
   std::string best;
   for (auto unit = table.units.rbegin(); unit != table.units.rend(); ++unit) {
     const std::string digits = fmt::format("{}", value / unit->factor);

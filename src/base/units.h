@@ -2,9 +2,9 @@
 //
 //   Seconds t = link.latency + size / link.bandwidth;     // Bytes / BytesPerSecond is Seconds
 //
-// A Quantity is a double in the base units second, byte, floating-point operation and US dollar. At the
-// edges the unit is part of the text: parse_quantity<BytesPerSecond>("5 Gbps"). Bits and bytes, GB
-// and GiB are told apart; a bare number is refused with the spelling to use.
+// A Quantity is a double in the base units second, byte, floating-point operation and US dollar. At
+// the edges the unit is part of the text: parse_quantity<BytesPerSecond>("5 Gbps"). Bits and bytes,
+// GB and GiB are told apart; a bare number is refused with the spelling to use.
 #pragma once
 
 #include <compare>
@@ -27,7 +27,10 @@ struct Quantity {
   constexpr Quantity operator-() const { return {-value}; }
   constexpr Quantity operator*(double k) const { return {value * k}; }
   constexpr Quantity operator/(double k) const { return {value / k}; }
-  constexpr Quantity& operator+=(Quantity o) { value += o.value; return *this; }
+  constexpr Quantity& operator+=(Quantity o) {
+    value += o.value;
+    return *this;
+  }
   friend constexpr Quantity operator*(double k, Quantity q) { return {k * q.value}; }
 };
 
@@ -73,14 +76,22 @@ struct UnitTable {
 };
 template <typename Q>
 const UnitTable& unit_table();
-template <> const UnitTable& unit_table<Seconds>();
-template <> const UnitTable& unit_table<Bytes>();
-template <> const UnitTable& unit_table<BytesPerSecond>();
-template <> const UnitTable& unit_table<Flops>();
-template <> const UnitTable& unit_table<FlopsPerSecond>();
-template <> const UnitTable& unit_table<Dollars>();
-template <> const UnitTable& unit_table<DollarsPerSecond>();
-template <> const UnitTable& unit_table<DollarsPerByte>();
+template <>
+const UnitTable& unit_table<Seconds>();
+template <>
+const UnitTable& unit_table<Bytes>();
+template <>
+const UnitTable& unit_table<BytesPerSecond>();
+template <>
+const UnitTable& unit_table<Flops>();
+template <>
+const UnitTable& unit_table<FlopsPerSecond>();
+template <>
+const UnitTable& unit_table<Dollars>();
+template <>
+const UnitTable& unit_table<DollarsPerSecond>();
+template <>
+const UnitTable& unit_table<DollarsPerByte>();
 
 namespace detail {
 Result<double> parse_quantity(std::string_view text, const UnitTable& table);
@@ -88,7 +99,8 @@ std::string format_quantity(double value, const UnitTable& table);
 std::string format_short(double value, const UnitTable& table);
 }  // namespace detail
 
-// "5 Gbps", "34ms", "80 GiB" -> base units. Fails on a missing or unknown unit and on non-finite numbers.
+// "5 Gbps", "34ms", "80 GiB" -> base units. Fails on a missing or unknown unit and on non-finite
+// numbers.
 template <typename Q>
 Result<Q> parse_quantity(std::string_view text) {
   return detail::parse_quantity(text, unit_table<Q>()).map([](double v) { return Q{v}; });
@@ -107,9 +119,13 @@ std::string brief(Quantity<T, B, F, D> q) {
 }
 
 inline namespace literals {
-#define TOMBOLO_LITERAL(suffix, type, factor)                                                       \
-  constexpr type operator""_##suffix(long double v) { return {static_cast<double>(v) * (factor)}; } \
-  constexpr type operator""_##suffix(unsigned long long v) { return {static_cast<double>(v) * (factor)}; }
+#define TOMBOLO_LITERAL(suffix, type, factor)                \
+  constexpr type operator""_##suffix(long double v) {        \
+    return {static_cast<double>(v) * (factor)};              \
+  }                                                          \
+  constexpr type operator""_##suffix(unsigned long long v) { \
+    return {static_cast<double>(v) * (factor)};              \
+  }
 TOMBOLO_LITERAL(s, Seconds, 1)
 TOMBOLO_LITERAL(ms, Seconds, 1e-3)
 TOMBOLO_LITERAL(us, Seconds, 1e-6)

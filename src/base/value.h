@@ -1,7 +1,7 @@
 // Value: what a TOML or JSON file says, with the place where it says it.
 //
-// The two readers (toml.h, json.h) produce Values; fields.h turns Values into structs and back. Only
-// toml.cc and json.cc see the parser libraries.
+// The two readers (toml.h, json.h) produce Values; fields.h turns Values into structs and back.
+// Only toml.cc and json.cc see the parser libraries.
 #pragma once
 
 #include <cstdint>
@@ -29,13 +29,17 @@ class Value {
   Value(Table v) : data_(std::move(v)) {}
 
   template <typename T>
-  const T* get() const { return std::get_if<T>(&data_); }
+  const T* get() const {
+    return std::get_if<T>(&data_);
+  }
   template <typename T>
-  T* get() { return std::get_if<T>(&data_); }
+  T* get() {
+    return std::get_if<T>(&data_);
+  }
   bool is_null() const { return std::holds_alternative<std::monostate>(data_); }
   const Value* find(std::string_view key) const;  // null where this is no table or has no such key
-  void set(std::string key, Value value);         // CHECKs that this is a table; replaces or appends
-  const char* kind() const;                       // "a text", "a table", ... for messages
+  void set(std::string key, Value value);  // CHECKs that this is a table; replaces or appends
+  const char* kind() const;                // "a text", "a table", ... for messages
 
   // Equal content; where it was written does not matter.
   bool operator==(const Value& other) const { return data_ == other.data_; }

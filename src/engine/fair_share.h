@@ -1,0 +1,36 @@
+// Max-min fair sharing of links between flows.
+//
+// Rates grow together, in proportion to the flows' weights, until a link is full or a flow reaches
+// its cap; flows that cross the full link stop there, the others go on. The result is the only
+// allocation in which no flow can gain without taking from one that is no better off (rate /
+// weight). Law: Bertsekas & Gallager, Data Networks, 2nd ed., section 6.5.2 (progressive filling).
+// Holds for long flows with similar round-trip times; docs/laws/fair_share.md states its limits.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "base/units.h"
+
+namespace tombolo::engine {
+
+inline constexpr BytesPerSecond kUnlimited{std::numeric_limits<double>::infinity()};
+
+struct Link {
+  BytesPerSecond capacity;  // at least 0
+};
+
+struct Flow {
+  std::vector<uint32_t> links;  // indices of the links it crosses; one named twice is loaded twice
+  double weight = 1;            // above 0; its share of a full link is in proportion
+  BytesPerSecond cap = kUnlimited;
+};
+
+// The rate of each flow, in order. CHECKs that every flow has a weight above 0 and a bound (a link
+// or a cap). Cost: O((saturated links + caps reached) * links crossed by all flows); one flow costs
+// its links.
+std::vector<BytesPerSecond> fair_shares(std::span<const Flow> flows, std::span<const Link> links);
+
+}  // namespace tombolo::engine

@@ -1,0 +1,142 @@
+#include "graph/graph.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace tombolo::graph {
+namespace {
+
+using MessageKey = std::tuple<int32_t, int32_t, int64_t>;  // source, destination, tag
+
+tl::unexpected<Error> wrong(const Graph& graph, const Node& node, std::string why) {
+  return unusable(
+      fmt::format("rank {}, node {} (\"{}\"): {}", graph.rank, node.id, node.name, why));
+}
+
+// Position of a node id in its graph, or -1. Ids ascend.
+ptrdiff_t position(const Graph& graph, int64_t id) {
+  const auto it =
+      std::lower_bound(graph.nodes.begin(), graph.nodes.end(), id,
+                       [](const Node& node, int64_t wanted) { return node.id < wanted; });
+  if (it == graph.nodes.end() || it->id != id) return -1;
+  return it - graph.nodes.begin();
+}
+
+Status check_node(const Graph& graph, const Node& node, size_t ranks) {
+  if (node.duration.ns < 0) return wrong(graph, node, "its duration is negative");
+  if (node.comm_size < 0) return wrong(graph, node, "its size is negative");
+  if (node.type != NodeType::kCompute) {
+    if (node.comm_peer < 0 || node.comm_peer >= static_cast<int32_t>(ranks)) {
+      return wrong(graph, node, fmt::format("there is no rank {}", node.comm_peer));
+    }
+    if (node.comm_peer == graph.rank) return wrong(graph, node, "it sends to its own rank");
+  }
+  for (const auto* dependencies : {&node.data_deps, &node.ctrl_deps}) {
+    for (const int64_t id : *dependencies) {
+      if (id == node.id) return wrong(graph, node, "it depends on itself");
+      if (position(graph, id) < 0) {
+        return wrong(graph, node, fmt::format("it depends on node {}, which does not exist", id));
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status validate(const Graphs& graphs) {
+  // Global index of the first node of each rank, for one topological sort over all ranks.
+  std::vector<size_t> first;
+  size_t count = 0;
+  for (size_t r = 0; r < graphs.size(); ++r) {
+    const Graph& graph = graphs[r];
+    if (graph.rank != static_cast<int32_t>(r)) {
+      return unusable(fmt::format("graph {} says that it is rank {}", r, graph.rank));
+    }
+    first.push_back(count);
+    count += graph.nodes.size();
+    for (size_t i = 1; i < graph.nodes.size(); ++i) {
+      if (graph.nodes[i].id <= graph.nodes[i - 1].id) {
+        return wrong(graph, graph.nodes[i], "ids must ascend and be unique");
+      }
+    }
+    for (const Node& node : graph.nodes) TRY(check_node(graph, node, graphs.size()));
+  }
+
+  std::vector<std::vector<size_t>> successors(count);
+  std::vector<int> waiting_for(count, 0);
+  std::map<MessageKey, std::pair<size_t, const Node*>> sends;
+  for (const Graph& graph : graphs) {
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      const Node& node = graph.nodes[i];
+      const size_t index = first[graph.rank] + i;
+      for (const auto* dependencies : {&node.data_deps, &node.ctrl_deps}) {
+        for (const int64_t id : *dependencies) {
+          successors[first[graph.rank] + position(graph, id)].push_back(index);
+          ++waiting_for[index];
+        }
+      }
+      if (node.type == NodeType::kSend) {
+        const MessageKey key{graph.rank, node.comm_peer, node.comm_tag};
+        if (!sends.emplace(key, std::pair{index, &node}).second) {
+          return wrong(
+              graph, node,
+              fmt::format("its tag {} to rank {} was already used", node.comm_tag, node.comm_peer));
+        }
+      }
+    }
+  }
+  for (const Graph& graph : graphs) {
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      const Node& node = graph.nodes[i];
+      if (node.type != NodeType::kReceive) continue;
+      const auto send = sends.find({node.comm_peer, graph.rank, node.comm_tag});
+      if (send == sends.end()) {
+        return wrong(graph, node,
+                     fmt::format("rank {} never sends tag {} (or it is received twice)",
+                                 node.comm_peer, node.comm_tag));
+      }
+      if (send->second.second->comm_size != node.comm_size) {
+        return wrong(graph, node,
+                     fmt::format("it expects {} bytes, but {} are sent", node.comm_size,
+                                 send->second.second->comm_size));
+      }
+      successors[send->second.first].push_back(first[graph.rank] + i);
+      ++waiting_for[first[graph.rank] + i];
+      sends.erase(send);
+    }
+  }
+  if (!sends.empty()) {
+    const auto& [key, send] = *sends.begin();
+    return wrong(graphs[std::get<0>(key)], *send.second,
+                 fmt::format("rank {} never receives it", std::get<1>(key)));
+  }
+
+  // Kahn's algorithm; what cannot be ordered lies on a cycle or behind one.
+  std::vector<size_t> ready;
+  for (size_t i = 0; i < count; ++i) {
+    if (waiting_for[i] == 0) ready.push_back(i);
+  }
+  size_t done = 0;
+  while (!ready.empty()) {
+    const size_t index = ready.back();
+    ready.pop_back();
+    ++done;
+    for (const size_t next : successors[index]) {
+      if (--waiting_for[next] == 0) ready.push_back(next);
+    }
+  }
+  if (done < count) {
+    for (const Graph& graph : graphs) {
+      for (size_t i = 0; i < graph.nodes.size(); ++i) {
+        if (waiting_for[first[graph.rank] + i] > 0) {
+          return wrong(graph, graph.nodes[i], "it waits in a cycle of dependencies");
+        }
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace tombolo::graph
