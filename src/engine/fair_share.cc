@@ -49,9 +49,11 @@ std::vector<BytesPerSecond> fair_shares(std::span<const Flow> flows, std::span<c
     std::vector<uint32_t> rising;
     for (const uint32_t i : active) (limit_of(flows[i]) <= level ? stopped : rising).push_back(i);
     for (const uint32_t i : stopped) {
-      const double rate = std::min(level * flows[i].weight, flows[i].cap.value);
+      const Flow& flow = flows[i];
+      const bool capped = flow.cap.value / flow.weight <= level;  // then the cap, to the last bit
+      const double rate = capped ? flow.cap.value : level * flow.weight;
       rates[i] = {rate};
-      for (const uint32_t link : flows[i].links) left[link] = std::max(0.0, left[link] - rate);
+      for (const uint32_t link : flow.links) left[link] = std::max(0.0, left[link] - rate);
     }
     active = std::move(rising);
   }

@@ -38,7 +38,7 @@ FlowId FluidNetwork::start(SimTime now, Bytes bytes, Flow flow) {
 }
 
 std::optional<SimTime> FluidNetwork::next_completion() const {
-  if (!finished_.empty()) return finished_.front().time;
+  if (!finished_.empty()) return now_;
   if (due_.empty()) return std::nullopt;
   return due_.begin()->first;
 }

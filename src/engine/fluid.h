@@ -4,7 +4,7 @@
 // ends, the shares of the flows that meet it, directly or through others, are solved again. There
 // are no packets and no queues: only rates that change at events.
 //
-//   FluidNetwork network({{5_Gbps}, {400_Gbps}});
+//   FluidNetwork network({Link{5_Gbps}, Link{400_Gbps}});
 //   FlowId id = network.start({0}, 10_MB, {.links = {0, 1}, .cap = 600_MBps});
 //   network.next_completion();       // 10e6 / 600e6 s: 16 666 667 ns
 //   network.finish({16'666'667});    // {{id, 16 666 667 ns}}
@@ -45,7 +45,8 @@ class FluidNetwork {
   // `now` end first, and wait for finish().
   FlowId start(SimTime now, Bytes bytes, Flow flow);
 
-  // When the next flow ends if nothing else starts; nothing if there is none, or all stand still.
+  // When finish() has something to tell if nothing else starts: the end of the next flow, or at
+  // once if start() has already passed one. Nothing if there is no flow, or all stand still.
   std::optional<SimTime> next_completion() const;
 
   // Flows that ended by `now` and were not told before, by time and then by age.
