@@ -1,0 +1,190 @@
+// The machines: devices, nodes, datacenters and the links between them.
+//
+// A datacenter has `nodes` equal nodes of `devices_per_node` equal devices. Devices of one node
+// talk over the scale-up fabric, nodes of one datacenter over the scale-out network, datacenters
+// over WAN links. All bandwidths are per device, except the two limits of a WAN link, which say
+// what they limit.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/fields.h"
+#include "base/result.h"
+#include "base/units.h"
+
+namespace tombolo::cluster {
+
+// How a device's time is made.
+enum class DeviceKind {
+  kAccelerator,  // priced and predicted, not run here
+  kEmulated,     // "emulated:<catalog name>": runs as that device's predicted durations
+  kCpu,          // "cpu": a core of this machine, with real kernels
+};
+constexpr auto enum_names(DeviceKind) {
+  return std::to_array<EnumName<DeviceKind>>({{DeviceKind::kAccelerator, "accelerator"},
+                                              {DeviceKind::kEmulated, "emulated"},
+                                              {DeviceKind::kCpu, "cpu"}});
+}
+
+struct Device {
+  std::string name;
+  DeviceKind kind = DeviceKind::kAccelerator;
+  FlopsPerSecond peak;  // dense, at 16 bits (CPU: at 32 bits)
+  Bytes memory;         // usable: the catalog takes off what the framework keeps
+  BytesPerSecond memory_bandwidth;
+  double efficiency = 0.5;            // of peak, in large matrix products
+  double attention_efficiency = 0.4;  // of peak, in attention scores
+
+  bool operator==(const Device&) const = default;
+};
+
+// Devices known by name, with the source of each number (catalog.cc). "emulated:NAME" is NAME with
+// kind kEmulated.
+std::vector<std::string> catalog_names();
+Result<Device> catalog_device(const std::string& name);
+
+struct ScaleUp {
+  int64_t domain = 8;  // devices that share it
+  BytesPerSecond bandwidth = 300_GBps;
+  Seconds latency = 1_us;
+
+  bool operator==(const ScaleUp&) const = default;
+};
+
+struct ScaleOut {
+  BytesPerSecond bandwidth = 25_GBps;
+  Seconds latency = 5_us;
+
+  bool operator==(const ScaleOut&) const = default;
+};
+
+struct Datacenter {
+  std::string name;
+  Device device;
+  int64_t nodes = 1;
+  int64_t devices_per_node = 1;
+  ScaleUp scale_up;
+  ScaleOut scale_out;
+  DollarsPerSecond price;  // of one device
+
+  int64_t devices() const { return nodes * devices_per_node; }
+  bool operator==(const Datacenter&) const = default;
+};
+
+// A WAN link joins two datacenters, with the same figures in both directions.
+struct WanLink {
+  std::vector<std::string> between;  // two names
+  Seconds one_way_latency;
+  BytesPerSecond node_pair_limit;            // what one pair of nodes may have
+  std::optional<BytesPerSecond> path_limit;  // what all pairs share; left out: no limit
+  int64_t connections = 1;                   // TCP connections per node pair
+  std::optional<Bytes> tcp_window;           // per connection; left out: large enough
+  double loss = 0;
+  DollarsPerByte price;
+
+  bool joins(const std::string& a, const std::string& b) const;
+  bool operator==(const WanLink&) const = default;
+};
+
+struct Cluster {
+  std::vector<Datacenter> datacenters;
+  std::vector<WanLink> wan;
+
+  int64_t devices() const;
+  const Datacenter* find(const std::string& name) const;
+  const WanLink* link(const std::string& a, const std::string& b) const;
+  bool operator==(const Cluster&) const = default;
+};
+
+// What one flow of a WAN link can have when it is alone: n connections of one node pair are limited
+// by their windows, by the pair and by the path.
+//
+//   rate = min(n window / (2 one_way_latency), node_pair_limit, path_limit)
+//
+// Atlas table 1 is this law with n = 1 and a 3 MB window (within 2.4 %). docs/laws/wan_flow.md.
+BytesPerSecond flow_rate(const WanLink& link);
+
+// Reads [[datacenter]] and [[wan]] from a table (a cluster file, or [cluster] of a job); `path` is
+// the table's own path, for messages.
+Result<Cluster> read_cluster(const Value& table, const std::string& file, const std::string& path);
+
+// As embedded in a Plan.
+template <class Archive>
+void describe(Archive& a, Device& device) {
+  a.required("name", device.name);
+  a.optional("kind", device.kind);
+  a.required("peak", device.peak);
+  a.required("memory", device.memory);
+  a.required("memory_bandwidth", device.memory_bandwidth);
+  a.optional("efficiency", device.efficiency);
+  a.optional("attention_efficiency", device.attention_efficiency);
+  a.check(device.peak.value > 0, "peak", "must be positive");
+  a.check(device.memory.value > 0, "memory", "must be positive");
+  a.check(device.memory_bandwidth.value > 0, "memory_bandwidth", "must be positive");
+  a.check(device.efficiency > 0 && device.efficiency <= 1, "efficiency", "must lie in (0, 1]");
+  a.check(device.attention_efficiency > 0 && device.attention_efficiency <= 1,
+          "attention_efficiency", "must lie in (0, 1]");
+}
+
+template <class Archive>
+void describe(Archive& a, ScaleUp& fabric) {
+  a.optional("domain", fabric.domain);
+  a.required("bandwidth", fabric.bandwidth);
+  a.optional("latency", fabric.latency);
+  a.check(fabric.domain >= 1, "domain", "must be at least 1");
+  a.check(fabric.bandwidth.value > 0, "bandwidth", "must be positive");
+}
+
+template <class Archive>
+void describe(Archive& a, ScaleOut& fabric) {
+  a.required("bandwidth", fabric.bandwidth);
+  a.optional("latency", fabric.latency);
+  a.check(fabric.bandwidth.value > 0, "bandwidth", "must be positive");
+}
+
+template <class Archive>
+void describe(Archive& a, Datacenter& datacenter) {
+  a.required("name", datacenter.name);
+  a.required("device", datacenter.device);
+  a.optional("nodes", datacenter.nodes);
+  a.optional("devices_per_node", datacenter.devices_per_node);
+  a.optional("scale_up", datacenter.scale_up);
+  a.optional("scale_out", datacenter.scale_out);
+  a.optional("price", datacenter.price);
+  a.check(!datacenter.name.empty(), "name", "must not be empty");
+  a.check(datacenter.nodes >= 1 && datacenter.nodes <= 10'000'000, "nodes",
+          "must lie between 1 and 10000000");
+  a.check(datacenter.devices_per_node >= 1 && datacenter.devices_per_node <= 10'000,
+          "devices_per_node", "must lie between 1 and 10000");
+}
+
+template <class Archive>
+void describe(Archive& a, WanLink& link) {
+  a.required("between", link.between);
+  a.required("one_way_latency", link.one_way_latency);
+  a.required("node_pair_limit", link.node_pair_limit);
+  a.optional("path_limit", link.path_limit);
+  a.optional("connections", link.connections);
+  a.optional("tcp_window", link.tcp_window);
+  a.optional("loss", link.loss);
+  a.optional("price", link.price);
+  a.check(link.between.size() == 2 && link.between[0] != link.between[1], "between",
+          "wanted two different datacenters", "between = [\"oregon\", \"paris\"]");
+  a.check(link.node_pair_limit.value > 0, "node_pair_limit", "must be positive");
+  a.check(!link.path_limit || link.path_limit->value > 0, "path_limit", "must be positive");
+  a.check(!link.tcp_window || link.tcp_window->value > 0, "tcp_window", "must be positive");
+  a.check(link.connections >= 1 && link.connections <= 1024, "connections",
+          "must lie between 1 and 1024");
+  a.check(link.loss >= 0 && link.loss < 1, "loss", "must lie in [0, 1)");
+}
+
+template <class Archive>
+void describe(Archive& a, Cluster& cluster) {
+  a.required("datacenter", cluster.datacenters);
+  a.optional("wan", cluster.wan);
+}
+
+}  // namespace tombolo::cluster

@@ -1,0 +1,151 @@
+// The network being trained: a decoder-only transformer, and what follows from its shape.
+//
+// Two families in one struct: Llama (RMSNorm, SwiGLU, rotary positions, grouped-query attention)
+// and GPT-2 (LayerNorm with bias, GELU, learned positions, tied embeddings). Every choice is a
+// field.
+//
+// Counts of parameters are exact. FLOPs count a multiply-add as two, matrix products and attention
+// scores only (as Korthikanti et al. 2022, appendix A, do); causal masking is not discounted.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/fields.h"
+#include "base/result.h"
+#include "base/units.h"
+
+namespace tombolo::model {
+
+enum class Norm { kRms, kLayer };
+enum class Activation { kSwiglu, kGelu };
+enum class Positions { kRotary, kLearned };
+
+constexpr auto enum_names(Norm) {
+  return std::to_array<EnumName<Norm>>({{Norm::kRms, "rmsnorm"}, {Norm::kLayer, "layernorm"}});
+}
+constexpr auto enum_names(Activation) {
+  return std::to_array<EnumName<Activation>>(
+      {{Activation::kSwiglu, "swiglu"}, {Activation::kGelu, "gelu"}});
+}
+constexpr auto enum_names(Positions) {
+  return std::to_array<EnumName<Positions>>(
+      {{Positions::kRotary, "rope"}, {Positions::kLearned, "learned"}});
+}
+
+struct Model {
+  std::string name;
+  int64_t layers = 0;
+  int64_t hidden = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;  // 0 in a file: as many as heads
+  int64_t ffn = 0;       // 0 in a file: 4 x hidden (GELU), 8/3 x hidden rounded up to 32 (SwiGLU)
+  int64_t vocabulary = 0;
+  int64_t sequence = 0;  // tokens per sample
+  Norm norm = Norm::kRms;
+  Activation activation = Activation::kSwiglu;
+  Positions positions = Positions::kRotary;
+  bool bias = false;             // in linear layers
+  bool tied_embeddings = false;  // the head is the transposed token embedding
+  double rope_theta = 10000;
+  double norm_epsilon = 1e-5;
+
+  int64_t head_size() const { return hidden / heads; }
+  bool operator==(const Model&) const = default;
+};
+
+// The models known by name, and one of them. Shapes from the papers that name them; see presets.cc.
+std::vector<std::string> preset_names();
+Result<Model> preset(const std::string& name);
+
+// Reads [model]: `preset = "..."` with any field overridden, or all fields inline.
+// `text_vocabulary` is used where the file leaves the vocabulary out (byte tokens: 256).
+Result<Model> read_model(const Value& table, const std::string& file, const std::string& path);
+
+// A contiguous piece of the model: what one pipeline stage holds.
+struct Slice {
+  int64_t first_layer = 0;
+  int64_t layers = 0;
+  bool embedding = false;  // token (and learned position) embedding
+  bool head = false;       // final norm and logits
+
+  bool operator==(const Slice&) const = default;
+};
+
+// Trainable numbers of a slice. Tied embeddings count once, where the embedding is; a slice with a
+// tied head but no embedding holds a copy, which counts there too.
+int64_t parameters(const Model& model, const Slice& slice);
+int64_t parameters(const Model& model);  // the whole model
+
+// Matrix products of one forward pass over `samples` sequences. The backward pass takes twice that.
+//   layer: 2 b s h (h_qkv + h) + 4 b s^2 h + 2 b s h f n;  n = 2 (GELU) or 3 (SwiGLU)
+//   head:  2 b s h V
+Flops forward_flops(const Model& model, const Slice& slice, int64_t samples);
+
+// Activations that must be kept from forward to backward for one micro-batch of b samples, in
+// bytes, with e bytes per element: Korthikanti et al. 2022, equation 1 with selective recomputation
+// of the attention core (34 s b h at 2 bytes) or without (plus 5 a s^2 b at 2 bytes); with full
+// recomputation only the input of each layer. Scaled by e / 2; the head adds its float32 logits.
+enum class Recompute { kNone, kSelective, kFull };
+constexpr auto enum_names(Recompute) {
+  return std::to_array<EnumName<Recompute>>({{Recompute::kNone, "none"},
+                                             {Recompute::kSelective, "selective"},
+                                             {Recompute::kFull, "full"}});
+}
+Bytes activation_bytes(const Model& model, const Slice& slice, int64_t samples,
+                       double element_bytes, Recompute recompute);
+
+// What crosses a boundary between two stages per micro-batch: s b h elements.
+Bytes boundary_bytes(const Model& model, int64_t samples, double element_bytes);
+
+// For files: all fields, resolved.
+template <class Archive>
+void describe(Archive& a, Model& m) {
+  a.optional("name", m.name);
+  a.required("layers", m.layers);
+  a.required("hidden", m.hidden);
+  a.required("heads", m.heads);
+  a.optional("kv_heads", m.kv_heads);
+  a.optional("ffn", m.ffn);
+  a.required("vocabulary", m.vocabulary);
+  a.required("sequence", m.sequence);
+  a.optional("norm", m.norm);
+  a.optional("activation", m.activation);
+  a.optional("positions", m.positions);
+  a.optional("bias", m.bias);
+  a.optional("tied_embeddings", m.tied_embeddings);
+  a.optional("rope_theta", m.rope_theta);
+  a.optional("norm_epsilon", m.norm_epsilon);
+  // Upper limits keep hostile numbers from overflowing the products below.
+  const auto in_range = [&](const char* key, int64_t value, int64_t max) {
+    a.check(value >= 1 && value <= max, key, fmt::format("must lie between 1 and {}", max));
+  };
+  in_range("layers", m.layers, 100'000);
+  in_range("hidden", m.hidden, 1'000'000);
+  in_range("heads", m.heads, 100'000);
+  in_range("vocabulary", m.vocabulary, 100'000'000);
+  in_range("sequence", m.sequence, 100'000'000);
+  if (m.heads > 0) {
+    a.check(m.hidden % m.heads == 0, "heads", fmt::format("must divide hidden = {}", m.hidden));
+  }
+  a.check(
+      m.kv_heads >= 0 && m.kv_heads <= m.heads && (m.kv_heads == 0 || m.heads % m.kv_heads == 0),
+      "kv_heads", fmt::format("must divide heads = {}", m.heads));
+  a.check(m.ffn >= 0 && m.ffn <= 10'000'000, "ffn", "must lie between 1 and 10000000");
+  a.check(m.norm_epsilon > 0, "norm_epsilon", "must be positive");
+  a.check(m.rope_theta > 0, "rope_theta", "must be positive");
+}
+
+template <class Archive>
+void describe(Archive& a, Slice& slice) {
+  a.required("first_layer", slice.first_layer);
+  a.required("layers", slice.layers);
+  a.required("embedding", slice.embedding);
+  a.required("head", slice.head);
+  a.check(slice.layers >= 0, "layers", "must not be negative");
+  a.check(slice.first_layer >= 0, "first_layer", "must not be negative");
+}
+
+}  // namespace tombolo::model

@@ -1,0 +1,333 @@
+#include "plan/job.h"
+
+#include <filesystem>
+
+#include "base/fields.h"
+#include "base/file.h"
+#include "base/toml.h"
+
+namespace tombolo::plan {
+
+// One text for all stages, or a list with a text for each.
+template <class Archive>
+void per_stage(Archive& a, const char* key, std::vector<Seconds>& out) {
+  Value raw;
+  a.optional(key, raw);
+  if (raw.template get<std::string>()) {
+    Seconds one;
+    a.required(key, one);
+    out = {one};
+  } else {
+    a.optional(key, out);
+  }
+}
+
+template <class Archive>
+void describe(Archive& a, StageTimes& times) {
+  per_stage(a, "forward", times.forward);
+  per_stage(a, "backward", times.backward);
+  per_stage(a, "recompute", times.recompute);
+  a.optional("transfer", times.transfer);
+  a.check(!times.forward.empty(), "forward", "is needed");
+  a.check(!times.backward.empty(), "backward", "is needed");
+}
+
+namespace {
+
+// The file's sections; model and cluster have readers of their own.
+struct JobFile {
+  Value model, cluster;
+  Job job;
+};
+
+template <class Archive>
+void describe(Archive& a, JobFile& file) {
+  a.optional("name", file.job.name);
+  a.optional("model", file.model);
+  a.required("cluster", file.cluster);
+  a.required("training", file.job.training);
+  a.optional("optimizer", file.job.optimizer);
+  if (!a.has("parallelism")) {
+    a.check(false, "parallelism",
+            "is left out, which asks for a search; the search is not available yet",
+            "[parallelism] with pipeline = 2 and schedule = \"1f1b\"");
+  }
+  a.optional("parallelism", file.job.parallelism);
+  a.optional("stage_times", file.job.stage_times);
+  a.optional("data", file.job.data);
+  a.optional("run", file.job.run);
+  a.optional("checkpoint", file.job.checkpoint);
+  a.refuse("selection", "datacenter selection is not available yet");
+}
+
+Result<cluster::Cluster> read_job_cluster(const Value& section, const std::string& file) {
+  const Value* path = section.find("file");
+  if (!path) return cluster::read_cluster(section, file, "cluster");
+  const std::string* name = path->get<std::string>();
+  if (!name) return unusable(fmt::format("{}:{}: cluster.file: wanted a text", file, path->line));
+  if (section.get<Value::Table>()->size() > 1) {
+    return unusable(fmt::format("{}:{}: cluster.file = \"{}\": the cluster cannot stand in a file "
+                                "and here too",
+                                file, path->line, *name),
+                    "one of the two");
+  }
+  const std::string where = sibling_path(file, *name);
+  const std::string doing = fmt::format("reading cluster.file = \"{}\" of {}", *name, file);
+  const std::string text = TRY(during(read_file(where), doing));
+  const Value value = TRY(during(parse_toml(text, where), doing));
+  return during(cluster::read_cluster(value, where, ""), doing);
+}
+
+// What exists in the format but cannot be simulated or performed yet, refused by name.
+Status refuse_what_is_missing(const Job& job) {
+  const Parallelism& p = job.parallelism;
+  const std::pair<const char*, int64_t> dimensions[] = {{"tensor", p.tensor},
+                                                        {"data", p.data},
+                                                        {"context", p.context},
+                                                        {"expert", p.expert},
+                                                        {"virtual_stages", p.virtual_stages}};
+  for (const auto& [name, degree] : dimensions) {
+    if (degree == 1) continue;
+    return unusable(fmt::format("{}: parallelism.{} = {}: only pipeline parallelism can be "
+                                "simulated and performed yet",
+                                job.file, name, degree),
+                    fmt::format("{} = 1", name));
+  }
+  if (p.zero != 0) {
+    return unusable(fmt::format("{}: parallelism.zero = {}: optimizer sharding needs data "
+                                "parallelism, which is not available yet",
+                                job.file, p.zero),
+                    "zero = 0");
+  }
+  return {};
+}
+
+Status check_numbers(const Job& job) {
+  const Parallelism& p = job.parallelism;
+  const Training& t = job.training;
+  if (t.global_batch % (t.micro_batch * p.data) != 0) {
+    return unusable(fmt::format("{}: training.global_batch = {}: not a multiple of micro_batch x "
+                                "data = {}",
+                                job.file, t.global_batch, t.micro_batch * p.data),
+                    fmt::format("{}", (t.global_batch / (t.micro_batch * p.data) + 1) *
+                                          t.micro_batch * p.data));
+  }
+  if (!job.model && !job.stage_times) {
+    return unusable(fmt::format("{}: model is missing", job.file),
+                    "[model] with preset = \"gpt3-175b\", or [stage_times]");
+  }
+  if (job.model && job.model->layers < p.pipeline) {
+    return unusable(fmt::format("{}: parallelism.pipeline = {}: the model has only {} layers",
+                                job.file, p.pipeline, job.model->layers),
+                    fmt::format("at most {} stages", job.model->layers));
+  }
+  if (!p.layers_per_stage.empty()) {
+    int64_t sum = 0;
+    for (const int64_t layers : p.layers_per_stage) {
+      if (layers < 0 || layers > 100'000) sum = -1'000'000;
+      sum += layers;
+    }
+    if (p.layers_per_stage.size() != static_cast<size_t>(p.pipeline) ||
+        (job.model && sum != job.model->layers) || sum < 0) {
+      return unusable(
+          fmt::format("{}: parallelism.layers_per_stage: wanted {} numbers that sum to "
+                      "the model's layers",
+                      job.file, p.pipeline));
+    }
+  }
+  if (job.stage_times) {
+    for (const auto* times :
+         {&job.stage_times->forward, &job.stage_times->backward, &job.stage_times->recompute}) {
+      if (times->size() > 1 && times->size() != static_cast<size_t>(p.pipeline)) {
+        return unusable(fmt::format("{}: stage_times: a list has {} entries for {} stages",
+                                    job.file, times->size(), p.pipeline));
+      }
+    }
+  }
+  return {};
+}
+
+// Beside [stage_times] a model may be left out; this one has a layer per stage and no bytes to
+// speak of.
+model::Model imagined_model(int64_t layers) {
+  model::Model m;
+  m.name = "stage-times";
+  m.layers = layers;
+  m.hidden = m.heads = m.kv_heads = m.ffn = m.vocabulary = m.sequence = 1;
+  return m;
+}
+
+std::vector<model::Slice> split_layers(const model::Model& m, const Parallelism& p) {
+  std::vector<model::Slice> slices;
+  int64_t next = 0;
+  for (int64_t s = 0; s < p.pipeline; ++s) {
+    const int64_t layers = p.layers_per_stage.empty()
+                               ? m.layers / p.pipeline + (s < m.layers % p.pipeline ? 1 : 0)
+                               : p.layers_per_stage[s];
+    slices.push_back({next, layers, s == 0, s + 1 == p.pipeline});
+    next += layers;
+  }
+  return slices;
+}
+
+// Stages per datacenter: even shares in the order of the file, cut to what a datacenter has; what
+// is left over goes to those with devices to spare, first ones first.
+Result<std::vector<int64_t>> share_stages(const Job& job) {
+  const int64_t stages = job.parallelism.pipeline;
+  const auto count = static_cast<int64_t>(job.cluster.datacenters.size());
+  if (stages > job.cluster.devices()) {
+    return infeasible(fmt::format("{} stages need {} devices, the cluster has {}", stages, stages,
+                                  job.cluster.devices()),
+                      fmt::format("pipeline = {}, or more nodes", job.cluster.devices()));
+  }
+  std::vector<int64_t> shares(count, 0);
+  for (int64_t s = 0; s < stages; ++s) ++shares[s * count / stages];
+  int64_t left = 0;
+  for (int64_t d = 0; d < count; ++d) {
+    const int64_t devices = job.cluster.datacenters[d].devices();
+    if (shares[d] > devices) {
+      left += shares[d] - devices;
+      shares[d] = devices;
+    }
+  }
+  for (int64_t d = 0; d < count && left > 0; ++d) {
+    const int64_t more = std::min(left, job.cluster.datacenters[d].devices() - shares[d]);
+    shares[d] += more;
+    left -= more;
+  }
+  return shares;
+}
+
+Result<std::vector<Placement>> place(const Job& job) {
+  const std::vector<int64_t> shares = TRY(share_stages(job));
+  std::vector<Placement> ranks;
+  for (size_t d = 0; d < shares.size(); ++d) {
+    const cluster::Datacenter& datacenter = job.cluster.datacenters[d];
+    for (int64_t i = 0; i < shares[d]; ++i) {
+      const auto rank = static_cast<int32_t>(ranks.size());
+      ranks.push_back({rank, rank, datacenter.name, i / datacenter.devices_per_node,
+                       i % datacenter.devices_per_node});
+    }
+  }
+  return ranks;
+}
+
+Status price_by_profile(const Job& job, const cost::Hardware& hardware, Plan& plan) {
+  const auto mismatch = [&](const std::string& what) {
+    return unusable(
+        fmt::format("the hardware file was measured for another {}", what),
+        fmt::format("measuring this one: tombolo profile {} --out hardware.json", job.file));
+  };
+  if (hardware.model != plan.model) return mismatch("model (" + hardware.model.name + ")");
+  if (hardware.micro_batch != plan.training.micro_batch) {
+    return mismatch(fmt::format("micro_batch ({})", hardware.micro_batch));
+  }
+  if (hardware.precision != to_name(plan.training.precision)) {
+    return mismatch("precision (" + hardware.precision + ")");
+  }
+  if (hardware.recompute != plan.training.recompute) return mismatch("recompute");
+  for (const Placement& placement : plan.ranks) {
+    Stage& stage = plan.stages[placement.stage];
+    const cost::MeasuredStage* measured =
+        hardware.find(stage.slice, plan.device_of(placement.rank).name);
+    if (!measured) return mismatch(fmt::format("split: stage {} is not in it", placement.stage));
+    stage.cost = measured->cost;
+  }
+  plan.measured_links = hardware.links;
+  plan.cost_source = CostSource::kProfile;
+  return {};
+}
+
+void price_by_stage_times(const StageTimes& times, Plan& plan) {
+  const auto at = [](const std::vector<Seconds>& list, size_t stage) {
+    if (list.empty()) return 0_s;
+    return list.size() == 1 ? list[0] : list[stage];
+  };
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const bool last = s + 1 == plan.stages.size();
+    plan.stages[s].cost = {at(times.forward, s), at(times.backward, s),
+                           last ? 0_s : at(times.recompute, s), 0_s};
+  }
+  plan.wan_transfer = times.transfer;
+  plan.cost_source = CostSource::kStageTimes;
+}
+
+void price_by_roofline(Plan& plan) {
+  for (const Placement& placement : plan.ranks) {
+    Stage& stage = plan.stages[placement.stage];
+    stage.cost = cost::roofline(plan.model, stage.slice, plan.device_of(placement.rank),
+                                {.micro_batch = plan.training.micro_batch,
+                                 .element_bytes = element_bytes(plan.training.precision),
+                                 .recompute = plan.training.recompute,
+                                 .state_bytes = plan.training.optimizer_bytes_per_parameter});
+    if (stage.slice.head) stage.cost.recompute = 0_s;
+  }
+  plan.cost_source = CostSource::kRoofline;
+}
+
+}  // namespace
+
+Result<Job> parse_job(std::string_view text, const std::string& file) {
+  const Value value = TRY(parse_toml(text, file));
+  JobFile sections = TRY(read_fields<JobFile>(value, file));
+  Job job = std::move(sections.job);
+  job.file = file;
+  if (job.name.empty()) job.name = std::filesystem::path(file).stem().string();
+  if (!sections.model.is_null()) {
+    if (!sections.model.get<Value::Table>()) {
+      return unusable(fmt::format("{}: model: wanted a table", file), "[model]");
+    }
+    job.model = TRY(model::read_model(sections.model, file, "model"));
+  }
+  if (!sections.cluster.get<Value::Table>()) {
+    return unusable(fmt::format("{}: cluster: wanted a table", file), "[cluster]");
+  }
+  job.cluster = TRY(read_job_cluster(sections.cluster, file));
+  if (job.data) job.data->text = sibling_path(file, job.data->text);
+  if (job.checkpoint) job.checkpoint->directory = sibling_path(file, job.checkpoint->directory);
+  return job;
+}
+
+Result<Job> read_job(const std::string& path) {
+  const std::string text = TRY(read_file(path, 1 << 24));
+  return parse_job(text, path);
+}
+
+Result<Plan> make_plan(const Job& job, const cost::Hardware* hardware) {
+  TRY(refuse_what_is_missing(job));
+  TRY(check_numbers(job));
+  Plan plan;
+  plan.name = job.name;
+  plan.model = job.model ? *job.model : imagined_model(job.parallelism.pipeline);
+  plan.cluster = job.cluster;
+  plan.training = job.training;
+  plan.optimizer = job.optimizer;
+  plan.parallelism = job.parallelism;
+  plan.data = job.data;
+  plan.run = job.run;
+  plan.checkpoint = job.checkpoint;
+  const double bytes = element_bytes(plan.training.precision);
+  for (const model::Slice& slice : split_layers(plan.model, plan.parallelism)) {
+    Stage stage;
+    stage.slice = slice;
+    stage.state = Bytes{static_cast<double>(model::parameters(plan.model, slice)) *
+                        plan.training.optimizer_bytes_per_parameter};
+    stage.activations = model::activation_bytes(plan.model, slice, plan.training.micro_batch, bytes,
+                                                plan.training.recompute);
+    plan.stages.push_back(stage);
+  }
+  plan.ranks = TRY(place(job));
+  plan.boundary =
+      job.model ? model::boundary_bytes(plan.model, plan.training.micro_batch, bytes) : 0_B;
+  TRY(during(validate(plan), "laying out " + job.file));
+  if (job.stage_times) {
+    price_by_stage_times(*job.stage_times, plan);
+  } else if (hardware) {
+    TRY(price_by_profile(job, *hardware, plan));
+  } else {
+    price_by_roofline(plan);
+  }
+  return plan;
+}
+
+}  // namespace tombolo::plan

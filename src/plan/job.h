@@ -1,0 +1,51 @@
+// Job: what a person writes (TOML), and how it becomes a Plan.
+//
+// This version takes an explicit parallelism; "auto" is refused by name, and so is what cannot be
+// simulated or performed yet.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "cost/hardware.h"
+#include "plan/plan.h"
+
+namespace tombolo::plan {
+
+// [stage_times]: durations that were measured or imagined, instead of a cost law. A text holds for
+// all stages; a list has one entry per stage. The last stage never recomputes.
+struct StageTimes {
+  std::vector<Seconds> forward;
+  std::vector<Seconds> backward;
+  std::vector<Seconds> recompute;   // empty: none
+  std::optional<Seconds> transfer;  // one micro-batch over a WAN link; inside a datacenter 0
+};
+
+struct Job {
+  std::string name;  // of the file, without folder and ending
+  std::string file;
+  std::optional<model::Model> model;  // may be left out beside [stage_times]
+  cluster::Cluster cluster;
+  Training training;
+  Optimizer optimizer;
+  Parallelism parallelism;
+  std::optional<StageTimes> stage_times;
+  std::optional<Data> data;
+  Run run;
+  std::optional<Checkpoint> checkpoint;
+};
+
+// Paths inside the file ([cluster].file, [data].text, [checkpoint].directory) are relative to it.
+Result<Job> parse_job(std::string_view text, const std::string& file);
+Result<Job> read_job(const std::string& path);
+
+// Splits the layers evenly, lays contiguous stages evenly over the datacenters in the order of the
+// file (as far as their devices go), and prices each stage: [stage_times], else the hardware file,
+// else the law `roofline`. Infeasible where the cluster has too few devices. Whether a stage fits
+// into memory depends on the schedule: schedule::check_memory.
+Result<Plan> make_plan(const Job& job, const cost::Hardware* hardware = nullptr);
+
+}  // namespace tombolo::plan

@@ -1,0 +1,116 @@
+#include "plan/plan.h"
+
+#include "base/check.h"
+
+namespace tombolo::plan {
+
+const cluster::Datacenter& Plan::datacenter_of(int32_t rank) const {
+  CHECK(rank >= 0 && rank < static_cast<int32_t>(ranks.size()), "there is no rank {}", rank);
+  const cluster::Datacenter* datacenter = cluster.find(ranks[rank].datacenter);
+  CHECK(datacenter, "rank {} sits in an unknown datacenter", rank);
+  return *datacenter;
+}
+
+Status validate(const Plan& plan) {
+  if (plan.stages.size() != static_cast<size_t>(plan.parallelism.pipeline)) {
+    return unusable(
+        fmt::format("{} stages for pipeline = {}", plan.stages.size(), plan.parallelism.pipeline));
+  }
+  if (plan.ranks.size() != static_cast<size_t>(plan.parallelism.pipeline * plan.parallelism.data)) {
+    return unusable(fmt::format("{} ranks for pipeline = {} and data = {}", plan.ranks.size(),
+                                plan.parallelism.pipeline, plan.parallelism.data));
+  }
+  if (plan.microbatches() < 1 ||
+      plan.microbatches() * plan.training.micro_batch * plan.parallelism.data !=
+          plan.training.global_batch) {
+    return unusable("global_batch is not a multiple of micro_batch x data");
+  }
+  if (plan.model.kv_heads < 1 || plan.model.ffn < 1) {
+    return unusable("the model of a Plan must be resolved: kv_heads and ffn are missing");
+  }
+  int64_t next_layer = 0;
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const model::Slice& slice = plan.stages[s].slice;
+    if (slice.first_layer != next_layer || slice.embedding != (s == 0) ||
+        slice.head != (s + 1 == plan.stages.size())) {
+      return unusable(fmt::format("stage {} does not continue where stage {} ends", s,
+                                  static_cast<int64_t>(s) - 1));
+    }
+    if (slice.layers > plan.model.layers - next_layer) {
+      return unusable(
+          fmt::format("the stages hold more than the model's {} layers", plan.model.layers));
+    }
+    next_layer += slice.layers;
+  }
+  if (next_layer != plan.model.layers) {
+    return unusable(
+        fmt::format("the stages hold {} of the model's {} layers", next_layer, plan.model.layers));
+  }
+  for (size_t r = 0; r < plan.ranks.size(); ++r) {
+    const Placement& placement = plan.ranks[r];
+    if (placement.rank != static_cast<int32_t>(r) || placement.stage < 0 ||
+        placement.stage >= static_cast<int32_t>(plan.stages.size())) {
+      return unusable(fmt::format("ranks[{}] has no place in the Plan", r));
+    }
+    const cluster::Datacenter* datacenter = plan.cluster.find(placement.datacenter);
+    if (!datacenter || placement.node < 0 || placement.node >= datacenter->nodes ||
+        placement.device < 0 || placement.device >= datacenter->devices_per_node) {
+      return unusable(fmt::format("rank {} sits on a device that the cluster does not have", r));
+    }
+    if (r == 0) continue;
+    const std::string& before = plan.ranks[r - 1].datacenter;
+    if (before != placement.datacenter && !plan.cluster.link(before, placement.datacenter)) {
+      return unusable(
+          fmt::format("there is no WAN link between {} and {}", before, placement.datacenter),
+          "adding a [[wan]] table for this pair");
+    }
+  }
+  return {};
+}
+
+Channel channel_between(const Plan& plan, int32_t from, int32_t to) {
+  CHECK(from != to, "rank {} needs no channel to itself", from);
+  const cluster::Datacenter& source = plan.datacenter_of(from);
+  const cluster::Datacenter& target = plan.datacenter_of(to);
+  Channel channel;
+  const bool imagined = plan.cost_source == CostSource::kStageTimes;
+  if (source.name == target.name) {
+    channel.link = source.name;
+    const bool same_node = plan.ranks[from].node == plan.ranks[to].node;
+    channel.latency = same_node ? source.scale_up.latency : source.scale_out.latency;
+    channel.rate = same_node ? source.scale_up.bandwidth : source.scale_out.bandwidth;
+    if (imagined) {
+      channel.latency = 0_s;
+      channel.occupancy = 0_s;
+    }
+    return channel;
+  }
+  const cluster::WanLink* link = plan.cluster.link(source.name, target.name);
+  CHECK(link, "no WAN link between {} and {}", source.name, target.name);
+  channel.wan = true;
+  channel.link = source.name + " -> " + target.name;
+  channel.latency = link->one_way_latency;
+  channel.rate = cluster::flow_rate(*link);
+  if (plan.wan_transfer) {
+    channel.latency = 0_s;
+    channel.occupancy = plan.wan_transfer;
+  }
+  return channel;
+}
+
+Channel expected_channel(const Plan& plan, int32_t from, int32_t to) {
+  Channel channel = channel_between(plan, from, to);
+  if (!channel.wan || channel.occupancy) return channel;
+  const std::string& source = plan.ranks[from].datacenter;
+  const std::string& target = plan.ranks[to].datacenter;
+  for (const cost::MeasuredLink& link : plan.measured_links) {
+    if ((link.between[0] == source && link.between[1] == target) ||
+        (link.between[0] == target && link.between[1] == source)) {
+      channel.latency = link.one_way_latency;
+      channel.rate = link.rate;
+    }
+  }
+  return channel;
+}
+
+}  // namespace tombolo::plan

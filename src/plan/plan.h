@@ -1,0 +1,97 @@
+// Plan: what was decided. Which layers run where, with which schedule and which knobs.
+//
+// The simulator predicts a Plan, the runtime performs it; neither asks for anything else. So the
+// model, the cluster and the expected duration of every stage stand in it, resolved. File: JSON
+// with a version (plan_file.h). Made from a job by make_plan (job.h).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cluster/cluster.h"
+#include "cost/hardware.h"
+#include "cost/stage_cost.h"
+#include "model/model.h"
+#include "plan/settings.h"
+
+namespace tombolo::plan {
+
+// Where stage durations come from; printed with every figure that rests on them.
+enum class CostSource { kStageTimes, kProfile, kRoofline };
+constexpr auto enum_names(CostSource) {
+  return std::to_array<EnumName<CostSource>>({{CostSource::kStageTimes, "stage-times"},
+                                              {CostSource::kProfile, "profile"},
+                                              {CostSource::kRoofline, "roofline"}});
+}
+
+struct Stage {
+  model::Slice slice;
+  cost::StageCost cost;
+  Bytes state;        // weights, gradients and optimizer
+  Bytes activations;  // kept per micro-batch in flight
+
+  bool operator==(const Stage&) const = default;
+};
+
+// One rank and its device: device `device` of node `node` in a datacenter.
+struct Placement {
+  int32_t rank = 0;
+  int32_t stage = 0;
+  std::string datacenter;
+  int64_t node = 0;
+  int64_t device = 0;
+
+  bool operator==(const Placement&) const = default;
+};
+
+struct Plan {
+  std::string name;
+  model::Model model;
+  cluster::Cluster cluster;
+  Training training;
+  Optimizer optimizer;
+  Parallelism parallelism;
+  CostSource cost_source = CostSource::kRoofline;
+  std::vector<Stage> stages;     // stages[s] is pipeline stage s
+  std::vector<Placement> ranks;  // ranks[r].rank == r
+  Bytes boundary;                // one micro-batch between two stages
+  std::optional<Seconds>
+      wan_transfer;  // [stage_times].transfer: occupancy of a WAN link, no latency
+  std::vector<cost::MeasuredLink> measured_links;  // from the hardware file; for prediction only
+  std::optional<Data> data;
+  Run run;
+  std::optional<Checkpoint> checkpoint;
+
+  int64_t microbatches() const {
+    return training.global_batch / (training.micro_batch * parallelism.data);
+  }
+  const cluster::Datacenter& datacenter_of(int32_t rank) const;
+  const cluster::Device& device_of(int32_t rank) const { return datacenter_of(rank).device; }
+  bool operator==(const Plan&) const = default;
+};
+
+// Unusable where the parts do not fit together: ranks, stages and layers must cover each other, and
+// neighbours in different datacenters need a link. Cost: O(ranks + stages).
+Status validate(const Plan& plan);
+
+// How bytes get from one rank to another.
+struct Channel {
+  bool wan = false;
+  Seconds latency;                   // one way
+  BytesPerSecond rate;               // of one flow alone
+  std::optional<Seconds> occupancy;  // given instead of size / rate ([stage_times])
+  std::string link;                  // "oregon -> paris", "oregon" (inside)
+
+  // How long `size` occupies the channel; it has arrived `latency` later.
+  Seconds serialisation(Bytes size) const { return occupancy ? *occupancy : size / rate; }
+};
+
+// As the cluster file describes it: what the runtime emulates. CHECKs that the ranks differ and
+// that a WAN link exists where one is needed (make_plan saw to that).
+Channel channel_between(const Plan& plan, int32_t from, int32_t to);
+
+// As measured, where the Plan carries a measurement: what the simulator expects.
+Channel expected_channel(const Plan& plan, int32_t from, int32_t to);
+
+}  // namespace tombolo::plan

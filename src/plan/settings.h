@@ -1,0 +1,185 @@
+// The sections of a job file that a Plan takes over as they are.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/fields.h"
+#include "model/model.h"
+
+namespace tombolo::plan {
+
+enum class Precision { kFp32, kBf16, kFp16 };
+constexpr auto enum_names(Precision) {
+  return std::to_array<EnumName<Precision>>(
+      {{Precision::kFp32, "fp32"}, {Precision::kBf16, "bf16"}, {Precision::kFp16, "fp16"}});
+}
+constexpr double element_bytes(Precision precision) {
+  return precision == Precision::kFp32 ? 4 : 2;
+}
+
+struct Training {
+  int64_t global_batch = 1;  // sequences per iteration
+  int64_t micro_batch = 1;   // sequences per micro-batch
+  Precision precision = Precision::kBf16;
+  model::Recompute recompute = model::Recompute::kNone;
+  std::string stack = "tombolo";              // whose software constants
+  double optimizer_bytes_per_parameter = 16;  // weights, gradients and optimizer state together
+
+  bool operator==(const Training&) const = default;
+};
+
+// AdamW with linear warm-up and cosine decay, as in most published runs.
+struct Optimizer {
+  double learning_rate = 3e-4;
+  double learning_rate_min = 3e-5;
+  int64_t warmup_steps = 10;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.1;  // on matrices, not on norms and biases
+
+  bool operator==(const Optimizer&) const = default;
+};
+
+struct Parallelism {
+  int64_t tensor = 1;
+  int64_t pipeline = 1;
+  int64_t data = 1;
+  int64_t context = 1;
+  int64_t expert = 1;
+  int64_t virtual_stages = 1;
+  int64_t zero = 0;
+  bool sequence_parallel = false;
+  std::string order = "tp-cp-ep-dp-pp";  // innermost first
+  std::string schedule = "1f1b";
+  std::vector<int64_t>
+      layers_per_stage;  // left out: as even as possible, the first stages one more
+
+  bool operator==(const Parallelism&) const = default;
+};
+
+struct Data {
+  std::string text;                  // path of a file, read as bytes
+  double evaluation_fraction = 0.1;  // of the text, from its end, held out
+  bool operator==(const Data&) const = default;
+};
+
+struct Run {
+  int64_t steps = 1;
+  uint64_t seed = 1;
+  int64_t evaluate_every = 0;  // steps; 0: only after the last one
+  bool operator==(const Run&) const = default;
+};
+
+struct Checkpoint {
+  std::string directory;
+  int64_t every = 0;  // steps; 0: never
+  bool operator==(const Checkpoint&) const = default;
+};
+
+template <class Archive>
+void describe(Archive& a, Training& t) {
+  a.required("global_batch", t.global_batch);
+  a.optional("micro_batch", t.micro_batch);
+  a.optional("precision", t.precision);
+  a.optional("recompute", t.recompute);
+  a.optional("stack", t.stack);
+  a.optional("optimizer_bytes_per_parameter", t.optimizer_bytes_per_parameter);
+  a.check(t.global_batch >= 1 && t.global_batch <= 100'000'000, "global_batch",
+          "must lie between 1 and 100000000");
+  a.check(t.micro_batch >= 1 && t.micro_batch <= t.global_batch, "micro_batch",
+          fmt::format("must lie between 1 and global_batch = {}", t.global_batch));
+  constexpr const char* kStacks[] = {"megatron", "megatron-deepspeed", "torchtitan", "fsdp", "nemo",
+                                     "tombolo"};
+  bool known = false;
+  for (const char* stack : kStacks) known = known || t.stack == stack;
+  a.check(known, "stack", "is not a known software stack",
+          "one of megatron, megatron-deepspeed, torchtitan, fsdp, nemo, tombolo");
+  a.check(t.optimizer_bytes_per_parameter >= 0 && t.optimizer_bytes_per_parameter <= 1000,
+          "optimizer_bytes_per_parameter", "must lie between 0 and 1000");
+}
+
+template <class Archive>
+void describe(Archive& a, Optimizer& o) {
+  a.optional("learning_rate", o.learning_rate);
+  a.optional("learning_rate_min", o.learning_rate_min);
+  a.optional("warmup_steps", o.warmup_steps);
+  a.optional("beta1", o.beta1);
+  a.optional("beta2", o.beta2);
+  a.optional("epsilon", o.epsilon);
+  a.optional("weight_decay", o.weight_decay);
+  a.check(o.learning_rate > 0, "learning_rate", "must be positive");
+  a.check(o.learning_rate_min >= 0 && o.learning_rate_min <= o.learning_rate, "learning_rate_min",
+          "must lie between 0 and learning_rate");
+  a.check(o.warmup_steps >= 0, "warmup_steps", "must not be negative");
+  a.check(o.beta1 >= 0 && o.beta1 < 1, "beta1", "must lie in [0, 1)");
+  a.check(o.beta2 >= 0 && o.beta2 < 1, "beta2", "must lie in [0, 1)");
+  a.check(o.epsilon > 0, "epsilon", "must be positive");
+  a.check(o.weight_decay >= 0, "weight_decay", "must not be negative");
+}
+
+template <class Archive>
+void describe(Archive& a, Parallelism& p) {
+  // One key of a job may say "auto"; this version refuses that by name.
+  const auto explicit_number = [&](const char* key, int64_t& number, int64_t max) {
+    if constexpr (Archive::kReads) {
+      Value raw;
+      a.optional(key, raw);
+      const std::string* text = raw.template get<std::string>();
+      if (text && *text == "auto") {
+        a.refuse(key, "the search for a parallelism is not available yet", "an explicit number");
+        return;
+      }
+    }
+    a.optional(key, number);
+    a.check(number >= 1 && number <= max, key, fmt::format("must lie between 1 and {}", max));
+  };
+  explicit_number("tensor", p.tensor, 1'000'000);
+  if (!a.has("pipeline")) {
+    a.check(false, "pipeline",
+            "is left out, which asks for a search; the search is not available yet",
+            "an explicit number, as in pipeline = 2");
+  }
+  explicit_number("pipeline", p.pipeline, 100'000);
+  explicit_number("data", p.data, 1'000'000);
+  explicit_number("context", p.context, 1'000'000);
+  explicit_number("expert", p.expert, 1'000'000);
+  explicit_number("virtual_stages", p.virtual_stages, 100'000);
+  a.optional("zero", p.zero);
+  a.optional("sequence_parallel", p.sequence_parallel);
+  a.optional("order", p.order);
+  a.optional("schedule", p.schedule);
+  a.optional("layers_per_stage", p.layers_per_stage);
+  a.check(p.zero >= 0 && p.zero <= 3, "zero", "must lie between 0 and 3");
+  a.check(p.schedule != "auto", "schedule", "the search for a schedule is not available yet",
+          "\"1f1b\" or \"gpipe\"");
+}
+
+template <class Archive>
+void describe(Archive& a, Data& data) {
+  a.required("text", data.text);
+  a.optional("evaluation_fraction", data.evaluation_fraction);
+  a.check(data.evaluation_fraction >= 0 && data.evaluation_fraction < 1, "evaluation_fraction",
+          "must lie in [0, 1)");
+}
+
+template <class Archive>
+void describe(Archive& a, Run& run) {
+  a.optional("steps", run.steps);
+  a.optional("seed", run.seed);
+  a.optional("evaluate_every", run.evaluate_every);
+  a.check(run.steps >= 1, "steps", "must be at least 1");
+  a.check(run.evaluate_every >= 0, "evaluate_every", "must not be negative");
+}
+
+template <class Archive>
+void describe(Archive& a, Checkpoint& checkpoint) {
+  a.required("directory", checkpoint.directory);
+  a.required("every", checkpoint.every);
+  a.check(checkpoint.every >= 0, "every", "must not be negative");
+}
+
+}  // namespace tombolo::plan
