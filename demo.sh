@@ -1,0 +1,58 @@
+#!/bin/bash
+# From a fresh clone to a model trained over two datacenters, with its prediction beside the measurement.
+#
+#   ./demo.sh [--data FILE] [--steps N]
+#
+# Installs what is missing (or says what to install), builds, then runs examples/two-datacenters/.
+# Everything it makes is in build/demo/ and run/.
+set -euo pipefail
+cd "$(dirname "$0")"
+exec < /dev/null
+
+data="" steps=""
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --data | --steps)
+      [[ $# -ge 2 ]] || { echo "demo.sh: $1 needs a value" >&2; exit 2; }
+      if [[ $1 == --data ]]; then data=$2; else steps=$2; fi
+      shift 2 ;;
+    *) echo "demo.sh: unknown option $1; the options are --data FILE and --steps N" >&2; exit 2 ;;
+  esac
+done
+if [[ -n $data && ! -r $data ]]; then
+  echo "demo.sh: $data cannot be read" >&2
+  exit 2
+fi
+if [[ -n $steps && ! $steps =~ ^[1-9][0-9]*$ ]]; then
+  echo "demo.sh: --steps $steps: wanted a whole number of at least 1" >&2
+  exit 2
+fi
+
+tools/setup --torch
+
+mkdir -p build run
+echo "Building (the first time takes some minutes; log: build/demo.log)" >&2
+build() {
+  cmake --preset torch -B build/demo -DTOMBOLO_TESTS=OFF && cmake --build build/demo --target tombolo tombolo-worker
+}
+if ! build > build/demo.log 2>&1; then
+  tail -30 build/demo.log >&2
+  echo "demo.sh: the build failed (log: build/demo.log)" >&2
+  exit 1
+fi
+
+if [[ -z $data ]]; then
+  # English that every Debian carries. Links there are other names of the same licences.
+  find /usr/share/common-licenses -type f -print0 | sort -z | xargs -0 cat > run/corpus.txt
+  data=run/corpus.txt
+fi
+
+tombolo=build/demo/tombolo
+job=examples/two-datacenters/job.toml
+train=(--data "$data" --out run)
+[[ -n $steps ]] && train+=(--steps "$steps")
+$tombolo profile $job --out run/hardware.json
+$tombolo simulate $job --hardware run/hardware.json --out run/predicted.jsonl
+$tombolo train $job --hardware run/hardware.json "${train[@]}"
+$tombolo compare run/predicted.jsonl run/measured.jsonl
+$tombolo report run/predicted.jsonl run/measured.jsonl --out run/report.html

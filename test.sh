@@ -1,0 +1,161 @@
+#!/bin/bash
+# Installs what is missing, builds, and runs every test. Ends with a line "N passed, N failed", and
+# ", N skipped" where a test could not run here. Exit code 0 if none failed and at least one passed.
+#
+#   ./test.sh            about what a reviewer waits for
+#   ./test.sh --long     and thousand-seed simulations, longer fuzzing, tests labelled "long"
+#
+# A test is a ctest test in one of the builds, a fuzzer, or one of the checks of the code itself. A stage
+# that does not build counts as one failure; the others still run. Logs: build/logs/.
+set -uo pipefail
+cd "$(dirname "$0")"
+exec < /dev/null
+
+long=false
+for argument in "$@"; do
+  case $argument in
+    --long) long=true ;;
+    *) echo "test.sh: unknown option $argument; the only one is --long" >&2; exit 2 ;;
+  esac
+done
+$long && export TOMBOLO_LONG=1
+fuzz_seconds=4
+$long && fuzz_seconds=300
+# Threads, processes and sockets meet in these; the rest is single-threaded.
+tsan_labels=(transport runtime engine loopback)
+
+passed=0 failed=0 skipped=0
+times=""
+logs=build/logs
+mkdir -p "$logs"
+
+# Parallel jobs: one per core, but no more than memory allows at 1.5 GB each.
+memory_kb=$(awk '/^MemAvailable/ {print $2}' /proc/meminfo)
+limit=$(cat /sys/fs/cgroup/memory.max 2> /dev/null || echo max)
+[[ $limit != max && $((limit / 1024)) -lt $memory_kb ]] && memory_kb=$((limit / 1024))
+jobs=$((memory_kb / 1500000))
+[[ $jobs -gt $(nproc) ]] && jobs=$(nproc)
+[[ $jobs -lt 1 ]] && jobs=1
+
+say() { printf '%s\n' "$*"; }
+pass() { passed=$((passed + 1)); say "  passed  $1"; }
+flunk() { failed=$((failed + 1)); say "  FAILED  $1"; }
+
+# Every 25th step, and whatever is not a step: warnings and errors.
+thin_out() { awk '/^\[[0-9]+\/[0-9]+\]/ { if (++n % 25 == 0) { print "  " $0; fflush() } next } { print; fflush() }'; }
+only_failures() { awk '/^ *Start +[0-9]+: / || / Passed +[0-9.]+ sec$/ { next } { print; fflush() }'; }
+
+build() {  # PRESET [TARGET...]
+  local preset=$1 log=$logs/build-$1.log targets=()
+  shift
+  [[ $# -gt 0 ]] && targets=(--target "$@")
+  if ! cmake --preset "$preset" > "$log" 2>&1; then
+    tail -30 "$log"
+    flunk "configure $preset (log: $log)"
+    return 1
+  fi
+  if ! cmake --build --preset "$preset" -j "$jobs" "${targets[@]}" 2>&1 | tee -a "$log" | thin_out; then
+    flunk "build $preset (log: $log)"
+    return 1
+  fi
+}
+
+run_ctest() {  # PRESET [ctest option...]
+  local preset=$1 junit=$PWD/$logs/ctest-$1.xml counts code
+  shift
+  rm -f "$junit"
+  ctest --test-dir "build/$preset" -j "$jobs" --output-on-failure --no-tests=error --output-junit "$junit" "$@" 2>&1 |
+    tee "$logs/ctest-$preset.log" | only_failures
+  code=$?
+  # passed failed skipped, from the <testsuite> element.
+  counts=$(python3 - "$junit" << 'EOF'
+import sys, xml.etree.ElementTree
+try:
+    suite = xml.etree.ElementTree.parse(sys.argv[1]).getroot()
+    total, failures, skipped, disabled = (int(suite.get(key, 0)) for key in ("tests", "failures", "skipped", "disabled"))
+    print(total - failures - skipped - disabled, failures, skipped + disabled)
+except (OSError, ValueError, xml.etree.ElementTree.ParseError):
+    print(0, 0, 0)
+EOF
+  )
+  read -r p f s <<< "$counts"
+  # ctest can fail without a failed test: none found, or it did not come to the end.
+  [[ $code -ne 0 && $f -eq 0 ]] && f=1
+  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+  say "  $p passed, $f failed, $s skipped"
+}
+
+stage() {  # NAME FUNCTION
+  local begin=$SECONDS
+  say ""
+  say "== $1"
+  "$2"
+  times+=$(printf '%6d s  %s' $((SECONDS - begin)) "$1")$'\n'
+}
+
+# Those of the wanted targets that this build has.
+existing_targets() {  # PRESET TARGET...
+  local all
+  all=$(ninja -C "build/$1" -t targets all 2> /dev/null | cut -d: -f1)
+  shift
+  for target in "$@"; do grep -qx "$target" <<< "$all" && echo "$target"; done
+}
+
+set_up() { tools/setup --torch --test || { say "the set-up is incomplete (see above)"; exit 2; }; }
+
+check_code() {
+  if tools/check; then pass tools/check; else flunk tools/check; fi
+}
+
+sanitizers() { build dev && run_ctest dev -LE long; }
+
+threads() {
+  local targets
+  cmake --preset tsan > "$logs/build-tsan.log" 2>&1 || { flunk "configure tsan (log: $logs/build-tsan.log)"; return; }
+  mapfile -t targets < <(existing_targets tsan "${tsan_labels[@]/#/tests_of_}")
+  [[ ${#targets[@]} -gt 0 ]] || { flunk "tsan: none of the labels ${tsan_labels[*]} has tests"; return; }
+  build tsan "${targets[@]}" && run_ctest tsan -LE long -L "^($(IFS='|'; echo "${tsan_labels[*]}"))$"
+}
+
+torch() {
+  local options=(-LE long)
+  $long && options=()
+  build torch && run_ctest torch "${options[@]}"
+}
+
+fuzz() {
+  build fuzz fuzzers || return
+  local program name log found crashes=$logs/crashes
+  mkdir -p "$crashes"
+  for source in fuzz/*_fuzz.cc; do
+    program=$(basename "$source" .cc) name=$(basename "$source" _fuzz.cc)
+    [[ -x build/fuzz/$program ]] || continue  # its module is not built here
+    log=$logs/$program.log
+    found=build/fuzz/found/$name  # what the fuzzer finds worth keeping; the corpus itself stays as it is
+    mkdir -p "$found"
+    if "build/fuzz/$program" -max_total_time="$fuzz_seconds" -timeout=10 -rss_limit_mb=4096 -verbosity=0 \
+        -artifact_prefix="$crashes/$name-" "$found" "fuzz/corpus/$name" > "$log" 2>&1; then
+      [[ $name == canary ]] && flunk "fuzz canary: it lives, so no failure would be seen" || pass "fuzz $name"
+    elif [[ $name == canary ]]; then
+      pass "fuzz canary (it fails, as it must)"
+    else
+      tail -20 "$log"
+      flunk "fuzz $name (input in $crashes, log: $log)"
+    fi
+  done
+}
+
+stage "set-up" set_up
+say "$jobs parallel jobs"
+stage "checks of the code" check_code
+stage "dev: address and undefined-behaviour sanitizers" sanitizers
+stage "tsan: thread sanitizer on ${tsan_labels[*]}" threads
+stage "torch: optimised, with LibTorch" torch
+stage "fuzz: libFuzzer, $fuzz_seconds s each" fuzz
+
+say ""
+say "$times"
+summary="$passed passed, $failed failed"
+[[ $skipped -gt 0 ]] && summary+=", $skipped skipped"
+say "$summary"
+[[ $failed -eq 0 && $passed -gt 0 ]]
