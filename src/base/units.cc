@@ -98,7 +98,10 @@ Result<double> parse_quantity(std::string_view text, const UnitTable& table) {
   const std::string_view unit = trim({rest, trimmed.data() + trimmed.size()});
   if (unit.empty()) return unusable(fmt::format("\"{}\" has no unit", text), hint);
   for (const Unit& known : table.units) {
-    if (known.name == unit) return number * known.factor;
+    if (known.name != unit) continue;
+    const double value = number * known.factor;
+    if (!std::isfinite(value)) return unusable(fmt::format("\"{}\" is too large", text), hint);
+    return value;
   }
   return unusable(fmt::format("unknown unit \"{}\"", unit),
                   fmt::format("{}; the units here are {}", hint, known_units(table)));
@@ -132,6 +135,7 @@ std::string format_short(double value, const UnitTable& table) {
     if (unit.name == "min" || unit.name == "h") {
       if (std::abs(value) < 3 * unit.factor) continue;
     }
+    if (unit.factor == best->factor) continue;  // of two names for one unit the first
     if (std::abs(value) >= unit.factor * 0.9995) best = &unit;
   }
   return fmt::format("{:.3g} {}", value / best->factor, best->name);

@@ -1,0 +1,126 @@
+#include "base/file.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+namespace tombolo {
+namespace {
+
+class File : public testing::Test {
+ protected:
+  File() {
+    std::string pattern = testing::TempDir() + "file_test_XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~File() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  size_t files() const {
+    const std::filesystem::directory_iterator all(folder_);
+    return static_cast<size_t>(std::distance(begin(all), end(all)));
+  }
+
+  std::string folder_;
+};
+
+TEST_F(File, WhatIsWrittenIsRead) {
+  const std::string bytes("a\0b\xff\n", 5);
+  ASSERT_TRUE(write_file(path("x"), bytes));
+  EXPECT_EQ(*read_file(path("x")), bytes);
+  ASSERT_TRUE(write_file(path("x"), "shorter"));
+  EXPECT_EQ(*read_file(path("x")), "shorter");
+  EXPECT_EQ(files(), 1u);
+  struct stat info {};
+  ASSERT_EQ(stat(path("x").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0644u);
+}
+
+TEST_F(File, WithoutCommitTheOldFileStays) {
+  ASSERT_TRUE(write_file(path("x"), "old"));
+  {
+    Result<AtomicFile> file = AtomicFile::create(path("x"));
+    ASSERT_TRUE(file);
+    ASSERT_TRUE(file->write("new"));
+    EXPECT_EQ(*read_file(path("x")), "old");  // not before commit
+    AtomicFile moved = std::move(*file);
+    ASSERT_TRUE(moved.write(" and more"));
+  }
+  EXPECT_EQ(*read_file(path("x")), "old");
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(File, AFullDiskIsToldAndLeavesNothing) {
+  // The file size limit stands for the full disk: write() comes back short, then fails.
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  const rlimit tight{1000, old.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &tight), 0);
+  const Status status = write_file(path("big"), std::string(5000, 'x'));
+  setrlimit(RLIMIT_FSIZE, &old);
+  signal(SIGXFSZ, handler);
+
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().text(),
+            path("big") +
+                ": cannot write it: File too large\n"
+                "  try raising the file size limit (ulimit -f), or another folder for the output");
+  EXPECT_EQ(status.error().exit_code(), 2);
+  EXPECT_EQ(files(), 0u);
+}
+
+TEST_F(File, WhatCannotBeReadIsToldWithWhatToTry) {
+  EXPECT_EQ(read_file(path("gone")).error().text(),
+            path("gone") +
+                ": cannot open it for reading: No such file or directory\n"
+                "  try checking the spelling of the path");
+  EXPECT_EQ(
+      read_file(folder_).error().text(),
+      folder_ + ": cannot read it: Is a directory\n  try the path of a file, not of a folder");
+  EXPECT_EQ(read_file(folder_).error().exit_code(), 2);
+}
+
+TEST_F(File, PermissionsAreRespected) {
+  ASSERT_TRUE(write_file(path("x"), "secret"));
+  chmod(folder_.c_str(), 0755);
+  chmod(path("x").c_str(), 0);
+  const uid_t user = geteuid();
+  // Root may read everything; "nobody" may not.
+  ASSERT_EQ(seteuid(user == 0 ? 65534 : user), 0);
+  const Result<std::string> text = read_file(path("x"));
+  ASSERT_EQ(seteuid(user), 0);
+  ASSERT_FALSE(text);
+  EXPECT_EQ(text.error().text(), path("x") +
+                                     ": cannot open it for reading: Permission denied\n"
+                                     "  try a path that this user may use");
+}
+
+TEST_F(File, TheLimitIsExact) {
+  ASSERT_TRUE(write_file(path("x"), "12345"));
+  EXPECT_TRUE(read_file(path("x"), 5));
+  EXPECT_EQ(read_file(path("x"), 4).error().message,
+            path("x") + ": larger than the limit of 4 bytes");
+}
+
+TEST_F(File, WritingWhereOneCannot) {
+  EXPECT_EQ(write_file(path("no/such/x"), "").error().exit_code(), 2);
+  EXPECT_EQ(write_file(folder_, "").error().message, folder_ + ": cannot write it: Is a directory");
+  ASSERT_TRUE(write_file(path("x"), ""));
+  EXPECT_FALSE(make_directories(path("x/inside")));
+  EXPECT_TRUE(make_directories(path("a/b/c")));
+  EXPECT_TRUE(make_directories(path("a/b/c")));
+}
+
+TEST(Path, SiblingsAreRelativeToTheFolderOfTheFile) {
+  EXPECT_EQ(sibling_path("examples/job.toml", "wan.toml"), "examples/wan.toml");
+  EXPECT_EQ(sibling_path("job.toml", "wan.toml"), "wan.toml");
+  EXPECT_EQ(sibling_path("examples/job.toml", "/etc/wan.toml"), "/etc/wan.toml");
+}
+
+}  // namespace
+}  // namespace tombolo

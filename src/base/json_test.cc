@@ -1,0 +1,65 @@
+#include "base/json.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+
+#include "base/random.h"
+
+namespace tombolo {
+namespace {
+
+std::string refusal(std::string_view text) {
+  const Result<Value> value = parse_json(text, "plan.json", 3);
+  return value ? "accepted" : value.error().text();
+}
+
+TEST(Json, WhatIsReadIsWrittenAgain) {
+  const std::string text =
+      R"({"z":[1,2.5,-0.0,"\u0000é",true,null],"a":{},"m":-9223372036854775808})";
+  EXPECT_EQ(to_json(*parse_json(text, "t"), -1), text);
+}
+
+TEST(Json, IndentedTextForPeople) {
+  EXPECT_EQ(to_json(Value(Value::Table{{"a", 1}})), "{\n  \"a\": 1\n}");
+}
+
+TEST(Json, RefusalsSayWhereAndWhy) {
+  EXPECT_EQ(refusal("{\"a\": }"), "plan.json:3: not JSON at byte 7");
+  EXPECT_EQ(refusal(R"({"a": 1, "a": 2})"), "plan.json:3: the key \"a\" stands twice");
+  EXPECT_EQ(refusal("18446744073709551615"), "plan.json:3: 18446744073709551615 is beyond 64 bits");
+  EXPECT_EQ(refusal("-99999999999999999999"),
+            "plan.json:3: -99999999999999999999 is beyond 64 bits");
+  EXPECT_NE(refusal("1e999"), "accepted");
+  EXPECT_NE(refusal(""), "accepted");
+  EXPECT_NE(refusal("1 2"), "accepted");
+}
+
+TEST(Json, NestingIsBounded) {
+  EXPECT_EQ(refusal(std::string(64, '[') + std::string(64, ']')), "accepted");
+  EXPECT_EQ(refusal(std::string(65, '[') + std::string(65, ']')), "plan.json:3: nested too deeply");
+  EXPECT_EQ(refusal(std::string(1'000'000, '[')), "plan.json:3: nested too deeply");
+}
+
+TEST(Json, NonFiniteNumbersBecomeNull) {
+  EXPECT_EQ(to_json(Value(Value::Array{INFINITY, NAN}), -1), "[null,null]");
+}
+
+TEST(Json, EveryFiniteDoubleSurvives) {
+  Random random(4);
+  for (int i = 0; i < 20000; ++i) {
+    const double value = std::bit_cast<double>(random.next());
+    if (!std::isfinite(value)) continue;
+    const Value back = *parse_json(to_json(Value(value)), "t");
+    ASSERT_NE(back.get<double>(), nullptr) << to_json(Value(value));
+    ASSERT_EQ(std::bit_cast<uint64_t>(*back.get<double>()), std::bit_cast<uint64_t>(value));
+  }
+}
+
+TEST(Json, BytesThatAreNotUtf8AreReplacedWhenWritten) {
+  EXPECT_EQ(to_json(Value("a\xff"), -1), "\"a\xEF\xBF\xBD\"");
+}
+
+}  // namespace
+}  // namespace tombolo
