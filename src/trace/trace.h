@@ -104,4 +104,7 @@ struct IterationTime {
 };
 std::vector<IterationTime> iteration_times(const Trace& trace);
 
+// The middle duration (the mean of the middle two, rounded down); 0 where there is none.
+SimDuration median_iteration(const std::vector<IterationTime>& times);
+
 }  // namespace tombolo::trace

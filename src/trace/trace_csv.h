@@ -1,0 +1,14 @@
+// Intervals as CSV, for spreadsheets and data frames: a header row, then a row per interval.
+#pragma once
+
+#include <string>
+
+#include "trace/trace.h"
+
+namespace tombolo::trace {
+
+// provenance,iteration,lane,rank,peer,stage,kind,microbatch,start_ns,end_ns,bytes
+// Empty cells: no peer (compute) and no micro-batch.
+std::string to_csv(const Trace& trace);
+
+}  // namespace tombolo::trace
