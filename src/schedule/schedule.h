@@ -35,6 +35,8 @@ struct Shape {
   int32_t stages = 1;
   int32_t microbatches = 1;
   std::vector<bool> recompute;  // per stage: R before each B; empty: nowhere
+
+  bool recomputes(int32_t stage) const { return !recompute.empty() && recompute[stage]; }
 };
 Shape shape_of(const plan::Plan& plan);
 
@@ -42,7 +44,9 @@ Shape shape_of(const plan::Plan& plan);
 std::vector<std::string> schedule_names();
 
 // The whole schedule of one iteration: computations, communication and the optimizer update.
-// Unusable, naming the known ones, for a name that is not there yet.
+// Unusable, naming the known ones, for a name that is not there yet; for a Plan whose rank r is not
+// stage r; and above kActionsMax actions, before any memory is spent on them.
+inline constexpr int64_t kActionsMax = 50'000'000;
 Result<Schedule> build(const plan::Plan& plan);
 Result<Schedule> build(const std::string& name, const Shape& shape);
 

@@ -1,0 +1,111 @@
+#include "schedule/ascii.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "base/check.h"
+
+namespace tombolo::schedule {
+namespace {
+
+using trace::ActionKind;
+using trace::Interval;
+
+char letter_of(const trace::Action& action) {
+  const auto number = static_cast<char>(std::max(action.microbatch, 0) % 10);
+  switch (action.kind) {
+    case ActionKind::kForward:
+      return static_cast<char>('0' + number);
+    case ActionKind::kBackward:
+      return static_cast<char>('a' + number);
+    case ActionKind::kRecompute:
+      return static_cast<char>('A' + number);
+    case ActionKind::kUpdate:
+      return '*';
+    default:
+      return '?';
+  }
+}
+
+struct Grid {
+  SimTime start;
+  int64_t slot = 1;  // ns per column
+  int64_t columns = 0;
+  bool exact = false;
+};
+
+Grid choose_grid(const std::vector<const Interval*>& intervals, int width) {
+  SimTime start = intervals.front()->start;
+  SimTime end = intervals.front()->end;
+  for (const Interval* interval : intervals) {
+    start = std::min(start, interval->start);
+    end = std::max(end, interval->end);
+  }
+  int64_t common = (end - start).ns;
+  for (const Interval* interval : intervals) {
+    common = std::gcd(common, (interval->start - start).ns);
+    common = std::gcd(common, (interval->end - start).ns);
+  }
+  const int64_t span = std::max<int64_t>((end - start).ns, 1);
+  common = std::max<int64_t>(common, 1);
+  if (span / common <= width) return {start, common, span / common, true};
+  const int64_t slot = (span - 1) / width + 1;
+  return {start, slot, (span - 1) / slot + 1, false};
+}
+
+// The row of one rank: each column shows what takes most of its slot, the earlier one of two alike.
+std::string draw_row(const std::vector<const Interval*>& intervals, const Grid& grid) {
+  std::string row(static_cast<size_t>(grid.columns), '.');
+  std::vector<int64_t> taken(static_cast<size_t>(grid.columns), 0);
+  for (const Interval* interval : intervals) {
+    const int64_t from = (interval->start - grid.start).ns;
+    const int64_t to = (interval->end - grid.start).ns;
+    for (int64_t column = from / grid.slot; column < grid.columns && column * grid.slot < to;
+         ++column) {
+      const int64_t share =
+          std::min(to, (column + 1) * grid.slot) - std::max(from, column * grid.slot);
+      if (share <= taken[column]) continue;
+      taken[column] = share;
+      row[column] = letter_of(interval->action);
+    }
+  }
+  return row;
+}
+
+}  // namespace
+
+std::string draw_ascii(const trace::Trace& trace, const AsciiOptions& options) {
+  CHECK(options.width >= 10, "a width of {} columns", options.width);
+  std::map<int32_t, std::vector<const Interval*>> by_rank;
+  std::vector<const Interval*> all;
+  for (const Interval& interval : trace.intervals) {
+    if (interval.lane != trace::Lane::kCompute || interval.iteration != options.iteration) continue;
+    by_rank[interval.rank].push_back(&interval);
+    all.push_back(&interval);
+  }
+  if (all.empty()) return {};
+  const Grid grid = choose_grid(all, options.width);
+
+  std::map<int32_t, std::string> names;
+  size_t widest = 0;
+  for (const auto& [rank, intervals] : by_rank) {
+    std::string& name = names[rank];
+    for (const trace::RankLabel& label : trace.header.ranks) {
+      if (label.rank == rank) name = label.datacenter + " ";
+    }
+    name += fmt::format("{}", rank);
+    widest = std::max(widest, name.size());
+  }
+  std::string out;
+  for (const auto& [rank, intervals] : by_rank) {
+    out += fmt::format("{:>{}} |{}|\n", names[rank], widest, draw_row(intervals, grid));
+  }
+  out += fmt::format(
+      "a column is {}{}; 0-9 forward, a-j backward, A-J recompute of micro-batch 0-9 (mod 10), "
+      "* update, . idle\n",
+      brief(seconds(SimDuration{grid.slot})), grid.exact ? "" : " and shows what takes most of it");
+  return out;
+}
+
+}  // namespace tombolo::schedule

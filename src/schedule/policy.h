@@ -1,0 +1,46 @@
+// Policies: who computes what in which order. Published laws under their names, with their source.
+//
+// A policy sees the shape only and orders computations (F, R, B); what must be sent and received
+// follows from them (passes.h). A new policy is one function and one line in policy.cc.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "schedule/schedule.h"
+
+namespace tombolo::schedule {
+
+// All forwards, then all backwards, both in micro-batch order.
+//
+// With f per forward, b per backward, P stages, M micro-batches, n WAN boundaries that a
+// micro-batch occupies for w: T = [P f + n w + (M-1) max(f,w)] + [P b + n w + (M-1) max(b,w)]
+// (max only if n > 0). The paper draws backwards in reverse; with equal stage times any common
+// order takes as long, and this one frees the first micro-batch first. Every stage holds all M
+// micro-batches at its peak. docs/laws/gpipe.md.
+// Source: Huang et al., "GPipe", NeurIPS 2019, figure 2c.
+std::vector<Order> gpipe(const Shape& shape);
+
+// Warm-up with as many forwards as stages follow, then one forward and one backward in turn, then
+// the remaining backwards.
+//
+// T = (M+P-1)(f+b) where transfers are free. Stage s holds at most min(M, P-s) micro-batches.
+// docs/laws/one_forward_one_backward.md.
+// Source: Narayanan et al., "Memory-Efficient Pipeline-Parallel DNN Training", ICML 2021
+// (PipeDream-Flush), as in Megatron-LM.
+std::vector<Order> one_forward_one_backward(const Shape& shape);
+
+struct Policy {
+  std::string_view name;  // in job files
+  std::string_view citation;
+  std::vector<Order> (*order_compute)(const Shape& shape);
+};
+std::span<const Policy> policies();
+const Policy* find_policy(std::string_view name);  // null where there is none
+
+// Appends B of a micro-batch, and R before it where the stage recomputes: R waits for the gradient
+// like B does, as torch's checkpointing runs the forward again inside the backward.
+void append_backward(const Shape& shape, int32_t stage, int32_t microbatch, Order& order);
+
+}  // namespace tombolo::schedule
