@@ -1,0 +1,78 @@
+// Plans whose numbers fit in the head, for tests that cross modules.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "cluster/cluster.h"
+#include "plan/job.h"
+
+namespace tombolo::testing {
+
+struct Toy {
+  std::string schedule = "1f1b";
+  std::vector<int64_t> stages = {2};  // per datacenter
+  int64_t microbatches = 4;
+  std::vector<Seconds> forward = {1_ms};  // one for all stages, or one each
+  std::vector<Seconds> backward = {2_ms};
+  std::vector<Seconds> recompute = {};
+  std::optional<Seconds> transfer = {};  // left out: latency and bytes / rate
+  // Of every pair of datacenters.
+  Seconds one_way_latency = 0_ms;
+  BytesPerSecond node_pair_limit = 1_Gbps;
+  std::optional<BytesPerSecond> path_limit = {};
+  std::optional<Bytes> tcp_window = {};
+  int64_t connections = 1;
+  int64_t boundary_bytes = 0;  // an even number; 0: no model
+};
+
+inline std::string datacenter_name(size_t i) { return "dc" + std::to_string(i); }
+
+inline plan::Job toy_job(const Toy& toy) {
+  plan::Job job;
+  job.name = "toy";
+  job.file = "toy.toml";
+  int64_t stages = 0;
+  for (size_t i = 0; i < toy.stages.size(); ++i) {
+    cluster::Datacenter datacenter;
+    datacenter.name = datacenter_name(i);
+    datacenter.device = *cluster::catalog_device("a100-80g");
+    datacenter.nodes = toy.stages[i];
+    job.cluster.datacenters.push_back(datacenter);
+    stages += toy.stages[i];
+    for (size_t j = 0; j < i; ++j) {
+      cluster::WanLink link;
+      link.between = {datacenter_name(j), datacenter_name(i)};
+      link.one_way_latency = toy.one_way_latency;
+      link.node_pair_limit = toy.node_pair_limit;
+      link.path_limit = toy.path_limit;
+      link.tcp_window = toy.tcp_window;
+      link.connections = toy.connections;
+      job.cluster.wan.push_back(link);
+    }
+  }
+  job.training.global_batch = toy.microbatches;
+  job.parallelism.pipeline = stages;
+  job.parallelism.schedule = toy.schedule;
+  job.stage_times = plan::StageTimes{toy.forward, toy.backward, toy.recompute, toy.transfer};
+  if (toy.boundary_bytes > 0) {
+    // One token of bf16 numbers per sample.
+    model::Model m;
+    m.name = "toy";
+    m.layers = stages;
+    m.hidden = toy.boundary_bytes / 2;
+    m.heads = m.kv_heads = m.ffn = m.vocabulary = m.sequence = 1;
+    job.model = m;
+  }
+  return job;
+}
+
+inline plan::Plan toy_plan(const Toy& toy) {
+  Result<plan::Plan> plan = plan::make_plan(toy_job(toy));
+  EXPECT_TRUE(plan) << plan.error().text();
+  return *plan;
+}
+
+}  // namespace tombolo::testing
