@@ -1,0 +1,196 @@
+// How far from OpenBLAS's peak is a training step, and what does a model learn?
+//
+//   train_bench                                 time of forward, backward and update, JSON lines
+//   train_bench --job JOB [--data FILE] [--steps N]   trains in this process, one line per 10 steps
+//
+// Sketch for 3.3 million parameters and 4,096 tokens: matrices 6 x 3.2 M x 4,096 = 80 GFLOP,
+// attention below the diagonal 9 GFLOP; at 100 GFLOP/s 0.9 s. Everything else reads and writes
+// about 60 numbers of hidden size per token and layer each way: 4 x 4,096 x 256 x 120 x 4 B = 2 GB,
+// 0.1 s out of the caches. Times are CPU times of this thread, which a busy neighbour disturbs
+// little; the peak is measured between the repeats, with the same neighbours.
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/random.h"
+#include "plan/job.h"
+#include "train/blas_check.h"
+#include "train/torch_kernels.h"
+
+extern "C" void sgemm_(const char*, const char*, const int*, const int*, const int*, const float*,
+                       const float*, const int*, const float*, const int*, const float*, float*,
+                       const int*);
+
+using namespace tombolo;
+
+namespace {
+
+constexpr int kRepeats = 5;
+
+constexpr const char* kJob = R"(
+[model]
+layers = 4
+hidden = 256
+heads = 8
+ffn = 704
+vocabulary = 256
+sequence = 256
+[[cluster.datacenter]]
+name = "here"
+device = "cpu"
+nodes = 1
+devices_per_node = 1
+[training]
+global_batch = 16
+micro_batch = 4
+precision = "fp32"
+[parallelism]
+pipeline = 1
+[run]
+steps = 100
+)";
+
+double cpu_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+double spread(const std::vector<double>& values) {
+  const auto [min, max] = std::minmax_element(values.begin(), values.end());
+  return *max - *min;
+}
+
+// GFLOP/s of one product in the shape of a layer's widest: [1024, 256] x [256, 704].
+double sgemm_peak() {
+  const int m = 704, n = 1024, k = 256;
+  std::vector<float> a(m * k, 0.5f), b(k * n, 0.25f), c(m * n);
+  const float one = 1, zero = 0;
+  const int products = 50;
+  const double start = cpu_seconds();
+  for (int i = 0; i < products; ++i) {
+    sgemm_("T", "N", &m, &n, &k, &one, a.data(), &k, b.data(), &k, &zero, c.data(), &m);
+  }
+  return 2.0 * m * n * k * products / (cpu_seconds() - start) * 1e-9;
+}
+
+// Runs one iteration of a single stage and adds up the CPU time of each kind.
+Status iterate(runtime::Kernels& kernels, int64_t iteration, int64_t microbatches,
+               std::map<std::string, double>& seconds) {
+  const auto timed = [&](const char* kind, auto&& call) {
+    const double start = cpu_seconds();
+    auto result = call();
+    seconds[kind] += cpu_seconds() - start;
+    return result;
+  };
+  TRY(kernels.begin_iteration(iteration));
+  for (int64_t i = 0; i < microbatches; ++i) {
+    TRY(timed("forward", [&] { return kernels.forward(i, {}); }));
+    TRY(timed("backward", [&] { return kernels.backward(i, {}); }));
+  }
+  TRY(timed("update", [&] { return kernels.update(); }));
+  return {};
+}
+
+Status measure() {
+  const std::string text_file = "/tmp/train_bench_text." + std::to_string(getpid());
+  std::string text;
+  Random random(1);
+  for (int i = 0; i < 100'000; ++i) text += static_cast<char>('a' + random.below(26));
+  TRY(write_file(text_file, text));
+  plan::Job job = TRY(plan::parse_job(kJob, "train_bench"));
+  job.data = plan::Data{.text = text_file};
+  const plan::Plan plan = TRY(plan::make_plan(job));
+  auto kernels = TRY(train::make_torch_kernels(plan, 0));
+  std::remove(text_file.c_str());
+
+  std::map<std::string, double> ignored;
+  TRY(iterate(*kernels, 1, plan.microbatches(), ignored));
+  std::map<std::string, std::vector<double>> seconds;
+  std::vector<double> peaks;
+  for (int repeat = 0; repeat < kRepeats; ++repeat) {
+    peaks.push_back(sgemm_peak());
+    std::map<std::string, double> once;
+    TRY(iterate(*kernels, 2 + repeat, plan.microbatches(), once));
+    for (const auto& [kind, value] : once) seconds[kind].push_back(value);
+  }
+  if (!std::isfinite(kernels->loss().value_or(NAN))) return failed("the loss is not finite");
+
+  const double peak = median(peaks);
+  const double forward =
+      model::forward_flops(plan.model, plan.stages[0].slice, plan.training.global_batch).value *
+      1e-9;
+  std::printf("{\"question\":\"sgemm\",\"gflops\":%.1f,\"spread\":%.1f,\"blas\":\"%s\"}\n", peak,
+              spread(peaks), train::blas_library().c_str());
+  for (const auto& [kind, values] : seconds) {
+    const double work = kind == "forward" ? forward : kind == "backward" ? 2 * forward : 0;
+    const double rate = work / median(values);
+    std::printf(
+        "{\"question\":\"%s\",\"tokens\":4096,\"parameters\":%lld,\"cpu_ms\":%.1f,"
+        "\"spread_ms\":%.1f,\"gflops\":%.1f,\"of_sgemm\":%.2f}\n",
+        kind.c_str(), static_cast<long long>(model::parameters(plan.model)), 1e3 * median(values),
+        1e3 * spread(values), rate, rate / peak);
+  }
+  return {};
+}
+
+Status train_job(const std::string& job_file, const std::string& data, int64_t steps) {
+  plan::Job job = TRY(plan::read_job(job_file));
+  if (!data.empty()) {
+    if (!job.data) job.data = plan::Data{};
+    job.data->text = data;
+  }
+  if (steps > 0) job.run.steps = steps;
+  const plan::Plan plan = TRY(plan::make_plan(job));
+  if (plan.stages.size() != 1) return unusable("train_bench runs one stage", "pipeline = 1");
+  auto kernels = TRY(train::make_torch_kernels(plan, 0));
+  std::map<std::string, double> seconds;
+  const double start = cpu_seconds();
+  const auto evaluate = [&](int64_t step) -> Status {
+    for (int64_t i = 0; i < kernels->evaluation_batches(); ++i) TRY(kernels->evaluate(i, {}));
+    std::printf("step %lld evaluation loss %.4f nats per token, %.1f s of CPU\n",
+                static_cast<long long>(step), kernels->evaluation_loss().value_or(NAN),
+                cpu_seconds() - start);
+    std::fflush(stdout);
+    return {};
+  };
+  for (int64_t step = 1; step <= plan.run.steps; ++step) {
+    TRY(iterate(*kernels, step, plan.microbatches(), seconds));
+    if (step % 10 == 0) {
+      std::printf("step %lld loss %.4f\n", static_cast<long long>(step), *kernels->loss());
+      std::fflush(stdout);
+    }
+    const int64_t every = plan.run.evaluate_every;
+    if (step == plan.run.steps || (every > 0 && step % every == 0)) TRY(evaluate(step));
+  }
+  return {};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::map<std::string, std::string> options;
+  for (int i = 1; i + 1 < argc; i += 2) options[argv[i]] = argv[i + 1];
+  const Status done = options.count("--job") == 0
+                          ? measure()
+                          : train_job(options["--job"], options["--data"],
+                                      std::atoll(options["--steps"].c_str()));
+  if (!done) {
+    std::fprintf(stderr, "%s\n", done.error().text().c_str());
+    return done.error().exit_code();
+  }
+  return 0;
+}

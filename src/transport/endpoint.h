@@ -1,0 +1,87 @@
+// Endpoint: a rank's door to all other ranks. The one place with sockets, threads and timers.
+//
+//   auto endpoint = TRY(Endpoint::create({.identity = {...}}, clock));
+//   TRY(endpoint->connect(1, "127.0.0.1", port, {.rate = 1_Gbps, .delay = {20'000'000}},
+//   deadline)); TRY(endpoint->send(1, {.iteration = 3, .tensor = 7}, std::move(activations)));
+//   Received gradients = TRY(endpoint->receive(1, {.iteration = 3, .tensor = 8}, deadline));
+//   TRY(endpoint->close(deadline));
+//
+// One io thread per Endpoint moves the bytes; callers block on a condition, never poll. For two
+// ranks, one dials and the other awaits; which is the caller's convention. There is one connection
+// per pair of ranks, and per peer messages go out in the order of send().
+//
+// Copies: on the way out none in user space (frames are views of the payload, which is read once
+// for the checksum), one into the kernel. On the way in one out of the kernel, one from the
+// decoder's buffer into the message, and one read for the checksum; of each read from the socket,
+// the part of a frame at its end moves once more.
+//
+// Memory: what is queued to send and what came but was not received yet; both follow from the
+// caller's schedule, see queued_bytes(). A connection that has not proved to be of this job costs
+// about 1 KiB, lives for the handshake deadline, and there are at most 64 of them.
+//
+// Errors: kLostPeer names a rank that went away without a goodbye; receive() wakes at once. This
+// version is plain TCP, so it refuses every address that is not loopback.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "transport/handshake.h"
+#include "transport/mailbox.h"
+
+namespace tombolo::transport {
+
+class Endpoint {
+ public:
+  struct Options {
+    Identity identity;
+    std::string listen_address = "127.0.0.1";
+    uint16_t port = 0;                            // 0: any that is free
+    uint64_t message_max = uint64_t{1} << 30;     // bytes
+    SimDuration handshake_max{5'000'000'000};     // a stranger's time to say a whole hello
+    std::function<void(const std::string&)> log;  // one line per refused connection; io thread
+
+    Status check() const;
+  };
+
+  // Listens from now on. The clock must advance like CLOCK_MONOTONIC (SystemClock) and outlive the
+  // endpoint; deadlines below are instants on it.
+  static Result<std::unique_ptr<Endpoint>> create(Options options, const Clock& clock);
+  // Without close() before, the peers see this rank as lost.
+  ~Endpoint();
+
+  uint16_t port() const;
+
+  // Dials a peer, again and again while nobody listens there yet, and shakes hands.
+  Status connect(int32_t peer, const std::string& host, uint16_t port, const LinkShape& shape,
+                 SimTime deadline);
+  // Waits until that peer has dialed. It may have done so before.
+  Status await_peer(int32_t peer, const LinkShape& shape, SimTime deadline);
+
+  // Queues a message and returns. Fails if the peer is gone, which receive() would tell as well.
+  Status send(int32_t peer, Tag tag, Payload payload);
+  // Blocks until the message is there and its link's delay is over.
+  Result<Received> receive(int32_t peer, Tag tag, SimTime deadline);
+
+  // Payload bytes handed to send() that the kernel has not taken yet.
+  uint64_t queued_bytes() const;
+  // Blocks until queued_bytes() is 0. Fails if a peer went away with bytes still queued for it.
+  Status flush(SimTime deadline);
+
+  // Fails all receives, sends and waits, now and later, with this error, and tells the peers: they
+  // see kLostPeer with the same reason. close() afterwards makes sure that they hear it.
+  void abort(Error error);
+  // Sends what is queued, says goodbye, waits until every peer has heard it. The end: nothing can
+  // be sent or received afterwards.
+  Status close(SimTime deadline);
+
+ private:
+  class Driver;
+  explicit Endpoint(std::unique_ptr<Driver> driver);
+  std::unique_ptr<Driver> driver_;
+};
+
+}  // namespace tombolo::transport

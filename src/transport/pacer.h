@@ -1,0 +1,60 @@
+// The pacing shim: a link of a given rate and delay, without privileges and without a clock inside.
+//
+// The law: a message of B bytes, handed over at t to an idle link, is there at t + B / rate +
+// delay; messages handed over earlier go first. Simulator and shim obey the same law, so a
+// prediction over a paced link is held against something real (docs/laws/wan_pacing.md).
+//
+// How: a Pacer serialises chunks as a link of exactly that rate would. Each chunk gets the ideal
+// instants at which its first byte enters and its last byte leaves the link. The sender writes a
+// chunk at `begin` or as soon after as it wakes, and stamps it with `end`; the receiver holds it
+// until end + delay. Thus a late timer neither slows the link nor adds up, as long as a chunk gets
+// through within its own serialisation time plus the delay. Only payload is charged, not headers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "base/units.h"
+
+namespace tombolo::transport {
+
+// What a link is to feel like, in the direction of sending and receiving alike.
+struct LinkShape {
+  std::optional<BytesPerSecond> rate;  // none: as fast as the host goes
+  SimDuration delay;                   // one way, added to every message
+
+  Status check() const;
+  // What one frame carries: about 1 ms of the rate between 16 and 256 KiB, the maximum unpaced.
+  uint32_t segment_max() const;
+};
+
+// The instants at which a chunk's first byte enters and its last byte leaves the link.
+struct Slot {
+  SimTime begin;
+  SimTime end;
+  bool operator==(const Slot&) const = default;
+};
+
+class Pacer {
+ public:
+  explicit Pacer(BytesPerSecond rate);
+
+  // The slot of the next chunk, of which all bytes are there at `available`: at once on an idle
+  // link, after the others on a busy one. Idleness earns no credit. Ends are rounded to the nearest
+  // nanosecond of the busy period's sum, so that rounding does not add up either.
+  Slot take(SimTime available, uint64_t bytes);
+
+ private:
+  BytesPerSecond rate_;
+  SimTime busy_since_;       // the current busy period,
+  uint64_t busy_bytes_ = 0;  // what it carried,
+  SimTime busy_until_;       // and where its last chunk ends
+};
+
+// The delay line at the receiver: when a chunk that left at `departed` and came at `arrived` is
+// handed on. In order, because departures and arrivals are.
+SimTime delivery(SimTime departed, SimTime arrived, SimDuration delay);
+
+}  // namespace tombolo::transport
