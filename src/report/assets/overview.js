@@ -1,0 +1,62 @@
+// The strip above the timeline: everything at once, and a window over what the timeline shows.
+"use strict";
+
+class Overview {
+  constructor(box, choose) {
+    this.box = box;
+    this.canvas = box.appendChild(element("canvas", {"aria-hidden": "true"}));
+    this.svg = d3.select(box).append("svg").attr("aria-hidden", "true");
+    this.scale = d3.scale.linear();
+    this.brush = d3.svg.brush().x(this.scale).on("brush", () => {
+      const [from, to] = this.brush.empty() ? this.scale.domain() : this.brush.extent();
+      choose(from, to);
+    });
+    this.window = this.svg.append("g").attr("class", "brush");
+  }
+  set_view(view, gutter) {
+    this.view = view;
+    const width = this.box.clientWidth;
+    this.scale.domain([0, view.end]).range([gutter, width - 1]);
+    this.window.call(this.brush);
+    this.window.selectAll("rect").attr("y", 0).attr("height", this.box.clientHeight);
+    this.draw(width, this.box.clientHeight);
+  }
+  mark([from, to]) {
+    const whole = from <= 0 && to >= this.scale.domain()[1];
+    if (whole) this.brush.clear();
+    else this.brush.extent([from, to]);
+    this.window.call(this.brush);
+  }
+  draw(width, height) {
+    const ratio = window.devicePixelRatio || 1;
+    this.canvas.width = Math.round(width * ratio);
+    this.canvas.height = Math.round(height * ratio);
+    const pen = this.canvas.getContext("2d");
+    const colors = read_colors();
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const lanes = this.view.groups.flatMap((group) => group.lanes);
+    const row = height / (lanes.length + this.view.groups.length - 1);
+    let y = 0;
+    for (const group of this.view.groups) {
+      for (const entry of group.lanes) {
+        for (const items of entry.tracks) this.draw_items(pen, items, y, Math.max(row - 1, 0.5), colors);
+        y += row;
+      }
+      y += row;
+    }
+  }
+  draw_items(pen, items, y, height, colors) {
+    const columns = new Columns(pen, this.scale, colors, y, height);
+    const {per_ns, left} = columns;
+    for (const item of items) {
+      const x = left + item.start * per_ns, width = (item.end - item.start) * per_ns;
+      if (width < 1) {
+        columns.add(item, x, false);
+        continue;
+      }
+      pen.fillStyle = colors.kinds[item.action.number].fill;
+      pen.fillRect(x, y, width, height);
+    }
+    columns.flush();
+  }
+}

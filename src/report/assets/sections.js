@@ -1,0 +1,166 @@
+// Sections made of text, tables and curves: the headline, the breakdown, the comparison, learning.
+"use strict";
+
+// columns: [{title, of, number, class}]; `of` gives a text or a node.
+function table_of(columns, rows, row_class = () => null) {
+  const kind = (column) => [column.number ? "number" : "", column.class || ""].join(" ").trim() || null;
+  return element("div", {class: "scroll"}, element("table", {},
+    element("thead", {}, element("tr", {}, columns.map((c) => element("th", {class: kind(c), scope: "col"}, c.title)))),
+    element("tbody", {}, rows.map((row, i) => element("tr", {class: row_class(row, i)},
+      columns.map((c) => element("td", {class: kind(c), "data-title": typeof c.title === "string" ? c.title : null}, c.of(row))))))));
+}
+
+function card(what, badges, figure, detail) {
+  return element("div", {class: "card"},
+                 element("div", {class: "what"}, element("span", {}, what), element("span", {}, badges)),
+                 element("div", {class: "figure"}, figure), element("div", {class: "detail"}, detail));
+}
+
+function figure_of(parts) {
+  return [parts[0] + " ", element("small", {}, parts[1])];
+}
+
+function iterations_used({iterations, warmup, min_ns, max_ns}) {
+  if (iterations === 1) return warmup ? `1 iteration, after ${warmup} of warm-up` : "1 iteration";
+  const range = min_ns === max_ns ? "all equal" : range_text(min_ns, max_ns);
+  return `median of ${iterations} iterations${warmup ? ` after ${warmup} of warm-up` : ""}, ${range}`;
+}
+
+function headline_cards() {
+  const cards = data.traces.map((trace) => card(
+    "Iteration time", badge_of(trace), figure_of(time_parts(trace.summary.median_ns)), iterations_used(trace.summary)));
+  if (data.comparison) cards.push(error_card(data.comparison.error));
+  const {loss, tokens_per_s} = main_trace.records;
+  if (loss && loss.value.length > 1) {
+    const last = loss.value.length - 1;
+    cards.push(card("Loss", badge_of(main_trace), significant(loss.value[last], 4),
+                    `from ${significant(loss.value[0], 4)}, over ${plural(loss.iteration[last], "iteration")}`));
+  }
+  if (tokens_per_s) {
+    const mean = d3.mean(tokens_per_s.value.slice(tokens_per_s.value.length > 1 ? 1 : 0));
+    cards.push(card("Throughput", badge_of(main_trace), figure_of([Math.round(mean).toLocaleString("en"), "tokens/s"]),
+                    "mean over the records of this run"));
+  }
+  return cards;
+}
+
+function error_card(error) {
+  const [first, second] = data.traces;
+  const predicts = first.provenance === "predicted" && second.provenance !== "predicted";
+  const sense = percent_text(error) === "0.0 %" ? "the two agree"
+              : `the ${predicts ? "prediction" : "first"} is ${error < 0 ? "shorter" : "longer"}`;
+  return card(predicts ? "Error" : "Difference", [badge_of(first), " ", badge_of(second)],
+              percent_text(error), `of the ${second.provenance} iteration time: ${sense}`);
+}
+
+// What a reader must know before believing a figure.
+function notices() {
+  const out = [];
+  const [first, second] = data.traces;
+  if (second && !data.comparison.same_work) {
+    out.push("These Traces come from Plans that divide other work: what differs between them is not an error of prediction.");
+  } else if (second && first.plan_digest !== second.plan_digest) {
+    out.push("The Plans of these Traces divide the same work, but expect other durations or ask for other steps or seeds.");
+  }
+  for (const trace of data.traces) {
+    if (trace.provenance === "emulated") {
+      out.push("Emulated: bytes, sockets and schedule are real, but every computation is a wait of its predicted " +
+               "duration. No figure here was measured on the device that is named.");
+    }
+    if (trace.byte_scale !== 1) {
+      out.push(`Payloads, link rates and TCP windows of the ${trace.provenance} run were divided by
+                ${trace.byte_scale}, times unchanged.`);
+    }
+  }
+  return out.map((text) => element("p", {class: "notice"}, text));
+}
+
+const kParts = [["compute_ns", "Compute", "--kind-F"], ["exposed_communication_ns", "Exposed communication", "--kind-SEND_B"],
+                ["idle_ns", "Idle", "--idle"]];
+
+function breakdown_section() {
+  const longest = d3.max(data.traces, (trace) => trace.summary.median_ns);
+  const ranks = [...new Set(data.traces.flatMap((trace) => trace.breakdown.map((row) => row.rank)))].sort((a, b) => a - b);
+  const rows = ranks.flatMap((rank) => data.traces.flatMap((trace, t) => {
+    const found = trace.breakdown.find((row) => row.rank === rank);
+    const lane = trace.timeline.lanes.find((l) => l.kind === "compute" && l.rank === rank);
+    return found ? [{...found, trace, begins: t === 0 || !data.traces[0].breakdown.some((row) => row.rank === rank), place: lane ? lane.detail : ""}] : [];
+  }));
+  const columns = [
+    {title: "Rank", of: (row) => row.begins ? element("span", {}, `rank ${row.rank} `, element("span", {class: "note"}, row.place)) : ""},
+    {title: "", of: (row) => badge_of(row.trace)},
+    {title: "", class: "wide", of: (row) => breakdown_bar(row, longest)},
+    ...kParts.map(([key, name]) => ({title: name, number: true, of: (row) => time_text(row[key], 3)})),
+  ];
+  return [
+    element("div", {class: "stacks"}, table_of(columns, rows, (row, i) => row.begins && i > 0 ? "begins" : null)),
+    element("ul", {class: "legend"}, kParts.map(([, name, color]) => legend_item(name, color))),
+    element("p", {class: "note"}, "Per rank, mean over the iterations of the headline. Communication is exposed " +
+            "while the rank computes nothing and one of its messages is on the way; idle is what remains."),
+  ];
+}
+
+function breakdown_bar(row, longest) {
+  const text = kParts.map(([key, name]) => `${name} ${time_text(row[key], 3)}`).join(", ");
+  return element("div", {class: "bar", role: "img", "aria-label": text, title: text},
+                 kParts.map(([key, , color]) => element("span", {style: `width:${100 * row[key] / longest}%;background:var(${color})`})));
+}
+
+function legend_item(name, color) {
+  return element("li", {}, element("span", {class: "swatch", style: `background:var(${color})`}), name);
+}
+
+function prediction_section() {
+  if (!data.comparison) {
+    return [element("p", {}, `This report has one Trace, which is ${main_trace.provenance}: there is nothing to hold it
+      against. Give tombolo report both Traces of a Plan to see the prediction beside the measurement.`)];
+  }
+  const [first, second] = data.traces;
+  const columns = [
+    {title: "Work", of: (row) => kKinds[row.kind].name},
+    {title: "Stage", number: true, of: (row) => row.stage},
+    {title: badge_of(first), number: true, of: (row) => time_or_dash(row.first_ns)},
+    {title: badge_of(second), number: true, of: (row) => time_or_dash(row.second_ns)},
+    {title: "Error", number: true, of: (row) => row.error === null ? "–" : [error_bar(row.error), percent_text(row.error)]},
+  ];
+  const table = table_of(columns, data.comparison.rows);
+  return [element("div", {class: "two"}, element("div", {}, table,
+    element("p", {class: "note"}, "Mean duration of one piece of work. The error is (first − second) / second: negative where " +
+            "the first was too short. A bar of full length means 25 % or more.")), iteration_chart())];
+}
+
+function time_or_dash(ns) {
+  return ns === null ? "–" : time_text(ns, 3);
+}
+
+function error_bar(error) {
+  const width = Math.min(Math.abs(error) / 0.25, 1) * 50;
+  return element("span", {class: "gap", "aria-hidden": "true"},
+                 element("span", {style: `width:${width}%;${error < 0 ? "right" : "left"}:50%`}));
+}
+
+function iteration_chart() {
+  const [first, second] = data.traces;
+  const curve = second.iteration_times;
+  return line_chart({
+    title: "Iteration time", badges: [badge_of(first), " ", badge_of(second)], format: (ns) => time_text(ns, 3), axis_format: (ns) => time_text(ns, 2), from_zero: true,
+    series: [{name: second.provenance, x: curve.iteration, y: curve.duration_ns, color: "--" + second.provenance}],
+    levels: [{name: first.provenance, y: first.summary.median_ns, color: "--" + first.provenance}],
+  });
+}
+
+function learning_section() {
+  const {loss, evaluation_loss, tokens_per_s, learning_rate, ...others} = main_trace.records;
+  const curve = (record, name, color, points) => ({name, x: record.iteration, y: record.value, color, points});
+  const charts = [];
+  const add = (title, series, format) => charts.push(line_chart({title, badges: [badge_of(main_trace)], series, format}));
+  if (loss || evaluation_loss) {
+    add("Loss (nats per token)", [...(loss ? [curve(loss, "loss", "--kind-F")] : []),
+        ...(evaluation_loss ? [curve(evaluation_loss, "evaluation", "--kind-SEND_B", true)] : [])], (v) => significant(v, 4));
+  }
+  if (tokens_per_s) add("Tokens per second", [curve(tokens_per_s, "tokens/s", "--kind-R")], (v) => Math.round(v).toLocaleString("en"));
+  if (learning_rate) add("Learning rate", [curve(learning_rate, "learning rate", "--kind-U")], (v) => v.toExponential(1));
+  for (const [name, record] of Object.entries(others)) add(name.replaceAll("_", " "), [curve(record, name, "--kind-C")], (v) => significant(v, 4));
+  if (charts.length > 0) return [element("div", {class: "charts"}, charts)];
+  return [element("p", {}, `The ${main_trace.provenance} Trace records no loss: predictions know how long training takes, not what it learns.`)];
+}

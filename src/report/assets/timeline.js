@@ -1,0 +1,97 @@
+// What the timeline shows: rows of the embedded data become tracks, in which nothing overlaps.
+"use strict";
+
+const kRowsMax = 6;  // of one lane: messages in flight are drawn beside each other
+
+for (const trace of data.traces) {
+  trace.actions = trace.timeline.actions.map(parse_action);
+  trace.by_iteration = new Map(trace.timeline.iterations.map((i) => [i.iteration, i]));
+}
+
+// The last Trace is the one that was performed, where there is one: its iterations are offered.
+const main_trace = data.traces[data.traces.length - 1];
+
+// A prediction often holds fewer iterations than the run: later ones are held against its last.
+function counterpart(trace, iteration) {
+  return trace.by_iteration.get(iteration) || trace.timeline.iterations[trace.timeline.iterations.length - 1];
+}
+
+function extent_of(iteration) {
+  let end = iteration.duration_ns;
+  for (let i = 0; i < iteration.rows.length; i += 5) end = Math.max(end, iteration.rows[i + 2] + iteration.rows[i + 3]);
+  return end;
+}
+
+// {end, groups: [{trace, lanes: [{lane, tracks}], marks}]} for one iteration, or "all". Iterations
+// stand in slots that are as long as the longest of both Traces, so that starts are aligned.
+function build_view(choice) {
+  const chosen = choice === "all" ? main_trace.timeline.iterations.map((i) => i.iteration) : [choice];
+  const view = {choice, end: 0, groups: data.traces.map((trace) => new_group(trace))};
+  for (const number of chosen) {
+    const parts = data.traces.map((trace) => counterpart(trace, number));
+    parts.forEach((part, g) => place(view.groups[g], part, number, view.end));
+    view.end += Math.max(...parts.map(extent_of));
+  }
+  for (const group of view.groups) {
+    for (const entry of group.lanes) entry.tracks = entry.tracks.map((track) => track.items);
+  }
+  return view;
+}
+
+function new_group(trace) {
+  const lanes = trace.timeline.lanes.map((lane) => ({lane, tracks: []}));
+  return {trace, lanes, marks: []};
+}
+
+function place(group, part, number, offset) {
+  group.marks.push({number, shown: part.iteration, start: offset, end: offset + part.duration_ns});
+  const rows = part.rows;
+  for (let i = 0; i < rows.length; i += 5) {
+    const start = offset + rows[i + 2];
+    const tracks = group.lanes[rows[i]].tracks;
+    // The first track that is free again; on a crowded lane the last one is shared.
+    let track = tracks.find((t) => t.until <= start);
+    if (!track) {
+      if (tracks.length < kRowsMax) tracks.push({until: 0, items: []});
+      track = tracks[tracks.length - 1];
+    }
+    track.until = start + rows[i + 3];
+    track.items.push({
+      start, end: start + rows[i + 3], action: group.trace.actions[rows[i + 1]], bytes: rows[i + 4],
+      after: rows[i + 2], iteration: part.iteration, lane: group.lanes[rows[i]].lane,
+    });
+  }
+}
+
+// The first item of a track that ends after `time`.
+const first_after = d3.bisector((item) => item.end).right;
+
+// "0F1" one action, "0F" all of a stage, "B" a kind, "SEND" kinds that begin so, "rank:1", ...,
+// "paris" a place; several words must all match. Null where nothing is asked.
+function parse_search(text) {
+  const words = text.trim().split(/\s+/).filter((word) => word !== "");
+  if (words.length === 0) return null;
+  const tests = words.map((word) => {
+    const [, key, value] = /^(\w+):(.*)$/.exec(word) || [];
+    if (key) return field_test(key.toLowerCase(), value.toLowerCase());
+    const upper = word.toUpperCase(), lower = word.toLowerCase();
+    if (/^\d+[A-Z_]+\d+$/.test(upper)) return (item) => item.action.text === upper;
+    if (/^\d+[A-Z_]+$/.test(upper)) return (item) => item.action.stage + item.action.kind === upper;
+    if (kKinds[upper]) return (item) => item.action.kind === upper;
+    return (item) => (upper.length > 1 && item.action.kind.startsWith(upper)) ||
+                     (item.lane.label + " " + item.lane.detail).toLowerCase().includes(lower);
+  });
+  const asked = /(?:^|\s)iteration:(\d+)/i.exec(text);
+  return {matches: (item) => tests.every((test) => test(item)), iteration: asked ? Number(asked[1]) : null};
+}
+
+function field_test(key, value) {
+  const read = {
+    iteration: (item) => item.iteration,
+    stage: (item) => item.action.stage,
+    rank: (item) => item.lane.rank,
+    microbatch: (item) => item.action.microbatch,
+    kind: (item) => item.action.kind.toLowerCase(),
+  }[key];
+  return read ? (item) => String(read(item)) === value : () => false;
+}

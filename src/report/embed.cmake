@@ -1,0 +1,36 @@
+# Writes a .cc that holds files as bytes, under the names they have on disk.
+#   cmake -DOUT=assets.cc "-DFILES=page.html;page.css" -P embed.cmake
+set(entries "")
+foreach(file ${FILES})
+  get_filename_component(name "${file}" NAME)
+  # As numbers: compilers limit the length of string literals, and HEX keeps every byte as it is.
+  file(READ "${file}" hex HEX)
+  string(LENGTH "${hex}" length)
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
+  math(EXPR size "${length} / 2")
+  string(MAKE_C_IDENTIFIER "k_${name}" symbol)
+  string(APPEND arrays "const unsigned char ${symbol}[] = {${bytes}0};\n")
+  string(APPEND entries "    {\"${name}\", {reinterpret_cast<const char*>(${symbol}), ${size}}},\n")
+endforeach()
+file(WRITE "${OUT}" "// Made by embed.cmake from src/report/assets and D3.
+#include \"report/assets.h\"
+
+#include <utility>
+
+#include \"base/check.h\"
+
+namespace tombolo::report {
+namespace {
+${arrays}
+const std::pair<std::string_view, std::string_view> kAssets[] = {
+${entries}};
+}  // namespace
+
+std::string_view asset(std::string_view name) {
+  for (const auto& [known, text] : kAssets) {
+    if (known == name) return text;
+  }
+  CHECK(false, \"no asset named {}\", name);
+}
+}  // namespace tombolo::report
+")

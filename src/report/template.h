@@ -1,0 +1,26 @@
+// Text into HTML, safely. Names of jobs and datacenters come from files that strangers write.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/value.h"
+
+namespace tombolo::report {
+
+// For the text of elements and for quoted attributes: & < > " ' become entities.
+std::string escape_html(std::string_view text);
+
+// JSON that may stand inside <script>: as "</script>" or "<!--" would end or confuse it, every
+// < > & of a string is written as an escape, and so are the two line ends JavaScript knows and JSON
+// does not.
+std::string script_json(const Value& value);
+
+// Puts `parts` where the template says {{name}}. What is put in is not searched again, so a job
+// named "{{data}}" stays a name. CHECKs that every name is known.
+using Parts = std::vector<std::pair<std::string_view, std::string_view>>;
+std::string fill_template(std::string_view text, const Parts& parts);
+
+}  // namespace tombolo::report

@@ -1,0 +1,184 @@
+#include "report/timeline.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <tuple>
+
+namespace tombolo::report {
+namespace {
+
+using trace::Interval;
+using trace::Lane;
+using trace::Trace;
+using LaneKey = std::tuple<Lane, int32_t, int32_t>;  // kind, rank, peer
+
+const trace::RankLabel* label_of(const Trace& trace, int32_t rank) {
+  for (const trace::RankLabel& label : trace.header.ranks) {
+    if (label.rank == rank) return &label;
+  }
+  return nullptr;
+}
+
+Value describe_lane(const Trace& trace, const LaneKey& key) {
+  const auto [kind, rank, peer] = key;
+  const trace::RankLabel* from = label_of(trace, rank);
+  Value::Table lane{{"kind", std::string(to_name(kind))}, {"rank", int64_t{rank}}};
+  if (kind == Lane::kCompute) {
+    lane.emplace_back("label", fmt::format("rank {}", rank));
+    lane.emplace_back("detail", from ? fmt::format("stage {} · {}", from->stage, from->datacenter)
+                                     : std::string());
+    lane.emplace_back("device", from ? from->device : std::string());
+    return lane;
+  }
+  const trace::RankLabel* to = label_of(trace, peer);
+  const std::string ranks = fmt::format("rank {} → {}", rank, peer);
+  lane.emplace_back("peer", int64_t{peer});
+  if (!from || !to) {
+    lane.emplace_back("label", ranks);
+    lane.emplace_back("detail", std::string());
+  } else if (from->datacenter == to->datacenter) {
+    lane.emplace_back("label", from->datacenter);
+    lane.emplace_back("detail", ranks);
+  } else {
+    lane.emplace_back("label", fmt::format("{} → {}", from->datacenter, to->datacenter));
+    lane.emplace_back("detail", ranks);
+  }
+  return lane;
+}
+
+// Numbers the lanes: ranks first, then links, each in order.
+std::map<LaneKey, int64_t> number_lanes(const Trace& trace) {
+  std::map<LaneKey, int64_t> lanes;
+  for (const trace::RankLabel& label : trace.header.ranks) {
+    lanes.try_emplace({Lane::kCompute, label.rank, -1});
+  }
+  for (const Interval& i : trace.intervals) {
+    lanes.try_emplace({i.lane, i.rank, i.lane == Lane::kLink ? i.peer : -1});
+  }
+  int64_t next = 0;
+  for (auto& [key, number] : lanes) number = next++;
+  return lanes;
+}
+
+}  // namespace
+
+std::vector<size_t> spread(size_t count, size_t max) {
+  std::vector<size_t> out;
+  if (count <= max) {
+    for (size_t i = 0; i < count; ++i) out.push_back(i);
+    return out;
+  }
+  const size_t edge = max / 3;
+  const size_t middle = max - 2 * edge;
+  for (size_t i = 0; i < edge; ++i) out.push_back(i);
+  // `middle` points inside the open range between the edges.
+  const size_t between = count - 2 * edge;
+  for (size_t i = 0; i < middle; ++i) out.push_back(edge + (2 * i + 1) * between / (2 * middle));
+  for (size_t i = count - edge; i < count; ++i) out.push_back(i);
+  return out;
+}
+
+std::vector<int64_t> chosen_iterations(const Trace& trace) {
+  std::map<int64_t, size_t> intervals;
+  for (const Interval& i : trace.intervals) {
+    if (i.iteration > 0) ++intervals[i.iteration];
+  }
+  const std::vector<std::pair<int64_t, size_t>> all(intervals.begin(), intervals.end());
+  for (size_t max = std::min(kIterationsMax, all.size());; --max) {
+    std::vector<int64_t> chosen;
+    size_t held = 0;
+    for (const size_t at : spread(all.size(), max)) {
+      chosen.push_back(all[at].first);
+      held += all[at].second;
+    }
+    if (held <= kIntervalsMax || max <= 1) return chosen;
+  }
+}
+
+Value timeline(const Trace& trace, const std::vector<int64_t>& iterations) {
+  const std::map<LaneKey, int64_t> lanes = number_lanes(trace);
+  const std::vector<trace::IterationTime> times = trace::iteration_times(trace);
+  std::map<int64_t, Value::Array> rows;
+  for (const int64_t iteration : iterations) rows[iteration];
+  std::map<trace::Action, int64_t> action_numbers;
+  Value::Array actions;
+  size_t embedded = 0;
+
+  for (const Interval& i : trace.intervals) {
+    // The iteration it belongs to, or the last one that started before it.
+    auto home = std::upper_bound(times.begin(), times.end(), i.start,
+                                 [](SimTime at, const auto& time) { return at < time.start; });
+    if (i.iteration > 0) {
+      home = std::lower_bound(times.begin(), times.end(), i.iteration,
+                              [](const auto& time, int64_t n) { return time.iteration < n; });
+    } else if (home != times.begin()) {
+      --home;
+    }
+    const auto row = rows.find(home->iteration);
+    if (row == rows.end()) continue;
+    if (i.iteration > 0 && embedded++ >= kIntervalsMax) continue;
+    const auto [action, is_new] =
+        action_numbers.try_emplace(i.action, static_cast<int64_t>(actions.size()));
+    if (is_new) actions.emplace_back(to_text(i.action));
+    const LaneKey lane{i.lane, i.rank, i.lane == Lane::kLink ? i.peer : -1};
+    for (const int64_t number : {lanes.at(lane), action->second, (i.start - home->start).ns,
+                                 (i.end - i.start).ns, i.bytes}) {
+      row->second.emplace_back(number);
+    }
+  }
+
+  Value::Array lane_values;
+  for (const auto& [key, number] : lanes) lane_values.push_back(describe_lane(trace, key));
+  Value::Array iteration_values;
+  for (const trace::IterationTime& time : times) {
+    const auto row = rows.find(time.iteration);
+    if (row == rows.end()) continue;
+    iteration_values.push_back(Value::Table{{"iteration", time.iteration},
+                                            {"start_ns", time.start.ns},
+                                            {"duration_ns", (time.end - time.start).ns},
+                                            {"rows", std::move(row->second)}});
+  }
+  return Value::Table{
+      {"lanes", std::move(lane_values)},
+      {"actions", std::move(actions)},
+      {"iterations", std::move(iteration_values)},
+      {"intervals_left_out", static_cast<int64_t>(embedded - std::min(embedded, kIntervalsMax))}};
+}
+
+Value iteration_curve(const Trace& trace) {
+  const std::vector<trace::IterationTime> times = trace::iteration_times(trace);
+  Value::Array iteration, duration;
+  for (const size_t at : spread(times.size(), kPointsMax)) {
+    iteration.emplace_back(times[at].iteration);
+    duration.emplace_back((times[at].end - times[at].start).ns);
+  }
+  return Value::Table{{"iteration", std::move(iteration)}, {"duration_ns", std::move(duration)}};
+}
+
+Value record_curves(const Trace& trace) {
+  // Name, then iteration, then the lowest rank.
+  std::map<std::string, std::map<int64_t, std::pair<int32_t, double>>> curves;
+  for (const trace::Record& record : trace.records) {
+    if (!std::isfinite(record.value)) continue;
+    auto& curve = curves[record.name];
+    const auto [point, is_new] = curve.try_emplace(record.iteration, record.rank, record.value);
+    if (!is_new && record.rank < point->second.first) point->second = {record.rank, record.value};
+  }
+  Value::Table out;
+  for (const auto& [name, curve] : curves) {
+    const std::vector<std::pair<int64_t, std::pair<int32_t, double>>> points(curve.begin(),
+                                                                             curve.end());
+    Value::Array iteration, value;
+    for (const size_t at : spread(points.size(), kPointsMax)) {
+      iteration.emplace_back(points[at].first);
+      value.emplace_back(points[at].second.second);
+    }
+    out.emplace_back(
+        name, Value::Table{{"iteration", std::move(iteration)}, {"value", std::move(value)}});
+  }
+  return out;
+}
+
+}  // namespace tombolo::report

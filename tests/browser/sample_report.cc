@@ -1,0 +1,200 @@
+// Writes reports of made-up runs, for the browser test and for looking at while the page is
+// changed:
+//
+//   sample_report FOLDER     pair.html (predicted and measured), predicted.html, large.html
+//
+// The runs are 1F1B on two stages in two datacenters. The "measured" one is the same arithmetic
+// with seeded noise; it exists only to be drawn.
+#include <cmath>
+#include <cstdio>
+#include <string>
+
+#include "base/file.h"
+#include "base/random.h"
+#include "plan/job.h"
+#include "plan/plan_file.h"
+#include "report/report.h"
+
+namespace {
+
+using namespace tombolo;
+using trace::ActionKind;
+
+constexpr const char* kJob = R"(
+[model]
+layers = 8
+hidden = 256
+heads = 8
+vocabulary = 256
+sequence = 256
+[[cluster.datacenter]]
+name = "oregon"
+device = { name = "laptop", peak = "50 GFLOPS", memory = "8 GB", memory_bandwidth = "10 GBps" }
+[[cluster.datacenter]]
+name = "paris"
+device = { name = "laptop", peak = "50 GFLOPS", memory = "8 GB", memory_bandwidth = "10 GBps" }
+[[cluster.wan]]
+between = ["oregon", "paris"]
+one_way_latency = "20 ms"
+node_pair_limit = "1 Gbps"
+[training]
+global_batch = 16
+micro_batch = 2
+precision = "fp32"
+[parallelism]
+pipeline = 2
+schedule = "1f1b"
+[run]
+steps = 20
+)";
+
+struct RunOptions {
+  trace::Provenance provenance = trace::Provenance::kPredicted;
+  int iterations = 3;
+  int microbatches = 8;
+  double noise = 0;  // relative, of every duration
+  bool learns = false;
+};
+
+// Two ranks, each a list of actions, performed as soon as their input is there.
+class Runner {
+ public:
+  Runner(const RunOptions& options, const plan::Plan& plan)
+      : options_(options), plan_(plan), random_(Random(7).stream(to_name(options.provenance))) {
+    trace_.header.provenance = options.provenance;
+    trace_.header.name = plan.name;
+    trace_.header.version = "0.1.0";
+    trace_.header.seed = 7;
+    trace_.header.plan = plan::to_value(plan);
+    trace_.header.plan_digest = plan::plan_digest(plan);
+    const bool predicted = options.provenance == trace::Provenance::kPredicted;
+    trace_.header.command = predicted ? "tombolo simulate two-datacenters.toml --iterations 3"
+                                      : "tombolo train two-datacenters.toml --out run";
+    if (predicted) trace_.header.fingerprint = "5f1d09c2a7be4e13";
+    for (const plan::Placement& p : plan.ranks) {
+      trace_.header.ranks.push_back({p.rank, p.stage, p.datacenter, plan.device_of(p.rank).name});
+    }
+  }
+
+  trace::Trace run() {
+    for (int i = 1; i <= options_.iterations; ++i) {
+      iterate(i);
+      if (options_.learns) learn(i);
+    }
+    trace::normalize(trace_);
+    return std::move(trace_);
+  }
+
+ private:
+  int64_t vary(double seconds) {
+    const double factor = 1 + options_.noise * (0.3 + 0.35 * std::abs(random_.normal()));
+    return static_cast<int64_t>(seconds * 1e9 * factor);
+  }
+  int64_t compute(int rank, ActionKind kind, int microbatch, int64_t ready, double seconds) {
+    const int64_t start = std::max(free_[rank], ready);
+    free_[rank] = start + vary(seconds);
+    trace_.intervals.push_back({trace::Lane::kCompute,
+                                rank,
+                                -1,
+                                {kind, rank, microbatch},
+                                iteration_,
+                                {start},
+                                {free_[rank]},
+                                0});
+    return free_[rank];
+  }
+  int64_t send(int rank, ActionKind kind, int microbatch, int64_t ready) {
+    const int64_t start = std::max(link_[rank], ready);
+    link_[rank] = start + vary(plan_.boundary.value / 125e6);
+    const int64_t there = link_[rank] + vary(0.020);
+    trace_.intervals.push_back({trace::Lane::kLink,
+                                rank,
+                                1 - rank,
+                                {kind, rank, microbatch},
+                                iteration_,
+                                {start},
+                                {there},
+                                static_cast<int64_t>(plan_.boundary.value)});
+    return there;
+  }
+
+  // Stage 0 runs one forward ahead; stage 1 alternates.
+  void iterate(int iteration) {
+    iteration_ = iteration;
+    const auto& cost0 = plan_.stages[0].cost;
+    const auto& cost1 = plan_.stages[1].cost;
+    const int m = options_.microbatches;
+    std::vector<int64_t> activation(m), gradient(m);
+    const auto forward0 = [&](int k) {
+      activation[k] = send(0, ActionKind::kSendActivation, k,
+                           compute(0, ActionKind::kForward, k, 0, cost0.forward.value));
+    };
+    const auto both1 = [&](int k) {
+      compute(1, ActionKind::kForward, k, activation[k], cost1.forward.value);
+      gradient[k] = send(1, ActionKind::kSendGradient, k,
+                         compute(1, ActionKind::kBackward, k, 0, cost1.backward.value));
+    };
+    for (int k = 0; k < m; ++k) {
+      forward0(k);
+      both1(k);
+      if (k > 0) compute(0, ActionKind::kBackward, k - 1, gradient[k - 1], cost0.backward.value);
+    }
+    compute(0, ActionKind::kBackward, m - 1, gradient[m - 1], cost0.backward.value);
+    compute(1, ActionKind::kUpdate, -1, 0, 0.012);
+    compute(0, ActionKind::kUpdate, -1, 0, 0.012);
+    free_[1] = std::max(free_[1], free_[0]);
+  }
+
+  void learn(int iteration) {
+    const auto record = [&](const char* name, double value) {
+      trace_.records.push_back({name, iteration, 1, {free_[1]}, value});
+    };
+    record("loss", 2.1 + 3.4 * std::exp(-iteration / 6.0) + 0.05 * random_.normal());
+    record("tokens_per_s", 4096 / 2.3 * (1 + 0.03 * random_.normal()));
+    record("learning_rate", 3e-4 * std::min(1.0, iteration / 10.0));
+    if (iteration % 10 != 0) return;
+    record("evaluation_loss", 2.2 + 3.4 * std::exp(-iteration / 6.0));
+    iteration_ = 0;
+    for (int rank : {0, 1}) compute(rank, ActionKind::kEvaluate, -1, 0, 0.2);
+    for (int rank : {0, 1}) compute(rank, ActionKind::kCheckpoint, -1, 0, 0.05);
+    free_[0] = free_[1] = std::max(free_[0], free_[1]);
+  }
+
+  RunOptions options_;
+  const plan::Plan& plan_;
+  Random random_;
+  trace::Trace trace_;
+  int64_t iteration_ = 0;
+  int64_t free_[2] = {0, 0};
+  int64_t link_[2] = {0, 0};
+};
+
+Status write_reports(const std::string& folder) {
+  const plan::Plan plan = TRY(plan::make_plan(TRY(plan::parse_job(kJob, "two-datacenters.toml"))));
+  const auto save = [&](const char* name, const std::vector<trace::Trace>& traces) -> Status {
+    return write_file(folder + "/" + name, TRY(report::render_html({}, traces)));
+  };
+  using enum trace::Provenance;
+  const trace::Trace predicted = Runner({}, plan).run();
+  const trace::Trace measured = Runner({kMeasured, 20, 8, 0.12, true}, plan).run();
+  TRY(save("predicted.html", {predicted}));
+  TRY(save("pair.html", {measured, predicted}));
+
+  // 20 iterations of 833 micro-batches: 100,000 intervals. 200 of them would be a gigabyte of page.
+  trace::Trace large = Runner({kEmulated, 200, 833, 0.1, true}, plan).run();
+  large.header.byte_scale = 20;
+  large.header.name = "large </script><b>hostile</b>";
+  return save("large.html", {Runner({.microbatches = 833}, plan).run(), large});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: sample_report FOLDER\n");
+    return 2;
+  }
+  const Status status = write_reports(argv[1]);
+  if (!status) std::fprintf(stderr, "%s\n", status.error().text().c_str());
+  return status ? 0 : status.error().exit_code();
+}
