@@ -79,9 +79,10 @@ Result<std::string> render_html(const Options& options, std::span<const Trace> t
   const std::vector<const Trace*> ordered = in_order(traces);
   TRY(check(ordered));
 
+  const std::vector<int64_t> chosen = chosen_iterations(*ordered.back());
   Value::Array trace_values;
   for (const Trace* trace : ordered) {
-    trace_values.push_back(trace_data(*trace, chosen_iterations(*trace)));
+    trace_values.push_back(trace_data(*trace, matching_iterations(*trace, chosen)));
   }
   Value compared;
   if (ordered.size() == 2) compared = TRY(comparison(*ordered[0], *ordered[1]));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <string>
 #include <tuple>
@@ -95,6 +96,19 @@ std::vector<int64_t> chosen_iterations(const Trace& trace) {
     }
     if (held <= kIntervalsMax || max <= 1) return chosen;
   }
+}
+
+std::vector<int64_t> matching_iterations(const Trace& trace, const std::vector<int64_t>& chosen) {
+  std::vector<int64_t> all;
+  for (const trace::IterationTime& time : trace::iteration_times(trace)) {
+    all.push_back(time.iteration);
+  }
+  std::vector<int64_t> out;
+  std::set_intersection(all.begin(), all.end(), chosen.begin(), chosen.end(),
+                        std::back_inserter(out));
+  const bool lacks_some = out.size() < chosen.size();
+  if (lacks_some && (out.empty() || out.back() != all.back())) out.push_back(all.back());
+  return out;
 }
 
 Value timeline(const Trace& trace, const std::vector<int64_t>& iterations) {

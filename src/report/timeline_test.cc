@@ -38,6 +38,13 @@ TEST(Timeline, EmbedsAtMostSixtyIterations) {
   EXPECT_EQ(chosen[59], 1000);
 }
 
+TEST(Timeline, ThePredictionFollowsWhatWasPerformed) {
+  // It has 1 to 3: its last iteration stands for 50 and 51.
+  EXPECT_EQ(matching_iterations(steady(3), {1, 2, 50, 51}), (std::vector<int64_t>{1, 2, 3}));
+  EXPECT_EQ(matching_iterations(steady(100), {1, 2, 50}), (std::vector<int64_t>{1, 2, 50}));
+  EXPECT_EQ(matching_iterations(steady(3), {11, 12}), (std::vector<int64_t>{3}));
+}
+
 TEST(Timeline, EmbedsFewerIterationsWhereTheyAreLarge) {
   // Three iterations of 50,000 intervals: two of them make 100,000.
   Trace trace;

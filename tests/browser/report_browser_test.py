@@ -105,7 +105,7 @@ class Browser:
         return self.run("""
             for (const group of gantt.view.groups) {
               if (group.trace.provenance !== arguments[0]) continue;
-              for (const entry of group.lanes) for (const [t, items] of entry.tracks.entries()) {
+              for (const entry of group.lanes) for (const [t, {items}] of entry.tracks.entries()) {
                 const item = items.find((i) => i.action.text === arguments[1]);
                 if (item) return [gantt.scale((item.start + item.end) / 2), entry.top + (t + 0.5) * entry.row];
               }
@@ -216,7 +216,7 @@ class ReportTest(unittest.TestCase):
                        s.dispatchEvent(new Event('change'))""")
         drawn = browser.run("const t = performance.now(); for (let i = 0; i < 10; ++i) gantt.draw(); "
                             "return (performance.now() - t) / 10")
-        items = browser.run("return d3.sum(gantt.view.groups, (g) => d3.sum(g.lanes, (l) => d3.sum(l.tracks, (t) => t.length)))")
+        items = browser.run("return d3.sum(gantt.view.groups, (g) => d3.sum(g.lanes, (l) => d3.sum(l.tracks, (t) => t.items.length)))")
         print(f"one drawing of {items} intervals: {drawn:.1f} ms")
         browser.screenshot("large.png")
 

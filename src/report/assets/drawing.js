@@ -61,7 +61,10 @@ class GanttDrawing {
     pen.fillText(this.title_of(group), width + 10, y + 0.5);
   }
   title_of(group) {
-    if (this.view.choice === "all") return plural(group.marks.length, "iteration");
+    if (this.view.choice === "all") {
+      const own = group.marks.filter((mark) => mark.shown === mark.number).length;
+      return plural(own, "iteration") + (own < group.marks.length ? ", the last one repeated" : "");
+    }
     const mark = group.marks[0];
     const which = mark.shown === mark.number ? "" : `, as predicted for iteration ${mark.shown}`;
     return `iteration ${mark.number}${which} · ${time_text(mark.end - mark.start)}`;
@@ -78,8 +81,8 @@ class GanttDrawing {
     pen.clip();
     pen.textBaseline = "middle";
     pen.textAlign = "center";
-    tracks.forEach((items, t) => {
-      this.draw_track(pen, items, top + t * row, lane.kind === "compute" ? row : row - 1);
+    tracks.forEach((track, t) => {
+      this.draw_track(pen, track, top + t * row, lane.kind === "compute" ? row : row - 1);
     });
     pen.restore();
   }
@@ -102,24 +105,23 @@ class GanttDrawing {
 
   // Bars narrower than a pixel share their column in proportion to their time, so that a view of
   // 100,000 intervals costs a column each and still shows how the time divides.
-  draw_track(pen, items, y, height) {
+  draw_track(pen, {items, starts, ends, kinds}, y, height) {
     const [from, to] = this.scale.domain();
     const columns = new Columns(pen, this.scale, this.colors, y, height);
     const {per_ns, left} = columns;
     pen.font = kFont(height > 16 ? 12 : 10);
-    for (let i = first_after(items, from); i < items.length && items[i].start < to; ++i) {
-      const item = items[i];
-      const x = left + item.start * per_ns, width = (item.end - item.start) * per_ns;
-      const fades = this.search !== null && !this.search.matches(item);
+    for (let i = d3.bisectRight(ends, from); i < items.length && starts[i] < to; ++i) {
+      const x = left + starts[i] * per_ns, width = (ends[i] - starts[i]) * per_ns;
+      const fades = this.search !== null && !this.search.matches(items[i]);
       if (width < 1) {
-        columns.add(item, x, fades);
+        columns.add(kinds[i], ends[i] - starts[i], x, fades);
         continue;
       }
-      const color = this.colors.kinds[item.action.number];
+      const color = this.colors.kinds[kinds[i]];
       pen.globalAlpha = fades ? kFaded : 1;
       pen.fillStyle = color.fill;
       pen.fillRect(x, y, width > 4 ? width - 1 : width, height);
-      if (width > 14 && height > 9) this.draw_number(pen, item, x, width, y + height / 2, color);
+      if (width > 14 && height > 9) this.draw_number(pen, items[i], x, width, y + height / 2, color);
     }
     columns.flush();
     pen.globalAlpha = 1;

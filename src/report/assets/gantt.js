@@ -93,10 +93,10 @@ class Gantt extends GanttDrawing {
     for (const group of this.view.groups) {
       for (const entry of group.lanes) {
         if (y < entry.top || y >= entry.top + entry.height) continue;
-        const items = entry.tracks[Math.floor((y - entry.top) / entry.row)];
-        if (!items) return null;
+        const track = entry.tracks[Math.floor((y - entry.top) / entry.row)];
+        if (!track) return null;
         const slack = this.scale.invert(x + 1.5) - this.scale.invert(x);
-        const item = items[first_after(items, this.scale.invert(x) - slack)];
+        const item = track.items[d3.bisectRight(track.ends, this.scale.invert(x) - slack)];
         return item && item.start <= this.scale.invert(x) + slack ? {item, trace: group.trace} : null;
       }
     }

@@ -39,22 +39,22 @@ class Overview {
     let y = 0;
     for (const group of this.view.groups) {
       for (const entry of group.lanes) {
-        for (const items of entry.tracks) this.draw_items(pen, items, y, Math.max(row - 1, 0.5), colors);
+        for (const track of entry.tracks) this.draw_track(pen, track, y, Math.max(row - 1, 0.5), colors);
         y += row;
       }
       y += row;
     }
   }
-  draw_items(pen, items, y, height, colors) {
+  draw_track(pen, {starts, ends, kinds}, y, height, colors) {
     const columns = new Columns(pen, this.scale, colors, y, height);
     const {per_ns, left} = columns;
-    for (const item of items) {
-      const x = left + item.start * per_ns, width = (item.end - item.start) * per_ns;
+    for (let i = 0; i < starts.length; ++i) {
+      const x = left + starts[i] * per_ns, width = (ends[i] - starts[i]) * per_ns;
       if (width < 1) {
-        columns.add(item, x, false);
+        columns.add(kinds[i], ends[i] - starts[i], x, false);
         continue;
       }
-      pen.fillStyle = colors.kinds[item.action.number].fill;
+      pen.fillStyle = colors.kinds[kinds[i]].fill;
       pen.fillRect(x, y, width, height);
     }
     columns.flush();

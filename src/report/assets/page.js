@@ -61,7 +61,7 @@ function start_timeline() {
   const step = (by) => choose(select.options[select.selectedIndex + by].value);
   const count_matches = () => {
     if (!gantt.search) return void (by_id("matches").value = "");
-    const items = gantt.view.groups.flatMap((g) => g.lanes.flatMap((entry) => entry.tracks.flat()));
+    const items = gantt.view.groups.flatMap((g) => g.lanes.flatMap((entry) => entry.tracks.flatMap((track) => track.items)));
     const count = items.filter(gantt.search.matches).length;
     by_id("matches").value = count === 1 ? "1 match" : `${count.toLocaleString("en")} matches`;
     return undefined;

@@ -39,12 +39,12 @@ class Columns {
     this.total = 0;
     this.held = new Float64Array(2 * kKindNames.length);  // ns per kind; the second half is faded
   }
-  add(item, x, fades) {
+  add(kind, duration, x, fades) {
     const column = Math.floor(x);
     if (column !== this.column) this.flush();
     this.column = column;
-    const time = Math.max(item.end - item.start, 1);
-    this.held[item.action.number + (fades ? kKindNames.length : 0)] += time;
+    const time = Math.max(duration, 1);
+    this.held[kind + (fades ? kKindNames.length : 0)] += time;
     this.total += time;
   }
   flush() {

@@ -33,7 +33,7 @@ function build_view(choice) {
     view.end += Math.max(...parts.map(extent_of));
   }
   for (const group of view.groups) {
-    for (const entry of group.lanes) entry.tracks = entry.tracks.map((track) => track.items);
+    for (const entry of group.lanes) entry.tracks = entry.tracks.map(new_track);
   }
   return view;
 }
@@ -63,8 +63,15 @@ function place(group, part, number, offset) {
   }
 }
 
-// The first item of a track that ends after `time`.
-const first_after = d3.bisector((item) => item.end).right;
+// Items, and beside them in flat arrays what drawing reads of every one of them.
+function new_track({items}) {
+  return {
+    items,
+    starts: Float64Array.from(items, (item) => item.start),
+    ends: Float64Array.from(items, (item) => item.end),
+    kinds: Uint8Array.from(items, (item) => item.action.number),
+  };
+}
 
 // "0F1" one action, "0F" all of a stage, "B" a kind, "SEND" kinds that begin so, "rank:1", ...,
 // "paris" a place; several words must all match. Null where nothing is asked.
