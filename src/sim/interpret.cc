@@ -44,6 +44,7 @@ class Interpreter {
       if (nodes_[i].waiting_for == 0) ready(i);
     }
     start_computations();
+    watch_flows();
     while (!queue_.empty()) {
       handle(queue_.pop());
       start_computations();

@@ -1,0 +1,58 @@
+#include "schedule/ascii.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tombolo::schedule {
+namespace {
+
+using trace::ActionKind;
+
+trace::Interval interval(int32_t rank, ActionKind kind, int32_t microbatch, int64_t start_ms,
+                         int64_t end_ms, int64_t iteration = 1) {
+  return {.lane = trace::Lane::kCompute,
+          .rank = rank,
+          .action = {kind, rank, microbatch},
+          .iteration = iteration,
+          .start = {start_ms * 1'000'000},
+          .end = {end_ms * 1'000'000}};
+}
+
+trace::Trace toy() {
+  trace::Trace trace;
+  trace.header.ranks = {{0, 0, "oregon", "a100"}, {1, 1, "paris", "a100"}};
+  trace.intervals = {interval(0, ActionKind::kForward, 0, 0, 1),
+                     interval(0, ActionKind::kRecompute, 0, 6, 7),
+                     interval(0, ActionKind::kBackward, 0, 7, 9),
+                     interval(0, ActionKind::kUpdate, -1, 9, 10),
+                     interval(1, ActionKind::kForward, 0, 3, 4),
+                     interval(1, ActionKind::kBackward, 0, 4, 6),
+                     interval(1, ActionKind::kForward, 12, 6, 7),
+                     interval(0, ActionKind::kForward, 5, 100, 101, 2)};
+  return trace;
+}
+
+TEST(Ascii, DrawsOneColumnPerStepOfTheGrid) {
+  EXPECT_EQ(draw_ascii(toy()),
+            "oregon 0 |0.....Aaa*|\n"
+            " paris 1 |...0aa2...|\n"
+            "a column is 1 ms; 0-9 forward, a-j backward, A-J recompute of micro-batch 0-9 (mod "
+            "10), * update, . idle\n");
+}
+
+// 10 ms on 10 columns stay exact; on a grid of 1 us they become slots of 1 ms.
+TEST(Ascii, ShowsWhatTakesMostOfASlotWhereTheGridIsTooFine) {
+  trace::Trace trace = toy();
+  trace.intervals[4].start.ns -= 1000;
+  const std::string drawn = draw_ascii(trace, {.width = 10});
+  EXPECT_THAT(drawn, ::testing::HasSubstr("1 |..00aa2...|"));
+  EXPECT_THAT(drawn, ::testing::HasSubstr("shows what takes most of it"));
+}
+
+TEST(Ascii, DrawsTheIterationItIsAskedFor) {
+  EXPECT_THAT(draw_ascii(toy(), {.iteration = 2}), ::testing::HasSubstr("oregon 0 |5|"));
+  EXPECT_EQ(draw_ascii(toy(), {.iteration = 3}), "");
+}
+
+}  // namespace
+}  // namespace tombolo::schedule
