@@ -1,0 +1,110 @@
+#include "model/model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/toml.h"
+
+namespace tombolo::model {
+namespace {
+
+using ::testing::HasSubstr;
+
+// As their authors' checkpoints count them.
+TEST(ModelParameters, EqualPublishedCounts) {
+  EXPECT_EQ(parameters(*preset("gpt2")), 124'439'808);
+  EXPECT_EQ(parameters(*preset("llama3-8b")), 8'030'261'248);
+  EXPECT_EQ(parameters(*preset("llama3-70b")), 70'553'706'496);
+}
+
+// Narayanan et al. 2021, equation 2: P = 12 l h^2 (1 + 13/(12 h) + (V + s)/(12 l h)); it leaves out
+// the last LayerNorm, 2 h. The names of the four models round the result.
+TEST(ModelParameters, EqualTheFormulaOfMegatron) {
+  const std::pair<const char*, double> models[] = {
+      {"gpt-22b", 22e9}, {"gpt3-175b", 175e9}, {"gpt-530b", 530e9}, {"gpt-1t", 1008e9}};
+  for (const auto& [name, nominal] : models) {
+    const Model m = *preset(name);
+    const int64_t formula = 12 * m.layers * m.hidden * m.hidden + 13 * m.layers * m.hidden +
+                            (m.vocabulary + m.sequence) * m.hidden;
+    EXPECT_EQ(parameters(m), formula + 2 * m.hidden) << name;
+    EXPECT_NEAR(static_cast<double>(parameters(m)) / nominal, 1, 0.005) << name;
+  }
+}
+
+// Slices add up to the model, but for a tied head away from its embedding, which is a copy.
+TEST(ModelParameters, SlicesAddUp) {
+  const Model llama = *preset("llama3-8b");
+  const int64_t halves =
+      parameters(llama, {0, 16, true, false}) + parameters(llama, {16, 16, false, true});
+  EXPECT_EQ(halves, parameters(llama));
+  const Model gpt2 = *preset("gpt2");
+  EXPECT_EQ(parameters(gpt2, {0, 6, true, false}) + parameters(gpt2, {6, 6, false, true}),
+            parameters(gpt2) + gpt2.vocabulary * gpt2.hidden);
+}
+
+// Korthikanti et al. 2022, appendix A: 72 B l s h^2 (1 + s/(6h) + V/(12 h l)) for forward and
+// backward, of which the forward is a third.
+TEST(ModelFlops, EqualKorthikanti) {
+  for (const char* name : {"gpt-22b", "gpt3-175b", "gpt-530b", "gpt-1t"}) {
+    const Model m = *preset(name);
+    const auto [l, s, h, V] =
+        std::array{static_cast<double>(m.layers), static_cast<double>(m.sequence),
+                   static_cast<double>(m.hidden), static_cast<double>(m.vocabulary)};
+    const double B = 3;
+    const double published = 72 * B * l * s * h * h * (1 + s / (6 * h) + V / (12 * h * l));
+    const double ours = 3 * forward_flops(m, {0, m.layers, true, true}, 3).value;
+    EXPECT_NEAR(ours / published, 1, 1e-12) << name;
+  }
+}
+
+// Korthikanti et al. 2022, equation 1: s b h (34 + 5 a s / h) bytes per layer, 34 s b h with
+// selective and 2 s b h with full recomputation. GPT-3: 5 a s / h = 80.
+TEST(ModelActivations, EqualKorthikanti) {
+  const Model m = *preset("gpt3-175b");
+  const Slice layer{0, 1, false, false};
+  const double sbh = 2048.0 * 4 * 12288;
+  EXPECT_EQ(activation_bytes(m, layer, 4, 2, Recompute::kNone).value, sbh * (34 + 80));
+  EXPECT_EQ(activation_bytes(m, layer, 4, 2, Recompute::kSelective).value, sbh * 34);
+  EXPECT_EQ(activation_bytes(m, layer, 4, 2, Recompute::kFull).value, sbh * 2);
+  // The head keeps float32 logits: 4 s b V.
+  EXPECT_EQ(activation_bytes(m, {0, 0, false, true}, 4, 2, Recompute::kFull).value,
+            4.0 * 2048 * 4 * 51200);
+  EXPECT_EQ(boundary_bytes(m, 4, 2).value, 2 * sbh);
+}
+
+Result<Model> read(const std::string& text) {
+  return read_model(*parse_toml(text, "job.toml"), "job.toml", "model");
+}
+
+TEST(ModelFile, PresetsCanBeOverridden) {
+  const Model m = *read("preset = \"gpt3-175b\"\nlayers = 4\nhidden = 1024\nheads = 16");
+  EXPECT_EQ(m.layers, 4);
+  EXPECT_EQ(m.ffn, 4096);  // follows the width
+  EXPECT_EQ(m.kv_heads, 16);
+  EXPECT_EQ(m.vocabulary, 51200);
+}
+
+TEST(ModelFile, InlineModelsGetDefaults) {
+  const Model m = *read("layers = 2\nhidden = 256\nheads = 8\nsequence = 64");
+  EXPECT_EQ(m.vocabulary, 256);  // bytes
+  EXPECT_EQ(m.kv_heads, 8);
+  EXPECT_EQ(m.ffn, 704);  // 8/3 x 256 = 682.7, up to a multiple of 32
+}
+
+TEST(ModelFile, SaysWhatIsWrong) {
+  const auto complaint = [](const std::string& text) {
+    const Result<Model> model = read(text);
+    return model ? "accepted" : model.error().text();
+  };
+  EXPECT_THAT(complaint("preset = \"gpt4\""), HasSubstr("there is no preset \"gpt4\""));
+  EXPECT_THAT(complaint("preset = \"gpt2\"\nlayer = 3"), HasSubstr("layers"));
+  EXPECT_THAT(complaint("config = \"config.json\""),
+              HasSubstr("Hugging Face files cannot be read yet"));
+  EXPECT_THAT(complaint("preset = \"gpt2\"\nexperts = 8"), HasSubstr("mixture-of-experts"));
+  EXPECT_THAT(complaint("preset = \"gpt2\"\nheads = 7"), HasSubstr("must divide hidden = 768"));
+  EXPECT_THAT(complaint("layers = 0\nhidden = 8\nheads = 1\nsequence = 1"),
+              HasSubstr("must lie between 1 and 100000"));
+}
+
+}  // namespace
+}  // namespace tombolo::model
