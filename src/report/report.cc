@@ -84,6 +84,8 @@ Result<std::string> render_html(const Options& options, std::span<const Trace> t
   for (const Trace* trace : ordered) {
     trace_values.push_back(trace_data(*trace, matching_iterations(*trace, chosen)));
   }
+  // TRY stands on lines of its own: returning from the middle of an initializer list leaks it.
+  Value plan = TRY(plan_data(ordered));
   Value compared;
   if (ordered.size() == 2) compared = TRY(comparison(*ordered[0], *ordered[1]));
   const std::string& name = ordered.back()->header.name;
@@ -91,7 +93,7 @@ Result<std::string> render_html(const Options& options, std::span<const Trace> t
   const Value data = Value::Table{{"title", title},
                                   {"traces", std::move(trace_values)},
                                   {"comparison", std::move(compared)},
-                                  {"plan", TRY(plan_data(ordered))}};
+                                  {"plan", std::move(plan)}};
 
   return fill_template(asset("page.html"), {{"title", escape_html(title)},
                                             {"style", asset("page.css")},
