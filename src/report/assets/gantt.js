@@ -69,7 +69,9 @@ class Gantt extends GanttDrawing {
         entry.row = compute ? kHeights.compute : kHeights.link;
         entry.top = y;
         entry.height = Math.max(1, entry.tracks.length) * entry.row;
-        if (!compute) entry.height = Math.max(entry.height, this.narrow ? 0 : 28);
+        // Beside a label of two lines there is room for a whole bar.
+        if (!compute && !this.narrow) entry.height = Math.max(entry.height, kHeights.compute);
+        if (entry.tracks.length <= 1) entry.row = entry.height;
         y += entry.height + kHeights.gap;
       }
       group.bottom = y;
