@@ -1,0 +1,74 @@
+#include "trace/perfetto.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "trace/trace_csv.h"
+
+namespace tombolo::trace {
+namespace {
+
+using ::testing::HasSubstr;
+
+Trace sample() {
+  Trace trace;
+  trace.header.ranks = {{0, 0, "ore\"gon", "cpu"}, {1, 1, "paris", "cpu"}};
+  trace.intervals = {{.lane = Lane::kCompute,
+                      .rank = 0,
+                      .action = {ActionKind::kForward, 0, 3},
+                      .iteration = 1,
+                      .start = {0},
+                      .end = {1500}},
+                     {.lane = Lane::kLink,
+                      .rank = 0,
+                      .peer = 1,
+                      .action = {ActionKind::kSendActivation, 0, 3},
+                      .iteration = 1,
+                      .start = {1500},
+                      .end = {9'007'199'254'740'993},  // no double holds this
+                      .bytes = 64},
+                     {.lane = Lane::kCompute,
+                      .rank = 1,
+                      .action = {ActionKind::kForward, 1, 3},
+                      .iteration = 1,
+                      .start = {9'007'199'254'740'993},
+                      .end = {9'007'199'254'740'994}}};
+  trace.records = {{"loss", 1, 1, {2000}, 5.5}};
+  return trace;
+}
+
+TEST(Perfetto, IsJsonWithNamesTimesAndArrows) {
+  const std::string text = to_perfetto(sample());
+  const Result<Value> json = parse_json(text, "trace.json");
+  ASSERT_TRUE(json) << json.error().text();
+  // 2 processes, 3 lanes, 3 intervals, an arrow's two ends, 1 counter.
+  EXPECT_EQ(json->find("traceEvents")->get<Value::Array>()->size(), 2u + 3 + 3 + 2 + 1);
+  EXPECT_THAT(text, HasSubstr(R"~("name":"ore\"gon: rank 0, stage 0 (cpu)")~"));
+  EXPECT_THAT(text,
+              HasSubstr(R"("name":"0F3","cat":"compute","pid":0,"tid":0,"ts":0.000,"dur":1.500)"));
+  EXPECT_THAT(text, HasSubstr(R"("ts":9007199254740.993)"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(R"("ph":"s","name":"message","cat":"message","id":0,"pid":0,"tid":2,"ts":1.500)"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(R"("ph":"f","bp":"e","name":"message","cat":"message","id":0,"pid":1,"tid":0)"));
+  EXPECT_THAT(text, HasSubstr(R"("args":{"iteration":1,"microbatch":3,"bytes":64})"));
+  EXPECT_THAT(text, HasSubstr(R"("ph":"C","name":"loss","pid":1,"ts":2.000,"args":{"value":5.5})"));
+}
+
+TEST(Perfetto, AnEmptyTraceIsJsonToo) { EXPECT_TRUE(parse_json(to_perfetto({}), "t.json")); }
+
+TEST(TraceCsv, HasARowPerInterval) {
+  Trace trace = sample();
+  trace.intervals.pop_back();
+  trace.intervals[1].end = {2500};
+  EXPECT_EQ(to_csv(trace),
+            "provenance,iteration,lane,rank,peer,stage,kind,microbatch,start_ns,end_ns,bytes\n"
+            "predicted,1,compute,0,,0,F,3,0,1500,0\n"
+            "predicted,1,link,0,1,0,SEND_F,3,1500,2500,64\n");
+}
+
+}  // namespace
+}  // namespace tombolo::trace
