@@ -77,6 +77,7 @@ struct Run {
 struct Checkpoint {
   std::string directory;
   int64_t every = 0;  // steps; 0: never
+  int64_t keep = 2;   // the newest so many; older ones are removed
   bool operator==(const Checkpoint&) const = default;
 };
 
@@ -179,7 +180,9 @@ template <class Archive>
 void describe(Archive& a, Checkpoint& checkpoint) {
   a.required("directory", checkpoint.directory);
   a.required("every", checkpoint.every);
+  a.optional("keep", checkpoint.keep);
   a.check(checkpoint.every >= 0, "every", "must not be negative");
+  a.check(checkpoint.keep >= 1, "keep", "must be at least 1");
 }
 
 }  // namespace tombolo::plan

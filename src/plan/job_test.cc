@@ -1,0 +1,250 @@
+#include "plan/job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plan/plan_file.h"
+
+namespace tombolo::plan {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr const char* kJob = R"(
+[model]
+preset = "byte-3m"
+[[cluster.datacenter]]
+name = "west"
+device = "cpu"
+[[cluster.datacenter]]
+name = "east"
+device = "cpu"
+[[cluster.wan]]
+between = ["west", "east"]
+one_way_latency = "20 ms"
+node_pair_limit = "1 Gbps"
+[training]
+global_batch = 8
+micro_batch = 2
+precision = "fp32"
+[parallelism]
+pipeline = 2
+)";
+
+Result<Plan> plan_of(const std::string& text) {
+  const Result<Job> job = parse_job(text, "job.toml");
+  if (!job) return fail(job.error());
+  return make_plan(*job);
+}
+
+// kJob with one piece replaced: exit code and message.
+Error complaint(const std::string& from, const std::string& to) {
+  std::string text = kJob;
+  text.replace(text.find(from), from.size(), to);
+  const Result<Plan> plan = plan_of(text);
+  return plan ? Error{} : plan.error();
+}
+
+// Stages per datacenter, of datacenters with these numbers of devices, all pairs linked.
+std::vector<int64_t> placed(int64_t stages, const std::vector<int64_t>& devices) {
+  Job job = *parse_job(kJob, "job.toml");
+  job.model->layers = stages;
+  job.parallelism.pipeline = stages;
+  const cluster::Datacenter datacenter = job.cluster.datacenters[0];
+  const cluster::WanLink wan = job.cluster.wan[0];
+  job.cluster = {};
+  for (size_t i = 0; i < devices.size(); ++i) {
+    job.cluster.datacenters.push_back(datacenter);
+    job.cluster.datacenters.back().name = std::to_string(i);
+    job.cluster.datacenters.back().nodes = devices[i];
+    for (size_t j = 0; j < i; ++j) {
+      job.cluster.wan.push_back(wan);
+      job.cluster.wan.back().between = {std::to_string(j), std::to_string(i)};
+    }
+  }
+  std::vector<int64_t> counts(devices.size(), 0);
+  const Plan plan = *make_plan(job);
+  for (const Placement& placement : plan.ranks) ++counts[std::stoul(placement.datacenter)];
+  return counts;
+}
+
+TEST(MakePlan, SharesStagesEvenlyAsFarAsDevicesGo) {
+  EXPECT_THAT(placed(2, {1, 1}), ElementsAre(1, 1));
+  EXPECT_THAT(placed(6, {8, 8, 8}), ElementsAre(2, 2, 2));
+  EXPECT_THAT(placed(6, {1, 8, 1}), ElementsAre(1, 4, 1));
+  EXPECT_THAT(placed(5, {4, 1}), ElementsAre(4, 1));
+  EXPECT_THAT(placed(1, {4, 4}), ElementsAre(1, 0));
+}
+
+TEST(MakePlan, FillsNodesDeviceByDevice) {
+  Job job = *parse_job(kJob, "job.toml");
+  job.cluster.datacenters[0].devices_per_node = 2;
+  job.cluster.datacenters[0].nodes = 2;
+  job.parallelism.pipeline = 4;
+  const Plan plan = *make_plan(job);  // 2 + 2, but east has one device
+  EXPECT_EQ(plan.ranks[2], (Placement{2, 2, "west", 1, 0}));
+  EXPECT_EQ(plan.ranks[3], (Placement{3, 3, "east", 0, 0}));
+}
+
+TEST(MakePlan, SplitsLayersAsEvenlyAsPossible) {
+  Job job = *parse_job(kJob, "job.toml");
+  job.model->layers = 7;
+  const Plan plan = *make_plan(job);
+  EXPECT_EQ(plan.stages[0].slice, (model::Slice{0, 4, true, false}));
+  EXPECT_EQ(plan.stages[1].slice, (model::Slice{4, 3, false, true}));
+  EXPECT_EQ(plan.microbatches(), 4);
+  EXPECT_EQ(plan.boundary.value, 2 * 256 * 256 * 4);  // micro-batch x sequence x hidden x fp32
+  EXPECT_EQ(plan.cost_source, CostSource::kRoofline);
+
+  job.parallelism.layers_per_stage = {2, 5};
+  EXPECT_EQ(make_plan(job)->stages[1].slice, (model::Slice{2, 5, false, true}));
+}
+
+TEST(MakePlan, TooFewDevicesIsInfeasible) {
+  const Error error = complaint("pipeline = 2", "pipeline = 3");
+  EXPECT_EQ(error.exit_code(), 3);
+  EXPECT_THAT(error.text(), HasSubstr("3 stages need 3 devices, the cluster has 2"));
+}
+
+TEST(MakePlan, StageTimesReplaceTheLaw) {
+  const std::string text = std::string(kJob) + R"([stage_times]
+forward = "1 ms"
+backward = ["2 ms", "3 ms"]
+recompute = "1 ms"
+transfer = "5 ms"
+)";
+  const Plan plan = *plan_of(text);
+  EXPECT_EQ(plan.cost_source, CostSource::kStageTimes);
+  EXPECT_EQ(plan.stages[0].cost, (cost::StageCost{1_ms, 2_ms, 1_ms, 0_s}));
+  EXPECT_EQ(plan.stages[1].cost, (cost::StageCost{1_ms, 3_ms, 0_s, 0_s}));
+  EXPECT_EQ(plan.wan_transfer, 5_ms);
+  const Channel channel = channel_between(plan, 0, 1);
+  EXPECT_EQ(channel.latency, 0_s);
+  EXPECT_EQ(channel.serialisation(plan.boundary), 5_ms);
+}
+
+TEST(MakePlan, MeasurementsReplaceTheLaw) {
+  const Job job = *parse_job(kJob, "job.toml");
+  cost::Hardware hardware;
+  hardware.model = *job.model;
+  hardware.micro_batch = 2;
+  hardware.precision = "fp32";
+  hardware.stages = {{{0, 2, true, false}, "cpu", {1_ms, 2_ms, 0_s, 3_ms}},
+                     {{2, 2, false, true}, "cpu", {4_ms, 5_ms, 0_s, 6_ms}}};
+  hardware.links = {{{"east", "west"}, 21_ms, 100_MBps}};
+  const Plan plan = *make_plan(job, &hardware);
+  EXPECT_EQ(plan.cost_source, CostSource::kProfile);
+  EXPECT_EQ(plan.stages[1].cost.backward, 5_ms);
+  EXPECT_EQ(expected_channel(plan, 0, 1).latency, 21_ms);
+  EXPECT_EQ(channel_between(plan, 0, 1).latency, 20_ms);  // what the runtime emulates
+
+  hardware.micro_batch = 4;
+  const Result<Plan> other = make_plan(job, &hardware);
+  ASSERT_FALSE(other);
+  EXPECT_THAT(other.error().text(), HasSubstr("measured for another micro_batch (4)"));
+  EXPECT_THAT(other.error().text(), HasSubstr("tombolo profile job.toml"));
+}
+
+TEST(Job, RefusesByNameWhatIsNotThereYet) {
+  EXPECT_EQ(complaint("pipeline = 2", "pipeline = 2").message, "");
+  EXPECT_THAT(complaint("pipeline = 2", "pipeline = \"auto\"").text(),
+              HasSubstr("job.toml:19: parallelism.pipeline = \"auto\": the search for a "
+                        "parallelism is not available yet"));
+  EXPECT_THAT(complaint("[parallelism]\npipeline = 2", "").text(),
+              HasSubstr("which asks for a search; the search is not available yet"));
+  EXPECT_THAT(complaint("pipeline = 2", "pipeline = 2\ntensor = 2").text(),
+              HasSubstr("job.toml: parallelism.tensor = 2: only pipeline parallelism can be "
+                        "simulated and performed yet\n  try tensor = 1"));
+  EXPECT_THAT(complaint("pipeline = 2", "pipeline = 2\nzero = 1").text(),
+              HasSubstr("parallelism.zero = 1"));
+  EXPECT_THAT(complaint("pipeline = 2", "pipeline = 2\nschedule = \"auto\"").text(),
+              HasSubstr("the search for a schedule is not available yet"));
+}
+
+TEST(Job, SaysWhatIsWrongAndWhatToTry) {
+  const Error unknown = complaint("micro_batch = 2", "micro_bach = 2");
+  EXPECT_EQ(unknown.exit_code(), 2);
+  EXPECT_THAT(unknown.text(), HasSubstr("micro_bach"));
+  EXPECT_THAT(unknown.text(), HasSubstr("micro_batch"));
+  EXPECT_THAT(complaint("global_batch", "globl_batch").text(),
+              HasSubstr("training.global_batch is missing"));
+  EXPECT_THAT(complaint("micro_batch = 2", "micro_batch = 2\nprecison = \"bf16\"").text(),
+              HasSubstr("precision"));
+  EXPECT_THAT(complaint("\"20 ms\"", "\"20 msec\"").text(),
+              HasSubstr("job.toml:12: cluster.wan[0].one_way_latency = \"20 msec\": unknown unit "
+                        "\"msec\""));
+  EXPECT_THAT(complaint("\"20 ms\"", "20").text(), HasSubstr("one_way_latency"));
+  EXPECT_THAT(complaint("[\"west\", \"east\"]", "[\"east\", \"mars\"]").text(),
+              HasSubstr("there is no datacenter \"mars\""));
+  EXPECT_THAT(complaint("global_batch = 8", "global_batch = 7").text(),
+              HasSubstr("training.global_batch = 7: not a multiple of micro_batch x data = 2"));
+  EXPECT_THAT(complaint("pipeline = 2", "pipeline = 9").text(),
+              HasSubstr("the model has only 4 layers"));
+}
+
+TEST(Job, AMissingWanLinkIsNamed) {
+  std::string text = kJob;
+  const size_t wan = text.find("[[cluster.wan]]");
+  text.erase(wan, text.find("[training]") - wan);
+  const Result<Plan> plan = plan_of(text);
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().exit_code(), 2);
+  EXPECT_THAT(plan.error().text(), HasSubstr("there is no WAN link between west and east"));
+  EXPECT_THAT(plan.error().text(), HasSubstr("[[wan]]"));
+}
+
+TEST(Job, AnUnreadableFileIsUnusable) {
+  const Result<Job> job = read_job("no/such/job.toml");
+  ASSERT_FALSE(job);
+  EXPECT_EQ(job.error().exit_code(), 2);
+}
+
+TEST(PlanFile, ReadsBackWhatItWritesToTheLastBit) {
+  const Plan plan = *plan_of(kJob);
+  const std::string text = to_json_text(plan);
+  const Result<Plan> again = parse_plan(text, "plan.json");
+  ASSERT_TRUE(again) << again.error().text();
+  EXPECT_EQ(*again, plan);
+  EXPECT_EQ(to_json_text(*again), text);
+  EXPECT_EQ(plan_digest(*again), plan_digest(plan));
+  EXPECT_EQ(*from_value(to_value(plan), "trace.jsonl"), plan);
+}
+
+TEST(PlanFile, TheSameJobGivesTheSameBytes) {
+  EXPECT_EQ(to_json_text(*plan_of(kJob)), to_json_text(*plan_of(kJob)));
+}
+
+TEST(PlanFile, RefusesPlansWhosePartsDoNotFit) {
+  const Plan good = *plan_of(kJob);
+  const auto message = [](const Plan& plan) {
+    const Result<Plan> read = parse_plan(to_json_text(plan), "plan.json");
+    return read ? "accepted" : read.error().text();
+  };
+  EXPECT_EQ(message(good), "accepted");
+  Plan plan = good;
+  plan.stages.pop_back();
+  EXPECT_THAT(message(plan), HasSubstr("1 stages for pipeline = 2"));
+  plan = good;
+  plan.ranks[1].rank = 0;
+  EXPECT_THAT(message(plan), HasSubstr("ranks[1] has no place in the Plan"));
+  plan = good;
+  plan.ranks[1].device = 5;
+  EXPECT_THAT(message(plan), HasSubstr("rank 1 sits on a device that the cluster does not have"));
+  plan = good;
+  plan.stages[1].slice.layers = 1;
+  EXPECT_THAT(message(plan), HasSubstr("the stages hold 3 of the model's 4 layers"));
+  plan = good;
+  plan.cluster.wan.clear();
+  EXPECT_THAT(message(plan), HasSubstr("there is no WAN link between west and east"));
+}
+
+TEST(PlanFile, RefusesAnotherVersion) {
+  std::string text = to_json_text(*plan_of(kJob));
+  text.replace(text.find("\"tombolo_plan\": 1"), 17, "\"tombolo_plan\": 2");
+  EXPECT_THAT(parse_plan(text, "plan.json").error().text(),
+              HasSubstr("this program reads version 1"));
+}
+
+}  // namespace
+}  // namespace tombolo::plan
