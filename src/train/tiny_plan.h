@@ -1,0 +1,72 @@
+// A small Plan for tests: a tiny decoder on one or two stages, on a text made up on the spot.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "base/random.h"
+#include "plan/job.h"
+
+namespace tombolo::train {
+
+// Words of a small vocabulary, so that there is something to learn.
+inline std::string made_up_text(int64_t bytes) {
+  const char* words[] = {"tide ", "sand ", "island ", "bar ", "rope ", "mainland ", "wave\n"};
+  Random random(7);
+  std::string text;
+  while (static_cast<int64_t>(text.size()) < bytes) text += words[random.below(std::size(words))];
+  text.resize(static_cast<size_t>(bytes));
+  return text;
+}
+
+inline std::string test_text_file() {
+  // One per process: ctest runs several at once.
+  const std::string path = fmt::format("{}tombolo_train_{}.txt", testing::TempDir(), getpid());
+  const Status written = write_file(path, made_up_text(20'000));
+  CHECK(written.has_value(), "{}", written.error().text());
+  return path;
+}
+
+inline plan::Plan tiny_plan(int pipeline) {
+  const std::string job = fmt::format(R"(
+[model]
+layers = 4
+hidden = 32
+heads = 4
+kv_heads = 2
+ffn = 64
+vocabulary = 256
+sequence = 32
+[[cluster.datacenter]]
+name = "here"
+device = "cpu"
+nodes = 1
+devices_per_node = {}
+[training]
+global_batch = 8
+micro_batch = 2
+precision = "fp32"
+[optimizer]
+learning_rate = 3e-3
+warmup_steps = 5
+[parallelism]
+pipeline = {}
+[run]
+steps = 30
+seed = 3
+[data]
+text = "{}"
+)",
+                                      pipeline, pipeline, test_text_file());
+  const auto parsed = plan::parse_job(job, "test.toml");
+  CHECK(parsed.has_value(), "{}", parsed.error().text());
+  auto plan = plan::make_plan(*parsed);
+  CHECK(plan.has_value(), "{}", plan.error().text());
+  return std::move(*plan);
+}
+
+}  // namespace tombolo::train

@@ -1,0 +1,38 @@
+// What differs between LibTorch 1.13 (Debian) and PyTorch 2.x, and the headers that train/ needs.
+//
+// Debian's build includes glog, whose CHECK(condition) stands in for base/check.h's after this
+// header; files that include it return Result or use TORCH_CHECK.
+//
+// torch/torch.h takes twice as long to compile (11 s against 5 s) and twice the memory (1.1 GB).
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/version.h>
+
+#include <optional>
+
+namespace tombolo::train::compat {
+
+// 1.13 has c10::optional of its own, 2.x uses the standard's.
+#if TORCH_VERSION_MAJOR >= 2
+template <class T>
+using Optional = std::optional<T>;
+#else
+template <class T>
+using Optional = c10::optional<T>;
+#endif
+
+// Process-wide. The pool of inter-operator threads can be sized once only, hence the static.
+inline void use_one_thread() {
+  at::set_num_threads(1);
+  static const bool sized = [] {
+    if (at::get_num_interop_threads() != 1) at::set_num_interop_threads(1);
+    return true;
+  }();
+  (void)sized;
+}
+
+}  // namespace tombolo::train::compat

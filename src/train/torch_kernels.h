@@ -1,0 +1,27 @@
+// Kernels that compute with LibTorch on one core.
+//
+// A micro-batch's forward pass keeps its input and output, which hold the graph that the backward
+// pass runs; with recompute = "full" it keeps the input alone until recompute(). The last stage
+// draws the targets itself and divides its loss by the number of micro-batches, so gradients sum
+// to their mean on every stage without further ado.
+//
+// The loss is in nats per token. Checkpoints hold, per parameter NAME, the tensors NAME,
+// NAME.adam.first_moment, NAME.adam.second_moment (F32) and NAME.adam.step (I64, one number).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/result.h"
+#include "plan/plan.h"
+#include "runtime/kernels.h"
+
+namespace tombolo::train {
+
+// Reads the text. Unusable, by name, for what cannot be computed here:
+// other devices than "cpu", precisions other than fp32, recompute = "selective", more than one rank
+// per stage, the slow netlib BLAS, an unreadable text. From then on the process computes on one
+// thread.
+Result<std::unique_ptr<runtime::Kernels>> make_torch_kernels(const plan::Plan& plan, int32_t rank);
+
+}  // namespace tombolo::train
