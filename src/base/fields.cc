@@ -57,7 +57,15 @@ const Value* FieldReader::take(std::string_view key) {
 void FieldReader::missing(std::string_view key) {
   if (!ok()) return;
   const std::string at = table_.line ? fmt::format("{}:{}", file_, table_.line) : file_;
-  *error_ = Error{ErrorCode::kUnusable, fmt::format("{}: {} is missing", at, path_to(key)), {}, {}};
+  // Perhaps it is there, but misspelt.
+  std::vector<std::string> present;
+  for (const auto& [name, value] : *table_.get<Value::Table>()) present.push_back(name);
+  const std::string near = nearest_name(key, present);
+  *error_ =
+      Error{ErrorCode::kUnusable,
+            fmt::format("{}: {} is missing", at, path_to(key)),
+            {},
+            near.empty() || near == key ? "" : fmt::format("\"{}\" instead of \"{}\"", key, near)};
 }
 
 void FieldReader::wrong(const Value& value, std::string_view key, std::string why,

@@ -133,7 +133,7 @@ Status make_directories(const std::string& path) {
 
 std::string sibling_path(const std::string& base_file, const std::string& name) {
   if (std::filesystem::path(name).is_absolute()) return name;
-  return (std::filesystem::path(base_file).parent_path() / name).string();
+  return (std::filesystem::path(base_file).parent_path() / name).lexically_normal().string();
 }
 
 }  // namespace tombolo

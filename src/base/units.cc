@@ -125,6 +125,12 @@ std::string format_quantity(double value, const UnitTable& table) {
 
 std::string format_short(double value, const UnitTable& table) {
   const Unit* best = &table.units.front();
+  if (value == 0) {  // "0 s", not "0 ns"
+    for (const Unit& unit : table.units) {
+      if (unit.factor == 1) best = &unit;
+    }
+    return fmt::format("0 {}", best->name);
+  }
   for (const Unit& unit : table.units) {
     // Binary units are for files; for people the decimal ones are enough.
     if (unit.name.find('i') != std::string_view::npos && unit.name != "min") continue;

@@ -126,6 +126,7 @@ TEST(Units, BriefTakesTheUnitThatSuitsTheSize) {
   EXPECT_EQ(brief(5_Gbps), "5 Gbps");
   EXPECT_EQ(brief(312_TFLOPS), "312 TFLOPS");
   EXPECT_EQ(brief(Bytes{0}), "0 B");
+  EXPECT_EQ(brief(Seconds{0}), "0 s");
   EXPECT_EQ(brief(DollarsPerByte{0.02e-9}), "0.02 USD/GB");
   EXPECT_EQ(brief(DollarsPerSecond{2.1 / 3600}), "2.1 USD/device-hour");
 }

@@ -136,7 +136,6 @@ void describe(Archive& a, ScaleUp& fabric) {
   a.optional("latency", fabric.latency);
   a.check(fabric.domain >= 1, "domain", "must be at least 1");
   a.check(fabric.bandwidth.value > 0, "bandwidth", "must be positive");
-  a.check(fabric.latency.value >= 0, "latency", "must not be negative");
 }
 
 template <class Archive>
@@ -144,7 +143,6 @@ void describe(Archive& a, ScaleOut& fabric) {
   a.required("bandwidth", fabric.bandwidth);
   a.optional("latency", fabric.latency);
   a.check(fabric.bandwidth.value > 0, "bandwidth", "must be positive");
-  a.check(fabric.latency.value >= 0, "latency", "must not be negative");
 }
 
 template <class Archive>
@@ -175,7 +173,6 @@ void describe(Archive& a, WanLink& link) {
   a.optional("price", link.price);
   a.check(link.between.size() == 2 && link.between[0] != link.between[1], "between",
           "wanted two different datacenters", "between = [\"oregon\", \"paris\"]");
-  a.check(link.one_way_latency.value >= 0, "one_way_latency", "must not be negative");
   a.check(link.node_pair_limit.value > 0, "node_pair_limit", "must be positive");
   a.check(!link.path_limit || link.path_limit->value > 0, "path_limit", "must be positive");
   a.check(!link.tcp_window || link.tcp_window->value > 0, "tcp_window", "must be positive");

@@ -61,10 +61,6 @@ void describe(Archive& a, StageCost& cost) {
   a.required("backward", cost.backward);
   a.optional("recompute", cost.recompute);
   a.optional("update", cost.update);
-  a.check(cost.forward.value >= 0, "forward", "must not be negative");
-  a.check(cost.backward.value >= 0, "backward", "must not be negative");
-  a.check(cost.recompute.value >= 0, "recompute", "must not be negative");
-  a.check(cost.update.value >= 0, "update", "must not be negative");
 }
 
 template <class Archive>
@@ -73,7 +69,6 @@ void describe(Archive& a, MeasuredLink& link) {
   a.required("one_way_latency", link.one_way_latency);
   a.required("rate", link.rate);
   a.check(link.between.size() == 2, "between", "wanted two datacenters");
-  a.check(link.one_way_latency.value >= 0, "one_way_latency", "must not be negative");
   a.check(link.rate.value > 0, "rate", "must be positive");
 }
 
