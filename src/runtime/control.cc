@@ -1,0 +1,107 @@
+#include "runtime/control.h"
+
+#include <cstring>
+
+#include "base/json.h"
+
+namespace tombolo::runtime {
+
+template <class Archive>
+void describe(Archive& a, Hello& m) {
+  a.required("pid", m.pid);
+  a.required("port", m.port);
+}
+
+template <class Archive>
+void describe(Archive& a, Start& m) {
+  a.required("plan", m.plan);
+  a.required("ports", m.ports);
+  a.required("output", m.output);
+  a.required("first_iteration", m.first_iteration);
+  a.optional("resume", m.resume);
+}
+
+template <class Archive>
+void describe(Archive&, Ready&) {}
+
+template <class Archive>
+void describe(Archive& a, Go& m) {
+  a.required("origin_ns", m.origin_ns);
+}
+
+template <class Archive>
+void describe(Archive& a, ProgressReport& m) {
+  a.required("iteration", m.report.iteration);
+  a.required("start_ns", m.report.start.ns);
+  a.required("end_ns", m.report.end.ns);
+  a.optional("loss", m.report.loss);
+}
+
+template <class Archive>
+void describe(Archive& a, EvaluationReport& m) {
+  a.required("step", m.step);
+  a.required("loss", m.loss);
+}
+
+template <class Archive>
+void describe(Archive& a, ShardReport& m) {
+  a.required("step", m.step);
+  a.required("shard", m.shard);
+}
+
+template <class Archive>
+void describe(Archive&, Finished&) {}
+
+template <class Archive>
+void describe(Archive& a, Failure& m) {
+  auto code = static_cast<int32_t>(m.error.code);
+  a.required("code", code);
+  a.check(code >= 1 && code <= 4, "code", "must lie between 1 and 4");
+  if (a.ok()) m.error.code = static_cast<ErrorCode>(code);
+  a.required("message", m.error.message);
+  a.optional("context", m.error.context);
+  a.optional("hint", m.error.hint);
+}
+
+template <class Archive>
+void describe(Archive& a, Stop& m) {
+  a.required("reason", m.reason);
+}
+
+namespace {
+
+constexpr const char* kName = "control message";
+
+template <size_t Index = 0>
+Result<ControlMessage> decode_kind(const std::string& kind, const Value& value) {
+  if constexpr (Index == std::variant_size_v<ControlMessage>) {
+    return failed(fmt::format("{}: unknown kind \"{}\"", kName, kind));
+  } else {
+    using Message = std::variant_alternative_t<Index, ControlMessage>;
+    if (kind != Message::kKind) return decode_kind<Index + 1>(kind, value);
+    return ControlMessage(TRY(read_fields<Message>(value, kName, kind)));
+  }
+}
+
+}  // namespace
+
+transport::Payload encode(const ControlMessage& message) {
+  const std::string text = std::visit(
+      [](const auto& m) {
+        return to_json(Value(Value::Table{{m.kKind, write_fields(m)}}), -1);
+      },
+      message);
+  transport::Payload out(text.size());
+  std::memcpy(out.data(), text.data(), text.size());
+  return out;
+}
+
+Result<ControlMessage> decode(const transport::Payload& payload) {
+  const std::string_view text(reinterpret_cast<const char*>(payload.data()), payload.size());
+  const Value value = TRY(parse_json(text, kName));
+  const Value::Table* table = value.get<Value::Table>();
+  if (!table || table->size() != 1) return failed(fmt::format("{}: wanted one kind", kName));
+  return decode_kind(table->front().first, table->front().second);
+}
+
+}  // namespace tombolo::runtime

@@ -1,0 +1,84 @@
+// What launcher and ranks say to each other, over the same Endpoint that carries tensors.
+//
+//   rank      -> launcher   hello, ready, progress*, evaluation*, shard*, finished | failure
+//   launcher  -> rank       start, go, (stop)
+//
+// The launcher has the rank after the last. A message is JSON with one key, its kind:
+// {"progress": {"iteration": 3, ...}}. All have one tag: they arrive in the order they were sent.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/fields.h"
+#include "base/result.h"
+#include "runtime/checkpoint.h"
+#include "runtime/perform.h"
+#include "transport/message.h"
+
+namespace tombolo::runtime {
+
+inline constexpr transport::Tag kControlTag{0, 0};
+
+// I am there, and my neighbours reach me at this port.
+struct Hello {
+  static constexpr const char* kKind = "hello";
+  int64_t pid = 0;
+  uint16_t port = 0;
+};
+// The Plan, everybody's port, and where to begin.
+struct Start {
+  static constexpr const char* kKind = "start";
+  Value plan;
+  std::vector<uint16_t> ports;  // by rank
+  std::string output;           // folder of this rank's part of the Trace
+  int64_t first_iteration = 1;
+  std::string resume;  // the checkpoint's directory; empty: from the beginning
+};
+// Kernels are loaded, links are up.
+struct Ready {
+  static constexpr const char* kKind = "ready";
+};
+// Everybody is ready: time 0 of the Trace.
+struct Go {
+  static constexpr const char* kKind = "go";
+  int64_t origin_ns = 0;
+};
+struct ProgressReport {
+  static constexpr const char* kKind = "progress";
+  IterationReport report;
+};
+struct EvaluationReport {
+  static constexpr const char* kKind = "evaluation";
+  int64_t step = 0;
+  double loss = 0;
+};
+struct ShardReport {
+  static constexpr const char* kKind = "shard";
+  int64_t step = 0;
+  Shard shard;
+};
+// All steps are done and the Trace is written.
+struct Finished {
+  static constexpr const char* kKind = "finished";
+};
+// I give up, and this is why.
+struct Failure {
+  static constexpr const char* kKind = "failure";
+  Error error;
+};
+// Everybody stops, and this is why.
+struct Stop {
+  static constexpr const char* kKind = "stop";
+  std::string reason;
+};
+
+using ControlMessage = std::variant<Hello, Start, Ready, Go, ProgressReport, EvaluationReport,
+                                    ShardReport, Finished, Failure, Stop>;
+
+transport::Payload encode(const ControlMessage& message);
+Result<ControlMessage> decode(const transport::Payload& payload);
+
+}  // namespace tombolo::runtime

@@ -1,0 +1,51 @@
+#include "runtime/control.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tombolo::runtime {
+namespace {
+
+using ::testing::HasSubstr;
+
+transport::Payload bytes_of(std::string_view text) {
+  transport::Payload out;
+  for (const char c : text) out.push_back(static_cast<std::byte>(c));
+  return out;
+}
+
+TEST(ControlMessages, ComeBackAsTheyWere) {
+  const auto hello = decode(encode(Hello{.pid = 42, .port = 4711}));
+  ASSERT_TRUE(hello) << hello.error().text();
+  EXPECT_EQ(std::get<Hello>(*hello).port, 4711);
+
+  const auto progress =
+      decode(encode(ProgressReport{{.iteration = 3, .start = {5}, .end = {9}, .loss = 0.1}}));
+  ASSERT_TRUE(progress) << progress.error().text();
+  EXPECT_EQ(std::get<ProgressReport>(*progress).report.loss, 0.1) << "to the last bit";
+  EXPECT_EQ(std::get<ProgressReport>(*progress).report.end.ns, 9);
+
+  const auto silent = decode(encode(ProgressReport{{.iteration = 3}}));
+  EXPECT_FALSE(std::get<ProgressReport>(*silent).report.loss);
+
+  const Error error{ErrorCode::kUnusable, "disk full", {"writing"}, "space"};
+  const auto failure = decode(encode(Failure{error}));
+  ASSERT_TRUE(failure) << failure.error().text();
+  EXPECT_EQ(std::get<Failure>(*failure).error.text(), error.text());
+  EXPECT_EQ(std::get<Failure>(*failure).error.code, ErrorCode::kUnusable);
+
+  EXPECT_TRUE(std::holds_alternative<Ready>(*decode(encode(Ready{}))));
+  EXPECT_TRUE(std::holds_alternative<Finished>(*decode(encode(Finished{}))));
+}
+
+TEST(ControlMessages, GarbageIsRefused) {
+  EXPECT_FALSE(decode(bytes_of("")));
+  EXPECT_FALSE(decode(bytes_of("[1]")));
+  EXPECT_FALSE(decode(bytes_of(R"({"hello": {"pid": 1, "port": 70000}})")));
+  EXPECT_FALSE(decode(bytes_of(R"({"failure": {"code": 9, "message": ""}})")));
+  EXPECT_THAT(decode(bytes_of(R"({"dance": {}})")).error().text(),
+              HasSubstr("unknown kind \"dance\""));
+}
+
+}  // namespace
+}  // namespace tombolo::runtime

@@ -1,0 +1,154 @@
+#include "runtime/emulated_kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace tombolo::runtime {
+namespace {
+
+constexpr int64_t kImaginedBytes = 64 * 1024;
+constexpr SimDuration kLatenessMax{10'000'000};
+
+// SplitMix64's finaliser (Steele, Lea and Flood, 2014): neighbours come out far apart.
+uint64_t mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+uint64_t first_word(int64_t iteration, int64_t microbatch, int32_t boundary, bool gradient) {
+  const uint64_t place = mix(static_cast<uint64_t>(boundary) * 2 + (gradient ? 1 : 0));
+  return mix(mix(place ^ static_cast<uint64_t>(microbatch)) ^ static_cast<uint64_t>(iteration));
+}
+
+// The eight bytes at a multiple of eight, or what is left of them.
+bool word_fits(const Payload& payload, size_t at, uint64_t first) {
+  const uint64_t word = first + at / 8;
+  return std::memcmp(payload.data() + at, &word, std::min<size_t>(8, payload.size() - at)) == 0;
+}
+
+std::string tensor_name(int64_t layer) { return fmt::format("layers.{}.emulated.updates", layer); }
+
+}  // namespace
+
+int64_t payload_bytes(const plan::Plan& plan) {
+  const auto bytes = static_cast<int64_t>(std::llround(plan.boundary.value));
+  return bytes > 0 ? bytes : kImaginedBytes;
+}
+
+Payload pattern(int64_t bytes, int64_t iteration, int64_t microbatch, int32_t boundary,
+                bool gradient) {
+  Payload out(static_cast<size_t>(bytes));
+  uint64_t word = first_word(iteration, microbatch, boundary, gradient);
+  for (size_t at = 0; at < out.size(); at += 8, ++word) {
+    std::memcpy(out.data() + at, &word, std::min<size_t>(8, out.size() - at));
+  }
+  return out;
+}
+
+EmulatedKernels::EmulatedKernels(const plan::Plan& plan, int32_t rank, Clock& clock,
+                                 Options options)
+    : clock_(clock),
+      options_(options),
+      stage_(plan.stages[plan.ranks[rank].stage]),
+      index_(plan.ranks[rank].stage),
+      payload_(payload_bytes(plan)) {}
+
+// What was due when the wait began is the start less the lateness carried over.
+void EmulatedKernels::wait(SimTime start, Seconds duration) {
+  const SimTime due = start + round_to_ns(duration) - lateness_;
+  clock_.sleep_until(due);
+  lateness_ = std::clamp(clock_.now() - due, SimDuration{0}, kLatenessMax);
+}
+
+Status EmulatedKernels::check(const Payload& payload, int64_t microbatch, int32_t boundary,
+                              bool gradient) const {
+  const auto wrong = [&](const std::string& what) {
+    return failed(
+        fmt::format("stage {} received another {} than was sent: iteration {}, "
+                    "micro-batch {}: {}",
+                    index_, gradient ? "gradient" : "activation", iteration_, microbatch, what));
+  };
+  if (static_cast<int64_t>(payload.size()) != payload_) {
+    return wrong(fmt::format("{} bytes instead of {}", payload.size(), payload_));
+  }
+  const uint64_t first = first_word(iteration_, microbatch, boundary, gradient);
+  const size_t last = (payload.size() - 1) / 8 * 8;
+  const size_t step = options_.check_every_byte ? 8 : std::max<size_t>(last, 8);
+  for (size_t at = 0; at < payload.size(); at += step) {
+    if (!word_fits(payload, at, first)) return wrong(fmt::format("differs at byte {}", at));
+  }
+  return {};
+}
+
+Status EmulatedKernels::begin_iteration(int64_t iteration) {
+  iteration_ = iteration;
+  return {};
+}
+
+// Checking and filling happen within the time that the emulated kernel takes.
+Result<Payload> EmulatedKernels::forward(int64_t microbatch, Payload input) {
+  const SimTime start = clock_.now();
+  if (!stage_.slice.embedding) TRY(check(input, microbatch, index_ - 1, false));
+  input = {};
+  Payload output;
+  if (!stage_.slice.head) output = pattern(payload_, iteration_, microbatch, index_, false);
+  wait(start, stage_.cost.forward);
+  return output;
+}
+
+Status EmulatedKernels::recompute(int64_t) {
+  wait(clock_.now(), stage_.cost.recompute);
+  return {};
+}
+
+Result<Payload> EmulatedKernels::backward(int64_t microbatch, Payload output_gradient) {
+  const SimTime start = clock_.now();
+  if (!stage_.slice.head) TRY(check(output_gradient, microbatch, index_, true));
+  output_gradient = {};
+  Payload gradient;
+  if (!stage_.slice.embedding) {
+    gradient = pattern(payload_, iteration_, microbatch, index_ - 1, true);
+  }
+  wait(start, stage_.cost.backward);
+  return gradient;
+}
+
+Status EmulatedKernels::update() {
+  wait(clock_.now(), stage_.cost.update);
+  ++updates_;
+  return {};
+}
+
+Result<Payload> EmulatedKernels::evaluate(int64_t, Payload) { return Payload{}; }
+
+Result<std::vector<NamedTensor>> EmulatedKernels::save() const {
+  std::vector<NamedTensor> out;
+  for (int64_t i = 0; i < stage_.slice.layers; ++i) {
+    NamedTensor tensor{tensor_name(stage_.slice.first_layer + i), "I64", {1}, Payload(8)};
+    std::memcpy(tensor.bytes.data(), &updates_, 8);
+    out.push_back(std::move(tensor));
+  }
+  return out;
+}
+
+Status EmulatedKernels::load(std::span<const NamedTensor> tensors) {
+  for (int64_t i = 0; i < stage_.slice.layers; ++i) {
+    const std::string name = tensor_name(stage_.slice.first_layer + i);
+    const auto found = std::find_if(tensors.begin(), tensors.end(),
+                                    [&](const NamedTensor& t) { return t.name == name; });
+    if (found == tensors.end()) {
+      return unusable(fmt::format("the checkpoint has no tensor \"{}\"", name),
+                      "a checkpoint that emulated kernels wrote");
+    }
+    if (found->dtype != "I64" || found->bytes.size() != 8) {
+      return unusable(fmt::format("the checkpoint's tensor \"{}\" is no single I64", name));
+    }
+    std::memcpy(&updates_, found->bytes.data(), 8);
+  }
+  return {};
+}
+
+}  // namespace tombolo::runtime

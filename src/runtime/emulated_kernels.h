@@ -1,0 +1,65 @@
+// EmulatedKernels: waits for as long as the Plan says a stage takes, and sends real bytes.
+//
+// Nothing is computed and nothing is allocated but what crosses a socket. A payload carries a
+// pattern that follows from iteration, micro-batch, boundary and direction; the receiver checks it,
+// so a run with emulated kernels is an end-to-end test of transport and schedule.
+//
+// Waiting: a sleep ends late, by some 60 us on a plain kernel. The lateness of one wait is taken
+// off the next, so that it does not add up; beyond 10 ms it is kept as what it is, a busy machine.
+#pragma once
+
+#include "base/clock.h"
+#include "plan/plan.h"
+#include "runtime/kernels.h"
+
+namespace tombolo::runtime {
+
+// What one micro-batch puts on the wire: plan.boundary, or 64 KiB where [stage_times] imagined a
+// model without bytes.
+int64_t payload_bytes(const plan::Plan& plan);
+
+class EmulatedKernels : public Kernels {
+ public:
+  struct Options {
+    bool check_every_byte = false;  // otherwise length, first and last eight bytes
+  };
+  EmulatedKernels(const plan::Plan& plan, int32_t rank, Clock& clock, Options options);
+  EmulatedKernels(const plan::Plan& plan, int32_t rank, Clock& clock)
+      : EmulatedKernels(plan, rank, clock, Options{}) {}
+
+  Status begin_iteration(int64_t iteration) override;
+  Result<Payload> forward(int64_t microbatch, Payload input) override;
+  Status recompute(int64_t microbatch) override;
+  Result<Payload> backward(int64_t microbatch, Payload output_gradient) override;
+  Status update() override;
+  std::optional<double> loss() const override { return std::nullopt; }
+  int64_t evaluation_batches() const override { return 0; }
+  Result<Payload> evaluate(int64_t batch, Payload input) override;
+  std::optional<double> evaluation_loss() const override { return std::nullopt; }
+
+  // One number per layer: how many updates it has seen.
+  Result<std::vector<NamedTensor>> save() const override;
+  Status load(std::span<const NamedTensor> tensors) override;
+
+  int64_t updates() const { return updates_; }
+
+ private:
+  void wait(SimTime start, Seconds duration);
+  Status check(const Payload& payload, int64_t microbatch, int32_t boundary, bool gradient) const;
+
+  Clock& clock_;
+  const Options options_;
+  const plan::Stage stage_;
+  const int32_t index_;    // of the stage
+  const int64_t payload_;  // bytes of a payload
+  int64_t iteration_ = 0;
+  int64_t updates_ = 0;
+  SimDuration lateness_;  // of the waits so far, to be made up for
+};
+
+// The pattern between stage `boundary` and the next one, as eight-byte words that count up from a
+// digest of the other arguments.
+Payload pattern(int64_t bytes, int64_t iteration, int64_t microbatch, int32_t boundary,
+                bool gradient);
+
+}  // namespace tombolo::runtime

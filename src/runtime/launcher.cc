@@ -1,0 +1,331 @@
+#include "runtime/launcher.h"
+
+#include <sys/wait.h>
+
+#include <filesystem>
+#include <map>
+
+#include "base/file.h"
+#include "plan/plan_file.h"
+#include "runtime/child_process.h"
+#include "runtime/rank_session.h"
+#include "runtime/workers.h"
+#include "trace/trace_file.h"
+
+namespace tombolo::runtime {
+namespace {
+
+constexpr SimDuration kPatience{50'000'000};     // between two looks at the stop flag
+constexpr SimDuration kCauseMax{1'500'000'000};  // for the cause to show behind its effect
+constexpr SimDuration kStopMax{5'000'000'000};   // for workers to end by themselves
+
+class Launch {
+ public:
+  Launch(const plan::Plan& plan, const LaunchOptions& options, Clock& clock)
+      : plan_(plan), options_(options), clock_(clock), ranks_(plan.ranks.size()) {}
+
+  Result<RunSummary> run();
+
+ private:
+  // One per rank.
+  struct Seat {
+    uint16_t port = 0;  // 0: no hello yet
+    bool ready = false;
+    bool finished = false;
+    bool failed = false;  // it said why; its end is no news
+    std::optional<int> status;
+    std::optional<std::string> disconnected;  // why
+  };
+  // A cause, or an effect that counts as one if nothing better shows until `due`.
+  struct Trouble {
+    Error error;
+    SimTime due;
+  };
+
+  Status prepare();
+  Status supervise();
+  Status handle(int32_t rank, const Event& event);
+  Status handle(int32_t rank, const Hello& hello);
+  Status handle(int32_t rank, const Ready&);
+  Status handle(int32_t rank, const ProgressReport& message);
+  Status handle(int32_t rank, const EvaluationReport& message);
+  Status handle(int32_t rank, const ShardReport& message);
+  Status handle(int32_t rank, const Finished&);
+  Status handle(int32_t rank, const Failure& message);
+  Status handle(int32_t rank, const Exited& exit);
+  Status handle(int32_t rank, const Disconnected& end);
+  template <typename Unexpected>
+  Status handle(int32_t rank, const Unexpected&) {
+    return failed(fmt::format("{} sent a message that only a launcher sends", name(rank)));
+  }
+  Status lose(int32_t rank);
+  Status tell_all(const ControlMessage& message);
+  Status check_stop();
+  void suspect(Error error);
+  void clean_up();
+  Result<RunSummary> conclude();
+
+  std::string name(int32_t rank) const { return rank_name(plan_, rank); }
+  std::string resume_hint() const;
+
+  const plan::Plan& plan_;
+  const LaunchOptions& options_;
+  Clock& clock_;
+  const size_t ranks_;
+  std::string program_;
+  int64_t first_iteration_ = 1;
+  std::optional<FoundCheckpoint> checkpoint_;  // the newest that exists
+  std::unique_ptr<Workers> workers_;
+  std::unique_ptr<RunBook> book_;
+  std::vector<Seat> seats_;
+  std::map<int64_t, std::map<int32_t, Shard>> shards_;  // of checkpoints that are not whole yet
+  std::optional<Trouble> trouble_;
+};
+
+// Everything that can be known to be wrong before a process starts.
+Status Launch::prepare() {
+  TRY(check_performable(plan_));
+  program_ = options_.worker_program;
+  if (program_.empty()) program_ = TRY(sibling_program("tombolo-worker"));
+  TRY(during(make_directories(options_.output), "creating the output folder"));
+  const bool takes_checkpoints = plan_.checkpoint && plan_.checkpoint->every > 0;
+  if (takes_checkpoints || options_.resume) {
+    if (!plan_.checkpoint) {
+      return unusable("there is nothing to resume from: the job has no [checkpoint]",
+                      "[checkpoint] with directory = \"checkpoints\" and every = 10");
+    }
+    const std::string& directory = plan_.checkpoint->directory;
+    const auto found = TRY(latest_checkpoint(directory));
+    if (options_.resume && !found) {
+      return unusable(fmt::format("{}: there is no checkpoint to resume from", directory),
+                      "starting from the beginning, without --resume");
+    }
+    if (!options_.resume && found) {
+      return unusable(fmt::format("{}: an earlier run left a checkpoint of step {} here", directory,
+                                  found->manifest.step),
+                      "--resume to go on from it, or removing the folder to begin again");
+    }
+    if (options_.resume) {
+      TRY(check_fits(*found, plan_));
+      TRY(verify_checkpoint(*found));
+      checkpoint_ = found;
+      first_iteration_ = found->manifest.step + 1;
+    }
+  }
+  return {};
+}
+
+Result<RunSummary> Launch::run() {
+  TRY(prepare());
+  book_ = std::make_unique<RunBook>(plan_, first_iteration_);
+  seats_.resize(ranks_);
+  workers_ = TRY(Workers::start({.program = program_,
+                                 .ranks = static_cast<int32_t>(ranks_),
+                                 .control_port = options_.control_port,
+                                 .log = options_.log},
+                                clock_));
+  const Status status = supervise();
+  if (!status) {
+    workers_->stop_all(status.error().message, clock_.now() + kStopMax);
+    workers_.reset();
+    clean_up();
+    return fail(status.error());
+  }
+  workers_.reset();
+  return conclude();
+}
+
+// Until every worker has finished and ended, or the first error.
+Status Launch::supervise() {
+  while (true) {
+    size_t over = 0;
+    for (const Seat& seat : seats_) over += seat.finished && seat.status;
+    if (over == ranks_) return {};
+    if (auto event = workers_->next(kPatience)) TRY(handle(event->rank, *event));
+    if (trouble_ && clock_.now() >= trouble_->due) return fail(trouble_->error);
+    TRY(check_stop());
+  }
+}
+
+Status Launch::check_stop() {
+  if (!options_.stop || !options_.stop->load()) return {};
+  return failed(
+      fmt::format("interrupted after step {} of {}", book_->steps_done(), plan_.run.steps),
+      resume_hint());
+}
+
+Status Launch::handle(int32_t rank, const Event& event) {
+  return std::visit(
+      [&](const auto& what) -> Status {
+        if constexpr (std::is_same_v<std::decay_t<decltype(what)>, ControlMessage>) {
+          return std::visit([&](const auto& message) { return handle(rank, message); }, what);
+        } else {
+          return handle(rank, what);
+        }
+      },
+      event.what);
+}
+
+Status Launch::handle(int32_t rank, const Hello& hello) {
+  seats_[rank].port = hello.port;
+  if (options_.on_start) options_.on_start(rank, hello.pid);
+  Start start{.plan = plan::to_value(plan_),
+              .output = std::filesystem::absolute(options_.output).string(),
+              .first_iteration = first_iteration_};
+  if (options_.resume) start.resume = plan_.checkpoint->directory;
+  for (const Seat& seat : seats_) {
+    if (seat.port == 0) return {};
+    start.ports.push_back(seat.port);
+  }
+  return tell_all(start);
+}
+
+Status Launch::handle(int32_t rank, const Ready&) {
+  seats_[rank].ready = true;
+  for (const Seat& seat : seats_) {
+    if (!seat.ready) return {};
+  }
+  return tell_all(Go{clock_.now().ns});
+}
+
+Status Launch::handle(int32_t, const ProgressReport& message) {
+  const auto progress = book_->add(message.report);
+  if (progress && options_.on_progress) options_.on_progress(*progress);
+  return {};
+}
+
+Status Launch::handle(int32_t, const EvaluationReport& message) {
+  book_->add_evaluation(message.loss);
+  return {};
+}
+
+// With the last shard the checkpoint comes into being.
+Status Launch::handle(int32_t rank, const ShardReport& message) {
+  auto& shards = shards_[message.step];
+  shards[rank] = message.shard;
+  if (shards.size() < ranks_) return {};
+  FoundCheckpoint found{.folder = step_folder(plan_.checkpoint->directory, message.step),
+                        .manifest = {.step = message.step,
+                                     .seed = plan_.run.seed,
+                                     .plan_digest = plan::plan_digest(plan_),
+                                     .precision = std::string(to_name(plan_.training.precision)),
+                                     .model = plan_.model}};
+  for (const auto& [owner, shard] : shards) found.manifest.shards.push_back(shard);
+  TRY(commit_checkpoint(plan_.checkpoint->directory, found.manifest, plan_.checkpoint->keep));
+  shards_.erase(message.step);
+  checkpoint_ = std::move(found);
+  return {};
+}
+
+Status Launch::handle(int32_t rank, const Finished&) {
+  seats_[rank].finished = true;
+  return {};
+}
+
+Status Launch::handle(int32_t rank, const Failure& message) {
+  seats_[rank].failed = true;
+  Error error = message.error;
+  error.message = fmt::format("{}: {}", name(rank), error.message);
+  // Trouble with a neighbour has its cause there; that shows in a moment.
+  if (error.code == ErrorCode::kLostPeer) {
+    suspect(std::move(error));
+    return {};
+  }
+  return fail(std::move(error));
+}
+
+Status Launch::handle(int32_t rank, const Exited& exit) {
+  seats_[rank].status = exit.status;
+  if (seats_[rank].finished && exit.status == 0) return {};
+  return lose(rank);
+}
+
+Status Launch::handle(int32_t rank, const Disconnected& end) {
+  seats_[rank].disconnected = end.error.message;
+  if (seats_[rank].finished) return {};
+  return lose(rank);
+}
+
+// A rank is going without having finished. Killed: that is the cause. Otherwise its own words may
+// still be on the way, or its exit status.
+Status Launch::lose(int32_t rank) {
+  const Seat& seat = seats_[rank];
+  if (seat.failed) return {};
+  const std::string how = seat.status ? describe_exit(*seat.status) : *seat.disconnected;
+  Error error{
+      ErrorCode::kLostPeer, fmt::format("{} was lost: {}", name(rank), how), {}, resume_hint()};
+  if (seat.status && (WIFSIGNALED(*seat.status) || seat.disconnected))
+    return fail(std::move(error));
+  suspect(std::move(error));
+  return {};
+}
+
+void Launch::suspect(Error error) {
+  if (!trouble_) trouble_ = Trouble{std::move(error), clock_.now() + kCauseMax};
+}
+
+Status Launch::tell_all(const ControlMessage& message) {
+  for (size_t rank = 0; rank < ranks_; ++rank) {
+    // Who cannot be told is about to be lost, which names the cause better.
+    const Status told = workers_->tell(static_cast<int32_t>(rank), message);
+    if (!told) suspect(told.error());
+  }
+  return {};
+}
+
+std::string Launch::resume_hint() const {
+  if (checkpoint_) {
+    return fmt::format("going on after step {}: the same command with --resume",
+                       checkpoint_->manifest.step);
+  }
+  return "[checkpoint] with every = 10 in the job lets an interrupted run go on";
+}
+
+// Nothing half-written: neither shards without a manifest nor parts of a Trace.
+void Launch::clean_up() {
+  for (const auto& [step, shards] : shards_) {
+    discard_unfinished(plan_.checkpoint->directory, step);
+  }
+  std::error_code ec;
+  for (size_t rank = 0; rank < ranks_; ++rank) {
+    std::filesystem::remove(rank_trace_path(options_.output, static_cast<int32_t>(rank)), ec);
+  }
+}
+
+Result<RunSummary> Launch::conclude() {
+  std::vector<trace::Trace> parts;
+  for (size_t rank = 0; rank < ranks_; ++rank) {
+    parts.push_back(
+        TRY(trace::read_trace(rank_trace_path(options_.output, static_cast<int32_t>(rank)))));
+  }
+  RunSummary summary = book_->summary();
+  summary.trace = merge_parts(plan_, std::move(parts), options_.command, options_.version);
+  summary.trace_path = options_.output + "/trace.jsonl";
+  const Status written =
+      during(trace::write_trace(summary.trace_path, summary.trace), "writing the trace");
+  clean_up();
+  TRY(written);
+  if (checkpoint_) summary.checkpoint = checkpoint_->folder;
+  return summary;
+}
+
+}  // namespace
+
+Status check_performable(const plan::Plan& plan) {
+  TRY(plan::validate(plan));
+  for (const plan::Placement& placement : plan.ranks) {
+    const cluster::Device& device = plan.device_of(placement.rank);
+    if (device.kind != cluster::DeviceKind::kAccelerator) continue;
+    return unusable(fmt::format("rank {} sits on \"{}\", which can be predicted but not run here",
+                                placement.rank, device.name),
+                    fmt::format("device = \"cpu\" or \"emulated:{}\"", device.name));
+  }
+  TRY(schedule::build(plan));
+  return {};
+}
+
+Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, Clock& clock) {
+  return Launch(plan, options, clock).run();
+}
+
+}  // namespace tombolo::runtime

@@ -1,0 +1,92 @@
+#include "runtime/measure_link.h"
+
+#include <algorithm>
+#include <future>
+#include <set>
+
+#include "runtime/emulated_kernels.h"
+#include "runtime/messenger.h"
+
+namespace tombolo::runtime {
+namespace {
+
+using transport::Endpoint;
+using transport::Tag;
+
+constexpr SimDuration kConnectMax{10'000'000'000};
+constexpr size_t kSmallBytes = 8;
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+// Two linked endpoints, 0 and 1.
+struct Pair {
+  std::unique_ptr<Endpoint> from, to;
+};
+
+Result<Pair> link(const transport::LinkShape& shape, const Clock& clock) {
+  const transport::Token token = TRY(transport::Token::random());
+  Pair pair;
+  pair.from = TRY(Endpoint::create({.identity = {.rank = 0, .ranks = 2, .token = token}}, clock));
+  pair.to = TRY(Endpoint::create({.identity = {.rank = 1, .ranks = 2, .token = token}}, clock));
+  const SimTime deadline = clock.now() + kConnectMax;
+  auto awaited =
+      std::async(std::launch::async, [&] { return pair.to->await_peer(0, shape, deadline); });
+  const Status dialed = pair.from->connect(1, "127.0.0.1", pair.to->port(), shape, deadline);
+  const Status answered = awaited.get();
+  TRY(dialed);
+  TRY(answered);
+  return pair;
+}
+
+// Seconds from the first byte's departure to the last byte's delivery, of messages sent one by one.
+Result<double> median_flight(Pair& pair, size_t bytes, int64_t messages, uint64_t first) {
+  std::vector<double> flights;
+  for (int64_t i = 0; i < messages; ++i) {
+    const Tag tag{first, static_cast<uint64_t>(i)};
+    TRY(pair.from->send(1, tag, transport::Payload(bytes)));
+    const auto message = TRY(pair.to->receive(0, tag, kNever));
+    flights.push_back(seconds(message.delivered - message.sent_start).value);
+  }
+  return median(std::move(flights));
+}
+
+}  // namespace
+
+Result<cost::MeasuredLink> measure_link(const plan::Plan& plan, int32_t from, int32_t to,
+                                        const Clock& clock, const MeasureLinkOptions& options) {
+  Pair pair = TRY(link(shape_between(plan, from, to), clock));
+  const auto bytes = static_cast<size_t>(payload_bytes(plan));
+  const double latency = TRY(median_flight(pair, kSmallBytes, options.small_messages, 1));
+  const double flight = TRY(median_flight(pair, bytes, options.large_messages, 2));
+  // Both ends at once: a goodbye waits for the other's.
+  const SimTime deadline = clock.now() + kConnectMax;
+  auto closed = std::async(std::launch::async, [&] { return pair.to->close(deadline); });
+  static_cast<void>(pair.from->close(deadline));
+  static_cast<void>(closed.get());
+  return cost::MeasuredLink{
+      .between = {plan.ranks[from].datacenter, plan.ranks[to].datacenter},
+      .one_way_latency = Seconds{latency},
+      .rate = Bytes{static_cast<double>(bytes)} / Seconds{std::max(flight - latency, 1e-9)}};
+}
+
+Result<std::vector<cost::MeasuredLink>> measure_links(const plan::Plan& plan, const Clock& clock,
+                                                      const MeasureLinkOptions& options) {
+  std::vector<cost::MeasuredLink> links;
+  std::set<std::pair<std::string, std::string>> seen;
+  for (int32_t r = 0; r + 1 < static_cast<int32_t>(plan.ranks.size()); ++r) {
+    const plan::Channel channel = plan::channel_between(plan, r, r + 1);
+    if (!channel.wan || channel.occupancy) continue;
+    if (!seen.insert(std::minmax(plan.ranks[r].datacenter, plan.ranks[r + 1].datacenter)).second) {
+      continue;
+    }
+    links.push_back(TRY(during(measure_link(plan, r, r + 1, clock, options),
+                               "measuring the link " + channel.link)));
+  }
+  return links;
+}
+
+}  // namespace tombolo::runtime

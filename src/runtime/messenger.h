@@ -1,0 +1,37 @@
+// Messenger: how a rank's bytes reach the others. Over an Endpoint, or in a test over anything
+// else.
+#pragma once
+
+#include "plan/plan.h"
+#include "transport/endpoint.h"
+
+namespace tombolo::runtime {
+
+// No deadline: a receive ends when the message comes or the peer is lost.
+inline constexpr SimTime kNever{INT64_MAX};
+
+class Messenger {
+ public:
+  virtual ~Messenger() = default;
+  virtual Status send(int32_t peer, transport::Tag tag, transport::Payload payload) = 0;
+  virtual Result<transport::Received> receive(int32_t peer, transport::Tag tag) = 0;
+};
+
+// The errors of an Endpoint are about peers, whatever their wording: all become kLostPeer, so that
+// the launcher can tell a rank's own trouble from that of its neighbours.
+class EndpointMessenger : public Messenger {
+ public:
+  explicit EndpointMessenger(transport::Endpoint& endpoint) : endpoint_(endpoint) {}
+  Status send(int32_t peer, transport::Tag tag, transport::Payload payload) override;
+  Result<transport::Received> receive(int32_t peer, transport::Tag tag) override;
+
+ private:
+  transport::Endpoint& endpoint_;
+};
+
+// The shape that makes loopback feel like the Plan's channel. Where [stage_times] gives an
+// occupancy instead of a rate, the rate is what makes a payload of payload_bytes(plan) last that
+// long.
+transport::LinkShape shape_between(const plan::Plan& plan, int32_t from, int32_t to);
+
+}  // namespace tombolo::runtime

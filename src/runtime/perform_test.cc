@@ -1,0 +1,285 @@
+#include "runtime/perform.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <future>
+#include <map>
+
+#include "runtime/emulated_kernels.h"
+#include "runtime/test_plan.h"
+
+namespace tombolo::runtime {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using transport::Received;
+using transport::Tag;
+
+using Diary = std::vector<std::string>;
+
+// Writes down what it is asked to do; its payloads are one byte that says what they are.
+class DiaryKernels : public Kernels {
+ public:
+  explicit DiaryKernels(Diary& diary) : diary_(diary) {}
+  Status begin_iteration(int64_t iteration) override {
+    diary_.push_back(fmt::format("begin {}", iteration));
+    return {};
+  }
+  Result<Payload> forward(int64_t m, Payload input) override {
+    diary_.push_back(fmt::format("F{}({})", m, text(input)));
+    return payload('a' + m);
+  }
+  Status recompute(int64_t m) override {
+    diary_.push_back(fmt::format("R{}", m));
+    return {};
+  }
+  Result<Payload> backward(int64_t m, Payload gradient) override {
+    diary_.push_back(fmt::format("B{}({})", m, text(gradient)));
+    return payload('A' + m);
+  }
+  Status update() override {
+    diary_.push_back("U");
+    return {};
+  }
+  std::optional<double> loss() const override { return loss_; }
+  int64_t evaluation_batches() const override { return batches_; }
+  Result<Payload> evaluate(int64_t batch, Payload input) override {
+    diary_.push_back(fmt::format("E{}({})", batch, text(input)));
+    return payload('e');
+  }
+  std::optional<double> evaluation_loss() const override { return 2.5; }
+  Result<std::vector<NamedTensor>> save() const override {
+    return std::vector<NamedTensor>{{"layers.0.x", "U8", {1}, payload('x')}};
+  }
+  Status load(std::span<const NamedTensor>) override { return {}; }
+
+  std::optional<double> loss_;
+  int64_t batches_ = 0;
+
+ private:
+  static Payload payload(int64_t letter) { return {static_cast<std::byte>(letter)}; }
+  static std::string text(const Payload& payload) {
+    return payload.empty() ? "" : std::string(1, static_cast<char>(payload[0]));
+  }
+  Diary& diary_;
+};
+
+// Writes down what is sent, and hands out what the other stage would have sent.
+class DiaryMessenger : public Messenger {
+ public:
+  DiaryMessenger(Diary& diary, Clock& clock) : diary_(diary), clock_(clock) {}
+  Status send(int32_t peer, Tag tag, Payload payload) override {
+    diary_.push_back(fmt::format("send {} to {}", name(tag, payload), peer));
+    return {};
+  }
+  Result<Received> receive(int32_t peer, Tag tag) override {
+    if (lost_) return fail({ErrorCode::kLostPeer, "lost rank 1"});
+    const bool gradient = tag.tensor % 2 == 1;
+    const Payload payload = {
+        static_cast<std::byte>((gradient ? 'P' : 'p') + static_cast<int>(tag.tensor / 2 % 10))};
+    diary_.push_back(fmt::format("receive {} from {}", name(tag, payload), peer));
+    return Received{payload, clock_.now() - SimDuration{500}, clock_.now()};
+  }
+  bool lost_ = false;
+
+ private:
+  static std::string name(Tag tag, const Payload& payload) {
+    return fmt::format("{}/{} {}", tag.iteration, tag.tensor % 100,
+                       payload.empty() ? '-' : static_cast<char>(payload[0]));
+  }
+  Diary& diary_;
+  Clock& clock_;
+};
+
+class Performing : public ::testing::Test {
+ protected:
+  Result<trace::Trace> perform_rank(int32_t rank, const plan::Plan& plan, const Hooks& hooks = {}) {
+    const auto schedule = schedule::build(plan);
+    CHECK(schedule, "{}", schedule.error().text());
+    return perform(plan, schedule->ranks[rank], {.rank = rank, .origin = clock_.now()}, kernels_,
+                   messenger_, clock_, hooks);
+  }
+
+  ManualClock clock_;
+  Diary diary_;
+  DiaryKernels kernels_{diary_};
+  DiaryMessenger messenger_{diary_, clock_};
+};
+
+// 1F1B, two stages, two micro-batches: the first stage warms up with one forward more than the
+// second. Tensor 2m is micro-batch m's activation, 2m + 1 its gradient.
+TEST_F(Performing, TheFirstStageDoesWhatTheScheduleSays) {
+  ASSERT_TRUE(perform_rank(0, make_test_plan({.steps = 1})));
+  EXPECT_THAT(diary_,
+              ElementsAre("begin 1", "F0()", "send 1/0 a to 1", "F1()", "send 1/2 b to 1",
+                          "receive 1/1 P from 1", "B0(P)", "receive 1/3 Q from 1", "B1(Q)", "U"));
+}
+
+TEST_F(Performing, TheLastStageDoesWhatTheScheduleSays) {
+  ASSERT_TRUE(perform_rank(1, make_test_plan({.steps = 1})));
+  EXPECT_THAT(diary_,
+              ElementsAre("begin 1", "receive 1/0 p from 0", "F0(p)", "B0()", "send 1/1 A to 0",
+                          "receive 1/2 q from 0", "F1(q)", "B1()", "send 1/3 B to 0", "U"));
+}
+
+TEST_F(Performing, TheReceiverDrawsTheLink) {
+  const auto trace = perform_rank(1, make_test_plan({.microbatches = 1, .steps = 1}));
+  ASSERT_TRUE(trace);
+  // One message came, by the sender's action: rank 0 sent it, this rank is the peer.
+  ASSERT_EQ(trace->intervals.size(), 4u);  // 0SEND_F0, 1F0, 1B0, 1U
+  const trace::Interval& link = trace->intervals[0];
+  EXPECT_EQ(link.lane, trace::Lane::kLink);
+  EXPECT_EQ(trace::to_text(link.action), "0SEND_F0");
+  EXPECT_EQ(link.rank, 0);
+  EXPECT_EQ(link.peer, 1);
+  EXPECT_EQ((link.end - link.start).ns, 500);
+  EXPECT_EQ(link.bytes, 1);
+  EXPECT_EQ(link.iteration, 1);
+}
+
+TEST_F(Performing, LossesAreRecordedAndReported) {
+  kernels_.loss_ = 5.5;
+  std::vector<double> reported;
+  const Hooks hooks{.iteration = [&](const IterationReport& report) {
+    reported.push_back(*report.loss);
+    return Status{};
+  }};
+  const auto trace = perform_rank(1, make_test_plan({.steps = 2}), hooks);
+  ASSERT_TRUE(trace);
+  EXPECT_THAT(reported, ElementsAre(5.5, 5.5));
+  ASSERT_EQ(trace->records.size(), 2u);
+  EXPECT_EQ(trace->records[1].name, "loss");
+  EXPECT_EQ(trace->records[1].iteration, 2);
+}
+
+TEST_F(Performing, ALossThatIsNoNumberEndsTheRun) {
+  kernels_.loss_ = std::numeric_limits<double>::quiet_NaN();
+  const auto trace = perform_rank(1, make_test_plan({.steps = 2}));
+  ASSERT_FALSE(trace);
+  EXPECT_THAT(trace.error().text(), HasSubstr("the loss of iteration 1 is no number"));
+}
+
+TEST_F(Performing, EvaluationPassesThroughTheStages) {
+  kernels_.batches_ = 2;
+  plan::Plan plan = make_test_plan({.microbatches = 1, .steps = 3});
+  plan.run.evaluate_every = 2;
+  double reported = 0;
+  const Hooks hooks{.evaluation = [&](int64_t, double loss) {
+    reported = loss;
+    return Status{};
+  }};
+  const auto trace = perform_rank(1, plan, hooks);
+  ASSERT_TRUE(trace);
+  EXPECT_EQ(std::count(diary_.begin(), diary_.end(), "begin 3"), 1);
+  // After step 2, and after the last one.
+  EXPECT_EQ(std::count_if(diary_.begin(), diary_.end(),
+                          [](const std::string& line) { return line[0] == 'E'; }),
+            4);
+  EXPECT_EQ(reported, 2.5);
+}
+
+// Sixteen batches may be under way; the sender waits for the acknowledgement of batch 0 before it
+// sends batch 16, and asks for none that nobody waits for.
+TEST_F(Performing, EvaluationDoesNotFloodTheLink) {
+  kernels_.batches_ = 18;
+  ASSERT_TRUE(perform_rank(0, make_test_plan({.microbatches = 1, .steps = 1})));
+  const auto sent = [](const std::string& line) { return line.starts_with("send 1/"); };
+  const auto first_wait = std::find_if(diary_.begin(), diary_.end(), [](const std::string& line) {
+    return line.starts_with("receive 1/") && !line.starts_with("receive 1/1 ");
+  });
+  ASSERT_NE(first_wait, diary_.end());
+  // One of training and sixteen of evaluation before it, two after it.
+  EXPECT_EQ(std::count_if(diary_.begin(), first_wait, sent), 17);
+  EXPECT_EQ(std::count_if(first_wait, diary_.end(), sent), 2);
+}
+
+TEST_F(Performing, CheckpointsAreTakenEveryFewStepsAndAtTheEnd) {
+  std::string folder = (std::filesystem::temp_directory_path() / "perform.XXXXXX").string();
+  ASSERT_TRUE(mkdtemp(folder.data()));
+  std::vector<int64_t> steps;
+  const Hooks hooks{.shard = [&](int64_t step, const Shard& shard) {
+    EXPECT_EQ(shard.file, "rank-0.safetensors");
+    steps.push_back(step);
+    return Status{};
+  }};
+  const auto trace =
+      perform_rank(0, make_test_plan({.steps = 5, .checkpoints = folder, .every = 2}), hooks);
+  std::filesystem::remove_all(folder);
+  ASSERT_TRUE(trace) << trace.error().text();
+  EXPECT_THAT(steps, ElementsAre(2, 4, 5));
+  EXPECT_EQ(trace::to_text(trace->intervals.back().action), "0C");
+  EXPECT_EQ(trace->intervals.back().iteration, 0);
+}
+
+TEST_F(Performing, ALostPeerIsNamedWithWhatWasDone) {
+  messenger_.lost_ = true;
+  const auto trace = perform_rank(1, make_test_plan({}));
+  ASSERT_FALSE(trace);
+  EXPECT_EQ(trace.error().code, ErrorCode::kLostPeer);
+  EXPECT_THAT(trace.error().text(), HasSubstr("while performing 1RECV_F0 of iteration 1"));
+}
+
+TEST_F(Performing, TheTraceIsBounded) {
+  const plan::Plan plan = make_test_plan({.steps = 10});
+  const auto schedule = schedule::build(plan);
+  ASSERT_TRUE(schedule);
+  const auto trace = perform(plan, schedule->ranks[0], {.rank = 0, .intervals_max = 20}, kernels_,
+                             messenger_, clock_, {});
+  ASSERT_TRUE(trace);
+  // Whole iterations of 7 intervals (2 F, 2 links, 2 B, U) as long as all 9 actions are sure to
+  // fit.
+  EXPECT_EQ(trace->intervals.size(), 14u);
+  EXPECT_EQ(trace->intervals.back().iteration, 2);
+}
+
+// The real thing but for processes: four ranks in four threads, real sockets, every byte checked.
+TEST(PerformingOverLoopback, FourRanksInARowGetWhatWasSentToThem) {
+  const plan::Plan plan = make_test_plan(
+      {.stages = 4, .microbatches = 6, .steps = 3, .forward = "100 us", .backward = "200 us"});
+  const auto schedule = schedule::build(plan);
+  ASSERT_TRUE(schedule);
+  SystemClock clock;
+  const auto token = transport::Token::random();
+  ASSERT_TRUE(token);
+  std::vector<std::unique_ptr<transport::Endpoint>> endpoints;
+  for (int32_t rank = 0; rank < 4; ++rank) {
+    auto endpoint = transport::Endpoint::create(
+        {.identity = {.rank = rank, .ranks = 4, .token = *token}}, clock);
+    ASSERT_TRUE(endpoint);
+    endpoints.push_back(std::move(*endpoint));
+  }
+  const SimTime hang_guard = clock.now() + SimDuration{60'000'000'000};
+  const auto live = [&](int32_t rank) -> Result<trace::Trace> {
+    for (const int32_t peer : neighbours(plan, rank)) {
+      const auto shape = shape_between(plan, rank, peer);
+      TRY(rank < peer ? endpoints[rank]->connect(peer, "127.0.0.1", endpoints[peer]->port(), shape,
+                                                 hang_guard)
+                      : endpoints[rank]->await_peer(peer, shape, hang_guard));
+    }
+    EmulatedKernels kernels(plan, rank, clock, {.check_every_byte = true});
+    EndpointMessenger messenger(*endpoints[rank]);
+    auto trace =
+        TRY(perform(plan, schedule->ranks[rank], {.rank = rank}, kernels, messenger, clock, {}));
+    TRY(endpoints[rank]->close(hang_guard));
+    return trace;
+  };
+  std::vector<std::future<Result<trace::Trace>>> ranks;
+  for (int32_t rank = 0; rank < 4; ++rank) {
+    ranks.push_back(std::async(std::launch::async, live, rank));
+  }
+  int64_t bytes = 0;
+  for (auto& rank : ranks) {
+    const auto trace = rank.get();
+    ASSERT_TRUE(trace) << trace.error().text();
+    for (const trace::Interval& interval : trace->intervals) bytes += interval.bytes;
+  }
+  // 3 boundaries x 2 directions x 6 micro-batches x 3 iterations, 64 KiB each.
+  EXPECT_EQ(bytes, 3 * 2 * 6 * 3 * 64 * 1024);
+}
+
+}  // namespace
+}  // namespace tombolo::runtime

@@ -1,0 +1,254 @@
+#include "runtime/rank_session.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "plan/plan_file.h"
+#include "runtime/control.h"
+#include "trace/trace_file.h"
+
+namespace tombolo::runtime {
+namespace {
+
+using transport::Endpoint;
+
+constexpr SimDuration kConnectMax{60'000'000'000};  // a busy machine starts slowly
+constexpr SimDuration kFarewellMax{5'000'000'000};  // for the last bytes to leave
+constexpr std::chrono::milliseconds kVerdictMax{2000};
+
+class RankSession {
+ public:
+  RankSession(const RankSessionOptions& options, Clock& clock) : options_(options), clock_(clock) {}
+  ~RankSession();
+
+  Status run(const KernelsFactory& make_kernels);
+
+ private:
+  int32_t launcher() const { return options_.ranks; }
+  SimTime in(SimDuration span) const { return clock_.now() + span; }
+  Status say(const ControlMessage& message);
+  Status join();
+  Status work(const KernelsFactory& make_kernels);
+  Status link_neighbours(const plan::Plan& plan);
+  Status resume(const plan::Plan& plan, Kernels& kernels);
+  Hooks hooks();
+  Result<SimTime> wait_for_go();
+  Status leave();
+  void listen();
+  void stop(const std::string& reason);
+  Error explain(Error error);
+
+  const RankSessionOptions& options_;
+  Clock& clock_;
+  std::unique_ptr<Endpoint> endpoint_;
+  Start start_;
+  std::thread listener_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<SimTime> origin_;
+  std::optional<std::string> verdict_;  // why everybody stops
+  bool done_ = false;                   // the performing thread has nothing left to do
+};
+
+RankSession::~RankSession() {
+  {
+    std::lock_guard lock(mutex_);
+    done_ = true;
+    changed_.notify_all();
+  }
+  if (endpoint_) endpoint_->abort({ErrorCode::kFailed, "this rank ended"});
+  if (listener_.joinable()) listener_.join();
+}
+
+Status RankSession::say(const ControlMessage& message) {
+  return endpoint_->send(launcher(), kControlTag, encode(message)).map_error([](Error error) {
+    error.code = ErrorCode::kLostPeer;
+    return error;
+  });
+}
+
+// Until the launcher has handed out the Plan nobody else listens to it.
+Status RankSession::join() {
+  Endpoint::Options options{
+      .identity = {.rank = options_.rank, .ranks = options_.ranks + 1, .token = options_.token}};
+  options.log = options_.log;
+  endpoint_ = TRY(Endpoint::create(std::move(options), clock_));
+  TRY(endpoint_->connect(launcher(), "127.0.0.1", options_.launcher_port, {}, in(kConnectMax)));
+  TRY(say(Hello{getpid(), endpoint_->port()}));
+  const auto message = TRY(endpoint_->receive(launcher(), kControlTag, kNever));
+  ControlMessage first = TRY(decode(message.payload));
+  if (auto* stop = std::get_if<Stop>(&first)) {
+    return fail({ErrorCode::kLostPeer, "stopped: " + stop->reason});
+  }
+  auto* start = std::get_if<Start>(&first);
+  if (!start || start->ports.size() != static_cast<size_t>(options_.ranks)) {
+    return failed("the launcher did not begin with a start message for all ranks");
+  }
+  start_ = std::move(*start);
+  return {};
+}
+
+Status RankSession::run(const KernelsFactory& make_kernels) {
+  TRY(during(join(), "joining the run"));
+  listener_ = std::thread([this] { listen(); });
+  Status status = work(make_kernels);
+  if (status) status = leave();
+  if (status) return {};
+  return fail(explain(std::move(status.error())));
+}
+
+// From here on a launcher that hangs up is no news.
+Status RankSession::leave() {
+  {
+    std::lock_guard lock(mutex_);
+    if (verdict_) return fail({ErrorCode::kLostPeer, "stopped: " + *verdict_});
+    done_ = true;
+  }
+  return during(endpoint_->close(in(kFarewellMax)), "saying goodbye");
+}
+
+Status RankSession::work(const KernelsFactory& make_kernels) {
+  const plan::Plan plan = TRY(plan::from_value(start_.plan, "the launcher's Plan"));
+  if (plan.ranks.size() != static_cast<size_t>(options_.ranks)) {
+    return failed(fmt::format("a Plan of {} ranks for {}", plan.ranks.size(), options_.ranks));
+  }
+  const schedule::Schedule schedule = TRY(schedule::build(plan));
+  const auto kernels =
+      TRY(during(make_kernels(plan, options_.rank), "loading " + rank_name(plan, options_.rank)));
+  TRY(resume(plan, *kernels));
+  TRY(link_neighbours(plan));
+  TRY(say(Ready{}));
+  const SimTime origin = TRY(wait_for_go());
+  EndpointMessenger messenger(*endpoint_);
+  const trace::Trace part = TRY(
+      perform(plan, schedule.ranks[options_.rank],
+              {.rank = options_.rank, .first_iteration = start_.first_iteration, .origin = origin},
+              *kernels, messenger, clock_, hooks()));
+  TRY(during(trace::write_trace(rank_trace_path(start_.output, options_.rank), part),
+             "writing the trace"));
+  return say(Finished{});
+}
+
+// Of two neighbours the lower rank dials.
+Status RankSession::link_neighbours(const plan::Plan& plan) {
+  for (const int32_t peer : neighbours(plan, options_.rank)) {
+    const transport::LinkShape shape = shape_between(plan, options_.rank, peer);
+    // The peer may still be loading; whether it is alive is the launcher's business.
+    const Status linked =
+        options_.rank < peer
+            ? endpoint_->connect(peer, "127.0.0.1", start_.ports[peer], shape, kNever)
+            : endpoint_->await_peer(peer, shape, kNever);
+    if (!linked) {
+      return fail(Error(linked.error()).during("linking to " + rank_name(plan, peer)));
+    }
+  }
+  return {};
+}
+
+Status RankSession::resume(const plan::Plan& plan, Kernels& kernels) {
+  if (start_.resume.empty()) return {};
+  const auto found = TRY(latest_checkpoint(start_.resume));
+  if (!found || found->manifest.step + 1 != start_.first_iteration) {
+    return failed(fmt::format("{} changed while the run began", start_.resume));
+  }
+  TRY(check_fits(*found, plan));
+  const std::vector<NamedTensor> tensors = TRY(load_checkpoint(*found));
+  return during(kernels.load(tensors), "loading " + found->folder);
+}
+
+Hooks RankSession::hooks() {
+  return {
+      .iteration = [this](const IterationReport& report) { return say(ProgressReport{report}); },
+      .shard =
+          [this](int64_t step, const Shard& shard) {
+            return say(ShardReport{step, shard});
+          },
+      .evaluation =
+          [this](int64_t step, double loss) {
+            return say(EvaluationReport{step, loss});
+          }};
+}
+
+Result<SimTime> RankSession::wait_for_go() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return origin_ || verdict_; });
+  if (verdict_) return fail({ErrorCode::kLostPeer, "stopped: " + *verdict_});
+  return *origin_;
+}
+
+// The second thread. It ends when the Endpoint does.
+void RankSession::listen() {
+  while (true) {
+    const auto message = endpoint_->receive(launcher(), kControlTag, kNever);
+    if (!message) return stop("the launcher went away");
+    const auto order = decode(message->payload);
+    if (!order) return stop(order.error().text());
+    if (const auto* last = std::get_if<Stop>(&*order)) return stop(last->reason);
+    if (const auto* go = std::get_if<Go>(&*order)) {
+      std::lock_guard lock(mutex_);
+      origin_ = SimTime{go->origin_ns};
+      changed_.notify_all();
+    }
+  }
+}
+
+void RankSession::stop(const std::string& reason) {
+  std::unique_lock lock(mutex_);
+  if (done_) return;
+  verdict_ = reason;
+  changed_.notify_all();
+  lock.unlock();
+  endpoint_->abort({ErrorCode::kLostPeer, reason});
+  if (options_.stuck_max.ns == 0) return;
+  lock.lock();
+  const std::chrono::nanoseconds patience(options_.stuck_max.ns);
+  if (changed_.wait_for(lock, patience, [&] { return done_; })) return;
+  if (options_.log) options_.log("stopped in the middle of a computation: " + reason);
+  _exit(1);
+}
+
+// Trouble with a peer has its cause elsewhere, and the launcher knows it: its word comes instead,
+// if it comes soon. Other trouble is this rank's own, and the launcher hears of it.
+Error RankSession::explain(Error error) {
+  std::unique_lock lock(mutex_);
+  if (error.code == ErrorCode::kLostPeer || verdict_) {
+    if (!verdict_) {
+      lock.unlock();
+      static_cast<void>(say(Failure{error}));
+      lock.lock();
+    }
+    changed_.wait_for(lock, kVerdictMax, [&] { return verdict_.has_value(); });
+    if (verdict_) return {ErrorCode::kLostPeer, "stopped: " + *verdict_, error.context};
+    return error;
+  }
+  lock.unlock();
+  if (say(Failure{error})) static_cast<void>(endpoint_->flush(in(kFarewellMax)));
+  // The launcher answers with a stop; then its thread aborts the Endpoint.
+  lock.lock();
+  changed_.wait_for(lock, kVerdictMax, [&] { return verdict_.has_value(); });
+  return error;
+}
+
+}  // namespace
+
+Status serve_rank(const RankSessionOptions& options, const KernelsFactory& make_kernels,
+                  Clock& clock) {
+  RankSession session(options, clock);
+  return session.run(make_kernels);
+}
+
+std::string rank_trace_path(const std::string& folder, int32_t rank) {
+  return fmt::format("{}/trace-rank-{}.jsonl", folder, rank);
+}
+
+std::string rank_name(const plan::Plan& plan, int32_t rank) {
+  return fmt::format("rank {} ({})", rank, plan.ranks[rank].datacenter);
+}
+
+}  // namespace tombolo::runtime

@@ -1,0 +1,33 @@
+#include "runtime/stop_signals.h"
+
+namespace tombolo::runtime {
+namespace {
+
+std::atomic<bool> stopped{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may not wait for a lock");
+
+void on_signal(int number) {
+  if (!stopped.exchange(true)) return;
+  signal(number, SIG_DFL);
+  raise(number);
+}
+
+}  // namespace
+
+StopSignals::StopSignals() {
+  stopped = false;
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, &before_int_);
+  sigaction(SIGTERM, &action, &before_term_);
+}
+
+StopSignals::~StopSignals() {
+  sigaction(SIGINT, &before_int_, nullptr);
+  sigaction(SIGTERM, &before_term_, nullptr);
+}
+
+const std::atomic<bool>& StopSignals::flag() const { return stopped; }
+
+}  // namespace tombolo::runtime

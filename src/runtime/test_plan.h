@@ -1,0 +1,58 @@
+// Small Plans for the tests of runtime and worker: emulated stages in a row of datacenters.
+#pragma once
+
+#include <string>
+
+#include "base/check.h"
+#include "plan/job.h"
+
+namespace tombolo::runtime {
+
+struct TestPlan {
+  int stages = 2;
+  int microbatches = 2;
+  int steps = 3;
+  std::string forward = "1 ms";
+  std::string backward = "2 ms";
+  std::string transfer = "1 ms";
+  std::string schedule = "1f1b";
+  std::string checkpoints;  // directory; empty: none
+  int every = 0;
+};
+
+// One datacenter per stage, named oregon, paris, tokyo, sydney; WAN links between neighbours.
+inline plan::Plan make_test_plan(const TestPlan& wanted) {
+  const char* names[] = {"oregon", "paris", "tokyo", "sydney"};
+  CHECK(wanted.stages <= 4, "{} stages", wanted.stages);
+  std::string job = fmt::format(
+      "name = \"test\"\n[training]\nglobal_batch = {}\nprecision = \"fp32\"\n"
+      "[parallelism]\npipeline = {}\nschedule = \"{}\"\n"
+      "[stage_times]\nforward = \"{}\"\nbackward = \"{}\"\ntransfer = \"{}\"\n"
+      "[run]\nsteps = {}\nseed = 7\n",
+      wanted.microbatches, wanted.stages, wanted.schedule, wanted.forward, wanted.backward,
+      wanted.transfer, wanted.steps);
+  if (!wanted.checkpoints.empty()) {
+    job += fmt::format("[checkpoint]\ndirectory = \"{}\"\nevery = {}\n", wanted.checkpoints,
+                       wanted.every);
+  }
+  for (int s = 0; s < wanted.stages; ++s) {
+    job += fmt::format(
+        "[[cluster.datacenter]]\nname = \"{}\"\ndevice = \"emulated:a100-80g\"\n"
+        "scale_up = {{ domain = 8, bandwidth = \"300 GBps\", latency = \"1 us\" }}\n"
+        "scale_out = {{ bandwidth = \"200 Gbps\", latency = \"5 us\" }}\n",
+        names[s]);
+  }
+  for (int s = 0; s + 1 < wanted.stages; ++s) {
+    job += fmt::format(
+        "[[cluster.wan]]\nbetween = [\"{}\", \"{}\"]\none_way_latency = \"2 ms\"\n"
+        "node_pair_limit = \"1 Gbps\"\n",
+        names[s], names[s + 1]);
+  }
+  const auto parsed = plan::parse_job(job, "/test/job.toml");
+  CHECK(parsed, "{}", parsed.error().text());
+  auto plan = plan::make_plan(*parsed);
+  CHECK(plan, "{}", plan.error().text());
+  return std::move(*plan);
+}
+
+}  // namespace tombolo::runtime
