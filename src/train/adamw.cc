@@ -4,7 +4,6 @@
 #include <numbers>
 
 #include "base/check.h"
-#include "train/vector_code.h"
 
 namespace tombolo::train {
 namespace {
@@ -18,8 +17,7 @@ struct Factors {
   float epsilon;
 };
 
-TOMBOLO_VECTOR_CODE void update(const Factors& factors, int64_t size, float* w, const float* g,
-                                float* m, float* v) {
+void update(const Factors& factors, int64_t size, float* w, const float* g, float* m, float* v) {
   const Factors f = factors;
   for (int64_t i = 0; i < size; ++i) {
     m[i] = f.beta1 * m[i] + f.one_minus_beta1 * g[i];

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "base/random.h"
-#include "train/fused_ops.h"
 
 namespace tombolo::train {
 namespace {
@@ -108,16 +107,8 @@ Result<StageModule> StageModule::create(const model::Model& m, const model::Slic
                        ? module.embedding_
                        : builder.matrix("head", m.vocabulary, m.hidden, deviation, false);
   }
-  module.cosine_ = module.sine_ = at::empty({0}, type);
-  if (m.positions == Positions::kRotary) {
-    // Element i of a pair turns by position * theta^(-2 i / head_size) (Su et al. 2021).
-    const at::Tensor pair = at::arange(m.head_size() / 2, at::kDouble);
-    const at::Tensor frequency =
-        at::exp(pair * (-2.0 * std::log(m.rope_theta) / static_cast<double>(m.head_size())));
-    const at::Tensor angle = at::outer(at::arange(m.sequence, at::kDouble), frequency);
-    module.cosine_ = at::cos(angle).to(type);
-    module.sine_ = at::sin(angle).to(type);
-  }
+  module.tables_ = attention_tables(module.attention_shape(0),
+                                    m.positions == Positions::kRotary ? m.rope_theta : 0, type);
   return module;
 }
 
@@ -132,16 +123,19 @@ at::Tensor StageModule::normalise(const Affine& affine, const at::Tensor& x) con
                         model_.norm_epsilon);
 }
 
+AttentionShape StageModule::attention_shape(int64_t rows) const {
+  return {.samples = rows / model_.sequence,
+          .sequence = model_.sequence,
+          .heads = model_.heads,
+          .kv_heads = model_.kv_heads,
+          .head_size = model_.head_size()};
+}
+
 at::Tensor StageModule::run_layer(const Layer& layer, const at::Tensor& x) const {
-  const AttentionShape shape{.samples = x.size(0) / model_.sequence,
-                             .sequence = model_.sequence,
-                             .heads = model_.heads,
-                             .kv_heads = model_.kv_heads,
-                             .head_size = model_.head_size()};
   const at::Tensor normed = normalise(layer.attention_norm, x);
   const at::Tensor mixed =
-      causal_attention(shape, linear(layer.query, normed), linear(layer.key, normed),
-                       linear(layer.value, normed), cosine_, sine_);
+      causal_attention(attention_shape(x.size(0)), tables_, linear(layer.query, normed),
+                       linear(layer.key, normed), linear(layer.value, normed));
   const at::Tensor attended = x + linear(layer.output, mixed);
 
   const at::Tensor again = normalise(layer.mlp_norm, attended);

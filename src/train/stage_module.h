@@ -17,6 +17,7 @@
 
 #include "base/result.h"
 #include "model/model.h"
+#include "train/operations.h"
 #include "train/torch_compat.h"
 
 namespace tombolo::train {
@@ -62,13 +63,14 @@ class StageModule {
   const at::Tensor& value(int index) const { return parameters_[static_cast<size_t>(index)].value; }
   at::Tensor linear(const Affine& affine, const at::Tensor& x) const;
   at::Tensor normalise(const Affine& affine, const at::Tensor& x) const;
+  AttentionShape attention_shape(int64_t rows) const;
   at::Tensor run_layer(const Layer& layer, const at::Tensor& x) const;
 
   model::Model model_;
   std::vector<Parameter> parameters_;
   std::vector<Layer> layers_;
   Affine embedding_, positions_, norm_, head_;
-  at::Tensor cosine_, sine_;  // [sequence, head_size / 2]; empty without rotary positions
+  AttentionTables tables_;
 };
 
 }  // namespace tombolo::train

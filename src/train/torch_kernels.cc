@@ -232,7 +232,7 @@ Status TorchKernels::update() {
     if (last_) {
       loss_ = loss_sum_ / static_cast<double>(std::max<int64_t>(losses_, 1));
       if (!std::isfinite(*loss_)) {
-        return failed(fmt::format("the loss of iteration {} is {}", iteration_, *loss_),
+        return failed(fmt::format("the loss of iteration {} is {}", iteration_, std::abs(*loss_)),
                       "a smaller optimizer.learning_rate, or more optimizer.warmup_steps");
       }
     }
