@@ -184,10 +184,10 @@ Status train_job(const std::string& job_file, const std::string& data, int64_t s
 int main(int argc, char** argv) {
   std::map<std::string, std::string> options;
   for (int i = 1; i + 1 < argc; i += 2) options[argv[i]] = argv[i + 1];
-  const Status done = options.count("--job") == 0
-                          ? measure()
-                          : train_job(options["--job"], options["--data"],
-                                      std::atoll(options["--steps"].c_str()));
+  const Status done =
+      options.count("--job") == 0
+          ? measure()
+          : train_job(options["--job"], options["--data"], std::atoll(options["--steps"].c_str()));
   if (!done) {
     std::fprintf(stderr, "%s\n", done.error().text().c_str());
     return done.error().exit_code();
