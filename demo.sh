@@ -49,10 +49,15 @@ fi
 
 tombolo=build/demo/tombolo
 job=examples/two-datacenters/job.toml
-train=(--data "$data" --out run)
+train=(--hardware run/hardware.json --data "$data" --out run)
 [[ -n $steps ]] && train+=(--steps "$steps")
-$tombolo profile $job --out run/hardware.json
-$tombolo simulate $job --hardware run/hardware.json --out run/predicted.jsonl
-$tombolo train $job --hardware run/hardware.json "${train[@]}"
-$tombolo compare run/predicted.jsonl run/measured.jsonl
-$tombolo report run/predicted.jsonl run/measured.jsonl --out run/report.html
+
+echo "1. Measure this machine: every stage, and the paced link" >&2
+$tombolo profile $job --data "$data" --out run/hardware.json
+echo "2. Predict an iteration, then train over two datacenters" >&2
+$tombolo train $job "${train[@]}" > run/summary.txt
+echo "3. Hold the prediction against the measurement" >&2
+$tombolo compare run/predicted.jsonl run/trace.jsonl
+echo
+cat run/summary.txt
+$tombolo report run/predicted.jsonl run/trace.jsonl --out run/report.html

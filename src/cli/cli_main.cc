@@ -1,0 +1,145 @@
+// The program `tombolo`: parses the command line, runs one command, prints its error, sets the exit
+// code.
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <iostream>
+
+#include "cli/commands.h"
+
+namespace {
+
+using namespace tombolo;
+using namespace tombolo::cli;
+
+void add_input(CLI::App* command, InputOptions& in) {
+  command->add_option("job", in.input, "job file (TOML) or Plan (JSON)")->required();
+  command->add_option("--hardware", in.hardware, "hardware file written by tombolo profile");
+  command->add_option("--seed", in.seed, "replaces [run].seed");
+}
+
+void add_json(CLI::App* command, bool& json) {
+  command->add_flag("--json", json, "one JSON document on stdout, nothing else");
+}
+
+int finish(const Status& status) {
+  std::cout.flush();
+  if (!status) {
+    std::cerr << status.error().text() << "\n";
+    return status.error().exit_code();
+  }
+  if (!std::cout) {
+    std::cerr << "stdout: cannot write the answer: the disk is full or the reader went away\n";
+    return 2;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a full disk or limit is an error message, not a signal
+
+  CLI::App app{
+      "Plans, simulates and runs large-model training where the network between the machines is "
+      "the "
+      "bottleneck.\nExit codes: 0 done; 2 what was given cannot be used; 3 no feasible plan; 1 "
+      "anything "
+      "else."};
+  app.name("tombolo");
+  app.set_version_flag("--version", "tombolo " + version());
+  app.require_subcommand(1);
+
+  SimulateOptions simulate_options;
+  CLI::App* simulate_command =
+      app.add_subcommand("simulate", "predict the timeline of a job or Plan");
+  add_input(simulate_command, simulate_options.in);
+  simulate_command->add_option("--iterations", simulate_options.iterations, "how many to simulate")
+      ->check(CLI::Range(1, 1000000));
+  simulate_command->add_option("--out", simulate_options.out,
+                               "write the predicted Trace (JSON lines)");
+  simulate_command->add_flag("--ascii", simulate_options.ascii,
+                             "draw the schedule in the terminal");
+  add_json(simulate_command, simulate_options.json);
+
+  ProfileOptions profile_options;
+  CLI::App* profile_command =
+      app.add_subcommand("profile", "measure this machine: every stage of a job, and its links");
+  add_input(profile_command, profile_options.in);
+  profile_command->add_option("--data", profile_options.in.data, "replaces [data].text");
+  profile_command->add_option("--out", profile_options.out, "hardware file to write")
+      ->capture_default_str();
+  profile_command->add_option("--seconds", profile_options.seconds, "of timing per stage")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  profile_command->add_option("--worker", profile_options.worker, "path of tombolo-worker");
+  add_json(profile_command, profile_options.json);
+
+  TrainOptions train_options;
+  bool show_capabilities = false;
+  CLI::App* train_command = app.add_subcommand("train", "predict a job, then perform it");
+  CLI::Option* train_job =
+      train_command->add_option("job", train_options.in.input, "job file (TOML) or Plan (JSON)");
+  train_command->add_option("--hardware", train_options.in.hardware,
+                            "hardware file written by tombolo profile");
+  train_command->add_option("--seed", train_options.in.seed, "replaces [run].seed");
+  train_command->add_option("--data", train_options.in.data, "replaces [data].text");
+  train_command->add_option("--steps", train_options.in.steps, "replaces [run].steps")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  train_command->add_option("--out", train_options.out, "folder for the Plan and the Traces")
+      ->capture_default_str();
+  train_command->add_flag("--resume", train_options.resume, "go on from the last checkpoint");
+  train_command->add_option("--port", train_options.port, "of the launcher, on this host; 0: any");
+  train_command->add_option("--worker", train_options.worker, "path of tombolo-worker");
+  train_command->add_flag("--capabilities", show_capabilities,
+                          "what can be planned and what can be run");
+  add_json(train_command, train_options.json);
+
+  CompareOptions compare_options;
+  CLI::App* compare_command =
+      app.add_subcommand("compare", "how far a prediction was from what happened");
+  compare_command->add_option("predicted", compare_options.predicted, "Trace of simulate")
+      ->required();
+  compare_command->add_option("measured", compare_options.measured, "Trace of train")->required();
+  compare_command
+      ->add_option("--warmup", compare_options.warmup, "measured iterations to leave out")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
+      ->capture_default_str();
+  add_json(compare_command, compare_options.json);
+
+  ReportOptions report_options;
+  CLI::App* report_command =
+      app.add_subcommand("report", "one self-contained HTML page from one or two Traces");
+  report_command->add_option("traces", report_options.traces, "predicted, measured")->required();
+  report_command->add_option("--out", report_options.out, "page to write")->capture_default_str();
+  report_command->add_option("--title", report_options.title, "of the page");
+
+  ConvertOptions convert_options;
+  CLI::App* convert_command =
+      app.add_subcommand("convert", "Trace to perfetto or csv; job to plan, graph or schedule");
+  convert_command->add_option("input", convert_options.input, "Trace, Plan or job")->required();
+  convert_command->add_option("--to", convert_options.to, "what to write")
+      ->required()
+      ->check(CLI::IsMember({"perfetto", "csv", "plan", "graph", "schedule"}));
+  convert_command->add_option("--out", convert_options.out, "file to write; left out: stdout");
+
+  try {
+    app.parse(argc, argv);
+    if (*train_command && !show_capabilities && train_job->count() == 0) {
+      throw CLI::RequiredError("job");
+    }
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+
+  if (*simulate_command) return finish(simulate(simulate_options, std::cout));
+  if (*profile_command) return finish(profile(profile_options, std::cout));
+  if (*train_command && show_capabilities) {
+    std::cout << capabilities();
+    return finish({});
+  }
+  if (*train_command) return finish(train(train_options, std::cout));
+  if (*compare_command) return finish(compare(compare_options, std::cout));
+  if (*report_command) return finish(report(report_options, std::cout));
+  return finish(convert(convert_options, std::cout));
+}

@@ -1,0 +1,83 @@
+// The commands of the program `tombolo`, as functions over plain options.
+//
+// A command writes its answer to the stream it is given, either text for people or (json) one
+// document, and progress to stderr. Errors come back; cli_main.cc prints them and sets the exit
+// code.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace tombolo::cli {
+
+// "0.1.0 (1a2b3c4)".
+std::string version();
+
+// What every command that starts from a job or a Plan takes.
+struct InputOptions {
+  std::string input;             // a job (TOML) or a Plan (JSON)
+  std::string hardware;          // hardware file of `tombolo profile`; empty: none
+  std::string data;              // replaces [data].text
+  std::optional<int64_t> steps;  // replaces [run].steps
+  std::optional<uint64_t> seed;  // replaces [run].seed
+};
+
+struct SimulateOptions {
+  InputOptions in;
+  int iterations = 1;
+  std::string out;  // Trace
+  bool ascii = false;
+  bool json = false;
+};
+Status simulate(const SimulateOptions& options, std::ostream& out);
+
+struct ProfileOptions {
+  InputOptions in;
+  double seconds = 5;  // of timing, after the warm-up
+  std::string out = "hardware.json";
+  std::string worker;  // path of tombolo-worker; empty: beside this program
+  bool json = false;
+};
+Status profile(const ProfileOptions& options, std::ostream& out);
+
+struct TrainOptions {
+  InputOptions in;
+  std::string out = "run";  // folder for plan.json, predicted.jsonl, trace.jsonl
+  bool resume = false;
+  uint16_t port = 0;  // of the launcher; 0: any
+  std::string worker;
+  bool json = false;
+};
+Status train(const TrainOptions& options, std::ostream& out);
+
+// What plans can describe, and what train can run.
+std::string capabilities();
+
+struct CompareOptions {
+  std::string predicted;
+  std::string measured;
+  int64_t warmup = 1;  // iterations of the measured trace to leave out
+  bool json = false;
+};
+Status compare(const CompareOptions& options, std::ostream& out);
+
+struct ReportOptions {
+  std::vector<std::string> traces;
+  std::string out = "report.html";
+  std::string title;
+};
+Status report(const ReportOptions& options, std::ostream& out);
+
+struct ConvertOptions {
+  std::string input;  // a Trace, a Plan or a job
+  std::string to;     // perfetto | csv (of a Trace); plan | graph | schedule (of a job or Plan)
+  std::string out;    // empty: stdout
+};
+Status convert(const ConvertOptions& options, std::ostream& out);
+
+}  // namespace tombolo::cli

@@ -1,0 +1,27 @@
+// From what stands on the command line to a Plan, and to its prediction.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "cli/commands.h"
+#include "plan/job.h"
+#include "plan/plan.h"
+#include "sim/simulate.h"
+
+namespace tombolo::cli {
+
+// A job or a Plan file, whichever it is, with the replacements applied and the memory checked.
+Result<plan::Plan> load_plan(const InputOptions& in);
+
+// The job alone (not a Plan), with the replacements applied: for `profile`, which prices it anew.
+Result<plan::Job> load_job(const InputOptions& in);
+
+// The command that makes the same prediction again. Names of outputs stay out of it, so that the
+// same input gives the same bytes wherever they are written.
+std::string command_line(const std::string& verb, const InputOptions& in);
+
+// Simulates, and says in the Trace by what command and version.
+Result<sim::Simulation> predict(const plan::Plan& plan, int64_t iterations, std::string command);
+
+}  // namespace tombolo::cli

@@ -1,0 +1,97 @@
+#include <algorithm>
+#include <chrono>
+
+#include "cli/answer.h"
+#include "cli/commands.h"
+#include "cli/input.h"
+#include "plan/plan_file.h"
+#include "schedule/ascii.h"
+#include "sim/simulate.h"
+#include "trace/trace_file.h"
+
+namespace tombolo::cli {
+namespace {
+
+Value breakdown_json(const trace::Parts& parts) {
+  return Value::Table{{"compute_ns", parts.compute.ns},
+                      {"exposed_comm_ns", parts.exposed_communication.ns},
+                      // Nothing is charged for local or remote memory by today's laws.
+                      {"exposed_local_memory_ns", int64_t{0}},
+                      {"exposed_remote_memory_ns", int64_t{0}},
+                      {"idle_ns", parts.idle.ns}};
+}
+
+void print_wan(std::ostream& out, const std::vector<trace::WanUse>& wan) {
+  for (const trace::WanUse& use : wan) {
+    out << fmt::format("  {} -> {}: {} messages, {} ({} on average), busy {:.0f} %\n", use.from,
+                       use.to, use.messages, brief(Bytes{static_cast<double>(use.bytes)}),
+                       brief(use.rate), 100 * use.busy_fraction);
+  }
+}
+
+void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation& simulation) {
+  out << fmt::format("{}: {} stages, {} micro-batches, schedule {}\n", plan.name,
+                     plan.stages.size(), plan.microbatches(), plan.parallelism.schedule);
+  out << iteration_line(trace::Provenance::kPredicted, seconds(simulation.iteration),
+                        fmt::format("stage times: {}", to_name(plan.cost_source)));
+  const trace::Parts& sum = simulation.breakdown.sum;
+  const auto share = [&](SimDuration part) {
+    return sum.total().ns > 0
+               ? 100.0 * static_cast<double>(part.ns) / static_cast<double>(sum.total().ns)
+               : 0.0;
+  };
+  out << fmt::format("  ranks compute {:.1f} %, wait for a link {:.1f} %, idle {:.1f} %\n",
+                     share(sum.compute), share(sum.exposed_communication), share(sum.idle));
+  print_wan(out, simulation.breakdown.wan);
+  const auto peak = std::max_element(simulation.peak_memory.begin(), simulation.peak_memory.end());
+  if (peak != simulation.peak_memory.end()) {
+    const auto rank = static_cast<int32_t>(peak - simulation.peak_memory.begin());
+    out << fmt::format("  peak memory {} of {} on rank {}\n", brief(*peak),
+                       brief(plan.device_of(rank).memory), rank);
+  }
+  for (const cluster::WanLink& link : plan.cluster.wan) {
+    if (link.loss > 0) {
+      out << fmt::format("  note: the loss of {} - {} is not part of the law for WAN flows yet\n",
+                         link.between[0], link.between[1]);
+    }
+  }
+  out << fmt::format("  seed {}, plan {}, {} events, fingerprint {}\n", plan.run.seed,
+                     plan::plan_digest(plan), simulation.events, simulation.fingerprint);
+}
+
+}  // namespace
+
+Status simulate(const SimulateOptions& options, std::ostream& out) {
+  const auto begin = std::chrono::steady_clock::now();
+  const plan::Plan plan = TRY(load_plan(options.in));
+  const sim::Simulation simulation =
+      TRY(predict(plan, options.iterations, command_line("simulate", options.in)));
+  if (!options.out.empty()) TRY(trace::write_trace(options.out, simulation.trace));
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
+
+  if (!options.json) {
+    print_text(out, plan, simulation);
+    if (options.ascii) out << "\n" << schedule::draw_ascii(simulation.trace);
+    return {};
+  }
+  double peak = 0;
+  for (const Bytes bytes : simulation.peak_memory) peak = std::max(peak, bytes.value);
+  Value::Array peaks;
+  for (const Bytes bytes : simulation.peak_memory) peaks.push_back(bytes.value);
+  print_json(out, {{"provenance", "predicted"},
+                   {"iteration_ns", simulation.iteration.ns},
+                   {"cost_source", std::string(to_name(plan.cost_source))},
+                   {"breakdown", breakdown_json(simulation.breakdown.sum)},
+                   {"utilization", simulation.breakdown.utilization},
+                   {"peak_memory_bytes", peak},
+                   {"peak_memory_per_rank_bytes", peaks},
+                   {"iterations", int64_t{options.iterations}},
+                   {"events", static_cast<int64_t>(simulation.events)},
+                   {"fingerprint", simulation.fingerprint},
+                   {"plan_digest", plan::plan_digest(plan)},
+                   {"seed", fmt::format("{}", plan.run.seed)},
+                   {"wall_s", wall.count()}});
+  return {};
+}
+
+}  // namespace tombolo::cli

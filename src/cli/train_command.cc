@@ -1,0 +1,102 @@
+#include <unistd.h>
+
+#include <filesystem>
+#include <iostream>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "cli/answer.h"
+#include "cli/commands.h"
+#include "cli/input.h"
+#include "cli/progress.h"
+#include "plan/plan_file.h"
+#include "runtime/launcher.h"
+#include "runtime/stop_signals.h"
+#include "trace/compare.h"
+#include "trace/trace_file.h"
+
+namespace tombolo::cli {
+namespace {
+
+Value or_null(const std::optional<double>& number) { return number ? Value(*number) : Value(); }
+
+void print_text(std::ostream& out, const plan::Plan& plan, const runtime::RunSummary& summary,
+                const trace::Comparison& comparison, const std::string& predicted_path) {
+  const trace::Provenance provenance = summary.trace.header.provenance;
+  out << iteration_line(trace::Provenance::kPredicted, seconds(comparison.predicted_iteration),
+                        fmt::format("stage times: {}", to_name(plan.cost_source)));
+  out << iteration_line(
+      provenance, seconds(comparison.measured_iteration),
+      fmt::format("median of {}; the prediction is off by {}", comparison.measured_iterations,
+                  percent(comparison.iteration_error)));
+  if (summary.first_loss && summary.final_loss) {
+    out << fmt::format("loss: first {:.4f}, last {:.4f} nats per token", *summary.first_loss,
+                       *summary.final_loss);
+    if (summary.evaluation_loss) {
+      out << fmt::format("; held-out text {:.4f}", *summary.evaluation_loss);
+    }
+    out << "\n";
+  }
+  out << fmt::format("{} steps, {:.0f} tokens/s, seed {}\n", summary.steps, summary.tokens_per_s,
+                     plan.run.seed);
+  if (!summary.checkpoint.empty()) out << "checkpoint: " << summary.checkpoint << "\n";
+  out << "traces: " << predicted_path << " " << summary.trace_path << "\n";
+}
+
+}  // namespace
+
+Status train(const TrainOptions& options, std::ostream& out) {
+  plan::Plan plan = TRY(load_plan(options.in));
+  TRY(runtime::check_performable(plan));
+  TRY(make_directories(options.out));
+  const std::string predicted_path = options.out + "/predicted.jsonl";
+  TRY(plan::write_plan(options.out + "/plan.json", plan));
+
+  // First the prediction: it is on disk before anything has happened.
+  const sim::Simulation prediction = TRY(predict(plan, 1, command_line("simulate", options.in)));
+  TRY(trace::write_trace(predicted_path, prediction.trace));
+  SystemClock clock;
+  ProgressLine line(std::cerr, isatty(STDERR_FILENO) != 0, clock);
+  line.note(fmt::format("predicted iteration: {} (stage times: {})",
+                        brief(seconds(prediction.iteration)), to_name(plan.cost_source)));
+
+  runtime::StopSignals signals;
+  runtime::LaunchOptions launch;
+  launch.output = options.out;
+  launch.resume = options.resume;
+  launch.worker_program = options.worker;
+  launch.control_port = options.port;
+  launch.command = command_line("train", options.in) + (options.resume ? " --resume" : "");
+  launch.version = version();
+  launch.on_progress = [&](const runtime::Progress& progress) { line.show(progress); };
+  launch.stop = &signals.flag();
+  const Result<runtime::RunSummary> run = runtime::launch(plan, launch, clock);
+  line.finish();
+  if (!run) return fail(run.error());
+
+  const runtime::RunSummary& summary = *run;
+  // One iteration alone is its own measurement; with more, the first warms up.
+  const int64_t warmup = trace::iteration_times(summary.trace).size() > 1 ? 1 : 0;
+  const trace::Comparison comparison =
+      TRY(trace::compare(prediction.trace, summary.trace, {.warmup = warmup}));
+  if (!options.json) {
+    print_text(out, plan, summary, comparison, predicted_path);
+    return {};
+  }
+  print_json(out, {{"provenance", std::string(to_name(summary.trace.header.provenance))},
+                   {"steps", summary.steps},
+                   {"first_loss", or_null(summary.first_loss)},
+                   {"final_loss", or_null(summary.final_loss)},
+                   {"evaluation_loss", or_null(summary.evaluation_loss)},
+                   {"tokens_per_s", summary.tokens_per_s},
+                   {"iteration_s", seconds(comparison.measured_iteration).value},
+                   {"predicted_iteration_s", seconds(comparison.predicted_iteration).value},
+                   {"iteration_error", comparison.iteration_error},
+                   {"cost_source", std::string(to_name(plan.cost_source))},
+                   {"trace", summary.trace_path},
+                   {"predicted_trace", predicted_path},
+                   {"checkpoint", summary.checkpoint}});
+  return {};
+}
+
+}  // namespace tombolo::cli
