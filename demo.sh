@@ -31,6 +31,7 @@ fi
 tools/setup --torch
 
 mkdir -p build run
+rm -rf run/checkpoints  # of an earlier demo: training refuses to overwrite checkpoints
 echo "Building (the first time takes some minutes; log: build/demo.log)" >&2
 build() {
   cmake --preset torch -B build/demo -DTOMBOLO_TESTS=OFF && cmake --build build/demo --target tombolo tombolo-worker
