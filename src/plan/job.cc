@@ -260,7 +260,7 @@ void price_by_roofline(Plan& plan) {
                                  .element_bytes = element_bytes(plan.training.precision),
                                  .recompute = plan.training.recompute,
                                  .state_bytes = plan.training.optimizer_bytes_per_parameter});
-    if (stage.slice.head) stage.cost.recompute = 0_s;
+    if (!plan.may_recompute(placement.stage)) stage.cost.recompute = 0_s;
   }
   plan.cost_source = CostSource::kRoofline;
 }
@@ -312,8 +312,10 @@ Result<Plan> make_plan(const Job& job, const cost::Hardware* hardware) {
     stage.slice = slice;
     stage.state = Bytes{static_cast<double>(model::parameters(plan.model, slice)) *
                         plan.training.optimizer_bytes_per_parameter};
-    stage.activations = model::activation_bytes(plan.model, slice, plan.training.micro_batch, bytes,
-                                                plan.training.recompute);
+    const bool keeps_all = slice.head && plan.parallelism.pipeline > 1;  // may_recompute
+    stage.activations =
+        model::activation_bytes(plan.model, slice, plan.training.micro_batch, bytes,
+                                keeps_all ? model::Recompute::kNone : plan.training.recompute);
     plan.stages.push_back(stage);
   }
   plan.ranks = TRY(place(job));

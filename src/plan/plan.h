@@ -66,6 +66,9 @@ struct Plan {
   int64_t microbatches() const {
     return training.global_batch / (training.micro_batch * parallelism.data);
   }
+  // Whether recomputation is worth anything: the last of several stages runs B right after F, while
+  // its activations are still there.
+  bool may_recompute(size_t stage) const { return stages.size() == 1 || stage + 1 < stages.size(); }
   const cluster::Datacenter& datacenter_of(int32_t rank) const;
   const cluster::Device& device_of(int32_t rank) const { return datacenter_of(rank).device; }
   bool operator==(const Plan&) const = default;

@@ -14,10 +14,8 @@ using trace::ActionKind;
 Shape shape_of(const plan::Plan& plan) {
   Shape shape{
       static_cast<int32_t>(plan.stages.size()), static_cast<int32_t>(plan.microbatches()), {}};
-  for (const plan::Stage& stage : plan.stages) {
-    // The last stage runs B right after F: its activations are still there.
-    const bool last = &stage == &plan.stages.back();
-    shape.recompute.push_back(!last && stage.cost.recompute.value > 0);
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    shape.recompute.push_back(plan.may_recompute(s) && plan.stages[s].cost.recompute.value > 0);
   }
   return shape;
 }

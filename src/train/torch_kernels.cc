@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "schedule/schedule.h"
 #include "train/adamw.h"
 #include "train/blas_check.h"
 #include "train/byte_data.h"
@@ -59,7 +60,7 @@ class TorchKernels : public runtime::Kernels {
         stage_(stage),
         first_(stage == 0),
         last_(static_cast<size_t>(stage) + 1 == plan.stages.size()),
-        drops_(plan.training.recompute == model::Recompute::kFull && !last_),
+        drops_(schedule::shape_of(plan).recompute[static_cast<size_t>(stage)]),
         module_(std::move(module)),
         data_(std::move(data)) {
     for (const Parameter& parameter : module_.parameters()) {
