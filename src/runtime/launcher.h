@@ -20,8 +20,8 @@
 namespace tombolo::runtime {
 
 struct LaunchOptions {
-  std::string output = ".";  // folder for trace.jsonl; created where it is missing
-  bool resume = false;       // go on after the latest checkpoint
+  std::string output = ".";    // folder for trace.jsonl; created where it is missing
+  bool resume = false;         // go on after the latest checkpoint
   std::string worker_program;  // empty: tombolo-worker beside the running program
   uint16_t control_port = 0;   // on 127.0.0.1; 0: any that is free
   std::string command;         // for the Trace's header
