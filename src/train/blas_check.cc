@@ -5,19 +5,11 @@
 #include <filesystem>
 #include <system_error>
 
-// Linked, not only looked up: the program is then sure to load a BLAS, whatever LibTorch does.
-extern "C" void sgemm_(const char*, const char*, const int*, const int*, const int*, const float*,
-                       const float*, const int*, const float*, const int*, const float*, float*,
-                       const int*);
-
 namespace tombolo::train {
 
 std::string blas_library() {
-  // The first definition in the order of the loader is the one that every library calls. The
-  // address of the linked symbol would do, were it not for position-dependent executables, where
-  // it points into the program itself.
+  // The first definition in the order of the loader is the one that LibTorch calls.
   void* symbol = dlsym(RTLD_DEFAULT, "sgemm_");
-  if (symbol == nullptr) symbol = reinterpret_cast<void*>(&sgemm_);
   Dl_info info{};
   if (symbol == nullptr || dladdr(symbol, &info) == 0 || info.dli_fname == nullptr) return {};
   std::error_code error;

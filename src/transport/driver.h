@@ -1,0 +1,151 @@
+// The driver behind an Endpoint: sockets, timers and the io thread. Not for others: endpoint.h is
+// the door.
+//
+// Two threads meet here. Callers (endpoint.cc) put messages into a peer's outbox and wait for its
+// inbox; the io thread (driver.cc) owns every Connection and moves bytes between sockets and peers.
+// Peers are under the mutex, Connections are the io thread's alone, and asio::post carries work
+// over.
+#pragma once
+
+#include <asio.hpp>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "transport/endpoint.h"
+#include "transport/frame.h"
+#include "transport/handshake.h"
+#include "transport/mailbox.h"
+#include "transport/message.h"
+
+namespace tombolo::transport {
+namespace detail {
+
+using asio::ip::tcp;
+
+// One socket, from the first byte to the last. Belongs to the io thread.
+struct Connection {
+  explicit Connection(asio::io_context& io)
+      : socket(io), handshake_timer(io), departure_timer(io), decoder(kStrangerPayloadMax) {}
+
+  tcp::socket socket;
+  asio::steady_timer handshake_timer;
+  asio::steady_timer departure_timer;
+  FrameDecoder decoder;
+  std::optional<Assembler> assembler;
+  std::string remote;                          // "127.0.0.1:51234"
+  int32_t dialed = -1;                         // the rank we called; -1: it called us
+  int32_t rank = -1;                           // the peer, once it proved to be one
+  bool open = true;                            // until its end was dealt with
+  bool deaf = false;                           // what comes in does not matter any more
+  bool writing = false;                        // asio allows one write at a time
+  bool last_words = false;                     // nothing is sent after the control frames below
+  bool silent = false;                         // our direction is shut down
+  std::deque<std::vector<std::byte>> control;  // hello, goodbye, failure: before any data
+  std::vector<std::byte> control_out;          // what is being written: either this
+  EncodedHeader header_out;                    // or these two
+  Outgoing data_out;
+};
+using ConnectionPtr = std::shared_ptr<Connection>;
+
+// What both threads know of a rank; under the driver's mutex.
+struct Peer {
+  Peer(uint32_t self, uint32_t epoch) : outbox(self, epoch) {}
+
+  LinkShape shape;
+  Outbox outbox;
+  Inbox inbox;
+  uint64_t bytes_out = 0;            // of the frame that is being written
+  ConnectionPtr connection;          // null before the handshake and after the end
+  bool claimed = false;              // by connect() or await_peer()
+  bool up = false;                   // shaken hands; stays true
+  bool dropped = false;              // it went away with something queued for it
+  std::optional<Error> unreachable;  // why connect() failed
+  std::optional<Error> ended;        // why nothing more will come
+
+  uint64_t queued_bytes() const { return outbox.queued_bytes() + bytes_out; }
+  bool idle() const { return outbox.empty() && bytes_out == 0; }
+  void drop_queue() {
+    dropped = dropped || !idle();
+    outbox.clear();
+    bytes_out = 0;
+  }
+};
+
+std::string text(const tcp::endpoint& at);  // "127.0.0.1:51234"
+
+}  // namespace detail
+
+class Endpoint::Driver {
+  using tcp = asio::ip::tcp;
+  using Peer = detail::Peer;
+  using ConnectionPtr = detail::ConnectionPtr;
+
+ public:
+  Driver(Options options, const Clock& clock)
+      : options_(std::move(options)), clock_(clock), acceptor_(io_), accept_timer_(io_) {}
+  ~Driver() { stop(); }
+
+  Status listen();
+  uint16_t port() const { return port_; }
+  Status link(int32_t rank, const LinkShape& shape, std::optional<tcp::endpoint> dial,
+              SimTime deadline);
+  Status send(int32_t rank, Tag tag, Payload payload);
+  Result<Received> receive(int32_t rank, Tag tag, SimTime deadline);
+  uint64_t queued_bytes();
+  Status flush(SimTime deadline);
+  void abort(Error error);
+  Status close(SimTime deadline);
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  // Any thread.
+  Peer& peer(int32_t rank);
+  void wait(Lock& lock, SimTime deadline);
+  Status drained(int32_t rank, const Peer& peer) const;
+  void stop();
+
+  // The io thread, in the order of a connection's life.
+  void accept_next();
+  void dial(const ConnectionPtr& c, const tcp::endpoint& at, SimTime deadline);
+  void begin(const ConnectionPtr& c);
+  void limit_handshake(const ConnectionPtr& c);
+  void read(const ConnectionPtr& c);
+  void decode(const ConnectionPtr& c);
+  Status on_frame(const ConnectionPtr& c, const Frame& frame);
+  Status on_hello(const ConnectionPtr& c, const Frame& frame);
+  void pump(const ConnectionPtr& c);
+  bool next_data(const ConnectionPtr& c);
+  template <typename Buffers>
+  void write(const ConnectionPtr& c, const Buffers& buffers);
+  void say_last(const ConnectionPtr& c, std::vector<std::byte> frame);
+  void refuse(const ConnectionPtr& c, const Error& error);
+  void end(const ConnectionPtr& c, const Error& error);
+  void end_of_stream(const ConnectionPtr& c, const std::string& reason);
+  void set_low_water(const ConnectionPtr& c);
+
+  const Options options_;
+  const Clock& clock_;
+  asio::io_context io_;
+  asio::executor_work_guard<asio::io_context::executor_type> work_ = asio::make_work_guard(io_);
+  tcp::acceptor acceptor_;
+  asio::steady_timer accept_timer_;
+  uint16_t port_ = 0;
+  int strangers_ = 0;  // io thread
+  std::thread thread_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;  // whatever stands below
+  std::map<int32_t, Peer> peers_;
+  std::optional<Error> aborted_;
+  bool closing_ = false;
+};
+
+}  // namespace tombolo::transport
