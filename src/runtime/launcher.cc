@@ -278,7 +278,10 @@ std::string Launch::resume_hint() const {
     return fmt::format("going on after step {}: the same command with --resume",
                        checkpoint_->manifest.step);
   }
-  return "[checkpoint] with every = 10 in the job lets an interrupted run go on";
+  if (plan_.checkpoint && plan_.checkpoint->every > 0) {
+    return "starting it again; there was no checkpoint to go on from yet";
+  }
+  return "[checkpoint] with every = 10 in the job: then an interrupted run can go on";
 }
 
 // Nothing half-written: neither shards without a manifest nor parts of a Trace.

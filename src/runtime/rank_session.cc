@@ -232,6 +232,8 @@ Error RankSession::explain(Error error) {
   // The launcher answers with a stop; then its thread aborts the Endpoint.
   lock.lock();
   changed_.wait_for(lock, kVerdictMax, [&] { return verdict_.has_value(); });
+  // Then the launcher has the whole story, and tells it once for all ranks.
+  if (verdict_) return {error.code, "gave up; the launcher says why"};
   return error;
 }
 
