@@ -23,9 +23,12 @@ Value breakdown_json(const trace::Parts& parts) {
 
 void print_wan(std::ostream& out, const std::vector<trace::WanUse>& wan) {
   for (const trace::WanUse& use : wan) {
-    out << fmt::format("  {} -> {}: {} messages, {} ({} on average), busy {:.0f} %\n", use.from,
-                       use.to, use.messages, brief(Bytes{static_cast<double>(use.bytes)}),
-                       brief(use.rate), 100 * use.busy_fraction);
+    out << fmt::format("  {} -> {}: {} messages, ", use.from, use.to, use.messages);
+    if (use.bytes > 0) {
+      out << fmt::format("{} ({} on average), ", brief(Bytes{static_cast<double>(use.bytes)}),
+                         brief(use.rate));
+    }
+    out << fmt::format("busy {:.0f} %\n", 100 * use.busy_fraction);
   }
 }
 
@@ -44,7 +47,8 @@ void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation
                      share(sum.compute), share(sum.exposed_communication), share(sum.idle));
   print_wan(out, simulation.breakdown.wan);
   const auto peak = std::max_element(simulation.peak_memory.begin(), simulation.peak_memory.end());
-  if (peak != simulation.peak_memory.end()) {
+  const bool has_model = plan.boundary.value > 0;  // [stage_times] may stand without one
+  if (has_model && peak != simulation.peak_memory.end()) {
     const auto rank = static_cast<int32_t>(peak - simulation.peak_memory.begin());
     out << fmt::format("  peak memory {} of {} on rank {}\n", brief(*peak),
                        brief(plan.device_of(rank).memory), rank);
