@@ -2,6 +2,8 @@
 // numbers.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "base/random.h"
 #include "transport/mailbox.h"
 
@@ -106,8 +108,11 @@ class Ocean {
   SimTime arrived_;
 };
 
+// ./test.sh --long sails a longer way.
+uint64_t seeds() { return std::getenv("TOMBOLO_LONG") != nullptr ? 50'000 : 1'000; }
+
 TEST(Ocean, AThousandSeedsObeyTheLaw) {
-  for (uint64_t seed = 0; seed < 1000; ++seed) {
+  for (uint64_t seed = 0; seed < seeds(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Ocean(seed).run();
     if (testing::Test::HasFailure()) break;
@@ -116,7 +121,7 @@ TEST(Ocean, AThousandSeedsObeyTheLaw) {
 
 // The same stream with one byte changed or missing must never be taken for messages.
 TEST(Ocean, AThousandAccidentsAreNoticed) {
-  for (uint64_t seed = 0; seed < 1000; ++seed) {
+  for (uint64_t seed = 0; seed < seeds(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Random random = Random(seed).stream("accident");
     Outbox outbox(3, 1);

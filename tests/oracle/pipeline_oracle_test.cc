@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "base/random.h"
 #include "sim/simulate.h"
 #include "support/toy_plan.h"
@@ -76,7 +78,8 @@ TEST(PipelineOracle, AgreesWithTheClosedForm) {
 }
 
 TEST(PipelineOracle, AgreesWithTheSimulator) {
-  for (uint64_t seed = 1; seed <= 400; ++seed) {
+  const uint64_t seeds = std::getenv("TOMBOLO_LONG") != nullptr ? 20'000 : 400;
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
     Random random(seed);
     const Case c = random_case(random);
     const Result<sim::Simulation> simulation = sim::simulate(toy_plan(c.toy));
