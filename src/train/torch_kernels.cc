@@ -382,8 +382,7 @@ Status check_plan(const plan::Plan& plan, int32_t rank) {
   }
   if (plan.training.recompute == model::Recompute::kSelective) {
     return unusable(
-        "training.recompute = \"selective\": attention on the cpu never keeps its scores, so there "
-        "is nothing to select",
+        "training.recompute = \"selective\": a cpu recomputes a whole stage or nothing yet",
         "recompute = \"none\" or \"full\"");
   }
   const plan::Parallelism& p = plan.parallelism;
