@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/file.h"
+
 namespace tombolo::cluster {
 namespace {
 
@@ -86,7 +88,8 @@ Result<Cluster> read_cluster(const Value& table, const std::string& file, const 
     }
   }
   for (size_t i = 0; i < cluster.wan.size(); ++i) {
-    const WanLink& link = cluster.wan[i];
+    WanLink& link = cluster.wan[i];
+    if (!link.rate_trace.empty()) link.rate_trace = sibling_path(file, link.rate_trace);
     for (const std::string& end : link.between) {
       if (!cluster.find(end)) {
         return unusable(

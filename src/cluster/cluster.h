@@ -82,7 +82,12 @@ struct WanLink {
   std::optional<BytesPerSecond> path_limit;  // what all pairs share; left out: no limit
   int64_t connections = 1;                   // TCP connections per node pair
   std::optional<Bytes> tcp_window;           // per connection; left out: large enough
-  double loss = 0;
+  // What only the emulator performs (tools/islands); the laws leave it out and say so.
+  double loss = 0;             // share of packets lost
+  double loss_burst = 1;       // packets lost in a row, mean; 1: each by itself
+  Seconds jitter;              // standard deviation of the latency of a packet; order is kept
+  std::optional<Bytes> queue;  // before the bottleneck, then packets drop; left out: one round trip
+  std::string rate_trace;  // CSV "time_s,rate_mbps" for each node pair, instead of node_pair_limit
   DollarsPerByte price;
 
   bool joins(const std::string& a, const std::string& b) const;
@@ -170,6 +175,10 @@ void describe(Archive& a, WanLink& link) {
   a.optional("connections", link.connections);
   a.optional("tcp_window", link.tcp_window);
   a.optional("loss", link.loss);
+  a.optional("loss_burst", link.loss_burst);
+  a.optional("jitter", link.jitter);
+  a.optional("queue", link.queue);
+  a.optional("rate_trace", link.rate_trace);
   a.optional("price", link.price);
   a.check(link.between.size() == 2 && link.between[0] != link.between[1], "between",
           "wanted two different datacenters", "between = [\"oregon\", \"paris\"]");
@@ -179,6 +188,10 @@ void describe(Archive& a, WanLink& link) {
   a.check(link.connections >= 1 && link.connections <= 1024, "connections",
           "must lie between 1 and 1024");
   a.check(link.loss >= 0 && link.loss < 1, "loss", "must lie in [0, 1)");
+  a.check(link.loss_burst >= 1 && link.loss_burst <= 10'000, "loss_burst",
+          "must lie between 1 and 10000");
+  a.check(link.jitter.value >= 0, "jitter", "must not be negative");
+  a.check(!link.queue || link.queue->value > 0, "queue", "must be positive");
 }
 
 template <class Archive>
