@@ -20,8 +20,10 @@ Result<transport::Received> EndpointMessenger::receive(int32_t peer, transport::
   return endpoint_.receive(peer, tag, kNever).map_error(about_a_peer);
 }
 
-transport::LinkShape shape_between(const plan::Plan& plan, int32_t from, int32_t to) {
+transport::LinkShape shape_between(const plan::Plan& plan, int32_t from, int32_t to,
+                                   bool emulated_wan) {
   const plan::Channel channel = plan::channel_between(plan, from, to);
+  if (channel.wan && emulated_wan) return {.slow_network = true};
   transport::LinkShape shape{.delay = round_to_ns(channel.latency)};
   if (!channel.occupancy) {
     shape.rate = channel.rate;

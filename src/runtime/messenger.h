@@ -32,6 +32,10 @@ class EndpointMessenger : public Messenger {
 // The shape that makes loopback feel like the Plan's channel. Where [stage_times] gives an
 // occupancy instead of a rate, the rate is what makes a payload of payload_bytes(plan) last that
 // long.
-transport::LinkShape shape_between(const plan::Plan& plan, int32_t from, int32_t to);
+//
+// emulated_wan: this is an emulated island (cluster/islands.h), where a WAN channel is a real TCP
+// connection over the emulator, and gets no shape on top. Inside a datacenter nothing changes.
+transport::LinkShape shape_between(const plan::Plan& plan, int32_t from, int32_t to,
+                                   bool emulated_wan = false);
 
 }  // namespace tombolo::runtime

@@ -14,7 +14,7 @@ using std::chrono::nanoseconds;
 
 constexpr int kStrangersMax = 64;
 constexpr auto kDialAgain = std::chrono::milliseconds(20);
-constexpr int kNotSentLowWater = 128 * 1024;  // what a paced socket keeps in the kernel, bytes
+constexpr int kNotSentLowWater = 128 * 1024;  // what the socket of a slow link keeps, bytes
 
 Error lost(int32_t rank, const std::string& reason) {
   return {ErrorCode::kLostPeer,
@@ -94,7 +94,10 @@ Status Endpoint::Driver::on_hello(const ConnectionPtr& c, const Frame& frame) {
   Lock lock(mutex_);
   if (aborted_ || closing_) return failed("this rank is about to end");
   Peer& p = peer(rank);
-  if (p.up) return failed(fmt::format("duplicate rank {}: there is one already", rank));
+  if (p.up) {
+    if (options_.on_duplicate) options_.on_duplicate(rank);
+    return fail(duplicate_rank(rank));
+  }
   c->rank = rank;
   c->handshake_timer.cancel();
   c->decoder.raise_payload_max(kFramePayloadMax);
@@ -295,7 +298,8 @@ void Endpoint::Driver::say_last(const ConnectionPtr& c, std::vector<std::byte> f
 void Endpoint::Driver::set_low_water(const ConnectionPtr& c) {
   if (!c || !c->open) return;
   Lock lock(mutex_);
-  if (!peer(c->rank).shape.rate) return;
+  const LinkShape& shape = peer(c->rank).shape;
+  if (!shape.rate && !shape.slow_network) return;
   setsockopt(c->socket.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kNotSentLowWater,
              sizeof kNotSentLowWater);
 }

@@ -94,6 +94,8 @@ class Endpoint::Driver {
 
   Status listen();
   uint16_t port() const { return port_; }
+  Status dial(int32_t rank, const LinkShape& shape, const std::string& host, uint16_t port,
+              SimTime deadline);
   Status link(int32_t rank, const LinkShape& shape, std::optional<tcp::endpoint> dial,
               SimTime deadline);
   Status send(int32_t rank, Tag tag, Payload payload);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "transport/address.h"
 #include "transport/driver.h"
 
 namespace tombolo::transport {
@@ -16,14 +17,12 @@ using detail::Connection;
 using detail::text;
 using std::chrono::nanoseconds;
 
-Result<tcp::endpoint> loopback(const std::string& host, uint16_t port) {
+Result<tcp::endpoint> allowed(const std::string& name, uint16_t port, const std::string& network) {
+  const std::string host = name == "localhost" ? "127.0.0.1" : name;
+  TRY(check_stays_here(host, network));
   asio::error_code error;
-  const auto address = asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, error);
-  if (error)
-    return unusable(fmt::format("\"{}\" is not an IP address", host), "give one such as 127.0.0.1");
-  if (!address.is_loopback())
-    return unusable(fmt::format("{} is outside this host, and plain TCP stays on this host", host),
-                    "use 127.0.0.1: this version has no encryption");
+  const auto address = asio::ip::make_address(host, error);
+  if (error) return unusable(fmt::format("\"{}\": {}", host, error.message()));
   return tcp::endpoint(address, port);
 }
 
@@ -36,7 +35,7 @@ Error no_link(int32_t rank) {
 // --- What callers see ---------------------------------------------------------------------------
 
 Status Endpoint::Driver::listen() {
-  const tcp::endpoint at = TRY(loopback(options_.listen_address, options_.port));
+  const tcp::endpoint at = TRY(allowed(options_.listen_address, options_.port, options_.network));
   asio::error_code error;
   acceptor_.open(at.protocol(), error);
   if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
@@ -71,6 +70,11 @@ void Endpoint::Driver::wait(Lock& lock, SimTime deadline) {
   if (deadline.ns <= now) return;
   changed_.wait_until(lock, std::chrono::steady_clock::now() +
                                 nanoseconds(deadline.ns - now > kHour ? kHour : deadline.ns - now));
+}
+
+Status Endpoint::Driver::dial(int32_t rank, const LinkShape& shape, const std::string& host,
+                              uint16_t port, SimTime deadline) {
+  return link(rank, shape, TRY(allowed(host, port, options_.network)), deadline);
 }
 
 Status Endpoint::Driver::link(int32_t rank, const LinkShape& shape,
@@ -239,7 +243,7 @@ uint16_t Endpoint::port() const { return driver_->port(); }
 
 Status Endpoint::connect(int32_t peer, const std::string& host, uint16_t port,
                          const LinkShape& shape, SimTime deadline) {
-  return driver_->link(peer, shape, TRY(loopback(host, port)), deadline);
+  return driver_->dial(peer, shape, host, port, deadline);
 }
 
 Status Endpoint::await_peer(int32_t peer, const LinkShape& shape, SimTime deadline) {

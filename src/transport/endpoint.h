@@ -20,7 +20,8 @@
 // about 1 KiB, lives for the handshake deadline, and there are at most 64 of them.
 //
 // Errors: kLostPeer names a rank that went away without a goodbye; receive() wakes at once. This
-// version is plain TCP, so it refuses every address that is not loopback.
+// version is plain TCP, so it refuses addresses that lead out of this machine (address.h), for
+// listening and dialing alike.
 #pragma once
 
 #include <functional>
@@ -39,10 +40,13 @@ class Endpoint {
   struct Options {
     Identity identity;
     std::string listen_address = "127.0.0.1";
-    uint16_t port = 0;                            // 0: any that is free
+    uint16_t port = 0;    // 0: any that is free
+    std::string network;  // allowed beside loopback, "10.77.0.0/16" (address.h)
     uint64_t message_max = uint64_t{1} << 30;     // bytes
     SimDuration handshake_max{5'000'000'000};     // a stranger's time to say a whole hello
     std::function<void(const std::string&)> log;  // one line per refused connection; io thread
+    // Somebody with the job's token says it is a rank that is here already; io thread.
+    std::function<void(int32_t rank)> on_duplicate;
 
     Status check() const;
   };

@@ -324,6 +324,17 @@ TEST_F(EndpointTest, AStrangerWithoutTheTokenIsRefused) {
   expect_refused(hello_frame(stranger, 0), "job token differs");
 }
 
+// Its own token may be an old one: then it can look for a newer.
+TEST_F(EndpointTest, ADialerLearnsThatItsTokenDiffers) {
+  auto zero = endpoint(0);
+  Identity other = identity(1);
+  other.token = *Token::random();
+  auto one = *Endpoint::create({.identity = other}, clock_);
+  const Status status = one->connect(0, "127.0.0.1", zero->port(), {}, soon());
+  ASSERT_FALSE(status);
+  EXPECT_TRUE(is_token_refusal(status.error())) << status.error().text();
+}
+
 TEST_F(EndpointTest, GarbageIsRefused) {
   const std::string_view request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
   expect_refused(std::as_bytes(std::span(request)), "not a Tombolo connection");
@@ -364,11 +375,19 @@ TEST_F(EndpointTest, StrangersAreLimitedInNumber) {
 }
 
 TEST_F(EndpointTest, ADuplicateRankIsRefusedAndTheFirstGoesOn) {
-  auto zero = endpoint(0), one = endpoint(1);
+  std::promise<int32_t> duplicate;
+  auto zero = *Endpoint::create({.identity = identity(0),
+                                 .log = [this](const std::string& line) { log_.add(line); },
+                                 .on_duplicate = [&](int32_t rank) { duplicate.set_value(rank); }},
+                                clock_);
+  auto one = endpoint(1);
   link(*zero, 0, *one, 1);
   auto impostor = endpoint(1);
   const Status status = impostor->connect(0, "127.0.0.1", zero->port(), {}, soon());
   ASSERT_FALSE(status);
+  EXPECT_EQ(duplicate.get_future().get(), 1) << "the owner hears of it";
+  EXPECT_TRUE(is_duplicate_refusal(status.error()));
+  EXPECT_FALSE(is_token_refusal(status.error()));
   EXPECT_THAT(status.error().message, HasSubstr("duplicate rank 1: there is one already"));
   EXPECT_THAT(log_.lines(), ElementsAre(HasSubstr("duplicate rank 1")));
   ASSERT_TRUE(one->send(0, {1, 1}, noise(1000, 1)));
@@ -424,7 +443,7 @@ TEST_F(EndpointTest, ATakenPortIsNamed) {
 }
 
 TEST_F(EndpointTest, PlainTcpStaysOnThisHost) {
-  for (const std::string address : {"0.0.0.0", "10.1.2.3", "::"}) {
+  for (const std::string address : {"0.0.0.0", "10.1.2.3"}) {
     const auto made =
         Endpoint::create({.identity = identity(0), .listen_address = address}, clock_);
     ASSERT_FALSE(made);
@@ -435,7 +454,25 @@ TEST_F(EndpointTest, PlainTcpStaysOnThisHost) {
   EXPECT_THAT(zero->connect(1, "192.0.2.1", 80, {}, soon()).error().message,
               HasSubstr("plain TCP stays on this host"));
   EXPECT_THAT(zero->connect(1, "paris", 80, {}, soon()).error().message,
-              HasSubstr("not an IP address"));
+              HasSubstr("not an IPv4 address"));
+}
+
+// Inside emulated islands their network is allowed too, for listening and for dialing.
+TEST_F(EndpointTest, PlainTcpStaysInTheIslandsNetwork) {
+  Endpoint::Options options{.identity = identity(0), .listen_address = "10.1.2.3"};
+  options.network = "10.0.0.0/7";
+  EXPECT_THAT(Endpoint::create(options, clock_).error().text(), HasSubstr("private use"));
+  options.network = "10.77.0.0/16";
+  EXPECT_THAT(Endpoint::create(options, clock_).error().message,
+              HasSubstr("10.1.2.3 is outside the islands' network 10.77.0.0/16"));
+  options.listen_address = "127.0.0.1";
+  const auto zero = Endpoint::create(options, clock_);
+  ASSERT_TRUE(zero);
+  EXPECT_THAT((*zero)->connect(1, "192.0.2.1", 80, {}, soon()).error().message,
+              HasSubstr("outside the islands' network"));
+  // Allowed, but nobody is there: that is another answer.
+  const Status nobody = (*zero)->connect(1, "10.77.1.2", 80, {}, clock_.now());
+  EXPECT_THAT(nobody.error().message, HasSubstr("did not answer at 10.77.1.2:80"));
 }
 
 }  // namespace

@@ -7,6 +7,10 @@
 namespace tombolo::transport {
 namespace {
 
+// Words that the other side recognises in a failure frame.
+constexpr std::string_view kTokenDiffers = "its job token differs";
+constexpr std::string_view kDuplicate = "there is one already";
+
 std::vector<std::byte> control_frame(const Identity& self, FrameKind kind, uint64_t tag,
                                      std::span<const std::byte> payload) {
   return encode_frame({.kind = kind,
@@ -81,7 +85,7 @@ Result<int32_t> check_hello(const Identity& self, const Frame& frame) {
   if (header.kind == FrameKind::kFailure) return failed(printable(frame.payload));
   if (header.kind != FrameKind::kHello) return failed("it did not say hello first");
   if (!self.token.equals(frame.payload))
-    return failed("its job token differs", "start all ranks of a job with the same token");
+    return failed(std::string(kTokenDiffers), "start all ranks of a job with the same token");
   if (header.sender >= static_cast<uint32_t>(self.ranks))
     return failed(
         fmt::format("it says it is rank {}, the job has {} ranks", header.sender, self.ranks));
@@ -93,6 +97,13 @@ Result<int32_t> check_hello(const Identity& self, const Frame& frame) {
     return failed(
         fmt::format("it is in membership epoch {}, this rank in {}", header.epoch, self.epoch));
   return static_cast<int32_t>(header.sender);
+}
+
+bool is_token_refusal(const Error& error) { return error.message.ends_with(kTokenDiffers); }
+bool is_duplicate_refusal(const Error& error) { return error.message.ends_with(kDuplicate); }
+
+Error duplicate_rank(int32_t rank) {
+  return {ErrorCode::kFailed, fmt::format("duplicate rank {}: {}", rank, kDuplicate)};
 }
 
 }  // namespace tombolo::transport

@@ -5,7 +5,7 @@
 // a failure frame. Version and framing were checked by the decoder.
 //
 // The token keeps strangers and other jobs of the same host out. It travels in clear text, and this
-// version never leaves the loopback interface (docs/decisions/0005).
+// version never leaves the machine (address.h, docs/decisions/0005).
 #pragma once
 
 #include <array>
@@ -54,5 +54,11 @@ std::vector<std::byte> failure_frame(const Identity& self, std::string_view reas
 // The rank of whoever sent this first frame, or why it cannot be a peer. Says nothing about the job
 // to somebody without its token.
 Result<int32_t> check_hello(const Identity& self, const Frame& frame);
+
+// Two refusals that a dialer can do something about: it has another token than the listener (an
+// old one, perhaps); somebody else is this rank already.
+bool is_token_refusal(const Error& error);
+bool is_duplicate_refusal(const Error& error);
+Error duplicate_rank(int32_t rank);
 
 }  // namespace tombolo::transport

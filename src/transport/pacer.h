@@ -24,6 +24,9 @@ namespace tombolo::transport {
 struct LinkShape {
   std::optional<BytesPerSecond> rate;  // none: as fast as the host goes
   SimDuration delay;                   // one way, added to every message
+  // Not paced, yet slow: the network itself is the link. Then the kernel keeps little that was not
+  // sent, so that a frame is taken when its bytes can really leave.
+  bool slow_network = false;
 
   Status check() const;
   // What one frame carries: about 1 ms of the rate between 16 and 256 KiB, the maximum unpaced.

@@ -1,0 +1,35 @@
+// Addresses, and which of them plain TCP may use.
+//
+// Nothing is encrypted yet, so bytes may not leave this machine: loopback is allowed, and so is the
+// private network of emulated islands, which its hosts alone can reach (docs/decisions/0005).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace tombolo::transport {
+
+// "10.77.1.2:29511". IPv4, or "localhost".
+struct Address {
+  std::string host;
+  uint16_t port = 0;
+
+  std::string text() const { return fmt::format("{}:{}", host, port); }
+  bool operator==(const Address&) const = default;
+};
+
+// Unusable unless it is HOST:PORT. The host may still be a name: nothing is looked up.
+Result<Address> parse_address(std::string_view text);
+
+// Unusable unless `host` is an IPv4 address of the loopback network or of `network`, which is a
+// CIDR block such as "10.77.0.0/16" inside the addresses for private use (RFC 1918), or empty.
+Status check_stays_here(const std::string& host, const std::string& network);
+
+// Whether a program could listen there now: the address belongs to an interface of the network
+// namespace of this process. Costs a socket.
+bool is_address_of_this_host(const std::string& host);
+
+}  // namespace tombolo::transport
