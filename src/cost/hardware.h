@@ -61,6 +61,7 @@ void describe(Archive& a, StageCost& cost) {
   a.required("backward", cost.backward);
   a.optional("recompute", cost.recompute);
   a.optional("update", cost.update);
+  a.optional("reduce", cost.reduce);
 }
 
 template <class Archive>

@@ -12,6 +12,7 @@ struct StageCost {
   Seconds backward;   // one micro-batch, without recomputation
   Seconds recompute;  // zero where activations are kept
   Seconds update;     // optimizer step, once per iteration
+  Seconds reduce;     // sum of gradients among the replicas, once per iteration; zero without
 
   bool operator==(const StageCost&) const = default;
 };

@@ -1,6 +1,7 @@
 #include "graph/graph.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <tuple>
 
@@ -26,7 +27,18 @@ ptrdiff_t position(const Graph& graph, int64_t id) {
 Status check_node(const Graph& graph, const Node& node, size_t ranks) {
   if (node.duration.ns < 0) return wrong(graph, node, "its duration is negative");
   if (node.comm_size < 0) return wrong(graph, node, "its size is negative");
-  if (node.type != NodeType::kCompute) {
+  if (node.type == NodeType::kCollective) {
+    const std::vector<int32_t>& group = node.comm_group;
+    if (std::adjacent_find(group.begin(), group.end(), std::greater_equal<>()) != group.end()) {
+      return wrong(graph, node, "the ranks of its group must ascend");
+    }
+    if (!std::binary_search(group.begin(), group.end(), graph.rank)) {
+      return wrong(graph, node, "its group does not contain its own rank");
+    }
+    if (group.front() < 0 || group.back() >= static_cast<int32_t>(ranks)) {
+      return wrong(graph, node, fmt::format("its group names ranks beyond 0 to {}", ranks - 1));
+    }
+  } else if (node.type != NodeType::kCompute) {
     if (node.comm_peer < 0 || node.comm_peer >= static_cast<int32_t>(ranks)) {
       return wrong(graph, node, fmt::format("there is no rank {}", node.comm_peer));
     }
@@ -41,6 +53,43 @@ Status check_node(const Graph& graph, const Node& node, size_t ranks) {
     }
   }
   return {};
+}
+
+// A collective's parts on all its ranks.
+struct Parts {
+  std::vector<size_t> indices;
+  const Graph* graph = nullptr;  // of the first one found
+  const Node* node = nullptr;
+};
+using CollectiveKey = std::pair<std::vector<int32_t>, int64_t>;  // group, tag
+
+Result<std::map<CollectiveKey, Parts>> collect(const Graphs& graphs,
+                                               const std::vector<size_t>& first) {
+  std::map<CollectiveKey, Parts> collectives;
+  for (const Graph& graph : graphs) {
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      const Node& node = graph.nodes[i];
+      if (node.type != NodeType::kCollective) continue;
+      Parts& parts = collectives[{node.comm_group, node.comm_tag}];
+      if (!parts.node) {
+        parts.graph = &graph;
+        parts.node = &node;
+      } else if (!parts.indices.empty() && parts.indices.back() >= first[graph.rank]) {
+        return wrong(graph, node, fmt::format("its group used tag {} before", node.comm_tag));
+      } else if (node.comm_size != parts.node->comm_size || node.duration != parts.node->duration) {
+        return wrong(graph, node,
+                     fmt::format("its size or duration differ from rank {}'s", parts.graph->rank));
+      }
+      parts.indices.push_back(first[graph.rank] + i);
+    }
+  }
+  for (const auto& [key, parts] : collectives) {
+    if (parts.indices.size() == key.first.size()) continue;
+    return wrong(*parts.graph, *parts.node,
+                 fmt::format("only {} of the {} ranks of its group take part", parts.indices.size(),
+                             key.first.size()));
+  }
+  return collectives;
 }
 
 }  // namespace
@@ -64,8 +113,21 @@ Status validate(const Graphs& graphs) {
     for (const Node& node : graph.nodes) TRY(check_node(graph, node, graphs.size()));
   }
 
-  std::vector<std::vector<size_t>> successors(count);
-  std::vector<int> waiting_for(count, 0);
+  // Behind the nodes, one place per collective, where all its parts meet: each part's successors
+  // wait for the meeting.
+  const auto collectives = TRY(collect(graphs, first));
+  std::vector<size_t> meeting(count);
+  for (size_t i = 0; i < count; ++i) meeting[i] = i;
+  std::vector<std::vector<size_t>> successors(count + collectives.size());
+  std::vector<int> waiting_for(count + collectives.size(), 0);
+  for (const auto& [key, parts] : collectives) {
+    for (const size_t part : parts.indices) {
+      meeting[part] = count;
+      successors[part].push_back(count);
+      ++waiting_for[count];
+    }
+    ++count;
+  }
   std::map<MessageKey, std::pair<size_t, const Node*>> sends;
   for (const Graph& graph : graphs) {
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -73,7 +135,7 @@ Status validate(const Graphs& graphs) {
       const size_t index = first[graph.rank] + i;
       for (const auto* dependencies : {&node.data_deps, &node.ctrl_deps}) {
         for (const int64_t id : *dependencies) {
-          successors[first[graph.rank] + position(graph, id)].push_back(index);
+          successors[meeting[first[graph.rank] + position(graph, id)]].push_back(index);
           ++waiting_for[index];
         }
       }

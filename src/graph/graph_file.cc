@@ -19,13 +19,15 @@ void describe(Archive& a, Node& node) {
   a.required("id", node.id);
   a.required("name", node.name);
   a.required("type", node.type);
-  if (Archive::kReads || node.type == NodeType::kCompute) {
+  const bool collective = node.type == NodeType::kCollective;
+  if (Archive::kReads || node.type == NodeType::kCompute || collective) {
     a.optional("duration_ns", node.duration.ns);
   }
   if (Archive::kReads || node.type != NodeType::kCompute) {
     a.optional("comm_size", node.comm_size);
-    a.optional("comm_peer", node.comm_peer);
+    if (Archive::kReads || !collective) a.optional("comm_peer", node.comm_peer);
     a.optional("comm_tag", node.comm_tag);
+    a.optional("comm_group", node.comm_group);
   }
   a.optional("data_deps", node.data_deps);
   a.optional("ctrl_deps", node.ctrl_deps);

@@ -46,6 +46,49 @@ TEST(Graph, AcceptsWhatIsSound) {
   EXPECT_EQ(complaint([](Graphs&) {}), "sound");
 }
 
+// Two ranks sum, twice.
+TEST(Graph, PartsOfACollectiveMustMeet) {
+  const auto part = [](int64_t id, int64_t tag, std::vector<int64_t> after = {}) {
+    return Node{.id = id,
+                .name = "sum",
+                .type = NodeType::kCollective,
+                .duration = {5},
+                .comm_size = 8,
+                .comm_tag = tag,
+                .comm_group = {0, 1},
+                .ctrl_deps = std::move(after)};
+  };
+  const Graphs fine = {{0, {part(0, 1), part(1, 2, {0})}}, {1, {part(0, 1), part(1, 2, {0})}}};
+  const auto complaint_of = [&](const std::function<void(Graphs&)>& damage) {
+    Graphs graphs = fine;
+    damage(graphs);
+    const Status status = validate(graphs);
+    return status ? "sound" : status.error().message;
+  };
+  EXPECT_EQ(complaint_of([](Graphs&) {}), "sound");
+  EXPECT_THAT(complaint_of([](Graphs& g) { g[1].nodes.pop_back(); }),
+              HasSubstr("rank 0, node 1 (\"sum\"): only 1 of the 2 ranks of its group take part"));
+  EXPECT_THAT(complaint_of([](Graphs& g) { g[1].nodes[0].comm_size = 9; }),
+              HasSubstr("its size or duration differ from rank 0's"));
+  EXPECT_THAT(complaint_of([](Graphs& g) { g[0].nodes[1].comm_tag = 1; }),
+              HasSubstr("its group used tag 1 before"));
+  EXPECT_THAT(complaint_of([](Graphs& g) {
+                g[0].nodes[0].comm_group = {1, 0};
+              }),
+              HasSubstr("the ranks of its group must ascend"));
+  EXPECT_THAT(complaint_of([](Graphs& g) { g[0].nodes[0].comm_group = {1}; }),
+              HasSubstr("its group does not contain its own rank"));
+  EXPECT_THAT(complaint_of([](Graphs& g) {
+                g[0].nodes[0].comm_group = {0, 1, 2};
+              }),
+              HasSubstr("its group names ranks beyond 0 to 1"));
+  // The other order on one of the ranks: each waits for the other.
+  EXPECT_THAT(
+      complaint_of([](Graphs& g) { std::swap(g[0].nodes[0].comm_tag, g[0].nodes[1].comm_tag); }),
+      HasSubstr("it waits in a cycle of dependencies"));
+  EXPECT_EQ(parse_graphs(to_json_text(fine), "g.json").value(), fine);
+}
+
 TEST(Graph, RefusesBrokenNodes) {
   EXPECT_THAT(complaint([](Graphs& g) { g[1].rank = 0; }),
               HasSubstr("graph 1 says that it is rank 0"));

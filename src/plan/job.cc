@@ -1,10 +1,12 @@
 #include "plan/job.h"
 
 #include <filesystem>
+#include <numeric>
 
 #include "base/fields.h"
 #include "base/file.h"
 #include "base/toml.h"
+#include "cost/collective.h"
 
 namespace tombolo::plan {
 
@@ -27,6 +29,7 @@ void describe(Archive& a, StageTimes& times) {
   per_stage(a, "forward", times.forward);
   per_stage(a, "backward", times.backward);
   per_stage(a, "recompute", times.recompute);
+  a.optional("reduce", times.reduce);
   a.optional("transfer", times.transfer);
   a.check(!times.forward.empty(), "forward", "is needed");
   a.check(!times.backward.empty(), "backward", "is needed");
@@ -82,22 +85,21 @@ Result<cluster::Cluster> read_job_cluster(const Value& section, const std::strin
 Status refuse_what_is_missing(const Job& job) {
   const Parallelism& p = job.parallelism;
   const std::pair<const char*, int64_t> dimensions[] = {{"tensor", p.tensor},
-                                                        {"data", p.data},
                                                         {"context", p.context},
                                                         {"expert", p.expert},
                                                         {"virtual_stages", p.virtual_stages}};
   for (const auto& [name, degree] : dimensions) {
     if (degree == 1) continue;
-    return unusable(fmt::format("{}: parallelism.{} = {}: only pipeline parallelism can be "
-                                "simulated and performed yet",
+    return unusable(fmt::format("{}: parallelism.{} = {}: only pipeline and data parallelism "
+                                "can be simulated and performed yet",
                                 job.file, name, degree),
                     fmt::format("{} = 1", name));
   }
   if (p.zero != 0) {
-    return unusable(fmt::format("{}: parallelism.zero = {}: optimizer sharding needs data "
-                                "parallelism, which is not available yet",
-                                job.file, p.zero),
-                    "zero = 0");
+    return unusable(
+        fmt::format("{}: parallelism.zero = {}: optimizer sharding is not available yet", job.file,
+                    p.zero),
+        "zero = 0");
   }
   return {};
 }
@@ -170,28 +172,48 @@ std::vector<model::Slice> split_layers(const model::Model& m, const Parallelism&
   return slices;
 }
 
-// Stages per datacenter: even shares in the order of the file, cut to what a datacenter has; what
-// is left over goes to those with devices to spare, first ones first.
+// Stages per datacenter: even shares in the order of the file, cut to what a datacenter has room
+// for with all replicas; what is left over goes to those with room to spare, first ones first.
 Result<std::vector<int64_t>> share_stages(const Job& job) {
   const int64_t stages = job.parallelism.pipeline;
+  const int64_t replicas = job.parallelism.data;
   const auto count = static_cast<int64_t>(job.cluster.datacenters.size());
-  if (stages > job.cluster.devices()) {
+  std::vector<int64_t> room;
+  for (const cluster::Datacenter& datacenter : job.cluster.datacenters) {
+    room.push_back(datacenter.devices() / replicas);
+  }
+  const int64_t all = std::accumulate(room.begin(), room.end(), int64_t{0});
+  if (stages > all && replicas == 1) {
     return infeasible(fmt::format("{} stages need {} devices, the cluster has {}", stages, stages,
                                   job.cluster.devices()),
                       fmt::format("pipeline = {}, or more nodes", job.cluster.devices()));
+  }
+  if (stages > all) {
+    std::string rooms;
+    for (int64_t d = 0; d < count; ++d) {
+      const cluster::Datacenter& datacenter = job.cluster.datacenters[d];
+      rooms += fmt::format("{}{} with {} devices has room for {}", d == 0 ? "" : ", ",
+                           datacenter.name, datacenter.devices(), room[d]);
+    }
+    return infeasible(
+        fmt::format(
+            "{} stages x {} replicas do not fit: the replicas of a stage share a datacenter; "
+            "{}: {} stages in all",
+            stages, replicas, rooms, all),
+        fmt::format("pipeline = {}, fewer replicas, or datacenters with a multiple of {} devices",
+                    std::max<int64_t>(all, 1), replicas));
   }
   std::vector<int64_t> shares(count, 0);
   for (int64_t s = 0; s < stages; ++s) ++shares[s * count / stages];
   int64_t left = 0;
   for (int64_t d = 0; d < count; ++d) {
-    const int64_t devices = job.cluster.datacenters[d].devices();
-    if (shares[d] > devices) {
-      left += shares[d] - devices;
-      shares[d] = devices;
+    if (shares[d] > room[d]) {
+      left += shares[d] - room[d];
+      shares[d] = room[d];
     }
   }
   for (int64_t d = 0; d < count && left > 0; ++d) {
-    const int64_t more = std::min(left, job.cluster.datacenters[d].devices() - shares[d]);
+    const int64_t more = std::min(left, room[d] - shares[d]);
     shares[d] += more;
     left -= more;
   }
@@ -200,13 +222,18 @@ Result<std::vector<int64_t>> share_stages(const Job& job) {
 
 Result<std::vector<Placement>> place(const Job& job) {
   const std::vector<int64_t> shares = TRY(share_stages(job));
+  const int64_t replicas = job.parallelism.data;
   std::vector<Placement> ranks;
   for (size_t d = 0; d < shares.size(); ++d) {
     const cluster::Datacenter& datacenter = job.cluster.datacenters[d];
-    for (int64_t i = 0; i < shares[d]; ++i) {
+    for (int64_t i = 0; i < shares[d] * replicas; ++i) {
       const auto rank = static_cast<int32_t>(ranks.size());
-      ranks.push_back({rank, rank, datacenter.name, i / datacenter.devices_per_node,
-                       i % datacenter.devices_per_node});
+      ranks.push_back({.rank = rank,
+                       .stage = static_cast<int32_t>(rank / replicas),
+                       .datacenter = datacenter.name,
+                       .node = i / datacenter.devices_per_node,
+                       .device = i % datacenter.devices_per_node,
+                       .replica = static_cast<int32_t>(rank % replicas)});
     }
   }
   return ranks;
@@ -249,6 +276,7 @@ void price_by_stage_times(const StageTimes& times, Plan& plan) {
                            last ? 0_s : at(times.recompute, s), 0_s};
   }
   plan.wan_transfer = times.transfer;
+  for (Stage& stage : plan.stages) stage.cost.reduce = times.reduce.value_or(0_s);
   plan.cost_source = CostSource::kStageTimes;
 }
 
@@ -264,6 +292,25 @@ void price_by_roofline(Plan& plan) {
   }
   plan.cost_source = CostSource::kRoofline;
 }
+
+// The replicas of a stage sum their gradients in a ring; its slowest hop decides.
+void price_reduction(Plan& plan) {
+  if (plan.replicas() == 1) return;
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const std::vector<int32_t> ring = plan.replicas_of(static_cast<int32_t>(s));
+    cost::AllReduce what{.size = plan.stages[s].gradients, .ranks = plan.replicas()};
+    for (size_t i = 0; i < ring.size(); ++i) {
+      const Channel hop = channel_between(plan, ring[i], ring[(i + 1) % ring.size()]);
+      what.rate = i == 0 ? hop.rate : std::min(what.rate, hop.rate);
+      what.latency = std::max(what.latency, hop.latency);
+    }
+    plan.stages[s].cost.reduce = cost::ring_all_reduce(what);
+  }
+}
+
+// Megatron-LM sums the gradients of bf16 weights in fp32, those of fp16 and fp32 weights as they
+// are.
+double gradient_bytes(Precision precision) { return precision == Precision::kFp16 ? 2 : 4; }
 
 }  // namespace
 
@@ -310,8 +357,9 @@ Result<Plan> make_plan(const Job& job, const cost::Hardware* hardware) {
   for (const model::Slice& slice : split_layers(plan.model, plan.parallelism)) {
     Stage stage;
     stage.slice = slice;
-    stage.state = Bytes{static_cast<double>(model::parameters(plan.model, slice)) *
-                        plan.training.optimizer_bytes_per_parameter};
+    const auto parameters = static_cast<double>(model::parameters(plan.model, slice));
+    stage.state = Bytes{parameters * plan.training.optimizer_bytes_per_parameter};
+    if (job.model) stage.gradients = Bytes{parameters * gradient_bytes(plan.training.precision)};
     const bool keeps_all = slice.head && plan.parallelism.pipeline > 1;  // may_recompute
     stage.activations =
         model::activation_bytes(plan.model, slice, plan.training.micro_batch, bytes,
@@ -326,8 +374,10 @@ Result<Plan> make_plan(const Job& job, const cost::Hardware* hardware) {
     price_by_stage_times(*job.stage_times, plan);
   } else if (hardware) {
     TRY(price_by_profile(job, *hardware, plan));
+    price_reduction(plan);
   } else {
     price_by_roofline(plan);
+    price_reduction(plan);
   }
   return plan;
 }

@@ -22,6 +22,7 @@ struct StageTimes {
   std::vector<Seconds> backward;
   std::vector<Seconds> recompute;   // empty: none
   std::optional<Seconds> transfer;  // one micro-batch over a WAN link; inside a datacenter 0
+  std::optional<Seconds> reduce;    // sum of gradients among the replicas; left out: none
 };
 
 struct Job {
@@ -43,8 +44,9 @@ Result<Job> parse_job(std::string_view text, const std::string& file);
 Result<Job> read_job(const std::string& path);
 
 // Splits the layers evenly, lays contiguous stages evenly over the datacenters in the order of the
-// file (as far as their devices go), and prices each stage: [stage_times], else the hardware file,
-// else the law `roofline`. Infeasible where the cluster has too few devices. Whether a stage fits
+// file (as far as their devices go; all replicas of a stage in one datacenter), and prices each
+// stage: [stage_times], else the hardware file, else the law `roofline`; the sum of gradients by
+// the law `ring-all-reduce`. Infeasible where the cluster has too few devices. Whether a stage fits
 // into memory depends on the schedule: schedule::check_memory.
 Result<Plan> make_plan(const Job& job, const cost::Hardware* hardware = nullptr);
 

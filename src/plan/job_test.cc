@@ -107,6 +107,81 @@ TEST(MakePlan, TooFewDevicesIsInfeasible) {
   EXPECT_THAT(error.text(), HasSubstr("3 stages need 3 devices, the cluster has 2"));
 }
 
+// Three stages with two replicas each: "a" has room for one and a half, so one; "b" for two.
+constexpr const char* kReplicated = R"(
+[model]
+name = "m"
+layers = 3
+hidden = 64
+heads = 4
+vocabulary = 256
+sequence = 32
+[cluster]
+[[cluster.datacenter]]
+name = "a"
+device = "a100-80g"
+nodes = 3
+scale_out = { bandwidth = "1 GBps", latency = "1 ms" }
+[[cluster.datacenter]]
+name = "b"
+device = "a100-80g"
+nodes = 2
+devices_per_node = 2
+scale_out = { bandwidth = "1 GBps", latency = "1 ms" }
+scale_up = { bandwidth = "10 GBps", latency = "2 us" }
+[[cluster.wan]]
+between = ["a", "b"]
+one_way_latency = "20 ms"
+node_pair_limit = "1 Gbps"
+[training]
+global_batch = 8
+[parallelism]
+pipeline = 3
+data = 2
+)";
+
+TEST(MakePlan, ReplicasOfAStageShareADatacenter) {
+  const Plan plan = *plan_of(kReplicated);
+  EXPECT_EQ(plan.microbatches(), 4);
+  ASSERT_EQ(plan.ranks.size(), 6u);
+  EXPECT_EQ(plan.ranks[1], (Placement{1, 0, "a", 1, 0, 1}));
+  EXPECT_EQ(plan.ranks[2], (Placement{2, 1, "b", 0, 0, 0}));
+  EXPECT_EQ(plan.ranks[3], (Placement{3, 1, "b", 0, 1, 1}));
+  EXPECT_EQ(plan.ranks[5], (Placement{5, 2, "b", 1, 1, 1}));
+  EXPECT_EQ(plan.rank_of(2, 1), 5);
+  EXPECT_THAT(plan.replicas_of(1), ::testing::ElementsAre(2, 3));
+  // A ring of two: two steps of half the gradients. Over the network in "a", inside a node in "b".
+  EXPECT_EQ(plan.stages[1].gradients,
+            Bytes{4.0 * static_cast<double>(model::parameters(plan.model, plan.stages[1].slice))});
+  EXPECT_DOUBLE_EQ(plan.stages[0].cost.reduce.value,
+                   2 * (1e-3 + plan.stages[0].gradients.value / 2 / 1e9));
+  EXPECT_DOUBLE_EQ(plan.stages[1].cost.reduce.value,
+                   2 * (2e-6 + plan.stages[1].gradients.value / 2 / 1e10));
+}
+
+TEST(MakePlan, SaysWhereReplicasDoNotFit) {
+  std::string text = kReplicated;
+  text.replace(text.find("pipeline = 3"), 12, "pipeline = 4");
+  text.replace(text.find("layers = 3"), 10, "layers = 4");
+  const Result<Plan> plan = plan_of(text);
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().exit_code(), 3);
+  EXPECT_THAT(plan.error().text(),
+              HasSubstr("4 stages x 2 replicas do not fit: the replicas of a stage share a "
+                        "datacenter; a with 3 devices has room for 1, b with 4 devices has room "
+                        "for 2: 3 stages in all"));
+}
+
+TEST(Plan, RefusesReplicasApart) {
+  Plan plan = *plan_of(kReplicated);
+  std::swap(plan.ranks[1].datacenter, plan.ranks[3].datacenter);
+  std::swap(plan.ranks[1].node, plan.ranks[3].node);
+  plan.ranks[3].device = 0;
+  const Status status = validate(plan);
+  ASSERT_FALSE(status);
+  EXPECT_THAT(status.error().text(), HasSubstr("stage 0 has replicas in a and in b"));
+}
+
 TEST(MakePlan, StageTimesReplaceTheLaw) {
   const std::string text = std::string(kJob) + R"([stage_times]
 forward = "1 ms"
@@ -116,8 +191,8 @@ transfer = "5 ms"
 )";
   const Plan plan = *plan_of(text);
   EXPECT_EQ(plan.cost_source, CostSource::kStageTimes);
-  EXPECT_EQ(plan.stages[0].cost, (cost::StageCost{1_ms, 2_ms, 1_ms, 0_s}));
-  EXPECT_EQ(plan.stages[1].cost, (cost::StageCost{1_ms, 3_ms, 0_s, 0_s}));
+  EXPECT_EQ(plan.stages[0].cost, (cost::StageCost{1_ms, 2_ms, 1_ms, 0_s, 0_s}));
+  EXPECT_EQ(plan.stages[1].cost, (cost::StageCost{1_ms, 3_ms, 0_s, 0_s, 0_s}));
   EXPECT_EQ(plan.wan_transfer, 5_ms);
   const Channel channel = channel_between(plan, 0, 1);
   EXPECT_EQ(channel.latency, 0_s);
@@ -153,9 +228,10 @@ TEST(Job, RefusesByNameWhatIsNotThereYet) {
                         "parallelism is not available yet"));
   EXPECT_THAT(complaint("[parallelism]\npipeline = 2", "").text(),
               HasSubstr("which asks for a search; the search is not available yet"));
-  EXPECT_THAT(complaint("pipeline = 2", "pipeline = 2\ntensor = 2").text(),
-              HasSubstr("job.toml: parallelism.tensor = 2: only pipeline parallelism can be "
-                        "simulated and performed yet\n  try tensor = 1"));
+  EXPECT_THAT(
+      complaint("pipeline = 2", "pipeline = 2\ntensor = 2").text(),
+      HasSubstr("job.toml: parallelism.tensor = 2: only pipeline and data parallelism can be "
+                "simulated and performed yet\n  try tensor = 1"));
   EXPECT_THAT(complaint("pipeline = 2", "pipeline = 2\nzero = 1").text(),
               HasSubstr("parallelism.zero = 1"));
   EXPECT_THAT(complaint("pipeline = 2", "pipeline = 2\nschedule = \"auto\"").text(),

@@ -11,6 +11,14 @@ const cluster::Datacenter& Plan::datacenter_of(int32_t rank) const {
   return *datacenter;
 }
 
+std::vector<int32_t> Plan::replicas_of(int32_t stage) const {
+  std::vector<int32_t> members;
+  for (int32_t replica = 0; replica < replicas(); ++replica) {
+    members.push_back(rank_of(stage, replica));
+  }
+  return members;
+}
+
 Status validate(const Plan& plan) {
   if (plan.stages.size() != static_cast<size_t>(plan.parallelism.pipeline)) {
     return unusable(
@@ -48,17 +56,29 @@ Status validate(const Plan& plan) {
   }
   for (size_t r = 0; r < plan.ranks.size(); ++r) {
     const Placement& placement = plan.ranks[r];
-    if (placement.rank != static_cast<int32_t>(r) || placement.stage < 0 ||
-        placement.stage >= static_cast<int32_t>(plan.stages.size())) {
-      return unusable(fmt::format("ranks[{}] has no place in the Plan", r));
+    const auto rank = static_cast<int32_t>(r);
+    if (placement.rank != rank || placement.stage != rank / plan.replicas() ||
+        placement.replica != rank % plan.replicas()) {
+      return unusable(
+          fmt::format("ranks[{}] has no place in the Plan: it should be rank {}, stage "
+                      "{}, replica {}",
+                      r, r, rank / plan.replicas(), rank % plan.replicas()));
     }
     const cluster::Datacenter* datacenter = plan.cluster.find(placement.datacenter);
     if (!datacenter || placement.node < 0 || placement.node >= datacenter->nodes ||
         placement.device < 0 || placement.device >= datacenter->devices_per_node) {
       return unusable(fmt::format("rank {} sits on a device that the cluster does not have", r));
     }
-    if (r == 0) continue;
-    const std::string& before = plan.ranks[r - 1].datacenter;
+    const Placement& first = plan.ranks[plan.rank_of(placement.stage, 0)];
+    if (placement.datacenter != first.datacenter) {
+      return unusable(
+          fmt::format("stage {} has replicas in {} and in {}", placement.stage, first.datacenter,
+                      placement.datacenter),
+          "all replicas of a stage in one datacenter: data parallelism over a WAN is not "
+          "available yet");
+    }
+    if (placement.stage == 0) continue;
+    const std::string& before = plan.ranks[r - plan.replicas()].datacenter;
     if (before != placement.datacenter && !plan.cluster.link(before, placement.datacenter)) {
       return unusable(
           fmt::format("there is no WAN link between {} and {}", before, placement.datacenter),

@@ -30,17 +30,23 @@ struct Stage {
   cost::StageCost cost;
   Bytes state;        // weights, gradients and optimizer
   Bytes activations;  // kept per micro-batch in flight
+  Bytes gradients;    // what replicas of this stage sum once per iteration
 
   bool operator==(const Stage&) const = default;
 };
 
 // One rank and its device: device `device` of node `node` in a datacenter.
+//
+// Ranks are numbered as Megatron's order "tp-cp-ep-dp-pp" does, innermost first: rank = stage x
+// data
+// + replica. Replicas of a stage sit in one datacenter, where they sum their gradients.
 struct Placement {
   int32_t rank = 0;
   int32_t stage = 0;
   std::string datacenter;
   int64_t node = 0;
   int64_t device = 0;
+  int32_t replica = 0;  // which pipeline
 
   bool operator==(const Placement&) const = default;
 };
@@ -66,6 +72,9 @@ struct Plan {
   int64_t microbatches() const {
     return training.global_batch / (training.micro_batch * parallelism.data);
   }
+  int32_t replicas() const { return static_cast<int32_t>(parallelism.data); }
+  int32_t rank_of(int32_t stage, int32_t replica) const { return stage * replicas() + replica; }
+  std::vector<int32_t> replicas_of(int32_t stage) const;  // their ranks, ascending
   // Whether recomputation is worth anything: the last of several stages runs B right after F, while
   // its activations are still there.
   bool may_recompute(size_t stage) const { return stages.size() == 1 || stage + 1 < stages.size(); }
@@ -74,8 +83,9 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-// Unusable where the parts do not fit together: ranks, stages and layers must cover each other, and
-// neighbours in different datacenters need a link. Cost: O(ranks + stages).
+// Unusable where the parts do not fit together: ranks, stages and layers must cover each other,
+// replicas of a stage share a datacenter, and neighbours in different datacenters need a link.
+// Cost: O(ranks + stages).
 Status validate(const Plan& plan);
 
 // How bytes get from one rank to another.

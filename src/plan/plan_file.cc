@@ -13,12 +13,14 @@ void describe(Archive& a, Stage& stage) {
   a.required("cost", stage.cost);
   a.required("state", stage.state);
   a.required("activations", stage.activations);
+  a.optional("gradients", stage.gradients);
 }
 
 template <class Archive>
 void describe(Archive& a, Placement& placement) {
   a.required("rank", placement.rank);
   a.required("stage", placement.stage);
+  a.optional("replica", placement.replica);
   a.required("datacenter", placement.datacenter);
   a.required("node", placement.node);
   a.required("device", placement.device);

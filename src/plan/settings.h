@@ -71,6 +71,11 @@ struct Run {
   int64_t steps = 1;
   uint64_t seed = 1;
   int64_t evaluate_every = 0;  // steps; 0: only after the last one
+  int64_t compare_replicas_every =
+      10;  // steps: hash of all weights, equal on all replicas; 0: never
+  // Emulated runs only: payloads, rates and TCP windows are divided by it, times stay as they are,
+  // so that many "accelerators" run on few cores.
+  double byte_scale = 1;
   bool operator==(const Run&) const = default;
 };
 
@@ -172,8 +177,13 @@ void describe(Archive& a, Run& run) {
   a.optional("steps", run.steps);
   a.optional("seed", run.seed);
   a.optional("evaluate_every", run.evaluate_every);
+  a.optional("compare_replicas_every", run.compare_replicas_every);
+  a.optional("byte_scale", run.byte_scale);
   a.check(run.steps >= 1, "steps", "must be at least 1");
   a.check(run.evaluate_every >= 0, "evaluate_every", "must not be negative");
+  a.check(run.compare_replicas_every >= 0, "compare_replicas_every", "must not be negative");
+  a.check(run.byte_scale >= 1 && run.byte_scale <= 1e6, "byte_scale",
+          "must lie between 1 and 1000000");
 }
 
 template <class Archive>

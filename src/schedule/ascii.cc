@@ -21,6 +21,8 @@ char letter_of(const trace::Action& action) {
       return static_cast<char>('a' + number);
     case ActionKind::kRecompute:
       return static_cast<char>('A' + number);
+    case ActionKind::kReduceGradients:
+      return '+';
     case ActionKind::kUpdate:
       return '*';
     default:
@@ -80,11 +82,14 @@ std::string draw_ascii(const trace::Trace& trace, const AsciiOptions& options) {
   std::map<int32_t, std::vector<const Interval*>> by_rank;
   std::vector<const Interval*> all;
   for (const Interval& interval : trace.intervals) {
-    if (interval.lane != trace::Lane::kCompute || interval.iteration != options.iteration) continue;
+    if (interval.lane == trace::Lane::kLink || interval.iteration != options.iteration) continue;
     by_rank[interval.rank].push_back(&interval);
     all.push_back(&interval);
   }
   if (all.empty()) return {};
+  const bool sums = std::any_of(all.begin(), all.end(), [](const Interval* interval) {
+    return interval->lane == trace::Lane::kCollective;
+  });
   const Grid grid = choose_grid(all, options.width);
 
   std::map<int32_t, std::string> names;
@@ -103,8 +108,9 @@ std::string draw_ascii(const trace::Trace& trace, const AsciiOptions& options) {
   }
   out += fmt::format(
       "a column is {}{}; 0-9 forward, a-j backward, A-J recompute of micro-batch 0-9 (mod 10), "
-      "* update, . idle\n",
-      brief(seconds(SimDuration{grid.slot})), grid.exact ? "" : " and shows what takes most of it");
+      "{}* update, . idle\n",
+      brief(seconds(SimDuration{grid.slot})), grid.exact ? "" : " and shows what takes most of it",
+      sums ? "+ sum of gradients, " : "");
   return out;
 }
 

@@ -31,9 +31,19 @@ std::vector<Order> add_communication(const std::vector<Order>& compute, const Sh
   return ranks;
 }
 
-void add_update(std::vector<Order>& ranks) {
-  for (size_t r = 0; r < ranks.size(); ++r) {
-    ranks[r].push_back({ActionKind::kUpdate, static_cast<int32_t>(r), -1});
+std::vector<Order> replicate(const std::vector<Order>& stages, const Shape& shape) {
+  std::vector<Order> ranks;
+  for (int32_t rank = 0; rank < shape.ranks(); ++rank) {
+    ranks.push_back(stages[shape.stage_of(rank)]);
+  }
+  return ranks;
+}
+
+void add_update(std::vector<Order>& ranks, const Shape& shape) {
+  for (int32_t rank = 0; rank < shape.ranks(); ++rank) {
+    const int32_t stage = shape.stage_of(rank);
+    if (shape.replicas > 1) ranks[rank].push_back({ActionKind::kReduceGradients, stage, -1});
+    ranks[rank].push_back({ActionKind::kUpdate, stage, -1});
   }
 }
 

@@ -9,7 +9,10 @@ namespace tombolo::schedule {
 // it (the first of R and B for a gradient), a send right after the computation that made it.
 std::vector<Order> add_communication(const std::vector<Order>& compute, const Shape& shape);
 
-// Appends one optimizer update per rank.
-void add_update(std::vector<Order>& ranks);
+// The pipeline `replicas` times side by side: an order per rank from an order per stage.
+std::vector<Order> replicate(const std::vector<Order>& stages, const Shape& shape);
+
+// Appends one optimizer update per rank, after the sum of gradients where there are replicas.
+void add_update(std::vector<Order>& ranks, const Shape& shape);
 
 }  // namespace tombolo::schedule

@@ -12,8 +12,9 @@ using trace::Action;
 using trace::ActionKind;
 
 Shape shape_of(const plan::Plan& plan) {
-  Shape shape{
-      static_cast<int32_t>(plan.stages.size()), static_cast<int32_t>(plan.microbatches()), {}};
+  Shape shape{.stages = static_cast<int32_t>(plan.stages.size()),
+              .microbatches = static_cast<int32_t>(plan.microbatches()),
+              .replicas = plan.replicas()};
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     shape.recompute.push_back(plan.may_recompute(s) && plan.stages[s].cost.recompute.value > 0);
   }
@@ -27,14 +28,6 @@ std::vector<std::string> schedule_names() {
 }
 
 Result<Schedule> build(const plan::Plan& plan) {
-  for (const plan::Placement& placement : plan.ranks) {
-    if (placement.stage != placement.rank || plan.ranks.size() != plan.stages.size()) {
-      return unusable(fmt::format("rank {} holds stage {} of {}: a pipeline of one stage per rank, "
-                                  "in order, is all that can be scheduled yet",
-                                  placement.rank, placement.stage, plan.stages.size()),
-                      "data = 1, and stage r on rank r");
-    }
-  }
   return build(plan.parallelism.schedule, shape_of(plan));
 }
 
@@ -47,18 +40,21 @@ Result<Schedule> build(const std::string& name, const Shape& shape) {
     }
     return unusable(fmt::format("schedule = \"{}\": there is no such schedule yet", name), known);
   }
-  CHECK(shape.stages >= 1 && shape.microbatches >= 1, "{} stages, {} micro-batches", shape.stages,
-        shape.microbatches);
+  CHECK(shape.stages >= 1 && shape.microbatches >= 1 && shape.replicas >= 1,
+        "{} stages, {} micro-batches, {} replicas", shape.stages, shape.microbatches,
+        shape.replicas);
   CHECK(shape.recompute.empty() || shape.recompute.size() == static_cast<size_t>(shape.stages),
         "recompute is given for {} of {} stages", shape.recompute.size(), shape.stages);
   constexpr int64_t kActionsPerMicrobatch = 7;  // F, R, B and two messages in and two out
-  if (int64_t{shape.stages} * shape.microbatches > kActionsMax / kActionsPerMicrobatch) {
-    return unusable(fmt::format("{} stages x {} micro-batches are too many to schedule",
-                                shape.stages, shape.microbatches),
-                    "a larger micro_batch");
+  if (int64_t{shape.stages} * shape.replicas * shape.microbatches >
+      kActionsMax / kActionsPerMicrobatch) {
+    return unusable(
+        fmt::format("{} stages x {} replicas x {} micro-batches are too many to schedule",
+                    shape.stages, shape.replicas, shape.microbatches),
+        "a larger micro_batch");
   }
-  Schedule schedule{name, add_communication(policy->order_compute(shape), shape)};
-  add_update(schedule.ranks);
+  Schedule schedule{name, replicate(add_communication(policy->order_compute(shape), shape), shape)};
+  add_update(schedule.ranks, shape);
   if (const Status sound = validate(schedule, shape); !sound) {
     CHECK(false, "policy {} made a broken schedule: {}", name, sound.error().text());
   }

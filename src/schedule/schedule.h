@@ -33,9 +33,12 @@ struct Schedule {
 // The shape that schedules depend on.
 struct Shape {
   int32_t stages = 1;
-  int32_t microbatches = 1;
+  int32_t microbatches = 1;     // of one pipeline
   std::vector<bool> recompute;  // per stage: R before each B; empty: nowhere
+  int32_t replicas = 1;         // pipelines side by side; rank = stage x replicas + replica
 
+  int32_t ranks() const { return stages * replicas; }
+  int32_t stage_of(int32_t rank) const { return rank / replicas; }
   bool recomputes(int32_t stage) const { return !recompute.empty() && recompute[stage]; }
 };
 Shape shape_of(const plan::Plan& plan);
@@ -44,16 +47,18 @@ Shape shape_of(const plan::Plan& plan);
 std::vector<std::string> schedule_names();
 
 // The whole schedule of one iteration: computations, communication and the optimizer update.
-// Unusable, naming the known ones, for a name that is not there yet; for a Plan whose rank r is not
-// stage r; and above kActionsMax actions, before any memory is spent on them.
+// Replicas of a stage follow the same order, and sum their gradients before the update. Unusable,
+// naming the known ones, for a name that is not there yet; and above kActionsMax actions, before
+// any memory is spent on them.
 inline constexpr int64_t kActionsMax = 50'000'000;
 Result<Schedule> build(const plan::Plan& plan);
 Result<Schedule> build(const std::string& name, const Shape& shape);
 
 // What must hold of any schedule: every stage runs F, then R where it recomputes, then B of every
-// micro-batch, once; B of a micro-batch follows its F; one update at the end; every computation
-// that needs a message is preceded by its receive, every send by its computation; sends and
-// receives of a pair agree in order; and all ranks together can finish (no deadlock).
+// micro-batch, once; B of a micro-batch follows its F; one update at the end, and where there are
+// replicas the sum of gradients right before it; every computation that needs a message is preceded
+// by its receive, every send by its computation; sends and receives of a pair agree in order; and
+// all ranks together can finish (no deadlock).
 Status validate(const Schedule& schedule, const Shape& shape);
 
 // Distinguishes the messages of one iteration on one directed pair of ranks: 2 microbatch +
@@ -70,8 +75,9 @@ std::vector<Bytes> peak_memory(const plan::Plan& plan, const Schedule& schedule)
 // stage does not fit. Plans with imagined [stage_times] pass: their model is not the point.
 Status check_memory(const plan::Plan& plan, const Schedule& schedule);
 
-// One Graph per rank, for one iteration. Computations last what the Plan says, sends carry
-// plan.boundary bytes. Control dependencies keep the order of computations; node names are actions.
+// One Graph per rank, for one iteration. Computations and collectives last what the Plan says,
+// sends carry plan.boundary bytes. Control dependencies keep the order of computations; node names
+// are actions.
 graph::Graphs to_graph(const plan::Plan& plan, const Schedule& schedule);
 
 }  // namespace tombolo::schedule

@@ -18,7 +18,7 @@ TEST(ScheduleCsv, ReadsBackWhatItWrites) {
 TEST(ScheduleCsv, ComputationsAreCompletedByThePasses) {
   Schedule read = *parse_csv("0F0,0F1,,,0B0,,0B1\n,1F0,1B0,1F1,1B1,,\n", "by hand");
   read.ranks = add_communication(read.ranks, {2, 2, {}});
-  add_update(read.ranks);
+  add_update(read.ranks, {2, 2, {}});
   EXPECT_EQ(read.ranks, build("1f1b", {2, 2, {}})->ranks);
 }
 

@@ -149,12 +149,16 @@ TEST(Schedule, ImaginedTimesAreNotHeldAgainstMemory) {
   EXPECT_TRUE(check_memory(plan, *build(plan)));
 }
 
-TEST(Schedule, RefusesPlansThatAreNoPlainPipeline) {
-  plan::Plan plan = gpt3_plan(2);
-  std::swap(plan.ranks[0].stage, plan.ranks[1].stage);
-  const Result<Schedule> schedule = build(plan);
-  ASSERT_FALSE(schedule);
-  EXPECT_THAT(schedule.error().text(), HasSubstr("rank 0 holds stage 1 of 2"));
+// Two stages, three pipelines: ranks 0 to 2 hold stage 0, and do the same.
+TEST(Schedule, ReplicasFollowOneOrderAndSumTheirGradients) {
+  const Shape shape{.stages = 2, .microbatches = 2, .replicas = 3};
+  const Schedule schedule = *build("gpipe", shape);
+  ASSERT_EQ(schedule.ranks.size(), 6u);
+  EXPECT_EQ(schedule.ranks[0], schedule.ranks[2]);
+  EXPECT_EQ(schedule.ranks[3], schedule.ranks[5]);
+  EXPECT_EQ(to_csv({"", {schedule.ranks[4]}}, CsvContent::kEverything),
+            "1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1,1REDUCE_GRAD,1U\n");
+  EXPECT_TRUE(validate(schedule, shape));
 }
 
 // --- graph
@@ -177,6 +181,30 @@ TEST(Schedule, ItsGraphIsSoundAndOrdersComputations) {
   EXPECT_EQ(graphs[0].nodes[1].comm_peer, 1);
   EXPECT_EQ(graphs[0].nodes[2].comm_tag, 1);
   EXPECT_EQ(graphs[0].nodes[0].duration, round_to_ns(plan.stages[0].cost.forward));
+}
+
+TEST(Schedule, ItsGraphTalksWithinAPipelineAndSumsWithinAStage) {
+  plan::Plan plan = gpt3_plan(2);
+  plan.parallelism.data = 2;
+  plan.training.global_batch = 2;
+  plan.ranks = {{0, 0, "dc0", 0, 0, 0},
+                {1, 0, "dc0", 1, 0, 1},
+                {2, 1, "dc0", 2, 0, 0},
+                {3, 1, "dc0", 3, 0, 1}};
+  plan.stages[1].gradients = 12_MB;
+  plan.stages[1].cost.reduce = 3_ms;
+  const graph::Graphs graphs = to_graph(plan, *build(plan));
+  ASSERT_TRUE(graph::validate(graphs)) << graph::validate(graphs).error().text();
+  ASSERT_EQ(graphs.size(), 4u);
+  EXPECT_EQ(graphs[1].nodes[1].name, "0SEND_F0");
+  EXPECT_EQ(graphs[1].nodes[1].comm_peer, 3);
+  const graph::Node& sum = graphs[3].nodes[graphs[3].nodes.size() - 2];
+  EXPECT_EQ(sum.name, "1REDUCE_GRAD");
+  EXPECT_EQ(sum.type, graph::NodeType::kCollective);
+  EXPECT_THAT(sum.comm_group, ElementsAre(2, 3));
+  EXPECT_EQ(sum.comm_size, 12'000'000);
+  EXPECT_EQ(sum.duration, SimDuration{3'000'000});
+  EXPECT_THAT(graphs[3].nodes.back().ctrl_deps, ElementsAre(sum.id));
 }
 
 }  // namespace

@@ -22,6 +22,8 @@ SimDuration duration_of(const cost::StageCost& cost, ActionKind kind) {
       return round_to_ns(cost.backward);
     case ActionKind::kRecompute:
       return round_to_ns(cost.recompute);
+    case ActionKind::kReduceGradients:
+      return round_to_ns(cost.reduce);
     case ActionKind::kUpdate:
       return round_to_ns(cost.update);
     default:
@@ -48,17 +50,18 @@ std::vector<ActionKind> inputs_of(ActionKind kind) {
   }
 }
 
-int32_t peer_of(const Action& action) {
+// The same pipeline's rank at the other end.
+int32_t peer_of(const plan::Plan& plan, int32_t rank, const Action& action) {
   const bool next =
       action.kind == ActionKind::kSendActivation || action.kind == ActionKind::kReceiveGradient;
-  return action.stage + (next ? 1 : -1);
+  return rank + (next ? plan.replicas() : -plan.replicas());
 }
 
 }  // namespace
 
 graph::Graphs to_graph(const plan::Plan& plan, const Schedule& schedule) {
-  CHECK(schedule.ranks.size() == plan.stages.size(), "a schedule for {} ranks, a Plan of {} stages",
-        schedule.ranks.size(), plan.stages.size());
+  CHECK(schedule.ranks.size() == plan.ranks.size(), "a schedule for {} ranks, a Plan of {}",
+        schedule.ranks.size(), plan.ranks.size());
   graph::Graphs graphs;
   for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
     graph::Graph graph{static_cast<int32_t>(rank), {}};
@@ -76,8 +79,15 @@ graph::Graphs to_graph(const plan::Plan& plan, const Schedule& schedule) {
       if (trace::is_communication(action.kind)) {
         node.type = trace::is_send(action.kind) ? NodeType::kSend : NodeType::kReceive;
         node.comm_size = std::llround(plan.boundary.value);
-        node.comm_peer = peer_of(action);
+        node.comm_peer = peer_of(plan, graph.rank, action);
         node.comm_tag = message_tag(action);
+      } else if (action.kind == ActionKind::kReduceGradients) {
+        node.type = NodeType::kCollective;
+        node.duration = duration_of(plan.stages[action.stage].cost, action.kind);
+        node.comm_size = std::llround(plan.stages[action.stage].gradients.value);
+        node.comm_group = plan.replicas_of(action.stage);
+        node.ctrl_deps.push_back(computed_before);
+        computed_before = node.id;
       } else {
         node.duration = duration_of(plan.stages[action.stage].cost, action.kind);
         if (computed_before >= 0) node.ctrl_deps.push_back(computed_before);

@@ -23,10 +23,11 @@ bool has(const Positions& at, ActionKind kind, int32_t stage, int32_t microbatch
   return at.contains({kind, stage, microbatch});
 }
 
-// Only known actions of this rank's stage, each once, and the update at the end.
+// Only known actions of this rank's stage, each once; the update at the end, and right before it
+// the sum of gradients where there are replicas.
 Result<Positions> locate(const Schedule& schedule, const Shape& shape, size_t rank) {
   const Order& order = schedule.ranks[rank];
-  const auto stage = static_cast<int32_t>(rank);
+  const int32_t stage = shape.stage_of(static_cast<int32_t>(rank));
   Positions at;
   for (size_t i = 0; i < order.size(); ++i) {
     const Action& action = order[i];
@@ -37,6 +38,9 @@ Result<Positions> locate(const Schedule& schedule, const Shape& shape, size_t ra
     }
     if (action.kind == kUpdate) {
       if (i + 1 < order.size()) return broken(rank, text + " must be the last action");
+    } else if (action.kind == kReduceGradients) {
+      if (shape.replicas == 1) return broken(rank, text + ": this stage has no replicas");
+      if (i + 2 != order.size()) return broken(rank, text + " must come right before the update");
     } else if (action.microbatch < 0 || action.microbatch >= shape.microbatches) {
       return broken(
           rank, fmt::format("{}: there are micro-batches 0 to {}", text, shape.microbatches - 1));
@@ -54,12 +58,15 @@ Result<Positions> locate(const Schedule& schedule, const Shape& shape, size_t ra
   if (order.empty() || order.back().kind != kUpdate) {
     return broken(rank, "the optimizer update is missing at the end");
   }
+  if (shape.replicas > 1 && !has(at, kReduceGradients, stage, -1)) {
+    return broken(rank, "the replicas' gradients are not summed before the update");
+  }
   return at;
 }
 
 // One micro-batch on one stage: everything is there, and each step follows what it needs.
 Status check_microbatch(const Positions& at, const Shape& shape, size_t rank, int32_t microbatch) {
-  const auto stage = static_cast<int32_t>(rank);
+  const int32_t stage = shape.stage_of(static_cast<int32_t>(rank));
   const bool first = stage == 0;
   const bool last = stage + 1 == shape.stages;
   const bool recompute = shape.recomputes(stage);
@@ -109,22 +116,26 @@ std::vector<int32_t> sequence_of(const Order& order, ActionKind kind) {
 
 // Messages of a pair travel in the order of their sends; a receiver that asks for another order
 // would wait for a message stuck behind one that it does not take.
-Status check_pair(const Schedule& schedule, size_t sender, ActionKind send, size_t receiver,
-                  ActionKind receive) {
+Status check_pair(const Schedule& schedule, const Shape& shape, size_t sender, ActionKind send,
+                  size_t receiver, ActionKind receive) {
   const std::vector<int32_t> sent = sequence_of(schedule.ranks[sender], send);
   const std::vector<int32_t> received = sequence_of(schedule.ranks[receiver], receive);
   for (size_t i = 0; i < sent.size(); ++i) {
     if (sent[i] == received[i]) continue;
-    return broken(receiver,
-                  fmt::format("its message {} from rank {} is {}, but it receives {}", i, sender,
-                              to_text({send, static_cast<int32_t>(sender), sent[i]}),
-                              to_text({receive, static_cast<int32_t>(receiver), received[i]})));
+    return broken(
+        receiver,
+        fmt::format(
+            "its message {} from rank {} is {}, but it receives {}", i, sender,
+            to_text({send, shape.stage_of(static_cast<int32_t>(sender)), sent[i]}),
+            to_text({receive, shape.stage_of(static_cast<int32_t>(receiver)), received[i]})));
   }
   return {};
 }
 
-// Lets all ranks go on until none can. Orders of pairs agree, so counting messages is enough.
-Status check_finishes(const Schedule& schedule) {
+// Lets all ranks go on until none can. Orders of pairs agree, so counting messages is enough; sums
+// of gradients come after all messages, so they cannot be in anybody's way.
+Status check_finishes(const Schedule& schedule, const Shape& shape) {
+  const auto replicas = static_cast<size_t>(shape.replicas);
   const size_t ranks = schedule.ranks.size();
   std::vector<size_t> next(ranks, 0);
   std::vector<std::array<int64_t, 2>> waiting(ranks, {0, 0});  // activations, gradients
@@ -141,7 +152,7 @@ Status check_finishes(const Schedule& schedule) {
         if (messages == 0) break;
         --messages;
       } else if (trace::is_send(kind)) {
-        const size_t peer = kind == kSendActivation ? rank + 1 : rank - 1;
+        const size_t peer = kind == kSendActivation ? rank + replicas : rank - replicas;
         ++waiting[peer][kind == kSendGradient];
         awake.push_back(peer);
       }
@@ -158,9 +169,9 @@ Status check_finishes(const Schedule& schedule) {
 }  // namespace
 
 Status validate(const Schedule& schedule, const Shape& shape) {
-  if (schedule.ranks.size() != static_cast<size_t>(shape.stages)) {
-    return unusable(fmt::format("the schedule has {} ranks for {} stages", schedule.ranks.size(),
-                                shape.stages));
+  if (schedule.ranks.size() != static_cast<size_t>(shape.ranks())) {
+    return unusable(fmt::format("the schedule has {} ranks for {} stages x {} replicas",
+                                schedule.ranks.size(), shape.stages, shape.replicas));
   }
   for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
     const Positions at = TRY(locate(schedule, shape, rank));
@@ -168,11 +179,13 @@ Status validate(const Schedule& schedule, const Shape& shape) {
       TRY(check_microbatch(at, shape, rank, m));
     }
   }
-  for (size_t rank = 0; rank + 1 < schedule.ranks.size(); ++rank) {
-    TRY(check_pair(schedule, rank, kSendActivation, rank + 1, kReceiveActivation));
-    TRY(check_pair(schedule, rank + 1, kSendGradient, rank, kReceiveGradient));
+  const auto replicas = static_cast<size_t>(shape.replicas);
+  for (size_t rank = 0; rank + replicas < schedule.ranks.size(); ++rank) {
+    const size_t next = rank + replicas;
+    TRY(check_pair(schedule, shape, rank, kSendActivation, next, kReceiveActivation));
+    TRY(check_pair(schedule, shape, next, kSendGradient, rank, kReceiveGradient));
   }
-  return check_finishes(schedule);
+  return check_finishes(schedule, shape);
 }
 
 }  // namespace tombolo::schedule

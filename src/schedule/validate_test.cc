@@ -45,7 +45,8 @@ TEST(Validate, AcceptsWhatIsSound) {
 TEST(Validate, CountsRanks) {
   Schedule schedule = *build("gpipe", kShape);
   schedule.ranks.pop_back();
-  EXPECT_THAT(validate(schedule, kShape).error().message, HasSubstr("2 ranks for 3 stages"));
+  EXPECT_THAT(validate(schedule, kShape).error().message,
+              HasSubstr("2 ranks for 3 stages x 1 replicas"));
 }
 
 TEST(Validate, MissingWork) {
@@ -54,6 +55,25 @@ TEST(Validate, MissingWork) {
                 HasSubstr(std::string("broken at rank 1: ") + action + " is missing"));
   }
   EXPECT_THAT(complaint(without("1U")), HasSubstr("the optimizer update is missing at the end"));
+}
+
+// Every rank of one stage, or none, could be wrong alike; the sum of gradients has one right place.
+TEST(Validate, SumsOfGradients) {
+  const Shape shape{.stages = 2, .microbatches = 2, .replicas = 2};
+  const auto complaint_of = [&](const std::function<void(Order&)>& damage) {
+    Schedule schedule = *build("1f1b", shape);
+    damage(schedule.ranks[3]);
+    const Status status = validate(schedule, shape);
+    return status ? "sound" : status.error().message;
+  };
+  EXPECT_EQ(complaint_of([](Order&) {}), "sound");
+  EXPECT_THAT(complaint_of(without("1REDUCE_GRAD")),
+              HasSubstr("at rank 3: the replicas' gradients are not summed before the update"));
+  EXPECT_THAT(complaint_of(swapped("1REDUCE_GRAD", "1B1")),
+              HasSubstr("1REDUCE_GRAD must come right before the update"));
+  EXPECT_THAT(complaint_of(without("1B0")), HasSubstr("broken at rank 3: 1B0 is missing"));
+  EXPECT_THAT(complaint_of(swapped("1RECV_F0", "1RECV_F1")), HasSubstr("broken at rank 3"));
+  EXPECT_THAT(complaint(also("1REDUCE_GRAD")), HasSubstr("this stage has no replicas"));
 }
 
 TEST(Validate, WorkTwice) { EXPECT_THAT(complaint(also("1F0")), HasSubstr("1F0 is there twice")); }

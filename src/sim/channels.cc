@@ -61,8 +61,10 @@ ChannelLaw law_between(const plan::Plan& plan, int32_t from, int32_t to, Links& 
 Channels channels_of(const plan::Plan& plan) {
   Channels channels;
   Links links(channels.links);
-  for (int32_t rank = 0; rank + 1 < static_cast<int32_t>(plan.ranks.size()); ++rank) {
-    for (const auto& [from, to] : {std::pair{rank, rank + 1}, std::pair{rank + 1, rank}}) {
+  const auto ranks = static_cast<int32_t>(plan.ranks.size());
+  for (int32_t rank = 0; rank + plan.replicas() < ranks; ++rank) {
+    const int32_t next = rank + plan.replicas();
+    for (const auto& [from, to] : {std::pair{rank, next}, std::pair{next, rank}}) {
       channels.laws.emplace(std::pair{from, to}, law_between(plan, from, to, links));
     }
   }

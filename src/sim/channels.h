@@ -37,7 +37,7 @@ struct Channels {
   std::map<std::pair<int32_t, int32_t>, ChannelLaw> laws;  // by (sender, receiver)
 };
 
-// The channels between neighbouring stages, both ways.
+// The channels between neighbouring stages of each pipeline, both ways.
 Channels channels_of(const plan::Plan& plan);
 
 }  // namespace tombolo::sim

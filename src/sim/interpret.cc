@@ -21,6 +21,7 @@ enum EventKind : uint32_t {
   kOccupied,  // a fixed occupancy is over; subject: the channel
   kFlows,     // some flow may have drained; subject: 0
   kArrived,   // subject: the sending node
+  kReduced,   // a collective is over; subject: the collective
 };
 
 class Interpreter {
@@ -77,6 +78,10 @@ class Interpreter {
     std::set<size_t> ready = {};  // computations that may start, lowest id first
     bool busy = false;
   };
+  struct Collective {
+    std::vector<size_t> parts = {};  // its nodes, by rank
+    size_t ready = 0;                // how many of them
+  };
   struct Channel {
     const ChannelLaw* law;
     std::deque<size_t> queue;  // sends that wait; the front one is under way if busy
@@ -95,8 +100,16 @@ class Interpreter {
         for (const int64_t id : *dependencies) add_edge(find(nodes_[i].rank, id), i);
       }
     }
+    std::map<std::pair<std::vector<int32_t>, int64_t>, size_t> groups;  // with the tag
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const Node& node = *nodes_[i].node;
+      if (node.type == NodeType::kCollective) {
+        const auto [entry, fresh] =
+            groups.emplace(std::pair{node.comm_group, node.comm_tag}, collectives_.size());
+        if (fresh) collectives_.emplace_back();
+        collectives_[entry->second].parts.push_back(i);
+        collective_of_.emplace(i, entry->second);
+      }
       if (node.type != NodeType::kReceive) continue;
       add_edge(sends.at({node.comm_peer, nodes_[i].rank, node.comm_tag}), i);
     }
@@ -131,6 +144,15 @@ class Interpreter {
         state.span.start = queue_.now();
         finish(index);
         break;
+      case NodeType::kCollective: {
+        state.span.start = queue_.now();
+        const size_t number = collective_of_.at(index);
+        Collective& collective = collectives_[number];
+        if (++collective.ready == collective.parts.size()) {
+          queue_.push(queue_.now() + state.node->duration, kReduced, number);
+        }
+        break;
+      }
     }
   }
 
@@ -207,6 +229,9 @@ class Interpreter {
       case kArrived:
         finish(subject);
         break;
+      case kReduced:
+        for (const size_t part : collectives_[subject].parts) finish(part);
+        break;
       default:
         if (watched_ && *watched_ <= event.time) watched_.reset();
         for (const engine::Completion& completion : network_.finish(event.time)) {
@@ -223,6 +248,8 @@ class Interpreter {
   std::vector<State> nodes_;
   std::vector<Rank> ranks_;
   std::vector<int32_t> woken_;  // ranks that may have something to compute
+  std::vector<Collective> collectives_;
+  std::unordered_map<size_t, size_t> collective_of_;  // by node; looked up, never iterated
   std::map<std::pair<int32_t, int32_t>, size_t> channel_of_;
   std::vector<Channel> channels_;
   std::unordered_map<engine::FlowId, size_t> flows_;  // looked up, never iterated

@@ -3,7 +3,8 @@
 // A node may start when what it depends on has finished. A rank computes one node at a time (the
 // lowest id among those that may start); sends proceed by themselves, in the order in which they
 // became ready, one at a time per channel (channels.h); a receive has finished when it may start
-// and its message has arrived.
+// and its message has arrived; a collective lasts as long as its node says from when the last of
+// its ranks is ready, and ends for all at once.
 //
 // Rounding: durations and latencies are whole nanoseconds already; the last byte of a flow leaves
 // at the next whole nanosecond (engine/fluid.h). Cost: O(events * log ranks), plus one solve of the
@@ -20,7 +21,8 @@
 
 namespace tombolo::sim {
 
-// When a node ran. A send: from its first byte leaving to its last byte being there.
+// When a node ran. A send: from its first byte leaving to its last byte being there. A collective:
+// from its rank's readiness.
 struct Span {
   SimTime start;
   SimTime end;

@@ -51,6 +51,31 @@ TEST(Interpret, TwoFlowsShareAPath) {
   EXPECT_EQ(execution.spans[1][0].end, (SimTime{22'000'000}));
 }
 
+// The ranks of a sum arrive at 2, 5 and 3 ms; it lasts 4 ms from the last arrival and ends for all
+// at 9 ms. Rank 0's next computation waits for it, rank 3 is not concerned.
+TEST(Interpret, ACollectiveWaitsForItsLastRank) {
+  const auto sum = [](int64_t tag) {
+    return Node{.id = 1,
+                .name = "sum",
+                .type = NodeType::kCollective,
+                .duration = {4'000'000},
+                .comm_size = 100,
+                .comm_tag = tag,
+                .comm_group = {0, 1, 2},
+                .ctrl_deps = {0}};
+  };
+  const Graphs graphs = {{0, {compute(0, 2), sum(7), compute(2, 1, {1})}},
+                         {1, {compute(0, 5), sum(7)}},
+                         {2, {compute(0, 3), sum(7)}},
+                         {3, {compute(0, 1)}}};
+  const Execution execution = interpret(graphs, {});
+  EXPECT_EQ(execution.spans[0][1], ms(2, 9));
+  EXPECT_EQ(execution.spans[1][1], ms(5, 9));
+  EXPECT_EQ(execution.spans[2][1], ms(3, 9));
+  EXPECT_EQ(execution.spans[0][2], ms(9, 10));
+  EXPECT_EQ(execution.spans[3][0], ms(0, 1));
+}
+
 // One message at a time: the second leaves when the last byte of the first has left, not when it
 // has arrived.
 TEST(Interpret, AChannelIsAQueue) {

@@ -36,9 +36,14 @@ Status check_numbers(const plan::Plan& plan, int64_t iterations) {
     TRY(add(fmt::format("backward of stage {}", s), cost.backward, microbatches));
     TRY(add(fmt::format("recompute of stage {}", s), cost.recompute, microbatches));
     TRY(add(fmt::format("update of stage {}", s), cost.update, static_cast<double>(iterations)));
+    TRY(add(fmt::format("reduce of stage {}", s), cost.reduce, static_cast<double>(iterations)));
+    const Bytes gradients = plan.stages[s].gradients;
+    if (!(gradients.value >= 0 && gradients.value < 9e18)) {
+      return unusable(fmt::format("gradients = \"{}\" cannot be summed", format(gradients)));
+    }
   }
-  for (int32_t r = 0; r + 1 < static_cast<int32_t>(plan.ranks.size()); ++r) {
-    const plan::Channel channel = plan::expected_channel(plan, r, r + 1);
+  for (int32_t r = 0; r + plan.replicas() < static_cast<int32_t>(plan.ranks.size()); ++r) {
+    const plan::Channel channel = plan::expected_channel(plan, r, r + plan.replicas());
     // Flows that share a path are slower than one alone, by at most their number.
     const double sharing = static_cast<double>(plan.ranks.size());
     TRY(add("latency of " + channel.link, channel.latency, 2 * microbatches));
@@ -57,7 +62,7 @@ trace::Header header_of(const plan::Plan& plan, const Execution& execution) {
   header.seed = plan.run.seed;
   for (const plan::Placement& placement : plan.ranks) {
     header.ranks.push_back({placement.rank, placement.stage, placement.datacenter,
-                            plan.device_of(placement.rank).name});
+                            plan.device_of(placement.rank).name, placement.replica});
   }
   header.plan = plan::to_value(plan);
   return header;
@@ -77,7 +82,10 @@ std::vector<trace::Interval> intervals_of(const graph::Graphs& graphs, const Exe
       const Result<trace::Action> action = trace::parse_action(node.name);
       CHECK(action, "node {} of a schedule has no action: \"{}\"", node.id, node.name);
       const bool link = node.type == graph::NodeType::kSend;
-      intervals.push_back({.lane = link ? trace::Lane::kLink : trace::Lane::kCompute,
+      const bool collective = node.type == graph::NodeType::kCollective;
+      intervals.push_back({.lane = link         ? trace::Lane::kLink
+                                   : collective ? trace::Lane::kCollective
+                                                : trace::Lane::kCompute,
                            .rank = graph.rank,
                            .peer = link ? node.comm_peer : -1,
                            .action = *action,

@@ -2,8 +2,8 @@
 //
 // Text form is the notation of torchtitan's pipeline schedules: stage, kind, micro-batch, as in
 // "0F1" (stage 0, forward, micro-batch 1), "1B0", "0SEND_F1", "1RECV_F1", "1SEND_B0", "0RECV_B0".
-// Kinds that belong to no micro-batch leave it out: "0U" (optimizer update of stage 0), "0E"
-// (evaluation).
+// Kinds that belong to no micro-batch leave it out: "0REDUCE_GRAD" (of stage 0, among its
+// replicas), "0U" (its optimizer update), "0E" (evaluation).
 #pragma once
 
 #include <array>
@@ -21,6 +21,7 @@ enum class ActionKind {
   kForward,            // F
   kBackward,           // B: gradients of inputs and weights
   kRecompute,          // R: forward again, because activations were not kept
+  kReduceGradients,    // REDUCE_GRAD: all replicas of the stage sum their weight gradients
   kUpdate,             // U: optimizer step
   kEvaluate,           // E: forward on held-out data, outside of an iteration
   kCheckpoint,         // C: writing a checkpoint, outside of an iteration
@@ -35,6 +36,7 @@ constexpr auto enum_names(ActionKind) {
   return std::to_array<EnumName<ActionKind>>({{kForward, "F"},
                                               {kBackward, "B"},
                                               {kRecompute, "R"},
+                                              {kReduceGradients, "REDUCE_GRAD"},
                                               {kUpdate, "U"},
                                               {kEvaluate, "E"},
                                               {kCheckpoint, "C"},

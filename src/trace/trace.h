@@ -29,10 +29,12 @@ constexpr auto enum_names(Provenance) {
                                               {Provenance::kMeasured, "measured"}});
 }
 
-// Where an interval is drawn: a rank's compute engine, or the directed link from a rank to a peer.
-enum class Lane { kCompute, kLink };
+// Where an interval is drawn: a rank's compute engine, the directed link from a rank to a peer, or
+// a rank's part in a collective operation (from its arrival, so waiting for the others counts).
+enum class Lane { kCompute, kLink, kCollective };
 constexpr auto enum_names(Lane) {
-  return std::to_array<EnumName<Lane>>({{Lane::kCompute, "compute"}, {Lane::kLink, "link"}});
+  return std::to_array<EnumName<Lane>>(
+      {{Lane::kCompute, "compute"}, {Lane::kLink, "link"}, {Lane::kCollective, "collective"}});
 }
 
 struct Interval {
@@ -43,7 +45,7 @@ struct Interval {
   int64_t iteration = 0;  // from 1; 0: outside of any iteration
   SimTime start;          // on a link: the first byte leaves
   SimTime end;            // on a link: the last byte is there
-  int64_t bytes = 0;      // payload on links, 0 on devices
+  int64_t bytes = 0;      // payload on links and of collectives, 0 on devices
 
   bool operator==(const Interval&) const = default;
 };
@@ -65,6 +67,7 @@ struct RankLabel {
   int32_t stage = 0;
   std::string datacenter;
   std::string device;
+  int32_t replica = 0;  // which pipeline
 
   bool operator==(const RankLabel&) const = default;
 };

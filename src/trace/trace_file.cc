@@ -11,6 +11,7 @@ template <class Archive>
 void describe(Archive& a, RankLabel& label) {
   a.required("rank", label.rank);
   a.required("stage", label.stage);
+  a.optional("replica", label.replica);
   a.required("datacenter", label.datacenter);
   a.required("device", label.device);
 }
