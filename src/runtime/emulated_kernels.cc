@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/hash.h"
+
 namespace tombolo::runtime {
 namespace {
 
@@ -116,6 +118,16 @@ Result<Payload> EmulatedKernels::backward(int64_t microbatch, Payload output_gra
   return gradient;
 }
 
+Status EmulatedKernels::join_replicas(const Replicas& replicas) {
+  replicas_ = replicas;
+  return {};
+}
+
+Status EmulatedKernels::reduce_gradients() {
+  wait(clock_.now(), stage_.cost.reduce);
+  return {};
+}
+
 Status EmulatedKernels::update() {
   wait(clock_.now(), stage_.cost.update);
   ++updates_;
@@ -123,6 +135,10 @@ Status EmulatedKernels::update() {
 }
 
 Result<Payload> EmulatedKernels::evaluate(int64_t, Payload) { return Payload{}; }
+
+Result<std::string> EmulatedKernels::weights_digest() const {
+  return digest(fmt::format("{} updates", updates_));
+}
 
 Result<std::vector<NamedTensor>> EmulatedKernels::save() const {
   std::vector<NamedTensor> out;

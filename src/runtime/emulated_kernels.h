@@ -27,16 +27,19 @@ class EmulatedKernels : public Kernels {
   EmulatedKernels(const plan::Plan& plan, int32_t rank, Clock& clock)
       : EmulatedKernels(plan, rank, clock, Options{}) {}
 
+  Status join_replicas(const Replicas& replicas) override;
   Status begin_iteration(int64_t iteration) override;
   Result<Payload> forward(int64_t microbatch, Payload input) override;
   Status recompute(int64_t microbatch) override;
   Result<Payload> backward(int64_t microbatch, Payload output_gradient) override;
+  Status reduce_gradients() override;
   Status update() override;
   std::optional<double> loss() const override { return std::nullopt; }
   int64_t evaluation_batches() const override { return 0; }
   Result<Payload> evaluate(int64_t batch, Payload input) override;
   std::optional<double> evaluation_loss() const override { return std::nullopt; }
 
+  Result<std::string> weights_digest() const override;
   // One number per layer: how many updates it has seen.
   Result<std::vector<NamedTensor>> save() const override;
   Status load(std::span<const NamedTensor> tensors) override;
@@ -54,6 +57,7 @@ class EmulatedKernels : public Kernels {
   const int64_t payload_;  // bytes of a payload
   int64_t iteration_ = 0;
   int64_t updates_ = 0;
+  Replicas replicas_;
   SimDuration lateness_;  // of the waits so far, to be made up for
 };
 

@@ -5,7 +5,7 @@
 // row-major [micro_batch, sequence, hidden] in the Plan's precision.
 //
 // One thread calls; calls follow the schedule. A micro-batch's forward comes before its backward,
-// an iteration's backwards before its update.
+// an iteration's backwards before its sum of gradients, that before its update.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,19 @@
 
 namespace tombolo::runtime {
 
+class Messenger;  // messenger.h
+
 using Payload = std::vector<std::byte>;
+
+// The ranks that hold the same stage, one per pipeline, and how they reach each other.
+struct Replicas {
+  std::vector<int32_t> ranks;      // of this stage, ascending: ranks[i] is replica i
+  size_t own = 0;                  // this rank is ranks[own]
+  Messenger* messenger = nullptr;  // outlives the Kernels' use of it; links to all ranks are up
+  // Of this host, as the other replicas reach it, for libraries that open sockets of their own:
+  // "127.0.0.1", or its address in an emulated island.
+  std::string address;
+};
 
 // A named array of a checkpoint, in the words of safetensors.
 struct NamedTensor {
@@ -29,9 +41,26 @@ struct NamedTensor {
   Payload bytes;  // row-major, little-endian
 };
 
+// A replica's part of `all` things that the replicas split between them: contiguous, as even as
+// possible, the first ones one more.
+struct Share {
+  int64_t first = 0;
+  int64_t count = 0;
+  bool operator==(const Share&) const = default;
+};
+constexpr Share share_of(int64_t all, int64_t replica, int64_t replicas) {
+  const int64_t each = all / replicas, more = all % replicas;
+  return {replica * each + (replica < more ? replica : more), each + (replica < more ? 1 : 0)};
+}
+
 class Kernels {
  public:
   virtual ~Kernels() = default;
+
+  // Where the Plan has replicas: called once, after load() and before the first iteration. All
+  // replicas of the stage call it at about the same time and may talk to each other, now and in
+  // reduce_gradients(), with tensor numbers from kReplicaTensor on (messenger.h).
+  virtual Status join_replicas(const Replicas& replicas) = 0;
 
   // Iterations count from 1; after a resume they go on where the checkpoint stopped.
   virtual Status begin_iteration(int64_t iteration) = 0;
@@ -47,17 +76,27 @@ class Kernels {
   // stage, empty on stage 0. Weight gradients accumulate until update().
   virtual Result<Payload> backward(int64_t microbatch, Payload output_gradient) = 0;
 
-  // One optimizer step with the mean gradient of the iteration.
+  // Sums the weight gradients of the iteration over all replicas, in one fixed order, so that all
+  // hold the same bits. Called after the last backward, where the Plan has replicas.
+  virtual Status reduce_gradients() = 0;
+
+  // One optimizer step with the mean gradient of the iteration, over all replicas' micro-batches.
   virtual Status update() = 0;
 
-  // After update(): the mean loss of the iteration in nats per token, on the last stage only.
+  // After update(): the mean loss of this replica's micro-batches in nats per token, on the last
+  // stage only.
   virtual std::optional<double> loss() const = 0;
 
-  // Held-out data: evaluation_batches() micro-batches, passed through the stages one after the
-  // other. The last stage returns an empty payload and keeps the mean for evaluation_loss().
+  // Held-out data: evaluation_batches() micro-batches, this replica's share_of all, passed through
+  // the stages one after the other. evaluate() counts from 0 within the share. The last stage
+  // returns an empty payload and keeps the mean for evaluation_loss().
   virtual int64_t evaluation_batches() const = 0;
   virtual Result<Payload> evaluate(int64_t batch, Payload input) = 0;
   virtual std::optional<double> evaluation_loss() const = 0;
+
+  // A hash of all weights and optimizer state of this stage: equal on all replicas, or something is
+  // broken. Costs a pass over the state.
+  virtual Result<std::string> weights_digest() const = 0;
 
   // Everything that resuming bit-exactly needs: weights and optimizer state of this stage. Loading
   // takes the tensors that this stage needs from a larger set and fails naming one that is missing

@@ -10,6 +10,10 @@ namespace tombolo::runtime {
 // No deadline: a receive ends when the message comes or the peer is lost.
 inline constexpr SimTime kNever{INT64_MAX};
 
+// Tensor numbers from here on belong to Kernels, for what replicas say to each other; the runtime's
+// own, of micro-batches and evaluation, lie below.
+inline constexpr uint64_t kReplicaTensor = uint64_t{1} << 42;
+
 class Messenger {
  public:
   virtual ~Messenger() = default;

@@ -25,6 +25,7 @@ using Diary = std::vector<std::string>;
 class DiaryKernels : public Kernels {
  public:
   explicit DiaryKernels(Diary& diary) : diary_(diary) {}
+  Status join_replicas(const Replicas&) override { return {}; }
   Status begin_iteration(int64_t iteration) override {
     diary_.push_back(fmt::format("begin {}", iteration));
     return {};
@@ -41,6 +42,10 @@ class DiaryKernels : public Kernels {
     diary_.push_back(fmt::format("B{}({})", m, text(gradient)));
     return payload('A' + m);
   }
+  Status reduce_gradients() override {
+    diary_.push_back("REDUCE");
+    return {};
+  }
   Status update() override {
     diary_.push_back("U");
     return {};
@@ -52,6 +57,7 @@ class DiaryKernels : public Kernels {
     return payload('e');
   }
   std::optional<double> evaluation_loss() const override { return 2.5; }
+  Result<std::string> weights_digest() const override { return digest_; }
   Result<std::vector<NamedTensor>> save() const override {
     return std::vector<NamedTensor>{{"layers.0.x", "U8", {1}, payload('x')}};
   }
@@ -59,6 +65,7 @@ class DiaryKernels : public Kernels {
 
   std::optional<double> loss_;
   int64_t batches_ = 0;
+  std::string digest_ = "same";
 
  private:
   static Payload payload(int64_t letter) { return {static_cast<std::byte>(letter)}; }

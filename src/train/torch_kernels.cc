@@ -68,10 +68,12 @@ class TorchKernels : public runtime::Kernels {
     }
   }
 
+  Status join_replicas(const runtime::Replicas&) override { return no_replicas(); }
   Status begin_iteration(int64_t iteration) override;
   Result<Payload> forward(int64_t microbatch, Payload input) override;
   Status recompute(int64_t microbatch) override;
   Result<Payload> backward(int64_t microbatch, Payload output_gradient) override;
+  Status reduce_gradients() override { return no_replicas(); }
   Status update() override;
   std::optional<double> loss() const override { return loss_; }
 
@@ -81,10 +83,12 @@ class TorchKernels : public runtime::Kernels {
   Result<Payload> evaluate(int64_t batch, Payload input) override;
   std::optional<double> evaluation_loss() const override;
 
+  Result<std::string> weights_digest() const override { return fail(no_replicas().error()); }
   Result<std::vector<NamedTensor>> save() const override;
   Status load(std::span<const NamedTensor> tensors) override;
 
  private:
+  static Status no_replicas() { return failed("LibTorch kernels know no replicas yet"); }
   // Bytes 0 .. sequence - 1 (offset 0) or 1 .. sequence (offset 1) of each window of a micro-batch.
   template <class WindowOf>
   at::Tensor tokens(WindowOf window_of, int64_t offset) const;
