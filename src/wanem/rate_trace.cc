@@ -31,7 +31,10 @@ Result<RateTrace> RateTrace::make(std::vector<Step> steps, SimDuration period) {
     }
     trace.carried_.push_back(trace.carried_.back() + bytes_in(steps[i].rate, end - steps[i].start));
   }
-  if (trace.carried_.back() <= 0) return unusable("nothing ever flows in this rate trace");
+  // Also keeps every finish() within the nanoseconds that an integer can count.
+  if (trace.carried_.back() < seconds(period).value) {
+    return unusable("less than 8 bits per second flow on average in this rate trace");
+  }
   trace.steps_ = std::move(steps);
   return trace;
 }

@@ -29,7 +29,7 @@ class RateTrace {
 
   RateTrace() = default;  // empty: no trace
   // Unusable unless the first start is 0, starts ascend and end before `period`, rates are finite
-  // and not negative, and something flows at all.
+  // and not negative, and their mean is at least 8 bits per second.
   static Result<RateTrace> make(std::vector<Step> steps, SimDuration period);
 
   bool empty() const { return steps_.empty(); }

@@ -33,6 +33,7 @@ Status LinkShape::check() const {
   }
   TRY(check_rate("node_pair_rate", node_pair_rate));
   TRY(check_rate("path_rate", path_rate));
+  if (!trace.empty()) TRY(check_rate("the mean of rate_trace", trace.mean()));
   if (queue && !(queue->value > 0)) {
     return unusable(fmt::format("queue = {}: must be positive", format(*queue)));
   }
