@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <tuple>
 
 #include "base/check.h"
 
@@ -75,6 +76,37 @@ std::string draw_row(const std::vector<const Interval*>& intervals, const Grid& 
   return row;
 }
 
+// The rows from top to bottom: ranks, or pipelines with their stages.
+struct Row {
+  int32_t replica = 0;
+  int32_t stage = 0;
+  int32_t rank = 0;
+  std::string name = {};
+  std::vector<const Interval*> intervals = {};
+};
+
+std::vector<Row> rows_of(const trace::Trace& trace,
+                         const std::map<int32_t, std::vector<const Interval*>>& by_rank) {
+  const bool replicas = trace::has_replicas(trace.header);
+  std::vector<Row> rows;
+  for (const auto& [rank, intervals] : by_rank) {
+    Row row{.rank = rank, .name = fmt::format("{}", rank), .intervals = intervals};
+    for (const trace::RankLabel& label : trace.header.ranks) {
+      if (label.rank != rank) continue;
+      row.name = fmt::format("{} {}", label.datacenter, rank);
+      if (!replicas) continue;
+      row.replica = label.replica;
+      row.stage = label.stage;
+      row.name += fmt::format(", stage {}", label.stage);
+    }
+    rows.push_back(std::move(row));
+  }
+  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+    return std::tie(a.replica, a.stage, a.rank) < std::tie(b.replica, b.stage, b.rank);
+  });
+  return rows;
+}
+
 }  // namespace
 
 std::string draw_ascii(const trace::Trace& trace, const AsciiOptions& options) {
@@ -92,19 +124,16 @@ std::string draw_ascii(const trace::Trace& trace, const AsciiOptions& options) {
   });
   const Grid grid = choose_grid(all, options.width);
 
-  std::map<int32_t, std::string> names;
+  const bool replicas = trace::has_replicas(trace.header);
+  const std::vector<Row> rows = rows_of(trace, by_rank);
   size_t widest = 0;
-  for (const auto& [rank, intervals] : by_rank) {
-    std::string& name = names[rank];
-    for (const trace::RankLabel& label : trace.header.ranks) {
-      if (label.rank == rank) name = label.datacenter + " ";
-    }
-    name += fmt::format("{}", rank);
-    widest = std::max(widest, name.size());
-  }
+  for (const Row& row : rows) widest = std::max(widest, row.name.size());
   std::string out;
-  for (const auto& [rank, intervals] : by_rank) {
-    out += fmt::format("{:>{}} |{}|\n", names[rank], widest, draw_row(intervals, grid));
+  int32_t above = -1;
+  for (const Row& row : rows) {
+    if (replicas && row.replica != above) out += fmt::format("pipeline {}\n", row.replica);
+    above = row.replica;
+    out += fmt::format("{:>{}} |{}|\n", row.name, widest, draw_row(row.intervals, grid));
   }
   out += fmt::format(
       "a column is {}{}; 0-9 forward, a-j backward, A-J recompute of micro-batch 0-9 (mod 10), "

@@ -3,6 +3,9 @@
 //   oregon  0 |0123abcd   |      forward of micro-batch 0-9: digits
 //   paris   1 | 0a1b...                   backward: a-j, recompute: A-J (of micro-batch mod 10)
 //
+// Of several pipelines each is drawn by itself under its number, stage below stage, so that its
+// stairs are seen; the rows then name the stage, too. '+' is the sum of gradients.
+//
 // Where all intervals begin and end on a common grid that fits the width, a column is one step of
 // the grid and the drawing is exact; otherwise a column shows what takes most of its slot.
 #pragma once

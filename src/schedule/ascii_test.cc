@@ -40,6 +40,44 @@ TEST(Ascii, DrawsOneColumnPerStepOfTheGrid) {
             "10), * update, . idle\n");
 }
 
+// Two stages, two replicas: ranks 0 and 1 are stage 0, ranks 2 and 3 stage 1. Rank 1 comes to the
+// sum a millisecond after rank 0, which waits for it.
+TEST(Ascii, DrawsEachPipelineByItself) {
+  trace::Trace trace;
+  trace.header.ranks = {{0, 0, "oregon", "a100", 0},
+                        {1, 0, "oregon", "a100", 1},
+                        {2, 1, "paris", "a100", 0},
+                        {3, 1, "paris", "a100", 1}};
+  const auto sum = [](int32_t rank, int64_t start_ms, int64_t end_ms) {
+    trace::Interval out = interval(rank, ActionKind::kReduceGradients, -1, start_ms, end_ms);
+    out.lane = trace::Lane::kCollective;
+    return out;
+  };
+  trace.intervals = {interval(0, ActionKind::kForward, 0, 0, 1),
+                     interval(0, ActionKind::kBackward, 0, 4, 6),
+                     sum(0, 6, 9),
+                     interval(0, ActionKind::kUpdate, -1, 9, 10),
+                     interval(1, ActionKind::kForward, 0, 0, 2),
+                     interval(1, ActionKind::kBackward, 0, 5, 7),
+                     sum(1, 7, 9),
+                     interval(1, ActionKind::kUpdate, -1, 9, 10),
+                     interval(2, ActionKind::kForward, 0, 1, 2),
+                     interval(2, ActionKind::kBackward, 0, 2, 4),
+                     sum(2, 4, 6),
+                     interval(3, ActionKind::kForward, 0, 2, 3),
+                     interval(3, ActionKind::kBackward, 0, 3, 5),
+                     sum(3, 5, 6)};
+  EXPECT_EQ(draw_ascii(trace),
+            "pipeline 0\n"
+            "oregon 0, stage 0 |0...aa+++*|\n"
+            " paris 2, stage 1 |.0aa++....|\n"
+            "pipeline 1\n"
+            "oregon 1, stage 0 |00...aa++*|\n"
+            " paris 3, stage 1 |..0aa+....|\n"
+            "a column is 1 ms; 0-9 forward, a-j backward, A-J recompute of micro-batch 0-9 (mod "
+            "10), + sum of gradients, * update, . idle\n");
+}
+
 // 10 ms on 10 columns stay exact; on a grid of 1 us they become slots of 1 ms.
 TEST(Ascii, ShowsWhatTakesMostOfASlotWhereTheGridIsTooFine) {
   trace::Trace trace = toy();

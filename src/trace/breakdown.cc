@@ -11,7 +11,7 @@ using Spans = std::vector<std::pair<SimTime, SimTime>>;
 
 struct Busy {
   Spans compute;
-  Spans links;  // from or to this rank
+  Spans communication;  // links from or to this rank, and its part in collectives
 };
 
 std::vector<WanUse> wan_use(const Trace& trace, const std::vector<IterationTime>& times) {
@@ -101,10 +101,10 @@ Breakdown breakdown(const Trace& trace) {
       own.compute.push_back(span);
       continue;
     }
-    own.links.push_back(span);
+    own.communication.push_back(span);
     if (interval.peer >= 0) {
       ranks.insert(interval.peer);
-      busy[{interval.iteration, interval.peer}].links.push_back(span);
+      busy[{interval.iteration, interval.peer}].communication.push_back(span);
     }
   }
   Breakdown out;
@@ -115,7 +115,7 @@ Breakdown breakdown(const Trace& trace) {
       const TimeSet compute(std::move(own.compute));
       Parts parts;
       parts.compute = compute.measure();
-      parts.exposed_communication = TimeSet(std::move(own.links)).measure_outside(compute);
+      parts.exposed_communication = TimeSet(std::move(own.communication)).measure_outside(compute);
       parts.idle = (time.end - time.start) - parts.compute - parts.exposed_communication;
       out.sum += parts;
       out.rows.push_back({time.iteration, rank, parts});

@@ -1,10 +1,11 @@
 // Breakdown: where the time of an iteration goes, per rank, and what the links carried.
 //
 // An iteration lasts from its first start to its last end over all ranks (iteration_times). Each
-// rank spends that span computing, waiting while a link from or to it is busy (exposed
-// communication), or idle; the three add up to the span exactly. Only intervals of the iteration
-// itself count, so work of neighbouring iterations that overlap shows as idle. A link is busy from
-// the first byte leaving to the last byte being there: latency counts.
+// rank spends that span computing, waiting while a link from or to it is busy or while it is in a
+// collective (exposed communication), or idle; the three add up to the span exactly. Only intervals
+// of the iteration itself count, so work of neighbouring iterations that overlap shows as idle. A
+// link is busy from the first byte leaving to the last byte being there: latency counts. A
+// collective lasts from the rank's arrival, so waiting for the other ranks counts, too.
 #pragma once
 
 #include <cstdint>

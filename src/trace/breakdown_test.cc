@@ -60,6 +60,37 @@ TEST(Breakdown, WanByHand) {
   EXPECT_EQ(result.wan[1].bytes, 30);
 }
 
+// Rank 0 computes 0-10 and sums from 10 to 20; rank 1 computes 0-14 and sums from 14 to 20, so rank
+// 0's sum holds 4 of waiting. Rank 0 already computes again from 18. A message is on its way from
+// rank 0 to rank 2 at 12-25: it lies over the sum, and the union counts once.
+//   rank 0: computes 10 + 4; communicates in 10-25, of which it computes 18-22: exposed 11. Idle 0.
+//   rank 1: computes 14, exposed 6, idle 5.
+//   rank 2: the message is 13; idle 12.
+TEST(Breakdown, ACollectiveIsExposedCommunication) {
+  const auto sum = [](int32_t rank, int64_t start) {
+    return Interval{.lane = Lane::kCollective,
+                    .rank = rank,
+                    .action = {ActionKind::kReduceGradients, 0, -1},
+                    .iteration = 1,
+                    .start = {start},
+                    .end = {20},
+                    .bytes = 1000};
+  };
+  Trace trace;
+  trace.header.ranks = {
+      {0, 0, "oregon", "x", 0}, {1, 0, "oregon", "x", 1}, {2, 1, "paris", "x", 0}};
+  trace.intervals = {compute(0, 0, 10), compute(1, 0, 14),  sum(0, 10),
+                     sum(1, 14),        compute(0, 18, 22), link(0, 2, 12, 25, 90)};
+  const Breakdown result = breakdown(trace);
+  ASSERT_EQ(result.rows.size(), 3u);
+  EXPECT_EQ(result.rows[0].parts, parts(14, 11, 0));
+  EXPECT_EQ(result.rows[1].parts, parts(14, 6, 5));
+  EXPECT_EQ(result.rows[2].parts, parts(0, 13, 12));
+  // The sum stays inside a datacenter: it is no use of the WAN.
+  ASSERT_EQ(result.wan.size(), 1u);
+  EXPECT_EQ(result.wan[0].bytes, 90);
+}
+
 TEST(Breakdown, IterationsStandApart) {
   Trace trace;
   trace.intervals = {compute(0, 0, 4, 1), compute(1, 4, 10, 1), compute(0, 10, 14, 2),

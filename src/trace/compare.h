@@ -21,9 +21,10 @@ struct ComparisonOptions {
 };
 
 // All intervals of one kind of action, at one stage or at all: how many there were per side, and
-// their mean durations. A mean or an error is absent where a side has none (or takes no time).
+// their mean durations, over all replicas. A mean or an error is absent where a side has none (or
+// takes no time). A sum of gradients counts from each rank's arrival: its mean holds the waiting.
 struct KindComparison {
-  std::string kind;    // "F", "B", "R", "U", "SEND_F", "SEND_B"
+  std::string kind;    // "F", "B", "R", "REDUCE_GRAD", "U", "SEND_F", "SEND_B"
   int32_t stage = -1;  // of the action (of the sender, on links); -1: all stages
   int64_t predicted_count = 0;
   int64_t measured_count = 0;

@@ -67,6 +67,35 @@ TEST(Compare, ByHand) {
   EXPECT_EQ(result.per_stage[3].stage, 1);
 }
 
+// Two replicas of one stage. Predicted: both sum from 20 to 30. Measured: one comes at 20, the
+// other at 26, and both are through at 36: means of 10 and (16 + 10) / 2 = 13, and (10 - 13) / 13.
+TEST(Compare, SumsOfGradientsCountFromEachArrival) {
+  Pair traces;
+  const auto add_sum = [](Trace& trace, int32_t rank, int64_t start, int64_t end) {
+    add(trace, ActionKind::kForward, 0, 1, 0, start);
+    trace.intervals.back().rank = rank;
+    trace.intervals.push_back({.lane = Lane::kCollective,
+                               .rank = rank,
+                               .action = {ActionKind::kReduceGradients, 0, -1},
+                               .iteration = 1,
+                               .start = {start},
+                               .end = {end}});
+  };
+  add_sum(traces.predicted, 0, 20, 30);
+  add_sum(traces.predicted, 1, 20, 30);
+  add_sum(traces.measured, 0, 20, 36);
+  add_sum(traces.measured, 1, 26, 36);
+  const Comparison result = *compare(traces.predicted, traces.measured, {.warmup = 0});
+  ASSERT_EQ(result.per_kind.size(), 2u);  // F, REDUCE_GRAD
+  const KindComparison& sum = result.per_kind[1];
+  EXPECT_EQ(sum.kind, "REDUCE_GRAD");
+  EXPECT_EQ(sum.predicted_count, 2);
+  EXPECT_DOUBLE_EQ(sum.predicted_mean->value, 10e-9);
+  EXPECT_DOUBLE_EQ(sum.measured_mean->value, 13e-9);
+  EXPECT_DOUBLE_EQ(*sum.relative_error, -3.0 / 13);
+  EXPECT_EQ(result.iteration_error, (30.0 - 36.0) / 36.0);
+}
+
 TEST(Compare, WarmupIsLeftOut) {
   const Pair traces = pair();
   // With the first iteration the median of 500, 125, 150 and 120 is 137.5.

@@ -17,8 +17,31 @@ std::string microseconds(int64_t ns) {
 
 std::string quoted(const std::string& text) { return to_json(Value(text), -1); }
 
+// A rank's tracks, as profilers of real devices lay them out: what it computes, what it takes part
+// in, what it sends. Collectives have a track of their own, as NCCL's have: bars of one track must
+// not overlap, and a sum that runs beside a backward pass would.
 int64_t thread_of(const Interval& interval) {
-  return interval.lane == Lane::kCompute ? 0 : int64_t{interval.peer} + 1;
+  switch (interval.lane) {
+    case Lane::kCompute:
+      return 0;
+    case Lane::kCollective:
+      return 1;
+    case Lane::kLink:
+      break;
+  }
+  return int64_t{interval.peer} + 2;
+}
+
+std::string thread_name(const Interval& interval) {
+  switch (interval.lane) {
+    case Lane::kCompute:
+      return "compute";
+    case Lane::kCollective:
+      return "collectives";
+    case Lane::kLink:
+      break;
+  }
+  return fmt::format("link to rank {}", interval.peer);
 }
 
 class Writer {
@@ -37,18 +60,18 @@ class Writer {
 };
 
 void name_lanes(const Trace& trace, Writer& writer) {
+  const bool replicas = has_replicas(trace.header);
   for (const RankLabel& label : trace.header.ranks) {
-    writer.name("process_name", label.rank, 0,
-                fmt::format("{}: rank {}, stage {} ({})", label.datacenter, label.rank, label.stage,
-                            label.device));
+    writer.name(
+        "process_name", label.rank, 0,
+        fmt::format("{}: rank {}, stage {}{} ({})", label.datacenter, label.rank, label.stage,
+                    replicas ? fmt::format(", pipeline {}", label.replica) : "", label.device));
   }
   std::set<std::pair<int32_t, int64_t>> lanes;
   for (const Interval& interval : trace.intervals) {
     const int64_t thread = thread_of(interval);
     if (!lanes.emplace(interval.rank, thread).second) continue;
-    writer.name("thread_name", interval.rank, thread,
-                interval.lane == Lane::kCompute ? "compute"
-                                                : fmt::format("link to rank {}", interval.peer));
+    writer.name("thread_name", interval.rank, thread, thread_name(interval));
   }
 }
 

@@ -50,12 +50,33 @@ TEST(Perfetto, IsJsonWithNamesTimesAndArrows) {
   EXPECT_THAT(text, HasSubstr(R"("ts":9007199254740.993)"));
   EXPECT_THAT(
       text,
-      HasSubstr(R"("ph":"s","name":"message","cat":"message","id":0,"pid":0,"tid":2,"ts":1.500)"));
+      HasSubstr(R"("ph":"s","name":"message","cat":"message","id":0,"pid":0,"tid":3,"ts":1.500)"));
   EXPECT_THAT(
       text,
       HasSubstr(R"("ph":"f","bp":"e","name":"message","cat":"message","id":0,"pid":1,"tid":0)"));
   EXPECT_THAT(text, HasSubstr(R"("args":{"iteration":1,"microbatch":3,"bytes":64})"));
   EXPECT_THAT(text, HasSubstr(R"("ph":"C","name":"loss","pid":1,"ts":2.000,"args":{"value":5.5})"));
+}
+
+// Two pipelines: their ranks' processes name them, and the sum of gradients has a track beside the
+// computations, which a sum may overlap.
+TEST(Perfetto, CollectivesHaveATrackOfTheirOwn) {
+  Trace trace;
+  trace.header.ranks = {{0, 0, "oregon", "cpu", 0}, {1, 0, "oregon", "cpu", 1}};
+  trace.intervals = {{.lane = Lane::kCollective,
+                      .rank = 1,
+                      .action = {ActionKind::kReduceGradients, 0, -1},
+                      .iteration = 2,
+                      .start = {1000},
+                      .end = {3000},
+                      .bytes = 512}};
+  const std::string text = to_perfetto(trace);
+  ASSERT_TRUE(parse_json(text, "trace.json"));
+  EXPECT_THAT(text, HasSubstr("oregon: rank 1, stage 0, pipeline 1 (cpu)"));
+  EXPECT_THAT(text, HasSubstr(R"("thread_name","pid":1,"tid":1,"args":{"name":"collectives"})"));
+  EXPECT_THAT(text, HasSubstr(R"("name":"0REDUCE_GRAD","cat":"collective","pid":1,"tid":1,)"
+                              R"("ts":1.000,"dur":2.000,)"
+                              R"("args":{"iteration":2,"microbatch":-1,"bytes":512})"));
 }
 
 TEST(Perfetto, AnEmptyTraceIsJsonToo) { EXPECT_TRUE(parse_json(to_perfetto({}), "t.json")); }
@@ -64,10 +85,18 @@ TEST(TraceCsv, HasARowPerInterval) {
   Trace trace = sample();
   trace.intervals.pop_back();
   trace.intervals[1].end = {2500};
+  trace.intervals.push_back({.lane = Lane::kCollective,
+                             .rank = 1,
+                             .action = {ActionKind::kReduceGradients, 1, -1},
+                             .iteration = 1,
+                             .start = {3000},
+                             .end = {4000},
+                             .bytes = 512});
   EXPECT_EQ(to_csv(trace),
             "provenance,iteration,lane,rank,peer,stage,kind,microbatch,start_ns,end_ns,bytes\n"
             "predicted,1,compute,0,,0,F,3,0,1500,0\n"
-            "predicted,1,link,0,1,0,SEND_F,3,1500,2500,64\n");
+            "predicted,1,link,0,1,0,SEND_F,3,1500,2500,64\n"
+            "predicted,1,collective,1,,1,REDUCE_GRAD,,3000,4000,512\n");
 }
 
 }  // namespace

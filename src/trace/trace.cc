@@ -6,6 +6,11 @@
 
 namespace tombolo::trace {
 
+bool has_replicas(const Header& header) {
+  return std::any_of(header.ranks.begin(), header.ranks.end(),
+                     [](const RankLabel& label) { return label.replica > 0; });
+}
+
 void normalize(Trace& trace) {
   std::sort(trace.intervals.begin(), trace.intervals.end(), [](const auto& a, const auto& b) {
     return std::tie(a.start, a.lane, a.rank, a.peer, a.end, a.action) <

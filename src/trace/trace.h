@@ -87,6 +87,9 @@ struct Header {
   bool operator==(const Header&) const = default;
 };
 
+// Whether there is more than one pipeline: then labels name it.
+bool has_replicas(const Header& header);
+
 struct Trace {
   Header header;
   std::vector<Interval> intervals;  // ordered: normalize()

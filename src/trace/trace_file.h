@@ -4,6 +4,7 @@
 //   {"action": "0F0", "lane": "compute", "rank": 0, "iteration": 1, "start_ns": 0, "end_ns":
 //   1000000}
 //   {"action": "0SEND_F0", "lane": "link", "rank": 0, "peer": 1, ..., "bytes": 4194304}
+//   {"action": "0REDUCE_GRAD", "lane": "collective", "rank": 0, ..., "bytes": 8388608}
 //   {"record": "loss", "iteration": 1, "rank": 1, "at_ns": 5000000, "value": 5.545}
 //   {"end": true, "intervals": 2, "records": 1}
 //

@@ -18,7 +18,7 @@ Trace sample() {
   trace.header.plan_digest = "0123456789abcdef";
   trace.header.seed = UINT64_MAX;
   trace.header.byte_scale = 20;
-  trace.header.ranks = {{0, 0, "oregon", "emulated:a100-80g"}, {1, 1, "paris", "cpu"}};
+  trace.header.ranks = {{0, 0, "oregon", "emulated:a100-80g"}, {1, 1, "paris", "cpu", 2}};
   trace.header.plan = Value(Value::Table{{"tombolo_plan", 1}});
   trace.intervals = {{.lane = Lane::kCompute,
                       .rank = 0,
@@ -34,6 +34,13 @@ Trace sample() {
                       .start = {1000},
                       .end = {INT64_MAX},
                       .bytes = INT64_MAX},
+                     {.lane = Lane::kCollective,
+                      .rank = 1,
+                      .action = {ActionKind::kReduceGradients, 1, -1},
+                      .iteration = 1,
+                      .start = {2000},
+                      .end = {3000},
+                      .bytes = 512},
                      {.lane = Lane::kCompute,
                       .rank = INT32_MAX,
                       .action = {ActionKind::kUpdate, INT32_MAX, -1},
@@ -56,6 +63,13 @@ TEST(TraceFile, ReadsBackWhatItWritesToTheLastBit) {
   ASSERT_TRUE(again) << again.error().text();
   EXPECT_EQ(*again, trace);
   EXPECT_EQ(to_json_lines(*again), text);
+}
+
+TEST(TraceFile, NamesCollectivesAndReplicasInItsLines) {
+  const std::string text = to_json_lines(sample());
+  EXPECT_THAT(text, HasSubstr(R"({"action":"1REDUCE_GRAD","lane":"collective","rank":1,)"
+                              R"("iteration":1,"start_ns":2000,"end_ns":3000,"bytes":512})"));
+  EXPECT_THAT(text, HasSubstr(R"({"rank":1,"stage":1,"replica":2,"datacenter":"paris")"));
 }
 
 TEST(TraceFile, AnEmptyTraceReadsBack) {
@@ -102,7 +116,7 @@ TEST(TraceFile, RefusesIntervalsThatCannotBe) {
       HasSubstr("t.jsonl:2: \"0Z0\" is not an action"));
   EXPECT_THAT(
       with(R"({"action":"0F0","lane":"sea","rank":0,"iteration":1,"start_ns":5,"end_ns":6})"),
-      HasSubstr("one of compute, link"));
+      HasSubstr("one of compute, link, collective"));
 }
 
 TEST(TraceFile, GoesThroughTheDisk) {
