@@ -1,0 +1,44 @@
+#include "islands/kernel_settings.h"
+
+#include <gtest/gtest.h>
+
+namespace tombolo::islands {
+namespace {
+
+cluster::Cluster row(std::optional<Bytes> first, std::optional<Bytes> second) {
+  return {.datacenters = {{.name = "porto"}, {.name = "lisbon"}, {.name = "faro"}},
+          .wan = {{.between = {"porto", "lisbon"}, .tcp_window = first},
+                  {.between = {"lisbon", "faro"}, .tcp_window = second}}};
+}
+
+std::string value_of(const std::string& key, const cluster::Cluster& cluster,
+                     const std::string& datacenter, double byte_scale = 1) {
+  for (const KernelSetting& setting : settings_of(cluster, datacenter, byte_scale)) {
+    if (setting.key == key) return setting.value;
+  }
+  return "";
+}
+
+TEST(KernelSettings, ReceiveBufferGivesTheStatedWindow) {
+  // 3 000 000 * 256 / 204 = 3 764 705.9
+  EXPECT_EQ(value_of("net.ipv4.tcp_rmem", row(3_MB, 3_MB), "porto"), "4096 131072 3764706");
+}
+
+TEST(KernelSettings, ByteScaleDividesTheWindow) {
+  // 3 000 000 / 50 * 256 / 204 = 75 294.1, which is also where the buffer starts
+  EXPECT_EQ(value_of("net.ipv4.tcp_rmem", row(3_MB, 3_MB), "porto", 50), "4096 75294 75294");
+}
+
+TEST(KernelSettings, OfSeveralWindowsTheLargestCounts) {
+  EXPECT_EQ(value_of("net.ipv4.tcp_rmem", row(1_MB, 3_MB), "lisbon"), "4096 131072 3764706");
+  // 1 000 000 * 256 / 204 = 1 254 902.0
+  EXPECT_EQ(value_of("net.ipv4.tcp_rmem", row(1_MB, 3_MB), "porto"), "4096 131072 1254902");
+}
+
+TEST(KernelSettings, ALinkWithoutAWindowNeedsALargeBuffer) {
+  EXPECT_EQ(value_of("net.ipv4.tcp_rmem", row(3_MB, std::nullopt), "lisbon"),
+            "4096 131072 134217728");
+}
+
+}  // namespace
+}  // namespace tombolo::islands
