@@ -27,6 +27,7 @@
 #include "wanem/frame_pool.h"
 #include "wanem/lateness.h"
 #include "wanem/wan.h"
+#include "wanem/window_bound.h"
 
 namespace tombolo::wanem {
 namespace {
@@ -74,6 +75,7 @@ class ForwardingThread : public Forwarder {
   SystemClock clock_;
   Wan wan_;
   FramePool frames_;
+  WindowBound window_bound_;
   std::unordered_map<uint32_t, int> port_of_address_;
   std::vector<std::unique_ptr<Tally>> tallies_;  // [from * ports + to]
   std::vector<pollfd> polled_;                   // the ports', then the one that wakes
@@ -257,6 +259,7 @@ void ForwardingThread::take_in(int from, uint32_t size) {
     return;
   }
   const int to = found->second;
+  window_bound_.pass({frames_.space(), size}, packet, wan_.tcp_window(from, to));
   const Cargo cargo{.frame = frames_.keep(size, packet),
                     .first = 0,
                     .last = packet.segments,

@@ -37,6 +37,9 @@ Status LinkShape::check() const {
   if (queue && !(queue->value > 0)) {
     return unusable(fmt::format("queue = {}: must be positive", format(*queue)));
   }
+  if (tcp_window && !(tcp_window->value >= 1)) {
+    return unusable(fmt::format("tcp_window = {}: must be at least a byte", format(*tcp_window)));
+  }
   return {};
 }
 
@@ -82,6 +85,7 @@ Result<Scenario> scenario_of(const cluster::Cluster& cluster, double byte_scale)
                     .node_pair_rate = link.node_pair_limit / byte_scale};
     if (link.path_limit) shape.path_rate = *link.path_limit / byte_scale;
     if (link.queue) shape.queue = *link.queue / byte_scale;
+    if (link.tcp_window) shape.tcp_window = *link.tcp_window / byte_scale;
     if (!link.rate_trace.empty()) {
       shape.trace = TRY(read_rate_trace(link.rate_trace)).scaled(1 / byte_scale);
     }

@@ -1,8 +1,8 @@
 // What the emulated WAN is like: one shape per direction between two datacenters.
 //
 // A scenario file is a cluster file: each [[wan]] link gives two directions with the same figures,
-// divided by byte_scale where they count bytes (rates, queues), times unchanged. Connections and
-// TCP windows are not here: real TCP brings its own.
+// divided by byte_scale where they count bytes (rates, queues, TCP windows), times unchanged. How
+// many connections there are is for whoever opens them.
 #pragma once
 
 #include <optional>
@@ -27,6 +27,7 @@ struct LinkShape {
   RateTrace trace;                               // where not empty: instead of node_pair_rate
   std::optional<BytesPerSecond> path_rate;       // what all pairs of hosts share
   std::optional<Bytes> queue;                    // before each of the two rates; see queue_limit
+  std::optional<Bytes> tcp_window;               // of each connection; see window_bound.h
 
   // Names the field that cannot be and its value.
   Status check() const;

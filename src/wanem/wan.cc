@@ -57,6 +57,10 @@ Wan::Path& Wan::path(int from, int to) const {
 
 bool Wan::connects(int from, int to) const { return path(from, to).open; }
 
+std::optional<Bytes> Wan::tcp_window(int from, int to) const {
+  return path(from, to).shape.tcp_window;
+}
+
 Wan::Link& Wan::link(int index) {
   const int count = static_cast<int>(hosts_.size());
   auto& slot = links_[static_cast<size_t>(index)];

@@ -48,6 +48,8 @@ class Wan {
   ~Wan();
 
   bool connects(int from, int to) const;  // hosts, of datacenters between which there is a link
+  // What one TCP connection between the two hosts may have on its way; nothing: no bound.
+  std::optional<Bytes> tcp_window(int from, int to) const;
   // Every segment of the cargo will arrive or be dropped. CHECKs that the hosts are connected.
   void offer(SimTime now, int from, int to, const Cargo& cargo);
   // The next piece due at or before `now`, in the order of due instants.
