@@ -1,4 +1,5 @@
-// A small Plan for tests: a tiny decoder on one or two stages, on a text made up on the spot.
+// A small Plan for tests: a tiny decoder on a few stages and replicas, on a text made up on the
+// spot.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +32,7 @@ inline std::string test_text_file() {
   return path;
 }
 
-inline plan::Plan tiny_plan(int pipeline) {
+inline plan::Plan tiny_plan(int pipeline, int data = 1) {
   const std::string job = fmt::format(R"(
 [model]
 layers = 4
@@ -55,18 +56,29 @@ learning_rate = 3e-3
 warmup_steps = 5
 [parallelism]
 pipeline = {}
+data = {}
 [run]
 steps = 30
 seed = 3
 [data]
 text = "{}"
 )",
-                                      pipeline, pipeline, test_text_file());
+                                      pipeline * data, pipeline, data, test_text_file());
   const auto parsed = plan::parse_job(job, "test.toml");
   CHECK(parsed.has_value(), "{}", parsed.error().text());
   auto plan = plan::make_plan(*parsed);
   CHECK(plan.has_value(), "{}", plan.error().text());
   return std::move(*plan);
+}
+
+// The same in the shape of a GPT-2, where it was that of a Llama.
+inline plan::Plan as_gpt2(plan::Plan plan) {
+  plan.model.kv_heads = plan.model.heads;
+  plan.model.norm = model::Norm::kLayer;
+  plan.model.activation = model::Activation::kGelu;
+  plan.model.positions = model::Positions::kLearned;
+  plan.model.bias = true;
+  return plan;
 }
 
 }  // namespace tombolo::train

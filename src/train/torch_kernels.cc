@@ -5,10 +5,12 @@
 #include <map>
 #include <utility>
 
+#include "base/hash.h"
 #include "schedule/schedule.h"
 #include "train/adamw.h"
 #include "train/blas_check.h"
 #include "train/byte_data.h"
+#include "train/replica_group.h"
 #include "train/stage_module.h"
 
 namespace tombolo::train {
@@ -55,12 +57,14 @@ struct InFlight {
 
 class TorchKernels : public runtime::Kernels {
  public:
-  TorchKernels(const plan::Plan& plan, int32_t stage, StageModule module, ByteData data)
+  TorchKernels(const plan::Plan& plan, const plan::Placement& place, StageModule module,
+               ByteData data)
       : plan_(plan),
-        stage_(stage),
-        first_(stage == 0),
-        last_(static_cast<size_t>(stage) + 1 == plan.stages.size()),
-        drops_(schedule::shape_of(plan).recompute[static_cast<size_t>(stage)]),
+        stage_(place.stage),
+        replica_(place.replica),
+        first_(stage_ == 0),
+        last_(static_cast<size_t>(stage_) + 1 == plan.stages.size()),
+        drops_(schedule::shape_of(plan).recompute[static_cast<size_t>(stage_)]),
         module_(std::move(module)),
         data_(std::move(data)) {
     for (const Parameter& parameter : module_.parameters()) {
@@ -68,42 +72,42 @@ class TorchKernels : public runtime::Kernels {
     }
   }
 
-  Status join_replicas(const runtime::Replicas&) override { return no_replicas(); }
+  Status join_replicas(const runtime::Replicas& replicas) override;
   Status begin_iteration(int64_t iteration) override;
   Result<Payload> forward(int64_t microbatch, Payload input) override;
   Status recompute(int64_t microbatch) override;
   Result<Payload> backward(int64_t microbatch, Payload output_gradient) override;
-  Status reduce_gradients() override { return no_replicas(); }
+  Status reduce_gradients() override;
   Status update() override;
   std::optional<double> loss() const override { return loss_; }
 
-  int64_t evaluation_batches() const override {
-    return data_.evaluation_windows() / plan_.training.micro_batch;
-  }
+  int64_t evaluation_batches() const override { return evaluation_share().count; }
   Result<Payload> evaluate(int64_t batch, Payload input) override;
   std::optional<double> evaluation_loss() const override;
 
-  Result<std::string> weights_digest() const override { return fail(no_replicas().error()); }
+  Result<std::string> weights_digest() const override;
   Result<std::vector<NamedTensor>> save() const override;
   Status load(std::span<const NamedTensor> tensors) override;
 
  private:
-  static Status no_replicas() { return failed("LibTorch kernels know no replicas yet"); }
   // Bytes 0 .. sequence - 1 (offset 0) or 1 .. sequence (offset 1) of each window of a micro-batch.
   template <class WindowOf>
   at::Tensor tokens(WindowOf window_of, int64_t offset) const;
   at::Tensor training_tokens(int64_t microbatch, int64_t offset) const;
+  runtime::Share evaluation_share() const;  // in batches
   at::Tensor evaluation_tokens(int64_t batch, int64_t offset) const;
   Result<at::Tensor> hidden_from(const Payload& bytes, const char* what) const;
   at::Tensor run(int64_t microbatch, const at::Tensor& input) const;
   Result<InFlight*> in_flight(int64_t microbatch, const char* doing);
+  Status check_gradients(const char* doing) const;
 
   plan::Plan plan_;
-  int32_t stage_;
+  int32_t stage_, replica_;
   bool first_, last_, drops_;
   StageModule module_;
   ByteData data_;
-  std::vector<Moments> moments_;  // one per parameter
+  std::unique_ptr<ReplicaGroup> group_;  // none where the Plan has no replicas
+  std::vector<Moments> moments_;         // one per parameter
   int64_t adam_step_ = 0;
   int64_t iteration_ = 0;
   std::map<int64_t, InFlight> in_flight_;
@@ -128,13 +132,19 @@ at::Tensor TorchKernels::tokens(WindowOf window_of, int64_t offset) const {
   return tokens;
 }
 
+// Replica by replica, the micro-batches of all pipelines are those of one that has the whole batch.
 at::Tensor TorchKernels::training_tokens(int64_t microbatch, int64_t offset) const {
-  const int64_t first = microbatch * plan_.training.micro_batch;
+  const int64_t first = (replica_ * plan_.microbatches() + microbatch) * plan_.training.micro_batch;
   return tokens([&](int64_t i) { return data_.training_window(iteration_, first + i); }, offset);
 }
 
+runtime::Share TorchKernels::evaluation_share() const {
+  return runtime::share_of(data_.evaluation_windows() / plan_.training.micro_batch, replica_,
+                           plan_.replicas());
+}
+
 at::Tensor TorchKernels::evaluation_tokens(int64_t batch, int64_t offset) const {
-  const int64_t first = batch * plan_.training.micro_batch;
+  const int64_t first = (evaluation_share().first + batch) * plan_.training.micro_batch;
   return tokens([&](int64_t i) { return data_.evaluation_window(first + i); }, offset);
 }
 
@@ -148,6 +158,15 @@ Result<at::Tensor> TorchKernels::hidden_from(const Payload& bytes, const char* w
   }
   std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
   return tensor;
+}
+
+// --- replicas ------------------------------------------------------------------------------------
+
+Status TorchKernels::join_replicas(const runtime::Replicas& replicas) {
+  return guarded("joining the replicas", [&]() -> Status {
+    group_ = TRY(ReplicaGroup::join(replicas, stage_));
+    return {};
+  });
 }
 
 // --- one iteration -------------------------------------------------------------------------------
@@ -220,7 +239,8 @@ Result<Payload> TorchKernels::backward(int64_t microbatch, Payload output_gradie
     }
     at::Tensor gradient;
     if (last_) {
-      gradient = at::full({}, 1.0 / static_cast<double>(plan_.microbatches()), at::kFloat);
+      const int64_t microbatches = plan_.microbatches() * plan_.replicas();
+      gradient = at::full({}, 1.0 / static_cast<double>(microbatches), at::kFloat);
     } else {
       gradient = TRY(hidden_from(output_gradient, "gradients"));
     }
@@ -229,6 +249,37 @@ Result<Payload> TorchKernels::backward(int64_t microbatch, Payload output_gradie
     if (!first_) payload = bytes_of(kept->input.grad());
     in_flight_.erase(microbatch);
     return payload;
+  });
+}
+
+Status TorchKernels::check_gradients(const char* doing) const {
+  for (const Parameter& parameter : module_.parameters()) {
+    if (!parameter.value.grad().defined()) {
+      return failed(
+          fmt::format("{} has no gradient: {} before any backward pass", parameter.name, doing));
+    }
+  }
+  return {};
+}
+
+// One tensor of all gradients, which become views of it as they are copied: so no gradient is there
+// twice, and none is copied back.
+Status TorchKernels::reduce_gradients() {
+  return guarded("summing the gradients", [&]() -> Status {
+    TRY(check_gradients("sum"));
+    if (!group_) return failed(fmt::format("stage {} has not joined its replicas", stage_));
+    int64_t size = 0;
+    for (const Parameter& parameter : module_.parameters()) size += parameter.value.numel();
+    at::Tensor all = at::empty({size}, at::kFloat);
+    int64_t begin = 0;
+    for (Parameter& parameter : module_.parameters()) {
+      const int64_t end = begin + parameter.value.numel();
+      at::Tensor part = all.slice(0, begin, end).view(parameter.value.sizes());
+      part.copy_(parameter.value.grad());
+      parameter.value.mutable_grad() = part;
+      begin = end;
+    }
+    return group_->sum(all);
   });
 }
 
@@ -241,6 +292,7 @@ Status TorchKernels::update() {
                       "a smaller optimizer.learning_rate, or more optimizer.warmup_steps");
       }
     }
+    TRY(check_gradients("update"));
     ++adam_step_;
     AdamStep step{.learning_rate = learning_rate(plan_.optimizer, plan_.run.steps, iteration_),
                   .beta1 = plan_.optimizer.beta1,
@@ -249,10 +301,6 @@ Status TorchKernels::update() {
                   .step = adam_step_};
     for (size_t i = 0; i < module_.parameters().size(); ++i) {
       Parameter& parameter = module_.parameters()[i];
-      if (!parameter.value.grad().defined()) {
-        return failed(
-            fmt::format("{} has no gradient: update before any backward pass", parameter.name));
-      }
       const at::Tensor gradient = parameter.value.grad().contiguous();
       step.weight_decay = parameter.decays ? plan_.optimizer.weight_decay : 0;
       adamw(step, floats(parameter.value), floats(gradient), floats(moments_[i].first),
@@ -287,7 +335,8 @@ std::optional<double> TorchKernels::evaluation_loss() const {
   return evaluation_sum_ / static_cast<double>(evaluations_);
 }
 
-// --- checkpoints ---------------------------------------------------------------------------------
+// --- checkpoints and digests ---------------------------------------------------------------------
+// ---------------------------------------------------------------------------------
 
 constexpr const char* kFirstMoment = ".adam.first_moment";
 constexpr const char* kSecondMoment = ".adam.second_moment";
@@ -310,6 +359,23 @@ Result<std::vector<NamedTensor>> TorchKernels::save() const {
       tensors.push_back({parameter.name + kStep, "I64", {1}, std::move(step)});
     }
     return tensors;
+  });
+}
+
+Result<std::string> TorchKernels::weights_digest() const {
+  return guarded("hashing the weights", [&]() -> Result<std::string> {
+    RunningDigest digest;
+    const auto add = [&](const at::Tensor& values) {
+      const std::span<float> numbers = floats(values);
+      digest.add({reinterpret_cast<const char*>(numbers.data()), numbers.size_bytes()});
+    };
+    for (size_t i = 0; i < moments_.size(); ++i) {
+      add(module_.parameters()[i].value);
+      add(moments_[i].first);
+      add(moments_[i].second);
+    }
+    digest.add({reinterpret_cast<const char*>(&adam_step_), sizeof adam_step_});
+    return digest.text();
   });
 }
 
@@ -391,14 +457,13 @@ Status check_plan(const plan::Plan& plan, int32_t rank) {
   }
   const plan::Parallelism& p = plan.parallelism;
   const std::pair<const char*, int64_t> degrees[] = {{"tensor", p.tensor},
-                                                     {"data", p.data},
                                                      {"context", p.context},
                                                      {"expert", p.expert},
                                                      {"virtual_stages", p.virtual_stages}};
   for (const auto& [name, degree] : degrees) {
     if (degree != 1) {
-      return unusable(fmt::format("parallelism.{} = {}: training here splits the model into "
-                                  "pipeline stages only",
+      return unusable(fmt::format("parallelism.{} = {}: training here knows pipeline stages "
+                                  "and their replicas only",
                                   name, degree),
                       fmt::format("{} = 1", name));
     }
@@ -415,12 +480,12 @@ Result<std::unique_ptr<runtime::Kernels>> make_torch_kernels(const plan::Plan& p
     TRY(check_blas());
     compat::use_one_thread();
     use_one_blas_thread();
-    const int32_t stage = plan.ranks[static_cast<size_t>(rank)].stage;
+    const plan::Placement& place = plan.ranks[static_cast<size_t>(rank)];
     // Stages in the middle read no tokens, but all must agree on the number of evaluation batches.
     ByteData data = TRY(ByteData::open(plan));
     StageModule module = TRY(StageModule::create(
-        plan.model, plan.stages[static_cast<size_t>(stage)].slice, plan.run.seed));
-    return std::make_unique<TorchKernels>(plan, stage, std::move(module), std::move(data));
+        plan.model, plan.stages[static_cast<size_t>(place.stage)].slice, plan.run.seed));
+    return std::make_unique<TorchKernels>(plan, place, std::move(module), std::move(data));
   });
 }
 

@@ -129,15 +129,7 @@ TEST_P(Recomputing, ChangesNothing) {
 }
 
 TEST(Numerics, AGpt2OnTwoStagesEqualsOne) {
-  const auto gpt2 = [](plan::Plan plan) {
-    plan.model.kv_heads = plan.model.heads;
-    plan.model.norm = model::Norm::kLayer;
-    plan.model.activation = model::Activation::kGelu;
-    plan.model.positions = model::Positions::kLearned;
-    plan.model.bias = true;
-    return plan;
-  };
-  const plan::Plan one_plan = gpt2(tiny_plan(1)), two_plan = gpt2(tiny_plan(2));
+  const plan::Plan one_plan = as_gpt2(tiny_plan(1)), two_plan = as_gpt2(tiny_plan(2));
   Pipeline one = make_pipeline(one_plan), two = make_pipeline(two_plan);
   for (int64_t i = 1; i <= 5; ++i) {
     EXPECT_NEAR(train_once(two, two_plan, i) / train_once(one, one_plan, i), 1, 1e-4);
@@ -185,8 +177,8 @@ TEST(Kernels, RefuseByNameWhatTheyCannotCompute) {
   plan.training.recompute = model::Recompute::kSelective;
   expect(plan, "recompute = \"selective\"");
   plan = good;
-  plan.parallelism.data = 2;
-  expect(plan, "parallelism.data = 2");
+  plan.parallelism.tensor = 2;
+  expect(plan, "parallelism.tensor = 2");
   plan = good;
   plan.cluster.datacenters[0].device.kind = cluster::DeviceKind::kAccelerator;
   expect(plan, "cannot compute here");
