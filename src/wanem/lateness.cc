@@ -17,7 +17,7 @@ size_t bin_of(uint64_t ns) {
 int64_t last_of_bin(size_t bin) {
   if (bin < 8) return static_cast<int64_t>(bin);
   const unsigned shift = static_cast<unsigned>(bin / 8) - 1;
-  return (static_cast<int64_t>(8 + bin % 8 + 1) << shift) - 1;
+  return static_cast<int64_t>((uint64_t{8 + bin % 8 + 1} << shift) - 1);
 }
 
 }  // namespace
