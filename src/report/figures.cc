@@ -1,8 +1,10 @@
 #include "report/figures.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
+#include <string>
 
 #include "trace/breakdown.h"
 #include "trace/compare.h"
@@ -11,6 +13,8 @@ namespace tombolo::report {
 namespace {
 
 using trace::Trace;
+
+constexpr std::string_view kMachine = "machine_";
 
 std::vector<trace::IterationTime> counting_iterations(const Trace& trace) {
   std::vector<trace::IterationTime> times = trace::iteration_times(trace);
@@ -63,6 +67,30 @@ Value breakdown_rows(const Trace& trace) {
                                 {"idle_ns", mean(sum.idle)}});
   }
   return rows;
+}
+
+bool is_about_machine(std::string_view name) { return name.substr(0, kMachine.size()) == kMachine; }
+
+Value machine_load(const Trace& trace) {
+  struct Load {
+    int64_t count = 0;
+    double sum = 0;
+    double max = 0;
+  };
+  std::map<std::string, Load> loads;
+  for (const trace::Record& record : trace.records) {
+    if (!is_about_machine(record.name) || !std::isfinite(record.value)) continue;
+    Load& load = loads[record.name.substr(kMachine.size())];
+    load.max = load.count == 0 ? record.value : std::max(load.max, record.value);
+    load.sum += record.value;
+    ++load.count;
+  }
+  Value::Array out;
+  for (const auto& [name, load] : loads) {
+    out.push_back(Value::Table{
+        {"name", name}, {"mean", load.sum / static_cast<double>(load.count)}, {"max", load.max}});
+  }
+  return out;
 }
 
 Result<Value> comparison(const Trace& first, const Trace& second) {

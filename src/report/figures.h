@@ -2,6 +2,8 @@
 // trace/breakdown.h and trace/compare.h; here they are taken over the iterations that count.
 #pragma once
 
+#include <string_view>
+
 #include "base/result.h"
 #include "base/value.h"
 #include "trace/trace.h"
@@ -17,6 +19,13 @@ Value iteration_summary(const trace::Trace& trace);
 
 // [{"rank", "compute_ns", "exposed_communication_ns", "idle_ns"}, ...]: means over iterations.
 Value breakdown_rows(const trace::Trace& trace);
+
+// Records that say how busy the machine was, as an emulated run on too few cores means nothing:
+// names that begin with "machine_".
+bool is_about_machine(std::string_view name);
+
+// [{"name": "busy_share", "mean", "max"}, ...] over all ranks and iterations, in order of names.
+Value machine_load(const trace::Trace& trace);
 
 // {"same_work", "error", "rows": [{"kind", "stage", "first_ns", "second_ns", "error"}, ...]}.
 // Errors are (first - second) / second: negative where the first, the prediction, was too short.

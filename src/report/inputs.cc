@@ -75,9 +75,10 @@ Value parallelism_facts(const Plan& plan) {
   const plan::Parallelism& p = plan.parallelism;
   Facts facts("Parallelism");
   facts.add("pipeline", fmt::format("{} stages", p.pipeline));
+  if (p.data > 1) facts.add("replicas", fmt::format("{} pipelines (data = {})", p.data, p.data));
   facts.add("schedule", p.schedule);
-  facts.add("micro-batches", plan.microbatches());
-  facts.add("data", p.data);
+  facts.add("micro-batches",
+            fmt::format("{}{}", plan.microbatches(), p.data > 1 ? " per pipeline" : ""));
   facts.add("tensor", p.tensor);
   if (p.virtual_stages > 1) facts.add("virtual stages", p.virtual_stages);
   facts.add("ranks", static_cast<int64_t>(plan.ranks.size()));
@@ -122,6 +123,8 @@ Value stage_rows(const Plan& plan) {
                                 {"backward", brief(stage.cost.backward)},
                                 {"recompute", or_dash(stage.cost.recompute)},
                                 {"update", or_dash(stage.cost.update)},
+                                {"gradients", or_dash(stage.gradients)},
+                                {"reduce", or_dash(stage.cost.reduce)},
                                 {"state", or_dash(stage.state)}});
   }
   return rows;
@@ -159,8 +162,13 @@ std::string summary(const Plan& plan) {
   }
   const std::string what =
       has_model(plan) ? count_brief(model::parameters(plan.model)) + " parameters · " : "";
-  return fmt::format("{}{} pipeline {} on {} · {} micro-batches, {}", what, plan.stages.size(),
-                     plan.stages.size() == 1 ? "stage" : "stages", places, plan.microbatches(),
+  const size_t count = plan.stages.size();
+  const char* stages = count == 1 ? "stage" : "stages";
+  const std::string pipelines =
+      plan.replicas() > 1 ? fmt::format("{} pipelines of {} {}", plan.replicas(), count, stages)
+                          : fmt::format("{} pipeline {}", count, stages);
+  return fmt::format("{}{} on {} · {} micro-batches{}, {}", what, pipelines, places,
+                     plan.microbatches(), plan.replicas() > 1 ? " each" : "",
                      plan.parallelism.schedule);
 }
 
@@ -185,6 +193,7 @@ Value plan_tables(const Plan& plan) {
   facts.push_back(parallelism_facts(plan));
   facts.push_back(training_facts(plan));
   return Value::Table{{"summary", summary(plan)},
+                      {"replicas", int64_t{plan.replicas()}},
                       {"cost_source", std::string(to_name(plan.cost_source))},
                       {"cost_sentence", explain(plan.cost_source)},
                       {"facts", std::move(facts)},

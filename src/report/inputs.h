@@ -6,7 +6,7 @@
 
 namespace tombolo::report {
 
-// {"summary", "facts": [{"title", "rows": [[key, text], ...]}, ...],
+// {"summary", "replicas", "facts": [{"title", "rows": [[key, text], ...]}, ...],
 //  "stages": [{"stage", "ranks", "layers", ...}], "links": [{"between", ...}], "json": "..."}
 Value plan_tables(const plan::Plan& plan);
 

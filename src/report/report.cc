@@ -56,6 +56,7 @@ Value trace_data(const Trace& trace, const std::vector<int64_t>& iterations) {
                       {"intervals", static_cast<int64_t>(trace.intervals.size())},
                       {"summary", iteration_summary(trace)},
                       {"breakdown", breakdown_rows(trace)},
+                      {"machine", machine_load(trace)},
                       {"iteration_times", iteration_curve(trace)},
                       {"records", record_curves(trace)},
                       {"timeline", timeline(trace, iterations)}};

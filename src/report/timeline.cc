@@ -7,6 +7,8 @@
 #include <string>
 #include <tuple>
 
+#include "report/figures.h"
+
 namespace tombolo::report {
 namespace {
 
@@ -22,19 +24,32 @@ const trace::RankLabel* label_of(const Trace& trace, int32_t rank) {
   return nullptr;
 }
 
+// A rank's part in a collective is drawn among its computations.
+LaneKey lane_of(const Interval& i) {
+  if (i.lane == Lane::kLink) return {Lane::kLink, i.rank, i.peer};
+  return {Lane::kCompute, i.rank, -1};
+}
+
 Value describe_lane(const Trace& trace, const LaneKey& key) {
   const auto [kind, rank, peer] = key;
   const trace::RankLabel* from = label_of(trace, rank);
+  const bool replicas = trace::has_replicas(trace.header);
   Value::Table lane{{"kind", std::string(to_name(kind))}, {"rank", int64_t{rank}}};
+  if (replicas && from) {
+    lane.emplace_back("stage", int64_t{from->stage});
+    lane.emplace_back("replica", int64_t{from->replica});
+  }
+  const std::string pipeline = replicas && from ? fmt::format("pipeline {} · ", from->replica) : "";
   if (kind == Lane::kCompute) {
     lane.emplace_back("label", fmt::format("rank {}", rank));
-    lane.emplace_back("detail", from ? fmt::format("stage {} · {}", from->stage, from->datacenter)
-                                     : std::string());
+    lane.emplace_back("detail",
+                      from ? fmt::format("stage {} · {}{}", from->stage, pipeline, from->datacenter)
+                           : std::string());
     lane.emplace_back("device", from ? from->device : std::string());
     return lane;
   }
   const trace::RankLabel* to = label_of(trace, peer);
-  const std::string ranks = fmt::format("rank {} → {}", rank, peer);
+  const std::string ranks = fmt::format("{}rank {} → {}", pipeline, rank, peer);
   lane.emplace_back("peer", int64_t{peer});
   if (!from || !to) {
     lane.emplace_back("label", ranks);
@@ -56,12 +71,16 @@ std::map<LaneKey, int64_t> number_lanes(const Trace& trace) {
     lanes.try_emplace({Lane::kCompute, label.rank, -1});
   }
   for (const Interval& i : trace.intervals) {
-    lanes.try_emplace({i.lane, i.rank, i.lane == Lane::kLink ? i.peer : -1});
+    lanes.try_emplace(lane_of(i));
   }
   int64_t next = 0;
   for (auto& [key, number] : lanes) number = next++;
   return lanes;
 }
+
+// "loss" is the mean over all replicas; each one's own share of it would be a second, noisier
+// curve.
+bool is_curve(const std::string& name) { return name != "replica_loss" && !is_about_machine(name); }
 
 }  // namespace
 
@@ -136,8 +155,7 @@ Value timeline(const Trace& trace, const std::vector<int64_t>& iterations) {
     const auto [action, is_new] =
         action_numbers.try_emplace(i.action, static_cast<int64_t>(actions.size()));
     if (is_new) actions.emplace_back(to_text(i.action));
-    const LaneKey lane{i.lane, i.rank, i.lane == Lane::kLink ? i.peer : -1};
-    for (const int64_t number : {lanes.at(lane), action->second, (i.start - home->start).ns,
+    for (const int64_t number : {lanes.at(lane_of(i)), action->second, (i.start - home->start).ns,
                                  (i.end - i.start).ns, i.bytes}) {
       row->second.emplace_back(number);
     }
@@ -175,7 +193,7 @@ Value record_curves(const Trace& trace) {
   // Name, then iteration, then the lowest rank.
   std::map<std::string, std::map<int64_t, std::pair<int32_t, double>>> curves;
   for (const trace::Record& record : trace.records) {
-    if (!std::isfinite(record.value)) continue;
+    if (!std::isfinite(record.value) || !is_curve(record.name)) continue;
     auto& curve = curves[record.name];
     const auto [point, is_new] = curve.try_emplace(record.iteration, record.rank, record.value);
     if (!is_new && record.rank < point->second.first) point->second = {record.rank, record.value};

@@ -29,11 +29,14 @@ std::vector<int64_t> chosen_iterations(const trace::Trace& trace);
 std::vector<int64_t> matching_iterations(const trace::Trace& trace,
                                          const std::vector<int64_t>& chosen);
 
-// {"lanes": [{"kind", "rank", "peer", "label", "detail"}], "actions": ["0F0", ...],
+// {"lanes": [{"kind", "rank", "peer", "label", "detail"}], "actions": ["0F0", "0REDUCE_GRAD", ...],
 //  "iterations": [{"iteration", "start_ns", "duration_ns", "rows": [...]}]}
 //
 // `rows` is flat, five integers per interval: lane, action, start after the start of the iteration,
-// duration (both ns), bytes. Work outside of any iteration (evaluation, checkpoints) is listed with
+// duration (both ns), bytes. A rank's part in a collective stands in the lane of its computations;
+// where there are several pipelines, lanes also carry "stage" and "replica", links their sender's.
+//
+// Work outside of any iteration (evaluation, checkpoints) is listed with
 // the iteration that started last before it. One enormous iteration is cut after kIntervalsMax, and
 // "intervals_left_out" says so.
 Value timeline(const trace::Trace& trace, const std::vector<int64_t>& iterations);
@@ -42,7 +45,8 @@ Value timeline(const trace::Trace& trace, const std::vector<int64_t>& iterations
 Value iteration_curve(const trace::Trace& trace);
 
 // {"loss": {"iteration": [...], "value": [...]}, ...} for every record that is finite; where
-// several ranks wrote one, the lowest rank's. At most kPointsMax each.
+// several ranks wrote one, the lowest rank's. At most kPointsMax each. Left out are a replica's own
+// share of the loss ("replica_loss") and what is about the machine (figures.h).
 Value record_curves(const trace::Trace& trace);
 
 }  // namespace tombolo::report

@@ -1,13 +1,18 @@
 #include "report/timeline.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "base/json.h"
+#include "report/figures.h"
 #include "report/template.h"
 
 namespace tombolo::report {
 namespace {
 
+using ::testing::HasSubstr;
 using trace::ActionKind;
 using trace::Lane;
 using trace::Trace;
@@ -81,6 +86,53 @@ TEST(Timeline, LabelsLanesAndCountsFromTheStartOfTheIteration) {
       R"("actions":["0F0","0SEND_F0","1E"],)"
       R"("iterations":[{"iteration":1,"start_ns":100,"duration_ns":25,)"
       R"("rows":[0,0,0,10,0,2,1,10,15,64,1,2,30,20,0]}],"intervals_left_out":0})");
+}
+
+// Two stages, two pipelines: lanes say which; the sum of gradients stands in its rank's lane.
+TEST(Timeline, TellsPipelinesApart) {
+  Trace trace;
+  trace.header.ranks = {{0, 0, "oregon", "cpu", 0},
+                        {1, 0, "oregon", "cpu", 1},
+                        {2, 1, "paris", "cpu", 0},
+                        {3, 1, "paris", "cpu", 1}};
+  trace.intervals = {
+      {Lane::kCompute, 1, -1, {ActionKind::kForward, 0, 0}, 1, {0}, {10}, 0},
+      {Lane::kLink, 1, 3, {ActionKind::kSendActivation, 0, 0}, 1, {10}, {15}, 64},
+      {Lane::kCollective, 1, -1, {ActionKind::kReduceGradients, 0, -1}, 1, {10}, {30}, 512},
+  };
+  const std::string json = to_json(timeline(trace, {1}), -1);
+  EXPECT_THAT(json, HasSubstr(R"({"kind":"compute","rank":1,"stage":0,"replica":1,)"
+                              R"("label":"rank 1","detail":"stage 0 · pipeline 1 · oregon",)"));
+  EXPECT_THAT(json, HasSubstr(R"({"kind":"link","rank":1,"stage":0,"replica":1,"peer":3,)"
+                              R"("label":"oregon → paris","detail":"pipeline 1 · rank 1 → 3"}])"));
+  // Lanes: ranks 0 to 3, and the link. The sum is in lane 1.
+  EXPECT_THAT(json, HasSubstr(R"("actions":["0F0","0SEND_F0","0REDUCE_GRAD"])"));
+  EXPECT_THAT(json, HasSubstr(R"("rows":[1,0,0,10,0,4,1,10,5,64,1,2,10,20,512])"));
+}
+
+// One share of the loss per pipeline, and how busy the machine was, are no curves.
+TEST(Timeline, DrawsTheLossOfAllReplicasOnly) {
+  Trace trace;
+  trace.records = {{"loss", 1, 2, {}, 5.5},
+                   {"replica_loss", 1, 2, {}, 5.25},
+                   {"replica_loss", 1, 3, {}, 5.75},
+                   {"machine_busy_share", 1, 0, {}, 0.5}};
+  EXPECT_EQ(to_json(record_curves(trace), -1), R"({"loss":{"iteration":[1],"value":[5.5]}})");
+}
+
+// Shares of 0.5, 0.25 and 0.75 make 0.5; what is no number does not count.
+TEST(Figures, SumUpHowBusyTheMachineWas) {
+  Trace trace;
+  trace.records = {{"machine_busy_share", 1, 0, {}, 0.5},
+                   {"machine_busy_share", 1, 1, {}, 0.25},
+                   {"machine_busy_share", 2, 0, {}, 0.75},
+                   {"machine_lateness_share", 1, 0, {}, -1},
+                   {"machine_lateness_share", 2, 0, {}, std::numeric_limits<double>::infinity()},
+                   {"loss", 1, 0, {}, 3}};
+  EXPECT_EQ(to_json(machine_load(trace), -1),
+            R"([{"name":"busy_share","mean":0.5,"max":0.75},)"
+            R"({"name":"lateness_share","mean":-1.0,"max":-1.0}])");
+  EXPECT_EQ(to_json(machine_load({}), -1), "[]");
 }
 
 TEST(Timeline, RecordsBecomeCurves) {

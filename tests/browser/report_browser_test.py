@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Opens sample reports in headless Chromium and uses them: zoom, hover, search, themes, widths.
 
-    report_browser_test.py SAMPLE_REPORT [--keep FOLDER]
+    report_browser_test.py SAMPLE_REPORT [--artifacts FOLDER] [TEST...]
 
-SAMPLE_REPORT is the program that writes the samples. With --keep, screenshots and pages stay in
-FOLDER, to be looked at. Speaks WebDriver to chromedriver with the standard library alone; where
-Chromium is missing the test is skipped, and says so.
+SAMPLE_REPORT is the program that writes the samples. Screenshots stay in FOLDER (left out: artifacts/
+beside the program) as report-*.png, the pages below it; a test that fails leaves one more, of the
+page as it was then. Speaks WebDriver to chromedriver with the standard library alone; where Chromium
+is missing the test is skipped, and says so.
 """
 import base64
 import json
@@ -17,23 +18,32 @@ import tempfile
 import unittest
 import urllib.request
 
-SAMPLE_REPORT = None
-FOLDER = None
+ARTIFACTS = None
+KEYS = {"Tab": "\ue004", "Escape": "\ue00c", "ArrowLeft": "\ue012", "ArrowUp": "\ue013", "ArrowRight": "\ue014",
+        "ArrowDown": "\ue015", "Space": " "}
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
          "--disable-background-networking", "--disable-component-update", "--disable-sync",
          "--disable-dev-shm-usage"]
 
 
 class Browser:
-    """One chromedriver and one session of it."""
+    """One chromedriver and one session of it. Leaving it by an exception keeps what the page showed."""
 
-    def __init__(self, width, height, *flags):
+    def __init__(self, test, width, height, *flags):
+        self.test = test
         self.profile = tempfile.mkdtemp(prefix="tombolo-browser-")
         self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, text=True)
         for line in self.driver.stdout:  # "ChromeDriver was started successfully on port 41234."
             if "successfully on port" in line:
                 self.root = "http://127.0.0.1:" + line.strip().rstrip(".").split()[-1]
                 break
+        try:
+            self.start(width, height, flags)
+        except BaseException:
+            self.close()
+            raise
+
+    def start(self, width, height, flags):
         arguments = FLAGS + [f"--window-size={width},{height}", f"--user-data-dir={self.profile}", *flags]
         made = self.call("POST", "/session", {"capabilities": {"alwaysMatch": {
             "goog:chromeOptions": {"args": arguments}, "goog:loggingPrefs": {"browser": "ALL"}}}})
@@ -41,6 +51,16 @@ class Browser:
         # Below 500 pixels a window cannot get, a phone can.
         self.chrome("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
                     mobile=False)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        try:
+            if kind is not None:
+                self.screenshot("FAILED-" + self.test)
+        finally:
+            self.close()
 
     def close(self):
         try:
@@ -61,7 +81,7 @@ class Browser:
         return self.call("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
 
     def open(self, page):
-        self.call("POST", "/url", {"url": "file://" + os.path.join(FOLDER, page)})
+        self.call("POST", "/url", {"url": "file://" + os.path.join(ARTIFACTS, "report-pages", page)})
 
     def run(self, script, *arguments):
         return self.call("POST", "/execute/sync", {"script": script, "args": list(arguments)})
@@ -75,8 +95,10 @@ class Browser:
         width = self.run("return innerWidth")
         shot = self.chrome("Page.captureScreenshot", captureBeyondViewport=True,
                            clip={"x": 0, "y": 0, "width": width, "height": height, "scale": 1})
-        with open(os.path.join(FOLDER, name), "wb") as file:
+        path = os.path.join(ARTIFACTS, f"report-{name}.png")
+        with open(path, "wb") as file:
             file.write(base64.b64decode(shot["data"]))
+        print("screenshot:", path)
 
     def mouse(self, *actions):
         """("move", x, y), ("down",), ("up",): relative to the timeline's canvas."""
@@ -96,6 +118,19 @@ class Browser:
         self.call("POST", "/actions", {"actions": [{"type": "wheel", "id": "wheel", "actions": [
             {"type": "scroll", "duration": 0, "x": round(box[0] + x), "y": round(box[1] + y), "deltaX": 0, "deltaY": delta}]}]})
 
+    def press(self, *keys):
+        steps = [{"type": kind, "value": KEYS.get(key, key)} for key in keys for kind in ("keyDown", "keyUp")]
+        self.call("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": steps}]})
+
+    def tab_to(self, id):
+        """Reaches the element as one without a mouse does."""
+        self.run("document.activeElement.blur(); getSelection().collapse(document.body, 0)")
+        for _ in range(30):
+            self.press("Tab")
+            if self.run("return document.activeElement.id") == id:
+                return
+        raise AssertionError(f"{id} is out of the keyboard's reach")
+
     # What the page's own objects say.
     def visible(self):
         return self.run("return gantt.scale.domain()")
@@ -112,141 +147,258 @@ class Browser:
             }""", provenance, action)
 
 
+SEARCH = """const box = document.getElementById('search'); box.value = arguments[0];
+            box.dispatchEvent(new Event('input')); return document.getElementById('matches').value"""
+ITEMS = "return d3.sum(gantt.view.groups, (g) => d3.sum(g.lanes, (l) => d3.sum(l.tracks, (t) => t.items.length)))"
+# How many rectangles one drawing fills.
+BARS = """const pen = document.getElementById('gantt').getContext('2d'), fill = pen.fillRect;
+          let count = 0;
+          pen.fillRect = function (...box) { ++count; fill.apply(this, box); };
+          gantt.draw();
+          delete pen.fillRect;
+          return count"""
+
+
 class ReportTest(unittest.TestCase):
     def browse(self, page, width=1280, height=900, *flags):
-        browser = Browser(width, height, *flags)
-        self.addCleanup(browser.close)
+        browser = Browser(self.id().split(".")[-1], width, height, *flags)
         browser.open(page)
         return browser
 
     def test_pair_shows_both_traces_without_an_error(self):
-        browser = self.browse("pair.html")
-        browser.screenshot("pair.png")
-        self.assertEqual([], browser.errors())
-        text = browser.run("return document.body.innerText")
-        for words in ("two-datacenters", "oregon", "tombolo train two-datacenters.toml --out run", "Learning rate"):
-            self.assertIn(words, text)
-        badges = browser.run("return [...document.querySelectorAll('.card .badge')].map((b) => b.textContent)")
-        self.assertEqual(["predicted", "measured", "predicted", "measured", "measured", "measured"], badges)
+        with self.browse("pair.html") as browser:
+            browser.screenshot("pair")
+            self.assertEqual([], browser.errors())
+            text = browser.run("return document.body.innerText")
+            for words in ("two-datacenters", "oregon", "tombolo train two-datacenters.toml --out run", "Learning rate"):
+                self.assertIn(words, text)
+            badges = browser.run("return [...document.querySelectorAll('.card .badge')].map((b) => b.textContent)")
+            self.assertEqual(["predicted", "measured", "predicted", "measured", "measured", "measured"], badges)
 
     def test_hover_tells_what_a_bar_is(self):
-        browser = self.browse("pair.html")
-        browser.mouse(("move", *browser.place_of("measured", "0F1")))
-        tip = browser.run("const t = document.getElementById('tooltip'); return t.hidden ? '' : t.innerText")
-        for words in ("Forward", "measured", "0F1", "rank 0", "duration", "predicted"):
-            self.assertIn(words, tip)
-        browser.mouse(("move", *browser.place_of("predicted", "0SEND_F0")))
-        tip = browser.run("return document.getElementById('tooltip').innerText")
-        for words in ("Activations", "oregon → paris", "524 KB", "Mbps"):
-            self.assertIn(words, tip)
-        browser.screenshot("hover.png")
-        browser.mouse(("move", 2, 2))
-        self.assertTrue(browser.run("return document.getElementById('tooltip').hidden"))
+        with self.browse("pair.html") as browser:
+            browser.mouse(("move", *browser.place_of("measured", "0F1")))
+            tip = browser.run("const t = document.getElementById('tooltip'); return t.hidden ? '' : t.innerText")
+            for words in ("Forward", "measured", "0F1", "rank 0", "duration", "predicted"):
+                self.assertIn(words, tip)
+            browser.mouse(("move", *browser.place_of("predicted", "0SEND_F0")))
+            tip = browser.run("return document.getElementById('tooltip').innerText")
+            for words in ("Activations", "oregon → paris", "524 KB", "Mbps"):
+                self.assertIn(words, tip)
+            browser.screenshot("hover")
+            browser.mouse(("move", 2, 2))
+            self.assertTrue(browser.run("return document.getElementById('tooltip').hidden"))
 
     def test_wheel_drag_keys_and_buttons_move_the_view(self):
-        browser = self.browse("pair.html")
-        browser.mouse(("move", 600, 60))
-        whole = browser.visible()
-        at = browser.run("return gantt.scale.invert(600)")
-        browser.wheel(600, 60, -400)
-        zoomed = browser.visible()
-        self.assertLess(zoomed[1] - zoomed[0], 0.6 * (whole[1] - whole[0]))
-        self.assertAlmostEqual(at, browser.run("return gantt.scale.invert(600)"), delta=0.01 * at)
-        browser.mouse(("move", 600, 60), ("down",), ("move", 500, 60), ("up",))
-        panned = browser.visible()
-        self.assertGreater(panned[0], zoomed[0])
-        self.assertAlmostEqual(panned[1] - panned[0], zoomed[1] - zoomed[0], delta=1)
-        browser.screenshot("zoomed.png")
-        browser.run("document.getElementById('gantt').focus()")
-        browser.run("""document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowLeft'}))""")
-        self.assertLess(browser.visible()[0], panned[0])
-        browser.run("document.getElementById('zoom-in').click()")
-        self.assertLess(browser.visible()[1] - browser.visible()[0], panned[1] - panned[0])
-        browser.mouse(("move", 600, 60), ("down",), ("up",), ("down",), ("up",))
-        self.assertEqual(whole, browser.visible())
+        with self.browse("pair.html") as browser:
+            browser.mouse(("move", 600, 60))
+            whole = browser.visible()
+            at = browser.run("return gantt.scale.invert(600)")
+            browser.wheel(600, 60, -400)
+            zoomed = browser.visible()
+            self.assertLess(zoomed[1] - zoomed[0], 0.6 * (whole[1] - whole[0]))
+            self.assertAlmostEqual(at, browser.run("return gantt.scale.invert(600)"), delta=0.01 * at)
+            browser.mouse(("move", 600, 60), ("down",), ("move", 500, 60), ("up",))
+            panned = browser.visible()
+            self.assertGreater(panned[0], zoomed[0])
+            self.assertAlmostEqual(panned[1] - panned[0], zoomed[1] - zoomed[0], delta=1)
+            browser.screenshot("zoomed")
+            browser.run("document.getElementById('gantt').focus()")
+            browser.run("""document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowLeft'}))""")
+            self.assertLess(browser.visible()[0], panned[0])
+            browser.run("document.getElementById('zoom-in').click()")
+            self.assertLess(browser.visible()[1] - browser.visible()[0], panned[1] - panned[0])
+            browser.mouse(("move", 600, 60), ("down",), ("up",), ("down",), ("up",))
+            self.assertEqual(whole, browser.visible())
 
     def test_the_strip_above_chooses_a_range(self):
-        browser = self.browse("pair.html")
-        top = browser.run("""return document.getElementById('overview').getBoundingClientRect().top -
-                             document.getElementById('gantt').getBoundingClientRect().top""") + 20
-        whole = browser.visible()
-        browser.mouse(("move", 400, top), ("down",), ("move", 500, top), ("move", 600, top), ("up",))
-        expected = browser.run("return [gantt.overview.scale.invert(400), gantt.overview.scale.invert(600)]")
-        for wanted, got in zip(expected, browser.visible()):
-            self.assertAlmostEqual(wanted, got, delta=0.01 * whole[1])
-        browser.screenshot("brushed.png")
+        with self.browse("pair.html") as browser:
+            top = browser.run("""return document.getElementById('overview').getBoundingClientRect().top -
+                                 document.getElementById('gantt').getBoundingClientRect().top""") + 20
+            whole = browser.visible()
+            browser.mouse(("move", 400, top), ("down",), ("move", 500, top), ("move", 600, top), ("up",))
+            expected = browser.run("return [gantt.overview.scale.invert(400), gantt.overview.scale.invert(600)]")
+            for wanted, got in zip(expected, browser.visible()):
+                self.assertAlmostEqual(wanted, got, delta=0.01 * whole[1])
+            browser.screenshot("brushed")
 
     def test_search_highlights_and_counts(self):
-        browser = self.browse("pair.html")
-        search = """const box = document.getElementById('search'); box.value = arguments[0];
-                    box.dispatchEvent(new Event('input')); return document.getElementById('matches').value"""
-        # Eight micro-batches, two stages, two Traces.
-        for text, count in (("0F1", "2 matches"), ("B", "32 matches"), ("SEND", "32 matches"), ("0F", "16 matches"),
-                            ("F rank:1", "16 matches"), ("nonsense", "0 matches"), ("", "")):
-            self.assertEqual(count, browser.run(search, text), text)
-        browser.run(search, "iteration:3 F")
-        self.assertEqual("3", browser.run("return document.getElementById('iteration').value"))
-        browser.run(search, "0F")
-        browser.screenshot("search.png")
+        with self.browse("pair.html") as browser:
+            # Eight micro-batches, two stages, two Traces.
+            for text, count in (("0F1", "2 matches"), ("B", "32 matches"), ("SEND", "32 matches"), ("0F", "16 matches"),
+                                ("F rank:1", "16 matches"), ("nonsense", "0 matches"), ("", "")):
+                self.assertEqual(count, browser.run(SEARCH, text), text)
+            browser.run(SEARCH, "iteration:3 F")
+            self.assertEqual("3", browser.run("return document.getElementById('iteration').value"))
+            browser.run(SEARCH, "0F")
+            browser.screenshot("search")
 
     def test_iterations_can_be_chosen(self):
-        browser = self.browse("pair.html")
-        self.assertEqual("2", browser.run("return document.getElementById('iteration').value"))
-        browser.run("document.getElementById('iteration-after').click()")
-        self.assertEqual("3", browser.run("return document.getElementById('iteration').value"))
-        browser.run("""const s = document.getElementById('iteration'); s.value = 'all';
-                       s.dispatchEvent(new Event('change'))""")
-        self.assertEqual(20, browser.run("return gantt.view.groups[1].marks.length"))
-        browser.screenshot("all.png")
-        self.assertEqual([], browser.errors())
+        with self.browse("pair.html") as browser:
+            self.assertEqual("2", browser.run("return document.getElementById('iteration').value"))
+            browser.run("document.getElementById('iteration-after').click()")
+            self.assertEqual("3", browser.run("return document.getElementById('iteration').value"))
+            browser.run("""const s = document.getElementById('iteration'); s.value = 'all';
+                           s.dispatchEvent(new Event('change'))""")
+            self.assertEqual(20, browser.run("return gantt.view.groups[1].marks.length"))
+            browser.screenshot("all")
+            self.assertEqual([], browser.errors())
 
     def test_one_trace_says_what_is_missing(self):
-        browser = self.browse("predicted.html")
-        browser.screenshot("predicted.png")
-        self.assertEqual([], browser.errors())
-        self.assertIn("nothing to hold it against", browser.run("return document.getElementById('prediction').innerText"))
-        self.assertIn("records no loss", browser.run("return document.getElementById('learning').innerText"))
+        with self.browse("predicted.html") as browser:
+            browser.screenshot("predicted")
+            self.assertEqual([], browser.errors())
+            self.assertIn("nothing to hold it against", browser.run("return document.getElementById('prediction').innerText"))
+            self.assertIn("records no loss", browser.run("return document.getElementById('learning').innerText"))
+
+    def test_replicas_are_told_apart(self):
+        with self.browse("replicas.html") as browser:
+            browser.screenshot("replicas")
+            self.assertEqual([], browser.errors())
+            text = browser.run("return document.body.innerText")
+            for words in ("3 pipelines of 4 stages on oregon, iowa, virginia", "16 micro-batches each", "Sum of gradients",
+                          "stage 2 · pipeline 1 · iowa", "busy share 62 % on average, 67 % at most"):
+                self.assertIn(words, text)
+            rows = "return gantt.view.groups[1].lanes.filter((l) => l.lane.kind === 'compute').map((l) => l.lane.rank)"
+            self.assertEqual(list(range(12)), browser.run(rows))
+            whole = browser.visible()
+            browser.run("gantt.show(1e9, 2e9)")
+            browser.run("const r = document.getElementById('rows'); r.value = 'pipeline'; r.dispatchEvent(new Event('change'))")
+            self.assertEqual([0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11], browser.run(rows))
+            self.assertEqual([1e9, 2e9], browser.visible())
+            self.assertEqual(30, browser.run("return gantt.view.groups[1].lanes.length"))
+            browser.run("gantt.show(2.6e9, 3.8e9)")
+            browser.screenshot("replicas-by-pipeline")
+            browser.run("document.getElementById('links').click()")
+            self.assertEqual(12, browser.run("return gantt.view.groups[1].lanes.length"))
+            self.assertEqual(whole[0], 0)
+
+    def test_every_figure_says_emulated_and_its_scale(self):
+        with self.browse("replicas.html") as browser:
+            badges = """return [...document.querySelectorAll(arguments[0] + ' .badge.emulated')].map((b) => b.textContent)"""
+            whole = "emulated · bytes\u00a0÷\u00a0100"
+            for figure, count in ((".card", 2), ("#machine", 1), ("#breakdown .legend", 1), ("#prediction th", 1),
+                                  ("#prediction .chart", 1), (".commands", 1)):
+                self.assertEqual([whole] * count, browser.run(badges, figure), figure)
+            self.assertEqual(["emulated"] * 12, browser.run(badges, "#breakdown td"))
+            self.assertEqual(" · bytes\u00a0÷\u00a0100", browser.run("return gantt.scale_of(gantt.view.groups[1])"))
+            self.assertEqual("", browser.run("return gantt.scale_of(gantt.view.groups[0])"))
+
+    def test_sums_of_gradients_are_found_and_explained(self):
+        with self.browse("replicas.html") as browser:
+            # Twelve ranks sum once, in two Traces; each of the four stages of a pipeline has 16 forwards.
+            for text, count in (("REDUCE_GRAD", 24), ("reduce", 24), ("2REDUCE_GRAD", 6), ("pipeline:1 F", 2 * 4 * 16),
+                                ("rank:7 REDUCE", 2), ("stage:3 pipeline:2 U", 2)):
+                self.assertEqual(f"{count} matches", browser.run(SEARCH, text), text)
+            browser.run(SEARCH, "REDUCE_GRAD")
+            browser.mouse(("move", *browser.place_of("emulated", "2REDUCE_GRAD")))
+            tip = browser.run("return document.getElementById('tooltip').innerText")
+            for words in ("Sum of gradients", "emulated · bytes\u00a0÷\u00a0100", "2REDUCE_GRAD", "stage 2 · pipeline 0 · iowa",
+                          "from this rank's arrival", "each rank adds", "predicted"):
+                self.assertIn(words, tip)
+            self.assertNotIn("bps", tip)
+            browser.screenshot("sums")
+
+    def test_a_share_of_the_loss_is_not_drawn(self):
+        with self.browse("pair.html") as browser:
+            charts = browser.run("return [...document.querySelectorAll('#learning h3')].map((h) => h.textContent)")
+            self.assertEqual(["Loss (nats per token)", "Tokens per second", "Learning rate"], charts)
+
+    def test_keys_alone_are_enough(self):
+        with self.browse("replicas.html") as browser:
+            browser.tab_to("iteration")
+            browser.press("ArrowDown")
+            self.assertEqual("3", browser.run("return document.getElementById('iteration').value"))
+            browser.tab_to("rows")
+            browser.press("ArrowDown")
+            self.assertEqual(3, browser.run("return gantt.view.groups[1].lanes[1].lane.rank"))
+            browser.tab_to("links")
+            browser.press("Space")
+            self.assertEqual(12, browser.run("return gantt.view.groups[1].lanes.length"))
+            browser.tab_to("search")
+            browser.press(*"reduce")
+            self.assertEqual("24 matches", browser.run("return document.getElementById('matches').value"))
+            browser.tab_to("gantt")
+            whole = browser.visible()
+            browser.press("+", "+")
+            zoomed = browser.visible()
+            self.assertAlmostEqual((whole[1] - whole[0]) / 1.5 ** 2, zoomed[1] - zoomed[0], delta=1)
+            browser.press("ArrowRight")
+            self.assertGreater(browser.visible()[0], zoomed[0])
+            browser.press("ArrowLeft", "-")
+            self.assertAlmostEqual((whole[1] - whole[0]) / 1.5, browser.visible()[1] - browser.visible()[0], delta=1)
+            browser.screenshot("keys")
+            browser.press("0")
+            self.assertEqual(whole, browser.visible())
+
+    # Not a time, which a busy machine decides, but what time is spent on: elements, pixels, strokes.
+    def test_twelve_ranks_cost_no_more_than_their_pixels(self):
+        elements = "return document.querySelectorAll('*').length"
+        with self.browse("replicas_once.html") as browser:
+            once = browser.run(elements)
+        with self.browse("replicas.html") as browser:
+            six = browser.run(elements)
+            browser.run("""const s = document.getElementById('iteration'); s.value = 'all';
+                           s.dispatchEvent(new Event('change'))""")
+            browser.screenshot("replicas-all")
+            canvases = browser.run("return [...document.querySelectorAll('canvas')].map((c) => c.width * c.height)")
+            items, bars = browser.run(ITEMS), browser.run(BARS)
+            print(f"{items} intervals: {six} elements ({once} of one iteration), {sum(canvases)} pixels, {bars} bars")
+            # Per iteration and Trace: 12 ranks with 16 forwards and backwards, 9 of them with 16 recomputations,
+            # a sum and an update; 18 channels with 16 messages.
+            self.assertEqual(2 * 6 * (12 * (16 * 2 + 2) + 9 * 16 + 18 * 16), items)
+            self.assertLess(six, 1100)
+            self.assertLess(six - once, 60)  # choices of iterations and points of a curve, no intervals
+            self.assertEqual(2, len(canvases))
+            self.assertLess(sum(canvases), 2_000_000)
+            self.assertLessEqual(bars, items + 60)  # at most one each, and the ground of 60 rows
 
     def test_large_and_hostile_stays_fluid_and_harmless(self):
-        browser = self.browse("large.html")
-        self.assertEqual([], browser.errors())
-        self.assertEqual("large </script><b>hostile</b>", browser.run("return document.querySelector('h1').textContent"))
-        self.assertEqual(0, browser.run("return document.querySelectorAll('b').length"))
-        browser.run("""const s = document.getElementById('iteration'); s.value = 'all';
-                       s.dispatchEvent(new Event('change'))""")
-        drawn = browser.run("const t = performance.now(); for (let i = 0; i < 10; ++i) gantt.draw(); "
-                            "return (performance.now() - t) / 10")
-        items = browser.run("return d3.sum(gantt.view.groups, (g) => d3.sum(g.lanes, (l) => d3.sum(l.tracks, (t) => t.items.length)))")
-        print(f"one drawing of {items} intervals: {drawn:.1f} ms")
-        browser.screenshot("large.png")
+        with self.browse("large.html") as browser:
+            self.assertEqual([], browser.errors())
+            self.assertEqual("large </script><b>hostile</b>", browser.run("return document.querySelector('h1').textContent"))
+            self.assertEqual(0, browser.run("return document.querySelectorAll('b').length"))
+            browser.run("""const s = document.getElementById('iteration'); s.value = 'all';
+                           s.dispatchEvent(new Event('change'))""")
+            items, bars = browser.run(ITEMS), browser.run(BARS)
+            print(f"{items} intervals: {bars} bars")
+            self.assertGreater(items, 200_000)
+            self.assertLess(bars, 15_000)  # columns of pixels, not intervals
+            browser.screenshot("large")
 
     def test_narrow_and_dark(self):
-        browser = self.browse("pair.html", 400, 900, "--blink-settings=preferredColorScheme=0")
-        browser.screenshot("narrow.png")
-        self.assertEqual([], browser.errors())
-        self.assertLessEqual(browser.run("return document.documentElement.scrollWidth"), 400)
-        ground = browser.run("return getComputedStyle(document.body).backgroundColor")
-        self.assertEqual("rgb(18, 23, 28)", ground)
+        for page in ("pair", "replicas"):
+            with self.browse(page + ".html", 390, 844, "--blink-settings=preferredColorScheme=0") as browser:
+                browser.screenshot("narrow-" + page)
+                self.assertEqual([], browser.errors())
+                self.assertLessEqual(browser.run("return document.documentElement.scrollWidth"), 390)
+                ground = browser.run("return getComputedStyle(document.body).backgroundColor")
+                self.assertEqual("rgb(18, 23, 28)", ground)
+                # Nothing hangs out of its card.
+                self.assertEqual(0, browser.run("""return [...document.querySelectorAll('.card .badge')].filter((badge) =>
+                    badge.getBoundingClientRect().right > badge.closest('.card').getBoundingClientRect().right).length"""))
 
 
 def main():
-    global SAMPLE_REPORT, FOLDER
+    global ARTIFACTS
     arguments = sys.argv[1:]
     if not arguments:
         sys.exit(__doc__)
     if not shutil.which("chromedriver") or not (shutil.which("chromium") or shutil.which("google-chrome")):
         print("SKIPPED: chromium or chromedriver is missing (apt-get install chromium chromium-driver)")
         return
-    SAMPLE_REPORT = arguments[0]
-    keeps = arguments[1:2] == ["--keep"]
-    FOLDER = os.path.abspath(arguments[2]) if keeps else tempfile.mkdtemp(prefix="tombolo-report-")
-    os.makedirs(FOLDER, exist_ok=True)
-    try:
-        subprocess.run([SAMPLE_REPORT, FOLDER], check=True)
-        unittest.main(argv=[sys.argv[0]] + (arguments[3:] if keeps else arguments[1:]))
-    finally:
-        if not keeps:
-            shutil.rmtree(FOLDER, ignore_errors=True)
+    sample_report = os.path.abspath(arguments.pop(0))
+    ARTIFACTS = os.path.join(os.path.dirname(sample_report), "artifacts")
+    if arguments[:1] == ["--artifacts"]:
+        ARTIFACTS = os.path.abspath(arguments[1])
+        del arguments[:2]
+    pages = os.path.join(ARTIFACTS, "report-pages")
+    os.makedirs(pages, exist_ok=True)
+    for name in os.listdir(ARTIFACTS):  # of runs before
+        if name.startswith("report-") and name.endswith(".png"):
+            os.remove(os.path.join(ARTIFACTS, name))
+    subprocess.run([sample_report, pages], check=True)
+    unittest.main(argv=[sys.argv[0]] + arguments)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 // Writes reports of made-up runs, for the browser test and for looking at while the page is
 // changed:
 //
-//   sample_report FOLDER     pair.html (predicted and measured), predicted.html, large.html
+//   sample_report FOLDER     pair.html (predicted and measured), predicted.html, large.html,
+//                            replicas.html (predicted and emulated, 6 iterations),
+//                            replicas_once.html (1 iteration)
 //
-// The runs are 1F1B on two stages in two datacenters. The "measured" one is the same arithmetic
-// with seeded noise; it exists only to be drawn.
+// The runs are 1F1B on two stages in two datacenters, but for replicas (sample_replicas.h). The
+// "measured" one is the same arithmetic with seeded noise; it exists only to be drawn.
 #include <cmath>
 #include <cstdio>
 #include <string>
@@ -14,6 +16,7 @@
 #include "plan/job.h"
 #include "plan/plan_file.h"
 #include "report/report.h"
+#include "sample_replicas.h"
 
 namespace {
 
@@ -150,6 +153,7 @@ class Runner {
       trace_.records.push_back({name, iteration, 1, {free_[1]}, value});
     };
     record("loss", 2.1 + 3.4 * std::exp(-iteration / 6.0) + 0.05 * random_.normal());
+    record("replica_loss", 9);  // not to be drawn
     record("tokens_per_s", 4096 / 2.3 * (1 + 0.03 * random_.normal()));
     record("learning_rate", 3e-4 * std::min(1.0, iteration / 10.0));
     if (iteration % 10 != 0) return;
@@ -179,6 +183,8 @@ Status write_reports(const std::string& folder) {
   const trace::Trace measured = Runner({kMeasured, 20, 8, 0.12, true}, plan).run();
   TRY(save("predicted.html", {predicted}));
   TRY(save("pair.html", {measured, predicted}));
+  TRY(save("replicas.html", TRY(sample_replicas(6))));
+  TRY(save("replicas_once.html", TRY(sample_replicas(1))));
 
   // 20 iterations of 833 micro-batches: 100,000 intervals. 200 of them would be a gigabyte of page.
   trace::Trace large = Runner({kEmulated, 200, 833, 0.1, true}, plan).run();

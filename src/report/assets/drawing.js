@@ -1,7 +1,10 @@
 // Draws the timeline on a canvas: 100,000 intervals must stay fluid, which no tree of elements does.
 "use strict";
 
-const kHeights = {axis: 26, title: 34, compute: 28, link: 14, gap: 6, label: 17, after: 12};
+const kHeights = {axis: 26, title: 34, compute: 28, link: 14, link_least: 28, gap: 6, label: 17, after: 12, block: 7};
+// Many rows: lower ones, with labels of one line.
+const kDense = {...kHeights, compute: 22, link: 9, link_least: 17, gap: 3};
+const kDenseFrom = 12;  // rows of one Trace
 
 // What Gantt (gantt.js) lays out: view, scale, gutter, plot_width, height, narrow, search.
 class GanttDrawing {
@@ -58,7 +61,8 @@ class GanttDrawing {
     pen.fillText(provenance, 8, y + 0.5);
     pen.font = kFont(13);
     pen.fillStyle = this.colors.soft;
-    pen.fillText(this.title_of(group), width + 10, y + 0.5);
+    const left = width + 10;
+    pen.fillText(this.title_of(group) + this.scale_of(group), left, y + 0.5, this.canvas.clientWidth - left);
   }
   title_of(group) {
     if (this.view.choice === "all") {
@@ -66,8 +70,12 @@ class GanttDrawing {
       return plural(own, "iteration") + (own < group.marks.length ? ", the last one repeated" : "");
     }
     const mark = group.marks[0];
-    const which = mark.shown === mark.number ? "" : `, as predicted for iteration ${mark.shown}`;
+    const which = mark.shown === mark.number || this.narrow ? "" : `, as predicted for iteration ${mark.shown}`;
     return `iteration ${mark.number}${which} · ${time_text(mark.end - mark.start)}`;
+  }
+  // Beside the pill that says "emulated".
+  scale_of({trace}) {
+    return trace.byte_scale === 1 ? "" : ` · ${scale_text(trace)}`;
   }
 
   draw_lane(pen, entry) {
@@ -86,6 +94,16 @@ class GanttDrawing {
     });
     pen.restore();
   }
+  // Wide enough for most labels on one line, and never more than a quarter of the page.
+  gutter_width(pen, width) {
+    const needs = this.view.groups.flatMap((group) => group.lanes).map(({lane}) => {
+      pen.font = kFont(13, 550);
+      const label = pen.measureText(lane.label).width;
+      pen.font = kFont(12);
+      return label + 8 + pen.measureText(lane.detail).width + 16;
+    });
+    return Math.round(Math.min(Math.max(178, ...needs), Math.max(178, width / 4)));
+  }
   draw_label(pen, {lane, top, height}) {
     const y = this.narrow ? top - kHeights.label / 2 + 1 : top + height / 2;
     pen.textBaseline = "middle";
@@ -95,12 +113,13 @@ class GanttDrawing {
     const width = pen.measureText(lane.label).width;
     const room = this.narrow ? this.plot_width : this.gutter - 12;
     pen.font = kFont(12);
-    const fits = width + 8 + pen.measureText(lane.detail).width <= room;
+    const one_line = this.dense || width + 8 + pen.measureText(lane.detail).width <= room;
     pen.font = kFont(13, 550);
-    pen.fillText(lane.label, 0, fits || !lane.detail ? y : y - 6.5, room);
+    pen.fillText(lane.label, 0, one_line || !lane.detail ? y : y - 6.5, room);
     pen.font = kFont(12);
     pen.fillStyle = this.colors.soft;
-    pen.fillText(lane.detail, fits ? width + 8 : 0, fits ? y : y + 7.5, room);
+    const left = one_line ? Math.min(width, room / 2) + 8 : 0;
+    pen.fillText(lane.detail, left, one_line ? y : y + 7.5, room - left);
   }
 
   // Bars narrower than a pixel share their column in proportion to their time, so that a view of
@@ -127,7 +146,8 @@ class GanttDrawing {
     pen.globalAlpha = 1;
   }
   draw_number(pen, item, x, width, y, color) {
-    const number = item.action.microbatch < 0 ? item.action.kind : String(item.action.microbatch);
+    const {microbatch, kind} = item.action;
+    const number = microbatch < 0 ? kKinds[kind].brief || kind : String(microbatch);
     if (pen.measureText(number).width + 4 > width) return;
     // Stays readable while a part of the bar is visible.
     const left = Math.max(x, this.gutter), right = Math.min(x + width, this.gutter + this.plot_width);

@@ -56,23 +56,28 @@ class Gantt extends GanttDrawing {
     const width = this.canvas.clientWidth;
     const domain = this.scale.domain();
     this.narrow = width < 640;
-    this.gutter = this.narrow ? 0 : 178;
+    this.dense = this.view.groups.some((group) => group.lanes.length > kDenseFrom);
+    const heights = this.dense ? kDense : kHeights;
+    this.gutter = this.narrow ? 0 : this.gutter_width(this.canvas.getContext("2d"), width);
     this.plot_width = width - this.gutter - 1;
     this.scale.range([this.gutter, this.gutter + this.plot_width]);
     let y = kHeights.axis;
     for (const group of this.view.groups) {
       group.top = y;
       y += kHeights.title;
+      let block = group.lanes.length > 0 ? group.lanes[0].block : undefined;
       for (const entry of group.lanes) {
-        if (this.narrow) y += kHeights.label;
+        if (entry.block !== block) y += heights.block;
+        block = entry.block;
+        if (this.narrow) y += heights.label;
         const compute = entry.lane.kind === "compute";
-        entry.row = compute ? kHeights.compute : kHeights.link;
+        entry.row = compute ? heights.compute : heights.link;
         entry.top = y;
         entry.height = Math.max(1, entry.tracks.length) * entry.row;
-        // Beside a label of two lines there is room for a whole bar.
-        if (!compute && !this.narrow) entry.height = Math.max(entry.height, kHeights.compute);
+        // Beside its label there is room for a whole bar.
+        if (!compute && !this.narrow) entry.height = Math.max(entry.height, heights.link_least);
         if (entry.tracks.length <= 1) entry.row = entry.height;
-        y += entry.height + kHeights.gap;
+        y += entry.height + heights.gap;
       }
       group.bottom = y;
       y += kHeights.after;

@@ -11,7 +11,8 @@ function inputs_section() {
       ["intervals", trace.intervals.toLocaleString("en")]].filter(([, value]) => value !== "").map(([key, value]) => `${key} ${value}`).join(" · ")))]);
   if (!data.plan) return [...out, element("p", {}, "The Trace carries no Plan.")];
   const stages = [["Stage", "stage", true], ["Ranks", "ranks"], ["Datacenter", "datacenter"], ["Device", "device"], ["Layers", "layers"],
-                  ["Forward", "forward", true], ["Backward", "backward", true], ["Recompute", "recompute", true], ["Update", "update", true], ["State", "state", true]];
+                  ["Forward", "forward", true], ["Backward", "backward", true], ["Recompute", "recompute", true], ["Update", "update", true],
+                  ...(data.plan.replicas > 1 ? [["Gradients", "gradients", true], ["Sum", "reduce", true]] : []), ["State", "state", true]];
   const links = [["WAN link", "between"], ["One way", "latency", true], ["Node pair", "node_pair", true], ["Path", "path", true],
                  ["Connections", "connections", true], ["TCP window", "window", true], ["One flow", "flow_rate", true], ["Measured", "measured", true]];
   const table = (columns, rows) => table_of(columns.map(([title, key, number]) => ({title, number, of: (row) => String(row[key])})), rows);

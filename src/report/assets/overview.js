@@ -34,11 +34,14 @@ class Overview {
     const pen = this.canvas.getContext("2d");
     const colors = read_colors();
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const lanes = this.view.groups.flatMap((group) => group.lanes);
-    const row = height / (lanes.length + this.view.groups.length - 1);
+    // Of many lanes those of ranks alone: below two pixels each, nothing would be seen of any.
+    const all = this.view.groups.map((group) => group.lanes);
+    const dense = all.some((lanes) => lanes.length > kDenseFrom);
+    const shown = dense ? all.map((lanes) => lanes.filter(({lane}) => lane.kind === "compute")) : all;
+    const row = height / (d3.sum(shown, (lanes) => lanes.length) + shown.length - 1);
     let y = 0;
-    for (const group of this.view.groups) {
-      for (const entry of group.lanes) {
+    for (const lanes of shown) {
+      for (const entry of lanes) {
         for (const track of entry.tracks) this.draw_track(pen, track, y, Math.max(row - 1, 0.5), colors);
         y += row;
       }

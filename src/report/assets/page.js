@@ -8,6 +8,7 @@ function fill_sections() {
   by_id("notices").append(...notices());
   by_id("cards").append(...headline_cards());
   if (data.plan) by_id("sources").append(data.plan.cost_sentence);
+  by_id("machine").append(...machine_lines());
   by_id("breakdown-body").append(...breakdown_section());
   by_id("prediction-body").append(...prediction_section());
   by_id("learning-body").append(...learning_section());
@@ -48,12 +49,14 @@ function start_timeline() {
   for (const number of numbers) select.append(element("option", {value: number}, String(number)));
   if (numbers.length > 1) select.append(element("option", {value: "all"}, "all"));
 
+  const arrangement = {by: "stage", links: true};
+  by_id("rows-control").hidden = !has_replicas;
   const choose = (value) => {
     select.value = value;
     const at = select.selectedIndex;
     by_id("iteration-before").disabled = at <= 0;
     by_id("iteration-after").disabled = at >= numbers.length - 1;
-    gantt.set_view(build_view(value === "all" ? "all" : Number(value)));
+    gantt.set_view(build_view(value === "all" ? "all" : Number(value), arrangement));
     by_id("gantt").setAttribute("aria-label", `Timeline of iteration ${value}: ` +
       gantt.view.groups.map((group) => `${group.trace.provenance} ${gantt.title_of(group)}`).join("; "));
     count_matches();
@@ -66,6 +69,15 @@ function start_timeline() {
     by_id("matches").value = count === 1 ? "1 match" : `${count.toLocaleString("en")} matches`;
     return undefined;
   };
+  const rearrange = () => {
+    arrangement.by = by_id("rows").value;
+    arrangement.links = by_id("links").checked;
+    const [from, to] = gantt.scale.domain();
+    choose(select.value);
+    gantt.show(from, to);
+  };
+  by_id("rows").addEventListener("change", rearrange);
+  by_id("links").addEventListener("change", rearrange);
   select.addEventListener("change", () => choose(select.value));
   by_id("iteration-before").addEventListener("click", () => step(-1));
   by_id("iteration-after").addEventListener("click", () => step(1));

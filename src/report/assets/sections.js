@@ -53,6 +53,18 @@ function error_card(error) {
               percent_text(error), `of the ${second.provenance} iteration time: ${sense}`);
 }
 
+// How busy the machine was: whether the figures of an emulated run can be believed.
+function machine_lines() {
+  return data.traces.filter((trace) => trace.machine.length > 0).map((trace) => {
+    const parts = trace.machine.map(({name, mean, max}) => {
+      const text = (value) => /(_share|_fraction|^share|^fraction)$/.test(name) ? share_text(value) : significant(value, 3);
+      const words = name.replaceAll("_", " ");
+      return mean === max ? `${words} ${text(mean)}` : `${words} ${text(mean)} on average, ${text(max)} at most`;
+    });
+    return element("p", {class: "note machine"}, badge_of(trace), ` The machine during this run: ${parts.join("; ")}.`);
+  });
+}
+
 // What a reader must know before believing a figure.
 function notices() {
   const out = [];
@@ -88,15 +100,18 @@ function breakdown_section() {
   }));
   const columns = [
     {title: "Rank", of: (row) => row.begins ? element("span", {}, `rank ${row.rank} `, element("span", {class: "note"}, row.place)) : ""},
-    {title: "", of: (row) => badge_of(row.trace)},
+    {title: "", of: (row) => brief_badge_of(row.trace)},
     {title: "", class: "wide", of: (row) => breakdown_bar(row, longest)},
     ...kParts.map(([key, name]) => ({title: name, number: true, of: (row) => time_text(row[key], 3)})),
   ];
   return [
     element("div", {class: "stacks"}, table_of(columns, rows, (row, i) => row.begins && i > 0 ? "begins" : null)),
-    element("ul", {class: "legend"}, kParts.map(([, name, color]) => legend_item(name, color))),
+    element("ul", {class: "legend"}, kParts.map(([, name, color]) => legend_item(name, color)),
+            data.traces.map((trace) => element("li", {}, badge_of(trace)))),
     element("p", {class: "note"}, "Per rank, mean over the iterations of the headline. Communication is exposed " +
-            "while the rank computes nothing and one of its messages is on the way; idle is what remains."),
+            "while the rank computes nothing and one of its messages is on the way" +
+            (has_replicas ? ", or it is in the sum of gradients or waits there for other replicas" : "") +
+            "; idle is what remains."),
   ];
 }
 
@@ -126,7 +141,8 @@ function prediction_section() {
   const table = table_of(columns, data.comparison.rows);
   return [element("div", {class: "two"}, element("div", {}, table,
     element("p", {class: "note"}, "Mean duration of one piece of work. The error is (first − second) / second: negative where " +
-            "the first was too short. A bar of full length means 25 % or more.")), iteration_chart())];
+            "the first was too short. A bar of full length means 25 % or more." +
+            (has_replicas ? " A sum of gradients counts from each rank's arrival, waiting for the others included." : ""))), iteration_chart())];
 }
 
 function time_or_dash(ns) {
@@ -162,5 +178,6 @@ function learning_section() {
   if (learning_rate) add("Learning rate", [curve(learning_rate, "learning rate", "--kind-U")], (v) => v.toExponential(1));
   for (const [name, record] of Object.entries(others)) add(name.replaceAll("_", " "), [curve(record, name, "--kind-C")], (v) => significant(v, 4));
   if (charts.length > 0) return [element("div", {class: "charts"}, charts)];
-  return [element("p", {}, `The ${main_trace.provenance} Trace records no loss: predictions know how long training takes, not what it learns.`)];
+  return [element("p", {}, `The ${main_trace.provenance} Trace records no loss: ` + (main_trace.provenance === "emulated" ?
+    "emulated kernels take their time and learn nothing." : "predictions know how long training takes, not what it learns."))];
 }

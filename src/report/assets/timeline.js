@@ -24,7 +24,7 @@ function extent_of(iteration) {
 
 // {end, groups: [{trace, lanes: [{lane, tracks}], marks}]} for one iteration, or "all". Iterations
 // stand in slots that are as long as the longest of both Traces, so that starts are aligned.
-function build_view(choice) {
+function build_view(choice, arrangement) {
   const chosen = choice === "all" ? main_trace.timeline.iterations.map((i) => i.iteration) : [choice];
   const view = {choice, end: 0, groups: data.traces.map((trace) => new_group(trace))};
   for (const number of chosen) {
@@ -34,8 +34,31 @@ function build_view(choice) {
   }
   for (const group of view.groups) {
     for (const entry of group.lanes) entry.tracks = entry.tracks.map(new_track);
+    group.lanes = arrange(group.lanes, arrangement);
   }
   return view;
+}
+
+const has_replicas = data.traces.some((trace) => trace.timeline.lanes.some((lane) => lane.replica > 0));
+
+// {by: "stage" or "pipeline", links: whether they are shown}. A block is what belongs together: the
+// replicas of a stage, or a pipeline.
+function arrange(lanes, {by, links}) {
+  const shown = lanes.filter((entry) => links || entry.lane.kind !== "link");
+  if (!has_replicas) return shown;
+  const keys = new Map(shown.map((entry) => {
+    const {kind, stage = 0, replica = 0, rank, peer = rank} = entry.lane;
+    const link = Number(kind === "link"), back = Number(peer < rank);
+    const boundary = stage - back;  // of a link: both directions beside each other
+    const block = by === "pipeline" ? [replica] : [link, boundary, back];
+    entry.block = block.join();
+    return [entry, [...block, ...(by === "pipeline" ? [link, boundary, back] : [replica]), rank]];
+  }));
+  return shown.sort((a, b) => {
+    const x = keys.get(a), y = keys.get(b);
+    const differs = x.findIndex((part, i) => part !== y[i]);
+    return differs < 0 ? 0 : x[differs] - y[differs];
+  });
 }
 
 function new_group(trace) {
@@ -97,6 +120,7 @@ function field_test(key, value) {
     iteration: (item) => item.iteration,
     stage: (item) => item.action.stage,
     rank: (item) => item.lane.rank,
+    pipeline: (item) => item.lane.replica || 0,
     microbatch: (item) => item.action.microbatch,
     kind: (item) => item.action.kind.toLowerCase(),
   }[key];

@@ -3,7 +3,7 @@
 
 function describe_item(item, trace) {
   const kind = kKinds[item.action.kind];
-  const link = item.lane.kind === "link";
+  const link = item.lane.kind === "link", sums = item.action.kind === "REDUCE_GRAD";
   const name = link ? {SEND_F: "Activations", SEND_B: "Gradients"}[item.action.kind] || kind.name : kind.name;
   const rows = [["action", item.action.text]];
   if (item.action.microbatch >= 0) rows.push(["micro-batch", String(item.action.microbatch)]);
@@ -11,7 +11,10 @@ function describe_item(item, trace) {
   rows.push(["iteration", String(item.iteration)]);
   rows.push(["start", "+" + time_text(item.after, 5)]);
   rows.push(["duration", time_text(item.end - item.start)]);
-  if (item.bytes > 0) {
+  if (sums) {
+    rows.push(["counted", "from this rank's arrival"]);
+    if (item.bytes > 0) rows.push(["each rank adds", bytes_text(item.bytes)]);
+  } else if (item.bytes > 0) {
     rows.push(["bytes", bytes_text(item.bytes)]);
     const seconds = (item.end - item.start) * 1e-9;
     if (seconds > 0) rows.push(["bytes / duration", rate_text(item.bytes / seconds)]);

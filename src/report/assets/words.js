@@ -22,18 +22,27 @@ function badge(provenance) {
   return element("span", {class: "badge " + provenance}, provenance);
 }
 
-// Where both Traces have one provenance, the badge alone would not tell them apart.
+// Where both Traces have one provenance, the badge alone would not tell them apart; where bytes were
+// scaled down, no figure stands without saying so.
 function badge_of(trace) {
+  const node = brief_badge_of(trace);
+  if (trace.byte_scale !== 1) node.append(" · " + scale_text(trace));
+  return node;
+}
+// For the rows of a figure whose legend has the whole badge.
+function brief_badge_of(trace) {
   const twins = data.traces.filter((other) => other.provenance === trace.provenance);
   const node = badge(trace.provenance);
   if (twins.length > 1) node.append(" " + (data.traces.indexOf(trace) + 1));
   return node;
 }
+const scale_text = (trace) => `bytes\u00a0÷\u00a0${trace.byte_scale}`;
 
 const kKinds = {
   F: {name: "Forward", color: "--kind-F"},
   B: {name: "Backward", color: "--kind-B"},
   R: {name: "Recompute", color: "--kind-R"},
+  REDUCE_GRAD: {name: "Sum of gradients", color: "--kind-REDUCE", brief: "+"},
   U: {name: "Optimizer update", color: "--kind-U"},
   SEND_F: {name: "Activations on a link", color: "--kind-SEND_F"},
   SEND_B: {name: "Gradients on a link", color: "--kind-SEND_B"},
@@ -92,6 +101,9 @@ function percent_text(share) {
   const text = (Math.abs(share) * 100).toFixed(digits);
   return (Number(text) === 0 ? "" : share < 0 ? "−" : "+") + text + " %";
 }
+
+// "3.2 %", for a part of a whole.
+const share_text = (share) => significant(share * 100, 2) + " %";
 
 const plural = (count, word) => count.toLocaleString("en") + " " + word + (count === 1 ? "" : "s");
 
