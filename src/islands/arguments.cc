@@ -33,6 +33,8 @@ Result<Arguments> parse_arguments(std::vector<std::string> words) {
   app.require_subcommand(1);
   CLI::App* run = app.add_subcommand("run", "runs `-- COMMAND...` on the hosts, then cleans up");
   CLI::App* wanem = app.add_subcommand("wanem", "brings the hosts up until ^C");
+  CLI::App* trace = app.add_subcommand(
+      "trace", "prints a bandwidth that fluctuates as StellaTrain's authors saw it, as CSV");
   // Parsed above; here for --help.
   app.add_subcommand("exec", "HOST COMMAND...: runs a command on another host; inside only");
   double byte_scale = 1;
@@ -45,6 +47,11 @@ Result<Arguments> parse_arguments(std::vector<std::string> words) {
   }
   run->add_option("--host", out.host, "where the command runs (left out: on the first)");
   run->add_flag("--each", out.each, "on every host at once, its name before each line of output");
+  double mean_mbps = out.trace.mean.value / (1_Mbps).value;
+  trace->add_option("--mean", mean_mbps, "Mbps, between 60 and 590 (left out: 193)");
+  trace->add_option("--seconds", out.trace.duration.value, "of one period (left out: 600)");
+  trace->add_option("--step", out.trace.step.value, "seconds between changes (left out: 0.5)");
+  trace->add_option("--seed", out.trace.seed, "another seed, another trace");
 
   try {
     std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
@@ -55,7 +62,11 @@ Result<Arguments> parse_arguments(std::vector<std::string> words) {
   } catch (const CLI::ParseError& error) {
     return unusable(error.what(), "tombolo-islands --help");
   }
-  out.verb = run->parsed() ? Verb::kRun : Verb::kWanem;
+  out.verb = run->parsed() ? Verb::kRun : wanem->parsed() ? Verb::kWanem : Verb::kTrace;
+  if (out.verb == Verb::kTrace) {
+    out.trace.mean = mean_mbps * 1_Mbps;
+    return out;
+  }
   const CLI::App* parsed = app.get_subcommands()[0];
   if (parsed->count("--byte-scale") > 0) {
     if (!(byte_scale >= 1)) {

@@ -3,6 +3,7 @@
 //   tombolo-islands run FILE [options] -- COMMAND...     tools/islands
 //   tombolo-islands wanem FILE [options]                 tools/wanem
 //   tombolo-islands exec HOST COMMAND...                 inside; an rsh agent for launchers
+//   tombolo-islands trace [options]                      a synthetic rate trace, as CSV
 #pragma once
 
 #include <optional>
@@ -10,10 +11,11 @@
 #include <vector>
 
 #include "base/result.h"
+#include "wanem/fluctuation.h"
 
 namespace tombolo::islands {
 
-enum class Verb { kRun, kWanem, kExec, kHelp };
+enum class Verb { kRun, kWanem, kExec, kTrace, kHelp };
 
 struct Arguments {
   Verb verb = Verb::kHelp;
@@ -22,7 +24,8 @@ struct Arguments {
   std::string host;                  // run: where; left out: the first. exec: name or address
   bool each = false;                 // run: on every host at once
   std::string counters;              // run, wanem: a file for the counters, written at the end
-  uint64_t seed = 1;                 // of losses and jitter
+  uint64_t seed = 1;                 // run, wanem: of losses and jitter
+  wanem::FluctuationOptions trace;
   std::vector<std::string> command;  // run, exec
   std::string text;                  // kHelp: what to print
 };

@@ -31,6 +31,15 @@ TEST(Arguments, TakesTheWordsOfExecAsTheyAre) {
   EXPECT_EQ(arguments->command, (Words{"orted", "-mca", "ess", "env"}));
 }
 
+TEST(Arguments, TakesTheMeanOfATraceInMbps) {
+  const auto arguments = parse_arguments({"trace", "--mean", "115.7", "--seed", "3"});
+  ASSERT_TRUE(arguments) << arguments.error().text();
+  EXPECT_EQ(arguments->verb, Verb::kTrace);
+  EXPECT_DOUBLE_EQ(arguments->trace.mean.value, 115.7e6 / 8);
+  EXPECT_EQ(arguments->trace.seed, 3u);
+  EXPECT_EQ(arguments->trace.duration, 600_s);
+}
+
 TEST(Arguments, HelpsWhereAsked) {
   const auto arguments = parse_arguments({"--help"});
   ASSERT_TRUE(arguments);

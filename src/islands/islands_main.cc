@@ -18,6 +18,12 @@ int main(int argc, char** argv) {
     case Verb::kHelp:
       fmt::print("{}", arguments->text);
       return 0;
+    case Verb::kTrace: {
+      const Result<wanem::RateTrace> trace = wanem::stellatrain_fluctuation(arguments->trace);
+      if (!trace) return report(trace.error());
+      fmt::print("{}", to_csv(*trace));
+      return 0;
+    }
     case Verb::kExec:
       return report(become_command_on(arguments->host, arguments->command));
     case Verb::kRun:

@@ -37,8 +37,9 @@ std::vector<KernelSetting> settings_of(const cluster::Cluster& cluster,
   std::string why = "no WAN link bounds the window";
   if (const std::optional<Bytes> window = window_of(cluster, datacenter)) {
     const double scaled = window->value / byte_scale;
-    receive = std::max<int64_t>(4096, std::llround(scaled / kWindowOfBuffer));
-    why = fmt::format("a TCP window of {}", brief(Bytes{scaled}));
+    receive = std::max<int64_t>(4096, std::llround(scaled * kBufferPerWindow));
+    why = fmt::format("{} times the TCP window of {} to which the emulator bounds it",
+                      kBufferPerWindow, brief(Bytes{scaled}));
   }
   const int64_t start = std::min<int64_t>(131072, receive);
   return {

@@ -1,8 +1,7 @@
 // Kernel settings of a host's network namespace. They belong to every figure measured there.
 //
-// What the kernel calls tcp_rmem bounds a receive buffer, and a buffer counts what the kernel
-// allocates, not what arrived: with the emulator's frames, 204 bytes of window per 256 bytes of
-// buffer. So a window of 3 MB needs tcp_rmem of 3.77 MB.
+// The TCP window that a link states is not among them: the emulator bounds it exactly
+// (wanem/window_bound.h), and buffers are four times as large, so that they bound nothing.
 #pragma once
 
 #include <string>
@@ -21,18 +20,16 @@ struct KernelSetting {
   bool operator==(const KernelSetting&) const = default;
 };
 
-// Receive windows are `kWindowOfBuffer` of the buffer. Measured on Linux 6.18 with cubic over the
-// emulator at 20, 40 and 80 ms: tcp_rmem of 4653056 bytes gave windows of 3715584, 3718912 and
-// 3696000. The kernel takes the ratio from a connection's first full frames (tcp_measure_rcv_mss),
-// 204/256 for the first ten segments of a bulk transfer.
-inline constexpr double kWindowOfBuffer = 204.0 / 256;
+// Bytes of receive buffer per byte of window. Linux 6.18 took 1.25 to 1.82, depending on how full
+// the memory of a connection's first frames was; 2 is what kernels before 6.6 assumed. Much more
+// would cost precision: the field of a window counts in units that grow with the buffer.
+inline constexpr int64_t kBufferPerWindow = 4;
 
 // Buffers where nothing bounds the window: 128 MB fill 5 Gbps at 200 ms.
 inline constexpr int64_t kLargeBuffer = 128 << 20;
 
-// The settings of the hosts in `datacenter`. tcp_rmem is one for all connections of a host: of
-// several WAN links with different windows, the largest counts; where a link states none, windows
-// are large.
+// The settings of the hosts in `datacenter`. tcp_rmem is one for all connections of a host, so the
+// largest window of its WAN links counts; where a link states none, buffers are large.
 std::vector<KernelSetting> settings_of(const cluster::Cluster& cluster,
                                        const std::string& datacenter, double byte_scale);
 

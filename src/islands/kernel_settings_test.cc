@@ -19,20 +19,18 @@ std::string value_of(const std::string& key, const cluster::Cluster& cluster,
   return "";
 }
 
-TEST(KernelSettings, ReceiveBufferGivesTheStatedWindow) {
-  // 3 000 000 * 256 / 204 = 3 764 705.9
-  EXPECT_EQ(value_of("net.ipv4.tcp_rmem", row(3_MB, 3_MB), "porto"), "4096 131072 3764706");
+TEST(KernelSettings, ReceiveBufferIsFourTimesTheStatedWindow) {
+  EXPECT_EQ(value_of("net.ipv4.tcp_rmem", row(3_MB, 3_MB), "porto"), "4096 131072 12000000");
 }
 
 TEST(KernelSettings, ByteScaleDividesTheWindow) {
-  // 3 000 000 / 50 * 256 / 204 = 75 294.1, which is also where the buffer starts
-  EXPECT_EQ(value_of("net.ipv4.tcp_rmem", row(3_MB, 3_MB), "porto", 50), "4096 75294 75294");
+  // 4 * 3 000 000 / 100 = 120 000, which is also where the buffer starts
+  EXPECT_EQ(value_of("net.ipv4.tcp_rmem", row(3_MB, 3_MB), "porto", 100), "4096 120000 120000");
 }
 
 TEST(KernelSettings, OfSeveralWindowsTheLargestCounts) {
-  EXPECT_EQ(value_of("net.ipv4.tcp_rmem", row(1_MB, 3_MB), "lisbon"), "4096 131072 3764706");
-  // 1 000 000 * 256 / 204 = 1 254 902.0
-  EXPECT_EQ(value_of("net.ipv4.tcp_rmem", row(1_MB, 3_MB), "porto"), "4096 131072 1254902");
+  EXPECT_EQ(value_of("net.ipv4.tcp_rmem", row(1_MB, 3_MB), "lisbon"), "4096 131072 12000000");
+  EXPECT_EQ(value_of("net.ipv4.tcp_rmem", row(1_MB, 3_MB), "porto"), "4096 131072 4000000");
 }
 
 TEST(KernelSettings, ALinkWithoutAWindowNeedsALargeBuffer) {
