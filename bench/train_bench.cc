@@ -1,29 +1,38 @@
 // How far from OpenBLAS's peak is a training step, and what does a model learn?
 //
-//   train_bench                                 time of forward, backward and update, JSON lines
-//   train_bench --job JOB [--data FILE] [--steps N]   trains in this process, one line per 10 steps
+//   train_bench                                 time of forward, backward, update and sum, JSON
+//   lines train_bench --job JOB [--data FILE] [--steps N]   trains in this process, one line per 10
+//   steps
 //
 // Sketch for 3.3 million parameters and 4,096 tokens: matrices 6 x 3.2 M x 4,096 = 80 GFLOP,
 // attention below the diagonal 9 GFLOP; at 100 GFLOP/s 0.9 s. Everything else reads and writes
 // about 60 numbers of hidden size per token and layer each way: 4 x 4,096 x 256 x 120 x 4 B = 2 GB,
 // 0.1 s out of the caches. Times are CPU times of this thread, which a busy neighbour disturbs
 // little; the peak is measured between the repeats, with the same neighbours.
+//
+// Two replicas then sum their gradients, S bytes each, by wall clock. With n = 2 each of them sends
+// S and receives S; loopback copies a byte once into the kernel and once out of it, so with a core
+// for each replica nothing can be faster than copying S bytes twice: `of_limit` is that over this.
 #include <dlfcn.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/file.h"
 #include "base/random.h"
 #include "plan/job.h"
 #include "train/blas_check.h"
+#include "train/memory_messenger.h"
 #include "train/torch_kernels.h"
 
 // Looked up in the BLAS that LibTorch brings along.
@@ -109,6 +118,62 @@ Status iterate(runtime::Kernels& kernels, int64_t iteration, int64_t microbatche
   return {};
 }
 
+double wall_seconds() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+// Medians of copying so many bytes and of summing them, by turns in one run.
+struct Sum {
+  std::vector<double> copies, sums;
+};
+
+// What one of two replicas does; replica 0 measures.
+Status replicate(const plan::Plan& plan, int32_t replica, train::MemoryHub& hub, Sum* out) {
+  auto kernels = TRY(train::make_torch_kernels(plan, replica));
+  train::MemoryMessenger messenger(hub, replica);
+  TRY(kernels->join_replicas({.ranks = {0, 1},
+                              .own = static_cast<size_t>(replica),
+                              .messenger = &messenger,
+                              .address = "127.0.0.1"}));
+  TRY(kernels->begin_iteration(1));
+  TRY(kernels->forward(0, {}));
+  TRY(kernels->backward(0, {}));
+  TRY(kernels->reduce_gradients());
+  const auto size = static_cast<size_t>(4 * model::parameters(plan.model));
+  std::vector<char> from(size, 1), to(size, 2);
+  for (int repeat = 0; repeat < 4 * kRepeats; ++repeat) {
+    const double start = wall_seconds();
+    std::memcpy(to.data(), from.data(), size);
+    const double copied = wall_seconds();
+    TRY(kernels->reduce_gradients());
+    if (out == nullptr) continue;
+    out->copies.push_back(copied - start);
+    out->sums.push_back(wall_seconds() - copied);
+  }
+  return to[size / 2] == 1 ? Status{} : failed("the copy is wrong");
+}
+
+Status measure_sum(plan::Job job) {
+  job.parallelism.data = 2;
+  job.cluster.datacenters[0].devices_per_node = 2;
+  const plan::Plan plan = TRY(plan::make_plan(job));
+  train::MemoryHub hub;
+  Sum sum;
+  Status other;
+  std::thread thread([&] { other = replicate(plan, 1, hub, nullptr); });
+  const Status own = replicate(plan, 0, hub, &sum);
+  thread.join();
+  TRY(own);
+  TRY(other);
+  std::printf(
+      "{\"question\":\"reduce_gradients\",\"replicas\":2,\"bytes\":%lld,\"wall_ms\":%.1f,"
+      "\"spread_ms\":%.1f,\"copy_ms\":%.2f,\"of_limit\":%.2f}\n",
+      static_cast<long long>(4 * model::parameters(plan.model)), 1e3 * median(sum.sums),
+      1e3 * spread(sum.sums), 1e3 * median(sum.copies), 2 * median(sum.copies) / median(sum.sums));
+  return {};
+}
+
 Status measure() {
   const std::string text_file = "/tmp/train_bench_text." + std::to_string(getpid());
   std::string text;
@@ -119,7 +184,6 @@ Status measure() {
   job.data = plan::Data{.text = text_file};
   const plan::Plan plan = TRY(plan::make_plan(job));
   auto kernels = TRY(train::make_torch_kernels(plan, 0));
-  std::remove(text_file.c_str());
 
   std::map<std::string, double> ignored;
   TRY(iterate(*kernels, 1, plan.microbatches(), ignored));
@@ -148,7 +212,9 @@ Status measure() {
         kind.c_str(), static_cast<long long>(model::parameters(plan.model)), 1e3 * median(values),
         1e3 * spread(values), rate, rate / peak);
   }
-  return {};
+  const Status summed = measure_sum(job);
+  std::remove(text_file.c_str());
+  return summed;
 }
 
 Status train_job(const std::string& job_file, const std::string& data, int64_t steps) {
