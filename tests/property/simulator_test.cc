@@ -67,6 +67,40 @@ TEST(Simulator, IsNeverFasterThanItsBusiestPart) {
   }
 }
 
+// Pipelines that meet nowhere but in the sum take as long as one of them, and the sum. Its stages
+// all take equally long for it, so the stage that is last to be through is last to have summed.
+TEST(Simulator, ReplicasApartTakeAsLongAsOne) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Random random(seed);
+    Toy toy = random_toy(random);
+    toy.path_limit.reset();
+    const int64_t alone = sim::simulate(toy_plan(toy))->iteration.ns;
+    const auto reduce = static_cast<int64_t>(random.below(3000));
+    toy.reduce = static_cast<double>(reduce) * 1_us;
+    for (toy.replicas = 2; toy.replicas <= 4; ++toy.replicas) {
+      EXPECT_EQ(sim::simulate(toy_plan(toy))->iteration.ns, alone + 1000 * reduce);
+    }
+  }
+}
+
+// On a path that all share, another pipeline with as much work of its own makes nobody faster. Ends
+// of flows are rounded up to nanoseconds: one each for the messages that follow one another.
+TEST(Simulator, MoreReplicasOnAPathAreNeverFaster) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Random random(seed);
+    Toy toy = random_toy(random);
+    toy.path_limit = static_cast<double>(50 + random.below(5000)) * 1_Mbps;
+    int64_t before = 0;
+    for (toy.replicas = 1; toy.replicas <= 4; ++toy.replicas) {
+      const int64_t now = sim::simulate(toy_plan(toy))->iteration.ns;
+      EXPECT_GE(now + 100, before) << toy.replicas << " replicas";
+      before = now;
+    }
+  }
+}
+
 // Every message once, with all its bytes; every computation once; nothing overlaps on a device.
 TEST(Simulator, ConservesWork) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {

@@ -26,6 +26,10 @@ struct Toy {
   std::optional<Bytes> tcp_window = {};
   int64_t connections = 1;
   int64_t boundary_bytes = 0;  // an even number; 0: no model
+  int64_t replicas = 1;        // of the pipeline, with as many micro-batches each
+  std::optional<Seconds> reduce = {};
+  // At most `replicas`, so that a datacenter has room for its stages and no other.
+  int64_t devices_per_node = 1;
 };
 
 inline std::string datacenter_name(size_t i) { return "dc" + std::to_string(i); }
@@ -39,7 +43,9 @@ inline plan::Job toy_job(const Toy& toy) {
     cluster::Datacenter datacenter;
     datacenter.name = datacenter_name(i);
     datacenter.device = *cluster::catalog_device("a100-80g");
-    datacenter.nodes = toy.stages[i];
+    const int64_t devices = toy.stages[i] * toy.replicas;
+    datacenter.nodes = (devices + toy.devices_per_node - 1) / toy.devices_per_node;
+    datacenter.devices_per_node = toy.devices_per_node;
     job.cluster.datacenters.push_back(datacenter);
     stages += toy.stages[i];
     for (size_t j = 0; j < i; ++j) {
@@ -53,10 +59,12 @@ inline plan::Job toy_job(const Toy& toy) {
       job.cluster.wan.push_back(link);
     }
   }
-  job.training.global_batch = toy.microbatches;
+  job.training.global_batch = toy.microbatches * toy.replicas;
   job.parallelism.pipeline = stages;
+  job.parallelism.data = toy.replicas;
   job.parallelism.schedule = toy.schedule;
-  job.stage_times = plan::StageTimes{toy.forward, toy.backward, toy.recompute, toy.transfer};
+  job.stage_times =
+      plan::StageTimes{toy.forward, toy.backward, toy.recompute, toy.transfer, toy.reduce};
   if (toy.boundary_bytes > 0) {
     // One token of bf16 numbers per sample.
     model::Model m;
