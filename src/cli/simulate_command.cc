@@ -33,8 +33,10 @@ void print_wan(std::ostream& out, const std::vector<trace::WanUse>& wan) {
 }
 
 void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation& simulation) {
-  out << fmt::format("{}: {} stages, {} micro-batches, schedule {}\n", plan.name,
-                     plan.stages.size(), plan.microbatches(), plan.parallelism.schedule);
+  const std::string pipelines =
+      plan.replicas() > 1 ? fmt::format(" x {} pipelines", plan.replicas()) : "";
+  out << fmt::format("{}: {} stages{}, {} micro-batches, schedule {}\n", plan.name,
+                     plan.stages.size(), pipelines, plan.microbatches(), plan.parallelism.schedule);
   out << iteration_line(trace::Provenance::kPredicted, seconds(simulation.iteration),
                         fmt::format("stage times: {}", to_name(plan.cost_source)));
   const trace::Parts& sum = simulation.breakdown.sum;
@@ -54,8 +56,15 @@ void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation
                        brief(plan.device_of(rank).memory), rank);
   }
   for (const cluster::WanLink& link : plan.cluster.wan) {
-    if (link.loss > 0) {
-      out << fmt::format("  note: the loss of {} - {} is not part of the law for WAN flows yet\n",
+    std::string ignored;
+    const auto ignore = [&](bool given, const char* what) {
+      if (given) ignored += fmt::format("{}{}", ignored.empty() ? "" : ", ", what);
+    };
+    ignore(link.loss > 0, "loss");
+    ignore(link.jitter.value > 0, "jitter");
+    ignore(!link.rate_trace.empty(), "rate_trace");
+    if (!ignored.empty()) {
+      out << fmt::format("  note: not part of the law for WAN flows yet: {} of {} - {}\n", ignored,
                          link.between[0], link.between[1]);
     }
   }
