@@ -257,8 +257,9 @@ class ReportTest(unittest.TestCase):
             self.assertEqual([], browser.errors())
             text = browser.run("return document.body.innerText")
             for words in ("3 pipelines of 4 stages on oregon, iowa, virginia", "16 micro-batches each", "Sum of gradients",
-                          "stage 2 · pipeline 1 · iowa", "busy share 62 % on average, 67 % at most"):
+                          "stage 2 · pipeline 1 · iowa", "busy share 62 % on average, 67 % at most", "late 4.00 ms", "realtime yes", "too busy no"):
                 self.assertIn(words, text)
+            self.assertNotIn("The machine was too busy", text)
             rows = "return gantt.view.groups[1].lanes.filter((l) => l.lane.kind === 'compute').map((l) => l.lane.rank)"
             self.assertEqual(list(range(12)), browser.run(rows))
             whole = browser.visible()
@@ -336,6 +337,7 @@ class ReportTest(unittest.TestCase):
         elements = "return document.querySelectorAll('*').length"
         with self.browse("replicas_once.html") as browser:
             once = browser.run(elements)
+            self.assertIn("The machine was too busy during the emulated run", browser.run("return document.body.innerText"))
         with self.browse("replicas.html") as browser:
             six = browser.run(elements)
             browser.run("""const s = document.getElementById('iteration'); s.value = 'all';

@@ -119,8 +119,13 @@ Result<std::vector<trace::Trace>> sample_replicas(int iterations) {
     }
     emulated.records.push_back({"machine_busy_share", iteration, 0, end, 0.55 + 0.02 * iteration});
     emulated.records.push_back({"machine_lateness_share", iteration, 0, end, 0.001 * iteration});
+    emulated.records.push_back({"machine_late_s", iteration, 0, end, 0.004});
     start = end;
   }
+  emulated.records.push_back({"machine_realtime", iterations, 0, start, 1});
+  // Once it was, so that the page's warning is seen, too.
+  emulated.records.push_back(
+      {"machine_too_busy", iterations, 0, start, iterations == 1 ? 1.0 : 0.0});
   trace::normalize(emulated);
   return std::vector{predicted, emulated};
 }

@@ -53,16 +53,23 @@ function error_card(error) {
               percent_text(error), `of the ${second.provenance} iteration time: ${sense}`);
 }
 
-// How busy the machine was: whether the figures of an emulated run can be believed.
+// How busy the machine was: whether the figures of an emulated run can be believed. A record's unit is
+// the end of its name; one of 0 and 1 is a yes or no.
 function machine_lines() {
   return data.traces.filter((trace) => trace.machine.length > 0).map((trace) => {
-    const parts = trace.machine.map(({name, mean, max}) => {
-      const text = (value) => /(_share|_fraction|^share|^fraction)$/.test(name) ? share_text(value) : significant(value, 3);
-      const words = name.replaceAll("_", " ");
-      return mean === max ? `${words} ${text(mean)}` : `${words} ${text(mean)} on average, ${text(max)} at most`;
-    });
+    const parts = trace.machine.map(machine_part);
     return element("p", {class: "note machine"}, badge_of(trace), ` The machine during this run: ${parts.join("; ")}.`);
   });
+}
+const kMachineYesNo = ["too_busy", "realtime"];
+function machine_part({name, mean, max}) {
+  const words = name.replace(/_s$/, "").replaceAll("_", " ");
+  if (kMachineYesNo.includes(name)) return words + (mean === 1 ? " yes" : mean === 0 ? " no" : " in part");
+  const text = name.endsWith("_share") ? share_text : name.endsWith("_s") ? (s) => time_text(s * 1e9, 3) : (v) => significant(v, 3);
+  return mean === max ? `${words} ${text(mean)}` : `${words} ${text(mean)} on average, ${text(max)} at most`;
+}
+function machine_was_too_busy(trace) {
+  return trace.machine.some(({name, max}) => name === "too_busy" && max > 0);
 }
 
 // What a reader must know before believing a figure.
@@ -78,6 +85,9 @@ function notices() {
     if (trace.provenance === "emulated") {
       out.push("Emulated: bytes, sockets and schedule are real, but every computation is a wait of its predicted " +
                "duration. No figure here was measured on the device that is named.");
+    }
+    if (machine_was_too_busy(trace)) {
+      out.push(`The machine was too busy during the ${trace.provenance} run: its times say more about this machine than about the Plan.`);
     }
     if (trace.byte_scale !== 1) {
       out.push(`Payloads, link rates and TCP windows of the ${trace.provenance} run were divided by
