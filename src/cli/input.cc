@@ -1,5 +1,7 @@
 #include "cli/input.h"
 
+#include <iostream>
+
 #include "base/file.h"
 #include "plan/plan_file.h"
 #include "schedule/schedule.h"
@@ -29,6 +31,7 @@ void apply_replacements(const InputOptions& in, JobOrPlan& target) {
 Result<plan::Job> load_job(const InputOptions& in) {
   plan::Job job = TRY(plan::read_job(in.input));
   apply_replacements(in, job);
+  for (const std::string& note : job.notes) std::cerr << "note: " << note << "\n";
   return job;
 }
 

@@ -15,6 +15,7 @@ namespace tombolo::cli {
 Result<plan::Plan> load_plan(const InputOptions& in);
 
 // The job alone (not a Plan), with the replacements applied: for `profile`, which prices it anew.
+// What its config.json says and nobody counts goes to stderr.
 Result<plan::Job> load_job(const InputOptions& in);
 
 // The command that makes the same prediction again. Names of outputs stay out of it, so that the

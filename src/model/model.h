@@ -2,7 +2,8 @@
 //
 // Two families in one struct: Llama (RMSNorm, SwiGLU, rotary positions, grouped-query attention)
 // and GPT-2 (LayerNorm with bias, GELU, learned positions, tied embeddings). Every choice is a
-// field.
+// field. Where published models depart from both, an optional field says so; they can be predicted,
+// and `train` refuses them by name.
 //
 // Counts of parameters are exact. FLOPs count a multiply-add as two, matrix products and attention
 // scores only (as Korthikanti et al. 2022, appendix A, do); causal masking is not discounted.
@@ -10,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,8 +53,16 @@ struct Model {
   bool tied_embeddings = false;  // the head is the transposed token embedding
   double rope_theta = 10000;
   double norm_epsilon = 1e-5;
+  // Departures; left out: as the fields above have it.
+  std::optional<int64_t> head_dim;        // numbers per head, other than hidden / heads
+  std::optional<bool> qkv_bias;           // in query, key and value, other than `bias`
+  std::optional<bool> output_bias;        // in the projection after attention
+  std::optional<bool> mlp_bias;           // in the MLP
+  std::optional<int64_t> positions_max;   // learned positions, more than `sequence`
+  std::optional<bool> parallel_residual;  // attention and MLP read the same input (GPT-NeoX)
 
-  int64_t head_size() const { return hidden / heads; }
+  int64_t head_size() const { return head_dim.value_or(hidden / heads); }
+  int64_t attention_width() const { return heads * head_size(); }  // hidden, but for head_dim
   bool operator==(const Model&) const = default;
 };
 
@@ -60,9 +70,19 @@ struct Model {
 std::vector<std::string> preset_names();
 Result<Model> preset(const std::string& name);
 
-// Reads [model]: `preset = "..."` with any field overridden, or all fields inline.
-// `text_vocabulary` is used where the file leaves the vocabulary out (byte tokens: 256).
-Result<Model> read_model(const Value& table, const std::string& file, const std::string& path);
+// The first departure that `m` has, as "head_dim = 256", or "" for a model of the two families.
+std::string departure(const Model& m);
+
+// A model as a file gives it, and what the file says about it that is not part of a Model.
+struct ModelSection {
+  Model model;
+  std::vector<std::string> notes;  // one sentence each, for people
+};
+
+// Reads [model]: `preset = "..."` or `config = "config.json"` (config_json.h; relative to `file`)
+// with any field overridden, or all fields inline. A vocabulary that is left out is that of bytes.
+Result<ModelSection> read_model(const Value& table, const std::string& file,
+                                const std::string& path);
 
 // A contiguous piece of the model: what one pipeline stage holds.
 struct Slice {
@@ -80,7 +100,8 @@ int64_t parameters(const Model& model, const Slice& slice);
 int64_t parameters(const Model& model);  // the whole model
 
 // Matrix products of one forward pass over `samples` sequences. The backward pass takes twice that.
-//   layer: 2 b s h (h_qkv + h) + 4 b s^2 h + 2 b s h f n;  n = 2 (GELU) or 3 (SwiGLU)
+//   layer: 2 b s h (h_qkv + h_a) + 4 b s^2 h_a + 2 b s h f n;  n = 2 (GELU) or 3 (SwiGLU)
+//   h_a = heads x head size, h unless head_dim is given;  h_qkv = h_a + 2 kv_heads x head size
 //   head:  2 b s h V
 Flops forward_flops(const Model& model, const Slice& slice, int64_t samples);
 
@@ -118,6 +139,12 @@ void describe(Archive& a, Model& m) {
   a.optional("tied_embeddings", m.tied_embeddings);
   a.optional("rope_theta", m.rope_theta);
   a.optional("norm_epsilon", m.norm_epsilon);
+  a.optional("head_dim", m.head_dim);
+  a.optional("qkv_bias", m.qkv_bias);
+  a.optional("output_bias", m.output_bias);
+  a.optional("mlp_bias", m.mlp_bias);
+  a.optional("positions_max", m.positions_max);
+  a.optional("parallel_residual", m.parallel_residual);
   // Upper limits keep hostile numbers from overflowing the products below.
   const auto in_range = [&](const char* key, int64_t value, int64_t max) {
     a.check(value >= 1 && value <= max, key, fmt::format("must lie between 1 and {}", max));
@@ -127,8 +154,17 @@ void describe(Archive& a, Model& m) {
   in_range("heads", m.heads, 100'000);
   in_range("vocabulary", m.vocabulary, 100'000'000);
   in_range("sequence", m.sequence, 100'000'000);
-  if (m.heads > 0) {
-    a.check(m.hidden % m.heads == 0, "heads", fmt::format("must divide hidden = {}", m.hidden));
+  if (m.head_dim) {
+    a.check(*m.head_dim >= 1 && *m.head_dim <= 1'000'000 && m.heads <= 100'000 &&
+                m.heads * *m.head_dim <= 1'000'000,
+            "head_dim", "times heads must lie between 1 and 1000000");
+  } else if (m.heads > 0) {
+    a.check(m.hidden % m.heads == 0, "heads", fmt::format("must divide hidden = {}", m.hidden),
+            "another number of heads, or head_dim for heads of another width");
+  }
+  if (m.positions_max) {
+    a.check(*m.positions_max >= m.sequence && *m.positions_max <= 100'000'000, "positions_max",
+            fmt::format("must be at least sequence = {}", m.sequence));
   }
   a.check(
       m.kv_heads >= 0 && m.kv_heads <= m.heads && (m.kv_heads == 0 || m.heads % m.kv_heads == 0),

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "base/toml.h"
 
 namespace tombolo::model {
@@ -73,7 +74,8 @@ TEST(ModelActivations, EqualKorthikanti) {
 }
 
 Result<Model> read(const std::string& text) {
-  return read_model(*parse_toml(text, "job.toml"), "job.toml", "model");
+  return read_model(*parse_toml(text, "job.toml"), "job.toml", "model")
+      .map([](const ModelSection& section) { return section.model; });
 }
 
 TEST(ModelFile, PresetsCanBeOverridden) {
@@ -91,6 +93,33 @@ TEST(ModelFile, InlineModelsGetDefaults) {
   EXPECT_EQ(m.ffn, 704);  // 8/3 x 256 = 682.7, up to a multiple of 32
 }
 
+// [model] lays its own fields over those of a config.json, and passes on what that file says.
+TEST(ModelFile, ConfigsCanBeOverridden) {
+  const std::string folder = ::testing::TempDir();
+  const std::string config = R"({"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 2,
+                                 "n_positions": 128, "vocab_size": 300, "tide": "high"})";
+  ASSERT_TRUE(write_file(folder + "/config.json", config));
+  const auto job = [&](const std::string& more) {
+    return read_model(*parse_toml("config = \"config.json\"\n" + more, "job.toml"),
+                      folder + "/job.toml", "model");
+  };
+  const ModelSection whole = *job("");
+  EXPECT_EQ(whole.model.sequence, 128);
+  EXPECT_THAT(whole.notes, ::testing::ElementsAre(HasSubstr("unknown and ignored: tide")));
+  // A shorter sequence leaves the table of positions as long as it is; a longer one does not fit.
+  const ModelSection shorter = *job("sequence = 32");
+  EXPECT_EQ(shorter.model.sequence, 32);
+  EXPECT_EQ(parameters(shorter.model), parameters(whole.model));
+  EXPECT_EQ(departure(shorter.model), "positions_max = 128");
+  EXPECT_THAT(job("sequence = 256").error().text(), HasSubstr("at least sequence = 256"));
+
+  const std::string bare = R"({"model_type": "llama", "hidden_size": 64, "vocab_size": 300,
+      "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 96})";
+  ASSERT_TRUE(write_file(folder + "/config.json", bare));
+  EXPECT_THAT(job("").error().text(), HasSubstr("max_position_embeddings"));
+  EXPECT_EQ(job("sequence = 32")->model.sequence, 32);
+}
+
 TEST(ModelFile, SaysWhatIsWrong) {
   const auto complaint = [](const std::string& text) {
     const Result<Model> model = read(text);
@@ -98,8 +127,9 @@ TEST(ModelFile, SaysWhatIsWrong) {
   };
   EXPECT_THAT(complaint("preset = \"gpt4\""), HasSubstr("there is no preset \"gpt4\""));
   EXPECT_THAT(complaint("preset = \"gpt2\"\nlayer = 3"), HasSubstr("layers"));
-  EXPECT_THAT(complaint("config = \"config.json\""),
-              HasSubstr("Hugging Face files cannot be read yet"));
+  EXPECT_THAT(complaint("config = \"no-such.json\""), HasSubstr("no-such.json"));
+  EXPECT_THAT(complaint("config = \"config.json\"\npreset = \"gpt2\""),
+              HasSubstr("cannot stand beside preset"));
   EXPECT_THAT(complaint("preset = \"gpt2\"\nexperts = 8"), HasSubstr("mixture-of-experts"));
   EXPECT_THAT(complaint("preset = \"gpt2\"\nheads = 7"), HasSubstr("must divide hidden = 768"));
   EXPECT_THAT(complaint("layers = 0\nhidden = 8\nheads = 1\nsequence = 1"),

@@ -1,5 +1,7 @@
 #include <algorithm>
 
+#include "base/file.h"
+#include "model/config_json.h"
 #include "model/model.h"
 
 namespace tombolo::model {
@@ -72,8 +74,10 @@ void describe(Archive& a, Overrides& o) {
   Model& m = o.model;
   std::string preset;
   a.optional("preset", preset);
-  a.refuse("config", "Hugging Face files cannot be read yet",
-           "preset = \"...\", or inline numbers");
+  std::string config;
+  a.optional("config", config);
+  a.check(preset.empty() || config.empty(), "config", "cannot stand beside preset",
+          "one of the two");
   a.refuse("experts", "mixture-of-experts models are not supported yet", "a dense model");
   a.optional("name", m.name);
   a.optional("layers", m.layers);
@@ -90,6 +94,12 @@ void describe(Archive& a, Overrides& o) {
   a.optional("tied_embeddings", m.tied_embeddings);
   a.optional("rope_theta", m.rope_theta);
   a.optional("norm_epsilon", m.norm_epsilon);
+  a.optional("head_dim", m.head_dim);
+  a.optional("qkv_bias", m.qkv_bias);
+  a.optional("output_bias", m.output_bias);
+  a.optional("mlp_bias", m.mlp_bias);
+  a.optional("positions_max", m.positions_max);
+  a.optional("parallel_residual", m.parallel_residual);
 }
 
 }  // namespace
@@ -109,32 +119,44 @@ Result<Model> preset(const std::string& name) {
   return unusable(fmt::format("there is no preset \"{}\"", name), "one of " + all);
 }
 
-Result<Model> read_model(const Value& table, const std::string& file, const std::string& path) {
-  // The preset first, then what the table says on top of it, then the same checks for both.
-  Model base;
+Result<ModelSection> read_model(const Value& table, const std::string& file,
+                                const std::string& path) {
+  // The preset or the config.json first, then what the table says on top of it, then the same
+  // checks for all.
+  TRY(read_fields<Overrides>(table, file, path));  // refuses unknown keys by name
   const Value* preset_value = table.find("preset");
-  const bool has_preset = preset_value && preset_value->get<std::string>();
-  if (has_preset) {
+  const Value* config_value = table.find("config");
+  ModelSection section;
+  if (preset_value) {
     Result<Model> found = preset(*preset_value->get<std::string>());
     if (!found) {
       found.error().message = fmt::format("{}:{}: {}.preset: {}", file, preset_value->line, path,
                                           found.error().message);
       return fail(found.error());
     }
-    base = *found;
+    section.model = *found;
+  } else if (config_value) {
+    const std::string& name = *config_value->get<std::string>();
+    section = TRY(during(read_config_json(sibling_path(file, name)),
+                         fmt::format("reading {}.config = \"{}\" of {}", path, name, file)));
+    if (section.model.sequence == 0 && !table.find("sequence")) {
+      return unusable(fmt::format("{}:{}: {}.config = \"{}\": says nothing of a sequence, as "
+                                  "max_position_embeddings would",
+                                  file, config_value->line, path, name),
+                      "sequence = 2048 beside it");
+    }
   }
-  TRY(read_fields<Overrides>(table, file, path));  // refuses unknown keys by name
+  const bool has_base = preset_value || config_value;
 
-  // Lay the overrides over the preset as Values, so that "given or not" needs no second
-  // bookkeeping.
-  Value merged = has_preset ? write_fields(base) : Value(Value::Table{});
+  // Lay the overrides over the base as Values, so that "given or not" needs no second bookkeeping.
+  Value merged = has_base ? write_fields(section.model) : Value(Value::Table{});
   merged.line = table.line;
   for (const auto& [key, value] : *table.get<Value::Table>()) {
-    if (key != "preset") merged.set(key, value);
+    if (key != "preset" && key != "config") merged.set(key, value);
   }
   // A changed width changes what was derived from it, unless that was given too.
-  if (has_preset && table.find("hidden") && !table.find("ffn")) merged.set("ffn", int64_t{0});
-  if (has_preset && table.find("heads") && !table.find("kv_heads")) {
+  if (has_base && table.find("hidden") && !table.find("ffn")) merged.set("ffn", int64_t{0});
+  if (has_base && table.find("heads") && !table.find("kv_heads")) {
     merged.set("kv_heads", int64_t{0});
   }
   if (!merged.find("vocabulary")) merged.set("vocabulary", int64_t{256});  // byte tokens
@@ -142,7 +164,8 @@ Result<Model> read_model(const Value& table, const std::string& file, const std:
   if (m.kv_heads == 0) m.kv_heads = m.heads;
   if (m.ffn == 0 && m.activation == Activation::kGelu) m.ffn = 4 * m.hidden;
   if (m.ffn == 0) m.ffn = (8 * m.hidden / 3 + 31) / 32 * 32;
-  return m;
+  section.model = m;
+  return section;
 }
 
 }  // namespace tombolo::model

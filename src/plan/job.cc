@@ -324,7 +324,9 @@ Result<Job> parse_job(std::string_view text, const std::string& file) {
     if (!sections.model.get<Value::Table>()) {
       return unusable(fmt::format("{}: model: wanted a table", file), "[model]");
     }
-    job.model = TRY(model::read_model(sections.model, file, "model"));
+    model::ModelSection section = TRY(model::read_model(sections.model, file, "model"));
+    job.model = std::move(section.model);
+    job.notes = std::move(section.notes);
   }
   if (!sections.cluster.get<Value::Table>()) {
     return unusable(fmt::format("{}: cluster: wanted a table", file), "[cluster]");

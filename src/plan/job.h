@@ -37,9 +37,11 @@ struct Job {
   std::optional<Data> data;
   Run run;
   std::optional<Checkpoint> checkpoint;
+  std::vector<std::string> notes;  // what the model's config.json says and no law counts
 };
 
-// Paths inside the file ([cluster].file, [data].text, [checkpoint].directory) are relative to it.
+// Paths inside the file ([model].config, [cluster].file, [data].text, [checkpoint].directory) are
+// relative to it.
 Result<Job> parse_job(std::string_view text, const std::string& file);
 Result<Job> read_job(const std::string& path);
 

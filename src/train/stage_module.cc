@@ -12,6 +12,11 @@ using model::Norm;
 using model::Positions;
 
 Status check_shape(const model::Model& m, const model::Slice& slice) {
+  if (const std::string departure = model::departure(m); !departure.empty()) {
+    return unusable(
+        fmt::format("model.{}: such models can be predicted, not trained yet", departure),
+        "a model without it, or device = \"emulated:...\"");
+  }
   if (m.tied_embeddings && slice.embedding != slice.head) {
     return unusable(
         "model.tied_embeddings = true: the embedding and the head are on different stages, and "

@@ -87,6 +87,15 @@ TEST(StageModule, RefusesTiedEmbeddingsOnTwoStagesAndOddRotations) {
   EXPECT_THAT(module.error().text(), HasSubstr("rope"));
 }
 
+TEST(StageModule, RefusesWhatDepartsFromTheTwoFamilies) {
+  Model m = tiny_llama();
+  m.qkv_bias = true;
+  const auto module = StageModule::create(m, whole(m), 1);
+  ASSERT_FALSE(module);
+  EXPECT_EQ(module.error().code, ErrorCode::kUnusable);
+  EXPECT_THAT(module.error().text(), HasSubstr("model.qkv_bias = true"));
+}
+
 TEST(StageModule, StartsAtTheLossOfGuessing) {
   // Equal logits give ln 11 = 2.398 nats; those of a fresh head deviate by sqrt(hidden) /
   // sqrt(3 hidden) = 0.58 and add about 0.58^2 / 2 = 0.17.
