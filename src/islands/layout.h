@@ -19,7 +19,7 @@ namespace tombolo::islands {
 inline constexpr const char* kNetwork = "10.77.0.0/16";
 
 // The plan of addresses has room for 254 nodes in each of 254 datacenters; a machine has not. This
-// many hosts come up in about a second, and each costs a thread of control to whoever uses it.
+// many hosts come and go in a few seconds; twelve in half a second.
 inline constexpr int64_t kHostsMax = 64;
 
 // All hosts of a cluster, datacenter by datacenter. Their namespaces are not made yet, so that
