@@ -95,6 +95,20 @@ int main(int argc, char** argv) {
                           "what can be planned and what can be run");
   add_json(train_command, train_options.json);
 
+  EstimateOptions estimate_options;
+  CLI::App* estimate_command = app.add_subcommand(
+      "estimate", "predict the iteration of a job by a law in closed form, without a Plan");
+  estimate_command->add_option("job", estimate_options.job, "job file (TOML)")->required();
+  estimate_command->add_option("--law", estimate_options.law, "rail-only");
+  add_json(estimate_command, estimate_options.json);
+
+  ReproduceOptions reproduce_options;
+  CLI::App* reproduce_command = app.add_subcommand(
+      "reproduce", "published tables that we claim: ours, theirs, the gap; fails outside a band");
+  reproduce_command->add_option("table", reproduce_options.table,
+                                "rail-only/table-4, or rail-only for all of it; left out: all");
+  add_json(reproduce_command, reproduce_options.json);
+
   CompareOptions compare_options;
   CLI::App* compare_command =
       app.add_subcommand("compare", "how far a prediction was from what happened");
@@ -139,6 +153,8 @@ int main(int argc, char** argv) {
     return finish({});
   }
   if (*train_command) return finish(train(train_options, std::cout));
+  if (*estimate_command) return finish(estimate(estimate_options, std::cout));
+  if (*reproduce_command) return finish(reproduce(reproduce_options, std::cout));
   if (*compare_command) return finish(compare(compare_options, std::cout));
   if (*report_command) return finish(report(report_options, std::cout));
   return finish(convert(convert_options, std::cout));

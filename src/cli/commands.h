@@ -58,6 +58,19 @@ Status train(const TrainOptions& options, std::ostream& out);
 // What plans can describe, and what train can run.
 std::string capabilities();
 
+struct EstimateOptions {
+  std::string job;
+  std::string law;  // empty: the default, planner::law_names().front()
+  bool json = false;
+};
+Status estimate(const EstimateOptions& options, std::ostream& out);
+
+struct ReproduceOptions {
+  std::string table;  // "rail-only/table-4", or "rail-only" for all of that paper; empty: all
+  bool json = false;
+};
+Status reproduce(const ReproduceOptions& options, std::ostream& out);
+
 struct CompareOptions {
   std::string predicted;
   std::string measured;

@@ -1,0 +1,52 @@
+"""Estimates and published tables, as a person asks for them."""
+import json
+import unittest
+
+from program import ROOT, Case
+
+EXAMPLES = ROOT / "examples" / "rail-only"
+PRINTED = {"22b": "0.78", "175b": "11.89", "530b": "35.29", "530b-8": "35.56", "1t": "70.69"}
+
+
+class Estimate(Case):
+    def test_table_four_prints_as_published(self):
+        self.assertEqual(len(PRINTED), len(list(EXAMPLES.glob("table4-*.toml"))))
+        for row, seconds in PRINTED.items():
+            job = EXAMPLES / f"table4-{row}.toml"
+            printed = self.ok("estimate", job, "--law", "rail-only")
+            self.assertIn(f"predicted iteration: {seconds} s\n", printed)
+            answer = self.json("estimate", job)
+            self.assertEqual(answer["law"], "rail-only")
+            self.assertEqual(f"{answer['iteration_s']:.2f}", seconds)
+            self.assertAlmostEqual(sum(answer["parts"].values()), answer["iteration_s"], places=9)
+            self.assertTrue(answer["memory"]["fits"])
+
+    def test_a_config_json_is_counted_and_what_is_unknown_is_named(self):
+        text = (EXAMPLES / "table4-22b.toml").read_text()
+        job = self.write("job.toml", text.replace('preset = "gpt-22b"', 'config = "config.json"'))
+        config = json.loads((ROOT / "fuzz" / "corpus" / "config_json" / "llama3-8b.json").read_text())
+        config["tide"] = "high"
+        self.write("config.json", json.dumps(config))
+        answer = self.json("estimate", job)
+        self.assertEqual(answer["memory"]["parameters_bytes"], 2 * 8030261248 / 8)
+        self.assertTrue(any("unknown and ignored: tide" in note for note in answer["notes"]))
+        self.assertIn("unknown and ignored: tide", self.ok("estimate", job))
+        config["num_key_value_heads"] = 5
+        self.write("config.json", json.dumps(config))
+        self.refused(2, ["config.json", "num_key_value_heads = 5"], "estimate", job)
+
+    def test_other_laws_are_refused_by_name(self):
+        self.refused(2, ["tombolo", "not available yet"], "estimate", EXAMPLES / "table4-22b.toml",
+                     "--law", "tombolo")
+
+    def test_published_tables_lie_in_their_bands(self):
+        answer = self.json("reproduce")
+        self.assertTrue(all(row["ok"] for row in answer["rows"]))
+        for key in ("name", "ours", "published", "relative_error", "band", "ok"):
+            self.assertIn(key, answer["rows"][0])
+        self.assertIn("rail-only/table-4", self.ok("reproduce", "rail-only"))
+        self.refused(2, ["rail-only/table-4"], "reproduce", "no-such-table")
+
+
+if __name__ == "__main__":
+    unittest.main()
