@@ -35,6 +35,9 @@ namespace {
 // Frames that are read from one device before the others and what is due have their turn.
 constexpr int kReadsAtOnce = 16;
 
+// How the thread learns by how much it oversleeps; see wait().
+constexpr SimDuration kOversleepStep{1'000}, kOversleepMax{80'000};
+
 // What one direction between two hosts has seen.
 struct Tally {
   LinkCounters counters;
@@ -80,6 +83,7 @@ class ForwardingThread : public Forwarder {
   std::vector<std::unique_ptr<Tally>> tallies_;  // [from * ports + to]
   std::vector<pollfd> polled_;                   // the ports', then the one that wakes
   ForwarderReport report_;
+  SimDuration oversleeps_;
 
   // How others reach the thread.
   mutable std::mutex mutex_;
@@ -208,15 +212,24 @@ void ForwardingThread::run() {
   if (asked_) answer();
 }
 
-// Until a device has something to read, a frame is due, or somebody asks.
+// Until a device has something to read, a frame is due, or somebody asks. Timers fire on time, but
+// the thread runs some tens of microseconds later, most of it the same every time. So it asks to be
+// woken earlier by what it usually oversleeps (a median, tracked in steps), and polls for the rest.
 void ForwardingThread::wait(SimTime now) {
   timespec timeout{.tv_sec = 3600, .tv_nsec = 0};
+  SimDuration sleep;
   if (const auto next = wan_.next()) {
-    const int64_t ns = std::max<int64_t>(0, (*next - now).ns);
-    timeout = {.tv_sec = ns / 1'000'000'000, .tv_nsec = ns % 1'000'000'000};
+    sleep = std::max(*next - now - oversleeps_, SimDuration{});
+    timeout = {.tv_sec = sleep.ns / 1'000'000'000, .tv_nsec = sleep.ns % 1'000'000'000};
   }
-  if (ppoll(polled_.data(), polled_.size(), &timeout, nullptr) <= 0) {
+  const int ready = ppoll(polled_.data(), polled_.size(), &timeout, nullptr);
+  if (ready <= 0) {
     for (pollfd& polled : polled_) polled.revents = 0;
+    if (ready == 0 && sleep.ns > 0) {
+      const bool more = clock_.now() - now - sleep > oversleeps_;
+      oversleeps_ = std::clamp(oversleeps_ + (more ? kOversleepStep : kOversleepStep * -1),
+                               SimDuration{}, kOversleepMax);
+    }
     return;
   }
   if (polled_.back().revents != 0) {

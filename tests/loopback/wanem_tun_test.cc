@@ -80,7 +80,8 @@ std::vector<uint8_t> random_bytes(size_t count) {
 TEST(WanemTun, TcpSurvivesLossesWithItsBytesInOrder) {
   TunNet net;
   if (!net.why_not().empty()) GTEST_SKIP() << net.why_not();
-  ASSERT_TRUE(net.start({.delay = {1'000'000}, .loss = 0.01, .loss_burst = 2}));
+  const Status started = net.start({.delay = {1'000'000}, .loss = 0.01, .loss_burst = 2});
+  ASSERT_TRUE(started) << started.error().text();
   const auto bytes = random_bytes(10'000'000);
   EXPECT_EQ(carry(net, bytes).bytes, bytes);
   const auto counters = net.forwarder->counters();
@@ -94,7 +95,9 @@ TEST(WanemTun, TcpSurvivesLossesWithItsBytesInOrder) {
 TEST(WanemTun, TcpIsNotFasterThanTheLink) {
   TunNet net;
   if (!net.why_not().empty()) GTEST_SKIP() << net.why_not();
-  ASSERT_TRUE(net.start({.delay = {5'000'000}, .node_pair_rate = 200_Mbps, .queue = 100_KB}));
+  const Status started =
+      net.start({.delay = {5'000'000}, .node_pair_rate = 200_Mbps, .queue = 100_KB});
+  ASSERT_TRUE(started) << started.error().text();
   const auto bytes = random_bytes(5'000'000);
   const Carried carried = carry(net, bytes);
   EXPECT_EQ(carried.bytes, bytes);
