@@ -36,8 +36,9 @@ void print_parts(std::ostream& out, const Estimate& e) {
 void print_text(std::ostream& out, const plan::Job& job, const Estimate& e, bool by_default) {
   const cluster::Datacenter& datacenter = job.cluster.datacenters[0];
   const auto inside = [](const cost::Grid& grid) {
-    return grid.network == 1 ? fmt::format("{}", grid.degree())
-                             : fmt::format("{} ({} in a domain)", grid.degree(), grid.domain);
+    if (grid.network == 1) return fmt::format("{}", grid.degree());
+    if (grid.domain == 1) return fmt::format("{} (in the network)", grid.degree());
+    return fmt::format("{} ({} in a domain)", grid.degree(), grid.domain);
   };
   const std::string model_name = job.model->name.empty() ? "model" : job.model->name;
   out << fmt::format("{}: {}, {} parameters, on {} x {}\n", job.name, model_name,
