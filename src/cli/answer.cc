@@ -18,4 +18,8 @@ std::string iteration_line(trace::Provenance provenance, Seconds iteration,
                      note.empty() ? "" : " (" + note + ")");
 }
 
+std::string scale_note(const trace::Header& header) {
+  return header.byte_scale == 1 ? "" : fmt::format("; bytes divided by {:g}", header.byte_scale);
+}
+
 }  // namespace tombolo::cli

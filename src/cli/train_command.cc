@@ -27,8 +27,9 @@ void print_text(std::ostream& out, const plan::Plan& plan, const runtime::RunSum
                         fmt::format("stage times: {}", to_name(plan.cost_source)));
   out << iteration_line(
       provenance, seconds(comparison.measured_iteration),
-      fmt::format("median of {}; the prediction is off by {}", comparison.measured_iterations,
-                  percent(comparison.iteration_error)));
+      fmt::format("median of {}; the prediction is off by {}{}", comparison.measured_iterations,
+                  percent(comparison.iteration_error), scale_note(summary.trace.header)));
+  if (summary.machine.worth_a_line()) out << summary.machine.brief() << "\n";
   if (summary.first_loss && summary.final_loss) {
     out << fmt::format("loss: first {:.4f}, last {:.4f} nats per token", *summary.first_loss,
                        *summary.final_loss);
@@ -93,6 +94,8 @@ Status train(const TrainOptions& options, std::ostream& out) {
                    {"predicted_iteration_s", seconds(comparison.predicted_iteration).value},
                    {"iteration_error", comparison.iteration_error},
                    {"cost_source", std::string(to_name(plan.cost_source))},
+                   {"byte_scale", summary.trace.header.byte_scale},
+                   {"machine", Value(summary.machine.table())},
                    {"trace", summary.trace_path},
                    {"predicted_trace", predicted_path},
                    {"checkpoint", summary.checkpoint}});

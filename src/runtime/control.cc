@@ -35,12 +35,14 @@ void describe(Archive& a, ProgressReport& m) {
   a.required("start_ns", m.report.start.ns);
   a.required("end_ns", m.report.end.ns);
   a.optional("loss", m.report.loss);
+  a.optional("weights_digest", m.report.weights_digest);
 }
 
 template <class Archive>
 void describe(Archive& a, EvaluationReport& m) {
-  a.required("step", m.step);
-  a.required("loss", m.loss);
+  a.required("step", m.evaluation.step);
+  a.required("loss", m.evaluation.loss);
+  a.optional("batches", m.evaluation.batches);
 }
 
 template <class Archive>

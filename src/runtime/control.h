@@ -52,8 +52,7 @@ struct ProgressReport {
 };
 struct EvaluationReport {
   static constexpr const char* kKind = "evaluation";
-  int64_t step = 0;
-  double loss = 0;
+  Evaluation evaluation;
 };
 struct ShardReport {
   static constexpr const char* kKind = "shard";

@@ -10,6 +10,9 @@ namespace tombolo::runtime {
 namespace {
 
 constexpr int64_t kImaginedBytes = 64 * 1024;
+constexpr int64_t kPayloadMin = 1024;              // rounding to whole bytes stays below 0.05 %
+constexpr int64_t kMessageMax = int64_t{1} << 30;  // Endpoint::Options::message_max
+constexpr int32_t kGradientPlace = 1 << 30;        // where no boundary is
 constexpr SimDuration kLatenessMax{10'000'000};
 
 // SplitMix64's finaliser (Steele, Lea and Flood, 2014): neighbours come out far apart.
@@ -25,6 +28,20 @@ uint64_t first_word(int64_t iteration, int64_t microbatch, int32_t boundary, boo
   return mix(mix(place ^ static_cast<uint64_t>(microbatch)) ^ static_cast<uint64_t>(iteration));
 }
 
+// Of the chunk that a replica sends in one step of the ring.
+uint64_t ring_word(int64_t iteration, const RingStep& step, size_t sender) {
+  const auto place = static_cast<int32_t>(kGradientPlace + sender);
+  return first_word(iteration, (step.step << 32) + static_cast<int64_t>(step.chunk), place, true);
+}
+
+Payload pattern_of(int64_t bytes, uint64_t word) {
+  Payload out(static_cast<size_t>(bytes));
+  for (size_t at = 0; at < out.size(); at += 8, ++word) {
+    std::memcpy(out.data() + at, &word, std::min<size_t>(8, out.size() - at));
+  }
+  return out;
+}
+
 // The eight bytes at a multiple of eight, or what is left of them.
 bool word_fits(const Payload& payload, size_t at, uint64_t first) {
   const uint64_t word = first + at / 8;
@@ -37,17 +54,52 @@ std::string tensor_name(int64_t layer) { return fmt::format("layers.{}.emulated.
 
 int64_t payload_bytes(const plan::Plan& plan) {
   const auto bytes = static_cast<int64_t>(std::llround(plan.boundary.value));
-  return bytes > 0 ? bytes : kImaginedBytes;
+  const auto whole = static_cast<double>(bytes > 0 ? bytes : kImaginedBytes);
+  return std::max<int64_t>(std::llround(whole / plan.run.byte_scale), 1);
+}
+
+int64_t gradient_bytes(const plan::Plan& plan, int32_t stage) {
+  return std::llround(plan.stages[stage].gradients.value / plan.run.byte_scale);
+}
+
+Status check_byte_scale(const plan::Plan& plan) {
+  const double scale = plan.run.byte_scale;
+  bool emulated = false;
+  for (const plan::Placement& placement : plan.ranks) {
+    const cluster::Device& device = plan.device_of(placement.rank);
+    emulated = emulated || device.kind == cluster::DeviceKind::kEmulated;
+    if (scale == 1 || device.kind == cluster::DeviceKind::kEmulated) continue;
+    return unusable(fmt::format("run.byte_scale = {:g}: rank {} computes on \"{}\", and computing "
+                                "needs every byte",
+                                scale, placement.rank, device.name),
+                    fmt::format("byte_scale = 1, or device = \"emulated:{}\"", device.name));
+  }
+  if (scale > 1 && payload_bytes(plan) < kPayloadMin) {
+    return unusable(
+        fmt::format("run.byte_scale = {:g} leaves {} bytes of what a micro-batch sends: too few "
+                    "to last as long as they should",
+                    scale, payload_bytes(plan)),
+        fmt::format("byte_scale of at most {:g}",
+                    std::max(1.0, std::floor(static_cast<double>(payload_bytes(plan)) * scale /
+                                             static_cast<double>(kPayloadMin)))));
+  }
+  if (!emulated) return {};
+  int64_t largest = payload_bytes(plan);
+  if (plan.replicas() > 1 && plan.cost_source != plan::CostSource::kStageTimes) {
+    for (int32_t s = 0; s < static_cast<int32_t>(plan.stages.size()); ++s) {
+      largest = std::max(largest, share_of(gradient_bytes(plan, s), 0, plan.replicas()).count);
+    }
+  }
+  if (largest <= kMessageMax) return {};
+  const auto times = static_cast<double>(largest) / static_cast<double>(kMessageMax);
+  return unusable(fmt::format("a message of {} bytes is larger than the {} that are sent at once",
+                              largest, kMessageMax),
+                  fmt::format("run.byte_scale = {:g}", std::ceil(scale * times)));
 }
 
 Payload pattern(int64_t bytes, int64_t iteration, int64_t microbatch, int32_t boundary,
                 bool gradient) {
-  Payload out(static_cast<size_t>(bytes));
-  uint64_t word = first_word(iteration, microbatch, boundary, gradient);
-  for (size_t at = 0; at < out.size(); at += 8, ++word) {
-    std::memcpy(out.data() + at, &word, std::min<size_t>(8, out.size() - at));
-  }
-  return out;
+  return pattern_of(bytes, first_word(iteration, microbatch, boundary, gradient));
 }
 
 EmulatedKernels::EmulatedKernels(const plan::Plan& plan, int32_t rank, Clock& clock,
@@ -56,13 +108,19 @@ EmulatedKernels::EmulatedKernels(const plan::Plan& plan, int32_t rank, Clock& cl
       options_(options),
       stage_(plan.stages[plan.ranks[rank].stage]),
       index_(plan.ranks[rank].stage),
-      payload_(payload_bytes(plan)) {}
+      payload_(payload_bytes(plan)),
+      gradients_(gradient_bytes(plan, index_)),
+      imagined_reduction_(plan.cost_source == plan::CostSource::kStageTimes) {}
 
 // What was due when the wait began is the start less the lateness carried over.
 void EmulatedKernels::wait(SimTime start, Seconds duration) {
   const SimTime due = start + round_to_ns(duration) - lateness_;
   clock_.sleep_until(due);
-  lateness_ = std::clamp(clock_.now() - due, SimDuration{0}, kLatenessMax);
+  const SimTime end = clock_.now();
+  lateness_ = std::clamp(end - due, SimDuration{0}, kLatenessMax);
+  iteration_lateness_.sum += std::max(end - due, SimDuration{0});
+  iteration_lateness_.kept += end - start - round_to_ns(duration);
+  ++iteration_lateness_.waits;
 }
 
 Status EmulatedKernels::check(const Payload& payload, int64_t microbatch, int32_t boundary,
@@ -76,17 +134,24 @@ Status EmulatedKernels::check(const Payload& payload, int64_t microbatch, int32_
   if (static_cast<int64_t>(payload.size()) != payload_) {
     return wrong(fmt::format("{} bytes instead of {}", payload.size(), payload_));
   }
-  const uint64_t first = first_word(iteration_, microbatch, boundary, gradient);
+  const Status same =
+      check_pattern(payload, first_word(iteration_, microbatch, boundary, gradient));
+  return same ? same : wrong(same.error().message);
+}
+
+Status EmulatedKernels::check_pattern(const Payload& payload, uint64_t first) const {
+  if (payload.empty()) return {};
   const size_t last = (payload.size() - 1) / 8 * 8;
   const size_t step = options_.check_every_byte ? 8 : std::max<size_t>(last, 8);
   for (size_t at = 0; at < payload.size(); at += step) {
-    if (!word_fits(payload, at, first)) return wrong(fmt::format("differs at byte {}", at));
+    if (!word_fits(payload, at, first)) return failed(fmt::format("differs at byte {}", at));
   }
   return {};
 }
 
 Status EmulatedKernels::begin_iteration(int64_t iteration) {
   iteration_ = iteration;
+  iteration_lateness_ = {};
   return {};
 }
 
@@ -124,8 +189,38 @@ Status EmulatedKernels::join_replicas(const Replicas& replicas) {
 }
 
 Status EmulatedKernels::reduce_gradients() {
+  const auto iteration = static_cast<uint64_t>(iteration_);
+  if (!imagined_reduction_) return ring_exchange(replicas_, iteration, ring_work());
+  TRY(barrier(replicas_, iteration));
   wait(clock_.now(), stage_.cost.reduce);
   return {};
+}
+
+// Chunks that say who sends which in which step; nothing is summed.
+RingWork EmulatedKernels::ring_work() const {
+  const size_t n = replicas_.ranks.size();
+  const auto bytes = [this, n](size_t chunk) {
+    return share_of(gradients_, static_cast<int64_t>(chunk), static_cast<int64_t>(n)).count;
+  };
+  const size_t predecessor = (replicas_.own + n - 1) % n;
+  return {
+      .give =
+          [this, bytes](const RingStep& step) {
+            return pattern_of(bytes(step.chunk), ring_word(iteration_, step, replicas_.own));
+          },
+      .take = [this, bytes, predecessor](const RingStep& step, const Payload& payload) -> Status {
+        const auto wrong = [&](const std::string& what) {
+          return failed(
+              fmt::format("stage {} received another chunk of gradients from rank {} than was "
+                          "sent: iteration {}, step {}: {}",
+                          index_, replicas_.ranks[predecessor], iteration_, step.step, what));
+        };
+        if (static_cast<int64_t>(payload.size()) != bytes(step.chunk)) {
+          return wrong(fmt::format("{} bytes instead of {}", payload.size(), bytes(step.chunk)));
+        }
+        const Status same = check_pattern(payload, ring_word(iteration_, step, predecessor));
+        return same ? same : wrong(same.error().message);
+      }};
 }
 
 Status EmulatedKernels::update() {

@@ -6,17 +6,31 @@
 //
 // Waiting: a sleep ends late, by some 60 us on a plain kernel. The lateness of one wait is taken
 // off the next, so that it does not add up; beyond 10 ms it is kept as what it is, a busy machine.
+//
+// Replicas really pass their gradients around a ring (ring_exchange.h), in chunks of such patterns;
+// where [stage_times] imagined how long that takes they meet and then wait for so long.
+//
+// run.byte_scale makes everything that counts bytes smaller and slower by the same factor: payloads
+// and gradients here, rates in messenger.h. Times stay, so many ranks fit onto few cores.
 #pragma once
 
 #include "base/clock.h"
 #include "plan/plan.h"
 #include "runtime/kernels.h"
+#include "runtime/ring_exchange.h"
 
 namespace tombolo::runtime {
 
 // What one micro-batch puts on the wire: plan.boundary, or 64 KiB where [stage_times] imagined a
-// model without bytes.
+// model without bytes; divided by run.byte_scale.
 int64_t payload_bytes(const plan::Plan& plan);
+
+// What each replica of a stage contributes to the sum of gradients, divided by run.byte_scale.
+int64_t gradient_bytes(const plan::Plan& plan, int32_t stage);
+
+// Unusable where run.byte_scale cannot be: on devices that compute, where it leaves nothing of a
+// payload, and where even so a message would be larger than the transport takes.
+Status check_byte_scale(const plan::Plan& plan);
 
 class EmulatedKernels : public Kernels {
  public:
@@ -44,21 +58,27 @@ class EmulatedKernels : public Kernels {
   Result<std::vector<NamedTensor>> save() const override;
   Status load(std::span<const NamedTensor> tensors) override;
 
+  std::optional<Lateness> lateness() const override { return iteration_lateness_; }
   int64_t updates() const { return updates_; }
 
  private:
   void wait(SimTime start, Seconds duration);
   Status check(const Payload& payload, int64_t microbatch, int32_t boundary, bool gradient) const;
+  Status check_pattern(const Payload& payload, uint64_t first) const;
+  RingWork ring_work() const;
 
   Clock& clock_;
   const Options options_;
   const plan::Stage stage_;
-  const int32_t index_;    // of the stage
-  const int64_t payload_;  // bytes of a payload
+  const int32_t index_;            // of the stage
+  const int64_t payload_;          // bytes of a payload
+  const int64_t gradients_;        // bytes of the stage's gradients
+  const bool imagined_reduction_;  // a time alone
   int64_t iteration_ = 0;
   int64_t updates_ = 0;
   Replicas replicas_;
   SimDuration lateness_;  // of the waits so far, to be made up for
+  Lateness iteration_lateness_;
 };
 
 // The pattern between stage `boundary` and the next one, as eight-byte words that count up from a

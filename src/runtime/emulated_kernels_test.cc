@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/test_plan.h"
+#include "runtime/virtual_network.h"
 
 namespace tombolo::runtime {
 namespace {
@@ -100,6 +101,77 @@ TEST_F(Emulated, AnotherMessageIsNoticed) {
   ASSERT_TRUE(cheap.begin_iteration(3));
   EXPECT_TRUE(cheap.forward(1, torn));
   EXPECT_FALSE(cheap.forward(1, pattern(bytes, 3, 0, 0, false)));
+}
+
+// Each sleep ends 60 us late, the next makes up for it: 60 us are kept of 100 waits, while the
+// waits themselves were 100 x 60 us late.
+TEST_F(Emulated, LatenessIsReported) {
+  LateClock clock;
+  EmulatedKernels kernels(plan_, 0, clock);
+  ASSERT_TRUE(kernels.begin_iteration(1));
+  for (int64_t m = 0; m < 100; ++m) ASSERT_TRUE(kernels.forward(m, {}));
+  ASSERT_TRUE(kernels.lateness());
+  EXPECT_EQ(kernels.lateness()->kept.ns, 60'000);
+  EXPECT_EQ(kernels.lateness()->sum.ns, 100 * 60'000);
+  EXPECT_EQ(kernels.lateness()->waits, 100);
+  ASSERT_TRUE(kernels.begin_iteration(2));
+  EXPECT_EQ(kernels.lateness()->waits, 0);
+}
+
+TEST_F(Emulated, BytesAreDivided) {
+  plan::Plan plan = make_test_plan({.replicas = 2, .byte_scale = 16});
+  EXPECT_EQ(payload_bytes(plan), 64 * 1024 / 16);
+  plan.stages[1].gradients = 1_GB;
+  EXPECT_EQ(gradient_bytes(plan, 1), 62'500'000);
+  EXPECT_TRUE(check_byte_scale(plan));
+}
+
+TEST_F(Emulated, AByteScaleThatCannotBeIsRefused) {
+  const auto refusal = [](const plan::Plan& plan) {
+    const Status status = check_byte_scale(plan);
+    return status ? "" : status.error().text();
+  };
+  plan::Plan plan = make_test_plan({.replicas = 2, .byte_scale = 128});
+  EXPECT_THAT(refusal(plan), HasSubstr("byte_scale = 128 leaves 512 bytes"));
+  EXPECT_THAT(refusal(plan), HasSubstr("at most 64"));
+
+  plan.run.byte_scale = 2;
+  plan.cluster.datacenters[1].device.kind = cluster::DeviceKind::kCpu;
+  EXPECT_THAT(refusal(plan), HasSubstr("byte_scale = 2: rank 2 computes"));
+  plan.run.byte_scale = 1;
+  EXPECT_EQ(refusal(plan), "");
+
+  // 8 GiB in two chunks of 4 GiB, where 1 GiB can be sent at once.
+  plan = make_test_plan({.replicas = 2});
+  plan.cost_source = plan::CostSource::kRoofline;
+  plan.stages[0].gradients = 8_GiB;
+  EXPECT_THAT(refusal(plan), HasSubstr("try run.byte_scale = 4"));
+}
+
+TEST_F(Emulated, AnotherChunkOfGradientsIsNoticed) {
+  plan::Plan plan = make_test_plan({.replicas = 2});
+  plan.cost_source = plan::CostSource::kRoofline;
+  for (plan::Stage& stage : plan.stages) stage.gradients = 1_MB;
+  VirtualNetwork network([](int32_t, int32_t) { return transport::LinkShape{}; });
+  ManualClock clock;
+  VirtualMessenger messenger(network, 0, clock), other(network, 1, clock);
+  EmulatedKernels kernels(plan, 0, clock);
+  ASSERT_TRUE(kernels.join_replicas({.ranks = {0, 1}, .own = 0, .messenger = &messenger}));
+  ASSERT_TRUE(kernels.begin_iteration(3));
+  ASSERT_TRUE(other.send(0, {3, kReplicaTensor}, Payload(500'000)));
+  const Status status = kernels.reduce_gradients();
+  ASSERT_FALSE(status);
+  EXPECT_THAT(status.error().text(), HasSubstr("chunk of gradients from rank 1"));
+  EXPECT_THAT(status.error().text(), HasSubstr("iteration 3, step 0: differs at byte 0"));
+}
+
+TEST_F(Emulated, EqualReplicasHaveEqualDigests) {
+  ManualClock clock;
+  EmulatedKernels one(plan_, 0, clock), other(plan_, 0, clock);
+  ASSERT_TRUE(one.update());
+  EXPECT_NE(*one.weights_digest(), *other.weights_digest());
+  ASSERT_TRUE(other.update());
+  EXPECT_EQ(*one.weights_digest(), *other.weights_digest());
 }
 
 TEST_F(Emulated, UpdatesSurviveAnotherSplit) {

@@ -16,12 +16,20 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/time.h"
 
 namespace tombolo::runtime {
 
 class Messenger;  // messenger.h
 
 using Payload = std::vector<std::byte>;
+
+// How late the waits of an iteration ended, where kernels wait instead of computing.
+struct Lateness {
+  SimDuration kept;  // all waits together took so much longer than planned
+  SimDuration sum;   // of what each wait ended late by; most of it the next one makes up
+  int64_t waits = 0;
+};
 
 // The ranks that hold the same stage, one per pipeline, and how they reach each other.
 struct Replicas {
@@ -93,6 +101,9 @@ class Kernels {
   virtual int64_t evaluation_batches() const = 0;
   virtual Result<Payload> evaluate(int64_t batch, Payload input) = 0;
   virtual std::optional<double> evaluation_loss() const = 0;
+
+  // Of the present iteration; nothing where kernels really compute.
+  virtual std::optional<Lateness> lateness() const { return std::nullopt; }
 
   // A hash of all weights and optimizer state of this stage: equal on all replicas, or something is
   // broken. Costs a pass over the state.

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "plan/plan_file.h"
 #include "runtime/child_process.h"
+#include "runtime/emulated_kernels.h"
 #include "runtime/rank_session.h"
 #include "runtime/workers.h"
 #include "trace/trace_file.h"
@@ -80,6 +81,8 @@ class Launch {
   std::vector<Seat> seats_;
   std::map<int64_t, std::map<int32_t, Shard>> shards_;  // of checkpoints that are not whole yet
   std::optional<Trouble> trouble_;
+  CpuMeter cpu_;                    // from when all ranks go,
+  std::optional<double> cpu_busy_;  // to the end of the last iteration
 };
 
 // Everything that can be known to be wrong before a process starts.
@@ -185,25 +188,27 @@ Status Launch::handle(int32_t rank, const Ready&) {
   for (const Seat& seat : seats_) {
     if (!seat.ready) return {};
   }
+  cpu_ = CpuMeter();
   return tell_all(Go{clock_.now().ns});
 }
 
-Status Launch::handle(int32_t, const ProgressReport& message) {
-  const auto progress = book_->add(message.report);
+Status Launch::handle(int32_t rank, const ProgressReport& message) {
+  const auto progress = TRY(book_->add(rank, message.report));
+  if (progress) cpu_busy_ = cpu_.busy();
   if (progress && options_.on_progress) options_.on_progress(*progress);
   return {};
 }
 
-Status Launch::handle(int32_t, const EvaluationReport& message) {
-  book_->add_evaluation(message.loss);
+Status Launch::handle(int32_t rank, const EvaluationReport& message) {
+  book_->add_evaluation(rank, message.evaluation);
   return {};
 }
 
-// With the last shard the checkpoint comes into being.
+// With the last stage's shard the checkpoint comes into being; one replica writes for all.
 Status Launch::handle(int32_t rank, const ShardReport& message) {
   auto& shards = shards_[message.step];
   shards[rank] = message.shard;
-  if (shards.size() < ranks_) return {};
+  if (shards.size() < plan_.stages.size()) return {};
   FoundCheckpoint found{.folder = step_folder(plan_.checkpoint->directory, message.step),
                         .manifest = {.step = message.step,
                                      .seed = plan_.run.seed,
@@ -303,6 +308,9 @@ Result<RunSummary> Launch::conclude() {
   }
   RunSummary summary = book_->summary();
   summary.trace = merge_parts(plan_, std::move(parts), options_.command, options_.version);
+  summary.machine = machine_load(plan_, summary.trace, cpu_busy_,
+                                 static_cast<int64_t>(std::thread::hardware_concurrency()));
+  add_records(summary.machine, summary.trace);
   summary.trace_path = options_.output + "/trace.jsonl";
   const Status written =
       during(trace::write_trace(summary.trace_path, summary.trace), "writing the trace");
@@ -323,6 +331,7 @@ Status check_performable(const plan::Plan& plan) {
                                 placement.rank, device.name),
                     fmt::format("device = \"cpu\" or \"emulated:{}\"", device.name));
   }
+  TRY(check_byte_scale(plan));
   TRY(schedule::build(plan));
   return {};
 }

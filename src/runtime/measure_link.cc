@@ -67,23 +67,24 @@ Result<cost::MeasuredLink> measure_link(const plan::Plan& plan, int32_t from, in
   auto closed = std::async(std::launch::async, [&] { return pair.to->close(deadline); });
   static_cast<void>(pair.from->close(deadline));
   static_cast<void>(closed.get());
-  return cost::MeasuredLink{
-      .between = {plan.ranks[from].datacenter, plan.ranks[to].datacenter},
-      .one_way_latency = Seconds{latency},
-      .rate = Bytes{static_cast<double>(bytes)} / Seconds{std::max(flight - latency, 1e-9)}};
+  return cost::MeasuredLink{.between = {plan.ranks[from].datacenter, plan.ranks[to].datacenter},
+                            .one_way_latency = Seconds{latency},
+                            .rate = Bytes{static_cast<double>(bytes) * plan.run.byte_scale} /
+                                    Seconds{std::max(flight - latency, 1e-9)}};
 }
 
 Result<std::vector<cost::MeasuredLink>> measure_links(const plan::Plan& plan, const Clock& clock,
                                                       const MeasureLinkOptions& options) {
   std::vector<cost::MeasuredLink> links;
   std::set<std::pair<std::string, std::string>> seen;
-  for (int32_t r = 0; r + 1 < static_cast<int32_t>(plan.ranks.size()); ++r) {
-    const plan::Channel channel = plan::channel_between(plan, r, r + 1);
+  for (int32_t s = 0; s + 1 < static_cast<int32_t>(plan.stages.size()); ++s) {
+    const int32_t from = plan.rank_of(s, 0), to = plan.rank_of(s + 1, 0);
+    const plan::Channel channel = plan::channel_between(plan, from, to);
     if (!channel.wan || channel.occupancy) continue;
-    if (!seen.insert(std::minmax(plan.ranks[r].datacenter, plan.ranks[r + 1].datacenter)).second) {
+    if (!seen.insert(std::minmax(plan.ranks[from].datacenter, plan.ranks[to].datacenter)).second) {
       continue;
     }
-    links.push_back(TRY(during(measure_link(plan, r, r + 1, clock, options),
+    links.push_back(TRY(during(measure_link(plan, from, to, clock, options),
                                "measuring the link " + channel.link)));
   }
   return links;

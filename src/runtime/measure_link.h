@@ -1,5 +1,6 @@
 // What a link of the Plan feels like on this host: latency and rate between two Endpoints shaped as
-// the runtime shapes them. The difference to the cluster file is what the host adds.
+// the runtime shapes them, run.byte_scale taken out again. The difference to the cluster file is
+// what the host adds.
 #pragma once
 
 #include "base/clock.h"

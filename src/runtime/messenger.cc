@@ -26,7 +26,7 @@ transport::LinkShape shape_between(const plan::Plan& plan, int32_t from, int32_t
   if (channel.wan && emulated_wan) return {.slow_network = true};
   transport::LinkShape shape{.delay = round_to_ns(channel.latency)};
   if (!channel.occupancy) {
-    shape.rate = channel.rate;
+    shape.rate = channel.rate / plan.run.byte_scale;
   } else if (channel.occupancy->value > 0) {
     shape.rate = Bytes{static_cast<double>(payload_bytes(plan))} / *channel.occupancy;
   }

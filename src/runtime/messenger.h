@@ -33,7 +33,8 @@ class EndpointMessenger : public Messenger {
   transport::Endpoint& endpoint_;
 };
 
-// The shape that makes loopback feel like the Plan's channel. Where [stage_times] gives an
+// The shape that makes loopback feel like the Plan's channel: its rate divided by run.byte_scale,
+// as the payloads are, its delay as it is. Where [stage_times] gives an
 // occupancy instead of a rate, the rate is what makes a payload of payload_bytes(plan) last that
 // long.
 //

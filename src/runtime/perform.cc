@@ -1,9 +1,12 @@
 #include "runtime/perform.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
 #include "base/check.h"
+#include "runtime/emulated_kernels.h"
+#include "runtime/machine_load.h"
 
 namespace tombolo::runtime {
 namespace {
@@ -33,6 +36,7 @@ class Performer {
         clock_(clock),
         hooks_(hooks),
         stage_(plan.ranks[options.rank].stage),
+        replica_(plan.ranks[options.rank].replica),
         last_(stage_ + 1 == static_cast<int32_t>(plan.stages.size())) {}
 
   Result<trace::Trace> run();
@@ -41,6 +45,7 @@ class Performer {
   Status iterate(int64_t iteration);
   Status act(const Action& action);
   Status compute(const Action& action);
+  Status reduce(const Action& action);
   Status send(const Action& action);
   Status receive(const Action& action);
   Status evaluate(int64_t step);
@@ -48,6 +53,11 @@ class Performer {
   Status checkpoint(int64_t step);
 
   SimTime now() const { return SimTime{} + (clock_.now() - options_.origin); }
+  bool has_replicas() const { return plan_.replicas() > 1; }
+  int32_t pipeline_rank(int32_t stage) const { return plan_.rank_of(stage, replica_); }
+  Result<transport::Received> await(int32_t peer, Tag tag);
+  Result<IterationReport> report(int64_t iteration);
+  void record_lateness(int64_t iteration);
   Payload take(std::map<int32_t, Payload>& from, int32_t microbatch);
   void draw(const Interval& interval);
   void draw_compute(const Action& action, int64_t iteration, SimTime start);
@@ -67,6 +77,7 @@ class Performer {
   Clock& clock_;
   const Hooks& hooks_;
   const int32_t stage_;
+  const int32_t replica_;
   const bool last_;
 
   int64_t iteration_ = 0;
@@ -74,6 +85,7 @@ class Performer {
   std::optional<SimTime> first_computation_;
   // What came and was not computed with yet, what was computed and not sent yet; by micro-batch.
   std::map<int32_t, Payload> inputs_, output_gradients_, outputs_, input_gradients_;
+  Lateness message_lateness_;  // of this iteration
   trace::Trace trace_;
 };
 
@@ -93,6 +105,7 @@ Result<trace::Trace> Performer::run() {
 Status Performer::iterate(int64_t iteration) {
   iteration_ = iteration;
   first_computation_.reset();
+  message_lateness_ = {};
   const auto room = options_.intervals_max - static_cast<int64_t>(trace_.intervals.size());
   drawing_ = room >= static_cast<int64_t>(order_.size());
   TRY(kernels_.begin_iteration(iteration));
@@ -100,21 +113,32 @@ Status Performer::iterate(int64_t iteration) {
     TRY(during(act(action),
                fmt::format("performing {} of iteration {}", trace::to_text(action), iteration)));
   }
-  IterationReport report{.iteration = iteration, .start = now(), .end = now()};
-  if (first_computation_) report.start = *first_computation_;
-  if (last_) report.loss = kernels_.loss();
-  if (report.loss && !std::isfinite(*report.loss)) {
+  const IterationReport done = TRY(report(iteration));
+  return hooks_.iteration ? hooks_.iteration(done) : Status{};
+}
+
+Result<IterationReport> Performer::report(int64_t iteration) {
+  IterationReport out{.iteration = iteration, .start = now(), .end = now()};
+  if (first_computation_) out.start = *first_computation_;
+  if (last_) out.loss = kernels_.loss();
+  if (out.loss && !std::isfinite(*out.loss)) {
     return failed(
         fmt::format("the loss of iteration {} is no number: training diverged", iteration),
         "a smaller learning_rate, or more warmup_steps");
   }
-  if (report.loss) record("loss", iteration, *report.loss);
-  return hooks_.iteration ? hooks_.iteration(report) : Status{};
+  if (out.loss) record(has_replicas() ? "replica_loss" : "loss", iteration, *out.loss);
+  record_lateness(iteration);
+  const int64_t every = plan_.run.compare_replicas_every;
+  if (has_replicas() && every > 0 && (iteration % every == 0 || iteration == plan_.run.steps)) {
+    out.weights_digest = TRY(during(kernels_.weights_digest(), "comparing the replicas"));
+  }
+  return out;
 }
 
 Status Performer::act(const Action& action) {
   if (trace::is_send(action.kind)) return send(action);
   if (trace::is_receive(action.kind)) return receive(action);
+  if (action.kind == ActionKind::kReduceGradients) return reduce(action);
   return compute(action);
 }
 
@@ -142,9 +166,22 @@ Status Performer::compute(const Action& action) {
   return {};
 }
 
+Status Performer::reduce(const Action& action) {
+  const SimTime start = now();
+  TRY(kernels_.reduce_gradients());
+  draw({.lane = Lane::kCollective,
+        .rank = options_.rank,
+        .action = action,
+        .iteration = iteration_,
+        .start = start,
+        .end = now(),
+        .bytes = gradient_bytes(plan_, stage_)});
+  return {};
+}
+
 Status Performer::send(const Action& action) {
   const bool activation = action.kind == ActionKind::kSendActivation;
-  const int32_t peer = rank_of_stage(plan_, stage_ + (activation ? 1 : -1));
+  const int32_t peer = pipeline_rank(stage_ + (activation ? 1 : -1));
   return messenger_.send(peer, tag(action),
                          take(activation ? outputs_ : input_gradients_, action.microbatch));
 }
@@ -152,8 +189,8 @@ Status Performer::send(const Action& action) {
 Status Performer::receive(const Action& action) {
   const bool activation = action.kind == ActionKind::kReceiveActivation;
   const int32_t stage = stage_ + (activation ? -1 : 1);
-  const int32_t peer = rank_of_stage(plan_, stage);
-  transport::Received message = TRY(messenger_.receive(peer, tag(action)));
+  const int32_t peer = pipeline_rank(stage);
+  transport::Received message = TRY(await(peer, tag(action)));
   const ActionKind sent = activation ? ActionKind::kSendActivation : ActionKind::kSendGradient;
   draw_link({sent, stage, action.microbatch}, peer, iteration_, message);
   (activation ? inputs_ : output_gradients_)[action.microbatch] = std::move(message.payload);
@@ -170,8 +207,11 @@ Status Performer::evaluate(int64_t step) {
   }
   const std::optional<double> loss = last_ ? kernels_.evaluation_loss() : std::nullopt;
   if (!loss) return {};
-  record("evaluation_loss", step, *loss);
-  return hooks_.evaluation ? hooks_.evaluation(step, *loss) : Status{};
+  record(has_replicas() ? "replica_evaluation_loss" : "evaluation_loss", step, *loss);
+  if (has_replicas()) {
+    record("replica_evaluation_batches", step, static_cast<double>(batches));
+  }
+  return hooks_.evaluation ? hooks_.evaluation({step, *loss, batches}) : Status{};
 }
 
 // The receiver acknowledges what the sender waits for: the batch that makes room in the window.
@@ -181,7 +221,7 @@ Status Performer::evaluate_batch(int64_t step, int64_t batch, int64_t batches) {
   };
   Payload input;
   if (stage_ > 0) {
-    const int32_t peer = rank_of_stage(plan_, stage_ - 1);
+    const int32_t peer = pipeline_rank(stage_ - 1);
     transport::Received message = TRY(messenger_.receive(peer, tag(kEvaluationTensor, batch)));
     if (batch + kEvaluationWindow < batches) {
       TRY(messenger_.send(peer, tag(kAcknowledgeTensor, batch), {}));
@@ -194,20 +234,46 @@ Status Performer::evaluate_batch(int64_t step, int64_t batch, int64_t batches) {
   Payload output = TRY(kernels_.evaluate(batch, std::move(input)));
   draw_compute({ActionKind::kEvaluate, stage_, static_cast<int32_t>(batch)}, 0, start);
   if (last_) return {};
-  const int32_t peer = rank_of_stage(plan_, stage_ + 1);
+  const int32_t peer = pipeline_rank(stage_ + 1);
   if (batch >= kEvaluationWindow) {
     TRY(messenger_.receive(peer, tag(kAcknowledgeTensor, batch - kEvaluationWindow)));
   }
   return messenger_.send(peer, tag(kEvaluationTensor, batch), std::move(output));
 }
 
+// Replicas hold the same bits.
 Status Performer::checkpoint(int64_t step) {
+  if (replica_ != 0) return {};
   const SimTime start = now();
   const std::vector<NamedTensor> tensors = TRY(kernels_.save());
   const Shard shard = TRY(write_shard(plan_.checkpoint->directory, step, options_.rank, tensors));
   drawing_ = static_cast<int64_t>(trace_.intervals.size()) < options_.intervals_max;
   draw_compute({ActionKind::kCheckpoint, stage_, -1}, 0, start);
   return hooks_.shard ? hooks_.shard(step, shard) : Status{};
+}
+
+// A message that wakes this rank late, or came late although its link was free, counts like a wait
+// that ended late: it is not made up for.
+Result<transport::Received> Performer::await(int32_t peer, Tag tag) {
+  const SimTime asked = clock_.now();
+  transport::Received message = TRY(messenger_.receive(peer, tag));
+  const transport::LinkShape shape =
+      shape_between(plan_, peer, options_.rank, options_.emulated_wan);
+  SimTime due = message.delivered;
+  if (shape.rate) {
+    due = message.sent_start + shape.delay +
+          round_to_ns(Bytes{static_cast<double>(message.payload.size())} / *shape.rate);
+  }
+  message_lateness_.sum += std::max(clock_.now() - std::max(asked, due), SimDuration{0});
+  ++message_lateness_.waits;
+  return message;
+}
+
+void Performer::record_lateness(int64_t iteration) {
+  const std::optional<Lateness> waits = kernels_.lateness();
+  if (!waits) return;
+  const auto stages = static_cast<int64_t>(plan_.stages.size());
+  record(kLateRecord, iteration, lateness_of_iteration(*waits, message_lateness_, stages).value);
 }
 
 // Payloads of the first stage's inputs and the last stage's outputs are empty and never came.
@@ -254,21 +320,15 @@ Result<trace::Trace> perform(const plan::Plan& plan, const schedule::Order& orde
   return Performer(plan, order, options, kernels, messenger, clock, hooks).run();
 }
 
-int32_t rank_of_stage(const plan::Plan& plan, int32_t stage) {
-  for (const plan::Placement& placement : plan.ranks) {
-    if (placement.stage == stage) return placement.rank;
-  }
-  CHECK(false, "no rank holds stage {}", stage);
-  return -1;
-}
-
 std::vector<int32_t> neighbours(const plan::Plan& plan, int32_t rank) {
-  const int32_t stage = plan.ranks[rank].stage;
-  std::vector<int32_t> out;
-  if (stage > 0) out.push_back(rank_of_stage(plan, stage - 1));
-  if (stage + 1 < static_cast<int32_t>(plan.stages.size())) {
-    out.push_back(rank_of_stage(plan, stage + 1));
+  const plan::Placement& placement = plan.ranks[rank];
+  std::vector<int32_t> out = plan.replicas_of(placement.stage);
+  std::erase(out, rank);
+  if (placement.stage > 0) out.push_back(plan.rank_of(placement.stage - 1, placement.replica));
+  if (placement.stage + 1 < static_cast<int32_t>(plan.stages.size())) {
+    out.push_back(plan.rank_of(placement.stage + 1, placement.replica));
   }
+  std::sort(out.begin(), out.end());
   return out;
 }
 

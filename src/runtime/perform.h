@@ -4,8 +4,14 @@
 //   SEND       hands the result over and goes on
 //   RECV       waits for the message, and draws the link's interval from the sender's stamp
 //   F B R U    Kernels
-//   E          held-out data passes through the stages, every run.evaluate_every steps and at the
-//   end C          a shard, every checkpoint.every steps and at the end
+//   REDUCE_GRAD  Kernels, with the other replicas of the stage
+//   E          held-out data passes through the stages of every pipeline, each with its share,
+//   every
+//              run.evaluate_every steps and at the end
+//   C          a shard, every checkpoint.every steps and at the end; replica 0 alone writes
+//
+// Where there are replicas their weights are hashed every run.compare_replicas_every steps and at
+// the end; whoever gets the reports compares (run_book.h).
 //
 // Intervals of a link are written by its receiver, which alone knows both ends. Evaluation and
 // checkpoints belong to iteration 0.
@@ -27,15 +33,24 @@ namespace tombolo::runtime {
 // What a rank did in one iteration. Times since the run's origin.
 struct IterationReport {
   int64_t iteration = 0;
-  SimTime start;               // of its first computation
-  SimTime end;                 // of its update
-  std::optional<double> loss;  // on the last stage
+  SimTime start;                              // of its first computation
+  SimTime end;                                // of its update
+  std::optional<double> loss;                 // on the last stage: of this replica's micro-batches
+  std::optional<std::string> weights_digest;  // where replicas are compared
+};
+
+// Held-out text after a step, from a rank of the last stage: the mean over its share.
+struct Evaluation {
+  int64_t step = 0;
+  double loss = 0;
+  int64_t batches = 1;
 };
 
 struct PerformOptions {
   int32_t rank = 0;
   int64_t first_iteration = 1;
   SimTime origin;                     // on the clock: time 0 of the Trace
+  bool emulated_wan = false;          // shape_between
   int64_t intervals_max = 1'000'000;  // about 80 bytes each; later iterations are not drawn
 };
 
@@ -43,16 +58,19 @@ struct PerformOptions {
 struct Hooks {
   std::function<Status(const IterationReport&)> iteration;
   std::function<Status(int64_t step, const Shard& shard)> shard;
-  std::function<Status(int64_t step, double loss)> evaluation;
+  std::function<Status(const Evaluation&)> evaluation;
 };
 
-// Returns this rank's part of the Trace, without a header.
+// Returns this rank's part of the Trace, without a header. Records: "loss" and "evaluation_loss";
+// where there are replicas "replica_loss", "replica_evaluation_loss" and
+// "replica_evaluation_batches", of which merge_parts makes the former; "machine_late_s" of emulated
+// ranks (machine_load.h).
 Result<trace::Trace> perform(const plan::Plan& plan, const schedule::Order& order,
                              const PerformOptions& options, Kernels& kernels, Messenger& messenger,
                              Clock& clock, const Hooks& hooks);
 
-// The rank that holds a stage, and those a rank exchanges bytes with.
-int32_t rank_of_stage(const plan::Plan& plan, int32_t stage);
+// Those a rank exchanges bytes with: before and after it in its pipeline, and the other replicas of
+// its stage. Ascending.
 std::vector<int32_t> neighbours(const plan::Plan& plan, int32_t rank);
 
 }  // namespace tombolo::runtime

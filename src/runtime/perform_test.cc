@@ -8,8 +8,11 @@
 #include <future>
 #include <map>
 
+#include "cost/collective.h"
 #include "runtime/emulated_kernels.h"
+#include "runtime/machine_load.h"
 #include "runtime/test_plan.h"
+#include "runtime/virtual_network.h"
 
 namespace tombolo::runtime {
 namespace {
@@ -175,8 +178,8 @@ TEST_F(Performing, EvaluationPassesThroughTheStages) {
   plan::Plan plan = make_test_plan({.microbatches = 1, .steps = 3});
   plan.run.evaluate_every = 2;
   double reported = 0;
-  const Hooks hooks{.evaluation = [&](int64_t, double loss) {
-    reported = loss;
+  const Hooks hooks{.evaluation = [&](const Evaluation& evaluation) {
+    reported = evaluation.loss;
     return Status{};
   }};
   const auto trace = perform_rank(1, plan, hooks);
@@ -202,6 +205,47 @@ TEST_F(Performing, EvaluationDoesNotFloodTheLink) {
   // One of training and sixteen of evaluation before it, two after it.
   EXPECT_EQ(std::count_if(diary_.begin(), first_wait, sent), 17);
   EXPECT_EQ(std::count_if(first_wait, diary_.end(), sent), 2);
+}
+
+// Rank 3 of 2 stages x 2 replicas: stage 1, replica 1. Its pipeline goes through rank 1.
+TEST_F(Performing, APipelineKeepsToItsReplica) {
+  plan::Plan plan = make_test_plan({.microbatches = 1, .replicas = 2, .steps = 1});
+  EXPECT_THAT(neighbours(plan, 3), ElementsAre(1, 2));
+  EXPECT_THAT(neighbours(plan, 0), ElementsAre(1, 2));
+  const auto trace = perform_rank(3, plan);
+  ASSERT_TRUE(trace);
+  EXPECT_THAT(diary_, ElementsAre("begin 1", "receive 1/0 p from 1", "F0(p)", "B0()",
+                                  "send 1/1 A to 1", "REDUCE", "U"));
+  const trace::Interval& sum = trace->intervals[3];
+  EXPECT_EQ(trace::to_text(sum.action), "1REDUCE_GRAD");
+  EXPECT_EQ(sum.lane, trace::Lane::kCollective);
+  EXPECT_EQ(sum.iteration, 1);
+}
+
+TEST_F(Performing, ReplicasAreComparedEveryFewStepsAndAtTheEnd) {
+  plan::Plan plan = make_test_plan({.microbatches = 1, .replicas = 2, .steps = 5});
+  plan.run.compare_replicas_every = 2;
+  kernels_.loss_ = 1.5;
+  std::vector<int64_t> compared;
+  const Hooks hooks{.iteration = [&](const IterationReport& report) {
+    if (report.weights_digest == "same") compared.push_back(report.iteration);
+    return Status{};
+  }};
+  const auto trace = perform_rank(3, plan, hooks);
+  ASSERT_TRUE(trace);
+  EXPECT_THAT(compared, ElementsAre(2, 4, 5));
+  EXPECT_EQ(trace->records[0].name, "replica_loss");
+
+  compared.clear();
+  ASSERT_TRUE(perform_rank(1, make_test_plan({.steps = 2}), hooks)) << "no replicas";
+  EXPECT_TRUE(compared.empty());
+}
+
+TEST_F(Performing, OneReplicaWritesTheCheckpoint) {
+  const Hooks hooks{.shard = [&](int64_t, const Shard&) { return failed("a second shard"); }};
+  const auto trace = perform_rank(
+      1, make_test_plan({.replicas = 2, .checkpoints = "/nowhere", .every = 1}), hooks);
+  EXPECT_TRUE(trace) << trace.error().text();
 }
 
 TEST_F(Performing, CheckpointsAreTakenEveryFewStepsAndAtTheEnd) {
@@ -241,6 +285,80 @@ TEST_F(Performing, TheTraceIsBounded) {
   // fit.
   EXPECT_EQ(trace->intervals.size(), 14u);
   EXPECT_EQ(trace->intervals.back().iteration, 2);
+}
+
+// Two stages x three replicas in virtual time: what happens is what the Plan says, to the
+// nanosecond.
+class PerformingVirtually : public ::testing::Test {
+ protected:
+  std::vector<trace::Trace> perform_all(const plan::Plan& plan) {
+    const auto schedule = schedule::build(plan);
+    CHECK(schedule, "{}", schedule.error().text());
+    VirtualNetwork network([&](int32_t from, int32_t to) { return shape_between(plan, from, to); });
+    const auto live = [&](int32_t rank) -> Result<trace::Trace> {
+      ManualClock clock;
+      VirtualMessenger messenger(network, rank, clock);
+      EmulatedKernels kernels(plan, rank, clock, {.check_every_byte = true});
+      const plan::Placement& own = plan.ranks[rank];
+      TRY(kernels.join_replicas({.ranks = plan.replicas_of(own.stage),
+                                 .own = static_cast<size_t>(own.replica),
+                                 .messenger = &messenger}));
+      auto trace =
+          perform(plan, schedule->ranks[rank], {.rank = rank}, kernels, messenger, clock, Hooks{});
+      if (!trace) network.close();
+      return trace;
+    };
+    std::vector<std::future<Result<trace::Trace>>> ranks;
+    for (const plan::Placement& placement : plan.ranks) {
+      ranks.push_back(std::async(std::launch::async, live, placement.rank));
+    }
+    std::vector<trace::Trace> parts;
+    for (auto& rank : ranks) {
+      auto trace = rank.get();
+      EXPECT_TRUE(trace) << trace.error().text();
+      if (trace) parts.push_back(std::move(*trace));
+    }
+    return parts;
+  }
+};
+
+// F = 1 ms, B = 2 ms, 1 ms from stage to stage, one micro-batch: stage 1 ends B at 1 + 1 + 3 ms,
+// stage 0 at 5 + 1 + 2 ms. The sum lasts 4 ms for all replicas of a stage at once.
+TEST_F(PerformingVirtually, AnImaginedReductionLastsAsLongAsTheJobSays) {
+  const auto parts =
+      perform_all(make_test_plan({.microbatches = 1, .replicas = 3, .steps = 1, .reduce = "4 ms"}));
+  ASSERT_EQ(parts.size(), 6u);
+  for (size_t rank = 0; rank < parts.size(); ++rank) {
+    const trace::Interval& sum = parts[rank].intervals.end()[-2];
+    EXPECT_EQ(trace::to_text(sum.action), rank < 3 ? "0REDUCE_GRAD" : "1REDUCE_GRAD");
+    EXPECT_EQ(sum.start.ns, rank < 3 ? 8'000'000 : 5'000'000);
+    EXPECT_EQ((sum.end - sum.start).ns, 4'000'000);
+  }
+}
+
+// 120 MB over three replicas on one node, 300 GBps and 1 us: 4 x (40 MB / 300 GBps + 1 us). With
+// bytes and rates divided by 1000 as much as without.
+TEST_F(PerformingVirtually, ARingLastsAsLongAsTheLawSays) {
+  for (const double scale : {1000.0, 4000.0}) {
+    plan::Plan plan = make_test_plan({.microbatches = 1, .replicas = 3, .steps = 1});
+    plan.run.byte_scale = scale;
+    plan.cost_source = plan::CostSource::kRoofline;
+    plan.wan_transfer.reset();
+    plan.boundary = 12_MB;
+    for (plan::Stage& stage : plan.stages) stage.gradients = 120_MB;
+    const Seconds law =
+        cost::ring_all_reduce({.size = 120_MB, .ranks = 3, .rate = 300_GBps, .latency = 1_us});
+    const auto parts = perform_all(plan);
+    ASSERT_EQ(parts.size(), 6u);
+    for (const trace::Trace& part : parts) {
+      const trace::Interval& sum = part.intervals.end()[-2];
+      // Each of the four steps is rounded to a nanosecond.
+      EXPECT_NEAR(static_cast<double>((sum.end - sum.start).ns), law.value * 1e9, 4);
+      EXPECT_EQ(sum.bytes, static_cast<int64_t>(120e6 / scale));
+      EXPECT_EQ(part.records[0].name, kLateRecord);
+      EXPECT_EQ(part.records[0].value, 0);
+    }
+  }
 }
 
 // The real thing but for processes: four ranks in four threads, real sockets, every byte checked.

@@ -134,7 +134,7 @@ Result<cost::Hardware> profile(const plan::Plan& plan, const ProfileOptions& opt
                           .recompute = plan.training.recompute};
   for (const StageProfile& stage : TRY(profile_stages(plan, program, options.budget))) {
     hardware.stages.push_back({.slice = plan.stages[stage.stage].slice,
-                               .device = plan.device_of(rank_of_stage(plan, stage.stage)).name,
+                               .device = plan.device_of(plan.rank_of(stage.stage, 0)).name,
                                .cost = stage.cost,
                                .samples = stage.samples,
                                .forward_spread = stage.spread.forward,

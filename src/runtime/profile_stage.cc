@@ -59,8 +59,7 @@ class StageProfiler {
       : plan_(plan),
         stage_(stage),
         recomputes_(schedule::shape_of(plan).recompute[stage]),
-        emulated_(plan.device_of(rank_of_stage(plan, stage)).kind ==
-                  cluster::DeviceKind::kEmulated),
+        emulated_(plan.device_of(plan.rank_of(stage, 0)).kind == cluster::DeviceKind::kEmulated),
         kernels_(kernels),
         clock_(clock) {
     const Random random = Random(plan.run.seed).stream(fmt::format("profile/stage-{}", stage));

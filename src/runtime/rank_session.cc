@@ -10,6 +10,8 @@
 
 #include "plan/plan_file.h"
 #include "runtime/control.h"
+#include "runtime/machine_load.h"
+#include "runtime/realtime.h"
 #include "trace/trace_file.h"
 
 namespace tombolo::runtime {
@@ -35,6 +37,7 @@ class RankSession {
   Status join();
   Status work(const KernelsFactory& make_kernels);
   Status link_neighbours(const plan::Plan& plan);
+  Status join_replicas(const plan::Plan& plan, Messenger& messenger, Kernels& kernels);
   Status resume(const plan::Plan& plan, Kernels& kernels);
   Hooks hooks();
   Result<SimTime> wait_for_go();
@@ -119,17 +122,28 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
     return failed(fmt::format("a Plan of {} ranks for {}", plan.ranks.size(), options_.ranks));
   }
   const schedule::Schedule schedule = TRY(schedule::build(plan));
+  EndpointMessenger messenger(*endpoint_);  // outlives the kernels, which may use it
   const auto kernels =
       TRY(during(make_kernels(plan, options_.rank), "loading " + rank_name(plan, options_.rank)));
   TRY(resume(plan, *kernels));
+  const bool emulated = plan.device_of(options_.rank).kind == cluster::DeviceKind::kEmulated;
+  const bool realtime = emulated && make_realtime();
   TRY(link_neighbours(plan));
+  if (plan.replicas() > 1) TRY(join_replicas(plan, messenger, *kernels));
   TRY(say(Ready{}));
   const SimTime origin = TRY(wait_for_go());
-  EndpointMessenger messenger(*endpoint_);
-  const trace::Trace part = TRY(
+  const ProcessMeter cpu;
+  trace::Trace part = TRY(
       perform(plan, schedule.ranks[options_.rank],
               {.rank = options_.rank, .first_iteration = start_.first_iteration, .origin = origin},
               *kernels, messenger, clock_, hooks()));
+  if (emulated) {
+    const auto add = [&](const char* name, double value) {
+      part.records.push_back({.name = name, .rank = options_.rank, .value = value});
+    };
+    add(kRealtimeRecord, realtime ? 1 : 0);
+    add(kCoresUsedRecord, cpu.cores());
+  }
   TRY(during(trace::write_trace(rank_trace_path(start_.output, options_.rank), part),
              "writing the trace"));
   return say(Finished{});
@@ -151,6 +165,15 @@ Status RankSession::link_neighbours(const plan::Plan& plan) {
   return {};
 }
 
+Status RankSession::join_replicas(const plan::Plan& plan, Messenger& messenger, Kernels& kernels) {
+  const plan::Placement& own = plan.ranks[options_.rank];
+  return during(kernels.join_replicas({.ranks = plan.replicas_of(own.stage),
+                                       .own = static_cast<size_t>(own.replica),
+                                       .messenger = &messenger,
+                                       .address = "127.0.0.1"}),
+                fmt::format("joining the replicas of stage {}", own.stage));
+}
+
 Status RankSession::resume(const plan::Plan& plan, Kernels& kernels) {
   if (start_.resume.empty()) return {};
   const auto found = TRY(latest_checkpoint(start_.resume));
@@ -170,9 +193,7 @@ Hooks RankSession::hooks() {
             return say(ShardReport{step, shard});
           },
       .evaluation =
-          [this](int64_t step, double loss) {
-            return say(EvaluationReport{step, loss});
-          }};
+          [this](const Evaluation& evaluation) { return say(EvaluationReport{evaluation}); }};
 }
 
 Result<SimTime> RankSession::wait_for_go() {

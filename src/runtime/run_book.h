@@ -1,5 +1,9 @@
 // What the launcher knows of a run: which iterations all ranks have done, how long they took, what
-// the losses were, and what stands in the summary at the end.
+// the losses were, whether replicas still agree, and what stands in the summary at the end.
+//
+// Where a pipeline has replicas, each reports the loss of its own micro-batches; the loss of the
+// iteration is their mean, summed in the order of replicas, so that it is the same number whatever
+// arrives first.
 #pragma once
 
 #include <functional>
@@ -10,6 +14,7 @@
 
 #include "base/time.h"
 #include "plan/plan.h"
+#include "runtime/machine_load.h"
 #include "runtime/perform.h"
 #include "trace/trace.h"
 
@@ -37,28 +42,33 @@ struct RunSummary {
   trace::Trace trace;                     // of all ranks
   std::string trace_path;
   std::string checkpoint;  // folder of the newest; empty: none was taken
+  MachineLoad machine;
 };
 
 class RunBook {
  public:
   RunBook(const plan::Plan& plan, int64_t first_iteration);
 
-  // One rank's report; Progress when it was the last rank's.
-  std::optional<Progress> add(const IterationReport& report);
-  void add_evaluation(double loss) { evaluation_loss_ = loss; }
+  // One rank's report; Progress when it was the last rank's. Fails, naming two ranks, where
+  // replicas of a stage hold different weights.
+  Result<std::optional<Progress>> add(int32_t rank, const IterationReport& report);
+  void add_evaluation(int32_t rank, const Evaluation& evaluation);
 
   int64_t steps_done() const { return steps_done_; }
-  RunSummary summary() const;  // without trace and checkpoint
+  RunSummary summary() const;  // without trace, checkpoint and machine
 
  private:
   struct Open {
     size_t reports = 0;
     SimTime start;
     SimTime end;
-    std::optional<double> loss;
+    std::map<int32_t, double> losses;        // by rank, hence by replica
+    std::map<int32_t, std::string> digests;  // by rank
   };
+  Status compare_replicas(int64_t iteration, const Open& open) const;
   Seconds median() const;
 
+  const plan::Plan& plan_;  // the launcher's
   const int64_t steps_;
   const double tokens_;  // per iteration
   const size_t ranks_;
@@ -66,10 +76,13 @@ class RunBook {
   std::map<int64_t, Open> open_;  // iterations that some ranks have done
   std::vector<SimDuration> durations_;
   std::optional<double> first_loss_, final_loss_, evaluation_loss_;
+  int64_t evaluated_step_ = 0;
+  std::map<int32_t, Evaluation> evaluations_;  // of that step, by rank
 };
 
-// Puts the ranks' parts together: header, order, and tokens_per_s for every iteration. Emulated as
-// soon as one rank is.
+// Puts the ranks' parts together: header, order, tokens_per_s for every iteration, and where there
+// are replicas the "loss" and "evaluation_loss" that are the mean of theirs. Emulated as soon as
+// one rank is.
 trace::Trace merge_parts(const plan::Plan& plan, std::vector<trace::Trace> parts,
                          const std::string& command, const std::string& version);
 

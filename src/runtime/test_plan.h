@@ -10,14 +10,17 @@ namespace tombolo::runtime {
 
 struct TestPlan {
   int stages = 2;
-  int microbatches = 2;
+  int microbatches = 2;  // of each pipeline
+  int replicas = 1;
   int steps = 3;
   std::string forward = "1 ms";
   std::string backward = "2 ms";
   std::string transfer = "1 ms";
+  std::string reduce;  // empty: takes no time
   std::string schedule = "1f1b";
   std::string checkpoints;  // directory; empty: none
   int every = 0;
+  double byte_scale = 1;
 };
 
 // One datacenter per stage, named oregon, paris, tokyo, sydney; WAN links between neighbours.
@@ -26,11 +29,12 @@ inline plan::Plan make_test_plan(const TestPlan& wanted) {
   CHECK(wanted.stages <= 4, "{} stages", wanted.stages);
   std::string job = fmt::format(
       "name = \"test\"\n[training]\nglobal_batch = {}\nprecision = \"fp32\"\n"
-      "[parallelism]\npipeline = {}\nschedule = \"{}\"\n"
-      "[stage_times]\nforward = \"{}\"\nbackward = \"{}\"\ntransfer = \"{}\"\n"
-      "[run]\nsteps = {}\nseed = 7\n",
-      wanted.microbatches, wanted.stages, wanted.schedule, wanted.forward, wanted.backward,
-      wanted.transfer, wanted.steps);
+      "[parallelism]\npipeline = {}\ndata = {}\nschedule = \"{}\"\n"
+      "[run]\nsteps = {}\nseed = 7\nbyte_scale = {}\n"
+      "[stage_times]\nforward = \"{}\"\nbackward = \"{}\"\ntransfer = \"{}\"\n",
+      wanted.microbatches * wanted.replicas, wanted.stages, wanted.replicas, wanted.schedule,
+      wanted.steps, wanted.byte_scale, wanted.forward, wanted.backward, wanted.transfer);
+  if (!wanted.reduce.empty()) job += fmt::format("reduce = \"{}\"\n", wanted.reduce);
   if (!wanted.checkpoints.empty()) {
     job += fmt::format("[checkpoint]\ndirectory = \"{}\"\nevery = {}\n", wanted.checkpoints,
                        wanted.every);
@@ -38,9 +42,10 @@ inline plan::Plan make_test_plan(const TestPlan& wanted) {
   for (int s = 0; s < wanted.stages; ++s) {
     job += fmt::format(
         "[[cluster.datacenter]]\nname = \"{}\"\ndevice = \"emulated:a100-80g\"\n"
+        "devices_per_node = {}\n"
         "scale_up = {{ domain = 8, bandwidth = \"300 GBps\", latency = \"1 us\" }}\n"
         "scale_out = {{ bandwidth = \"200 Gbps\", latency = \"5 us\" }}\n",
-        names[s]);
+        names[s], wanted.replicas);
   }
   for (int s = 0; s + 1 < wanted.stages; ++s) {
     job += fmt::format(

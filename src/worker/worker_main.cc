@@ -59,7 +59,7 @@ Status profile(const Arguments& arguments) {
         fmt::format("--stage {}: the Plan has {} stages", arguments.stage, plan.stages.size()));
   }
   SystemClock clock;
-  const int32_t rank = runtime::rank_of_stage(plan, arguments.stage);
+  const int32_t rank = plan.rank_of(arguments.stage, 0);
   const auto kernels = TRY(make_kernels(plan, rank, clock));
   const runtime::StageProfile result = TRY(
       runtime::profile_stage(plan, arguments.stage, *kernels, clock, Seconds{arguments.seconds}));

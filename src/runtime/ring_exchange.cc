@@ -1,0 +1,33 @@
+#include "runtime/ring_exchange.h"
+
+namespace tombolo::runtime {
+
+Status ring_exchange(const Replicas& ring, uint64_t iteration, const RingWork& work) {
+  const size_t n = ring.ranks.size();
+  const int32_t successor = ring.ranks[(ring.own + 1) % n];
+  const int32_t predecessor = ring.ranks[(ring.own + n - 1) % n];
+  const size_t steps = 2 * (n - 1);
+  for (size_t t = 0; t < steps; ++t) {
+    const transport::Tag tag{iteration, kReplicaTensor + t};
+    const bool sums = t < n - 1;
+    const size_t sent = (ring.own + 2 * n - t) % n;  // t < 2 n
+    const auto step = static_cast<int64_t>(t);
+    TRY(ring.messenger->send(successor, tag, work.give({step, sent, sums})));
+    transport::Received message = TRY(ring.messenger->receive(predecessor, tag));
+    TRY(work.take({step, (sent + n - 1) % n, sums}, std::move(message.payload)));
+  }
+  return {};
+}
+
+Status barrier(const Replicas& replicas, uint64_t iteration) {
+  const transport::Tag tag{iteration, kReplicaTensor};
+  for (size_t i = 0; i < replicas.ranks.size(); ++i) {
+    if (i != replicas.own) TRY(replicas.messenger->send(replicas.ranks[i], tag, {}));
+  }
+  for (size_t i = 0; i < replicas.ranks.size(); ++i) {
+    if (i != replicas.own) TRY(replicas.messenger->receive(replicas.ranks[i], tag));
+  }
+  return {};
+}
+
+}  // namespace tombolo::runtime

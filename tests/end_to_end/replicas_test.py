@@ -1,0 +1,170 @@
+"""Pipelines side by side, emulated: they agree, survive a resume with another number of them, and take as
+long as predicted."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+import unittest
+
+from program import BUILD, GUARD_S, TWO_EMULATED, Case
+
+# 2 stages x 3 replicas; times are imagined, so is that of the sum.
+SIX = (TWO_EMULATED.replace('device = "emulated:a100-80g"', 'device = "emulated:a100-80g"\ndevices_per_node = 3')
+       .replace("global_batch = 8", "global_batch = 12").replace("pipeline = 2", "pipeline = 2\ndata = 3")
+       .replace('backward = "8 ms"', 'backward = "8 ms"\nreduce = "3 ms"'))
+CHECKPOINTS = """
+[checkpoint]
+directory = "checkpoints"
+every = 2
+"""
+
+# Atlas' layout at a size for two cores: 4 stages x 3 pipelines in 3 datacenters, one stage's replicas on three
+# nodes of one datacenter, 10 ms one way. Law times of an A100; bytes divided by 200.
+CELL = """
+[model]
+layers = 8
+hidden = 2048
+heads = 16
+vocabulary = 51200
+sequence = 4096
+
+[[cluster.datacenter]]
+name = "oregon"
+device = "emulated:a100-80g"
+nodes = 6
+scale_out = {{ bandwidth = "100 Gbps", latency = "5 us" }}
+[[cluster.datacenter]]
+name = "iowa"
+device = "emulated:a100-80g"
+nodes = 3
+scale_out = {{ bandwidth = "100 Gbps", latency = "5 us" }}
+[[cluster.datacenter]]
+name = "virginia"
+device = "emulated:a100-80g"
+nodes = 3
+scale_out = {{ bandwidth = "100 Gbps", latency = "5 us" }}
+[[cluster.wan]]
+between = ["oregon", "iowa"]
+one_way_latency = "10 ms"
+node_pair_limit = "5 Gbps"
+[[cluster.wan]]
+between = ["iowa", "virginia"]
+one_way_latency = "10 ms"
+node_pair_limit = "5 Gbps"
+
+[training]
+global_batch = 12
+micro_batch = 1
+recompute = "full"
+
+[parallelism]
+pipeline = 4
+data = 3
+schedule = "{schedule}"
+
+[run]
+steps = 3
+byte_scale = 200
+"""
+
+
+def alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class Replicas(Case):
+    def lines(self, path):
+        return [json.loads(line) for line in (self.folder / path).read_text().splitlines()]
+
+    def test_six_ranks_do_what_was_predicted(self):
+        answer = self.json("train", self.write("job.toml", SIX), "--out", "run")
+        self.assertEqual(answer["steps"], 4)
+        # Two micro-batches of each pipeline; the same work, interval by interval.
+        key = lambda e: (e["action"], e["lane"], e["rank"], e.get("peer", -1), e.get("bytes", 0))
+        predicted = sorted(key(e) for e in self.lines("run/predicted.jsonl")
+                           if e.get("iteration") == 1 and "action" in e and not e["action"].endswith("U"))
+        self.assertEqual(len([e for e in predicted if e[1] == "collective"]), 6)
+        for iteration in range(1, 5):
+            happened = sorted(key(e) for e in self.lines("run/trace.jsonl") if e.get("iteration") == iteration
+                              and "action" in e and not e["action"].endswith("U"))
+            self.assertEqual(happened, predicted)
+        # All replicas of a stage leave the sum after the last one came.
+        for stage in [0, 1]:
+            sums = [e for e in self.lines("run/trace.jsonl") if e.get("action") == f"{stage}REDUCE_GRAD"]
+            for iteration in range(1, 5):
+                mine = [e for e in sums if e["iteration"] == iteration]
+                self.assertGreaterEqual(min(e["end_ns"] for e in mine), max(e["start_ns"] for e in mine))
+
+    def test_a_killed_replica_is_named(self):
+        self.write("job.toml", SIX.replace("steps = 4", "steps = 100000") + CHECKPOINTS)
+        launcher = subprocess.Popen([BUILD / "tombolo", "train", "job.toml", "--out", "run"], cwd=self.folder,
+                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                    text=True)
+        self.addCleanup(lambda: launcher.poll() is None and launcher.kill())
+        guard = time.monotonic() + GUARD_S
+        while not list(self.folder.glob("checkpoints/step-*/manifest.json")):
+            self.assertIsNone(launcher.poll())
+            self.assertLess(time.monotonic(), guard, "no checkpoint was written")
+            time.sleep(0.02)
+        workers = {}
+        for task in pathlib.Path(f"/proc/{launcher.pid}/task").glob("*/children"):
+            for pid in map(int, task.read_text().split()):
+                command = pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+                workers[int(command[command.index("--rank") + 1])] = pid
+        self.assertEqual(sorted(workers), list(range(6)))
+        os.kill(workers[4], signal.SIGKILL)
+        _, message = launcher.communicate(timeout=10)
+        self.assertEqual(launcher.returncode, 1, message)
+        self.assertRegex(message, r"rank 4 \(paris\) was lost")
+        self.assertFalse([pid for pid in workers.values() if alive(pid)])
+
+    def test_a_run_goes_on_with_another_number_of_pipelines(self):
+        self.ok("train", self.write("job.toml", SIX + CHECKPOINTS), "--out", "run")
+        shards = sorted(p.name for p in self.folder.glob("checkpoints/step-00000004/*.safetensors"))
+        self.assertEqual(shards, ["rank-0.safetensors", "rank-3.safetensors"])  # replica 0 of each stage
+        for data, steps in [(2, 6), (1, 8), (3, 10)]:
+            job = SIX.replace("data = 3", f"data = {data}").replace("steps = 4", f"steps = {steps}")
+            answer = self.json("train", self.write("job.toml", job + CHECKPOINTS), "--out", f"run-{data}", "--resume")
+            self.assertEqual(answer["steps"], steps)
+
+    def test_bytes_are_scaled_only_where_nothing_is_computed(self):
+        job = SIX.replace("steps = 4", "steps = 4\nbyte_scale = 8")
+        self.ok("train", self.write("job.toml", job), "--out", "run")
+        self.assertEqual(self.lines("run/trace.jsonl")[0]["byte_scale"], 8)
+        real = job.replace('"emulated:a100-80g"', '"cpu"', 1)
+        self.refused(2, ["byte_scale = 8", 'computes on "cpu"'], "train", self.write("job.toml", real), "--out", "no")
+
+    def cell(self, schedule):
+        job = self.write("job.toml", CELL.format(schedule=schedule))
+        answer = self.json("train", job, "--out", "run")
+        self.assertEqual((answer["steps"], answer["provenance"], answer["byte_scale"]), (3, "emulated", 200))
+        self.assertIsInstance(answer["iteration_error"], float)
+        happened = self.lines("run/trace.jsonl")
+        for rank in range(12):
+            mine = [e for e in happened if e.get("rank") == rank and e.get("iteration") == 3]
+            done = [e["action"] for e in mine if e.get("lane") == "compute"]
+            self.assertEqual(sum("F" in action for action in done), 4)
+            self.assertEqual(sum("B" in action for action in done), 4)
+            sums = [e for e in mine if e.get("lane") == "collective"]
+            self.assertEqual([e["action"] for e in sums], [f"{rank // 3}REDUCE_GRAD"])
+            self.assertGreater(sums[0]["bytes"], 0)
+        machine = answer["machine"]
+        print(f"{schedule}: error {answer['iteration_error']:+.3f}, {machine}")
+        if machine["too_busy"]:
+            self.skipTest(f"the machine is too busy for the figure to mean anything: {machine}")
+        self.assertLess(abs(answer["iteration_error"]), 0.10)
+
+    def test_a_cell_of_atlas_1f1b(self):
+        self.cell("1f1b")
+
+    def test_a_cell_of_atlas_gpipe(self):
+        self.cell("gpipe")
+
+
+if __name__ == "__main__":
+    unittest.main()
