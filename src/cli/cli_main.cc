@@ -137,6 +137,37 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"perfetto", "csv", "plan", "graph", "schedule"}));
   convert_command->add_option("--out", convert_options.out, "file to write; left out: stdout");
 
+  FabricOptions fabric_options;
+  CLI::App* fabric_command = app.add_subcommand(
+      "fabric", "what the network of a GPU cluster needs and costs: Clos, rail-only");
+  fabric_command->add_option("--gpus", fabric_options.gpus, "how many GPUs")->required();
+  fabric_command->add_option("--radix", fabric_options.radix, "ports of a switch")
+      ->capture_default_str();
+  fabric_command->add_option("--domain", fabric_options.domain, "GPUs of a scale-up domain")
+      ->capture_default_str();
+  fabric_command->add_option("--switch-port-price", fabric_options.switch_port_price, "USD")
+      ->capture_default_str();
+  fabric_command->add_option("--transceiver-price", fabric_options.transceiver_price, "USD")
+      ->capture_default_str();
+  fabric_command->add_option("--message", fabric_options.message,
+                             "size such as 1GB: how long collectives take, too");
+  fabric_command
+      ->add_option("--domain-bandwidth", fabric_options.domain_bandwidth,
+                   "of a GPU inside its domain")
+      ->capture_default_str();
+  fabric_command
+      ->add_option("--port-bandwidth", fabric_options.port_bandwidth, "of a GPU into the network")
+      ->capture_default_str();
+  fabric_command->add_flag("--failures", fabric_options.failures,
+                           "what a failed GPU, server, rail switch or link costs");
+  fabric_command->add_option("--server", fabric_options.server,
+                             "GPUs per server; left out: the domain if at most 16, else 1");
+  fabric_command
+      ->add_option("--optical-group", fabric_options.optical_group,
+                   "GPUs that an optical switch inside a domain exchanges together")
+      ->capture_default_str();
+  add_json(fabric_command, fabric_options.json);
+
   try {
     app.parse(argc, argv);
     if (*train_command && !show_capabilities && train_job->count() == 0) {
@@ -156,6 +187,7 @@ int main(int argc, char** argv) {
   if (*estimate_command) return finish(estimate(estimate_options, std::cout));
   if (*reproduce_command) return finish(reproduce(reproduce_options, std::cout));
   if (*compare_command) return finish(compare(compare_options, std::cout));
+  if (*fabric_command) return finish(fabric(fabric_options, std::cout));
   if (*report_command) return finish(report(report_options, std::cout));
   return finish(convert(convert_options, std::cout));
 }

@@ -93,4 +93,20 @@ struct ConvertOptions {
 };
 Status convert(const ConvertOptions& options, std::ostream& out);
 
+struct FabricOptions {
+  int64_t gpus = 0;
+  int64_t radix = 64;                     // ports of a switch
+  int64_t domain = 8;                     // GPUs that share a scale-up domain
+  std::string switch_port_price = "748";  // USD
+  std::string transceiver_price = "374";
+  std::string message;  // "1GB": collective times too; empty: none
+  std::string domain_bandwidth = "900GBps";
+  std::string port_bandwidth = "400Gbps";
+  bool failures = false;
+  std::optional<int64_t> server;  // GPUs; left out: the domain up to 16, else 1
+  int64_t optical_group = 8;      // GPUs that an optical switch in a domain exchanges together
+  bool json = false;
+};
+Status fabric(const FabricOptions& options, std::ostream& out);
+
 }  // namespace tombolo::cli

@@ -1,0 +1,94 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "base/json.h"
+#include "cli/commands.h"
+
+namespace tombolo::cli {
+namespace {
+
+using testing::HasSubstr;
+
+std::string answer(const FabricOptions& options) {
+  std::ostringstream out;
+  const Status status = fabric(options, out);
+  EXPECT_TRUE(status) << status.error().text();
+  return out.str();
+}
+
+FabricOptions sized(int64_t gpus, int64_t radix, int64_t domain) {
+  FabricOptions options;
+  options.gpus = gpus;
+  options.radix = radix;
+  options.domain = domain;
+  return options;
+}
+
+TEST(FabricCommand, answers_programs) {
+  FabricOptions options = sized(32768, 64, 256);
+  options.json = true;
+  options.message = "1GB";
+  options.failures = true;
+  const Value json = *parse_json(answer(options), "stdout");
+  EXPECT_EQ(*json.find("clos")->find("switches")->get<int64_t>(), 2560);
+  EXPECT_EQ(*json.find("rail_optimized")->find("transceivers")->get<int64_t>(), 196608);
+  EXPECT_EQ(*json.find("rail_only")->find("switches")->get<int64_t>(), 1536);
+  EXPECT_EQ(*json.find("reduction")->get<double>(), 0.375);
+  EXPECT_EQ(*json.find("reduction_percent")->get<int64_t>(), 37);
+  EXPECT_EQ(json.find("collectives")->find("laws")->get<Value::Array>()->size(), 7u);
+  EXPECT_GT(json.find("failures")->get<Value::Array>()->size(), 10u);
+}
+
+TEST(FabricCommand, answers_people) {
+  FabricOptions options = sized(32768, 128, 256);
+  options.message = "1GB";
+  options.failures = true;
+  const std::string text = answer(options);
+  EXPECT_THAT(text, HasSubstr("256 rails of 128 GPUs"));
+  EXPECT_THAT(text, HasSubstr("75.0 % less"));
+  EXPECT_THAT(text, HasSubstr("all-to-all-rail-only"));
+  EXPECT_THAT(text, HasSubstr("rail-switch, rail-only"));
+}
+
+TEST(FabricCommand, says_what_happens_to_sizes_that_do_not_divide) {
+  EXPECT_THAT(answer(sized(1000, 64, 256)), HasSubstr("the last domain has 232 GPUs"));
+  EXPECT_THAT(answer(sized(100, 64, 256)), HasSubstr("share one domain"));
+  EXPECT_THAT(answer(sized(24576, 128, 256)), HasSubstr("cannot be split"));
+}
+
+TEST(FabricCommand, takes_prices_with_and_without_a_unit) {
+  FabricOptions options = sized(64, 64, 8);
+  options.json = true;
+  options.switch_port_price = "100";
+  options.transceiver_price = "10 USD";
+  // One switch of 64 ports and 128 transceivers: 6,400 + 1,280.
+  const Value json = *parse_json(answer(options), "stdout");
+  EXPECT_EQ(*json.find("clos")->find("cost_usd")->get<double>(), 7680);
+}
+
+TEST(FabricCommand, refuses_with_exit_code_two_and_what_to_try) {
+  const auto refused = [](auto change) {
+    FabricOptions options = sized(1024, 64, 8);
+    change(options);
+    std::ostringstream out;
+    const Status status = fabric(options, out);
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().exit_code(), 2);
+    EXPECT_NE(status.error().hint, "") << status.error().text();
+    EXPECT_EQ(out.str(), "");
+  };
+  refused([](FabricOptions& o) { o.gpus = 0; });
+  refused([](FabricOptions& o) { o.radix = 63; });
+  refused([](FabricOptions& o) { o.domain = -8; });
+  refused([](FabricOptions& o) { o.switch_port_price = "-1"; });
+  refused([](FabricOptions& o) { o.transceiver_price = "cheap"; });
+  refused([](FabricOptions& o) { o.message = "1 Gb"; });
+  refused([](FabricOptions& o) { o.message = "0 B"; });
+  refused([](FabricOptions& o) { o.port_bandwidth = "400"; });
+  refused([](FabricOptions& o) { o.server = 3; });
+}
+
+}  // namespace
+}  // namespace tombolo::cli
