@@ -15,7 +15,7 @@ TEST(FabricCost, equals_table_two) {
   const std::vector<PublishedNumber> numbers = table_two();
   ASSERT_EQ(numbers.size(), 30u);  // 24 counts and 6 reductions
   for (const PublishedNumber& number : numbers) {
-    EXPECT_EQ(number.ours, number.published) << number.name;
+    EXPECT_EQ(number.ours, number.published) << number.name << " " << number.unit;
   }
 }
 

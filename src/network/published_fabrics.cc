@@ -22,11 +22,13 @@ std::vector<PublishedNumber> table_two() {
     const FabricParts sota = parts_of(Fabric::kRailOptimized, row.size);
     const FabricParts rail = parts_of(Fabric::kRailOnly, row.size);
     const std::string size = fmt::format("{} GPUs, radix {}: ", row.size.gpus, row.size.radix);
-    out.push_back({size + "SOTA switches", sota.switches, row.clos_switches});
-    out.push_back({size + "rail-only switches", rail.switches, row.rail_only_switches});
-    out.push_back({size + "SOTA transceivers", sota.transceivers, row.clos_transceivers});
-    out.push_back({size + "rail-only transceivers", rail.transceivers, row.rail_only_transceivers});
-    out.push_back({size + "cost reduction, %", percent_cut_off(sota, rail), row.reduction_percent});
+    out.push_back({size + "SOTA", "switches", sota.switches, row.clos_switches});
+    out.push_back({size + "rail-only", "switches", rail.switches, row.rail_only_switches});
+    out.push_back({size + "SOTA", "transceivers", sota.transceivers, row.clos_transceivers});
+    out.push_back(
+        {size + "rail-only", "transceivers", rail.transceivers, row.rail_only_transceivers});
+    out.push_back(
+        {size + "cost reduction", "%", percent_cut_off(sota, rail), row.reduction_percent});
   }
   return out;
 }

@@ -21,9 +21,10 @@ struct PublishedFabric {
 };
 std::span<const PublishedFabric> published_fabrics();
 
-// One printed number and ours: "32768 GPUs, radix 64: rail-only switches".
+// One printed number and ours: "32768 GPUs, radix 64: rail-only", "switches".
 struct PublishedNumber {
   std::string name;
+  std::string unit;
   int64_t ours = 0;
   int64_t published = 0;
 };

@@ -8,6 +8,7 @@
 #include "cost/rail_only.h"
 #include "cost/stage_cost.h"
 #include "model/model.h"
+#include "network/published_fabrics.h"
 
 namespace tombolo::planner {
 namespace {
@@ -142,6 +143,19 @@ RailOnlyRun run(const RailOnlyRow& row) {
   return out;
 }
 
+Table rail_only_table_2() {
+  Table table{"rail-only/table-2",
+              std::string(kRailOnly) +
+                  "table 2, switches, transceivers and cost; domains of 256 GPUs, not stated there",
+              "exact; reductions are cut off, not rounded",
+              {}};
+  for (const network::PublishedNumber& number : network::table_two()) {
+    table.rows.push_back({number.name, static_cast<double>(number.ours),
+                          static_cast<double>(number.published), number.unit, 0});
+  }
+  return table;
+}
+
 Table rail_only_table_4() {
   Table table{"rail-only/table-4",
               std::string(kRailOnly) + "table 4, computed iteration time",
@@ -190,7 +204,7 @@ bool Row::ok() const { return std::abs(relative_error()) <= band; }
 std::vector<Table> published_tables() {
   std::vector<Table> tables = {
       atlas_table_1(),       astra_sim_table_3(), checkpoint_parameters(), korthikanti_figure_1(),
-      korthikanti_table_4(), rail_only_table_4(), rail_only_hfu_gaps()};
+      korthikanti_table_4(), rail_only_table_2(), rail_only_table_4(),     rail_only_hfu_gaps()};
   std::sort(tables.begin(), tables.end(),
             [](const Table& a, const Table& b) { return a.name < b.name; });
   return tables;
