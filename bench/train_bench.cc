@@ -10,15 +10,14 @@
 // 0.1 s out of the caches. Times are CPU times of this thread, which a busy neighbour disturbs
 // little; the peak is measured between the repeats, with the same neighbours.
 //
-// Two replicas then sum their gradients, S bytes each, by wall clock. With n = 2 each of them sends
-// S and receives S; loopback copies a byte once into the kernel and once out of it, so with a core
-// for each replica nothing can be faster than copying S bytes twice: `of_limit` is that over this.
+// Two replicas then sum their gradients, S bytes each. With n = 2 each of them sends S and receives
+// S; loopback copies a byte once into the kernel and once out of it. So both together cannot spend
+// less CPU time than four copies of S take; `of_limit` is that over what they spend.
 #include <dlfcn.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -69,11 +68,12 @@ pipeline = 1
 steps = 100
 )";
 
-double cpu_seconds() {
+double seconds_of(clockid_t clock) {
   timespec t{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  clock_gettime(clock, &t);
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
+double cpu_seconds() { return seconds_of(CLOCK_THREAD_CPUTIME_ID); }
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -118,17 +118,12 @@ Status iterate(runtime::Kernels& kernels, int64_t iteration, int64_t microbatche
   return {};
 }
 
-double wall_seconds() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
-}
-
-// Medians of copying so many bytes and of summing them, by turns in one run.
+// Seconds of one copy (CPU of its thread) and of one sum (wall, and CPU of all threads), by turns.
 struct Sum {
-  std::vector<double> copies, sums;
+  std::vector<double> copy, wall, cpu;
 };
 
-// What one of two replicas does; replica 0 measures.
+// What one of two replicas does; the one with an `out` measures.
 Status replicate(const plan::Plan& plan, int32_t replica, train::MemoryHub& hub, Sum* out) {
   auto kernels = TRY(train::make_torch_kernels(plan, replica));
   train::MemoryMessenger messenger(hub, replica);
@@ -143,15 +138,20 @@ Status replicate(const plan::Plan& plan, int32_t replica, train::MemoryHub& hub,
   const auto size = static_cast<size_t>(4 * model::parameters(plan.model));
   std::vector<char> from(size, 1), to(size, 2);
   for (int repeat = 0; repeat < 4 * kRepeats; ++repeat) {
-    const double start = wall_seconds();
+    if (out == nullptr) {
+      TRY(kernels->reduce_gradients());
+      continue;
+    }
+    const double start = cpu_seconds();
     std::memcpy(to.data(), from.data(), size);
-    const double copied = wall_seconds();
+    out->copy.push_back(cpu_seconds() - start);
+    if (to[size / 2] != 1) return failed("the copy is wrong");
+    const double wall = seconds_of(CLOCK_MONOTONIC), cpu = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
     TRY(kernels->reduce_gradients());
-    if (out == nullptr) continue;
-    out->copies.push_back(copied - start);
-    out->sums.push_back(wall_seconds() - copied);
+    out->wall.push_back(seconds_of(CLOCK_MONOTONIC) - wall);
+    out->cpu.push_back(seconds_of(CLOCK_PROCESS_CPUTIME_ID) - cpu);
   }
-  return to[size / 2] == 1 ? Status{} : failed("the copy is wrong");
+  return {};
 }
 
 Status measure_sum(plan::Job job) {
@@ -168,9 +168,10 @@ Status measure_sum(plan::Job job) {
   TRY(other);
   std::printf(
       "{\"question\":\"reduce_gradients\",\"replicas\":2,\"bytes\":%lld,\"wall_ms\":%.1f,"
-      "\"spread_ms\":%.1f,\"copy_ms\":%.2f,\"of_limit\":%.2f}\n",
-      static_cast<long long>(4 * model::parameters(plan.model)), 1e3 * median(sum.sums),
-      1e3 * spread(sum.sums), 1e3 * median(sum.copies), 2 * median(sum.copies) / median(sum.sums));
+      "\"cpu_ms\":%.1f,\"spread_ms\":%.1f,\"copy_ms\":%.2f,\"of_limit\":%.2f}\n",
+      static_cast<long long>(4 * model::parameters(plan.model)), 1e3 * median(sum.wall),
+      1e3 * median(sum.cpu), 1e3 * spread(sum.cpu), 1e3 * median(sum.copy),
+      4 * median(sum.copy) / median(sum.cpu));
   return {};
 }
 

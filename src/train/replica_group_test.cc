@@ -77,20 +77,29 @@ TEST_P(Sums, HaveTheSameBitsOnAllReplicasAndOnEveryRun) {
   }
 }
 
-// Chunk c of n is ((x[c-1] + x[c-2]) + ...) + x[c]: one float per chunk, computed by hand.
+// Chunk c of n is ((x[c-1] + x[c-2]) + ...) + x[c], and hardly ever the sum in another order.
 TEST_P(Sums, AddUpAlongTheRing) {
   const int n = GetParam();
-  const int64_t chunk = 2;  // Gloo cuts every replica's chunk into at least two segments
+  const int64_t chunk = 1000;
   const at::Tensor sum = sums(n, n * chunk)[0];
+  std::vector<at::Tensor> x;
+  for (int replica = 0; replica < n; ++replica) {
+    x.push_back(uneven(n * chunk, static_cast<uint64_t>(replica)));
+  }
+  const auto at_place = [&](int replica, int64_t i) { return x[replica].data_ptr<float>()[i]; };
+  int64_t order_matters = 0;
   for (int c = 0; c < n; ++c) {
     for (int64_t i = c * chunk; i < (c + 1) * chunk; ++i) {
-      const auto at_place = [&](int replica) {
-        return uneven(n * chunk, static_cast<uint64_t>(replica)).data_ptr<float>()[i];
-      };
-      float expected = at_place((c + n - 1) % n);
-      for (int step = 2; step <= n; ++step) expected += at_place((c + n - step % n) % n);
-      EXPECT_EQ(sum.data_ptr<float>()[i], expected) << "number " << i << " of " << n;
+      float expected = at_place((c + n - 1) % n, i);
+      for (int step = 2; step <= n; ++step) expected += at_place((c + n - step) % n, i);
+      ASSERT_EQ(sum.data_ptr<float>()[i], expected) << "number " << i << " of " << n;
+      float other = at_place(c, i);
+      for (int step = 1; step < n; ++step) other += at_place((c + step) % n, i);
+      order_matters += other != expected;
     }
+  }
+  if (n > 2) {  // a + b is b + a
+    EXPECT_GT(order_matters, n * chunk / 10);
   }
 }
 
