@@ -2,13 +2,14 @@
 import os
 import pathlib
 import resource
+import shutil
 import signal
 import subprocess
 import time
 import unittest
 
 from program import BUILD, GUARD_S, TWO_EMULATED, Case, needs_torch
-from training_test import tiny
+from training_test import replicated, tiny
 
 NETLIB = pathlib.Path("/usr/lib/x86_64-linux-gnu/blas")
 LONG_RUN = TWO_EMULATED.replace("steps = 4", "steps = 100000") + """
@@ -39,7 +40,7 @@ def alive(pid):
 
 
 class Killed(Case):
-    def start(self, job, *arguments):
+    def start(self, job, *arguments, workers=2):
         """A launcher in the background that has written its first checkpoint."""
         self.write("job.toml", job)
         launcher = subprocess.Popen([BUILD / "tombolo", "train", "job.toml", "--out", "run", *arguments],
@@ -52,7 +53,7 @@ class Killed(Case):
             self.assertLess(time.monotonic(), guard, "no checkpoint was written")
             time.sleep(0.02)
         pids = worker_pids(launcher.pid)
-        self.assertEqual(len(pids), 2)
+        self.assertEqual(len(pids), workers)
         return launcher, pids
 
     def test_kill_9_of_each_worker(self):
@@ -74,6 +75,20 @@ class Killed(Case):
                 path.unlink()
             for path in self.folder.glob("checkpoints/step-*"):
                 path.rmdir()
+
+    @needs_torch
+    def test_kill_9_of_a_replica(self):
+        # Its stage's other replica stands in Gloo or on the way there, the other stage waits for messages.
+        job = replicated(tiny(2, steps=100000, every=2))
+        for victim in [1, 2]:
+            launcher, pids = self.start(job, workers=4)
+            os.kill(pids[victim], signal.SIGKILL)
+            _, message = launcher.communicate(timeout=10)
+            self.assertEqual(launcher.returncode, 1, message)
+            self.assertRegex(message, rf"rank {victim}.* was lost")
+            self.assertIn("signal 9", message)
+            self.assertFalse([pid for pid in pids if alive(pid)])
+            shutil.rmtree(self.folder / "checkpoints")
 
     def test_kill_9_of_the_launcher_takes_the_workers_along(self):
         launcher, pids = self.start(LONG_RUN)

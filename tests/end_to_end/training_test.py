@@ -1,6 +1,7 @@
 """Plans performed: emulated everywhere, with real kernels where LibTorch is built in."""
 import json
 import pathlib
+import shutil
 import unittest
 
 from program import ROOT, TWO_EMULATED, Case, needs_torch
@@ -59,6 +60,15 @@ def tiny(pipeline, schedule="1f1b", steps=30, every=0, model="", training=""):
                        model=model, training=training)
 
 
+def replicated(job):
+    """The same with every stage twice: two devices in each datacenter, half of the batch for each pipeline."""
+    job = job.replace('device = "cpu"', 'device = "cpu"\ndevices_per_node = 2')
+    return job.replace("pipeline = 2", "pipeline = 2\ndata = 2")
+
+
+GPT2 = 'norm = "layernorm"\nactivation = "gelu"\npositions = "learned"\nbias = true\n'
+
+
 class Emulated(Case):
     def test_two_ranks_write_what_was_predicted(self):
         answer = self.json("train", self.write("job.toml", TWO_EMULATED), "--out", "run")
@@ -106,6 +116,16 @@ class Real(Case):
             self.assertLess(abs(one[step] - other[step]) / one[step], 1e-4, f"step {step}")
         self.assertLess(one[30], one[1] - 0.5)  # it learns
 
+    def forget_checkpoints_after(self, step):
+        """As if the run had been stopped there."""
+        kept = []
+        for folder in (self.folder / "checkpoints").glob("step-*"):
+            if int(folder.name.split("-")[1]) == step:
+                kept.append(folder)
+            else:
+                shutil.rmtree(folder)
+        self.assertEqual(len(kept), 1)
+
     @needs_torch
     def test_two_stages_equal_one_process(self):
         one = self.losses(tiny(1), "one")
@@ -114,21 +134,43 @@ class Real(Case):
 
     @needs_torch
     def test_gpt2_two_stages_equal_one_process(self):
-        gpt2 = 'norm = "layernorm"\nactivation = "gelu"\npositions = "learned"\nbias = true\n'
-        self.assert_close(self.losses(tiny(1, model=gpt2), "one"), self.losses(tiny(2, model=gpt2), "two"))
+        self.assert_close(self.losses(tiny(1, model=GPT2), "one"), self.losses(tiny(2, model=GPT2), "two"))
+
+    @needs_torch
+    def test_two_stages_times_two_pipelines_equal_one_process(self):
+        # The launcher compares the replicas' weights after every step and ends the run where they differ.
+        often = "[run]\ncompare_replicas_every = 1"
+        for name, model in [("llama", ""), ("gpt2", GPT2)]:
+            one = self.losses(tiny(1, model=model), f"{name}-one")
+            four = self.losses(replicated(tiny(2, model=model)).replace("[run]", often), f"{name}-four")
+            self.assert_close(one, four)
+            evaluations = [self.records(self.folder / f"{name}-{run}" / "trace.jsonl", "evaluation_loss")
+                           for run in ["one", "four"]]
+            self.assertEqual(sorted(evaluations[1]), [10, 20, 30])
+            for step, loss in evaluations[0].items():
+                self.assertLess(abs(evaluations[1][step] - loss) / loss, 1e-4, f"evaluation at step {step}")
+
+    @needs_torch
+    def test_a_checkpoint_continues_with_other_replicas(self):
+        whole = self.losses(replicated(tiny(2, every=10)), "whole")
+        self.forget_checkpoints_after(10)
+        resumed = self.losses(tiny(2, every=10), "resumed", "--resume")
+        self.assertEqual(sorted(resumed), list(range(11, 31)))
+        for step, loss in resumed.items():
+            self.assertLess(abs(loss - whole[step]) / loss, 1e-4, f"step {step}")
+
+    @needs_torch
+    def test_the_example_with_replicas(self):
+        answer = self.json("train", ROOT / "examples" / "replicas" / "job.toml", "--out", "run", "--steps", "3")
+        self.assertEqual(answer["steps"], 3)
+        self.assertEqual(answer["provenance"], "measured")
 
     @needs_torch
     def test_resume_is_bitwise_equal(self):
         whole = self.losses(tiny(2, steps=30), "whole")
         first = self.losses(tiny(2, steps=30, every=10), "first", "--steps", "30")
         self.assertEqual(first, whole)
-        # Keep the checkpoint of step 10 alone, as if the run had been stopped there.
-        for later in (self.folder / "checkpoints").glob("step-*"):
-            if int(later.name.split("-")[1]) != 10:
-                for path in later.iterdir():
-                    path.unlink()
-                later.rmdir()
-        self.assertTrue(list((self.folder / "checkpoints").glob("step-*10")))
+        self.forget_checkpoints_after(10)
         resumed = self.losses(tiny(2, steps=30, every=10), "resumed", "--resume")
         self.assertEqual(sorted(resumed), list(range(11, 31)))
         for step, loss in resumed.items():
