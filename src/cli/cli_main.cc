@@ -90,6 +90,12 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   train_command->add_flag("--resume", train_options.resume, "go on from the last checkpoint");
   train_command->add_option("--port", train_options.port, "of the launcher, on this host; 0: any");
+  train_command->add_option("--rendezvous", train_options.rendezvous,
+                            "HOST:PORT where ranks started by mpirun, torchrun or srun meet");
+  train_command
+      ->add_option("--join-timeout", train_options.join_timeout, "seconds for all these to come")
+      ->check(CLI::Range(1.0, 86400.0))
+      ->capture_default_str();
   train_command->add_option("--worker", train_options.worker, "path of tombolo-worker");
   train_command->add_flag("--capabilities", show_capabilities,
                           "what can be planned and what can be run");

@@ -49,10 +49,14 @@ struct TrainOptions {
   InputOptions in;
   std::string out = "run";  // folder for plan.json, predicted.jsonl, trace.jsonl
   bool resume = false;
-  uint16_t port = 0;  // of the launcher; 0: any
+  uint16_t port = 0;       // of the launcher; 0: any
+  std::string rendezvous;  // HOST:PORT for ranks that mpirun, torchrun or srun start; empty: theirs
+  double join_timeout = 60;  // seconds, for all of these to come
   std::string worker;
   bool json = false;
 };
+// Started once per rank by mpirun, torchrun or srun, rank 0 does all this, and the other processes
+// become workers: for them it returns only what went wrong before.
 Status train(const TrainOptions& options, std::ostream& out);
 
 // What plans can describe, and what train can run.

@@ -8,6 +8,7 @@
 #include "cli/answer.h"
 #include "cli/commands.h"
 #include "cli/input.h"
+#include "cli/launched.h"
 #include "cli/progress.h"
 #include "plan/plan_file.h"
 #include "runtime/launcher.h"
@@ -47,8 +48,12 @@ void print_text(std::ostream& out, const plan::Plan& plan, const runtime::RunSum
 }  // namespace
 
 Status train(const TrainOptions& options, std::ostream& out) {
+  const std::optional<runtime::LaunchedRank> launched = TRY(find_launched_rank());
+  if (launched && launched->rank > 0) return fail(join_run(options, *launched));
   plan::Plan plan = TRY(load_plan(options.in));
   TRY(runtime::check_performable(plan));
+  if (launched) TRY(check_size(plan, *launched));
+  const auto islands = TRY(cluster::islands_of_environment());
   TRY(make_directories(options.out));
   const std::string predicted_path = options.out + "/predicted.jsonl";
   TRY(plan::write_plan(options.out + "/plan.json", plan));
@@ -61,8 +66,16 @@ Status train(const TrainOptions& options, std::ostream& out) {
   line.note(fmt::format("predicted iteration: {} (stage times: {})",
                         brief(seconds(prediction.iteration)), to_name(plan.cost_source)));
 
-  runtime::StopSignals signals;
+  // A launcher may well send several signals, when it wants one thing.
+  runtime::StopSignals signals(launched ? runtime::SecondSignal::kIgnored
+                                        : runtime::SecondSignal::kEnds);
   runtime::LaunchOptions launch;
+  launch.islands = islands;
+  if (launched) {
+    launch.rendezvous = TRY(rendezvous(options, *launched, islands));
+    line.note(fmt::format("rank 0 of {}, started by {}, waits for the others at {}",
+                          launched->ranks, launched->launcher, launch.rendezvous->at.text()));
+  }
   launch.output = options.out;
   launch.resume = options.resume;
   launch.worker_program = options.worker;
@@ -70,6 +83,7 @@ Status train(const TrainOptions& options, std::ostream& out) {
   launch.command = command_line("train", options.in) + (options.resume ? " --resume" : "");
   launch.version = version();
   launch.on_progress = [&](const runtime::Progress& progress) { line.show(progress); };
+  launch.on_note = [&](const std::string& text) { line.note(text); };
   launch.stop = &signals.flag();
   const Result<runtime::RunSummary> run = runtime::launch(plan, launch, clock);
   line.finish();

@@ -1,5 +1,7 @@
 #include "runtime/child_process.h"
 
+#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -9,6 +11,8 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+
+#include "base/check.h"
 
 extern char** environ;
 
@@ -38,11 +42,54 @@ std::vector<std::string> environment_with(
   return out;
 }
 
+std::vector<std::string> all_arguments(const ChildOptions& options) {
+  std::vector<std::string> arguments = {options.program};
+  arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
+  return arguments;
+}
+
+Error cannot_start(const std::string& program, int error) {
+  return {ErrorCode::kUnusable,
+          fmt::format("{}: cannot start it: {}", program, std::strerror(error)),
+          {},
+          "building all targets: cmake --build --preset release"};
+}
+
+// This thread in another network namespace, for as long as the object lives. A child belongs to the
+// namespace of the thread that starts it; other threads, and sockets that are open, stay.
+class Visit {
+ public:
+  static Result<Visit> to(const std::string& network_namespace) {
+    if (network_namespace.empty()) return Visit(-1);
+    const int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+    const int there = open(network_namespace.c_str(), O_RDONLY | O_CLOEXEC);
+    const bool moved = home >= 0 && there >= 0 && setns(there, CLONE_NEWNET) == 0;
+    const int error = errno;
+    if (there >= 0) close(there);
+    if (moved) return Visit(home);
+    if (home >= 0) close(home);
+    return unusable(fmt::format("{}: cannot enter the network namespace: {}", network_namespace,
+                                std::strerror(error)),
+                    "running this inside the islands: tools/islands JOB -- COMMAND");
+  }
+  Visit(Visit&& other) noexcept : home_(std::exchange(other.home_, -1)) {}
+  Visit& operator=(Visit&&) = delete;
+  ~Visit() {
+    if (home_ < 0) return;
+    CHECK(setns(home_, CLONE_NEWNET) == 0, "no way back to the own network namespace: {}",
+          std::strerror(errno));
+    close(home_);
+  }
+
+ private:
+  explicit Visit(int home) : home_(home) {}
+  int home_;
+};
+
 }  // namespace
 
 Result<pid_t> spawn(const ChildOptions& options) {
-  std::vector<std::string> arguments = {options.program};
-  arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
+  std::vector<std::string> arguments = all_arguments(options);
   std::vector<std::string> environment = environment_with(options.environment);
 
   posix_spawn_file_actions_t actions;
@@ -60,15 +107,31 @@ Result<pid_t> spawn(const ChildOptions& options) {
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
 
   pid_t child = -1;
-  const int error = posix_spawn(&child, options.program.c_str(), &actions, &attributes,
-                                pointers(arguments).data(), pointers(environment).data());
+  int error = 0;
+  const auto visit = Visit::to(options.network_namespace);
+  if (visit) {
+    error = posix_spawn(&child, options.program.c_str(), &actions, &attributes,
+                        pointers(arguments).data(), pointers(environment).data());
+  }
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
-  if (error != 0) {
-    return unusable(fmt::format("{}: cannot start it: {}", options.program, std::strerror(error)),
-                    "building all targets: cmake --build --preset release");
-  }
+  if (!visit) return fail(visit.error());
+  if (error != 0) return fail(cannot_start(options.program, error));
   return child;
+}
+
+Error become(const ChildOptions& options) {
+  std::vector<std::string> arguments = all_arguments(options);
+  std::vector<std::string> environment = environment_with(options.environment);
+  const auto visit = Visit::to(options.network_namespace);
+  if (!visit) return visit.error();
+  const int out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);  // for the way back
+  dup2(options.stdout_fd >= 0 ? options.stdout_fd : STDERR_FILENO, STDOUT_FILENO);
+  execve(options.program.c_str(), pointers(arguments).data(), pointers(environment).data());
+  const int error = errno;
+  dup2(out, STDOUT_FILENO);
+  close(out);
+  return cannot_start(options.program, error);
 }
 
 int await_exit(pid_t child) {

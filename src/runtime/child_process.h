@@ -15,11 +15,15 @@ struct ChildOptions {
   std::string program;  // path
   std::vector<std::string> arguments;
   std::vector<std::pair<std::string, std::string>> environment;  // beside what this process has
-  int stdout_fd = -1;  // where its standard output goes; -1: to standard error
+  int stdout_fd = -1;             // where its standard output goes; -1: to standard error
+  std::string network_namespace;  // it runs in there, a path for setns(); empty: as this process
 };
 
 // The child inherits nothing but the three standard streams: no socket of ours stays open in it.
 Result<pid_t> spawn(const ChildOptions& options);
+
+// Becomes that program, as exec does: comes back only where that fails.
+Error become(const ChildOptions& options);
 
 // Blocks until the child has ended; its wait status.
 int await_exit(pid_t child);

@@ -9,13 +9,13 @@ namespace tombolo::runtime {
 template <class Archive>
 void describe(Archive& a, Hello& m) {
   a.required("pid", m.pid);
-  a.required("port", m.port);
+  a.required("address", m.address);
 }
 
 template <class Archive>
 void describe(Archive& a, Start& m) {
   a.required("plan", m.plan);
-  a.required("ports", m.ports);
+  a.required("addresses", m.addresses);
   a.required("output", m.output);
   a.required("first_iteration", m.first_iteration);
   a.optional("resume", m.resume);

@@ -22,18 +22,18 @@ namespace tombolo::runtime {
 
 inline constexpr transport::Tag kControlTag{0, 0};
 
-// I am there, and my neighbours reach me at this port.
+// I am there, and my neighbours reach me at this address.
 struct Hello {
   static constexpr const char* kKind = "hello";
   int64_t pid = 0;
-  uint16_t port = 0;
+  std::string address;  // "10.77.1.2:40123"
 };
-// The Plan, everybody's port, and where to begin.
+// The Plan, everybody's address, and where to begin.
 struct Start {
   static constexpr const char* kKind = "start";
   Value plan;
-  std::vector<uint16_t> ports;  // by rank
-  std::string output;           // folder of this rank's part of the Trace
+  std::vector<std::string> addresses;  // by rank
+  std::string output;                  // folder of this rank's part of the Trace
   int64_t first_iteration = 1;
   std::string resume;  // the checkpoint's directory; empty: from the beginning
 };

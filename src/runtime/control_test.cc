@@ -15,9 +15,9 @@ transport::Payload bytes_of(std::string_view text) {
 }
 
 TEST(ControlMessages, ComeBackAsTheyWere) {
-  const auto hello = decode(encode(Hello{.pid = 42, .port = 4711}));
+  const auto hello = decode(encode(Hello{.pid = 42, .address = "127.0.0.1:4711"}));
   ASSERT_TRUE(hello) << hello.error().text();
-  EXPECT_EQ(std::get<Hello>(*hello).port, 4711);
+  EXPECT_EQ(std::get<Hello>(*hello).address, "127.0.0.1:4711");
 
   const auto progress =
       decode(encode(ProgressReport{{.iteration = 3, .start = {5}, .end = {9}, .loss = 0.1}}));
@@ -41,7 +41,7 @@ TEST(ControlMessages, ComeBackAsTheyWere) {
 TEST(ControlMessages, GarbageIsRefused) {
   EXPECT_FALSE(decode(bytes_of("")));
   EXPECT_FALSE(decode(bytes_of("[1]")));
-  EXPECT_FALSE(decode(bytes_of(R"({"hello": {"pid": 1, "port": 70000}})")));
+  EXPECT_FALSE(decode(bytes_of(R"({"hello": {"pid": 1, "address": 70000}})")));
   EXPECT_FALSE(decode(bytes_of(R"({"failure": {"code": 9, "message": ""}})")));
   EXPECT_THAT(decode(bytes_of(R"({"dance": {}})")).error().text(),
               HasSubstr("unknown kind \"dance\""));

@@ -1,5 +1,6 @@
 #include "runtime/launcher.h"
 
+#include <signal.h>
 #include <sys/wait.h>
 
 #include <filesystem>
@@ -7,6 +8,7 @@
 
 #include "base/file.h"
 #include "plan/plan_file.h"
+#include "runtime/berths.h"
 #include "runtime/child_process.h"
 #include "runtime/emulated_kernels.h"
 #include "runtime/rank_session.h"
@@ -30,7 +32,7 @@ class Launch {
  private:
   // One per rank.
   struct Seat {
-    uint16_t port = 0;  // 0: no hello yet
+    std::string address;  // empty: no hello yet
     bool ready = false;
     bool finished = false;
     bool failed = false;  // it said why; its end is no news
@@ -44,7 +46,9 @@ class Launch {
   };
 
   Status prepare();
+  Status start();
   Status supervise();
+  Status all_came();
   Status handle(int32_t rank, const Event& event);
   Status handle(int32_t rank, const Hello& hello);
   Status handle(int32_t rank, const Ready&);
@@ -55,6 +59,7 @@ class Launch {
   Status handle(int32_t rank, const Failure& message);
   Status handle(int32_t rank, const Exited& exit);
   Status handle(int32_t rank, const Disconnected& end);
+  Status handle(int32_t rank, const Duplicate&);
   template <typename Unexpected>
   Status handle(int32_t rank, const Unexpected&) {
     return failed(fmt::format("{} sent a message that only a launcher sends", name(rank)));
@@ -62,11 +67,13 @@ class Launch {
   Status lose(int32_t rank);
   Status tell_all(const ControlMessage& message);
   Status check_stop();
+  Status check_joined() const;
   void suspect(Error error);
   void clean_up();
   Result<RunSummary> conclude();
 
   std::string name(int32_t rank) const { return rank_name(plan_, rank); }
+  bool is_child(int32_t rank) const { return !options_.rendezvous || rank == 0; }
   std::string resume_hint() const;
 
   const plan::Plan& plan_;
@@ -74,6 +81,10 @@ class Launch {
   Clock& clock_;
   const size_t ranks_;
   std::string program_;
+  std::vector<Berth> berths_;
+  std::optional<TokenFile> token_file_;
+  SimTime join_deadline_ = kNever;
+  bool joined_ = false;  // all ranks said hello
   int64_t first_iteration_ = 1;
   std::optional<FoundCheckpoint> checkpoint_;  // the newest that exists
   std::unique_ptr<Workers> workers_;
@@ -88,6 +99,7 @@ class Launch {
 // Everything that can be known to be wrong before a process starts.
 Status Launch::prepare() {
   TRY(check_performable(plan_));
+  berths_ = TRY(berths_of(plan_, options_.islands));
   program_ = options_.worker_program;
   if (program_.empty()) program_ = TRY(sibling_program("tombolo-worker"));
   TRY(during(make_directories(options_.output), "creating the output folder"));
@@ -122,12 +134,9 @@ Result<RunSummary> Launch::run() {
   TRY(prepare());
   book_ = std::make_unique<RunBook>(plan_, first_iteration_);
   seats_.resize(ranks_);
-  workers_ = TRY(Workers::start({.program = program_,
-                                 .ranks = static_cast<int32_t>(ranks_),
-                                 .control_port = options_.control_port,
-                                 .log = options_.log},
-                                clock_));
-  const Status status = supervise();
+  Status status = start();
+  if (status) status = supervise();
+  if (!status && !workers_) return fail(status.error());
   if (!status) {
     workers_->stop_all(status.error().message, clock_.now() + kStopMax);
     workers_.reset();
@@ -138,16 +147,65 @@ Result<RunSummary> Launch::run() {
   return conclude();
 }
 
+// First the door, then the token: whoever finds the port taken does not touch another run's token.
+Status Launch::start() {
+  const auto& rendezvous = options_.rendezvous;
+  Workers::Options door{.ranks = static_cast<int32_t>(ranks_), .log = options_.log};
+  if (options_.islands) door.network = options_.islands->network;
+  door.at = rendezvous
+                ? rendezvous->at
+                : transport::Address{TRY(own_address(options_.islands)), options_.control_port};
+  door.token =
+      rendezvous && rendezvous->token ? *rendezvous->token : TRY(transport::Token::random());
+  workers_ = TRY(Workers::listen(door, clock_));
+  if (rendezvous) {
+    join_deadline_ = clock_.now() + rendezvous->join_max;
+    if (!rendezvous->token) {
+      token_file_.emplace(TRY(TokenFile::create(token_path(options_.output), door.token)));
+    }
+  }
+  for (size_t r = 0; r < ranks_; ++r) {
+    const auto rank = static_cast<int32_t>(r);
+    if (is_child(rank)) TRY(workers_->spawn(rank, program_, berths_[r]));
+  }
+  return {};
+}
+
 // Until every worker has finished and ended, or the first error.
 Status Launch::supervise() {
   while (true) {
     size_t over = 0;
-    for (const Seat& seat : seats_) over += seat.finished && seat.status;
+    for (size_t r = 0; r < ranks_; ++r) {
+      const Seat& seat = seats_[r];
+      const bool ended = is_child(static_cast<int32_t>(r)) ? seat.status.has_value()
+                                                           : seat.disconnected.has_value();
+      over += seat.finished && ended;
+    }
     if (over == ranks_) return {};
-    if (auto event = workers_->next(kPatience)) TRY(handle(event->rank, *event));
+    const auto event = workers_->next(kPatience);
+    TRY(check_stop());  // an interrupt that reached the workers as well is no loss
+    if (event) TRY(handle(event->rank, *event));
     if (trouble_ && clock_.now() >= trouble_->due) return fail(trouble_->error);
-    TRY(check_stop());
+    TRY(check_joined());
   }
+}
+
+// Who is missing when the time to join is over.
+Status Launch::check_joined() const {
+  if (joined_ || clock_.now() < join_deadline_) return {};
+  std::string missing;
+  size_t count = 0;
+  for (size_t r = 0; r < ranks_; ++r) {
+    if (!seats_[r].address.empty()) continue;
+    missing += fmt::format("{}{}", count++ == 0 ? "" : ", ", r);
+  }
+  return fail(
+      {ErrorCode::kLostPeer,
+       fmt::format("rank{} {} did not come within {:g} s: {} of {} are here", count == 1 ? "" : "s",
+                   missing, seconds(options_.rendezvous->join_max).value, ranks_ - count, ranks_),
+       {},
+       fmt::format("starting all {} ranks, with the same --out; --join-timeout gives them longer",
+                   ranks_)});
 }
 
 Status Launch::check_stop() {
@@ -170,16 +228,22 @@ Status Launch::handle(int32_t rank, const Event& event) {
 }
 
 Status Launch::handle(int32_t rank, const Hello& hello) {
-  seats_[rank].port = hello.port;
+  seats_[rank].address = hello.address;
   if (options_.on_start) options_.on_start(rank, hello.pid);
+  for (const Seat& seat : seats_) {
+    if (seat.address.empty()) return {};
+  }
+  return all_came();
+}
+
+Status Launch::all_came() {
+  joined_ = true;
+  token_file_.reset();
   Start start{.plan = plan::to_value(plan_),
               .output = std::filesystem::absolute(options_.output).string(),
               .first_iteration = first_iteration_};
   if (options_.resume) start.resume = plan_.checkpoint->directory;
-  for (const Seat& seat : seats_) {
-    if (seat.port == 0) return {};
-    start.ports.push_back(seat.port);
-  }
+  for (const Seat& seat : seats_) start.addresses.push_back(seat.address);
   return tell_all(start);
 }
 
@@ -251,16 +315,36 @@ Status Launch::handle(int32_t rank, const Disconnected& end) {
   return lose(rank);
 }
 
-// A rank is going without having finished. Killed: that is the cause. Otherwise its own words may
-// still be on the way, or its exit status.
+// Before all are here it is a mistake in how the ranks were started; later it is somebody else's.
+Status Launch::handle(int32_t rank, const Duplicate&) {
+  if (!joined_) {
+    return unusable(fmt::format("two processes say they are rank {} of {}", rank, ranks_),
+                    "giving each process a rank of its own: RANK, or one mpirun, srun or torchrun");
+  }
+  if (options_.on_note) {
+    options_.on_note(fmt::format("a second process said it was rank {}; it was turned away", rank));
+  }
+  return {};
+}
+
+// A rank is going without having finished. Killed: that is the cause, unless it was asked to go,
+// as everybody is when this run is interrupted. Otherwise its own words may still be on the way, or
+// its exit status.
 Status Launch::lose(int32_t rank) {
   const Seat& seat = seats_[rank];
   if (seat.failed) return {};
-  const std::string how = seat.status ? describe_exit(*seat.status) : *seat.disconnected;
+  std::string how = seat.status ? describe_exit(*seat.status) : *seat.disconnected;
+  const std::string prefix = fmt::format("lost rank {}: ", rank);
+  if (how.starts_with(prefix)) how.erase(0, prefix.size());
   Error error{
       ErrorCode::kLostPeer, fmt::format("{} was lost: {}", name(rank), how), {}, resume_hint()};
-  if (seat.status && (WIFSIGNALED(*seat.status) || seat.disconnected))
+  const bool asked = seat.status && WIFSIGNALED(*seat.status) && WTERMSIG(*seat.status) == SIGTERM;
+  if (seat.status && !asked && (WIFSIGNALED(*seat.status) || seat.disconnected)) {
     return fail(std::move(error));
+  }
+  // Of a rank that is nobody's child here no more will be heard: that beats a neighbour's
+  // complaint.
+  if (!is_child(rank)) trouble_.reset();
   suspect(std::move(error));
   return {};
 }

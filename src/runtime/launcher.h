@@ -1,9 +1,11 @@
 // The launcher: performs a Plan with one worker process per rank on this host.
 //
-// It starts the workers, introduces them to each other, gathers what they report, makes checkpoints
+// It starts the workers (with a rendezvous only that of rank 0: somebody else starts the others,
+// see rendezvous.h), introduces them to each other, gathers what they report, makes checkpoints
 // exist once all shards are there, and merges the Trace. It is in the centre: a rank that has
-// trouble tells the launcher, a rank that dies is noticed by it (as its parent), and it tells all
-// others why they stop. Workers end by themselves when the launcher does.
+// trouble tells the launcher, a rank that dies is noticed by it (as its parent, or by the
+// connection), and it tells all others why they stop. Workers end by themselves when the launcher
+// does.
 //
 // The job's token is handed over in the environment, which only this user can read.
 // docs/decisions/0006-launcher-and-control.md.
@@ -11,36 +13,46 @@
 
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
 #include "plan/plan.h"
+#include "runtime/rendezvous.h"
 #include "runtime/run_book.h"
 
 namespace tombolo::runtime {
 
+// Ranks that an external launcher starts.
+struct Rendezvous {
+  transport::Address at;
+  std::optional<transport::Token> token;  // left out: drawn, and left in a file for the others
+  SimDuration join_max{60'000'000'000};   // for all ranks to come
+};
+
 struct LaunchOptions {
-  std::string output = ".";    // folder for trace.jsonl; created where it is missing
-  bool resume = false;         // go on after the latest checkpoint
-  std::string worker_program;  // empty: tombolo-worker beside the running program
-  uint16_t control_port = 0;   // on 127.0.0.1; 0: any that is free
-  std::string command;         // for the Trace's header
+  std::string output = ".";              // folder for trace.jsonl; created where it is missing
+  bool resume = false;                   // go on after the latest checkpoint
+  std::string worker_program;            // empty: tombolo-worker beside the running program
+  uint16_t control_port = 0;             // of this host; 0: any that is free; without a rendezvous
+  std::optional<Rendezvous> rendezvous;  // left out: all ranks are started here
+  std::optional<cluster::Islands> islands;  // that this process runs in
+  std::string command;                      // for the Trace's header
   std::string version;
   std::function<void(const Progress&)> on_progress;         // on the calling thread
   std::function<void(const std::string&)> log;              // a line for people; any thread
   std::function<void(int32_t rank, int64_t pid)> on_start;  // a worker said hello; calling thread
-  const std::atomic<bool>* stop = nullptr;                  // set: stop in order (stop_signals.h)
+  std::function<void(const std::string&)> on_note;  // what people should know; calling thread
+  const std::atomic<bool>* stop = nullptr;          // set: stop in order (stop_signals.h)
 };
 
-// Blocks until the run is over; no worker outlives it. Errors: unusable (taken port, missing worker
-// program, a device that cannot run here, a checkpoint that does not fit), kLostPeer (naming the
-// rank and how it died), or what a rank reported.
+// Blocks until the run is over; no worker that it started outlives it. Errors: unusable (taken
+// port, missing worker program, a device that cannot run here, a checkpoint that does not fit, two
+// processes with one rank), kLostPeer (naming the rank and how it died, or that it did not come),
+// or what a rank reported.
 Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, Clock& clock);
 
 // What this version cannot perform, refused by name.
 Status check_performable(const plan::Plan& plan);
-
-// What a worker finds in its environment.
-inline constexpr const char* kTokenVariable = "TOMBOLO_TOKEN";
 
 }  // namespace tombolo::runtime

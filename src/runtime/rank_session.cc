@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include "runtime/control.h"
 #include "runtime/machine_load.h"
 #include "runtime/realtime.h"
+#include "runtime/rendezvous.h"
 #include "trace/trace_file.h"
 
 namespace tombolo::runtime {
@@ -19,7 +21,7 @@ namespace {
 
 using transport::Endpoint;
 
-constexpr SimDuration kConnectMax{60'000'000'000};  // a busy machine starts slowly
+constexpr SimDuration kLookAgain{50'000'000};       // for a token file, or a newer one
 constexpr SimDuration kFarewellMax{5'000'000'000};  // for the last bytes to leave
 constexpr std::chrono::milliseconds kVerdictMax{2000};
 
@@ -29,11 +31,15 @@ class RankSession {
   ~RankSession();
 
   Status run(const KernelsFactory& make_kernels);
+  bool told() const { return told_; }
 
  private:
   int32_t launcher() const { return options_.ranks; }
   SimTime in(SimDuration span) const { return clock_.now() + span; }
   Status say(const ControlMessage& message);
+  Status dial_launcher();
+  Result<transport::Token> token(SimTime deadline);
+  Error nobody_there() const;
   Status join();
   Status work(const KernelsFactory& make_kernels);
   Status link_neighbours(const plan::Plan& plan);
@@ -56,6 +62,7 @@ class RankSession {
   std::condition_variable changed_;
   std::optional<SimTime> origin_;
   std::optional<std::string> verdict_;  // why everybody stops
+  std::atomic<bool> told_ = false;      // the launcher says why, to people too
   bool done_ = false;                   // the performing thread has nothing left to do
 };
 
@@ -76,21 +83,63 @@ Status RankSession::say(const ControlMessage& message) {
   });
 }
 
+// The file comes into being when the launcher listens.
+Result<transport::Token> RankSession::token(SimTime deadline) {
+  if (options_.token_file.empty()) return options_.token;
+  while (true) {
+    if (const auto token = TRY(read_token_file(options_.token_file))) return *token;
+    if (clock_.now() >= deadline) return fail(nobody_there());
+    clock_.sleep_until(in(kLookAgain));
+  }
+}
+
+Error RankSession::nobody_there() const {
+  Error error{ErrorCode::kLostPeer,
+              fmt::format("the launcher did not answer at {} within {:g} s",
+                          options_.launcher.text(), seconds(options_.join_max).value)};
+  if (!options_.token_file.empty()) {
+    error.hint = fmt::format("rank 0 with the same --rendezvous and the same --out (its token: {})",
+                             options_.token_file);
+  }
+  return error;
+}
+
+// A token that was refused may be an earlier run's; then the right one is about to be written.
+Status RankSession::dial_launcher() {
+  const SimTime deadline = in(options_.join_max);
+  while (true) {
+    Endpoint::Options options{.identity = {.rank = options_.rank,
+                                           .ranks = options_.ranks + 1,
+                                           .token = TRY(token(deadline))},
+                              .listen_address = options_.listen_address,
+                              .network = options_.network,
+                              .log = options_.log};
+    endpoint_ = TRY(Endpoint::create(std::move(options), clock_));
+    const transport::Address& at = options_.launcher;
+    const Status linked = endpoint_->connect(launcher(), at.host, at.port, {}, deadline);
+    if (linked) return {};
+    told_ = transport::is_duplicate_refusal(linked.error());
+    if (linked.error().code == ErrorCode::kLostPeer) return fail(nobody_there());
+    if (!transport::is_token_refusal(linked.error()) || options_.token_file.empty() ||
+        clock_.now() >= deadline) {
+      return linked;
+    }
+    clock_.sleep_until(in(kLookAgain));
+  }
+}
+
 // Until the launcher has handed out the Plan nobody else listens to it.
 Status RankSession::join() {
-  Endpoint::Options options{
-      .identity = {.rank = options_.rank, .ranks = options_.ranks + 1, .token = options_.token}};
-  options.log = options_.log;
-  endpoint_ = TRY(Endpoint::create(std::move(options), clock_));
-  TRY(endpoint_->connect(launcher(), "127.0.0.1", options_.launcher_port, {}, in(kConnectMax)));
-  TRY(say(Hello{getpid(), endpoint_->port()}));
+  TRY(dial_launcher());
+  TRY(say(Hello{getpid(), transport::Address{options_.listen_address, endpoint_->port()}.text()}));
   const auto message = TRY(endpoint_->receive(launcher(), kControlTag, kNever));
   ControlMessage first = TRY(decode(message.payload));
   if (auto* stop = std::get_if<Stop>(&first)) {
+    told_ = true;
     return fail({ErrorCode::kLostPeer, "stopped: " + stop->reason});
   }
   auto* start = std::get_if<Start>(&first);
-  if (!start || start->ports.size() != static_cast<size_t>(options_.ranks)) {
+  if (!start || start->addresses.size() != static_cast<size_t>(options_.ranks)) {
     return failed("the launcher did not begin with a start message for all ranks");
   }
   start_ = std::move(*start);
@@ -133,10 +182,12 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
   TRY(say(Ready{}));
   const SimTime origin = TRY(wait_for_go());
   const ProcessMeter cpu;
-  trace::Trace part = TRY(
-      perform(plan, schedule.ranks[options_.rank],
-              {.rank = options_.rank, .first_iteration = start_.first_iteration, .origin = origin},
-              *kernels, messenger, clock_, hooks()));
+  trace::Trace part = TRY(perform(plan, schedule.ranks[options_.rank],
+                                  {.rank = options_.rank,
+                                   .first_iteration = start_.first_iteration,
+                                   .origin = origin,
+                                   .emulated_wan = !options_.network.empty()},
+                                  *kernels, messenger, clock_, hooks()));
   if (emulated) {
     const auto add = [&](const char* name, double value) {
       part.records.push_back({.name = name, .rank = options_.rank, .value = value});
@@ -152,12 +203,13 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
 // Of two neighbours the lower rank dials.
 Status RankSession::link_neighbours(const plan::Plan& plan) {
   for (const int32_t peer : neighbours(plan, options_.rank)) {
-    const transport::LinkShape shape = shape_between(plan, options_.rank, peer);
+    const transport::LinkShape shape =
+        shape_between(plan, options_.rank, peer, !options_.network.empty());
+    const transport::Address at = TRY(transport::parse_address(start_.addresses[peer]));
     // The peer may still be loading; whether it is alive is the launcher's business.
-    const Status linked =
-        options_.rank < peer
-            ? endpoint_->connect(peer, "127.0.0.1", start_.ports[peer], shape, kNever)
-            : endpoint_->await_peer(peer, shape, kNever);
+    const Status linked = options_.rank < peer
+                              ? endpoint_->connect(peer, at.host, at.port, shape, kNever)
+                              : endpoint_->await_peer(peer, shape, kNever);
     if (!linked) {
       return fail(Error(linked.error()).during("linking to " + rank_name(plan, peer)));
     }
@@ -170,7 +222,7 @@ Status RankSession::join_replicas(const plan::Plan& plan, Messenger& messenger, 
   return during(kernels.join_replicas({.ranks = plan.replicas_of(own.stage),
                                        .own = static_cast<size_t>(own.replica),
                                        .messenger = &messenger,
-                                       .address = "127.0.0.1"}),
+                                       .address = options_.listen_address}),
                 fmt::format("joining the replicas of stage {}", own.stage));
 }
 
@@ -210,7 +262,10 @@ void RankSession::listen() {
     if (!message) return stop("the launcher went away");
     const auto order = decode(message->payload);
     if (!order) return stop(order.error().text());
-    if (const auto* last = std::get_if<Stop>(&*order)) return stop(last->reason);
+    if (const auto* last = std::get_if<Stop>(&*order)) {
+      told_ = true;
+      return stop(last->reason);
+    }
     if (const auto* go = std::get_if<Go>(&*order)) {
       std::lock_guard lock(mutex_);
       origin_ = SimTime{go->origin_ns};
@@ -260,10 +315,11 @@ Error RankSession::explain(Error error) {
 
 }  // namespace
 
-Status serve_rank(const RankSessionOptions& options, const KernelsFactory& make_kernels,
-                  Clock& clock) {
+RankEnd serve_rank(const RankSessionOptions& options, const KernelsFactory& make_kernels,
+                   Clock& clock) {
   RankSession session(options, clock);
-  return session.run(make_kernels);
+  Status status = session.run(make_kernels);
+  return {std::move(status), session.told()};
 }
 
 std::string rank_trace_path(const std::string& folder, int32_t rank) {

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "plan/plan.h"
 #include "runtime/kernels.h"
+#include "transport/address.h"
 #include "transport/handshake.h"
 
 namespace tombolo::runtime {
@@ -23,17 +24,26 @@ using KernelsFactory =
 struct RankSessionOptions {
   int32_t rank = 0;
   int32_t ranks = 1;  // of the Plan; the launcher is one more
-  uint16_t launcher_port = 0;
+  transport::Address launcher;
+  std::string listen_address = "127.0.0.1";  // where the other ranks reach this one
+  std::string network;  // of the emulated islands this rank is in (cluster/islands.h); empty: none
   transport::Token token;
+  std::string token_file;  // if not empty, holds the token (rendezvous.h); it may be yet to come
+  SimDuration join_max{60'000'000'000};  // a busy machine starts slowly
   // Ends the process when the first thread is still busy so long after a stop; zero: never.
   SimDuration stuck_max;
   std::function<void(const std::string&)> log;  // one line, from any thread
 };
 
+struct RankEnd {
+  Status status;
+  bool told = false;  // people hear of it from the launcher; nobody needs to repeat it
+};
+
 // Returns when all steps are done, or with the reason why not. Where another rank or the launcher
 // was at fault the error is kLostPeer and names it.
-Status serve_rank(const RankSessionOptions& options, const KernelsFactory& make_kernels,
-                  Clock& clock);
+RankEnd serve_rank(const RankSessionOptions& options, const KernelsFactory& make_kernels,
+                   Clock& clock);
 
 // "trace-rank-3.jsonl" in the folder: a rank's part of the Trace, until the launcher merges them.
 std::string rank_trace_path(const std::string& folder, int32_t rank);

@@ -4,18 +4,20 @@ namespace tombolo::runtime {
 namespace {
 
 std::atomic<bool> stopped{false};
+std::atomic<bool> second_ends{true};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may not wait for a lock");
 
 void on_signal(int number) {
-  if (!stopped.exchange(true)) return;
+  if (!stopped.exchange(true) || !second_ends) return;
   signal(number, SIG_DFL);
   raise(number);
 }
 
 }  // namespace
 
-StopSignals::StopSignals() {
+StopSignals::StopSignals(SecondSignal second) {
   stopped = false;
+  second_ends = second == SecondSignal::kEnds;
   struct sigaction action {};
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);

@@ -1,5 +1,6 @@
 // SIGINT and SIGTERM as a flag, for as long as this object lives. A second one ends the program at
-// once. At most one object at a time.
+// once, unless it is to be ignored: external launchers send several and lose patience by
+// themselves. At most one object at a time.
 #pragma once
 
 #include <signal.h>
@@ -8,9 +9,11 @@
 
 namespace tombolo::runtime {
 
+enum class SecondSignal { kEnds, kIgnored };
+
 class StopSignals {
  public:
-  StopSignals();
+  explicit StopSignals(SecondSignal second = SecondSignal::kEnds);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;

@@ -3,47 +3,53 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 
 #include "runtime/child_process.h"
-#include "runtime/launcher.h"
+#include "runtime/messenger.h"
 
 namespace tombolo::runtime {
 
 using transport::Endpoint;
 
-Result<std::unique_ptr<Workers>> Workers::start(const Options& options, const Clock& clock) {
-  const transport::Token token = TRY(transport::Token::random());
-  std::unique_ptr<Workers> workers(new Workers(clock));
+Workers::Workers(const Options& options, const Clock& clock)
+    : options_(options),
+      clock_(clock),
+      running_(static_cast<size_t>(options.ranks), -1),
+      connected_(static_cast<size_t>(options.ranks), false) {}
+
+Result<std::unique_ptr<Workers>> Workers::listen(const Options& options, const Clock& clock) {
+  std::unique_ptr<Workers> workers(new Workers(options, clock));
+  Workers* self = workers.get();
   Endpoint::Options door{
-      .identity = {.rank = options.ranks, .ranks = options.ranks + 1, .token = token},
-      .port = options.control_port,
-      .log = options.log};
+      .identity = {.rank = options.ranks, .ranks = options.ranks + 1, .token = options.token},
+      .listen_address = options.at.host,
+      .port = options.at.port,
+      .network = options.network,
+      .log = options.log,
+      .on_duplicate = [self](int32_t rank) {
+        self->post({rank, Duplicate{}});
+      }};
   workers->endpoint_ =
       TRY(during(Endpoint::create(std::move(door), clock), "opening the control port"));
-  TRY(workers->spawn_all(options, token));
+  for (int32_t rank = 0; rank < options.ranks; ++rank) {
+    workers->threads_.emplace_back([self, rank] { self->hear(rank); });
+  }
   return workers;
 }
 
-Status Workers::spawn_all(const Options& options, const transport::Token& token) {
-  running_.assign(static_cast<size_t>(options.ranks), -1);
-  connected_.assign(static_cast<size_t>(options.ranks), false);
-  for (int32_t rank = 0; rank < options.ranks; ++rank) {
-    const pid_t pid = TRY(spawn({.program = options.program,
-                                 .arguments = {"run", "--rank", fmt::format("{}", rank), "--ranks",
-                                               fmt::format("{}", options.ranks), "--launcher-port",
-                                               fmt::format("{}", endpoint_->port())},
-                                 // One thread per rank: more would fight over the same cores.
-                                 .environment = {{kTokenVariable, token.hex()},
-                                                 {"OMP_NUM_THREADS", "1"},
-                                                 {"OPENBLAS_NUM_THREADS", "1"}}}));
-    std::lock_guard lock(mutex_);
-    running_[rank] = pid;
-    threads_.emplace_back([this, rank, pid] { watch(rank, pid); });
-    threads_.emplace_back([this, rank] { hear(rank); });
-  }
+Status Workers::spawn(int32_t rank, const std::string& program, const Berth& berth) {
+  const pid_t pid =
+      TRY(runtime::spawn(worker_child({.program = program,
+                                       .rank = rank,
+                                       .ranks = options_.ranks,
+                                       .launcher = {options_.at.host, endpoint_->port()},
+                                       .berth = berth,
+                                       .token = options_.token})));
+  std::lock_guard lock(mutex_);
+  running_[rank] = pid;
+  threads_.emplace_back([this, rank, pid] { watch(rank, pid); });
   return {};
 }
 
@@ -77,16 +83,20 @@ std::optional<Event> Workers::next(SimDuration patience) {
 void Workers::hear(int32_t rank) {
   Status linked = endpoint_->await_peer(rank, {}, kNever);
   if (!linked) return post({rank, Disconnected{linked.error()}});
-  {
+  const auto connected = [&](bool is) {
     std::lock_guard lock(mutex_);
-    connected_[rank] = true;
-  }
+    connected_[rank] = is;
+  };
+  connected(true);
   while (true) {
-    const auto message = endpoint_->receive(rank, kControlTag, kNever);
-    if (!message) return post({rank, Disconnected{message.error()}});
-    auto decoded = decode(message->payload);
-    if (!decoded) return post({rank, Disconnected{decoded.error()}});
-    post({rank, std::move(*decoded)});
+    auto message = endpoint_->receive(rank, kControlTag, kNever).and_then([](const auto& received) {
+      return decode(received.payload);
+    });
+    if (!message) {
+      connected(false);
+      return post({rank, Disconnected{message.error()}});
+    }
+    post({rank, std::move(*message)});
   }
 }
 
@@ -108,24 +118,22 @@ Status Workers::tell(int32_t rank, const ControlMessage& message) {
   return endpoint_->send(rank, kControlTag, encode(message));
 }
 
-bool Workers::all_exited() {
-  std::lock_guard lock(mutex_);
-  return std::all_of(running_.begin(), running_.end(), [](pid_t pid) { return pid < 0; });
-}
-
 void Workers::stop_all(const std::string& reason, SimTime deadline) {
-  for (size_t rank = 0; rank < running_.size(); ++rank) {
+  for (int32_t rank = 0; rank < options_.ranks; ++rank) {
     // Who went away meanwhile does not hear it, and need not.
-    static_cast<void>(tell(static_cast<int32_t>(rank), Stop{reason}));
+    static_cast<void>(tell(rank, Stop{reason}));
   }
   std::unique_lock lock(mutex_);
   for (size_t rank = 0; rank < running_.size(); ++rank) {
     if (running_[rank] > 0 && !connected_[rank]) kill(running_[rank], SIGTERM);
   }
-  const auto gone = [&] {
-    return std::all_of(running_.begin(), running_.end(), [](pid_t pid) { return pid < 0; });
+  const auto all_over = [&] {
+    for (int32_t rank = 0; rank < options_.ranks; ++rank) {
+      if (!is_over(rank)) return false;
+    }
+    return true;
   };
-  while (!gone() && clock_.now() < deadline) {
+  while (!all_over() && clock_.now() < deadline) {
     changed_.wait_for(lock, std::chrono::nanoseconds((deadline - clock_.now()).ns));
   }
   for (const pid_t pid : running_) {

@@ -1,5 +1,5 @@
-// The launcher's hands: one process, one connection and two threads per rank, all feeding one queue
-// of events.
+// The launcher's hands: a connection and a listening thread per rank, and a process and a watching
+// thread for each rank that it starts itself, all feeding one queue of events.
 #pragma once
 
 #include <sys/types.h>
@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "runtime/control.h"
+#include "runtime/worker_child.h"
 #include "transport/endpoint.h"
 
 namespace tombolo::runtime {
@@ -29,24 +30,29 @@ struct Exited {
 struct Disconnected {
   Error error;
 };
+// A second process of this job says that it is this rank, and was turned away.
+struct Duplicate {};
 
 struct Event {
   int32_t rank = 0;
-  std::variant<ControlMessage, Exited, Disconnected> what;
+  std::variant<ControlMessage, Exited, Disconnected, Duplicate> what;
 };
 
 class Workers {
  public:
   struct Options {
-    std::string program;
     int32_t ranks = 1;
-    uint16_t control_port = 0;
+    transport::Address at{"127.0.0.1", 0};  // where it listens; port 0: any that is free
+    std::string network;                    // allowed beside loopback
+    transport::Token token;
     std::function<void(const std::string&)> log;
   };
 
-  // Listens, then starts all processes. On failure those already started are ended.
-  static Result<std::unique_ptr<Workers>> start(const Options& options, const Clock& clock);
-  // Ends what still runs and waits for it.
+  // Waits for all ranks from now on, whoever starts them.
+  static Result<std::unique_ptr<Workers>> listen(const Options& options, const Clock& clock);
+  // Starts the process of one rank.
+  Status spawn(int32_t rank, const std::string& program, const Berth& berth);
+  // Ends what still runs of these and waits for it.
   ~Workers();
 
   // The next event, in the order of arrival; nothing when none came in time.
@@ -55,15 +61,15 @@ class Workers {
   Status tell(int32_t rank, const ControlMessage& message);
   // Says stop to all, gives them until the deadline to end, then kills the rest.
   void stop_all(const std::string& reason, SimTime deadline);
-  bool all_exited();
 
  private:
-  explicit Workers(const Clock& clock) : clock_(clock) {}
-  Status spawn_all(const Options& options, const transport::Token& token);
+  Workers(const Options& options, const Clock& clock);
   void hear(int32_t rank);
   void watch(int32_t rank, pid_t pid);
   void post(Event event);
+  bool is_over(int32_t rank) const { return running_[rank] < 0 && !connected_[rank]; }
 
+  const Options options_;
   const Clock& clock_;
   std::unique_ptr<transport::Endpoint> endpoint_;
   std::vector<std::thread> threads_;
@@ -71,8 +77,8 @@ class Workers {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Event> events_;
-  std::vector<pid_t> running_;   // by rank; -1 once it was waited for
-  std::vector<bool> connected_;  // by rank; stays true
+  std::vector<pid_t> running_;   // by rank; -1: not started, or waited for
+  std::vector<bool> connected_;  // by rank, as long as it is
 };
 
 }  // namespace tombolo::runtime

@@ -9,11 +9,12 @@
 #include <cstdlib>
 
 #include "base/json.h"
+#include "cluster/islands.h"
 #include "plan/plan_file.h"
-#include "runtime/launcher.h"
 #include "runtime/perform.h"
 #include "runtime/profile.h"
 #include "runtime/rank_session.h"
+#include "runtime/rendezvous.h"
 #include "worker/make_kernels.h"
 
 namespace tombolo::worker {
@@ -23,24 +24,47 @@ constexpr SimDuration kStuckMax{3'000'000'000};
 
 struct Arguments {
   runtime::RankSessionOptions session;
+  std::string launcher;
+  double join_timeout = 60;
+  bool child = false;
   std::string plan;
   int32_t stage = 0;
   double seconds = 10;
 };
 
-Status run(Arguments& arguments) {
-  // Without a parent there is nobody to work for; and ^C is the launcher's to answer.
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  signal(SIGINT, SIG_IGN);
-  const char* token = std::getenv(runtime::kTokenVariable);
-  if (!token) {
+// What the session needs beside the command line: the token and the islands it is in.
+Status complete(Arguments& arguments) {
+  runtime::RankSessionOptions& session = arguments.session;
+  session.launcher =
+      TRY(during(transport::parse_address(arguments.launcher), "reading --launcher"));
+  session.join_max = round_to_ns(Seconds{arguments.join_timeout});
+  const auto token = TRY(runtime::token_of_environment());
+  if (!token && session.token_file.empty()) {
     return unusable(
         fmt::format("{} is not set: a worker is started by a launcher", runtime::kTokenVariable),
         "tombolo train JOB");
   }
-  runtime::RankSessionOptions& session = arguments.session;
-  session.token = TRY(transport::Token::parse(token));
+  if (token) session.token = *token;
   unsetenv(runtime::kTokenVariable);
+  if (const auto islands = TRY(cluster::islands_of_environment())) {
+    session.network = islands->network;
+  }
+  return {};
+}
+
+// mpirun says SIGTERM to all ranks at once, and kills them as soon as one of them has ended. Rank 0
+// shall have the time to stop the run in order, so this rank waits a second for its word.
+void on_terminate(int) { alarm(1); }
+void on_alarm(int) { _exit(128 + SIGTERM); }
+
+runtime::RankEnd run(Arguments& arguments) {
+  // Without a parent there is nobody to work for; and ^C is the launcher's to answer.
+  if (arguments.child) prctl(PR_SET_PDEATHSIG, SIGKILL);
+  signal(SIGINT, SIG_IGN);
+  signal(SIGALRM, on_alarm);
+  signal(SIGTERM, on_terminate);
+  if (Status status = complete(arguments); !status) return {std::move(status)};
+  runtime::RankSessionOptions& session = arguments.session;
   session.stuck_max = kStuckMax;
   session.log = [rank = session.rank](const std::string& line) {
     fmt::print(stderr, "rank {}: {}\n", rank, line);
@@ -80,7 +104,12 @@ int main(int argc, char** argv) {
   CLI::App* run_command = app.add_subcommand("run", "performs one rank of the launcher's Plan");
   run_command->add_option("--rank", session.rank, "which rank")->required();
   run_command->add_option("--ranks", session.ranks, "how many there are")->required();
-  run_command->add_option("--launcher-port", session.launcher_port, "on 127.0.0.1")->required();
+  run_command->add_option("--launcher", arguments.launcher, "its address and port")->required();
+  run_command->add_option("--listen", session.listen_address, "where other ranks reach this one");
+  run_command->add_option("--token-file", session.token_file, "instead of TOMBOLO_TOKEN");
+  run_command->add_option("--join-timeout", arguments.join_timeout, "seconds, for the launcher")
+      ->check(CLI::Range(0.1, 86400.0));
+  run_command->add_flag("--child", arguments.child, "ends with the process that started it");
   CLI::App* profile_command =
       app.add_subcommand("profile", "measures one stage alone and prints one line of JSON");
   profile_command->add_option("--plan", arguments.plan, "Plan file")->required();
@@ -91,12 +120,15 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  const Status status = run_command->parsed() ? run(arguments) : profile(arguments);
+  const runtime::RankEnd end =
+      run_command->parsed() ? run(arguments) : runtime::RankEnd{profile(arguments)};
+  const Status& status = end.status;
   if (status) return 0;
-  fmt::print(stderr, "{}: {}\n",
-             run_command->parsed() ? fmt::format("rank {}", session.rank)
-                                   : fmt::format("stage {}", arguments.stage),
-             status.error().text());
+  if (!end.told)
+    fmt::print(stderr, "{}: {}\n",
+               run_command->parsed() ? fmt::format("rank {}", session.rank)
+                                     : fmt::format("stage {}", arguments.stage),
+               status.error().text());
   return status.error().exit_code();
 }
 

@@ -1,0 +1,94 @@
+#include "cli/launched.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <string_view>
+#include <thread>
+
+#include "cli/input.h"
+#include "runtime/berths.h"
+#include "runtime/worker_child.h"
+
+namespace tombolo::cli {
+namespace {
+
+// Most mistakes are met by all ranks. Rank 0 says what is wrong and ends, or rank 1 where the
+// numbers themselves are wrong, and 0 is right by chance. Then the launcher ends the others, which
+// say it only where that does not happen. torchrun looks every 5 s.
+constexpr std::chrono::milliseconds kRankOneSpeaks{500};
+constexpr std::chrono::milliseconds kOthersSpeak{6000};
+
+// Which number the launcher gave, even where it is contradicted.
+int64_t number_given(const runtime::Environment& environment) {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
+    const auto at = environment.find(name);
+    if (at != environment.end()) return std::atoll(at->second.c_str());
+  }
+  return 0;
+}
+
+std::string how_to_start(const std::string& launcher, size_t ranks) {
+  if (launcher == "Open MPI") return fmt::format("mpirun -n {} tombolo train JOB", ranks);
+  if (launcher == "Slurm") return fmt::format("srun -n {} tombolo train JOB", ranks);
+  if (launcher == "torchrun") {
+    return fmt::format("torchrun --no_python --nproc_per_node {} tombolo train JOB", ranks);
+  }
+  return fmt::format("WORLD_SIZE={0}, and {0} processes with RANK from 0", ranks);
+}
+
+// All that can be known before the worker begins.
+Result<runtime::WorkerStart> prepare(const TrainOptions& options,
+                                     const runtime::LaunchedRank& launched) {
+  const plan::Plan plan = TRY(load_plan(options.in));
+  TRY(check_size(plan, launched));
+  const auto islands = TRY(cluster::islands_of_environment());
+  const runtime::Rendezvous meeting = TRY(rendezvous(options, launched, islands));
+  return runtime::WorkerStart{.program = options.worker.empty()
+                                             ? TRY(runtime::sibling_program("tombolo-worker"))
+                                             : options.worker,
+                              .rank = launched.rank,
+                              .ranks = launched.ranks,
+                              .launcher = meeting.at,
+                              .berth = TRY(runtime::berths_of(plan, islands))[launched.rank],
+                              .token = meeting.token,
+                              .token_file = runtime::token_path(options.out),
+                              .join_max = meeting.join_max,
+                              .child = false};
+}
+
+}  // namespace
+
+Result<std::optional<runtime::LaunchedRank>> find_launched_rank() {
+  const runtime::Environment environment = runtime::environment_of_process();
+  auto launched = runtime::launched_rank(environment);
+  if (!launched) {
+    const int64_t rank = number_given(environment);
+    if (rank > 0) std::this_thread::sleep_for(rank == 1 ? kRankOneSpeaks : kOthersSpeak);
+  }
+  return launched;
+}
+
+Status check_size(const plan::Plan& plan, const runtime::LaunchedRank& launched) {
+  if (plan.ranks.size() == static_cast<size_t>(launched.ranks)) return {};
+  return unusable(fmt::format("{} started {} rank{}, and the Plan has {}", launched.launcher,
+                              launched.ranks, launched.ranks == 1 ? "" : "s", plan.ranks.size()),
+                  how_to_start(launched.launcher, plan.ranks.size()));
+}
+
+Result<runtime::Rendezvous> rendezvous(const TrainOptions& options,
+                                       const runtime::LaunchedRank& launched,
+                                       const std::optional<cluster::Islands>& islands) {
+  return runtime::Rendezvous{
+      .at = TRY(runtime::rendezvous_address(options.rendezvous, launched, islands)),
+      .token = TRY(runtime::token_of_environment()),
+      .join_max = round_to_ns(Seconds{options.join_timeout})};
+}
+
+Error join_run(const TrainOptions& options, const runtime::LaunchedRank& launched) {
+  const auto start = prepare(options, launched);
+  if (start) return runtime::become(runtime::worker_child(*start));
+  std::this_thread::sleep_for(kOthersSpeak);
+  return start.error();
+}
+
+}  // namespace tombolo::cli

@@ -1,0 +1,26 @@
+#include "runtime/worker_child.h"
+
+#include "runtime/rendezvous.h"
+
+namespace tombolo::runtime {
+
+ChildOptions worker_child(const WorkerStart& start) {
+  ChildOptions child{
+      .program = start.program,
+      .arguments = {"run", "--rank", fmt::format("{}", start.rank), "--ranks",
+                    fmt::format("{}", start.ranks), "--launcher", start.launcher.text(), "--listen",
+                    start.berth.address, "--join-timeout",
+                    fmt::format("{}", seconds(start.join_max).value)},
+      // One thread per rank: more would fight over the same cores.
+      .environment = {{"OMP_NUM_THREADS", "1"}, {"OPENBLAS_NUM_THREADS", "1"}},
+      .network_namespace = start.berth.network_namespace};
+  if (start.token) {
+    child.environment.emplace_back(kTokenVariable, start.token->hex());
+  } else {
+    child.arguments.insert(child.arguments.end(), {"--token-file", start.token_file});
+  }
+  if (start.child) child.arguments.push_back("--child");
+  return child;
+}
+
+}  // namespace tombolo::runtime

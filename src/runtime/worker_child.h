@@ -1,0 +1,32 @@
+// How a rank's worker is started, whoever does it: the launcher for its own ranks, or a process
+// that mpirun, torchrun or srun started, which becomes the worker.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/time.h"
+#include "runtime/berths.h"
+#include "runtime/child_process.h"
+#include "transport/address.h"
+#include "transport/handshake.h"
+
+namespace tombolo::runtime {
+
+struct WorkerStart {
+  std::string program;
+  int32_t rank = 0;
+  int32_t ranks = 1;
+  transport::Address launcher;
+  Berth berth;
+  std::optional<transport::Token> token;  // left out: it reads token_file
+  std::string token_file;
+  SimDuration join_max{60'000'000'000};
+  bool child = true;  // it may end when the thread that started it does
+};
+
+// The token goes into the environment, which only this user can read.
+ChildOptions worker_child(const WorkerStart& start);
+
+}  // namespace tombolo::runtime
