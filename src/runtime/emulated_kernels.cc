@@ -34,6 +34,14 @@ uint64_t ring_word(int64_t iteration, const RingStep& step, size_t sender) {
   return first_word(iteration, (step.step << 32) + static_cast<int64_t>(step.chunk), place, true);
 }
 
+// From the predecessor in the ring of this rank's replicas.
+transport::LinkShape hop_before(const plan::Plan& plan, int32_t rank) {
+  if (plan.replicas() == 1) return {};
+  const plan::Placement& own = plan.ranks[rank];
+  const int32_t before = (own.replica + plan.replicas() - 1) % plan.replicas();
+  return shape_between(plan, plan.rank_of(own.stage, before), rank);
+}
+
 Payload pattern_of(int64_t bytes, uint64_t word) {
   Payload out(static_cast<size_t>(bytes));
   for (size_t at = 0; at < out.size(); at += 8, ++word) {
@@ -110,7 +118,8 @@ EmulatedKernels::EmulatedKernels(const plan::Plan& plan, int32_t rank, Clock& cl
       index_(plan.ranks[rank].stage),
       payload_(payload_bytes(plan)),
       gradients_(gradient_bytes(plan, index_)),
-      imagined_reduction_(plan.cost_source == plan::CostSource::kStageTimes) {}
+      imagined_reduction_(plan.cost_source == plan::CostSource::kStageTimes),
+      hop_(hop_before(plan, rank)) {}
 
 // What was due when the wait began is the start less the lateness carried over.
 void EmulatedKernels::wait(SimTime start, Seconds duration) {
@@ -189,38 +198,60 @@ Status EmulatedKernels::join_replicas(const Replicas& replicas) {
 }
 
 Status EmulatedKernels::reduce_gradients() {
-  const auto iteration = static_cast<uint64_t>(iteration_);
-  if (!imagined_reduction_) return ring_exchange(replicas_, iteration, ring_work());
-  TRY(barrier(replicas_, iteration));
+  if (!imagined_reduction_) return reduce_in_a_ring();
+  TRY(barrier(replicas_, static_cast<uint64_t>(iteration_)));
   wait(clock_.now(), stage_.cost.reduce);
   return {};
 }
 
-// Chunks that say who sends which in which step; nothing is summed.
-RingWork EmulatedKernels::ring_work() const {
-  const size_t n = replicas_.ranks.size();
-  const auto bytes = [this, n](size_t chunk) {
-    return share_of(gradients_, static_cast<int64_t>(chunk), static_cast<int64_t>(n)).count;
+// Chunks that say who sends which in which step; nothing is summed. Each step waits for the one
+// before, so whatever is late here stays late: filling the first chunk, and messages that come, or
+// wake this rank, after their time.
+Status EmulatedKernels::reduce_in_a_ring() {
+  Payload next;
+  SimTime asked = clock_.now();
+  const auto fill = [&](const RingStep& step) {
+    next = pattern_of(chunk_bytes(step), ring_word(iteration_, step, replicas_.own));
   };
+  const auto late = [&](SimTime due) {
+    iteration_lateness_.kept += std::max(clock_.now() - std::max(asked, due), SimDuration{0});
+    asked = clock_.now();
+  };
+  return ring_exchange(replicas_, static_cast<uint64_t>(iteration_),
+                       {.give =
+                            [&](const RingStep& step) {
+                              if (step.step == 0) fill(step);
+                              late(asked);
+                              return std::move(next);
+                            },
+                        .take =
+                            [&](const RingStep& step, const transport::Received& message) {
+                              late(arrival_due(message, hop_));
+                              return check_chunk(step, message.payload);
+                            },
+                        .prepare = fill});
+}
+
+int64_t EmulatedKernels::chunk_bytes(const RingStep& step) const {
+  return share_of(gradients_, static_cast<int64_t>(step.chunk),
+                  static_cast<int64_t>(replicas_.ranks.size()))
+      .count;
+}
+
+Status EmulatedKernels::check_chunk(const RingStep& step, const Payload& payload) const {
+  const size_t n = replicas_.ranks.size();
   const size_t predecessor = (replicas_.own + n - 1) % n;
-  return {
-      .give =
-          [this, bytes](const RingStep& step) {
-            return pattern_of(bytes(step.chunk), ring_word(iteration_, step, replicas_.own));
-          },
-      .take = [this, bytes, predecessor](const RingStep& step, const Payload& payload) -> Status {
-        const auto wrong = [&](const std::string& what) {
-          return failed(
-              fmt::format("stage {} received another chunk of gradients from rank {} than was "
-                          "sent: iteration {}, step {}: {}",
-                          index_, replicas_.ranks[predecessor], iteration_, step.step, what));
-        };
-        if (static_cast<int64_t>(payload.size()) != bytes(step.chunk)) {
-          return wrong(fmt::format("{} bytes instead of {}", payload.size(), bytes(step.chunk)));
-        }
-        const Status same = check_pattern(payload, ring_word(iteration_, step, predecessor));
-        return same ? same : wrong(same.error().message);
-      }};
+  const auto wrong = [&](const std::string& what) {
+    return failed(
+        fmt::format("stage {} received another chunk of gradients from rank {} than was sent: "
+                    "iteration {}, step {}: {}",
+                    index_, replicas_.ranks[predecessor], iteration_, step.step, what));
+  };
+  if (static_cast<int64_t>(payload.size()) != chunk_bytes(step)) {
+    return wrong(fmt::format("{} bytes instead of {}", payload.size(), chunk_bytes(step)));
+  }
+  const Status same = check_pattern(payload, ring_word(iteration_, step, predecessor));
+  return same ? same : wrong(same.error().message);
 }
 
 Status EmulatedKernels::update() {

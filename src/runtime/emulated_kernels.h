@@ -65,15 +65,18 @@ class EmulatedKernels : public Kernels {
   void wait(SimTime start, Seconds duration);
   Status check(const Payload& payload, int64_t microbatch, int32_t boundary, bool gradient) const;
   Status check_pattern(const Payload& payload, uint64_t first) const;
-  RingWork ring_work() const;
+  Status reduce_in_a_ring();
+  Status check_chunk(const RingStep& step, const Payload& payload) const;
+  int64_t chunk_bytes(const RingStep& step) const;
 
   Clock& clock_;
   const Options options_;
   const plan::Stage stage_;
-  const int32_t index_;            // of the stage
-  const int64_t payload_;          // bytes of a payload
-  const int64_t gradients_;        // bytes of the stage's gradients
-  const bool imagined_reduction_;  // a time alone
+  const int32_t index_;             // of the stage
+  const int64_t payload_;           // bytes of a payload
+  const int64_t gradients_;         // bytes of the stage's gradients
+  const bool imagined_reduction_;   // a time alone
+  const transport::LinkShape hop_;  // from the predecessor in the ring of replicas
   int64_t iteration_ = 0;
   int64_t updates_ = 0;
   Replicas replicas_;

@@ -33,4 +33,10 @@ transport::LinkShape shape_between(const plan::Plan& plan, int32_t from, int32_t
   return shape;
 }
 
+SimTime arrival_due(const transport::Received& message, const transport::LinkShape& shape) {
+  if (!shape.rate) return message.delivered;
+  const Bytes size{static_cast<double>(message.payload.size())};
+  return message.sent_start + shape.delay + round_to_ns(size / *shape.rate);
+}
+
 }  // namespace tombolo::runtime

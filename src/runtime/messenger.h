@@ -43,4 +43,8 @@ class EndpointMessenger : public Messenger {
 transport::LinkShape shape_between(const plan::Plan& plan, int32_t from, int32_t to,
                                    bool emulated_wan = false);
 
+// When a message was to be there on a link of this shape: on a paced link so long after its first
+// byte left as the law says, elsewhere when it came.
+SimTime arrival_due(const transport::Received& message, const transport::LinkShape& shape);
+
 }  // namespace tombolo::runtime

@@ -259,11 +259,7 @@ Result<transport::Received> Performer::await(int32_t peer, Tag tag) {
   transport::Received message = TRY(messenger_.receive(peer, tag));
   const transport::LinkShape shape =
       shape_between(plan_, peer, options_.rank, options_.emulated_wan);
-  SimTime due = message.delivered;
-  if (shape.rate) {
-    due = message.sent_start + shape.delay +
-          round_to_ns(Bytes{static_cast<double>(message.payload.size())} / *shape.rate);
-  }
+  const SimTime due = arrival_due(message, shape);
   message_lateness_.sum += std::max(clock_.now() - std::max(asked, due), SimDuration{0});
   ++message_lateness_.waits;
   return message;

@@ -7,14 +7,18 @@ Status ring_exchange(const Replicas& ring, uint64_t iteration, const RingWork& w
   const int32_t successor = ring.ranks[(ring.own + 1) % n];
   const int32_t predecessor = ring.ranks[(ring.own + n - 1) % n];
   const size_t steps = 2 * (n - 1);
+  const auto sending = [&](size_t t) {
+    return RingStep{.step = static_cast<int64_t>(t),
+                    .chunk = (ring.own + 2 * n - t) % n,  // t < 2 n
+                    .sums = t < n - 1};
+  };
   for (size_t t = 0; t < steps; ++t) {
     const transport::Tag tag{iteration, kReplicaTensor + t};
-    const bool sums = t < n - 1;
-    const size_t sent = (ring.own + 2 * n - t) % n;  // t < 2 n
-    const auto step = static_cast<int64_t>(t);
-    TRY(ring.messenger->send(successor, tag, work.give({step, sent, sums})));
-    transport::Received message = TRY(ring.messenger->receive(predecessor, tag));
-    TRY(work.take({step, (sent + n - 1) % n, sums}, std::move(message.payload)));
+    TRY(ring.messenger->send(successor, tag, work.give(sending(t))));
+    if (work.prepare && t + 1 < steps) work.prepare(sending(t + 1));
+    RingStep step = sending(t);
+    step.chunk = (step.chunk + n - 1) % n;
+    TRY(work.take(step, TRY(ring.messenger->receive(predecessor, tag))));
   }
   return {};
 }

@@ -28,8 +28,12 @@ struct RingStep {
 
 // What a rank puts into the ring and takes out of it.
 struct RingWork {
-  std::function<Payload(const RingStep&)> give;          // this rank's present chunk
-  std::function<Status(const RingStep&, Payload)> take;  // what came from the predecessor
+  std::function<Payload(const RingStep&)> give;  // this rank's present chunk
+  // What came from the predecessor.
+  std::function<Status(const RingStep&, transport::Received)> take;
+  // May be empty: the next step's chunk, while the messages of this one are on their way. For
+  // chunks that do not depend on what comes.
+  std::function<void(const RingStep&)> prepare = {};
 };
 
 // Messages are tagged iteration, kReplicaTensor + t. Fails with what the messenger or the work say.

@@ -35,7 +35,8 @@ struct Contribution {
   }
   RingWork work() {
     return {.give = [this](const RingStep& step) { return bytes_of(chunk(step.chunk)); },
-            .take = [this](const RingStep& step, Payload payload) -> Status {
+            .take = [this](const RingStep& step, const transport::Received& message) -> Status {
+              const Payload& payload = message.payload;
               const std::span<double> own = chunk(step.chunk);
               if (payload.size() != own.size_bytes()) return failed("another chunk");
               for (size_t i = 0; i < own.size(); ++i) {
