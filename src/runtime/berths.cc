@@ -1,5 +1,7 @@
 #include "runtime/berths.h"
 
+#include <algorithm>
+
 #include "transport/address.h"
 
 namespace tombolo::runtime {
@@ -40,6 +42,26 @@ Result<std::vector<Berth>> berths_of(const plan::Plan& plan,
     berths.push_back({host->address, host->network_namespace});
   }
   return berths;
+}
+
+Status check_reach(const plan::Plan& plan, const cluster::Islands& islands,
+                   const std::string& launcher) {
+  const auto at = std::find_if(islands.hosts.begin(), islands.hosts.end(),
+                               [&](const cluster::Host& host) { return host.address == launcher; });
+  if (at == islands.hosts.end()) return {};  // loopback, or no host's: then nobody is elsewhere
+  for (const plan::Placement& placement : plan.ranks) {
+    if (placement.datacenter == at->datacenter ||
+        plan.cluster.link(placement.datacenter, at->datacenter)) {
+      continue;
+    }
+    return unusable(
+        fmt::format("rank {} in {} could not reach the launcher in {}: there is no WAN "
+                    "link between them",
+                    placement.rank, placement.datacenter, at->datacenter),
+        "adding a [[wan]] table for this pair, or tools/islands --host NAME with a host "
+        "that reaches all");
+  }
+  return {};
 }
 
 Result<std::string> own_address(const std::optional<cluster::Islands>& islands) {

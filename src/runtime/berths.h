@@ -23,6 +23,11 @@ struct Berth {
 Result<std::vector<Berth>> berths_of(const plan::Plan& plan,
                                      const std::optional<cluster::Islands>& islands);
 
+// Unusable where a rank could not reach the host with this address: every rank talks to the
+// launcher, and between datacenters there is nothing but WAN links.
+Status check_reach(const plan::Plan& plan, const cluster::Islands& islands,
+                   const std::string& launcher);
+
 // The address of the host in whose namespace this process runs: loopback without islands, the first
 // host's unless somebody went elsewhere. Unusable outside of all of them.
 Result<std::string> own_address(const std::optional<cluster::Islands>& islands);

@@ -155,6 +155,7 @@ Status Launch::start() {
   door.at = rendezvous
                 ? rendezvous->at
                 : transport::Address{TRY(own_address(options_.islands)), options_.control_port};
+  if (options_.islands) TRY(check_reach(plan_, *options_.islands, door.at.host));
   door.token =
       rendezvous && rendezvous->token ? *rendezvous->token : TRY(transport::Token::random());
   workers_ = TRY(Workers::listen(door, clock_));

@@ -22,6 +22,14 @@ Status check_rate(const char* name, const std::optional<BytesPerSecond>& rate) {
   return unusable(fmt::format("{} = {}: must be at least 8 bits per second", name, format(*rate)));
 }
 
+// A sender fills a window with whole segments only. Of 3 MB the rest is nothing; of 30 KB, what is
+// left of it at a scale of 100, it would be up to 5 % of the rate: the nearest number of segments.
+Bytes scaled_window(Bytes window, double byte_scale) {
+  if (byte_scale == 1) return window;
+  constexpr double kSegment = 1448;  // 1500 bytes less IPv4 and TCP headers with timestamps
+  return Bytes{kSegment * std::max(1.0, std::round(window.value / byte_scale / kSegment))};
+}
+
 }  // namespace
 
 Status LinkShape::check() const {
@@ -85,7 +93,7 @@ Result<Scenario> scenario_of(const cluster::Cluster& cluster, double byte_scale)
                     .node_pair_rate = link.node_pair_limit / byte_scale};
     if (link.path_limit) shape.path_rate = *link.path_limit / byte_scale;
     if (link.queue) shape.queue = *link.queue / byte_scale;
-    if (link.tcp_window) shape.tcp_window = *link.tcp_window / byte_scale;
+    if (link.tcp_window) shape.tcp_window = scaled_window(*link.tcp_window, byte_scale);
     if (!link.rate_trace.empty()) {
       shape.trace = TRY(read_rate_trace(link.rate_trace)).scaled(1 / byte_scale);
     }

@@ -51,6 +51,7 @@ struct Scenario {
 };
 
 // Reads the rate traces of the links, too. byte_scale >= 1.
+// TCP windows become whole segments where they are divided.
 Result<Scenario> scenario_of(const cluster::Cluster& cluster, double byte_scale);
 
 }  // namespace tombolo::wanem

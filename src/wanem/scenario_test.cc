@@ -38,6 +38,7 @@ loss = 0.001
 loss_burst = 3
 jitter = "1 ms"
 queue = "10 MB"
+tcp_window = "3 MB"
 )"),
                                     20);
   ASSERT_TRUE(scenario) << scenario.error().text();
@@ -51,6 +52,7 @@ queue = "10 MB"
     EXPECT_EQ(direction.shape.node_pair_rate, 250_Mbps);
     EXPECT_EQ(direction.shape.path_rate, 1_Gbps);
     EXPECT_EQ(direction.shape.queue, 500_KB);
+    EXPECT_EQ(direction.shape.tcp_window, 150592_B);  // 150 kB are 103.6 segments of 1448: 104
     EXPECT_EQ(direction.shape.delay, SimDuration{40'000'000});
     EXPECT_EQ(direction.shape.jitter, SimDuration{1'000'000});
     EXPECT_EQ(direction.shape.loss, 0.001);
