@@ -22,6 +22,7 @@ namespace {
 using transport::Endpoint;
 
 constexpr SimDuration kLookAgain{50'000'000};       // for a token file, or a newer one
+constexpr const char* kWanTcp = "cubic";            // what the law of a WAN flow is about
 constexpr SimDuration kFarewellMax{5'000'000'000};  // for the last bytes to leave
 constexpr std::chrono::milliseconds kVerdictMax{2000};
 
@@ -113,6 +114,7 @@ Status RankSession::dial_launcher() {
                                            .token = TRY(token(deadline))},
                               .listen_address = options_.listen_address,
                               .network = options_.network,
+                              .congestion_control = options_.network.empty() ? "" : kWanTcp,
                               .log = options_.log};
     endpoint_ = TRY(Endpoint::create(std::move(options), clock_));
     const transport::Address& at = options_.launcher;

@@ -3,7 +3,9 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 
 namespace tombolo::transport {
 namespace {
@@ -52,6 +54,9 @@ void Endpoint::Driver::accept_next() {
 
 void Endpoint::Driver::dial(const ConnectionPtr& c, const tcp::endpoint& at, SimTime deadline) {
   if (!c->open) return;
+  asio::error_code ignored;
+  c->socket.open(at.protocol(), ignored);  // async_connect opens it otherwise
+  choose_congestion_control(c->socket.native_handle());
   c->socket.async_connect(at, [this, c, at, deadline](asio::error_code error) {
     if (!c->open) return;
     if (!error) return begin(c);
@@ -62,6 +67,18 @@ void Endpoint::Driver::dial(const ConnectionPtr& c, const tcp::endpoint& at, Sim
     c->departure_timer.async_wait(
         [this, c, at, deadline](asio::error_code) { dial(c, at, deadline); });
   });
+}
+
+// Before the connection is made: what was paced once stays paced. Accepted sockets inherit it.
+void Endpoint::Driver::choose_congestion_control(int socket) {
+  const std::string& name = options_.congestion_control;
+  if (name.empty()) return;
+  if (setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(),
+                 static_cast<socklen_t>(name.size())) != 0 &&
+      options_.log) {
+    options_.log(fmt::format("TCP's congestion control stays the machine's, not {}: {}", name,
+                             std::strerror(errno)));
+  }
 }
 
 void Endpoint::Driver::begin(const ConnectionPtr& c) {

@@ -117,6 +117,7 @@ class Endpoint::Driver {
   // The io thread, in the order of a connection's life.
   void accept_next();
   void dial(const ConnectionPtr& c, const tcp::endpoint& at, SimTime deadline);
+  void choose_congestion_control(int socket);
   void begin(const ConnectionPtr& c);
   void limit_handshake(const ConnectionPtr& c);
   void read(const ConnectionPtr& c);

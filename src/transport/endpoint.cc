@@ -39,6 +39,7 @@ Status Endpoint::Driver::listen() {
   asio::error_code error;
   acceptor_.open(at.protocol(), error);
   if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
+  if (!error) choose_congestion_control(acceptor_.native_handle());
   if (!error) acceptor_.bind(at, error);
   if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
   if (error == asio::error::address_in_use)

@@ -42,6 +42,9 @@ class Endpoint {
     std::string listen_address = "127.0.0.1";
     uint16_t port = 0;    // 0: any that is free
     std::string network;  // allowed beside loopback, "10.77.0.0/16" (address.h)
+    // TCP's, of all its connections, such as "cubic"; empty: the machine's. BBR, the default of
+    // some machines, spreads a lone message of a few packets over a round trip.
+    std::string congestion_control;
     uint64_t message_max = uint64_t{1} << 30;     // bytes
     SimDuration handshake_max{5'000'000'000};     // a stranger's time to say a whole hello
     std::function<void(const std::string&)> log;  // one line per refused connection; io thread
