@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
@@ -35,8 +36,9 @@ namespace {
 // Frames that are read from one device before the others and what is due have their turn.
 constexpr int kReadsAtOnce = 16;
 
-// How the thread learns by how much it oversleeps; see wait().
-constexpr SimDuration kOversleepStep{1'000}, kOversleepMax{80'000};
+// How the thread learns by how much it oversleeps; see wait(). At first from a few sleeps.
+constexpr SimDuration kOversleepStep{2'000}, kOversleepMax{300'000}, kFirstSleep{5'000'000};
+constexpr int kFirstSleeps = 9;
 
 // What one direction between two hosts has seen.
 struct Tally {
@@ -64,7 +66,7 @@ class ForwardingThread : public Forwarder {
   void deliver(SimTime now);
   void write_piece(const Wan::Arrival& arrival);
   void read_from(int port);
-  void take_in(int from, uint32_t size);
+  void take_in(int from, uint32_t size, SimTime came);
   void wait(SimTime now);
   void dropped(int from, int to, const Cargo& cargo, Wan::Fate fate);
   Tally& tally(int from, int to);
@@ -84,6 +86,8 @@ class ForwardingThread : public Forwarder {
   std::vector<pollfd> polled_;                   // the ports', then the one that wakes
   ForwarderReport report_;
   SimDuration oversleeps_;
+  SimTime came_;     // the first frame that can be read, by estimate; see wait()
+  SimTime offered_;  // the last frame's instant; they do not go back
 
   // How others reach the thread.
   mutable std::mutex mutex_;
@@ -123,6 +127,7 @@ ForwardingThread::ForwardingThread(std::vector<Port> ports, const Scenario& scen
   pthread_sigmask(SIG_SETMASK, &all, &before);
   thread_ = std::thread([this] { run(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  ask([] {});  // until it is ready for frames
 }
 
 ForwardingThread::~ForwardingThread() {
@@ -197,6 +202,14 @@ void ForwardingThread::prepare_thread() {
     parameters.sched_priority = options_.realtime_priority;
     report_.realtime = sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &parameters) == 0;
   }
+  std::array<SimDuration, kFirstSleeps> late;
+  for (SimDuration& one : late) {
+    const SimTime due = clock_.now() + kFirstSleep;
+    clock_.sleep_until(due);
+    one = clock_.now() - due;
+  }
+  std::nth_element(late.begin(), late.begin() + kFirstSleeps / 2, late.end());
+  oversleeps_ = std::min(late[kFirstSleeps / 2], kOversleepMax);
 }
 
 void ForwardingThread::run() {
@@ -215,6 +228,8 @@ void ForwardingThread::run() {
 // Until a device has something to read, a frame is due, or somebody asks. Timers fire on time, but
 // the thread runs some tens of microseconds later, most of it the same every time. So it asks to be
 // woken earlier by what it usually oversleeps (a median, tracked in steps), and polls for the rest.
+// A frame that wakes it has waited just as long for the thread to run, and so counts as having come
+// that much earlier.
 void ForwardingThread::wait(SimTime now) {
   timespec timeout{.tv_sec = 3600, .tv_nsec = 0};
   SimDuration sleep;
@@ -223,10 +238,12 @@ void ForwardingThread::wait(SimTime now) {
     timeout = {.tv_sec = sleep.ns / 1'000'000'000, .tv_nsec = sleep.ns % 1'000'000'000};
   }
   const int ready = ppoll(polled_.data(), polled_.size(), &timeout, nullptr);
+  const SimTime woken = clock_.now();
+  came_ = std::max(now, woken - oversleeps_);
   if (ready <= 0) {
     for (pollfd& polled : polled_) polled.revents = 0;
     if (ready == 0 && sleep.ns > 0) {
-      const bool more = clock_.now() - now - sleep > oversleeps_;
+      const bool more = woken - now - sleep > oversleeps_;
       oversleeps_ = std::clamp(oversleeps_ + (more ? kOversleepStep : kOversleepStep * -1),
                                SimDuration{}, kOversleepMax);
     }
@@ -243,7 +260,8 @@ void ForwardingThread::read_from(int port) {
   for (int i = 0; i < kReadsAtOnce; ++i) {
     const ssize_t size = read(fd, frames_.space(), kFrameMax);
     if (size > 0) {
-      take_in(port, static_cast<uint32_t>(size));
+      offered_ = std::max(offered_, i == 0 ? came_ : clock_.now());
+      take_in(port, static_cast<uint32_t>(size), offered_);
     } else if (size < 0 && (errno == EAGAIN || errno == EINTR)) {
       return;
     } else {
@@ -259,7 +277,7 @@ void ForwardingThread::lose(int port) {
   report_.lost.push_back(ports_[static_cast<size_t>(port)].name);
 }
 
-void ForwardingThread::take_in(int from, uint32_t size) {
+void ForwardingThread::take_in(int from, uint32_t size, SimTime came) {
   const Packet packet = parse_packet({frames_.space(), size});
   if (packet.kind == PacketKind::kBroken) {
     ++report_.frames_broken;
@@ -283,7 +301,7 @@ void ForwardingThread::take_in(int from, uint32_t size) {
   ++counters.frames;
   counters.segments += packet.segments;
   counters.bytes += cargo.bytes();
-  wan_.offer(clock_.now(), from, to, cargo);
+  wan_.offer(came, from, to, cargo);
 }
 
 void ForwardingThread::dropped(int from, int to, const Cargo& cargo, Wan::Fate fate) {
