@@ -57,7 +57,7 @@ Result<Question> read_question(const FabricOptions& options) {
 std::string grouped(int64_t number) {
   std::string out = fmt::format("{}", number);
   for (auto at = static_cast<int64_t>(out.size()) - 3; at > 0; at -= 3) {
-    out.insert(static_cast<size_t>(at), ",");
+    out.insert(static_cast<size_t>(at), 1, ',');
   }
   return out;
 }
