@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "cli/answer.h"
 #include "cli/commands.h"
@@ -11,7 +12,8 @@ using planner::Row;
 using planner::Table;
 
 std::string number(double value) {
-  return value >= 1e6 ? fmt::format("{:.0f}", value) : fmt::format("{:.5g}", value);
+  const bool whole = value == std::floor(value);
+  return whole ? fmt::format("{:.0f}", value) : fmt::format("{:.5g}", value);
 }
 
 void print_text(std::ostream& out, const std::vector<Table>& tables) {

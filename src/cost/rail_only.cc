@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "network/grid_collective.h"
+
 namespace tombolo::cost {
 namespace {
 
@@ -10,9 +12,11 @@ double real(int64_t n) { return static_cast<double>(n); }
 
 // Equation 1.
 Seconds all_gather(Bytes gathered, const Grid& grid, const RailOnlyMachine& machine) {
-  const double x = real(grid.domain), y = real(grid.network);
-  return (y - 1) / (x * y) * (gathered / machine.network_bandwidth) +
-         (x - 1) / x * (gathered / machine.domain_bandwidth);
+  return network::hierarchical_all_gather({.domain = grid.domain,
+                                           .domains = grid.network,
+                                           .scale_up = machine.domain_bandwidth,
+                                           .port = machine.network_bandwidth},
+                                          gathered);
 }
 
 // What a message of a group waits before it moves.
