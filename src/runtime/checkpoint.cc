@@ -41,8 +41,8 @@ constexpr const char* kManifestName = "manifest.json";
 constexpr std::string_view kStepPrefix = "step-";
 constexpr int64_t kShardMax = int64_t{1} << 40;
 
-// Steps in a directory, ascending; only those with a manifest count as checkpoints.
-std::vector<int64_t> finished_steps(const std::string& directory) {
+// Steps in a directory, ascending; only those with a manifest are checkpoints.
+std::vector<int64_t> steps_in(const std::string& directory, bool with_manifest) {
   std::vector<int64_t> steps;
   std::error_code ec;
   for (const auto& entry : fs::directory_iterator(directory, ec)) {
@@ -52,10 +52,14 @@ std::vector<int64_t> finished_steps(const std::string& directory) {
     const char* first = name.data() + kStepPrefix.size();
     const auto [end, error] = std::from_chars(first, name.data() + name.size(), step);
     if (error != std::errc{} || end != name.data() + name.size()) continue;
-    if (fs::exists(entry.path() / kManifestName, ec)) steps.push_back(step);
+    if (fs::exists(entry.path() / kManifestName, ec) == with_manifest) steps.push_back(step);
   }
   std::sort(steps.begin(), steps.end());
   return steps;
+}
+
+std::vector<int64_t> finished_steps(const std::string& directory) {
+  return steps_in(directory, true);
 }
 
 Status check_names(const Manifest& manifest) {
@@ -144,10 +148,11 @@ Status commit_checkpoint(const std::string& directory, const Manifest& manifest,
   return {};
 }
 
-void discard_unfinished(const std::string& directory, int64_t step) {
-  const std::string folder = step_folder(directory, step);
-  std::error_code ec;
-  if (!fs::exists(folder + "/" + kManifestName, ec)) fs::remove_all(folder, ec);
+void discard_unfinished(const std::string& directory, int64_t first) {
+  for (const int64_t step : steps_in(directory, false)) {
+    std::error_code ec;
+    if (step >= first) fs::remove_all(step_folder(directory, step), ec);
+  }
 }
 
 Result<std::optional<FoundCheckpoint>> latest_checkpoint(const std::string& directory) {

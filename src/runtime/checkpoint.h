@@ -61,8 +61,9 @@ Result<Shard> write_shard(const std::string& directory, int64_t step, int32_t ra
 // two shards hold a tensor of the same name.
 Status commit_checkpoint(const std::string& directory, const Manifest& manifest, int64_t keep = 2);
 
-// Removes the folder of a step that has no manifest: what an interrupted run left there.
-void discard_unfinished(const std::string& directory, int64_t step);
+// Removes the folders of steps from `first` on that have no manifest: what an interrupted run left
+// there, whether or not it came to say so.
+void discard_unfinished(const std::string& directory, int64_t first);
 
 // The checkpoint with the largest step; nothing where there is none. Folders without a manifest do
 // not count. A manifest that cannot be read is an error: guessing an older one would lose work.

@@ -142,8 +142,11 @@ TEST_F(Checkpoints, AFullDiskLeavesNothingHalfWritten) {
   EXPECT_EQ(shard.error().code, ErrorCode::kUnusable);
   EXPECT_THAT(shard.error().text(), HasSubstr("while writing the checkpoint of step 20"));
   EXPECT_TRUE(fs::is_empty(step_folder(directory_, 20)));
+  const NamedTensor little{"layers.0.x", "U8", {1}, Payload(1)};
+  ASSERT_TRUE(write_shard(directory_, 30, 0, {&little, 1})) << "whole, and nobody heard of it";
   discard_unfinished(directory_, 20);
   EXPECT_FALSE(fs::exists(step_folder(directory_, 20)));
+  EXPECT_FALSE(fs::exists(step_folder(directory_, 30)));
   discard_unfinished(directory_, 10);
   EXPECT_EQ(latest().manifest.step, 10) << "the finished one stays";
   EXPECT_TRUE(verify_checkpoint(latest()));

@@ -376,9 +376,8 @@ std::string Launch::resume_hint() const {
 
 // Nothing half-written: neither shards without a manifest nor parts of a Trace.
 void Launch::clean_up() {
-  for (const auto& [step, shards] : shards_) {
-    discard_unfinished(plan_.checkpoint->directory, step);
-  }
+  // Also those of which the report never came, because its rank was killed or stopped before.
+  if (plan_.checkpoint) discard_unfinished(plan_.checkpoint->directory, first_iteration_);
   std::error_code ec;
   for (size_t rank = 0; rank < ranks_; ++rank) {
     std::filesystem::remove(rank_trace_path(options_.output, static_cast<int32_t>(rank)), ec);

@@ -39,14 +39,15 @@ std::optional<uint32_t> ipv4(std::string_view text) {
 Result<Block> parse_block(const std::string& text) {
   const size_t slash = text.find('/');
   const auto network = ipv4(std::string_view(text).substr(0, slash));
-  const auto bits = slash == std::string::npos
-                        ? std::nullopt
-                        : number<int>(std::string_view(text).substr(slash + 1));
-  if (!network || !bits || *bits < 0 || *bits > 32) {
+  constexpr int kNone = -1;
+  const int bits = slash == std::string::npos
+                       ? kNone
+                       : number<int>(std::string_view(text).substr(slash + 1)).value_or(kNone);
+  if (!network || bits < 0 || bits > 32) {
     return unusable(fmt::format("\"{}\" is not a network", text), "give one such as 10.77.0.0/16");
   }
   for (const Block& block : kPrivate) {
-    if (block.contains(*network) && *bits >= block.bits) return Block{*network, *bits};
+    if (block.contains(*network) && bits >= block.bits) return Block{*network, bits};
   }
   return unusable(
       fmt::format("{} is not a network for private use, and plain TCP stays here", text),
