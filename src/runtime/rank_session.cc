@@ -199,6 +199,8 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
   }
   TRY(during(trace::write_trace(rank_trace_path(start_.output, options_.rank), part),
              "writing the trace"));
+  // A slow link may need long for the last gradients; a stop, or a lost peer, ends the wait.
+  TRY(endpoint_->flush(kNever));
   return say(Finished{});
 }
 

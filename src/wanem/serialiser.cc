@@ -8,7 +8,7 @@
 namespace tombolo::wanem {
 namespace {
 
-constexpr Seconds kAtOnce = 1_ms;
+constexpr Seconds kAtOnce = 250_us;
 
 }  // namespace
 

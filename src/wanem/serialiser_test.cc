@@ -100,8 +100,8 @@ TEST(Serialiser, ANewRateHoldsForWhatComesNext) {
 }
 
 TEST(Serialiser, ASlowLinkHandsOverInSmallPieces) {
-  // 1 ms of 120 Mbps are 15,000 bytes: ten segments. Of 1 Mbps 125 bytes: still one.
-  EXPECT_EQ(constant(120_Mbps).segments_at_once({}, segments(44)), 10u);
+  // 0.25 ms of 480 Mbps are 15,000 bytes: ten segments. Of 1 Mbps 31 bytes: still one.
+  EXPECT_EQ(constant(480_Mbps).segments_at_once({}, segments(44)), 10u);
   EXPECT_EQ(constant(1_Mbps).segments_at_once({}, segments(44)), 1u);
   EXPECT_EQ(constant(10_Gbps).segments_at_once({}, segments(44)), 44u);
 }

@@ -84,6 +84,13 @@ class Emulated(Case):
                               if e.get("iteration") == iteration and "action" in e and not e["action"].endswith("U"))
             self.assertEqual(happened, predicted)
 
+    def test_the_last_gradients_may_take_long(self):
+        # The last stage has sent all eight gradients when the first has arrived: seven more, 0.8 s each, are to leave
+        # after its last step. That is more than the 5 s for a goodbye.
+        job = (TWO_EMULATED.replace('"1f1b"', '"gpipe"').replace("global_batch = 8", "global_batch = 16")
+               .replace('backward = "8 ms"', 'backward = "8 ms"\ntransfer = "800 ms"').replace("steps = 4", "steps = 1"))
+        self.assertEqual(self.json("train", self.write("job.toml", job), "--out", "run")["steps"], 1)
+
     def test_compare_report_and_convert_take_both_traces(self):
         self.ok("train", self.write("job.toml", TWO_EMULATED), "--out", "run")
         compared = self.json("compare", "run/predicted.jsonl", "run/trace.jsonl")
