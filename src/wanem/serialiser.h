@@ -57,8 +57,8 @@ class Serialiser {
   double backlog(SimTime now) const;  // bytes that wait or are being sent
   // How many of these segments fit in the queue; an empty one takes at least one.
   uint32_t admits(SimTime now, const Cargo& cargo) const;
-  // How many segments leave in about 0.25 ms, 1 at least: a slow link hands over in small pieces, for
-  // what waits for the rest of its piece adds to the round trip (at 1 ms it cost 3 % of 20 ms).
+  // How many segments leave in about 0.25 ms, 1 at least: a slow link hands over in small pieces,
+  // for what waits for the rest of its piece adds to the round trip (at 1 ms it cost 3 % of 20 ms).
   uint32_t segments_at_once(SimTime now, const Cargo& cargo) const;
   // When the last of these bytes has left.
   SimTime send(SimTime now, uint64_t bytes);
