@@ -42,6 +42,32 @@ function(tombolo_test name)
   endforeach()
 endfunction()
 
+# tombolo_python_tests(LABEL [PROPERTIES property value...]): the files *_test.py of this folder.
+#
+# Each method of a test class is a ctest test of its own, LABEL.Class.method, so that what is skipped is
+# counted as skipped.
+function(tombolo_python_tests label)
+  cmake_parse_arguments(ARG "" "" "PROPERTIES" ${ARGN})
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  file(GLOB files CONFIGURE_DEPENDS *_test.py)
+  foreach(file ${files})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+    file(STRINGS ${file} lines REGEX "^class |^    def test_")
+    foreach(line ${lines})
+      if(line MATCHES "^class ([A-Za-z0-9_]+)")
+        set(class ${CMAKE_MATCH_1})
+      elseif(line MATCHES "def (test_[A-Za-z0-9_]+)")
+        set(name ${label}.${class}.${CMAKE_MATCH_1})
+        add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${file} ${class}.${CMAKE_MATCH_1})
+        set(environment "TOMBOLO_BUILD=${CMAKE_BINARY_DIR}" "TOMBOLO_TORCH=$<BOOL:${TOMBOLO_TORCH}>"
+            "TOMBOLO_SANITIZE=${TOMBOLO_SANITIZE}" "PYTHONDONTWRITEBYTECODE=1")
+        set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 300 SKIP_REGULAR_EXPRESSION "OK .skipped=1"
+          ENVIRONMENT "${environment}" ${ARG_PROPERTIES})
+      endif()
+    endforeach()
+  endforeach()
+endfunction()
+
 if(TOMBOLO_TESTS)
   find_package(GTest REQUIRED)
   include(GoogleTest)
