@@ -50,6 +50,7 @@ struct ScaleUp {
   int64_t domain = 8;  // devices that share it
   BytesPerSecond bandwidth = 300_GBps;
   Seconds latency = 1_us;
+  std::string fabric;  // whose constants the law `tombolo` takes; left out: those of the device
 
   bool operator==(const ScaleUp&) const = default;
 };
@@ -57,6 +58,7 @@ struct ScaleUp {
 struct ScaleOut {
   BytesPerSecond bandwidth = 25_GBps;
   Seconds latency = 5_us;
+  std::string fabric;  // as in ScaleUp
 
   bool operator==(const ScaleOut&) const = default;
 };
@@ -139,6 +141,7 @@ void describe(Archive& a, ScaleUp& fabric) {
   a.optional("domain", fabric.domain);
   a.required("bandwidth", fabric.bandwidth);
   a.optional("latency", fabric.latency);
+  a.optional("fabric", fabric.fabric);
   a.check(fabric.domain >= 1, "domain", "must be at least 1");
   a.check(fabric.bandwidth.value > 0, "bandwidth", "must be positive");
 }
@@ -147,6 +150,7 @@ template <class Archive>
 void describe(Archive& a, ScaleOut& fabric) {
   a.required("bandwidth", fabric.bandwidth);
   a.optional("latency", fabric.latency);
+  a.optional("fabric", fabric.fabric);
   a.check(fabric.bandwidth.value > 0, "bandwidth", "must be positive");
 }
 

@@ -22,20 +22,45 @@
 namespace tombolo::model {
 
 enum class Norm { kRms, kLayer };
-enum class Activation { kSwiglu, kGelu };
+enum class Activation { kSwiglu, kGelu, kSquaredRelu };
 enum class Positions { kRotary, kLearned };
 
 constexpr auto enum_names(Norm) {
   return std::to_array<EnumName<Norm>>({{Norm::kRms, "rmsnorm"}, {Norm::kLayer, "layernorm"}});
 }
 constexpr auto enum_names(Activation) {
-  return std::to_array<EnumName<Activation>>(
-      {{Activation::kSwiglu, "swiglu"}, {Activation::kGelu, "gelu"}});
+  return std::to_array<EnumName<Activation>>({{Activation::kSwiglu, "swiglu"},
+                                              {Activation::kGelu, "gelu"},
+                                              {Activation::kSquaredRelu, "squared_relu"}});
 }
 constexpr auto enum_names(Positions) {
   return std::to_array<EnumName<Positions>>(
       {{Positions::kRotary, "rope"}, {Positions::kLearned, "learned"}});
 }
+
+// A mixture of experts in place of the MLP. A router (hidden x count) sends each token to
+// `per_token` of `count` experts.
+struct Experts {
+  int64_t count = 1;         // routed experts of a layer
+  int64_t per_token = 1;     // of them, for each token
+  int64_t ffn = 0;           // width of one of them; 0 in a file: that of the model
+  int64_t shared_ffn = 0;    // width of the expert that every token visits besides; 0: none
+  int64_t dense_layers = 0;  // so many first layers have an MLP of width Model::ffn instead
+  bool bias = false;         // in experts and router (GPT-OSS)
+
+  bool operator==(const Experts&) const = default;
+};
+
+// Keys and values from a compressed vector per token (DeepSeek's multi-head latent attention).
+struct LatentAttention {
+  int64_t query_rank = 0;  // of the compressed query; 0: not compressed
+  int64_t kv_rank = 512;   // of the compressed keys and values
+  int64_t nope_dim = 128;  // per head, of queries and keys without positions
+  int64_t rope_dim = 64;   // per head, with rotary positions; one key for all heads
+  int64_t value_dim = 128;
+
+  bool operator==(const LatentAttention&) const = default;
+};
 
 struct Model {
   std::string name;
@@ -60,6 +85,9 @@ struct Model {
   std::optional<bool> mlp_bias;           // in the MLP
   std::optional<int64_t> positions_max;   // learned positions, more than `sequence`
   std::optional<bool> parallel_residual;  // attention and MLP read the same input (GPT-NeoX)
+  std::optional<Experts> experts;
+  std::optional<LatentAttention> latent_attention;
+  std::optional<int64_t> multi_token_layers;  // more layers that predict further tokens (DeepSeek)
 
   int64_t head_size() const { return head_dim.value_or(hidden / heads); }
   int64_t attention_width() const { return heads * head_size(); }  // hidden, but for head_dim
@@ -121,6 +149,40 @@ Bytes activation_bytes(const Model& model, const Slice& slice, int64_t samples,
 // What crosses a boundary between two stages per micro-batch: s b h elements.
 Bytes boundary_bytes(const Model& model, int64_t samples, double element_bytes);
 
+template <class Archive>
+void describe(Archive& a, Experts& e) {
+  a.required("count", e.count);
+  a.required("per_token", e.per_token);
+  a.optional("ffn", e.ffn);
+  a.optional("shared_ffn", e.shared_ffn);
+  a.optional("dense_layers", e.dense_layers);
+  a.optional("bias", e.bias);
+  a.check(e.count >= 1 && e.count <= 1'000'000, "count", "must lie between 1 and 1000000");
+  a.check(e.per_token >= 1 && e.per_token <= e.count, "per_token",
+          fmt::format("must lie between 1 and count = {}", e.count));
+  a.check(e.ffn >= 0 && e.ffn <= 10'000'000, "ffn", "must lie between 1 and 10000000");
+  a.check(e.shared_ffn >= 0 && e.shared_ffn <= 10'000'000, "shared_ffn",
+          "must lie between 0 and 10000000");
+  a.check(e.dense_layers >= 0 && e.dense_layers <= 100'000, "dense_layers",
+          "must lie between 0 and the number of layers");
+}
+
+template <class Archive>
+void describe(Archive& a, LatentAttention& l) {
+  a.optional("query_rank", l.query_rank);
+  a.required("kv_rank", l.kv_rank);
+  a.required("nope_dim", l.nope_dim);
+  a.required("rope_dim", l.rope_dim);
+  a.required("value_dim", l.value_dim);
+  a.check(l.query_rank >= 0 && l.query_rank <= 1'000'000, "query_rank",
+          "must lie between 0 and 1000000");
+  for (const auto& [key, number] :
+       {std::pair("kv_rank", l.kv_rank), std::pair("nope_dim", l.nope_dim),
+        std::pair("rope_dim", l.rope_dim), std::pair("value_dim", l.value_dim)}) {
+    a.check(number >= 1 && number <= 1'000'000, key, "must lie between 1 and 1000000");
+  }
+}
+
 // For files: all fields, resolved.
 template <class Archive>
 void describe(Archive& a, Model& m) {
@@ -145,6 +207,9 @@ void describe(Archive& a, Model& m) {
   a.optional("mlp_bias", m.mlp_bias);
   a.optional("positions_max", m.positions_max);
   a.optional("parallel_residual", m.parallel_residual);
+  a.optional("experts", m.experts);
+  a.optional("latent_attention", m.latent_attention);
+  a.optional("multi_token_layers", m.multi_token_layers);
   // Upper limits keep hostile numbers from overflowing the products below.
   const auto in_range = [&](const char* key, int64_t value, int64_t max) {
     a.check(value >= 1 && value <= max, key, fmt::format("must lie between 1 and {}", max));

@@ -11,11 +11,14 @@
 
 namespace tombolo::plan {
 
-enum class Precision { kFp32, kBf16, kFp16 };
+enum class Precision { kFp32, kBf16, kFp16, kFp8 };
 constexpr auto enum_names(Precision) {
-  return std::to_array<EnumName<Precision>>(
-      {{Precision::kFp32, "fp32"}, {Precision::kBf16, "bf16"}, {Precision::kFp16, "fp16"}});
+  return std::to_array<EnumName<Precision>>({{Precision::kFp32, "fp32"},
+                                             {Precision::kBf16, "bf16"},
+                                             {Precision::kFp16, "fp16"},
+                                             {Precision::kFp8, "fp8"}});
 }
+// Of weights and activations in memory: fp8 is the precision of matrix products only.
 constexpr double element_bytes(Precision precision) {
   return precision == Precision::kFp32 ? 4 : 2;
 }
