@@ -6,11 +6,8 @@ namespace tombolo::cost {
 
 StageCost roofline(const model::Model& model, const model::Slice& slice,
                    const cluster::Device& device, const Workload& workload) {
-  const auto tokens = static_cast<double>(workload.micro_batch * model.sequence);
   const Flops all = model::forward_flops(model, slice, workload.micro_batch);
-  // Scores and context: two products of s x s x (heads x head size) per sequence.
-  const Flops scores{4 * tokens * static_cast<double>(model.sequence) *
-                     static_cast<double>(model.attention_width() * slice.layers)};
+  const Flops scores = model::score_flops(model, slice, workload.micro_batch);
   const Seconds attention = scores / (device.peak * device.attention_efficiency);
   const Seconds arithmetic = (all - scores) / (device.peak * device.efficiency) + attention;
   const auto parameters = static_cast<double>(model::parameters(model, slice));

@@ -2,13 +2,14 @@
 //
 // Two families in one struct: Llama (RMSNorm, SwiGLU, rotary positions, grouped-query attention)
 // and GPT-2 (LayerNorm with bias, GELU, learned positions, tied embeddings). Every choice is a
-// field. Where published models depart from both, an optional field says so; they can be predicted,
-// and `train` refuses them by name.
+// field. Where published models depart from both, such as in a mixture of experts, an optional
+// field says so; they can be predicted, and `train` refuses them by name.
 //
 // Counts of parameters are exact. FLOPs count a multiply-add as two, matrix products and attention
 // scores only (as Korthikanti et al. 2022, appendix A, do); causal masking is not discounted.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -23,7 +24,7 @@ namespace tombolo::model {
 
 enum class Norm { kRms, kLayer };
 enum class Activation { kSwiglu, kGelu, kSquaredRelu };
-enum class Positions { kRotary, kLearned };
+enum class Positions { kRotary, kLearned, kAlibi };
 
 constexpr auto enum_names(Norm) {
   return std::to_array<EnumName<Norm>>({{Norm::kRms, "rmsnorm"}, {Norm::kLayer, "layernorm"}});
@@ -34,8 +35,9 @@ constexpr auto enum_names(Activation) {
                                               {Activation::kSquaredRelu, "squared_relu"}});
 }
 constexpr auto enum_names(Positions) {
-  return std::to_array<EnumName<Positions>>(
-      {{Positions::kRotary, "rope"}, {Positions::kLearned, "learned"}});
+  return std::to_array<EnumName<Positions>>({{Positions::kRotary, "rope"},
+                                             {Positions::kLearned, "learned"},
+                                             {Positions::kAlibi, "alibi"}});
 }
 
 // A mixture of experts in place of the MLP. A router (hidden x count) sends each token to
@@ -47,11 +49,14 @@ struct Experts {
   int64_t shared_ffn = 0;    // width of the expert that every token visits besides; 0: none
   int64_t dense_layers = 0;  // so many first layers have an MLP of width Model::ffn instead
   bool bias = false;         // in experts and router (GPT-OSS)
+  bool score_bias = false;   // a number per expert, added to its score (DeepSeek-V3)
+  bool shared_gate = false;  // a gate (hidden x 1) on the shared expert (Qwen2-MoE)
 
   bool operator==(const Experts&) const = default;
 };
 
-// Keys and values from a compressed vector per token (DeepSeek's multi-head latent attention).
+// Keys and values from a compressed vector per token (multi-head latent attention, DeepSeek-AI
+// 2024, DeepSeek-V2, section 2.1). Biases of queries, keys and values are those of the compression.
 struct LatentAttention {
   int64_t query_rank = 0;  // of the compressed query; 0: not compressed
   int64_t kv_rank = 512;   // of the compressed keys and values
@@ -85,6 +90,10 @@ struct Model {
   std::optional<bool> mlp_bias;           // in the MLP
   std::optional<int64_t> positions_max;   // learned positions, more than `sequence`
   std::optional<bool> parallel_residual;  // attention and MLP read the same input (GPT-NeoX)
+  std::optional<bool> qk_norm;            // a norm of head_dim numbers on queries, one on keys
+  std::optional<bool> attention_sinks;    // a number per head in its softmax (GPT-OSS)
+  std::optional<bool> output_norms;       // norms after attention and MLP as well (Grok-1)
+  std::optional<bool> embedding_norm;     // a norm after the embedding (BLOOM)
   std::optional<Experts> experts;
   std::optional<LatentAttention> latent_attention;
   std::optional<int64_t> multi_token_layers;  // more layers that predict further tokens (DeepSeek)
@@ -95,6 +104,7 @@ struct Model {
 };
 
 // The models known by name, and one of them. Shapes from the papers that name them; see presets.cc.
+// Case, and any of "-_. ", make no difference: "LLAMA3.1_405B" is llama3.1-405b.
 std::vector<std::string> preset_names();
 Result<Model> preset(const std::string& name);
 
@@ -117,26 +127,55 @@ struct Slice {
   int64_t first_layer = 0;
   int64_t layers = 0;
   bool embedding = false;  // token (and learned position) embedding
-  bool head = false;       // final norm and logits
+  bool head = false;       // final norm and logits, and the multi-token layers
 
   bool operator==(const Slice&) const = default;
 };
 
+// How many layers of a slice are of which kind. The multi-token layers are counted in `dense` or
+// `experts` as well, whichever the last layer of the model is.
+struct LayerCounts {
+  int64_t dense = 0;
+  int64_t experts = 0;
+  int64_t multi_token = 0;
+};
+LayerCounts count_layers(const Model& model, const Slice& slice);
+
+// Matrices of one MLP or expert: up and down, and the gate of SwiGLU.
+int64_t mlp_matrices(const Model& model);
+
 // Trainable numbers of a slice. Tied embeddings count once, where the embedding is; a slice with a
-// tied head but no embedding holds a copy, which counts there too.
+// tied head but no embedding holds a copy, which counts there too. Multi-token layers share
+// embedding and head with the model; a slice that has them but no embedding holds a copy of that.
 int64_t parameters(const Model& model, const Slice& slice);
 int64_t parameters(const Model& model);  // the whole model
+
+// Of these, the routed experts: what expert parallelism divides. Router, shared expert and
+// attention are on every rank.
+int64_t expert_parameters(const Model& model, const Slice& slice);
+
+// Parameters that one token meets: all but the experts that it is not sent to.
+int64_t active_parameters(const Model& model);
 
 // Matrix products of one forward pass over `samples` sequences. The backward pass takes twice that.
 //   layer: 2 b s h (h_qkv + h_a) + 4 b s^2 h_a + 2 b s h f n;  n = 2 (GELU) or 3 (SwiGLU)
 //   h_a = heads x head size, h unless head_dim is given;  h_qkv = h_a + 2 kv_heads x head size
 //   head:  2 b s h V
+// With experts, f is the width that a token meets, and the router adds 2 b s h count. Latent
+// attention, multi-token layers: docs/laws/parameters_and_flops.md.
 Flops forward_flops(const Model& model, const Slice& slice, int64_t samples);
+
+// Of these, attention scores and their products with the values: the terms in s^2.
+Flops score_flops(const Model& model, const Slice& slice, int64_t samples);
 
 // Activations that must be kept from forward to backward for one micro-batch of b samples, in
 // bytes, with e bytes per element: Korthikanti et al. 2022, equation 1 with selective recomputation
 // of the attention core (34 s b h at 2 bytes) or without (plus 5 a s^2 b at 2 bytes); with full
 // recomputation only the input of each layer. Scaled by e / 2; the head adds its float32 logits.
+// The 34 are 15 for attention, norms and residuals, 3 for input and mask of the MLP and 16 for what
+// is inside it. With experts the 16 become 2 n times the width that a token meets over h, and each
+// copy of a token that is sent to an expert adds 2; latent attention counts the queries, keys and
+// values that it has. docs/laws/activation_memory.md has the terms.
 enum class Recompute { kNone, kSelective, kFull };
 constexpr auto enum_names(Recompute) {
   return std::to_array<EnumName<Recompute>>({{Recompute::kNone, "none"},
@@ -157,14 +196,17 @@ void describe(Archive& a, Experts& e) {
   a.optional("shared_ffn", e.shared_ffn);
   a.optional("dense_layers", e.dense_layers);
   a.optional("bias", e.bias);
+  a.optional("score_bias", e.score_bias);
+  a.optional("shared_gate", e.shared_gate);
   a.check(e.count >= 1 && e.count <= 1'000'000, "count", "must lie between 1 and 1000000");
   a.check(e.per_token >= 1 && e.per_token <= e.count, "per_token",
           fmt::format("must lie between 1 and count = {}", e.count));
   a.check(e.ffn >= 0 && e.ffn <= 10'000'000, "ffn", "must lie between 1 and 10000000");
   a.check(e.shared_ffn >= 0 && e.shared_ffn <= 10'000'000, "shared_ffn",
           "must lie between 0 and 10000000");
-  a.check(e.dense_layers >= 0 && e.dense_layers <= 100'000, "dense_layers",
-          "must lie between 0 and the number of layers");
+  a.check(e.dense_layers >= 0, "dense_layers", "must lie between 0 and the number of layers");
+  a.check(!e.shared_gate || e.shared_ffn > 0, "shared_gate", "without a shared expert",
+          "the width of the shared expert as shared_ffn");
 }
 
 template <class Archive>
@@ -207,6 +249,10 @@ void describe(Archive& a, Model& m) {
   a.optional("mlp_bias", m.mlp_bias);
   a.optional("positions_max", m.positions_max);
   a.optional("parallel_residual", m.parallel_residual);
+  a.optional("qk_norm", m.qk_norm);
+  a.optional("attention_sinks", m.attention_sinks);
+  a.optional("output_norms", m.output_norms);
+  a.optional("embedding_norm", m.embedding_norm);
   a.optional("experts", m.experts);
   a.optional("latent_attention", m.latent_attention);
   a.optional("multi_token_layers", m.multi_token_layers);
@@ -223,7 +269,7 @@ void describe(Archive& a, Model& m) {
     a.check(*m.head_dim >= 1 && *m.head_dim <= 1'000'000 && m.heads <= 100'000 &&
                 m.heads * *m.head_dim <= 1'000'000,
             "head_dim", "times heads must lie between 1 and 1000000");
-  } else if (m.heads > 0) {
+  } else if (m.heads > 0 && !m.latent_attention) {
     a.check(m.hidden % m.heads == 0, "heads", fmt::format("must divide hidden = {}", m.hidden),
             "another number of heads, or head_dim for heads of another width");
   }
@@ -235,6 +281,28 @@ void describe(Archive& a, Model& m) {
       m.kv_heads >= 0 && m.kv_heads <= m.heads && (m.kv_heads == 0 || m.heads % m.kv_heads == 0),
       "kv_heads", fmt::format("must divide heads = {}", m.heads));
   a.check(m.ffn >= 0 && m.ffn <= 10'000'000, "ffn", "must lie between 1 and 10000000");
+  if (m.experts) {
+    a.check(m.experts->dense_layers <= m.layers, "experts",
+            fmt::format("dense_layers = {} of {} layers", m.experts->dense_layers, m.layers));
+    const int64_t mlp = m.ffn > 0 ? m.ffn : 4 * m.hidden;
+    const int64_t width = m.experts->ffn > 0 ? m.experts->ffn : mlp;
+    a.check(width <= 0 || m.experts->count <= 10'000'000 / width, "experts",
+            "count times ffn must be at most 10000000");
+  }
+  if (m.latent_attention) {
+    const LatentAttention& l = *m.latent_attention;
+    a.check(m.heads <= 0 || std::max(l.nope_dim + l.rope_dim, l.value_dim) <= 1'000'000 / m.heads,
+            "latent_attention",
+            "heads times nope_dim + rope_dim, or times value_dim, must be at "
+            "most 1000000");
+    a.check(!m.head_dim && (m.kv_heads == 0 || m.kv_heads == m.heads), "latent_attention",
+            "has its own widths and a key for each head",
+            "neither head_dim nor kv_heads beside it");
+  }
+  if (m.multi_token_layers) {
+    a.check(*m.multi_token_layers >= 0 && *m.multi_token_layers <= 100, "multi_token_layers",
+            "must lie between 0 and 100");
+  }
   a.check(m.norm_epsilon > 0, "norm_epsilon", "must be positive");
   a.check(m.rope_theta > 0, "rope_theta", "must be positive");
 }
