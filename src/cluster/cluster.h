@@ -32,8 +32,9 @@ constexpr auto enum_names(DeviceKind) {
 struct Device {
   std::string name;
   DeviceKind kind = DeviceKind::kAccelerator;
-  FlopsPerSecond peak;  // dense, at 16 bits (CPU: at 32 bits)
-  Bytes memory;         // usable: the catalog takes off what the framework keeps
+  FlopsPerSecond peak;                     // dense, at 16 bits (CPU: at 32 bits)
+  std::optional<FlopsPerSecond> peak_fp8;  // dense, at 8 bits; left out: it has none
+  Bytes memory;                            // usable: the catalog takes off what the framework keeps
   BytesPerSecond memory_bandwidth;
   double efficiency = 0.5;            // of peak, in large matrix products
   double attention_efficiency = 0.4;  // of peak, in attention scores
@@ -42,7 +43,8 @@ struct Device {
 };
 
 // Devices known by name, with the source of each number (catalog.cc). "emulated:NAME" is NAME with
-// kind kEmulated.
+// kind kEmulated. Spellings that leave no doubt are understood ("A100", "h100_80gb"); the device
+// then has the catalog's name.
 std::vector<std::string> catalog_names();
 Result<Device> catalog_device(const std::string& name);
 
@@ -124,11 +126,13 @@ void describe(Archive& a, Device& device) {
   a.required("name", device.name);
   a.optional("kind", device.kind);
   a.required("peak", device.peak);
+  a.optional("peak_fp8", device.peak_fp8);
   a.required("memory", device.memory);
   a.required("memory_bandwidth", device.memory_bandwidth);
   a.optional("efficiency", device.efficiency);
   a.optional("attention_efficiency", device.attention_efficiency);
   a.check(device.peak.value > 0, "peak", "must be positive");
+  a.check(!device.peak_fp8 || device.peak_fp8->value > 0, "peak_fp8", "must be positive");
   a.check(device.memory.value > 0, "memory", "must be positive");
   a.check(device.memory_bandwidth.value > 0, "memory_bandwidth", "must be positive");
   a.check(device.efficiency > 0 && device.efficiency <= 1, "efficiency", "must lie in (0, 1]");

@@ -53,6 +53,30 @@ TEST(Catalog, LeavesAReserveToTheFramework) {
   EXPECT_EQ(catalog_device("cpu")->kind, DeviceKind::kCpu);
 }
 
+TEST(Catalog, UnderstandsWhatPeopleWrite) {
+  const std::pair<const char*, const char*> spellings[] = {
+      {"A100", "a100-80g"},      {"a100_80gb", "a100-80g"},
+      {"a100_40gb", "a100-40g"}, {"H100-80GB", "h100-80g"},
+      {"h100", "h100-80g"},      {"NVIDIA H200", "h200"},
+      {"B200-180GB", "b200"},    {"GB300", "gb300"},
+      {"V100-16GB", "v100-16g"}, {"emulated:A40", "emulated:a40-48g"}};
+  for (const auto& [written, name] : spellings) {
+    const Result<Device> device = catalog_device(written);
+    ASSERT_TRUE(device) << written;
+    EXPECT_EQ(device->name, name) << written;
+  }
+  // Sizes that a family does not have are no spelling of it.
+  EXPECT_FALSE(catalog_device("a100-60g"));
+  EXPECT_FALSE(catalog_device("h100-pcie"));
+  for (const std::string& name : catalog_names()) EXPECT_EQ(catalog_device(name)->name, name);
+}
+
+TEST(Catalog, KnowsWhoCountsInEightBits) {
+  EXPECT_EQ(catalog_device("h100-80g")->peak_fp8, 1979_TFLOPS);
+  EXPECT_EQ(catalog_device("gb200")->peak_fp8, 5000_TFLOPS);
+  EXPECT_EQ(catalog_device("a100-80g")->peak_fp8, std::nullopt);
+}
+
 constexpr const char* kTwo = R"(
 [[datacenter]]
 name = "oregon"
