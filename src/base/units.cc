@@ -16,7 +16,9 @@ constexpr Unit kBytes[] = {{"B", 1},
                            {"GB", 1e9},
                            {"GiB", 1073741824.0},
                            {"TB", 1e12},
-                           {"TiB", 1099511627776.0}};
+                           {"TiB", 1099511627776.0},
+                           {"PB", 1e15},
+                           {"EB", 1e18}};
 constexpr Unit kRates[] = {{"bps", 0.125},  {"Bps", 1},    {"Kbps", 125},   {"KBps", 1e3},
                            {"Mbps", 125e3}, {"MBps", 1e6}, {"Gbps", 125e6}, {"GBps", 1e9},
                            {"Tbps", 125e9}, {"TBps", 1e12}};

@@ -108,6 +108,19 @@ int main(int argc, char** argv) {
   estimate_command->add_option("--law", estimate_options.law, "rail-only");
   add_json(estimate_command, estimate_options.json);
 
+  TrafficCommandOptions traffic_options;
+  CLI::App* traffic_command = app.add_subcommand(
+      "traffic", "bytes between every pair of GPUs, by kind of parallelism; a heat map");
+  traffic_command->add_option("job", traffic_options.job, "job file (TOML)")->required();
+  traffic_command->add_option("--report", traffic_options.report, "HTML page to write");
+  traffic_command->add_option("--csv", traffic_options.csv,
+                              "table to write: bytes from each block of GPUs to each");
+  traffic_command->add_flag("--flat-rings", traffic_options.flat_rings,
+                            "rings in the order of ranks, also where groups span domains");
+  traffic_command->add_flag("--gather-again", traffic_options.gather_again,
+                            "count inputs that sequence parallelism gathers again");
+  add_json(traffic_command, traffic_options.json);
+
   ReproduceOptions reproduce_options;
   CLI::App* reproduce_command = app.add_subcommand(
       "reproduce", "published tables that we claim: ours, theirs, the gap; fails outside a band");
@@ -191,6 +204,7 @@ int main(int argc, char** argv) {
   }
   if (*train_command) return finish(train(train_options, std::cout));
   if (*estimate_command) return finish(estimate(estimate_options, std::cout));
+  if (*traffic_command) return finish(traffic(traffic_options, std::cout));
   if (*reproduce_command) return finish(reproduce(reproduce_options, std::cout));
   if (*compare_command) return finish(compare(compare_options, std::cout));
   if (*fabric_command) return finish(fabric(fabric_options, std::cout));

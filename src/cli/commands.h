@@ -69,6 +69,16 @@ struct EstimateOptions {
 };
 Status estimate(const EstimateOptions& options, std::ostream& out);
 
+struct TrafficCommandOptions {
+  std::string job;
+  std::string report;         // HTML page to write; empty: none
+  std::string csv;            // blocks of at most 256 x 256; empty: none
+  bool flat_rings = false;    // planner::TrafficOptions
+  bool gather_again = false;  // planner::VolumeOptions
+  bool json = false;
+};
+Status traffic(const TrafficCommandOptions& options, std::ostream& out);
+
 struct ReproduceOptions {
   std::string table;  // "rail-only/table-4", or "rail-only" for all of that paper; empty: all
   bool json = false;

@@ -308,10 +308,6 @@ void price_reduction(Plan& plan) {
   }
 }
 
-// Megatron-LM sums the gradients of bf16 weights in fp32, those of fp16 and fp32 weights as they
-// are.
-double gradient_bytes(Precision precision) { return precision == Precision::kFp16 ? 2 : 4; }
-
 }  // namespace
 
 Result<Job> parse_job(std::string_view text, const std::string& file) {

@@ -22,6 +22,11 @@ constexpr auto enum_names(Precision) {
 constexpr double element_bytes(Precision precision) {
   return precision == Precision::kFp32 ? 4 : 2;
 }
+// Of gradients in their sum: Megatron-LM sums those of bf16 weights in fp32, those of fp16 and fp32
+// weights as they are.
+constexpr double gradient_bytes(Precision precision) {
+  return precision == Precision::kFp16 ? 2 : 4;
+}
 
 struct Training {
   int64_t global_batch = 1;  // sequences per iteration
