@@ -9,6 +9,7 @@
 #include "cost/stage_cost.h"
 #include "model/model.h"
 #include "network/published_fabrics.h"
+#include "planner/reproduce_rail_only.h"
 
 namespace tombolo::planner {
 namespace {
@@ -205,6 +206,7 @@ std::vector<Table> published_tables() {
   std::vector<Table> tables = {
       atlas_table_1(),       astra_sim_table_3(), checkpoint_parameters(), korthikanti_figure_1(),
       korthikanti_table_4(), rail_only_table_2(), rail_only_table_4(),     rail_only_hfu_gaps()};
+  for (Table& table : rail_only_figures()) tables.push_back(std::move(table));
   std::sort(tables.begin(), tables.end(),
             [](const Table& a, const Table& b) { return a.name < b.name; });
   return tables;
