@@ -1,5 +1,8 @@
 # Writes a .cc that holds files as bytes, under the names they have on disk.
-#   cmake -DOUT=assets.cc "-DFILES=page.html;page.css" -P embed.cmake
+#   cmake -DOUT=assets.cc "-DFILES=page.html;page.css" -DHEADER=report/assets.h -DMODULE=report
+#         -DFUNCTION=asset -P embed.cmake
+# The header declares `std::string_view FUNCTION(std::string_view name);` in namespace
+# tombolo::MODULE.
 set(entries "")
 foreach(file ${FILES})
   get_filename_component(name "${file}" NAME)
@@ -12,25 +15,25 @@ foreach(file ${FILES})
   string(APPEND arrays "const unsigned char ${symbol}[] = {${bytes}0};\n")
   string(APPEND entries "    {\"${name}\", {reinterpret_cast<const char*>(${symbol}), ${size}}},\n")
 endforeach()
-file(WRITE "${OUT}" "// Made by embed.cmake from src/report/assets and D3.
-#include \"report/assets.h\"
+file(WRITE "${OUT}" "// Made by cmake/embed.cmake.
+#include \"${HEADER}\"
 
 #include <utility>
 
 #include \"base/check.h\"
 
-namespace tombolo::report {
+namespace tombolo::${MODULE} {
 namespace {
 ${arrays}
-const std::pair<std::string_view, std::string_view> kAssets[] = {
+const std::pair<std::string_view, std::string_view> kFiles[] = {
 ${entries}};
 }  // namespace
 
-std::string_view asset(std::string_view name) {
-  for (const auto& [known, text] : kAssets) {
+std::string_view ${FUNCTION}(std::string_view name) {
+  for (const auto& [known, text] : kFiles) {
     if (known == name) return text;
   }
-  CHECK(false, \"no asset named {}\", name);
+  CHECK(false, \"no file named {} is embedded\", name);
 }
-}  // namespace tombolo::report
+}  // namespace tombolo::${MODULE}
 ")
