@@ -12,7 +12,7 @@
 //
 // Left open by the paper and set here by options: which v (1, 2, 4 and 8), how many bytes of state
 // a parameter takes in (19) (2: the weights alone, the rest sharded or elsewhere) and R. With these
-// the figures of its section 6 come out within about two points of a per cent.
+// the figures of its section 6 come out within about two percentage points.
 //
 // Source: Wang et al., "How to Build Low-cost Networks for Large Language Models (without
 // Sacrificing Performance)?", 2023, section 5.3 and appendix C. Cost: about 50 ns a configuration
