@@ -4,7 +4,7 @@ namespace tombolo::model {
 namespace {
 
 int64_t norm_parameters(const Model& m, int64_t width) {
-  return width * (m.norm == Norm::kLayer ? 2 : 1);
+  return width * (m.norm == Norm::kLayer && m.norm_bias.value_or(true) ? 2 : 1);
 }
 
 int64_t attention_parameters(const Model& m) {
@@ -129,6 +129,7 @@ std::string departure(const Model& m) {
   for (const auto& [name, given] : biases) {
     if (given && *given != m.bias) return fmt::format("{} = {}", name, *given);
   }
+  if (m.norm == Norm::kLayer && !m.norm_bias.value_or(true)) return "norm_bias = false";
   if (m.positions == Positions::kLearned && m.positions_max.value_or(m.sequence) != m.sequence) {
     return fmt::format("positions_max = {}", *m.positions_max);
   }

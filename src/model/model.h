@@ -88,6 +88,7 @@ struct Model {
   std::optional<bool> qkv_bias;           // in query, key and value, other than `bias`
   std::optional<bool> output_bias;        // in the projection after attention
   std::optional<bool> mlp_bias;           // in the MLP
+  std::optional<bool> norm_bias;          // in LayerNorms; left out: true
   std::optional<int64_t> positions_max;   // learned positions, more than `sequence`
   std::optional<bool> parallel_residual;  // attention and MLP read the same input (GPT-NeoX)
   std::optional<bool> qk_norm;            // a norm of head_dim numbers on queries, one on keys
@@ -247,6 +248,7 @@ void describe(Archive& a, Model& m) {
   a.optional("qkv_bias", m.qkv_bias);
   a.optional("output_bias", m.output_bias);
   a.optional("mlp_bias", m.mlp_bias);
+  a.optional("norm_bias", m.norm_bias);
   a.optional("positions_max", m.positions_max);
   a.optional("parallel_residual", m.parallel_residual);
   a.optional("qk_norm", m.qk_norm);
@@ -281,7 +283,7 @@ void describe(Archive& a, Model& m) {
       m.kv_heads >= 0 && m.kv_heads <= m.heads && (m.kv_heads == 0 || m.heads % m.kv_heads == 0),
       "kv_heads", fmt::format("must divide heads = {}", m.heads));
   a.check(m.ffn >= 0 && m.ffn <= 10'000'000, "ffn", "must lie between 1 and 10000000");
-  if (m.experts) {
+  if (m.experts && a.ok()) {  // the widths are in range, so products are too
     a.check(m.experts->dense_layers <= m.layers, "experts",
             fmt::format("dense_layers = {} of {} layers", m.experts->dense_layers, m.layers));
     const int64_t mlp = m.ffn > 0 ? m.ffn : 4 * m.hidden;
@@ -289,7 +291,7 @@ void describe(Archive& a, Model& m) {
     a.check(width <= 0 || m.experts->count <= 10'000'000 / width, "experts",
             "count times ffn must be at most 10000000");
   }
-  if (m.latent_attention) {
+  if (m.latent_attention && a.ok()) {
     const LatentAttention& l = *m.latent_attention;
     a.check(m.heads <= 0 || std::max(l.nope_dim + l.rope_dim, l.value_dim) <= 1'000'000 / m.heads,
             "latent_attention",

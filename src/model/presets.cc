@@ -104,7 +104,7 @@ Model grok() {
 Model gpt_oss() {
   Model m = llama("gpt-oss-120b", {36, 2880, 64}, {8, 2880, 201088, 4096, 150000});
   m.head_dim = 64;
-  m.bias = true;
+  m.qkv_bias = m.output_bias = true;
   m.attention_sinks = true;
   m.experts = Experts{.count = 128, .per_token = 4, .ffn = 2880, .bias = true};
   return m;

@@ -40,6 +40,7 @@ void describe(Archive& a, Overrides& o) {
   a.optional("qkv_bias", m.qkv_bias);
   a.optional("output_bias", m.output_bias);
   a.optional("mlp_bias", m.mlp_bias);
+  a.optional("norm_bias", m.norm_bias);
   a.optional("positions_max", m.positions_max);
   a.optional("parallel_residual", m.parallel_residual);
   a.optional("qk_norm", m.qk_norm);
