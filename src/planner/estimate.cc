@@ -91,13 +91,25 @@ Status fill_domain(const plan::Job& job, cost::RailOnlySplit& split) {
 
 void note_the_model(const plan::Job& job, std::vector<std::string>& notes) {
   const model::Model& m = *job.model;
+  // What a token meets in a layer, on average: layers with experts and without differ.
+  model::Model alone = m;
+  alone.multi_token_layers.reset();
+  const int64_t around = model::parameters(alone, {0, 0, true, true});
+  const auto layer =
+      static_cast<double>(model::active_parameters(alone) - around) / static_cast<double>(m.layers);
   const auto counted = 12.0 * static_cast<double>(m.hidden) * static_cast<double>(m.hidden);
-  const auto layer = static_cast<double>(model::parameters(m, {0, 1, false, false}));
   if (std::abs(layer / counted - 1) > 0.01) {
     notes.push_back(
-        fmt::format("time counts layers of GPT with 12 h^2 parameters; this model's "
-                    "have {:.1f} % {}",
+        fmt::format("time counts layers of GPT with 12 h^2 parameters; {} "
+                    "{:.1f} % {}",
+                    m.experts ? "a token meets, in this model's," : "this model's have",
                     100 * std::abs(layer / counted - 1), layer > counted ? "more" : "fewer"));
+  }
+  if (m.experts) {
+    notes.push_back(
+        fmt::format("experts.count = {}: every data-parallel rank is counted with all "
+                    "experts; without their all-to-all",
+                    m.experts->count));
   }
   const plan::Parallelism& p = job.parallelism;
   if (m.layers % (p.pipeline * p.virtual_stages) != 0 || !p.layers_per_stage.empty()) {

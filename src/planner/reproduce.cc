@@ -59,16 +59,59 @@ Table astra_sim_table_3() {
 
 // --- Published checkpoints --------------------------------------------------------------------
 
+// Trainable numbers of checkpoints at Hugging Face, as its pages and libraries count them.
 Table checkpoint_parameters() {
   Table table{"checkpoints/parameters",
-              "the checkpoints gpt2, Meta-Llama-3-8B and Meta-Llama-3-70B as published",
+              "the checkpoints of these names as published (deepseek-v3 without its multi-token "
+              "layer); mpt: num_params of MosaicML's training benchmarks at 2,048 tokens",
               "exact",
               {}};
-  const std::pair<const char*, double> published[] = {
-      {"gpt2", 124'439'808}, {"llama3-8b", 8'030'261'248}, {"llama3-70b", 70'553'706'496}};
+  const std::pair<const char*, double> published[] = {{"gpt2", 124'439'808},
+                                                      {"bloom-176b", 176'247'271'424},
+                                                      {"llama2-7b", 6'738'415'616},
+                                                      {"llama2-13b", 13'015'864'320},
+                                                      {"llama2-70b", 68'976'648'192},
+                                                      {"llama3-8b", 8'030'261'248},
+                                                      {"llama3-70b", 70'553'706'496},
+                                                      {"llama3.1-405b", 405'853'388'800},
+                                                      {"mixtral-8x7b", 46'702'792'704},
+                                                      {"qwen3-30b-a3b", 30'532'122'624},
+                                                      {"qwen3-235b-a22b", 235'093'634'560},
+                                                      {"deepseek-v2", 235'741'434'880},
+                                                      {"deepseek-v3", 671'026'419'200},
+                                                      {"gpt-oss-120b", 116'829'156'672},
+                                                      {"mpt-125m", 125'311'488},
+                                                      {"mpt-350m", 355'985'408},
+                                                      {"mpt-760m", 760'470'528},
+                                                      {"mpt-1b", 1'315'950'592},
+                                                      {"mpt-3b", 2'651'837'440},
+                                                      {"mpt-7b", 6'658'859'008},
+                                                      {"mpt-13b", 12'853'954'560},
+                                                      {"mpt-30b", 29'975'214'080},
+                                                      {"mpt-70b", 64'862'437'376}};
   for (const auto& [name, count] : published) {
     const auto ours = static_cast<double>(model::parameters(*model::preset(name)));
     table.rows.push_back({name, ours, count, "parameters", 0});
+  }
+  return table;
+}
+
+// Numbers that one token meets, in billions as the papers print them.
+Table active_parameters() {
+  Table table{"checkpoints/active-parameters",
+              "Jiang et al. 2024, Mixtral of Experts, and Mistral AI on 8x22B; DeepSeek-AI 2024, "
+              "DeepSeek-V2 and DeepSeek-V3; "
+              "Qwen Team 2025, Qwen3; OpenAI 2025, model card (without the embedding)",
+              "printed with two digits, the last one not always rounded",
+              {}};
+  const std::pair<const char*, double> published[] = {
+      {"mixtral-8x7b", 13},   {"mixtral-8x22b", 39},   {"deepseek-v2", 21},   {"deepseek-v3", 37},
+      {"qwen3-30b-a3b", 3.3}, {"qwen3-235b-a22b", 22}, {"gpt-oss-120b", 5.13}};
+  for (const auto& [name, billions] : published) {
+    const model::Model m = *model::preset(name);
+    int64_t ours = model::active_parameters(m);
+    if (m.name == "gpt-oss-120b") ours -= m.vocabulary * m.hidden;
+    table.rows.push_back({name, static_cast<double>(ours) / 1e9, billions, "billions", 0.025});
   }
   return table;
 }
@@ -203,9 +246,9 @@ Table korthikanti_figure_1() {
 bool Row::ok() const { return std::abs(relative_error()) <= band; }
 
 std::vector<Table> published_tables() {
-  std::vector<Table> tables = {
-      atlas_table_1(),       astra_sim_table_3(), checkpoint_parameters(), korthikanti_figure_1(),
-      korthikanti_table_4(), rail_only_table_2(), rail_only_table_4(),     rail_only_hfu_gaps()};
+  std::vector<Table> tables = {atlas_table_1(),     astra_sim_table_3(),    checkpoint_parameters(),
+                               active_parameters(), korthikanti_figure_1(), korthikanti_table_4(),
+                               rail_only_table_2(), rail_only_table_4(),    rail_only_hfu_gaps()};
   for (Table& table : rail_only_figures()) tables.push_back(std::move(table));
   std::sort(tables.begin(), tables.end(),
             [](const Table& a, const Table& b) { return a.name < b.name; });
