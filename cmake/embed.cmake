@@ -2,7 +2,7 @@
 #   cmake -DOUT=assets.cc "-DFILES=page.html;page.css" -DHEADER=report/assets.h -DMODULE=report
 #         -DFUNCTION=asset -P embed.cmake
 # The header declares `std::string_view FUNCTION(std::string_view name);` in namespace
-# tombolo::MODULE.
+# tombolo::MODULE; with -DNAMES=asset_names also `std::vector<std::string_view> NAMES();`, sorted.
 set(entries "")
 foreach(file ${FILES})
   get_filename_component(name "${file}" NAME)
@@ -13,12 +13,17 @@ foreach(file ${FILES})
   math(EXPR size "${length} / 2")
   string(MAKE_C_IDENTIFIER "k_${name}" symbol)
   string(APPEND arrays "const unsigned char ${symbol}[] = {${bytes}0};\n")
+  string(APPEND names "\"${name}\", ")
   string(APPEND entries "    {\"${name}\", {reinterpret_cast<const char*>(${symbol}), ${size}}},\n")
 endforeach()
+if(NAMES)
+  set(names_function "\nstd::vector<std::string_view> ${NAMES}() { return {${names}}; }\n")
+endif()
 file(WRITE "${OUT}" "// Made by cmake/embed.cmake.
 #include \"${HEADER}\"
 
 #include <utility>
+#include <vector>
 
 #include \"base/check.h\"
 
@@ -35,5 +40,5 @@ std::string_view ${FUNCTION}(std::string_view name) {
   }
   CHECK(false, \"no file named {} is embedded\", name);
 }
-}  // namespace tombolo::${MODULE}
+${names_function}}  // namespace tombolo::${MODULE}
 ")

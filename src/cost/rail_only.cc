@@ -1,7 +1,6 @@
 #include "cost/rail_only.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "network/grid_collective.h"
 
@@ -36,12 +35,6 @@ double logits_share(const RailOnlyModel& m) {
 }
 
 }  // namespace
-
-Grid take_from_domain(int64_t degree, int64_t& left) {
-  const int64_t inside = std::gcd(degree, left);
-  left /= inside;
-  return {inside, degree / inside};
-}
 
 RailOnlyTime rail_only(const RailOnlyModel& model, const RailOnlyMachine& machine,
                        const RailOnlySplit& split) {

@@ -44,25 +44,10 @@
 #include <cstdint>
 
 #include "base/units.h"
+#include "cost/configuration.h"
 #include "model/model.h"
 
 namespace tombolo::cost {
-
-// A degree of parallelism as a grid: `domain` (x, subscript h) devices share a scale-up domain, in
-// each of `network` (y, subscript l) domains.
-struct Grid {
-  int64_t domain = 1;
-  int64_t network = 1;
-
-  int64_t degree() const { return domain * network; }
-  bool operator==(const Grid&) const = default;
-};
-
-// Degrees are laid over a domain one after the other, innermost first. Each takes the greatest
-// common divisor of itself and of what is left, so that no group straddles domains unevenly (the
-// paper's constraints 12 and 14 to 16), and leaves the rest: t = 4, d = 6 in a domain of 8 give
-// t = 4 x 1 and d = 2 x 3.
-Grid take_from_domain(int64_t degree, int64_t& left);
 
 struct RailOnlyModel {
   int64_t layers = 1;

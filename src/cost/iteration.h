@@ -1,0 +1,109 @@
+// Law `tombolo`: how long one training iteration takes, operator by operator.
+//
+// A layer is a list of matrix products, attention and element-wise passes. Each runs at what its
+// size reaches of the device's peak or memory bandwidth (DeviceConstants), and the whole layer no
+// faster than the host can launch it (StackConstants: the floor under small models). Collectives
+// take latency and bytes over what the fabric reaches (FabricConstants). What the stack overlaps is
+// taken off, never below zero.
+//
+//   forward, backward of a stage = layers x (max(kernels, host) + exposed collectives) + ends
+//   iteration = m slowest + sum of the other stages / v        1F1B: fill, steady state, drain
+//             + exposed transfers between stages + exposed sum of gradients + optimizer
+//
+// m micro-batches, v virtual stages, `ends` the embedding or the head. For equal stages the second
+// line is (m + (p-1)/v)(f + b). docs/laws/tombolo.md derives each term and names its source;
+// docs/results.md has its errors on a thousand published measurements.
+//
+// Domain: decoders on one homogeneous cluster; stages of other devices are priced one by one by
+// stage(). Cost: about two microseconds per configuration, no allocation; const calls may run on
+// several threads.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "cluster/cluster.h"
+#include "cost/configuration.h"
+#include "cost/constants.h"
+#include "cost/device_memory.h"
+#include "model/model.h"
+
+namespace tombolo::cost {
+
+// The parts of an iteration, on the critical path, adding up to its time.
+struct IterationTime {
+  Seconds compute;               // of the slowest stage, all micro-batches, with host floor
+  Seconds bubble;                // fill and drain of the pipeline: computation of other stages
+  Seconds bubble_communication;  // and transfers
+  Seconds tensor_communication;  // exposed, as all that follow
+  Seconds context_communication;
+  Seconds expert_communication;
+  Seconds pipeline_communication;
+  Seconds data_communication;  // gradients, and parameters with ZeRO
+  Seconds optimizer;
+  Seconds overhead;  // of the host, once per iteration
+
+  Seconds total() const {
+    return compute + bubble + bubble_communication + tensor_communication + context_communication +
+           expert_communication + pipeline_communication + data_communication + optimizer +
+           overhead;
+  }
+};
+
+struct Prediction {
+  IterationTime time;
+  DeviceMemory memory;
+};
+
+// One stage by itself, per micro-batch: for plans whose stages differ in devices or layers.
+struct StagePrice {
+  Seconds forward;    // collectives inside the stage included
+  Seconds backward;   // recomputation included
+  Seconds update;     // optimizer, once per iteration
+  Seconds gradients;  // exposed sum of gradients, once per iteration
+};
+
+struct LawSettings {
+  std::string stack = "tombolo";
+  double element_bytes = 2;
+  bool fp8 = false;  // matrix products at 8 bits
+  double state_bytes = 16;
+};
+
+class IterationLaw {
+ public:
+  // Unusable: a stack or fabric that has no constants. What had to be assumed is in constants().
+  static Result<IterationLaw> make(const model::Model& model, const cluster::Datacenter& datacenter,
+                                   const LawSettings& settings);
+  // For the calibration, which tries constants.
+  IterationLaw(const model::Model& model, const cluster::Datacenter& datacenter,
+               const LawSettings& settings, Constants constants);
+
+  Prediction predict(const Configuration& configuration) const;
+  IterationTime time(const Configuration& configuration) const;
+  DeviceMemory memory(const Configuration& configuration) const;
+  StagePrice stage(const Configuration& configuration, const model::Slice& slice) const;
+  // One micro-batch over a stage boundary, per device: bytes that each device sends.
+  Bytes boundary(const Configuration& configuration) const;
+
+  // No configuration with these degrees is faster: all operations at the best rate the constants
+  // allow, spread evenly, no communication. For pruning.
+  Seconds lower_bound(const Configuration& configuration) const;
+
+  const model::Model& model() const { return model_; }
+  const cluster::Datacenter& datacenter() const { return datacenter_; }
+  const Constants& constants() const { return constants_; }
+
+ private:
+  model::Model model_;
+  cluster::Datacenter datacenter_;
+  LawSettings settings_;
+  Constants constants_;
+};
+
+// Operations of an iteration without those done again: three times forward (model::forward_flops).
+Flops model_flops(const model::Model& model, int64_t global_batch);
+
+}  // namespace tombolo::cost

@@ -1,0 +1,20 @@
+// A job as the laws see it: one configuration on one datacenter.
+#pragma once
+
+#include "base/result.h"
+#include "cost/configuration.h"
+#include "cost/iteration.h"
+#include "plan/job.h"
+
+namespace tombolo::planner {
+
+// Unusable: an order of parallelism that cannot be read.
+Result<cost::Configuration> configuration_of(const plan::Job& job);
+
+cost::LawSettings settings_of(const plan::Training& training);
+
+// What no law can price: a batch that cannot be divided, fewer layers than stages, experts that
+// cannot be divided.
+Status check_divisions(const plan::Job& job);
+
+}  // namespace tombolo::planner
