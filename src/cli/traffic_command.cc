@@ -24,9 +24,10 @@ constexpr int64_t kDomainsShown = 4;
 
 double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
-// "0.0326 %": shares of pairs are small.
+// "0.0326 %", "99.9961 %": shares of pairs are close to nothing and to all.
 std::string share_text(double part) {
-  if (part == 0) return "0 %";
+  if (part == 0 || part == 1) return part == 0 ? "0 %" : "100 %";
+  if (part >= 0.999) return fmt::format("{:.4f} %", 100 * part);
   return part >= 0.1 ? fmt::format("{:.1f} %", 100 * part) : fmt::format("{:.3g} %", 100 * part);
 }
 
@@ -88,12 +89,17 @@ std::string forwarding_text(const TrafficSummary& s) {
       "{} ({} of all) cross rails: a rail-only network forwards them through a domain first",
       brief(f.bytes), share_text(share(f.bytes.value, s.bytes().value)));
   if (f.busiest_own.value > 0) {
-    out += fmt::format("; the busiest domain carries {} instead of {}, {} more",
+    out += fmt::format("; the busiest domain carries {} instead of {}, {:.3g} times as much",
                        brief(f.busiest_own + f.busiest_forwarded), brief(f.busiest_own),
-                       share_text(f.busiest_forwarded / f.busiest_own));
+                       1 + f.busiest_forwarded / f.busiest_own);
   } else {
     out += fmt::format("; the busiest domain carries {}, otherwise nothing",
                        brief(f.busiest_forwarded));
+  }
+  if (s.of(TrafficKind::kPipeline).at(Reach::kOtherRail).bytes.value > 0) {
+    out +=
+        "; stages do not fill whole domains: with every other domain laid out backwards, or with "
+        "tensor x context x data a multiple of the domain, they would meet on the same rails";
   }
   return out;
 }
@@ -303,12 +309,15 @@ std::string to_page(const TrafficCommandOptions& options, const plan::Job& job,
   if (first_domains(traffic) < traffic.gpus()) {
     page.maps.push_back(heat_map(traffic, traffic.matrix(0, first_domains(traffic), kPageSide)));
   }
-  page.tables = {{"By kind of parallelism",
-                  {"", "bytes", "GPU that sends most", "of all bytes", "ordered pairs",
-                   "of all pairs", "where"},
-                  kind_rows(s)}};
-  page.notes = {forwarding_text(s)};
-  page.notes.insert(page.notes.end(), traffic.notes().begin(), traffic.notes().end());
+  std::string remark = forwarding_text(s);
+  remark[0] = static_cast<char>(std::toupper(remark[0]));
+  page.tables = {{.title = "By kind of parallelism",
+                  .columns = {"", "bytes", "GPU that sends most", "of all bytes", "ordered pairs",
+                              "of all pairs", "where"},
+                  .figures = 5,
+                  .rows = kind_rows(s),
+                  .remark = remark + "."}};
+  page.notes = traffic.notes();
   page.command = "tombolo traffic " + options.job;
   if (options.flat_rings) page.command += " --flat-rings";
   if (options.gather_again) page.command += " --gather-again";

@@ -10,6 +10,7 @@
 #include "model/model.h"
 #include "network/published_fabrics.h"
 #include "planner/reproduce_rail_only.h"
+#include "planner/reproduce_traffic.h"
 
 namespace tombolo::planner {
 namespace {
@@ -250,6 +251,7 @@ std::vector<Table> published_tables() {
                                active_parameters(), korthikanti_figure_1(), korthikanti_table_4(),
                                rail_only_table_2(), rail_only_table_4(),    rail_only_hfu_gaps()};
   for (Table& table : rail_only_figures()) tables.push_back(std::move(table));
+  for (Table& table : rail_only_traffic()) tables.push_back(std::move(table));
   std::sort(tables.begin(), tables.end(),
             [](const Table& a, const Table& b) { return a.name < b.name; });
   return tables;

@@ -173,96 +173,133 @@ void Traffic::for_each_exchange(Visit&& visit) const {
   }
 }
 
-TrafficSummary Traffic::summarize() const {
-  TrafficSummary out;
-  const auto n = static_cast<size_t>(gpus());
-  out.gpus = gpus();
-  out.pairs = out.gpus * (out.gpus - 1);
-  const auto domains = static_cast<size_t>(places_.back().domain) + 1;
-  std::vector<double> own(domains), forwarded(domains);
-  std::array<std::vector<double>, kTrafficKinds> sent;
-  std::array<std::vector<uint64_t>, kTrafficKinds> keys;
-  for (std::vector<double>& by_rank : sent) by_rank.resize(n);
+// Adds up transfers: bytes as they come, pairs when all are known, as a pair may come twice.
+class Traffic::Tally {
+ public:
+  explicit Tally(const Traffic& traffic) : traffic_(traffic) {
+    const auto gpus = static_cast<size_t>(traffic.gpus());
+    const auto domains = static_cast<size_t>(traffic.places_.back().domain) + 1;
+    own_.resize(domains);
+    forwarded_.resize(domains);
+    for (std::vector<double>& by_gpu : sent_) by_gpu.resize(gpus);
+    exchange_of_.resize(gpus, -1);
+  }
 
-  const auto count = [&](TrafficKind kind, int32_t from, Reach where, double bytes) {
-    out.by_kind[static_cast<size_t>(kind)].by_reach[static_cast<size_t>(where)].bytes +=
-        Bytes{bytes};
-    sent[static_cast<size_t>(kind)][static_cast<size_t>(from)] += bytes;
-    const auto domain = static_cast<size_t>(places_[static_cast<size_t>(from)].domain);
-    if (where == Reach::kDomain) own[domain] += bytes;
-    if (where == Reach::kOtherRail) forwarded[domain] += bytes;
-  };
-  for_each_transfer([&](TrafficKind kind, int32_t from, int32_t to, double bytes) {
-    count(kind, from, reach(from, to), bytes);
-    keys[static_cast<size_t>(kind)].push_back(pair_key(from, to));
-  });
+  void add(TrafficKind kind, int32_t from, int32_t to, double bytes) {
+    add_bytes(kind, from, traffic_.reach(from, to), bytes);
+    keys_[static_cast<size_t>(kind)].push_back(pair_key(from, to));
+  }
 
-  // An exchange is counted member by member: how many others share its domain, its rail, its
-  // datacenter.
-  KindTraffic& experts = out.by_kind[static_cast<size_t>(TrafficKind::kExpert)];
-  std::vector<int32_t> exchange_of(n, -1);
-  int32_t exchanges = 0;
-  for_each_exchange([&](const std::vector<int32_t>& members, double bytes) {
+  // Member by member: how many others share its domain, its rail, its datacenter.
+  void add_exchange(const std::vector<int32_t>& members, double bytes) {
     std::map<int32_t, int64_t> in_domain, in_datacenter;
     std::map<std::pair<int32_t, int32_t>, int64_t> on_rail;
     for (const int32_t rank : members) {
-      const Place& place = places_[static_cast<size_t>(rank)];
+      const Place& place = place_of(rank);
       ++in_domain[place.domain];
       ++in_datacenter[place.datacenter];
       ++on_rail[{place.datacenter, place.local}];
-      exchange_of[static_cast<size_t>(rank)] = exchanges;
+      exchange_of_[static_cast<size_t>(rank)] = exchanges_;
     }
-    ++exchanges;
+    ++exchanges_;
     for (const int32_t rank : members) {
-      const Place& place = places_[static_cast<size_t>(rank)];
+      const Place& place = place_of(rank);
       const int64_t domain = in_domain[place.domain] - 1;
       const int64_t rail = on_rail[{place.datacenter, place.local}] - 1;
       const int64_t here = in_datacenter[place.datacenter] - 1;
-      const std::pair<Reach, int64_t> pairs[] = {
+      const std::pair<Reach, int64_t> others[] = {
           {Reach::kDomain, domain},
           {Reach::kRail, rail},
           {Reach::kOtherRail, here - domain - rail},
           {Reach::kOtherDatacenter, static_cast<int64_t>(members.size()) - 1 - here}};
-      for (const auto& [where, number] : pairs) {
-        experts.by_reach[static_cast<size_t>(where)].pairs += number;
-        count(TrafficKind::kExpert, rank, where, bytes * static_cast<double>(number));
+      for (const auto& [where, number] : others) {
+        at(TrafficKind::kExpert, where).pairs += number;
+        add_bytes(TrafficKind::kExpert, rank, where, bytes * static_cast<double>(number));
       }
     }
-  });
+  }
 
-  std::vector<uint64_t> united;
-  for (size_t kind = 0; kind < kTrafficKinds; ++kind) {
-    sort_and_unite(keys[kind]);
-    for (const uint64_t key : keys[kind]) {
-      const Reach where = reach(from_of(key), to_of(key));
-      ++out.by_kind[kind].by_reach[static_cast<size_t>(where)].pairs;
-      // Pairs of an exchange are all counted there already.
-      const int32_t a = exchange_of[static_cast<size_t>(from_of(key))];
-      if (a < 0 || a != exchange_of[static_cast<size_t>(to_of(key))]) united.push_back(key);
+  TrafficSummary finish() && {
+    out_.gpus = traffic_.gpus();
+    out_.pairs = out_.gpus * (out_.gpus - 1);
+    count_pairs();
+    for (size_t kind = 0; kind < kTrafficKinds; ++kind) {
+      out_.by_kind[kind].gpu_max = Bytes{*std::max_element(sent_[kind].begin(), sent_[kind].end())};
     }
-    keys[kind] = {};
-    out.by_kind[kind].gpu_max = Bytes{*std::max_element(sent[kind].begin(), sent[kind].end())};
+    size_t busiest = 0;
+    for (size_t d = 0; d < own_.size(); ++d) {
+      if (own_[d] + forwarded_[d] > own_[busiest] + forwarded_[busiest]) busiest = d;
+    }
+    out_.forwarding = {.bytes = Bytes{std::accumulate(forwarded_.begin(), forwarded_.end(), 0.0)},
+                       .domains = Bytes{std::accumulate(own_.begin(), own_.end(), 0.0)},
+                       .busiest_own = Bytes{own_[busiest]},
+                       .busiest_forwarded = Bytes{forwarded_[busiest]}};
+    return out_;
   }
-  sort_and_unite(united);
-  const int64_t with = experts.total().pairs + static_cast<int64_t>(united.size());
-  CHECK(with <= out.pairs, "{} pairs with traffic of {}", with, out.pairs);
-  out.pairs_without_traffic = out.pairs - with;
 
-  size_t busiest = 0;
-  for (size_t d = 0; d < domains; ++d) {
-    if (own[d] + forwarded[d] > own[busiest] + forwarded[busiest]) busiest = d;
+ private:
+  const Place& place_of(int32_t rank) const { return traffic_.places_[static_cast<size_t>(rank)]; }
+  PairTraffic& at(TrafficKind kind, Reach where) {
+    return out_.by_kind[static_cast<size_t>(kind)].by_reach[static_cast<size_t>(where)];
   }
-  out.forwarding = {.bytes = Bytes{std::accumulate(forwarded.begin(), forwarded.end(), 0.0)},
-                    .domains = Bytes{std::accumulate(own.begin(), own.end(), 0.0)},
-                    .busiest_own = Bytes{own[busiest]},
-                    .busiest_forwarded = Bytes{forwarded[busiest]}};
-  return out;
+
+  void add_bytes(TrafficKind kind, int32_t from, Reach where, double bytes) {
+    at(kind, where).bytes += Bytes{bytes};
+    sent_[static_cast<size_t>(kind)][static_cast<size_t>(from)] += bytes;
+    const auto domain = static_cast<size_t>(place_of(from).domain);
+    if (where == Reach::kDomain) own_[domain] += bytes;
+    if (where == Reach::kOtherRail) forwarded_[domain] += bytes;
+  }
+
+  // Each kind counts its pairs once; a pair of two kinds counts once among those with traffic.
+  void count_pairs() {
+    std::vector<uint64_t> united;
+    for (size_t kind = 0; kind < kTrafficKinds; ++kind) {
+      sort_and_unite(keys_[kind]);
+      for (const uint64_t key : keys_[kind]) {
+        const Reach where = traffic_.reach(from_of(key), to_of(key));
+        ++at(static_cast<TrafficKind>(kind), where).pairs;
+        // Pairs of an exchange are all counted there already.
+        const int32_t exchange = exchange_of_[static_cast<size_t>(from_of(key))];
+        const bool exchanged =
+            exchange >= 0 && exchange == exchange_of_[static_cast<size_t>(to_of(key))];
+        if (!exchanged) united.push_back(key);
+      }
+      keys_[kind] = {};
+    }
+    sort_and_unite(united);
+    const int64_t with =
+        out_.of(TrafficKind::kExpert).total().pairs + static_cast<int64_t>(united.size());
+    CHECK(with <= out_.pairs, "{} pairs with traffic of {}", with, out_.pairs);
+    out_.pairs_without_traffic = out_.pairs - with;
+  }
+
+  const Traffic& traffic_;
+  TrafficSummary out_;
+  std::array<std::vector<double>, kTrafficKinds> sent_;    // by GPU
+  std::array<std::vector<uint64_t>, kTrafficKinds> keys_;  // pairs
+  std::vector<double> own_, forwarded_;                    // by domain of the sender
+  std::vector<int32_t> exchange_of_;                       // by GPU; -1: none
+  int32_t exchanges_ = 0;
+};
+
+TrafficSummary Traffic::summarize() const {
+  Tally tally(*this);
+  for_each_transfer([&](TrafficKind kind, int32_t from, int32_t to, double bytes) {
+    tally.add(kind, from, to, bytes);
+  });
+  for_each_exchange([&](const std::vector<int32_t>& members, double bytes) {
+    tally.add_exchange(members, bytes);
+  });
+  return std::move(tally).finish();
 }
 
 TrafficMatrix Traffic::matrix(int64_t first, int64_t count, int64_t side_max) const {
   CHECK(first >= 0 && count > 0 && first + count <= gpus() && side_max > 0, "{} GPUs from {} of {}",
         count, first, gpus());
-  TrafficMatrix out{.first = first, .count = count};
+  TrafficMatrix out;
+  out.first = first;
+  out.count = count;
   out.per_block = (count + side_max - 1) / side_max;
   if (out.per_block > 1) {
     // Up to a domain: its smallest part that is large enough; beyond: whole domains.

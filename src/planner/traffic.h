@@ -124,6 +124,8 @@ class Traffic {
     int32_t local = 0;   // place in the domain: the rail
   };
 
+  class Tally;
+
   explicit Traffic(RankNumbering numbering) : numbering_(numbering) {}
   void place(const cluster::Cluster& cluster);
   Reach reach(int32_t from, int32_t to) const;

@@ -14,7 +14,7 @@ Value texts(const std::vector<std::string>& list) {
   return out;
 }
 
-// `cells` is flat: from, to, layer, bytes. `largest` is that of any sum over layers.
+// `cells` is flat: from, to, layer, bytes.
 Value map_data(const HeatMap& map, size_t layers) {
   CHECK(map.side >= 0 && map.side <= kHeatMapSideMax, "a heat map of {} cells", map.side);
   CHECK(map.layers.size() == layers, "{} matrices for {} layers", map.layers.size(), layers);
@@ -49,8 +49,11 @@ Value page_data(const HeatMapPage& page) {
   for (const HeatMapTable& table : page.tables) {
     Value::Array rows;
     for (const std::vector<std::string>& row : table.rows) rows.push_back(texts(row));
-    tables.push_back(Value::Table{
-        {"title", table.title}, {"columns", texts(table.columns)}, {"rows", std::move(rows)}});
+    tables.push_back(Value::Table{{"title", table.title},
+                                  {"columns", texts(table.columns)},
+                                  {"figures", table.figures},
+                                  {"rows", std::move(rows)},
+                                  {"remark", table.remark}});
   }
   return Value::Table{
       {"title", page.title},     {"summary", page.summary},     {"thing", page.thing},

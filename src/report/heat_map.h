@@ -31,8 +31,10 @@ struct HeatMapLayer {
 
 struct HeatMapTable {
   std::string title;
-  std::vector<std::string> columns;  // of the first, texts; of the others, figures
+  std::vector<std::string> columns;
+  int64_t figures = 0;  // so many columns after the first stand to the right
   std::vector<std::vector<std::string>> rows;
+  std::string remark;  // a sentence below
 };
 
 struct HeatMapCard {

@@ -142,11 +142,12 @@ class HeatMap {
 
 function table_section(table, number) {
   const id = `table-${number}`;
-  const cell = (tag, text, i) => element(tag, {class: i > 0 ? "number" : null}, text);
+  const cell = (tag, text, i) => element(tag, {class: i > 0 && i <= table.figures ? "number" : null}, text);
   return element("section", {"aria-labelledby": id}, element("h2", {id}, table.title),
     element("div", {class: "scroll"}, element("table", {},
       element("thead", {}, element("tr", {}, table.columns.map((text, i) => cell("th", text, i)))),
-      element("tbody", {}, table.rows.map((row) => element("tr", {}, row.map((text, i) => cell("td", text, i))))))));
+      element("tbody", {}, table.rows.map((row) => element("tr", {}, row.map((text, i) => cell("td", text, i))))))),
+    table.remark ? element("p", {class: "note"}, table.remark) : null);
 }
 
 function fill_page() {
