@@ -51,9 +51,9 @@ void describe(Archive& a, JobFile& file) {
   a.required("training", file.job.training);
   a.optional("optimizer", file.job.optimizer);
   if (!a.has("parallelism")) {
-    a.check(false, "parallelism",
-            "is left out, which asks for a search; the search is not available yet",
-            "[parallelism] with pipeline = 2 and schedule = \"1f1b\"");
+    a.check(false, "parallelism", "is left out, which asks for a search",
+            "[parallelism] with pipeline = 2 and schedule = \"1f1b\", or tombolo plan, which "
+            "searches");
   }
   a.optional("parallelism", file.job.parallelism);
   a.optional("stage_times", file.job.stage_times);
@@ -311,7 +311,10 @@ void price_reduction(Plan& plan) {
 }  // namespace
 
 Result<Job> parse_job(std::string_view text, const std::string& file) {
-  const Value value = TRY(parse_toml(text, file));
+  return job_from_value(TRY(parse_toml(text, file)), file);
+}
+
+Result<Job> job_from_value(const Value& value, const std::string& file) {
   JobFile sections = TRY(read_fields<JobFile>(value, file));
   Job job = std::move(sections.job);
   job.file = file;

@@ -1,7 +1,7 @@
 // Job: what a person writes (TOML), and how it becomes a Plan.
 //
-// This version takes an explicit parallelism; "auto" is refused by name, and so is what cannot be
-// simulated or performed yet.
+// Its parallelism is explicit; "auto" is refused by name (open_job.h reads jobs that leave it
+// open), and so is what cannot be simulated or performed yet.
 #pragma once
 
 #include <optional>
@@ -44,6 +44,7 @@ struct Job {
 // relative to it.
 Result<Job> parse_job(std::string_view text, const std::string& file);
 Result<Job> read_job(const std::string& path);
+Result<Job> job_from_value(const Value& value, const std::string& file);  // of a parsed file
 
 // Splits the layers evenly, lays contiguous stages evenly over the datacenters in the order of the
 // file (as far as their devices go; all replicas of a stage in one datacenter), and prices each

@@ -224,10 +224,10 @@ TEST(MakePlan, MeasurementsReplaceTheLaw) {
 TEST(Job, RefusesByNameWhatIsNotThereYet) {
   EXPECT_EQ(complaint("pipeline = 2", "pipeline = 2").message, "");
   EXPECT_THAT(complaint("pipeline = 2", "pipeline = \"auto\"").text(),
-              HasSubstr("job.toml:19: parallelism.pipeline = \"auto\": the search for a "
-                        "parallelism is not available yet"));
+              HasSubstr("job.toml:19: parallelism.pipeline = \"auto\": asks for a search\n  try an "
+                        "explicit number, or tombolo plan"));
   EXPECT_THAT(complaint("[parallelism]\npipeline = 2", "").text(),
-              HasSubstr("which asks for a search; the search is not available yet"));
+              HasSubstr("is left out, which asks for a search\n  try [parallelism] with"));
   EXPECT_THAT(
       complaint("pipeline = 2", "pipeline = 2\ntensor = 2").text(),
       HasSubstr("job.toml: parallelism.tensor = 2: only pipeline and data parallelism can be "
@@ -235,7 +235,7 @@ TEST(Job, RefusesByNameWhatIsNotThereYet) {
   EXPECT_THAT(complaint("pipeline = 2", "pipeline = 2\nzero = 1").text(),
               HasSubstr("parallelism.zero = 1"));
   EXPECT_THAT(complaint("pipeline = 2", "pipeline = 2\nschedule = \"auto\"").text(),
-              HasSubstr("the search for a schedule is not available yet"));
+              HasSubstr("parallelism.schedule = \"auto\": asks for a search"));
 }
 
 TEST(Job, SaysWhatIsWrongAndWhatToTry) {

@@ -137,14 +137,14 @@ void describe(Archive& a, Optimizer& o) {
 
 template <class Archive>
 void describe(Archive& a, Parallelism& p) {
-  // One key of a job may say "auto"; this version refuses that by name.
+  // A key may say "auto" in a job for `tombolo plan` (open_job.h); all others need a number.
   const auto explicit_number = [&](const char* key, int64_t& number, int64_t max) {
     if constexpr (Archive::kReads) {
       Value raw;
       a.optional(key, raw);
       const std::string* text = raw.template get<std::string>();
       if (text && *text == "auto") {
-        a.refuse(key, "the search for a parallelism is not available yet", "an explicit number");
+        a.refuse(key, "asks for a search", "an explicit number, or tombolo plan, which searches");
         return;
       }
     }
@@ -153,9 +153,8 @@ void describe(Archive& a, Parallelism& p) {
   };
   explicit_number("tensor", p.tensor, 1'000'000);
   if (!a.has("pipeline")) {
-    a.check(false, "pipeline",
-            "is left out, which asks for a search; the search is not available yet",
-            "an explicit number, as in pipeline = 2");
+    a.check(false, "pipeline", "is left out, which asks for a search",
+            "an explicit number, as in pipeline = 2, or tombolo plan, which searches");
   }
   explicit_number("pipeline", p.pipeline, 100'000);
   explicit_number("data", p.data, 1'000'000);
@@ -168,8 +167,8 @@ void describe(Archive& a, Parallelism& p) {
   a.optional("schedule", p.schedule);
   a.optional("layers_per_stage", p.layers_per_stage);
   a.check(p.zero >= 0 && p.zero <= 3, "zero", "must lie between 0 and 3");
-  a.check(p.schedule != "auto", "schedule", "the search for a schedule is not available yet",
-          "\"1f1b\" or \"gpipe\"");
+  a.check(p.schedule != "auto", "schedule", "asks for a search",
+          "\"1f1b\" or \"gpipe\", or tombolo plan, which searches");
 }
 
 template <class Archive>

@@ -45,7 +45,7 @@ class Messages(Case):
 
     def test_auto_is_refused_by_name(self):
         job = self.job("pipeline = 3", 'pipeline = "auto"')
-        self.refused(2, ['parallelism.pipeline = "auto"', "not available yet"], "simulate", job)
+        self.refused(2, ['parallelism.pipeline = "auto"', "tombolo plan"], "simulate", job)
 
     def test_what_is_not_there_yet_is_refused_by_name(self):
         job = self.job("pipeline = 3", "pipeline = 3\ntensor = 2")
