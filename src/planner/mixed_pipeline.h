@@ -1,0 +1,60 @@
+// Law `mixed-pipeline`: how long 1F1B takes where stages differ and transfers take time.
+//
+//   T = sum over stages of (f + b) + sum over boundaries of 2 c          fill and drain
+//     + (m - 1) period
+//   period = max over runs of neighbouring stages i..j of
+//            [sum of (f + b) + sum of 2 c over the boundaries inside] / (j - i + 1)
+//
+// One stage alone gives the slowest stage. Longer runs matter where transfers are slow: neighbours
+// i and i+1 hold one micro-batch more and less, so that two micro-batches pass both of them and
+// come back while each works once on both. By Hall's theorem for intervals the same number is the
+// smallest load to which stages can be brought when each boundary charges its 2 c to the two stages
+// beside it, in any proportion: a slow link costs least between stages that have time to spare.
+// Equal stages and free transfers: (m + p - 1)(f + b).
+//
+// The period is exact (the greatest mean of a cycle of 1F1B's event graph). T is an estimate from
+// above in all but odd cases; at_most() is a bound that holds always. Derivation and measured gaps:
+// docs/laws/mixed_pipeline.md.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/units.h"
+
+namespace tombolo::planner {
+
+// One micro-batch on one stage; recomputation belongs to backward.
+struct StagePass {
+  Seconds forward;
+  Seconds backward;
+  Seconds total() const { return forward + backward; }
+};
+
+// One micro-batch between two stages, in either direction.
+struct Hop {
+  Seconds transfer;   // until it has arrived, latency included
+  Seconds exposed;    // of that, what the steady state waits for: less where a stack hides it
+  Seconds occupancy;  // how long it keeps the link from the next one
+};
+
+// hops[s] lies between stages s and s + 1. Cost: O(stages^2).
+Seconds period(std::span<const StagePass> stages, std::span<const Hop> hops);
+
+// Sum of all passes and transfers: one micro-batch there and back.
+Seconds round_trip(std::span<const StagePass> stages, std::span<const Hop> hops);
+
+// The law, without the sum of gradients and the optimizer.
+Seconds mixed_pipeline(std::span<const StagePass> stages, std::span<const Hop> hops,
+                       int64_t micro_batches);
+
+// No execution of 1F1B takes longer.
+Seconds mixed_pipeline_at_most(std::span<const StagePass> stages, std::span<const Hop> hops,
+                               int64_t micro_batches);
+
+// The same pipeline played action by action, with `transfer` exposed in full; what `tombolo
+// simulate` finds where flows do not share. Cost: O(stages x micro_batches).
+Seconds play_one_forward_one_backward(std::span<const StagePass> stages, std::span<const Hop> hops,
+                                      int64_t micro_batches);
+
+}  // namespace tombolo::planner
