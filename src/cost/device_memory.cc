@@ -172,7 +172,12 @@ Slice stage_slice(const Model& m, int64_t pipeline, int64_t stage) {
 
 DeviceMemory stage_memory(const Model& m, const Configuration& c, const StackConstants& stack,
                           const MemoryInputs& inputs, int64_t stage) {
-  const Slice slice = stage_slice(m, c.pipeline, stage);
+  return slice_memory(m, c, stack, inputs, stage_slice(m, c.pipeline, stage),
+                      waiting_chunks(c, stage) / as_double(c.virtual_stages));
+}
+
+DeviceMemory slice_memory(const Model& m, const Configuration& c, const StackConstants& stack,
+                          const MemoryInputs& inputs, const Slice& slice, double waiting) {
   const LayerCounts counts = model::count_layers(m, slice);
   const double e = inputs.element_bytes;
   const double t = as_double(c.tensor);
@@ -205,8 +210,7 @@ DeviceMemory stage_memory(const Model& m, const Configuration& c, const StackCon
   PerToken kept{0, stack.stage_outputs && !slice.head ? e * h : 0, 0};
   if (counts.dense > 0) kept = kept + layers.kept(false, c.recompute) * dense;
   if (counts.experts > 0) kept = kept + layers.kept(true, c.recompute) * experts;
-  memory.activations =
-      Bytes{on_device(kept) * waiting_chunks(c, stage) / as_double(c.virtual_stages)};
+  memory.activations = Bytes{on_device(kept) * waiting};
 
   // The largest of what is needed for a while: logits at the end of the forward pass; in a backward
   // pass what was dropped of a layer, and gradients.

@@ -51,4 +51,10 @@ DeviceMemory device_memory(const model::Model& model, const Configuration& confi
 DeviceMemory stage_memory(const model::Model& model, const Configuration& configuration,
                           const StackConstants& stack, const MemoryInputs& inputs, int64_t stage);
 
+// The same for any layers, of which `waiting` forward passes wait for their backward pass: for
+// plans whose stages differ.
+DeviceMemory slice_memory(const model::Model& model, const Configuration& configuration,
+                          const StackConstants& stack, const MemoryInputs& inputs,
+                          const model::Slice& slice, double waiting);
+
 }  // namespace tombolo::cost

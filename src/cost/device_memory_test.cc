@@ -338,5 +338,15 @@ TEST(DeviceMemory, is_near_what_bloom_took) {
   expect_gib(m, c, stack, 73, 0.10, "BLOOM 176B");
 }
 
+// Stage 1 of 4 holds as much as its layers do with the three micro-batches that wait there.
+TEST(DeviceMemory, of_any_slice_is_that_of_the_stage_which_holds_it) {
+  const Model m = *model::preset("gpt3-175b");
+  Configuration c{.tensor = 8, .data = 4, .pipeline = 4, .global_batch = 64, .zero = 1};
+  c.sequence_parallel = true;
+  EXPECT_EQ(slice_memory(m, c, {}, {}, {24, 24, false, false}, 3), stage_memory(m, c, {}, {}, 1));
+  EXPECT_GT(slice_memory(m, c, {}, {}, {24, 25, false, false}, 3).total(),
+            slice_memory(m, c, {}, {}, {24, 24, false, false}, 3).total());
+}
+
 }  // namespace
 }  // namespace tombolo::cost

@@ -61,6 +61,9 @@ class Pricing {
       add(m_.experts ? experts_ : dense_, real(counts.multi_token));
       add(pricer_.head(c_, layout_), real(counts.multi_token));
     }
+    if (stack_.accumulate_bytes > 0) {
+      sum.backward.compute += pricer_.memory(held(slice).total() * stack_.accumulate_bytes);
+    }
     const double again = c_.recompute == model::Recompute::kFull ? 1 : 0;
     return {expose(sum.forward, layers, 1, slice),
             expose(sum.backward, layers, stack_.host_backward + again, slice)};
@@ -168,6 +171,17 @@ class Pricing {
   }
 
  private:
+  // Parameters of a stage on one device.
+  struct Held {
+    double dense = 0, experts = 0;
+    double total() const { return dense + experts; }
+  };
+  Held held(const model::Slice& slice) const {
+    const auto experts = real(model::expert_parameters(m_, slice));
+    const double t = real(c_.tensor);
+    return {(real(model::parameters(m_, slice)) - experts) / t, experts / (t * real(c_.expert))};
+  }
+
   StagePass expose(const LayerPass& pass, double layers, double host_factor,
                    const model::Slice& slice) const {
     StagePass stage;
@@ -245,6 +259,18 @@ StagePrice IterationLaw::stage(const Configuration& c, const model::Slice& slice
   pricing.synchronise(s, slice, once);
   return {Seconds{s.forward.total()}, Seconds{s.backward.total()}, once.optimizer,
           once.data_communication};
+}
+
+DeviceMemory IterationLaw::stage_memory(const Configuration& c, const model::Slice& slice,
+                                        int64_t micro_batches_in_flight) const {
+  return slice_memory(
+      model_, c, constants_.stack,
+      {.element_bytes = settings_.element_bytes, .state_bytes = settings_.state_bytes}, slice,
+      real(micro_batches_in_flight));
+}
+
+Seconds IterationLaw::transfer(const Configuration& c) const {
+  return Seconds{Pricing(model_, datacenter_, constants_, settings_, c).transfer()};
 }
 
 Bytes IterationLaw::boundary(const Configuration& c) const {

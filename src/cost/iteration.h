@@ -85,6 +85,11 @@ class IterationLaw {
   IterationTime time(const Configuration& configuration) const;
   DeviceMemory memory(const Configuration& configuration) const;
   StagePrice stage(const Configuration& configuration, const model::Slice& slice) const;
+  // Its memory, with so many micro-batches between forward and backward.
+  DeviceMemory stage_memory(const Configuration& configuration, const model::Slice& slice,
+                            int64_t micro_batches_in_flight) const;
+  // One micro-batch from a stage to the next inside the datacenter.
+  Seconds transfer(const Configuration& configuration) const;
   // One micro-batch over a stage boundary, per device: bytes that each device sends.
   Bytes boundary(const Configuration& configuration) const;
 
