@@ -159,11 +159,13 @@ int main(int argc, char** argv) {
   FabricOptions fabric_options;
   CLI::App* fabric_command = app.add_subcommand(
       "fabric", "what the network of a GPU cluster needs and costs: Clos, rail-only");
-  fabric_command->add_option("--gpus", fabric_options.gpus, "how many GPUs")->required();
+  CLI::Option* fabric_gpus =
+      fabric_command->add_option("--gpus", fabric_options.gpus, "how many GPUs");
   fabric_command->add_option("--radix", fabric_options.radix, "ports of a switch")
       ->capture_default_str();
-  fabric_command->add_option("--domain", fabric_options.domain, "GPUs of a scale-up domain")
-      ->capture_default_str();
+  CLI::Option* fabric_domain =
+      fabric_command->add_option("--domain", fabric_options.domain, "GPUs of a scale-up domain")
+          ->capture_default_str();
   fabric_command->add_option("--switch-port-price", fabric_options.switch_port_price, "USD")
       ->capture_default_str();
   fabric_command->add_option("--transceiver-price", fabric_options.transceiver_price, "USD")
@@ -185,6 +187,25 @@ int main(int argc, char** argv) {
       ->add_option("--optical-group", fabric_options.optical_group,
                    "GPUs that an optical switch inside a domain exchanges together")
       ->capture_default_str();
+  CLI::Option* fabric_job =
+      fabric_command
+          ->add_option("--job", fabric_options.job,
+                       "job whose GPUs the fabric joins: iterations per dollar, network included")
+          ->excludes(fabric_gpus)
+          ->excludes(fabric_domain);
+  fabric_command->add_option("--law", fabric_options.law, "that predicts the job's iteration")
+      ->needs(fabric_job);
+  fabric_command
+      ->add_option("--iteration", fabric_options.iteration,
+                   "time of an iteration on full bisection, such as 12.5s, instead of a law")
+      ->needs(fabric_job);
+  fabric_command->add_option("--years", fabric_options.years, "until the network is written off")
+      ->needs(fabric_job)
+      ->capture_default_str();
+  fabric_command
+      ->add_flag("--price-includes-network", fabric_options.price_includes_network,
+                 "the cluster's price of a device has a Clos in it")
+      ->needs(fabric_job);
   add_json(fabric_command, fabric_options.json);
 
   try {

@@ -119,6 +119,12 @@ struct FabricOptions {
   bool failures = false;
   std::optional<int64_t> server;  // GPUs; left out: the domain up to 16, else 1
   int64_t optical_group = 8;      // GPUs that an optical switch in a domain exchanges together
+  // With a job its GPUs, domain and bandwidths count instead of the above; iterations per dollar.
+  std::string job;
+  std::string law;                      // empty: the default, planner::law_names().front()
+  std::string iteration;                // "12.5s", measured on full bisection, instead of a law
+  double years = 3;                     // until the network is written off
+  bool price_includes_network = false;  // the cluster's price of a device has a Clos in it
   bool json = false;
 };
 Status fabric(const FabricOptions& options, std::ostream& out);

@@ -2,6 +2,7 @@
 
 #include "cli/answer.h"
 #include "cli/commands.h"
+#include "cli/fabric_job.h"
 #include "network/fabric.h"
 #include "network/failure.h"
 #include "network/grid_collective.h"
@@ -18,6 +19,7 @@ struct Question {
   Grid grid;  // the whole domains
   std::optional<Bytes> message;
   FailureOptions failures;
+  std::optional<PricedJob> job;
 };
 
 // "748" and "748 USD" alike: there is one currency.
@@ -29,17 +31,29 @@ Result<Dollars> read_price(const std::string& text, const char* option) {
 
 Result<Question> read_question(const FabricOptions& options) {
   Question q;
+  if (options.job.empty() && options.gpus == 0) {
+    return unusable("--gpus is missing", "--gpus 32768, or --job job.toml");
+  }
   q.size = {options.gpus, options.radix, options.domain};
-  TRY(check(q.size));
+  if (options.job.empty()) TRY(check(q.size));
   q.prices.switch_port = TRY(read_price(options.switch_port_price, "--switch-port-price"));
   q.prices.transceiver = TRY(read_price(options.transceiver_price, "--transceiver-price"));
   TRY(check(q.prices));
+  if (!options.job.empty()) {
+    q.job = TRY(price_job(options, q.prices));
+    q.size = q.job->prices.size;
+  }
   q.grid.domain = std::min(q.size.gpus, q.size.domain);
   q.grid.domains = std::max<int64_t>(1, q.size.gpus / q.size.domain);
   q.grid.scale_up = TRY(during(parse_quantity<BytesPerSecond>(options.domain_bandwidth),
                                "reading --domain-bandwidth"));
   q.grid.port = TRY(
       during(parse_quantity<BytesPerSecond>(options.port_bandwidth), "reading --port-bandwidth"));
+  if (q.job) {
+    const cluster::Datacenter& datacenter = q.job->job.cluster.datacenters[0];
+    q.grid.scale_up = datacenter.scale_up.bandwidth;
+    q.grid.port = datacenter.scale_out.bandwidth;
+  }
   TRY(check(q.grid));
   if (!options.message.empty()) {
     q.message = TRY(during(parse_quantity<Bytes>(options.message), "reading --message"));
@@ -245,6 +259,7 @@ Status fabric(const FabricOptions& options, std::ostream& out) {
     for (const std::string& remark : remarks) out << "  note: " << remark << "\n";
     if (q.message) print_collectives(out, q);
     if (options.failures) print_failures(out, q);
+    if (q.job) print_priced_job(out, *q.job);
     return {};
   }
   const FabricParts full = parts_of(Fabric::kRailOptimized, q.size, q.prices);
@@ -268,6 +283,7 @@ Status fabric(const FabricOptions& options, std::ostream& out) {
                          {"notes", remarks_json}};
   if (q.message) answer.emplace_back("collectives", collectives_json(q));
   if (options.failures) answer.emplace_back("failures", failures_json(q));
+  if (q.job) answer.emplace_back("job", priced_job_json(*q.job));
   print_json(out, answer);
   return {};
 }

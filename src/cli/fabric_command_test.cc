@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <fstream>
 #include <sstream>
 
 #include "base/json.h"
@@ -66,6 +68,78 @@ TEST(FabricCommand, takes_prices_with_and_without_a_unit) {
   // One switch of 64 ports and 128 transceivers: 6,400 + 1,280.
   const Value json = *parse_json(answer(options), "stdout");
   EXPECT_EQ(*json.find("clos")->find("cost_usd")->get<double>(), 7680);
+}
+
+// 64 A100 of a published row in domains of 8, switches of 8 ports: a Clos of 64 ports has 3 tiers,
+// 5 ports and 6 transceivers a GPU, 5 x 748 + 6 x 374 = 5,984 dollars; a rail of 8 is one switch,
+// 748 + 2 x 374 = 1,496. In a year of 8,760 hours beside 2 dollars an hour:
+// (2 + 0.683105) / (2 + 0.170776) = 1.236012.
+class FabricOfJob : public testing::Test {
+ protected:
+  FabricOptions options() const {
+    FabricOptions o;
+    o.job = path_;
+    o.radix = 8;
+    o.years = 1;
+    o.json = true;
+    return o;
+  }
+  FabricOfJob() {
+    std::ofstream(path_) << R"(
+[model]
+preset = "gpt3-175b"
+[[cluster.datacenter]]
+name = "here"
+device = "a100-80g"
+nodes = 8
+devices_per_node = 8
+scale_up = { domain = 8, bandwidth = "600 GBps", latency = "1 us" }
+scale_out = { bandwidth = "200 Gbps", latency = "1 us" }
+price = "2 USD/device-hour"
+[training]
+global_batch = 64
+micro_batch = 1
+recompute = "selective"
+[parallelism]
+tensor = 8
+pipeline = 8
+virtual_stages = 3
+sequence_parallel = true
+)";
+  }
+  ~FabricOfJob() override { std::remove(path_.c_str()); }
+
+  const std::string path_ = testing::TempDir() + "fabric_of_job.toml";
+};
+
+TEST_F(FabricOfJob, prices_its_iterations_network_included) {
+  FabricOptions o = options();
+  o.law = "rail-only";
+  const Value json = *parse_json(answer(o), "stdout");
+  EXPECT_EQ(*json.find("gpus")->get<int64_t>(), 64);
+  EXPECT_EQ(*json.find("domain")->get<int64_t>(), 8);
+  const Value& job = *json.find("job");
+  EXPECT_EQ(*job.find("clos")->find("network_usd_per_gpu")->get<double>(), 5984);
+  EXPECT_EQ(*job.find("rail_only")->find("network_usd_per_gpu")->get<double>(), 1496);
+  // Table 4 of the paper, on either fabric.
+  EXPECT_NEAR(*job.find("clos")->find("iteration_s")->get<double>(), 11.89, 0.005);
+  EXPECT_NEAR(*job.find("rail_only")->find("iteration_s")->get<double>(), 11.89, 0.005);
+  EXPECT_NEAR(*job.find("gain")->get<double>(), 0.236012, 1e-6);
+  o.json = false;
+  EXPECT_THAT(answer(o), HasSubstr("rail-only: +23.60 % iterations per dollar"));
+}
+
+TEST_F(FabricOfJob, takes_a_measured_iteration_instead_of_a_law) {
+  FabricOptions o = options();
+  o.iteration = "13.75s";
+  const Value json = *parse_json(answer(o), "stdout");
+  EXPECT_EQ(*json.find("job")->find("clos")->find("iteration_s")->get<double>(), 13.75);
+  EXPECT_EQ(*json.find("job")->find("iteration_source")->get<std::string>(), "given");
+  o.law = "rail-only";
+  std::ostringstream out;
+  const Status both = fabric(o, out);
+  ASSERT_FALSE(both);
+  EXPECT_EQ(both.error().exit_code(), 2);
 }
 
 TEST(FabricCommand, refuses_with_exit_code_two_and_what_to_try) {
