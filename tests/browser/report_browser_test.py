@@ -381,6 +381,46 @@ class ReportTest(unittest.TestCase):
                     badge.getBoundingClientRect().right > badge.closest('.card').getBoundingClientRect().right).length"""))
 
 
+# What the pointer reads at (column, row) of the second map, in cells.
+POINT = """const canvas = document.querySelectorAll('#maps canvas')[1], box = canvas.getBoundingClientRect();
+           const cell = (box.width - 54) / 8;
+           canvas.dispatchEvent(new PointerEvent('pointermove', {clientX: box.left + 52 + (arguments[0] + 0.5) * cell,
+                                                                 clientY: box.top + 22 + (arguments[1] + 0.5) * cell}));
+           return document.querySelectorAll('#maps .reading')[1].textContent"""
+# How many colours the second map has where its cells are.
+COLOURS = """const canvas = document.querySelectorAll('#maps canvas')[1], pen = canvas.getContext('2d');
+             const cell = (canvas.clientWidth - 54) / 8, seen = new Set();
+             for (let i = 0; i < 64; ++i) seen.add(String(pen.getImageData(
+               52 + (i % 8 + 0.5) * cell, 22 + (Math.floor(i / 8) + 0.5) * cell, 1, 1).data));
+             return seen.size"""
+
+
+class HeatMapTest(unittest.TestCase):
+    def browse(self, width=1280):
+        browser = Browser(self.id().split(".")[-1], width, 900)
+        browser.open("heat_map.html")
+        return browser
+
+    def test_a_cell_tells_who_sends_how_much(self):
+        with self.browse() as browser:
+            browser.screenshot("heat-map")
+            self.assertEqual([], browser.errors())
+            self.assertEqual("GPU 0 → GPU 1: tensor 8.00 KB", browser.run(POINT, 1, 0))
+            self.assertEqual("GPU 2 → GPU 6: data 100 B", browser.run(POINT, 6, 2))
+            self.assertEqual("GPU 6 → GPU 2: nothing", browser.run(POINT, 2, 6))
+
+    def test_one_kind_can_be_shown_alone(self):
+        with self.browse() as browser:
+            self.assertEqual(3, browser.run(COLOURS))  # empty, tensor, data
+            browser.run("const s = document.getElementById('layer'); s.value = '1'; s.dispatchEvent(new Event('change'))")
+            self.assertEqual(2, browser.run(COLOURS))
+
+    def test_a_phone_shows_all_of_it(self):
+        with self.browse(width=390) as browser:
+            browser.screenshot("heat-map-narrow")
+            self.assertEqual(0, browser.run("return Math.max(0, document.documentElement.scrollWidth - innerWidth)"))
+
+
 def main():
     global ARTIFACTS
     arguments = sys.argv[1:]

@@ -16,6 +16,7 @@
 #include "plan/job.h"
 #include "plan/plan_file.h"
 #include "report/report.h"
+#include "sample_heat_map.h"
 #include "sample_replicas.h"
 
 namespace {
@@ -185,6 +186,7 @@ Status write_reports(const std::string& folder) {
   TRY(save("pair.html", {measured, predicted}));
   TRY(save("replicas.html", TRY(sample_replicas(6))));
   TRY(save("replicas_once.html", TRY(sample_replicas(1))));
+  TRY(write_file(folder + "/heat_map.html", report::render_heat_maps(report::sample_heat_map())));
 
   // 20 iterations of 833 micro-batches: 100,000 intervals. 200 of them would be a gigabyte of page.
   trace::Trace large = Runner({kEmulated, 200, 833, 0.1, true}, plan).run();
