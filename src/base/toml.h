@@ -1,4 +1,4 @@
-// TOML text -> Value, with line numbers. The parser is toml++.
+// TOML text <-> Value, with line numbers. The parser is toml++.
 #pragma once
 
 #include <string>
@@ -11,5 +11,9 @@ namespace tombolo {
 
 // `name` is the file's name in messages. Dates and times are refused: no file of ours has one.
 Result<Value> parse_toml(std::string_view text, const std::string& name);
+
+// As a person would write it: [sections], [[lists of tables]], and inline tables below those. Reads
+// back equal, but for keys whose value is null, which TOML has not. CHECKs that `file` is a table.
+std::string to_toml(const Value& file);
 
 }  // namespace tombolo

@@ -67,5 +67,17 @@ TEST(Toml, HostileTextIsRefusedWithALine) {
   EXPECT_TRUE(refusal("a = 1980-05\xef\xb8\x8f\n").starts_with("job.toml:1:"));
 }
 
+TEST(Toml, WritesAsAPersonWouldAndReadsBackEqual) {
+  const char* text =
+      "name = \"a \\\"b\\\" \\n\"\n"
+      "\n[training]\nbatch = 64\nrate = 0.0003\nfast = true\nshares = [1, 2]\n"
+      "fabric = { domain = 8, \"odd key\" = {} }\n"
+      "\n[[cluster.datacenter]]\nname = \"oregon\"\n"
+      "\n[[cluster.datacenter]]\nname = \"paris\"\ndevice = { peak = \"1 TFLOPS\" }\n";
+  const Result<Value> value = parse_toml(text, "file.toml");
+  ASSERT_TRUE(value) << value.error().text();
+  EXPECT_EQ(to_toml(*value), text);
+}
+
 }  // namespace
 }  // namespace tombolo
