@@ -45,6 +45,11 @@ struct Collector {
   std::vector<Knob>& knobs;
 
   void add(std::string_view key, double& value) {
+    for (const char* memory :
+         {"parameter_memory", "gradient_memory", "optimizer_memory", "activation_scale",
+          "logit_memory", "layer_buffers", "reserved", "workspace", "causal_share"}) {
+      if (key == memory) return;  // not of time, or not to be fitted
+    }
     const bool share =
         key.ends_with("efficiency") || key.ends_with("overlap") || key.ends_with("share");
     knobs.push_back({fmt::format("{}.{}", prefix, key), &value, value, share});
@@ -129,8 +134,8 @@ void print_scores(const std::vector<Case>& cases) {
     p.push_back(predict(c));
     m.push_back(c.row->iteration->value);
   }
-  fmt::print("{:<28}{:>6}{:>9}{:>6}{:>9}{:>9}{:>9}{:>7}\n", "table", "fit", "mean %", "rest",
-             "mean %", "max %", "bias %", "tau");
+  fmt::print("{:<28}{:>6}{:>9}{:>6}{:>9}{:>9}{:>9}{:>7}{:>7}\n", "table", "fit", "mean %", "rest",
+             "mean %", "max %", "bias %", "tau", "all");
   for (auto& [table, sets] : by_table) {
     const auto mean = [](const std::vector<double>& e) {
       double s = 0;
@@ -144,18 +149,22 @@ void print_scores(const std::vector<Case>& cases) {
         bias += e;
       }
     }
+    std::vector<double> all_predicted, all_measured;
     double tau = 0, pairs = 0;
     for (const auto& [name, g] : groups[table]) {
       const auto t = planner::kendall_tau_b(g.first, g.second);
       const double n = static_cast<double>(g.first.size());
+      all_predicted.insert(all_predicted.end(), g.first.begin(), g.first.end());
+      all_measured.insert(all_measured.end(), g.second.begin(), g.second.end());
       if (!t) continue;
       tau += *t * n * (n - 1);
       pairs += n * (n - 1);
     }
-    fmt::print("{:<28}{:>6}{:>9.2f}{:>6}{:>9.2f}{:>9.1f}{:>9.2f}{:>7.2f}\n", table, sets[0].size(),
-               mean(sets[0]), sets[1].size(), mean(sets[1]), 100 * largest,
+    fmt::print("{:<28}{:>6}{:>9.2f}{:>6}{:>9.2f}{:>9.1f}{:>9.2f}{:>7.2f}{:>7.2f}\n", table,
+               sets[0].size(), mean(sets[0]), sets[1].size(), mean(sets[1]), 100 * largest,
                100 * bias / static_cast<double>(sets[0].size() + sets[1].size()),
-               pairs > 0 ? tau / pairs : 0);
+               pairs > 0 ? tau / pairs : 0,
+               planner::kendall_tau_b(all_predicted, all_measured).value_or(0));
   }
 }
 
@@ -247,12 +256,13 @@ int main(int argc, char** argv) {
       const double hash =
           static_cast<double>(std::hash<std::string>{}(digest(row.table + row.name)) % 10007) /
           10007;
-      cases.push_back({&row, *c, planner::settings_of(row.job.training),
-                       find(files.devices, constants->device.name),
-                       find(files.fabrics, constants->scale_up.name),
-                       find(files.fabrics, constants->scale_out.name),
-                       find(files.stacks, constants->stack.name),
-                       hash < share && !row.ordering_only});
+      cases.push_back(
+          {&row, *c, planner::settings_of(row.job.training),
+           find(files.devices, constants->device.name),
+           find(files.fabrics, constants->scale_up.name),
+           find(files.fabrics, constants->scale_out.name),
+           find(files.stacks, constants->stack.name),
+           hash < (kept.back().size() <= 25 ? std::max(share, 0.5) : share) && !row.ordering_only});
     }
   }
 

@@ -37,6 +37,7 @@ struct DeviceConstants {
   double flash_half_head = 16;       // numbers per head at which half of it is lost
   double scores_efficiency = 0.4;    // of peak, in the two batched products of unfused attention
   double unaligned_head = 1.5;       // slow-down of those for heads not a multiple of 8 wide
+  double unaligned_product = 1.2;    // slow-down of matrices not a multiple of 64 (128 bytes) wide
   double memory_efficiency = 0.8;    // of nominal bandwidth, in element-wise kernels
   Seconds kernel{3e-6};              // the shortest kernel
 
@@ -80,16 +81,21 @@ struct StackConstants {
   std::vector<std::string> devices;  // constants of devices that ran this release; empty: others
   // Kernels.
   Attention attention = Attention::kFlash;
-  double causal_share = 0.5;        // of the scores that fused attention computes
-  double score_bytes = 12;          // moved per score in a forward pass of unfused attention
+  double causal_share = 0.5;          // of the scores that fused attention computes
+  double context_causal_share = 0.5;  // the same of the slowest rank under context parallelism
+  double flash_speed = 1;             // of its fused attention, over that of the device's constants
+  double score_bytes = 12;            // moved per score in a forward pass of unfused attention
   double layer_passes = 20;         // bytes of hidden x tokens x element moved by norms, residuals
   double mlp_passes = 4;            // the same per element of the MLP's inner width
   double expert_passes = 6;         // the same per copy of a token that goes to an expert
   double fp8_passes = 4;            // bytes per hidden x token for casts to 8 bits
   double backward_passes = 1.5;     // backward passes over forward ones
+  double accumulate_bytes = 0;      // per parameter and micro-batch, where gradients are added up
+                                    // in kernels of their own
   double logit_bytes = 16;          // moved per logit, forward and backward
   Seconds host_layer{1e-3};         // the host's time to launch a layer forward
   double host_backward = 1.5;       // backward over forward
+  Seconds host_experts{0};          // added for a layer with experts: routing waits for the host
   Seconds host_collective{20e-6};   // added per collective of tensor parallelism
   Seconds host_micro_batch{1e-3};   // added per micro-batch, stage and pass
   Seconds host_iteration{10e-3};    // optimizer, logging, data
@@ -138,6 +144,7 @@ void describe(Archive& a, DeviceConstants& d) {
   a.optional("flash_half_head", d.flash_half_head);
   a.optional("scores_efficiency", d.scores_efficiency);
   a.optional("unaligned_head", d.unaligned_head);
+  a.optional("unaligned_product", d.unaligned_product);
   a.optional("memory_efficiency", d.memory_efficiency);
   a.optional("kernel", d.kernel);
 }
@@ -160,15 +167,19 @@ void describe(Archive& a, StackConstants& s) {
   a.optional("devices", s.devices);
   a.optional("attention", s.attention);
   a.optional("causal_share", s.causal_share);
+  a.optional("context_causal_share", s.context_causal_share);
+  a.optional("flash_speed", s.flash_speed);
   a.optional("score_bytes", s.score_bytes);
   a.optional("layer_passes", s.layer_passes);
   a.optional("mlp_passes", s.mlp_passes);
   a.optional("expert_passes", s.expert_passes);
   a.optional("fp8_passes", s.fp8_passes);
   a.optional("backward_passes", s.backward_passes);
+  a.optional("accumulate_bytes", s.accumulate_bytes);
   a.optional("logit_bytes", s.logit_bytes);
   a.optional("host_layer", s.host_layer);
   a.optional("host_backward", s.host_backward);
+  a.optional("host_experts", s.host_experts);
   a.optional("host_collective", s.host_collective);
   a.optional("host_micro_batch", s.host_micro_batch);
   a.optional("host_iteration", s.host_iteration);

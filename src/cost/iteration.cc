@@ -65,36 +65,30 @@ class Pricing {
       sum.backward.compute += pricer_.memory(held(slice).total() * stack_.accumulate_bytes);
     }
     const double again = c_.recompute == model::Recompute::kFull ? 1 : 0;
-    return {expose(sum.forward, layers, 1, slice),
-            expose(sum.backward, layers, stack_.host_backward + again, slice)};
-  }
-
-  // Stages of even layers: the first of them have one more.
-  model::Slice slice(int64_t index) const {
-    const int64_t p = c_.pipeline, each = m_.layers / p, more = m_.layers % p;
-    return {index * each + std::min(index, more), each + (index < more ? 1 : 0), index == 0,
-            index == p - 1};
+    const double mixtures = real(counts.experts + (m_.experts ? counts.multi_token : 0));
+    return {expose(sum.forward, layers, mixtures, 1, slice),
+            expose(sum.backward, layers, mixtures, stack_.host_backward + again, slice)};
   }
 
   IterationTime time() const {
     const int64_t p = c_.pipeline;
     const double m = real(c_.micro_batches()), v = real(c_.virtual_stages);
-    // Stages between the ends come in at most two kinds: with and without the additional layer.
-    Stage slowest;
+    Stage slowest, previous;
+    model::Slice slowest_slice;
+    model::LayerCounts counts;
     double others = 0;
-    int64_t slowest_index = 0;
-    const auto visit = [&](int64_t index, int64_t how_many) {
-      const Stage s = stage(slice(index));
-      others += s.total() * real(how_many);
-      if (s.total() > slowest.total()) {
-        slowest = s;
-        slowest_index = index;
+    for (int64_t index = 0; index < p; ++index) {
+      const model::Slice slice = stage_slice(m_, p, index);
+      const model::LayerCounts now = model::count_layers(m_, slice);
+      // Stages between the ends come in few kinds, one after the other.
+      const bool another = index <= 1 || index == p - 1 || !(now == counts);
+      if (another) previous = stage(slice);
+      counts = now;
+      others += previous.total();
+      if (another && previous.total() > slowest.total()) {
+        slowest = previous;
+        slowest_slice = slice;
       }
-    };
-    for (int64_t index = 0; index < p;) {
-      const int64_t end = same_as(index);
-      visit(index, end - index);
-      index = end;
     }
     others -= slowest.total();
 
@@ -112,7 +106,7 @@ class Pricing {
       time.bubble_communication = Seconds{2 * real(p - 1) * once};
       time.pipeline_communication = Seconds{2 * (m - 1) * v * once * (1 - stack_.pipeline_overlap)};
     }
-    synchronise(slowest, slice(slowest_index), time);
+    synchronise(slowest, slowest_slice, time);
     return time;
   }
 
@@ -182,14 +176,16 @@ class Pricing {
     return {(real(model::parameters(m_, slice)) - experts) / t, experts / (t * real(c_.expert))};
   }
 
-  StagePass expose(const LayerPass& pass, double layers, double host_factor,
+  StagePass expose(const LayerPass& pass, double layers, double mixtures, double host_factor,
                    const model::Slice& slice) const {
     StagePass stage;
     stage.tensor = pass.tensor * (1 - stack_.tensor_overlap);
     stage.expert = pass.expert * (1 - stack_.expert_overlap);
     // Keys and values travel while attention computes on those that came before.
     stage.context = std::max(0.0, pass.context - pass.attention);
-    double host = stack_.host_layer.value * layers * host_factor + stack_.host_micro_batch.value;
+    double host =
+        (stack_.host_layer.value * layers + stack_.host_experts.value * mixtures) * host_factor +
+        stack_.host_micro_batch.value * real(c_.virtual_stages);
     if (c_.tensor > 1) host += 2 * layers * host_factor * stack_.host_collective.value;
     if (slice.embedding || slice.head) host += stack_.host_layer.value * host_factor;
     const double communication = stage.tensor + stage.expert + stage.context;
@@ -203,17 +199,6 @@ class Pricing {
     const Grid& g = layout_.gradients;
     const Grid& e = layout_.expert;
     return {std::max<int64_t>(1, g.domain / e.domain), std::max<int64_t>(1, g.network / e.network)};
-  }
-
-  // The first index after `index` whose stage differs.
-  int64_t same_as(int64_t index) const {
-    const int64_t p = c_.pipeline, more = m_.layers % p, each = m_.layers / p;
-    const int64_t dense = m_.experts ? m_.experts->dense_layers : 0;
-    if (index == 0 || index == p - 1) return index + 1;
-    int64_t end = index < more ? std::min(more, p - 1) : p - 1;
-    // Stages that still hold dense layers before the mixtures are looked at one by one.
-    if (dense > 0 && index * each < dense) end = index + 1;
-    return end;
   }
 
   const model::Model& m_;

@@ -35,7 +35,11 @@ LayerPricer::LayerPricer(const model::Model& model, const cluster::Datacenter& d
 double LayerPricer::product(double m, double n, double k, bool eight_bits) const {
   const double ramps =
       (1 + device_.half_rows / m) * (1 + device_.half_columns / n) * (1 + device_.half_depth / k);
-  const double arithmetic = 2 * m * n * k * ramps / (eight_bits ? rate8_ : rate16_);
+  const auto aligned = [](double width) {
+    return width < 64 || static_cast<int64_t>(width) % 64 == 0;
+  };
+  const double tiles = aligned(n) && aligned(k) ? 1 : device_.unaligned_product;
+  const double arithmetic = 2 * m * n * k * ramps * tiles / (eight_bits ? rate8_ : rate16_);
   const double traffic = element_ * (m * n + n * k + m * k) / memory_rate_;
   return std::max({arithmetic, traffic, device_.kernel.value});
 }
@@ -55,8 +59,10 @@ double LayerPricer::attention_forward(const Configuration& c, double& scores) co
   if (stack_.attention == Attention::kFlash) {
     const double ramps =
         (1 + device_.flash_half_sequence / query) * (1 + device_.flash_half_head / depth);
-    scores = std::max(flops * stack_.causal_share * ramps / (peak_ * device_.flash_efficiency),
-                      device_.kernel.value);
+    const double share = c.context > 1 ? stack_.context_causal_share : stack_.causal_share;
+    scores =
+        std::max(flops * share * ramps / (peak_ * device_.flash_efficiency * stack_.flash_speed),
+                 device_.kernel.value);
     return scores;
   }
   // Two batched products, and passes over the matrix of scores between them.

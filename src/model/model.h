@@ -139,6 +139,8 @@ struct LayerCounts {
   int64_t dense = 0;
   int64_t experts = 0;
   int64_t multi_token = 0;
+
+  bool operator==(const LayerCounts&) const = default;
 };
 LayerCounts count_layers(const Model& model, const Slice& slice);
 
