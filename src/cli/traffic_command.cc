@@ -74,16 +74,21 @@ std::string headline(const plan::Job& job, const Traffic& traffic) {
   if (p.context > 1) degrees += fmt::format(", context {}", p.context);
   if (p.expert > 1) degrees += fmt::format(", expert {}", p.expert);
   const std::string model = job.model->name.empty() ? "model" : job.model->name;
-  return fmt::format("{} on {} GPUs in domains of {}: {}", model, grouped(traffic.gpus()),
-                     traffic.domain_size(), degrees);
+  return fmt::format("{} on {} GPU{} in domains of {}: {}", model, grouped(traffic.gpus()),
+                     traffic.gpus() == 1 ? "" : "s", traffic.domain_size(), degrees);
 }
 
 // One sentence on what rail-only networks would have to forward.
 std::string forwarding_text(const TrafficSummary& s) {
   const Forwarding& f = s.forwarding;
+  const bool apart = std::any_of(std::begin(kKinds), std::end(kKinds), [&](TrafficKind kind) {
+    return s.of(kind).at(Reach::kOtherDatacenter).pairs > 0;
+  });
   if (f.bytes.value == 0) {
-    return "nothing crosses rails: a rail-only network has a path for every byte, without "
-           "forwarding";
+    return fmt::format(
+        "nothing crosses rails{}: a rail-only network has a path for every byte, "
+        "without forwarding",
+        apart ? " inside a datacenter" : "");
   }
   std::string out = fmt::format(
       "{} ({} of all) cross rails: a rail-only network forwards them through a domain first",
