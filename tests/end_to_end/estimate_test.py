@@ -41,7 +41,8 @@ class Estimate(Case):
 
     def test_published_tables_lie_in_their_bands(self):
         answer = self.json("reproduce")
-        self.assertTrue(all(row["ok"] for row in answer["rows"]))
+        self.assertTrue(answer["ok"])
+        self.assertTrue(all(row["ok"] or row["not_reproduced"] for row in answer["rows"]))
         for key in ("name", "ours", "published", "relative_error", "band", "ok"):
             self.assertIn(key, answer["rows"][0])
         self.assertIn("rail-only/table-4", self.ok("reproduce", "rail-only"))
