@@ -125,7 +125,13 @@ int main(int argc, char** argv) {
   CLI::App* reproduce_command = app.add_subcommand(
       "reproduce", "published tables that we claim: ours, theirs, the gap; fails outside a band");
   reproduce_command->add_option("table", reproduce_options.table,
-                                "rail-only/table-4, or rail-only for all of it; left out: all");
+                                "rail-only/table-4, or rail-only for all of it; left out: all; "
+                                "reference or reference/bloom: errors on published measurements");
+  reproduce_command->add_option("--data", reproduce_options.data,
+                                "reference: folder with other rows of these tables");
+  reproduce_command->add_option("--law", reproduce_options.law, "reference: the law that predicts")
+      ->capture_default_str();
+  reproduce_command->add_flag("--rows", reproduce_options.rows, "reference: every row, too");
   add_json(reproduce_command, reproduce_options.json);
 
   CompareOptions compare_options;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -80,10 +81,17 @@ struct TrafficCommandOptions {
 Status traffic(const TrafficCommandOptions& options, std::ostream& out);
 
 struct ReproduceOptions {
-  std::string table;  // "rail-only/table-4", or "rail-only" for all of that paper; empty: all
+  std::string table;  // "rail-only/table-4", or "rail-only" for all of it; empty: all claims
+  // Only for "reference" and "reference/TABLE", measurements that a law is held against:
+  std::string data;             // folder of rows to read instead of the program's; empty: those
+  std::string law = "tombolo";  // that predicts them
+  bool rows = false;            // each row, not only the table
   bool json = false;
 };
 Status reproduce(const ReproduceOptions& options, std::ostream& out);
+// What `reproduce` answers for reference tables; `table` is "" for all, else its short name.
+Status reproduce_reference(const ReproduceOptions& options, std::string_view table,
+                           std::ostream& out);
 
 struct CompareOptions {
   std::string predicted;

@@ -69,6 +69,17 @@ Value::Table to_json(const std::vector<Table>& tables) {
 }  // namespace
 
 Status reproduce(const ReproduceOptions& options, std::ostream& out) {
+  constexpr std::string_view kReference = "reference";
+  const std::string_view paper = std::string_view(options.table).substr(0, options.table.find('/'));
+  if (paper == kReference) {
+    const size_t begin = std::min(kReference.size() + 1, options.table.size());
+    return reproduce_reference(options, std::string_view(options.table).substr(begin), out);
+  }
+  if (!options.data.empty() || options.rows) {
+    return unusable(
+        fmt::format("{}: only for reference tables", options.rows ? "--rows" : "--data"),
+        "tombolo reproduce reference");
+  }
   const std::vector<Table> tables = TRY(planner::reproduce(options.table));
   if (options.json) {
     print_json(out, to_json(tables));

@@ -38,12 +38,16 @@ Result<Source> find_source(std::string_view table) {
   return unusable(fmt::format("there is no reference table \"{}\"", table), hint);
 }
 
-std::string group_of(const plan::Job& job) {
+std::string group_of(const ReferenceRow& row) {
+  const plan::Job& job = row.job;
   const model::Model& m = *job.model;
-  const plan::Training& t = job.training;
-  return fmt::format("{} {}x{} {} heads, {} tokens, {} {}, batch {}, {}", m.name, m.layers,
-                     m.hidden, m.heads, m.sequence, job.cluster.devices(),
-                     job.cluster.datacenters[0].device.name, t.global_batch, to_name(t.precision));
+  std::string group =
+      fmt::format("{} {}x{} {} heads, {} tokens, {} {}, {}", m.name, m.layers, m.hidden, m.heads,
+                  m.sequence, job.cluster.devices(), job.cluster.datacenters[0].device.name,
+                  to_name(job.training.precision));
+  // Where only the order counts, batches are part of what is compared: how full a pipeline is.
+  if (!row.ordering_only) group += fmt::format(", batch {}", job.training.global_batch);
+  return group;
 }
 
 // What is true of every table: names, groups, and that a row says a time or that there is none.
@@ -59,7 +63,7 @@ Status finish(const Source& source, const CsvRow& csv, std::set<std::string>& na
                                 csv.file(), csv.line(), t.global_batch, together));
   }
   row.table = source.name;
-  row.group = group_of(row.job);
+  row.group = group_of(row);
   row.name = detail::name_of(row.job);
   if (!names.insert(row.name).second) {
     row.name += fmt::format(" (line {})", csv.line());

@@ -24,7 +24,7 @@ struct ReferenceRow {
   std::optional<Bytes> memory;       // measured peak of one device
   bool out_of_memory = false;
   bool ordering_only = false;  // too noisy for percent; its order among its group counts
-  std::string group;  // rows of one group differ in parallelism only: model, devices, batch
+  std::string group;           // rows of one group are comparable: same model, devices and batch
   std::vector<std::string> assumptions;
 };
 

@@ -45,8 +45,9 @@ void score_order(ReferenceScore& out) {
   for (const ScoredRow& scored : out.rows) {
     if (!scored.iteration_error()) continue;
     Order& group = groups[scored.row->group];
-    group.predicted.push_back(scored.predicted->iteration.value);
-    group.measured.push_back(scored.row->iteration->value);
+    const auto sequences = static_cast<double>(scored.row->job.training.global_batch);
+    group.predicted.push_back(scored.predicted->iteration.value / sequences);
+    group.measured.push_back(scored.row->iteration->value / sequences);
   }
   double sum = 0;
   for (const auto& [name, group] : groups) {

@@ -1,9 +1,9 @@
 // How far a law is from published measurements: errors by table, and whether it orders them right.
 //
 // An error is predicted / measured - 1, of the iteration time and of the memory of one device.
-// Ordering is Kendall's tau-b within groups of rows that differ in parallelism only, averaged over
-// groups by their pairs: 1 is the measured order, 0 chance, -1 the reverse. A planner needs the
-// latter more than the former.
+// Ordering is Kendall's tau-b of the time per sequence within groups of comparable rows, averaged
+// over groups by their pairs: 1 is the measured order, 0 chance, -1 the reverse. A planner needs
+// the order more than the time.
 #pragma once
 
 #include <functional>
@@ -22,6 +22,8 @@ struct Predicted {
   Seconds iteration;
   Bytes memory;  // of the fullest device
   bool fits = true;
+  Bytes state = {};        // of memory: weights, gradients, optimizer
+  Bytes activations = {};  // of memory: kept for the backward pass
 };
 using Predictor = std::function<Result<Predicted>(const plan::Job&)>;
 

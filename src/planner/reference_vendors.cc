@@ -66,6 +66,20 @@ Status set_nemo(const CsvRow& row, ReferenceRow& out) {
   return {};
 }
 
+// Some of NVIDIA's runs of DeepSeek-V3 predict a second token with one layer more, some do not. The
+// table does not say which, but its operations per token do: about 250 GFLOP without it and 260
+// with.
+Status set_second_token(const CsvRow& row, ReferenceRow& out) {
+  model::Model& m = *out.job.model;
+  if (!m.latent_attention || !row.has("model_tflops_per_gpu")) return {};
+  const double per_token =
+      1e12 * TRY(row.number("model_tflops_per_gpu")) / TRY(row.number("tokens_per_s_per_gpu"));
+  if (per_token <= 255e9) return {};
+  m.multi_token_layers = 1;
+  out.assumptions.push_back("one layer for a second token: the operations per token count it");
+  return {};
+}
+
 }  // namespace
 
 Result<ReferenceRow> mosaicml_row(const CsvRow& row) {
@@ -99,6 +113,7 @@ Result<ReferenceRow> nemo_row(const CsvRow& row) {
   job.model = TRY(preset_of(row));
   TRY(set_nemo(row, out));
   TRY(set_rate(row, out));
+  TRY(set_second_token(row, out));
   return out;
 }
 
@@ -122,10 +137,11 @@ Result<ReferenceRow> mlperf_row(const CsvRow& row) {
   job.cluster = TRY(machines(row, "h100-80g", port_of("h100-80g")));
   job.model = TRY(model::preset("gpt3-175b"));
   job.training.precision = plan::Precision::kFp8;
-  job.parallelism.virtual_stages = 6;
+  job.parallelism.virtual_stages = 12;
   job.parallelism.schedule = "interleaved";
   TRY(set_nemo(row, out));
-  out.assumptions.push_back("6 virtual stages of 2 layers: the table names interleaving only");
+  out.assumptions.push_back(
+      "12 virtual stages of one layer, the default of the submission's settings");
   out.iteration = 1_s * TRY(row.number("median_step_time_s"));
   return out;
 }
