@@ -103,13 +103,6 @@ void inside_point(const SearchSpace& space, Configuration c, const Visit& visit)
   }
 }
 
-double score(const SearchOptions& options, const Configuration& c, Seconds time) {
-  // With the batch given, tokens per second are as good as the time is short.
-  if (options.objective != Objective::kCost) return time.value;
-  const double rate = options.price.value > 0 ? options.price.value : 1;
-  return rate * static_cast<double>(c.devices()) * time.value;
-}
-
 auto simplicity(const Configuration& c) {
   return std::tuple(c.context, c.expert, c.virtual_stages, c.zero, static_cast<int>(c.recompute),
                     c.pipeline, c.tensor, c.data, c.micro_batch, c.sequence_parallel);
@@ -223,7 +216,7 @@ class Search {
     for (size_t i = 0; i < points.size(); ++i) {
       Configuration c = points[i];
       c.micro_batch = space_.on(Axis::kMicroBatch).front();
-      keys.emplace_back(score(options_, c, pricer_.lower_bound(c)), i);
+      keys.emplace_back(score_of(options_, c, pricer_.lower_bound(c)), i);
     }
     std::sort(keys.begin(), keys.end());
     std::vector<Configuration> sorted;
@@ -260,7 +253,7 @@ class Search {
         std::fill(bounds.begin(), bounds.end(), -1);
       }
       double& bound = bounds[size];
-      if (bound < 0) bound = score(options_, c, pricer_.lower_bound(c));
+      if (bound < 0) bound = score_of(options_, c, pricer_.lower_bound(c));
       if (bound > threshold(c, known, found)) {
         ++found.counts.pruned_by_bound;
         return true;
@@ -291,7 +284,7 @@ class Search {
       return false;
     }
     candidate.time = pricer_.time(c);
-    candidate.score = score(options_, c, candidate.time);
+    candidate.score = score_of(options_, c, candidate.time);
     ++found.counts.evaluated;
     if (!fits) return false;
     ++found.counts.feasible;
@@ -372,6 +365,12 @@ bool belongs(const SearchSpace& space, const Configuration& c) {
          state_fits(space, c);
 }
 
+double score_of(const SearchOptions& options, const Configuration& c, Seconds time) {
+  if (options.objective != Objective::kCost) return time.value;
+  const double rate = options.price.value > 0 ? options.price.value : 1;
+  return rate * static_cast<double>(c.devices()) * time.value;
+}
+
 bool better(const Candidate& a, const Candidate& b) {
   if (a.score != b.score) return a.score < b.score;
   const int64_t a_devices = a.configuration.devices(), b_devices = b.configuration.devices();
@@ -401,7 +400,7 @@ std::optional<Candidate> least_memory(const SearchSpace& space, const Pricer& pr
   }
   if (least) {
     least->time = pricer.time(least->configuration);
-    least->score = score(options, least->configuration, least->time);
+    least->score = score_of(options, least->configuration, least->time);
   }
   return least;
 }

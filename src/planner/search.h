@@ -47,6 +47,9 @@ class Pricer {
   // Of the device that needs most. Grows with micro_batch, all else equal.
   virtual Bytes memory(const cost::Configuration& configuration) const = 0;
   virtual Seconds time(const cost::Configuration& configuration) const = 0;
+  // Whether selective recomputation differs from none. With fused attention it may not: its scores
+  // are computed again in any case.
+  virtual bool selective_recompute_differs() const { return true; }
   // At most time(), for all values of recompute, zero, sequence_parallel and expert.
   virtual Seconds lower_bound(const cost::Configuration& configuration) const = 0;
   // Operations of an iteration, for utilisation: without those done again.
@@ -152,6 +155,11 @@ struct SearchOptions {
   // Called between waves, by the calling thread, with outer points done and all of them.
   std::function<void(int64_t done, int64_t all)> progress;
 };
+
+// The objective of a configuration that takes this time: seconds, or what its devices cost for so
+// long. With the batch given, tokens per second are as good as the time is short.
+double score_of(const SearchOptions& options, const cost::Configuration& configuration,
+                Seconds time);
 
 struct SearchResult {
   std::vector<Candidate> top;  // best first; empty: nothing fits

@@ -199,6 +199,10 @@ Result<SearchSpace> make_space(const plan::OpenJob& open, std::string_view law,
     return unusable(fmt::format("{}: model is missing", job.file),
                     "[model] with preset = \"gpt3-175b\" or config = \"config.json\"");
   }
+  if (job.stage_times) {
+    return unusable(fmt::format("{}: stage_times: a search prices stages by a law", job.file),
+                    "no [stage_times], or tombolo simulate for this one pipeline");
+  }
   if (job.cluster.datacenters.size() != 1) {
     return unusable(fmt::format("{}: cluster: {} datacenters; this search lays a job over one",
                                 job.file, job.cluster.datacenters.size()),
