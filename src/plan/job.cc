@@ -1,5 +1,6 @@
 #include "plan/job.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <numeric>
 
@@ -220,20 +221,59 @@ Result<std::vector<int64_t>> share_stages(const Job& job) {
   return shares;
 }
 
+// The datacenter of each stage, by its index in the cluster.
+Result<std::vector<size_t>> datacenters_of_stages(const Job& job) {
+  const std::vector<std::string>& given = job.parallelism.datacenter_per_stage;
+  std::vector<size_t> where;
+  if (given.empty()) {
+    const std::vector<int64_t> shares = TRY(share_stages(job));
+    for (size_t d = 0; d < shares.size(); ++d) {
+      where.insert(where.end(), static_cast<size_t>(shares[d]), d);
+    }
+    return where;
+  }
+  if (given.size() != static_cast<size_t>(job.parallelism.pipeline)) {
+    return unusable(fmt::format("{}: parallelism.datacenter_per_stage: {} names for {} stages",
+                                job.file, given.size(), job.parallelism.pipeline),
+                    "one name per stage, or none");
+  }
+  const auto& datacenters = job.cluster.datacenters;
+  std::vector<int64_t> taken(datacenters.size(), 0);
+  for (size_t s = 0; s < given.size(); ++s) {
+    const auto found = std::find_if(datacenters.begin(), datacenters.end(),
+                                    [&](const auto& d) { return d.name == given[s]; });
+    if (found == datacenters.end()) {
+      return unusable(
+          fmt::format("{}: parallelism.datacenter_per_stage[{}]: there is no "
+                      "datacenter \"{}\"",
+                      job.file, s, given[s]));
+    }
+    where.push_back(static_cast<size_t>(found - datacenters.begin()));
+    taken[where.back()] += job.parallelism.data;
+    if (taken[where.back()] <= found->devices()) continue;
+    return infeasible(fmt::format("stage {} does not fit: {} has {} devices for {} stages x {} "
+                                  "replicas",
+                                  s, found->name, found->devices(),
+                                  taken[where.back()] / job.parallelism.data, job.parallelism.data),
+                      "fewer stages there, or fewer replicas");
+  }
+  return where;
+}
+
 Result<std::vector<Placement>> place(const Job& job) {
-  const std::vector<int64_t> shares = TRY(share_stages(job));
-  const int64_t replicas = job.parallelism.data;
+  const std::vector<size_t> where = TRY(datacenters_of_stages(job));
+  std::vector<int64_t> taken(job.cluster.datacenters.size(), 0);
   std::vector<Placement> ranks;
-  for (size_t d = 0; d < shares.size(); ++d) {
-    const cluster::Datacenter& datacenter = job.cluster.datacenters[d];
-    for (int64_t i = 0; i < shares[d] * replicas; ++i) {
-      const auto rank = static_cast<int32_t>(ranks.size());
-      ranks.push_back({.rank = rank,
-                       .stage = static_cast<int32_t>(rank / replicas),
+  for (size_t s = 0; s < where.size(); ++s) {
+    const cluster::Datacenter& datacenter = job.cluster.datacenters[where[s]];
+    for (int64_t replica = 0; replica < job.parallelism.data; ++replica) {
+      const int64_t i = taken[where[s]]++;
+      ranks.push_back({.rank = static_cast<int32_t>(ranks.size()),
+                       .stage = static_cast<int32_t>(s),
                        .datacenter = datacenter.name,
                        .node = i / datacenter.devices_per_node,
                        .device = i % datacenter.devices_per_node,
-                       .replica = static_cast<int32_t>(rank % replicas)});
+                       .replica = static_cast<int32_t>(replica)});
     }
   }
   return ranks;

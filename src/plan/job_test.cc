@@ -322,5 +322,34 @@ TEST(PlanFile, RefusesAnotherVersion) {
               HasSubstr("this program reads version 1"));
 }
 
+TEST(Job, StagesMayBeGivenTheirDatacenters) {
+  // Against the order of the file, and more in the second than in the first.
+  std::string text = kJob;
+  const std::string from = "pipeline = 2\n";
+  text.replace(text.find(from), from.size(),
+               "pipeline = 3\nlayers_per_stage = [2, 1, 1]\n"
+               "datacenter_per_stage = [\"east\", \"east\", \"west\"]\n");
+  text.replace(text.find("name = \"east\""), 13, "nodes = 2\nname = \"east\"");
+  const Result<Plan> plan = plan_of(text);
+  ASSERT_TRUE(plan) << plan.error().text();
+  EXPECT_EQ(plan->ranks[0].datacenter, "east");
+  EXPECT_EQ(plan->ranks[1].datacenter, "east");
+  EXPECT_EQ(plan->ranks[1].node, 1);
+  EXPECT_EQ(plan->ranks[2].datacenter, "west");
+  EXPECT_EQ(plan->ranks[2].node, 0);
+  EXPECT_EQ(plan->stages[0].slice.layers, 2);
+}
+
+TEST(Job, ADatacenterThatIsUnknownOrFullIsNamed) {
+  const std::string from = "pipeline = 2\n";
+  const auto with = [&](const std::string& list) {
+    return complaint(from, from + "datacenter_per_stage = " + list + "\n");
+  };
+  EXPECT_THAT(with("[\"west\", \"north\"]").text(), HasSubstr("no datacenter \"north\""));
+  EXPECT_THAT(with("[\"west\"]").text(), HasSubstr("1 names for 2 stages"));
+  EXPECT_EQ(with("[\"west\", \"west\"]").exit_code(), 3);
+  EXPECT_THAT(with("[\"west\", \"west\"]").text(), HasSubstr("west has 1 devices"));
+}
+
 }  // namespace
 }  // namespace tombolo::plan

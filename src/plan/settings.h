@@ -65,6 +65,8 @@ struct Parallelism {
   std::string schedule = "1f1b";
   std::vector<int64_t>
       layers_per_stage;  // left out: as even as possible, the first stages one more
+  // Where each stage lies with all its replicas; left out: even shares in the order of the file.
+  std::vector<std::string> datacenter_per_stage;
 
   bool operator==(const Parallelism&) const = default;
 };
@@ -166,6 +168,7 @@ void describe(Archive& a, Parallelism& p) {
   a.optional("order", p.order);
   a.optional("schedule", p.schedule);
   a.optional("layers_per_stage", p.layers_per_stage);
+  a.optional("datacenter_per_stage", p.datacenter_per_stage);
   a.check(p.zero >= 0 && p.zero <= 3, "zero", "must lie between 0 and 3");
   a.check(p.schedule != "auto", "schedule", "asks for a search",
           "\"1f1b\" or \"gpipe\", or tombolo plan, which searches");
