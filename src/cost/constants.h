@@ -114,6 +114,7 @@ struct StackConstants {
   // Memory.
   double parameter_memory = 2;  // bytes per parameter: weights
   double gradient_memory = 4;   // with copies that the sum of gradients needs
+  double bf16_gradients = 0;    // more of them where weights are bf16: copies in float32
   double optimizer_memory = 12;
   bool dropout = false;          // keeps a byte per element for each mask
   bool gathered_inputs = false;  // of tensor-parallel matrices are kept, not gathered again
@@ -196,6 +197,7 @@ void describe(Archive& a, StackConstants& s) {
   a.optional("spread", s.spread);
   a.optional("parameter_memory", s.parameter_memory);
   a.optional("gradient_memory", s.gradient_memory);
+  a.optional("bf16_gradients", s.bf16_gradients);
   a.optional("optimizer_memory", s.optimizer_memory);
   a.optional("dropout", s.dropout);
   a.optional("gathered_inputs", s.gathered_inputs);

@@ -195,8 +195,13 @@ DeviceMemory slice_memory(const Model& m, const Configuration& c, const StackCon
   };
   DeviceMemory memory;
   memory.parameters = bytes(stack.parameter_memory, 3);
-  memory.gradients = bytes(stack.gradient_memory, 2);
-  memory.optimizer = bytes(std::max(0.0, stack.optimizer_memory + inputs.state_bytes - 16), 1);
+  const double gradient_bytes = stack.gradient_memory + (inputs.bf16 ? stack.bf16_gradients : 0);
+  memory.gradients = bytes(gradient_bytes, 2);
+  const bool stated = inputs.state_bytes != MemoryInputs{}.state_bytes;
+  memory.optimizer =
+      bytes(stated ? std::max(0.0, inputs.state_bytes - stack.parameter_memory - gradient_bytes)
+                   : stack.optimizer_memory,
+            1);
 
   // Activations.
   const double tokens = as_double(c.micro_batch * m.sequence) / as_double(c.context);
@@ -246,10 +251,10 @@ DeviceMemory slice_memory(const Model& m, const Configuration& c, const StackCon
     // gradients of a layer. A pipeline gathers once per iteration, and its micro-batches sum whole
     // gradients.
     if (c.zero >= 3 && c.pipeline > 1) {
-      memory.workspace += Bytes{(e + stack.gradient_memory) * whole};
+      memory.workspace += Bytes{(e + gradient_bytes) * whole};
     } else if (c.zero >= 3) {
-      memory.workspace += Bytes{e * (2 * layer_at_work + mine_at_ends.dense) +
-                                stack.gradient_memory * layer_at_work};
+      memory.workspace +=
+          Bytes{e * (2 * layer_at_work + mine_at_ends.dense) + gradient_bytes * layer_at_work};
     }
   }
   return memory;

@@ -32,10 +32,11 @@ struct DeviceMemory {
 // What the numbers of a device depend on besides the configuration.
 struct MemoryInputs {
   double element_bytes = 2;  // of weights and activations
-  // Per parameter, weights, gradients and optimizer together. 16 is Adam in mixed precision, 2 + 2
-  // + 12, for which a stack keeps parameter_memory + gradient_memory + optimizer_memory; what is
-  // above or below 16 is the optimizer's.
+  // Per parameter, weights, gradients and optimizer together. 16, Adam in mixed precision, stands
+  // for what the stack keeps: parameter_memory + gradient_memory + optimizer_memory. Of any other
+  // number the optimizer has what weights and gradients leave.
   double state_bytes = 16;
+  bool bf16 = true;  // some stacks add up gradients of this format in float32
 };
 
 // The layers of a stage, counted from 0, with all its virtual stages. Where layers do not divide

@@ -211,6 +211,12 @@ class Pricing {
   LayerTime dense_, experts_;
 };
 
+static MemoryInputs memory_inputs(const LawSettings& settings) {
+  return {.element_bytes = settings.element_bytes,
+          .state_bytes = settings.state_bytes,
+          .bf16 = settings.bf16};
+}
+
 IterationLaw::IterationLaw(const model::Model& model, const cluster::Datacenter& datacenter,
                            const LawSettings& settings, Constants constants)
     : model_(model),
@@ -230,9 +236,7 @@ IterationTime IterationLaw::time(const Configuration& c) const {
 }
 
 DeviceMemory IterationLaw::memory(const Configuration& c) const {
-  return device_memory(
-      model_, c, constants_.stack,
-      {.element_bytes = settings_.element_bytes, .state_bytes = settings_.state_bytes});
+  return device_memory(model_, c, constants_.stack, memory_inputs(settings_));
 }
 
 Prediction IterationLaw::predict(const Configuration& c) const { return {time(c), memory(c)}; }
@@ -248,10 +252,8 @@ StagePrice IterationLaw::stage(const Configuration& c, const model::Slice& slice
 
 DeviceMemory IterationLaw::stage_memory(const Configuration& c, const model::Slice& slice,
                                         int64_t micro_batches_in_flight) const {
-  return slice_memory(
-      model_, c, constants_.stack,
-      {.element_bytes = settings_.element_bytes, .state_bytes = settings_.state_bytes}, slice,
-      real(micro_batches_in_flight));
+  return slice_memory(model_, c, constants_.stack, memory_inputs(settings_), slice,
+                      real(micro_batches_in_flight));
 }
 
 Seconds IterationLaw::transfer(const Configuration& c) const {

@@ -69,6 +69,7 @@ struct LawSettings {
   std::string stack = "tombolo";
   double element_bytes = 2;
   bool fp8 = false;  // matrix products at 8 bits
+  bool bf16 = true;  // weights and activations, rather than fp16 or fp32
   double state_bytes = 16;
 };
 

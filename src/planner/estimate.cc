@@ -1,22 +1,23 @@
 #include "planner/estimate.h"
 
 #include <cmath>
-#include <map>
+
+#include "cost/rail_only.h"
+#include "planner/error_band.h"
+#include "planner/from_job.h"
 
 namespace tombolo::planner {
 namespace {
 
 constexpr const char* kRailOnly = "rail-only";
+constexpr const char* kTombolo = "tombolo";
+constexpr const char* kTomboloSource = "docs/laws/tombolo.md, an operator at a time";
 constexpr const char* kRailOnlySource =
     "Wang et al. 2023, How to Build Low-cost Networks for Large Language Models, equations 1 to 7";
 
 // What would make the answer wrong.
 Status refuse_what_rail_only_does_not_know(const plan::Job& job) {
   const plan::Parallelism& p = job.parallelism;
-  if (!job.model) {
-    return unusable(fmt::format("{}: model is missing", job.file),
-                    "[model] with preset = \"gpt3-175b\" or config = \"config.json\"");
-  }
   for (const auto& [name, degree] :
        {std::pair("context", p.context), std::pair("expert", p.expert)}) {
     if (degree == 1) continue;
@@ -36,55 +37,6 @@ Status refuse_what_rail_only_does_not_know(const plan::Job& job) {
                                 "for all devices",
                                 job.file, job.cluster.datacenters.size()),
                     "one [[cluster.datacenter]], or tombolo simulate for a pipeline across a WAN");
-  }
-  return {};
-}
-
-Status check_divisions(const plan::Job& job) {
-  const plan::Parallelism& p = job.parallelism;
-  const plan::Training& t = job.training;
-  const int64_t together = t.micro_batch * p.data;
-  if (t.global_batch % together != 0) {
-    return unusable(fmt::format("{}: training.global_batch = {}: not a multiple of micro_batch x "
-                                "data = {}",
-                                job.file, t.global_batch, together),
-                    fmt::format("{}", (t.global_batch / together + 1) * together));
-  }
-  if (job.model->layers < p.pipeline * p.virtual_stages) {
-    return unusable(fmt::format("{}: parallelism: {} stages x {} virtual stages, but the model has "
-                                "only {} layers",
-                                job.file, p.pipeline, p.virtual_stages, job.model->layers),
-                    fmt::format("pipeline x virtual_stages of at most {}", job.model->layers));
-  }
-  return {};
-}
-
-// Lays the degrees over the scale-up domain in the job's order.
-Status fill_domain(const plan::Job& job, cost::RailOnlySplit& split) {
-  const plan::Parallelism& p = job.parallelism;
-  const auto refuse = [&](const std::string& why) {
-    return unusable(fmt::format("{}: parallelism.order = \"{}\": {}", job.file, p.order, why),
-                    "\"tp-cp-ep-dp-pp\", innermost first");
-  };
-  std::map<std::string, std::pair<int64_t, cost::Grid*>> degrees{
-      {"tp", {p.tensor, &split.tensor}},
-      {"pp", {p.pipeline, &split.pipeline}},
-      {"dp", {p.data, &split.data}},
-      {"cp", {1, nullptr}},
-      {"ep", {1, nullptr}}};
-  int64_t left = job.cluster.datacenters[0].scale_up.domain;
-  for (size_t begin = 0; begin <= p.order.size();) {
-    const size_t end = std::min(p.order.find('-', begin), p.order.size());
-    const std::string name = p.order.substr(begin, end - begin);
-    const auto found = degrees.find(name);
-    if (found == degrees.end()) return refuse(fmt::format("\"{}\" is unknown or twice", name));
-    const auto [degree, grid] = found->second;
-    if (grid) *grid = cost::take_from_domain(degree, left);
-    degrees.erase(found);
-    begin = end + 1;
-  }
-  for (const char* needed : {"tp", "dp", "pp"}) {
-    if (degrees.contains(needed)) return refuse(fmt::format("\"{}\" is missing", needed));
   }
   return {};
 }
@@ -146,31 +98,40 @@ void note_the_training(const plan::Job& job, std::vector<std::string>& notes) {
           fmt::format("stack = \"{}\"; the law has no constants of software", t.stack));
 }
 
-}  // namespace
-
-std::vector<std::string> law_names() { return {kRailOnly}; }
-
-Result<Estimate> estimate(const plan::Job& job, std::string_view law) {
-  if (law == "tombolo") {
-    return unusable("--law tombolo: this law is not available yet", "--law rail-only");
+// Done a second time in the backward pass: everything but the head, or scores alone.
+Flops recomputed_flops(const plan::Job& job) {
+  const model::Slice layers{0, job.model->layers, false, false};
+  switch (job.training.recompute) {
+    case model::Recompute::kNone:
+      return {};
+    case model::Recompute::kSelective:
+      return model::score_flops(*job.model, layers, job.training.global_batch);
+    case model::Recompute::kFull:
+      return model::forward_flops(*job.model, layers, job.training.global_batch);
   }
-  if (law != kRailOnly) {
-    return unusable(fmt::format("--law {}: there is no such law", law), "--law rail-only");
-  }
+  return {};
+}
+
+// The six parts of the paper under the names that all laws share.
+cost::IterationTime parts_of(const cost::RailOnlyTime& t) {
+  return {.compute = t.compute,
+          .bubble = t.bubble_compute,
+          .bubble_communication = t.bubble_communication,
+          .tensor_communication = t.tensor_communication,
+          .pipeline_communication = t.pipeline_communication,
+          .data_communication = t.synchronization};
+}
+
+Status price_by_rail_only(const plan::Job& job, Estimate& e) {
   TRY(refuse_what_rail_only_does_not_know(job));
-  TRY(check_divisions(job));
-
   const model::Model& m = *job.model;
   const cluster::Datacenter& datacenter = job.cluster.datacenters[0];
-  Estimate e;
-  e.law = kRailOnly;
-  e.law_source = kRailOnlySource;
-  e.split.virtual_stages = job.parallelism.virtual_stages;
-  e.split.micro_batch = job.training.micro_batch;
-  e.split.global_batch = job.training.global_batch;
-  TRY(fill_domain(job, e.split));
-  e.micro_batches = job.training.global_batch / (job.training.micro_batch * job.parallelism.data);
-
+  const cost::RailOnlySplit split{.tensor = e.layout.tensor,
+                                  .pipeline = e.layout.pipeline,
+                                  .data = e.layout.data,
+                                  .virtual_stages = e.configuration.virtual_stages,
+                                  .micro_batch = e.configuration.micro_batch,
+                                  .global_batch = e.configuration.global_batch};
   const cost::RailOnlyModel model{.layers = m.layers,
                                   .hidden = m.hidden,
                                   .heads = m.heads,
@@ -184,27 +145,109 @@ Result<Estimate> estimate(const plan::Job& job, std::string_view law) {
       .network_bandwidth = datacenter.scale_out.bandwidth,
       .domain_latency = datacenter.scale_up.latency,
       .network_latency = datacenter.scale_out.latency};
-  e.parts = cost::rail_only(model, machine, e.split);
-  e.iteration = e.parts.total();
-
-  const auto devices = static_cast<double>(e.split.devices());
+  const cost::RailOnlyTime time = cost::rail_only(model, machine, split);
+  e.law_source = kRailOnlySource;
+  e.parts = parts_of(time);
+  e.iteration = time.total();
   const cost::RailOnlyFlops work = cost::rail_only_flops(model, job.training.global_batch);
-  const Flops possible = machine.peak * devices * e.iteration;
+  const Flops possible =
+      machine.peak * static_cast<double>(e.configuration.devices()) * e.iteration;
   e.mfu = work.model / possible;
   e.hfu = work.hardware / possible;
-  e.memory = cost::rail_only_memory(model, e.split, job.training.optimizer_bytes_per_parameter,
-                                    job.training.recompute);
-  e.memory_of_device = datacenter.device.memory;
-  e.price = datacenter.price * devices * e.iteration;
-  e.devices_in_cluster = job.cluster.devices();
-
-  e.notes = job.notes;
-  if (e.split.devices() > e.devices_in_cluster) {
-    e.notes.push_back(fmt::format("the split needs {} devices, the cluster has {}",
-                                  e.split.devices(), e.devices_in_cluster));
-  }
+  const cost::RailOnlyMemory memory = cost::rail_only_memory(
+      model, split, job.training.optimizer_bytes_per_parameter, job.training.recompute);
+  e.memory = {.parameters = memory.parameters,
+              .gradients = memory.gradients,
+              .optimizer = memory.optimizer,
+              .activations = memory.activations};
   note_the_model(job, e.notes);
   note_the_training(job, e.notes);
+  return {};
+}
+
+// What the law tombolo counts otherwise than the job has it.
+void note_what_tombolo_leaves_out(const plan::Job& job, std::vector<std::string>& notes) {
+  const plan::Parallelism& p = job.parallelism;
+  if (!p.layers_per_stage.empty()) {
+    notes.push_back("left out: layers_per_stage; stages are counted as even as possible");
+  }
+  if (p.schedule != "1f1b" && p.schedule != "interleaved") {
+    notes.push_back(
+        fmt::format("left out: schedule = \"{}\"; the law is that of 1f1b and "
+                    "interleaved",
+                    p.schedule));
+  }
+  if (job.stage_times) notes.push_back("left out: [stage_times]");
+  if (job.training.precision == plan::Precision::kFp8 &&
+      !job.cluster.datacenters[0].device.peak_fp8) {
+    notes.push_back(fmt::format("precision = \"fp8\": {} has no peak_fp8; counted at 16 bits",
+                                job.cluster.datacenters[0].device.name));
+  }
+  const auto uneven = [&](const char* what, int64_t number, const char* by, int64_t degree) {
+    if (number % degree == 0) return;
+    notes.push_back(fmt::format("{} = {} is no multiple of {} = {}: counted as if it were", what,
+                                number, by, degree));
+  };
+  uneven("heads", job.model->heads, "tensor", p.tensor);
+  uneven("sequence", job.model->sequence, "context", p.context);
+}
+
+Status price_by_tombolo(const plan::Job& job, Estimate& e) {
+  if (job.cluster.datacenters.size() > 1) {
+    return unusable(fmt::format("{}: cluster: {} datacenters; the law tombolo prices one cluster "
+                                "at a time",
+                                job.file, job.cluster.datacenters.size()),
+                    "tombolo plan, which lays pipelines over several, or tombolo simulate");
+  }
+  const cluster::Datacenter& datacenter = job.cluster.datacenters[0];
+  const cost::IterationLaw law = TRY(during(
+      cost::IterationLaw::make(*job.model, datacenter, settings_of(job.training)), job.file));
+  const cost::Prediction predicted = law.predict(e.configuration);
+  e.law_source = kTomboloSource;
+  e.parts = predicted.time;
+  e.iteration = predicted.time.total();
+  e.memory = predicted.memory;
+  const Flops work = cost::model_flops(*job.model, job.training.global_batch);
+  const bool eight = job.training.precision == plan::Precision::kFp8 && datacenter.device.peak_fp8;
+  const Flops possible = (eight ? *datacenter.device.peak_fp8 : datacenter.device.peak) *
+                         static_cast<double>(e.configuration.devices()) * e.iteration;
+  e.mfu = work / possible;
+  e.hfu = (work + recomputed_flops(job)) / possible;
+  for (const std::string& assumed : law.constants().assumed) e.notes.push_back(assumed);
+  note_what_tombolo_leaves_out(job, e.notes);
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::string> law_names() { return {kTombolo, kRailOnly}; }
+
+Result<Estimate> estimate(const plan::Job& job, std::string_view law, bool with_band) {
+  if (law != kRailOnly && law != kTombolo) {
+    return unusable(fmt::format("--law {}: there is no such law", law),
+                    fmt::format("--law {}", fmt::join(law_names(), ", --law ")));
+  }
+  if (!job.model) {
+    return unusable(fmt::format("{}: model is missing", job.file),
+                    "[model] with preset = \"gpt3-175b\" or config = \"config.json\"");
+  }
+  TRY(check_divisions(job));
+  const cluster::Datacenter& datacenter = job.cluster.datacenters[0];
+  Estimate e;
+  e.law = law;
+  e.configuration = TRY(configuration_of(job));
+  e.layout = cost::lay_out(e.configuration, datacenter.scale_up.domain);
+  e.micro_batches = e.configuration.micro_batches();
+  e.devices_in_cluster = job.cluster.devices();
+  e.memory_of_device = datacenter.device.memory;
+  e.notes = job.notes;
+  if (e.configuration.devices() > e.devices_in_cluster) {
+    e.notes.push_back(fmt::format("the split needs {} devices, the cluster has {}",
+                                  e.configuration.devices(), e.devices_in_cluster));
+  }
+  TRY(law == kRailOnly ? price_by_rail_only(job, e) : price_by_tombolo(job, e));
+  e.price = datacenter.price * static_cast<double>(e.configuration.devices()) * e.iteration;
+  if (with_band && law == kTombolo) e.band = TRY(error_band(job, e.iteration));
   return e;
 }
 

@@ -7,34 +7,47 @@
 // left out.
 //
 // Which degrees lie inside a scale-up domain follows [parallelism].order, innermost first: with
-// "tp-cp-ep-dp-pp" tensor parallelism fills scale_up.domain, what is left of it goes to data and
-// then to pipeline, and the rest is in the network (cost::take_from_domain).
+// "tp-cp-ep-dp-pp" tensor parallelism fills scale_up.domain, what is left of it goes to context,
+// data and then to pipeline, and the rest is in the network (cost::lay_out).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
-#include "cost/rail_only.h"
+#include "cost/configuration.h"
+#include "cost/device_memory.h"
+#include "cost/iteration.h"
 #include "plan/job.h"
 
 namespace tombolo::planner {
 
+// How far the law was off on published runs like the one asked about.
+struct ErrorBand {
+  Seconds low, high;  // 10th and 90th percentile of measured over predicted, times the estimate
+  double mean = 0;    // of absolute relative errors
+  int64_t rows = 0;   // of published measurements
+  std::string of;     // which: "stack megatron on a100"
+};
+
 struct Estimate {
-  std::string law;         // "rail-only"
-  std::string law_source;  // the paper
-  cost::RailOnlySplit split;
+  std::string law;         // "tombolo", "rail-only"
+  std::string law_source;  // its paper, or where it is derived
+  cost::Configuration configuration;
+  cost::Layout layout;
   int64_t micro_batches = 0;       // of each pipeline
-  int64_t devices_in_cluster = 0;  // the split may need more
-  cost::RailOnlyTime parts;
+  int64_t devices_in_cluster = 0;  // the configuration may need more
+  cost::IterationTime parts;
   Seconds iteration;
-  double mfu = 0;               // operations of the model / (peak x devices x iteration)
-  double hfu = 0;               // with those done again for recomputation
-  cost::RailOnlyMemory memory;  // of a device of the first stage
+  std::optional<ErrorBand> band;
+  double mfu = 0;             // operations of the model / (peak x devices x iteration)
+  double hfu = 0;             // with those done again for recomputation
+  cost::DeviceMemory memory;  // of the fullest device
   Bytes memory_of_device;
   Dollars price;                   // of the iteration; 0 where the cluster names none
-  std::vector<std::string> notes;  // what was left out, one sentence each
+  std::vector<std::string> notes;  // what was assumed or left out, one sentence each
 
   bool fits() const { return memory.total() <= memory_of_device; }
 };
@@ -43,7 +56,9 @@ struct Estimate {
 std::vector<std::string> law_names();
 
 // Unusable: a job without model, more datacenters than one, parallelism the law does not know, a
-// batch that cannot be divided, fewer layers than stages, an unknown law.
-Result<Estimate> estimate(const plan::Job& job, std::string_view law);
+// batch that cannot be divided, fewer layers than stages, an unknown law. Takes microseconds; with
+// an error band (law `tombolo`, `with_band`) the published runs are read and predicted, too: some
+// 20 ms.
+Result<Estimate> estimate(const plan::Job& job, std::string_view law, bool with_band = false);
 
 }  // namespace tombolo::planner

@@ -29,6 +29,8 @@ cost::LawSettings settings_of(const plan::Training& training) {
   return {.stack = training.stack,
           .element_bytes = plan::element_bytes(training.precision),
           .fp8 = training.precision == plan::Precision::kFp8,
+          .bf16 = training.precision == plan::Precision::kBf16 ||
+                  training.precision == plan::Precision::kFp8,
           .state_bytes = training.optimizer_bytes_per_parameter};
 }
 

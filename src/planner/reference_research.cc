@@ -106,8 +106,6 @@ Result<ReferenceRow> bloom_row(const CsvRow& row) {
   job.parallelism.zero = 1;
   if (row.text("precision").value_or("").starts_with("bf16")) {
     job.training.precision = plan::Precision::kBf16;
-    // Weights and gradients of 2 bytes, gradients added up in 32 bits, optimizer 12.
-    job.training.optimizer_bytes_per_parameter = 20;
   }
   const int64_t stages = job.parallelism.pipeline;
   if (row.text("section").value_or("") == "Rebalancing layers" && stages > 1 &&

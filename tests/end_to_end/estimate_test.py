@@ -15,7 +15,7 @@ class Estimate(Case):
             job = EXAMPLES / f"table4-{row}.toml"
             printed = self.ok("estimate", job, "--law", "rail-only")
             self.assertIn(f"predicted iteration: {seconds} s\n", printed)
-            answer = self.json("estimate", job)
+            answer = self.json("estimate", job, "--law", "rail-only")
             self.assertEqual(answer["law"], "rail-only")
             self.assertEqual(f"{answer['iteration_s']:.2f}", seconds)
             self.assertAlmostEqual(sum(answer["parts"].values()), answer["iteration_s"], places=9)
@@ -27,7 +27,7 @@ class Estimate(Case):
         config = json.loads((ROOT / "fuzz" / "corpus" / "config_json" / "llama3-8b.json").read_text())
         config["tide"] = "high"
         self.write("config.json", json.dumps(config))
-        answer = self.json("estimate", job)
+        answer = self.json("estimate", job, "--law", "rail-only")
         self.assertEqual(answer["memory"]["parameters_bytes"], 2 * 8030261248 / 8)
         self.assertTrue(any("unknown and ignored: tide" in note for note in answer["notes"]))
         self.assertIn("unknown and ignored: tide", self.ok("estimate", job))
@@ -35,9 +35,16 @@ class Estimate(Case):
         self.write("config.json", json.dumps(config))
         self.refused(2, ["config.json", "num_key_value_heads = 5"], "estimate", job)
 
-    def test_other_laws_are_refused_by_name(self):
-        self.refused(2, ["tombolo", "not available yet"], "estimate", EXAMPLES / "table4-22b.toml",
-                     "--law", "tombolo")
+    def test_the_law_by_default_says_how_far_it_was_off(self):
+        job = EXAMPLES / "table4-175b.toml"
+        answer = self.json("estimate", job)
+        self.assertEqual(answer["law"], "tombolo")
+        self.assertAlmostEqual(sum(answer["parts"].values()), answer["iteration_s"], places=9)
+        band = answer["band"]
+        self.assertLess(band["low_s"], answer["iteration_s"])
+        self.assertGreater(band["high_s"], answer["iteration_s"])
+        self.assertIn(f"({band['rows']} rows: {band['of']}", self.ok("estimate", job))
+        self.refused(2, ["moon", "no such law", "tombolo"], "estimate", job, "--law", "moon")
 
     def test_published_tables_lie_in_their_bands(self):
         answer = self.json("reproduce")

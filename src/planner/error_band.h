@@ -1,0 +1,18 @@
+// How far the law `tombolo` was off on published runs like a job: the error band of an estimate.
+//
+// The runs are those of data/reference. Alike are runs of the same stack on the same generation of
+// devices; where those are fewer than eight, of the same stack, else on the same devices, else all.
+// Mixtures of experts and dense models are kept apart as long as eight runs are left. Constants
+// were fitted to a part of these runs (docs/laws/tombolo.md), so the band is that of the fit, not
+// of the future: a run that differs from all of them may lie outside.
+#pragma once
+
+#include "base/result.h"
+#include "planner/estimate.h"
+
+namespace tombolo::planner {
+
+// Reads the published runs that the program carries, once: some 20 ms.
+Result<ErrorBand> error_band(const plan::Job& job, Seconds iteration);
+
+}  // namespace tombolo::planner
