@@ -154,11 +154,11 @@ TEST(Estimate, KnowsContextExpertsAndShardedParameters) {
       answers("tensor = 8\npipeline = 8\nvirtual_stages = 3", "data = 64\nzero = 3\npipeline = 1"));
   EXPECT_THAT(complaint(job("tensor = 8", "data = 2\nexpert = 2"), "tombolo"),
               HasSubstr("no experts"));
-  EXPECT_THAT(complaint(job("recompute",
-                            "stack = \"nemo\"\n[[cluster.datacenter]]\nname = "
-                            "\"there\"\ndevice = \"a100-80g\"\n[training]\nrecompute"),
+  EXPECT_THAT(complaint(job("[training]",
+                            "[[cluster.datacenter]]\nname = \"there\"\ndevice = \"a100-80g\"\n"
+                            "[training]"),
                         "tombolo"),
-              HasSubstr("datacenter"));
+              HasSubstr("tombolo plan"));
 }
 
 // A device of nobody's catalog: the nearest by peak stands in, and the estimate says so.
