@@ -108,6 +108,29 @@ int main(int argc, char** argv) {
   estimate_command->add_option("--law", estimate_options.law, "rail-only");
   add_json(estimate_command, estimate_options.json);
 
+  PlanCommandOptions plan_options;
+  CLI::App* plan_command = app.add_subcommand(
+      "plan", "search the parallelism of a job: the best, its rivals, and why not others");
+  plan_command->add_option("job", plan_options.job, "job file (TOML)")->required();
+  plan_command->add_option("--law", plan_options.law, "tombolo or rail-only")
+      ->capture_default_str();
+  plan_command->add_option("--objective", plan_options.objective, "time, cost or throughput")
+      ->capture_default_str();
+  plan_command->add_option("--top", plan_options.top, "how many to show")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  plan_command->add_option("--threads", plan_options.threads, "0: as many as there are")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  plan_command->add_flag("--all-devices", plan_options.all_devices, "let no device stay idle");
+  plan_command->add_flag("--no-pruning", plan_options.no_pruning,
+                         "evaluate every configuration: slower, the same answer");
+  plan_command->add_option("--out", plan_options.out,
+                           "write the best: plan.json for simulate and train, or job.toml");
+  plan_command->add_option("--export", plan_options.export_to,
+                           "the best in the words of megatron or torchtitan");
+  add_json(plan_command, plan_options.json);
+
   TrafficCommandOptions traffic_options;
   CLI::App* traffic_command = app.add_subcommand(
       "traffic", "bytes between every pair of GPUs, by kind of parallelism; a heat map");
@@ -231,6 +254,7 @@ int main(int argc, char** argv) {
   }
   if (*train_command) return finish(train(train_options, std::cout));
   if (*estimate_command) return finish(estimate(estimate_options, std::cout));
+  if (*plan_command) return finish(plan(plan_options, std::cout));
   if (*traffic_command) return finish(traffic(traffic_options, std::cout));
   if (*reproduce_command) return finish(reproduce(reproduce_options, std::cout));
   if (*compare_command) return finish(compare(compare_options, std::cout));

@@ -70,6 +70,20 @@ struct EstimateOptions {
 };
 Status estimate(const EstimateOptions& options, std::ostream& out);
 
+struct PlanCommandOptions {
+  std::string job;
+  std::string law = "tombolo";
+  std::string objective = "time";  // time, cost or throughput
+  int top = 5;
+  int threads = 0;           // 0: as many as the machine has
+  bool all_devices = false;  // none may stay idle
+  bool no_pruning = false;   // evaluate every configuration
+  std::string out;           // plan.json or job.toml of the best; empty: none
+  std::string export_to;     // megatron or torchtitan; empty: neither
+  bool json = false;
+};
+Status plan(const PlanCommandOptions& options, std::ostream& out);
+
 struct TrafficCommandOptions {
   std::string job;
   std::string report;         // HTML page to write; empty: none

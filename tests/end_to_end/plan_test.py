@@ -1,0 +1,128 @@
+"""The search for a parallelism, as a person asks for it."""
+import unittest
+
+from program import ROOT, Case
+
+EXAMPLE = ROOT / "examples" / "planning" / "llama3-70b" / "job.toml"
+
+# Two accelerators; what the simulator does not know yet is fixed.
+TWO_STAGES = """
+[model]
+layers = 8
+hidden = 512
+heads = 8
+vocabulary = 256
+sequence = 64
+[[cluster.datacenter]]
+name = "oregon"
+device = "emulated:a100-80g"
+devices_per_node = 2
+scale_up = { domain = 2, bandwidth = "300 GBps" }
+scale_out = { bandwidth = "200 Gbps" }
+[training]
+global_batch = 16
+[parallelism]
+tensor = 1
+context = 1
+virtual_stages = 1
+zero = 0
+"""
+
+ONE_NODE = """
+[[cluster.datacenter]]
+name = "oregon"
+device = "a100-40g"
+devices_per_node = 8
+scale_up = { domain = 8, bandwidth = "300 GBps" }
+scale_out = { bandwidth = "200 Gbps" }
+"""
+
+
+class Plan(Case):
+    def test_the_answer_has_what_programs_need(self):
+        answer = self.json("plan", EXAMPLE)
+        best = answer["best"]
+        self.assertEqual(best, answer["top"][0])
+        self.assertEqual(len(answer["top"]), 5)
+        for key in ("parallelism", "iteration_s", "throughput", "mfu", "memory_bytes", "cost_usd", "placement"):
+            self.assertIn(key, best)
+        p = best["parallelism"]
+        self.assertEqual(p["tensor"] * p["pipeline"] * p["data"] * p["context"], best["devices"])
+        self.assertEqual(best["placement"][0]["datacenter"], "oregon")
+        self.assertAlmostEqual(best["throughput"] * best["iteration_s"], 512 * 8192, delta=1)
+        self.assertAlmostEqual(best["cost_usd"], 2.5 / 3600 * best["devices"] * best["iteration_s"], places=9)
+        self.assertLessEqual(best["memory_bytes"], answer["device_bytes"])
+        self.assertLessEqual(answer["feasible"], answer["evaluated"])
+        times = [plan["iteration_s"] for plan in answer["top"]]
+        self.assertEqual(times, sorted(times))
+        self.assertLess(answer["band"]["low_s"], answer["band"]["high_s"])
+
+    def test_threads_and_pruning_change_nothing(self):
+        one = self.json("plan", EXAMPLE, "--threads", 1, "--top", 20)
+        one.pop("wall_s")
+        for threads in (2, 7):
+            many = self.json("plan", EXAMPLE, "--threads", threads, "--top", 20)
+            many.pop("wall_s")
+            self.assertEqual(many, one)
+        whole = self.json("plan", EXAMPLE, "--no-pruning", "--top", 20)
+        self.assertEqual(whole["top"], one["top"])
+        self.assertEqual(whole["why_not"], one["why_not"])
+        self.assertEqual(whole["evaluated"], whole["configurations"])
+
+    def test_estimate_says_the_same_of_the_best(self):
+        for law in ("tombolo", "rail-only"):
+            self.ok("plan", EXAMPLE, "--law", law, "--out", "best.toml")
+            planned = self.json("plan", EXAMPLE, "--law", law)["best"]
+            estimated = self.json("estimate", "best.toml", "--law", law)
+            self.assertAlmostEqual(estimated["iteration_s"], planned["iteration_s"], places=9)
+            self.assertAlmostEqual(estimated["mfu"], planned["mfu"], places=9)
+            self.assertAlmostEqual(estimated["memory"]["total_bytes"], planned["memory_bytes"], delta=1)
+            self.assertTrue(estimated["memory"]["fits"])
+
+    def test_why_not_names_the_constraint(self):
+        printed = self.ok("plan", EXAMPLE, "--law", "rail-only")
+        self.assertRegex(printed, r"pipeline = 1 +needs \d+ GB of 83.8 GB")
+        self.assertRegex(printed, r"tensor = \d+ +[\d.]+ s against [\d.]+ s, \+[\d.]+ m?s ")
+        for why in self.json("plan", EXAMPLE)["why_not"]:
+            self.assertIn(why["constraint"], ("memory", "slower", "equal"))
+            self.assertTrue(why["text"])
+
+    def test_a_plan_is_simulated(self):
+        job = self.write("job.toml", TWO_STAGES + "pipeline = 2\ndata = 1\n")
+        self.assertIn("a Plan, for tombolo simulate and train", self.ok("plan", job, "--out", "plan.json"))
+        planned = self.json("plan", job)["best"]
+        simulated = self.json("simulate", "plan.json")
+        self.assertEqual(planned["parallelism"]["pipeline"], 2)
+        self.assertGreater(simulated["iteration_ns"], 0)
+        self.assertIn("estimate, simulate and train", self.ok("plan", job, "--out", "best.toml"))
+        self.assertEqual(self.json("simulate", "best.toml")["iteration_ns"], simulated["iteration_ns"])
+
+    def test_what_the_simulator_does_not_know_is_kept_as_a_job(self):
+        self.refused(2, ["only pipeline and data parallelism", "plan.json", "--out job.toml"], "plan", EXAMPLE,
+                     "--out", "plan.json")
+        self.refused(2, ["neither .json nor .toml"], "plan", EXAMPLE, "--out", "plan.txt")
+
+    def test_exports(self):
+        answer = self.json("plan", EXAMPLE, "--export", "megatron")
+        tensor = answer["best"]["parallelism"]["tensor"]
+        self.assertIn(f"--tensor-model-parallel-size {tensor}\n", answer["export"]["text"])
+        self.assertIn("[parallelism]\n", self.ok("plan", EXAMPLE, "--export", "torchtitan"))
+        self.refused(2, ["--export megatron"], "plan", EXAMPLE, "--export", "megatrn")
+
+    def test_nothing_fits(self):
+        job = self.write("job.toml", EXAMPLE.read_text()
+                         .replace('"config.json"', f'"{EXAMPLE.parent}/config.json"')
+                         .replace('file = "cluster.toml"', ONE_NODE))
+        self.refused(3, ["nothing fits into a100-40g: the closest needs", "too much", "tensor", "try"], "plan", job)
+
+    def test_what_cannot_be_searched_is_refused(self):
+        self.refused(2, ["--objective speed", "time, cost or throughput"], "plan", EXAMPLE, "--objective", "speed")
+        self.refused(2, ["--law gravity"], "plan", EXAMPLE, "--law", "gravity")
+        job = self.write("job.toml", TWO_STAGES + 'pipeline = "some"\n')
+        self.refused(2, ["job.toml:", "parallelism.pipeline"], "plan", job)
+        job = self.write("job.toml", TWO_STAGES + "pipeline = 3\ndata = 1\n")
+        self.refused(3, ["no parallelism divides"], "plan", job)
+
+
+if __name__ == "__main__":
+    unittest.main()
