@@ -52,17 +52,18 @@ const DeviceConstants& device_constants(const cluster::Device& device,
   for (const DeviceConstants& file : files) {
     if (file.name == name || contains(file.devices, name)) return file;
   }
-  // Devices of one generation are near in peak, and behave alike.
+  // Devices of one generation are near in peak and bandwidth, and behave alike.
   const auto distance = [&](const DeviceConstants& file) {
     const Result<cluster::Device> known = cluster::catalog_device(file.devices.front());
     CHECK(known.has_value(), "constants of {} name no device of the catalog", file.name);
-    return std::abs(std::log(known->peak.value / device.peak.value));
+    return std::abs(std::log(known->peak.value / device.peak.value)) +
+           std::abs(std::log(known->memory_bandwidth.value / device.memory_bandwidth.value));
   };
   const DeviceConstants* nearest = &files.front();
   for (const DeviceConstants& file : files) {
     if (distance(file) < distance(*nearest)) nearest = &file;
   }
-  assumed.push_back(fmt::format("no constants are known for {}: those of {}, whose peak is nearest",
+  assumed.push_back(fmt::format("no constants are known for {}: those of {}, the nearest in speed",
                                 device.name, nearest->name));
   return *nearest;
 }

@@ -210,8 +210,8 @@ void describe(Archive& a, StackConstants& s) {
   a.optional("workspace", s.workspace);
 }
 
-// By name, or what is nearest: a device that no file names takes the constants of the device whose
-// peak is nearest, and `assumed` says so.
+// By name, or what is nearest: a device that no file names takes the constants of the device that
+// is nearest in peak and memory bandwidth, and `assumed` says so.
 struct Constants {
   DeviceConstants device;
   FabricConstants scale_up;

@@ -25,8 +25,6 @@ struct Stage {
   double total() const { return forward.total() + backward.total(); }
 };
 
-}  // namespace
-
 // What one configuration needs several times.
 class Pricing {
  public:
@@ -211,11 +209,13 @@ class Pricing {
   LayerTime dense_, experts_;
 };
 
-static MemoryInputs memory_inputs(const LawSettings& settings) {
+MemoryInputs memory_inputs(const LawSettings& settings) {
   return {.element_bytes = settings.element_bytes,
           .state_bytes = settings.state_bytes,
           .bf16 = settings.bf16};
 }
+
+}  // namespace
 
 IterationLaw::IterationLaw(const model::Model& model, const cluster::Datacenter& datacenter,
                            const LawSettings& settings, Constants constants)
