@@ -77,6 +77,8 @@ TEST(Toml, WritesAsAPersonWouldAndReadsBackEqual) {
   const Result<Value> value = parse_toml(text, "file.toml");
   ASSERT_TRUE(value) << value.error().text();
   EXPECT_EQ(to_toml(*value), text);
+  const Value odd = Value::Table{{"\x7f", "\x7f\t\xc3\xa9"}};
+  EXPECT_EQ(*parse_toml(to_toml(odd), "odd.toml"), odd);
 }
 
 }  // namespace

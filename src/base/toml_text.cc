@@ -15,11 +15,13 @@ bool is_list_of_tables(const Value& value) {
   return array && !array->empty() && std::all_of(array->begin(), array->end(), is_table);
 }
 
+std::string inline_text(const Value& value);
+
 std::string key_text(const std::string& key) {
   const bool bare = !key.empty() && std::all_of(key.begin(), key.end(), [](unsigned char c) {
     return (c < 0x80 && std::isalnum(c)) || c == '_' || c == '-';
   });
-  return bare ? key : to_json(Value(key), -1);
+  return bare ? key : inline_text(Value(key));
 }
 
 // On one line. A text in JSON's spelling is one in TOML's, and so are numbers.
@@ -36,7 +38,12 @@ std::string inline_text(const Value& value) {
     for (const Value& item : *array) add(inline_text(item));
     return "[" + out + "]";
   }
-  return to_json(value, -1);
+  std::string text = to_json(value, -1);
+  // The one character that JSON leaves as it is and TOML does not take.
+  for (size_t at = 0; (at = text.find('\x7f', at)) != std::string::npos;) {
+    text.replace(at, 1, "\\u007F");
+  }
+  return text;
 }
 
 void add_section(const Value& section, const std::string& path, int depth, std::string& out) {

@@ -2,7 +2,7 @@
 //
 // Everything is resolved: the model field by field, the cluster in the file, a device by name where
 // the catalog has it. Paths are written relative to the folder of the new file. Reads back equal by
-// parse_job, but for the notes.
+// parse_job, but for the notes; [stage_times] are left out.
 #pragma once
 
 #include <string>

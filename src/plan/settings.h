@@ -170,6 +170,8 @@ void describe(Archive& a, Parallelism& p) {
   a.optional("layers_per_stage", p.layers_per_stage);
   a.optional("datacenter_per_stage", p.datacenter_per_stage);
   a.check(p.zero >= 0 && p.zero <= 3, "zero", "must lie between 0 and 3");
+  a.check(!p.order.empty(), "order", "is empty", "\"tp-cp-ep-dp-pp\", innermost first");
+  a.check(!p.schedule.empty(), "schedule", "is empty", "\"1f1b\" or \"gpipe\"");
   a.check(p.schedule != "auto", "schedule", "asks for a search",
           "\"1f1b\" or \"gpipe\", or tombolo plan, which searches");
 }
