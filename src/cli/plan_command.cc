@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "cli/answer.h"
 #include "cli/commands.h"
+#include "cli/mixed_plan.h"
 #include "cli/progress.h"
 #include "plan/job_file.h"
 #include "plan/plan_file.h"
@@ -267,6 +268,31 @@ Result<std::string> write_artifact(const RankedPlan& best, const PlanCommandOpti
   return fmt::format("wrote {}: a job with this parallelism, for tombolo {}", path, readers);
 }
 
+// A cluster of several datacenters has a search of its own.
+Status plan_over_datacenters(const plan::OpenJob& open, const PlanCommandOptions& options,
+                             std::ostream& out) {
+  const size_t count = open.job.cluster.datacenters.size();
+  if (options.law != "tombolo") {
+    return unusable(fmt::format("--law {}: {} datacenters; only the law tombolo prices stages of "
+                                "different datacenters",
+                                options.law, count),
+                    "--law tombolo, or one [[cluster.datacenter]]");
+  }
+  if (options.all_devices || !options.export_to.empty()) {
+    return unusable(fmt::format("{}: {} datacenters; which of them are used is searched, and other "
+                                "programs have no words for it",
+                                options.all_devices ? "--all-devices" : "--export", count),
+                    "--out plan.json or job.toml");
+  }
+  MixedPlanOptions mixed{
+      .job = options.job, .search = {}, .out = options.out, .json = options.json};
+  mixed.search.objective = *from_name<planner::Objective>(options.objective);
+  mixed.search.top = options.top;
+  mixed.search.threads = options.threads;
+  mixed.search.prune = !options.no_pruning;
+  return plan_mixed(open, mixed, out);
+}
+
 }  // namespace
 
 Status plan(const PlanCommandOptions& given, std::ostream& out) {
@@ -281,6 +307,7 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
     options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   }
   const plan::OpenJob open = TRY(plan::read_open_job(options.job));
+  if (open.job.cluster.datacenters.size() > 1) return plan_over_datacenters(open, options, out);
   BestPlan found;
   {
     SearchBar bar;

@@ -77,22 +77,22 @@ std::vector<int64_t> tensors_of(const plan::OpenJob& open, const std::string& de
   return divisors(m.experts ? common : std::gcd(common, m.ffn), domain);
 }
 
-// One vector per way to give each kind of device its tensor parallelism, by datacenter.
-std::vector<std::vector<int64_t>> tensor_choices(const plan::OpenJob& open) {
+// One setting per way to give each kind of device its tensor parallelism.
+std::vector<MixedSetting> tensor_choices(const plan::OpenJob& open) {
   const auto& places = open.job.cluster.datacenters;
-  std::map<std::string, std::vector<int64_t>> kinds;
-  for (const cluster::Datacenter& place : places) {
-    kinds.emplace(place.device.name, tensors_of(open, place.device.name));
-  }
-  std::vector<std::vector<int64_t>> choices{std::vector<int64_t>(places.size(), 0)};
-  for (const auto& [device, tensors] : kinds) {
-    std::vector<std::vector<int64_t>> next;
-    for (const std::vector<int64_t>& choice : choices) {
+  std::map<std::string, uint64_t> kinds;  // with their datacenters
+  for (size_t z = 0; z < places.size(); ++z) kinds[places[z].device.name] |= uint64_t{1} << z;
+  std::vector<MixedSetting> choices{{.tensor = std::vector<int64_t>(places.size(), 0)}};
+  for (const auto& [device, where] : kinds) {
+    const std::vector<int64_t> tensors = tensors_of(open, device);
+    std::vector<MixedSetting> next;
+    for (const MixedSetting& choice : choices) {
       for (const int64_t tensor : tensors) {
         next.push_back(choice);
+        if (tensor != tensors.front()) next.back().must_use.push_back(where);
         for (size_t z = 0; z < places.size(); ++z) {
           const bool fits = tensor <= places[z].scale_up.domain && tensor <= places[z].devices();
-          if (places[z].device.name == device && fits) next.back()[z] = tensor;
+          if ((where >> z & 1) && fits) next.back().tensor[z] = tensor;
         }
       }
     }
@@ -112,7 +112,7 @@ std::vector<MixedSetting> settings_of(const plan::OpenJob& open) {
   std::vector<MixedSetting> settings;
   const auto recomputes =
       fixed_or(open.fixed.recompute, {Recompute::kNone, Recompute::kSelective, Recompute::kFull});
-  for (const std::vector<int64_t>& tensor : tensor_choices(open)) {
+  for (MixedSetting setting : tensor_choices(open)) {
     for (const int64_t data :
          fixed_or(open.fixed.data, divisors(batch, open.job.cluster.devices()))) {
       if (batch % data != 0) continue;
@@ -122,7 +122,11 @@ std::vector<MixedSetting> settings_of(const plan::OpenJob& open) {
         for (const Recompute recompute : recomputes) {
           for (const int64_t zero : fixed_or(open.fixed.zero, {0, 1})) {
             if (zero > 0 && data == 1 && !open.fixed.zero) continue;
-            settings.push_back({tensor, data, micro_batch, recompute, zero});
+            setting.data = data;
+            setting.micro_batch = micro_batch;
+            setting.recompute = recompute;
+            setting.zero = zero;
+            settings.push_back(setting);
           }
         }
       }
@@ -152,9 +156,10 @@ MixedPlan plan_of(const plan::OpenJob& open, const MixedLaw& law, const MixedSpl
   plan.micro_batches = priced.micro_batches();
   plan.zero = split.setting.zero;
   plan.recompute = split.setting.recompute;
+  plan.sequence_parallel = priced.configuration(split.order.front()).sequence_parallel;
   std::vector<StagePass> passes;
   std::vector<Hop> hops;
-  double rate = 0;
+  double rate = 0, peak = 0;
   int64_t first = 0;
   const auto all = static_cast<int64_t>(split.partition.layers.size());
   for (size_t i = 0; i < split.order.size(); ++i) {
@@ -179,6 +184,7 @@ MixedPlan plan_of(const plan::OpenJob& open, const MixedLaw& law, const MixedSpl
                              law.memory(z, c, slice, std::min(plan.micro_batches, all - s)),
                              places[z].device.memory});
       plan.devices += plan.data * c.tensor;
+      peak += places[z].device.peak.value * real(plan.data * c.tensor);
       rate += priced.rate(z);
       first += layers;
     }
@@ -190,6 +196,9 @@ MixedPlan plan_of(const plan::OpenJob& open, const MixedLaw& law, const MixedSpl
   plan.played = play_one_forward_one_backward(passes, hops, plan.micro_batches) + plan.end;
   plan.price = Dollars{rate * plan.iteration.value};
   plan.score = split.score;
+  const int64_t batch = open.job.training.global_batch;
+  plan.tokens_per_second = real(batch * open.job.model->sequence) / plan.iteration.value;
+  plan.mfu = cost::model_flops(*open.job.model, batch) / (FlopsPerSecond{peak} * plan.iteration);
   return plan;
 }
 
@@ -206,6 +215,30 @@ std::vector<std::pair<double, size_t>> by_promise(const MixedTask& task,
 }
 
 }  // namespace
+
+Result<plan::Job> with_plan(plan::Job job, const MixedPlan& plan) {
+  plan::Parallelism& p = job.parallelism;
+  p = {};
+  p.tensor = plan.stages.front().tensor;
+  for (const MixedStage& stage : plan.stages) {
+    if (stage.tensor != p.tensor) {
+      return unusable(fmt::format("stage {} in {} has tensor = {}, stage 0 in {} has {}: a job has "
+                                  "one number for all",
+                                  stage.stage, stage.datacenter, stage.tensor,
+                                  plan.stages.front().datacenter, p.tensor),
+                      "a search with [parallelism] tensor = 1, or another single number");
+    }
+    p.layers_per_stage.push_back(stage.layers);
+    p.datacenter_per_stage.push_back(stage.datacenter);
+  }
+  p.pipeline = static_cast<int64_t>(plan.stages.size());
+  p.data = plan.data;
+  p.zero = plan.zero;
+  p.sequence_parallel = plan.sequence_parallel;
+  job.training.micro_batch = plan.micro_batch;
+  job.training.recompute = plan.recompute;
+  return job;
+}
 
 Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedOptions& options) {
   TRY(check_job(open, options));

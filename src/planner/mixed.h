@@ -62,6 +62,7 @@ struct MixedPlan {
   int64_t micro_batches = 1;  // of each pipeline
   int64_t zero = 0;
   model::Recompute recompute = model::Recompute::kNone;
+  bool sequence_parallel = false;  // where tensor > 1
 
   Seconds iteration;  // round_trip + (micro_batches - 1) period + end
   Seconds round_trip;
@@ -69,8 +70,10 @@ struct MixedPlan {
   Seconds end;     // gradients and optimizer
   Seconds played;  // the iteration with 1F1B played action by action
   int64_t devices = 0;
-  Dollars price;                                           // of the devices, for one iteration
-  Dollars egress;                                          // of WAN traffic, for one iteration
+  double tokens_per_second = 0;
+  double mfu = 0;  // operations of the model / (peak of the devices in use x iteration)
+  Dollars price;   // of the devices, for one iteration
+  Dollars egress;  // of WAN traffic, for one iteration
   double score = std::numeric_limits<double>::infinity();  // the objective; smaller is better
 
   Dollars cost() const { return price + egress; }
@@ -79,9 +82,15 @@ struct MixedPlan {
 // Why a value lost, as a sentence: "recompute full: 12.9 s, 8.0 % more", "recompute none: memory
 // holds 61 of 96 layers; ...", "micro-batch 8: at least 14.1 s" (cut by its bound).
 struct MixedWhyNot {
-  std::string family;
+  std::string axis;   // "recompute"
+  std::string value;  // "full"
   std::string reason;
+  double score = std::numeric_limits<double>::infinity();  // at least; infinite: nothing fits
+
+  std::string family() const { return axis + " " + value; }
 };
+// For people: of each axis what came closest, and the first that does not fit.
+std::vector<MixedWhyNot> short_list(const std::vector<MixedWhyNot>& all);
 
 struct MixedOptions {
   Objective objective = Objective::kTime;
@@ -103,6 +112,10 @@ struct MixedResult {
 // Unusable: no model, parallelism that this search does not know, no datacenter, a fixed number
 // that nothing can meet. Infeasible: nothing fits; the message has the closest miss.
 Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedOptions& options);
+
+// The job with this plan made explicit, which simulate takes where tensor = 1. Unusable: tensor
+// parallelism differs between datacenters, which a job cannot say.
+Result<plan::Job> with_plan(plan::Job job, const MixedPlan& plan);
 
 // The same by another law than `tombolo`.
 Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedLaw& law,

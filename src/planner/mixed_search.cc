@@ -38,7 +38,12 @@ std::vector<uint64_t> subsets(const PricedSetting& priced, size_t datacenters) {
     if (priced.room(z) > 0) usable |= uint64_t{1} << z;
   }
   std::vector<uint64_t> sets;
-  for (uint64_t set = usable; set > 0; set = (set - 1) & usable) sets.push_back(set);
+  for (uint64_t set = usable; set > 0; set = (set - 1) & usable) {
+    const auto& must = priced.setting().must_use;
+    if (std::all_of(must.begin(), must.end(), [&](uint64_t some) { return (set & some) != 0; })) {
+      sets.push_back(set);
+    }
+  }
   return sets;
 }
 

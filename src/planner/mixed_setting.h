@@ -23,6 +23,9 @@ struct MixedSetting {
   int64_t micro_batch = 1;
   model::Recompute recompute = model::Recompute::kNone;
   int64_t zero = 0;
+  // Sets of datacenters, as bits, of each of which a plan uses one: those of a kind of devices for
+  // which this setting differs from another. Without one of them the plans are the other's.
+  std::vector<uint64_t> must_use;
 };
 
 class PricedSetting {

@@ -19,6 +19,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::Field;
 using ::testing::HasSubstr;
+using ::testing::Property;
 
 // A law that can be worked out by hand: a layer of a micro-batch of b takes b x `layer` of its
 // datacenter, divided by tensor parallelism with 10 % lost at each doubling; half as much again is
@@ -140,7 +141,7 @@ TEST(Mixed, ADatacenterBehindASlowLinkIsLeftOut) {
   const auto found = search_mixed(open, law_with({1, 2}), {});
   ASSERT_TRUE(found);
   for (const MixedStage& stage : found->top.front().stages) EXPECT_EQ(stage.datacenter, "a");
-  EXPECT_THAT(found->why_not, Contains(Field(&MixedWhyNot::family, "using b")));
+  EXPECT_THAT(found->why_not, Contains(Property(&MixedWhyNot::family, "using b")));
 }
 
 TEST(Mixed, MoreDevicesNeverMakeTheBestWorse) {
@@ -336,8 +337,55 @@ TEST(Mixed, WhatDoesNotFitIsSaidWithNumbers) {
   // With full recomputation it fits, and why none did not is told.
   const auto full = search_mixed(job_over({{"fast", 1, 1, 1}}, 0.1), law_with({1}), {});
   ASSERT_TRUE(full) << full.error().text();
-  EXPECT_THAT(full->why_not, Contains(AllOf(Field(&MixedWhyNot::family, "recompute none"),
+  EXPECT_THAT(full->why_not, Contains(AllOf(Property(&MixedWhyNot::family, "recompute none"),
                                             Field(&MixedWhyNot::reason, HasSubstr("14 GB")))));
+}
+
+TEST(Mixed, TheShortListHasTheClosestAndTheFirstMissOfEachAxis) {
+  const std::vector<MixedWhyNot> all{{"data", "1", "", 9},
+                                     {"data", "2", "", 8},
+                                     {"data", "4", ""},
+                                     {"data", "8", ""},
+                                     {"zero", "0", "", 7}};
+  const std::vector<MixedWhyNot> few = short_list(all);
+  ASSERT_EQ(few.size(), 3u);
+  EXPECT_EQ(few[0].family(), "data 2");
+  EXPECT_EQ(few[1].family(), "data 4");
+  EXPECT_EQ(few[2].family(), "zero 0");
+}
+
+TEST(Mixed, NoPlanIsListedTwice) {
+  // The second kind of device is too slow for any plan; its tensor parallelism makes no difference.
+  const plan::OpenJob open = job_over({{"fast", 1, 2, 1}, {"slow", 1, 4, 1}}, 200);
+  const auto found = search_mixed(open, law_with({1, 2}), {.top = 9, .prune = false});
+  ASSERT_TRUE(found);
+  std::vector<std::string> seen;
+  for (const MixedPlan& plan : found->top) {
+    std::string text =
+        fmt::format("{} {} {} {}", plan.data, plan.micro_batch, to_name(plan.recompute), plan.zero);
+    for (const MixedStage& stage : plan.stages) {
+      text += fmt::format("; {} {} {}", stage.datacenter, stage.tensor, stage.layers);
+    }
+    EXPECT_THAT(seen, ::testing::Not(Contains(text)));
+    seen.push_back(text);
+  }
+}
+
+TEST(Mixed, ThePlanBecomesAJobThatSaysWhereStagesLie) {
+  const plan::OpenJob open =
+      job_over({{"fast", 1, 1, 1}, {"slow", 1, 1, 1}}, 0.001, "recompute = \"full\"\n");
+  const auto found = search_mixed(open, law_with({1, 2}), {});
+  ASSERT_TRUE(found);
+  const MixedPlan& best = found->top.front();
+  const Result<plan::Job> job = with_plan(open.job, best);
+  ASSERT_TRUE(job) << job.error().text();
+  const Result<plan::Plan> plan = plan::make_plan(*job);
+  ASSERT_TRUE(plan) << plan.error().text();
+  ASSERT_EQ(plan->stages.size(), best.stages.size());
+  for (size_t s = 0; s < best.stages.size(); ++s) {
+    EXPECT_EQ(plan->stages[s].slice.layers, best.stages[s].layers);
+    EXPECT_EQ(plan->ranks[s].datacenter, best.stages[s].datacenter);
+  }
 }
 
 TEST(Mixed, OrdersOfManyDatacentersFollowTheMap) {

@@ -1,7 +1,9 @@
 #include "planner/mixed_why_not.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <tuple>
 
 namespace tombolo::planner {
 namespace {
@@ -27,20 +29,22 @@ std::string score_text(Objective objective, double score) {
 
 }  // namespace
 
-std::vector<std::string> MixedWhyNotBook::names_of(const MixedSetting& s) const {
-  std::vector<std::string> names{fmt::format("recompute {}", to_name(s.recompute)),
-                                 fmt::format("micro-batch {}", s.micro_batch),
-                                 fmt::format("data {}", s.data), fmt::format("zero {}", s.zero)};
+std::vector<MixedWhyNotBook::Name> MixedWhyNotBook::names_of(const MixedSetting& s) const {
+  std::vector<Name> names;
   std::set<std::string> seen;
   for (size_t z = 0; z < s.tensor.size(); ++z) {
     const std::string& device = task_.open.job.cluster.datacenters[z].device.name;
     if (s.tensor[z] == 0 || !seen.insert(device).second) continue;
-    names.push_back(fmt::format("tensor {} on {}", s.tensor[z], device));
+    names.push_back({"tensor on " + device, std::to_string(s.tensor[z])});
   }
+  names.push_back({"data", std::to_string(s.data)});
+  names.push_back({"micro-batch", std::to_string(s.micro_batch)});
+  names.push_back({"recompute", std::string(to_name(s.recompute))});
+  names.push_back({"zero", std::to_string(s.zero)});
   return names;
 }
 
-MixedWhyNotBook::Family& MixedWhyNotBook::family(const std::string& name) {
+MixedWhyNotBook::Family& MixedWhyNotBook::family(const Name& name) {
   for (Family& family : families_) {
     if (family.name == name) return family;
   }
@@ -56,12 +60,12 @@ void MixedWhyNotBook::add(size_t setting, const MixedFindings& findings) {
     }
   };
   note(all_, findings.all);
-  for (const std::string& name : names_of(settings_[setting])) note(family(name), findings.all);
+  for (const Name& name : names_of(settings_[setting])) note(family(name), findings.all);
   // A setting that was cut as a whole says nothing of single datacenters but its bound.
   const auto& places = task_.open.job.cluster.datacenters;
   for (size_t z = 0; z < places.size(); ++z) {
     const MixedOutlook& outlook = findings.with.empty() ? findings.all : findings.with[z];
-    note(family("using " + places[z].name), outlook);
+    note(family({"using", places[z].name}), outlook);
   }
 }
 
@@ -120,28 +124,46 @@ std::string MixedWhyNotBook::miss(const Family& family) const {
 }
 
 std::vector<MixedWhyNot> MixedWhyNotBook::why_not(const MixedSplit& best) const {
-  std::set<std::string> own;
-  for (const std::string& name : names_of(best.setting)) own.insert(name);
+  std::vector<Name> own = names_of(best.setting);
   for (const size_t z : best.order) {
-    own.insert("using " + task_.open.job.cluster.datacenters[z].name);
+    own.push_back({"using", task_.open.job.cluster.datacenters[z].name});
   }
   std::vector<MixedWhyNot> out;
   const Objective objective = task_.options.objective;
   for (const Family& family : families_) {
-    if (own.contains(family.name)) continue;
+    if (std::find(own.begin(), own.end(), family.name) != own.end()) continue;
     const MixedOutlook& o = family.outlook;
-    const double score = std::min(o.found, o.cut);
-    if (score == kInfinity) {
-      out.push_back({family.name, miss(family)});
-      continue;
-    }
-    out.push_back(
-        {family.name, fmt::format("{}{}, {:.1f} % more", o.cut < o.found ? "at least " : "",
-                                  score_text(objective, score), 100 * (score / best.score - 1))});
+    MixedWhyNot why{.axis = family.name.axis, .value = family.name.value, .reason = {}};
+    why.score = std::min(o.found, o.cut);
+    why.reason =
+        why.score == kInfinity
+            ? miss(family)
+            : fmt::format("{}{}, {:.1f} % more", o.cut < o.found ? "at least " : "",
+                          score_text(objective, why.score), 100 * (why.score / best.score - 1));
+    out.push_back(std::move(why));
   }
-  std::sort(out.begin(), out.end(),
-            [](const MixedWhyNot& a, const MixedWhyNot& b) { return a.family < b.family; });
+  // Axis by axis, numbers as numbers.
+  std::sort(out.begin(), out.end(), [](const MixedWhyNot& a, const MixedWhyNot& b) {
+    return std::tuple(a.axis, a.value.size(), a.value) <
+           std::tuple(b.axis, b.value.size(), b.value);
+  });
   return out;
+}
+
+std::vector<MixedWhyNot> short_list(const std::vector<MixedWhyNot>& all) {
+  std::vector<MixedWhyNot> chosen;
+  for (size_t begin = 0; begin < all.size();) {
+    size_t end = begin, closest = begin;
+    std::optional<size_t> miss;
+    for (; end < all.size() && all[end].axis == all[begin].axis; ++end) {
+      if (all[end].score < all[closest].score) closest = end;
+      if (all[end].score == kInfinity && !miss) miss = end;
+    }
+    if (all[closest].score < kInfinity) chosen.push_back(all[closest]);
+    if (miss) chosen.push_back(all[*miss]);
+    begin = end;
+  }
+  return chosen;
 }
 
 Error MixedWhyNotBook::infeasible() const {

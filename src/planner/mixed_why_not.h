@@ -24,15 +24,19 @@ class MixedWhyNotBook {
   Error infeasible() const;
 
  private:
+  struct Name {
+    std::string axis, value;
+    bool operator==(const Name&) const = default;
+  };
   struct Family {
-    std::string name;
+    Name name;
     MixedOutlook outlook;
     int64_t layers_held = -1;
     size_t closest = 0;  // setting
   };
 
-  std::vector<std::string> names_of(const MixedSetting& setting) const;
-  Family& family(const std::string& name);
+  std::vector<Name> names_of(const MixedSetting& setting) const;
+  Family& family(const Name& name);
   std::string describe(const MixedSetting& setting) const;
   std::string miss(const Family& family) const;
 
