@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
 #include "cost/layer_time.h"
 
 namespace tombolo::cost {
@@ -68,7 +69,9 @@ class Pricing {
             expose(sum.backward, layers, mixtures, stack_.host_backward + again, slice)};
   }
 
-  IterationTime time() const {
+  // `slice_of` gives the layers of a stage by its index.
+  template <class SliceOf>
+  IterationTime time(const SliceOf& slice_of) const {
     const int64_t p = c_.pipeline;
     const double m = real(c_.micro_batches()), v = real(c_.virtual_stages);
     Stage slowest, previous;
@@ -76,7 +79,7 @@ class Pricing {
     model::LayerCounts counts;
     double others = 0;
     for (int64_t index = 0; index < p; ++index) {
-      const model::Slice slice = stage_slice(m_, p, index);
+      const model::Slice slice = slice_of(index);
       const model::LayerCounts now = model::count_layers(m_, slice);
       // Stages between the ends come in few kinds, one after the other.
       const bool another = index <= 1 || index == p - 1 || !(now == counts);
@@ -124,10 +127,7 @@ class Pricing {
 
   // Sum of gradients, gathers of parameters and the optimizer step of one stage.
   void synchronise(const Stage& s, const model::Slice& slice, IterationTime& time) const {
-    const double experts =
-        real(model::expert_parameters(m_, slice)) / (real(c_.tensor) * real(c_.expert));
-    const double dense =
-        real(model::parameters(m_, slice) - model::expert_parameters(m_, slice)) / real(c_.tensor);
+    const auto [dense, experts] = held(slice);
     const Grid& group = layout_.gradients;
     const Grid expert_group = expert_replicas();
     const auto gather = [&](double bytes_per_parameter) {
@@ -232,7 +232,9 @@ Result<IterationLaw> IterationLaw::make(const model::Model& model,
 }
 
 IterationTime IterationLaw::time(const Configuration& c) const {
-  return Pricing(model_, datacenter_, constants_, settings_, c).time();
+  return Pricing(model_, datacenter_, constants_, settings_, c).time([&](int64_t stage) {
+    return stage_slice(model_, c.pipeline, stage);
+  });
 }
 
 DeviceMemory IterationLaw::memory(const Configuration& c) const {
@@ -240,6 +242,29 @@ DeviceMemory IterationLaw::memory(const Configuration& c) const {
 }
 
 Prediction IterationLaw::predict(const Configuration& c) const { return {time(c), memory(c)}; }
+
+Prediction IterationLaw::predict(const Configuration& c,
+                                 const std::vector<int64_t>& layers_per_stage) const {
+  CHECK(std::ssize(layers_per_stage) == c.pipeline, "layers for {} stages of {}",
+        layers_per_stage.size(), c.pipeline);
+  std::vector<model::Slice> slices;
+  int64_t first = 0;
+  for (const int64_t layers : layers_per_stage) {
+    slices.push_back({first, layers, slices.empty(), std::ssize(slices) == c.pipeline - 1});
+    first += layers;
+  }
+  Prediction out;
+  out.time = Pricing(model_, datacenter_, constants_, settings_, c).time([&](int64_t stage) {
+    return slices[static_cast<size_t>(stage)];
+  });
+  for (int64_t stage = 0; stage < c.pipeline; ++stage) {
+    const int64_t in_flight =
+        c.gpipe ? c.micro_batches() : std::min(c.micro_batches(), c.pipeline - stage);
+    const DeviceMemory here = stage_memory(c, slices[static_cast<size_t>(stage)], in_flight);
+    if (here.total() > out.memory.total()) out.memory = here;
+  }
+  return out;
+}
 
 StagePrice IterationLaw::stage(const Configuration& c, const model::Slice& slice) const {
   const Pricing pricing(model_, datacenter_, constants_, settings_, c);

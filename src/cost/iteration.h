@@ -83,6 +83,9 @@ class IterationLaw {
                const LawSettings& settings, Constants constants);
 
   Prediction predict(const Configuration& configuration) const;
+  // The same with stages of so many layers each, one number per stage; no virtual stages.
+  Prediction predict(const Configuration& configuration,
+                     const std::vector<int64_t>& layers_per_stage) const;
   IterationTime time(const Configuration& configuration) const;
   DeviceMemory memory(const Configuration& configuration) const;
   StagePrice stage(const Configuration& configuration, const model::Slice& slice) const;

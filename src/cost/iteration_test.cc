@@ -72,6 +72,20 @@ TEST(Iteration, OfUnequalStagesWaitsForTheSlowest) {
   EXPECT_NEAR((time.compute + time.bubble).value, 15 * slowest + sum, 1e-9 * sum);
 }
 
+// Layers may be spread unevenly; spread evenly it is the same answer.
+TEST(Iteration, TakesTheLayersOfEachStage) {
+  const model::Model m = *model::preset("gpt3-175b");
+  const IterationLaw l = *IterationLaw::make(m, machines(), {.stack = "megatron"});
+  const Configuration c{.tensor = 8, .pipeline = 4, .global_batch = 16, .sequence_parallel = true};
+  const Prediction even = l.predict(c);
+  const Prediction same = l.predict(c, {24, 24, 24, 24});
+  EXPECT_EQ(same.time.total(), even.time.total());
+  EXPECT_EQ(same.memory, even.memory);
+  // The head takes part of a stage: a layer less there, a layer more elsewhere.
+  EXPECT_LT(l.predict(c, {25, 24, 24, 23}).memory.parameters, even.memory.parameters * 1.05);
+  EXPECT_GT(l.predict(c, {12, 36, 24, 24}).time.total(), even.time.total());
+}
+
 // 96 layers of a tiny model: kernels take next to nothing, so the host that launches a layer in
 // 1 ms forward and 2 ms backward is all there is.
 TEST(Iteration, OfASmallModelTakesAsLongAsTheHost) {

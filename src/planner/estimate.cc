@@ -168,8 +168,8 @@ Status price_by_rail_only(const plan::Job& job, Estimate& e) {
 // What the law tombolo counts otherwise than the job has it.
 void note_what_tombolo_leaves_out(const plan::Job& job, std::vector<std::string>& notes) {
   const plan::Parallelism& p = job.parallelism;
-  if (!p.layers_per_stage.empty()) {
-    notes.push_back("left out: layers_per_stage; stages are counted as even as possible");
+  if (!p.layers_per_stage.empty() && p.virtual_stages > 1) {
+    notes.push_back("virtual_stages with layers_per_stage: memory is counted without them");
   }
   if (p.schedule != "1f1b" && p.schedule != "interleaved") {
     notes.push_back(
@@ -202,7 +202,9 @@ Status price_by_tombolo(const plan::Job& job, Estimate& e) {
   const cluster::Datacenter& datacenter = job.cluster.datacenters[0];
   const cost::IterationLaw law = TRY(during(
       cost::IterationLaw::make(*job.model, datacenter, settings_of(job.training)), job.file));
-  const cost::Prediction predicted = law.predict(e.configuration);
+  const std::vector<int64_t>& uneven = job.parallelism.layers_per_stage;
+  const cost::Prediction predicted =
+      uneven.empty() ? law.predict(e.configuration) : law.predict(e.configuration, uneven);
   e.law_source = kTomboloSource;
   e.parts = predicted.time;
   e.iteration = predicted.time.total();
