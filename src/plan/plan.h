@@ -14,6 +14,7 @@
 #include "cost/stage_cost.h"
 #include "model/model.h"
 #include "plan/settings.h"
+#include "plan/stage_layout.h"
 
 namespace tombolo::plan {
 
@@ -59,7 +60,7 @@ struct Plan {
   Optimizer optimizer;
   Parallelism parallelism;
   CostSource cost_source = CostSource::kRoofline;
-  std::vector<Stage> stages;     // stages[s] is pipeline stage s
+  std::vector<Stage> stages;     // stages[s] is pipeline stage s; pipeline x virtual_stages
   std::vector<Placement> ranks;  // ranks[r].rank == r
   Bytes boundary;                // one micro-batch between two stages
   std::optional<Seconds>
@@ -73,7 +74,14 @@ struct Plan {
     return training.global_batch / (training.micro_batch * parallelism.data);
   }
   int32_t replicas() const { return static_cast<int32_t>(parallelism.data); }
-  int32_t rank_of(int32_t stage, int32_t replica) const { return stage * replicas() + replica; }
+  // Where stage s lies in its pipeline; a rank holds several stages where there are virtual ones.
+  int32_t position_of(int32_t stage) const {
+    return plan::position_of(layout_of(parallelism.schedule), stage,
+                             static_cast<int32_t>(parallelism.pipeline));
+  }
+  int32_t rank_of(int32_t stage, int32_t replica) const {
+    return position_of(stage) * replicas() + replica;
+  }
   std::vector<int32_t> replicas_of(int32_t stage) const;  // their ranks, ascending
   // Whether recomputation is worth anything: the last of several stages runs B right after F, while
   // its activations are still there.

@@ -22,6 +22,10 @@ char letter_of(const trace::Action& action) {
       return static_cast<char>('a' + number);
     case ActionKind::kRecompute:
       return static_cast<char>('A' + number);
+    case ActionKind::kBackwardInput:
+      return static_cast<char>('k' + number);
+    case ActionKind::kBackwardWeight:
+      return static_cast<char>('K' + number);
     case ActionKind::kReduceGradients:
       return '+';
     case ActionKind::kUpdate:
@@ -122,6 +126,9 @@ std::string draw_ascii(const trace::Trace& trace, const AsciiOptions& options) {
   const bool sums = std::any_of(all.begin(), all.end(), [](const Interval* interval) {
     return interval->lane == trace::Lane::kCollective;
   });
+  const bool split = std::any_of(all.begin(), all.end(), [](const Interval* interval) {
+    return interval->action.kind == ActionKind::kBackwardInput;
+  });
   const Grid grid = choose_grid(all, options.width);
 
   const bool replicas = trace::has_replicas(trace.header);
@@ -136,10 +143,10 @@ std::string draw_ascii(const trace::Trace& trace, const AsciiOptions& options) {
     out += fmt::format("{:>{}} |{}|\n", row.name, widest, draw_row(row.intervals, grid));
   }
   out += fmt::format(
-      "a column is {}{}; 0-9 forward, a-j backward, A-J recompute of micro-batch 0-9 (mod 10), "
+      "a column is {}{}; 0-9 forward, a-j backward, {}A-J recompute of micro-batch 0-9 (mod 10), "
       "{}* update, . idle\n",
       brief(seconds(SimDuration{grid.slot})), grid.exact ? "" : " and shows what takes most of it",
-      sums ? "+ sum of gradients, " : "");
+      split ? "k-t its input half, K-T its weight half, " : "", sums ? "+ sum of gradients, " : "");
   return out;
 }
 

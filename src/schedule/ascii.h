@@ -1,7 +1,8 @@
 // A timed schedule as text: a row per rank, a column per slot of time.
 //
 //   oregon  0 |0123abcd   |      forward of micro-batch 0-9: digits
-//   paris   1 | 0a1b...                   backward: a-j, recompute: A-J (of micro-batch mod 10)
+//   paris   1 | 0a1b...                   backward: a-j, recompute: A-J (of micro-batch mod 10),
+//                                         backward in halves: k-t inputs, K-T weights
 //
 // Of several pipelines each is drawn by itself under its number, stage below stage, so that its
 // stairs are seen; the rows then name the stage, too. '+' is the sum of gradients.

@@ -2,7 +2,7 @@
 
 namespace tombolo::schedule {
 
-std::vector<Order> gpipe(const Shape& shape) {
+std::vector<Order> gpipe(const Shape& shape, const Times&) {
   std::vector<Order> ranks(shape.stages);
   for (int32_t stage = 0; stage < shape.stages; ++stage) {
     Order& order = ranks[stage];

@@ -1,10 +1,28 @@
 // What a schedule asks of the devices' memory.
 #include <algorithm>
+#include <map>
 
 #include "base/check.h"
 #include "schedule/schedule.h"
 
 namespace tombolo::schedule {
+namespace {
+
+// Whether the activations of a micro-batch may go after it.
+bool closes(trace::ActionKind kind) {
+  return kind == trace::ActionKind::kBackward || kind == trace::ActionKind::kBackwardWeight;
+}
+
+// Weights, gradients and optimizer of all stages of a rank.
+Bytes state_of(const plan::Plan& plan, const Shape& shape, size_t rank) {
+  Bytes state;
+  for (const int32_t stage : shape.stages_at(plan.ranks[rank].stage)) {
+    state += plan.stages[stage].state;
+  }
+  return state;
+}
+
+}  // namespace
 
 std::vector<int64_t> peak_in_flight(const Schedule& schedule) {
   std::vector<int64_t> peaks;
@@ -13,7 +31,7 @@ std::vector<int64_t> peak_in_flight(const Schedule& schedule) {
     int64_t peak = 0;
     for (const trace::Action& action : order) {
       if (action.kind == trace::ActionKind::kForward) peak = std::max(peak, ++now);
-      if (action.kind == trace::ActionKind::kBackward) --now;
+      if (closes(action.kind)) --now;
     }
     peaks.push_back(peak);
   }
@@ -21,13 +39,24 @@ std::vector<int64_t> peak_in_flight(const Schedule& schedule) {
 }
 
 std::vector<Bytes> peak_memory(const plan::Plan& plan, const Schedule& schedule) {
-  const std::vector<int64_t> in_flight = peak_in_flight(schedule);
-  CHECK(in_flight.size() == plan.ranks.size(), "a schedule for {} ranks and a Plan for {}",
-        in_flight.size(), plan.ranks.size());
+  CHECK(schedule.ranks.size() == plan.ranks.size(), "a schedule for {} ranks and a Plan for {}",
+        schedule.ranks.size(), plan.ranks.size());
+  const Shape shape = shape_of(plan);
   std::vector<Bytes> peaks;
   for (size_t r = 0; r < plan.ranks.size(); ++r) {
-    const plan::Stage& stage = plan.stages[plan.ranks[r].stage];
-    peaks.push_back(stage.state + stage.activations * static_cast<double>(in_flight[r]));
+    std::map<int32_t, int64_t> in_flight;  // by stage
+    Bytes peak;
+    for (const trace::Action& action : schedule.ranks[r]) {
+      if (closes(action.kind)) --in_flight[action.stage];
+      if (action.kind != trace::ActionKind::kForward) continue;
+      ++in_flight[action.stage];
+      Bytes now;
+      for (const auto& [stage, count] : in_flight) {
+        now += plan.stages[stage].activations * static_cast<double>(count);
+      }
+      peak = std::max(peak, now);
+    }
+    peaks.push_back(state_of(plan, shape, r) + peak);
   }
   return peaks;
 }
@@ -46,15 +75,15 @@ Status check_memory(const plan::Plan& plan, const Schedule& schedule) {
   const auto& device = plan.device_of(static_cast<int32_t>(worst));
   if (needs.empty() || needs[worst] <= device.memory) return {};
 
-  const plan::Stage& stage = plan.stages[plan.ranks[worst].stage];
+  const Bytes state = state_of(plan, shape_of(plan), worst);
   const int64_t in_flight = peak_in_flight(schedule)[worst];
-  const Bytes activations = needs[worst] - stage.state;
+  const Bytes activations = needs[worst] - state;
   const auto gib = [](Bytes bytes) { return fmt::format("{:.1f} GiB", bytes / 1_GiB); };
-  const bool state_is_larger = stage.state > activations;
-  const std::string largest =
-      state_is_larger ? fmt::format("weights, gradients and optimizer, {}", gib(stage.state))
-                      : fmt::format("activations of {} micro-batches in flight, {}", in_flight,
-                                    gib(activations));
+  const bool state_is_larger = state > activations;
+  const std::string largest = state_is_larger
+                                  ? fmt::format("weights, gradients and optimizer, {}", gib(state))
+                                  : fmt::format("activations of {} micro-batches in flight, {}",
+                                                in_flight, gib(activations));
   return infeasible(
       fmt::format("stage {} does not fit in memory: it needs {}, {} has {}; largest: {}",
                   plan.ranks[worst].stage, gib(needs[worst]), device.name, gib(device.memory),

@@ -4,7 +4,7 @@
 
 namespace tombolo::schedule {
 
-std::vector<Order> one_forward_one_backward(const Shape& shape) {
+std::vector<Order> one_forward_one_backward(const Shape& shape, const Times&) {
   std::vector<Order> ranks(shape.stages);
   for (int32_t stage = 0; stage < shape.stages; ++stage) {
     Order& order = ranks[stage];

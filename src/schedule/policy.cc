@@ -5,10 +5,15 @@
 namespace tombolo::schedule {
 namespace {
 
-constexpr std::array<Policy, 2> kPolicies{
-    {{"gpipe", "Huang et al., GPipe, NeurIPS 2019", gpipe},
-     {"1f1b", "Narayanan et al., Memory-Efficient Pipeline-Parallel DNN Training, ICML 2021",
-      one_forward_one_backward}}};
+constexpr std::array kPolicies{
+    Policy{"gpipe", "Huang et al., GPipe, NeurIPS 2019", gpipe},
+    Policy{"1f1b", "Narayanan et al., Memory-Efficient Pipeline-Parallel DNN Training, ICML 2021",
+           one_forward_one_backward},
+    Policy{"interleaved",
+           "Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters Using "
+           "Megatron-LM, SC 2021",
+           interleaved},
+};
 
 }  // namespace
 
@@ -26,6 +31,13 @@ void append_backward(const Shape& shape, int32_t stage, int32_t microbatch, Orde
     order.push_back({trace::ActionKind::kRecompute, stage, microbatch});
   }
   order.push_back({trace::ActionKind::kBackward, stage, microbatch});
+}
+
+void append_backward_input(const Shape& shape, int32_t stage, int32_t microbatch, Order& order) {
+  if (shape.recomputes(stage)) {
+    order.push_back({trace::ActionKind::kRecompute, stage, microbatch});
+  }
+  order.push_back({trace::ActionKind::kBackwardInput, stage, microbatch});
 }
 
 }  // namespace tombolo::schedule

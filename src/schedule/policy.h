@@ -1,13 +1,15 @@
 // Policies: who computes what in which order. Published laws under their names, with their source.
 //
-// A policy sees the shape only and orders computations (F, R, B); what must be sent and received
-// follows from them (passes.h). A new policy is one function and one line in policy.cc.
+// A policy orders computations (F, R, B, or I and W) of one pipeline, an order per position; what
+// must be sent and received follows from them (passes.h). It sees the shape, and how long things
+// take; most need the shape only. A new policy is one function and one line in policy.cc.
 #pragma once
 
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "schedule/passes.h"
 #include "schedule/schedule.h"
 
 namespace tombolo::schedule {
@@ -20,7 +22,7 @@ namespace tombolo::schedule {
 // order takes as long, and this one frees the first micro-batch first. Every stage holds all M
 // micro-batches at its peak. docs/laws/gpipe.md.
 // Source: Huang et al., "GPipe", NeurIPS 2019, figure 2c.
-std::vector<Order> gpipe(const Shape& shape);
+std::vector<Order> gpipe(const Shape& shape, const Times& times);
 
 // Warm-up with as many forwards as stages follow, then one forward and one backward in turn, then
 // the remaining backwards.
@@ -29,12 +31,22 @@ std::vector<Order> gpipe(const Shape& shape);
 // docs/laws/one_forward_one_backward.md.
 // Source: Narayanan et al., "Memory-Efficient Pipeline-Parallel DNN Training", ICML 2021
 // (PipeDream-Flush), as in Megatron-LM.
-std::vector<Order> one_forward_one_backward(const Shape& shape);
+std::vector<Order> one_forward_one_backward(const Shape& shape, const Times& times);
+
+// 1F1B over v chunks per rank, in groups of P micro-batches: the group passes chunk after chunk.
+//
+// T = (M v + P-1)(f+b)/v, i.e. the bubble is (P-1)/v of f+b, for M a multiple of P; v times the
+// messages. Rank r holds at most 2 (P-1-r) + (v-1) P + 1 chunks. docs/laws/interleaved.md.
+// Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
+// Megatron-LM", SC 2021, section 2.2.2.
+std::vector<Order> interleaved(const Shape& shape, const Times& times);
 
 struct Policy {
   std::string_view name;  // in job files
   std::string_view citation;
-  std::vector<Order> (*order_compute)(const Shape& shape);
+  std::vector<Order> (*order_compute)(const Shape& shape, const Times& times);
+  RecomputeWhen recompute = RecomputeWhen::kWithGradient;
+  bool needs_times = false;
 };
 std::span<const Policy> policies();
 const Policy* find_policy(std::string_view name);  // null where there is none
@@ -42,5 +54,8 @@ const Policy* find_policy(std::string_view name);  // null where there is none
 // Appends B of a micro-batch, and R before it where the stage recomputes: R waits for the gradient
 // like B does, as torch's checkpointing runs the forward again inside the backward.
 void append_backward(const Shape& shape, int32_t stage, int32_t microbatch, Order& order);
+
+// Appends I of a micro-batch, and R before it where the stage recomputes.
+void append_backward_input(const Shape& shape, int32_t stage, int32_t microbatch, Order& order);
 
 }  // namespace tombolo::schedule

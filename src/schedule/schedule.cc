@@ -7,17 +7,77 @@
 #include "schedule/policy.h"
 
 namespace tombolo::schedule {
+namespace {
 
 using trace::Action;
 using trace::ActionKind;
 
+// Whether the policy can order this shape; the caller's mistakes are CHECKed, the user's are told.
+Status check_shape(const std::string& name, const Shape& shape) {
+  CHECK(shape.stages >= 1 && shape.microbatches >= 1 && shape.replicas >= 1 && shape.chunks >= 1,
+        "{} stages, {} micro-batches, {} replicas, {} chunks", shape.stages, shape.microbatches,
+        shape.replicas, shape.chunks);
+  CHECK(shape.stages % shape.chunks == 0, "{} stages in chunks of {}", shape.stages, shape.chunks);
+  CHECK(shape.recompute.empty() || shape.recompute.size() == static_cast<size_t>(shape.stages),
+        "recompute is given for {} of {} stages", shape.recompute.size(), shape.stages);
+  const plan::Layout layout = plan::layout_of(name);
+  if (layout == plan::Layout::kLine && shape.chunks != 1) {
+    return unusable(fmt::format("schedule = \"{}\" has one stage per rank, and virtual_stages = {}",
+                                name, shape.chunks),
+                    "virtual_stages = 1, or schedule = \"interleaved\"");
+  }
+  if (layout == plan::Layout::kLoop && shape.chunks < 2) {
+    return unusable(fmt::format("schedule = \"{}\" interleaves the stages of a rank, and "
+                                "virtual_stages = {}",
+                                name, shape.chunks),
+                    "virtual_stages = 2, or schedule = \"1f1b\"");
+  }
+  if (layout == plan::Layout::kFold && shape.chunks != 2) {
+    return unusable(fmt::format("schedule = \"{}\" folds the model once, and virtual_stages = {}",
+                                name, shape.chunks),
+                    "virtual_stages = 2");
+  }
+  CHECK(shape.layout == layout, "the shape's layout is not that of schedule \"{}\"", name);
+  constexpr int64_t kActionsPerMicrobatch = 8;  // F, R, I, W and two messages in and two out
+  if (int64_t{shape.stages} * shape.replicas * shape.microbatches >
+      kActionsMax / kActionsPerMicrobatch) {
+    return unusable(
+        fmt::format("{} stages x {} replicas x {} micro-batches are too many to schedule",
+                    shape.stages, shape.replicas, shape.microbatches),
+        "a larger micro_batch");
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<int32_t> Shape::stages_at(int32_t position) const {
+  std::vector<int32_t> out;
+  for (int32_t chunk = 0; chunk < chunks; ++chunk) {
+    for (int32_t stage = chunk * positions(); stage < (chunk + 1) * positions(); ++stage) {
+      if (position_of(stage) == position) out.push_back(stage);
+    }
+  }
+  return out;
+}
+
 Shape shape_of(const plan::Plan& plan) {
   Shape shape{.stages = static_cast<int32_t>(plan.stages.size()),
               .microbatches = static_cast<int32_t>(plan.microbatches()),
-              .replicas = plan.replicas()};
+              .replicas = plan.replicas(),
+              .chunks = static_cast<int32_t>(plan.parallelism.virtual_stages),
+              .layout = plan::layout_of(plan.parallelism.schedule)};
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     shape.recompute.push_back(plan.may_recompute(s) && plan.stages[s].cost.recompute.value > 0);
   }
+  return shape;
+}
+
+Shape shape_for(const std::string& name, int32_t positions, int32_t microbatches, int32_t chunks) {
+  Shape shape{.microbatches = microbatches, .chunks = chunks, .layout = plan::layout_of(name)};
+  if (shape.layout == plan::Layout::kLoop) shape.chunks = std::max(chunks, 2);
+  if (shape.layout == plan::Layout::kFold) shape.chunks = 2;
+  shape.stages = positions * shape.chunks;
   return shape;
 }
 
@@ -28,10 +88,18 @@ std::vector<std::string> schedule_names() {
 }
 
 Result<Schedule> build(const plan::Plan& plan) {
-  return build(plan.parallelism.schedule, shape_of(plan));
+  const Shape shape = shape_of(plan);
+  const Policy* policy = find_policy(plan.parallelism.schedule);
+  if (!policy || !policy->needs_times) return build(plan.parallelism.schedule, shape);
+  return build(plan.parallelism.schedule, shape, times_of(plan));
 }
 
 Result<Schedule> build(const std::string& name, const Shape& shape) {
+  constexpr SimDuration kUnit{1'000'000};
+  return build(name, shape, equal_times(shape.stages, {kUnit, kUnit, kUnit, kUnit}));
+}
+
+Result<Schedule> build(const std::string& name, const Shape& shape, const Times& times) {
   const Policy* policy = find_policy(name);
   if (!policy) {
     std::string known;
@@ -40,20 +108,9 @@ Result<Schedule> build(const std::string& name, const Shape& shape) {
     }
     return unusable(fmt::format("schedule = \"{}\": there is no such schedule yet", name), known);
   }
-  CHECK(shape.stages >= 1 && shape.microbatches >= 1 && shape.replicas >= 1,
-        "{} stages, {} micro-batches, {} replicas", shape.stages, shape.microbatches,
-        shape.replicas);
-  CHECK(shape.recompute.empty() || shape.recompute.size() == static_cast<size_t>(shape.stages),
-        "recompute is given for {} of {} stages", shape.recompute.size(), shape.stages);
-  constexpr int64_t kActionsPerMicrobatch = 7;  // F, R, B and two messages in and two out
-  if (int64_t{shape.stages} * shape.replicas * shape.microbatches >
-      kActionsMax / kActionsPerMicrobatch) {
-    return unusable(
-        fmt::format("{} stages x {} replicas x {} micro-batches are too many to schedule",
-                    shape.stages, shape.replicas, shape.microbatches),
-        "a larger micro_batch");
-  }
-  Schedule schedule{name, replicate(add_communication(policy->order_compute(shape), shape), shape)};
+  TRY(check_shape(name, shape));
+  const std::vector<Order> compute = policy->order_compute(shape, times);
+  Schedule schedule{name, replicate(add_communication(compute, shape, policy->recompute), shape)};
   add_update(schedule.ranks, shape);
   if (const Status sound = validate(schedule, shape); !sound) {
     CHECK(false, "policy {} made a broken schedule: {}", name, sound.error().text());
@@ -66,6 +123,15 @@ int64_t message_tag(const Action& action) {
   const bool gradient =
       action.kind == ActionKind::kSendGradient || action.kind == ActionKind::kReceiveGradient;
   return 2 * int64_t{action.microbatch} + (gradient ? 1 : 0);
+}
+
+std::vector<int64_t> messages_sent(const Schedule& schedule) {
+  std::vector<int64_t> out;
+  for (const Order& order : schedule.ranks) {
+    out.push_back(std::count_if(order.begin(), order.end(),
+                                [](const Action& action) { return trace::is_send(action.kind); }));
+  }
+  return out;
 }
 
 }  // namespace tombolo::schedule

@@ -1,9 +1,9 @@
 // Pipeline schedules as values: for every rank, the actions it performs, in order.
 //
 // A schedule is built by small passes: a named policy orders the computations (gpipe.cc,
-// one_forward_one_backward.cc), add_communication inserts sends and receives, validate checks what
-// must hold of any schedule. to_graph turns the value into the Graph that the simulator interprets;
-// the runtime performs the value itself.
+// one_forward_one_backward.cc, ...), add_communication inserts sends and receives, validate checks
+// what must hold of any schedule. to_graph turns the value into the Graph that the simulator
+// interprets; the runtime performs the value itself.
 //
 // How actions are meant: computations of a rank run one after the other, in this order. A send is
 // handed over and proceeds by itself; a receive waits until its message is there. The messages of a
@@ -17,6 +17,8 @@
 #include "base/result.h"
 #include "graph/graph.h"
 #include "plan/plan.h"
+#include "plan/stage_layout.h"
+#include "schedule/times.h"
 #include "trace/action.h"
 
 namespace tombolo::schedule {
@@ -30,45 +32,74 @@ struct Schedule {
   bool operator==(const Schedule&) const = default;
 };
 
-// The shape that schedules depend on.
+// The shape that schedules depend on. Stages are chunks of the model; where a rank holds several
+// (chunks > 1), the layout says which.
 struct Shape {
-  int32_t stages = 1;
+  int32_t stages = 1;           // of all ranks of one pipeline: positions x chunks
   int32_t microbatches = 1;     // of one pipeline
-  std::vector<bool> recompute;  // per stage: R before each B; empty: nowhere
-  int32_t replicas = 1;         // pipelines side by side; rank = stage x replicas + replica
+  std::vector<bool> recompute;  // per stage: R before each backward; empty: nowhere
+  int32_t replicas = 1;         // pipelines side by side; rank = position x replicas + replica
+  int32_t chunks = 1;           // stages per rank
+  plan::Layout layout = plan::Layout::kLine;
 
-  int32_t ranks() const { return stages * replicas; }
-  int32_t stage_of(int32_t rank) const { return rank / replicas; }
+  int32_t positions() const { return stages / chunks; }
+  int32_t ranks() const { return positions() * replicas; }
+  int32_t position_of(int32_t stage) const { return plan::position_of(layout, stage, positions()); }
+  int32_t rank_of(int32_t stage, int32_t replica) const {
+    return position_of(stage) * replicas + replica;
+  }
   bool recomputes(int32_t stage) const { return !recompute.empty() && recompute[stage]; }
+  // Whether the stages on both sides of this boundary lie on different ranks, so that messages
+  // pass.
+  bool crosses(int32_t boundary) const {
+    return boundary >= 0 && boundary + 1 < stages &&
+           position_of(boundary) != position_of(boundary + 1);
+  }
+  // Those at a position, ascending.
+  std::vector<int32_t> stages_at(int32_t position) const;
 };
 Shape shape_of(const plan::Plan& plan);
 
-// The names that build() knows: "gpipe", "1f1b".
+// One pipeline in the layout that the named schedule asks for; chunks for those that take any.
+Shape shape_for(const std::string& name, int32_t positions, int32_t microbatches,
+                int32_t chunks = 1);
+
+// The names that build() knows.
 std::vector<std::string> schedule_names();
 
 // The whole schedule of one iteration: computations, communication and the optimizer update.
 // Replicas of a stage follow the same order, and sum their gradients before the update. Unusable,
-// naming the known ones, for a name that is not there yet; and above kActionsMax actions, before
-// any memory is spent on them.
+// naming the known ones, for a name that is not there yet; for a shape that the policy does not
+// take; and above kActionsMax actions, before any memory is spent on them.
+//
+// Policies that follow rules in time (Varuna) need to know how long things take; without times a
+// backward takes two forwards, a recomputation one, and messages are free.
 inline constexpr int64_t kActionsMax = 50'000'000;
 Result<Schedule> build(const plan::Plan& plan);
 Result<Schedule> build(const std::string& name, const Shape& shape);
+Result<Schedule> build(const std::string& name, const Shape& shape, const Times& times);
 
-// What must hold of any schedule: every stage runs F, then R where it recomputes, then B of every
-// micro-batch, once; B of a micro-batch follows its F; one update at the end, and where there are
-// replicas the sum of gradients right before it; every computation that needs a message is preceded
-// by its receive, every send by its computation; sends and receives of a pair agree in order; and
-// all ranks together can finish (no deadlock).
+// What must hold of any schedule: every stage runs F, then R where it recomputes, then B (or I, and
+// later W) of every micro-batch, once; backward of a micro-batch follows its F; one update per
+// stage at the end, and where there are replicas the sums of gradients right before; every
+// computation that needs a message is preceded by its receive, every send by its computation; sends
+// and receives of a pair agree in order, activations and gradients each; and all ranks together can
+// finish (no deadlock).
 Status validate(const Schedule& schedule, const Shape& shape);
 
-// Distinguishes the messages of one iteration on one directed pair of ranks: 2 microbatch +
-// (gradient).
+// Distinguishes the messages of one iteration on one directed pair of ranks that each hold one
+// stage: 2 microbatch + (gradient).
 int64_t message_tag(const trace::Action& action);
 
-// The largest number of micro-batches whose activations a rank holds at once: F opens, B closes.
+// The largest number of micro-batches of a stage whose activations a rank holds at once: F opens, B
+// or W closes. A rank with v stages counts each: v of them are as much as one of the undivided
+// stage. Between I and W only a part is needed, but all counts.
 std::vector<int64_t> peak_in_flight(const Schedule& schedule);
 
-// Bytes at the peak, per rank: state + activations x micro-batches in flight.
+// Messages per iteration that leave a rank, for the one before or after it in the pipeline.
+std::vector<int64_t> messages_sent(const Schedule& schedule);
+
+// Bytes at the peak, per rank: state + activations of the micro-batches in flight.
 std::vector<Bytes> peak_memory(const plan::Plan& plan, const Schedule& schedule);
 
 // Infeasible, naming the stage, what it needs, what the device has and the largest part, where a

@@ -59,8 +59,10 @@ TEST(Schedule, PeakInFlight) {
 TEST(Schedule, EverySizeIsSound) {
   for (const std::string& name : schedule_names()) {
     for (int32_t p = 1; p <= 6; ++p) {
-      for (int32_t m = 1; m <= 9; ++m) {
-        Shape shape{p, m, std::vector<bool>(p, m % 2 == 0)};
+      for (int32_t m = 1; m <= 13; ++m) {
+        Shape shape = shape_for(name, p, m, plan::layout_of(name) == plan::Layout::kLine ? 1 : 2);
+        shape.replicas = 1 + m % 2;
+        shape.recompute.assign(shape.stages, m % 4 == 0);
         shape.recompute.back() = false;
         const Status sound = validate(*build(name, shape), shape);
         EXPECT_TRUE(sound) << name << " " << p << " x " << m << ": " << sound.error().text();
@@ -76,11 +78,17 @@ TEST(Schedule, TagsTellMessagesApart) {
 }
 
 TEST(Schedule, RefusesUnknownNamesAndHugeShapes) {
-  const Result<Schedule> unknown = build("zb-h1", {2, 2, {}});
+  const Result<Schedule> unknown = build("chimera", {2, 2, {}});
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().exit_code(), 2);
-  EXPECT_THAT(unknown.error().text(), HasSubstr("\"zb-h1\": there is no such schedule yet"));
+  EXPECT_THAT(unknown.error().text(), HasSubstr("\"chimera\": there is no such schedule yet"));
   EXPECT_THAT(unknown.error().text(), HasSubstr("\"gpipe\" or \"1f1b\""));
+  const Result<Schedule> folded = build("1f1b", {4, 2, {}, 1, 2});
+  ASSERT_FALSE(folded);
+  EXPECT_THAT(folded.error().text(), HasSubstr("\"1f1b\" has one stage per rank"));
+  const Result<Schedule> flat = build("interleaved", {4, 2, {}});
+  ASSERT_FALSE(flat);
+  EXPECT_THAT(flat.error().text(), HasSubstr("virtual_stages = 1"));
   const Result<Schedule> huge = build("1f1b", {100'000, 100'000'000, {}});
   ASSERT_FALSE(huge);
   EXPECT_THAT(huge.error().text(), HasSubstr("too many to schedule"));

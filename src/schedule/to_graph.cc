@@ -14,12 +14,17 @@ using graph::NodeType;
 using trace::Action;
 using trace::ActionKind;
 
-SimDuration duration_of(const cost::StageCost& cost, ActionKind kind) {
-  switch (kind) {
+SimDuration duration_of(const plan::Plan& plan, const Action& action) {
+  const cost::StageCost& cost = plan.stages[action.stage].cost;
+  switch (action.kind) {
     case ActionKind::kForward:
       return round_to_ns(cost.forward);
     case ActionKind::kBackward:
       return round_to_ns(cost.backward);
+    case ActionKind::kBackwardInput:
+      return durations_of(cost).backward_input;
+    case ActionKind::kBackwardWeight:
+      return durations_of(cost).backward_weight;
     case ActionKind::kRecompute:
       return round_to_ns(cost.recompute);
     case ActionKind::kReduceGradients:
@@ -27,7 +32,7 @@ SimDuration duration_of(const cost::StageCost& cost, ActionKind kind) {
     case ActionKind::kUpdate:
       return round_to_ns(cost.update);
     default:
-      CHECK(false, "{} has no duration in a Plan", to_name(kind));
+      CHECK(false, "{} has no duration in a Plan", to_name(action.kind));
   }
 }
 
@@ -41,20 +46,34 @@ std::vector<ActionKind> inputs_of(ActionKind kind) {
       return {kForward, kReceiveGradient};
     case kBackward:
       return {kForward, kReceiveGradient, kRecompute};
+    case kBackwardInput:
+      return {kForward, kReceiveGradient, kRecompute};
+    case kBackwardWeight:
+      return {kBackwardInput};
     case kSendActivation:
       return {kForward};
     case kSendGradient:
-      return {kBackward};
+      return {kBackward, kBackwardInput};
     default:
       return {};
   }
 }
 
+bool towards_next(ActionKind kind) {
+  return kind == ActionKind::kSendActivation || kind == ActionKind::kReceiveGradient;
+}
+
 // The same pipeline's rank at the other end.
-int32_t peer_of(const plan::Plan& plan, int32_t rank, const Action& action) {
-  const bool next =
-      action.kind == ActionKind::kSendActivation || action.kind == ActionKind::kReceiveGradient;
-  return rank + (next ? plan.replicas() : -plan.replicas());
+int32_t peer_of(const Shape& shape, int32_t rank, const Action& action) {
+  const int32_t stage = action.stage + (towards_next(action.kind) ? 1 : -1);
+  return shape.rank_of(stage, rank % shape.replicas);
+}
+
+// Tells messages of a pair of ranks apart: those of one chunk's boundaries by message_tag.
+int64_t tag_of(const Shape& shape, const Action& message) {
+  const int32_t boundary = message.stage - (towards_next(message.kind) ? 0 : 1);
+  const int64_t chunk = boundary / shape.positions();
+  return chunk * 2 * shape.microbatches + message_tag(message);
 }
 
 }  // namespace
@@ -62,6 +81,7 @@ int32_t peer_of(const plan::Plan& plan, int32_t rank, const Action& action) {
 graph::Graphs to_graph(const plan::Plan& plan, const Schedule& schedule) {
   CHECK(schedule.ranks.size() == plan.ranks.size(), "a schedule for {} ranks, a Plan of {}",
         schedule.ranks.size(), plan.ranks.size());
+  const Shape shape = shape_of(plan);
   graph::Graphs graphs;
   for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
     graph::Graph graph{static_cast<int32_t>(rank), {}};
@@ -79,17 +99,18 @@ graph::Graphs to_graph(const plan::Plan& plan, const Schedule& schedule) {
       if (trace::is_communication(action.kind)) {
         node.type = trace::is_send(action.kind) ? NodeType::kSend : NodeType::kReceive;
         node.comm_size = std::llround(plan.boundary.value);
-        node.comm_peer = peer_of(plan, graph.rank, action);
-        node.comm_tag = message_tag(action);
+        node.comm_peer = peer_of(shape, graph.rank, action);
+        node.comm_tag = tag_of(shape, action);
       } else if (action.kind == ActionKind::kReduceGradients) {
         node.type = NodeType::kCollective;
-        node.duration = duration_of(plan.stages[action.stage].cost, action.kind);
+        node.duration = duration_of(plan, action);
         node.comm_size = std::llround(plan.stages[action.stage].gradients.value);
         node.comm_group = plan.replicas_of(action.stage);
+        node.comm_tag = action.stage / shape.positions();
         node.ctrl_deps.push_back(computed_before);
         computed_before = node.id;
       } else {
-        node.duration = duration_of(plan.stages[action.stage].cost, action.kind);
+        node.duration = duration_of(plan, action);
         if (computed_before >= 0) node.ctrl_deps.push_back(computed_before);
         computed_before = node.id;
       }

@@ -101,7 +101,13 @@ TEST(Validate, WrongOrders) {
   EXPECT_THAT(complaint(swapped("1R0", "1B0")), HasSubstr("1B0 comes before 1R0"));
   EXPECT_THAT(complaint(swapped("1RECV_F0", "1F0")), HasSubstr("1F0 comes before 1RECV_F0"));
   EXPECT_THAT(complaint(swapped("1F0", "1SEND_F0")), HasSubstr("1SEND_F0 comes before 1F0"));
-  EXPECT_THAT(complaint(swapped("1RECV_B0", "1R0")), HasSubstr("1R0 comes before 1RECV_B0"));
+  // A recomputation may run ahead of the gradient, its backward may not.
+  EXPECT_EQ(complaint(swapped("1RECV_B0", "1R0")), "sound");
+  const auto too_late = [](Order& order) {
+    swapped("1RECV_B0", "1R0")(order);
+    swapped("1RECV_B0", "1B0")(order);
+  };
+  EXPECT_THAT(complaint(too_late), HasSubstr("1B0 comes before 1RECV_B0"));
   EXPECT_THAT(complaint(swapped("1B0", "1SEND_B0")), HasSubstr("1SEND_B0 comes before 1B0"));
   EXPECT_THAT(complaint(swapped("2RECV_F0", "2F0"), 2), HasSubstr("2F0 comes before 2RECV_F0"));
 }

@@ -1,7 +1,8 @@
 // Actions: the words in which schedules, timelines and traces speak of one piece of work.
 //
 // Text form is the notation of torchtitan's pipeline schedules: stage, kind, micro-batch, as in
-// "0F1" (stage 0, forward, micro-batch 1), "1B0", "0SEND_F1", "1RECV_F1", "1SEND_B0", "0RECV_B0".
+// "0F1" (stage 0, forward, micro-batch 1), "1B0", "0I1", "0W1", "0SEND_F1", "1RECV_F1", "1SEND_B0",
+// "0RECV_B0". Where a rank holds several stages, each counts by itself.
 // Kinds that belong to no micro-batch leave it out: "0REDUCE_GRAD" (of stage 0, among its
 // replicas), "0U" (its optimizer update), "0E" (evaluation).
 #pragma once
@@ -20,6 +21,8 @@ namespace tombolo::trace {
 enum class ActionKind {
   kForward,            // F
   kBackward,           // B: gradients of inputs and weights
+  kBackwardInput,      // I: gradients of inputs only, where the two are separate
+  kBackwardWeight,     // W: gradients of weights only, after I
   kRecompute,          // R: forward again, because activations were not kept
   kReduceGradients,    // REDUCE_GRAD: all replicas of the stage sum their weight gradients
   kUpdate,             // U: optimizer step
@@ -35,6 +38,8 @@ constexpr auto enum_names(ActionKind) {
   using enum ActionKind;
   return std::to_array<EnumName<ActionKind>>({{kForward, "F"},
                                               {kBackward, "B"},
+                                              {kBackwardInput, "I"},
+                                              {kBackwardWeight, "W"},
                                               {kRecompute, "R"},
                                               {kReduceGradients, "REDUCE_GRAD"},
                                               {kUpdate, "U"},

@@ -86,7 +86,8 @@ const Interval* consumer_of(
   };
   if (message.action.kind == ActionKind::kSendActivation) return find(ActionKind::kForward);
   if (const Interval* recompute = find(ActionKind::kRecompute)) return recompute;
-  return find(ActionKind::kBackward);
+  if (const Interval* backward = find(ActionKind::kBackward)) return backward;
+  return find(ActionKind::kBackwardInput);
 }
 
 }  // namespace

@@ -1,0 +1,61 @@
+// How long the parts of a schedule take, as plain numbers, and what follows: when each one happens.
+//
+// evaluate() is the longest path through a schedule: computations of a rank one after the other,
+// one message at a time per directed pair of ranks, in the order of the sends. The simulator knows
+// more (shared links, latency, collectives); where transfers are fixed occupancies both agree.
+#pragma once
+
+#include <vector>
+
+#include "base/time.h"
+#include "plan/plan.h"
+#include "trace/trace.h"
+
+namespace tombolo::schedule {
+
+struct Schedule;
+struct Shape;
+
+// Of one stage and one micro-batch.
+struct StageDurations {
+  SimDuration forward;
+  SimDuration backward_input;   // I; B takes both
+  SimDuration backward_weight;  // W
+  SimDuration recompute;
+
+  SimDuration backward() const { return backward_input + backward_weight; }
+};
+
+struct Times {
+  std::vector<StageDurations> stages;
+  std::vector<SimDuration> transfer;  // [s]: between stages s and s + 1, each way; empty: free
+
+  SimDuration transfer_over(int32_t boundary) const {
+    return transfer.empty() ? SimDuration{0} : transfer[static_cast<size_t>(boundary)];
+  }
+};
+
+// Every stage alike, messages free.
+Times equal_times(int32_t stages, const StageDurations& each);
+
+// In nanoseconds. The weights' share of a backward is half of it, rounded down: as many products of
+// the same size as the inputs' (attention scores, which have no weights, are left out).
+StageDurations durations_of(const cost::StageCost& cost);
+
+// As the Plan expects them; a transfer is serialisation and latency of one message alone.
+Times times_of(const plan::Plan& plan);
+
+// One iteration as a trace without labels (draw_ascii draws it): computations, and transfers that
+// take time. Sums of gradients and updates take none. CHECKs that the schedule is sound.
+trace::Trace evaluate(const Schedule& schedule, const Shape& shape, const Times& times);
+
+// What a timed schedule wastes. The ratio is as published: 1 - work / (ranks x makespan).
+struct Bubble {
+  SimDuration makespan;  // first start to last end over all ranks
+  SimDuration idle;      // of the rank that idles longest within the makespan
+  SimDuration inside;    // of the rank that idles longest between its own first start and last end
+  double ratio = 0;      // of all ranks' time
+};
+Bubble bubble_of(const trace::Trace& trace);
+
+}  // namespace tombolo::schedule
