@@ -19,19 +19,14 @@ SearchOptions search_options(const plan::OpenJob& open, const BestPlanOptions& o
 }
 
 RankedPlan ranked(const plan::OpenJob& open, const Pricer& pricer, const Candidate& candidate) {
-  const cluster::Datacenter& datacenter = open.job.cluster.datacenters[0];
   const Configuration& c = candidate.configuration;
-  const auto devices = static_cast<double>(c.devices());
   RankedPlan plan;
   plan.candidate = candidate;
   plan.job = with_configuration(open.job, c);
   plan.parts = pricer.parts(c);
   plan.tokens_per_second =
       static_cast<double>(c.global_batch * open.job.model->sequence) / candidate.time.value;
-  plan.mfu =
-      pricer.model_flops(c.global_batch) / (datacenter.device.peak * devices * candidate.time);
-  plan.price = datacenter.price * devices * candidate.time;
-  plan.idle_devices = datacenter.devices() - c.devices();
+  plan.idle_devices = open.job.cluster.devices() - c.devices();
   return plan;
 }
 
@@ -137,12 +132,17 @@ Result<BestPlan> best_plan(const plan::OpenJob& open, const BestPlanOptions& opt
   const SearchResult result = search(space, *pricer, how);
   if (result.top.empty()) return nothing_fits(open, options, space, result.closest);
 
-  const Estimate detail = TRY(estimate(with_configuration(open.job, result.top[0].configuration),
-                                       options.law, options.with_band));
-  found.band = detail.band;
-  found.notes.insert(found.notes.begin(), detail.notes.begin(), detail.notes.end());
   for (const Candidate& candidate : result.top) {
-    found.top.push_back(ranked(open, *pricer, candidate));
+    RankedPlan plan = ranked(open, *pricer, candidate);
+    const bool first = found.top.empty();
+    const Estimate detail = TRY(estimate(plan.job, options.law, options.with_band && first));
+    plan.mfu = detail.mfu;
+    plan.price = detail.price;
+    if (first) {
+      found.band = detail.band;
+      found.notes.insert(found.notes.begin(), detail.notes.begin(), detail.notes.end());
+    }
+    found.top.push_back(std::move(plan));
   }
   found.why_not = why_not(space, *pricer, how, result, tensor_beyond(open, options, space));
   found.counts = result.counts;

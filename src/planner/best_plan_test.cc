@@ -53,6 +53,17 @@ TEST(BestPlan, AgreesWithTheEstimateOfWhatItFound) {
       EXPECT_TRUE(again.fits());
     }
   }
+  // Also where stages differ by a layer, in one chunk and in several.
+  for (const char* stages : {"virtual_stages = 1", "virtual_stages = 2"}) {
+    plan::OpenJob open = open_job(2, "", fmt::format("pipeline = 4\n{}", stages));
+    open.job.model->layers = 30;
+    const BestPlan uneven = *best_plan(open, {.with_band = false});
+    for (const RankedPlan& plan : uneven.top) {
+      const Estimate again = *estimate(plan.job, "tombolo");
+      EXPECT_DOUBLE_EQ(again.iteration.value, plan.candidate.time.value);
+      EXPECT_DOUBLE_EQ(again.memory.total().value, plan.candidate.memory.value);
+    }
+  }
 }
 
 TEST(BestPlan, KeepsWhatTheJobFixes) {
@@ -143,7 +154,7 @@ TEST(BestPlan, RefusesByNameWhatCannotBeSearched) {
 
 TEST(BestPlan, SplitsLayersThatDoNotDivide) {
   // 30 layers on 4 stages, embedding and head counted: 7, 8, 8, 7.
-  plan::OpenJob open = open_job(1, "", "pipeline = 4");
+  plan::OpenJob open = open_job(1, "", "pipeline = 4\nvirtual_stages = 1");
   open.job.model->layers = 30;
   const BestPlan found = *best_plan(open, {.with_band = false});
   EXPECT_THAT(found.top[0].job.parallelism.layers_per_stage, ::testing::ElementsAre(7, 8, 8, 7));

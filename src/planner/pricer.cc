@@ -51,9 +51,6 @@ class RailOnlyPricer : public Pricer {
   Seconds lower_bound(const Configuration& c) const override {
     return device_time_ * (with_bubble(c) * (1 - 1e-12) / real(c.devices()));
   }
-  Flops model_flops(int64_t global_batch) const override {
-    return cost::rail_only_flops(model_, global_batch).model;
-  }
   std::vector<std::pair<std::string, Seconds>> parts(const Configuration& c) const override {
     const cost::RailOnlyTime time = cost::rail_only(model_, machine_, split(c));
     return {{"compute", time.compute},
@@ -94,9 +91,6 @@ class TomboloPricer : public Pricer {
   }
   Seconds lower_bound(const Configuration& c) const override {
     return law_.lower_bound(c) * (with_bubble(c) * (1 - 1e-12));
-  }
-  Flops model_flops(int64_t global_batch) const override {
-    return cost::model_flops(law_.model(), global_batch);
   }
   std::vector<std::pair<std::string, Seconds>> parts(const Configuration& c) const override {
     const cost::IterationTime time = law_.time(c);

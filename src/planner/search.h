@@ -52,8 +52,6 @@ class Pricer {
   virtual bool selective_recompute_differs() const { return true; }
   // At most time(), for all values of recompute, zero, sequence_parallel and expert.
   virtual Seconds lower_bound(const cost::Configuration& configuration) const = 0;
-  // Operations of an iteration, for utilisation: without those done again.
-  virtual Flops model_flops(int64_t global_batch) const = 0;
   // What the time consists of, for people.
   virtual std::vector<std::pair<std::string, Seconds>> parts(
       const cost::Configuration& configuration) const = 0;

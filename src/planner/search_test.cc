@@ -32,9 +32,6 @@ class PlainPricer : public Pricer {
   Seconds lower_bound(const Configuration& c) const override {
     return Seconds{static_cast<double>(c.global_batch) / static_cast<double>(c.devices())};
   }
-  Flops model_flops(int64_t global_batch) const override {
-    return Flops{static_cast<double>(global_batch)};
-  }
   std::vector<std::pair<std::string, Seconds>> parts(const Configuration& c) const override {
     return {{"all", time(c)}};
   }

@@ -223,7 +223,8 @@ plan::Job with_configuration(plan::Job job, const cost::Configuration& c) {
   p.sequence_parallel = c.sequence_parallel;
   p.schedule = c.gpipe ? "gpipe" : c.virtual_stages > 1 ? "interleaved" : "1f1b";
   p.layers_per_stage.clear();
-  if (job.model && job.model->layers % c.pipeline != 0) {
+  // With virtual stages a number per stage would not say which chunk is the shorter one.
+  if (job.model->layers % c.pipeline != 0 && c.virtual_stages == 1) {
     for (int64_t stage = 0; stage < c.pipeline; ++stage) {
       p.layers_per_stage.push_back(cost::stage_slice(*job.model, c.pipeline, stage).layers);
     }

@@ -39,7 +39,7 @@ std::string limits_text(const SpaceLimits& limits, int64_t domain);
 Result<SearchSpace> make_space(const plan::OpenJob& open, std::string_view law,
                                const SpaceLimits& limits);
 
-// The job with all of a configuration made explicit.
+// The job, which has a model, with all of a configuration made explicit.
 plan::Job with_configuration(plan::Job job, const cost::Configuration& configuration);
 
 }  // namespace tombolo::planner
