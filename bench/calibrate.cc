@@ -1,13 +1,16 @@
 // Fits the constants of the law `tombolo` to published measurements, and says how far the law is
 // from those that it has not seen.
 //
-//   calibrate [--tables a,b] [--knobs PREFIX,...] [--steps N] [--share S] [--rows] [--out FOLDER]
+//   calibrate [--tables a,b] [--knobs PREFIX,...] [--steps N] [--share S] [--fresh] [--rows]
+//             [--pull P] [--out FOLDER]
 //
 // A knob is one constant of one file, as "device.a100.half_rows". Rows are fitted where a hash of
 // their name falls under `share`; all others only validate. The search is a (1+1) evolution
 // strategy on the logarithm of each knob (its logit where it is a share), with a pull towards the
 // value that it started from, so that what the rows do not determine stays where physics put it.
-// With --out the files are written there, to be read before they are taken over.
+// --fresh starts at the defaults of constants.h instead of the files, which were fitted before: the
+// rows left out are then truly unseen. With --out the files are written there, to be read before
+// they are taken over.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,6 +21,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/random.h"
@@ -112,11 +116,18 @@ double to_free(const Knob& k, double v) {
 }
 double from_free(const Knob& k, double x) { return k.share ? 1 / (1 + std::exp(-x)) : std::exp(x); }
 
-std::vector<std::string> split(const std::string& text) {
+// "a,b", or "@FILE" with one on each line.
+std::vector<std::string> split(std::string text) {
+  if (text.starts_with("@")) {
+    const Result<std::string> file = read_file(text.substr(1));
+    CHECK(file.has_value(), "{}", file.error().message);
+    text = *file;
+    std::replace(text.begin(), text.end(), '\n', ',');
+  }
   std::vector<std::string> parts;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
+    if (end > begin) parts.push_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
   return parts;
@@ -183,7 +194,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> tables, prefixes;
   int64_t steps = 0;
   double share = 0.3, pull = 0.002;
-  bool rows = false;
+  bool rows = false, fresh = false;
   std::string out;
   for (int i = 1; i < argc; ++i) {
     const std::string option = argv[i];
@@ -200,6 +211,8 @@ int main(int argc, char** argv) {
       pull = std::stod(next());
     else if (option == "--rows")
       rows = true;
+    else if (option == "--fresh")
+      fresh = true;
     else if (option == "--out")
       out = next();
     else
@@ -216,11 +229,30 @@ int main(int argc, char** argv) {
   collect("device", files.devices);
   collect("fabric", files.fabrics);
   collect("stack", files.stacks);
+  cost::DeviceConstants device;
+  cost::FabricConstants fabric;
+  cost::StackConstants stack;
+  std::vector<Knob> defaults;
+  const auto collect_default = [&](const char* level, auto& constants) {
+    Collector collector{level, defaults};
+    describe(collector, constants);
+  };
+  collect_default("device", device);
+  collect_default("fabric", fabric);
+  collect_default("stack", stack);
+  const auto reset = [&](Knob& knob) {
+    const std::string level = knob.name.substr(0, knob.name.find('.'));
+    const std::string key = knob.name.substr(knob.name.rfind('.'));
+    for (const Knob& known : defaults) {
+      if (known.name == level + key) *knob.value = knob.start = known.start;
+    }
+  };
   std::vector<Knob*> active;
   for (Knob& k : knobs) {
     for (const std::string& prefix : prefixes) {
       if (k.name.starts_with(prefix)) {
         active.push_back(&k);
+        if (fresh) reset(k);
         break;
       }
     }

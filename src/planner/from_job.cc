@@ -54,11 +54,11 @@ Status check_divisions(const plan::Job& job) {
     int64_t sum = 0;
     for (const int64_t layers : p.layers_per_stage) sum += layers;
     if (std::ssize(p.layers_per_stage) != p.pipeline || sum != job.model->layers) {
-      return unusable(fmt::format("{}: parallelism.layers_per_stage: {} numbers that add up to {}; "
-                                  "the pipeline has {} stages and the model {} layers",
-                                  job.file, p.layers_per_stage.size(), sum, p.pipeline,
-                                  job.model->layers),
-                      "one number per stage");
+      return unusable(
+          fmt::format("{}: parallelism.layers_per_stage: {} numbers that add up to {}; "
+                      "the pipeline has {} stages and the model {} layers",
+                      job.file, p.layers_per_stage.size(), sum, p.pipeline, job.model->layers),
+          "one number per stage");
     }
   }
   if (p.expert > 1) {
