@@ -61,7 +61,7 @@ void describe(Archive& a, JobFile& file) {
   a.optional("data", file.job.data);
   a.optional("run", file.job.run);
   a.optional("checkpoint", file.job.checkpoint);
-  a.refuse("selection", "datacenter selection is not available yet");
+  a.optional("selection", file.job.selection);
 }
 
 Result<cluster::Cluster> read_job_cluster(const Value& section, const std::string& file) {

@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "cost/hardware.h"
 #include "plan/plan.h"
+#include "plan/selection.h"
 
 namespace tombolo::plan {
 
@@ -37,7 +38,8 @@ struct Job {
   std::optional<Data> data;
   Run run;
   std::optional<Checkpoint> checkpoint;
-  std::vector<std::string> notes;  // what the model's config.json says and no law counts
+  std::optional<Selection> selection;  // for tombolo select alone
+  std::vector<std::string> notes;      // what the model's config.json says and no law counts
 };
 
 // Paths inside the file ([model].config, [cluster].file, [data].text, [checkpoint].directory) are

@@ -49,6 +49,7 @@ std::string to_toml_text(const Job& job, const std::string& path, const std::str
     checkpoint.directory = seen_from(path, checkpoint.directory);
     file.emplace_back("checkpoint", write_fields(checkpoint));
   }
+  if (job.selection) file.emplace_back("selection", write_fields(*job.selection));
   std::string text;
   for (size_t begin = 0; begin < comment.size();) {
     const size_t end = std::min(comment.find('\n', begin), comment.size());
