@@ -9,6 +9,7 @@
 #include "cost/stage_cost.h"
 #include "model/model.h"
 #include "network/published_fabrics.h"
+#include "planner/reproduce_atlas.h"
 #include "planner/reproduce_rail_only.h"
 #include "planner/reproduce_traffic.h"
 
@@ -250,6 +251,7 @@ std::vector<Table> published_tables() {
   std::vector<Table> tables = {atlas_table_1(),     astra_sim_table_3(),    checkpoint_parameters(),
                                active_parameters(), korthikanti_figure_1(), korthikanti_table_4(),
                                rail_only_table_2(), rail_only_table_4(),    rail_only_hfu_gaps()};
+  for (Table& table : atlas_selection()) tables.push_back(std::move(table));
   for (Table& table : rail_only_figures()) tables.push_back(std::move(table));
   for (Table& table : rail_only_traffic()) tables.push_back(std::move(table));
   std::sort(tables.begin(), tables.end(),

@@ -1,0 +1,21 @@
+// What Atlas says of choosing datacenters and of parallelism over a WAN, beside our figures.
+//
+// Algorithm 1 is arithmetic: which numbers of pipelines it finds on the lists of section 6.3 was
+// worked out by hand, for the paper prints only throughputs. Its curves (figures 2, 3, 11 and 12)
+// are not printed as numbers; the text quotes some, and these are the rows. What the text quotes
+// and leaves too much open to be computed is a row with the reason.
+//
+// Source: Palak et al. 2024, Improving training time and GPU utilization in geo-distributed
+// language model training, sections 3, 4.5 and 6.3 to 6.4. docs/laws/datacenter_selection.md.
+#pragma once
+
+#include <vector>
+
+#include "planner/reproduce.h"
+
+namespace tombolo::planner {
+
+// algorithm-1, figure-2, figure-3, figure-11 and figure-12.
+std::vector<Table> atlas_selection();
+
+}  // namespace tombolo::planner
