@@ -131,6 +131,15 @@ int main(int argc, char** argv) {
                            "the best in the words of megatron or torchtitan");
   add_json(plan_command, plan_options.json);
 
+  SelectCommandOptions select_options;
+  CLI::App* select_command = app.add_subcommand(
+      "select", "which datacenters to use, and how many pipelines: Atlas' algorithm 1 and beyond");
+  select_command->add_option("job", select_options.job, "job file (TOML)")->required();
+  select_command->add_option("--order", select_options.order,
+                             "in which datacenters are filled: availability, price, distance or "
+                             "file; left out: [selection].order");
+  add_json(select_command, select_options.json);
+
   TrafficCommandOptions traffic_options;
   CLI::App* traffic_command = app.add_subcommand(
       "traffic", "bytes between every pair of GPUs, by kind of parallelism; a heat map");
@@ -255,6 +264,7 @@ int main(int argc, char** argv) {
   if (*train_command) return finish(train(train_options, std::cout));
   if (*estimate_command) return finish(estimate(estimate_options, std::cout));
   if (*plan_command) return finish(plan(plan_options, std::cout));
+  if (*select_command) return finish(select(select_options, std::cout));
   if (*traffic_command) return finish(traffic(traffic_options, std::cout));
   if (*reproduce_command) return finish(reproduce(reproduce_options, std::cout));
   if (*compare_command) return finish(compare(compare_options, std::cout));

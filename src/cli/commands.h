@@ -84,6 +84,13 @@ struct PlanCommandOptions {
 };
 Status plan(const PlanCommandOptions& options, std::ostream& out);
 
+struct SelectCommandOptions {
+  std::string job;
+  std::string order;  // availability, price, distance or file; empty: [selection].order
+  bool json = false;
+};
+Status select(const SelectCommandOptions& options, std::ostream& out);
+
 struct TrafficCommandOptions {
   std::string job;
   std::string report;         // HTML page to write; empty: none

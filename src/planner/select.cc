@@ -21,9 +21,9 @@ int64_t sum(const std::vector<int64_t>& numbers) {
 }
 
 // Prices rows, each shape of a cell once.
-class Pricer {
+class RowPricer {
  public:
-  explicit Pricer(const SelectionSetting& setting) : setting_(setting) {}
+  explicit RowPricer(const SelectionSetting& setting) : setting_(setting) {}
 
   // The cell of `pipelines` pipelines, one of `cells`; empty: two of its sites are not joined.
   std::optional<DpCell> cell(const std::vector<int64_t>& partitions, int64_t pipelines,
@@ -137,7 +137,7 @@ struct Candidate {
 };
 
 // Every feasible number of pipelines over every subset of the sites (or all of them only).
-std::vector<Candidate> candidates(const SelectionSetting& setting, const Pricer& pricer,
+std::vector<Candidate> candidates(const SelectionSetting& setting, const RowPricer& pricer,
                                   bool subsets) {
   const size_t n = setting.sites.size();
   int64_t all = 0;
@@ -168,7 +168,7 @@ std::vector<Candidate> candidates(const SelectionSetting& setting, const Pricer&
   return found;
 }
 
-void look_beyond(const SelectionSetting& setting, Pricer& pricer, SelectionResult& result) {
+void look_beyond(const SelectionSetting& setting, RowPricer& pricer, SelectionResult& result) {
   int64_t all = 0;
   for (const SelectionSite& site : setting.sites) all += site.gpus;
   const size_t n = setting.sites.size();
@@ -269,7 +269,7 @@ Result<SelectionResult> select_datacenters(const SelectionSetting& setting) {
     return unusable(fmt::format("{} GPUs make up to {} DP-cells: too many rows", all, cells_max),
                     "more selection.pipelines_per_cell");
   }
-  Pricer pricer(setting);
+  RowPricer pricer(setting);
   SelectionResult result;
   double best = 0;
   for (int64_t cells = 1; cells <= cells_max; ++cells) {
