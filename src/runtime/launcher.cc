@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 
@@ -13,6 +14,7 @@
 #include "runtime/emulated_kernels.h"
 #include "runtime/rank_session.h"
 #include "runtime/workers.h"
+#include "schedule/schedule.h"
 #include "trace/trace_file.h"
 
 namespace tombolo::runtime {
@@ -416,7 +418,21 @@ Status check_performable(const plan::Plan& plan) {
                     fmt::format("device = \"cpu\" or \"emulated:{}\"", device.name));
   }
   TRY(check_byte_scale(plan));
-  TRY(schedule::build(plan));
+  const schedule::Schedule schedule = TRY(schedule::build(plan));
+  const auto halved = [](const schedule::Order& order) {
+    return std::any_of(order.begin(), order.end(), [](const trace::Action& action) {
+      return action.kind == trace::ActionKind::kBackwardInput;
+    });
+  };
+  if (plan.parallelism.virtual_stages != 1 ||
+      std::any_of(schedule.ranks.begin(), schedule.ranks.end(), halved)) {
+    return unusable(
+        fmt::format("parallelism.schedule = \"{}\": {} can be predicted but not run here",
+                    schedule.name,
+                    plan.parallelism.virtual_stages != 1 ? "several stages per rank"
+                                                         : "backwards in halves"),
+        "schedule = \"1f1b\", \"gpipe\" or \"varuna\"");
+  }
   return {};
 }
 

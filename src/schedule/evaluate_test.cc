@@ -90,5 +90,112 @@ TEST(Interleaved, MemoryAndTraffic) {
   EXPECT_THAT(messages_sent(schedule), ElementsAre(24, 32, 32, 24));
 }
 
+// --- Varuna
+// ----------------------------------------------------------------------------------------
+
+// Atlas' figure 6: six stages, two per datacenter, four micro-batches, F = R = 1, B = 2, a transfer
+// over the WAN takes 2; 38 slots.
+TEST(Varuna, FigureSixOfAtlas) {
+  Shape shape{6, 4, {true, true, true, true, true, false}};
+  Times times = equal_times(6, {1_slots, 1_slots, 1_slots, 1_slots});
+  times.transfer = {0_slots, 2_slots, 0_slots, 2_slots, 0_slots};
+  const trace::Trace trace = evaluate(*build("varuna", shape, times), shape, times);
+  EXPECT_EQ(bubble_of(trace).makespan, 38_slots) << draw_ascii(trace);
+}
+
+// Both forwards come first, since no gradient is known of before 4; then the rank is free for R. It
+// is not taken twice: after R only that backward may follow. Without a deadline an order starts as
+// early as it can, so R0 ends at 3, although 7-8 would do.
+TEST(Varuna, RecomputesAheadOfTheGradient) {
+  const Shape shape{2, 2, {true, false}};
+  Times times = equal_times(2, {1_slots, 1_slots, 1_slots, 1_slots});
+  times.transfer = {2_slots};
+  EXPECT_THAT(draw_ascii(evaluate(*build("varuna", shape, times), shape, times)),
+              ::testing::StartsWith("0 |01A.....aaBbb|\n"
+                                    "1 |...0aa1bb....|\n"));
+  // 1F1B recomputes when the gradient is there: one slot later.
+  EXPECT_THAT(draw_ascii(evaluate(*build("1f1b", shape), shape, times)),
+              ::testing::StartsWith("0 |01......AaaBbb|\n"
+                                    "1 |...0aa1bb.....|\n"));
+}
+
+// --- zero bubble
+// -----------------------------------------------------------------------------------
+
+// (p-1)(f + I - W) of every rank's time, a third of 1F1B's (p-1)(f + I + W) for f = I = W.
+TEST(ZeroBubble, H1LeavesAThirdOfTheBubble) {
+  for (int p = 1; p <= 6; ++p) {
+    for (int m = p; m <= 3 * p; ++m) {
+      const Bubble out = bubble("zb-h1", {p, m, {}}, {1_slots, 1_slots, 1_slots, {}});
+      EXPECT_EQ(out.idle, slots(p - 1)) << p << " " << m;
+      EXPECT_EQ(bubble("1f1b", {p, m, {}}, {1_slots, 1_slots, 1_slots, {}}).idle,
+                slots(3 * (p - 1)));
+    }
+  }
+}
+
+// Each stage as much as 1F1B's first.
+TEST(ZeroBubble, H1HoldsAsMuchAs1F1B) {
+  EXPECT_THAT(peak_in_flight(*build("zb-h1", {4, 9, {}})), ElementsAre(4, 4, 4, 4));
+}
+
+// No rank idles between its first forward and its last weight half; with 2p chunks of half the
+// size.
+TEST(ZeroBubble, VHasNoBubbleInside) {
+  for (int p = 1; p <= 6; ++p) {
+    for (int m = 2 * p - 1; m <= 3 * p; ++m) {
+      const Shape shape = shape_for("zb-v", p, m);
+      EXPECT_EQ(bubble("zb-v", shape, {1_slots, 1_slots, 1_slots, {}}).inside, 0_slots);
+      EXPECT_THAT(peak_in_flight(*build("zb-v", shape)), ::testing::Each(::testing::Le(2 * p)));
+    }
+  }
+}
+
+// --- W-shape
+// ---------------------------------------------------------------------------------------
+
+// (p-1) max(f, b) of a rank's layers, each of whose two chunks takes half; 1F1B's is (p-1)(f + b).
+TEST(WShape, Bubble) {
+  for (int p = 1; p <= 5; ++p) {
+    for (int m = p; m <= 3 * p; ++m) {
+      for (const auto& [f, b] : {std::pair{1, 1}, {1, 2}, {3, 1}, {5, 8}}) {
+        const Bubble out = bubble("w", shape_for("w", p, m), {slots(f), slots(b), 0_slots, {}});
+        EXPECT_EQ(out.idle, slots((p - 1) * 2 * std::max(f, b))) << p << " " << m;
+      }
+    }
+  }
+}
+
+TEST(WShape, MemoryAndTraffic) {
+  const Schedule schedule = *build("w", shape_for("w", 4, 12));
+  EXPECT_THAT(peak_in_flight(schedule), ElementsAre(9, 9, 9, 9));
+  // Twice that of 1F1B: each rank passes every micro-batch on down and up, both ways.
+  EXPECT_THAT(messages_sent(schedule), ElementsAre(24, 48, 48, 24));
+}
+
+// --- DualPipeV
+// -------------------------------------------------------------------------------------
+
+// Published: (p-1)(F&B + B - 3 W), where a pair is one block of F&B = F + B. One after the other a
+// pair lets others go on before its end: (p-1)(f + i - w) where f >= i >= w.
+TEST(DualPipeV, Bubble) {
+  for (int p = 1; p <= 5; ++p) {
+    for (int m = 2 * p; m <= 3 * p; ++m) {
+      for (const auto& [f, i, w] : {std::tuple{1, 1, 1}, {2, 1, 1}, {3, 2, 1}, {6, 4, 4}}) {
+        const Bubble out =
+            bubble("dualpipev", shape_for("dualpipev", p, m), {slots(f), slots(i), slots(w), {}});
+        EXPECT_EQ(out.idle, slots((p - 1) * (f + i - w))) << p << " " << m;
+      }
+    }
+  }
+}
+
+// Published: p + 1 stages' worth, 2 (p + 1) chunks; one of them is not needed.
+TEST(DualPipeV, Memory) {
+  const Schedule schedule = *build("dualpipev", shape_for("dualpipev", 4, 12));
+  EXPECT_THAT(peak_in_flight(schedule), ElementsAre(9, 9, 9, 9));
+  EXPECT_THAT(messages_sent(schedule), ElementsAre(24, 48, 48, 24));
+}
+
 }  // namespace
 }  // namespace tombolo::schedule

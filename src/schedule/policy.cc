@@ -13,6 +13,18 @@ constexpr std::array kPolicies{
            "Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters Using "
            "Megatron-LM, SC 2021",
            interleaved},
+    Policy{"varuna",
+           "Athlur et al., Varuna: Scalable, Low-cost Training of Massive Deep Learning Models, "
+           "EuroSys 2022",
+           varuna, RecomputeWhen::kAhead, true},
+    Policy{"zb-h1", "Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024", zb_h1},
+    Policy{"zb-v", "Qi et al., Pipeline Parallelism with Controllable Memory, NeurIPS 2024", zb_v},
+    Policy{"w",
+           "Wang et al., Hiding Communication Cost in Distributed LLM Training via Micro-batch "
+           "Co-execution (DHelix), 2024",
+           w_shape},
+    Policy{"dualpipev", "DeepSeek-AI, DualPipe (DualPipeV), github.com/deepseek-ai/DualPipe, 2025",
+           dualpipe_v},
 };
 
 }  // namespace

@@ -41,6 +41,41 @@ std::vector<Order> one_forward_one_backward(const Shape& shape, const Times& tim
 // Megatron-LM", SC 2021, section 2.2.2.
 std::vector<Order> interleaved(const Shape& shape, const Times& times);
 
+// By rules in time: a backward whose gradient is there goes first, then a recomputation that ends
+// no earlier than its gradient is due (just in time, and then nothing until that backward), then
+// forwards. No limit on forwards: stages keep the inputs of all M micro-batches where they
+// recompute. docs/laws/varuna.md.
+// Source: Athlur et al., "Varuna: Scalable, Low-cost Training of Massive Deep Learning Models",
+// EuroSys 2022, section 3.2.
+std::vector<Order> varuna(const Shape& shape, const Times& times);
+
+// 1F1B with backwards in halves: weights' halves fill what 1F1B leaves idle.
+//
+// The bubble is (P-1)(f+I-W), a third of 1F1B's where f = I = W. Every stage holds at most P
+// micro-batches, as 1F1B's first. docs/laws/zero_bubble.md.
+// Source: Qi, Wan, Huang, Lin, "Zero Bubble Pipeline Parallelism", ICLR 2024, section 2.
+std::vector<Order> zb_h1(const Shape& shape, const Times& times);
+
+// The model folded once: no rank idles between its first forward and its last weight half where
+// f = I = W and M >= 2P-1. At most 2P chunks, i.e. P micro-batches, per rank; 2P-2 boundaries.
+// docs/laws/zero_bubble.md.
+// Source: Qi, Wan, Nie, Lin, "Pipeline Parallelism with Controllable Memory", NeurIPS 2024.
+std::vector<Order> zb_v(const Shape& shape, const Times& times);
+
+// The model folded once, and the forward of micro-batch i + P beside the backward of i on every
+// rank: DHelix' W, whose pairs a plan of operators may overlap. With f and b of a rank's layers the
+// bubble is (P-1) max(f, b) for M >= P. docs/laws/w_shape.md.
+// Source: Wang et al., "Hiding Communication Cost in Distributed LLM Training via Micro-batch
+// Co-execution" (DHelix), 2024, section 4.1 and figure 8.
+std::vector<Order> w_shape(const Shape& shape, const Times& times);
+
+// The model folded once; forwards of one chunk beside backwards of the other, weights' halves put
+// off at the end. The published bubble is (P-1)(F&B + B - 3 W) in times of a chunk, F&B that of a
+// pair; with pairs one after the other it is (P-1)(f + i - w) for f >= i >= w. At most 2P + 1
+// chunks. docs/laws/dualpipe_v.md. Source: DeepSeek-AI, "DualPipe", github.com/deepseek-ai/DualPipe
+// (dualpipev.py), 2025.
+std::vector<Order> dualpipe_v(const Shape& shape, const Times& times);
+
 struct Policy {
   std::string_view name;  // in job files
   std::string_view citation;
