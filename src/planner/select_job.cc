@@ -194,8 +194,13 @@ Result<int64_t> partitions_of(const plan::OpenJob& open,
     return unusable(fmt::format("{}: selection.partitions is missing", job.file),
                     "partitions = 60, or a [model] without [stage_times] to derive it from");
   }
+  // With fewer, the state alone is more than all devices hold.
+  const Bytes state{static_cast<double>(model::parameters(*job.model)) *
+                    job.training.optimizer_bytes_per_parameter};
+  const double least = std::clamp(state / tight.device.memory, 1.0, real(job.model->layers));
   Stages stages;
-  for (int64_t partitions = 1; partitions <= job.model->layers; ++partitions) {
+  for (auto partitions = static_cast<int64_t>(least); partitions <= job.model->layers;
+       ++partitions) {
     stages = TRY(price_stages(job, tight, partitions, micro_batches));
     if (stages.memory > tight.device.memory) continue;
     out.notes.push_back(

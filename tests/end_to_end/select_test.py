@@ -87,6 +87,12 @@ class Select(Case):
         self.refused(2, ["order price: dc0 names no price"], "select", self.write("job.toml", job([600])),
                      "--order", "price")
 
+    def test_where_a_datacenter_stands_in_the_file_makes_no_difference(self):
+        forth, back = self.select(job([600, 500, 300])), self.select(job([300, 500, 600]))
+        self.assertEqual([row["total_s"] for row in forth["rows"]], [row["total_s"] for row in back["rows"]])
+        self.assertEqual(forth["chosen"], back["chosen"])
+        self.assertEqual(back["order"], ["dc2", "dc1", "dc0"])
+
     def test_all_is_derived_from_the_model(self):
         answer = self.select(datacenters(64, 32) + MODEL)
         # 4096 tokens x 4096 numbers x 2 bytes over 5 Gbps: 53.7 ms per micro-batch and pair of nodes.
