@@ -49,6 +49,15 @@ Result<Order> parse_order(std::string_view text) {
   return order;
 }
 
+int64_t usable_domain(int64_t domain, int64_t devices) {
+  const bool power_of_two = (domain & (domain - 1)) == 0;
+  if (power_of_two || devices % domain == 0) return domain;
+  if (devices <= domain) return devices;
+  int64_t usable = domain;
+  while (devices % usable != 0) --usable;
+  return usable;
+}
+
 Layout lay_out(const Configuration& c, int64_t domain) {
   Layout layout;
   int64_t left = domain;

@@ -63,6 +63,10 @@ struct Configuration {
   bool operator==(const Configuration&) const = default;
 };
 
+// The devices of a domain that a job fills, so that its groups do not straddle domains: 64 of the
+// 72 of an NVL72 for 256 devices, all 72 for 576. Domains of a power of two are filled.
+int64_t usable_domain(int64_t domain, int64_t devices);
+
 // Where the groups of a configuration lie in scale-up domains of `domain` devices.
 struct Layout {
   Grid tensor, context, data, pipeline;

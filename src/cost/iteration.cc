@@ -35,7 +35,7 @@ class Pricing {
         stack_(constants.stack),
         settings_(settings),
         c_(c),
-        layout_(lay_out(c, datacenter.scale_up.domain)),
+        layout_(lay_out(c, usable_domain(datacenter.scale_up.domain, c.devices()))),
         pricer_(model, datacenter, constants, settings.element_bytes, settings.fp8) {
     const double nodes = real(c.devices()) / real(datacenter.devices_per_node);
     spread_ = 1 + stack_.spread * std::max(0.0, std::log2(nodes));

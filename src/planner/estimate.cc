@@ -203,6 +203,8 @@ Status price_by_tombolo(const plan::Job& job, Estimate& e) {
   const cost::IterationLaw law = TRY(during(
       cost::IterationLaw::make(*job.model, datacenter, settings_of(job.training)), job.file));
   const std::vector<int64_t>& uneven = job.parallelism.layers_per_stage;
+  e.layout = cost::lay_out(
+      e.configuration, cost::usable_domain(datacenter.scale_up.domain, e.configuration.devices()));
   const cost::Prediction predicted =
       uneven.empty() ? law.predict(e.configuration) : law.predict(e.configuration, uneven);
   e.law_source = kTomboloSource;
