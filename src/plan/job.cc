@@ -85,10 +85,8 @@ Result<cluster::Cluster> read_job_cluster(const Value& section, const std::strin
 // What exists in the format but cannot be simulated or performed yet, refused by name.
 Status refuse_what_is_missing(const Job& job) {
   const Parallelism& p = job.parallelism;
-  const std::pair<const char*, int64_t> dimensions[] = {{"tensor", p.tensor},
-                                                        {"context", p.context},
-                                                        {"expert", p.expert},
-                                                        {"virtual_stages", p.virtual_stages}};
+  const std::pair<const char*, int64_t> dimensions[] = {
+      {"tensor", p.tensor}, {"context", p.context}, {"expert", p.expert}};
   for (const auto& [name, degree] : dimensions) {
     if (degree == 1) continue;
     return unusable(fmt::format("{}: parallelism.{} = {}: only pipeline and data parallelism "
@@ -105,9 +103,30 @@ Status refuse_what_is_missing(const Job& job) {
   return {};
 }
 
+// Chunks of the model in one pipeline: several per rank where there are virtual stages.
+int64_t stages_of(const Parallelism& p) { return p.pipeline * p.virtual_stages; }
+
+Status check_virtual_stages(const Job& job) {
+  const Parallelism& p = job.parallelism;
+  if (p.virtual_stages == 1) return {};
+  constexpr int64_t kStagesMax = 100'000;
+  if (stages_of(p) > kStagesMax) {
+    return unusable(fmt::format("{}: parallelism.virtual_stages = {}: {} stages in all are more "
+                                "than {}",
+                                job.file, p.virtual_stages, stages_of(p), kStagesMax),
+                    "fewer virtual_stages");
+  }
+  if (layout_of(p.schedule) != Layout::kLine) return {};
+  return unusable(fmt::format("{}: parallelism.virtual_stages = {}: schedule = \"{}\" has one "
+                              "stage per rank",
+                              job.file, p.virtual_stages, p.schedule),
+                  "virtual_stages = 1, or schedule = \"interleaved\"");
+}
+
 Status check_numbers(const Job& job) {
   const Parallelism& p = job.parallelism;
   const Training& t = job.training;
+  TRY(check_virtual_stages(job));
   if (t.global_batch % (t.micro_batch * p.data) != 0) {
     return unusable(fmt::format("{}: training.global_batch = {}: not a multiple of micro_batch x "
                                 "data = {}",
@@ -119,9 +138,11 @@ Status check_numbers(const Job& job) {
     return unusable(fmt::format("{}: model is missing", job.file),
                     "[model] with preset = \"gpt3-175b\", or [stage_times]");
   }
-  if (job.model && job.model->layers < p.pipeline) {
-    return unusable(fmt::format("{}: parallelism.pipeline = {}: the model has only {} layers",
-                                job.file, p.pipeline, job.model->layers),
+  if (job.model && job.model->layers < stages_of(p)) {
+    const std::string each =
+        p.virtual_stages == 1 ? "" : fmt::format(" x virtual_stages = {}", p.virtual_stages);
+    return unusable(fmt::format("{}: parallelism.pipeline = {}{}: the model has only {} layers",
+                                job.file, p.pipeline, each, job.model->layers),
                     fmt::format("at most {} stages", job.model->layers));
   }
   if (!p.layers_per_stage.empty()) {
@@ -130,20 +151,20 @@ Status check_numbers(const Job& job) {
       if (layers < 0 || layers > 100'000) sum = -1'000'000;
       sum += layers;
     }
-    if (p.layers_per_stage.size() != static_cast<size_t>(p.pipeline) ||
+    if (p.layers_per_stage.size() != static_cast<size_t>(stages_of(p)) ||
         (job.model && sum != job.model->layers) || sum < 0) {
       return unusable(
           fmt::format("{}: parallelism.layers_per_stage: wanted {} numbers that sum to "
                       "the model's layers",
-                      job.file, p.pipeline));
+                      job.file, stages_of(p)));
     }
   }
   if (job.stage_times) {
     for (const auto* times :
          {&job.stage_times->forward, &job.stage_times->backward, &job.stage_times->recompute}) {
-      if (times->size() > 1 && times->size() != static_cast<size_t>(p.pipeline)) {
+      if (times->size() > 1 && times->size() != static_cast<size_t>(stages_of(p))) {
         return unusable(fmt::format("{}: stage_times: a list has {} entries for {} stages",
-                                    job.file, times->size(), p.pipeline));
+                                    job.file, times->size(), stages_of(p)));
       }
     }
   }
@@ -162,12 +183,13 @@ model::Model imagined_model(int64_t layers) {
 
 std::vector<model::Slice> split_layers(const model::Model& m, const Parallelism& p) {
   std::vector<model::Slice> slices;
+  const int64_t stages = stages_of(p);
   int64_t next = 0;
-  for (int64_t s = 0; s < p.pipeline; ++s) {
+  for (int64_t s = 0; s < stages; ++s) {
     const int64_t layers = p.layers_per_stage.empty()
-                               ? m.layers / p.pipeline + (s < m.layers % p.pipeline ? 1 : 0)
+                               ? m.layers / stages + (s < m.layers % stages ? 1 : 0)
                                : p.layers_per_stage[s];
-    slices.push_back({next, layers, s == 0, s + 1 == p.pipeline});
+    slices.push_back({next, layers, s == 0, s + 1 == stages});
     next += layers;
   }
   return slices;
@@ -293,12 +315,13 @@ Status price_by_profile(const Job& job, const cost::Hardware& hardware, Plan& pl
     return mismatch("precision (" + hardware.precision + ")");
   }
   if (hardware.recompute != plan.training.recompute) return mismatch("recompute");
-  for (const Placement& placement : plan.ranks) {
-    Stage& stage = plan.stages[placement.stage];
-    const cost::MeasuredStage* measured =
-        hardware.find(stage.slice, plan.device_of(placement.rank).name);
-    if (!measured) return mismatch(fmt::format("split: stage {} is not in it", placement.stage));
-    stage.cost = measured->cost;
+  for (int32_t s = 0; s < static_cast<int32_t>(plan.stages.size()); ++s) {
+    for (const int32_t rank : plan.replicas_of(s)) {
+      const cost::MeasuredStage* measured =
+          hardware.find(plan.stages[s].slice, plan.device_of(rank).name);
+      if (!measured) return mismatch(fmt::format("split: stage {} is not in it", s));
+      plan.stages[s].cost = measured->cost;
+    }
   }
   plan.measured_links = hardware.links;
   plan.cost_source = CostSource::kProfile;
@@ -321,14 +344,15 @@ void price_by_stage_times(const StageTimes& times, Plan& plan) {
 }
 
 void price_by_roofline(Plan& plan) {
-  for (const Placement& placement : plan.ranks) {
-    Stage& stage = plan.stages[placement.stage];
-    stage.cost = cost::roofline(plan.model, stage.slice, plan.device_of(placement.rank),
+  for (int32_t s = 0; s < static_cast<int32_t>(plan.stages.size()); ++s) {
+    // Replicas of a stage share a datacenter, hence a kind of device.
+    Stage& stage = plan.stages[s];
+    stage.cost = cost::roofline(plan.model, stage.slice, plan.device_of(plan.rank_of(s, 0)),
                                 {.micro_batch = plan.training.micro_batch,
                                  .element_bytes = element_bytes(plan.training.precision),
                                  .recompute = plan.training.recompute,
                                  .state_bytes = plan.training.optimizer_bytes_per_parameter});
-    if (!plan.may_recompute(placement.stage)) stage.cost.recompute = 0_s;
+    if (!plan.may_recompute(static_cast<size_t>(s))) stage.cost.recompute = 0_s;
   }
   plan.cost_source = CostSource::kRoofline;
 }
@@ -386,7 +410,7 @@ Result<Plan> make_plan(const Job& job, const cost::Hardware* hardware) {
   TRY(check_numbers(job));
   Plan plan;
   plan.name = job.name;
-  plan.model = job.model ? *job.model : imagined_model(job.parallelism.pipeline);
+  plan.model = job.model ? *job.model : imagined_model(stages_of(job.parallelism));
   plan.cluster = job.cluster;
   plan.training = job.training;
   plan.optimizer = job.optimizer;
@@ -401,7 +425,7 @@ Result<Plan> make_plan(const Job& job, const cost::Hardware* hardware) {
     const auto parameters = static_cast<double>(model::parameters(plan.model, slice));
     stage.state = Bytes{parameters * plan.training.optimizer_bytes_per_parameter};
     if (job.model) stage.gradients = Bytes{parameters * gradient_bytes(plan.training.precision)};
-    const bool keeps_all = slice.head && plan.parallelism.pipeline > 1;  // may_recompute
+    const bool keeps_all = slice.head && stages_of(plan.parallelism) > 1;  // may_recompute
     stage.activations =
         model::activation_bytes(plan.model, slice, plan.training.micro_batch, bytes,
                                 keeps_all ? model::Recompute::kNone : plan.training.recompute);

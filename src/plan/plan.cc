@@ -20,9 +20,15 @@ std::vector<int32_t> Plan::replicas_of(int32_t stage) const {
 }
 
 Status validate(const Plan& plan) {
-  if (plan.stages.size() != static_cast<size_t>(plan.parallelism.pipeline)) {
+  const int64_t chunks = plan.parallelism.virtual_stages;
+  if (chunks != 1 && layout_of(plan.parallelism.schedule) == Layout::kLine) {
+    return unusable(fmt::format("virtual_stages = {}: schedule = \"{}\" has one stage per rank",
+                                chunks, plan.parallelism.schedule));
+  }
+  if (plan.stages.size() != static_cast<size_t>(plan.parallelism.pipeline * chunks)) {
     return unusable(
-        fmt::format("{} stages for pipeline = {}", plan.stages.size(), plan.parallelism.pipeline));
+        fmt::format("{} stages for pipeline = {}{}", plan.stages.size(), plan.parallelism.pipeline,
+                    chunks == 1 ? "" : fmt::format(" and virtual_stages = {}", chunks)));
   }
   if (plan.ranks.size() != static_cast<size_t>(plan.parallelism.pipeline * plan.parallelism.data)) {
     return unusable(fmt::format("{} ranks for pipeline = {} and data = {}", plan.ranks.size(),
@@ -77,12 +83,13 @@ Status validate(const Plan& plan) {
           "all replicas of a stage in one datacenter: data parallelism over a WAN is not "
           "available yet");
     }
-    if (placement.stage == 0) continue;
-    const std::string& before = plan.ranks[r - plan.replicas()].datacenter;
-    if (before != placement.datacenter && !plan.cluster.link(before, placement.datacenter)) {
-      return unusable(
-          fmt::format("there is no WAN link between {} and {}", before, placement.datacenter),
-          "adding a [[wan]] table for this pair");
+  }
+  for (int32_t s = 1; s < static_cast<int32_t>(plan.stages.size()); ++s) {
+    const std::string& before = plan.ranks[plan.rank_of(s - 1, 0)].datacenter;
+    const std::string& here = plan.ranks[plan.rank_of(s, 0)].datacenter;
+    if (before != here && !plan.cluster.link(before, here)) {
+      return unusable(fmt::format("there is no WAN link between {} and {}", before, here),
+                      "adding a [[wan]] table for this pair");
     }
   }
   return {};

@@ -36,7 +36,9 @@ struct Stage {
   bool operator==(const Stage&) const = default;
 };
 
-// One rank and its device: device `device` of node `node` in a datacenter.
+// One rank and its device: device `device` of node `node` in a datacenter. Its stage is its
+// position in the pipeline; with virtual stages it holds several of the Plan's stages
+// (position_of).
 //
 // Ranks are numbered as Megatron's order "tp-cp-ep-dp-pp" does, innermost first: rank = stage x
 // data

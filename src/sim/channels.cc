@@ -61,11 +61,15 @@ ChannelLaw law_between(const plan::Plan& plan, int32_t from, int32_t to, Links& 
 Channels channels_of(const plan::Plan& plan) {
   Channels channels;
   Links links(channels.links);
-  const auto ranks = static_cast<int32_t>(plan.ranks.size());
-  for (int32_t rank = 0; rank + plan.replicas() < ranks; ++rank) {
-    const int32_t next = rank + plan.replicas();
-    for (const auto& [from, to] : {std::pair{rank, next}, std::pair{next, rank}}) {
-      channels.laws.emplace(std::pair{from, to}, law_between(plan, from, to, links));
+  for (int32_t stage = 0; stage + 1 < static_cast<int32_t>(plan.stages.size()); ++stage) {
+    for (int32_t replica = 0; replica < plan.replicas(); ++replica) {
+      const int32_t rank = plan.rank_of(stage, replica);
+      const int32_t next = plan.rank_of(stage + 1, replica);
+      if (rank == next) continue;
+      for (const auto& [from, to] : {std::pair{rank, next}, std::pair{next, rank}}) {
+        if (channels.laws.contains({from, to})) continue;
+        channels.laws.emplace(std::pair{from, to}, law_between(plan, from, to, links));
+      }
     }
   }
   return channels;

@@ -42,8 +42,13 @@ Status check_numbers(const plan::Plan& plan, int64_t iterations) {
       return unusable(fmt::format("gradients = \"{}\" cannot be summed", format(gradients)));
     }
   }
-  for (int32_t r = 0; r + plan.replicas() < static_cast<int32_t>(plan.ranks.size()); ++r) {
-    const plan::Channel channel = plan::expected_channel(plan, r, r + plan.replicas());
+  const auto pairs = static_cast<int32_t>((plan.stages.size() - 1) * plan.parallelism.data);
+  for (int32_t pair = 0; pair < pairs; ++pair) {
+    const int32_t stage = pair / plan.replicas();
+    const int32_t from = plan.rank_of(stage, pair % plan.replicas());
+    const int32_t to = plan.rank_of(stage + 1, pair % plan.replicas());
+    if (from == to) continue;
+    const plan::Channel channel = plan::expected_channel(plan, from, to);
     // Flows that share a path are slower than one alone, by at most their number.
     const double sharing = static_cast<double>(plan.ranks.size());
     TRY(add("latency of " + channel.link, channel.latency, 2 * microbatches));
