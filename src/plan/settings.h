@@ -173,7 +173,7 @@ void describe(Archive& a, Parallelism& p) {
   a.check(!p.order.empty(), "order", "is empty", "\"tp-cp-ep-dp-pp\", innermost first");
   a.check(!p.schedule.empty(), "schedule", "is empty", "\"1f1b\" or \"gpipe\"");
   a.check(p.schedule != "auto", "schedule", "asks for a search",
-          "\"1f1b\" or \"gpipe\", or tombolo plan, which searches");
+          "\"1f1b\", \"gpipe\", \"interleaved\" or another by its name");
 }
 
 template <class Archive>

@@ -56,7 +56,9 @@ TEST(Reference, EveryRowIsAJob) {
       EXPECT_EQ(p.tensor * p.pipeline * p.context * p.data, row.job.cluster.devices()) << row.name;
       EXPECT_GE(m.layers, p.pipeline * p.virtual_stages) << row.name;
       EXPECT_EQ(m.hidden % m.heads, 0) << row.name;
-      if (m.experts) EXPECT_EQ(m.experts->count % p.expert, 0) << row.name;
+      if (m.experts) {
+        EXPECT_EQ(m.experts->count % p.expert, 0) << row.name;
+      }
       const auto& layers = p.layers_per_stage;
       if (!layers.empty()) {
         EXPECT_EQ(std::accumulate(layers.begin(), layers.end(), int64_t{0}), m.layers) << row.name;
