@@ -23,6 +23,9 @@ fuzz_seconds=4
 $long && fuzz_seconds=300
 # Threads, processes and sockets meet in these; the rest is single-threaded. worker starts real ones.
 tsan_labels=(engine transport runtime worker)
+# What LibTorch, real time or a browser decides. The rest has run under the sanitizers; --long runs it optimised too.
+torch_labels=(train numerics worker end_to_end islands browser)
+torch_programs=(tombolo tombolo-worker tombolo-islands sample_report)
 
 passed=0 failed=0 skipped=0
 times=""
@@ -105,6 +108,17 @@ existing_targets() {  # PRESET TARGET...
   for target in "$@"; do grep -qx "$target" <<< "$all" && echo "$target"; done
 }
 
+build_and_run() {  # PRESET "LABEL..." [PROGRAM...]: the tests with these labels, and the programs they start
+  local preset=$1 labels targets
+  read -ra labels <<< "$2"
+  shift 2
+  cmake --preset "$preset" > "$logs/build-$preset.log" 2>&1 ||
+    { flunk "configure $preset (log: $logs/build-$preset.log)"; return; }
+  mapfile -t targets < <(existing_targets "$preset" "${labels[@]/#/tests_of_}" "$@")
+  [[ ${#targets[@]} -gt 0 ]] || { flunk "$preset: none of the labels ${labels[*]} has tests"; return; }
+  build "$preset" "${targets[@]}" && run_ctest "$preset" -L "^($(IFS='|'; echo "${labels[*]}"))$"
+}
+
 set_up() { tools/setup --torch --test || { say "the set-up is incomplete (see above)"; exit 2; }; }
 
 check_code() {
@@ -113,16 +127,14 @@ check_code() {
 
 sanitizers() { build dev && run_ctest dev; }
 
-threads() {
-  local targets
-  cmake --preset tsan > "$logs/build-tsan.log" 2>&1 || { flunk "configure tsan (log: $logs/build-tsan.log)"; return; }
-  mapfile -t targets < <(existing_targets tsan "${tsan_labels[@]/#/tests_of_}")
-  [[ ${#targets[@]} -gt 0 ]] || { flunk "tsan: none of the labels ${tsan_labels[*]} has tests"; return; }
-  build tsan "${targets[@]}" && run_ctest tsan -L "^($(IFS='|'; echo "${tsan_labels[*]}"))$"
-}
+threads() { build_and_run tsan "${tsan_labels[*]}"; }
 
 torch() {
-  build torch && run_ctest torch
+  if $long; then
+    build torch && run_ctest torch
+  else
+    build_and_run torch "${torch_labels[*]}" "${torch_programs[@]}"
+  fi
 }
 
 fuzz() {
@@ -152,7 +164,7 @@ say "$jobs parallel jobs"
 stage "checks of the code" check_code
 stage "dev: address and undefined-behaviour sanitizers" sanitizers
 stage "tsan: thread sanitizer on ${tsan_labels[*]}" threads
-stage "torch: optimised, with LibTorch" torch
+stage "torch: optimised, with LibTorch, on ${torch_labels[*]}" torch
 stage "fuzz: libFuzzer, $fuzz_seconds s each" fuzz
 
 say ""
