@@ -57,6 +57,7 @@ void print_text(std::ostream& out, const plan::Job& job, const Estimate& e, bool
   out << fmt::format(", virtual stages {}; {} micro-batches of {}\n", c.virtual_stages,
                      e.micro_batches, c.micro_batch);
   out << fmt::format("predicted iteration: {}\n", time_text(e.iteration));
+  if (e.played) out << fmt::format("  {} played action by action\n", time_text(*e.played));
   if (e.band) {
     out << fmt::format(
         "  {} to {} in 8 of 10 published runs like it ({} rows: {}; mean error "
@@ -104,6 +105,7 @@ Value::Table to_json(const Estimate& e) {
           {"law", e.law},
           {"law_source", e.law_source},
           {"iteration_s", e.iteration.value},
+          {"played_s", e.played ? Value(e.played->value) : Value()},
           {"band", band_json(e.band)},
           {"parts", Value::Table{{"compute_s", e.parts.compute.value},
                                  {"bubble_compute_s", e.parts.bubble.value},

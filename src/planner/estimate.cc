@@ -5,6 +5,7 @@
 #include "cost/rail_only.h"
 #include "planner/error_band.h"
 #include "planner/from_job.h"
+#include "planner/mixed_pipeline.h"
 
 namespace tombolo::planner {
 namespace {
@@ -165,6 +166,30 @@ Status price_by_rail_only(const plan::Job& job, Estimate& e) {
   return {};
 }
 
+// 1F1B action by action, with what comes once per iteration as the closed form has it.
+std::optional<Seconds> play(const plan::Job& job, const cost::IterationLaw& law,
+                            const cost::Configuration& c, const cost::IterationTime& parts) {
+  constexpr int64_t kAtMost = 5'000'000;  // actions: some ten milliseconds
+  if (c.pipeline == 1 || c.virtual_stages > 1 || c.gpipe) return {};
+  if (c.micro_batches() > kAtMost / c.pipeline) return {};
+  std::vector<StagePass> stages;
+  int64_t first = 0;
+  for (int64_t stage = 0; stage < c.pipeline; ++stage) {
+    model::Slice slice = cost::stage_slice(law.model(), c.pipeline, stage);
+    if (!job.parallelism.layers_per_stage.empty()) {
+      slice.first_layer = first;
+      slice.layers = job.parallelism.layers_per_stage[static_cast<size_t>(stage)];
+      first += slice.layers;
+    }
+    const cost::StagePrice price = law.stage(c, slice);
+    stages.push_back({price.forward, price.backward});
+  }
+  const Seconds transfer = law.transfer(c);
+  const std::vector<Hop> hops(stages.size() - 1, Hop{.transfer = transfer, .exposed = transfer});
+  return play_one_forward_one_backward(stages, hops, c.micro_batches()) + parts.data_communication +
+         parts.optimizer + parts.overhead;
+}
+
 // What the law tombolo counts otherwise than the job has it.
 void note_what_tombolo_leaves_out(const plan::Job& job, std::vector<std::string>& notes) {
   const plan::Parallelism& p = job.parallelism;
@@ -210,6 +235,7 @@ Status price_by_tombolo(const plan::Job& job, Estimate& e) {
   e.law_source = kTomboloSource;
   e.parts = predicted.time;
   e.iteration = predicted.time.total();
+  e.played = play(job, law, e.configuration, predicted.time);
   e.memory = predicted.memory;
   const Flops work = cost::model_flops(*job.model, job.training.global_batch);
   const bool eight = job.training.precision == plan::Precision::kFp8 && datacenter.device.peak_fp8;

@@ -41,6 +41,9 @@ struct Estimate {
   int64_t devices_in_cluster = 0;  // the configuration may need more
   cost::IterationTime parts;
   Seconds iteration;
+  // The same pipeline played action by action instead of the closed form: 1F1B of the law tombolo,
+  // without virtual stages. Nearer to the schedule where stages differ or transfers are slow.
+  std::optional<Seconds> played;
   std::optional<ErrorBand> band;
   double mfu = 0;             // operations of the model / (peak x devices x iteration)
   double hfu = 0;             // with those done again for recomputation

@@ -143,6 +143,23 @@ TEST(Estimate, PricesEveryOperatorByTheLawTombolo) {
   EXPECT_THAT(e.notes, IsEmpty());
 }
 
+// Transfers are short here and stages nearly equal: the schedule and the closed form agree.
+TEST(Estimate, PlaysTheScheduleOfAPipeline) {
+  const plan::Job there = job("virtual_stages = 3\n", "");
+  const Estimate e = *estimate(there, "tombolo");
+  ASSERT_TRUE(e.played);
+  EXPECT_NEAR(e.played->value, e.iteration.value, 0.03 * e.iteration.value);
+  EXPECT_FALSE(estimate(job(), "tombolo")->played);  // virtual stages
+  // A first stage of twice the layers waits for nobody, so that transfers cost the others nothing:
+  // the closed form adds them all.
+  plan::Job uneven = there;
+  uneven.parallelism.layers_per_stage = {24, 12, 12, 12, 12, 8, 8, 8};
+  const Estimate slow = *estimate(uneven, "tombolo");
+  EXPECT_GT(*slow.played, 1.5 * *e.played);
+  EXPECT_LT(*slow.played, slow.iteration);
+  EXPECT_NEAR(slow.played->value, slow.iteration.value, 0.05 * slow.iteration.value);
+}
+
 TEST(Estimate, KnowsContextExpertsAndShardedParameters) {
   const auto answers = [](const char* from, const char* to) {
     const Result<Estimate> e = estimate(job(from, to), "tombolo");
