@@ -127,7 +127,8 @@ class Pricing {
 
   // Sum of gradients, gathers of parameters and the optimizer step of one stage.
   void synchronise(const Stage& s, const model::Slice& slice, IterationTime& time) const {
-    const auto [dense, experts] = held(slice);
+    const Held mine = held(slice);
+    const double dense = mine.dense, experts = mine.experts;
     const Grid& group = layout_.gradients;
     const Grid expert_group = expert_replicas();
     const auto gather = [&](double bytes_per_parameter) {
