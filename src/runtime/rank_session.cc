@@ -134,7 +134,12 @@ Status RankSession::dial_launcher() {
 Status RankSession::join() {
   TRY(dial_launcher());
   TRY(say(Hello{getpid(), transport::Address{options_.listen_address, endpoint_->port()}.text()}));
-  const auto message = TRY(endpoint_->receive(launcher(), kControlTag, kNever));
+  const auto received = endpoint_->receive(launcher(), kControlTag, kNever);
+  // To the endpoint the launcher is one more rank; to people it is the launcher.
+  if (!received && received.error().code == ErrorCode::kLostPeer) {
+    return fail({ErrorCode::kLostPeer, "the launcher went away"});
+  }
+  const auto message = TRY(received);
   ControlMessage first = TRY(decode(message.payload));
   if (auto* stop = std::get_if<Stop>(&first)) {
     told_ = true;
