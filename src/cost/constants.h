@@ -122,7 +122,7 @@ struct StackConstants {
   double activation_scale = 1;  // over the formula's bytes: copies, allocator
   bool stage_outputs = false;   // kept until their backward pass (DeepSpeed), not freed once sent
   double logit_memory = 6;      // per logit: in 16 bits and in float32
-  double layer_buffers = 0;     // per parameter of one layer: placeholders that libraries keep
+  double layer_buffers = 0;     // per parameter of one layer: stand-ins that libraries keep
   // 0: the peak of bytes allocated. 1: of bytes reserved, where the allocator keeps room for logits
   // and for a layer's buffers side by side.
   double reserved = 0;
