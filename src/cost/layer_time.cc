@@ -44,9 +44,9 @@ double LayerPricer::product(double m, double n, double k, bool eight_bits) const
   return std::max({arithmetic, traffic, device_.kernel.value});
 }
 
-// Scores, softmax and their product with the values; `scores` gets it, too, as what selective
-// recomputation does again.
-double LayerPricer::attention_forward(const Configuration& c, double& scores) const {
+// Scores, softmax and their product with the values: all that selective recomputation does again
+// where they are not fused.
+double LayerPricer::attention_core(const Configuration& c) const {
   const double batch = real(c.micro_batch), sequence = real(m_.sequence);
   const double heads = real(m_.heads) / real(c.tensor);
   const double query = sequence / real(c.context);
@@ -60,10 +60,8 @@ double LayerPricer::attention_forward(const Configuration& c, double& scores) co
     const double ramps =
         (1 + device_.flash_half_sequence / query) * (1 + device_.flash_half_head / depth);
     const double share = c.context > 1 ? stack_.context_causal_share : stack_.causal_share;
-    scores =
-        std::max(flops * share * ramps / (peak_ * device_.flash_efficiency * stack_.flash_speed),
-                 device_.kernel.value);
-    return scores;
+    return std::max(flops * share * ramps / (peak_ * device_.flash_efficiency * stack_.flash_speed),
+                    device_.kernel.value);
   }
   // Two batched products, and passes over the matrix of scores between them.
   const bool unaligned = m_.head_size() % 8 != 0;
@@ -71,8 +69,7 @@ double LayerPricer::attention_forward(const Configuration& c, double& scores) co
                           (peak_ * device_.scores_efficiency) *
                           (unaligned ? device_.unaligned_head : 1);
   const double passes = memory(batch * heads * query * sequence * stack_.score_bytes);
-  scores = products + passes + 5 * device_.kernel.value;
-  return scores;
+  return products + passes + 5 * device_.kernel.value;
 }
 
 // The matrices around attention.
@@ -104,8 +101,7 @@ LayerPass LayerPricer::attention_block(const Configuration& c) const {
 }
 
 // `tokens` rows through an MLP of `width`, both already divided by what divides them.
-LayerPass LayerPricer::mlp_block(const Configuration& c, double width, double tokens) const {
-  (void)c;
+LayerPass LayerPricer::mlp_block(double width, double tokens) const {
   const double h = real(m_.hidden);
   const bool gated = m_.activation == model::Activation::kSwiglu;
   LayerPass pass;
@@ -128,8 +124,8 @@ LayerTime LayerPricer::layer(const Configuration& c, const Layout& layout, bool 
     const double copies = tokens * real(e.per_token);
     const double local = std::max(1.0, real(e.count) / real(c.expert));
     const double rows = std::max(1.0, copies / local);
-    matrices += mlp_block(c, real(e.ffn) / t, rows) * local;
-    if (e.shared_ffn > 0) matrices += mlp_block(c, real(e.shared_ffn) / t, tokens);
+    matrices += mlp_block(real(e.ffn) / t, rows) * local;
+    if (e.shared_ffn > 0) matrices += mlp_block(real(e.shared_ffn) / t, tokens);
     matrices.compute += product(tokens / divided, real(e.count), h, false);
     // Copies of tokens: permuted, sent, and summed with their weights.
     forward.compute += memory(copies / divided * h * element_ * stack_.expert_passes);
@@ -137,13 +133,12 @@ LayerTime LayerPricer::layer(const Configuration& c, const Layout& layout, bool 
       forward.expert = 2 * all_to_all(copies / divided * h * element_, layout.expert);
     }
   } else {
-    matrices += mlp_block(c, real(m_.ffn) / t, tokens);
+    matrices += mlp_block(real(m_.ffn) / t, tokens);
   }
   const double passes = memory(tokens / divided * h * element_ * stack_.layer_passes);
   const double casts = fp8_ ? memory(tokens * h * stack_.fp8_passes) : 0;
 
-  double scores = 0;
-  forward.attention = attention_forward(c, scores);
+  forward.attention = attention_core(c);
   forward.compute += matrices.compute + forward.attention + passes + casts;
   if (c.tensor > 1) forward.tensor = 2 * all_reduce(tokens * h * element_, layout.tensor);
   if (c.context > 1) {
@@ -172,7 +167,7 @@ LayerTime LayerPricer::layer(const Configuration& c, const Layout& layout, bool 
       if (stack_.selective == SelectiveRecompute::kOperators) {
         backward += LayerPass{.compute = (forward.compute - forward.attention) / 2};
       } else if (stack_.attention == Attention::kUnfused) {
-        backward.compute += scores;
+        backward.compute += forward.attention;
       }
       break;
     case model::Recompute::kFull:

@@ -65,9 +65,9 @@ class LayerPricer {
 
  private:
   double product(double m, double n, double k, bool eight_bits) const;
-  double attention_forward(const Configuration& c, double& scores) const;
+  double attention_core(const Configuration& c) const;
   LayerPass attention_block(const Configuration& c) const;
-  LayerPass mlp_block(const Configuration& c, double width, double tokens) const;
+  LayerPass mlp_block(double width, double tokens) const;
 
   const model::Model& m_;
   const DeviceConstants& device_;
