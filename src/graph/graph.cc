@@ -38,7 +38,7 @@ Status check_node(const Graph& graph, const Node& node, size_t ranks) {
     if (group.front() < 0 || group.back() >= static_cast<int32_t>(ranks)) {
       return wrong(graph, node, fmt::format("its group names ranks beyond 0 to {}", ranks - 1));
     }
-  } else if (node.type != NodeType::kCompute) {
+  } else if (node.type == NodeType::kSend || node.type == NodeType::kReceive) {
     if (node.comm_peer < 0 || node.comm_peer >= static_cast<int32_t>(ranks)) {
       return wrong(graph, node, fmt::format("there is no rank {}", node.comm_peer));
     }
@@ -93,6 +93,16 @@ Result<std::map<CollectiveKey, Parts>> collect(const Graphs& graphs,
 }
 
 }  // namespace
+
+const NodeDetails& OptionalDetails::operator*() const {
+  static const NodeDetails nothing;
+  return details_ ? *details_ : nothing;
+}
+
+NodeDetails& OptionalDetails::edit() {
+  if (!details_) details_ = std::make_unique<NodeDetails>();
+  return *details_;
+}
 
 Status validate(const Graphs& graphs) {
   // Global index of the first node of each rank, for one topological sort over all ranks.

@@ -1,17 +1,19 @@
 // Graph: what should happen. One dependency graph per rank, in the words of Chakra execution
 // traces.
 //
-// Nodes are computations, sends and receives; edges say what must be finished before a node may
-// start. Data dependencies carry values, control dependencies only order (a rank computes in
-// schedule order). Sends and receives of different ranks are matched by (source, destination, tag),
-// the parts of a collective operation by (group, tag).
+// Nodes are computations, transfers between memories and communication; edges say what must be
+// finished before a node may start. Data dependencies carry values, control dependencies only order
+// (a rank computes in schedule order). Sends and receives of different ranks are matched by
+// (source, destination, tag), the parts of a collective operation by (group, tag).
 //
-// Reference: Sridharan et al., "Chakra" (2023), node types as in its et_def.proto. File: JSON with
-// the same names (graph_file.h).
+// Reference: Sridharan et al., "Chakra" (2023), node types and numbers as in its et_def.proto.
+// Files: Chakra's own (chakra.h); JSON with all ranks in one (graph_file.h).
+// Cost: a Node takes 176 bytes, and its dependencies, name and details what they hold.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,25 +23,104 @@
 
 namespace tombolo::graph {
 
-enum class NodeType { kCompute, kSend, kReceive, kCollective };
+enum class NodeType : uint8_t {
+  kInvalid = 0,      // takes no time; what depends on it waits for its dependencies
+  kMetadata = 1,     // says something about the run, such as its process groups; takes no time
+  kMemoryLoad = 2,   // tensor_size bytes from remote memory
+  kMemoryStore = 3,  // and to it
+  kCompute = 4,
+  kSend = 5,
+  kReceive = 6,
+  kCollective = 7
+};
 constexpr auto enum_names(NodeType) {
-  return std::to_array<EnumName<NodeType>>({{NodeType::kCompute, "COMP_NODE"},
+  return std::to_array<EnumName<NodeType>>({{NodeType::kInvalid, "INVALID_NODE"},
+                                            {NodeType::kMetadata, "METADATA_NODE"},
+                                            {NodeType::kMemoryLoad, "MEM_LOAD_NODE"},
+                                            {NodeType::kMemoryStore, "MEM_STORE_NODE"},
+                                            {NodeType::kCompute, "COMP_NODE"},
                                             {NodeType::kSend, "COMM_SEND_NODE"},
                                             {NodeType::kReceive, "COMM_RECV_NODE"},
                                             {NodeType::kCollective, "COMM_COLL_NODE"}});
 }
 
+enum class CollectiveType : uint8_t {
+  kAllReduce = 0,
+  kReduce = 1,
+  kAllGather = 2,
+  kGather = 3,
+  kScatter = 4,
+  kBroadcast = 5,
+  kAllToAll = 6,
+  kReduceScatter = 7,
+  kReduceScatterBlock = 8,
+  kBarrier = 9
+};
+constexpr auto enum_names(CollectiveType) {
+  return std::to_array<EnumName<CollectiveType>>(
+      {{CollectiveType::kAllReduce, "ALL_REDUCE"},
+       {CollectiveType::kReduce, "REDUCE"},
+       {CollectiveType::kAllGather, "ALL_GATHER"},
+       {CollectiveType::kGather, "GATHER"},
+       {CollectiveType::kScatter, "SCATTER"},
+       {CollectiveType::kBroadcast, "BROADCAST"},
+       {CollectiveType::kAllToAll, "ALL_TO_ALL"},
+       {CollectiveType::kReduceScatter, "REDUCE_SCATTER"},
+       {CollectiveType::kReduceScatterBlock, "REDUCE_SCATTER_BLOCK"},
+       {CollectiveType::kBarrier, "BARRIER"}});
+}
+
+// What few nodes say: most have none, and a million of them are affordable.
+struct NodeDetails {
+  std::string pg_name;                 // communicator group id; empty: all ranks
+  std::vector<uint8_t> involved_dims;  // 1 for each dimension of the network it uses; empty: all
+  // As the file words them. Of METADATA nodes (process groups stand there); of others if asked for.
+  std::vector<std::string> inputs, outputs;
+
+  bool operator==(const NodeDetails&) const = default;
+};
+
+// A NodeDetails that takes 8 bytes while there is nothing to say. A value: copies are deep.
+class OptionalDetails {
+ public:
+  OptionalDetails() = default;
+  OptionalDetails(NodeDetails details)
+      : details_(details == NodeDetails{} ? nullptr
+                                          : std::make_unique<NodeDetails>(std::move(details))) {}
+  OptionalDetails(const OptionalDetails& other) : OptionalDetails(*other) {}
+  OptionalDetails(OptionalDetails&&) noexcept = default;
+  OptionalDetails& operator=(OptionalDetails other) noexcept {
+    details_ = std::move(other.details_);
+    return *this;
+  }
+
+  const NodeDetails& operator*() const;
+  const NodeDetails* operator->() const { return &**this; }
+  NodeDetails& edit();  // makes room where there was nothing
+  bool operator==(const OptionalDetails& other) const { return **this == *other; }
+
+ private:
+  std::unique_ptr<NodeDetails> details_;
+};
+
 struct Node {
   int64_t id = 0;    // unique within the rank, ascending
   std::string name;  // an action in text form where a schedule made it ("0F1")
   NodeType type = NodeType::kCompute;
+  CollectiveType collective = CollectiveType::kAllReduce;  // COMM_COLL_NODE
+  bool is_cpu_op = false;  // runs on the host: takes no accelerator, and communicates nothing
   SimDuration duration;    // COMP_NODE; of a COMM_COLL_NODE from when its last rank is there
   int64_t comm_size = 0;   // bytes; of a collective what each rank contributes
-  int32_t comm_peer = -1;  // rank at the other end
+  int32_t comm_peer = -1;  // rank at the other end: comm_dst of a send, comm_src of a receive
+  uint32_t comm_priority = 0;
   int64_t comm_tag = 0;
-  std::vector<int32_t> comm_group;  // COMM_COLL_NODE, an all-reduce: the ranks, ascending
+  std::vector<int32_t> comm_group;  // COMM_COLL_NODE: the ranks, ascending, where they are known;
+                                    // what files name by details->pg_name is resolved by others
   std::vector<int64_t> data_deps;   // ids on the same rank, sorted
   std::vector<int64_t> ctrl_deps;
+  int64_t num_ops = 0;      // floating-point operations of a COMP_NODE; 0: duration counts
+  int64_t tensor_size = 0;  // bytes that a COMP_NODE or MEM_*_NODE touches
+  OptionalDetails details;
 
   bool operator==(const Node&) const = default;
 };
@@ -54,6 +135,8 @@ struct Graph {
 // All ranks of a run; graphs[i].rank == i.
 using Graphs = std::vector<Graph>;
 
+// What holds of a run of Plans: every part of a message and of a collective is there.
+//
 // Unusable, naming rank, node and reason: ids that are not ascending, a missing or own dependency,
 // a cycle (within a rank or through messages), a send without its receive or with another size, a
 // collective without one of its ranks or unlike on two of them, a negative duration. Cost: O(nodes

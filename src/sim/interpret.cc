@@ -130,6 +130,15 @@ class Interpreter {
   void ready(size_t index) {
     State& state = nodes_[index];
     switch (state.node->type) {
+      case NodeType::kInvalid:
+      case NodeType::kMetadata:
+        state.span.start = queue_.now();
+        finish(index);
+        break;
+      case NodeType::kMemoryLoad:
+      case NodeType::kMemoryStore:
+        CHECK(false, "node {} (\"{}\"): remote memory is not simulated with Plans", state.node->id,
+              state.node->name);
       case NodeType::kCompute:
         ranks_[state.rank].ready.insert(index);
         woken_.push_back(state.rank);
