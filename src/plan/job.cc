@@ -32,6 +32,11 @@ void describe(Archive& a, StageTimes& times) {
   per_stage(a, "recompute", times.recompute);
   a.optional("reduce", times.reduce);
   a.optional("transfer", times.transfer);
+  a.optional("latency", times.latency);
+  a.optional("in_flight", times.in_flight);
+  a.check(!times.latency || times.transfer, "latency", "is that of a transfer, which is left out",
+          "transfer = \"2 ms\" beside it");
+  a.check(!times.in_flight || *times.in_flight >= 1, "in_flight", "must be at least 1");
   a.check(!times.forward.empty(), "forward", "is needed");
   a.check(!times.backward.empty(), "backward", "is needed");
 }
@@ -339,6 +344,8 @@ void price_by_stage_times(const StageTimes& times, Plan& plan) {
                            last ? 0_s : at(times.recompute, s), 0_s};
   }
   plan.wan_transfer = times.transfer;
+  plan.wan_latency = times.latency.value_or(0_s);
+  plan.in_flight = times.in_flight;
   for (Stage& stage : plan.stages) stage.cost.reduce = times.reduce.value_or(0_s);
   plan.cost_source = CostSource::kStageTimes;
 }

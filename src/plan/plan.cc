@@ -1,5 +1,8 @@
 #include "plan/plan.h"
 
+#include <algorithm>
+#include <set>
+
 #include "base/check.h"
 
 namespace tombolo::plan {
@@ -119,7 +122,7 @@ Channel channel_between(const Plan& plan, int32_t from, int32_t to) {
   channel.latency = link->one_way_latency;
   channel.rate = cluster::flow_rate(*link);
   if (plan.wan_transfer) {
-    channel.latency = 0_s;
+    channel.latency = plan.wan_latency;
     channel.occupancy = plan.wan_transfer;
   }
   return channel;
@@ -137,6 +140,37 @@ Channel expected_channel(const Plan& plan, int32_t from, int32_t to) {
       channel.rate = link.rate;
     }
   }
+  return channel;
+}
+
+Channel shared_channel(const Plan& plan, int32_t from, int32_t to) {
+  Channel channel = expected_channel(plan, from, to);
+  CHECK(channel.wan, "ranks {} and {} share no WAN", from, to);
+  const auto pipelines = static_cast<double>(plan.parallelism.pipelines_per_cell());
+  if (channel.occupancy) {
+    channel.occupancy = *channel.occupancy / pipelines;
+    return channel;
+  }
+  const cluster::Datacenter& source = plan.datacenter_of(from);
+  const cluster::Datacenter& target = plan.datacenter_of(to);
+  const cluster::WanLink& link = *plan.cluster.link(source.name, target.name);
+  // Pipelines on one node share what the provider lets this node have.
+  const int32_t cell = static_cast<int32_t>(pipelines);
+  const int32_t first = from - plan.ranks[from].replica % cell;
+  std::set<std::pair<int64_t, int64_t>> node_pairs;
+  for (int32_t i = 0; i < cell; ++i) {
+    const int32_t other = to - plan.ranks[to].replica % cell + i;
+    node_pairs.emplace(plan.ranks[first + i].node, plan.ranks[other].node);
+  }
+  const BytesPerSecond of_nodes =
+      std::max(link.node_pair_limit, channel.rate) * static_cast<double>(node_pairs.size());
+  channel.rate = std::min(channel.rate * pipelines, of_nodes);
+  if (link.path_limit) channel.rate = std::min(channel.rate, *link.path_limit);
+  if (pipelines == 1) return channel;
+  // All parts but its own leave the sender through its network card, and so they arrive.
+  const Bytes others = plan.boundary * ((pipelines - 1) / pipelines);
+  channel.latency += others / source.scale_out.bandwidth + source.scale_out.latency +
+                     others / target.scale_out.bandwidth + target.scale_out.latency;
   return channel;
 }
 

@@ -54,6 +54,19 @@ struct Placement {
   bool operator==(const Placement&) const = default;
 };
 
+// A schedule that was found rather than named: what tombolo simulate --policy best writes into the
+// Plan, so that what was predicted is what is performed. Actions stand in text (trace/action.h).
+struct GivenSchedule {
+  std::string name;                // of its family, as in "atlas, 6 in flight"
+  std::vector<std::string> ranks;  // ranks[r]: "0F0 0F1 0B0 ...", computations only
+  // Where DP-cells share the WAN in time: the transfers of one boundary, one direction and one
+  // cell, as "boundary F cell: replica.microbatch ..." or the same with B for gradients.
+  std::vector<std::string> links;
+  std::vector<Seconds> release;  // per replica: its first forward begins no earlier; empty: at once
+
+  bool operator==(const GivenSchedule&) const = default;
+};
+
 struct Plan {
   std::string name;
   model::Model model;
@@ -66,7 +79,10 @@ struct Plan {
   std::vector<Placement> ranks;  // ranks[r].rank == r
   Bytes boundary;                // one micro-batch between two stages
   std::optional<Seconds>
-      wan_transfer;  // [stage_times].transfer: occupancy of a WAN link, no latency
+      wan_transfer;     // [stage_times].transfer: occupancy of a WAN link by one node pair
+  Seconds wan_latency;  // [stage_times].latency: on top of it
+  std::optional<int64_t> in_flight;  // [stage_times].in_flight: micro-batches a rank has memory for
+  std::optional<GivenSchedule> given;  // instead of building parallelism.schedule by its name
   std::vector<cost::MeasuredLink> measured_links;  // from the hardware file; for prediction only
   std::optional<Data> data;
   Run run;
@@ -116,5 +132,12 @@ Channel channel_between(const Plan& plan, int32_t from, int32_t to);
 
 // As measured, where the Plan carries a measurement: what the simulator expects.
 Channel expected_channel(const Plan& plan, int32_t from, int32_t to);
+
+// A transfer of a DP-cell that shares the WAN in time: it is cut in equal parts, which the nodes of
+// the cell's pipelines carry side by side (pipelines on one node share its part of the WAN).
+// Scattering the parts inside the sender's datacenter and gathering them in the receiver's add
+// latency (they leave the WAN free for others); what the path allows all node pairs together is the
+// limit of the rate. For WAN channels only.
+Channel shared_channel(const Plan& plan, int32_t from, int32_t to);
 
 }  // namespace tombolo::plan

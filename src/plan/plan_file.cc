@@ -27,6 +27,14 @@ void describe(Archive& a, Placement& placement) {
 }
 
 template <class Archive>
+void describe(Archive& a, GivenSchedule& given) {
+  a.required("name", given.name);
+  a.required("ranks", given.ranks);
+  a.optional("links", given.links);
+  a.optional("release", given.release);
+}
+
+template <class Archive>
 void describe(Archive& a, Plan& plan) {
   int version = kPlanVersion;
   a.required("tombolo_plan", version);
@@ -43,6 +51,9 @@ void describe(Archive& a, Plan& plan) {
   a.required("ranks", plan.ranks);
   a.required("boundary", plan.boundary);
   a.optional("wan_transfer", plan.wan_transfer);
+  a.optional("wan_latency", plan.wan_latency);
+  a.optional("in_flight", plan.in_flight);
+  a.optional("given", plan.given);
   a.optional("measured_links", plan.measured_links);
   a.optional("data", plan.data);
   a.required("run", plan.run);

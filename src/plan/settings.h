@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,29 @@ struct Optimizer {
   bool operator==(const Optimizer&) const = default;
 };
 
+// How the pipelines of a DP-cell use the WAN. A DP-cell is a group of pipelines laid out alike over
+// the same datacenters (Palak et al. 2024, Atlas, section 4.3).
+enum class Sharing {
+  kSpatial,   // each pipeline sends over its own node pair, at that pair's rate
+  kTemporal,  // one transfer of the cell at a time, over the node pairs of all its pipelines
+};
+constexpr auto enum_names(Sharing) {
+  return std::to_array<EnumName<Sharing>>(
+      {{Sharing::kSpatial, "spatial"}, {Sharing::kTemporal, "temporal"}});
+}
+
+// Who of a DP-cell goes first (schedule/player.h says exactly what each means).
+enum class Discipline {
+  kStrict,    // the lower pipeline's transfers before the higher one's
+  kReleased,  // first come, first served; pipelines begin one after the other
+  kGreedy,    // first come, first served; all begin at once
+};
+constexpr auto enum_names(Discipline) {
+  return std::to_array<EnumName<Discipline>>({{Discipline::kStrict, "strict"},
+                                              {Discipline::kReleased, "released"},
+                                              {Discipline::kGreedy, "greedy"}});
+}
+
 struct Parallelism {
   int64_t tensor = 1;
   int64_t pipeline = 1;
@@ -67,6 +91,18 @@ struct Parallelism {
       layers_per_stage;  // left out: as even as possible, the first stages one more
   // Where each stage lies with all its replicas; left out: even shares in the order of the file.
   std::vector<std::string> datacenter_per_stage;
+  // Left out: all pipelines are one DP-cell that shares the WAN in time where schedule = "atlas";
+  // elsewhere every pipeline is by itself.
+  std::optional<int64_t> cell;  // pipelines per DP-cell; divides data
+  std::optional<Sharing> sharing;
+  Discipline discipline = Discipline::kReleased;
+
+  int64_t pipelines_per_cell() const {
+    return cell.value_or(sharing_in_use() == Sharing::kTemporal ? data : 1);
+  }
+  Sharing sharing_in_use() const {
+    return sharing.value_or(schedule == "atlas" ? Sharing::kTemporal : Sharing::kSpatial);
+  }
 
   bool operator==(const Parallelism&) const = default;
 };
@@ -169,6 +205,11 @@ void describe(Archive& a, Parallelism& p) {
   a.optional("schedule", p.schedule);
   a.optional("layers_per_stage", p.layers_per_stage);
   a.optional("datacenter_per_stage", p.datacenter_per_stage);
+  a.optional("cell", p.cell);
+  a.optional("sharing", p.sharing);
+  a.optional("discipline", p.discipline);
+  a.check(!p.cell || (*p.cell >= 1 && *p.cell <= p.data && p.data % *p.cell == 0), "cell",
+          fmt::format("must be at least 1 and divide data = {}", p.data));
   a.check(p.zero >= 0 && p.zero <= 3, "zero", "must lie between 0 and 3");
   a.check(!p.order.empty(), "order", "is empty", "\"tp-cp-ep-dp-pp\", innermost first");
   a.check(!p.schedule.empty(), "schedule", "is empty", "\"1f1b\" or \"gpipe\"");

@@ -99,7 +99,8 @@ Result<Schedule> build(const std::string& name, const Shape& shape) {
   return build(name, shape, equal_times(shape.stages, {kUnit, kUnit, kUnit, kUnit}));
 }
 
-Result<Schedule> build(const std::string& name, const Shape& shape, const Times& times) {
+Result<Schedule> build(const std::string& name, const Shape& shape, const Times& times,
+                       plan::Discipline) {
   const Policy* policy = find_policy(name);
   if (!policy) {
     std::string known;

@@ -7,7 +7,9 @@
 //
 // How actions are meant: computations of a rank run one after the other, in this order. A send is
 // handed over and proceeds by itself; a receive waits until its message is there. The messages of a
-// directed pair of ranks travel in the order of their sends.
+// directed pair of ranks travel in the order of their sends. Where the pipelines of a DP-cell share
+// the WAN in time, one transfer of the cell at a time crosses a boundary in a direction, in the
+// order that the schedule states; the link waits for the next one rather than let another pass.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +27,31 @@ namespace tombolo::schedule {
 
 using Order = std::vector<trace::Action>;
 
+// One transfer of a shared boundary: of which pipeline, and which micro-batch.
+struct Transfer {
+  int32_t replica = 0;
+  int32_t microbatch = 0;
+  auto operator<=>(const Transfer&) const = default;
+};
+
+// Which transfers own a boundary that a DP-cell shares, one after the other. The two directions are
+// links of their own, as the two directions of a WAN are.
+struct LinkOrder {
+  int32_t boundary = 0;    // between stages `boundary` and `boundary` + 1
+  bool gradients = false;  // towards stage `boundary`
+  int32_t cell = 0;        // replicas cell x shape.cell and following
+  std::vector<Transfer> transfers;
+
+  bool operator==(const LinkOrder&) const = default;
+};
+
 struct Schedule {
   std::string name;
-  std::vector<Order> ranks;  // ranks[r]: what rank r does in one iteration
+  std::vector<Order> ranks;           // ranks[r]: what rank r does in one iteration
+  std::vector<LinkOrder> links = {};  // by (boundary, gradients, cell); of shared boundaries only
+  // Per replica: its first forward begins so long after the iteration does, no earlier. Empty:
+  // none.
+  std::vector<SimDuration> release = {};
 
   bool operator==(const Schedule&) const = default;
 };
@@ -41,7 +65,12 @@ struct Shape {
   int32_t replicas = 1;         // pipelines side by side; rank = position x replicas + replica
   int32_t chunks = 1;           // stages per rank
   plan::Layout layout = plan::Layout::kLine;
+  int32_t cell = 1;          // pipelines per DP-cell; divides replicas
+  std::vector<bool> shared;  // per boundary: whether a cell shares it in time; empty: none
 
+  bool shares(int32_t boundary) const {
+    return !shared.empty() && shared[static_cast<size_t>(boundary)];
+  }
   int32_t positions() const { return stages / chunks; }
   int32_t ranks() const { return positions() * replicas; }
   int32_t position_of(int32_t stage) const { return plan::position_of(layout, stage, positions()); }
@@ -68,23 +97,33 @@ Shape shape_for(const std::string& name, int32_t positions, int32_t microbatches
 std::vector<std::string> schedule_names();
 
 // The whole schedule of one iteration: computations, communication and the optimizer update.
-// Replicas of a stage follow the same order, and sum their gradients before the update. Unusable,
-// naming the known ones, for a name that is not there yet; for a shape that the policy does not
-// take; and above kActionsMax actions, before any memory is spent on them.
+// Replicas of a stage sum their gradients before the update. They follow the same order, except
+// where a policy orders the pipelines of a DP-cell together (atlas) or the Plan gives the schedule.
+// Unusable, naming the known ones, for a name that is not there yet; for a shape that the policy
+// does not take; and above kActionsMax actions, before any memory is spent on them.
 //
-// Policies that follow rules in time (Varuna) need to know how long things take; without times a
-// backward takes two forwards, a recomputation one, and messages are free.
+// Policies that follow rules in time (Varuna, Atlas) need to know how long things take, and so do
+// link orders of shared boundaries; without times a backward takes two forwards, a recomputation
+// one, and messages are free.
 inline constexpr int64_t kActionsMax = 50'000'000;
 Result<Schedule> build(const plan::Plan& plan);
 Result<Schedule> build(const std::string& name, const Shape& shape);
-Result<Schedule> build(const std::string& name, const Shape& shape, const Times& times);
+Result<Schedule> build(const std::string& name, const Shape& shape, const Times& times,
+                       plan::Discipline discipline = plan::Discipline::kReleased);
+
+// What a Plan carries to be performed as found: the computations of every rank, the order of every
+// shared link, and the releases. from_given adds communication and updates again, and refuses what
+// does not validate. Times are needed to price nothing: orders are taken as they are.
+plan::GivenSchedule to_given(const Schedule& schedule);
+Result<Schedule> from_given(const plan::GivenSchedule& given, const Shape& shape);
 
 // What must hold of any schedule: every stage runs F, then R where it recomputes, then B (or I, and
 // later W) of every micro-batch, once; backward of a micro-batch follows its F; one update per
 // stage at the end, and where there are replicas the sums of gradients right before; every
 // computation that needs a message is preceded by its receive, every send by its computation; sends
-// and receives of a pair agree in order, activations and gradients each; and all ranks together can
-// finish (no deadlock).
+// and receives of a pair agree in order, activations and gradients each; every transfer over a
+// shared boundary stands once in its link's order; and all ranks together can finish, links in
+// their order (no deadlock).
 Status validate(const Schedule& schedule, const Shape& shape);
 
 // Distinguishes the messages of one iteration on one directed pair of ranks that each hold one

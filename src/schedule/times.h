@@ -1,8 +1,9 @@
 // How long the parts of a schedule take, as plain numbers, and what follows: when each one happens.
 //
 // evaluate() is the longest path through a schedule: computations of a rank one after the other,
-// one message at a time per directed pair of ranks, in the order of the sends. The simulator knows
-// more (shared links, latency, collectives); where transfers are fixed occupancies both agree.
+// one message at a time per directed pair of ranks, in the order of the sends, or per shared link
+// in the link's order. The simulator knows more (flows that meet, collectives); where transfers are
+// fixed occupancies both agree.
 #pragma once
 
 #include <vector>
@@ -28,10 +29,16 @@ struct StageDurations {
 
 struct Times {
   std::vector<StageDurations> stages;
-  std::vector<SimDuration> transfer;  // [s]: between stages s and s + 1, each way; empty: free
+  // [s]: how long a message owns the link between stages s and s + 1, each way: that of its
+  // pipeline, or that of its DP-cell where the shape says that the cell shares it. Empty: no time.
+  std::vector<SimDuration> transfer;
+  std::vector<SimDuration> latency = {};  // [s]: from then until it is there; empty: none
 
   SimDuration transfer_over(int32_t boundary) const {
     return transfer.empty() ? SimDuration{0} : transfer[static_cast<size_t>(boundary)];
+  }
+  SimDuration latency_over(int32_t boundary) const {
+    return latency.empty() ? SimDuration{0} : latency[static_cast<size_t>(boundary)];
   }
 };
 
@@ -42,7 +49,7 @@ Times equal_times(int32_t stages, const StageDurations& each);
 // the same size as the inputs' (attention scores, which have no weights, are left out).
 StageDurations durations_of(const cost::StageCost& cost);
 
-// As the Plan expects them; a transfer is serialisation and latency of one message alone.
+// As the Plan expects them; a transfer is the serialisation of one message alone.
 Times times_of(const plan::Plan& plan);
 
 // One iteration as a trace without labels (draw_ascii draws it): computations, and transfers that

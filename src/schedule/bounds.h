@@ -1,0 +1,32 @@
+// What no schedule of a shape can beat, and why.
+//
+// Each bound relaxes all but one kind of resource. They hold for any order of computations and
+// transfers, with or without limits of memory unless said otherwise, backwards whole or split.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "schedule/schedule.h"
+
+namespace tombolo::schedule {
+
+// What devices have memory for. Counted as peak_in_flight counts: from F to B (or W).
+struct Memory {
+  std::vector<int32_t> in_flight;  // per position, in micro-batches of a stage; empty: any number
+};
+
+struct LowerBound {
+  SimDuration value;
+  std::string reason;  // "rank 3 computes 42 ms, is reached after 8 ms and is left by 10 ms"
+};
+
+// All of them, the tightest first:
+//   work      a rank's computations, after the shortest way to it and before the shortest way back
+//   link      a shared link's (or a pair's) transfers, with the ways before and after likewise
+//   path      one micro-batch there and back
+//   memory    with K in flight on a rank: M / K round trips from it to the end and back
+// Cost: O(stages).
+std::vector<LowerBound> lower_bounds(const Shape& shape, const Times& times, const Memory& memory);
+
+}  // namespace tombolo::schedule
