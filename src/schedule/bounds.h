@@ -11,11 +11,6 @@
 
 namespace tombolo::schedule {
 
-// What devices have memory for. Counted as peak_in_flight counts: from F to B (or W).
-struct Memory {
-  std::vector<int32_t> in_flight;  // per position, in micro-batches of a stage; empty: any number
-};
-
 struct LowerBound {
   SimDuration value;
   std::string reason;  // "rank 3 computes 42 ms, is reached after 8 ms and is left by 10 ms"

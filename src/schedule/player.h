@@ -21,17 +21,22 @@ namespace tombolo::schedule {
 
 // Which transfer of a shared link goes first. On a pipeline's own link: in the order of the sends.
 enum class LinkRule {
-  kFirstCome,    // the one that has been ready longest; the lower pipeline among equals
-  kPipeline,     // the lowest pipeline, then the lowest micro-batch
-  kMicrobatch,   // the lowest micro-batch, then the lowest pipeline
-  kLongestTail,  // the pipeline with the most work ahead of it
+  kFirstCome,   // the one that has been ready longest; the lower pipeline among equals
+  kPipeline,    // the lowest pipeline
+  kMicrobatch,  // the lowest micro-batch, then the lowest pipeline
 };
 
-// What a rank does first where several things are possible.
+// What a rank does first where several things are possible; of its stages, the one nearest to the
+// end of a micro-batch's way.
 enum class ComputeRule {
   kBackwardFirst,  // B or I, then F, then W
   kForwardFirst,   // F, then B or I, then W
-  kLateStage,      // of what is possible, what lies nearest to the end of the pipeline's path
+};
+
+// When W goes where backwards are split: after everything else that is possible, and
+enum class WeightRule {
+  kWhenIdle,   // whenever nothing else is
+  kWhenItFits  // only if it ends before the next message that is known to come
 };
 
 // When a stage that recomputes does so.
@@ -45,13 +50,12 @@ struct Rules {
   LinkRule link = LinkRule::kFirstCome;
   ComputeRule compute = ComputeRule::kBackwardFirst;
   RecomputeRule recompute = RecomputeRule::kWithGradient;
+  WeightRule weights = WeightRule::kWhenIdle;
   bool split_backward = false;  // I and W instead of B
   // Per position: most micro-batches in flight (from F to B or W; a rank with several stages counts
   // each). Empty: any number.
   std::vector<int32_t> in_flight = {};
-  // Per position: most W that wait; at that many one goes before anything else. Empty: any number.
-  std::vector<int32_t> weights_waiting = {};
-  std::vector<SimDuration> release = {};  // per replica; empty: all at once
+  std::vector<SimDuration> release = {};  // per pipeline of a cell; empty: all at once
 };
 
 struct Played {
@@ -65,12 +69,16 @@ struct Played {
 Result<Played> play(const std::string& name, const Shape& shape, const Times& times,
                     const Rules& rules);
 
-// The rules of a published discipline, and of the three ways in which a DP-cell may order itself.
-Rules varuna_rules();
-Rules atlas_rules(const Shape& shape, const Times& times, plan::Discipline discipline);
+// How the pipelines of a DP-cell go about a shared WAN (plan::Discipline):
+//   strict    links serve the lower pipeline first; all begin at once
+//   released  links serve first come, first served; pipeline c of the cell begins c M w / C after
+//             the first, when that one's M transfers, of w / C each, have passed a shared link
+//   greedy    first come, first served; all begin at once
+Rules cell_rules(const Shape& shape, const Times& times, plan::Discipline discipline);
 
-// For a schedule whose ranks are ordered already: in which order its shared links serve them, by
-// playing it. A schedule without shared boundaries stays as it is.
-Schedule order_links(Schedule schedule, const Shape& shape, const Times& times, LinkRule rule);
+// For a schedule whose ranks are ordered already and whose cells are alike: in which order its
+// shared links serve them, by playing it, and the rules' releases. A schedule without shared
+// boundaries stays as it is.
+Schedule order_links(Schedule schedule, const Shape& shape, const Times& times, const Rules& rules);
 
 }  // namespace tombolo::schedule

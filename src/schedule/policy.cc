@@ -16,7 +16,7 @@ constexpr std::array kPolicies{
     Policy{"varuna",
            "Athlur et al., Varuna: Scalable, Low-cost Training of Massive Deep Learning Models, "
            "EuroSys 2022",
-           varuna, RecomputeWhen::kAhead, true},
+           nullptr, varuna_rules},
     Policy{"zb-h1", "Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024", zb_h1},
     Policy{"zb-v", "Qi et al., Pipeline Parallelism with Controllable Memory, NeurIPS 2024", zb_v},
     Policy{"w",
@@ -25,6 +25,10 @@ constexpr std::array kPolicies{
            w_shape},
     Policy{"dualpipev", "DeepSeek-AI, DualPipe (DualPipeV), github.com/deepseek-ai/DualPipe, 2025",
            dualpipe_v},
+    Policy{"atlas",
+           "Palak et al., Improving training time and GPU utilization in geo-distributed language "
+           "model training (Atlas), 2024",
+           nullptr, atlas_rules, true},
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "schedule/passes.h"
+#include "schedule/player.h"
 #include "schedule/schedule.h"
 
 namespace tombolo::schedule {
@@ -47,7 +47,14 @@ std::vector<Order> interleaved(const Shape& shape, const Times& times);
 // recompute. docs/laws/varuna.md.
 // Source: Athlur et al., "Varuna: Scalable, Low-cost Training of Massive Deep Learning Models",
 // EuroSys 2022, section 3.2.
-std::vector<Order> varuna(const Shape& shape, const Times& times);
+Rules varuna_rules(const Shape& shape, const Times& times, plan::Discipline discipline);
+
+// A DP-cell at a time, its pipelines sharing the WAN in time: the cell's discipline (player.h), and
+// recomputation just in time at lower priority than forwards. With `released` it makes figure 6 of
+// the paper: 36 slots, where Varuna takes 38. docs/laws/atlas.md.
+// Source: Palak et al., "Improving training time and GPU utilization in geo-distributed language
+// model training" (Atlas), 2024, section 4.4.
+Rules atlas_rules(const Shape& shape, const Times& times, plan::Discipline discipline);
 
 // 1F1B with backwards in halves: weights' halves fill what 1F1B leaves idle.
 //
@@ -79,9 +86,10 @@ std::vector<Order> dualpipe_v(const Shape& shape, const Times& times);
 struct Policy {
   std::string_view name;  // in job files
   std::string_view citation;
-  std::vector<Order> (*order_compute)(const Shape& shape, const Times& times);
-  RecomputeWhen recompute = RecomputeWhen::kWithGradient;
-  bool needs_times = false;
+  // One of the two: an order per position, or rules for the player, which needs to know times.
+  std::vector<Order> (*order_compute)(const Shape& shape, const Times& times) = nullptr;
+  Rules (*rules)(const Shape& shape, const Times& times, plan::Discipline discipline) = nullptr;
+  bool keeps_to_memory = false;
 };
 std::span<const Policy> policies();
 const Policy* find_policy(std::string_view name);  // null where there is none

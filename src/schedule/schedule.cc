@@ -17,6 +17,8 @@ Status check_shape(const std::string& name, const Shape& shape) {
   CHECK(shape.stages >= 1 && shape.microbatches >= 1 && shape.replicas >= 1 && shape.chunks >= 1,
         "{} stages, {} micro-batches, {} replicas, {} chunks", shape.stages, shape.microbatches,
         shape.replicas, shape.chunks);
+  CHECK(shape.cell >= 1 && shape.replicas % shape.cell == 0, "cells of {} of {} pipelines",
+        shape.cell, shape.replicas);
   CHECK(shape.stages % shape.chunks == 0, "{} stages in chunks of {}", shape.stages, shape.chunks);
   CHECK(shape.recompute.empty() || shape.recompute.size() == static_cast<size_t>(shape.stages),
         "recompute is given for {} of {} stages", shape.recompute.size(), shape.stages);
@@ -36,6 +38,12 @@ Status check_shape(const std::string& name, const Shape& shape) {
     return unusable(fmt::format("schedule = \"{}\" folds the model once, and virtual_stages = {}",
                                 name, shape.chunks),
                     "virtual_stages = 2");
+  }
+  if (shape.chunks > 1 && !shape.shared.empty()) {
+    return unusable(
+        fmt::format("schedule = \"{}\" holds several stages per rank, and sharing = \"temporal\"",
+                    name),
+        "sharing = \"spatial\", or a schedule with one stage per rank");
   }
   CHECK(shape.layout == layout, "the shape's layout is not that of schedule \"{}\"", name);
   constexpr int64_t kActionsPerMicrobatch = 8;  // F, R, I, W and two messages in and two out
@@ -70,6 +78,16 @@ Shape shape_of(const plan::Plan& plan) {
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     shape.recompute.push_back(plan.may_recompute(s) && plan.stages[s].cost.recompute.value > 0);
   }
+  if (plan.parallelism.sharing_in_use() == plan::Sharing::kSpatial) return shape;
+  shape.cell = static_cast<int32_t>(plan.parallelism.pipelines_per_cell());
+  bool any = false;  // within one datacenter there is nothing to share
+  for (int32_t s = 0; s + 1 < shape.stages; ++s) {
+    const std::string& here = plan.ranks[static_cast<size_t>(plan.rank_of(s, 0))].datacenter;
+    const std::string& next = plan.ranks[static_cast<size_t>(plan.rank_of(s + 1, 0))].datacenter;
+    shape.shared.push_back(here != next);
+    any = any || here != next;
+  }
+  if (!any) shape.shared.clear();
   return shape;
 }
 
@@ -90,8 +108,10 @@ std::vector<std::string> schedule_names() {
 Result<Schedule> build(const plan::Plan& plan) {
   const Shape shape = shape_of(plan);
   const Policy* policy = find_policy(plan.parallelism.schedule);
-  if (!policy || !policy->needs_times) return build(plan.parallelism.schedule, shape);
-  return build(plan.parallelism.schedule, shape, times_of(plan));
+  const bool needs_times = policy && (policy->rules || !shape.shared.empty());
+  if (!needs_times) return build(plan.parallelism.schedule, shape);
+  return build(plan.parallelism.schedule, shape, times_of(plan), plan.parallelism.discipline,
+               memory_of(plan));
 }
 
 Result<Schedule> build(const std::string& name, const Shape& shape) {
@@ -100,7 +120,7 @@ Result<Schedule> build(const std::string& name, const Shape& shape) {
 }
 
 Result<Schedule> build(const std::string& name, const Shape& shape, const Times& times,
-                       plan::Discipline) {
+                       plan::Discipline discipline, const Memory& memory) {
   const Policy* policy = find_policy(name);
   if (!policy) {
     std::string known;
@@ -110,9 +130,20 @@ Result<Schedule> build(const std::string& name, const Shape& shape, const Times&
     return unusable(fmt::format("schedule = \"{}\": there is no such schedule yet", name), known);
   }
   TRY(check_shape(name, shape));
-  const std::vector<Order> compute = policy->order_compute(shape, times);
-  Schedule schedule{name, replicate(add_communication(compute, shape, policy->recompute), shape)};
-  add_update(schedule.ranks, shape);
+  Schedule schedule{name, {}};
+  if (policy->rules) {
+    Rules rules = policy->rules(shape, times, discipline);
+    if (policy->keeps_to_memory) rules.in_flight = memory.in_flight;
+    // Without room for one micro-batch nothing can run at all: check_memory says so.
+    for (int32_t& most : rules.in_flight) most = std::max(most, 1);
+    schedule = TRY(play(name, shape, times, rules)).schedule;
+  } else {
+    const std::vector<Order> compute = policy->order_compute(shape, times);
+    schedule.ranks =
+        replicate(add_communication(compute, shape, RecomputeWhen::kWithGradient), shape);
+    add_update(schedule.ranks, shape);
+    schedule = order_links(std::move(schedule), shape, times, cell_rules(shape, times, discipline));
+  }
   if (const Status sound = validate(schedule, shape); !sound) {
     CHECK(false, "policy {} made a broken schedule: {}", name, sound.error().text());
   }

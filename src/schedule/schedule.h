@@ -93,6 +93,16 @@ Shape shape_of(const plan::Plan& plan);
 Shape shape_for(const std::string& name, int32_t positions, int32_t microbatches,
                 int32_t chunks = 1);
 
+// What devices have memory for, counted as peak_in_flight counts: from F to B (or W).
+struct Memory {
+  std::vector<int32_t> in_flight;  // per position, in micro-batches of a stage; empty: any number
+};
+
+// What the devices of a Plan have room for beside weights, gradients and optimizer, or its
+// [stage_times].in_flight. Where a rank holds several stages, the largest counts for all. A
+// position without room for one has 0.
+Memory memory_of(const plan::Plan& plan);
+
 // The names that build() knows.
 std::vector<std::string> schedule_names();
 
@@ -104,12 +114,14 @@ std::vector<std::string> schedule_names();
 //
 // Policies that follow rules in time (Varuna, Atlas) need to know how long things take, and so do
 // link orders of shared boundaries; without times a backward takes two forwards, a recomputation
-// one, and messages are free.
+// one, and messages are free. Atlas keeps to the memory, if that holds one micro-batch; of the
+// others check_memory says whether they do.
 inline constexpr int64_t kActionsMax = 50'000'000;
 Result<Schedule> build(const plan::Plan& plan);
 Result<Schedule> build(const std::string& name, const Shape& shape);
 Result<Schedule> build(const std::string& name, const Shape& shape, const Times& times,
-                       plan::Discipline discipline = plan::Discipline::kReleased);
+                       plan::Discipline discipline = plan::Discipline::kReleased,
+                       const Memory& memory = {});
 
 // What a Plan carries to be performed as found: the computations of every rank, the order of every
 // shared link, and the releases. from_given adds communication and updates again, and refuses what

@@ -36,7 +36,7 @@ struct Found {
 };
 
 // Infeasible, naming the position and the numbers, where memory holds too little for any schedule.
-Result<Found> search(const Shape& shape, const Times& times, const Memory& memory,
-                     const SearchOptions& options = {});
+Result<Found> near_optimal(const Shape& shape, const Times& times, const Memory& memory,
+                           const SearchOptions& options = {});
 
 }  // namespace tombolo::schedule
