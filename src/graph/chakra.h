@@ -14,7 +14,9 @@
 
 #include "base/result.h"
 #include "graph/chakra_message.h"
+#include "graph/comm_groups.h"
 #include "graph/graph.h"
+#include "graph/outline.h"
 
 namespace tombolo::graph {
 
@@ -23,12 +25,13 @@ class ChakraReader {
  public:
   static Result<ChakraReader> open(const std::string& path);
   // The same from bytes in memory, which must outlive the reader; `name` stands in messages.
-  static ChakraReader over(std::string_view bytes, const std::string& name);
+  static Result<ChakraReader> over(std::string_view bytes, const std::string& name);
   ChakraReader(ChakraReader&&) noexcept;
   ~ChakraReader();
 
   // Of the file's first message; valid from the start.
   const ChakraMetadata& metadata() const;
+  const std::string& name() const;  // of the file
 
   // The next node, or nothing at the end. `keep_tensors` keeps the inputs and outputs of all nodes,
   // not only of METADATA nodes.
@@ -47,8 +50,7 @@ class ChakraReader {
 struct ChakraReadOptions {
   int32_t rank = 0;           // goes into Graph::rank: files do not say it
   bool keep_tensors = false;  // inputs and outputs of every node
-  // Drop edges to nodes that do not exist, to the node itself and (the fewest that a depth-first
-  // search finds) on cycles, instead of refusing the file.
+  // Drop the edges that cannot be (Outline::Verdict::bad) instead of refusing the file.
   bool repair = false;
   std::vector<std::string>* repaired = nullptr;  // a line per dropped edge; may be left out
 };
@@ -59,6 +61,9 @@ struct ChakraReadOptions {
 Result<Graph> read_chakra(const std::string& path, const ChakraReadOptions& options = {});
 Result<Graph> parse_chakra(std::string_view bytes, const std::string& name,
                            const ChakraReadOptions& options = {});
+
+// outline.examine() for a file of that name: unless repaired, unusable() if an edge is bad.
+Result<Outline::Verdict> examine(Outline& outline, const std::string& name, bool repair);
 
 enum class ChakraForm { kProtobuf, kJson };
 
@@ -80,9 +85,11 @@ class ChakraWriter {
   std::unique_ptr<State> state_;
 };
 
-// One file PREFIX.RANK.et per graph.
-Status write_chakra(const std::string& prefix, const Graphs& graphs);
-// The bytes of one such file.
-std::string to_chakra(const Graph& graph, ChakraForm form = ChakraForm::kProtobuf);
+// Of the files that we make: the version of the schema.
+ChakraMetadata our_metadata();
+
+// One file PREFIX.RANK.et per graph. Groups of ranks (Node::comm_group) get numbers as names, but
+// for the group of all ranks, which has none; what comes back says which ranks each name means.
+Result<CommGroups> write_chakra(const std::string& prefix, const Graphs& graphs);
 
 }  // namespace tombolo::graph

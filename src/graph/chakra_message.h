@@ -103,4 +103,7 @@ Result<Node> to_node(const ChakraNode& message, bool keep_tensors = false);
 // The rank tells a send's source and a receive's destination.
 ChakraNode to_message(const Node& node, int32_t rank);
 
+// A name as messages show it: its beginning, without control characters.
+std::string brief_name(std::string_view name);
+
 }  // namespace tombolo::graph

@@ -21,7 +21,10 @@ using CommGroups = std::map<std::string, std::vector<int32_t>>;  // ranks in the
 Result<CommGroups> read_comm_groups(const std::string& path);
 Result<CommGroups> parse_comm_groups(std::string_view text, const std::string& name);
 
-// The groups that a METADATA node declares; none if it declares something else. `name` is the file.
+std::string to_json_text(const CommGroups& groups);
+
+// The groups that a METADATA node declares; none if it declares something else; a group
+// of all ranks, which may name none, is left out. `name` is the file.
 Result<CommGroups> process_groups_of(const Node& node, const std::string& name);
 
 }  // namespace tombolo::graph
