@@ -5,6 +5,8 @@
 #include <iostream>
 
 #include "cli/commands.h"
+#include "cli/crew.h"
+#include "cli/sweep_arguments.h"
 
 namespace {
 
@@ -39,6 +41,10 @@ int finish(const Status& status) {
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a full disk or limit is an error message, not a signal
+
+  if (argc > 1 && std::string_view(argv[1]) == "sweep" && mpirun_started_several()) {
+    return finish(fail(become_crew(argv)));
+  }
 
   CLI::App app{
       "Plans, simulates and runs large-model training where the network between the machines is "
@@ -139,6 +145,9 @@ int main(int argc, char** argv) {
                              "in which datacenters are filled: availability, price, distance or "
                              "file; left out: [selection].order");
   add_json(select_command, select_options.json);
+
+  SweepCommandOptions sweep_options;
+  CLI::App* sweep_command = add_sweep(app, sweep_options);
 
   TrafficCommandOptions traffic_options;
   CLI::App* traffic_command = app.add_subcommand(
@@ -265,6 +274,7 @@ int main(int argc, char** argv) {
   if (*estimate_command) return finish(estimate(estimate_options, std::cout));
   if (*plan_command) return finish(plan(plan_options, std::cout));
   if (*select_command) return finish(select(select_options, std::cout));
+  if (*sweep_command) return finish(sweep(sweep_options, std::cout));
   if (*traffic_command) return finish(traffic(traffic_options, std::cout));
   if (*reproduce_command) return finish(reproduce(reproduce_options, std::cout));
   if (*compare_command) return finish(compare(compare_options, std::cout));

@@ -91,6 +91,21 @@ struct SelectCommandOptions {
 };
 Status select(const SelectCommandOptions& options, std::ostream& out);
 
+struct SweepCommandOptions {
+  std::string job;
+  std::vector<std::string> vary;   // "path=a,b,c", each an axis of the grid
+  std::string ask = "simulate";    // planner::SweepAsk
+  std::string law = "tombolo";     // of estimate and plan
+  std::string objective = "time";  // of plan
+  std::string out;                 // rows.csv or rows.jsonl; empty: none
+  std::string report;              // HTML page to write; empty: none
+  std::string x, y, by;            // of its charts; empty: chosen
+  int threads = 0;                 // 0: as many as the machine has
+  bool json = false;
+};
+class Crew;  // crew.h: the processes that share the grid; null: this one alone
+Status sweep(const SweepCommandOptions& options, std::ostream& out, Crew* crew = nullptr);
+
 struct TrafficCommandOptions {
   std::string job;
   std::string report;         // HTML page to write; empty: none

@@ -1,7 +1,4 @@
-#include <unistd.h>
-
 #include <chrono>
-#include <iostream>
 #include <thread>
 
 #include "base/file.h"
@@ -22,25 +19,6 @@ using cost::Configuration;
 using planner::BestPlan;
 using planner::RankedPlan;
 using planner::WhyNot;
-
-// A line on a terminal, written over; nothing elsewhere.
-class SearchBar {
- public:
-  SearchBar() : terminal_(isatty(STDERR_FILENO) != 0) {}
-  ~SearchBar() {
-    if (shown_) std::cerr << "\r\033[K" << std::flush;
-  }
-  void show(int64_t done, int64_t all) {
-    if (!terminal_) return;
-    std::cerr << "\r\033[K" << progress_bar(done, all, 32) << fmt::format(" {} of {}", done, all)
-              << std::flush;
-    shown_ = true;
-  }
-
- private:
-  const bool terminal_;
-  bool shown_ = false;
-};
 
 // ---- text ----
 

@@ -1,8 +1,10 @@
 #include "cli/progress.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <iostream>
 
 namespace tombolo::cli {
 namespace {
@@ -55,6 +57,19 @@ void ProgressLine::note(const std::string& text) {
 void ProgressLine::finish() {
   if (open_) out_ << "\n" << std::flush;
   open_ = false;
+}
+
+SearchBar::SearchBar() : terminal_(isatty(STDERR_FILENO) != 0) {}
+
+SearchBar::~SearchBar() {
+  if (shown_) std::cerr << "\r\033[K" << std::flush;
+}
+
+void SearchBar::show(int64_t done, int64_t all) {
+  if (!terminal_) return;
+  std::cerr << "\r\033[K" << progress_bar(done, all, 32) << fmt::format(" {} of {}", done, all)
+            << std::flush;
+  shown_ = true;
 }
 
 }  // namespace tombolo::cli

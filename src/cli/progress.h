@@ -37,4 +37,17 @@ class ProgressLine {
   std::optional<SimTime> shown_;
 };
 
+// How far a search is: a line on a terminal's stderr, written over and gone at the end; nothing
+// elsewhere.
+class SearchBar {
+ public:
+  SearchBar();
+  ~SearchBar();
+  void show(int64_t done, int64_t all);
+
+ private:
+  const bool terminal_;
+  bool shown_ = false;
+};
+
 }  // namespace tombolo::cli

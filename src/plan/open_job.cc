@@ -34,7 +34,10 @@ void fix(const Value& section, std::string_view key, const T& value, std::option
 }  // namespace
 
 Result<OpenJob> parse_open_job(std::string_view text, const std::string& file) {
-  Value value = TRY(parse_toml(text, file));
+  return open_job_from_value(TRY(parse_toml(text, file)), file);
+}
+
+Result<OpenJob> open_job_from_value(Value value, const std::string& file) {
   Value parallelism{Value::Table{}}, training{Value::Table{}};
   if (const Value* given = value.find("parallelism"); given && given->get<Value::Table>()) {
     parallelism = without_auto(*given, {"tensor", "context", "data", "pipeline", "expert",

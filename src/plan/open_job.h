@@ -28,6 +28,7 @@ struct OpenJob {
 };
 
 Result<OpenJob> parse_open_job(std::string_view text, const std::string& file);
+Result<OpenJob> open_job_from_value(Value value, const std::string& file);  // of a parsed file
 Result<OpenJob> read_open_job(const std::string& path);
 
 }  // namespace tombolo::plan

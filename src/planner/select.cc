@@ -283,7 +283,7 @@ Result<SelectionResult> select_datacenters(const SelectionSetting& setting) {
     const int64_t pipelines = setting.pipelines_per_cell;
     return nothing_fits(setting, pricer.row(pipelines, 1, fill_sites(setting, pipelines)));
   }
-  look_beyond(setting, pricer, result);
+  if (setting.look_beyond) look_beyond(setting, pricer, result);
   return result;
 }
 

@@ -51,6 +51,7 @@ struct SelectionSetting {
   // The sum of gradients among so many replicas of a partition at a site.
   std::function<Seconds(size_t site, int64_t replicas)> all_reduce;
   std::function<Seconds(const DpCell&)> cell_time = one_forward_one_backward_cell;
+  bool look_beyond = true;  // of algorithm 1; it costs about as much again
 };
 
 struct SelectionRow {

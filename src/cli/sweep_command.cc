@@ -1,0 +1,262 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "cli/answer.h"
+#include "cli/commands.h"
+#include "cli/crew.h"
+#include "cli/progress.h"
+#include "cli/sweep_report.h"
+#include "planner/sweep.h"
+
+namespace tombolo::cli {
+namespace {
+
+using planner::Sweep;
+using planner::SweepRow;
+
+constexpr size_t kRowsShown = 30;
+
+bool ends_with(const std::string& text, std::string_view ending) {
+  return text.size() >= ending.size() &&
+         text.compare(text.size() - ending.size(), ending.size(), ending) == 0;
+}
+
+// What the words on the command line mean, before any file is read: the same on every process.
+struct Request {
+  planner::SweepQuestion question;
+  std::vector<planner::SweepAxis> axes;
+};
+
+Result<Request> read_request(const SweepCommandOptions& options) {
+  Request request;
+  const auto ask = from_name<planner::SweepAsk>(options.ask);
+  if (!ask) {
+    return unusable(fmt::format("--ask {}: there is no such question", options.ask),
+                    "--ask simulate, estimate, plan or select");
+  }
+  const auto objective = from_name<planner::Objective>(options.objective);
+  if (!objective) {
+    return unusable(fmt::format("--objective {}: there is no such objective", options.objective),
+                    "--objective time, cost or throughput");
+  }
+  if (options.law != "tombolo" && options.law != "rail-only") {
+    return unusable(fmt::format("--law {}: there is no such law", options.law),
+                    "--law tombolo, --law rail-only");
+  }
+  if (!options.out.empty() && !ends_with(options.out, ".csv") &&
+      !ends_with(options.out, ".jsonl")) {
+    return unusable(fmt::format("--out {}: neither .csv nor .jsonl", options.out),
+                    "rows.csv for a table, rows.jsonl for a JSON document per row");
+  }
+  request.question = {.ask = *ask, .law = options.law, .objective = *objective};
+  for (const std::string& text : options.vary) {
+    request.axes.push_back(TRY(planner::parse_sweep_axis(text)));
+  }
+  return request;
+}
+
+// In single quotes where a shell would take it apart.
+std::string quoted(const std::string& text) {
+  return text.find_first_of(" *[]{}\"$") == std::string::npos ? text : "'" + text + "'";
+}
+
+// Names of outputs stay out of it, so that the same input gives the same bytes wherever they go.
+std::string command_of(const SweepCommandOptions& options) {
+  std::string out = "tombolo sweep " + quoted(options.job);
+  for (const std::string& text : options.vary) out += " --vary " + quoted(text);
+  out += " --ask " + options.ask;
+  if (options.law != "tombolo") out += " --law " + options.law;
+  if (options.objective != "time") out += " --objective " + options.objective;
+  if (!options.x.empty()) out += " --x " + quoted(options.x);
+  if (!options.y.empty()) out += " --y " + options.y;
+  if (!options.by.empty()) out += " --by " + quoted(options.by);
+  return out;
+}
+
+SweepReportOptions report_options(const SweepCommandOptions& options) {
+  return {.x = options.x, .y = options.y, .by = options.by, .command = command_of(options)};
+}
+
+// Outputs are opened before the work, so that a folder that is missing costs no time.
+struct Outputs {
+  std::optional<AtomicFile> rows, report;
+};
+
+struct Start {
+  Sweep sweep;
+  Outputs outputs;
+};
+
+Result<Start> begin(const SweepCommandOptions& options, Request request) {
+  Start start;
+  start.sweep = TRY(planner::make_sweep(options.job, std::move(request.axes), request.question));
+  TRY(check_sweep_report(start.sweep, report_options(options)));
+  if (!options.out.empty()) start.outputs.rows.emplace(TRY(AtomicFile::create(options.out)));
+  if (!options.report.empty())
+    start.outputs.report.emplace(TRY(AtomicFile::create(options.report)));
+  return start;
+}
+
+// Rank 0 reads; the others are handed what it read, or its exit code.
+Result<Start> begin_together(const SweepCommandOptions& options, Request request, Crew& crew) {
+  if (crew.rank() == 0) {
+    Result<Start> start = begin(options, std::move(request));
+    const Value::Table message =
+        start ? Value::Table{{"file", start->sweep.file}, {"job", start->sweep.job}}
+              : Value::Table{{"exit", static_cast<int64_t>(start.error().code)}};
+    crew.broadcast(to_json(Value(message), -1));
+    return start;
+  }
+  const Value message = TRY(parse_json(crew.broadcast({}), "the job from rank 0"));
+  if (const Value* code = message.find("exit")) {
+    return fail({static_cast<ErrorCode>(*code->get<int64_t>()), "rank 0 says why", {}, {}});
+  }
+  Start start;
+  start.sweep =
+      TRY(planner::sweep_of_value(*message.find("file")->get<std::string>(), *message.find("job"),
+                                  std::move(request.axes), request.question));
+  return start;
+}
+
+// Several processes of mpirun on one machine share its cores.
+int threads_of(const SweepCommandOptions& options) {
+  if (options.threads > 0) return options.threads;
+  const char* neighbours = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  const int processes = std::max(1, neighbours ? std::atoi(neighbours) : 1);
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / processes);
+}
+
+// All rows in the order of the grid, on rank 0.
+Result<std::vector<SweepRow>> answer_all(const SweepCommandOptions& options, const Sweep& sweep,
+                                         Crew* crew) {
+  planner::SweepRunOptions run{.threads = threads_of(options), .progress = {}};
+  if (crew) {
+    run.process = crew->rank();
+    run.processes = crew->size();
+  }
+  SearchBar bar;
+  if (run.process == 0) run.progress = [&](int64_t done, int64_t all) { bar.show(done, all); };
+  std::vector<SweepRow> rows = planner::run_sweep(sweep, run);
+  if (!crew) return rows;
+  const std::vector<std::string> texts =
+      crew->gather(crew->rank() == 0 ? std::string() : planner::pack_sweep_rows(rows));
+  for (size_t rank = 1; rank < texts.size(); ++rank) {
+    std::vector<SweepRow> more = TRY(planner::unpack_sweep_rows(texts[rank]));
+    std::move(more.begin(), more.end(), std::back_inserter(rows));
+  }
+  std::sort(rows.begin(), rows.end(),
+            [](const SweepRow& a, const SweepRow& b) { return a.configuration < b.configuration; });
+  return rows;
+}
+
+// ---- the answer ----
+
+std::string cell_text(const Sweep& sweep, const SweepRow& row, const std::string& column) {
+  const auto number = sweep_figure(sweep, row, column);
+  return number ? fmt::format("{:.4g}", *number) : "-";
+}
+
+void print_table(std::ostream& out, const Sweep& sweep, const std::vector<SweepRow>& rows) {
+  std::vector<std::string> columns{"iteration_s", throughput_column(sweep, rows)};
+  if (const std::string cost = cost_column(sweep, rows); !cost.empty()) columns.push_back(cost);
+  const size_t shown = std::min(rows.size(), kRowsShown);
+  std::vector<std::vector<std::string>> lines(shown + 1);
+  for (size_t axis = 0; axis < sweep.paths.size(); ++axis) {
+    lines[0].push_back(sweep.paths[axis].text());
+    for (size_t i = 0; i < shown; ++i) {
+      lines[i + 1].push_back(planner::sweep_text(sweep.grid.value(rows[i].configuration, axis)));
+    }
+  }
+  for (const std::string& column : columns) {
+    lines[0].push_back(column);
+    for (size_t i = 0; i < shown; ++i) lines[i + 1].push_back(cell_text(sweep, rows[i], column));
+  }
+  std::vector<size_t> widths(lines[0].size());
+  for (const auto& line : lines) {
+    for (size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], line[c].size());
+  }
+  for (size_t i = 0; i < lines.size(); ++i) {
+    for (size_t c = 0; c < lines[i].size(); ++c) {
+      out << fmt::format("  {:>{}}", lines[i][c], widths[c]);
+    }
+    if (i > 0 && !rows[i - 1].reason.empty()) {
+      out << fmt::format("  {}: {}", to_name(rows[i - 1].status), rows[i - 1].reason);
+    }
+    out << "\n";
+  }
+  if (shown < rows.size()) {
+    out << fmt::format("  ... {} more: --out rows.csv\n", rows.size() - shown);
+  }
+}
+
+void print_best(std::ostream& out, const Sweep& sweep, const std::vector<SweepRow>& rows,
+                const std::string& column, bool largest) {
+  const SweepRow* best = column.empty() ? nullptr : best_row(sweep, rows, column, largest);
+  if (!best) return;
+  out << fmt::format("{} {} {}: {}\n", largest ? "most" : "least", cell_text(sweep, *best, column),
+                     column, configuration_words(sweep, best->configuration));
+}
+
+void print_text(std::ostream& out, const SweepCommandOptions& options, const Sweep& sweep,
+                const std::vector<SweepRow>& rows) {
+  const planner::SweepCounts counts = planner::count_rows(rows);
+  out << fmt::format("{}: {} configurations, predicted by {}: {} ok, {} infeasible, {} unusable\n",
+                     options.job, rows.size(), options.ask, counts.ok, counts.infeasible,
+                     counts.unusable);
+  print_table(out, sweep, rows);
+  print_best(out, sweep, rows, throughput_column(sweep, rows), true);
+  print_best(out, sweep, rows, cost_column(sweep, rows), false);
+  for (const std::string& path : {options.out, options.report}) {
+    if (!path.empty()) out << "wrote " << path << "\n";
+  }
+}
+
+Value::Table to_json(const SweepCommandOptions& options, const Sweep& sweep,
+                     const std::vector<SweepRow>& rows, double wall) {
+  const planner::SweepCounts counts = planner::count_rows(rows);
+  Value::Array records;
+  for (const SweepRow& row : rows) records.push_back(planner::sweep_record(sweep, row));
+  return {{"provenance", "predicted"},
+          {"ask", options.ask},
+          {"configurations", sweep.grid.size()},
+          {"ok", counts.ok},
+          {"infeasible", counts.infeasible},
+          {"unusable", counts.unusable},
+          {"rows", records},
+          {"wall_s", wall}};
+}
+
+}  // namespace
+
+Status sweep(const SweepCommandOptions& options, std::ostream& out, Crew* crew) {
+  const auto begun = std::chrono::steady_clock::now();
+  Request request = TRY(read_request(options));
+  Start start = TRY(crew ? begin_together(options, std::move(request), *crew)
+                         : begin(options, std::move(request)));
+  const Sweep& sweep = start.sweep;
+  const std::vector<SweepRow> rows = TRY(answer_all(options, sweep, crew));
+  if (crew && crew->rank() != 0) return {};
+
+  if (AtomicFile* file = start.outputs.rows ? &*start.outputs.rows : nullptr) {
+    TRY(file->write(ends_with(options.out, ".csv") ? planner::sweep_csv(sweep, rows)
+                                                   : planner::sweep_json_lines(sweep, rows)));
+    TRY(file->commit());
+  }
+  if (AtomicFile* file = start.outputs.report ? &*start.outputs.report : nullptr) {
+    TRY(file->write(sweep_report(sweep, rows, report_options(options))));
+    TRY(file->commit());
+  }
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begun;
+  if (options.json) {
+    print_json(out, to_json(options, sweep, rows, wall.count()));
+  } else {
+    print_text(out, options, sweep, rows);
+  }
+  return planner::sweep_outcome(rows);
+}
+
+}  // namespace tombolo::cli
