@@ -19,7 +19,7 @@ constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 // One DP-cell; the others do the same. Times are nanoseconds; -1 stands for "not known yet".
 class Player {
  public:
-  // With fixed orders, of the cell's ranks by position and pipeline, only links have a choice.
+  // With fixed orders, as in CellOrders, only links have a choice.
   Player(const Shape& shape, const Times& times, const Rules& rules, std::vector<Order> fixed = {})
       : shape_(shape),
         times_(times),
@@ -30,14 +30,35 @@ class Player {
         ranks_(static_cast<size_t>(shape.positions()) * pipelines_),
         chunks_(static_cast<size_t>(shape.stages) * pipelines_),
         inputs_(chunks_.size() * microbatches_, -1),
-        gradients_(chunks_.size() * microbatches_, -1) {
+        gradients_(chunks_.size() * microbatches_, -1),
+        ways_(ranks_.size() * 2) {
     for (int32_t position = 0; position < shape.positions(); ++position) {
       stages_at_.push_back(shape.stages_at(position));
     }
     connect();
-    for (size_t rank = 0; rank < fixed_.size(); ++rank) ranks_[rank].todo = fixed_[rank].size();
+    for (size_t rank = 0; rank < fixed_.size(); ++rank) ranks_[rank].todo = fixed_of(rank).size();
   }
 
+  CellPlay play() {
+    CellPlay out;
+    out.finished = run();
+    out.makespan = {last_end_ - std::max<int64_t>(first_start_, 0)};
+    out.orders.release = rules_.release;
+    out.orders.recompute_ahead = rules_.recompute != RecomputeRule::kWithGradient;
+    for (Link& link : links_) out.orders.links.push_back(std::move(link.order));
+    if (!fixed_.empty()) {
+      out.orders.ranks = std::move(fixed_);
+      return out;
+    }
+    for (int32_t position = 0; position < shape_.positions(); ++position) {
+      for (size_t c = 0; c < pipelines_; ++c) {
+        out.orders.ranks.push_back(std::move(ranks_[rank_index(position, c)].order));
+      }
+    }
+    return out;
+  }
+
+ private:
   // Whether everything was done; if not, the rules left somebody waiting forever.
   bool run() {
     for (size_t c = 0; c < pipelines_; ++c) {
@@ -71,21 +92,6 @@ class Player {
     return backwards_done_ == all && (!rules_.split_backward || weights_done_ == all);
   }
 
-  int64_t makespan() const { return last_end_ - std::max<int64_t>(first_start_, 0); }
-
-  // Of the cell's ranks, by position and pipeline; computations only.
-  const Order& order(int32_t position, size_t pipeline) const {
-    return ranks_[rank_index(position, pipeline)].order;
-  }
-
-  // Of the shared links, by boundary and direction.
-  std::vector<LinkOrder> links() const {
-    std::vector<LinkOrder> out;
-    for (const Link& link : links_) out.push_back(link.order);
-    return out;
-  }
-
- private:
   struct Rank {
     int64_t free = 0;
     int32_t in_flight = 0;
@@ -105,6 +111,11 @@ class Player {
     };
     std::vector<Waiting> waiting = {};
   };
+  // For which stages messages come to a rank, in the order of their sends.
+  struct Way {
+    std::vector<int32_t> stages;
+    size_t next = 0;
+  };
   struct Wake {
     int64_t time;
     size_t who;  // a rank, or ranks_.size() + a shared link
@@ -117,6 +128,12 @@ class Player {
   }
   int32_t position_of_rank(size_t rank) const {
     return shape_.positions() - 1 - static_cast<int32_t>(rank / pipelines_);
+  }
+  size_t rank_at(int32_t stage, size_t pipeline) const {
+    return rank_index(shape_.position_of(stage), pipeline);
+  }
+  const Order& fixed_of(size_t rank) const {
+    return fixed_[static_cast<size_t>(position_of_rank(rank)) * pipelines_ + rank % pipelines_];
   }
   Chunk& chunk(int32_t stage, size_t pipeline) {
     return chunks_[static_cast<size_t>(stage) * pipelines_ + pipeline];
@@ -167,6 +184,11 @@ class Player {
     if (forward_first && try_forward(rank, stages, c, now)) return;
     for (const int32_t s : stages) {
       if (!backward_possible(s, c, now)) continue;
+      if (forward_first &&
+          worth_waiting(rank, stages, c, now, times_.stages[static_cast<size_t>(s)].backward().ns,
+                        false)) {
+        return;
+      }
       return backward(rank, s, c, now);
     }
     const bool after_forwards = rules_.recompute == RecomputeRule::kAfterForwards;
@@ -181,7 +203,7 @@ class Player {
     Rank& at = ranks_[rank];
     if (at.next == at.todo) return;
     const size_t c = rank % pipelines_;
-    const trace::Action& action = fixed_[rank][at.next];
+    const trace::Action& action = fixed_of(rank)[at.next];
     const int32_t s = action.stage;
     const auto m = static_cast<size_t>(action.microbatch);
     const StageDurations& stage = times_.stages[static_cast<size_t>(s)];
@@ -227,21 +249,58 @@ class Player {
     if (m == microbatches_ || at.forwards <= at.backwards) return false;
     if (shape_.recomputes(s) && at.recomputes <= at.backwards) return false;
     const int64_t gradient = gradients_[index(s, c, m)];
-    return gradient >= 0 && gradient <= now;
+    return gradient >= 0 && gradient <= now && is_next_of_way(rank_at(s, c), s, true);
+  }
+
+  // Whether memory keeps it from another forward, with so many micro-batches left free.
+  bool full(size_t rank, size_t reserve) const {
+    if (rules_.in_flight.empty()) return false;
+    return ranks_[rank].in_flight + static_cast<int32_t>(reserve) >=
+           rules_.in_flight[static_cast<size_t>(position_of_rank(rank))];
+  }
+
+  // Whether something preferred (a backward, or a forward) comes soon enough.
+  bool worth_waiting(size_t rank, const std::vector<int32_t>& stages, size_t c, int64_t now,
+                     int64_t duration, bool for_backward) {
+    if (rules_.patience <= 0) return false;
+    const auto soon = now + static_cast<int64_t>(rules_.patience * static_cast<double>(duration));
+    for (const int32_t s : stages) {
+      const Chunk& at = chunk(s, c);
+      const auto m = static_cast<size_t>(for_backward ? at.backwards : at.forwards);
+      if (m == microbatches_ || (for_backward ? at.forwards <= at.backwards : full(rank, 0))) {
+        continue;
+      }
+      const int64_t time = (for_backward ? gradients_ : inputs_)[index(s, c, m)];
+      if (time > now && time < soon) return true;
+    }
+    return false;
+  }
+
+  // Where one way brings messages for several stages of a rank: whether the next is for this one.
+  bool is_next_of_way(size_t rank, int32_t s, bool gradient) const {
+    if (shape_.layout != plan::Layout::kLoop || !shape_.crosses(gradient ? s : s - 1)) return true;
+    const Way& way = ways_[rank * 2 + gradient];
+    return way.next < way.stages.size() && way.stages[way.next] == s;
+  }
+  void take(size_t rank, int32_t s, bool gradient) {
+    if (shape_.layout != plan::Layout::kLoop || !shape_.crosses(gradient ? s : s - 1)) return;
+    ++ways_[rank * 2 + gradient].next;
   }
 
   bool try_forward(size_t rank, const std::vector<int32_t>& stages, size_t c, int64_t now) {
-    const auto position = static_cast<size_t>(position_of_rank(rank));
-    if (!rules_.in_flight.empty() && ranks_[rank].in_flight >= rules_.in_flight[position]) {
-      return false;
-    }
     for (size_t i = stages.size(); i-- > 0;) {
       const int32_t s = stages[i];
       Chunk& at = chunk(s, c);
       const auto m = static_cast<size_t>(at.forwards);
-      if (m == microbatches_) continue;
+      if (m == microbatches_ || full(rank, stages.size() - 1 - i)) continue;
       const int64_t input = inputs_[index(s, c, m)];
-      if (input < 0 || input > now) continue;
+      if (input < 0 || input > now || !is_next_of_way(rank, s, false)) continue;
+      const int64_t duration = times_.stages[static_cast<size_t>(s)].forward.ns;
+      if (rules_.compute == ComputeRule::kBackwardFirst &&
+          worth_waiting(rank, stages, c, now, duration, true)) {
+        return true;
+      }
+      take(rank, s, false);
       ++at.forwards;
       ++ranks_[rank].in_flight;
       forward_done(s, c, m,
@@ -263,6 +322,7 @@ class Player {
       const int64_t duration = times_.stages[static_cast<size_t>(s)].recompute.ns;
       const bool ahead = rules_.recompute != RecomputeRule::kWithGradient;
       if (gradient < 0 || gradient - (ahead ? duration : 0) > now) continue;
+      if (!is_next_of_way(rank, s, true)) continue;
       compute(rank, {ActionKind::kRecompute, s, at.recomputes++}, now, {duration});
       return true;
     }
@@ -288,9 +348,6 @@ class Player {
   // When the next message for this rank is known to arrive, after now.
   int64_t next_known(size_t rank, const std::vector<int32_t>& stages, size_t c, int64_t now) {
     int64_t next = kNever;
-    const auto position = static_cast<size_t>(position_of_rank(rank));
-    const bool full =
-        !rules_.in_flight.empty() && ranks_[rank].in_flight >= rules_.in_flight[position];
     for (const int32_t s : stages) {
       const Chunk& at = chunk(s, c);
       const auto f = static_cast<size_t>(at.forwards);
@@ -298,7 +355,7 @@ class Player {
       const auto consider = [&](int64_t time) {
         if (time > now) next = std::min(next, time);
       };
-      if (f < microbatches_ && !full) consider(inputs_[index(s, c, f)]);
+      if (f < microbatches_ && !full(rank, 0)) consider(inputs_[index(s, c, f)]);
       if (b < f) consider(gradients_[index(s, c, b)]);
     }
     return next;
@@ -307,6 +364,7 @@ class Player {
   void backward(size_t rank, int32_t s, size_t c, int64_t now) {
     Chunk& at = chunk(s, c);
     const auto m = static_cast<size_t>(at.backwards++);
+    take(rank, s, true);
     if (shape_.recomputes(s)) at.recomputes = at.backwards;
     const StageDurations& stage = times_.stages[static_cast<size_t>(s)];
     ++backwards_done_;
@@ -333,6 +391,10 @@ class Player {
   // A message over a boundary is handed to its link at `ready`.
   void send(int32_t boundary, bool gradient, size_t c, size_t m, int64_t ready) {
     if (!shape_.crosses(boundary)) return arrive(boundary, gradient, c, m, ready);
+    if (shape_.layout == plan::Layout::kLoop) {
+      const int32_t stage = boundary + (gradient ? 0 : 1);
+      ways_[rank_at(stage, c) * 2 + gradient].stages.push_back(stage);
+    }
     const int32_t shared = shared_of_[static_cast<size_t>(boundary) * 2 + gradient];
     if (shared >= 0) {
       links_[static_cast<size_t>(shared)].waiting[c].ready.push_back(ready);
@@ -382,7 +444,7 @@ class Player {
   const Shape& shape_;
   const Times& times_;
   const Rules& rules_;
-  const std::vector<Order> fixed_;
+  std::vector<Order> fixed_;
   const size_t pipelines_;
   const size_t microbatches_;
   std::vector<Rank> ranks_;
@@ -394,6 +456,7 @@ class Player {
   std::vector<int32_t> shared_of_;  // -1: not shared
   std::vector<int64_t> own_free_;   // when a pipeline's own link is, by pair and pipeline
   std::vector<Link> links_;
+  std::vector<Way> ways_;  // by rank and direction; of interleaved stages only
   std::priority_queue<Wake, std::vector<Wake>, std::greater<>> wakes_;
   std::vector<size_t> touched_;
   int64_t now_ = 0;
@@ -421,35 +484,43 @@ std::vector<LinkOrder> for_all_cells(const std::vector<LinkOrder>& of_one, const
 
 }  // namespace
 
+CellPlay play_cell(const Shape& shape, const Times& times, const Rules& rules) {
+  return Player(shape, times, rules).play();
+}
+
+CellPlay play_links(const Shape& shape, const Times& times, const Rules& rules,
+                    std::vector<Order> ranks) {
+  return Player(shape, times, rules, std::move(ranks)).play();
+}
+
+Schedule complete(const std::string& name, const Shape& shape, const CellOrders& orders) {
+  std::vector<Order> compute;
+  for (int32_t rank = 0; rank < shape.ranks(); ++rank) {
+    const int32_t position = rank / shape.replicas;
+    const int32_t pipeline = rank % shape.replicas % shape.cell;
+    compute.push_back(orders.ranks[static_cast<size_t>(position * shape.cell + pipeline)]);
+  }
+  Schedule schedule{name, add_communication(compute, shape,
+                                            orders.recompute_ahead ? RecomputeWhen::kAhead
+                                                                   : RecomputeWhen::kWithGradient)};
+  add_update(schedule.ranks, shape);
+  schedule.links = for_all_cells(orders.links, shape);
+  for (int32_t replica = 0; !orders.release.empty() && replica < shape.replicas; ++replica) {
+    schedule.release.push_back(orders.release[static_cast<size_t>(replica % shape.cell)]);
+  }
+  return schedule;
+}
+
 Result<Played> play(const std::string& name, const Shape& shape, const Times& times,
                     const Rules& rules) {
-  Player player(shape, times, rules);
-  if (!player.run()) {
+  const CellPlay played = play_cell(shape, times, rules);
+  if (!played.finished) {
     return infeasible(fmt::format("schedule \"{}\": with so few micro-batches in flight its stages "
                                   "wait for one another",
                                   name),
                       "memory for more micro-batches");
   }
-  Played out;
-  out.makespan = {player.makespan()};
-  std::vector<Order> compute;
-  for (int32_t rank = 0; rank < shape.ranks(); ++rank) {
-    const int32_t replica = rank % shape.replicas;
-    compute.push_back(
-        player.order(rank / shape.replicas, static_cast<size_t>(replica % shape.cell)));
-  }
-  const bool ahead = rules.recompute != RecomputeRule::kWithGradient;
-  out.schedule = {name,
-                  add_communication(compute, shape,
-                                    ahead ? RecomputeWhen::kAhead : RecomputeWhen::kWithGradient)};
-  add_update(out.schedule.ranks, shape);
-  out.schedule.links = for_all_cells(player.links(), shape);
-  if (!rules.release.empty()) {
-    for (int32_t replica = 0; replica < shape.replicas; ++replica) {
-      out.schedule.release.push_back(rules.release[static_cast<size_t>(replica % shape.cell)]);
-    }
-  }
-  return out;
+  return Played{complete(name, shape, played.orders), played.makespan};
 }
 
 Rules cell_rules(const Shape& shape, const Times& times, plan::Discipline discipline) {
@@ -470,19 +541,17 @@ Schedule order_links(Schedule schedule, const Shape& shape, const Times& times,
                      const Rules& rules) {
   if (shape.shared.empty()) return schedule;
   // The cells of a named schedule are alike: the first one speaks for all.
-  std::vector<Order> fixed;
-  for (int32_t position = shape.positions() - 1; position >= 0; --position) {
+  std::vector<Order> compute;
+  for (int32_t position = 0; position < shape.positions(); ++position) {
     for (int32_t c = 0; c < shape.cell; ++c) {
-      const Order& order =
-          schedule.ranks[static_cast<size_t>(position) * static_cast<size_t>(shape.replicas) +
-                         static_cast<size_t>(c)];
-      fixed.emplace_back();
-      std::copy_if(order.begin(), order.end(), std::back_inserter(fixed.back()), is_computation);
+      const Order& order = schedule.ranks[static_cast<size_t>(position * shape.replicas + c)];
+      compute.emplace_back();
+      std::copy_if(order.begin(), order.end(), std::back_inserter(compute.back()), is_computation);
     }
   }
-  Player player(shape, times, rules, std::move(fixed));
-  CHECK(player.run(), "schedule {} cannot finish", schedule.name);
-  schedule.links = for_all_cells(player.links(), shape);
+  const CellPlay played = play_links(shape, times, rules, std::move(compute));
+  CHECK(played.finished, "schedule {} cannot finish", schedule.name);
+  schedule.links = for_all_cells(played.orders.links, shape);
   for (int32_t replica = 0; !rules.release.empty() && replica < shape.replicas; ++replica) {
     schedule.release.push_back(rules.release[static_cast<size_t>(replica % shape.cell)]);
   }

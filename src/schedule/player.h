@@ -7,7 +7,9 @@
 // preempted, and nobody waits for something better except where a rule says so.
 //
 // Micro-batches of a pipeline are alike, so each stage takes them in their order; with several
-// stages on a rank (chunks), the rule also chooses between those.
+// stages on a rank (chunks), the rule also chooses between those. Where messages for several stages
+// come on one way (interleaved), they are taken in the order of their sends. Of what a rank may
+// keep in flight, one is left free for each of its later stages, whose backwards free the others.
 //
 // Varuna, Atlas and the search for the best schedule are rules for this one player.
 #pragma once
@@ -56,12 +58,39 @@ struct Rules {
   // each). Empty: any number.
   std::vector<int32_t> in_flight = {};
   std::vector<SimDuration> release = {};  // per pipeline of a cell; empty: all at once
+  // A rank waits for something preferred that is known to come within this share of what it would
+  // do instead. 0: never.
+  double patience = 0;
 };
 
 struct Played {
   Schedule schedule;     // complete: communication, links, sums of gradients, updates
   SimDuration makespan;  // first start to last end of computations
 };
+
+// What one cell decides: computations of its ranks (position x cell + pipeline), and the order of
+// its shared links. All cells of a shape do the same.
+struct CellOrders {
+  std::vector<Order> ranks;
+  std::vector<LinkOrder> links;
+  std::vector<SimDuration> release;  // per pipeline; empty: all at once
+  bool recompute_ahead = false;      // R need not wait for the gradient
+};
+
+// A cell as played, without what completes a schedule: for those who play many and keep one.
+struct CellPlay {
+  CellOrders orders;
+  SimDuration makespan;
+  bool finished = false;  // otherwise the rules left somebody waiting forever
+};
+CellPlay play_cell(const Shape& shape, const Times& times, const Rules& rules);
+
+// Links choose by the rules; computations stay in this order.
+CellPlay play_links(const Shape& shape, const Times& times, const Rules& rules,
+                    std::vector<Order> ranks);
+
+// The schedule of all cells: with communication, links, sums of gradients and updates.
+Schedule complete(const std::string& name, const Shape& shape, const CellOrders& orders);
 
 // Infeasible if rules and limits leave somebody waiting forever (a limit of in_flight below what
 // chunks need). The result validates, and evaluate() gives at most this makespan (the same where no

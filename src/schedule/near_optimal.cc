@@ -1,0 +1,133 @@
+#include "schedule/near_optimal.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <thread>
+
+#include "base/check.h"
+#include "schedule/policy.h"
+#include "schedule/rule_search.h"
+
+namespace tombolo::schedule {
+namespace {
+
+// A whole way to do it, of one cell.
+struct Proposal {
+  Candidate candidate;
+  CellOrders orders;
+};
+
+std::vector<int32_t> peaks_of(const CellOrders& orders, const Shape& shape) {
+  std::vector<int32_t> peaks(static_cast<size_t>(shape.positions()));
+  const std::vector<int64_t> of_ranks = peak_in_flight({"", orders.ranks});
+  for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
+    int32_t& peak = peaks[rank / static_cast<size_t>(shape.cell)];
+    peak = std::max(peak, static_cast<int32_t>(of_ranks[rank]));
+  }
+  return peaks;
+}
+
+Proposal propose(std::string name, const Shape& shape, const Memory& memory, CellPlay play) {
+  Proposal out{{std::move(name), play.makespan}, std::move(play.orders)};
+  const std::vector<int32_t> peaks = peaks_of(out.orders, shape);
+  for (size_t position = 0; position < peaks.size(); ++position) {
+    out.candidate.in_flight = std::max(out.candidate.in_flight, peaks[position]);
+    if (memory.in_flight.empty()) continue;
+    out.candidate.fits = out.candidate.fits && peaks[position] <= memory.in_flight[position];
+  }
+  return out;
+}
+
+// The schedules of the literature that take this shape, each under its best discipline.
+std::vector<Proposal> published(const Shape& shape, const Times& times, const Memory& memory) {
+  std::vector<Proposal> out;
+  std::vector<plan::Discipline> disciplines{plan::Discipline::kGreedy};
+  if (!shape.shared.empty() && shape.cell > 1) {
+    disciplines = {plan::Discipline::kGreedy, plan::Discipline::kReleased,
+                   plan::Discipline::kStrict};
+  }
+  for (const Policy& policy : policies()) {
+    if (plan::layout_of(policy.name) != shape.layout) continue;
+    std::optional<Proposal> best;
+    for (const plan::Discipline discipline : disciplines) {
+      CellPlay play;
+      if (policy.rules) {
+        Rules rules = policy.rules(shape, times, discipline);
+        if (policy.keeps_to_memory) rules.in_flight = memory.in_flight;
+        play = play_cell(shape, times, rules);
+      } else {
+        std::vector<Order> ranks;
+        for (const Order& order : policy.order_compute(shape, times)) {
+          ranks.insert(ranks.end(), static_cast<size_t>(shape.cell), order);
+        }
+        play = play_links(shape, times, cell_rules(shape, times, discipline), std::move(ranks));
+      }
+      if (!play.finished) continue;
+      if (best && best->candidate.makespan <= play.makespan) continue;
+      best = propose(std::string(policy.name), shape, memory, std::move(play));
+    }
+    if (best) out.push_back(*std::move(best));
+  }
+  return out;
+}
+
+Status check_room(const Shape& shape, const Memory& memory) {
+  for (size_t position = 0; position < memory.in_flight.size(); ++position) {
+    if (memory.in_flight[position] >= 1) continue;
+    return infeasible(fmt::format("position {} of {} has memory for {} micro-batches in flight, "
+                                  "and needs 1",
+                                  position, shape.positions(), memory.in_flight[position]),
+                      "more memory, recompute = \"full\", a smaller micro_batch or more stages");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Found> near_optimal(const Shape& shape, const Times& times, const Memory& memory,
+                           const SearchOptions& options) {
+  TRY(check_room(shape, memory));
+  Shape cell = shape;  // all cells do the same
+  cell.replicas = shape.cell;
+  Found found;
+  found.bounds = lower_bounds(shape, times, memory);
+  const SimDuration bound = found.bounds.empty() ? SimDuration{} : found.bounds.front().value;
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+
+  std::vector<Proposal> proposals = published(cell, times, memory);
+  const detail::KnobSpace space(cell, times, memory);
+  for (const bool split : {false, true}) {
+    if (split && !options.split_backward) continue;
+    std::vector<detail::Trial> trials = detail::search_rules(
+        cell, times, memory,
+        {.split_backward = split,
+         .threads = options.threads > 0 ? options.threads : cores,
+         .plays_max =
+             options.split_backward ? (split ? 2 : 1) * options.plays_max / 3 : options.plays_max,
+         .enough = bound,
+         .keep = 4});
+    if (trials.empty()) continue;
+    detail::Trial& best = trials.front();
+    proposals.push_back(propose(space.text(best.knobs), cell, memory, std::move(best.play)));
+  }
+  std::stable_sort(proposals.begin(), proposals.end(), [](const Proposal& a, const Proposal& b) {
+    if (a.candidate.fits != b.candidate.fits) return a.candidate.fits;
+    return a.candidate.makespan < b.candidate.makespan;
+  });
+  if (proposals.empty() || !proposals.front().candidate.fits) {
+    return infeasible("no schedule keeps to so few micro-batches in flight",
+                      "memory for more micro-batches, or fewer virtual stages");
+  }
+  const Proposal& winner = proposals.front();
+  found.schedule = complete(winner.candidate.name, shape, winner.orders);
+  found.makespan = makespan_of(found.schedule, shape, times);
+  CHECK(found.makespan <= winner.candidate.makespan, "\"{}\" takes {} ns, played {} ns",
+        winner.candidate.name, found.makespan.ns, winner.candidate.makespan.ns);
+  for (const Proposal& proposal : proposals) found.tried.push_back(proposal.candidate);
+  found.tried.front().makespan = found.makespan;
+  return found;
+}
+
+}  // namespace tombolo::schedule
