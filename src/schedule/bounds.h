@@ -1,7 +1,7 @@
 // What no schedule of a shape can beat, and why.
 //
 // Each bound relaxes all but one kind of resource. They hold for any order of computations and
-// transfers, with or without limits of memory unless said otherwise, backwards whole or split.
+// transfers, with or without limits of memory unless said otherwise.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace tombolo::schedule {
 
 struct LowerBound {
   SimDuration value;
-  std::string reason;  // "rank 3 computes 42 ms, is reached after 8 ms and is left by 10 ms"
+  std::string reason;  // "rank 3 computes 42 ms, the first input reaches it after 8 ms, and ..."
 };
 
 // All of them, the tightest first:
@@ -21,7 +21,10 @@ struct LowerBound {
 //   link      a shared link's (or a pair's) transfers, with the ways before and after likewise
 //   path      one micro-batch there and back
 //   memory    with K in flight on a rank: M / K round trips from it to the end and back
+// Where backwards may be split, a way back needs I only, and a rank's last W has nothing behind it;
+// those bounds hold for whole backwards, too, whose own are tighter.
 // Cost: O(stages).
-std::vector<LowerBound> lower_bounds(const Shape& shape, const Times& times, const Memory& memory);
+std::vector<LowerBound> lower_bounds(const Shape& shape, const Times& times, const Memory& memory,
+                                     bool split_backward = true);
 
 }  // namespace tombolo::schedule

@@ -5,6 +5,15 @@
 // whatever it needs was there for k others before). What is left to decide is how each rank
 // interleaves its kinds (F, R, B, or F, R, I, W) and in which order a shared link takes its
 // pipelines. A limit of K micro-batches in flight says that F of k + K follows B (or W) of k.
+//
+// This is a job shop with precedences (job_shop.h), solved by a search that learns from its
+// conflicts (bound_solver.h). Cells do not meet, nor do pipelines that share nothing: one of them
+// is solved and stands for all. The pipelines of a cell are alike as well; that whose first
+// activation crosses the first shared boundary first is called 0, and so on.
+//
+// A recomputation may run at any time between its forward and its backward, ahead of the gradient.
+// Where several stages of a rank send to the same neighbour, messages are taken in the order in
+// which they were sent, as a schedule's receives are. docs/laws/exact_schedule.md.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +25,11 @@ namespace tombolo::schedule {
 
 struct ExactOptions {
   bool split_backward = false;
-  int64_t nodes_max = 20'000'000;  // of the search; then what was found is given, unproven
+  // Whether a rank that has recomputed does nothing else until that backward: memory of what was
+  // recomputed is there for one micro-batch only. So do Varuna and the player.
+  bool recompute_right_before = false;
+  // Guesses of the search; then what was found is given, unproven. Some 100,000 per second.
+  int64_t nodes_max = 20'000'000;
 };
 
 struct Exact {
@@ -27,8 +40,8 @@ struct Exact {
   int64_t nodes = 0;
 };
 
-// Infeasible where the memory holds no micro-batch. Meant for some 200 computations and transfers
-// or fewer; Figure 6 of Atlas has 168.
+// Infeasible where the memory holds no micro-batch; unusable for more than 1,000 computations and
+// transfers. Meant for some 200 or fewer; Figure 6 of Atlas has 168.
 Result<Exact> solve_exact(const Shape& shape, const Times& times, const Memory& memory,
                           const ExactOptions& options = {});
 
