@@ -17,13 +17,45 @@ constexpr size_t kChunk = size_t{256} << 10;
 }  // namespace
 
 struct ByteSource::File {
-  gzFile file = nullptr;
+  int fd = -1;  // plain, unless
+  gzFile gzip = nullptr;
+  size_t chunk = kChunk;  // small for small files: a run may have one per rank
   std::string buffer;
   bool ended = false;
 
   ~File() {
-    if (file) gzclose(file);
+    if (gzip) {
+      gzclose(gzip);
+    } else if (fd >= 0) {
+      close(fd);
+    }
   }
+
+  // As read(2). Fewer bytes than asked for mean the end, or an error that why() tells.
+  ssize_t read(char* into, size_t size) {
+    if (gzip) return gzread(gzip, into, static_cast<unsigned>(size));
+    size_t got = 0;
+    while (got < size) {
+      const ssize_t n = ::read(fd, into + got, size - got);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) error = errno;
+      if (n <= 0) break;
+      got += static_cast<size_t>(n);
+    }
+    return static_cast<ssize_t>(got);
+  }
+  std::string why() const {
+    int code = Z_OK;
+    const char* text = gzip ? gzerror(gzip, &code) : "";
+    if (error != 0) return fmt::format("cannot read it: {}", std::strerror(error));
+    if (code == Z_ERRNO) return fmt::format("cannot read it: {}", std::strerror(errno));
+    if (code == Z_BUF_ERROR) return "its gzip stream ends too early";
+    if (code == Z_OK || code == Z_STREAM_END) return "";
+    return fmt::format("its gzip stream is broken: {}", text);
+  }
+
+ private:
+  int error = 0;
 };
 
 ByteSource::ByteSource() = default;
@@ -36,19 +68,24 @@ Result<ByteSource> ByteSource::open(const std::string& path) {
     return unusable(fmt::format("{}: cannot open it for reading: {}", path, std::strerror(errno)),
                     "checking the spelling of the path");
   }
-  struct stat about;
-  if (fstat(fd, &about) == 0 && S_ISDIR(about.st_mode)) {
-    close(fd);
-    return unusable(fmt::format("{}: is a folder", path), "the path of a file");
-  }
   ByteSource source;
   source.file_ = std::make_unique<File>();
-  source.file_->file = gzdopen(fd, "rb");
-  if (!source.file_->file) {
-    close(fd);
-    return failed(fmt::format("{}: no memory to read it", path));
+  File& file = *source.file_;
+  file.fd = fd;
+  struct stat about = {};
+  if (fstat(fd, &about) == 0 && S_ISDIR(about.st_mode)) {
+    return unusable(fmt::format("{}: is a folder", path), "the path of a file");
   }
-  gzbuffer(source.file_->file, kChunk);
+  // zlib reads plain files too, but takes memory for each; what cannot seek is left to it.
+  unsigned char magic[2] = {};
+  const ssize_t n = pread(fd, magic, 2, 0);
+  if (n < 0 || (n == 2 && magic[0] == 0x1f && magic[1] == 0x8b)) {
+    file.gzip = gzdopen(fd, "rb");
+    if (!file.gzip) return failed(fmt::format("{}: no memory to read it", path));
+    gzbuffer(file.gzip, kChunk);
+  } else {
+    file.chunk = std::clamp<size_t>(static_cast<size_t>(about.st_size) + 1, 256, kChunk);
+  }
   return source;
 }
 
@@ -67,20 +104,12 @@ bool ByteSource::want(size_t size) {
   while (buffer.size() < size && !file_->ended && problem_.empty()) {
     // As much again as there is, at most: so growing costs linear time and no length is believed.
     const size_t before = buffer.size();
-    const size_t more = std::max(kChunk, std::min(before, size - before));
+    const size_t more = std::max(file_->chunk, std::min(before, size - before));
     buffer.resize(before + more);
-    const int n = gzread(file_->file, buffer.data() + before, static_cast<unsigned>(more));
-    buffer.resize(before + static_cast<size_t>(std::max(n, 0)));
-    if (static_cast<size_t>(std::max(n, 0)) == more) continue;
-    int error = Z_OK;
-    const char* why = gzerror(file_->file, &error);
-    if (error == Z_ERRNO) {
-      problem_ = fmt::format("cannot read it: {}", std::strerror(errno));
-    } else if (error == Z_BUF_ERROR) {
-      problem_ = "its gzip stream ends too early";
-    } else if (error != Z_OK && error != Z_STREAM_END) {
-      problem_ = fmt::format("its gzip stream is broken: {}", why);
-    }
+    const auto n = static_cast<size_t>(std::max<ssize_t>(file_->read(&buffer[before], more), 0));
+    buffer.resize(before + n);
+    if (n == more) continue;
+    problem_ = file_->why();
     file_->ended = true;
   }
   memory_ = buffer;
