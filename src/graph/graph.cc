@@ -26,6 +26,7 @@ ptrdiff_t position(const Graph& graph, int64_t id) {
 
 Status check_node(const Graph& graph, const Node& node, size_t ranks) {
   if (node.duration.ns < 0) return wrong(graph, node, "its duration is negative");
+  if (node.delay.ns < 0) return wrong(graph, node, "its delay is negative");
   if (node.comm_size < 0) return wrong(graph, node, "its size is negative");
   if (node.type == NodeType::kCollective) {
     const std::vector<int32_t>& group = node.comm_group;

@@ -8,7 +8,7 @@
 //
 // Reference: Sridharan et al., "Chakra" (2023), node types and numbers as in its et_def.proto.
 // Files: Chakra's own (chakra.h); JSON with all ranks in one (graph_file.h).
-// Cost: a Node takes 176 bytes, and its dependencies, name and details what they hold.
+// Cost: a Node takes 184 bytes, and its dependencies, name and details what they hold.
 #pragma once
 
 #include <array>
@@ -110,6 +110,7 @@ struct Node {
   CollectiveType collective = CollectiveType::kAllReduce;  // COMM_COLL_NODE
   bool is_cpu_op = false;  // runs on the host: takes no accelerator, and communicates nothing
   SimDuration duration;    // COMP_NODE; of a COMM_COLL_NODE from when its last rank is there
+  SimDuration delay;       // from its dependencies' end until it may start; keeps nobody busy
   int64_t comm_size = 0;   // bytes; of a collective what each rank contributes
   int32_t comm_peer = -1;  // rank at the other end: comm_dst of a send, comm_src of a receive
   uint32_t comm_priority = 0;
@@ -139,8 +140,8 @@ using Graphs = std::vector<Graph>;
 //
 // Unusable, naming rank, node and reason: ids that are not ascending, a missing or own dependency,
 // a cycle (within a rank or through messages), a send without its receive or with another size, a
-// collective without one of its ranks or unlike on two of them, a negative duration. Cost: O(nodes
-// + edges).
+// collective without one of its ranks or unlike on two of them, a negative duration or delay.
+// Cost: O(nodes + edges).
 Status validate(const Graphs& graphs);
 
 }  // namespace tombolo::graph

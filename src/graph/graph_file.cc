@@ -29,6 +29,7 @@ void describe(Archive& a, Node& node) {
   if (Archive::kReads || node.type == NodeType::kCompute || collective) {
     a.optional("duration_ns", node.duration.ns);
   }
+  if (Archive::kReads || node.delay.ns != 0) a.optional("delay_ns", node.delay.ns);
   if (Archive::kReads || collective || sends) {
     a.optional("comm_size", node.comm_size);
     if (Archive::kReads || sends) a.optional("comm_peer", node.comm_peer);

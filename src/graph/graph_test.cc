@@ -96,6 +96,8 @@ TEST(Graph, RefusesBrokenNodes) {
               HasSubstr("rank 0, node 1 (\"0U\"): ids must ascend and be unique"));
   EXPECT_THAT(complaint([](Graphs& g) { g[0].nodes[0].duration.ns = -1; }),
               HasSubstr("its duration is negative"));
+  EXPECT_THAT(complaint([](Graphs& g) { g[0].nodes[0].delay.ns = -1; }),
+              HasSubstr("its delay is negative"));
   EXPECT_THAT(complaint([](Graphs& g) { g[0].nodes[1].comm_size = -1; }),
               HasSubstr("its size is negative"));
   EXPECT_THAT(complaint([](Graphs& g) { g[0].nodes[1].comm_peer = 2; }),

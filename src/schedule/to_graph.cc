@@ -76,6 +76,10 @@ int64_t tag_of(const Shape& shape, const Action& message) {
   return chunk * 2 * shape.microbatches + message_tag(message);
 }
 
+SimDuration release_of(const Schedule& schedule, int32_t replica) {
+  return schedule.release.empty() ? SimDuration{} : schedule.release[static_cast<size_t>(replica)];
+}
+
 }  // namespace
 
 graph::Graphs to_graph(const plan::Plan& plan, const Schedule& schedule) {
@@ -87,6 +91,7 @@ graph::Graphs to_graph(const plan::Plan& plan, const Schedule& schedule) {
     graph::Graph graph{static_cast<int32_t>(rank), {}};
     std::map<Action, int64_t> ids;
     int64_t computed_before = -1;
+    bool begun = false;  // the pipeline, with the first forward of its first stage
     for (const Action& action : schedule.ranks[rank]) {
       Node node;
       node.id = static_cast<int64_t>(graph.nodes.size());
@@ -113,6 +118,12 @@ graph::Graphs to_graph(const plan::Plan& plan, const Schedule& schedule) {
         node.duration = duration_of(plan, action);
         if (computed_before >= 0) node.ctrl_deps.push_back(computed_before);
         computed_before = node.id;
+      }
+      const bool begins_pipeline =
+          action.kind == ActionKind::kForward && action.stage == 0 && !begun;
+      if (begins_pipeline) {
+        begun = true;
+        node.delay = release_of(schedule, graph.rank % shape.replicas);
       }
       ids.emplace(action, node.id);
       graph.nodes.push_back(std::move(node));

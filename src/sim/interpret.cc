@@ -1,7 +1,6 @@
 #include "sim/interpret.h"
 
 #include <algorithm>
-#include <deque>
 #include <set>
 #include <tuple>
 #include <unordered_map>
@@ -22,6 +21,7 @@ enum EventKind : uint32_t {
   kFlows,     // some flow may have drained; subject: 0
   kArrived,   // subject: the sending node
   kReduced,   // a collective is over; subject: the collective
+  kDelayed,   // the delay of a node is over; subject: the node
 };
 
 class Interpreter {
@@ -35,14 +35,15 @@ class Interpreter {
     ranks_.resize(graphs.size());
     for (const auto& [pair, law] : channels.laws) {
       channel_of_.emplace(pair, channels_.size());
-      channels_.push_back({&law, {}, false});
+      channels_.push_back({&law});
     }
+    for (const SharedChannel& shared : channels.shared) share(shared);
     connect();
   }
 
   Execution run() {
     for (size_t i = 0; i < nodes_.size(); ++i) {
-      if (nodes_[i].waiting_for == 0) ready(i);
+      if (nodes_[i].waiting_for == 0) met(i);
     }
     start_computations();
     watch_flows();
@@ -70,6 +71,7 @@ class Interpreter {
     const Node* node;
     int32_t rank;
     int waiting_for = 0;
+    bool handed_over = false;  // a send, to its channel
     bool done = false;
     Span span = {};
     std::vector<size_t> followers = {};  // who depends on it; of a send, its receive too
@@ -84,9 +86,20 @@ class Interpreter {
   };
   struct Channel {
     const ChannelLaw* law;
-    std::deque<size_t> queue;  // sends that wait; the front one is under way if busy
-    bool busy;
+    std::vector<size_t> order = {};  // sends: as they are handed over, or all of a shared channel
+    size_t next = 0;                 // in the order; under way if busy
+    bool busy = false;
+    bool shared = false;
   };
+
+  void share(const SharedChannel& shared) {
+    Channel channel{.law = &shared.law, .shared = true};
+    for (const SharedChannel::Send& send : shared.order) {
+      channel.order.push_back(find(send.rank, send.node));
+      shared_of_.emplace(channel.order.back(), channels_.size());
+    }
+    channels_.push_back(std::move(channel));
+  }
 
   // Dependencies and messages as edges. A receive waits for its send like for any other node.
   void connect() {
@@ -127,6 +140,13 @@ class Interpreter {
     return first_[rank] + static_cast<size_t>(at - nodes.begin());
   }
 
+  // Its dependencies are done.
+  void met(size_t index) {
+    const SimDuration delay = nodes_[index].node->delay;
+    if (delay.ns == 0) return ready(index);
+    queue_.push(queue_.now() + delay, kDelayed, index);
+  }
+
   void ready(size_t index) {
     State& state = nodes_[index];
     switch (state.node->type) {
@@ -144,9 +164,11 @@ class Interpreter {
         woken_.push_back(state.rank);
         break;
       case NodeType::kSend: {
-        Channel& channel = channels_[channel_index(state)];
-        channel.queue.push_back(index);
-        if (!channel.busy) start_message(channel_index(state));
+        const size_t number = channel_of(index);
+        Channel& channel = channels_[number];
+        if (!channel.shared) channel.order.push_back(index);
+        state.handed_over = true;
+        if (!channel.busy) start_message(number);
         break;
       }
       case NodeType::kReceive:
@@ -170,7 +192,7 @@ class Interpreter {
     state.done = true;
     state.span.end = queue_.now();
     for (const size_t next : state.followers) {
-      if (--nodes_[next].waiting_for == 0) ready(next);
+      if (--nodes_[next].waiting_for == 0) met(next);
     }
   }
 
@@ -187,16 +209,22 @@ class Interpreter {
     }
   }
 
-  size_t channel_index(const State& state) const {
+  size_t channel_of(size_t send) const {
+    const auto shared = shared_of_.find(send);
+    if (shared != shared_of_.end()) return shared->second;
+    const State& state = nodes_[send];
     const auto channel = channel_of_.find({state.rank, state.node->comm_peer});
     CHECK(channel != channel_of_.end(), "no channel from rank {} to rank {}", state.rank,
           state.node->comm_peer);
     return channel->second;
   }
 
+  // The next one in the order, if it is there already.
   void start_message(size_t channel_index) {
     Channel& channel = channels_[channel_index];
-    State& message = nodes_[channel.queue.front()];
+    if (channel.next == channel.order.size()) return;
+    State& message = nodes_[channel.order[channel.next]];
+    if (!message.handed_over) return;
     channel.busy = true;
     message.span.start = queue_.now();
     if (channel.law->occupancy) {
@@ -210,10 +238,10 @@ class Interpreter {
   // The last byte of the channel's message has left.
   void end_message(size_t channel_index) {
     Channel& channel = channels_[channel_index];
-    queue_.push(queue_.now() + channel.law->latency, kArrived, channel.queue.front());
-    channel.queue.pop_front();
+    queue_.push(queue_.now() + channel.law->latency, kArrived, channel.order[channel.next]);
+    ++channel.next;
     channel.busy = false;
-    if (!channel.queue.empty()) start_message(channel_index);
+    start_message(channel_index);
   }
 
   // Keeps one event at the next completion; one that has become too early finds nothing to do.
@@ -241,6 +269,9 @@ class Interpreter {
       case kReduced:
         for (const size_t part : collectives_[subject].parts) finish(part);
         break;
+      case kDelayed:
+        ready(subject);
+        break;
       default:
         if (watched_ && *watched_ <= event.time) watched_.reset();
         for (const engine::Completion& completion : network_.finish(event.time)) {
@@ -260,6 +291,7 @@ class Interpreter {
   std::vector<Collective> collectives_;
   std::unordered_map<size_t, size_t> collective_of_;  // by node; looked up, never iterated
   std::map<std::pair<int32_t, int32_t>, size_t> channel_of_;
+  std::unordered_map<size_t, size_t> shared_of_;  // by node; looked up, never iterated
   std::vector<Channel> channels_;
   std::unordered_map<engine::FlowId, size_t> flows_;  // looked up, never iterated
   std::optional<SimTime> watched_;

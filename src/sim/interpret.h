@@ -1,10 +1,10 @@
 // Interprets Graphs in virtual time: the main loop of the simulator.
 //
-// A node may start when what it depends on has finished. A rank computes one node at a time (the
-// lowest id among those that may start); sends proceed by themselves, in the order in which they
-// became ready, one at a time per channel (channels.h); a receive has finished when it may start
-// and its message has arrived; a collective lasts as long as its node says from when the last of
-// its ranks is ready, and ends for all at once.
+// A node may start when what it depends on has finished and its delay is over. A rank computes one
+// node at a time (the lowest id among those that may start); sends proceed by themselves, one at a
+// time per channel (channels.h), in the order in which they became ready, or in that of a shared
+// channel; a receive has finished when it may start and its message has arrived; a collective lasts
+// as long as its node says from when the last of its ranks is ready, and ends for all at once.
 //
 // Rounding: durations and latencies are whole nanoseconds already; the last byte of a flow leaves
 // at the next whole nanosecond (engine/fluid.h). Cost: O(events * log ranks), plus one solve of the
@@ -35,8 +35,8 @@ struct Execution {
   std::string fingerprint;  // of the order of events
 };
 
-// CHECKs that the graphs are sound (graph::validate), that every pair of ranks that talks has a
-// channel, and that all nodes finish.
+// CHECKs that the graphs are sound (graph::validate), that every send has a channel (a shared one,
+// or that of its pair of ranks), and that all nodes finish.
 Execution interpret(const graph::Graphs& graphs, const Channels& channels);
 
 // The same graph `times` over: a rank begins again when the nodes that nobody on it waits for (its

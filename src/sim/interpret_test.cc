@@ -51,6 +51,33 @@ TEST(Interpret, TwoFlowsShareAPath) {
   EXPECT_EQ(execution.spans[1][0].end, (SimTime{22'000'000}));
 }
 
+// The second node may start 7 ms after the beginning; until then the rank computes the third one.
+// The fourth waits 1 ms from the second's end on.
+TEST(Interpret, ADelayKeepsNobodyBusy) {
+  Node late = compute(1, 2);
+  late.delay = {7'000'000};
+  Node last = compute(3, 1, {1});
+  last.delay = {1'000'000};
+  const Execution execution = interpret({{0, {compute(0, 1), late, compute(2, 4), last}}}, {});
+  EXPECT_EQ(execution.spans[0][2], ms(1, 5));
+  EXPECT_EQ(execution.spans[0][1], ms(7, 9));
+  EXPECT_EQ(execution.spans[0][3], ms(10, 11));
+}
+
+// Ranks 0 and 2 send over one channel that takes 3 ms each; rank 2 is first by the order, so that
+// rank 0's message, ready at once, waits until 5 + 3 ms. It is there 2 ms after it left.
+TEST(Interpret, ASharedChannelKeepsToItsOrder) {
+  const Graphs graphs = {{0, {send(0, 1, 10)}},
+                         {1, {receive(0, 0, 10)}},
+                         {2, {compute(0, 5), send(1, 3, 10, {0})}},
+                         {3, {receive(0, 2, 10)}}};
+  Channels channels;
+  channels.shared = {{{{2'000'000}, SimDuration{3'000'000}, {}}, {{2, 1}, {0, 0}}}};
+  const Execution execution = interpret(graphs, channels);
+  EXPECT_EQ(execution.spans[2][1], ms(5, 8 + 2));
+  EXPECT_EQ(execution.spans[0][0], ms(8, 11 + 2));
+}
+
 // The ranks of a sum arrive at 2, 5 and 3 ms; it lasts 4 ms from the last arrival and ends for all
 // at 9 ms. Rank 0's next computation waits for it, rank 3 is not concerned.
 TEST(Interpret, ACollectiveWaitsForItsLastRank) {

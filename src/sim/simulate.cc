@@ -122,7 +122,7 @@ Result<Simulation> simulate(const plan::Plan& plan, const Options& options) {
                     "fewer iterations");
   }
   const graph::Graphs graphs = repeat(once, options.iterations);
-  const Execution execution = interpret(graphs, channels_of(plan));
+  const Execution execution = interpret(graphs, channels_of(plan, schedule, graphs));
 
   Simulation out;
   out.trace.header = header_of(plan, execution);

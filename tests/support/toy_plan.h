@@ -19,6 +19,7 @@ struct Toy {
   std::vector<Seconds> backward = {2_ms};
   std::vector<Seconds> recompute = {};
   std::optional<Seconds> transfer = {};  // left out: latency and bytes / rate
+  std::optional<Seconds> latency = {};   // of an imagined transfer
   // Of every pair of datacenters.
   Seconds one_way_latency = 0_ms;
   BytesPerSecond node_pair_limit = 1_Gbps;
@@ -28,6 +29,9 @@ struct Toy {
   int64_t boundary_bytes = 0;  // an even number; 0: no model
   int64_t replicas = 1;        // of the pipeline, with as many micro-batches each
   std::optional<Seconds> reduce = {};
+  std::optional<int64_t> in_flight = {};
+  // Pipelines that share the WAN in time; 1: each by itself.
+  int64_t cell = 1;
   // At most `replicas`, so that a datacenter has room for its stages and no other.
   int64_t devices_per_node = 1;
 };
@@ -63,8 +67,17 @@ inline plan::Job toy_job(const Toy& toy) {
   job.parallelism.pipeline = stages;
   job.parallelism.data = toy.replicas;
   job.parallelism.schedule = toy.schedule;
-  job.stage_times =
-      plan::StageTimes{toy.forward, toy.backward, toy.recompute, toy.transfer, toy.reduce};
+  if (toy.cell > 1) {
+    job.parallelism.cell = toy.cell;
+    job.parallelism.sharing = plan::Sharing::kTemporal;
+  }
+  job.stage_times = plan::StageTimes{.forward = toy.forward,
+                                     .backward = toy.backward,
+                                     .recompute = toy.recompute,
+                                     .transfer = toy.transfer,
+                                     .latency = toy.latency,
+                                     .in_flight = toy.in_flight,
+                                     .reduce = toy.reduce};
   if (toy.boundary_bytes > 0) {
     // One token of bf16 numbers per sample.
     model::Model m;

@@ -1,0 +1,166 @@
+// Cells that share the WAN in time: the simulator against the longest path, and what must hold of
+// every simulation of theirs. A failure prints the seed of its case.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <tuple>
+
+#include "base/random.h"
+#include "schedule/schedule.h"
+#include "schedule/test_links.h"
+#include "sim/interpret.h"
+#include "sim/simulate.h"
+#include "support/toy_plan.h"
+
+namespace tombolo {
+namespace {
+
+using testing::Toy;
+using testing::toy_plan;
+
+// Two or more datacenters, cells of 1 to 3 pipelines, any published order of a line of stages.
+Toy random_toy(Random& random) {
+  Toy toy;
+  const char* names[] = {"gpipe", "1f1b", "varuna", "zb-h1"};
+  toy.schedule = names[random.below(4)];
+  toy.stages.clear();
+  toy.forward.clear();
+  toy.backward.clear();
+  toy.microbatches = 1 + static_cast<int64_t>(random.below(5));
+  toy.cell = 1 + static_cast<int64_t>(random.below(3));
+  toy.replicas = toy.cell * (1 + static_cast<int64_t>(random.below(2)));
+  const bool recomputes = random.below(2) == 0;
+  for (uint64_t d = 0; d < 2 + random.below(2); ++d) {
+    toy.stages.push_back(1 + static_cast<int64_t>(random.below(2)));
+    for (int64_t s = 0; s < toy.stages.back(); ++s) {
+      const auto time = [&](uint64_t most) {
+        return static_cast<double>(1 + random.below(most)) * 1_ms;
+      };
+      toy.forward.push_back(time(4));
+      toy.backward.push_back(time(8));
+      if (recomputes) toy.recompute.push_back(time(4));
+    }
+  }
+  return toy;
+}
+
+void imagine_transfers(Random& random, Toy& toy) {
+  toy.transfer = static_cast<double>(toy.cell * static_cast<int64_t>(random.below(6))) * 1_ms;
+  toy.latency = static_cast<double>(random.below(7)) * 1_ms;
+}
+
+// Any order of the links in which everybody can finish, and any releases.
+void shuffle(Random& random, const schedule::Shape& shape, schedule::Schedule& schedule) {
+  do {
+    schedule::order_links_by(
+        [&](int32_t replica, size_t n) {
+          return static_cast<double>(n) + static_cast<double>(replica % shape.cell) +
+                 2 * random.uniform();
+        },
+        shape, schedule);
+  } while (!schedule::validate(schedule, shape));
+  schedule.release.clear();
+  for (int32_t replica = 0; replica < shape.replicas; ++replica) {
+    schedule.release.push_back({static_cast<int64_t>(random.below(9)) * 1'000'000});
+  }
+}
+
+// What happened in one iteration, by (rank, action).
+using Happened = std::map<std::pair<int32_t, trace::Action>, sim::Span>;
+
+Happened longest_path(const trace::Trace& trace) {
+  Happened out;
+  for (const trace::Interval& interval : trace.intervals) {
+    out[{interval.rank, interval.action}] = {interval.start, interval.end};
+  }
+  return out;
+}
+
+// Where transfers are fixed occupancies, simulator and longest path are two ways to one answer, for
+// each computation and each transfer.
+TEST(SharedLinks, SimulatorAgreesWithTheLongestPath) {
+  int shared = 0;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Random random(seed);
+    Toy toy = random_toy(random);
+    imagine_transfers(random, toy);
+    const plan::Plan plan = toy_plan(toy);
+    const schedule::Shape shape = schedule::shape_of(plan);
+    const schedule::Times times = schedule::times_of(plan);
+    schedule::Schedule schedule = *schedule::build(plan);
+    if (random.below(4) > 0) shuffle(random, shape, schedule);
+    shared += schedule.links.empty() ? 0 : 1;
+
+    const graph::Graphs graphs = sim::repeat(schedule::to_graph(plan, schedule), 2);
+    const sim::Execution execution =
+        sim::interpret(graphs, sim::channels_of(plan, schedule, graphs));
+    const trace::Trace path = schedule::evaluate(schedule, shape, times);
+    Happened simulated;  // the first iteration
+    for (const graph::Graph& graph : graphs) {
+      for (size_t i = 0; i < graph.nodes.size() / 2; ++i) {
+        const sim::Span& span = execution.spans[static_cast<size_t>(graph.rank)][i];
+        if (graph.nodes[i].type == graph::NodeType::kReceive || span.start == span.end) continue;
+        if (graph.nodes[i].type == graph::NodeType::kCollective) continue;  // waits for others
+        simulated[{graph.rank, *trace::parse_action(graph.nodes[i].name)}] = span;
+      }
+    }
+    EXPECT_EQ(simulated, longest_path(path));
+    EXPECT_EQ(schedule::makespan_of(schedule, shape, times), schedule::bubble_of(path).makespan);
+  }
+  EXPECT_GT(shared, 100);
+}
+
+// Rates, latencies and paths: one transfer of a cell at a time owns a boundary and a direction, in
+// the order of the schedule, over all iterations. In the Trace an interval lasts until its last
+// byte is there, a latency after it left.
+TEST(SharedLinks, NoTwoTransfersOfACellOverlap) {
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Random random(seed);
+    Toy toy = random_toy(random);
+    if (random.below(2) == 0) {
+      imagine_transfers(random, toy);
+    } else {
+      toy.boundary_bytes = 2 * (1 + static_cast<int64_t>(random.below(500'000)));
+      toy.one_way_latency = static_cast<double>(random.below(40'000)) * 1_us;
+      toy.node_pair_limit = static_cast<double>(50 + random.below(5000)) * 1_Mbps;
+      if (random.below(2) == 0) {
+        toy.path_limit = static_cast<double>(50 + random.below(5000)) * 1_Mbps;
+      }
+    }
+    const plan::Plan plan = toy_plan(toy);
+    const schedule::Shape shape = schedule::shape_of(plan);
+    const schedule::Times times = schedule::times_of(plan);
+    const schedule::Schedule schedule = *schedule::build(plan);
+    const sim::Simulation simulation = *sim::simulate(plan, {.iterations = 2});
+    // By boundary, direction and cell.
+    std::map<std::tuple<int32_t, bool, int32_t>, SimTime> free_at;
+    std::map<std::tuple<int32_t, bool, int32_t>, std::vector<schedule::Transfer>> order;
+    for (const trace::Interval& interval : simulation.trace.intervals) {
+      if (interval.lane != trace::Lane::kLink) continue;
+      const bool gradient = interval.action.kind == trace::ActionKind::kSendGradient;
+      const int32_t boundary = interval.action.stage - (gradient ? 1 : 0);
+      if (!shape.shares(boundary)) continue;
+      const int32_t replica = interval.rank % shape.replicas;
+      const std::tuple link{boundary, gradient, replica / shape.cell};
+      const SimDuration latency = times.latency_over(boundary);
+      EXPECT_GE(interval.start, free_at[link]);
+      free_at[link] = interval.end - latency;
+      if (interval.iteration == 1) order[link].push_back({replica, interval.action.microbatch});
+    }
+    for (const schedule::LinkOrder& link : schedule.links) {
+      if (toy.transfer && toy.transfer->value == 0) continue;  // at once: the Trace orders by rank
+      EXPECT_EQ(order[std::tuple(link.boundary, link.gradients, link.cell)], link.transfers);
+    }
+    // The simulator rounds the ends of flows up, the longest path to the nearest nanosecond.
+    const SimDuration path = schedule::makespan_of(schedule, shape, times);
+    const SimTime end = trace::iteration_times(simulation.trace)[0].end;
+    if (!toy.path_limit || toy.replicas == toy.cell) {
+      EXPECT_NEAR(static_cast<double>(end.ns), static_cast<double>(path.ns), 1000);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tombolo
