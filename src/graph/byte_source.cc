@@ -116,4 +116,13 @@ bool ByteSource::want(size_t size) {
   return memory_.size() >= size;
 }
 
+Result<std::string> read_unzipped(const std::string& path, size_t limit) {
+  ByteSource source = TRY(ByteSource::open(path));
+  if (source.want(limit + 1)) {
+    return unusable(fmt::format("{}: larger than the limit of {} bytes", path, limit));
+  }
+  if (!source.problem().empty()) return unusable(fmt::format("{}: {}", path, source.problem()));
+  return std::string(source.visible());
+}
+
 }  // namespace tombolo::graph

@@ -39,4 +39,7 @@ class ByteSource {
   std::string problem_;
 };
 
+// The whole file, unzipped. Unusable if it is larger than limit.
+Result<std::string> read_unzipped(const std::string& path, size_t limit);
+
 }  // namespace tombolo::graph
