@@ -157,7 +157,7 @@ Result<std::vector<SweepRow>> answer_all(const SweepCommandOptions& options, con
 
 std::string cell_text(const Sweep& sweep, const SweepRow& row, const std::string& column) {
   const auto number = sweep_figure(sweep, row, column);
-  return number ? fmt::format("{:.4g}", *number) : "-";
+  return number ? sweep_figure_text(*number) : "-";
 }
 
 void print_table(std::ostream& out, const Sweep& sweep, const std::vector<SweepRow>& rows) {

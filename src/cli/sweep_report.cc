@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 
 #include "cli/commands.h"
 
@@ -102,7 +103,7 @@ void add_card(const Sweep& sweep, const std::vector<SweepRow>& rows, const std::
   const SweepRow* best = column.empty() ? nullptr : best_row(sweep, rows, column, largest);
   if (!best) return;
   page.cards.push_back({fmt::format("{}: {}", words_of(column), largest ? "most" : "least"),
-                        fmt::format("{:.4g}", *sweep_figure(sweep, *best, column)),
+                        sweep_figure_text(*sweep_figure(sweep, *best, column)),
                         configuration_words(sweep, best->configuration)});
 }
 
@@ -180,6 +181,11 @@ Status check_sweep_report(const Sweep& sweep, const SweepReportOptions& options)
                     "--out rows.csv, or fewer values");
   }
   return {};
+}
+
+std::string sweep_figure_text(double figure) {
+  const bool many_digits = std::abs(figure) >= 1e4 && std::abs(figure) < 1e15;
+  return many_digits ? fmt::format("{:.0f}", figure) : fmt::format("{:.4g}", figure);
 }
 
 std::string sweep_report(const Sweep& sweep, const std::vector<SweepRow>& rows,

@@ -40,4 +40,7 @@ const planner::SweepRow* best_row(const planner::Sweep& sweep,
 std::optional<double> sweep_figure(const planner::Sweep& sweep, const planner::SweepRow& row,
                                    const std::string& column);
 
+// "61776", "0.4104": four digits, and no less than what stands before the point.
+std::string sweep_figure_text(double figure);
+
 }  // namespace tombolo::cli

@@ -75,7 +75,7 @@ struct SweepRunOptions {
 };
 std::vector<SweepRow> run_sweep(const Sweep& sweep, const SweepRunOptions& options);
 
-// Rows as text for another process, and back. CHECKs nothing: both ends are this program.
+// Rows as text for another process, and back, without loss.
 std::string pack_sweep_rows(const std::vector<SweepRow>& rows);
 Result<std::vector<SweepRow>> unpack_sweep_rows(std::string_view text);
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
 #include <optional>
 
 #include "cost/iteration.h"
@@ -210,10 +212,39 @@ Result<std::vector<Value>> answer_mixed_plan(const plan::OpenJob& open,
                                        best.micro_batch, best.recompute, places.text()});
 }
 
+// How long cells take, each shape once per thread: configurations that differ in prices or in GPUs
+// have most of their cells in common, and a cell of 60 stages takes a millisecond.
+class CellTimes {
+ public:
+  Seconds of(const std::string& law, const DpCell& cell,
+             const std::function<Seconds(const DpCell&)>& time) {
+    std::vector<double> shape{static_cast<double>(cell.pipelines),
+                              static_cast<double>(cell.micro_batches)};
+    for (const CellPart& part : cell.parts) {
+      shape.insert(shape.end(),
+                   {static_cast<double>(part.stages), part.forward.value, part.backward.value});
+    }
+    for (const CellLink& link : cell.links) {
+      shape.insert(shape.end(), {link.occupancy.value, link.latency.value});
+    }
+    if (known_.size() > kShapesMax) known_.clear();
+    const auto [at, is_new] = known_.try_emplace({law, std::move(shape)});
+    if (is_new) at->second = time(cell);
+    return at->second;
+  }
+
+ private:
+  static constexpr size_t kShapesMax = 100'000;  // some 30 MB
+  std::map<std::pair<std::string, std::vector<double>>, Seconds> known_;
+};
+
 Result<std::vector<Value>> answer_select(const Value& value, const std::string& file) {
   const plan::OpenJob open = TRY(plan::open_job_from_value(value, file));
   SelectionJob job = TRY(selection_of(open));
   job.setting.look_beyond = false;
+  thread_local CellTimes times;
+  job.setting.cell_time = [law = job.pipeline_law, time = job.setting.cell_time](
+                              const DpCell& cell) { return times.of(law, cell, time); };
   const SelectionResult found = TRY(select_datacenters(job.setting));
   const SelectionRow& chosen = found.rows[found.chosen];
   Places places;

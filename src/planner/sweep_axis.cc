@@ -1,5 +1,6 @@
 #include "planner/sweep_axis.h"
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cmath>
@@ -67,9 +68,15 @@ std::optional<Result<std::vector<Value>>> parse_range(std::string_view text) {
     return unusable(fmt::format("{}: {} values", text, count),
                     fmt::format("2 to {} evenly spaced values", kSweepMax));
   }
+  const double span = to->number - from->number;
+  if (!std::isfinite(span * static_cast<double>(count))) {
+    return unusable(fmt::format("{}: numbers too large", text), "smaller ones");
+  }
   for (int64_t i = 0; i < count; ++i) {
-    const double share = count == 1 ? 0 : static_cast<double>(i) / static_cast<double>(count - 1);
-    values.push_back(point_of_range(from->number + (to->number - from->number) * share, to->unit));
+    // Multiplied first: whole steps give whole numbers.
+    const double way = span * static_cast<double>(i);
+    const double number = from->number + way / static_cast<double>(std::max<int64_t>(count - 1, 1));
+    values.push_back(point_of_range(number, to->unit));
   }
   return values;
 }
@@ -139,6 +146,9 @@ Result<SweepAxis> parse_sweep_axis(std::string_view text) {
       axis.values.insert(axis.values.end(), values.begin(), values.end());
     } else {
       axis.values.push_back(parse_value(item));
+    }
+    if (axis.values.size() > static_cast<size_t>(kSweepMax)) {
+      return unusable(fmt::format("--vary {}: more than {} values", axis.path, kSweepMax));
     }
   }
   return axis;

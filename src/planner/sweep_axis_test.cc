@@ -35,6 +35,17 @@ TEST(SweepAxis, ReadsRanges) {
   EXPECT_EQ(*(*parse_sweep_axis("p=2..2")).values[0].get<int64_t>(), 2);
 }
 
+// 26 / 499 of the way from 101 to 600 was 126.99999999999999 once.
+TEST(SweepAxis, RangesOfWholeNumbersStayWhole) {
+  for (const char* text : {"p=101..600", "p=101..600/500"}) {
+    for (const Value& value : (*parse_sweep_axis(text)).values) {
+      EXPECT_TRUE(value.get<int64_t>()) << sweep_text(value);
+    }
+  }
+  const SweepAxis axis = *parse_sweep_axis("p=101..600");
+  for (int64_t i = 0; i < 500; ++i) EXPECT_EQ(*axis.values[i].get<int64_t>(), 101 + i);
+}
+
 TEST(SweepAxis, SaysWhatIsWrong) {
   for (const auto& [text, words] :
        {std::pair("training.micro_batch", "wanted a path"), std::pair("=1,2", "wanted a path"),

@@ -421,6 +421,48 @@ class HeatMapTest(unittest.TestCase):
             self.assertEqual(0, browser.run("return Math.max(0, document.documentElement.scrollWidth - innerWidth)"))
 
 
+# Moves over a chart of the page of what-ifs, to a place between 0 (left) and 1 (right); what it then reads.
+HOVER = """const svg = document.querySelectorAll('#charts svg')[arguments[0]], box = svg.getBoundingClientRect();
+           const x = box.left + 74 + arguments[1] * (box.width - 74 - 14);
+           svg.dispatchEvent(new MouseEvent('mousemove', {clientX: x, clientY: box.top + 50}));
+           return document.querySelectorAll('#charts .reading')[arguments[0]].textContent"""
+# How many points the lines of a chart have.
+POINTS = "return document.querySelectorAll('#charts svg')[arguments[0]].querySelectorAll('circle').length"
+
+
+class SweepTest(unittest.TestCase):
+    def browse(self, width=1280, *flags):
+        browser = Browser(self.id().split(".")[-1], width, 900, *flags)
+        browser.open("sweep.html")
+        return browser
+
+    def test_a_line_per_schedule_tells_its_values(self):
+        with self.browse() as browser:
+            browser.screenshot("sweep")
+            self.assertEqual([], browser.errors())
+            self.assertEqual(2, browser.run("return document.querySelectorAll('#charts svg').length"))
+            self.assertEqual(7, browser.run(POINTS, 0))  # 2 lines of 4, one value infeasible
+            self.assertEqual("at 10 ms: gpipe: 100, 1f1b: 110", browser.run(HOVER, 0, 0.0).replace(".0", ""))
+            self.assertEqual("at 80 ms: gpipe: –, 1f1b: 13.75", browser.run(HOVER, 0, 1.0))
+            text = browser.run("return document.body.innerText")
+            for words in ("predicted", "one_way_latency (ms)", "infeasible", "tombolo sweep sample.toml", "<b>hostile</b>"):
+                self.assertIn(words, text)
+            self.assertEqual(16, browser.run("return document.querySelectorAll('#table tbody tr').length"))
+
+    def test_other_axes_are_chosen_from_lists(self):
+        with self.browse() as browser:
+            browser.run("const s = document.querySelector('#controls select'); s.value = '1'; s.dispatchEvent(new Event('change'))")
+            self.assertEqual(8, browser.run(POINTS, 0))
+            self.assertEqual("at 80 ms: gpipe: 50, 1f1b: 55.00", browser.run(HOVER, 0, 1.0))
+
+    def test_dark_and_on_a_phone(self):
+        with self.browse(1280, "--force-dark-mode", "--blink-settings=preferredColorScheme=0") as browser:
+            browser.screenshot("sweep-dark")
+        with self.browse(390) as browser:
+            browser.screenshot("sweep-narrow")
+            self.assertEqual(0, browser.run("return Math.max(0, document.documentElement.scrollWidth - innerWidth)"))
+
+
 def main():
     global ARTIFACTS
     arguments = sys.argv[1:]

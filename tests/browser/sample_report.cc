@@ -18,6 +18,7 @@
 #include "report/report.h"
 #include "sample_heat_map.h"
 #include "sample_replicas.h"
+#include "sample_sweep.h"
 
 namespace {
 
@@ -187,6 +188,7 @@ Status write_reports(const std::string& folder) {
   TRY(save("replicas.html", TRY(sample_replicas(6))));
   TRY(save("replicas_once.html", TRY(sample_replicas(1))));
   TRY(write_file(folder + "/heat_map.html", report::render_heat_maps(report::sample_heat_map())));
+  TRY(write_file(folder + "/sweep.html", report::render_sweep(report::sample_sweep())));
 
   // 20 iterations of 833 micro-batches: 100,000 intervals. 200 of them would be a gigabyte of page.
   trace::Trace large = Runner({kEmulated, 200, 833, 0.1, true}, plan).run();

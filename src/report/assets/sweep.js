@@ -8,6 +8,8 @@ const kColors = ["--kind-F", "--kind-B", "--kind-R", "--kind-SEND_B", "--kind-U"
 const kDashes = [null, "7 4", "2 3"];
 
 const axes = data.axes;
+// "connections": what an axis is called where its whole path would not fit.
+const brief_name = (path) => path.split(".").pop();
 // Configurations between two values of an axis: the last one varies fastest.
 const strides = axes.map((_, i) => axes.slice(i + 1).reduce((product, axis) => product * axis.texts.length, 1));
 const configurations = axes.reduce((product, axis) => product * axis.texts.length, 1);
@@ -16,10 +18,14 @@ const value_on = (configuration, axis) => Math.floor(configuration / strides[axi
 const x_axis = axes[data.x];
 const rest = axes.map((_, i) => i).filter((i) => i !== data.x && i !== data.by);
 const chosen = axes.map(() => 0);  // the value of each axis of `rest`
-const line_names = data.by === null ? [""] : axes[data.by].texts.slice(0, kLinesMax);
+const line_names = data.by === null ? [""] : axes[data.by].texts.slice(0, kLinesMax)
+    .map((text) => axes[data.by].numbers ? `${brief_name(axes[data.by].name)} ${text}` : text);
 
-const figure_text = (value) => value === 0 ? "0" : Math.abs(value) >= 1e6 || Math.abs(value) < 1e-4
-  ? value.toExponential(3) : Math.abs(value) >= 1e4 ? Math.round(value).toLocaleString("en") : significant(value, 4);
+function figure_text(value) {
+  const size = Math.abs(value);
+  if (size >= 1e15 || (size < 1e-4 && size > 0)) return value.toExponential(3);
+  return Number.isInteger(value) || size >= 1e4 ? Math.round(value).toLocaleString("en") : significant(value, 4);
+}
 
 function lines_of(column) {
   return line_names.map((name, line) => {
@@ -69,7 +75,7 @@ class SweepChart {
     this.svg.attr({height, viewBox: `0 0 ${width} ${height}`, "aria-label": this.words()}).selectAll("*").remove();
 
     this.draw_x_axis(width, height, margin);
-    const left = d3.svg.axis().scale(this.y).orient("left").ticks(5).tickFormat(figure_text)
+    const left = d3.svg.axis().scale(this.y).orient("left").ticks(5)
                      .tickSize(-(width - margin.left - margin.right), 0);
     this.svg.append("g").attr({class: "axis y", transform: `translate(${margin.left},0)`}).call(left);
 
@@ -100,7 +106,8 @@ class SweepChart {
       group.append("text").attr({x: Math.min(x, width - half), y: bottom + 19, "text-anchor": "middle"}).text(text);
     });
     group.append("text").attr({x: (margin.left + width - margin.right) / 2, y: height - 6, "text-anchor": "middle"})
-        .text(x_axis.name + (x_axis.unit ? ` (${x_axis.unit})` : ""));
+        .text((x_axis.name.length * 7 < width - margin.left ? x_axis.name : brief_name(x_axis.name)) +
+              (x_axis.unit ? ` (${x_axis.unit})` : ""));
   }
 
   words() {
@@ -150,7 +157,11 @@ function fill_controls(charts) {
 }
 
 function fill_table() {
-  const cell = (tag, text, numeric) => element(tag, {class: numeric ? "number" : null}, text);
+  const cell = (tag, text, numeric, wide) => element(tag, {class: numeric ? "number" : wide ? "wraps" : null,
+                                                          style: wide ? "min-width:28em" : null}, text);
+  // Paths are longer than what stands below them.
+  const head = (name, numeric) => element("th", {class: numeric ? "number" : null, style: "white-space:normal;min-width:6em"},
+    name.split(/(?<=[._])/).flatMap((part) => [part, element("wbr")]));
   const names = [...axes.map((axis) => axis.name), ...data.columns.map((column) => column.name)];
   const numeric = [...axes.map((axis) => axis.numbers !== null), ...data.columns.map((column) => column.numeric)];
   const row = (configuration) => [
@@ -160,9 +171,9 @@ function fill_table() {
       return !column.numeric ? value : value === null ? "–" : figure_text(value);
     })];
   by_id("table").append(
-    element("thead", {}, element("tr", {}, names.map((name, i) => cell("th", name, numeric[i])))),
+    element("thead", {}, element("tr", {}, names.map((name, i) => head(name, numeric[i])))),
     element("tbody", {}, d3.range(Math.min(configurations, kRowsMax)).map((configuration) =>
-      element("tr", {}, row(configuration).map((text, i) => cell("td", text, numeric[i]))))));
+      element("tr", {}, row(configuration).map((text, i) => cell("td", text, numeric[i], names[i] === "reason"))))));
   by_id("table-note").textContent = configurations > kRowsMax
     ? `The first ${kRowsMax} of ${configurations.toLocaleString("en")} configurations, all predicted; --out writes the whole table.`
     : "All figures are predicted.";
