@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "schedule/order_search.h"
 #include "schedule/policy.h"
 #include "schedule/rule_search.h"
 
@@ -40,8 +41,16 @@ Proposal propose(std::string name, const Shape& shape, const Memory& memory, Cel
   return out;
 }
 
+bool splits(const CellOrders& orders) {
+  return std::any_of(orders.ranks.front().begin(), orders.ranks.front().end(),
+                     [](const trace::Action& action) {
+                       return action.kind == trace::ActionKind::kBackwardWeight;
+                     });
+}
+
 // The schedules of the literature that take this shape, each under its best discipline.
-std::vector<Proposal> published(const Shape& shape, const Times& times, const Memory& memory) {
+std::vector<Proposal> published(const Shape& shape, const Times& times, const Memory& memory,
+                                bool split_backward) {
   std::vector<Proposal> out;
   std::vector<plan::Discipline> disciplines{plan::Discipline::kGreedy};
   if (!shape.shared.empty() && shape.cell > 1) {
@@ -64,7 +73,7 @@ std::vector<Proposal> published(const Shape& shape, const Times& times, const Me
         }
         play = play_links(shape, times, cell_rules(shape, times, discipline), std::move(ranks));
       }
-      if (!play.finished) continue;
+      if (!play.finished || (!split_backward && splits(play.orders))) continue;
       if (best && best->candidate.makespan <= play.makespan) continue;
       best = propose(std::string(policy.name), shape, memory, std::move(play));
     }
@@ -84,6 +93,39 @@ Status check_room(const Shape& shape, const Memory& memory) {
   return {};
 }
 
+// Those that fit first, then the shortest, then the simplest.
+void rank(std::vector<Proposal>& proposals) {
+  std::stable_sort(proposals.begin(), proposals.end(), [](const Proposal& a, const Proposal& b) {
+    if (a.candidate.fits != b.candidate.fits) return a.candidate.fits;
+    return a.candidate.makespan < b.candidate.makespan;
+  });
+}
+
+// Adds what becomes of the first few when their orders are improved.
+void improve(std::vector<Proposal>& proposals, const Shape& cell, const Times& times,
+             const Memory& memory, SimDuration enough, int64_t steps_max, int threads) {
+  constexpr size_t kStarts = 4;
+  constexpr int64_t kEvaluationsMax = 20'000;
+  // Interleaved messages come in the order of their sends, which moves would not keep.
+  if (cell.layout == plan::Layout::kLoop) return;
+  std::vector<Proposal> improved;
+  for (const Proposal& proposal : proposals) {
+    if (proposal.candidate.fits && proposal.candidate.makespan > enough)
+      improved.push_back(proposal);
+    if (improved.size() == kStarts) break;
+  }
+  if (improved.empty() || proposals.front().candidate.makespan <= enough) return;
+  detail::for_each_index(improved.size(), threads, [&](size_t i) {
+    Proposal& proposal = improved[i];
+    detail::OrderSearch search(cell, times, memory, proposal.orders);
+    const int64_t steps = steps_max / static_cast<int64_t>(improved.size() * search.operations());
+    search.improve({.evaluations_max = std::min(kEvaluationsMax, steps), .enough = enough});
+    proposal = propose(proposal.candidate.name + ", improved", cell, memory,
+                       {search.orders(), search.makespan(), true});
+  });
+  for (Proposal& proposal : improved) proposals.push_back(std::move(proposal));
+}
+
 }  // namespace
 
 Result<Found> near_optimal(const Shape& shape, const Times& times, const Memory& memory,
@@ -92,30 +134,28 @@ Result<Found> near_optimal(const Shape& shape, const Times& times, const Memory&
   Shape cell = shape;  // all cells do the same
   cell.replicas = shape.cell;
   Found found;
-  found.bounds = lower_bounds(shape, times, memory);
+  found.bounds = lower_bounds(shape, times, memory, options.split_backward);
   const SimDuration bound = found.bounds.empty() ? SimDuration{} : found.bounds.front().value;
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 
-  std::vector<Proposal> proposals = published(cell, times, memory);
+  const int threads = options.threads > 0 ? options.threads : cores;
+
+  std::vector<Proposal> proposals = published(cell, times, memory, options.split_backward);
   const detail::KnobSpace space(cell, times, memory);
   for (const bool split : {false, true}) {
     if (split && !options.split_backward) continue;
-    std::vector<detail::Trial> trials = detail::search_rules(
-        cell, times, memory,
-        {.split_backward = split,
-         .threads = options.threads > 0 ? options.threads : cores,
-         .plays_max =
-             options.split_backward ? (split ? 2 : 1) * options.plays_max / 3 : options.plays_max,
-         .enough = bound,
-         .keep = 4});
-    if (trials.empty()) continue;
-    detail::Trial& best = trials.front();
-    proposals.push_back(propose(space.text(best.knobs), cell, memory, std::move(best.play)));
+    const int64_t share = split ? 2 : 1;
+    const int64_t plays =
+        options.split_backward ? share * options.plays_max / 3 : options.plays_max;
+    for (detail::Trial& trial : detail::search_rules(
+             cell, times, memory,
+             {.split_backward = split, .threads = threads, .plays_max = plays, .enough = bound})) {
+      proposals.push_back(propose(space.text(trial.knobs), cell, memory, std::move(trial.play)));
+    }
   }
-  std::stable_sort(proposals.begin(), proposals.end(), [](const Proposal& a, const Proposal& b) {
-    if (a.candidate.fits != b.candidate.fits) return a.candidate.fits;
-    return a.candidate.makespan < b.candidate.makespan;
-  });
+  rank(proposals);
+  improve(proposals, cell, times, memory, bound, options.steps_max, threads);
+  rank(proposals);
   if (proposals.empty() || !proposals.front().candidate.fits) {
     return infeasible("no schedule keeps to so few micro-batches in flight",
                       "memory for more micro-batches, or fewer virtual stages");

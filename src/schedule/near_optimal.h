@@ -1,9 +1,13 @@
-// A near-optimal schedule of a shape of any size: many rules for the player, the best one taken.
+// A near-optimal schedule of a shape of any size, in three steps; the best of all is taken.
 //
-// What is varied: how deep stages warm up (micro-batches in flight, up to what memory holds), which
-// kind of work goes first, when to recompute, how pipelines of a cell are released, which transfer
-// goes first, and whether backwards are split. The rules that won are then varied further as long
-// as that helps. Everything is deterministic; equal results go to the simpler rules.
+//   published   the schedules of the literature that take this shape and fit into its memory
+//   rules       for the player, varied as long as that helps (rule_search.h): how deep stages warm
+//               up, which work goes first, releases, link rules, whether backwards are split
+//   orders      of the best of both, improved where the longest path runs (order_search.h)
+//
+// Stops where a lower bound is met. Everything is deterministic; equal results go to the simpler
+// one. docs/laws/best_schedule.md says how far from the optimum it ends, and how far ahead of what
+// is published.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +22,10 @@ namespace tombolo::schedule {
 struct SearchOptions {
   bool split_backward = true;  // whether I and W may be apart
   int threads = 0;             // 0: all
-  int64_t plays_max = 400;     // evaluations; the work is bounded, not the time
+  // The work is bounded, not the time: plays of rules, and computations looked at while orders are
+  // improved (some 10 ns each; 0: they are not).
+  int64_t plays_max = 400;
+  int64_t steps_max = 60'000'000;
 };
 
 struct Candidate {
