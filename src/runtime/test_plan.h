@@ -18,6 +18,8 @@ struct TestPlan {
   std::string transfer = "1 ms";
   std::string reduce;  // empty: takes no time
   std::string schedule = "1f1b";
+  int virtual_stages = 1;
+  std::string sharing = "spatial";
   std::string checkpoints;  // directory; empty: none
   int every = 0;
   double byte_scale = 1;
@@ -29,11 +31,13 @@ inline plan::Plan make_test_plan(const TestPlan& wanted) {
   CHECK(wanted.stages <= 4, "{} stages", wanted.stages);
   std::string job = fmt::format(
       "name = \"test\"\n[training]\nglobal_batch = {}\nprecision = \"fp32\"\n"
-      "[parallelism]\npipeline = {}\ndata = {}\nschedule = \"{}\"\n"
+      "[parallelism]\npipeline = {}\ndata = {}\nschedule = \"{}\"\nvirtual_stages = {}\n"
+      "sharing = \"{}\"\n"
       "[run]\nsteps = {}\nseed = 7\nbyte_scale = {}\n"
       "[stage_times]\nforward = \"{}\"\nbackward = \"{}\"\ntransfer = \"{}\"\n",
       wanted.microbatches * wanted.replicas, wanted.stages, wanted.replicas, wanted.schedule,
-      wanted.steps, wanted.byte_scale, wanted.forward, wanted.backward, wanted.transfer);
+      wanted.virtual_stages, wanted.sharing, wanted.steps, wanted.byte_scale, wanted.forward,
+      wanted.backward, wanted.transfer);
   if (!wanted.reduce.empty()) job += fmt::format("reduce = \"{}\"\n", wanted.reduce);
   if (!wanted.checkpoints.empty()) {
     job += fmt::format("[checkpoint]\ndirectory = \"{}\"\nevery = {}\n", wanted.checkpoints,
