@@ -17,8 +17,10 @@ char letter_of(const trace::Action& action) {
   const auto number = static_cast<char>(std::max(action.microbatch, 0) % 10);
   switch (action.kind) {
     case ActionKind::kForward:
+    case ActionKind::kSendActivation:
       return static_cast<char>('0' + number);
     case ActionKind::kBackward:
+    case ActionKind::kSendGradient:
       return static_cast<char>('a' + number);
     case ActionKind::kRecompute:
       return static_cast<char>('A' + number);
@@ -42,6 +44,10 @@ struct Grid {
   bool exact = false;
 };
 
+char pipeline_of(const Interval& interval, const Shape& shape) {
+  return static_cast<char>('0' + interval.rank % shape.replicas % 10);
+}
+
 Grid choose_grid(const std::vector<const Interval*>& intervals, int width) {
   SimTime start = intervals.front()->start;
   SimTime end = intervals.front()->end;
@@ -61,8 +67,10 @@ Grid choose_grid(const std::vector<const Interval*>& intervals, int width) {
   return {start, slot, (span - 1) / slot + 1, false};
 }
 
-// The row of one rank: each column shows what takes most of its slot, the earlier one of two alike.
-std::string draw_row(const std::vector<const Interval*>& intervals, const Grid& grid) {
+// A row: each column shows what takes most of its slot, the earlier one of two alike.
+template <class Letter>
+std::string draw_row(const std::vector<const Interval*>& intervals, const Grid& grid,
+                     const Letter& letter) {
   std::string row(static_cast<size_t>(grid.columns), '.');
   std::vector<int64_t> taken(static_cast<size_t>(grid.columns), 0);
   for (const Interval* interval : intervals) {
@@ -74,7 +82,7 @@ std::string draw_row(const std::vector<const Interval*>& intervals, const Grid& 
           std::min(to, (column + 1) * grid.slot) - std::max(from, column * grid.slot);
       if (share <= taken[column]) continue;
       taken[column] = share;
-      row[column] = letter_of(interval->action);
+      row[column] = letter(*interval);
     }
   }
   return row;
@@ -111,6 +119,53 @@ std::vector<Row> rows_of(const trace::Trace& trace,
   return rows;
 }
 
+// What a cell shares: one boundary in one direction.
+struct SharedRow {
+  std::string name = {};
+  std::vector<Interval> transfers = {};  // without their latency
+};
+
+std::string datacenter_of(const trace::Trace& trace, int32_t rank) {
+  for (const trace::RankLabel& label : trace.header.ranks) {
+    if (label.rank == rank) return label.datacenter;
+  }
+  return fmt::format("{}", rank);
+}
+
+// By boundary, direction and cell.
+std::vector<SharedRow> shared_rows(const trace::Trace& trace, const AsciiOptions& options) {
+  std::vector<SharedRow> rows;
+  if (!options.shape) return rows;
+  const Shape& shape = *options.shape;
+  std::map<std::tuple<int32_t, bool, int32_t>, SharedRow> by_link;
+  for (const Interval& interval : trace.intervals) {
+    if (interval.lane != trace::Lane::kLink || interval.iteration != options.iteration) continue;
+    const bool gradients = interval.action.kind == ActionKind::kSendGradient;
+    const int32_t boundary = interval.action.stage - (gradients ? 1 : 0);
+    if (boundary < 0 || boundary + 1 >= shape.stages || !shape.shares(boundary)) continue;
+    const int32_t cell = interval.rank % shape.replicas / shape.cell;
+    SharedRow& row = by_link[{boundary, gradients, cell}];
+    if (row.name.empty()) {
+      row.name = fmt::format("{} -> {}", datacenter_of(trace, interval.rank),
+                             datacenter_of(trace, interval.peer));
+      if (shape.cell < shape.replicas) row.name += fmt::format(", cell {}", cell);
+    }
+    row.transfers.push_back(interval);
+    if (options.times) {
+      SimTime& end = row.transfers.back().end;
+      end = std::max(interval.start, end - options.times->latency_over(boundary));
+    }
+  }
+  for (auto& [link, row] : by_link) rows.push_back(std::move(row));
+  return rows;
+}
+
+std::vector<const Interval*> pointers_to(const std::vector<Interval>& intervals) {
+  std::vector<const Interval*> out;
+  for (const Interval& interval : intervals) out.push_back(&interval);
+  return out;
+}
+
 }  // namespace
 
 std::string draw_ascii(const trace::Trace& trace, const AsciiOptions& options) {
@@ -129,18 +184,33 @@ std::string draw_ascii(const trace::Trace& trace, const AsciiOptions& options) {
   const bool split = std::any_of(all.begin(), all.end(), [](const Interval* interval) {
     return interval->action.kind == ActionKind::kBackwardInput;
   });
+  const std::vector<SharedRow> shared = shared_rows(trace, options);
+  for (const SharedRow& row : shared) {
+    for (const Interval& transfer : row.transfers) all.push_back(&transfer);
+  }
   const Grid grid = choose_grid(all, options.width);
 
   const bool replicas = trace::has_replicas(trace.header);
   const std::vector<Row> rows = rows_of(trace, by_rank);
-  size_t widest = 0;
+  constexpr std::string_view kPipeline = "of pipeline";
+  size_t widest = shared.empty() ? 0 : kPipeline.size();
+  for (const SharedRow& row : shared) widest = std::max(widest, row.name.size());
   for (const Row& row : rows) widest = std::max(widest, row.name.size());
   std::string out;
+  const auto draw = [&](std::string_view name, const auto& intervals, const auto& letter) {
+    out += fmt::format("{:>{}} |{}|\n", name, widest, draw_row(intervals, grid, letter));
+  };
   int32_t above = -1;
   for (const Row& row : rows) {
     if (replicas && row.replica != above) out += fmt::format("pipeline {}\n", row.replica);
     above = row.replica;
-    out += fmt::format("{:>{}} |{}|\n", row.name, widest, draw_row(row.intervals, grid));
+    draw(row.name, row.intervals, [](const Interval& i) { return letter_of(i.action); });
+  }
+  if (!shared.empty()) out += "links shared in time\n";
+  for (const SharedRow& row : shared) {
+    const std::vector<const Interval*> transfers = pointers_to(row.transfers);
+    draw(row.name, transfers, [](const Interval& i) { return letter_of(i.action); });
+    draw(kPipeline, transfers, [&](const Interval& i) { return pipeline_of(i, *options.shape); });
   }
   out += fmt::format(
       "a column is {}{}; 0-9 forward, a-j backward, {}A-J recompute of micro-batch 0-9 (mod 10), "

@@ -7,12 +7,20 @@
 // Of several pipelines each is drawn by itself under its number, stage below stage, so that its
 // stairs are seen; the rows then name the stage, too. '+' is the sum of gradients.
 //
+// Links that a DP-cell shares in time get two rows below the ranks: of what they carry, the
+// micro-batch as in forwards and backwards, and of which pipeline (mod 10). What a transfer shows
+// is how long it owns its link; it is there a latency later.
+//
+//   oregon -> paris |..00112233..|
+//       of pipeline |..01010101..|
+//
 // Where all intervals begin and end on a common grid that fits the width, a column is one step of
 // the grid and the drawing is exact; otherwise a column shows what takes most of its slot.
 #pragma once
 
 #include <string>
 
+#include "schedule/schedule.h"
 #include "trace/trace.h"
 
 namespace tombolo::schedule {
@@ -20,6 +28,9 @@ namespace tombolo::schedule {
 struct AsciiOptions {
   int width = 100;        // columns for time; at least 10
   int64_t iteration = 1;  // which one to draw
+  // Left out: ranks alone. Which pipelines share which boundaries; their latencies.
+  const Shape* shape = nullptr;
+  const Times* times = nullptr;
 };
 
 // The drawing and a legend, with line feeds. "" where the trace has no such iteration.

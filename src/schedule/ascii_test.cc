@@ -78,6 +78,43 @@ TEST(Ascii, DrawsEachPipelineByItself) {
             "10), + sum of gradients, * update, . idle\n");
 }
 
+// Two pipelines share the link from oregon to paris, one transfer at a time: 1-3 and 3-5, there 1
+// ms later.
+TEST(Ascii, DrawsTheLinksThatACellShares) {
+  trace::Trace trace;
+  trace.header.ranks = {{0, 0, "oregon", "a100", 0},
+                        {1, 0, "oregon", "a100", 1},
+                        {2, 1, "paris", "a100", 0},
+                        {3, 1, "paris", "a100", 1}};
+  const auto forward = [](int32_t rank, int32_t stage, int64_t start_ms) {
+    trace::Interval out = interval(rank, ActionKind::kForward, 7, start_ms, start_ms + 1);
+    out.action.stage = stage;
+    return out;
+  };
+  const auto transfer = [](int32_t rank, int64_t start_ms, int64_t end_ms) {
+    trace::Interval out = interval(rank, ActionKind::kSendActivation, 7, start_ms, end_ms);
+    out.lane = trace::Lane::kLink;
+    out.peer = rank + 2;
+    out.action.stage = 0;
+    return out;
+  };
+  trace.intervals = {forward(0, 0, 0), forward(1, 0, 0),  forward(2, 1, 4),
+                     forward(3, 1, 6), transfer(0, 1, 4), transfer(1, 3, 6)};
+  const Shape shape{.stages = 2, .microbatches = 8, .replicas = 2, .cell = 2, .shared = {true}};
+  Times times = equal_times(2, {});
+  times.latency = {{1'000'000}};
+  EXPECT_THAT(draw_ascii(trace, {.shape = &shape, .times = &times}),
+              ::testing::StartsWith("pipeline 0\n"
+                                    "oregon 0, stage 0 |7......|\n"
+                                    " paris 2, stage 1 |....7..|\n"
+                                    "pipeline 1\n"
+                                    "oregon 1, stage 0 |7......|\n"
+                                    " paris 3, stage 1 |......7|\n"
+                                    "links shared in time\n"
+                                    "  oregon -> paris |.7777..|\n"
+                                    "      of pipeline |.0011..|\n"));
+}
+
 // 10 ms on 10 columns stay exact; on a grid of 1 us they become slots of 1 ms.
 TEST(Ascii, ShowsWhatTakesMostOfASlotWhereTheGridIsTooFine) {
   trace::Trace trace = toy();
