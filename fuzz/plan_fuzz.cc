@@ -1,5 +1,6 @@
 // Plans and jobs: any bytes give a Plan (a Job) or a message; a Plan or a Job that was read is
-// written and read back equal, and a Job that was read becomes a Plan or a message.
+// written and read back equal, and a Job that was read becomes a Plan or a message. A small Plan is
+// simulated, as its schedule says or as one that it carries, or refused.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -9,6 +10,8 @@
 #include "plan/job_file.h"
 #include "plan/open_job.h"
 #include "plan/plan_file.h"
+#include "schedule/schedule.h"
+#include "sim/simulate.h"
 
 namespace {
 
@@ -30,6 +33,25 @@ void check_round_trip(const tombolo::plan::Job& job) {
         "changed on the way through\n{}", toml);
 }
 
+// What a Plan is predicted to be is so, too, if it carries its schedule in text.
+void check_schedule(tombolo::plan::Plan plan) {
+  const int64_t actions = static_cast<int64_t>(plan.stages.size()) * plan.parallelism.data;
+  if (actions > 64 || plan.microbatches() > 64) return;
+  const auto simulation = tombolo::sim::simulate(plan);
+  CHECK(simulation || !simulation.error().message.empty(), "refused without a word");
+  if (!simulation) return;
+  const auto schedule = tombolo::schedule::build(plan);
+  CHECK(schedule, "{}", schedule.error().text());
+  const auto given = tombolo::schedule::to_given(*schedule);
+  const auto back = tombolo::schedule::from_given(given, tombolo::schedule::shape_of(plan));
+  CHECK(back && *back == *schedule, "changed on the way through text");
+  if (plan.given) return;
+  plan.given = given;
+  check_round_trip(plan);
+  const auto again = tombolo::sim::simulate(plan);
+  CHECK(again && again->iteration == simulation->iteration, "predicted differently as given");
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -37,6 +59,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto plan = tombolo::plan::parse_plan(text, "input.json");
   CHECK(plan || !plan.error().message.empty(), "refused without a word");
   if (plan) check_round_trip(*plan);
+  if (plan) check_schedule(*plan);
 
   const auto job = tombolo::plan::parse_job(text, "input.toml");
   CHECK(job || !job.error().message.empty(), "refused without a word");
@@ -49,6 +72,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (job && job->parallelism.pipeline <= 64 && (!job->model || job->model->layers <= 1024)) {
     const auto made = tombolo::plan::make_plan(*job);
     if (made) check_round_trip(*made);
+    if (made) check_schedule(*made);
   }
   return 0;
 }

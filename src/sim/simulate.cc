@@ -42,13 +42,20 @@ Status check_numbers(const plan::Plan& plan, int64_t iterations) {
       return unusable(fmt::format("gradients = \"{}\" cannot be summed", format(gradients)));
     }
   }
+  if (plan.given) {
+    for (const Seconds release : plan.given->release) {
+      TRY(add("a release of the given schedule", release, static_cast<double>(iterations)));
+    }
+  }
+  const schedule::Shape shape = schedule::shape_of(plan);
   const auto pairs = static_cast<int32_t>((plan.stages.size() - 1) * plan.parallelism.data);
   for (int32_t pair = 0; pair < pairs; ++pair) {
     const int32_t stage = pair / plan.replicas();
     const int32_t from = plan.rank_of(stage, pair % plan.replicas());
     const int32_t to = plan.rank_of(stage + 1, pair % plan.replicas());
     if (from == to) continue;
-    const plan::Channel channel = plan::expected_channel(plan, from, to);
+    const plan::Channel channel = shape.shares(stage) ? plan::shared_channel(plan, from, to)
+                                                      : plan::expected_channel(plan, from, to);
     // Flows that share a path are slower than one alone, by at most their number.
     const double sharing = static_cast<double>(plan.ranks.size());
     TRY(add("latency of " + channel.link, channel.latency, 2 * microbatches));
