@@ -57,6 +57,31 @@ Status check_shape(const std::string& name, const Shape& shape) {
   return {};
 }
 
+// A Plan file can say anything; what is played in time must fit into 64 bits of nanoseconds.
+Status check_times(const plan::Plan& plan, const Shape& shape) {
+  const double actions =
+      8.0 * static_cast<double>(plan.stages.size()) * static_cast<double>(plan.microbatches());
+  const auto check = [&](const std::string& what, Seconds time) -> Status {
+    if (time.value >= 0 && time.value * actions < 9e9) return {};
+    return unusable(
+        fmt::format("{} takes {}: no schedule can be played with that", what, brief(time)),
+        "a time of a second or so");
+  };
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const cost::StageCost& cost = plan.stages[s].cost;
+    TRY(check(fmt::format("forward of stage {}", s), cost.forward));
+    TRY(check(fmt::format("backward of stage {}", s), cost.backward));
+    TRY(check(fmt::format("recompute of stage {}", s), cost.recompute));
+    const auto stage = static_cast<int32_t>(s);
+    if (!shape.crosses(stage)) continue;
+    const plan::Channel channel =
+        plan::expected_channel(plan, plan.rank_of(stage, 0), plan.rank_of(stage + 1, 0));
+    TRY(check("a transfer over " + channel.link,
+              channel.latency + channel.serialisation(plan.boundary)));
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<int32_t> Shape::stages_at(int32_t position) const {
@@ -107,9 +132,11 @@ std::vector<std::string> schedule_names() {
 
 Result<Schedule> build(const plan::Plan& plan) {
   const Shape shape = shape_of(plan);
+  if (plan.given) return from_given(*plan.given, shape);
   const Policy* policy = find_policy(plan.parallelism.schedule);
   const bool needs_times = policy && (policy->rules || !shape.shared.empty());
   if (!needs_times) return build(plan.parallelism.schedule, shape);
+  TRY(during(check_times(plan, shape), "reading the Plan"));
   return build(plan.parallelism.schedule, shape, times_of(plan), plan.parallelism.discipline,
                memory_of(plan));
 }
