@@ -4,6 +4,7 @@
 #include <csignal>
 #include <iostream>
 
+#include "cli/astra_arguments.h"
 #include "cli/commands.h"
 #include "cli/crew.h"
 #include "cli/sweep_arguments.h"
@@ -255,6 +256,9 @@ int main(int argc, char** argv) {
       ->needs(fabric_job);
   add_json(fabric_command, fabric_options.json);
 
+  AstraCommandOptions astra_options;
+  CLI::App* astra_command = add_astra(app, astra_options);
+
   try {
     app.parse(argc, argv);
     if (*train_command && !show_capabilities && train_job->count() == 0) {
@@ -279,6 +283,7 @@ int main(int argc, char** argv) {
   if (*reproduce_command) return finish(reproduce(reproduce_options, std::cout));
   if (*compare_command) return finish(compare(compare_options, std::cout));
   if (*fabric_command) return finish(fabric(fabric_options, std::cout));
+  if (*astra_command) return finish(astra(astra_options, std::cout));
   if (*report_command) return finish(report(report_options, std::cout));
   return finish(convert(convert_options, std::cout));
 }

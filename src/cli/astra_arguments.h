@@ -1,0 +1,39 @@
+// The words of `tombolo astra` on the command line: ASTRA-sim's, then ours.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "cli/astra_command.h"
+
+namespace tombolo::cli {
+
+inline CLI::App* add_astra(CLI::App& app, AstraCommandOptions& options) {
+  CLI::App* command = app.add_subcommand(
+      "astra", "what ASTRA-sim's analytical binaries answer, from the same files");
+  command->add_option("--workload-configuration", options.workload,
+                      "PREFIX of Chakra traces, PREFIX.RANK.et");
+  command->add_option("--system-configuration", options.system, "system.json");
+  command->add_option("--network-configuration", options.network, "network.yml");
+  command->add_option("--remote-memory-configuration", options.remote_memory,
+                      "remote_memory.json; no memory expansion is the one type known");
+  command->add_option("--comm-group-configuration", options.comm_groups, "JSON, group to ranks");
+  command->add_option("--logging-configuration", options.logging, "taken and ignored");
+  command->add_option("--logging-folder", options.logging_folder, "taken and ignored");
+  command->add_option("--num-queues-per-dim", options.queues, "queues per dimension")
+      ->capture_default_str();
+  command->add_option("--compute-scale", options.compute_scale, "1");
+  command->add_option("--comm-scale", options.comm_scale, "1");
+  command->add_option("--injection-scale", options.injection_scale, "of the endpoint delay");
+  command->add_option("--rendezvous-protocol", options.rendezvous, "false");
+  command->add_option("--law", options.law, "analytical or congestion")->capture_default_str();
+  command->add_flag("--spmd", options.spmd, "PREFIX.0.et stands for all ranks");
+  command
+      ->add_option("--collapse", options.collapse,
+                   "off: simulate every rank, even where one could stand for all")
+      ->capture_default_str();
+  command->add_flag("--per-npu", options.per_npu, "with --json: when each NPU finishes");
+  command->add_flag("--json", options.json, "one JSON document on stdout, nothing else");
+  return command;
+}
+
+}  // namespace tombolo::cli

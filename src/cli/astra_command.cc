@@ -1,0 +1,129 @@
+#include "cli/astra_command.h"
+
+#include <chrono>
+
+#include "cli/answer.h"
+#include "sim/astra_run.h"
+
+namespace tombolo::cli {
+namespace {
+
+using namespace sim;
+
+Status check(const AstraCommandOptions& options) {
+  const auto missing = [](const std::string& value, const char* option,
+                          const char* example) -> Status {
+    if (!value.empty()) return {};
+    return unusable(fmt::format("{} is missing", option), fmt::format("{}={}", option, example));
+  };
+  TRY(missing(options.workload, "--workload-configuration",
+              "PREFIX, for PREFIX.0.et, PREFIX.1.et, ..."));
+  TRY(missing(options.system, "--system-configuration", "system.json"));
+  TRY(missing(options.network, "--network-configuration", "network.yml"));
+  if (options.collapse != "on" && options.collapse != "off") {
+    return unusable(fmt::format("--collapse={}: is neither on nor off", options.collapse),
+                    "--collapse=off simulates every rank");
+  }
+  if (options.comm_scale != 1 || options.compute_scale != 1) {
+    return unusable(
+        "--comm-scale and --compute-scale change nothing in ASTRA-sim, and are refused here",
+        "leave them out");
+  }
+  if (options.rendezvous) {
+    return unusable("--rendezvous-protocol is not simulated", "--rendezvous-protocol=false");
+  }
+  if (!(options.injection_scale >= 0) || options.injection_scale > 1e6) {
+    return unusable(
+        fmt::format("--injection-scale={}: must be between 0 and 1e6", options.injection_scale));
+  }
+  if (options.queues < 1 || options.queues > 255) {
+    return unusable(
+        fmt::format("--num-queues-per-dim={}: must be between 1 and 255", options.queues));
+  }
+  return {};
+}
+
+Result<AstraOptions> to_options(const AstraCommandOptions& in) {
+  AstraOptions out;
+  out.workload.prefix = in.workload;
+  out.workload.comm_groups = in.comm_groups == "empty" ? "" : in.comm_groups;
+  out.workload.spmd = in.spmd;
+  out.system = in.system;
+  out.network = in.network;
+  out.remote_memory = in.remote_memory;
+  out.collapse = in.collapse == "on";
+  out.injection_scale = in.injection_scale;
+  out.machine.queues_per_dimension = in.queues;
+  const auto law = from_name<NetworkLaw>(in.law);
+  if (!law) {
+    return unusable(fmt::format("--law={}: no such law", in.law), "analytical or congestion");
+  }
+  out.machine.law = *law;
+  return out;
+}
+
+// The lines that ASTRA-sim's loggers write of a rank, without the time of day.
+void print_rank(fmt::memory_buffer& text, int32_t r, const RankReport& rank, bool roofline) {
+  const auto out = std::back_inserter(text);
+  fmt::format_to(
+      out, "[workload] [info] sys[{}] finished, {} cycles, exposed communication {} cycles.\n", r,
+      rank.finish.ns, rank.finish.ns - rank.computing.ns);
+  fmt::format_to(out, "[statistics] [info] sys[{}], Wall time: {}\n", r, rank.finish.ns);
+  const auto line = [&](const char* name, SimDuration time) {
+    if (time.ns > 0)
+      fmt::format_to(out, "[statistics] [info] sys[{}], {} time: {}\n", r, name, time.ns);
+  };
+  line("CPU", rank.host);
+  line("GPU", rank.accelerator);
+  line("Comm", rank.communication);
+  if (!roofline) return;
+  const double total = static_cast<double>((rank.host + rank.accelerator).ns) + 1;
+  const auto average = [&](const char* name, double sum, double scale, const char* unit) {
+    fmt::format_to(out, "[statistics] [info] sys[{}], {}: {:.3f}{}\n", r, name, sum / total * scale,
+                   unit);
+  };
+  average("Compute bound percentage", rank.compute_bound, 100, "%");
+  average("Average compute utilization", rank.compute_utilization, 100, "%");
+  average("Average memory utilization", rank.memory_utilization, 100, "%");
+  average("Average operation intensity", rank.intensity, 1, "");
+}
+
+void print_ranks(std::ostream& out, const AstraAnswer& answer) {
+  fmt::memory_buffer text;
+  for (int32_t r = 0; r < answer.npus; ++r) {
+    print_rank(text, r, answer.rank(r), answer.roofline);
+    if (text.size() < 1 << 16 && r + 1 < answer.npus) continue;
+    out.write(text.data(), static_cast<std::streamsize>(text.size()));
+    text.clear();
+  }
+}
+
+}  // namespace
+
+Status astra(const AstraCommandOptions& options, std::ostream& out) {
+  TRY(check(options));
+  const auto begin = std::chrono::steady_clock::now();
+  const AstraAnswer answer = TRY(run_astra(TRY(to_options(options))));
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
+  if (!options.json) {
+    print_ranks(out, answer);
+    return {};
+  }
+  Value::Table json{{"npus", int64_t{answer.npus}},
+                    {"topology", answer.topology},
+                    {"law", options.law},
+                    {"finish_ns", answer.finish().ns},
+                    {"collapsed", answer.collapsed()},
+                    {"events", static_cast<int64_t>(answer.report.events)},
+                    {"fingerprint", answer.report.fingerprint},
+                    {"wall_s", wall.count()}};
+  if (options.per_npu) {
+    Value::Array per_npu;
+    for (int32_t r = 0; r < answer.npus; ++r) per_npu.emplace_back(answer.rank(r).finish.ns);
+    json.emplace_back("per_npu", std::move(per_npu));
+  }
+  print_json(out, json);
+  return {};
+}
+
+}  // namespace tombolo::cli

@@ -1,0 +1,32 @@
+// `tombolo astra`: a drop-in for ASTRA-sim's analytical binaries. Docs: docs/astra-sim.md.
+#pragma once
+
+#include <ostream>
+#include <string>
+
+#include "base/result.h"
+
+namespace tombolo::cli {
+
+// ASTRA-sim's options under their names, and ours behind them.
+struct AstraCommandOptions {
+  std::string workload;  // prefix of the files PREFIX.RANK.et
+  std::string system;
+  std::string network;
+  std::string remote_memory;
+  std::string comm_groups;  // empty or "empty": none
+  std::string logging;      // taken and ignored, as is logging_folder: there is no log
+  std::string logging_folder;
+  int queues = 1;  // per dimension
+  double compute_scale = 1, comm_scale = 1, injection_scale = 1;
+  bool rendezvous = false;
+
+  std::string law = "analytical";
+  bool spmd = false;  // the file of rank 0 stands for all ranks
+  std::string collapse = "on";
+  bool per_npu = false;  // every rank's finish in the JSON answer
+  bool json = false;
+};
+Status astra(const AstraCommandOptions& options, std::ostream& out);
+
+}  // namespace tombolo::cli

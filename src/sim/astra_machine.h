@@ -1,0 +1,310 @@
+// AstraMachine: all ranks of a system at work, in virtual time, by ASTRA-sim's rules.
+//
+// Three stories meet here, each in a file of its own:
+//
+//   astra_machine.cc       a rank works off its Program: a node starts when its dependencies are
+//                          done and its resource is free. A rank has one host, one accelerator and
+//                          one communicator; receives take none. Lowest id first
+//   astra_collectives.cc   a collective becomes chunks, a chunk goes from dimension to dimension
+//   and
+//                          waits in the rank's queue of each; a queue lets `active_chunks` of them
+//                          work at once, the others wait by priority
+//   astra_messages.cc      messages between two ranks, sent and received by nodes or by the phases
+//                          of collectives, under one of two laws
+//
+// Under the law `analytical` a phase is worked out as a whole as soon as all its members have begun
+// (network/phase_solver.h): one event a member instead of three a message. With whole_phases off,
+// and always under `congestion`, every message is played.
+//
+// Determinism: events of one instant happen in ASTRA-sim's order (astra_alarms.h), so that answers
+// are equal to the cycle. Cost: docs/astra-sim.md.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "engine/event_queue.h"
+#include "network/link_queues.h"
+#include "network/phase_solver.h"
+#include "network/phase_state.h"
+#include "network/topology.h"
+#include "sim/astra_alarms.h"
+#include "sim/astra_plan.h"
+#include "sim/astra_program.h"
+#include "sim/astra_system.h"
+
+namespace tombolo::sim {
+
+enum class NetworkLaw : uint8_t { kAnalytical, kCongestion };
+constexpr auto enum_names(NetworkLaw) {
+  return std::to_array<EnumName<NetworkLaw>>(
+      {{NetworkLaw::kAnalytical, "analytical"}, {NetworkLaw::kCongestion, "congestion"}});
+}
+
+struct MachineOptions {
+  NetworkLaw law = NetworkLaw::kAnalytical;
+  int32_t queues_per_dimension = 1;
+  bool whole_phases = true;  // off: play every message under `analytical` too
+  bool one_for_all = false;  // simulate rank 0 alone, for a Workload that is one_for_all
+};
+
+// What one rank did. Times of a kind are unions of intervals: what overlaps counts once.
+struct RankReport {
+  SimTime finish;
+  SimDuration host, accelerator, communication;
+  SimDuration computing;  // sum over computations of the accelerator
+  // Weighted by the duration of computations by roofline.
+  double compute_bound = 0, compute_utilization = 0, memory_utilization = 0, intensity = 0;
+};
+
+struct MachineReport {
+  std::vector<RankReport> ranks;
+  uint64_t events = 0;
+  std::string fingerprint;
+};
+
+class AstraMachine {
+ public:
+  // All must outlive the machine.
+  AstraMachine(const network::Topology& topology, const SystemSettings& settings,
+               const Workload& workload, const MachineOptions& options = {});
+  ~AstraMachine();
+
+  // Once. Failed, naming a rank and a node: some rank cannot go on (a message or a member of a
+  // collective that never comes).
+  Result<MachineReport> run();
+
+  // After a run with one_for_all: the ranks do not stay together, so that it has no meaning.
+  bool apart() const { return apart_; }
+
+ private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  enum EventKind : uint32_t {
+    kAlarms,   // of a rank
+    kArrived,  // a message, at the end of a hop
+    kLinkFree,
+    kWasThere,  // a message that was asked for after it came, between nodes
+    kWasThereForPhase,
+    kPhaseKnown,    // when all members of a phase will be done
+    kEndKnown,      // when one of them will
+    kChunkEndKnown  // the same, of a chunk that stands for all ranks
+  };
+  enum AlarmKind : uint32_t { kNodeDone, kBusDone, kMessageReady, kPhaseOver, kCustomDone };
+
+  // --- ranks and their Programs (astra_machine.cc) ---------------------------------------------
+  enum Resource : uint8_t { kHost, kAccelerator, kCommunicator, kNoResource, kResources };
+  static Resource resource_of(const Program::Node& node);
+
+  // A heap of nodes that could start, the lowest on top.
+  using Ready = std::vector<uint32_t>;
+
+  // How long at least one of several things was under way.
+  struct Busy {
+    int32_t now = 0;
+    SimTime since;
+    SimDuration total;
+    void begin(SimTime t) {
+      if (now++ == 0) since = t;
+    }
+    void end(SimTime t) {
+      if (--now == 0) total += t - since;
+    }
+  };
+
+  struct Rank {
+    const Program* program = nullptr;
+    std::vector<uint32_t> waiting_for;  // per node: dependencies that are not done
+    Ready ready[kResources];
+    std::vector<uint32_t> freed;  // while nodes are being started: those freed meanwhile
+    bool taken[kResources] = {};
+    bool starting = false, finished = false;
+    uint32_t in_flight = 0;
+    uint32_t left = 0;    // nodes that are not done
+    uint32_t chunks = 0;  // of collectives of all ranks, begun so far
+    std::vector<std::pair<int32_t, uint32_t>> group_chunks;  // the same per group
+    int32_t priority = 0;                                    // of the latest collective
+    Busy host, accelerator, communication;
+    RankReport report;
+  };
+
+  void wake(int32_t rank);  // start what can be started; has it finished?
+  void start_ready(int32_t rank);
+  void start(int32_t rank, uint32_t node);
+  void compute(int32_t rank, uint32_t node);
+  void done(int32_t rank, uint32_t node);  // and wakes the rank
+  void release(int32_t rank, uint32_t node);
+  void make_ready(Rank& rank, uint32_t node);
+  Busy* busy_of(Rank& rank, const Program::Node& node);
+  void ring(int32_t rank, const Alarm& alarm);
+  Error stuck() const;
+
+  // --- collectives (astra_collectives.cc) ------------------------------------------------------
+  struct Collective {  // of one rank
+    int32_t rank = 0;
+    uint32_t node = 0;
+    uint32_t chunks_left = 0;
+    uint32_t next_free = kNone;
+  };
+  struct Chunk {  // of one rank
+    const ChunkPlan* plan = nullptr;
+    int32_t rank = 0;
+    int32_t group = -1;
+    uint32_t number = 0;  // the same on all ranks of the group
+    uint32_t collective = kNone;
+    int32_t priority = 0;
+    uint32_t next = kNone;  // behind it in its queue, or free
+    int16_t phase = -1;
+    bool working = false;
+  };
+  struct Queue {  // those that work stand in front
+    uint32_t first = kNone, last = kNone;
+    int32_t working = 0;
+  };
+  struct PhaseKey {
+    uint64_t chunk = 0;   // group and number
+    uint64_t member = 0;  // phase and the first member's rank
+    bool operator==(const PhaseKey&) const = default;
+  };
+  struct PhaseKeyHash {
+    size_t operator()(const PhaseKey& key) const;
+  };
+  struct RunningPhase {
+    PhaseKey key;
+    SharedPhase* shared = nullptr;
+    int32_t first_rank = 0;  // of member 0, where members lie along a dimension
+    int32_t group = -1;
+    int32_t begun = 0, known = 0, over = 0;
+    int64_t in_flight = 0;                       // messages
+    std::vector<uint32_t> chunks;                // per member
+    std::vector<SimTime> times;                  // per member: its start, then its end
+    std::unique_ptr<network::PhaseState> state;  // where messages are played
+  };
+  struct CustomRun {  // of one rank
+    const Program* program = nullptr;
+    int32_t rank = 0;
+    int32_t group = -1;
+    uint32_t chunk = kNone;
+    std::vector<uint32_t> waiting_for;
+    Ready ready;
+    uint32_t in_flight = 0;
+  };
+
+  void start_collective(int32_t rank, uint32_t node);
+  uint32_t new_collective(int32_t rank, uint32_t node, size_t chunks);
+  void set_priority(Rank& rank, const Program::Node& node);
+  uint32_t new_chunk(int32_t rank, int32_t group, uint32_t collective, int32_t priority,
+                     const ChunkPlan* plan);
+  void proceed(uint32_t chunk);  // to its next phase, or it is done
+  void enqueue(Queue& queue, uint32_t chunk);
+  void remove(Queue& queue, uint32_t chunk);
+  void let_work(Queue& queue);
+  void chunk_done(uint32_t chunk);
+  Queue& queue_of(const Chunk& chunk);
+  void begin_phase(uint32_t chunk);
+  uint32_t running_phase(uint32_t chunk, int32_t& member);
+  int32_t rank_of(const RunningPhase& running, int32_t member) const;
+  network::PhaseCosts costs_of(const RunningPhase& running) const;
+  bool ends_together(SharedPhase& shared, const network::PhaseCosts& costs);
+  void begin_for_all(uint32_t chunk);
+  void work_out(uint32_t running);
+  void phase_known(uint32_t running);
+  void end_known(uint32_t running, int32_t member);
+  void forget_if_over(uint32_t running);
+  void begin_custom(uint32_t chunk);
+  void start_custom_nodes(uint32_t custom);
+  void custom_done(uint32_t custom, uint32_t node);
+
+  // The driver of a phase that is played message by message (network/phase_state.h).
+  struct Player {
+    AstraMachine& machine;
+    uint32_t running;
+    void send(int32_t from, int32_t to, int64_t bytes);
+    void insert(int32_t member, int64_t bytes, bool reduces);
+    void receive_later(int32_t member);
+    void over(int32_t member);
+  };
+
+  // --- messages (astra_messages.cc) ------------------------------------------------------------
+  // Who is told of a message between nodes: a node of a rank, or of a custom collective.
+  struct Party {
+    uint32_t owner = kNone;  // rank, or custom run
+    uint32_t node = 0;       // below 2^31
+    bool custom = false;
+    uint64_t packed() const { return uint64_t{owner} << 32 | node << 1 | (custom ? 1 : 0); }
+    static Party unpacked(uint64_t p) {
+      return {static_cast<uint32_t>(p >> 32), static_cast<uint32_t>(p) >> 1, (p & 1) != 0};
+    }
+  };
+  struct Message {
+    network::LinkQueues::Place at;
+    int32_t to = 0;
+    int32_t from = 0;
+    int64_t bytes = 0;
+    int64_t tag = 0;
+    uint32_t running = kNone;  // a phase's message; else between nodes
+    int32_t member = 0, source = 0;
+    Party sender, receiver;  // receiver: once it has asked
+    bool arrived = false;
+    uint32_t next = kNone;  // in a Mailbox, or free
+  };
+  struct Mail {  // messages between nodes that agree on all of this are matched in order
+    int32_t from = 0, to = 0;
+    int64_t tag = 0, bytes = 0;
+    bool operator==(const Mail&) const = default;
+  };
+  struct MailHash {
+    size_t operator()(const Mail& mail) const;
+  };
+  struct Mailbox {
+    std::deque<uint32_t> sent;    // not asked for yet
+    std::deque<Party> asked_for;  // not sent yet
+  };
+
+  void send(int32_t from, int32_t to, int64_t tag, int64_t bytes, Party sender);
+  void receive(int32_t from, int32_t to, int64_t tag, int64_t bytes, Party receiver);
+  void carry(uint32_t message);  // over its next hop, or all the way
+  void take_link(uint32_t message);
+  void arrived(uint32_t message);  // somewhere
+  void link_free(uint64_t link);
+  void delivered(uint32_t message);
+  void tell(const Party& party);
+  uint32_t new_message();
+  void forget(uint32_t message);
+
+  SimTime now() const { return queue_.now(); }
+  bool stopped() const { return error_.has_value() || apart_; }
+
+  const network::Topology* topology_;
+  const SystemSettings* settings_;
+  const Workload* workload_;
+  MachineOptions options_;
+  CollectivePlanner planner_;
+  engine::EventQueue queue_;
+  Alarms alarms_;
+  std::unique_ptr<network::LinkQueues> links_;
+  std::vector<Rank> ranks_;
+  std::vector<Rotation> rotations_;  // per rank, where chunks take queues or trees in turn
+  std::vector<Queue> queues_;        // per rank and queue
+  std::vector<Collective> collectives_;
+  std::vector<Chunk> chunks_;
+  std::vector<RunningPhase> running_;
+  std::vector<uint32_t> free_running_;
+  std::unordered_map<PhaseKey, uint32_t, PhaseKeyHash> running_by_key_;
+  std::vector<CustomRun> customs_;
+  std::vector<uint32_t> free_customs_;
+  std::vector<Message> messages_;
+  std::unordered_map<Mail, Mailbox, MailHash> mail_;
+  ChunkPlan custom_plan_;  // one phase, in the first queue
+  uint32_t free_collective_ = kNone, free_chunk_ = kNone, free_message_ = kNone;
+  std::optional<Error> error_;  // the first; stops the run
+  bool apart_ = false;          // stops it, too
+};
+
+}  // namespace tombolo::sim

@@ -1,0 +1,135 @@
+// How messages travel, and how sends meet receives.
+
+#include "base/check.h"
+#include "sim/astra_machine.h"
+
+namespace tombolo::sim {
+namespace {
+
+size_t mix(uint64_t a, uint64_t b) {
+  uint64_t h = a * 0x9e3779b97f4a7c15u ^ b;
+  h ^= h >> 29;
+  h *= 0xbf58476d1ce4e5b9u;
+  return h ^ h >> 32;
+}
+
+}  // namespace
+
+size_t AstraMachine::MailHash::operator()(const Mail& mail) const {
+  return mix(static_cast<uint64_t>(mail.from) << 32 | static_cast<uint32_t>(mail.to),
+             static_cast<uint64_t>(mail.tag) * 31 + static_cast<uint64_t>(mail.bytes));
+}
+
+uint32_t AstraMachine::new_message() {
+  uint32_t message = free_message_;
+  if (message == kNone) {
+    message = static_cast<uint32_t>(messages_.size());
+    messages_.emplace_back();
+  } else {
+    free_message_ = messages_[message].next;
+    messages_[message] = {};
+  }
+  return message;
+}
+
+void AstraMachine::forget(uint32_t message) {
+  messages_[message].next = free_message_;
+  free_message_ = message;
+}
+
+void AstraMachine::send(int32_t from, int32_t to, int64_t tag, int64_t bytes, Party sender) {
+  const uint32_t id = new_message();
+  Message& message = messages_[id];
+  message.at = {from, false};
+  message.from = from;
+  message.to = to;
+  message.tag = tag;
+  message.bytes = bytes;
+  message.sender = sender;
+  Mailbox& box = mail_[{from, to, tag, bytes}];
+  if (box.asked_for.empty()) {
+    box.sent.push_back(id);
+  } else {
+    message.receiver = box.asked_for.front();
+    box.asked_for.pop_front();
+  }
+  carry(id);
+}
+
+void AstraMachine::receive(int32_t from, int32_t to, int64_t tag, int64_t bytes, Party receiver) {
+  const auto place = mail_.try_emplace({from, to, tag, bytes}).first;
+  Mailbox& box = place->second;
+  if (box.sent.empty()) {
+    box.asked_for.push_back(receiver);
+    return;
+  }
+  const uint32_t message = box.sent.front();
+  box.sent.pop_front();
+  messages_[message].receiver = receiver;
+  if (!messages_[message].arrived) return;
+  queue_.push(now(), kWasThere, receiver.packed());
+  if (box.sent.empty() && box.asked_for.empty()) mail_.erase(place);
+  forget(message);
+}
+
+void AstraMachine::carry(uint32_t id) {
+  const Message& message = messages_[id];
+  if (options_.law == NetworkLaw::kAnalytical) {
+    queue_.push(now() + topology_->delay(message.from, message.to, message.bytes), kArrived, id);
+    return;
+  }
+  const network::LinkQueues::Hop hop = links_->next_hop(message.at, message.to);
+  if (links_->offer(hop.link, static_cast<int32_t>(id))) take_link(id);
+}
+
+void AstraMachine::take_link(uint32_t id) {
+  const Message& message = messages_[id];
+  const network::LinkQueues::Hop hop = links_->next_hop(message.at, message.to);
+  queue_.push(now() + topology_->delay(hop.dimension, 1, message.bytes), kArrived, id);
+  queue_.push(now() + topology_->serialization(hop.dimension, message.bytes), kLinkFree,
+              static_cast<uint64_t>(hop.link));
+}
+
+void AstraMachine::link_free(uint64_t link) {
+  const int32_t next = links_->release(static_cast<int64_t>(link));
+  if (next >= 0) take_link(static_cast<uint32_t>(next));
+}
+
+void AstraMachine::arrived(uint32_t id) {
+  Message& message = messages_[id];
+  if (options_.law == NetworkLaw::kCongestion) {
+    message.at = links_->next_hop(message.at, message.to).end;
+    if (message.at != network::LinkQueues::Place{message.to, false}) return carry(id);
+  }
+  delivered(id);
+}
+
+// The sender hears of it first, then the receiver if it has asked.
+void AstraMachine::delivered(uint32_t id) {
+  if (messages_[id].running != kNone) {
+    const Message message = messages_[id];
+    forget(id);
+    Player player{*this, message.running};
+    --running_[message.running].in_flight;
+    running_[message.running].state->arrived(message.member, message.source, player);
+    return forget_if_over(message.running);
+  }
+  messages_[id].arrived = true;
+  const Message message = messages_[id];
+  if (message.receiver.owner != kNone) {
+    const auto box = mail_.find({message.from, message.to, message.tag, message.bytes});
+    if (box != mail_.end() && box->second.sent.empty() && box->second.asked_for.empty()) {
+      mail_.erase(box);
+    }
+    forget(id);
+  }
+  tell(message.sender);
+  if (message.receiver.owner != kNone) tell(message.receiver);
+}
+
+void AstraMachine::tell(const Party& party) {
+  if (party.custom) return custom_done(party.owner, party.node);
+  done(static_cast<int32_t>(party.owner), party.node);
+}
+
+}  // namespace tombolo::sim

@@ -1,0 +1,100 @@
+// How a collective is cut into chunks, and what phases each chunk goes through.
+//
+// A collective of S bytes becomes `splits` chunks of floor(S / splits) bytes each, and one more
+// where that leaves a rest; but a chunk has at least as many bytes as the system has NPUs
+// (all-gathers aside), so that no message is empty. Each chunk passes the dimensions in order (an
+// all-gather from the last), with one phase in each; an all-reduce that is aware of local bandwidth
+// reduce-scatters on its way up, all-reduces in the last dimension and all-gathers on its way down.
+//
+// A dimension has `queues_per_dimension` queues, which chunks take in turn: phases on the way up
+// use the first half, on the way down the second. With one queue both share it. Double binary trees
+// alternate too. What has been taken so far is a rank's Rotation; ranks with equal histories share
+// their ChunkPlans.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "graph/graph.h"
+#include "network/collective_phase.h"
+#include "network/topology.h"
+#include "sim/astra_system.h"
+
+namespace tombolo::sim {
+
+// Phases of equal spec are one object: what is worked out for one holds for all.
+struct SharedPhase {
+  explicit SharedPhase(network::CollectivePhase p) : phase(std::move(p)) {}
+
+  network::CollectivePhase phase;
+  size_t dimension = 0;    // along which its members lie
+  bool whole = false;      // all NPUs are members (oneRing and its kin)
+  bool any_ranks = false;  // members are those of a communicator group
+  // If all members begin at once, do they end at once? How long it takes, and when that is known.
+  enum class Together : uint8_t { kUnknown, kYes, kNo } together = Together::kUnknown;
+  SimDuration lasts, known_after;
+};
+
+struct PlannedPhase {
+  SharedPhase* shared = nullptr;
+  uint16_t queue = 0;
+};
+
+struct ChunkPlan {
+  std::vector<PlannedPhase> phases;  // empty: there is nothing to do
+};
+
+struct Rotation {
+  std::vector<uint8_t> next, first, last;  // per dimension: queues taken
+  std::vector<uint8_t> trees;              // per collective and dimension: which tree is next
+  auto operator<=>(const Rotation&) const = default;
+};
+
+class CollectivePlanner {
+ public:
+  CollectivePlanner(const network::Topology& topology, const SystemSettings& settings,
+                    int32_t queues_per_dimension);
+
+  struct Question {
+    graph::CollectiveType kind = graph::CollectiveType::kAllReduce;
+    int64_t bytes = 0;
+    std::vector<uint8_t> involved_dims;  // empty: all
+    int32_t group_size = 0;              // 0: all NPUs
+    auto operator<=>(const Question&) const = default;
+  };
+  // One plan per chunk; none where there is nothing to do. Lives as long as the planner. Unusable:
+  // an algorithm is missing or cannot do this.
+  Result<const std::vector<const ChunkPlan*>*> plan(const Question& question, Rotation& rotation);
+
+  int32_t queues() const {
+    return queues_per_dimension_ * static_cast<int32_t>(topology_->dimensions());
+  }
+  int32_t queues_per_dimension() const { return queues_per_dimension_; }
+  Rotation no_rotation() const;
+
+ private:
+  struct Along {  // a logical dimension
+    network::AlgorithmChoice choice;
+    int32_t members = 1;
+    bool whole = false;
+  };
+  const network::Topology* topology_;
+  const SystemSettings* settings_;
+  int32_t queues_per_dimension_;
+  std::deque<SharedPhase> phases_;
+  std::deque<ChunkPlan> chunks_;
+  template <typename T>
+  using Known = std::map<std::pair<Question, Rotation>, std::pair<T, Rotation>>;
+  Known<const ChunkPlan*> known_chunks_;
+  Known<std::vector<const ChunkPlan*>> known_;
+
+  Result<std::vector<Along>> along(const Question& question) const;
+  Result<const ChunkPlan*> plan_chunk(const Question& chunk, Rotation& rotation);
+  Result<SharedPhase*> share(const network::PhaseSpec& spec, size_t dimension, bool whole);
+};
+
+}  // namespace tombolo::sim

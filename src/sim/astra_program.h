@@ -1,0 +1,75 @@
+// What a rank does, compiled from its Chakra graph: nodes in the order of their ids, edges as
+// numbers. Ranks with equal graphs share one Program.
+//
+// Nodes that ASTRA-sim would give up on are refused here, by rank, node and reason: a collective
+// that it cannot do, communication on the host, remote memory where there is none, a communicator
+// group that is not declared.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "graph/comm_groups.h"
+#include "graph/graph.h"
+#include "network/topology.h"
+#include "sim/astra_system.h"
+
+namespace tombolo::sim {
+
+struct Program {
+  struct Node {
+    int64_t id = 0;
+    graph::NodeType type = graph::NodeType::kCompute;
+    graph::CollectiveType collective = graph::CollectiveType::kAllReduce;
+    bool on_host = false;
+    uint32_t priority = 0;
+    int32_t peer = -1;
+    int32_t group = -1;  // index into Workload::groups; -1: all ranks
+    uint32_t dependencies = 0;
+    uint32_t first_child = 0;  // in `children`
+    uint32_t children = 0;
+    int64_t replay_ns = 1;  // how long the trace says that it lasts
+    int64_t bytes = 0;
+    int64_t tag = 0;
+    int64_t operations = 0;
+    int64_t tensor_bytes = 0;
+    std::vector<uint8_t> involved_dims;
+    const std::vector<Program>* custom = nullptr;  // per position in the group
+  };
+  std::vector<Node> nodes;
+  std::vector<uint32_t> children;
+};
+
+struct Group {
+  int64_t id = 0;
+  std::vector<int32_t> ranks;  // in the order of the file, which is the order of its ring
+  bool operator==(const Group&) const = default;
+};
+
+struct Workload {
+  std::vector<const Program*> programs;  // per rank
+  std::vector<Group> groups;
+  std::vector<std::unique_ptr<Program>> owned;
+  // Collectives that are spelled out, by the prefix of their files.
+  std::map<std::string, std::unique_ptr<std::vector<Program>>> customs;
+  bool one_for_all = false;  // every rank runs the same Program and nothing in it names a rank
+};
+
+struct WorkloadFiles {
+  std::string prefix;       // PREFIX.RANK.et
+  std::string comm_groups;  // file; empty: none
+  bool spmd = false;        // PREFIX.0.et stands for all ranks
+};
+
+Result<Workload> read_workload(const WorkloadFiles& files, const network::Topology& topology,
+                               const SystemSettings& settings);
+
+// The same from graphs in memory, graphs[i] for rank i; one graph stands for all ranks.
+Result<Workload> make_workload(const graph::Graphs& graphs, const graph::CommGroups& groups,
+                               const network::Topology& topology, const SystemSettings& settings);
+
+}  // namespace tombolo::sim
