@@ -28,8 +28,9 @@ struct ExactOptions {
   // Whether a rank that has recomputed does nothing else until that backward: memory of what was
   // recomputed is there for one micro-batch only. So do Varuna and the player.
   bool recompute_right_before = false;
-  // Guesses of the search; then what was found is given, unproven. Some 100,000 per second.
-  int64_t nodes_max = 20'000'000;
+  // Guesses of the search; then what was found is given, unproven. Some 10,000 per second for 200
+  // operations, and far fewer for more.
+  int64_t nodes_max = 1'000'000;
 };
 
 struct Exact {

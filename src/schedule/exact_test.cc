@@ -257,6 +257,47 @@ TEST(ExactOracle, EqualsBruteForceWithSeveralStagesPerRank) {
   }
 }
 
+// Micro-batches in any order, F before B: none is shorter than the shortest that keeps theirs.
+std::vector<Order> any_orders(int32_t stage, int32_t microbatches) {
+  Order actions;
+  for (int32_t m = 0; m < microbatches; ++m) {
+    actions.push_back({ActionKind::kForward, stage, m});
+    actions.push_back({ActionKind::kBackward, stage, m});
+  }
+  std::sort(actions.begin(), actions.end());
+  std::vector<Order> out;
+  do {
+    const auto place = [&](ActionKind kind, int32_t m) {
+      return std::find(actions.begin(), actions.end(), trace::Action{kind, stage, m});
+    };
+    bool fits = true;
+    for (int32_t m = 0; m < microbatches; ++m) {
+      fits = fits && place(ActionKind::kForward, m) < place(ActionKind::kBackward, m);
+    }
+    if (fits) out.push_back(actions);
+  } while (std::next_permutation(actions.begin(), actions.end()));
+  return out;
+}
+
+TEST(ExactOracle, OtherOrdersOfMicrobatchesAreNoShorter) {
+  Random random(7);
+  const Shape shape{.stages = 2, .microbatches = 3};
+  for (int n = 0; n < 4; ++n) {
+    Instance instance{.shape = shape};
+    draw_times(random, instance);
+    SimDuration best{INT64_MAX};
+    for (const Order& first : any_orders(0, 3)) {
+      for (const Order& second : any_orders(1, 3)) {
+        Schedule schedule{"tried", add_communication({first, second}, shape)};
+        add_update(schedule.ranks, shape);
+        if (!validate(schedule, shape)) continue;
+        best = std::min(best, makespan_of(schedule, shape, instance.times));
+      }
+    }
+    EXPECT_EQ(solved(instance).makespan, best) << instance;
+  }
+}
+
 // Most of them in milliseconds; together some 7,000 guesses.
 TEST(Exact, ProvesTwoHundredRandomInstances) {
   Random random(4);

@@ -105,8 +105,8 @@ class Model {
     const auto reaches = closure(shop);
     for (const auto& machine : shop.machines) add_machine(machine, reaches);
     for (const JobShop::Alike& a : shop.alike) {
-      const Atom one = before(a[0], a[1]);
-      const Atom other = before(a[2], a[3]);
+      const Atom one = decided(a[0], a[1]);
+      const Atom other = decided(a[2], a[3]);
       solver_.add_clause({negation(one), other});
       solver_.add_clause({one, negation(other)});
     }
@@ -114,7 +114,8 @@ class Model {
   }
 
   Timetable run(int64_t bound, int64_t nodes_max) {
-    Timetable out{.bound = bound};
+    Timetable out;
+    out.bound = bound;
     bool open = solver_.restrict_to(at_least(end_, bound));
     while (open) {
       const BoundSolver::Outcome outcome = solver_.solve(nodes_max);
@@ -142,6 +143,10 @@ class Model {
   }
   Atom& before(int32_t i, int32_t j) {
     return before_[static_cast<size_t>(i) * count_ + static_cast<size_t>(j)];
+  }
+  Atom decided(int32_t i, int32_t j) {
+    CHECK(before(i, j).side >= 0, "operations {} and {} share no machine", i, j);
+    return before(i, j);
   }
 
   void add_machine(const std::vector<int32_t>& machine,
@@ -199,12 +204,12 @@ class Model {
       std::vector<int32_t> sides;
       for (const int32_t other : store.take) {
         if (other == taker) continue;
-        limits.taken_before.push_back(before(other, taker));
-        sides.push_back(before(other, taker).side);
+        limits.taken_before.push_back(decided(other, taker));
+        sides.push_back(limits.taken_before.back().side);
       }
       for (const int32_t other : store.give) {
-        limits.given_before.push_back(before(other, taker));
-        sides.push_back(before(other, taker).side ^ 1);
+        limits.given_before.push_back(decided(other, taker));
+        sides.push_back(limits.given_before.back().side ^ 1);
       }
       solver_.add_propagator(std::make_unique<StoreLimit>(std::move(limits), store.places), sides);
     }
