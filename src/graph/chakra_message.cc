@@ -10,6 +10,7 @@ namespace tombolo::graph {
 namespace {
 
 constexpr std::string_view kNanos = "duration_nanos";
+constexpr std::string_view kDelay = "delay_nanos";
 
 tl::unexpected<Error> wrong(const ChakraNode& message, std::string why) {
   return unusable(fmt::format("node {} (\"{}\"): {}", message.id, brief_name(message.name), why));
@@ -81,6 +82,8 @@ Status take(const ChakraNode& message, const Attribute& attribute, bool keep_ten
     node.comm_priority = static_cast<uint32_t>(TRY(within(message, attribute, 0, UINT32_MAX)));
   } else if (name == kNanos) {
     node.duration.ns = TRY(within(message, attribute, 0, INT64_MAX));
+  } else if (name == kDelay) {
+    node.delay.ns = TRY(within(message, attribute, 0, INT64_MAX));
   } else if (name == "comm_type" && node.type == NodeType::kCollective) {
     const int64_t last = static_cast<int64_t>(CollectiveType::kBarrier);
     node.collective = static_cast<CollectiveType>(TRY(within(message, attribute, 0, last)));
@@ -200,6 +203,7 @@ ChakraNode to_message(const Node& node, int32_t rank) {
   // Written even where it is false: some readers take it to be true otherwise.
   add(number("is_cpu_op", kBool, node.is_cpu_op));
   if (node.duration.ns % 1000 != 0) add(number(kNanos, kInt64, node.duration.ns));
+  if (node.delay.ns != 0) add(number(kDelay, kInt64, node.delay.ns));
   if (node.num_ops != 0) add(number("num_ops", kInt64, node.num_ops));
   if (node.tensor_size != 0) add(number("tensor_size", kUint64, node.tensor_size));
   const bool collective = node.type == NodeType::kCollective;

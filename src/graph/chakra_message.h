@@ -98,7 +98,8 @@ struct ChakraNode {
 // number beyond 63 bits, a type or collective that Chakra does not know, a negative size.
 //
 // A duration is whole microseconds in Chakra; our files add the attribute `duration_nanos` where
-// that would lose something, and it wins.
+// that would lose something, and it wins. Node::delay, which Chakra has no word for, is
+// `delay_nanos`.
 Result<Node> to_node(const ChakraNode& message, bool keep_tensors = false);
 // The rank tells a send's source and a receive's destination.
 ChakraNode to_message(const Node& node, int32_t rank);
