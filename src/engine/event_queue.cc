@@ -1,31 +1,52 @@
 #include "engine/event_queue.h"
 
 #include <algorithm>
-
-#include "base/check.h"
+#include <bit>
 
 namespace tombolo::engine {
 namespace {
 
-// std::push_heap keeps the greatest in front; we want the earliest.
-bool later(const Event& a, const Event& b) {
-  return a.time != b.time ? a.time > b.time : a.sequence > b.sequence;
-}
+// A slot that was once this full gives its memory back, so that what waits once in every slot does
+// not stay allocated in all of them.
+constexpr size_t kKeptCapacity = 128;
+
+bool earlier(const Event& a, const Event& b) { return a.time < b.time; }
 
 }  // namespace
 
-void EventQueue::push(SimTime time, uint32_t kind, uint64_t subject) {
-  CHECK(time >= now_, "event kind {} for subject {} at {} ns, but it is {} ns already", kind,
-        subject, time.ns, now_.ns);
-  heap_.push_back({time, pushed_++, kind, subject});
-  std::push_heap(heap_.begin(), heap_.end(), later);
+size_t EventQueue::first_wheel() const {
+  size_t w = 0;
+  while (wheels_[w].filled == 0) ++w;
+  return w;
+}
+
+void EventQueue::refill() {
+  Wheel& wheel = wheels_[first_wheel()];
+  const auto slot = static_cast<size_t>(std::countr_zero(wheel.filled));
+  std::vector<Event> events;
+  std::swap(events, wheel.slots[slot]);
+  wheel.filled &= wheel.filled - 1;
+  const int64_t earliest = std::min_element(events.begin(), events.end(), earlier)->time.ns;
+  base_ = earliest & -int64_t{kSlots};
+  for (const Event& event : events) file(event);
+  if (events.capacity() > kKeptCapacity || !wheel.slots[slot].empty()) return;
+  events.clear();
+  std::swap(events, wheel.slots[slot]);
 }
 
 Event EventQueue::pop() {
-  CHECK(!heap_.empty(), "pop() on an empty event queue");
-  std::pop_heap(heap_.begin(), heap_.end(), later);
-  const Event event = heap_.back();
-  heap_.pop_back();
+  CHECK(size_ > 0, "pop() on an empty event queue");
+  if (wheels_[0].filled == 0) refill();
+  const auto slot = static_cast<size_t>(std::countr_zero(wheels_[0].filled));
+  std::vector<Event>& events = wheels_[0].slots[slot];
+  const Event event = events[taken_[slot]++];
+  if (taken_[slot] == events.size()) {
+    events.clear();
+    taken_[slot] = 0;
+    wheels_[0].filled &= wheels_[0].filled - 1;
+    if (events.capacity() > kKeptCapacity) events = {};
+  }
+  --size_;
   now_ = event.time;
   ++popped_;
   fingerprint_.add(static_cast<uint64_t>(event.time.ns));
@@ -35,8 +56,12 @@ Event EventQueue::pop() {
 }
 
 SimTime EventQueue::next_time() const {
-  CHECK(!heap_.empty(), "next_time() of an empty event queue");
-  return heap_.front().time;
+  CHECK(size_ > 0, "next_time() of an empty event queue");
+  const size_t w = first_wheel();
+  const auto slot = static_cast<size_t>(std::countr_zero(wheels_[w].filled));
+  const std::vector<Event>& events = wheels_[w].slots[slot];
+  if (w == 0) return events[taken_[slot]].time;
+  return std::min_element(events.begin(), events.end(), earlier)->time;
 }
 
 }  // namespace tombolo::engine

@@ -50,6 +50,57 @@ TEST(EventQueue, AgreesWithAStableSort) {
   EXPECT_EQ(queue.popped(), 2000u);
 }
 
+// Pushed while others are popped, near and far, and often at this very instant.
+TEST(EventQueue, AgreesWithAStableSortWhileItIsWorkedOff) {
+  Random random(8);
+  EventQueue queue;
+  std::vector<std::pair<int64_t, uint64_t>> waiting;
+  const auto push = [&](uint64_t subject) {
+    const uint64_t digits = random.below(40);
+    const auto ahead = static_cast<int64_t>(random.below(uint64_t{1} << digits));
+    const SimTime time{queue.now().ns + (random.below(4) == 0 ? 0 : ahead)};
+    queue.push(time, 0, subject);
+    const std::pair entry{time.ns, subject};
+    waiting.insert(std::upper_bound(waiting.begin(), waiting.end(), entry,
+                                    [](const auto& a, const auto& b) { return a.first < b.first; }),
+                   entry);
+  };
+  uint64_t subject = 0;
+  for (int step = 0; step < 20000; ++step) {
+    if (waiting.empty() || (waiting.size() < 300 && random.below(2) == 0)) {
+      push(subject++);
+      continue;
+    }
+    ASSERT_EQ(queue.next_time().ns, waiting[0].first);
+    const Event event = queue.pop();
+    ASSERT_EQ(std::pair(event.time.ns, event.subject), waiting[0]) << "step " << step;
+    waiting.erase(waiting.begin());
+    ASSERT_EQ(queue.size(), waiting.size());
+  }
+}
+
+TEST(EventQueue, LookingAheadDoesNotCloseTheTimeBetween) {
+  EventQueue queue;
+  queue.push({1'000'000}, 0, 1);
+  EXPECT_EQ(queue.next_time(), SimTime{1'000'000});
+  queue.push({3}, 0, 2);
+  EXPECT_EQ(queue.next_time(), SimTime{3});
+  EXPECT_EQ(queue.pop().subject, 2u);
+  queue.push({999'999}, 0, 3);
+  EXPECT_EQ(queue.pop().subject, 3u);
+  EXPECT_EQ(queue.pop().subject, 1u);
+}
+
+TEST(EventQueue, HoldsTheEndOfTime) {
+  EventQueue queue;
+  queue.push({INT64_MAX}, 0, 1);
+  queue.push({INT64_MAX - 1}, 0, 2);
+  queue.push({0}, 0, 3);
+  EXPECT_EQ(queue.pop().subject, 3u);
+  EXPECT_EQ(queue.pop().subject, 2u);
+  EXPECT_EQ(queue.pop().subject, 1u);
+}
+
 std::string fingerprint_of(std::vector<Event> events) {
   EventQueue queue;
   for (const Event& event : events) queue.push(event.time, event.kind, event.subject);
