@@ -26,14 +26,13 @@ Status check_memory(const Shape& shape, const Memory& memory) {
 }
 
 Status check_size(const Shape& shape) {
-  constexpr int64_t kOperationsMax = 1000;
-  const int64_t kinds = 4 + 2;  // F, R, I, W and two transfers
-  const int64_t operations = int64_t{shape.stages} * shape.cell * shape.microbatches * kinds;
-  if (operations <= kOperationsMax * kinds / 4) return {};
-  return unusable(fmt::format("{} stages, {} pipelines that share links and {} micro-batches are "
-                              "too many for the shortest schedule to be proven",
-                              shape.stages, shape.cell, shape.microbatches),
-                  "fewer micro-batches, or a schedule that is near-optimal");
+  const int64_t backwards = int64_t{shape.stages} * shape.cell * shape.microbatches;
+  if (backwards <= kExactBackwardsMax) return {};
+  return unusable(
+      fmt::format("{} stages x {} pipelines that share links x {} micro-batches are {} backwards, "
+                  "too many for the shortest schedule to be proven",
+                  shape.stages, shape.cell, shape.microbatches, backwards),
+      fmt::format("at most {}, or a schedule that is near-optimal", kExactBackwardsMax));
 }
 
 }  // namespace

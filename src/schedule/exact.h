@@ -41,8 +41,10 @@ struct Exact {
   int64_t nodes = 0;
 };
 
-// Infeasible where the memory holds no micro-batch; unusable for more than 1,000 computations and
-// transfers. Meant for some 200 or fewer; Figure 6 of Atlas has 168.
+// Infeasible where the memory holds no micro-batch; unusable where a cell has more than so many
+// backwards. Meant for some 200 computations and transfers or fewer; Figure 6 of Atlas has 168, of
+// which 48 are backwards.
+inline constexpr int64_t kExactBackwardsMax = 300;
 Result<Exact> solve_exact(const Shape& shape, const Times& times, const Memory& memory,
                           const ExactOptions& options = {});
 
