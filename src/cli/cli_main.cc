@@ -197,12 +197,25 @@ int main(int argc, char** argv) {
 
   ConvertOptions convert_options;
   CLI::App* convert_command =
-      app.add_subcommand("convert", "Trace to perfetto or csv; job to plan, graph or schedule");
-  convert_command->add_option("input", convert_options.input, "Trace, Plan or job")->required();
+      app.add_subcommand("convert",
+                         "Trace to perfetto or csv; job to plan, graph, schedule or chakra; Chakra "
+                         "or PyTorch trace to chakra, chakra-json, dot or statistics");
+  convert_command
+      ->add_option("input", convert_options.input,
+                   "Trace, Plan, job, Chakra trace or execution trace of PyTorch")
+      ->required();
   convert_command->add_option("--to", convert_options.to, "what to write")
       ->required()
-      ->check(CLI::IsMember({"perfetto", "csv", "plan", "graph", "schedule"}));
-  convert_command->add_option("--out", convert_options.out, "file to write; left out: stdout");
+      ->check(CLI::IsMember({"perfetto", "csv", "plan", "graph", "schedule", "chakra",
+                             "chakra-json", "dot", "statistics"}));
+  convert_command->add_option(
+      "--out", convert_options.out,
+      "file to write; left out: stdout. Job to chakra: PREFIX of PREFIX.RANK.et");
+  convert_command->add_option("--kineto", convert_options.kineto,
+                              "PyTorch: Kineto's trace of the same run, which knows the times");
+  convert_command->add_flag("--repair", convert_options.repair,
+                            "Chakra: drop dependencies that cannot be, and list them");
+  add_json(convert_command, convert_options.json);
 
   FabricOptions fabric_options;
   CLI::App* fabric_command = app.add_subcommand(

@@ -145,9 +145,14 @@ struct ReportOptions {
 Status report(const ReportOptions& options, std::ostream& out);
 
 struct ConvertOptions {
-  std::string input;  // a Trace, a Plan or a job
-  std::string to;     // perfetto | csv (of a Trace); plan | graph | schedule (of a job or Plan)
-  std::string out;    // empty: stdout
+  std::string input;  // a Trace, a Plan, a job, a Chakra trace or an execution trace of PyTorch
+  // perfetto | csv (of a Trace); plan | graph | schedule (of a job or Plan); chakra (of all but a
+  // Trace); chakra-json | dot | statistics (of a Chakra or PyTorch trace)
+  std::string to;
+  std::string out;      // empty: stdout. Of a job or Plan to chakra: PREFIX of PREFIX.RANK.et
+  std::string kineto;   // Kineto's trace of the same run, for one of PyTorch
+  bool repair = false;  // drop edges of a Chakra trace that cannot be, and list them
+  bool json = false;    // statistics as one JSON document
 };
 Status convert(const ConvertOptions& options, std::ostream& out);
 

@@ -1,4 +1,5 @@
 #include "base/file.h"
+#include "cli/chakra_convert.h"
 #include "cli/commands.h"
 #include "cli/input.h"
 #include "graph/graph_file.h"
@@ -12,14 +13,18 @@
 namespace tombolo::cli {
 namespace {
 
+Result<plan::Plan> plan_of(const ConvertOptions& options) {
+  InputOptions in;
+  in.input = options.input;
+  return load_plan(in);
+}
+
 Result<std::string> converted(const ConvertOptions& options) {
   if (options.to == "perfetto" || options.to == "csv") {
     const trace::Trace trace = TRY(trace::read_trace(options.input));
     return options.to == "perfetto" ? trace::to_perfetto(trace) : trace::to_csv(trace);
   }
-  InputOptions in;
-  in.input = options.input;
-  const plan::Plan plan = TRY(load_plan(in));
+  const plan::Plan plan = TRY(plan_of(options));
   if (options.to == "plan") return plan::to_json_text(plan);
   const schedule::Schedule schedule = TRY(schedule::build(plan));
   if (options.to == "schedule") {
@@ -31,6 +36,18 @@ Result<std::string> converted(const ConvertOptions& options) {
 }  // namespace
 
 Status convert(const ConvertOptions& options, std::ostream& out) {
+  const bool writes_chakra = options.to == "chakra" || options.to == "chakra-json";
+  if (writes_chakra && options.out.empty()) {
+    return unusable(fmt::format("--to {} writes files", options.to), "--out FILE");
+  }
+  if (writes_chakra || options.to == "dot" || options.to == "statistics") {
+    const graph::TraceFormat format = TRY(graph::read_format(options.input));
+    if (format != graph::TraceFormat::kOther) return convert_chakra(options, format, out);
+    if (options.to == "chakra") return write_plan_as_chakra(TRY(plan_of(options)), options, out);
+    return unusable(fmt::format("{}: --to {} wants a Chakra trace, or one of PyTorch",
+                                options.input, options.to),
+                    "--to chakra first, if it is a job or a Plan");
+  }
   const std::string text = TRY(converted(options));
   if (!options.out.empty()) return write_file(options.out, text);
   out << text;

@@ -1,0 +1,20 @@
+// What `tombolo convert` makes of execution traces, and of Plans for other simulators.
+#pragma once
+
+#include <ostream>
+
+#include "cli/commands.h"
+#include "graph/trace_format.h"
+#include "plan/plan.h"
+
+namespace tombolo::cli {
+
+// Into the other form, a drawing or statistics. The file is read twice and never held: first to see
+// whether its graph is sound (or what has to be dropped), then to write.
+Status convert_chakra(const ConvertOptions& options, graph::TraceFormat format, std::ostream& out);
+
+// OUT.RANK.et for each rank, and OUT.groups.json where collectives join some ranks only.
+Status write_plan_as_chakra(const plan::Plan& plan, const ConvertOptions& options,
+                            std::ostream& out);
+
+}  // namespace tombolo::cli
