@@ -42,9 +42,10 @@ double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-Found search(const Instance& instance, bool split) {
+Found search(const Instance& instance, bool split, bool right_before = true) {
   const Result<Found> found =
-      near_optimal(instance.shape, instance.times, instance.memory, {.split_backward = split});
+      near_optimal(instance.shape, instance.times, instance.memory,
+                   {.split_backward = split, .recompute_right_before = right_before});
   CHECK(found, "{}", found.error().text());
   CHECK(validate(found->schedule, instance.shape), "unsound");
   CHECK(makespan_of(found->schedule, instance.shape, instance.times) == found->makespan, "time");
@@ -100,13 +101,14 @@ int against_optimum(int n) {
   for (int i = 0; i < n; ++i) {
     const Instance instance = random_instance(random);
     const bool split = i % 2 == 1;
+    const bool right_before = i % 4 < 2;
     double begin = wall_seconds();
-    const Found found = search(instance, split);
+    const Found found = search(instance, split, right_before);
     ours_s += wall_seconds() - begin;
     begin = wall_seconds();
     const Result<Exact> exact = solve_exact(
         instance.shape, instance.times, instance.memory,
-        {.split_backward = split, .recompute_right_before = true, .nodes_max = 1'000'000});
+        {.split_backward = split, .recompute_right_before = right_before, .nodes_max = 1'000'000});
     exact_s += wall_seconds() - begin;
     CHECK(exact, "{}", exact.error().text());
     if (!exact->proven) continue;

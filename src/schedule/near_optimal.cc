@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <optional>
+#include <set>
 #include <thread>
 
 #include "base/check.h"
+#include "schedule/justify.h"
 #include "schedule/order_search.h"
 #include "schedule/policy.h"
 #include "schedule/rule_search.h"
@@ -101,29 +103,42 @@ void rank(std::vector<Proposal>& proposals) {
   });
 }
 
+// The orders of one proposal, improved by so many steps: as a whole, then along the longest path.
+Proposal improved(const Proposal& from, const Shape& cell, const Times& times, const Memory& memory,
+                  SimDuration enough, int64_t steps, bool right_before) {
+  constexpr int64_t kStepsPerPlacement = 30;  // of a computation, with a heap and gaps
+  constexpr int64_t kPassesMax = 400, kEvaluationsMax = 20'000;
+  CellOrders orders = from.orders;
+  if (cell.chunks == 1) {
+    detail::Justify justify(cell, times, memory, orders, right_before);
+    const int64_t passes =
+        steps / 2 / (static_cast<int64_t>(justify.operations()) * kStepsPerPlacement);
+    justify.improve({.passes_max = std::min(kPassesMax, passes), .enough = enough});
+    if (justify.makespan() < from.candidate.makespan) orders = justify.orders();
+  }
+  detail::OrderSearch search(cell, times, memory, orders, right_before);
+  const int64_t evaluations = steps / 2 / static_cast<int64_t>(search.operations());
+  search.improve({.evaluations_max = std::min(kEvaluationsMax, evaluations), .enough = enough});
+  return propose(from.candidate.name + ", improved", cell, memory,
+                 {search.orders(), search.makespan(), true});
+}
+
 // Adds what becomes of the first few when their orders are improved.
 void improve(std::vector<Proposal>& proposals, const Shape& cell, const Times& times,
-             const Memory& memory, SimDuration enough, int64_t steps_max, int threads) {
+             const Memory& memory, SimDuration enough, const SearchOptions& options, int threads) {
   constexpr size_t kStarts = 4;
-  constexpr int64_t kEvaluationsMax = 20'000;
   // Interleaved messages come in the order of their sends, which moves would not keep.
   if (cell.layout == plan::Layout::kLoop) return;
-  std::vector<Proposal> improved;
-  for (const Proposal& proposal : proposals) {
-    if (proposal.candidate.fits && proposal.candidate.makespan > enough)
-      improved.push_back(proposal);
-    if (improved.size() == kStarts) break;
-  }
-  if (improved.empty() || proposals.front().candidate.makespan <= enough) return;
-  detail::for_each_index(improved.size(), threads, [&](size_t i) {
-    Proposal& proposal = improved[i];
-    detail::OrderSearch search(cell, times, memory, proposal.orders);
-    const int64_t steps = steps_max / static_cast<int64_t>(improved.size() * search.operations());
-    search.improve({.evaluations_max = std::min(kEvaluationsMax, steps), .enough = enough});
-    proposal = propose(proposal.candidate.name + ", improved", cell, memory,
-                       {search.orders(), search.makespan(), true});
+  size_t starts = 0;
+  while (starts < std::min(kStarts, proposals.size()) && proposals[starts].candidate.fits) ++starts;
+  if (starts == 0 || proposals.front().candidate.makespan <= enough) return;
+  std::vector<Proposal> results(starts);
+  detail::for_each_index(starts, threads, [&](size_t i) {
+    results[i] =
+        improved(proposals[i], cell, times, memory, enough,
+                 options.steps_max / static_cast<int64_t>(starts), options.recompute_right_before);
   });
-  for (Proposal& proposal : improved) proposals.push_back(std::move(proposal));
+  for (Proposal& result : results) proposals.push_back(std::move(result));
 }
 
 }  // namespace
@@ -137,13 +152,17 @@ Result<Found> near_optimal(const Shape& shape, const Times& times, const Memory&
   found.bounds = lower_bounds(shape, times, memory, options.split_backward);
   const SimDuration bound = found.bounds.empty() ? SimDuration{} : found.bounds.front().value;
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-
   const int threads = options.threads > 0 ? options.threads : cores;
 
   std::vector<Proposal> proposals = published(cell, times, memory, options.split_backward);
+  rank(proposals);
+  const auto bound_is_met = [&] {
+    return !proposals.empty() && proposals.front().candidate.fits &&
+           proposals.front().candidate.makespan <= bound;
+  };
   const detail::KnobSpace space(cell, times, memory);
   for (const bool split : {false, true}) {
-    if (split && !options.split_backward) continue;
+    if ((split && !options.split_backward) || bound_is_met()) continue;
     const int64_t share = split ? 2 : 1;
     const int64_t plays =
         options.split_backward ? share * options.plays_max / 3 : options.plays_max;
@@ -152,9 +171,9 @@ Result<Found> near_optimal(const Shape& shape, const Times& times, const Memory&
              {.split_backward = split, .threads = threads, .plays_max = plays, .enough = bound})) {
       proposals.push_back(propose(space.text(trial.knobs), cell, memory, std::move(trial.play)));
     }
+    rank(proposals);
   }
-  rank(proposals);
-  improve(proposals, cell, times, memory, bound, options.steps_max, threads);
+  improve(proposals, cell, times, memory, bound, options, threads);
   rank(proposals);
   if (proposals.empty() || !proposals.front().candidate.fits) {
     return infeasible("no schedule keeps to so few micro-batches in flight",
@@ -165,7 +184,10 @@ Result<Found> near_optimal(const Shape& shape, const Times& times, const Memory&
   found.makespan = makespan_of(found.schedule, shape, times);
   CHECK(found.makespan <= winner.candidate.makespan, "\"{}\" takes {} ns, played {} ns",
         winner.candidate.name, found.makespan.ns, winner.candidate.makespan.ns);
-  for (const Proposal& proposal : proposals) found.tried.push_back(proposal.candidate);
+  std::set<std::string> named;
+  for (const Proposal& proposal : proposals) {
+    if (named.insert(proposal.candidate.name).second) found.tried.push_back(proposal.candidate);
+  }
   found.tried.front().makespan = found.makespan;
   return found;
 }

@@ -10,8 +10,8 @@ namespace tombolo::schedule::detail {
 using trace::ActionKind;
 
 OrderSearch::OrderSearch(const Shape& shape, const Times& times, const Memory& memory,
-                         const CellOrders& orders)
-    : shape_(shape), times_(times), memory_(memory) {
+                         const CellOrders& orders, bool recompute_right_before)
+    : shape_(shape), times_(times), memory_(memory), right_before_(recompute_right_before) {
   CHECK(shape.replicas == shape.cell, "{} replicas, cells of {}", shape.replicas, shape.cell);
   const auto all = static_cast<size_t>(number(kKinds, 0, 0, 0));
   setup_.assign(all, 0);
@@ -73,7 +73,7 @@ void OrderSearch::read(const CellOrders& orders) {
     const auto c = static_cast<int32_t>(rank) % shape_.cell;
     machines_.emplace_back();
     for (const trace::Action& action : orders.ranks[rank]) {
-      if (action.kind == ActionKind::kRecompute) continue;  // a setup of its backward
+      if (action.kind == ActionKind::kRecompute && right_before_) continue;  // a setup of B
       const StageDurations& stage = times_.stages[static_cast<size_t>(action.stage)];
       Kind kind = kForward;
       int64_t duration = stage.forward.ns;
@@ -81,6 +81,9 @@ void OrderSearch::read(const CellOrders& orders) {
         split_ = true;
         kind = kWeight;
         duration = stage.backward_weight.ns;
+      } else if (action.kind == ActionKind::kRecompute) {
+        kind = kRecompute;
+        duration = stage.recompute.ns;
       } else if (action.kind != ActionKind::kForward) {
         kind = kBackward;
         duration =
@@ -88,7 +91,7 @@ void OrderSearch::read(const CellOrders& orders) {
       }
       const Operation o = number(kind, action.stage, c, action.microbatch);
       duration_[static_cast<size_t>(o)] = duration;
-      if (kind == kBackward && shape_.recomputes(action.stage)) {
+      if (kind == kBackward && right_before_ && shape_.recomputes(action.stage)) {
         setup_[static_cast<size_t>(o)] = stage.recompute.ns;
       }
       machine_of_[static_cast<size_t>(o)] = static_cast<int32_t>(rank);
@@ -115,10 +118,11 @@ void OrderSearch::read(const CellOrders& orders) {
   const auto links = static_cast<size_t>(shape_.positions() * shape_.positions() * shape_.cell);
   own_free_.assign(links, 0);
   own_last_.assign(links, kNone);
-  // W and the first F need nothing but their place in the order.
+  // R, W and the first F need nothing but their place in the order.
   for (int32_t c = 0; c < shape_.cell; ++c) {
     for (int32_t m = 0; m < shape_.microbatches; ++m) {
       for (int32_t s = 0; s < shape_.stages; ++s) {
+        initial_[static_cast<size_t>(number(kRecompute, s, c, m))] = 0;
         initial_[static_cast<size_t>(number(kWeight, s, c, m))] = 0;
       }
       initial_[static_cast<size_t>(number(kForward, 0, c, m))] = 0;
@@ -332,11 +336,16 @@ CellOrders OrderSearch::orders() const {
         case kForward:
           out.ranks.back().push_back({ActionKind::kForward, s, m});
           break;
+        case kRecompute:
+          out.ranks.back().push_back({ActionKind::kRecompute, s, m});
+          break;
         case kWeight:
           out.ranks.back().push_back({ActionKind::kBackwardWeight, s, m});
           break;
         default:
-          if (shape_.recomputes(s)) out.ranks.back().push_back({ActionKind::kRecompute, s, m});
+          if (right_before_ && shape_.recomputes(s)) {
+            out.ranks.back().push_back({ActionKind::kRecompute, s, m});
+          }
           out.ranks.back().push_back(
               {split_ ? ActionKind::kBackwardInput : ActionKind::kBackward, s, m});
       }

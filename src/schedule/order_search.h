@@ -9,8 +9,8 @@
 // (1992), Nowicki and Smutnicki, Management Science 42 (1996); acceptance by Burke and Bykov, "The
 // late acceptance hill-climbing heuristic", EJOR 258 (2017).
 // Micro-batches keep their order on every stage, no rank ever has more in flight than its memory
-// holds, R stands right before its B. Releases are dropped: once links have an order they only
-// delay.
+// holds, R stands right before its B unless it may go anywhere after its F. Releases are dropped:
+// once links have an order they only delay.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class OrderSearch {
  public:
   // The arguments outlive it.
   OrderSearch(const Shape& shape, const Times& times, const Memory& memory,
-              const CellOrders& orders);
+              const CellOrders& orders, bool recompute_right_before = true);
 
   struct Options {
     int64_t evaluations_max = 1000;
@@ -43,7 +43,7 @@ class OrderSearch {
   using Operation = int32_t;
   static constexpr Operation kNone = -1;
 
-  enum Kind : int32_t { kForward, kBackward, kWeight, kActivation, kGradient, kKinds };
+  enum Kind : int32_t { kForward, kRecompute, kBackward, kWeight, kActivation, kGradient, kKinds };
 
   // What counts: the whole, then the sum over pipelines, so that a plateau has a slope.
   struct Cost {
@@ -93,11 +93,12 @@ class OrderSearch {
   const Shape& shape_;
   const Times& times_;
   const Memory& memory_;
+  const bool right_before_;
   bool split_ = false;
   std::vector<Machine> machines_;  // ranks (position x cell + pipeline), then shared links
   std::vector<LinkOrder> links_;   // whose orders the latter are
   // By operation.
-  std::vector<int64_t> setup_, duration_;  // setup does not wait for the message (R)
+  std::vector<int64_t> setup_, duration_;  // setup does not wait for the message (R right before B)
   std::vector<int32_t> machine_of_;
   std::vector<Operation> next_;      // that needs its result
   std::vector<Operation> previous_;  // whose result it needs
