@@ -65,6 +65,19 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1000000));
   simulate_command->add_option("--out", simulate_options.out,
                                "write the predicted Trace (JSON lines)");
+  CLI::Option* simulate_policy = simulate_command->add_option(
+      "--policy", simulate_options.policy,
+      "another schedule than the job's: a name, or best, which searches");
+  simulate_command
+      ->add_flag("--no-split", simulate_options.no_split,
+                 "best: gradients of inputs and weights stay together")
+      ->needs(simulate_policy);
+  simulate_command
+      ->add_option("--measured", simulate_options.measured,
+                   "best: Trace from which the stage times are taken")
+      ->needs(simulate_policy);
+  simulate_command->add_option("--out-plan", simulate_options.out_plan,
+                               "write the Plan that performs what was predicted");
   simulate_command->add_flag("--ascii", simulate_options.ascii,
                              "draw the schedule in the terminal");
   add_json(simulate_command, simulate_options.json);

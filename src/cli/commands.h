@@ -31,7 +31,11 @@ struct InputOptions {
 struct SimulateOptions {
   InputOptions in;
   int iterations = 1;
-  std::string out;  // Trace
+  std::string out;        // Trace
+  std::string policy;     // replaces the schedule: a name, or "best"; empty: as it stands
+  bool no_split = false;  // best: gradients of inputs and weights stay together
+  std::string measured;   // best: Trace from which stage times are taken
+  std::string out_plan;   // Plan
   bool ascii = false;
   bool json = false;
 };
@@ -95,6 +99,7 @@ struct SweepCommandOptions {
   std::string job;
   std::vector<std::string> vary;   // "path=a,b,c", each an axis of the grid
   std::string ask = "simulate";    // planner::SweepAsk
+  std::string policy;              // of simulate: a schedule, or "best"; empty: the job's
   std::string law = "tombolo";     // of estimate and plan
   std::string objective = "time";  // of plan
   std::string out;                 // rows.csv or rows.jsonl; empty: none

@@ -35,7 +35,7 @@ Result<plan::Job> load_job(const InputOptions& in) {
   return job;
 }
 
-Result<plan::Plan> load_plan(const InputOptions& in) {
+Result<plan::Plan> open_plan(const InputOptions& in) {
   const std::string text = TRY(read_file(in.input));
   plan::Plan plan;
   if (is_json(text)) {
@@ -56,6 +56,11 @@ Result<plan::Plan> load_plan(const InputOptions& in) {
       plan = TRY(during(plan::make_plan(job, &hardware), "using " + in.hardware));
     }
   }
+  return plan;
+}
+
+Result<plan::Plan> load_plan(const InputOptions& in) {
+  plan::Plan plan = TRY(open_plan(in));
   const schedule::Schedule schedule = TRY(schedule::build(plan));
   TRY(schedule::check_memory(plan, schedule));
   return plan;

@@ -14,6 +14,9 @@ namespace tombolo::cli {
 // A job or a Plan file, whichever it is, with the replacements applied and the memory checked.
 Result<plan::Plan> load_plan(const InputOptions& in);
 
+// The same, where the schedule is still to be chosen: nothing is built or checked.
+Result<plan::Plan> open_plan(const InputOptions& in);
+
 // The job alone (not a Plan), with the replacements applied: for `profile`, which prices it anew.
 // What its config.json says and nobody counts goes to stderr.
 Result<plan::Job> load_job(const InputOptions& in);

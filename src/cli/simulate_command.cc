@@ -4,6 +4,7 @@
 #include "cli/answer.h"
 #include "cli/commands.h"
 #include "cli/input.h"
+#include "cli/policy_choice.h"
 #include "plan/plan_file.h"
 #include "schedule/ascii.h"
 #include "sim/simulate.h"
@@ -36,7 +37,8 @@ void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation
   const std::string pipelines =
       plan.replicas() > 1 ? fmt::format(" x {} pipelines", plan.replicas()) : "";
   out << fmt::format("{}: {} stages{}, {} micro-batches, schedule {}\n", plan.name,
-                     plan.stages.size(), pipelines, plan.microbatches(), plan.parallelism.schedule);
+                     plan.stages.size(), pipelines, plan.microbatches(),
+                     plan.given ? plan.given->name : plan.parallelism.schedule);
   out << iteration_line(trace::Provenance::kPredicted, seconds(simulation.iteration),
                         fmt::format("stage times: {}", to_name(plan.cost_source)));
   const trace::Parts& sum = simulation.breakdown.sum;
@@ -72,18 +74,36 @@ void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation
                      plan::plan_digest(plan), simulation.events, simulation.fingerprint);
 }
 
+std::string simulate_command_line(const SimulateOptions& options) {
+  std::string line = command_line("simulate", options.in);
+  if (!options.policy.empty()) line += " --policy " + options.policy;
+  if (options.no_split) line += " --no-split";
+  if (!options.measured.empty()) line += " --measured " + options.measured;
+  return line;
+}
+
 }  // namespace
 
 Status simulate(const SimulateOptions& options, std::ostream& out) {
   const auto begin = std::chrono::steady_clock::now();
-  const plan::Plan plan = TRY(load_plan(options.in));
+  if (options.policy != "best" && (options.no_split || !options.measured.empty())) {
+    return unusable(fmt::format("--policy {}: {} goes with --policy best", options.policy,
+                                options.no_split ? "--no-split" : "--measured"),
+                    "--policy best");
+  }
+  const bool as_it_stands = options.policy.empty();
+  const ChosenPolicy chosen =
+      as_it_stands ? ChosenPolicy{TRY(load_plan(options.in)), {}, {}} : TRY(choose_policy(options));
+  const plan::Plan& plan = chosen.plan;
   const sim::Simulation simulation =
-      TRY(predict(plan, options.iterations, command_line("simulate", options.in)));
+      TRY(predict(plan, options.iterations, simulate_command_line(options)));
   if (!options.out.empty()) TRY(trace::write_trace(options.out, simulation.trace));
+  if (!options.out_plan.empty()) TRY(plan::write_plan(options.out_plan, plan));
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
 
   if (!options.json) {
     print_text(out, plan, simulation);
+    print_policy(out, chosen);
     if (options.ascii) out << "\n" << schedule::draw_ascii(simulation.trace);
     return {};
   }
@@ -91,19 +111,21 @@ Status simulate(const SimulateOptions& options, std::ostream& out) {
   for (const Bytes bytes : simulation.peak_memory) peak = std::max(peak, bytes.value);
   Value::Array peaks;
   for (const Bytes bytes : simulation.peak_memory) peaks.push_back(bytes.value);
-  print_json(out, {{"provenance", "predicted"},
-                   {"iteration_ns", simulation.iteration.ns},
-                   {"cost_source", std::string(to_name(plan.cost_source))},
-                   {"breakdown", breakdown_json(simulation.breakdown.sum)},
-                   {"utilization", simulation.breakdown.utilization},
-                   {"peak_memory_bytes", peak},
-                   {"peak_memory_per_rank_bytes", peaks},
-                   {"iterations", int64_t{options.iterations}},
-                   {"events", static_cast<int64_t>(simulation.events)},
-                   {"fingerprint", simulation.fingerprint},
-                   {"plan_digest", plan::plan_digest(plan)},
-                   {"seed", fmt::format("{}", plan.run.seed)},
-                   {"wall_s", wall.count()}});
+  Value::Table answer{{"provenance", "predicted"},
+                      {"iteration_ns", simulation.iteration.ns},
+                      {"cost_source", std::string(to_name(plan.cost_source))},
+                      {"breakdown", breakdown_json(simulation.breakdown.sum)},
+                      {"utilization", simulation.breakdown.utilization},
+                      {"peak_memory_bytes", peak},
+                      {"peak_memory_per_rank_bytes", peaks},
+                      {"iterations", int64_t{options.iterations}},
+                      {"events", static_cast<int64_t>(simulation.events)},
+                      {"fingerprint", simulation.fingerprint},
+                      {"plan_digest", plan::plan_digest(plan)},
+                      {"seed", fmt::format("{}", plan.run.seed)},
+                      {"wall_s", wall.count()}};
+  if (!as_it_stands) answer.emplace_back("policy", policy_json(chosen));
+  print_json(out, answer);
   return {};
 }
 

@@ -20,6 +20,8 @@ inline CLI::App* add_sweep(CLI::App& app, SweepCommandOptions& options) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("--ask", options.ask, "simulate, estimate, plan or select")
       ->capture_default_str();
+  command->add_option("--policy", options.policy,
+                      "of simulate: another schedule than the job's, or best, which searches");
   command->add_option("--law", options.law, "of estimate and plan: tombolo or rail-only")
       ->capture_default_str();
   command->add_option("--objective", options.objective, "of plan: time, cost or throughput")

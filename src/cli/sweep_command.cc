@@ -52,7 +52,13 @@ Result<Request> read_request(const SweepCommandOptions& options) {
     return unusable(fmt::format("--out {}: neither .csv nor .jsonl", options.out),
                     "rows.csv for a table, rows.jsonl for a JSON document per row");
   }
-  request.question = {.ask = *ask, .law = options.law, .objective = *objective};
+  if (!options.policy.empty() && *ask != planner::SweepAsk::kSimulate) {
+    return unusable(
+        fmt::format("--policy {}: --ask {} builds no schedule", options.policy, options.ask),
+        "--ask simulate");
+  }
+  request.question = {
+      .ask = *ask, .law = options.law, .objective = *objective, .policy = options.policy};
   for (const std::string& text : options.vary) {
     request.axes.push_back(TRY(planner::parse_sweep_axis(text)));
   }
@@ -69,6 +75,7 @@ std::string command_of(const SweepCommandOptions& options) {
   std::string out = "tombolo sweep " + quoted(options.job);
   for (const std::string& text : options.vary) out += " --vary " + quoted(text);
   out += " --ask " + options.ask;
+  if (!options.policy.empty()) out += " --policy " + options.policy;
   if (options.law != "tombolo") out += " --law " + options.law;
   if (options.objective != "time") out += " --objective " + options.objective;
   if (!options.x.empty()) out += " --x " + quoted(options.x);
@@ -156,13 +163,21 @@ Result<std::vector<SweepRow>> answer_all(const SweepCommandOptions& options, con
 // ---- the answer ----
 
 std::string cell_text(const Sweep& sweep, const SweepRow& row, const std::string& column) {
-  const auto number = sweep_figure(sweep, row, column);
-  return number ? sweep_figure_text(*number) : "-";
+  if (const auto number = sweep_figure(sweep, row, column)) return sweep_figure_text(*number);
+  const Value record = planner::sweep_record(sweep, row);
+  const Value* value = record.find(column);
+  const std::string* text = value ? value->get<std::string>() : nullptr;
+  return text ? *text : "-";
 }
 
 void print_table(std::ostream& out, const Sweep& sweep, const std::vector<SweepRow>& rows) {
   std::vector<std::string> columns{"iteration_s", throughput_column(sweep, rows)};
   if (const std::string cost = cost_column(sweep, rows); !cost.empty()) columns.push_back(cost);
+  if (sweep.question.policy == "best") {
+    for (const char* column : {"gain", "gain_without_split", "baseline", "winner"}) {
+      columns.emplace_back(column);
+    }
+  }
   const size_t shown = std::min(rows.size(), kRowsShown);
   std::vector<std::vector<std::string>> lines(shown + 1);
   for (size_t axis = 0; axis < sweep.paths.size(); ++axis) {

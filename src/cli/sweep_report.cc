@@ -78,7 +78,7 @@ std::vector<report::SweepChartColumn> columns_of(const Sweep& sweep,
     any_reason = any_reason || !row.reason.empty();
   }
   columns.push_back(std::move(status));
-  const std::vector<std::string> names = planner::sweep_columns(sweep.question.ask);
+  const std::vector<std::string> names = planner::sweep_columns(sweep.question);
   for (size_t i = 0; i < names.size(); ++i) {
     report::SweepChartColumn column{.name = names[i], .numbers = {}, .texts = {}};
     const bool numeric = any_knows(sweep, rows, names[i]);
@@ -128,7 +128,7 @@ std::string configuration_words(const Sweep& sweep, int64_t configuration) {
 
 std::optional<double> sweep_figure(const Sweep& sweep, const SweepRow& row,
                                    const std::string& column) {
-  const auto at = position_of(planner::sweep_columns(sweep.question.ask), column);
+  const auto at = position_of(planner::sweep_columns(sweep.question), column);
   if (!at || row.figures.empty()) return {};
   return number_of(row.figures[*at]);
 }
@@ -137,7 +137,7 @@ const SweepRow* best_row(const Sweep& sweep, const std::vector<SweepRow>& rows,
                          const std::string& column, bool largest) {
   const SweepRow* best = nullptr;
   double best_number = 0;
-  const auto at = position_of(planner::sweep_columns(sweep.question.ask), column);
+  const auto at = position_of(planner::sweep_columns(sweep.question), column);
   for (const SweepRow& row : rows) {
     const auto number = !at || row.figures.empty() ? std::nullopt : number_of(row.figures[*at]);
     if (!number) continue;
@@ -170,7 +170,7 @@ Status check_sweep_report(const Sweep& sweep, const SweepReportOptions& options)
     return unusable(fmt::format("--by {}: is along the chart already", options.by),
                     "another path, or none");
   }
-  const std::vector<std::string> columns = planner::sweep_columns(sweep.question.ask);
+  const std::vector<std::string> columns = planner::sweep_columns(sweep.question);
   if (!options.y.empty() && !position_of(columns, options.y)) {
     return unusable(fmt::format("--y {}: there is no such column", options.y),
                     fmt::format("one of {}", fmt::join(columns, ", ")));

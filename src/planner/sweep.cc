@@ -263,14 +263,14 @@ std::vector<std::string> sweep_header(const Sweep& sweep) {
   for (const SweepPath& path : sweep.paths) header.push_back(path.text());
   header.emplace_back("provenance");
   header.emplace_back("status");
-  for (std::string& column : sweep_columns(sweep.question.ask)) header.push_back(std::move(column));
+  for (std::string& column : sweep_columns(sweep.question)) header.push_back(std::move(column));
   header.emplace_back("reason");
   return header;
 }
 
 Value sweep_record(const Sweep& sweep, const SweepRow& row) {
   const std::vector<std::string> header = sweep_header(sweep);
-  std::vector<Value> cells = cells_of(sweep, row, sweep_columns(sweep.question.ask).size());
+  std::vector<Value> cells = cells_of(sweep, row, sweep_columns(sweep.question).size());
   Value::Table record;
   for (size_t i = 0; i < header.size(); ++i) record.emplace_back(header[i], std::move(cells[i]));
   return record;
@@ -278,7 +278,7 @@ Value sweep_record(const Sweep& sweep, const SweepRow& row) {
 
 std::string sweep_csv(const Sweep& sweep, const std::vector<SweepRow>& rows) {
   std::string out = csv_line(sweep_header(sweep));
-  const size_t figures = sweep_columns(sweep.question.ask).size();
+  const size_t figures = sweep_columns(sweep.question).size();
   for (const SweepRow& row : rows) {
     std::vector<std::string> cells;
     for (const Value& cell : cells_of(sweep, row, figures)) cells.push_back(sweep_text(cell));

@@ -9,6 +9,7 @@
 #include "cost/iteration.h"
 #include "plan/open_job.h"
 #include "planner/best_plan.h"
+#include "planner/best_schedule.h"
 #include "planner/estimate.h"
 #include "planner/mixed.h"
 #include "planner/select_job.h"
@@ -108,9 +109,32 @@ std::optional<double> mfu_of(const plan::Plan& plan, Seconds iteration) {
 
 // ---- the questions ----
 
-Result<std::vector<Value>> answer_simulate(const Value& value, const std::string& file) {
+// The best schedule, and what it is held against. Configurations run beside each other already.
+Result<std::vector<Value>> answer_best_schedule(const plan::Plan& plan) {
+  const BestSchedule best = TRY(best_schedule(plan, {.threads = 1}));
+  std::vector<Value> row = TRY(answer_by_simulation(best.plan));
+  const ScheduleCandidate* baseline = best.baseline();
+  const ScheduleCandidate* unsplit = best.unsplit();
+  const auto gain = [&](const ScheduleCandidate* candidate) {
+    if (!candidate || !baseline) return Value();
+    return Value(time_saved(*candidate->iteration, *baseline->iteration));
+  };
+  row.emplace_back(best.winner().name);
+  row.emplace_back(baseline ? Value(baseline->name) : Value());
+  row.emplace_back(baseline ? Value(seconds(*baseline->iteration).value) : Value());
+  row.push_back(gain(&best.winner()));
+  row.push_back(gain(unsplit));
+  row.emplace_back(seconds(best.bound.value).value);
+  return row;
+}
+
+Result<std::vector<Value>> answer_simulate(const Value& value, const std::string& file,
+                                           const SweepQuestion& question) {
   const plan::Job job = TRY(plan::job_from_value(value, file));
-  return answer_by_simulation(TRY(plan::make_plan(job)));
+  const plan::Plan plan = TRY(plan::make_plan(job));
+  if (question.policy.empty()) return answer_by_simulation(plan);
+  if (question.policy == "best") return answer_best_schedule(plan);
+  return answer_by_simulation(TRY(with_schedule(plan, question.policy)));
 }
 
 Result<std::vector<Value>> answer_estimate(const Value& value, const std::string& file,
@@ -271,7 +295,8 @@ Result<std::vector<Value>> answer_select(const Value& value, const std::string& 
 
 }  // namespace
 
-std::vector<std::string> sweep_columns(SweepAsk ask) {
+std::vector<std::string> sweep_columns(const SweepQuestion& question) {
+  const SweepAsk ask = question.ask;
   std::vector<std::string> columns{"devices",      "iteration_s", "sequences_per_s",
                                    "tokens_per_s", "cost_usd",    "cost_per_million_tokens_usd",
                                    "mfu",          "memory_bytes"};
@@ -283,6 +308,8 @@ std::vector<std::string> sweep_columns(SweepAsk ask) {
          "recompute", "devices_per_datacenter"});
   } else if (ask == SweepAsk::kSelect) {
     add({"cells", "pipelines", "unused_devices", "partitions_per_datacenter"});
+  } else if (ask == SweepAsk::kSimulate && question.policy == "best") {
+    add({"winner", "baseline", "baseline_s", "gain", "gain_without_split", "lower_bound_s"});
   }
   return columns;
 }
@@ -311,7 +338,7 @@ Result<std::vector<Value>> answer_sweep(const Value& job, const std::string& fil
                                         const SweepQuestion& question) {
   switch (question.ask) {
     case SweepAsk::kSimulate:
-      return answer_simulate(job, file);
+      return answer_simulate(job, file, question);
     case SweepAsk::kEstimate:
       return answer_estimate(job, file, question);
     case SweepAsk::kPlan: {

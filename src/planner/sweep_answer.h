@@ -33,13 +33,17 @@ struct SweepQuestion {
   SweepAsk ask = SweepAsk::kSimulate;
   std::string law = "tombolo";             // of estimate and plan
   Objective objective = Objective::kTime;  // of plan
+  // Of simulate: the name of a schedule instead of the job's, or "best", which searches
+  // (best_schedule.h) and adds winner, baseline, baseline_s, gain, gain_without_split and
+  // lower_bound_s.
+  std::string policy = {};
 };
 
 // The names of the figures, in order. Of all questions:
 //   devices, iteration_s, sequences_per_s, tokens_per_s, cost_usd (of an iteration, WAN traffic
 //   included by simulate, and by plan over several datacenters), cost_per_million_tokens_usd, mfu,
 //   memory_bytes (of the fullest device)
-std::vector<std::string> sweep_columns(SweepAsk ask);
+std::vector<std::string> sweep_columns(const SweepQuestion& question);
 
 // One value per column. `job` is what the file says, parsed; `file` is for messages and relative
 // paths. Unusable and infeasible as the command of the same name; estimate is infeasible, too,

@@ -39,7 +39,7 @@ class SweepTest : public ::testing::Test {
 };
 
 double figure(const Sweep& sweep, const SweepRow& row, const std::string& column) {
-  const std::vector<std::string> columns = sweep_columns(sweep.question.ask);
+  const std::vector<std::string> columns = sweep_columns(sweep.question);
   for (size_t i = 0; i < columns.size() && !row.figures.empty(); ++i) {
     if (columns[i] != column) continue;
     if (const auto* number = row.figures[i].get<double>()) return *number;

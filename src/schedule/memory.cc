@@ -61,8 +61,34 @@ std::vector<Bytes> peak_memory(const plan::Plan& plan, const Schedule& schedule)
   return peaks;
 }
 
+namespace {
+
+// Against [stage_times].in_flight: in micro-batches, for imagined models have no bytes.
+Status check_in_flight(const plan::Plan& plan, const Schedule& schedule) {
+  const Memory memory = memory_of(plan);
+  if (memory.in_flight.empty()) return {};
+  const std::vector<int64_t> needs = peak_in_flight(schedule);
+  const auto limit = [&](size_t r) {
+    return memory.in_flight[static_cast<size_t>(plan.ranks[r].stage)];
+  };
+  size_t worst = 0;
+  for (size_t r = 1; r < needs.size(); ++r) {
+    if (needs[r] - limit(r) > needs[worst] - limit(worst)) worst = r;
+  }
+  if (needs.empty() || needs[worst] <= limit(worst)) return {};
+  const auto chunks = static_cast<double>(plan.parallelism.virtual_stages);
+  return infeasible(
+      fmt::format("stage {} does not fit in memory: {} keeps {:.3g} micro-batches in flight there, "
+                  "and [stage_times].in_flight is {}",
+                  plan.ranks[worst].stage, schedule.name,
+                  static_cast<double>(needs[worst]) / chunks, *plan.in_flight),
+      "a larger in_flight, or tombolo simulate --policy best, which keeps to it");
+}
+
+}  // namespace
+
 Status check_memory(const plan::Plan& plan, const Schedule& schedule) {
-  if (plan.cost_source == plan::CostSource::kStageTimes) return {};
+  if (plan.cost_source == plan::CostSource::kStageTimes) return check_in_flight(plan, schedule);
   const std::vector<Bytes> needs = peak_memory(plan, schedule);
   // The stage that is furthest from fitting: whoever helps it helps most.
   size_t worst = 0;

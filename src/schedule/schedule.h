@@ -154,7 +154,7 @@ std::vector<int64_t> messages_sent(const Schedule& schedule);
 std::vector<Bytes> peak_memory(const plan::Plan& plan, const Schedule& schedule);
 
 // Infeasible, naming the stage, what it needs, what the device has and the largest part, where a
-// stage does not fit. Plans with imagined [stage_times] pass: their model is not the point.
+// stage does not fit. Of Plans with imagined [stage_times] only their in_flight counts.
 Status check_memory(const plan::Plan& plan, const Schedule& schedule);
 
 // One Graph per rank, for one iteration. Computations and collectives last what the Plan says,

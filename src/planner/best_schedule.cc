@@ -1,0 +1,434 @@
+#include "planner/best_schedule.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "base/check.h"
+#include "planner/why_schedule.h"
+#include "schedule/near_optimal.h"
+#include "schedule/policy.h"
+#include "sim/simulate.h"
+
+namespace tombolo::planner {
+namespace {
+
+constexpr int64_t kChunksMax = 8;  // stages per rank of interleaved schedules
+
+// A candidate with what it takes to perform it.
+struct Tried {
+  ScheduleCandidate candidate;
+  plan::Plan plan;            // of all cells
+  schedule::Schedule of_one;  // of one cell; empty where it cannot be taken
+  bool given = false;         // the Plan must carry it, for no name stands for it
+  std::optional<sim::Simulation> simulation = {};
+};
+
+// One cell of a variant, as schedules see it.
+struct Cell {
+  plan::Plan plan;  // of all cells
+  plan::Plan one;
+  schedule::Shape shape;
+  schedule::Times times;
+  schedule::Memory memory;
+};
+
+Result<Cell> lay_out(const plan::Plan& base, const ScheduleVariant& variant) {
+  Cell cell;
+  cell.plan = TRY(vary(base, variant));
+  cell.one = one_cell(cell.plan);
+  cell.shape = schedule::shape_of(cell.one);
+  cell.times = schedule::times_of(cell.one);
+  cell.memory = schedule::memory_of(cell.one);
+  return cell;
+}
+
+bool is_imagined(const plan::Plan& plan) {
+  return plan.cost_source == plan::CostSource::kStageTimes;
+}
+
+std::string sharing_text(const ScheduleVariant& variant) {
+  return variant.sharing == plan::Sharing::kTemporal ? fmt::format(", cells of {}", variant.cell)
+                                                     : "";
+}
+
+std::string name_of(const ScheduleVariant& variant) {
+  std::string name = variant.schedule;
+  if (plan::layout_of(variant.schedule) == plan::Layout::kLoop) {
+    name += fmt::format(", {} stages per rank", variant.chunks);
+  }
+  if (variant.sharing == plan::Sharing::kTemporal) {
+    name += fmt::format(", {}", to_name(variant.discipline));
+  }
+  return name + sharing_text(variant);
+}
+
+bool splits(const schedule::Schedule& schedule) {
+  for (const schedule::Order& order : schedule.ranks) {
+    for (const trace::Action& action : order) {
+      if (action.kind == trace::ActionKind::kBackwardWeight) return true;
+    }
+  }
+  return false;
+}
+
+// Takes the schedule of one cell if the memory holds it.
+void take(const Cell& cell, schedule::Schedule of_one, Tried& tried) {
+  ScheduleCandidate& candidate = tried.candidate;
+  const std::vector<int64_t> peaks = schedule::peak_in_flight(of_one);
+  const double whole = cell.shape.chunks;
+  size_t worst = 0;  // the rank that is furthest from fitting
+  const auto over = [&](size_t rank) {
+    const size_t position = rank / static_cast<size_t>(cell.shape.replicas);
+    return cell.memory.in_flight.empty() ? peaks[rank]
+                                         : peaks[rank] - cell.memory.in_flight[position];
+  };
+  for (size_t rank = 1; rank < peaks.size(); ++rank) {
+    if (over(rank) > over(worst)) worst = rank;
+  }
+  candidate.in_flight = static_cast<double>(*std::max_element(peaks.begin(), peaks.end())) / whole;
+  candidate.splits = splits(of_one);
+  if (is_imagined(cell.one) && !cell.memory.in_flight.empty() && over(worst) > 0) {
+    const size_t position = worst / static_cast<size_t>(cell.shape.replicas);
+    candidate.obstacle =
+        fmt::format("needs memory for {:.3g} micro-batches at position {}, which has it for {:.3g}",
+                    static_cast<double>(peaks[worst]) / whole, position,
+                    cell.memory.in_flight[position] / whole);
+    return;
+  }
+  if (const Status fits = schedule::check_memory(cell.one, of_one); !fits) {
+    candidate.obstacle = fits.error().message;
+    return;
+  }
+  candidate.makespan = schedule::makespan_of(of_one, cell.shape, cell.times);
+  tried.of_one = std::move(of_one);
+}
+
+Tried try_named(const plan::Plan& base, const ScheduleVariant& variant) {
+  Tried tried;
+  tried.candidate = {.name = name_of(variant), .family = variant.schedule, .variant = variant};
+  Result<Cell> cell = lay_out(base, variant);
+  if (!cell) {
+    tried.candidate.obstacle = cell.error().message;
+    return tried;
+  }
+  tried.plan = cell->plan;
+  Result<schedule::Schedule> of_one = schedule::build(cell->one);
+  if (!of_one) {
+    tried.candidate.obstacle = of_one.error().message;
+    return tried;
+  }
+  take(*cell, std::move(*of_one), tried);
+  return tried;
+}
+
+// Varuna's rules with no more in flight than memory holds.
+Tried try_varuna_within_memory(const plan::Plan& base) {
+  const ScheduleVariant variant{.schedule = "varuna"};
+  Tried tried;
+  tried.candidate = {.name = "varuna, kept to the memory", .family = "varuna", .variant = variant};
+  tried.given = true;
+  Result<Cell> cell = lay_out(base, variant);
+  if (!cell) {
+    tried.candidate.obstacle = cell.error().message;
+    return tried;
+  }
+  tried.plan = cell->plan;
+  schedule::Rules rules = schedule::varuna_rules(cell->shape, cell->times, variant.discipline);
+  rules.in_flight = cell->memory.in_flight;
+  Result<schedule::Played> played =
+      schedule::play(tried.candidate.name, cell->shape, cell->times, rules);
+  if (!played) {
+    tried.candidate.obstacle = played.error().message;
+    return tried;
+  }
+  take(*cell, std::move(played->schedule), tried);
+  return tried;
+}
+
+// What a family's search is to find, in a layout that the name stands for.
+struct Search {
+  std::string family;
+  ScheduleVariant variant;
+  bool split = false;
+};
+
+Tried try_search(const plan::Plan& base, const Search& search, int64_t passes, int threads) {
+  Tried tried;
+  tried.candidate = {.name = search.family + sharing_text(search.variant),
+                     .family = search.family,
+                     .variant = search.variant};
+  tried.given = true;
+  Result<Cell> cell = lay_out(base, search.variant);
+  if (!cell) {
+    tried.candidate.obstacle = cell.error().message;
+    return tried;
+  }
+  tried.plan = cell->plan;
+  constexpr int64_t kPassesPerStage = 3;  // F, I and W, or F, R and B
+  const int64_t per_play =
+      kPassesPerStage * cell->shape.stages * cell->shape.microbatches * int64_t{cell->shape.cell};
+  constexpr int64_t kPlaysMin = 8;
+  constexpr int64_t kPlaysMax = 400;
+  constexpr int64_t kStepsPerPass = 20;  // steps of improving orders, cheaper than passes
+  Result<schedule::Found> found =
+      schedule::near_optimal(cell->shape, cell->times, cell->memory,
+                             {.split_backward = search.split,
+                              .threads = threads,
+                              .plays_max = std::clamp(passes / per_play, kPlaysMin, kPlaysMax),
+                              .steps_max = passes * kStepsPerPass});
+  if (!found) {
+    tried.candidate.obstacle = found.error().message;
+    return tried;
+  }
+  tried.candidate.name = "found: " + found->schedule.name +
+                         (search.family == "fold" ? ", folded" : "") + sharing_text(search.variant);
+  take(*cell, std::move(found->schedule), tried);
+  return tried;
+}
+
+bool crosses_wan(const plan::Plan& plan) {
+  return std::any_of(plan.ranks.begin(), plan.ranks.end(), [&](const plan::Placement& placement) {
+    return placement.datacenter != plan.ranks.front().datacenter;
+  });
+}
+
+// How the pipelines may go about the WAN: each by itself, or in cells of 2 or more.
+std::vector<ScheduleVariant> sharings(const plan::Plan& plan) {
+  std::vector<ScheduleVariant> out = {{}};
+  if (!crosses_wan(plan)) return out;
+  for (int64_t cell = 2; cell <= plan.parallelism.data; ++cell) {
+    if (plan.parallelism.data % cell != 0) continue;
+    out.push_back({.sharing = plan::Sharing::kTemporal,
+                   .cell = cell,
+                   .discipline = plan.parallelism.discipline});
+  }
+  return out;
+}
+
+std::vector<ScheduleVariant> named_variants(const plan::Plan& plan) {
+  std::vector<ScheduleVariant> out;
+  const bool has_model = plan.boundary.value > 0;
+  const int64_t chunks_max =
+      has_model ? std::min(kChunksMax, plan.model.layers / plan.parallelism.pipeline) : kChunksMax;
+  for (const schedule::Policy& policy : schedule::policies()) {
+    const std::string name(policy.name);
+    const plan::Layout layout = plan::layout_of(name);
+    if (layout == plan::Layout::kFold) out.push_back({.schedule = name, .chunks = 2});
+    for (int64_t chunks = 2; layout == plan::Layout::kLoop && chunks <= chunks_max; ++chunks) {
+      out.push_back({.schedule = name, .chunks = chunks});
+    }
+    if (layout != plan::Layout::kLine) continue;
+    for (ScheduleVariant variant : sharings(plan)) {
+      variant.schedule = name;
+      if (name == "atlas" && variant.sharing == plan::Sharing::kTemporal) {
+        for (const auto& discipline : enum_names(plan::Discipline{})) {
+          variant.discipline = discipline.value;
+          out.push_back(variant);
+        }
+      } else {
+        out.push_back(variant);
+      }
+    }
+  }
+  return out;
+}
+
+std::vector<Search> searches(const plan::Plan& plan, bool split) {
+  std::vector<Search> out;
+  for (const bool halves : {false, true}) {
+    if (halves && !split) continue;
+    for (ScheduleVariant variant : sharings(plan)) {
+      out.push_back({"line", variant, halves});
+      // A fold needs a name that stands for one: what it performs is given with it.
+      if (variant.sharing == plan::Sharing::kTemporal) continue;
+      out.push_back({"fold", {.schedule = "zb-v", .chunks = 2}, halves});
+    }
+  }
+  return out;
+}
+
+bool is_baseline(const ScheduleVariant& variant) {
+  static const std::set<std::string> kBaselines = {"gpipe", "1f1b", "interleaved", "varuna"};
+  return variant.sharing == plan::Sharing::kSpatial && kBaselines.count(variant.schedule) > 0;
+}
+
+std::vector<Tried> try_all(const plan::Plan& base, const BestScheduleOptions& options) {
+  std::vector<Tried> all;
+  for (const ScheduleVariant& variant : named_variants(base)) {
+    Tried tried = try_named(base, variant);
+    if (!options.split_backward && tried.candidate.splits) continue;
+    tried.candidate.is_baseline = is_baseline(variant);
+    const bool needs_memory = tried.candidate.is_baseline && variant.schedule == "varuna" &&
+                              !tried.candidate.makespan && tried.candidate.in_flight;
+    all.push_back(std::move(tried));
+    if (!needs_memory) continue;
+    all.push_back(try_varuna_within_memory(base));
+    all.back().candidate.is_baseline = true;
+  }
+  const std::vector<Search> list = searches(base, options.split_backward);
+  for (const Search& search : list) {
+    all.push_back(try_search(base, search, options.passes_max / std::ssize(list), options.threads));
+  }
+  return all;
+}
+
+// What is performed today, under today's times.
+Result<Tried> try_incumbent(const plan::Plan& incumbent) {
+  Tried tried;
+  tried.plan = incumbent;
+  const plan::Parallelism& p = incumbent.parallelism;
+  tried.candidate = {.name = "as before: " + (incumbent.given ? incumbent.given->name : p.schedule),
+                     .family = "incumbent",
+                     .variant = {.schedule = p.schedule,
+                                 .chunks = p.virtual_stages,
+                                 .sharing = p.sharing_in_use(),
+                                 .cell = p.pipelines_per_cell(),
+                                 .discipline = p.discipline}};
+  const schedule::Schedule schedule = TRY(schedule::build(incumbent));
+  const schedule::Shape shape = schedule::shape_of(incumbent);
+  const std::vector<int64_t> peaks = schedule::peak_in_flight(schedule);
+  tried.candidate.in_flight =
+      static_cast<double>(*std::max_element(peaks.begin(), peaks.end())) / shape.chunks;
+  tried.candidate.splits = splits(schedule);
+  tried.candidate.makespan = schedule::makespan_of(schedule, shape, schedule::times_of(incumbent));
+  return tried;
+}
+
+// Of those that `eligible` admits, the one with the shortest time; the first of equals.
+template <typename Eligible, typename Time>
+std::optional<size_t> fastest(const std::vector<Tried>& all, Eligible eligible, Time time) {
+  std::optional<size_t> best;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!all[i].candidate.makespan || !eligible(all[i])) continue;
+    if (!best || time(all[i]) < time(all[*best])) best = i;
+  }
+  return best;
+}
+
+Status simulate(Tried& tried) {
+  if (tried.given) {
+    const schedule::Shape shape = schedule::shape_of(tried.plan);
+    tried.of_one.name = tried.candidate.name;
+    tried.plan.given = schedule::to_given(
+        for_every_cell(tried.of_one, schedule::shape_of(one_cell(tried.plan)), shape));
+  }
+  tried.simulation = TRY(during(sim::simulate(tried.plan), "simulating " + tried.candidate.name));
+  tried.candidate.iteration = tried.simulation->iteration;
+  return {};
+}
+
+// Nothing fits: which position is furthest from holding one micro-batch.
+tl::unexpected<Error> nothing_fits(const plan::Plan& base, const std::vector<Tried>& all) {
+  const Result<plan::Plan> line = vary(base, {});
+  if (line && !is_imagined(*line)) {
+    const auto replicas = static_cast<size_t>(line->replicas());
+    size_t worst = 0;
+    const auto need = [&](size_t s) { return line->stages[s].state + line->stages[s].activations; };
+    const auto share = [&](size_t s) {
+      return need(s) / line->device_of(static_cast<int32_t>(s * replicas)).memory;
+    };
+    for (size_t s = 1; s < line->stages.size(); ++s) {
+      if (share(s) > share(worst)) worst = s;
+    }
+    const cluster::Device& device = line->device_of(static_cast<int32_t>(worst * replicas));
+    const auto gib = [](Bytes bytes) { return fmt::format("{:.1f} GiB", bytes / 1_GiB); };
+    if (share(worst) > 1) {
+      return infeasible(
+          fmt::format(
+              "no schedule fits in memory: at position {}, weights, gradients and optimizer "
+              "need {}, one micro-batch {}, and {} has {}",
+              worst, gib(line->stages[worst].state), gib(line->stages[worst].activations),
+              device.name, gib(device.memory)),
+          "more stages, recompute = \"full\", or a smaller micro_batch");
+    }
+  }
+  std::string obstacles;
+  for (const Tried& tried : all) {
+    if (tried.candidate.variant.schedule != "1f1b") continue;
+    obstacles = fmt::format(": {}: {}", tried.candidate.name, tried.candidate.obstacle);
+    break;
+  }
+  return infeasible("no schedule can be taken" + obstacles, "more memory, or more stages");
+}
+
+}  // namespace
+
+double time_saved(SimDuration now, SimDuration then) {
+  return then.ns > 0 ? 1 - static_cast<double>(now.ns) / static_cast<double>(then.ns) : 0;
+}
+
+Result<BestSchedule> best_schedule(const plan::Plan& plan, const BestScheduleOptions& options) {
+  std::vector<Tried> all = try_all(plan, options);
+  if (options.incumbent) {
+    all.insert(all.begin(), TRY(try_incumbent(*options.incumbent)));
+  }
+  const auto makespan = [](const Tried& tried) { return *tried.candidate.makespan; };
+  const auto temporal = [](const Tried& tried) {
+    return tried.candidate.variant.sharing == plan::Sharing::kTemporal;
+  };
+  std::set<size_t> finalists;
+  const auto admit = [&](auto eligible) {
+    const std::optional<size_t> best = fastest(all, eligible, makespan);
+    if (best) finalists.insert(*best);
+  };
+  admit([](const Tried&) { return true; });
+  admit(temporal);
+  admit([&](const Tried& tried) { return !temporal(tried); });
+  admit([](const Tried& tried) { return !tried.candidate.splits; });
+  admit([](const Tried& tried) { return tried.candidate.is_baseline; });
+  admit([](const Tried& tried) { return tried.candidate.family == "incumbent"; });
+  if (finalists.empty()) return nothing_fits(plan, all);
+  for (const size_t i : finalists) TRY(simulate(all[i]));
+
+  // Simulated times decide; equal ones go to the shorter makespan, then to what was tried first.
+  const auto simulated = [](const Tried& tried) {
+    return std::pair{*tried.candidate.iteration, *tried.candidate.makespan};
+  };
+  const auto is_final = [](const Tried& tried) { return tried.candidate.iteration.has_value(); };
+  const size_t winner = *fastest(all, is_final, simulated);
+
+  BestSchedule best;
+  best.plan = all[winner].plan;
+  const plan::Plan one = one_cell(all[winner].plan);
+  best.bound = schedule::lower_bounds(schedule::shape_of(one), schedule::times_of(one),
+                                      schedule::memory_of(one))
+                   .front();
+
+  std::vector<size_t> order(all.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    const auto key = [&](size_t i) {
+      const ScheduleCandidate& candidate = all[i].candidate;
+      return std::tuple{i != winner, !candidate.makespan,
+                        candidate.makespan.value_or(SimDuration{})};
+    };
+    return key(a) < key(b);
+  });
+  const auto place_of = [&](auto eligible) -> std::optional<size_t> {
+    const std::optional<size_t> found = fastest(
+        all, [&](const Tried& tried) { return is_final(tried) && eligible(tried); }, simulated);
+    if (!found) return std::nullopt;
+    return std::find(order.begin(), order.end(), *found) - order.begin();
+  };
+  best.baseline_index = place_of([](const Tried& tried) { return tried.candidate.is_baseline; });
+  best.unsplit_index = place_of([](const Tried& tried) { return !tried.candidate.splits; });
+  best.incumbent_index =
+      place_of([](const Tried& tried) { return tried.candidate.family == "incumbent"; });
+  for (const size_t i : order) best.candidates.push_back(all[i].candidate);
+
+  const auto performed = [&](size_t i) {
+    const ScheduleCandidate& candidate = all[i].candidate;
+    return PerformedSchedule{
+        candidate.family == "incumbent" ? "the schedule so far" : candidate.name, &all[i].plan,
+        &all[i].simulation->trace, candidate.in_flight.value_or(0), candidate.splits};
+  };
+  const std::optional<size_t> rival =
+      best.incumbent_index ? best.incumbent_index : best.baseline_index;
+  if (rival && *rival != 0) {
+    best.why = why_faster(performed(winner), performed(order[*rival]));
+  }
+  return best;
+}
+
+}  // namespace tombolo::planner
