@@ -206,7 +206,7 @@ Result<Outline::Verdict> examine(Outline& outline, const std::string& name, bool
     text += fmt::format(" (and {} more edges that cannot be)", verdict->bad.size() - 1);
   }
   return unusable(fmt::format("{}: {}", name, text),
-                  "--repair, which drops such edges and lists them");
+                  "tombolo convert --repair, which drops such edges and lists them");
 }
 
 Result<Graph> read_chakra(const std::string& path, const ChakraReadOptions& options) {

@@ -55,7 +55,7 @@ Result<std::vector<KinetoEvent>> kineto_events(const Value& trace, const std::st
     const auto micros = number_of(entry.find("ts"));
     const double duration = number_of(entry.find("dur")).value_or(0);
     constexpr double kMost = 4e15;  // 127 years, in nanoseconds well below 2^63
-    if (!micros || !(std::abs(*micros) < kMost) || !(duration >= 0 && duration < kMost)) {
+    if (!micros || !(*micros >= 0 && *micros < kMost) || !(duration >= 0 && duration < kMost)) {
       return unusable(fmt::format("{}: event {} (\"{}\") has no time that makes sense", name,
                                   &entry - array->data(), text_of(entry.find("name"))));
     }

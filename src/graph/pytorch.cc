@@ -12,7 +12,9 @@ namespace tombolo::graph {
 namespace {
 
 constexpr size_t kFileLimit = size_t{2} << 30;
-constexpr int64_t kPause = 1'000'000;  // ns
+constexpr int64_t kPause = 1'000'000;                   // ns
+constexpr int64_t kLastId = int64_t{1} << 62;           // room for kernels behind it
+constexpr int64_t kLeast = -4'000'000'000'000'000'000;  // ns, where hostile sums stop
 
 // --- The execution trace -------------------------------------------------------------------------
 
@@ -61,7 +63,7 @@ Result<std::vector<Operator>> operators(const Value& trace, const std::string& n
     Operator found;
     found.id = integer(node.find("id"), -1);
     found.name = text(node.find("name"));
-    if (found.id < 0) {
+    if (found.id < 0 || found.id > kLastId) {
       return unusable(fmt::format("{}: nodes[{}] (\"{}\") has no id", name, &node - list->data(),
                                   brief_name(found.name)));
     }
@@ -126,14 +128,14 @@ class Joiner {
         // The time of one that the execution trace does not know is that of its caller.
         if (!operator_of_.contains(&event)) continue;
         const int64_t length = (event.end - event.start).ns;
-        own_[&event] += length;
-        if (around) own_[around] -= length;
+        own_[&event] = length;
+        if (around) take(around, length);
         calls.push_back(&event);
         continue;
       }
       if (event.correlation >= 0) launcher_.emplace(event.correlation, around);
       if (around && event.name.find("Synchronize") != std::string::npos) {
-        own_[around] -= (event.end - event.start).ns;
+        take(around, (event.end - event.start).ns);
         waits_[around] = std::max(waits_[around], event.end.ns);
       }
     }
@@ -164,6 +166,8 @@ class Joiner {
   }
 
  private:
+  void take(const KinetoEvent* from, int64_t ns) { own_[from] = std::max(own_[from] - ns, kLeast); }
+
   std::vector<Operator> operators_;
   const std::vector<KinetoEvent>& events_;
   std::unordered_map<int64_t, size_t> place_of_;
