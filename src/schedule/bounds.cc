@@ -183,10 +183,43 @@ class Bounds {
         "rank {} has memory for {} of {} micro-batches, hence {} round trips of {}, reached after "
         "{}, the last of them done {} after its forward began",
         rank, places, shape_.microbatches, trips, text(taken), text(before), text(last));
+    if (trips == 1) return;
+    // The row that ends with the last micro-batch begins with the r-th, which waits for those
+    // before it wherever that takes longest.
+    const SimDuration first_end = earliest_end(s, (shape_.microbatches - 1) % places);
+    add(first_end + taken * (trips - 2) + last,
+        "rank {} has memory for {} of {} micro-batches, micro-batch {} leaves it after {} at the "
+        "earliest, then come {} round trips of {}, the last of them done {} after its forward "
+        "began",
+        rank, places, shape_.microbatches, (shape_.microbatches - 1) % places, text(first_end),
+        trips - 2, text(taken), text(last));
+    // All others go on when the first gradient is there, and before the last forward.
+    const SimDuration between =
+        (times_.stages[s].forward + times_.stages[s].backward()) * (shape_.microbatches - places);
+    add(ways_.to_backward[s] + between + ways_.after_forward[s],
+        "rank {} has memory for {} of {} micro-batches, its first gradient is there after {}, then "
+        "it computes {} until its last forward is done, and {} lie behind that",
+        rank, places, shape_.microbatches, text(ways_.to_backward[s]), text(between),
+        text(ways_.after_forward[s]));
   }
 
  private:
   static constexpr SimDuration kForEver{INT64_MAX};
+
+  // Of the backward (or W) of a micro-batch on a stage: on one of the stages behind, all up to it
+  // are computed there and back, and it goes on from there.
+  SimDuration earliest_end(size_t s, int64_t microbatch) const {
+    SimDuration latest, way_back;
+    for (size_t t = s; t < times_.stages.size(); ++t) {
+      if (t > s)
+        way_back +=
+            schedule::between(shape_, times_, static_cast<int32_t>(t - 1)) + ways_.backward[t - 1];
+      SimDuration each = times_.stages[t].forward + ways_.backward[t];
+      if (shape_.recomputes(static_cast<int32_t>(t))) each += times_.stages[t].recompute;
+      latest = std::max(latest, ways_.to_forward[t] + each * (microbatch + 1) + way_back);
+    }
+    return latest + (split_ ? times_.stages[s].backward_weight : SimDuration{});
+  }
 
   template <typename... Args>
   void add(SimDuration value, fmt::format_string<Args...> format, Args&&... args) {

@@ -20,10 +20,12 @@ struct LowerBound {
 //   work      a rank's computations, after the shortest way to it and before the shortest way back
 //   link      a shared link's (or a pair's) transfers, with the ways before and after likewise
 //   path      one micro-batch there and back
-//   memory    with K in flight on a rank: M / K round trips from it to the end and back
+//   memory    with K in flight on a rank: M / K round trips from it to the end and back, the first
+//             of them behind others; and all but K micro-batches between its first gradient and its
+//             last forward
 // Where backwards may be split, a way back needs I only, and a rank's last W has nothing behind it;
 // those bounds hold for whole backwards, too, whose own are tighter.
-// Cost: O(stages).
+// Cost: O(stages), with memory its square.
 std::vector<LowerBound> lower_bounds(const Shape& shape, const Times& times, const Memory& memory,
                                      bool split_backward = true);
 
