@@ -252,6 +252,7 @@ std::vector<Table> published_tables() {
                                active_parameters(), korthikanti_figure_1(), korthikanti_table_4(),
                                rail_only_table_2(), rail_only_table_4(),    rail_only_hfu_gaps()};
   for (Table& table : atlas_selection()) tables.push_back(std::move(table));
+  for (Table& table : atlas_schedules()) tables.push_back(std::move(table));
   for (Table& table : rail_only_figures()) tables.push_back(std::move(table));
   for (Table& table : rail_only_traffic()) tables.push_back(std::move(table));
   std::sort(tables.begin(), tables.end(),

@@ -18,4 +18,7 @@ namespace tombolo::planner {
 // algorithm-1, figure-2, figure-3, figure-11 and figure-12.
 std::vector<Table> atlas_selection();
 
+// figure-6, figure-11-gain and section-6.2: schedules, played.
+std::vector<Table> atlas_schedules();
+
 }  // namespace tombolo::planner
