@@ -9,33 +9,63 @@
 namespace tombolo::network {
 namespace {
 
-// One message after the other: t holds when each member has its next message ready.
-void follow_recurrence(const CollectivePhase& phase, const PhaseCosts& costs,
-                       std::span<const SimTime> starts, std::span<MemberEnd> ends) {
-  const int32_t n = phase.members();
-  const bool ring = phase.spec().choice.algorithm == Algorithm::kRing;
-  std::vector<int64_t> t(starts.size()), next(starts.size()), transfer(starts.size());
-  for (int32_t m = 0; m < n; ++m)
-    t[static_cast<size_t>(m)] = (starts[static_cast<size_t>(m)] + costs.bus).ns;
-  for (int64_t j = 0; j < phase.messages(); ++j) {
-    if (!ring || j == 0) {
-      for (int32_t m = 0; m < n; ++m) {
-        transfer[static_cast<size_t>(m)] = costs.transfer(phase.from(m, j), m, phase.bytes(j)).ns;
-      }
-    }
-    const bool reduces = phase.reduces(j + 1);
-    const int64_t bus = costs.bus.ns;
-    const int64_t after = bus + (reduces ? costs.reduction(phase.bytes(j + 1)).ns : 0);
-    for (int32_t m = 0; m < n; ++m) {
-      const auto i = static_cast<size_t>(m);
-      const int64_t received =
-          std::max(t[static_cast<size_t>(phase.from(m, j))] + transfer[i], t[i]);
-      next[i] = received + after;
-      ends[i] = {{next[i]}, {received + (reduces ? bus : 0)}};
-    }
-    std::swap(t, next);
-  }
+bool all_equal(std::span<const SimTime> times) {
+  return std::all_of(times.begin(), times.end(), [&](SimTime time) { return time == times[0]; });
 }
+
+// One message after the other: t holds when each member has its next message ready.
+class Recurrence {
+ public:
+  Recurrence(const CollectivePhase& phase, const PhaseCosts& costs)
+      : phase_(phase), costs_(costs), transfer_(static_cast<size_t>(phase.members())) {}
+
+  void follow(std::span<const SimTime> starts, std::span<MemberEnd> ends) {
+    std::vector<int64_t> t, next(starts.size());
+    for (const SimTime start : starts) t.push_back((start + costs_.bus).ns);
+    // While all members are at one point and their links are alike, the first stands for all.
+    bool together = all_equal(starts);
+    for (int64_t j = 0; j < phase_.messages(); ++j) {
+      prepare(j);
+      if (together && !alike_) {
+        std::fill(t.begin(), t.end(), t[0]);
+        together = false;
+      }
+      for (size_t m = 0; m < (together ? 1 : t.size()); ++m) {
+        const auto from =
+            together ? 0 : static_cast<size_t>(phase_.from(static_cast<int32_t>(m), j));
+        const int64_t received = std::max(t[from] + transfer_[m], t[m]);
+        next[m] = received + after_;
+        ends[m] = {{next[m]}, {received + (reduces_ ? costs_.bus.ns : 0)}};
+      }
+      std::swap(t, next);
+    }
+    if (together) std::fill(ends.begin(), ends.end(), ends[0]);
+  }
+
+ private:
+  const CollectivePhase& phase_;
+  const PhaseCosts& costs_;
+  std::vector<int64_t> transfer_;  // of message j to each member
+  bool alike_ = false;             // all of these are equal
+  bool reduces_ = false;
+  int64_t after_ = 0;  // from having received message j until the next is ready
+
+  bool ring() const { return phase_.spec().choice.algorithm == Algorithm::kRing; }
+
+  void prepare(int64_t j) {
+    if (!ring() || j == 0) alike_ = links_alike(j);
+    reduces_ = phase_.reduces(j + 1);
+    after_ = costs_.bus.ns + (reduces_ ? costs_.reduction(phase_.bytes(j + 1)).ns : 0);
+  }
+
+  bool links_alike(int64_t j) {
+    for (int32_t m = 0; m < phase_.members(); ++m) {
+      transfer_[static_cast<size_t>(m)] = costs_.transfer(phase_.from(m, j), m, phase_.bytes(j)).ns;
+    }
+    return std::all_of(transfer_.begin(), transfer_.end(),
+                       [&](int64_t transfer) { return transfer == transfer_[0]; });
+  }
+};
 
 // The state machine on a queue of its own.
 class SmallQueue {
@@ -115,6 +145,7 @@ SimDuration PhaseCosts::transfer(int32_t from, int32_t to, int64_t bytes) const 
   if (!ranks.empty()) {
     return topology->delay(ranks[static_cast<size_t>(from)], ranks[static_cast<size_t>(to)], bytes);
   }
+  if (all_npus) return topology->delay(from, to, bytes);
   return topology->delay(dimension, topology->hops(dimension, from, to), bytes);
 }
 
@@ -128,7 +159,7 @@ void solve_phase(const CollectivePhase& phase, const PhaseCosts& costs,
   CHECK(starts.size() == static_cast<size_t>(phase.members()) && ends.size() == starts.size(),
         "{} starts and {} ends for {} members", starts.size(), ends.size(), phase.members());
   if (!phase.is_tree() && phase.window() == 1 && phase.gate() == 0) {
-    follow_recurrence(phase, costs, starts, ends);
+    Recurrence(phase, costs).follow(starts, ends);
   } else {
     SmallQueue(phase, costs, ends).play(starts);
   }

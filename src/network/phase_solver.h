@@ -24,7 +24,8 @@ namespace tombolo::network {
 struct PhaseCosts {
   const Topology* topology = nullptr;
   size_t dimension = 0;            // that the members lie along
-  std::span<const int32_t> ranks;  // or their NPUs, where they lie anyhow
+  bool all_npus = false;           // or member m is NPU m
+  std::span<const int32_t> ranks;  // or ranks[m]
   SimDuration bus;                 // from a message's insertion until it is ready
   double memory_bytes_per_ns = 0;  // 0: reductions take no time
 

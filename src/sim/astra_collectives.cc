@@ -9,6 +9,15 @@ namespace tombolo::sim {
 
 using graph::CollectiveType;
 
+namespace {
+
+bool all_alike(const std::vector<network::MemberEnd>& ends) {
+  return std::all_of(ends.begin(), ends.end(),
+                     [&](const network::MemberEnd& end) { return end == ends[0]; });
+}
+
+}  // namespace
+
 size_t AstraMachine::PhaseKeyHash::operator()(const PhaseKey& key) const {
   uint64_t h = key.chunk * 0x9e3779b97f4a7c15u ^ key.member;
   h ^= h >> 29;
@@ -30,7 +39,8 @@ void AstraMachine::start_collective(int32_t r, uint32_t n) {
       question.group_size =
           static_cast<int32_t>(workload_->groups[static_cast<size_t>(node.group)].ranks.size());
     }
-    const auto planned = planner_.plan(question, rotations_[static_cast<size_t>(r)]);
+    const auto planned =
+        planner_.plan(question, rotations_[rotations_.size() == 1 ? 0 : static_cast<size_t>(r)]);
     if (!planned) {
       error_ = std::move(planned).error();
       error_->context.push_back(fmt::format("starting node {} of rank {}", node.id, r));
@@ -187,6 +197,7 @@ network::PhaseCosts AstraMachine::costs_of(const RunningPhase& running) const {
   network::PhaseCosts costs;
   costs.topology = topology_;
   costs.dimension = running.shared->dimension;
+  costs.all_npus = running.shared->whole;
   costs.bus = SimDuration{running.shared->any_ranks ? 10 : settings_->endpoint_delay};
   costs.memory_bytes_per_ns = settings_->memory_bandwidth;
   if (running.shared->any_ranks) {
@@ -202,10 +213,9 @@ uint32_t AstraMachine::running_phase(uint32_t id, int32_t& member) {
   SharedPhase* shared = chunk.plan->phases[p].shared;
   int32_t first_rank = 0;
   if (shared->any_ranks) {
-    const std::vector<int32_t>& ranks = workload_->groups[static_cast<size_t>(chunk.group)].ranks;
-    member =
-        static_cast<int32_t>(std::find(ranks.begin(), ranks.end(), chunk.rank) - ranks.begin());
-    first_rank = ranks[0];
+    const Group& group = workload_->groups[static_cast<size_t>(chunk.group)];
+    member = group.position(chunk.rank);
+    first_rank = group.ranks[0];
   } else if (shared->whole) {
     member = chunk.rank;
   } else {
@@ -269,37 +279,40 @@ void AstraMachine::begin_phase(uint32_t chunk) {
 // --- a phase as a whole
 // ---------------------------------------------------------------------------
 
-// Whether members that begin at once end at once, worked out once per phase.
-bool AstraMachine::ends_together(SharedPhase& shared, const network::PhaseCosts& costs) {
-  using Together = SharedPhase::Together;
-  if (shared.together == Together::kUnknown) {
-    const std::vector<SimTime> starts(static_cast<size_t>(shared.phase.members()));
-    std::vector<network::MemberEnd> ends(starts.size());
-    solve_phase(shared.phase, costs, starts, ends);
-    const bool alike = std::all_of(ends.begin(), ends.end(),
-                                   [&](const network::MemberEnd& end) { return end == ends[0]; });
-    shared.together = alike ? Together::kYes : Together::kNo;
-    shared.lasts = ends[0].over - SimTime{};
-    shared.known_after = ends[0].known - SimTime{};
+// Worked out once for every phase and group.
+const std::vector<network::MemberEnd>& AstraMachine::ends_if_together(const RunningPhase& running) {
+  const int32_t group = running.shared->any_ranks ? running.group : -1;
+  std::vector<network::MemberEnd>& ends = running.shared->ends_if_together[group];
+  if (ends.empty()) {
+    const std::vector<SimTime> starts(static_cast<size_t>(running.shared->phase.members()));
+    ends.resize(starts.size());
+    solve_phase(running.shared->phase, costs_of(running), starts, ends);
   }
-  return shared.together == Together::kYes;
+  return ends;
 }
 
 void AstraMachine::work_out(uint32_t id) {
   RunningPhase& running = running_[id];
   running_by_key_.erase(running.key);
   const std::vector<SimTime>& starts = running.times;
-  const network::PhaseCosts costs = costs_of(running);
-  const bool begin_together =
-      !running.shared->any_ranks &&
-      std::all_of(starts.begin(), starts.end(), [&](SimTime start) { return start == starts[0]; });
-  if (begin_together && ends_together(*running.shared, costs)) {
-    queue_.push(now() + running.shared->known_after, kPhaseKnown, id);
-    std::fill(running.times.begin(), running.times.end(), now() + running.shared->lasts);
-    return;
+  const SimTime first = starts[0];
+  std::vector<network::MemberEnd> ends;
+  if (std::all_of(starts.begin(), starts.end(), [&](SimTime start) { return start == first; })) {
+    const std::vector<network::MemberEnd>& known = ends_if_together(running);
+    if (all_alike(known)) {
+      queue_.push(known[0].known + (now() - SimTime{}), kPhaseKnown, id);
+      std::fill(running.times.begin(), running.times.end(), known[0].over + (now() - SimTime{}));
+      return;
+    }
+    ends = known;
+    for (network::MemberEnd& end : ends) {
+      end.over = end.over + (now() - SimTime{});
+      end.known = end.known + (now() - SimTime{});
+    }
+  } else {
+    ends.resize(starts.size());
+    solve_phase(running.shared->phase, costs_of(running), starts, ends);
   }
-  std::vector<network::MemberEnd> ends(starts.size());
-  solve_phase(running.shared->phase, costs, starts, ends);
   for (size_t m = 0; m < ends.size(); ++m) {
     running.times[m] = ends[m].over;
     queue_.push(ends[m].known, kEndKnown, static_cast<uint64_t>(m) << 32 | id);
@@ -308,15 +321,14 @@ void AstraMachine::work_out(uint32_t id) {
 
 // Rank 0 stands for all: the others begin now, too.
 void AstraMachine::begin_for_all(uint32_t chunk) {
-  SharedPhase& shared =
-      *chunks_[chunk].plan->phases[static_cast<size_t>(chunks_[chunk].phase)].shared;
-  RunningPhase any;
-  any.shared = &shared;
-  if (!ends_together(shared, costs_of(any))) {
+  RunningPhase all;
+  all.shared = chunks_[chunk].plan->phases[static_cast<size_t>(chunks_[chunk].phase)].shared;
+  const std::vector<network::MemberEnd>& ends = ends_if_together(all);
+  if (!all_alike(ends)) {
     apart_ = true;
     return;
   }
-  queue_.push(now() + shared.known_after, kChunkEndKnown, chunk);
+  queue_.push(ends[0].known + (now() - SimTime{}), kChunkEndKnown, chunk);
 }
 
 void AstraMachine::phase_known(uint32_t id) {
@@ -388,9 +400,8 @@ void AstraMachine::begin_custom(uint32_t chunk) {
       ranks_[static_cast<size_t>(collective.rank)].program->nodes[collective.node];
   auto position = static_cast<size_t>(collective.rank);
   if (node.group >= 0) {
-    const std::vector<int32_t>& ranks = workload_->groups[static_cast<size_t>(node.group)].ranks;
-    position =
-        static_cast<size_t>(std::find(ranks.begin(), ranks.end(), collective.rank) - ranks.begin());
+    const Group& group = workload_->groups[static_cast<size_t>(node.group)];
+    position = static_cast<size_t>(group.position(collective.rank));
   }
   const auto id = static_cast<uint32_t>(customs_.size());
   CustomRun& custom = customs_.emplace_back();

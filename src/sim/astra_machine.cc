@@ -26,7 +26,7 @@ AstraMachine::AstraMachine(const network::Topology& topology, const SystemSettin
     options_.whole_phases = false;
     links_ = std::make_unique<network::LinkQueues>(topology);
   }
-  rotations_.assign(ranks_.size(), planner_.no_rotation());
+  rotations_.assign(planner_.rotates() ? ranks_.size() : 1, planner_.no_rotation());
   custom_plan_.phases.push_back({});
 }
 
@@ -73,8 +73,9 @@ Result<MachineReport> AstraMachine::run() {
         break;
       case kChunkEndKnown: {
         const Chunk& chunk = chunks_[subject];
-        const SharedPhase& shared = *chunk.plan->phases[static_cast<size_t>(chunk.phase)].shared;
-        alarms_.set(0, now() + (shared.lasts - shared.known_after), {kPhaseOver, subject});
+        SharedPhase& shared = *chunk.plan->phases[static_cast<size_t>(chunk.phase)].shared;
+        const network::MemberEnd& end = shared.ends_if_together.at(-1)[0];
+        alarms_.set(0, now() + (end.over - end.known), {kPhaseOver, subject});
         break;
       }
     }

@@ -211,7 +211,7 @@ class AstraMachine {
   uint32_t running_phase(uint32_t chunk, int32_t& member);
   int32_t rank_of(const RunningPhase& running, int32_t member) const;
   network::PhaseCosts costs_of(const RunningPhase& running) const;
-  bool ends_together(SharedPhase& shared, const network::PhaseCosts& costs);
+  const std::vector<network::MemberEnd>& ends_if_together(const RunningPhase& running);
   void begin_for_all(uint32_t chunk);
   void work_out(uint32_t running);
   void phase_known(uint32_t running);
@@ -290,7 +290,7 @@ class AstraMachine {
   Alarms alarms_;
   std::unique_ptr<network::LinkQueues> links_;
   std::vector<Rank> ranks_;
-  std::vector<Rotation> rotations_;  // per rank, where chunks take queues or trees in turn
+  std::vector<Rotation> rotations_;  // per rank, or one where none ever changes
   std::vector<Queue> queues_;        // per rank and queue
   std::vector<Collective> collectives_;
   std::vector<Chunk> chunks_;

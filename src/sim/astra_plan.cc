@@ -42,6 +42,16 @@ Rotation CollectivePlanner::no_rotation() const {
   return {none, none, none, std::vector<uint8_t>(4 * topology_->dimensions())};
 }
 
+bool CollectivePlanner::rotates() const {
+  if (queues_per_dimension_ > 1) return true;
+  for (const auto& [kind, choices] : settings_->algorithms) {
+    for (const network::AlgorithmChoice& choice : choices) {
+      if (choice.algorithm == network::Algorithm::kDoubleBinaryTree) return true;
+    }
+  }
+  return false;
+}
+
 Result<std::vector<CollectivePlanner::Along>> CollectivePlanner::along(
     const Question& question) const {
   const auto found = settings_->algorithms.find(question.kind);

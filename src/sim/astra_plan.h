@@ -21,6 +21,7 @@
 #include "base/result.h"
 #include "graph/graph.h"
 #include "network/collective_phase.h"
+#include "network/phase_solver.h"
 #include "network/topology.h"
 #include "sim/astra_system.h"
 
@@ -34,9 +35,8 @@ struct SharedPhase {
   size_t dimension = 0;    // along which its members lie
   bool whole = false;      // all NPUs are members (oneRing and its kin)
   bool any_ranks = false;  // members are those of a communicator group
-  // If all members begin at once, do they end at once? How long it takes, and when that is known.
-  enum class Together : uint8_t { kUnknown, kYes, kNo } together = Together::kUnknown;
-  SimDuration lasts, known_after;
+  // Where all members begin at 0: their ends, per communicator group (-1: none), once asked for.
+  std::map<int32_t, std::vector<network::MemberEnd>> ends_if_together;
 };
 
 struct PlannedPhase {
@@ -75,6 +75,8 @@ class CollectivePlanner {
   }
   int32_t queues_per_dimension() const { return queues_per_dimension_; }
   Rotation no_rotation() const;
+  // Whether a Rotation ever changes; if not, all ranks can share one.
+  bool rotates() const;
 
  private:
   struct Along {  // a logical dimension

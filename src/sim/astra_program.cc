@@ -140,19 +140,19 @@ class Compiler {
       return unusable(fmt::format("communicator group {} is not declared", name),
                       "--comm-group-configuration=FILE with {\"" + name + "\": [0, 1]}");
     }
-    Group group;
-    const auto parsed = std::from_chars(name.data(), name.data() + name.size(), group.id);
-    if (parsed.ec != std::errc() || group.id < 0) {
+    int64_t id = -1;
+    const auto parsed = std::from_chars(name.data(), name.data() + name.size(), id);
+    if (parsed.ec != std::errc() || id < 0) {
       return unusable(fmt::format("communicator group {}: its name must be a number", name));
     }
-    group.ranks = found->second;
+    Group group(id, found->second);
     for (const int32_t member : group.ranks) {
       if (member >= topology_.npus()) {
         return unusable(fmt::format("communicator group {} has rank {}, the network {} NPUs", name,
                                     member, topology_.npus()));
       }
     }
-    if (std::find(group.ranks.begin(), group.ranks.end(), rank) == group.ranks.end()) {
+    if (group.position(rank) < 0) {
       return unusable(fmt::format("rank {} is not a member of communicator group {}", rank, name));
     }
     const auto known = std::find(out_.groups.begin(), out_.groups.end(), group);
@@ -264,6 +264,16 @@ void find_out_whether_alike(Workload& out) {
 }
 
 }  // namespace
+
+Group::Group(int64_t id_, std::vector<int32_t> ranks_) : id(id_), ranks(std::move(ranks_)) {
+  for (size_t i = 0; i < ranks.size(); ++i) sorted_.emplace_back(ranks[i], static_cast<int32_t>(i));
+  std::sort(sorted_.begin(), sorted_.end());
+}
+
+int32_t Group::position(int32_t rank) const {
+  const auto found = std::lower_bound(sorted_.begin(), sorted_.end(), std::pair(rank, 0));
+  return found == sorted_.end() || found->first != rank ? -1 : found->second;
+}
 
 Result<Workload> make_workload(const graph::Graphs& graphs, const graph::CommGroups& groups,
                                const network::Topology& topology, const SystemSettings& settings) {

@@ -44,10 +44,17 @@ struct Program {
   std::vector<uint32_t> children;
 };
 
-struct Group {
+class Group {
+ public:
+  Group(int64_t id_, std::vector<int32_t> ranks_);
+
   int64_t id = 0;
-  std::vector<int32_t> ranks;  // in the order of the file, which is the order of its ring
-  bool operator==(const Group&) const = default;
+  std::vector<int32_t> ranks;            // in the order of the file, which is the order of its ring
+  int32_t position(int32_t rank) const;  // in `ranks`; -1: not a member
+  bool operator==(const Group& other) const { return id == other.id && ranks == other.ranks; }
+
+ private:
+  std::vector<std::pair<int32_t, int32_t>> sorted_;  // rank, position
 };
 
 struct Workload {

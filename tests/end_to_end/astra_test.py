@@ -1,0 +1,76 @@
+"""ASTRA-sim's command line, files and result lines, as somebody who has them types them."""
+import json
+import pathlib
+import re
+import shutil
+import unittest
+
+from program import ROOT, Case
+
+DATA = ROOT / "data" / "astra-sim"
+NETWORK = "topology: [ Ring ]\nnpus_count: [ 8 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n"
+SYSTEM = {"scheduling-policy": "LIFO", "endpoint-delay": 10, "active-chunks-per-dimension": 1,
+          "preferred-dataset-splits": 4, "all-reduce-implementation": ["ring"], "all-gather-implementation": ["ring"],
+          "reduce-scatter-implementation": ["ring"], "all-to-all-implementation": ["ring"],
+          "collective-optimization": "localBWAware", "local-mem-bw": 1600}
+
+
+class Astra(Case):
+    def files(self, system=SYSTEM, network=NETWORK, memory='{"memory-type": "NO_MEMORY_EXPANSION"}'):
+        trace = DATA / "micro" / "all_reduce-8npus-1MB" / "all_reduce"
+        return {"workload": str(trace), "system": self.write("system.json", json.dumps(system)),
+                "network": self.write("network.yml", network), "remote-memory": self.write("memory.json", memory)}
+
+    def arguments(self, files, joined=True):
+        out = []
+        for name, path in files.items():
+            option = f"--{name}-configuration"
+            out += [f"{option}={path}"] if joined else [option, str(path)]
+        return out
+
+    def test_answers_with_astra_sims_lines(self):
+        for joined in True, False:
+            answer = self.ok("astra", *self.arguments(self.files(), joined))
+            found = re.findall(r"sys\[(\d+)\] finished, (\d+) cycles, exposed communication (\d+) cycles\.", answer)
+            self.assertEqual(found, [(str(rank), "64440", "64440") for rank in range(8)])
+            self.assertIn("sys[3], Comm time: 64440", answer)
+
+    def test_answers_as_json(self):
+        arguments = self.arguments(self.files())
+        for more in [], ["--spmd"], ["--collapse=off"], ["--law=congestion"]:
+            answer = self.json("astra", *arguments, "--per-npu", *more)
+            self.assertEqual((answer["npus"], answer["finish_ns"]), (8, 64440))
+            self.assertEqual(answer["per_npu"], [64440] * 8)
+            self.assertGreater(answer["events"], 0)
+            self.assertGreaterEqual(answer["wall_s"], 0)
+
+    def test_says_what_is_wrong_with_its_files(self):
+        good = self.files()
+        wrong = [
+            (dict(good, network=self.write("n.yml", NETWORK.replace("Ring", "Torus"))), "topology[0] = Torus"),
+            (dict(good, network=self.write("n2.yml", NETWORK.replace("[ 8 ]", "[ 16 ]"))), "all_reduce.8.et"),
+            (dict(good, system=self.write("s.json", json.dumps(dict(SYSTEM, **{"model-shared-bus": 1})))), "model-shared-bus"),
+            (dict(good, system=self.write("s2.json", "{")), "s2.json"),
+            (dict(good, system="nowhere.json"), "nowhere.json"),
+            (dict(good, workload="nowhere"), "nowhere.0.et"),
+            (dict(good, **{"remote-memory": self.write("m.json", '{"memory-type": "MEMORY_POOL"}')}), "memory-type"),
+            (dict(good, **{"comm-group": self.write("g.json", '{"1": "all"}')}), "g.json"),
+        ]
+        for files, part in wrong:
+            self.refused(2, [part], "astra", *self.arguments(files))
+        del good["system"]
+        self.refused(2, ["--system-configuration is missing"], "astra", *self.arguments(good))
+
+    def test_refuses_a_truncated_trace(self):
+        files = self.files()
+        source = pathlib.Path(files["workload"])
+        for rank in range(8):
+            shutil.copy(f"{source}.{rank}.et", self.folder)
+        cut = self.folder / "all_reduce.5.et"
+        cut.chmod(0o644)
+        cut.write_bytes(cut.read_bytes()[:40])
+        self.refused(2, ["all_reduce.5.et"], "astra", *self.arguments(dict(files, workload=self.folder / "all_reduce")))
+
+
+if __name__ == "__main__":
+    unittest.main()
