@@ -6,7 +6,8 @@
 //   best_schedule_bench large          60 stages, 60 micro-batches, cells of 4, 4 datacenters
 //
 // JSON lines. Forwards take 1 ms, backwards 2 (half of it for weights); w is the transfer of one
-// pipeline alone. Gains are baseline / ours - 1; `whole` is without splitting backwards.
+// pipeline alone. Gains are baseline / ours - 1; `whole` is without splitting backwards. Varuna is
+// made to keep to the memory; `as_published` is without that, where it often does not fit.
 // Sketch of `large`: 28,800 computations and 1,440 transfers a play, 150 ns each: 5 ms; 400 plays
 // and some 1,000 evaluations of orders at 0.5 ms are 2.5 s of one core.
 // Checked: no result is below a lower bound, above a published schedule that fits, over the memory,
@@ -181,15 +182,15 @@ struct Baseline {
   SimDuration makespan;
 };
 
-// The best of the four that keeps to the memory; Varuna is made to.
-Baseline best_baseline(const Setting& setting) {
+// The best of the four that keeps to the memory. Varuna does not care for it, but can be made to.
+Baseline best_baseline(const Setting& setting, bool limit_varuna) {
   Baseline best;
   for (const std::string name : {"gpipe", "1f1b", "interleaved", "varuna"}) {
     const Instance instance = instance_of(setting, false, name == "interleaved" ? 2 : 1);
     Schedule schedule;
     if (name == "varuna") {
       Rules rules = varuna_rules(instance.shape, instance.times, plan::Discipline::kGreedy);
-      rules.in_flight = instance.memory.in_flight;
+      if (limit_varuna) rules.in_flight = instance.memory.in_flight;
       schedule = play(name, instance.shape, instance.times, rules)->schedule;
     } else {
       schedule = *build(name, instance.shape, instance.times);
@@ -207,7 +208,7 @@ Baseline best_baseline(const Setting& setting) {
 int against_others(int n) {
   Random random = Random(1).stream("settings");
   const auto one_of = [&](const auto& values) { return values[random.below(values.size())]; };
-  std::vector<double> gains, whole_gains, gaps, whole_gaps;
+  std::vector<double> gains, whole_gains, published_gains, gaps, whole_gaps;
   double seconds = 0;
   for (int i = 0; i < n; ++i) {
     Setting s{};
@@ -218,7 +219,8 @@ int against_others(int n) {
     s.w = one_of(std::vector<double>{0.5, 1, 2, 4, 8});
     s.latency = one_of(std::vector<double>{0, 1, 4, 10});
     s.in_flight = s.p * static_cast<int32_t>(random.below(3));
-    const Baseline baseline = best_baseline(s);
+    const Baseline baseline = best_baseline(s, true);
+    const Baseline as_published = best_baseline(s, false);
     const Instance instance = instance_of(s, true);
     const double begin = wall_seconds();
     const Found split = search(instance, true);
@@ -230,17 +232,20 @@ int against_others(int n) {
     };
     gains.push_back(over(baseline.makespan, split.makespan));
     whole_gains.push_back(over(baseline.makespan, whole.makespan));
+    published_gains.push_back(over(as_published.makespan, split.makespan));
     gaps.push_back(over(split.makespan, split.bounds.front().value));
     whole_gaps.push_back(over(whole.makespan, whole.bounds.front().value));
     fmt::print(
         "{{\"p\":{},\"datacenters\":{},\"C\":{},\"m\":{},\"w\":{},\"latency\":{},\"in_flight\":{},"
         "\"ours_ms\":{:.2f},\"whole_ms\":{:.2f},\"baseline\":\"{}\",\"baseline_ms\":{:.2f},"
-        "\"bound_ms\":{:.2f},\"whole_bound_ms\":{:.2f},\"gain\":{:.3f},\"whole_gain\":{:.3f},"
+        "\"as_published\":\"{}\",\"as_published_ms\":{:.2f},\"bound_ms\":{:.2f},\"whole_bound_ms\":"
+        "{:.2f},\"gain\":{:.3f},\"whole_gain\":{:.3f},"
         "\"gap\":{:.3f},\"whole_gap\":{:.3f},\"s\":{:.2f},\"by\":\"{}\"}}\n",
         s.p, s.datacenters, s.cell, s.m, s.w, s.latency, s.in_flight, split.makespan.ns / 1e6,
-        whole.makespan.ns / 1e6, baseline.name, baseline.makespan.ns / 1e6,
-        split.bounds.front().value.ns / 1e6, whole.bounds.front().value.ns / 1e6, gains.back(),
-        whole_gains.back(), gaps.back(), whole_gaps.back(), took, split.schedule.name);
+        whole.makespan.ns / 1e6, baseline.name, baseline.makespan.ns / 1e6, as_published.name,
+        as_published.makespan.ns / 1e6, split.bounds.front().value.ns / 1e6,
+        whole.bounds.front().value.ns / 1e6, gains.back(), whole_gains.back(), gaps.back(),
+        whole_gaps.back(), took, split.schedule.name);
   }
   const auto median = [](std::vector<double> values) {
     std::sort(values.begin(), values.end());
@@ -256,11 +261,13 @@ int against_others(int n) {
   };
   fmt::print(
       "{{\"bench\":\"best_schedule table\",\"settings\":{},\"median_gain\":{:.3f},"
-      "\"best_gain\":{:.3f},\"whole_median_gain\":{:.3f},\"whole_best_gain\":{:.3f},"
+      "\"best_gain\":{:.3f},\"as_published_median_gain\":{:.3f},\"as_published_best_gain\":{:.3f},"
+      "\"whole_median_gain\":{:.3f},\"whole_best_gain\":{:.3f},"
       "\"median_gap\":{:.3f},\"mean_gap\":{:.4f},\"worst_gap\":{:.3f},\"whole_median_gap\":{:.3f},"
       "\"whole_mean_gap\":{:.4f},\"whole_worst_gap\":{:.3f},\"seconds\":{:.1f}}}\n",
-      n, median(gains), most(gains), median(whole_gains), most(whole_gains), median(gaps),
-      mean(gaps), most(gaps), median(whole_gaps), mean(whole_gaps), most(whole_gaps), seconds);
+      n, median(gains), most(gains), median(published_gains), most(published_gains),
+      median(whole_gains), most(whole_gains), median(gaps), mean(gaps), most(gaps),
+      median(whole_gaps), mean(whole_gaps), most(whole_gaps), seconds);
   return 0;
 }
 
@@ -271,7 +278,7 @@ int large() {
   const double begin = wall_seconds();
   const Found found = search(instance, true);
   const double took = wall_seconds() - begin;
-  const Baseline baseline = best_baseline(setting);
+  const Baseline baseline = best_baseline(setting, true);
   fmt::print(
       "{{\"bench\":\"best_schedule large\",\"p\":60,\"m\":60,\"C\":4,\"ours_ms\":{:.2f},"
       "\"baseline\":\"{}\",\"baseline_ms\":{:.2f},\"bound_ms\":{:.2f},\"by\":\"{}\","

@@ -115,6 +115,21 @@ TEST(NearOptimal, TakesNoLongerThanThePublishedSchedules) {
   EXPECT_EQ(named, 5);  // gpipe, 1f1b, varuna, zb-h1 and atlas have one stage per rank
 }
 
+// Two stages, four micro-batches, F = 1, B = 2, 4 of latency, memory for two. Stage 0 has its first
+// gradient after 1 + 4 + 1 + 2 + 4 = 12, then computes the other two micro-batches' share, 2 (1 +
+// 2) = 6, and 4 + 1 + 2 + 4 + 2 = 13 lie behind the last forward: 31, and 1F1B takes no longer.
+TEST(NearOptimal, MeetsTheBoundWhereMemoryLimits) {
+  const Shape shape{.stages = 2, .microbatches = 4};
+  Times times = equal_times(2, {{1}, {1}, {1}, {0}});
+  times.transfer = {{0}};
+  times.latency = {{4}};
+  const Result<Found> found =
+      near_optimal(shape, times, {.in_flight = {2, 2}}, {.split_backward = false});
+  ASSERT_TRUE(found) << found.error().text();
+  EXPECT_EQ(found->makespan.ns, 31);
+  EXPECT_EQ(found->bounds.front().value.ns, 31);
+}
+
 TEST(NearOptimal, DoesNotDependOnTheNumberOfThreads) {
   Random random = Random(7).stream("threads");
   for (int i = 0; i < 10; ++i) {
