@@ -62,6 +62,12 @@ void print_best(std::ostream& out, const BestSchedule& best) {
         "same links and memory\n",
         100 * planner::time_saved(best.iteration(), *baseline->iteration), baseline->name,
         brief(seconds(*baseline->iteration)));
+    const ScheduleCandidate* published = best.published();
+    if (published && best.published_index != best.baseline_index) {
+      out << fmt::format("  {:.1f} % less than {} ({}), the best of them as published\n",
+                         100 * planner::time_saved(best.iteration(), *published->iteration),
+                         published->name, brief(seconds(*published->iteration)));
+    }
     const ScheduleCandidate* unsplit = best.unsplit();
     if (unsplit && best.winner().splits) {
       out << fmt::format("  with backwards in one piece: {} ({}), {:.1f} % less\n", unsplit->name,
@@ -106,15 +112,15 @@ Value candidate_json(const ScheduleCandidate& candidate) {
       {"obstacle", candidate.obstacle.empty() ? Value() : Value(candidate.obstacle)}};
 }
 
-// A rival with how much less time it takes than the baseline.
-Value named_json(const BestSchedule& best, const ScheduleCandidate* candidate) {
-  if (!candidate) return {};
-  Value::Table json{{"name", candidate->name}, {"iteration_ns", candidate->iteration->ns}};
-  if (best.baseline()) {
-    json.emplace_back("gain",
-                      planner::time_saved(*candidate->iteration, *best.baseline()->iteration));
-  }
-  return json;
+// With how much less time `fast` takes than `slow`, where both are there.
+Value rival_json(const ScheduleCandidate* rival, const ScheduleCandidate* fast,
+                 const ScheduleCandidate* slow) {
+  if (!rival) return {};
+  const bool both = fast && slow;
+  return Value::Table{
+      {"name", rival->name},
+      {"iteration_ns", rival->iteration->ns},
+      {"gain", both ? Value(planner::time_saved(*fast->iteration, *slow->iteration)) : Value()}};
 }
 
 }  // namespace
@@ -166,7 +172,8 @@ Value policy_json(const ChosenPolicy& chosen) {
                             : Value()},
       {"gain",
        baseline ? Value(planner::time_saved(best.iteration(), *baseline->iteration)) : Value()},
-      {"without_split", named_json(best, best.unsplit())},
+      {"published", rival_json(best.published(), &best.winner(), best.published())},
+      {"without_split", rival_json(best.unsplit(), best.unsplit(), baseline)},
       {"lower_bound_ns", best.bound.value.ns},
       {"bound_reason", best.bound.reason},
       {"why", why},

@@ -106,7 +106,8 @@ void take(const Cell& cell, schedule::Schedule of_one, Tried& tried) {
 
 Tried try_named(const plan::Plan& base, const ScheduleVariant& variant) {
   Tried tried;
-  tried.candidate = {.name = name_of(variant), .family = variant.schedule, .variant = variant};
+  tried.candidate = {
+      .name = name_of(variant), .family = variant.schedule, .variant = variant, .is_named = true};
   Result<Cell> cell = lay_out(base, variant);
   if (!cell) {
     tried.candidate.obstacle = cell.error().message;
@@ -377,6 +378,7 @@ Result<BestSchedule> best_schedule(const plan::Plan& plan, const BestScheduleOpt
   admit([&](const Tried& tried) { return !temporal(tried); });
   admit([](const Tried& tried) { return !tried.candidate.splits; });
   admit([](const Tried& tried) { return tried.candidate.is_baseline; });
+  admit([](const Tried& tried) { return tried.candidate.is_baseline && tried.candidate.is_named; });
   admit([](const Tried& tried) { return tried.candidate.family == "incumbent"; });
   if (finalists.empty()) return nothing_fits(plan, all);
   for (const size_t i : finalists) TRY(simulate(all[i]));
@@ -412,6 +414,8 @@ Result<BestSchedule> best_schedule(const plan::Plan& plan, const BestScheduleOpt
     return std::find(order.begin(), order.end(), *found) - order.begin();
   };
   best.baseline_index = place_of([](const Tried& tried) { return tried.candidate.is_baseline; });
+  best.published_index = place_of(
+      [](const Tried& tried) { return tried.candidate.is_baseline && tried.candidate.is_named; });
   best.unsplit_index = place_of([](const Tried& tried) { return !tried.candidate.splits; });
   best.incumbent_index =
       place_of([](const Tried& tried) { return tried.candidate.family == "incumbent"; });

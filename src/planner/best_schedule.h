@@ -45,6 +45,7 @@ struct ScheduleCandidate {
   std::string family;  // "interleaved"; of what was searched "line" or "fold"
   ScheduleVariant variant;
   bool is_baseline = false;  // belongs to those that the best is held against
+  bool is_named = false;     // what its name alone stands for, as published
   bool splits = false;       // backwards into I and W
   std::string obstacle;      // why it cannot be taken, with numbers; empty: it can
   // Where it can be laid out; in micro-batches of a whole stage, on the tightest rank.
@@ -57,6 +58,7 @@ struct BestSchedule {
   plan::Plan plan;                            // of the winner
   std::vector<ScheduleCandidate> candidates;  // the winner, then by makespan, then the impossible
   std::optional<size_t> baseline_index;       // left out: none fits
+  std::optional<size_t> published_index;      // the best baseline as published, if one fits
   std::optional<size_t> unsplit_index;        // the best that does not split; may be the winner
   std::optional<size_t> incumbent_index;
   schedule::LowerBound bound;    // of any schedule with the winner's layout, sharing and memory
@@ -65,6 +67,9 @@ struct BestSchedule {
   const ScheduleCandidate& winner() const { return candidates.front(); }
   const ScheduleCandidate* baseline() const {
     return baseline_index ? &candidates[*baseline_index] : nullptr;
+  }
+  const ScheduleCandidate* published() const {
+    return published_index ? &candidates[*published_index] : nullptr;
   }
   const ScheduleCandidate* unsplit() const {
     return unsplit_index ? &candidates[*unsplit_index] : nullptr;

@@ -34,8 +34,8 @@ struct SweepQuestion {
   std::string law = "tombolo";             // of estimate and plan
   Objective objective = Objective::kTime;  // of plan
   // Of simulate: the name of a schedule instead of the job's, or "best", which searches
-  // (best_schedule.h) and adds winner, baseline, baseline_s, gain, gain_without_split and
-  // lower_bound_s.
+  // (best_schedule.h) and adds winner, baseline, baseline_s, gain, gain_without_split,
+  // gain_over_published (nothing where memory holds none of the four) and lower_bound_s.
   std::string policy = {};
 };
 

@@ -164,7 +164,8 @@ class Stragglers(Case):
         self.assertIn("the stage at position 2 takes 1.50 times what was planned", printed)
 
     def test_a_trace_of_something_else_is_refused(self):
-        self.ok("simulate", self.write("three.toml", job(datacenters=("a", "b", "c"), in_flight=6)), "--out", "three.jsonl")
+        three = self.write("three.toml", job(datacenters=("a", "b", "c"), in_flight=6))
+        self.ok("simulate", three, "--out", "three.jsonl")
         self.refused(2, ["6 positions", "the job has 4"], "simulate", self.write("job.toml", job()), "--policy", "best",
                      "--measured", "three.jsonl")
 
