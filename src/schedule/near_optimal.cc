@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <thread>
@@ -141,16 +142,45 @@ void improve(std::vector<Proposal>& proposals, const Shape& cell, const Times& t
   for (Proposal& result : results) proposals.push_back(std::move(result));
 }
 
+// Times in their greatest common divisor: a search that sees small integers finds the same for all
+// multiples of them.
+int64_t unit_of(const Times& times) {
+  int64_t unit = 0;
+  for (const StageDurations& stage : times.stages) {
+    for (const SimDuration each :
+         {stage.forward, stage.backward_input, stage.backward_weight, stage.recompute}) {
+      unit = std::gcd(unit, each.ns);
+    }
+  }
+  for (const SimDuration each : times.transfer) unit = std::gcd(unit, each.ns);
+  for (const SimDuration each : times.latency) unit = std::gcd(unit, each.ns);
+  return std::max<int64_t>(unit, 1);
+}
+
+Times in_units(Times times, int64_t unit) {
+  for (StageDurations& stage : times.stages) {
+    for (SimDuration* each :
+         {&stage.forward, &stage.backward_input, &stage.backward_weight, &stage.recompute}) {
+      each->ns /= unit;
+    }
+  }
+  for (SimDuration& each : times.transfer) each.ns /= unit;
+  for (SimDuration& each : times.latency) each.ns /= unit;
+  return times;
+}
+
 }  // namespace
 
-Result<Found> near_optimal(const Shape& shape, const Times& times, const Memory& memory,
+Result<Found> near_optimal(const Shape& shape, const Times& in_ns, const Memory& memory,
                            const SearchOptions& options) {
   TRY(check_room(shape, memory));
+  const int64_t unit = unit_of(in_ns);
+  const Times times = in_units(in_ns, unit);
   Shape cell = shape;  // all cells do the same
   cell.replicas = shape.cell;
   Found found;
-  found.bounds = lower_bounds(shape, times, memory, options.split_backward);
-  const SimDuration bound = found.bounds.empty() ? SimDuration{} : found.bounds.front().value;
+  found.bounds = lower_bounds(shape, in_ns, memory, options.split_backward);
+  const SimDuration bound{found.bounds.front().value.ns / unit};
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const int threads = options.threads > 0 ? options.threads : cores;
 
@@ -163,9 +193,13 @@ Result<Found> near_optimal(const Shape& shape, const Times& times, const Memory&
   const detail::KnobSpace space(cell, times, memory);
   for (const bool split : {false, true}) {
     if ((split && !options.split_backward) || bound_is_met()) continue;
+    // Large shapes are played less often, but never less than the grid.
+    constexpr int64_t kComputationsPlayed = 6'000'000, kPlaysMin = 90;
+    const int64_t computations = int64_t{cell.stages} * cell.cell * cell.microbatches * 3;
+    const int64_t plays_max =
+        std::min(options.plays_max, std::max(kPlaysMin, kComputationsPlayed / computations));
     const int64_t share = split ? 2 : 1;
-    const int64_t plays =
-        options.split_backward ? share * options.plays_max / 3 : options.plays_max;
+    const int64_t plays = options.split_backward ? share * plays_max / 3 : plays_max;
     for (detail::Trial& trial : detail::search_rules(
              cell, times, memory,
              {.split_backward = split, .threads = threads, .plays_max = plays, .enough = bound})) {
@@ -179,9 +213,13 @@ Result<Found> near_optimal(const Shape& shape, const Times& times, const Memory&
     return infeasible("no schedule keeps to so few micro-batches in flight",
                       "memory for more micro-batches, or fewer virtual stages");
   }
+  for (Proposal& proposal : proposals) {
+    proposal.candidate.makespan = proposal.candidate.makespan * unit;
+    for (SimDuration& release : proposal.orders.release) release = release * unit;
+  }
   const Proposal& winner = proposals.front();
   found.schedule = complete(winner.candidate.name, shape, winner.orders);
-  found.makespan = makespan_of(found.schedule, shape, times);
+  found.makespan = makespan_of(found.schedule, shape, in_ns);
   CHECK(found.makespan <= winner.candidate.makespan, "\"{}\" takes {} ns, played {} ns",
         winner.candidate.name, found.makespan.ns, winner.candidate.makespan.ns);
   std::set<std::string> named;

@@ -26,8 +26,8 @@ struct SearchOptions {
   // recomputed is there for one micro-batch only.
   bool recompute_right_before = true;
   int threads = 0;  // 0: all
-  // The work is bounded, not the time: plays of rules, and computations looked at while orders are
-  // improved, some 10 ns each.
+  // The work is bounded, not the time: plays of rules (fewer where one has more than 15,000
+  // computations), and computations looked at while orders are improved, some 10 ns each.
   int64_t plays_max = 400;
   int64_t steps_max = 60'000'000;
 };

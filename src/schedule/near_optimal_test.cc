@@ -130,6 +130,24 @@ TEST(NearOptimal, MeetsTheBoundWhereMemoryLimits) {
   EXPECT_EQ(found->bounds.front().value.ns, 31);
 }
 
+TEST(NearOptimal, TakesTwelveTimesAsLongIfEverythingDoes) {
+  Random random = Random(7).stream("scale");
+  for (int i = 0; i < 20; ++i) {
+    const Instance instance = random_instance(random);
+    Times times = instance.times;
+    for (StageDurations& stage : times.stages) {
+      stage = {stage.forward * 12, stage.backward_input * 12, stage.backward_weight * 12,
+               stage.recompute * 12};
+    }
+    for (SimDuration& each : times.transfer) each = each * 12;
+    for (SimDuration& each : times.latency) each = each * 12;
+    const Result<Found> once = near_optimal(instance.shape, instance.times, instance.memory);
+    const Result<Found> slower = near_optimal(instance.shape, times, instance.memory);
+    EXPECT_EQ(once->makespan * 12, slower->makespan);
+    EXPECT_EQ(once->schedule.ranks, slower->schedule.ranks);
+  }
+}
+
 TEST(NearOptimal, DoesNotDependOnTheNumberOfThreads) {
   Random random = Random(7).stream("threads");
   for (int i = 0; i < 10; ++i) {
