@@ -46,12 +46,14 @@ std::string micro_batches(const ScheduleCandidate& candidate) {
 }
 
 void print_candidate(std::ostream& out, const ScheduleCandidate& candidate, const char* mark) {
-  const std::string time =
-      candidate.makespan ? brief(seconds(candidate.iteration.value_or(*candidate.makespan))) : "-";
+  const auto time = [](const std::optional<SimDuration>& duration) {
+    return duration ? brief(seconds(*duration)) : std::string("-");
+  };
   std::string note = candidate.obstacle;
   if (candidate.splits && note.empty()) note = "backwards in halves";
-  out << fmt::format("{:>2}{:>11}{:>11}  {}{}\n", mark, time, micro_batches(candidate),
-                     candidate.name, note.empty() ? "" : ": " + note);
+  out << fmt::format("{:>2}{:>10}{:>11}{:>11}  {}{}\n", mark, time(candidate.makespan),
+                     time(candidate.iteration), micro_batches(candidate), candidate.name,
+                     note.empty() ? "" : ": " + note);
 }
 
 void print_best(std::ostream& out, const BestSchedule& best) {
@@ -85,7 +87,7 @@ void print_best(std::ostream& out, const BestSchedule& best) {
         brief(seconds(best.iteration())), brief(seconds(*best.winner().makespan)));
   }
   for (const std::string& why : best.why) out << "  why: " << why << "\n";
-  out << fmt::format("{:>13}{:>11}  {}\n", "iteration", "in flight", "candidate");
+  out << fmt::format("{:>12}{:>11}{:>11}  {}\n", "schedule", "simulated", "in flight", "candidate");
   for (size_t i = 0; i < best.candidates.size(); ++i) {
     const bool baseline = best.baseline_index && *best.baseline_index == i;
     print_candidate(out, best.candidates[i], i == 0 ? "*" : baseline ? "b" : "");

@@ -183,7 +183,8 @@ Tried try_search(const plan::Plan& base, const Search& search, int64_t passes, i
     return tried;
   }
   tried.candidate.name = "found: " + found->schedule.name +
-                         (search.family == "fold" ? ", folded" : "") + sharing_text(search.variant);
+                         (search.family == "line" ? "" : fmt::format(", {}ed", search.family)) +
+                         sharing_text(search.variant);
   take(*cell, std::move(found->schedule), tried);
   return tried;
 }
@@ -207,14 +208,20 @@ std::vector<ScheduleVariant> sharings(const plan::Plan& plan) {
   return out;
 }
 
+// Stages per rank at the most: imagined models have as many layers as are asked for.
+int64_t chunks_max_of(const plan::Plan& plan) {
+  const bool has_model = plan.boundary.value > 0;
+  return has_model ? std::min(kChunksMax, plan.model.layers / plan.parallelism.pipeline)
+                   : kChunksMax;
+}
+
 std::vector<ScheduleVariant> named_variants(const plan::Plan& plan) {
   std::vector<ScheduleVariant> out;
-  const bool has_model = plan.boundary.value > 0;
-  const int64_t chunks_max =
-      has_model ? std::min(kChunksMax, plan.model.layers / plan.parallelism.pipeline) : kChunksMax;
+  const int64_t chunks_max = chunks_max_of(plan);
   for (const schedule::Policy& policy : schedule::policies()) {
     const std::string name(policy.name);
     const plan::Layout layout = plan::layout_of(name);
+    if (layout != plan::Layout::kLine && plan.parallelism.pipeline == 1) continue;
     if (layout == plan::Layout::kFold) out.push_back({.schedule = name, .chunks = 2});
     for (int64_t chunks = 2; layout == plan::Layout::kLoop && chunks <= chunks_max; ++chunks) {
       out.push_back({.schedule = name, .chunks = chunks});
@@ -241,9 +248,11 @@ std::vector<Search> searches(const plan::Plan& plan, bool split) {
     if (halves && !split) continue;
     for (ScheduleVariant variant : sharings(plan)) {
       out.push_back({"line", variant, halves});
-      // A fold needs a name that stands for one: what it performs is given with it.
-      if (variant.sharing == plan::Sharing::kTemporal) continue;
+      // Folds and loops need a name that stands for one: what is performed is given with it.
+      if (variant.sharing == plan::Sharing::kTemporal || plan.parallelism.pipeline == 1) continue;
+      if (chunks_max_of(plan) < 2) continue;
       out.push_back({"fold", {.schedule = "zb-v", .chunks = 2}, halves});
+      out.push_back({"loop", {.schedule = "interleaved", .chunks = 2}, halves});
     }
   }
   return out;

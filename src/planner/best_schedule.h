@@ -6,8 +6,8 @@
 //   best.winner(), best.baseline()
 //
 // Tried are gpipe, 1f1b, interleaved with 2 to 8 stages per rank, varuna, zb-h1, zb-v, w,
-// dualpipev and atlas by name, and near-optimal schedules (schedule/near_optimal.h) on lines and on
-// folds; on lines each pipeline by itself (spatial) and in DP-cells of every size that divides
+// dualpipev and atlas by name, and near-optimal schedules (schedule/near_optimal.h) on lines, folds
+// and loops; on lines each pipeline by itself (spatial) and in DP-cells of every size that divides
 // `data`, whose pipelines share the WAN in time. All keep to the memory, counted in micro-batches
 // of a whole stage, and to the same work per position (schedule_variant.h).
 //
@@ -34,7 +34,7 @@ struct BestScheduleOptions {
   bool split_backward = true;  // whether gradients of inputs and of weights may be apart
   int threads = 0;             // 0: all
   // That all searches play together, and as much work again for improving what they find: the
-  // work is bounded, not the time.
+  // work is bounded, not the time. Loops, which are not improved, come on top.
   int64_t passes_max = 8'000'000;
   // What is performed today, under the times of the Plan: a candidate like the others.
   std::optional<plan::Plan> incumbent = {};
@@ -42,7 +42,7 @@ struct BestScheduleOptions {
 
 struct ScheduleCandidate {
   std::string name;    // "interleaved, 2 stages per rank", "atlas, released, cells of 4"
-  std::string family;  // "interleaved"; of what was searched "line" or "fold"
+  std::string family;  // "interleaved"; of what was searched "line", "fold" or "loop"
   ScheduleVariant variant;
   bool is_baseline = false;  // belongs to those that the best is held against
   bool is_named = false;     // what its name alone stands for, as published

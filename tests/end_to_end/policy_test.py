@@ -53,7 +53,7 @@ class Policy(Case):
                 self.assertLessEqual(candidate["in_flight"], 4)
         families = {candidate["family"] for candidate in policy["candidates"]}
         for family in ("gpipe", "1f1b", "interleaved", "varuna", "zb-h1", "zb-v", "w", "dualpipev", "atlas", "line",
-                       "fold"):
+                       "fold", "loop"):
             self.assertIn(family, families)
 
     def test_the_baseline_is_the_best_of_the_published_four(self):
