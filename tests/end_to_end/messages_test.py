@@ -50,8 +50,8 @@ class Messages(Case):
     def test_what_is_not_there_yet_is_refused_by_name(self):
         job = self.job("pipeline = 3", "pipeline = 3\ntensor = 2")
         self.refused(2, ["parallelism.tensor = 2"], "simulate", job)
-        job = self.job('schedule = "gpipe"', 'schedule = "atlas"')
-        self.refused(2, ['schedule = "atlas"', '"gpipe" or "1f1b"'], "simulate", job)
+        job = self.job('schedule = "gpipe"', 'schedule = "chimera"')
+        self.refused(2, ['schedule = "chimera"', '"gpipe" or "1f1b"'], "simulate", job)
 
     def test_too_few_devices(self):
         job = self.job("pipeline = 3", "pipeline = 4")
