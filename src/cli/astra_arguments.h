@@ -29,7 +29,7 @@ inline CLI::App* add_astra(CLI::App& app, AstraCommandOptions& options) {
   command->add_flag("--spmd", options.spmd, "PREFIX.0.et stands for all ranks");
   command
       ->add_option("--collapse", options.collapse,
-                   "off: simulate every rank, even where one could stand for all")
+                   "off: simulate every rank, even where one could stand for several")
       ->capture_default_str();
   command->add_flag("--per-npu", options.per_npu, "with --json: when each NPU finishes");
   command->add_flag("--json", options.json, "one JSON document on stdout, nothing else");

@@ -261,7 +261,7 @@ uint32_t AstraMachine::running_phase(uint32_t id, int32_t& member) {
 
 void AstraMachine::begin_phase(uint32_t chunk) {
   if (chunks_[chunk].plan == &custom_plan_) return begin_custom(chunk);
-  if (options_.one_for_all) return begin_for_all(chunk);
+  if (options_.classes != nullptr) return begin_for_class(chunk);
   int32_t member = 0;
   const uint32_t id = running_phase(chunk, member);
   if (error_) return;
@@ -319,16 +319,26 @@ void AstraMachine::work_out(uint32_t id) {
   }
 }
 
-// Rank 0 stands for all: the others begin now, too.
-void AstraMachine::begin_for_all(uint32_t chunk) {
+// All members are of one class: they begin now, too.
+void AstraMachine::begin_for_class(uint32_t id) {
+  const Chunk& chunk = chunks_[id];
   RunningPhase all;
-  all.shared = chunks_[chunk].plan->phases[static_cast<size_t>(chunks_[chunk].phase)].shared;
+  all.shared = chunk.plan->phases[static_cast<size_t>(chunk.phase)].shared;
+  all.group = chunk.group;
   const std::vector<network::MemberEnd>& ends = ends_if_together(all);
   if (!all_alike(ends)) {
     apart_ = true;
     return;
   }
-  queue_.push(ends[0].known + (now() - SimTime{}), kChunkEndKnown, chunk);
+  queue_.push(ends[0].known + (now() - SimTime{}), kChunkEndKnown, id);
+}
+
+void AstraMachine::chunk_end_known(uint32_t id) {
+  const Chunk& chunk = chunks_[id];
+  const SharedPhase& shared = *chunk.plan->phases[static_cast<size_t>(chunk.phase)].shared;
+  const network::MemberEnd& end =
+      shared.ends_if_together.at(shared.any_ranks ? chunk.group : -1)[0];
+  alarms_.set(chunk.rank, now() + (end.over - end.known), {kPhaseOver, id});
 }
 
 void AstraMachine::phase_known(uint32_t id) {

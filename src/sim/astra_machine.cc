@@ -15,11 +15,13 @@ AstraMachine::AstraMachine(const network::Topology& topology, const SystemSettin
       workload_(&workload),
       options_(options),
       planner_(topology, settings, options.queues_per_dimension),
-      alarms_(queue_, kAlarms, options.one_for_all ? 1 : topology.npus()),
-      ranks_(options.one_for_all ? 1 : workload.programs.size()),
+      alarms_(queue_, kAlarms,
+              static_cast<int32_t>(options.classes ? options.classes->first.size()
+                                                   : workload.programs.size())),
+      ranks_(options.classes ? options.classes->first.size() : workload.programs.size()),
       queues_(ranks_.size() * static_cast<size_t>(planner_.queues())) {
-  CHECK(!options.one_for_all || (workload.one_for_all && options.whole_phases),
-        "one rank cannot stand for all");
+  CHECK(!options.classes || (options.whole_phases && options.law == NetworkLaw::kAnalytical),
+        "classes need whole phases under the law analytical");
   CHECK(workload.programs.size() == static_cast<size_t>(topology.npus()), "{} programs for {} NPUs",
         workload.programs.size(), topology.npus());
   if (options.law == NetworkLaw::kCongestion) {
@@ -35,7 +37,7 @@ AstraMachine::~AstraMachine() = default;
 Result<MachineReport> AstraMachine::run() {
   for (size_t r = 0; r < ranks_.size(); ++r) {
     Rank& rank = ranks_[r];
-    rank.program = workload_->programs[r];
+    rank.program = workload_->programs[static_cast<size_t>(npu_of(static_cast<int32_t>(r)))];
     rank.left = static_cast<uint32_t>(rank.program->nodes.size());
     for (uint32_t node = 0; node < rank.left; ++node) {
       rank.waiting_for.push_back(rank.program->nodes[node].dependencies);
@@ -71,13 +73,9 @@ Result<MachineReport> AstraMachine::run() {
       case kEndKnown:
         end_known(subject, static_cast<int32_t>(event.subject >> 32));
         break;
-      case kChunkEndKnown: {
-        const Chunk& chunk = chunks_[subject];
-        SharedPhase& shared = *chunk.plan->phases[static_cast<size_t>(chunk.phase)].shared;
-        const network::MemberEnd& end = shared.ends_if_together.at(-1)[0];
-        alarms_.set(0, now() + (end.over - end.known), {kPhaseOver, subject});
+      case kChunkEndKnown:
+        chunk_end_known(subject);
         break;
-      }
     }
   }
   if (error_) return fail(std::move(*error_));
@@ -271,7 +269,8 @@ Error AstraMachine::stuck() const {
     const Ready& ready = rank.ready[resource_of(node)];
     if (std::find(ready.begin(), ready.end(), n) != ready.end()) continue;
     if (node.type == NodeType::kReceive) {
-      const auto box = mail_.find({node.peer, static_cast<int32_t>(first), node.tag, node.bytes});
+      const auto box =
+          mail_.find({stand_in(node.peer), static_cast<int32_t>(first), node.tag, node.bytes});
       if (box == mail_.end() || box->second.asked_for.empty()) continue;
     }
     waiting = fmt::format("node {} ({})", node.id, to_name(node.type));

@@ -35,6 +35,7 @@
 #include "network/phase_state.h"
 #include "network/topology.h"
 #include "sim/astra_alarms.h"
+#include "sim/astra_classes.h"
 #include "sim/astra_plan.h"
 #include "sim/astra_program.h"
 #include "sim/astra_system.h"
@@ -50,8 +51,8 @@ constexpr auto enum_names(NetworkLaw) {
 struct MachineOptions {
   NetworkLaw law = NetworkLaw::kAnalytical;
   int32_t queues_per_dimension = 1;
-  bool whole_phases = true;  // off: play every message under `analytical` too
-  bool one_for_all = false;  // simulate rank 0 alone, for a Workload that is one_for_all
+  bool whole_phases = true;              // off: play every message under `analytical` too
+  const RankClasses* classes = nullptr;  // simulate one rank of each; needs whole_phases
 };
 
 // What one rank did. Times of a kind are unions of intervals: what overlaps counts once.
@@ -64,7 +65,7 @@ struct RankReport {
 };
 
 struct MachineReport {
-  std::vector<RankReport> ranks;
+  std::vector<RankReport> ranks;  // of each class, where classes were simulated
   uint64_t events = 0;
   std::string fingerprint;
 };
@@ -80,7 +81,7 @@ class AstraMachine {
   // collective that never comes).
   Result<MachineReport> run();
 
-  // After a run with one_for_all: the ranks do not stay together, so that it has no meaning.
+  // After a run with classes: members of a phase do not end together, so that it has no meaning.
   bool apart() const { return apart_; }
 
  private:
@@ -94,7 +95,7 @@ class AstraMachine {
     kWasThereForPhase,
     kPhaseKnown,    // when all members of a phase will be done
     kEndKnown,      // when one of them will
-    kChunkEndKnown  // the same, of a chunk that stands for all ranks
+    kChunkEndKnown  // the same, of a chunk that stands for its class
   };
   enum AlarmKind : uint32_t { kNodeDone, kBusDone, kMessageReady, kPhaseOver, kCustomDone };
 
@@ -212,7 +213,8 @@ class AstraMachine {
   int32_t rank_of(const RunningPhase& running, int32_t member) const;
   network::PhaseCosts costs_of(const RunningPhase& running) const;
   const std::vector<network::MemberEnd>& ends_if_together(const RunningPhase& running);
-  void begin_for_all(uint32_t chunk);
+  void begin_for_class(uint32_t chunk);
+  void chunk_end_known(uint32_t chunk);
   void work_out(uint32_t running);
   void phase_known(uint32_t running);
   void end_known(uint32_t running, int32_t member);
@@ -242,22 +244,22 @@ class AstraMachine {
       return {static_cast<uint32_t>(p >> 32), static_cast<uint32_t>(p) >> 1, (p & 1) != 0};
     }
   };
+  struct Mail {  // messages between nodes that agree on all of this are matched in order
+    int32_t from = 0, to = 0;  // as they are simulated
+    int64_t tag = 0, bytes = 0;
+    bool operator==(const Mail&) const = default;
+  };
   struct Message {
     network::LinkQueues::Place at;
+    int32_t from = 0;  // NPUs
     int32_t to = 0;
-    int32_t from = 0;
     int64_t bytes = 0;
-    int64_t tag = 0;
+    Mail mail;
     uint32_t running = kNone;  // a phase's message; else between nodes
     int32_t member = 0, source = 0;
     Party sender, receiver;  // receiver: once it has asked
     bool arrived = false;
     uint32_t next = kNone;  // in a Mailbox, or free
-  };
-  struct Mail {  // messages between nodes that agree on all of this are matched in order
-    int32_t from = 0, to = 0;
-    int64_t tag = 0, bytes = 0;
-    bool operator==(const Mail&) const = default;
   };
   struct MailHash {
     size_t operator()(const Mail& mail) const;
@@ -267,8 +269,8 @@ class AstraMachine {
     std::deque<Party> asked_for;  // not sent yet
   };
 
-  void send(int32_t from, int32_t to, int64_t tag, int64_t bytes, Party sender);
-  void receive(int32_t from, int32_t to, int64_t tag, int64_t bytes, Party receiver);
+  void send(int32_t rank, int32_t peer, int64_t tag, int64_t bytes, Party sender);
+  void receive(int32_t peer, int32_t rank, int64_t tag, int64_t bytes, Party receiver);
   void carry(uint32_t message);  // over its next hop, or all the way
   void take_link(uint32_t message);
   void arrived(uint32_t message);  // somewhere
@@ -279,6 +281,13 @@ class AstraMachine {
   void forget(uint32_t message);
 
   SimTime now() const { return queue_.now(); }
+  // The NPU that a simulated rank is, and the simulated rank that stands for an NPU.
+  int32_t npu_of(int32_t rank) const {
+    return options_.classes ? options_.classes->first[static_cast<size_t>(rank)] : rank;
+  }
+  int32_t stand_in(int32_t npu) const {
+    return options_.classes ? options_.classes->class_of[static_cast<size_t>(npu)] : npu;
+  }
   bool stopped() const { return error_.has_value() || apart_; }
 
   const network::Topology* topology_;

@@ -37,16 +37,16 @@ void AstraMachine::forget(uint32_t message) {
   free_message_ = message;
 }
 
-void AstraMachine::send(int32_t from, int32_t to, int64_t tag, int64_t bytes, Party sender) {
+void AstraMachine::send(int32_t rank, int32_t peer, int64_t tag, int64_t bytes, Party sender) {
   const uint32_t id = new_message();
   Message& message = messages_[id];
-  message.at = {from, false};
-  message.from = from;
-  message.to = to;
-  message.tag = tag;
+  message.from = npu_of(rank);
+  message.to = peer;
+  message.at = {message.from, false};
   message.bytes = bytes;
+  message.mail = {rank, stand_in(peer), tag, bytes};
   message.sender = sender;
-  Mailbox& box = mail_[{from, to, tag, bytes}];
+  Mailbox& box = mail_[message.mail];
   if (box.asked_for.empty()) {
     box.sent.push_back(id);
   } else {
@@ -56,8 +56,8 @@ void AstraMachine::send(int32_t from, int32_t to, int64_t tag, int64_t bytes, Pa
   carry(id);
 }
 
-void AstraMachine::receive(int32_t from, int32_t to, int64_t tag, int64_t bytes, Party receiver) {
-  const auto place = mail_.try_emplace({from, to, tag, bytes}).first;
+void AstraMachine::receive(int32_t peer, int32_t rank, int64_t tag, int64_t bytes, Party receiver) {
+  const auto place = mail_.try_emplace({stand_in(peer), rank, tag, bytes}).first;
   Mailbox& box = place->second;
   if (box.sent.empty()) {
     box.asked_for.push_back(receiver);
@@ -117,7 +117,7 @@ void AstraMachine::delivered(uint32_t id) {
   messages_[id].arrived = true;
   const Message message = messages_[id];
   if (message.receiver.owner != kNone) {
-    const auto box = mail_.find({message.from, message.to, message.tag, message.bytes});
+    const auto box = mail_.find(message.mail);
     if (box != mail_.end() && box->second.sent.empty() && box->second.asked_for.empty()) {
       mail_.erase(box);
     }

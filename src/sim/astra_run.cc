@@ -43,13 +43,18 @@ Result<AstraAnswer> run_astra(const network::Topology& topology, const SystemSet
   out.npus = topology.npus();
   out.topology = topology.text();
   out.roofline = settings.roofline;
-  if (collapse && workload.one_for_all && machine.law == NetworkLaw::kAnalytical) {
-    MachineOptions one = machine;
-    one.one_for_all = true;
-    one.whole_phases = true;
-    AstraMachine representative(topology, settings, workload, one);
-    out.report = TRY(representative.run());
-    if (!representative.apart()) return out;
+  if (collapse && machine.law == NetworkLaw::kAnalytical && machine.whole_phases) {
+    if (auto classes = find_classes(workload, topology, settings)) {
+      MachineOptions of_classes = machine;
+      of_classes.classes = &*classes;
+      AstraMachine representatives(topology, settings, workload, of_classes);
+      Result<MachineReport> report = representatives.run();
+      if (report && !representatives.apart()) {
+        out.report = std::move(*report);
+        out.class_of = std::move(classes->class_of);
+        return out;
+      }
+    }
   }
   AstraMachine all(topology, settings, workload, machine);
   out.report = TRY(all.run());

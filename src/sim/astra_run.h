@@ -1,9 +1,8 @@
 // run_astra: ASTRA-sim's input files in, ASTRA-sim's answer out.
 //
-// Where all ranks run one Program that names no rank, and the network treats them alike, one of
-// them is simulated for all. That is exact as long as every phase begins and ends at one instant
-// for all its members, which is checked at every phase; where it does not hold, all ranks are
-// simulated.
+// Ranks that do the same at the same times are simulated once (astra_classes.h). That is exact as
+// long as all members of every phase end together, which is checked at every phase; where it does
+// not hold, every rank is simulated.
 #pragma once
 
 #include <string>
@@ -19,7 +18,7 @@ struct AstraOptions {
   std::string network;
   std::string remote_memory;  // empty: there is none
   MachineOptions machine;
-  bool collapse = true;        // one rank for all where that is exact
+  bool collapse = true;        // one rank for each class of equal ranks, where that is exact
   double injection_scale = 1;  // of the endpoint delay
 };
 
@@ -28,11 +27,12 @@ struct AstraAnswer {
   std::string topology;
   bool roofline = false;
   MachineReport report;
+  std::vector<int32_t> class_of;  // per rank, where classes were simulated
 
   const RankReport& rank(int32_t r) const {
-    return report.ranks[report.ranks.size() == 1 ? 0 : static_cast<size_t>(r)];
+    return report.ranks[static_cast<size_t>(collapsed() ? class_of[static_cast<size_t>(r)] : r)];
   }
-  bool collapsed() const { return npus > 1 && report.ranks.size() == 1; }
+  bool collapsed() const { return !class_of.empty(); }
   SimTime finish() const;  // of the last rank
 };
 
