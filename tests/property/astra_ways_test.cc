@@ -140,10 +140,10 @@ TEST(AstraWays, AgreeOnEveryRankOfRandomSystems) {
     const auto played = run_astra(*topology, system.settings, *workload, messages, false);
     const auto worked_out = run_astra(*topology, system.settings, *workload, whole, false);
     const auto for_all = run_astra(*topology, system.settings, *workload, whole, true);
-    // Ranks can wait for each other in a circle: chunks queue up in another order on each. Then all
-    // ways must say so.
-    ASSERT_EQ(played.has_value(), worked_out.has_value()) << "seed " << seed;
-    ASSERT_EQ(played.has_value(), for_all.has_value()) << "seed " << seed;
+    // Played message by message, ranks may come to different orders where events coincide, and then
+    // wait for each other in a circle, as in ASTRA-sim. Else all ways end, or none.
+    ASSERT_EQ(worked_out.has_value(), for_all.has_value()) << "seed " << seed;
+    ASSERT_TRUE(!played || worked_out) << "seed " << seed;
     if (!played) continue;
     ++finished;
     collapsed += for_all->collapsed();
