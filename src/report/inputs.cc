@@ -34,7 +34,15 @@ std::string count_brief(int64_t count) {
 }
 
 // Beside [stage_times] a job may leave the model out.
-bool has_model(const Plan& plan) { return plan.model.layers > 0 && plan.model.hidden > 0; }
+bool has_model(const Plan& plan) {
+  if (plan.cost_source == plan::CostSource::kStageTimes && plan.boundary.value == 0) return false;
+  return plan.model.layers > 0 && plan.model.hidden > 0;
+}
+
+// By its own name where the Plan carries one that was found.
+std::string schedule_name(const Plan& plan) {
+  return plan.given ? plan.given->name : plan.parallelism.schedule;
+}
 
 Value model_facts(const Plan& plan) {
   const model::Model& m = plan.model;
@@ -76,7 +84,11 @@ Value parallelism_facts(const Plan& plan) {
   Facts facts("Parallelism");
   facts.add("pipeline", fmt::format("{} stages", p.pipeline));
   if (p.data > 1) facts.add("replicas", fmt::format("{} pipelines (data = {})", p.data, p.data));
-  facts.add("schedule", p.schedule);
+  facts.add("schedule", schedule_name(plan));
+  if (p.sharing_in_use() == plan::Sharing::kTemporal) {
+    facts.add("WAN",
+              fmt::format("shared in time by cells of {} pipelines", p.pipelines_per_cell()));
+  }
   facts.add("micro-batches",
             fmt::format("{}{}", plan.microbatches(), p.data > 1 ? " per pipeline" : ""));
   facts.add("tensor", p.tensor);
@@ -168,8 +180,7 @@ std::string summary(const Plan& plan) {
       plan.replicas() > 1 ? fmt::format("{} pipelines of {} {}", plan.replicas(), count, stages)
                           : fmt::format("{} pipeline {}", count, stages);
   return fmt::format("{}{} on {} · {} micro-batches{}, {}", what, pipelines, places,
-                     plan.microbatches(), plan.replicas() > 1 ? " each" : "",
-                     plan.parallelism.schedule);
+                     plan.microbatches(), plan.replicas() > 1 ? " each" : "", schedule_name(plan));
 }
 
 }  // namespace

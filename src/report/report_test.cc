@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "report/assets.h"
 
 namespace tombolo::report {
 namespace {
@@ -124,6 +125,19 @@ TEST(Report, WorksWithOneTrace) {
 TEST(Report, EqualTracesGiveEqualBytes) {
   const std::vector<Trace> traces = {make_trace(Provenance::kPredicted, {10, 10})};
   EXPECT_EQ(*render_html({}, traces), *render_html({}, traces));
+}
+
+// The page looks kinds up by name; one that it does not know would leave the timeline empty.
+TEST(Report, KnowsTheColorOfEveryKind) {
+  const std::string words(asset("words.js"));
+  const std::string style(asset("page.css"));
+  for (const auto& [kind, name] : enum_names(ActionKind{})) {
+    const std::string entry = fmt::format("\n  {}: {{name: ", name);
+    const size_t at = words.find(entry);
+    ASSERT_NE(at, std::string::npos) << name;
+    const size_t color = words.find("--kind-", at);
+    EXPECT_THAT(style, HasSubstr(words.substr(color, words.find('"', color) - color) + ":"));
+  }
 }
 
 TEST(Report, FetchesNothing) {

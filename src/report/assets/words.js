@@ -41,6 +41,8 @@ const scale_text = (trace) => `bytes\u00a0÷\u00a0${trace.byte_scale}`;
 const kKinds = {
   F: {name: "Forward", color: "--kind-F"},
   B: {name: "Backward", color: "--kind-B"},
+  I: {name: "Backward, of inputs", color: "--kind-B"},
+  W: {name: "Backward, of weights", color: "--kind-W"},
   R: {name: "Recompute", color: "--kind-R"},
   REDUCE_GRAD: {name: "Sum of gradients", color: "--kind-REDUCE", brief: "+"},
   U: {name: "Optimizer update", color: "--kind-U"},
