@@ -9,7 +9,7 @@ namespace tombolo::network {
 namespace {
 
 constexpr double kGibibyte = 1 << 30;
-constexpr int64_t kNpusMax = int64_t{1} << 30;
+constexpr int64_t kNpusMax = int64_t{1} << 24;
 
 // Fractions of a nanosecond are cut off, as ASTRA-sim's conversion to an integer does.
 SimDuration floor_ns(double ns) {
@@ -41,7 +41,7 @@ Result<Topology> Topology::create(std::vector<Dimension> dimensions) {
     out.shape_.push_back(
         {dimension, static_cast<int32_t>(npus), dimension.bandwidth * kGibibyte / 1'000'000'000});
     npus *= dimension.npus;
-    if (npus > kNpusMax) return unusable("the network has more than 2^30 NPUs");
+    if (npus > kNpusMax) return unusable("the network has more than 2^24 NPUs");
   }
   out.npus_ = static_cast<int32_t>(npus);
   return out;

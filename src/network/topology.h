@@ -41,7 +41,7 @@ struct Dimension {
 
 class Topology {
  public:
-  // Unusable: no dimension, a size below 1, more than 2^30 NPUs, a bandwidth that is not positive,
+  // Unusable: no dimension, a size below 1, more than 2^24 NPUs, a bandwidth that is not positive,
   // a negative latency.
   static Result<Topology> create(std::vector<Dimension> dimensions);
 

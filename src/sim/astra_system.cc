@@ -11,7 +11,7 @@ namespace {
 using graph::CollectiveType;
 
 constexpr int64_t kFileMax = 1 << 20;
-constexpr int64_t kSplitsMax = 1 << 24;
+constexpr int64_t kSplitsMax = 1 << 20;
 
 struct Raw {
   SystemSettings settings;
@@ -53,7 +53,7 @@ void describe(Archive& a, Raw& raw) {
   a.check(s.active_chunks >= 1, "active-chunks-per-dimension", "must be at least 1");
   a.required("preferred-dataset-splits", s.splits);
   a.check(s.splits >= 1 && s.splits <= kSplitsMax, "preferred-dataset-splits",
-          "must be between 1 and 2^24");
+          "must be between 1 and 2^20");
   a.optional("endpoint-delay", s.endpoint_delay);
   a.check(s.endpoint_delay >= 0 && s.endpoint_delay < int64_t{1} << 50, "endpoint-delay",
           "must be nanoseconds, at least 0");

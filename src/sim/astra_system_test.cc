@@ -45,7 +45,7 @@ TEST(AstraSystem, RefusesByNameWhatItDoesNotModel) {
 
 TEST(AstraSystem, SaysWhatIsMissingOrWrong) {
   EXPECT_NE(error_of("{}").find("preferred-dataset-splits"), std::string::npos);
-  EXPECT_NE(error_of(R"({"preferred-dataset-splits": 0})").find("between 1 and 2^24"),
+  EXPECT_NE(error_of(R"({"preferred-dataset-splits": 0})").find("between 1 and 2^20"),
             std::string::npos);
   EXPECT_NE(
       error_of(R"({"preferred-dataset-splits": 1, "endpoint-delay": -1})").find("endpoint-delay"),
