@@ -1,0 +1,67 @@
+// Memory beyond the NPU's own, as ASTRA-sim's remote_memory.json describes it.
+//
+//   NO_MEMORY_EXPANSION        no access is possible
+//   PER_NPU_MEMORY_EXPANSION   each NPU has its own; accesses do not wait for each other
+//   PER_NODE_MEMORY_EXPANSION  the NPUs of a node share one, which serves one access at a time
+//   MEMORY_POOL                all NPUs share one, which serves one access at a time
+//
+// An access of b bytes takes latency + floor(b / bandwidth) nanoseconds once it is served, first
+// come, first served, whether it loads or stores. Sources: Won et al., ASTRA-sim 2.0, 2023, section
+// III-D, and its analytical remote memory; the pools of that section are in remote_memory.h.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/fields.h"
+#include "base/result.h"
+#include "base/time.h"
+
+namespace tombolo::network {
+
+enum class MemoryExpansion : uint8_t { kNone, kPerNpu, kPerNode, kPool };
+constexpr auto enum_names(MemoryExpansion) {
+  return std::to_array<EnumName<MemoryExpansion>>(
+      {{MemoryExpansion::kNone, "NO_MEMORY_EXPANSION"},
+       {MemoryExpansion::kPerNpu, "PER_NPU_MEMORY_EXPANSION"},
+       {MemoryExpansion::kPerNode, "PER_NODE_MEMORY_EXPANSION"},
+       {MemoryExpansion::kPool, "MEMORY_POOL"}});
+}
+
+struct MemoryExpansionFile {
+  MemoryExpansion type = MemoryExpansion::kNone;
+  int32_t nodes = 0;          // of kPerNode
+  int32_t npus_per_node = 0;  // of kPerNode; NPU i is in node i / npus_per_node
+  int64_t latency = 0;        // ns
+  int64_t bandwidth = 0;      // 10^9 bytes/s
+};
+
+// Unusable, naming file, key and value: what cannot be parsed, an unknown key or type, a bandwidth
+// below 1 or that is not whole (ASTRA-sim cuts it off), a node without NPUs.
+Result<MemoryExpansionFile> parse_memory_expansion(const std::string& text,
+                                                   const std::string& name);
+Result<MemoryExpansionFile> read_memory_expansion(const std::string& path);
+
+// Who waits for whom. Accesses must come in the order of their times.
+class ExpandedMemory {
+ public:
+  // Unusable: a system of more NPUs than the nodes have; an NPU would have no memory.
+  static Result<ExpandedMemory> create(const MemoryExpansionFile& file, int32_t npus);
+
+  bool exists() const { return file_.type != MemoryExpansion::kNone; }
+  // Whether accesses of one NPU can delay another's.
+  bool shared() const {
+    return file_.type == MemoryExpansion::kPerNode || file_.type == MemoryExpansion::kPool;
+  }
+  SimDuration duration(int64_t bytes) const;  // once it is served
+  // An access begun by `npu` at `now`: when it is over. CHECKs that there is memory.
+  SimTime access(int32_t npu, int64_t bytes, SimTime now);
+
+ private:
+  MemoryExpansionFile file_;
+  std::vector<SimTime> free_;  // per memory that is shared
+};
+
+}  // namespace tombolo::network

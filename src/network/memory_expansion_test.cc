@@ -1,0 +1,66 @@
+#include "network/memory_expansion.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tombolo::network {
+namespace {
+
+using ::testing::HasSubstr;
+
+ExpandedMemory memory(const char* text, int32_t npus = 4) {
+  return *ExpandedMemory::create(*parse_memory_expansion(text, "remote_memory.json"), npus);
+}
+
+// 1 MiB at 100 GB/s: 10,485.76 ns, cut off, after a latency of 500 ns.
+constexpr int64_t kMebibyte = 1 << 20;
+constexpr int64_t kTaken = 500 + 10'485;
+
+TEST(MemoryExpansion, OfEachNpuNeverWaits) {
+  ExpandedMemory m = memory(
+      R"({"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-latency": 500,
+          "remote-mem-bw": 100})");
+  EXPECT_FALSE(m.shared());
+  EXPECT_EQ(m.access(0, kMebibyte, {0}).ns, kTaken);
+  EXPECT_EQ(m.access(0, kMebibyte, {7}).ns, 7 + kTaken);
+}
+
+TEST(MemoryExpansion, OfANodeServesItsNpusOneAfterTheOther) {
+  ExpandedMemory m = memory(
+      R"({"memory-type": "PER_NODE_MEMORY_EXPANSION", "num-nodes": 2, "num-npus-per-node": 2,
+          "remote-mem-latency": 500, "remote-mem-bw": 100})");
+  EXPECT_TRUE(m.shared());
+  EXPECT_EQ(m.access(0, kMebibyte, {0}).ns, kTaken);
+  EXPECT_EQ(m.access(2, kMebibyte, {0}).ns, kTaken);  // another node
+  EXPECT_EQ(m.access(1, kMebibyte, {1}).ns, 2 * kTaken);
+  EXPECT_EQ(m.access(1, 0, {50'000}).ns, 50'500);  // free again
+}
+
+TEST(MemoryExpansion, APoolServesAll) {
+  ExpandedMemory m = memory(R"({"memory-type": "MEMORY_POOL", "remote-mem-bw": 100.0})");
+  EXPECT_EQ(m.access(0, kMebibyte, {0}).ns, 10'485);
+  EXPECT_EQ(m.access(3, kMebibyte, {0}).ns, 2 * 10'485);
+}
+
+TEST(MemoryExpansion, NoneIsWhatAFileWithoutATypeSays) {
+  EXPECT_FALSE(memory("{}").exists());
+  EXPECT_FALSE(memory(R"({"memory-type": "NO_MEMORY_EXPANSION"})").exists());
+}
+
+TEST(MemoryExpansion, BlamesTheKey) {
+  const auto text = [](const char* file) {
+    return parse_memory_expansion(file, "remote_memory.json").error().text();
+  };
+  EXPECT_THAT(text(R"({"memory-type": "MEMORY_POOL"})"), HasSubstr("remote-mem-bw"));
+  EXPECT_THAT(text(R"({"memory-type": "MEMORY_POOL", "remote-mem-bw": 1.5})"),
+              HasSubstr("remote-mem-bw"));
+  EXPECT_THAT(text(R"({"memory-type": "POOL"})"), HasSubstr("MEMORY_POOL"));
+  EXPECT_THAT(text(R"({"npu-ids": [1]})"), HasSubstr("npu-ids"));
+  EXPECT_THAT(text(R"({"memory-type": "PER_NODE_MEMORY_EXPANSION", "remote-mem-bw": 1})"),
+              HasSubstr("num-nodes"));
+  const MemoryExpansionFile few{MemoryExpansion::kPerNode, 2, 2, 0, 1};
+  EXPECT_THAT(ExpandedMemory::create(few, 5).error().text(), HasSubstr("2 nodes of 2 NPUs"));
+}
+
+}  // namespace
+}  // namespace tombolo::network
