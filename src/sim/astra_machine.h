@@ -1,6 +1,6 @@
 // AstraMachine: all ranks of a system at work, in virtual time, by ASTRA-sim's rules.
 //
-// Three stories meet here, each in a file of its own:
+// Four stories meet here, each in a file of its own:
 //
 //   astra_machine.cc       a rank works off its Program: a node starts when its dependencies are
 //                          done and its resource is free. A rank has one host, one accelerator and
@@ -8,7 +8,9 @@
 //   astra_collectives.cc   a collective becomes chunks, a chunk goes from dimension to dimension
 //   and
 //                          waits in the rank's queue of each; a queue lets `active_chunks` of them
-//                          work at once, the others wait by priority
+//                          work at once, the others wait by priority. astra_custom.cc: those that
+//                          are spelled out
+//   astra_phases.cc        the members of a phase meet, and each is done at some time
 //   astra_messages.cc      messages between two ranks, sent and received by nodes or by the phases
 //                          of collectives, under one of two laws
 //
@@ -146,7 +148,7 @@ class AstraMachine {
   void ring(int32_t rank, const Alarm& alarm);
   Error stuck() const;
 
-  // --- collectives (astra_collectives.cc) ------------------------------------------------------
+  // --- collectives (astra_collectives.cc, astra_custom.cc) --------------------------------------
   struct Collective {  // of one rank
     int32_t rank = 0;
     uint32_t node = 0;
@@ -208,21 +210,26 @@ class AstraMachine {
   void let_work(Queue& queue);
   void chunk_done(uint32_t chunk);
   Queue& queue_of(const Chunk& chunk);
-  void begin_phase(uint32_t chunk);
-  uint32_t running_phase(uint32_t chunk, int32_t& member);
-  int32_t rank_of(const RunningPhase& running, int32_t member) const;
-  network::PhaseCosts costs_of(const RunningPhase& running) const;
-  const std::vector<network::MemberEnd>& ends_if_together(const RunningPhase& running);
-  void begin_for_class(uint32_t chunk);
-  void chunk_end_known(uint32_t chunk);
-  void work_out(uint32_t running);
-  void phase_known(uint32_t running);
-  void end_known(uint32_t running, int32_t member);
-  void forget_if_over(uint32_t running);
   void begin_custom(uint32_t chunk);
   void start_custom_nodes(uint32_t custom);
   void custom_done(uint32_t custom, uint32_t node);
 
+  // --- phases (astra_phases.cc) ------------------------------------------------------------------
+  void begin_phase(uint32_t chunk);
+  // The phase that a chunk takes part in, and as which member; the first to come opens it.
+  uint32_t running_phase(uint32_t chunk, int32_t& member);
+  int32_t rank_of(const RunningPhase& running, int32_t member) const;
+  network::PhaseCosts costs_of(const RunningPhase& running) const;
+  // As a whole.
+  const std::vector<network::MemberEnd>& ends_if_together(const RunningPhase& running);
+  void work_out(uint32_t running);
+  void phase_known(uint32_t running);
+  void end_known(uint32_t running, int32_t member);
+  // As a whole, by one rank for its class.
+  void begin_for_class(uint32_t chunk);
+  void chunk_end_known(uint32_t chunk);
+  // Message by message.
+  void forget_if_over(uint32_t running);
   // The driver of a phase that is played message by message (network/phase_state.h).
   struct Player {
     AstraMachine& machine;
