@@ -4,11 +4,11 @@
 #include <cmath>
 
 #include "cluster/cluster.h"
-#include "cost/collective.h"
 #include "cost/rail_only.h"
 #include "cost/stage_cost.h"
 #include "model/model.h"
 #include "network/published_fabrics.h"
+#include "planner/reproduce_astra_sim.h"
 #include "planner/reproduce_atlas.h"
 #include "planner/reproduce_rail_only.h"
 #include "planner/reproduce_traffic.h"
@@ -37,24 +37,6 @@ Table atlas_table_1() {
     link.tcp_window = 3_MB;
     table.rows.push_back({fmt::format("one connection at {:.0f} ms", milliseconds),
                           cluster::flow_rate(link) / 1_Mbps, mbps, "Mbps", 0.025});
-  }
-  return table;
-}
-
-// --- ASTRA-sim 2.0 ----------------------------------------------------------------------------
-
-Table astra_sim_table_3() {
-  Table table{"astra-sim/table-3-dimension-1",
-              "Won et al. 2023, ASTRA-sim2.0, table III, message size of dimension 1 (the caption "
-              "says all-gather, the sizes are those of an all-reduce)",
-              "exact",
-              {}};
-  const std::pair<int64_t, double> published[] = {{2, 1024}, {4, 1536}, {8, 1792}, {16, 1920}};
-  for (const auto& [npus, mebibytes] : published) {
-    // At 1 MiB/s and without latency, seconds are mebibytes.
-    const Seconds time =
-        cost::ring_all_reduce({.size = 1024_MiB, .ranks = npus, .rate = 1_MiB / 1_s});
-    table.rows.push_back({fmt::format("{} NPUs", npus), time.value, mebibytes, "MiB", 1e-12});
   }
   return table;
 }
@@ -248,9 +230,10 @@ Table korthikanti_figure_1() {
 bool Row::ok() const { return std::abs(relative_error()) <= band; }
 
 std::vector<Table> published_tables() {
-  std::vector<Table> tables = {atlas_table_1(),     astra_sim_table_3(),    checkpoint_parameters(),
-                               active_parameters(), korthikanti_figure_1(), korthikanti_table_4(),
-                               rail_only_table_2(), rail_only_table_4(),    rail_only_hfu_gaps()};
+  std::vector<Table> tables = {atlas_table_1(),        checkpoint_parameters(), active_parameters(),
+                               korthikanti_figure_1(), korthikanti_table_4(),   rail_only_table_2(),
+                               rail_only_table_4(),    rail_only_hfu_gaps()};
+  for (Table& table : astra_sim()) tables.push_back(std::move(table));
   for (Table& table : atlas_selection()) tables.push_back(std::move(table));
   for (Table& table : atlas_schedules()) tables.push_back(std::move(table));
   for (Table& table : rail_only_figures()) tables.push_back(std::move(table));
