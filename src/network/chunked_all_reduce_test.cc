@@ -31,6 +31,23 @@ TEST(ChunkedAllReduce, OneChunkTakesAllItsPhases) {
   EXPECT_EQ(play(c)->time, 6_s);
 }
 
+// Systems of the paper's tables I and III in units of 50 B/s: only filling and draining the
+// dimensions before the busiest is exposed.
+TEST(ChunkedAllReduce, TheBaselineTakesItsClosedForm) {
+  const std::vector<std::vector<AllReduceDimension>> systems = {
+      {{512, 7_B / 1_s}},
+      {{32, 5_B / 1_s}, {16, 5_B / 1_s}},
+      {{16, 4_B / 1_s}, {8, 2_B / 1_s}, {4, 1_B / 1_s}},
+      {{2, 5_B / 1_s}, {8, 4_B / 1_s}, {8, 2_B / 1_s}, {4, 1_B / 1_s}},
+      {{2, 20_B / 1_s}, {8, 4_B / 1_s}, {8, 2_B / 1_s}, {32, 1_B / 1_s}},
+      {{4, 20_B / 1_s}, {8, 4_B / 1_s}, {8, 2_B / 1_s}, {4, 1_B / 1_s}},
+      {{16, 20_B / 1_s}, {8, 4_B / 1_s}, {8, 2_B / 1_s}, {4, 1_B / 1_s}}};
+  for (const auto& dimensions : systems) {
+    const ChunkedAllReduce c{.dimensions = dimensions, .size = 1_GiB, .chunks = 64};
+    EXPECT_NEAR(play(c)->time / baseline_time(c), 1, 1e-12) << dimensions[0].npus;
+  }
+}
+
 // Whatever the order: nobody is faster than all links always busy, nor than the busiest dimension,
 // and the baseline sends by its formula and is never faster than its closed form.
 TEST(ChunkedAllReduce, BoundsOnRandomSystems) {

@@ -67,7 +67,8 @@ Result<ExpandedMemory> ExpandedMemory::create(const MemoryExpansionFile& file, i
 }
 
 SimDuration ExpandedMemory::duration(int64_t bytes) const {
-  CHECK(exists() && bytes >= 0, "{} bytes from a memory that is not there", bytes);
+  CHECK(exists(), "{} bytes from a memory that is not there", bytes);
+  CHECK(bytes >= 0 && bytes <= kAccessMax, "an access of {} bytes", bytes);
   // In the order of ASTRA-sim's operations, whose rounding shows in the floor.
   const double per_second = static_cast<double>(file_.bandwidth * 1'000'000'000);
   const double served = static_cast<double>(bytes) / per_second * 1e9;
@@ -80,8 +81,9 @@ SimTime ExpandedMemory::access(int32_t npu, int64_t bytes, SimTime now) {
   const size_t memory =
       file_.type == MemoryExpansion::kPool ? 0 : static_cast<size_t>(npu / file_.npus_per_node);
   CHECK(memory < free_.size(), "NPU {} has no memory", npu);
-  free_[memory] = std::max(free_[memory], now) + taken;
-  return free_[memory];
+  const SimTime begin = std::max(free_[memory], now);
+  CHECK(begin.ns <= INT64_MAX - taken.ns, "memory {} is busy for centuries", memory);
+  return free_[memory] = begin + taken;
 }
 
 }  // namespace tombolo::network

@@ -30,6 +30,8 @@ constexpr auto enum_names(MemoryExpansion) {
        {MemoryExpansion::kPool, "MEMORY_POOL"}});
 }
 
+inline constexpr int64_t kAccessMax = int64_t{1} << 50;  // bytes; keeps times within 64 bits
+
 struct MemoryExpansionFile {
   MemoryExpansion type = MemoryExpansion::kNone;
   int32_t nodes = 0;          // of kPerNode
@@ -55,8 +57,9 @@ class ExpandedMemory {
   bool shared() const {
     return file_.type == MemoryExpansion::kPerNode || file_.type == MemoryExpansion::kPool;
   }
-  SimDuration duration(int64_t bytes) const;  // once it is served
-  // An access begun by `npu` at `now`: when it is over. CHECKs that there is memory.
+  // Once it is served. CHECKs that there is memory, and 0 to kAccessMax bytes.
+  SimDuration duration(int64_t bytes) const;
+  // An access begun by `npu` at `now`: when it is over.
   SimTime access(int32_t npu, int64_t bytes, SimTime now);
 
  private:
