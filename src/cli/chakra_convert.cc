@@ -10,6 +10,7 @@
 #include "graph/chakra.h"
 #include "graph/pytorch.h"
 #include "graph/statistics.h"
+#include "planner/workload.h"
 #include "schedule/schedule.h"
 
 namespace tombolo::cli {
@@ -148,6 +149,27 @@ Status write_plan_as_chakra(const plan::Plan& plan, const ConvertOptions& option
   const graph::Graphs graphs = schedule::to_graph(plan, schedule);
   const graph::CommGroups groups = TRY(graph::write_chakra(options.out, graphs));
   out << fmt::format("{}.0.et to {}.{}.et\n", options.out, options.out, graphs.size() - 1);
+  if (groups.empty()) return {};
+  out << options.out << ".groups.json\n";
+  return write_file(options.out + ".groups.json", graph::to_json_text(groups));
+}
+
+Status write_job_as_chakra(const plan::Job& job, const ConvertOptions& options, std::ostream& out) {
+  const auto granularity =
+      options.granularity == "stage" ? planner::Granularity::kStage : planner::Granularity::kLayer;
+  const planner::Workload workload =
+      TRY(planner::Workload::make(job, {.granularity = granularity}));
+  for (const std::string& note : workload.notes()) std::cerr << "note: " << note << "\n";
+  for (int32_t rank = 0; rank < workload.ranks(); ++rank) {
+    graph::ChakraWriter writer = TRY(graph::ChakraWriter::create(
+        fmt::format("{}.{}.et", options.out, rank), graph::our_metadata()));
+    for (const graph::Node& node : workload.graph(rank, false).nodes) {
+      TRY(writer.write(node, rank));
+    }
+    TRY(writer.commit());
+  }
+  out << fmt::format("{}.0.et to {}.{}.et\n", options.out, options.out, workload.ranks() - 1);
+  const graph::CommGroups groups = workload.groups();
   if (groups.empty()) return {};
   out << options.out << ".groups.json\n";
   return write_file(options.out + ".groups.json", graph::to_json_text(groups));

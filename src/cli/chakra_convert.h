@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "graph/trace_format.h"
+#include "plan/job.h"
 #include "plan/plan.h"
 
 namespace tombolo::cli {
@@ -16,5 +17,9 @@ Status convert_chakra(const ConvertOptions& options, graph::TraceFormat format, 
 // OUT.RANK.et for each rank, and OUT.groups.json where collectives join some ranks only.
 Status write_plan_as_chakra(const plan::Plan& plan, const ConvertOptions& options,
                             std::ostream& out);
+
+// The same of a job whose layers are split in ways that no Plan has yet (planner/workload.h): rank
+// by rank, as many as there are.
+Status write_job_as_chakra(const plan::Job& job, const ConvertOptions& options, std::ostream& out);
 
 }  // namespace tombolo::cli

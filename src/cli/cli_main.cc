@@ -228,6 +228,12 @@ int main(int argc, char** argv) {
                               "PyTorch: Kineto's trace of the same run, which knows the times");
   convert_command->add_flag("--repair", convert_options.repair,
                             "Chakra: drop dependencies that cannot be, and list them");
+  convert_command
+      ->add_option("--granularity", convert_options.granularity,
+                   "job with tensor, context or expert parallelism or ZeRO to chakra: nodes per "
+                   "layer, or per stage")
+      ->check(CLI::IsMember({"layer", "stage"}))
+      ->capture_default_str();
   add_json(convert_command, convert_options.json);
 
   FabricOptions fabric_options;

@@ -158,6 +158,8 @@ struct ConvertOptions {
   std::string kineto;   // Kineto's trace of the same run, for one of PyTorch
   bool repair = false;  // drop edges of a Chakra trace that cannot be, and list them
   bool json = false;    // statistics as one JSON document
+  // Of a job to chakra, where its layers are split: a node per half a layer, or one per stage.
+  std::string granularity = "layer";
 };
 Status convert(const ConvertOptions& options, std::ostream& out);
 

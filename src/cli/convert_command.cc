@@ -19,6 +19,21 @@ Result<plan::Plan> plan_of(const ConvertOptions& options) {
   return load_plan(in);
 }
 
+// What Plans do not have yet: layers that several ranks share.
+bool shares_layers(const plan::Parallelism& p) {
+  return p.tensor > 1 || p.context > 1 || p.expert > 1 || p.zero > 0 || p.sequence_parallel;
+}
+
+Status write_as_chakra(const ConvertOptions& options, std::ostream& out) {
+  if (!is_plan(TRY(read_file(options.input)))) {
+    InputOptions in;
+    in.input = options.input;
+    const plan::Job job = TRY(load_job(in));
+    if (shares_layers(job.parallelism)) return write_job_as_chakra(job, options, out);
+  }
+  return write_plan_as_chakra(TRY(plan_of(options)), options, out);
+}
+
 Result<std::string> converted(const ConvertOptions& options) {
   if (options.to == "perfetto" || options.to == "csv") {
     const trace::Trace trace = TRY(trace::read_trace(options.input));
@@ -43,7 +58,7 @@ Status convert(const ConvertOptions& options, std::ostream& out) {
   if (writes_chakra || options.to == "dot" || options.to == "statistics") {
     const graph::TraceFormat format = TRY(graph::read_format(options.input));
     if (format != graph::TraceFormat::kOther) return convert_chakra(options, format, out);
-    if (options.to == "chakra") return write_plan_as_chakra(TRY(plan_of(options)), options, out);
+    if (options.to == "chakra") return write_as_chakra(options, out);
     return unusable(fmt::format("{}: --to {} wants a Chakra trace, or one of PyTorch",
                                 options.input, options.to),
                     "--to chakra first, if it is a job or a Plan");

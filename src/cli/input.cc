@@ -9,12 +9,6 @@
 namespace tombolo::cli {
 namespace {
 
-// Jobs are TOML and Plans are JSON: only a Plan begins with a brace.
-bool is_json(const std::string& text) {
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  return first != std::string::npos && text[first] == '{';
-}
-
 // Replaces what the command line gave in a job or a Plan, which name these sections alike.
 template <typename JobOrPlan>
 void apply_replacements(const InputOptions& in, JobOrPlan& target) {
@@ -28,6 +22,11 @@ void apply_replacements(const InputOptions& in, JobOrPlan& target) {
 
 }  // namespace
 
+bool is_plan(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && text[first] == '{';
+}
+
 Result<plan::Job> load_job(const InputOptions& in) {
   plan::Job job = TRY(plan::read_job(in.input));
   apply_replacements(in, job);
@@ -38,7 +37,7 @@ Result<plan::Job> load_job(const InputOptions& in) {
 Result<plan::Plan> open_plan(const InputOptions& in) {
   const std::string text = TRY(read_file(in.input));
   plan::Plan plan;
-  if (is_json(text)) {
+  if (is_plan(text)) {
     if (!in.hardware.empty()) {
       return unusable(
           fmt::format("{}: a Plan has its stage times already; --hardware goes with a job",

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "cli/commands.h"
@@ -20,6 +21,10 @@ Result<plan::Plan> open_plan(const InputOptions& in);
 // The job alone (not a Plan), with the replacements applied: for `profile`, which prices it anew.
 // What its config.json says and nobody counts goes to stderr.
 Result<plan::Job> load_job(const InputOptions& in);
+
+// Whether a text is a Plan rather than a job: jobs are TOML and Plans are JSON, and only a Plan
+// begins with a brace.
+bool is_plan(std::string_view text);
 
 // The command that makes the same prediction again. Names of outputs stay out of it, so that the
 // same input gives the same bytes wherever they are written.

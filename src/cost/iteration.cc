@@ -111,6 +111,8 @@ class Pricing {
     return time;
   }
 
+  double spread() const { return spread_; }
+
   double transfer() const {
     const double t = real(c_.tensor);
     const bool scattered = c_.sequence_parallel || stack_.scatter_pipeline;
@@ -274,6 +276,13 @@ StagePrice IterationLaw::stage(const Configuration& c, const model::Slice& slice
   pricing.synchronise(s, slice, once);
   return {Seconds{s.forward.total()}, Seconds{s.backward.total()}, once.optimizer,
           once.data_communication};
+}
+
+StageCompute IterationLaw::stage_compute(const Configuration& c, const model::Slice& slice) const {
+  const Pricing pricing(model_, datacenter_, constants_, settings_, c);
+  const auto s = pricing.stage(slice);
+  return {Seconds{s.forward.compute * pricing.spread()},
+          Seconds{s.backward.compute * pricing.spread()}};
 }
 
 DeviceMemory IterationLaw::stage_memory(const Configuration& c, const model::Slice& slice,

@@ -65,6 +65,12 @@ struct StagePrice {
   Seconds gradients;  // exposed sum of gradients, once per iteration
 };
 
+// Of it, what the device computes, and waits for its host; collectives left out.
+struct StageCompute {
+  Seconds forward;
+  Seconds backward;  // recomputation included
+};
+
 struct LawSettings {
   std::string stack = "tombolo";
   double element_bytes = 2;
@@ -89,6 +95,7 @@ class IterationLaw {
   IterationTime time(const Configuration& configuration) const;
   DeviceMemory memory(const Configuration& configuration) const;
   StagePrice stage(const Configuration& configuration, const model::Slice& slice) const;
+  StageCompute stage_compute(const Configuration& configuration, const model::Slice& slice) const;
   // Its memory, with so many micro-batches between forward and backward.
   DeviceMemory stage_memory(const Configuration& configuration, const model::Slice& slice,
                             int64_t micro_batches_in_flight) const;

@@ -42,55 +42,6 @@ Status check(const plan::Job& job) {
   return {};
 }
 
-// The chunks of layers in the order of the model: chunk k p + s is the k-th one of stage s.
-std::vector<model::Slice> cut_layers(const model::Model& m, const plan::Parallelism& p) {
-  const int64_t chunks = p.pipeline * p.virtual_stages;
-  std::vector<model::Slice> slices;
-  int64_t next = 0;
-  for (int64_t i = 0; i < chunks; ++i) {
-    int64_t layers = m.layers / chunks + (i < m.layers % chunks ? 1 : 0);
-    if (!p.layers_per_stage.empty()) {
-      const int64_t of_stage = p.layers_per_stage[static_cast<size_t>(i % p.pipeline)];
-      const bool one_more = i / p.pipeline < of_stage % p.virtual_stages;
-      layers = of_stage / p.virtual_stages + (one_more ? 1 : 0);
-    }
-    slices.push_back({next, layers, i == 0, i + 1 == chunks});
-    next += layers;
-  }
-  return slices;
-}
-
-// What a micro-batch moves, in one device's terms.
-struct MicroBatch {
-  double hidden;       // D, bytes
-  double keys_values;  // of the whole sequence, this device's heads, bytes
-  double copies;       // of tokens for experts, those of this device, bytes
-};
-
-MicroBatch micro_batch(const plan::Job& job) {
-  const model::Model& m = *job.model;
-  const plan::Parallelism& p = job.parallelism;
-  const double bytes = plan::element_bytes(job.training.precision);
-  const double tokens = as_double(job.training.micro_batch) * as_double(m.sequence);
-  const auto t = as_double(p.tensor), c = as_double(p.context);
-  MicroBatch out{};
-  out.hidden = tokens * as_double(m.hidden) * bytes / c;
-  if (m.latent_attention) {
-    const model::LatentAttention& l = *m.latent_attention;
-    out.keys_values =
-        tokens * as_double(m.heads * (l.nope_dim + l.rope_dim + l.value_dim)) * bytes / t;
-  } else {
-    // More tensor ranks than heads of keys: each rank has a whole one.
-    const double split = as_double(std::min(p.tensor, m.kv_heads));
-    out.keys_values = tokens * 2 * as_double(m.kv_heads * m.head_size()) * bytes / split;
-  }
-  if (m.experts) {
-    const double mine = p.sequence_parallel ? out.hidden / t : out.hidden;
-    out.copies = mine * as_double(m.experts->per_token);
-  }
-  return out;
-}
-
 // All-gathers and reduce-scatters of D, forward and backward, of one layer.
 double tensor_operations(const plan::Job& job, const VolumeOptions& options, bool experts) {
   const plan::Parallelism& p = job.parallelism;
@@ -141,13 +92,55 @@ void note_what_is_left_out(const plan::Job& job, std::vector<std::string>& notes
 
 }  // namespace
 
+std::vector<model::Slice> cut_layers(const model::Model& m, const plan::Parallelism& p) {
+  if (p.pipeline == 1) return {{0, m.layers, true, true}};
+  const int64_t chunks = p.pipeline * p.virtual_stages;
+  std::vector<model::Slice> slices;
+  int64_t next = 0;
+  for (int64_t i = 0; i < chunks; ++i) {
+    int64_t layers = m.layers / chunks + (i < m.layers % chunks ? 1 : 0);
+    if (!p.layers_per_stage.empty()) {
+      const int64_t of_stage = p.layers_per_stage[static_cast<size_t>(i % p.pipeline)];
+      const bool one_more = i / p.pipeline < of_stage % p.virtual_stages;
+      layers = of_stage / p.virtual_stages + (one_more ? 1 : 0);
+    }
+    slices.push_back({next, layers, i == 0, i + 1 == chunks});
+    next += layers;
+  }
+  return slices;
+}
+
+MicroBatchVolume micro_batch_volume(const plan::Job& job) {
+  const model::Model& m = *job.model;
+  const plan::Parallelism& p = job.parallelism;
+  const double bytes = plan::element_bytes(job.training.precision);
+  const double tokens = as_double(job.training.micro_batch) * as_double(m.sequence);
+  const auto t = as_double(p.tensor), c = as_double(p.context);
+  MicroBatchVolume out;
+  out.hidden = tokens * as_double(m.hidden) * bytes / c;
+  if (m.latent_attention) {
+    const model::LatentAttention& l = *m.latent_attention;
+    out.keys_values =
+        tokens * as_double(m.heads * (l.nope_dim + l.rope_dim + l.value_dim)) * bytes / t;
+  } else {
+    // More tensor ranks than heads of keys: each rank has a whole one.
+    const double split = as_double(std::min(p.tensor, m.kv_heads));
+    out.keys_values = tokens * 2 * as_double(m.kv_heads * m.head_size()) * bytes / split;
+  }
+  if (m.experts) {
+    const double mine = p.sequence_parallel ? out.hidden / t : out.hidden;
+    out.copies = mine * as_double(m.experts->per_token);
+  }
+  return out;
+}
+
 Result<TrafficVolume> traffic_volume(const plan::Job& job, const VolumeOptions& options) {
   TRY(check(job));
   const plan::Parallelism& p = job.parallelism;
   const model::Model& m = *job.model;
   const auto micro_batches =
       as_double(job.training.global_batch / (job.training.micro_batch * p.data));
-  const MicroBatch batch = micro_batch(job);
+  const MicroBatchVolume batch = micro_batch_volume(job);
   const bool full = job.training.recompute == model::Recompute::kFull;
   const auto t = as_double(p.tensor), e = as_double(p.expert);
 
@@ -155,8 +148,7 @@ Result<TrafficVolume> traffic_volume(const plan::Job& job, const VolumeOptions& 
   out.chunks = p.virtual_stages;
   out.experts = p.expert;
   out.stages.resize(static_cast<size_t>(p.pipeline));
-  const std::vector<model::Slice> slices =
-      p.pipeline == 1 ? std::vector<model::Slice>{{0, m.layers, true, true}} : cut_layers(m, p);
+  const std::vector<model::Slice> slices = cut_layers(m, p);
   for (size_t i = 0; i < slices.size(); ++i) {
     const model::Slice& slice = slices[i];
     StageVolume& stage = out.stages[i % static_cast<size_t>(p.pipeline)];

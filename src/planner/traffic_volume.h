@@ -35,6 +35,19 @@ struct TrafficVolume {
   std::vector<std::string> notes;  // what was left out, one sentence each
 };
 
+// What a micro-batch moves, in one device's terms.
+struct MicroBatchVolume {
+  double hidden = 0;       // D, bytes
+  double keys_values = 0;  // of the whole sequence, this device's heads, bytes
+  double copies = 0;       // of tokens for experts, those of this device, bytes
+};
+MicroBatchVolume micro_batch_volume(const plan::Job& job);
+
+// The chunks of layers in the order of the model: chunk k p + s is the k-th one of stage s. One
+// stage has one chunk.
+std::vector<model::Slice> cut_layers(const model::Model& model,
+                                     const plan::Parallelism& parallelism);
+
 struct VolumeOptions {
   // With sequence parallelism Megatron-LM gathers the inputs of two products a layer once more in
   // the backward pass, where it would otherwise have to keep them (Korthikanti et al. 2022, section
