@@ -104,7 +104,11 @@ Status simulate(const SimulateOptions& options, std::ostream& out) {
   if (!options.json) {
     print_text(out, plan, simulation);
     print_policy(out, chosen);
-    if (options.ascii) out << "\n" << schedule::draw_ascii(simulation.trace);
+    if (options.ascii) {
+      const schedule::Shape shape = schedule::shape_of(plan);
+      const schedule::Times times = schedule::times_of(plan);
+      out << "\n" << schedule::draw_ascii(simulation.trace, {.shape = &shape, .times = &times});
+    }
     return {};
   }
   double peak = 0;
