@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/random.h"
 #include "planner/estimate.h"
 
 namespace tombolo::planner {
@@ -124,27 +125,61 @@ TEST_P(Workloads, AllRanksTogetherAreSound) {
   }
 }
 
+// Bytes of every kind, as traffic counts them.
+void expect_traffic(const plan::Job& job, const graph::Graphs& graphs) {
+  std::array<double, kTrafficKinds> bytes{}, rounding{};
+  for (const graph::Graph& graph : graphs) {
+    for (const Node& node : graph.nodes) {
+      if (node.type == NodeType::kSend) {
+        bytes[static_cast<size_t>(TrafficKind::kPipeline)] += static_cast<double>(node.comm_size);
+      } else if (node.type == NodeType::kCollective) {
+        const auto kind = static_cast<size_t>(Workload::kind_of(node));
+        bytes[kind] += sent(node);
+        rounding[kind] += 0.5 * static_cast<double>(node.comm_group.size());
+      }
+    }
+  }
+  const TrafficSummary traffic = Traffic::make(job, {})->summarize();
+  for (size_t kind = 0; kind < kTrafficKinds; ++kind) {
+    const double counted = traffic.by_kind[kind].total().bytes.value;
+    EXPECT_NEAR(bytes[kind], counted, rounding[kind] + counted * 1e-12) << kind;
+  }
+}
+
 TEST_P(Workloads, BytesOfEveryKindAreThoseOfTraffic) {
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.name);
     const plan::Job job = job_of(c);
-    std::array<double, kTrafficKinds> bytes{}, rounding{};
-    for (const graph::Graph& graph : graphs_of(workload_of(job, GetParam()))) {
-      for (const Node& node : graph.nodes) {
-        if (node.type == NodeType::kSend) {
-          bytes[static_cast<size_t>(TrafficKind::kPipeline)] += static_cast<double>(node.comm_size);
-        } else if (node.type == NodeType::kCollective) {
-          const auto kind = static_cast<size_t>(Workload::kind_of(node));
-          bytes[kind] += sent(node);
-          rounding[kind] += 0.5 * static_cast<double>(node.comm_group.size());
-        }
-      }
-    }
-    const TrafficSummary traffic = Traffic::make(job, {})->summarize();
-    for (size_t kind = 0; kind < kTrafficKinds; ++kind) {
-      const double counted = traffic.by_kind[kind].total().bytes.value;
-      EXPECT_NEAR(bytes[kind], counted, rounding[kind] + counted * 1e-12) << kind;
-    }
+    expect_traffic(job, graphs_of(workload_of(job, GetParam())));
+  }
+}
+
+// A hundred parallelisms drawn by chance, at most 64 ranks.
+TEST_P(Workloads, AnyParallelismIsSoundAndMovesWhatTrafficCounts) {
+  Random random(20260101);
+  const auto draw = [&](std::vector<int64_t> from) {
+    return from[static_cast<size_t>(random.below(from.size()))];
+  };
+  for (int i = 0; i < 100; ++i) {
+    Case c{"", {.tensor = draw({1, 2, 4}), .pipeline = draw({1, 2, 4}), .data = draw({1, 2})}};
+    plan::Parallelism& p = c.parallelism;
+    p.context = draw({1, 2});
+    p.zero = draw({0, 1, 2, 3});
+    p.sequence_parallel = draw({0, 1}) == 1;
+    p.virtual_stages = p.pipeline > 1 ? draw({1, 2}) : 1;
+    c.experts = draw({0, 1}) == 1;
+    if (c.experts && (p.tensor == 1 || p.sequence_parallel))
+      p.expert = draw({1, p.context * p.data});
+    if (draw({0, 1}) == 1) p.order = "tp-ep-dp-cp-pp";
+    c.recompute = static_cast<model::Recompute>(draw({0, 1, 2}));
+    plan::Job job = job_of(c);
+    job.model->tied_embeddings = draw({0, 1}) == 1;
+    SCOPED_TRACE(fmt::format("case {}: tensor {} pipeline {} data {} context {} expert {} zero {}",
+                             i, p.tensor, p.pipeline, p.data, p.context, p.expert, p.zero));
+    const graph::Graphs graphs = graphs_of(workload_of(job, GetParam()));
+    const Status sound = graph::validate(graphs);
+    EXPECT_TRUE(sound) << sound.error().text();
+    expect_traffic(job, graphs);
   }
 }
 
