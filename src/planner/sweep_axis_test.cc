@@ -38,7 +38,8 @@ TEST(SweepAxis, ReadsRanges) {
 // 26 / 499 of the way from 101 to 600 was 126.99999999999999 once.
 TEST(SweepAxis, RangesOfWholeNumbersStayWhole) {
   for (const char* text : {"p=101..600", "p=101..600/500"}) {
-    for (const Value& value : (*parse_sweep_axis(text)).values) {
+    const SweepAxis axis = *parse_sweep_axis(text);
+    for (const Value& value : axis.values) {
       EXPECT_TRUE(value.get<int64_t>()) << sweep_text(value);
     }
   }

@@ -211,11 +211,12 @@ TEST_P(Workloads, ComputationTakesWhatEstimateSays) {
     const plan::Job job = job_of(c);
     const Workload workload = workload_of(job, GetParam());
     double seconds = 0, nodes = 0;
-    for (const Node& node : workload.graph(0).nodes) {
+    const graph::Graph graph = workload.graph(0);
+    for (const Node& node : graph.nodes) {
       seconds += static_cast<double>(node.duration.ns) * 1e-9;
       nodes += 1;
     }
-    const cost::IterationTime& parts = estimate(job, "tombolo")->parts;
+    const cost::IterationTime parts = estimate(job, "tombolo")->parts;
     EXPECT_NEAR(seconds, (parts.compute + parts.optimizer + parts.overhead).value, nodes * 1e-9)
         << c.name;
   }
