@@ -34,7 +34,8 @@ function(tombolo_test name)
   add_executable(${name}_test ${ARG_SOURCES})
   target_link_libraries(${name}_test PRIVATE ${ARG_USES} GTest::gtest GTest::gmock GTest::gtest_main)
   tombolo_precompiled(${name}_test TESTS)
-  gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}."
+  # LibTorch takes seconds to load where nothing has read it yet.
+  gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 TEST_PREFIX "${name}."
                        PROPERTIES TIMEOUT 300 LABELS "${ARG_LABELS}")
   foreach(label ${ARG_LABELS})
     if(NOT TARGET tests_of_${label})
