@@ -57,8 +57,9 @@ struct Placement {
 // A schedule that was found rather than named: what tombolo simulate --policy best writes into the
 // Plan, so that what was predicted is what is performed. Actions stand in text (trace/action.h).
 struct GivenSchedule {
-  std::string name;                // of its family, as in "atlas, 6 in flight"
-  std::vector<std::string> ranks;  // ranks[r]: "0F0 0F1 0B0 ...", computations only
+  std::string name;  // of its family, as in "atlas, 6 in flight"
+  std::vector<std::string>
+      ranks;  // ranks[r]: "0F0 0F1 0B0 ...": computations, and the receives that an R waits for
   // Where DP-cells share the WAN in time: the transfers of one boundary, one direction and one
   // cell, as "boundary F cell: replica.microbatch ..." or the same with B for gradients.
   std::vector<std::string> links;

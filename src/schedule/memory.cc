@@ -1,5 +1,6 @@
-// What a schedule asks of the devices' memory.
+// What a schedule asks of the devices' memory, and what they have room for.
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "base/check.h"
@@ -23,6 +24,30 @@ Bytes state_of(const plan::Plan& plan, const Shape& shape, size_t rank) {
 }
 
 }  // namespace
+
+Memory memory_of(const plan::Plan& plan) {
+  const Shape shape = shape_of(plan);
+  Memory memory;
+  if (plan.cost_source == plan::CostSource::kStageTimes) {
+    if (!plan.in_flight) return memory;
+    const int64_t most = std::min<int64_t>(*plan.in_flight, shape.microbatches) * shape.chunks;
+    memory.in_flight.assign(static_cast<size_t>(shape.positions()), static_cast<int32_t>(most));
+    return memory;
+  }
+  for (int32_t position = 0; position < shape.positions(); ++position) {
+    Bytes each;
+    for (const int32_t stage : shape.stages_at(position)) {
+      each = std::max(each, plan.stages[static_cast<size_t>(stage)].activations);
+    }
+    const int32_t rank = position * shape.replicas;
+    const Bytes room =
+        plan.device_of(rank).memory - state_of(plan, shape, static_cast<size_t>(rank));
+    const double most = int64_t{shape.microbatches} * shape.chunks;
+    const double held = each.value > 0 ? std::floor(room / each) : most;
+    memory.in_flight.push_back(static_cast<int32_t>(std::clamp(held, 0.0, most)));
+  }
+  return memory;
+}
 
 std::vector<int64_t> peak_in_flight(const Schedule& schedule) {
   std::vector<int64_t> peaks;

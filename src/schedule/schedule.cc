@@ -63,9 +63,10 @@ Status check_times(const plan::Plan& plan, const Shape& shape) {
       8.0 * static_cast<double>(plan.stages.size()) * static_cast<double>(plan.microbatches());
   const auto check = [&](const std::string& what, Seconds time) -> Status {
     if (time.value >= 0 && time.value * actions < 9e9) return {};
-    return unusable(
-        fmt::format("{} takes {}: no schedule can be played with that", what, brief(time)),
-        "a time of a second or so");
+    return unusable(fmt::format("{} takes {}: times must not be negative, and all of an iteration "
+                                "together must stay below 290 years",
+                                what, format(time)),
+                    "another unit, or fewer micro-batches");
   };
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const cost::StageCost& cost = plan.stages[s].cost;
