@@ -1,5 +1,5 @@
-# Headers that nearly every file includes, parsed once per preset instead of once per file. A third of the time that the
-# sanitized builds take; the others do without, so that a file that forgets an include is found out.
+# Headers that nearly every file includes, parsed once per preset instead of once per file: for the sanitized builds, which
+# take longest. The others do without, so that a file that forgets an include is found out.
 option(TOMBOLO_PRECOMPILE "Precompile the headers that nearly every file includes" OFF)
 
 # tombolo_precompiled(TARGET [TESTS]): lets a target use them. A compiler that finds them unfit (other flags) reads the
