@@ -78,41 +78,6 @@ Case random_case(Random& random) {
   return out;
 }
 
-// The definition itself: nothing exceeds its bound, and every flow is at its cap or crosses a full
-// link on which nobody is better off. An allocation with this property is max-min fair, and the
-// only one.
-TEST(FairShare, CarriesACertificateOfOptimality) {
-  constexpr double kTolerance = 1e-9;
-  for (uint64_t seed = 0; seed < 1000; ++seed) {
-    SCOPED_TRACE(seed);
-    Random random(seed);
-    const Case c = random_case(random);
-    const std::vector<BytesPerSecond> rates = fair_shares(c.flows, c.links);
-    std::vector<double> load(c.links.size());
-    std::vector<double> best_level(c.links.size());
-    for (size_t i = 0; i < c.flows.size(); ++i) {
-      ASSERT_GE(rates[i].value, 0);
-      ASSERT_LE(rates[i], c.flows[i].cap);
-      for (const uint32_t link : c.flows[i].links) {
-        load[link] += rates[i].value;
-        best_level[link] = std::max(best_level[link], rates[i].value / c.flows[i].weight);
-      }
-    }
-    for (size_t l = 0; l < load.size(); ++l) {
-      ASSERT_LE(load[l], c.links[l].capacity.value * (1 + kTolerance));
-    }
-    for (size_t i = 0; i < c.flows.size(); ++i) {
-      bool held = rates[i] == c.flows[i].cap;
-      for (const uint32_t link : c.flows[i].links) {
-        const bool full = load[link] >= c.links[link].capacity.value * (1 - kTolerance);
-        const double level = rates[i].value / c.flows[i].weight;
-        held = held || (full && level >= best_level[link] * (1 - kTolerance));
-      }
-      ASSERT_TRUE(held) << "flow " << i << " could have more than " << rates[i].value;
-    }
-  }
-}
-
 // Oracle: pour in tiny steps. Whoever cannot take the next step without overflowing something
 // stops.
 std::vector<double> pour(const Case& c, double step) {
