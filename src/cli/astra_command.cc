@@ -76,6 +76,7 @@ void print_rank(fmt::memory_buffer& text, int32_t r, const RankReport& rank, boo
   line("CPU", rank.host);
   line("GPU", rank.accelerator);
   line("Comm", rank.communication);
+  line("Remote mem", rank.memory);
   if (!roofline) return;
   const double total = static_cast<double>((rank.host + rank.accelerator).ns) + 1;
   const auto average = [&](const char* name, double sum, double scale, const char* unit) {

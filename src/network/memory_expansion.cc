@@ -1,6 +1,5 @@
 #include "network/memory_expansion.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "base/check.h"
@@ -59,9 +58,6 @@ Result<ExpandedMemory> ExpandedMemory::create(const MemoryExpansionFile& file, i
                                   file.nodes, file.npus_per_node, npus),
                       "\"num-nodes\" and \"num-npus-per-node\" whose product is the NPUs");
     }
-    out.free_.resize(static_cast<size_t>(file.nodes));
-  } else if (file.type == MemoryExpansion::kPool) {
-    out.free_.resize(1);
   }
   return out;
 }
@@ -73,17 +69,6 @@ SimDuration ExpandedMemory::duration(int64_t bytes) const {
   const double per_second = static_cast<double>(file_.bandwidth * 1'000'000'000);
   const double served = static_cast<double>(bytes) / per_second * 1e9;
   return {file_.latency + static_cast<int64_t>(served)};
-}
-
-SimTime ExpandedMemory::access(int32_t npu, int64_t bytes, SimTime now) {
-  const SimDuration taken = duration(bytes);
-  if (!shared()) return now + taken;
-  const size_t memory =
-      file_.type == MemoryExpansion::kPool ? 0 : static_cast<size_t>(npu / file_.npus_per_node);
-  CHECK(memory < free_.size(), "NPU {} has no memory", npu);
-  const SimTime begin = std::max(free_[memory], now);
-  CHECK(begin.ns <= INT64_MAX - taken.ns, "memory {} is busy for centuries", memory);
-  return free_[memory] = begin + taken;
 }
 
 }  // namespace tombolo::network

@@ -6,14 +6,14 @@
 //   MEMORY_POOL                all NPUs share one, which serves one access at a time
 //
 // An access of b bytes takes latency + floor(b / bandwidth) nanoseconds once it is served, first
-// come, first served, whether it loads or stores. Sources: Won et al., ASTRA-sim 2.0, 2023, section
-// III-D, and its analytical remote memory; the pools of that section are in remote_memory.h.
+// come, first served, whether it loads or stores; sim/astra_memory.cc plays it. Sources: Won et
+// al., ASTRA-sim 2.0, 2023, section III-D, and its analytical remote memory; the pools of that
+// section are in remote_memory.h.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "base/fields.h"
 #include "base/result.h"
@@ -46,7 +46,7 @@ Result<MemoryExpansionFile> parse_memory_expansion(const std::string& text,
                                                    const std::string& name);
 Result<MemoryExpansionFile> read_memory_expansion(const std::string& path);
 
-// Who waits for whom. Accesses must come in the order of their times.
+// Who shares a memory with whom, and how long an access keeps it busy.
 class ExpandedMemory {
  public:
   // Unusable: a system of more NPUs than the nodes have; an NPU would have no memory.
@@ -57,14 +57,15 @@ class ExpandedMemory {
   bool shared() const {
     return file_.type == MemoryExpansion::kPerNode || file_.type == MemoryExpansion::kPool;
   }
+  // Where it is shared: which of the memories an NPU has.
+  int32_t memory_of(int32_t npu) const {
+    return file_.type == MemoryExpansion::kPool ? 0 : npu / file_.npus_per_node;
+  }
   // Once it is served. CHECKs that there is memory, and 0 to kAccessMax bytes.
   SimDuration duration(int64_t bytes) const;
-  // An access begun by `npu` at `now`: when it is over.
-  SimTime access(int32_t npu, int64_t bytes, SimTime now);
 
  private:
   MemoryExpansionFile file_;
-  std::vector<SimTime> free_;  // per memory that is shared
 };
 
 }  // namespace tombolo::network

@@ -16,30 +16,25 @@ ExpandedMemory memory(const char* text, int32_t npus = 4) {
 constexpr int64_t kMebibyte = 1 << 20;
 constexpr int64_t kTaken = 500 + 10'485;
 
-TEST(MemoryExpansion, OfEachNpuNeverWaits) {
-  ExpandedMemory m = memory(
+TEST(MemoryExpansion, AnAccessTakesLatencyAndItsBytes) {
+  const ExpandedMemory m = memory(
       R"({"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-latency": 500,
-          "remote-mem-bw": 100})");
+          "remote-mem-bw": 100.0})");
   EXPECT_FALSE(m.shared());
-  EXPECT_EQ(m.access(0, kMebibyte, {0}).ns, kTaken);
-  EXPECT_EQ(m.access(0, kMebibyte, {7}).ns, 7 + kTaken);
+  EXPECT_EQ(m.duration(kMebibyte).ns, kTaken);
+  EXPECT_EQ(m.duration(0).ns, 500);
 }
 
-TEST(MemoryExpansion, OfANodeServesItsNpusOneAfterTheOther) {
-  ExpandedMemory m = memory(
+TEST(MemoryExpansion, NodesAndPoolsAreShared) {
+  const ExpandedMemory nodes = memory(
       R"({"memory-type": "PER_NODE_MEMORY_EXPANSION", "num-nodes": 2, "num-npus-per-node": 2,
-          "remote-mem-latency": 500, "remote-mem-bw": 100})");
-  EXPECT_TRUE(m.shared());
-  EXPECT_EQ(m.access(0, kMebibyte, {0}).ns, kTaken);
-  EXPECT_EQ(m.access(2, kMebibyte, {0}).ns, kTaken);  // another node
-  EXPECT_EQ(m.access(1, kMebibyte, {1}).ns, 2 * kTaken);
-  EXPECT_EQ(m.access(1, 0, {50'000}).ns, 50'500);  // free again
-}
-
-TEST(MemoryExpansion, APoolServesAll) {
-  ExpandedMemory m = memory(R"({"memory-type": "MEMORY_POOL", "remote-mem-bw": 100.0})");
-  EXPECT_EQ(m.access(0, kMebibyte, {0}).ns, 10'485);
-  EXPECT_EQ(m.access(3, kMebibyte, {0}).ns, 2 * 10'485);
+          "remote-mem-bw": 100})");
+  EXPECT_TRUE(nodes.shared());
+  EXPECT_EQ(nodes.memory_of(1), 0);
+  EXPECT_EQ(nodes.memory_of(2), 1);
+  const ExpandedMemory pool = memory(R"({"memory-type": "MEMORY_POOL", "remote-mem-bw": 100})");
+  EXPECT_TRUE(pool.shared());
+  EXPECT_EQ(pool.memory_of(3), 0);
 }
 
 TEST(MemoryExpansion, NoneIsWhatAFileWithoutATypeSays) {

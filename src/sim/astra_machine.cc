@@ -22,6 +22,8 @@ AstraMachine::AstraMachine(const network::Topology& topology, const SystemSettin
       queues_(ranks_.size() * static_cast<size_t>(planner_.queues())) {
   CHECK(!options.classes || (options.whole_phases && options.law == NetworkLaw::kAnalytical),
         "classes need whole phases under the law analytical");
+  CHECK(!options.classes || !options.memory || !options.memory->shared(),
+        "ranks that share a memory do not end together");
   CHECK(workload.programs.size() == static_cast<size_t>(topology.npus()), "{} programs for {} NPUs",
         workload.programs.size(), topology.npus());
   if (options.law == NetworkLaw::kCongestion) {
@@ -86,6 +88,7 @@ Result<MachineReport> AstraMachine::run() {
     rank.report.host = rank.host.total;
     rank.report.accelerator = rank.accelerator.total;
     rank.report.communication = rank.communication.total;
+    rank.report.memory = rank.memory.total;
     out.ranks.push_back(rank.report);
   }
   out.events = queue_.popped();
@@ -108,6 +111,9 @@ AstraMachine::Busy* AstraMachine::busy_of(Rank& rank, const Program::Node& node)
     case NodeType::kReceive:
     case NodeType::kCollective:
       return &rank.communication;
+    case NodeType::kMemoryLoad:
+    case NodeType::kMemoryStore:
+      return &rank.memory;
     default:
       return nullptr;
   }
@@ -176,7 +182,7 @@ void AstraMachine::start(int32_t r, uint32_t n) {
       return receive(node.peer, r, node.tag, node.bytes, {static_cast<uint32_t>(r), n});
     case NodeType::kMemoryLoad:
     case NodeType::kMemoryStore:
-      CHECK(false, "node {} needs a remote memory", node.id);
+      return ask_memory({r, n});
     case NodeType::kInvalid:
     case NodeType::kMetadata:
       return release(r, n);
@@ -213,6 +219,7 @@ void AstraMachine::release(int32_t r, uint32_t n) {
   rank.taken[resource_of(node)] = false;
   --rank.in_flight;
   --rank.left;
+  rank.waiting_for[n] = kNone;  // done; stuck() looks for those that are not
   if (Busy* busy = busy_of(rank, node)) busy->end(now());
   for (uint32_t i = 0; i < node.children; ++i) {
     const uint32_t child = rank.program->children[node.first_child + i];
@@ -238,6 +245,8 @@ void AstraMachine::ring(int32_t rank, const Alarm& alarm) {
       return proceed(alarm.subject);
     case kCustomDone:
       return custom_done(alarm.subject, alarm.part);
+    case kMemoryFree:
+      return memory_free(static_cast<int32_t>(alarm.subject));
     case kBusDone: {
       const SimDuration reduction = costs_of(running_[alarm.subject]).reduction(alarm.detail);
       return alarms_.set(rank, now() + reduction, {kMessageReady, alarm.subject, alarm.part});

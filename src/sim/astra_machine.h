@@ -1,6 +1,6 @@
 // AstraMachine: all ranks of a system at work, in virtual time, by ASTRA-sim's rules.
 //
-// Four stories meet here, each in a file of its own:
+// Five stories meet here, each in a file of its own:
 //
 //   astra_machine.cc       a rank works off its Program: a node starts when its dependencies are
 //                          done and its resource is free. A rank has one host, one accelerator and
@@ -13,6 +13,7 @@
 //   astra_phases.cc        the members of a phase meet, and each is done at some time
 //   astra_messages.cc      messages between two ranks, sent and received by nodes or by the phases
 //                          of collectives, under one of two laws
+//   astra_memory.cc        loads from remote memory and stores to it wait for it
 //
 // Under the law `analytical` a phase is worked out as a whole as soon as all its members have begun
 // (network/phase_solver.h): one event a member instead of three a message. With whole_phases off,
@@ -33,6 +34,7 @@
 #include "base/time.h"
 #include "engine/event_queue.h"
 #include "network/link_queues.h"
+#include "network/memory_expansion.h"
 #include "network/phase_solver.h"
 #include "network/phase_state.h"
 #include "network/topology.h"
@@ -55,12 +57,14 @@ struct MachineOptions {
   int32_t queues_per_dimension = 1;
   bool whole_phases = true;              // off: play every message under `analytical` too
   const RankClasses* classes = nullptr;  // simulate one rank of each; needs whole_phases
+  const network::ExpandedMemory* memory = nullptr;  // remote, outlives the machine; null: none
 };
 
 // What one rank did. Times of a kind are unions of intervals: what overlaps counts once.
 struct RankReport {
   SimTime finish;
   SimDuration host, accelerator, communication;
+  SimDuration memory;     // remote, from when it is asked for until the access is over
   SimDuration computing;  // sum over computations of the accelerator
   // Weighted by the duration of computations by roofline.
   double compute_bound = 0, compute_utilization = 0, memory_utilization = 0, intensity = 0;
@@ -99,7 +103,14 @@ class AstraMachine {
     kEndKnown,      // when one of them will
     kChunkEndKnown  // the same, of a chunk that stands for its class
   };
-  enum AlarmKind : uint32_t { kNodeDone, kBusDone, kMessageReady, kPhaseOver, kCustomDone };
+  enum AlarmKind : uint32_t {
+    kNodeDone,
+    kBusDone,
+    kMessageReady,
+    kPhaseOver,
+    kCustomDone,
+    kMemoryFree
+  };
 
   // --- ranks and their Programs (astra_machine.cc) ---------------------------------------------
   enum Resource : uint8_t { kHost, kAccelerator, kCommunicator, kNoResource, kResources };
@@ -133,7 +144,7 @@ class AstraMachine {
     uint32_t chunks = 0;  // of collectives of all ranks, begun so far
     std::vector<std::pair<int32_t, uint32_t>> group_chunks;  // the same per group
     int32_t priority = 0;                                    // of the latest collective
-    Busy host, accelerator, communication;
+    Busy host, accelerator, communication, memory;
     RankReport report;
   };
 
@@ -240,6 +251,15 @@ class AstraMachine {
     void over(int32_t member);
   };
 
+  // --- remote memory (astra_memory.cc) -----------------------------------------------------------
+  struct MemoryAccess {
+    int32_t rank = 0;
+    uint32_t node = 0;
+  };
+  void ask_memory(const MemoryAccess& access);
+  void begin_access(const MemoryAccess& access);  // it is served, and ends with the node
+  void memory_free(int32_t memory);
+
   // --- messages (astra_messages.cc) ------------------------------------------------------------
   // Who is told of a message between nodes: a node of a rank, or of a custom collective.
   struct Party {
@@ -317,6 +337,8 @@ class AstraMachine {
   std::vector<uint32_t> free_customs_;
   std::vector<Message> messages_;
   std::unordered_map<Mail, Mailbox, MailHash> mail_;
+  // Shared memories that serve somebody, and who waits for them.
+  std::unordered_map<int32_t, std::deque<MemoryAccess>> busy_memories_;
   ChunkPlan custom_plan_;  // one phase, in the first queue
   uint32_t free_collective_ = kNone, free_chunk_ = kNone, free_message_ = kNone;
   std::optional<Error> error_;  // the first; stops the run

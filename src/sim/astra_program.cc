@@ -100,13 +100,6 @@ class Compiler {
     out.replay_ns = in.duration.ns == 0 ? 1 : in.duration.ns;
     out.involved_dims = in.details->involved_dims;
     if (settings_.replay_only) return {};
-    if (in.type == NodeType::kMemoryLoad || in.type == NodeType::kMemoryStore) {
-      return unusable(
-          fmt::format(
-              "{} needs a remote memory, and the file of the remote memory says that there is none",
-              to_name(in.type)),
-          "\"replay-only\": 1 in the system file takes the durations of the trace");
-    }
     const bool communicates = in.type == NodeType::kSend || in.type == NodeType::kReceive ||
                               in.type == NodeType::kCollective;
     if (!communicates) return {};

@@ -2,8 +2,7 @@
 // numbers. Ranks with equal graphs share one Program.
 //
 // Nodes that ASTRA-sim would give up on are refused here, by rank, node and reason: a collective
-// that it cannot do, communication on the host, remote memory where there is none, a communicator
-// group that is not declared.
+// that it cannot do, communication on the host, a communicator group that is not declared.
 #pragma once
 
 #include <cstdint>
@@ -43,6 +42,10 @@ struct Program {
   std::vector<Node> nodes;
   std::vector<uint32_t> children;
 };
+
+inline bool accesses_memory(const Program::Node& node) {  // a remote one
+  return node.type == graph::NodeType::kMemoryLoad || node.type == graph::NodeType::kMemoryStore;
+}
 
 class Group {
  public:

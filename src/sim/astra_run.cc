@@ -3,29 +3,40 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/file.h"
-#include "base/json.h"
-
 namespace tombolo::sim {
 namespace {
 
-constexpr const char* kNoMemoryExpansion = "NO_MEMORY_EXPANSION";
-
-struct RemoteMemory {
-  std::string type;
-};
-template <class Archive>
-void describe(Archive& a, RemoteMemory& memory) {
-  a.required("memory-type", memory.type);
-  a.check(memory.type == kNoMemoryExpansion, "memory-type", "remote memory is not simulated",
-          kNoMemoryExpansion);
+// Nodes that need a remote memory have one, and ask for what it can give.
+Status check_accesses(const Workload& workload, const network::ExpandedMemory* memory) {
+  const Program* seen = nullptr;
+  for (size_t rank = 0; rank < workload.programs.size(); ++rank) {
+    const Program* program = workload.programs[rank];
+    if (program == seen) continue;
+    seen = program;
+    for (const Program::Node& node : program->nodes) {
+      if (!accesses_memory(node)) continue;
+      const auto text = [&] {
+        return fmt::format("node {} of rank {} ({})", node.id, rank, to_name(node.type));
+      };
+      if (memory == nullptr || !memory->exists()) {
+        return unusable(text() + " needs a remote memory, and there is none",
+                        "--remote-memory-configuration=FILE with a \"memory-type\", or "
+                        "\"replay-only\": 1 in the system file, which takes the durations of the "
+                        "trace");
+      }
+      if (node.tensor_bytes > network::kAccessMax) {
+        return unusable(
+            fmt::format("{}: tensor_size = {}: must be at most 2^50", text(), node.tensor_bytes));
+      }
+    }
+  }
+  return {};
 }
 
-Status check_remote_memory(const std::string& path) {
-  if (path.empty()) return {};
-  const std::string text = TRY(read_file(path, 1 << 20));
-  TRY(read_fields<RemoteMemory>(TRY(parse_json(text, path)), path));
-  return {};
+Result<network::ExpandedMemory> read_memory(const std::string& path, int32_t npus) {
+  network::MemoryExpansionFile file;
+  if (!path.empty()) file = TRY(network::read_memory_expansion(path));
+  return during(network::ExpandedMemory::create(file, npus), "reading " + path);
 }
 
 }  // namespace
@@ -43,7 +54,9 @@ Result<AstraAnswer> run_astra(const network::Topology& topology, const SystemSet
   out.npus = topology.npus();
   out.topology = topology.text();
   out.roofline = settings.roofline;
-  if (collapse && machine.law == NetworkLaw::kAnalytical && machine.whole_phases) {
+  if (!settings.replay_only) TRY(check_accesses(workload, machine.memory));
+  const bool shared = machine.memory != nullptr && machine.memory->shared();
+  if (collapse && !shared && machine.law == NetworkLaw::kAnalytical && machine.whole_phases) {
     if (auto classes = find_classes(workload, topology, settings)) {
       MachineOptions of_classes = machine;
       of_classes.classes = &*classes;
@@ -64,11 +77,13 @@ Result<AstraAnswer> run_astra(const network::Topology& topology, const SystemSet
 Result<AstraAnswer> run_astra(const AstraOptions& options) {
   const network::Topology topology = TRY(network::read_topology(options.network));
   SystemSettings settings = TRY(read_system(options.system));
-  TRY(check_remote_memory(options.remote_memory));
+  const network::ExpandedMemory memory = TRY(read_memory(options.remote_memory, topology.npus()));
   settings.endpoint_delay = static_cast<int64_t>(
       std::trunc(static_cast<double>(settings.endpoint_delay) * options.injection_scale));
   const Workload workload = TRY(read_workload(options.workload, topology, settings));
-  return run_astra(topology, settings, workload, options.machine, options.collapse);
+  MachineOptions machine = options.machine;
+  machine.memory = &memory;
+  return run_astra(topology, settings, workload, machine, options.collapse);
 }
 
 }  // namespace tombolo::sim

@@ -53,7 +53,7 @@ class Astra(Case):
             (dict(good, system=self.write("s2.json", "{")), "s2.json"),
             (dict(good, system="nowhere.json"), "nowhere.json"),
             (dict(good, workload="nowhere"), "nowhere.0.et"),
-            (dict(good, **{"remote-memory": self.write("m.json", '{"memory-type": "MEMORY_POOL"}')}), "memory-type"),
+            (dict(good, **{"remote-memory": self.write("m.json", '{"memory-type": "MEMORY_POOL"}')}), "remote-mem-bw"),
             (dict(good, **{"comm-group": self.write("g.json", '{"1": "all"}')}), "g.json"),
         ]
         for files, part in wrong:

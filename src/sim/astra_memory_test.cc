@@ -1,0 +1,133 @@
+// Loads and stores of remote memory: who waits for whom, and what goes on meanwhile.
+#include <gtest/gtest.h>
+
+#include "sim/astra_run.h"
+
+namespace tombolo::sim {
+namespace {
+
+using graph::Node;
+using graph::NodeType;
+
+// Four NPUs. An access of b bytes takes 100 + b ns.
+struct System {
+  network::Topology topology =
+      *network::Topology::create({{network::Block::kRing, 4, 1e9 / (1 << 30), 100}});
+  SystemSettings settings;
+  network::ExpandedMemory memory;
+  explicit System(network::MemoryExpansion type, int32_t npus_per_node = 2)
+      : memory(*network::ExpandedMemory::create({type, 4 / npus_per_node, npus_per_node, 100, 1},
+                                                4)) {}
+  Result<AstraAnswer> run(const graph::Graphs& graphs) const {
+    const Workload workload = TRY(make_workload(graphs, {}, topology, settings));
+    MachineOptions machine;
+    machine.memory = &memory;
+    return run_astra(topology, settings, workload, machine, true);
+  }
+};
+
+Node compute(int64_t id, int64_t ns, std::vector<int64_t> after = {}) {
+  Node node;
+  node.id = id;
+  node.duration = SimDuration{ns};
+  node.data_deps = std::move(after);
+  return node;
+}
+
+Node access(int64_t id, NodeType type, int64_t bytes, std::vector<int64_t> after = {}) {
+  Node node = compute(id, 0, std::move(after));
+  node.type = type;
+  node.tensor_size = bytes;
+  return node;
+}
+Node load(int64_t id, int64_t bytes, std::vector<int64_t> after = {}) {
+  return access(id, NodeType::kMemoryLoad, bytes, std::move(after));
+}
+Node store(int64_t id, int64_t bytes, std::vector<int64_t> after = {}) {
+  return access(id, NodeType::kMemoryStore, bytes, std::move(after));
+}
+
+std::vector<int64_t> finishes(const Result<AstraAnswer>& answer) {
+  std::vector<int64_t> out;
+  if (!answer) ADD_FAILURE() << answer.error().text();
+  for (int32_t r = 0; answer && r < answer->npus; ++r) out.push_back(answer->rank(r).finish.ns);
+  return out;
+}
+
+TEST(AstraMemory, OfEachNpuIsItsOwnSoThatRanksAreOne) {
+  const auto answer = System(network::MemoryExpansion::kPerNpu)
+                          .run({{0, {load(0, 900), compute(1, 50, {0}), store(2, 400, {1})}}});
+  EXPECT_EQ(finishes(answer), std::vector<int64_t>(4, 1000 + 50 + 500));
+  EXPECT_TRUE(answer->collapsed());
+  EXPECT_EQ(answer->rank(2).memory.ns, 1500);
+  EXPECT_EQ(answer->rank(2).communication.ns, 0);
+}
+
+TEST(AstraMemory, APoolServesOneAfterTheOther) {
+  // All ask at once, in the order of their ranks: 1000 ns each. Waiting counts as remote memory.
+  const auto answer = System(network::MemoryExpansion::kPool).run({{0, {load(0, 900)}}});
+  EXPECT_EQ(finishes(answer), (std::vector<int64_t>{1000, 2000, 3000, 4000}));
+  EXPECT_FALSE(answer->collapsed());
+  EXPECT_EQ(answer->rank(3).memory.ns, 4000);
+}
+
+TEST(AstraMemory, APoolServesWhoCameFirst) {
+  // Rank 3 asks at 0, rank 1 at 10, rank 0 at 20; rank 2 asks again when it has been served, and
+  // goes behind all of them.
+  const graph::Graphs graphs = {{0, {compute(0, 20), load(1, 100, {0})}},
+                                {1, {compute(0, 10), load(1, 200, {0})}},
+                                {2, {load(0, 300), load(1, 0, {0})}},
+                                {3, {compute(0, 5), load(1, 400, {0})}}};
+  // 2: 400. 3: + 500. 1: + 300. 0: + 200. 2: + 100.
+  EXPECT_EQ(finishes(System(network::MemoryExpansion::kPool).run(graphs)),
+            (std::vector<int64_t>{1400, 1200, 1500, 900}));
+}
+
+TEST(AstraMemory, ANodeIsAPoolOfItsNpus) {
+  EXPECT_EQ(finishes(System(network::MemoryExpansion::kPerNode).run({{0, {load(0, 900)}}})),
+            (std::vector<int64_t>{1000, 2000, 1000, 2000}));
+}
+
+TEST(AstraMemory, AnAccessLeavesTheAcceleratorAloneAndTakesTheCommunicator) {
+  // Two loads of 1000 follow each other, a computation of 1500 goes on meanwhile; an all-reduce
+  // that could start waits for the communicator: 2000 + 6 messages of 100 bytes and 100 ns.
+  System system(network::MemoryExpansion::kPerNpu);
+  system.settings.endpoint_delay = 0;
+  system.settings.algorithms[graph::CollectiveType::kAllReduce] = {
+      *network::parse_algorithm("ring")};
+  Node sum = compute(3, 0);
+  sum.type = NodeType::kCollective;
+  sum.comm_size = 400;
+  const auto answer =
+      system.run({{0, {load(0, 900), load(1, 900), compute(2, 1500), std::move(sum)}}});
+  EXPECT_EQ(finishes(answer), std::vector<int64_t>(4, 2000 + 6 * 200));
+  EXPECT_EQ(answer->rank(0).memory.ns, 2000);
+  EXPECT_EQ(answer->rank(0).communication.ns, 1200);
+  EXPECT_EQ(answer->rank(0).accelerator.ns, 1500);
+}
+
+TEST(AstraMemory, IsReplayedWhereAllIs) {
+  System system(network::MemoryExpansion::kNone);
+  system.settings.replay_only = true;
+  Node replayed = load(0, 900);
+  replayed.duration = SimDuration{70};
+  const auto answer = system.run({{0, {replayed}}});
+  EXPECT_EQ(finishes(answer), std::vector<int64_t>(4, 70));
+  EXPECT_EQ(answer->rank(0).memory.ns, 70);
+}
+
+TEST(AstraMemory, SaysWhoAsksInVain) {
+  const auto none =
+      System(network::MemoryExpansion::kNone).run({{0, {compute(4, 1), load(5, 900, {4})}}});
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find("node 5 of rank 0 (MEM_LOAD_NODE) needs a remote memory"),
+            std::string::npos)
+      << none.error().text();
+  const auto much =
+      System(network::MemoryExpansion::kPool).run({{0, {load(5, (int64_t{1} << 50) + 1)}}});
+  ASSERT_FALSE(much);
+  EXPECT_NE(much.error().message.find("tensor_size"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tombolo::sim
