@@ -42,7 +42,11 @@ void describe(Archive& a, MemoryExpansionFile& file) {
 
 Result<MemoryExpansionFile> parse_memory_expansion(const std::string& text,
                                                    const std::string& name) {
-  return read_fields<MemoryExpansionFile>(TRY(parse_json(text, name)), name);
+  const Value json = TRY(parse_json(text, name));
+  MemoryExpansionFile file;
+  file.pool = TRY(parse_memory_pool(json, name));
+  if (file.pool) return file;
+  return read_fields<MemoryExpansionFile>(json, name);
 }
 
 Result<MemoryExpansionFile> read_memory_expansion(const std::string& path) {
@@ -52,6 +56,8 @@ Result<MemoryExpansionFile> read_memory_expansion(const std::string& path) {
 Result<ExpandedMemory> ExpandedMemory::create(const MemoryExpansionFile& file, int32_t npus) {
   ExpandedMemory out;
   out.file_ = file;
+  out.npus_ = npus;
+  if (file.pool) TRY(file.pool->transfer(1, npus));
   if (file.type == MemoryExpansion::kPerNode) {
     if (int64_t{file.nodes} * file.npus_per_node < npus) {
       return unusable(fmt::format("remote memory: {} nodes of {} NPUs, where the network has {}",
@@ -62,8 +68,27 @@ Result<ExpandedMemory> ExpandedMemory::create(const MemoryExpansionFile& file, i
   return out;
 }
 
+Seconds ExpandedMemory::of_pool(int64_t bytes) const {
+  if (bytes == 0) return file_.pool->access.latency;
+  return (*file_.pool->transfer(bytes, npus_)).time();  // create() has tried one
+}
+
+Status ExpandedMemory::check(int64_t bytes) const {
+  if (bytes < 0 || bytes > kAccessMax) {
+    return unusable(
+        fmt::format("remote memory: an access of {} bytes: must be at most 2^50", bytes));
+  }
+  if (file_.pool && of_pool(bytes).value * 1e9 > 0x1p53) {
+    return unusable(
+        fmt::format("remote memory: {} bytes of each NPU take more than 104 days", bytes),
+        "bandwidths in 10^9 bytes per second, chunks of more bytes");
+  }
+  return {};
+}
+
 SimDuration ExpandedMemory::duration(int64_t bytes) const {
   CHECK(exists(), "{} bytes from a memory that is not there", bytes);
+  if (file_.pool) return round_to_ns(of_pool(bytes));
   CHECK(bytes >= 0 && bytes <= kAccessMax, "an access of {} bytes", bytes);
   // In the order of ASTRA-sim's operations, whose rounding shows in the floor.
   const double per_second = static_cast<double>(file_.bandwidth * 1'000'000'000);

@@ -272,9 +272,9 @@ Error AstraMachine::stuck() const {
   std::string waiting;
   for (size_t n = 0; n < rank.waiting_for.size() && waiting.empty(); ++n) {
     const Program::Node& node = rank.program->nodes[n];
-    const bool communicates = node.type == NodeType::kSend || node.type == NodeType::kReceive ||
-                              node.type == NodeType::kCollective;
-    if (rank.waiting_for[n] != 0 || !communicates) continue;
+    const bool meets_others = node.type == NodeType::kSend || node.type == NodeType::kReceive ||
+                              node.type == NodeType::kCollective || accesses_memory(node);
+    if (rank.waiting_for[n] != 0 || !meets_others) continue;
     const Ready& ready = rank.ready[resource_of(node)];
     if (std::find(ready.begin(), ready.end(), n) != ready.end()) continue;
     if (node.type == NodeType::kReceive) {
@@ -291,7 +291,9 @@ Error AstraMachine::stuck() const {
                             waiting.empty() ? "" : " and waits for ", waiting);
   out.hint =
       "every send needs a receive of the same peer, tag and size, and every member of a "
-      "group must call the same collectives in the same order; chunks that queue up in another "
+      "group must call the same collectives in the same order, and all ranks a memory pool as "
+      "often; "
+      "chunks that queue up in another "
       "order on every rank can wait for each other, too: fewer splits or more active chunks";
   return out;
 }

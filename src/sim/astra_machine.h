@@ -144,6 +144,7 @@ class AstraMachine {
     uint32_t chunks = 0;  // of collectives of all ranks, begun so far
     std::vector<std::pair<int32_t, uint32_t>> group_chunks;  // the same per group
     int32_t priority = 0;                                    // of the latest collective
+    uint32_t transfers = 0;                                  // from a pool, asked for so far
     Busy host, accelerator, communication, memory;
     RankReport report;
   };
@@ -256,7 +257,13 @@ class AstraMachine {
     int32_t rank = 0;
     uint32_t node = 0;
   };
+  struct PoolTransfer {  // an access of all ranks
+    uint32_t asked = 0;
+    int32_t first_rank = 0;       // to ask
+    std::vector<uint32_t> nodes;  // per rank
+  };
   void ask_memory(const MemoryAccess& access);
+  void ask_pool(const MemoryAccess& access);
   void begin_access(const MemoryAccess& access);  // it is served, and ends with the node
   void memory_free(int32_t memory);
 
@@ -337,6 +344,9 @@ class AstraMachine {
   std::vector<uint32_t> free_customs_;
   std::vector<Message> messages_;
   std::unordered_map<Mail, Mailbox, MailHash> mail_;
+  std::deque<PoolTransfer> transfers_;  // that not all ranks have asked for, in order
+  uint32_t transfers_begun_ = 0;
+  SimTime pool_free_;
   // Shared memories that serve somebody, and who waits for them.
   std::unordered_map<int32_t, std::deque<MemoryAccess>> busy_memories_;
   ChunkPlan custom_plan_;  // one phase, in the first queue

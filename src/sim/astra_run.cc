@@ -15,19 +15,15 @@ Status check_accesses(const Workload& workload, const network::ExpandedMemory* m
     seen = program;
     for (const Program::Node& node : program->nodes) {
       if (!accesses_memory(node)) continue;
-      const auto text = [&] {
-        return fmt::format("node {} of rank {} ({})", node.id, rank, to_name(node.type));
-      };
+      const std::string text =
+          fmt::format("node {} of rank {} ({})", node.id, rank, to_name(node.type));
       if (memory == nullptr || !memory->exists()) {
-        return unusable(text() + " needs a remote memory, and there is none",
+        return unusable(text + " needs a remote memory, and there is none",
                         "--remote-memory-configuration=FILE with a \"memory-type\", or "
                         "\"replay-only\": 1 in the system file, which takes the durations of the "
                         "trace");
       }
-      if (node.tensor_bytes > network::kAccessMax) {
-        return unusable(
-            fmt::format("{}: tensor_size = {}: must be at most 2^50", text(), node.tensor_bytes));
-      }
+      TRY(during(memory->check(node.tensor_bytes), "reading " + text));
     }
   }
   return {};
