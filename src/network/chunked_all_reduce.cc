@@ -55,44 +55,22 @@ struct Phase {
   Seconds time;
 };
 
-// What each dimension has been given so far, and the order of the next chunk.
-class Orders {
- public:
-  explicit Orders(const ChunkedAllReduce& c) : collective_(c), load_(c.dimensions.size()) {}
-
-  std::vector<size_t> next() const {
-    std::vector<size_t> order(load_.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    if (collective_.order == DimensionOrder::kBaseline) return order;
-    std::vector<size_t> sorted = order;
-    std::stable_sort(sorted.begin(), sorted.end(),
-                     [&](size_t a, size_t b) { return load_[a] < load_[b]; });
-    // The chunk that would keep the idlest dimension busy until it has what the busiest has.
-    const AllReduceDimension& idlest = collective_.dimensions[sorted.front()];
-    const Bytes evening =
-        (load_[sorted.back()] - load_[sorted.front()]) * idlest.bandwidth / sent_share(idlest);
-    const Bytes chunk = collective_.size / static_cast<double>(collective_.chunks);
-    return evening < chunk / 16 ? order : sorted;
-  }
-  void give(size_t dimension, Seconds time) { load_[dimension] += time; }
-
- private:
-  const ChunkedAllReduce& collective_;
-  std::vector<Seconds> load_;
-};
-
 // The phases of every chunk: down the dimensions, both ways in the last, and back up.
 std::vector<std::vector<Phase>> plan_chunks(const ChunkedAllReduce& c) {
-  Orders orders(c);
+  const Bytes chunk = c.size / static_cast<double>(c.chunks);
+  std::vector<size_t> given(c.dimensions.size());
+  std::iota(given.begin(), given.end(), size_t{0});
+  DimensionLoads loads(c.dimensions, chunk);
   std::vector<std::vector<Phase>> chunks;
   for (int64_t i = 0; i < c.chunks; ++i) {
     std::vector<Phase> phases;
-    Bytes size = c.size / static_cast<double>(c.chunks);
-    for (const size_t d : orders.next()) {
+    Bytes size = chunk;
+    const std::vector<size_t> order = c.order == DimensionOrder::kBaseline ? given : loads.next();
+    loads.give_chunk(order);
+    for (const size_t d : order) {
       const AllReduceDimension& dimension = c.dimensions[d];
       const Bytes sent = size * sent_share(dimension);
       phases.push_back({d, size, sent, sent / dimension.bandwidth});
-      orders.give(d, phases.back().time);
       size = size / static_cast<double>(dimension.npus);
     }
     phases.back().sent = phases.back().sent * 2;
@@ -155,6 +133,30 @@ Seconds last_end(const std::vector<std::vector<Phase>>& chunks, size_t dimension
 }
 
 }  // namespace
+
+DimensionLoads::DimensionLoads(std::vector<AllReduceDimension> dimensions, Bytes chunk)
+    : dimensions_(std::move(dimensions)), chunk_(chunk), given_(dimensions_.size()) {}
+
+void DimensionLoads::give_chunk(const std::vector<size_t>& order) {
+  Bytes size = chunk_;
+  for (const size_t d : order) {
+    given_[d] += size * sent_share(dimensions_[d]) / dimensions_[d].bandwidth;
+    size = size / static_cast<double>(dimensions_[d].npus);
+  }
+}
+
+std::vector<size_t> DimensionLoads::next() const {
+  std::vector<size_t> order(given_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::vector<size_t> sorted = order;
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [&](size_t a, size_t b) { return given_[a] < given_[b]; });
+  // The chunk that would keep the idlest dimension busy until it has what the busiest has.
+  const AllReduceDimension& idlest = dimensions_[sorted.front()];
+  const Bytes evening =
+      (given_[sorted.back()] - given_[sorted.front()]) * idlest.bandwidth / sent_share(idlest);
+  return evening < chunk_ / 16 ? order : sorted;
+}
 
 Result<ChunkedAllReduceTimes> play(const ChunkedAllReduce& collective) {
   TRY(check(collective));

@@ -46,6 +46,21 @@ struct AllReduceDimension {
   BytesPerSecond bandwidth;  // of an NPU, all its links in this dimension together, one direction
 };
 
+// Themis: what each dimension has been given so far, and the order of the next chunk, that of
+// reduce-scatters; all-gathers take it backwards. All chunks are of equal size.
+class DimensionLoads {
+ public:
+  DimensionLoads(std::vector<AllReduceDimension> dimensions, Bytes chunk);
+
+  std::vector<size_t> next() const;
+  void give_chunk(const std::vector<size_t>& order);  // what it sends along it, one way
+
+ private:
+  std::vector<AllReduceDimension> dimensions_;
+  Bytes chunk_;
+  std::vector<Seconds> given_;
+};
+
 struct ChunkedAllReduce {
   std::vector<AllReduceDimension> dimensions;
   Bytes size;  // of one NPU's input

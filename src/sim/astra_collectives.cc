@@ -1,5 +1,7 @@
 // How collectives become chunks, and how these wait for their dimensions.
 
+#include <algorithm>
+
 #include "sim/astra_machine.h"
 
 namespace tombolo::sim {
@@ -15,7 +17,7 @@ void AstraMachine::start_collective(int32_t r, uint32_t n) {
   const std::vector<const ChunkPlan*> custom{&custom_plan_};
   const std::vector<const ChunkPlan*>* plans = &custom;
   if (node.custom == nullptr) {
-    CollectivePlanner::Question question{node.collective, node.bytes, node.involved_dims, 0};
+    CollectivePlanner::Question question{node.collective, node.bytes, node.involved_dims, 0, {}};
     if (node.group >= 0) {
       question.group_size =
           static_cast<int32_t>(workload_->groups[static_cast<size_t>(node.group)].ranks.size());
@@ -115,11 +117,23 @@ void AstraMachine::proceed(uint32_t id) {
   let_work(entered);
 }
 
-// Behind those that work and those of at least its own priority.
+// What a chunk has at the larger end of its phase.
+int64_t AstraMachine::bytes_in_phase(const Chunk& chunk) const {
+  const SharedPhase* shared = chunk.plan->phases[static_cast<size_t>(chunk.phase)].shared;
+  if (shared == nullptr) return 0;  // spelled out
+  return std::max(shared->phase.spec().bytes, shared->phase.final_bytes());
+}
+
+// Behind those that work and those of at least its own priority; where the smallest goes first,
+// behind those that are smaller, and of its own size those of at least its own priority.
 void AstraMachine::enqueue(Queue& queue, uint32_t id) {
   Chunk& chunk = chunks_[id];
+  const bool smallest = settings_->chunk_choice == network::ChunkChoice::kSmallest;
+  const int64_t bytes = smallest ? bytes_in_phase(chunk) : 0;
   const auto goes_before = [&](uint32_t other) {
-    return other != kNone && (chunks_[other].working || chunks_[other].priority >= chunk.priority);
+    if (other == kNone || chunks_[other].working) return other != kNone;
+    const int64_t others = smallest ? bytes_in_phase(chunks_[other]) : 0;
+    return others != bytes ? others < bytes : chunks_[other].priority >= chunk.priority;
   };
   uint32_t before = queue.last;
   if (!goes_before(before)) {

@@ -217,6 +217,7 @@ class AstraMachine {
   uint32_t new_chunk(int32_t rank, int32_t group, uint32_t collective, int32_t priority,
                      const ChunkPlan* plan);
   void proceed(uint32_t chunk);  // to its next phase, or it is done
+  int64_t bytes_in_phase(const Chunk& chunk) const;
   void enqueue(Queue& queue, uint32_t chunk);
   void remove(Queue& queue, uint32_t chunk);
   void let_work(Queue& queue);

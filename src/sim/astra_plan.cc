@@ -99,13 +99,65 @@ Result<const std::vector<const ChunkPlan*>*> CollectivePlanner::plan(const Quest
   const int64_t chunks = (bytes + chunk - 1) / chunk;
   Question of_chunk = question;
   of_chunk.bytes = chunk;
+  const std::vector<std::vector<size_t>> orders =
+      themis_orders(question, TRY(along(question)), chunk, chunks);
   std::vector<const ChunkPlan*> plans;
   for (int64_t i = 0; i < chunks; ++i) {
+    if (!orders.empty()) of_chunk.order = orders[static_cast<size_t>(i)];
     const ChunkPlan* plan = TRY(plan_chunk(of_chunk, rotation));
     if (plan->phases.empty()) break;
     plans.push_back(plan);
   }
   return &(known_[{question, before}] = {std::move(plans), rotation}).first;
+}
+
+bool CollectivePlanner::there_and_back(CollectiveType kind) const {
+  return kind == CollectiveType::kAllReduce &&
+         settings_->all_reduce_shape == AllReduceShape::kLocalBandwidthAware;
+}
+
+std::vector<size_t> CollectivePlanner::involved(const Question& question,
+                                                const std::vector<Along>& dims) const {
+  std::vector<size_t> out;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    const bool named = question.group_size > 0 || question.involved_dims.empty() ||
+                       (d < question.involved_dims.size() && question.involved_dims[d] != 0);
+    if (named && dims[d].members > 1) out.push_back(d);
+  }
+  return out;
+}
+
+std::vector<std::vector<size_t>> CollectivePlanner::themis_orders(const Question& question,
+                                                                  const std::vector<Along>& dims,
+                                                                  int64_t bytes,
+                                                                  int64_t chunks) const {
+  const std::vector<size_t> which = involved(question, dims);
+  const bool moves_bytes = question.kind == CollectiveType::kAllGather ||
+                           question.kind == CollectiveType::kReduceScatter ||
+                           there_and_back(question.kind);
+  if (settings_->dimension_order != network::DimensionOrder::kThemis || which.size() < 2 ||
+      !moves_bytes) {
+    return {};
+  }
+  std::vector<network::AllReduceDimension> loaded;
+  Bytes whole{static_cast<double>(bytes)};  // an all-gather ends with what others begin with
+  for (const size_t d : which) {
+    const network::Dimension& dimension = topology_->dimension(d);
+    const bool all_links = dimension.block == network::Block::kFullyConnected &&
+                           dims[d].choice.algorithm == network::Algorithm::kDirect;
+    const int32_t links = all_links ? dims[d].members - 1 : 1;
+    loaded.push_back({dims[d].members, BytesPerSecond{dimension.bandwidth * 0x1p30 * links}});
+    if (question.kind == CollectiveType::kAllGather) whole = whole * dims[d].members;
+  }
+  network::DimensionLoads loads(std::move(loaded), whole);
+  std::vector<std::vector<size_t>> out;
+  for (int64_t i = 0; i < chunks; ++i) {
+    const std::vector<size_t> order = loads.next();
+    loads.give_chunk(order);
+    out.emplace_back();
+    for (const size_t place : order) out.back().push_back(which[place]);
+  }
+  return out;
 }
 
 Result<const ChunkPlan*> CollectivePlanner::plan_chunk(const Question& chunk, Rotation& rotation) {
@@ -116,15 +168,7 @@ Result<const ChunkPlan*> CollectivePlanner::plan_chunk(const Question& chunk, Ro
   const Rotation before = rotation;
   const std::vector<Along> dims = TRY(along(chunk));
   const bool group = chunk.group_size > 0 && chunk.group_size < topology_->npus();
-  const auto involved = [&](size_t d) {
-    const bool named = group || chunk.group_size > 0 || chunk.involved_dims.empty() ||
-                       (d < chunk.involved_dims.size() && chunk.involved_dims[d] != 0);
-    return named && dims[d].members > 1;
-  };
-  std::vector<size_t> order;
-  for (size_t d = 0; d < dims.size(); ++d) {
-    if (involved(d)) order.push_back(d);
-  }
+  std::vector<size_t> order = chunk.order.empty() ? involved(chunk, dims) : chunk.order;
   if (chunk.kind == CollectiveType::kAllGather) std::reverse(order.begin(), order.end());
 
   ChunkPlan plan;
@@ -151,9 +195,7 @@ Result<const ChunkPlan*> CollectivePlanner::plan_chunk(const Question& chunk, Ro
     bytes = shared->phase.final_bytes();
     return {};
   };
-  const bool there_and_back = chunk.kind == CollectiveType::kAllReduce &&
-                              settings_->all_reduce_shape == AllReduceShape::kLocalBandwidthAware;
-  if (!there_and_back) {
+  if (!there_and_back(chunk.kind)) {
     for (size_t d : order) TRY(add(d, chunk.kind, Way::kOnly));
   } else if (!order.empty()) {
     for (size_t i = 0; i + 1 < order.size(); ++i) {

@@ -6,6 +6,10 @@
 // all-gather from the last), with one phase in each; an all-reduce that is aware of local bandwidth
 // reduce-scatters on its way up, all-reduces in the last dimension and all-gathers on its way down.
 //
+// Themis gives each chunk an order of dimensions of its own, by what the chunks of its collective
+// before it send along them (network/chunked_all_reduce.h). It leaves all-to-alls alone, and
+// all-reduces that are not aware of local bandwidth.
+//
 // A dimension has `queues_per_dimension` queues, which chunks take in turn: phases on the way up
 // use the first half, on the way down the second. With one queue both share it. Double binary trees
 // alternate too. What has been taken so far is a rank's Rotation; ranks with equal histories share
@@ -64,6 +68,7 @@ class CollectivePlanner {
     int64_t bytes = 0;
     std::vector<uint8_t> involved_dims;  // empty: all
     int32_t group_size = 0;              // 0: all NPUs
+    std::vector<size_t> order;           // of dimensions, for a chunk; empty: ascending
     auto operator<=>(const Question&) const = default;
   };
   // One plan per chunk; none where there is nothing to do. Lives as long as the planner. Unusable:
@@ -95,6 +100,12 @@ class CollectivePlanner {
   Known<std::vector<const ChunkPlan*>> known_;
 
   Result<std::vector<Along>> along(const Question& question) const;
+  bool there_and_back(graph::CollectiveType kind) const;
+  std::vector<size_t> involved(const Question& question, const std::vector<Along>& dims) const;
+  // One for each chunk of `bytes`; none where the order is not Themis's to choose.
+  std::vector<std::vector<size_t>> themis_orders(const Question& question,
+                                                 const std::vector<Along>& dims, int64_t bytes,
+                                                 int64_t chunks) const;
   Result<const ChunkPlan*> plan_chunk(const Question& chunk, Rotation& rotation);
   Result<SharedPhase*> share(const network::PhaseSpec& spec, size_t dimension, bool whole);
 };

@@ -35,6 +35,24 @@ void read_switch(Archive& a, const char* key, bool& on) {
   }
 }
 
+// A value that has several names, in ASTRA-sim's versions and in files written for them.
+template <class Archive, typename E>
+void read_name(Archive& a, const char* key,
+               std::initializer_list<std::pair<std::string_view, int>> names, E& out) {
+  std::string text;
+  a.optional(key, text);
+  if (text.empty()) return;
+  std::string known;
+  bool found = false;
+  for (const auto& [name, value] : names) {
+    known += (known.empty() ? "" : ", ") + std::string(name);
+    if (text != name) continue;
+    found = true;
+    out = static_cast<E>(value);
+  }
+  a.check(found, key, "is not one of the known names", "one of " + known);
+}
+
 // Keys of ASTRA-sim that change nothing here, as they change nothing there.
 template <class Archive>
 void skip(Archive& a, std::initializer_list<const char*> keys) {
@@ -80,12 +98,13 @@ void describe(Archive& a, Raw& raw) {
   a.check(!shared_bus, "model-shared-bus", "the LogGP bus is not modelled here", "0");
   read_switch(a, "track-local-mem", track_memory);
   a.check(!track_memory, "track-local-mem", "memory is not traced here", "0");
-  std::string within = "FIFO", across = "ascending";
-  a.optional("intra-dimension-scheduling", within);
-  a.check(within == "FIFO", "intra-dimension-scheduling", "only FIFO is known", "FIFO");
-  a.optional("inter-dimension-scheduling", across);
-  a.check(across == "ascending" || across == "baseline", "inter-dimension-scheduling",
-          "only ascending dimensions are known", "ascending");
+  for (const char* key : {"intra-dimension-scheduling", "intra-dimension-scheduler"}) {
+    read_name(a, key, {{"FIFO", 0}, {"SCF", 1}, {"smallestFirst", 1}}, s.chunk_choice);
+  }
+  for (const char* key : {"inter-dimension-scheduling", "inter-dimension-scheduler"}) {
+    read_name(a, key, {{"ascending", 0}, {"baseline", 0}, {"themis", 1}, {"offlineGreedy", 1}},
+              s.dimension_order);
+  }
   // L, o, g, G and local-reduction-delay belong to the shared bus.
   skip(a, {"L", "o", "g", "G", "local-reduction-delay", "boost-mode", "trace-enabled",
            "local-mem-trace-filename"});

@@ -15,6 +15,7 @@
 #include "base/fields.h"
 #include "base/result.h"
 #include "graph/graph.h"
+#include "network/chunked_all_reduce.h"
 #include "network/collective_phase.h"
 
 namespace tombolo::sim {
@@ -39,6 +40,10 @@ constexpr auto enum_names(AllReduceShape) {
 struct SystemSettings {
   CollectiveOrder order = CollectiveOrder::kLastFirst;
   AllReduceShape all_reduce_shape = AllReduceShape::kBaseline;
+  // Themis: the order of dimensions of each chunk, and whether the smallest of those that wait for
+  // a dimension goes first.
+  network::DimensionOrder dimension_order = network::DimensionOrder::kBaseline;
+  network::ChunkChoice chunk_choice = network::ChunkChoice::kFirstCome;
   int32_t active_chunks = 1;    // at work at once per dimension
   int64_t splits = 1;           // chunks that a collective is cut into
   int64_t endpoint_delay = 10;  // ns, before every message
