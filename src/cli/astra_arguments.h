@@ -12,6 +12,11 @@ inline CLI::App* add_astra(CLI::App& app, AstraCommandOptions& options) {
       "astra", "what ASTRA-sim's analytical binaries answer, from the same files");
   command->add_option("--workload-configuration", options.workload,
                       "PREFIX of Chakra traces, PREFIX.RANK.et");
+  command->add_option("--job", options.job,
+                      "job.toml, simulated without files; in place of --workload-configuration");
+  command
+      ->add_option("--granularity", options.granularity, "of a job's computations: layer, or stage")
+      ->capture_default_str();
   command->add_option("--system-configuration", options.system, "system.json");
   command->add_option("--network-configuration", options.network, "network.yml");
   command->add_option("--remote-memory-configuration", options.remote_memory,

@@ -1,8 +1,10 @@
 #include "cli/astra_command.h"
 
 #include <chrono>
+#include <iostream>
 
 #include "cli/answer.h"
+#include "cli/astra_job.h"
 #include "sim/astra_run.h"
 
 namespace tombolo::cli {
@@ -16,8 +18,17 @@ Status check(const AstraCommandOptions& options) {
     if (!value.empty()) return {};
     return unusable(fmt::format("{} is missing", option), fmt::format("{}={}", option, example));
   };
-  TRY(missing(options.workload, "--workload-configuration",
-              "PREFIX, for PREFIX.0.et, PREFIX.1.et, ..."));
+  if (options.job.empty()) {
+    TRY(missing(options.workload, "--workload-configuration",
+                "PREFIX, for PREFIX.0.et, PREFIX.1.et, ..., or --job=JOB.toml"));
+  } else if (!options.workload.empty() || options.spmd || !options.comm_groups.empty()) {
+    return unusable("--job makes the traces and groups of all ranks itself",
+                    "--job without --workload-configuration, --comm-group-configuration, --spmd");
+  }
+  if (options.granularity != "layer" && options.granularity != "stage") {
+    return unusable(fmt::format("--granularity={}: no such granularity", options.granularity),
+                    "layer or stage");
+  }
   TRY(missing(options.system, "--system-configuration", "system.json"));
   TRY(missing(options.network, "--network-configuration", "network.yml"));
   if (options.collapse != "on" && options.collapse != "off") {
@@ -104,9 +115,13 @@ void print_ranks(std::ostream& out, const AstraAnswer& answer) {
 Status astra(const AstraCommandOptions& options, std::ostream& out) {
   TRY(check(options));
   const auto begin = std::chrono::steady_clock::now();
-  const AstraAnswer answer = TRY(run_astra(TRY(to_options(options))));
+  const AstraOptions of_astra = TRY(to_options(options));
+  std::optional<JobAnswer> job;
+  if (!options.job.empty()) job = TRY(run_job(options.job, options.granularity, of_astra));
+  const AstraAnswer answer = job ? std::move(job->run.answer) : TRY(run_astra(of_astra));
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   if (!options.json) {
+    if (job) std::cerr << job->brief(answer) << "\n";
     print_ranks(out, answer);
     return {};
   }
@@ -118,6 +133,7 @@ Status astra(const AstraCommandOptions& options, std::ostream& out) {
                     {"events", static_cast<int64_t>(answer.report.events)},
                     {"fingerprint", answer.report.fingerprint},
                     {"wall_s", wall.count()}};
+  if (job) json.emplace_back("job", job->to_value(answer));
   if (options.per_npu) {
     Value::Array per_npu;
     for (int32_t r = 0; r < answer.npus; ++r) per_npu.emplace_back(answer.rank(r).finish.ns);

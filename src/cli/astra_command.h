@@ -11,6 +11,8 @@ namespace tombolo::cli {
 // ASTRA-sim's options under their names, and ours behind them.
 struct AstraCommandOptions {
   std::string workload;  // prefix of the files PREFIX.RANK.et
+  std::string job;       // instead: a job, whose workload is made as `convert --to chakra` would
+  std::string granularity = "layer";  // of the job's computations
   std::string system;
   std::string network;
   std::string remote_memory;

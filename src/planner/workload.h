@@ -32,6 +32,10 @@
 #include "planner/workload_parts.h"
 #include "schedule/schedule.h"
 
+namespace tombolo::sim {
+struct Encounters;
+}
+
 namespace tombolo::planner {
 
 struct WorkloadOptions {
@@ -49,6 +53,13 @@ class Workload {
   graph::Graph graph(int32_t rank, bool members = true) const;
   // By the names in the graphs. Groups that nothing is exchanged in are left out.
   graph::CommGroups groups() const;
+  // Whom every rank meets: ranks of a stage do the same, so that one graph of each stage tells.
+  // O(ranks) and the graphs of one pipeline.
+  sim::Encounters encounters() const;
+  int32_t microbatches() const { return shape_.microbatches; }
+  int32_t stage_of(int32_t rank) const { return static_cast<int32_t>(numbering_.stage_of(rank)); }
+  // A rank of each stage.
+  const std::vector<int32_t>& stages() const { return stage_offsets_; }
   const std::vector<std::string>& notes() const { return notes_; }
   // Which kind of traffic a collective is.
   static TrafficKind kind_of(const graph::Node& collective);

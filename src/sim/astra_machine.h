@@ -323,6 +323,12 @@ class AstraMachine {
   int32_t stand_in(int32_t npu) const {
     return options_.classes ? options_.classes->class_of[static_cast<size_t>(npu)] : npu;
   }
+  // The group that is simulated for this one; with classes -1 where one rank stands for all
+  // members.
+  int32_t group_stand_in(int32_t group) const {
+    if (options_.classes == nullptr || group < 0) return group;
+    return options_.classes->stand_in[static_cast<size_t>(group)];
+  }
   bool stopped() const { return error_.has_value() || apart_; }
 
   const network::Topology* topology_;

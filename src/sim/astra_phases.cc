@@ -48,17 +48,17 @@ uint32_t AstraMachine::running_phase(uint32_t id, int32_t& member) {
   const auto p = static_cast<size_t>(chunk.phase);
   SharedPhase* shared = chunk.plan->phases[p].shared;
   int32_t first_rank = 0;
+  const int32_t group = group_stand_in(chunk.group);
   if (shared->any_ranks) {
-    const Group& group = workload_->groups[static_cast<size_t>(chunk.group)];
-    member = group.position(chunk.rank);
-    first_rank = group.ranks[0];
+    member = workload_->groups[static_cast<size_t>(chunk.group)].position(npu_of(chunk.rank));
+    first_rank = workload_->groups[static_cast<size_t>(group)].ranks[0];
   } else if (shared->whole) {
     member = chunk.rank;
   } else {
     member = topology_->coordinate(chunk.rank, shared->dimension);
     first_rank = chunk.rank - member * topology_->stride(shared->dimension);
   }
-  const PhaseKey key{static_cast<uint64_t>(chunk.group + 1) << 32 | chunk.number,
+  const PhaseKey key{static_cast<uint64_t>(group + 1) << 32 | chunk.number,
                      static_cast<uint64_t>(p) << 32 | static_cast<uint32_t>(first_rank)};
   const auto [place, opened] = running_by_key_.try_emplace(key, 0);
   if (!opened) {
@@ -83,7 +83,7 @@ uint32_t AstraMachine::running_phase(uint32_t id, int32_t& member) {
   running.key = key;
   running.shared = shared;
   running.first_rank = first_rank;
-  running.group = chunk.group;
+  running.group = group;
   running.begun = running.known = running.over = 0;
   running.in_flight = 0;
   running.chunks.assign(static_cast<size_t>(shared->phase.members()), kNone);
@@ -97,7 +97,9 @@ uint32_t AstraMachine::running_phase(uint32_t id, int32_t& member) {
 
 void AstraMachine::begin_phase(uint32_t chunk) {
   if (chunks_[chunk].plan == &custom_plan_) return begin_custom(chunk);
-  if (options_.classes != nullptr) return begin_for_class(chunk);
+  if (options_.classes != nullptr && group_stand_in(chunks_[chunk].group) < 0) {
+    return begin_for_class(chunk);
+  }
   int32_t member = 0;
   const uint32_t id = running_phase(chunk, member);
   if (error_) return;

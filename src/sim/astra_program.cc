@@ -24,10 +24,14 @@ class Compiler {
  public:
   Compiler(const graph::CommGroups& groups, const network::Topology& topology,
            const SystemSettings& settings, Workload& out)
-      : declared_(groups), topology_(topology), settings_(settings), out_(out) {}
+      : declared_(groups), topology_(topology), settings_(settings), out_(out) {
+    for (size_t g = 0; g < out.groups.size(); ++g) {
+      numbers_[fmt::format("{}", out.groups[g].id)] = static_cast<int32_t>(g);
+    }
+  }
 
   Status add(const graph::Graph& graph, int32_t rank) {
-    graph::CommGroups groups = declared_;
+    graph::CommGroups groups;  // that only this rank declares
     for (const graph::Node& node : graph.nodes) {
       if (node.type != NodeType::kMetadata) continue;
       for (auto& [name, ranks] :
@@ -51,6 +55,7 @@ class Compiler {
   const SystemSettings& settings_;
   Workload& out_;
   std::map<std::string, const Program*> known_;  // by digest
+  std::map<std::string, int32_t> numbers_;       // of groups that all ranks declare, once used
 
   // Ids become positions, dependencies become children.
   static Status edges(const graph::Graph& graph, Program& program) {
@@ -128,30 +133,41 @@ class Compiler {
                     Program::Node& out) {
     const std::string& name = in.details->pg_name;
     if (name.empty() || name == "0") return {};  // all ranks
-    const auto found = groups.find(name);
-    if (found == groups.end()) {
-      return unusable(fmt::format("communicator group {} is not declared", name),
-                      "--comm-group-configuration=FILE with {\"" + name + "\": [0, 1]}");
+    const auto own = groups.find(name);
+    const auto number = numbers_.find(name);
+    if (own == groups.end() && number != numbers_.end()) {
+      out.group = number->second;
+    } else {
+      const auto found = own == groups.end() ? declared_.find(name) : own;
+      if (own == groups.end() && found == declared_.end()) {
+        return unusable(fmt::format("communicator group {} is not declared", name),
+                        "--comm-group-configuration=FILE with {\"" + name + "\": [0, 1]}");
+      }
+      Group group = TRY(group_of(name, found->second));
+      const auto known = std::find(out_.groups.begin(), out_.groups.end(), group);
+      out.group = static_cast<int32_t>(known - out_.groups.begin());
+      if (known == out_.groups.end()) out_.groups.push_back(std::move(group));
+      if (own == groups.end()) numbers_[name] = out.group;
     }
+    if (out_.groups[static_cast<size_t>(out.group)].position(rank) < 0) {
+      return unusable(fmt::format("rank {} is not a member of communicator group {}", rank, name));
+    }
+    return {};
+  }
+
+  Result<Group> group_of(const std::string& name, const std::vector<int32_t>& ranks) const {
     int64_t id = -1;
     const auto parsed = std::from_chars(name.data(), name.data() + name.size(), id);
     if (parsed.ec != std::errc() || id < 0) {
       return unusable(fmt::format("communicator group {}: its name must be a number", name));
     }
-    Group group(id, found->second);
-    for (const int32_t member : group.ranks) {
+    for (const int32_t member : ranks) {
       if (member >= topology_.npus()) {
         return unusable(fmt::format("communicator group {} has rank {}, the network {} NPUs", name,
                                     member, topology_.npus()));
       }
     }
-    if (group.position(rank) < 0) {
-      return unusable(fmt::format("rank {} is not a member of communicator group {}", rank, name));
-    }
-    const auto known = std::find(out_.groups.begin(), out_.groups.end(), group);
-    out.group = static_cast<int32_t>(known - out_.groups.begin());
-    if (known == out_.groups.end()) out_.groups.push_back(std::move(group));
-    return {};
+    return Group(id, ranks);
   }
 
   // Single nodes first, then all of a kind.
@@ -266,6 +282,22 @@ Group::Group(int64_t id_, std::vector<int32_t> ranks_) : id(id_), ranks(std::mov
 int32_t Group::position(int32_t rank) const {
   const auto found = std::lower_bound(sorted_.begin(), sorted_.end(), std::pair(rank, 0));
   return found == sorted_.end() || found->first != rank ? -1 : found->second;
+}
+
+Result<Workload> make_workload(const std::vector<int32_t>& ranks, const GraphOfRank& graph_of,
+                               std::vector<Group> groups, const network::Topology& topology,
+                               const SystemSettings& settings) {
+  Workload out;
+  out.groups = std::move(groups);
+  const graph::CommGroups none;
+  Compiler compiler(none, topology, settings, out);
+  std::vector<const Program*> programs(static_cast<size_t>(topology.npus()));
+  for (const int32_t rank : ranks) {
+    TRY(compiler.add(TRY(graph_of(rank)), rank));
+    programs[static_cast<size_t>(rank)] = out.programs.back();
+  }
+  out.programs = std::move(programs);
+  return out;
 }
 
 Result<Workload> make_workload(const graph::Graphs& graphs, const graph::CommGroups& groups,

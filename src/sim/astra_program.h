@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -61,7 +62,7 @@ class Group {
 };
 
 struct Workload {
-  std::vector<const Program*> programs;  // per rank
+  std::vector<const Program*> programs;  // per rank; null where another stands for it
   std::vector<Group> groups;
   std::vector<std::unique_ptr<Program>> owned;
   // Collectives that are spelled out, by the prefix of their files.
@@ -76,6 +77,13 @@ struct WorkloadFiles {
 };
 
 Result<Workload> read_workload(const WorkloadFiles& files, const network::Topology& topology,
+                               const SystemSettings& settings);
+
+// The same of some ranks, whose graphs are asked for one by one; the others have no Program. Nodes
+// name the groups by their ids.
+using GraphOfRank = std::function<Result<graph::Graph>(int32_t rank)>;
+Result<Workload> make_workload(const std::vector<int32_t>& ranks, const GraphOfRank& graph_of,
+                               std::vector<Group> groups, const network::Topology& topology,
                                const SystemSettings& settings);
 
 // The same from graphs in memory, graphs[i] for rank i; one graph stands for all ranks.

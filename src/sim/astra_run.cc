@@ -35,6 +35,14 @@ Result<network::ExpandedMemory> read_memory(const std::string& path, int32_t npu
   return during(network::ExpandedMemory::create(file, npus), "reading " + path);
 }
 
+AstraAnswer answer_about(const network::Topology& topology, const SystemSettings& settings) {
+  AstraAnswer out;
+  out.npus = topology.npus();
+  out.topology = topology.text();
+  out.roofline = settings.roofline;
+  return out;
+}
+
 }  // namespace
 
 SimTime AstraAnswer::finish() const {
@@ -43,43 +51,53 @@ SimTime AstraAnswer::finish() const {
   return last;
 }
 
+Result<std::optional<AstraAnswer>> run_classes(const network::Topology& topology,
+                                               const SystemSettings& settings,
+                                               const Workload& workload,
+                                               const MachineOptions& machine, RankClasses classes) {
+  MachineOptions of_classes = machine;
+  of_classes.classes = &classes;
+  AstraMachine representatives(topology, settings, workload, of_classes);
+  MachineReport report = TRY(representatives.run());
+  if (representatives.apart()) return std::optional<AstraAnswer>();
+  AstraAnswer out = answer_about(topology, settings);
+  out.report = std::move(report);
+  out.class_of = std::move(classes.class_of);
+  return std::optional(std::move(out));
+}
+
 Result<AstraAnswer> run_astra(const network::Topology& topology, const SystemSettings& settings,
                               const Workload& workload, const MachineOptions& machine,
                               bool collapse) {
-  AstraAnswer out;
-  out.npus = topology.npus();
-  out.topology = topology.text();
-  out.roofline = settings.roofline;
   if (!settings.replay_only) TRY(check_accesses(workload, machine.memory));
   const bool shared = machine.memory != nullptr && machine.memory->shared();
   if (collapse && !shared && machine.law == NetworkLaw::kAnalytical && machine.whole_phases) {
     if (auto classes = find_classes(workload, topology, settings)) {
-      MachineOptions of_classes = machine;
-      of_classes.classes = &*classes;
-      AstraMachine representatives(topology, settings, workload, of_classes);
-      Result<MachineReport> report = representatives.run();
-      if (report && !representatives.apart()) {
-        out.report = std::move(*report);
-        out.class_of = std::move(classes->class_of);
-        return out;
-      }
+      auto some = run_classes(topology, settings, workload, machine, std::move(*classes));
+      if (some && *some) return std::move(**some);
     }
   }
   AstraMachine all(topology, settings, workload, machine);
+  AstraAnswer out = answer_about(topology, settings);
   out.report = TRY(all.run());
   return out;
 }
 
-Result<AstraAnswer> run_astra(const AstraOptions& options) {
-  const network::Topology topology = TRY(network::read_topology(options.network));
+Result<AstraSystem> read_astra_system(const AstraOptions& options) {
+  network::Topology topology = TRY(network::read_topology(options.network));
   SystemSettings settings = TRY(read_system(options.system));
-  const network::ExpandedMemory memory = TRY(read_memory(options.remote_memory, topology.npus()));
+  network::ExpandedMemory memory = TRY(read_memory(options.remote_memory, topology.npus()));
   settings.endpoint_delay = static_cast<int64_t>(
       std::trunc(static_cast<double>(settings.endpoint_delay) * options.injection_scale));
-  const Workload workload = TRY(read_workload(options.workload, topology, settings));
+  return AstraSystem{std::move(topology), std::move(settings), std::move(memory)};
+}
+
+Result<AstraAnswer> run_astra(const AstraOptions& options) {
+  const AstraSystem system = TRY(read_astra_system(options));
+  const Workload workload = TRY(read_workload(options.workload, system.topology, system.settings));
   MachineOptions machine = options.machine;
-  machine.memory = &memory;
-  return run_astra(topology, settings, workload, machine, options.collapse);
+  machine.memory = &system.memory;
+  return run_astra(system.topology, system.settings, workload, machine, options.collapse);
 }
 
 }  // namespace tombolo::sim

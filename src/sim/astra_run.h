@@ -5,6 +5,7 @@
 // not hold, every rank is simulated.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -37,6 +38,21 @@ struct AstraAnswer {
 };
 
 Result<AstraAnswer> run_astra(const AstraOptions& options);
+
+// What the files of system, network and remote memory say.
+struct AstraSystem {
+  network::Topology topology;
+  SystemSettings settings;
+  network::ExpandedMemory memory;
+};
+Result<AstraSystem> read_astra_system(const AstraOptions& options);
+
+// By one rank of each class; nothing where members of a phase do not end together, so that this
+// would not be exact.
+Result<std::optional<AstraAnswer>> run_classes(const network::Topology& topology,
+                                               const SystemSettings& settings,
+                                               const Workload& workload,
+                                               const MachineOptions& machine, RankClasses classes);
 
 // The same from what the files say.
 Result<AstraAnswer> run_astra(const network::Topology& topology, const SystemSettings& settings,

@@ -44,6 +44,18 @@ class Astra(Case):
             self.assertGreater(answer["events"], 0)
             self.assertGreaterEqual(answer["wall_s"], 0)
 
+    def test_asks_about_a_job_without_traces(self):
+        example = ROOT / "examples" / "astra-sim"
+        arguments = [f"--job={example / 'gpt-1t.toml'}", f"--system-configuration={example / 'system.json'}",
+                     f"--network-configuration={example / 'gpt-1t.yml'}"]
+        answer = self.json("astra", *arguments)
+        self.assertEqual((answer["npus"], answer["finish_ns"], answer["collapsed"]), (65536, 56105016359, True))
+        self.assertEqual((answer["job"]["microbatches"], answer["job"]["simulated_ranks"]), (64, 64))
+        self.refused(2, ["--job", "makes the traces"], "astra", *arguments, "--spmd")
+        self.refused(2, ["65536 ranks have to be simulated", "as asked for"], "astra", *arguments, "--collapse=off")
+        small = self.write("small.yml", NETWORK)
+        self.refused(2, ["65536 ranks", "8 NPUs"], "astra", *arguments[:2], f"--network-configuration={small}")
+
     def test_says_what_is_wrong_with_its_files(self):
         good = self.files()
         wrong = [

@@ -1,0 +1,23 @@
+// `tombolo astra --job`: the workload of a job, made in memory (planner/workload_run.h).
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "base/value.h"
+#include "planner/workload_run.h"
+
+namespace tombolo::cli {
+
+struct JobAnswer {
+  planner::WorkloadAnswer run;  // its `answer` is taken by whoever prints
+  int32_t microbatches = 0;
+
+  std::string brief(const sim::AstraAnswer& answer) const;
+  Value to_value(const sim::AstraAnswer& answer) const;
+};
+
+Result<JobAnswer> run_job(const std::string& job, const std::string& granularity,
+                          const sim::AstraOptions& options);
+
+}  // namespace tombolo::cli
