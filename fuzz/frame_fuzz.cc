@@ -4,30 +4,34 @@
 #include <span>
 
 #include "base/check.h"
-#include "transport/handshake.h"
-#include "transport/message.h"
+#include "transport/link.h"
 
 using namespace tombolo;
 using namespace tombolo::transport;
 
 namespace {
 
+constexpr uint64_t kMessageMax = 1 << 20;
+const Identity kSelf{.rank = 0, .ranks = 4, .epoch = 1};
+
 // The first byte chooses the portions, so that boundaries fall everywhere.
 void stream(std::span<const std::byte> bytes, size_t portion, uint32_t payload_max) {
-  constexpr uint64_t kMessageMax = 1 << 20;
   FrameDecoder decoder(payload_max);
   Assembler assembler({.sender = 1, .epoch = 1, .message_max = kMessageMax});
-  const Identity self{.rank = 0, .ranks = 4, .epoch = 1};
   bool failed_before = false;
   while (!bytes.empty()) {
     const size_t n = portion < bytes.size() ? portion : bytes.size();
     const Status status = decoder.feed(bytes.first(n), [&](const Frame& frame) -> Status {
       CHECK(!failed_before, "a frame after an error");
       CHECK(frame.payload.size() <= payload_max, "a payload of {} bytes", frame.payload.size());
-      if (const auto rank = check_hello(self, frame))
-        CHECK(*rank > 0 && *rank < self.ranks, "rank {} was welcome", *rank);
-      const auto message = TRY(assembler.add(frame));
-      CHECK(!message || message->payload.size() <= kMessageMax, "a message above the limit");
+      if (const auto caller = check_hello(kSelf, frame)) {
+        CHECK(caller->rank > 0 && caller->rank < kSelf.ranks, "rank {} was welcome", caller->rank);
+        CHECK(caller->part.connection < caller->part.connections &&
+                  caller->part.connections <= kConnectionsMax,
+              "connection {} of {} was welcome", caller->part.connection, caller->part.connections);
+      }
+      for (const Message& message : TRY(assembler.add(frame)))
+        CHECK(message.payload.size() <= kMessageMax, "a message above the limit");
       return {};
     });
     failed_before = !status;
@@ -35,30 +39,65 @@ void stream(std::span<const std::byte> bytes, size_t portion, uint32_t payload_m
   }
 }
 
+// Checksums stop nearly every mutation at the door. So the same bytes also come as the fields of
+// frames that are sound, over the three connections of a link. Payloads repeat the message's number
+// and offset, so that a message which was put together wrongly is seen.
+class Fields {
+ public:
+  Fields() {
+    for (uint32_t i = 0; i < 3; ++i)
+      CHECK(link_.gathering().add({1, {.connection = i, .connections = 3}}), "connection {}", i);
+  }
+
+  // False when the link is lost.
+  bool add(std::span<const std::byte> eight) {
+    const auto field = [&](size_t at) { return static_cast<uint64_t>(eight[at]); };
+    std::vector<std::byte> payload(field(5));
+    FrameHeader header{.kind = static_cast<FrameKind>(2 + field(0) % 4),
+                       .sender = 1,
+                       .epoch = 1,
+                       .tag = field(1) % 4,
+                       .message = field(2) % 16,
+                       .after = field(3) % 16,
+                       .offset = field(4),
+                       .total = field(6),
+                       .length = static_cast<uint32_t>(payload.size())};
+    for (size_t i = 0; i < payload.size(); ++i) payload[i] = byte_at(header.tag, field(4) + i);
+    const Status status = decoder_.feed(encode_frame(header, payload), [&](const Frame& frame) {
+      return link_.accept(static_cast<uint32_t>(field(7) % 3), frame, {});
+    });
+    look();
+    return status.has_value() && !link_.finished();
+  }
+
+ private:
+  static std::byte byte_at(uint64_t tag, uint64_t offset) {
+    return static_cast<std::byte>(17 * tag + offset);
+  }
+
+  void look() {
+    for (uint64_t tag = 0; tag < 4; ++tag) {
+      while (link_.inbox().due({0, tag}, {})) {
+        const Received received = link_.inbox().take({0, tag}, {});
+        CHECK(received.payload.size() <= 255, "a message of {} bytes", received.payload.size());
+        for (size_t i = 0; i < received.payload.size(); ++i)
+          CHECK(received.payload[i] == byte_at(tag, i), "byte {} of tag {} is wrong", i, tag);
+      }
+    }
+  }
+
+  FrameDecoder decoder_{kStrangerPayloadMax};
+  Link link_{{.self = kSelf, .peer = 1, .message_max = 200}};
+};
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 1) return 0;
   const std::span bytes(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
   stream(bytes, size_t{data[0]} + 1, kStrangerPayloadMax);
-
-  // Checksums stop nearly every mutation at the door. So the same bytes also come as the payload
-  // and the fields of frames that are sound.
-  FrameHeader header{.sender = 1, .epoch = 1};
-  Assembler assembler({.sender = 1, .epoch = 1, .message_max = 1 << 20});
-  FrameDecoder decoder(kStrangerPayloadMax);
-  for (size_t at = 0; at + 4 <= bytes.size(); at += 4) {
-    header.kind = static_cast<FrameKind>(1 + static_cast<unsigned>(bytes[at]) % 4);
-    header.offset = static_cast<uint64_t>(bytes[at + 1]);
-    header.total = static_cast<uint64_t>(bytes[at + 2]);
-    header.length = static_cast<uint32_t>(bytes[at + 3]);
-    const std::vector<std::byte> payload(header.length);
-    const Status status =
-        decoder.feed(encode_frame(header, payload), [&](const Frame& frame) -> Status {
-          (void)assembler.add(frame);
-          return {};
-        });
-    if (!status) break;
+  Fields fields;
+  for (size_t at = 0; at + 8 <= bytes.size() && fields.add(bytes.subspan(at, 8)); at += 8) {
   }
   return 0;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "transport/address.h"
+#include "transport/handshake.h"
 
 namespace tombolo::runtime {
 namespace {
@@ -14,12 +15,12 @@ Status check_islands(const plan::Plan& plan, const cluster::Islands& islands) {
                     "tools/islands with this job, so that both have one scale");
   }
   for (const cluster::WanLink& link : plan.cluster.wan) {
-    if (link.connections == 1) continue;
+    if (link.connections <= transport::kConnectionsMax) continue;
     return unusable(
-        fmt::format("the WAN link {} - {} asks for connections = {}; one TCP connection per pair "
-                    "of ranks is all the transport has yet",
-                    link.between[0], link.between[1], link.connections),
-        "connections = 1");
+        fmt::format("the WAN link {} - {} asks for connections = {}; the transport makes "
+                    "at most {} per pair of ranks",
+                    link.between[0], link.between[1], link.connections, transport::kConnectionsMax),
+        fmt::format("connections = {}", transport::kConnectionsMax));
   }
   return {};
 }

@@ -1,5 +1,7 @@
 #include "runtime/messenger.h"
 
+#include <algorithm>
+
 #include "runtime/emulated_kernels.h"
 
 namespace tombolo::runtime {
@@ -13,18 +15,39 @@ Error about_a_peer(Error error) {
 }  // namespace
 
 Status EndpointMessenger::send(int32_t peer, transport::Tag tag, transport::Payload payload) {
-  return endpoint_.send(peer, tag, std::move(payload)).map_error(about_a_peer);
+  return endpoint_.send(peer, tag, std::move(payload), urgency_of(tag)).map_error(about_a_peer);
 }
 
 Result<transport::Received> EndpointMessenger::receive(int32_t peer, transport::Tag tag) {
   return endpoint_.receive(peer, tag, kNever).map_error(about_a_peer);
 }
 
+// The iteration in the upper 32 bits. Below it the micro-batch, of which a gradient and an
+// activation have the same; then the classes, whose numbers lie beyond all micro-batches.
+transport::Urgency urgency_of(transport::Tag tag) {
+  constexpr uint64_t kReplicas = UINT32_MAX - 1, kEvaluation = UINT32_MAX;
+  const uint64_t within = tag.tensor >= kReplicaTensor ? kReplicas
+                          : tag.tensor >= kEvaluationTensor
+                              ? kEvaluation
+                              : std::min(tag.tensor / 2, kReplicas - 1);
+  return std::min<uint64_t>(tag.iteration, UINT32_MAX) << 32 | within;
+}
+
 transport::LinkShape shape_between(const plan::Plan& plan, int32_t from, int32_t to,
                                    bool emulated_wan) {
   const plan::Channel channel = plan::channel_between(plan, from, to);
-  if (channel.wan && emulated_wan) return {.slow_network = true};
-  transport::LinkShape shape{.delay = round_to_ns(channel.latency)};
+  transport::LinkShape shape;
+  if (channel.wan) {
+    const cluster::WanLink* link =
+        plan.cluster.link(plan.datacenter_of(from).name, plan.datacenter_of(to).name);
+    shape.connections =
+        static_cast<uint32_t>(std::min<int64_t>(link->connections, transport::kConnectionsMax));
+    if (emulated_wan) {
+      shape.slow_network = true;
+      return shape;
+    }
+  }
+  shape.delay = round_to_ns(channel.latency);
   if (!channel.occupancy) {
     shape.rate = channel.rate / plan.run.byte_scale;
   } else if (channel.occupancy->value > 0) {

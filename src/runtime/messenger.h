@@ -10,9 +10,20 @@ namespace tombolo::runtime {
 // No deadline: a receive ends when the message comes or the peer is lost.
 inline constexpr SimTime kNever{INT64_MAX};
 
-// Tensor numbers from here on belong to Kernels, for what replicas say to each other; the runtime's
-// own, of micro-batches and evaluation, lie below.
+// Tensor numbers of an iteration: micro-batches (schedule::message_tag) lie far below evaluation,
+// and from kReplicaTensor on they belong to Kernels, for what replicas say to each other.
+inline constexpr uint64_t kEvaluationTensor = uint64_t{1} << 40;
+inline constexpr uint64_t kAcknowledgeTensor = uint64_t{1} << 41;
 inline constexpr uint64_t kReplicaTensor = uint64_t{1} << 42;
+
+// Who goes first where several messages wait for one link: the earlier iteration; within it the
+// earlier micro-batch, because the pipeline waits for it; then what replicas say to each other (the
+// sums of gradients, which only the update waits for); evaluation comes last. The launcher's
+// messages go before all of them.
+//
+// On one link most schedules hand messages over in this order anyway. It matters where the replicas
+// of a stage share a link with a pipeline, and where a rank runs ahead of its link.
+transport::Urgency urgency_of(transport::Tag tag);
 
 class Messenger {
  public:
@@ -38,8 +49,10 @@ class EndpointMessenger : public Messenger {
 // occupancy instead of a rate, the rate is what makes a payload of payload_bytes(plan) last that
 // long.
 //
-// emulated_wan: this is an emulated island (cluster/islands.h), where a WAN channel is a real TCP
-// connection over the emulator, and gets no shape on top. Inside a datacenter nothing changes.
+// emulated_wan: this is an emulated island (cluster/islands.h), where a WAN channel is as many TCP
+// connections over the emulator as the cluster file says, and gets no shape on top. Inside a
+// datacenter nothing changes. On loopback the rate is what so many connections would have; the
+// link has as many, up to the 16 that the transport makes.
 transport::LinkShape shape_between(const plan::Plan& plan, int32_t from, int32_t to,
                                    bool emulated_wan = false);
 

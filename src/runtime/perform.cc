@@ -17,9 +17,6 @@ using trace::Interval;
 using trace::Lane;
 using transport::Tag;
 
-// Tags of an iteration's micro-batches lie far below these.
-constexpr uint64_t kEvaluationTensor = uint64_t{1} << 40;
-constexpr uint64_t kAcknowledgeTensor = uint64_t{1} << 41;
 // How many held-out batches may be on their way between two stages: enough to fill the link, and a
 // bound on memory.
 constexpr int64_t kEvaluationWindow = 16;

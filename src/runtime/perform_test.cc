@@ -362,9 +362,12 @@ TEST_F(PerformingVirtually, ARingLastsAsLongAsTheLawSays) {
 }
 
 // The real thing but for processes: four ranks in four threads, real sockets, every byte checked.
+// The links have one, three and sixteen connections.
 TEST(PerformingOverLoopback, FourRanksInARowGetWhatWasSentToThem) {
-  const plan::Plan plan = make_test_plan(
+  plan::Plan plan = make_test_plan(
       {.stages = 4, .microbatches = 6, .steps = 3, .forward = "100 us", .backward = "200 us"});
+  plan.cluster.wan[1].connections = 3;
+  plan.cluster.wan[2].connections = 16;
   const auto schedule = schedule::build(plan);
   ASSERT_TRUE(schedule);
   SystemClock clock;

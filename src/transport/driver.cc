@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cstring>
 
+#include "transport/tcp_state.h"
+
 namespace tombolo::transport {
 namespace {
 
@@ -14,9 +16,9 @@ using detail::Connection;
 using detail::text;
 using std::chrono::nanoseconds;
 
-constexpr int kStrangersMax = 64;
+constexpr int kStrangersMax = 256;
 constexpr auto kDialAgain = std::chrono::milliseconds(20);
-constexpr int kNotSentLowWater = 128 * 1024;  // what the socket of a slow link keeps, bytes
+constexpr uint32_t kPacedMark = 128 * 1024;  // what the kernel keeps unsent of a paced link, bytes
 
 Error lost(int32_t rank, const std::string& reason) {
   return {ErrorCode::kLostPeer,
@@ -52,20 +54,19 @@ void Endpoint::Driver::accept_next() {
   });
 }
 
-void Endpoint::Driver::dial(const ConnectionPtr& c, const tcp::endpoint& at, SimTime deadline) {
+void Endpoint::Driver::dial(const ConnectionPtr& c) {
   if (!c->open) return;
   asio::error_code ignored;
-  c->socket.open(at.protocol(), ignored);  // async_connect opens it otherwise
+  c->socket.open(c->at.protocol(), ignored);  // async_connect opens it otherwise
   choose_congestion_control(c->socket.native_handle());
-  c->socket.async_connect(at, [this, c, at, deadline](asio::error_code error) {
+  c->socket.async_connect(c->at, [this, c](asio::error_code error) {
     if (!c->open) return;
     if (!error) return begin(c);
     asio::error_code ignored;
     c->socket.close(ignored);
-    if (clock_.now() >= deadline) return;  // link() words it
+    if (clock_.now() >= c->dial_until) return;  // link() words it
     c->departure_timer.expires_after(kDialAgain);
-    c->departure_timer.async_wait(
-        [this, c, at, deadline](asio::error_code) { dial(c, at, deadline); });
+    c->departure_timer.async_wait([this, c](asio::error_code) { dial(c); });
   });
 }
 
@@ -87,48 +88,86 @@ void Endpoint::Driver::begin(const ConnectionPtr& c) {
   c->socket.set_option(tcp::no_delay(true), ignored);
   limit_handshake(c);
   if (c->dialed >= 0) {
-    c->control.push_back(hello_frame(options_.identity, c->dialed));
+    c->control.push_back(hello_frame(options_.identity, c->dialed, c->part));
     pump(c);
   }
   read(c);
 }
 
-// The first time it asks for a hello, the second time it no longer waits for the stranger to go.
+// The first time it asks for a hello, the second time it no longer waits for the stranger to go. A
+// connection that shook hands has as long until all others of its link have.
 void Endpoint::Driver::limit_handshake(const ConnectionPtr& c) {
   c->handshake_timer.expires_after(nanoseconds(options_.handshake_max.ns));
   c->handshake_timer.async_wait([this, c](asio::error_code error) {
-    if (error || !c->open || c->rank >= 0) return;
+    if (error || !c->open) return;
+    const std::string limit = brief(seconds(options_.handshake_max));
+    if (c->rank >= 0) {
+      if (options_.log) {
+        options_.log(
+            fmt::format("gave up a link to rank {}: not all of its {} connections came "
+                        "within {}",
+                        c->rank, c->part.connections, limit));
+      }
+      return end(c, lost(c->rank, "not all of its connections came within " + limit));
+    }
     if (c->deaf) return end(c, {});
-    refuse(c, {ErrorCode::kFailed,
-               fmt::format("it said no hello within {}", brief(seconds(options_.handshake_max)))});
+    refuse(c, {ErrorCode::kFailed, fmt::format("it said no hello within {}", limit)});
   });
 }
 
 Status Endpoint::Driver::on_hello(const ConnectionPtr& c, const Frame& frame) {
-  const int32_t rank = TRY(check_hello(options_.identity, frame));
-  if (c->dialed >= 0 && rank != c->dialed)
-    return failed(fmt::format("rank {} answered where rank {} was called", rank, c->dialed));
+  const Caller caller = TRY(check_hello(options_.identity, frame));
+  if (c->dialed >= 0 && caller.rank != c->dialed)
+    return failed(fmt::format("rank {} answered where rank {} was called", caller.rank, c->dialed));
+  if (c->dialed >= 0 && caller.part != c->part)
+    return failed(fmt::format("rank {} answered to another connection", caller.rank));
+  std::vector<ConnectionPtr> outdated;
+  const Status joined = join(c, caller, outdated);
+  for (const ConnectionPtr& other : outdated) shut(other);
+  TRY(joined);
+  if (c->dialed < 0) c->control.push_back(hello_frame(options_.identity, caller.rank, caller.part));
+  if (c->dialed >= 0 && c->part.connection == 0) dial_others(c);
+  return {};
+}
+
+Status Endpoint::Driver::join(const ConnectionPtr& c, const Caller& caller,
+                              std::vector<ConnectionPtr>& outdated) {
   Lock lock(mutex_);
   if (aborted_ || closing_) return failed("this rank is about to end");
-  Peer& p = peer(rank);
-  if (p.up) {
-    if (options_.on_duplicate) options_.on_duplicate(rank);
-    return fail(duplicate_rank(rank));
+  Peer& p = peer(caller.rank);
+  if (c->dialed >= 0 && !p.link.gathering().expects(c->part.attempt))
+    return failed("the attempt to link was given up");
+  const auto welcome = p.link.gathering().add(caller);
+  if (!welcome) {
+    if (options_.on_duplicate && is_duplicate_refusal(welcome.error()))
+      options_.on_duplicate(caller.rank);
+    return fail(welcome.error());
   }
-  c->rank = rank;
-  c->handshake_timer.cancel();
+  if (*welcome == Gathering::Welcome::kJoinedAnew) {
+    for (const auto& [number, other] : std::exchange(p.connections, {})) outdated.push_back(other);
+  }
+  c->rank = caller.rank;
+  c->part = caller.part;
   c->decoder.raise_payload_max(kFramePayloadMax);
-  c->assembler.emplace(Assembler::Options{.sender = static_cast<uint32_t>(rank),
-                                          .epoch = options_.identity.epoch,
-                                          .message_max = options_.message_max});
-  if (c->dialed < 0) {
-    --strangers_;
-    c->control.push_back(hello_frame(options_.identity, rank));
-  }
+  p.connections[c->part.connection] = c;
+  if (c->dialed < 0) --strangers_;
+  if (!p.link.up()) return {};
   p.up = true;
-  p.connection = c;
+  p.dialing.clear();
+  for (const auto& [number, each] : p.connections) each->handshake_timer.cancel();
   changed_.notify_all();
   return {};
+}
+
+void Endpoint::Driver::dial_others(const ConnectionPtr& first) {
+  std::vector<ConnectionPtr> others;
+  {
+    Lock lock(mutex_);
+    others = peer(first->dialed).dialing;
+  }
+  for (const ConnectionPtr& c : others) {
+    if (c != first) dial(c);
+  }
 }
 
 // Not a peer: says why, once here and once there, and lets the other side hang up.
@@ -165,12 +204,12 @@ void Endpoint::Driver::read(const ConnectionPtr& c) {
           c->decoder.commit(bytes);
           decode(c);
         }
-        if (c->open) read(c);
+        if (c->open && !c->heard) read(c);
       });
 }
 
 void Endpoint::Driver::decode(const ConnectionPtr& c) {
-  while (c->open && !c->deaf) {
+  while (c->open && !c->deaf && !c->heard) {
     const auto frame = c->decoder.next();
     if (frame && !*frame) break;
     const Status status = frame ? on_frame(c, **frame) : fail(frame.error());
@@ -178,72 +217,91 @@ void Endpoint::Driver::decode(const ConnectionPtr& c) {
     if (c->rank < 0) return refuse(c, status.error());
     return end(c, lost(c->rank, status.error().message));
   }
-  if (c->open && !c->control.empty()) pump(c);  // a hello to answer
+  if (c->open && !c->control.empty()) pump(c);  // a hello to answer, a receipt
 }
 
 Status Endpoint::Driver::on_frame(const ConnectionPtr& c, const Frame& frame) {
   if (c->rank < 0) return on_hello(c, frame);
-  switch (frame.header.kind) {
-    case FrameKind::kData:
-      if (auto message = TRY(c->assembler->add(frame))) {
-        Lock lock(mutex_);
-        peer(c->rank).inbox.add(std::move(*message), clock_.now());
-        changed_.notify_all();
-      }
-      return {};
-    case FrameKind::kGoodbye:
-      end(c, {ErrorCode::kFailed, fmt::format("rank {} finished and closed its link", c->rank)});
-      return {};
-    case FrameKind::kFailure:  // in the words of the rank where it began, however far away
-      end(c, {ErrorCode::kLostPeer,
-              printable(frame.payload),
-              {},
-              fmt::format("rank {} told so: look at what it said last", c->rank)});
-      return {};
-    case FrameKind::kHello:
-      break;
+  if (frame.header.kind != FrameKind::kFailure) return on_link_frame(c, frame);
+  // In the words of the rank where it began, however far away.
+  end(c, {ErrorCode::kLostPeer,
+          printable(frame.payload),
+          {},
+          fmt::format("rank {} told so: look at what it said last", c->rank)});
+  return {};
+}
+
+Status Endpoint::Driver::on_link_frame(const ConnectionPtr& c, const Frame& frame) {
+  bool finished = false, receipt = false;
+  {
+    Lock lock(mutex_);
+    Link& link = peer(c->rank).link;
+    TRY(link.accept(c->part.connection, frame, clock_.now()));
+    c->heard = link.heard_goodbye(c->part.connection);
+    finished = link.finished();
+    receipt = link.owes_receipt();
+    if (frame.header.kind == FrameKind::kData) changed_.notify_all();
   }
-  return failed("it said hello twice");
+  if (finished)
+    end(c, {ErrorCode::kFailed, fmt::format("rank {} finished and closed its link", c->rank)});
+  if (receipt) pump(c);
+  return {};
 }
 
 void Endpoint::Driver::end_of_stream(const ConnectionPtr& c, const std::string& reason) {
   if (c->rank < 0 && !c->deaf) refuse(c, {ErrorCode::kFailed, "it hung up during the handshake"});
-  // After our own last words the peer hangs up in answer.
-  end(c, c->last_words && c->control.empty()
-             ? Error{ErrorCode::kFailed, fmt::format("rank {} closed its link", c->rank)}
-             : lost(c->rank, reason));
+  if (c->rank < 0 || !c->last_words || !c->control.empty()) return end(c, lost(c->rank, reason));
+  // After our own last words the peer hangs up in answer, one connection after the other.
+  shut(c);
+  bool last = false;
+  {
+    Lock lock(mutex_);
+    Peer& p = peer(c->rank);
+    p.connections.erase(c->part.connection);
+    last = p.connections.empty();
+  }
+  if (last)
+    end_link(c->rank, {ErrorCode::kFailed, fmt::format("rank {} closed its link", c->rank)});
 }
 
-void Endpoint::Driver::end(const ConnectionPtr& c, const Error& error) {
-  if (!c->open) return;
+// This socket is over; what that means is for the callers.
+void Endpoint::Driver::shut(const ConnectionPtr& c) {
   c->open = false;
   c->handshake_timer.cancel();
   c->departure_timer.cancel();
   asio::error_code ignored;
   c->socket.close(ignored);
-  if (c->rank < 0) {
-    if (c->dialed < 0) --strangers_;
-    return;
-  }
+}
+
+// This connection is over, and its link with it.
+void Endpoint::Driver::end(const ConnectionPtr& c, const Error& error) {
+  if (!c->open) return;
+  shut(c);
+  if (c->rank >= 0) return end_link(c->rank, error);
+  if (c->dialed < 0) --strangers_;
+}
+
+void Endpoint::Driver::end_link(int32_t rank, const Error& error) {
   Lock lock(mutex_);
-  Peer& p = peer(c->rank);
-  p.ended = error;
-  p.drop_queue();
-  p.connection.reset();
+  Peer& p = peer(rank);
+  for (const auto& [number, other] : std::exchange(p.connections, {})) shut(other);
   changed_.notify_all();
+  if (p.up) {
+    p.ended = error;
+    p.drop_queue();
+  } else if (p.link.gathering().expecting()) {  // our own call, which link() ends
+    p.unreachable = error;
+  } else {
+    p.link.gathering().start_over();
+  }
 }
 
 // --- Writing ------------------------------------------------------------------------------------
 
 // Starts the next write, if there is something and nothing is being written.
 void Endpoint::Driver::pump(const ConnectionPtr& c) {
-  if (!c || !c->open || c->writing || c->silent) return;
-  if (c->control.empty() && !c->last_words && c->rank >= 0 && next_data(c)) {
-    c->header_out = encode_header(c->data_out.header, c->data_out.payload);
-    const auto& payload = c->data_out.payload;
-    return write(c, std::array{asio::const_buffer(c->header_out.data(), c->header_out.size()),
-                               asio::const_buffer(payload.data(), payload.size())});
-  }
+  if (!c->open || c->writing || c->silent) return;
+  if (c->control.empty() && !c->last_words && c->rank >= 0 && pull(c)) return;
   if (!c->control.empty()) {
     c->control_out = std::move(c->control.front());
     c->control.pop_front();
@@ -256,31 +314,93 @@ void Endpoint::Driver::pump(const ConnectionPtr& c) {
   }
 }
 
-// Takes the next data frame, or sets the timer for it; when all is sent and the end is near, queues
-// the goodbye.
-bool Endpoint::Driver::next_data(const ConnectionPtr& c) {
+void Endpoint::Driver::pump_all(int32_t rank) {
+  std::vector<ConnectionPtr> all;
+  {
+    Lock lock(mutex_);
+    for (const auto& [number, c] : peer(rank).connections) all.push_back(c);
+  }
+  for (const ConnectionPtr& c : all) pump(c);
+}
+
+// Asks the link what this connection should carry. True: that will come, or is on its way already.
+bool Endpoint::Driver::pull(const ConnectionPtr& c) {
   Lock lock(mutex_);
   Peer& p = peer(c->rank);
-  Outbox& outbox = p.outbox;
+  if (!p.up) return false;
+  const bool idle = p.link.outbox().empty();
+  if (idle) c->meter.pause();
+  if (p.shape.slow_network && !idle && !c->writable) {
+    await_writable(c);
+    return true;
+  }
+  if (p.shape.slow_network && !idle) adapt(c, p);
   const SimTime now = clock_.now();
-  const auto departure = outbox.next_departure(now);
-  if (!departure) {
-    if (closing_) {
-      c->control.push_back(goodbye_frame(options_.identity));
-      c->last_words = true;
-    }
+  Link::Pull next = p.link.pull(c->part.connection, now);
+  if (const SimTime* departure = std::get_if<SimTime>(&next)) {
+    await_departure(c, p, *departure - now);
+    return true;
+  }
+  if (auto* control = std::get_if<std::vector<std::byte>>(&next)) {
+    c->control.push_back(std::move(*control));
+    c->last_words = p.link.said_goodbye(c->part.connection);
     return false;
   }
-  if (*departure > now) {
-    c->departure_timer.expires_after(nanoseconds((*departure - now).ns));
-    c->departure_timer.async_wait([this, c](asio::error_code error) {
-      if (!error) pump(c);
-    });
-    return false;
-  }
-  c->data_out = outbox.take(now);
-  p.bytes_out = c->data_out.payload.size();
+  auto* segment = std::get_if<Outgoing>(&next);
+  if (!segment) return false;
+  c->data_out = std::move(*segment);
+  p.bytes_out += c->data_out.payload.size();
+  const auto other = p.connections.upper_bound(c->part.connection);
+  const ConnectionPtr next_one =
+      other != p.connections.end() ? other->second : p.connections.begin()->second;
+  lock.unlock();
+  c->header_out = encode_header(c->data_out.header, c->data_out.payload);
+  const auto& payload = c->data_out.payload;
+  write(c, std::array{asio::const_buffer(c->header_out.data(), c->header_out.size()),
+                      asio::const_buffer(payload.data(), payload.size())});
+  if (next_one != c) pump(next_one);  // it may be idle, and there may be more
   return true;
+}
+
+// For a paced link; one timer for all of its connections.
+void Endpoint::Driver::await_departure(const ConnectionPtr& c, Peer& p, SimDuration wait) {
+  if (std::exchange(p.timer_set, true)) return;
+  c->departure_timer.expires_after(nanoseconds(wait.ns));
+  c->departure_timer.async_wait([this, c](asio::error_code error) {
+    if (error || !c->open) return;
+    {
+      Lock lock(mutex_);
+      peer(c->rank).timer_set = false;
+    }
+    pump(c);
+  });
+}
+
+// So that a segment is taken when the kernel can send it, and not before.
+void Endpoint::Driver::await_writable(const ConnectionPtr& c) {
+  if (std::exchange(c->waiting, true)) return;
+  c->socket.async_wait(tcp::socket::wait_write, [this, c](asio::error_code error) {
+    c->waiting = false;
+    if (error || !c->open) return;
+    c->writable = true;
+    pump(c);
+    c->writable = false;
+  });
+}
+
+// Learns what the connection carries, and lets the kernel hold as little as that allows.
+void Endpoint::Driver::adapt(const ConnectionPtr& c, Peer& p) {
+  const SimTime now = clock_.now();
+  if (!c->meter.due(now)) return;
+  const int socket = c->socket.native_handle();
+  const auto state = read_tcp_state(socket);
+  if (!state) return;
+  c->meter.sample(now, state->acknowledged);
+  BytesPerSecond link;
+  for (const auto& [number, each] : p.connections) link.value += each->meter.rate().value;
+  const Commitment fit = commitment(link, c->meter.rate(), c->part.connections);
+  p.link.outbox().set_segment_max(fit.segment_max);
+  if (std::exchange(c->mark, fit.mark) != fit.mark) set_unsent_mark(socket, fit.mark);
 }
 
 template <typename Buffers>
@@ -288,14 +408,14 @@ void Endpoint::Driver::write(const ConnectionPtr& c, const Buffers& buffers) {
   c->writing = true;
   asio::async_write(c->socket, buffers, [this, c](asio::error_code error, size_t) {
     c->writing = false;
-    c->data_out = {};
+    const size_t bytes = std::exchange(c->data_out, {}).payload.size();
     if (!c->open) return;
     if (c->rank >= 0) {
       Lock lock(mutex_);
       Peer& p = peer(c->rank);
       // The peer is gone. What it said before that is still to be read, and the reader ends it.
       if (error) p.drop_queue();
-      p.bytes_out = 0;
+      p.bytes_out -= std::min<uint64_t>(bytes, p.bytes_out);
       if (p.idle()) changed_.notify_all();
     }
     if (!error) pump(c);
@@ -312,13 +432,15 @@ void Endpoint::Driver::say_last(const ConnectionPtr& c, std::vector<std::byte> f
   pump(c);
 }
 
-void Endpoint::Driver::set_low_water(const ConnectionPtr& c) {
-  if (!c || !c->open) return;
+void Endpoint::Driver::set_low_water(int32_t rank) {
   Lock lock(mutex_);
-  const LinkShape& shape = peer(c->rank).shape;
-  if (!shape.rate && !shape.slow_network) return;
-  setsockopt(c->socket.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kNotSentLowWater,
-             sizeof kNotSentLowWater);
+  const Peer& p = peer(rank);
+  if (!p.shape.rate && !p.shape.slow_network) return;
+  const auto connections = static_cast<uint32_t>(p.connections.size());
+  for (const auto& [number, c] : p.connections) {
+    c->mark = p.shape.slow_network ? commitment({}, {}, connections).mark : kPacedMark;
+    set_unsent_mark(c->socket.native_handle(), c->mark);
+  }
 }
 
 }  // namespace tombolo::transport

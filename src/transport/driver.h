@@ -4,7 +4,7 @@
 // Two threads meet here. Callers (endpoint.cc) put messages into a peer's outbox and wait for its
 // inbox; the io thread (driver.cc) owns every Connection and moves bytes between sockets and peers.
 // Peers are under the mutex, Connections are the io thread's alone, and asio::post carries work
-// over.
+// over. What a link is, and when it is up or over, is decided in link.h.
 #pragma once
 
 #include <asio.hpp>
@@ -20,9 +20,9 @@
 
 #include "transport/endpoint.h"
 #include "transport/frame.h"
+#include "transport/goodput.h"
 #include "transport/handshake.h"
-#include "transport/mailbox.h"
-#include "transport/message.h"
+#include "transport/link.h"
 
 namespace tombolo::transport {
 namespace detail {
@@ -38,13 +38,20 @@ struct Connection {
   asio::steady_timer handshake_timer;
   asio::steady_timer departure_timer;
   FrameDecoder decoder;
-  std::optional<Assembler> assembler;
   std::string remote;                          // "127.0.0.1:51234"
   int32_t dialed = -1;                         // the rank we called; -1: it called us
   int32_t rank = -1;                           // the peer, once it proved to be one
+  LinkPart part;                               // which connection of its link
+  tcp::endpoint at;                            // whom we dial,
+  SimTime dial_until;                          // and for how long
   bool open = true;                            // until its end was dealt with
   bool deaf = false;                           // what comes in does not matter any more
   bool writing = false;                        // asio allows one write at a time
+  bool waiting = false;                        // until the kernel takes more; for slow networks
+  bool writable = false;                       // it does
+  bool heard = false;                          // the peer's goodbye
+  GoodputMeter meter;                          // of a slow network
+  uint32_t mark = 0;                           // set_unsent_mark
   bool last_words = false;                     // nothing is sent after the control frames below
   bool silent = false;                         // our direction is shut down
   std::deque<std::vector<std::byte>> control;  // hello, goodbye, failure: before any data
@@ -56,24 +63,25 @@ using ConnectionPtr = std::shared_ptr<Connection>;
 
 // What both threads know of a rank; under the driver's mutex.
 struct Peer {
-  Peer(uint32_t self, uint32_t epoch) : outbox(self, epoch) {}
+  explicit Peer(Link::Options options) : link(std::move(options)) {}
 
   LinkShape shape;
-  Outbox outbox;
-  Inbox inbox;
-  uint64_t bytes_out = 0;            // of the frame that is being written
-  ConnectionPtr connection;          // null before the handshake and after the end
-  bool claimed = false;              // by connect() or await_peer()
-  bool up = false;                   // shaken hands; stays true
-  bool dropped = false;              // it went away with something queued for it
-  std::optional<Error> unreachable;  // why connect() failed
-  std::optional<Error> ended;        // why nothing more will come
+  Link link;
+  uint64_t bytes_out = 0;                         // of the frames that are being written
+  std::map<uint32_t, ConnectionPtr> connections;  // those that shook hands and go on
+  std::vector<ConnectionPtr> dialing;             // ours, until the link is up
+  bool timer_set = false;                         // by one connection, for the next departure
+  bool claimed = false;                           // by connect() or await_peer()
+  bool up = false;                                // all have shaken hands; stays true
+  bool dropped = false;                           // it went away with something queued for it
+  std::optional<Error> unreachable;               // why connect() failed
+  std::optional<Error> ended;                     // why nothing more will come
 
-  uint64_t queued_bytes() const { return outbox.queued_bytes() + bytes_out; }
-  bool idle() const { return outbox.empty() && bytes_out == 0; }
+  uint64_t queued_bytes() const { return link.outbox().queued_bytes() + bytes_out; }
+  bool idle() const { return link.outbox().empty() && bytes_out == 0; }
   void drop_queue() {
     dropped = dropped || !idle();
-    outbox.clear();
+    link.outbox().clear();
     bytes_out = 0;
   }
 };
@@ -98,7 +106,7 @@ class Endpoint::Driver {
               SimTime deadline);
   Status link(int32_t rank, const LinkShape& shape, std::optional<tcp::endpoint> dial,
               SimTime deadline);
-  Status send(int32_t rank, Tag tag, Payload payload);
+  Status send(int32_t rank, Tag tag, Payload payload, Urgency urgency);
   Result<Received> receive(int32_t rank, Tag tag, SimTime deadline);
   uint64_t queued_bytes();
   Status flush(SimTime deadline);
@@ -112,11 +120,12 @@ class Endpoint::Driver {
   Peer& peer(int32_t rank);
   void wait(Lock& lock, SimTime deadline);
   Status drained(int32_t rank, const Peer& peer) const;
+  void call(int32_t rank, Peer& p, const tcp::endpoint& at, SimTime deadline);
   void stop();
 
   // The io thread, in the order of a connection's life.
   void accept_next();
-  void dial(const ConnectionPtr& c, const tcp::endpoint& at, SimTime deadline);
+  void dial(const ConnectionPtr& c);
   void choose_congestion_control(int socket);
   void begin(const ConnectionPtr& c);
   void limit_handshake(const ConnectionPtr& c);
@@ -124,15 +133,24 @@ class Endpoint::Driver {
   void decode(const ConnectionPtr& c);
   Status on_frame(const ConnectionPtr& c, const Frame& frame);
   Status on_hello(const ConnectionPtr& c, const Frame& frame);
+  Status join(const ConnectionPtr& c, const Caller& caller, std::vector<ConnectionPtr>& outdated);
+  void dial_others(const ConnectionPtr& first);
+  Status on_link_frame(const ConnectionPtr& c, const Frame& frame);
   void pump(const ConnectionPtr& c);
-  bool next_data(const ConnectionPtr& c);
+  void pump_all(int32_t rank);
+  bool pull(const ConnectionPtr& c);
+  void await_departure(const ConnectionPtr& c, Peer& p, SimDuration wait);
+  void await_writable(const ConnectionPtr& c);
+  void adapt(const ConnectionPtr& c, Peer& p);
   template <typename Buffers>
   void write(const ConnectionPtr& c, const Buffers& buffers);
   void say_last(const ConnectionPtr& c, std::vector<std::byte> frame);
   void refuse(const ConnectionPtr& c, const Error& error);
-  void end(const ConnectionPtr& c, const Error& error);
   void end_of_stream(const ConnectionPtr& c, const std::string& reason);
-  void set_low_water(const ConnectionPtr& c);
+  void shut(const ConnectionPtr& c);
+  void end(const ConnectionPtr& c, const Error& error);
+  void end_link(int32_t rank, const Error& error);
+  void set_low_water(int32_t rank);
 
   const Options options_;
   const Clock& clock_;

@@ -26,6 +26,13 @@ Result<tcp::endpoint> allowed(const std::string& name, uint16_t port, const std:
   return tcp::endpoint(address, port);
 }
 
+// Names an attempt to link: later ones are greater, also those of another process.
+uint64_t attempt_now() {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
+          .count());
+}
+
 Error no_link(int32_t rank) {
   return {ErrorCode::kFailed, fmt::format("there is no link to rank {}", rank)};
 }
@@ -59,8 +66,11 @@ Status Endpoint::Driver::listen() {
 }
 
 Endpoint::Driver::Peer& Endpoint::Driver::peer(int32_t rank) {
-  const auto self = static_cast<uint32_t>(options_.identity.rank);
-  return peers_.try_emplace(rank, self, options_.identity.epoch).first->second;
+  return peers_
+      .try_emplace(rank, Link::Options{.self = options_.identity,
+                                       .peer = rank,
+                                       .message_max = options_.message_max})
+      .first->second;
 }
 
 // Until something changed or the deadline came; callers look again. The condition's clock and ours
@@ -91,16 +101,11 @@ Status Endpoint::Driver::link(int32_t rank, const LinkShape& shape,
   if (p.claimed) return failed(fmt::format("there is a link to rank {} already", rank));
   p.claimed = true;
   p.shape = shape;
-  p.outbox.set_shape(shape);
-  ConnectionPtr dialing;
-  if (dial) {
-    dialing = std::make_shared<Connection>(io_);
-    dialing->dialed = rank;
-    asio::post(io_, [this, dialing, at = *dial, deadline] { this->dial(dialing, at, deadline); });
-  }
+  p.link.set_shape(shape);
+  if (dial) call(rank, p, *dial, deadline);
   while (!p.up && !p.unreachable && !aborted_ && clock_.now() < deadline) wait(lock, deadline);
   if (p.up) {
-    asio::post(io_, [this, c = p.connection] { set_low_water(c); });
+    asio::post(io_, [this, rank] { set_low_water(rank); });
     return {};
   }
   const Error error =
@@ -111,11 +116,31 @@ Status Endpoint::Driver::link(int32_t rank, const LinkShape& shape,
              : Error{ErrorCode::kLostPeer, fmt::format("rank {} did not call in time", rank)};
   p.claimed = false;
   p.unreachable.reset();
-  if (dialing) asio::post(io_, [this, dialing, error] { end(dialing, error); });
+  if (dial) {
+    p.link.gathering().start_over();  // an answer that is still to come finds nobody
+    asio::post(io_, [this, gone = std::exchange(p.dialing, {}), error] {
+      for (const ConnectionPtr& c : gone) end(c, error);
+    });
+  }
   return fail(error);
 }
 
-Status Endpoint::Driver::send(int32_t rank, Tag tag, Payload payload) {
+// Calls the first connection; its answer calls the others.
+void Endpoint::Driver::call(int32_t rank, Peer& p, const tcp::endpoint& at, SimTime deadline) {
+  const uint64_t attempt = attempt_now();
+  p.link.gathering().expect(attempt, p.shape.connections);
+  for (uint32_t i = 0; i < p.shape.connections; ++i) {
+    const auto c = std::make_shared<Connection>(io_);
+    c->dialed = rank;
+    c->part = {.connection = i, .connections = p.shape.connections, .attempt = attempt};
+    c->at = at;
+    c->dial_until = deadline;
+    p.dialing.push_back(c);
+  }
+  asio::post(io_, [this, first = p.dialing.front()] { this->dial(first); });
+}
+
+Status Endpoint::Driver::send(int32_t rank, Tag tag, Payload payload, Urgency urgency) {
   if (payload.size() > options_.message_max)
     return failed(fmt::format("{} has {} bytes, the limit is {}", text(tag), payload.size(),
                               options_.message_max));
@@ -126,9 +151,9 @@ Status Endpoint::Driver::send(int32_t rank, Tag tag, Payload payload) {
   Peer& p = at->second;
   if (p.ended) return fail(*p.ended);
   if (!p.up || closing_) return fail(no_link(rank));
-  const bool idle = p.outbox.empty();  // otherwise the io thread comes by anyway
-  p.outbox.push(tag, std::move(payload), clock_.now());
-  if (idle) asio::post(io_, [this, c = p.connection] { pump(c); });
+  const bool idle = p.link.outbox().empty();  // otherwise the io thread comes by anyway
+  p.link.outbox().push(tag, std::move(payload), urgency, clock_.now());
+  if (idle) asio::post(io_, [this, rank] { pump_all(rank); });
   return {};
 }
 
@@ -140,8 +165,8 @@ Result<Received> Endpoint::Driver::receive(int32_t rank, Tag tag, SimTime deadli
   while (true) {
     if (aborted_) return fail(*aborted_);
     const SimTime now = clock_.now();
-    const auto due = p.inbox.due(tag, p.shape.delay);  // what came before a loss still counts
-    if (due && *due <= now) return p.inbox.take(tag, p.shape.delay);
+    const auto due = p.link.inbox().due(tag, p.shape.delay);  // what came before a loss counts
+    if (due && *due <= now) return p.link.inbox().take(tag, p.shape.delay);
     if (!due && p.ended) return fail(Error(*p.ended).during("waiting for " + text(tag)));
     if (now >= deadline)
       return failed(fmt::format("rank {} did not send {} in time", rank, text(tag)));
@@ -157,7 +182,7 @@ uint64_t Endpoint::Driver::queued_bytes() {
 }
 
 Status Endpoint::Driver::drained(int32_t rank, const Peer& p) const {
-  if (p.dropped) return fail(Error(*p.ended).during("sending what was queued for it"));
+  if (p.dropped && p.ended) return fail(Error(*p.ended).during("sending what was queued for it"));
   if (!p.idle())
     return failed(
         fmt::format("rank {} did not take the last {} bytes in time", rank, p.queued_bytes()));
@@ -167,7 +192,8 @@ Status Endpoint::Driver::drained(int32_t rank, const Peer& p) const {
 Status Endpoint::Driver::flush(SimTime deadline) {
   Lock lock(mutex_);
   for (const auto& [rank, p] : peers_) {
-    while (!p.idle() && !aborted_ && clock_.now() < deadline) wait(lock, deadline);
+    const auto busy = [&p = p] { return !p.idle() || (p.dropped && !p.ended); };
+    while (busy() && !aborted_ && clock_.now() < deadline) wait(lock, deadline);
     if (aborted_) return fail(*aborted_);
     TRY(drained(rank, p));
   }
@@ -184,11 +210,10 @@ void Endpoint::Driver::abort(Error error) {
           ? error.message
           : fmt::format("rank {} gave up: {}", options_.identity.rank, error.message);
   for (auto& [rank, p] : peers_) {
-    p.outbox.clear();
-    if (p.connection)
-      asio::post(io_, [this, c = p.connection, reason] {
-        say_last(c, failure_frame(options_.identity, reason));
-      });
+    p.link.outbox().clear();
+    for (const auto& [number, c] : p.connections)
+      asio::post(io_,
+                 [this, c = c, reason] { say_last(c, failure_frame(options_.identity, reason)); });
   }
 }
 
@@ -197,10 +222,12 @@ Status Endpoint::Driver::close(SimTime deadline) {
   {
     Lock lock(mutex_);
     closing_ = true;
-    for (auto& [rank, p] : peers_)
-      if (p.connection) asio::post(io_, [this, c = p.connection] { pump(c); });
     for (auto& [rank, p] : peers_) {
-      while (p.connection && clock_.now() < deadline) wait(lock, deadline);
+      p.link.close();
+      asio::post(io_, [this, rank = rank] { pump_all(rank); });
+    }
+    for (auto& [rank, p] : peers_) {
+      while (!p.connections.empty() && clock_.now() < deadline) wait(lock, deadline);
       if (status && aborted_) status = fail(*aborted_);
       if (status) status = drained(rank, p);
     }
@@ -218,7 +245,10 @@ void Endpoint::Driver::stop() {
   asio::error_code ignored;
   acceptor_.close(ignored);
   Lock lock(mutex_);
-  for (auto& [rank, p] : peers_) p.connection.reset();
+  for (auto& [rank, p] : peers_) {
+    p.connections.clear();
+    p.dialing.clear();
+  }
 }
 
 // --- The door itself ----------------------------------------------------------------------------
@@ -251,8 +281,8 @@ Status Endpoint::await_peer(int32_t peer, const LinkShape& shape, SimTime deadli
   return driver_->link(peer, shape, std::nullopt, deadline);
 }
 
-Status Endpoint::send(int32_t peer, Tag tag, Payload payload) {
-  return driver_->send(peer, tag, std::move(payload));
+Status Endpoint::send(int32_t peer, Tag tag, Payload payload, Urgency urgency) {
+  return driver_->send(peer, tag, std::move(payload), urgency);
 }
 
 Result<Received> Endpoint::receive(int32_t peer, Tag tag, SimTime deadline) {

@@ -7,19 +7,24 @@
 //   TRY(endpoint->close(deadline));
 //
 // One io thread per Endpoint moves the bytes; callers block on a condition, never poll. For two
-// ranks, one dials and the other awaits; which is the caller's convention. There is one connection
-// per pair of ranks, and per peer messages go out in the order of send().
+// ranks, one dials and the other awaits; which is the caller's convention. A link has 1 to 16
+// connections (LinkShape::connections of the side that dials) and is up when all have shaken hands.
+//
+// Messages go out by urgency, and those of equal urgency in the order of send(). A message is cut
+// into segments, and a connection takes the next one of the most urgent message when its kernel can
+// send it: an urgent message overtakes whatever is queued, but not what the kernel has (goodput.h).
 //
 // Copies: on the way out none in user space (frames are views of the payload, which is read once
 // for the checksum), one into the kernel. On the way in one out of the kernel, one from the
 // decoder's buffer into the message, and one read for the checksum; of each read from the socket,
-// the part of a frame at its end moves once more.
+// the part of a frame at its end moves once more, and so do segments that came before their turn.
 //
 // Memory: what is queued to send and what came but was not received yet; both follow from the
 // caller's schedule, see queued_bytes(). A connection that has not proved to be of this job costs
-// about 1 KiB, lives for the handshake deadline, and there are at most 64 of them.
+// about 1 KiB, lives for the handshake deadline, and there are at most 256 of them.
 //
-// Errors: kLostPeer names a rank that went away without a goodbye; receive() wakes at once. This
+// Errors: kLostPeer names a rank that went away without a goodbye; receive() wakes at once. A link
+// that loses one connection is lost. This
 // version is plain TCP, so it refuses addresses that lead out of this machine (address.h), for
 // listening and dialing alike.
 #pragma once
@@ -68,8 +73,9 @@ class Endpoint {
   // Waits until that peer has dialed. It may have done so before.
   Status await_peer(int32_t peer, const LinkShape& shape, SimTime deadline);
 
-  // Queues a message and returns. Fails if the peer is gone, which receive() would tell as well.
-  Status send(int32_t peer, Tag tag, Payload payload);
+  // Queues a message and returns. Lower urgency goes first. Fails if the peer is gone, which
+  // receive() would tell as well.
+  Status send(int32_t peer, Tag tag, Payload payload, Urgency urgency = 0);
   // Blocks until the message is there and its link's delay is over.
   Result<Received> receive(int32_t peer, Tag tag, SimTime deadline);
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::array<std::byte, 4> kMagic = {std::byte{'T'}, std::byte{'M'}, std::byte{'B'},
                                              std::byte{'O'}};
-constexpr size_t kChecksumAt = 72;
+constexpr size_t kChecksumAt = 88;
 constexpr int64_t kStampMax = int64_t{1} << 62;  // a delay can be added without an overflow
 
 template <std::unsigned_integral T>
@@ -41,18 +41,20 @@ FrameHeader parse(std::span<const std::byte> in) {
           .epoch = get<uint32_t>(in, 12),
           .iteration = get<uint64_t>(in, 16),
           .tag = get<uint64_t>(in, 24),
-          .offset = get<uint64_t>(in, 32),
-          .total = get<uint64_t>(in, 40),
-          .length = get<uint32_t>(in, 48),
-          .start = {static_cast<int64_t>(get<uint64_t>(in, 56))},
-          .departed = {static_cast<int64_t>(get<uint64_t>(in, 64))}};
+          .message = get<uint64_t>(in, 32),
+          .after = get<uint64_t>(in, 40),
+          .offset = get<uint64_t>(in, 48),
+          .total = get<uint64_t>(in, 56),
+          .length = get<uint32_t>(in, 64),
+          .start = {static_cast<int64_t>(get<uint64_t>(in, 72))},
+          .departed = {static_cast<int64_t>(get<uint64_t>(in, 80))}};
 }
 
 // Everything that can be known from the header alone.
 Status check(std::span<const std::byte> in, const FrameHeader& header, uint32_t payload_max) {
-  if (header.kind < FrameKind::kHello || header.kind > FrameKind::kFailure)
+  if (header.kind < FrameKind::kHello || header.kind > FrameKind::kReceipt)
     return failed(fmt::format("corrupt frame: unknown kind {}", static_cast<int>(header.kind)));
-  if (in[7] != std::byte{0} || get<uint32_t>(in, 52) != 0)
+  if (in[7] != std::byte{0} || get<uint32_t>(in, 68) != 0)
     return failed("corrupt frame: reserved bits are set");
   if (header.length > payload_max)
     return failed(
@@ -79,11 +81,13 @@ EncodedHeader encode_header(const FrameHeader& header, std::span<const std::byte
   put(out, 12, header.epoch);
   put(out, 16, header.iteration);
   put(out, 24, header.tag);
-  put(out, 32, header.offset);
-  put(out, 40, header.total);
-  put(out, 48, header.length);
-  put(out, 56, static_cast<uint64_t>(header.start.ns));
-  put(out, 64, static_cast<uint64_t>(header.departed.ns));
+  put(out, 32, header.message);
+  put(out, 40, header.after);
+  put(out, 48, header.offset);
+  put(out, 56, header.total);
+  put(out, 64, header.length);
+  put(out, 72, static_cast<uint64_t>(header.start.ns));
+  put(out, 80, static_cast<uint64_t>(header.departed.ns));
   put(out, kChecksumAt, checksum(out, payload));
   return out;
 }

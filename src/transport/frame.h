@@ -1,17 +1,19 @@
 // Frames: what goes over a connection between two ranks.
 //
-// A frame is a header of 80 bytes, little-endian, and up to 256 KiB of payload:
+// A frame is a header of 96 bytes, little-endian, and up to 256 KiB of payload:
 //
-//    0  magic "TMBO"      16  iteration  u64      48  length    u32, of this payload
-//    4  version  u16      24  tag        u64      52  reserved  u32, zero
-//    6  kind     u8       32  offset     u64      56  start     i64 ns: the message's first byte
-//    left 7  flags    u8, zero 40  total      u64      64  departed  i64 ns: this frame's last byte
-//    left 8  sender   u32                              72  checksum  u64
-//   12  epoch    u32
+//    0  magic "TMBO"      16  iteration  u64      56  total      u64
+//    4  version  u16      24  tag        u64      64  length     u32, of this payload
+//    6  kind     u8       32  message    u64      68  reserved   u32, zero
+//    7  flags    u8, zero 40  after      u64      72  start      i64 ns: the message's first byte
+//    8  sender   u32      48  offset     u64      80  departed   i64 ns: this frame's last byte
+//   12  epoch    u32                              88  checksum   u64
 //
-// The checksum is XXH3-64 of the payload, seeded with XXH3-64 of the first 72 bytes: it finds every
+// The checksum is XXH3-64 of the payload, seeded with XXH3-64 of the first 88 bytes: it finds every
 // accident, but is no signature. The first 8 bytes stay where they are in all versions to come, so
 // that two versions can name each other. Nobody believes a length before it was checked.
+//
+// Version 2 numbers messages, because those of a link come over several connections.
 #pragma once
 
 #include <array>
@@ -28,15 +30,16 @@
 
 namespace tombolo::transport {
 
-constexpr uint16_t kProtocolVersion = 1;
-constexpr size_t kHeaderBytes = 80;
+constexpr uint16_t kProtocolVersion = 2;
+constexpr size_t kHeaderBytes = 96;
 constexpr uint32_t kFramePayloadMax = 256 * 1024;
 
 enum class FrameKind : uint8_t {
-  kHello = 1,    // who I am; payload: the job's token (handshake.h)
+  kHello = 1,    // who I am; payload: the job's token and more (handshake.h)
   kData = 2,     // a segment of a message
   kGoodbye = 3,  // all is sent; what follows is the end of the connection
   kFailure = 4,  // I give up; payload: why, as text
+  kReceipt = 5,  // all messages up to a number are here
 };
 
 struct FrameHeader {
@@ -44,7 +47,13 @@ struct FrameHeader {
   uint32_t sender = 0;  // rank
   uint32_t epoch = 0;   // of the membership
   uint64_t iteration = 0;
-  uint64_t tag = 0;     // which tensor of the iteration; in a hello: the rank that is called
+  uint64_t tag = 0;  // which tensor of the iteration; in a hello: the rank that is called
+  // Messages of a link count from 1, in the order of send(). In a hello: which connection of the
+  // link this is, from 0; in a goodbye: how many messages were sent; in a receipt: up to which.
+  uint64_t message = 0;
+  // The message with the same tag that goes before, 0: none that could still be under way. In a
+  // hello: how many connections the link has.
+  uint64_t after = 0;
   uint64_t offset = 0;  // of this payload in its message, bytes
   uint64_t total = 0;   // of the message, bytes
   uint32_t length = 0;  // of this payload, bytes

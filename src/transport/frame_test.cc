@@ -20,6 +20,8 @@ const FrameHeader kHeader{.kind = FrameKind::kData,
                           .epoch = 5,
                           .iteration = 0x0102030405060708,
                           .tag = 7,
+                          .message = 9,
+                          .after = 4,
                           .offset = 16,
                           .total = 64,
                           .length = 5,
@@ -56,17 +58,19 @@ std::string error_of(std::span<const std::byte> stream) {
 
 TEST(Frame, FieldsLieWhereTheHeaderSaysLittleEndian) {
   const EncodedHeader head = encode_header(kHeader, bytes("hello"));
-  EXPECT_EQ(std::memcmp(head.data(), "TMBO\x01\x00\x02\x00", 8), 0);      // magic, version 1, data
+  EXPECT_EQ(std::memcmp(head.data(), "TMBO\x02\x00\x02\x00", 8), 0);      // magic, version 2, data
   EXPECT_EQ(head[8], std::byte{2});                                       // sender
   EXPECT_EQ(head[12], std::byte{5});                                      // epoch
   for (int i = 0; i < 8; ++i) EXPECT_EQ(head[16 + i], std::byte(8 - i));  // iteration
   EXPECT_EQ(head[24], std::byte{7});
-  EXPECT_EQ(head[32], std::byte{16});
-  EXPECT_EQ(head[40], std::byte{64});
-  EXPECT_EQ(head[48], std::byte{5});
-  EXPECT_EQ(head[56], std::byte{0xe8});  // 1000 = 0x03e8
-  EXPECT_EQ(head[57], std::byte{0x03});
-  EXPECT_EQ(head[64], std::byte{0xdc});  // 1500 = 0x05dc
+  EXPECT_EQ(head[32], std::byte{9});  // message
+  EXPECT_EQ(head[40], std::byte{4});  // after
+  EXPECT_EQ(head[48], std::byte{16});
+  EXPECT_EQ(head[56], std::byte{64});
+  EXPECT_EQ(head[64], std::byte{5});
+  EXPECT_EQ(head[72], std::byte{0xe8});  // 1000 = 0x03e8
+  EXPECT_EQ(head[73], std::byte{0x03});
+  EXPECT_EQ(head[80], std::byte{0xdc});  // 1500 = 0x05dc
 }
 
 TEST(Frame, ComesBackWholeInAnyPortions) {
@@ -102,7 +106,7 @@ TEST(Frame, EveryChangedBitIsNoticed) {
 TEST(Frame, AVersionMismatchNamesBoth) {
   auto stream = encode_frame(kHeader, bytes("hello"));
   stream[4] = std::byte{9};
-  EXPECT_THAT(error_of(std::span(stream).first(6)), HasSubstr("version 9, this program version 1"));
+  EXPECT_THAT(error_of(std::span(stream).first(6)), HasSubstr("version 9, this program version 2"));
 }
 
 TEST(Frame, GarbageIsQuotedWithoutItsControlBytes) {
@@ -143,10 +147,10 @@ TEST(Frame, AnErrorIsForGood) {
 
 TEST(Frame, MemoryIsTwoFramesWhateverComes) {
   FrameDecoder decoder(512);
-  EXPECT_EQ(decoder.memory(), 2 * (80 + 512));
+  EXPECT_EQ(decoder.memory(), 2 * (96 + 512));
   auto stream = encode_frame(kHeader, bytes("hello"));
   for (int i = 0; i < 1000; ++i) ASSERT_TRUE(decode(decoder, stream, stream.size()).status);
-  EXPECT_EQ(decoder.memory(), 2 * (80 + 512));
+  EXPECT_EQ(decoder.memory(), 2 * (96 + 512));
 }
 
 }  // namespace

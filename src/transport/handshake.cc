@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace tombolo::transport {
 namespace {
 
@@ -11,15 +13,15 @@ namespace {
 constexpr std::string_view kTokenDiffers = "its job token differs";
 constexpr std::string_view kDuplicate = "there is one already";
 
-std::vector<std::byte> control_frame(const Identity& self, FrameKind kind, uint64_t tag,
+constexpr size_t kHelloBytes = 16 + 8;  // token, attempt
+
+std::vector<std::byte> control_frame(const Identity& self, FrameHeader header,
                                      std::span<const std::byte> payload) {
-  return encode_frame({.kind = kind,
-                       .sender = static_cast<uint32_t>(self.rank),
-                       .epoch = self.epoch,
-                       .tag = tag,
-                       .total = payload.size(),
-                       .length = static_cast<uint32_t>(payload.size())},
-                      payload);
+  header.sender = static_cast<uint32_t>(self.rank);
+  header.epoch = self.epoch;
+  header.total = payload.size();
+  header.length = static_cast<uint32_t>(payload.size());
+  return encode_frame(header, payload);
 }
 
 int digit(char c) {
@@ -66,26 +68,40 @@ bool Token::equals(std::span<const std::byte> other) const {
   return difference == 0;
 }
 
-std::vector<std::byte> hello_frame(const Identity& self, int32_t called) {
-  return control_frame(self, FrameKind::kHello, static_cast<uint64_t>(called), self.token.bytes());
+std::vector<std::byte> hello_frame(const Identity& self, int32_t called, const LinkPart& part) {
+  std::vector<std::byte> payload(self.token.bytes().begin(), self.token.bytes().end());
+  for (int i = 0; i < 8; ++i) payload.push_back(static_cast<std::byte>(part.attempt >> (8 * i)));
+  return control_frame(self,
+                       {.kind = FrameKind::kHello,
+                        .tag = static_cast<uint64_t>(called),
+                        .message = part.connection,
+                        .after = part.connections},
+                       payload);
 }
 
-std::vector<std::byte> goodbye_frame(const Identity& self) {
-  return control_frame(self, FrameKind::kGoodbye, 0, {});
+std::vector<std::byte> goodbye_frame(const Identity& self, uint64_t messages) {
+  return control_frame(self, {.kind = FrameKind::kGoodbye, .message = messages}, {});
+}
+
+std::vector<std::byte> receipt_frame(const Identity& self, uint64_t message) {
+  return control_frame(self, {.kind = FrameKind::kReceipt, .message = message}, {});
 }
 
 std::vector<std::byte> failure_frame(const Identity& self, std::string_view reason) {
   reason = reason.substr(0, kStrangerPayloadMax);
-  return control_frame(self, FrameKind::kFailure, 0,
+  return control_frame(self, {.kind = FrameKind::kFailure},
                        std::as_bytes(std::span(reason.data(), reason.size())));
 }
 
-Result<int32_t> check_hello(const Identity& self, const Frame& frame) {
+Result<Caller> check_hello(const Identity& self, const Frame& frame) {
   const FrameHeader& header = frame.header;
   if (header.kind == FrameKind::kFailure) return failed(printable(frame.payload));
   if (header.kind != FrameKind::kHello) return failed("it did not say hello first");
-  if (!self.token.equals(frame.payload))
+  const auto token = frame.payload.first(std::min<size_t>(frame.payload.size(), 16));
+  if (!self.token.equals(token))
     return failed(std::string(kTokenDiffers), "start all ranks of a job with the same token");
+  if (frame.payload.size() != kHelloBytes)
+    return failed(fmt::format("a hello of {} bytes", frame.payload.size()));
   if (header.sender >= static_cast<uint32_t>(self.ranks))
     return failed(
         fmt::format("it says it is rank {}, the job has {} ranks", header.sender, self.ranks));
@@ -96,8 +112,51 @@ Result<int32_t> check_hello(const Identity& self, const Frame& frame) {
   if (header.epoch != self.epoch)
     return failed(
         fmt::format("it is in membership epoch {}, this rank in {}", header.epoch, self.epoch));
-  return static_cast<int32_t>(header.sender);
+  if (header.after < 1 || header.after > kConnectionsMax || header.message >= header.after)
+    return failed(
+        fmt::format("it says it is connection {} of {}, counted from 0; a link has 1 to {}",
+                    header.message, header.after, kConnectionsMax));
+  Caller caller{.rank = static_cast<int32_t>(header.sender),
+                .part = {.connection = static_cast<uint32_t>(header.message),
+                         .connections = static_cast<uint32_t>(header.after)}};
+  for (size_t i = 0; i < 8; ++i)
+    caller.part.attempt |= static_cast<uint64_t>(frame.payload[16 + i]) << (8 * i);
+  return caller;
 }
+
+// --- Gathering ----------------------------------------------------------------------------------
+
+void Gathering::expect(uint64_t attempt, uint32_t connections) {
+  CHECK(connections >= 1 && connections <= kConnectionsMax, "{} connections", connections);
+  expected_ = true;
+  attempt_ = attempt;
+  connections_ = connections;
+  here_.clear();
+}
+
+Result<Gathering::Welcome> Gathering::add(const Caller& caller) {
+  const LinkPart& part = caller.part;
+  const bool same = connections_ > 0 && part.attempt == attempt_;
+  if (complete() || (same && here_.contains(part.connection)))
+    return fail(duplicate_rank(caller.rank));
+  if (same && part.connections != connections_)
+    return failed(
+        fmt::format("its link has {} connections, and now {}", connections_, part.connections));
+  if (!same && expected_) return failed("this rank calls that one already");
+  if (same) {
+    here_.insert(part.connection);
+    return Welcome::kJoined;
+  }
+  const bool anew = connections_ > 0;
+  if (anew && part.attempt < attempt_)
+    return failed(fmt::format("rank {} has called anew since", caller.rank));
+  attempt_ = part.attempt;
+  connections_ = part.connections;
+  here_ = {part.connection};
+  return anew ? Welcome::kJoinedAnew : Welcome::kJoined;
+}
+
+void Gathering::start_over() { *this = {}; }
 
 bool is_token_refusal(const Error& error) { return error.message.ends_with(kTokenDiffers); }
 bool is_duplicate_refusal(const Error& error) { return error.message.ends_with(kDuplicate); }

@@ -4,6 +4,12 @@
 // listener checks, answers with its own hello, and the dialer checks that. Who fails is told why in
 // a failure frame. Version and framing were checked by the decoder.
 //
+// A link has 1 to 16 connections, and every one of them shakes hands. A hello says which one of how
+// many this is, and of which attempt: the instant at which the dialer began to call, on its wall
+// clock. So what is left of an earlier attempt (of a process that is gone, perhaps) does not become
+// part of this one, and a newer attempt takes the place of one that was never completed.
+// The dialer decides how many there are; the answer repeats what it said.
+//
 // The token keeps strangers and other jobs of the same host out. It travels in clear text, and this
 // version never leaves the machine (address.h, docs/decisions/0005).
 #pragma once
@@ -11,6 +17,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -47,13 +54,57 @@ struct Identity {
 // What a connection may send before we know each other: a hello or a short failure.
 constexpr uint32_t kStrangerPayloadMax = 512;
 
-std::vector<std::byte> hello_frame(const Identity& self, int32_t called);
-std::vector<std::byte> goodbye_frame(const Identity& self);
+constexpr uint32_t kConnectionsMax = 16;
+
+// Which connection of a link.
+struct LinkPart {
+  uint32_t connection = 0;  // from 0
+  uint32_t connections = 1;
+  uint64_t attempt = 0;
+  bool operator==(const LinkPart&) const = default;
+};
+
+struct Caller {
+  int32_t rank = 0;
+  LinkPart part;
+};
+
+std::vector<std::byte> hello_frame(const Identity& self, int32_t called, const LinkPart& part = {});
+// Says how many messages were sent, over all connections.
+std::vector<std::byte> goodbye_frame(const Identity& self, uint64_t messages);
+// All messages up to this one are here.
+std::vector<std::byte> receipt_frame(const Identity& self, uint64_t message);
 std::vector<std::byte> failure_frame(const Identity& self, std::string_view reason);
 
-// The rank of whoever sent this first frame, or why it cannot be a peer. Says nothing about the job
-// to somebody without its token.
-Result<int32_t> check_hello(const Identity& self, const Frame& frame);
+// Whoever sent this first frame, or why it cannot be a peer. Says nothing about the job to somebody
+// without its token.
+Result<Caller> check_hello(const Identity& self, const Frame& frame);
+
+// Which connections of a link have shaken hands. The link is up when all have.
+class Gathering {
+ public:
+  // For the side that dials: only this attempt counts.
+  void expect(uint64_t attempt, uint32_t connections);
+  bool expecting() const { return expected_; }
+  bool expects(uint64_t attempt) const { return expected_ && attempt == attempt_; }
+
+  enum class Welcome {
+    kJoined,
+    kJoinedAnew,  // a newer attempt: what belongs to the one before it is to be dropped
+  };
+  Result<Welcome> add(const Caller& caller);
+  // Some connection of the attempt broke before all were here.
+  void start_over();
+
+  bool complete() const { return connections_ > 0 && here_.size() == connections_; }
+  uint32_t connections() const { return connections_; }
+
+ private:
+  bool expected_ = false;
+  uint64_t attempt_ = 0;
+  uint32_t connections_ = 0;  // 0: nobody called
+  std::set<uint32_t> here_;
+};
 
 // Two refusals that a dialer can do something about: it has another token than the listener (an
 // old one, perhaps); somebody else is this rank already.

@@ -11,9 +11,9 @@ using testing::HasSubstr;
 const Token kToken = *Token::parse("000102030405060708090a0b0c0d0eff");
 
 // What rank 0 of 4 says to this hello.
-Result<int32_t> answer(const std::vector<std::byte>& hello) {
+Result<Caller> answer(const std::vector<std::byte>& hello) {
   FrameDecoder decoder(kStrangerPayloadMax);
-  Result<int32_t> result = failed("no frame");
+  Result<Caller> result = failed("no frame");
   const Status status = decoder.feed(hello, [&](const Frame& frame) -> Status {
     result = check_hello({.rank = 0, .ranks = 4, .epoch = 1, .token = kToken}, frame);
     return {};
@@ -41,7 +41,10 @@ TEST(Token, ASlipIsRefusedWithoutRepeatingIt) {
 }
 
 TEST(Handshake, APeerOfTheJobIsWelcome) {
-  EXPECT_EQ(*answer(hello_frame({.rank = 3, .ranks = 4, .epoch = 1, .token = kToken}, 0)), 3);
+  const Identity good{.rank = 3, .ranks = 4, .epoch = 1, .token = kToken};
+  EXPECT_EQ(answer(hello_frame(good, 0))->rank, 3);
+  const LinkPart part{.connection = 15, .connections = 16, .attempt = 0xfedcba9876543210};
+  EXPECT_EQ(answer(hello_frame(good, 0, part))->part, part);
 }
 
 TEST(Handshake, OthersAreToldWhatIsWrong) {
@@ -58,13 +61,64 @@ TEST(Handshake, OthersAreToldWhatIsWrong) {
   caller.epoch = 2;
   EXPECT_THAT(refusal(caller), HasSubstr("epoch 2, this rank in 1"));
   EXPECT_THAT(refusal(good, 2), HasSubstr("calls rank 2, this is rank 0"));
-  EXPECT_THAT(answer(goodbye_frame(good)).error().message, HasSubstr("did not say hello"));
+  EXPECT_THAT(answer(goodbye_frame(good, 0)).error().message, HasSubstr("did not say hello"));
+  EXPECT_THAT(answer(hello_frame(good, 0, {.connection = 2, .connections = 2})).error().message,
+              HasSubstr("connection 2 of 2, counted from 0; a link has 1 to 16"));
+  EXPECT_FALSE(answer(hello_frame(good, 0, {.connections = 0})));
+  EXPECT_FALSE(answer(hello_frame(good, 0, {.connections = 17})));
   EXPECT_EQ(answer(failure_frame(good, "no room\n\x07")).error().message, "no room ?");
 }
 
 // Without the token one learns nothing else about the job.
 TEST(Handshake, TheTokenIsLookedAtFirst) {
   EXPECT_THAT(refusal({.rank = 9, .ranks = 4, .epoch = 7}, 3), HasSubstr("job token differs"));
+}
+
+// --- Gathering ----------------------------------------------------------------------------------
+
+Caller call(uint64_t attempt, uint32_t connection, uint32_t connections = 3) {
+  return {7, {.connection = connection, .connections = connections, .attempt = attempt}};
+}
+
+TEST(Gathering, IsCompleteWhenAllConnectionsCameInAnyOrder) {
+  Gathering gathering;
+  for (const uint32_t connection : {2u, 0u, 1u}) {
+    EXPECT_FALSE(gathering.complete());
+    EXPECT_EQ(*gathering.add(call(5, connection)), Gathering::Welcome::kJoined);
+  }
+  EXPECT_TRUE(gathering.complete());
+  // Whoever comes now is one too many, of whatever attempt.
+  EXPECT_TRUE(is_duplicate_refusal(gathering.add(call(5, 1)).error()));
+  EXPECT_TRUE(is_duplicate_refusal(gathering.add(call(6, 0)).error()));
+}
+
+// The caller's process was started anew, and nobody told us that the first one is gone.
+TEST(Gathering, ANewerAttemptTakesThePlaceOfAHalf) {
+  Gathering gathering;
+  ASSERT_TRUE(gathering.add(call(5, 0)));
+  ASSERT_TRUE(gathering.add(call(5, 1)));
+  EXPECT_EQ(*gathering.add(call(6, 0, 2)), Gathering::Welcome::kJoinedAnew);
+  EXPECT_FALSE(gathering.complete());
+  EXPECT_EQ(gathering.add(call(5, 2)).error().message, "rank 7 has called anew since");
+  EXPECT_EQ(*gathering.add(call(6, 1, 2)), Gathering::Welcome::kJoined);
+  EXPECT_TRUE(gathering.complete());
+}
+
+TEST(Gathering, RefusesWhatContradictsItself) {
+  Gathering gathering;
+  ASSERT_TRUE(gathering.add(call(5, 0)));
+  EXPECT_THAT(gathering.add(call(5, 0)).error().message, HasSubstr("duplicate rank 7"));
+  EXPECT_EQ(gathering.add(call(5, 1, 4)).error().message, "its link has 3 connections, and now 4");
+}
+
+TEST(Gathering, WhoCallsWaitsForItsOwnAttemptOnly) {
+  Gathering gathering;
+  gathering.expect(5, 2);
+  EXPECT_FALSE(gathering.complete());
+  EXPECT_FALSE(gathering.add(call(6, 0, 2)));
+  EXPECT_TRUE(gathering.add(call(5, 0, 2)));
+  EXPECT_TRUE(gathering.add(call(5, 1, 2)));
+  EXPECT_TRUE(gathering.complete());
 }
 
 }  // namespace

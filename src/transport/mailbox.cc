@@ -1,5 +1,6 @@
 #include "transport/mailbox.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -13,51 +14,71 @@ void Outbox::set_shape(const LinkShape& shape) {
   if (shape.rate) pacer_.emplace(*shape.rate);
 }
 
-void Outbox::push(Tag tag, Payload payload, SimTime now) {
-  const uint64_t bytes = payload.size();
-  queued_bytes_ += bytes;
-  queue_.push_back({.tag = tag,
-                    .payload = std::make_shared<const Payload>(std::move(payload)),
-                    .enqueued = now,
-                    .segmenter = Segmenter(bytes, segment_max_)});
+void Outbox::set_segment_max(uint32_t bytes) {
+  CHECK(bytes > 0 && bytes <= kFramePayloadMax, "segments of {} bytes", bytes);
+  segment_max_ = bytes;
 }
 
-std::optional<SimTime> Outbox::next_departure(SimTime now) {
+void Outbox::push(Tag tag, Payload payload, Urgency urgency, SimTime now) {
+  queued_bytes_ += payload.size();
+  const uint64_t number = ++messages_;
+  uint64_t& last = last_of_tag_[tag];
+  const uint64_t after = std::exchange(last, number);
+  tag_of_last_.erase(after);
+  tag_of_last_.emplace(number, tag);
+  queue_.emplace(Place{urgency, number},
+                 Item{.tag = tag,
+                      .after = after,
+                      .payload = std::make_shared<const Payload>(std::move(payload)),
+                      .enqueued = now});
+}
+
+std::optional<SimTime> Outbox::next_departure(SimTime now) const {
   if (queue_.empty()) return std::nullopt;
-  if (!segment_) {
-    segment_ = queue_.front().segmenter.next();
-    if (pacer_) slot_ = pacer_->take(queue_.front().enqueued, segment_->length);
-  }
-  return pacer_ ? slot_.begin : now;
+  return pacer_ ? std::max(queue_.begin()->second.enqueued, pacer_->free_at()) : now;
 }
 
 Outgoing Outbox::take(SimTime now) {
   const auto departure = next_departure(now);
-  CHECK(departure && *departure <= now, "no frame may go at {} ns", now.ns);
-  Item& item = queue_.front();
-  if (!pacer_) slot_ = {now, now};
-  if (segment_->offset == 0) item.start = slot_.begin;
+  CHECK(departure && *departure <= now, "no segment may go at {} ns", now.ns);
+  const auto front = queue_.begin();
+  Item& item = front->second;
+  const uint64_t total = item.payload->size();
+  const auto length = static_cast<uint32_t>(std::min<uint64_t>(segment_max_, total - item.offset));
+  const Slot slot = pacer_ ? pacer_->take(item.enqueued, length) : Slot{now, now};
+  if (item.offset == 0) item.start = slot.begin;
   Outgoing out{.header = {.kind = FrameKind::kData,
                           .sender = sender_,
                           .epoch = epoch_,
                           .iteration = item.tag.iteration,
                           .tag = item.tag.tensor,
-                          .offset = segment_->offset,
-                          .total = item.payload->size(),
-                          .length = segment_->length,
+                          .message = front->first.second,
+                          .after = item.after,
+                          .offset = item.offset,
+                          .total = total,
+                          .length = length,
                           .start = item.start,
-                          .departed = slot_.end},
+                          .departed = slot.end},
                .owner = item.payload,
-               .payload = std::span(*item.payload).subspan(segment_->offset, segment_->length)};
-  queued_bytes_ -= segment_->length;
-  segment_.reset();
-  if (item.segmenter.done()) queue_.pop_front();
+               .payload = std::span(*item.payload).subspan(item.offset, length)};
+  queued_bytes_ -= length;
+  item.offset += length;
+  if (item.offset == total) queue_.erase(front);
   return out;
+}
+
+Status Outbox::receipt(uint64_t message) {
+  if (message > messages_)
+    return failed(fmt::format("a receipt for message {} of {}", message, messages_));
+  while (!tag_of_last_.empty() && tag_of_last_.begin()->first <= message) {
+    last_of_tag_.erase(tag_of_last_.begin()->second);
+    tag_of_last_.erase(tag_of_last_.begin());
+  }
+  return {};
 }
 
 void Outbox::clear() {
   queue_.clear();
-  segment_.reset();
   queued_bytes_ = 0;
 }
 

@@ -1,7 +1,12 @@
-// What waits on a link: messages to be sent, in order, and messages that came, by tag.
+// What waits on a link: messages to be sent, by urgency, and messages that came, by tag.
 //
-// Neither knows sockets or clocks. The Outbox joins Segmenter and Pacer and says which frame goes
-// next and when; the Inbox keeps messages until the delay line lets go of them.
+// Neither knows sockets or clocks. The Outbox cuts messages into segments, and says which one goes
+// next and when: whatever connection can take a segment gets the next one of the most urgent
+// message, so that an urgent message overtakes others between two segments. The Inbox keeps
+// messages until the delay line lets go of them.
+//
+// Messages are numbered in the order of push(). One that repeats a tag names the one before it;
+// for that, tags are remembered until the peer's receipt says that it has all messages so far.
 #pragma once
 
 #include <deque>
@@ -10,6 +15,7 @@
 #include <optional>
 #include <span>
 
+#include "transport/frame.h"
 #include "transport/message.h"
 #include "transport/pacer.h"
 
@@ -26,33 +32,41 @@ class Outbox {
  public:
   Outbox(uint32_t sender, uint32_t epoch) : sender_(sender), epoch_(epoch) {}
   void set_shape(const LinkShape& shape);  // before the first push
+  void set_segment_max(uint32_t bytes);    // from the next segment on
 
-  void push(Tag tag, Payload payload, SimTime now);
-  // When the next frame may go, or nothing if none waits.
-  std::optional<SimTime> next_departure(SimTime now);
-  Outgoing take(SimTime now);  // the next frame; next_departure(now) <= now
+  void push(Tag tag, Payload payload, Urgency urgency, SimTime now);
+  // When the next segment may go, or nothing if none waits.
+  std::optional<SimTime> next_departure(SimTime now) const;
+  Outgoing take(SimTime now);  // the next segment; next_departure(now) <= now
+  // The peer has all messages up to this one. Fails if it claims more than was sent.
+  Status receipt(uint64_t message);
   void clear();
 
   bool empty() const { return queue_.empty(); }
   uint64_t queued_bytes() const { return queued_bytes_; }  // payload not yet taken
+  uint64_t messages() const { return messages_; }          // pushed, ever
+  size_t remembered_tags() const { return last_of_tag_.size(); }
 
  private:
   struct Item {
     Tag tag;
+    uint64_t after = 0;
     std::shared_ptr<const Payload> payload;
     SimTime enqueued;
-    Segmenter segmenter;
+    uint64_t offset = 0;  // what was taken
     SimTime start;
   };
+  using Place = std::pair<Urgency, uint64_t>;  // and the number
 
   uint32_t sender_;
   uint32_t epoch_;
   uint32_t segment_max_ = kFramePayloadMax;
   std::optional<Pacer> pacer_;
-  std::deque<Item> queue_;
+  std::map<Place, Item> queue_;
   uint64_t queued_bytes_ = 0;
-  std::optional<Segment> segment_;  // the next of the front message, with its slot if paced
-  Slot slot_;
+  uint64_t messages_ = 0;
+  std::map<Tag, uint64_t> last_of_tag_;
+  std::map<uint64_t, Tag> tag_of_last_;  // the same, by number
 };
 
 struct Received {

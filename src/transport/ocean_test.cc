@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "base/random.h"
+#include "transport/assembler.h"
 #include "transport/mailbox.h"
 
 namespace tombolo::transport {
@@ -52,7 +53,7 @@ class Ocean {
     while (next < all.size() || !outbox_.empty()) {
       const auto departure = outbox_.next_departure(now);
       if (next < all.size() && (!departure || all[next].at <= *departure)) {
-        outbox_.push(all[next].tag, all[next].payload, all[next].at);
+        outbox_.push(all[next].tag, all[next].payload, 0, all[next].at);
         now = std::max(now, all[next++].at);
         continue;
       }
@@ -75,7 +76,8 @@ class Ocean {
     for (std::span<const std::byte> rest(stream); !rest.empty();) {
       const size_t portion = std::min<size_t>(rest.size(), 1 + random_.below(20'000));
       const Status status = decoder_.feed(rest.first(portion), [&](const Frame& frame) -> Status {
-        if (auto message = TRY(assembler_.add(frame))) inbox_.add(std::move(*message), arrived_);
+        for (Message& message : TRY(assembler_.add(frame)))
+          inbox_.add(std::move(message), arrived_);
         return {};
       });
       ASSERT_TRUE(status) << status.error().text();
@@ -126,7 +128,7 @@ TEST(Ocean, AThousandAccidentsAreNoticed) {
     Random random = Random(seed).stream("accident");
     Outbox outbox(3, 1);
     outbox.set_shape({.rate = 1_Mbps});  // frames of 16 KiB
-    for (uint64_t i = 0; i < 3; ++i) outbox.push({0, i}, Payload(random.below(40'000)), {0});
+    for (uint64_t i = 0; i < 3; ++i) outbox.push({0, i}, Payload(random.below(40'000)), 0, {0});
     std::vector<std::byte> stream;
     while (!outbox.empty()) {
       const SimTime now{int64_t{1} << 60};
@@ -144,7 +146,7 @@ TEST(Ocean, AThousandAccidentsAreNoticed) {
     Assembler assembler({.sender = 3, .epoch = 1, .message_max = 60'000});
     size_t complete = 0;
     const Status status = decoder.feed(stream, [&](const Frame& frame) -> Status {
-      if (const auto message = TRY(assembler.add(frame))) ++complete;
+      complete += TRY(assembler.add(frame)).size();
       return {};
     });
     // An error, or the end of the stream comes in the middle of a frame.

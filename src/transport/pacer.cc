@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "base/check.h"
-#include "transport/frame.h"
+#include "transport/handshake.h"
 
 namespace tombolo::transport {
 
@@ -17,6 +17,9 @@ Status LinkShape::check() const {
   if (delay.ns < 0 || delay.ns > kDelayMax)
     return unusable(fmt::format("a link cannot have a delay of {}", format(seconds(delay))),
                     "give a one-way delay such as \"20 ms\"");
+  if (connections < 1 || connections > kConnectionsMax)
+    return unusable(fmt::format("a link cannot have {} connections", connections),
+                    fmt::format("1 to {}", kConnectionsMax));
   return {};
 }
 

@@ -25,8 +25,10 @@ struct LinkShape {
   std::optional<BytesPerSecond> rate;  // none: as fast as the host goes
   SimDuration delay;                   // one way, added to every message
   // Not paced, yet slow: the network itself is the link. Then the kernel keeps little that was not
-  // sent, so that a frame is taken when its bytes can really leave.
+  // sent, so that a segment is taken when its bytes can really leave (goodput.h).
   bool slow_network = false;
+  // TCP connections, 1 to 16. The side that dials decides; the other goes along.
+  uint32_t connections = 1;
 
   Status check() const;
   // What one frame carries: about 1 ms of the rate between 16 and 256 KiB, the maximum unpaced.
@@ -48,6 +50,8 @@ class Pacer {
   // link, after the others on a busy one. Idleness earns no credit. Ends are rounded to the nearest
   // nanosecond of the busy period's sum, so that rounding does not add up either.
   Slot take(SimTime available, uint64_t bytes);
+  // When what was taken so far has left: nothing begins before.
+  SimTime free_at() const { return busy_until_; }
 
  private:
   BytesPerSecond rate_;

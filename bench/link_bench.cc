@@ -1,0 +1,204 @@
+// What one link of the transport carries over the WAN it stands in, and how long an urgent message
+// takes while others are queued. Runs inside emulated islands, between the first host and the last;
+// bench/wan_goodput.py makes these and holds the figures against iperf3.
+//
+//   link_bench goodput --connections 8 --seconds 5 [--warmup 2] [--congestion-control cubic]
+//   link_bench urgency --connections 8 [--rounds 3] [--fifo] [--congestion-control cubic]
+//
+// "goodput": 1 MiB messages, always 64 MiB of them queued; payload received per second after the
+// warm-up. "urgency": 50 MB in messages of 1 MB are queued, and every 100 ms until they are gone a
+// message of 64 KiB, more urgent; or, with --fifo, as urgent as the rest. Its time is from send()
+// to its last byte at the receiver. Prints one line of JSON. Both ends live in this process, whose
+// threads stand in different network namespaces.
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <future>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "cluster/islands.h"
+#include "transport/endpoint.h"
+
+using namespace tombolo;
+using namespace tombolo::transport;
+
+namespace {
+
+constexpr SimTime kNever{INT64_MAX};
+constexpr size_t kMebibyte = 1 << 20;
+
+struct Options {
+  std::string question;
+  uint32_t connections = 8;
+  double seconds = 5;
+  double warmup = 2;
+  int rounds = 3;
+  bool fifo = false;
+  std::string congestion_control = "cubic";
+};
+
+struct Pair {
+  std::unique_ptr<Endpoint> sender, receiver;
+};
+
+// An Endpoint whose sockets are in the host's namespace: threads inherit it where they are made.
+Result<std::unique_ptr<Endpoint>> endpoint_on(const cluster::Host& host, Endpoint::Options options,
+                                              const Clock& clock) {
+  auto made = std::async(std::launch::async, [&]() -> Result<std::unique_ptr<Endpoint>> {
+    const int fd = open(host.network_namespace.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || setns(fd, CLONE_NEWNET) != 0) {
+      if (fd >= 0) close(fd);
+      return failed(fmt::format("cannot enter the network namespace of {}", host.name));
+    }
+    close(fd);
+    options.listen_address = host.address;
+    return Endpoint::create(std::move(options), clock);
+  });
+  return made.get();
+}
+
+Result<Pair> make_pair(const Options& options, const Clock& clock) {
+  const auto islands = TRY(cluster::islands_of_environment());
+  if (!islands || islands->hosts.size() < 2)
+    return unusable("this program runs inside emulated islands", "bench/wan_goodput.py");
+  const Token token = TRY(Token::random());
+  const auto made = [&](int32_t rank, const cluster::Host& host) {
+    return endpoint_on(host,
+                       {.identity = {.rank = rank, .ranks = 2, .token = token},
+                        .network = islands->network,
+                        .congestion_control = options.congestion_control},
+                       clock);
+  };
+  Pair pair;
+  const cluster::Host &here = islands->hosts.front(), &there = islands->hosts.back();
+  pair.sender = TRY(made(0, here));
+  pair.receiver = TRY(made(1, there));
+  const LinkShape shape{.slow_network = true, .connections = options.connections};
+  auto awaited =
+      std::async(std::launch::async, [&] { return pair.receiver->await_peer(0, shape, kNever); });
+  TRY(pair.sender->connect(1, there.address, pair.receiver->port(), shape,
+                           clock.now() + SimDuration{30'000'000'000}));
+  TRY(awaited.get());
+  return pair;
+}
+
+Status goodput(const Options& options, Clock& clock) {
+  Pair pair = TRY(make_pair(options, clock));
+  const auto span = [&](double s) { return round_to_ns(Seconds{s}); };
+  const SimTime begin = clock.now() + span(options.warmup);
+  const SimTime end = begin + span(options.seconds);
+  auto sending = std::async(std::launch::async, [&]() -> Status {
+    for (uint64_t i = 0; clock.now() < end; ++i) {
+      TRY(pair.sender->send(1, {1, i}, Payload(kMebibyte)));
+      while (pair.sender->queued_bytes() > 64 * kMebibyte)
+        clock.sleep_until(clock.now() + SimDuration{2'000'000});
+    }
+    return {};
+  });
+  uint64_t bytes = 0;
+  SimTime first, last;
+  for (uint64_t i = 0; last < end; ++i) {
+    const Received received = TRY(pair.receiver->receive(0, {1, i}, kNever));
+    last = received.delivered;
+    if (last < begin) {
+      first = last;
+    } else {
+      bytes += received.payload.size();
+    }
+  }
+  TRY(sending.get());
+  const double rate = static_cast<double>(bytes) * 8e-6 / seconds(last - first).value;
+  fmt::print("{{\"connections\":{},\"payload_mbps\":{:.2f}}}\n", options.connections, rate);
+  return {};
+}
+
+// Milliseconds of every urgent message of a round.
+Result<std::vector<double>> urgent_times(const Options& options, Pair& pair, uint64_t round,
+                                         Clock& clock) {
+  constexpr uint64_t kBulk = 50, kUrgentFrom = 1000;
+  const auto iteration = round + 1;
+  for (uint64_t i = 0; i < kBulk; ++i)
+    TRY(pair.sender->send(1, {iteration, i}, Payload(1'000'000), 1));
+  std::vector<SimTime> sent;
+  while (pair.sender->queued_bytes() > 1'000'000) {
+    sent.push_back(clock.now());
+    TRY(pair.sender->send(1, {iteration, kUrgentFrom + sent.size()}, Payload(64 * 1024),
+                          options.fifo ? 1 : 0));
+    clock.sleep_until(sent.back() + SimDuration{100'000'000});
+  }
+  std::vector<double> times;
+  for (uint64_t i = 0; i < sent.size(); ++i) {
+    const auto received = TRY(pair.receiver->receive(0, {iteration, kUrgentFrom + i + 1}, kNever));
+    times.push_back(seconds(received.delivered - sent[i]).value * 1e3);
+  }
+  for (uint64_t i = 0; i < kBulk; ++i) TRY(pair.receiver->receive(0, {iteration, i}, kNever));
+  return times;
+}
+
+Status urgency(const Options& options, Clock& clock) {
+  Pair pair = TRY(make_pair(options, clock));
+  std::vector<double> all;
+  for (int round = 0; round < options.rounds; ++round) {
+    const auto times = TRY(urgent_times(options, pair, static_cast<uint64_t>(round), clock));
+    all.insert(all.end(), times.begin(), times.end());
+  }
+  std::sort(all.begin(), all.end());
+  fmt::print(
+      "{{\"connections\":{},\"fifo\":{},\"messages\":{},\"median_ms\":{:.1f},\"p95_ms\":{:.1f},"
+      "\"max_ms\":{:.1f}}}\n",
+      options.connections, options.fifo, all.size(), all[all.size() / 2],
+      all[(all.size() * 95 - 1) / 100], all.back());
+  return {};
+}
+
+Result<Options> parse(int argc, char** argv) {
+  Options options;
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (!words.empty()) options.question = words[0];
+  for (size_t i = 1; i < words.size(); ++i) {
+    if (words[i] == "--fifo") {
+      options.fifo = true;
+      continue;
+    }
+    if (i + 1 == words.size()) return unusable(words[i] + " needs a value");
+    const std::string& value = words[++i];
+    if (words[i - 1] == "--connections") {
+      options.connections = static_cast<uint32_t>(std::strtoul(value.c_str(), nullptr, 10));
+    } else if (words[i - 1] == "--seconds") {
+      options.seconds = std::strtod(value.c_str(), nullptr);
+    } else if (words[i - 1] == "--warmup") {
+      options.warmup = std::strtod(value.c_str(), nullptr);
+    } else if (words[i - 1] == "--rounds") {
+      options.rounds = static_cast<int>(std::strtol(value.c_str(), nullptr, 10));
+    } else if (words[i - 1] == "--congestion-control") {
+      options.congestion_control = value;
+    } else {
+      return unusable("unknown option " + words[i - 1]);
+    }
+  }
+  if (options.question != "goodput" && options.question != "urgency")
+    return unusable("link_bench answers two questions: goodput, urgency");
+  return options;
+}
+
+Status run(int argc, char** argv) {
+  const Options options = TRY(parse(argc, argv));
+  SystemClock clock;
+  return options.question == "goodput" ? goodput(options, clock) : urgency(options, clock);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Status status = run(argc, argv);
+  if (!status) std::fprintf(stderr, "%s\n", status.error().text().c_str());
+  std::fflush(stdout);
+  _exit(status ? 0 : status.error().exit_code());  // a sender may still have a full queue
+}

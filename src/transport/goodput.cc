@@ -1,0 +1,45 @@
+#include "transport/goodput.h"
+
+#include <algorithm>
+
+#include "transport/frame.h"
+
+namespace tombolo::transport {
+namespace {
+
+constexpr SimDuration kSample{20'000'000};
+constexpr double kMemory = 0.1;        // seconds over which the rate is a mean
+constexpr double kAhead = 0.015;       // seconds of the rate that the kernel may hold unsent
+constexpr double kLeast = 16 * 1024;   // bytes
+constexpr double kMarkMax = 16 << 20;  // bytes
+
+}  // namespace
+
+bool GoodputMeter::due(SimTime now) const { return !since_ || now - *since_ >= kSample; }
+
+void GoodputMeter::pause() {
+  since_.reset();
+  silent_ = true;
+}
+
+void GoodputMeter::sample(SimTime now, uint64_t acknowledged) {
+  if (!due(now)) return;
+  if (since_ && acknowledged != acknowledged_) silent_ = false;
+  if (since_ && !silent_) {
+    const double span = seconds(now - *since_).value;
+    const double rate = static_cast<double>(acknowledged - acknowledged_) / span;
+    const double weight = rate_.value == 0 ? 1 : span / (span + kMemory);
+    rate_.value += weight * (rate - rate_.value);
+  }
+  since_ = now;
+  acknowledged_ = acknowledged;
+}
+
+Commitment commitment(BytesPerSecond link, BytesPerSecond connection, uint32_t connections) {
+  const double share = link.value * kAhead / connections;
+  const double segment = std::clamp(share / 2, kLeast, static_cast<double>(kFramePayloadMax));
+  const double mark = std::clamp(connection.value * kAhead, kLeast, kMarkMax);
+  return {static_cast<uint32_t>(segment), static_cast<uint32_t>(mark)};
+}
+
+}  // namespace tombolo::transport
