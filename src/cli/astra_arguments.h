@@ -17,6 +17,13 @@ inline CLI::App* add_astra(CLI::App& app, AstraCommandOptions& options) {
   command
       ->add_option("--granularity", options.granularity, "of a job's computations: layer, or stage")
       ->capture_default_str();
+  command->add_option("--retarget", options.retarget,
+                      "take the traces, as many as there are, for those of so many ranks, with "
+                      "more or fewer data-parallel replicas");
+  command
+      ->add_option("--data-groups", options.data_groups,
+                   "--retarget: names of all groups that join replicas; left out: found")
+      ->delimiter(',');
   command->add_option("--system-configuration", options.system, "system.json");
   command->add_option("--network-configuration", options.network, "network.yml");
   command->add_option("--remote-memory-configuration", options.remote_memory,

@@ -25,6 +25,10 @@ Status check(const AstraCommandOptions& options) {
     return unusable("--job makes the traces and groups of all ranks itself",
                     "--job without --workload-configuration, --comm-group-configuration, --spmd");
   }
+  if (options.retarget && (!options.job.empty() || options.spmd)) {
+    return unusable("--retarget takes the traces of all ranks of a run",
+                    "--retarget with --workload-configuration and --comm-group-configuration");
+  }
   if (options.granularity != "layer" && options.granularity != "stage") {
     return unusable(fmt::format("--granularity={}: no such granularity", options.granularity),
                     "layer or stage");
@@ -118,7 +122,11 @@ Status astra(const AstraCommandOptions& options, std::ostream& out) {
   const AstraOptions of_astra = TRY(to_options(options));
   std::optional<JobAnswer> job;
   if (!options.job.empty()) job = TRY(run_job(options.job, options.granularity, of_astra));
-  const AstraAnswer answer = job ? std::move(job->run.answer) : TRY(run_astra(of_astra));
+  const AstraAnswer answer =
+      job ? std::move(job->run.answer)
+          : TRY(options.retarget
+                    ? run_retargeted({*options.retarget, options.data_groups}, of_astra)
+                    : run_astra(of_astra));
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   if (!options.json) {
     if (job) std::cerr << job->brief(answer) << "\n";

@@ -1,8 +1,10 @@
 // `tombolo astra`: a drop-in for ASTRA-sim's analytical binaries. Docs: docs/astra-sim.md.
 #pragma once
 
+#include <optional>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 
@@ -12,7 +14,9 @@ namespace tombolo::cli {
 struct AstraCommandOptions {
   std::string workload;  // prefix of the files PREFIX.RANK.et
   std::string job;       // instead: a job, whose workload is made as `convert --to chakra` would
-  std::string granularity = "layer";  // of the job's computations
+  std::string granularity = "layer";     // of the job's computations
+  std::optional<int64_t> retarget;       // take the traces for those of so many ranks
+  std::vector<std::string> data_groups;  // with it: groups that join replicas; empty: found
   std::string system;
   std::string network;
   std::string remote_memory;

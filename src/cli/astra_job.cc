@@ -5,6 +5,11 @@
 #include "plan/job.h"
 
 namespace tombolo::cli {
+namespace {
+
+constexpr int64_t kNodesMax = int64_t{1} << 25;  // some 5 GB
+
+}  // namespace
 
 Result<JobAnswer> run_job(const std::string& file, const std::string& granularity,
                           const sim::AstraOptions& options) {
@@ -22,6 +27,39 @@ Result<JobAnswer> run_job(const std::string& file, const std::string& granularit
   out.microbatches = workload.microbatches();
   out.run = TRY(planner::run_workload(workload, system.topology, system.settings, run));
   return out;
+}
+
+Result<sim::AstraAnswer> run_retargeted(const graph::RetargetOptions& retarget,
+                                        const sim::AstraOptions& options) {
+  const sim::AstraSystem system = TRY(sim::read_astra_system(options));
+  if (retarget.ranks != system.topology.npus()) {
+    return unusable(fmt::format("--retarget={}: the network has {} NPUs", retarget.ranks,
+                                system.topology.npus()),
+                    fmt::format("--retarget={}", system.topology.npus()));
+  }
+  graph::TracedRun run =
+      TRY(graph::read_run(options.workload.prefix, options.workload.comm_groups));
+  const graph::Retarget traces =
+      TRY(during(graph::Retarget::make(std::move(run.graphs), run.groups, retarget),
+                 "reading " + options.workload.prefix + ".*.et"));
+  std::cerr << "note: " << traces.brief() << "\n";
+  if (traces.nodes() > kNodesMax) {
+    return unusable(fmt::format("--retarget={}: {} nodes, more than {}", retarget.ranks,
+                                traces.nodes(), kNodesMax),
+                    "fewer ranks, or --job, which makes no graphs of ranks that are alike");
+  }
+  std::vector<int32_t> ranks;
+  for (int32_t rank = 0; rank < traces.ranks(); ++rank) ranks.push_back(rank);
+  std::vector<sim::Group> groups;
+  for (const auto& [name, members] : traces.groups()) {
+    groups.emplace_back(std::stoll(name), members);  // numbered by Retarget
+  }
+  const sim::Workload workload = TRY(sim::make_workload(
+      ranks, [&](int32_t rank) -> Result<graph::Graph> { return traces.graph(rank); },
+      std::move(groups), system.topology, system.settings));
+  sim::MachineOptions machine = options.machine;
+  machine.memory = &system.memory;
+  return sim::run_astra(system.topology, system.settings, workload, machine, options.collapse);
 }
 
 std::string JobAnswer::brief(const sim::AstraAnswer& answer) const {

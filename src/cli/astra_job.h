@@ -1,10 +1,12 @@
-// `tombolo astra --job`: the workload of a job, made in memory (planner/workload_run.h).
+// `tombolo astra` where no files say what every rank does: the workload of a job
+// (planner/workload_run.h), or of traces of another number of ranks (graph/retarget.h).
 #pragma once
 
 #include <string>
 
 #include "base/result.h"
 #include "base/value.h"
+#include "graph/retarget.h"
 #include "planner/workload_run.h"
 
 namespace tombolo::cli {
@@ -19,5 +21,8 @@ struct JobAnswer {
 
 Result<JobAnswer> run_job(const std::string& job, const std::string& granularity,
                           const sim::AstraOptions& options);
+
+Result<sim::AstraAnswer> run_retargeted(const graph::RetargetOptions& retarget,
+                                        const sim::AstraOptions& options);
 
 }  // namespace tombolo::cli

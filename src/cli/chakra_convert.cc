@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "graph/chakra.h"
 #include "graph/pytorch.h"
+#include "graph/retarget.h"
 #include "graph/statistics.h"
 #include "planner/workload.h"
 #include "schedule/schedule.h"
@@ -154,25 +155,51 @@ Status write_plan_as_chakra(const plan::Plan& plan, const ConvertOptions& option
   return write_file(options.out + ".groups.json", graph::to_json_text(groups));
 }
 
+namespace {
+
+// Rank by rank, so that one graph is held.
+Status write_ranks(const std::string& prefix, int32_t ranks,
+                   const std::function<graph::Graph(int32_t)>& graph_of,
+                   const graph::CommGroups& groups, std::ostream& out) {
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    graph::ChakraWriter writer = TRY(
+        graph::ChakraWriter::create(fmt::format("{}.{}.et", prefix, rank), graph::our_metadata()));
+    const graph::Graph graph = graph_of(rank);
+    for (const graph::Node& node : graph.nodes) TRY(writer.write(node, rank));
+    TRY(writer.commit());
+  }
+  out << fmt::format("{}.0.et to {}.{}.et\n", prefix, prefix, ranks - 1);
+  if (groups.empty()) return {};
+  out << prefix << ".groups.json\n";
+  return write_file(prefix + ".groups.json", graph::to_json_text(groups));
+}
+
+}  // namespace
+
 Status write_job_as_chakra(const plan::Job& job, const ConvertOptions& options, std::ostream& out) {
   const auto granularity =
       options.granularity == "stage" ? planner::Granularity::kStage : planner::Granularity::kLayer;
   const planner::Workload workload =
       TRY(planner::Workload::make(job, {.granularity = granularity}));
   for (const std::string& note : workload.notes()) std::cerr << "note: " << note << "\n";
-  for (int32_t rank = 0; rank < workload.ranks(); ++rank) {
-    graph::ChakraWriter writer = TRY(graph::ChakraWriter::create(
-        fmt::format("{}.{}.et", options.out, rank), graph::our_metadata()));
-    for (const graph::Node& node : workload.graph(rank, false).nodes) {
-      TRY(writer.write(node, rank));
-    }
-    TRY(writer.commit());
+  return write_ranks(
+      options.out, workload.ranks(), [&](int32_t rank) { return workload.graph(rank, false); },
+      workload.groups(), out);
+}
+
+Status convert_retargeted(const ConvertOptions& options, std::ostream& out) {
+  if (options.to != "chakra") {
+    return unusable(fmt::format("--retarget goes with --to chakra, not --to {}", options.to));
   }
-  out << fmt::format("{}.0.et to {}.{}.et\n", options.out, options.out, workload.ranks() - 1);
-  const graph::CommGroups groups = workload.groups();
-  if (groups.empty()) return {};
-  out << options.out << ".groups.json\n";
-  return write_file(options.out + ".groups.json", graph::to_json_text(groups));
+  graph::TracedRun run = TRY(graph::read_run(options.input, options.comm_groups));
+  const graph::Retarget retarget =
+      TRY(during(graph::Retarget::make(std::move(run.graphs), run.groups,
+                                       {*options.retarget, options.data_groups}),
+                 "reading " + options.input + ".*.et"));
+  std::cerr << "note: " << retarget.brief() << "\n";
+  return write_ranks(
+      options.out, retarget.ranks(), [&](int32_t rank) { return retarget.graph(rank); },
+      retarget.groups(), out);
 }
 
 }  // namespace tombolo::cli

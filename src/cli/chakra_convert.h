@@ -22,4 +22,7 @@ Status write_plan_as_chakra(const plan::Plan& plan, const ConvertOptions& option
 // by rank, as many as there are.
 Status write_job_as_chakra(const plan::Job& job, const ConvertOptions& options, std::ostream& out);
 
+// Traces of all ranks of a run, with another number of data-parallel replicas (graph/retarget.h).
+Status convert_retargeted(const ConvertOptions& options, std::ostream& out);
+
 }  // namespace tombolo::cli

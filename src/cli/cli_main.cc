@@ -234,6 +234,15 @@ int main(int argc, char** argv) {
                    "layer, or per stage")
       ->check(CLI::IsMember({"layer", "stage"}))
       ->capture_default_str();
+  convert_command->add_option("--retarget", convert_options.retarget,
+                              "Chakra traces PREFIX.RANK.et (input: PREFIX) to chakra: as of so "
+                              "many ranks, with more or fewer data-parallel replicas");
+  convert_command->add_option("--comm-groups", convert_options.comm_groups,
+                              "--retarget: JSON, communicator group to ranks");
+  convert_command
+      ->add_option("--data-groups", convert_options.data_groups,
+                   "--retarget: names of all groups that join replicas; left out: found")
+      ->delimiter(',');
   add_json(convert_command, convert_options.json);
 
   FabricOptions fabric_options;

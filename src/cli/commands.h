@@ -160,6 +160,10 @@ struct ConvertOptions {
   bool json = false;    // statistics as one JSON document
   // Of a job to chakra, where its layers are split: a node per half a layer, or one per stage.
   std::string granularity = "layer";
+  // Of Chakra traces PREFIX.RANK.et, then `input` is PREFIX: as traces of so many ranks.
+  std::optional<int64_t> retarget;
+  std::string comm_groups;               // file of their communicator groups; empty: none
+  std::vector<std::string> data_groups;  // those that join replicas; empty: found
 };
 Status convert(const ConvertOptions& options, std::ostream& out);
 

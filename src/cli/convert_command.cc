@@ -55,6 +55,7 @@ Status convert(const ConvertOptions& options, std::ostream& out) {
   if (writes_chakra && options.out.empty()) {
     return unusable(fmt::format("--to {} writes files", options.to), "--out FILE");
   }
+  if (options.retarget) return convert_retargeted(options, out);
   if (writes_chakra || options.to == "dot" || options.to == "statistics") {
     const graph::TraceFormat format = TRY(graph::read_format(options.input));
     if (format != graph::TraceFormat::kOther) return convert_chakra(options, format, out);

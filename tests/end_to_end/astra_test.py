@@ -56,6 +56,17 @@ class Astra(Case):
         small = self.write("small.yml", NETWORK)
         self.refused(2, ["65536 ranks", "8 NPUs"], "astra", *arguments[:2], f"--network-configuration={small}")
 
+    def test_asks_traces_of_eight_ranks_about_sixteen(self):
+        files = self.files(network=NETWORK.replace("[ 8 ]", "[ 16 ]"))
+        trace = files["workload"]
+        answer = self.json("astra", *self.arguments(files), "--retarget=16", "--per-npu")
+        self.assertEqual(len(set(answer["per_npu"])), 1)
+        self.ok("convert", trace, "--to", "chakra", "--retarget", "16", "--out", self.folder / "wide")
+        written = self.json("astra", *self.arguments(dict(files, workload=self.folder / "wide")), "--per-npu")
+        self.assertEqual(written["per_npu"], answer["per_npu"])
+        self.refused(2, ["--retarget=8", "16 NPUs"], "astra", *self.arguments(files), "--retarget=8")
+        self.refused(2, ["--to dot"], "convert", trace, "--to", "dot", "--retarget", "16", "--out", self.folder / "x")
+
     def test_says_what_is_wrong_with_its_files(self):
         good = self.files()
         wrong = [
