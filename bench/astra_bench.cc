@@ -1,12 +1,15 @@
 // How long do all-reduces on large systems take to simulate, and in how much memory?
 //
 //   astra_bench [--million]
+//   astra_bench --laws
 //
 // The systems for which ASTRA-sim's cycles, time and memory were measured (commit 518bd513, two
 // cores, quiet): its seconds and MiB stand beside ours, and the cycles must be equal. Every NPU is
 // simulated, then one for all. --million adds a torus of 128 x 128 x 64 with every NPU simulated
-// (1.7 GB). One JSON line per question, of CPU time; peak_mib is that of the process so far, so
-// questions come in order of their appetite. Whole process, files included: time tombolo astra.
+// (1.7 GB). --laws asks the three laws of messages for the same all-reduces, with one and with
+// four active chunks, every NPU simulated. One JSON line per question, of CPU time; peak_mib is
+// that of the process so far, so questions come in order of their appetite. Whole process, files
+// included: time tombolo astra.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -71,9 +74,48 @@ void ask(const Question& question, bool collapse) {
   std::fflush(stdout);
 }
 
+// The laws of messages side by side: ring all-reduces of 1 GiB at 50 GB/s and 500 ns in 4 chunks.
+void compare_laws(const std::vector<int32_t>& sizes, int32_t active_chunks) {
+  std::vector<network::Dimension> dimensions;
+  for (const int32_t size : sizes) dimensions.push_back({Block::kRing, size, 50, 500});
+  const auto topology = network::Topology::create(dimensions);
+  SystemSettings settings;
+  settings.splits = 4;
+  settings.active_chunks = active_chunks;
+  settings.memory_bandwidth = 1600;
+  settings.algorithms[CollectiveType::kAllReduce].assign(dimensions.size(),
+                                                         *network::parse_algorithm("ring"));
+  graph::Node node;
+  node.type = graph::NodeType::kCollective;
+  node.comm_size = 1 << 30;
+  const auto workload = make_workload({{0, {node}}}, {}, *topology, settings);
+  CHECK(workload, "{}", workload.error().text());
+  for (const NetworkLaw law :
+       {NetworkLaw::kAnalytical, NetworkLaw::kCongestion, NetworkLaw::kFluid}) {
+    MachineOptions machine;
+    machine.law = law;
+    const double begin = static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+    const auto answer = run_astra(*topology, settings, *workload, machine, false);
+    const double seconds = static_cast<double>(std::clock()) / CLOCKS_PER_SEC - begin;
+    CHECK(answer, "{}", answer.error().text());
+    fmt::print(
+        "{{\"question\": \"law of messages\", \"network\": \"{}\", \"active_chunks\": {}, "
+        "\"law\": \"{}\", \"cycles\": {}, \"events\": {}, \"seconds\": {:.3f}}}\n",
+        topology->text(), active_chunks, to_name(law), answer->finish().ns, answer->report.events,
+        seconds);
+    std::fflush(stdout);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 2 && std::strcmp(argv[1], "--laws") == 0) {
+    for (const std::vector<int32_t>& sizes : {std::vector<int32_t>{8}, {8, 8, 8}, {16, 16, 16}}) {
+      for (const int32_t active : {1, 4}) compare_laws(sizes, active);
+    }
+    return 0;
+  }
   constexpr int64_t kMebibyte = 1 << 20, kGibibyte = 1 << 30;
   const Question questions[] = {
       {"torus 8x8x8, 1 GiB, 64 chunks",

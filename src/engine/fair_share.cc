@@ -19,45 +19,62 @@ void check(const Flow& flow, std::span<const Link> links) {
 
 }  // namespace
 
-std::vector<BytesPerSecond> fair_shares(std::span<const Flow> flows, std::span<const Link> links) {
-  for (const Flow& flow : flows) check(flow, links);
-  std::vector<BytesPerSecond> rates(flows.size());
-  std::vector<double> left(links.size());     // capacity not yet given away for good
-  std::vector<double> growing(links.size());  // weight of the flows that still grow
-  for (size_t i = 0; i < links.size(); ++i) left[i] = links[i].capacity.value;
-  std::vector<uint32_t> active(flows.size());
-  for (uint32_t i = 0; i < flows.size(); ++i) active[i] = i;
+FairShareSolver::FairShareSolver(std::span<const Link> links)
+    : links_(links), left_(links.size()), growing_(links.size()) {}
+
+std::span<const BytesPerSecond> FairShareSolver::solve(std::span<const Flow* const> flows) {
+  rates_.assign(flows.size(), {});
+  limits_.resize(flows.size());
+  active_.clear();
+  for (uint32_t i = 0; i < flows.size(); ++i) {
+    check(*flows[i], links_);
+    for (const uint32_t link : flows[i]->links) left_[link] = links_[link].capacity.value;
+    active_.push_back(i);
+  }
 
   double level = 0;  // rate / weight of every flow that still grows
-  while (!active.empty()) {
-    std::fill(growing.begin(), growing.end(), 0.0);
-    for (const uint32_t i : active) {
-      for (const uint32_t link : flows[i].links) growing[link] += flows[i].weight;
+  while (!active_.empty()) {
+    for (const uint32_t i : active_) {
+      for (const uint32_t link : flows[i]->links) growing_[link] = 0;
     }
-    // How far a flow may rise: to its cap, or to where its tightest link is full.
-    const auto limit_of = [&](const Flow& flow) {
-      double limit = flow.cap.value / flow.weight;
-      for (const uint32_t link : flow.links) limit = std::min(limit, left[link] / growing[link]);
-      return limit;
-    };
+    for (const uint32_t i : active_) {
+      for (const uint32_t link : flows[i]->links) growing_[link] += flows[i]->weight;
+    }
+    // How far each flow may rise: to its cap, or to where its tightest link is full.
     double next = kUnlimited.value;
-    for (const uint32_t i : active) next = std::min(next, limit_of(flows[i]));
+    for (const uint32_t i : active_) {
+      const Flow& flow = *flows[i];
+      double limit = flow.cap.value / flow.weight;
+      for (const uint32_t link : flow.links) limit = std::min(limit, left_[link] / growing_[link]);
+      limits_[i] = limit;
+      next = std::min(next, limit);
+    }
     level = std::max(level, next);  // a link may look overfull by a rounding error
 
-    // Whoever cannot rise further stops here. All limits are taken before any flow is settled.
-    std::vector<uint32_t> stopped;
-    std::vector<uint32_t> rising;
-    for (const uint32_t i : active) (limit_of(flows[i]) <= level ? stopped : rising).push_back(i);
-    for (const uint32_t i : stopped) {
-      const Flow& flow = flows[i];
+    // Whoever cannot rise further stops here.
+    rising_.clear();
+    for (const uint32_t i : active_) {
+      if (limits_[i] > level) {
+        rising_.push_back(i);
+        continue;
+      }
+      const Flow& flow = *flows[i];
       const bool capped = flow.cap.value / flow.weight <= level;  // then the cap, to the last bit
       const double rate = capped ? flow.cap.value : level * flow.weight;
-      rates[i] = {rate};
-      for (const uint32_t link : flow.links) left[link] = std::max(0.0, left[link] - rate);
+      rates_[i] = {rate};
+      for (const uint32_t link : flow.links) left_[link] = std::max(0.0, left_[link] - rate);
     }
-    active = std::move(rising);
+    std::swap(active_, rising_);
   }
-  return rates;
+  return rates_;
+}
+
+std::vector<BytesPerSecond> fair_shares(std::span<const Flow> flows, std::span<const Link> links) {
+  std::vector<const Flow*> pointers;
+  for (const Flow& flow : flows) pointers.push_back(&flow);
+  FairShareSolver solver(links);
+  const std::span<const BytesPerSecond> rates = solver.solve(pointers);
+  return {rates.begin(), rates.end()};
 }
 
 }  // namespace tombolo::engine

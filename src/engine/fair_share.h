@@ -33,4 +33,23 @@ struct Flow {
 // its links.
 std::vector<BytesPerSecond> fair_shares(std::span<const Flow> flows, std::span<const Link> links);
 
+// The same for whoever solves again and again over the same links: memory is kept, and a solve
+// costs the links of its flows, however many others there are.
+class FairShareSolver {
+ public:
+  // The links must outlive the solver; capacities are read at each solve.
+  explicit FairShareSolver(std::span<const Link> links);
+
+  // rates[i] is of flows[i]; as good until the next solve.
+  std::span<const BytesPerSecond> solve(std::span<const Flow* const> flows);
+
+ private:
+  std::span<const Link> links_;
+  std::vector<double> left_;     // per link: capacity not yet given away for good
+  std::vector<double> growing_;  // per link: weight of the flows that still grow
+  std::vector<BytesPerSecond> rates_;
+  std::vector<double> limits_;
+  std::vector<uint32_t> active_, rising_;
+};
+
 }  // namespace tombolo::engine

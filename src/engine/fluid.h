@@ -1,7 +1,7 @@
 // Flows of bytes that share links as a fluid, in simulated time.
 //
-// A flow starts with some bytes and drains at its fair share (fair_share.h); whenever one starts or
-// ends, the shares of the flows that meet it, directly or through others, are solved again. There
+// A flow starts with some bytes and drains at its fair share (fair_share.h); whenever some start or
+// end, the shares of the flows that meet them, directly or through others, are solved again. There
 // are no packets and no queues: only rates that change at events.
 //
 //   FluidNetwork network({Link{5_Gbps}, Link{400_Gbps}});
@@ -14,13 +14,13 @@
 // takes 8 000 000 ns and not one more). At its completion a flow has delivered exactly its bytes.
 // Latency is the caller's: this is about when the last byte has left.
 //
-// Cost: starting or ending a flow that meets no other costs its links and O(log flows); otherwise
-// one fair_shares over the flows it meets.
+// Cost: what starts and ends at one instant is solved together, when somebody asks what comes next
+// or time goes on: one solve for each set of flows that meet, and O(log flows) for each flow whose
+// rate changes. Flows that meet none of those are not looked at.
 #pragma once
 
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -40,6 +40,7 @@ struct Completion {
 class FluidNetwork {
  public:
   explicit FluidNetwork(std::vector<Link> links);
+  FluidNetwork(FluidNetwork&&) = default;  // no copies: the solver looks at the links
 
   // A flow of `bytes` begins at `now`. Time never steps back between calls. Flows that were due by
   // `now` end first, and wait for finish().
@@ -47,39 +48,61 @@ class FluidNetwork {
 
   // When finish() has something to tell if nothing else starts: the end of the next flow, or at
   // once if start() has already passed one. Nothing if there is no flow, or all stand still.
-  std::optional<SimTime> next_completion() const;
+  std::optional<SimTime> next_completion();
 
   // Flows that ended by `now` and were not told before, by time and then by age.
   std::vector<Completion> finish(SimTime now);
 
-  BytesPerSecond rate(FlowId flow) const;  // 0 once it has ended
-  size_t active() const { return flows_.size(); }
+  BytesPerSecond rate(FlowId flow);  // 0 once it has ended
+  size_t active() const { return slot_of_.size(); }
   Bytes delivered(uint32_t link) const;  // over the link by flows that have ended
 
  private:
   struct Active {
+    FlowId id = 0;
     Flow flow;
     Bytes bytes;    // what it started with
     Bytes left;     // at `since`
     SimTime since;  // when its rate last changed
     BytesPerSecond rate;
     std::optional<SimTime> due;
+    uint64_t seen = 0;  // the last search that met it
+  };
+  struct Due {  // of the past, if the flow is no longer due then
+    SimTime time;
+    FlowId id = 0;
+    uint32_t slot = 0;
+    bool operator>(const Due& other) const {
+      return time != other.time ? time > other.time : id > other.id;
+    }
   };
 
   void advance(SimTime now);
-  void end(FlowId id);
-  void solve(std::vector<FlowId> flows, SimTime now);
-  std::vector<FlowId> meeting(const std::vector<uint32_t>& links) const;
-  void set_rate(FlowId id, BytesPerSecond rate, SimTime now);
+  void end(uint32_t slot);
+  void settle();             // solves what has changed at this instant
+  void meet(uint32_t link);  // met_: all that meet on it, directly or through others
+  void solve();              // those met
+  void set_rate(Active& active, BytesPerSecond rate);
+  const Due* first_due();
 
   std::vector<Link> links_;
-  std::vector<std::vector<FlowId>> on_link_;  // active flows of each link
+  FairShareSolver solver_;
+  std::vector<std::vector<uint32_t>> on_link_;  // slots of each link's flows
   std::vector<Bytes> delivered_;
-  std::unordered_map<FlowId, Active> flows_;  // looked up, never iterated
-  std::set<std::pair<SimTime, FlowId>> due_;
+  std::vector<Active> slots_;
+  std::vector<uint32_t> free_;
+  std::unordered_map<FlowId, uint32_t> slot_of_;  // looked up, never iterated
+  std::vector<Due> due_;                          // a heap, the first on top
   std::vector<Completion> finished_;
+  std::vector<uint32_t> changed_;  // links whose flows must be solved
+  std::vector<uint32_t> alone_;    // slots of new flows without links
   FlowId next_id_ = 0;
   SimTime now_;
+  // Of the search for flows that meet.
+  uint64_t search_ = 0;
+  std::vector<uint64_t> link_seen_;
+  std::vector<uint32_t> open_, met_;
+  std::vector<const Flow*> flows_met_;
 };
 
 }  // namespace tombolo::engine

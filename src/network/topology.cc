@@ -38,6 +38,22 @@ Result<Topology> Topology::create(std::vector<Dimension> dimensions) {
           fmt::format("latency[{}] = {}: must be nanoseconds, at least 0", d, dimension.latency),
           "a number of nanoseconds, such as 500");
     }
+    const bool wan = dimension.block == Block::kWan;
+    if (wan && d + 1 < dimensions.size()) {
+      return unusable(fmt::format("topology[{}] = WAN: must be the last dimension", d),
+                      "topology: [ Ring, WAN ]");
+    }
+    if (dimension.flow_bandwidth != 0 && !wan) {
+      return unusable(fmt::format("flow-bandwidth = {}: belongs to a WAN, and the last of the "
+                                  "dimensions is none",
+                                  dimension.flow_bandwidth),
+                      "topology: [ Ring, WAN ]");
+    }
+    if (!(dimension.flow_bandwidth >= 0) || !std::isfinite(dimension.flow_bandwidth)) {
+      return unusable(
+          fmt::format("flow-bandwidth = {}: must not be negative", dimension.flow_bandwidth),
+          "a number of GB per second, such as 0.1");
+    }
     out.shape_.push_back(
         {dimension, static_cast<int32_t>(npus), dimension.bandwidth * kGibibyte / 1'000'000'000});
     npus *= dimension.npus;
@@ -62,6 +78,7 @@ int32_t Topology::hops(size_t d, int32_t from, int32_t to) const {
       return std::min(clockwise, size(d) - clockwise);
     }
     case Block::kFullyConnected:
+    case Block::kWan:
       return 1;
     case Block::kSwitch:
       return 2;

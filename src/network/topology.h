@@ -6,6 +6,8 @@
 //   Ring            each NPU has a link to both neighbours; a message takes the shorter way
 //   FullyConnected  each NPU has a link to every other
 //   Switch          each NPU has a link to a switch and one back: two hops
+//   WAN             the last dimension alone, its size counts datacenters: between two of them all
+//                   NPUs share one path in each direction. Ours, and under the law `fluid` only
 //
 // Law `analytical` (ASTRA-sim: congestion-unaware): a message of b bytes over h hops takes
 //   floor(h * latency + b / bandwidth)  nanoseconds
@@ -25,11 +27,12 @@
 
 namespace tombolo::network {
 
-enum class Block : uint8_t { kRing, kFullyConnected, kSwitch };
+enum class Block : uint8_t { kRing, kFullyConnected, kSwitch, kWan };
 constexpr auto enum_names(Block) {
   return std::to_array<EnumName<Block>>({{Block::kRing, "Ring"},
                                          {Block::kFullyConnected, "FullyConnected"},
-                                         {Block::kSwitch, "Switch"}});
+                                         {Block::kSwitch, "Switch"},
+                                         {Block::kWan, "WAN"}});
 }
 
 struct Dimension {
@@ -37,16 +40,19 @@ struct Dimension {
   int32_t npus = 2;
   double bandwidth = 50;  // of a link in one direction, in units of 2^30 bytes per second
   double latency = 500;   // of a link, in nanoseconds
+  // WAN: what one message may have of the path, its connection's window over the round trip; 0: all
+  double flow_bandwidth = 0;
 };
 
 class Topology {
  public:
   // Unusable: no dimension, a size below 1, more than 2^24 NPUs, a bandwidth that is not positive,
-  // a negative latency.
+  // a negative latency, a WAN that is not the last dimension, a flow bandwidth without a WAN.
   static Result<Topology> create(std::vector<Dimension> dimensions);
 
   int32_t npus() const { return npus_; }
   size_t dimensions() const { return shape_.size(); }
+  bool has_wan() const { return shape_.back().dimension.block == Block::kWan; }
   const Dimension& dimension(size_t d) const { return shape_[d].dimension; }
   int32_t size(size_t d) const { return shape_[d].dimension.npus; }
   int32_t stride(size_t d) const { return shape_[d].stride; }  // between neighbours along d
@@ -78,7 +84,8 @@ class Topology {
   int32_t npus_ = 1;
 };
 
-// An ASTRA-sim network file (YAML): lists topology, npus_count, bandwidth, latency of equal length.
+// An ASTRA-sim network file (YAML): lists topology, npus_count, bandwidth, latency of equal length;
+// of ours, next to a WAN, flow-bandwidth: one number.
 // Unusable, naming file and key: what cannot be parsed, an unknown key or block, unequal lengths.
 Result<Topology> read_topology(const std::string& path);
 Result<Topology> parse_topology(const std::string& text, const std::string& name);

@@ -11,7 +11,8 @@ namespace tombolo::network {
 namespace {
 
 constexpr int64_t kFileMax = 1 << 20;
-const std::vector<std::string> kKeys = {"topology", "npus_count", "bandwidth", "latency"};
+const std::vector<std::string> kKeys = {"topology", "npus_count", "bandwidth", "latency",
+                                        "flow-bandwidth"};
 
 template <typename T>
 Result<std::vector<T>> read_list(const YAML::Node& file, const std::string& key, const char* wanted,
@@ -71,9 +72,18 @@ Result<Topology> from_yaml(const YAML::Node& file, const std::string& name) {
     if (!block) {
       return unusable(
           fmt::format("{}: topology[{}] = {}: is not one of the known blocks", name, d, blocks[d]),
-          "one of Ring, FullyConnected, Switch");
+          "one of Ring, FullyConnected, Switch, WAN");
     }
     dimensions.push_back({*block, npus[d], bandwidth[d], latency[d]});
+  }
+  if (const YAML::Node flow = file["flow-bandwidth"]; flow && !dimensions.empty()) {
+    try {
+      dimensions.back().flow_bandwidth = flow.as<double>();
+    } catch (const YAML::Exception&) {
+      return unusable(
+          fmt::format("{}:{}: flow-bandwidth: cannot be read", name, flow.Mark().line + 1),
+          "flow-bandwidth: 0.1");
+    }
   }
   return during(Topology::create(std::move(dimensions)), "reading " + name);
 }

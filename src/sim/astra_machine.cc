@@ -18,6 +18,7 @@ AstraMachine::AstraMachine(const network::Topology& topology, const SystemSettin
       alarms_(queue_, kAlarms,
               static_cast<int32_t>(options.classes ? options.classes->first.size()
                                                    : workload.programs.size())),
+      routes_(topology),
       ranks_(options.classes ? options.classes->first.size() : workload.programs.size()),
       queues_(ranks_.size() * static_cast<size_t>(planner_.queues())) {
   CHECK(!options.classes || (options.whole_phases && options.law == NetworkLaw::kAnalytical),
@@ -28,7 +29,10 @@ AstraMachine::AstraMachine(const network::Topology& topology, const SystemSettin
         workload.programs.size(), topology.npus());
   if (options.law == NetworkLaw::kCongestion) {
     options_.whole_phases = false;
-    links_ = std::make_unique<network::LinkQueues>(topology);
+    links_ = std::make_unique<network::LinkQueues>(routes_.links());
+  } else if (options.law == NetworkLaw::kFluid) {
+    options_.whole_phases = false;
+    fluid_ = std::make_unique<FluidLinks>(topology);
   }
   rotations_.assign(planner_.rotates() ? ranks_.size() : 1, planner_.no_rotation());
   custom_plan_.phases.push_back({});
@@ -47,7 +51,7 @@ Result<MachineReport> AstraMachine::run() {
     }
   }
   for (size_t r = 0; r < ranks_.size() && !stopped(); ++r) wake(static_cast<int32_t>(r));
-  while (!queue_.empty() && !stopped()) {
+  while (!stopped() && let_flow()) {
     const engine::Event event = queue_.pop();
     const auto subject = static_cast<uint32_t>(event.subject);
     switch (event.kind) {

@@ -12,12 +12,12 @@
 //                          are spelled out
 //   astra_phases.cc        the members of a phase meet, and each is done at some time
 //   astra_messages.cc      messages between two ranks, sent and received by nodes or by the phases
-//                          of collectives, under one of two laws
+//                          of collectives, under one of three laws
 //   astra_memory.cc        loads from remote memory and stores to it wait for it
 //
 // Under the law `analytical` a phase is worked out as a whole as soon as all its members have begun
 // (network/phase_solver.h): one event a member instead of three a message. With whole_phases off,
-// and always under `congestion`, every message is played.
+// and always under `congestion` and `fluid`, every message is played.
 //
 // Determinism: events of one instant happen in ASTRA-sim's order (astra_alarms.h), so that answers
 // are equal to the cycle. Cost: docs/astra-sim.md.
@@ -37,19 +37,22 @@
 #include "network/memory_expansion.h"
 #include "network/phase_solver.h"
 #include "network/phase_state.h"
+#include "network/route.h"
 #include "network/topology.h"
 #include "sim/astra_alarms.h"
 #include "sim/astra_classes.h"
 #include "sim/astra_plan.h"
 #include "sim/astra_program.h"
 #include "sim/astra_system.h"
+#include "sim/fluid_links.h"
 
 namespace tombolo::sim {
 
-enum class NetworkLaw : uint8_t { kAnalytical, kCongestion };
+enum class NetworkLaw : uint8_t { kAnalytical, kCongestion, kFluid };
 constexpr auto enum_names(NetworkLaw) {
-  return std::to_array<EnumName<NetworkLaw>>(
-      {{NetworkLaw::kAnalytical, "analytical"}, {NetworkLaw::kCongestion, "congestion"}});
+  return std::to_array<EnumName<NetworkLaw>>({{NetworkLaw::kAnalytical, "analytical"},
+                                              {NetworkLaw::kCongestion, "congestion"},
+                                              {NetworkLaw::kFluid, "fluid"}});
 }
 
 struct MachineOptions {
@@ -285,7 +288,7 @@ class AstraMachine {
     bool operator==(const Mail&) const = default;
   };
   struct Message {
-    network::LinkQueues::Place at;
+    network::Routes::Place at;
     int32_t from = 0;  // NPUs
     int32_t to = 0;
     int64_t bytes = 0;
@@ -307,6 +310,7 @@ class AstraMachine {
   void send(int32_t rank, int32_t peer, int64_t tag, int64_t bytes, Party sender);
   void receive(int32_t peer, int32_t rank, int64_t tag, int64_t bytes, Party receiver);
   void carry(uint32_t message);  // over its next hop, or all the way
+  bool let_flow();               // until the next event; is there one?
   void take_link(uint32_t message);
   void arrived(uint32_t message);  // somewhere
   void link_free(uint64_t link);
@@ -338,7 +342,9 @@ class AstraMachine {
   CollectivePlanner planner_;
   engine::EventQueue queue_;
   Alarms alarms_;
-  std::unique_ptr<network::LinkQueues> links_;
+  network::Routes routes_;
+  std::unique_ptr<network::LinkQueues> links_;  // under `congestion`
+  std::unique_ptr<FluidLinks> fluid_;           // under `fluid`
   std::vector<Rank> ranks_;
   std::vector<Rotation> rotations_;  // per rank, or one where none ever changes
   std::vector<Queue> queues_;        // per rank and queue

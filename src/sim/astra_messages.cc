@@ -78,13 +78,32 @@ void AstraMachine::carry(uint32_t id) {
     queue_.push(now() + topology_->delay(message.from, message.to, message.bytes), kArrived, id);
     return;
   }
-  const network::LinkQueues::Hop hop = links_->next_hop(message.at, message.to);
+  if (options_.law == NetworkLaw::kFluid) {
+    return fluid_->start(now(), id, message.from, message.to, message.bytes);
+  }
+  const network::Routes::Hop hop = routes_.next_hop(message.at, message.to);
   if (links_->offer(hop.link, static_cast<int32_t>(id))) take_link(id);
+}
+
+// Last bytes that leave by the next event become arrivals. Rates are asked for only when an instant
+// is over, so that all that starts and ends at it is solved at once.
+bool AstraMachine::let_flow() {
+  if (fluid_ == nullptr) return !queue_.empty();
+  SimTime instant = now();
+  while (queue_.empty() || queue_.next_time() > instant) {
+    const std::optional<SimTime> leaves = fluid_->next();
+    if (!leaves || (!queue_.empty() && queue_.next_time() < *leaves)) break;
+    for (const FluidLinks::Left& left : fluid_->finish(*leaves)) {
+      queue_.push(left.arrives, kArrived, left.message);
+    }
+    instant = *leaves;
+  }
+  return !queue_.empty();
 }
 
 void AstraMachine::take_link(uint32_t id) {
   const Message& message = messages_[id];
-  const network::LinkQueues::Hop hop = links_->next_hop(message.at, message.to);
+  const network::Routes::Hop hop = routes_.next_hop(message.at, message.to);
   queue_.push(now() + topology_->delay(hop.dimension, 1, message.bytes), kArrived, id);
   queue_.push(now() + topology_->serialization(hop.dimension, message.bytes), kLinkFree,
               static_cast<uint64_t>(hop.link));
@@ -98,8 +117,8 @@ void AstraMachine::link_free(uint64_t link) {
 void AstraMachine::arrived(uint32_t id) {
   Message& message = messages_[id];
   if (options_.law == NetworkLaw::kCongestion) {
-    message.at = links_->next_hop(message.at, message.to).end;
-    if (message.at != network::LinkQueues::Place{message.to, false}) return carry(id);
+    message.at = routes_.next_hop(message.at, message.to).end;
+    if (message.at != network::Routes::Place{message.to, false}) return carry(id);
   }
   delivered(id);
 }

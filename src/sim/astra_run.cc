@@ -69,6 +69,11 @@ Result<std::optional<AstraAnswer>> run_classes(const network::Topology& topology
 Result<AstraAnswer> run_astra(const network::Topology& topology, const SystemSettings& settings,
                               const Workload& workload, const MachineOptions& machine,
                               bool collapse) {
+  if (topology.has_wan() && machine.law != NetworkLaw::kFluid) {
+    return unusable(
+        fmt::format("the network has a WAN, which the law {} does not know", to_name(machine.law)),
+        "--law=fluid");
+  }
   if (!settings.replay_only) TRY(check_accesses(workload, machine.memory));
   const bool shared = machine.memory != nullptr && machine.memory->shared();
   if (collapse && !shared && machine.law == NetworkLaw::kAnalytical && machine.whole_phases) {
