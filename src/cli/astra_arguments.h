@@ -37,7 +37,8 @@ inline CLI::App* add_astra(CLI::App& app, AstraCommandOptions& options) {
   command->add_option("--comm-scale", options.comm_scale, "1");
   command->add_option("--injection-scale", options.injection_scale, "of the endpoint delay");
   command->add_option("--rendezvous-protocol", options.rendezvous, "false");
-  command->add_option("--law", options.law, "analytical, congestion or fluid")->capture_default_str();
+  command->add_option("--law", options.law, "analytical, congestion or fluid")
+      ->capture_default_str();
   command->add_flag("--spmd", options.spmd, "PREFIX.0.et stands for all ranks");
   command
       ->add_option("--collapse", options.collapse,

@@ -71,7 +71,8 @@ Result<AstraOptions> to_options(const AstraCommandOptions& in) {
   out.machine.queues_per_dimension = in.queues;
   const auto law = from_name<NetworkLaw>(in.law);
   if (!law) {
-    return unusable(fmt::format("--law={}: no such law", in.law), "analytical, congestion or fluid");
+    return unusable(fmt::format("--law={}: no such law", in.law),
+                    "analytical, congestion or fluid");
   }
   out.machine.law = *law;
   return out;

@@ -35,6 +35,13 @@ Result<network::ExpandedMemory> read_memory(const std::string& path, int32_t npu
   return during(network::ExpandedMemory::create(file, npus), "reading " + path);
 }
 
+Status check_law(const network::Topology& topology, NetworkLaw law) {
+  if (!topology.has_wan() || law == NetworkLaw::kFluid) return {};
+  return unusable(
+      fmt::format("the network has a WAN, which the law {} does not know", to_name(law)),
+      "--law=fluid");
+}
+
 AstraAnswer answer_about(const network::Topology& topology, const SystemSettings& settings) {
   AstraAnswer out;
   out.npus = topology.npus();
@@ -55,6 +62,7 @@ Result<std::optional<AstraAnswer>> run_classes(const network::Topology& topology
                                                const SystemSettings& settings,
                                                const Workload& workload,
                                                const MachineOptions& machine, RankClasses classes) {
+  TRY(check_law(topology, machine.law));
   MachineOptions of_classes = machine;
   of_classes.classes = &classes;
   AstraMachine representatives(topology, settings, workload, of_classes);
@@ -69,11 +77,7 @@ Result<std::optional<AstraAnswer>> run_classes(const network::Topology& topology
 Result<AstraAnswer> run_astra(const network::Topology& topology, const SystemSettings& settings,
                               const Workload& workload, const MachineOptions& machine,
                               bool collapse) {
-  if (topology.has_wan() && machine.law != NetworkLaw::kFluid) {
-    return unusable(
-        fmt::format("the network has a WAN, which the law {} does not know", to_name(machine.law)),
-        "--law=fluid");
-  }
+  TRY(check_law(topology, machine.law));
   if (!settings.replay_only) TRY(check_accesses(workload, machine.memory));
   const bool shared = machine.memory != nullptr && machine.memory->shared();
   if (collapse && !shared && machine.law == NetworkLaw::kAnalytical && machine.whole_phases) {
