@@ -50,6 +50,20 @@ TEST(Topology, ReadsWhatAstraSimReads) {
   EXPECT_EQ(net->dimension(1).bandwidth, 25);
 }
 
+TEST(Topology, ReadsAWan) {
+  const auto net = parse_topology(
+      "topology: [ Ring, WAN ]\nnpus_count: [ 4, 2 ]\nbandwidth: [ 50, 0.6 ]\n"
+      "latency: [ 500, 20000000 ]\nflow-bandwidth: 0.0625\n",
+      "network.yml");
+  ASSERT_TRUE(net) << net.error().text();
+  EXPECT_TRUE(net->has_wan());
+  EXPECT_EQ(net->dimension(1).flow_bandwidth, 0.0625);
+  EXPECT_EQ(net->text(), "Ring(4) x WAN(2)");
+  const auto first = Topology::create({{Block::kWan, 2}, {Block::kRing, 4}});
+  ASSERT_FALSE(first);
+  EXPECT_NE(first.error().text().find("must be the last dimension"), std::string::npos);
+}
+
 TEST(Topology, SaysWhatIsWrongWithAFile) {
   const std::string good =
       "topology: [ Ring ]\nnpus_count: [ 8 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n";
@@ -71,6 +85,13 @@ TEST(Topology, SaysWhatIsWrongWithAFile) {
   EXPECT_NE(error("latency", "latencies").find("unknown key latencies"), std::string::npos);
   EXPECT_NE(error("[ Ring ]", "Ring").find("wanted a list"), std::string::npos);
   EXPECT_NE(error("[ Ring ]", "[ Ring").find("network.yml:"), std::string::npos);
+  // A WAN is the last dimension, and the only one with a bandwidth of flows.
+  EXPECT_NE(error("[ 500.0 ]", "[ 500.0 ]\nflow-bandwidth: 1").find("belongs to a WAN"),
+            std::string::npos);
+  EXPECT_NE(error("Ring ]", "WAN ]\nflow-bandwidth: -1").find("must not be negative"),
+            std::string::npos);
+  EXPECT_NE(error("Ring ]", "WAN ]\nflow-bandwidth: [ 1 ]").find("network.yml:2: flow-bandwidth"),
+            std::string::npos);
   EXPECT_FALSE(parse_topology("", "network.yml"));
   EXPECT_FALSE(parse_topology("[[[[[[[[", "network.yml"));
 }

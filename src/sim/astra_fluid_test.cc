@@ -139,6 +139,49 @@ TEST(AstraFluid, ActiveChunksShareALinkInsteadOfMultiplyingIt) {
             std::vector<int64_t>(4, 750));
 }
 
+// n = 4 NPUs in each of two datacenters. Reduce-scatter at home, all-reduce of S / n between them
+// in two messages, all-gather at home; the n messages of a direction share the path P under a cap
+// c:
+//   2 (n-1) (L + S / (n B)) + 2 (W + S / (2 n) / min(c, P / n))
+TEST(AstraFluid, AnAllReduceOverTwoDatacentersTakesItsClosedForm) {
+  System system;
+  system.settings.all_reduce_shape = AllReduceShape::kLocalBandwidthAware;
+  system.settings.algorithms[CollectiveType::kAllReduce].push_back(
+      *network::parse_algorithm("ring"));
+  const auto with_wan = [&](double path, double cap) {
+    system.dimensions.resize(1);
+    system.dimensions.push_back(
+        {Block::kWan, 2, path * kOneByteAnNs, 20'000'000, cap * kOneByteAnNs});
+    return finishes(system.run(all_reduce(800)));
+  };
+  const int64_t home = 2 * 3 * (100 + 200);
+  // The cap of 0.1 bytes a nanosecond holds each, where the path has 0.25: 100 / 0.1.
+  EXPECT_EQ(with_wan(1, 0.1), std::vector<int64_t>(8, home + 2 * (20'000'000 + 1000)));
+  // The path has 0.05 for each: 100 / 0.05.
+  EXPECT_EQ(with_wan(0.2, 0.1), std::vector<int64_t>(8, home + 2 * (20'000'000 + 2000)));
+  // Without a cap: 100 / 0.25.
+  EXPECT_EQ(with_wan(1, 0), std::vector<int64_t>(8, home + 2 * (20'000'000 + 400)));
+}
+
+TEST(AstraFluid, AMessageToAnotherPlaceElsewhereTakesRingAndPath) {
+  // From (0, 0) to (1, 1): one link of the ring at 1 byte a ns, then the path at 0.1. It has 0.1 on
+  // both, and leaves 0.9 of the ring's link to the message from (0, 0)'s neighbour 3 to 1.
+  System system;
+  system.dimensions.push_back({Block::kWan, 2, 0.1 * kOneByteAnNs, 20'000'000});
+  EXPECT_EQ(finishes(system.run(transfers(8, {{0, 5, 1000}, {3, 1, 900}}))),
+            (std::vector<int64_t>{20'010'100, 1200, 0, 1200, 0, 20'010'100, 0, 0}));
+}
+
+TEST(AstraFluid, OtherLawsRefuseAWan) {
+  System system;
+  system.dimensions.push_back({Block::kWan, 2, 1, 20'000'000});
+  for (const NetworkLaw law : {NetworkLaw::kAnalytical, NetworkLaw::kCongestion}) {
+    const auto answer = system.run(transfers(8, {{0, 4, 1000}}), law);
+    ASSERT_FALSE(answer);
+    EXPECT_NE(answer.error().text().find("--law=fluid"), std::string::npos);
+  }
+}
+
 // The same traffic, with every rank called by its neighbour's number: every rank takes the time
 // that its neighbour took.
 TEST(AstraFluid, AnswersDoNotHangOnTheNumbersOfRanks) {

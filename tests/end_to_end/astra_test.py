@@ -56,6 +56,18 @@ class Astra(Case):
         small = self.write("small.yml", NETWORK)
         self.refused(2, ["65536 ranks", "8 NPUs"], "astra", *arguments[:2], f"--network-configuration={small}")
 
+    def test_asks_about_two_datacenters(self):
+        example = ROOT / "examples" / "astra-wan"
+        arguments = [f"--workload-configuration={self.files()['workload']}",
+                     f"--system-configuration={example / 'system.json'}"]
+        network = example / "network.yml"
+        narrow = self.write("narrow.yml", network.read_text().replace("[ 50, 0.6 ]", "[ 50, 0.125 ]"))
+        for path, cycles in (network, 43938658), (narrow, 47844908):
+            answer = self.json("astra", "--law=fluid", *arguments, f"--network-configuration={path}")
+            self.assertEqual((answer["topology"], answer["finish_ns"]), ("Ring(4) x WAN(2)", cycles))
+            self.assertIn(f"{cycles:,}", (example / "README.md").read_text())
+        self.refused(2, ["WAN", "analytical", "--law=fluid"], "astra", *arguments, f"--network-configuration={network}")
+
     def test_asks_traces_of_eight_ranks_about_sixteen(self):
         files = self.files(network=NETWORK.replace("[ 8 ]", "[ 16 ]"))
         trace = files["workload"]
