@@ -3,16 +3,11 @@
 #include "base/check.h"
 #include "cluster/cluster.h"
 #include "cost/collective.h"
-#include "cost/stage_cost.h"
 #include "model/model.h"
 #include "planner/select.h"
 
 namespace tombolo::planner {
 namespace {
-
-constexpr const char* kAtlas =
-    "Palak et al. 2024, Improving training time and GPU utilization in geo-distributed language "
-    "model training, ";
 
 // Sections 6.3 and 6.4: 60 partitions, 60 micro-batches, a transfer C times as long as a forward
 // pass, a backward pass twice as long, and the all-reduce left out.
@@ -150,17 +145,9 @@ Table figure_2() {
 
 // Share of communication in a pipeline of 6 nodes in 3 datacenters, one layer per node.
 double communication_share(int64_t length, int64_t hidden, int64_t micro_batches) {
-  model::Model m = *model::preset("gpt3-175b");
-  m.layers = 6;
-  m.hidden = hidden;
-  m.ffn = 4 * hidden;
-  m.heads = m.kv_heads = hidden / 128;
-  m.sequence = length;
-  const cost::StageCost layer =
-      cost::roofline(m, {0, 1, false, false}, *cluster::catalog_device("a100-80g"),
-                     {.micro_batch = 1, .recompute = model::Recompute::kFull});
-  const CellPart part{2, layer.forward, layer.backward + layer.recompute};
-  const CellLink link{model::boundary_bytes(m, 1, 2) / one_connection_at_40_ms(), 40_ms};
+  const AtlasLayer layer = atlas_layer(length, hidden);
+  const CellPart part{2, layer.cost.forward, layer.cost.backward + layer.cost.recompute};
+  const CellLink link{layer.boundary / one_connection_at_40_ms(), 40_ms};
   const DpCell near{{{6, part.forward, part.backward}}, {}, 1, micro_batches};
   const DpCell far{{part, part, part}, {link, link}, 1, micro_batches};
   return 1 - one_forward_one_backward_cell(near) / one_forward_one_backward_cell(far);
@@ -189,6 +176,17 @@ Table figure_3() {
 }
 
 }  // namespace
+
+AtlasLayer atlas_layer(int64_t sequence, int64_t hidden) {
+  model::Model m = *model::preset("gpt3-175b");
+  m.hidden = hidden;
+  m.ffn = 4 * hidden;
+  m.heads = m.kv_heads = hidden / 128;
+  m.sequence = sequence;
+  return {cost::roofline(m, {0, 1, false, false}, *cluster::catalog_device("a100-80g"),
+                         {.micro_batch = 1, .recompute = model::Recompute::kFull}),
+          model::boundary_bytes(m, 1, 2)};
+}
 
 std::vector<Table> atlas_selection() {
   return {algorithm_1(), figure_2(), figure_3(), figure_11(), figure_12()};

@@ -11,9 +11,23 @@
 
 #include <vector>
 
+#include "cost/stage_cost.h"
 #include "planner/reproduce.h"
 
 namespace tombolo::planner {
+
+// How the tables name their source, before ", section ...".
+inline constexpr const char* kAtlas =
+    "Palak et al. 2024, Improving training time and GPU utilization in geo-distributed language "
+    "model training, ";
+
+// A layer of GPT-A (sequences of 4,096, hidden size 4,096) or GPT-B (6,144 and 8,192) on an A100
+// with full recomputation, one sequence a micro-batch; heads of 128, as the paper leaves them out.
+struct AtlasLayer {
+  cost::StageCost cost;
+  Bytes boundary;  // what one micro-batch sends to the next stage
+};
+AtlasLayer atlas_layer(int64_t sequence, int64_t hidden);
 
 // algorithm-1, figure-2, figure-3, figure-11 and figure-12.
 std::vector<Table> atlas_selection();

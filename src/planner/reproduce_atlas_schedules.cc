@@ -2,8 +2,6 @@
 
 #include "base/check.h"
 #include "cluster/cluster.h"
-#include "cost/stage_cost.h"
-#include "model/model.h"
 #include "planner/reproduce_atlas.h"
 #include "schedule/exact.h"
 #include "schedule/policy.h"
@@ -14,10 +12,6 @@ namespace {
 using plan::Discipline;
 using schedule::Shape;
 using schedule::Times;
-
-constexpr const char* kAtlas =
-    "Palak et al. 2024, Improving training time and GPU utilization in geo-distributed language "
-    "model training, ";
 
 // Contiguous stages of equal times over datacenters; all pipelines of a cell alike.
 struct Setting {
@@ -168,22 +162,14 @@ Table figure_11_gain() {
 // but not, as the paper says, for 3; the last datacenter gets two of the stages here.
 Setting section_6_2(int64_t length, int64_t hidden, BytesPerSecond rate, Seconds latency,
                     int32_t micro_batches) {
-  model::Model m = *model::preset("gpt3-175b");
-  m.layers = 4;
-  m.hidden = hidden;
-  m.ffn = 4 * hidden;
-  m.heads = m.kv_heads = hidden / 128;
-  m.sequence = length;
-  const cost::StageCost layer =
-      cost::roofline(m, {0, 1, false, false}, *cluster::catalog_device("a100-80g"),
-                     {.micro_batch = 1, .recompute = model::Recompute::kFull});
+  const AtlasLayer layer = atlas_layer(length, hidden);
   return {.stages = {1, 1, 2},
           .pipelines = 3,
           .microbatches = micro_batches,
-          .forward = round_to_ns(layer.forward),
-          .backward = round_to_ns(layer.backward),
-          .recompute = round_to_ns(layer.recompute),
-          .transfer = round_to_ns(model::boundary_bytes(m, 1, 2) / rate),
+          .forward = round_to_ns(layer.cost.forward),
+          .backward = round_to_ns(layer.cost.backward),
+          .recompute = round_to_ns(layer.cost.recompute),
+          .transfer = round_to_ns(layer.boundary / rate),
           .latency = round_to_ns(latency)};
 }
 
