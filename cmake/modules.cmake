@@ -36,7 +36,7 @@ function(tombolo_test name)
   tombolo_precompiled(${name}_test TESTS)
   # LibTorch takes seconds to load where nothing has read it yet.
   gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 TEST_PREFIX "${name}."
-                       PROPERTIES TIMEOUT 300 LABELS "${ARG_LABELS}")
+                       PROPERTIES TIMEOUT 300 LABELS "${ARG_LABELS}" ENVIRONMENT "TMPDIR=${CMAKE_BINARY_DIR}/tmp")
   foreach(label ${ARG_LABELS})
     if(NOT TARGET tests_of_${label})
       add_custom_target(tests_of_${label})
@@ -63,7 +63,7 @@ function(tombolo_python_tests label)
         set(name ${label}.${class}.${CMAKE_MATCH_1})
         add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${file} ${class}.${CMAKE_MATCH_1})
         set(environment "TOMBOLO_BUILD=${CMAKE_BINARY_DIR}" "TOMBOLO_TORCH=$<BOOL:${TOMBOLO_TORCH}>"
-            "TOMBOLO_SANITIZE=${TOMBOLO_SANITIZE}" "PYTHONDONTWRITEBYTECODE=1")
+            "TOMBOLO_SANITIZE=${TOMBOLO_SANITIZE}" "PYTHONDONTWRITEBYTECODE=1" "TMPDIR=${CMAKE_BINARY_DIR}/tmp")
         set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 300 SKIP_REGULAR_EXPRESSION "OK .skipped=1"
           ENVIRONMENT "${environment}" ${ARG_PROPERTIES})
       endif()
@@ -74,4 +74,5 @@ endfunction()
 if(TOMBOLO_TESTS)
   find_package(GTest REQUIRED)
   include(GoogleTest)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/tmp)  # what tests leave behind goes with the build
 endif()
