@@ -116,6 +116,11 @@ int main(int argc, char** argv) {
       ->add_option("--join-timeout", train_options.join_timeout, "seconds for all these to come")
       ->check(CLI::Range(1.0, 86400.0))
       ->capture_default_str();
+  train_command
+      ->add_option("--restarts", train_options.restarts,
+                   "how often to go on from one checkpoint when a worker was lost")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
   train_command->add_option("--worker", train_options.worker, "path of tombolo-worker");
   train_command->add_flag("--capabilities", show_capabilities,
                           "what can be planned and what can be run");

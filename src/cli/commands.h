@@ -57,6 +57,7 @@ struct TrainOptions {
   uint16_t port = 0;       // of the launcher; 0: any
   std::string rendezvous;  // HOST:PORT for ranks that mpirun, torchrun or srun start; empty: theirs
   double join_timeout = 60;  // seconds, for all of these to come
+  int restarts = 3;          // after lost workers, in a row from one checkpoint
   std::string worker;
   bool json = false;
 };

@@ -41,6 +41,10 @@ void print_text(std::ostream& out, const plan::Plan& plan, const runtime::RunSum
   }
   out << fmt::format("{} steps, {:.0f} tokens/s, seed {}\n", summary.steps, summary.tokens_per_s,
                      plan.run.seed);
+  if (summary.restarts > 0) {
+    out << fmt::format("restarted {} time{} after a worker was lost\n", summary.restarts,
+                       summary.restarts == 1 ? "" : "s");
+  }
   if (!summary.checkpoint.empty()) out << "checkpoint: " << summary.checkpoint << "\n";
   out << "traces: " << predicted_path << " " << summary.trace_path << "\n";
 }
@@ -78,6 +82,7 @@ Status train(const TrainOptions& options, std::ostream& out) {
   }
   launch.output = options.out;
   launch.resume = options.resume;
+  launch.restarts = options.restarts;
   launch.worker_program = options.worker;
   launch.control_port = options.port;
   launch.command = command_line("train", options.in) + (options.resume ? " --resume" : "");
@@ -112,6 +117,7 @@ Status train(const TrainOptions& options, std::ostream& out) {
                    {"machine", Value(summary.machine.table())},
                    {"trace", summary.trace_path},
                    {"predicted_trace", predicted_path},
+                   {"restarts", int64_t{summary.restarts}},
                    {"checkpoint", summary.checkpoint}});
   return {};
 }

@@ -72,7 +72,9 @@ TEST(BestSchedule, IsNoWorseThanAnyCandidateAndNoBetterThanTheBound) {
         EXPECT_LE(best.iteration(), *candidate.makespan) << candidate.name;
         EXPECT_LE(*candidate.in_flight, in_flight) << candidate.name;
         // What is simulated takes as long as the schedule says.
-        if (candidate.iteration) EXPECT_EQ(*candidate.iteration, *candidate.makespan);
+        if (candidate.iteration) {
+          EXPECT_EQ(*candidate.iteration, *candidate.makespan);
+        }
       }
       EXPECT_GE(best.iteration(), best.bound.value);
       ASSERT_TRUE(best.baseline());

@@ -31,6 +31,13 @@ class Launch {
 
   Result<RunSummary> run();
 
+  // After run(): a worker was lost, another run may fare better.
+  bool lost_a_worker() const { return lost_a_worker_; }
+  int64_t newest_checkpoint() const { return checkpoint_ ? checkpoint_->manifest.step : 0; }
+  std::optional<double> first_loss() const {
+    return book_ ? book_->summary().first_loss : std::nullopt;
+  }
+
  private:
   // One per rank.
   struct Seat {
@@ -87,6 +94,8 @@ class Launch {
   std::optional<TokenFile> token_file_;
   SimTime join_deadline_ = kNever;
   bool joined_ = false;  // all ranks said hello
+  bool went_ = false;    // all ranks were ready
+  bool lost_a_worker_ = false;
   int64_t first_iteration_ = 1;
   std::optional<FoundCheckpoint> checkpoint_;  // the newest that exists
   std::unique_ptr<Workers> workers_;
@@ -140,6 +149,7 @@ Result<RunSummary> Launch::run() {
   if (status) status = supervise();
   if (!status && !workers_) return fail(status.error());
   if (!status) {
+    lost_a_worker_ = went_ && !options_.rendezvous && status.error().code == ErrorCode::kLostPeer;
     workers_->stop_all(status.error().message, clock_.now() + kStopMax);
     workers_.reset();
     clean_up();
@@ -256,6 +266,7 @@ Status Launch::handle(int32_t rank, const Ready&) {
     if (!seat.ready) return {};
   }
   cpu_ = CpuMeter();
+  went_ = true;
   return tell_all(Go{clock_.now().ns});
 }
 
@@ -451,7 +462,31 @@ Status check_performable(const plan::Plan& plan) {
 }
 
 Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, Clock& clock) {
-  return Launch(plan, options, clock).run();
+  LaunchOptions attempt = options;
+  std::optional<double> first_loss;
+  int restarts = 0, in_a_row = 0;
+  for (int64_t from = -1;;) {
+    Launch run(plan, attempt, clock);
+    Result<RunSummary> summary = run.run();
+    if (!first_loss) first_loss = run.first_loss();
+    if (summary) {
+      summary->restarts = restarts;
+      summary->first_loss = first_loss;
+      return summary;
+    }
+    if (!run.lost_a_worker()) return summary;
+    const int64_t step = run.newest_checkpoint();
+    in_a_row = step == from ? in_a_row + 1 : 1;
+    if (in_a_row > options.restarts) return summary;
+    from = step;
+    ++restarts;
+    attempt.resume = step > 0;
+    if (options.on_note) {
+      options.on_note(
+          fmt::format("{}; starting again {}", summary.error().message,
+                      step > 0 ? fmt::format("after step {}", step) : "from the beginning"));
+    }
+  }
 }
 
 }  // namespace tombolo::runtime

@@ -7,6 +7,11 @@
 // connection), and it tells all others why they stop. Workers end by themselves when the launcher
 // does.
 //
+// A run that loses a worker begins anew from its newest checkpoint, without a person, as often as
+// `restarts` says: all workers are stopped and started again under a new token, so that nothing of
+// the lost run can be mistaken for the new one. Losses are those of an undisturbed run, because a
+// checkpoint is (checkpoint.h).
+//
 // The job's token is handed over in the environment, which only this user can read.
 // docs/decisions/0006-launcher-and-control.md.
 #pragma once
@@ -33,6 +38,7 @@ struct Rendezvous {
 struct LaunchOptions {
   std::string output = ".";              // folder for trace.jsonl; created where it is missing
   bool resume = false;                   // go on after the latest checkpoint
+  int restarts = 0;                      // after lost workers, in a row from one checkpoint
   std::string worker_program;            // empty: tombolo-worker beside the running program
   uint16_t control_port = 0;             // of this host; 0: any that is free; without a rendezvous
   std::optional<Rendezvous> rendezvous;  // left out: all ranks are started here
@@ -49,7 +55,8 @@ struct LaunchOptions {
 // Blocks until the run is over; no worker that it started outlives it. Errors: unusable (taken
 // port, missing worker program, a device that cannot run here, a checkpoint that does not fit, two
 // processes with one rank), kLostPeer (naming the rank and how it died, or that it did not come),
-// or what a rank reported.
+// or what a rank reported. Restarts need ranks that were all started here, and that had all been
+// ready once; the Trace then begins after the last checkpoint that was gone on from.
 Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, Clock& clock);
 
 // What this version cannot perform, refused by name.

@@ -42,6 +42,7 @@ struct RunSummary {
   trace::Trace trace;                     // of all ranks
   std::string trace_path;
   std::string checkpoint;  // folder of the newest; empty: none was taken
+  int restarts = 0;        // after workers that were lost
   MachineLoad machine;
 };
 

@@ -13,8 +13,10 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "base/file.h"
+#include "base/random.h"
 #include "runtime/checkpoint.h"
 #include "runtime/launcher.h"
 #include "runtime/profile.h"
@@ -153,6 +155,73 @@ TEST_F(Launching, AKilledWorkerIsNamedAndTheCheckpointIntact) {
   }
 }
 
+// The emulated state counts updates.
+int64_t updates_in(const FoundCheckpoint& found) {
+  const auto tensors = load_checkpoint(found);
+  CHECK(tensors, "{}", tensors.error().text());
+  std::set<int64_t> counts;
+  for (const NamedTensor& tensor : *tensors) {
+    int64_t updates = 0;
+    std::memcpy(&updates, tensor.bytes.data(), 8);
+    counts.insert(updates);
+  }
+  CHECK(counts.size() == 1, "{} counts of updates", counts.size());
+  return *counts.begin();
+}
+
+TEST_F(Launching, ARunThatLosesWorkersGoesOnFromItsCheckpoints) {
+  const int kills = std::getenv("TOMBOLO_LONG") ? 100 : 4;
+  const int steps = 10 * kills;
+  const plan::Plan plan = plan_with_checkpoints(4, steps, 2);
+  Random random(11);
+  int killed = 0;
+  options_.restarts = kills;
+  options_.on_progress = [&](const Progress&) {
+    if (killed == kills || random.below(8) > 0) return;
+    ++killed;
+    kill(pids_.at(static_cast<int32_t>(random.below(4))), SIGKILL);
+  };
+  std::string notes;
+  options_.on_note = [&](const std::string& note) { notes += note + "\n"; };
+  const auto summary = launch(plan, options_, clock_);
+  ASSERT_TRUE(summary) << summary.error().text();
+  EXPECT_EQ(summary->steps, steps);
+  EXPECT_GE(summary->restarts, 1);
+  EXPECT_LE(summary->restarts, killed);  // one that is killed when its work is done is not missed
+  EXPECT_THAT(notes,
+              HasSubstr("was lost: killed by signal 9 (Killed); starting again after step "));
+  EXPECT_EQ(latest().manifest.step, steps);
+  EXPECT_EQ(updates_in(latest()), steps) << "an update was lost or made twice";
+  EXPECT_EQ(trace::iteration_times(summary->trace).back().iteration, steps);
+}
+
+// Before its last checkpoint exists, while it does, or when all is done: whatever comes first.
+TEST_F(Launching, AWorkerMayBeLostInTheLastStep) {
+  options_.restarts = 1;
+  bool killed = false;
+  options_.on_progress = [&](const Progress& progress) {
+    if (progress.step == 4 && !std::exchange(killed, true)) kill(pids_.at(1), SIGKILL);
+  };
+  const auto summary = launch(plan_with_checkpoints(2, 4, 2), options_, clock_);
+  ASSERT_TRUE(summary) << summary.error().text();
+  EXPECT_EQ(summary->steps, 4);
+  EXPECT_EQ(updates_in(latest()), 4);
+}
+
+TEST_F(Launching, ARunThatLosesAWorkerAgainAndAgainGivesUp) {
+  options_.restarts = 2;
+  options_.on_progress = [&](const Progress& progress) {
+    if (progress.step == 1) kill(pids_.at(0), SIGKILL);
+  };
+  std::vector<std::string> notes;
+  options_.on_note = [&](const std::string& note) { notes.push_back(note); };
+  const auto summary = launch(plan_with_checkpoints(2, 1'000'000, 1000), options_, clock_);
+  ASSERT_FALSE(summary);
+  EXPECT_THAT(summary.error().text(), HasSubstr("rank 0 (oregon) was lost"));
+  ASSERT_EQ(notes.size(), 2u);
+  EXPECT_THAT(notes[0], HasSubstr("starting again from the beginning"));
+}
+
 TEST_F(Launching, AResumedRunGoesOnWithTheNextStep) {
   plan::Plan plan = plan_with_checkpoints(2, 4, 4);
   ASSERT_TRUE(launch(plan, options_, clock_));
@@ -168,14 +237,7 @@ TEST_F(Launching, AResumedRunGoesOnWithTheNextStep) {
   const auto times = trace::iteration_times(resumed->trace);
   ASSERT_EQ(times.size(), 3u);
   EXPECT_EQ(times.front().iteration, 5);
-  // The emulated state counts updates: 4 before, 3 after.
-  const auto tensors = load_checkpoint(latest());
-  ASSERT_TRUE(tensors);
-  for (const NamedTensor& tensor : *tensors) {
-    int64_t updates = 0;
-    std::memcpy(&updates, tensor.bytes.data(), 8);
-    EXPECT_EQ(updates, 7) << tensor.name;
-  }
+  EXPECT_EQ(updates_in(latest()), 7) << "4 before, 3 after";
 }
 
 TEST_F(Launching, ADamagedShardIsNamedBeforeAnythingStarts) {

@@ -1,4 +1,5 @@
 """A killed worker, a full disk, the wrong BLAS: one clear message, nothing half-written, nobody left behind."""
+import json
 import os
 import pathlib
 import resource
@@ -43,7 +44,8 @@ class Killed(Case):
     def start(self, job, *arguments, workers=2):
         """A launcher in the background that has written its first checkpoint."""
         self.write("job.toml", job)
-        launcher = subprocess.Popen([BUILD / "tombolo", "train", "job.toml", "--out", "run", *arguments],
+        launcher = subprocess.Popen([BUILD / "tombolo", "train", "job.toml", "--out", "run", "--restarts", "0",
+                                     *arguments],
                                     cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                     stderr=subprocess.PIPE, text=True)
         self.addCleanup(lambda: launcher.poll() is None and launcher.kill())
@@ -75,6 +77,22 @@ class Killed(Case):
                 path.unlink()
             for path in self.folder.glob("checkpoints/step-*"):
                 path.rmdir()
+
+    @needs_torch
+    def test_losses_are_those_of_an_undisturbed_run(self):
+        job = self.write("job.toml", tiny(2, steps=200, every=20))
+        self.ok("train", job, "--out", "whole")
+        shutil.rmtree(self.folder / "checkpoints")
+        launcher, pids = self.start(tiny(2, steps=200, every=20), "--restarts", "3", "--json")
+        os.kill(pids[1], signal.SIGKILL)
+        answer, message = launcher.communicate(timeout=60)
+        self.assertEqual(launcher.returncode, 0, message)
+        self.assertEqual(json.loads(answer)["restarts"], 1)
+        self.assertIn("starting again after step", message)
+        losses = lambda path: self.records(self.folder / path, "loss")
+        whole, disturbed = losses("whole/trace.jsonl"), losses("run/trace.jsonl")
+        self.assertIn(200, disturbed)
+        self.assertEqual(disturbed, {i: whole[i] for i in disturbed})
 
     @needs_torch
     def test_kill_9_of_a_replica(self):

@@ -102,7 +102,7 @@ class Replicas(Case):
 
     def test_a_killed_replica_is_named(self):
         self.write("job.toml", SIX.replace("steps = 4", "steps = 100000") + CHECKPOINTS)
-        launcher = subprocess.Popen([BUILD / "tombolo", "train", "job.toml", "--out", "run"], cwd=self.folder,
+        launcher = subprocess.Popen([BUILD / "tombolo", "train", "job.toml", "--out", "run", "--restarts", "0"], cwd=self.folder,
                                     stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                     text=True)
         self.addCleanup(lambda: launcher.poll() is None and launcher.kill())
