@@ -46,7 +46,10 @@ std::optional<AlgorithmChoice> parse_algorithm(std::string_view name) {
   }
   const auto algorithm = from_name<Algorithm>(text);
   if (!algorithm) return std::nullopt;
-  if (out.one_dimension && *algorithm == Algorithm::kDoubleBinaryTree) return std::nullopt;
+  if (out.one_dimension &&
+      (*algorithm == Algorithm::kDoubleBinaryTree || *algorithm == Algorithm::kInSwitch)) {
+    return std::nullopt;
+  }
   out.algorithm = *algorithm;
   return out;
 }
@@ -68,6 +71,10 @@ Result<CollectivePhase> CollectivePhase::create(const PhaseSpec& spec) {
   if (algorithm == Algorithm::kHalvingDoubling && spec.kind == CollectiveType::kAllToAll) {
     return unusable("halvingDoubling cannot do an all-to-all", "ring or direct");
   }
+  if (algorithm == Algorithm::kInSwitch && spec.kind == CollectiveType::kAllToAll) {
+    return unusable("inSwitch cannot do an all-to-all: there is nothing to reduce or gather",
+                    "direct");
+  }
   if ((algorithm == Algorithm::kHalvingDoubling || algorithm == Algorithm::kDoubleBinaryTree) &&
       !power_of_two(spec.members)) {
     return unusable(
@@ -83,6 +90,12 @@ Result<CollectivePhase> CollectivePhase::create(const PhaseSpec& spec) {
     out.final_bytes_ = spec.bytes;  // whatever is asked for
     out.slots_ = 3;
     out.make_tree();
+    return out;
+  }
+  if (algorithm == Algorithm::kInSwitch) {
+    out.messages_ = 1;
+    out.bytes_ = std::max(spec.bytes, out.final_bytes_);
+    out.round_ = out.reduces_from_ = 2;  // insertions, none of which reduces
     return out;
   }
   out.messages_ = rounds_of(spec.kind, direct, n);
@@ -174,6 +187,7 @@ int32_t CollectivePhase::from(int32_t member, int64_t message) const {
 int32_t CollectivePhase::slot(int32_t member, int32_t source) const {
   switch (spec_.choice.algorithm) {
     case Algorithm::kRing:
+    case Algorithm::kInSwitch:
       return 0;
     case Algorithm::kDirect:
       return source;

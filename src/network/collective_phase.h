@@ -19,11 +19,14 @@
 //   halving-doubling p = 1, with the member at distance 1, 2, 4, ... (halving) and back (doubling)
 //   double binary    leaves send up, parents reduce and send up, the root reduces and sends down;
 //   tree             always an all-reduce of all bytes. Chunks use two trees in turn
+//   in-switch        p = 1, one message up and one down, as large as the larger of what a member
+//                    gives and gets; nobody receives before all have sent, and the switch reduces.
+//                    Played as a message to the next member: one over each link up and down
 //
-// These are ASTRA-sim's algorithms with their quirks, since equal answers are wanted: which
-// messages reduce, and what a reduction costs, follows from the order of insertions (reduces(),
-// bytes()). docs/astra-sim.md names the quirks. Reference: Won et al., ASTRA-sim 2.0, 2023, and its
-// source.
+// The last is ours (docs/laws/in_switch_collective.md). The others are ASTRA-sim's algorithms with
+// their quirks, since equal answers are wanted: which messages reduce, and what a reduction costs,
+// follows from the order of insertions (reduces(), bytes()). docs/astra-sim.md names the quirks.
+// Reference: Won et al., ASTRA-sim 2.0, 2023, and its source.
 #pragma once
 
 #include <array>
@@ -38,12 +41,13 @@
 
 namespace tombolo::network {
 
-enum class Algorithm : uint8_t { kRing, kDirect, kHalvingDoubling, kDoubleBinaryTree };
+enum class Algorithm : uint8_t { kRing, kDirect, kHalvingDoubling, kDoubleBinaryTree, kInSwitch };
 constexpr auto enum_names(Algorithm) {
   return std::to_array<EnumName<Algorithm>>({{Algorithm::kRing, "ring"},
                                              {Algorithm::kDirect, "direct"},
                                              {Algorithm::kHalvingDoubling, "halvingDoubling"},
-                                             {Algorithm::kDoubleBinaryTree, "doubleBinaryTree"}});
+                                             {Algorithm::kDoubleBinaryTree, "doubleBinaryTree"},
+                                             {Algorithm::kInSwitch, "inSwitch"}});
 }
 
 // An algorithm as configuration files name it: "ring", "direct4" (a window of 4 messages), and with
@@ -79,6 +83,7 @@ class CollectivePhase {
   const PhaseSpec& spec() const { return spec_; }
   int32_t members() const { return spec_.members; }
   bool is_tree() const { return spec_.choice.algorithm == Algorithm::kDoubleBinaryTree; }
+  bool in_switch() const { return spec_.choice.algorithm == Algorithm::kInSwitch; }
   int64_t final_bytes() const { return final_bytes_; }  // of one member when the phase is over
 
   // All algorithms but the tree.

@@ -67,6 +67,18 @@ class Recurrence {
   }
 };
 
+// All are done at once: a bus delay after the last message is through the switch.
+void follow_switch(const CollectivePhase& phase, const PhaseCosts& costs,
+                   std::span<const SimTime> starts, std::span<MemberEnd> ends) {
+  SimTime last;
+  for (int32_t m = 0; m < phase.members(); ++m) {
+    const int32_t from = phase.from(m, 0);
+    last = std::max(last, starts[static_cast<size_t>(from)] + costs.bus +
+                              costs.transfer(from, m, phase.bytes(0)));
+  }
+  std::fill(ends.begin(), ends.end(), MemberEnd{last + costs.bus, last});
+}
+
 // The state machine on a queue of its own.
 class SmallQueue {
  public:
@@ -158,7 +170,9 @@ void solve_phase(const CollectivePhase& phase, const PhaseCosts& costs,
                  std::span<const SimTime> starts, std::span<MemberEnd> ends) {
   CHECK(starts.size() == static_cast<size_t>(phase.members()) && ends.size() == starts.size(),
         "{} starts and {} ends for {} members", starts.size(), ends.size(), phase.members());
-  if (!phase.is_tree() && phase.window() == 1 && phase.gate() == 0) {
+  if (phase.in_switch()) {
+    follow_switch(phase, costs, starts, ends);
+  } else if (!phase.is_tree() && phase.window() == 1 && phase.gate() == 0) {
     Recurrence(phase, costs).follow(starts, ends);
   } else {
     SmallQueue(phase, costs, ends).play(starts);

@@ -67,9 +67,25 @@ TEST(PhaseSolver, ATreeEndsAtItsLeaves) {
   EXPECT_EQ(ends[0].over.ns, 460);
 }
 
+TEST(PhaseSolver, ASwitchGivesToAllWhenItHasAll) {
+  const Case one(*Topology::create({{Block::kSwitch, 4, 1e9 / (1 << 30), 100}}));
+  const AlgorithmChoice in_switch{Algorithm::kInSwitch};
+  // Up and down in one go: 10 + 2 * 100 + 400 + 10, whether it sums, sums and cuts up, or gathers
+  // 100 bytes of each. The last begins at 50.
+  for (const PhaseSpec& spec : {PhaseSpec{CollectiveType::kAllReduce, in_switch, 4, 400},
+                                PhaseSpec{CollectiveType::kReduceScatter, in_switch, 4, 400},
+                                PhaseSpec{CollectiveType::kAllGather, in_switch, 4, 100}}) {
+    for (const MemberEnd& end : one.solve(spec, {{0}, {50}, {0}, {20}})) {
+      EXPECT_EQ(end.over.ns, 50 + 620);
+      EXPECT_EQ(end.known.ns, 50 + 610);
+    }
+  }
+}
+
 TEST(PhaseSolver, NobodyEndsBeforeAllHaveBegun) {
   const Case ring;
-  for (const char* name : {"ring", "direct", "direct2", "halvingDoubling", "doubleBinaryTree"}) {
+  for (const char* name :
+       {"ring", "direct", "direct2", "halvingDoubling", "doubleBinaryTree", "inSwitch"}) {
     PhaseSpec spec{CollectiveType::kAllReduce, *parse_algorithm(name), 4, 400};
     for (int late = 0; late < 4; ++late) {
       std::vector<SimTime> starts(4);

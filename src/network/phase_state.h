@@ -49,6 +49,7 @@ class PhaseState {
   void received(int32_t m, Driver& driver) {
     ++at(m).received;
     if (phase_->is_tree()) return received_tree(m, driver);
+    if (phase_->in_switch()) return received_by_switch(driver);
     insert(m, driver);
   }
 
@@ -76,6 +77,7 @@ class PhaseState {
   };
   const CollectivePhase* phase_;
   std::vector<Member> members_;
+  int32_t in_switch_ = 0;           // messages that a switch has
   std::vector<int16_t> unmatched_;  // per member and source: messages here, less receives posted
 
   Member& at(int32_t m) { return members_[static_cast<size_t>(m)]; }
@@ -103,6 +105,13 @@ class PhaseState {
     driver.send(m, phase_->to(m, message), phase_->bytes(message));
     post_receive(m, phase_->from(m, message), driver);
     ++member.sent;
+  }
+
+  // What a switch reduces or gathers goes down when all of it is there.
+  template <typename Driver>
+  void received_by_switch(Driver& driver) {
+    if (++in_switch_ < phase_->members()) return;
+    for (int32_t m = 0; m < phase_->members(); ++m) insert(m, driver);
   }
 
   // The tree. `ready` counts what has become ready, `received` what has come.

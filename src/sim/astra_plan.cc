@@ -62,8 +62,17 @@ Result<std::vector<CollectivePlanner::Along>> CollectivePlanner::along(
   }
   const std::vector<network::AlgorithmChoice>& choices = found->second;
   // A group is flattened, and takes the ring where the file lists several dimensions.
+  const auto refuse_in_switch = [&](const std::string& where) {
+    return unusable(fmt::format("{} by inSwitch: {}", to_name(question.kind), where),
+                    "inSwitch in Switch dimensions; ring, direct or halvingDoubling in others");
+  };
   if (question.group_size > 0 && question.group_size < topology_->npus()) {
     const bool one = choices.size() == 1;
+    const bool one_switch =
+        topology_->dimensions() == 1 && topology_->dimension(0).block == network::Block::kSwitch;
+    if (one && choices[0].algorithm == network::Algorithm::kInSwitch && !one_switch) {
+      return refuse_in_switch("a group's NPUs need not be at one switch");
+    }
     return std::vector<Along>{
         {one ? choices[0] : network::AlgorithmChoice{}, question.group_size, false}};
   }
@@ -76,6 +85,10 @@ Result<std::vector<CollectivePlanner::Along>> CollectivePlanner::along(
   std::vector<Along> out;
   for (size_t d = 0; d < choices.size(); ++d) {
     const bool whole = choices[d].one_dimension;
+    const network::Block block = topology_->dimension(d).block;
+    if (choices[d].algorithm == network::Algorithm::kInSwitch && block != network::Block::kSwitch) {
+      return refuse_in_switch(fmt::format("dimension {} is a {}", d + 1, to_name(block)));
+    }
     out.push_back({choices[d], whole ? topology_->npus() : topology_->size(d), whole});
     if (whole) break;
   }

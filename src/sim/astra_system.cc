@@ -118,7 +118,7 @@ Status take_algorithms(SystemSettings& settings, CollectiveType kind, const char
       return unusable(
           fmt::format("{}: {}[{}] = \"{}\": no known algorithm", file, key, d, names[d]),
           "ring, oneRing, direct, direct4, oneDirect, halvingDoubling, "
-          "oneHalvingDoubling or doubleBinaryTree");
+          "oneHalvingDoubling, doubleBinaryTree or inSwitch");
     }
     settings.algorithms[kind].push_back(*choice);
   }
