@@ -179,8 +179,8 @@ Status write_ranks(const std::string& prefix, int32_t ranks,
 Status write_job_as_chakra(const plan::Job& job, const ConvertOptions& options, std::ostream& out) {
   const auto granularity =
       options.granularity == "stage" ? planner::Granularity::kStage : planner::Granularity::kLayer;
-  const planner::Workload workload =
-      TRY(planner::Workload::make(job, {.granularity = granularity}));
+  const planner::Workload workload = TRY(planner::Workload::make(
+      job, {.granularity = granularity, .remote_parameters = options.remote_parameters}));
   for (const std::string& note : workload.notes()) std::cerr << "note: " << note << "\n";
   return write_ranks(
       options.out, workload.ranks(), [&](int32_t rank) { return workload.graph(rank, false); },

@@ -248,6 +248,9 @@ int main(int argc, char** argv) {
       ->add_option("--data-groups", convert_options.data_groups,
                    "--retarget: names of all groups that join replicas; left out: found")
       ->delimiter(',');
+  convert_command->add_flag("--remote-parameters", convert_options.remote_parameters,
+                            "job with ZeRO 3 to chakra: shards live in remote memory, loaded "
+                            "before they are gathered and stored when they are summed");
   add_json(convert_command, convert_options.json);
 
   FabricOptions fabric_options;

@@ -165,6 +165,7 @@ struct ConvertOptions {
   std::optional<int64_t> retarget;
   std::string comm_groups;               // file of their communicator groups; empty: none
   std::vector<std::string> data_groups;  // those that join replicas; empty: found
+  bool remote_parameters = false;  // of a job with ZeRO 3 to chakra: shards live in remote memory
 };
 Status convert(const ConvertOptions& options, std::ostream& out);
 

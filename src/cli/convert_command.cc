@@ -29,7 +29,8 @@ Status write_as_chakra(const ConvertOptions& options, std::ostream& out) {
     InputOptions in;
     in.input = options.input;
     const plan::Job job = TRY(load_job(in));
-    if (shares_layers(job.parallelism)) return write_job_as_chakra(job, options, out);
+    if (shares_layers(job.parallelism) || options.remote_parameters)
+      return write_job_as_chakra(job, options, out);
   }
   return write_plan_as_chakra(TRY(plan_of(options)), options, out);
 }

@@ -73,6 +73,7 @@ class ConvertWorkload : public ::testing::Test {
     options.network = at("network.yml");
     options.comm_groups = at("w.groups.json");
     options.law = law;
+    options.remote_memory = memory_;
     options.json = options.per_npu = true;
     std::ostringstream out;
     const Status status = astra(options, out);
@@ -96,6 +97,7 @@ class ConvertWorkload : public ::testing::Test {
   }
 
   std::string folder_;
+  std::string memory_;  // file of the remote memory; empty: none
 };
 
 TEST_F(ConvertWorkload, EveryRankFinishesUnderEitherLaw) {
@@ -120,6 +122,30 @@ TEST_F(ConvertWorkload, EveryRankFinishesWithZeroAndSequenceParallelism) {
       EXPECT_THAT(run("analytical"), ::testing::Each(::testing::Gt(0)));
     }
   }
+}
+
+// ZeRO-Infinity: eight ranks whose shards are in a pool of the paper, with and without.
+TEST_F(ConvertWorkload, ParametersMayLiveInAPool) {
+  std::string text = kJob;
+  text.replace(text.find("pipeline = 2\ndata = 2"), 21, "pipeline = 1\ndata = 4\nzero = 3");
+  EXPECT_TRUE(write_file(at("job.toml"), text));
+  EXPECT_TRUE(write_file(at("memory.json"), R"({"memory-type": "HIERARCHICAL_POOL",
+      "num-nodes": 1, "num-npus-per-node": 8, "num-switches": 2, "num-memory-groups": 2,
+      "memory-side-bw": 100, "gpu-side-bw": 200, "in-node-bw": 300, "remote-mem-latency": 2000})"));
+  std::array<int64_t, 2> finish{};
+  for (const bool remote : {false, true}) {
+    ConvertOptions options{.input = at("job.toml"), .to = "chakra", .out = at("w")};
+    options.remote_parameters = remote;
+    std::ostringstream out;
+    const Status status = convert(options, out);
+    ASSERT_TRUE(status) << status.error().text();
+    memory_ = remote ? at("memory.json") : "";
+    const std::vector<int64_t> finishes = run("analytical");
+    ASSERT_EQ(finishes.size(), 8);
+    EXPECT_THAT(finishes, ::testing::Each(finishes[0]));
+    finish[remote ? 1 : 0] = finishes[0];
+  }
+  EXPECT_GT(finish[1], finish[0]);
 }
 
 TEST_F(ConvertWorkload, WithoutSharedLayersAPlanIsWritten) {

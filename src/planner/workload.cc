@@ -49,6 +49,12 @@ schedule::Shape shape_of(const plan::Job& job, const std::string& name) {
 Result<Workload> Workload::make(const plan::Job& job, const WorkloadOptions& options) {
   TRY(check(job));
   const plan::Parallelism& p = job.parallelism;
+  if (options.remote_parameters && p.zero != 3) {
+    return unusable(
+        fmt::format("{}: parallelism.zero = {}: parameters in remote memory are shards of ZeRO 3",
+                    job.file, p.zero),
+        "zero = 3");
+  }
   const TrafficVolume volume = TRY(traffic_volume(job, {}));
   Workload out(TRY(RankNumbering::make(p, job.file)));
   const cost::Configuration c = TRY(configuration_of(job));
@@ -56,6 +62,7 @@ Result<Workload> Workload::make(const plan::Job& job, const WorkloadOptions& opt
       cost::IterationLaw::make(*job.model, job.cluster.datacenters[0], settings_of(job.training)),
       job.file));
   out.parallelism_ = p;
+  out.remote_parameters_ = options.remote_parameters;
   out.weight_bytes_ = plan::element_bytes(job.training.precision);
   out.gradient_bytes_ = plan::gradient_bytes(job.training.precision);
   out.overhead_ = law.constants().stack.host_iteration.value;

@@ -40,11 +40,16 @@ namespace tombolo::planner {
 
 struct WorkloadOptions {
   Granularity granularity = Granularity::kLayer;
+  // ZeRO-Infinity: the shards of ZeRO 3 live in remote memory. A rank loads its shard of parameters
+  // before they are gathered, and stores its shard of gradients when they are summed; what the
+  // optimizer keeps stays where the update is. Rajbhandari et al., 2021.
+  bool remote_parameters = false;
 };
 
 class Workload {
  public:
-  // Unusable: what estimate, rank_numbering.h, traffic_volume.h and the named schedule refuse.
+  // Unusable: remote parameters without ZeRO 3; what estimate, rank_numbering.h, traffic_volume.h
+  // and the named schedule refuse.
   static Result<Workload> make(const plan::Job& job, const WorkloadOptions& options);
 
   int32_t ranks() const { return static_cast<int32_t>(numbering_.ranks()); }
@@ -91,6 +96,7 @@ class Workload {
   schedule::Schedule schedule_;  // by position
   plan::Parallelism parallelism_;
   double weight_bytes_ = 2, gradient_bytes_ = 4;
+  bool remote_parameters_ = false;
   double overhead_ = 0;  // seconds of the host, per iteration
   double boundary_ = 0;  // bytes per micro-batch
   double tied_ = 0;      // bytes; 0: nothing is tied across stages

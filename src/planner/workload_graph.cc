@@ -141,10 +141,26 @@ class WorkloadWriter {
     const int64_t when = before_;
     before_ = chain_;
     for (const auto& [kind, held] : held_of(part)) {
-      const int64_t id = beside(kind, CollectiveType::kAllGather, held * w_.weight_bytes_,
-                                text_ + " parameters of " + part.name, {when});
-      waits_.push_back(id);
+      const std::string name = text_ + " parameters of " + part.name;
+      const double bytes = held * w_.weight_bytes_;
+      const int64_t loaded = remote(NodeType::kMemoryLoad, kind, bytes, name, when);
+      const int64_t before = loaded == -1 ? when : loaded;
+      const int64_t gathered = beside(kind, CollectiveType::kAllGather, bytes, name, {before});
+      waits_.push_back(gathered == -1 ? loaded : gathered);
     }
+  }
+
+  // Moves a rank's shard of `bytes`, after another node and the last that went the same way; -1
+  // where nothing is remote.
+  int64_t remote(NodeType type, Workload::Kind kind, double bytes, const std::string& name,
+                 int64_t after) {
+    if (!w_.remote_parameters_ || bytes == 0) return -1;
+    Node node;
+    node.name = name + " " + std::string(to_name(type));
+    node.type = type;
+    node.tensor_size = std::llround(bytes / static_cast<double>(w_.groups_[kind].size()));
+    int64_t& last = moved_[type == NodeType::kMemoryLoad ? 0 : 1];
+    return last = add(std::move(node), {after, last});
   }
 
   // Sums the gradients of a part after its last backward pass, with ZeRO 3 after each.
@@ -153,8 +169,12 @@ class WorkloadWriter {
     if (!last && zero != 3) return;
     const auto type = zero == 0 ? CollectiveType::kAllReduce : CollectiveType::kReduceScatter;
     for (const auto& [kind, held] : held_of(part)) {
-      const int64_t id = beside(kind, type, held * w_.gradient_bytes_,
-                                text_ + " gradients of " + part.name, {chain_});
+      const std::string name = text_ + " gradients of " + part.name;
+      const double bytes = held * w_.gradient_bytes_;
+      const int64_t sum = beside(kind, type, bytes, name, {chain_});
+      const int64_t stored =
+          remote(NodeType::kMemoryStore, kind, bytes, name, sum == -1 ? chain_ : sum);
+      const int64_t id = stored == -1 ? sum : stored;
       summed_[static_cast<size_t>(action.stage)].push_back(id);
     }
   }
@@ -290,6 +310,7 @@ class WorkloadWriter {
   std::vector<Ids> summed_;    // per stage: sums of gradients
   std::array<int64_t, Workload::kKinds> streams_{-1, -1, -1, -1, -1, -1};
   std::array<int64_t, Workload::kKinds> tags_{};
+  std::array<int64_t, 2> moved_{-1, -1};  // the last load from remote memory, the last store
   bool updated_ = false;
 };
 

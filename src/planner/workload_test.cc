@@ -125,6 +125,43 @@ TEST_P(Workloads, AllRanksTogetherAreSound) {
   }
 }
 
+// Each gathering of parameters waits for the load of what the rank gives to it, and each sum of
+// gradients is stored as it was cut up: 2-byte parameters, 4-byte gradients.
+TEST(RemoteParameters, AreLoadedBeforeTheyAreGatheredAndStoredWhenSummed) {
+  const plan::Job job = job_of({"zero3", {.tensor = 2, .pipeline = 1, .data = 4, .zero = 3}});
+  const auto workload = Workload::make(job, {.remote_parameters = true});
+  ASSERT_TRUE(workload) << workload.error().text();
+  const graph::Graphs graphs = graphs_of(*workload);
+  EXPECT_TRUE(graph::validate(graphs));
+  const std::vector<Node>& nodes = graphs[0].nodes;
+  int loads = 0, stores = 0;
+  for (const Node& node : nodes) {
+    const bool shards =
+        node.type == NodeType::kCollective && Workload::kind_of(node) == TrafficKind::kData;
+    if (shards && node.collective == CollectiveType::kAllGather) {
+      const bool loaded =
+          std::any_of(node.data_deps.begin(), node.data_deps.end(), [&](int64_t id) {
+            const Node& before = nodes[static_cast<size_t>(id)];
+            return before.type == NodeType::kMemoryLoad && before.tensor_size == node.comm_size;
+          });
+      EXPECT_TRUE(loaded) << node.name;
+    }
+    loads += node.type == NodeType::kMemoryLoad;
+    if (node.type != NodeType::kMemoryStore) continue;
+    ++stores;
+    const Node& summed = nodes[static_cast<size_t>(node.data_deps.back())];
+    EXPECT_EQ(summed.collective, CollectiveType::kReduceScatter) << node.name;
+    EXPECT_NEAR(static_cast<double>(node.tensor_size), static_cast<double>(summed.comm_size) / 4,
+                0.5);
+  }
+  EXPECT_EQ(loads, 2 * stores);  // forward and backward
+  EXPECT_GT(stores, 0);
+  const auto zero1 = Workload::make(job_of({"zero1", {.pipeline = 2, .data = 4, .zero = 1}}),
+                                    {.remote_parameters = true});
+  ASSERT_FALSE(zero1);
+  EXPECT_NE(zero1.error().text().find("zero = 3"), std::string::npos) << zero1.error().text();
+}
+
 // Bytes of every kind, as traffic counts them.
 void expect_traffic(const plan::Job& job, const graph::Graphs& graphs) {
   std::array<double, kTrafficKinds> bytes{}, rounding{};
