@@ -1,6 +1,7 @@
 // How collectives become chunks, and how these wait for their dimensions.
 
 #include <algorithm>
+#include <tuple>
 
 #include "sim/astra_machine.h"
 
@@ -82,7 +83,7 @@ uint32_t AstraMachine::new_chunk(int32_t r, int32_t group, uint32_t collective, 
     if (found == rank.group_chunks.end()) found = rank.group_chunks.insert(found, {group, 0});
     counter = &found->second;
   }
-  chunks_[id] = {plan, r, group, (*counter)++, collective, priority, kNone, -1, false};
+  chunks_[id] = {plan, r, group, (*counter)++, collective, priority, kNone, {}, -1, false};
   return id;
 }
 
@@ -124,16 +125,21 @@ int64_t AstraMachine::bytes_in_phase(const Chunk& chunk) const {
   return std::max(shared->phase.spec().bytes, shared->phase.final_bytes());
 }
 
-// Behind those that work and those of at least its own priority; where the smallest goes first,
-// behind those that are smaller, and of its own size those of at least its own priority.
+// Behind those that work and those of at least its own priority. Where queues decide late, also
+// behind those that are smaller, if the smallest goes first; and of equals of one instant the
+// lowest number is first.
 void AstraMachine::enqueue(Queue& queue, uint32_t id) {
   Chunk& chunk = chunks_[id];
+  chunk.queued = now();
+  const bool late = decides_late();
   const bool smallest = settings_->chunk_choice == network::ChunkChoice::kSmallest;
-  const int64_t bytes = smallest ? bytes_in_phase(chunk) : 0;
+  const auto rank = [&](const Chunk& c) {
+    return std::tuple(smallest ? bytes_in_phase(c) : 0, -int64_t{c.priority}, c.queued, c.group,
+                      c.number);
+  };
   const auto goes_before = [&](uint32_t other) {
     if (other == kNone || chunks_[other].working) return other != kNone;
-    const int64_t others = smallest ? bytes_in_phase(chunks_[other]) : 0;
-    return others != bytes ? others < bytes : chunks_[other].priority >= chunk.priority;
+    return late ? rank(chunks_[other]) < rank(chunk) : chunks_[other].priority >= chunk.priority;
   };
   uint32_t before = queue.last;
   if (!goes_before(before)) {
@@ -158,6 +164,13 @@ void AstraMachine::remove(Queue& queue, uint32_t id) {
 }
 
 void AstraMachine::let_work(Queue& queue) {
+  if (!decides_late()) return let_work_now(queue);
+  if (queue.decides) return;
+  queue.decides = true;
+  queue_.push(now(), kLetWork, static_cast<uint64_t>(&queue - queues_.data()));
+}
+
+void AstraMachine::let_work_now(Queue& queue) {
   const int32_t threshold = (settings_->active_chunks + options_.queues_per_dimension - 1) /
                             options_.queues_per_dimension;
   uint32_t c = queue.first;

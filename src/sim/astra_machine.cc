@@ -82,6 +82,10 @@ Result<MachineReport> AstraMachine::run() {
       case kChunkEndKnown:
         chunk_end_known(subject);
         break;
+      case kLetWork:
+        queues_[event.subject].decides = false;
+        let_work_now(queues_[event.subject]);
+        break;
     }
   }
   if (error_) return fail(std::move(*error_));

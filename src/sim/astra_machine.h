@@ -102,9 +102,10 @@ class AstraMachine {
     kLinkFree,
     kWasThere,  // a message that was asked for after it came, between nodes
     kWasThereForPhase,
-    kPhaseKnown,    // when all members of a phase will be done
-    kEndKnown,      // when one of them will
-    kChunkEndKnown  // the same, of a chunk that stands for its class
+    kPhaseKnown,     // when all members of a phase will be done
+    kEndKnown,       // when one of them will
+    kChunkEndKnown,  // the same, of a chunk that stands for its class
+    kLetWork         // a queue that decides at the end of an instant
   };
   enum AlarmKind : uint32_t {
     kNodeDone,
@@ -178,12 +179,14 @@ class AstraMachine {
     uint32_t collective = kNone;
     int32_t priority = 0;
     uint32_t next = kNone;  // behind it in its queue, or free
+    SimTime queued;
     int16_t phase = -1;
     bool working = false;
   };
   struct Queue {  // those that work stand in front
     uint32_t first = kNone, last = kNone;
     int32_t working = 0;
+    bool decides = false;  // at the end of this instant
   };
   struct PhaseKey {
     uint64_t chunk = 0;   // group and number
@@ -224,6 +227,7 @@ class AstraMachine {
   void enqueue(Queue& queue, uint32_t chunk);
   void remove(Queue& queue, uint32_t chunk);
   void let_work(Queue& queue);
+  void let_work_now(Queue& queue);
   void chunk_done(uint32_t chunk);
   Queue& queue_of(const Chunk& chunk);
   void begin_custom(uint32_t chunk);
@@ -332,6 +336,12 @@ class AstraMachine {
   int32_t group_stand_in(int32_t group) const {
     if (options_.classes == nullptr || group < 0) return group;
     return options_.classes->stand_in[static_cast<size_t>(group)];
+  }
+  // Where chunks may overtake each other, those of one instant must be known before any is chosen,
+  // or ranks come to different orders and wait for each other.
+  bool decides_late() const {
+    return settings_->chunk_choice != network::ChunkChoice::kFirstCome ||
+           settings_->dimension_order != network::DimensionOrder::kBaseline;
   }
   bool stopped() const { return error_.has_value() || apart_; }
 
