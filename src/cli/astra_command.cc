@@ -44,9 +44,6 @@ Status check(const AstraCommandOptions& options) {
         "--comm-scale and --compute-scale change nothing in ASTRA-sim, and are refused here",
         "leave them out");
   }
-  if (options.rendezvous) {
-    return unusable("--rendezvous-protocol is not simulated", "--rendezvous-protocol=false");
-  }
   if (!(options.injection_scale >= 0) || options.injection_scale > 1e6) {
     return unusable(
         fmt::format("--injection-scale={}: must be between 0 and 1e6", options.injection_scale));
@@ -69,6 +66,7 @@ Result<AstraOptions> to_options(const AstraCommandOptions& in) {
   out.collapse = in.collapse == "on";
   out.injection_scale = in.injection_scale;
   out.machine.queues_per_dimension = in.queues;
+  out.machine.rendezvous = in.rendezvous;
   const auto law = from_name<NetworkLaw>(in.law);
   if (!law) {
     return unusable(fmt::format("--law={}: no such law", in.law),

@@ -119,6 +119,7 @@ class SmallQueue {
   void insert(int32_t m, int64_t bytes, bool reduces) {
     push(now_ + costs_.bus, reduces ? kBusDone : kReady, m, 0, bytes);
   }
+  void asks(int32_t, int32_t) {}
   void receive_later(int32_t m) { push(now_, kReceived, m); }
   void over(int32_t m) {
     ends_[static_cast<size_t>(m)] = {now_, known_};

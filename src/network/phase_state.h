@@ -7,6 +7,7 @@
 //   struct Driver {
 //     void send(int32_t from, int32_t to, int64_t bytes);   // later: arrived(to, from)
 //     void insert(int32_t member, int64_t bytes, bool reduces);  // later: ready(member)
+//     void asks(int32_t member, int32_t source);  // a receive is posted
 //     void receive_later(int32_t member);  // it has come already. At this instant, after what is
 //                                          // under way: received(member)
 //     void over(int32_t member);
@@ -94,6 +95,7 @@ class PhaseState {
 
   template <typename Driver>
   void post_receive(int32_t m, int32_t source, Driver& driver) {
+    driver.asks(m, source);
     if (unmatched(m, source)-- > 0) driver.receive_later(m);
   }
 

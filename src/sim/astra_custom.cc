@@ -44,11 +44,11 @@ void AstraMachine::start_custom_nodes(uint32_t id) {
   for (const uint32_t n : ready) {
     const Program::Node& node = customs_[id].program->nodes[n];
     ++customs_[id].in_flight;
-    const Party party{id, n, true};
+    const Party party{id, n, Party::kCustom};
     if (node.type == graph::NodeType::kSend) {
-      send(rank, real_rank(node.peer), node.tag, node.bytes, party);
+      offer(rank, real_rank(node.peer), node.tag, node.bytes, party);
     } else if (node.type == graph::NodeType::kReceive) {
-      receive(real_rank(node.peer), rank, node.tag, node.bytes, party);
+      ask(real_rank(node.peer), rank, node.tag, node.bytes, party);
     } else {
       alarms_.set(rank, now() + SimDuration{node.replay_ns}, {kCustomDone, id, n});
     }

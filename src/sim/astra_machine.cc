@@ -21,12 +21,14 @@ AstraMachine::AstraMachine(const network::Topology& topology, const SystemSettin
       routes_(topology),
       ranks_(options.classes ? options.classes->first.size() : workload.programs.size()),
       queues_(ranks_.size() * static_cast<size_t>(planner_.queues())) {
-  CHECK(!options.classes || (options.whole_phases && options.law == NetworkLaw::kAnalytical),
+  CHECK(!options.classes ||
+            (options.whole_phases && !options.rendezvous && options.law == NetworkLaw::kAnalytical),
         "classes need whole phases under the law analytical");
   CHECK(!options.classes || !options.memory || !options.memory->shared(),
         "ranks that share a memory do not end together");
   CHECK(workload.programs.size() == static_cast<size_t>(topology.npus()), "{} programs for {} NPUs",
         workload.programs.size(), topology.npus());
+  if (options.rendezvous) options_.whole_phases = false;
   if (options.law == NetworkLaw::kCongestion) {
     options_.whole_phases = false;
     links_ = std::make_unique<network::LinkQueues>(routes_.links());
@@ -185,9 +187,9 @@ void AstraMachine::start(int32_t r, uint32_t n) {
     case NodeType::kCollective:
       return start_collective(r, n);
     case NodeType::kSend:
-      return send(r, node.peer, node.tag, node.bytes, {static_cast<uint32_t>(r), n});
+      return offer(r, node.peer, node.tag, node.bytes, {static_cast<uint32_t>(r), n});
     case NodeType::kReceive:
-      return receive(node.peer, r, node.tag, node.bytes, {static_cast<uint32_t>(r), n});
+      return ask(node.peer, r, node.tag, node.bytes, {static_cast<uint32_t>(r), n});
     case NodeType::kMemoryLoad:
     case NodeType::kMemoryStore:
       return ask_memory({r, n});

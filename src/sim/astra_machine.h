@@ -12,7 +12,8 @@
 //                          are spelled out
 //   astra_phases.cc        the members of a phase meet, and each is done at some time
 //   astra_messages.cc      messages between two ranks, sent and received by nodes or by the phases
-//                          of collectives, under one of three laws
+//                          of collectives, under one of three laws. astra_rendezvous.cc: not before
+//                          the receiver has asked for them
 //   astra_memory.cc        loads from remote memory and stores to it wait for it
 //
 // Under the law `analytical` a phase is worked out as a whole as soon as all its members have begun
@@ -25,6 +26,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -58,6 +60,7 @@ constexpr auto enum_names(NetworkLaw) {
 struct MachineOptions {
   NetworkLaw law = NetworkLaw::kAnalytical;
   int32_t queues_per_dimension = 1;
+  bool rendezvous = false;               // messages leave when asked for; plays every message
   bool whole_phases = true;              // off: play every message under `analytical` too
   const RankClasses* classes = nullptr;  // simulate one rank of each; needs whole_phases
   const network::ExpandedMemory* memory = nullptr;  // remote, outlives the machine; null: none
@@ -95,6 +98,7 @@ class AstraMachine {
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX;
+  static constexpr int64_t kRequest = 8192;  // bytes that ask for a message
 
   enum EventKind : uint32_t {
     kAlarms,   // of a rank
@@ -202,7 +206,13 @@ class AstraMachine {
     int32_t first_rank = 0;  // of member 0, where members lie along a dimension
     int32_t group = -1;
     int32_t begun = 0, known = 0, over = 0;
-    int64_t in_flight = 0;                       // messages
+    int64_t in_flight = 0;  // messages
+    // Between two members: messages that nobody asked for yet, or requests ahead of them.
+    struct Meeting {
+      std::deque<int64_t> offered;  // bytes
+      int64_t asked_for = 0;
+    };
+    std::map<std::pair<int32_t, int32_t>, Meeting> meetings;
     std::vector<uint32_t> chunks;                // per member
     std::vector<SimTime> times;                  // per member: its start, then its end
     std::unique_ptr<network::PhaseState> state;  // where messages are played
@@ -256,6 +266,7 @@ class AstraMachine {
     uint32_t running;
     void send(int32_t from, int32_t to, int64_t bytes);
     void insert(int32_t member, int64_t bytes, bool reduces);
+    void asks(int32_t member, int32_t source);
     void receive_later(int32_t member);
     void over(int32_t member);
   };
@@ -276,14 +287,17 @@ class AstraMachine {
   void memory_free(int32_t memory);
 
   // --- messages (astra_messages.cc) ------------------------------------------------------------
-  // Who is told of a message between nodes: a node of a rank, or of a custom collective.
+  // Who is told of a message between nodes: a node of a rank, or of a custom collective, or half a
+  // rendezvous.
   struct Party {
-    uint32_t owner = kNone;  // rank, or custom run
-    uint32_t node = 0;       // below 2^31
-    bool custom = false;
-    uint64_t packed() const { return uint64_t{owner} << 32 | node << 1 | (custom ? 1 : 0); }
+    enum Kind : uint8_t { kOfRank, kCustom, kRendezvous };
+    uint32_t owner = kNone;  // rank, or custom run, or half of a rendezvous
+    uint32_t node = 0;       // below 2^30
+    Kind kind = kOfRank;
+    uint64_t packed() const { return uint64_t{owner} << 32 | node << 2 | kind; }
     static Party unpacked(uint64_t p) {
-      return {static_cast<uint32_t>(p >> 32), static_cast<uint32_t>(p) >> 1, (p & 1) != 0};
+      return {static_cast<uint32_t>(p >> 32), static_cast<uint32_t>(p) >> 2,
+              static_cast<Kind>(p & 3)};
     }
   };
   struct Mail {  // messages between nodes that agree on all of this are matched in order
@@ -300,6 +314,7 @@ class AstraMachine {
     uint32_t running = kNone;  // a phase's message; else between nodes
     int32_t member = 0, source = 0;
     Party sender, receiver;  // receiver: once it has asked
+    bool asks = false;       // of a phase: for a message from `to`
     bool arrived = false;
     uint32_t next = kNone;  // in a Mailbox, or free
   };
@@ -311,6 +326,13 @@ class AstraMachine {
     std::deque<Party> asked_for;  // not sent yet
   };
 
+  // By nodes; with a rendezvous when the other end agrees.
+  void offer(int32_t rank, int32_t peer, int64_t tag, int64_t bytes, Party sender);
+  void ask(int32_t peer, int32_t rank, int64_t tag, int64_t bytes, Party receiver);
+  void agreed(uint32_t half);
+  uint32_t new_half(bool sends, const Mail& mail, Party party);
+  void send_in_phase(uint32_t running, int32_t from, int32_t to, int64_t bytes, bool asks);
+  void asked_in_phase(const Message& request);
   void send(int32_t rank, int32_t peer, int64_t tag, int64_t bytes, Party sender);
   void receive(int32_t peer, int32_t rank, int64_t tag, int64_t bytes, Party receiver);
   void carry(uint32_t message);  // over its next hop, or all the way
@@ -367,6 +389,14 @@ class AstraMachine {
   std::vector<uint32_t> free_customs_;
   std::vector<Message> messages_;
   std::unordered_map<Mail, Mailbox, MailHash> mail_;
+  struct HalfRendezvous {
+    Mail mail;  // from and to as NPUs
+    Party party;
+    bool sends = false;
+    uint32_t next_free = kNone;
+  };
+  std::vector<HalfRendezvous> halves_;
+  uint32_t free_half_ = kNone;
   std::deque<PoolTransfer> transfers_;  // that not all ranks have asked for, in order
   uint32_t transfers_begun_ = 0;
   SimTime pool_free_;

@@ -126,6 +126,29 @@ TEST(AstraMachine, LinksAreSharedUnderCongestionOnly) {
   EXPECT_EQ(finishes(system.run(graphs, congestion)), (std::vector<int64_t>{2200, 1100, 2200, 0}));
 }
 
+TEST(AstraMachine, WithARendezvousMessagesWaitForTheirReceiver) {
+  // A request of 8192 bytes takes 100 + 8192 from when the receive begins, at 300; then the message
+  // 100 + 1000. Rank 2 receives from 3, which sends late, at 20000.
+  MachineOptions rendezvous;
+  rendezvous.rendezvous = true;
+  const graph::Graphs graphs = {
+      {0, {message(0, NodeType::kSend, 1, 1000)}},
+      {1, {compute(0, 300), message(1, NodeType::kReceive, 0, 1000, {0})}},
+      {2, {message(0, NodeType::kReceive, 3, 500)}},
+      {3, {compute(0, 20000), message(1, NodeType::kSend, 2, 500, {0})}}};
+  EXPECT_EQ(finishes(System().run(graphs, rendezvous)),
+            (std::vector<int64_t>{300 + 8292 + 1100, 300 + 8292 + 1100, 20600, 20600}));
+}
+
+TEST(AstraMachine, WithARendezvousEveryMessageOfAPhaseIsAskedFor) {
+  // Everyone asks for each of its 6 messages when it sends the one before: 8292 + 200 each.
+  MachineOptions rendezvous;
+  rendezvous.rendezvous = true;
+  const auto answer = System().run({{0, {all_reduce(0, 400)}}}, rendezvous);
+  EXPECT_EQ(finishes(answer), std::vector<int64_t>(4, 6 * (8292 + 200)));
+  EXPECT_FALSE(answer->collapsed());
+}
+
 TEST(AstraMachine, SaysWhoNeverFinishes) {
   graph::Graphs graphs(4);
   for (int32_t r = 0; r < 4; ++r) graphs[static_cast<size_t>(r)].rank = r;

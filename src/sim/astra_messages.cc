@@ -130,6 +130,7 @@ void AstraMachine::delivered(uint32_t id) {
     forget(id);
     Player player{*this, message.running};
     --running_[message.running].in_flight;
+    if (message.asks) return asked_in_phase(message);
     running_[message.running].state->arrived(message.member, message.source, player);
     return forget_if_over(message.running);
   }
@@ -147,7 +148,8 @@ void AstraMachine::delivered(uint32_t id) {
 }
 
 void AstraMachine::tell(const Party& party) {
-  if (party.custom) return custom_done(party.owner, party.node);
+  if (party.kind == Party::kCustom) return custom_done(party.owner, party.node);
+  if (party.kind == Party::kRendezvous) return agreed(party.owner);
   done(static_cast<int32_t>(party.owner), party.node);
 }
 

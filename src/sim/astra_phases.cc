@@ -86,6 +86,7 @@ uint32_t AstraMachine::running_phase(uint32_t id, int32_t& member) {
   running.group = group;
   running.begun = running.known = running.over = 0;
   running.in_flight = 0;
+  running.meetings.clear();
   running.chunks.assign(static_cast<size_t>(shared->phase.members()), kNone);
   if (options_.whole_phases) {
     running.times.resize(running.chunks.size());
@@ -193,18 +194,33 @@ void AstraMachine::end_known(uint32_t id, int32_t member) {
 // Message by message.
 
 void AstraMachine::Player::send(int32_t from, int32_t to, int64_t bytes) {
-  RunningPhase& phase = machine.running_[running];
-  const uint32_t id = machine.new_message();
-  Message& message = machine.messages_[id];
-  message.from = machine.rank_of(phase, from);
-  message.to = machine.rank_of(phase, to);
+  if (machine.options_.rendezvous) {
+    RunningPhase::Meeting& meeting = machine.running_[running].meetings[{from, to}];
+    if (meeting.asked_for == 0) return meeting.offered.push_back(bytes);
+    --meeting.asked_for;
+  }
+  machine.send_in_phase(running, from, to, bytes, false);
+}
+
+void AstraMachine::Player::asks(int32_t member, int32_t source) {
+  if (machine.options_.rendezvous) machine.send_in_phase(running, member, source, kRequest, true);
+}
+
+void AstraMachine::send_in_phase(uint32_t running, int32_t from, int32_t to, int64_t bytes,
+                                 bool asks) {
+  RunningPhase& phase = running_[running];
+  const uint32_t id = new_message();
+  Message& message = messages_[id];
+  message.from = rank_of(phase, from);
+  message.to = rank_of(phase, to);
   message.at = {message.from, false};
   message.bytes = bytes;
   message.running = running;
   message.member = to;
   message.source = from;
+  message.asks = asks;
   ++phase.in_flight;
-  machine.carry(id);
+  carry(id);
 }
 
 void AstraMachine::Player::insert(int32_t member, int64_t bytes, bool reduces) {

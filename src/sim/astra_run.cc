@@ -80,7 +80,8 @@ Result<AstraAnswer> run_astra(const network::Topology& topology, const SystemSet
   TRY(check_law(topology, machine.law));
   if (!settings.replay_only) TRY(check_accesses(workload, machine.memory));
   const bool shared = machine.memory != nullptr && machine.memory->shared();
-  if (collapse && !shared && machine.law == NetworkLaw::kAnalytical && machine.whole_phases) {
+  if (collapse && !shared && machine.law == NetworkLaw::kAnalytical && machine.whole_phases &&
+      !machine.rendezvous) {
     if (auto classes = find_classes(workload, topology, settings)) {
       auto some = run_classes(topology, settings, workload, machine, std::move(*classes));
       if (some && *some) return std::move(**some);
