@@ -24,10 +24,12 @@ inline CLI::App* add_astra(CLI::App& app, AstraCommandOptions& options) {
       ->add_option("--data-groups", options.data_groups,
                    "--retarget: names of all groups that join replicas; left out: found")
       ->delimiter(',');
+  command->add_flag("--remote-parameters", options.remote_parameters,
+                    "of a job with ZeRO 3: its shards live in remote memory");
   command->add_option("--system-configuration", options.system, "system.json");
   command->add_option("--network-configuration", options.network, "network.yml");
   command->add_option("--remote-memory-configuration", options.remote_memory,
-                      "remote_memory.json; no memory expansion is the one type known");
+                      "remote_memory.json; left out: there is none");
   command->add_option("--comm-group-configuration", options.comm_groups, "JSON, group to ranks");
   command->add_option("--logging-configuration", options.logging, "taken and ignored");
   command->add_option("--logging-folder", options.logging_folder, "taken and ignored");

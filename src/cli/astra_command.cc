@@ -120,7 +120,11 @@ Status astra(const AstraCommandOptions& options, std::ostream& out) {
   const auto begin = std::chrono::steady_clock::now();
   const AstraOptions of_astra = TRY(to_options(options));
   std::optional<JobAnswer> job;
-  if (!options.job.empty()) job = TRY(run_job(options.job, options.granularity, of_astra));
+  if (!options.job.empty()) {
+    const auto granularity = options.granularity == "stage" ? planner::Granularity::kStage
+                                                            : planner::Granularity::kLayer;
+    job = TRY(run_job(options.job, {granularity, options.remote_parameters}, of_astra));
+  }
   const AstraAnswer answer =
       job ? std::move(job->run.answer)
           : TRY(options.retarget

@@ -15,6 +15,7 @@ struct AstraCommandOptions {
   std::string workload;  // prefix of the files PREFIX.RANK.et
   std::string job;       // instead: a job, whose workload is made as `convert --to chakra` would
   std::string granularity = "layer";     // of the job's computations
+  bool remote_parameters = false;        // of a job with ZeRO 3: its shards are in remote memory
   std::optional<int64_t> retarget;       // take the traces for those of so many ranks
   std::vector<std::string> data_groups;  // with it: groups that join replicas; empty: found
   std::string system;

@@ -11,13 +11,11 @@ constexpr int64_t kNodesMax = int64_t{1} << 25;  // some 5 GB
 
 }  // namespace
 
-Result<JobAnswer> run_job(const std::string& file, const std::string& granularity,
+Result<JobAnswer> run_job(const std::string& file, const planner::WorkloadOptions& of_workload,
                           const sim::AstraOptions& options) {
   const plan::Job job = TRY(plan::read_job(file));
   const sim::AstraSystem system = TRY(sim::read_astra_system(options));
-  const planner::Workload workload = TRY(planner::Workload::make(
-      job, {.granularity = granularity == "stage" ? planner::Granularity::kStage
-                                                  : planner::Granularity::kLayer}));
+  const planner::Workload workload = TRY(planner::Workload::make(job, of_workload));
   for (const std::string& note : workload.notes()) std::cerr << "note: " << note << "\n";
   planner::WorkloadRunOptions run;
   run.machine = options.machine;

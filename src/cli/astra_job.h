@@ -19,7 +19,7 @@ struct JobAnswer {
   Value to_value(const sim::AstraAnswer& answer) const;
 };
 
-Result<JobAnswer> run_job(const std::string& job, const std::string& granularity,
+Result<JobAnswer> run_job(const std::string& job, const planner::WorkloadOptions& workload,
                           const sim::AstraOptions& options);
 
 Result<sim::AstraAnswer> run_retargeted(const graph::RetargetOptions& retarget,

@@ -44,9 +44,9 @@ class Run {
       out_.count.collectives += stage.collectives;
       out_.count.messages += stage.messages;
     }
-    if (options_.machine.law != sim::NetworkLaw::kAnalytical || !options_.machine.whole_phases) {
-      out_.not_collapsed = "every message is played";
-    } else if (!options_.collapse) {
+    out_.not_collapsed = sim::why_not_classes(options_.machine);
+    if (!out_.not_collapsed.empty()) return run_all();
+    if (!options_.collapse) {
       out_.not_collapsed = "as asked for";
     } else if (TRY(run_classes())) {
       return std::move(out_);

@@ -83,7 +83,9 @@ uint32_t AstraMachine::new_chunk(int32_t r, int32_t group, uint32_t collective, 
     if (found == rank.group_chunks.end()) found = rank.group_chunks.insert(found, {group, 0});
     counter = &found->second;
   }
-  chunks_[id] = {plan, r, group, (*counter)++, collective, priority, kNone, {}, -1, false};
+  chunks_[id] = {plan,     r,     group, (*counter)++,         collective,
+                 priority, kNone, {},    rank.chunks_in_all++, -1,
+                 false};
   return id;
 }
 
@@ -134,8 +136,7 @@ void AstraMachine::enqueue(Queue& queue, uint32_t id) {
   const bool late = decides_late();
   const bool smallest = settings_->chunk_choice == network::ChunkChoice::kSmallest;
   const auto rank = [&](const Chunk& c) {
-    return std::tuple(smallest ? bytes_in_phase(c) : 0, -int64_t{c.priority}, c.queued, c.group,
-                      c.number);
+    return std::tuple(smallest ? bytes_in_phase(c) : 0, -int64_t{c.priority}, c.queued, c.sequence);
   };
   const auto goes_before = [&](uint32_t other) {
     if (other == kNone || chunks_[other].working) return other != kNone;

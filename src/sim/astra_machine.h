@@ -151,8 +151,9 @@ class AstraMachine {
     uint32_t left = 0;    // nodes that are not done
     uint32_t chunks = 0;  // of collectives of all ranks, begun so far
     std::vector<std::pair<int32_t, uint32_t>> group_chunks;  // the same per group
-    int32_t priority = 0;                                    // of the latest collective
-    uint32_t transfers = 0;                                  // from a pool, asked for so far
+    uint32_t chunks_in_all = 0;
+    int32_t priority = 0;    // of the latest collective
+    uint32_t transfers = 0;  // from a pool, asked for so far
     Busy host, accelerator, communication, memory;
     RankReport report;
   };
@@ -184,6 +185,7 @@ class AstraMachine {
     int32_t priority = 0;
     uint32_t next = kNone;  // behind it in its queue, or free
     SimTime queued;
+    uint32_t sequence = 0;  // among the chunks of its rank
     int16_t phase = -1;
     bool working = false;
   };

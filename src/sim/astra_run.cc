@@ -7,11 +7,14 @@ namespace tombolo::sim {
 namespace {
 
 // Nodes that need a remote memory have one, and ask for what it can give.
-Status check_accesses(const Workload& workload, const network::ExpandedMemory* memory) {
+Status check(const Workload& workload, const SystemSettings& settings,
+             const MachineOptions& machine) {
+  if (settings.replay_only) return {};
+  const network::ExpandedMemory* memory = machine.memory;
   const Program* seen = nullptr;
   for (size_t rank = 0; rank < workload.programs.size(); ++rank) {
     const Program* program = workload.programs[rank];
-    if (program == seen) continue;
+    if (program == seen || program == nullptr) continue;
     seen = program;
     for (const Program::Node& node : program->nodes) {
       if (!accesses_memory(node)) continue;
@@ -58,11 +61,22 @@ SimTime AstraAnswer::finish() const {
   return last;
 }
 
+std::string why_not_classes(const MachineOptions& machine) {
+  if (machine.law != NetworkLaw::kAnalytical || !machine.whole_phases || machine.rendezvous) {
+    return "every message is played";
+  }
+  if (machine.memory != nullptr && machine.memory->shared()) {
+    return "NPUs wait for each other at a remote memory";
+  }
+  return {};
+}
+
 Result<std::optional<AstraAnswer>> run_classes(const network::Topology& topology,
                                                const SystemSettings& settings,
                                                const Workload& workload,
                                                const MachineOptions& machine, RankClasses classes) {
   TRY(check_law(topology, machine.law));
+  TRY(check(workload, settings, machine));
   MachineOptions of_classes = machine;
   of_classes.classes = &classes;
   AstraMachine representatives(topology, settings, workload, of_classes);
@@ -78,10 +92,8 @@ Result<AstraAnswer> run_astra(const network::Topology& topology, const SystemSet
                               const Workload& workload, const MachineOptions& machine,
                               bool collapse) {
   TRY(check_law(topology, machine.law));
-  if (!settings.replay_only) TRY(check_accesses(workload, machine.memory));
-  const bool shared = machine.memory != nullptr && machine.memory->shared();
-  if (collapse && !shared && machine.law == NetworkLaw::kAnalytical && machine.whole_phases &&
-      !machine.rendezvous) {
+  TRY(check(workload, settings, machine));
+  if (collapse && why_not_classes(machine).empty()) {
     if (auto classes = find_classes(workload, topology, settings)) {
       auto some = run_classes(topology, settings, workload, machine, std::move(*classes));
       if (some && *some) return std::move(**some);

@@ -47,6 +47,9 @@ struct AstraSystem {
 };
 Result<AstraSystem> read_astra_system(const AstraOptions& options);
 
+// Why every rank has to be simulated, whatever the workload; empty: one of each class may do.
+std::string why_not_classes(const MachineOptions& machine);
+
 // By one rank of each class; nothing where members of a phase do not end together, so that this
 // would not be exact.
 Result<std::optional<AstraAnswer>> run_classes(const network::Topology& topology,
