@@ -8,8 +8,9 @@
 // "goodput": 1 MiB messages, always 64 MiB of them queued; payload received per second after the
 // warm-up. "urgency": 50 MB in messages of 1 MB are queued, and every 100 ms until they are gone a
 // message of 64 KiB, more urgent; or, with --fifo, as urgent as the rest. Its time is from send()
-// to its last byte at the receiver. Prints one line of JSON. Both ends live in this process, whose
-// threads stand in different network namespaces.
+// to its last byte at the receiver. A round that does not count warms the connections up. Prints
+// one line of JSON. Both ends live in this process, whose threads stand in different network
+// namespaces.
 #include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>
@@ -145,9 +146,9 @@ Result<std::vector<double>> urgent_times(const Options& options, Pair& pair, uin
 Status urgency(const Options& options, Clock& clock) {
   Pair pair = TRY(make_pair(options, clock));
   std::vector<double> all;
-  for (int round = 0; round < options.rounds; ++round) {
+  for (int round = 0; round <= options.rounds; ++round) {
     const auto times = TRY(urgent_times(options, pair, static_cast<uint64_t>(round), clock));
-    all.insert(all.end(), times.begin(), times.end());
+    if (round > 0) all.insert(all.end(), times.begin(), times.end());
   }
   std::sort(all.begin(), all.end());
   fmt::print(

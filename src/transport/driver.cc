@@ -334,9 +334,9 @@ bool Endpoint::Driver::pull(const ConnectionPtr& c) {
     await_writable(c);
     return true;
   }
-  if (p.shape.slow_network && !idle) adapt(c, p);
   const SimTime now = clock_.now();
-  Link::Pull next = p.link.pull(c->part.connection, now);
+  const uint64_t tail = p.shape.slow_network && !idle ? adapt(c, p, now) : 0;
+  Link::Pull next = p.link.pull(c->part.connection, now, tail);
   if (const SimTime* departure = std::get_if<SimTime>(&next)) {
     await_departure(c, p, *departure - now);
     return true;
@@ -388,19 +388,23 @@ void Endpoint::Driver::await_writable(const ConnectionPtr& c) {
   });
 }
 
-// Learns what the connection carries, and lets the kernel hold as little as that allows.
-void Endpoint::Driver::adapt(const ConnectionPtr& c, Peer& p) {
-  const SimTime now = clock_.now();
-  if (!c->meter.due(now)) return;
-  const int socket = c->socket.native_handle();
-  const auto state = read_tcp_state(socket);
-  if (!state) return;
-  c->meter.sample(now, state->acknowledged);
-  BytesPerSecond link;
-  for (const auto& [number, each] : p.connections) link.value += each->meter.rate().value;
-  const Commitment fit = commitment(link, c->meter.rate(), c->part.connections);
+// Learns what the connections carry, also those that stand still, and lets the kernel hold as
+// little as that allows. The tail that this connection leaves to others.
+uint64_t Endpoint::Driver::adapt(const ConnectionPtr& c, Peer& p, SimTime now) {
+  LinkRates rates{.connections = c->part.connections};
+  for (const auto& [number, each] : p.connections) {
+    if (each->meter.due(now)) {
+      const auto state = read_tcp_state(each->socket.native_handle());
+      if (state) each->meter.sample(now, state->acknowledged);
+    }
+    rates.link.value += each->meter.rate().value;
+    rates.best = std::max(rates.best, each->meter.rate());
+  }
+  const Commitment fit = commitment(rates, c->meter.rate());
   p.link.outbox().set_segment_max(fit.segment_max);
-  if (std::exchange(c->mark, fit.mark) != fit.mark) set_unsent_mark(socket, fit.mark);
+  if (std::exchange(c->mark, fit.mark) != fit.mark)
+    set_unsent_mark(c->socket.native_handle(), fit.mark);
+  return fit.tail;
 }
 
 template <typename Buffers>
@@ -438,7 +442,7 @@ void Endpoint::Driver::set_low_water(int32_t rank) {
   if (!p.shape.rate && !p.shape.slow_network) return;
   const auto connections = static_cast<uint32_t>(p.connections.size());
   for (const auto& [number, c] : p.connections) {
-    c->mark = p.shape.slow_network ? commitment({}, {}, connections).mark : kPacedMark;
+    c->mark = p.shape.slow_network ? commitment({.connections = connections}, {}).mark : kPacedMark;
     set_unsent_mark(c->socket.native_handle(), c->mark);
   }
 }

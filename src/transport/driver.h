@@ -141,7 +141,7 @@ class Endpoint::Driver {
   bool pull(const ConnectionPtr& c);
   void await_departure(const ConnectionPtr& c, Peer& p, SimDuration wait);
   void await_writable(const ConnectionPtr& c);
-  void adapt(const ConnectionPtr& c, Peer& p);
+  uint64_t adapt(const ConnectionPtr& c, Peer& p, SimTime now);
   template <typename Buffers>
   void write(const ConnectionPtr& c, const Buffers& buffers);
   void say_last(const ConnectionPtr& c, std::vector<std::byte> frame);

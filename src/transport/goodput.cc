@@ -10,7 +10,7 @@ namespace {
 constexpr SimDuration kSample{20'000'000};
 constexpr double kMemory = 0.1;        // seconds over which the rate is a mean
 constexpr double kAhead = 0.015;       // seconds of the rate that the kernel may hold unsent
-constexpr double kLeast = 16 * 1024;   // bytes
+constexpr double kLeast = 8 * 1024;    // bytes
 constexpr double kMarkMax = 16 << 20;  // bytes
 
 }  // namespace
@@ -35,11 +35,14 @@ void GoodputMeter::sample(SimTime now, uint64_t acknowledged) {
   acknowledged_ = acknowledged;
 }
 
-Commitment commitment(BytesPerSecond link, BytesPerSecond connection, uint32_t connections) {
-  const double share = link.value * kAhead / connections;
+Commitment commitment(const LinkRates& rates, BytesPerSecond connection) {
+  const double share = rates.link.value * kAhead / rates.connections;
   const double segment = std::clamp(share / 2, kLeast, static_cast<double>(kFramePayloadMax));
   const double mark = std::clamp(connection.value * kAhead, kLeast, kMarkMax);
-  return {static_cast<uint32_t>(segment), static_cast<uint32_t>(mark)};
+  Commitment out{static_cast<uint32_t>(segment), static_cast<uint32_t>(mark)};
+  if (connection.value < rates.best.value / 4)
+    out.tail = uint64_t{2} * rates.connections * out.segment_max;
+  return out;
 }
 
 }  // namespace tombolo::transport

@@ -5,11 +5,13 @@
 // the kernel asks for more (TCP_NOTSENT_LOWAT), half as the segment that it then gets. The rate is
 // that of the bytes which the peer's kernel acknowledged while there was something to send.
 //
-//   segment = 15 ms of the link's rate / (2 connections), 16 to 256 KiB
-//   mark    = 15 ms of the connection's rate, at least 16 KiB; the kernel wakes at half of it
+//   segment = 15 ms of the link's rate / (2 connections), 8 to 256 KiB
+//   mark    = 15 ms of the connection's rate, at least 8 KiB; the kernel wakes at half of it
+//   tail    = 2 segments per connection if this one has less than a quarter of the best one's rate
 //
 // Sum over all connections: 15 ms of the link's rate; on a slow link the lower bounds, which are
-// 24 KiB per connection.
+// 12 KiB per connection. A message is there when its last segment is, so a slow connection (after a
+// loss, mostly) leaves the tail of a message to the others.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +44,14 @@ class GoodputMeter {
 struct Commitment {
   uint32_t segment_max = 0;  // bytes
   uint32_t mark = 0;         // bytes
+  uint64_t tail = 0;         // bytes
 };
-Commitment commitment(BytesPerSecond link, BytesPerSecond connection, uint32_t connections);
+// One of `connections`, which have `link` together, of which the best has `best`.
+struct LinkRates {
+  uint32_t connections = 1;
+  BytesPerSecond link;
+  BytesPerSecond best;
+};
+Commitment commitment(const LinkRates& rates, BytesPerSecond connection);
 
 }  // namespace tombolo::transport

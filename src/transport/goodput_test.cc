@@ -47,15 +47,23 @@ TEST(GoodputMeter, APauseIsNotSlowness) {
 
 // 1 Gbps over 8 connections: 15 ms are 1.875 MB, 234,375 B each; half of it is a segment.
 TEST(Commitment, IsFifteenMillisecondsOfTheRate) {
-  const Commitment share = commitment(1_Gbps, 1_Gbps / 8, 8);
+  const Commitment share = commitment({8, 1_Gbps, 1_Gbps / 8}, 1_Gbps / 8);
   EXPECT_EQ(share.mark, 234'375u);
   EXPECT_EQ(share.segment_max, 117'187u);
+  EXPECT_EQ(share.tail, 0u);
 }
 
 TEST(Commitment, HasBoundsOnBothSides) {
-  EXPECT_EQ(commitment({}, {}, 16).segment_max, 16u * 1024);
-  EXPECT_EQ(commitment({}, {}, 16).mark, 16u * 1024);
-  EXPECT_EQ(commitment(100_Gbps, 100_Gbps, 1).segment_max, 256u * 1024);
+  EXPECT_EQ(commitment({16, {}, {}}, {}).segment_max, 8u * 1024);
+  EXPECT_EQ(commitment({16, {}, {}}, {}).mark, 8u * 1024);
+  EXPECT_EQ(commitment({1, 100_Gbps, 100_Gbps}, 100_Gbps).segment_max, 256u * 1024);
+}
+
+TEST(Commitment, ASlowConnectionLeavesTheTail) {
+  const LinkRates rates{2, 10_Gbps, 8_Gbps};
+  EXPECT_EQ(commitment(rates, 8_Gbps).tail, 0u);
+  EXPECT_EQ(commitment(rates, 2_Gbps).tail, 0u);
+  EXPECT_EQ(commitment(rates, 1_Gbps).tail, 2u * 2 * 256 * 1024);
 }
 
 }  // namespace

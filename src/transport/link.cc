@@ -18,7 +18,7 @@ Link::Link(Options options)
 
 bool Link::owes_receipt() const { return assembler_.complete() >= receipted_ + kReceiptEvery; }
 
-Link::Pull Link::pull(uint32_t connection, SimTime now) {
+Link::Pull Link::pull(uint32_t connection, SimTime now, uint64_t tail) {
   CHECK(up() && !said_goodbye(connection), "connection {} has nothing to carry", connection);
   if (owes_receipt()) {
     receipted_ = assembler_.complete();
@@ -26,7 +26,7 @@ Link::Pull Link::pull(uint32_t connection, SimTime now) {
   }
   if (const auto departure = outbox_.next_departure(now)) {
     if (*departure > now) return *departure;
-    return outbox_.take(now);
+    return outbox_.take(now, tail);
   }
   if (!closing_) return std::monostate();
   said_.insert(connection);

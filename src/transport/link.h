@@ -40,9 +40,9 @@ class Link {
   Inbox& inbox() { return inbox_; }
 
   // What this connection should carry next. Nothing; nothing before an instant; a frame of control;
-  // a segment. Not after its goodbye.
+  // a segment. Not after its goodbye. `tail`: this connection is a slow one (Outbox::take).
   using Pull = std::variant<std::monostate, SimTime, std::vector<std::byte>, Outgoing>;
-  Pull pull(uint32_t connection, SimTime now);
+  Pull pull(uint32_t connection, SimTime now, uint64_t tail = 0);
   // All that is to be sent was pushed: goodbyes follow it.
   void close() { closing_ = true; }
   bool said_goodbye(uint32_t connection) const { return said_.contains(connection); }

@@ -38,11 +38,20 @@ std::optional<SimTime> Outbox::next_departure(SimTime now) const {
   return pacer_ ? std::max(queue_.begin()->second.enqueued, pacer_->free_at()) : now;
 }
 
-Outgoing Outbox::take(SimTime now) {
+Outbox::Queue::iterator Outbox::choose(uint64_t tail) {
+  constexpr int kLookedAt = 16;  // messages
+  auto at = queue_.begin();
+  for (int i = 0; tail > 0 && i < kLookedAt && at != queue_.end(); ++i, ++at) {
+    if (at->second.payload->size() - at->second.offset > tail) return at;
+  }
+  return queue_.begin();
+}
+
+Outgoing Outbox::take(SimTime now, uint64_t tail) {
   const auto departure = next_departure(now);
   CHECK(departure && *departure <= now, "no segment may go at {} ns", now.ns);
-  const auto front = queue_.begin();
-  Item& item = front->second;
+  const auto chosen = choose(tail);
+  Item& item = chosen->second;
   const uint64_t total = item.payload->size();
   const auto length = static_cast<uint32_t>(std::min<uint64_t>(segment_max_, total - item.offset));
   const Slot slot = pacer_ ? pacer_->take(item.enqueued, length) : Slot{now, now};
@@ -52,7 +61,7 @@ Outgoing Outbox::take(SimTime now) {
                           .epoch = epoch_,
                           .iteration = item.tag.iteration,
                           .tag = item.tag.tensor,
-                          .message = front->first.second,
+                          .message = chosen->first.second,
                           .after = item.after,
                           .offset = item.offset,
                           .total = total,
@@ -63,7 +72,7 @@ Outgoing Outbox::take(SimTime now) {
                .payload = std::span(*item.payload).subspan(item.offset, length)};
   queued_bytes_ -= length;
   item.offset += length;
-  if (item.offset == total) queue_.erase(front);
+  if (item.offset == total) queue_.erase(chosen);
   return out;
 }
 

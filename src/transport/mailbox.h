@@ -37,7 +37,9 @@ class Outbox {
   void push(Tag tag, Payload payload, Urgency urgency, SimTime now);
   // When the next segment may go, or nothing if none waits.
   std::optional<SimTime> next_departure(SimTime now) const;
-  Outgoing take(SimTime now);  // the next segment; next_departure(now) <= now
+  // The next segment; next_departure(now) <= now. `tail`: whoever asks is slow, and leaves the last
+  // so many bytes of a message to others where it finds less urgent work.
+  Outgoing take(SimTime now, uint64_t tail = 0);
   // The peer has all messages up to this one. Fails if it claims more than was sent.
   Status receipt(uint64_t message);
   void clear();
@@ -57,12 +59,15 @@ class Outbox {
     SimTime start;
   };
   using Place = std::pair<Urgency, uint64_t>;  // and the number
+  using Queue = std::map<Place, Item>;
+
+  Queue::iterator choose(uint64_t tail);
 
   uint32_t sender_;
   uint32_t epoch_;
   uint32_t segment_max_ = kFramePayloadMax;
   std::optional<Pacer> pacer_;
-  std::map<Place, Item> queue_;
+  Queue queue_;
   uint64_t queued_bytes_ = 0;
   uint64_t messages_ = 0;
   std::map<Tag, uint64_t> last_of_tag_;
