@@ -3,12 +3,23 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <span>
 #include <tuple>
 
 namespace tombolo::graph {
 namespace {
 
-using MessageKey = std::tuple<int32_t, int32_t, int64_t>;  // source, destination, tag
+// A node of a message, by what its two sides agree on.
+struct Part {
+  int32_t source = 0, destination = 0;
+  int64_t tag = 0;
+  size_t index = 0;  // among the nodes of all ranks
+  const Node* node = nullptr;
+  bool matched = false;
+
+  auto key() const { return std::tie(source, destination, tag); }
+};
+bool by_key(const Part& a, const Part& b) { return a.key() < b.key(); }
 
 tl::unexpected<Error> wrong(const Graph& graph, const Node& node, std::string why) {
   return unusable(
@@ -17,6 +28,10 @@ tl::unexpected<Error> wrong(const Graph& graph, const Node& node, std::string wh
 
 // Position of a node id in its graph, or -1. Ids ascend.
 ptrdiff_t position(const Graph& graph, int64_t id) {
+  const auto guess = static_cast<size_t>(id);  // most count from 0 without a gap
+  if (guess < graph.nodes.size() && graph.nodes[guess].id == id) {
+    return static_cast<ptrdiff_t>(guess);
+  }
   const auto it =
       std::lower_bound(graph.nodes.begin(), graph.nodes.end(), id,
                        [](const Node& node, int64_t wanted) { return node.id < wanted; });
@@ -93,6 +108,53 @@ Result<std::map<CollectiveKey, Parts>> collect(const Graphs& graphs,
   return collectives;
 }
 
+// Edges of a directed graph as one list; each node's side by side once they are filed.
+class Successors {
+ public:
+  explicit Successors(size_t nodes) : first_(nodes + 1) {}
+  void add(size_t from, size_t to) {
+    edges_.emplace_back(from, to);
+    ++first_[from + 1];
+  }
+  void file() {
+    for (size_t i = 1; i < first_.size(); ++i) first_[i] += first_[i - 1];
+    std::vector<size_t> next = first_;
+    filed_.resize(edges_.size());
+    for (const auto& [from, to] : edges_) filed_[next[from]++] = to;
+  }
+  std::span<const size_t> of(size_t node) const {
+    return std::span(filed_).subspan(first_[node], first_[node + 1] - first_[node]);
+  }
+
+ private:
+  std::vector<std::pair<size_t, size_t>> edges_;
+  std::vector<size_t> first_, filed_;
+};
+
+// Sorted by key. Unusable where two agree, naming the first that repeats another.
+Result<std::vector<Part>> collect_sends(const Graphs& graphs, const std::vector<size_t>& first) {
+  std::vector<Part> sends;
+  for (const Graph& graph : graphs) {
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      const Node& node = graph.nodes[i];
+      if (node.type != NodeType::kSend) continue;
+      sends.push_back({graph.rank, node.comm_peer, node.comm_tag, first[graph.rank] + i, &node});
+    }
+  }
+  std::sort(sends.begin(), sends.end(), [](const Part& a, const Part& b) {
+    return a.key() != b.key() ? a.key() < b.key() : a.index < b.index;
+  });
+  const Part* repeated = nullptr;
+  for (size_t i = 1; i < sends.size(); ++i) {
+    if (sends[i].key() != sends[i - 1].key()) continue;
+    if (repeated == nullptr || sends[i].index < repeated->index) repeated = &sends[i];
+  }
+  if (repeated == nullptr) return sends;
+  return wrong(
+      graphs[repeated->source], *repeated->node,
+      fmt::format("its tag {} to rank {} was already used", repeated->tag, repeated->destination));
+}
+
 }  // namespace
 
 const NodeDetails& OptionalDetails::operator*() const {
@@ -129,62 +191,56 @@ Status validate(const Graphs& graphs) {
   const auto collectives = TRY(collect(graphs, first));
   std::vector<size_t> meeting(count);
   for (size_t i = 0; i < count; ++i) meeting[i] = i;
-  std::vector<std::vector<size_t>> successors(count + collectives.size());
+  Successors successors(count + collectives.size());
   std::vector<int> waiting_for(count + collectives.size(), 0);
   for (const auto& [key, parts] : collectives) {
     for (const size_t part : parts.indices) {
       meeting[part] = count;
-      successors[part].push_back(count);
+      successors.add(part, count);
       ++waiting_for[count];
     }
     ++count;
   }
-  std::map<MessageKey, std::pair<size_t, const Node*>> sends;
   for (const Graph& graph : graphs) {
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
       const Node& node = graph.nodes[i];
       const size_t index = first[graph.rank] + i;
       for (const auto* dependencies : {&node.data_deps, &node.ctrl_deps}) {
         for (const int64_t id : *dependencies) {
-          successors[meeting[first[graph.rank] + position(graph, id)]].push_back(index);
+          successors.add(meeting[first[graph.rank] + position(graph, id)], index);
           ++waiting_for[index];
-        }
-      }
-      if (node.type == NodeType::kSend) {
-        const MessageKey key{graph.rank, node.comm_peer, node.comm_tag};
-        if (!sends.emplace(key, std::pair{index, &node}).second) {
-          return wrong(
-              graph, node,
-              fmt::format("its tag {} to rank {} was already used", node.comm_tag, node.comm_peer));
         }
       }
     }
   }
+  std::vector<Part> sends = TRY(collect_sends(graphs, first));
   for (const Graph& graph : graphs) {
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
       const Node& node = graph.nodes[i];
       if (node.type != NodeType::kReceive) continue;
-      const auto send = sends.find({node.comm_peer, graph.rank, node.comm_tag});
-      if (send == sends.end()) {
+      const Part wanted{node.comm_peer, graph.rank, node.comm_tag};
+      const auto send = std::lower_bound(sends.begin(), sends.end(), wanted, by_key);
+      if (send == sends.end() || send->key() != wanted.key() || send->matched) {
         return wrong(graph, node,
                      fmt::format("rank {} never sends tag {} (or it is received twice)",
                                  node.comm_peer, node.comm_tag));
       }
-      if (send->second.second->comm_size != node.comm_size) {
+      if (send->node->comm_size != node.comm_size) {
         return wrong(graph, node,
                      fmt::format("it expects {} bytes, but {} are sent", node.comm_size,
-                                 send->second.second->comm_size));
+                                 send->node->comm_size));
       }
-      successors[send->second.first].push_back(first[graph.rank] + i);
+      successors.add(send->index, first[graph.rank] + i);
       ++waiting_for[first[graph.rank] + i];
-      sends.erase(send);
+      send->matched = true;
     }
   }
-  if (!sends.empty()) {
-    const auto& [key, send] = *sends.begin();
-    return wrong(graphs[std::get<0>(key)], *send.second,
-                 fmt::format("rank {} never receives it", std::get<1>(key)));
+  for (const Part& send : sends) {
+    if (send.matched) continue;
+    return wrong(graphs[send.source], *send.node,
+                 fmt::format("rank {} never receives it", send.destination));
   }
+  successors.file();
 
   // Kahn's algorithm; what cannot be ordered lies on a cycle or behind one.
   std::vector<size_t> ready;
@@ -196,7 +252,7 @@ Status validate(const Graphs& graphs) {
     const size_t index = ready.back();
     ready.pop_back();
     ++done;
-    for (const size_t next : successors[index]) {
+    for (const size_t next : successors.of(index)) {
       if (--waiting_for[next] == 0) ready.push_back(next);
     }
   }

@@ -1,9 +1,11 @@
 #include "sim/interpret.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <set>
+#include <span>
 #include <tuple>
-#include <unordered_map>
 
 #include "base/check.h"
 #include "engine/event_queue.h"
@@ -32,9 +34,11 @@ class Interpreter {
       first_.push_back(nodes_.size());
       for (const Node& node : graph.nodes) nodes_.push_back({&node, graph.rank});
     }
+    CHECK(nodes_.size() < UINT32_MAX, "{} nodes", nodes_.size());
     ranks_.resize(graphs.size());
     for (const auto& [pair, law] : channels.laws) {
-      channel_of_.emplace(pair, channels_.size());
+      if (static_cast<size_t>(pair.first) >= ranks_.size()) continue;
+      ranks_[pair.first].channels.emplace_back(pair.second, channels_.size());
       channels_.push_back({&law});
     }
     for (const SharedChannel& shared : channels.shared) share(shared);
@@ -73,12 +77,28 @@ class Interpreter {
     int waiting_for = 0;
     bool handed_over = false;  // a send, to its channel
     bool done = false;
+    bool shared = false;    // a send over the shared channel `part_of`
+    uint32_t part_of = 0;   // of a collective: which one
+    uint32_t follower = 0;  // its first in followers_; the next node's come after its own
     Span span = {};
-    std::vector<size_t> followers = {};  // who depends on it; of a send, its receive too
   };
   struct Rank {
-    std::set<size_t> ready = {};  // computations that may start, lowest id first
+    std::vector<size_t> ready = {};  // computations that may start: a heap, the lowest id on top
+    std::vector<std::pair<int32_t, size_t>> channels = {};  // by receiver
     bool busy = false;
+  };
+  struct Edge {
+    uint32_t from, to;
+  };
+  // What a message's sender and receiver agree on.
+  struct Message {
+    int32_t source, destination;
+    int64_t tag;
+    uint32_t node;
+    bool operator<(const Message& other) const {
+      return std::tie(source, destination, tag) <
+             std::tie(other.source, other.destination, other.tag);
+    }
   };
   struct Collective {
     std::vector<size_t> parts = {};  // its nodes, by rank
@@ -96,45 +116,73 @@ class Interpreter {
     Channel channel{.law = &shared.law, .shared = true};
     for (const SharedChannel::Send& send : shared.order) {
       channel.order.push_back(find(send.rank, send.node));
-      shared_of_.emplace(channel.order.back(), channels_.size());
+      State& state = nodes_[channel.order.back()];
+      state.shared = true;
+      state.part_of = static_cast<uint32_t>(channels_.size());
     }
     channels_.push_back(std::move(channel));
   }
 
   // Dependencies and messages as edges. A receive waits for its send like for any other node.
   void connect() {
-    std::map<std::tuple<int32_t, int32_t, int64_t>, size_t> sends;  // source, destination, tag
-    for (size_t i = 0; i < nodes_.size(); ++i) {
-      const Node& node = *nodes_[i].node;
-      if (node.type == NodeType::kSend) {
-        sends.emplace(std::tuple{nodes_[i].rank, node.comm_peer, node.comm_tag}, i);
-      }
-      for (const auto* dependencies : {&node.data_deps, &node.ctrl_deps}) {
-        for (const int64_t id : *dependencies) add_edge(find(nodes_[i].rank, id), i);
-      }
-    }
+    std::vector<Edge> edges;
+    std::vector<Message> sends, receives;
     std::map<std::pair<std::vector<int32_t>, int64_t>, size_t> groups;  // with the tag
-    for (size_t i = 0; i < nodes_.size(); ++i) {
+    for (uint32_t i = 0; i < nodes_.size(); ++i) {
       const Node& node = *nodes_[i].node;
-      if (node.type == NodeType::kCollective) {
-        const auto [entry, fresh] =
-            groups.emplace(std::pair{node.comm_group, node.comm_tag}, collectives_.size());
-        if (fresh) collectives_.emplace_back();
-        collectives_[entry->second].parts.push_back(i);
-        collective_of_.emplace(i, entry->second);
+      const int32_t rank = nodes_[i].rank;
+      for (const auto* dependencies : {&node.data_deps, &node.ctrl_deps}) {
+        for (const int64_t id : *dependencies) {
+          edges.push_back({static_cast<uint32_t>(find(rank, id)), i});
+        }
       }
-      if (node.type != NodeType::kReceive) continue;
-      add_edge(sends.at({node.comm_peer, nodes_[i].rank, node.comm_tag}), i);
+      if (node.type == NodeType::kSend) sends.push_back({rank, node.comm_peer, node.comm_tag, i});
+      if (node.type == NodeType::kReceive) {
+        receives.push_back({node.comm_peer, rank, node.comm_tag, i});
+      }
+      if (node.type != NodeType::kCollective) continue;
+      const auto [entry, fresh] =
+          groups.emplace(std::pair{node.comm_group, node.comm_tag}, collectives_.size());
+      if (fresh) collectives_.emplace_back();
+      collectives_[entry->second].parts.push_back(i);
+      nodes_[i].part_of = static_cast<uint32_t>(entry->second);
+    }
+    // Every receive has its one send (graph::validate), so that both lists run in step.
+    std::sort(sends.begin(), sends.end());
+    std::sort(receives.begin(), receives.end());
+    CHECK(sends.size() == receives.size(), "{} sends, {} receives", sends.size(), receives.size());
+    for (size_t m = 0; m < sends.size(); ++m) {
+      edges.push_back({sends[m].node, receives[m].node});
+    }
+    file(edges);
+  }
+
+  // Each node's followers side by side, in the order of the edges.
+  void file(const std::vector<Edge>& edges) {
+    std::vector<uint32_t> next(nodes_.size() + 1);
+    for (const Edge& edge : edges) ++next[edge.from + 1];
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      next[i + 1] += next[i];
+      nodes_[i].follower = next[i];
+    }
+    followers_.resize(edges.size());
+    for (const Edge& edge : edges) {
+      followers_[next[edge.from]++] = edge.to;
+      ++nodes_[edge.to].waiting_for;
     }
   }
 
-  void add_edge(size_t from, size_t to) {
-    nodes_[from].followers.push_back(to);
-    ++nodes_[to].waiting_for;
+  // Those of a node and of the one behind it stand side by side.
+  std::span<const uint32_t> followers(size_t index) const {
+    const size_t first = nodes_[index].follower;
+    const size_t last = index + 1 < nodes_.size() ? nodes_[index + 1].follower : followers_.size();
+    return std::span(followers_).subspan(first, last - first);
   }
 
   size_t find(int32_t rank, int64_t id) const {
     const std::vector<Node>& nodes = graphs_[rank].nodes;
+    const auto guess = static_cast<size_t>(id);  // most count from 0 without a gap
+    if (guess < nodes.size() && nodes[guess].id == id) return first_[rank] + guess;
     const auto at = std::lower_bound(nodes.begin(), nodes.end(), id,
                                      [](const Node& node, int64_t want) { return node.id < want; });
     return first_[rank] + static_cast<size_t>(at - nodes.begin());
@@ -160,7 +208,7 @@ class Interpreter {
         CHECK(false, "node {} (\"{}\"): remote memory is not simulated with Plans", state.node->id,
               state.node->name);
       case NodeType::kCompute:
-        ranks_[state.rank].ready.insert(index);
+        push_heap(ranks_[state.rank].ready, index);
         woken_.push_back(state.rank);
         break;
       case NodeType::kSend: {
@@ -177,7 +225,7 @@ class Interpreter {
         break;
       case NodeType::kCollective: {
         state.span.start = queue_.now();
-        const size_t number = collective_of_.at(index);
+        const size_t number = state.part_of;
         Collective& collective = collectives_[number];
         if (++collective.ready == collective.parts.size()) {
           queue_.push(queue_.now() + state.node->duration, kReduced, number);
@@ -191,32 +239,42 @@ class Interpreter {
     State& state = nodes_[index];
     state.done = true;
     state.span.end = queue_.now();
-    for (const size_t next : state.followers) {
+    for (const uint32_t next : followers(index)) {
       if (--nodes_[next].waiting_for == 0) met(next);
     }
   }
 
   // After all that happens at one event, so that the choice does not hang on the order of edges.
   void start_computations() {
-    for (const int32_t r : std::exchange(woken_, {})) {
+    for (const int32_t r : woken_) {
       Rank& rank = ranks_[r];
       if (rank.busy || rank.ready.empty()) continue;
-      const size_t index = *rank.ready.begin();
-      rank.ready.erase(rank.ready.begin());
+      const size_t index = pop_heap(rank.ready);
       rank.busy = true;
       nodes_[index].span.start = queue_.now();
       queue_.push(queue_.now() + nodes_[index].node->duration, kComputed, index);
     }
+    woken_.clear();
+  }
+
+  static void push_heap(std::vector<size_t>& heap, size_t value) {
+    heap.push_back(value);
+    std::push_heap(heap.begin(), heap.end(), std::greater<>());
+  }
+  static size_t pop_heap(std::vector<size_t>& heap) {
+    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
+    const size_t value = heap.back();
+    heap.pop_back();
+    return value;
   }
 
   size_t channel_of(size_t send) const {
-    const auto shared = shared_of_.find(send);
-    if (shared != shared_of_.end()) return shared->second;
     const State& state = nodes_[send];
-    const auto channel = channel_of_.find({state.rank, state.node->comm_peer});
-    CHECK(channel != channel_of_.end(), "no channel from rank {} to rank {}", state.rank,
-          state.node->comm_peer);
-    return channel->second;
+    if (state.shared) return state.part_of;
+    for (const auto& [receiver, channel] : ranks_[state.rank].channels) {
+      if (receiver == state.node->comm_peer) return channel;
+    }
+    CHECK(false, "no channel from rank {} to rank {}", state.rank, state.node->comm_peer);
   }
 
   // The next one in the order, if it is there already.
@@ -231,7 +289,9 @@ class Interpreter {
       queue_.push(queue_.now() + *channel.law->occupancy, kOccupied, channel_index);
     } else {
       const Bytes bytes{static_cast<double>(message.node->comm_size)};
-      flows_.emplace(network_.start(queue_.now(), bytes, channel.law->flow), channel_index);
+      const engine::FlowId flow = network_.start(queue_.now(), bytes, channel.law->flow);
+      CHECK(flow == channel_of_flow_.size(), "flow {} after {}", flow, channel_of_flow_.size());
+      channel_of_flow_.push_back(static_cast<uint32_t>(channel_index));
     }
   }
 
@@ -275,10 +335,7 @@ class Interpreter {
       default:
         if (watched_ && *watched_ <= event.time) watched_.reset();
         for (const engine::Completion& completion : network_.finish(event.time)) {
-          const auto flow = flows_.find(completion.flow);
-          const size_t channel = flow->second;
-          flows_.erase(flow);
-          end_message(channel);
+          end_message(channel_of_flow_[completion.flow]);
         }
     }
   }
@@ -286,14 +343,12 @@ class Interpreter {
   const graph::Graphs& graphs_;
   std::vector<size_t> first_;  // of each rank, in nodes_
   std::vector<State> nodes_;
+  std::vector<uint32_t> followers_;  // who depends on a node; of a send, its receive too
   std::vector<Rank> ranks_;
   std::vector<int32_t> woken_;  // ranks that may have something to compute
   std::vector<Collective> collectives_;
-  std::unordered_map<size_t, size_t> collective_of_;  // by node; looked up, never iterated
-  std::map<std::pair<int32_t, int32_t>, size_t> channel_of_;
-  std::unordered_map<size_t, size_t> shared_of_;  // by node; looked up, never iterated
   std::vector<Channel> channels_;
-  std::unordered_map<engine::FlowId, size_t> flows_;  // looked up, never iterated
+  std::vector<uint32_t> channel_of_flow_;  // flows count from 0
   std::optional<SimTime> watched_;
   engine::FluidNetwork network_;
   engine::EventQueue queue_;
