@@ -79,6 +79,22 @@ class Astra(Case):
         self.refused(2, ["--retarget=8", "16 NPUs"], "astra", *self.arguments(files), "--retarget=8")
         self.refused(2, ["--to dot"], "convert", trace, "--to", "dot", "--retarget", "16", "--out", self.folder / "x")
 
+    def test_simulates_a_job_whose_parameters_are_remote(self):
+        example = ROOT / "examples" / "astra-sim"
+        arguments = [f"--job={example / 'zero-infinity.toml'}", f"--system-configuration={example / 'system.json'}",
+                     f"--network-configuration={example / 'zero-infinity.yml'}"]
+        finish = {"": self.json("astra", *arguments)["finish_ns"]}
+        for memory in "zero-infinity.json", "memory-pool.json":
+            answer = self.json("astra", *arguments, "--remote-parameters",
+                               f"--remote-memory-configuration={example / memory}")
+            self.assertEqual(answer["job"]["simulated_ranks"], 1)
+            finish[memory] = answer["finish_ns"]
+        self.assertLess(finish[""], finish["zero-infinity.json"])
+        # The pool has the same resources, and two more stages for the first chunk.
+        self.assertLess(finish["zero-infinity.json"], finish["memory-pool.json"])
+        self.assertLess(finish["memory-pool.json"], finish["zero-infinity.json"] * 1.001)
+        self.refused(2, ["needs a remote memory"], "astra", *arguments, "--remote-parameters")
+
     def test_says_what_is_wrong_with_its_files(self):
         good = self.files()
         wrong = [
