@@ -110,6 +110,23 @@ TEST(Fluid, NothingToSendEndsAtOnceAndADeadLinkNever) {
   EXPECT_EQ(network.active(), 1u);
 }
 
+TEST(Fluid, WhatStartsAtOneInstantIsAskedForOnce) {
+  // A thousand flows of 1 kB share 1 GB/s: 1 us each alone, 1 ms all together, whoever asks
+  // in between.
+  FluidNetwork asked({Link{1_GBps}});
+  FluidNetwork quiet({Link{1_GBps}});
+  for (int i = 0; i < 1000; ++i) {
+    asked.start({0}, 1_KB, {{0}});
+    EXPECT_EQ(asked.next_completion(), SimTime{1000 * (i + 1)});
+    quiet.start({0}, 1_KB, {{0}});
+  }
+  const Completions done = drain(quiet);
+  EXPECT_EQ(done, drain(asked));
+  ASSERT_EQ(done.size(), 1000u);
+  EXPECT_EQ(done[0], (Completion{0, {1'000'000}}));
+  EXPECT_EQ(done[999], (Completion{999, {1'000'000}}));
+}
+
 TEST(Fluid, WhatEndedBeforeANewStartIsStillTold) {
   FluidNetwork network({Link{{1e9}}});
   network.start({0}, 10_B, {{0}});                     // ends at 10 ns
