@@ -46,6 +46,10 @@ inline CLI::App* add_astra(CLI::App& app, AstraCommandOptions& options) {
       ->add_option("--collapse", options.collapse,
                    "off: simulate every rank, even where one could stand for several")
       ->capture_default_str();
+  command->add_option("--set", options.set,
+                      "a sweep: network.KEY or system.KEY=VALUE,VALUE,...; repeated: the grid");
+  command->add_option("--jobs", options.threads, "threads of a sweep; left out: all cores");
+  command->add_option("--csv", options.csv, "of a sweep: file for its rows");
   command->add_flag("--per-npu", options.per_npu, "with --json: when each NPU finishes");
   command->add_flag("--json", options.json, "one JSON document on stdout, nothing else");
   return command;

@@ -5,6 +5,7 @@
 
 #include "cli/answer.h"
 #include "cli/astra_job.h"
+#include "cli/astra_sweep.h"
 #include "sim/astra_run.h"
 
 namespace tombolo::cli {
@@ -28,6 +29,12 @@ Status check(const AstraCommandOptions& options) {
   if (options.retarget && (!options.job.empty() || options.spmd)) {
     return unusable("--retarget takes the traces of all ranks of a run",
                     "--retarget with --workload-configuration and --comm-group-configuration");
+  }
+  if (options.set.empty() && (!options.csv.empty() || options.threads != 0)) {
+    return unusable("--csv and --jobs belong to a sweep", "--set network.bandwidth=50,100");
+  }
+  if (options.threads < 0 || options.threads > 1024) {
+    return unusable(fmt::format("--jobs={}: must be between 1 and 1024", options.threads));
   }
   if (options.granularity != "layer" && options.granularity != "stage") {
     return unusable(fmt::format("--granularity={}: no such granularity", options.granularity),
@@ -119,6 +126,7 @@ Status astra(const AstraCommandOptions& options, std::ostream& out) {
   TRY(check(options));
   const auto begin = std::chrono::steady_clock::now();
   const AstraOptions of_astra = TRY(to_options(options));
+  if (!options.set.empty()) return astra_sweep(options, of_astra, out);
   std::optional<JobAnswer> job;
   if (!options.job.empty()) {
     const auto granularity = options.granularity == "stage" ? planner::Granularity::kStage

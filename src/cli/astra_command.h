@@ -31,7 +31,10 @@ struct AstraCommandOptions {
   std::string law = "analytical";
   bool spmd = false;  // the file of rank 0 stands for all ranks
   std::string collapse = "on";
-  bool per_npu = false;  // every rank's finish in the JSON answer
+  std::vector<std::string> set;  // a sweep: "network.bandwidth=50,100"; see astra_sweep.h
+  int threads = 0;               // of a sweep; 0: as many as there are cores
+  std::string csv;               // file for its rows
+  bool per_npu = false;          // every rank's finish in the JSON answer
   bool json = false;
 };
 Status astra(const AstraCommandOptions& options, std::ostream& out);

@@ -11,25 +11,42 @@ constexpr int64_t kNodesMax = int64_t{1} << 25;  // some 5 GB
 
 }  // namespace
 
-Result<JobAnswer> run_job(const std::string& file, const planner::WorkloadOptions& of_workload,
-                          const sim::AstraOptions& options) {
+Result<planner::Workload> workload_of_job(const std::string& file,
+                                          const planner::WorkloadOptions& options) {
   const plan::Job job = TRY(plan::read_job(file));
-  const sim::AstraSystem system = TRY(sim::read_astra_system(options));
-  const planner::Workload workload = TRY(planner::Workload::make(job, of_workload));
+  planner::Workload workload = TRY(planner::Workload::make(job, options));
   for (const std::string& note : workload.notes()) std::cerr << "note: " << note << "\n";
+  return workload;
+}
+
+Result<planner::WorkloadAnswer> run_job(const planner::Workload& workload,
+                                        const sim::AstraSystem& system,
+                                        const sim::AstraOptions& options) {
   planner::WorkloadRunOptions run;
   run.machine = options.machine;
   run.machine.memory = &system.memory;
   run.collapse = options.collapse;
+  return planner::run_workload(workload, system.topology, system.settings, run);
+}
+
+Result<JobAnswer> run_job(const std::string& job, const planner::WorkloadOptions& of_workload,
+                          const sim::AstraOptions& options) {
+  const planner::Workload workload = TRY(workload_of_job(job, of_workload));
+  const sim::AstraSystem system = TRY(sim::read_astra_system(options));
   JobAnswer out;
   out.microbatches = workload.microbatches();
-  out.run = TRY(planner::run_workload(workload, system.topology, system.settings, run));
+  out.run = TRY(run_job(workload, system, options));
   return out;
 }
 
 Result<sim::AstraAnswer> run_retargeted(const graph::RetargetOptions& retarget,
                                         const sim::AstraOptions& options) {
-  const sim::AstraSystem system = TRY(sim::read_astra_system(options));
+  return run_retargeted(retarget, TRY(sim::read_astra_system(options)), options, true);
+}
+
+Result<sim::AstraAnswer> run_retargeted(const graph::RetargetOptions& retarget,
+                                        const sim::AstraSystem& system,
+                                        const sim::AstraOptions& options, bool notes) {
   if (retarget.ranks != system.topology.npus()) {
     return unusable(fmt::format("--retarget={}: the network has {} NPUs", retarget.ranks,
                                 system.topology.npus()),
@@ -40,7 +57,7 @@ Result<sim::AstraAnswer> run_retargeted(const graph::RetargetOptions& retarget,
   const graph::Retarget traces =
       TRY(during(graph::Retarget::make(std::move(run.graphs), run.groups, retarget),
                  "reading " + options.workload.prefix + ".*.et"));
-  std::cerr << "note: " << traces.brief() << "\n";
+  if (notes) std::cerr << "note: " << traces.brief() << "\n";
   if (traces.nodes() > kNodesMax) {
     return unusable(fmt::format("--retarget={}: {} nodes, more than {}", retarget.ranks,
                                 traces.nodes(), kNodesMax),

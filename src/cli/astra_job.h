@@ -22,6 +22,16 @@ struct JobAnswer {
 Result<JobAnswer> run_job(const std::string& job, const planner::WorkloadOptions& workload,
                           const sim::AstraOptions& options);
 
+// The same in two steps, where there are several systems.
+Result<planner::Workload> workload_of_job(const std::string& job,
+                                          const planner::WorkloadOptions& options);
+Result<planner::WorkloadAnswer> run_job(const planner::Workload& workload,
+                                        const sim::AstraSystem& system,
+                                        const sim::AstraOptions& options);
+Result<sim::AstraAnswer> run_retargeted(const graph::RetargetOptions& retarget,
+                                        const sim::AstraSystem& system,
+                                        const sim::AstraOptions& options, bool notes = false);
+
 Result<sim::AstraAnswer> run_retargeted(const graph::RetargetOptions& retarget,
                                         const sim::AstraOptions& options);
 

@@ -107,7 +107,11 @@ Result<AstraAnswer> run_astra(const network::Topology& topology, const SystemSet
 
 Result<AstraSystem> read_astra_system(const AstraOptions& options) {
   network::Topology topology = TRY(network::read_topology(options.network));
-  SystemSettings settings = TRY(read_system(options.system));
+  return make_astra_system(std::move(topology), TRY(read_system(options.system)), options);
+}
+
+Result<AstraSystem> make_astra_system(network::Topology topology, SystemSettings settings,
+                                      const AstraOptions& options) {
   network::ExpandedMemory memory = TRY(read_memory(options.remote_memory, topology.npus()));
   settings.endpoint_delay = static_cast<int64_t>(
       std::trunc(static_cast<double>(settings.endpoint_delay) * options.injection_scale));

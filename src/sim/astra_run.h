@@ -46,6 +46,9 @@ struct AstraSystem {
   network::ExpandedMemory memory;
 };
 Result<AstraSystem> read_astra_system(const AstraOptions& options);
+// The same with another network and other settings than the files'.
+Result<AstraSystem> make_astra_system(network::Topology topology, SystemSettings settings,
+                                      const AstraOptions& options);
 
 // Why every rank has to be simulated, whatever the workload; empty: one of each class may do.
 std::string why_not_classes(const MachineOptions& machine);

@@ -95,6 +95,27 @@ class Astra(Case):
         self.assertLess(finish["memory-pool.json"], finish["zero-infinity.json"] * 1.001)
         self.refused(2, ["needs a remote memory"], "astra", *arguments, "--remote-parameters")
 
+    def test_sweeps_a_grid_as_single_runs_would_answer_it(self):
+        files = self.files()
+        sweep = ["astra", *self.arguments(files), "--set", "network.bandwidth=25,50",
+                 "--set", "system.active-chunks-per-dimension=1,2"]
+        rows = self.json(*sweep, "--jobs", "3")["rows"]
+        self.assertEqual(self.json(*sweep, "--jobs", "1")["rows"], rows)
+        self.assertEqual([(row["network.bandwidth"], row["system.active-chunks-per-dimension"]) for row in rows],
+                         [(25, 1), (25, 2), (50, 1), (50, 2)])
+        for row in rows:
+            system = dict(SYSTEM, **{"active-chunks-per-dimension": row["system.active-chunks-per-dimension"]})
+            one = self.files(system, NETWORK.replace("50.0", str(row["network.bandwidth"])))
+            self.assertEqual(self.json("astra", *self.arguments(one))["finish_ns"], row["finish_ns"])
+        self.assertEqual(rows[2]["finish_ns"], 64440)
+        table = self.ok(*sweep, "--csv", self.folder / "rows.csv")
+        self.assertIn("64440", table)
+        self.assertEqual((self.folder / "rows.csv").read_text().splitlines()[3].split(",")[:4], ["50", "1", "8", "64440"])
+        self.refused(2, ["system.active-chunks=3", "active-chunks"], *sweep, "--set", "system.active-chunks=3")
+        self.refused(2, ["names neither file"], *sweep, "--set", "bandwidth=3")
+        self.refused(2, ["network.topology[0]=Torus"], *sweep[:-4], "--set", "network.topology[0]=Ring,Torus")
+        self.refused(2, ["--csv", "--set"], *sweep[:-4], "--csv", "x.csv")
+
     def test_says_what_is_wrong_with_its_files(self):
         good = self.files()
         wrong = [
