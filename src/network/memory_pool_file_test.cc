@@ -77,6 +77,10 @@ TEST(MemoryPoolFile, BlamesTheKey) {
               HasSubstr("no switch"));
   EXPECT_THAT(text(kHierarchy + std::string(R"(, "chunk-size": 0})")), HasSubstr("chunk-size"));
   EXPECT_THAT(text(kHierarchy + std::string("}"), 64), HasSubstr("16 nodes of 16 NPUs"));
+  std::string huge = kHierarchy + std::string("}");
+  huge.replace(huge.find("\"num-npus-per-node\": 16"), 23,
+               "\"num-npus-per-node\": 4611686018427387904");
+  EXPECT_THAT(text(huge), HasSubstr("4611686018427387904 NPUs"));
   EXPECT_THAT(text(R"({"memory-type": "MULTI_LEVEL_SWITCH_POOL", "levels": []})"),
               HasSubstr("no level"));
   const auto slow = memory(R"({"memory-type": "RING_POOL", "stations": 4, "link-bw": 1e-6})", 256);
