@@ -444,6 +444,7 @@ void Endpoint::Driver::set_low_water(int32_t rank) {
   for (const auto& [number, c] : p.connections) {
     c->mark = p.shape.slow_network ? commitment({.connections = connections}, {}).mark : kPacedMark;
     set_unsent_mark(c->socket.native_handle(), c->mark);
+    if (p.shape.slow_network && connections > 1) spread_bursts(c->socket.native_handle());
   }
 }
 

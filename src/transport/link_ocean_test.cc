@@ -143,7 +143,7 @@ class LinkOcean {
                       .stalls = stalls};
         end.decoders.try_emplace(i);
       }
-      const uint64_t messages = random_.below(30);
+      const uint64_t messages = random_.below(25);
       SimTime when;
       for (uint64_t i = 0; i < messages; ++i) {
         if (random_.below(2) == 0) when = when + milliseconds(random_.uniform() * 40);
@@ -160,10 +160,10 @@ class LinkOcean {
   // Few tags, so that they repeat; three urgencies.
   void send(End& end) {
     if (end.lost) return;
-    Payload payload(random_.below(5) == 0 ? random_.below(3) : random_.below(60'000));
+    Payload payload(random_.below(5) == 0 ? random_.below(3) : random_.below(30'000));
     for (size_t i = 0; i < payload.size(); i += 100) payload[i] = std::byte(random_.below(256));
     const Sent sent{{random_.below(2), random_.below(3)}, payload, random_.below(3)};
-    end.link.outbox().set_segment_max(static_cast<uint32_t>(500 + random_.below(15'000)));
+    end.link.outbox().set_segment_max(static_cast<uint32_t>(500 + random_.below(8'000)));
     end.link.outbox().push(sent.tag, payload, sent.urgency, agenda_.now());
     waiting_[&end].emplace(sent.urgency, payload.size());
     end.sent.push_back(sent);
@@ -177,7 +177,7 @@ class LinkOcean {
   // What a driver does: one frame at a time per connection, the next one when it has departed.
   void pump(End& end, uint32_t connection) {
     if (end.lost || end.busy[connection] || end.link.said_goodbye(connection)) return;
-    const uint64_t tail = connection == slow_ ? 20'000 : 0;
+    const uint64_t tail = connection == slow_ ? 10'000 : 0;
     Link::Pull next = end.link.pull(connection, agenda_.now(), tail);
     std::vector<std::byte> frame;
     if (auto* control = std::get_if<std::vector<std::byte>>(&next)) {

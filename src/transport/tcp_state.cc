@@ -20,4 +20,10 @@ void set_unsent_mark(int socket, uint32_t bytes) {
   setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
 }
 
+// Any limit makes TCP pace itself; this one is never reached.
+void spread_bursts(int socket) {
+  const uint64_t bytes_per_second = uint64_t{1} << 40;
+  setsockopt(socket, SOL_SOCKET, SO_MAX_PACING_RATE, &bytes_per_second, sizeof bytes_per_second);
+}
+
 }  // namespace tombolo::transport
