@@ -51,6 +51,14 @@ inline CLI::App* add_astra(CLI::App& app, AstraCommandOptions& options) {
   command->add_option("--jobs", options.threads, "threads of a sweep; left out: all cores");
   command->add_option("--csv", options.csv, "of a sweep: file for its rows");
   command->add_flag("--per-npu", options.per_npu, "with --json: when each NPU finishes");
+  command->add_option("--trace", options.trace,
+                      "Trace to write, for tombolo report and tombolo convert --to perfetto");
+  command->add_option("--report", options.report, "HTML page to write: a picture of the run");
+  command->add_option("--trace-ranks", options.trace_ranks, "how many ranks these two show")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+  command->add_flag("--summary", options.summary,
+                    "after the result lines: exposed time by cause, use of the dimensions");
   command->add_flag("--json", options.json, "one JSON document on stdout, nothing else");
   return command;
 }

@@ -3,10 +3,14 @@
 #include <chrono>
 #include <iostream>
 
+#include "base/file.h"
 #include "cli/answer.h"
+#include "cli/astra_figures.h"
 #include "cli/astra_job.h"
 #include "cli/astra_sweep.h"
+#include "report/report.h"
 #include "sim/astra_run.h"
+#include "trace/trace_file.h"
 
 namespace tombolo::cli {
 namespace {
@@ -39,6 +43,11 @@ Status check(const AstraCommandOptions& options) {
   if (options.granularity != "layer" && options.granularity != "stage") {
     return unusable(fmt::format("--granularity={}: no such granularity", options.granularity),
                     "layer or stage");
+  }
+  const bool pictures = !options.trace.empty() || !options.report.empty() || options.summary;
+  if (!options.set.empty() && pictures) {
+    return unusable("--trace, --report and --summary are of one run, --set asks for many",
+                    "leave out --set");
   }
   TRY(missing(options.system, "--system-configuration", "system.json"));
   TRY(missing(options.network, "--network-configuration", "network.yml"));
@@ -120,28 +129,42 @@ void print_ranks(std::ostream& out, const AstraAnswer& answer) {
   }
 }
 
+// A Trace and a page made of it.
+Status write_pictures(const AstraCommandOptions& options, const trace::Trace& trace) {
+  if (!options.trace.empty()) TRY(trace::write_trace(options.trace, trace));
+  if (options.report.empty()) return {};
+  return write_file(options.report, TRY(report::render_html({}, {&trace, 1})));
+}
+
 }  // namespace
 
 Status astra(const AstraCommandOptions& options, std::ostream& out) {
   TRY(check(options));
   const auto begin = std::chrono::steady_clock::now();
-  const AstraOptions of_astra = TRY(to_options(options));
-  if (!options.set.empty()) return astra_sweep(options, of_astra, out);
+  AstraOptions run = TRY(to_options(options));
+  if (!options.set.empty()) return astra_sweep(options, run, out);
+  const bool pictures = !options.trace.empty() || !options.report.empty();
+  AstraLedger ledger;
+  AstraRecorder recorder({.ranks_max = options.trace_ranks});
+  if (pictures || options.summary || options.json) run.machine.observers.push_back(&ledger);
+  if (pictures) run.machine.observers.push_back(&recorder);
+  run.workload.names = pictures;
   std::optional<JobAnswer> job;
   if (!options.job.empty()) {
     const auto granularity = options.granularity == "stage" ? planner::Granularity::kStage
                                                             : planner::Granularity::kLayer;
-    job = TRY(run_job(options.job, {granularity, options.remote_parameters}, of_astra));
+    job = TRY(run_job(options.job, {granularity, options.remote_parameters}, run));
   }
   const AstraAnswer answer =
       job ? std::move(job->run.answer)
-          : TRY(options.retarget
-                    ? run_retargeted({*options.retarget, options.data_groups}, of_astra)
-                    : run_astra(of_astra));
+          : TRY(options.retarget ? run_retargeted({*options.retarget, options.data_groups}, run)
+                                 : run_astra(run));
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
+  if (pictures) TRY(write_pictures(options, make_trace(options, answer, ledger, recorder)));
   if (!options.json) {
     if (job) std::cerr << job->brief(answer) << "\n";
     print_ranks(out, answer);
+    if (options.summary) out << figures_text(ledger);
     return {};
   }
   Value::Table json{{"npus", int64_t{answer.npus}},
@@ -153,6 +176,7 @@ Status astra(const AstraCommandOptions& options, std::ostream& out) {
                     {"fingerprint", answer.report.fingerprint},
                     {"wall_s", wall.count()}};
   if (job) json.emplace_back("job", job->to_value(answer));
+  add_figures(json, ledger, options.per_npu);
   if (options.per_npu) {
     Value::Array per_npu;
     for (int32_t r = 0; r < answer.npus; ++r) per_npu.emplace_back(answer.rank(r).finish.ns);

@@ -71,7 +71,7 @@ Result<sim::AstraAnswer> run_retargeted(const graph::RetargetOptions& retarget,
   }
   const sim::Workload workload = TRY(sim::make_workload(
       ranks, [&](int32_t rank) -> Result<graph::Graph> { return traces.graph(rank); },
-      std::move(groups), system.topology, system.settings));
+      std::move(groups), system.topology, system.settings, options.workload.names));
   sim::MachineOptions machine = options.machine;
   machine.memory = &system.memory;
   return sim::run_astra(system.topology, system.settings, workload, machine, options.collapse);

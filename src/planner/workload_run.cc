@@ -80,7 +80,7 @@ class Run {
     return sim::make_workload(
         ranks,
         [this](int32_t rank) -> Result<graph::Graph> { return workload_.graph(rank, false); },
-        met_.groups, topology_, settings_);
+        met_.groups, topology_, settings_, !options_.machine.observers.empty());
   }
 
   // False, with the reason: this would not be exact.

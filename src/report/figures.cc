@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/fields.h"
 #include "trace/breakdown.h"
 #include "trace/compare.h"
 
@@ -91,6 +92,29 @@ Value machine_load(const Trace& trace) {
         {"name", name}, {"mean", load.sum / static_cast<double>(load.count)}, {"max", load.max}});
   }
   return out;
+}
+
+Value graph_run(const Trace& trace) {
+  if (!trace.header.graph) return {};
+  const trace::GraphRun& run = *trace.header.graph;
+  SimDuration finish;
+  Value::Array inputs, exposed, dimensions, left_out;
+  for (const trace::InputFact& fact : run.inputs) {
+    inputs.push_back(Value::Array{Value(fact.what), Value(fact.text)});
+  }
+  for (const trace::ExposedRow& row : run.exposed) {
+    finish = std::max(finish, row.time.total());
+    Value columns = write_fields(row.time);
+    columns.get<Value::Table>()->emplace_back("label", row.label);
+    exposed.push_back(std::move(columns));
+  }
+  for (const trace::DimensionUse& use : run.dimensions) dimensions.push_back(write_fields(use));
+  for (const std::string& sentence : run.left_out) left_out.emplace_back(sentence);
+  return Value::Table{{"finish_ns", finish.ns},
+                      {"inputs", std::move(inputs)},
+                      {"exposed", std::move(exposed)},
+                      {"dimensions", std::move(dimensions)},
+                      {"left_out", std::move(left_out)}};
 }
 
 Result<Value> comparison(const Trace& first, const Trace& second) {

@@ -27,6 +27,10 @@ bool is_about_machine(std::string_view name);
 // [{"name": "busy_share", "mean", "max"}, ...] over all ranks and iterations, in order of names.
 Value machine_load(const trace::Trace& trace);
 
+// {"finish_ns", "inputs": [[what, text], ...], "exposed": [{"label", "compute_ns", ...}, ...],
+//  "dimensions": [{"label", "bytes", ...}, ...], "left_out": [...]}, null where there is no graph.
+Value graph_run(const trace::Trace& trace);
+
 // {"same_work", "error", "rows": [{"kind", "stage", "first_ns", "second_ns", "error"}, ...]}.
 // Errors are (first - second) / second: negative where the first, the prediction, was too short.
 // What one side does not have is null. `same_work` is false for Plans that divide other work.

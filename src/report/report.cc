@@ -57,6 +57,7 @@ Value trace_data(const Trace& trace, const std::vector<int64_t>& iterations) {
                       {"summary", iteration_summary(trace)},
                       {"breakdown", breakdown_rows(trace)},
                       {"machine", machine_load(trace)},
+                      {"graph", graph_run(trace)},
                       {"iteration_times", iteration_curve(trace)},
                       {"records", record_curves(trace)},
                       {"timeline", timeline(trace, iterations)}};
@@ -108,6 +109,7 @@ Result<std::string> render_html(const Options& options, std::span<const Trace> t
                                             {"gantt", asset("gantt.js")},
                                             {"charts", asset("charts.js")},
                                             {"sections", asset("sections.js")},
+                                            {"graphs", asset("graphs.js")},
                                             {"inputs", asset("inputs.js")},
                                             {"page", asset("page.js")},
                                             {"data", script_json(data)}});

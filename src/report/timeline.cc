@@ -15,7 +15,16 @@ namespace {
 using trace::Interval;
 using trace::Lane;
 using trace::Trace;
-using LaneKey = std::tuple<Lane, int32_t, int32_t>;  // kind, rank, peer
+
+// In the order of the page: ranks, then links; in a run of graphs, rank by rank.
+struct LaneKey {
+  int32_t block = 0;  // 0: ranks, 1: links, 2: nodes of graphs
+  int32_t rank = 0;
+  int32_t order = 0;  // of a rank's lanes, where it has several
+  int32_t part = -1;  // peer, or dimension
+  Lane lane = Lane::kCompute;
+  auto operator<=>(const LaneKey&) const = default;
+};
 
 const trace::RankLabel* label_of(const Trace& trace, int32_t rank) {
   for (const trace::RankLabel& label : trace.header.ranks) {
@@ -24,14 +33,68 @@ const trace::RankLabel* label_of(const Trace& trace, int32_t rank) {
   return nullptr;
 }
 
-// A rank's part in a collective is drawn among its computations.
+// From what computes to what carries.
+int32_t order_of(Lane lane) {
+  constexpr Lane kOrder[] = {Lane::kHost,       Lane::kCompute, Lane::kRemoteMemory,
+                             Lane::kCollective, Lane::kReceive, Lane::kDimension,
+                             Lane::kLink};
+  return static_cast<int32_t>(std::find(std::begin(kOrder), std::end(kOrder), lane) - kOrder);
+}
+
+// A rank's part in a sum of gradients is drawn among its computations.
 LaneKey lane_of(const Interval& i) {
-  if (i.lane == Lane::kLink) return {Lane::kLink, i.rank, i.peer};
-  return {Lane::kCompute, i.rank, -1};
+  if (i.action.kind == trace::ActionKind::kNode) {
+    const int32_t dimension = i.lane == Lane::kDimension ? i.action.stage : -1;
+    return {2, i.rank, order_of(i.lane), i.lane == Lane::kLink ? i.peer : dimension, i.lane};
+  }
+  if (i.lane == Lane::kLink) return {1, i.rank, 0, i.peer, Lane::kLink};
+  return {0, i.rank, 0, -1, Lane::kCompute};
+}
+
+std::string words_of(const LaneKey& key) {
+  switch (key.lane) {
+    case Lane::kCompute:
+      return "accelerator";
+    case Lane::kHost:
+      return "host";
+    case Lane::kRemoteMemory:
+      return "remote memory";
+    case Lane::kCollective:
+      return "communicator";
+    case Lane::kReceive:
+      return "receives";
+    case Lane::kDimension:
+      return fmt::format("dimension {}", key.part);
+    case Lane::kLink:
+      break;
+  }
+  return fmt::format("link to rank {}", key.part);
+}
+
+// A rank that stands for others says so.
+Value describe_lane_of_graph(const Trace& trace, const LaneKey& key) {
+  const trace::RankLabel* label = label_of(trace, key.rank);
+  const std::string others =
+      label && label->stands_for > 1 ? fmt::format(" · for {} ranks", label->stands_for) : "";
+  return Value::Table{{"kind", std::string(to_name(key.lane))},
+                      {"rank", int64_t{key.rank}},
+                      {"label", fmt::format("rank {}", key.rank)},
+                      {"detail", words_of(key) + others}};
+}
+
+// What the page draws of a node: its name, and what kind of bar it is.
+Value describe_node(const Interval& i) {
+  const bool chunk = i.lane == Lane::kDimension && i.action.microbatch >= 0;
+  const char* kind = i.lane == Lane::kDimension ? "message" : to_name(i.lane).data();
+  return Value::Table{
+      {"name", i.name}, {"kind", chunk ? "chunk" : kind}, {"chunk", int64_t{i.action.microbatch}}};
 }
 
 Value describe_lane(const Trace& trace, const LaneKey& key) {
-  const auto [kind, rank, peer] = key;
+  if (key.block == 2) return describe_lane_of_graph(trace, key);
+  const Lane kind = key.lane;
+  const int32_t rank = key.rank;
+  const int32_t peer = key.part;
   const trace::RankLabel* from = label_of(trace, rank);
   const bool replicas = trace::has_replicas(trace.header);
   Value::Table lane{{"kind", std::string(to_name(kind))}, {"rank", int64_t{rank}}};
@@ -68,7 +131,7 @@ Value describe_lane(const Trace& trace, const LaneKey& key) {
 std::map<LaneKey, int64_t> number_lanes(const Trace& trace) {
   std::map<LaneKey, int64_t> lanes;
   for (const trace::RankLabel& label : trace.header.ranks) {
-    lanes.try_emplace({Lane::kCompute, label.rank, -1});
+    if (!trace.header.graph) lanes.try_emplace({0, label.rank, 0, -1, Lane::kCompute});
   }
   for (const Interval& i : trace.intervals) {
     lanes.try_emplace(lane_of(i));
@@ -135,7 +198,7 @@ Value timeline(const Trace& trace, const std::vector<int64_t>& iterations) {
   const std::vector<trace::IterationTime> times = trace::iteration_times(trace);
   std::map<int64_t, Value::Array> rows;
   for (const int64_t iteration : iterations) rows[iteration];
-  std::map<trace::Action, int64_t> action_numbers;
+  std::map<std::tuple<trace::Action, std::string, Lane>, int64_t> action_numbers;
   Value::Array actions;
   size_t embedded = 0;
 
@@ -152,9 +215,10 @@ Value timeline(const Trace& trace, const std::vector<int64_t>& iterations) {
     const auto row = rows.find(home->iteration);
     if (row == rows.end()) continue;
     if (i.iteration > 0 && embedded++ >= kIntervalsMax) continue;
-    const auto [action, is_new] =
-        action_numbers.try_emplace(i.action, static_cast<int64_t>(actions.size()));
-    if (is_new) actions.emplace_back(to_text(i.action));
+    const bool is_node = i.action.kind == trace::ActionKind::kNode;
+    const auto [action, is_new] = action_numbers.try_emplace(
+        {i.action, i.name, is_node ? i.lane : Lane{}}, static_cast<int64_t>(actions.size()));
+    if (is_new) actions.push_back(is_node ? describe_node(i) : Value(to_text(i.action)));
     for (const int64_t number : {lanes.at(lane_of(i)), action->second, (i.start - home->start).ns,
                                  (i.end - i.start).ns, i.bytes}) {
       row->second.emplace_back(number);

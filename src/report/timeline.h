@@ -36,6 +36,10 @@ std::vector<int64_t> matching_iterations(const trace::Trace& trace,
 // duration (both ns), bytes. A rank's part in a collective stands in the lane of its computations;
 // where there are several pipelines, lanes also carry "stage" and "replica", links their sender's.
 //
+// In a run of graphs every rank has a lane for each thing it does, and one for each dimension of
+// the network; actions are then {"name", "kind", "chunk"}, where the kind is that of the lane, or
+// "chunk", or "message".
+//
 // Work outside of any iteration (evaluation, checkpoints) is listed with
 // the iteration that started last before it. One enormous iteration is cut after kIntervalsMax, and
 // "intervals_left_out" says so.

@@ -100,6 +100,11 @@ void AstraMachine::proceed(uint32_t id) {
   const bool was_queued = chunks_[id].phase >= 0;
   const bool last = static_cast<size_t>(chunks_[id].phase) + 1 == chunks_[id].plan->phases.size();
   Queue* left = was_queued ? &queue_of(chunks_[id]) : nullptr;
+  if (was_queued && chunks_[id].plan != &custom_plan_) {
+    for (AstraObserver* observer : options_.observers) {
+      observer->phase_ends(chunks_[id].rank, id, now());
+    }
+  }
   if (was_queued && last) chunk_done(id);
   if (left != nullptr) remove(*left, id);
   if (was_queued && last) {

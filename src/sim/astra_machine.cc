@@ -43,6 +43,9 @@ AstraMachine::AstraMachine(const network::Topology& topology, const SystemSettin
 AstraMachine::~AstraMachine() = default;
 
 Result<MachineReport> AstraMachine::run() {
+  for (AstraObserver* observer : options_.observers) {
+    observer->begins({topology_, settings_, workload_, options_.classes, options_.whole_phases});
+  }
   for (size_t r = 0; r < ranks_.size(); ++r) {
     Rank& rank = ranks_[r];
     rank.program = workload_->programs[static_cast<size_t>(npu_of(static_cast<int32_t>(r)))];
@@ -148,6 +151,7 @@ void AstraMachine::wake(int32_t r) {
   if (rank.left == 0 && !rank.finished) {
     rank.finished = true;
     rank.report.finish = now();
+    for (AstraObserver* observer : options_.observers) observer->rank_ends(r, now());
   }
 }
 
@@ -180,6 +184,7 @@ void AstraMachine::start(int32_t r, uint32_t n) {
   rank.taken[resource] = resource != kNoResource;
   ++rank.in_flight;
   if (Busy* busy = busy_of(rank, node)) busy->begin(now());
+  for (AstraObserver* observer : options_.observers) observer->node_begins(r, n, now());
   if (settings_->replay_only) return compute(r, n);
   switch (node.type) {
     case NodeType::kCompute:
@@ -231,6 +236,7 @@ void AstraMachine::release(int32_t r, uint32_t n) {
   --rank.left;
   rank.waiting_for[n] = kNone;  // done; stuck() looks for those that are not
   if (Busy* busy = busy_of(rank, node)) busy->end(now());
+  for (AstraObserver* observer : options_.observers) observer->node_ends(r, n, now());
   for (uint32_t i = 0; i < node.children; ++i) {
     const uint32_t child = rank.program->children[node.first_child + i];
     if (--rank.waiting_for[child] > 0) continue;

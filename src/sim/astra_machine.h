@@ -43,6 +43,7 @@
 #include "network/topology.h"
 #include "sim/astra_alarms.h"
 #include "sim/astra_classes.h"
+#include "sim/astra_observer.h"
 #include "sim/astra_plan.h"
 #include "sim/astra_program.h"
 #include "sim/astra_system.h"
@@ -64,6 +65,7 @@ struct MachineOptions {
   bool whole_phases = true;              // off: play every message under `analytical` too
   const RankClasses* classes = nullptr;  // simulate one rank of each; needs whole_phases
   const network::ExpandedMemory* memory = nullptr;  // remote, outlives the machine; null: none
+  std::vector<AstraObserver*> observers;            // told of everything; outlive the machine
 };
 
 // What one rank did. Times of a kind are unions of intervals: what overlaps counts once.
@@ -312,6 +314,7 @@ class AstraMachine {
     int32_t from = 0;  // NPUs
     int32_t to = 0;
     int64_t bytes = 0;
+    SimTime left;  // under `fluid`
     Mail mail;
     uint32_t running = kNone;  // a phase's message; else between nodes
     int32_t member = 0, source = 0;
@@ -368,6 +371,10 @@ class AstraMachine {
            settings_->dimension_order != network::DimensionOrder::kBaseline;
   }
   bool stopped() const { return error_.has_value() || apart_; }
+  void tell_phase(uint32_t chunk) const;
+  void tell_hop(const Message& message, network::Routes::Place at, size_t dimension, int32_t links,
+                SimTime start, SimTime end) const;
+  void tell_way(const Message& message) const;
 
   const network::Topology* topology_;
   const SystemSettings* settings_;

@@ -75,10 +75,19 @@ void AstraMachine::receive(int32_t peer, int32_t rank, int64_t tag, int64_t byte
 void AstraMachine::carry(uint32_t id) {
   const Message& message = messages_[id];
   if (options_.law == NetworkLaw::kAnalytical) {
-    queue_.push(now() + topology_->delay(message.from, message.to, message.bytes), kArrived, id);
+    const SimTime end = now() + topology_->delay(message.from, message.to, message.bytes);
+    if (!options_.observers.empty()) {
+      const size_t d = topology_->first_difference(message.from, message.to);
+      const bool by_switch = topology_->dimension(d).block == network::Block::kSwitch;
+      const int32_t hops = topology_->hops(d, topology_->coordinate(message.from, d),
+                                           topology_->coordinate(message.to, d));
+      tell_hop(message, message.at, d, by_switch ? 1 : hops, now(), end);
+    }
+    queue_.push(end, kArrived, id);
     return;
   }
   if (options_.law == NetworkLaw::kFluid) {
+    messages_[id].left = now();
     return fluid_->start(now(), id, message.from, message.to, message.bytes);
   }
   const network::Routes::Hop hop = routes_.next_hop(message.at, message.to);
@@ -104,9 +113,40 @@ bool AstraMachine::let_flow() {
 void AstraMachine::take_link(uint32_t id) {
   const Message& message = messages_[id];
   const network::Routes::Hop hop = routes_.next_hop(message.at, message.to);
-  queue_.push(now() + topology_->delay(hop.dimension, 1, message.bytes), kArrived, id);
+  const SimTime end = now() + topology_->delay(hop.dimension, 1, message.bytes);
+  if (!options_.observers.empty()) {
+    tell_hop(message, message.at, hop.dimension, message.at.at_switch ? 0 : 1, now(), end);
+  }
+  queue_.push(end, kArrived, id);
   queue_.push(now() + topology_->serialization(hop.dimension, message.bytes), kLinkFree,
               static_cast<uint64_t>(hop.link));
+}
+
+void AstraMachine::tell_hop(const Message& message, network::Routes::Place at, size_t dimension,
+                            int32_t links, SimTime start, SimTime end) const {
+  AstraObserver::Message told;
+  told.origin = message.from;
+  told.from = at.npu;
+  told.to = message.to;
+  told.dimension = dimension;
+  told.links = links;
+  told.enters = !at.at_switch && topology_->coordinate(at.npu, dimension) ==
+                                     topology_->coordinate(message.from, dimension);
+  told.of_phase = message.running != kNone;
+  told.bytes = message.bytes;
+  told.start = start;
+  told.end = end;
+  for (AstraObserver* observer : options_.observers) observer->message_passes(told);
+}
+
+// Under `fluid` a message is on all links of its way at once.
+void AstraMachine::tell_way(const Message& message) const {
+  network::Routes::Place at{message.from, false};
+  while (at != network::Routes::Place{message.to, false}) {
+    const network::Routes::Hop hop = routes_.next_hop(at, message.to);
+    tell_hop(message, at, hop.dimension, at.at_switch ? 0 : 1, message.left, now());
+    at = hop.end;
+  }
 }
 
 void AstraMachine::link_free(uint64_t link) {
@@ -120,6 +160,7 @@ void AstraMachine::arrived(uint32_t id) {
     message.at = routes_.next_hop(message.at, message.to).end;
     if (message.at != network::Routes::Place{message.to, false}) return carry(id);
   }
+  if (fluid_ != nullptr && !options_.observers.empty()) tell_way(message);
   delivered(id);
 }
 

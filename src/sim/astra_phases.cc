@@ -98,6 +98,7 @@ uint32_t AstraMachine::running_phase(uint32_t id, int32_t& member) {
 
 void AstraMachine::begin_phase(uint32_t chunk) {
   if (chunks_[chunk].plan == &custom_plan_) return begin_custom(chunk);
+  if (!options_.observers.empty()) tell_phase(chunk);
   if (options_.classes != nullptr && group_stand_in(chunks_[chunk].group) < 0) {
     return begin_for_class(chunk);
   }
@@ -113,6 +114,16 @@ void AstraMachine::begin_phase(uint32_t chunk) {
   }
   running.times[static_cast<size_t>(member)] = now();
   if (running.begun == running.shared->phase.members()) work_out(id);
+}
+
+void AstraMachine::tell_phase(uint32_t id) const {
+  const Chunk& chunk = chunks_[id];
+  const PlannedPhase& planned = chunk.plan->phases[static_cast<size_t>(chunk.phase)];
+  const uint32_t node = collectives_[chunk.collective].node;
+  for (AstraObserver* observer : options_.observers) {
+    observer->phase_begins(chunk.rank, id, {planned.shared, chunk.group, chunk.number, node},
+                           now());
+  }
 }
 
 // As a whole.

@@ -23,8 +23,8 @@ bool simulated(CollectiveType kind) {
 class Compiler {
  public:
   Compiler(const graph::CommGroups& groups, const network::Topology& topology,
-           const SystemSettings& settings, Workload& out)
-      : declared_(groups), topology_(topology), settings_(settings), out_(out) {
+           const SystemSettings& settings, bool names, Workload& out)
+      : declared_(groups), topology_(topology), settings_(settings), names_(names), out_(out) {
     for (size_t g = 0; g < out.groups.size(); ++g) {
       numbers_[fmt::format("{}", out.groups[g].id)] = static_cast<int32_t>(g);
     }
@@ -41,6 +41,9 @@ class Compiler {
     }
     Program program;
     TRY(edges(graph, program));
+    if (names_) {
+      for (const graph::Node& node : graph.nodes) program.names.push_back(node.name);
+    }
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       TRY(during(compile(graph.nodes[n], rank, groups, program.nodes[n]),
                  fmt::format("reading node {} of rank {}", graph.nodes[n].id, rank)));
@@ -53,6 +56,7 @@ class Compiler {
   const graph::CommGroups& declared_;
   const network::Topology& topology_;
   const SystemSettings& settings_;
+  bool names_;
   Workload& out_;
   std::map<std::string, const Program*> known_;  // by digest
   std::map<std::string, int32_t> numbers_;       // of groups that all ranks declare, once used
@@ -286,11 +290,11 @@ int32_t Group::position(int32_t rank) const {
 
 Result<Workload> make_workload(const std::vector<int32_t>& ranks, const GraphOfRank& graph_of,
                                std::vector<Group> groups, const network::Topology& topology,
-                               const SystemSettings& settings) {
+                               const SystemSettings& settings, bool names) {
   Workload out;
   out.groups = std::move(groups);
   const graph::CommGroups none;
-  Compiler compiler(none, topology, settings, out);
+  Compiler compiler(none, topology, settings, names, out);
   std::vector<const Program*> programs(static_cast<size_t>(topology.npus()));
   for (const int32_t rank : ranks) {
     TRY(compiler.add(TRY(graph_of(rank)), rank));
@@ -301,9 +305,10 @@ Result<Workload> make_workload(const std::vector<int32_t>& ranks, const GraphOfR
 }
 
 Result<Workload> make_workload(const graph::Graphs& graphs, const graph::CommGroups& groups,
-                               const network::Topology& topology, const SystemSettings& settings) {
+                               const network::Topology& topology, const SystemSettings& settings,
+                               bool names) {
   Workload out;
-  Compiler compiler(groups, topology, settings, out);
+  Compiler compiler(groups, topology, settings, names, out);
   if (graphs.size() != 1 && graphs.size() != static_cast<size_t>(topology.npus())) {
     return unusable(fmt::format("{} graphs for {} NPUs", graphs.size(), topology.npus()));
   }
@@ -320,7 +325,7 @@ Result<Workload> read_workload(const WorkloadFiles& files, const network::Topolo
   graph::CommGroups groups;
   if (!files.comm_groups.empty()) groups = TRY(graph::read_comm_groups(files.comm_groups));
   Workload out;
-  Compiler compiler(groups, topology, settings, out);
+  Compiler compiler(groups, topology, settings, files.names, out);
   const int32_t count = files.spmd ? 1 : topology.npus();
   for (int32_t rank = 0; rank < count; ++rank) {
     const std::string path = fmt::format("{}.{}.et", files.prefix, rank);

@@ -42,6 +42,7 @@ struct Program {
   };
   std::vector<Node> nodes;
   std::vector<uint32_t> children;
+  std::vector<std::string> names;  // of nodes, where they were asked for
 };
 
 inline bool accesses_memory(const Program::Node& node) {  // a remote one
@@ -74,6 +75,7 @@ struct WorkloadFiles {
   std::string prefix;       // PREFIX.RANK.et
   std::string comm_groups;  // file; empty: none
   bool spmd = false;        // PREFIX.0.et stands for all ranks
+  bool names = false;       // keep those of nodes; ranks that share a Program have the first one's
 };
 
 Result<Workload> read_workload(const WorkloadFiles& files, const network::Topology& topology,
@@ -84,10 +86,11 @@ Result<Workload> read_workload(const WorkloadFiles& files, const network::Topolo
 using GraphOfRank = std::function<Result<graph::Graph>(int32_t rank)>;
 Result<Workload> make_workload(const std::vector<int32_t>& ranks, const GraphOfRank& graph_of,
                                std::vector<Group> groups, const network::Topology& topology,
-                               const SystemSettings& settings);
+                               const SystemSettings& settings, bool names = false);
 
 // The same from graphs in memory, graphs[i] for rank i; one graph stands for all ranks.
 Result<Workload> make_workload(const graph::Graphs& graphs, const graph::CommGroups& groups,
-                               const network::Topology& topology, const SystemSettings& settings);
+                               const network::Topology& topology, const SystemSettings& settings,
+                               bool names = false);
 
 }  // namespace tombolo::sim

@@ -5,6 +5,10 @@
 // "0RECV_B0". Where a rank holds several stages, each counts by itself.
 // Kinds that belong to no micro-batch leave it out: "0REDUCE_GRAD" (of stage 0, among its
 // replicas), "0U" (its optimizer update), "0E" (evaluation).
+//
+// What no Plan knows of, a node of somebody's Chakra graph, is a NODE; its name stands beside it
+// (trace.h). Of a collective's chunk in a dimension of a network, "1NODE3" is chunk 3 in dimension
+// 1.
 #pragma once
 
 #include <array>
@@ -28,6 +32,7 @@ enum class ActionKind {
   kUpdate,             // U: optimizer step
   kEvaluate,           // E: forward on held-out data, outside of an iteration
   kCheckpoint,         // C: writing a checkpoint, outside of an iteration
+  kNode,               // NODE: of a Chakra graph, in a run without a Plan
   kSendActivation,     // SEND_F: to the next stage
   kReceiveActivation,  // RECV_F
   kSendGradient,       // SEND_B: to the previous stage
@@ -45,6 +50,7 @@ constexpr auto enum_names(ActionKind) {
                                               {kUpdate, "U"},
                                               {kEvaluate, "E"},
                                               {kCheckpoint, "C"},
+                                              {kNode, "NODE"},
                                               {kSendActivation, "SEND_F"},
                                               {kReceiveActivation, "RECV_F"},
                                               {kSendGradient, "SEND_B"},

@@ -97,7 +97,7 @@ Breakdown breakdown(const Trace& trace) {
     const std::pair span{interval.start, interval.end};
     ranks.insert(interval.rank);
     Busy& own = busy[{interval.iteration, interval.rank}];
-    if (interval.lane == Lane::kCompute) {
+    if (interval.lane == Lane::kCompute || interval.lane == Lane::kHost) {
       own.compute.push_back(span);
       continue;
     }

@@ -5,7 +5,9 @@
 // collective (exposed communication), or idle; the three add up to the span exactly. Only intervals
 // of the iteration itself count, so work of neighbouring iterations that overlap shows as idle. A
 // link is busy from the first byte leaving to the last byte being there: latency counts. A
-// collective lasts from the rank's arrival, so waiting for the other ranks counts, too.
+// collective lasts from the rank's arrival, so waiting for the other ranks counts, too. Of a
+// graph's nodes, the host's compute, and transfers from memory communicate; exposed.h divides more
+// finely.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <vector>
 
 #include "base/json.h"
 
@@ -19,30 +20,67 @@ std::string quoted(const std::string& text) { return to_json(Value(text), -1); }
 
 // A rank's tracks, as profilers of real devices lay them out: what it computes, what it takes part
 // in, what it sends. Collectives have a track of their own, as NCCL's have: bars of one track must
-// not overlap, and a sum that runs beside a backward pass would.
-int64_t thread_of(const Interval& interval) {
-  switch (interval.lane) {
-    case Lane::kCompute:
-      return 0;
-    case Lane::kCollective:
-      return 1;
-    case Lane::kLink:
-      break;
-  }
-  return int64_t{interval.peer} + 2;
-}
-
-std::string thread_name(const Interval& interval) {
+// not overlap, and a sum that runs beside a backward pass would. Where bars of a lane do overlap
+// (receives, chunks in a dimension), it gets as many tracks as it needs.
+std::string lane_name(const Interval& interval) {
   switch (interval.lane) {
     case Lane::kCompute:
       return "compute";
     case Lane::kCollective:
-      return "collectives";
+      return interval.action.kind == ActionKind::kNode ? "communicator" : "collectives";
+    case Lane::kHost:
+      return "host";
+    case Lane::kRemoteMemory:
+      return "remote memory";
+    case Lane::kReceive:
+      return "receives";
+    case Lane::kDimension:
+      return fmt::format("dimension {}", interval.action.stage);
     case Lane::kLink:
       break;
   }
   return fmt::format("link to rank {}", interval.peer);
 }
+
+// Threads are listed by number. Peers may be many, so other tracks are numbered from far above
+// them.
+class Threads {
+ public:
+  struct Thread {
+    int64_t number = 0;
+    std::string name;
+    bool is_new = false;
+  };
+
+  Thread find(const Interval& interval) {
+    if (interval.lane == Lane::kCompute) return first_time(interval, 0);
+    if (interval.lane == Lane::kCollective) return first_time(interval, 1);
+    if (interval.lane == Lane::kLink) return first_time(interval, int64_t{interval.peer} + 2);
+    // The first track of its lane that is free again.
+    std::vector<Track>& tracks = tracks_[{interval.rank, interval.lane, interval.action.stage}];
+    size_t t = 0;
+    while (t < tracks.size() && tracks[t].until > interval.start) ++t;
+    const bool is_new = t == tracks.size();
+    if (is_new) tracks.push_back({kFirst + count_[interval.rank]++, {}});
+    tracks[t].until = interval.end;
+    return {tracks[t].number, lane_name(interval) + (t == 0 ? "" : fmt::format(" ({})", t + 1)),
+            is_new};
+  }
+
+ private:
+  struct Track {
+    int64_t number = 0;
+    SimTime until;
+  };
+  std::set<std::pair<int32_t, int64_t>> known_;
+  std::map<std::tuple<int32_t, Lane, int32_t>, std::vector<Track>> tracks_;
+  static constexpr int64_t kFirst = 1 << 30;
+  std::map<int32_t, int64_t> count_;
+
+  Thread first_time(const Interval& interval, int64_t number) {
+    return {number, lane_name(interval), known_.emplace(interval.rank, number).second};
+  }
+};
 
 class Writer {
  public:
@@ -59,20 +97,15 @@ class Writer {
   std::string out_;
 };
 
-void name_lanes(const Trace& trace, Writer& writer) {
-  const bool replicas = has_replicas(trace.header);
-  for (const RankLabel& label : trace.header.ranks) {
-    writer.name(
-        "process_name", label.rank, 0,
-        fmt::format("{}: rank {}, stage {}{} ({})", label.datacenter, label.rank, label.stage,
-                    replicas ? fmt::format(", pipeline {}", label.replica) : "", label.device));
+std::string process_name(const RankLabel& label, const Header& header) {
+  if (header.graph) {
+    const std::string others =
+        label.stands_for > 1 ? fmt::format(" (stands for {})", label.stands_for) : "";
+    return fmt::format("rank {}{}", label.rank, others);
   }
-  std::set<std::pair<int32_t, int64_t>> lanes;
-  for (const Interval& interval : trace.intervals) {
-    const int64_t thread = thread_of(interval);
-    if (!lanes.emplace(interval.rank, thread).second) continue;
-    writer.name("thread_name", interval.rank, thread, thread_name(interval));
-  }
+  return fmt::format("{}: rank {}, stage {}{} ({})", label.datacenter, label.rank, label.stage,
+                     has_replicas(header) ? fmt::format(", pipeline {}", label.replica) : "",
+                     label.device);
 }
 
 // What takes a message's content: F, or R where the stage recomputes, or B.
@@ -94,15 +127,26 @@ const Interval* consumer_of(
 
 std::string to_perfetto(const Trace& trace) {
   Writer writer;
-  name_lanes(trace, writer);
-  std::map<std::tuple<int64_t, int32_t, ActionKind, int32_t>, const Interval*> computed;
+  for (const RankLabel& label : trace.header.ranks) {
+    writer.name("process_name", label.rank, 0, process_name(label, trace.header));
+  }
+  Threads threads;
+  std::vector<int64_t> numbers;
   for (const Interval& interval : trace.intervals) {
-    writer.event(fmt::format(R"("ph":"X","name":{},"cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},)"
-                             R"("args":{{"iteration":{},"microbatch":{},"bytes":{}}})",
-                             quoted(to_text(interval.action)), to_name(interval.lane),
-                             interval.rank, thread_of(interval), microseconds(interval.start.ns),
-                             microseconds((interval.end - interval.start).ns), interval.iteration,
-                             interval.action.microbatch, interval.bytes));
+    const Threads::Thread thread = threads.find(interval);
+    numbers.push_back(thread.number);
+    if (thread.is_new) writer.name("thread_name", interval.rank, thread.number, thread.name);
+  }
+  std::map<std::tuple<int64_t, int32_t, ActionKind, int32_t>, const Interval*> computed;
+  for (size_t i = 0; i < trace.intervals.size(); ++i) {
+    const Interval& interval = trace.intervals[i];
+    writer.event(fmt::format(
+        R"("ph":"X","name":{},"cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},)"
+        R"("args":{{"iteration":{},"microbatch":{},"bytes":{}}})",
+        quoted(interval.name.empty() ? to_text(interval.action) : interval.name),
+        to_name(interval.lane), interval.rank, numbers[i], microseconds(interval.start.ns),
+        microseconds((interval.end - interval.start).ns), interval.iteration,
+        interval.action.microbatch, interval.bytes));
     if (interval.lane == Lane::kCompute) {
       computed.emplace(std::tuple{interval.iteration, interval.rank, interval.action.kind,
                                   interval.action.microbatch},
@@ -116,7 +160,7 @@ std::string to_perfetto(const Trace& trace) {
     if (!consumer) continue;
     writer.event(fmt::format(R"("ph":"s","name":"message","cat":"message","id":{},"pid":{},)"
                              R"("tid":{},"ts":{})",
-                             arrow, message.rank, thread_of(message),
+                             arrow, message.rank, int64_t{message.peer} + 2,
                              microseconds(message.start.ns)));
     writer.event(fmt::format(R"("ph":"f","bp":"e","name":"message","cat":"message","id":{},)"
                              R"("pid":{},"tid":0,"ts":{})",

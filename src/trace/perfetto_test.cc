@@ -79,6 +79,36 @@ TEST(Perfetto, CollectivesHaveATrackOfTheirOwn) {
                               R"("args":{"iteration":2,"microbatch":-1,"bytes":512})"));
 }
 
+// A rank's receives overlap: each gets a track. Names are the nodes' own.
+TEST(Perfetto, DrawsNodesOfGraphsInATrackOfEachLane) {
+  Trace trace;
+  trace.header.graph.emplace();
+  trace.header.ranks = {{.rank = 5, .stands_for = 16}};
+  const auto add = [&](Lane lane, int32_t dimension, std::string name, int64_t start, int64_t end) {
+    trace.intervals.push_back({.lane = lane,
+                               .rank = 5,
+                               .action = {ActionKind::kNode, dimension, -1},
+                               .iteration = 1,
+                               .start = {start},
+                               .end = {end},
+                               .name = std::move(name)});
+  };
+  add(Lane::kReceive, 0, "RECV a", 0, 2000);
+  add(Lane::kCollective, 0, "ALL_REDUCE \"b\"", 0, 3000);
+  add(Lane::kDimension, 2, "chunk 0", 0, 1000);
+  add(Lane::kReceive, 0, "RECV c", 1000, 3000);
+  const std::string text = to_perfetto(trace);
+  ASSERT_TRUE(parse_json(text, "trace.json"));
+  EXPECT_THAT(text, HasSubstr(R"~("args":{"name":"rank 5 (stands for 16)"})~"));
+  for (const char* track : {"receives", "receives (2)", "communicator", "dimension 2"}) {
+    EXPECT_THAT(text, HasSubstr(fmt::format(R"~("args":{{"name":"{}"}})~", track)));
+  }
+  EXPECT_THAT(text, HasSubstr(R"("name":"ALL_REDUCE \"b\"","cat":"collective","pid":5,"tid":1,)"));
+  EXPECT_THAT(text, HasSubstr(R"("name":"RECV c","cat":"receive","pid":5,"tid":1073741826,)"));
+  EXPECT_THAT(to_csv(trace), HasSubstr("bytes,name\n"));
+  EXPECT_THAT(to_csv(trace), HasSubstr(",0,3000,0,\"ALL_REDUCE \"\"b\"\"\"\n"));
+}
+
 TEST(Perfetto, AnEmptyTraceIsJsonToo) { EXPECT_TRUE(parse_json(to_perfetto({}), "t.json")); }
 
 TEST(TraceCsv, HasARowPerInterval) {

@@ -13,8 +13,8 @@ bool has_replicas(const Header& header) {
 
 void normalize(Trace& trace) {
   std::sort(trace.intervals.begin(), trace.intervals.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.start, a.lane, a.rank, a.peer, a.end, a.action) <
-           std::tie(b.start, b.lane, b.rank, b.peer, b.end, b.action);
+    return std::tie(a.start, a.lane, a.rank, a.peer, a.end, a.action, a.name) <
+           std::tie(b.start, b.lane, b.rank, b.peer, b.end, b.action, b.name);
   });
   std::stable_sort(trace.records.begin(), trace.records.end(), [](const auto& a, const auto& b) {
     return std::tie(a.iteration, a.name, a.rank) < std::tie(b.iteration, b.name, b.rank);

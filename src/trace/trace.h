@@ -8,12 +8,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/time.h"
 #include "base/value.h"
 #include "trace/action.h"
+#include "trace/exposed.h"
 
 namespace tombolo::trace {
 
@@ -31,10 +33,18 @@ constexpr auto enum_names(Provenance) {
 
 // Where an interval is drawn: a rank's compute engine, the directed link from a rank to a peer, or
 // a rank's part in a collective operation (from its arrival, so waiting for the others counts).
-enum class Lane { kCompute, kLink, kCollective };
+// Nodes of a graph (NODE) have more: a collective or a send takes the rank's communicator, which is
+// its lane "collective"; a receive waits beside it; chunks of collectives stand in the dimension of
+// the network that they pass, as do messages.
+enum class Lane { kCompute, kLink, kCollective, kHost, kRemoteMemory, kReceive, kDimension };
 constexpr auto enum_names(Lane) {
-  return std::to_array<EnumName<Lane>>(
-      {{Lane::kCompute, "compute"}, {Lane::kLink, "link"}, {Lane::kCollective, "collective"}});
+  return std::to_array<EnumName<Lane>>({{Lane::kCompute, "compute"},
+                                        {Lane::kLink, "link"},
+                                        {Lane::kCollective, "collective"},
+                                        {Lane::kHost, "host"},
+                                        {Lane::kRemoteMemory, "remote_memory"},
+                                        {Lane::kReceive, "receive"},
+                                        {Lane::kDimension, "dimension"}});
 }
 
 struct Interval {
@@ -46,6 +56,7 @@ struct Interval {
   SimTime start;          // on a link: the first byte leaves
   SimTime end;            // on a link: the last byte is there
   int64_t bytes = 0;      // payload on links and of collectives, 0 on devices
+  std::string name = {};  // of a NODE; empty: the action says it
 
   bool operator==(const Interval&) const = default;
 };
@@ -67,9 +78,21 @@ struct RankLabel {
   int32_t stage = 0;
   std::string datacenter;
   std::string device;
-  int32_t replica = 0;  // which pipeline
+  int32_t replica = 0;     // which pipeline
+  int64_t stands_for = 1;  // ranks, itself included, that do the same at the same times
 
   bool operator==(const RankLabel&) const = default;
+};
+
+// What explains a run of graphs, which has no Plan: what it was made from, and what it came to over
+// all ranks, as the intervals may be those of a few.
+struct GraphRun {
+  std::vector<InputFact> inputs;
+  std::vector<ExposedRow> exposed;       // of the ranks in the Trace, and over all
+  std::vector<DimensionUse> dimensions;  // of the network, over all NPUs
+  std::vector<std::string> left_out;     // sentences
+
+  bool operator==(const GraphRun&) const = default;
 };
 
 struct Header {
@@ -82,7 +105,8 @@ struct Header {
   uint64_t seed = 0;
   double byte_scale = 1;  // what emulated payloads were divided by
   std::vector<RankLabel> ranks;
-  Value plan;  // the whole Plan, so that a trace explains itself
+  Value plan;                     // the whole Plan, so that a trace explains itself
+  std::optional<GraphRun> graph;  // instead of it
 
   bool operator==(const Header&) const = default;
 };
@@ -98,7 +122,8 @@ struct Trace {
   bool operator==(const Trace&) const = default;
 };
 
-// Sorts intervals by (start, lane, rank, peer, end, action) and records by (iteration, name, rank).
+// Sorts intervals by (start, lane, rank, peer, end, action, name) and records by (iteration, name,
+// rank).
 void normalize(Trace& trace);
 
 // First start to last end over all ranks of an iteration, for every iteration that has intervals,

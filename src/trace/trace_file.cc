@@ -14,6 +14,15 @@ void describe(Archive& a, RankLabel& label) {
   a.optional("replica", label.replica);
   a.required("datacenter", label.datacenter);
   a.required("device", label.device);
+  if (Archive::kReads || label.stands_for != 1) a.optional("stands_for", label.stands_for);
+}
+
+template <class Archive>
+void describe(Archive& a, GraphRun& run) {
+  a.optional("inputs", run.inputs);
+  a.optional("exposed", run.exposed);
+  a.optional("dimensions", run.dimensions);
+  a.optional("left_out", run.left_out);
 }
 
 template <class Archive>
@@ -65,6 +74,7 @@ void describe(Archive& a, HeaderLine& line) {
   a.optional("byte_scale", header.byte_scale);
   a.optional("ranks", header.ranks);
   if (Archive::kReads || !header.plan.is_null()) a.optional("plan", header.plan);
+  a.optional("graph", header.graph);
 }
 
 template <class Archive>
@@ -78,6 +88,7 @@ void describe(Archive& a, IntervalLine& line) {
   a.required("start_ns", interval.start.ns);
   a.required("end_ns", interval.end.ns);
   if (Archive::kReads || interval.bytes != 0) a.optional("bytes", interval.bytes);
+  a.optional("name", interval.name);
   a.check(interval.end >= interval.start, "end_ns", "lies before start_ns");
   a.check(interval.rank >= 0, "rank", "must not be negative");
   a.check(interval.bytes >= 0, "bytes", "must not be negative");
@@ -106,7 +117,7 @@ Status parse_line(const Value& value, const std::string& name, Trace& trace) {
       return fail(action.error());
     }
     line.interval.action = *action;
-    trace.intervals.push_back(line.interval);
+    trace.intervals.push_back(std::move(line.interval));
   } else {
     trace.records.push_back(TRY(read_fields<Record>(value, name)));
   }

@@ -5,6 +5,7 @@
 //   1000000}
 //   {"action": "0SEND_F0", "lane": "link", "rank": 0, "peer": 1, ..., "bytes": 4194304}
 //   {"action": "0REDUCE_GRAD", "lane": "collective", "rank": 0, ..., "bytes": 8388608}
+//   {"action": "1NODE3", "lane": "dimension", ..., "name": "chunk 3 REDUCE_SCATTER ring"}
 //   {"record": "loss", "iteration": 1, "rank": 1, "at_ns": 5000000, "value": 5.545}
 //   {"end": true, "intervals": 2, "records": 1}
 //

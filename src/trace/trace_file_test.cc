@@ -72,6 +72,32 @@ TEST(TraceFile, NamesCollectivesAndReplicasInItsLines) {
   EXPECT_THAT(text, HasSubstr(R"({"rank":1,"stage":1,"replica":2,"datacenter":"paris")"));
 }
 
+// A run of a graph: no Plan, but what it was made from and what it came to.
+TEST(TraceFile, HoldsNodesBesideActions) {
+  Trace trace;
+  GraphRun& run = trace.header.graph.emplace();
+  run.inputs = {{"law", "analytical"}};
+  run.exposed = {{"rank 0", {.compute = {5}, .communication = {7}}}};
+  run.dimensions = {{"0: Ring(4)", 4096, 1024, 1024, 0.25, 0.5}};
+  run.left_out = {"All but rank 0."};
+  trace.header.ranks = {{.rank = 0, .stands_for = 4}};
+  trace.intervals = {{.lane = Lane::kDimension,
+                      .rank = 0,
+                      .action = {ActionKind::kNode, 1, 3},
+                      .iteration = 1,
+                      .end = {12},
+                      .name = "chunk 3 of \"gradients\""}};
+  const std::string text = to_json_lines(trace);
+  const Result<Trace> again = parse_trace(text, "t.jsonl");
+  ASSERT_TRUE(again) << again.error().text();
+  EXPECT_EQ(*again, trace);
+  EXPECT_THAT(text, HasSubstr(R"({"action":"1NODE3","lane":"dimension","rank":0,"iteration":1,)"
+                              R"("start_ns":0,"end_ns":12,"name":"chunk 3 of \"gradients\""})"));
+  std::string wrong = text;
+  wrong.replace(wrong.find("\"idle_ns\":0"), 11, "\"idle_ns\":-1");
+  EXPECT_THAT(complaint(wrong), HasSubstr("graph.exposed[0].time.idle_ns = -1"));
+}
+
 TEST(TraceFile, AnEmptyTraceReadsBack) {
   EXPECT_EQ(*parse_trace(to_json_lines({}), "t.jsonl"), Trace{});
 }

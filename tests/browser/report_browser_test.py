@@ -251,6 +251,39 @@ class ReportTest(unittest.TestCase):
             self.assertIn("nothing to hold it against", browser.run("return document.getElementById('prediction').innerText"))
             self.assertIn("records no loss", browser.run("return document.getElementById('learning').innerText"))
 
+    def test_a_run_of_graphs_shows_names_and_where_time_goes(self):
+        with self.browse("graphs.html") as browser:
+            browser.screenshot("graphs")
+            self.assertEqual([], browser.errors())
+            rows = browser.run("return gantt.view.groups[0].lanes.map((l) => l.lane.label + ' ' + l.lane.detail)")
+            of_rank = ["host", "accelerator", "communicator", "receives", "dimension 0", "dimension 1"]
+            self.assertEqual([f"rank {rank} {lane}" for rank in range(4) for lane in of_rank], rows)
+            text = browser.run("return document.body.innerText")
+            for words in ("predicted", "Ring(4) x Switch(4)", "16 NPUs", "law analytical", "system.json", "mean of 16 ranks", "Local memory",
+                          "0: Ring(4), 200 * 2^30 B/s, 300 ns", "4 of 16 simulated ranks are drawn"):
+                self.assertIn(words, text)
+            for hidden in ("Learning", "carries no Plan", "Iteration time"):
+                self.assertNotIn(hidden, text)
+            # Names of strangers stay text.
+            self.assertEqual("4 matches", browser.run(SEARCH, "</script><b>ffn</b>"))
+            # Of one rank's second all-reduce: the node, and a phase up, one across, one down for each of 4 chunks.
+            self.assertEqual("13 matches", browser.run(SEARCH, "rank:2 ALL_REDUCE ffn"))
+            browser.run(SEARCH, "")
+            browser.mouse(("move", *browser.place_of("predicted", "ALL_REDUCE ffn gradients")))
+            tip = browser.run("return document.getElementById('tooltip').innerText")
+            for words in ("Collective or send", "rank 0 · communicator", "67.1 MB", "predicted"):
+                self.assertIn(words, tip)
+            browser.screenshot("graphs-hover")
+
+    def test_a_rank_that_stands_for_all_says_so(self):
+        with self.browse("graphs_once.html", 390) as browser:
+            browser.screenshot("graphs-narrow")
+            self.assertEqual([], browser.errors())
+            self.assertIn("accelerator · for 16 ranks", browser.run("return gantt.view.groups[0].lanes[1].lane.detail"))
+            self.assertEqual(0, browser.run("return Math.max(0, document.documentElement.scrollWidth - innerWidth)"))
+        with self.browse("graphs.html", 1280, 900, "--force-dark-mode", "--blink-settings=preferredColorScheme=0") as browser:
+            browser.screenshot("graphs-dark")
+
     def test_replicas_are_told_apart(self):
         with self.browse("replicas.html") as browser:
             browser.screenshot("replicas")

@@ -3,7 +3,8 @@
 //
 //   sample_report FOLDER     pair.html (predicted and measured), predicted.html, large.html,
 //                            replicas.html (predicted and emulated, 6 iterations),
-//                            replicas_once.html (1 iteration)
+//                            replicas_once.html (1 iteration),
+//                            graphs.html, graphs_once.html (one rank for all)
 //
 // The runs are 1F1B on two stages in two datacenters, but for replicas (sample_replicas.h). The
 // "measured" one is the same arithmetic with seeded noise; it exists only to be drawn.
@@ -16,6 +17,7 @@
 #include "plan/job.h"
 #include "plan/plan_file.h"
 #include "report/report.h"
+#include "sample_graphs.h"
 #include "sample_heat_map.h"
 #include "sample_replicas.h"
 #include "sample_sweep.h"
@@ -187,6 +189,10 @@ Status write_reports(const std::string& folder) {
   TRY(save("pair.html", {measured, predicted}));
   TRY(save("replicas.html", TRY(sample_replicas(6))));
   TRY(save("replicas_once.html", TRY(sample_replicas(1))));
+  const trace::Trace graphs = TRY(report::sample_graphs(false));
+  TRY(save("graphs.html", {graphs}));
+  const trace::Trace graphs_once = TRY(report::sample_graphs(true));
+  TRY(save("graphs_once.html", {graphs_once}));
   TRY(write_file(folder + "/heat_map.html", report::render_heat_maps(report::sample_heat_map())));
   TRY(write_file(folder + "/sweep.html", report::render_sweep(report::sample_sweep())));
 

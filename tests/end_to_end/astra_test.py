@@ -115,6 +115,39 @@ class Astra(Case):
         self.refused(2, ["names neither file"], *sweep, "--set", "bandwidth=3")
         self.refused(2, ["network.topology[0]=Torus"], *sweep[:-4], "--set", "network.topology[0]=Ring,Torus")
         self.refused(2, ["--csv", "--set"], *sweep[:-4], "--csv", "x.csv")
+        self.refused(2, ["--report", "--set"], *sweep, "--report", "x.html")
+
+    def test_says_where_the_time_goes(self):
+        arguments = self.arguments(self.files())
+        answer = self.json("astra", *arguments, "--per-npu")
+        # 1 MiB round a ring of 8: each sends 14 pieces of an eighth.
+        self.assertEqual(answer["exposed"]["last"]["npu"], 0)
+        self.assertEqual(answer["exposed"]["mean"]["communication_ns"], 64440)
+        self.assertEqual(answer["bytes_sent"], 8 * 14 * (1 << 20) // 8)
+        self.assertEqual(answer["dimensions"][0]["bytes_max"], 14 * (1 << 20) // 8)
+        self.assertEqual(answer["per_npu_exposed"]["communication_ns"], [64440] * 8)
+        text = self.ok("astra", *arguments, "--summary")
+        self.assertRegex(text, r"sys\[7\] finished, 64440 cycles")
+        self.assertRegex(text, r"communication +64440 ns 100.0 % +64440 ns 100.0 %")
+        self.assertIn("0: Ring(8), 50 * 2^30 B/s, 500 ns", text)
+
+    def test_draws_what_happened(self):
+        trace, page, perfetto = (self.folder / name for name in ("run.jsonl", "run.html", "run.perfetto.json"))
+        arguments = self.arguments(self.files())
+        lines = self.ok("astra", *arguments)
+        self.assertEqual(self.ok("astra", *arguments, f"--trace={trace}", f"--report={page}"), lines)
+        self.assertIn("ALL_REDUCE", trace.read_text())
+        self.assertIn("ALL_REDUCE", page.read_text())
+        self.ok("report", trace, "--out", self.folder / "again.html")
+        self.assertEqual((self.folder / "again.html").read_text(), page.read_text())
+        self.ok("convert", trace, "--to", "perfetto", "--out", perfetto)
+        events = json.loads(perfetto.read_text())["traceEvents"]
+        tracks = {event["args"]["name"] for event in events if event["name"] == "thread_name"}
+        self.assertEqual(tracks, {"communicator", "dimension 0"})
+        self.assertEqual(sum(event["ph"] == "X" for event in events), 1 + 4)  # the node, four chunks
+        self.assertIn("rank 0 (stands for 8)", {event["args"].get("name") for event in events})
+        self.ok("astra", *arguments, "--collapse=off", "--trace-ranks=2", f"--trace={trace}")
+        self.assertIn("2 of 8 simulated ranks are drawn", trace.read_text())
 
     def test_says_what_is_wrong_with_its_files(self):
         good = self.files()

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "sim/astra_ledger.h"
 #include "sim/astra_run.h"
 
 namespace tombolo::sim {
@@ -155,6 +156,15 @@ class RandomSystem {
   }
 };
 
+// Observers change nothing, order of events included.
+void unwatched_is_the_same(const network::Topology& topology, const RandomSystem& system,
+                           const Workload& workload, const MachineOptions& options,
+                           const AstraAnswer& watched) {
+  const auto unwatched = run_astra(topology, system.settings, workload, options, false);
+  ASSERT_TRUE(unwatched);
+  EXPECT_EQ(unwatched->report.fingerprint, watched.report.fingerprint);
+}
+
 struct Counts {
   int collapsed = 0, several = 0, finished = 0;
 };
@@ -176,9 +186,14 @@ Counts expect_agreement(uint64_t seeds, bool more) {
     const auto memory = network::ExpandedMemory::create(system.memory, topology->npus());
     ASSERT_TRUE(memory) << memory.error().text();
     whole.memory = messages.memory = &*memory;
-    const auto played = run_astra(*topology, system.settings, *workload, messages, false);
-    const auto worked_out = run_astra(*topology, system.settings, *workload, whole, false);
-    const auto for_all = run_astra(*topology, system.settings, *workload, whole, true);
+    AstraLedger of_messages, of_phases, of_classes;
+    const auto run = [&](MachineOptions options, AstraLedger& ledger, bool collapse) {
+      options.observers = {&ledger};
+      return run_astra(*topology, system.settings, *workload, options, collapse);
+    };
+    const auto played = run(messages, of_messages, false);
+    const auto worked_out = run(whole, of_phases, false);
+    const auto for_all = run(whole, of_classes, true);
     // Played message by message, ranks may come to different orders where events coincide, and then
     // wait for each other in a circle, as in ASTRA-sim. Else all ways end, or none.
     ASSERT_EQ(worked_out.has_value(), for_all.has_value()) << "seed " << seed;
@@ -192,7 +207,19 @@ Counts expect_agreement(uint64_t seeds, bool more) {
           << "seed " << seed << ", rank " << r;
       ASSERT_EQ(for_all->rank(r).finish, played->rank(r).finish)
           << "seed " << seed << ", rank " << r;
+      // Every instant until the end has one cause, the same in all ways.
+      const trace::ExposedTime& exposed = of_messages.exposed(r);
+      ASSERT_EQ(exposed.total(), played->rank(r).finish - SimTime{}) << "seed " << seed;
+      ASSERT_EQ(exposed, of_phases.exposed(r)) << "seed " << seed << ", rank " << r;
+      ASSERT_EQ(exposed, of_classes.exposed(r)) << "seed " << seed << ", rank " << r;
     }
+    // What phases say that they send is what their messages carry.
+    ASSERT_EQ(of_messages.dimensions(), of_phases.dimensions()) << "seed " << seed;
+    for (size_t d = 0; d < topology->dimensions(); ++d) {
+      ASSERT_EQ(of_classes.dimensions()[d].bytes, of_phases.dimensions()[d].bytes)
+          << "seed " << seed << ", dimension " << d;
+    }
+    unwatched_is_the_same(*topology, system, *workload, whole, *worked_out);
   };
   for (uint64_t seed = 1; seed <= seeds && !testing::Test::HasFatalFailure(); ++seed) compare(seed);
   return counts;
@@ -211,6 +238,52 @@ TEST(AstraWays, AgreeWithMemoryThemisAndSwitchesThatReduce) {
   const Counts counts = expect_agreement(200, true);
   EXPECT_GT(counts.finished, 160);
   EXPECT_GT(counts.collapsed, 40);
+}
+
+// With the host at work and computations by roofline: the causes add up to the end, and what has no
+// part in a rank's run has no time.
+TEST(AstraWays, ExposedTimeAddsUpOnEveryRank) {
+  int bound = 0, hosts = 0;
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    RandomSystem system(seed);
+    const auto topology = network::Topology::create(system.dimensions);
+    graph::Graphs graphs = system.graphs(topology->npus());
+    for (graph::Graph& graph : graphs) {
+      for (graph::Node& node : graph.nodes) {
+        if (node.type != graph::NodeType::kCompute) continue;
+        node.is_cpu_op = node.id % 3 == 1;
+        node.num_ops = node.duration.ns * static_cast<int64_t>(1000 + seed);
+        node.tensor_size = 1 + node.duration.ns * (node.id % 2 == 0 ? 2000 : 20);
+      }
+    }
+    system.settings.roofline = true;
+    system.settings.memory_bandwidth = 1000;
+    system.settings.peak_performance = 2;
+    const auto workload =
+        make_workload(graphs, system.groups(topology->npus()), *topology, system.settings);
+    ASSERT_TRUE(workload) << workload.error().text();
+    AstraLedger ledger;
+    MachineOptions options;
+    options.observers = {&ledger};
+    const auto answer = run_astra(*topology, system.settings, *workload, options, seed % 2 == 0);
+    if (!answer) continue;
+    for (int32_t r = 0; r < topology->npus(); ++r) {
+      const trace::ExposedTime& exposed = ledger.exposed(r);
+      const RankReport& report = answer->rank(r);
+      ASSERT_EQ(exposed.total(), report.finish - SimTime{}) << "seed " << seed << ", rank " << r;
+      ASSERT_EQ(exposed.compute + exposed.local_memory, report.accelerator) << "seed " << seed;
+      ASSERT_LE(exposed.host, report.host) << "seed " << seed;
+      ASSERT_LE(exposed.communication, report.communication) << "seed " << seed;
+      ASSERT_EQ(exposed.remote_memory.ns, 0);
+      for (const SimDuration part : {exposed.compute, exposed.local_memory, exposed.idle}) {
+        ASSERT_GE(part.ns, 0) << "seed " << seed << ", rank " << r;
+      }
+      bound += exposed.local_memory.ns > 0;
+      hosts += exposed.host.ns > 0;
+    }
+  }
+  EXPECT_GT(bound, 100);
+  EXPECT_GT(hosts, 100);
 }
 
 }  // namespace

@@ -6,6 +6,9 @@ const kHeights = {axis: 26, title: 34, compute: 28, link: 14, link_least: 28, ga
 const kDense = {...kHeights, compute: 22, link: 9, link_least: 17, gap: 3};
 const kDenseFrom = 12;  // rows of one Trace
 
+// What does one thing at a time; on links and in dimensions several things are under way.
+const is_device = (lane) => ["compute", "host", "remote_memory", "collective"].includes(lane.kind);
+
 // What Gantt (gantt.js) lays out: view, scale, gutter, plot_width, height, narrow, search.
 class GanttDrawing {
   request() {
@@ -70,6 +73,7 @@ class GanttDrawing {
       return plural(own, "iteration") + (own < group.marks.length ? ", the last one repeated" : "");
     }
     const mark = group.marks[0];
+    if (group.trace.graph) return `${group.trace.name} · ${time_text(group.trace.graph.finish_ns)}`;
     const which = mark.shown === mark.number || this.narrow ? "" : `, as predicted for iteration ${mark.shown}`;
     return `iteration ${mark.number}${which} · ${time_text(mark.end - mark.start)}`;
   }
@@ -90,7 +94,7 @@ class GanttDrawing {
     pen.textBaseline = "middle";
     pen.textAlign = "center";
     tracks.forEach((track, t) => {
-      this.draw_track(pen, track, top + t * row, lane.kind === "compute" ? row : row - 1);
+      this.draw_track(pen, track, top + t * row, is_device(lane) ? row : row - 1);
     });
     pen.restore();
   }
@@ -146,13 +150,31 @@ class GanttDrawing {
     pen.globalAlpha = 1;
   }
   draw_number(pen, item, x, width, y, color) {
-    const {microbatch, kind} = item.action;
+    const {microbatch, kind, node} = item.action;
+    if (node) return this.draw_name(pen, item.action, x, width, y, color);
     const number = microbatch < 0 ? kKinds[kind].brief || kind : String(microbatch);
     if (pen.measureText(number).width + 4 > width) return;
     // Stays readable while a part of the bar is visible.
     const left = Math.max(x, this.gutter), right = Math.min(x + width, this.gutter + this.plot_width);
     pen.fillStyle = color.text;
     pen.fillText(number, (left + right) / 2, y + 0.5);
+    return undefined;
+  }
+  // A node's name, as much of it as there is room for; of a chunk at least its number.
+  draw_name(pen, {text, microbatch}, x, width, y, color) {
+    const left = Math.max(x, this.gutter), right = Math.min(x + width, this.gutter + this.plot_width);
+    const room = right - left - 6;
+    let shown = text, width_shown = pen.measureText(text).width;
+    while (width_shown > room && shown.length > 4) {
+      // Letters differ in width: a few steps towards what fits.
+      shown = text.slice(0, Math.min(shown.length - 2, Math.floor(shown.length * room / width_shown))) + "…";
+      width_shown = pen.measureText(shown).width;
+    }
+    if (microbatch >= 0 && shown !== text && shown.length < 12) shown = String(microbatch);
+    const says_nothing = shown.length < 5 && shown !== text && microbatch < 0;
+    if (says_nothing || pen.measureText(shown).width > room + 5) return;
+    pen.fillStyle = color.text;
+    pen.fillText(shown, (left + right) / 2, y + 0.5);
   }
 
   // Where iterations end: the figure that predictions are about.

@@ -70,7 +70,7 @@ class Gantt extends GanttDrawing {
         if (entry.block !== block) y += heights.block;
         block = entry.block;
         if (this.narrow) y += heights.label;
-        const compute = entry.lane.kind === "compute";
+        const compute = is_device(entry.lane);
         entry.row = compute ? heights.compute : heights.link;
         entry.top = y;
         entry.height = Math.max(1, entry.tracks.length) * entry.row;

@@ -9,6 +9,7 @@ function inputs_section() {
     element("p", {class: "note"}, [["version", trace.version], ["seed", trace.seed], ["plan", trace.plan_digest],
       ["fingerprint", trace.fingerprint], ["byte scale", trace.byte_scale === 1 ? "" : String(trace.byte_scale)],
       ["intervals", trace.intervals.toLocaleString("en")]].filter(([, value]) => value !== "").map(([key, value]) => `${key} ${value}`).join(" · ")))]);
+  if (of_graphs) return [...out, ...data.traces.map(graph_inputs)];
   if (!data.plan) return [...out, element("p", {}, "The Trace carries no Plan.")];
   const stages = [["Stage", "stage", true], ["Ranks", "ranks"], ["Datacenter", "datacenter"], ["Device", "device"], ["Layers", "layers"],
                   ["Forward", "forward", true], ["Backward", "backward", true], ["Recompute", "recompute", true], ["Update", "update", true],

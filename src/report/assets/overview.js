@@ -37,7 +37,7 @@ class Overview {
     // Of many lanes those of ranks alone: below two pixels each, nothing would be seen of any.
     const all = this.view.groups.map((group) => group.lanes);
     const dense = all.some((lanes) => lanes.length > kDenseFrom);
-    const shown = dense ? all.map((lanes) => lanes.filter(({lane}) => lane.kind === "compute")) : all;
+    const shown = dense ? all.map((lanes) => lanes.filter(({lane}) => is_device(lane))) : all;
     const row = height / (d3.sum(shown, (lanes) => lanes.length) + shown.length - 1);
     let y = 0;
     for (const lanes of shown) {

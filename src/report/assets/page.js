@@ -4,7 +4,7 @@
 const by_id = (id) => document.getElementById(id);
 
 function fill_sections() {
-  by_id("summary").textContent = data.plan ? data.plan.summary : "";
+  by_id("summary").textContent = data.plan ? data.plan.summary : of_graphs ? graph_summary() : "";
   by_id("notices").append(...notices());
   by_id("cards").append(...headline_cards());
   if (data.plan) by_id("sources").append(data.plan.cost_sentence);
@@ -13,6 +13,7 @@ function fill_sections() {
   by_id("prediction-body").append(...prediction_section());
   by_id("learning-body").append(...learning_section());
   by_id("inputs-body").append(...inputs_section());
+  if (of_graphs) hide_what_graphs_lack();
 }
 
 function kinds_present() {
@@ -20,10 +21,21 @@ function kinds_present() {
   return Object.entries(kKinds).filter(([kind]) => present.has(kind));
 }
 
+// Kinds of one name are one item with all their colours.
+function legend_of(kinds) {
+  const items = new Map();
+  for (const [, {name, color}] of kinds) {
+    if (items.has(name)) items.get(name).prepend(element("span", {class: "swatch", style: `background:var(${color})`}));
+    else items.set(name, legend_item(name, color));
+  }
+  return items.values();
+}
+
 // What is not in the page, and which prediction stands beside which iteration.
 function gantt_notes() {
   const out = [];
   for (const trace of data.traces) {
+    if (trace.graph) out.push(...trace.graph.left_out);
     const shown = trace.timeline.iterations.length, all = trace.summary.iterations + trace.summary.warmup;
     if (shown < all) {
       out.push(`To stay small, this page holds the intervals of ${shown} of ${all} ${trace.provenance} iterations: the first,
@@ -91,7 +103,7 @@ function start_timeline() {
     count_matches();
   });
 
-  by_id("legend").append(...kinds_present().map(([, {name, color}]) => legend_item(name, color)));
+  by_id("legend").append(...legend_of(kinds_present()));
   by_id("gantt-note").textContent = gantt_notes();
   // The first iteration after the warm-up speaks for the others.
   choose(numbers[Math.min(main_trace.summary.warmup, numbers.length - 1)]);

@@ -27,7 +27,7 @@ function iterations_used({iterations, warmup, min_ns, max_ns}) {
 }
 
 function headline_cards() {
-  const cards = data.traces.map((trace) => card(
+  const cards = of_graphs ? data.traces.flatMap(graph_cards) : data.traces.map((trace) => card(
     "Iteration time", badge_of(trace), figure_of(time_parts(trace.summary.median_ns)), iterations_used(trace.summary)));
   if (data.comparison) cards.push(error_card(data.comparison.error));
   const {loss, tokens_per_s} = main_trace.records;
@@ -101,6 +101,7 @@ const kParts = [["compute_ns", "Compute", "--kind-F"], ["exposed_communication_n
                 ["idle_ns", "Idle", "--idle"]];
 
 function breakdown_section() {
+  if (of_graphs) return data.traces.flatMap(graph_sections);
   const longest = d3.max(data.traces, (trace) => trace.summary.median_ns);
   const ranks = [...new Set(data.traces.flatMap((trace) => trace.breakdown.map((row) => row.rank)))].sort((a, b) => a - b);
   const rows = ranks.flatMap((rank) => data.traces.flatMap((trace, t) => {

@@ -8,6 +8,9 @@ for (const trace of data.traces) {
   trace.by_iteration = new Map(trace.timeline.iterations.map((i) => [i.iteration, i]));
 }
 
+// Runs of graphs alone: there are no iterations to choose, and nothing is learnt.
+const of_graphs = data.traces.every((trace) => trace.graph !== null);
+
 // The last Trace is the one that was performed, where there is one: its iterations are offered.
 const main_trace = data.traces[data.traces.length - 1];
 
@@ -42,9 +45,10 @@ function build_view(choice, arrangement) {
 const has_replicas = data.traces.some((trace) => trace.timeline.lanes.some((lane) => lane.replica > 0));
 
 // {by: "stage" or "pipeline", links: whether they are shown}. A block is what belongs together: the
-// replicas of a stage, or a pipeline.
+// replicas of a stage, or a pipeline; in runs of graphs a rank.
 function arrange(lanes, {by, links}) {
   const shown = lanes.filter((entry) => links || entry.lane.kind !== "link");
+  if (of_graphs) for (const entry of shown) entry.block = entry.lane.rank;
   if (!has_replicas) return shown;
   const keys = new Map(shown.map((entry) => {
     const {kind, stage = 0, replica = 0, rank, peer = rank} = entry.lane;
@@ -97,7 +101,7 @@ function new_track({items}) {
 }
 
 // "0F1" one action, "0F" all of a stage, "B" a kind, "SEND" kinds that begin so, "rank:1", ...,
-// "paris" a place; several words must all match. Null where nothing is asked.
+// "paris" a place, "grad" a part of a node's name, "chunk:3"; several words must all match. Null where nothing is asked.
 function parse_search(text) {
   const words = text.trim().split(/\s+/).filter((word) => word !== "");
   if (words.length === 0) return null;
@@ -108,7 +112,8 @@ function parse_search(text) {
     if (/^\d+[A-Z_]+\d+$/.test(upper)) return (item) => item.action.text === upper;
     if (/^\d+[A-Z_]+$/.test(upper)) return (item) => item.action.stage + item.action.kind === upper;
     if (kKinds[upper]) return (item) => item.action.kind === upper;
-    return (item) => (upper.length > 1 && item.action.kind.startsWith(upper)) ||
+    return (item) => (item.action.node && item.action.text.toLowerCase().includes(lower)) ||
+                     (upper.length > 1 && item.action.kind.startsWith(upper)) ||
                      (item.lane.label + " " + item.lane.detail).toLowerCase().includes(lower);
   });
   const asked = /(?:^|\s)iteration:(\d+)/i.exec(text);
@@ -122,6 +127,7 @@ function field_test(key, value) {
     rank: (item) => item.lane.rank,
     pipeline: (item) => item.lane.replica || 0,
     microbatch: (item) => item.action.microbatch,
+    chunk: (item) => item.action.node ? item.action.microbatch : -1,
     kind: (item) => item.action.kind.toLowerCase(),
   }[key];
   return read ? (item) => String(read(item)) === value : () => false;

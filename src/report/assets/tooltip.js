@@ -2,6 +2,7 @@
 "use strict";
 
 function describe_item(item, trace) {
+  if (item.action.node) return describe_node(item, trace);
   const kind = kKinds[item.action.kind];
   const link = item.lane.kind === "link", sums = item.action.kind === "REDUCE_GRAD";
   const name = link ? {SEND_F: "Activations", SEND_B: "Gradients"}[item.action.kind] || kind.name : kind.name;
@@ -23,6 +24,16 @@ function describe_item(item, trace) {
   if (twin) rows.push([twin.trace.provenance, time_text(twin.duration)]);
   return [
     element("div", {class: "title"}, element("span", {}, name), badge_of(trace)),
+    element("dl", {}, rows.map(([key, value]) => [element("dt", {}, key), element("dd", {}, value)])),
+  ];
+}
+
+function describe_node(item, trace) {
+  const rows = [["name", item.action.text], ["where", item.lane.label + " · " + item.lane.detail], ["start", "+" + time_text(item.after, 5)],
+                ["duration", time_text(item.end - item.start)]];
+  if (item.bytes > 0) rows.push(["bytes", bytes_text(item.bytes)]);
+  return [
+    element("div", {class: "title"}, element("span", {}, kKinds[item.action.kind].name.replace(/,.*/, "")), badge_of(trace)),
     element("dl", {}, rows.map(([key, value]) => [element("dt", {}, key), element("dd", {}, value)])),
   ];
 }

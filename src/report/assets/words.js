@@ -52,13 +52,35 @@ const kKinds = {
   RECV_B: {name: "Receiving gradients", color: "--kind-RECV"},
   E: {name: "Evaluation", color: "--kind-E"},
   C: {name: "Checkpoint", color: "--kind-C"},
+  NODE: {name: "Node", color: "--kind-C"},
+  // Nodes of graphs by their lane. Chunks of a collective keep their colour from dimension to dimension.
+  compute: {name: "Computation", color: "--kind-F"},
+  host: {name: "Host", color: "--kind-U"},
+  remote_memory: {name: "Remote memory", color: "--kind-W"},
+  collective: {name: "Collective or send", color: "--kind-SEND_B"},
+  receive: {name: "Waiting for a message", color: "--kind-RECV"},
+  message: {name: "Message on its way", color: "--kind-REDUCE"},
+  chunk0: {name: "Chunk in a dimension, a colour each", color: "--kind-SEND_F"},
+  chunk1: {name: "Chunk in a dimension, a colour each", color: "--kind-B"},
+  chunk2: {name: "Chunk in a dimension, a colour each", color: "--kind-R"},
+  chunk3: {name: "Chunk in a dimension, a colour each", color: "--kind-U"},
+  chunk4: {name: "Chunk in a dimension, a colour each", color: "--kind-E"},
+  chunk5: {name: "Chunk in a dimension, a colour each", color: "--kind-F"},
 };
+const kChunkColors = 6;
 
 const kKindNames = Object.keys(kKinds);
+
+// A node of a graph: its name, and its chunk in place of a micro-batch.
+function parse_node({name, kind, chunk}) {
+  const drawn = kind === "chunk" ? kind + chunk % kChunkColors : kind;
+  return {text: name, node: true, stage: -1, kind: drawn, number: kKindNames.indexOf(drawn), microbatch: chunk};
+}
 
 // "0SEND_F1" -> {stage: 0, kind: "SEND_F", number: 4, microbatch: 1}: `number` is the kind's place in
 // kKindNames, microbatch -1 means none.
 function parse_action(text) {
+  if (typeof text === "object") return parse_node(text);
   const parts = /^(\d+)([A-Z_]+)(\d*)$/.exec(text);
   return {text, stage: Number(parts[1]), kind: parts[2], number: kKindNames.indexOf(parts[2]),
           microbatch: parts[3] === "" ? -1 : Number(parts[3])};
