@@ -344,6 +344,8 @@ bool Endpoint::Driver::pull(const ConnectionPtr& c) {
   if (auto* control = std::get_if<std::vector<std::byte>>(&next)) {
     c->control.push_back(std::move(*control));
     c->last_words = p.link.said_goodbye(c->part.connection);
+    if (c->last_words)  // the others of a paced link may have nothing that wakes them
+      asio::post(io_, [this, rank = c->rank] { pump_all(rank); });
     return false;
   }
   auto* segment = std::get_if<Outgoing>(&next);

@@ -209,16 +209,24 @@ TEST_F(EndpointTest, AStripedLinkKeepsBytesAndOrder) {
   }
 }
 
+// Closed with nearly everything still queued.
 TEST_F(EndpointTest, ClosingAStripedLinkLosesNothing) {
-  auto zero = endpoint(0), one = endpoint(1);
-  link(*zero, 0, *one, 1, {.slow_network = true, .connections = 8});
-  for (uint64_t i = 0; i < 10; ++i) ASSERT_TRUE(zero->send(1, {1, i}, noise(400'000, i)));
-  ASSERT_TRUE(zero->close(soon()));
-  zero.reset();
-  for (uint64_t i = 0; i < 10; ++i)
-    EXPECT_EQ(one->receive(0, {1, i}, soon())->payload, noise(400'000, i));
-  EXPECT_EQ(one->receive(0, {2, 0}, soon()).error().message, "rank 0 finished and closed its link");
-  EXPECT_TRUE(one->close(soon()));
+  const std::vector<LinkShape> shapes = {{.connections = 8},
+                                         {.rate = 1_Gbps, .connections = 8},
+                                         {.slow_network = true, .connections = 8}};
+  for (const LinkShape& shape : shapes) {
+    auto zero = endpoint(0), one = endpoint(1);
+    link(*zero, 0, *one, 1, shape);
+    for (uint64_t i = 0; i < 10; ++i) ASSERT_TRUE(zero->send(1, {1, i}, noise(200'000, i)));
+    const Status closed = zero->close(soon());
+    ASSERT_TRUE(closed) << closed.error().text();
+    zero.reset();
+    for (uint64_t i = 0; i < 10; ++i)
+      EXPECT_EQ(one->receive(0, {1, i}, soon())->payload, noise(200'000, i));
+    EXPECT_EQ(one->receive(0, {2, 0}, soon()).error().message,
+              "rank 0 finished and closed its link");
+    EXPECT_TRUE(one->close(soon()));
+  }
 }
 
 // On a link of 1 Mbps 12 MB would take 96 s; the urgent message does not wait for them.
