@@ -1,9 +1,11 @@
 #include "cli/astra_command.h"
 
+#include <algorithm>
 #include <chrono>
 #include <iostream>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "cli/answer.h"
 #include "cli/astra_figures.h"
 #include "cli/astra_job.h"
@@ -119,10 +121,31 @@ void print_rank(fmt::memory_buffer& text, int32_t r, const RankReport& rank, boo
   average("Average operation intensity", rank.intensity, 1, "");
 }
 
+void print_peak(fmt::memory_buffer& text, int32_t r, int64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KB", "MB", "GB", "TB"};
+  auto amount = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; amount >= 1024 && unit < 4; ++unit) amount /= 1024;
+  fmt::format_to(std::back_inserter(text),
+                 "[workload] [info] sys[{}] peak memory usage: {:.2f} {}\n", r, amount,
+                 kUnits[unit]);
+}
+
+// Of every NPU that was simulated; others do as one of these does.
+Status write_memory(const AstraAnswer& answer) {
+  if (!answer.local_memory || answer.memory_trace.empty()) return {};
+  for (const int32_t npu : answer.local_memory->simulated()) {
+    TRY(write_file(fmt::format("{}.{}.json", answer.memory_trace, npu),
+                   to_json(answer.local_memory->trace(npu))));
+  }
+  return {};
+}
+
 void print_ranks(std::ostream& out, const AstraAnswer& answer) {
   fmt::memory_buffer text;
   for (int32_t r = 0; r < answer.npus; ++r) {
     print_rank(text, r, answer.rank(r), answer.roofline);
+    if (answer.local_memory) print_peak(text, r, answer.local_memory->peak(r));
     if (text.size() < 1 << 16 && r + 1 < answer.npus) continue;
     out.write(text.data(), static_cast<std::streamsize>(text.size()));
     text.clear();
@@ -161,6 +184,7 @@ Status astra(const AstraCommandOptions& options, std::ostream& out) {
                                  : run_astra(run));
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   if (pictures) TRY(write_pictures(options, make_trace(options, answer, ledger, recorder)));
+  TRY(write_memory(answer));
   if (!options.json) {
     if (job) std::cerr << job->brief(answer) << "\n";
     print_ranks(out, answer);
@@ -181,6 +205,13 @@ Status astra(const AstraCommandOptions& options, std::ostream& out) {
     Value::Array per_npu;
     for (int32_t r = 0; r < answer.npus; ++r) per_npu.emplace_back(answer.rank(r).finish.ns);
     json.emplace_back("per_npu", std::move(per_npu));
+  }
+  if (answer.local_memory) {
+    int64_t peak = 0;
+    for (const int32_t npu : answer.local_memory->simulated()) {
+      peak = std::max(peak, answer.local_memory->peak(npu));
+    }
+    json.emplace_back("local_memory_peak_bytes", peak);
   }
   print_json(out, json);
   return {};

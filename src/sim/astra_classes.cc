@@ -261,6 +261,15 @@ class Reader {
       for (const uint8_t involved : node.involved_dims) hash = mix(hash, 2 + involved);
     }
     for (const uint32_t child : program.children) hash = mix(hash, child);
+    if (program.tensors) {
+      for (const int64_t bytes : program.tensors->bytes)
+        hash = mix(hash, static_cast<uint64_t>(bytes));
+      for (const auto& uses : program.tensors->uses) {
+        hash = mix(hash, uses.size());
+        for (const Tensors::Use& use : uses)
+          hash = mix(hash, 2 * uint64_t{use.tensor} + use.writes);
+      }
+    }
     return hash;
   }
 

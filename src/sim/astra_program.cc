@@ -13,6 +13,8 @@ namespace {
 using graph::CollectiveType;
 using graph::NodeType;
 
+constexpr int64_t kTensorMax = int64_t{1} << 40;  // bytes; a million of them stay within 64 bits
+
 bool simulated(CollectiveType kind) {
   return kind == CollectiveType::kAllReduce || kind == CollectiveType::kAllGather ||
          kind == CollectiveType::kReduceScatter || kind == CollectiveType::kAllToAll ||
@@ -47,6 +49,10 @@ class Compiler {
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       TRY(during(compile(graph.nodes[n], rank, groups, program.nodes[n]),
                  fmt::format("reading node {} of rank {}", graph.nodes[n].id, rank)));
+    }
+    if (settings_.track_memory) {
+      program.tensors =
+          TRY(during(tensors_of(graph), fmt::format("reading the tensors of rank {}", rank)));
     }
     out_.programs.push_back(share(std::move(program)));
     return {};
@@ -92,6 +98,44 @@ class Compiler {
       program.children.push_back(to);
     }
     return {};
+  }
+
+  // Lists of name and bytes in turn. Tensors of no bytes are nothing.
+  static Result<std::shared_ptr<const Tensors>> tensors_of(const graph::Graph& graph) {
+    auto out = std::make_shared<Tensors>();
+    std::map<std::string, uint32_t> known;
+    for (const graph::Node& node : graph.nodes) {
+      out->nodes.emplace_back(node.id, node.name);
+      std::vector<Tensors::Use>& uses = out->uses.emplace_back();
+      if (node.type == NodeType::kMetadata) continue;
+      for (const bool writes : {false, true}) {
+        const std::vector<std::string>& list =
+            writes ? node.details->outputs : node.details->inputs;
+        for (size_t i = 0; i < list.size(); i += 2) {
+          int64_t bytes = -1;
+          if (i + 1 < list.size()) {
+            const std::string& text = list[i + 1];
+            const auto end = text.data() + text.size();
+            const auto parsed = std::from_chars(text.data(), end, bytes);
+            if (parsed.ec != std::errc() || parsed.ptr != end) bytes = -1;
+          }
+          if (bytes < 0 || bytes > kTensorMax) {
+            return unusable(fmt::format("node {}: its {} are not names and bytes in turn", node.id,
+                                        writes ? "outputs" : "inputs"),
+                            "\"track-local-mem\": 0");
+          }
+          if (bytes == 0) continue;
+          const auto [entry, is_new] =
+              known.try_emplace(list[i], static_cast<uint32_t>(out->names.size()));
+          if (is_new) {
+            out->names.push_back(list[i]);
+            out->bytes.push_back(bytes);
+          }
+          uses.push_back({entry->second, writes});
+        }
+      }
+    }
+    return std::shared_ptr<const Tensors>(std::move(out));
   }
 
   Status compile(const graph::Node& in, int32_t rank, const graph::CommGroups& groups,
@@ -242,6 +286,14 @@ class Compiler {
       bytes.append(node.involved_dims.begin(), node.involved_dims.end());
     }
     for (const uint32_t child : program.children) put(child);
+    if (program.tensors) {
+      for (const std::string& name : program.tensors->names) bytes.append(name).push_back('\0');
+      for (const int64_t size : program.tensors->bytes) put(size);
+      for (const auto& uses : program.tensors->uses) {
+        put(uses.size());
+        for (const Tensors::Use& use : uses) put(use.tensor, use.writes);
+      }
+    }
     const Program*& known = known_[digest(bytes)];
     if (known == nullptr) {
       out_.owned.push_back(std::make_unique<Program>(std::move(program)));
@@ -331,6 +383,7 @@ Result<Workload> read_workload(const WorkloadFiles& files, const network::Topolo
     const std::string path = fmt::format("{}.{}.et", files.prefix, rank);
     graph::ChakraReadOptions options;
     options.rank = rank;
+    options.keep_tensors = settings.track_memory;
     TRY(during(compiler.add(TRY(graph::read_chakra(path, options)), rank), "reading " + path));
   }
   if (files.spmd) TRY(take_for_all(topology, out));

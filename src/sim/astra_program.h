@@ -20,6 +20,18 @@
 
 namespace tombolo::sim {
 
+// Which tensors the nodes of a Program read and write.
+struct Tensors {
+  struct Use {
+    uint32_t tensor = 0;
+    bool writes = false;
+  };
+  std::vector<std::string> names;
+  std::vector<int64_t> bytes;                          // more than 0
+  std::vector<std::vector<Use>> uses;                  // per node, reads first
+  std::vector<std::pair<int64_t, std::string>> nodes;  // their ids and names
+};
+
 struct Program {
   struct Node {
     int64_t id = 0;
@@ -42,7 +54,8 @@ struct Program {
   };
   std::vector<Node> nodes;
   std::vector<uint32_t> children;
-  std::vector<std::string> names;  // of nodes, where they were asked for
+  std::vector<std::string> names;          // of nodes, where they were asked for
+  std::shared_ptr<const Tensors> tensors;  // where memory is tracked
 };
 
 inline bool accesses_memory(const Program::Node& node) {  // a remote one

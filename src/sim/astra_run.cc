@@ -9,6 +9,15 @@ namespace {
 // Nodes that need a remote memory have one, and ask for what it can give.
 Status check(const Workload& workload, const SystemSettings& settings,
              const MachineOptions& machine) {
+  const auto names_tensors = [](const Program* program) {
+    return program != nullptr && program->tensors && !program->tensors->names.empty();
+  };
+  if (settings.track_memory &&
+      std::none_of(workload.programs.begin(), workload.programs.end(), names_tensors)) {
+    return unusable("track-local-mem: no node of the workload names the tensors that it touches",
+                    "lists of name and bytes as \"inputs\" and \"outputs\" of nodes, or "
+                    "\"track-local-mem\": 0");
+  }
   if (settings.replay_only) return {};
   const network::ExpandedMemory* memory = machine.memory;
   const Program* seen = nullptr;
@@ -45,11 +54,19 @@ Status check_law(const network::Topology& topology, NetworkLaw law) {
       "--law=fluid");
 }
 
+std::shared_ptr<AstraLocalMemory> track(const SystemSettings& settings, MachineOptions& machine) {
+  if (!settings.track_memory) return nullptr;
+  auto out = std::make_shared<AstraLocalMemory>();
+  machine.observers.push_back(out.get());
+  return out;
+}
+
 AstraAnswer answer_about(const network::Topology& topology, const SystemSettings& settings) {
   AstraAnswer out;
   out.npus = topology.npus();
   out.topology = topology.text();
   out.roofline = settings.roofline;
+  out.memory_trace = settings.memory_trace;
   return out;
 }
 
@@ -78,11 +95,13 @@ Result<std::optional<AstraAnswer>> run_classes(const network::Topology& topology
   TRY(check_law(topology, machine.law));
   TRY(check(workload, settings, machine));
   MachineOptions of_classes = machine;
+  const auto local_memory = track(settings, of_classes);
   of_classes.classes = &classes;
   AstraMachine representatives(topology, settings, workload, of_classes);
   MachineReport report = TRY(representatives.run());
   if (representatives.apart()) return std::optional<AstraAnswer>();
   AstraAnswer out = answer_about(topology, settings);
+  out.local_memory = local_memory;
   out.report = std::move(report);
   out.class_of = std::move(classes.class_of);
   return std::optional(std::move(out));
@@ -99,8 +118,11 @@ Result<AstraAnswer> run_astra(const network::Topology& topology, const SystemSet
       if (some && *some) return std::move(**some);
     }
   }
-  AstraMachine all(topology, settings, workload, machine);
+  MachineOptions of_all = machine;
+  const auto local_memory = track(settings, of_all);
+  AstraMachine all(topology, settings, workload, of_all);
   AstraAnswer out = answer_about(topology, settings);
+  out.local_memory = local_memory;
   out.report = TRY(all.run());
   return out;
 }

@@ -5,10 +5,12 @@
 // not hold, every rank is simulated.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "base/result.h"
+#include "sim/astra_local_memory.h"
 #include "sim/astra_machine.h"
 
 namespace tombolo::sim {
@@ -28,6 +30,9 @@ struct AstraAnswer {
   std::string topology;
   bool roofline = false;
   MachineReport report;
+  // Where the system tracks memory; and the files that it wants written.
+  std::shared_ptr<const AstraLocalMemory> local_memory;
+  std::string memory_trace;
   std::vector<int32_t> class_of;  // per rank, where classes were simulated
 
   const RankReport& rank(int32_t r) const {

@@ -93,11 +93,11 @@ void describe(Archive& a, Raw& raw) {
   a.optional("all-to-all-implementation-custom", raw.all_to_all_custom);
   a.optional("per-node-custom-implementation", raw.per_node_custom);
 
-  bool shared_bus = false, track_memory = false;
+  bool shared_bus = false;
   read_switch(a, "model-shared-bus", shared_bus);
   a.check(!shared_bus, "model-shared-bus", "the LogGP bus is not modelled here", "0");
-  read_switch(a, "track-local-mem", track_memory);
-  a.check(!track_memory, "track-local-mem", "memory is not traced here", "0");
+  read_switch(a, "track-local-mem", s.track_memory);
+  a.optional("local-mem-trace-filename", s.memory_trace);
   for (const char* key : {"intra-dimension-scheduling", "intra-dimension-scheduler"}) {
     read_name(a, key, {{"FIFO", 0}, {"SCF", 1}, {"smallestFirst", 1}}, s.chunk_choice);
   }
@@ -106,8 +106,7 @@ void describe(Archive& a, Raw& raw) {
               s.dimension_order);
   }
   // L, o, g, G and local-reduction-delay belong to the shared bus.
-  skip(a, {"L", "o", "g", "G", "local-reduction-delay", "boost-mode", "trace-enabled",
-           "local-mem-trace-filename"});
+  skip(a, {"L", "o", "g", "G", "local-reduction-delay", "boost-mode", "trace-enabled"});
 }
 
 Status take_algorithms(SystemSettings& settings, CollectiveType kind, const char* key,

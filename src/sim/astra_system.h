@@ -50,6 +50,8 @@ struct SystemSettings {
   double memory_bandwidth = 0;  // 10^9 bytes/s; 0: not given, reductions take no time
   double peak_performance = 0;  // 10^12 operations/s
   bool roofline = false;        // computations on the accelerator last as peak and memory allow
+  bool track_memory = false;    // which tensors live when
+  std::string memory_trace;     // files to write that to, PREFIX.NPU.json; empty: none
   bool replay_only = false;     // everything lasts as long as the trace says
   // Per collective, an algorithm for each dimension.
   std::map<graph::CollectiveType, std::vector<network::AlgorithmChoice>> algorithms;

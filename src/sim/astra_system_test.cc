@@ -46,7 +46,6 @@ TEST(AstraSystem, RefusesByNameWhatItDoesNotModel) {
   const std::string rest = R"(, "preferred-dataset-splits": 1})";
   EXPECT_NE(error_of(R"({"model-shared-bus": 1)" + rest).find("model-shared-bus"),
             std::string::npos);
-  EXPECT_NE(error_of(R"({"track-local-mem": 1)" + rest).find("track-local-mem"), std::string::npos);
   EXPECT_NE(
       error_of(R"({"inter-dimension-scheduling": "onlineGreedy")" + rest).find("inter-dimension"),
       std::string::npos);
