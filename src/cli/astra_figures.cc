@@ -1,5 +1,6 @@
 #include "cli/astra_figures.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/fields.h"
@@ -100,10 +101,13 @@ std::string figures_text(const sim::AstraLedger& ledger) {
     out += fmt::format("  {:<15}{:>18} ns {:>5.1f} % {:>11} ns {:>5.1f} %\n", part.name, a.ns,
                        share(a, of_last.total()), b.ns, share(b, mean.total()));
   }
-  out += fmt::format("predicted: dimensions{:>28}{:>12}{:>12}{:>8}{:>8}\n", "sent", "per NPU",
-                     "most", "busy", "most");
-  for (const trace::DimensionUse& use : ledger.dimensions()) {
-    out += fmt::format("  {:<38}{:>9}{:>12}{:>12}{:>6.1f} %{:>6.1f} %\n", use.label,
+  const std::vector<trace::DimensionUse> uses = ledger.dimensions();
+  size_t width = std::string("predicted: dimensions").size() - 2;
+  for (const trace::DimensionUse& use : uses) width = std::max(width, use.label.size());
+  out += fmt::format("{:<{}}{:>12}{:>12}{:>12}{:>8}{:>8}\n", "predicted: dimensions", width + 2,
+                     "sent", "per NPU", "most", "busy", "most");
+  for (const trace::DimensionUse& use : uses) {
+    out += fmt::format("  {:<{}}{:>12}{:>12}{:>12}{:>6.1f} %{:>6.1f} %\n", use.label, width,
                        bytes_text(static_cast<double>(use.bytes)), bytes_text(use.bytes_mean),
                        bytes_text(static_cast<double>(use.bytes_max)), 100 * use.busy_mean,
                        100 * use.busy_max);
