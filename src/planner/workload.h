@@ -5,8 +5,9 @@
 // A rank works through the actions of its place in the named schedule. A forward or backward pass
 // is its layers' computations (workload_parts.h) with their collectives in between, all in a row;
 // messages of the pipeline travel beside it. Sums of gradients start when a layer's last backward
-// pass is done, parameters of ZeRO 3 are gathered while the layer before is at work; both go one
-// after the other per group, as on a stream of their own. The optimizer waits for all of it.
+// pass is done and the rank's last message has begun, parameters of ZeRO 3 are gathered while the
+// layer before is at work; both go one after the other per group, as on a stream of their own. The
+// optimizer waits for all of it.
 //
 // Collectives name their communicator group, numbered across all kinds of groups; that of all ranks
 // has no name. Tags number the collectives of a group, whose members all make them in one order.

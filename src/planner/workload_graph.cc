@@ -25,7 +25,14 @@ class WorkloadWriter {
   }
 
   graph::Graph write() && {
-    for (const Action& action : w_.schedule_.ranks[static_cast<size_t>(position_)]) perform(action);
+    const std::vector<Action>& order = w_.schedule_.ranks[static_cast<size_t>(position_)];
+    const auto last_send = std::find_if(order.rbegin(), order.rend(),
+                                        [](const Action& a) { return trace::is_send(a.kind); });
+    sends_ = last_send != order.rend();
+    for (const Action& action : order) {
+      perform(action);
+      if (sends_ && &action == &*last_send) send_the_last();
+    }
     return std::move(graph_);
   }
 
@@ -163,10 +170,30 @@ class WorkloadWriter {
     return last = add(std::move(node), {after, last});
   }
 
-  // Sums the gradients of a part after its last backward pass, with ZeRO 3 after each.
+  // Sums the gradients of a part after its last backward pass, with ZeRO 3 after each. What would
+  // come before the rank's last message waits for it: where a rank does one communication at a
+  // time, as in ASTRA-sim, the stages before this one would wait for the sums, one after another.
   void gradients(const Action& action, const Part& part, bool last) {
+    if (!last && w_.parallelism_.zero != 3) return;
+    if (last && sends_) {
+      put_off_.push_back({action, text_, &part});
+    } else {
+      sum_gradients(action, part);
+    }
+  }
+
+  void send_the_last() {
+    sends_ = false;
+    const std::string text = std::move(text_);
+    for (const PutOff& put_off : put_off_) {
+      text_ = put_off.text;
+      sum_gradients(put_off.action, *put_off.part);
+    }
+    text_ = text;
+  }
+
+  void sum_gradients(const Action& action, const Part& part) {
     const int64_t zero = w_.parallelism_.zero;
-    if (!last && zero != 3) return;
     const auto type = zero == 0 ? CollectiveType::kAllReduce : CollectiveType::kReduceScatter;
     for (const auto& [kind, held] : held_of(part)) {
       const std::string name = text_ + " gradients of " + part.name;
@@ -310,6 +337,13 @@ class WorkloadWriter {
   std::vector<Ids> summed_;    // per stage: sums of gradients
   std::array<int64_t, Workload::kKinds> streams_{-1, -1, -1, -1, -1, -1};
   std::array<int64_t, Workload::kKinds> tags_{};
+  struct PutOff {
+    Action action;
+    std::string text;
+    const Part* part = nullptr;
+  };
+  std::vector<PutOff> put_off_;           // sums of gradients
+  bool sends_ = false;                    // a message is still to come
   std::array<int64_t, 2> moved_{-1, -1};  // the last load from remote memory, the last store
   bool updated_ = false;
 };
