@@ -94,12 +94,12 @@ std::string figures_text(const sim::AstraLedger& ledger) {
   const int32_t last = ledger.last();
   const ExposedTime of_last = ledger.exposed(last);
   const ExposedTime mean = ledger.exposed_mean();
-  std::string out = fmt::format("\npredicted: where the time goes{:>15}{:>21}\n",
+  std::string out = fmt::format("\npredicted: where the time goes{:>20}{:>20}\n",
                                 fmt::format("rank {}, last", last), "mean of ranks");
   for (const Part& part : kParts) {
     const SimDuration a = of_last.*part.time, b = mean.*part.time;
-    out += fmt::format("  {:<15}{:>18} ns {:>5.1f} % {:>11} ns {:>5.1f} %\n", part.name, a.ns,
-                       share(a, of_last.total()), b.ns, share(b, mean.total()));
+    out += fmt::format("  {:<30}{:>12} {:>5.1f} %{:>12} {:>5.1f} %\n", part.name, brief(seconds(a)),
+                       share(a, of_last.total()), brief(seconds(b)), share(b, mean.total()));
   }
   const std::vector<trace::DimensionUse> uses = ledger.dimensions();
   size_t width = std::string("predicted: dimensions").size() - 2;

@@ -96,11 +96,23 @@ void AstraLedger::pass(Rank& rank, SimTime at) {
 
 void AstraLedger::node_begins(int32_t r, uint32_t n, SimTime at) {
   Rank& rank = ranks_[static_cast<size_t>(r)];
-  const Cause cause = cause_of(cast_.workload->programs[static_cast<size_t>(rank.npu)]->nodes[n]);
-  if (cause == kCauses) return;
+  const Program::Node& node = cast_.workload->programs[static_cast<size_t>(rank.npu)]->nodes[n];
+  const Cause cause = cause_of(node);
+  if (cause == kCauses || waits(node)) return;
   pass(rank, at);
   ++rank.under_way[cause];
   if (cause == kAccelerator) rank.computing_since = at;
+}
+
+// A rank that waits for a message that has not left is idle: the cause is somebody else's.
+bool AstraLedger::waits(const Program::Node& node) const {
+  return node.type == NodeType::kReceive && !cast_.settings->replay_only;
+}
+
+void AstraLedger::receive_met(int32_t r, uint32_t, SimTime at) {
+  Rank& rank = ranks_[static_cast<size_t>(r)];
+  pass(rank, at);
+  ++rank.under_way[kCommunication];
 }
 
 void AstraLedger::node_ends(int32_t r, uint32_t n, SimTime at) {

@@ -1,7 +1,8 @@
 // AstraLedger: where the time of every simulated rank went, and what it sent along each dimension.
 //
 // Exposed time is kept as the run goes on: when something begins or ends, the time since the last
-// such moment goes to the first cause that was under way (trace/exposed.h). What a phase of a
+// such moment goes to the first cause that was under way (trace/exposed.h). A receive communicates
+// from when its message has left; before, the rank is idle: a pipeline's bubble. What a phase of a
 // collective sends follows from its algorithm, so nothing is counted message by message where
 // phases are worked out as a whole. Cost: a few additions per node and per phase of a chunk;
 // 100 bytes a rank and 16 more per dimension.
@@ -21,6 +22,7 @@ class AstraLedger : public AstraObserver {
   void begins(const Cast& cast) override;
   void node_begins(int32_t rank, uint32_t node, SimTime at) override;
   void node_ends(int32_t rank, uint32_t node, SimTime at) override;
+  void receive_met(int32_t rank, uint32_t node, SimTime at) override;
   void phase_begins(int32_t rank, uint32_t chunk, const Phase& phase, SimTime at) override;
   void phase_ends(int32_t, uint32_t, SimTime) override {}
   void message_passes(const Message& message) override;
@@ -62,6 +64,7 @@ class AstraLedger : public AstraObserver {
     return class_of_.empty() ? npu : class_of_[static_cast<size_t>(npu)];
   }
   static Cause cause_of(const Program::Node& node);
+  bool waits(const Program::Node& node) const;  // when it begins
   SimDuration explained_by_memory(const Program::Node& node, SimDuration lasted) const;
   void pass(Rank& rank, SimTime at);
   const std::vector<Load>& loads_of(const Phase& phase, int32_t npu);

@@ -86,6 +86,35 @@ TEST(AstraLedger, CountsEveryInstantOnceForItsFirstCause) {
   EXPECT_EQ(use.label, "0: Ring(4), 0.9313225746154785 * 2^30 B/s, 0 ns");
 }
 
+TEST(AstraLedger, CountsAReceiveFromWhenItsMessageHasLeft) {
+  // Rank 0 computes for 70 ns and then sends 100 bytes to rank 1, next to it, who has asked for
+  // them since 0 and computes in [0, 20). Rank 2 asks for what left long ago.
+  Node send = node(1, NodeType::kSend, 0, 100, {0});
+  Node receive = node(0, NodeType::kReceive, 0, 100);
+  send.comm_peer = 1;
+  receive.comm_peer = 0;
+  Node early = node(2, NodeType::kSend, 0, 30);
+  Node late = node(1, NodeType::kReceive, 0, 30, {0});
+  early.comm_peer = 2;
+  late.comm_peer = 3;
+  for (const NetworkLaw law :
+       {NetworkLaw::kAnalytical, NetworkLaw::kCongestion, NetworkLaw::kFluid}) {
+    Watched watched;
+    watched.machine.law = law;
+    watched.run({{0, {node(0, NodeType::kCompute, 70, 0), send}},
+                 {1, {receive, node(1, NodeType::kCompute, 20, 0)}},
+                 {2, {node(0, NodeType::kCompute, 200, 0), late}},
+                 {3, {early}}},
+                false);
+    const ExposedTime waits = watched.ledger.exposed(1);
+    EXPECT_EQ(waits.compute.ns, 20);
+    EXPECT_EQ(waits.idle.ns, 50);
+    EXPECT_EQ(waits.communication.ns, 100);
+    EXPECT_EQ(watched.ledger.exposed(2).idle.ns, 0);
+    EXPECT_EQ(watched.ledger.exposed(2).total().ns, 200);
+  }
+}
+
 TEST(AstraLedger, BlamesLocalMemoryForWhatPeakPerformanceDoesNotExplain) {
   // 10^6 operations at 1 TFLOP/s: 1000 ns. On 10^6 bytes at 400 GB/s: 2500 ns.
   Watched watched;

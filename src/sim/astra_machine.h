@@ -340,8 +340,9 @@ class AstraMachine {
   void asked_in_phase(const Message& request);
   void send(int32_t rank, int32_t peer, int64_t tag, int64_t bytes, Party sender);
   void receive(int32_t peer, int32_t rank, int64_t tag, int64_t bytes, Party receiver);
-  void carry(uint32_t message);  // over its next hop, or all the way
-  bool let_flow();               // until the next event; is there one?
+  void met(const Party& receiver) const;  // observers hear of it
+  void carry(uint32_t message);           // over its next hop, or all the way
+  bool let_flow();                        // until the next event; is there one?
   void take_link(uint32_t message);
   void arrived(uint32_t message);  // somewhere
   void link_free(uint64_t link);

@@ -52,6 +52,7 @@ void AstraMachine::send(int32_t rank, int32_t peer, int64_t tag, int64_t bytes, 
   } else {
     message.receiver = box.asked_for.front();
     box.asked_for.pop_front();
+    met(message.receiver);
   }
   carry(id);
 }
@@ -66,10 +67,18 @@ void AstraMachine::receive(int32_t peer, int32_t rank, int64_t tag, int64_t byte
   const uint32_t message = box.sent.front();
   box.sent.pop_front();
   messages_[message].receiver = receiver;
+  met(receiver);
   if (!messages_[message].arrived) return;
   queue_.push(now(), kWasThere, receiver.packed());
   if (box.sent.empty() && box.asked_for.empty()) mail_.erase(place);
   forget(message);
+}
+
+void AstraMachine::met(const Party& receiver) const {
+  if (receiver.kind != Party::kOfRank) return;
+  for (AstraObserver* observer : options_.observers) {
+    observer->receive_met(static_cast<int32_t>(receiver.owner), receiver.node, now());
+  }
 }
 
 void AstraMachine::carry(uint32_t id) {

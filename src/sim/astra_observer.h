@@ -53,6 +53,9 @@ class AstraObserver {
   virtual void begins(const Cast& cast) = 0;
   virtual void node_begins(int32_t rank, uint32_t node, SimTime at) = 0;
   virtual void node_ends(int32_t rank, uint32_t node, SimTime at) = 0;
+  // The message that a receive asks for has left, now or before; between its begin and its end. Not
+  // where everything lasts as long as the trace says.
+  virtual void receive_met(int32_t /*rank*/, uint32_t /*node*/, SimTime /*at*/) {}
   // `chunk` is its own as long as it is at work. Not of collectives that are spelled out.
   virtual void phase_begins(int32_t rank, uint32_t chunk, const Phase& phase, SimTime at) = 0;
   virtual void phase_ends(int32_t rank, uint32_t chunk, SimTime at) = 0;

@@ -48,7 +48,7 @@ function graph_sections(trace) {
     element("ul", {class: "legend"}, used.map(([, name, color]) => legend_item(name, color)), element("li", {}, badge_of(trace))),
     element("p", {class: "note"}, "Every instant until a rank ends counts once: for a computation if one is under way, else for the host, remote " +
             "memory, communication, in this order. Local memory has what computations by roofline take beyond their operations at peak " +
-            "performance. A receive that waits for its sender communicates."),
+            "performance. A receive counts from when its message has left; before, the rank is idle."),
     element("h3", {class: "part"}, "Dimensions ", badge_of(trace)), table_of(uses, dimensions),
     element("p", {class: "note"}, "Shares are those of all links of an NPU in the dimension, at their bandwidth, until the last rank ends."),
   ];
