@@ -45,7 +45,8 @@ Result<Seconds> forwarding(const plan::Job& job) {
   const network::Grid grid = TRY(expert_grid(job));
   TRY(network::check(grid));
   Bytes shard;  // to each other GPU of the group, in an iteration, from the busiest stage
-  for (const StageVolume& stage : TRY(traffic_volume(job, {})).stages) {
+  const auto volume = TRY(traffic_volume(job, {}));
+  for (const StageVolume& stage : volume.stages) {
     shard = std::max(shard, stage.expert);
   }
   const Bytes message = static_cast<double>(p.expert) * shard;

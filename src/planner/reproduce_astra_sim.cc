@@ -252,7 +252,8 @@ Table table_2_dlrm() {
       "through the dimensions one after the other and add 1 to 6 %",
       {}};
   int64_t parameters = 0;
-  for (const graph::Node& node : (*dlrm_graph({})).nodes) {
+  const graph::Graph dlrm = *dlrm_graph({});
+  for (const graph::Node& node : dlrm.nodes) {
     const bool sum = node.type == graph::NodeType::kCollective &&
                      node.collective == graph::CollectiveType::kAllReduce;
     if (sum) parameters += node.comm_size / Dlrm{}.element_bytes;
