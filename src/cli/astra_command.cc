@@ -51,8 +51,10 @@ Status check(const AstraCommandOptions& options) {
     return unusable("--trace, --report and --summary are of one run, --set asks for many",
                     "leave out --set");
   }
-  TRY(missing(options.system, "--system-configuration", "system.json"));
-  TRY(missing(options.network, "--network-configuration", "network.yml"));
+  if (options.job.empty() || !options.set.empty()) {
+    TRY(missing(options.system, "--system-configuration", "system.json"));
+    TRY(missing(options.network, "--network-configuration", "network.yml"));
+  }
   if (options.collapse != "on" && options.collapse != "off") {
     return unusable(fmt::format("--collapse={}: is neither on nor off", options.collapse),
                     "--collapse=off simulates every rank");

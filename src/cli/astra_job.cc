@@ -3,20 +3,37 @@
 #include <iostream>
 
 #include "plan/job.h"
+#include "planner/workload_network.h"
 
 namespace tombolo::cli {
 namespace {
 
 constexpr int64_t kNodesMax = int64_t{1} << 25;  // some 5 GB
 
+Result<planner::Workload> workload_of(const plan::Job& job,
+                                      const planner::WorkloadOptions& options) {
+  planner::Workload workload = TRY(planner::Workload::make(job, options));
+  for (const std::string& note : workload.notes()) std::cerr << "note: " << note << "\n";
+  return workload;
+}
+
+// From the files, and where there is none from the job's cluster.
+Result<sim::AstraSystem> system_for(const plan::Job& job, int32_t ranks,
+                                    const sim::AstraOptions& options) {
+  network::Topology topology = options.network.empty()
+                                   ? TRY(planner::network_of(job, ranks))
+                                   : TRY(network::read_topology(options.network));
+  sim::SystemSettings settings = options.system.empty()
+                                     ? planner::system_of(job, topology.dimensions())
+                                     : TRY(sim::read_system(options.system));
+  return sim::make_astra_system(std::move(topology), std::move(settings), options);
+}
+
 }  // namespace
 
 Result<planner::Workload> workload_of_job(const std::string& file,
                                           const planner::WorkloadOptions& options) {
-  const plan::Job job = TRY(plan::read_job(file));
-  planner::Workload workload = TRY(planner::Workload::make(job, options));
-  for (const std::string& note : workload.notes()) std::cerr << "note: " << note << "\n";
-  return workload;
+  return workload_of(TRY(plan::read_job(file)), options);
 }
 
 Result<planner::WorkloadAnswer> run_job(const planner::Workload& workload,
@@ -29,10 +46,11 @@ Result<planner::WorkloadAnswer> run_job(const planner::Workload& workload,
   return planner::run_workload(workload, system.topology, system.settings, run);
 }
 
-Result<JobAnswer> run_job(const std::string& job, const planner::WorkloadOptions& of_workload,
+Result<JobAnswer> run_job(const std::string& file, const planner::WorkloadOptions& of_workload,
                           const sim::AstraOptions& options) {
-  const planner::Workload workload = TRY(workload_of_job(job, of_workload));
-  const sim::AstraSystem system = TRY(sim::read_astra_system(options));
+  const plan::Job job = TRY(plan::read_job(file));
+  const planner::Workload workload = TRY(workload_of(job, of_workload));
+  const sim::AstraSystem system = TRY(system_for(job, workload.ranks(), options));
   JobAnswer out;
   out.microbatches = workload.microbatches();
   out.run = TRY(run_job(workload, system, options));

@@ -19,6 +19,8 @@ struct JobAnswer {
   Value to_value(const sim::AstraAnswer& answer) const;
 };
 
+// Without a network file or a system file it is the network and the NPUs of the job's cluster
+// (planner/workload_network.h).
 Result<JobAnswer> run_job(const std::string& job, const planner::WorkloadOptions& workload,
                           const sim::AstraOptions& options);
 

@@ -237,7 +237,7 @@ std::vector<trace::DimensionUse> AstraLedger::dimensions() const {
   for (size_t d = 0; d < shape_.size(); ++d) {
     const network::Dimension& dimension = shape_[d];
     trace::DimensionUse use;
-    use.label = fmt::format("{}: {}({}), {} * 2^30 B/s, {} ns", d, to_name(dimension.block),
+    use.label = fmt::format("{}: {}({}), {:.6g} * 2^30 B/s, {:.6g} ns", d, to_name(dimension.block),
                             dimension.npus, dimension.bandwidth, dimension.latency);
     const double capacity =
         links_of(dimension, npus_) * dimension.bandwidth * (1 << 30) * 1e-9 * end;

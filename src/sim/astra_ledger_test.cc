@@ -83,7 +83,7 @@ TEST(AstraLedger, CountsEveryInstantOnceForItsFirstCause) {
   EXPECT_EQ(use.bytes, 4 * 600);
   EXPECT_EQ(use.bytes_max, 600);
   EXPECT_NEAR(use.busy_mean, 600.0 / (2 * 650), 1e-12);
-  EXPECT_EQ(use.label, "0: Ring(4), 0.9313225746154785 * 2^30 B/s, 0 ns");
+  EXPECT_EQ(use.label, "0: Ring(4), 0.931323 * 2^30 B/s, 0 ns");
 }
 
 TEST(AstraLedger, CountsAReceiveFromWhenItsMessageHasLeft) {

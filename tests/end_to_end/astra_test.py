@@ -56,6 +56,21 @@ class Astra(Case):
         small = self.write("small.yml", NETWORK)
         self.refused(2, ["65536 ranks", "8 NPUs"], "astra", *arguments[:2], f"--network-configuration={small}")
 
+    def test_asks_about_a_job_on_its_own_cluster(self):
+        example = ROOT / "examples" / "astra-sim"
+        own = self.json("astra", f"--job={example / 'gpt-1t.toml'}")
+        self.assertEqual(own["topology"], "Switch(8) x Switch(8192)")
+        network = self.write("network.yml", "topology: [ Switch, Switch ]\nnpus_count: [ 8, 8192 ]\n"
+                             f"bandwidth: [ {300e9 / 2**30!r}, {25e9 / 2**30!r} ]\nlatency: [ 500, 2500 ]\n")
+        rings = {f"{name}-implementation": ["ring", "ring"]
+                 for name in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")}
+        system = self.write("system.json", json.dumps(rings | {
+            "endpoint-delay": 0, "preferred-dataset-splits": 4, "local-mem-bw": 2039,
+            "collective-optimization": "localBWAware"}))
+        files = self.json("astra", f"--job={example / 'gpt-1t.toml'}", f"--system-configuration={system}",
+                          f"--network-configuration={network}")
+        self.assertEqual(own["finish_ns"], files["finish_ns"])
+
     def test_asks_about_two_datacenters(self):
         example = ROOT / "examples" / "astra-wan"
         arguments = [f"--workload-configuration={self.files()['workload']}",
