@@ -73,6 +73,7 @@ class Launch {
   Status handle(int32_t rank, const Unexpected&) {
     return failed(fmt::format("{} sent a message that only a launcher sends", name(rank)));
   }
+  Status commit(int64_t step);
   Status lose(int32_t rank);
   Status tell_all(const ControlMessage& message);
   Status check_stop();
@@ -194,7 +195,7 @@ Status Launch::supervise() {
                                                            : seat.disconnected.has_value();
       over += seat.finished && ended;
     }
-    if (over == ranks_) return {};
+    if (over == ranks_) return plan_.checkpoint ? commit(plan_.run.steps) : Status();
     const auto event = workers_->next(kPatience);
     TRY(check_stop());  // an interrupt that reached the workers as well is no loss
     if (event) TRY(handle(event->rank, *event));
@@ -282,20 +283,26 @@ Status Launch::handle(int32_t rank, const EvaluationReport& message) {
   return {};
 }
 
-// With the last stage's shard the checkpoint comes into being; one replica writes for all.
+// With the last stage's shard the checkpoint comes into being; one replica writes for all. That of
+// the last step waits until all ranks have ended: who is lost before leaves something to go on
+// from.
 Status Launch::handle(int32_t rank, const ShardReport& message) {
-  auto& shards = shards_[message.step];
-  shards[rank] = message.shard;
+  shards_[message.step][rank] = message.shard;
+  return message.step == plan_.run.steps ? Status() : commit(message.step);
+}
+
+Status Launch::commit(int64_t step) {
+  const auto& shards = shards_[step];
   if (shards.size() < plan_.stages.size()) return {};
-  FoundCheckpoint found{.folder = step_folder(plan_.checkpoint->directory, message.step),
-                        .manifest = {.step = message.step,
+  FoundCheckpoint found{.folder = step_folder(plan_.checkpoint->directory, step),
+                        .manifest = {.step = step,
                                      .seed = plan_.run.seed,
                                      .plan_digest = plan::plan_digest(plan_),
                                      .precision = std::string(to_name(plan_.training.precision)),
                                      .model = plan_.model}};
   for (const auto& [owner, shard] : shards) found.manifest.shards.push_back(shard);
   TRY(commit_checkpoint(plan_.checkpoint->directory, found.manifest, plan_.checkpoint->keep));
-  shards_.erase(message.step);
+  shards_.erase(step);
   checkpoint_ = std::move(found);
   return {};
 }

@@ -10,7 +10,8 @@
 // A run that loses a worker begins anew from its newest checkpoint, without a person, as often as
 // `restarts` says: all workers are stopped and started again under a new token, so that nothing of
 // the lost run can be mistaken for the new one. Losses are those of an undisturbed run, because a
-// checkpoint is (checkpoint.h).
+// checkpoint holds all that they follow from (checkpoint.h). That of the last step comes into being
+// when all ranks have ended, so that a rank lost in between finds steps left to do.
 //
 // The job's token is handed over in the environment, which only this user can read.
 // docs/decisions/0006-launcher-and-control.md.

@@ -195,7 +195,7 @@ TEST_F(Launching, ARunThatLosesWorkersGoesOnFromItsCheckpoints) {
   EXPECT_EQ(trace::iteration_times(summary->trace).back().iteration, steps);
 }
 
-// Before its last checkpoint exists, while it does, or when all is done: whatever comes first.
+// With its last shard written or not, or when all is done: whatever comes first.
 TEST_F(Launching, AWorkerMayBeLostInTheLastStep) {
   options_.restarts = 1;
   bool killed = false;

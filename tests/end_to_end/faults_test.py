@@ -41,11 +41,11 @@ def alive(pid):
 
 
 class Killed(Case):
-    def start(self, job, *arguments, workers=2):
+    def start(self, job, *arguments, workers=2, restarts=0):
         """A launcher in the background that has written its first checkpoint."""
         self.write("job.toml", job)
-        launcher = subprocess.Popen([BUILD / "tombolo", "train", "job.toml", "--out", "run", "--restarts", "0",
-                                     *arguments],
+        launcher = subprocess.Popen([BUILD / "tombolo", "train", "job.toml", "--out", "run", "--restarts",
+                                     str(restarts), *arguments],
                                     cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                     stderr=subprocess.PIPE, text=True)
         self.addCleanup(lambda: launcher.poll() is None and launcher.kill())
@@ -83,7 +83,7 @@ class Killed(Case):
         job = self.write("job.toml", tiny(2, steps=200, every=20))
         self.ok("train", job, "--out", "whole")
         shutil.rmtree(self.folder / "checkpoints")
-        launcher, pids = self.start(tiny(2, steps=200, every=20), "--restarts", "3", "--json")
+        launcher, pids = self.start(tiny(2, steps=200, every=20), "--json", restarts=3)
         os.kill(pids[1], signal.SIGKILL)
         answer, message = launcher.communicate(timeout=60)
         self.assertEqual(launcher.returncode, 0, message)
