@@ -18,7 +18,7 @@ const Identity kSelf{.rank = 0, .ranks = 4, .epoch = 1};
 void stream(std::span<const std::byte> bytes, size_t portion, uint32_t payload_max) {
   FrameDecoder decoder(payload_max);
   Assembler assembler({.sender = 1, .epoch = 1, .message_max = kMessageMax});
-  bool failed_before = false;
+  bool failed_before = false, lost = false;
   while (!bytes.empty()) {
     const size_t n = portion < bytes.size() ? portion : bytes.size();
     const Status status = decoder.feed(bytes.first(n), [&](const Frame& frame) -> Status {
@@ -30,10 +30,16 @@ void stream(std::span<const std::byte> bytes, size_t portion, uint32_t payload_m
                   caller->part.connections <= kConnectionsMax,
               "connection {} of {} was welcome", caller->part.connection, caller->part.connections);
       }
-      for (const Message& message : TRY(assembler.add(frame)))
+      const auto messages = assembler.add(frame);
+      if (!messages) {
+        lost = true;
+        return fail(messages.error());
+      }
+      for (const Message& message : *messages)
         CHECK(message.payload.size() <= kMessageMax, "a message above the limit");
       return {};
     });
+    if (lost) return;  // whoever is told so hangs up
     failed_before = !status;
     bytes = bytes.subspan(n);
   }
