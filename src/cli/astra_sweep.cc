@@ -55,12 +55,15 @@ class AstraSweep {
       bandwidth.emplace_back(dimension.bandwidth);
       latency.emplace_back(dimension.latency);
     }
+    Value::Table file{{"topology", std::move(blocks)},
+                      {"npus_count", std::move(npus)},
+                      {"bandwidth", std::move(bandwidth)},
+                      {"latency", std::move(latency)}};
+    const double of_a_flow = topology.dimension(topology.dimensions() - 1).flow_bandwidth;
+    if (of_a_flow > 0) file.emplace_back("flow-bandwidth", of_a_flow);
     files_ = Value::Table{
         {"system", TRY(parse_json(TRY(read_file(options_.system, 1 << 24)), options_.system))},
-        {"network", Value::Table{{"topology", std::move(blocks)},
-                                 {"npus_count", std::move(npus)},
-                                 {"bandwidth", std::move(bandwidth)},
-                                 {"latency", std::move(latency)}}}};
+        {"network", std::move(file)}};
     if (!options_.job.empty()) {
       const auto granularity = options_.granularity == "stage" ? planner::Granularity::kStage
                                                                : planner::Granularity::kLayer;

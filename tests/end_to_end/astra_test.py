@@ -81,6 +81,10 @@ class Astra(Case):
             answer = self.json("astra", "--law=fluid", *arguments, f"--network-configuration={path}")
             self.assertEqual((answer["topology"], answer["finish_ns"]), ("Ring(4) x WAN(2)", cycles))
             self.assertIn(f"{cycles:,}", (example / "README.md").read_text())
+        # A sweep keeps what one connection may have.
+        rows = self.json("astra", "--law=fluid", *arguments, f"--network-configuration={network}",
+                         "--set", "network.bandwidth[1]=0.6,0.125")["rows"]
+        self.assertEqual([row["finish_ns"] for row in rows], [43938658, 47844908])
         self.refused(2, ["WAN", "analytical", "--law=fluid"], "astra", *arguments, f"--network-configuration={network}")
 
     def test_asks_traces_of_eight_ranks_about_sixteen(self):
