@@ -103,7 +103,11 @@ Result<std::vector<Message>> Assembler::add(const Frame& frame) {
     open.message.start = header.start;
     open.total = header.total;
     open.after = header.after;
-    open.message.payload.reserve(header.total);  // an address range: pages come with the bytes
+    open.reserved = reserved_ + header.total <= options_.message_max;
+    if (open.reserved) {  // pages come with the bytes
+      open.message.payload.reserve(header.total);
+      reserved_ += header.total;
+    }
   }
   TRY(check_place(header, at->second));
   put(frame, at->second);
@@ -111,6 +115,7 @@ Result<std::vector<Message>> Assembler::add(const Frame& frame) {
   std::vector<Message> out;
   if (at->second.message.payload.size() < at->second.total) return out;
   open_bytes_ -= at->second.total;
+  if (at->second.reserved) reserved_ -= at->second.total;
   const uint64_t after = at->second.after;
   const auto held = held_.insert(open_.extract(at)).position;
   if (after == 0 || released_.contains(after)) {

@@ -3,7 +3,9 @@
 //
 // A message is known by its number. Segments that continue what is there are appended to the
 // message: the one copy in user space. Those that come too early wait beside it, at the price of a
-// second copy. So memory follows from the bytes that came, never from what a header promises.
+// second copy. So memory follows from the bytes that came, never from what headers promise; the
+// address ranges that are set aside for open messages are together no longer than one message may
+// be.
 //
 // Messages of equal tags leave in the order of their numbers: each names the one before it
 // (`after`), and waits for it.
@@ -49,12 +51,14 @@ class Assembler {
 
   uint64_t complete() const { return released_.without_gap(); }  // all up to this number came out
   uint64_t open_bytes() const { return open_bytes_; }
+  uint64_t reserved() const { return reserved_; }
 
  private:
   struct Open {
     Message message;
     uint64_t total = 0;
     uint64_t after = 0;
+    bool reserved = false;              // its whole address range
     std::map<uint64_t, Payload> early;  // by offset, behind a gap
   };
 
@@ -69,6 +73,7 @@ class Assembler {
   std::map<uint64_t, uint64_t> follower_;  // of that one: who waits for it
   SeenNumbers released_;
   uint64_t open_bytes_ = 0;
+  uint64_t reserved_ = 0;  // bytes
 };
 
 }  // namespace tombolo::transport

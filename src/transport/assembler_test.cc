@@ -60,6 +60,17 @@ std::string text_of(const Message& message) {
   return {reinterpret_cast<const char*>(message.payload.data()), message.payload.size()};
 }
 
+TEST_F(AssemblerTest, SetsAsideNoMoreThanOneMessageMayHave) {
+  // Three messages promise 60 bytes each, and send one. Set aside is room for one of them.
+  for (const uint64_t tensor : {1, 2, 3}) EXPECT_TRUE(added(header(tensor, 0, 60, 1)).empty());
+  EXPECT_EQ(assembler_.reserved(), 60u);
+  EXPECT_EQ(assembler_.open_bytes(), 3u);
+  EXPECT_EQ(added(header(1, 1, 60, 59)).size(), 1u);
+  EXPECT_EQ(assembler_.reserved(), 0u);
+  EXPECT_EQ(added(header(2, 1, 60, 59)).size(), 1u);
+  EXPECT_EQ(assembler_.reserved(), 0u);
+}
+
 TEST_F(AssemblerTest, JoinsSegmentsInWhateverOrderTheyCome) {
   EXPECT_TRUE(added(header(7, 3, 6, 2), 'b').empty());
   EXPECT_TRUE(added(header(7, 5, 6, 1), 'c').empty());
