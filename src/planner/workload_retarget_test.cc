@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "graph/retarget.h"
+#include "planner/small_job.h"
 #include "planner/workload.h"
 
 namespace tombolo::planner {
@@ -12,35 +13,16 @@ using graph::NodeType;
 
 // Sizes that four replicas can share without a rest.
 plan::Job job_of(const plan::Parallelism& parallelism, int64_t data, bool tied, bool experts) {
-  plan::Job job;
-  job.file = "job.toml";
-  model::Model m = *model::preset("gpt-22b");
-  m.layers = 4;
-  m.hidden = 64;
-  m.heads = m.kv_heads = 8;
-  m.ffn = 256;
-  m.sequence = 32;
-  m.positions_max.reset();
-  m.vocabulary = 1024;
-  m.tied_embeddings = tied;
+  plan::Job job = job_of_small_model(4, 16, 4 * data);
+  job.model->tied_embeddings = tied;
   if (experts) {
-    m.experts.emplace();
-    m.experts->count = 8;
-    m.experts->per_token = 2;
-    m.experts->ffn = 128;
+    job.model->experts.emplace();
+    job.model->experts->count = 8;
+    job.model->experts->per_token = 2;
+    job.model->experts->ffn = 128;
   }
-  job.model = m;
-  cluster::Datacenter datacenter;
-  datacenter.name = "oregon";
-  datacenter.nodes = 16;
-  datacenter.devices_per_node = 8;
-  datacenter.device = *cluster::catalog_device("a100-80g");
-  datacenter.scale_up = {.domain = 8, .bandwidth = 300_GBps, .latency = 1_us};
-  datacenter.scale_out = {.bandwidth = 25_GBps, .latency = 5_us};
-  job.cluster.datacenters = {datacenter};
   job.parallelism = parallelism;
   job.parallelism.data = data;
-  job.training.global_batch = 4 * data;
   return job;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/random.h"
 #include "planner/estimate.h"
+#include "planner/small_job.h"
 
 namespace tombolo::planner {
 namespace {
@@ -15,30 +16,7 @@ using graph::Node;
 using graph::NodeType;
 using ::testing::HasSubstr;
 
-// A small model, so that graphs of all ranks fit into a test: 8 layers of h = 64, s = 32.
-plan::Job small_job() {
-  plan::Job job;
-  job.file = "job.toml";
-  model::Model m = *model::preset("gpt-22b");
-  m.layers = 8;
-  m.hidden = 64;
-  m.heads = m.kv_heads = 8;
-  m.ffn = 256;
-  m.sequence = 32;
-  m.positions_max.reset();
-  m.vocabulary = 1024;
-  job.model = m;
-  cluster::Datacenter datacenter;
-  datacenter.name = "oregon";
-  datacenter.nodes = 8;
-  datacenter.devices_per_node = 8;
-  datacenter.device = *cluster::catalog_device("a100-80g");
-  datacenter.scale_up = {.domain = 8, .bandwidth = 300_GBps, .latency = 1_us};
-  datacenter.scale_out = {.bandwidth = 25_GBps, .latency = 5_us};
-  job.cluster.datacenters = {datacenter};
-  job.training.global_batch = 16;
-  return job;
-}
+plan::Job small_job() { return job_of_small_model(8, 8, 16); }
 
 plan::Job with_experts(plan::Job job) {
   job.model->experts.emplace();
