@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "sim/astra_run.h"
+#include "sim/astra_test_graphs.h"
 
 namespace tombolo::sim {
 namespace {
@@ -31,15 +31,6 @@ struct System {
     return run_astra(topology, settings, workload, machine, true);
   }
 };
-
-Node message(int64_t id, NodeType type, int32_t peer, int64_t bytes) {
-  Node node;
-  node.id = id;
-  node.type = type;
-  node.comm_peer = peer;
-  node.comm_size = bytes;
-  return node;
-}
 
 struct Transfer {
   int32_t from, to;
@@ -72,13 +63,6 @@ Graphs all_reduce(int64_t bytes) {
   node.type = NodeType::kCollective;
   node.comm_size = bytes;
   return {{0, {node}}};
-}
-
-std::vector<int64_t> finishes(const Result<AstraAnswer>& answer) {
-  std::vector<int64_t> out;
-  if (!answer) ADD_FAILURE() << answer.error().text();
-  for (int32_t r = 0; answer && r < answer->npus; ++r) out.push_back(answer->rank(r).finish.ns);
-  return out;
 }
 
 TEST(AstraFluid, OneMessageTakesItsLatencyAndItsBytesOnce) {

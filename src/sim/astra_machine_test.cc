@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "sim/astra_run.h"
+#include "sim/astra_test_graphs.h"
 
 namespace tombolo::sim {
 namespace {
@@ -26,37 +26,6 @@ struct System {
     return run_astra(topology, settings, workload, machine, true);
   }
 };
-
-Node compute(int64_t id, int64_t ns, std::vector<int64_t> after = {}) {
-  Node node;
-  node.id = id;
-  node.duration = SimDuration{ns};
-  node.data_deps = std::move(after);
-  return node;
-}
-
-Node message(int64_t id, NodeType type, int32_t peer, int64_t bytes,
-             std::vector<int64_t> after = {}) {
-  Node node = compute(id, 0, std::move(after));
-  node.type = type;
-  node.comm_peer = peer;
-  node.comm_size = bytes;
-  return node;
-}
-
-Node all_reduce(int64_t id, int64_t bytes, std::vector<int64_t> after = {}) {
-  Node node = compute(id, 0, std::move(after));
-  node.type = NodeType::kCollective;
-  node.comm_size = bytes;
-  return node;
-}
-
-std::vector<int64_t> finishes(const Result<AstraAnswer>& answer) {
-  std::vector<int64_t> out;
-  if (!answer) ADD_FAILURE() << answer.error().text();
-  for (int32_t r = 0; answer && r < answer->npus; ++r) out.push_back(answer->rank(r).finish.ns);
-  return out;
-}
 
 TEST(AstraMachine, ComputesOneThingAtATimeLowestIdFirst) {
   // Accelerator: 100 + 50. The host has a core of its own, and node 2 waits for both.

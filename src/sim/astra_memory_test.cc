@@ -1,7 +1,7 @@
 // Loads and stores of remote memory: who waits for whom, and what goes on meanwhile.
 #include <gtest/gtest.h>
 
-#include "sim/astra_run.h"
+#include "sim/astra_test_graphs.h"
 
 namespace tombolo::sim {
 namespace {
@@ -36,14 +36,6 @@ struct System {
   }
 };
 
-Node compute(int64_t id, int64_t ns, std::vector<int64_t> after = {}) {
-  Node node;
-  node.id = id;
-  node.duration = SimDuration{ns};
-  node.data_deps = std::move(after);
-  return node;
-}
-
 Node access(int64_t id, NodeType type, int64_t bytes, std::vector<int64_t> after = {}) {
   Node node = compute(id, 0, std::move(after));
   node.type = type;
@@ -55,13 +47,6 @@ Node load(int64_t id, int64_t bytes, std::vector<int64_t> after = {}) {
 }
 Node store(int64_t id, int64_t bytes, std::vector<int64_t> after = {}) {
   return access(id, NodeType::kMemoryStore, bytes, std::move(after));
-}
-
-std::vector<int64_t> finishes(const Result<AstraAnswer>& answer) {
-  std::vector<int64_t> out;
-  if (!answer) ADD_FAILURE() << answer.error().text();
-  for (int32_t r = 0; answer && r < answer->npus; ++r) out.push_back(answer->rank(r).finish.ns);
-  return out;
 }
 
 TEST(AstraMemory, OfEachNpuIsItsOwnSoThatRanksAreOne) {
@@ -105,9 +90,7 @@ TEST(AstraMemory, AnAccessLeavesTheAcceleratorAloneAndTakesTheCommunicator) {
   system.settings.endpoint_delay = 0;
   system.settings.algorithms[graph::CollectiveType::kAllReduce] = {
       *network::parse_algorithm("ring")};
-  Node sum = compute(3, 0);
-  sum.type = NodeType::kCollective;
-  sum.comm_size = 400;
+  Node sum = all_reduce(3, 400);
   const auto answer =
       system.run({{0, {load(0, 900), load(1, 900), compute(2, 1500), std::move(sum)}}});
   EXPECT_EQ(finishes(answer), std::vector<int64_t>(4, 2000 + 6 * 200));
