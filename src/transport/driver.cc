@@ -236,11 +236,12 @@ Status Endpoint::Driver::on_link_frame(const ConnectionPtr& c, const Frame& fram
   {
     Lock lock(mutex_);
     Link& link = peer(c->rank).link;
+    const uint64_t before = link.inbox().messages();
     TRY(link.accept(c->part.connection, frame, clock_.now()));
+    if (link.inbox().messages() != before) changed_.notify_all();
     c->heard = link.heard_goodbye(c->part.connection);
     finished = link.finished();
     receipt = link.owes_receipt();
-    if (frame.header.kind == FrameKind::kData) changed_.notify_all();
   }
   if (finished)
     end(c, {ErrorCode::kFailed, fmt::format("rank {} finished and closed its link", c->rank)});

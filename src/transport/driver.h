@@ -107,7 +107,7 @@ class Endpoint::Driver {
   Status link(int32_t rank, const LinkShape& shape, std::optional<tcp::endpoint> dial,
               SimTime deadline);
   Status send(int32_t rank, Tag tag, Payload payload, Urgency urgency);
-  Result<Received> receive(int32_t rank, Tag tag, SimTime deadline);
+  Result<Came> receive_any(std::span<const Awaited> wanted, SimTime deadline);
   uint64_t queued_bytes();
   Status flush(SimTime deadline);
   void abort(Error error);
@@ -165,6 +165,7 @@ class Endpoint::Driver {
   std::mutex mutex_;
   std::condition_variable changed_;  // whatever stands below
   std::map<int32_t, Peer> peers_;
+  Inbox own_;  // what this rank sent to itself
   std::optional<Error> aborted_;
   bool closing_ = false;
 };

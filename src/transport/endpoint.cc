@@ -146,6 +146,12 @@ Status Endpoint::Driver::send(int32_t rank, Tag tag, Payload payload, Urgency ur
                               options_.message_max));
   Lock lock(mutex_);
   if (aborted_) return fail(*aborted_);
+  if (rank == options_.identity.rank) {
+    const SimTime now = clock_.now();
+    own_.add({tag, std::move(payload), now, now}, now);
+    changed_.notify_all();
+    return {};
+  }
   const auto at = peers_.find(rank);
   if (at == peers_.end() || !at->second.claimed) return fail(no_link(rank));
   Peer& p = at->second;
@@ -157,20 +163,35 @@ Status Endpoint::Driver::send(int32_t rank, Tag tag, Payload payload, Urgency ur
   return {};
 }
 
-Result<Received> Endpoint::Driver::receive(int32_t rank, Tag tag, SimTime deadline) {
+Result<Endpoint::Came> Endpoint::Driver::receive_any(std::span<const Awaited> wanted,
+                                                     SimTime deadline) {
+  CHECK(!wanted.empty(), "a wait for nothing");
   Lock lock(mutex_);
-  const auto at = peers_.find(rank);
-  if (at == peers_.end() || !at->second.claimed) return fail(aborted_ ? *aborted_ : no_link(rank));
-  Peer& p = at->second;
   while (true) {
-    if (aborted_) return fail(*aborted_);
     const SimTime now = clock_.now();
-    const auto due = p.link.inbox().due(tag, p.shape.delay);  // what came before a loss counts
-    if (due && *due <= now) return p.link.inbox().take(tag, p.shape.delay);
-    if (!due && p.ended) return fail(Error(*p.ended).during("waiting for " + text(tag)));
-    if (now >= deadline)
+    SimTime again = deadline;
+    std::optional<Error> gone;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const auto& [rank, tag] = wanted[i];
+      const bool own = rank == options_.identity.rank;
+      const auto at = peers_.find(rank);
+      if (!own && (at == peers_.end() || !at->second.claimed))
+        return fail(aborted_ ? *aborted_ : no_link(rank));
+      if (aborted_) return fail(*aborted_);
+      Inbox& inbox = own ? own_ : at->second.link.inbox();
+      const SimDuration delay = own ? SimDuration{} : at->second.shape.delay;
+      const auto due = inbox.due(tag, delay);  // what came before a loss counts
+      if (due && *due <= now) return Came{i, inbox.take(tag, delay)};
+      if (due) again = std::min(again, *due);
+      if (!due && !own && at->second.ended && !gone)
+        gone = Error(*at->second.ended).during("waiting for " + text(tag));
+    }
+    if (gone) return fail(*gone);
+    if (now >= deadline) {
+      const auto& [rank, tag] = wanted.front();
       return failed(fmt::format("rank {} did not send {} in time", rank, text(tag)));
-    wait(lock, due ? std::min(*due, deadline) : deadline);
+    }
+    wait(lock, again);
   }
 }
 
@@ -286,7 +307,12 @@ Status Endpoint::send(int32_t peer, Tag tag, Payload payload, Urgency urgency) {
 }
 
 Result<Received> Endpoint::receive(int32_t peer, Tag tag, SimTime deadline) {
-  return driver_->receive(peer, tag, deadline);
+  const Awaited wanted{peer, tag};
+  return std::move(TRY(driver_->receive_any({&wanted, 1}, deadline)).message);
+}
+
+Result<Endpoint::Came> Endpoint::receive_any(std::span<const Awaited> wanted, SimTime deadline) {
+  return driver_->receive_any(wanted, deadline);
 }
 
 uint64_t Endpoint::queued_bytes() const { return driver_->queued_bytes(); }

@@ -31,6 +31,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/clock.h"
@@ -76,8 +77,20 @@ class Endpoint {
   // Queues a message and returns. Lower urgency goes first. Fails if the peer is gone, which
   // receive() would tell as well.
   Status send(int32_t peer, Tag tag, Payload payload, Urgency urgency = 0);
-  // Blocks until the message is there and its link's delay is over.
+  // Blocks until the message is there and its link's delay is over. What a rank sent to itself is
+  // there at once.
   Result<Received> receive(int32_t peer, Tag tag, SimTime deadline);
+  // Of several messages the first that is there, and which one that is. Fails when one of the peers
+  // is gone and none of the messages is here.
+  struct Awaited {
+    int32_t peer = 0;
+    Tag tag;
+  };
+  struct Came {
+    size_t which = 0;
+    Received message;
+  };
+  Result<Came> receive_any(std::span<const Awaited> wanted, SimTime deadline);
 
   // Payload bytes handed to send() that the kernel has not taken yet.
   uint64_t queued_bytes() const;

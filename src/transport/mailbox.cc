@@ -93,6 +93,7 @@ void Outbox::clear() {
 
 void Inbox::add(Message message, SimTime arrived) {
   queued_bytes_ += message.payload.size();
+  ++messages_;
   items_[message.tag].push_back({std::move(message), arrived});
 }
 

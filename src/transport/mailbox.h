@@ -87,6 +87,7 @@ class Inbox {
   std::optional<SimTime> due(const Tag& tag, SimDuration delay) const;
   Received take(const Tag& tag, SimDuration delay);
   uint64_t queued_bytes() const { return queued_bytes_; }
+  uint64_t messages() const { return messages_; }  // that came, ever
 
  private:
   struct Item {
@@ -95,6 +96,7 @@ class Inbox {
   };
   std::map<Tag, std::deque<Item>> items_;
   uint64_t queued_bytes_ = 0;
+  uint64_t messages_ = 0;
 };
 
 }  // namespace tombolo::transport
