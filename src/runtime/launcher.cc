@@ -443,13 +443,6 @@ Status check_performable(const plan::Plan& plan) {
                     plan.given->name),
         "a Plan without \"given\", whose schedule is \"1f1b\", \"gpipe\" or \"varuna\"");
   }
-  if (!schedule::shape_of(plan).shared.empty()) {
-    return unusable(fmt::format("parallelism.sharing = \"temporal\": {} pipelines that share the "
-                                "WAN in time cannot be performed yet; tombolo simulate can predict "
-                                "them",
-                                plan.parallelism.pipelines_per_cell()),
-                    "sharing = \"spatial\", and schedule = \"1f1b\", \"gpipe\" or \"varuna\"");
-  }
   const schedule::Schedule schedule = TRY(schedule::build(plan));
   const auto halved = [](const schedule::Order& order) {
     return std::any_of(order.begin(), order.end(), [](const trace::Action& action) {

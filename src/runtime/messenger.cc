@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/emulated_kernels.h"
+#include "transport/relay.h"
 
 namespace tombolo::runtime {
 namespace {
@@ -26,6 +27,7 @@ Result<transport::Received> EndpointMessenger::receive(int32_t peer, transport::
 // activation have the same; then the classes, whose numbers lie beyond all micro-batches.
 transport::Urgency urgency_of(transport::Tag tag) {
   constexpr uint64_t kReplicas = UINT32_MAX - 1, kEvaluation = UINT32_MAX;
+  if (transport::is_share(tag)) tag = transport::whole_tag(tag);
   const uint64_t within = tag.tensor >= kReplicaTensor ? kReplicas
                           : tag.tensor >= kEvaluationTensor
                               ? kEvaluation

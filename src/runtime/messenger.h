@@ -19,7 +19,8 @@ inline constexpr uint64_t kReplicaTensor = uint64_t{1} << 42;
 // Who goes first where several messages wait for one link: the earlier iteration; within it the
 // earlier micro-batch, because the pipeline waits for it; then what replicas say to each other (the
 // sums of gradients, which only the update waits for); evaluation comes last. The launcher's
-// messages go before all of them.
+// messages go before all of them. A share goes when its message would; relays state an urgency of
+// their own (cell_relay.h).
 //
 // On one link most schedules hand messages over in this order anyway. It matters where the replicas
 // of a stage share a link with a pipeline, and where a rank runs ahead of its link.

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "runtime/cell_relay.h"
 #include "runtime/emulated_kernels.h"
 #include "runtime/machine_load.h"
 
@@ -78,6 +79,7 @@ class Performer {
   const bool last_;
 
   int64_t iteration_ = 0;
+  SimTime begun_;        // on the clock
   bool drawing_ = true;  // this iteration fits into the Trace's bound
   std::optional<SimTime> first_computation_;
   // What came and was not computed with yet, what was computed and not sent yet; by micro-batch.
@@ -101,6 +103,7 @@ Result<trace::Trace> Performer::run() {
 
 Status Performer::iterate(int64_t iteration) {
   iteration_ = iteration;
+  begun_ = std::max(clock_.now(), options_.origin);
   first_computation_.reset();
   message_lateness_ = {};
   const auto room = options_.intervals_max - static_cast<int64_t>(trace_.intervals.size());
@@ -141,6 +144,7 @@ Status Performer::act(const Action& action) {
 
 Status Performer::compute(const Action& action) {
   const int32_t m = action.microbatch;
+  if (!first_computation_ && stage_ == 0) clock_.sleep_until(begun_ + options_.release);
   const SimTime start = now();
   if (!first_computation_) first_computation_ = start;
   switch (action.kind) {
@@ -255,7 +259,7 @@ Result<transport::Received> Performer::await(int32_t peer, Tag tag) {
   const SimTime asked = clock_.now();
   transport::Received message = TRY(messenger_.receive(peer, tag));
   const transport::LinkShape shape =
-      shape_between(plan_, peer, options_.rank, options_.emulated_wan);
+      transfer_shape(plan_, peer, options_.rank, options_.emulated_wan);
   const SimTime due = arrival_due(message, shape);
   message_lateness_.sum += std::max(clock_.now() - std::max(asked, due), SimDuration{0});
   ++message_lateness_.waits;

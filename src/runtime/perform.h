@@ -50,6 +50,7 @@ struct PerformOptions {
   int32_t rank = 0;
   int64_t first_iteration = 1;
   SimTime origin;                     // on the clock: time 0 of the Trace
+  SimDuration release;                // the first stage begins no earlier (schedule/schedule.h)
   bool emulated_wan = false;          // shape_between
   int64_t intervals_max = 1'000'000;  // about 80 bytes each; later iterations are not drawn
 };

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "plan/plan_file.h"
+#include "runtime/cell_relay.h"
 #include "runtime/control.h"
 #include "runtime/machine_load.h"
 #include "runtime/realtime.h"
@@ -44,6 +45,7 @@ class RankSession {
   Status join();
   Status work(const KernelsFactory& make_kernels);
   Status link_neighbours(const plan::Plan& plan);
+  void start_relay(const plan::Plan& plan, const schedule::Schedule& schedule);
   Status join_replicas(const plan::Plan& plan, Messenger& messenger, Kernels& kernels);
   Status resume(const plan::Plan& plan, Kernels& kernels);
   Hooks hooks();
@@ -58,6 +60,7 @@ class RankSession {
   std::unique_ptr<Endpoint> endpoint_;
   Start start_;
   std::thread listener_;
+  std::unique_ptr<RelayThread> relay_;  // where the pipelines of a cell share the WAN in time
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -74,6 +77,7 @@ RankSession::~RankSession() {
     changed_.notify_all();
   }
   if (endpoint_) endpoint_->abort({ErrorCode::kFailed, "this rank ended"});
+  relay_.reset();
   if (listener_.joinable()) listener_.join();
 }
 
@@ -189,12 +193,17 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
   TRY(say(Ready{}));
   const SimTime origin = TRY(wait_for_go());
   const ProcessMeter cpu;
-  trace::Trace part = TRY(perform(plan, schedule.ranks[options_.rank],
-                                  {.rank = options_.rank,
-                                   .first_iteration = start_.first_iteration,
-                                   .origin = origin,
-                                   .emulated_wan = !options_.network.empty()},
-                                  *kernels, messenger, clock_, hooks()));
+  start_relay(plan, schedule);
+  const auto replica = static_cast<size_t>(plan.ranks[options_.rank].replica);
+  CellMessenger in_cell(plan, options_.rank, messenger);
+  trace::Trace part =
+      TRY(perform(plan, schedule.ranks[options_.rank],
+                  {.rank = options_.rank,
+                   .first_iteration = start_.first_iteration,
+                   .origin = origin,
+                   .release = schedule.release.empty() ? SimDuration{} : schedule.release[replica],
+                   .emulated_wan = !options_.network.empty()},
+                  *kernels, in_cell, clock_, hooks()));
   if (emulated) {
     const auto add = [&](const char* name, double value) {
       part.records.push_back({.name = name, .rank = options_.rank, .value = value});
@@ -204,6 +213,7 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
   }
   TRY(during(trace::write_trace(rank_trace_path(start_.output, options_.rank), part),
              "writing the trace"));
+  if (relay_) TRY(relay_->finish());
   // A slow link may need long for the last gradients; a stop, or a lost peer, ends the wait.
   TRY(endpoint_->flush(kNever));
   return say(Finished{});
@@ -224,6 +234,17 @@ Status RankSession::link_neighbours(const plan::Plan& plan) {
     }
   }
   return {};
+}
+
+// What it cannot carry the launcher hears of at once, for others wait for it.
+void RankSession::start_relay(const plan::Plan& plan, const schedule::Schedule& schedule) {
+  std::vector<transport::Lane> lanes = lanes_of(plan, schedule, options_.rank);
+  if (lanes.empty()) return;
+  transport::Relay relay(std::move(lanes), static_cast<uint64_t>(start_.first_iteration),
+                         static_cast<uint64_t>(plan.run.steps));
+  relay_ = std::make_unique<RelayThread>(*endpoint_, std::move(relay), [this](const Error& error) {
+    static_cast<void>(say(Failure{error}));
+  });
 }
 
 Status RankSession::join_replicas(const plan::Plan& plan, Messenger& messenger, Kernels& kernels) {

@@ -41,6 +41,10 @@ Tag share_tag(Hop hop, const Tag& message, uint32_t owner) {
                                  static_cast<uint64_t>(owner) << 40 | message.tensor};
 }
 
+bool is_share(const Tag& tag) { return tag.tensor >> 63 != 0; }
+
+Tag whole_tag(const Tag& share) { return {share.iteration, share.tensor % kOwnTensorMax}; }
+
 // In two steps, because total x share may not fit.
 Cut cut(uint64_t total, uint32_t share, uint32_t shares) {
   const uint64_t each = total / shares, rest = total % shares;

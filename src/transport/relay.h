@@ -39,6 +39,8 @@ enum class Hop : uint8_t { kScatter, kCarry, kGather };
 
 // The tag of a share of this message; beyond all tags of whole messages.
 Tag share_tag(Hop hop, const Tag& message, uint32_t owner);
+bool is_share(const Tag& tag);
+Tag whole_tag(const Tag& share);  // the message's
 
 // Bytes [begin, end) of a message belong to share `share`.
 struct Cut {

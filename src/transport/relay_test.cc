@@ -45,7 +45,8 @@ TEST(ShareTag, NamesHopOwnerAndMessage) {
       for (const uint64_t tensor : {uint64_t{0}, uint64_t{1}, kOwnTensorMax - 1}) {
         const Tag tag = share_tag(hop, {9, tensor}, owner);
         EXPECT_EQ(tag.iteration, 9u);
-        EXPECT_GE(tag.tensor, uint64_t{1} << 63);
+        EXPECT_TRUE(is_share(tag));
+        EXPECT_EQ(whole_tag(tag), (Tag{9, tensor}));
         all.insert(tag);
       }
     }
