@@ -1,0 +1,63 @@
+// Journal: an append-only file of short records, for a coordinator that may be killed at any byte.
+//
+//   tombolo-journal 1
+//   6c1fd0e6…(32 hexadecimal digits) {"epoch": {"epoch": 1, "step": 0}}
+//   …
+//
+// One record per line, so that a person can read it. The digest before each is over the digest of
+// the line before and the record: a line that was changed, dropped or moved is found. append()
+// returns once the record is on disk (fsync): whoever is told afterwards can rely on it.
+//
+// A crash can only tear the end: a last record that is incomplete was told to nobody, and is cut
+// off. Damage with whole records behind it is no crash, and is refused with file and offset.
+//
+// One coordinator at a time: the file is locked (flock) as long as the object lives, and the lock
+// goes with the process that held it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace tombolo::control {
+
+inline constexpr size_t kRecordMax = 64 * 1024;  // bytes
+
+// What stands in the bytes of a journal. `whole` is how many of them to keep.
+struct JournalText {
+  std::vector<std::string> records;
+  size_t whole = 0;
+  std::string last_digest;
+};
+// kFailed, naming `path` and the offset, where it is damaged in the middle or no journal at all.
+Result<JournalText> read_journal(std::string_view bytes, const std::string& path);
+
+class Journal {
+ public:
+  // Opens it, or begins a new one, and cuts a torn end off. Unusable where another process has it,
+  // where it cannot be written, or where it is damaged.
+  static Result<Journal> open(const std::string& path);
+  Journal(Journal&& other) noexcept;
+  Journal& operator=(Journal&&) = delete;
+  ~Journal();
+
+  const std::vector<std::string>& records() const { return records_; }
+  // One line of text, at most kRecordMax bytes. On disk when it returns.
+  Status append(std::string_view record);
+  // Forgets all records.
+  Status begin_anew();
+
+ private:
+  Journal(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  Status load();
+  Error error(const char* doing) const;
+
+  std::string path_;
+  int fd_ = -1;
+  std::string last_digest_;
+  std::vector<std::string> records_;
+};
+
+}  // namespace tombolo::control
