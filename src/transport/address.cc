@@ -77,13 +77,13 @@ Status check_stays_here(const std::string& host, const std::string& network) {
   if (kLoopback.contains(*address)) return {};
   if (network.empty()) {
     return unusable(fmt::format("{} is outside this host, and plain TCP stays on this host", host),
-                    "use 127.0.0.1: this version has no encryption");
+                    "127.0.0.1, or credentials for both hosts: tombolo init");
   }
   const Block block = TRY(parse_block(network));
   if (block.contains(*address)) return {};
   return unusable(fmt::format("{} is outside the islands' network {}, and plain TCP stays there",
                               host, network),
-                  "use an address of that network: this version has no encryption");
+                  "an address of that network, or credentials for both hosts: tombolo init");
 }
 
 bool is_address_of_this_host(const std::string& host) {

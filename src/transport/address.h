@@ -1,7 +1,8 @@
 // Addresses, and which of them plain TCP may use.
 //
-// Nothing is encrypted yet, so bytes may not leave this machine: loopback is allowed, and so is the
-// private network of emulated islands, which its hosts alone can reach (docs/decisions/0005).
+// Without credentials (endpoint.h) nothing is encrypted, so bytes may not leave this machine:
+// loopback is allowed, and so is the private network of emulated islands, which its hosts alone can
+// reach (docs/decisions/0005, 0015).
 #pragma once
 
 #include <cstdint>

@@ -87,6 +87,11 @@ void Endpoint::Driver::begin(const ConnectionPtr& c) {
   c->remote = text(c->socket.remote_endpoint(ignored));
   c->socket.set_option(tcp::no_delay(true), ignored);
   limit_handshake(c);
+  if (secure_) {
+    using Role = trust::SecureStream::Role;
+    const Role role = c->dialed >= 0 ? Role::kDials : Role::kAnswers;
+    c->secure = std::make_unique<trust::SecureStream>(secure_, role);
+  }
   if (c->dialed >= 0) {
     c->control.push_back(hello_frame(options_.identity, c->dialed, c->part));
     pump(c);
@@ -149,6 +154,7 @@ Status Endpoint::Driver::join(const ConnectionPtr& c, const Caller& caller,
   c->rank = caller.rank;
   c->part = caller.part;
   c->decoder.raise_payload_max(kFramePayloadMax);
+  if (c->secure) c->secure->widen();
   p.connections[c->part.connection] = c;
   if (c->dialed < 0) --strangers_;
   if (!p.link.up()) return {};
@@ -191,7 +197,7 @@ void Endpoint::Driver::refuse(const ConnectionPtr& c, const Error& error) {
 // --- Reading ------------------------------------------------------------------------------------
 
 void Endpoint::Driver::read(const ConnectionPtr& c) {
-  const auto space = c->decoder.space();
+  const auto space = c->secure ? c->secure->space() : c->decoder.space();
   c->socket.async_read_some(
       asio::buffer(space.data(), space.size()), [this, c](asio::error_code error, size_t bytes) {
         if (!c->open) return;
@@ -200,12 +206,30 @@ void Endpoint::Driver::read(const ConnectionPtr& c) {
                                       ? "the connection ended without a goodbye"
                                       : error.message());
         }
-        if (!c->deaf) {
+        if (c->secure) {
+          open_sealed(c, bytes);
+        } else if (!c->deaf) {
           c->decoder.commit(bytes);
           decode(c);
         }
         if (c->open && !c->heard) read(c);
       });
+}
+
+// With TLS what comes is opened first, and the handshake answered.
+void Endpoint::Driver::open_sealed(const ConnectionPtr& c, size_t bytes) {
+  c->secure->commit(bytes);
+  while (c->open && !c->heard) {
+    const auto opened = c->secure->open(c->decoder.space());
+    if (!opened && c->deaf) break;
+    if (!opened && c->rank < 0) return refuse(c, opened.error());
+    if (!opened) return end(c, lost(c->rank, opened.error().message));
+    if (*opened == 0) break;
+    if (c->deaf) continue;
+    c->decoder.commit(*opened);
+    decode(c);
+  }
+  if (c->open && c->secure->has_output()) pump(c);
 }
 
 void Endpoint::Driver::decode(const ConnectionPtr& c) {
@@ -251,7 +275,9 @@ Status Endpoint::Driver::on_link_frame(const ConnectionPtr& c, const Frame& fram
 
 void Endpoint::Driver::end_of_stream(const ConnectionPtr& c, const std::string& reason) {
   if (c->rank < 0 && !c->deaf) refuse(c, {ErrorCode::kFailed, "it hung up during the handshake"});
-  if (c->rank < 0 || !c->last_words || !c->control.empty()) return end(c, lost(c->rank, reason));
+  const bool cut = c->secure && !c->secure->heard_end();  // by whoever sits on the way, perhaps
+  if (c->rank < 0 || cut || !c->last_words || !c->control.empty())
+    return end(c, lost(c->rank, reason));
   // After our own last words the peer hangs up in answer, one connection after the other.
   shut(c);
   bool last = false;
@@ -271,6 +297,13 @@ void Endpoint::Driver::shut(const ConnectionPtr& c) {
   c->handshake_timer.cancel();
   c->departure_timer.cancel();
   asio::error_code ignored;
+  if (c->secure && !c->writing) {  // the other side may wait to hear that this was meant
+    c->secure->say_end();
+    c->secure->take(c->control_out);
+    if (c->socket.is_open())
+      ::send(c->socket.native_handle(), c->control_out.data(), c->control_out.size(),
+             MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
   c->socket.close(ignored);
 }
 
@@ -302,6 +335,7 @@ void Endpoint::Driver::end_link(int32_t rank, const Error& error) {
 // Starts the next write, if there is something and nothing is being written.
 void Endpoint::Driver::pump(const ConnectionPtr& c) {
   if (!c->open || c->writing || c->silent) return;
+  if (c->secure && say_secure(c)) return;
   if (c->control.empty() && !c->last_words && c->rank >= 0 && pull(c)) return;
   if (!c->control.empty()) {
     c->control_out = std::move(c->control.front());
@@ -313,6 +347,18 @@ void Endpoint::Driver::pump(const ConnectionPtr& c) {
     asio::error_code ignored;
     c->socket.shutdown(tcp::socket::shutdown_send, ignored);
   }
+}
+
+// What TLS itself has to say goes first, and nothing else goes before its handshake is over. True:
+// that is on its way, or waits for the other side.
+bool Endpoint::Driver::say_secure(const ConnectionPtr& c) {
+  if (c->last_words && !c->secure->ready()) c->control.clear();  // nobody could open it
+  if (c->secure->has_output()) {
+    c->secure->take(c->control_out);
+    transmit(c, asio::buffer(c->control_out));
+    return true;
+  }
+  return !c->secure->ready() && !c->last_words;
 }
 
 void Endpoint::Driver::pump_all(int32_t rank) {
@@ -412,6 +458,19 @@ uint64_t Endpoint::Driver::adapt(const ConnectionPtr& c, Peer& p, SimTime now) {
 
 template <typename Buffers>
 void Endpoint::Driver::write(const ConnectionPtr& c, const Buffers& buffers) {
+  if (!c->secure) return transmit(c, buffers);
+  for (auto it = asio::buffer_sequence_begin(buffers); it != asio::buffer_sequence_end(buffers);
+       ++it) {
+    const asio::const_buffer plain(*it);
+    c->secure->seal({static_cast<const std::byte*>(plain.data()), plain.size()});
+  }
+  if (c->last_words && c->control.empty()) c->secure->say_end();
+  c->secure->take(c->control_out);
+  transmit(c, asio::buffer(c->control_out));
+}
+
+template <typename Buffers>
+void Endpoint::Driver::transmit(const ConnectionPtr& c, const Buffers& buffers) {
   c->writing = true;
   asio::async_write(c->socket, buffers, [this, c](asio::error_code error, size_t) {
     c->writing = false;

@@ -23,6 +23,7 @@
 #include "transport/goodput.h"
 #include "transport/handshake.h"
 #include "transport/link.h"
+#include "trust/secure_stream.h"
 
 namespace tombolo::transport {
 namespace detail {
@@ -38,25 +39,27 @@ struct Connection {
   asio::steady_timer handshake_timer;
   asio::steady_timer departure_timer;
   FrameDecoder decoder;
-  std::string remote;                          // "127.0.0.1:51234"
-  int32_t dialed = -1;                         // the rank we called; -1: it called us
-  int32_t rank = -1;                           // the peer, once it proved to be one
-  LinkPart part;                               // which connection of its link
-  tcp::endpoint at;                            // whom we dial,
-  SimTime dial_until;                          // and for how long
-  bool open = true;                            // until its end was dealt with
-  bool deaf = false;                           // what comes in does not matter any more
-  bool writing = false;                        // asio allows one write at a time
-  bool waiting = false;                        // until the kernel takes more; for slow networks
-  bool writable = false;                       // it does
-  bool heard = false;                          // the peer's goodbye
-  GoodputMeter meter;                          // of a slow network
-  uint32_t mark = 0;                           // set_unsent_mark
-  bool last_words = false;                     // nothing is sent after the control frames below
-  bool silent = false;                         // our direction is shut down
-  std::deque<std::vector<std::byte>> control;  // hello, goodbye, failure: before any data
-  std::vector<std::byte> control_out;          // what is being written: either this
-  EncodedHeader header_out;                    // or these two
+  std::unique_ptr<trust::SecureStream> secure;  // between socket and decoder; null: plain TCP
+  std::string remote;                           // "127.0.0.1:51234"
+  int32_t dialed = -1;                          // the rank we called; -1: it called us
+  int32_t rank = -1;                            // the peer, once it proved to be one
+  LinkPart part;                                // which connection of its link
+  tcp::endpoint at;                             // whom we dial,
+  SimTime dial_until;                           // and for how long
+  bool open = true;                             // until its end was dealt with
+  bool deaf = false;                            // what comes in does not matter any more
+  bool writing = false;                         // asio allows one write at a time
+  bool waiting = false;                         // until the kernel takes more; for slow networks
+  bool writable = false;                        // it does
+  bool heard = false;                           // the peer's goodbye
+  GoodputMeter meter;                           // of a slow network
+  uint32_t mark = 0;                            // set_unsent_mark
+  bool last_words = false;                      // nothing is sent after the control frames below
+  bool silent = false;                          // our direction is shut down
+  std::deque<std::vector<std::byte>> control;   // hello, goodbye, failure: before any data
+  std::vector<std::byte> control_out;           // what is being written: either this (with TLS
+                                                // always this)
+  EncodedHeader header_out;                     // or these two
   Outgoing data_out;
 };
 using ConnectionPtr = std::shared_ptr<Connection>;
@@ -130,6 +133,7 @@ class Endpoint::Driver {
   void begin(const ConnectionPtr& c);
   void limit_handshake(const ConnectionPtr& c);
   void read(const ConnectionPtr& c);
+  void open_sealed(const ConnectionPtr& c, size_t bytes);
   void decode(const ConnectionPtr& c);
   Status on_frame(const ConnectionPtr& c, const Frame& frame);
   Status on_hello(const ConnectionPtr& c, const Frame& frame);
@@ -137,6 +141,7 @@ class Endpoint::Driver {
   void dial_others(const ConnectionPtr& first);
   Status on_link_frame(const ConnectionPtr& c, const Frame& frame);
   void pump(const ConnectionPtr& c);
+  bool say_secure(const ConnectionPtr& c);
   void pump_all(int32_t rank);
   bool pull(const ConnectionPtr& c);
   void await_departure(const ConnectionPtr& c, Peer& p, SimDuration wait);
@@ -144,6 +149,8 @@ class Endpoint::Driver {
   uint64_t adapt(const ConnectionPtr& c, Peer& p, SimTime now);
   template <typename Buffers>
   void write(const ConnectionPtr& c, const Buffers& buffers);
+  template <typename Buffers>
+  void transmit(const ConnectionPtr& c, const Buffers& buffers);
   void say_last(const ConnectionPtr& c, std::vector<std::byte> frame);
   void refuse(const ConnectionPtr& c, const Error& error);
   void end_of_stream(const ConnectionPtr& c, const std::string& reason);
@@ -159,7 +166,8 @@ class Endpoint::Driver {
   tcp::acceptor acceptor_;
   asio::steady_timer accept_timer_;
   uint16_t port_ = 0;
-  int strangers_ = 0;  // io thread
+  std::shared_ptr<const trust::SecureContext> secure_;  // null: plain TCP
+  int strangers_ = 0;                                   // io thread
   std::thread thread_;
 
   std::mutex mutex_;

@@ -17,9 +17,10 @@ using detail::Connection;
 using detail::text;
 using std::chrono::nanoseconds;
 
-Result<tcp::endpoint> allowed(const std::string& name, uint16_t port, const std::string& network) {
+Result<tcp::endpoint> allowed(const std::string& name, uint16_t port,
+                              const Endpoint::Options& options) {
   const std::string host = name == "localhost" ? "127.0.0.1" : name;
-  TRY(check_stays_here(host, network));
+  if (!options.credentials && !options.plain_tcp) TRY(check_stays_here(host, options.network));
   asio::error_code error;
   const auto address = asio::ip::make_address(host, error);
   if (error) return unusable(fmt::format("\"{}\": {}", host, error.message()));
@@ -42,7 +43,8 @@ Error no_link(int32_t rank) {
 // --- What callers see ---------------------------------------------------------------------------
 
 Status Endpoint::Driver::listen() {
-  const tcp::endpoint at = TRY(allowed(options_.listen_address, options_.port, options_.network));
+  if (options_.credentials) secure_ = TRY(trust::SecureContext::create(*options_.credentials));
+  const tcp::endpoint at = TRY(allowed(options_.listen_address, options_.port, options_));
   asio::error_code error;
   acceptor_.open(at.protocol(), error);
   if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
@@ -85,7 +87,7 @@ void Endpoint::Driver::wait(Lock& lock, SimTime deadline) {
 
 Status Endpoint::Driver::dial(int32_t rank, const LinkShape& shape, const std::string& host,
                               uint16_t port, SimTime deadline) {
-  return link(rank, shape, TRY(allowed(host, port, options_.network)), deadline);
+  return link(rank, shape, TRY(allowed(host, port, options_)), deadline);
 }
 
 Status Endpoint::Driver::link(int32_t rank, const LinkShape& shape,

@@ -21,16 +21,21 @@
 //
 // Memory: what is queued to send and what came but was not received yet; both follow from the
 // caller's schedule, see queued_bytes(). A connection that has not proved to be of this job costs
-// about 1 KiB, lives for the handshake deadline, and there are at most 256 of them.
+// about 1 KiB, with TLS about 50, lives for the handshake deadline, and there are at most 256 of
+// them.
 //
 // Errors: kLostPeer names a rank that went away without a goodbye; receive() wakes at once. A link
-// that loses one connection is lost. This
-// version is plain TCP, so it refuses addresses that lead out of this machine (address.h), for
-// listening and dialing alike.
+// that loses one connection is lost.
+//
+// With credentials every connection is TLS 1.3, and both sides show a certificate of one authority
+// (trust/secure_stream.h) before they say hello. Without, it is plain TCP, and addresses that lead
+// out of this machine are refused (address.h), for listening and dialing alike. With TLS each frame
+// is copied once more on each side.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -38,6 +43,7 @@
 #include "base/result.h"
 #include "transport/handshake.h"
 #include "transport/mailbox.h"
+#include "trust/credentials.h"
 
 namespace tombolo::transport {
 
@@ -48,6 +54,9 @@ class Endpoint {
     std::string listen_address = "127.0.0.1";
     uint16_t port = 0;    // 0: any that is free
     std::string network;  // allowed beside loopback, "10.77.0.0/16" (address.h)
+    std::optional<trust::Credentials> credentials;  // of this host; left out: plain TCP
+    // Plain TCP to anywhere: whoever sits on the way reads the model and the job's token.
+    bool plain_tcp = false;
     // TCP's, of all its connections, such as "cubic"; empty: the machine's. BBR, the default of
     // some machines, spreads a lone message of a few packets over a round trip.
     std::string congestion_control;

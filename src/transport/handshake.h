@@ -10,8 +10,9 @@
 // part of this one, and a newer attempt takes the place of one that was never completed.
 // The dialer decides how many there are; the answer repeats what it said.
 //
-// The token keeps strangers and other jobs of the same host out. It travels in clear text, and this
-// version never leaves the machine (address.h, docs/decisions/0005).
+// The token keeps strangers and other jobs of the same hosts out. Between hosts it travels inside
+// TLS, whose certificates keep all but our hosts out; in clear text only where nobody listens
+// (address.h, docs/decisions/0015).
 #pragma once
 
 #include <array>
