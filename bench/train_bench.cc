@@ -100,8 +100,9 @@ double sgemm_peak() {
   return 2.0 * m * n * k * products / (cpu_seconds() - start) * 1e-9;
 }
 
-// Runs one iteration of a single stage and adds up the CPU time of each kind.
-Status iterate(runtime::Kernels& kernels, int64_t iteration, int64_t microbatches,
+// Runs one iteration of a single stage, its backwards whole or in halves, and adds up the CPU time
+// of each kind.
+Status iterate(runtime::Kernels& kernels, int64_t iteration, int64_t microbatches, bool halves,
                std::map<std::string, double>& seconds) {
   const auto timed = [&](const char* kind, auto&& call) {
     const double start = cpu_seconds();
@@ -111,10 +112,15 @@ Status iterate(runtime::Kernels& kernels, int64_t iteration, int64_t microbatche
   };
   TRY(kernels.begin_iteration(iteration));
   for (int64_t i = 0; i < microbatches; ++i) {
-    TRY(timed("forward", [&] { return kernels.forward(i, {}); }));
-    TRY(timed("backward", [&] { return kernels.backward(i, {}); }));
+    TRY(timed("forward", [&] { return kernels.forward(0, i, {}); }));
+    if (halves) {
+      TRY(timed("backward_input", [&] { return kernels.backward_input(0, i, {}); }));
+      TRY(timed("backward_weight", [&] { return kernels.backward_weight(0, i); }));
+    } else {
+      TRY(timed("backward", [&] { return kernels.backward(0, i, {}); }));
+    }
   }
-  TRY(timed("update", [&] { return kernels.update(); }));
+  TRY(timed("update", [&] { return kernels.update(0); }));
   return {};
 }
 
@@ -132,14 +138,14 @@ Status replicate(const plan::Plan& plan, int32_t replica, train::MemoryHub& hub,
                               .messenger = &messenger,
                               .address = "127.0.0.1"}));
   TRY(kernels->begin_iteration(1));
-  TRY(kernels->forward(0, {}));
-  TRY(kernels->backward(0, {}));
-  TRY(kernels->reduce_gradients());
+  TRY(kernels->forward(0, 0, {}));
+  TRY(kernels->backward(0, 0, {}));
+  TRY(kernels->reduce_gradients(0));
   const auto size = static_cast<size_t>(4 * model::parameters(plan.model));
   std::vector<char> from(size, 1), to(size, 2);
   for (int repeat = 0; repeat < 4 * kRepeats; ++repeat) {
     if (out == nullptr) {
-      TRY(kernels->reduce_gradients());
+      TRY(kernels->reduce_gradients(0));
       continue;
     }
     const double start = cpu_seconds();
@@ -147,7 +153,7 @@ Status replicate(const plan::Plan& plan, int32_t replica, train::MemoryHub& hub,
     out->copy.push_back(cpu_seconds() - start);
     if (to[size / 2] != 1) return failed("the copy is wrong");
     const double wall = seconds_of(CLOCK_MONOTONIC), cpu = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
-    TRY(kernels->reduce_gradients());
+    TRY(kernels->reduce_gradients(0));
     out->wall.push_back(seconds_of(CLOCK_MONOTONIC) - wall);
     out->cpu.push_back(seconds_of(CLOCK_PROCESS_CPUTIME_ID) - cpu);
   }
@@ -187,13 +193,16 @@ Status measure() {
   auto kernels = TRY(train::make_torch_kernels(plan, 0));
 
   std::map<std::string, double> ignored;
-  TRY(iterate(*kernels, 1, plan.microbatches(), ignored));
+  TRY(iterate(*kernels, 1, plan.microbatches(), false, ignored));
   std::map<std::string, std::vector<double>> seconds;
   std::vector<double> peaks;
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
     peaks.push_back(sgemm_peak());
     std::map<std::string, double> once;
-    TRY(iterate(*kernels, 2 + repeat, plan.microbatches(), once));
+    TRY(iterate(*kernels, 2 + 2 * repeat, plan.microbatches(), false, once));
+    for (const auto& [kind, value] : once) seconds[kind].push_back(value);
+    once.clear();
+    TRY(iterate(*kernels, 3 + 2 * repeat, plan.microbatches(), true, once));
     for (const auto& [kind, value] : once) seconds[kind].push_back(value);
   }
   if (!std::isfinite(kernels->loss().value_or(NAN))) return failed("the loss is not finite");
@@ -213,6 +222,12 @@ Status measure() {
         kind.c_str(), static_cast<long long>(model::parameters(plan.model)), 1e3 * median(values),
         1e3 * spread(values), rate, rate / peak);
   }
+  std::printf(
+      "{\"question\":\"halves of a backward\",\"both_of_whole\":%.3f,\"weights_share\":%.3f}\n",
+      (median(seconds["backward_input"]) + median(seconds["backward_weight"])) /
+          median(seconds["backward"]),
+      median(seconds["backward_weight"]) /
+          (median(seconds["backward_input"]) + median(seconds["backward_weight"])));
   const Status summed = measure_sum(job);
   std::remove(text_file.c_str());
   return summed;
@@ -231,7 +246,7 @@ Status train_job(const std::string& job_file, const std::string& data, int64_t s
   std::map<std::string, double> seconds;
   const double start = cpu_seconds();
   const auto evaluate = [&](int64_t step) -> Status {
-    for (int64_t i = 0; i < kernels->evaluation_batches(); ++i) TRY(kernels->evaluate(i, {}));
+    for (int64_t i = 0; i < kernels->evaluation_batches(); ++i) TRY(kernels->evaluate(0, i, {}));
     std::printf("step %lld evaluation loss %.4f nats per token, %.1f s of CPU\n",
                 static_cast<long long>(step), kernels->evaluation_loss().value_or(NAN),
                 cpu_seconds() - start);
@@ -239,7 +254,7 @@ Status train_job(const std::string& job_file, const std::string& data, int64_t s
     return {};
   };
   for (int64_t step = 1; step <= plan.run.steps; ++step) {
-    TRY(iterate(*kernels, step, plan.microbatches(), seconds));
+    TRY(iterate(*kernels, step, plan.microbatches(), false, seconds));
     if (step % 10 == 0) {
       std::printf("step %lld loss %.4f\n", static_cast<long long>(step), *kernels->loss());
       std::fflush(stdout);

@@ -40,9 +40,8 @@ std::vector<Lane> lanes_of(const plan::Plan& plan, const schedule::Schedule& sch
       const auto kind =
           link.gradients ? trace::ActionKind::kSendGradient : trace::ActionKind::kSendActivation;
       const int32_t sender = link.boundary + (link.gradients ? 1 : 0);
-      lane.turns.push_back(
-          {static_cast<uint32_t>(transfer.replica % cell),
-           static_cast<uint64_t>(schedule::message_tag({kind, sender, transfer.microbatch}))});
+      lane.turns.push_back({static_cast<uint32_t>(transfer.replica % cell),
+                            pipeline_tensor({kind, sender, transfer.microbatch})});
     }
     lanes.push_back(std::move(lane));
   }

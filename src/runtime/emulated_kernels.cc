@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/check.h"
 #include "base/hash.h"
+#include "schedule/schedule.h"
 
 namespace tombolo::runtime {
 namespace {
@@ -29,9 +31,10 @@ uint64_t first_word(int64_t iteration, int64_t microbatch, int32_t boundary, boo
 }
 
 // Of the chunk that a replica sends in one step of the ring.
-uint64_t ring_word(int64_t iteration, const RingStep& step, size_t sender) {
+uint64_t ring_word(int64_t iteration, int32_t stage, const RingStep& step, size_t sender) {
   const auto place = static_cast<int32_t>(kGradientPlace + sender);
-  return first_word(iteration, (step.step << 32) + static_cast<int64_t>(step.chunk), place, true);
+  const int64_t within = (step.step << 32) + static_cast<int64_t>(step.chunk);
+  return mix(first_word(iteration, within, place, true) ^ static_cast<uint64_t>(stage));
 }
 
 // From the predecessor in the ring of this rank's replicas.
@@ -114,35 +117,43 @@ EmulatedKernels::EmulatedKernels(const plan::Plan& plan, int32_t rank, Clock& cl
                                  Options options)
     : clock_(clock),
       options_(options),
-      stage_(plan.stages[plan.ranks[rank].stage]),
-      index_(plan.ranks[rank].stage),
       payload_(payload_bytes(plan)),
-      gradients_(gradient_bytes(plan, index_)),
       imagined_reduction_(plan.cost_source == plan::CostSource::kStageTimes),
-      hop_(hop_before(plan, rank)) {}
+      hop_(hop_before(plan, rank)) {
+  for (const int32_t stage : schedule::shape_of(plan).stages_at(plan.ranks[rank].stage)) {
+    stages_[stage] = {plan.stages[stage], gradient_bytes(plan, stage)};
+  }
+}
+
+EmulatedKernels::Held& EmulatedKernels::held(int32_t stage) {
+  const auto found = stages_.find(stage);
+  CHECK(found != stages_.end(), "stage {} is not of this rank", stage);
+  return found->second;
+}
 
 // What was due when the wait began is the start less the lateness carried over.
-void EmulatedKernels::wait(SimTime start, Seconds duration) {
-  const SimTime due = start + round_to_ns(duration) - lateness_;
+void EmulatedKernels::wait(SimTime start, SimDuration duration) {
+  const SimTime due = start + duration - lateness_;
   clock_.sleep_until(due);
   const SimTime end = clock_.now();
   lateness_ = std::clamp(end - due, SimDuration{0}, kLatenessMax);
   iteration_lateness_.sum += std::max(end - due, SimDuration{0});
-  iteration_lateness_.kept += end - start - round_to_ns(duration);
+  iteration_lateness_.kept += end - start - duration;
   ++iteration_lateness_.waits;
 }
 
-Status EmulatedKernels::check(const Payload& payload, int64_t microbatch, int32_t boundary,
+Status EmulatedKernels::check(const Payload& payload, int32_t stage, int64_t microbatch,
                               bool gradient) const {
   const auto wrong = [&](const std::string& what) {
     return failed(
         fmt::format("stage {} received another {} than was sent: iteration {}, "
                     "micro-batch {}: {}",
-                    index_, gradient ? "gradient" : "activation", iteration_, microbatch, what));
+                    stage, gradient ? "gradient" : "activation", iteration_, microbatch, what));
   };
   if (static_cast<int64_t>(payload.size()) != payload_) {
     return wrong(fmt::format("{} bytes instead of {}", payload.size(), payload_));
   }
+  const int32_t boundary = gradient ? stage : stage - 1;
   const Status same =
       check_pattern(payload, first_word(iteration_, microbatch, boundary, gradient));
   return same ? same : wrong(same.error().message);
@@ -165,31 +176,51 @@ Status EmulatedKernels::begin_iteration(int64_t iteration) {
 }
 
 // Checking and filling happen within the time that the emulated kernel takes.
-Result<Payload> EmulatedKernels::forward(int64_t microbatch, Payload input) {
+Result<Payload> EmulatedKernels::forward(int32_t stage, int64_t microbatch, Payload input) {
   const SimTime start = clock_.now();
-  if (!stage_.slice.embedding) TRY(check(input, microbatch, index_ - 1, false));
+  const plan::Stage& own = held(stage).stage;
+  if (!own.slice.embedding) TRY(check(input, stage, microbatch, false));
   input = {};
   Payload output;
-  if (!stage_.slice.head) output = pattern(payload_, iteration_, microbatch, index_, false);
-  wait(start, stage_.cost.forward);
+  if (!own.slice.head) output = pattern(payload_, iteration_, microbatch, stage, false);
+  wait(start, round_to_ns(own.cost.forward));
   return output;
 }
 
-Status EmulatedKernels::recompute(int64_t) {
-  wait(clock_.now(), stage_.cost.recompute);
+Status EmulatedKernels::recompute(int32_t stage, int64_t) {
+  wait(clock_.now(), round_to_ns(held(stage).stage.cost.recompute));
   return {};
 }
 
-Result<Payload> EmulatedKernels::backward(int64_t microbatch, Payload output_gradient) {
+Result<Payload> EmulatedKernels::go_back(int32_t stage, int64_t microbatch, Payload output_gradient,
+                                         SimDuration duration) {
   const SimTime start = clock_.now();
-  if (!stage_.slice.head) TRY(check(output_gradient, microbatch, index_, true));
+  const plan::Stage& own = held(stage).stage;
+  if (!own.slice.head) TRY(check(output_gradient, stage, microbatch, true));
   output_gradient = {};
   Payload gradient;
-  if (!stage_.slice.embedding) {
-    gradient = pattern(payload_, iteration_, microbatch, index_ - 1, true);
+  if (!own.slice.embedding) {
+    gradient = pattern(payload_, iteration_, microbatch, stage - 1, true);
   }
-  wait(start, stage_.cost.backward);
+  wait(start, duration);
   return gradient;
+}
+
+Result<Payload> EmulatedKernels::backward(int32_t stage, int64_t microbatch,
+                                          Payload output_gradient) {
+  return go_back(stage, microbatch, std::move(output_gradient),
+                 round_to_ns(held(stage).stage.cost.backward));
+}
+
+Result<Payload> EmulatedKernels::backward_input(int32_t stage, int64_t microbatch,
+                                                Payload output_gradient) {
+  return go_back(stage, microbatch, std::move(output_gradient),
+                 schedule::durations_of(held(stage).stage.cost).backward_input);
+}
+
+Status EmulatedKernels::backward_weight(int32_t stage, int64_t) {
+  wait(clock_.now(), schedule::durations_of(held(stage).stage.cost).backward_weight);
+  return {};
 }
 
 Status EmulatedKernels::join_replicas(const Replicas& replicas) {
@@ -197,21 +228,21 @@ Status EmulatedKernels::join_replicas(const Replicas& replicas) {
   return {};
 }
 
-Status EmulatedKernels::reduce_gradients() {
-  if (!imagined_reduction_) return reduce_in_a_ring();
-  TRY(barrier(replicas_, static_cast<uint64_t>(iteration_)));
-  wait(clock_.now(), stage_.cost.reduce);
+Status EmulatedKernels::reduce_gradients(int32_t stage) {
+  if (!imagined_reduction_) return reduce_in_a_ring(stage);
+  TRY(barrier(replicas_, static_cast<uint64_t>(iteration_), replica_tensor(stage)));
+  wait(clock_.now(), round_to_ns(held(stage).stage.cost.reduce));
   return {};
 }
 
 // Chunks that say who sends which in which step; nothing is summed. Each step waits for the one
 // before, so whatever is late here stays late: filling the first chunk, and messages that come, or
 // wake this rank, after their time.
-Status EmulatedKernels::reduce_in_a_ring() {
+Status EmulatedKernels::reduce_in_a_ring(int32_t stage) {
   Payload next;
   SimTime asked = clock_.now();
   const auto fill = [&](const RingStep& step) {
-    next = pattern_of(chunk_bytes(step), ring_word(iteration_, step, replicas_.own));
+    next = pattern_of(chunk_bytes(stage, step), ring_word(iteration_, stage, step, replicas_.own));
   };
   const auto late = [&](SimTime due) {
     iteration_lateness_.kept += std::max(clock_.now() - std::max(asked, due), SimDuration{0});
@@ -227,68 +258,79 @@ Status EmulatedKernels::reduce_in_a_ring() {
                         .take =
                             [&](const RingStep& step, const transport::Received& message) {
                               late(arrival_due(message, hop_));
-                              return check_chunk(step, message.payload);
+                              return check_chunk(stage, step, message.payload);
                             },
-                        .prepare = fill});
+                        .prepare = fill},
+                       replica_tensor(stage));
 }
 
-int64_t EmulatedKernels::chunk_bytes(const RingStep& step) const {
-  return share_of(gradients_, static_cast<int64_t>(step.chunk),
+int64_t EmulatedKernels::chunk_bytes(int32_t stage, const RingStep& step) const {
+  return share_of(stages_.at(stage).gradients, static_cast<int64_t>(step.chunk),
                   static_cast<int64_t>(replicas_.ranks.size()))
       .count;
 }
 
-Status EmulatedKernels::check_chunk(const RingStep& step, const Payload& payload) const {
+Status EmulatedKernels::check_chunk(int32_t stage, const RingStep& step,
+                                    const Payload& payload) const {
   const size_t n = replicas_.ranks.size();
   const size_t predecessor = (replicas_.own + n - 1) % n;
   const auto wrong = [&](const std::string& what) {
     return failed(
         fmt::format("stage {} received another chunk of gradients from rank {} than was sent: "
                     "iteration {}, step {}: {}",
-                    index_, replicas_.ranks[predecessor], iteration_, step.step, what));
+                    stage, replicas_.ranks[predecessor], iteration_, step.step, what));
   };
-  if (static_cast<int64_t>(payload.size()) != chunk_bytes(step)) {
-    return wrong(fmt::format("{} bytes instead of {}", payload.size(), chunk_bytes(step)));
+  if (static_cast<int64_t>(payload.size()) != chunk_bytes(stage, step)) {
+    return wrong(fmt::format("{} bytes instead of {}", payload.size(), chunk_bytes(stage, step)));
   }
-  const Status same = check_pattern(payload, ring_word(iteration_, step, predecessor));
+  const Status same = check_pattern(payload, ring_word(iteration_, stage, step, predecessor));
   return same ? same : wrong(same.error().message);
 }
 
-Status EmulatedKernels::update() {
-  wait(clock_.now(), stage_.cost.update);
-  ++updates_;
+Status EmulatedKernels::update(int32_t stage) {
+  Held& own = held(stage);
+  wait(clock_.now(), round_to_ns(own.stage.cost.update));
+  ++own.updates;
   return {};
 }
 
-Result<Payload> EmulatedKernels::evaluate(int64_t, Payload) { return Payload{}; }
+Result<Payload> EmulatedKernels::evaluate(int32_t, int64_t, Payload) { return Payload{}; }
 
 Result<std::string> EmulatedKernels::weights_digest() const {
-  return digest(fmt::format("{} updates", updates_));
+  std::string updates;
+  for (const auto& [stage, own] : stages_) updates += fmt::format("{} updates ", own.updates);
+  return digest(updates);
 }
 
 Result<std::vector<NamedTensor>> EmulatedKernels::save() const {
   std::vector<NamedTensor> out;
-  for (int64_t i = 0; i < stage_.slice.layers; ++i) {
-    NamedTensor tensor{tensor_name(stage_.slice.first_layer + i), "I64", {1}, Payload(8)};
-    std::memcpy(tensor.bytes.data(), &updates_, 8);
-    out.push_back(std::move(tensor));
+  for (const auto& [stage, own] : stages_) {
+    const model::Slice& slice = own.stage.slice;
+    for (int64_t i = 0; i < slice.layers; ++i) {
+      NamedTensor tensor{tensor_name(slice.first_layer + i), "I64", {1}, Payload(8)};
+      std::memcpy(tensor.bytes.data(), &own.updates, 8);
+      out.push_back(std::move(tensor));
+    }
   }
   return out;
 }
 
 Status EmulatedKernels::load(std::span<const NamedTensor> tensors) {
-  for (int64_t i = 0; i < stage_.slice.layers; ++i) {
-    const std::string name = tensor_name(stage_.slice.first_layer + i);
-    const auto found = std::find_if(tensors.begin(), tensors.end(),
-                                    [&](const NamedTensor& t) { return t.name == name; });
-    if (found == tensors.end()) {
-      return unusable(fmt::format("the checkpoint has no tensor \"{}\"", name),
-                      "a checkpoint that emulated kernels wrote");
+  for (auto& [stage, own] : stages_) {
+    const model::Slice& slice = own.stage.slice;
+    for (int64_t i = 0; i < slice.layers; ++i) {
+      const std::string name = tensor_name(slice.first_layer + i);
+      const auto found = std::find_if(tensors.begin(), tensors.end(),
+                                      [&](const NamedTensor& t) { return t.name == name; });
+      if (found == tensors.end()) {
+        return unusable(fmt::format("the checkpoint has no tensor \"{}\"", name),
+                        "a checkpoint that emulated kernels wrote");
+      }
+      if (found->dtype != "I64" || found->bytes.size() != 8) {
+        return unusable(fmt::format("the checkpoint's tensor \"{}\" is no single I64", name));
+      }
+      std::memcpy(&own.updates, found->bytes.data(), 8);
     }
-    if (found->dtype != "I64" || found->bytes.size() != 8) {
-      return unusable(fmt::format("the checkpoint's tensor \"{}\" is no single I64", name));
-    }
-    std::memcpy(&updates_, found->bytes.data(), 8);
   }
   return {};
 }

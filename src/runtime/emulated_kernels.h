@@ -10,9 +10,15 @@
 // Replicas really pass their gradients around a ring (ring_exchange.h), in chunks of such patterns;
 // where [stage_times] imagined how long that takes they meet and then wait for so long.
 //
+// A rank with several stages passes payloads between neighbours of its own as it does over a link.
+// The two halves of a backward last half of it each, as the simulator has it
+// (schedule::durations_of).
+//
 // run.byte_scale makes everything that counts bytes smaller and slower by the same factor: payloads
 // and gradients here, rates in messenger.h. Times stay, so many ranks fit onto few cores.
 #pragma once
+
+#include <map>
 
 #include "base/clock.h"
 #include "plan/plan.h"
@@ -43,14 +49,17 @@ class EmulatedKernels : public Kernels {
 
   Status join_replicas(const Replicas& replicas) override;
   Status begin_iteration(int64_t iteration) override;
-  Result<Payload> forward(int64_t microbatch, Payload input) override;
-  Status recompute(int64_t microbatch) override;
-  Result<Payload> backward(int64_t microbatch, Payload output_gradient) override;
-  Status reduce_gradients() override;
-  Status update() override;
+  Result<Payload> forward(int32_t stage, int64_t microbatch, Payload input) override;
+  Status recompute(int32_t stage, int64_t microbatch) override;
+  Result<Payload> backward(int32_t stage, int64_t microbatch, Payload output_gradient) override;
+  Result<Payload> backward_input(int32_t stage, int64_t microbatch,
+                                 Payload output_gradient) override;
+  Status backward_weight(int32_t stage, int64_t microbatch) override;
+  Status reduce_gradients(int32_t stage) override;
+  Status update(int32_t stage) override;
   std::optional<double> loss() const override { return std::nullopt; }
   int64_t evaluation_batches() const override { return 0; }
-  Result<Payload> evaluate(int64_t batch, Payload input) override;
+  Result<Payload> evaluate(int32_t stage, int64_t batch, Payload input) override;
   std::optional<double> evaluation_loss() const override { return std::nullopt; }
 
   Result<std::string> weights_digest() const override;
@@ -59,26 +68,32 @@ class EmulatedKernels : public Kernels {
   Status load(std::span<const NamedTensor> tensors) override;
 
   std::optional<Lateness> lateness() const override { return iteration_lateness_; }
-  int64_t updates() const { return updates_; }
+  int64_t updates() const { return stages_.begin()->second.updates; }
 
  private:
-  void wait(SimTime start, Seconds duration);
-  Status check(const Payload& payload, int64_t microbatch, int32_t boundary, bool gradient) const;
+  struct Held {
+    plan::Stage stage;
+    int64_t gradients = 0;  // bytes, of all of them
+    int64_t updates = 0;
+  };
+  Held& held(int32_t stage);
+  void wait(SimTime start, SimDuration duration);
+  Result<Payload> go_back(int32_t stage, int64_t microbatch, Payload output_gradient,
+                          SimDuration duration);
+  // `stage` is the one that received it.
+  Status check(const Payload& payload, int32_t stage, int64_t microbatch, bool gradient) const;
   Status check_pattern(const Payload& payload, uint64_t first) const;
-  Status reduce_in_a_ring();
-  Status check_chunk(const RingStep& step, const Payload& payload) const;
-  int64_t chunk_bytes(const RingStep& step) const;
+  Status reduce_in_a_ring(int32_t stage);
+  Status check_chunk(int32_t stage, const RingStep& step, const Payload& payload) const;
+  int64_t chunk_bytes(int32_t stage, const RingStep& step) const;
 
   Clock& clock_;
   const Options options_;
-  const plan::Stage stage_;
-  const int32_t index_;             // of the stage
+  std::map<int32_t, Held> stages_;  // those of this rank
   const int64_t payload_;           // bytes of a payload
-  const int64_t gradients_;         // bytes of the stage's gradients
   const bool imagined_reduction_;   // a time alone
   const transport::LinkShape hop_;  // from the predecessor in the ring of replicas
   int64_t iteration_ = 0;
-  int64_t updates_ = 0;
   Replicas replicas_;
   SimDuration lateness_;  // of the waits so far, to be made up for
   Lateness iteration_lateness_;

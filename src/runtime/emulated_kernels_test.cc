@@ -35,9 +35,9 @@ TEST_F(Emulated, ComputationsTakeAsLongAsThePlanSays) {
   ManualClock clock;
   EmulatedKernels kernels(plan_, 0, clock);
   ASSERT_TRUE(kernels.begin_iteration(1));
-  ASSERT_TRUE(kernels.forward(0, {}));
+  ASSERT_TRUE(kernels.forward(0, 0, {}));
   EXPECT_EQ(clock.now().ns, 1 * kMs);
-  ASSERT_TRUE(kernels.backward(0, pattern(payload_bytes(plan_), 1, 0, 0, true)));
+  ASSERT_TRUE(kernels.backward(0, 0, pattern(payload_bytes(plan_), 1, 0, 0, true)));
   EXPECT_EQ(clock.now().ns, 3 * kMs);
 }
 
@@ -45,7 +45,7 @@ TEST_F(Emulated, LatenessDoesNotAddUp) {
   LateClock clock;
   EmulatedKernels kernels(plan_, 0, clock);
   ASSERT_TRUE(kernels.begin_iteration(1));
-  for (int64_t m = 0; m < 100; ++m) ASSERT_TRUE(kernels.forward(m, {}));
+  for (int64_t m = 0; m < 100; ++m) ASSERT_TRUE(kernels.forward(0, m, {}));
   // 100 x 1 ms, and 60 us once instead of 100 times.
   EXPECT_EQ(clock.now().ns, 100 * kMs + 60'000);
 }
@@ -60,8 +60,8 @@ TEST_F(Emulated, ABusyMachineIsNotMadeUpForBeyondTenMilliseconds) {
   } clock;
   EmulatedKernels kernels(plan_, 0, clock);
   ASSERT_TRUE(kernels.begin_iteration(1));
-  ASSERT_TRUE(kernels.forward(0, {}));  // 1 ms + 60 us + 50 ms
-  ASSERT_TRUE(kernels.forward(1, {}));  // due at once: 10 ms of lateness; + 60 us + 50 ms
+  ASSERT_TRUE(kernels.forward(0, 0, {}));  // 1 ms + 60 us + 50 ms
+  ASSERT_TRUE(kernels.forward(0, 1, {}));  // due at once: 10 ms of lateness; + 60 us + 50 ms
   EXPECT_EQ(clock.now().ns, (1 + 50 + 50) * kMs + 2 * 60'000);
 }
 
@@ -71,15 +71,15 @@ TEST_F(Emulated, TheNextStageGetsWhatThisOneSent) {
   EmulatedKernels last(plan_, 1, clock, {.check_every_byte = true});
   ASSERT_TRUE(first.begin_iteration(3));
   ASSERT_TRUE(last.begin_iteration(3));
-  auto activation = first.forward(1, {});
+  auto activation = first.forward(0, 1, {});
   ASSERT_TRUE(activation);
   EXPECT_EQ(static_cast<int64_t>(activation->size()), payload_bytes(plan_));
-  const auto nothing = last.forward(1, *activation);
+  const auto nothing = last.forward(1, 1, *activation);
   ASSERT_TRUE(nothing) << nothing.error().text();
   EXPECT_TRUE(nothing->empty());
-  const auto gradient = last.backward(1, {});
+  const auto gradient = last.backward(1, 1, {});
   ASSERT_TRUE(gradient);
-  const auto end = first.backward(1, *gradient);
+  const auto end = first.backward(0, 1, *gradient);
   ASSERT_TRUE(end) << end.error().text();
   EXPECT_TRUE(end->empty());
 }
@@ -89,7 +89,7 @@ TEST_F(Emulated, AnotherMessageIsNoticed) {
   EmulatedKernels last(plan_, 1, clock, {.check_every_byte = true});
   ASSERT_TRUE(last.begin_iteration(3));
   const int64_t bytes = payload_bytes(plan_);
-  const auto refusal = [&](Payload payload) { return last.forward(1, payload).error().text(); };
+  const auto refusal = [&](Payload payload) { return last.forward(1, 1, payload).error().text(); };
   EXPECT_THAT(refusal(pattern(bytes - 1, 3, 1, 0, false)), HasSubstr("65535 bytes instead of"));
   EXPECT_THAT(refusal(pattern(bytes, 3, 0, 0, false)), HasSubstr("differs at byte 0"));
   EXPECT_THAT(refusal(pattern(bytes, 2, 1, 0, false)), HasSubstr("iteration 3, micro-batch 1"));
@@ -99,8 +99,8 @@ TEST_F(Emulated, AnotherMessageIsNoticed) {
   // The cheap check sees what swaps and truncates, which is what schedules get wrong.
   EmulatedKernels cheap(plan_, 1, clock);
   ASSERT_TRUE(cheap.begin_iteration(3));
-  EXPECT_TRUE(cheap.forward(1, torn));
-  EXPECT_FALSE(cheap.forward(1, pattern(bytes, 3, 0, 0, false)));
+  EXPECT_TRUE(cheap.forward(1, 1, torn));
+  EXPECT_FALSE(cheap.forward(1, 1, pattern(bytes, 3, 0, 0, false)));
 }
 
 // Each sleep ends 60 us late, the next makes up for it: 60 us are kept of 100 waits, while the
@@ -109,7 +109,7 @@ TEST_F(Emulated, LatenessIsReported) {
   LateClock clock;
   EmulatedKernels kernels(plan_, 0, clock);
   ASSERT_TRUE(kernels.begin_iteration(1));
-  for (int64_t m = 0; m < 100; ++m) ASSERT_TRUE(kernels.forward(m, {}));
+  for (int64_t m = 0; m < 100; ++m) ASSERT_TRUE(kernels.forward(0, m, {}));
   ASSERT_TRUE(kernels.lateness());
   EXPECT_EQ(kernels.lateness()->kept.ns, 60'000);
   EXPECT_EQ(kernels.lateness()->sum.ns, 100 * 60'000);
@@ -159,7 +159,7 @@ TEST_F(Emulated, AnotherChunkOfGradientsIsNoticed) {
   ASSERT_TRUE(kernels.join_replicas({.ranks = {0, 1}, .own = 0, .messenger = &messenger}));
   ASSERT_TRUE(kernels.begin_iteration(3));
   ASSERT_TRUE(other.send(0, {3, kReplicaTensor}, Payload(500'000)));
-  const Status status = kernels.reduce_gradients();
+  const Status status = kernels.reduce_gradients(0);
   ASSERT_FALSE(status);
   EXPECT_THAT(status.error().text(), HasSubstr("chunk of gradients from rank 1"));
   EXPECT_THAT(status.error().text(), HasSubstr("iteration 3, step 0: differs at byte 0"));
@@ -168,9 +168,9 @@ TEST_F(Emulated, AnotherChunkOfGradientsIsNoticed) {
 TEST_F(Emulated, EqualReplicasHaveEqualDigests) {
   ManualClock clock;
   EmulatedKernels one(plan_, 0, clock), other(plan_, 0, clock);
-  ASSERT_TRUE(one.update());
+  ASSERT_TRUE(one.update(0));
   EXPECT_NE(*one.weights_digest(), *other.weights_digest());
-  ASSERT_TRUE(other.update());
+  ASSERT_TRUE(other.update(0));
   EXPECT_EQ(*one.weights_digest(), *other.weights_digest());
 }
 
@@ -178,8 +178,8 @@ TEST_F(Emulated, UpdatesSurviveAnotherSplit) {
   ManualClock clock;
   EmulatedKernels first(plan_, 0, clock), last(plan_, 1, clock);
   for (int i = 0; i < 5; ++i) {
-    ASSERT_TRUE(first.update());
-    ASSERT_TRUE(last.update());
+    ASSERT_TRUE(first.update(0));
+    ASSERT_TRUE(last.update(1));
   }
   std::vector<NamedTensor> all = *first.save();
   const std::vector<NamedTensor> rest = *last.save();

@@ -4,8 +4,11 @@
 // long as the Plan says the real thing would take. Activations and gradients pass as bytes,
 // row-major [micro_batch, sequence, hidden] in the Plan's precision.
 //
-// One thread calls; calls follow the schedule. A micro-batch's forward comes before its backward,
-// an iteration's backwards before its sum of gradients, that before its update.
+// A rank holds one stage or several (plan/stage_layout.h); every call says which, by its number in
+// the Plan.
+//
+// One thread calls; calls follow the schedule. Of each stage, a micro-batch's forward comes before
+// its backward, an iteration's backwards before its sum of gradients, that before its update.
 #pragma once
 
 #include <cstddef>
@@ -31,9 +34,9 @@ struct Lateness {
   int64_t waits = 0;
 };
 
-// The ranks that hold the same stage, one per pipeline, and how they reach each other.
+// The ranks that hold the same stages, one per pipeline, and how they reach each other.
 struct Replicas {
-  std::vector<int32_t> ranks;      // of this stage, ascending: ranks[i] is replica i
+  std::vector<int32_t> ranks;      // of these stages, ascending: ranks[i] is replica i
   size_t own = 0;                  // this rank is ranks[own]
   Messenger* messenger = nullptr;  // outlives the Kernels' use of it; links to all ranks are up
   // Of this host, as the other replicas reach it, for libraries that open sockets of their own:
@@ -66,7 +69,7 @@ class Kernels {
   virtual ~Kernels() = default;
 
   // Where the Plan has replicas: called once, after load() and before the first iteration. All
-  // replicas of the stage call it at about the same time and may talk to each other, now and in
+  // replicas call it at about the same time and may talk to each other, now and in
   // reduce_gradients(), with tensor numbers from kReplicaTensor on (messenger.h).
   virtual Status join_replicas(const Replicas& replicas) = 0;
 
@@ -75,43 +78,50 @@ class Kernels {
 
   // input: from the previous stage, empty on stage 0. Returns what the next stage gets, empty on
   // the last stage.
-  virtual Result<Payload> forward(int64_t microbatch, Payload input) = 0;
+  virtual Result<Payload> forward(int32_t stage, int64_t microbatch, Payload input) = 0;
 
   // Repeats the forward pass whose intermediate results were dropped.
-  virtual Status recompute(int64_t microbatch) = 0;
+  virtual Status recompute(int32_t stage, int64_t microbatch) = 0;
 
   // output_gradient: from the next stage, empty on the last. Returns the gradient for the previous
   // stage, empty on stage 0. Weight gradients accumulate until update().
-  virtual Result<Payload> backward(int64_t microbatch, Payload output_gradient) = 0;
+  virtual Result<Payload> backward(int32_t stage, int64_t microbatch, Payload output_gradient) = 0;
 
-  // Sums the weight gradients of the iteration over all replicas, in one fixed order, so that all
-  // hold the same bits. Called after the last backward, where the Plan has replicas.
-  virtual Status reduce_gradients() = 0;
+  // The same in two halves: the gradient for the previous stage, for which somebody waits, and
+  // later what the weights' gradients need. Both together leave what backward() leaves.
+  virtual Result<Payload> backward_input(int32_t stage, int64_t microbatch,
+                                         Payload output_gradient) = 0;
+  virtual Status backward_weight(int32_t stage, int64_t microbatch) = 0;
 
-  // One optimizer step with the mean gradient of the iteration, over all replicas' micro-batches.
-  virtual Status update() = 0;
+  // Sums the stage's weight gradients of the iteration over all replicas, in one fixed order, so
+  // that all hold the same bits. Called after its last backward, where the Plan has replicas.
+  virtual Status reduce_gradients(int32_t stage) = 0;
 
-  // After update(): the mean loss of this replica's micro-batches in nats per token, on the last
-  // stage only.
+  // One optimizer step of the stage with the mean gradient of the iteration, over all replicas'
+  // micro-batches.
+  virtual Status update(int32_t stage) = 0;
+
+  // After update(): the mean loss of this replica's micro-batches in nats per token, on the rank
+  // of the last stage only.
   virtual std::optional<double> loss() const = 0;
 
   // Held-out data: evaluation_batches() micro-batches, this replica's share_of all, passed through
   // the stages one after the other. evaluate() counts from 0 within the share. The last stage
   // returns an empty payload and keeps the mean for evaluation_loss().
   virtual int64_t evaluation_batches() const = 0;
-  virtual Result<Payload> evaluate(int64_t batch, Payload input) = 0;
+  virtual Result<Payload> evaluate(int32_t stage, int64_t batch, Payload input) = 0;
   virtual std::optional<double> evaluation_loss() const = 0;
 
   // Of the present iteration; nothing where kernels really compute.
   virtual std::optional<Lateness> lateness() const { return std::nullopt; }
 
-  // A hash of all weights and optimizer state of this stage: equal on all replicas, or something is
+  // A hash of all weights and optimizer state of this rank: equal on all replicas, or something is
   // broken. Costs a pass over the state.
   virtual Result<std::string> weights_digest() const = 0;
 
-  // Everything that resuming bit-exactly needs: weights and optimizer state of this stage. Loading
-  // takes the tensors that this stage needs from a larger set and fails naming one that is missing
-  // or has another shape.
+  // Everything that resuming bit-exactly needs: weights and optimizer state of this rank's
+  // stages. Loading takes the tensors that they need from a larger set and fails naming one that is
+  // missing or has another shape.
   virtual Result<std::vector<NamedTensor>> save() const = 0;
   virtual Status load(std::span<const NamedTensor> tensors) = 0;
 };

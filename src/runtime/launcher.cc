@@ -293,7 +293,7 @@ Status Launch::handle(int32_t rank, const ShardReport& message) {
 
 Status Launch::commit(int64_t step) {
   const auto& shards = shards_[step];
-  if (shards.size() < plan_.stages.size()) return {};
+  if (shards.size() < ranks_ / static_cast<size_t>(plan_.replicas())) return {};
   FoundCheckpoint found{.folder = step_folder(plan_.checkpoint->directory, step),
                         .manifest = {.step = step,
                                      .seed = plan_.run.seed,
@@ -436,28 +436,7 @@ Status check_performable(const plan::Plan& plan) {
                     fmt::format("device = \"cpu\" or \"emulated:{}\"", device.name));
   }
   TRY(check_byte_scale(plan));
-  if (plan.given) {
-    return unusable(
-        fmt::format("the Plan carries the schedule \"{}\", which cannot be performed "
-                    "yet; tombolo simulate can predict it",
-                    plan.given->name),
-        "a Plan without \"given\", whose schedule is \"1f1b\", \"gpipe\" or \"varuna\"");
-  }
-  const schedule::Schedule schedule = TRY(schedule::build(plan));
-  const auto halved = [](const schedule::Order& order) {
-    return std::any_of(order.begin(), order.end(), [](const trace::Action& action) {
-      return action.kind == trace::ActionKind::kBackwardInput;
-    });
-  };
-  if (plan.parallelism.virtual_stages != 1 ||
-      std::any_of(schedule.ranks.begin(), schedule.ranks.end(), halved)) {
-    return unusable(
-        fmt::format("parallelism.schedule = \"{}\": {} can be predicted but not run here",
-                    schedule.name,
-                    plan.parallelism.virtual_stages != 1 ? "several stages per rank"
-                                                         : "backwards in halves"),
-        "schedule = \"1f1b\", \"gpipe\" or \"varuna\"");
-  }
+  TRY(schedule::build(plan));
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/test_plan.h"
+#include "schedule/schedule.h"
 
 namespace tombolo::runtime {
 namespace {
@@ -16,22 +17,13 @@ std::string complaint(const plan::Plan& plan) {
   return status ? "performable" : status.error().text();
 }
 
-TEST(CheckPerformable, TakesSchedulesOfWholeBackwards) {
-  for (const char* schedule : {"1f1b", "gpipe", "varuna"}) {
-    EXPECT_EQ(complaint(make_test_plan({.schedule = schedule})), "performable");
+TEST(CheckPerformable, TakesEverySchedule) {
+  for (const std::string& name : schedule::schedule_names()) {
+    const int chunks = plan::layout_of(name) == plan::Layout::kLine ? 1 : 2;
+    const plan::Plan plan =
+        make_test_plan({.microbatches = 4, .schedule = name, .virtual_stages = chunks});
+    EXPECT_EQ(complaint(plan), "performable") << name;
   }
-}
-
-TEST(CheckPerformable, RefusesBackwardsInHalves) {
-  EXPECT_THAT(complaint(make_test_plan({.schedule = "zb-h1"})),
-              HasSubstr("parallelism.schedule = \"zb-h1\": backwards in halves can be predicted "
-                        "but not run here"));
-}
-
-TEST(CheckPerformable, RefusesSeveralStagesPerRank) {
-  EXPECT_THAT(complaint(make_test_plan({.schedule = "w", .virtual_stages = 2})),
-              HasSubstr("parallelism.schedule = \"w\": several stages per rank can be predicted "
-                        "but not run here"));
 }
 
 TEST(CheckPerformable, TakesCellsThatShareTheWanInTime) {
@@ -42,11 +34,12 @@ TEST(CheckPerformable, TakesCellsThatShareTheWanInTime) {
   }
 }
 
-TEST(CheckPerformable, RefusesSchedulesThatAPlanCarries) {
+TEST(CheckPerformable, TakesSchedulesThatAPlanCarriesIfTheyAreSound) {
   plan::Plan plan = make_test_plan({});
-  plan.given = plan::GivenSchedule{.name = "1f1b, 2 in flight"};
-  EXPECT_THAT(complaint(plan), HasSubstr("carries the schedule \"1f1b, 2 in flight\", which cannot "
-                                         "be performed yet; tombolo simulate can"));
+  plan.given = schedule::to_given(*schedule::build("gpipe", schedule::shape_of(plan)));
+  EXPECT_EQ(complaint(plan), "performable");
+  plan.given->ranks.pop_back();
+  EXPECT_THAT(complaint(plan), HasSubstr("given.ranks orders 1 ranks of 2"));
 }
 
 }  // namespace

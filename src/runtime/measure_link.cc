@@ -79,6 +79,7 @@ Result<std::vector<cost::MeasuredLink>> measure_links(const plan::Plan& plan, co
   std::set<std::pair<std::string, std::string>> seen;
   for (int32_t s = 0; s + 1 < static_cast<int32_t>(plan.stages.size()); ++s) {
     const int32_t from = plan.rank_of(s, 0), to = plan.rank_of(s + 1, 0);
+    if (from == to) continue;  // both stages are the same rank's
     const plan::Channel channel = plan::channel_between(plan, from, to);
     if (!channel.wan || channel.occupancy) continue;
     if (!seen.insert(std::minmax(plan.ranks[from].datacenter, plan.ranks[to].datacenter)).second) {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "runtime/emulated_kernels.h"
+#include "schedule/schedule.h"
 #include "transport/relay.h"
 
 namespace tombolo::runtime {
@@ -23,15 +25,25 @@ Result<transport::Received> EndpointMessenger::receive(int32_t peer, transport::
   return endpoint_.receive(peer, tag, kNever).map_error(about_a_peer);
 }
 
-// The iteration in the upper 32 bits. Below it the micro-batch, of which a gradient and an
-// activation have the same; then the classes, whose numbers lie beyond all micro-batches.
+uint64_t pipeline_tensor(const trace::Action& message) {
+  using trace::ActionKind;
+  const bool towards_next =
+      message.kind == ActionKind::kSendActivation || message.kind == ActionKind::kReceiveGradient;
+  const auto boundary = static_cast<uint64_t>(message.stage - (towards_next ? 0 : 1));
+  const auto within = static_cast<uint64_t>(schedule::message_tag(message));
+  CHECK(within < kTensorsPerBoundary && boundary < kEvaluationTensor / kTensorsPerBoundary,
+        "{} has no number", trace::to_text(message));
+  return boundary * kTensorsPerBoundary + within;
+}
+
+// The iteration in the upper 32 bits, the class below it. Equal ones go in the order in which they
+// were handed over.
 transport::Urgency urgency_of(transport::Tag tag) {
-  constexpr uint64_t kReplicas = UINT32_MAX - 1, kEvaluation = UINT32_MAX;
+  constexpr uint64_t kPipeline = 0, kReplicas = 1, kEvaluation = 2;
   if (transport::is_share(tag)) tag = transport::whole_tag(tag);
-  const uint64_t within = tag.tensor >= kReplicaTensor ? kReplicas
-                          : tag.tensor >= kEvaluationTensor
-                              ? kEvaluation
-                              : std::min(tag.tensor / 2, kReplicas - 1);
+  const uint64_t within = tag.tensor >= kReplicaTensor      ? kReplicas
+                          : tag.tensor >= kEvaluationTensor ? kEvaluation
+                                                            : kPipeline;
   return std::min<uint64_t>(tag.iteration, UINT32_MAX) << 32 | within;
 }
 

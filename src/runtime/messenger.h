@@ -3,6 +3,7 @@
 #pragma once
 
 #include "plan/plan.h"
+#include "trace/action.h"
 #include "transport/endpoint.h"
 
 namespace tombolo::runtime {
@@ -10,20 +11,27 @@ namespace tombolo::runtime {
 // No deadline: a receive ends when the message comes or the peer is lost.
 inline constexpr SimTime kNever{INT64_MAX};
 
-// Tensor numbers of an iteration: micro-batches (schedule::message_tag) lie far below evaluation,
-// and from kReplicaTensor on they belong to Kernels, for what replicas say to each other.
+// Tensor numbers of an iteration. Those of a pipeline's messages lie far below evaluation, and from
+// kReplicaTensor on they belong to Kernels, for what replicas say to each other. Two ranks may have
+// messages of several boundaries between stages to pass, each of which has kTensorsPerBoundary
+// numbers: of those that replicas use, as many for each stage.
+inline constexpr uint64_t kTensorsPerBoundary = uint64_t{1} << 24;
 inline constexpr uint64_t kEvaluationTensor = uint64_t{1} << 40;
 inline constexpr uint64_t kAcknowledgeTensor = uint64_t{1} << 41;
 inline constexpr uint64_t kReplicaTensor = uint64_t{1} << 42;
 
-// Who goes first where several messages wait for one link: the earlier iteration; within it the
-// earlier micro-batch, because the pipeline waits for it; then what replicas say to each other (the
-// sums of gradients, which only the update waits for); evaluation comes last. The launcher's
-// messages go before all of them. A share goes when its message would; relays state an urgency of
-// their own (cell_relay.h).
-//
-// On one link most schedules hand messages over in this order anyway. It matters where the replicas
-// of a stage share a link with a pipeline, and where a rank runs ahead of its link.
+// The message of one micro-batch across the boundary between a stage and the next, as its sender
+// and its receiver both number it.
+uint64_t pipeline_tensor(const trace::Action& message);
+inline uint64_t replica_tensor(int32_t stage) {
+  return kReplicaTensor + static_cast<uint64_t>(stage) * kTensorsPerBoundary;
+}
+
+// Who goes first where several messages wait for one link: the earlier iteration; within it what
+// the pipeline waits for, in the order in which it was handed over, which is the schedule's; then
+// what replicas say to each other (the sums of gradients, which only the update waits for);
+// evaluation comes last. The launcher's messages go before all of them. A share goes when its
+// message would; relays state an urgency of their own (cell_relay.h).
 transport::Urgency urgency_of(transport::Tag tag);
 
 class Messenger {

@@ -11,10 +11,8 @@ namespace {
 TEST(Urgency, ThePipelineGoesBeforeSumsAndSumsBeforeEvaluation) {
   const std::vector<transport::Tag> order = {
       {0, 0},                      // the launcher
-      {3, 0},                      // micro-batch 0
-      {3, 2},                      // micro-batch 1
       {3, 199'999},                // the gradient of micro-batch 99,999
-      {3, kReplicaTensor + 5},     // a step of the ring
+      {3, replica_tensor(7) + 5},  // a step of the ring
       {3, kEvaluationTensor + 2},  // a held-out batch
       {4, 0},
   };
@@ -22,8 +20,20 @@ TEST(Urgency, ThePipelineGoesBeforeSumsAndSumsBeforeEvaluation) {
     EXPECT_LT(urgency_of(order[i - 1]), urgency_of(order[i])) << transport::text(order[i]);
 }
 
-TEST(Urgency, BothDirectionsOfAMicroBatchAreEqual) {
+// The schedule says who goes first, and it hands them over in that order.
+TEST(Urgency, AllOfAPipelinesMessagesAreEqual) {
   EXPECT_EQ(urgency_of({3, 6}), urgency_of({3, 7}));
+  EXPECT_EQ(urgency_of({3, 6}), urgency_of({3, 5 * kTensorsPerBoundary}));
+}
+
+// Of stages 4 and 5 either end numbers a message alike; stages 0 and 1 of the same ranks otherwise.
+TEST(PipelineTensor, IsTheSameForSenderAndReceiver) {
+  const auto tensor = [](const char* text) { return pipeline_tensor(*trace::parse_action(text)); };
+  EXPECT_EQ(tensor("4SEND_F2"), 4 * kTensorsPerBoundary + 4);
+  EXPECT_EQ(tensor("5RECV_F2"), tensor("4SEND_F2"));
+  EXPECT_EQ(tensor("5SEND_B2"), tensor("4SEND_F2") + 1);
+  EXPECT_EQ(tensor("4RECV_B2"), tensor("5SEND_B2"));
+  EXPECT_EQ(tensor("0SEND_F2"), 4u);
 }
 
 TEST(Urgency, FarNumbersStayInTheirPlace) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "base/check.h"
 #include "runtime/cell_relay.h"
@@ -33,9 +34,11 @@ class Performer {
         messenger_(messenger),
         clock_(clock),
         hooks_(hooks),
-        stage_(plan.ranks[options.rank].stage),
+        shape_(schedule::shape_of(plan)),
+        stages_(shape_.stages_at(plan.ranks[options.rank].stage)),
         replica_(plan.ranks[options.rank].replica),
-        last_(stage_ + 1 == static_cast<int32_t>(plan.stages.size())) {}
+        last_stage_(shape_.stages - 1),
+        holds_last_(stages_.back() == last_stage_) {}
 
   Result<trace::Trace> run();
 
@@ -46,8 +49,11 @@ class Performer {
   Status reduce(const Action& action);
   Status send(const Action& action);
   Status receive(const Action& action);
+  void pass_output(const Action& action, Payload output);
+  void pass_gradient(const Action& action, Payload gradient);
+  void await_release(const Action& action);
   Status evaluate(int64_t step);
-  Status evaluate_batch(int64_t step, int64_t batch, int64_t batches);
+  Status evaluate_batch(int32_t stage, int64_t step, int64_t batch, int64_t batches);
   Status checkpoint(int64_t step);
 
   SimTime now() const { return SimTime{} + (clock_.now() - options_.origin); }
@@ -56,15 +62,15 @@ class Performer {
   Result<transport::Received> await(int32_t peer, Tag tag);
   Result<IterationReport> report(int64_t iteration);
   void record_lateness(int64_t iteration);
-  Payload take(std::map<int32_t, Payload>& from, int32_t microbatch);
+  using Waiting = std::map<std::pair<int32_t, int32_t>, Payload>;  // by (stage, micro-batch)
+  static Payload take(Waiting& from, const Action& action);
   void draw(const Interval& interval);
   void draw_compute(const Action& action, int64_t iteration, SimTime start);
   void draw_link(const Action& sent, int32_t sender, int64_t iteration,
                  const transport::Received& message);
   void record(const char* name, int64_t iteration, double value);
   Tag tag(const Action& action) const {
-    return {static_cast<uint64_t>(iteration_),
-            static_cast<uint64_t>(schedule::message_tag(action))};
+    return {static_cast<uint64_t>(iteration_), pipeline_tensor(action)};
   }
 
   const plan::Plan& plan_;
@@ -74,16 +80,19 @@ class Performer {
   Messenger& messenger_;
   Clock& clock_;
   const Hooks& hooks_;
-  const int32_t stage_;
+  const schedule::Shape shape_;
+  const std::vector<int32_t> stages_;  // of this rank, ascending
   const int32_t replica_;
-  const bool last_;
+  const int32_t last_stage_;  // of the model
+  const bool holds_last_;
 
   int64_t iteration_ = 0;
   SimTime begun_;        // on the clock
   bool drawing_ = true;  // this iteration fits into the Trace's bound
   std::optional<SimTime> first_computation_;
-  // What came and was not computed with yet, what was computed and not sent yet; by micro-batch.
-  std::map<int32_t, Payload> inputs_, output_gradients_, outputs_, input_gradients_;
+  // What came and was not computed with yet, by the stage that will; what was computed and not sent
+  // yet, by the stage that did.
+  Waiting inputs_, output_gradients_, outputs_, input_gradients_;
   Lateness message_lateness_;  // of this iteration
   trace::Trace trace_;
 };
@@ -120,7 +129,7 @@ Status Performer::iterate(int64_t iteration) {
 Result<IterationReport> Performer::report(int64_t iteration) {
   IterationReport out{.iteration = iteration, .start = now(), .end = now()};
   if (first_computation_) out.start = *first_computation_;
-  if (last_) out.loss = kernels_.loss();
+  if (holds_last_) out.loss = kernels_.loss();
   if (out.loss && !std::isfinite(*out.loss)) {
     return failed(
         fmt::format("the loss of iteration {} is no number: training diverged", iteration),
@@ -143,22 +152,28 @@ Status Performer::act(const Action& action) {
 }
 
 Status Performer::compute(const Action& action) {
-  const int32_t m = action.microbatch;
-  if (!first_computation_ && stage_ == 0) clock_.sleep_until(begun_ + options_.release);
+  const int32_t s = action.stage, m = action.microbatch;
+  await_release(action);
   const SimTime start = now();
   if (!first_computation_) first_computation_ = start;
   switch (action.kind) {
     case ActionKind::kForward:
-      outputs_[m] = TRY(kernels_.forward(m, take(inputs_, m)));
+      pass_output(action, TRY(kernels_.forward(s, m, take(inputs_, action))));
       break;
     case ActionKind::kBackward:
-      input_gradients_[m] = TRY(kernels_.backward(m, take(output_gradients_, m)));
+      pass_gradient(action, TRY(kernels_.backward(s, m, take(output_gradients_, action))));
+      break;
+    case ActionKind::kBackwardInput:
+      pass_gradient(action, TRY(kernels_.backward_input(s, m, take(output_gradients_, action))));
+      break;
+    case ActionKind::kBackwardWeight:
+      TRY(kernels_.backward_weight(s, m));
       break;
     case ActionKind::kRecompute:
-      TRY(kernels_.recompute(m));
+      TRY(kernels_.recompute(s, m));
       break;
     case ActionKind::kUpdate:
-      TRY(kernels_.update());
+      TRY(kernels_.update(s));
       break;
     default:
       CHECK(false, "{} is no computation of an iteration", trace::to_text(action));
@@ -167,46 +182,78 @@ Status Performer::compute(const Action& action) {
   return {};
 }
 
+void Performer::await_release(const Action& action) {
+  const bool begins_pipeline =
+      action.kind == ActionKind::kForward && action.stage == 0 && !first_computation_;
+  if (begins_pipeline && options_.release.ns > 0) {
+    clock_.sleep_until(begun_ + options_.release);
+  }
+}
+
+void Performer::pass_output(const Action& action, Payload output) {
+  if (action.stage == last_stage_) return;
+  if (shape_.crosses(action.stage)) {
+    outputs_[{action.stage, action.microbatch}] = std::move(output);
+  } else {
+    inputs_[{action.stage + 1, action.microbatch}] = std::move(output);
+  }
+}
+
+void Performer::pass_gradient(const Action& action, Payload gradient) {
+  if (action.stage == 0) return;
+  if (shape_.crosses(action.stage - 1)) {
+    input_gradients_[{action.stage, action.microbatch}] = std::move(gradient);
+  } else {
+    output_gradients_[{action.stage - 1, action.microbatch}] = std::move(gradient);
+  }
+}
+
 Status Performer::reduce(const Action& action) {
   const SimTime start = now();
-  TRY(kernels_.reduce_gradients());
+  TRY(kernels_.reduce_gradients(action.stage));
   draw({.lane = Lane::kCollective,
         .rank = options_.rank,
         .action = action,
         .iteration = iteration_,
         .start = start,
         .end = now(),
-        .bytes = gradient_bytes(plan_, stage_)});
+        .bytes = gradient_bytes(plan_, action.stage)});
   return {};
 }
 
 Status Performer::send(const Action& action) {
   const bool activation = action.kind == ActionKind::kSendActivation;
-  const int32_t peer = pipeline_rank(stage_ + (activation ? 1 : -1));
-  return messenger_.send(peer, tag(action),
-                         take(activation ? outputs_ : input_gradients_, action.microbatch));
+  const int32_t peer = pipeline_rank(action.stage + (activation ? 1 : -1));
+  return messenger_.send(peer, tag(action), take(activation ? outputs_ : input_gradients_, action));
 }
 
 Status Performer::receive(const Action& action) {
   const bool activation = action.kind == ActionKind::kReceiveActivation;
-  const int32_t stage = stage_ + (activation ? -1 : 1);
-  const int32_t peer = pipeline_rank(stage);
+  const int32_t sender = action.stage + (activation ? -1 : 1);
+  const int32_t peer = pipeline_rank(sender);
   transport::Received message = TRY(await(peer, tag(action)));
   const ActionKind sent = activation ? ActionKind::kSendActivation : ActionKind::kSendGradient;
-  draw_link({sent, stage, action.microbatch}, peer, iteration_, message);
-  (activation ? inputs_ : output_gradients_)[action.microbatch] = std::move(message.payload);
+  draw_link({sent, sender, action.microbatch}, peer, iteration_, message);
+  (activation ? inputs_ : output_gradients_)[{action.stage, action.microbatch}] =
+      std::move(message.payload);
   return {};
 }
 
+// In groups of a window: the group passes through all stages before the next one begins, so that a
+// rank with several stages keeps the others busy, and no two ranks wait for each other.
 Status Performer::evaluate(int64_t step) {
   const int64_t batches = kernels_.evaluation_batches();
   if (batches == 0) return {};
   drawing_ = options_.intervals_max - static_cast<int64_t>(trace_.intervals.size()) >= 2 * batches;
-  for (int64_t batch = 0; batch < batches; ++batch) {
-    TRY(during(evaluate_batch(step, batch, batches),
-               fmt::format("evaluating batch {} after step {}", batch, step)));
+  for (int64_t first = 0; first < batches; first += kEvaluationWindow) {
+    for (const int32_t stage : stages_) {
+      for (int64_t batch = first; batch < std::min(batches, first + kEvaluationWindow); ++batch) {
+        TRY(during(evaluate_batch(stage, step, batch, batches),
+                   fmt::format("evaluating batch {} after step {}", batch, step)));
+      }
+    }
   }
-  const std::optional<double> loss = last_ ? kernels_.evaluation_loss() : std::nullopt;
+  const std::optional<double> loss = holds_last_ ? kernels_.evaluation_loss() : std::nullopt;
   if (!loss) return {};
   record(has_replicas() ? "replica_evaluation_loss" : "evaluation_loss", step, *loss);
   if (has_replicas()) {
@@ -216,30 +263,38 @@ Status Performer::evaluate(int64_t step) {
 }
 
 // The receiver acknowledges what the sender waits for: the batch that makes room in the window.
-Status Performer::evaluate_batch(int64_t step, int64_t batch, int64_t batches) {
-  const auto tag = [&](uint64_t tensor, int64_t of) {
-    return Tag{static_cast<uint64_t>(step), tensor + static_cast<uint64_t>(of)};
+Status Performer::evaluate_batch(int32_t stage, int64_t step, int64_t batch, int64_t batches) {
+  const auto tag = [&](uint64_t tensor, int32_t boundary, int64_t of) {
+    return Tag{
+        static_cast<uint64_t>(step),
+        tensor + static_cast<uint64_t>(boundary) * kTensorsPerBoundary + static_cast<uint64_t>(of)};
   };
+  const Action forward{ActionKind::kEvaluate, stage, static_cast<int32_t>(batch)};
   Payload input;
-  if (stage_ > 0) {
-    const int32_t peer = pipeline_rank(stage_ - 1);
-    transport::Received message = TRY(messenger_.receive(peer, tag(kEvaluationTensor, batch)));
+  if (shape_.crosses(stage - 1)) {
+    const int32_t peer = pipeline_rank(stage - 1);
+    transport::Received message =
+        TRY(messenger_.receive(peer, tag(kEvaluationTensor, stage - 1, batch)));
     if (batch + kEvaluationWindow < batches) {
-      TRY(messenger_.send(peer, tag(kAcknowledgeTensor, batch), {}));
+      TRY(messenger_.send(peer, tag(kAcknowledgeTensor, stage - 1, batch), {}));
     }
-    draw_link({ActionKind::kSendActivation, stage_ - 1, static_cast<int32_t>(batch)}, peer, 0,
-              message);
+    draw_link({ActionKind::kSendActivation, stage - 1, forward.microbatch}, peer, 0, message);
     input = std::move(message.payload);
+  } else {
+    input = take(inputs_, forward);
   }
   const SimTime start = now();
-  Payload output = TRY(kernels_.evaluate(batch, std::move(input)));
-  draw_compute({ActionKind::kEvaluate, stage_, static_cast<int32_t>(batch)}, 0, start);
-  if (last_) return {};
-  const int32_t peer = pipeline_rank(stage_ + 1);
-  if (batch >= kEvaluationWindow) {
-    TRY(messenger_.receive(peer, tag(kAcknowledgeTensor, batch - kEvaluationWindow)));
+  Payload output = TRY(kernels_.evaluate(stage, batch, std::move(input)));
+  draw_compute(forward, 0, start);
+  if (!shape_.crosses(stage)) {
+    pass_output(forward, std::move(output));
+    return {};
   }
-  return messenger_.send(peer, tag(kEvaluationTensor, batch), std::move(output));
+  const int32_t peer = pipeline_rank(stage + 1);
+  if (batch >= kEvaluationWindow) {
+    TRY(messenger_.receive(peer, tag(kAcknowledgeTensor, stage, batch - kEvaluationWindow)));
+  }
+  return messenger_.send(peer, tag(kEvaluationTensor, stage, batch), std::move(output));
 }
 
 // Replicas hold the same bits.
@@ -249,7 +304,7 @@ Status Performer::checkpoint(int64_t step) {
   const std::vector<NamedTensor> tensors = TRY(kernels_.save());
   const Shard shard = TRY(write_shard(plan_.checkpoint->directory, step, options_.rank, tensors));
   drawing_ = static_cast<int64_t>(trace_.intervals.size()) < options_.intervals_max;
-  draw_compute({ActionKind::kCheckpoint, stage_, -1}, 0, start);
+  draw_compute({ActionKind::kCheckpoint, stages_.front(), -1}, 0, start);
   return hooks_.shard ? hooks_.shard(step, shard) : Status{};
 }
 
@@ -274,8 +329,8 @@ void Performer::record_lateness(int64_t iteration) {
 }
 
 // Payloads of the first stage's inputs and the last stage's outputs are empty and never came.
-Payload Performer::take(std::map<int32_t, Payload>& from, int32_t microbatch) {
-  const auto node = from.extract(microbatch);
+Payload Performer::take(Waiting& from, const Action& action) {
+  const auto node = from.extract({action.stage, action.microbatch});
   return node.empty() ? Payload{} : std::move(node.mapped());
 }
 
@@ -318,15 +373,16 @@ Result<trace::Trace> perform(const plan::Plan& plan, const schedule::Order& orde
 }
 
 std::vector<int32_t> neighbours(const plan::Plan& plan, int32_t rank) {
-  const plan::Placement& placement = plan.ranks[rank];
-  std::vector<int32_t> out = plan.replicas_of(placement.stage);
-  std::erase(out, rank);
-  if (placement.stage > 0) out.push_back(plan.rank_of(placement.stage - 1, placement.replica));
-  if (placement.stage + 1 < static_cast<int32_t>(plan.stages.size())) {
-    out.push_back(plan.rank_of(placement.stage + 1, placement.replica));
+  const plan::Placement& own = plan.ranks[rank];
+  const schedule::Shape shape = schedule::shape_of(plan);
+  std::set<int32_t> out;
+  for (const int32_t replica : plan.replicas_of(own.stage)) out.insert(replica);
+  for (const int32_t stage : shape.stages_at(own.stage)) {
+    if (stage > 0) out.insert(plan.rank_of(stage - 1, own.replica));
+    if (stage + 1 < shape.stages) out.insert(plan.rank_of(stage + 1, own.replica));
   }
-  std::sort(out.begin(), out.end());
-  return out;
+  out.erase(rank);
+  return {out.begin(), out.end()};
 }
 
 }  // namespace tombolo::runtime

@@ -3,7 +3,7 @@
 //
 //   SEND       hands the result over and goes on
 //   RECV       waits for the message, and draws the link's interval from the sender's stamp
-//   F B R U    Kernels
+//   F B I W R U  Kernels
 //   REDUCE_GRAD  Kernels, with the other replicas of the stage
 //   E          held-out data passes through the stages of every pipeline, each with its share,
 //   every
@@ -12,6 +12,9 @@
 //
 // Where there are replicas their weights are hashed every run.compare_replicas_every steps and at
 // the end; whoever gets the reports compares (run_book.h).
+//
+// A rank holds one stage or several. Between two stages of its own a result passes at once and
+// without a message; schedules have no SEND or RECV there.
 //
 // Intervals of a link are written by its receiver, which alone knows both ends. Evaluation and
 // checkpoints belong to iteration 0.
@@ -50,7 +53,8 @@ struct PerformOptions {
   int32_t rank = 0;
   int64_t first_iteration = 1;
   SimTime origin;                     // on the clock: time 0 of the Trace
-  SimDuration release;                // the first stage begins no earlier (schedule/schedule.h)
+  SimDuration release;                // the pipeline's first forward begins no earlier than so long
+                                      // after the iteration does (schedule::Schedule)
   bool emulated_wan = false;          // shape_between
   int64_t intervals_max = 1'000'000;  // about 80 bytes each; later iterations are not drawn
 };
@@ -70,8 +74,8 @@ Result<trace::Trace> perform(const plan::Plan& plan, const schedule::Order& orde
                              const PerformOptions& options, Kernels& kernels, Messenger& messenger,
                              Clock& clock, const Hooks& hooks);
 
-// Those a rank exchanges bytes with: before and after it in its pipeline, and the other replicas of
-// its stage. Ascending.
+// Those a rank exchanges bytes with: who holds a stage before or after one of its own in its
+// pipeline, and the other replicas of its stages. Ascending, each once, never itself.
 std::vector<int32_t> neighbours(const plan::Plan& plan, int32_t rank);
 
 }  // namespace tombolo::runtime

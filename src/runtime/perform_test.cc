@@ -12,7 +12,7 @@
 #include "runtime/emulated_kernels.h"
 #include "runtime/machine_load.h"
 #include "runtime/test_plan.h"
-#include "runtime/virtual_network.h"
+#include "runtime/virtual_run.h"
 
 namespace tombolo::runtime {
 namespace {
@@ -33,30 +33,38 @@ class DiaryKernels : public Kernels {
     diary_.push_back(fmt::format("begin {}", iteration));
     return {};
   }
-  Result<Payload> forward(int64_t m, Payload input) override {
-    diary_.push_back(fmt::format("F{}({})", m, text(input)));
+  Result<Payload> forward(int32_t s, int64_t m, Payload input) override {
+    diary_.push_back(fmt::format("{}F{}({})", s, m, text(input)));
     return payload('a' + m);
   }
-  Status recompute(int64_t m) override {
-    diary_.push_back(fmt::format("R{}", m));
+  Status recompute(int32_t s, int64_t m) override {
+    diary_.push_back(fmt::format("{}R{}", s, m));
     return {};
   }
-  Result<Payload> backward(int64_t m, Payload gradient) override {
-    diary_.push_back(fmt::format("B{}({})", m, text(gradient)));
+  Result<Payload> backward(int32_t s, int64_t m, Payload gradient) override {
+    diary_.push_back(fmt::format("{}B{}({})", s, m, text(gradient)));
     return payload('A' + m);
   }
-  Status reduce_gradients() override {
-    diary_.push_back("REDUCE");
+  Result<Payload> backward_input(int32_t s, int64_t m, Payload gradient) override {
+    diary_.push_back(fmt::format("{}I{}({})", s, m, text(gradient)));
+    return payload('A' + m);
+  }
+  Status backward_weight(int32_t s, int64_t m) override {
+    diary_.push_back(fmt::format("{}W{}", s, m));
     return {};
   }
-  Status update() override {
-    diary_.push_back("U");
+  Status reduce_gradients(int32_t s) override {
+    diary_.push_back(fmt::format("{}REDUCE", s));
+    return {};
+  }
+  Status update(int32_t s) override {
+    diary_.push_back(fmt::format("{}U", s));
     return {};
   }
   std::optional<double> loss() const override { return loss_; }
   int64_t evaluation_batches() const override { return batches_; }
-  Result<Payload> evaluate(int64_t batch, Payload input) override {
-    diary_.push_back(fmt::format("E{}({})", batch, text(input)));
+  Result<Payload> evaluate(int32_t s, int64_t batch, Payload input) override {
+    diary_.push_back(fmt::format("{}E{}({})", s, batch, text(input)));
     return payload('e');
   }
   std::optional<double> evaluation_loss() const override { return 2.5; }
@@ -89,8 +97,8 @@ class DiaryMessenger : public Messenger {
   Result<Received> receive(int32_t peer, Tag tag) override {
     if (lost_) return fail({ErrorCode::kLostPeer, "lost rank 1"});
     const bool gradient = tag.tensor % 2 == 1;
-    const Payload payload = {
-        static_cast<std::byte>((gradient ? 'P' : 'p') + static_cast<int>(tag.tensor / 2 % 10))};
+    const auto microbatch = static_cast<int>(tag.tensor % kTensorsPerBoundary / 2 % 10);
+    const Payload payload = {static_cast<std::byte>((gradient ? 'P' : 'p') + microbatch)};
     diary_.push_back(fmt::format("receive {} from {}", name(tag, payload), peer));
     return Received{payload, clock_.now() - SimDuration{500}, clock_.now()};
   }
@@ -98,7 +106,10 @@ class DiaryMessenger : public Messenger {
 
  private:
   static std::string name(Tag tag, const Payload& payload) {
-    return fmt::format("{}/{} {}", tag.iteration, tag.tensor % 100,
+    const uint64_t boundary = tag.tensor % kEvaluationTensor / kTensorsPerBoundary;
+    return fmt::format("{}{}/{} {}", tag.iteration,
+                       boundary == 0 ? "" : fmt::format(" over {}", boundary),
+                       tag.tensor % kTensorsPerBoundary % 100,
                        payload.empty() ? '-' : static_cast<char>(payload[0]));
   }
   Diary& diary_;
@@ -124,16 +135,16 @@ class Performing : public ::testing::Test {
 // second. Tensor 2m is micro-batch m's activation, 2m + 1 its gradient.
 TEST_F(Performing, TheFirstStageDoesWhatTheScheduleSays) {
   ASSERT_TRUE(perform_rank(0, make_test_plan({.steps = 1})));
-  EXPECT_THAT(diary_,
-              ElementsAre("begin 1", "F0()", "send 1/0 a to 1", "F1()", "send 1/2 b to 1",
-                          "receive 1/1 P from 1", "B0(P)", "receive 1/3 Q from 1", "B1(Q)", "U"));
+  EXPECT_THAT(diary_, ElementsAre("begin 1", "0F0()", "send 1/0 a to 1", "0F1()", "send 1/2 b to 1",
+                                  "receive 1/1 P from 1", "0B0(P)", "receive 1/3 Q from 1",
+                                  "0B1(Q)", "0U"));
 }
 
 TEST_F(Performing, TheLastStageDoesWhatTheScheduleSays) {
   ASSERT_TRUE(perform_rank(1, make_test_plan({.steps = 1})));
   EXPECT_THAT(diary_,
-              ElementsAre("begin 1", "receive 1/0 p from 0", "F0(p)", "B0()", "send 1/1 A to 0",
-                          "receive 1/2 q from 0", "F1(q)", "B1()", "send 1/3 B to 0", "U"));
+              ElementsAre("begin 1", "receive 1/0 p from 0", "1F0(p)", "1B0()", "send 1/1 A to 0",
+                          "receive 1/2 q from 0", "1F1(q)", "1B1()", "send 1/3 B to 0", "1U"));
 }
 
 TEST_F(Performing, TheReceiverDrawsTheLink) {
@@ -187,7 +198,7 @@ TEST_F(Performing, EvaluationPassesThroughTheStages) {
   EXPECT_EQ(std::count(diary_.begin(), diary_.end(), "begin 3"), 1);
   // After step 2, and after the last one.
   EXPECT_EQ(std::count_if(diary_.begin(), diary_.end(),
-                          [](const std::string& line) { return line[0] == 'E'; }),
+                          [](const std::string& line) { return line.starts_with("1E"); }),
             4);
   EXPECT_EQ(reported, 2.5);
 }
@@ -214,12 +225,68 @@ TEST_F(Performing, APipelineKeepsToItsReplica) {
   EXPECT_THAT(neighbours(plan, 0), ElementsAre(1, 2));
   const auto trace = perform_rank(3, plan);
   ASSERT_TRUE(trace);
-  EXPECT_THAT(diary_, ElementsAre("begin 1", "receive 1/0 p from 1", "F0(p)", "B0()",
-                                  "send 1/1 A to 1", "REDUCE", "U"));
+  EXPECT_THAT(diary_, ElementsAre("begin 1", "receive 1/0 p from 1", "1F0(p)", "1B0()",
+                                  "send 1/1 A to 1", "1REDUCE", "1U"));
   const trace::Interval& sum = trace->intervals[3];
   EXPECT_EQ(trace::to_text(sum.action), "1REDUCE_GRAD");
   EXPECT_EQ(sum.lane, trace::Lane::kCollective);
   EXPECT_EQ(sum.iteration, 1);
+}
+
+// ZB-V on two ranks: down and up again, so that rank 1 holds stages 1 and 2, between which nothing
+// is sent. What leaves for rank 0 is the activation over boundary 2 and the gradient over 0.
+TEST_F(Performing, NeighbouringStagesOfARankPassResultsOnWithoutAMessage) {
+  const plan::Plan plan =
+      make_test_plan({.microbatches = 1, .steps = 1, .schedule = "zb-v", .virtual_stages = 2});
+  ASSERT_TRUE(perform_rank(1, plan));
+  EXPECT_THAT(diary_, ElementsAre("begin 1", "receive 1/0 p from 0", "1F0(p)", "2F0(a)",
+                                  "send 1 over 2/0 a to 0", "receive 1 over 2/1 P from 0", "2I0(P)",
+                                  "2W0", "1I0(A)", "send 1/1 A to 0", "1W0", "1U", "2U"));
+}
+
+TEST_F(Performing, NeighboursFollowTheLayout) {
+  // Down and up: 0 1 2 3 / 7 6 5 4. Nobody has a link to itself, or two to one peer.
+  const auto folded =
+      make_test_plan({.stages = 4, .microbatches = 8, .schedule = "w", .virtual_stages = 2});
+  EXPECT_THAT(neighbours(folded, 0), ElementsAre(1));
+  EXPECT_THAT(neighbours(folded, 2), ElementsAre(1, 3));
+  EXPECT_THAT(neighbours(folded, 3), ElementsAre(2));
+  // Round and round: 0 1 / 2 3, of two pipelines. Stage 2 comes after stage 1, and its ranks have a
+  // link anyway.
+  const auto plan = make_test_plan({.stages = 2,
+                                    .microbatches = 4,
+                                    .replicas = 2,
+                                    .schedule = "interleaved",
+                                    .virtual_stages = 2});
+  EXPECT_THAT(neighbours(plan, 3), ElementsAre(1, 2));
+}
+
+// A found schedule may hold a pipeline back, so that another one's transfers go first.
+TEST_F(Performing, APipelineBeginsNoEarlierThanItIsReleased) {
+  const plan::Plan plan = make_test_plan({.microbatches = 1, .steps = 2});
+  const auto schedule = schedule::build(plan);
+  ASSERT_TRUE(schedule);
+  EmulatedKernels kernels(plan, 0, clock_);
+  class Gradients : public Messenger {
+   public:
+    explicit Gradients(const plan::Plan& plan) : plan_(plan) {}
+    Status send(int32_t, Tag, Payload) override { return {}; }
+    Result<Received> receive(int32_t, Tag tag) override {
+      return Received{
+          pattern(payload_bytes(plan_), static_cast<int64_t>(tag.iteration), 0, 0, true), {}, {}};
+    }
+
+   private:
+    const plan::Plan& plan_;
+  } messenger(plan);
+  const auto trace = perform(plan, schedule->ranks[0], {.release = SimDuration{5'000'000}}, kernels,
+                             messenger, clock_, {});
+  ASSERT_TRUE(trace) << trace.error().text();
+  std::vector<int64_t> starts;  // of forwards: 5 ms after 0, and after the end of F and B at 8 ms
+  for (const trace::Interval& interval : trace->intervals) {
+    if (interval.action.kind == trace::ActionKind::kForward) starts.push_back(interval.start.ns);
+  }
+  EXPECT_THAT(starts, ElementsAre(5'000'000, 13'000'000));
 }
 
 TEST_F(Performing, ReplicasAreComparedEveryFewStepsAndAtTheEnd) {
@@ -287,38 +354,13 @@ TEST_F(Performing, TheTraceIsBounded) {
   EXPECT_EQ(trace->intervals.back().iteration, 2);
 }
 
-// Two stages x three replicas in virtual time: what happens is what the Plan says, to the
-// nanosecond.
+// Two stages x three replicas in virtual time.
 class PerformingVirtually : public ::testing::Test {
  protected:
   std::vector<trace::Trace> perform_all(const plan::Plan& plan) {
-    const auto schedule = schedule::build(plan);
-    CHECK(schedule, "{}", schedule.error().text());
-    VirtualNetwork network([&](int32_t from, int32_t to) { return shape_between(plan, from, to); });
-    const auto live = [&](int32_t rank) -> Result<trace::Trace> {
-      ManualClock clock;
-      VirtualMessenger messenger(network, rank, clock);
-      EmulatedKernels kernels(plan, rank, clock, {.check_every_byte = true});
-      const plan::Placement& own = plan.ranks[rank];
-      TRY(kernels.join_replicas({.ranks = plan.replicas_of(own.stage),
-                                 .own = static_cast<size_t>(own.replica),
-                                 .messenger = &messenger}));
-      auto trace =
-          perform(plan, schedule->ranks[rank], {.rank = rank}, kernels, messenger, clock, Hooks{});
-      if (!trace) network.close();
-      return trace;
-    };
-    std::vector<std::future<Result<trace::Trace>>> ranks;
-    for (const plan::Placement& placement : plan.ranks) {
-      ranks.push_back(std::async(std::launch::async, live, placement.rank));
-    }
-    std::vector<trace::Trace> parts;
-    for (auto& rank : ranks) {
-      auto trace = rank.get();
-      EXPECT_TRUE(trace) << trace.error().text();
-      if (trace) parts.push_back(std::move(*trace));
-    }
-    return parts;
+    auto parts = perform_virtually(plan);
+    EXPECT_TRUE(parts) << parts.error().text();
+    return parts ? std::move(*parts) : std::vector<trace::Trace>{};
   }
 };
 

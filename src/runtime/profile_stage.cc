@@ -130,11 +130,13 @@ Status StageProfiler::iterate(int64_t iteration, bool measured) {
   for (int64_t m = 0; m < plan_.microbatches(); ++m) {
     Payload in = input(iteration, m);
     Payload out_gradient = gradient(iteration, m);
-    TRY(timed(forward_, measured, [&] { return kernels_.forward(m, std::move(in)); }));
-    if (recomputes_) TRY(timed(recompute_, measured, [&] { return kernels_.recompute(m); }));
-    TRY(timed(backward_, measured, [&] { return kernels_.backward(m, std::move(out_gradient)); }));
+    TRY(timed(forward_, measured, [&] { return kernels_.forward(stage_, m, std::move(in)); }));
+    if (recomputes_)
+      TRY(timed(recompute_, measured, [&] { return kernels_.recompute(stage_, m); }));
+    TRY(timed(backward_, measured,
+              [&] { return kernels_.backward(stage_, m, std::move(out_gradient)); }));
   }
-  return timed(update_, measured, [&] { return kernels_.update(); });
+  return timed(update_, measured, [&] { return kernels_.update(stage_); });
 }
 
 Result<StageProfile> StageProfiler::run(Seconds budget) {

@@ -2,7 +2,8 @@
 
 namespace tombolo::runtime {
 
-Status ring_exchange(const Replicas& ring, uint64_t iteration, const RingWork& work) {
+Status ring_exchange(const Replicas& ring, uint64_t iteration, const RingWork& work,
+                     uint64_t first) {
   const size_t n = ring.ranks.size();
   const int32_t successor = ring.ranks[(ring.own + 1) % n];
   const int32_t predecessor = ring.ranks[(ring.own + n - 1) % n];
@@ -13,7 +14,7 @@ Status ring_exchange(const Replicas& ring, uint64_t iteration, const RingWork& w
                     .sums = t < n - 1};
   };
   for (size_t t = 0; t < steps; ++t) {
-    const transport::Tag tag{iteration, kReplicaTensor + t};
+    const transport::Tag tag{iteration, first + t};
     TRY(ring.messenger->send(successor, tag, work.give(sending(t))));
     if (work.prepare && t + 1 < steps) work.prepare(sending(t + 1));
     RingStep step = sending(t);
@@ -23,8 +24,8 @@ Status ring_exchange(const Replicas& ring, uint64_t iteration, const RingWork& w
   return {};
 }
 
-Status barrier(const Replicas& replicas, uint64_t iteration) {
-  const transport::Tag tag{iteration, kReplicaTensor};
+Status barrier(const Replicas& replicas, uint64_t iteration, uint64_t tensor) {
+  const transport::Tag tag{iteration, tensor};
   for (size_t i = 0; i < replicas.ranks.size(); ++i) {
     if (i != replicas.own) TRY(replicas.messenger->send(replicas.ranks[i], tag, {}));
   }

@@ -36,11 +36,13 @@ struct RingWork {
   std::function<void(const RingStep&)> prepare = {};
 };
 
-// Messages are tagged iteration, kReplicaTensor + t. Fails with what the messenger or the work say.
-Status ring_exchange(const Replicas& ring, uint64_t iteration, const RingWork& work);
+// Messages are tagged iteration, first + t; `first` is from kReplicaTensor on, and tells exchanges
+// of one iteration apart (replica_tensor). Fails with what the messenger or the work say.
+Status ring_exchange(const Replicas& ring, uint64_t iteration, const RingWork& work,
+                     uint64_t first = kReplicaTensor);
 
 // Returns when every replica has called it: an empty message to each and from each, tagged
-// iteration, kReplicaTensor.
-Status barrier(const Replicas& replicas, uint64_t iteration);
+// iteration, tensor.
+Status barrier(const Replicas& replicas, uint64_t iteration, uint64_t tensor = kReplicaTensor);
 
 }  // namespace tombolo::runtime

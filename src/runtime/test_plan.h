@@ -23,6 +23,7 @@ struct TestPlan {
   std::string checkpoints;  // directory; empty: none
   int every = 0;
   double byte_scale = 1;
+  bool ring = false;  // a link from the last datacenter to the first one
 };
 
 // One datacenter per stage, named oregon, paris, tokyo, sydney; WAN links between neighbours.
@@ -51,11 +52,11 @@ inline plan::Plan make_test_plan(const TestPlan& wanted) {
         "scale_out = {{ bandwidth = \"200 Gbps\", latency = \"5 us\" }}\n",
         names[s], wanted.replicas);
   }
-  for (int s = 0; s + 1 < wanted.stages; ++s) {
+  for (int s = 0; s + (wanted.ring && wanted.stages > 2 ? 0 : 1) < wanted.stages; ++s) {
     job += fmt::format(
         "[[cluster.wan]]\nbetween = [\"{}\", \"{}\"]\none_way_latency = \"2 ms\"\n"
         "node_pair_limit = \"1 Gbps\"\n",
-        names[s], names[s + 1]);
+        names[s], names[(s + 1) % wanted.stages]);
   }
   const auto parsed = plan::parse_job(job, "/test/job.toml");
   CHECK(parsed, "{}", parsed.error().text());

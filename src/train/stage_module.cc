@@ -117,9 +117,12 @@ Result<StageModule> StageModule::create(const model::Model& m, const model::Slic
   return module;
 }
 
-at::Tensor StageModule::linear(const Affine& affine, const at::Tensor& x) const {
-  if (affine.bias == kNone) return at::linear(x, value(affine.weight));
-  return at::linear(x, value(affine.weight), value(affine.bias));
+at::Tensor StageModule::apply(const Affine& affine, const at::Tensor& x,
+                              WeightGradients* gradients) const {
+  const at::Tensor bias = affine.bias == kNone ? at::Tensor() : value(affine.bias);
+  if (gradients) return linear(x, value(affine.weight), bias, *gradients);
+  return bias.defined() ? at::linear(x, value(affine.weight), bias)
+                        : at::linear(x, value(affine.weight));
 }
 
 at::Tensor StageModule::normalise(const Affine& affine, const at::Tensor& x) const {
@@ -136,29 +139,33 @@ AttentionShape StageModule::attention_shape(int64_t rows) const {
           .head_size = model_.head_size()};
 }
 
-at::Tensor StageModule::run_layer(const Layer& layer, const at::Tensor& x) const {
+at::Tensor StageModule::run_layer(const Layer& layer, const at::Tensor& x,
+                                  WeightGradients* gradients) const {
+  const auto times = [&](const at::Tensor& in, const Affine& affine) {
+    return apply(affine, in, gradients);
+  };
   const at::Tensor normed = normalise(layer.attention_norm, x);
   const at::Tensor mixed =
-      causal_attention(attention_shape(x.size(0)), tables_, linear(layer.query, normed),
-                       linear(layer.key, normed), linear(layer.value, normed));
-  const at::Tensor attended = x + linear(layer.output, mixed);
+      causal_attention(attention_shape(x.size(0)), tables_, times(normed, layer.query),
+                       times(normed, layer.key), times(normed, layer.value));
+  const at::Tensor attended = x + times(mixed, layer.output);
 
   const at::Tensor again = normalise(layer.mlp_norm, attended);
   const at::Tensor wide = model_.activation == Activation::kSwiglu
-                              ? swiglu(linear(layer.gate, again), linear(layer.up, again))
-                              : at::gelu(linear(layer.up, again), "tanh");  // GPT-2's
-  return attended + linear(layer.down, wide);
+                              ? swiglu(times(again, layer.gate), times(again, layer.up))
+                              : at::gelu(times(again, layer.up), "tanh");  // GPT-2's
+  return attended + times(wide, layer.down);
 }
 
-at::Tensor StageModule::forward(const at::Tensor& input) const {
+at::Tensor StageModule::forward(const at::Tensor& input, WeightGradients* gradients) const {
   at::Tensor x = input;
   if (embedding_.weight != kNone) {
     x = at::embedding(value(embedding_.weight), input);
     if (positions_.weight != kNone) x = x + value(positions_.weight);
     x = x.view({-1, model_.hidden});
   }
-  for (const Layer& layer : layers_) x = run_layer(layer, x);
-  if (head_.weight != kNone) x = linear(head_, normalise(norm_, x));
+  for (const Layer& layer : layers_) x = run_layer(layer, x, gradients);
+  if (head_.weight != kNone) x = apply(head_, normalise(norm_, x), gradients);
   return x;
 }
 

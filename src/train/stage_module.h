@@ -19,6 +19,7 @@
 #include "model/model.h"
 #include "train/operations.h"
 #include "train/torch_compat.h"
+#include "train/weight_gradients.h"
 
 namespace tombolo::train {
 
@@ -37,8 +38,9 @@ class StageModule {
 
   // input: tokens, int64 [samples, sequence], where the slice has the embedding; else hidden states
   // [samples * sequence, hidden]. Returns hidden states, or logits [samples * sequence, vocabulary]
-  // where it has the head.
-  at::Tensor forward(const at::Tensor& input) const;
+  // where it has the head. `gradients`: what the backward pass may leave for later; outlives the
+  // graph of the result.
+  at::Tensor forward(const at::Tensor& input, WeightGradients* gradients = nullptr) const;
 
   // Mean cross entropy in nats per token. targets: int64 [samples * sequence].
   static at::Tensor loss(const at::Tensor& logits, const at::Tensor& targets);
@@ -61,10 +63,10 @@ class StageModule {
   class Builder;
 
   const at::Tensor& value(int index) const { return parameters_[static_cast<size_t>(index)].value; }
-  at::Tensor linear(const Affine& affine, const at::Tensor& x) const;
+  at::Tensor apply(const Affine& affine, const at::Tensor& x, WeightGradients* gradients) const;
   at::Tensor normalise(const Affine& affine, const at::Tensor& x) const;
   AttentionShape attention_shape(int64_t rows) const;
-  at::Tensor run_layer(const Layer& layer, const at::Tensor& x) const;
+  at::Tensor run_layer(const Layer& layer, const at::Tensor& x, WeightGradients* gradients) const;
 
   model::Model model_;
   std::vector<Parameter> parameters_;

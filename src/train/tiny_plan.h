@@ -32,8 +32,32 @@ inline std::string test_text_file() {
   return path;
 }
 
-inline plan::Plan tiny_plan(int pipeline, int data = 1) {
-  const std::string job = fmt::format(R"(
+// Where it runs, and in which order.
+struct TinyLayout {
+  int pipeline = 1;
+  int data = 1;
+  std::string schedule = "1f1b";
+  int virtual_stages = 1;
+  bool over_a_wan = false;  // half of the pipeline each in two datacenters
+  std::string recompute = "none";
+};
+
+inline plan::Plan tiny_plan(const TinyLayout& layout) {
+  const int devices = layout.pipeline * layout.data / (layout.over_a_wan ? 2 : 1);
+  const std::string elsewhere = !layout.over_a_wan ? ""
+                                                   : fmt::format(R"([[cluster.datacenter]]
+name = "there"
+device = "cpu"
+nodes = 1
+devices_per_node = {}
+[[cluster.wan]]
+between = ["here", "there"]
+one_way_latency = "1 ms"
+node_pair_limit = "1 Gbps"
+)",
+                                                                 devices);
+  const std::string job =
+      fmt::format(R"(
 [model]
 layers = 4
 hidden = 32
@@ -47,28 +71,36 @@ name = "here"
 device = "cpu"
 nodes = 1
 devices_per_node = {}
-[training]
+{}[training]
 global_batch = 8
 micro_batch = 2
 precision = "fp32"
+recompute = "{}"
 [optimizer]
 learning_rate = 3e-3
 warmup_steps = 5
 [parallelism]
 pipeline = {}
 data = {}
+schedule = "{}"
+virtual_stages = {}
 [run]
 steps = 30
 seed = 3
 [data]
 text = "{}"
 )",
-                                      pipeline * data, pipeline, data, test_text_file());
+                  devices, elsewhere, layout.recompute, layout.pipeline, layout.data,
+                  layout.schedule, layout.virtual_stages, test_text_file());
   const auto parsed = plan::parse_job(job, "test.toml");
   CHECK(parsed.has_value(), "{}", parsed.error().text());
   auto plan = plan::make_plan(*parsed);
   CHECK(plan.has_value(), "{}", plan.error().text());
   return std::move(*plan);
+}
+
+inline plan::Plan tiny_plan(int pipeline, int data = 1) {
+  return tiny_plan({.pipeline = pipeline, .data = data});
 }
 
 // The same in the shape of a GPT-2, where it was that of a Llama.

@@ -49,40 +49,50 @@ struct Moments {
   at::Tensor first, second;
 };
 
-// What a micro-batch keeps from its forward to its backward pass.
+// What a micro-batch keeps on a stage from its forward to its backward pass; from I to W the weight
+// gradients alone. They are declared first, for they outlive the graph.
 struct InFlight {
+  std::unique_ptr<WeightGradients> gradients = std::make_unique<WeightGradients>();
   at::Tensor input;   // tokens, or a leaf whose gradient goes to the previous stage
   at::Tensor output;  // hidden states or the scaled loss; undefined once dropped for recomputation
 };
 
+// One of this rank's stages.
+struct Held {
+  int32_t index = 0;  // in the Plan
+  bool first = false, last = false;
+  bool drops = false;  // activations, to recompute them
+  StageModule module;
+  std::vector<Moments> moments = {};  // one per parameter
+  int64_t adam_step = 0;
+  std::map<int64_t, InFlight> in_flight = {};  // by micro-batch
+};
+
 class TorchKernels : public runtime::Kernels {
  public:
-  TorchKernels(const plan::Plan& plan, const plan::Placement& place, StageModule module,
-               ByteData data)
-      : plan_(plan),
-        stage_(place.stage),
-        replica_(place.replica),
-        first_(stage_ == 0),
-        last_(static_cast<size_t>(stage_) + 1 == plan.stages.size()),
-        drops_(schedule::shape_of(plan).recompute[static_cast<size_t>(stage_)]),
-        module_(std::move(module)),
-        data_(std::move(data)) {
-    for (const Parameter& parameter : module_.parameters()) {
-      moments_.push_back({at::zeros_like(parameter.value), at::zeros_like(parameter.value)});
+  TorchKernels(const plan::Plan& plan, int32_t replica, std::vector<Held> stages, ByteData data)
+      : plan_(plan), replica_(replica), stages_(std::move(stages)), data_(std::move(data)) {
+    for (Held& held : stages_) {
+      for (const Parameter& parameter : held.module.parameters()) {
+        held.moments.push_back({at::zeros_like(parameter.value), at::zeros_like(parameter.value)});
+      }
     }
   }
 
   Status join_replicas(const runtime::Replicas& replicas) override;
   Status begin_iteration(int64_t iteration) override;
-  Result<Payload> forward(int64_t microbatch, Payload input) override;
-  Status recompute(int64_t microbatch) override;
-  Result<Payload> backward(int64_t microbatch, Payload output_gradient) override;
-  Status reduce_gradients() override;
-  Status update() override;
+  Result<Payload> forward(int32_t stage, int64_t microbatch, Payload input) override;
+  Status recompute(int32_t stage, int64_t microbatch) override;
+  Result<Payload> backward(int32_t stage, int64_t microbatch, Payload output_gradient) override;
+  Result<Payload> backward_input(int32_t stage, int64_t microbatch,
+                                 Payload output_gradient) override;
+  Status backward_weight(int32_t stage, int64_t microbatch) override;
+  Status reduce_gradients(int32_t stage) override;
+  Status update(int32_t stage) override;
   std::optional<double> loss() const override { return loss_; }
 
   int64_t evaluation_batches() const override { return evaluation_share().count; }
-  Result<Payload> evaluate(int64_t batch, Payload input) override;
+  Result<Payload> evaluate(int32_t stage, int64_t batch, Payload input) override;
   std::optional<double> evaluation_loss() const override;
 
   Result<std::string> weights_digest() const override;
@@ -96,27 +106,32 @@ class TorchKernels : public runtime::Kernels {
   at::Tensor training_tokens(int64_t microbatch, int64_t offset) const;
   runtime::Share evaluation_share() const;  // in batches
   at::Tensor evaluation_tokens(int64_t batch, int64_t offset) const;
-  Result<at::Tensor> hidden_from(const Payload& bytes, const char* what) const;
-  at::Tensor run(int64_t microbatch, const at::Tensor& input) const;
-  Result<InFlight*> in_flight(int64_t microbatch, const char* doing);
-  Status check_gradients(const char* doing) const;
+  Held& held(int32_t stage);
+  Result<at::Tensor> hidden_from(const Payload& bytes, int32_t stage, const char* what) const;
+  void run(const Held& held, int64_t microbatch, InFlight& kept) const;
+  Result<InFlight*> in_flight(Held& held, int64_t microbatch, const char* doing);
+  Result<Payload> go_back(Held& held, InFlight& kept, int64_t microbatch, Payload output_gradient);
+  Status check_gradients(const Held& held, const char* doing) const;
 
   plan::Plan plan_;
-  int32_t stage_, replica_;
-  bool first_, last_, drops_;
-  StageModule module_;
+  int32_t replica_;
+  std::vector<Held> stages_;  // ascending
   ByteData data_;
   std::unique_ptr<ReplicaGroup> group_;  // none where the Plan has no replicas
-  std::vector<Moments> moments_;         // one per parameter
-  int64_t adam_step_ = 0;
   int64_t iteration_ = 0;
-  std::map<int64_t, InFlight> in_flight_;
   double loss_sum_ = 0;
   int64_t losses_ = 0;
   std::optional<double> loss_;
   double evaluation_sum_ = 0;
   int64_t evaluations_ = 0;
 };
+
+Held& TorchKernels::held(int32_t stage) {
+  for (Held& held : stages_) {
+    if (held.index == stage) return held;
+  }
+  TORCH_CHECK(false, "stage ", stage, " is not of this rank");
+}
 
 // --- data ----------------------------------------------------------------------------------------
 
@@ -148,11 +163,12 @@ at::Tensor TorchKernels::evaluation_tokens(int64_t batch, int64_t offset) const 
   return tokens([&](int64_t i) { return data_.evaluation_window(first + i); }, offset);
 }
 
-Result<at::Tensor> TorchKernels::hidden_from(const Payload& bytes, const char* what) const {
+Result<at::Tensor> TorchKernels::hidden_from(const Payload& bytes, int32_t stage,
+                                             const char* what) const {
   const int64_t rows = plan_.training.micro_batch * plan_.model.sequence;
   at::Tensor tensor = at::empty({rows, plan_.model.hidden}, at::kFloat);
   if (bytes.size() != tensor.nbytes()) {
-    return failed(fmt::format("stage {} received {} of {} bytes, expected {}", stage_, what,
+    return failed(fmt::format("stage {} received {} of {} bytes, expected {}", stage, what,
                               bytes.size(), tensor.nbytes()),
                   "start every rank with the same Plan");
   }
@@ -164,7 +180,7 @@ Result<at::Tensor> TorchKernels::hidden_from(const Payload& bytes, const char* w
 
 Status TorchKernels::join_replicas(const runtime::Replicas& replicas) {
   return guarded("joining the replicas", [&]() -> Status {
-    group_ = TRY(ReplicaGroup::join(replicas, stage_));
+    group_ = TRY(ReplicaGroup::join(replicas, stages_.front().index));
     return {};
   });
 }
@@ -173,87 +189,130 @@ Status TorchKernels::join_replicas(const runtime::Replicas& replicas) {
 
 Status TorchKernels::begin_iteration(int64_t iteration) {
   iteration_ = iteration;
-  in_flight_.clear();
   loss_sum_ = 0;
   losses_ = 0;
   loss_.reset();
-  // Undefined gradients: the first backward pass hands over its own instead of adding to zeros.
-  for (Parameter& parameter : module_.parameters()) parameter.value.mutable_grad() = at::Tensor();
+  for (Held& held : stages_) {
+    held.in_flight.clear();
+    // Undefined gradients: the first backward pass hands over its own instead of adding to zeros.
+    for (Parameter& parameter : held.module.parameters()) {
+      parameter.value.mutable_grad() = at::Tensor();
+    }
+  }
   return {};
 }
 
-at::Tensor TorchKernels::run(int64_t microbatch, const at::Tensor& input) const {
-  const at::Tensor output = module_.forward(input);
-  if (!last_) return output;
-  return StageModule::loss(output, training_tokens(microbatch, 1).view({-1}));
+void TorchKernels::run(const Held& held, int64_t microbatch, InFlight& kept) const {
+  kept.output = held.module.forward(kept.input, kept.gradients.get());
+  if (!held.last) return;
+  kept.output = StageModule::loss(kept.output, training_tokens(microbatch, 1).view({-1}));
 }
 
-Result<Payload> TorchKernels::forward(int64_t microbatch, Payload input) {
+Result<Payload> TorchKernels::forward(int32_t stage, int64_t microbatch, Payload input) {
   return guarded("computing a forward pass", [&]() -> Result<Payload> {
+    Held& own = held(stage);
     InFlight kept;
-    if (first_) {
+    if (own.first) {
       kept.input = training_tokens(microbatch, 0);
     } else {
-      kept.input = TRY(hidden_from(input, "activations"));
+      kept.input = TRY(hidden_from(input, stage, "activations"));
       kept.input.set_requires_grad(true);
     }
-    at::AutoGradMode grad_mode(!drops_);
-    at::Tensor output = run(microbatch, kept.input);
+    at::AutoGradMode grad_mode(!own.drops);
+    run(own, microbatch, kept);
     Payload payload;
-    if (last_) {
-      loss_sum_ += static_cast<double>(output.item<float>());
+    if (own.last) {
+      loss_sum_ += static_cast<double>(kept.output.item<float>());
       ++losses_;
     } else {
-      payload = bytes_of(output.detach());
+      payload = bytes_of(kept.output.detach());
     }
-    if (!drops_) kept.output = std::move(output);
-    in_flight_[microbatch] = std::move(kept);
+    if (own.drops) {
+      kept.output = at::Tensor();
+      *kept.gradients = {};
+    }
+    own.in_flight[microbatch] = std::move(kept);
     return payload;
   });
 }
 
-Result<InFlight*> TorchKernels::in_flight(int64_t microbatch, const char* doing) {
-  const auto found = in_flight_.find(microbatch);
-  if (found == in_flight_.end()) {
-    return failed(fmt::format("stage {}: {} of micro-batch {} before its forward pass", stage_,
+Result<InFlight*> TorchKernels::in_flight(Held& held, int64_t microbatch, const char* doing) {
+  const auto found = held.in_flight.find(microbatch);
+  if (found == held.in_flight.end()) {
+    return failed(fmt::format("stage {}: {} of micro-batch {} before its forward pass", held.index,
                               doing, microbatch));
   }
   return &found->second;
 }
 
-Status TorchKernels::recompute(int64_t microbatch) {
+Status TorchKernels::recompute(int32_t stage, int64_t microbatch) {
   return guarded("computing a forward pass again", [&]() -> Status {
-    InFlight* kept = TRY(in_flight(microbatch, "recomputation"));
-    if (!kept->output.defined()) kept->output = run(microbatch, kept->input);
+    Held& own = held(stage);
+    InFlight* kept = TRY(in_flight(own, microbatch, "recomputation"));
+    if (!kept->output.defined()) run(own, microbatch, *kept);
     return {};
   });
 }
 
-Result<Payload> TorchKernels::backward(int64_t microbatch, Payload output_gradient) {
+// Through the graph once; its end is the gradient for the previous stage.
+Result<Payload> TorchKernels::go_back(Held& own, InFlight& kept, int64_t microbatch,
+                                      Payload output_gradient) {
+  if (!kept.output.defined()) {
+    return failed(fmt::format("stage {}: backward pass of micro-batch {} before its recomputation",
+                              own.index, microbatch));
+  }
+  at::Tensor gradient;
+  if (own.last) {
+    const int64_t microbatches = plan_.microbatches() * plan_.replicas();
+    gradient = at::full({}, 1.0 / static_cast<double>(microbatches), at::kFloat);
+  } else {
+    gradient = TRY(hidden_from(output_gradient, own.index, "gradients"));
+  }
+  torch::autograd::backward({kept.output}, {gradient});
+  Payload payload;
+  if (!own.first) payload = bytes_of(kept.input.grad());
+  return payload;
+}
+
+Result<Payload> TorchKernels::backward(int32_t stage, int64_t microbatch, Payload output_gradient) {
   return guarded("computing a backward pass", [&]() -> Result<Payload> {
-    InFlight* kept = TRY(in_flight(microbatch, "backward pass"));
-    if (!kept->output.defined()) {
-      return failed(
-          fmt::format("stage {}: backward pass of micro-batch {} before its recomputation", stage_,
-                      microbatch));
-    }
-    at::Tensor gradient;
-    if (last_) {
-      const int64_t microbatches = plan_.microbatches() * plan_.replicas();
-      gradient = at::full({}, 1.0 / static_cast<double>(microbatches), at::kFloat);
-    } else {
-      gradient = TRY(hidden_from(output_gradient, "gradients"));
-    }
-    torch::autograd::backward({kept->output}, {gradient});
-    Payload payload;
-    if (!first_) payload = bytes_of(kept->input.grad());
-    in_flight_.erase(microbatch);
+    Held& own = held(stage);
+    InFlight* kept = TRY(in_flight(own, microbatch, "backward pass"));
+    Payload payload = TRY(go_back(own, *kept, microbatch, std::move(output_gradient)));
+    own.in_flight.erase(microbatch);
     return payload;
   });
 }
 
-Status TorchKernels::check_gradients(const char* doing) const {
-  for (const Parameter& parameter : module_.parameters()) {
+Result<Payload> TorchKernels::backward_input(int32_t stage, int64_t microbatch,
+                                             Payload output_gradient) {
+  return guarded("computing the gradient of an input", [&]() -> Result<Payload> {
+    Held& own = held(stage);
+    InFlight* kept = TRY(in_flight(own, microbatch, "backward pass"));
+    kept->gradients->defer();
+    Payload payload = TRY(go_back(own, *kept, microbatch, std::move(output_gradient)));
+    kept->output = kept->input = at::Tensor();  // and with them the graph
+    return payload;
+  });
+}
+
+Status TorchKernels::backward_weight(int32_t stage, int64_t microbatch) {
+  return guarded("computing the gradients of weights", [&]() -> Status {
+    Held& own = held(stage);
+    InFlight* kept = TRY(in_flight(own, microbatch, "gradients of weights"));
+    if (kept->output.defined()) {
+      return failed(
+          fmt::format("stage {}: the weights' gradients of micro-batch {} before its input's",
+                      stage, microbatch));
+    }
+    kept->gradients->compute();
+    own.in_flight.erase(microbatch);
+    return {};
+  });
+}
+
+Status TorchKernels::check_gradients(const Held& held, const char* doing) const {
+  for (const Parameter& parameter : held.module.parameters()) {
     if (!parameter.value.grad().defined()) {
       return failed(
           fmt::format("{} has no gradient: {} before any backward pass", parameter.name, doing));
@@ -264,15 +323,16 @@ Status TorchKernels::check_gradients(const char* doing) const {
 
 // One tensor of all gradients, which become views of it as they are copied: so no gradient is there
 // twice, and none is copied back.
-Status TorchKernels::reduce_gradients() {
+Status TorchKernels::reduce_gradients(int32_t stage) {
   return guarded("summing the gradients", [&]() -> Status {
-    TRY(check_gradients("sum"));
-    if (!group_) return failed(fmt::format("stage {} has not joined its replicas", stage_));
+    Held& own = held(stage);
+    TRY(check_gradients(own, "sum"));
+    if (!group_) return failed(fmt::format("stage {} has not joined its replicas", stage));
     int64_t size = 0;
-    for (const Parameter& parameter : module_.parameters()) size += parameter.value.numel();
+    for (const Parameter& parameter : own.module.parameters()) size += parameter.value.numel();
     at::Tensor all = at::empty({size}, at::kFloat);
     int64_t begin = 0;
-    for (Parameter& parameter : module_.parameters()) {
+    for (Parameter& parameter : own.module.parameters()) {
       const int64_t end = begin + parameter.value.numel();
       at::Tensor part = all.slice(0, begin, end).view(parameter.value.sizes());
       part.copy_(parameter.value.grad());
@@ -283,28 +343,29 @@ Status TorchKernels::reduce_gradients() {
   });
 }
 
-Status TorchKernels::update() {
+Status TorchKernels::update(int32_t stage) {
   return guarded("updating the weights", [&]() -> Status {
-    if (last_) {
+    Held& own = held(stage);
+    if (own.last) {
       loss_ = loss_sum_ / static_cast<double>(std::max<int64_t>(losses_, 1));
       if (!std::isfinite(*loss_)) {
         return failed(fmt::format("the loss of iteration {} is {}", iteration_, std::abs(*loss_)),
                       "a smaller optimizer.learning_rate, or more optimizer.warmup_steps");
       }
     }
-    TRY(check_gradients("update"));
-    ++adam_step_;
+    TRY(check_gradients(own, "update"));
+    ++own.adam_step;
     AdamStep step{.learning_rate = learning_rate(plan_.optimizer, plan_.run.steps, iteration_),
                   .beta1 = plan_.optimizer.beta1,
                   .beta2 = plan_.optimizer.beta2,
                   .epsilon = plan_.optimizer.epsilon,
-                  .step = adam_step_};
-    for (size_t i = 0; i < module_.parameters().size(); ++i) {
-      Parameter& parameter = module_.parameters()[i];
+                  .step = own.adam_step};
+    for (size_t i = 0; i < own.module.parameters().size(); ++i) {
+      Parameter& parameter = own.module.parameters()[i];
       const at::Tensor gradient = parameter.value.grad().contiguous();
       step.weight_decay = parameter.decays ? plan_.optimizer.weight_decay : 0;
-      adamw(step, floats(parameter.value), floats(gradient), floats(moments_[i].first),
-            floats(moments_[i].second));
+      adamw(step, floats(parameter.value), floats(gradient), floats(own.moments[i].first),
+            floats(own.moments[i].second));
     }
     return {};
   });
@@ -312,17 +373,18 @@ Status TorchKernels::update() {
 
 // --- evaluation ----------------------------------------------------------------------------------
 
-Result<Payload> TorchKernels::evaluate(int64_t batch, Payload input) {
+Result<Payload> TorchKernels::evaluate(int32_t stage, int64_t batch, Payload input) {
   return guarded("evaluating", [&]() -> Result<Payload> {
+    const Held& own = held(stage);
+    const at::NoGradGuard no_gradients;
+    const at::Tensor in =
+        own.first ? evaluation_tokens(batch, 0) : TRY(hidden_from(input, stage, "activations"));
+    const at::Tensor output = own.module.forward(in);
+    if (!own.last) return bytes_of(output);
     if (batch == 0) {
       evaluation_sum_ = 0;
       evaluations_ = 0;
     }
-    const at::NoGradGuard no_gradients;
-    const at::Tensor in =
-        first_ ? evaluation_tokens(batch, 0) : TRY(hidden_from(input, "activations"));
-    const at::Tensor output = module_.forward(in);
-    if (!last_) return bytes_of(output);
     const at::Tensor loss = StageModule::loss(output, evaluation_tokens(batch, 1).view({-1}));
     evaluation_sum_ += static_cast<double>(loss.item<float>());
     ++evaluations_;
@@ -331,7 +393,7 @@ Result<Payload> TorchKernels::evaluate(int64_t batch, Payload input) {
 }
 
 std::optional<double> TorchKernels::evaluation_loss() const {
-  if (!last_ || evaluations_ == 0) return std::nullopt;
+  if (!stages_.back().last || evaluations_ == 0) return std::nullopt;
   return evaluation_sum_ / static_cast<double>(evaluations_);
 }
 
@@ -345,18 +407,20 @@ constexpr const char* kStep = ".adam.step";
 Result<std::vector<NamedTensor>> TorchKernels::save() const {
   return guarded("copying the weights", [&]() -> Result<std::vector<NamedTensor>> {
     std::vector<NamedTensor> tensors;
-    for (size_t i = 0; i < moments_.size(); ++i) {
-      const Parameter& parameter = module_.parameters()[i];
-      const std::vector<int64_t> shape = parameter.value.sizes().vec();
-      const auto add = [&](const std::string& name, const at::Tensor& values) {
-        tensors.push_back({name, "F32", shape, bytes_of(values.detach())});
-      };
-      add(parameter.name, parameter.value);
-      add(parameter.name + kFirstMoment, moments_[i].first);
-      add(parameter.name + kSecondMoment, moments_[i].second);
-      Payload step(sizeof adam_step_);
-      std::memcpy(step.data(), &adam_step_, sizeof adam_step_);
-      tensors.push_back({parameter.name + kStep, "I64", {1}, std::move(step)});
+    for (const Held& held : stages_) {
+      for (size_t i = 0; i < held.moments.size(); ++i) {
+        const Parameter& parameter = held.module.parameters()[i];
+        const std::vector<int64_t> shape = parameter.value.sizes().vec();
+        const auto add = [&](const std::string& name, const at::Tensor& values) {
+          tensors.push_back({name, "F32", shape, bytes_of(values.detach())});
+        };
+        add(parameter.name, parameter.value);
+        add(parameter.name + kFirstMoment, held.moments[i].first);
+        add(parameter.name + kSecondMoment, held.moments[i].second);
+        Payload step(sizeof held.adam_step);
+        std::memcpy(step.data(), &held.adam_step, sizeof held.adam_step);
+        tensors.push_back({parameter.name + kStep, "I64", {1}, std::move(step)});
+      }
     }
     return tensors;
   });
@@ -369,12 +433,14 @@ Result<std::string> TorchKernels::weights_digest() const {
       const std::span<float> numbers = floats(values);
       digest.add({reinterpret_cast<const char*>(numbers.data()), numbers.size_bytes()});
     };
-    for (size_t i = 0; i < moments_.size(); ++i) {
-      add(module_.parameters()[i].value);
-      add(moments_[i].first);
-      add(moments_[i].second);
+    for (const Held& held : stages_) {
+      for (size_t i = 0; i < held.moments.size(); ++i) {
+        add(held.module.parameters()[i].value);
+        add(held.moments[i].first);
+        add(held.moments[i].second);
+      }
+      digest.add({reinterpret_cast<const char*>(&held.adam_step), sizeof held.adam_step});
     }
-    digest.add({reinterpret_cast<const char*>(&adam_step_), sizeof adam_step_});
     return digest.text();
   });
 }
@@ -408,14 +474,12 @@ Status TorchKernels::load(std::span<const NamedTensor> tensors) {
     // All found before any is copied: a checkpoint that does not fit changes nothing.
     std::vector<std::pair<at::Tensor, const NamedTensor*>> copies;
     std::optional<int64_t> step;
-    for (size_t i = 0; i < moments_.size(); ++i) {
-      const Parameter& parameter = module_.parameters()[i];
+    const auto plan_copies = [&](const Parameter& parameter, const Moments& moments) -> Status {
       const std::vector<int64_t> shape = parameter.value.sizes().vec();
       const std::string& name = parameter.name;
       copies.emplace_back(parameter.value, TRY(find(by_name, name, "F32", shape)));
-      copies.emplace_back(moments_[i].first, TRY(find(by_name, name + kFirstMoment, "F32", shape)));
-      copies.emplace_back(moments_[i].second,
-                          TRY(find(by_name, name + kSecondMoment, "F32", shape)));
+      copies.emplace_back(moments.first, TRY(find(by_name, name + kFirstMoment, "F32", shape)));
+      copies.emplace_back(moments.second, TRY(find(by_name, name + kSecondMoment, "F32", shape)));
       int64_t its_step = 0;
       std::memcpy(&its_step, TRY(find(by_name, name + kStep, "I64", {1}))->bytes.data(), 8);
       if (its_step < 0 || (step && *step != its_step)) {
@@ -424,11 +488,17 @@ Status TorchKernels::load(std::span<const NamedTensor> tensors) {
                         "parts that were written at the same iteration");
       }
       step = its_step;
+      return {};
+    };
+    for (const Held& held : stages_) {
+      for (size_t i = 0; i < held.moments.size(); ++i) {
+        TRY(plan_copies(held.module.parameters()[i], held.moments[i]));
+      }
     }
     for (const auto& [to, from] : copies) {
       std::memcpy(to.data_ptr(), from->bytes.data(), from->bytes.size());
     }
-    adam_step_ = step.value_or(0);
+    for (Held& held : stages_) held.adam_step = step.value_or(0);
     return {};
   });
 }
@@ -456,10 +526,8 @@ Status check_plan(const plan::Plan& plan, int32_t rank) {
         "recompute = \"none\" or \"full\"");
   }
   const plan::Parallelism& p = plan.parallelism;
-  const std::pair<const char*, int64_t> degrees[] = {{"tensor", p.tensor},
-                                                     {"context", p.context},
-                                                     {"expert", p.expert},
-                                                     {"virtual_stages", p.virtual_stages}};
+  const std::pair<const char*, int64_t> degrees[] = {
+      {"tensor", p.tensor}, {"context", p.context}, {"expert", p.expert}};
   for (const auto& [name, degree] : degrees) {
     if (degree != 1) {
       return unusable(fmt::format("parallelism.{} = {}: training here knows pipeline stages "
@@ -483,9 +551,17 @@ Result<std::unique_ptr<runtime::Kernels>> make_torch_kernels(const plan::Plan& p
     const plan::Placement& place = plan.ranks[static_cast<size_t>(rank)];
     // Stages in the middle read no tokens, but all must agree on the number of evaluation batches.
     ByteData data = TRY(ByteData::open(plan));
-    StageModule module = TRY(StageModule::create(
-        plan.model, plan.stages[static_cast<size_t>(place.stage)].slice, plan.run.seed));
-    return std::make_unique<TorchKernels>(plan, place, std::move(module), std::move(data));
+    const schedule::Shape shape = schedule::shape_of(plan);
+    std::vector<Held> stages;
+    for (const int32_t stage : shape.stages_at(place.stage)) {
+      const model::Slice& slice = plan.stages[static_cast<size_t>(stage)].slice;
+      stages.push_back({.index = stage,
+                        .first = stage == 0,
+                        .last = stage + 1 == shape.stages,
+                        .drops = shape.recomputes(stage),
+                        .module = TRY(StageModule::create(plan.model, slice, plan.run.seed))});
+    }
+    return std::make_unique<TorchKernels>(plan, place.replica, std::move(stages), std::move(data));
   });
 }
 

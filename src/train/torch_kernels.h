@@ -5,6 +5,9 @@
 // draws the targets itself and divides its loss by the number of micro-batches of all pipelines, so
 // gradients sum to their mean on every stage without further ado.
 //
+// A backward pass in halves (I, then W) does what a whole one does, in another order
+// (weight_gradients.h).
+//
 // Pipeline r of a Plan computes micro-batches r M to r M + M - 1 of the global batch, M per
 // pipeline: together what one process would see. Its part of the held-out text is contiguous too.
 // The stage's replicas sum their gradients as one tensor (replica_group.h).

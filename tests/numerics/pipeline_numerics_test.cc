@@ -32,23 +32,26 @@ Pipeline make_pipeline(const plan::Plan& plan) {
 // GPipe by hand: all forwards, then all backwards in reverse order of stages.
 double train_once(Pipeline& pipeline, const plan::Plan& plan, int64_t iteration) {
   const bool recomputes = plan.training.recompute == model::Recompute::kFull;
+  const auto stages = static_cast<int32_t>(pipeline.size());
   for (auto& stage : pipeline) EXPECT_TRUE(stage->begin_iteration(iteration));
   for (int64_t i = 0; i < plan.microbatches(); ++i) {
     Payload payload;
-    for (auto& stage : pipeline) payload = *stage->forward(i, std::move(payload));
+    for (int32_t s = 0; s < stages; ++s) {
+      payload = *pipeline[s]->forward(s, i, std::move(payload));
+    }
     EXPECT_TRUE(payload.empty());
   }
   for (int64_t i = 0; i < plan.microbatches(); ++i) {
     Payload payload;
-    for (auto stage = pipeline.rbegin(); stage != pipeline.rend(); ++stage) {
+    for (int32_t s = stages; s-- > 0;) {
       if (recomputes) {
-        EXPECT_TRUE((*stage)->recompute(i));
+        EXPECT_TRUE(pipeline[s]->recompute(s, i));
       }
-      payload = *(*stage)->backward(i, std::move(payload));
+      payload = *pipeline[s]->backward(s, i, std::move(payload));
     }
     EXPECT_TRUE(payload.empty());
   }
-  for (auto& stage : pipeline) EXPECT_TRUE(stage->update());
+  for (int32_t s = 0; s < stages; ++s) EXPECT_TRUE(pipeline[s]->update(s));
   return pipeline.back()->loss().value();
 }
 
@@ -62,7 +65,9 @@ std::vector<double> losses(Pipeline& pipeline, const plan::Plan& plan, int64_t f
 double evaluate(Pipeline& pipeline) {
   for (int64_t i = 0; i < pipeline[0]->evaluation_batches(); ++i) {
     Payload payload;
-    for (auto& stage : pipeline) payload = *stage->evaluate(i, std::move(payload));
+    for (int32_t s = 0; s < static_cast<int32_t>(pipeline.size()); ++s) {
+      payload = *pipeline[s]->evaluate(s, i, std::move(payload));
+    }
   }
   return pipeline.back()->evaluation_loss().value();
 }
@@ -194,14 +199,14 @@ TEST(Kernels, FailOnBytesOfAnotherShapeAndOnCallsOutOfOrder) {
   const plan::Plan plan = tiny_plan(2);
   Pipeline pipeline = make_pipeline(plan);
   ASSERT_TRUE(pipeline[1]->begin_iteration(1));
-  auto result = pipeline[1]->forward(0, Payload(12));
+  auto result = pipeline[1]->forward(1, 0, Payload(12));
   ASSERT_FALSE(result);
   // 2 samples x 32 tokens x 32 hidden x 4 bytes
   EXPECT_THAT(result.error().text(), HasSubstr("received activations of 12 bytes, expected 8192"));
-  result = pipeline[1]->backward(3, {});
+  result = pipeline[1]->backward(1, 3, {});
   ASSERT_FALSE(result);
   EXPECT_THAT(result.error().text(), HasSubstr("micro-batch 3 before its forward pass"));
-  EXPECT_THAT(pipeline[1]->update().error().text(), HasSubstr("no gradient"));
+  EXPECT_THAT(pipeline[1]->update(1).error().text(), HasSubstr("no gradient"));
 }
 
 TEST(Kernels, StopWhenTheLossIsNotANumber) {
@@ -213,10 +218,10 @@ TEST(Kernels, StopWhenTheLossIsNotANumber) {
   ASSERT_TRUE(pipeline[0]->load(tensors));
   ASSERT_TRUE(pipeline[0]->begin_iteration(1));
   for (int64_t i = 0; i < plan.microbatches(); ++i) {
-    ASSERT_TRUE(pipeline[0]->forward(i, {}));
-    ASSERT_TRUE(pipeline[0]->backward(i, {}));
+    ASSERT_TRUE(pipeline[0]->forward(0, i, {}));
+    ASSERT_TRUE(pipeline[0]->backward(0, i, {}));
   }
-  const Status status = pipeline[0]->update();
+  const Status status = pipeline[0]->update(0);
   ASSERT_FALSE(status);
   EXPECT_THAT(status.error().text(), HasSubstr("the loss of iteration 1 is nan"));
 }

@@ -77,19 +77,18 @@ class PipelineReplica {
 
  private:
   double step(int64_t iteration) {
+    const auto stages = static_cast<int32_t>(stages_.size());
     for (auto& stage : stages_) EXPECT_TRUE(stage->begin_iteration(iteration));
     for (int64_t i = 0; i < plan_.microbatches(); ++i) {
       Payload payload;
-      for (auto& stage : stages_) payload = *stage->forward(i, std::move(payload));
-      for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage) {
-        payload = *(*stage)->backward(i, std::move(payload));
-      }
+      for (int32_t s = 0; s < stages; ++s) payload = *stages_[s]->forward(s, i, std::move(payload));
+      for (int32_t s = stages; s-- > 0;) payload = *stages_[s]->backward(s, i, std::move(payload));
     }
-    for (auto& stage : stages_) {
+    for (int32_t s = 0; s < stages; ++s) {
       if (plan_.replicas() > 1) {
-        EXPECT_TRUE(stage->reduce_gradients());
+        EXPECT_TRUE(stages_[s]->reduce_gradients(s));
       }
-      EXPECT_TRUE(stage->update());
+      EXPECT_TRUE(stages_[s]->update(s));
     }
     return stages_.back()->loss().value();
   }
@@ -98,7 +97,9 @@ class PipelineReplica {
     story.evaluation_batches = stages_[0]->evaluation_batches();
     for (int64_t i = 0; i < story.evaluation_batches; ++i) {
       Payload payload;
-      for (auto& stage : stages_) payload = *stage->evaluate(i, std::move(payload));
+      for (int32_t s = 0; s < static_cast<int32_t>(stages_.size()); ++s) {
+        payload = *stages_[s]->evaluate(s, i, std::move(payload));
+      }
     }
     story.evaluation_loss = stages_.back()->evaluation_loss().value();
   }
@@ -205,13 +206,13 @@ TEST(ReplicaNumerics, KernelsSayWhatTheyMiss) {
   const plan::Plan plan = tiny_plan(1, 2);
   auto kernels = std::move(*make_torch_kernels(plan, 1));
   ASSERT_TRUE(kernels->begin_iteration(1));
-  EXPECT_THAT(kernels->reduce_gradients().error().text(),
+  EXPECT_THAT(kernels->reduce_gradients(0).error().text(),
               testing::HasSubstr("has no gradient: sum before any backward pass"));
   for (int64_t i = 0; i < plan.microbatches(); ++i) {
-    ASSERT_TRUE(kernels->forward(i, {}));
-    ASSERT_TRUE(kernels->backward(i, {}));
+    ASSERT_TRUE(kernels->forward(0, i, {}));
+    ASSERT_TRUE(kernels->backward(0, i, {}));
   }
-  EXPECT_THAT(kernels->reduce_gradients().error().text(),
+  EXPECT_THAT(kernels->reduce_gradients(0).error().text(),
               testing::HasSubstr("stage 0 has not joined its replicas"));
 }
 

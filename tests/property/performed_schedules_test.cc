@@ -1,0 +1,111 @@
+// Every schedule twice: predicted by the simulator, and performed with real bytes by ranks in
+// threads over links in virtual time. Both must have done the same, each computation and each
+// transfer at the same nanosecond.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <tuple>
+
+#include "runtime/test_plan.h"
+#include "runtime/virtual_run.h"
+#include "sim/simulate.h"
+
+namespace tombolo {
+namespace {
+
+using runtime::make_test_plan;
+using runtime::TestPlan;
+
+// When what happened: by lane, ranks, action and iteration. What takes no time is left out: the
+// simulator does not draw it.
+using Key = std::tuple<int, int32_t, int32_t, std::string, int64_t>;
+using Happened = std::map<Key, std::pair<int64_t, int64_t>>;
+
+void add(const trace::Trace& trace, Happened& out) {
+  for (const trace::Interval& i : trace.intervals) {
+    if (i.start == i.end) continue;
+    const Key key{static_cast<int>(i.lane), i.rank, i.peer, trace::to_text(i.action), i.iteration};
+    EXPECT_TRUE(out.emplace(key, std::pair{i.start.ns, i.end.ns}).second)
+        << trace::to_text(i.action) << " of iteration " << i.iteration << " twice";
+  }
+}
+
+void expect_the_same(const plan::Plan& plan, const std::string& name) {
+  const auto simulation = sim::simulate(plan, {.iterations = static_cast<int>(plan.run.steps)});
+  ASSERT_TRUE(simulation) << name << ": " << simulation.error().text();
+  const auto parts = runtime::perform_virtually(plan);
+  ASSERT_TRUE(parts) << name << ": " << parts.error().text();
+  Happened predicted, performed;
+  add(simulation->trace, predicted);
+  for (const trace::Trace& part : *parts) add(part, performed);
+  EXPECT_FALSE(predicted.empty());
+  EXPECT_EQ(predicted.size(), performed.size()) << name;
+  for (const auto& [key, span] : predicted) {
+    const auto found = performed.find(key);
+    const std::string what = fmt::format("{}: rank {}, {} of iteration {}", name, std::get<1>(key),
+                                         std::get<3>(key), std::get<4>(key));
+    ASSERT_NE(found, performed.end()) << what << " was not performed";
+    ASSERT_EQ(found->second, span) << what;
+  }
+}
+
+int chunks_of(const std::string& schedule) {
+  return plan::layout_of(schedule) == plan::Layout::kLine ? 1 : 2;
+}
+
+// In three datacenters; round and round needs a link from the last to the first.
+plan::Plan plan_of(TestPlan wanted) {
+  wanted.virtual_stages = chunks_of(wanted.schedule);
+  wanted.ring = wanted.schedule == "interleaved";
+  return make_test_plan(wanted);
+}
+
+class EverySchedule : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Performed, EverySchedule, ::testing::ValuesIn(schedule::schedule_names()),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+// The backward of 5 ms has halves of 3 and 2; messages wait for each other where the transfer is
+// longer than a forward.
+TEST_P(EverySchedule, IsPerformedAsPredicted) {
+  for (const char* transfer : {"300 us", "1700 us"}) {
+    expect_the_same(plan_of({.stages = 3,
+                             .microbatches = 6,
+                             .steps = 2,
+                             .forward = "2 ms",
+                             .backward = "5000001 ns",
+                             .transfer = transfer,
+                             .schedule = GetParam()}),
+                    fmt::format("{} with transfers of {}", GetParam(), transfer));
+  }
+}
+
+TEST_P(EverySchedule, IsPerformedAsPredictedByReplicas) {
+  expect_the_same(plan_of({.stages = 2,
+                           .microbatches = 4,
+                           .replicas = 2,
+                           .steps = 2,
+                           .reduce = "3 ms",
+                           .schedule = GetParam()}),
+                  GetParam());
+}
+
+// As a Plan carries it, with releases.
+TEST_P(EverySchedule, IsPerformedAsPredictedWhereItWasGiven) {
+  plan::Plan plan =
+      plan_of({.stages = 3, .microbatches = 5, .replicas = 2, .steps = 2, .schedule = GetParam()});
+  if (GetParam() == "interleaved") {
+    plan = plan_of({.stages = 3, .microbatches = 6, .replicas = 2, .schedule = GetParam()});
+  }
+  auto built = schedule::build(plan);
+  ASSERT_TRUE(built) << built.error().text();
+  built->release = {SimDuration{0}, SimDuration{1'234'567}};
+  plan.given = schedule::to_given(*built);
+  expect_the_same(plan, GetParam());
+}
+
+}  // namespace
+}  // namespace tombolo
