@@ -18,6 +18,8 @@ std::string path_of(std::string key) {
   return "/proc/sys/" + key;
 }
 
+constexpr double kSegment = 1448;  // bytes of an IP packet of 1500 that TCP carries
+
 // The largest window that a WAN link of this datacenter states; nothing where one states none.
 std::optional<Bytes> window_of(const cluster::Cluster& cluster, const std::string& datacenter) {
   std::optional<Bytes> largest;
@@ -34,10 +36,12 @@ std::optional<Bytes> window_of(const cluster::Cluster& cluster, const std::strin
 std::vector<KernelSetting> settings_of(const cluster::Cluster& cluster,
                                        const std::string& datacenter, double byte_scale) {
   int64_t receive = kLargeBuffer;
+  int64_t frame = kLargeFrame;
   std::string why = "no WAN link bounds the window";
   if (const std::optional<Bytes> window = window_of(cluster, datacenter)) {
     const double scaled = window->value / byte_scale;
     receive = std::max<int64_t>(4096, std::llround(scaled * kBufferPerWindow));
+    frame = std::clamp<int64_t>(std::llround(scaled / kSegment / kFramesPerWindow), 2, kLargeFrame);
     why = fmt::format("{} times the TCP window of {} to which the emulator bounds it",
                       kBufferPerWindow, brief(Bytes{scaled}));
   }
@@ -46,7 +50,8 @@ std::vector<KernelSetting> settings_of(const cluster::Cluster& cluster,
       {"net.ipv4.tcp_rmem", fmt::format("4096 {} {}", start, receive), why},
       {"net.ipv4.tcp_wmem", fmt::format("4096 131072 {}", kLargeBuffer),
        "the sender's buffer bounds nothing"},
-      {"net.ipv4.tcp_min_tso_segs", "40", "large frames, which the emulator moves cheaply"},
+      {"net.ipv4.tcp_min_tso_segs", std::to_string(frame),
+       "large frames, which the emulator moves cheaply, but small beside a window"},
       {"net.ipv4.tcp_slow_start_after_idle", "0", "a pipeline pauses; its window need not shrink"},
       {"net.ipv4.tcp_no_metrics_save", "1", "a connection learns nothing from one before it"},
       {"net.ipv6.conf.all.disable_ipv6", "1", "the emulator carries IPv4 only"},

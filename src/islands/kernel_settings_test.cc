@@ -38,5 +38,14 @@ TEST(KernelSettings, ALinkWithoutAWindowNeedsALargeBuffer) {
             "4096 131072 134217728");
 }
 
+// 3 MB are 2072 segments, a sixteenth of them more than 40; a hundredth of it are 20.7.
+TEST(KernelSettings, AFrameIsSmallBesideAWindow) {
+  const std::string key = "net.ipv4.tcp_min_tso_segs";
+  EXPECT_EQ(value_of(key, row(3_MB, 3_MB), "porto"), "40");
+  EXPECT_EQ(value_of(key, row(3_MB, 3_MB), "porto", 10), "13");
+  EXPECT_EQ(value_of(key, row(3_MB, 3_MB), "porto", 100), "2");
+  EXPECT_EQ(value_of(key, row(3_MB, std::nullopt), "lisbon", 100), "40");
+}
+
 }  // namespace
 }  // namespace tombolo::islands
