@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "transport/link.h"
+#include "transport/relay.h"
 
 using namespace tombolo;
 using namespace tombolo::transport;
@@ -96,12 +97,32 @@ class Fields {
   Link link_{{.self = kSelf, .peer = 1, .message_max = 200}};
 };
 
+// The shares of a relayed message, cut from arbitrary bytes at arbitrary places: a message that the
+// law of cutting allows, or an error.
+void shares(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return;
+  const auto count = static_cast<uint32_t>(1 + static_cast<unsigned>(bytes[0]) % 5);
+  Gather gather(count);
+  bytes = bytes.subspan(1);
+  for (uint32_t s = 0; s < count; ++s) {
+    const size_t wanted = bytes.empty() ? 0 : static_cast<size_t>(bytes[0]);
+    const auto part = bytes.first(wanted < bytes.size() ? wanted : bytes.size());
+    bytes = bytes.subspan(part.size());
+    if (!gather.add(s, {Payload(part.begin(), part.end()), {}, {}})) return;
+  }
+  const auto message = gather.take();
+  if (!message) return;
+  CHECK(message->sent_start.ns >= 0, "it left at {} ns", message->sent_start.ns);
+  CHECK(message->payload.size() <= 255 * count, "{} bytes", message->payload.size());
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 1) return 0;
   const std::span bytes(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
   stream(bytes, size_t{data[0]} + 1, kStrangerPayloadMax);
+  shares(bytes);
   Fields fields;
   for (size_t at = 0; at + 8 <= bytes.size() && fields.add(bytes.subspan(at, 8)); at += 8) {
   }
