@@ -38,11 +38,17 @@ class Performer {
         stages_(shape_.stages_at(plan.ranks[options.rank].stage)),
         replica_(plan.ranks[options.rank].replica),
         last_stage_(shape_.stages - 1),
-        holds_last_(stages_.back() == last_stage_) {}
+        holds_last_(stages_.back() == last_stage_),
+        writer_(hooks.write ? hooks.write : writing(), hooks.shard, clock) {}
 
   Result<trace::Trace> run();
 
  private:
+  CheckpointWriter::Write writing() const {
+    return [this](int64_t step, std::span<const NamedTensor> tensors) {
+      return write_shard(plan_.checkpoint->directory, step, options_.rank, tensors);
+    };
+  }
   Status iterate(int64_t iteration);
   Status act(const Action& action);
   Status compute(const Action& action);
@@ -55,6 +61,7 @@ class Performer {
   Status evaluate(int64_t step);
   Status evaluate_batch(int32_t stage, int64_t step, int64_t batch, int64_t batches);
   Status checkpoint(int64_t step);
+  void record_writes();
 
   SimTime now() const { return SimTime{} + (clock_.now() - options_.origin); }
   bool has_replicas() const { return plan_.replicas() > 1; }
@@ -95,18 +102,22 @@ class Performer {
   Waiting inputs_, output_gradients_, outputs_, input_gradients_;
   Lateness message_lateness_;  // of this iteration
   trace::Trace trace_;
+  CheckpointWriter writer_;  // the last one: it goes before what it uses
 };
 
 Result<trace::Trace> Performer::run() {
   const int64_t steps = plan_.run.steps;
   for (int64_t i = options_.first_iteration; i <= steps; ++i) {
     TRY(iterate(i));
+    TRY(writer_.check());
     const bool end = i == steps;
     const int64_t every = plan_.run.evaluate_every;
     if (end || (every > 0 && i % every == 0)) TRY(evaluate(i));
     if (!plan_.checkpoint || plan_.checkpoint->every <= 0) continue;
     if (end || i % plan_.checkpoint->every == 0) TRY(checkpoint(i));
   }
+  TRY(writer_.finish());
+  record_writes();
   return std::move(trace_);
 }
 
@@ -301,11 +312,17 @@ Status Performer::evaluate_batch(int32_t stage, int64_t step, int64_t batch, int
 Status Performer::checkpoint(int64_t step) {
   if (replica_ != 0) return {};
   const SimTime start = now();
-  const std::vector<NamedTensor> tensors = TRY(kernels_.save());
-  const Shard shard = TRY(write_shard(plan_.checkpoint->directory, step, options_.rank, tensors));
+  TRY(writer_.finish());
+  writer_.begin(step, TRY(kernels_.save()));
   drawing_ = static_cast<int64_t>(trace_.intervals.size()) < options_.intervals_max;
   draw_compute({ActionKind::kCheckpoint, stages_.front(), -1}, 0, start);
-  return hooks_.shard ? hooks_.shard(step, shard) : Status{};
+  return {};
+}
+
+void Performer::record_writes() {
+  for (const CheckpointWriter::Written& each : writer_.take_written()) {
+    record("checkpoint_write_s", each.step, seconds(each.end - each.start).value);
+  }
 }
 
 // A message that wakes this rank late, or came late although its link was free, counts like a wait

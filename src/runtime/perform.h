@@ -8,7 +8,8 @@
 //   E          held-out data passes through the stages of every pipeline, each with its share,
 //   every
 //              run.evaluate_every steps and at the end
-//   C          a shard, every checkpoint.every steps and at the end; replica 0 alone writes
+//   C          a copy of the state, every checkpoint.every steps and at the end, which is written
+//              while the next iterations run (checkpoint_writer.h); replica 0 alone writes
 //
 // Where there are replicas their weights are hashed every run.compare_replicas_every steps and at
 // the end; whoever gets the reports compares (run_book.h).
@@ -26,6 +27,7 @@
 #include "base/clock.h"
 #include "plan/plan.h"
 #include "runtime/checkpoint.h"
+#include "runtime/checkpoint_writer.h"
 #include "runtime/kernels.h"
 #include "runtime/messenger.h"
 #include "schedule/schedule.h"
@@ -59,17 +61,18 @@ struct PerformOptions {
   int64_t intervals_max = 1'000'000;  // about 80 bytes each; later iterations are not drawn
 };
 
-// Called on the performing thread; a failure ends the run.
+// Called on the performing thread, those about shards on the writing one; a failure ends the run.
 struct Hooks {
   std::function<Status(const IterationReport&)> iteration;
   std::function<Status(int64_t step, const Shard& shard)> shard;
   std::function<Status(const Evaluation&)> evaluation;
+  CheckpointWriter::Write write = {};  // left out: into the Plan's directory
 };
 
 // Returns this rank's part of the Trace, without a header. Records: "loss" and "evaluation_loss";
 // where there are replicas "replica_loss", "replica_evaluation_loss" and
-// "replica_evaluation_batches", of which merge_parts makes the former; "machine_late_s" of emulated
-// ranks (machine_load.h).
+// "replica_evaluation_batches", of which merge_parts makes the former; "checkpoint_write_s", how
+// long a shard took to be written; "machine_late_s" of emulated ranks (machine_load.h).
 Result<trace::Trace> perform(const plan::Plan& plan, const schedule::Order& order,
                              const PerformOptions& options, Kernels& kernels, Messenger& messenger,
                              Clock& clock, const Hooks& hooks);

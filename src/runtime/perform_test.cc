@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <condition_variable>
 #include <filesystem>
 #include <future>
 #include <map>
+#include <mutex>
 
 #include "cost/collective.h"
 #include "runtime/emulated_kernels.h"
@@ -331,6 +333,59 @@ TEST_F(Performing, CheckpointsAreTakenEveryFewStepsAndAtTheEnd) {
   EXPECT_THAT(steps, ElementsAre(2, 4, 5));
   EXPECT_EQ(trace::to_text(trace->intervals.back().action), "0C");
   EXPECT_EQ(trace->intervals.back().iteration, 0);
+}
+
+// A disk that takes its time: the shard of step 2 is not written before step 3 is done, nor that of
+// step 4 before step 5. A run that waited for its disk would not get that far.
+TEST_F(Performing, IterationsGoOnWhileAShardIsWritten) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int64_t done = 0, writing = 0, most = 0;
+  std::vector<int64_t> written;
+  Hooks hooks;
+  hooks.iteration = [&](const IterationReport& report) -> Status {
+    const std::lock_guard lock(mutex);
+    done = report.iteration;
+    changed.notify_all();
+    return {};
+  };
+  hooks.write = [&](int64_t step, std::span<const NamedTensor> tensors) -> Result<Shard> {
+    std::unique_lock lock(mutex);
+    most = std::max(most, ++writing);
+    const bool went_on =
+        changed.wait_for(lock, std::chrono::seconds(30), [&] { return done > step || done == 5; });
+    --writing;
+    if (!went_on) return failed("the run waits for its disk");
+    EXPECT_EQ(tensors[0].bytes, Payload{std::byte{'x'}});
+    return Shard{.file = "shard"};
+  };
+  hooks.shard = [&](int64_t step, const Shard&) -> Status {
+    written.push_back(step);
+    return {};
+  };
+  const auto trace =
+      perform_rank(0, make_test_plan({.steps = 5, .checkpoints = "/nowhere", .every = 2}), hooks);
+  ASSERT_TRUE(trace) << trace.error().text();
+  EXPECT_THAT(written, ElementsAre(2, 4, 5)) << "the last one was waited for";
+  EXPECT_EQ(most, 1) << "two at once";
+  EXPECT_EQ(std::count_if(trace->records.begin(), trace->records.end(),
+                          [](const auto& record) { return record.name == "checkpoint_write_s"; }),
+            3);
+}
+
+// Whether it shows in the next iteration, at the next checkpoint or at the end: once, as it was.
+TEST_F(Performing, ADiskThatFailsStopsTheRun) {
+  for (const int64_t failing : {2, 4, 5}) {
+    const Hooks hooks{.write = [&](int64_t step, std::span<const NamedTensor>) -> Result<Shard> {
+      if (step == failing) return unusable("the disk is full", "another one");
+      return Shard{.file = "shard"};
+    }};
+    const auto trace =
+        perform_rank(0, make_test_plan({.steps = 5, .checkpoints = "/nowhere", .every = 2}), hooks);
+    ASSERT_FALSE(trace) << failing;
+    EXPECT_EQ(trace.error().code, ErrorCode::kUnusable);
+    EXPECT_EQ(trace.error().text(), "the disk is full\n  try another one");
+  }
 }
 
 TEST_F(Performing, ALostPeerIsNamedWithWhatWasDone) {
