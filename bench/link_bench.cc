@@ -2,15 +2,16 @@
 // takes while others are queued. Runs inside emulated islands, between the first host and the last;
 // bench/wan_goodput.py makes these and holds the figures against iperf3.
 //
-//   link_bench goodput --connections 8 --seconds 5 [--warmup 2] [--congestion-control cubic]
+//   link_bench goodput --connections 8 --seconds 5 [--warmup 2] [--tls]
+//                      [--congestion-control cubic]
 //   link_bench urgency --connections 8 [--rounds 3] [--fifo] [--congestion-control cubic]
 //
 // "goodput": 1 MiB messages, always 64 MiB of them queued; payload received per second after the
 // warm-up. "urgency": 50 MB in messages of 1 MB are queued, and every 100 ms until they are gone a
 // message of 64 KiB, more urgent; or, with --fifo, as urgent as the rest. Its time is from send()
-// to its last byte at the receiver. A round that does not count warms the connections up. Prints
-// one line of JSON. Both ends live in this process, whose threads stand in different network
-// namespaces.
+// to its last byte at the receiver. A round that does not count warms the connections up. With
+// --tls both ends have certificates of an authority made for the occasion. Prints one line of JSON.
+// Both ends live in this process, whose threads stand in different network namespaces.
 #include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>
@@ -26,6 +27,7 @@
 #include "base/clock.h"
 #include "cluster/islands.h"
 #include "transport/endpoint.h"
+#include "trust/authority.h"
 
 using namespace tombolo;
 using namespace tombolo::transport;
@@ -42,6 +44,7 @@ struct Options {
   double warmup = 2;
   int rounds = 3;
   bool fifo = false;
+  bool tls = false;
   std::string congestion_control = "cubic";
 };
 
@@ -70,10 +73,16 @@ Result<Pair> make_pair(const Options& options, const Clock& clock) {
   if (!islands || islands->hosts.size() < 2)
     return unusable("this program runs inside emulated islands", "bench/wan_goodput.py");
   const Token token = TRY(Token::random());
-  const auto made = [&](int32_t rank, const cluster::Host& host) {
+  const trust::WallTime now = trust::wall_time();
+  const trust::Authority authority = TRY(trust::Authority::create(now));
+  const auto made = [&](int32_t rank,
+                        const cluster::Host& host) -> Result<std::unique_ptr<Endpoint>> {
+    std::optional<trust::Credentials> papers;
+    if (options.tls) papers = TRY(authority.issue(host.name, trust::host_validity(now)));
     return endpoint_on(host,
                        {.identity = {.rank = rank, .ranks = 2, .token = token},
                         .network = islands->network,
+                        .credentials = std::move(papers),
                         .congestion_control = options.congestion_control},
                        clock);
   };
@@ -164,8 +173,8 @@ Result<Options> parse(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (!words.empty()) options.question = words[0];
   for (size_t i = 1; i < words.size(); ++i) {
-    if (words[i] == "--fifo") {
-      options.fifo = true;
+    if (words[i] == "--fifo" || words[i] == "--tls") {
+      (words[i] == "--tls" ? options.tls : options.fifo) = true;
       continue;
     }
     if (i + 1 == words.size()) return unusable(words[i] + " needs a value");

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "transport/endpoint.h"
+#include "trust/authority.h"
 
 using namespace tombolo;
 using namespace tombolo::transport;
@@ -36,12 +37,20 @@ struct Pair {
 
 SimTime soon(const Clock& clock) { return clock.now() + SimDuration{60'000'000'000}; }
 
-Result<Pair> make_pair(const Clock& clock, const LinkShape& shape) {
+Result<Pair> make_pair(const Clock& clock, const LinkShape& shape, bool tls = false) {
   const Token token = TRY(Token::random());
+  const trust::WallTime now = trust::wall_time();
+  const trust::Authority authority = TRY(trust::Authority::create(now));
+  const auto made = [&](int32_t rank) -> Result<std::unique_ptr<Endpoint>> {
+    std::optional<trust::Credentials> papers;
+    if (tls) papers = TRY(authority.issue("here", trust::host_validity(now)));
+    return Endpoint::create(
+        {.identity = {.rank = rank, .ranks = 2, .token = token}, .credentials = std::move(papers)},
+        clock);
+  };
   Pair pair;
-  pair.sender = TRY(Endpoint::create({.identity = {.rank = 0, .ranks = 2, .token = token}}, clock));
-  pair.receiver =
-      TRY(Endpoint::create({.identity = {.rank = 1, .ranks = 2, .token = token}}, clock));
+  pair.sender = TRY(made(0));
+  pair.receiver = TRY(made(1));
   TRY(pair.receiver->connect(0, "127.0.0.1", pair.sender->port(), shape, soon(clock)));
   TRY(pair.sender->await_peer(1, shape, soon(clock)));
   return pair;
@@ -106,6 +115,28 @@ Status unpaced(const Clock& clock, uint64_t bytes, const std::string& machine) {
   return {};
 }
 
+// Plain and TLS take turns, so that the machine is as busy for one as for the other.
+Status secured(const Clock& clock, uint64_t bytes, const std::string& machine) {
+  Pair pairs[] = {TRY(make_pair(clock, {})), TRY(make_pair(clock, {}, true))};
+  const Payload payload(bytes, std::byte{42});
+  const uint64_t count = std::max<uint64_t>(4, (uint64_t{256} << 20) / bytes);
+  std::vector<double> gbps[2];
+  for (int repeat = 0; repeat <= kRepeats; ++repeat) {
+    for (int i = 0; i < 2; ++i) {
+      const Sample sample = TRY(burst(clock, pairs[i], {}, payload, count, repeat));
+      if (repeat > 0)
+        gbps[i].push_back(static_cast<double>(count * bytes) * 8e-9 / sample.wall.value);
+    }
+  }
+  const double plain = spread(gbps[0]).median, tls = spread(gbps[1]).median;
+  fmt::print(
+      "{{\"bench\":\"secured\",\"message_bytes\":{},\"plain_gbps\":{:.2f},\"tls_gbps\":{:.2f},"
+      "\"ratio\":{:.3f},\"checked\":true,{}}}\n",
+      bytes, plain, tls, tls / plain, machine);
+  for (Pair& pair : pairs) TRY(pair.sender->close(soon(clock)));
+  return {};
+}
+
 Status paced(const Clock& clock, uint64_t bytes, uint64_t count, const std::string& machine) {
   const LinkShape shape{.rate = 1_Gbps, .delay = round_to_ns(20_ms)};
   Pair pair = TRY(make_pair(clock, shape));
@@ -144,6 +175,7 @@ Status run() {
                   std::thread::hardware_concurrency(), host.release, host.machine);
   SystemClock clock;
   for (const uint64_t bytes : {64u << 10, 1u << 20, 16u << 20}) TRY(unpaced(clock, bytes, machine));
+  for (const uint64_t bytes : {64u << 10, 1u << 20, 16u << 20}) TRY(secured(clock, bytes, machine));
   TRY(paced(clock, 1'000'000, 1, machine));
   TRY(paced(clock, 64 << 10, 500, machine));
   TRY(paced(clock, 1'000'000, 100, machine));

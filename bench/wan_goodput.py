@@ -3,7 +3,9 @@
 urgent message takes while 50 MB are queued, against a queue without urgency.
 
     bench/wan_goodput.py [--build build/release] [--connections 1,8,16] [--congestion-controls cubic,bbr]
-                         [--paths clean,lossy,far,fat] [--seconds 5] [--warmup 3] [--runs 3] [--skip-urgency]
+                         [--paths clean,lossy,far,fat] [--seconds 5] [--warmup 3] [--runs 3] [--skip-urgency] [--tls]
+
+With --tls only this: the goodput of a link with TLS 1.3 against one without, on the clean path, taking turns.
 
 Contenders take turns and run as SCHED_FIFO where that is allowed, below the emulator, so that a busy machine is
 as busy for one as for the other. Kernel buffers allow 64 MB and more on
@@ -95,9 +97,9 @@ def iperf_mbps(islands, control, seconds, warmup):
     return out["end"]["sum_received"]["bits_per_second"] / 1e6
 
 
-def link_mbps(islands, connections, control, seconds, warmup):
+def link_mbps(islands, connections, control, seconds, warmup, *words):
     return islands.run(islands.build / "link_bench", "goodput", "--connections", connections, "--seconds", seconds,
-                       "--warmup", warmup, "--congestion-control", control)["payload_mbps"]
+                       "--warmup", warmup, "--congestion-control", control, *words)["payload_mbps"]
 
 
 def goodput(arguments):
@@ -120,6 +122,23 @@ def goodput(arguments):
                      for values in ours.values()]
             print(f"| {rate}, {2 * one_way} ms, loss {loss:.2%} | {control} | {rival:.0f} | " + " | ".join(cells) +
                   f" | {islands.busy()} |", flush=True)
+
+
+def tls(arguments):
+    rate, one_way, _ = PATHS["clean"]
+    print(f"\nPayload in Mbps over {arguments.seconds} s after {arguments.warmup} s, median of {arguments.runs}; "
+          f"{rate}, RTT {2 * one_way} ms")
+    print("| congestion control | connections | plain TCP | TLS 1.3 | ratio | emulator |")
+    print("|---" * 6 + "|")
+    for control in arguments.congestion_controls:
+        for n in arguments.connections:
+            islands = Islands(arguments.build, PATHS["clean"])
+            figures = {(): [], ("--tls",): []}
+            for _ in range(arguments.runs):
+                for words, values in figures.items():
+                    values.append(link_mbps(islands, n, control, arguments.seconds, arguments.warmup, *words))
+            plain, sealed = (statistics.median(values) for values in figures.values())
+            print(f"| {control} | {n} | {plain:.0f} | {sealed:.0f} | {sealed / plain:.3f} | {islands.busy()} |", flush=True)
 
 
 def urgency(arguments):
@@ -154,6 +173,7 @@ def main():
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--skip-urgency", action="store_true")
+    parser.add_argument("--tls", action="store_true")
     arguments = parser.parse_args()
     arguments.build = arguments.build.resolve()
     for program in ("link_bench", "tombolo-islands"):
@@ -165,6 +185,8 @@ def main():
     with open("/proc/sys/net/ipv4/tcp_available_congestion_control") as file:
         known = file.read().split()
     arguments.congestion_controls = [name for name in arguments.congestion_controls if name in known]
+    if arguments.tls:
+        return tls(arguments)
     if arguments.paths != [""]:
         goodput(arguments)
     if not arguments.skip_urgency:

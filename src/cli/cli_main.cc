@@ -24,6 +24,37 @@ void add_json(CLI::App* command, bool& json) {
   command->add_flag("--json", json, "one JSON document on stdout, nothing else");
 }
 
+CLI::App* add_init(CLI::App& app, InitOptions& options) {
+  CLI::App* command = app.add_subcommand(
+      "init",
+      "certificates for runs across hosts: on the first host alone, then --invite there and "
+      "--join on each other");
+  command->add_option("--directory", options.directory,
+                      "of this host's credentials; left out: ~/.config/tombolo");
+  command->add_option("--name", options.name, "of this host; left out: what it calls itself");
+  CLI::Option* invite =
+      command->add_option("--invite", options.invite, "name of a host that may join: waits for it");
+  command->add_option("--for", options.lasts, "how long an invitation lasts")
+      ->needs(invite)
+      ->capture_default_str();
+  command->add_option("--listen", options.listen, "HOST:PORT where the invited host calls")
+      ->needs(invite)
+      ->capture_default_str();
+  CLI::Option* join = command
+                          ->add_option("--join", options.join,
+                                       "HOST:PORT and the invitation, or it comes from stdin")
+                          ->expected(1, 2)
+                          ->excludes(invite);
+  CLI::Option* issue =
+      command
+          ->add_option("--issue", options.issue,
+                       "name of a host: makes its credentials here, in a folder to carry")
+          ->excludes(invite)
+          ->excludes(join);
+  command->add_option("--to", options.to, "that folder; left out: the name")->needs(issue);
+  return command;
+}
+
 int finish(const Status& status) {
   std::cout.flush();
   if (!status) {
@@ -121,10 +152,21 @@ int main(int argc, char** argv) {
                    "how often to go on from one checkpoint when a worker was lost")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
+  CLI::Option* credentials =
+      train_command->add_option("--credentials", train_options.credentials,
+                                "folder with certificates: TLS between all processes; left out: "
+                                "what tombolo init made, for a rendezvous on another host");
+  train_command
+      ->add_flag("--plain-tcp", train_options.plain_tcp,
+                 "to other hosts in clear text: for networks that encrypt below")
+      ->excludes(credentials);
   train_command->add_option("--worker", train_options.worker, "path of tombolo-worker");
   train_command->add_flag("--capabilities", show_capabilities,
                           "what can be planned and what can be run");
   add_json(train_command, train_options.json);
+
+  InitOptions init_options;
+  CLI::App* init_command = add_init(app, init_options);
 
   EstimateOptions estimate_options;
   CLI::App* estimate_command = app.add_subcommand(
@@ -324,6 +366,7 @@ int main(int argc, char** argv) {
     return finish({});
   }
   if (*train_command) return finish(train(train_options, std::cout));
+  if (*init_command) return finish(init(init_options, std::cout));
   if (*estimate_command) return finish(estimate(estimate_options, std::cout));
   if (*plan_command) return finish(plan(plan_options, std::cout));
   if (*select_command) return finish(select(select_options, std::cout));

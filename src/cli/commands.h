@@ -57,6 +57,8 @@ struct TrainOptions {
   uint16_t port = 0;       // of the launcher; 0: any
   std::string rendezvous;  // HOST:PORT for ranks that mpirun, torchrun or srun start; empty: theirs
   double join_timeout = 60;  // seconds, for all of these to come
+  std::string credentials;   // folder; empty: what init made, where the rendezvous is elsewhere
+  bool plain_tcp = false;    // to other hosts, in clear text
   int restarts = 3;          // after lost workers, in a row from one checkpoint
   std::string worker;
   bool json = false;
@@ -64,6 +66,19 @@ struct TrainOptions {
 // Started once per rank by mpirun, torchrun or srun, rank 0 does all this, and the other processes
 // become workers: for them it returns only what went wrong before.
 Status train(const TrainOptions& options, std::ostream& out);
+
+struct InitOptions {
+  std::string directory;  // of this host's credentials; empty: trust::default_directory()
+  std::string name;       // of this host; empty: what it calls itself
+  std::string invite;     // name of a host that may join; this one waits for it
+  std::string lasts = "15min";
+  std::string listen = "0.0.0.0:29510";
+  std::vector<std::string> join;  // HOST:PORT, and the invitation unless it comes from stdin
+  std::string issue;              // name of a host whose credentials are made here
+  std::string to;                 // folder for them; empty: the name
+};
+// Credentials for runs across hosts: an authority, and a certificate for every host.
+Status init(const InitOptions& options, std::ostream& out);
 
 // What plans can describe, and what train can run.
 std::string capabilities();

@@ -43,13 +43,16 @@ Result<runtime::WorkerStart> prepare(const TrainOptions& options,
   TRY(check_size(plan, launched));
   const auto islands = TRY(cluster::islands_of_environment());
   const runtime::Rendezvous meeting = TRY(rendezvous(options, launched, islands));
+  runtime::Berth berth = TRY(runtime::berths_of(plan, islands))[launched.rank];
+  if (!islands) berth.address = TRY(transport::own_address_towards(meeting.at.host));
   return runtime::WorkerStart{.program = options.worker.empty()
                                              ? TRY(runtime::sibling_program("tombolo-worker"))
                                              : options.worker,
                               .rank = launched.rank,
                               .ranks = launched.ranks,
                               .launcher = meeting.at,
-                              .berth = TRY(runtime::berths_of(plan, islands))[launched.rank],
+                              .berth = std::move(berth),
+                              .security = security_of(options, launched, islands),
                               .token = meeting.token,
                               .token_file = runtime::token_path(options.out),
                               .join_max = meeting.join_max,
@@ -75,11 +78,29 @@ Status check_size(const plan::Plan& plan, const runtime::LaunchedRank& launched)
                   how_to_start(launched.launcher, plan.ranks.size()));
 }
 
+runtime::Security security_of(const TrainOptions& options, const runtime::LaunchedRank& launched,
+                              const std::optional<cluster::Islands>& islands) {
+  runtime::Security security{options.credentials, options.plain_tcp};
+  if (security.reaches_other_hosts() || islands) return security;
+  const std::string own = trust::default_directory();
+  if (!trust::has_credentials(own)) return security;
+  std::string host = launched.rendezvous_host;
+  if (!options.rendezvous.empty()) {
+    const auto at = transport::parse_address(options.rendezvous);
+    host = at ? at->host : "";
+  }
+  // All ranks answer this alike, also those of the host where they meet.
+  const auto address = host.empty() ? Result<std::string>("127.0.0.1") : transport::resolve(host);
+  if (address && !address->starts_with("127.")) security.credentials = own;
+  return security;
+}
+
 Result<runtime::Rendezvous> rendezvous(const TrainOptions& options,
                                        const runtime::LaunchedRank& launched,
                                        const std::optional<cluster::Islands>& islands) {
   return runtime::Rendezvous{
-      .at = TRY(runtime::rendezvous_address(options.rendezvous, launched, islands)),
+      .at = TRY(runtime::rendezvous_address(options.rendezvous, launched, islands,
+                                            security_of(options, launched, islands))),
       .token = TRY(runtime::token_of_environment()),
       .join_max = round_to_ns(Seconds{options.join_timeout})};
 }

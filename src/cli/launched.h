@@ -23,6 +23,11 @@ Result<runtime::Rendezvous> rendezvous(const TrainOptions& options,
                                        const runtime::LaunchedRank& launched,
                                        const std::optional<cluster::Islands>& islands);
 
+// Credentials as asked for, or what `tombolo init` made, where the ranks meet at another address
+// than loopback. Those of a folder that is asked for must be there.
+runtime::Security security_of(const TrainOptions& options, const runtime::LaunchedRank& launched,
+                              const std::optional<cluster::Islands>& islands);
+
 // Becomes the worker of a rank that is not 0. Returns only when that fails.
 Error join_run(const TrainOptions& options, const runtime::LaunchedRank& launched);
 

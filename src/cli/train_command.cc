@@ -75,11 +75,17 @@ Status train(const TrainOptions& options, std::ostream& out) {
                                         : runtime::SecondSignal::kEnds);
   runtime::LaunchOptions launch;
   launch.islands = islands;
+  launch.security = {options.credentials, options.plain_tcp};
   if (launched) {
     launch.rendezvous = TRY(rendezvous(options, *launched, islands));
+    launch.security = security_of(options, *launched, islands);
     line.note(fmt::format("rank 0 of {}, started by {}, waits for the others at {}",
                           launched->ranks, launched->launcher, launch.rendezvous->at.text()));
   }
+  if (launch.security.plain_tcp)
+    line.note(
+        "--plain-tcp: model, data and token travel in clear text; whoever sits on the way can "
+        "read and change them");
   launch.output = options.out;
   launch.resume = options.resume;
   launch.restarts = options.restarts;

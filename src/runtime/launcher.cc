@@ -112,6 +112,8 @@ class Launch {
 Status Launch::prepare() {
   TRY(check_performable(plan_));
   berths_ = TRY(berths_of(plan_, options_.islands));
+  if (options_.rendezvous && !options_.islands)
+    berths_[0].address = TRY(transport::own_address_towards(options_.rendezvous->at.host));
   program_ = options_.worker_program;
   if (program_.empty()) program_ = TRY(sibling_program("tombolo-worker"));
   TRY(during(make_directories(options_.output), "creating the output folder"));
@@ -163,7 +165,8 @@ Result<RunSummary> Launch::run() {
 // First the door, then the token: whoever finds the port taken does not touch another run's token.
 Status Launch::start() {
   const auto& rendezvous = options_.rendezvous;
-  Workers::Options door{.ranks = static_cast<int32_t>(ranks_), .log = options_.log};
+  Workers::Options door{
+      .ranks = static_cast<int32_t>(ranks_), .security = options_.security, .log = options_.log};
   if (options_.islands) door.network = options_.islands->network;
   door.at = rendezvous
                 ? rendezvous->at

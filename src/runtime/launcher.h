@@ -26,6 +26,7 @@
 #include "plan/plan.h"
 #include "runtime/rendezvous.h"
 #include "runtime/run_book.h"
+#include "runtime/security.h"
 
 namespace tombolo::runtime {
 
@@ -44,6 +45,7 @@ struct LaunchOptions {
   uint16_t control_port = 0;             // of this host; 0: any that is free; without a rendezvous
   std::optional<Rendezvous> rendezvous;  // left out: all ranks are started here
   std::optional<cluster::Islands> islands;  // that this process runs in
+  Security security;                        // of all connections
   std::string command;                      // for the Trace's header
   std::string version;
   std::function<void(const Progress&)> on_progress;         // on the calling thread

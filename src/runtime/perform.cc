@@ -332,7 +332,7 @@ Result<transport::Received> Performer::await(int32_t peer, Tag tag) {
   transport::Received message = TRY(messenger_.receive(peer, tag));
   const transport::LinkShape shape =
       transfer_shape(plan_, peer, options_.rank, options_.emulated_wan);
-  const SimTime due = arrival_due(message, shape);
+  const SimTime due = options_.one_clock ? arrival_due(message, shape) : message.delivered;
   message_lateness_.sum += std::max(clock_.now() - std::max(asked, due), SimDuration{0});
   ++message_lateness_.waits;
   return message;
@@ -372,7 +372,8 @@ void Performer::draw_link(const Action& sent, int32_t sender, int64_t iteration,
         .peer = options_.rank,
         .action = sent,
         .iteration = iteration,
-        .start = zero + (message.sent_start - options_.origin),
+        .start = zero +
+                 ((options_.one_clock ? message.sent_start : message.delivered) - options_.origin),
         .end = zero + (message.delivered - options_.origin),
         .bytes = static_cast<int64_t>(message.payload.size())});
 }

@@ -54,10 +54,13 @@ struct Evaluation {
 struct PerformOptions {
   int32_t rank = 0;
   int64_t first_iteration = 1;
-  SimTime origin;                     // on the clock: time 0 of the Trace
-  SimDuration release;                // the pipeline's first forward begins no earlier than so long
-                                      // after the iteration does (schedule::Schedule)
-  bool emulated_wan = false;          // shape_between
+  SimTime origin;             // on the clock: time 0 of the Trace
+  SimDuration release;        // the pipeline's first forward begins no earlier than so long
+                              // after the iteration does (schedule::Schedule)
+  bool emulated_wan = false;  // shape_between
+  // Ranks share a host. Otherwise nothing is paced, and a transfer is drawn as the instant at which
+  // it came, because nobody here knows when it left.
+  bool one_clock = true;
   int64_t intervals_max = 1'000'000;  // about 80 bytes each; later iterations are not drawn
 };
 

@@ -37,6 +37,9 @@ class RankSession {
 
  private:
   int32_t launcher() const { return options_.ranks; }
+  bool on_several_hosts() const {
+    return beyond_this_host(options_.launcher.host, options_.network);
+  }
   SimTime in(SimDuration span) const { return clock_.now() + span; }
   Status say(const ControlMessage& message);
   Status dial_launcher();
@@ -118,6 +121,9 @@ Status RankSession::dial_launcher() {
                                            .token = TRY(token(deadline))},
                               .listen_address = options_.listen_address,
                               .network = options_.network,
+                              .credentials = TRY(credentials_of(options_.security)),
+                              .plain_tcp = options_.security.plain_tcp,
+                              .one_clock = !on_several_hosts(),
                               .congestion_control = options_.network.empty() ? "" : kWanTcp,
                               .log = options_.log};
     endpoint_ = TRY(Endpoint::create(std::move(options), clock_));
@@ -202,7 +208,8 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
                    .first_iteration = start_.first_iteration,
                    .origin = origin,
                    .release = schedule.release.empty() ? SimDuration{} : schedule.release[replica],
-                   .emulated_wan = !options_.network.empty()},
+                   .emulated_wan = !options_.network.empty(),
+                   .one_clock = !on_several_hosts()},
                   *kernels, in_cell, clock_, hooks()));
   if (emulated) {
     const auto add = [&](const char* name, double value) {
@@ -222,8 +229,10 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
 // Of two neighbours the lower rank dials.
 Status RankSession::link_neighbours(const plan::Plan& plan) {
   for (const int32_t peer : neighbours(plan, options_.rank)) {
-    const transport::LinkShape shape =
-        shape_between(plan, options_.rank, peer, !options_.network.empty());
+    transport::LinkShape shape =
+        shape_between(plan, options_.rank, peer, !options_.network.empty() || on_several_hosts());
+    if (on_several_hosts())
+      shape = {.slow_network = shape.slow_network, .connections = shape.connections};
     const transport::Address at = TRY(transport::parse_address(start_.addresses[peer]));
     // The peer may still be loading; whether it is alive is the launcher's business.
     const Status linked = options_.rank < peer
@@ -249,6 +258,10 @@ void RankSession::start_relay(const plan::Plan& plan, const schedule::Schedule& 
 
 Status RankSession::join_replicas(const plan::Plan& plan, Messenger& messenger, Kernels& kernels) {
   const plan::Placement& own = plan.ranks[options_.rank];
+  const bool emulated = plan.device_of(options_.rank).kind == cluster::DeviceKind::kEmulated;
+  if (!emulated && !options_.security.plain_tcp)
+    TRY(during(transport::check_stays_here(options_.listen_address, options_.network),
+               "looking where gradients are summed, which is plain TCP; --plain-tcp allows it"));
   return during(kernels.join_replicas({.ranks = plan.replicas_of(own.stage),
                                        .own = static_cast<size_t>(own.replica),
                                        .messenger = &messenger,
@@ -298,7 +311,8 @@ void RankSession::listen() {
     }
     if (const auto* go = std::get_if<Go>(&*order)) {
       std::lock_guard lock(mutex_);
-      origin_ = SimTime{go->origin_ns};
+      // Clocks of hosts differ: then it is when the word came, late by the way of the word.
+      origin_ = on_several_hosts() ? clock_.now() : SimTime{go->origin_ns};
       changed_.notify_all();
     }
   }

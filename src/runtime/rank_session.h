@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "plan/plan.h"
 #include "runtime/kernels.h"
+#include "runtime/security.h"
 #include "transport/address.h"
 #include "transport/handshake.h"
 
@@ -27,6 +28,7 @@ struct RankSessionOptions {
   transport::Address launcher;
   std::string listen_address = "127.0.0.1";  // where the other ranks reach this one
   std::string network;  // of the emulated islands this rank is in (cluster/islands.h); empty: none
+  Security security;
   transport::Token token;
   std::string token_file;  // if not empty, holds the token (rendezvous.h); it may be yet to come
   SimDuration join_max{60'000'000'000};  // a busy machine starts slowly

@@ -50,16 +50,20 @@ Error file_error(const std::string& path, const char* doing) {
 
 Result<transport::Address> rendezvous_address(const std::string& wanted,
                                               const LaunchedRank& launched,
-                                              const std::optional<cluster::Islands>& islands) {
+                                              const std::optional<cluster::Islands>& islands,
+                                              const Security& security) {
   transport::Address at{launched.rendezvous_host, launched.rendezvous_port};
   if (!wanted.empty()) at = TRY(during(transport::parse_address(wanted), "reading --rendezvous"));
   if (at.port == 0) at.port = kRendezvousPort;
   if (islands) return inside_islands(at, *islands);
+  if (security.reaches_other_hosts() && !at.host.empty())
+    return transport::Address{TRY(transport::resolve(at.host)), at.port};
   if (is_this_host(at.host)) return transport::Address{"127.0.0.1", at.port};
   return unusable(
       fmt::format("the rendezvous {} is not on this host, and plain TCP stays on this host",
                   at.host),
-      fmt::format("--rendezvous 127.0.0.1:{}: this version has no encryption", at.port));
+      "credentials for both hosts (tombolo init, tombolo init --join), or --plain-tcp where the "
+      "network between them encrypts");
 }
 
 Result<std::optional<transport::Token>> token_of_environment() {

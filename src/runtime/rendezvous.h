@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "cluster/islands.h"
 #include "runtime/launch_environment.h"
+#include "runtime/security.h"
 #include "transport/address.h"
 #include "transport/handshake.h"
 
@@ -26,10 +27,12 @@ inline constexpr const char* kTokenVariable = "TOMBOLO_TOKEN";
 
 // `wanted` (HOST:PORT, from the command line) or what the launcher said or 127.0.0.1:29511. A name
 // or an address of this host means its loopback; inside islands, the first of their hosts. Unusable
-// where plain TCP may not go.
+// where plain TCP may not go. With security that reaches other hosts an address is what it says,
+// and a name is looked up.
 Result<transport::Address> rendezvous_address(const std::string& wanted,
                                               const LaunchedRank& launched,
-                                              const std::optional<cluster::Islands>& islands);
+                                              const std::optional<cluster::Islands>& islands,
+                                              const Security& security = {});
 
 // The token of TOMBOLO_TOKEN; nothing where that is not set.
 Result<std::optional<transport::Token>> token_of_environment();

@@ -19,6 +19,9 @@ ChildOptions worker_child(const WorkerStart& start) {
   } else {
     child.arguments.insert(child.arguments.end(), {"--token-file", start.token_file});
   }
+  if (!start.security.credentials.empty())
+    child.arguments.insert(child.arguments.end(), {"--credentials", start.security.credentials});
+  if (start.security.plain_tcp) child.arguments.push_back("--plain-tcp");
   if (start.child) child.arguments.push_back("--child");
   return child;
 }

@@ -9,6 +9,7 @@
 #include "base/time.h"
 #include "runtime/berths.h"
 #include "runtime/child_process.h"
+#include "runtime/security.h"
 #include "transport/address.h"
 #include "transport/handshake.h"
 
@@ -20,6 +21,7 @@ struct WorkerStart {
   int32_t ranks = 1;
   transport::Address launcher;
   Berth berth;
+  Security security;
   std::optional<transport::Token> token;  // left out: it reads token_file
   std::string token_file;
   SimDuration join_max{60'000'000'000};

@@ -27,6 +27,9 @@ Result<std::unique_ptr<Workers>> Workers::listen(const Options& options, const C
       .listen_address = options.at.host,
       .port = options.at.port,
       .network = options.network,
+      .credentials = TRY(credentials_of(options.security)),
+      .plain_tcp = options.security.plain_tcp,
+      .one_clock = !beyond_this_host(options.at.host, options.network),
       .log = options.log,
       .on_duplicate = [self](int32_t rank) {
         self->post({rank, Duplicate{}});
@@ -46,6 +49,7 @@ Status Workers::spawn(int32_t rank, const std::string& program, const Berth& ber
                                        .ranks = options_.ranks,
                                        .launcher = {options_.at.host, endpoint_->port()},
                                        .berth = berth,
+                                       .security = options_.security,
                                        .token = options_.token})));
   std::lock_guard lock(mutex_);
   running_[rank] = pid;

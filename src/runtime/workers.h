@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "runtime/control.h"
+#include "runtime/security.h"
 #include "runtime/worker_child.h"
 #include "transport/endpoint.h"
 
@@ -44,6 +45,7 @@ class Workers {
     int32_t ranks = 1;
     transport::Address at{"127.0.0.1", 0};  // where it listens; port 0: any that is free
     std::string network;                    // allowed beside loopback
+    Security security;                      // for its own connections and for its children's
     transport::Token token;
     std::function<void(const std::string&)> log;
   };

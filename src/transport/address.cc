@@ -1,11 +1,14 @@
 #include "transport/address.h"
 
 #include <arpa/inet.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <charconv>
+#include <cstring>
 #include <optional>
 
 namespace tombolo::transport {
@@ -97,6 +100,43 @@ bool is_address_of_this_host(const std::string& host) {
   const bool ours = bind(fd, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0;
   close(fd);
   return ours;
+}
+
+Result<std::string> resolve(const std::string& host) {
+  if (ipv4(host)) return host;
+  addrinfo wish{};
+  wish.ai_family = AF_INET;
+  wish.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(host.c_str(), nullptr, &wish, &found);
+  if (error != 0)
+    return unusable(
+        fmt::format("\"{}\" is no host that this one knows: {}", host, gai_strerror(error)),
+        "its IPv4 address");
+  std::array<char, INET_ADDRSTRLEN> text{};
+  sockaddr_in at{};
+  std::memcpy(&at, found->ai_addr, sizeof at);
+  freeaddrinfo(found);
+  inet_ntop(AF_INET, &at.sin_addr, text.data(), text.size());
+  return std::string(text.data());
+}
+
+Result<std::string> own_address_towards(const std::string& host) {
+  const auto address = ipv4(host);
+  if (!address) return unusable(fmt::format("\"{}\" is not an IPv4 address", host));
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_in to{}, from{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(9);  // "discard"; a connected datagram socket only chooses a route
+  to.sin_addr.s_addr = htonl(*address);
+  socklen_t size = sizeof from;
+  const bool known = connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0 &&
+                     getsockname(fd, reinterpret_cast<sockaddr*>(&from), &size) == 0;
+  close(fd);
+  if (!known) return unusable(fmt::format("there is no route from this host to {}", host));
+  std::array<char, INET_ADDRSTRLEN> text{};
+  inet_ntop(AF_INET, &from.sin_addr, text.data(), text.size());
+  return std::string(text.data());
 }
 
 }  // namespace tombolo::transport

@@ -33,4 +33,11 @@ Status check_stays_here(const std::string& host, const std::string& network);
 // namespace of this process. Costs a socket.
 bool is_address_of_this_host(const std::string& host);
 
+// The IPv4 address of a host by name; an address is its own. Asks whom the machine asks, and may
+// take seconds.
+Result<std::string> resolve(const std::string& host);
+
+// Which address of this host others see when it talks to `host`. Sends nothing.
+Result<std::string> own_address_towards(const std::string& host);
+
 }  // namespace tombolo::transport

@@ -261,7 +261,9 @@ Status Endpoint::Driver::on_link_frame(const ConnectionPtr& c, const Frame& fram
     Lock lock(mutex_);
     Link& link = peer(c->rank).link;
     const uint64_t before = link.inbox().messages();
-    TRY(link.accept(c->part.connection, frame, clock_.now()));
+    Frame timed = frame;
+    if (!options_.one_clock) timed.header.start = timed.header.departed = clock_.now();
+    TRY(link.accept(c->part.connection, timed, clock_.now()));
     if (link.inbox().messages() != before) changed_.notify_all();
     c->heard = link.heard_goodbye(c->part.connection);
     finished = link.finished();

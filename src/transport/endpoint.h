@@ -57,6 +57,9 @@ class Endpoint {
     std::optional<trust::Credentials> credentials;  // of this host; left out: plain TCP
     // Plain TCP to anywhere: whoever sits on the way reads the model and the job's token.
     bool plain_tcp = false;
+    // The ranks share a host, hence a monotonic clock. Otherwise what a peer says about instants
+    // counts for nothing: a message was sent when it came.
+    bool one_clock = true;
     // TCP's, of all its connections, such as "cubic"; empty: the machine's. BBR, the default of
     // some machines, spreads a lone message of a few packets over a round trip.
     std::string congestion_control;

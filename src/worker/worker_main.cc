@@ -107,6 +107,9 @@ int main(int argc, char** argv) {
   run_command->add_option("--launcher", arguments.launcher, "its address and port")->required();
   run_command->add_option("--listen", session.listen_address, "where other ranks reach this one");
   run_command->add_option("--token-file", session.token_file, "instead of TOMBOLO_TOKEN");
+  run_command->add_option("--credentials", session.security.credentials,
+                          "folder with certificates: TLS to all others");
+  run_command->add_flag("--plain-tcp", session.security.plain_tcp, "also to other hosts");
   run_command->add_option("--join-timeout", arguments.join_timeout, "seconds, for the launcher")
       ->check(CLI::Range(0.1, 86400.0));
   run_command->add_flag("--child", arguments.child, "ends with the process that started it");
