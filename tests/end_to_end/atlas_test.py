@@ -156,7 +156,7 @@ class DeadRelay(Case):
 
     @needs_torch
     def test_losses_are_those_of_an_undisturbed_run(self):
-        job = replicated(tiny(2, steps=100, every=10)).replace('"1f1b"', '"atlas"')
+        job = replicated(tiny(2, steps=40, every=10)).replace('"1f1b"', '"atlas"')
         self.ok("train", self.write("job.toml", job), "--out", "whole")
         shutil.rmtree(self.folder / "checkpoints")
         launcher, pids = self.start(job, "--json", workers=4, restarts=3)
@@ -165,8 +165,23 @@ class DeadRelay(Case):
         self.assertEqual(launcher.returncode, 0, message)
         self.assertEqual(json.loads(answer)["restarts"], 1)
         whole, disturbed = (self.records(self.folder / f"{run}/trace.jsonl", "loss") for run in ["whole", "run"])
-        self.assertIn(100, disturbed)
+        self.assertIn(40, disturbed)
         self.assertEqual(disturbed, {i: whole[i] for i in disturbed})
+
+
+class RealTraining(Case):
+    @needs_torch
+    def test_four_stages_over_two_datacenters_equal_one_process(self):
+        # Two pipelines that share the WAN in time: the losses are those of one process.
+        eight = (replicated(tiny(4, "atlas", steps=10)).replace("devices_per_node = 2", "devices_per_node = 4")
+                 .replace("pipeline = 4", "pipeline = 4\ndata = 2"))
+        losses = {}
+        for name, job in [("one", tiny(1, steps=10)), ("eight", eight)]:
+            self.ok("train", self.write(f"{name}.toml", job), "--out", name)
+            losses[name] = self.records(self.folder / name / "trace.jsonl", "loss")
+        self.assertEqual(sorted(losses["eight"]), list(range(1, 11)))
+        for step, loss in losses["one"].items():
+            self.assertLess(abs(losses["eight"][step] - loss) / loss, 1e-4, f"step {step}")
 
 
 if __name__ == "__main__":
