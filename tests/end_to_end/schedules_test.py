@@ -43,6 +43,17 @@ class Performed(Case):
                          sorted(word for text in given["ranks"] for word in text.split() if "RECV" not in word))
         self.assertGreater(found["iteration_ns"], 0)
 
+    def test_a_schedule_that_was_found_for_a_shared_wan(self):
+        # Two pipelines in a cell; what one sends over the WAN the ranks of both carry.
+        job = (over_two("1f1b", chunks=1).replace('device = "emulated:a100-80g"',
+                                                  'device = "emulated:a100-80g"\nnodes = 2\ndevices_per_node = 1')
+               .replace("pipeline = 2", 'pipeline = 2\ndata = 2\nsharing = "temporal"')
+               .replace('backward = "8 ms"', 'backward = "8 ms"\ntransfer = "12 ms"'))
+        found = self.json("simulate", self.write("job.toml", job), "--policy", "best", "--out-plan", "plan.json")
+        given = json.loads((self.folder / "plan.json").read_text())["given"]
+        self.assertTrue(given["links"], found["policy"])
+        self.expect_as_predicted("plan.json")
+
     def test_a_checkpoint_goes_on_under_another_schedule(self):
         more = '[checkpoint]\ndirectory = "checkpoints"\nevery = 2\n'
         self.ok("train", self.write("job.toml", over_two("zb-v") + more), "--out", "run")
