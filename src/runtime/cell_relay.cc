@@ -9,8 +9,8 @@ namespace {
 
 using transport::Cut;
 using transport::Hop;
-using transport::Lane;
 using transport::LinkShape;
+using transport::Passage;
 using transport::Payload;
 using transport::Received;
 using transport::Tag;
@@ -25,27 +25,27 @@ std::vector<int32_t> cell_of(const plan::Plan& plan, int32_t rank) {
   return out;
 }
 
-std::vector<Lane> lanes_of(const plan::Plan& plan, const schedule::Schedule& schedule,
-                           int32_t rank) {
+std::vector<Passage> passages_of(const plan::Plan& plan, const schedule::Schedule& schedule,
+                                 int32_t rank) {
   const int32_t stage = plan.ranks[rank].stage;
   const int32_t replica = plan.ranks[rank].replica;
   const auto cell = static_cast<int32_t>(plan.parallelism.pipelines_per_cell());
-  std::vector<Lane> lanes;
+  std::vector<Passage> passages;
   for (const schedule::LinkOrder& link : schedule.links) {
     const bool before = link.boundary + 1 == stage;  // the boundary lies before this rank's stage
     if ((!before && link.boundary != stage) || link.cell != replica / cell) continue;
-    Lane lane{.outgoing = link.gradients == before, .members = cell_of(plan, rank)};
-    lane.across = plan.rank_of(stage + (before ? -1 : 1), replica);
+    Passage passage{.outgoing = link.gradients == before, .members = cell_of(plan, rank)};
+    passage.across = plan.rank_of(stage + (before ? -1 : 1), replica);
     for (const schedule::Transfer& transfer : link.transfers) {
       const auto kind =
           link.gradients ? trace::ActionKind::kSendGradient : trace::ActionKind::kSendActivation;
       const int32_t sender = link.boundary + (link.gradients ? 1 : 0);
-      lane.turns.push_back({static_cast<uint32_t>(transfer.replica % cell),
-                            pipeline_tensor({kind, sender, transfer.microbatch})});
+      passage.turns.push_back({static_cast<uint32_t>(transfer.replica % cell),
+                               pipeline_tensor({kind, sender, transfer.microbatch})});
     }
-    lanes.push_back(std::move(lane));
+    passages.push_back(std::move(passage));
   }
-  return lanes;
+  return passages;
 }
 
 bool shares_transfer(const plan::Plan& plan, int32_t from, int32_t to) {
@@ -124,7 +124,7 @@ Status RelayThread::work() {
     for (const auto& each : wanted) awaited.push_back({each.from, each.tag});
     auto came = TRY(endpoint_.receive_any(awaited, kNever).map_error(about_a_peer));
     transport::Relay::Parcel parcel =
-        relay_.carry(wanted[came.which].lane, std::move(came.message));
+        relay_.carry(wanted[came.which].passage, std::move(came.message));
     TRY(endpoint_.send(parcel.to, parcel.tag, std::move(parcel.payload), parcel.urgency)
             .map_error(about_a_peer));
   }

@@ -15,8 +15,8 @@ namespace tombolo::runtime {
 
 // Over which boundaries this rank carries shares: at most two, each in both directions. The order
 // of a boundary is that of the schedule's LinkOrder.
-std::vector<transport::Lane> lanes_of(const plan::Plan& plan, const schedule::Schedule& schedule,
-                                      int32_t rank);
+std::vector<transport::Passage> passages_of(const plan::Plan& plan,
+                                            const schedule::Schedule& schedule, int32_t rank);
 
 // The ranks of a stage whose pipelines are in the same cell as this one, ascending: the members.
 std::vector<int32_t> cell_of(const plan::Plan& plan, int32_t rank);

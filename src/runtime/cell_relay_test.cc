@@ -11,7 +11,7 @@ namespace tombolo::runtime {
 namespace {
 
 using transport::Endpoint;
-using transport::Lane;
+using transport::Passage;
 using transport::Payload;
 using transport::Tag;
 
@@ -25,13 +25,13 @@ plan::Plan four_ranks() {
                          .sharing = "temporal"});
 }
 
-TEST(CellRelay, LanesFollowTheOrderOfTheBoundary) {
+TEST(CellRelay, PassagesFollowTheOrderOfTheBoundary) {
   const plan::Plan plan = four_ranks();
   schedule::Schedule schedule;
   schedule.links = {{.boundary = 0, .gradients = false, .cell = 0, .transfers = {{1, 0}, {0, 1}}},
                     {.boundary = 0, .gradients = true, .cell = 0, .transfers = {{0, 0}}}};
   EXPECT_EQ(cell_of(plan, 3), (std::vector<int32_t>{2, 3}));
-  const std::vector<Lane> first = lanes_of(plan, schedule, 1);
+  const std::vector<Passage> first = passages_of(plan, schedule, 1);
   ASSERT_EQ(first.size(), 2u);
   EXPECT_TRUE(first[0].outgoing);
   EXPECT_FALSE(first[1].outgoing);
@@ -43,7 +43,7 @@ TEST(CellRelay, LanesFollowTheOrderOfTheBoundary) {
   EXPECT_EQ(first[0].turns[1].owner, 0u);
   EXPECT_EQ(first[0].turns[1].tensor, 2u);
   EXPECT_EQ(first[1].turns[0].tensor, 1u);
-  const std::vector<Lane> second = lanes_of(plan, schedule, 2);
+  const std::vector<Passage> second = passages_of(plan, schedule, 2);
   EXPECT_FALSE(second[0].outgoing);
   EXPECT_TRUE(second[1].outgoing);
   EXPECT_EQ(second[1].members, (std::vector<int32_t>{2, 3}));
@@ -96,7 +96,7 @@ class FourRanks : public ::testing::Test {
     const auto schedule = schedule::build(plan_);
     CHECK(schedule, "{}", schedule.error().text());
     ranks_[r].relay = std::make_unique<RelayThread>(
-        *ranks_[r].endpoint, transport::Relay(lanes_of(plan_, *schedule, r), 1, 2),
+        *ranks_[r].endpoint, transport::Relay(passages_of(plan_, *schedule, r), 1, 2),
         [this](const Error& error) { failures_.set_value(error); });
   }
   static Payload content(int32_t owner, const Tag& tag) {

@@ -247,9 +247,9 @@ Status RankSession::link_neighbours(const plan::Plan& plan) {
 
 // What it cannot carry the launcher hears of at once, for others wait for it.
 void RankSession::start_relay(const plan::Plan& plan, const schedule::Schedule& schedule) {
-  std::vector<transport::Lane> lanes = lanes_of(plan, schedule, options_.rank);
-  if (lanes.empty()) return;
-  transport::Relay relay(std::move(lanes), static_cast<uint64_t>(start_.first_iteration),
+  std::vector<transport::Passage> passages = passages_of(plan, schedule, options_.rank);
+  if (passages.empty()) return;
+  transport::Relay relay(std::move(passages), static_cast<uint64_t>(start_.first_iteration),
                          static_cast<uint64_t>(plan.run.steps));
   relay_ = std::make_unique<RelayThread>(*endpoint_, std::move(relay), [this](const Error& error) {
     static_cast<void>(say(Failure{error}));

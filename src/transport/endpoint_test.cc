@@ -144,6 +144,35 @@ class EndpointTest : public testing::Test {
   Log log_;
 };
 
+TEST_F(EndpointTest, WhatARankSendsToItselfIsThereAtOnce) {
+  auto zero = endpoint(0);
+  ASSERT_TRUE(zero->send(0, {1, 1}, Payload(3)));
+  EXPECT_EQ(zero->queued_bytes(), 0u);
+  EXPECT_EQ(zero->receive(0, {1, 1}, clock_.now())->payload.size(), 3u);
+  EXPECT_FALSE(zero->receive(0, {1, 1}, clock_.now()));
+}
+
+// Rank 2 is silent, and then gone: what rank 1 and the rank itself sent is taken nevertheless.
+TEST_F(EndpointTest, OfSeveralMessagesTheFirstThatIsHereIsTaken) {
+  auto zero = endpoint(0), one = endpoint(1), two = endpoint(2);
+  link(*zero, 0, *one, 1);
+  link(*zero, 0, *two, 2);
+  const std::vector<Endpoint::Awaited> wanted{{2, {1, 1}}, {1, {1, 2}}, {0, {1, 3}}};
+  ASSERT_TRUE(one->send(0, {1, 2}, Payload(7)));
+  const auto first = zero->receive_any(wanted, soon());
+  ASSERT_TRUE(first) << first.error().text();
+  EXPECT_EQ(first->which, 1u);
+  EXPECT_EQ(first->message.payload.size(), 7u);
+  two.reset();
+  EXPECT_THAT(zero->receive(2, {1, 1}, soon()).error().message, HasSubstr("lost rank 2"));
+  ASSERT_TRUE(zero->send(0, {1, 3}, {}));
+  EXPECT_EQ(zero->receive_any(wanted, soon())->which, 2u);
+  EXPECT_THAT(zero->receive_any(wanted, soon()).error().message, HasSubstr("lost rank 2"));
+  const std::vector<Endpoint::Awaited> late{{1, {1, 9}}};
+  EXPECT_EQ(zero->receive_any(late, clock_.now()).error().message,
+            "rank 1 did not send iteration 1 tensor 9 in time");
+}
+
 // A data frame of rank 1, in epoch 1.
 std::vector<std::byte> data_frame(Tag tag, std::string_view text, uint64_t total) {
   return encode_frame({.kind = FrameKind::kData,

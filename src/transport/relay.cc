@@ -52,43 +52,43 @@ Cut cut(uint64_t total, uint32_t share, uint32_t shares) {
   return {at(share), at(uint64_t{share} + 1)};
 }
 
-Relay::Relay(std::vector<Lane> lanes, uint64_t first, uint64_t last) : last_(last) {
-  for (Lane& lane : lanes) {
-    for (const Turn& turn : lane.turns) {
-      CHECK(turn.owner < lane.members.size(), "member {} of {} owns a turn", turn.owner,
-            lane.members.size());
+Relay::Relay(std::vector<Passage> passages, uint64_t first, uint64_t last) : last_(last) {
+  for (Passage& passage : passages) {
+    for (const Turn& turn : passage.turns) {
+      CHECK(turn.owner < passage.members.size(), "member {} of {} owns a turn", turn.owner,
+            passage.members.size());
     }
-    lanes_.push_back({std::move(lane), first, 0});
+    passages_.push_back({std::move(passage), first, 0});
   }
 }
 
 std::vector<Relay::Wanted> Relay::wanted() const {
   std::vector<Wanted> out;
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    const auto& [lane, iteration, turn] = lanes_[i];
-    if (iteration > last_ || lane.turns.empty()) continue;
-    const auto [owner, tensor] = lane.turns[turn];
+  for (size_t i = 0; i < passages_.size(); ++i) {
+    const auto& [passage, iteration, turn] = passages_[i];
+    if (iteration > last_ || passage.turns.empty()) continue;
+    const auto [owner, tensor] = passage.turns[turn];
     out.push_back(
-        {i, lane.outgoing ? lane.members[owner] : lane.across,
-         share_tag(lane.outgoing ? Hop::kScatter : Hop::kCarry, {iteration, tensor}, owner)});
+        {i, passage.outgoing ? passage.members[owner] : passage.across,
+         share_tag(passage.outgoing ? Hop::kScatter : Hop::kCarry, {iteration, tensor}, owner)});
   }
   return out;
 }
 
 Relay::Parcel Relay::carry(size_t number, Received share) {
-  auto& [lane, iteration, turn] = lanes_.at(number);
+  auto& [passage, iteration, turn] = passages_.at(number);
   CHECK(iteration <= last_, "a share after the last iteration");
-  const auto [owner, tensor] = lane.turns[turn];
-  Parcel out{.to = lane.across,
+  const auto [owner, tensor] = passage.turns[turn];
+  Parcel out{.to = passage.across,
              .tag = share_tag(Hop::kCarry, {iteration, tensor}, owner),
              .payload = std::move(share.payload),
              .urgency = std::min<uint64_t>(iteration, UINT32_MAX) << 32 | turn};
-  if (!lane.outgoing) {
-    out.to = lane.members[owner];
+  if (!passage.outgoing) {
+    out.to = passage.members[owner];
     out.tag = share_tag(Hop::kGather, {iteration, tensor}, owner);
     append_note(out.payload, share.sent_start);
   }
-  if (++turn == lane.turns.size()) {
+  if (++turn == passage.turns.size()) {
     turn = 0;
     ++iteration;
   }

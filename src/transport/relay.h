@@ -48,14 +48,14 @@ struct Cut {
 };
 Cut cut(uint64_t total, uint32_t share, uint32_t shares);
 
-// One transfer of a lane: of which member (its place in the cell), and its message's tensor.
+// One transfer of a passage: of which member (its place in the cell), and its message's tensor.
 struct Turn {
   uint32_t owner = 0;
   uint64_t tensor = 0;
 };
 
 // One direction over one boundary, as this rank sees it.
-struct Lane {
+struct Passage {
   bool outgoing = false;         // onto this rank's WAN link; otherwise from there
   std::vector<int32_t> members;  // the cell's ranks on this side, this one among them
   int32_t across = 0;            // this rank's counterpart
@@ -65,33 +65,33 @@ struct Lane {
 class Relay {
  public:
   // Begins with the first turns of iteration `first`, ends after `last`.
-  Relay(std::vector<Lane> lanes, uint64_t first, uint64_t last);
+  Relay(std::vector<Passage> passages, uint64_t first, uint64_t last);
 
-  // The next share of every lane that goes on. Nothing: this relay has done its work.
+  // The next share of every passage that goes on. Nothing: this relay has done its work.
   struct Wanted {
-    size_t lane = 0;
+    size_t passage = 0;
     int32_t from = 0;
     Tag tag;
   };
   std::vector<Wanted> wanted() const;
 
-  // Where the wanted share of this lane goes. Afterwards the lane's next one is wanted. Urgency:
-  // the earlier turn first, so that a link's queue cannot change the order.
+  // Where the wanted share of this passage goes. Afterwards the passage's next one is wanted.
+  // Urgency: the earlier turn first, so that a link's queue cannot change the order.
   struct Parcel {
     int32_t to = 0;
     Tag tag;
     Payload payload;
     Urgency urgency = 0;
   };
-  Parcel carry(size_t lane, Received share);
+  Parcel carry(size_t passage, Received share);
 
  private:
   struct Progress {
-    Lane lane;
+    Passage passage;
     uint64_t iteration = 0;
     size_t turn = 0;
   };
-  std::vector<Progress> lanes_;
+  std::vector<Progress> passages_;
   uint64_t last_ = 0;
 };
 

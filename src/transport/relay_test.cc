@@ -141,7 +141,7 @@ class RelayOcean {
     const std::vector<Turn> there = turns(0), back = turns(1);
     for (int32_t rank = 0; rank < ranks(); ++rank) {
       ends_.emplace_back(
-          Relay({lane(rank, rank < across(0), there), lane(rank, rank >= across(0), back)}, 1,
+          Relay({passage(rank, rank < across(0), there), passage(rank, rank >= across(0), back)}, 1,
                 iterations_));
     }
   }
@@ -203,8 +203,8 @@ class RelayOcean {
     }
     return out;
   }
-  Lane lane(int32_t rank, bool outgoing, std::vector<Turn> turns) const {
-    Lane out{.outgoing = outgoing, .across = across(rank), .turns = std::move(turns)};
+  Passage passage(int32_t rank, bool outgoing, std::vector<Turn> turns) const {
+    Passage out{.outgoing = outgoing, .across = across(rank), .turns = std::move(turns)};
     const int32_t first = rank < across(0) ? 0 : across(0);
     for (uint32_t i = 0; i < cell_; ++i) out.members.push_back(first + static_cast<int32_t>(i));
     return out;
@@ -266,7 +266,7 @@ class RelayOcean {
       for (const Relay::Wanted& wanted : end.relay.wanted()) {
         Inbox& inbox = end.inboxes[wanted.from];
         if (inbox.due(wanted.tag, {})) {
-          send(rank, end.relay.carry(wanted.lane, inbox.take(wanted.tag, {})));
+          send(rank, end.relay.carry(wanted.passage, inbox.take(wanted.tag, {})));
           again = true;
         } else if (wanted.from == lost_ && noticed_) {
           end.error = Error{ErrorCode::kLostPeer, "lost rank " + std::to_string(lost_)};
