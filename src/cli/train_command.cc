@@ -94,6 +94,7 @@ Status train(const TrainOptions& options, std::ostream& out) {
   launch.command = command_line("train", options.in) + (options.resume ? " --resume" : "");
   launch.version = version();
   launch.on_progress = [&](const runtime::Progress& progress) { line.show(progress); };
+  launch.log = [](const std::string& text) { std::cerr << text + "\n"; };  // in one piece
   launch.on_note = [&](const std::string& text) { line.note(text); };
   launch.stop = &signals.flag();
   const Result<runtime::RunSummary> run = runtime::launch(plan, launch, clock);
