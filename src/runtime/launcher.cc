@@ -439,6 +439,11 @@ Status check_performable(const plan::Plan& plan) {
                     fmt::format("device = \"cpu\" or \"emulated:{}\"", device.name));
   }
   TRY(check_byte_scale(plan));
+  if (plan.stages.size() > kStagesMax) {
+    return unusable(fmt::format("{} stages: messages can be told apart for {} of them",
+                                plan.stages.size(), kStagesMax),
+                    "a smaller parallelism.virtual_stages");
+  }
   TRY(schedule::build(plan));
   return {};
 }

@@ -26,6 +26,11 @@ TEST(CheckPerformable, TakesEverySchedule) {
   }
 }
 
+TEST(CheckPerformable, RefusesMoreStagesThanMessagesCanBeToldApartFor) {
+  EXPECT_THAT(complaint(make_test_plan({.schedule = "interleaved", .virtual_stages = 40'000})),
+              HasSubstr("80000 stages: messages can be told apart for 65536 of them"));
+}
+
 TEST(CheckPerformable, TakesCellsThatShareTheWanInTime) {
   for (const char* schedule : {"1f1b", "atlas"}) {
     EXPECT_EQ(

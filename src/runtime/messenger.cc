@@ -31,8 +31,8 @@ uint64_t pipeline_tensor(const trace::Action& message) {
       message.kind == ActionKind::kSendActivation || message.kind == ActionKind::kReceiveGradient;
   const auto boundary = static_cast<uint64_t>(message.stage - (towards_next ? 0 : 1));
   const auto within = static_cast<uint64_t>(schedule::message_tag(message));
-  CHECK(within < kTensorsPerBoundary && boundary < kEvaluationTensor / kTensorsPerBoundary,
-        "{} has no number", trace::to_text(message));
+  CHECK(within < kTensorsPerBoundary && boundary < kStagesMax, "{} has no number",
+        trace::to_text(message));
   return boundary * kTensorsPerBoundary + within;
 }
 

@@ -17,6 +17,7 @@ inline constexpr SimTime kNever{INT64_MAX};
 // numbers: of those that replicas use, as many for each stage.
 inline constexpr uint64_t kTensorsPerBoundary = uint64_t{1} << 24;
 inline constexpr uint64_t kEvaluationTensor = uint64_t{1} << 40;
+inline constexpr uint64_t kStagesMax = kEvaluationTensor / kTensorsPerBoundary;
 inline constexpr uint64_t kAcknowledgeTensor = uint64_t{1} << 41;
 inline constexpr uint64_t kReplicaTensor = uint64_t{1} << 42;
 

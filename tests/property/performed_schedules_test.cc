@@ -93,6 +93,14 @@ TEST_P(EverySchedule, IsPerformedAsPredictedByReplicas) {
                   GetParam());
 }
 
+// One rank that holds all stages sends nothing.
+TEST_P(EverySchedule, IsPerformedAsPredictedByOneRank) {
+  const plan::Plan plan =
+      plan_of({.stages = 1, .microbatches = 3, .steps = 2, .schedule = GetParam()});
+  EXPECT_TRUE(runtime::neighbours(plan, 0).empty());
+  expect_the_same(plan, GetParam());
+}
+
 // As a Plan carries it, with releases.
 TEST_P(EverySchedule, IsPerformedAsPredictedWhereItWasGiven) {
   plan::Plan plan =
