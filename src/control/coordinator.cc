@@ -129,6 +129,7 @@ void Coordinator::lose(MemberId member, const std::string& how, SimTime now) {
   leave(member);
   chairs_[seat].lost = true;
   write({.kind = Entry::Kind::kLost, .epoch = epoch_, .step = step_, .text = reason});
+  orders_.emplace_back(Lost{seat, reason});
   if (state_ == State::kGathering) return assign_spares(now);
   state_ = State::kStopping;
   orders_.emplace_back(Halt{epoch_, reason});

@@ -71,6 +71,11 @@ struct Assign {
 struct Begin {
   uint64_t epoch = 0;
 };
+// Who sat here is gone, and this is how; while all gather, the seat is free again.
+struct Lost {
+  size_t seat = 0;
+  std::string reason;
+};
 // Everybody stops.
 struct Halt {
   uint64_t epoch = 0;
@@ -80,7 +85,7 @@ struct Halt {
 struct GiveUp {
   std::string reason;
 };
-using Order = std::variant<Write, Answer, Assign, Begin, Halt, GiveUp>;
+using Order = std::variant<Write, Answer, Assign, Begin, Lost, Halt, GiveUp>;
 
 // --- The coordinator ----------------------------------------------------------------------------
 
@@ -113,7 +118,7 @@ class Coordinator {
 
   State state() const { return state_; }
   uint64_t epoch() const { return epoch_; }
-  int losses_in_a_row() const { return losses_; }
+  const Seat& seat(size_t number) const { return options_.seats[number]; }
   // Names of the seats that nobody sits in, for people.
   std::vector<std::string> missing() const;
 

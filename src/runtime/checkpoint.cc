@@ -155,8 +155,10 @@ void discard_unfinished(const std::string& directory, int64_t first) {
   }
 }
 
-Result<std::optional<FoundCheckpoint>> latest_checkpoint(const std::string& directory) {
-  const std::vector<int64_t> steps = finished_steps(directory);
+Result<std::optional<FoundCheckpoint>> latest_checkpoint(const std::string& directory,
+                                                         int64_t below) {
+  std::vector<int64_t> steps = finished_steps(directory);
+  std::erase_if(steps, [&](int64_t step) { return step >= below; });
   if (steps.empty()) return std::nullopt;
   FoundCheckpoint found{.folder = step_folder(directory, steps.back())};
   const std::string path = found.folder + "/" + kManifestName;

@@ -66,8 +66,10 @@ Status commit_checkpoint(const std::string& directory, const Manifest& manifest,
 void discard_unfinished(const std::string& directory, int64_t first);
 
 // The checkpoint with the largest step; nothing where there is none. Folders without a manifest do
-// not count. A manifest that cannot be read is an error: guessing an older one would lose work.
-Result<std::optional<FoundCheckpoint>> latest_checkpoint(const std::string& directory);
+// not count, nor do steps from `below` on. A manifest that cannot be read is an error: guessing an
+// older one would lose work.
+Result<std::optional<FoundCheckpoint>> latest_checkpoint(const std::string& directory,
+                                                         int64_t below = INT64_MAX);
 
 // Reads every shard, checks size and digest, and returns all tensors. Cost: the whole checkpoint
 // passes through memory once.

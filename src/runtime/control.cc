@@ -19,6 +19,7 @@ void describe(Archive& a, Start& m) {
   a.required("output", m.output);
   a.required("first_iteration", m.first_iteration);
   a.optional("resume", m.resume);
+  a.optional("keep", m.keep);
 }
 
 template <class Archive>
@@ -66,8 +67,35 @@ void describe(Archive& a, Failure& m) {
 }
 
 template <class Archive>
+void describe(Archive&, Over&) {}
+
+template <class Archive>
 void describe(Archive& a, Stop& m) {
   a.required("reason", m.reason);
+  a.optional("again", m.again);
+}
+
+// Epochs count from 1, one per loss: they fit.
+template <class Archive>
+void describe_epoch(Archive& a, uint64_t& epoch) {
+  auto number = static_cast<int64_t>(epoch);
+  a.required("epoch", number);
+  a.check(number >= 0, "epoch", "must not be negative");
+  epoch = static_cast<uint64_t>(number);
+}
+
+template <class Archive>
+void describe(Archive& a, BeatReport& m) {
+  describe_epoch(a, m.beat.epoch);
+  a.required("sent_ns", m.beat.sent.ns);
+}
+
+template <class Archive>
+void describe(Archive& a, LeaseGrant& m) {
+  describe_epoch(a, m.grant.epoch);
+  a.required("sent_ns", m.grant.sent.ns);
+  a.required("length_ns", m.grant.length.ns);
+  a.optional("working", m.grant.working);
 }
 
 namespace {

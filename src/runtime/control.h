@@ -1,7 +1,9 @@
 // What launcher and ranks say to each other, over the same Endpoint that carries tensors.
 //
 //   rank      -> launcher   hello, ready, progress*, evaluation*, shard*, finished | failure
-//   launcher  -> rank       start, go, (stop)
+//   launcher  -> rank       start, go, over | stop
+//
+// and all the time, from hello to the end, beats and leases (control/lease.h).
 //
 // The launcher has the rank after the last. A message is JSON with one key, its kind:
 // {"progress": {"iteration": 3, ...}}. All have one tag: they arrive in the order they were sent.
@@ -14,6 +16,7 @@
 
 #include "base/fields.h"
 #include "base/result.h"
+#include "control/lease.h"
 #include "runtime/checkpoint.h"
 #include "runtime/perform.h"
 #include "transport/message.h"
@@ -36,6 +39,7 @@ struct Start {
   std::string output;                  // folder of this rank's part of the Trace
   int64_t first_iteration = 1;
   std::string resume;  // the checkpoint's directory; empty: from the beginning
+  std::string keep;    // where to leave the state when stopped (kept_state.h); empty: nowhere
 };
 // Kernels are loaded, links are up.
 struct Ready {
@@ -68,14 +72,28 @@ struct Failure {
   static constexpr const char* kKind = "failure";
   Error error;
 };
+// All ranks have finished: it may end.
+struct Over {
+  static constexpr const char* kKind = "over";
+};
 // Everybody stops, and this is why.
 struct Stop {
   static constexpr const char* kKind = "stop";
   std::string reason;
+  bool again = false;  // the run goes on with a new epoch: its state is wanted
+};
+struct BeatReport {
+  static constexpr const char* kKind = "beat";
+  control::Beat beat;
+};
+struct LeaseGrant {
+  static constexpr const char* kKind = "lease";
+  control::Grant grant;
 };
 
-using ControlMessage = std::variant<Hello, Start, Ready, Go, ProgressReport, EvaluationReport,
-                                    ShardReport, Finished, Failure, Stop>;
+using ControlMessage =
+    std::variant<Hello, Start, Ready, Go, ProgressReport, EvaluationReport, ShardReport, Finished,
+                 Failure, Over, Stop, BeatReport, LeaseGrant>;
 
 transport::Payload encode(const ControlMessage& message);
 Result<ControlMessage> decode(const transport::Payload& payload);

@@ -34,6 +34,13 @@ TEST(ControlMessages, ComeBackAsTheyWere) {
   EXPECT_EQ(std::get<Failure>(*failure).error.text(), error.text());
   EXPECT_EQ(std::get<Failure>(*failure).error.code, ErrorCode::kUnusable);
 
+  const auto lease = decode(
+      encode(LeaseGrant{{.epoch = 3, .sent = {12}, .length = {3'000'000'000}, .working = true}}));
+  ASSERT_TRUE(lease) << lease.error().text();
+  EXPECT_EQ(std::get<LeaseGrant>(*lease).grant.epoch, 3u);
+  EXPECT_EQ(std::get<LeaseGrant>(*lease).grant.length.ns, 3'000'000'000);
+  EXPECT_TRUE(std::get<LeaseGrant>(*lease).grant.working);
+
   EXPECT_TRUE(std::holds_alternative<Ready>(*decode(encode(Ready{}))));
   EXPECT_TRUE(std::holds_alternative<Finished>(*decode(encode(Finished{}))));
 }
@@ -42,6 +49,7 @@ TEST(ControlMessages, GarbageIsRefused) {
   EXPECT_FALSE(decode(bytes_of("")));
   EXPECT_FALSE(decode(bytes_of("[1]")));
   EXPECT_FALSE(decode(bytes_of(R"({"hello": {"pid": 1, "address": 70000}})")));
+  EXPECT_FALSE(decode(bytes_of(R"({"beat": {"epoch": -1, "sent_ns": 0}})")));
   EXPECT_FALSE(decode(bytes_of(R"({"failure": {"code": 9, "message": ""}})")));
   EXPECT_THAT(decode(bytes_of(R"({"dance": {}})")).error().text(),
               HasSubstr("unknown kind \"dance\""));

@@ -12,6 +12,8 @@
 #include "runtime/berths.h"
 #include "runtime/child_process.h"
 #include "runtime/emulated_kernels.h"
+#include "runtime/kept_state.h"
+#include "runtime/membership.h"
 #include "runtime/rank_session.h"
 #include "runtime/workers.h"
 #include "schedule/schedule.h"
@@ -20,20 +22,36 @@
 namespace tombolo::runtime {
 namespace {
 
-constexpr SimDuration kPatience{50'000'000};     // between two looks at the stop flag
-constexpr SimDuration kCauseMax{1'500'000'000};  // for the cause to show behind its effect
-constexpr SimDuration kStopMax{5'000'000'000};   // for workers to end by themselves
+constexpr SimDuration kPatience{50'000'000};      // between two looks at the stop flag
+constexpr SimDuration kCauseMax{1'500'000'000};   // for the cause to show behind its effect
+constexpr SimDuration kStopMax{5'000'000'000};    // for workers to end by themselves
+constexpr SimDuration kLeaveMax{60'000'000'000};  // for those that leave their state behind
+
+// What attempts before this one leave to it: of this launcher, or of one that was killed.
+struct Past {
+  std::string why;                   // there is another; empty: this is the first
+  std::map<int64_t, double> losses;  // by iteration
+};
 
 class Launch {
  public:
-  Launch(const plan::Plan& plan, const LaunchOptions& options, Clock& clock)
-      : plan_(plan), options_(options), clock_(clock), ranks_(plan.ranks.size()) {}
+  Launch(const plan::Plan& plan, const LaunchOptions& options, Membership& membership, Past past,
+         Clock& clock)
+      : plan_(plan),
+        options_(options),
+        membership_(membership),
+        past_(std::move(past)),
+        goes_on_(!past_.why.empty()),
+        clock_(clock),
+        ranks_(plan.ranks.size()),
+        losses_(past_.losses) {}
 
   Result<RunSummary> run();
 
   // After run(): a worker was lost, another run may fare better.
   bool lost_a_worker() const { return lost_a_worker_; }
-  int64_t newest_checkpoint() const { return checkpoint_ ? checkpoint_->manifest.step : 0; }
+  int64_t began_after() const { return first_iteration_ - 1; }
+  const std::map<int64_t, double>& losses() const { return losses_; }
   std::optional<double> first_loss() const {
     return book_ ? book_->summary().first_loss : std::nullopt;
   }
@@ -55,6 +73,9 @@ class Launch {
   };
 
   Status prepare();
+  Status find_checkpoint();
+  Status find_state();
+  Status wait_for_members();
   Status start();
   Status supervise();
   Status all_came();
@@ -78,6 +99,10 @@ class Launch {
   Status tell_all(const ControlMessage& message);
   Status check_stop();
   Status check_joined() const;
+  Status check_leases();
+  Status go_if_ready();
+  void stop_workers(const Error& error);
+  std::string keep_folder() const;
   void suspect(Error error);
   void clean_up();
   Result<RunSummary> conclude();
@@ -88,6 +113,9 @@ class Launch {
 
   const plan::Plan& plan_;
   const LaunchOptions& options_;
+  Membership& membership_;
+  const Past past_;
+  const bool goes_on_;
   Clock& clock_;
   const size_t ranks_;
   std::string program_;
@@ -96,9 +124,13 @@ class Launch {
   SimTime join_deadline_ = kNever;
   bool joined_ = false;  // all ranks said hello
   bool went_ = false;    // all ranks were ready
+  bool told_over_ = false;
   bool lost_a_worker_ = false;
   int64_t first_iteration_ = 1;
   std::optional<FoundCheckpoint> checkpoint_;  // the newest that exists
+  std::string resume_;                         // where the state lies that all begin with
+  std::map<int64_t, double> losses_;           // by iteration
+  int32_t lost_rank_ = 0;
   std::unique_ptr<Workers> workers_;
   std::unique_ptr<RunBook> book_;
   std::vector<Seat> seats_;
@@ -117,29 +149,50 @@ Status Launch::prepare() {
   program_ = options_.worker_program;
   if (program_.empty()) program_ = TRY(sibling_program("tombolo-worker"));
   TRY(during(make_directories(options_.output), "creating the output folder"));
+  return find_checkpoint();
+}
+
+Status Launch::find_checkpoint() {
   const bool takes_checkpoints = plan_.checkpoint && plan_.checkpoint->every > 0;
-  if (takes_checkpoints || options_.resume) {
-    if (!plan_.checkpoint) {
-      return unusable("there is nothing to resume from: the job has no [checkpoint]",
-                      "[checkpoint] with directory = \"checkpoints\" and every = 10");
-    }
-    const std::string& directory = plan_.checkpoint->directory;
-    const auto found = TRY(latest_checkpoint(directory));
-    if (options_.resume && !found) {
-      return unusable(fmt::format("{}: there is no checkpoint to resume from", directory),
-                      "starting from the beginning, without --resume");
-    }
-    if (!options_.resume && found) {
-      return unusable(fmt::format("{}: an earlier run left a checkpoint of step {} here", directory,
-                                  found->manifest.step),
-                      "--resume to go on from it, or removing the folder to begin again");
-    }
-    if (options_.resume) {
-      TRY(check_fits(*found, plan_));
-      TRY(verify_checkpoint(*found));
-      checkpoint_ = found;
-      first_iteration_ = found->manifest.step + 1;
-    }
+  const bool wanted = options_.resume || goes_on_;
+  if (options_.resume && !plan_.checkpoint) {
+    return unusable("there is nothing to resume from: the job has no [checkpoint]",
+                    "[checkpoint] with directory = \"checkpoints\" and every = 10");
+  }
+  if (!takes_checkpoints && !options_.resume) return {};
+  const std::string& directory = plan_.checkpoint->directory;
+  // A run that lost somebody when it was all but done still has its last steps to do.
+  const auto found = TRY(latest_checkpoint(directory, goes_on_ ? plan_.run.steps : INT64_MAX));
+  if (options_.resume && !goes_on_ && !found) {
+    return unusable(fmt::format("{}: there is no checkpoint to resume from", directory),
+                    "starting from the beginning, without --resume");
+  }
+  if (!wanted && found) {
+    return unusable(fmt::format("{}: an earlier run left a checkpoint of step {} here", directory,
+                                found->manifest.step),
+                    "--resume to go on from it, or removing the folder to begin again");
+  }
+  if (!found) return {};
+  TRY(check_fits(*found, plan_));
+  TRY(verify_checkpoint(*found));
+  checkpoint_ = found;
+  first_iteration_ = found->manifest.step + 1;
+  resume_ = directory;
+  return {};
+}
+
+// Once nobody of the epochs before works any more: what they kept, if it is newer.
+Status Launch::find_state() {
+  if (!goes_on_) return {};
+  std::error_code ec;
+  for (uint64_t epoch = membership_.epoch(); epoch-- > 1;) {
+    const std::string folder =
+        std::filesystem::absolute(kept_folder(options_.output, epoch)).string();
+    if (!std::filesystem::exists(folder, ec)) continue;
+    const auto found = TRY(gather_kept(folder, plan_));
+    if (!found || found->manifest.step < first_iteration_) continue;
+    first_iteration_ = found->manifest.step + 1;
+    resume_ = folder;
   }
   return {};
 }
@@ -148,18 +201,51 @@ Result<RunSummary> Launch::run() {
   TRY(prepare());
   book_ = std::make_unique<RunBook>(plan_, first_iteration_);
   seats_.resize(ranks_);
+  TRY(wait_for_members());
   Status status = start();
   if (status) status = supervise();
   if (!status && !workers_) return fail(status.error());
   if (!status) {
-    lost_a_worker_ = went_ && !options_.rendezvous && status.error().code == ErrorCode::kLostPeer;
-    workers_->stop_all(status.error().message, clock_.now() + kStopMax);
-    workers_.reset();
+    stop_workers(status.error());
     clean_up();
     return fail(status.error());
   }
   workers_.reset();
   return conclude();
+}
+
+// Before the next epoch nobody of the last one may work any more.
+Status Launch::wait_for_members() {
+  bool told = false;
+  while (const auto span = membership_.wait()) {
+    TRY(check_stop());
+    if (!std::exchange(told, true) && span->ns > 1'000'000'000 && options_.on_note) {
+      options_.on_note(
+          fmt::format("waiting {:.0f} s at most, until the workers of the launcher "
+                      "before are certain to have stopped",
+                      seconds(*span).value));
+    }
+    clock_.sleep_until(clock_.now() + std::min(*span, kPatience));
+    membership_.tick();
+  }
+  return membership_.status();
+}
+
+// Those that are left keep their states where the run goes on.
+void Launch::stop_workers(const Error& error) {
+  lost_a_worker_ = (went_ || goes_on_) && !options_.rendezvous &&
+                   error.code == ErrorCode::kLostPeer && options_.restarts > 0;
+  const SimTime now = clock_.now();
+  workers_->stop_all({error.message, lost_a_worker_}, now + kStopMax,
+                     now + (lost_a_worker_ ? kLeaveMax : kStopMax));
+  workers_.reset();
+  membership_.ended(lost_rank_, error.message);
+  for (size_t r = 0; r < ranks_; ++r) {
+    // Of another's child it is known once its connection has ended, because the other end did that;
+    // else its lease has to run out.
+    const auto rank = static_cast<int32_t>(r);
+    if (is_child(rank) || seats_[r].disconnected) membership_.ended(rank, "stopped");
+  }
 }
 
 // First the door, then the token: whoever finds the port taken does not touch another run's token.
@@ -174,6 +260,10 @@ Status Launch::start() {
   if (options_.islands) TRY(check_reach(plan_, *options_.islands, door.at.host));
   door.token =
       rendezvous && rendezvous->token ? *rendezvous->token : TRY(transport::Token::random());
+  door.on_hello = [this](int32_t rank) { membership_.came(rank); };
+  door.on_beat = [this](int32_t rank, const control::Beat& beat) {
+    return membership_.beat(rank, beat);
+  };
   workers_ = TRY(Workers::listen(door, clock_));
   if (rendezvous) {
     join_deadline_ = clock_.now() + rendezvous->join_max;
@@ -191,20 +281,34 @@ Status Launch::start() {
 // Until every worker has finished and ended, or the first error.
 Status Launch::supervise() {
   while (true) {
-    size_t over = 0;
+    size_t over = 0, finished = 0;
     for (size_t r = 0; r < ranks_; ++r) {
       const Seat& seat = seats_[r];
       const bool ended = is_child(static_cast<int32_t>(r)) ? seat.status.has_value()
                                                            : seat.disconnected.has_value();
       over += seat.finished && ended;
+      finished += seat.finished;
     }
+    if (finished == ranks_ && !std::exchange(told_over_, true)) TRY(tell_all(Over{}));
     if (over == ranks_) return plan_.checkpoint ? commit(plan_.run.steps) : Status();
     const auto event = workers_->next(kPatience);
     TRY(check_stop());  // an interrupt that reached the workers as well is no loss
     if (event) TRY(handle(event->rank, *event));
     if (trouble_ && clock_.now() >= trouble_->due) return fail(trouble_->error);
     TRY(check_joined());
+    TRY(check_leases());
+    TRY(go_if_ready());
   }
+}
+
+// Who was silent too long may be stopped, or cut off. As a process it may hear nothing.
+Status Launch::check_leases() {
+  const auto lost = membership_.tick();
+  TRY(membership_.status());
+  if (!lost || told_over_) return {};
+  lost_rank_ = lost->rank;
+  workers_->kill_now(lost->rank);
+  return fail({ErrorCode::kLostPeer, lost->reason, {}, resume_hint()});
 }
 
 // Who is missing when the time to join is over.
@@ -256,16 +360,38 @@ Status Launch::handle(int32_t rank, const Hello& hello) {
 Status Launch::all_came() {
   joined_ = true;
   token_file_.reset();
+  TRY(find_state());
+  book_ = std::make_unique<RunBook>(plan_, first_iteration_);
+  if (goes_on_ && options_.on_note) {
+    options_.on_note(fmt::format("{}; starting again {}", past_.why,
+                                 first_iteration_ > 1
+                                     ? fmt::format("after step {}", first_iteration_ - 1)
+                                     : "from the beginning"));
+  }
   Start start{.plan = plan::to_value(plan_),
               .output = std::filesystem::absolute(options_.output).string(),
-              .first_iteration = first_iteration_};
-  if (options_.resume) start.resume = plan_.checkpoint->directory;
+              .first_iteration = first_iteration_,
+              .resume = resume_,
+              .keep = keep_folder()};
   for (const Seat& seat : seats_) start.addresses.push_back(seat.address);
   return tell_all(start);
 }
 
+std::string Launch::keep_folder() const {
+  if (options_.restarts == 0 || options_.rendezvous ||
+      !options_.keep_state.value_or(plan_.replicas() > 1))
+    return "";
+  return std::filesystem::absolute(kept_folder(options_.output, membership_.epoch())).string();
+}
+
 Status Launch::handle(int32_t rank, const Ready&) {
   seats_[rank].ready = true;
+  return {};
+}
+
+// When all are ready, and all have said that they know of this epoch.
+Status Launch::go_if_ready() {
+  if (went_ || !membership_.begun()) return {};
   for (const Seat& seat : seats_) {
     if (!seat.ready) return {};
   }
@@ -276,7 +402,11 @@ Status Launch::handle(int32_t rank, const Ready&) {
 
 Status Launch::handle(int32_t rank, const ProgressReport& message) {
   const auto progress = TRY(book_->add(rank, message.report));
-  if (progress) cpu_busy_ = cpu_.busy();
+  if (progress) {
+    cpu_busy_ = cpu_.busy();
+    membership_.stepped(progress->step);
+    if (progress->loss) losses_[progress->step] = *progress->loss;
+  }
   if (progress && options_.on_progress) options_.on_progress(*progress);
   return {};
 }
@@ -357,6 +487,7 @@ Status Launch::handle(int32_t rank, const Duplicate&) {
 Status Launch::lose(int32_t rank) {
   const Seat& seat = seats_[rank];
   if (seat.failed) return {};
+  if (!trouble_) lost_rank_ = rank;
   std::string how = seat.status ? describe_exit(*seat.status) : *seat.disconnected;
   const std::string prefix = fmt::format("lost rank {}: ", rank);
   if (how.starts_with(prefix)) how.erase(0, prefix.size());
@@ -415,6 +546,13 @@ Result<RunSummary> Launch::conclude() {
   }
   RunSummary summary = book_->summary();
   summary.trace = merge_parts(plan_, std::move(parts), options_.command, options_.version);
+  // Of the iterations before, the losses are all that is left.
+  const int32_t last = plan_.rank_of(static_cast<int32_t>(plan_.stages.size()) - 1, 0);
+  for (const auto& [iteration, loss] : losses_) {
+    if (iteration >= first_iteration_) break;
+    summary.trace.records.push_back({"loss", iteration, last, {}, loss});
+  }
+  trace::normalize(summary.trace);
   summary.machine = machine_load(plan_, summary.trace, cpu_busy_,
                                  static_cast<int64_t>(std::thread::hardware_concurrency()));
   add_records(summary.machine, summary.trace);
@@ -449,30 +587,40 @@ Status check_performable(const plan::Plan& plan) {
 }
 
 Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, Clock& clock) {
-  LaunchOptions attempt = options;
+  TRY(check_performable(plan));
+  TRY(during(make_directories(options.output), "creating the output folder"));
+  // Who is started by somebody else is started again by somebody else.
+  const bool alone = options.restarts > 0 && !options.rendezvous;
+  const auto membership =
+      TRY(Membership::open(plan, alone ? options.output : "", options.all_ended, clock));
+  const std::string kept = kept_folder(options.output);
+  std::error_code ec;
+  Past past;
+  if (membership->goes_on()) past.why = "the launcher of this run was killed";
+  if (past.why.empty()) std::filesystem::remove_all(kept, ec);
   std::optional<double> first_loss;
   int restarts = 0, in_a_row = 0;
+  const auto end = [&](Result<RunSummary> summary) {
+    membership->close(summary ? "all steps are done" : summary.error().message);
+    std::filesystem::remove_all(kept, ec);
+    return summary;
+  };
   for (int64_t from = -1;;) {
-    Launch run(plan, attempt, clock);
+    Launch run(plan, options, *membership, past, clock);
     Result<RunSummary> summary = run.run();
     if (!first_loss) first_loss = run.first_loss();
     if (summary) {
       summary->restarts = restarts;
       summary->first_loss = first_loss;
-      return summary;
+      return end(std::move(summary));
     }
-    if (!run.lost_a_worker()) return summary;
-    const int64_t step = run.newest_checkpoint();
+    if (!run.lost_a_worker()) return end(std::move(summary));
+    const int64_t step = run.began_after();
     in_a_row = step == from ? in_a_row + 1 : 1;
-    if (in_a_row > options.restarts) return summary;
+    if (in_a_row > options.restarts) return end(std::move(summary));
     from = step;
     ++restarts;
-    attempt.resume = step > 0;
-    if (options.on_note) {
-      options.on_note(
-          fmt::format("{}; starting again {}", summary.error().message,
-                      step > 0 ? fmt::format("after step {}", step) : "from the beginning"));
-    }
+    past = {summary.error().message, run.losses()};
   }
 }
 

@@ -7,11 +7,16 @@
 // connection), and it tells all others why they stop. Workers end by themselves when the launcher
 // does.
 //
-// A run that loses a worker begins anew from its newest checkpoint, without a person, as often as
-// `restarts` says: all workers are stopped and started again under a new token, so that nothing of
-// the lost run can be mistaken for the new one. Losses are those of an undisturbed run, because a
-// checkpoint holds all that they follow from (checkpoint.h). That of the last step comes into being
-// when all ranks have ended, so that a rank lost in between finds steps left to do.
+// A run that loses a worker goes on without a person, as often as `restarts` says: all workers are
+// stopped and started again under a new token and a new epoch (control/coordinator.h), so that
+// nothing of the lost run can be mistaken for the new one, and nobody works before everybody is
+// there. They go on from the newest step that all stages can supply: from what survivors kept
+// (kept_state.h), one iteration back at most where every stage has a replica left, else from the
+// newest checkpoint. Losses are those of an undisturbed run, because a state holds all that they
+// follow from. A worker that is silent until its lease is over is lost, too.
+//
+// A launcher that is killed is missed by its workers, which keep their states and end; the next one
+// with the same Plan in the same folder finds the journal (membership.h) and goes on.
 //
 // The job's token is handed over in the environment, which only this user can read.
 // docs/decisions/0006-launcher-and-control.md.
@@ -38,12 +43,17 @@ struct Rendezvous {
 };
 
 struct LaunchOptions {
-  std::string output = ".";              // folder for trace.jsonl; created where it is missing
-  bool resume = false;                   // go on after the latest checkpoint
-  int restarts = 0;                      // after lost workers, in a row from one checkpoint
-  std::string worker_program;            // empty: tombolo-worker beside the running program
-  uint16_t control_port = 0;             // of this host; 0: any that is free; without a rendezvous
-  std::optional<Rendezvous> rendezvous;  // left out: all ranks are started here
+  std::string output = ".";  // folder for trace.jsonl; created where it is missing
+  bool resume = false;       // go on after the latest checkpoint
+  int restarts =
+      0;  // after lost workers, in a row from one step; 0: neither journal nor kept states
+  // Workers copy their state at every iteration, for the next to lose no more than one. Left out:
+  // where there are replicas, which is where a lost worker's state lives on elsewhere.
+  std::optional<bool> keep_state;
+  bool all_ended = false;      // no worker of an earlier launcher lives, so none is waited for
+  std::string worker_program;  // empty: tombolo-worker beside the running program
+  uint16_t control_port = 0;   // of this host; 0: any that is free; without a rendezvous
+  std::optional<Rendezvous> rendezvous;     // left out: all ranks are started here
   std::optional<cluster::Islands> islands;  // that this process runs in
   Security security;                        // of all connections
   std::string command;                      // for the Trace's header

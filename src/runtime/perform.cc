@@ -94,8 +94,9 @@ class Performer {
   const bool holds_last_;
 
   int64_t iteration_ = 0;
-  SimTime begun_;        // on the clock
-  bool drawing_ = true;  // this iteration fits into the Trace's bound
+  int64_t updating_ = 0;  // the newest iteration of which an update began
+  SimTime begun_;         // on the clock
+  bool drawing_ = true;   // this iteration fits into the Trace's bound
   std::optional<SimTime> first_computation_;
   // What came and was not computed with yet, by the stage that will; what was computed and not sent
   // yet, by the stage that did.
@@ -156,6 +157,10 @@ Result<IterationReport> Performer::report(int64_t iteration) {
 }
 
 Status Performer::act(const Action& action) {
+  if (action.kind == ActionKind::kUpdate && updating_ < iteration_ && hooks_.before_update) {
+    updating_ = iteration_;
+    TRY(hooks_.before_update(iteration_ - 1));
+  }
   if (trace::is_send(action.kind)) return send(action);
   if (trace::is_receive(action.kind)) return receive(action);
   if (action.kind == ActionKind::kReduceGradients) return reduce(action);

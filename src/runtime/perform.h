@@ -66,6 +66,7 @@ struct PerformOptions {
 
 // Called on the performing thread, those about shards on the writing one; a failure ends the run.
 struct Hooks {
+  std::function<Status(int64_t step)> before_update;  // the weights are still those after this step
   std::function<Status(const IterationReport&)> iteration;
   std::function<Status(int64_t step, const Shard& shard)> shard;
   std::function<Status(const Evaluation&)> evaluation;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -9,9 +10,11 @@
 #include <optional>
 #include <thread>
 
+#include "control/coordinator.h"
 #include "plan/plan_file.h"
 #include "runtime/cell_relay.h"
 #include "runtime/control.h"
+#include "runtime/kept_state.h"
 #include "runtime/machine_load.h"
 #include "runtime/realtime.h"
 #include "runtime/rendezvous.h"
@@ -46,12 +49,16 @@ class RankSession {
   Result<transport::Token> token(SimTime deadline);
   Error nobody_there() const;
   Status join();
+  Result<ControlMessage> hear();
   Status work(const KernelsFactory& make_kernels);
+  Status perform_all(const plan::Plan& plan, const schedule::Schedule& schedule, Kernels& kernels,
+                     Messenger& messenger);
+  void leave_state(const Error& error, const Kernels& kernels);
   Status link_neighbours(const plan::Plan& plan);
   void start_relay(const plan::Plan& plan, const schedule::Schedule& schedule);
   Status join_replicas(const plan::Plan& plan, Messenger& messenger, Kernels& kernels);
   Status resume(const plan::Plan& plan, Kernels& kernels);
-  Hooks hooks();
+  Hooks hooks(const Kernels& kernels);
   Result<SimTime> wait_for_go();
   Status leave();
   void listen();
@@ -63,6 +70,10 @@ class RankSession {
   std::unique_ptr<Endpoint> endpoint_;
   Start start_;
   std::thread listener_;
+  control::Member member_{control::LeaseTerms{}};  // the listener's, once there is one
+  SimTime seated_;                                 // when it said hello
+  std::optional<KeptState> kept_;
+  bool explained_ = false;              // how it ended
   std::unique_ptr<RelayThread> relay_;  // where the pipelines of a cell share the WAN in time
 
   std::mutex mutex_;
@@ -70,7 +81,10 @@ class RankSession {
   std::optional<SimTime> origin_;
   std::optional<std::string> verdict_;  // why everybody stops
   std::atomic<bool> told_ = false;      // the launcher says why, to people too
-  bool done_ = false;                   // the performing thread has nothing left to do
+  bool again_ = false;                  // the run goes on: our state is wanted
+  bool over_ = false;                   // all ranks have finished
+  bool leaving_ = false;                // the performing thread is not computing any more
+  bool done_ = false;                   // it has nothing left to do
 };
 
 RankSession::~RankSession() {
@@ -144,13 +158,8 @@ Status RankSession::dial_launcher() {
 Status RankSession::join() {
   TRY(dial_launcher());
   TRY(say(Hello{getpid(), transport::Address{options_.listen_address, endpoint_->port()}.text()}));
-  const auto received = endpoint_->receive(launcher(), kControlTag, kNever);
-  // To the endpoint the launcher is one more rank; to people it is the launcher.
-  if (!received && received.error().code == ErrorCode::kLostPeer) {
-    return fail({ErrorCode::kLostPeer, "the launcher went away"});
-  }
-  const auto message = TRY(received);
-  ControlMessage first = TRY(decode(message.payload));
+  seated_ = clock_.now();
+  ControlMessage first = TRY(hear());
   if (auto* stop = std::get_if<Stop>(&first)) {
     told_ = true;
     return fail({ErrorCode::kLostPeer, "stopped: " + stop->reason});
@@ -160,7 +169,36 @@ Status RankSession::join() {
     return failed("the launcher did not begin with a start message for all ranks");
   }
   start_ = std::move(*start);
+  if (!start_.keep.empty() && options_.on_seated) options_.on_seated();
   return {};
+}
+
+// The next message that is not about leases. Meanwhile this rank says that it is alive, and stops
+// when its lease is over.
+Result<ControlMessage> RankSession::hear() {
+  const SimDuration patience = control::LeaseTerms{}.ceiling;
+  while (true) {
+    const SimTime now = clock_.now();
+    if (member_.over(now) || (member_.epoch() == 0 && now >= seated_ + patience)) {
+      return fail(
+          {ErrorCode::kLostPeer, "the launcher was silent until the lease of this rank was over"});
+    }
+    // To the endpoint the launcher is one more rank; to people it is the launcher.
+    const Error gone{ErrorCode::kLostPeer, "the launcher went away", {}, ""};
+    if (now >= member_.next_beat() && !say(BeatReport{member_.beat(now)})) return fail(gone);
+    SimTime until = member_.next_beat();
+    if (member_.epoch() > 0) until = std::min(until, member_.lease_end());
+    const auto received = endpoint_->receive(launcher(), kControlTag, until);
+    if (!received && clock_.now() >= until) continue;  // a real error comes again
+    if (!received && received.error().code == ErrorCode::kLostPeer) return fail(gone);
+    ControlMessage message = TRY(decode(TRY(received).payload));
+    const auto* lease = std::get_if<LeaseGrant>(&message);
+    if (!lease) return message;
+    const bool knew = member_.epoch() > 0;
+    member_.answered(lease->grant, clock_.now());
+    // Nobody works before all have said that they know of the epoch.
+    if (!knew && member_.epoch() > 0) TRY(say(BeatReport{member_.beat(clock_.now())}));
+  }
 }
 
 Status RankSession::run(const KernelsFactory& make_kernels) {
@@ -168,7 +206,7 @@ Status RankSession::run(const KernelsFactory& make_kernels) {
   listener_ = std::thread([this] { listen(); });
   Status status = work(make_kernels);
   if (status) status = leave();
-  if (status) return {};
+  if (status || explained_) return status;
   return fail(explain(std::move(status.error())));
 }
 
@@ -191,11 +229,28 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
   EndpointMessenger messenger(*endpoint_);  // outlives the kernels, which may use it
   const auto kernels =
       TRY(during(make_kernels(plan, options_.rank), "loading " + rank_name(plan, options_.rank)));
-  TRY(resume(plan, *kernels));
+  Status status = resume(plan, *kernels);
+  if (status && !start_.keep.empty()) {
+    kept_.emplace(start_.keep, options_.rank, start_.first_iteration - 1);
+  }
+  if (status) status = perform_all(plan, schedule, *kernels, messenger);
+  if (status) return {};
+  {
+    std::lock_guard lock(mutex_);
+    leaving_ = true;
+    changed_.notify_all();
+  }
+  const Error error = explain(std::move(status.error()));
+  leave_state(error, *kernels);
+  return fail(error);
+}
+
+Status RankSession::perform_all(const plan::Plan& plan, const schedule::Schedule& schedule,
+                                Kernels& kernels, Messenger& messenger) {
   const bool emulated = plan.device_of(options_.rank).kind == cluster::DeviceKind::kEmulated;
   const bool realtime = emulated && make_realtime();
   TRY(link_neighbours(plan));
-  if (plan.replicas() > 1) TRY(join_replicas(plan, messenger, *kernels));
+  if (plan.replicas() > 1) TRY(join_replicas(plan, messenger, kernels));
   TRY(say(Ready{}));
   const SimTime origin = TRY(wait_for_go());
   const ProcessMeter cpu;
@@ -210,7 +265,7 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
                    .release = schedule.release.empty() ? SimDuration{} : schedule.release[replica],
                    .emulated_wan = !options_.network.empty(),
                    .one_clock = !on_several_hosts()},
-                  *kernels, in_cell, clock_, hooks()));
+                  kernels, in_cell, clock_, hooks(kernels)));
   if (emulated) {
     const auto add = [&](const char* name, double value) {
       part.records.push_back({.name = name, .rank = options_.rank, .value = value});
@@ -223,7 +278,23 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
   if (relay_) TRY(relay_->finish());
   // A slow link may need long for the last gradients; a stop, or a lost peer, ends the wait.
   TRY(endpoint_->flush(kNever));
-  return say(Finished{});
+  TRY(say(Finished{}));
+  // Until all have: if one is lost before, this rank's state is wanted.
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return over_ || verdict_; });
+  if (over_) return {};
+  return fail({ErrorCode::kLostPeer, "stopped: " + *verdict_});
+}
+
+// Not where the launcher said that all is over, nor where this rank's own trouble is the cause.
+void RankSession::leave_state(const Error& error, const Kernels& kernels) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!kept_ || (told_ && !again_)) return;
+    if (!verdict_ && error.code != ErrorCode::kLostPeer) return;
+  }
+  const Status left = kept_->leave(kernels);
+  if (!left && options_.log) options_.log("could not leave its state: " + left.error().text());
 }
 
 // Of two neighbours the lower rank dials.
@@ -280,15 +351,20 @@ Status RankSession::resume(const plan::Plan& plan, Kernels& kernels) {
   return during(kernels.load(tensors), "loading " + found->folder);
 }
 
-Hooks RankSession::hooks() {
-  return {
-      .iteration = [this](const IterationReport& report) { return say(ProgressReport{report}); },
-      .shard =
-          [this](int64_t step, const Shard& shard) {
-            return say(ShardReport{step, shard});
-          },
-      .evaluation =
-          [this](const Evaluation& evaluation) { return say(EvaluationReport{evaluation}); }};
+Hooks RankSession::hooks(const Kernels& kernels) {
+  Hooks out;
+  if (kept_) {
+    out.before_update = [this, &kernels](int64_t step) { return kept_->copy(step, kernels); };
+  }
+  out.iteration = [this](const IterationReport& report) {
+    if (kept_) kept_->updated(report.iteration);
+    return say(ProgressReport{report});
+  };
+  out.shard = [this](int64_t step, const Shard& shard) { return say(ShardReport{step, shard}); };
+  out.evaluation = [this](const Evaluation& evaluation) {
+    return say(EvaluationReport{evaluation});
+  };
+  return out;
 }
 
 Result<SimTime> RankSession::wait_for_go() {
@@ -301,20 +377,21 @@ Result<SimTime> RankSession::wait_for_go() {
 // The second thread. It ends when the Endpoint does.
 void RankSession::listen() {
   while (true) {
-    const auto message = endpoint_->receive(launcher(), kControlTag, kNever);
-    if (!message) return stop("the launcher went away");
-    const auto order = decode(message->payload);
-    if (!order) return stop(order.error().text());
+    const auto order = hear();
+    if (!order) return stop(order.error().message);
+    std::unique_lock lock(mutex_);
     if (const auto* last = std::get_if<Stop>(&*order)) {
       told_ = true;
+      again_ = last->again;
+      lock.unlock();
       return stop(last->reason);
     }
     if (const auto* go = std::get_if<Go>(&*order)) {
-      std::lock_guard lock(mutex_);
       // Clocks of hosts differ: then it is when the word came, late by the way of the word.
       origin_ = on_several_hosts() ? clock_.now() : SimTime{go->origin_ns};
-      changed_.notify_all();
     }
+    if (std::holds_alternative<Over>(*order)) over_ = true;
+    changed_.notify_all();
   }
 }
 
@@ -328,7 +405,7 @@ void RankSession::stop(const std::string& reason) {
   if (options_.stuck_max.ns == 0) return;
   lock.lock();
   const std::chrono::nanoseconds patience(options_.stuck_max.ns);
-  if (changed_.wait_for(lock, patience, [&] { return done_; })) return;
+  if (changed_.wait_for(lock, patience, [&] { return done_ || leaving_; })) return;
   if (options_.log) options_.log("stopped in the middle of a computation: " + reason);
   _exit(1);
 }
@@ -336,6 +413,7 @@ void RankSession::stop(const std::string& reason) {
 // Trouble with a peer has its cause elsewhere, and the launcher knows it: its word comes instead,
 // if it comes soon. Other trouble is this rank's own, and the launcher hears of it.
 Error RankSession::explain(Error error) {
+  explained_ = true;
   std::unique_lock lock(mutex_);
   if (error.code == ErrorCode::kLostPeer || verdict_) {
     if (!verdict_) {

@@ -1,8 +1,10 @@
 // A rank's life under a launcher: say hello, get the Plan, load kernels, link to the neighbours,
 // wait for all, perform, report.
 //
-// Two threads: the caller's performs; a second one listens to the launcher. When the launcher says
-// stop, or goes away, the Endpoint is aborted, and whatever the first thread waits for fails.
+// Two threads: the caller's performs; a second one listens to the launcher and tells it that this
+// rank is alive. When the launcher says stop, goes away or is silent until the lease is over
+// (control/lease.h), the Endpoint is aborted, and whatever the first thread waits for fails. Where
+// the run will go on without a person, the rank leaves its state behind (kept_state.h).
 #pragma once
 
 #include <functional>
@@ -35,6 +37,8 @@ struct RankSessionOptions {
   // Ends the process when the first thread is still busy so long after a stop; zero: never.
   SimDuration stuck_max;
   std::function<void(const std::string&)> log;  // one line, from any thread
+  // From now on this rank notices the launcher's end by itself, and has something to leave.
+  std::function<void()> on_seated;
 };
 
 struct RankEnd {

@@ -17,7 +17,8 @@ Workers::Workers(const Options& options, const Clock& clock)
     : options_(options),
       clock_(clock),
       running_(static_cast<size_t>(options.ranks), -1),
-      connected_(static_cast<size_t>(options.ranks), false) {}
+      connected_(static_cast<size_t>(options.ranks), false),
+      came_(static_cast<size_t>(options.ranks), false) {}
 
 Result<std::unique_ptr<Workers>> Workers::listen(const Options& options, const Clock& clock) {
   std::unique_ptr<Workers> workers(new Workers(options, clock));
@@ -90,6 +91,8 @@ void Workers::hear(int32_t rank) {
   const auto connected = [&](bool is) {
     std::lock_guard lock(mutex_);
     connected_[rank] = is;
+    came_[rank] = true;
+    changed_.notify_all();
   };
   connected(true);
   while (true) {
@@ -100,6 +103,12 @@ void Workers::hear(int32_t rank) {
       connected(false);
       return post({rank, Disconnected{message.error()}});
     }
+    if (const auto* beat = std::get_if<BeatReport>(&*message); beat && options_.on_beat) {
+      // Who cannot be told will be missed by its connection.
+      static_cast<void>(tell(rank, LeaseGrant{options_.on_beat(rank, beat->beat)}));
+      continue;
+    }
+    if (std::holds_alternative<Hello>(*message) && options_.on_hello) options_.on_hello(rank);
     post({rank, std::move(*message)});
   }
 }
@@ -122,24 +131,39 @@ Status Workers::tell(int32_t rank, const ControlMessage& message) {
   return endpoint_->send(rank, kControlTag, encode(message));
 }
 
-void Workers::stop_all(const std::string& reason, SimTime deadline) {
+void Workers::kill_now(int32_t rank) {
+  std::lock_guard lock(mutex_);
+  if (running_[rank] > 0) kill(running_[rank], SIGKILL);
+}
+
+void Workers::stop_all(const Stop& stop, SimTime deadline, SimTime leave_deadline) {
   for (int32_t rank = 0; rank < options_.ranks; ++rank) {
     // Who went away meanwhile does not hear it, and need not.
-    static_cast<void>(tell(rank, Stop{reason}));
+    static_cast<void>(tell(rank, stop));
   }
   std::unique_lock lock(mutex_);
+  // Who never came does not hear it either; who was here and is gone ends by itself.
   for (size_t rank = 0; rank < running_.size(); ++rank) {
-    if (running_[rank] > 0 && !connected_[rank]) kill(running_[rank], SIGTERM);
+    if (running_[rank] > 0 && !came_[rank]) kill(running_[rank], SIGTERM);
   }
-  const auto all_over = [&] {
+  const auto wait = [&](SimTime until, const auto& enough) {
+    while (!enough() && clock_.now() < until) {
+      changed_.wait_for(lock, std::chrono::nanoseconds((until - clock_.now()).ns));
+    }
+  };
+  const auto all = [&](const auto& holds) {
     for (int32_t rank = 0; rank < options_.ranks; ++rank) {
-      if (!is_over(rank)) return false;
+      if (!holds(rank)) return false;
     }
     return true;
   };
-  while (!all_over() && clock_.now() < deadline) {
-    changed_.wait_for(lock, std::chrono::nanoseconds((deadline - clock_.now()).ns));
+  wait(deadline, [&] {
+    return all([&](int32_t rank) { return is_over(rank) || (came_[rank] && !connected_[rank]); });
+  });
+  for (size_t rank = 0; rank < running_.size(); ++rank) {
+    if (running_[rank] > 0 && (connected_[rank] || !came_[rank])) kill(running_[rank], SIGKILL);
   }
+  wait(leave_deadline, [&] { return all([&](int32_t rank) { return is_over(rank); }); });
   for (const pid_t pid : running_) {
     if (pid > 0) kill(pid, SIGKILL);
   }

@@ -48,6 +48,10 @@ class Workers {
     Security security;                      // for its own connections and for its children's
     transport::Token token;
     std::function<void(const std::string&)> log;
+    // A rank is there, and its heartbeat, which is answered; on that rank's thread: however busy
+    // the launcher is, nobody is missed.
+    std::function<void(int32_t rank)> on_hello;
+    std::function<control::Grant(int32_t rank, const control::Beat&)> on_beat;
   };
 
   // Waits for all ranks from now on, whoever starts them.
@@ -61,8 +65,11 @@ class Workers {
   std::optional<Event> next(SimDuration patience);
 
   Status tell(int32_t rank, const ControlMessage& message);
-  // Says stop to all, gives them until the deadline to end, then kills the rest.
-  void stop_all(const std::string& reason, SimTime deadline);
+  // Kills a rank's process, if it was started here: it may be stopped, and hear nothing.
+  void kill_now(int32_t rank);
+  // Says stop to all. Who has not gone by the deadline is killed; those that have may be leaving
+  // their state behind, and have until leave_deadline to end.
+  void stop_all(const Stop& stop, SimTime deadline, SimTime leave_deadline);
 
  private:
   Workers(const Options& options, const Clock& clock);
@@ -81,6 +88,7 @@ class Workers {
   std::deque<Event> events_;
   std::vector<pid_t> running_;   // by rank; -1: not started, or waited for
   std::vector<bool> connected_;  // by rank, as long as it is
+  std::vector<bool> came_;       // it was
 };
 
 }  // namespace tombolo::runtime

@@ -195,6 +195,66 @@ TEST_F(Launching, ARunThatLosesWorkersGoesOnFromItsCheckpoints) {
   EXPECT_EQ(trace::iteration_times(summary->trace).back().iteration, steps);
 }
 
+// Every stage has two replicas, so what one of them held the other one keeps: nothing is taken from
+// a checkpoint, as there is none before the end, and at most one iteration is done again.
+TEST_F(Launching, WhereEveryStageHasAReplicaALostWorkerCostsOneIteration) {
+  const int kills = std::getenv("TOMBOLO_LONG") ? 100 : 3;
+  const int steps = 10 * kills;
+  const plan::Plan plan = make_test_plan({.stages = 2,
+                                          .replicas = 2,
+                                          .steps = steps,
+                                          .checkpoints = folder_ + "/checkpoints",
+                                          .every = 1'000'000});
+  Random random(5);
+  int killed = 0;
+  int64_t last = 0, at_kill = 0;
+  SimTime when;
+  SimDuration longest;
+  options_.restarts = 3;
+  options_.on_progress = [&](const Progress& progress) {
+    if (progress.step <= last) {
+      EXPECT_GE(progress.step, at_kill) << "more than one iteration was done again";
+    }
+    last = progress.step;
+    if (when.ns > 0) longest = std::max(longest, clock_.now() - std::exchange(when, {}));
+    if (killed == kills || random.below(4) > 0) return;
+    ++killed;
+    at_kill = progress.step;
+    when = clock_.now();
+    kill(pids_.at(static_cast<int32_t>(random.below(4))), SIGKILL);
+  };
+  std::string notes;
+  options_.on_note = [&](const std::string& note) { notes += note + "\n"; };
+  const auto summary = launch(plan, options_, clock_);
+  ASSERT_TRUE(summary) << summary.error().text();
+  EXPECT_GE(summary->restarts, 1);
+  EXPECT_THAT(notes, HasSubstr("killed by signal 9 (Killed); starting again after step "));
+  EXPECT_EQ(updates_in(latest()), steps) << "an update was lost or made twice";
+  EXPECT_FALSE(fs::exists(options_.output + "/kept"));
+  fmt::print("{} kills, {} restarts; from a kill to the next iteration's end at most {}\n", killed,
+             summary->restarts, brief(seconds(longest)));
+}
+
+// A process that is stopped keeps its connections; its lease ends.
+TEST_F(Launching, ASilentWorkerIsLostWhenItsLeaseIsOver) {
+  const plan::Plan plan = plan_with_checkpoints(2, 20, 2);
+  options_.restarts = 1;
+  pid_t stopped = 0;
+  options_.on_progress = [&](const Progress& progress) {
+    if (progress.step != 5 || stopped != 0) return;
+    stopped = pids_.at(1);
+    kill(stopped, SIGSTOP);
+  };
+  std::string notes;
+  options_.on_note = [&](const std::string& note) { notes += note + "\n"; };
+  const auto summary = launch(plan, options_, clock_);
+  ASSERT_TRUE(summary) << summary.error().text();
+  EXPECT_EQ(summary->restarts, 1);
+  EXPECT_THAT(notes, HasSubstr("rank 1 (paris) was lost: it was silent, and its lease is over"));
+  EXPECT_NE(kill(stopped, 0), 0) << "it is still there";
+  EXPECT_EQ(updates_in(latest()), 20);
+}
+
 // With its last shard written or not, or when all is done: whatever comes first.
 TEST_F(Launching, AWorkerMayBeLostInTheLastStep) {
   options_.restarts = 1;

@@ -69,6 +69,8 @@ runtime::RankEnd run(Arguments& arguments) {
   session.log = [rank = session.rank](const std::string& line) {
     fmt::print(stderr, "rank {}: {}\n", rank, line);
   };
+  // From then on it ends by itself when the launcher does, and leaves its state before.
+  session.on_seated = [] { prctl(PR_SET_PDEATHSIG, 0); };
   SystemClock clock;
   return runtime::serve_rank(
       session,
