@@ -149,7 +149,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   train_command
       ->add_option("--restarts", train_options.restarts,
-                   "how often to go on from one checkpoint when a worker was lost")
+                   "how often to go on from one step when a worker or the launcher was lost")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
   CLI::Option* credentials =
@@ -160,6 +160,12 @@ int main(int argc, char** argv) {
       ->add_flag("--plain-tcp", train_options.plain_tcp,
                  "to other hosts in clear text: for networks that encrypt below")
       ->excludes(credentials);
+  train_command->add_flag_callback(
+      "--keep-state", [&] { train_options.keep_state = true; },
+      "workers copy their state at every iteration, so that no more than one is repeated (default "
+      "where every stage has replicas)");
+  train_command->add_flag_callback(
+      "--no-keep-state", [&] { train_options.keep_state = false; }, "they do not");
   train_command->add_option("--worker", train_options.worker, "path of tombolo-worker");
   train_command->add_flag("--capabilities", show_capabilities,
                           "what can be planned and what can be run");

@@ -59,7 +59,8 @@ struct TrainOptions {
   double join_timeout = 60;  // seconds, for all of these to come
   std::string credentials;   // folder; empty: what init made, where the rendezvous is elsewhere
   bool plain_tcp = false;    // to other hosts, in clear text
-  int restarts = 3;          // after lost workers, in a row from one checkpoint
+  int restarts = 3;          // after lost workers, in a row from one step
+  std::optional<bool> keep_state;  // left out: where there are replicas
   std::string worker;
   bool json = false;
 };

@@ -10,6 +10,7 @@
 #include "cli/input.h"
 #include "cli/launched.h"
 #include "cli/progress.h"
+#include "cli/supervisor.h"
 #include "plan/plan_file.h"
 #include "runtime/launcher.h"
 #include "runtime/stop_signals.h"
@@ -54,6 +55,8 @@ void print_text(std::ostream& out, const plan::Plan& plan, const runtime::RunSum
 Status train(const TrainOptions& options, std::ostream& out) {
   const std::optional<runtime::LaunchedRank> launched = TRY(find_launched_rank());
   if (launched && launched->rank > 0) return fail(join_run(options, *launched));
+  // From here on this is the launcher, and may be killed.
+  const Life life = !launched && options.restarts > 0 ? supervise(options.restarts) : Life{};
   plan::Plan plan = TRY(load_plan(options.in));
   TRY(runtime::check_performable(plan));
   if (launched) TRY(check_size(plan, *launched));
@@ -89,11 +92,16 @@ Status train(const TrainOptions& options, std::ostream& out) {
   launch.output = options.out;
   launch.resume = options.resume;
   launch.restarts = options.restarts;
+  launch.keep_state = options.keep_state;
+  launch.all_ended = life.number > 0;
   launch.worker_program = options.worker;
   launch.control_port = options.port;
   launch.command = command_line("train", options.in) + (options.resume ? " --resume" : "");
   launch.version = version();
-  launch.on_progress = [&](const runtime::Progress& progress) { line.show(progress); };
+  launch.on_progress = [&](const runtime::Progress& progress) {
+    line.show(progress);
+    if (life.step) life.step->store(progress.step);
+  };
   launch.log = [](const std::string& text) { std::cerr << text + "\n"; };  // in one piece
   launch.on_note = [&](const std::string& text) { line.note(text); };
   launch.stop = &signals.flag();

@@ -603,6 +603,7 @@ Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, 
   const auto end = [&](Result<RunSummary> summary) {
     membership->close(summary ? "all steps are done" : summary.error().message);
     std::filesystem::remove_all(kept, ec);
+    if (alone) std::filesystem::remove(Membership::journal_path(options.output), ec);
     return summary;
   };
   for (int64_t from = -1;;) {

@@ -28,9 +28,9 @@ Result<std::unique_ptr<Membership>> Membership::open(const plan::Plan& plan,
   std::optional<control::Journal> journal;
   std::vector<Entry> entries;
   if (!output.empty()) {
-    journal.emplace(TRY(control::Journal::open(output + "/journal")));
+    journal.emplace(TRY(control::Journal::open(journal_path(output))));
     for (const std::string& record : journal->records()) {
-      entries.push_back(TRY(control::parse_record(record, output + "/journal")));
+      entries.push_back(TRY(control::parse_record(record, journal_path(output))));
     }
   }
   const std::string digest = plan::plan_digest(plan);

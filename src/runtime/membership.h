@@ -1,8 +1,8 @@
 // Membership: a run's coordinator (control/coordinator.h) and its journal, between the launcher's
 // thread, which hears what becomes of ranks, and the threads that answer their heartbeats.
 //
-// The journal lies in the output folder. One that was not closed is of a launcher that was killed:
-// the next one with the same Plan goes on with that run.
+// The journal lies in the output folder as long as the run goes on. One that is found there is of a
+// launcher that was killed: the next one with the same Plan goes on with that run.
 #pragma once
 
 #include <atomic>
@@ -22,6 +22,7 @@ class Membership {
  public:
   // Unusable where another launcher works in this folder, or the journal is damaged.
   // `all_ended`: no process of an earlier launcher lives any more, so nobody need wait for it.
+  static std::string journal_path(const std::string& output) { return output + "/journal"; }
   // `output` empty: without a journal; then nobody goes on with the run.
   static Result<std::unique_ptr<Membership>> open(const plan::Plan& plan, const std::string& output,
                                                   bool all_ended, const Clock& clock);

@@ -21,15 +21,16 @@ every = 2
 
 
 def worker_pids(parent):
-    """Process ids of the workers that this launcher started."""
+    """Process ids of the workers that this launcher started, or that of this supervisor."""
     pids = []
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
-            fields = stat.read_text().rsplit(")", 1)[1].split()
+            name, fields = stat.read_text().split("(", 1)[1].rsplit(")", 1)
         except OSError:
             continue
-        if int(fields[1]) == parent:
-            pids.append(int(stat.parent.name))
+        if int(fields.split()[1]) == parent:
+            pid = int(stat.parent.name)
+            pids += [pid] if name == "tombolo-worker" else worker_pids(pid)
     return sorted(pids)
 
 
