@@ -72,11 +72,11 @@ Status invite(const InitOptions& options, const std::string& directory, std::ost
   const trust::Authority authority = TRY(trust::Authority::load(directory));
   SystemClock clock;
   transport::Welcome welcome{
-      .at = TRY(during(transport::parse_address(options.listen), "reading --listen")),
       .name = options.invite,
       .invitation =
           TRY(trust::Invitation::create(TRY(trust::fingerprint_of(authority.certificate())))),
       .deadline = clock.now() + round_to_ns(lasts)};
+  welcome.at = TRY(during(transport::parse_address(options.listen), "reading --listen"));
   welcome.at.host = TRY(transport::resolve(welcome.at.host));
   const bool anywhere = welcome.at.host == "0.0.0.0";
   welcome.on_listen = [&](uint16_t port) {

@@ -130,12 +130,13 @@ Error RankSession::nobody_there() const {
 Status RankSession::dial_launcher() {
   const SimTime deadline = in(options_.join_max);
   while (true) {
+    auto credentials = TRY(credentials_of(options_.security));
     Endpoint::Options options{.identity = {.rank = options_.rank,
                                            .ranks = options_.ranks + 1,
                                            .token = TRY(token(deadline))},
                               .listen_address = options_.listen_address,
                               .network = options_.network,
-                              .credentials = TRY(credentials_of(options_.security)),
+                              .credentials = std::move(credentials),
                               .plain_tcp = options_.security.plain_tcp,
                               .one_clock = !on_several_hosts(),
                               .congestion_control = options_.network.empty() ? "" : kWanTcp,
@@ -329,10 +330,6 @@ void RankSession::start_relay(const plan::Plan& plan, const schedule::Schedule& 
 
 Status RankSession::join_replicas(const plan::Plan& plan, Messenger& messenger, Kernels& kernels) {
   const plan::Placement& own = plan.ranks[options_.rank];
-  const bool emulated = plan.device_of(options_.rank).kind == cluster::DeviceKind::kEmulated;
-  if (!emulated && !options_.security.plain_tcp)
-    TRY(during(transport::check_stays_here(options_.listen_address, options_.network),
-               "looking where gradients are summed, which is plain TCP; --plain-tcp allows it"));
   return during(kernels.join_replicas({.ranks = plan.replicas_of(own.stage),
                                        .own = static_cast<size_t>(own.replica),
                                        .messenger = &messenger,

@@ -23,12 +23,13 @@ Workers::Workers(const Options& options, const Clock& clock)
 Result<std::unique_ptr<Workers>> Workers::listen(const Options& options, const Clock& clock) {
   std::unique_ptr<Workers> workers(new Workers(options, clock));
   Workers* self = workers.get();
+  auto credentials = TRY(credentials_of(options.security));
   Endpoint::Options door{
       .identity = {.rank = options.ranks, .ranks = options.ranks + 1, .token = options.token},
       .listen_address = options.at.host,
       .port = options.at.port,
       .network = options.network,
-      .credentials = TRY(credentials_of(options.security)),
+      .credentials = std::move(credentials),
       .plain_tcp = options.security.plain_tcp,
       .one_clock = !beyond_this_host(options.at.host, options.network),
       .log = options.log,

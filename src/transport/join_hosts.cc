@@ -271,7 +271,8 @@ Result<trust::Credentials> join_host(const Address& inviter, const trust::Invita
     const auto certificate =
         TRY(during(trust::decode_answer(talk.heard()), "joining " + inviter.text()));
     if (certificate) {
-      trust::Credentials out{TRY(talk.shown_authority()), *certificate, own.key};
+      const std::string authority = TRY(talk.shown_authority());
+      trust::Credentials out{authority, *certificate, own.key};
       TRY(during(trust::check(out, trust::wall_time()),
                  "reading what " + inviter.text() + " sent"));
       return out;

@@ -172,9 +172,8 @@ Result<std::string> Authority::sign(const std::string& request, const std::strin
 
 Result<Credentials> Authority::issue(const std::string& name, const Validity& validity) const {
   SigningRequest own = TRY(make_request());
-  return Credentials{.authority = certificate_,
-                     .certificate = TRY(sign(own.request, name, validity)),
-                     .key = std::move(own.key)};
+  std::string certificate = TRY(sign(own.request, name, validity));
+  return Credentials{certificate_, std::move(certificate), std::move(own.key)};
 }
 
 }  // namespace tombolo::trust

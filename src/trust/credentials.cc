@@ -127,9 +127,10 @@ Result<Credentials> load_credentials(const std::string& directory, WallTime now)
                     "tombolo init, or tombolo init --join HOST:PORT TOKEN where an authority "
                     "exists already");
   }
-  Credentials credentials{.authority = TRY(read_file(authority_path(directory), kPemMax)),
-                          .certificate = TRY(read_file(certificate_path(directory), kPemMax)),
-                          .key = TRY(read_secret(key_path(directory)))};
+  Credentials credentials;  // g++ 12 forgets members when TRY leaves a braced list
+  credentials.authority = TRY(read_file(authority_path(directory), kPemMax));
+  credentials.certificate = TRY(read_file(certificate_path(directory), kPemMax));
+  credentials.key = TRY(read_secret(key_path(directory)));
   TRY(during(check(credentials, now), "reading the credentials in " + directory));
   return credentials;
 }
@@ -145,8 +146,12 @@ Status save_credentials(const std::string& directory, const Credentials& credent
   if (chmod(directory.c_str(), 0700) != 0) return fail(file_error(directory, "close"));
   // host.pem comes last: who finds it finds the others.
   TRY(save_secret(key_path(directory), credentials.key));
-  TRY(write_file(authority_path(directory), credentials.authority));
-  return write_file(certificate_path(directory), credentials.certificate);
+  Status status = write_file(authority_path(directory), credentials.authority);
+  if (status) status = write_file(certificate_path(directory), credentials.certificate);
+  if (status) return {};
+  unlink(key_path(directory).c_str());
+  unlink(authority_path(directory).c_str());
+  return status;
 }
 
 std::string default_directory() {

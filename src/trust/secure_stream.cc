@@ -328,6 +328,11 @@ void SecureStream::seal(std::span<const std::byte> plain) {
       return;
     }
     plain = plain.subspan(put);
+    sealed_ += put;
+    if (sealed_ >= renew_after_) {
+      SSL_key_update(session_->ssl.get(), SSL_KEY_UPDATE_NOT_REQUESTED);  // goes with what is next
+      sealed_ = 0;
+    }
   }
 }
 

@@ -19,6 +19,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -65,13 +66,16 @@ class SecureStream {
   bool ready() const { return ready_; }  // both sides have proved who they are
   bool heard_end() const { return heard_end_; }
 
-  // Only when ready.
+  // Only when ready. The keys are renewed on the way, long before AES-GCM wears out.
   void seal(std::span<const std::byte> plain);
   void say_end();  // does nothing before ready, or the second time
 
   bool has_output() const { return !output_.empty(); }
   // What the network should carry next; `into` lends its memory.
   void take(std::vector<std::byte>& into);
+
+  // After so many bytes; 64 GiB unless said. The limit of RFC 8446 (5.5) lies at 2^24.5 records.
+  void renew_keys_every(uint64_t bytes) { renew_after_ = bytes; }
 
   // From now on it may read as much at once as the network gives.
   void widen();
@@ -92,6 +96,8 @@ class SecureStream {
   size_t opened_ = 0;     // of the input
   size_t committed_ = 0;  // of the input
   size_t strange_ = 0;    // bytes that came before ready
+  uint64_t sealed_ = 0;   // bytes since the keys are in use
+  uint64_t renew_after_ = uint64_t{64} << 30;
   std::vector<std::byte> output_;
   std::string objection_;  // to the other side's certificate
   bool ready_ = false;

@@ -93,6 +93,18 @@ TEST_F(SecureStreamTest, BytesComeOutAsTheyWentIn) {
   }
 }
 
+TEST_F(SecureStreamTest, KeysAreRenewedOnTheWay) {
+  SecureStream dialer(host("oregon"), Role::kDials), listener(host("paris"), Role::kAnswers);
+  ASSERT_TRUE(shake_hands(dialer, listener));
+  dialer.renew_keys_every(1000);
+  for (uint64_t i = 0; i < 20; ++i) {
+    dialer.seal(noise(900, i));
+    EXPECT_EQ(*carry(dialer, listener), noise(900, i));
+    listener.seal(noise(900, i));
+    EXPECT_EQ(*carry(listener, dialer), noise(900, i));
+  }
+}
+
 TEST_F(SecureStreamTest, WhatTravelsIsNotWhatWasSaid) {
   SecureStream dialer(host("oregon"), Role::kDials), listener(host("paris"), Role::kAnswers);
   ASSERT_TRUE(shake_hands(dialer, listener));
