@@ -17,6 +17,7 @@ Workers::Workers(const Options& options, const Clock& clock)
     : options_(options),
       clock_(clock),
       running_(static_cast<size_t>(options.ranks), -1),
+      spawned_(static_cast<size_t>(options.ranks), false),
       connected_(static_cast<size_t>(options.ranks), false),
       came_(static_cast<size_t>(options.ranks), false) {}
 
@@ -55,6 +56,7 @@ Status Workers::spawn(int32_t rank, const std::string& program, const Berth& ber
                                        .token = options_.token})));
   std::lock_guard lock(mutex_);
   running_[rank] = pid;
+  spawned_[rank] = true;
   threads_.emplace_back([this, rank, pid] { watch(rank, pid); });
   return {};
 }

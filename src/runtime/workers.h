@@ -76,7 +76,10 @@ class Workers {
   void hear(int32_t rank);
   void watch(int32_t rank, pid_t pid);
   void post(Event event);
-  bool is_over(int32_t rank) const { return running_[rank] < 0 && !connected_[rank]; }
+  // Of a process of ours its end is enough: a cut path does not tell of a connection's.
+  bool is_over(int32_t rank) const {
+    return spawned_[rank] ? running_[rank] < 0 : !connected_[rank];
+  }
 
   const Options options_;
   const Clock& clock_;
@@ -87,6 +90,7 @@ class Workers {
   std::condition_variable changed_;
   std::deque<Event> events_;
   std::vector<pid_t> running_;   // by rank; -1: not started, or waited for
+  std::vector<bool> spawned_;    // by rank: its process was started here
   std::vector<bool> connected_;  // by rank, as long as it is
   std::vector<bool> came_;       // it was
 };

@@ -50,7 +50,10 @@ class Partition(Case):
         before = self.workers()
         self.assertEqual(set(before), {0, 1})
         # The emulator forwards nothing: a cut that says nothing to anybody.
-        os.kill(islands.pid, signal.SIGSTOP)
+        children = pathlib.Path(f"/proc/{islands.pid}/task/{islands.pid}/children").read_text().split()
+        emulator = [islands.pid, *map(int, children)]
+        for pid in emulator:
+            os.kill(pid, signal.SIGSTOP)
         try:
             self.wait(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in before.values()),
                       "a worker goes on alone")
@@ -59,7 +62,8 @@ class Partition(Case):
             time.sleep(3)  # whoever worked alone would get somewhere
             self.assertEqual(self.newest(), written, "a part went on alone")
         finally:
-            os.kill(islands.pid, signal.SIGCONT)
+            for pid in emulator:
+                os.kill(pid, signal.SIGCONT)
         islands.communicate(timeout=GUARD_S)
         text = (self.folder / "errors").read_text()
         self.assertEqual(islands.returncode, 0, text)
