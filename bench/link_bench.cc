@@ -4,6 +4,7 @@
 //
 //   link_bench goodput --connections 8 --seconds 5 [--warmup 2] [--tls]
 //                      [--congestion-control cubic]
+//   link_bench goodput --connections auto --seconds 60 --warmup 0
 //   link_bench urgency --connections 8 [--rounds 3] [--fifo] [--congestion-control cubic]
 //
 // "goodput": 1 MiB messages, always 64 MiB of them queued; payload received per second after the
@@ -45,6 +46,7 @@ struct Options {
   int rounds = 3;
   bool fifo = false;
   bool tls = false;
+  bool tuned = false;  // the link chooses (link_tuner.h)
   std::string congestion_control = "cubic";
 };
 
@@ -90,7 +92,10 @@ Result<Pair> make_pair(const Options& options, const Clock& clock) {
   const cluster::Host &here = islands->hosts.front(), &there = islands->hosts.back();
   pair.sender = TRY(made(0, here));
   pair.receiver = TRY(made(1, there));
-  const LinkShape shape{.slow_network = true, .connections = options.connections};
+  const LinkShape shape{.slow_network = true,
+                        .connections = options.connections,
+                        .tune_connections = options.tuned,
+                        .tune_congestion_control = options.tuned};
   auto awaited =
       std::async(std::launch::async, [&] { return pair.receiver->await_peer(0, shape, kNever); });
   TRY(pair.sender->connect(1, there.address, pair.receiver->port(), shape,
@@ -113,7 +118,10 @@ Status goodput(const Options& options, Clock& clock) {
     return {};
   });
   uint64_t bytes = 0;
-  SimTime first, last;
+  SimTime first = begin, last;
+  const SimTime late = end - span(options.seconds / 2);
+  uint64_t late_bytes = 0;  // of the second half
+  SimTime late_from;
   for (uint64_t i = 0; last < end; ++i) {
     const Received received = TRY(pair.receiver->receive(0, {1, i}, kNever));
     last = received.delivered;
@@ -122,10 +130,24 @@ Status goodput(const Options& options, Clock& clock) {
     } else {
       bytes += received.payload.size();
     }
+    if (last < late) {
+      late_from = last;
+    } else {
+      late_bytes += received.payload.size();
+    }
   }
   TRY(sending.get());
-  const double rate = static_cast<double>(bytes) * 8e-6 / seconds(last - first).value;
-  fmt::print("{{\"connections\":{},\"payload_mbps\":{:.2f}}}\n", options.connections, rate);
+  const auto mbps = [](uint64_t received, SimDuration span) {
+    return static_cast<double>(received) * 8e-6 / seconds(span).value;
+  };
+  const std::vector<LinkStatistics> links = pair.sender->statistics();
+  const std::string reason = links.empty() ? "" : links[0].reason;
+  fmt::print(
+      "{{\"connections\":{},\"payload_mbps\":{:.2f},\"steady_mbps\":{:.2f},\"pulling\":{},"
+      "\"congestion_control\":\"{}\",\"reason\":\"{}\"}}\n",
+      options.connections, mbps(bytes, last - first), mbps(late_bytes, last - late_from),
+      links.empty() ? 0 : links[0].pulling(),
+      links.empty() ? "" : links[0].connections[0].congestion_control, reason);
   return {};
 }
 
@@ -180,7 +202,10 @@ Result<Options> parse(int argc, char** argv) {
     if (i + 1 == words.size()) return unusable(words[i] + " needs a value");
     const std::string& value = words[++i];
     if (words[i - 1] == "--connections") {
-      options.connections = static_cast<uint32_t>(std::strtoul(value.c_str(), nullptr, 10));
+      options.tuned = value == "auto";
+      options.connections = options.tuned ? kConnectionsMax
+                                          : static_cast<uint32_t>(
+                                                std::strtoul(value.c_str(), nullptr, 10));
     } else if (words[i - 1] == "--seconds") {
       options.seconds = std::strtod(value.c_str(), nullptr);
     } else if (words[i - 1] == "--warmup") {

@@ -85,6 +85,12 @@ struct WanLink {
   BytesPerSecond node_pair_limit;            // what one pair of nodes may have
   std::optional<BytesPerSecond> path_limit;  // what all pairs share; left out: no limit
   int64_t connections = 1;                   // TCP connections per node pair
+  // connections = "auto": the transport chooses from what it measures, among up to `connections`,
+  // which are then as many as a link can have. The laws count with all of them.
+  bool connections_tuned = false;
+  // TCP's, of these connections, such as "bbr", or "auto"; left out: "cubic", what the law of a WAN
+  // flow is about, or with connections = "auto" that as well. Laws and simulator do not look at it.
+  std::string congestion_control;
   std::optional<Bytes> tcp_window;           // per connection; left out: large enough
   // What only the emulator performs (tools/islands); the laws leave it out and say so.
   double loss = 0;             // share of packets lost
@@ -174,13 +180,33 @@ void describe(Archive& a, Datacenter& datacenter) {
           "devices_per_node", "must lie between 1 and 10000");
 }
 
+constexpr int64_t kConnectionsTuned = 16;  // what a link of the transport has at most
+
+// A number, or "auto".
+template <class Archive>
+void describe_connections(Archive& a, WanLink& link) {
+  Value given = link.connections_tuned ? Value("auto") : Value(link.connections);
+  a.optional("connections", given);
+  if constexpr (Archive::kReads) {
+    const int64_t* count = given.template get<int64_t>();
+    const std::string* word = given.template get<std::string>();
+    link.connections_tuned = word && *word == "auto";
+    a.check(count || link.connections_tuned, "connections",
+            "wanted a whole number or \"auto\"", "connections = 8");
+    link.connections = count ? *count : kConnectionsTuned;
+    a.check(link.connections >= 1 && link.connections <= 1024, "connections",
+            "must lie between 1 and 1024");
+  }
+}
+
 template <class Archive>
 void describe(Archive& a, WanLink& link) {
   a.required("between", link.between);
   a.required("one_way_latency", link.one_way_latency);
   a.required("node_pair_limit", link.node_pair_limit);
   a.optional("path_limit", link.path_limit);
-  a.optional("connections", link.connections);
+  describe_connections(a, link);
+  a.optional("congestion_control", link.congestion_control);
   a.optional("tcp_window", link.tcp_window);
   a.optional("loss", link.loss);
   a.optional("loss_burst", link.loss_burst);
@@ -193,8 +219,10 @@ void describe(Archive& a, WanLink& link) {
   a.check(link.node_pair_limit.value > 0, "node_pair_limit", "must be positive");
   a.check(!link.path_limit || link.path_limit->value > 0, "path_limit", "must be positive");
   a.check(!link.tcp_window || link.tcp_window->value > 0, "tcp_window", "must be positive");
-  a.check(link.connections >= 1 && link.connections <= 1024, "connections",
-          "must lie between 1 and 1024");
+  a.check(link.congestion_control.size() < 16 &&
+              link.congestion_control.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_-") ==
+                  std::string::npos,
+          "congestion_control", "is no name of a congestion control", "\"cubic\", \"bbr\" or \"auto\"");
   a.check(link.loss >= 0 && link.loss < 1, "loss", "must lie in [0, 1)");
   a.check(link.loss_burst >= 1 && link.loss_burst <= 10'000, "loss_burst",
           "must lie between 1 and 10000");

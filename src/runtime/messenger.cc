@@ -58,6 +58,11 @@ transport::LinkShape shape_between(const plan::Plan& plan, int32_t from, int32_t
         static_cast<uint32_t>(std::min<int64_t>(link->connections, transport::kConnectionsMax));
     if (emulated_wan) {
       shape.slow_network = true;
+      const std::string& control = link->congestion_control;
+      shape.tune_connections = link->connections_tuned;
+      shape.tune_congestion_control =
+          control == "auto" || (control.empty() && link->connections_tuned);
+      if (!shape.tune_congestion_control) shape.congestion_control = control;
       return shape;
     }
   }

@@ -3,6 +3,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -58,7 +59,7 @@ void Endpoint::Driver::dial(const ConnectionPtr& c) {
   if (!c->open) return;
   asio::error_code ignored;
   c->socket.open(c->at.protocol(), ignored);  // async_connect opens it otherwise
-  choose_congestion_control(c->socket.native_handle());
+  choose_congestion_control(c->socket.native_handle(), options_.congestion_control);
   c->socket.async_connect(c->at, [this, c](asio::error_code error) {
     if (!c->open) return;
     if (!error) return begin(c);
@@ -71,12 +72,8 @@ void Endpoint::Driver::dial(const ConnectionPtr& c) {
 }
 
 // Before the connection is made: what was paced once stays paced. Accepted sockets inherit it.
-void Endpoint::Driver::choose_congestion_control(int socket) {
-  const std::string& name = options_.congestion_control;
-  if (name.empty()) return;
-  if (setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(),
-                 static_cast<socklen_t>(name.size())) != 0 &&
-      options_.log) {
+void Endpoint::Driver::choose_congestion_control(int socket, const std::string& name) {
+  if (!name.empty() && !set_congestion_control(socket, name) && options_.log) {
     options_.log(fmt::format("TCP's congestion control stays the machine's, not {}: {}", name,
                              std::strerror(errno)));
   }
@@ -378,7 +375,10 @@ bool Endpoint::Driver::pull(const ConnectionPtr& c) {
   Peer& p = peer(c->rank);
   if (!p.up) return false;
   const bool idle = p.link.outbox().empty();
-  if (idle) c->meter.pause();
+  if (idle || c->part.connection >= p.pulling) c->meter.pause();
+  if (idle && p.tuner) p.tuner->pause();
+  // One that the tuner left out still says goodbye, and receipts.
+  if (!idle && c->part.connection >= p.pulling && !p.link.owes_receipt()) return false;
   if (p.shape.slow_network && !idle && !c->writable) {
     await_writable(c);
     return true;
@@ -403,7 +403,7 @@ bool Endpoint::Driver::pull(const ConnectionPtr& c) {
   p.bytes_out += c->data_out.payload.size();
   const auto other = p.connections.upper_bound(c->part.connection);
   const ConnectionPtr next_one =
-      other != p.connections.end() ? other->second : p.connections.begin()->second;
+      other != p.connections.end() && other->first < p.pulling ? other->second : p.connections.begin()->second;
   lock.unlock();
   c->header_out = encode_header(c->data_out.header, c->data_out.payload);
   const auto& payload = c->data_out.payload;
@@ -442,12 +442,19 @@ void Endpoint::Driver::await_writable(const ConnectionPtr& c) {
 // Learns what the connections carry, also those that stand still, and lets the kernel hold as
 // little as that allows. The tail that this connection leaves to others.
 uint64_t Endpoint::Driver::adapt(const ConnectionPtr& c, Peer& p, SimTime now) {
-  LinkRates rates{.connections = c->part.connections};
+  bool news = false;
   for (const auto& [number, each] : p.connections) {
-    if (each->meter.due(now)) {
-      const auto state = read_tcp_state(each->socket.native_handle());
-      if (state) each->meter.sample(now, state->acknowledged);
+    if (!each->meter.due(now)) continue;
+    if (const auto state = read_tcp_state(each->socket.native_handle())) {
+      each->state = *state;
+      if (number < p.pulling) each->meter.sample(now, state->acknowledged);
+      news = true;
     }
+  }
+  if (news && p.tuner) tune(c->rank, p, now);
+  LinkRates rates{.connections = std::min(c->part.connections, p.pulling)};
+  for (const auto& [number, each] : p.connections) {
+    if (number >= p.pulling) break;
     rates.link.value += each->meter.rate().value;
     rates.best = std::max(rates.best, each->meter.rate());
   }
@@ -456,6 +463,68 @@ uint64_t Endpoint::Driver::adapt(const ConnectionPtr& c, Peer& p, SimTime now) {
   if (std::exchange(c->mark, fit.mark) != fit.mark)
     set_unsent_mark(c->socket.native_handle(), fit.mark);
   return fit.tail;
+}
+
+void Endpoint::Driver::tune(int32_t rank, Peer& p, SimTime now) {
+  LinkTuner::Sample sample{.at = now};
+  for (const auto& [number, c] : p.connections) {
+    sample.acknowledged += c->state.acknowledged;
+    sample.retransmitted += c->state.retransmitted;
+    if (number < p.pulling) sample.round_trip += c->state.round_trip / p.pulling;
+  }
+  if (p.tuner->sample(sample)) choose(rank, p);
+}
+
+// Performs the tuner's choice. What begins to pull, has another congestion control or a larger
+// share than before looks for its rate anew.
+void Endpoint::Driver::choose(int32_t rank, Peer& p) {
+  const LinkChoice& choice = p.tuner->choice();
+  const uint32_t before = std::exchange(p.pulling, choice.connections);
+  for (const auto& [number, c] : p.connections) {
+    if (number >= p.pulling) break;
+    const int socket = c->socket.native_handle();
+    if (choice.congestion_control != congestion_control_of(socket)) {
+      set_congestion_control(socket, choice.congestion_control);
+    } else if (number >= before || p.pulling < before) {
+      restart_congestion_control(socket, choice.congestion_control);
+    }
+  }
+  asio::post(io_, [this, rank] { pump_all(rank); });
+}
+
+// Under the mutex, on the io thread.
+std::vector<LinkStatistics> Endpoint::Driver::look() {
+  std::vector<LinkStatistics> out;
+  const SimTime now = clock_.now();
+  for (auto& [rank, p] : peers_) {
+    if (!p.up) continue;
+    LinkStatistics link{.peer = rank, .up = !p.ended, .tuned = p.tuner.has_value()};
+    if (p.tuner) {
+      link.exploring = p.tuner->exploring();
+      link.reason = p.tuner->reason();
+    }
+    for (const auto& [number, c] : p.connections) {
+      const int socket = c->socket.native_handle();
+      const auto tcp = read_tcp_state(socket);
+      if (!tcp) continue;
+      const SimTime since = std::exchange(c->looked_at, now);
+      const uint64_t bytes =
+          tcp->acknowledged - std::exchange(c->looked_acknowledged, tcp->acknowledged);
+      ConnectionStatistics& s = link.connections.emplace_back();
+      s.connection = number;
+      s.pulls = number < p.pulling;
+      s.congestion_control = congestion_control_of(socket);
+      s.acknowledged_bytes = tcp->acknowledged;
+      s.retransmits = tcp->retransmitted;
+      s.round_trip = tcp->round_trip;
+      if (since.ns > 0 && now > since)
+        s.goodput = Bytes{static_cast<double>(bytes)} / seconds(now - since);
+    }
+    for (const auto& [urgency, bytes] : p.link.outbox().queued_by_urgency())
+      link.queued_bytes.emplace_back(urgency, bytes);
+    out.push_back(std::move(link));
+  }
+  return out;
 }
 
 template <typename Buffers>
@@ -500,9 +569,14 @@ void Endpoint::Driver::say_last(const ConnectionPtr& c, std::vector<std::byte> f
   pump(c);
 }
 
-void Endpoint::Driver::set_low_water(int32_t rank) {
+// What a link needs once it is up.
+void Endpoint::Driver::prepare(int32_t rank) {
   Lock lock(mutex_);
-  const Peer& p = peer(rank);
+  Peer& p = peer(rank);
+  if (!p.shape.congestion_control.empty()) {
+    for (const auto& [number, c] : p.connections)
+      choose_congestion_control(c->socket.native_handle(), p.shape.congestion_control);
+  }
   if (!p.shape.rate && !p.shape.slow_network) return;
   const auto connections = static_cast<uint32_t>(p.connections.size());
   for (const auto& [number, c] : p.connections) {
@@ -510,6 +584,23 @@ void Endpoint::Driver::set_low_water(int32_t rank) {
     set_unsent_mark(c->socket.native_handle(), c->mark);
     if (p.shape.slow_network && connections > 1) spread_bursts(c->socket.native_handle());
   }
+  if (!p.shape.tuned() || p.connections.empty()) return;
+  LinkTuner::Options options{.connections_first = std::min(8u, connections)};
+  if (p.shape.tune_connections) {
+    std::erase_if(options.connections, [&](uint32_t n) { return n > connections; });
+  } else {
+    options.connections = {connections};
+  }
+  const auto known = available_congestion_controls();
+  std::erase_if(options.congestion_controls, [&](const std::string& name) {
+    return std::find(known.begin(), known.end(), name) == known.end();
+  });
+  if (!p.shape.tune_congestion_control) {
+    options.congestion_controls = {
+        congestion_control_of(p.connections.begin()->second->socket.native_handle())};
+  }
+  p.tuner.emplace(std::move(options));
+  choose(rank, p);
 }
 
 }  // namespace tombolo::transport

@@ -23,6 +23,8 @@
 #include "transport/goodput.h"
 #include "transport/handshake.h"
 #include "transport/link.h"
+#include "transport/link_tuner.h"
+#include "transport/tcp_state.h"
 #include "trust/secure_stream.h"
 
 namespace tombolo::transport {
@@ -53,6 +55,9 @@ struct Connection {
   bool writable = false;                        // it does
   bool heard = false;                           // the peer's goodbye
   GoodputMeter meter;                           // of a slow network
+  TcpState state;                              // as of the meter's last sample
+  SimTime looked_at;                            // statistics():
+  uint64_t looked_acknowledged = 0;             // what was acknowledged then
   uint32_t mark = 0;                            // set_unsent_mark
   bool last_words = false;                      // nothing is sent after the control frames below
   bool silent = false;                          // our direction is shut down
@@ -70,6 +75,8 @@ struct Peer {
 
   LinkShape shape;
   Link link;
+  std::optional<LinkTuner> tuner;
+  uint32_t pulling = kConnectionsMax;             // of the connections, those below this number
   uint64_t bytes_out = 0;                         // of the frames that are being written
   std::map<uint32_t, ConnectionPtr> connections;  // those that shook hands and go on
   std::vector<ConnectionPtr> dialing;             // ours, until the link is up
@@ -112,6 +119,7 @@ class Endpoint::Driver {
   Status send(int32_t rank, Tag tag, Payload payload, Urgency urgency);
   Result<Came> receive_any(std::span<const Awaited> wanted, SimTime deadline);
   uint64_t queued_bytes();
+  std::vector<LinkStatistics> statistics();
   Status flush(SimTime deadline);
   void abort(Error error);
   Status close(SimTime deadline);
@@ -129,7 +137,7 @@ class Endpoint::Driver {
   // The io thread, in the order of a connection's life.
   void accept_next();
   void dial(const ConnectionPtr& c);
-  void choose_congestion_control(int socket);
+  void choose_congestion_control(int socket, const std::string& name);
   void begin(const ConnectionPtr& c);
   void limit_handshake(const ConnectionPtr& c);
   void read(const ConnectionPtr& c);
@@ -147,6 +155,9 @@ class Endpoint::Driver {
   void await_departure(const ConnectionPtr& c, Peer& p, SimDuration wait);
   void await_writable(const ConnectionPtr& c);
   uint64_t adapt(const ConnectionPtr& c, Peer& p, SimTime now);
+  void tune(int32_t rank, Peer& p, SimTime now);
+  void choose(int32_t rank, Peer& p);
+  std::vector<LinkStatistics> look();
   template <typename Buffers>
   void write(const ConnectionPtr& c, const Buffers& buffers);
   template <typename Buffers>
@@ -157,7 +168,7 @@ class Endpoint::Driver {
   void shut(const ConnectionPtr& c);
   void end(const ConnectionPtr& c, const Error& error);
   void end_link(int32_t rank, const Error& error);
-  void set_low_water(int32_t rank);
+  void prepare(int32_t rank);
 
   const Options options_;
   const Clock& clock_;

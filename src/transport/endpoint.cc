@@ -48,7 +48,7 @@ Status Endpoint::Driver::listen() {
   asio::error_code error;
   acceptor_.open(at.protocol(), error);
   if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
-  if (!error) choose_congestion_control(acceptor_.native_handle());
+  if (!error) choose_congestion_control(acceptor_.native_handle(), options_.congestion_control);
   if (!error) acceptor_.bind(at, error);
   if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
   if (error == asio::error::address_in_use)
@@ -107,7 +107,7 @@ Status Endpoint::Driver::link(int32_t rank, const LinkShape& shape,
   if (dial) call(rank, p, *dial, deadline);
   while (!p.up && !p.unreachable && !aborted_ && clock_.now() < deadline) wait(lock, deadline);
   if (p.up) {
-    asio::post(io_, [this, rank] { set_low_water(rank); });
+    asio::post(io_, [this, rank] { prepare(rank); });
     return {};
   }
   const Error error =
@@ -202,6 +202,21 @@ uint64_t Endpoint::Driver::queued_bytes() {
   uint64_t sum = 0;
   for (const auto& [rank, p] : peers_) sum += p.queued_bytes();
   return sum;
+}
+
+// Sockets are the io thread's, so it is asked.
+std::vector<LinkStatistics> Endpoint::Driver::statistics() {
+  const auto answer = std::make_shared<std::optional<std::vector<LinkStatistics>>>();
+  Lock lock(mutex_);
+  if (!thread_.joinable() || closing_) return {};
+  asio::post(io_, [this, answer] {
+    Lock lock(mutex_);
+    *answer = look();
+    changed_.notify_all();
+  });
+  const SimTime deadline = clock_.now() + SimDuration{1'000'000'000};
+  while (!*answer && !closing_ && clock_.now() < deadline) wait(lock, deadline);
+  return answer->value_or(std::vector<LinkStatistics>());
 }
 
 Status Endpoint::Driver::drained(int32_t rank, const Peer& p) const {
@@ -319,6 +334,7 @@ Result<Endpoint::Came> Endpoint::receive_any(std::span<const Awaited> wanted, Si
 
 uint64_t Endpoint::queued_bytes() const { return driver_->queued_bytes(); }
 Status Endpoint::flush(SimTime deadline) { return driver_->flush(deadline); }
+std::vector<LinkStatistics> Endpoint::statistics() { return driver_->statistics(); }
 void Endpoint::abort(Error error) { driver_->abort(std::move(error)); }
 Status Endpoint::close(SimTime deadline) { return driver_->close(deadline); }
 

@@ -43,6 +43,7 @@
 #include "base/result.h"
 #include "transport/handshake.h"
 #include "transport/mailbox.h"
+#include "transport/statistics.h"
 #include "trust/credentials.h"
 
 namespace tombolo::transport {
@@ -106,6 +107,9 @@ class Endpoint {
 
   // Payload bytes handed to send() that the kernel has not taken yet.
   uint64_t queued_bytes() const;
+  // What every link is doing; empty where the io thread does not answer within a second, or after
+  // close(). Asks the kernel about every connection.
+  std::vector<LinkStatistics> statistics();
   // Blocks until queued_bytes() is 0. Fails if a peer went away with bytes still queued for it.
   Status flush(SimTime deadline);
 

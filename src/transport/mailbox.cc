@@ -86,6 +86,12 @@ Status Outbox::receipt(uint64_t message) {
   return {};
 }
 
+std::map<Urgency, uint64_t> Outbox::queued_by_urgency() const {
+  std::map<Urgency, uint64_t> out;
+  for (const auto& [place, item] : queue_) out[place.first] += item.payload->size() - item.offset;
+  return out;
+}
+
 void Outbox::clear() {
   queue_.clear();
   queued_bytes_ = 0;

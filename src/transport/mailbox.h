@@ -47,6 +47,7 @@ class Outbox {
   bool empty() const { return queue_.empty(); }
   uint64_t queued_bytes() const { return queued_bytes_; }  // payload not yet taken
   uint64_t messages() const { return messages_; }          // pushed, ever
+  std::map<Urgency, uint64_t> queued_by_urgency() const;   // bytes; costs a look at every message
   size_t remembered_tags() const { return last_of_tag_.size(); }
 
  private:

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "base/result.h"
 #include "base/time.h"
@@ -29,6 +30,14 @@ struct LinkShape {
   bool slow_network = false;
   // TCP connections, 1 to 16. The side that dials decides; the other goes along.
   uint32_t connections = 1;
+  // TCP's congestion control of this link's connections, in the direction of sending; empty: the
+  // Endpoint's.
+  std::string congestion_control;
+  // Of a slow network: how many of the connections pull, and their congestion control, are chosen
+  // from what is measured (link_tuner.h).
+  bool tune_connections = false;
+  bool tune_congestion_control = false;
+  bool tuned() const { return slow_network && (tune_connections || tune_congestion_control); }
 
   Status check() const;
   // What one frame carries: about 1 ms of the rate between 16 and 256 KiB, the maximum unpaced.

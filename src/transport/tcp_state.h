@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "base/units.h"
 
@@ -15,6 +17,17 @@ struct TcpState {
   Seconds round_trip;          // smoothed
 };
 std::optional<TcpState> read_tcp_state(int socket);
+
+// "cubic". Empty where the kernel does not say.
+std::string congestion_control_of(int socket);
+// Of a live socket too; false where the kernel does not know it. What the connection learnt of the
+// path (its window) stays.
+bool set_congestion_control(int socket, const std::string& name);
+// The same, and the connection looks for its rate anew as if it had just been made: BBR's startup,
+// the others' slow start. BBR's beginning does both, so it comes first where the kernel has it.
+bool restart_congestion_control(int socket, const std::string& name);
+// What this kernel has, in its order; empty where it does not say.
+std::vector<std::string> available_congestion_controls();
 
 // From now on the kernel takes bytes until so many are unsent, and asks for more below half of it.
 void set_unsent_mark(int socket, uint32_t bytes);
