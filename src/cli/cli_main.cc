@@ -353,6 +353,37 @@ int main(int argc, char** argv) {
       ->needs(fabric_job);
   add_json(fabric_command, fabric_options.json);
 
+  ProbeCommandOptions probe_options;
+  CLI::App* probe_command = app.add_subcommand(
+      "probe", "what a path carries, by connections and congestion control; a [[wan]] block");
+  probe_command->add_option("address", probe_options.address,
+                            "HOST or HOST:PORT of the far side; with --listen of this one");
+  probe_command->add_flag("--listen", probe_options.listen,
+                          "be the far side: wait for one probe, answer it, end");
+  probe_command->add_option("--token", probe_options.token,
+                            "that --listen printed; left out: TOMBOLO_PROBE_TOKEN");
+  probe_command
+      ->add_option("--connections", probe_options.connections, "left out: 1,2,4,8,16")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 16));
+  probe_command
+      ->add_option("--congestion-controls", probe_options.congestion_controls,
+                   "left out: all that both kernels have")
+      ->delimiter(',');
+  probe_command
+      ->add_option("--between", probe_options.between, "the datacenters' names in the [[wan]] block")
+      ->delimiter(',');
+  probe_command->add_option("--seconds", probe_options.seconds, "counted, per measurement")
+      ->check(CLI::Range(0.1, 60.0))
+      ->capture_default_str();
+  probe_command->add_option("--rounds", probe_options.rounds, "of all measurements; their median")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  probe_command->add_option("--wait", probe_options.wait_s, "--listen: seconds for the call to come")
+      ->check(CLI::Range(1.0, 86400.0))
+      ->capture_default_str();
+  add_json(probe_command, probe_options.json);
+
   AstraCommandOptions astra_options;
   CLI::App* astra_command = add_astra(app, astra_options);
 
@@ -380,6 +411,7 @@ int main(int argc, char** argv) {
   if (*traffic_command) return finish(traffic(traffic_options, std::cout));
   if (*reproduce_command) return finish(reproduce(reproduce_options, std::cout));
   if (*compare_command) return finish(compare(compare_options, std::cout));
+  if (*probe_command) return finish(probe(probe_options, std::cout));
   if (*fabric_command) return finish(fabric(fabric_options, std::cout));
   if (*astra_command) return finish(astra(astra_options, std::cout));
   if (*report_command) return finish(report(report_options, std::cout));

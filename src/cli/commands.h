@@ -185,6 +185,21 @@ struct ConvertOptions {
 };
 Status convert(const ConvertOptions& options, std::ostream& out);
 
+struct ProbeCommandOptions {
+  std::string address;  // HOST or HOST:PORT, of the far side or, with listen, of this one
+  bool listen = false;
+  std::string token;                             // empty: TOMBOLO_PROBE_TOKEN; listen: a new one
+  std::vector<uint32_t> connections;             // empty: 1, 2, 4, 8, 16
+  std::vector<std::string> congestion_controls;  // empty: all that both kernels have
+  std::vector<std::string> between = {"here", "there"};
+  double seconds = 2;  // counted, per measurement
+  int rounds = 2;
+  double wait_s = 600;  // listen: for somebody to call
+  bool json = false;
+};
+// Both directions of a path between two hosts, and a [[wan]] block to paste.
+Status probe(const ProbeCommandOptions& options, std::ostream& out);
+
 struct FabricOptions {
   int64_t gpus = 0;
   int64_t radix = 64;                     // ports of a switch

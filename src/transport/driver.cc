@@ -19,6 +19,7 @@ using std::chrono::nanoseconds;
 
 constexpr int kStrangersMax = 256;
 constexpr auto kDialAgain = std::chrono::milliseconds(20);
+constexpr SimDuration kTuneEvery{20'000'000};
 constexpr uint32_t kPacedMark = 128 * 1024;  // what the kernel keeps unsent of a paced link, bytes
 
 Error lost(int32_t rank, const std::string& reason) {
@@ -442,19 +443,14 @@ void Endpoint::Driver::await_writable(const ConnectionPtr& c) {
 // Learns what the connections carry, also those that stand still, and lets the kernel hold as
 // little as that allows. The tail that this connection leaves to others.
 uint64_t Endpoint::Driver::adapt(const ConnectionPtr& c, Peer& p, SimTime now) {
-  bool news = false;
-  for (const auto& [number, each] : p.connections) {
-    if (!each->meter.due(now)) continue;
-    if (const auto state = read_tcp_state(each->socket.native_handle())) {
-      each->state = *state;
-      if (number < p.pulling) each->meter.sample(now, state->acknowledged);
-      news = true;
-    }
-  }
-  if (news && p.tuner) tune(c->rank, p, now);
+  if (p.tuner && now - p.tuned_at >= kTuneEvery) tune(c->rank, p, now);
   LinkRates rates{.connections = std::min(c->part.connections, p.pulling)};
   for (const auto& [number, each] : p.connections) {
     if (number >= p.pulling) break;
+    if (each->meter.due(now)) {
+      const auto state = read_tcp_state(each->socket.native_handle());
+      if (state) each->meter.sample(now, state->acknowledged);
+    }
     rates.link.value += each->meter.rate().value;
     rates.best = std::max(rates.best, each->meter.rate());
   }
@@ -467,10 +463,12 @@ uint64_t Endpoint::Driver::adapt(const ConnectionPtr& c, Peer& p, SimTime now) {
 
 void Endpoint::Driver::tune(int32_t rank, Peer& p, SimTime now) {
   LinkTuner::Sample sample{.at = now};
+  p.tuned_at = now;
   for (const auto& [number, c] : p.connections) {
-    sample.acknowledged += c->state.acknowledged;
-    sample.retransmitted += c->state.retransmitted;
-    if (number < p.pulling) sample.round_trip += c->state.round_trip / p.pulling;
+    const auto state = read_tcp_state(c->socket.native_handle());
+    if (!state) continue;
+    sample.delivered += state->delivered;
+    if (number < p.pulling) sample.round_trip += state->round_trip / p.pulling;
   }
   if (p.tuner->sample(sample)) choose(rank, p);
 }

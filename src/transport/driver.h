@@ -55,7 +55,6 @@ struct Connection {
   bool writable = false;                        // it does
   bool heard = false;                           // the peer's goodbye
   GoodputMeter meter;                           // of a slow network
-  TcpState state;                              // as of the meter's last sample
   SimTime looked_at;                            // statistics():
   uint64_t looked_acknowledged = 0;             // what was acknowledged then
   uint32_t mark = 0;                            // set_unsent_mark
@@ -76,6 +75,7 @@ struct Peer {
   LinkShape shape;
   Link link;
   std::optional<LinkTuner> tuner;
+  SimTime tuned_at;
   uint32_t pulling = kConnectionsMax;             // of the connections, those below this number
   uint64_t bytes_out = 0;                         // of the frames that are being written
   std::map<uint32_t, ConnectionPtr> connections;  // those that shook hands and go on

@@ -64,7 +64,7 @@ bool LinkTuner::sample(const Sample& sample) {
   round_trip_ = std::clamp(sample.round_trip, kRoundTripMin, kRoundTripMax);
   busy_ += time;
   span_.time += time;
-  span_.bytes += static_cast<double>(sample.acknowledged - last->acknowledged);
+  span_.bytes += static_cast<double>(sample.delivered) - static_cast<double>(last->delivered);
   span_.round_trips += sample.round_trip.value * time.value;
   switch (phase_) {
     case Phase::kSettling:

@@ -2,7 +2,7 @@
 //
 // No formula knows: a clean path is filled by one connection, a lossy one by BBR or by many, and too
 // many BBR connections over one bottleneck lose packets all the time. So the tuner visits pairs
-// ("arms"), measures what the peer's kernel acknowledged, and stays with the best:
+// ("arms"), measures what the peer's kernel received, and stays with the best:
 //
 //   visit    8 round trips to settle (12 the first time), 6 to measure; longer while the rate still
 //            grows, shorter where it is hopeless (below 0.7 of the best)
@@ -50,9 +50,8 @@ class LinkTuner {
   // What all connections together have done, ever.
   struct Sample {
     SimTime at;
-    uint64_t acknowledged = 0;   // bytes
-    uint64_t retransmitted = 0;  // segments
-    Seconds round_trip;          // mean of those that pull
+    uint64_t delivered = 0;  // bytes
+    Seconds round_trip;      // mean of those that pull
   };
 
   explicit LinkTuner(Options options);

@@ -12,6 +12,9 @@ namespace tombolo::transport {
 
 struct TcpState {
   uint64_t acknowledged = 0;   // bytes that the peer's kernel has, ever
+  // The same and what it has beyond a hole. Behind a loss the former stands still and then leaps;
+  // this does not.
+  uint64_t delivered = 0;
   uint64_t unsent = 0;         // bytes that this kernel took and has not sent yet
   uint64_t retransmitted = 0;  // segments, ever
   Seconds round_trip;          // smoothed
