@@ -203,9 +203,9 @@ Result<Options> parse(int argc, char** argv) {
     const std::string& value = words[++i];
     if (words[i - 1] == "--connections") {
       options.tuned = value == "auto";
-      options.connections = options.tuned ? kConnectionsMax
-                                          : static_cast<uint32_t>(
-                                                std::strtoul(value.c_str(), nullptr, 10));
+      options.connections = options.tuned
+                                ? kConnectionsMax
+                                : static_cast<uint32_t>(std::strtoul(value.c_str(), nullptr, 10));
     } else if (words[i - 1] == "--seconds") {
       options.seconds = std::strtod(value.c_str(), nullptr);
     } else if (words[i - 1] == "--warmup") {

@@ -167,6 +167,10 @@ int main(int argc, char** argv) {
   train_command->add_flag_callback(
       "--no-keep-state", [&] { train_options.keep_state = false; }, "they do not");
   train_command->add_option("--worker", train_options.worker, "path of tombolo-worker");
+  train_command
+      ->add_option("--metrics", train_options.metrics,
+                   "ADDRESS:PORT where /metrics is served for Prometheus; port 0: any")
+      ->capture_default_str();
   train_command->add_flag("--capabilities", show_capabilities,
                           "what can be planned and what can be run");
   add_json(train_command, train_options.json);
@@ -362,8 +366,7 @@ int main(int argc, char** argv) {
                           "be the far side: wait for one probe, answer it, end");
   probe_command->add_option("--token", probe_options.token,
                             "that --listen printed; left out: TOMBOLO_PROBE_TOKEN");
-  probe_command
-      ->add_option("--connections", probe_options.connections, "left out: 1,2,4,8,16")
+  probe_command->add_option("--connections", probe_options.connections, "left out: 1,2,4,8,16")
       ->delimiter(',')
       ->check(CLI::Range(1, 16));
   probe_command
@@ -371,7 +374,8 @@ int main(int argc, char** argv) {
                    "left out: all that both kernels have")
       ->delimiter(',');
   probe_command
-      ->add_option("--between", probe_options.between, "the datacenters' names in the [[wan]] block")
+      ->add_option("--between", probe_options.between,
+                   "the datacenters' names in the [[wan]] block")
       ->delimiter(',');
   probe_command->add_option("--seconds", probe_options.seconds, "counted, per measurement")
       ->check(CLI::Range(0.1, 60.0))
@@ -379,10 +383,22 @@ int main(int argc, char** argv) {
   probe_command->add_option("--rounds", probe_options.rounds, "of all measurements; their median")
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
-  probe_command->add_option("--wait", probe_options.wait_s, "--listen: seconds for the call to come")
+  probe_command
+      ->add_option("--wait", probe_options.wait_s, "--listen: seconds for the call to come")
       ->check(CLI::Range(1.0, 86400.0))
       ->capture_default_str();
   add_json(probe_command, probe_options.json);
+
+  StatusOptions status_options;
+  CLI::App* status_command = app.add_subcommand(
+      "status", "what a run is doing: loss, iteration time, links, queues, ranks");
+  CLI::Option* status_at =
+      status_command->add_option("--at", status_options.at, "ADDRESS:PORT of the run's --metrics");
+  status_command->add_option("--out", status_options.out, "the run's folder")
+      ->excludes(status_at)
+      ->capture_default_str();
+  status_command->add_flag("--once", status_options.once, "print it once, also on a terminal");
+  add_json(status_command, status_options.json);
 
   AstraCommandOptions astra_options;
   CLI::App* astra_command = add_astra(app, astra_options);
@@ -412,6 +428,7 @@ int main(int argc, char** argv) {
   if (*reproduce_command) return finish(reproduce(reproduce_options, std::cout));
   if (*compare_command) return finish(compare(compare_options, std::cout));
   if (*probe_command) return finish(probe(probe_options, std::cout));
+  if (*status_command) return finish(status(status_options, std::cout));
   if (*fabric_command) return finish(fabric(fabric_options, std::cout));
   if (*astra_command) return finish(astra(astra_options, std::cout));
   if (*report_command) return finish(report(report_options, std::cout));

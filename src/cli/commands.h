@@ -62,6 +62,7 @@ struct TrainOptions {
   int restarts = 3;          // after lost workers, in a row from one step
   std::optional<bool> keep_state;  // left out: where there are replicas
   std::string worker;
+  std::string metrics = "127.0.0.1:0";  // where /metrics and /status are served; port 0: any
   bool json = false;
 };
 // Started once per rank by mpirun, torchrun or srun, rank 0 does all this, and the other processes
@@ -199,6 +200,15 @@ struct ProbeCommandOptions {
 };
 // Both directions of a path between two hosts, and a [[wan]] block to paste.
 Status probe(const ProbeCommandOptions& options, std::ostream& out);
+
+struct StatusOptions {
+  std::string out = "run";  // the folder that `tombolo train --out` was given
+  std::string at;           // ADDRESS:PORT of its metrics, instead of the folder
+  bool once = false;
+  bool json = false;
+};
+// What a run that goes on is doing; on a terminal drawn again every second until the run ends.
+Status status(const StatusOptions& options, std::ostream& out);
 
 struct FabricOptions {
   int64_t gpus = 0;

@@ -75,9 +75,9 @@ void print_table(std::ostream& out, const ProbeResult& result, const std::string
   out << "connections  congestion        there      back            there      back\n";
   for (const ProbeCell& cell : result.cells) {
     out << fmt::format("{:>11}  {:<12} {:>10.4g} {:>9.4g}  {:>12.0f} ms {:>6.0f} ms{}\n",
-                       cell.connections, cell.congestion_control, mbps(cell.forth),
-                       mbps(cell.back), cell.round_trip_forth.value * 1e3,
-                       cell.round_trip_back.value * 1e3, &cell == &best ? "  <- best" : "");
+                       cell.connections, cell.congestion_control, mbps(cell.forth), mbps(cell.back),
+                       cell.round_trip_forth.value * 1e3, cell.round_trip_back.value * 1e3,
+                       &cell == &best ? "  <- best" : "");
   }
 }
 
@@ -92,8 +92,7 @@ Value json_cell(const ProbeCell& cell) {
 
 Status listen(const ProbeCommandOptions& options, transport::Endpoint::Options endpoint,
               const std::string& own, std::ostream& out) {
-  const transport::Address at =
-      TRY(address(options.address.empty() ? own : options.address));
+  const transport::Address at = TRY(address(options.address.empty() ? own : options.address));
   SystemClock clock;
   endpoint.listen_address = at.host;
   endpoint.port = at.port;
@@ -120,8 +119,7 @@ Status probe(const ProbeCommandOptions& options, std::ostream& out) {
     }
   }
   if (!options.listen && options.address.empty())
-    return unusable("nobody to probe",
-                    "tombolo probe HOST, and there tombolo probe --listen");
+    return unusable("nobody to probe", "tombolo probe HOST, and there tombolo probe --listen");
   if (options.between.size() != 2 || options.between[0] == options.between[1])
     return unusable("--between wants the names of two datacenters", "--between oregon,paris");
   endpoint.identity.token = TRY(token(options));
@@ -162,7 +160,8 @@ Status probe(const ProbeCommandOptions& options, std::ostream& out) {
     return {};
   }
   print_table(out, result, ask.far.text());
-  out << "\nfor the cluster file (the slower direction; connections = \"auto\" chooses while it runs):\n"
+  out << "\nfor the cluster file (the slower direction; connections = \"auto\" chooses while it "
+         "runs):\n"
       << block;
   return {};
 }

@@ -11,6 +11,7 @@
 #include "cli/launched.h"
 #include "cli/progress.h"
 #include "cli/supervisor.h"
+#include "cli/watched_run.h"
 #include "plan/plan_file.h"
 #include "runtime/launcher.h"
 #include "runtime/stop_signals.h"
@@ -105,6 +106,11 @@ Status train(const TrainOptions& options, std::ostream& out) {
   launch.log = [](const std::string& text) { std::cerr << text + "\n"; };  // in one piece
   launch.on_note = [&](const std::string& text) { line.note(text); };
   launch.stop = &signals.flag();
+  runtime::Telemetry telemetry(plan, clock);
+  launch.telemetry = &telemetry;
+  const auto watched = TRY(WatchedRun::begin(options.out, options.metrics, telemetry));
+  line.note(fmt::format("metrics: http://{}/metrics; tombolo status --out {}",
+                        watched->address().text(), options.out));
   const Result<runtime::RunSummary> run = runtime::launch(plan, launch, clock);
   line.finish();
   if (!run) return fail(run.error());

@@ -91,7 +91,7 @@ struct WanLink {
   // TCP's, of these connections, such as "bbr", or "auto"; left out: "cubic", what the law of a WAN
   // flow is about, or with connections = "auto" that as well. Laws and simulator do not look at it.
   std::string congestion_control;
-  std::optional<Bytes> tcp_window;           // per connection; left out: large enough
+  std::optional<Bytes> tcp_window;  // per connection; left out: large enough
   // What only the emulator performs (tools/islands); the laws leave it out and say so.
   double loss = 0;             // share of packets lost
   double loss_burst = 1;       // packets lost in a row, mean; 1: each by itself
@@ -191,8 +191,8 @@ void describe_connections(Archive& a, WanLink& link) {
     const int64_t* count = given.template get<int64_t>();
     const std::string* word = given.template get<std::string>();
     link.connections_tuned = word && *word == "auto";
-    a.check(count || link.connections_tuned, "connections",
-            "wanted a whole number or \"auto\"", "connections = 8");
+    a.check(count || link.connections_tuned, "connections", "wanted a whole number or \"auto\"",
+            "connections = 8");
     link.connections = count ? *count : kConnectionsTuned;
     a.check(link.connections >= 1 && link.connections <= 1024, "connections",
             "must lie between 1 and 1024");
@@ -222,7 +222,8 @@ void describe(Archive& a, WanLink& link) {
   a.check(link.congestion_control.size() < 16 &&
               link.congestion_control.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_-") ==
                   std::string::npos,
-          "congestion_control", "is no name of a congestion control", "\"cubic\", \"bbr\" or \"auto\"");
+          "congestion_control", "is no name of a congestion control",
+          "\"cubic\", \"bbr\" or \"auto\"");
   a.check(link.loss >= 0 && link.loss < 1, "loss", "must lie in [0, 1)");
   a.check(link.loss_burst >= 1 && link.loss_burst <= 10'000, "loss_burst",
           "must lie between 1 and 10000");

@@ -4,7 +4,48 @@
 
 #include "base/json.h"
 
+namespace tombolo::transport {
+
+template <class Archive>
+void describe(Archive& a, ConnectionStatistics& c) {
+  a.required("connection", c.connection);
+  a.required("pulls", c.pulls);
+  a.optional("congestion_control", c.congestion_control);
+  a.required("acknowledged_bytes", c.acknowledged_bytes);
+  a.required("retransmits", c.retransmits);
+  a.required("goodput", c.goodput.value);
+  a.required("round_trip", c.round_trip.value);
+}
+
+template <class Archive>
+void describe(Archive& a, LinkStatistics& link) {
+  a.required("peer", link.peer);
+  a.required("tuned", link.tuned);
+  a.required("exploring", link.exploring);
+  a.optional("reason", link.reason);
+  a.optional("connections", link.connections);
+}
+
+}  // namespace tombolo::transport
+
 namespace tombolo::runtime {
+
+template <class Archive>
+void describe(Archive& a, ClassQueue& queue) {
+  a.required("urgency", queue.urgency);
+  a.required("bytes", queue.bytes);
+}
+
+template <class Archive>
+void describe(Archive& a, LinkReport& report) {
+  a.required("link", report.link);
+  a.optional("queue", report.queue);
+}
+
+template <class Archive>
+void describe(Archive& a, LinksReport& m) {
+  a.optional("links", m.links);
+}
 
 template <class Archive>
 void describe(Archive& a, Hello& m) {
@@ -37,6 +78,7 @@ void describe(Archive& a, ProgressReport& m) {
   a.required("end_ns", m.report.end.ns);
   a.optional("loss", m.report.loss);
   a.optional("weights_digest", m.report.weights_digest);
+  a.optional("late_s", m.report.late_s);
 }
 
 template <class Archive>

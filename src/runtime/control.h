@@ -1,6 +1,6 @@
 // What launcher and ranks say to each other, over the same Endpoint that carries tensors.
 //
-//   rank      -> launcher   hello, ready, progress*, evaluation*, shard*, finished | failure
+//   rank      -> launcher   hello, ready, progress*, evaluation*, shard*, links*, finished | failure
 //   launcher  -> rank       start, go, over | stop
 //
 // and all the time, from hello to the end, beats and leases (control/lease.h).
@@ -19,6 +19,7 @@
 #include "control/lease.h"
 #include "runtime/checkpoint.h"
 #include "runtime/perform.h"
+#include "runtime/telemetry.h"
 #include "transport/message.h"
 
 namespace tombolo::runtime {
@@ -63,6 +64,11 @@ struct ShardReport {
   int64_t step = 0;
   Shard shard;
 };
+// How my links are doing; every second or so.
+struct LinksReport {
+  static constexpr const char* kKind = "links";
+  std::vector<LinkReport> links;
+};
 // All steps are done and the Trace is written.
 struct Finished {
   static constexpr const char* kKind = "finished";
@@ -92,8 +98,8 @@ struct LeaseGrant {
 };
 
 using ControlMessage =
-    std::variant<Hello, Start, Ready, Go, ProgressReport, EvaluationReport, ShardReport, Finished,
-                 Failure, Over, Stop, BeatReport, LeaseGrant>;
+    std::variant<Hello, Start, Ready, Go, ProgressReport, EvaluationReport, ShardReport, LinksReport,
+                 Finished, Failure, Over, Stop, BeatReport, LeaseGrant>;
 
 transport::Payload encode(const ControlMessage& message);
 Result<ControlMessage> decode(const transport::Payload& payload);

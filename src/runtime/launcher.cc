@@ -85,6 +85,7 @@ class Launch {
   Status handle(int32_t rank, const ProgressReport& message);
   Status handle(int32_t rank, const EvaluationReport& message);
   Status handle(int32_t rank, const ShardReport& message);
+  Status handle(int32_t rank, const LinksReport& message);
   Status handle(int32_t rank, const Finished&);
   Status handle(int32_t rank, const Failure& message);
   Status handle(int32_t rank, const Exited& exit);
@@ -337,6 +338,8 @@ Status Launch::check_stop() {
 }
 
 Status Launch::handle(int32_t rank, const Event& event) {
+  if (options_.telemetry && std::holds_alternative<ControlMessage>(event.what))
+    options_.telemetry->heard(rank);
   return std::visit(
       [&](const auto& what) -> Status {
         if constexpr (std::is_same_v<std::decay_t<decltype(what)>, ControlMessage>) {
@@ -407,6 +410,8 @@ Status Launch::handle(int32_t rank, const ProgressReport& message) {
     membership_.stepped(progress->step);
     if (progress->loss) losses_[progress->step] = *progress->loss;
   }
+  if (options_.telemetry) options_.telemetry->add(rank, message.report);
+  if (progress && options_.telemetry) options_.telemetry->add(*progress);
   if (progress && options_.on_progress) options_.on_progress(*progress);
   return {};
 }
@@ -437,6 +442,11 @@ Status Launch::commit(int64_t step) {
   TRY(commit_checkpoint(plan_.checkpoint->directory, found.manifest, plan_.checkpoint->keep));
   shards_.erase(step);
   checkpoint_ = std::move(found);
+  return {};
+}
+
+Status Launch::handle(int32_t rank, const LinksReport& message) {
+  if (options_.telemetry) options_.telemetry->add(rank, message.links);
   return {};
 }
 

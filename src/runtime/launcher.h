@@ -32,6 +32,7 @@
 #include "runtime/rendezvous.h"
 #include "runtime/run_book.h"
 #include "runtime/security.h"
+#include "runtime/telemetry.h"
 
 namespace tombolo::runtime {
 
@@ -62,6 +63,7 @@ struct LaunchOptions {
   std::function<void(const std::string&)> log;              // a line for people; any thread
   std::function<void(int32_t rank, int64_t pid)> on_start;  // a worker said hello; calling thread
   std::function<void(const std::string&)> on_note;  // what people should know; calling thread
+  Telemetry* telemetry = nullptr;                   // hears of everything, for status and metrics
   const std::atomic<bool>* stop = nullptr;          // set: stop in order (stop_signals.h)
 };
 

@@ -68,7 +68,7 @@ class Performer {
   int32_t pipeline_rank(int32_t stage) const { return plan_.rank_of(stage, replica_); }
   Result<transport::Received> await(int32_t peer, Tag tag);
   Result<IterationReport> report(int64_t iteration);
-  void record_lateness(int64_t iteration);
+  std::optional<double> record_lateness(int64_t iteration);
   using Waiting = std::map<std::pair<int32_t, int32_t>, Payload>;  // by (stage, micro-batch)
   static Payload take(Waiting& from, const Action& action);
   void draw(const Interval& interval);
@@ -148,7 +148,7 @@ Result<IterationReport> Performer::report(int64_t iteration) {
         "a smaller learning_rate, or more warmup_steps");
   }
   if (out.loss) record(has_replicas() ? "replica_loss" : "loss", iteration, *out.loss);
-  record_lateness(iteration);
+  out.late_s = record_lateness(iteration);
   const int64_t every = plan_.run.compare_replicas_every;
   if (has_replicas() && every > 0 && (iteration % every == 0 || iteration == plan_.run.steps)) {
     out.weights_digest = TRY(during(kernels_.weights_digest(), "comparing the replicas"));
@@ -343,11 +343,13 @@ Result<transport::Received> Performer::await(int32_t peer, Tag tag) {
   return message;
 }
 
-void Performer::record_lateness(int64_t iteration) {
+std::optional<double> Performer::record_lateness(int64_t iteration) {
   const std::optional<Lateness> waits = kernels_.lateness();
-  if (!waits) return;
+  if (!waits) return std::nullopt;
   const auto stages = static_cast<int64_t>(plan_.stages.size());
-  record(kLateRecord, iteration, lateness_of_iteration(*waits, message_lateness_, stages).value);
+  const Seconds late = lateness_of_iteration(*waits, message_lateness_, stages);
+  record(kLateRecord, iteration, late.value);
+  return late.value;
 }
 
 // Payloads of the first stage's inputs and the last stage's outputs are empty and never came.

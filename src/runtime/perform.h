@@ -42,6 +42,7 @@ struct IterationReport {
   SimTime end;                                // of its update
   std::optional<double> loss;                 // on the last stage: of this replica's micro-batches
   std::optional<std::string> weights_digest;  // where replicas are compared
+  std::optional<double> late_s;               // of emulated ranks: lost to the machine
 };
 
 // Held-out text after a step, from a rank of the last stage: the mean over its share.

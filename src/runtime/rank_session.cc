@@ -28,6 +28,7 @@ using transport::Endpoint;
 constexpr SimDuration kLookAgain{50'000'000};       // for a token file, or a newer one
 constexpr const char* kWanTcp = "cubic";            // what the law of a WAN flow is about
 constexpr SimDuration kFarewellMax{5'000'000'000};  // for the last bytes to leave
+constexpr std::chrono::milliseconds kReportEvery{1000};
 constexpr std::chrono::milliseconds kVerdictMax{2000};
 
 class RankSession {
@@ -62,6 +63,7 @@ class RankSession {
   Result<SimTime> wait_for_go();
   Status leave();
   void listen();
+  void report_links();
   void stop(const std::string& reason);
   Error explain(Error error);
 
@@ -74,6 +76,7 @@ class RankSession {
   SimTime seated_;                                 // when it said hello
   std::optional<KeptState> kept_;
   bool explained_ = false;              // how it ended
+  std::thread reporter_;                // from when all links are up
   std::unique_ptr<RelayThread> relay_;  // where the pipelines of a cell share the WAN in time
 
   std::mutex mutex_;
@@ -96,6 +99,7 @@ RankSession::~RankSession() {
   if (endpoint_) endpoint_->abort({ErrorCode::kFailed, "this rank ended"});
   relay_.reset();
   if (listener_.joinable()) listener_.join();
+  if (reporter_.joinable()) reporter_.join();
 }
 
 Status RankSession::say(const ControlMessage& message) {
@@ -252,6 +256,7 @@ Status RankSession::perform_all(const plan::Plan& plan, const schedule::Schedule
   const bool realtime = emulated && make_realtime();
   TRY(link_neighbours(plan));
   if (plan.replicas() > 1) TRY(join_replicas(plan, messenger, kernels));
+  reporter_ = std::thread([this] { report_links(); });
   TRY(say(Ready{}));
   const SimTime origin = TRY(wait_for_go());
   const ProcessMeter cpu;
@@ -389,6 +394,17 @@ void RankSession::listen() {
     }
     if (std::holds_alternative<Over>(*order)) over_ = true;
     changed_.notify_all();
+  }
+}
+
+// The third thread: for people who watch, beside everything else.
+void RankSession::report_links() {
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, kReportEvery, [&] { return done_ || verdict_; })) {
+    lock.unlock();
+    const Status said = say(LinksReport{link_reports(endpoint_->statistics(), launcher())});
+    if (!said) return;  // the other threads learn why
+    lock.lock();
   }
 }
 

@@ -403,8 +403,9 @@ bool Endpoint::Driver::pull(const ConnectionPtr& c) {
   c->data_out = std::move(*segment);
   p.bytes_out += c->data_out.payload.size();
   const auto other = p.connections.upper_bound(c->part.connection);
-  const ConnectionPtr next_one =
-      other != p.connections.end() && other->first < p.pulling ? other->second : p.connections.begin()->second;
+  const ConnectionPtr next_one = other != p.connections.end() && other->first < p.pulling
+                                     ? other->second
+                                     : p.connections.begin()->second;
   lock.unlock();
   c->header_out = encode_header(c->data_out.header, c->data_out.payload);
   const auto& payload = c->data_out.payload;

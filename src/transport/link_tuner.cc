@@ -15,7 +15,7 @@ constexpr double kGrowing = 1.1;   // second half of a measurement over the firs
 constexpr int kExtensions = 2;
 constexpr double kAlike = 0.98;         // of the highest rate
 constexpr double kQueueMatters = 1.25;  // round trip over the shortest
-constexpr double kFell = 0.9, kOvertaken = 0.95, kRose = 1.25;
+constexpr double kFell = 0.9, kOvertaken = 0.92, kRose = 1.25;
 constexpr int kLasting = 3;  // windows
 constexpr Seconds kPauseMin{10}, kPauseMax{600};
 
@@ -226,7 +226,8 @@ std::string LinkTuner::reason() const {
   const bool highest = arm.rate >= best_other();
   std::string out = fmt::format("{:.0f} Mbps at a round trip of {:.0f} ms{}", mbps(arm.rate),
                                 arm.round_trip.value * 1e3, again);
-  out += highest ? ", the most" : ", as much as others within 2 %, with fewer connections or a shorter queue";
+  out += highest ? ", the most"
+                 : ", as much as others within 2 %, with fewer connections or a shorter queue";
   return out + "; tried, Mbps: " + tried;
 }
 

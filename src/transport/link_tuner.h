@@ -1,7 +1,7 @@
 // How many connections of a link should pull, and with which congestion control: found by trying.
 //
-// No formula knows: a clean path is filled by one connection, a lossy one by BBR or by many, and too
-// many BBR connections over one bottleneck lose packets all the time. So the tuner visits pairs
+// No formula knows: a clean path is filled by one connection, a lossy one by BBR or by many, and
+// too many BBR connections over one bottleneck lose packets all the time. So the tuner visits pairs
 // ("arms"), measures what the peer's kernel received, and stays with the best:
 //
 //   visit    8 round trips to settle (12 the first time), 6 to measure; longer while the rate still
@@ -11,9 +11,11 @@
 //   settle   on the arm of the highest rate. Of those within 2 % of it on the one with the shortest
 //            round trip (which is queue: what is urgent waits there), if it is shorter by a fifth;
 //            then on the fewest connections.
-//   watch    windows of 20 round trips. Three in a row that are 10 % below what was expected, or 5 %
+//   watch    windows of 20 round trips. Three in a row that are 10 % below what was expected, or 8
+//   %
 //            below what another arm had, or a quarter above: the path changed, explore again. An
-//            exploration that ends where it began doubles the pause before the next, 10 s to 10 min.
+//            exploration that ends where it began doubles the pause before the next, 10 s to 10
+//            min.
 //
 // A pure state machine: time comes with the samples, and only time with something to send counts.
 // Exploring costs at most a visit per arm of about 14 round trips, mostly 4 to 6 of 10 arms. An arm
@@ -104,15 +106,15 @@ class LinkTuner {
   size_t start_ = 0;  // where this exploration began
   Phase phase_ = Phase::kSettling;
   std::optional<Sample> last_;
-  Seconds busy_;       // in all
-  Span span_;          // of this visit or window
-  Span first_half_;    // of this measurement
+  Seconds busy_;     // in all
+  Span span_;        // of this visit or window
+  Span first_half_;  // of this measurement
   int extensions_ = 0;
   Seconds round_trip_{0.01};
   bool first_visit_ = true;
-  int low_ = 0, high_ = 0;  // windows in a row
-  Seconds pause_{10};       // between explorations
-  Seconds explored_at_;     // busy_ when the last one ended
+  int low_ = 0, high_ = 0;                   // windows in a row
+  Seconds pause_{10};                        // between explorations
+  Seconds explored_at_;                      // busy_ when the last one ended
   std::optional<BytesPerSecond> fell_from_;  // what the arm had that made us explore again
   int changes_ = 0;
   std::string why_again_;

@@ -258,7 +258,8 @@ const ProbeCell& ProbeResult::best() const {
 }
 
 Status ProbeOptions::check() const {
-  if (connections.empty()) return unusable("no number of connections to probe", "--connections 1,8");
+  if (connections.empty())
+    return unusable("no number of connections to probe", "--connections 1,8");
   for (const uint32_t n : connections) {
     if (n < 1 || n > kConnectionsMax)
       return unusable(fmt::format("a link cannot have {} connections", n), "1 to 16");
@@ -270,8 +271,8 @@ Status ProbeOptions::check() const {
   return {};
 }
 
-Result<ProbeResult> probe(ProbeOptions options, const std::function<void(int64_t, int64_t)>& on_cell,
-                          Clock& clock) {
+Result<ProbeResult> probe(ProbeOptions options,
+                          const std::function<void(int64_t, int64_t)>& on_cell, Clock& clock) {
   TRY(options.check());
   Asker asker(options, clock);
   TRY(during(asker.connect(), "calling the far side, tombolo probe --listen"));
@@ -289,9 +290,10 @@ Result<ProbeResult> probe(ProbeOptions options, const std::function<void(int64_t
   }
   for (const std::string& name : options.congestion_controls) {
     if (!has(near, name) || !has(far.congestion_controls, name))
-      return unusable(fmt::format("the {} kernel has no congestion control \"{}\"",
-                                  has(near, name) ? "far" : "near", name),
-                      fmt::format("one of {}; as root: modprobe tcp_{}", fmt::join(near, ", "), name));
+      return unusable(
+          fmt::format("the {} kernel has no congestion control \"{}\"",
+                      has(near, name) ? "far" : "near", name),
+          fmt::format("one of {}; as root: modprobe tcp_{}", fmt::join(near, ", "), name));
     for (const uint32_t n : options.connections)
       result.cells.push_back({.connections = n, .congestion_control = name});
   }

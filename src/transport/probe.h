@@ -3,13 +3,13 @@
 // Two programs: the far one serves (ProbeServer), the near one asks (probe). Both use Endpoint, so
 // what is measured is what training gets. One link carries the questions, in JSON; each cell
 // (connections, congestion control, direction) is measured over a fresh link of its own, which the
-// near side dials. The receiver counts what arrived; nobody believes the sender's kernel. Cells come
-// in rounds, every other one backwards, so that a path that drifts favours none, and the median of
-// the rounds counts.
+// near side dials. The receiver counts what arrived; nobody believes the sender's kernel. Cells
+// come in rounds, every other one backwards, so that a path that drifts favours none, and the
+// median of the rounds counts.
 //
 // Near rank 0 asks rank 1; the link of cell i is that of rank 2 + i. Who has no token is refused in
-// the handshake (handshake.h). Bounds: kCellsMax cells of at most kCellMax seconds; the far side has
-// one asker, ends with it, and queues at most kQueueMax bytes.
+// the handshake (handshake.h). Bounds: kCellsMax cells of at most kCellMax seconds; the far side
+// has one asker, ends with it, and queues at most kQueueMax bytes.
 #pragma once
 
 #include <atomic>
@@ -62,8 +62,8 @@ Seconds probe_warmup(Seconds round_trip);
 
 // Which of these congestion controls both sides have; all common ones where none is named.
 // `on_cell(done, all)` is called before each cell, and after the last.
-Result<ProbeResult> probe(ProbeOptions options, const std::function<void(int64_t, int64_t)>& on_cell,
-                          Clock& clock);
+Result<ProbeResult> probe(ProbeOptions options,
+                          const std::function<void(int64_t, int64_t)>& on_cell, Clock& clock);
 
 // Serves one asker, to its end; kFailed when none came until the deadline.
 class ProbeServer {

@@ -13,12 +13,12 @@ std::optional<TcpState> read_tcp_state(int socket) {
   tcp_info info{};
   socklen_t size = sizeof info;
   if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return std::nullopt;
-  return TcpState{.acknowledged = info.tcpi_bytes_acked,
-                  .delivered =
-                      info.tcpi_bytes_acked + uint64_t{info.tcpi_sacked} * info.tcpi_snd_mss,
-                  .unsent = info.tcpi_notsent_bytes,
-                  .retransmitted = info.tcpi_total_retrans,
-                  .round_trip = Seconds{info.tcpi_rtt * 1e-6}};
+  return TcpState{
+      .acknowledged = info.tcpi_bytes_acked,
+      .delivered = info.tcpi_bytes_acked + uint64_t{info.tcpi_sacked} * info.tcpi_snd_mss,
+      .unsent = info.tcpi_notsent_bytes,
+      .retransmitted = info.tcpi_total_retrans,
+      .round_trip = Seconds{info.tcpi_rtt * 1e-6}};
 }
 
 std::string congestion_control_of(int socket) {

@@ -11,7 +11,7 @@
 namespace tombolo::transport {
 
 struct TcpState {
-  uint64_t acknowledged = 0;   // bytes that the peer's kernel has, ever
+  uint64_t acknowledged = 0;  // bytes that the peer's kernel has, ever
   // The same and what it has beyond a hole. Behind a loss the former stands still and then leaps;
   // this does not.
   uint64_t delivered = 0;

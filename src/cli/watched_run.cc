@@ -1,0 +1,82 @@
+#include "cli/watched_run.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/fields.h"
+#include "base/file.h"
+#include "base/json.h"
+
+namespace tombolo::cli {
+namespace {
+
+struct Watch {
+  std::string address;
+  int64_t pid = 0;
+};
+template <class Archive>
+void describe(Archive& a, Watch& watch) {
+  a.required("address", watch.address);
+  a.required("pid", watch.pid);
+  a.check(watch.pid > 0, "pid", "is no process");
+}
+
+std::string watch_path(const std::string& folder) { return folder + "/watch.json"; }
+
+std::string network_of(const std::string& process) {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/" + process + "/ns/net", error).string();
+}
+
+// From now on this process's sockets are in the other one's network.
+Status enter_network_of(const std::string& process) {
+  const std::string theirs = network_of(process);
+  if (theirs.empty() || theirs == network_of("self")) return {};
+  const int fd = open(("/proc/" + process + "/ns/net").c_str(), O_RDONLY | O_CLOEXEC);
+  const bool in = fd >= 0 && setns(fd, CLONE_NEWNET) == 0;
+  if (fd >= 0) close(fd);
+  if (in) return {};
+  return unusable("the run is in another network namespace (emulated islands)",
+                  fmt::format("as root: nsenter -n -t {} tombolo status", process));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<WatchedRun>> WatchedRun::begin(const std::string& folder,
+                                                      const std::string& address,
+                                                      const runtime::Telemetry& telemetry) {
+  const transport::Address at = TRY(transport::parse_address(address));
+  std::unique_ptr<WatchedRun> run(new WatchedRun());
+  run->door_ = TRY(during(
+      transport::HttpDoor::open(
+          at, {{"/metrics",
+                {"text/plain; version=0.0.4", [&telemetry] { return telemetry.prometheus(); }}},
+               {"/status",
+                {"application/json", [&telemetry] { return to_json(telemetry.status()); }}}}),
+      "opening --metrics"));
+  run->path_ = watch_path(folder);
+  const Watch watch{run->address().text(), getpid()};
+  TRY(write_file(run->path_, to_json(write_fields(watch)) + "\n"));
+  return run;
+}
+
+WatchedRun::~WatchedRun() {
+  std::error_code ignored;
+  if (!path_.empty()) std::filesystem::remove(path_, ignored);
+}
+
+Result<std::string> status_page_of(const std::string& folder) {
+  const std::string path = watch_path(folder);
+  if (!std::filesystem::exists(path))
+    return unusable(fmt::format("{}: no run is going on here", folder),
+                    "--out with the folder that tombolo train was given, or --at ADDRESS:PORT");
+  const Value file = TRY(parse_json(TRY(read_file(path)), path));
+  const Watch watch = TRY(read_fields<Watch>(file, path));
+  TRY(enter_network_of(std::to_string(watch.pid)));
+  return transport::http_page(TRY(transport::parse_address(watch.address)), "/status");
+}
+
+}  // namespace tombolo::cli
