@@ -44,6 +44,35 @@ TEST(WanFlow, IsTheTightestOfWindowPairAndPath) {
   EXPECT_EQ(flow_rate(link), 5_Gbps);  // windows large enough
 }
 
+// "auto": the transport chooses, among as many as a link can have; a Plan keeps the word.
+TEST(WanConnections, AreANumberOrChosen) {
+  const auto read = [](const std::string& connections) {
+    const std::string text =
+        "[[datacenter]]\nname = \"a\"\ndevice = \"cpu\"\n[[datacenter]]\nname = \"b\"\n"
+        "device = \"cpu\"\n[[wan]]\nbetween = [\"a\", \"b\"]\none_way_latency = \"20 ms\"\n"
+        "node_pair_limit = \"5 Gbps\"\n" +
+        connections;
+    return read_cluster(*parse_toml(text, "x.toml"), "x.toml", "");
+  };
+  const auto tuned = read("connections = \"auto\"");
+  ASSERT_TRUE(tuned) << tuned.error().text();
+  EXPECT_TRUE(tuned->wan[0].connections_tuned);
+  EXPECT_EQ(tuned->wan[0].connections, kConnectionsTuned);
+  EXPECT_EQ(*write_fields(*tuned).find("wan")->get<Value::Array>()->at(0).find("connections"),
+            Value("auto"));
+  const auto fixed = read("connections = 4\ncongestion_control = \"bbr\"");
+  ASSERT_TRUE(fixed) << fixed.error().text();
+  EXPECT_EQ(fixed->wan[0].connections, 4);
+  EXPECT_FALSE(fixed->wan[0].connections_tuned);
+  for (const char* wrong : {"connections = \"many\"", "connections = 0", "connections = 2.5",
+                            "congestion_control = \"a b\""}) {
+    const auto refused = read(wrong);
+    ASSERT_FALSE(refused) << wrong;
+    EXPECT_EQ(refused.error().code, ErrorCode::kUnusable);
+    EXPECT_THAT(refused.error().message, HasSubstr("x.toml:11: wan[0].con")) << wrong;
+  }
+}
+
 TEST(Catalog, LeavesAReserveToTheFramework) {
   EXPECT_EQ(catalog_device("a100-80g")->memory, 78_GiB);
   EXPECT_EQ(catalog_device("a100-80g")->peak, 312_TFLOPS);

@@ -7,8 +7,8 @@
 namespace tombolo::transport {
 namespace {
 
-constexpr double kSettle = 8, kSettleFirst = 12, kMeasure = 6, kWindow = 20;  // round trips
-constexpr Seconds kSettleMin{0.2}, kMeasureMin{0.2}, kWindowMin{1};
+constexpr double kSettle = 8, kSettleFirst = 12, kMeasure = 6, kWindow = 10;  // round trips
+constexpr Seconds kSettleMin{0.2}, kMeasureMin{0.2}, kWindowMin{0.5};
 constexpr Seconds kRoundTripMin{0.001}, kRoundTripMax{0.5};
 constexpr double kHopeless = 0.7;  // of the best arm
 constexpr double kGrowing = 1.1;   // second half of a measurement over the first
@@ -16,8 +16,9 @@ constexpr int kExtensions = 2;
 constexpr double kAlike = 0.98;         // of the highest rate
 constexpr double kQueueMatters = 1.25;  // round trip over the shortest
 constexpr double kFell = 0.9, kOvertaken = 0.92, kRose = 1.25;
-constexpr int kLasting = 3;  // windows
-constexpr Seconds kPauseMin{10}, kPauseMax{600};
+constexpr double kFellDeep = 0.75;
+constexpr int kLasting = 3;  // windows; one of a deep fall counts twice
+constexpr Seconds kPauseFirst{10}, kPauseMax{600};
 
 double mbps(BytesPerSecond rate) { return rate.value * 8e-6; }
 
@@ -109,11 +110,11 @@ bool LinkTuner::go_on() {
   } else {
     const size_t winner = best();
     judge_the_fallen(arms_[winner].rate);
-    pause_ = winner == start_ ? std::min(2 * pause_, kPauseMax) : kPauseMin;
+    pause_ = winner != start_ ? pause_ / 2 : std::clamp(2 * pause_, kPauseFirst, kPauseMax);
     visit(winner);
     phase_ = Phase::kWatching;
     explored_at_ = busy_;
-    low_ = high_ = 0;
+    low_ = high_ = -1;  // the first window still settles
   }
   return current_ != before;
 }
@@ -187,8 +188,9 @@ bool LinkTuner::watch() {
   arm.round_trip = Seconds{window.round_trips / window.time.value};
   const bool low = rate < kFell * arm.rate || rate < kOvertaken * best_other();
   const bool high = rate > kRose * arm.rate;
-  low_ = low ? low_ + 1 : 0;
-  high_ = high ? high_ + 1 : 0;
+  const bool deep = rate < kFellDeep * arm.rate;
+  low_ = low || low_ < 0 ? low_ + (deep && low_ >= 0 ? 2 : 1) : 0;
+  high_ = high || high_ < 0 ? high_ + 1 : 0;
   if (!low && !high) arm.rate += 0.2 * (rate - arm.rate);
   if (low_ < kLasting && high_ < kLasting) return false;
   if (busy_ - explored_at_ < pause_) return false;

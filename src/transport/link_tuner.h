@@ -11,11 +11,10 @@
 //   settle   on the arm of the highest rate. Of those within 2 % of it on the one with the shortest
 //            round trip (which is queue: what is urgent waits there), if it is shorter by a fifth;
 //            then on the fewest connections.
-//   watch    windows of 20 round trips. Three in a row that are 10 % below what was expected, or 8
-//   %
-//            below what another arm had, or a quarter above: the path changed, explore again. An
-//            exploration that ends where it began doubles the pause before the next, 10 s to 10
-//            min.
+//   watch    windows of 10 round trips. Three in a row (two that are a quarter below) that are
+//            10 % below what was expected, or 8 % below another arm, or a quarter above: the path
+//            changed, explore again. An exploration that ends where it began is followed by a
+//            pause, which doubles each time, from 10 s to 10 minutes; else the pause is halved.
 //
 // A pure state machine: time comes with the samples, and only time with something to send counts.
 // Exploring costs at most a visit per arm of about 14 round trips, mostly 4 to 6 of 10 arms. An arm
@@ -113,7 +112,7 @@ class LinkTuner {
   Seconds round_trip_{0.01};
   bool first_visit_ = true;
   int low_ = 0, high_ = 0;                   // windows in a row
-  Seconds pause_{10};                        // between explorations
+  Seconds pause_;                            // between explorations
   Seconds explored_at_;                      // busy_ when the last one ended
   std::optional<BytesPerSecond> fell_from_;  // what the arm had that made us explore again
   int changes_ = 0;
