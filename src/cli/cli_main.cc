@@ -387,6 +387,11 @@ int main(int argc, char** argv) {
       ->add_option("--wait", probe_options.wait_s, "--listen: seconds for the call to come")
       ->check(CLI::Range(1.0, 86400.0))
       ->capture_default_str();
+  CLI::Option* probe_credentials =
+      probe_command->add_option("--credentials", probe_options.credentials,
+                                "folder that tombolo init made: TLS, to any address");
+  probe_command->add_flag("--plain-tcp", probe_options.plain_tcp, "to other hosts in clear text")
+      ->excludes(probe_credentials);
   add_json(probe_command, probe_options.json);
 
   StatusOptions status_options;

@@ -193,7 +193,9 @@ struct ProbeCommandOptions {
   std::vector<uint32_t> connections;             // empty: 1, 2, 4, 8, 16
   std::vector<std::string> congestion_controls;  // empty: all that both kernels have
   std::vector<std::string> between = {"here", "there"};
-  double seconds = 2;  // counted, per measurement
+  std::string credentials;  // folder; empty: none, and nothing leaves this machine or its islands
+  bool plain_tcp = false;   // to other hosts, in clear text
+  double seconds = 2;       // counted, per measurement
   int rounds = 2;
   double wait_s = 600;  // listen: for somebody to call
   bool json = false;

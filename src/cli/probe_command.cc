@@ -11,6 +11,7 @@
 #include "cli/progress.h"
 #include "cluster/cluster.h"
 #include "cluster/islands.h"
+#include "runtime/security.h"
 #include "runtime/stop_signals.h"
 #include "transport/probe.h"
 
@@ -118,6 +119,8 @@ Status probe(const ProbeCommandOptions& options, std::ostream& out) {
       if (transport::is_address_of_this_host(host.address)) own = host.address;
     }
   }
+  endpoint.plain_tcp = options.plain_tcp;
+  endpoint.credentials = TRY(runtime::credentials_of({options.credentials, options.plain_tcp}));
   if (!options.listen && options.address.empty())
     return unusable("nobody to probe", "tombolo probe HOST, and there tombolo probe --listen");
   if (options.between.size() != 2 || options.between[0] == options.between[1])
