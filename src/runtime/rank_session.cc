@@ -308,9 +308,10 @@ Status RankSession::link_neighbours(const plan::Plan& plan) {
   for (const int32_t peer : neighbours(plan, options_.rank)) {
     transport::LinkShape shape =
         shape_between(plan, options_.rank, peer, !options_.network.empty() || on_several_hosts());
-    if (on_several_hosts())
+    if (on_several_hosts()) {
       shape.rate.reset();
       shape.delay = {};
+    }
     const transport::Address at = TRY(transport::parse_address(start_.addresses[peer]));
     // The peer may still be loading; whether it is alive is the launcher's business.
     const Status linked = options_.rank < peer

@@ -469,6 +469,7 @@ void Endpoint::Driver::tune(int32_t rank, Peer& p, SimTime now) {
     const auto state = read_tcp_state(c->socket.native_handle());
     if (!state) continue;
     sample.delivered += state->delivered;
+    sample.retransmitted += state->retransmitted;
     if (number < p.pulling) sample.round_trip += state->round_trip / p.pulling;
   }
   if (p.tuner->sample(sample)) choose(rank, p);

@@ -12,6 +12,7 @@ constexpr Seconds kSettleMin{0.2}, kMeasureMin{0.2}, kWindowMin{0.5};
 constexpr Seconds kRoundTripMin{0.001}, kRoundTripMax{0.5};
 constexpr double kHopeless = 0.7;  // of the best arm
 constexpr double kGrowing = 1.1;   // second half of a measurement over the first
+constexpr double kFalls = 0.95;
 constexpr int kExtensions = 2;
 constexpr double kAlike = 0.98;         // of the highest rate
 constexpr double kQueueMatters = 1.25;  // round trip over the shortest
@@ -62,10 +63,11 @@ bool LinkTuner::sample(const Sample& sample) {
   const auto last = std::exchange(last_, sample);
   if (!last || sample.at <= last->at || arms_.size() == 1) return false;
   const Seconds time = seconds(sample.at - last->at);
-  round_trip_ = std::clamp(sample.round_trip, kRoundTripMin, kRoundTripMax);
+  round_trip_ = std::min(round_trip_, std::clamp(sample.round_trip, kRoundTripMin, kRoundTripMax));
   busy_ += time;
   span_.time += time;
   span_.bytes += static_cast<double>(sample.delivered) - static_cast<double>(last->delivered);
+  span_.retransmits += sample.retransmitted - last->retransmitted;
   span_.round_trips += sample.round_trip.value * time.value;
   switch (phase_) {
     case Phase::kSettling:
@@ -89,7 +91,7 @@ bool LinkTuner::measure() {
     if (arms_[rival].seen && span_.rate() < kHopeless * arms_[rival].rate) return go_on();
   }
   if (span_.time < time) return false;
-  const Span later{span_.time - first_half_.time, span_.bytes - first_half_.bytes};
+  const Span later{.time = span_.time - first_half_.time, .bytes = span_.bytes - first_half_.bytes};
   if (extensions_ < kExtensions && later.rate() > kGrowing * first_half_.rate()) {
     ++extensions_;
     span_ = first_half_ = {};
@@ -101,7 +103,8 @@ bool LinkTuner::measure() {
 bool LinkTuner::go_on() {
   Arm& arm = arms_[current_];
   arm.seen = true;
-  arm.rate = arm.trust * span_.rate();
+  const bool falls = span_.retransmits > 0 && arm.choice.congestion_control != "bbr";
+  arm.rate = arm.trust * (falls ? kFalls : 1) * span_.rate();
   arm.round_trip = Seconds{span_.round_trips / span_.time.value};
   first_visit_ = false;
   const size_t before = current_;
@@ -208,6 +211,7 @@ void LinkTuner::explore_again(std::string why) {
   for (Arm& arm : arms_) arm.seen = false;
   arms_[current_].seen = true;
   start_ = current_;
+  round_trip_ = kUnknown;
   if (const auto next = next_visit()) visit(*next);
 }
 
