@@ -15,7 +15,7 @@
 #include "plan/plan.h"
 #include "runtime/perform.h"
 #include "runtime/run_book.h"
-#include "transport/statistics.h"
+#include "transport/link_statistics.h"
 
 namespace tombolo::runtime {
 

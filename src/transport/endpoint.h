@@ -42,8 +42,8 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "transport/handshake.h"
+#include "transport/link_statistics.h"
 #include "transport/mailbox.h"
-#include "transport/statistics.h"
 #include "trust/credentials.h"
 
 namespace tombolo::transport {

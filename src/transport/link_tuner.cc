@@ -13,6 +13,7 @@ constexpr Seconds kRoundTripMin{0.001}, kRoundTripMax{0.5};
 constexpr double kHopeless = 0.7;  // of the best arm
 constexpr double kGrowing = 1.1;   // second half of a measurement over the first
 constexpr double kFalls = 0.95;
+constexpr double kTrustMin = 0.5, kForgiven = 0.1;
 constexpr int kExtensions = 2;
 constexpr double kAlike = 0.98;         // of the highest rate
 constexpr double kQueueMatters = 1.25;  // round trip over the shortest
@@ -122,12 +123,17 @@ bool LinkTuner::go_on() {
   return current_ != before;
 }
 
-// Where another arm has what this one promised, the path did not fall: the visit was too good.
+// Where another arm has what this one promised, the path did not fall: the visit was too good, and
+// those of other arms with its congestion control would be as well.
 void LinkTuner::judge_the_fallen(BytesPerSecond best) {
   if (!fell_from_) return;
-  Arm& arm = arms_[start_];
-  if (best >= kFell * *fell_from_)
-    arm.trust = std::clamp(arm.trust * (arm.rate / *fell_from_), 0.5, 1.0);
+  const Arm fallen = arms_[start_];
+  if (best >= kFell * *fell_from_) {
+    for (Arm& arm : arms_) {
+      if (arm.choice.congestion_control == fallen.choice.congestion_control)
+        arm.trust = std::clamp(arm.trust * (fallen.rate / *fell_from_), kTrustMin, 1.0);
+    }
+  }
   fell_from_.reset();
 }
 
@@ -143,7 +149,7 @@ void LinkTuner::visit(size_t arm) {
 std::optional<size_t> LinkTuner::next_visit() const {
   const size_t row = options_.connections.size();
   for (size_t at = start_ % row; at < arms_.size(); at += row) {
-    if (!arms_[at].seen) return at;
+    if (!arms_[at].seen && arms_[at].trust >= kHopeless) return at;
   }
   const size_t winner = best();
   if (winner % row > 0 && !arms_[winner - 1].seen) return winner - 1;
@@ -208,7 +214,10 @@ bool LinkTuner::watch() {
 // What the arm has now is known; the others are stale.
 void LinkTuner::explore_again(std::string why) {
   why_again_ = std::move(why);
-  for (Arm& arm : arms_) arm.seen = false;
+  for (Arm& arm : arms_) {
+    arm.seen = false;
+    arm.trust += kForgiven * (1 - arm.trust);
+  }
   arms_[current_].seen = true;
   start_ = current_;
   round_trip_ = kUnknown;

@@ -20,9 +20,10 @@
 // less: on a lossy path it is about to fall, on a clean one BBR does as well.
 //
 // A pure state machine: time comes with the samples, and only time with something to send counts.
-// Exploring costs at most a visit per arm of about 14 round trips, mostly 4 to 6 of 10 arms. An arm
-// that turned out worse than its visit promised (cubic lives on BBR's window for a while) is
-// believed less the next time.
+// Exploring costs at most a visit per arm of about 14 round trips, mostly 4 to 6 of 10 arms. A
+// congestion control that turned out worse than its visit promised (cubic lives on BBR's window for
+// a while) is believed less the next time, and not visited below 0.7 of trust; a tenth of what it
+// lost is forgiven with every exploration.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "transport/statistics.h"
+#include "transport/link_statistics.h"
 
 #include <algorithm>
 
