@@ -1,7 +1,7 @@
 // What launcher and ranks say to each other, over the same Endpoint that carries tensors.
 //
-//   rank      -> launcher   hello, ready, progress*, evaluation*, shard*, links*, finished | failure
-//   launcher  -> rank       start, go, over | stop
+//   rank      -> launcher   hello, ready, progress*, evaluation*, shard*, links*, finished |
+//   failure launcher  -> rank       start, go, over | stop
 //
 // and all the time, from hello to the end, beats and leases (control/lease.h).
 //
@@ -98,8 +98,8 @@ struct LeaseGrant {
 };
 
 using ControlMessage =
-    std::variant<Hello, Start, Ready, Go, ProgressReport, EvaluationReport, ShardReport, LinksReport,
-                 Finished, Failure, Over, Stop, BeatReport, LeaseGrant>;
+    std::variant<Hello, Start, Ready, Go, ProgressReport, EvaluationReport, ShardReport,
+                 LinksReport, Finished, Failure, Over, Stop, BeatReport, LeaseGrant>;
 
 transport::Payload encode(const ControlMessage& message);
 Result<ControlMessage> decode(const transport::Payload& payload);

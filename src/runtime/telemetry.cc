@@ -78,18 +78,22 @@ Telemetry::Telemetry(const plan::Plan& plan, const Clock& clock)
     ranks_.push_back({.datacenter = placement.datacenter});
 }
 
+// Spares, which have no seat in the Plan, are not shown.
 void Telemetry::heard(int32_t rank) {
   std::lock_guard lock(mutex_);
+  if (!knows(rank)) return;
   ranks_[rank].heard = clock_.now();
 }
 
 void Telemetry::add(int32_t rank, std::vector<LinkReport> links) {
   std::lock_guard lock(mutex_);
+  if (!knows(rank)) return;
   ranks_[rank].links = std::move(links);
 }
 
 void Telemetry::add(int32_t rank, const IterationReport& report) {
   std::lock_guard lock(mutex_);
+  if (!knows(rank)) return;
   ranks_[rank].iteration = report.iteration;
   ranks_[rank].late_s = report.late_s;
 }

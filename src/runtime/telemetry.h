@@ -54,6 +54,7 @@ class Telemetry {
     int64_t iteration = 0;
     std::vector<LinkReport> links;
   };
+  bool knows(int32_t rank) const { return rank >= 0 && static_cast<size_t>(rank) < ranks_.size(); }
   std::optional<double> silence_s(const Rank& rank) const;
 
   const Clock& clock_;
