@@ -15,13 +15,12 @@ namespace {
 
 struct Watch {
   std::string address;
-  int64_t pid = 0;
+  std::string network;  // the run's namespace, "net:[4026531840]"
 };
 template <class Archive>
 void describe(Archive& a, Watch& watch) {
   a.required("address", watch.address);
-  a.required("pid", watch.pid);
-  a.check(watch.pid > 0, "pid", "is no process");
+  a.required("network", watch.network);
 }
 
 std::string watch_path(const std::string& folder) { return folder + "/watch.json"; }
@@ -31,16 +30,21 @@ std::string network_of(const std::string& process) {
   return std::filesystem::read_symlink("/proc/" + process + "/ns/net", error).string();
 }
 
-// From now on this process's sockets are in the other one's network.
-Status enter_network_of(const std::string& process) {
-  const std::string theirs = network_of(process);
-  if (theirs.empty() || theirs == network_of("self")) return {};
-  const int fd = open(("/proc/" + process + "/ns/net").c_str(), O_RDONLY | O_CLOEXEC);
-  const bool in = fd >= 0 && setns(fd, CLONE_NEWNET) == 0;
-  if (fd >= 0) close(fd);
-  if (in) return {};
-  return unusable("the run is in another network namespace (emulated islands)",
-                  fmt::format("as root: nsenter -n -t {} tombolo status", process));
+// From now on this process's sockets are in that network. Some process in it is looked for: the
+// run's own number is another one outside of its islands.
+Status enter_network(const std::string& network) {
+  if (network == network_of("self")) return {};
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    const std::string process = entry.path().filename();
+    if (network_of(process) != network) continue;
+    const int fd = open(("/proc/" + process + "/ns/net").c_str(), O_RDONLY | O_CLOEXEC);
+    const bool in = fd >= 0 && setns(fd, CLONE_NEWNET) == 0;
+    if (fd >= 0) close(fd);
+    if (in) return {};
+  }
+  return unusable("the run is in another network (emulated islands)",
+                  "the same as root, or from inside: tombolo-islands exec HOST tombolo status");
 }
 
 }  // namespace
@@ -58,7 +62,7 @@ Result<std::unique_ptr<WatchedRun>> WatchedRun::begin(const std::string& folder,
                 {"application/json", [&telemetry] { return to_json(telemetry.status()); }}}}),
       "opening --metrics"));
   run->path_ = watch_path(folder);
-  const Watch watch{run->address().text(), getpid()};
+  const Watch watch{run->address().text(), network_of("self")};
   TRY(write_file(run->path_, to_json(write_fields(watch)) + "\n"));
   return run;
 }
@@ -75,7 +79,7 @@ Result<std::string> status_page_of(const std::string& folder) {
                     "--out with the folder that tombolo train was given, or --at ADDRESS:PORT");
   const Value file = TRY(parse_json(TRY(read_file(path)), path));
   const Watch watch = TRY(read_fields<Watch>(file, path));
-  TRY(enter_network_of(std::to_string(watch.pid)));
+  TRY(enter_network(watch.network));
   return transport::http_page(TRY(transport::parse_address(watch.address)), "/status");
 }
 
