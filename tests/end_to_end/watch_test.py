@@ -67,7 +67,7 @@ class Watched(Case):
                                                          "(package python3-prometheus-client)")
     def test_prometheus_reads_the_metrics(self):
         self.links()
-        address = json.loads(self.read("run/watch.json"))["address"]
+        address = json.loads((self.folder / "run" / "watch.json").read_text())["address"]
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=GUARD_S) as page:
             families = {family.name: family for family in text_string_to_metric_families(page.read().decode())}
         self.assertEqual(families["tombolo_steps"].samples[0].value, 100000)
