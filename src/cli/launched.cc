@@ -98,11 +98,12 @@ runtime::Security security_of(const TrainOptions& options, const runtime::Launch
 Result<runtime::Rendezvous> rendezvous(const TrainOptions& options,
                                        const runtime::LaunchedRank& launched,
                                        const std::optional<cluster::Islands>& islands) {
-  return runtime::Rendezvous{
-      .at = TRY(runtime::rendezvous_address(options.rendezvous, launched, islands,
-                                            security_of(options, launched, islands))),
-      .token = TRY(runtime::token_of_environment()),
-      .join_max = round_to_ns(Seconds{options.join_timeout})};
+  runtime::Rendezvous out;
+  out.at = TRY(runtime::rendezvous_address(options.rendezvous, launched, islands,
+                                           security_of(options, launched, islands)));
+  out.token = TRY(runtime::token_of_environment());
+  out.join_max = round_to_ns(Seconds{options.join_timeout});
+  return out;
 }
 
 Error join_run(const TrainOptions& options, const runtime::LaunchedRank& launched) {
