@@ -149,9 +149,12 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   train_command
       ->add_option("--restarts", train_options.restarts,
-                   "how often to go on from one step when a worker or the launcher was lost")
-      ->check(CLI::Range(0, 1'000'000))
-      ->capture_default_str();
+                   "how often to go on from one step when a worker or the launcher was lost (3; 0 "
+                   "under mpirun, torchrun or srun, or with RANK)")
+      ->check(CLI::Range(0, 1'000'000));
+  train_command->add_flag("--spare", train_options.spare,
+                          "wait in --out for the seat of a rank that was lost and does not come "
+                          "again");
   CLI::Option* credentials =
       train_command->add_option("--credentials", train_options.credentials,
                                 "folder with certificates: TLS between all processes; left out: "

@@ -59,7 +59,10 @@ struct TrainOptions {
   double join_timeout = 60;  // seconds, for all of these to come
   std::string credentials;   // folder; empty: what init made, where the rendezvous is elsewhere
   bool plain_tcp = false;    // to other hosts, in clear text
-  int restarts = 3;          // after lost workers, in a row from one step
+  // After lost workers, in a row from one step; left out: 3, or 0 where ranks are started one by
+  // one.
+  std::optional<int> restarts;
+  bool spare = false;              // wait for a seat of such a run
   std::optional<bool> keep_state;  // left out: where there are replicas
   std::string worker;
   std::string metrics = "127.0.0.1:0";  // where /metrics and /status are served; port 0: any

@@ -7,7 +7,6 @@
 
 #include "cli/input.h"
 #include "runtime/berths.h"
-#include "runtime/worker_child.h"
 
 namespace tombolo::cli {
 namespace {
@@ -34,29 +33,6 @@ std::string how_to_start(const std::string& launcher, size_t ranks) {
     return fmt::format("torchrun --no_python --nproc_per_node {} tombolo train JOB", ranks);
   }
   return fmt::format("WORLD_SIZE={0}, and {0} processes with RANK from 0", ranks);
-}
-
-// All that can be known before the worker begins.
-Result<runtime::WorkerStart> prepare(const TrainOptions& options,
-                                     const runtime::LaunchedRank& launched) {
-  const plan::Plan plan = TRY(load_plan(options.in));
-  TRY(check_size(plan, launched));
-  const auto islands = TRY(cluster::islands_of_environment());
-  const runtime::Rendezvous meeting = TRY(rendezvous(options, launched, islands));
-  runtime::Berth berth = TRY(runtime::berths_of(plan, islands))[launched.rank];
-  if (!islands) berth.address = TRY(transport::own_address_towards(meeting.at.host));
-  return runtime::WorkerStart{.program = options.worker.empty()
-                                             ? TRY(runtime::sibling_program("tombolo-worker"))
-                                             : options.worker,
-                              .rank = launched.rank,
-                              .ranks = launched.ranks,
-                              .launcher = meeting.at,
-                              .berth = std::move(berth),
-                              .security = security_of(options, launched, islands),
-                              .token = meeting.token,
-                              .token_file = runtime::token_path(options.out),
-                              .join_max = meeting.join_max,
-                              .child = false};
 }
 
 }  // namespace
@@ -106,8 +82,30 @@ Result<runtime::Rendezvous> rendezvous(const TrainOptions& options,
   return out;
 }
 
+Result<runtime::WorkerStart> worker_start(const TrainOptions& options,
+                                          const runtime::LaunchedRank& launched) {
+  const plan::Plan plan = TRY(load_plan(options.in));
+  TRY(check_size(plan, launched));
+  const auto islands = TRY(cluster::islands_of_environment());
+  const runtime::Rendezvous meeting = TRY(rendezvous(options, launched, islands));
+  runtime::Berth berth = TRY(runtime::berths_of(plan, islands))[launched.rank];
+  if (!islands) berth.address = TRY(transport::own_address_towards(meeting.at.host));
+  return runtime::WorkerStart{.program = options.worker.empty()
+                                             ? TRY(runtime::sibling_program("tombolo-worker"))
+                                             : options.worker,
+                              .rank = launched.rank,
+                              .ranks = launched.ranks,
+                              .launcher = meeting.at,
+                              .berth = std::move(berth),
+                              .security = security_of(options, launched, islands),
+                              .token = meeting.token,
+                              .token_file = runtime::token_path(options.out),
+                              .join_max = meeting.join_max,
+                              .child = false};
+}
+
 Error join_run(const TrainOptions& options, const runtime::LaunchedRank& launched) {
-  const auto start = prepare(options, launched);
+  const auto start = worker_start(options, launched);
   if (start) return runtime::become(runtime::worker_child(*start));
   std::this_thread::sleep_for(kOthersSpeak);
   return start.error();

@@ -9,6 +9,7 @@
 #include "plan/plan.h"
 #include "runtime/launch_environment.h"
 #include "runtime/launcher.h"
+#include "runtime/worker_child.h"
 
 namespace tombolo::cli {
 
@@ -27,6 +28,10 @@ Result<runtime::Rendezvous> rendezvous(const TrainOptions& options,
 // than loopback. Those of a folder that is asked for must be there.
 runtime::Security security_of(const TrainOptions& options, const runtime::LaunchedRank& launched,
                               const std::optional<cluster::Islands>& islands);
+
+// All that can be known before the worker of a rank that is not 0 begins.
+Result<runtime::WorkerStart> worker_start(const TrainOptions& options,
+                                          const runtime::LaunchedRank& launched);
 
 // Becomes the worker of a rank that is not 0. Returns only when that fails.
 Error join_run(const TrainOptions& options, const runtime::LaunchedRank& launched);

@@ -10,6 +10,7 @@
 #include "cli/input.h"
 #include "cli/launched.h"
 #include "cli/progress.h"
+#include "cli/returning.h"
 #include "cli/supervisor.h"
 #include "cli/watched_run.h"
 #include "plan/plan_file.h"
@@ -54,10 +55,14 @@ void print_text(std::ostream& out, const plan::Plan& plan, const runtime::RunSum
 }  // namespace
 
 Status train(const TrainOptions& options, std::ostream& out) {
+  if (options.spare) return wait_as_spare(options);
   const std::optional<runtime::LaunchedRank> launched = TRY(find_launched_rank());
-  if (launched && launched->rank > 0) return fail(join_run(options, *launched));
+  // Launchers start again what they started, unless somebody asks for it.
+  const int restarts = options.restarts.value_or(launched ? 0 : 3);
+  if (launched && launched->rank > 0)
+    return fail(restarts > 0 ? return_as(options, *launched) : join_run(options, *launched));
   // From here on this is the launcher, and may be killed.
-  const Life life = !launched && options.restarts > 0 ? supervise(options.restarts) : Life{};
+  const Life life = restarts > 0 ? supervise(restarts) : Life{};
   plan::Plan plan = TRY(load_plan(options.in));
   TRY(runtime::check_performable(plan));
   if (launched) TRY(check_size(plan, *launched));
@@ -92,9 +97,9 @@ Status train(const TrainOptions& options, std::ostream& out) {
         "read and change them");
   launch.output = options.out;
   launch.resume = options.resume;
-  launch.restarts = options.restarts;
+  launch.restarts = restarts;
   launch.keep_state = options.keep_state;
-  launch.all_ended = life.number > 0;
+  launch.all_ended = life.number > 0 && !launched;
   launch.worker_program = options.worker;
   launch.control_port = options.port;
   launch.command = command_line("train", options.in) + (options.resume ? " --resume" : "");

@@ -15,6 +15,7 @@
 #include "runtime/kept_state.h"
 #include "runtime/membership.h"
 #include "runtime/rank_session.h"
+#include "runtime/vacancy.h"
 #include "runtime/workers.h"
 #include "schedule/schedule.h"
 #include "trace/trace_file.h"
@@ -26,6 +27,7 @@ constexpr SimDuration kPatience{50'000'000};      // between two looks at the st
 constexpr SimDuration kCauseMax{1'500'000'000};   // for the cause to show behind its effect
 constexpr SimDuration kStopMax{5'000'000'000};    // for workers to end by themselves
 constexpr SimDuration kLeaveMax{60'000'000'000};  // for those that leave their state behind
+constexpr SimDuration kReturnMax{1'000'000'000};  // for survivors to come again, before spares may
 
 // What attempts before this one leave to it: of this launcher, or of one that was killed.
 struct Past {
@@ -101,6 +103,7 @@ class Launch {
   Status check_stop();
   Status check_joined() const;
   Status check_leases();
+  Status offer_seats();
   Status go_if_ready();
   void stop_workers(const Error& error);
   std::string keep_folder() const;
@@ -123,8 +126,9 @@ class Launch {
   std::vector<Berth> berths_;
   std::optional<TokenFile> token_file_;
   SimTime join_deadline_ = kNever;
-  bool joined_ = false;  // all ranks said hello
-  bool went_ = false;    // all ranks were ready
+  SimTime offer_at_ = kNever;  // the seats of those who have not come
+  bool joined_ = false;        // all ranks said hello
+  bool went_ = false;          // all ranks were ready
   bool told_over_ = false;
   bool lost_a_worker_ = false;
   int64_t first_iteration_ = 1;
@@ -234,11 +238,15 @@ Status Launch::wait_for_members() {
 
 // Those that are left keep their states where the run goes on.
 void Launch::stop_workers(const Error& error) {
-  lost_a_worker_ = (went_ || goes_on_) && !options_.rendezvous &&
-                   error.code == ErrorCode::kLostPeer && options_.restarts > 0;
+  lost_a_worker_ =
+      (went_ || goes_on_) && error.code == ErrorCode::kLostPeer && options_.restarts > 0;
   const SimTime now = clock_.now();
   workers_->stop_all({error.message, lost_a_worker_}, now + kStopMax,
                      now + (lost_a_worker_ ? kLeaveMax : kStopMax));
+  while (const auto event = workers_->next({})) {
+    if (const auto* end = std::get_if<Disconnected>(&event->what))
+      seats_[event->rank].disconnected = end->error.message;
+  }
   workers_.reset();
   membership_.ended(lost_rank_, error.message);
   for (size_t r = 0; r < ranks_; ++r) {
@@ -268,6 +276,7 @@ Status Launch::start() {
   workers_ = TRY(Workers::listen(door, clock_));
   if (rendezvous) {
     join_deadline_ = clock_.now() + rendezvous->join_max;
+    if (goes_on_) offer_at_ = clock_.now() + kReturnMax;
     if (!rendezvous->token) {
       token_file_.emplace(TRY(TokenFile::create(token_path(options_.output), door.token)));
     }
@@ -297,6 +306,7 @@ Status Launch::supervise() {
     if (event) TRY(handle(event->rank, *event));
     if (trouble_ && clock_.now() >= trouble_->due) return fail(trouble_->error);
     TRY(check_joined());
+    TRY(offer_seats());
     TRY(check_leases());
     TRY(go_if_ready());
   }
@@ -310,6 +320,17 @@ Status Launch::check_leases() {
   lost_rank_ = lost->rank;
   workers_->kill_now(lost->rank);
   return fail({ErrorCode::kLostPeer, lost->reason, {}, resume_hint()});
+}
+
+// Who was part of the run comes again at once. Other seats are for spares.
+Status Launch::offer_seats() {
+  if (joined_ || clock_.now() < offer_at_) return {};
+  offer_at_ = kNever;
+  Vacancy vacancy{.epoch = membership_.epoch()};
+  for (size_t r = 0; r < ranks_; ++r) {
+    if (seats_[r].address.empty()) vacancy.ranks.push_back(static_cast<int32_t>(r));
+  }
+  return during(write_vacancy(options_.output, vacancy), "offering a seat to spares");
 }
 
 // Who is missing when the time to join is over.
@@ -363,6 +384,7 @@ Status Launch::handle(int32_t rank, const Hello& hello) {
 Status Launch::all_came() {
   joined_ = true;
   token_file_.reset();
+  if (options_.rendezvous) remove_vacancies(options_.output);
   TRY(find_state());
   book_ = std::make_unique<RunBook>(plan_, first_iteration_);
   if (goes_on_ && options_.on_note) {
@@ -381,9 +403,7 @@ Status Launch::all_came() {
 }
 
 std::string Launch::keep_folder() const {
-  if (options_.restarts == 0 || options_.rendezvous ||
-      !options_.keep_state.value_or(plan_.replicas() > 1))
-    return "";
+  if (options_.restarts == 0 || !options_.keep_state.value_or(plan_.replicas() > 1)) return "";
   return std::filesystem::absolute(kept_folder(options_.output, membership_.epoch())).string();
 }
 
@@ -479,8 +499,10 @@ Status Launch::handle(int32_t rank, const Disconnected& end) {
   return lose(rank);
 }
 
-// Before all are here it is a mistake in how the ranks were started; later it is somebody else's.
+// Before all are here it is a mistake in how the ranks were started; later it is somebody else's,
+// or a rank that comes again while its seat is still that of the process before, or a spare's.
 Status Launch::handle(int32_t rank, const Duplicate&) {
+  if (options_.rendezvous && options_.restarts > 0 && (joined_ || goes_on_)) return {};
   if (!joined_) {
     return unusable(fmt::format("two processes say they are rank {} of {}", rank, ranks_),
                     "giving each process a rank of its own: RANK, or one mpirun, srun or torchrun");
@@ -542,6 +564,7 @@ std::string Launch::resume_hint() const {
 void Launch::clean_up() {
   // Also those of which the report never came, because its rank was killed or stopped before.
   if (plan_.checkpoint) discard_unfinished(plan_.checkpoint->directory, first_iteration_);
+  if (options_.rendezvous) remove_vacancies(options_.output);
   std::error_code ec;
   for (size_t rank = 0; rank < ranks_; ++rank) {
     std::filesystem::remove(rank_trace_path(options_.output, static_cast<int32_t>(rank)), ec);
@@ -599,10 +622,9 @@ Status check_performable(const plan::Plan& plan) {
 Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, Clock& clock) {
   TRY(check_performable(plan));
   TRY(during(make_directories(options.output), "creating the output folder"));
-  // Who is started by somebody else is started again by somebody else.
-  const bool alone = options.restarts > 0 && !options.rendezvous;
+  const bool lasting = options.restarts > 0;
   const auto membership =
-      TRY(Membership::open(plan, alone ? options.output : "", options.all_ended, clock));
+      TRY(Membership::open(plan, lasting ? options.output : "", options.all_ended, clock));
   const std::string kept = kept_folder(options.output);
   std::error_code ec;
   Past past;
@@ -613,7 +635,7 @@ Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, 
   const auto end = [&](Result<RunSummary> summary) {
     membership->close(summary ? "all steps are done" : summary.error().message);
     std::filesystem::remove_all(kept, ec);
-    if (alone) std::filesystem::remove(Membership::journal_path(options.output), ec);
+    if (lasting) std::filesystem::remove(Membership::journal_path(options.output), ec);
     return summary;
   };
   for (int64_t from = -1;;) {

@@ -70,8 +70,9 @@ struct LaunchOptions {
 // Blocks until the run is over; no worker that it started outlives it. Errors: unusable (taken
 // port, missing worker program, a device that cannot run here, a checkpoint that does not fit, two
 // processes with one rank), kLostPeer (naming the rank and how it died, or that it did not come),
-// or what a rank reported. Restarts need ranks that were all started here, and that had all been
-// ready once; the Trace then begins after the last checkpoint that was gone on from.
+// or what a rank reported. Restarts need ranks that had all been ready once; the Trace then begins
+// after the last checkpoint that was gone on from. Ranks that somebody else started come again by
+// themselves (`returns`, rank_session.h), or a spare takes their seat (vacancy.h).
 Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, Clock& clock);
 
 // What this version cannot perform, refused by name.

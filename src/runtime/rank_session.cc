@@ -38,6 +38,10 @@ class RankSession {
 
   Status run(const KernelsFactory& make_kernels);
   bool told() const { return told_; }
+  // Of a rank that had its place: the launcher said so, or cannot say anything.
+  bool comes_again(const Error& error) const {
+    return again_ || (seated_.ns != 0 && !told_ && error.code == ErrorCode::kLostPeer);
+  }
 
  private:
   int32_t launcher() const { return options_.ranks; }
@@ -151,10 +155,11 @@ Status RankSession::dial_launcher() {
     if (linked) return {};
     told_ = transport::is_duplicate_refusal(linked.error());
     if (linked.error().code == ErrorCode::kLostPeer) return fail(nobody_there());
-    if (!transport::is_token_refusal(linked.error()) || options_.token_file.empty() ||
-        clock_.now() >= deadline) {
-      return linked;
-    }
+    const bool early =
+        (told_ && options_.returns) ||
+        (transport::is_token_refusal(linked.error()) && !options_.token_file.empty());
+    if (!early || clock_.now() >= deadline) return linked;
+    told_ = false;
     clock_.sleep_until(in(kLookAgain));
   }
 }
@@ -167,6 +172,7 @@ Status RankSession::join() {
   ControlMessage first = TRY(hear());
   if (auto* stop = std::get_if<Stop>(&first)) {
     told_ = true;
+    again_ = stop->again;
     return fail({ErrorCode::kLostPeer, "stopped: " + stop->reason});
   }
   auto* start = std::get_if<Start>(&first);
@@ -456,7 +462,8 @@ RankEnd serve_rank(const RankSessionOptions& options, const KernelsFactory& make
                    Clock& clock) {
   RankSession session(options, clock);
   Status status = session.run(make_kernels);
-  return {std::move(status), session.told()};
+  const bool again = !status && session.comes_again(status.error());
+  return {std::move(status), session.told(), again};
 }
 
 std::string rank_trace_path(const std::string& folder, int32_t rank) {

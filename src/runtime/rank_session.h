@@ -34,6 +34,9 @@ struct RankSessionOptions {
   transport::Token token;
   std::string token_file;  // if not empty, holds the token (rendezvous.h); it may be yet to come
   SimDuration join_max{60'000'000'000};  // a busy machine starts slowly
+  // Whoever started this rank starts it again when the run gathers anew. So while the launcher
+  // still knows the process before, it asks again.
+  bool returns = false;
   // Ends the process when the first thread is still busy so long after a stop; zero: never.
   SimDuration stuck_max;
   std::function<void(const std::string&)> log;  // one line, from any thread
@@ -43,7 +46,8 @@ struct RankSessionOptions {
 
 struct RankEnd {
   Status status;
-  bool told = false;  // people hear of it from the launcher; nobody needs to repeat it
+  bool told = false;   // people hear of it from the launcher; nobody needs to repeat it
+  bool again = false;  // it was part of the run, which goes on with all who come again
 };
 
 // Returns when all steps are done, or with the reason why not. Where another rank or the launcher

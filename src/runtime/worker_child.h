@@ -25,8 +25,12 @@ struct WorkerStart {
   std::optional<transport::Token> token;  // left out: it reads token_file
   std::string token_file;
   SimDuration join_max{60'000'000'000};
-  bool child = true;  // it may end when the thread that started it does
+  bool child = true;     // it may end when the thread that started it does
+  bool returns = false;  // it is started again when the run gathers anew
 };
+
+// With which a worker that returns ends when it wants to be started again.
+inline constexpr int kComesAgain = 75;
 
 // The token goes into the environment, which only this user can read.
 ChildOptions worker_child(const WorkerStart& start);

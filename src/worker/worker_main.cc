@@ -15,6 +15,7 @@
 #include "runtime/profile.h"
 #include "runtime/rank_session.h"
 #include "runtime/rendezvous.h"
+#include "runtime/worker_child.h"
 #include "worker/make_kernels.h"
 
 namespace tombolo::worker {
@@ -114,6 +115,8 @@ int main(int argc, char** argv) {
   run_command->add_flag("--plain-tcp", session.security.plain_tcp, "also to other hosts");
   run_command->add_option("--join-timeout", arguments.join_timeout, "seconds, for the launcher")
       ->check(CLI::Range(0.1, 86400.0));
+  run_command->add_flag("--returns", session.returns,
+                        "it is started again when it ends with code 75");
   run_command->add_flag("--child", arguments.child, "ends with the process that started it");
   CLI::App* profile_command =
       app.add_subcommand("profile", "measures one stage alone and prints one line of JSON");
@@ -134,7 +137,7 @@ int main(int argc, char** argv) {
                run_command->parsed() ? fmt::format("rank {}", session.rank)
                                      : fmt::format("stage {}", arguments.stage),
                status.error().text());
-  return status.error().exit_code();
+  return session.returns && end.again ? runtime::kComesAgain : status.error().exit_code();
 }
 
 }  // namespace

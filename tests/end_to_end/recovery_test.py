@@ -11,7 +11,9 @@ import sys
 import time
 import unittest
 
+import slurm
 from faults_test import alive
+from launchers_test import clean_environment
 from program import BUILD, GUARD_S, TWO_EMULATED, Case, needs_torch
 from training_test import replicated, tiny
 
@@ -164,6 +166,70 @@ class Recovery(Case):
         process.communicate(timeout=GUARD_S)
         self.assertIn("interrupted after step", (self.folder / "errors").read_text())
         self.assertFalse((self.folder / "run" / "journal").exists())
+
+
+class StartedOneByOne(Recovery):
+    """Ranks that somebody started on their hosts, with --restarts, and a spare beside them."""
+
+    def start_all(self, job, spares):
+        self.write("job.toml", job)
+        with slurm.socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        command = [BUILD / "tombolo", "train", "job.toml", "--out", "run", "--restarts", "5",
+                   "--rendezvous", f"127.0.0.1:{port}"]
+        errors = open(self.folder / "errors", "w")
+        processes = []
+        for rank in range(4 + spares):
+            here = dict(clean_environment(), RANK=str(rank), WORLD_SIZE="4") if rank < 4 else clean_environment()
+            more = ["--json"] if rank == 0 else ["--spare"] if rank >= 4 else []
+            process = subprocess.Popen(command + more, cwd=self.folder, env=here, stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL, stderr=errors, text=True)
+            self.addCleanup(self.end, process)
+            processes.append(process)
+        errors.close()
+        return processes
+
+    def workers_of(self, process):
+        return [pid for pid in children(process.pid) if alive(pid)]
+
+    def test_a_spare_takes_the_seat_of_a_lost_host(self):
+        job = four_emulated(100, 5)
+        whole = self.undisturbed(job)
+        ranks = self.start_all(job, spares=2)
+        self.wait(lambda: all(self.workers_of(rank) for rank in ranks[1:4]), "the workers do not come")
+        time.sleep(1)
+        lost = [ranks[2].pid, *self.workers_of(ranks[2])]  # all that is on its host
+        for pid in lost:
+            os.kill(pid, signal.SIGKILL)
+        self.wait(lambda: any(self.workers_of(spare) for spare in ranks[4:]), "no spare sits there")
+        time.sleep(0.5)
+        os.kill(self.workers_of(ranks[1])[0], signal.SIGKILL)  # its worker alone: the rank comes again by itself
+        answer, errors = self.finish(ranks[0])
+        self.assertEqual(answer["steps"], 100)
+        self.assertGreaterEqual(answer["restarts"], 1)
+        self.assertEqual(self.state(), whole, errors)
+        for process in ranks[1:2] + ranks[3:]:
+            self.assertEqual(process.wait(timeout=GUARD_S), 0, errors)
+
+    @unittest.skipUnless(LONG, "waits until the leases of a lost launcher are over; --long")
+    def test_the_launcher_is_killed(self):
+        job = four_emulated(400, 5)
+        whole = self.undisturbed(job)
+        ranks = self.start_all(job, spares=0)
+        self.wait(lambda: all(self.workers_of(rank) for rank in ranks[1:4]), "the workers do not come")
+        time.sleep(1)
+        os.kill(children(ranks[0].pid)[0], signal.SIGKILL)
+        answer, errors = self.finish(ranks[0])
+        self.assertIn("the launcher was killed", errors)
+        self.assertEqual((answer["steps"], self.state()), (400, whole), errors)
+        for process in ranks[1:]:
+            self.assertEqual(process.wait(timeout=GUARD_S), 0, errors)
+
+    def test_a_spare_without_a_run(self):
+        self.write("job.toml", four_emulated(4, 5))
+        self.refused(1, ["run: no run goes on here", "rank 0 with the same --out and --restarts"],
+                     "train", "job.toml", "--spare", "--join-timeout", "1", env=clean_environment())
 
 
 if __name__ == "__main__":
