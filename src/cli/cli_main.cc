@@ -163,6 +163,9 @@ int main(int argc, char** argv) {
       ->add_flag("--plain-tcp", train_options.plain_tcp,
                  "to other hosts in clear text: for networks that encrypt below")
       ->excludes(credentials);
+  train_command->add_flag("--no-inbound", train_options.no_inbound,
+                          "nobody can call this rank (of all that are started here): it calls, "
+                          "or its links go through the coordinator");
   train_command->add_flag_callback(
       "--keep-state", [&] { train_options.keep_state = true; },
       "workers copy their state at every iteration, so that no more than one is repeated (default "

@@ -59,6 +59,7 @@ struct TrainOptions {
   double join_timeout = 60;  // seconds, for all of these to come
   std::string credentials;   // folder; empty: what init made, where the rendezvous is elsewhere
   bool plain_tcp = false;    // to other hosts, in clear text
+  bool no_inbound = false;   // nobody can call the ranks of this process
   // After lost workers, in a row from one step; left out: 3, or 0 where ranks are started one by
   // one.
   std::optional<int> restarts;

@@ -90,6 +90,7 @@ Result<runtime::WorkerStart> worker_start(const TrainOptions& options,
   const runtime::Rendezvous meeting = TRY(rendezvous(options, launched, islands));
   runtime::Berth berth = TRY(runtime::berths_of(plan, islands))[launched.rank];
   if (!islands) berth.address = TRY(transport::own_address_towards(meeting.at.host));
+  berth.no_inbound = options.no_inbound;
   return runtime::WorkerStart{.program = options.worker.empty()
                                              ? TRY(runtime::sibling_program("tombolo-worker"))
                                              : options.worker,

@@ -111,6 +111,10 @@ std::string link_lines(const Value& status, size_t width) {
         fmt::format("{} of {} {}", number(link, "pulling"), open, word(link, "congestion_control")),
         number(link, "round_trip_s") * 1e3, number(link, "retransmits"), bytes_text(queued),
         parts.empty() ? "" : " (" + parts.substr(1) + ")");
+    if (!word(link, "through").empty()) {
+      out += wrapped("through the " + word(link, "through") + ": neither rank can be called",
+                     "      ", width);
+    }
     if (!word(link, "reason").empty()) out += wrapped(word(link, "reason"), "      ", width);
   }
   return out;

@@ -95,6 +95,7 @@ Status train(const TrainOptions& options, std::ostream& out) {
     line.note(
         "--plain-tcp: model, data and token travel in clear text; whoever sits on the way can "
         "read and change them");
+  launch.no_inbound = options.no_inbound;
   launch.output = options.out;
   launch.resume = options.resume;
   launch.restarts = restarts;

@@ -16,6 +16,7 @@ namespace tombolo::runtime {
 struct Berth {
   std::string address = "127.0.0.1";  // where its worker listens
   std::string network_namespace;      // a path for setns(); empty: that of this process
+  bool no_inbound = false;            // nobody can call it (reach.h)
 };
 
 // By rank. Unusable where the islands are not those of the Plan: a node that is no host, another

@@ -20,6 +20,7 @@ void describe(Archive& a, ConnectionStatistics& c) {
 template <class Archive>
 void describe(Archive& a, LinkStatistics& link) {
   a.required("peer", link.peer);
+  a.optional("through", link.through);
   a.required("tuned", link.tuned);
   a.required("exploring", link.exploring);
   a.optional("reason", link.reason);
@@ -51,12 +52,17 @@ template <class Archive>
 void describe(Archive& a, Hello& m) {
   a.required("pid", m.pid);
   a.required("address", m.address);
+  a.optional("reach", m.reach);
+  a.check(m.reach >= 0 && m.reach <= 2, "reach", "must lie between 0 and 2");
 }
 
 template <class Archive>
 void describe(Archive& a, Start& m) {
   a.required("plan", m.plan);
   a.required("addresses", m.addresses);
+  a.optional("reach", m.reach);
+  a.optional("splice_port", m.splice_port);
+  a.check(m.splice_port >= 0 && m.splice_port <= 65535, "splice_port", "is no port");
   a.required("output", m.output);
   a.required("first_iteration", m.first_iteration);
   a.optional("resume", m.resume);

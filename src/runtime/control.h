@@ -31,12 +31,15 @@ struct Hello {
   static constexpr const char* kKind = "hello";
   int64_t pid = 0;
   std::string address;  // "10.77.1.2:40123"
+  int32_t reach = 0;    // Reach (reach.h), as the rank sees it, then as the launcher does
 };
 // The Plan, everybody's address, and where to begin.
 struct Start {
   static constexpr const char* kKind = "start";
   Value plan;
   std::vector<std::string> addresses;  // by rank
+  std::vector<int32_t> reach;          // by rank; empty: all can be reached
+  int32_t splice_port = 0;             // of the launcher's host, where neither of two can be
   std::string output;                  // folder of this rank's part of the Trace
   int64_t first_iteration = 1;
   std::string resume;  // the checkpoint's directory; empty: from the beginning

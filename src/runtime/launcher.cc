@@ -15,6 +15,7 @@
 #include "runtime/kept_state.h"
 #include "runtime/membership.h"
 #include "runtime/rank_session.h"
+#include "runtime/reach.h"
 #include "runtime/vacancy.h"
 #include "runtime/workers.h"
 #include "schedule/schedule.h"
@@ -62,6 +63,7 @@ class Launch {
   // One per rank.
   struct Seat {
     std::string address;  // empty: no hello yet
+    int32_t reach = 0;    // reach.h
     bool ready = false;
     bool finished = false;
     bool failed = false;  // it said why; its end is no news
@@ -151,6 +153,7 @@ Status Launch::prepare() {
   berths_ = TRY(berths_of(plan_, options_.islands));
   if (options_.rendezvous && !options_.islands)
     berths_[0].address = TRY(transport::own_address_towards(options_.rendezvous->at.host));
+  for (Berth& berth : berths_) berth.no_inbound = options_.no_inbound;
   program_ = options_.worker_program;
   if (program_.empty()) program_ = TRY(sibling_program("tombolo-worker"));
   TRY(during(make_directories(options_.output), "creating the output folder"));
@@ -374,6 +377,7 @@ Status Launch::handle(int32_t rank, const Event& event) {
 
 Status Launch::handle(int32_t rank, const Hello& hello) {
   seats_[rank].address = hello.address;
+  seats_[rank].reach = hello.reach;
   if (options_.on_start) options_.on_start(rank, hello.pid);
   for (const Seat& seat : seats_) {
     if (seat.address.empty()) return {};
@@ -399,6 +403,11 @@ Status Launch::all_came() {
               .resume = resume_,
               .keep = keep_folder()};
   for (const Seat& seat : seats_) start.addresses.push_back(seat.address);
+  for (const Seat& seat : seats_) start.reach.push_back(seat.reach);
+  if (const auto links = spliced_links(plan_, start.reach); !links.empty()) {
+    start.splice_port = TRY(workers_->open_splice());
+    if (options_.on_note) options_.on_note(spliced_note(links));
+  }
   return tell_all(start);
 }
 

@@ -56,6 +56,7 @@ struct LaunchOptions {
   uint16_t control_port = 0;   // of this host; 0: any that is free; without a rendezvous
   std::optional<Rendezvous> rendezvous;     // left out: all ranks are started here
   std::optional<cluster::Islands> islands;  // that this process runs in
+  bool no_inbound = false;                  // nobody can call the ranks that it starts (reach.h)
   Security security;                        // of all connections
   std::string command;                      // for the Trace's header
   std::string version;

@@ -16,6 +16,7 @@
 #include "runtime/control.h"
 #include "runtime/kept_state.h"
 #include "runtime/machine_load.h"
+#include "runtime/reach.h"
 #include "runtime/realtime.h"
 #include "runtime/rendezvous.h"
 #include "trace/trace_file.h"
@@ -167,7 +168,8 @@ Status RankSession::dial_launcher() {
 // Until the launcher has handed out the Plan nobody else listens to it.
 Status RankSession::join() {
   TRY(dial_launcher());
-  TRY(say(Hello{getpid(), transport::Address{options_.listen_address, endpoint_->port()}.text()}));
+  TRY(say(Hello{getpid(), transport::Address{options_.listen_address, endpoint_->port()}.text(),
+                static_cast<int32_t>(options_.no_inbound ? Reach::kNobody : Reach::kAll)}));
   seated_ = clock_.now();
   ControlMessage first = TRY(hear());
   if (auto* stop = std::get_if<Stop>(&first)) {
@@ -176,7 +178,9 @@ Status RankSession::join() {
     return fail({ErrorCode::kLostPeer, "stopped: " + stop->reason});
   }
   auto* start = std::get_if<Start>(&first);
-  if (!start || start->addresses.size() != static_cast<size_t>(options_.ranks)) {
+  const auto ranks = static_cast<size_t>(options_.ranks);
+  if (!start || start->addresses.size() != ranks ||
+      (!start->reach.empty() && start->reach.size() != ranks)) {
     return failed("the launcher did not begin with a start message for all ranks");
   }
   start_ = std::move(*start);
@@ -309,7 +313,7 @@ void RankSession::leave_state(const Error& error, const Kernels& kernels) {
   if (!left && options_.log) options_.log("could not leave its state: " + left.error().text());
 }
 
-// Of two neighbours the lower rank dials.
+// Who dials: reach.h.
 Status RankSession::link_neighbours(const plan::Plan& plan) {
   for (const int32_t peer : neighbours(plan, options_.rank)) {
     transport::LinkShape shape =
@@ -320,9 +324,12 @@ Status RankSession::link_neighbours(const plan::Plan& plan) {
     }
     const transport::Address at = TRY(transport::parse_address(start_.addresses[peer]));
     // The peer may still be loading; whether it is alive is the launcher's business.
-    const Status linked = options_.rank < peer
-                              ? endpoint_->connect(peer, at.host, at.port, shape, kNever)
-                              : endpoint_->await_peer(peer, shape, kNever);
+    const Meeting how = meeting(plan, start_.reach, options_.rank, peer);
+    const Status linked =
+        how.spliced ? endpoint_->meet(peer, options_.launcher.host,
+                                      static_cast<uint16_t>(start_.splice_port), shape, kNever)
+        : how.dials ? endpoint_->connect(peer, at.host, at.port, shape, kNever)
+                    : endpoint_->await_peer(peer, shape, kNever);
     if (!linked) {
       return fail(Error(linked.error()).during("linking to " + rank_name(plan, peer)));
     }

@@ -30,6 +30,7 @@ struct RankSessionOptions {
   transport::Address launcher;
   std::string listen_address = "127.0.0.1";  // where the other ranks reach this one
   std::string network;  // of the emulated islands this rank is in (cluster/islands.h); empty: none
+  bool no_inbound = false;  // nobody reaches it there; it calls (reach.h)
   Security security;
   transport::Token token;
   std::string token_file;  // if not empty, holds the token (rendezvous.h); it may be yet to come

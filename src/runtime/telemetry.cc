@@ -156,6 +156,8 @@ std::string Telemetry::prometheus() const {
        [](const LinkStatistics& l) { return l.goodput().value; });
   link("link_connections", "gauge", "TCP connections of the link.",
        [](const LinkStatistics& l) { return l.connections.size(); });
+  link("link_spliced", "gauge", "1: both ranks called the coordinator, which carries the link.",
+       [](const LinkStatistics& l) { return l.through.empty() ? 0 : 1; });
   link("link_connections_pulling", "gauge", "Connections that carry messages.",
        [](const LinkStatistics& l) { return l.pulling(); });
   {
@@ -232,6 +234,7 @@ Value Telemetry::status() const {
                         link.connections.empty() ? "" : link.connections[0].congestion_control},
                        {"round_trip_s", link.round_trip().value},
                        {"retransmits", static_cast<int64_t>(link.retransmits())},
+                       {"through", link.through},
                        {"tuned", link.tuned},
                        {"exploring", link.exploring},
                        {"reason", link.reason},

@@ -22,6 +22,7 @@ ChildOptions worker_child(const WorkerStart& start) {
   if (!start.security.credentials.empty())
     child.arguments.insert(child.arguments.end(), {"--credentials", start.security.credentials});
   if (start.security.plain_tcp) child.arguments.push_back("--plain-tcp");
+  if (start.berth.no_inbound) child.arguments.push_back("--no-inbound");
   if (start.returns) child.arguments.push_back("--returns");
   if (start.child) child.arguments.push_back("--child");
   return child;

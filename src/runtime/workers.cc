@@ -8,10 +8,15 @@
 
 #include "runtime/child_process.h"
 #include "runtime/messenger.h"
+#include "runtime/reach.h"
 
 namespace tombolo::runtime {
 
 using transport::Endpoint;
+
+namespace {
+constexpr SimDuration kLookMax{2'000'000'000};  // whether a rank can be called
+}
 
 Workers::Workers(const Options& options, const Clock& clock)
     : options_(options),
@@ -43,6 +48,20 @@ Result<std::unique_ptr<Workers>> Workers::listen(const Options& options, const C
     workers->threads_.emplace_back([self, rank] { self->hear(rank); });
   }
   return workers;
+}
+
+Result<uint16_t> Workers::open_splice() {
+  splice_ = TRY(
+      during(transport::SpliceDoor::open(
+                 {.listen_address = options_.at.host,
+                  .port = static_cast<uint16_t>(options_.at.port == 0 ? 0 : options_.at.port + 1),
+                  .network = options_.network,
+                  .anywhere = options_.security.reaches_other_hosts(),
+                  .token = options_.token,
+                  .ranks = options_.ranks,
+                  .log = options_.log}),
+             "opening the door for ranks that nobody can call"));
+  return splice_->port();
 }
 
 Status Workers::spawn(int32_t rank, const std::string& program, const Berth& berth) {
@@ -111,7 +130,13 @@ void Workers::hear(int32_t rank) {
       static_cast<void>(tell(rank, LeaseGrant{options_.on_beat(rank, beat->beat)}));
       continue;
     }
-    if (std::holds_alternative<Hello>(*message) && options_.on_hello) options_.on_hello(rank);
+    auto* hello = std::get_if<Hello>(&*message);
+    if (hello && options_.on_hello) options_.on_hello(rank);
+    if (hello && hello->reach == 0 && beyond_this_host(options_.at.host, options_.network)) {
+      const auto at = transport::parse_address(hello->address);
+      if (!at || !transport::takes_connections(*at, kLookMax))
+        hello->reach = static_cast<int32_t>(Reach::kDatacenter);
+    }
     post({rank, std::move(*message)});
   }
 }

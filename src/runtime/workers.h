@@ -20,6 +20,7 @@
 #include "runtime/security.h"
 #include "runtime/worker_child.h"
 #include "transport/endpoint.h"
+#include "transport/splice_door.h"
 
 namespace tombolo::runtime {
 
@@ -56,6 +57,9 @@ class Workers {
 
   // Waits for all ranks from now on, whoever starts them.
   static Result<std::unique_ptr<Workers>> listen(const Options& options, const Clock& clock);
+  // For ranks of which neither can be called (reach.h): the port after the control port, or any
+  // where that was any.
+  Result<uint16_t> open_splice();
   // Starts the process of one rank.
   Status spawn(int32_t rank, const std::string& program, const Berth& berth);
   // Ends what still runs of these and waits for it.
@@ -84,6 +88,7 @@ class Workers {
   const Options options_;
   const Clock& clock_;
   std::unique_ptr<transport::Endpoint> endpoint_;
+  std::unique_ptr<transport::SpliceDoor> splice_;
   std::vector<std::thread> threads_;
 
   std::mutex mutex_;

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -100,6 +101,27 @@ bool is_address_of_this_host(const std::string& host) {
   const bool ours = bind(fd, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0;
   close(fd);
   return ours;
+}
+
+bool takes_connections(const Address& at, SimDuration patience) {
+  const auto address = ipv4(at.host);
+  if (!address) return false;
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return false;
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(at.port);
+  to.sin_addr.s_addr = htonl(*address);
+  bool taken = connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0;
+  if (!taken && errno == EINPROGRESS) {
+    pollfd ready{.fd = fd, .events = POLLOUT, .revents = 0};
+    int error = 0;
+    socklen_t size = sizeof error;
+    taken = poll(&ready, 1, static_cast<int>(patience.ns / 1'000'000)) == 1 &&
+            getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
+  }
+  close(fd);
+  return taken;
 }
 
 Result<std::string> resolve(const std::string& host) {

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "base/time.h"
 
 namespace tombolo::transport {
 
@@ -32,6 +33,9 @@ Status check_stays_here(const std::string& host, const std::string& network);
 // Whether a program could listen there now: the address belongs to an interface of the network
 // namespace of this process. Costs a socket.
 bool is_address_of_this_host(const std::string& host);
+
+// Whether somebody takes a connection there within so long. It is closed at once, unused.
+bool takes_connections(const Address& at, SimDuration patience);
 
 // The IPv4 address of a host by name; an address is its own. Asks whom the machine asks, and may
 // take seconds.

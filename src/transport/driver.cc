@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "transport/splice.h"
 #include "transport/tcp_state.h"
 
 namespace tombolo::transport {
@@ -46,6 +47,7 @@ void Endpoint::Driver::accept_next() {
       return;
     }
     ++strangers_;
+    c->stranger = true;
     begin(c);
     if (strangers_ > kStrangersMax) {
       refuse(c,
@@ -63,13 +65,42 @@ void Endpoint::Driver::dial(const ConnectionPtr& c) {
   choose_congestion_control(c->socket.native_handle(), options_.congestion_control);
   c->socket.async_connect(c->at, [this, c](asio::error_code error) {
     if (!c->open) return;
-    if (!error) return begin(c);
+    if (!error) return c->meets >= 0 ? ask_for_peer(c) : begin(c);
     asio::error_code ignored;
     c->socket.close(ignored);
     if (clock_.now() >= c->dial_until) return;  // link() words it
     c->departure_timer.expires_after(kDialAgain);
     c->departure_timer.async_wait([this, c](asio::error_code) { dial(c); });
   });
+}
+
+// At a splice. Its peer may be long in coming; then this is a connection like any other, and the
+// lower of the two ranks is the one that dialed.
+void Endpoint::Driver::ask_for_peer(const ConnectionPtr& c) {
+  const auto joined = [this, c](asio::error_code error, size_t) {
+    if (!c->open) return;
+    if (!error && c->control_out[0] == kJoined) return begin(c);
+    {
+      Lock lock(mutex_);
+      peer(c->meets).unreachable =
+          Error{ErrorCode::kLostPeer,
+                fmt::format("the coordinator at {} hung up before rank {} called it", text(c->at),
+                            c->meets),
+                {},
+                "look at what the coordinator said last"};
+      changed_.notify_all();
+    }
+    end(c, {});
+  };
+  const Preface preface = encode_preface(options_.identity.token,
+                                         {options_.identity.rank, c->meets, c->part.connection});
+  c->control_out.assign(preface.begin(), preface.end());
+  c->socket.set_option(asio::socket_base::keep_alive(true));
+  asio::async_write(c->socket, asio::buffer(c->control_out),
+                    [c, joined](asio::error_code error, size_t bytes) {
+                      if (error) return joined(error, bytes);
+                      asio::async_read(c->socket, asio::buffer(c->control_out.data(), 1), joined);
+                    });
 }
 
 // Before the connection is made: what was paced once stays paced. Accepted sockets inherit it.
@@ -154,7 +185,7 @@ Status Endpoint::Driver::join(const ConnectionPtr& c, const Caller& caller,
   c->decoder.raise_payload_max(kFramePayloadMax);
   if (c->secure) c->secure->widen();
   p.connections[c->part.connection] = c;
-  if (c->dialed < 0) --strangers_;
+  known(c);
   if (!p.link.up()) return {};
   p.up = true;
   p.dialing.clear();
@@ -177,13 +208,15 @@ void Endpoint::Driver::dial_others(const ConnectionPtr& first) {
 // Not a peer: says why, once here and once there, and lets the other side hang up.
 void Endpoint::Driver::refuse(const ConnectionPtr& c, const Error& error) {
   if (!c->open || c->deaf) return;
-  if (c->dialed >= 0) {
+  const int32_t called = std::max(c->dialed, c->meets);
+  if (called >= 0) {
     Lock lock(mutex_);
-    peer(c->dialed).unreachable =
-        Error{error.code,
-              fmt::format("no link to rank {} at {}: {}", c->dialed, c->remote, error.message),
-              {},
-              error.hint};
+    peer(called).unreachable = Error{
+        error.code,
+        fmt::format("no link to rank {} {} {}: {}", called,
+                    c->meets >= 0 ? "through the coordinator at" : "at", c->remote, error.message),
+        {},
+        error.hint};
     changed_.notify_all();
   } else if (options_.log) {
     options_.log(fmt::format("refused a connection from {}: {}", c->remote, error.message));
@@ -200,10 +233,12 @@ void Endpoint::Driver::read(const ConnectionPtr& c) {
       asio::buffer(space.data(), space.size()), [this, c](asio::error_code error, size_t bytes) {
         if (!c->open) return;
         if (error) {
-          return end_of_stream(c, error == asio::error::eof
-                                      ? "the connection ended without a goodbye"
-                                      : error.message());
+          std::string reason = error == asio::error::eof ? "the connection ended without a goodbye"
+                                                         : error.message();
+          if (c->meets >= 0) reason += "; it went through the coordinator";
+          return end_of_stream(c, reason);
         }
+        c->spoke = true;
         if (c->secure) {
           open_sealed(c, bytes);
         } else if (!c->deaf) {
@@ -274,7 +309,10 @@ Status Endpoint::Driver::on_link_frame(const ConnectionPtr& c, const Frame& fram
 }
 
 void Endpoint::Driver::end_of_stream(const ConnectionPtr& c, const std::string& reason) {
-  if (c->rank < 0 && !c->deaf) refuse(c, {ErrorCode::kFailed, "it hung up during the handshake"});
+  // Who said nothing at all may have looked whether this door can be reached (reach.h).
+  const bool looked = c->dialed < 0 && c->meets < 0 && !c->spoke;
+  if (c->rank < 0 && !c->deaf && !looked)
+    refuse(c, {ErrorCode::kFailed, "it hung up during the handshake"});
   const bool cut = c->secure && !c->secure->heard_end();  // by whoever sits on the way, perhaps
   if (c->rank < 0 || cut || !c->last_words || !c->control.empty())
     return end(c, lost(c->rank, reason));
@@ -311,8 +349,12 @@ void Endpoint::Driver::shut(const ConnectionPtr& c) {
 void Endpoint::Driver::end(const ConnectionPtr& c, const Error& error) {
   if (!c->open) return;
   shut(c);
-  if (c->rank >= 0) return end_link(c->rank, error);
-  if (c->dialed < 0) --strangers_;
+  known(c);
+  if (c->rank >= 0) end_link(c->rank, error);
+}
+
+void Endpoint::Driver::known(const ConnectionPtr& c) {
+  if (std::exchange(c->stranger, false)) --strangers_;
 }
 
 void Endpoint::Driver::end_link(int32_t rank, const Error& error) {
@@ -323,7 +365,7 @@ void Endpoint::Driver::end_link(int32_t rank, const Error& error) {
   if (p.up) {
     p.ended = error;
     p.drop_queue();
-  } else if (p.link.gathering().expecting()) {  // our own call, which link() ends
+  } else if (p.link.gathering().expecting() || p.through) {  // our own call, which link() ends
     p.unreachable = error;
   } else {
     p.link.gathering().start_over();
@@ -498,7 +540,10 @@ std::vector<LinkStatistics> Endpoint::Driver::look() {
   const SimTime now = clock_.now();
   for (auto& [rank, p] : peers_) {
     if (!p.up) continue;
-    LinkStatistics link{.peer = rank, .up = !p.ended, .tuned = p.tuner.has_value()};
+    LinkStatistics link{.peer = rank,
+                        .up = !p.ended,
+                        .through = p.through ? "coordinator" : "",
+                        .tuned = p.tuner.has_value()};
     if (p.tuner) {
       link.exploring = p.tuner->exploring();
       link.reason = p.tuner->reason();

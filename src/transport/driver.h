@@ -44,6 +44,9 @@ struct Connection {
   std::unique_ptr<trust::SecureStream> secure;  // between socket and decoder; null: plain TCP
   std::string remote;                           // "127.0.0.1:51234"
   int32_t dialed = -1;                          // the rank we called; -1: it called us
+  int32_t meets = -1;                           // the rank we meet through a splice (splice.h)
+  bool stranger = false;                        // one of strangers_
+  bool spoke = false;                           // something came
   int32_t rank = -1;                            // the peer, once it proved to be one
   LinkPart part;                                // which connection of its link
   tcp::endpoint at;                             // whom we dial,
@@ -77,6 +80,7 @@ struct Peer {
   std::optional<LinkTuner> tuner;
   SimTime tuned_at;
   uint32_t pulling = kConnectionsMax;             // of the connections, those below this number
+  bool through = false;                           // a splice: both sides called
   uint64_t bytes_out = 0;                         // of the frames that are being written
   std::map<uint32_t, ConnectionPtr> connections;  // those that shook hands and go on
   std::vector<ConnectionPtr> dialing;             // ours, until the link is up
@@ -114,7 +118,9 @@ class Endpoint::Driver {
   uint16_t port() const { return port_; }
   Status dial(int32_t rank, const LinkShape& shape, const std::string& host, uint16_t port,
               SimTime deadline);
-  Status link(int32_t rank, const LinkShape& shape, std::optional<tcp::endpoint> dial,
+  Status meet(int32_t rank, const LinkShape& shape, const std::string& host, uint16_t port,
+              SimTime deadline);
+  Status link(int32_t rank, const LinkShape& shape, std::optional<tcp::endpoint> dial, bool through,
               SimTime deadline);
   Status send(int32_t rank, Tag tag, Payload payload, Urgency urgency);
   Result<Came> receive_any(std::span<const Awaited> wanted, SimTime deadline);
@@ -137,6 +143,7 @@ class Endpoint::Driver {
   // The io thread, in the order of a connection's life.
   void accept_next();
   void dial(const ConnectionPtr& c);
+  void ask_for_peer(const ConnectionPtr& c);
   void choose_congestion_control(int socket, const std::string& name);
   void begin(const ConnectionPtr& c);
   void limit_handshake(const ConnectionPtr& c);
@@ -166,6 +173,7 @@ class Endpoint::Driver {
   void refuse(const ConnectionPtr& c, const Error& error);
   void end_of_stream(const ConnectionPtr& c, const std::string& reason);
   void shut(const ConnectionPtr& c);
+  void known(const ConnectionPtr& c);
   void end(const ConnectionPtr& c, const Error& error);
   void end_link(int32_t rank, const Error& error);
   void prepare(int32_t rank);

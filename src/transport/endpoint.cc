@@ -87,11 +87,16 @@ void Endpoint::Driver::wait(Lock& lock, SimTime deadline) {
 
 Status Endpoint::Driver::dial(int32_t rank, const LinkShape& shape, const std::string& host,
                               uint16_t port, SimTime deadline) {
-  return link(rank, shape, TRY(allowed(host, port, options_)), deadline);
+  return link(rank, shape, TRY(allowed(host, port, options_)), false, deadline);
+}
+
+Status Endpoint::Driver::meet(int32_t rank, const LinkShape& shape, const std::string& host,
+                              uint16_t port, SimTime deadline) {
+  return link(rank, shape, TRY(allowed(host, port, options_)), true, deadline);
 }
 
 Status Endpoint::Driver::link(int32_t rank, const LinkShape& shape,
-                              std::optional<tcp::endpoint> dial, SimTime deadline) {
+                              std::optional<tcp::endpoint> dial, bool through, SimTime deadline) {
   TRY(shape.check());
   const Identity& self = options_.identity;
   if (rank < 0 || rank >= self.ranks || rank == self.rank)
@@ -103,6 +108,7 @@ Status Endpoint::Driver::link(int32_t rank, const LinkShape& shape,
   if (p.claimed) return failed(fmt::format("there is a link to rank {} already", rank));
   p.claimed = true;
   p.shape = shape;
+  p.through = through;
   p.link.set_shape(shape);
   if (dial) call(rank, p, *dial, deadline);
   while (!p.up && !p.unreachable && !aborted_ && clock_.now() < deadline) wait(lock, deadline);
@@ -113,6 +119,9 @@ Status Endpoint::Driver::link(int32_t rank, const LinkShape& shape,
   const Error error =
       aborted_        ? *aborted_
       : p.unreachable ? *p.unreachable
+      : through       ? Error{ErrorCode::kLostPeer,
+                        fmt::format("rank {} did not call the coordinator at {} in time", rank,
+                                          text(*dial))}
       : dial          ? Error{ErrorCode::kLostPeer,
                      fmt::format("rank {} did not answer at {} in time", rank, text(*dial))}
              : Error{ErrorCode::kLostPeer, fmt::format("rank {} did not call in time", rank)};
@@ -127,19 +136,24 @@ Status Endpoint::Driver::link(int32_t rank, const LinkShape& shape,
   return fail(error);
 }
 
-// Calls the first connection; its answer calls the others.
+// Calls the first connection; its answer calls the others. Who answers through a splice calls with
+// all, to be there for the other side.
 void Endpoint::Driver::call(int32_t rank, Peer& p, const tcp::endpoint& at, SimTime deadline) {
   const uint64_t attempt = attempt_now();
-  p.link.gathering().expect(attempt, p.shape.connections);
+  const bool answers = p.through && rank < options_.identity.rank;
+  if (!answers) p.link.gathering().expect(attempt, p.shape.connections);
   for (uint32_t i = 0; i < p.shape.connections; ++i) {
     const auto c = std::make_shared<Connection>(io_);
-    c->dialed = rank;
+    c->dialed = answers ? -1 : rank;
+    c->meets = p.through ? rank : -1;
     c->part = {.connection = i, .connections = p.shape.connections, .attempt = attempt};
     c->at = at;
     c->dial_until = deadline;
     p.dialing.push_back(c);
   }
-  asio::post(io_, [this, first = p.dialing.front()] { this->dial(first); });
+  for (const ConnectionPtr& c : p.dialing) {
+    if (answers || c == p.dialing.front()) asio::post(io_, [this, c] { this->dial(c); });
+  }
 }
 
 Status Endpoint::Driver::send(int32_t rank, Tag tag, Payload payload, Urgency urgency) {
@@ -316,7 +330,12 @@ Status Endpoint::connect(int32_t peer, const std::string& host, uint16_t port,
 }
 
 Status Endpoint::await_peer(int32_t peer, const LinkShape& shape, SimTime deadline) {
-  return driver_->link(peer, shape, std::nullopt, deadline);
+  return driver_->link(peer, shape, std::nullopt, false, deadline);
+}
+
+Status Endpoint::meet(int32_t peer, const std::string& host, uint16_t port, const LinkShape& shape,
+                      SimTime deadline) {
+  return driver_->meet(peer, shape, host, port, deadline);
 }
 
 Status Endpoint::send(int32_t peer, Tag tag, Payload payload, Urgency urgency) {

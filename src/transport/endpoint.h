@@ -87,6 +87,11 @@ class Endpoint {
   // Waits until that peer has dialed. It may have done so before.
   Status await_peer(int32_t peer, const LinkShape& shape, SimTime deadline);
 
+  // For two ranks that can only call out: both call this, with the address of one splice door
+  // (splice_door.h). Then the lower rank is the one that dialed. TLS goes through, from end to end.
+  Status meet(int32_t peer, const std::string& host, uint16_t port, const LinkShape& shape,
+              SimTime deadline);
+
   // Queues a message and returns. Lower urgency goes first. Fails if the peer is gone, which
   // receive() would tell as well.
   Status send(int32_t peer, Tag tag, Payload payload, Urgency urgency = 0);

@@ -24,7 +24,8 @@ struct ConnectionStatistics {
 
 struct LinkStatistics {
   int32_t peer = 0;
-  bool up = true;  // false: it ended, and what follows is empty
+  bool up = true;       // false: it ended, and what follows is empty
+  std::string through;  // "coordinator": both ranks called it (splice.h); empty: nobody
   bool tuned = false;
   bool exploring = false;
   std::string reason;  // why these connections, in words

@@ -113,6 +113,7 @@ int main(int argc, char** argv) {
   run_command->add_option("--credentials", session.security.credentials,
                           "folder with certificates: TLS to all others");
   run_command->add_flag("--plain-tcp", session.security.plain_tcp, "also to other hosts");
+  run_command->add_flag("--no-inbound", session.no_inbound, "nobody can call this rank");
   run_command->add_option("--join-timeout", arguments.join_timeout, "seconds, for the launcher")
       ->check(CLI::Range(0.1, 86400.0));
   run_command->add_flag("--returns", session.returns,

@@ -1,0 +1,42 @@
+#include "runtime/reach.h"
+
+#include <algorithm>
+
+#include "runtime/perform.h"
+
+namespace tombolo::runtime {
+
+Meeting meeting(const plan::Plan& plan, const std::vector<int32_t>& reach, int32_t rank,
+                int32_t peer) {
+  const bool near = plan.ranks[rank].datacenter == plan.ranks[peer].datacenter;
+  const auto reachable = [&](int32_t of) {
+    if (reach.empty()) return true;
+    const auto by = static_cast<Reach>(reach[of]);
+    return by == Reach::kAll || (by == Reach::kDatacenter && near);
+  };
+  const auto [lower, higher] = std::minmax(rank, peer);
+  if (reachable(higher)) return {.dials = rank == lower};
+  if (reachable(lower)) return {.dials = rank == higher};
+  return {.spliced = true};
+}
+
+std::vector<std::pair<int32_t, int32_t>> spliced_links(const plan::Plan& plan,
+                                                       const std::vector<int32_t>& reach) {
+  std::vector<std::pair<int32_t, int32_t>> out;
+  for (int32_t rank = 0; rank < static_cast<int32_t>(plan.ranks.size()); ++rank) {
+    for (const int32_t peer : neighbours(plan, rank)) {
+      if (rank < peer && meeting(plan, reach, rank, peer).spliced) out.emplace_back(rank, peer);
+    }
+  }
+  return out;
+}
+
+std::string spliced_note(const std::vector<std::pair<int32_t, int32_t>>& links) {
+  std::string text;
+  for (const auto& [a, b] : links)
+    text += fmt::format("{}{} and {}", text.empty() ? "" : ", ", a, b);
+  return fmt::format(
+      "links that go through this host, because neither of the two can be called: {}", text);
+}
+
+}  // namespace tombolo::runtime
