@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 namespace tombolo::transport {
 namespace {
@@ -58,6 +61,21 @@ TEST(Addresses, LoopbackBelongsToThisHostAndADocumentationAddressDoesNot) {
   EXPECT_TRUE(is_address_of_this_host("127.0.0.1"));
   EXPECT_FALSE(is_address_of_this_host("192.0.2.1"));  // RFC 5737: nobody has it
   EXPECT_FALSE(is_address_of_this_host("nowhere"));
+}
+
+TEST(Addresses, SomebodyTakesConnectionsThereOrNobodyDoes) {
+  const int door = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in at{.sin_family = AF_INET};
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof at;
+  ASSERT_EQ(bind(door, reinterpret_cast<sockaddr*>(&at), size), 0);
+  ASSERT_EQ(getsockname(door, reinterpret_cast<sockaddr*>(&at), &size), 0);
+  const Address there{"127.0.0.1", ntohs(at.sin_port)};
+  EXPECT_FALSE(takes_connections(there, {60'000'000'000})) << "bound, but nobody listens";
+  ASSERT_EQ(listen(door, 1), 0);
+  EXPECT_TRUE(takes_connections(there, {60'000'000'000}));
+  close(door);
+  EXPECT_FALSE(takes_connections({"paris", 4711}, {60'000'000'000})) << "a name is no address";
 }
 
 }  // namespace
