@@ -9,14 +9,16 @@ namespace tombolo::runtime {
 Meeting meeting(const plan::Plan& plan, const std::vector<int32_t>& reach, int32_t rank,
                 int32_t peer) {
   const bool near = plan.ranks[rank].datacenter == plan.ranks[peer].datacenter;
-  const auto reachable = [&](int32_t of) {
-    if (reach.empty()) return true;
-    const auto by = static_cast<Reach>(reach[of]);
-    return by == Reach::kAll || (by == Reach::kDatacenter && near);
+  const auto by = [&](int32_t of) {
+    return reach.empty() ? Reach::kAll : static_cast<Reach>(reach[of]);
   };
   const auto [lower, higher] = std::minmax(rank, peer);
-  if (reachable(higher)) return {.dials = rank == lower};
-  if (reachable(lower)) return {.dials = rank == higher};
+  for (const int32_t called : {higher, lower}) {
+    if (by(called) == Reach::kAll) return {.dials = rank != called};
+  }
+  for (const int32_t called : {higher, lower}) {
+    if (near && by(called) == Reach::kDatacenter) return {.dials = rank != called};
+  }
   return {.spliced = true};
 }
 

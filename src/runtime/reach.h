@@ -7,7 +7,7 @@
 // The launcher finds out who can be reached: it opens a connection to where each rank of another
 // host says that it listens. That is the coordinator's view. Two ranks behind one router reach each
 // other although it reaches neither, so a rank it cannot reach counts as reachable inside its
-// datacenter; one that says itself that nobody reaches it does not.
+// datacenter, where nothing better is known; one that says itself that nobody reaches it does not.
 #pragma once
 
 #include <cstdint>

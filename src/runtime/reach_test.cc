@@ -31,6 +31,7 @@ TEST(Reach, BehindOneRouterRanksReachEachOther) {
   const plan::Plan plan = make_test_plan({.stages = 1, .replicas = 2});
   EXPECT_EQ(meeting(plan, {kD, kD}, 0, 1), Meeting{.dials = true});
   EXPECT_EQ(meeting(plan, {kN, kD}, 0, 1), Meeting{.dials = true});
+  EXPECT_EQ(meeting(plan, {kA, kD}, 1, 0), Meeting{.dials = true}) << "what is certain goes first";
   EXPECT_EQ(meeting(plan, {kN, kN}, 0, 1), Meeting{.spliced = true});
 }
 
