@@ -1,5 +1,6 @@
 """Ranks that nobody can call: the other side calls them, or the coordinator splices two calls."""
 import json
+import os
 import subprocess
 import time
 import unittest
@@ -52,6 +53,50 @@ class Unreachable(Launched):
             losses.append(self.records(self.folder / out / "trace.jsonl", "loss"))
         self.assertEqual(len(losses[0]), 5)
         self.assertEqual(losses[0], losses[1])
+
+
+class Behind(Launched):
+    """Two network namespaces that can call a third and that nobody can call; no path between them."""
+
+    def ip(self, *words):
+        done = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=GUARD_S)
+        if done.returncode != 0:
+            self.skipTest(f"ip {' '.join(words)}: {done.stderr.strip()}")
+
+    def within(self, name, command):
+        self.ip("netns", "exec", name, "sh", "-c", command)
+
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0:
+            self.skipTest("network namespaces need root")
+        names = [f"tombolo-nat-{os.getpid()}-{end}" for end in "abc"]
+        for name in names:
+            self.addCleanup(subprocess.run, ["ip", "netns", "del", name], capture_output=True)
+            self.ip("netns", "add", name)
+            self.within(name, "ip link set lo up")
+        *self.behind, self.centre = names
+        # Doors and calls of the centre have ports of their own, so that a rule knows an answer from a call.
+        self.within(self.centre, "echo 20000 25000 > /proc/sys/net/ipv4/ip_local_port_range")
+        for i, name in enumerate(self.behind):
+            self.ip("link", "add", f"v{i}", "netns", self.centre, "type", "veth", "peer", "name", "e0", "netns", name)
+            self.within(self.centre, f"ip addr add 10.99.{i}.1/24 dev v{i}; ip link set v{i} up")
+            self.within(name, f"ip addr add 10.99.{i}.2/24 dev e0; ip link set e0 up; ip route add default via 10.99.{i}.1")
+            self.within(self.centre, f"ip rule add pref 100 to 10.99.{i}.2 ipproto tcp sport 20000-29778 lookup main && "
+                                     f"ip rule add pref 101 to 10.99.{i}.2 ipproto tcp blackhole")
+
+    def test_the_coordinator_finds_out_by_itself(self):
+        self.ok("init", "--directory", "first", "--name", "oregon")
+        command = self.train("run", "--rendezvous", "10.99.0.1:29777", "--credentials", "first")
+        places = [self.centre, *self.behind, self.centre]
+        ranks = [self.start(["ip", "netns", "exec", place, *command], RANK=rank, WORLD_SIZE=4, TOMBOLO_TOKEN=TOKEN)
+                 for rank, place in enumerate(places)]
+        for rank, process in enumerate(ranks):
+            code, _, err = self.end(process)
+            self.assertEqual(code, 0, err)
+            self.assertNotIn("refused", err)
+            if rank == 0:
+                self.assertIn("because neither of the two can be called: 1 and 2\n", err)
 
 
 if __name__ == "__main__":
