@@ -188,9 +188,10 @@ class Conversation {
   }
 
  private:
+  // Never empty, because worlds settle by the bytes that wait.
   void say(RealWorld& real, SimulatedWorld& simulated, int32_t from) {
     Sent sent{from, kTags[random_.below(kTags.size())],
-              Payload(random_.below(8) == 0 ? random_.below(60'000) : random_.below(2'000)),
+              Payload(1 + (random_.below(8) == 0 ? random_.below(60'000) : random_.below(2'000))),
               random_.below(3)};
     for (std::byte& byte : sent.payload) byte = static_cast<std::byte>(random_.next());
     simulated.send(sent);
