@@ -279,7 +279,9 @@ Status Launch::start() {
   workers_ = TRY(Workers::listen(door, clock_));
   if (rendezvous) {
     join_deadline_ = clock_.now() + rendezvous->join_max;
-    if (goes_on_) offer_at_ = clock_.now() + kReturnMax;
+    // Who was part of the run comes again at once; at the start ranks may come one after the other.
+    const SimDuration patience = goes_on_ ? kReturnMax : SimDuration{rendezvous->join_max.ns / 2};
+    if (options_.restarts > 0) offer_at_ = clock_.now() + patience;
     if (!rendezvous->token) {
       token_file_.emplace(TRY(TokenFile::create(token_path(options_.output), door.token)));
     }
@@ -325,7 +327,7 @@ Status Launch::check_leases() {
   return fail({ErrorCode::kLostPeer, lost->reason, {}, resume_hint()});
 }
 
-// Who was part of the run comes again at once. Other seats are for spares.
+// The seats of those who have not come are for spares.
 Status Launch::offer_seats() {
   if (joined_ || clock_.now() < offer_at_) return {};
   offer_at_ = kNever;

@@ -64,6 +64,10 @@ class Recovery(Case):
             self.assertLess(time.monotonic(), guard, f"{what}\n{(self.folder / 'errors').read_text()}")
             time.sleep(0.005)
 
+    def wait_for_a_checkpoint(self):
+        """All ranks work."""
+        self.wait(lambda: list(self.folder.glob("checkpoints/step-*/manifest.json")), "no checkpoint comes")
+
     def runs(self, process, ranks=4):
         """All ranks work, or all is over."""
         self.wait(lambda: process.poll() is not None or len(self.workers(process)) == ranks, "the workers do not come")
@@ -171,16 +175,18 @@ class Recovery(Case):
 class StartedOneByOne(Recovery):
     """Ranks that somebody started on their hosts, with --restarts, and a spare beside them."""
 
-    def start_all(self, job, spares):
+    def start_all(self, job, spares, missing=(), words=()):
         self.write("job.toml", job)
         with slurm.socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         command = [BUILD / "tombolo", "train", "job.toml", "--out", "run", "--restarts", "5",
-                   "--rendezvous", f"127.0.0.1:{port}"]
+                   "--rendezvous", f"127.0.0.1:{port}", *words]
         errors = open(self.folder / "errors", "w")
         processes = []
         for rank in range(4 + spares):
+            if rank in missing:
+                continue
             here = dict(clean_environment(), RANK=str(rank), WORLD_SIZE="4") if rank < 4 else clean_environment()
             more = ["--json"] if rank == 0 else ["--spare"] if rank >= 4 else []
             process = subprocess.Popen(command + more, cwd=self.folder, env=here, stdin=subprocess.DEVNULL,
@@ -197,13 +203,12 @@ class StartedOneByOne(Recovery):
         job = four_emulated(100, 5)
         whole = self.undisturbed(job)
         ranks = self.start_all(job, spares=2)
-        self.wait(lambda: all(self.workers_of(rank) for rank in ranks[1:4]), "the workers do not come")
-        time.sleep(1)
+        self.wait_for_a_checkpoint()
         lost = [ranks[2].pid, *self.workers_of(ranks[2])]  # all that is on its host
         for pid in lost:
             os.kill(pid, signal.SIGKILL)
         self.wait(lambda: any(self.workers_of(spare) for spare in ranks[4:]), "no spare sits there")
-        time.sleep(0.5)
+        self.wait(lambda: self.workers_of(ranks[1]), "rank 1 does not come again")
         os.kill(self.workers_of(ranks[1])[0], signal.SIGKILL)  # its worker alone: the rank comes again by itself
         answer, errors = self.finish(ranks[0])
         self.assertEqual(answer["steps"], 100)
@@ -212,13 +217,21 @@ class StartedOneByOne(Recovery):
         for process in ranks[1:2] + ranks[3:]:
             self.assertEqual(process.wait(timeout=GUARD_S), 0, errors)
 
+    def test_a_spare_takes_the_seat_of_a_host_that_never_came(self):
+        job = four_emulated(20, 5)
+        whole = self.undisturbed(job)
+        ranks = self.start_all(job, spares=1, missing=[2], words=["--join-timeout", "8"])
+        answer, errors = self.finish(ranks[0])
+        self.assertEqual((answer["steps"], self.state()), (20, whole), errors)
+        for process in ranks[1:]:
+            self.assertEqual(process.wait(timeout=GUARD_S), 0, errors)
+
     @unittest.skipUnless(LONG, "waits until the leases of a lost launcher are over; --long")
     def test_the_launcher_is_killed(self):
         job = four_emulated(400, 5)
         whole = self.undisturbed(job)
         ranks = self.start_all(job, spares=0)
-        self.wait(lambda: all(self.workers_of(rank) for rank in ranks[1:4]), "the workers do not come")
-        time.sleep(1)
+        self.wait_for_a_checkpoint()
         os.kill(children(ranks[0].pid)[0], signal.SIGKILL)
         answer, errors = self.finish(ranks[0])
         self.assertIn("the launcher was killed", errors)
