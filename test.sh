@@ -24,7 +24,7 @@ $long && fuzz_seconds=300
 # Threads, processes and sockets meet in these; the rest is single-threaded. worker starts real ones.
 tsan_labels=(engine transport runtime worker)
 # What LibTorch, real time or a browser decides. The rest has run under the sanitizers; --long runs it optimised too.
-torch_labels=(train numerics worker end_to_end islands browser)
+torch_labels=(train numerics worker with_torch islands browser)
 torch_programs=(tombolo tombolo-worker tombolo-islands sample_report)
 
 passed=0 failed=0 skipped=0
@@ -125,7 +125,11 @@ check_code() {
   if tools/check; then pass tools/check; else flunk tools/check; fi
 }
 
-sanitizers() { build dev && run_ctest dev; }
+sanitizers() {
+  local without=()
+  $long || without=(-LE '^browser$')  # the same page in another build
+  build dev && run_ctest dev "${without[@]}"
+}
 
 threads() { build_and_run tsan "${tsan_labels[*]}"; }
 
@@ -137,24 +141,40 @@ torch() {
   fi
 }
 
+run_fuzzer() {  # PROGRAM: what it says goes to its log, its exit code beside it
+  local program=$1 name=${1%_fuzz}
+  local found=build/fuzz/found/$name  # what the fuzzer finds worth keeping; the corpus itself stays as it is
+  mkdir -p "$found"
+  "${fixed_addresses[@]}" "build/fuzz/$program" -max_total_time="$fuzz_seconds" -timeout=10 -rss_limit_mb=4096 -verbosity=0 \
+    -artifact_prefix="$crashes/$name-" "$found" "fuzz/corpus/$name" > "$logs/$program.log" 2>&1
+  echo $? > "$logs/$program.code"
+}
+
 fuzz() {
   build fuzz fuzzers || return
-  local program name log found crashes=$logs/crashes
+  local source program name code crashes=$logs/crashes programs=()
   mkdir -p "$crashes"
+  rm -f "$logs"/*_fuzz.code
   for source in fuzz/*_fuzz.cc; do
-    program=$(basename "$source" .cc) name=$(basename "$source" _fuzz.cc)
-    [[ -x build/fuzz/$program ]] || continue  # its module is not built here
-    log=$logs/$program.log
-    found=build/fuzz/found/$name  # what the fuzzer finds worth keeping; the corpus itself stays as it is
-    mkdir -p "$found"
-    if "${fixed_addresses[@]}" "build/fuzz/$program" -max_total_time="$fuzz_seconds" -timeout=10 -rss_limit_mb=4096 -verbosity=0 \
-        -artifact_prefix="$crashes/$name-" "$found" "fuzz/corpus/$name" > "$log" 2>&1; then
-      [[ $name == canary ]] && flunk "fuzz canary: it lives, so no failure would be seen" || pass "fuzz $name"
+    program=$(basename "$source" .cc)
+    [[ -x build/fuzz/$program ]] && programs+=("$program")  # or its module is not built here
+  done
+  for program in "${programs[@]}"; do
+    [[ $(jobs -rp | wc -l) -ge $jobs ]] && wait -n
+    run_fuzzer "$program" &
+  done
+  wait
+  for program in "${programs[@]}"; do
+    name=${program%_fuzz} code=$(cat "$logs/$program.code" 2> /dev/null || echo 1)
+    if [[ $name == canary && $code -eq 0 ]]; then
+      flunk "fuzz canary: it lives, so no failure would be seen"
     elif [[ $name == canary ]]; then
       pass "fuzz canary (it fails, as it must)"
+    elif [[ $code -eq 0 ]]; then
+      pass "fuzz $name"
     else
-      tail -20 "$log"
-      flunk "fuzz $name (input in $crashes, log: $log)"
+      tail -20 "$logs/$program.log"
+      flunk "fuzz $name (input in $crashes, log: $logs/$program.log)"
     fi
   done
 }

@@ -33,6 +33,9 @@ function(tombolo_test name)
   list(TRANSFORM ARG_USES PREPEND "tombolo_")
   add_executable(${name}_test ${ARG_SOURCES})
   target_link_libraries(${name}_test PRIVATE ${ARG_USES} GTest::gtest GTest::gmock GTest::gtest_main)
+  if(TOMBOLO_SANITIZE)
+    target_compile_options(${name}_test PRIVATE -O0)  # compiled once and run once; what it tests stays optimised
+  endif()
   tombolo_precompiled(${name}_test TESTS)
   # LibTorch takes seconds to load where nothing has read it yet.
   gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 TEST_PREFIX "${name}."
@@ -48,23 +51,31 @@ endfunction()
 # tombolo_python_tests(LABEL [PROPERTIES property value...]): the files *_test.py of this folder.
 #
 # Each method of a test class is a ctest test of its own, LABEL.Class.method, so that what is skipped is
-# counted as skipped.
+# counted as skipped. Those marked @needs_torch or @with_torch_too, or whose class is, are labelled with_torch as well.
 function(tombolo_python_tests label)
   cmake_parse_arguments(ARG "" "" "PROPERTIES" ${ARGN})
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   file(GLOB files CONFIGURE_DEPENDS *_test.py)
   foreach(file ${files})
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
-    file(STRINGS ${file} lines REGEX "^class |^    def test_")
+    file(STRINGS ${file} lines REGEX "^class |^    def test_|^ *@(needs_torch|with_torch_too)$")
+    set(mark "")
     foreach(line ${lines})
       if(line MATCHES "^class ([A-Za-z0-9_]+)")
         set(class ${CMAKE_MATCH_1})
+        set(class_mark ${mark})
+        set(mark "")
+      elseif(line MATCHES "@")
+        set(mark with_torch)
       elseif(line MATCHES "def (test_[A-Za-z0-9_]+)")
         set(name ${label}.${class}.${CMAKE_MATCH_1})
         add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${file} ${class}.${CMAKE_MATCH_1})
         set(environment "TOMBOLO_BUILD=${CMAKE_BINARY_DIR}" "TOMBOLO_TORCH=$<BOOL:${TOMBOLO_TORCH}>"
             "TOMBOLO_SANITIZE=${TOMBOLO_SANITIZE}" "PYTHONDONTWRITEBYTECODE=1" "TMPDIR=${CMAKE_BINARY_DIR}/tmp")
-        set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 300 SKIP_REGULAR_EXPRESSION "OK .skipped=1"
+        set(labels ${label} ${class_mark} ${mark})
+        list(REMOVE_DUPLICATES labels)
+        set(mark "")
+        set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT 300 SKIP_REGULAR_EXPRESSION "OK .skipped=1"
           ENVIRONMENT "${environment}" ${ARG_PROPERTIES})
       endif()
     endforeach()

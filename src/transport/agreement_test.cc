@@ -216,7 +216,7 @@ class Conversation {
 };
 
 // ./test.sh --long has more to say.
-uint64_t seeds() { return std::getenv("TOMBOLO_LONG") != nullptr ? 1'000 : 20; }
+uint64_t seeds() { return std::getenv("TOMBOLO_LONG") != nullptr ? 1'000 : 6; }
 
 TEST(Agreement, SimulatedAndRealLinksSayTheSame) {
   for (uint64_t seed = 0; seed < seeds(); ++seed) {

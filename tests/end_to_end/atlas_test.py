@@ -6,7 +6,7 @@ import signal
 import unittest
 
 import faults_test
-from program import TWO_EMULATED, Case, needs_torch
+from program import TWO_EMULATED, Case, needs_torch, with_torch_too
 from training_test import replicated, tiny
 
 # Atlas' layout at a size for two cores: 4 stages x 3 pipelines in 3 datacenters, one stage's replicas on three
@@ -59,6 +59,7 @@ byte_scale = 4000
 """
 
 
+@with_torch_too
 class Cells(Case):
     """Order and content hold on any machine; the figure does where the run itself says that it was not too busy."""
 

@@ -2,9 +2,10 @@
 import os
 import unittest
 
-from program import ROOT, Case
+from program import ROOT, Case, with_torch_too
 
 
+@with_torch_too
 class Examples(Case):
     def test_toy_prints_what_it_printed(self):
         example = ROOT / "examples" / "toy"

@@ -10,7 +10,7 @@ import time
 import unittest
 
 import slurm
-from program import BUILD, GUARD_S, TORCH, TWO_EMULATED, Case
+from program import BUILD, GUARD_S, TORCH, TWO_EMULATED, Case, with_torch_too
 from training_test import tiny
 
 FOUR_EMULATED = TWO_EMULATED.replace('emulated:a100-80g"', 'emulated:a100-80g"\nnodes = 2').replace("pipeline = 2", "pipeline = 4")
@@ -104,6 +104,7 @@ class Launched(Case):
         self.assertFalse([name for name in left if "token" in name or "rank" in name or "tmp" in name], left)
 
 
+@with_torch_too
 class SameLosses(Launched):
     """Where there is no LibTorch nothing is computed; then the same actions with the same bytes."""
 

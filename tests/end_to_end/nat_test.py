@@ -6,7 +6,7 @@ import time
 import unittest
 
 from launchers_test import LONG_RUN, TOKEN, Launched
-from program import BUILD, GUARD_S, TORCH, TWO_EMULATED
+from program import BUILD, GUARD_S, TWO_EMULATED, needs_torch
 from training_test import tiny
 
 
@@ -45,7 +45,7 @@ class Unreachable(Launched):
         self.ok("init", "--directory", "first", "--name", "oregon")
         self.assertIn("4 steps", self.ok("train", "job.toml", "--out", "run", "--credentials", "first", "--no-inbound"))
 
-    @unittest.skipUnless(TORCH, "built without LibTorch")
+    @needs_torch
     def test_the_losses_are_those_of_an_undisturbed_run(self):
         losses = []
         for out, more in [("direct", []), ("spliced", ["--no-inbound"])]:

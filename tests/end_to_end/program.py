@@ -15,7 +15,16 @@ BUILD = pathlib.Path(os.environ.get("TOMBOLO_BUILD", ROOT / "build" / "dev"))
 TORCH = os.environ.get("TOMBOLO_TORCH", "0") == "1"
 GUARD_S = 240  # a hang is a failure; nothing here takes nearly as long
 
+# ./test.sh runs the tests of this folder in the sanitized build, and those with one of these marks in the build with
+# LibTorch (ctest's label with_torch).
 needs_torch = unittest.skipUnless(TORCH, "needs a worker built with LibTorch (preset torch)")
+
+
+def with_torch_too(test):
+    """For what trains really where it can, and for what only optimised programs do in time."""
+    return test
+
+
 
 TWO_EMULATED = """
 [model]

@@ -18,12 +18,13 @@ class Delay(Measurement):
         count = 100 if LONG else 20
         cluster = two_datacenters(one_way_latency=f"{one_way_ms} ms")
 
-        def median_ms():
+        def round_trip_ms():
             times = self.probe(cluster, "rtt", count)["rtt_ms"]
             print(f"fastest {times[0]:.2f} ms, slowest {times[-1]:.2f} ms")
-            return times[len(times) // 2]
+            # What else the machine does only delays. --long has it to itself, and judges what a packet usually meets.
+            return times[len(times) // 2] if LONG else times[0]
 
-        self.hold(f"round trip of twice {one_way_ms} ms", median_ms, 2 * one_way_ms, 0.5)
+        self.hold(f"round trip of twice {one_way_ms} ms", round_trip_ms, 2 * one_way_ms, 0.5)
 
     def test_10_ms(self):
         self.hold_rtt(10)
