@@ -33,9 +33,11 @@ Status profile(const ProfileOptions& options, std::ostream& out) {
   for (size_t s = 0; s < hardware.stages.size(); ++s) {
     const cost::MeasuredStage& stage = hardware.stages[s];
     out << fmt::format(
-        "  stage {}: forward {} (+- {}), backward {} (+- {}), update {}; {} micro-batches\n", s,
-        brief(stage.cost.forward), brief(0.5 * stage.forward_spread), brief(stage.cost.backward),
-        brief(0.5 * stage.backward_spread), brief(stage.cost.update), stage.samples);
+        "  stage {}: forward {} (+- {}), backward {} (+- {}), of it weights {}, update {}; {} "
+        "micro-batches\n",
+        s, brief(stage.cost.forward), brief(0.5 * stage.forward_spread), brief(stage.cost.backward),
+        brief(0.5 * stage.backward_spread), brief(stage.cost.backward_weight),
+        brief(stage.cost.update), stage.samples);
   }
   for (const cost::MeasuredLink& link : hardware.links) {
     out << fmt::format("  link {} - {}: {} one way, {} per flow\n", link.between[0],

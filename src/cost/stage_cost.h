@@ -13,6 +13,9 @@ struct StageCost {
   Seconds recompute;  // zero where activations are kept
   Seconds update;     // optimizer step, once per iteration
   Seconds reduce;     // sum of gradients among the replicas, once per iteration; zero without
+  // Of `backward`, what the weights' gradients take, which zero-bubble schedules let wait; zero:
+  // not known, half.
+  Seconds backward_weight;
 
   bool operator==(const StageCost&) const = default;
 };

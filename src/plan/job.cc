@@ -25,10 +25,24 @@ void per_stage(Archive& a, const char* key, std::vector<Seconds>& out) {
   }
 }
 
+Seconds of_stage(const std::vector<Seconds>& list, size_t stage) {
+  if (list.empty()) return 0_s;
+  return list.size() == 1 ? list[0] : list[std::min(stage, list.size() - 1)];
+}
+
+bool weights_within(const StageTimes& times) {
+  const size_t stages = std::max(times.backward.size(), times.backward_weight.size());
+  for (size_t s = 0; s < stages; ++s) {
+    if (of_stage(times.backward_weight, s) > of_stage(times.backward, s)) return false;
+  }
+  return true;
+}
+
 template <class Archive>
 void describe(Archive& a, StageTimes& times) {
   per_stage(a, "forward", times.forward);
   per_stage(a, "backward", times.backward);
+  per_stage(a, "backward_weight", times.backward_weight);
   per_stage(a, "recompute", times.recompute);
   a.optional("reduce", times.reduce);
   a.optional("transfer", times.transfer);
@@ -39,6 +53,8 @@ void describe(Archive& a, StageTimes& times) {
   a.check(!times.in_flight || *times.in_flight >= 1, "in_flight", "must be at least 1");
   a.check(!times.forward.empty(), "forward", "is needed");
   a.check(!times.backward.empty(), "backward", "is needed");
+  a.check(weights_within(times), "backward_weight", "is part of a backward and longer than it",
+          "at most backward, or leave it out: half");
 }
 
 namespace {
@@ -165,8 +181,8 @@ Status check_numbers(const Job& job) {
     }
   }
   if (job.stage_times) {
-    for (const auto* times :
-         {&job.stage_times->forward, &job.stage_times->backward, &job.stage_times->recompute}) {
+    for (const auto* times : {&job.stage_times->forward, &job.stage_times->backward,
+                              &job.stage_times->backward_weight, &job.stage_times->recompute}) {
       if (times->size() > 1 && times->size() != static_cast<size_t>(stages_of(p))) {
         return unusable(fmt::format("{}: stage_times: a list has {} entries for {} stages",
                                     job.file, times->size(), stages_of(p)));
@@ -334,19 +350,18 @@ Status price_by_profile(const Job& job, const cost::Hardware& hardware, Plan& pl
 }
 
 void price_by_stage_times(const StageTimes& times, Plan& plan) {
-  const auto at = [](const std::vector<Seconds>& list, size_t stage) {
-    if (list.empty()) return 0_s;
-    return list.size() == 1 ? list[0] : list[stage];
-  };
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const bool last = s + 1 == plan.stages.size();
-    plan.stages[s].cost = {at(times.forward, s), at(times.backward, s),
-                           last ? 0_s : at(times.recompute, s), 0_s};
+    plan.stages[s].cost = {of_stage(times.forward, s), of_stage(times.backward, s),
+                           last ? 0_s : of_stage(times.recompute, s), 0_s};
   }
   plan.wan_transfer = times.transfer;
   plan.wan_latency = times.latency.value_or(0_s);
   plan.in_flight = times.in_flight;
-  for (Stage& stage : plan.stages) stage.cost.reduce = times.reduce.value_or(0_s);
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    plan.stages[s].cost.reduce = times.reduce.value_or(0_s);
+    plan.stages[s].cost.backward_weight = of_stage(times.backward_weight, s);
+  }
   plan.cost_source = CostSource::kStageTimes;
 }
 

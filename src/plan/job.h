@@ -21,8 +21,9 @@ namespace tombolo::plan {
 struct StageTimes {
   std::vector<Seconds> forward;
   std::vector<Seconds> backward;
-  std::vector<Seconds> recompute;    // empty: none
-  std::optional<Seconds> transfer;   // one micro-batch over a WAN link; inside a datacenter 0
+  std::vector<Seconds> backward_weight;  // of a backward, what its W takes; empty: half
+  std::vector<Seconds> recompute;        // empty: none
+  std::optional<Seconds> transfer;       // one micro-batch over a WAN link; inside a datacenter 0
   std::optional<Seconds> latency;    // from its last byte leaving to its being there; left out: 0
   std::optional<int64_t> in_flight;  // micro-batches a device has memory for; left out: any number
   std::optional<Seconds> reduce;     // sum of gradients among the replicas; left out: none

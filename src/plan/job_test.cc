@@ -199,6 +199,18 @@ transfer = "5 ms"
   EXPECT_EQ(channel.serialisation(plan.boundary), 5_ms);
 }
 
+TEST(MakePlan, StageTimesMaySayWhatTheWeightsTake) {
+  const std::string text = std::string(kJob) + R"([stage_times]
+forward = "1 ms"
+backward = ["2 ms", "3 ms"]
+backward_weight = )";
+  const Plan plan = *plan_of(text + R"(["500 us", "1 ms"])");
+  EXPECT_EQ(plan.stages[0].cost.backward_weight, 0.5_ms);
+  EXPECT_EQ(plan.stages[1].cost.backward_weight, 1_ms);
+  EXPECT_THAT(plan_of(text + R"("2500 us")").error().text(),
+              HasSubstr("stage_times.backward_weight: is part of a backward and longer than it"));
+}
+
 TEST(MakePlan, MeasurementsReplaceTheLaw) {
   const Job job = *parse_job(kJob, "job.toml");
   cost::Hardware hardware;

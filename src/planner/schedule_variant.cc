@@ -65,6 +65,7 @@ PositionWork work_of(const plan::Plan& plan) {
       const cost::StageCost& cost = plan.stages[s].cost;
       work[position].forward += cost.forward;
       work[position].backward += cost.backward;
+      work[position].backward_weight += cost.backward_weight;
       work[position].recompute += cost.recompute;
       work[position].update += cost.update;
       work[position].reduce += cost.reduce;
@@ -91,7 +92,9 @@ plan::Plan with_work(plan::Plan plan, const PositionWork& work) {
       };
       const double forward = share(cost.forward, now[position].forward);
       cost.recompute = plan.may_recompute(s) ? work[position].recompute * forward : 0_s;
-      cost.backward = work[position].backward * share(cost.backward, now[position].backward);
+      const double backward = share(cost.backward, now[position].backward);
+      cost.backward = work[position].backward * backward;
+      cost.backward_weight = work[position].backward_weight * backward;
       cost.forward = work[position].forward * forward;
       cost.update = work[position].update * share(cost.update, now[position].update);
     }

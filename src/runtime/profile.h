@@ -25,8 +25,8 @@ struct StageProfile {
   bool operator==(const StageProfile&) const = default;
 };
 
-// What a worker does: at least two measured iterations, then as many as begin before `budget` is
-// over.
+// What a worker does: at least two measured iterations, one with whole backwards and one with
+// backwards in halves, then as many as begin before `budget` is over, in turns.
 Result<StageProfile> profile_stage(const plan::Plan& plan, int32_t stage, Kernels& kernels,
                                    Clock& clock, Seconds budget);
 

@@ -82,7 +82,10 @@ class StageProfiler {
   void scale_down();
   Payload input(int64_t iteration, int64_t microbatch) const;
   Payload gradient(int64_t iteration, int64_t microbatch) const;
-  Status iterate(int64_t iteration, bool measured);
+  // Backwards whole, or in halves.
+  Status iterate(int64_t iteration, bool halves, bool measured);
+  Status go_back(int64_t microbatch, Payload gradient, bool halves, bool measured);
+  Seconds backward_weight() const;
   template <typename Work>
   Status timed(Samples& samples, bool measured, const Work& work);
 
@@ -94,6 +97,7 @@ class StageProfiler {
   Clock& clock_;
   Payload input_, gradient_;
   Samples forward_, backward_, recompute_, update_;
+  Samples backward_input_, backward_weight_;
 };
 
 void StageProfiler::scale_down() {
@@ -125,7 +129,23 @@ Status StageProfiler::timed(Samples& samples, bool measured, const Work& work) {
   return {};
 }
 
-Status StageProfiler::iterate(int64_t iteration, bool measured) {
+Status StageProfiler::go_back(int64_t m, Payload gradient, bool halves, bool measured) {
+  if (!halves) {
+    return timed(backward_, measured,
+                 [&] { return kernels_.backward(stage_, m, std::move(gradient)); });
+  }
+  TRY(timed(backward_input_, measured,
+            [&] { return kernels_.backward_input(stage_, m, std::move(gradient)); }));
+  return timed(backward_weight_, measured, [&] { return kernels_.backward_weight(stage_, m); });
+}
+
+// As a share of a whole backward, so that what only halves cost does not make the input's shorter.
+Seconds StageProfiler::backward_weight() const {
+  const Seconds weight = backward_weight_.median();
+  return backward_.median() * (weight / (backward_input_.median() + weight));
+}
+
+Status StageProfiler::iterate(int64_t iteration, bool halves, bool measured) {
   TRY(kernels_.begin_iteration(iteration));
   for (int64_t m = 0; m < plan_.microbatches(); ++m) {
     Payload in = input(iteration, m);
@@ -133,19 +153,23 @@ Status StageProfiler::iterate(int64_t iteration, bool measured) {
     TRY(timed(forward_, measured, [&] { return kernels_.forward(stage_, m, std::move(in)); }));
     if (recomputes_)
       TRY(timed(recompute_, measured, [&] { return kernels_.recompute(stage_, m); }));
-    TRY(timed(backward_, measured,
-              [&] { return kernels_.backward(stage_, m, std::move(out_gradient)); }));
+    TRY(go_back(m, std::move(out_gradient), halves, measured));
   }
   return timed(update_, measured, [&] { return kernels_.update(stage_); });
 }
 
 Result<StageProfile> StageProfiler::run(Seconds budget) {
-  TRY(iterate(1, false));
+  TRY(iterate(1, false, false));
+  TRY(iterate(2, true, false));
   const SimTime end = clock_.now() + round_to_ns(budget);
-  for (int64_t i = 2; i <= 3 || clock_.now() < end; ++i) TRY(iterate(i, true));
+  for (int64_t i = 3; i <= 4 || clock_.now() < end; ++i) TRY(iterate(i, i % 2 == 0, true));
   return StageProfile{
       .stage = stage_,
-      .cost = {forward_.median(), backward_.median(), recompute_.median(), update_.median()},
+      .cost = {.forward = forward_.median(),
+               .backward = backward_.median(),
+               .recompute = recompute_.median(),
+               .update = update_.median(),
+               .backward_weight = backward_weight()},
       .spread = {forward_.spread(), backward_.spread(), recompute_.spread(), update_.spread()},
       .samples = forward_.count()};
 }

@@ -41,6 +41,15 @@ TEST(Evaluate, ByHand) {
 }
 
 // (p-1)/(m+p-1) of the time, for GPipe and 1F1B alike.
+// Half of a backward belongs to the weights, unless a profile knows better.
+TEST(Evaluate, HalvesOfABackward) {
+  cost::StageCost cost{.forward = 1_ms, .backward = 3_ms};
+  EXPECT_EQ(durations_of(cost).backward_weight.ns, 1'500'000);
+  cost.backward_weight = 1_ms;
+  EXPECT_EQ(durations_of(cost).backward_weight.ns, 1'000'000);
+  EXPECT_EQ(durations_of(cost).backward_input.ns, 2'000'000);
+}
+
 TEST(Evaluate, BubbleOf1F1B) {
   for (const char* name : {"gpipe", "1f1b"}) {
     for (int p = 1; p <= 6; ++p) {

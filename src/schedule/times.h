@@ -45,8 +45,9 @@ struct Times {
 // Every stage alike, messages free.
 Times equal_times(int32_t stages, const StageDurations& each);
 
-// In nanoseconds. The weights' share of a backward is half of it, rounded down: as many products of
-// the same size as the inputs' (attention scores, which have no weights, are left out).
+// In nanoseconds. The weights' share of a backward is what the cost says (a profile measures it);
+// else half of it, rounded down: as many products of the same size as the inputs' (attention
+// scores, which have no weights, are left out).
 StageDurations durations_of(const cost::StageCost& cost);
 
 // As the Plan expects them; a transfer is the serialisation of one message alone.
