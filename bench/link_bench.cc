@@ -9,12 +9,12 @@
 //
 // "goodput": 1 MiB messages, always 64 MiB of them queued; what the receiver's kernel acknowledged
 // per second after the warm-up (frames included, below 0.1 %; messages would count whole where they
-// end, which over seconds are percents). "urgency": 50 MB in messages of 1 MB are queued, and every
-// 100 ms until they are gone a message of 64 KiB, more urgent; or, with --fifo, as urgent as the
-// rest. Its time is from send() to its last byte at the receiver. A round that does not count warms
-// the connections up. With --tls both ends have certificates of an authority made for the occasion.
-// Prints one line of JSON. Both ends live in this process, whose threads stand in different network
-// namespaces.
+// end, which over seconds is some percent). "urgency": 50 MB in messages of 1 MB are queued, and
+// every 100 ms until they are gone a message of 64 KiB, more urgent; or, with --fifo, as urgent as
+// the rest. Its time is from send() to its last byte at the receiver. A round that does not count
+// warms the connections up. With --tls both ends have certificates of an authority made for the
+// occasion. Prints one line of JSON. Both ends live in this process, whose threads stand in
+// different network namespaces.
 #include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>

@@ -560,6 +560,7 @@ std::vector<LinkStatistics> Endpoint::Driver::look() {
       s.pulls = number < p.pulling;
       s.congestion_control = congestion_control_of(socket);
       s.acknowledged_bytes = tcp->acknowledged;
+      s.received_bytes = tcp->received;
       s.retransmits = tcp->retransmitted;
       s.round_trip = tcp->round_trip;
       if (since.ns > 0 && now > since)

@@ -17,6 +17,7 @@ struct ConnectionStatistics {
   bool pulls = true;  // false: idle, because the tuner chose fewer
   std::string congestion_control;
   uint64_t acknowledged_bytes = 0;  // sent, and the peer's kernel has them; frames included
+  uint64_t received_bytes = 0;      // that this kernel has from the peer; frames included
   uint64_t retransmits = 0;         // segments
   BytesPerSecond goodput;
   Seconds round_trip;  // TCP's, smoothed

@@ -3,9 +3,9 @@
 // Two programs: the far one serves (ProbeServer), the near one asks (probe). Both use Endpoint, so
 // what is measured is what training gets. One link carries the questions, in JSON; each cell
 // (connections, congestion control, direction) is measured over a fresh link of its own, which the
-// near side dials. The receiver counts what arrived; nobody believes the sender's kernel. Cells
-// come in rounds, every other one backwards, so that a path that drifts favours none, and the
-// median of the rounds counts.
+// near side dials. The receiver counts what its kernel got (frames and TLS records included, below
+// half a percent); nobody believes the sender's. Cells come in rounds, every other one backwards,
+// so that a path that drifts favours none, and the median of the rounds counts.
 //
 // Near rank 0 asks rank 1; the link of cell i is that of rank 2 + i. Who has no token is refused in
 // the handshake (handshake.h). Bounds: kCellsMax cells of at most kCellMax seconds; the far side

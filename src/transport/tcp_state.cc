@@ -16,6 +16,7 @@ std::optional<TcpState> read_tcp_state(int socket) {
   return TcpState{
       .acknowledged = info.tcpi_bytes_acked,
       .delivered = info.tcpi_bytes_acked + uint64_t{info.tcpi_sacked} * info.tcpi_snd_mss,
+      .received = info.tcpi_bytes_received,
       .unsent = info.tcpi_notsent_bytes,
       .retransmitted = info.tcpi_total_retrans,
       .round_trip = Seconds{info.tcpi_rtt * 1e-6}};

@@ -15,6 +15,7 @@ struct TcpState {
   // The same and what it has beyond a hole. Behind a loss the former stands still and then leaps;
   // this does not.
   uint64_t delivered = 0;
+  uint64_t received = 0;       // bytes that this kernel has from the peer without a hole, ever
   uint64_t unsent = 0;         // bytes that this kernel took and has not sent yet
   uint64_t retransmitted = 0;  // segments, ever
   Seconds round_trip;          // smoothed
