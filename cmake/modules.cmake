@@ -1,3 +1,6 @@
+# In the sanitized builds only what computes for long is optimised: the rest would take longer to compile than it saves.
+set(TOMBOLO_HOT base trace graph network cost engine schedule sim planner transport wanem)
+
 # tombolo_module(NAME [USES module...] [LIBS library...]): one static library per folder of src/.
 #
 # Every foo.cc of the folder belongs to the module, every foo_test.cc to its test program NAME_test.
@@ -12,7 +15,12 @@ function(tombolo_module name)
   add_library(tombolo_${name} STATIC ${sources})
   target_include_directories(tombolo_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(tombolo_${name} PUBLIC ${ARG_USES} ${ARG_LIBS})
-  tombolo_precompiled(tombolo_${name})
+  if(TOMBOLO_SANITIZE AND name IN_LIST TOMBOLO_HOT)
+    target_compile_options(tombolo_${name} PRIVATE -O1)
+    tombolo_precompiled(tombolo_${name} HOT)
+  else()
+    tombolo_precompiled(tombolo_${name})
+  endif()
   if(tests)
     tombolo_test(${name} SOURCES ${tests} USES ${name})
   endif()
@@ -33,9 +41,6 @@ function(tombolo_test name)
   list(TRANSFORM ARG_USES PREPEND "tombolo_")
   add_executable(${name}_test ${ARG_SOURCES})
   target_link_libraries(${name}_test PRIVATE ${ARG_USES} GTest::gtest GTest::gmock GTest::gtest_main)
-  if(TOMBOLO_SANITIZE)
-    target_compile_options(${name}_test PRIVATE -O0)  # compiled once and run once; what it tests stays optimised
-  endif()
   tombolo_precompiled(${name}_test TESTS)
   # LibTorch takes seconds to load where nothing has read it yet.
   gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 TEST_PREFIX "${name}."

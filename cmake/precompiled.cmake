@@ -2,8 +2,8 @@
 # take longest. The others do without, so that a file that forgets an include is found out.
 option(TOMBOLO_PRECOMPILE "Precompile the headers that nearly every file includes" OFF)
 
-# tombolo_precompiled(TARGET [TESTS]): lets a target use them. A compiler that finds them unfit (other flags) reads the
-# headers themselves.
+# tombolo_precompiled(TARGET [TESTS|HOT]): lets a target use them, compiled with the flags that it has. A compiler that finds
+# them unfit (other flags) reads the headers themselves.
 function(tombolo_precompiled target)
   if(NOT TOMBOLO_PRECOMPILE)
     return()
@@ -12,18 +12,22 @@ function(tombolo_precompiled target)
   set(headers <fmt/format.h> <algorithm> <array> <functional> <map> <memory> <optional> <set> <span> <string> <string_view>
               <tuple> <unordered_map> <variant> <vector> "${PROJECT_SOURCE_DIR}/src/base/fields.h")
   set(libraries fmt::fmt tl::expected)
-  if("TESTS" IN_LIST ARGN)
+  if("HOT" IN_LIST ARGN)
+    string(APPEND name _hot)
+  elseif("TESTS" IN_LIST ARGN)
     set(name tombolo_precompiled_test_headers)
     list(APPEND headers <gmock/gmock.h> <gtest/gtest.h>)
     list(APPEND libraries GTest::gtest GTest::gmock)
   endif()
   if(NOT TARGET ${name})
+    find_package(fmt REQUIRED)
+    find_package(tl-expected REQUIRED)
     file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/${name}.cc CONTENT "")
     add_library(${name} STATIC ${PROJECT_BINARY_DIR}/${name}.cc)
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(${name} PRIVATE ${libraries})
-    if("TESTS" IN_LIST ARGN AND TOMBOLO_SANITIZE)
-      target_compile_options(${name} PRIVATE -O0)  # as in tombolo_test
+    if("HOT" IN_LIST ARGN)
+      target_compile_options(${name} PRIVATE -O1)  # as in tombolo_module
     endif()
     target_precompile_headers(${name} PRIVATE ${headers})
   endif()
