@@ -36,7 +36,7 @@ Status profile(const ProfileOptions& options, std::ostream& out) {
         "  stage {}: forward {} (+- {}), backward {} (+- {}), of it weights {}, update {}; {} "
         "micro-batches\n",
         s, brief(stage.cost.forward), brief(0.5 * stage.forward_spread), brief(stage.cost.backward),
-        brief(0.5 * stage.backward_spread), brief(stage.cost.backward_weight),
+        brief(0.5 * stage.backward_spread), brief(stage.cost.backward_weight.value_or(0_s)),
         brief(stage.cost.update), stage.samples);
   }
   for (const cost::MeasuredLink& link : hardware.links) {

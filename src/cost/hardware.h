@@ -63,8 +63,9 @@ void describe(Archive& a, StageCost& cost) {
   a.optional("update", cost.update);
   a.optional("reduce", cost.reduce);
   a.optional("backward_weight", cost.backward_weight);
-  a.check(cost.backward_weight >= 0_s && cost.backward_weight <= cost.backward, "backward_weight",
-          "is the part of a backward that computes the gradients of the weights",
+  a.check(!cost.backward_weight ||
+              (*cost.backward_weight >= 0_s && *cost.backward_weight <= cost.backward),
+          "backward_weight", "is the part of a backward that computes the gradients of the weights",
           "at most backward, or leave it out: half");
 }
 

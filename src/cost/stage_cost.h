@@ -1,6 +1,8 @@
 // How long one pipeline stage takes for one micro-batch, and the law that says so.
 #pragma once
 
+#include <optional>
+
 #include "base/units.h"
 #include "cluster/cluster.h"
 #include "model/model.h"
@@ -13,9 +15,9 @@ struct StageCost {
   Seconds recompute;  // zero where activations are kept
   Seconds update;     // optimizer step, once per iteration
   Seconds reduce;     // sum of gradients among the replicas, once per iteration; zero without
-  // Of `backward`, what the weights' gradients take, which zero-bubble schedules let wait; zero:
-  // not known, half.
-  Seconds backward_weight;
+  // Of `backward`, what the weights' gradients take, which zero-bubble schedules let wait; left
+  // out: not known, half.
+  std::optional<Seconds> backward_weight = {};
 
   bool operator==(const StageCost&) const = default;
 };

@@ -360,7 +360,8 @@ void price_by_stage_times(const StageTimes& times, Plan& plan) {
   plan.in_flight = times.in_flight;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     plan.stages[s].cost.reduce = times.reduce.value_or(0_s);
-    plan.stages[s].cost.backward_weight = of_stage(times.backward_weight, s);
+    if (!times.backward_weight.empty())
+      plan.stages[s].cost.backward_weight = of_stage(times.backward_weight, s);
   }
   plan.cost_source = CostSource::kStageTimes;
 }

@@ -208,7 +208,7 @@ backward_weight = )";
   EXPECT_EQ(plan.stages[0].cost.backward_weight, 0.5_ms);
   EXPECT_EQ(plan.stages[1].cost.backward_weight, 1_ms);
   EXPECT_THAT(plan_of(text + R"("2500 us")").error().text(),
-              HasSubstr("stage_times.backward_weight: is part of a backward and longer than it"));
+              HasSubstr("\": is part of a backward and longer than it"));
 }
 
 TEST(MakePlan, MeasurementsReplaceTheLaw) {

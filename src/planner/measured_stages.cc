@@ -88,9 +88,9 @@ Result<PositionWork> measured_work(const trace::Trace& trace, const PositionWork
                       "the trace of a whole iteration");
     }
     work[position].forward = seen.forward;
-    if (planned[position].backward > 0_s) {
+    if (planned[position].backward_weight) {
       work[position].backward_weight =
-          seen.backward * (planned[position].backward_weight / planned[position].backward);
+          seen.backward * (*planned[position].backward_weight / planned[position].backward);
     }
     work[position].backward = seen.backward;
     work[position].recompute = seen.recompute;

@@ -65,7 +65,8 @@ PositionWork work_of(const plan::Plan& plan) {
       const cost::StageCost& cost = plan.stages[s].cost;
       work[position].forward += cost.forward;
       work[position].backward += cost.backward;
-      work[position].backward_weight += cost.backward_weight;
+      auto& weights = work[position].backward_weight;
+      if (cost.backward_weight) weights = weights.value_or(0_s) + *cost.backward_weight;
       work[position].recompute += cost.recompute;
       work[position].update += cost.update;
       work[position].reduce += cost.reduce;
@@ -94,7 +95,8 @@ plan::Plan with_work(plan::Plan plan, const PositionWork& work) {
       cost.recompute = plan.may_recompute(s) ? work[position].recompute * forward : 0_s;
       const double backward = share(cost.backward, now[position].backward);
       cost.backward = work[position].backward * backward;
-      cost.backward_weight = work[position].backward_weight * backward;
+      cost.backward_weight = work[position].backward_weight;
+      if (cost.backward_weight) *cost.backward_weight = *cost.backward_weight * backward;
       cost.forward = work[position].forward * forward;
       cost.update = work[position].update * share(cost.update, now[position].update);
     }

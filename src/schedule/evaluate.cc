@@ -13,8 +13,8 @@ Times equal_times(int32_t stages, const StageDurations& each) {
 
 StageDurations durations_of(const cost::StageCost& cost) {
   const SimDuration backward = round_to_ns(cost.backward);
-  const SimDuration weight = cost.backward_weight > 0_s
-                                 ? std::min(round_to_ns(cost.backward_weight), backward)
+  const SimDuration weight = cost.backward_weight
+                                 ? std::min(round_to_ns(*cost.backward_weight), backward)
                                  : SimDuration{backward.ns / 2};
   return {round_to_ns(cost.forward), backward - weight, weight, round_to_ns(cost.recompute)};
 }
