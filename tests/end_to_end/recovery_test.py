@@ -220,8 +220,10 @@ class StartedOneByOne(Recovery):
     def test_a_spare_takes_the_seat_of_a_host_that_never_came(self):
         job = four_emulated(20, 5)
         whole = self.undisturbed(job)
-        ranks = self.start_all(job, spares=1, missing=[2], words=["--join-timeout", "8"])
+        # None of them can be called, the spare included.
+        ranks = self.start_all(job, spares=1, missing=[2], words=["--join-timeout", "8", "--no-inbound"])
         answer, errors = self.finish(ranks[0])
+        self.assertIn("links that go through this host", errors)
         self.assertEqual((answer["steps"], self.state()), (20, whole), errors)
         for process in ranks[1:]:
             self.assertEqual(process.wait(timeout=GUARD_S), 0, errors)
