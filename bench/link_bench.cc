@@ -2,19 +2,20 @@
 // takes while others are queued. Runs inside emulated islands, between the first host and the last;
 // bench/wan_goodput.py makes these and holds the figures against iperf3.
 //
-//   link_bench goodput --connections 8 --seconds 5 [--warmup 2] [--tls]
+//   link_bench goodput --connections 8 --seconds 5 [--warmup 2] [--tls] [--spliced]
 //                      [--congestion-control cubic]
 //   link_bench goodput --connections auto --seconds 60 --warmup 0
 //   link_bench urgency --connections 8 [--rounds 3] [--fifo] [--congestion-control cubic]
 //
-// "goodput": 1 MiB messages, always 64 MiB of them queued; what the receiver's kernel acknowledged
-// per second after the warm-up (frames included, below 0.1 %; messages would count whole where they
-// end, which over seconds is some percent). "urgency": 50 MB in messages of 1 MB are queued, and
-// every 100 ms until they are gone a message of 64 KiB, more urgent; or, with --fifo, as urgent as
-// the rest. Its time is from send() to its last byte at the receiver. A round that does not count
-// warms the connections up. With --tls both ends have certificates of an authority made for the
-// occasion. Prints one line of JSON. Both ends live in this process, whose threads stand in
-// different network namespaces.
+// "goodput": 1 MiB messages, always 64 MiB of them queued; what the receiver's kernel got
+// per second after the warm-up (frames and TLS records included, below 0.5 %; messages would count
+// whole where they end, which over seconds is some percent). "urgency": 50 MB in messages of 1 MB
+// are queued, and every 100 ms until they are gone a message of 64 KiB, more urgent; or, with
+// --fifo, as urgent as the rest. Its time is from send() to its last byte at the receiver. A round
+// that does not count warms the connections up. With --tls both ends have certificates of an
+// authority made for the occasion; with --spliced both call a door on the receiver's host, which
+// joins their calls. Prints one line of JSON. Both ends live in this process, whose threads stand
+// in different network namespaces.
 #include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>
@@ -31,6 +32,7 @@
 #include "base/clock.h"
 #include "cluster/islands.h"
 #include "transport/endpoint.h"
+#include "transport/splice_door.h"
 #include "trust/authority.h"
 
 using namespace tombolo;
@@ -49,26 +51,27 @@ struct Options {
   int rounds = 3;
   bool fifo = false;
   bool tls = false;
-  bool tuned = false;  // the link chooses (link_tuner.h)
+  bool spliced = false;  // through a splice door beside the receiver
+  bool tuned = false;    // the link chooses (link_tuner.h)
   std::string congestion_control = "cubic";
 };
 
 struct Pair {
+  std::unique_ptr<SpliceDoor> door;
   std::unique_ptr<Endpoint> sender, receiver;
 };
 
-// An Endpoint whose sockets are in the host's namespace: threads inherit it where they are made.
-Result<std::unique_ptr<Endpoint>> endpoint_on(const cluster::Host& host, Endpoint::Options options,
-                                              const Clock& clock) {
-  auto made = std::async(std::launch::async, [&]() -> Result<std::unique_ptr<Endpoint>> {
+// make(), whose sockets are in the host's namespace: threads inherit it where they are made.
+template <typename Make>
+std::invoke_result_t<Make> on(const cluster::Host& host, const Make& make) {
+  auto made = std::async(std::launch::async, [&]() -> std::invoke_result_t<Make> {
     const int fd = open(host.network_namespace.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0 || setns(fd, CLONE_NEWNET) != 0) {
       if (fd >= 0) close(fd);
       return failed(fmt::format("cannot enter the network namespace of {}", host.name));
     }
     close(fd);
-    options.listen_address = host.address;
-    return Endpoint::create(std::move(options), clock);
+    return make();
   });
   return made.get();
 }
@@ -84,12 +87,12 @@ Result<Pair> make_pair(const Options& options, const Clock& clock) {
                         const cluster::Host& host) -> Result<std::unique_ptr<Endpoint>> {
     std::optional<trust::Credentials> papers;
     if (options.tls) papers = TRY(authority.issue(host.name, trust::host_validity(now)));
-    return endpoint_on(host,
-                       {.identity = {.rank = rank, .ranks = 2, .token = token},
-                        .network = islands->network,
-                        .credentials = std::move(papers),
-                        .congestion_control = options.congestion_control},
-                       clock);
+    Endpoint::Options end{.identity = {.rank = rank, .ranks = 2, .token = token},
+                          .listen_address = host.address,
+                          .network = islands->network,
+                          .credentials = std::move(papers),
+                          .congestion_control = options.congestion_control};
+    return on(host, [&] { return Endpoint::create(std::move(end), clock); });
   };
   Pair pair;
   const cluster::Host &here = islands->hosts.front(), &there = islands->hosts.back();
@@ -99,30 +102,43 @@ Result<Pair> make_pair(const Options& options, const Clock& clock) {
                         .connections = options.connections,
                         .tune_connections = options.tuned,
                         .tune_congestion_control = options.tuned};
+  const SimTime deadline = clock.now() + SimDuration{30'000'000'000};
+  if (options.spliced) {
+    pair.door = TRY(on(there, [&] {
+      return SpliceDoor::open({.listen_address = there.address,
+                               .network = islands->network,
+                               .token = token,
+                               .ranks = 2});
+    }));
+    const auto meet = [&](Endpoint& end, int32_t peer) {
+      return end.meet(peer, there.address, pair.door->port(), shape, deadline);
+    };
+    auto met = std::async(std::launch::async, [&] { return meet(*pair.receiver, 0); });
+    TRY(meet(*pair.sender, 1));
+    TRY(met.get());
+    return pair;
+  }
   auto awaited =
-      std::async(std::launch::async, [&] { return pair.receiver->await_peer(0, shape, kNever); });
-  TRY(pair.sender->connect(1, there.address, pair.receiver->port(), shape,
-                           clock.now() + SimDuration{30'000'000'000}));
+      std::async(std::launch::async, [&] { return pair.receiver->await_peer(0, shape, deadline); });
+  TRY(pair.sender->connect(1, there.address, pair.receiver->port(), shape, deadline));
   TRY(awaited.get());
   return pair;
 }
 
 struct Reading {
   SimTime at;
-  uint64_t acknowledged = 0;  // bytes, over all connections, ever
+  uint64_t bytes = 0;  // over all connections, ever
 };
 
-Reading reading_of(Endpoint& sender, const Clock& clock) {
+Reading reading_of(Endpoint& receiver, const Clock& clock) {
   Reading reading{clock.now(), 0};
-  for (const LinkStatistics& link : sender.statistics())
-    for (const ConnectionStatistics& one : link.connections)
-      reading.acknowledged += one.acknowledged_bytes;
+  for (const LinkStatistics& link : receiver.statistics())
+    for (const ConnectionStatistics& one : link.connections) reading.bytes += one.received_bytes;
   return reading;
 }
 
 double mbps(const Reading& from, const Reading& to) {
-  return static_cast<double>(to.acknowledged - from.acknowledged) * 8e-6 /
-         seconds(to.at - from.at).value;
+  return static_cast<double>(to.bytes - from.bytes) * 8e-6 / seconds(to.at - from.at).value;
 }
 
 Status goodput(const Options& options, Clock& clock) {
@@ -146,7 +162,7 @@ Status goodput(const Options& options, Clock& clock) {
       else
         clock.sleep_until(std::min(wanted, clock.now() + SimDuration{2'000'000}));
     }
-    readings.push_back(reading_of(*pair.sender, clock));
+    readings.push_back(reading_of(*pair.receiver, clock));
   }
   said = i;
   TRY(pair.sender->send(1, {1, i}, Payload(1)));  // wakes who waits for one too many
@@ -206,8 +222,10 @@ Result<Options> parse(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (!words.empty()) options.question = words[0];
   for (size_t i = 1; i < words.size(); ++i) {
-    if (words[i] == "--fifo" || words[i] == "--tls") {
-      (words[i] == "--tls" ? options.tls : options.fifo) = true;
+    if (words[i] == "--fifo" || words[i] == "--tls" || words[i] == "--spliced") {
+      (words[i] == "--tls"    ? options.tls
+       : words[i] == "--fifo" ? options.fifo
+                              : options.spliced) = true;
       continue;
     }
     if (i + 1 == words.size()) return unusable(words[i] + " needs a value");

@@ -3,9 +3,11 @@
 urgent message takes while 50 MB are queued, against a queue without urgency.
 
     bench/wan_goodput.py [--build build/release] [--connections 1,8,16] [--congestion-controls cubic,bbr]
-                         [--paths clean,lossy,far,fat] [--seconds 5] [--warmup 3] [--runs 3] [--skip-urgency] [--tls]
+                         [--paths clean,lossy,far,fat] [--seconds 5] [--warmup 3] [--runs 3] [--skip-urgency]
+                         [--tls | --spliced]
 
-With --tls only this: the goodput of a link with TLS 1.3 against one without, on the clean path, taking turns.
+With --tls only this: the goodput of a link with TLS 1.3 against one without, on the clean path, taking turns. With
+--spliced the same of a link between ranks that cannot be called, through the coordinator's door on the receiver's host.
 
 Contenders take turns and run as SCHED_FIFO where that is allowed, below the emulator, so that a busy machine is
 as busy for one as for the other. Kernel buffers allow 64 MB and more on
@@ -124,21 +126,21 @@ def goodput(arguments):
                   f" | {islands.busy()} |", flush=True)
 
 
-def tls(arguments):
+def compare(arguments, option, name):
     rate, one_way, _ = PATHS["clean"]
     print(f"\nPayload in Mbps over {arguments.seconds} s after {arguments.warmup} s, median of {arguments.runs}; "
           f"{rate}, RTT {2 * one_way} ms")
-    print("| congestion control | connections | plain TCP | TLS 1.3 | ratio | emulator |")
+    print(f"| congestion control | connections | plain TCP | {name} | ratio | emulator |")
     print("|---" * 6 + "|")
     for control in arguments.congestion_controls:
         for n in arguments.connections:
             islands = Islands(arguments.build, PATHS["clean"])
-            figures = {(): [], ("--tls",): []}
+            figures = {(): [], (option,): []}
             for _ in range(arguments.runs):
                 for words, values in figures.items():
                     values.append(link_mbps(islands, n, control, arguments.seconds, arguments.warmup, *words))
-            plain, sealed = (statistics.median(values) for values in figures.values())
-            print(f"| {control} | {n} | {plain:.0f} | {sealed:.0f} | {sealed / plain:.3f} | {islands.busy()} |", flush=True)
+            plain, other = (statistics.median(values) for values in figures.values())
+            print(f"| {control} | {n} | {plain:.0f} | {other:.0f} | {other / plain:.3f} | {islands.busy()} |", flush=True)
 
 
 def urgency(arguments):
@@ -174,6 +176,7 @@ def main():
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--skip-urgency", action="store_true")
     parser.add_argument("--tls", action="store_true")
+    parser.add_argument("--spliced", action="store_true")
     arguments = parser.parse_args()
     arguments.build = arguments.build.resolve()
     for program in ("link_bench", "tombolo-islands"):
@@ -186,7 +189,9 @@ def main():
         known = file.read().split()
     arguments.congestion_controls = [name for name in arguments.congestion_controls if name in known]
     if arguments.tls:
-        return tls(arguments)
+        return compare(arguments, "--tls", "TLS 1.3")
+    if arguments.spliced:
+        return compare(arguments, "--spliced", "through the coordinator")
     if arguments.paths != [""]:
         goodput(arguments)
     if not arguments.skip_urgency:
