@@ -105,6 +105,7 @@ class Launch {
   Status check_stop();
   Status check_joined() const;
   Status check_leases();
+  Status check_ended();
   Status offer_seats();
   Status go_if_ready();
   void stop_workers(const Error& error);
@@ -132,6 +133,7 @@ class Launch {
   bool joined_ = false;        // all ranks said hello
   bool went_ = false;          // all ranks were ready
   bool told_over_ = false;
+  SimTime end_deadline_ = kNever;  // for all to end, once they were told
   bool lost_a_worker_ = false;
   int64_t first_iteration_ = 1;
   std::optional<FoundCheckpoint> checkpoint_;  // the newest that exists
@@ -304,7 +306,10 @@ Status Launch::supervise() {
       over += seat.finished && ended;
       finished += seat.finished;
     }
-    if (finished == ranks_ && !std::exchange(told_over_, true)) TRY(tell_all(Over{}));
+    if (finished == ranks_ && !std::exchange(told_over_, true)) {
+      TRY(tell_all(Over{}));
+      end_deadline_ = clock_.now() + options_.end_max;
+    }
     if (over == ranks_) return plan_.checkpoint ? commit(plan_.run.steps) : Status();
     const auto event = workers_->next(kPatience);
     TRY(check_stop());  // an interrupt that reached the workers as well is no loss
@@ -313,6 +318,7 @@ Status Launch::supervise() {
     TRY(check_joined());
     TRY(offer_seats());
     TRY(check_leases());
+    TRY(check_ended());
     TRY(go_if_ready());
   }
 }
@@ -325,6 +331,26 @@ Status Launch::check_leases() {
   lost_rank_ = lost->rank;
   workers_->kill_now(lost->rank);
   return fail({ErrorCode::kLostPeer, lost->reason, {}, resume_hint()});
+}
+
+// Whoever knows that all is over asks for no lease any more. It may be stopped, or cut off, all the
+// same; and its neighbours wait for its goodbye.
+Status Launch::check_ended() {
+  if (clock_.now() < end_deadline_) return {};
+  std::vector<std::string> missing;
+  for (size_t r = 0; r < ranks_; ++r) {
+    const auto rank = static_cast<int32_t>(r);
+    if (is_child(rank) ? seats_[r].status.has_value() : seats_[r].disconnected.has_value())
+      continue;
+    if (missing.empty()) lost_rank_ = rank;
+    missing.push_back(name(rank));
+    workers_->kill_now(rank);
+  }
+  return fail({ErrorCode::kLostPeer,
+               fmt::format("{} did not end within {:g} s of the last step",
+                           fmt::join(missing, " and "), seconds(options_.end_max).value),
+               {},
+               resume_hint()});
 }
 
 // The seats of those who have not come are for spares.

@@ -46,8 +46,9 @@ struct Rendezvous {
 struct LaunchOptions {
   std::string output = ".";  // folder for trace.jsonl; created where it is missing
   bool resume = false;       // go on after the latest checkpoint
-  int restarts =
-      0;  // after lost workers, in a row from one step; 0: neither journal nor kept states
+  // After lost workers, in a row from one step; 0: neither journal nor kept states.
+  int restarts = 0;
+  SimDuration end_max{20'000'000'000};  // for workers to end when all is done; then one is lost
   // Workers copy their state at every iteration, for the next to lose no more than one. Left out:
   // where there are replicas, which is where a lost worker's state lives on elsewhere.
   std::optional<bool> keep_state;

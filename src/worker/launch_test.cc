@@ -237,7 +237,8 @@ TEST_F(Launching, WhereEveryStageHasAReplicaALostWorkerCostsOneIteration) {
 
 // A process that is stopped keeps its connections; its lease ends.
 TEST_F(Launching, ASilentWorkerIsLostWhenItsLeaseIsOver) {
-  const plan::Plan plan = plan_with_checkpoints(2, 20, 2);
+  // So many that the last of them are not over when this process hears of the fifth.
+  const plan::Plan plan = plan_with_checkpoints(2, 100, 10);
   options_.restarts = 1;
   pid_t stopped = 0;
   options_.on_progress = [&](const Progress& progress) {
@@ -252,7 +253,27 @@ TEST_F(Launching, ASilentWorkerIsLostWhenItsLeaseIsOver) {
   EXPECT_EQ(summary->restarts, 1);
   EXPECT_THAT(notes, HasSubstr("rank 1 (paris) was lost: it was silent, and its lease is over"));
   EXPECT_NE(kill(stopped, 0), 0) << "it is still there";
-  EXPECT_EQ(updates_in(latest()), 20);
+  EXPECT_EQ(updates_in(latest()), 100);
+}
+
+// Between its last word and its end: nobody asks for a lease any more.
+TEST_F(Launching, AWorkerThatDoesNotEndIsLost) {
+  options_.restarts = 1;
+  options_.end_max = SimDuration{1'000'000'000};
+  pid_t stopped = 0;
+  options_.on_progress = [&](const Progress& progress) {
+    if (progress.step != 4 || stopped != 0) return;
+    stopped = pids_.at(1);
+    kill(stopped, SIGSTOP);
+  };
+  std::string notes;
+  options_.on_note = [&](const std::string& note) { notes += note + "\n"; };
+  const auto summary = launch(plan_with_checkpoints(2, 4, 2), options_, clock_);
+  ASSERT_TRUE(summary) << summary.error().text();
+  EXPECT_EQ(summary->restarts, 1);
+  EXPECT_THAT(notes, HasSubstr("rank 1 (paris) did not end within 1 s of the last step"));
+  EXPECT_EQ(updates_in(latest()), 4);
+  EXPECT_NE(kill(stopped, 0), 0) << "it is still there";
 }
 
 // With its last shard written or not, or when all is done: whatever comes first.
