@@ -133,13 +133,13 @@ class Recovery(Case):
 
     @needs_torch
     def test_random_kills_of_real_training(self):
-        steps = 400 if LONG else 60
+        steps = 400 if LONG else 40
         job = replicated(tiny(2, steps=steps, every=10))
         self.write("job.toml", job)
         self.ok("train", "job.toml", "--out", "once")
         losses = self.records(self.folder / "once" / "trace.jsonl", "loss")
         shutil.rmtree(self.folder / "checkpoints")
-        self.disturb(job, steps, 20 if LONG else 3)
+        self.disturb(job, steps, 20 if LONG else 2)
         disturbed = self.records(self.folder / "run" / "trace.jsonl", "loss")
         self.assertIn(steps, disturbed)
         self.assertEqual(disturbed, {i: losses[i] for i in disturbed})
