@@ -130,6 +130,7 @@ class Launch {
   std::optional<TokenFile> token_file_;
   SimTime join_deadline_ = kNever;
   SimTime offer_at_ = kNever;  // the seats of those who have not come
+  bool offered_ = false;       // in this epoch: a spare may sit where another comes late
   bool joined_ = false;        // all ranks said hello
   bool went_ = false;          // all ranks were ready
   bool told_over_ = false;
@@ -357,6 +358,7 @@ Status Launch::check_ended() {
 Status Launch::offer_seats() {
   if (joined_ || clock_.now() < offer_at_) return {};
   offer_at_ = kNever;
+  offered_ = true;
   Vacancy vacancy{.epoch = membership_.epoch()};
   for (size_t r = 0; r < ranks_; ++r) {
     if (seats_[r].address.empty()) vacancy.ranks.push_back(static_cast<int32_t>(r));
@@ -539,7 +541,7 @@ Status Launch::handle(int32_t rank, const Disconnected& end) {
 // Before all are here it is a mistake in how the ranks were started; later it is somebody else's,
 // or a rank that comes again while its seat is still that of the process before, or a spare's.
 Status Launch::handle(int32_t rank, const Duplicate&) {
-  if (options_.rendezvous && options_.restarts > 0 && (joined_ || goes_on_)) return {};
+  if (options_.rendezvous && options_.restarts > 0 && (joined_ || goes_on_ || offered_)) return {};
   if (!joined_) {
     return unusable(fmt::format("two processes say they are rank {} of {}", rank, ranks_),
                     "giving each process a rank of its own: RANK, or one mpirun, srun or torchrun");

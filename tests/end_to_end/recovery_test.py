@@ -180,21 +180,18 @@ class StartedOneByOne(Recovery):
         with slurm.socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        command = [BUILD / "tombolo", "train", "job.toml", "--out", "run", "--restarts", "5",
-                   "--rendezvous", f"127.0.0.1:{port}", *words]
-        errors = open(self.folder / "errors", "w")
-        processes = []
-        for rank in range(4 + spares):
-            if rank in missing:
-                continue
-            here = dict(clean_environment(), RANK=str(rank), WORLD_SIZE="4") if rank < 4 else clean_environment()
-            more = ["--json"] if rank == 0 else ["--spare"] if rank >= 4 else []
-            process = subprocess.Popen(command + more, cwd=self.folder, env=here, stdin=subprocess.DEVNULL,
+        self.command = [BUILD / "tombolo", "train", "job.toml", "--out", "run", "--restarts", "5",
+                        "--rendezvous", f"127.0.0.1:{port}", *words]
+        return [self.start_rank(rank) for rank in range(4 + spares) if rank not in missing]
+
+    def start_rank(self, rank):
+        here = dict(clean_environment(), RANK=str(rank), WORLD_SIZE="4") if rank < 4 else clean_environment()
+        more = ["--json"] if rank == 0 else ["--spare"] if rank >= 4 else []
+        with open(self.folder / "errors", "a") as errors:
+            process = subprocess.Popen(self.command + more, cwd=self.folder, env=here, stdin=subprocess.DEVNULL,
                                        stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL, stderr=errors, text=True)
-            self.addCleanup(self.end, process)
-            processes.append(process)
-        errors.close()
-        return processes
+        self.addCleanup(self.end, process)
+        return process
 
     def workers_of(self, process):
         return [pid for pid in children(process.pid) if alive(pid)]
@@ -217,14 +214,17 @@ class StartedOneByOne(Recovery):
         for process in ranks[1:2] + ranks[3:]:
             self.assertEqual(process.wait(timeout=GUARD_S), 0, errors)
 
-    def test_a_spare_takes_the_seat_of_a_host_that_never_came(self):
-        job = four_emulated(20, 5)
+    def test_a_spare_takes_the_seat_of_a_host_that_comes_too_late(self):
+        job = four_emulated(60, 5)
         whole = self.undisturbed(job)
         # None of them can be called, the spare included.
-        ranks = self.start_all(job, spares=1, missing=[2], words=["--join-timeout", "8", "--no-inbound"])
+        ranks = self.start_all(job, spares=1, missing=[2], words=["--join-timeout", "20", "--no-inbound"])
+        self.wait(lambda: self.workers_of(ranks[-1]), "no spare sits there")
+        late = self.start_rank(2)
         answer, errors = self.finish(ranks[0])
         self.assertIn("links that go through this host", errors)
-        self.assertEqual((answer["steps"], self.state()), (20, whole), errors)
+        self.assertEqual((answer["steps"], self.state()), (60, whole), errors)
+        self.end(late)  # it would call for another while
         for process in ranks[1:]:
             self.assertEqual(process.wait(timeout=GUARD_S), 0, errors)
 
