@@ -25,9 +25,11 @@ void per_stage(Archive& a, const char* key, std::vector<Seconds>& out) {
   }
 }
 
+namespace {
+
+// One for all stages, or one each; whether there are enough is checked with the job's stages.
 Seconds of_stage(const std::vector<Seconds>& list, size_t stage) {
-  if (list.empty()) return 0_s;
-  return list.size() == 1 ? list[0] : list[std::min(stage, list.size() - 1)];
+  return list.empty() ? 0_s : list[std::min(stage, list.size() - 1)];
 }
 
 bool weights_within(const StageTimes& times) {
@@ -37,6 +39,8 @@ bool weights_within(const StageTimes& times) {
   }
   return true;
 }
+
+}  // namespace
 
 template <class Archive>
 void describe(Archive& a, StageTimes& times) {
@@ -352,17 +356,16 @@ Status price_by_profile(const Job& job, const cost::Hardware& hardware, Plan& pl
 void price_by_stage_times(const StageTimes& times, Plan& plan) {
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const bool last = s + 1 == plan.stages.size();
-    plan.stages[s].cost = {of_stage(times.forward, s), of_stage(times.backward, s),
-                           last ? 0_s : of_stage(times.recompute, s), 0_s};
+    cost::StageCost& cost = plan.stages[s].cost;
+    cost = {.forward = of_stage(times.forward, s),
+            .backward = of_stage(times.backward, s),
+            .recompute = last ? 0_s : of_stage(times.recompute, s),
+            .reduce = times.reduce.value_or(0_s)};
+    if (!times.backward_weight.empty()) cost.backward_weight = of_stage(times.backward_weight, s);
   }
   plan.wan_transfer = times.transfer;
   plan.wan_latency = times.latency.value_or(0_s);
   plan.in_flight = times.in_flight;
-  for (size_t s = 0; s < plan.stages.size(); ++s) {
-    plan.stages[s].cost.reduce = times.reduce.value_or(0_s);
-    if (!times.backward_weight.empty())
-      plan.stages[s].cost.backward_weight = of_stage(times.backward_weight, s);
-  }
   plan.cost_source = CostSource::kStageTimes;
 }
 

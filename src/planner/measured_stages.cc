@@ -88,7 +88,7 @@ Result<PositionWork> measured_work(const trace::Trace& trace, const PositionWork
                       "the trace of a whole iteration");
     }
     work[position].forward = seen.forward;
-    if (planned[position].backward_weight) {
+    if (planned[position].backward_weight && planned[position].backward > 0_s) {
       work[position].backward_weight =
           seen.backward * (*planned[position].backward_weight / planned[position].backward);
     }

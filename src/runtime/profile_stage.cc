@@ -85,7 +85,7 @@ class StageProfiler {
   // Backwards whole, or in halves.
   Status iterate(int64_t iteration, bool halves, bool measured);
   Status go_back(int64_t microbatch, Payload gradient, bool halves, bool measured);
-  Seconds backward_weight() const;
+  std::optional<Seconds> backward_weight() const;
   template <typename Work>
   Status timed(Samples& samples, bool measured, const Work& work);
 
@@ -140,9 +140,10 @@ Status StageProfiler::go_back(int64_t m, Payload gradient, bool halves, bool mea
 }
 
 // As a share of a whole backward, so that what only halves cost does not make the input's shorter.
-Seconds StageProfiler::backward_weight() const {
-  const Seconds weight = backward_weight_.median();
-  return backward_.median() * (weight / (backward_input_.median() + weight));
+std::optional<Seconds> StageProfiler::backward_weight() const {
+  const Seconds weight = backward_weight_.median(), both = backward_input_.median() + weight;
+  if (both <= 0_s) return std::nullopt;
+  return backward_.median() * (weight / both);
 }
 
 Status StageProfiler::iterate(int64_t iteration, bool halves, bool measured) {

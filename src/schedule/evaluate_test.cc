@@ -40,7 +40,6 @@ TEST(Evaluate, ByHand) {
   EXPECT_DOUBLE_EQ(bubble_of(trace).ratio, 0.6);
 }
 
-// (p-1)/(m+p-1) of the time, for GPipe and 1F1B alike.
 // Half of a backward belongs to the weights, unless a profile knows better.
 TEST(Evaluate, HalvesOfABackward) {
   cost::StageCost cost{.forward = 1_ms, .backward = 3_ms};
@@ -50,6 +49,7 @@ TEST(Evaluate, HalvesOfABackward) {
   EXPECT_EQ(durations_of(cost).backward_input.ns, 2'000'000);
 }
 
+// (p-1)/(m+p-1) of the time, for GPipe and 1F1B alike.
 TEST(Evaluate, BubbleOf1F1B) {
   for (const char* name : {"gpipe", "1f1b"}) {
     for (int p = 1; p <= 6; ++p) {
