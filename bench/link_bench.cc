@@ -152,7 +152,7 @@ Status goodput(const Options& options, Clock& clock) {
     for (uint64_t i = 0; i < said; ++i) TRY(pair.receiver->receive(0, {1, i}, kNever));
     return {};
   });
-  // The first one is always sent, so that the receiver always has one to wait for.
+  // One at least, so that a connection is measured that was used.
   std::vector<Reading> readings;
   uint64_t i = 0;
   for (const SimTime wanted : {begin, middle, end}) {

@@ -9,7 +9,7 @@ more on both sides). Every fixed pair is measured over --seconds after a warm-up
 over half of --run, in turns with the link that chooses, because the best of ten short measurements is also the
 luckiest. The link that chooses: over --run seconds from its first byte, slow start and every visit of a bad pair
 included, and over the second half of it (steady state); the median of --times runs. The bar is 0.95 of the better of
-the two pairs. Takes 15 minutes with its defaults. Ends with 77 where something is missing, with 1 where a path is
+the two pairs. Takes 20 minutes with its defaults. Ends with 77 where something is missing, with 1 where a path is
 below the bar. A row says "busy" where the emulator came more than 2 ms late (p99): then measure again on an idle
 machine.
 """

@@ -6,6 +6,8 @@ urgent message takes while 50 MB are queued, against a queue without urgency.
                          [--paths clean,lossy,far,fat] [--seconds 5] [--warmup 3] [--runs 3] [--skip-urgency]
                          [--tls | --spliced]
 
+A number of connections may be "auto": the link chooses, and explores while it is measured.
+
 With --tls only this: the goodput of a link with TLS 1.3 against one without, on the clean path, taking turns. With
 --spliced the same of a link between ranks that cannot be called, through the coordinator's door on the receiver's host.
 
@@ -168,7 +170,7 @@ def main():
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
-    parser.add_argument("--connections", type=lambda text: [int(n) for n in words(text)], default=[1, 8, 16])
+    parser.add_argument("--connections", type=lambda text: [n if n == "auto" else int(n) for n in words(text)], default=[1, 8, 16])
     parser.add_argument("--congestion-controls", type=words, default=["cubic", "bbr"])
     parser.add_argument("--paths", type=words, default=list(PATHS))
     parser.add_argument("--seconds", type=int, default=5)
