@@ -25,7 +25,6 @@ def with_torch_too(test):
     return test
 
 
-
 TWO_EMULATED = """
 [model]
 layers = 4
