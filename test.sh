@@ -24,7 +24,7 @@ $long && fuzz_seconds=300
 # Threads, processes and sockets meet in these; the rest is single-threaded. worker starts real ones.
 tsan_labels=(engine transport runtime worker)
 # What LibTorch, real time or a browser decides. The rest has run under the sanitizers; --long runs it optimised too.
-torch_labels=(train numerics worker with_torch islands browser)
+torch_labels=(train numerics worker with_torch islands browser recorded)
 torch_programs=(tombolo tombolo-worker tombolo-islands sample_report)
 
 passed=0 failed=0 skipped=0
