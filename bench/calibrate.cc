@@ -27,7 +27,7 @@
 #include "base/random.h"
 #include "base/toml.h"
 #include "cost/iteration.h"
-#include "planner/from_job.h"
+#include "cost/job_configuration.h"
 #include "planner/reference.h"
 #include "planner/reference_score.h"
 
@@ -275,9 +275,9 @@ int main(int argc, char** argv) {
     kept.push_back(std::move(read->rows));
     for (const planner::ReferenceRow& row : kept.back()) {
       if (!row.iteration) continue;
-      const auto c = planner::configuration_of(row.job);
+      const auto c = cost::configuration_of(row.job);
       CHECK(c.has_value(), "{}", c.error().message);
-      const Status possible = planner::check_divisions(row.job);
+      const Status possible = cost::check_divisions(row.job);
       if (!possible) {
         fmt::print("{} {}: {}\n", row.table, row.name, possible.error().message);
         continue;
@@ -289,7 +289,7 @@ int main(int argc, char** argv) {
           static_cast<double>(std::hash<std::string>{}(digest(row.table + row.name)) % 10007) /
           10007;
       cases.push_back(
-          {&row, *c, planner::settings_of(row.job.training),
+          {&row, *c, cost::settings_of(row.job.training),
            find(files.devices, constants->device.name),
            find(files.fabrics, constants->scale_up.name),
            find(files.fabrics, constants->scale_out.name),

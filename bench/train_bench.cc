@@ -29,6 +29,7 @@
 
 #include "base/file.h"
 #include "base/random.h"
+#include "cost/price_plan.h"
 #include "plan/job.h"
 #include "train/blas_check.h"
 #include "train/memory_messenger.h"
@@ -163,7 +164,7 @@ Status replicate(const plan::Plan& plan, int32_t replica, train::MemoryHub& hub,
 Status measure_sum(plan::Job job) {
   job.parallelism.data = 2;
   job.cluster.datacenters[0].devices_per_node = 2;
-  const plan::Plan plan = TRY(plan::make_plan(job));
+  const plan::Plan plan = TRY(cost::make_plan(job));
   train::MemoryHub hub;
   Sum sum;
   Status other;
@@ -189,7 +190,7 @@ Status measure() {
   TRY(write_file(text_file, text));
   plan::Job job = TRY(plan::parse_job(kJob, "train_bench"));
   job.data = plan::Data{.text = text_file};
-  const plan::Plan plan = TRY(plan::make_plan(job));
+  const plan::Plan plan = TRY(cost::make_plan(job));
   auto kernels = TRY(train::make_torch_kernels(plan, 0));
 
   std::map<std::string, double> ignored;
@@ -240,7 +241,7 @@ Status train_job(const std::string& job_file, const std::string& data, int64_t s
     job.data->text = data;
   }
   if (steps > 0) job.run.steps = steps;
-  const plan::Plan plan = TRY(plan::make_plan(job));
+  const plan::Plan plan = TRY(cost::make_plan(job));
   if (plan.stages.size() != 1) return unusable("train_bench runs one stage", "pipeline = 1");
   auto kernels = TRY(train::make_torch_kernels(plan, 0));
   std::map<std::string, double> seconds;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "cost/price_plan.h"
 #include "plan/job.h"
 #include "plan/job_file.h"
 #include "plan/open_job.h"
@@ -70,7 +71,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CHECK(open || !job, "{}", open.error().text());
   // A small job becomes a Plan; a large one would only show how much memory there is.
   if (job && job->parallelism.pipeline <= 64 && (!job->model || job->model->layers <= 1024)) {
-    const auto made = tombolo::plan::make_plan(*job);
+    const auto made = tombolo::cost::make_plan(*job);
     if (made) check_round_trip(*made);
     if (made) check_schedule(*made);
   }

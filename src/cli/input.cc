@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "base/file.h"
+#include "cost/price_plan.h"
 #include "plan/plan_file.h"
 #include "schedule/schedule.h"
 
@@ -49,10 +50,10 @@ Result<plan::Plan> open_plan(const InputOptions& in) {
   } else {
     const plan::Job job = TRY(load_job(in));
     if (in.hardware.empty()) {
-      plan = TRY(plan::make_plan(job));
+      plan = TRY(cost::make_plan(job));
     } else {
-      const cost::Hardware hardware = TRY(cost::read_hardware(in.hardware));
-      plan = TRY(during(plan::make_plan(job, &hardware), "using " + in.hardware));
+      const plan::Hardware hardware = TRY(plan::read_hardware(in.hardware));
+      plan = TRY(during(cost::make_plan(job, &hardware), "using " + in.hardware));
     }
   }
   return plan;

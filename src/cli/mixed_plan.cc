@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "cli/answer.h"
+#include "cost/price_plan.h"
 #include "plan/job_file.h"
 #include "plan/plan_file.h"
 #include "schedule/schedule.h"
@@ -215,7 +216,7 @@ Result<std::string> write_artifact(const plan::Job& job, const MixedPlan& best,
   const std::string doing = "writing " + path;
   const plan::Job exact = TRY(during(planner::with_plan(job, best), doing));
   if (path.ends_with(".json")) {
-    const plan::Plan plan = TRY(during(plan::make_plan(exact), doing));
+    const plan::Plan plan = TRY(during(cost::make_plan(exact), doing));
     const schedule::Schedule schedule = TRY(during(schedule::build(plan), doing));
     TRY(during(schedule::check_memory(plan, schedule), doing));
     TRY(write_file(path, plan::to_json_text(plan)));

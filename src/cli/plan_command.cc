@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/mixed_plan.h"
 #include "cli/progress.h"
+#include "cost/price_plan.h"
 #include "plan/job_file.h"
 #include "plan/plan_file.h"
 #include "planner/best_plan.h"
@@ -212,7 +213,7 @@ bool ends_with(const std::string& text, std::string_view ending) {
 
 // A Plan that the simulator takes, memory included.
 Result<plan::Plan> simulatable(const plan::Job& job) {
-  plan::Plan plan = TRY(plan::make_plan(job));
+  plan::Plan plan = TRY(cost::make_plan(job));
   const schedule::Schedule schedule = TRY(schedule::build(plan));
   TRY(schedule::check_memory(plan, schedule));
   return plan;

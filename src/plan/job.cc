@@ -7,7 +7,6 @@
 #include "base/fields.h"
 #include "base/file.h"
 #include "base/toml.h"
-#include "cost/collective.h"
 
 namespace tombolo::plan {
 
@@ -326,37 +325,10 @@ Result<std::vector<Placement>> place(const Job& job) {
   return ranks;
 }
 
-Status price_by_profile(const Job& job, const cost::Hardware& hardware, Plan& plan) {
-  const auto mismatch = [&](const std::string& what) {
-    return unusable(
-        fmt::format("the hardware file was measured for another {}", what),
-        fmt::format("measuring this one: tombolo profile {} --out hardware.json", job.file));
-  };
-  if (hardware.model != plan.model) return mismatch("model (" + hardware.model.name + ")");
-  if (hardware.micro_batch != plan.training.micro_batch) {
-    return mismatch(fmt::format("micro_batch ({})", hardware.micro_batch));
-  }
-  if (hardware.precision != to_name(plan.training.precision)) {
-    return mismatch("precision (" + hardware.precision + ")");
-  }
-  if (hardware.recompute != plan.training.recompute) return mismatch("recompute");
-  for (int32_t s = 0; s < static_cast<int32_t>(plan.stages.size()); ++s) {
-    for (const int32_t rank : plan.replicas_of(s)) {
-      const cost::MeasuredStage* measured =
-          hardware.find(plan.stages[s].slice, plan.device_of(rank).name);
-      if (!measured) return mismatch(fmt::format("split: stage {} is not in it", s));
-      plan.stages[s].cost = measured->cost;
-    }
-  }
-  plan.measured_links = hardware.links;
-  plan.cost_source = CostSource::kProfile;
-  return {};
-}
-
-void price_by_stage_times(const StageTimes& times, Plan& plan) {
+void take_stage_times(const StageTimes& times, Plan& plan) {
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const bool last = s + 1 == plan.stages.size();
-    cost::StageCost& cost = plan.stages[s].cost;
+    StageCost& cost = plan.stages[s].cost;
     cost = {.forward = of_stage(times.forward, s),
             .backward = of_stage(times.backward, s),
             .recompute = last ? 0_s : of_stage(times.recompute, s),
@@ -367,35 +339,6 @@ void price_by_stage_times(const StageTimes& times, Plan& plan) {
   plan.wan_latency = times.latency.value_or(0_s);
   plan.in_flight = times.in_flight;
   plan.cost_source = CostSource::kStageTimes;
-}
-
-void price_by_roofline(Plan& plan) {
-  for (int32_t s = 0; s < static_cast<int32_t>(plan.stages.size()); ++s) {
-    // Replicas of a stage share a datacenter, hence a kind of device.
-    Stage& stage = plan.stages[s];
-    stage.cost = cost::roofline(plan.model, stage.slice, plan.device_of(plan.rank_of(s, 0)),
-                                {.micro_batch = plan.training.micro_batch,
-                                 .element_bytes = element_bytes(plan.training.precision),
-                                 .recompute = plan.training.recompute,
-                                 .state_bytes = plan.training.optimizer_bytes_per_parameter});
-    if (!plan.may_recompute(static_cast<size_t>(s))) stage.cost.recompute = 0_s;
-  }
-  plan.cost_source = CostSource::kRoofline;
-}
-
-// The replicas of a stage sum their gradients in a ring; its slowest hop decides.
-void price_reduction(Plan& plan) {
-  if (plan.replicas() == 1) return;
-  for (size_t s = 0; s < plan.stages.size(); ++s) {
-    const std::vector<int32_t> ring = plan.replicas_of(static_cast<int32_t>(s));
-    cost::AllReduce what{.size = plan.stages[s].gradients, .ranks = plan.replicas()};
-    for (size_t i = 0; i < ring.size(); ++i) {
-      const Channel hop = channel_between(plan, ring[i], ring[(i + 1) % ring.size()]);
-      what.rate = i == 0 ? hop.rate : std::min(what.rate, hop.rate);
-      what.latency = std::max(what.latency, hop.latency);
-    }
-    plan.stages[s].cost.reduce = cost::ring_all_reduce(what);
-  }
 }
 
 }  // namespace
@@ -431,7 +374,7 @@ Result<Job> read_job(const std::string& path) {
   return parse_job(text, path);
 }
 
-Result<Plan> make_plan(const Job& job, const cost::Hardware* hardware) {
+Result<Plan> lay_out(const Job& job) {
   TRY(refuse_what_is_missing(job));
   TRY(check_numbers(job));
   Plan plan;
@@ -461,15 +404,7 @@ Result<Plan> make_plan(const Job& job, const cost::Hardware* hardware) {
   plan.boundary =
       job.model ? model::boundary_bytes(plan.model, plan.training.micro_batch, bytes) : 0_B;
   TRY(during(validate(plan), "laying out " + job.file));
-  if (job.stage_times) {
-    price_by_stage_times(*job.stage_times, plan);
-  } else if (hardware) {
-    TRY(price_by_profile(job, *hardware, plan));
-    price_reduction(plan);
-  } else {
-    price_by_roofline(plan);
-    price_reduction(plan);
-  }
+  if (job.stage_times) take_stage_times(*job.stage_times, plan);
   return plan;
 }
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/result.h"
-#include "cost/hardware.h"
 #include "plan/plan.h"
 #include "plan/selection.h"
 
@@ -51,11 +50,11 @@ Result<Job> parse_job(std::string_view text, const std::string& file);
 Result<Job> read_job(const std::string& path);
 Result<Job> job_from_value(const Value& value, const std::string& file);  // of a parsed file
 
-// Splits the layers evenly, lays contiguous stages evenly over the datacenters in the order of the
-// file (as far as their devices go; all replicas of a stage in one datacenter), and prices each
-// stage: [stage_times], else the hardware file, else the law `roofline`; the sum of gradients by
-// the law `ring-all-reduce`. Infeasible where the cluster has too few devices. Whether a stage fits
-// into memory depends on the schedule: schedule::check_memory.
-Result<Plan> make_plan(const Job& job, const cost::Hardware* hardware = nullptr);
+// Splits the layers evenly, and lays contiguous stages evenly over the datacenters in the order of
+// the file (as far as their devices go; all replicas of a stage in one datacenter). With
+// [stage_times] the Plan is complete; without them its stages have no times yet, which
+// cost::make_plan gives them. Infeasible where the cluster has too few devices. Whether a stage
+// fits into memory depends on the schedule: schedule::check_memory.
+Result<Plan> lay_out(const Job& job);
 
 }  // namespace tombolo::plan

@@ -133,7 +133,7 @@ Channel expected_channel(const Plan& plan, int32_t from, int32_t to) {
   if (!channel.wan || channel.occupancy) return channel;
   const std::string& source = plan.ranks[from].datacenter;
   const std::string& target = plan.ranks[to].datacenter;
-  for (const cost::MeasuredLink& link : plan.measured_links) {
+  for (const MeasuredLink& link : plan.measured_links) {
     if ((link.between[0] == source && link.between[1] == target) ||
         (link.between[0] == target && link.between[1] == source)) {
       channel.latency = link.one_way_latency;

@@ -2,7 +2,7 @@
 //
 // The simulator predicts a Plan, the runtime performs it; neither asks for anything else. So the
 // model, the cluster and the expected duration of every stage stand in it, resolved. File: JSON
-// with a version (plan_file.h). Made from a job by make_plan (job.h).
+// with a version (plan_file.h). Made from a job by cost::make_plan.
 #pragma once
 
 #include <optional>
@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "cluster/cluster.h"
-#include "cost/hardware.h"
-#include "cost/stage_cost.h"
 #include "model/model.h"
+#include "plan/hardware.h"
 #include "plan/settings.h"
+#include "plan/stage_cost.h"
 #include "plan/stage_layout.h"
 
 namespace tombolo::plan {
@@ -28,7 +28,7 @@ constexpr auto enum_names(CostSource) {
 
 struct Stage {
   model::Slice slice;
-  cost::StageCost cost;
+  StageCost cost;
   Bytes state;        // weights, gradients and optimizer
   Bytes activations;  // kept per micro-batch in flight
   Bytes gradients;    // what replicas of this stage sum once per iteration
@@ -83,8 +83,8 @@ struct Plan {
       wan_transfer;     // [stage_times].transfer: occupancy of a WAN link by one node pair
   Seconds wan_latency;  // [stage_times].latency: on top of it
   std::optional<int64_t> in_flight;  // [stage_times].in_flight: micro-batches a rank has memory for
-  std::optional<GivenSchedule> given;  // instead of building parallelism.schedule by its name
-  std::vector<cost::MeasuredLink> measured_links;  // from the hardware file; for prediction only
+  std::optional<GivenSchedule> given;        // instead of building parallelism.schedule by its name
+  std::vector<MeasuredLink> measured_links;  // from the hardware file; for prediction only
   std::optional<Data> data;
   Run run;
   std::optional<Checkpoint> checkpoint;

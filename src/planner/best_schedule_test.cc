@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cost/price_plan.h"
 #include "plan/plan_file.h"
 #include "schedule/schedule.h"
 #include "sim/simulate.h"
@@ -42,7 +43,7 @@ plan::Plan plan_of(const Setting& setting) {
   if (setting.in_flight > 0) text += fmt::format("in_flight = {}\n", setting.in_flight);
   const Result<plan::Job> job = plan::parse_job(text, "job.toml");
   EXPECT_TRUE(job) << job.error().text();
-  const Result<plan::Plan> plan = plan::make_plan(*job);
+  const Result<plan::Plan> plan = cost::make_plan(*job);
   EXPECT_TRUE(plan) << plan.error().text();
   return *plan;
 }

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "planner/mixed_pipeline.h"
+#include "cost/mixed_pipeline.h"
 
 namespace tombolo::planner {
 namespace {
@@ -57,8 +57,8 @@ TEST(DpCell, OnePipelineIsTheSameAsPlayedElsewhere) {
   Random random(1);
   for (int i = 0; i < 500; ++i) {
     const DpCell cell = any_cell(random, 1);
-    std::vector<StagePass> stages;
-    std::vector<Hop> hops;
+    std::vector<cost::StagePass> stages;
+    std::vector<cost::Hop> hops;
     for (size_t part = 0; part < cell.parts.size(); ++part) {
       const CellPart& p = cell.parts[part];
       if (part > 0) {
@@ -67,10 +67,10 @@ TEST(DpCell, OnePipelineIsTheSameAsPlayedElsewhere) {
         hops.push_back({transfer, transfer, link.occupancy});
       }
       stages.insert(stages.end(), static_cast<size_t>(p.stages), {p.forward, p.backward});
-      hops.insert(hops.end(), static_cast<size_t>(p.stages - 1), Hop{});
+      hops.insert(hops.end(), static_cast<size_t>(p.stages - 1), cost::Hop{});
     }
     EXPECT_DOUBLE_EQ(one_forward_one_backward_cell(cell).value,
-                     play_one_forward_one_backward(stages, hops, cell.micro_batches).value)
+                     cost::play_one_forward_one_backward(stages, hops, cell.micro_batches).value)
         << "case " << i;
   }
 }

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <functional>
 
-#include "planner/from_job.h"
+#include "cost/job_configuration.h"
 #include "planner/reference.h"
 
 namespace tombolo::planner {
@@ -24,10 +24,10 @@ Result<std::vector<Residual>> compute_residuals() {
   std::vector<Residual> residuals;
   for (const std::string& table : reference_names()) {
     for (const ReferenceRow& row : TRY(read_reference("", table))) {
-      if (!row.iteration || row.ordering_only || !check_divisions(row.job)) continue;
+      if (!row.iteration || row.ordering_only || !cost::check_divisions(row.job)) continue;
       const cost::IterationLaw law = TRY(cost::IterationLaw::make(
-          *row.job.model, row.job.cluster.datacenters[0], settings_of(row.job.training)));
-      const cost::Configuration configuration = TRY(configuration_of(row.job));
+          *row.job.model, row.job.cluster.datacenters[0], cost::settings_of(row.job.training)));
+      const cost::Configuration configuration = TRY(cost::configuration_of(row.job));
       residuals.push_back({law.constants().stack.name, law.constants().device.name,
                            row.job.model->experts.has_value(),
                            *row.iteration / law.time(configuration).total()});

@@ -2,10 +2,10 @@
 
 #include <cmath>
 
+#include "cost/job_configuration.h"
+#include "cost/mixed_pipeline.h"
 #include "cost/rail_only.h"
 #include "planner/error_band.h"
-#include "planner/from_job.h"
-#include "planner/mixed_pipeline.h"
 
 namespace tombolo::planner {
 namespace {
@@ -172,7 +172,7 @@ std::optional<Seconds> play(const plan::Job& job, const cost::IterationLaw& law,
   constexpr int64_t kAtMost = 5'000'000;  // actions: some ten milliseconds
   if (c.pipeline == 1 || c.virtual_stages > 1 || c.gpipe) return {};
   if (c.micro_batches() > kAtMost / c.pipeline) return {};
-  std::vector<StagePass> stages;
+  std::vector<cost::StagePass> stages;
   int64_t first = 0;
   for (int64_t stage = 0; stage < c.pipeline; ++stage) {
     model::Slice slice = cost::stage_slice(law.model(), c.pipeline, stage);
@@ -185,9 +185,10 @@ std::optional<Seconds> play(const plan::Job& job, const cost::IterationLaw& law,
     stages.push_back({price.forward, price.backward});
   }
   const Seconds transfer = law.transfer(c);
-  const std::vector<Hop> hops(stages.size() - 1, Hop{.transfer = transfer, .exposed = transfer});
-  return play_one_forward_one_backward(stages, hops, c.micro_batches()) + parts.data_communication +
-         parts.optimizer + parts.overhead;
+  const std::vector<cost::Hop> hops(stages.size() - 1,
+                                    cost::Hop{.transfer = transfer, .exposed = transfer});
+  return cost::play_one_forward_one_backward(stages, hops, c.micro_batches()) +
+         parts.data_communication + parts.optimizer + parts.overhead;
 }
 
 // What the law tombolo counts otherwise than the job has it.
@@ -226,7 +227,7 @@ Status price_by_tombolo(const plan::Job& job, Estimate& e) {
   }
   const cluster::Datacenter& datacenter = job.cluster.datacenters[0];
   const cost::IterationLaw law = TRY(during(
-      cost::IterationLaw::make(*job.model, datacenter, settings_of(job.training)), job.file));
+      cost::IterationLaw::make(*job.model, datacenter, cost::settings_of(job.training)), job.file));
   const std::vector<int64_t>& uneven = job.parallelism.layers_per_stage;
   e.layout = cost::lay_out(
       e.configuration, cost::usable_domain(datacenter.scale_up.domain, e.configuration.devices()));
@@ -261,11 +262,11 @@ Result<Estimate> estimate(const plan::Job& job, std::string_view law, bool with_
     return unusable(fmt::format("{}: model is missing", job.file),
                     "[model] with preset = \"gpt3-175b\" or config = \"config.json\"");
   }
-  TRY(check_divisions(job));
+  TRY(cost::check_divisions(job));
   const cluster::Datacenter& datacenter = job.cluster.datacenters[0];
   Estimate e;
   e.law = law;
-  e.configuration = TRY(configuration_of(job));
+  e.configuration = TRY(cost::configuration_of(job));
   e.layout = cost::lay_out(e.configuration, datacenter.scale_up.domain);
   e.micro_batches = e.configuration.micro_batches();
   e.devices_in_cluster = job.cluster.devices();

@@ -97,7 +97,7 @@ Result<PositionWork> measured_work(const trace::Trace& trace, const PositionWork
   }
   const size_t last = work.size() - 1;
   if (last > 0 && work[last].recompute.value == 0) {
-    const cost::StageCost& before = work[last - 1];
+    const plan::StageCost& before = work[last - 1];
     work[last].recompute = work[last].forward * (before.recompute / before.forward);
   }
   return work;

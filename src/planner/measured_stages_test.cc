@@ -31,7 +31,7 @@ struct Seen {
 };
 
 // In whole microseconds, for medians are sums of nanoseconds.
-std::vector<int64_t> passes_us(const cost::StageCost& cost) {
+std::vector<int64_t> passes_us(const plan::StageCost& cost) {
   std::vector<int64_t> us;
   for (const Seconds pass : {cost.forward, cost.backward, cost.recompute}) {
     us.push_back(round_to_ns(pass).ns / 1000);
@@ -39,7 +39,7 @@ std::vector<int64_t> passes_us(const cost::StageCost& cost) {
   return us;
 }
 
-const PositionWork kPlanned(2, cost::StageCost{1_ms, 2_ms, 0_ms, 5_ms, 7_ms});
+const PositionWork kPlanned(2, plan::StageCost{1_ms, 2_ms, 0_ms, 5_ms, 7_ms});
 
 TEST(MeasuredStages, TheSlowestReplicaCountsByItsMedian) {
   Seen seen(2);
@@ -72,7 +72,7 @@ TEST(MeasuredStages, HalvesAndChunksOfAPositionAddUp) {
   }
   const Result<PositionWork> work = measured_work(seen.trace, kPlanned);
   ASSERT_TRUE(work) << work.error().text();
-  for (const cost::StageCost& at : *work) {
+  for (const plan::StageCost& at : *work) {
     EXPECT_THAT(passes_us(at), ElementsAre(4000, 8000, 4000));
   }
 }

@@ -157,8 +157,8 @@ MixedPlan plan_of(const plan::OpenJob& open, const MixedLaw& law, const MixedSpl
   plan.zero = split.setting.zero;
   plan.recompute = split.setting.recompute;
   plan.sequence_parallel = priced.configuration(split.order.front()).sequence_parallel;
-  std::vector<StagePass> passes;
-  std::vector<Hop> hops;
+  std::vector<cost::StagePass> passes;
+  std::vector<cost::Hop> hops;
   double rate = 0, peak = 0;
   int64_t first = 0;
   const auto all = static_cast<int64_t>(split.partition.layers.size());
@@ -193,7 +193,7 @@ MixedPlan plan_of(const plan::OpenJob& open, const MixedLaw& law, const MixedSpl
   plan.period = Seconds{split.partition.period};
   plan.end = Seconds{split.partition.end};
   plan.iteration = Seconds{split.partition.total};
-  plan.played = play_one_forward_one_backward(passes, hops, plan.micro_batches) + plan.end;
+  plan.played = cost::play_one_forward_one_backward(passes, hops, plan.micro_batches) + plan.end;
   plan.price = Dollars{rate * plan.iteration.value};
   plan.score = split.score;
   const int64_t batch = open.job.training.global_batch;

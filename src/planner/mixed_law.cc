@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "planner/from_job.h"
+#include "cost/job_configuration.h"
 
 namespace tombolo::planner {
 namespace {
@@ -32,7 +32,7 @@ class TomboloMixedLaw : public MixedLaw {
     return laws_[datacenter].stage_memory(c, slice, in_flight);
   }
 
-  Hop hop(size_t datacenter, const cost::Configuration& c) const override {
+  cost::Hop hop(size_t datacenter, const cost::Configuration& c) const override {
     const cost::IterationLaw& law = laws_[datacenter];
     const Seconds transfer = law.transfer(c);
     return {transfer, transfer * (1 - law.constants().stack.pipeline_overlap), transfer};
@@ -47,15 +47,15 @@ class TomboloMixedLaw : public MixedLaw {
 Result<std::unique_ptr<MixedLaw>> tombolo_mixed_law(const plan::Job& job) {
   std::vector<cost::IterationLaw> laws;
   for (const cluster::Datacenter& datacenter : job.cluster.datacenters) {
-    laws.push_back(
-        TRY(during(cost::IterationLaw::make(*job.model, datacenter, settings_of(job.training)),
-                   "pricing stages in " + datacenter.name)));
+    laws.push_back(TRY(
+        during(cost::IterationLaw::make(*job.model, datacenter, cost::settings_of(job.training)),
+               "pricing stages in " + datacenter.name)));
   }
   return std::make_unique<TomboloMixedLaw>(std::move(laws));
 }
 
-Hop wan_hop(const cluster::WanLink& link, const WanEnd& from, const WanEnd& to, int64_t data,
-            Bytes size) {
+cost::Hop wan_hop(const cluster::WanLink& link, const WanEnd& from, const WanEnd& to, int64_t data,
+                  Bytes size) {
   // Replicas of a stage on one node, and nodes of one replica.
   const auto on_node = [&](const WanEnd& end) {
     return std::clamp<int64_t>(end.datacenter->devices_per_node / end.tensor, 1, data);

@@ -7,8 +7,8 @@
 
 #include "base/result.h"
 #include "cost/iteration.h"
+#include "cost/mixed_pipeline.h"
 #include "plan/job.h"
-#include "planner/mixed_pipeline.h"
 
 namespace tombolo::planner {
 
@@ -25,7 +25,7 @@ class MixedLaw {
   virtual cost::DeviceMemory memory(size_t datacenter, const cost::Configuration& configuration,
                                     const model::Slice& slice, int64_t in_flight) const = 0;
   // From a stage to the next in the same datacenter.
-  virtual Hop hop(size_t datacenter, const cost::Configuration& configuration) const = 0;
+  virtual cost::Hop hop(size_t datacenter, const cost::Configuration& configuration) const = 0;
 };
 
 // The law `tombolo` (cost/iteration.h). Stragglers count by all nodes of a datacenter; the host's
@@ -42,7 +42,7 @@ struct WanEnd {
 // A micro-batch of `size` bytes (of all tensor ranks together) between two stages. All replicas
 // send at once: those on one pair of nodes share what flow_rate gives it, all share the path limit,
 // and no replica sends faster than its devices' network. docs/laws/wan_flow.md.
-Hop wan_hop(const cluster::WanLink& link, const WanEnd& from, const WanEnd& to, int64_t data,
-            Bytes size);
+cost::Hop wan_hop(const cluster::WanLink& link, const WanEnd& from, const WanEnd& to, int64_t data,
+                  Bytes size);
 
 }  // namespace tombolo::planner

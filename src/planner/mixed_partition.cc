@@ -16,7 +16,7 @@ constexpr double kRounding = 1e-12;  // sums in another order may differ by so m
 class Filler {
  public:
   explicit Filler(const PartitionProblem& problem) : problem_(problem) {
-    for (const Hop& hop : problem.hops) {
+    for (const cost::Hop& hop : problem.hops) {
       transfers_ += 2 * hop.transfer.value;
       occupancy_ = std::max(occupancy_, hop.occupancy.value);
     }
@@ -148,7 +148,7 @@ class Solver {
     // No round trip is shorter than all layers at the fastest stage's best rate and the transfers.
     round_trip_min_ = each_min_ * static_cast<double>(problem.layers);
     double exposed = 0;
-    for (const Hop& hop : problem.hops) {
+    for (const cost::Hop& hop : problem.hops) {
       round_trip_min_ += 2 * hop.transfer.value;
       exposed += 2 * hop.exposed.value;
       period_min_ = std::max(period_min_, hop.occupancy.value);
@@ -232,7 +232,7 @@ Partition price_partition(const PartitionProblem& problem, std::vector<int64_t> 
   CHECK(std::accumulate(layers.begin(), layers.end(), int64_t{0}) == problem.layers,
         "the partition does not cover {} layers", problem.layers);
   Partition out;
-  std::vector<StagePass> passes;
+  std::vector<cost::StagePass> passes;
   int64_t first = 0;
   for (size_t s = 0; s < p; ++s) {
     const StageNumbers& n = problem.stages[s].table->at(first, layers[s]);
@@ -240,8 +240,8 @@ Partition price_partition(const PartitionProblem& problem, std::vector<int64_t> 
     out.end = std::max(out.end, n.end);
     first += layers[s];
   }
-  out.round_trip = round_trip(passes, problem.hops).value;
-  out.period = period(passes, problem.hops).value;
+  out.round_trip = cost::round_trip(passes, problem.hops).value;
+  out.period = cost::period(passes, problem.hops).value;
   out.total =
       out.round_trip + static_cast<double>(problem.micro_batches - 1) * out.period + out.end;
   out.layers = std::move(layers);

@@ -22,7 +22,7 @@
 #include <optional>
 #include <vector>
 
-#include "planner/mixed_pipeline.h"
+#include "cost/mixed_pipeline.h"
 
 namespace tombolo::planner {
 
@@ -54,7 +54,7 @@ struct PartitionProblem {
   int64_t layers = 1;
   int64_t micro_batches = 1;
   std::vector<PartitionStage> stages;
-  std::vector<Hop> hops;
+  std::vector<cost::Hop> hops;
 };
 
 struct Partition {

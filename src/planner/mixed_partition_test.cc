@@ -23,8 +23,10 @@ StageTable table_of(int64_t layers, double each, double fixed, double end_each =
 TEST(MixedPartition, SlowerDevicesGetFewerLayers) {
   // Layers take 1 on the first stage and 2 on the second: of 6, four and two make both take 4.
   const StageTable fast = table_of(6, 1, 0), slow = table_of(6, 2, 0);
-  const PartitionProblem problem{
-      .layers = 6, .micro_batches = 10, .stages = {{&fast, {6}}, {&slow, {6}}}, .hops = {Hop{}}};
+  const PartitionProblem problem{.layers = 6,
+                                 .micro_batches = 10,
+                                 .stages = {{&fast, {6}}, {&slow, {6}}},
+                                 .hops = {cost::Hop{}}};
   const auto best = best_partition(problem, 1e9);
   ASSERT_TRUE(best);
   EXPECT_EQ(best->layers, (std::vector<int64_t>{4, 2}));
@@ -36,15 +38,19 @@ TEST(MixedPartition, SlowerDevicesGetFewerLayers) {
 TEST(MixedPartition, OneMicroBatchTakesTheShortestRoundTrip) {
   // With a single micro-batch nothing overlaps: the slow stage gets as little as possible.
   const StageTable fast = table_of(6, 1, 0), slow = table_of(6, 2, 0);
-  const PartitionProblem problem{
-      .layers = 6, .micro_batches = 1, .stages = {{&fast, {6}}, {&slow, {6}}}, .hops = {Hop{}}};
+  const PartitionProblem problem{.layers = 6,
+                                 .micro_batches = 1,
+                                 .stages = {{&fast, {6}}, {&slow, {6}}},
+                                 .hops = {cost::Hop{}}};
   EXPECT_EQ(best_partition(problem, 1e9)->layers, (std::vector<int64_t>{5, 1}));
 }
 
 TEST(MixedPartition, MemoryBindsWhereTimeWouldNot) {
   const StageTable fast = table_of(6, 1, 0), slow = table_of(6, 2, 0);
-  PartitionProblem problem{
-      .layers = 6, .micro_batches = 10, .stages = {{&fast, {3}}, {&slow, {6}}}, .hops = {Hop{}}};
+  PartitionProblem problem{.layers = 6,
+                           .micro_batches = 10,
+                           .stages = {{&fast, {3}}, {&slow, {6}}},
+                           .hops = {cost::Hop{}}};
   EXPECT_EQ(best_partition(problem, 1e9)->layers, (std::vector<int64_t>{3, 3}));
   problem.stages[1].most = {2};
   EXPECT_FALSE(best_partition(problem, 1e9));

@@ -70,13 +70,13 @@ double set_bound(Objective objective, PricedSetting& priced, const cluster::Clus
   for (const size_t z : set) rooms.push_back(room_of(priced, z, 0));
   PipelineNeeds needs = needs_of(priced, set);
   // Each boundary between them is at least as long as the shortest.
-  Hop least{Seconds{kInfinity}, Seconds{kInfinity}, Seconds{kInfinity}};
+  cost::Hop least{Seconds{kInfinity}, Seconds{kInfinity}, Seconds{kInfinity}};
   for (const size_t a : set) {
     for (const size_t b : set) {
       const auto& places = cluster.datacenters;
       const cluster::WanLink* link = a < b ? cluster.link(places[a].name, places[b].name) : nullptr;
       if (!link) continue;
-      const Hop hop = priced.wan(*link, a, b);
+      const cost::Hop hop = priced.wan(*link, a, b);
       least = {std::min(least.transfer, hop.transfer), std::min(least.exposed, hop.exposed),
                std::min(least.occupancy, hop.occupancy)};
     }
@@ -286,7 +286,7 @@ class SettingSearch {
   double score_max_;
   MixedFindings found_;
   std::vector<size_t> set_, order_;
-  std::vector<Hop> hops_;  // between the datacenters of order_
+  std::vector<cost::Hop> hops_;  // between the datacenters of order_
   std::vector<StageRoom> rooms_;
   std::vector<int64_t> held_after_;
   PipelineNeeds needs_;

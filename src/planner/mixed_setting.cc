@@ -67,7 +67,7 @@ StageNumbers PricedSetting::numbers(size_t datacenter, const model::Slice& slice
   return {(price.forward + price.backward).value, (price.update + price.gradients).value};
 }
 
-Hop PricedSetting::wan(const cluster::WanLink& link, size_t from, size_t to) const {
+cost::Hop PricedSetting::wan(const cluster::WanLink& link, size_t from, size_t to) const {
   return wan_hop(link, {&job_.cluster.datacenters[from], setting_.tensor[from]},
                  {&job_.cluster.datacenters[to], setting_.tensor[to]}, setting_.data, boundary_);
 }

@@ -43,8 +43,8 @@ class PricedSetting {
   double layer_min(size_t datacenter) const { return zones_[datacenter].layer; }
   double end_min(size_t datacenter) const { return zones_[datacenter].end; }
   double rate(size_t datacenter) const { return zones_[datacenter].rate; }
-  const Hop& inside(size_t datacenter) const { return zones_[datacenter].inside; }
-  Hop wan(const cluster::WanLink& link, size_t from, size_t to) const;
+  const cost::Hop& inside(size_t datacenter) const { return zones_[datacenter].inside; }
+  cost::Hop wan(const cluster::WanLink& link, size_t from, size_t to) const;
   cost::Configuration configuration(size_t datacenter) const;
 
   const StageTable& table(size_t datacenter, bool embedding, bool head);
@@ -58,7 +58,7 @@ class PricedSetting {
   struct Zone {
     int64_t room = 0;
     double layer = 0, end = 0, rate = 0;
-    Hop inside;
+    cost::Hop inside;
     std::array<std::unique_ptr<StageTable>, 4> tables;
     std::array<std::vector<std::vector<int64_t>>, 4> most;  // [ends][in flight - 1]
     std::vector<int64_t> held{0};                           // sums over in flight

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "base/random.h"
+#include "cost/price_plan.h"
 #include "planner/mixed_bound.h"
 #include "planner/mixed_orders.h"
 #include "planner/mixed_partition.h"
@@ -54,7 +55,9 @@ class HandLaw : public MixedLaw {
     m.activations = Bytes{1e9 * kept * held * static_cast<double>(in_flight * c.micro_batch) / t};
     return m;
   }
-  Hop hop(size_t, const cost::Configuration&) const override { return {0.02_s, 0.01_s, 0.02_s}; }
+  cost::Hop hop(size_t, const cost::Configuration&) const override {
+    return {0.02_s, 0.01_s, 0.02_s};
+  }
 };
 
 struct Place {
@@ -206,8 +209,8 @@ double brute_force(const plan::OpenJob& open, const HandLaw& law, Objective obje
     compositions(
         job.model->layers, std::vector<int64_t>(static_cast<size_t>(p), 99),
         [&](const std::vector<int64_t>& layers) {
-          std::vector<StagePass> passes;
-          std::vector<Hop> hops;
+          std::vector<cost::StagePass> passes;
+          std::vector<cost::Hop> hops;
           double end = 0, rate = 0, egress = 0;
           int64_t first = 0, s = 0;
           for (size_t i = 0; i < order.size(); ++i) {
@@ -235,7 +238,7 @@ double brute_force(const plan::OpenJob& open, const HandLaw& law, Objective obje
               egress += 2 * static_cast<double>(m * c.data) * (link.price * size).value;
             }
           }
-          const double time = mixed_pipeline(passes, hops, m).value + end;
+          const double time = cost::mixed_pipeline(passes, hops, m).value + end;
           best = std::min(best, objective == Objective::kCost ? time * rate + egress : time);
         });
   };
@@ -379,7 +382,7 @@ TEST(Mixed, ThePlanBecomesAJobThatSaysWhereStagesLie) {
   const MixedPlan& best = found->top.front();
   const Result<plan::Job> job = with_plan(open.job, best);
   ASSERT_TRUE(job) << job.error().text();
-  const Result<plan::Plan> plan = plan::make_plan(*job);
+  const Result<plan::Plan> plan = cost::make_plan(*job);
   ASSERT_TRUE(plan) << plan.error().text();
   ASSERT_EQ(plan->stages.size(), best.stages.size());
   for (size_t s = 0; s < best.stages.size(); ++s) {

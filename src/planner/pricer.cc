@@ -1,7 +1,7 @@
 #include "planner/pricer.h"
 
+#include "cost/job_configuration.h"
 #include "cost/rail_only.h"
-#include "planner/from_job.h"
 
 namespace tombolo::planner {
 namespace {
@@ -117,8 +117,8 @@ Result<std::unique_ptr<Pricer>> make_pricer(const plan::Job& job, std::string_vi
     return unusable(fmt::format("--law {}: there is no such law", law),
                     "--law tombolo or --law rail-only");
   }
-  return std::make_unique<TomboloPricer>(TRY(
-      cost::IterationLaw::make(*job.model, job.cluster.datacenters[0], settings_of(job.training))));
+  return std::make_unique<TomboloPricer>(TRY(cost::IterationLaw::make(
+      *job.model, job.cluster.datacenters[0], cost::settings_of(job.training))));
 }
 
 }  // namespace tombolo::planner

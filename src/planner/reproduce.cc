@@ -5,7 +5,7 @@
 
 #include "cluster/cluster.h"
 #include "cost/rail_only.h"
-#include "cost/stage_cost.h"
+#include "cost/roofline.h"
 #include "model/model.h"
 #include "network/published_fabrics.h"
 #include "planner/reproduce_astra_sim.h"
@@ -111,7 +111,7 @@ Table korthikanti_table_4() {
               "measured with tensor parallelism; the law roofline divides one device's time by 8, "
               "without its communication",
               {}};
-  const cost::StageCost layer =
+  const plan::StageCost layer =
       cost::roofline(*model::preset("gpt-22b"), {0, 1, false, false},
                      *cluster::catalog_device("a100-80g"), {.micro_batch = 4});
   const double forward = layer.forward / 8_ms, backward = layer.backward / 8_ms;

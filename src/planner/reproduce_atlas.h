@@ -11,7 +11,7 @@
 
 #include <vector>
 
-#include "cost/stage_cost.h"
+#include "cost/roofline.h"
 #include "planner/reproduce.h"
 
 namespace tombolo::planner {
@@ -24,7 +24,7 @@ inline constexpr const char* kAtlas =
 // A layer of GPT-A (sequences of 4,096, hidden size 4,096) or GPT-B (6,144 and 8,192) on an A100
 // with full recomputation, one sequence a micro-batch; heads of 128, as the paper leaves them out.
 struct AtlasLayer {
-  cost::StageCost cost;
+  plan::StageCost cost;
   Bytes boundary;  // what one micro-batch sends to the next stage
 };
 AtlasLayer atlas_layer(int64_t sequence, int64_t hidden);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "cost/price_plan.h"
 
 namespace tombolo::planner {
 namespace {
@@ -62,7 +63,7 @@ PositionWork work_of(const plan::Plan& plan) {
   PositionWork work(at.size());
   for (size_t position = 0; position < at.size(); ++position) {
     for (const size_t s : at[position]) {
-      const cost::StageCost& cost = plan.stages[s].cost;
+      const plan::StageCost& cost = plan.stages[s].cost;
       work[position].forward += cost.forward;
       work[position].backward += cost.backward;
       auto& weights = work[position].backward_weight;
@@ -87,7 +88,7 @@ plan::Plan with_work(plan::Plan plan, const PositionWork& work) {
   for (size_t position = 0; position < at.size(); ++position) {
     const auto count = static_cast<double>(at[position].size());
     for (const size_t s : at[position]) {
-      cost::StageCost& cost = plan.stages[s].cost;
+      plan::StageCost& cost = plan.stages[s].cost;
       const auto share = [&](Seconds part, Seconds all) {
         return all.value > 0 ? part / all : 1 / count;
       };
@@ -125,7 +126,7 @@ Result<plan::Plan> vary(const plan::Plan& plan, const ScheduleVariant& variant) 
     times.reduce = work.front().reduce / static_cast<double>(variant.chunks);
     job.stage_times = times;
   }
-  plan::Plan out = TRY(plan::make_plan(job));
+  plan::Plan out = TRY(cost::make_plan(job));
   out.parallelism.datacenter_per_stage = plan.parallelism.datacenter_per_stage;
   out.ranks = plan.ranks;
   out.measured_links = plan.measured_links;

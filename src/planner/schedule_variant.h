@@ -30,7 +30,7 @@ struct ScheduleVariant {
 };
 
 // What every position does with one micro-batch, and its update and sum of gradients.
-using PositionWork = std::vector<cost::StageCost>;
+using PositionWork = std::vector<plan::StageCost>;
 
 // Of a Plan; the recomputation that its last stage does not do counts as if it did, as long per
 // forward as that of the position before.

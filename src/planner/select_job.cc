@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cost/collective.h"
+#include "cost/price_plan.h"
 
 namespace tombolo::planner {
 namespace {
@@ -141,7 +142,7 @@ Result<Stages> price_stages(const Job& job, const cluster::Datacenter& datacente
     one.parallelism.layers_per_stage.clear();
   }
   one.training.global_batch = one.training.micro_batch;
-  const plan::Plan plan = TRY(plan::make_plan(one));
+  const plan::Plan plan = TRY(cost::make_plan(one));
   Stages stages;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const plan::Stage& stage = plan.stages[s];

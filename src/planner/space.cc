@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "cost/device_memory.h"
-#include "planner/from_job.h"
+#include "cost/job_configuration.h"
 
 namespace tombolo::planner {
 namespace {
@@ -34,7 +34,7 @@ class SpaceMaker {
     space_.domain = datacenter_.scale_up.domain;
     space_.layers = m_.layers;
     space_.global_batch = job_.training.global_batch;
-    const cost::Configuration given = TRY(configuration_of(job_));
+    const cost::Configuration given = TRY(cost::configuration_of(job_));
     space_.order = given.order;
     space_.gpipe = given.gpipe;
     space_.all_devices = limits_.all_devices;

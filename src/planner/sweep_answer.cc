@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "cost/iteration.h"
+#include "cost/price_plan.h"
 #include "plan/open_job.h"
 #include "planner/best_plan.h"
 #include "planner/best_schedule.h"
@@ -131,7 +132,7 @@ Result<std::vector<Value>> answer_best_schedule(const plan::Plan& plan) {
 Result<std::vector<Value>> answer_simulate(const Value& value, const std::string& file,
                                            const SweepQuestion& question) {
   const plan::Job job = TRY(plan::job_from_value(value, file));
-  const plan::Plan plan = TRY(plan::make_plan(job));
+  const plan::Plan plan = TRY(cost::make_plan(job));
   if (question.policy.empty()) return answer_by_simulation(plan);
   if (question.policy == "best") return answer_best_schedule(plan);
   return answer_by_simulation(TRY(with_schedule(plan, question.policy)));

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "planner/from_job.h"
+#include "cost/job_configuration.h"
 #include "planner/traffic_volume.h"
 
 namespace tombolo::planner {
@@ -13,7 +13,7 @@ Status check(const plan::Job& job) {
     return unusable(fmt::format("{}: model is missing", job.file),
                     "[model] with preset = \"gpt3-175b\" or config = \"config.json\"");
   }
-  TRY(check_divisions(job));
+  TRY(cost::check_divisions(job));
   if (job.cluster.datacenters.size() > 1) {
     return unusable(fmt::format("{}: cluster: {} datacenters; layers with tensor, context, expert "
                                 "parallelism or ZeRO are priced on one",
@@ -57,10 +57,11 @@ Result<Workload> Workload::make(const plan::Job& job, const WorkloadOptions& opt
   }
   const TrafficVolume volume = TRY(traffic_volume(job, {}));
   Workload out(TRY(RankNumbering::make(p, job.file)));
-  const cost::Configuration c = TRY(configuration_of(job));
-  const cost::IterationLaw law = TRY(during(
-      cost::IterationLaw::make(*job.model, job.cluster.datacenters[0], settings_of(job.training)),
-      job.file));
+  const cost::Configuration c = TRY(cost::configuration_of(job));
+  const cost::IterationLaw law =
+      TRY(during(cost::IterationLaw::make(*job.model, job.cluster.datacenters[0],
+                                          cost::settings_of(job.training)),
+                 job.file));
   out.parallelism_ = p;
   out.remote_parameters_ = options.remote_parameters;
   out.weight_bytes_ = plan::element_bytes(job.training.precision);
@@ -77,7 +78,7 @@ Result<Workload> Workload::make(const plan::Job& job, const WorkloadOptions& opt
     chunk.parts = parts_of(job, slice, law, c, options.granularity);
     const cost::StagePrice price = law.stage(alone, slice);
     chunk.update = price.update.value;
-    const cost::StageCost cost{.forward = price.forward, .backward = price.backward};
+    const plan::StageCost cost{.forward = price.forward, .backward = price.backward};
     times.stages.push_back(schedule::durations_of(cost));
     out.chunks_.push_back(std::move(chunk));
   }

@@ -148,7 +148,7 @@ Value link_rows(const Plan& plan) {
     const std::string& a = link.between[0];
     const std::string& b = link.between[1];
     std::string measured = "–";
-    for (const cost::MeasuredLink& m : plan.measured_links) {
+    for (const plan::MeasuredLink& m : plan.measured_links) {
       if (m.between.size() == 2 && link.joins(m.between[0], m.between[1])) {
         measured = fmt::format("{} one way, {}", brief(m.one_way_latency), brief(m.rate));
       }

@@ -56,7 +56,7 @@ Result<double> median_flight(Pair& pair, size_t bytes, int64_t messages, uint64_
 
 }  // namespace
 
-Result<cost::MeasuredLink> measure_link(const plan::Plan& plan, int32_t from, int32_t to,
+Result<plan::MeasuredLink> measure_link(const plan::Plan& plan, int32_t from, int32_t to,
                                         const Clock& clock, const MeasureLinkOptions& options) {
   Pair pair = TRY(link(shape_between(plan, from, to), clock));
   const auto bytes = static_cast<size_t>(payload_bytes(plan));
@@ -67,15 +67,15 @@ Result<cost::MeasuredLink> measure_link(const plan::Plan& plan, int32_t from, in
   auto closed = std::async(std::launch::async, [&] { return pair.to->close(deadline); });
   static_cast<void>(pair.from->close(deadline));
   static_cast<void>(closed.get());
-  return cost::MeasuredLink{.between = {plan.ranks[from].datacenter, plan.ranks[to].datacenter},
+  return plan::MeasuredLink{.between = {plan.ranks[from].datacenter, plan.ranks[to].datacenter},
                             .one_way_latency = Seconds{latency},
                             .rate = Bytes{static_cast<double>(bytes) * plan.run.byte_scale} /
                                     Seconds{std::max(flight - latency, 1e-9)}};
 }
 
-Result<std::vector<cost::MeasuredLink>> measure_links(const plan::Plan& plan, const Clock& clock,
+Result<std::vector<plan::MeasuredLink>> measure_links(const plan::Plan& plan, const Clock& clock,
                                                       const MeasureLinkOptions& options) {
-  std::vector<cost::MeasuredLink> links;
+  std::vector<plan::MeasuredLink> links;
   std::set<std::pair<std::string, std::string>> seen;
   for (int32_t s = 0; s + 1 < static_cast<int32_t>(plan.stages.size()); ++s) {
     const int32_t from = plan.rank_of(s, 0), to = plan.rank_of(s + 1, 0);

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "base/clock.h"
-#include "cost/hardware.h"
+#include "plan/hardware.h"
 #include "plan/plan.h"
 
 namespace tombolo::runtime {
@@ -16,12 +16,12 @@ struct MeasureLinkOptions {
 
 // From rank to rank, in two threads of this process. Medians. Takes about (small + large) round
 // trips plus the large messages' time on the link.
-Result<cost::MeasuredLink> measure_link(const plan::Plan& plan, int32_t from, int32_t to,
+Result<plan::MeasuredLink> measure_link(const plan::Plan& plan, int32_t from, int32_t to,
                                         const Clock& clock, const MeasureLinkOptions& options = {});
 
 // Every pair of datacenters between which the Plan sends, once. None for Plans whose transfers were
 // imagined ([stage_times]).
-Result<std::vector<cost::MeasuredLink>> measure_links(const plan::Plan& plan, const Clock& clock,
+Result<std::vector<plan::MeasuredLink>> measure_links(const plan::Plan& plan, const Clock& clock,
                                                       const MeasureLinkOptions& options = {});
 
 }  // namespace tombolo::runtime

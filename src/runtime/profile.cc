@@ -120,13 +120,13 @@ Result<std::vector<StageProfile>> profile_stages(const plan::Plan& plan, const s
 
 }  // namespace
 
-Result<cost::Hardware> profile(const plan::Plan& plan, const ProfileOptions& options,
+Result<plan::Hardware> profile(const plan::Plan& plan, const ProfileOptions& options,
                                Clock& clock) {
   TRY(check_performable(plan));
   const std::string program = options.worker_program.empty()
                                   ? TRY(sibling_program("tombolo-worker"))
                                   : options.worker_program;
-  cost::Hardware hardware{.machine = machine_name(),
+  plan::Hardware hardware{.machine = machine_name(),
                           .command = options.command,
                           .model = plan.model,
                           .micro_batch = plan.training.micro_batch,

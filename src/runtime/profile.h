@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/fields.h"
-#include "cost/hardware.h"
+#include "plan/hardware.h"
 #include "plan/plan.h"
 #include "runtime/kernels.h"
 
@@ -18,8 +18,8 @@ namespace tombolo::runtime {
 // Medians and interquartile ranges over micro-batches (update: over iterations).
 struct StageProfile {
   int32_t stage = 0;
-  cost::StageCost cost;
-  cost::StageCost spread;
+  plan::StageCost cost;
+  plan::StageCost spread;
   int64_t samples = 0;  // micro-batches
 
   bool operator==(const StageProfile&) const = default;
@@ -37,7 +37,7 @@ struct ProfileOptions {
 };
 
 // Starts a worker per stage, measures the links afterwards, and collects all of it.
-Result<cost::Hardware> profile(const plan::Plan& plan, const ProfileOptions& options, Clock& clock);
+Result<plan::Hardware> profile(const plan::Plan& plan, const ProfileOptions& options, Clock& clock);
 
 // "AMD EPYC 7763 64-Core Processor, 2 cores": what the figures belong to.
 std::string machine_name();

@@ -40,7 +40,7 @@ TEST(MeasuringLinks, FindsTheirShape) {
   const auto links = measure_links(plan, clock);
   ASSERT_TRUE(links) << links.error().text();
   ASSERT_EQ(links->size(), 1u);
-  const cost::MeasuredLink& link = links->front();
+  const plan::MeasuredLink& link = links->front();
   EXPECT_EQ(link.between, (std::vector<std::string>{"oregon", "paris"}));
   EXPECT_GE(link.one_way_latency.value, 0.002);
   RecordProperty("latency_us", static_cast<int>(link.one_way_latency.value * 1e6));

@@ -60,7 +60,7 @@ inline plan::Plan make_test_plan(const TestPlan& wanted) {
   }
   const auto parsed = plan::parse_job(job, "/test/job.toml");
   CHECK(parsed, "{}", parsed.error().text());
-  auto plan = plan::make_plan(*parsed);
+  auto plan = plan::lay_out(*parsed);
   CHECK(plan, "{}", plan.error().text());
   return std::move(*plan);
 }

@@ -11,7 +11,7 @@ Times equal_times(int32_t stages, const StageDurations& each) {
   return {std::vector<StageDurations>(static_cast<size_t>(stages), each), {}};
 }
 
-StageDurations durations_of(const cost::StageCost& cost) {
+StageDurations durations_of(const plan::StageCost& cost) {
   const SimDuration backward = round_to_ns(cost.backward);
   const SimDuration weight = cost.backward_weight
                                  ? std::min(round_to_ns(*cost.backward_weight), backward)

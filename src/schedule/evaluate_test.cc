@@ -42,7 +42,7 @@ TEST(Evaluate, ByHand) {
 
 // Half of a backward belongs to the weights, unless a profile knows better.
 TEST(Evaluate, HalvesOfABackward) {
-  cost::StageCost cost{.forward = 1_ms, .backward = 3_ms};
+  plan::StageCost cost{.forward = 1_ms, .backward = 3_ms};
   EXPECT_EQ(durations_of(cost).backward_weight.ns, 1'500'000);
   cost.backward_weight = 1_ms;
   EXPECT_EQ(durations_of(cost).backward_weight.ns, 1'000'000);

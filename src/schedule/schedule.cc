@@ -69,7 +69,7 @@ Status check_times(const plan::Plan& plan, const Shape& shape) {
                     "another unit, or fewer micro-batches");
   };
   for (size_t s = 0; s < plan.stages.size(); ++s) {
-    const cost::StageCost& cost = plan.stages[s].cost;
+    const plan::StageCost& cost = plan.stages[s].cost;
     TRY(check(fmt::format("forward of stage {}", s), cost.forward));
     TRY(check(fmt::format("backward of stage {}", s), cost.backward));
     TRY(check(fmt::format("recompute of stage {}", s), cost.recompute));

@@ -116,7 +116,7 @@ plan::Plan gpt3_plan(int64_t stages, const std::string& extra = {}) {
     pipeline = {}
   )",
                                        stages, extra, stages);
-  return *plan::make_plan(*plan::parse_job(text, "job.toml"));
+  return *plan::lay_out(*plan::parse_job(text, "job.toml"));
 }
 
 // Stage 0 of 96 holds one layer and the embeddings:

@@ -48,7 +48,7 @@ Times equal_times(int32_t stages, const StageDurations& each);
 // In nanoseconds. The weights' share of a backward is what the cost says (a profile measures it);
 // else half of it, rounded down: as many products of the same size as the inputs' (attention
 // scores, which have no weights, are left out).
-StageDurations durations_of(const cost::StageCost& cost);
+StageDurations durations_of(const plan::StageCost& cost);
 
 // As the Plan expects them; a transfer is the serialisation of one message alone.
 Times times_of(const plan::Plan& plan);

@@ -15,7 +15,7 @@ using trace::Action;
 using trace::ActionKind;
 
 SimDuration duration_of(const plan::Plan& plan, const Action& action) {
-  const cost::StageCost& cost = plan.stages[action.stage].cost;
+  const plan::StageCost& cost = plan.stages[action.stage].cost;
   switch (action.kind) {
     case ActionKind::kForward:
       return round_to_ns(cost.forward);

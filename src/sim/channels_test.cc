@@ -2,13 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include "cost/price_plan.h"
 #include "plan/job.h"
 
 namespace tombolo::sim {
 namespace {
 
 plan::Plan four_stages() {
-  return *plan::make_plan(*plan::parse_job(R"(
+  return *cost::make_plan(*plan::parse_job(R"(
     [model]
     preset = "byte-3m"
     [[cluster.datacenter]]

@@ -31,7 +31,7 @@ Status check_numbers(const plan::Plan& plan, int64_t iterations) {
   const double microbatches =
       static_cast<double>(plan.microbatches()) * static_cast<double>(iterations);
   for (size_t s = 0; s < plan.stages.size(); ++s) {
-    const cost::StageCost& cost = plan.stages[s].cost;
+    const plan::StageCost& cost = plan.stages[s].cost;
     TRY(add(fmt::format("forward of stage {}", s), cost.forward, microbatches));
     TRY(add(fmt::format("backward of stage {}", s), cost.backward, microbatches));
     TRY(add(fmt::format("recompute of stage {}", s), cost.recompute, microbatches));

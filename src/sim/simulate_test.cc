@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cost/price_plan.h"
 #include "plan/job.h"
 #include "schedule/schedule.h"
 
@@ -39,7 +40,7 @@ plan::Plan toy_plan(const std::string& schedule, int replicas) {
     transfer = "7 ms"
   )",
                   2 * replicas, 2 * replicas, 6 * replicas, replicas, schedule, line ? 1 : 2);
-  return *plan::make_plan(*plan::parse_job(text, "job.toml"));
+  return *cost::make_plan(*plan::parse_job(text, "job.toml"));
 }
 
 // Fixed occupancies, one pipeline: the simulator and the longest path are two ways to one answer.

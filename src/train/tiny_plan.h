@@ -94,7 +94,7 @@ text = "{}"
                   layout.schedule, layout.virtual_stages, test_text_file());
   const auto parsed = plan::parse_job(job, "test.toml");
   CHECK(parsed.has_value(), "{}", parsed.error().text());
-  auto plan = plan::make_plan(*parsed);
+  auto plan = plan::lay_out(*parsed);
   CHECK(plan.has_value(), "{}", plan.error().text());
   return std::move(*plan);
 }

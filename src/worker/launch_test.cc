@@ -82,7 +82,7 @@ double predicted_seconds(const plan::Plan& plan, const schedule::Schedule& sched
     for (int32_t r = 0; r < static_cast<int32_t>(plan.ranks.size()); ++r) {
       for (; next[r] < schedule.ranks[r].size(); ++next[r], moved = true) {
         const trace::Action& action = schedule.ranks[r][next[r]];
-        const cost::StageCost& cost = plan.stages[r].cost;
+        const plan::StageCost& cost = plan.stages[r].cost;
         if (trace::is_send(action.kind)) {
           const bool forward = action.kind == trace::ActionKind::kSendActivation;
           const int32_t peer = r + (forward ? 1 : -1);
@@ -460,7 +460,7 @@ TEST_F(Launching, AProfileAsksEveryStage) {
   const auto hardware = profile(plan, {.budget = 50_ms, .command = "test"}, clock_);
   ASSERT_TRUE(hardware) << hardware.error().text();
   ASSERT_EQ(hardware->stages.size(), 2u);
-  for (const cost::MeasuredStage& stage : hardware->stages) {
+  for (const plan::MeasuredStage& stage : hardware->stages) {
     EXPECT_GT(stage.samples, 0);
     fmt::print("forward {} (3 ms), backward {} (5 ms)\n", brief(stage.cost.forward),
                brief(stage.cost.backward));

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/random.h"
+#include "cost/price_plan.h"
 #include "plan/job.h"
 #include "schedule/schedule.h"
 #include "sim/interpret.h"
@@ -93,7 +94,7 @@ std::vector<trace::Interval> noisy_iteration(const plan::Plan& plan, const graph
 
 Result<std::vector<trace::Trace>> sample_replicas(int iterations) {
   const plan::Plan plan =
-      TRY(plan::make_plan(TRY(plan::parse_job(kJob, "three-datacenters.toml"))));
+      TRY(cost::make_plan(TRY(plan::parse_job(kJob, "three-datacenters.toml"))));
   trace::Trace predicted = TRY(sim::simulate(plan)).trace;
   predicted.header.version = "0.1.0";
   predicted.header.command = "tombolo simulate three-datacenters.toml --out predicted.jsonl";

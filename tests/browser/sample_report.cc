@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "base/random.h"
+#include "cost/price_plan.h"
 #include "plan/job.h"
 #include "plan/plan_file.h"
 #include "report/report.h"
@@ -178,7 +179,7 @@ class Runner {
 };
 
 Status write_reports(const std::string& folder) {
-  const plan::Plan plan = TRY(plan::make_plan(TRY(plan::parse_job(kJob, "two-datacenters.toml"))));
+  const plan::Plan plan = TRY(cost::make_plan(TRY(plan::parse_job(kJob, "two-datacenters.toml"))));
   const auto save = [&](const char* name, const std::vector<trace::Trace>& traces) -> Status {
     return write_file(folder + "/" + name, TRY(report::render_html({}, traces)));
   };

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "planner/mixed_pipeline.h"
+#include "cost/mixed_pipeline.h"
 #include "sim/simulate.h"
 #include "support/toy_plan.h"
 
@@ -17,7 +17,7 @@ TEST(MixedPipelineAgainstTheSimulator, PlaysTheSameIteration) {
   Random random(21);
   for (int round = 0; round < 200; ++round) {
     testing::Toy toy{.stages = {}};
-    std::vector<planner::StagePass> stages;
+    std::vector<cost::StagePass> stages;
     toy.forward.clear();
     toy.backward.clear();
     toy.microbatches = 1 + static_cast<int64_t>(random.below(20));
@@ -36,7 +36,7 @@ TEST(MixedPipelineAgainstTheSimulator, PlaysTheSameIteration) {
       }
     }
     const plan::Plan plan = testing::toy_plan(toy);
-    std::vector<planner::Hop> hops;
+    std::vector<cost::Hop> hops;
     for (int32_t s = 1; s < static_cast<int32_t>(stages.size()); ++s) {
       const plan::Channel channel = plan::channel_between(plan, s - 1, s);
       const Seconds busy = channel.serialisation(plan.boundary);
@@ -44,7 +44,7 @@ TEST(MixedPipelineAgainstTheSimulator, PlaysTheSameIteration) {
     }
     const Result<sim::Simulation> simulated = sim::simulate(plan);
     ASSERT_TRUE(simulated) << simulated.error().text();
-    const Seconds played = planner::play_one_forward_one_backward(stages, hops, toy.microbatches);
+    const Seconds played = cost::play_one_forward_one_backward(stages, hops, toy.microbatches);
     // The simulator counts whole nanoseconds.
     EXPECT_NEAR(static_cast<double>(simulated->iteration.ns) * 1e-9, played.value, 2e-6)
         << "round " << round;

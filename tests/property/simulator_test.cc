@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/random.h"
+#include "cost/price_plan.h"
 #include "graph/graph_file.h"
 #include "plan/plan_file.h"
 #include "schedule/schedule.h"
@@ -158,7 +159,7 @@ TEST(Simulator, DoesNotCareWhatDatacentersAreCalled) {
       for (std::string& end : link.between) end = renamed(end);
     }
     const sim::Simulation one = *sim::simulate(toy_plan(toy));
-    const sim::Simulation other = *sim::simulate(*plan::make_plan(job));
+    const sim::Simulation other = *sim::simulate(*cost::make_plan(job));
     EXPECT_EQ(one.trace.intervals, other.trace.intervals);
     EXPECT_EQ(one.fingerprint, other.fingerprint);
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cluster/cluster.h"
+#include "cost/price_plan.h"
 #include "plan/job.h"
 
 namespace tombolo::testing {
@@ -91,7 +92,7 @@ inline plan::Job toy_job(const Toy& toy) {
 }
 
 inline plan::Plan toy_plan(const Toy& toy) {
-  Result<plan::Plan> plan = plan::make_plan(toy_job(toy));
+  Result<plan::Plan> plan = cost::make_plan(toy_job(toy));
   EXPECT_TRUE(plan) << plan.error().text();
   return *plan;
 }

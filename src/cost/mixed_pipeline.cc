@@ -1,11 +1,11 @@
-#include "planner/mixed_pipeline.h"
+#include "cost/mixed_pipeline.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "base/check.h"
 
-namespace tombolo::planner {
+namespace tombolo::cost {
 namespace {
 
 double real(size_t n) { return static_cast<double>(n); }
@@ -123,4 +123,4 @@ Seconds play_one_forward_one_backward(std::span<const StagePass> stages, std::sp
   return players[0].free;
 }
 
-}  // namespace tombolo::planner
+}  // namespace tombolo::cost

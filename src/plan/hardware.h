@@ -10,10 +10,10 @@
 
 #include "base/result.h"
 #include "base/units.h"
-#include "cost/stage_cost.h"
 #include "model/model.h"
+#include "plan/stage_cost.h"
 
-namespace tombolo::cost {
+namespace tombolo::plan {
 
 struct MeasuredStage {
   model::Slice slice;
@@ -56,20 +56,6 @@ Result<Hardware> read_hardware(const std::string& path);
 
 // Also embedded in Plans.
 template <class Archive>
-void describe(Archive& a, StageCost& cost) {
-  a.required("forward", cost.forward);
-  a.required("backward", cost.backward);
-  a.optional("recompute", cost.recompute);
-  a.optional("update", cost.update);
-  a.optional("reduce", cost.reduce);
-  a.optional("backward_weight", cost.backward_weight);
-  a.check(!cost.backward_weight ||
-              (*cost.backward_weight >= 0_s && *cost.backward_weight <= cost.backward),
-          "backward_weight", "is the part of a backward that computes the gradients of the weights",
-          "at most backward, or leave it out: half");
-}
-
-template <class Archive>
 void describe(Archive& a, MeasuredLink& link) {
   a.required("between", link.between);
   a.required("one_way_latency", link.one_way_latency);
@@ -78,4 +64,4 @@ void describe(Archive& a, MeasuredLink& link) {
   a.check(link.rate.value > 0, "rate", "must be positive");
 }
 
-}  // namespace tombolo::cost
+}  // namespace tombolo::plan

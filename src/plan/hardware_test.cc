@@ -1,9 +1,9 @@
-#include "cost/hardware.h"
+#include "plan/hardware.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace tombolo::cost {
+namespace tombolo::plan {
 namespace {
 
 Hardware sample() {
@@ -42,4 +42,4 @@ TEST(HardwareFile, SaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace tombolo::cost
+}  // namespace tombolo::plan

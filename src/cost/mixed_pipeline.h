@@ -22,7 +22,7 @@
 
 #include "base/units.h"
 
-namespace tombolo::planner {
+namespace tombolo::cost {
 
 // One micro-batch on one stage; recomputation belongs to backward.
 struct StagePass {
@@ -57,4 +57,4 @@ Seconds mixed_pipeline_at_most(std::span<const StagePass> stages, std::span<cons
 Seconds play_one_forward_one_backward(std::span<const StagePass> stages, std::span<const Hop> hops,
                                       int64_t micro_batches);
 
-}  // namespace tombolo::planner
+}  // namespace tombolo::cost

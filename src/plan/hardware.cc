@@ -1,10 +1,10 @@
-#include "cost/hardware.h"
+#include "plan/hardware.h"
 
 #include "base/fields.h"
 #include "base/file.h"
 #include "base/json.h"
 
-namespace tombolo::cost {
+namespace tombolo::plan {
 
 template <class Archive>
 void describe(Archive& a, MeasuredStage& stage) {
@@ -62,4 +62,4 @@ Result<Hardware> read_hardware(const std::string& path) {
   return parse_hardware(text, path);
 }
 
-}  // namespace tombolo::cost
+}  // namespace tombolo::plan

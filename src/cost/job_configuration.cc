@@ -1,31 +1,31 @@
-#include "planner/from_job.h"
+#include "cost/job_configuration.h"
 
-namespace tombolo::planner {
+namespace tombolo::cost {
 
-Result<cost::Configuration> configuration_of(const plan::Job& job) {
+Result<Configuration> configuration_of(const plan::Job& job) {
   const plan::Parallelism& p = job.parallelism;
-  Result<cost::Order> order = cost::parse_order(p.order);
+  Result<Order> order = parse_order(p.order);
   if (!order) {
     return unusable(
         fmt::format("{}: parallelism.order = \"{}\": {}", job.file, p.order, order.error().message),
         order.error().hint);
   }
-  return cost::Configuration{.tensor = p.tensor,
-                             .context = p.context,
-                             .data = p.data,
-                             .pipeline = p.pipeline,
-                             .expert = p.expert,
-                             .virtual_stages = p.virtual_stages,
-                             .micro_batch = job.training.micro_batch,
-                             .global_batch = job.training.global_batch,
-                             .zero = p.zero,
-                             .sequence_parallel = p.sequence_parallel,
-                             .gpipe = p.schedule == "gpipe",
-                             .recompute = job.training.recompute,
-                             .order = *order};
+  return Configuration{.tensor = p.tensor,
+                       .context = p.context,
+                       .data = p.data,
+                       .pipeline = p.pipeline,
+                       .expert = p.expert,
+                       .virtual_stages = p.virtual_stages,
+                       .micro_batch = job.training.micro_batch,
+                       .global_batch = job.training.global_batch,
+                       .zero = p.zero,
+                       .sequence_parallel = p.sequence_parallel,
+                       .gpipe = p.schedule == "gpipe",
+                       .recompute = job.training.recompute,
+                       .order = *order};
 }
 
-cost::LawSettings settings_of(const plan::Training& training) {
+LawSettings settings_of(const plan::Training& training) {
   return {.stack = training.stack,
           .element_bytes = plan::element_bytes(training.precision),
           .fp8 = training.precision == plan::Precision::kFp8,
@@ -78,4 +78,4 @@ Status check_divisions(const plan::Job& job) {
   return {};
 }
 
-}  // namespace tombolo::planner
+}  // namespace tombolo::cost

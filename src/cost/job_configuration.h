@@ -6,15 +6,15 @@
 #include "cost/iteration.h"
 #include "plan/job.h"
 
-namespace tombolo::planner {
+namespace tombolo::cost {
 
 // Unusable: an order of parallelism that cannot be read.
-Result<cost::Configuration> configuration_of(const plan::Job& job);
+Result<Configuration> configuration_of(const plan::Job& job);
 
-cost::LawSettings settings_of(const plan::Training& training);
+LawSettings settings_of(const plan::Training& training);
 
 // What no law can price: a batch that cannot be divided, fewer layers than stages, experts that
 // cannot be divided.
 Status check_divisions(const plan::Job& job);
 
-}  // namespace tombolo::planner
+}  // namespace tombolo::cost

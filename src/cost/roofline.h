@@ -1,29 +1,15 @@
 // How long one pipeline stage takes for one micro-batch, and the law that says so.
 #pragma once
 
-#include <optional>
-
 #include "base/units.h"
 #include "cluster/cluster.h"
 #include "model/model.h"
+#include "plan/stage_cost.h"
 
 namespace tombolo::cost {
 
-struct StageCost {
-  Seconds forward;    // one micro-batch
-  Seconds backward;   // one micro-batch, without recomputation
-  Seconds recompute;  // zero where activations are kept
-  Seconds update;     // optimizer step, once per iteration
-  Seconds reduce;     // sum of gradients among the replicas, once per iteration; zero without
-  // Of `backward`, what the weights' gradients take, which zero-bubble schedules let wait; left
-  // out: not known, half.
-  std::optional<Seconds> backward_weight = {};
-
-  bool operator==(const StageCost&) const = default;
-};
-
 // What the law needs to know about the training.
-struct Workload {
+struct StageWork {
   int64_t micro_batch = 1;   // sequences
   double element_bytes = 2;  // of weights and activations
   model::Recompute recompute = model::Recompute::kNone;
@@ -40,7 +26,7 @@ struct Workload {
 // Source: Williams, Waterman, Patterson, "Roofline", CACM 52(4), 2009. Domain: one device per stage
 // (no tensor parallelism), large matrices. Within about a third of published layer times;
 // docs/laws/roofline.md has the figures.
-StageCost roofline(const model::Model& model, const model::Slice& slice,
-                   const cluster::Device& device, const Workload& workload);
+plan::StageCost roofline(const model::Model& model, const model::Slice& slice,
+                         const cluster::Device& device, const StageWork& work);
 
 }  // namespace tombolo::cost

@@ -1,4 +1,4 @@
-#include "planner/mixed_pipeline.h"
+#include "cost/mixed_pipeline.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 
-namespace tombolo::planner {
+namespace tombolo::cost {
 namespace {
 
 Hop hop(double transfer, double occupancy = 0) {
@@ -100,4 +100,4 @@ TEST(MixedPipeline, TheBoundHoldsForAnyStages) {
 }
 
 }  // namespace
-}  // namespace tombolo::planner
+}  // namespace tombolo::cost

@@ -1,4 +1,4 @@
-#include "cost/stage_cost.h"
+#include "cost/roofline.h"
 
 #include <gtest/gtest.h>
 
@@ -12,8 +12,9 @@ cluster::Device device(const char* name) { return *cluster::catalog_device(name)
 // scores 4 s^2 h = 1.0308e11, at 124.8e12 0.826 ms.
 TEST(Roofline, ByHand) {
   const model::Model m = *model::preset("gpt-22b");
-  const StageCost cost = roofline(m, {0, 1, false, false}, device("a100-80g"),
-                                  {.micro_batch = 1, .recompute = model::Recompute::kSelective});
+  const plan::StageCost cost =
+      roofline(m, {0, 1, false, false}, device("a100-80g"),
+               {.micro_batch = 1, .recompute = model::Recompute::kSelective});
   const double scores = 4.0 * 2048 * 2048 * 6144 / 124.8e12;
   const double forward = 24.0 * 2048 * 6144 * 6144 / 156e12 + scores;
   EXPECT_NEAR(cost.forward.value, forward, 1e-12);
@@ -28,7 +29,7 @@ TEST(Roofline, SmallWorkWaitsForTheWeights) {
   model::Model m = *model::preset("gpt-22b");
   m.sequence = 1;
   const model::Slice layer{0, 1, false, false};
-  const StageCost cost = roofline(m, layer, device("a100-80g"), {});
+  const plan::StageCost cost = roofline(m, layer, device("a100-80g"), {});
   EXPECT_NEAR(cost.forward.value, 2.0 * static_cast<double>(parameters(m, layer)) / 2039e9, 1e-12);
 }
 
@@ -37,8 +38,8 @@ TEST(Roofline, SmallWorkWaitsForTheWeights) {
 // parallelism: an eighth of one device's time leaves out its communication. Bands: forward within
 // 20 %, backward within 10 %, both together within 5 %.
 TEST(Roofline, IsNearPublishedLayerTimes) {
-  const StageCost cost = roofline(*model::preset("gpt-22b"), {0, 1, false, false},
-                                  device("a100-80g"), {.micro_batch = 4});
+  const plan::StageCost cost = roofline(*model::preset("gpt-22b"), {0, 1, false, false},
+                                        device("a100-80g"), {.micro_batch = 4});
   const double forward = cost.forward.value / 8 * 1e3;
   const double backward = cost.backward.value / 8 * 1e3;
   RecordProperty("forward_ms", std::to_string(forward));
