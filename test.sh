@@ -22,7 +22,7 @@ $long && export TOMBOLO_LONG=1  # tests that draw seeds draw more
 fuzz_seconds=4
 $long && fuzz_seconds=300
 # Threads, processes and sockets meet in these; the rest is single-threaded. worker starts real ones.
-tsan_labels=(engine transport runtime worker)
+tsan_labels=(engine link transport runtime launch worker)
 # What LibTorch, real time or a browser decides. The rest has run under the sanitizers; --long runs it optimised too.
 torch_labels=(train numerics worker with_torch islands browser recorded)
 torch_programs=(tombolo tombolo-worker tombolo-islands sample_report)

@@ -17,12 +17,12 @@
 #include <ctime>
 
 #include "base/check.h"
-#include "sim/astra_run.h"
+#include "predict/astra/astra_run.h"
 
 namespace {
 
 using namespace tombolo;
-using namespace tombolo::sim;
+using namespace tombolo::astra;
 using graph::CollectiveType;
 using network::Block;
 

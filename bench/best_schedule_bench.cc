@@ -24,12 +24,14 @@
 
 #include "base/check.h"
 #include "base/random.h"
-#include "schedule/exact.h"
-#include "schedule/near_optimal.h"
-#include "schedule/policy.h"
+#include "decide/schedule_proof/exact.h"
+#include "decide/schedule_search/near_optimal.h"
+#include "spec/schedule/policy.h"
 
 using namespace tombolo;
 using namespace tombolo::schedule;
+using namespace tombolo::schedule_proof;
+using namespace tombolo::schedule_search;
 
 namespace {
 

@@ -26,10 +26,10 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "base/toml.h"
-#include "cost/iteration.h"
-#include "cost/job_configuration.h"
-#include "planner/reference.h"
-#include "planner/reference_score.h"
+#include "evidence/score/reference_score.h"
+#include "predict/cost/iteration.h"
+#include "predict/cost/job_configuration.h"
+#include "predict/published/reference.h"
 
 using namespace tombolo;
 
@@ -44,7 +44,6 @@ struct Knob {
 
 // An archive that collects pointers to the numbers of a file.
 struct Collector {
-  static constexpr bool kReads = false;
   std::string prefix;
   std::vector<Knob>& knobs;
 
@@ -71,7 +70,7 @@ struct Collector {
 };
 
 struct Case {
-  const planner::ReferenceRow* row;
+  const published::ReferenceRow* row;
   cost::Configuration configuration;
   cost::LawSettings settings;
   const cost::DeviceConstants* device;
@@ -163,7 +162,7 @@ void print_scores(const std::vector<Case>& cases) {
     std::vector<double> all_predicted, all_measured;
     double tau = 0, pairs = 0;
     for (const auto& [name, g] : groups[table]) {
-      const auto t = planner::kendall_tau_b(g.first, g.second);
+      const auto t = score::kendall_tau_b(g.first, g.second);
       const double n = static_cast<double>(g.first.size());
       all_predicted.insert(all_predicted.end(), g.first.begin(), g.first.end());
       all_measured.insert(all_measured.end(), g.second.begin(), g.second.end());
@@ -175,7 +174,7 @@ void print_scores(const std::vector<Case>& cases) {
                sets[0].size(), mean(sets[0]), sets[1].size(), mean(sets[1]), 100 * largest,
                100 * bias / static_cast<double>(sets[0].size() + sets[1].size()),
                pairs > 0 ? tau / pairs : 0,
-               planner::kendall_tau_b(all_predicted, all_measured).value_or(0));
+               score::kendall_tau_b(all_predicted, all_measured).value_or(0));
   }
 }
 
@@ -258,9 +257,9 @@ int main(int argc, char** argv) {
     }
   }
 
-  std::vector<std::vector<planner::ReferenceRow>> kept;
+  std::vector<std::vector<published::ReferenceRow>> kept;
   std::vector<Case> cases;
-  if (tables.empty()) tables = planner::reference_names();
+  if (tables.empty()) tables = published::reference_names();
   kept.reserve(tables.size());
   const auto find = [](auto& list, const std::string& name) {
     for (auto& one : list) {
@@ -269,11 +268,11 @@ int main(int argc, char** argv) {
     CHECK(false, "no constants called {}", name);
   };
   for (const std::string& table : tables) {
-    auto read = planner::read_reference_table("", table);
+    auto read = published::read_reference_table("", table);
     CHECK(read.has_value(), "{}", read.error().message);
     for (const std::string& why : read->left_out) fmt::print("left out: {}\n", why);
     kept.push_back(std::move(read->rows));
-    for (const planner::ReferenceRow& row : kept.back()) {
+    for (const published::ReferenceRow& row : kept.back()) {
       if (!row.iteration) continue;
       const auto c = cost::configuration_of(row.job);
       CHECK(c.has_value(), "{}", c.error().message);

@@ -15,12 +15,13 @@
 #include <filesystem>
 
 #include "base/check.h"
-#include "graph/chakra.h"
-#include "graph/statistics.h"
+#include "spec/chakra/chakra.h"
+#include "spec/chakra/statistics.h"
 
 namespace {
 
 using namespace tombolo;
+using namespace tombolo::chakra;
 using namespace tombolo::graph;
 
 Node example(int64_t id) {

@@ -16,7 +16,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
-#include "engine/event_queue.h"
+#include "predict/engine/event_queue.h"
 
 namespace {
 

@@ -30,12 +30,13 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "cluster/islands.h"
-#include "transport/endpoint.h"
-#include "transport/splice_door.h"
-#include "trust/authority.h"
+#include "perform/transport/endpoint.h"
+#include "perform/transport/splice_door.h"
+#include "perform/trust/authority.h"
+#include "spec/cluster/islands.h"
 
 using namespace tombolo;
+using namespace tombolo::link;
 using namespace tombolo::transport;
 
 namespace {

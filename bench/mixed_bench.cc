@@ -14,7 +14,7 @@
 #include <string>
 
 #include "base/check.h"
-#include "planner/mixed.h"
+#include "decide/geo/mixed.h"
 
 using namespace tombolo;
 
@@ -26,7 +26,7 @@ double cpu_seconds(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-std::string stages_text(const planner::MixedPlan& plan) {
+std::string stages_text(const geo::MixedPlan& plan) {
   std::string text, last;
   int64_t stages = 0, layers = 0;
   const auto flush = [&] {
@@ -34,7 +34,7 @@ std::string stages_text(const planner::MixedPlan& plan) {
       text += fmt::format("{}{} {}/{}", text.empty() ? "" : ", ", last, stages, layers);
     stages = layers = 0;
   };
-  for (const planner::MixedStage& stage : plan.stages) {
+  for (const geo::MixedStage& stage : plan.stages) {
     if (stage.datacenter != last) flush();
     last = stage.datacenter;
     ++stages;
@@ -55,21 +55,21 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "{}\n", open.error().text());
     return open.error().exit_code();
   }
-  planner::MixedOptions options;
-  if (cost) options.objective = planner::Objective::kCost;
+  geo::MixedOptions options;
+  if (cost) options.objective = search::Objective::kCost;
   options.threads = threads;
   const double begin = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID), wall = cpu_seconds(CLOCK_MONOTONIC);
-  const Result<planner::MixedResult> found = planner::search_mixed(*open, options);
+  const Result<geo::MixedResult> found = geo::search_mixed(*open, options);
   const double cpu = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - begin;
   const double elapsed = cpu_seconds(CLOCK_MONOTONIC) - wall;
   if (!found) {
     fmt::print(stderr, "{}\n", found.error().text());
     return found.error().exit_code();
   }
-  const planner::MixedPlan& best = found->top.front();
+  const geo::MixedPlan& best = found->top.front();
   if (threads > 1) {
     options.threads = 1;
-    const Result<planner::MixedResult> alone = planner::search_mixed(*open, options);
+    const Result<geo::MixedResult> alone = geo::search_mixed(*open, options);
     CHECK(alone->top.front().score == best.score && alone->evaluated == found->evaluated,
           "{} threads find another plan than one", threads);
   }

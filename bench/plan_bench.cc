@@ -4,8 +4,7 @@
 //
 // 1. Configurations per core-second, memory and time of each computed, nothing pruned, one thread:
 //    GPT-1T on 4,096 H100, by both laws. Seconds of CPU time.
-// 2. The whole search with its pruning, THREADS threads (left out: 2): GPT-1T on 4,096 and on
-// 65,536
+// 2. The whole search with its pruning, THREADS threads (left out: 2): GPT-1T on 4,096 and 65,536
 //    H100, law `tombolo`; wall-clock and CPU seconds.
 //
 // Sketch: law rail-only takes about 0.15 us for memory and time, law tombolo 3 us; the loop around
@@ -20,12 +19,12 @@
 #include <vector>
 
 #include "base/check.h"
-#include "cost/iteration.h"
-#include "planner/pricer.h"
-#include "planner/space.h"
+#include "decide/search/pricer.h"
+#include "decide/search/space.h"
+#include "predict/cost/iteration.h"
 
 using namespace tombolo;
-using namespace tombolo::planner;
+using namespace tombolo::search;
 
 namespace {
 
@@ -74,7 +73,7 @@ Candidate rate(const plan::OpenJob& open, const char* law) {
     int64_t evaluated = 0;
     const double begin = seconds_of(CLOCK_THREAD_CPUTIME_ID);
     while (evaluated == 0 || seconds_of(CLOCK_THREAD_CPUTIME_ID) < begin + 1) {
-      const SearchResult found = search(space, *pricer, options);
+      const SearchResult found = tombolo::search::search(space, *pricer, options);
       if (first.top.empty()) first = found;
       CHECK(!found.top.empty() && found.top[0].configuration == first.top[0].configuration &&
                 found.counts.evaluated == first.counts.covered,
@@ -96,7 +95,8 @@ Candidate whole(const plan::OpenJob& open, int threads) {
   const SearchSpace space = *make_space(open, "tombolo", {});
   const std::unique_ptr<Pricer> pricer = *make_pricer(open.job, "tombolo");
   const double wall = seconds_of(CLOCK_MONOTONIC), cpu = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
-  const SearchResult found = search(space, *pricer, options_for(open, true, threads));
+  const SearchResult found =
+      tombolo::search::search(space, *pricer, options_for(open, true, threads));
   CHECK(!found.top.empty(), "nothing fits");
   const auto devices = static_cast<double>(open.job.cluster.devices());
   const Flops work = cost::model_flops(*open.job.model, open.job.training.global_batch);

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "cost/rail_only.h"
+#include "predict/cost/rail_only.h"
 
 using namespace tombolo;
 using namespace tombolo::cost;

@@ -9,24 +9,24 @@
 #include <time.h>
 
 #include "base/check.h"
-#include "planner/select.h"
+#include "decide/geo/select.h"
 
 using namespace tombolo;
 
 int main() {
   for (const auto& [ratio, pipelines] : {std::pair(4, 48), std::pair(2, 50)}) {
-    planner::SelectionSetting setting;
+    geo::SelectionSetting setting;
     for (int i = 0; i < 5; ++i) setting.sites.push_back({fmt::format("dc{}", i), 600, 1_s, 2_s});
     setting.partitions = setting.micro_batches = 60;
     setting.pipelines_per_cell = ratio;
     setting.link = [ratio = ratio](size_t, size_t, int64_t sharing, int64_t) {
       const double share = static_cast<double>(ratio) / static_cast<double>(sharing);
-      return std::optional<planner::CellLink>({Seconds{share}, 0_s});
+      return std::optional<geo::CellLink>({Seconds{share}, 0_s});
     };
     setting.all_reduce = [](size_t, int64_t) { return 0_s; };
     timespec begin{}, end{};
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &begin);
-    const auto found = planner::select_datacenters(setting);
+    const auto found = geo::select_datacenters(setting);
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
     CHECK(found && found->rows[found->chosen].pipelines == pipelines, "not Atlas' pipelines");
     const double cpu = static_cast<double>(end.tv_sec - begin.tv_sec) +

@@ -29,11 +29,11 @@
 
 #include "base/file.h"
 #include "base/random.h"
-#include "cost/price_plan.h"
-#include "plan/job.h"
-#include "train/blas_check.h"
-#include "train/memory_messenger.h"
-#include "train/torch_kernels.h"
+#include "perform/train/blas_check.h"
+#include "perform/train/torch_kernels.h"
+#include "predict/cost/price_plan.h"
+#include "spec/plan/job.h"
+#include "support/memory_messenger.h"
 
 // Looked up in the BLAS that LibTorch brings along.
 using Sgemm = void(const char*, const char*, const int*, const int*, const int*, const float*,

@@ -20,10 +20,11 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "transport/endpoint.h"
-#include "trust/authority.h"
+#include "perform/transport/endpoint.h"
+#include "perform/trust/authority.h"
 
 using namespace tombolo;
+using namespace tombolo::link;
 using namespace tombolo::transport;
 
 namespace {

@@ -28,8 +28,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "lab/wanem/forwarder.h"
 #include "support/tun_host.h"
-#include "wanem/forwarder.h"
 
 using namespace tombolo;
 using namespace tombolo::wanem;

@@ -1,7 +1,8 @@
 # In the sanitized builds only what computes for long is optimised: the rest would take longer to compile than it saves.
-set(TOMBOLO_HOT base trace graph network cost engine schedule sim planner transport wanem)
+set(TOMBOLO_HOT base trace graph chakra network cost engine schedule sim astra workload search geo schedule_proof schedule_search
+    sweep reproduce link transport wanem)
 
-# tombolo_module(NAME [USES module...] [LIBS library...]): one static library per folder of src/.
+# tombolo_module(NAME [USES module...] [LIBS library...]): one static library per module, src/GROUP/NAME/.
 #
 # Every foo.cc of the folder belongs to the module, every foo_test.cc to its test program NAME_test.
 # What a module may use is written in src/README.md; tools/check holds the includes against it.
@@ -40,6 +41,7 @@ function(tombolo_test name)
   endif()
   list(TRANSFORM ARG_USES PREPEND "tombolo_")
   add_executable(${name}_test ${ARG_SOURCES})
+  target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name}_test PRIVATE ${ARG_USES} GTest::gtest GTest::gmock GTest::gtest_main)
   tombolo_precompiled(${name}_test TESTS)
   # LibTorch takes seconds to load where nothing has read it yet.

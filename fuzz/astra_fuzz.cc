@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "base/check.h"
-#include "graph/comm_groups.h"
-#include "network/memory_expansion.h"
-#include "network/topology.h"
-#include "sim/astra_run.h"
-#include "sim/astra_system.h"
+#include "predict/astra/astra_run.h"
+#include "predict/astra/astra_system.h"
+#include "predict/network/memory_expansion.h"
+#include "predict/network/topology.h"
+#include "spec/chakra/comm_groups.h"
 
 namespace {
 
@@ -37,7 +37,7 @@ const T* said(const Result<T>& result) {
   return nullptr;
 }
 
-void simulate(const network::Topology& topology, const sim::SystemSettings& settings,
+void simulate(const network::Topology& topology, const astra::SystemSettings& settings,
               const network::MemoryExpansionFile* file) {
   graph::Node reduce;
   reduce.type = graph::NodeType::kCollective;
@@ -55,14 +55,14 @@ void simulate(const network::Topology& topology, const sim::SystemSettings& sett
     memory = std::move(*created);
     if (memory->exists()) graph.nodes.push_back(load);
   }
-  const auto workload = sim::make_workload({graph}, {}, topology, settings);
+  const auto workload = astra::make_workload({graph}, {}, topology, settings);
   if (!said(workload)) return;
-  for (const sim::NetworkLaw law :
-       {sim::NetworkLaw::kAnalytical, sim::NetworkLaw::kCongestion, sim::NetworkLaw::kFluid}) {
-    sim::MachineOptions machine;
+  for (const astra::NetworkLaw law : {astra::NetworkLaw::kAnalytical,
+                                      astra::NetworkLaw::kCongestion, astra::NetworkLaw::kFluid}) {
+    astra::MachineOptions machine;
     machine.law = law;
     if (memory) machine.memory = &*memory;
-    said(sim::run_astra(topology, settings, *workload, machine, true));
+    said(astra::run_astra(topology, settings, *workload, machine, true));
   }
 }
 
@@ -71,9 +71,9 @@ void simulate(const network::Topology& topology, const sim::SystemSettings& sett
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto parts = split({reinterpret_cast<const char*>(data), size});
   const auto topology = network::parse_topology(parts[0], "network.yml");
-  const auto settings = sim::parse_system(parts[1], "system.json");
+  const auto settings = astra::parse_system(parts[1], "system.json");
   const auto memory = network::parse_memory_expansion(parts[2], "remote_memory.json");
-  said(graph::parse_comm_groups(parts[3], "groups.json"));
+  said(chakra::parse_comm_groups(parts[3], "groups.json"));
   const auto* net = said(topology);
   const auto* system = said(settings);
   const auto* pool = said(memory);

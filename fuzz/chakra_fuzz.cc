@@ -7,13 +7,14 @@
 
 #include "base/check.h"
 #include "base/json.h"
-#include "graph/chakra.h"
-#include "graph/chakra_binary.h"
-#include "graph/chakra_json.h"
+#include "spec/chakra/chakra.h"
+#include "spec/chakra/chakra_binary.h"
+#include "spec/chakra/chakra_json.h"
 
 namespace {
 
 using namespace tombolo;
+using namespace tombolo::chakra;
 using namespace tombolo::graph;
 
 void round_trip(const ChakraNode& node) {

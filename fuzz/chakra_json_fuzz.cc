@@ -6,13 +6,14 @@
 
 #include "base/check.h"
 #include "base/json.h"
-#include "graph/chakra.h"
-#include "graph/chakra_binary.h"
-#include "graph/chakra_json.h"
-#include "graph/comm_groups.h"
+#include "spec/chakra/chakra.h"
+#include "spec/chakra/chakra_binary.h"
+#include "spec/chakra/chakra_json.h"
+#include "spec/chakra/comm_groups.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tombolo;
+  using namespace tombolo::chakra;
   using namespace tombolo::graph;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   if (const auto groups = parse_comm_groups(text, "input.json")) {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "model/config_json.h"
+#include "spec/model/config_json.h"
 
 using namespace tombolo;
 

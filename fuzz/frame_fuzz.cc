@@ -4,11 +4,11 @@
 #include <span>
 
 #include "base/check.h"
-#include "transport/link.h"
-#include "transport/relay.h"
+#include "perform/link/link.h"
+#include "perform/link/relay.h"
 
 using namespace tombolo;
-using namespace tombolo::transport;
+using namespace tombolo::link;
 
 namespace {
 

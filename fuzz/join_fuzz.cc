@@ -6,9 +6,9 @@
 #include <string>
 
 #include "base/check.h"
-#include "trust/authority.h"
-#include "trust/join.h"
-#include "trust/secure_stream.h"
+#include "perform/trust/authority.h"
+#include "perform/trust/join.h"
+#include "perform/trust/secure_stream.h"
 
 using namespace tombolo;
 using namespace tombolo::trust;

@@ -7,8 +7,8 @@
 
 #include "base/check.h"
 #include "base/hash.h"
-#include "control/entry.h"
-#include "control/journal.h"
+#include "perform/control/entry.h"
+#include "perform/control/journal.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);

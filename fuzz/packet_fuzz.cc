@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "wanem/packet.h"
-#include "wanem/window_bound.h"
+#include "lab/wanem/packet.h"
+#include "lab/wanem/window_bound.h"
 
 using namespace tombolo;
 using namespace tombolo::wanem;

@@ -6,13 +6,13 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "cost/price_plan.h"
-#include "plan/job.h"
-#include "plan/job_file.h"
-#include "plan/open_job.h"
-#include "plan/plan_file.h"
-#include "schedule/schedule.h"
-#include "sim/simulate.h"
+#include "predict/cost/price_plan.h"
+#include "predict/sim/simulate.h"
+#include "spec/plan/job.h"
+#include "spec/plan/job_file.h"
+#include "spec/plan/open_job.h"
+#include "spec/plan/plan_file.h"
+#include "spec/schedule/schedule.h"
 
 namespace {
 

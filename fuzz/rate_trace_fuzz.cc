@@ -5,10 +5,10 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "wanem/rate_trace.h"
+#include "spec/cluster/rate_trace.h"
 
 using namespace tombolo;
-using namespace tombolo::wanem;
+using namespace tombolo::cluster;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "runtime/safetensors.h"
+#include "perform/runtime/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tombolo::runtime;

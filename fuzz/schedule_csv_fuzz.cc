@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "schedule/schedule_csv.h"
+#include "spec/schedule/schedule_csv.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tombolo::schedule;

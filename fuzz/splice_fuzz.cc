@@ -7,11 +7,11 @@
 #include <span>
 
 #include "base/check.h"
-#include "transport/splice.h"
-#include "trust/message_code.h"
+#include "perform/link/splice.h"
+#include "perform/trust/message_code.h"
 
 using namespace tombolo;
-using namespace tombolo::transport;
+using namespace tombolo::link;
 
 namespace {
 

@@ -6,18 +6,18 @@
 
 #include "base/check.h"
 #include "base/toml.h"
-#include "planner/sweep_axis.h"
-#include "planner/sweep_path.h"
+#include "decide/sweep/sweep_axis.h"
+#include "decide/sweep/sweep_path.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tombolo;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto axis = planner::parse_sweep_axis(text);
+  const auto axis = sweep::parse_sweep_axis(text);
   CHECK(axis || !axis.error().message.empty(), "refused without a word");
   if (!axis || axis->values.size() > 1000) return 0;  // time, not truth
-  const auto grid = planner::SweepGrid::make({*axis});
+  const auto grid = sweep::SweepGrid::make({*axis});
   CHECK(grid && grid->size() == static_cast<int64_t>(axis->values.size()), "not a grid");
-  const auto path = planner::SweepPath::parse(axis->path);
+  const auto path = sweep::SweepPath::parse(axis->path);
   CHECK(path || !path.error().message.empty(), "refused without a word");
   if (!path) return 0;
   static const Value job = *parse_toml(
@@ -33,8 +33,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     // entry was renamed, or it is no number (which differs from itself).
     const auto again = path->put(changed, grid->value(i, 0));
     if (added && again && once == once) CHECK(*again == 0 && changed == once, "not there");
-    (void)planner::sweep_text(grid->value(i, 0));
-    (void)planner::sweep_number(grid->value(i, 0));
+    (void)sweep::sweep_text(grid->value(i, 0));
+    (void)sweep::sweep_number(grid->value(i, 0));
   }
   return 0;
 }

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "trace/trace_file.h"
+#include "spec/trace/trace_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -1,7 +1,7 @@
 #include "sample_graphs.h"
 
-#include "sim/astra_recorder.h"
-#include "sim/astra_run.h"
+#include "predict/astra/astra_recorder.h"
+#include "predict/astra/astra_run.h"
 
 namespace tombolo::report {
 namespace {
@@ -54,23 +54,23 @@ graph::Graph rank_graph(int32_t rank, bool messages) {
 Result<trace::Trace> sample_graphs(bool collapsed) {
   const auto topology = TRY(network::Topology::create(
       {{network::Block::kRing, 4, 200, 300}, {network::Block::kSwitch, 4, 50, 500}}));
-  sim::SystemSettings settings;
+  astra::SystemSettings settings;
   settings.splits = 4;
   settings.roofline = true;
   settings.peak_performance = 100;
   settings.memory_bandwidth = 1600;
-  settings.all_reduce_shape = sim::AllReduceShape::kLocalBandwidthAware;
+  settings.all_reduce_shape = astra::AllReduceShape::kLocalBandwidthAware;
   settings.algorithms[graph::CollectiveType::kAllReduce] = {*network::parse_algorithm("ring"),
                                                             *network::parse_algorithm("direct")};
   graph::Graphs graphs;
   const int32_t count = collapsed ? 1 : topology.npus();
   for (int32_t rank = 0; rank < count; ++rank) graphs.push_back(rank_graph(rank, !collapsed));
-  const sim::Workload workload = TRY(sim::make_workload(graphs, {}, topology, settings, true));
-  sim::AstraLedger ledger;
-  sim::AstraRecorder recorder({.ranks_max = 4});
-  sim::MachineOptions machine;
+  const astra::Workload workload = TRY(astra::make_workload(graphs, {}, topology, settings, true));
+  astra::AstraLedger ledger;
+  astra::AstraRecorder recorder({.ranks_max = 4});
+  astra::MachineOptions machine;
   machine.observers = {&ledger, &recorder};
-  TRY(sim::run_astra(topology, settings, workload, machine, collapsed));
+  TRY(astra::run_astra(topology, settings, workload, machine, collapsed));
   trace::Trace out = recorder.take(ledger);
   out.header.name = "two-layers";
   out.header.command = "tombolo astra --workload-configuration=two-layers";

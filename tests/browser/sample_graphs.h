@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/result.h"
-#include "trace/trace.h"
+#include "spec/trace/trace.h"
 
 namespace tombolo::report {
 

@@ -3,11 +3,11 @@
 #include <cmath>
 
 #include "base/random.h"
-#include "cost/price_plan.h"
-#include "plan/job.h"
-#include "schedule/schedule.h"
-#include "sim/interpret.h"
-#include "sim/simulate.h"
+#include "predict/cost/price_plan.h"
+#include "predict/sim/interpret.h"
+#include "predict/sim/simulate.h"
+#include "spec/plan/job.h"
+#include "spec/schedule/schedule.h"
 
 namespace tombolo {
 namespace {
@@ -81,7 +81,7 @@ std::vector<trace::Interval> noisy_iteration(const plan::Plan& plan, const graph
                                    : trace::Lane::kCompute,
                      .rank = graph.rank,
                      .peer = link ? node.comm_peer : -1,
-                     .action = *trace::parse_action(node.name),
+                     .action = *action::parse_action(node.name),
                      .start = execution.spans[graph.rank][i].start,
                      .end = execution.spans[graph.rank][i].end,
                      .bytes = std::llround(bytes)});

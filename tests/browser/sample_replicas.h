@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "trace/trace.h"
+#include "spec/trace/trace.h"
 
 namespace tombolo {
 

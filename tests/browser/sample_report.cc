@@ -14,19 +14,19 @@
 
 #include "base/file.h"
 #include "base/random.h"
-#include "cost/price_plan.h"
-#include "plan/job.h"
-#include "plan/plan_file.h"
-#include "report/report.h"
+#include "predict/cost/price_plan.h"
 #include "sample_graphs.h"
 #include "sample_heat_map.h"
 #include "sample_replicas.h"
 #include "sample_sweep.h"
+#include "spec/plan/job.h"
+#include "spec/plan/plan_file.h"
+#include "ui/report/report.h"
 
 namespace {
 
 using namespace tombolo;
-using trace::ActionKind;
+using action::ActionKind;
 
 constexpr const char* kJob = R"(
 [model]

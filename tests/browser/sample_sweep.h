@@ -2,7 +2,7 @@
 // configuration is infeasible.
 #pragma once
 
-#include "report/sweep_chart.h"
+#include "ui/report/sweep_chart.h"
 
 namespace tombolo::report {
 

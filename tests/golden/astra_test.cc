@@ -5,9 +5,9 @@
 #include <charconv>
 
 #include "base/file.h"
-#include "sim/astra_run.h"
+#include "predict/astra/astra_run.h"
 
-namespace tombolo::sim {
+namespace tombolo::astra {
 namespace {
 
 using graph::CollectiveType;
@@ -334,4 +334,4 @@ TEST(AstraGolden, ARingFollowsItsClosedForm) {
 }
 
 }  // namespace
-}  // namespace tombolo::sim
+}  // namespace tombolo::astra

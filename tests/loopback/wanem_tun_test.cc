@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "lab/wanem/forwarder.h"
 #include "support/tun_host.h"
-#include "wanem/forwarder.h"
 
 namespace tombolo::wanem {
 namespace {

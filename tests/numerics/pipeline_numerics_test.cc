@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "train/tiny_plan.h"
-#include "train/torch_kernels.h"
+#include "perform/train/torch_kernels.h"
+#include "support/tiny_plan.h"
 
 namespace tombolo::train {
 namespace {

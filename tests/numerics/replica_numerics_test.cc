@@ -7,9 +7,9 @@
 #include <cmath>
 #include <thread>
 
-#include "train/memory_messenger.h"
-#include "train/tiny_plan.h"
-#include "train/torch_kernels.h"
+#include "perform/train/torch_kernels.h"
+#include "support/memory_messenger.h"
+#include "support/tiny_plan.h"
 
 namespace tombolo::train {
 namespace {

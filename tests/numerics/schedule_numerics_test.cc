@@ -7,11 +7,11 @@
 #include <future>
 #include <map>
 
-#include "runtime/perform.h"
-#include "schedule/schedule.h"
-#include "train/memory_messenger.h"
-#include "train/tiny_plan.h"
-#include "train/torch_kernels.h"
+#include "perform/runtime/perform.h"
+#include "perform/train/torch_kernels.h"
+#include "spec/schedule/schedule.h"
+#include "support/memory_messenger.h"
+#include "support/tiny_plan.h"
 
 namespace tombolo::train {
 namespace {

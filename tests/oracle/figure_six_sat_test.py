@@ -1,6 +1,6 @@
 """A second proof of Figure 6 of Atlas, by a SAT solver and an encoding of its own.
 
-src/schedule/exact.cc guesses who goes first; here every operation has a variable per slot, "has it
+src/decide/schedule_proof/exact.cc guesses who goes first; here every operation has a variable per slot, "has it
 begun by then?". What the two have in common is the figure: six stages, two per datacenter; two
 pipelines of four micro-batches that share the links between datacenters; F = R = 1, B = 2, a
 transfer 1; the last stage recomputes nothing. Needs the Debian package cadical; skipped without.

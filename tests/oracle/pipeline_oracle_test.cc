@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "base/random.h"
-#include "sim/simulate.h"
+#include "predict/sim/simulate.h"
 #include "support/toy_plan.h"
 
 namespace tombolo {

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "sim/astra_ledger.h"
-#include "sim/astra_run.h"
+#include "predict/astra/astra_ledger.h"
+#include "predict/astra/astra_run.h"
 
-namespace tombolo::sim {
+namespace tombolo::astra {
 namespace {
 
 using graph::CollectiveType;
@@ -109,8 +109,8 @@ class RandomSystem {
   }
 
   // Pairs of ranks, in either order, for half of the collectives.
-  graph::CommGroups groups(int32_t npus) const {
-    graph::CommGroups out;
+  chakra::CommGroups groups(int32_t npus) const {
+    chakra::CommGroups out;
     for (int32_t first = 0; first < npus; first += 2) {
       out[std::to_string(1 + first / 2)] = {first + first / 2 % 2, first + 1 - first / 2 % 2};
     }
@@ -287,4 +287,4 @@ TEST(AstraWays, ExposedTimeAddsUpOnEveryRank) {
 }
 
 }  // namespace
-}  // namespace tombolo::sim
+}  // namespace tombolo::astra

@@ -1,7 +1,7 @@
 // The simulator equals the closed forms where they exist, to the nanosecond.
 #include <gtest/gtest.h>
 
-#include "sim/simulate.h"
+#include "predict/sim/simulate.h"
 #include "support/toy_plan.h"
 
 namespace tombolo {

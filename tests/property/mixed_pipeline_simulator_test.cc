@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "cost/mixed_pipeline.h"
-#include "sim/simulate.h"
+#include "predict/cost/mixed_pipeline.h"
+#include "predict/sim/simulate.h"
 #include "support/toy_plan.h"
 
 namespace tombolo {

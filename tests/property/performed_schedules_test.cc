@@ -6,15 +6,12 @@
 #include <map>
 #include <tuple>
 
-#include "runtime/test_plan.h"
-#include "runtime/virtual_run.h"
-#include "sim/simulate.h"
+#include "predict/sim/simulate.h"
+#include "support/test_plan.h"
+#include "support/virtual_run.h"
 
 namespace tombolo {
 namespace {
-
-using runtime::make_test_plan;
-using runtime::TestPlan;
 
 // When what happened: by lane, ranks, action and iteration. What takes no time is left out: the
 // simulator does not draw it.
@@ -24,9 +21,9 @@ using Happened = std::map<Key, std::pair<int64_t, int64_t>>;
 void add(const trace::Trace& trace, Happened& out) {
   for (const trace::Interval& i : trace.intervals) {
     if (i.start == i.end) continue;
-    const Key key{static_cast<int>(i.lane), i.rank, i.peer, trace::to_text(i.action), i.iteration};
+    const Key key{static_cast<int>(i.lane), i.rank, i.peer, action::to_text(i.action), i.iteration};
     EXPECT_TRUE(out.emplace(key, std::pair{i.start.ns, i.end.ns}).second)
-        << trace::to_text(i.action) << " of iteration " << i.iteration << " twice";
+        << action::to_text(i.action) << " of iteration " << i.iteration << " twice";
   }
 }
 

@@ -6,10 +6,10 @@
 #include <tuple>
 
 #include "base/random.h"
-#include "schedule/schedule.h"
-#include "schedule/test_links.h"
-#include "sim/interpret.h"
-#include "sim/simulate.h"
+#include "predict/sim/interpret.h"
+#include "predict/sim/simulate.h"
+#include "spec/schedule/schedule.h"
+#include "support/test_links.h"
 #include "support/toy_plan.h"
 
 namespace tombolo {
@@ -66,7 +66,7 @@ void shuffle(Random& random, const schedule::Shape& shape, schedule::Schedule& s
 }
 
 // What happened in one iteration, by (rank, action).
-using Happened = std::map<std::pair<int32_t, trace::Action>, sim::Span>;
+using Happened = std::map<std::pair<int32_t, action::Action>, sim::Span>;
 
 Happened longest_path(const trace::Trace& trace) {
   Happened out;
@@ -102,7 +102,7 @@ TEST(SharedLinks, SimulatorAgreesWithTheLongestPath) {
         const sim::Span& span = execution.spans[static_cast<size_t>(graph.rank)][i];
         if (graph.nodes[i].type == graph::NodeType::kReceive || span.start == span.end) continue;
         if (graph.nodes[i].type == graph::NodeType::kCollective) continue;  // waits for others
-        simulated[{graph.rank, *trace::parse_action(graph.nodes[i].name)}] = span;
+        simulated[{graph.rank, *action::parse_action(graph.nodes[i].name)}] = span;
       }
     }
     EXPECT_EQ(simulated, longest_path(path));
@@ -139,7 +139,7 @@ TEST(SharedLinks, NoTwoTransfersOfACellOverlap) {
     std::map<std::tuple<int32_t, bool, int32_t>, std::vector<schedule::Transfer>> order;
     for (const trace::Interval& interval : simulation.trace.intervals) {
       if (interval.lane != trace::Lane::kLink) continue;
-      const bool gradient = interval.action.kind == trace::ActionKind::kSendGradient;
+      const bool gradient = interval.action.kind == action::ActionKind::kSendGradient;
       const int32_t boundary = interval.action.stage - (gradient ? 1 : 0);
       if (!shape.shares(boundary)) continue;
       const int32_t replica = interval.rank % shape.replicas;

@@ -6,14 +6,14 @@
 
 #include "base/json.h"
 #include "base/random.h"
-#include "cost/price_plan.h"
-#include "graph/graph_file.h"
-#include "plan/plan_file.h"
-#include "schedule/schedule.h"
-#include "sim/interpret.h"
-#include "sim/simulate.h"
+#include "predict/cost/price_plan.h"
+#include "predict/sim/interpret.h"
+#include "predict/sim/simulate.h"
+#include "spec/graph/graph_file.h"
+#include "spec/plan/plan_file.h"
+#include "spec/schedule/schedule.h"
+#include "spec/trace/trace_file.h"
 #include "support/toy_plan.h"
-#include "trace/trace_file.h"
 
 namespace tombolo {
 namespace {

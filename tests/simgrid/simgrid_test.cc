@@ -13,7 +13,7 @@
 #include <simgrid/s4u.hpp>
 
 #include "base/random.h"
-#include "engine/fluid.h"
+#include "predict/engine/fluid.h"
 
 namespace tombolo::engine {
 namespace {

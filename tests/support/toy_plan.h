@@ -6,9 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cluster/cluster.h"
-#include "cost/price_plan.h"
-#include "plan/job.h"
+#include "spec/cluster/cluster.h"
+#include "spec/plan/job.h"
 
 namespace tombolo::testing {
 
@@ -92,7 +91,7 @@ inline plan::Job toy_job(const Toy& toy) {
 }
 
 inline plan::Plan toy_plan(const Toy& toy) {
-  Result<plan::Plan> plan = cost::make_plan(toy_job(toy));
+  Result<plan::Plan> plan = plan::lay_out(toy_job(toy));
   EXPECT_TRUE(plan) << plan.error().text();
   return *plan;
 }

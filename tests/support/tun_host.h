@@ -21,7 +21,7 @@
 #include <utility>
 
 #include "base/result.h"
-#include "wanem/forwarder.h"
+#include "lab/wanem/forwarder.h"
 
 namespace tombolo::test {
 

@@ -1,0 +1,310 @@
+#include "decide/geo/mixed.h"
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <thread>
+
+#include "decide/geo/mixed_search.h"
+#include "decide/geo/mixed_why_not.h"
+
+namespace tombolo::geo {
+namespace {
+
+constexpr double kRounding = 1e-9;
+constexpr int64_t kMicroBatchMax = 32;
+constexpr size_t kDatacentersMax = 12;
+constexpr size_t kWaveMax = 32;  // settings between two exchanges of the bar
+
+double real(int64_t n) { return static_cast<double>(n); }
+
+Status check_job(const plan::OpenJob& open, const MixedOptions& options) {
+  const plan::Job& job = open.job;
+  if (!job.model) {
+    return unusable(fmt::format("{}: model is missing", job.file),
+                    "[model] with preset = \"gpt3-175b\" or config = \"config.json\"");
+  }
+  for (const auto& [name, fixed] :
+       {std::pair("context", open.fixed.context), std::pair("expert", open.fixed.expert),
+        std::pair("virtual_stages", open.fixed.virtual_stages)}) {
+    if (fixed.value_or(1) == 1) continue;
+    return unusable(fmt::format("{}: parallelism.{} = {}: over several datacenters only tensor, "
+                                "pipeline and data parallelism are searched",
+                                job.file, name, *fixed),
+                    fmt::format("{} = 1", name));
+  }
+  if (open.fixed.zero.value_or(0) > 1) {
+    return unusable(fmt::format("{}: parallelism.zero = {}: over several datacenters there is a "
+                                "pipeline, whose micro-batches would sum sharded gradients each",
+                                job.file, *open.fixed.zero),
+                    "zero = 0 or 1");
+  }
+  if (job.cluster.datacenters.size() > kDatacentersMax) {
+    return unusable(fmt::format("{}: cluster: {} datacenters; subsets of at most {} are searched",
+                                job.file, job.cluster.datacenters.size(), kDatacentersMax),
+                    "fewer datacenters, those with the slowest links left out");
+  }
+  if (options.objective == search::Objective::kCost) {
+    for (const cluster::Datacenter& place : job.cluster.datacenters) {
+      if (place.price.value > 0) continue;
+      return unusable(fmt::format("{}: cluster: {} has no price, which the objective cost needs",
+                                  job.file, place.name),
+                      "price = \"2.10 USD/device-hour\"");
+    }
+  }
+  return {};
+}
+
+std::vector<int64_t> divisors(int64_t n, int64_t most) {
+  std::vector<int64_t> out;
+  for (int64_t d = 1; d <= std::min(n, most); ++d) {
+    if (n % d == 0) out.push_back(d);
+  }
+  return out;
+}
+
+// Tensor parallelism for all devices of a kind; 0 stands for none that a datacenter can have.
+std::vector<int64_t> tensors_of(const plan::OpenJob& open, const std::string& device) {
+  if (open.fixed.tensor) return {*open.fixed.tensor};
+  const model::Model& m = *open.job.model;
+  int64_t domain = 1;
+  for (const cluster::Datacenter& place : open.job.cluster.datacenters) {
+    if (place.device.name == device) domain = std::max(domain, place.scale_up.domain);
+  }
+  const int64_t common = std::gcd(std::gcd(m.heads, m.kv_heads), std::gcd(m.hidden, m.sequence));
+  return divisors(m.experts ? common : std::gcd(common, m.ffn), domain);
+}
+
+// One setting per way to give each kind of device its tensor parallelism.
+std::vector<MixedSetting> tensor_choices(const plan::OpenJob& open) {
+  const auto& places = open.job.cluster.datacenters;
+  std::map<std::string, uint64_t> kinds;  // with their datacenters
+  for (size_t z = 0; z < places.size(); ++z) kinds[places[z].device.name] |= uint64_t{1} << z;
+  std::vector<MixedSetting> choices{{.tensor = std::vector<int64_t>(places.size(), 0)}};
+  for (const auto& [device, where] : kinds) {
+    const std::vector<int64_t> tensors = tensors_of(open, device);
+    std::vector<MixedSetting> next;
+    for (const MixedSetting& choice : choices) {
+      for (const int64_t tensor : tensors) {
+        next.push_back(choice);
+        if (tensor != tensors.front()) next.back().must_use.push_back(where);
+        for (size_t z = 0; z < places.size(); ++z) {
+          const bool fits = tensor <= places[z].scale_up.domain && tensor <= places[z].devices();
+          if ((where >> z & 1) && fits) next.back().tensor[z] = tensor;
+        }
+      }
+    }
+    choices = std::move(next);
+  }
+  return choices;
+}
+
+template <typename T>
+std::vector<T> fixed_or(const std::optional<T>& fixed, std::vector<T> all) {
+  return fixed ? std::vector<T>{*fixed} : all;
+}
+
+std::vector<MixedSetting> settings_of(const plan::OpenJob& open) {
+  using model::Recompute;
+  const int64_t batch = open.job.training.global_batch;
+  std::vector<MixedSetting> settings;
+  const auto recomputes =
+      fixed_or(open.fixed.recompute, {Recompute::kNone, Recompute::kSelective, Recompute::kFull});
+  for (MixedSetting setting : tensor_choices(open)) {
+    for (const int64_t data :
+         fixed_or(open.fixed.data, divisors(batch, open.job.cluster.devices()))) {
+      if (batch % data != 0) continue;
+      for (const int64_t micro_batch :
+           fixed_or(open.fixed.micro_batch, divisors(batch / data, kMicroBatchMax))) {
+        if (batch / data % micro_batch != 0) continue;
+        for (const Recompute recompute : recomputes) {
+          for (const int64_t zero : fixed_or(open.fixed.zero, {0, 1})) {
+            if (zero > 0 && data == 1 && !open.fixed.zero) continue;
+            setting.data = data;
+            setting.micro_batch = micro_batch;
+            setting.recompute = recompute;
+            setting.zero = zero;
+            settings.push_back(setting);
+          }
+        }
+      }
+    }
+  }
+  return settings;
+}
+
+// Calls work(i) for each i below `count`; who does which is open, so results belong to i.
+void in_parallel(size_t count, int threads, const std::function<void(size_t)>& work) {
+  std::atomic<size_t> next{0};
+  const auto loop = [&] {
+    for (size_t i = next++; i < count; i = next++) work(i);
+  };
+  std::vector<std::thread> others;
+  for (int t = 1; t < threads && static_cast<size_t>(t) < count; ++t) others.emplace_back(loop);
+  loop();
+  for (std::thread& other : others) other.join();
+}
+
+MixedPlan plan_of(const plan::OpenJob& open, const MixedLaw& law, const MixedSplit& split) {
+  PricedSetting priced(open.job, law, split.setting, open.fixed.sequence_parallel);
+  const auto& places = open.job.cluster.datacenters;
+  MixedPlan plan;
+  plan.data = split.setting.data;
+  plan.micro_batch = split.setting.micro_batch;
+  plan.micro_batches = priced.micro_batches();
+  plan.zero = split.setting.zero;
+  plan.recompute = split.setting.recompute;
+  plan.sequence_parallel = priced.configuration(split.order.front()).sequence_parallel;
+  std::vector<cost::StagePass> passes;
+  std::vector<cost::Hop> hops;
+  double rate = 0, peak = 0;
+  int64_t first = 0;
+  const auto all = static_cast<int64_t>(split.partition.layers.size());
+  for (size_t i = 0; i < split.order.size(); ++i) {
+    const size_t z = split.order[i];
+    if (i > 0) {
+      const cluster::WanLink& link =
+          *open.job.cluster.link(places[split.order[i - 1]].name, places[z].name);
+      hops.push_back(priced.wan(link, split.order[i - 1], z));
+      plan.egress = plan.egress + link.price * priced.boundary() *
+                                      (2 * real(plan.micro_batches) * real(plan.data));
+    }
+    for (int64_t j = 0; j < split.stages[i]; ++j) {
+      const auto s = static_cast<int64_t>(passes.size());
+      if (j > 0) hops.push_back(priced.inside(z));
+      const int64_t layers = split.partition.layers[static_cast<size_t>(s)];
+      const model::Slice slice{first, layers, s == 0, s + 1 == all};
+      const cost::Configuration c = priced.configuration(z);
+      const cost::StagePrice price = law.stage(z, c, slice);
+      passes.push_back({price.forward, price.backward});
+      plan.stages.push_back({s, places[z].name, places[z].device.name, c.tensor, first, layers,
+                             price.forward, price.backward,
+                             law.memory(z, c, slice, std::min(plan.micro_batches, all - s)),
+                             places[z].device.memory});
+      plan.devices += plan.data * c.tensor;
+      peak += places[z].device.peak.value * real(plan.data * c.tensor);
+      rate += priced.rate(z);
+      first += layers;
+    }
+  }
+  plan.round_trip = Seconds{split.partition.round_trip};
+  plan.period = Seconds{split.partition.period};
+  plan.end = Seconds{split.partition.end};
+  plan.iteration = Seconds{split.partition.total};
+  plan.played = cost::play_one_forward_one_backward(passes, hops, plan.micro_batches) + plan.end;
+  plan.price = Dollars{rate * plan.iteration.value};
+  plan.score = split.score;
+  const int64_t batch = open.job.training.global_batch;
+  plan.tokens_per_second = real(batch * open.job.model->sequence) / plan.iteration.value;
+  plan.mfu = cost::model_flops(*open.job.model, batch) / (FlopsPerSecond{peak} * plan.iteration);
+  return plan;
+}
+
+// The settings by their bounds, most promising first.
+std::vector<std::pair<double, size_t>> by_promise(const MixedTask& task,
+                                                  const std::vector<MixedSetting>& settings) {
+  std::vector<std::pair<double, size_t>> promises(settings.size());
+  in_parallel(settings.size(), task.options.threads, [&](size_t i) {
+    PricedSetting priced(task.open.job, task.law, settings[i], task.open.fixed.sequence_parallel);
+    promises[i] = {setting_bound(task, priced), i};
+  });
+  std::sort(promises.begin(), promises.end());
+  return promises;
+}
+
+}  // namespace
+
+Result<plan::Job> with_plan(plan::Job job, const MixedPlan& plan) {
+  plan::Parallelism& p = job.parallelism;
+  p = {};
+  p.tensor = plan.stages.front().tensor;
+  for (const MixedStage& stage : plan.stages) {
+    if (stage.tensor != p.tensor) {
+      return unusable(fmt::format("stage {} in {} has tensor = {}, stage 0 in {} has {}: a job has "
+                                  "one number for all",
+                                  stage.stage, stage.datacenter, stage.tensor,
+                                  plan.stages.front().datacenter, p.tensor),
+                      "a search with [parallelism] tensor = 1, or another single number");
+    }
+    p.layers_per_stage.push_back(stage.layers);
+    p.datacenter_per_stage.push_back(stage.datacenter);
+  }
+  p.pipeline = static_cast<int64_t>(plan.stages.size());
+  p.data = plan.data;
+  p.zero = plan.zero;
+  p.sequence_parallel = plan.sequence_parallel;
+  job.training.micro_batch = plan.micro_batch;
+  job.training.recompute = plan.recompute;
+  return job;
+}
+
+Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedOptions& options) {
+  TRY(check_job(open, options));
+  const std::unique_ptr<MixedLaw> law = TRY(tombolo_mixed_law(open.job));
+  return search_mixed(open, *law, options);
+}
+
+Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedLaw& law,
+                                 const MixedOptions& options) {
+  TRY(check_job(open, options));
+  const MixedTask task{open, law, options};
+  const std::vector<MixedSetting> settings = settings_of(open);
+  if (settings.empty()) {
+    return unusable(
+        fmt::format("{}: training.global_batch = {}: no micro-batch and number of "
+                    "pipelines divide it",
+                    open.job.file, open.job.training.global_batch));
+  }
+  const std::vector<std::pair<double, size_t>> promises = by_promise(task, settings);
+
+  MixedResult result;
+  result.settings = static_cast<int64_t>(settings.size());
+  MixedWhyNotBook book(task, settings);
+  std::vector<MixedSplit> top;
+  const auto limit = static_cast<size_t>(std::max(1, options.top));
+  size_t wave = 1;
+  for (size_t begin = 0; begin < promises.size();) {
+    const double bar =
+        top.size() == limit ? top.back().score : std::numeric_limits<double>::infinity();
+    const size_t end = std::min(begin + wave, promises.size());
+    std::vector<MixedFindings> findings(end - begin);
+    in_parallel(end - begin, options.threads, [&](size_t i) {
+      const auto [promise, setting] = promises[begin + i];
+      // An infinite promise: memory or devices do not suffice; the search says how far they go.
+      const bool fits = promise < std::numeric_limits<double>::infinity();
+      if (fits && options.prune && promise > bar * (1 + kRounding)) {
+        findings[i].all.cut = promise;
+      } else {
+        findings[i] = search_setting(task, settings[setting], bar);
+      }
+    });
+    for (size_t i = 0; i < findings.size(); ++i) {
+      const auto [promise, setting] = promises[begin + i];
+      MixedFindings& found = findings[i];
+      if (found.with.empty() && found.all.cut == promise) ++result.settings_cut;
+      book.add(setting, found);
+      result.evaluated += found.evaluated;
+      result.feasible += found.feasible;
+      for (MixedSplit& split : found.top) {
+        top.insert(std::upper_bound(top.begin(), top.end(), split, better_split), split);
+        if (top.size() > limit) top.pop_back();
+      }
+    }
+    begin = end;
+    wave = std::min(kWaveMax, wave * 2);
+  }
+  if (top.empty()) return fail(book.infeasible());
+  for (const MixedSplit& split : top) result.top.push_back(plan_of(open, law, split));
+  result.why_not = book.why_not(top.front());
+  result.notes = open.job.notes;
+  if (open.job.model->experts) {
+    result.notes.push_back(
+        "over several datacenters each device holds all experts of its layers: "
+        "expert parallelism is not searched there");
+  }
+  return result;
+}
+
+}  // namespace tombolo::geo

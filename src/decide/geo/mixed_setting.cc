@@ -1,0 +1,127 @@
+#include "decide/geo/mixed_setting.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace tombolo::geo {
+namespace {
+
+double real(int64_t n) { return static_cast<double>(n); }
+
+}  // namespace
+
+PricedSetting::PricedSetting(const plan::Job& job, const MixedLaw& law, const MixedSetting& setting,
+                             std::optional<bool> sequence_parallel)
+    : job_(job),
+      law_(law),
+      setting_(setting),
+      sequence_parallel_(sequence_parallel),
+      micro_batches_(job.training.global_batch / (setting.micro_batch * setting.data)),
+      layers_(job.model->layers),
+      special_(job.model->experts ? job.model->experts->dense_layers : 0),
+      boundary_(model::boundary_bytes(*job.model, setting.micro_batch,
+                                      plan::element_bytes(job.training.precision))),
+      zones_(job.cluster.datacenters.size()) {
+  for (size_t z = 0; z < zones_.size(); ++z) price(z);
+}
+
+cost::Configuration PricedSetting::configuration(size_t datacenter) const {
+  cost::Configuration c;
+  c.tensor = setting_.tensor[datacenter];
+  c.data = setting_.data;
+  c.pipeline = 2;  // some: for the place of neighbours in a domain, and for ZeRO
+  c.micro_batch = setting_.micro_batch;
+  c.global_batch = job_.training.global_batch;
+  c.zero = setting_.zero;
+  c.sequence_parallel = sequence_parallel_.value_or(c.tensor > 1) && c.tensor > 1;
+  c.recompute = setting_.recompute;
+  return c;
+}
+
+void PricedSetting::price(size_t datacenter) {
+  Zone& zone = zones_[datacenter];
+  const int64_t tensor = setting_.tensor[datacenter];
+  if (tensor == 0) return;
+  const cluster::Datacenter& place = job_.cluster.datacenters[datacenter];
+  const int64_t domain = std::min(place.scale_up.domain, place.devices());
+  const int64_t groups =
+      place.devices() / domain * (domain / tensor) + place.devices() % domain / tensor;
+  zone.room = std::min(groups / setting_.data, layers_);
+  if (zone.room == 0) return;
+  zone.rate = place.price.value * real(setting_.data * tensor);
+  zone.inside = law_.hop(datacenter, configuration(datacenter));
+  // The rate falls with the layers of a stage, so that of all of a kind is the best.
+  zone.layer = std::numeric_limits<double>::infinity();
+  const auto try_kind = [&](int64_t first, int64_t layers) {
+    if (layers == 0) return;
+    const StageNumbers n = numbers(datacenter, {first, layers, false, false});
+    zone.layer = std::min(zone.layer, n.pass / real(layers));
+  };
+  try_kind(0, special_);
+  try_kind(special_, layers_ - special_);
+  zone.end = numbers(datacenter, {special_ < layers_ ? special_ : 0, 1, false, false}).end;
+}
+
+StageNumbers PricedSetting::numbers(size_t datacenter, const model::Slice& slice) const {
+  const cost::StagePrice price = law_.stage(datacenter, configuration(datacenter), slice);
+  return {(price.forward + price.backward).value, (price.update + price.gradients).value};
+}
+
+cost::Hop PricedSetting::wan(const cluster::WanLink& link, size_t from, size_t to) const {
+  return wan_hop(link, {&job_.cluster.datacenters[from], setting_.tensor[from]},
+                 {&job_.cluster.datacenters[to], setting_.tensor[to]}, setting_.data, boundary_);
+}
+
+const StageTable& PricedSetting::table(size_t datacenter, bool embedding, bool head) {
+  auto& table = zones_[datacenter].tables[ends(embedding, head)];
+  if (table) return *table;
+  table = std::make_unique<StageTable>();
+  for (int64_t first = 0; first <= std::min(special_, layers_ - 1); ++first) {
+    auto& row = table->rows.emplace_back();
+    double end = zones_[datacenter].end;
+    for (int64_t layers = 1; layers <= layers_ - first; ++layers) {
+      StageNumbers n = numbers(datacenter, {first, layers, embedding, head});
+      // Longer backward passes may hide more of the sum; the partition wants what only grows.
+      end = n.end = std::max(end, n.end);
+      row.push_back(n);
+    }
+  }
+  return *table;
+}
+
+const std::vector<int64_t>& PricedSetting::most(size_t datacenter, bool embedding, bool head,
+                                                int64_t in_flight) {
+  auto& known = zones_[datacenter].most[ends(embedding, head)];
+  in_flight = std::min(in_flight, micro_batches_);
+  const Bytes room = job_.cluster.datacenters[datacenter].device.memory;
+  const cost::Configuration c = configuration(datacenter);
+  while (static_cast<int64_t>(known.size()) < in_flight) {
+    const auto waiting = static_cast<int64_t>(known.size()) + 1;
+    auto& rows = known.emplace_back();
+    for (int64_t first = 0; first <= std::min(special_, layers_ - 1); ++first) {
+      int64_t low = 0, high = layers_ - first;
+      while (low < high) {
+        const int64_t middle = (low + high + 1) / 2;
+        const model::Slice slice{first, middle, embedding, head};
+        if (law_.memory(datacenter, c, slice, waiting).total() <= room) {
+          low = middle;
+        } else {
+          high = middle - 1;
+        }
+      }
+      rows.push_back(low);
+    }
+  }
+  return known[static_cast<size_t>(in_flight - 1)];
+}
+
+int64_t PricedSetting::held(size_t datacenter, int64_t after, int64_t stages) {
+  std::vector<int64_t>& sums = zones_[datacenter].held;
+  while (static_cast<int64_t>(sums.size()) <= after + stages) {
+    const auto& rows = most(datacenter, false, false, static_cast<int64_t>(sums.size()));
+    sums.push_back(sums.back() + *std::max_element(rows.begin(), rows.end()));
+  }
+  return sums[static_cast<size_t>(after + stages)] - sums[static_cast<size_t>(after)];
+}
+
+}  // namespace tombolo::geo

@@ -1,0 +1,456 @@
+#include "decide/geo/mixed.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <numeric>
+
+#include "base/random.h"
+#include "decide/geo/mixed_bound.h"
+#include "decide/geo/mixed_orders.h"
+#include "decide/geo/mixed_partition.h"
+#include "predict/cost/price_plan.h"
+
+namespace tombolo::geo {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::Property;
+
+// A law that can be worked out by hand: a layer of a micro-batch of b takes b x `layer` of its
+// datacenter, divided by tensor parallelism with 10 % lost at each doubling; half as much again is
+// the backward pass, and as much as the forward pass if it is done again. Embedding and head take a
+// quarter of a layer each. A layer keeps one unit of memory for its state and one for each
+// sequence in flight, none of it with full recomputation.
+class HandLaw : public MixedLaw {
+ public:
+  std::vector<double> layer;
+  double end = 0.1;  // per layer, once
+
+  cost::StagePrice stage(size_t z, const cost::Configuration& c,
+                         const model::Slice& slice) const override {
+    const auto t = static_cast<double>(c.tensor);
+    const double scale = static_cast<double>(c.micro_batch) * layer[z] * (0.9 + 0.1 * t) / t;
+    const double layers =
+        static_cast<double>(slice.layers) + (slice.embedding ? 0.25 : 0) + (slice.head ? 0.25 : 0);
+    const double again = c.recompute == model::Recompute::kFull ? 1 : 0;
+    const auto replicas = static_cast<double>(c.data);
+    return {Seconds{scale * layers + 0.01}, Seconds{scale * layers * (1.5 + again) + 0.01},
+            Seconds{end * static_cast<double>(slice.layers)},
+            Seconds{0.05 * (replicas - 1) * static_cast<double>(slice.layers)}};
+  }
+  cost::DeviceMemory memory(size_t, const cost::Configuration& c, const model::Slice& slice,
+                            int64_t in_flight) const override {
+    const double held =
+        static_cast<double>(slice.layers) + (slice.embedding ? 0.5 : 0) + (slice.head ? 0.5 : 0);
+    const double kept = c.recompute == model::Recompute::kFull ? 0 : 1;
+    const auto t = static_cast<double>(c.tensor);
+    cost::DeviceMemory m;
+    m.parameters = Bytes{1e9 * held / t};
+    m.activations = Bytes{1e9 * kept * held * static_cast<double>(in_flight * c.micro_batch) / t};
+    return m;
+  }
+  cost::Hop hop(size_t, const cost::Configuration&) const override {
+    return {0.02_s, 0.01_s, 0.02_s};
+  }
+};
+
+struct Place {
+  const char* device;
+  int64_t nodes, devices_per_node;
+  double price;  // USD per device and hour
+};
+
+// A job of 6 layers over the places, with links of `latency` in seconds between all of them.
+plan::OpenJob job_over(const std::vector<Place>& places, double latency,
+                       const std::string& rest = "") {
+  std::string text = R"(
+[model]
+layers = 6
+hidden = 64
+heads = 4
+vocabulary = 256
+sequence = 32
+[training]
+global_batch = 8
+)" + rest;
+  for (size_t z = 0; z < places.size(); ++z) {
+    text +=
+        fmt::format(R"(
+[[cluster.datacenter]]
+name = "{}"
+device = {{ name = "{}", peak = "1 TFLOPS", memory = "12 GB", memory_bandwidth = "1 GBps" }}
+nodes = {}
+devices_per_node = {}
+scale_up = {{ domain = {}, bandwidth = "1 GBps" }}
+scale_out = {{ bandwidth = "1 GBps" }}
+price = "{} USD/device-hour"
+)",
+                    std::string(1, static_cast<char>('a' + z)), places[z].device, places[z].nodes,
+                    places[z].devices_per_node, places[z].devices_per_node, places[z].price);
+    for (size_t y = 0; y < z; ++y) {
+      text += fmt::format(R"(
+[[cluster.wan]]
+between = ["{}", "{}"]
+one_way_latency = "{} ms"
+node_pair_limit = "1 Mbps"
+price = "0.5 USD/GB"
+)",
+                          std::string(1, static_cast<char>('a' + y)),
+                          std::string(1, static_cast<char>('a' + z)),
+                          1000 * latency * static_cast<double>(1 + y));
+    }
+  }
+  const auto open = plan::parse_open_job(text, "job.toml");
+  if (!open) ADD_FAILURE() << open.error().text();
+  return *open;
+}
+
+HandLaw law_with(std::vector<double> layer) {
+  HandLaw law;
+  law.layer = std::move(layer);
+  return law;
+}
+
+std::vector<int64_t> layers_in(const MixedPlan& plan, const std::string& datacenter) {
+  std::vector<int64_t> layers;
+  for (const MixedStage& stage : plan.stages) {
+    if (stage.datacenter == datacenter) layers.push_back(stage.layers);
+  }
+  return layers;
+}
+
+TEST(Mixed, SlowerDevicesGetFewerLayers) {
+  // One device each, a layer takes 1 and 2 forward; links cost little. 4 and 2 balance.
+  const plan::OpenJob open = job_over({{"fast", 1, 1, 1}, {"slow", 1, 1, 1}}, 0.001,
+                                      "micro_batch = 1\nrecompute = \"full\"\n");
+  const auto found = search_mixed(open, law_with({1, 2}), {});
+  ASSERT_TRUE(found) << found.error().text();
+  const MixedPlan& best = found->top.front();
+  EXPECT_EQ(layers_in(best, "a"), std::vector<int64_t>{4});
+  EXPECT_EQ(layers_in(best, "b"), std::vector<int64_t>{2});
+  EXPECT_EQ(best.micro_batches, 8);
+  EXPECT_EQ(best.devices, 2);
+}
+
+TEST(Mixed, ADatacenterBehindASlowLinkIsLeftOut) {
+  // 200 s one way: more than the whole iteration on the first datacenter alone.
+  const plan::OpenJob open = job_over({{"fast", 1, 2, 1}, {"slow", 1, 2, 1}}, 200);
+  const auto found = search_mixed(open, law_with({1, 2}), {});
+  ASSERT_TRUE(found);
+  for (const MixedStage& stage : found->top.front().stages) EXPECT_EQ(stage.datacenter, "a");
+  EXPECT_THAT(found->why_not, Contains(Property(&MixedWhyNot::family, "using b")));
+}
+
+TEST(Mixed, MoreDevicesNeverMakeTheBestWorse) {
+  Random random(11);
+  for (int round = 0; round < 25; ++round) {
+    const double latency = random.uniform();
+    const std::vector<Place> places{{"fast", 1, 2, 2}, {"slow", 2, 1, 1}, {"slow", 1, 2, 1}};
+    const HandLaw law =
+        law_with({0.5 + random.uniform(), 1 + random.uniform(), 1 + random.uniform()});
+    for (const search::Objective objective : {search::Objective::kTime, search::Objective::kCost}) {
+      const MixedOptions options{.objective = objective};
+      const auto all = search_mixed(job_over(places, latency), law, options);
+      ASSERT_TRUE(all);
+      for (size_t z = 0; z < places.size(); ++z) {
+        HandLaw only = law;
+        only.layer = {law.layer[z]};
+        const auto alone = search_mixed(job_over({places[z]}, latency), only, options);
+        if (!alone) continue;
+        EXPECT_LE(all->top.front().score, alone->top.front().score * (1 + 1e-9)) << round;
+      }
+    }
+  }
+}
+
+// All compositions of `total` into `parts` positive numbers, each at most its limit.
+void compositions(int64_t total, const std::vector<int64_t>& limits,
+                  const std::function<void(const std::vector<int64_t>&)>& visit) {
+  std::vector<int64_t> parts;
+  const std::function<void(int64_t)> choose = [&](int64_t left) {
+    if (parts.size() == limits.size()) {
+      if (left == 0) visit(parts);
+      return;
+    }
+    for (int64_t n = 1; n <= std::min(left, limits[parts.size()]); ++n) {
+      parts.push_back(n);
+      choose(left - n);
+      parts.pop_back();
+    }
+  };
+  choose(total);
+}
+
+// The best score by trying everything: slow, and as the header states it.
+double brute_force(const plan::OpenJob& open, const HandLaw& law, search::Objective objective) {
+  const plan::Job& job = open.job;
+  const auto& places = job.cluster.datacenters;
+  double best = std::numeric_limits<double>::infinity();
+  std::map<std::string, std::vector<int64_t>> kinds;
+  for (const cluster::Datacenter& place : places) {
+    for (const int64_t t : {1, 2, 4}) {
+      if (t <= place.scale_up.domain) kinds[place.device.name].push_back(t);
+    }
+  }
+  for (auto& [name, tensors] : kinds) {
+    std::sort(tensors.begin(), tensors.end());
+    tensors.erase(std::unique(tensors.begin(), tensors.end()), tensors.end());
+  }
+  const auto price_all = [&](const std::map<std::string, int64_t>& tensor, cost::Configuration c,
+                             const std::vector<size_t>& order, const std::vector<int64_t>& stages) {
+    const int64_t p = std::accumulate(stages.begin(), stages.end(), int64_t{0});
+    const int64_t m = c.micro_batches();
+    compositions(
+        job.model->layers, std::vector<int64_t>(static_cast<size_t>(p), 99),
+        [&](const std::vector<int64_t>& layers) {
+          std::vector<cost::StagePass> passes;
+          std::vector<cost::Hop> hops;
+          double end = 0, rate = 0, egress = 0;
+          int64_t first = 0, s = 0;
+          for (size_t i = 0; i < order.size(); ++i) {
+            const size_t z = order[i];
+            c.tensor = tensor.at(places[z].device.name);
+            for (int64_t j = 0; j < stages[i]; ++j, ++s) {
+              const model::Slice slice{first, layers[static_cast<size_t>(s)], s == 0, s + 1 == p};
+              first += slice.layers;
+              if (law.memory(z, c, slice, std::min(m, p - s)).total() > places[z].device.memory)
+                return;
+              const cost::StagePrice price = law.stage(z, c, slice);
+              passes.push_back({price.forward, price.backward});
+              end = std::max(end, (price.update + price.gradients).value);
+              rate += places[z].price.value * static_cast<double>(c.tensor * c.data);
+              if (s == 0) continue;
+              if (j > 0) {
+                hops.push_back(law.hop(z, c));
+                continue;
+              }
+              const size_t y = order[i - 1];
+              const cluster::WanLink& link = *job.cluster.link(places[y].name, places[z].name);
+              const Bytes size = model::boundary_bytes(*job.model, c.micro_batch, 2);
+              hops.push_back(wan_hop(link, {&places[y], tensor.at(places[y].device.name)},
+                                     {&places[z], c.tensor}, c.data, size));
+              egress += 2 * static_cast<double>(m * c.data) * (link.price * size).value;
+            }
+          }
+          const double time = cost::mixed_pipeline(passes, hops, m).value + end;
+          best =
+              std::min(best, objective == search::Objective::kCost ? time * rate + egress : time);
+        });
+  };
+  const std::function<void(std::map<std::string, int64_t>)> with_tensor = [&](auto tensor) {
+    for (const auto& [name, tensors] : kinds) {
+      if (tensor.contains(name)) continue;
+      for (const int64_t t : tensors) {
+        tensor[name] = t;
+        with_tensor(tensor);
+      }
+      return;
+    }
+    for (const int64_t data : {1, 2, 4, 8}) {
+      for (int64_t b = 1; b <= 8 / data; b *= 2) {
+        for (const auto recompute : {model::Recompute::kNone, model::Recompute::kFull}) {
+          cost::Configuration c{.data = data, .micro_batch = b, .global_batch = 8};
+          c.recompute = recompute;
+          for (size_t set = 1; set < size_t{1} << places.size(); ++set) {
+            std::vector<size_t> order;
+            for (size_t z = 0; z < places.size(); ++z) {
+              if (set >> z & 1) order.push_back(z);
+            }
+            do {
+              std::vector<int64_t> rooms;
+              for (const size_t z : order) {
+                const int64_t t = tensor[places[z].device.name];
+                const bool fits = t <= places[z].scale_up.domain;
+                rooms.push_back(fits ? places[z].nodes * (places[z].devices_per_node / t) / data
+                                     : 0);
+              }
+              for (int64_t p = 1; p <= job.model->layers; ++p) {
+                compositions(p, rooms, [&](const std::vector<int64_t>& stages) {
+                  price_all(tensor, c, order, stages);
+                });
+              }
+            } while (std::next_permutation(order.begin(), order.end()));
+          }
+        }
+      }
+    }
+  };
+  with_tensor({});
+  return best;
+}
+
+TEST(Mixed, EqualsBruteForceOverEverything) {
+  Random random(5);
+  for (int round = 0; round < 12; ++round) {
+    const std::vector<Place> places{
+        {"fast", 1, 2, 1 + random.uniform()}, {"slow", 2, 1, 1}, {"slow", 1, 2, 1.2}};
+    const HandLaw law =
+        law_with({0.5 + random.uniform(), 0.5 + random.uniform(), 1 + random.uniform()});
+    // From links that cost nothing to links that take longer than stages.
+    const plan::OpenJob open = job_over(places, round % 3 == 0 ? 0.001 : 2 * random.uniform());
+    for (const search::Objective objective : {search::Objective::kTime, search::Objective::kCost}) {
+      const auto found = search_mixed(open, law, {.objective = objective});
+      ASSERT_TRUE(found) << found.error().text();
+      const double expected = brute_force(open, law, objective);
+      EXPECT_NEAR(found->top.front().score, expected, 1e-9 * expected) << "round " << round;
+      const auto slow = search_mixed(open, law, {.objective = objective, .prune = false});
+      ASSERT_TRUE(slow);
+      ASSERT_EQ(slow->top.size(), found->top.size());
+      for (size_t i = 0; i < slow->top.size(); ++i) {
+        EXPECT_NEAR(slow->top[i].score, found->top[i].score, 1e-9 * expected) << i;
+      }
+      EXPECT_LT(found->evaluated, slow->evaluated);
+    }
+  }
+}
+
+TEST(Mixed, ThreadsChangeNothing) {
+  const plan::OpenJob open =
+      job_over({{"fast", 1, 2, 2}, {"slow", 2, 1, 1}, {"slow", 1, 2, 1}}, 0.1);
+  const HandLaw law = law_with({0.7, 1.1, 1.3});
+  const auto one = search_mixed(open, law, {.threads = 1});
+  const auto three = search_mixed(open, law, {.threads = 3});
+  ASSERT_TRUE(one && three);
+  EXPECT_EQ(one->evaluated, three->evaluated);
+  EXPECT_EQ(one->settings_cut, three->settings_cut);
+  ASSERT_EQ(one->top.size(), three->top.size());
+  for (size_t i = 0; i < one->top.size(); ++i) {
+    EXPECT_EQ(one->top[i].score, three->top[i].score);
+    EXPECT_EQ(one->top[i].stages.size(), three->top[i].stages.size());
+  }
+  ASSERT_EQ(one->why_not.size(), three->why_not.size());
+  for (size_t i = 0; i < one->why_not.size(); ++i) {
+    EXPECT_EQ(one->why_not[i].reason, three->why_not[i].reason);
+  }
+}
+
+TEST(Mixed, WhatDoesNotFitIsSaidWithNumbers) {
+  // 6 layers and two halves for embedding and head on one device of 12 GB: 7 GB of state, and 7 GB
+  // for the one sequence in flight.
+  const plan::OpenJob open = job_over({{"fast", 1, 1, 1}}, 0.1, "recompute = \"none\"\n");
+  const auto found = search_mixed(open, law_with({1}), {});
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().exit_code(), 3);
+  EXPECT_THAT(found.error().text(), HasSubstr("needs 14 GB, has 12 GB"));
+  // With full recomputation it fits, and why none did not is told.
+  const auto full = search_mixed(job_over({{"fast", 1, 1, 1}}, 0.1), law_with({1}), {});
+  ASSERT_TRUE(full) << full.error().text();
+  EXPECT_THAT(full->why_not, Contains(AllOf(Property(&MixedWhyNot::family, "recompute none"),
+                                            Field(&MixedWhyNot::reason, HasSubstr("14 GB")))));
+}
+
+TEST(Mixed, TheShortListHasTheClosestAndTheFirstMissOfEachAxis) {
+  const std::vector<MixedWhyNot> all{{"data", "1", "", 9},
+                                     {"data", "2", "", 8},
+                                     {"data", "4", ""},
+                                     {"data", "8", ""},
+                                     {"zero", "0", "", 7}};
+  const std::vector<MixedWhyNot> few = short_list(all);
+  ASSERT_EQ(few.size(), 3u);
+  EXPECT_EQ(few[0].family(), "data 2");
+  EXPECT_EQ(few[1].family(), "data 4");
+  EXPECT_EQ(few[2].family(), "zero 0");
+}
+
+TEST(Mixed, NoPlanIsListedTwice) {
+  // The second kind of device is too slow for any plan; its tensor parallelism makes no difference.
+  const plan::OpenJob open = job_over({{"fast", 1, 2, 1}, {"slow", 1, 4, 1}}, 200);
+  const auto found = search_mixed(open, law_with({1, 2}), {.top = 9, .prune = false});
+  ASSERT_TRUE(found);
+  std::vector<std::string> seen;
+  for (const MixedPlan& plan : found->top) {
+    std::string text =
+        fmt::format("{} {} {} {}", plan.data, plan.micro_batch, to_name(plan.recompute), plan.zero);
+    for (const MixedStage& stage : plan.stages) {
+      text += fmt::format("; {} {} {}", stage.datacenter, stage.tensor, stage.layers);
+    }
+    EXPECT_THAT(seen, ::testing::Not(Contains(text)));
+    seen.push_back(text);
+  }
+}
+
+TEST(Mixed, ThePlanBecomesAJobThatSaysWhereStagesLie) {
+  const plan::OpenJob open =
+      job_over({{"fast", 1, 1, 1}, {"slow", 1, 1, 1}}, 0.001, "recompute = \"full\"\n");
+  const auto found = search_mixed(open, law_with({1, 2}), {});
+  ASSERT_TRUE(found);
+  const MixedPlan& best = found->top.front();
+  const Result<plan::Job> job = with_plan(open.job, best);
+  ASSERT_TRUE(job) << job.error().text();
+  const Result<plan::Plan> plan = cost::make_plan(*job);
+  ASSERT_TRUE(plan) << plan.error().text();
+  ASSERT_EQ(plan->stages.size(), best.stages.size());
+  for (size_t s = 0; s < best.stages.size(); ++s) {
+    EXPECT_EQ(plan->stages[s].slice.layers, best.stages[s].layers);
+    EXPECT_EQ(plan->ranks[s].datacenter, best.stages[s].datacenter);
+  }
+}
+
+TEST(Mixed, OrdersOfManyDatacentersFollowTheMap) {
+  // Nine places on a line, 1 apart: the only order without detours is along it, in both directions.
+  std::vector<std::vector<double>> transfer(9, std::vector<double>(9));
+  std::vector<size_t> all(9);
+  std::iota(all.begin(), all.end(), size_t{0});
+  for (const size_t a : all) {
+    for (const size_t b : all) transfer[a][b] = a < b ? b - a : a - b;
+  }
+  const auto orders = orders_of(all, transfer);
+  ASSERT_FALSE(orders.empty());
+  EXPECT_EQ(orders.front(), all);
+  EXPECT_EQ(orders_of({0, 1, 2}, transfer).size(), 6u);
+}
+
+TEST(MixedBound, IsNeverAboveTheBestPartition) {
+  Random random(9);
+  for (int round = 0; round < 400; ++round) {
+    const int64_t layers = 4 + static_cast<int64_t>(random.below(12));
+    const auto count = 1 + random.below(3);
+    std::vector<StageTable> tables(count);
+    std::vector<StageRoom> rooms;
+    PartitionProblem problem{.layers = layers,
+                             .micro_batches = 1 + static_cast<int64_t>(random.below(20))};
+    PipelineNeeds needs{.layers = layers, .micro_batches = problem.micro_batches};
+    double rate = 0;
+    for (size_t z = 0; z < count; ++z) {
+      const double each = 0.5 + random.uniform(), fixed = 0.2 * random.uniform();
+      auto& row = tables[z].rows.emplace_back();
+      for (int64_t l = 1; l <= layers; ++l) {
+        row.push_back({each * static_cast<double>(l) + fixed, 0.1 * static_cast<double>(l)});
+      }
+      StageRoom room{.layer = row.back().pass / static_cast<double>(layers)};
+      room.stages = 1 + static_cast<int64_t>(random.below(3));
+      room.rate = 1 + random.uniform();
+      room.holds = 1 + static_cast<int64_t>(random.below(8));
+      for (int64_t s = 0; s < room.stages; ++s) {
+        if (!problem.stages.empty()) {
+          const double transfer = random.uniform();
+          problem.hops.push_back({Seconds{transfer}, Seconds{transfer}, Seconds{transfer / 2}});
+          needs.transfers += 2 * transfer;
+          needs.exposed += 2 * transfer;
+          needs.period_min = std::max(needs.period_min, transfer / 2);
+        }
+        problem.stages.push_back({&tables[z], {room.holds}});
+        rate += room.rate;
+      }
+      rooms.push_back(room);
+    }
+    needs.end_min = 0.1;
+    const auto best = best_partition(problem, 1e9);
+    if (!best) continue;
+    EXPECT_LE(time_bound(rooms, needs), best->total * (1 + 1e-9)) << round;
+    EXPECT_LE(cost_bound(rooms, needs), best->total * rate * (1 + 1e-9)) << round;
+    // What is not decided may have fewer stages, and only lowers the bound.
+    const double decided = cost_bound(rooms, needs);
+    rooms[0].decided = false;
+    EXPECT_LE(cost_bound(rooms, needs), decided * (1 + 1e-9)) << round;
+  }
+}
+
+}  // namespace
+}  // namespace tombolo::geo

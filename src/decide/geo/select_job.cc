@@ -1,0 +1,367 @@
+#include "decide/geo/select_job.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "predict/cost/collective.h"
+#include "predict/cost/price_plan.h"
+
+namespace tombolo::geo {
+namespace {
+
+using plan::DatacenterOrder;
+using plan::Job;
+
+constexpr int64_t kPassesMax = 1'000'000'000;  // about a minute
+
+double real(int64_t n) { return static_cast<double>(n); }
+
+const plan::Selection& selection_or_default(const Job& job) {
+  static const plan::Selection kDefault;
+  return job.selection ? *job.selection : kDefault;
+}
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+Status check_names(const Job& job) {
+  const plan::Selection& wanted = selection_or_default(job);
+  std::vector<std::string> known;
+  for (const cluster::Datacenter& datacenter : job.cluster.datacenters) {
+    known.push_back(datacenter.name);
+  }
+  for (const auto& [key, names] :
+       {std::pair("must", &wanted.must), std::pair("must_not", &wanted.must_not)}) {
+    for (const std::string& name : *names) {
+      if (contains(known, name)) continue;
+      const std::string nearest = nearest_name(name, known);
+      return unusable(
+          fmt::format("{}: selection.{}: there is no datacenter \"{}\"", job.file, key, name),
+          nearest.empty() ? fmt::format("one of {}", fmt::join(known, ", "))
+                          : fmt::format("\"{}\"", nearest));
+    }
+  }
+  for (const std::string& name : wanted.must) {
+    if (!contains(wanted.must_not, name)) continue;
+    return unusable(fmt::format("{}: selection: {} must and must not take part", job.file, name),
+                    "one of the two");
+  }
+  return {};
+}
+
+Status check_parallelism(const Job& job) {
+  const plan::Parallelism& p = job.parallelism;
+  for (const auto& [key, degree] :
+       {std::pair("tensor", p.tensor), std::pair("context", p.context),
+        std::pair("expert", p.expert), std::pair("virtual_stages", p.virtual_stages)}) {
+    if (degree == 1) continue;
+    return unusable(
+        fmt::format("{}: parallelism.{} = {}: select counts a GPU per partition", job.file, key,
+                    degree),
+        fmt::format("{} = 1, or tombolo plan, which searches over datacenters too", key));
+  }
+  if (p.schedule == "1f1b" || p.schedule == "atlas" || p.schedule == "gpipe") return {};
+  return unusable(fmt::format("{}: parallelism.schedule = \"{}\": select has no law for it",
+                              job.file, p.schedule),
+                  "\"1f1b\" or \"gpipe\"");
+}
+
+// The datacenters that may take part, in the order in which they are filled.
+Result<std::vector<cluster::Datacenter>> ordered(const Job& job) {
+  const plan::Selection& wanted = selection_or_default(job);
+  std::vector<cluster::Datacenter> left;
+  for (const cluster::Datacenter& datacenter : job.cluster.datacenters) {
+    if (!contains(wanted.must_not, datacenter.name)) left.push_back(datacenter);
+  }
+  if (wanted.order == DatacenterOrder::kFile) return left;
+  if (wanted.order == DatacenterOrder::kPrice) {
+    for (const cluster::Datacenter& datacenter : left) {
+      if (datacenter.price.value > 0) continue;
+      return unusable(fmt::format("{}: order price: {} names no price", job.file, datacenter.name),
+                      "price = \"2.10 USD/device-hour\" for each, or another order");
+    }
+    std::stable_sort(left.begin(), left.end(),
+                     [](const auto& a, const auto& b) { return a.price < b.price; });
+    return left;
+  }
+  std::stable_sort(left.begin(), left.end(),
+                   [](const auto& a, const auto& b) { return a.devices() > b.devices(); });
+  if (wanted.order == DatacenterOrder::kAvailability) return left;
+
+  const auto distance = [&](const cluster::Datacenter& a, const cluster::Datacenter& b) {
+    const cluster::WanLink* link = job.cluster.link(a.name, b.name);
+    return link ? link->one_way_latency.value : INFINITY;
+  };
+  for (size_t i = 1; i < left.size(); ++i) {
+    size_t nearest = i;
+    for (size_t j = i + 1; j < left.size(); ++j) {
+      if (distance(left[i - 1], left[j]) < distance(left[i - 1], left[nearest])) nearest = j;
+    }
+    std::rotate(left.begin() + static_cast<int64_t>(i),
+                left.begin() + static_cast<int64_t>(nearest),
+                left.begin() + static_cast<int64_t>(nearest) + 1);
+  }
+  return left;
+}
+
+Result<int64_t> micro_batches_of(const Job& job) {
+  const plan::Selection& wanted = selection_or_default(job);
+  if (wanted.micro_batches) return *wanted.micro_batches;
+  const plan::Training& t = job.training;
+  const int64_t together = t.micro_batch * job.parallelism.data;
+  if (t.global_batch % together == 0) return t.global_batch / together;
+  return unusable(fmt::format("{}: training.global_batch = {}: not a multiple of micro_batch x "
+                              "data = {}",
+                              job.file, t.global_batch, together),
+                  "selection.micro_batches, or another batch");
+}
+
+// What a pipeline of so many partitions costs in one datacenter.
+struct Stages {
+  Seconds forward, backward;  // of the slowest one
+  Bytes gradients;            // of the largest one
+  Bytes state, memory;        // of those that need most
+};
+
+// Without model and times, a forward pass is the unit of time.
+bool times_are_units(const Job& job) { return !job.model && !job.stage_times; }
+
+Result<Stages> price_stages(const Job& job, const cluster::Datacenter& datacenter,
+                            int64_t partitions, int64_t micro_batches) {
+  if (times_are_units(job)) return Stages{1_s, 2_s, {}, {}, {}};
+  Job one = job;
+  one.cluster = {{datacenter}, {}};
+  one.cluster.datacenters[0].nodes = partitions;
+  one.cluster.datacenters[0].devices_per_node = 1;
+  one.parallelism.pipeline = partitions;
+  one.parallelism.data = 1;
+  one.parallelism.zero = 0;
+  one.parallelism.datacenter_per_stage.clear();
+  if (one.parallelism.layers_per_stage.size() != static_cast<size_t>(partitions)) {
+    one.parallelism.layers_per_stage.clear();
+  }
+  one.training.global_batch = one.training.micro_batch;
+  const plan::Plan plan = TRY(cost::make_plan(one));
+  Stages stages;
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const plan::Stage& stage = plan.stages[s];
+    const int64_t in_flight = job.parallelism.schedule == "gpipe"
+                                  ? micro_batches
+                                  : std::min(micro_batches, partitions - static_cast<int64_t>(s));
+    stages.forward = std::max(stages.forward, stage.cost.forward);
+    stages.backward = std::max(stages.backward, stage.cost.backward + stage.cost.recompute);
+    stages.gradients = std::max(stages.gradients, stage.gradients);
+    stages.state = std::max(stages.state, stage.state);
+    stages.memory = std::max(stages.memory, stage.state + real(in_flight) * stage.activations);
+  }
+  return stages;
+}
+
+// Smallest memory among datacenters.
+const cluster::Datacenter& tightest(const std::vector<cluster::Datacenter>& datacenters) {
+  return *std::min_element(
+      datacenters.begin(), datacenters.end(),
+      [](const auto& a, const auto& b) { return a.device.memory < b.device.memory; });
+}
+
+// The stated number of partitions; else the fewest that fit into memory.
+Result<int64_t> partitions_of(const plan::OpenJob& open,
+                              const std::vector<cluster::Datacenter>& datacenters,
+                              int64_t micro_batches, SelectionJob& out) {
+  const Job& job = open.job;
+  const cluster::Datacenter& tight = tightest(datacenters);
+  const auto needs = [&](const char* what, Bytes bytes, int64_t partitions) {
+    return fmt::format("{} {} with {} partitions, a {} has {}", what, brief(bytes), partitions,
+                       tight.device.name, brief(tight.device.memory));
+  };
+  std::optional<int64_t> stated = selection_or_default(job).partitions;
+  if (!stated) stated = open.fixed.pipeline;
+  if (stated) {
+    if (!job.model || job.stage_times) return *stated;
+    const Stages stages = TRY(price_stages(job, tight, *stated, micro_batches));
+    if (stages.state > tight.device.memory) {
+      return infeasible(
+          needs("weights, gradients and optimizer of a stage need", stages.state, *stated),
+          "more selection.partitions");
+    }
+    if (stages.memory > tight.device.memory) {
+      out.notes.push_back(needs("does not fit into memory with all its activations: a stage needs",
+                                stages.memory, *stated));
+    }
+    return *stated;
+  }
+  if (!job.model || job.stage_times) {
+    return unusable(fmt::format("{}: selection.partitions is missing", job.file),
+                    "partitions = 60, or a [model] without [stage_times] to derive it from");
+  }
+  // With fewer, the state alone is more than all devices hold.
+  const Bytes state{static_cast<double>(model::parameters(*job.model)) *
+                    job.training.optimizer_bytes_per_parameter};
+  const double least = std::clamp(state / tight.device.memory, 1.0, real(job.model->layers));
+  Stages stages;
+  for (auto partitions = static_cast<int64_t>(least); partitions <= job.model->layers;
+       ++partitions) {
+    stages = TRY(price_stages(job, tight, partitions, micro_batches));
+    if (stages.memory > tight.device.memory) continue;
+    out.notes.push_back(
+        fmt::format("{} partitions: the fewest whose stages fit into memory, {} of "
+                    "{}",
+                    partitions, brief(stages.memory), brief(tight.device.memory)));
+    return partitions;
+  }
+  return infeasible(needs("no number of partitions fits into memory: a stage needs", stages.memory,
+                          job.model->layers),
+                    "recompute = \"full\", a smaller micro_batch, or devices with more memory");
+}
+
+// What one pair of nodes can have, the path left out.
+BytesPerSecond pair_rate(cluster::WanLink link) {
+  link.path_limit.reset();
+  return cluster::flow_rate(link);
+}
+
+// A transfer between one pair of nodes over the slowest link; empty: nothing joins two datacenters.
+std::optional<Seconds> slowest_transfer(const Job& job,
+                                        const std::vector<cluster::Datacenter>& datacenters,
+                                        Bytes boundary) {
+  std::optional<Seconds> slowest;
+  for (size_t i = 0; i < datacenters.size(); ++i) {
+    for (size_t j = i + 1; j < datacenters.size(); ++j) {
+      const cluster::WanLink* link = job.cluster.link(datacenters[i].name, datacenters[j].name);
+      if (!link) continue;
+      const Seconds time = boundary / pair_rate(*link);
+      slowest = std::max(slowest.value_or(0_s), time);
+    }
+  }
+  return slowest;
+}
+
+// How a cell meets the WAN whose bytes and rates are known.
+auto links_by_law(const Job& job, const std::vector<cluster::Datacenter>& datacenters,
+                  Bytes boundary) {
+  return [cluster = job.cluster, datacenters, boundary](size_t from, size_t to, int64_t pipelines,
+                                                        int64_t cells) -> std::optional<CellLink> {
+    const cluster::Datacenter& a = datacenters[from];
+    const cluster::Datacenter& b = datacenters[to];
+    const cluster::WanLink* link = cluster.link(a.name, b.name);
+    if (!link) return std::nullopt;
+    const double pairs = std::min(real(pipelines), real(std::min(a.nodes, b.nodes)) / real(cells));
+    BytesPerSecond rate = pair_rate(*link) * pairs;
+    if (link->path_limit) rate = std::min(rate, *link->path_limit / real(cells));
+    return CellLink{boundary / rate, link->one_way_latency};
+  };
+}
+
+auto all_reduce_by_law(const std::vector<cluster::Datacenter>& datacenters,
+                       const std::vector<Bytes>& gradients) {
+  return [datacenters, gradients](size_t site, int64_t replicas) {
+    const cluster::ScaleOut& network = datacenters[site].scale_out;
+    return cost::ring_all_reduce({.size = gradients[site],
+                                  .ranks = replicas,
+                                  .rate = network.bandwidth,
+                                  .latency = network.latency});
+  };
+}
+
+// The transfers of the WAN: stated as a ratio, stated as a time, or by the law.
+Status set_links(const Job& job, const std::vector<cluster::Datacenter>& datacenters,
+                 SelectionJob& out) {
+  const plan::Selection& wanted = selection_or_default(job);
+  Seconds forward = out.setting.sites.front().forward;
+  for (const SelectionSite& site : out.setting.sites) forward = std::min(forward, site.forward);
+
+  std::optional<Seconds> stated;
+  if (wanted.communication_to_compute) {
+    stated = *wanted.communication_to_compute * forward;
+  } else if (job.stage_times && job.stage_times->transfer) {
+    stated = *job.stage_times->transfer;
+  }
+  std::optional<Seconds> transfer = stated;
+  if (stated) {
+    out.setting.link = [stated](size_t, size_t, int64_t pipelines, int64_t) {
+      return std::optional<CellLink>({*stated / real(pipelines), 0_s});
+    };
+  } else {
+    if (!job.model && datacenters.size() > 1) {
+      return unusable(fmt::format("{}: selection.communication_to_compute is missing", job.file),
+                      "4: a WAN transfer takes four times as long as a forward pass; or [model], "
+                      "or [stage_times].transfer");
+    }
+    const Bytes boundary = job.model
+                               ? model::boundary_bytes(*job.model, job.training.micro_batch,
+                                                       plan::element_bytes(job.training.precision))
+                               : 0_B;
+    out.setting.link = links_by_law(job, datacenters, boundary);
+    transfer = slowest_transfer(job, datacenters, boundary);
+  }
+  if (transfer) out.communication_to_compute = *transfer / forward;
+  const double ratio = std::min(out.communication_to_compute, 10'000.0);
+  out.setting.pipelines_per_cell = wanted.pipelines_per_cell.value_or(
+      std::max<int64_t>(1, static_cast<int64_t>(std::ceil(ratio - 1e-9))));
+  return {};
+}
+
+}  // namespace
+
+Result<SelectionJob> selection_of(const plan::OpenJob& open) {
+  const Job& job = open.job;
+  TRY(check_names(job));
+  TRY(check_parallelism(job));
+  const std::vector<cluster::Datacenter> datacenters = TRY(ordered(job));
+  if (datacenters.empty()) {
+    return infeasible("no datacenter is left to choose from", "fewer names in selection.must_not");
+  }
+  SelectionJob out;
+  out.setting.micro_batches = TRY(micro_batches_of(job));
+  out.setting.partitions = TRY(partitions_of(open, datacenters, out.setting.micro_batches, out));
+
+  std::vector<Bytes> gradients;
+  out.priced = true;
+  for (const cluster::Datacenter& datacenter : datacenters) {
+    const Stages stages =
+        TRY(price_stages(job, datacenter, out.setting.partitions, out.setting.micro_batches));
+    if (stages.forward.value <= 0 || stages.backward.value <= 0) {
+      return unusable(fmt::format("{}: stage_times: select needs passes that take time", job.file),
+                      "forward = \"1 ms\" and backward = \"2 ms\"");
+    }
+    const bool must = contains(selection_or_default(job).must, datacenter.name);
+    out.setting.sites.push_back({datacenter.name, datacenter.devices(), stages.forward,
+                                 stages.backward, datacenter.price, must});
+    gradients.push_back(stages.gradients);
+    out.priced = out.priced && datacenter.price.value > 0;
+  }
+  TRY(set_links(job, datacenters, out));
+
+  const bool gpipe = job.parallelism.schedule == "gpipe";
+  out.pipeline_law = gpipe ? "gpipe-cell" : "1f1b-cell";
+  out.setting.cell_time = gpipe ? gpipe_cell : one_forward_one_backward_cell;
+  if (job.stage_times && job.stage_times->reduce) {
+    out.allreduce_law = "stage_times.reduce";
+    out.setting.all_reduce = [time = *job.stage_times->reduce](size_t, int64_t replicas) {
+      return replicas > 1 ? time : 0_s;
+    };
+  } else if (job.model) {
+    out.allreduce_law = "ring-all-reduce";
+    out.setting.all_reduce = all_reduce_by_law(datacenters, gradients);
+  } else {
+    out.allreduce_law = "none";
+    out.setting.all_reduce = [](size_t, int64_t) { return 0_s; };
+    out.notes.push_back("without a [model] the all-reduce is taken to be free");
+  }
+  if (times_are_units(job)) {
+    out.notes.push_back(
+        "neither [model] nor [stage_times]: a forward pass takes 1 s, a backward "
+        "pass 2 s");
+  }
+  int64_t gpus = 0;
+  for (const SelectionSite& site : out.setting.sites) gpus += site.gpus;
+  if (!gpipe && datacenters.size() > 1 && gpus > kPassesMax / out.setting.micro_batches / 2) {
+    return unusable(fmt::format("{}: {} GPUs x {} micro-batches are too many passes to play",
+                                job.file, gpus, out.setting.micro_batches),
+                    "fewer selection.micro_batches, or schedule = \"gpipe\", a closed form");
+  }
+  return out;
+}
+
+}  // namespace tombolo::geo

@@ -1,0 +1,109 @@
+#include "decide/geo/select_job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tombolo::geo {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Eight GPUs in oregon, four in paris; a micro-batch is 1024 x 1024 numbers of 2 bytes.
+std::string two_datacenters(const std::string& link, const std::string& rest) {
+  return R"(
+[[cluster.datacenter]]
+name = "oregon"
+device = "a100-80g"
+nodes = 8
+[[cluster.datacenter]]
+name = "paris"
+device = "a100-80g"
+nodes = 4
+[[cluster.wan]]
+between = ["oregon", "paris"]
+one_way_latency = "30 ms"
+node_pair_limit = "1 Gbps"
+)" + link +
+         R"(
+[model]
+layers = 8
+hidden = 1024
+heads = 8
+vocabulary = 1000
+sequence = 1024
+[training]
+global_batch = 24
+micro_batch = 1
+)" + rest;
+}
+
+Result<SelectionJob> read(const std::string& text) {
+  return selection_of(TRY(plan::parse_open_job(text, "job.toml")));
+}
+
+TEST(SelectJob, ACellHasTheRateOfItsPairsOfNodes) {
+  const auto job = read(two_datacenters("", "[selection]\npipelines_per_cell = 4\n"));
+  ASSERT_TRUE(job) << job.error().text();
+  const auto milliseconds = [&](int64_t cells) {
+    return job->setting.link(0, 1, 4, cells)->occupancy / 1_ms;
+  };
+  // One cell of 4 pipelines on 4 pairs: 2,097,152 bytes at 4 x 125 MB/s.
+  EXPECT_NEAR(milliseconds(1), 2097.152 / 500, 1e-9);
+  // Two such cells share the four nodes of paris: 2 pairs each.
+  EXPECT_NEAR(milliseconds(2), 2097.152 / 250, 1e-9);
+  EXPECT_EQ(job->setting.link(0, 1, 4, 1)->latency, 30_ms);
+}
+
+TEST(SelectJob, CellsShareThePath) {
+  // 0.25 Gbps for all: 31.25 MB/s for one cell, half of it for each of two.
+  const auto job =
+      read(two_datacenters("path_limit = \"0.25 Gbps\"", "[selection]\npipelines_per_cell = 4\n"));
+  ASSERT_TRUE(job) << job.error().text();
+  EXPECT_NEAR(job->setting.link(0, 1, 4, 1)->occupancy / 1_ms, 2097.152 / 31.25, 1e-9);
+  EXPECT_NEAR(job->setting.link(0, 1, 4, 2)->occupancy / 1_ms, 2 * 2097.152 / 31.25, 1e-9);
+}
+
+TEST(SelectJob, TheRatioIsRoundedUpToPipelines) {
+  const auto stated =
+      read(two_datacenters("", "[selection]\npartitions = 2\ncommunication_to_compute = 2.5\n"));
+  ASSERT_TRUE(stated) << stated.error().text();
+  EXPECT_EQ(stated->setting.pipelines_per_cell, 3);
+  const Seconds forward = stated->setting.sites[0].forward;
+  // A transfer of 2.5 forward passes, in a third of the time by three pairs of nodes.
+  EXPECT_NEAR(stated->setting.link(0, 1, 3, 1)->occupancy / forward, 2.5 / 3, 1e-12);
+
+  const auto derived = read(two_datacenters("", "[selection]\npartitions = 2\n"));
+  ASSERT_TRUE(derived) << derived.error().text();
+  // One pair: 2,097,152 bytes at 125 MB/s.
+  EXPECT_NEAR(derived->communication_to_compute, (16.777216_ms) / derived->setting.sites[0].forward,
+              1e-9);
+}
+
+TEST(SelectJob, MicroBatchesAreThoseOfOnePipelineToday) {
+  EXPECT_EQ(read(two_datacenters("", ""))->setting.micro_batches, 24);
+  EXPECT_EQ(read(two_datacenters("", "[parallelism]\ndata = 3\n"))->setting.micro_batches, 8);
+  const auto uneven = read(two_datacenters("", "[parallelism]\ndata = 5\n"));
+  ASSERT_FALSE(uneven);
+  EXPECT_THAT(uneven.error().text(), HasSubstr("not a multiple of micro_batch x data = 5"));
+}
+
+TEST(SelectJob, TheSmallModelNeedsOnePartition) {
+  const auto job = read(two_datacenters("", ""));
+  ASSERT_TRUE(job) << job.error().text();
+  EXPECT_EQ(job->setting.partitions, 1);
+  EXPECT_THAT(job->notes, ElementsAre(HasSubstr("1 partitions: the fewest")));
+  EXPECT_EQ(read(two_datacenters("", "[parallelism]\npipeline = 4\n"))->setting.partitions, 4);
+}
+
+TEST(SelectJob, WhatNoLawKnowsIsRefused) {
+  const auto tensor = read(two_datacenters("", "[parallelism]\npipeline = 2\ntensor = 2\n"));
+  ASSERT_FALSE(tensor);
+  EXPECT_THAT(tensor.error().text(), HasSubstr("parallelism.tensor = 2: select counts a GPU"));
+  const auto schedule = read(two_datacenters("", "[parallelism]\nschedule = \"zb-v\"\n"));
+  ASSERT_FALSE(schedule);
+  EXPECT_THAT(schedule.error().text(), HasSubstr("\"zb-v\": select has no law for it"));
+}
+
+}  // namespace
+}  // namespace tombolo::geo

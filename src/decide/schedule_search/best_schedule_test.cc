@@ -1,0 +1,177 @@
+#include "decide/schedule_search/best_schedule.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "predict/cost/price_plan.h"
+#include "predict/sim/simulate.h"
+#include "spec/plan/plan_file.h"
+#include "spec/schedule/schedule.h"
+
+namespace tombolo::schedule_search {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Stages of 1 ms forward and 2 ms backward, two in each datacenter; a transfer takes 3 ms, and 2 ms
+// more to be there.
+struct Setting {
+  std::vector<std::string> datacenters = {"oregon", "paris"};
+  int64_t micro_batches = 6;
+  int64_t data = 1;
+  int64_t in_flight = 4;
+  std::string times =
+      "forward = \"1 ms\"\nbackward = \"2 ms\"\ntransfer = \"3 ms\"\nlatency = \"2 ms\"\n";
+};
+
+plan::Plan plan_of(const Setting& setting) {
+  std::string text;
+  for (const std::string& name : setting.datacenters) {
+    text += fmt::format("[[cluster.datacenter]]\nname = \"{}\"\ndevice = \"a100-80g\"\nnodes = 8\n",
+                        name);
+  }
+  for (size_t i = 1; i < setting.datacenters.size(); ++i) {
+    text += fmt::format(
+        "[[cluster.wan]]\nbetween = [\"{}\", \"{}\"]\none_way_latency = \"9 ms\"\n"
+        "node_pair_limit = \"5 Gbps\"\n",
+        setting.datacenters[i - 1], setting.datacenters[i]);
+  }
+  text += fmt::format(
+      "[training]\nglobal_batch = {}\n[parallelism]\npipeline = {}\ndata = {}\n[stage_times]\n{}",
+      setting.micro_batches * setting.data, 2 * setting.datacenters.size(), setting.data,
+      setting.times);
+  if (setting.in_flight > 0) text += fmt::format("in_flight = {}\n", setting.in_flight);
+  const Result<plan::Job> job = plan::parse_job(text, "job.toml");
+  EXPECT_TRUE(job) << job.error().text();
+  const Result<plan::Plan> plan = cost::make_plan(*job);
+  EXPECT_TRUE(plan) << plan.error().text();
+  return *plan;
+}
+
+BestSchedule best_of(const Setting& setting, BestScheduleOptions options = {}) {
+  options.passes_max = 200'000;
+  const Result<BestSchedule> best = best_schedule(plan_of(setting), options);
+  EXPECT_TRUE(best) << best.error().text();
+  return *best;
+}
+
+const ScheduleCandidate& find(const BestSchedule& best, const std::string& name) {
+  for (const ScheduleCandidate& candidate : best.candidates) {
+    if (candidate.name == name) return candidate;
+  }
+  ADD_FAILURE() << "no candidate " << name;
+  return best.winner();
+}
+
+TEST(BestSchedule, IsNoWorseThanAnyCandidateAndNoBetterThanTheBound) {
+  for (const int64_t data : {1, 2}) {
+    for (const int64_t in_flight : {1, 2, 4, 8}) {
+      const BestSchedule best = best_of({.data = data, .in_flight = in_flight});
+      for (const ScheduleCandidate& candidate : best.candidates) {
+        EXPECT_EQ(candidate.makespan.has_value(), candidate.obstacle.empty()) << candidate.name;
+        if (!candidate.makespan) continue;
+        EXPECT_LE(best.iteration(), *candidate.makespan) << candidate.name;
+        EXPECT_LE(*candidate.in_flight, in_flight) << candidate.name;
+        // What is simulated takes as long as the schedule says.
+        if (candidate.iteration) {
+          EXPECT_EQ(*candidate.iteration, *candidate.makespan);
+        }
+      }
+      EXPECT_GE(best.iteration(), best.bound.value);
+      ASSERT_TRUE(best.baseline());
+      EXPECT_EQ(best.baseline()->variant.sharing, plan::Sharing::kSpatial);
+    }
+  }
+}
+
+TEST(BestSchedule, ThePlanPerformsIt) {
+  const BestSchedule best = best_of({.data = 2});
+  const Result<plan::Plan> again = plan::parse_plan(plan::to_json_text(best.plan), "plan.json");
+  ASSERT_TRUE(again) << again.error().text();
+  EXPECT_EQ(*again, best.plan);
+  const Result<sim::Simulation> simulation = sim::simulate(*again);
+  ASSERT_TRUE(simulation) << simulation.error().text();
+  EXPECT_EQ(simulation->iteration, best.iteration());
+  EXPECT_TRUE(schedule::check_memory(*again, *schedule::build(*again)));
+}
+
+TEST(BestSchedule, WithinOneDatacenterOneForwardOneBackwardCannotBeBeatenUnsplit) {
+  // Two stages, 6 micro-batches: (6 + 2 - 1)(1 + 2) ms, and no order does better with whole
+  // backwards on a line: the last backward of the first stage ends (p - 1)(f + b) after 6 (f + b).
+  const BestSchedule best =
+      best_of({.datacenters = {"oregon"}, .in_flight = 2}, {.split_backward = false});
+  EXPECT_EQ(find(best, "1f1b").makespan, SimDuration{21'000'000});
+  for (const ScheduleCandidate& candidate : best.candidates) EXPECT_FALSE(candidate.splits);
+  // Folds may do better: their bubble is that of half the stages.
+  EXPECT_LE(best.iteration(), SimDuration{21'000'000});
+}
+
+TEST(BestSchedule, EveryPositionHasTheSameWorkInEveryFamily) {
+  const Setting setting{.times =
+                            "forward = [\"1 ms\", \"3 ms\", \"1 ms\", \"2 ms\"]\n"
+                            "backward = [\"2 ms\", \"5 ms\", \"2 ms\", \"4 ms\"]\n"};
+  const plan::Plan line = plan_of(setting);
+  for (const ScheduleVariant& variant :
+       {ScheduleVariant{.schedule = "zb-v", .chunks = 2}, ScheduleVariant{.schedule = "gpipe"}}) {
+    const Result<plan::Plan> other = vary(line, variant);
+    ASSERT_TRUE(other) << other.error().text();
+    EXPECT_EQ(work_of(*other), work_of(line)) << variant.schedule;
+  }
+}
+
+TEST(BestSchedule, TheLastChunkAloneDoesNotRecompute) {
+  const plan::Plan line =
+      plan_of({.times = "forward = \"2 ms\"\nbackward = \"4 ms\"\nrecompute = \"2 ms\"\n"});
+  const Result<plan::Plan> folded = vary(line, {.schedule = "zb-v", .chunks = 2});
+  ASSERT_TRUE(folded) << folded.error().text();
+  ASSERT_EQ(folded->stages.size(), 8U);
+  for (size_t s = 0; s < 8; ++s) {
+    EXPECT_EQ(folded->stages[s].cost.forward, 1_ms);
+    EXPECT_EQ(folded->stages[s].cost.recompute, s < 7 ? 1_ms : 0_ms) << s;
+  }
+}
+
+TEST(BestSchedule, WhatDoesNotFitSaysHowMuchItNeeds) {
+  const BestSchedule best = best_of({.micro_batches = 8, .in_flight = 3});
+  EXPECT_THAT(find(best, "1f1b").obstacle,
+              HasSubstr("4 micro-batches at position 0, which has it for 3"));
+  EXPECT_THAT(find(best, "gpipe").obstacle, HasSubstr("8 micro-batches"));
+  // Varuna takes in what comes; the baseline is what it does within the memory.
+  EXPECT_TRUE(find(best, "varuna, kept to the memory").makespan);
+}
+
+TEST(BestSchedule, LoopsOverSeveralDatacentersNeedALinkBack) {
+  const BestSchedule best = best_of({.datacenters = {"oregon", "paris", "tokyo"}});
+  EXPECT_THAT(find(best, "interleaved, 2 stages per rank").obstacle,
+              HasSubstr("no WAN link between tokyo and oregon"));
+}
+
+TEST(BestSchedule, TimesThatAreAllLongerMakeItLongerByTheSame) {
+  const Setting setting{.data = 2};
+  Setting slower = setting;
+  slower.times =
+      "forward = \"5 ms\"\nbackward = \"10 ms\"\ntransfer = \"15 ms\"\nlatency = \"10 ms\"\n";
+  const BestSchedule one = best_of(setting);
+  const BestSchedule five = best_of(slower);
+  EXPECT_EQ(five.iteration().ns, 5 * one.iteration().ns);
+  EXPECT_EQ(five.winner().name, one.winner().name);
+}
+
+TEST(BestSchedule, NamesOfDatacentersChangeNothing) {
+  const BestSchedule one = best_of({.data = 2});
+  const BestSchedule other = best_of({.datacenters = {"zurich", "accra"}, .data = 2});
+  EXPECT_EQ(one.iteration(), other.iteration());
+  EXPECT_EQ(one.winner().name, other.winner().name);
+}
+
+TEST(BestSchedule, MemoryForNothingIsInfeasible) {
+  plan::Plan plan = plan_of({});
+  plan.in_flight = 0;
+  const Result<BestSchedule> best = best_schedule(plan, {.passes_max = 1000});
+  ASSERT_FALSE(best);
+  EXPECT_EQ(best.error().code, ErrorCode::kInfeasible);
+  EXPECT_THAT(best.error().message, HasSubstr("position 0"));
+}
+
+}  // namespace
+}  // namespace tombolo::schedule_search

@@ -1,0 +1,194 @@
+#include "decide/schedule_search/schedule_variant.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "predict/cost/price_plan.h"
+
+namespace tombolo::schedule_search {
+namespace {
+
+// The job that a Plan was made from, as far as its layout and model go.
+plan::Job job_of(const plan::Plan& plan) {
+  plan::Job job;
+  job.name = plan.name;
+  job.file = plan.name;
+  if (plan.boundary.value > 0) job.model = plan.model;  // imagined models send nothing
+  job.cluster = plan.cluster;
+  job.training = plan.training;
+  job.optimizer = plan.optimizer;
+  job.parallelism = plan.parallelism;
+  job.data = plan.data;
+  job.run = plan.run;
+  job.checkpoint = plan.checkpoint;
+  for (int32_t s = 0; s < plan.parallelism.pipeline; ++s) {
+    const size_t rank = static_cast<size_t>(s) * static_cast<size_t>(plan.replicas());
+    job.parallelism.datacenter_per_stage.push_back(plan.ranks[rank].datacenter);
+  }
+  return job;
+}
+
+// The stages that lie at each position.
+std::vector<std::vector<size_t>> stages_by_position(const plan::Plan& plan) {
+  std::vector<std::vector<size_t>> at(static_cast<size_t>(plan.parallelism.pipeline));
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    at[static_cast<size_t>(plan.position_of(static_cast<int32_t>(s)))].push_back(s);
+  }
+  return at;
+}
+
+// As many layers per position as before, spread over its chunks; empty where the split was free.
+std::vector<int64_t> layers_of_chunks(const plan::Plan& plan, const ScheduleVariant& variant) {
+  if (plan.parallelism.layers_per_stage.empty()) return {};
+  const auto positions = static_cast<int32_t>(plan.parallelism.pipeline);
+  std::vector<int64_t> of_position(static_cast<size_t>(positions), 0);
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    of_position[static_cast<size_t>(plan.position_of(static_cast<int32_t>(s)))] +=
+        plan.stages[s].slice.layers;
+  }
+  std::vector<int64_t> layers;
+  for (int32_t s = 0; s < positions * variant.chunks; ++s) {
+    const int32_t position = plan::position_of(plan::layout_of(variant.schedule), s, positions);
+    const int64_t all = of_position[static_cast<size_t>(position)];
+    const int64_t chunk = s / positions;
+    layers.push_back(all / variant.chunks + (chunk < all % variant.chunks ? 1 : 0));
+  }
+  return layers;
+}
+
+}  // namespace
+
+PositionWork work_of(const plan::Plan& plan) {
+  const std::vector<std::vector<size_t>> at = stages_by_position(plan);
+  PositionWork work(at.size());
+  for (size_t position = 0; position < at.size(); ++position) {
+    for (const size_t s : at[position]) {
+      const plan::StageCost& cost = plan.stages[s].cost;
+      work[position].forward += cost.forward;
+      work[position].backward += cost.backward;
+      auto& weights = work[position].backward_weight;
+      if (cost.backward_weight) weights = weights.value_or(0_s) + *cost.backward_weight;
+      work[position].recompute += cost.recompute;
+      work[position].update += cost.update;
+      work[position].reduce += cost.reduce;
+    }
+  }
+  const auto last = static_cast<size_t>(plan.position_of(std::ssize(plan.stages) - 1));
+  const size_t before = last == 0 ? at.size() - 1 : last - 1;
+  if (before != last && work[before].forward.value > 0) {
+    work[last].recompute = work[last].forward * (work[before].recompute / work[before].forward);
+  }
+  return work;
+}
+
+plan::Plan with_work(plan::Plan plan, const PositionWork& work) {
+  const std::vector<std::vector<size_t>> at = stages_by_position(plan);
+  CHECK(work.size() == at.size(), "work of {} positions for {}", work.size(), at.size());
+  const PositionWork now = work_of(plan);
+  for (size_t position = 0; position < at.size(); ++position) {
+    const auto count = static_cast<double>(at[position].size());
+    for (const size_t s : at[position]) {
+      plan::StageCost& cost = plan.stages[s].cost;
+      const auto share = [&](Seconds part, Seconds all) {
+        return all.value > 0 ? part / all : 1 / count;
+      };
+      const double forward = share(cost.forward, now[position].forward);
+      cost.recompute = plan.may_recompute(s) ? work[position].recompute * forward : 0_s;
+      const double backward = share(cost.backward, now[position].backward);
+      cost.backward = work[position].backward * backward;
+      cost.backward_weight = work[position].backward_weight;
+      if (cost.backward_weight) *cost.backward_weight = *cost.backward_weight * backward;
+      cost.forward = work[position].forward * forward;
+      cost.update = work[position].update * share(cost.update, now[position].update);
+    }
+  }
+  return plan;
+}
+
+Result<plan::Plan> vary(const plan::Plan& plan, const ScheduleVariant& variant) {
+  plan::Job job = job_of(plan);
+  plan::Parallelism& p = job.parallelism;
+  p.schedule = variant.schedule;
+  p.virtual_stages = variant.chunks;
+  p.sharing = variant.sharing;
+  p.cell.reset();
+  if (variant.sharing == plan::Sharing::kTemporal) p.cell = variant.cell;
+  p.discipline = variant.discipline;
+  p.layers_per_stage = layers_of_chunks(plan, variant);
+  const bool imagined = plan.cost_source == plan::CostSource::kStageTimes;
+  const PositionWork work = work_of(plan);
+  if (imagined) {
+    plan::StageTimes times;  // for the split alone: all alike
+    times.forward = times.backward = times.recompute = {1_s};
+    times.transfer = plan.wan_transfer;
+    if (plan.wan_transfer) times.latency = plan.wan_latency;
+    times.in_flight = plan.in_flight;
+    times.reduce = work.front().reduce / static_cast<double>(variant.chunks);
+    job.stage_times = times;
+  }
+  plan::Plan out = TRY(cost::make_plan(job));
+  out.parallelism.datacenter_per_stage = plan.parallelism.datacenter_per_stage;
+  out.ranks = plan.ranks;
+  out.measured_links = plan.measured_links;
+  if (plan.cost_source == plan::CostSource::kRoofline) return out;
+  out.cost_source = plan.cost_source;
+  return with_work(std::move(out), work);
+}
+
+Result<plan::Plan> with_schedule(const plan::Plan& plan, const std::string& name) {
+  const plan::Parallelism& p = plan.parallelism;
+  ScheduleVariant variant{.schedule = name, .discipline = p.discipline};
+  const plan::Layout layout = plan::layout_of(name);
+  constexpr int64_t kChunks = 2;
+  if (layout != plan::Layout::kLine) {
+    variant.chunks = layout == plan::layout_of(p.schedule) ? p.virtual_stages : kChunks;
+  }
+  variant.sharing =
+      p.sharing.value_or(name == "atlas" ? plan::Sharing::kTemporal : plan::Sharing::kSpatial);
+  variant.cell = p.cell.value_or(p.data);
+  return vary(plan, variant);
+}
+
+plan::Plan one_cell(const plan::Plan& plan) {
+  const int64_t cell = plan.parallelism.sharing_in_use() == plan::Sharing::kTemporal
+                           ? plan.parallelism.pipelines_per_cell()
+                           : 1;
+  plan::Plan out = plan;
+  out.training.global_batch = plan.microbatches() * plan.training.micro_batch * cell;
+  out.parallelism.data = cell;
+  if (out.parallelism.cell) out.parallelism.cell = cell;
+  out.given.reset();
+  out.ranks.clear();
+  for (const plan::Placement& placement : plan.ranks) {
+    if (placement.replica >= cell) continue;
+    out.ranks.push_back(placement);
+    out.ranks.back().rank = static_cast<int32_t>(out.ranks.size()) - 1;
+  }
+  return out;
+}
+
+schedule::Schedule for_every_cell(const schedule::Schedule& of_one, const schedule::Shape& one,
+                                  const schedule::Shape& all) {
+  CHECK(all.replicas % one.replicas == 0, "{} pipelines do as {}", all.replicas, one.replicas);
+  schedule::Schedule out{of_one.name, {}};
+  for (int32_t rank = 0; rank < all.ranks(); ++rank) {
+    const int32_t position = rank / all.replicas;
+    const int32_t pipeline = rank % all.replicas % one.replicas;
+    out.ranks.push_back(of_one.ranks[static_cast<size_t>(position * one.replicas + pipeline)]);
+  }
+  for (const schedule::LinkOrder& link : of_one.links) {
+    for (int32_t cell = 0; cell < all.replicas / one.replicas; ++cell) {
+      out.links.push_back(link);
+      out.links.back().cell = cell;
+      for (schedule::Transfer& transfer : out.links.back().transfers) {
+        transfer.replica += cell * one.replicas;
+      }
+    }
+  }
+  for (int32_t replica = 0; !of_one.release.empty() && replica < all.replicas; ++replica) {
+    out.release.push_back(of_one.release[static_cast<size_t>(replica % one.replicas)]);
+  }
+  return out;
+}
+
+}  // namespace tombolo::schedule_search

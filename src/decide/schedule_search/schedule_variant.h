@@ -1,0 +1,59 @@
+// One job under another schedule: the same model on the same devices, laid out as that schedule
+// asks.
+//
+// Families of schedules differ in where stages lie: a line has one per position, loops and folds
+// have several. So that they can be compared, every position keeps its work: where stage times were
+// given or measured, a position's stages share the position's time, equally if imagined and as the
+// roofline splits them if the model is known. (A slow device is slow with any stage.) The very last
+// stage never recomputes. A message is a whole micro-batch at every boundary, so loops and folds
+// send more of them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "spec/plan/job.h"
+#include "spec/plan/plan.h"
+#include "spec/schedule/schedule.h"
+
+namespace tombolo::schedule_search {
+
+struct ScheduleVariant {
+  std::string schedule = "1f1b";
+  int64_t chunks = 1;  // stages per position
+  plan::Sharing sharing = plan::Sharing::kSpatial;
+  int64_t cell = 1;  // pipelines that share in time; 1 where sharing is spatial
+  plan::Discipline discipline = plan::Discipline::kReleased;
+
+  bool operator==(const ScheduleVariant&) const = default;
+};
+
+// What every position does with one micro-batch, and its update and sum of gradients.
+using PositionWork = std::vector<plan::StageCost>;
+
+// Of a Plan; the recomputation that its last stage does not do counts as if it did, as long per
+// forward as that of the position before.
+PositionWork work_of(const plan::Plan& plan);
+
+// The Plan with each position's passes and update replaced by `work`, shared by its stages as they
+// are now.
+plan::Plan with_work(plan::Plan plan, const PositionWork& work);
+
+// Unusable: the layout needs a WAN link that the cluster does not have, more layers than the model
+// has, or another policy's number of chunks. What `plan` was given to perform is left out.
+Result<plan::Plan> vary(const plan::Plan& plan, const ScheduleVariant& variant);
+
+// The Plan under the schedule of this name, with the sharing that it says or else the schedule's
+// own, and as many stages per position as it has or else two where the layout needs several.
+Result<plan::Plan> with_schedule(const plan::Plan& plan, const std::string& name);
+
+// The Plan of the first DP-cell alone, or of the first pipeline where none share in time: what
+// schedules of alike pipelines can be searched on. It has no sum of gradients among cells.
+plan::Plan one_cell(const plan::Plan& plan);
+
+// What every cell does when each does as one: computations and links, to be handed to to_given.
+schedule::Schedule for_every_cell(const schedule::Schedule& of_one, const schedule::Shape& one,
+                                  const schedule::Shape& all);
+
+}  // namespace tombolo::schedule_search

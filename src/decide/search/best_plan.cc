@@ -1,0 +1,155 @@
+#include "decide/search/best_plan.h"
+
+#include "decide/search/pricer.h"
+
+namespace tombolo::search {
+namespace {
+
+using cost::Configuration;
+
+SearchOptions search_options(const plan::OpenJob& open, const BestPlanOptions& options) {
+  const cluster::Datacenter& datacenter = open.job.cluster.datacenters[0];
+  return {.objective = options.objective,
+          .top = options.top,
+          .threads = options.threads,
+          .prune = options.prune,
+          .memory = datacenter.device.memory,
+          .price = datacenter.price,
+          .progress = options.progress};
+}
+
+RankedPlan ranked(const plan::OpenJob& open, const Pricer& pricer, const Candidate& candidate) {
+  const Configuration& c = candidate.configuration;
+  RankedPlan plan;
+  plan.candidate = candidate;
+  plan.job = with_configuration(open.job, c);
+  plan.parts = pricer.parts(c);
+  plan.tokens_per_second =
+      static_cast<double>(c.global_batch * open.job.model->sequence) / candidate.time.value;
+  plan.idle_devices = open.job.cluster.devices() - c.devices();
+  return plan;
+}
+
+// The next degree of tensor parallelism beyond a space that ends at the domain.
+std::optional<int64_t> tensor_beyond(const plan::OpenJob& open, const BestPlanOptions& options,
+                                     const SearchSpace& space) {
+  if (open.fixed.tensor || options.limits.tensor_max > 0) return std::nullopt;
+  SpaceLimits wide = options.limits;
+  wide.tensor_max = space.devices;
+  const Result<SearchSpace> all = make_space(open, options.law, wide);
+  if (!all) return std::nullopt;
+  for (const int64_t tensor : all->on(Axis::kTensor)) {
+    if (tensor > space.domain) return tensor;
+  }
+  return std::nullopt;
+}
+
+// What would make something fit: a choice of the job left open, more devices, both, or larger ones.
+std::string what_would_fit(const plan::OpenJob& open, const BestPlanOptions& options,
+                           const Candidate& closest) {
+  const auto fits = [&](const plan::OpenJob& other) {
+    const Result<SearchSpace> space = make_space(other, options.law, options.limits);
+    const Result<std::unique_ptr<Pricer>> pricer = make_pricer(other.job, options.law);
+    if (!space || !pricer) return false;
+    const SearchOptions how = search_options(other, options);
+    const std::optional<Candidate> least = least_memory(*space, **pricer, how);
+    return least && least->memory <= how.memory;
+  };
+  std::vector<std::pair<std::string, plan::OpenJob>> relaxed{{"", open}};
+  const auto leave_open = [&](const char* name, auto plan::Choices::*choice) {
+    if (!(open.fixed.*choice)) return;
+    plan::OpenJob other = open;
+    (other.fixed.*choice).reset();
+    relaxed.emplace_back(fmt::format("{} = \"auto\"", name), std::move(other));
+  };
+  leave_open("micro_batch", &plan::Choices::micro_batch);
+  leave_open("recompute", &plan::Choices::recompute);
+  leave_open("zero", &plan::Choices::zero);
+  leave_open("sequence_parallel", &plan::Choices::sequence_parallel);
+  leave_open("tensor", &plan::Choices::tensor);
+  leave_open("pipeline", &plan::Choices::pipeline);
+  leave_open("context", &plan::Choices::context);
+  leave_open("data", &plan::Choices::data);
+  const std::string memory = fmt::format("devices with {}", brief(closest.memory));
+  for (int64_t times = 1; times <= 64; times *= 2) {
+    for (auto [name, other] : relaxed) {
+      other.job.cluster.datacenters[0].nodes *= times;
+      if (!fits(other)) continue;
+      if (times == 1) return name;
+      return fmt::format("{}{}{} devices, on which something fits, or {}", name,
+                         name.empty() ? "" : " and ", other.job.cluster.devices(), memory);
+    }
+  }
+  return memory;
+}
+
+tl::unexpected<Error> nothing_fits(const plan::OpenJob& open, const BestPlanOptions& options,
+                                   const SearchSpace& space,
+                                   const std::optional<Candidate>& closest) {
+  if (!closest) {
+    return infeasible(
+        fmt::format("{}: no parallelism divides {} layers, {} heads and a batch of {} over {} "
+                    "devices as [parallelism] asks",
+                    open.job.file, space.layers, open.job.model->heads, space.global_batch,
+                    space.devices),
+        "fewer fixed numbers, or a global_batch with more divisors");
+  }
+  const cluster::Datacenter& datacenter = open.job.cluster.datacenters[0];
+  return infeasible(
+      fmt::format("{}: nothing fits into {}: the closest needs {} of {}, {} too much\n  {}",
+                  open.job.file, datacenter.device.name, brief(closest->memory),
+                  brief(datacenter.device.memory),
+                  brief(closest->memory - datacenter.device.memory),
+                  configuration_text(closest->configuration)),
+      what_would_fit(open, options, *closest));
+}
+
+}  // namespace
+
+std::string configuration_text(const Configuration& c) {
+  std::string text = fmt::format("tensor {}, pipeline {}, data {}", c.tensor, c.pipeline, c.data);
+  if (c.context > 1) text += fmt::format(", context {}", c.context);
+  if (c.expert > 1) text += fmt::format(", expert {}", c.expert);
+  if (c.virtual_stages > 1) text += fmt::format(", virtual stages {}", c.virtual_stages);
+  if (c.zero > 0) text += fmt::format(", zero {}", c.zero);
+  if (c.sequence_parallel) text += ", sequence parallel";
+  if (c.recompute != model::Recompute::kNone) {
+    text += fmt::format(", recompute {}", to_name(c.recompute));
+  }
+  return text + fmt::format("; {} micro-batches of {}", c.micro_batches(), c.micro_batch);
+}
+
+Result<BestPlan> best_plan(const plan::OpenJob& open, const BestPlanOptions& options) {
+  SearchSpace space = TRY(make_space(open, options.law, options.limits));
+  const std::unique_ptr<Pricer> pricer = TRY(make_pricer(open.job, options.law));
+  BestPlan found;
+  if (!open.fixed.recompute && !pricer->selective_recompute_differs()) {
+    std::erase(space.on(Axis::kRecompute), static_cast<int64_t>(model::Recompute::kSelective));
+    found.notes.push_back(
+        "recompute = \"selective\" is not tried: with fused attention it is the same as none");
+  }
+  const SearchOptions how = search_options(open, options);
+  const SearchResult result = search(space, *pricer, how);
+  if (result.top.empty()) return nothing_fits(open, options, space, result.closest);
+
+  for (const Candidate& candidate : result.top) {
+    RankedPlan plan = ranked(open, *pricer, candidate);
+    const bool first = found.top.empty();
+    const estimate::Estimate detail =
+        TRY(estimate::estimate(plan.job, options.law, options.with_band && first));
+    plan.mfu = detail.mfu;
+    plan.price = detail.price;
+    if (first) {
+      found.band = detail.band;
+      found.notes.insert(found.notes.begin(), detail.notes.begin(), detail.notes.end());
+    }
+    found.top.push_back(std::move(plan));
+  }
+  found.why_not = why_not(space, *pricer, how, result, tensor_beyond(open, options, space));
+  found.counts = result.counts;
+  found.memory_of_device = how.memory;
+  found.limits = limits_text(options.limits, space.domain);
+  return found;
+}
+
+}  // namespace tombolo::search

@@ -1,0 +1,64 @@
+// `tombolo plan` for one homogeneous cluster: the best parallelism of a job, its rivals, and why
+// not others.
+//
+//   const plan::OpenJob open = TRY(plan::read_open_job("job.toml"));
+//   const BestPlan found = TRY(best_plan(open, {.law = "tombolo", .top = 5}));
+//   found.top[0].job      the job with everything explicit: estimate, simulate and train take it
+//
+// The space and its limits: space.h. The search: search.h. A configuration may leave devices idle
+// where that is better by the objective, or where the numbers do not divide; `idle_devices` says
+// so.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "decide/search/search.h"
+#include "decide/search/space.h"
+#include "decide/search/why_not.h"
+#include "predict/estimate/estimate.h"
+#include "spec/plan/open_job.h"
+
+namespace tombolo::search {
+
+struct BestPlanOptions {
+  std::string law = "tombolo";
+  Objective objective = Objective::kTime;
+  int top = 5;
+  int threads = 1;
+  bool prune = true;
+  bool with_band = true;  // of published runs like the best
+  SpaceLimits limits;
+  std::function<void(int64_t done, int64_t all)> progress;  // SearchOptions
+};
+
+struct RankedPlan {
+  Candidate candidate;
+  plan::Job job;
+  std::vector<std::pair<std::string, Seconds>> parts;
+  double tokens_per_second = 0;
+  double mfu = 0;    // operations of the model over peak x devices x time
+  Dollars price{0};  // of an iteration, the devices in use; 0 where the cluster names none
+  int64_t idle_devices = 0;
+};
+
+struct BestPlan {
+  std::vector<RankedPlan> top;  // best first, never empty
+  std::vector<WhyNot> why_not;
+  SearchCounts counts;
+  Bytes memory_of_device;
+  std::string limits;                        // of the space, one sentence
+  std::optional<published::ErrorBand> band;  // of the best
+  std::vector<std::string> notes;            // what was assumed or left out
+};
+
+// Unusable: what make_space and make_pricer refuse. Infeasible: nothing fits; the message has the
+// configuration that comes closest, and the hint what would make one fit.
+Result<BestPlan> best_plan(const plan::OpenJob& open, const BestPlanOptions& options);
+
+// "tensor 8, pipeline 4, data 2; ..." with all that differs from the plain.
+std::string configuration_text(const cost::Configuration& configuration);
+
+}  // namespace tombolo::search

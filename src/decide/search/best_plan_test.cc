@@ -1,0 +1,164 @@
+#include "decide/search/best_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace tombolo::search {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+plan::OpenJob open_job(int64_t nodes, const std::string& training = "",
+                       const std::string& parallelism = "") {
+  const Result<plan::OpenJob> open = plan::parse_open_job(fmt::format(R"(
+[model]
+preset = "llama3-8b"
+sequence = 8192
+[[cluster.datacenter]]
+name = "oregon"
+device = "h100-80g"
+nodes = {}
+devices_per_node = 8
+price = "2 USD/device-hour"
+[training]
+global_batch = 64
+stack = "megatron"
+{}
+[parallelism]
+{}
+)",
+                                                                      nodes, training, parallelism),
+                                                          "job.toml");
+  if (!open) throw open.error().text();
+  return *open;
+}
+
+std::string complaint(const plan::OpenJob& open, const BestPlanOptions& options = {}) {
+  const Result<BestPlan> found = best_plan(open, options);
+  return found ? std::string() : found.error().text();
+}
+
+TEST(BestPlan, AgreesWithTheEstimateOfWhatItFound) {
+  for (const char* law : {"tombolo", "rail-only"}) {
+    const BestPlan found = *best_plan(open_job(2), {.law = law, .with_band = false});
+    for (const RankedPlan& plan : found.top) {
+      const estimate::Estimate again = *estimate::estimate(plan.job, law);
+      EXPECT_DOUBLE_EQ(again.iteration.value, plan.candidate.time.value);
+      EXPECT_DOUBLE_EQ(again.memory.total().value, plan.candidate.memory.value);
+      EXPECT_DOUBLE_EQ(again.mfu, plan.mfu);
+      EXPECT_DOUBLE_EQ(again.price.value, plan.price.value);
+      EXPECT_TRUE(again.fits());
+    }
+  }
+  // Also where stages differ by a layer, in one chunk and in several.
+  for (const char* stages : {"virtual_stages = 1", "virtual_stages = 2"}) {
+    plan::OpenJob open = open_job(2, "", fmt::format("pipeline = 4\n{}", stages));
+    open.job.model->layers = 30;
+    const BestPlan uneven = *best_plan(open, {.with_band = false});
+    for (const RankedPlan& plan : uneven.top) {
+      const estimate::Estimate again = *estimate::estimate(plan.job, "tombolo");
+      EXPECT_DOUBLE_EQ(again.iteration.value, plan.candidate.time.value);
+      EXPECT_DOUBLE_EQ(again.memory.total().value, plan.candidate.memory.value);
+    }
+  }
+}
+
+TEST(BestPlan, KeepsWhatTheJobFixes) {
+  const BestPlan found = *best_plan(open_job(2, "micro_batch = 1\nrecompute = \"full\"",
+                                             "tensor = 4\nzero = 1\nsequence_parallel = false"),
+                                    {.top = 10, .with_band = false});
+  for (const RankedPlan& plan : found.top) {
+    const plan::Parallelism& p = plan.job.parallelism;
+    EXPECT_EQ(p.tensor, 4);
+    EXPECT_EQ(p.zero, 1);
+    EXPECT_FALSE(p.sequence_parallel);
+    EXPECT_EQ(plan.job.training.micro_batch, 1);
+    EXPECT_EQ(plan.job.training.recompute, model::Recompute::kFull);
+  }
+  for (const WhyNot& why : found.why_not) EXPECT_NE(why.axis, Axis::kTensor);
+}
+
+TEST(BestPlan, SaysWhatStayedIdle) {
+  // 3 nodes are 24 devices, but 64 sequences have no divisor of 3.
+  const BestPlan found =
+      *best_plan(open_job(3, "", "tensor = 1\npipeline = 1\ncontext = 1"), {.with_band = false});
+  EXPECT_EQ(found.top[0].candidate.configuration.data, 16);
+  EXPECT_EQ(found.top[0].idle_devices, 8);
+}
+
+TEST(BestPlan, CheapestIsNoDearerAndNoFasterThanFastest) {
+  const BestPlan fast = *best_plan(open_job(4), {.with_band = false});
+  const BestPlan cheap =
+      *best_plan(open_job(4), {.objective = Objective::kCost, .with_band = false});
+  EXPECT_LE(cheap.top[0].price, fast.top[0].price);
+  EXPECT_GE(cheap.top[0].candidate.time, fast.top[0].candidate.time);
+  const BestPlan busy =
+      *best_plan(open_job(4), {.objective = Objective::kThroughput, .with_band = false});
+  EXPECT_EQ(busy.top[0].candidate.configuration, fast.top[0].candidate.configuration);
+}
+
+TEST(BestPlan, SaysWhyNotWithNumbers) {
+  plan::OpenJob open = open_job(2);
+  open.job.model->kv_heads = 32;  // 8 would not let 16 divide them
+  const BestPlan found = *best_plan(open, {.with_band = false});
+  const auto find = [&](const std::string& family) {
+    const auto why = std::find_if(found.why_not.begin(), found.why_not.end(), [&](const WhyNot& w) {
+      return family_text(w.axis, w.value) == family;
+    });
+    return why == found.why_not.end() ? WhyNot() : *why;
+  };
+  const WhyNot wide = find("tensor = 16");
+  EXPECT_TRUE(wide.beyond_domain);
+  EXPECT_THAT(wide.text, StartsWith("leaves the scale-up domain of 8: "));
+  const Candidate& best = found.top[0].candidate;
+  for (const WhyNot& why : found.why_not) {
+    EXPECT_NE(value_on(best.configuration, why.axis), why.value);
+    if (why.obstacle == Obstacle::kMemory) {
+      EXPECT_GT(why.nearest.memory, found.memory_of_device);
+      EXPECT_THAT(why.text, HasSubstr("needs "));
+    } else {
+      EXPECT_EQ(value_on(why.nearest.configuration, why.axis), why.value);
+      EXPECT_GE(why.nearest.time, best.time);
+    }
+  }
+  EXPECT_LT(short_list(found.why_not).size(), found.why_not.size());
+}
+
+TEST(BestPlan, NothingFitsIsAnAnswerWithAWayOut) {
+  // On one device 8 billion parameters need 128 GB and more.
+  const plan::OpenJob one = open_job(1, "", "tensor = 1\npipeline = 1\ncontext = 1\ndata = 1");
+  const Result<BestPlan> found = best_plan(one, {});
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().exit_code(), 3);
+  EXPECT_THAT(found.error().text(), HasSubstr("job.toml: nothing fits into h100-80g: the closest"));
+  EXPECT_THAT(found.error().text(), HasSubstr("of 83.8 GB"));
+  EXPECT_THAT(found.error().text(), HasSubstr("tensor 1, pipeline 1, data 1"));
+  EXPECT_THAT(found.error().text(), HasSubstr("try tensor = \"auto\""));
+
+  EXPECT_THAT(complaint(open_job(1, "", "tensor = 8\npipeline = 4")),
+              HasSubstr("no parallelism divides"));
+}
+
+TEST(BestPlan, RefusesByNameWhatCannotBeSearched) {
+  EXPECT_THAT(complaint(open_job(2, "", "tensor = 3")),
+              HasSubstr("parallelism.tensor = 3: does not divide heads = 32"));
+  EXPECT_THAT(complaint(open_job(2, "", "expert = 2")), HasSubstr("the model has no experts"));
+  EXPECT_THAT(complaint(open_job(2, "", "context = 2"), {.law = "rail-only"}),
+              HasSubstr("the law rail-only does not know it"));
+  EXPECT_THAT(complaint(open_job(2), {.law = "gravity"}), HasSubstr("there is no such law"));
+  EXPECT_THAT(complaint(open_job(2, "", "order = \"tp-tp\"")), HasSubstr("parallelism.order"));
+}
+
+TEST(BestPlan, SplitsLayersThatDoNotDivide) {
+  // 30 layers on 4 stages, embedding and head counted: 7, 8, 8, 7.
+  plan::OpenJob open = open_job(1, "", "pipeline = 4\nvirtual_stages = 1");
+  open.job.model->layers = 30;
+  const BestPlan found = *best_plan(open, {.with_band = false});
+  EXPECT_THAT(found.top[0].job.parallelism.layers_per_stage, ::testing::ElementsAre(7, 8, 8, 7));
+}
+
+}  // namespace
+}  // namespace tombolo::search

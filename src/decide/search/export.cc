@@ -1,0 +1,268 @@
+#include "decide/search/export.h"
+
+namespace tombolo::search {
+namespace {
+
+using model::Model;
+
+class MegatronArguments {
+ public:
+  explicit MegatronArguments(const plan::Job& job) : job_(job), m_(*job.model) {}
+
+  Export write() {
+    parallelism();
+    training();
+    shape();
+    if (m_.experts) experts();
+    if (m_.latent_attention) latent_attention();
+    leave_out();
+    return std::move(out_);
+  }
+
+ private:
+  void flag(const char* name) { out_.text += fmt::format("--{}\n", name); }
+  template <typename T>
+  void flag(const char* name, const T& value) {
+    out_.text += fmt::format("--{} {}\n", name, value);
+  }
+  void note(std::string text) { out_.notes.push_back(std::move(text)); }
+
+  void parallelism() {
+    const plan::Parallelism& p = job_.parallelism;
+    flag("tensor-model-parallel-size", p.tensor);
+    if (p.sequence_parallel) flag("sequence-parallel");
+    flag("pipeline-model-parallel-size", p.pipeline);
+    flag("context-parallel-size", p.context);
+    if (m_.experts) flag("expert-model-parallel-size", p.expert);
+    if (m_.layers % (p.pipeline * p.virtual_stages) != 0) {
+      flag("pipeline-model-parallel-layout", layout());
+    } else if (p.virtual_stages > 1) {
+      flag("num-virtual-stages-per-pipeline-rank", p.virtual_stages);
+    }
+    if (p.zero >= 2) {
+      flag("use-megatron-fsdp");
+      flag("data-parallel-sharding-strategy", p.zero == 2 ? "optim_grads" : "optim_grads_params");
+      flag("no-gradient-accumulation-fusion");
+      flag("ckpt-format", "fsdp_dtensor");
+      if (p.pipeline > 1)
+        note(fmt::format("zero = {}: Megatron-FSDP runs without a pipeline", p.zero));
+    }
+    if (p.zero >= 1) flag("use-distributed-optimizer");
+    const size_t data = p.order.find("dp"), pipeline = p.order.find("pp");
+    if (pipeline < data) flag("use-tp-pp-dp-mapping");
+    if (p.order.find("tp") != 0) {
+      note(fmt::format("order = \"{}\": Megatron numbers tensor ranks innermost", p.order));
+    }
+    if (p.schedule == "gpipe") note("schedule = \"gpipe\": Megatron runs 1F1B");
+  }
+
+  // "Et*3|t*4|t*4|t*3mL": E embedding, t a layer, m a multi-token layer, L the loss; chunks in the
+  // order of the forward pass.
+  std::string layout() const {
+    const plan::Parallelism& p = job_.parallelism;
+    const int64_t chunks = p.pipeline * p.virtual_stages;
+    std::string text;
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      int64_t layers = 0;
+      if (p.virtual_stages == 1 && !p.layers_per_stage.empty()) {
+        layers = p.layers_per_stage[static_cast<size_t>(chunk)];
+      } else if ((m_.layers + 2) % chunks == 0) {
+        layers = (m_.layers + 2) / chunks - (chunk == 0) - (chunk == chunks - 1);
+      } else {
+        layers = m_.layers / chunks + (chunk < m_.layers % chunks);
+      }
+      if (chunk > 0) text += "|";
+      if (chunk == 0) text += "E";
+      if (layers > 0) text += fmt::format("t*{}", layers);
+      if (chunk < chunks - 1) continue;
+      text += std::string(static_cast<size_t>(m_.multi_token_layers.value_or(0)), 'm') + "L";
+    }
+    return text;
+  }
+
+  void training() {
+    const plan::Training& t = job_.training;
+    flag("micro-batch-size", t.micro_batch);
+    flag("global-batch-size", t.global_batch);
+    if (t.recompute == model::Recompute::kSelective) flag("recompute-granularity", "selective");
+    if (t.recompute == model::Recompute::kFull) {
+      flag("recompute-granularity", "full");
+      flag("recompute-method", "uniform");
+      flag("recompute-num-layers", 1);
+    }
+    switch (t.precision) {
+      case plan::Precision::kFp32:
+        break;
+      case plan::Precision::kBf16:
+        flag("bf16");
+        break;
+      case plan::Precision::kFp16:
+        flag("fp16");
+        break;
+      case plan::Precision::kFp8:
+        flag("bf16");
+        flag("fp8-format", "hybrid");
+        break;
+    }
+  }
+
+  void shape() {
+    flag("num-layers", m_.layers);
+    flag("hidden-size", m_.hidden);
+    flag("ffn-hidden-size", m_.ffn);
+    flag("num-attention-heads", m_.heads);
+    if (m_.kv_heads != m_.heads) {
+      flag("group-query-attention");
+      flag("num-query-groups", m_.kv_heads);
+    }
+    if (m_.head_dim) flag("kv-channels", *m_.head_dim);
+    flag("seq-length", m_.sequence);
+    flag("max-position-embeddings", m_.positions_max.value_or(m_.sequence));
+    flag("vocab-size", m_.vocabulary);
+    positions_and_norms();
+    if (m_.activation == model::Activation::kSwiglu) flag("swiglu");
+    if (m_.activation == model::Activation::kSquaredRelu) flag("squared-relu");
+    if (!m_.bias) flag("disable-bias-linear");
+    if (m_.qkv_bias.value_or(m_.bias) && !m_.bias) flag("add-qkv-bias");
+    if (!m_.tied_embeddings) flag("untie-embeddings-and-output-weights");
+    if (m_.qk_norm.value_or(false)) flag("qk-layernorm");
+    if (m_.multi_token_layers.value_or(0) > 0) flag("mtp-num-layers", *m_.multi_token_layers);
+  }
+
+  void positions_and_norms() {
+    switch (m_.positions) {
+      case model::Positions::kRotary:
+        flag("position-embedding-type", "rope");
+        flag("rotary-base", static_cast<int64_t>(m_.rope_theta));
+        break;
+      case model::Positions::kLearned:
+        flag("position-embedding-type", "learned_absolute");
+        break;
+      case model::Positions::kAlibi:
+        flag("position-embedding-type", "none");
+        note("positions = \"alibi\": Megatron has none such");
+        break;
+    }
+    flag("normalization", m_.norm == model::Norm::kRms ? "RMSNorm" : "LayerNorm");
+    flag("norm-epsilon", m_.norm_epsilon);
+  }
+
+  void experts() {
+    const model::Experts& e = *m_.experts;
+    flag("num-experts", e.count);
+    flag("moe-router-topk", e.per_token);
+    flag("moe-ffn-hidden-size", e.ffn);
+    if (e.shared_ffn > 0) flag("moe-shared-expert-intermediate-size", e.shared_ffn);
+    if (e.shared_gate) flag("moe-shared-expert-gate");
+    if (e.dense_layers > 0) {
+      flag("moe-layer-freq",
+           fmt::format("[0]*{}+[1]*{}", e.dense_layers, m_.layers - e.dense_layers));
+    }
+    if (e.score_bias) flag("moe-router-enable-expert-bias");
+  }
+
+  void latent_attention() {
+    const model::LatentAttention& l = *m_.latent_attention;
+    flag("multi-latent-attention");
+    if (l.query_rank > 0) flag("q-lora-rank", l.query_rank);
+    flag("kv-lora-rank", l.kv_rank);
+    flag("qk-head-dim", l.nope_dim);
+    flag("qk-pos-emb-head-dim", l.rope_dim);
+    flag("v-head-dim", l.value_dim);
+  }
+
+  void leave_out() {
+    const auto left_out = [&](const std::optional<bool>& field, const char* name) {
+      if (field.value_or(false)) note(fmt::format("model.{}: no argument says so", name));
+    };
+    left_out(m_.parallel_residual, "parallel_residual");
+    left_out(m_.attention_sinks, "attention_sinks");
+    left_out(m_.output_norms, "output_norms");
+    left_out(m_.embedding_norm, "embedding_norm");
+  }
+
+  const plan::Job& job_;
+  const Model& m_;
+  Export out_;
+};
+
+std::string torchtitan_schedule(const plan::Parallelism& p) {
+  if (p.schedule == "gpipe") return "GPipe";
+  return p.virtual_stages > 1 ? "Interleaved1F1B" : "1F1B";
+}
+
+}  // namespace
+
+Export to_megatron(const plan::Job& job) { return MegatronArguments(job).write(); }
+
+Export to_torchtitan(const plan::Job& job) {
+  const plan::Parallelism& p = job.parallelism;
+  const plan::Training& t = job.training;
+  Export out;
+  const auto section = [&](const char* name) {
+    out.text += fmt::format("{}[{}]\n", out.text.empty() ? "" : "\n", name);
+  };
+  const auto number = [&](const char* key, int64_t value) {
+    out.text += fmt::format("{} = {}\n", key, value);
+  };
+  const auto word = [&](const char* key, const std::string& value) {
+    out.text += fmt::format("{} = \"{}\"\n", key, value);
+  };
+  section("training");
+  // A pipeline takes all sequences of a replica at once; without one they are accumulated.
+  number("local_batch_size", p.pipeline > 1 ? t.global_batch / p.data : t.micro_batch);
+  number("global_batch_size", t.global_batch);
+  number("seq_len", job.model->sequence);
+
+  section("parallelism");
+  number("data_parallel_replicate_degree", p.zero == 0 ? p.data : 1);
+  number("data_parallel_shard_degree", p.zero == 0 ? 1 : p.data);
+  if (p.zero > 0) word("fsdp_reshard_after_forward", p.zero == 3 ? "always" : "never");
+  number("tensor_parallel_degree", p.tensor);
+  number("context_parallel_degree", p.context);
+  if (job.model->experts) number("expert_parallel_degree", p.expert);
+  number("pipeline_parallel_degree", p.pipeline);
+  if (p.pipeline > 1) {
+    word("pipeline_parallel_schedule", torchtitan_schedule(p));
+    number("pipeline_parallel_microbatch_size", t.micro_batch);
+    // torchtitan counts embedding and head as a layer each, unless told otherwise.
+    const int64_t chunks = p.pipeline * p.virtual_stages, layers = job.model->layers;
+    const int64_t ends = layers % chunks != 0 && (layers + 2) % chunks == 0 ? 1 : 0;
+    number("pipeline_parallel_first_stage_less_layers", ends);
+    number("pipeline_parallel_last_stage_less_layers", ends);
+    // Left out: a stage per rank, or two with the interleaved schedule.
+    if (p.virtual_stages > 2) {
+      number("pipeline_parallel_layers_per_stage", (layers + 2 * ends) / chunks);
+    }
+  }
+
+  section("activation_checkpoint");
+  word("mode", std::string(to_name(t.recompute)));
+  if (t.recompute == model::Recompute::kSelective) word("selective_ac_option", "op");
+
+  out.notes.push_back("[model].name and flavor are yours: torchtitan knows its models by name");
+  if (p.zero == 1) {
+    out.notes.push_back(
+        "zero = 1: torchtitan shards gradients and weights too, and keeps the "
+        "weights between passes (\"never\")");
+  }
+  if (p.tensor > 1 && !p.sequence_parallel) {
+    out.notes.push_back("sequence_parallel = false: torchtitan's tensor parallelism includes it");
+  }
+  if (p.context > 1 && p.zero == 0) {
+    out.notes.push_back("context > 1: torchtitan shards weights over context ranks");
+  }
+  if (t.precision == plan::Precision::kFp8) {
+    out.notes.push_back("precision = \"fp8\": add the converter float8 to [model]");
+  }
+  return out;
+}
+
+Result<Export> export_job(const plan::Job& job, const std::string& format) {
+  if (format == "megatron") return to_megatron(job);
+  if (format == "torchtitan") return to_torchtitan(job);
+  return unusable(fmt::format("--export {}: there is no such format", format),
+                  "--export megatron or --export torchtitan");
+}
+
+}  // namespace tombolo::search

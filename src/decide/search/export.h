@@ -1,0 +1,32 @@
+// A plan in the words of other programs: arguments of Megatron-LM, a configuration of torchtitan.
+//
+// Names as of Megatron Core 0.14 (megatron/training/arguments.py) and torchtitan 0.2
+// (torchtitan/config/job_config.py). What one of them cannot say, or says differently, is left out
+// and listed in `notes`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "spec/plan/job.h"
+
+namespace tombolo::search {
+
+struct Export {
+  std::string text;
+  std::vector<std::string> notes;  // one sentence each
+};
+
+// One argument per line, for `pretrain_gpt.py $(cat arguments)`: parallelism, batch, recomputation,
+// precision and the shape of the model. Data, tokenizer and learning rates are the user's.
+Export to_megatron(const plan::Job& job);
+
+// TOML with [training], [parallelism] and [activation_checkpoint]. The model's flavor is the
+// user's.
+Export to_torchtitan(const plan::Job& job);
+
+// "megatron" or "torchtitan"; unusable: any other. The job is explicit and has a model.
+Result<Export> export_job(const plan::Job& job, const std::string& format);
+
+}  // namespace tombolo::search

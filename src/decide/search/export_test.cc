@@ -1,0 +1,161 @@
+#include "decide/search/export.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tombolo::search {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+plan::Job job(const char* preset) {
+  plan::Job job;
+  job.file = "job.toml";
+  job.model = *model::preset(preset);
+  job.training.global_batch = 256;
+  return job;
+}
+
+TEST(Export, MegatronGetsArgumentsOfADenseModel) {
+  plan::Job j = job("llama3-8b");
+  j.model->sequence = 8192;
+  j.training.micro_batch = 2;
+  j.training.recompute = model::Recompute::kSelective;
+  j.parallelism.tensor = 2;
+  j.parallelism.pipeline = 4;
+  j.parallelism.data = 8;
+  j.parallelism.virtual_stages = 2;
+  j.parallelism.zero = 1;
+  j.parallelism.sequence_parallel = true;
+  j.parallelism.schedule = "interleaved";
+  const Export out = to_megatron(j);
+  EXPECT_EQ(out.text,
+            "--tensor-model-parallel-size 2\n"
+            "--sequence-parallel\n"
+            "--pipeline-model-parallel-size 4\n"
+            "--context-parallel-size 1\n"
+            "--num-virtual-stages-per-pipeline-rank 2\n"
+            "--use-distributed-optimizer\n"
+            "--micro-batch-size 2\n"
+            "--global-batch-size 256\n"
+            "--recompute-granularity selective\n"
+            "--bf16\n"
+            "--num-layers 32\n"
+            "--hidden-size 4096\n"
+            "--ffn-hidden-size 14336\n"
+            "--num-attention-heads 32\n"
+            "--group-query-attention\n"
+            "--num-query-groups 8\n"
+            "--seq-length 8192\n"
+            "--max-position-embeddings 8192\n"
+            "--vocab-size 128256\n"
+            "--position-embedding-type rope\n"
+            "--rotary-base 500000\n"
+            "--normalization RMSNorm\n"
+            "--norm-epsilon 1e-05\n"
+            "--swiglu\n"
+            "--disable-bias-linear\n"
+            "--untie-embeddings-and-output-weights\n");
+  EXPECT_TRUE(out.notes.empty());
+}
+
+TEST(Export, MegatronGetsALayoutWhereStagesDiffer) {
+  // 126 layers, embedding and head are 128 pieces: 8 stages of 16, two of which hold an end.
+  plan::Job j = job("llama3.1-405b");
+  j.parallelism.pipeline = 8;
+  j.parallelism.layers_per_stage = {15, 16, 16, 16, 16, 16, 16, 15};
+  EXPECT_THAT(to_megatron(j).text, HasSubstr("--pipeline-model-parallel-layout "
+                                             "Et*15|t*16|t*16|t*16|t*16|t*16|t*16|t*15L\n"));
+  // In 16 chunks of 8, of two virtual stages each.
+  j.parallelism.virtual_stages = 2;
+  EXPECT_THAT(to_megatron(j).text, HasSubstr("Et*7|t*8|"));
+  EXPECT_THAT(to_megatron(j).text, HasSubstr("|t*8|t*7L\n"));
+}
+
+TEST(Export, MegatronGetsExpertsAndLatentAttention) {
+  plan::Job j = job("deepseek-v3");
+  j.parallelism.expert = 8;
+  j.parallelism.data = 8;
+  const std::string text = to_megatron(j).text;
+  for (const char* argument :
+       {"--expert-model-parallel-size 8\n", "--num-experts 256\n", "--moe-router-topk 8\n",
+        "--moe-ffn-hidden-size 2048\n", "--moe-shared-expert-intermediate-size 2048\n",
+        "--moe-layer-freq [0]*3+[1]*58\n", "--multi-latent-attention\n", "--q-lora-rank 1536\n",
+        "--kv-lora-rank 512\n", "--qk-head-dim 128\n", "--qk-pos-emb-head-dim 64\n",
+        "--v-head-dim 128\n"}) {
+    EXPECT_THAT(text, HasSubstr(argument));
+  }
+}
+
+TEST(Export, MegatronShardsWeightsByItsFsdp) {
+  plan::Job j = job("llama3-8b");
+  j.parallelism.zero = 3;
+  j.parallelism.data = 8;
+  const Export out = to_megatron(j);
+  EXPECT_THAT(out.text, HasSubstr("--use-megatron-fsdp\n--data-parallel-sharding-strategy "
+                                  "optim_grads_params\n--no-gradient-accumulation-fusion\n"
+                                  "--ckpt-format fsdp_dtensor\n--use-distributed-optimizer\n"));
+  EXPECT_TRUE(out.notes.empty());
+  j.parallelism.pipeline = 2;
+  EXPECT_THAT(to_megatron(j).notes, ElementsAre("zero = 3: Megatron-FSDP runs without a pipeline"));
+}
+
+TEST(Export, TorchtitanGetsItsConfiguration) {
+  plan::Job j = job("llama3-8b");
+  j.model->sequence = 8192;
+  j.training.micro_batch = 2;
+  j.training.recompute = model::Recompute::kSelective;
+  j.parallelism.tensor = 2;
+  j.parallelism.pipeline = 4;
+  j.parallelism.data = 8;
+  j.parallelism.virtual_stages = 4;
+  j.parallelism.zero = 3;
+  j.parallelism.sequence_parallel = true;
+  // A replica has 256/8 sequences; 32 layers are 16 chunks of two.
+  EXPECT_EQ(to_torchtitan(j).text,
+            "[training]\n"
+            "local_batch_size = 32\n"
+            "global_batch_size = 256\n"
+            "seq_len = 8192\n"
+            "\n[parallelism]\n"
+            "data_parallel_replicate_degree = 1\n"
+            "data_parallel_shard_degree = 8\n"
+            "fsdp_reshard_after_forward = \"always\"\n"
+            "tensor_parallel_degree = 2\n"
+            "context_parallel_degree = 1\n"
+            "pipeline_parallel_degree = 4\n"
+            "pipeline_parallel_schedule = \"Interleaved1F1B\"\n"
+            "pipeline_parallel_microbatch_size = 2\n"
+            "pipeline_parallel_first_stage_less_layers = 0\n"
+            "pipeline_parallel_last_stage_less_layers = 0\n"
+            "pipeline_parallel_layers_per_stage = 2\n"
+            "\n[activation_checkpoint]\n"
+            "mode = \"selective\"\n"
+            "selective_ac_option = \"op\"\n");
+}
+
+TEST(Export, TorchtitanSaysWhatItDoesDifferently) {
+  plan::Job j = job("llama3-8b");
+  j.parallelism.tensor = 2;
+  j.parallelism.data = 8;
+  j.parallelism.zero = 1;
+  const Export out = to_torchtitan(j);
+  EXPECT_THAT(out.text, HasSubstr("local_batch_size = 1\n"));
+  EXPECT_THAT(out.text, HasSubstr("fsdp_reshard_after_forward = \"never\"\n"));
+  EXPECT_THAT(out.text, Not(HasSubstr("pipeline_parallel_schedule")));
+  ASSERT_EQ(out.notes.size(), 3u);
+  EXPECT_THAT(out.notes[1], HasSubstr("zero = 1"));
+  EXPECT_THAT(out.notes[2], HasSubstr("sequence_parallel = false"));
+}
+
+TEST(Export, OtherFormatsAreRefusedByName) {
+  const Result<Export> out = export_job(job("llama3-8b"), "megatrn");
+  ASSERT_FALSE(out);
+  EXPECT_EQ(out.error().exit_code(), 2);
+  EXPECT_THAT(out.error().text(), HasSubstr("--export megatron or --export torchtitan"));
+}
+
+}  // namespace
+}  // namespace tombolo::search

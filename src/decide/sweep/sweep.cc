@@ -1,0 +1,296 @@
+#include "decide/sweep/sweep.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/toml.h"
+#include "spec/model/model.h"
+#include "spec/plan/open_job.h"
+
+namespace tombolo::sweep {
+namespace {
+
+constexpr int64_t kFileMax = 1 << 24;  // as read_job
+
+// Lines of the file mean nothing once its values were replaced.
+void forget_lines(Value& value) {
+  value.line = 0;
+  if (auto* array = value.get<Value::Array>()) {
+    for (Value& item : *array) forget_lines(item);
+  } else if (auto* table = value.get<Value::Table>()) {
+    for (auto& entry : *table) forget_lines(entry.second);
+  }
+}
+
+bool varies(const std::vector<SweepAxis>& axes, std::initializer_list<std::string_view> paths) {
+  return std::any_of(axes.begin(), axes.end(), [&](const SweepAxis& axis) {
+    return std::find(paths.begin(), paths.end(), axis.path) != paths.end();
+  });
+}
+
+// The cluster file, laid into the job.
+Status embed_cluster(Value& job, const std::string& file) {
+  const Value* section = job.find("cluster");
+  const Value* path = section ? section->find("file") : nullptr;
+  const auto* name = path ? path->get<std::string>() : nullptr;
+  if (!name || section->get<Value::Table>()->size() != 1) return {};  // for the reader to judge
+  const std::string where = sibling_path(file, *name);
+  const std::string doing = fmt::format("reading cluster.file = \"{}\" of {}", *name, file);
+  const std::string text = TRY(during(read_file(where, kFileMax), doing));
+  job.set("cluster", TRY(during(parse_toml(text, where), doing)));
+  return {};
+}
+
+// The fields of the config.json, laid into the job.
+Status embed_model(Value& job, const std::string& file) {
+  const Value* section = job.find("model");
+  if (!section || !section->get<Value::Table>() || !section->find("config")) return {};
+  const model::ModelSection read = TRY(model::read_model(*section, file, "model"));
+  job.set("model", write_fields(read.model));
+  return {};
+}
+
+Status read_job_of(const Value& job, const Sweep& sweep) {
+  const bool open =
+      sweep.question.ask == SweepAsk::kPlan || sweep.question.ask == SweepAsk::kSelect;
+  if (open) {
+    TRY(plan::open_job_from_value(job, sweep.file));
+  } else {
+    TRY(plan::job_from_value(job, sweep.file));
+  }
+  return {};
+}
+
+// Every path leads somewhere. What a path adds to a job that can be read must be known to the
+// reader, with at least one of its values.
+Status check_paths(const Sweep& sweep) {
+  const bool readable = read_job_of(sweep.job, sweep).has_value();
+  for (size_t i = 0; i < sweep.paths.size(); ++i) {
+    std::optional<Error> first;
+    for (const Value& value : sweep.grid.axes()[i].values) {
+      Value job = sweep.job;
+      const int64_t added = TRY(sweep.paths[i].put(job, value));
+      if (added == 0 || !readable) {
+        first.reset();
+        break;
+      }
+      Status status = read_job_of(job, sweep);
+      if (status) {
+        first.reset();
+        break;
+      }
+      if (!first) first = std::move(status.error());
+    }
+    if (first) return fail(std::move(*first).during("varying " + sweep.paths[i].text()));
+  }
+  return {};
+}
+
+SweepRow answer(const Sweep& sweep, int64_t configuration) {
+  SweepRow row{.configuration = configuration, .status = {}, .reason = {}, .figures = {}};
+  const auto figures = [&]() -> Result<std::vector<Value>> {
+    return answer_sweep(TRY(sweep_job(sweep, configuration)), sweep.file, sweep.question);
+  }();
+  if (figures) {
+    row.figures = *figures;
+    return row;
+  }
+  const Error& error = figures.error();
+  row.status =
+      error.code == ErrorCode::kInfeasible ? SweepStatus::kInfeasible : SweepStatus::kUnusable;
+  row.reason = error.message;
+  for (const std::string& doing : error.context) row.reason += ", while " + doing;
+  if (!error.hint.empty()) row.reason += "; try " + error.hint;
+  std::replace(row.reason.begin(), row.reason.end(), '\n', ' ');
+  return row;
+}
+
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"') out += '"';
+    out += c == '\n' || c == '\r' ? ' ' : c;
+  }
+  return out + "\"";
+}
+
+std::string csv_line(const std::vector<std::string>& cells) {
+  std::string line;
+  for (const std::string& cell : cells) {
+    if (&cell != &cells.front()) line += ',';
+    line += csv_cell(cell);
+  }
+  line += '\n';
+  return line;
+}
+
+// The cells of a row, in the order of sweep_header.
+std::vector<Value> cells_of(const Sweep& sweep, const SweepRow& row, size_t figures) {
+  std::vector<Value> cells;
+  for (size_t axis = 0; axis < sweep.paths.size(); ++axis) {
+    cells.push_back(sweep.grid.value(row.configuration, axis));
+  }
+  cells.emplace_back("predicted");
+  cells.emplace_back(std::string(to_name(row.status)));
+  for (size_t i = 0; i < figures; ++i) {
+    cells.push_back(row.figures.empty() ? Value() : row.figures[i]);
+  }
+  cells.push_back(row.reason.empty() ? Value() : Value(row.reason));
+  return cells;
+}
+
+}  // namespace
+
+Result<Sweep> sweep_of_value(std::string file, Value job, std::vector<SweepAxis> axes,
+                             const SweepQuestion& question) {
+  Sweep sweep;
+  sweep.file = std::move(file);
+  sweep.job = std::move(job);
+  sweep.grid = TRY(SweepGrid::make(std::move(axes)));
+  for (const SweepAxis& axis : sweep.grid.axes()) {
+    sweep.paths.push_back(TRY(SweepPath::parse(axis.path)));
+  }
+  sweep.question = question;
+  return sweep;
+}
+
+Result<Sweep> make_sweep(const std::string& job, std::vector<SweepAxis> axes,
+                         const SweepQuestion& question) {
+  const std::string text = TRY(read_file(job, kFileMax));
+  Value value = TRY(parse_toml(text, job));
+  if (!varies(axes, {"cluster.file"})) TRY(embed_cluster(value, job));
+  // Other widths change what the reader derives from them, which only the file says.
+  if (!varies(axes, {"model.config", "model.preset", "model.hidden", "model.heads"})) {
+    TRY(embed_model(value, job));
+  }
+  forget_lines(value);
+  const Sweep sweep = TRY(sweep_of_value(job, std::move(value), std::move(axes), question));
+  TRY(check_paths(sweep));
+  return sweep;
+}
+
+Result<Value> sweep_job(const Sweep& sweep, int64_t configuration) {
+  Value job = sweep.job;
+  for (size_t axis = 0; axis < sweep.paths.size(); ++axis) {
+    TRY(sweep.paths[axis].put(job, sweep.grid.value(configuration, axis)));
+  }
+  return job;
+}
+
+std::vector<SweepRow> run_sweep(const Sweep& sweep, const SweepRunOptions& options) {
+  const int64_t size = sweep.grid.size();
+  const int64_t mine =
+      options.process < size ? (size - 1 - options.process) / options.processes + 1 : 0;
+  std::vector<SweepRow> rows(static_cast<size_t>(mine));
+  std::atomic<int64_t> next{0}, done{0};
+  const auto work = [&](bool shows) {
+    int64_t shown = -1;
+    for (int64_t i = next++; i < mine; i = next++) {
+      rows[static_cast<size_t>(i)] = answer(sweep, options.process + i * options.processes);
+      const int64_t now = ++done;
+      if (!shows || !options.progress || now * 200 / mine == shown) continue;
+      shown = now * 200 / mine;
+      options.progress(now, mine);
+    }
+  };
+  std::vector<std::thread> threads;
+  const int64_t count = std::min<int64_t>(std::max(options.threads, 1), mine);
+  for (int64_t t = 1; t < count; ++t) threads.emplace_back(work, false);
+  work(true);
+  for (std::thread& thread : threads) thread.join();
+  return rows;
+}
+
+std::string pack_sweep_rows(const std::vector<SweepRow>& rows) {
+  Value::Array out;
+  for (const SweepRow& row : rows) {
+    out.push_back(Value::Array{row.configuration, static_cast<int64_t>(row.status), row.reason,
+                               Value(row.figures)});
+  }
+  return to_json(Value(std::move(out)), -1);
+}
+
+Result<std::vector<SweepRow>> unpack_sweep_rows(std::string_view text) {
+  const Value value = TRY(parse_json(text, "the rows of another process"));
+  const auto* array = value.get<Value::Array>();
+  std::vector<SweepRow> rows;
+  for (size_t i = 0; array && i < array->size(); ++i) {
+    const auto* entry = (*array)[i].get<Value::Array>();
+    if (!entry || entry->size() != 4) return failed("rows of another process are damaged");
+    const auto* configuration = (*entry)[0].get<int64_t>();
+    const auto* status = (*entry)[1].get<int64_t>();
+    const auto* reason = (*entry)[2].get<std::string>();
+    const auto* figures = (*entry)[3].get<Value::Array>();
+    if (!configuration || !status || *status < 0 || *status > 2 || !reason || !figures) {
+      return failed("rows of another process are damaged");
+    }
+    rows.push_back({*configuration, static_cast<SweepStatus>(*status), *reason, *figures});
+  }
+  return rows;
+}
+
+SweepCounts count_rows(const std::vector<SweepRow>& rows) {
+  SweepCounts counts;
+  for (const SweepRow& row : rows) {
+    (row.status == SweepStatus::kOk           ? counts.ok
+     : row.status == SweepStatus::kInfeasible ? counts.infeasible
+                                              : counts.unusable) += 1;
+  }
+  return counts;
+}
+
+Status sweep_outcome(const std::vector<SweepRow>& rows) {
+  const SweepCounts counts = count_rows(rows);
+  if (counts.ok > 0) return {};
+  const SweepStatus wanted =
+      counts.infeasible > 0 ? SweepStatus::kInfeasible : SweepStatus::kUnusable;
+  for (const SweepRow& row : rows) {
+    if (row.status != wanted) continue;
+    const std::string message = fmt::format("none of {} configurations is ok; number {}: {}",
+                                            rows.size(), row.configuration + 1, row.reason);
+    if (wanted == SweepStatus::kInfeasible) return infeasible(message);
+    return unusable(message);
+  }
+  return {};
+}
+
+std::vector<std::string> sweep_header(const Sweep& sweep) {
+  std::vector<std::string> header;
+  for (const SweepPath& path : sweep.paths) header.push_back(path.text());
+  header.emplace_back("provenance");
+  header.emplace_back("status");
+  for (std::string& column : sweep_columns(sweep.question)) header.push_back(std::move(column));
+  header.emplace_back("reason");
+  return header;
+}
+
+Value sweep_record(const Sweep& sweep, const SweepRow& row) {
+  const std::vector<std::string> header = sweep_header(sweep);
+  std::vector<Value> cells = cells_of(sweep, row, sweep_columns(sweep.question).size());
+  Value::Table record;
+  for (size_t i = 0; i < header.size(); ++i) record.emplace_back(header[i], std::move(cells[i]));
+  return record;
+}
+
+std::string sweep_csv(const Sweep& sweep, const std::vector<SweepRow>& rows) {
+  std::string out = csv_line(sweep_header(sweep));
+  const size_t figures = sweep_columns(sweep.question).size();
+  for (const SweepRow& row : rows) {
+    std::vector<std::string> cells;
+    for (const Value& cell : cells_of(sweep, row, figures)) cells.push_back(sweep_text(cell));
+    out += csv_line(cells);
+  }
+  return out;
+}
+
+std::string sweep_json_lines(const Sweep& sweep, const std::vector<SweepRow>& rows) {
+  std::string out;
+  for (const SweepRow& row : rows) out += to_json(sweep_record(sweep, row), -1) + "\n";
+  return out;
+}
+
+}  // namespace tombolo::sweep

@@ -1,0 +1,361 @@
+#include "decide/sweep/sweep_answer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <optional>
+
+#include "decide/geo/mixed.h"
+#include "decide/geo/select_job.h"
+#include "decide/schedule_search/best_schedule.h"
+#include "decide/search/best_plan.h"
+#include "predict/cost/iteration.h"
+#include "predict/cost/price_plan.h"
+#include "predict/estimate/estimate.h"
+#include "predict/sim/simulate.h"
+#include "spec/plan/open_job.h"
+#include "spec/schedule/schedule.h"
+
+namespace tombolo::sweep {
+namespace {
+
+// The figures that all questions have.
+struct Figures {
+  int64_t devices = 0;
+  Seconds iteration;
+  int64_t sequences = 0;          // per iteration
+  std::optional<int64_t> tokens;  // of a sequence
+  std::optional<Dollars> cost;    // of an iteration
+  std::optional<double> mfu;
+  std::optional<Bytes> memory;
+};
+
+Value or_null(const std::optional<double>& number) {
+  return number && std::isfinite(*number) ? Value(*number) : Value();
+}
+
+std::vector<Value> to_row(const Figures& f) {
+  std::optional<double> sequences_per_s, tokens_per_s, per_million;
+  const auto sequences = static_cast<double>(f.sequences);
+  if (f.iteration.value > 0) sequences_per_s = sequences / f.iteration.value;
+  if (f.tokens) {
+    const double tokens = sequences * static_cast<double>(*f.tokens);
+    if (f.iteration.value > 0) tokens_per_s = tokens / f.iteration.value;
+    if (f.cost) per_million = f.cost->value / tokens * 1e6;
+  }
+  return {Value(f.devices),
+          Value(f.iteration.value),
+          or_null(sequences_per_s),
+          or_null(tokens_per_s),
+          or_null(f.cost ? std::optional(f.cost->value) : std::nullopt),
+          or_null(per_million),
+          or_null(f.mfu),
+          or_null(f.memory ? std::optional(f.memory->value) : std::nullopt)};
+}
+
+// "oregon 2, paris 1".
+class Places {
+ public:
+  void add(const std::string& name, int64_t count) {
+    if (count == 0) return;
+    for (auto& [known, sum] : list_) {
+      if (known == name) {
+        sum += count;
+        return;
+      }
+    }
+    list_.emplace_back(name, count);
+  }
+  std::string text() const {
+    std::string out;
+    for (const auto& [name, count] : list_) {
+      out += fmt::format("{}{} {}", out.empty() ? "" : ", ", name, count);
+    }
+    return out;
+  }
+
+ private:
+  std::vector<std::pair<std::string, int64_t>> list_;
+};
+
+// ---- simulate ----
+
+// The devices for as long as the iteration lasts, and what crosses the WAN; unknown where a
+// datacenter in use names no price.
+std::optional<Dollars> cost_of(const plan::Plan& plan, const sim::Simulation& simulation) {
+  DollarsPerSecond devices;
+  for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    const DollarsPerSecond price = plan.datacenter_of(static_cast<int32_t>(rank)).price;
+    if (price.value <= 0) return {};
+    devices += price;
+  }
+  Dollars cost = devices * seconds(simulation.iteration);
+  for (const trace::WanUse& use : simulation.breakdown.wan) {
+    const cluster::WanLink* link = plan.cluster.link(use.from, use.to);
+    if (link) cost += link->price * Bytes{static_cast<double>(use.bytes)};
+  }
+  return cost;
+}
+
+std::optional<double> mfu_of(const plan::Plan& plan, Seconds iteration) {
+  // Imagined times say nothing of how well a device is used.
+  if (plan.cost_source == plan::CostSource::kStageTimes || iteration.value <= 0) return {};
+  FlopsPerSecond peak;
+  for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    peak += plan.device_of(static_cast<int32_t>(rank)).peak;
+  }
+  return cost::model_flops(plan.model, plan.training.global_batch) / (peak * iteration);
+}
+
+// ---- the questions ----
+
+// The best schedule, and what it is held against. Configurations run beside each other already.
+Result<std::vector<Value>> answer_best_schedule(const plan::Plan& plan) {
+  const schedule_search::BestSchedule best =
+      TRY(schedule_search::best_schedule(plan, {.threads = 1}));
+  std::vector<Value> row = TRY(answer_by_simulation(best.plan));
+  const schedule_search::ScheduleCandidate* baseline = best.baseline();
+  const schedule_search::ScheduleCandidate* unsplit = best.unsplit();
+  const auto gain = [](const schedule_search::ScheduleCandidate* fast,
+                       const schedule_search::ScheduleCandidate* slow) {
+    return fast && slow ? Value(schedule_search::time_saved(*fast->iteration, *slow->iteration))
+                        : Value();
+  };
+  row.emplace_back(best.winner().name);
+  row.emplace_back(baseline ? Value(baseline->name) : Value());
+  row.emplace_back(baseline ? Value(seconds(*baseline->iteration).value) : Value());
+  row.push_back(gain(&best.winner(), baseline));
+  row.push_back(gain(unsplit, baseline));
+  row.push_back(gain(&best.winner(), best.published()));
+  row.emplace_back(seconds(best.bound.value).value);
+  return row;
+}
+
+Result<std::vector<Value>> answer_simulate(const Value& value, const std::string& file,
+                                           const SweepQuestion& question) {
+  const plan::Job job = TRY(plan::job_from_value(value, file));
+  const plan::Plan plan = TRY(cost::make_plan(job));
+  if (question.policy.empty()) return answer_by_simulation(plan);
+  if (question.policy == "best") return answer_best_schedule(plan);
+  return answer_by_simulation(TRY(schedule_search::with_schedule(plan, question.policy)));
+}
+
+Result<std::vector<Value>> answer_estimate(const Value& value, const std::string& file,
+                                           const SweepQuestion& question) {
+  const plan::Job job = TRY(plan::job_from_value(value, file));
+  const estimate::Estimate e = TRY(estimate::estimate(job, question.law));
+  const int64_t devices = e.configuration.devices();
+  if (devices > e.devices_in_cluster) {
+    return infeasible(fmt::format("the split needs {} devices, the cluster has {}", devices,
+                                  e.devices_in_cluster));
+  }
+  if (!e.fits()) {
+    return infeasible(fmt::format("needs {} of {} per device", brief(e.memory.total()),
+                                  brief(e.memory_of_device)));
+  }
+  Figures f{.devices = devices,
+            .iteration = e.iteration,
+            .sequences = job.training.global_batch,
+            .tokens = job.model->sequence,
+            .cost = {},
+            .mfu = e.mfu,
+            .memory = e.memory.total()};
+  if (job.cluster.datacenters[0].price.value > 0) f.cost = e.price;
+  return to_row(f);
+}
+
+struct PlanColumns {
+  int64_t tensor, pipeline, data, context, expert, virtual_stages, zero, micro_batch;
+  model::Recompute recompute;
+  std::string datacenters;
+};
+
+std::vector<Value> with_plan_columns(std::vector<Value> row, const PlanColumns& c) {
+  for (const int64_t number : {c.tensor, c.pipeline, c.data, c.context, c.expert, c.virtual_stages,
+                               c.zero, c.micro_batch}) {
+    row.emplace_back(number);
+  }
+  row.emplace_back(std::string(to_name(c.recompute)));
+  row.emplace_back(c.datacenters);
+  return row;
+}
+
+Result<std::vector<Value>> answer_plan(const plan::OpenJob& open, const SweepQuestion& question) {
+  const cluster::Cluster& cluster = open.job.cluster;
+  const search::BestPlan found = TRY(search::best_plan(open, {.law = question.law,
+                                                              .objective = question.objective,
+                                                              .top = 1,
+                                                              .with_band = false,
+                                                              .limits = {},
+                                                              .progress = {}}));
+  const search::RankedPlan& best = found.top.front();
+  const cost::Configuration& c = best.candidate.configuration;
+  Figures f{.devices = c.devices(),
+            .iteration = best.candidate.time,
+            .sequences = open.job.training.global_batch,
+            .tokens = open.job.model->sequence,
+            .cost = {},
+            .mfu = best.mfu,
+            .memory = best.candidate.memory};
+  if (cluster.datacenters[0].price.value > 0) f.cost = best.price;
+  return with_plan_columns(
+      to_row(f),
+      {c.tensor, c.pipeline, c.data, c.context, c.expert, c.virtual_stages, c.zero, c.micro_batch,
+       c.recompute, fmt::format("{} {}", cluster.datacenters[0].name, c.devices())});
+}
+
+// Over several datacenters; the columns of a single one that have no meaning here are 1.
+Result<std::vector<Value>> answer_mixed_plan(const plan::OpenJob& open,
+                                             const SweepQuestion& question) {
+  if (question.law != "tombolo") {
+    return unusable(fmt::format("--law {}: only the law tombolo prices stages of different "
+                                "datacenters",
+                                question.law),
+                    "--law tombolo");
+  }
+  const geo::MixedResult found =
+      TRY(geo::search_mixed(open, {.objective = question.objective, .top = 1}));
+  const geo::MixedPlan& best = found.top.front();
+  Bytes memory;
+  Places places;
+  int64_t tensor = 1;
+  bool priced = true;
+  for (const geo::MixedStage& stage : best.stages) {
+    memory = std::max(memory, stage.memory.total());
+    places.add(stage.datacenter, stage.tensor * best.data);
+    tensor = std::max(tensor, stage.tensor);
+    const cluster::Datacenter* datacenter = open.job.cluster.find(stage.datacenter);
+    priced = priced && datacenter && datacenter->price.value > 0;
+  }
+  Figures f{.devices = best.devices,
+            .iteration = best.iteration,
+            .sequences = open.job.training.global_batch,
+            .tokens = open.job.model->sequence,
+            .cost = {},
+            .mfu = best.mfu,
+            .memory = memory};
+  if (priced) f.cost = best.cost();
+  const auto pipeline = static_cast<int64_t>(best.stages.size());
+  return with_plan_columns(to_row(f), {tensor, pipeline, best.data, 1, 1, 1, best.zero,
+                                       best.micro_batch, best.recompute, places.text()});
+}
+
+// How long cells take, each shape once per thread: configurations that differ in prices or in GPUs
+// have most of their cells in common, and a cell of 60 stages takes a millisecond.
+class CellTimes {
+ public:
+  Seconds of(const std::string& law, const geo::DpCell& cell,
+             const std::function<Seconds(const geo::DpCell&)>& time) {
+    std::vector<double> shape{static_cast<double>(cell.pipelines),
+                              static_cast<double>(cell.micro_batches)};
+    for (const geo::CellPart& part : cell.parts) {
+      shape.insert(shape.end(),
+                   {static_cast<double>(part.stages), part.forward.value, part.backward.value});
+    }
+    for (const geo::CellLink& link : cell.links) {
+      shape.insert(shape.end(), {link.occupancy.value, link.latency.value});
+    }
+    if (known_.size() > kShapesMax) known_.clear();
+    const auto [at, is_new] = known_.try_emplace({law, std::move(shape)});
+    if (is_new) at->second = time(cell);
+    return at->second;
+  }
+
+ private:
+  static constexpr size_t kShapesMax = 100'000;  // some 30 MB
+  std::map<std::pair<std::string, std::vector<double>>, Seconds> known_;
+};
+
+Result<std::vector<Value>> answer_select(const Value& value, const std::string& file) {
+  const plan::OpenJob open = TRY(plan::open_job_from_value(value, file));
+  geo::SelectionJob job = TRY(geo::selection_of(open));
+  job.setting.look_beyond = false;
+  thread_local CellTimes times;
+  job.setting.cell_time = [law = job.pipeline_law, time = job.setting.cell_time](
+                              const geo::DpCell& cell) { return times.of(law, cell, time); };
+  const geo::SelectionResult found = TRY(geo::select_datacenters(job.setting));
+  const geo::SelectionRow& chosen = found.rows[found.chosen];
+  Places places;
+  for (size_t i = 0; i < job.setting.sites.size(); ++i) {
+    places.add(job.setting.sites[i].name, chosen.partitions[i]);
+  }
+  Figures f{
+      .devices = chosen.used_gpus,
+      .iteration = chosen.total(),
+      .sequences = chosen.pipelines * job.setting.micro_batches * open.job.training.micro_batch,
+      .tokens = {},
+      .cost = {},
+      .mfu = {},
+      .memory = {}};
+  if (open.job.model) f.tokens = open.job.model->sequence;
+  if (job.priced) f.cost = chosen.cost;
+  std::vector<Value> row = to_row(f);
+  for (const int64_t number : {chosen.cells, chosen.pipelines, chosen.unused_gpus}) {
+    row.emplace_back(number);
+  }
+  row.emplace_back(places.text());
+  return row;
+}
+
+}  // namespace
+
+std::vector<std::string> sweep_columns(const SweepQuestion& question) {
+  const SweepAsk ask = question.ask;
+  std::vector<std::string> columns{"devices",      "iteration_s", "sequences_per_s",
+                                   "tokens_per_s", "cost_usd",    "cost_per_million_tokens_usd",
+                                   "mfu",          "memory_bytes"};
+  const auto add = [&](std::initializer_list<const char*> more) {
+    columns.insert(columns.end(), more.begin(), more.end());
+  };
+  if (ask == SweepAsk::kPlan) {
+    add({"tensor", "pipeline", "data", "context", "expert", "virtual_stages", "zero", "micro_batch",
+         "recompute", "devices_per_datacenter"});
+  } else if (ask == SweepAsk::kSelect) {
+    add({"cells", "pipelines", "unused_devices", "partitions_per_datacenter"});
+  } else if (ask == SweepAsk::kSimulate && question.policy == "best") {
+    add({"winner", "baseline", "baseline_s", "gain", "gain_without_split", "gain_over_published",
+         "lower_bound_s"});
+  }
+  return columns;
+}
+
+Result<std::vector<Value>> answer_by_simulation(const plan::Plan& plan) {
+  const schedule::Schedule schedule = TRY(schedule::build(plan));
+  TRY(schedule::check_memory(plan, schedule));
+  const sim::Simulation simulation = TRY(sim::simulate(plan));
+  const bool has_model = plan.boundary.value > 0;  // [stage_times] may stand without one
+  const Seconds iteration = seconds(simulation.iteration);
+  Figures f{.devices = static_cast<int64_t>(plan.ranks.size()),
+            .iteration = iteration,
+            .sequences = plan.training.global_batch,
+            .tokens = {},
+            .cost = cost_of(plan, simulation),
+            .mfu = mfu_of(plan, iteration),
+            .memory = {}};
+  if (has_model) {
+    f.tokens = plan.model.sequence;
+    f.memory = *std::max_element(simulation.peak_memory.begin(), simulation.peak_memory.end());
+  }
+  return to_row(f);
+}
+
+Result<std::vector<Value>> answer_sweep(const Value& job, const std::string& file,
+                                        const SweepQuestion& question) {
+  switch (question.ask) {
+    case SweepAsk::kSimulate:
+      return answer_simulate(job, file, question);
+    case SweepAsk::kEstimate:
+      return answer_estimate(job, file, question);
+    case SweepAsk::kPlan: {
+      const plan::OpenJob open = TRY(plan::open_job_from_value(job, file));
+      const bool several = open.job.cluster.datacenters.size() > 1;
+      return several ? answer_mixed_plan(open, question) : answer_plan(open, question);
+    }
+    case SweepAsk::kSelect:
+      return answer_select(job, file);
+  }
+  return failed("no such question");
+}
+
+}  // namespace tombolo::sweep

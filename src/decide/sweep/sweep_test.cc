@@ -1,0 +1,281 @@
+#include "decide/sweep/sweep.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/csv.h"
+#include "base/file.h"
+#include "base/json.h"
+
+namespace tombolo::sweep {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A folder that is gone after the test.
+class SweepTest : public ::testing::Test {
+ protected:
+  SweepTest() {
+    std::string name = ::testing::TempDir() + "tombolo-sweep-XXXXXX";
+    folder_ = mkdtemp(name.data());
+  }
+  ~SweepTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string write(const std::string& name, const std::string& text) {
+    EXPECT_TRUE(write_file(folder_ + "/" + name, text));
+    return folder_ + "/" + name;
+  }
+  Result<Sweep> sweep(const std::string& job, const std::vector<std::string>& vary,
+                      SweepAsk ask = SweepAsk::kSimulate) {
+    std::vector<SweepAxis> axes;
+    for (const std::string& text : vary) axes.push_back(*parse_sweep_axis(text));
+    return make_sweep(job, std::move(axes), {.ask = ask});
+  }
+
+  std::string folder_;
+};
+
+double figure(const Sweep& sweep, const SweepRow& row, const std::string& column) {
+  const std::vector<std::string> columns = sweep_columns(sweep.question);
+  for (size_t i = 0; i < columns.size() && !row.figures.empty(); ++i) {
+    if (columns[i] != column) continue;
+    if (const auto* number = row.figures[i].get<double>()) return *number;
+    if (const auto* whole = row.figures[i].get<int64_t>()) return static_cast<double>(*whole);
+  }
+  return -1;
+}
+
+constexpr const char* kTwoSites = R"(
+[[datacenter]]
+name = "west"
+device = "a100-80g"
+nodes = 2
+price = "3.60 USD/device-hour"
+[[datacenter]]
+name = "east"
+device = "a100-80g"
+nodes = 2
+price = "7.20 USD/device-hour"
+[[wan]]
+between = ["west", "east"]
+one_way_latency = "20 ms"
+node_pair_limit = "5 Gbps"
+)";
+constexpr const char* kToy = R"(
+[cluster]
+file = "two.toml"
+[training]
+global_batch = 4
+[parallelism]
+pipeline = 4
+schedule = "gpipe"
+[stage_times]
+forward = "1 ms"
+backward = "2 ms"
+transfer = "2 ms"
+)";
+
+// GPipe over one WAN boundary, the closed form of docs/laws: P stages, M micro-batches, f = 1 ms,
+// b = 2 ms, a transfer w:
+//   T = [P f + w + (M - 1) max(f, w)] + [P b + w + (M - 1) max(b, w)]
+TEST_F(SweepTest, EqualsTheClosedFormOfGpipeOverTheWan) {
+  write("two.toml", kTwoSites);
+  const Sweep s =
+      *sweep(write("job.toml", kToy), {"stage_times.transfer=0 ms,1 ms,2 ms,5 ms,40 ms",
+                                       "training.global_batch=1,4,9", "parallelism.pipeline=2..4"});
+  const std::vector<SweepRow> rows = run_sweep(s, {});
+  ASSERT_EQ(rows.size(), 5u * 3u * 3u);
+  size_t i = 0;
+  for (const double w : {0, 1, 2, 5, 40}) {
+    for (const int M : {1, 4, 9}) {
+      for (const int P : {2, 3, 4}) {
+        const double ms =
+            P * 1 + w + (M - 1) * std::max(1.0, w) + P * 2 + w + (M - 1) * std::max(2.0, w);
+        EXPECT_DOUBLE_EQ(figure(s, rows[i], "iteration_s"), ms / 1000)
+            << "w=" << w << " M=" << M << " P=" << P;
+        EXPECT_DOUBLE_EQ(figure(s, rows[i], "sequences_per_s"), M / (ms / 1000));
+        ++i;
+      }
+    }
+  }
+}
+
+// Two stages, one in each datacenter, one micro-batch, no transfer: 2 x 3 ms. Devices at 3.60 and
+// 7.20 USD an hour are 0.003 USD a second together: 18e-6 USD. No model: no tokens.
+TEST_F(SweepTest, CostsWhatTheDevicesInUseCost) {
+  write("two.toml", kTwoSites);
+  const Sweep s =
+      *sweep(write("job.toml", kToy),
+             {"stage_times.transfer=0 ms", "training.global_batch=1", "parallelism.pipeline=2",
+              "cluster.datacenter.*.price=3.60 USD/device-hour"});
+  std::vector<SweepRow> rows = run_sweep(s, {});
+  EXPECT_NEAR(figure(s, rows[0], "cost_usd"), 2 * 0.001 * 0.006, 1e-15);
+  EXPECT_EQ(figure(s, rows[0], "cost_per_million_tokens_usd"), -1);
+  const Sweep as_given =
+      *sweep(folder_ + "/job.toml",
+             {"stage_times.transfer=0 ms", "training.global_batch=1", "parallelism.pipeline=2"});
+  rows = run_sweep(as_given, {});
+  EXPECT_NEAR(figure(as_given, rows[0], "cost_usd"), 0.003 * 0.006, 1e-15);
+}
+
+TEST_F(SweepTest, ReachesTheClusterFileThatTheJobNames) {
+  write("two.toml", kTwoSites);
+  const Sweep s = *sweep(write("job.toml", kToy), {"cluster.datacenter.east.nodes=1,2",
+                                                   "cluster.wan.east-west.connections=16"});
+  const Value job = *sweep_job(s, 0);
+  EXPECT_EQ(job.find("cluster")->find("file"), nullptr);
+  EXPECT_THAT(to_json(*job.find("cluster")->find("wan"), -1), HasSubstr("\"connections\":16"));
+  const std::vector<SweepRow> rows = run_sweep(s, {});
+  // Four stages have three devices, then four.
+  EXPECT_EQ(rows[0].status, SweepStatus::kInfeasible);
+  EXPECT_THAT(rows[0].reason, HasSubstr("4 stages need 4 devices, the cluster has 3"));
+  EXPECT_EQ(rows[1].status, SweepStatus::kOk);
+}
+
+TEST_F(SweepTest, ReadsAConfigJsonOnce) {
+  write("config.json", R"({"model_type": "llama", "hidden_size": 512, "num_hidden_layers": 4,
+      "num_attention_heads": 8, "vocab_size": 1000, "intermediate_size": 1024,
+      "max_position_embeddings": 128})");
+  const std::string job = write("job.toml", R"(
+[model]
+config = "config.json"
+[[cluster.datacenter]]
+name = "x"
+device = "a100-80g"
+[training]
+global_batch = 4
+[parallelism]
+pipeline = 1
+)");
+  const Sweep s = *sweep(job, {"model.sequence=128,256"}, SweepAsk::kEstimate);
+  std::filesystem::remove(folder_ + "/config.json");
+  const std::vector<SweepRow> rows = run_sweep(s, {});
+  ASSERT_EQ(rows[0].status, SweepStatus::kOk) << rows[0].reason;
+  EXPECT_DOUBLE_EQ(figure(s, rows[0], "tokens_per_s"), 128 * figure(s, rows[0], "sequences_per_s"));
+  EXPECT_DOUBLE_EQ(figure(s, rows[1], "tokens_per_s"), 256 * figure(s, rows[1], "sequences_per_s"));
+}
+
+TEST_F(SweepTest, ThreadsAndProcessesMakeNoDifference) {
+  write("two.toml", kTwoSites);
+  const Sweep s =
+      *sweep(write("job.toml", kToy), {"parallelism.pipeline=1..6", "training.global_batch=0..9",
+                                       "parallelism.schedule=gpipe,1f1b"});
+  const std::vector<SweepRow> rows = run_sweep(s, {.threads = 1});
+  ASSERT_EQ(rows.size(), 120u);
+  for (const int threads : {2, 5}) EXPECT_EQ(run_sweep(s, {.threads = threads}), rows);
+  // Three processes, packed and put in order again.
+  std::vector<SweepRow> together;
+  for (int64_t process = 0; process < 3; ++process) {
+    const auto share = run_sweep(s, {.threads = 2, .process = process, .processes = 3});
+    const std::vector<SweepRow> read = *unpack_sweep_rows(pack_sweep_rows(share));
+    EXPECT_EQ(read, share);
+    together.insert(together.end(), read.begin(), read.end());
+  }
+  std::sort(together.begin(), together.end(),
+            [](const auto& a, const auto& b) { return a.configuration < b.configuration; });
+  EXPECT_EQ(sweep_csv(s, together), sweep_csv(s, rows));
+  // More processes than configurations: the last ones have nothing to do.
+  EXPECT_TRUE(run_sweep(s, {.process = 120, .processes = 121}).empty());
+}
+
+TEST_F(SweepTest, ARowThatCannotBeIsARow) {
+  write("two.toml", kTwoSites);
+  const std::string job = write("job.toml", kToy);
+  const Sweep s = *sweep(job, {"training.global_batch=4,0", "parallelism.pipeline=4,5"});
+  const std::vector<SweepRow> rows = run_sweep(s, {});
+  const SweepCounts counts = count_rows(rows);
+  EXPECT_EQ(counts.ok, 1);
+  EXPECT_EQ(counts.infeasible, 1);
+  EXPECT_EQ(counts.unusable, 2);
+  EXPECT_TRUE(sweep_outcome(rows));
+  EXPECT_EQ(rows[2].status, SweepStatus::kUnusable);
+  EXPECT_THAT(rows[2].reason, HasSubstr("training.global_batch = 0: must lie between"));
+
+  const Sweep none = *sweep(job, {"parallelism.pipeline=5,6"});
+  EXPECT_EQ(sweep_outcome(run_sweep(none, {})).error().code, ErrorCode::kInfeasible);
+  const Sweep wrong = *sweep(job, {"training.global_batch=0,-1"});
+  EXPECT_EQ(sweep_outcome(run_sweep(wrong, {})).error().code, ErrorCode::kUnusable);
+}
+
+TEST_F(SweepTest, RefusesAKeyThatTheFormatDoesNotHave) {
+  write("two.toml", kTwoSites);
+  const Result<Sweep> s = sweep(write("job.toml", kToy), {"training.micro_bach=1,2"});
+  ASSERT_FALSE(s);
+  EXPECT_EQ(s.error().code, ErrorCode::kUnusable);
+  EXPECT_THAT(s.error().text(), HasSubstr("try \"micro_batch\""));
+}
+
+TEST_F(SweepTest, TablesReadBack) {
+  write("two.toml", kTwoSites);
+  const Sweep s = *sweep(write("job.toml", kToy), {"parallelism.pipeline=4,5"});
+  const std::vector<SweepRow> rows = run_sweep(s, {});
+  const std::vector<CsvRow> read = *parse_csv(sweep_csv(s, rows), "rows.csv");
+  ASSERT_EQ(read.size(), 2u);
+  EXPECT_EQ(*read[0].text("provenance"), "predicted");
+  EXPECT_EQ(*read[0].text("status"), "ok");
+  EXPECT_DOUBLE_EQ(*read[0].number("iteration_s"), figure(s, rows[0], "iteration_s"));
+  EXPECT_EQ(*read[1].text("reason"), rows[1].reason);  // it has commas
+  EXPECT_FALSE(read[1].has("iteration_s"));
+  const Value first = *parse_json(
+      sweep_json_lines(s, rows).substr(0, sweep_json_lines(s, rows).find('\n')), "rows.jsonl");
+  EXPECT_EQ(*first.find("parallelism.pipeline")->get<int64_t>(), 4);
+  EXPECT_TRUE(first.find("reason")->is_null());
+}
+
+// Algorithm 1 on Atlas' list of two datacenters of 600 GPUs: 20 pipelines of 60 partitions at C = 2
+// (docs/laws/datacenter_selection.md).
+TEST_F(SweepTest, AsksForTheChoiceOfDatacenters) {
+  const std::string job = write("job.toml", R"(
+[[cluster.datacenter]]
+name = "dc0"
+device = "a100-80g"
+nodes = 600
+[[cluster.datacenter]]
+name = "dc1"
+device = "a100-80g"
+nodes = 600
+[training]
+global_batch = 60
+[selection]
+partitions = 60
+micro_batches = 60
+communication_to_compute = 2
+)");
+  const Sweep s = *sweep(job, {"cluster.datacenter.dc1.nodes=600,30,0"}, SweepAsk::kSelect);
+  const std::vector<SweepRow> rows = run_sweep(s, {});
+  EXPECT_EQ(figure(s, rows[0], "pipelines"), 20);
+  EXPECT_EQ(figure(s, rows[0], "devices"), 1200);
+  EXPECT_EQ(figure(s, rows[1], "pipelines"), 10);
+  EXPECT_EQ(rows[2].status, SweepStatus::kUnusable);
+}
+
+TEST_F(SweepTest, AsksForTheBestPlan) {
+  const std::string job = write("job.toml", R"(
+[model]
+preset = "llama3-8b"
+sequence = 2048
+[[cluster.datacenter]]
+name = "oregon"
+device = "h100-80g"
+devices_per_node = 8
+price = "2 USD/device-hour"
+[training]
+global_batch = 64
+)");
+  const Sweep s = *sweep(job, {"cluster.datacenter.oregon.nodes=1,2"}, SweepAsk::kPlan);
+  const std::vector<SweepRow> rows = run_sweep(s, {});
+  for (const SweepRow& row : rows) {
+    ASSERT_EQ(row.status, SweepStatus::kOk) << row.reason;
+    EXPECT_NEAR(figure(s, row, "cost_usd"),
+                figure(s, row, "devices") * 2 / 3600 * figure(s, row, "iteration_s"), 1e-9);
+    EXPECT_NEAR(figure(s, row, "cost_per_million_tokens_usd"),
+                figure(s, row, "cost_usd") / (64 * 2048) * 1e6, 1e-9);
+  }
+  EXPECT_GT(figure(s, rows[1], "tokens_per_s"), 1.5 * figure(s, rows[0], "tokens_per_s"));
+}
+
+}  // namespace
+}  // namespace tombolo::sweep

@@ -1,0 +1,47 @@
+// Published tables that we claim to reproduce: our figure beside theirs, the gap, and the band in
+// which we say it lies.
+//
+// A table is a name ("rail-only/table-4": paper, then table), a source, and a function that
+// computes its rows anew from the laws. The published figures stand in reproduce.cc and
+// reproduce_<paper>.cc beside the code that meets them, with the reason for each band. A row
+// outside its band fails the program, and the test. What a paper prints and we do not meet is a row
+// too: it says why, and fails nothing.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace tombolo::reproduce {
+
+struct Row {
+  std::string name;  // within its table
+  double ours = 0;
+  double published = 0;
+  std::string unit;
+  double band = 0;                  // largest relative error that we claim
+  std::string not_reproduced = {};  // why we claim nothing: a miss, shown with this reason
+
+  double relative_error() const { return ours / published - 1; }
+  bool ok() const;  // within the band
+  bool fails() const { return not_reproduced.empty() && !ok(); }
+};
+
+struct Table {
+  std::string name;
+  std::string source;
+  std::string band;  // why it is as wide as it is
+  std::vector<Row> rows;
+};
+
+// All of them, computed, sorted by name. Takes some tenths of a second, nearly all of it searching
+// for the splits of rail-only's figures 9 to 11.
+std::vector<Table> published_tables();
+
+// The tables called `name`, or all of the paper called so; "" for all. Unusable: no such table.
+Result<std::vector<Table>> reproduce(std::string_view name);
+
+}  // namespace tombolo::reproduce

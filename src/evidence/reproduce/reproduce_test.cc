@@ -1,0 +1,52 @@
+#include "evidence/reproduce/reproduce.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace tombolo::reproduce {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Reproduce, EveryClaimHolds) {
+  std::set<std::string> names;
+  for (const Table& table : published_tables()) {
+    EXPECT_TRUE(names.insert(table.name).second) << table.name << " twice";
+    EXPECT_FALSE(table.source.empty()) << table.name;
+    EXPECT_FALSE(table.rows.empty()) << table.name;
+    for (const Row& row : table.rows) {
+      EXPECT_FALSE(row.fails()) << table.name << ": " << row.name << ": " << row.ours << " for "
+                                << row.published << ", band " << row.band;
+    }
+  }
+}
+
+TEST(Reproduce, AFigureOutsideItsBandIsNotOk) {
+  EXPECT_TRUE((Row{"a", 102, 100, "s", 0.03}.ok()));
+  EXPECT_FALSE((Row{"a", 104, 100, "s", 0.03}.ok()));
+  EXPECT_FALSE((Row{"a", 96, 100, "s", 0.03}.ok()));
+  EXPECT_FALSE((Row{"a", 0.0 / 0.0, 100, "s", 0.03}.ok()));
+  EXPECT_NEAR((Row{"a", 96, 100, "s", 0.03}.relative_error()), -0.04, 1e-12);
+}
+
+TEST(Reproduce, AMissWithAReasonFailsNothingAndIsNotOk) {
+  const Row miss{"a", 104, 100, "s", 0, "printed upside down"};
+  EXPECT_FALSE(miss.ok());
+  EXPECT_FALSE(miss.fails());
+  EXPECT_TRUE((Row{"a", 104, 100, "s", 0.03}.fails()));
+}
+
+TEST(Reproduce, ByTableByPaperOrAll) {
+  EXPECT_EQ(reproduce("rail-only/table-4")->size(), 1);
+  EXPECT_GE(reproduce("rail-only")->size(), 2);
+  EXPECT_EQ(reproduce("")->size(), published_tables().size());
+  const auto none = reproduce("rail-only/table-5");
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, ErrorCode::kUnusable);
+  EXPECT_THAT(none.error().text(), HasSubstr("rail-only/table-4"));
+}
+
+}  // namespace
+}  // namespace tombolo::reproduce

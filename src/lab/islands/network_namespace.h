@@ -1,0 +1,41 @@
+// A network namespace without a name: it lives as long as a descriptor of it is open or a process
+// is inside, so whatever kills its owner also removes it and its devices.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/result.h"
+#include "lab/islands/file_descriptor.h"
+
+namespace tombolo::islands {
+
+class NetworkNamespace {
+ public:
+  static Result<NetworkNamespace> create();
+
+  int descriptor() const { return fd_.get(); }
+  // For setns() and `ip link ... netns`, by any process that sees this one's /proc.
+  std::string path() const;
+
+  // Runs `work` with the calling thread inside; the thread is back where it was afterwards.
+  Status inside(const std::function<Status()>& work) const;
+
+ private:
+  explicit NetworkNamespace(FileDescriptor fd) : fd_(std::move(fd)) {}
+  FileDescriptor fd_;
+};
+
+// Runs `ip -batch` (iproute2) with one command per line in the namespace of the calling thread; the
+// words of its first complaint become the Error.
+Status run_ip(const std::string& commands);
+
+// Runs a program with its output swallowed and waits; its output and wait status.
+struct ProgramResult {
+  int status = 0;
+  std::string output;  // both streams
+};
+Result<ProgramResult> run_program(const std::vector<std::string>& command,
+                                  const std::string& input = {});
+
+}  // namespace tombolo::islands

@@ -1,0 +1,249 @@
+#include "perform/control/coordinator.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/check.h"
+
+namespace tombolo::control {
+namespace {
+
+constexpr SimTime kNever{std::numeric_limits<int64_t>::max()};
+
+}  // namespace
+
+Coordinator::Coordinator(CoordinatorOptions options, std::span<const Entry> journal, SimTime now)
+    : options_(std::move(options)), chairs_(options_.seats.size()) {
+  bool open = false;  // somebody may still work
+  for (const Entry& entry : journal) {
+    epoch_ = std::max(epoch_, entry.epoch);
+    step_ = std::max(step_, entry.step);
+    if (entry.kind == Entry::Kind::kBegun) open = true;
+    if (entry.kind == Entry::Kind::kEnded || entry.kind == Entry::Kind::kClosed) open = false;
+  }
+  fence_ = now;
+  if (open) {
+    state_ = State::kFencing;
+    fence_ = now + options_.terms.stretched(options_.terms.ceiling);
+  } else {
+    gather(now);
+  }
+}
+
+void Coordinator::gather(SimTime now) {
+  state_ = State::kGathering;
+  gathering_since_ = now;
+  ++epoch_;
+  write({.kind = Entry::Kind::kBegun, .epoch = epoch_, .step = step_});
+}
+
+bool Coordinator::came(MemberId member, std::optional<size_t> seat, const std::string& datacenter,
+                       SimTime now) {
+  if (state_ == State::kOver) return false;
+  const auto known = present_.find(member);
+  if (known != present_.end()) return !seat || known->second.seat == seat;
+  if (seat) {
+    CHECK(*seat < chairs_.size(), "seat {} of {}", *seat, chairs_.size());
+    if (state_ != State::kGathering || chairs_[*seat].member) return false;
+    if (options_.seats[*seat].datacenter != datacenter) return false;
+    chairs_[*seat].member = member;
+  }
+  Present& present =
+      present_.try_emplace(member, Present{seat, datacenter, LeaseBook(options_.terms)})
+          .first->second;
+  present.lease.renew(now);  // so that a member that never beats is missed
+  assign_spares(now);
+  begin_if_complete(now);
+  return true;
+}
+
+void Coordinator::assign_spares(SimTime now) {
+  if (state_ != State::kGathering) return;
+  const bool late = now - gathering_since_ >= options_.survivors_first;
+  for (size_t i = 0; i < chairs_.size(); ++i) {
+    if (chairs_[i].member || !(chairs_[i].lost || late)) continue;
+    const auto spare = std::find_if(present_.begin(), present_.end(), [&](const auto& entry) {
+      return !entry.second.seat && entry.second.datacenter == options_.seats[i].datacenter &&
+             !entry.second.lease.over(now);
+    });
+    if (spare == present_.end()) continue;
+    spare->second.seat = i;
+    chairs_[i].member = spare->first;
+    orders_.emplace_back(Assign{spare->first, i});
+  }
+}
+
+void Coordinator::begin_if_complete(SimTime now) {
+  if (state_ != State::kGathering) return;
+  for (const Chair& chair : chairs_) {
+    if (!chair.member) return;
+    const Present& present = present_.at(*chair.member);
+    if (!present.knows || present.lease.over(now)) return;
+  }
+  for (Chair& chair : chairs_) chair.lost = false;
+  state_ = State::kWorking;
+  orders_.emplace_back(Begin{epoch_});
+}
+
+void Coordinator::beat(MemberId member, const Beat& beat, SimTime now) {
+  tick(now);  // a lease that is over is not renewed
+  const auto at = present_.find(member);
+  Grant grant{.epoch = epoch_, .sent = beat.sent};
+  const bool here = at != present_.end() && state_ != State::kStopping && state_ != State::kOver &&
+                    state_ != State::kFencing;
+  const bool sits = here && at->second.seat;
+  const bool knows = sits && beat.epoch == epoch_;
+  // Who has a seat and does not know it may learn of it while all gather, and not later.
+  if (knows || (here && !sits) || (sits && beat.epoch == 0 && state_ == State::kGathering)) {
+    grant.length = at->second.lease.renew(now);
+    if (!sits) grant.epoch = 0;
+    if (knows) at->second.knows = true;
+    begin_if_complete(now);
+    grant.working = sits && state_ == State::kWorking;
+  }
+  orders_.emplace_back(Answer{member, grant, here ? at->second.seat : std::nullopt});
+}
+
+void Coordinator::leave(MemberId member) {
+  const auto at = present_.find(member);
+  if (at == present_.end()) return;
+  if (at->second.seat) chairs_[*at->second.seat].member.reset();
+  present_.erase(at);
+}
+
+void Coordinator::ended(MemberId member, const std::string& how, SimTime now) {
+  const auto at = present_.find(member);
+  if (at == present_.end()) return;
+  if (at->second.seat && (state_ == State::kWorking || state_ == State::kGathering)) {
+    lose(member, how, now);
+  } else {
+    leave(member);
+  }
+  finish_stopping(now);
+}
+
+// While all gather nobody works yet: the seat is free, and the epoch goes on gathering.
+void Coordinator::lose(MemberId member, const std::string& how, SimTime now) {
+  const size_t seat = *present_.at(member).seat;
+  const std::string reason = fmt::format("{} was lost: {}", options_.seats[seat].name, how);
+  leave(member);
+  chairs_[seat].lost = true;
+  write({.kind = Entry::Kind::kLost, .epoch = epoch_, .step = step_, .text = reason});
+  orders_.emplace_back(Lost{seat, reason});
+  if (state_ == State::kGathering) return assign_spares(now);
+  state_ = State::kStopping;
+  orders_.emplace_back(Halt{epoch_, reason});
+  if (++losses_ > options_.losses_max) give_up(reason);
+}
+
+void Coordinator::give_up(const std::string& reason) {
+  write({.kind = Entry::Kind::kClosed, .epoch = epoch_, .step = step_, .text = reason});
+  orders_.emplace_back(GiveUp{reason});
+  state_ = State::kOver;
+}
+
+void Coordinator::finish_stopping(SimTime now) {
+  if (state_ != State::kStopping) return;
+  for (const Chair& chair : chairs_) {
+    if (chair.member && !present_.at(*chair.member).lease.over(now)) return;
+  }
+  for (Chair& chair : chairs_) {
+    if (chair.member) leave(*chair.member);
+  }
+  write({.kind = Entry::Kind::kEnded, .epoch = epoch_, .step = step_});
+  gather(now);
+  assign_spares(now);
+}
+
+void Coordinator::all_ended(SimTime now) {
+  if (state_ == State::kFencing) fence_ = now;
+  tick(now);
+}
+
+void Coordinator::tick(SimTime now) {
+  if (state_ == State::kOver) return;
+  if (state_ == State::kFencing && now >= fence_) {
+    write({.kind = Entry::Kind::kEnded, .epoch = epoch_, .step = step_});
+    gather(now);
+  }
+  std::vector<MemberId> silent;
+  for (const auto& [member, present] : present_) {
+    if (present.lease.over(now)) silent.push_back(member);
+  }
+  for (const MemberId member : silent) {
+    if (state_ == State::kOver) return;
+    const auto at = present_.find(member);
+    if (at == present_.end()) continue;
+    if (at->second.seat && state_ != State::kStopping) {
+      lose(member, "it was silent, and its lease is over", now);
+    } else if (!at->second.seat) {
+      leave(member);
+    }
+  }
+  if (state_ == State::kOver) return;
+  finish_stopping(now);
+  assign_spares(now);
+  begin_if_complete(now);
+  if (state_ == State::kGathering && options_.gather_max &&
+      now - gathering_since_ >= *options_.gather_max) {
+    std::string names;
+    for (const std::string& name : missing()) names += (names.empty() ? "" : ", ") + name;
+    give_up(fmt::format("{} did not come within {:g} s: nobody goes on without all", names,
+                        seconds(*options_.gather_max).value));
+  }
+}
+
+SimTime Coordinator::due() const {
+  if (state_ == State::kOver) return kNever;
+  SimTime due = state_ == State::kFencing ? fence_ : kNever;
+  for (const auto& [member, present] : present_) due = std::min(due, present.lease.end());
+  if (state_ == State::kGathering) {
+    const SimTime late = gathering_since_ + options_.survivors_first;
+    due = std::min(due, late);
+    if (options_.gather_max) due = std::min(due, gathering_since_ + *options_.gather_max);
+  }
+  return due;
+}
+
+void Coordinator::stepped(int64_t step) {
+  if (step <= step_) return;
+  step_ = step;
+  losses_ = 0;
+}
+
+void Coordinator::close(const std::string& reason) {
+  if (state_ == State::kOver) return;
+  write({.kind = Entry::Kind::kClosed, .epoch = epoch_, .step = step_, .text = reason});
+  state_ = State::kOver;
+}
+
+std::vector<Order> Coordinator::orders() { return std::exchange(orders_, {}); }
+
+std::vector<std::string> Coordinator::missing() const {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < chairs_.size(); ++i) {
+    if (!chairs_[i].member) names.push_back(options_.seats[i].name);
+  }
+  return names;
+}
+
+void Member::answered(const Grant& grant, SimTime now) {
+  if (stopped_) return;
+  if (over(now)) {  // what comes after the end does not bring it back
+    stopped_ = true;
+    return;
+  }
+  if (grant.length.ns == 0 || (epoch_ > 0 && grant.epoch != epoch_)) {
+    // What was refused before it had a seat may arrive after it got one.
+    if (epoch_ > 0 && grant.sent > seated_) stopped_ = true;
+    return;
+  }
+  lease_.granted(grant, now);
+  if (grant.epoch == 0) return;
+  if (epoch_ == 0 && !lease_.valid(now)) return;  // it came too late to begin with
+  if (epoch_ == 0) seated_ = grant.sent;
+  epoch_ = grant.epoch;
+  working_ = working_ || grant.working;
+}
+
+}  // namespace tombolo::control

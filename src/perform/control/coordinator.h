@@ -1,0 +1,184 @@
+// Coordinator: who belongs to a run, and when all may work.
+//
+// A run has seats, one per rank, each in a datacenter. Processes come and take seats; when all are
+// taken, an epoch begins and everybody works. When one of them is lost, everybody stops, and when
+// it is certain that nobody works any more, the next epoch gathers: survivors come back, a spare of
+// the same datacenter takes a seat that was lost, or a new process does.
+//
+//   fencing ──> gathering ──all seats taken──> working ──one lost──> stopping
+//   (after a      ^                                                     |
+//    restart)     └────────────── nobody left: the next epoch ──────────┘
+//
+// What holds, whatever is delayed, lost, cut off, killed or restarted:
+//   - Two epochs never work at once. A member works only under a lease (lease.h), and an epoch
+//     gathers only once each member of the one before is known to have ended or its lease is over.
+//     After a restart the coordinator knows no leases, and waits for the longest there can be.
+//   - No part goes on alone. An epoch begins only with all seats taken, each from its own
+//     datacenter, by members who hold leases and have said so: that a member is heard does not mean
+//     that it hears. A datacenter that is cut off has no coordinator, and stops when its leases
+//     end; or it has the coordinator, which stops its members and gathers until the others are
+//     back.
+//   - An epoch's number is on disk before anybody hears it, and is never used twice.
+//
+// A state machine: instants and what happened go in, orders come out, to be carried out in their
+// order. A Write that fails ends the run. Cost: O(seats) per call.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "perform/control/entry.h"
+#include "perform/control/lease.h"
+
+namespace tombolo::control {
+
+using MemberId = uint64_t;  // of one process, for as long as it lives; chosen by the owner
+
+struct Seat {
+  std::string name;  // for people: "rank 3 (paris)"
+  std::string datacenter;
+};
+
+struct CoordinatorOptions {
+  LeaseTerms terms;
+  std::vector<Seat> seats;
+  int losses_max = 3;                          // in a row, without a step in between
+  std::optional<SimDuration> gather_max;       // for all to come; left out: as long as it takes
+  SimDuration survivors_first{5'000'000'000};  // until a spare takes a survivor's seat
+};
+
+// --- What comes out -----------------------------------------------------------------------------
+
+// On disk before the next order is carried out.
+struct Write {
+  Entry entry;
+};
+struct Answer {
+  MemberId member = 0;
+  Grant grant;
+  std::optional<size_t> seat;  // where it sits
+};
+// This member, which came as a spare, has a seat now.
+struct Assign {
+  MemberId member = 0;
+  size_t seat = 0;
+};
+// All seats are taken: everybody works.
+struct Begin {
+  uint64_t epoch = 0;
+};
+// Who sat here is gone, and this is how; while all gather, the seat is free again.
+struct Lost {
+  size_t seat = 0;
+  std::string reason;
+};
+// Everybody stops.
+struct Halt {
+  uint64_t epoch = 0;
+  std::string reason;
+};
+// The run is over, and this is why.
+struct GiveUp {
+  std::string reason;
+};
+using Order = std::variant<Write, Answer, Assign, Begin, Lost, Halt, GiveUp>;
+
+// --- The coordinator ----------------------------------------------------------------------------
+
+class Coordinator {
+ public:
+  enum class State { kFencing, kGathering, kWorking, kStopping, kOver };
+
+  // `journal`: the entries of coordinators before this one; empty in the beginning.
+  Coordinator(CoordinatorOptions options, std::span<const Entry> journal, SimTime now);
+
+  // A process wants this seat; nothing: it is a spare of that datacenter. True where it has the
+  // seat, or is known as a spare. Otherwise it is too early, or somebody sits there: it asks again.
+  bool came(MemberId member, std::optional<size_t> seat, const std::string& datacenter,
+            SimTime now);
+  // It is alive. Always answered.
+  void beat(MemberId member, const Beat& beat, SimTime now);
+  // It is known not to work any more, and not to begin again.
+  void ended(MemberId member, const std::string& how, SimTime now);
+  // Nobody who ever belonged to this run works any more, whatever the leases say.
+  void all_ended(SimTime now);
+  // Time passes. To be called at least at due().
+  void tick(SimTime now);
+  SimTime due() const;
+  // All members have done this step.
+  void stepped(int64_t step);
+  // The run is over: done, or given up by its owner.
+  void close(const std::string& reason);
+
+  std::vector<Order> orders();  // since the last call
+
+  State state() const { return state_; }
+  uint64_t epoch() const { return epoch_; }
+  const Seat& seat(size_t number) const { return options_.seats[number]; }
+  // Names of the seats that nobody sits in, for people.
+  std::vector<std::string> missing() const;
+
+ private:
+  struct Chair {
+    std::optional<MemberId> member;
+    bool lost = false;  // who sat here will not come back
+  };
+  struct Present {
+    std::optional<size_t> seat;
+    std::string datacenter;
+    LeaseBook lease;
+    bool knows = false;  // it has heard that it sits in this epoch
+  };
+
+  void gather(SimTime now);
+  void begin_if_complete(SimTime now);
+  void lose(MemberId member, const std::string& how, SimTime now);
+  void leave(MemberId member);
+  void assign_spares(SimTime now);
+  void finish_stopping(SimTime now);
+  void write(Entry entry) { orders_.push_back(Write{std::move(entry)}); }
+  void give_up(const std::string& reason);
+
+  const CoordinatorOptions options_;
+  State state_ = State::kGathering;
+  uint64_t epoch_ = 0;
+  int64_t step_ = 0;
+  int losses_ = 0;  // since the last step
+  SimTime fence_;   // nobody of an earlier life holds a lease after this
+  SimTime gathering_since_;
+  std::vector<Chair> chairs_;
+  std::map<MemberId, Present> present_;
+  std::vector<Order> orders_;
+};
+
+// --- A member -----------------------------------------------------------------------------------
+
+// One process's view: it beats, and it may work as long as its lease is valid.
+class Member {
+ public:
+  explicit Member(const LeaseTerms& terms) : lease_(terms) {}
+
+  Beat beat(SimTime now) { return lease_.beat(epoch_, now); }
+  SimTime next_beat() const { return lease_.next_beat(); }
+  void answered(const Grant& grant, SimTime now);
+
+  bool may_work(SimTime now) const { return working_ && !stopped_ && lease_.valid(now); }
+  // It sat in an epoch that is over for it: it was told to stop, or its lease has ended. For good:
+  // a process that goes on after this is a new member.
+  bool over(SimTime now) const { return stopped_ || (epoch_ > 0 && !lease_.valid(now)); }
+  SimTime lease_end() const { return lease_.end(); }
+  uint64_t epoch() const { return epoch_; }
+
+ private:
+  Lease lease_;
+  uint64_t epoch_ = 0;  // 0: none yet
+  SimTime seated_;      // the beat whose answer said so
+  bool working_ = false;
+  bool stopped_ = false;
+};
+
+}  // namespace tombolo::control

@@ -1,0 +1,169 @@
+// Small stories; what happens in a storm stands in control_ocean_test.cc.
+#include "perform/control/coordinator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tombolo::control {
+namespace {
+
+using ::testing::HasSubstr;
+using State = Coordinator::State;
+
+constexpr SimTime at_ms(int64_t n) { return {n * 1'000'000}; }
+constexpr SimDuration ms(int64_t n) { return {n * 1'000'000}; }
+
+class CoordinatorTest : public ::testing::Test {
+ protected:
+  CoordinatorTest() {
+    options_.terms = {
+        .beat = ms(100), .floor = ms(1000), .ceiling = ms(4000), .multiple = 8, .drift = 0};
+    options_.seats = {{"rank 0 (oregon)", "oregon"}, {"rank 1 (paris)", "paris"}};
+  }
+  Coordinator make(SimTime now = {}) { return Coordinator(options_, journal_, now); }
+  // Carries its orders out, and says which there were.
+  std::string carry_out(Coordinator& coordinator) {
+    std::string said;
+    for (const Order& order : coordinator.orders()) {
+      if (const auto* write = std::get_if<Write>(&order)) journal_.push_back(write->entry);
+      if (const auto* begin = std::get_if<Begin>(&order))
+        said += fmt::format("begin {}; ", begin->epoch);
+      if (const auto* halt = std::get_if<Halt>(&order)) said += "halt: " + halt->reason + "; ";
+      if (const auto* give_up = std::get_if<GiveUp>(&order)) said += "over: " + give_up->reason;
+      if (const auto* assign = std::get_if<Assign>(&order))
+        said += fmt::format("{} to seat {}; ", assign->member, assign->seat);
+    }
+    return said;
+  }
+  void sit(Coordinator& c, MemberId member, size_t seat, SimTime now) {
+    EXPECT_TRUE(c.came(member, seat, options_.seats[seat].datacenter, now));
+    c.beat(member, {.epoch = c.epoch(), .sent = now}, now);
+  }
+
+  CoordinatorOptions options_;
+  std::vector<Entry> journal_;
+};
+
+TEST_F(CoordinatorTest, AllComeThenALostOneStopsAllAndTheNextEpochBegins) {
+  Coordinator c = make();
+  sit(c, 10, 0, at_ms(0));
+  EXPECT_EQ(carry_out(c), "");
+  EXPECT_EQ(c.missing(), (std::vector<std::string>{"rank 1 (paris)"}));
+  sit(c, 11, 1, at_ms(0));
+  EXPECT_EQ(carry_out(c), "begin 1; ");
+  c.stepped(7);
+  c.ended(11, "killed", at_ms(50));
+  EXPECT_EQ(carry_out(c), "halt: rank 1 (paris) was lost: killed; ");
+  EXPECT_EQ(c.state(), State::kStopping) << "rank 0 may still work";
+  EXPECT_FALSE(c.came(12, 1, "paris", at_ms(60)));
+  c.ended(10, "stopped", at_ms(80));
+  EXPECT_EQ(c.state(), State::kGathering);
+  sit(c, 12, 1, at_ms(90));
+  sit(c, 13, 0, at_ms(90));
+  EXPECT_EQ(carry_out(c), "begin 2; ");
+  // run(1) of the story on disk: begun 1, lost, ended 1, begun 2.
+  ASSERT_EQ(journal_.size(), 4u);
+  EXPECT_EQ(journal_[3], (Entry{.kind = Entry::Kind::kBegun, .epoch = 2, .step = 7}));
+}
+
+// Beats at 0 and 100 ms: a lease of the floor, 1 s, hence lost at 1.1 s.
+TEST_F(CoordinatorTest, ASilentMemberIsLostWhenItsLeaseIsOver) {
+  Coordinator c = make();
+  sit(c, 10, 0, at_ms(0));
+  sit(c, 11, 1, at_ms(0));
+  c.beat(11, {1, at_ms(100)}, at_ms(100));
+  for (int64_t t = 100; t <= 1000; t += 100) c.beat(10, {1, at_ms(t)}, at_ms(t));
+  carry_out(c);
+  c.tick(at_ms(1099));
+  EXPECT_EQ(c.state(), State::kWorking);
+  EXPECT_EQ(c.due(), at_ms(1100));
+  c.tick(at_ms(1100));
+  EXPECT_THAT(carry_out(c), HasSubstr("rank 1 (paris) was lost: it was silent"));
+  c.tick(at_ms(1999));
+  EXPECT_EQ(c.state(), State::kStopping) << "rank 0 has a lease until 2 s";
+  c.tick(at_ms(2000));
+  EXPECT_EQ(c.state(), State::kGathering);
+}
+
+// That it is heard does not mean that it hears: a path may be cut in one direction.
+TEST_F(CoordinatorTest, NobodyWorksBeforeAllKnowThatTheyBelong) {
+  Coordinator c = make();
+  sit(c, 10, 0, at_ms(0));
+  ASSERT_TRUE(c.came(11, 1, "paris", at_ms(0)));
+  c.beat(11, {.epoch = 0, .sent = at_ms(0)}, at_ms(0));
+  EXPECT_EQ(carry_out(c), "");
+  EXPECT_EQ(c.state(), State::kGathering);
+  c.beat(11, {.epoch = 1, .sent = at_ms(10)}, at_ms(10));
+  EXPECT_EQ(carry_out(c), "begin 1; ");
+}
+
+TEST_F(CoordinatorTest, ASpareOfTheSameDatacenterTakesTheSeat) {
+  Coordinator c = make();
+  EXPECT_TRUE(c.came(90, std::nullopt, "oregon", at_ms(0)));
+  EXPECT_TRUE(c.came(91, std::nullopt, "paris", at_ms(0)));
+  sit(c, 10, 0, at_ms(0));
+  sit(c, 11, 1, at_ms(0));
+  c.ended(11, "killed", at_ms(10));
+  c.ended(10, "stopped", at_ms(20));
+  EXPECT_THAT(carry_out(c), HasSubstr("91 to seat 1; "));
+  c.beat(91, {2, at_ms(30)}, at_ms(30));
+  sit(c, 12, 0, at_ms(30));
+  EXPECT_EQ(carry_out(c), "begin 2; ");
+}
+
+// Nobody knows which leases the one before it gave: 4 s are the longest.
+TEST_F(CoordinatorTest, ARestartedCoordinatorWaitsForEveryLeaseThatThereMayBe) {
+  {
+    Coordinator c = make();
+    sit(c, 10, 0, at_ms(0));
+    sit(c, 11, 1, at_ms(0));
+    carry_out(c);
+  }
+  Coordinator c = make(at_ms(100));
+  EXPECT_EQ(c.state(), State::kFencing);
+  c.beat(10, {1, at_ms(200)}, at_ms(200));
+  const auto orders = c.orders();
+  ASSERT_EQ(orders.size(), 1u);
+  EXPECT_EQ(std::get<Answer>(orders[0]).grant.length, SimDuration{}) << "no lease";
+  c.tick(at_ms(4099));
+  EXPECT_EQ(c.state(), State::kFencing);
+  c.tick(at_ms(4100));
+  EXPECT_EQ(c.state(), State::kGathering);
+  EXPECT_EQ(c.epoch(), 2u);
+  carry_out(c);
+
+  Coordinator told = make(at_ms(5000));
+  told.all_ended(at_ms(5001));
+  EXPECT_EQ(told.state(), State::kGathering);
+  EXPECT_EQ(told.epoch(), 3u);
+}
+
+TEST_F(CoordinatorTest, LossesWithoutAStepInBetweenAreCounted) {
+  options_.losses_max = 1;
+  Coordinator c = make();
+  const auto lose_one = [&](MemberId id, SimTime now) {
+    sit(c, id, 0, now);
+    sit(c, id + 1, 1, now);
+    carry_out(c);
+    c.ended(id, "killed", now);
+    c.ended(id + 1, "stopped", now);
+    return carry_out(c);
+  };
+  EXPECT_THAT(lose_one(10, at_ms(0)), ::testing::Not(HasSubstr("over")));
+  c.stepped(1);
+  EXPECT_THAT(lose_one(20, at_ms(10)), ::testing::Not(HasSubstr("over")));
+  EXPECT_THAT(lose_one(30, at_ms(20)), HasSubstr("over: rank 0 (oregon) was lost: killed"));
+  EXPECT_EQ(c.state(), State::kOver);
+  EXPECT_EQ(journal_.back().kind, Entry::Kind::kClosed);
+}
+
+TEST_F(CoordinatorTest, WhoDoesNotComeIsNamed) {
+  options_.gather_max = ms(2000);
+  Coordinator c = make();
+  sit(c, 10, 0, at_ms(0));
+  for (int64_t t = 100; t <= 2000; t += 100) c.beat(10, {1, at_ms(t)}, at_ms(t));
+  EXPECT_THAT(carry_out(c), HasSubstr("over: rank 1 (paris) did not come within 2 s"));
+}
+
+}  // namespace
+}  // namespace tombolo::control

@@ -1,0 +1,37 @@
+// Child processes: started, awaited, described.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace tombolo::launch {
+
+struct ChildOptions {
+  std::string program;  // path
+  std::vector<std::string> arguments;
+  std::vector<std::pair<std::string, std::string>> environment;  // beside what this process has
+  int stdout_fd = -1;             // where its standard output goes; -1: to standard error
+  std::string network_namespace;  // it runs in there, a path for setns(); empty: as this process
+};
+
+// The child inherits nothing but the three standard streams: no socket of ours stays open in it.
+Result<pid_t> spawn(const ChildOptions& options);
+
+// Becomes that program, as exec does: comes back only where that fails.
+Error become(const ChildOptions& options);
+
+// Blocks until the child has ended; its wait status.
+int await_exit(pid_t child);
+
+// "killed by signal 9 (Killed)", "it exited with code 2".
+std::string describe_exit(int status);
+
+// The path of a program that lies beside the one that is running. Unusable where there is none.
+Result<std::string> sibling_program(const std::string& name);
+
+}  // namespace tombolo::launch

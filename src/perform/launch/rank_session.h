@@ -1,0 +1,65 @@
+// A rank's life under a launcher: say hello, get the Plan, load kernels, link to the neighbours,
+// wait for all, perform, report.
+//
+// Two threads: the caller's performs; a second one listens to the launcher and tells it that this
+// rank is alive. When the launcher says stop, goes away or is silent until the lease is over
+// (control/lease.h), the Endpoint is aborted, and whatever the first thread waits for fails. Where
+// the run will go on without a person, the rank leaves its state behind (kept_state.h).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "perform/launch/security.h"
+#include "perform/link/handshake.h"
+#include "perform/runtime/kernels.h"
+#include "perform/transport/address.h"
+#include "spec/plan/plan.h"
+
+namespace tombolo::launch {
+
+// What makes a rank's kernels once the Plan is known. May take long; runs on the performing thread.
+using KernelsFactory =
+    std::function<Result<std::unique_ptr<runtime::Kernels>>(const plan::Plan& plan, int32_t rank)>;
+
+struct RankSessionOptions {
+  int32_t rank = 0;
+  int32_t ranks = 1;  // of the Plan; the launcher is one more
+  transport::Address launcher;
+  std::string listen_address = "127.0.0.1";  // where the other ranks reach this one
+  std::string network;  // of the emulated islands this rank is in (cluster/islands.h); empty: none
+  bool no_inbound = false;  // nobody reaches it there; it calls (reach.h)
+  Security security;
+  link::Token token;
+  std::string token_file;  // if not empty, holds the token (rendezvous.h); it may be yet to come
+  SimDuration join_max{60'000'000'000};  // a busy machine starts slowly
+  // Whoever started this rank starts it again when the run gathers anew. So while the launcher
+  // still knows the process before, it asks again.
+  bool returns = false;
+  // Ends the process when the first thread is still busy so long after a stop; zero: never.
+  SimDuration stuck_max;
+  std::function<void(const std::string&)> log;  // one line, from any thread
+  // From now on this rank notices the launcher's end by itself, and has something to leave.
+  std::function<void()> on_seated;
+};
+
+struct RankEnd {
+  Status status;
+  bool told = false;   // people hear of it from the launcher; nobody needs to repeat it
+  bool again = false;  // it was part of the run, which goes on with all who come again
+};
+
+// Returns when all steps are done, or with the reason why not. Where another rank or the launcher
+// was at fault the error is kLostPeer and names it.
+RankEnd serve_rank(const RankSessionOptions& options, const KernelsFactory& make_kernels,
+                   Clock& clock);
+
+// "trace-rank-3.jsonl" in the folder: a rank's part of the Trace, until the launcher merges them.
+std::string rank_trace_path(const std::string& folder, int32_t rank);
+
+// "rank 1 (paris)".
+std::string rank_name(const plan::Plan& plan, int32_t rank);
+
+}  // namespace tombolo::launch

@@ -1,0 +1,183 @@
+#include "perform/launch/run_book.h"
+
+#include <algorithm>
+
+#include "spec/plan/plan_file.h"
+
+namespace tombolo::launch {
+namespace {
+
+// Of values by rank, each with its weight; in the order of ranks.
+struct Weighted {
+  double value = 0;
+  double weight = 1;
+};
+std::optional<double> mean(const std::map<int32_t, Weighted>& parts) {
+  double sum = 0, weights = 0;
+  for (const auto& [rank, part] : parts) {
+    sum += part.value * part.weight;
+    weights += part.weight;
+  }
+  return weights > 0 ? std::optional(sum / weights) : std::nullopt;
+}
+
+std::string place_of(const plan::Plan& plan, int32_t rank) {
+  return fmt::format("rank {} ({}, replica {})", rank, plan.ranks[rank].datacenter,
+                     plan.ranks[rank].replica);
+}
+
+// What the replicas recorded under `part`, weighted by `weight` where that is not empty, as one
+// record per iteration.
+void add_means(const std::string& part, const std::string& weight, const std::string& name,
+               trace::Trace& trace) {
+  struct Found {
+    std::map<int32_t, Weighted> parts;
+    SimTime at;
+  };
+  std::map<int64_t, Found> found;
+  for (const trace::Record& record : trace.records) {
+    if (record.name != part && record.name != weight) continue;
+    Found& of = found[record.iteration];
+    of.at = std::max(of.at, record.at);
+    Weighted& weighted = of.parts[record.rank];
+    (record.name == part ? weighted.value : weighted.weight) = record.value;
+  }
+  for (const auto& [iteration, of] : found) {
+    const int32_t rank = of.parts.begin()->first;
+    trace.records.push_back({name, iteration, rank, of.at, *mean(of.parts)});
+  }
+}
+
+}  // namespace
+
+RunBook::RunBook(const plan::Plan& plan, int64_t first_iteration)
+    : plan_(plan),
+      steps_(plan.run.steps),
+      tokens_(tokens_per_iteration(plan)),
+      ranks_(plan.ranks.size()),
+      steps_done_(first_iteration - 1) {}
+
+Result<std::optional<Progress>> RunBook::add(int32_t rank, const runtime::IterationReport& report) {
+  const auto [it, is_new] =
+      open_.try_emplace(report.iteration, Open{0, report.start, report.end, {}, {}});
+  Open& open = it->second;
+  ++open.reports;
+  open.start = std::min(open.start, report.start);
+  open.end = std::max(open.end, report.end);
+  if (report.loss) open.losses[rank] = *report.loss;
+  if (report.weights_digest) open.digests[rank] = *report.weights_digest;
+  if (open.reports < ranks_) return std::nullopt;
+
+  TRY(compare_replicas(report.iteration, open));
+  std::map<int32_t, Weighted> losses;
+  for (const auto& [owner, each] : open.losses) losses[owner] = {each};
+  const std::optional<double> loss = mean(losses);
+  const SimDuration duration = open.end - open.start;
+  durations_.push_back(duration);
+  if (!first_loss_) first_loss_ = loss;
+  final_loss_ = loss;
+  steps_done_ = report.iteration;
+  const Progress progress{.step = report.iteration,
+                          .steps = steps_,
+                          .loss = loss,
+                          .evaluation_loss = evaluation_loss_,
+                          .tokens_per_s = tokens_ / std::max(seconds(duration).value, 1e-9),
+                          .iteration = seconds(duration),
+                          .remaining = median() * static_cast<double>(steps_ - report.iteration)};
+  open_.erase(it);
+  return progress;
+}
+
+Status RunBook::compare_replicas(int64_t iteration, const Open& open) const {
+  for (const auto& [rank, digest] : open.digests) {
+    const int32_t first = plan_.rank_of(plan_.ranks[rank].stage, 0);
+    const auto reference = open.digests.find(first);
+    if (reference == open.digests.end() || reference->second == digest) continue;
+    return failed(
+        fmt::format("after iteration {} {} and {} hold different weights of stage {}: they should "
+                    "be equal bit by bit",
+                    iteration, place_of(plan_, first), place_of(plan_, rank),
+                    plan_.ranks[rank].stage),
+        "equal machines and libraries for all replicas; run.compare_replicas_every = 1 shows the "
+        "iteration in which they part");
+  }
+  return {};
+}
+
+// Ranks report at their own pace; the loss shown is of those that did.
+void RunBook::add_evaluation(int32_t rank, const runtime::Evaluation& evaluation) {
+  if (evaluation.step < evaluated_step_) return;
+  if (evaluation.step > evaluated_step_) evaluations_.clear();
+  evaluated_step_ = evaluation.step;
+  evaluations_[rank] = evaluation;
+  std::map<int32_t, Weighted> losses;
+  for (const auto& [owner, each] : evaluations_) {
+    losses[owner] = {each.loss, static_cast<double>(each.batches)};
+  }
+  evaluation_loss_ = mean(losses);
+}
+
+// The first iteration pays for caches, memory and the links' slow start.
+Seconds RunBook::median() const {
+  if (durations_.empty()) return 0_s;
+  std::vector<SimDuration> sorted(durations_.begin() + (durations_.size() > 1 ? 1 : 0),
+                                  durations_.end());
+  std::sort(sorted.begin(), sorted.end());
+  const size_t middle = sorted.size() / 2;
+  if (sorted.size() % 2 == 1) return seconds(sorted[middle]);
+  return (seconds(sorted[middle - 1]) + seconds(sorted[middle])) / 2;
+}
+
+RunSummary RunBook::summary() const {
+  RunSummary out{.steps = steps_done_,
+                 .first_loss = first_loss_,
+                 .final_loss = final_loss_,
+                 .evaluation_loss = evaluation_loss_,
+                 .iteration = median()};
+  if (out.iteration.value > 0) out.tokens_per_s = tokens_ / out.iteration.value;
+  return out;
+}
+
+trace::Trace merge_parts(const plan::Plan& plan, std::vector<trace::Trace> parts,
+                         const std::string& command, const std::string& version) {
+  trace::Trace out;
+  trace::Header& header = out.header;
+  header.provenance = trace::Provenance::kMeasured;
+  header.name = plan.name;
+  header.command = command;
+  header.version = version;
+  header.plan_digest = plan::plan_digest(plan);
+  header.seed = plan.run.seed;
+  header.byte_scale = plan.run.byte_scale;
+  header.plan = plan::to_value(plan);
+  for (const plan::Placement& placement : plan.ranks) {
+    const cluster::Device& device = plan.device_of(placement.rank);
+    if (device.kind == cluster::DeviceKind::kEmulated) {
+      header.provenance = trace::Provenance::kEmulated;
+    }
+    header.ranks.push_back(
+        {placement.rank, placement.stage, placement.datacenter, device.name, placement.replica});
+  }
+  for (trace::Trace& part : parts) {
+    out.intervals.insert(out.intervals.end(), part.intervals.begin(), part.intervals.end());
+    out.records.insert(out.records.end(), part.records.begin(), part.records.end());
+  }
+  if (plan.replicas() > 1) {
+    add_means("replica_loss", "", "loss", out);
+    add_means("replica_evaluation_loss", "replica_evaluation_batches", "evaluation_loss", out);
+  }
+  for (const trace::IterationTime& time : trace::iteration_times(out)) {
+    const Seconds span = seconds(time.end - time.start);
+    if (span.value <= 0) continue;
+    out.records.push_back(
+        {"tokens_per_s", time.iteration, 0, time.end, tokens_per_iteration(plan) / span.value});
+  }
+  trace::normalize(out);
+  return out;
+}
+
+double tokens_per_iteration(const plan::Plan& plan) {
+  return static_cast<double>(plan.training.global_batch) * static_cast<double>(plan.model.sequence);
+}
+
+}  // namespace tombolo::launch

@@ -1,0 +1,92 @@
+// What the launcher knows of a run: which iterations all ranks have done, how long they took, what
+// the losses were, whether replicas still agree, and what stands in the summary at the end.
+//
+// Where a pipeline has replicas, each reports the loss of its own micro-batches; the loss of the
+// iteration is their mean, summed in the order of replicas, so that it is the same number whatever
+// arrives first.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/time.h"
+#include "perform/runtime/machine_load.h"
+#include "perform/runtime/perform.h"
+#include "spec/plan/plan.h"
+#include "spec/trace/trace.h"
+
+namespace tombolo::launch {
+
+// For the progress line; one per iteration, once every rank is through with it.
+struct Progress {
+  int64_t step = 0;
+  int64_t steps = 0;
+  std::optional<double> loss;             // nats per token
+  std::optional<double> evaluation_loss;  // the newest
+  double tokens_per_s = 0;
+  Seconds iteration;
+  Seconds remaining;  // at the median pace so far
+};
+
+// What `tombolo train` answers with.
+struct RunSummary {
+  int64_t steps = 0;                 // done, those before a resume included
+  std::optional<double> first_loss;  // of this run's first iteration
+  std::optional<double> final_loss;
+  std::optional<double> evaluation_loss;  // after the last step
+  double tokens_per_s = 0;                // at the median iteration
+  Seconds iteration;                      // median, without the first where there is another
+  trace::Trace trace;                     // of all ranks
+  std::string trace_path;
+  std::string checkpoint;  // folder of the newest; empty: none was taken
+  int restarts = 0;        // after workers that were lost
+  runtime::MachineLoad machine;
+};
+
+class RunBook {
+ public:
+  RunBook(const plan::Plan& plan, int64_t first_iteration);
+
+  // One rank's report; Progress when it was the last rank's. Fails, naming two ranks, where
+  // replicas of a stage hold different weights.
+  Result<std::optional<Progress>> add(int32_t rank, const runtime::IterationReport& report);
+  void add_evaluation(int32_t rank, const runtime::Evaluation& evaluation);
+
+  int64_t steps_done() const { return steps_done_; }
+  RunSummary summary() const;  // without trace, checkpoint and machine
+
+ private:
+  struct Open {
+    size_t reports = 0;
+    SimTime start;
+    SimTime end;
+    std::map<int32_t, double> losses;        // by rank, hence by replica
+    std::map<int32_t, std::string> digests;  // by rank
+  };
+  Status compare_replicas(int64_t iteration, const Open& open) const;
+  Seconds median() const;
+
+  const plan::Plan& plan_;  // the launcher's
+  const int64_t steps_;
+  const double tokens_;  // per iteration
+  const size_t ranks_;
+  int64_t steps_done_;
+  std::map<int64_t, Open> open_;  // iterations that some ranks have done
+  std::vector<SimDuration> durations_;
+  std::optional<double> first_loss_, final_loss_, evaluation_loss_;
+  int64_t evaluated_step_ = 0;
+  std::map<int32_t, runtime::Evaluation> evaluations_;  // of that step, by rank
+};
+
+// Puts the ranks' parts together: header, order, tokens_per_s for every iteration, and where there
+// are replicas the "loss" and "evaluation_loss" that are the mean of theirs. Emulated as soon as
+// one rank is.
+trace::Trace merge_parts(const plan::Plan& plan, std::vector<trace::Trace> parts,
+                         const std::string& command, const std::string& version);
+
+double tokens_per_iteration(const plan::Plan& plan);
+
+}  // namespace tombolo::launch

@@ -1,0 +1,15 @@
+#include "perform/launch/security.h"
+
+namespace tombolo::launch {
+
+Result<std::optional<trust::Credentials>> credentials_of(const Security& security) {
+  if (security.credentials.empty()) return std::nullopt;
+  return std::optional(TRY(trust::load_credentials(security.credentials, trust::wall_time())));
+}
+
+bool beyond_this_host(const std::string& launcher_host, const std::string& islands_network) {
+  return islands_network.empty() && launcher_host != "localhost" &&
+         !launcher_host.starts_with("127.");
+}
+
+}  // namespace tombolo::launch

@@ -1,0 +1,35 @@
+#include "perform/launch/stop_signals.h"
+
+namespace tombolo::launch {
+namespace {
+
+std::atomic<bool> stopped{false};
+std::atomic<bool> second_ends{true};
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may not wait for a lock");
+
+void on_signal(int number) {
+  if (!stopped.exchange(true) || !second_ends) return;
+  signal(number, SIG_DFL);
+  raise(number);
+}
+
+}  // namespace
+
+StopSignals::StopSignals(SecondSignal second) {
+  stopped = false;
+  second_ends = second == SecondSignal::kEnds;
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, &before_int_);
+  sigaction(SIGTERM, &action, &before_term_);
+}
+
+StopSignals::~StopSignals() {
+  sigaction(SIGINT, &before_int_, nullptr);
+  sigaction(SIGTERM, &before_term_, nullptr);
+}
+
+const std::atomic<bool>& StopSignals::flag() const { return stopped; }
+
+}  // namespace tombolo::launch

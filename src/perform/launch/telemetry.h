@@ -1,0 +1,68 @@
+// Telemetry: what a run is doing, for people (tombolo status) and for Prometheus (/metrics).
+//
+// Ranks report their links every second (LinksReport, control.h), the launcher hands on what it
+// hears, and whoever serves pages asks for text: from any thread. Nothing here is on the way of
+// an iteration. Memory: the newest report of every rank.
+#pragma once
+
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/value.h"
+#include "perform/launch/run_book.h"
+#include "perform/link/link_statistics.h"
+#include "perform/runtime/perform.h"
+#include "spec/plan/plan.h"
+
+namespace tombolo::launch {
+
+// What waits in front of a link, by what it is (urgency_of): "pipeline", "gradients", "evaluation".
+struct ClassQueue {
+  std::string urgency;
+  uint64_t bytes = 0;
+};
+struct LinkReport {
+  link::LinkStatistics link;
+  std::vector<ClassQueue> queue;
+};
+// `launcher` is left out: its rank is not one of the Plan's.
+std::vector<LinkReport> link_reports(std::vector<link::LinkStatistics> links, int32_t launcher);
+
+class Telemetry {
+ public:
+  Telemetry(const plan::Plan& plan, const Clock& clock);
+
+  void heard(int32_t rank);
+  void add(int32_t rank, std::vector<LinkReport> links);
+  void add(int32_t rank, const runtime::IterationReport& report);
+  void add(const Progress& progress);
+
+  // Prometheus' text format 0.0.4.
+  std::string prometheus() const;
+  // {"step", "steps", "ranks": [...], "links": [...]}, as `tombolo status --json` prints it.
+  Value status() const;
+
+ private:
+  struct Rank {
+    std::string datacenter;
+    std::optional<SimTime> heard;
+    std::optional<double> late_s;  // of its last iteration
+    int64_t iteration = 0;
+    std::vector<LinkReport> links;
+  };
+  bool knows(int32_t rank) const { return rank >= 0 && static_cast<size_t>(rank) < ranks_.size(); }
+  std::optional<double> silence_s(const Rank& rank) const;
+
+  const Clock& clock_;
+  const SimTime begun_;
+  const int64_t steps_;
+  const std::string schedule_;
+  mutable std::mutex mutex_;
+  std::vector<Rank> ranks_;
+  std::optional<Progress> progress_;
+};
+
+}  // namespace tombolo::launch

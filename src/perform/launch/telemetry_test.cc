@@ -1,0 +1,130 @@
+#include "perform/launch/telemetry.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "base/json.h"
+#include "perform/launch/control.h"
+#include "perform/runtime/messenger.h"
+#include "support/test_plan.h"
+
+namespace tombolo::launch {
+namespace {
+
+using link::LinkStatistics;
+using ::testing::HasSubstr;
+
+// 3 MB/s on the one connection that pulls; 5 bytes of a micro-batch wait, 7 of gradients.
+LinkStatistics busy_link() {
+  LinkStatistics link{.peer = 1, .tuned = true, .reason = "it \"won\""};
+  link.connections = {{.connection = 0,
+                       .congestion_control = "bbr",
+                       .acknowledged_bytes = 1000,
+                       .retransmits = 2,
+                       .goodput = BytesPerSecond{3e6},
+                       .round_trip = 60_ms},
+                      {.connection = 1, .pulls = false, .congestion_control = "cubic"}};
+  link.queued_bytes = {{runtime::urgency_of({4, 2}), 5},
+                       {runtime::urgency_of({4, runtime::kReplicaTensor}), 7}};
+  return link;
+}
+
+// Every line is HELP, TYPE or a sample of the metric that was introduced last; HELP and TYPE come
+// once; counters end in _total; nothing else does.
+void expect_prometheus(const std::string& text) {
+  static const std::regex help("# HELP (tombolo_[a-z_]+) .+"),
+      type("# TYPE (tombolo_[a-z_]+) (counter|gauge)"),
+      sample(
+          R"re((tombolo_[a-z_]+)(\{[a-z_]+="([^"\\]|\\["\\n])*"(,[a-z_]+="([^"\\]|\\["\\n])*")*\})? -?[0-9].*)re");
+  std::istringstream lines(text);
+  std::string line, current;
+  std::set<std::string> introduced, series;
+  std::smatch match;
+  while (std::getline(lines, line)) {
+    if (std::regex_match(line, match, help)) {
+      current = match[1];
+      EXPECT_TRUE(introduced.insert(current).second) << line;
+    } else if (std::regex_match(line, match, type)) {
+      EXPECT_EQ(match[1], current) << line;
+      EXPECT_EQ(match[2] == "counter", current.ends_with("_total")) << line;
+    } else {
+      ASSERT_TRUE(std::regex_match(line, match, sample)) << line;
+      EXPECT_EQ(match[1], current) << line;
+      EXPECT_TRUE(series.insert(line.substr(0, line.rfind(' '))).second) << line;
+    }
+  }
+  EXPECT_EQ(text.back(), '\n');
+}
+
+TEST(Telemetry, SpeaksPrometheus) {
+  const plan::Plan plan = make_test_plan({});
+  ManualClock clock;
+  Telemetry telemetry(plan, clock);
+  expect_prometheus(telemetry.prometheus());
+  telemetry.heard(0);
+  clock.advance({2'000'000'000});
+  telemetry.add(0, link_reports({busy_link()}, 99));
+  telemetry.add(0, runtime::IterationReport{.iteration = 3, .late_s = 0.25});
+  telemetry.add(Progress{.step = 3, .steps = 9, .loss = 2.5, .iteration = 1.5_s});
+  const std::string text = telemetry.prometheus();
+  expect_prometheus(text);
+  for (const char* line :
+       {"tombolo_steps_done 3\n", "tombolo_loss_nats_per_token 2.5\n",
+        "tombolo_iteration_seconds 1.5\n", "tombolo_run_seconds 2\n",
+        "tombolo_link_goodput_bytes_per_second{rank=\"0\",peer=\"1\"} 3000000\n",
+        "tombolo_link_connections_pulling{rank=\"0\",peer=\"1\"} 1\n",
+        "tombolo_link_queue_bytes{rank=\"0\",peer=\"1\",urgency=\"pipeline\"} 5\n",
+        "tombolo_link_queue_bytes{rank=\"0\",peer=\"1\",urgency=\"gradients\"} 7\n",
+        "tombolo_connection_retransmits_total{rank=\"0\",peer=\"1\",connection=\"0\"} 2\n",
+        "tombolo_connection_round_trip_seconds{rank=\"0\",peer=\"1\",connection=\"0\"} 0.06\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  EXPECT_THAT(text,
+              ::testing::ContainsRegex("tombolo_schedule_lateness_seconds.rank=\"0\".* 0.25"));
+}
+
+TEST(Telemetry, LeavesTheLauncherAndDeadLinksOut) {
+  LinkStatistics launcher = busy_link(), dead = busy_link();
+  launcher.peer = 99;
+  dead.up = false;
+  EXPECT_EQ(link_reports({launcher, dead, busy_link()}, 99).size(), 1u);
+}
+
+TEST(Telemetry, TellsTheStatusOfEveryRankAndLink) {
+  const plan::Plan plan = make_test_plan({});
+  ManualClock clock;
+  Telemetry telemetry(plan, clock);
+  telemetry.heard(0);
+  clock.advance({3'000'000'000});
+  telemetry.add(0, link_reports({busy_link()}, 99));
+  const Value status = telemetry.status();
+  const Value& rank = status.find("ranks")->get<Value::Array>()->at(0);
+  EXPECT_EQ(*rank.find("heard_s_ago"), Value(3.0));
+  EXPECT_TRUE(status.find("loss")->is_null());
+  const Value& link = status.find("links")->get<Value::Array>()->at(0);
+  EXPECT_EQ(*link.find("pulling"), Value(1));
+  EXPECT_EQ(*link.find("congestion_control"), Value("bbr"));
+  EXPECT_EQ(*link.find("reason"), Value("it \"won\""));
+  EXPECT_EQ(*link.find("queue_bytes")->find("gradients"), Value(7));
+}
+
+// What a rank says comes to the launcher whole.
+TEST(Telemetry, TravelsAsAControlMessage) {
+  const auto sent = link_reports({busy_link()}, 99);
+  const auto message = decode(encode(LinksReport{sent}));
+  ASSERT_TRUE(message) << message.error().text();
+  const auto& came = std::get<LinksReport>(*message).links;
+  ASSERT_EQ(came.size(), 1u);
+  EXPECT_EQ(came[0].link.reason, sent[0].link.reason);
+  EXPECT_EQ(came[0].link.connections[0].goodput, BytesPerSecond{3e6});
+  EXPECT_FALSE(came[0].link.connections[1].pulls);
+  EXPECT_EQ(came[0].queue.size(), 3u);
+}
+
+}  // namespace
+}  // namespace tombolo::launch

@@ -1,0 +1,52 @@
+#include "perform/launch/vacancy.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+
+namespace tombolo::launch {
+namespace {
+
+class VacancyTest : public testing::Test {
+ protected:
+  VacancyTest() { EXPECT_TRUE(make_directories(folder_)); }
+  ~VacancyTest() override { std::filesystem::remove_all(folder_); }
+  const std::string folder_ = testing::TempDir() + "/vacancy-" +
+                              testing::UnitTest::GetInstance()->current_test_info()->name();
+};
+
+TEST_F(VacancyTest, TwoSparesAndOneSeat) {
+  EXPECT_EQ(read_vacancy(folder_)->has_value(), false);
+  const Vacancy vacancy{.epoch = 3, .ranks = {2, 5}};
+  ASSERT_TRUE(write_vacancy(folder_, vacancy));
+  EXPECT_EQ(**read_vacancy(folder_), vacancy);
+  EXPECT_TRUE(*claim_seat(folder_, 3, 2));
+  EXPECT_FALSE(*claim_seat(folder_, 3, 2)) << "the second spare is late";
+  EXPECT_TRUE(*claim_seat(folder_, 3, 5)) << "and takes the other seat";
+}
+
+// Who claimed a seat and did not come: the next epoch offers it again.
+TEST_F(VacancyTest, AnotherEpochAsksAnew) {
+  ASSERT_TRUE(write_vacancy(folder_, {.epoch = 3, .ranks = {2}}));
+  EXPECT_TRUE(*claim_seat(folder_, 3, 2));
+  remove_vacancies(folder_);
+  EXPECT_EQ(read_vacancy(folder_)->has_value(), false);
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+  EXPECT_TRUE(*claim_seat(folder_, 4, 2));
+}
+
+TEST_F(VacancyTest, ADamagedNoteIsNamed) {
+  ASSERT_TRUE(write_file(folder_ + "/vacant.json", "{\"epoch\": 3, \"ranks\": \"all\"}"));
+  const auto read = read_vacancy(folder_);
+  ASSERT_FALSE(read);
+  EXPECT_NE(read.error().message.find("vacant.json"), std::string::npos) << read.error().text();
+}
+
+TEST_F(VacancyTest, AFolderThatIsNotThere) {
+  EXPECT_EQ(claim_seat(folder_ + "/none", 1, 0).error().code, ErrorCode::kUnusable);
+}
+
+}  // namespace
+}  // namespace tombolo::launch

@@ -1,0 +1,31 @@
+#include "perform/launch/worker_child.h"
+
+#include "perform/launch/rendezvous.h"
+
+namespace tombolo::launch {
+
+ChildOptions worker_child(const WorkerStart& start) {
+  ChildOptions child{
+      .program = start.program,
+      .arguments = {"run", "--rank", fmt::format("{}", start.rank), "--ranks",
+                    fmt::format("{}", start.ranks), "--launcher", start.launcher.text(), "--listen",
+                    start.berth.address, "--join-timeout",
+                    fmt::format("{}", seconds(start.join_max).value)},
+      // One thread per rank: more would fight over the same cores.
+      .environment = {{"OMP_NUM_THREADS", "1"}, {"OPENBLAS_NUM_THREADS", "1"}},
+      .network_namespace = start.berth.network_namespace};
+  if (start.token) {
+    child.environment.emplace_back(kTokenVariable, start.token->hex());
+  } else {
+    child.arguments.insert(child.arguments.end(), {"--token-file", start.token_file});
+  }
+  if (!start.security.credentials.empty())
+    child.arguments.insert(child.arguments.end(), {"--credentials", start.security.credentials});
+  if (start.security.plain_tcp) child.arguments.push_back("--plain-tcp");
+  if (start.berth.no_inbound) child.arguments.push_back("--no-inbound");
+  if (start.returns) child.arguments.push_back("--returns");
+  if (start.child) child.arguments.push_back("--child");
+  return child;
+}
+
+}  // namespace tombolo::launch

@@ -1,0 +1,103 @@
+// The launcher's hands: a connection and a listening thread per rank, and a process and a watching
+// thread for each rank that it starts itself, all feeding one queue of events.
+#pragma once
+
+#include <sys/types.h>
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "perform/launch/control.h"
+#include "perform/launch/security.h"
+#include "perform/launch/worker_child.h"
+#include "perform/transport/endpoint.h"
+#include "perform/transport/splice_door.h"
+
+namespace tombolo::launch {
+
+// The process ended; a wait status.
+struct Exited {
+  int status = 0;
+};
+// Its connection ended; no message of it comes after this.
+struct Disconnected {
+  Error error;
+};
+// A second process of this job says that it is this rank, and was turned away.
+struct Duplicate {};
+
+struct Event {
+  int32_t rank = 0;
+  std::variant<ControlMessage, Exited, Disconnected, Duplicate> what;
+};
+
+class Workers {
+ public:
+  struct Options {
+    int32_t ranks = 1;
+    transport::Address at{"127.0.0.1", 0};  // where it listens; port 0: any that is free
+    std::string network;                    // allowed beside loopback
+    Security security;                      // for its own connections and for its children's
+    link::Token token;
+    std::function<void(const std::string&)> log;
+    // A rank is there, and its heartbeat, which is answered; on that rank's thread: however busy
+    // the launcher is, nobody is missed.
+    std::function<void(int32_t rank)> on_hello;
+    std::function<control::Grant(int32_t rank, const control::Beat&)> on_beat;
+  };
+
+  // Waits for all ranks from now on, whoever starts them.
+  static Result<std::unique_ptr<Workers>> listen(const Options& options, const Clock& clock);
+  // For ranks of which neither can be called (reach.h): the port after the control port, or any
+  // where that was any.
+  Result<uint16_t> open_splice();
+  // Starts the process of one rank.
+  Status spawn(int32_t rank, const std::string& program, const Berth& berth);
+  // Ends what still runs of these and waits for it.
+  ~Workers();
+
+  // The next event, in the order of arrival; nothing when none came in time.
+  std::optional<Event> next(SimDuration patience);
+
+  Status tell(int32_t rank, const ControlMessage& message);
+  // Kills a rank's process, if it was started here: it may be stopped, and hear nothing.
+  void kill_now(int32_t rank);
+  // Says stop to all. Who has not gone by the deadline is killed; those that have may be leaving
+  // their state behind, and have until leave_deadline to end.
+  void stop_all(const Stop& stop, SimTime deadline, SimTime leave_deadline);
+
+ private:
+  Workers(const Options& options, const Clock& clock);
+  void hear(int32_t rank);
+  void watch(int32_t rank, pid_t pid);
+  void post(Event event);
+  // Of a process of ours its end is enough: a cut path does not tell of a connection's.
+  bool is_over(int32_t rank) const {
+    return spawned_[rank] ? running_[rank] < 0 : !connected_[rank];
+  }
+
+  const Options options_;
+  const Clock& clock_;
+  std::unique_ptr<transport::Endpoint> endpoint_;
+  std::unique_ptr<transport::SpliceDoor> splice_;
+  std::vector<std::thread> threads_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Event> events_;
+  std::vector<pid_t> running_;   // by rank; -1: not started, or waited for
+  std::vector<bool> spawned_;    // by rank: its process was started here
+  std::vector<bool> connected_;  // by rank, as long as it is
+  std::vector<bool> came_;       // it was
+};
+
+}  // namespace tombolo::launch

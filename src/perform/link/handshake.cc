@@ -1,0 +1,168 @@
+#include "perform/link/handshake.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace tombolo::link {
+namespace {
+
+// Words that the other side recognises in a failure frame.
+constexpr std::string_view kTokenDiffers = "its job token differs";
+constexpr std::string_view kDuplicate = "there is one already";
+
+constexpr size_t kHelloBytes = 16 + 8;  // token, attempt
+
+std::vector<std::byte> control_frame(const Identity& self, FrameHeader header,
+                                     std::span<const std::byte> payload) {
+  header.sender = static_cast<uint32_t>(self.rank);
+  header.epoch = self.epoch;
+  header.total = payload.size();
+  header.length = static_cast<uint32_t>(payload.size());
+  return encode_frame(header, payload);
+}
+
+int digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return -1;
+}
+
+}  // namespace
+
+Result<Token> Token::random() {
+  Token token;
+  if (getrandom(token.bytes_.data(), token.bytes_.size(), 0) !=
+      static_cast<ssize_t>(token.bytes_.size()))
+    return failed("the kernel gives no random bytes for a job token");
+  return token;
+}
+
+// The text itself stays out of the message: it may be the token with one slip in it.
+Result<Token> Token::parse(std::string_view hex) {
+  Token token;
+  if (hex.size() != 2 * token.bytes_.size())
+    return unusable(fmt::format("a job token has 32 hexadecimal digits, not {}", hex.size()));
+  for (size_t i = 0; i < token.bytes_.size(); ++i) {
+    const int high = digit(hex[2 * i]);
+    const int low = digit(hex[2 * i + 1]);
+    if (high < 0 || low < 0) return unusable("a job token has 32 hexadecimal digits, 0-9 and a-f");
+    token.bytes_[i] = static_cast<std::byte>(high * 16 + low);
+  }
+  return token;
+}
+
+std::string Token::hex() const {
+  std::string text;
+  for (const std::byte b : bytes_) text += fmt::format("{:02x}", static_cast<unsigned>(b));
+  return text;
+}
+
+bool Token::equals(std::span<const std::byte> other) const {
+  if (other.size() != bytes_.size()) return false;
+  volatile unsigned difference = 0;  // volatile: no compiler may leave early
+  for (size_t i = 0; i < bytes_.size(); ++i)
+    difference = difference | static_cast<unsigned>(bytes_[i] ^ other[i]);
+  return difference == 0;
+}
+
+std::vector<std::byte> hello_frame(const Identity& self, int32_t called, const LinkPart& part) {
+  std::vector<std::byte> payload(self.token.bytes().begin(), self.token.bytes().end());
+  for (int i = 0; i < 8; ++i) payload.push_back(static_cast<std::byte>(part.attempt >> (8 * i)));
+  return control_frame(self,
+                       {.kind = FrameKind::kHello,
+                        .tag = static_cast<uint64_t>(called),
+                        .message = part.connection,
+                        .after = part.connections},
+                       payload);
+}
+
+std::vector<std::byte> goodbye_frame(const Identity& self, uint64_t messages) {
+  return control_frame(self, {.kind = FrameKind::kGoodbye, .message = messages}, {});
+}
+
+std::vector<std::byte> receipt_frame(const Identity& self, uint64_t message) {
+  return control_frame(self, {.kind = FrameKind::kReceipt, .message = message}, {});
+}
+
+std::vector<std::byte> failure_frame(const Identity& self, std::string_view reason) {
+  reason = reason.substr(0, kStrangerPayloadMax);
+  return control_frame(self, {.kind = FrameKind::kFailure},
+                       std::as_bytes(std::span(reason.data(), reason.size())));
+}
+
+Result<Caller> check_hello(const Identity& self, const Frame& frame) {
+  const FrameHeader& header = frame.header;
+  if (header.kind == FrameKind::kFailure) return failed(printable(frame.payload));
+  if (header.kind != FrameKind::kHello) return failed("it did not say hello first");
+  const auto token = frame.payload.first(std::min<size_t>(frame.payload.size(), 16));
+  if (!self.token.equals(token))
+    return failed(std::string(kTokenDiffers), "start all ranks of a job with the same token");
+  if (frame.payload.size() != kHelloBytes)
+    return failed(fmt::format("a hello of {} bytes", frame.payload.size()));
+  if (header.sender >= static_cast<uint32_t>(self.ranks))
+    return failed(
+        fmt::format("it says it is rank {}, the job has {} ranks", header.sender, self.ranks));
+  if (header.sender == static_cast<uint32_t>(self.rank))
+    return failed(fmt::format("duplicate rank {}: that is this rank itself", self.rank));
+  if (header.tag != static_cast<uint64_t>(self.rank))
+    return failed(fmt::format("it calls rank {}, this is rank {}", header.tag, self.rank));
+  if (header.epoch != self.epoch)
+    return failed(
+        fmt::format("it is in membership epoch {}, this rank in {}", header.epoch, self.epoch));
+  if (header.after < 1 || header.after > kConnectionsMax || header.message >= header.after)
+    return failed(
+        fmt::format("it says it is connection {} of {}, counted from 0; a link has 1 to {}",
+                    header.message, header.after, kConnectionsMax));
+  Caller caller{.rank = static_cast<int32_t>(header.sender),
+                .part = {.connection = static_cast<uint32_t>(header.message),
+                         .connections = static_cast<uint32_t>(header.after)}};
+  for (size_t i = 0; i < 8; ++i)
+    caller.part.attempt |= static_cast<uint64_t>(frame.payload[16 + i]) << (8 * i);
+  return caller;
+}
+
+// --- Gathering ----------------------------------------------------------------------------------
+
+void Gathering::expect(uint64_t attempt, uint32_t connections) {
+  CHECK(connections >= 1 && connections <= kConnectionsMax, "{} connections", connections);
+  expected_ = true;
+  attempt_ = attempt;
+  connections_ = connections;
+  here_.clear();
+}
+
+Result<Gathering::Welcome> Gathering::add(const Caller& caller) {
+  const LinkPart& part = caller.part;
+  const bool same = connections_ > 0 && part.attempt == attempt_;
+  if (complete() || (same && here_.contains(part.connection)))
+    return fail(duplicate_rank(caller.rank));
+  if (same && part.connections != connections_)
+    return failed(
+        fmt::format("its link has {} connections, and now {}", connections_, part.connections));
+  if (!same && expected_) return failed("this rank calls that one already");
+  if (same) {
+    here_.insert(part.connection);
+    return Welcome::kJoined;
+  }
+  const bool anew = connections_ > 0;
+  if (anew && part.attempt < attempt_)
+    return failed(fmt::format("rank {} has called anew since", caller.rank));
+  attempt_ = part.attempt;
+  connections_ = part.connections;
+  here_ = {part.connection};
+  return anew ? Welcome::kJoinedAnew : Welcome::kJoined;
+}
+
+void Gathering::start_over() { *this = {}; }
+
+bool is_token_refusal(const Error& error) { return error.message.ends_with(kTokenDiffers); }
+bool is_duplicate_refusal(const Error& error) { return error.message.ends_with(kDuplicate); }
+
+Error duplicate_rank(int32_t rank) {
+  return {ErrorCode::kFailed, fmt::format("duplicate rank {}: {}", rank, kDuplicate)};
+}
+
+}  // namespace tombolo::link

@@ -1,0 +1,125 @@
+#include "perform/link/handshake.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tombolo::link {
+namespace {
+
+using testing::HasSubstr;
+
+const Token kToken = *Token::parse("000102030405060708090a0b0c0d0eff");
+
+// What rank 0 of 4 says to this hello.
+Result<Caller> answer(const std::vector<std::byte>& hello) {
+  FrameDecoder decoder(kStrangerPayloadMax);
+  Result<Caller> result = failed("no frame");
+  const Status status = decoder.feed(hello, [&](const Frame& frame) -> Status {
+    result = check_hello({.rank = 0, .ranks = 4, .epoch = 1, .token = kToken}, frame);
+    return {};
+  });
+  return status ? result : fail(status.error());
+}
+
+std::string refusal(const Identity& caller, int32_t called = 0) {
+  const auto rank = answer(hello_frame(caller, called));
+  return rank ? "welcome" : rank.error().message;
+}
+
+TEST(Token, HexComesBack) {
+  EXPECT_EQ(kToken.hex(), "000102030405060708090a0b0c0d0eff");
+  const Token random = *Token::random();
+  EXPECT_TRUE(random.equals(Token::parse(random.hex())->bytes()));
+  EXPECT_FALSE(random.equals(kToken.bytes()));
+  EXPECT_FALSE(kToken.equals({}));
+}
+
+TEST(Token, ASlipIsRefusedWithoutRepeatingIt) {
+  EXPECT_THAT(Token::parse("abc").error().message, HasSubstr("32 hexadecimal digits, not 3"));
+  const Error error = Token::parse("secret0405060708090a0b0c0d0e0fff").error();
+  EXPECT_THAT(error.text(), testing::Not(HasSubstr("secret")));
+}
+
+TEST(Handshake, APeerOfTheJobIsWelcome) {
+  const Identity good{.rank = 3, .ranks = 4, .epoch = 1, .token = kToken};
+  EXPECT_EQ(answer(hello_frame(good, 0))->rank, 3);
+  const LinkPart part{.connection = 15, .connections = 16, .attempt = 0xfedcba9876543210};
+  EXPECT_EQ(answer(hello_frame(good, 0, part))->part, part);
+}
+
+TEST(Handshake, OthersAreToldWhatIsWrong) {
+  const Identity good{.rank = 3, .ranks = 4, .epoch = 1, .token = kToken};
+  Identity caller = good;
+  caller.token = *Token::random();
+  EXPECT_THAT(refusal(caller), HasSubstr("job token differs"));
+  caller = good;
+  caller.rank = 4;
+  EXPECT_THAT(refusal(caller), HasSubstr("says it is rank 4, the job has 4 ranks"));
+  caller.rank = 0;
+  EXPECT_THAT(refusal(caller), HasSubstr("duplicate rank 0"));
+  caller = good;
+  caller.epoch = 2;
+  EXPECT_THAT(refusal(caller), HasSubstr("epoch 2, this rank in 1"));
+  EXPECT_THAT(refusal(good, 2), HasSubstr("calls rank 2, this is rank 0"));
+  EXPECT_THAT(answer(goodbye_frame(good, 0)).error().message, HasSubstr("did not say hello"));
+  EXPECT_THAT(answer(hello_frame(good, 0, {.connection = 2, .connections = 2})).error().message,
+              HasSubstr("connection 2 of 2, counted from 0; a link has 1 to 16"));
+  EXPECT_FALSE(answer(hello_frame(good, 0, {.connections = 0})));
+  EXPECT_FALSE(answer(hello_frame(good, 0, {.connections = 17})));
+  EXPECT_EQ(answer(failure_frame(good, "no room\n\x07")).error().message, "no room ?");
+}
+
+// Without the token one learns nothing else about the job.
+TEST(Handshake, TheTokenIsLookedAtFirst) {
+  EXPECT_THAT(refusal({.rank = 9, .ranks = 4, .epoch = 7}, 3), HasSubstr("job token differs"));
+}
+
+// --- Gathering ----------------------------------------------------------------------------------
+
+Caller call(uint64_t attempt, uint32_t connection, uint32_t connections = 3) {
+  return {7, {.connection = connection, .connections = connections, .attempt = attempt}};
+}
+
+TEST(Gathering, IsCompleteWhenAllConnectionsCameInAnyOrder) {
+  Gathering gathering;
+  for (const uint32_t connection : {2u, 0u, 1u}) {
+    EXPECT_FALSE(gathering.complete());
+    EXPECT_EQ(*gathering.add(call(5, connection)), Gathering::Welcome::kJoined);
+  }
+  EXPECT_TRUE(gathering.complete());
+  // Whoever comes now is one too many, of whatever attempt.
+  EXPECT_TRUE(is_duplicate_refusal(gathering.add(call(5, 1)).error()));
+  EXPECT_TRUE(is_duplicate_refusal(gathering.add(call(6, 0)).error()));
+}
+
+// The caller's process was started anew, and nobody told us that the first one is gone.
+TEST(Gathering, ANewerAttemptTakesThePlaceOfAHalf) {
+  Gathering gathering;
+  ASSERT_TRUE(gathering.add(call(5, 0)));
+  ASSERT_TRUE(gathering.add(call(5, 1)));
+  EXPECT_EQ(*gathering.add(call(6, 0, 2)), Gathering::Welcome::kJoinedAnew);
+  EXPECT_FALSE(gathering.complete());
+  EXPECT_EQ(gathering.add(call(5, 2)).error().message, "rank 7 has called anew since");
+  EXPECT_EQ(*gathering.add(call(6, 1, 2)), Gathering::Welcome::kJoined);
+  EXPECT_TRUE(gathering.complete());
+}
+
+TEST(Gathering, RefusesWhatContradictsItself) {
+  Gathering gathering;
+  ASSERT_TRUE(gathering.add(call(5, 0)));
+  EXPECT_THAT(gathering.add(call(5, 0)).error().message, HasSubstr("duplicate rank 7"));
+  EXPECT_EQ(gathering.add(call(5, 1, 4)).error().message, "its link has 3 connections, and now 4");
+}
+
+TEST(Gathering, WhoCallsWaitsForItsOwnAttemptOnly) {
+  Gathering gathering;
+  gathering.expect(5, 2);
+  EXPECT_FALSE(gathering.complete());
+  EXPECT_FALSE(gathering.add(call(6, 0, 2)));
+  EXPECT_TRUE(gathering.add(call(5, 0, 2)));
+  EXPECT_TRUE(gathering.add(call(5, 1, 2)));
+  EXPECT_TRUE(gathering.complete());
+}
+
+}  // namespace
+}  // namespace tombolo::link

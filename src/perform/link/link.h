@@ -1,0 +1,72 @@
+// A link: two ranks, 1 to 16 connections, one stream of messages in each direction.
+//
+// This is one end of it, as a state machine: it is told of hellos, frames and time, and asked what
+// a connection should carry next. It knows neither sockets nor threads; endpoint.h has those, and
+// ocean_test.cc sails it over connections that delay, stall and break.
+//
+//   join ... join   every connection shakes hands; then the link is up
+//   push, pull      messages out: whichever connection can take bytes pulls the next segment
+//   accept          segments in, from any connection
+//   close           what is queued goes out, then every connection says goodbye. A goodbye counts
+//                   the messages, so the other end knows that it has all of them.
+//
+// A connection that ends without a goodbye is the end of the link: what was on its way is lost.
+#pragma once
+
+#include <set>
+#include <variant>
+
+#include "perform/link/assembler.h"
+#include "perform/link/handshake.h"
+#include "perform/link/mailbox.h"
+
+namespace tombolo::link {
+
+class Link {
+ public:
+  struct Options {
+    Identity self;
+    int32_t peer = 0;
+    uint64_t message_max = 0;  // bytes
+  };
+  explicit Link(Options options);
+
+  void set_shape(const LinkShape& shape) { outbox_.set_shape(shape); }  // before the first push
+  Gathering& gathering() { return gathering_; }
+  bool up() const { return gathering_.complete(); }
+
+  Outbox& outbox() { return outbox_; }
+  const Outbox& outbox() const { return outbox_; }
+  Inbox& inbox() { return inbox_; }
+
+  // What this connection should carry next. Nothing; nothing before an instant; a frame of control;
+  // a segment. Not after its goodbye. `tail`: this connection is a slow one (Outbox::take).
+  using Pull = std::variant<std::monostate, SimTime, std::vector<std::byte>, Outgoing>;
+  Pull pull(uint32_t connection, SimTime now, uint64_t tail = 0);
+  // All that is to be sent was pushed: goodbyes follow it.
+  void close() { closing_ = true; }
+  bool said_goodbye(uint32_t connection) const { return said_.contains(connection); }
+
+  // A frame that is no hello and no failure; on an error the link is lost.
+  Status accept(uint32_t connection, const Frame& frame, SimTime now);
+  bool owes_receipt() const;  // pull() has something, although nothing was pushed
+  bool heard_goodbye(uint32_t connection) const { return heard_.contains(connection); }
+  // Every connection brought its goodbye, and every message is here.
+  bool finished() const { return up() && heard_.size() == gathering_.connections(); }
+
+ private:
+  Status on_goodbye(uint32_t connection, uint64_t messages);
+
+  Options options_;
+  Gathering gathering_;
+  Outbox outbox_;
+  Inbox inbox_;
+  Assembler assembler_;
+  uint64_t receipted_ = 0;
+  bool closing_ = false;
+  std::set<uint32_t> said_;
+  std::set<uint32_t> heard_;
+  uint64_t announced_ = 0;  // by the first goodbye
+};
+
+}  // namespace tombolo::link

@@ -1,0 +1,364 @@
+// A simulated ocean for whole links: the code that runs over sockets, over connections that exist
+// only in numbers. They have delays of their own, so segments overtake each other; they stall as
+// TCP does after a loss; they are cut; and callers die in the middle of a handshake.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <functional>
+#include <queue>
+
+#include "base/random.h"
+#include "perform/link/link.h"
+
+namespace tombolo::link {
+namespace {
+
+// What happens when, in the order of (instant, sequence).
+class Agenda {
+ public:
+  void at(SimTime when, std::function<void()> what) {
+    queue_.push({when, sequence_++, std::move(what)});
+  }
+  SimTime now() const { return now_; }
+  bool step() {
+    if (queue_.empty()) return false;
+    Entry entry = queue_.top();
+    queue_.pop();
+    now_ = entry.when;
+    entry.what();
+    return true;
+  }
+
+ private:
+  struct Entry {
+    SimTime when;
+    uint64_t sequence;
+    std::function<void()> what;
+    bool operator<(const Entry& other) const {
+      return std::pair(when, sequence) > std::pair(other.when, other.sequence);
+    }
+  };
+  SimTime now_;
+  uint64_t sequence_ = 0;
+  std::priority_queue<Entry> queue_;
+};
+
+SimDuration milliseconds(double ms) { return {static_cast<int64_t>(ms * 1e6)}; }
+
+// One direction of one connection: a rate, a delay, and now and then a pause in which nothing
+// arrives. What arrives does so in order.
+struct Water {
+  BytesPerSecond rate;
+  SimDuration delay;
+  double stalls = 0;  // probability per frame
+  SimTime free;       // when the next frame may depart
+
+  SimTime arrival(SimTime now, size_t bytes, Random& random) {
+    free = std::max(free, now) + round_to_ns(Bytes{static_cast<double>(bytes)} / rate);
+    if (random.uniform() < stalls) free = free + milliseconds(200);
+    return free + delay;
+  }
+};
+
+struct Sent {
+  Tag tag;
+  Payload payload;
+  Urgency urgency = 0;
+};
+
+// One end: the Link, its connections' decoders, and what the caller sent and received.
+struct End {
+  explicit End(Link::Options options) : link(std::move(options)) {}
+  Link link;
+  std::map<uint32_t, FrameDecoder> decoders;
+  std::map<uint32_t, Water> out;
+  std::map<uint32_t, bool> busy;  // a frame is departing
+  std::vector<Sent> sent;
+  std::map<Tag, std::vector<Payload>> received;
+  std::optional<Error> lost;
+  bool closed = false;
+};
+
+class LinkOcean {
+ public:
+  explicit LinkOcean(uint64_t seed) : random_(Random(seed).stream("link ocean")) {
+    connections_ = static_cast<uint32_t>(1 + random_.below(6));
+    for (const int32_t rank : {0, 1}) {
+      ends_.emplace_back(Link::Options{.self = {.rank = rank, .ranks = 2, .epoch = 1},
+                                       .peer = 1 - rank,
+                                       .message_max = 1 << 20});
+    }
+  }
+
+  void run() {
+    shake_hands();
+    set_out();
+    const bool storm = random_.below(4) == 0;
+    if (storm) agenda_.at(milliseconds_at(400), [this] { cut(); });
+    int events = 0;
+    while (agenda_.step()) ASSERT_LT(++events, 100'000) << "it does not end";
+    for (End& end : ends_) check(end, storm && cut_);
+  }
+
+ private:
+  SimTime milliseconds_at(double most) {
+    return agenda_.now() + milliseconds(random_.uniform() * most);
+  }
+  End& other(const End& end) { return &end == &ends_[0] ? ends_[1] : ends_[0]; }
+
+  // Rank 1 calls. Callers that die in the middle leave some of their hellos behind, and these mix
+  // with those of the next attempt; the link must come up with exactly the last one's connections.
+  void shake_hands() {
+    Gathering& listener = ends_[0].link.gathering();
+    std::vector<Caller> hellos;
+    const uint64_t attempts = 1 + random_.below(3);
+    for (uint64_t attempt = 1; attempt <= attempts; ++attempt) {
+      const auto said =
+          static_cast<uint32_t>(attempt == attempts ? connections_ : random_.below(connections_));
+      for (uint32_t i = 0; i < said; ++i) {
+        const Caller caller{1, {.connection = i, .connections = connections_, .attempt = attempt}};
+        hellos.insert(hellos.begin() + static_cast<ptrdiff_t>(random_.below(hellos.size() + 1)),
+                      caller);
+      }
+    }
+    for (const Caller& hello : hellos) {
+      const auto welcome = listener.add(hello);
+      EXPECT_TRUE(welcome || hello.part.attempt < attempts) << welcome.error().text();
+    }
+    Gathering& dialer = ends_[1].link.gathering();
+    dialer.expect(attempts, connections_);
+    for (uint32_t i = 0; i < connections_; ++i) {
+      EXPECT_TRUE(
+          dialer.add({0, {.connection = i, .connections = connections_, .attempt = attempts}}));
+    }
+    EXPECT_TRUE(ends_[0].link.up() && ends_[1].link.up());
+  }
+
+  void set_out() {
+    const double stalls = random_.below(2) == 0 ? 0 : 0.05;
+    for (End& end : ends_) {
+      for (uint32_t i = 0; i < connections_; ++i) {
+        end.out[i] = {.rate = BytesPerSecond{1e5 + random_.uniform() * 3e6},
+                      .delay = milliseconds(random_.uniform() * 80),
+                      .stalls = stalls};
+        end.decoders.try_emplace(i);
+      }
+      const uint64_t messages = random_.below(25);
+      SimTime when;
+      for (uint64_t i = 0; i < messages; ++i) {
+        if (random_.below(2) == 0) when = when + milliseconds(random_.uniform() * 40);
+        agenda_.at(when, [this, &end] { send(end); });
+      }
+      agenda_.at(when, [this, &end] {
+        end.link.close();
+        end.closed = true;
+        pump(end);
+      });
+    }
+  }
+
+  // Few tags, so that they repeat; three urgencies.
+  void send(End& end) {
+    if (end.lost) return;
+    Payload payload(random_.below(5) == 0 ? random_.below(3) : random_.below(30'000));
+    for (size_t i = 0; i < payload.size(); i += 100) payload[i] = std::byte(random_.below(256));
+    const Sent sent{{random_.below(2), random_.below(3)}, payload, random_.below(3)};
+    end.link.outbox().set_segment_max(static_cast<uint32_t>(500 + random_.below(8'000)));
+    end.link.outbox().push(sent.tag, payload, sent.urgency, agenda_.now());
+    waiting_[&end].emplace(sent.urgency, payload.size());
+    end.sent.push_back(sent);
+    pump(end);
+  }
+
+  void pump(End& end) {
+    for (uint32_t i = 0; i < connections_; ++i) pump(end, i);
+  }
+
+  // What a driver does: one frame at a time per connection, the next one when it has departed.
+  void pump(End& end, uint32_t connection) {
+    if (end.lost || end.busy[connection] || end.link.said_goodbye(connection)) return;
+    const uint64_t tail = connection == slow_ ? 10'000 : 0;
+    Link::Pull next = end.link.pull(connection, agenda_.now(), tail);
+    std::vector<std::byte> frame;
+    if (auto* control = std::get_if<std::vector<std::byte>>(&next)) {
+      frame = std::move(*control);
+    } else if (auto* segment = std::get_if<Outgoing>(&next)) {
+      check_urgency(end, *segment, tail);
+      frame = encode_frame(segment->header, segment->payload);
+    } else {
+      return;
+    }
+    end.busy[connection] = true;
+    Water& water = end.out[connection];
+    const SimTime arrival = water.arrival(agenda_.now(), frame.size(), random_);
+    agenda_.at(water.free, [this, &end, connection] {
+      end.busy[connection] = false;
+      pump(end, connection);
+    });
+    agenda_.at(arrival, [this, &end, connection, frame = std::move(frame)] {
+      if (!cut_) arrive(other(end), connection, frame);
+    });
+  }
+
+  // No segment leaves while bytes of a more urgent message wait, unless the connection is slow.
+  void check_urgency(End& end, const Outgoing& segment, uint64_t tail) {
+    auto& waiting = waiting_[&end];
+    const Urgency urgency = end.sent[segment.header.message - 1].urgency;
+    if (tail == 0) {
+      EXPECT_EQ(urgency, waiting.begin()->first);
+    }
+    if (segment.header.offset + segment.header.length == segment.header.total)
+      waiting.erase(waiting.find(urgency));
+  }
+
+  void arrive(End& end, uint32_t connection, std::span<const std::byte> frame) {
+    if (end.lost || end.link.finished()) return;
+    const Status status = end.decoders.at(connection).feed(frame, [&](const Frame& f) {
+      return end.link.accept(connection, f, agenda_.now());
+    });
+    ASSERT_TRUE(status) << status.error().text();
+    for (uint64_t iteration = 0; iteration < 2; ++iteration) {
+      for (uint64_t tensor = 0; tensor < 3; ++tensor) {
+        const Tag tag{iteration, tensor};
+        while (end.link.inbox().due(tag, {}))
+          end.received[tag].push_back(end.link.inbox().take(tag, {}).payload);
+      }
+    }
+    if (end.link.owes_receipt()) pump(end);
+  }
+
+  // A connection breaks: both ends lose the link, and what was on its way is gone.
+  void cut() {
+    if (ends_[0].link.finished() || ends_[1].link.finished()) return;
+    cut_ = true;
+    for (End& end : ends_) {
+      end.lost = Error{ErrorCode::kLostPeer, "cut"};
+      end.link.outbox().clear();
+    }
+  }
+
+  // Every message once, whole, and in order among those of its tag; after a storm a part of them.
+  void check(End& end, bool storm) {
+    std::map<Tag, std::vector<Payload>> expected;
+    for (const Sent& sent : other(end).sent) expected[sent.tag].push_back(sent.payload);
+    for (const auto& [tag, payloads] : end.received) {
+      ASSERT_LE(payloads.size(), expected[tag].size());
+      for (size_t i = 0; i < payloads.size(); ++i) EXPECT_EQ(payloads[i], expected[tag][i]);
+    }
+    if (storm) {
+      EXPECT_FALSE(end.link.finished() && ends_[0].lost && ends_[1].lost);
+      return;
+    }
+    EXPECT_EQ(end.received, expected);
+    EXPECT_TRUE(end.link.finished());
+    EXPECT_TRUE(end.link.outbox().empty());
+    EXPECT_LE(end.link.outbox().remembered_tags(), 6u);
+  }
+
+  Random random_;
+  Agenda agenda_;
+  uint32_t connections_ = 1;
+  const uint32_t slow_ = 3;  // where there are as many
+  std::vector<End> ends_;
+  std::map<End*, std::multimap<Urgency, size_t>> waiting_;
+  bool cut_ = false;
+};
+
+// ./test.sh --long sails a longer way.
+uint64_t seeds() { return std::getenv("TOMBOLO_LONG") != nullptr ? 1'000 : 100; }
+
+TEST(LinkOcean, EveryMessageComesOnceWholeAndTheUrgentFirst) {
+  for (uint64_t seed = 0; seed < seeds(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    LinkOcean(seed).run();
+    if (testing::Test::HasFailure()) break;
+  }
+}
+
+// --- Small stories ------------------------------------------------------------------------------
+
+class LinkTest : public testing::Test {
+ protected:
+  LinkTest() {
+    for (uint32_t i = 0; i < 2; ++i) {
+      const LinkPart part{.connection = i, .connections = 2, .attempt = 1};
+      EXPECT_TRUE(zero_.gathering().add({1, part}));
+      EXPECT_TRUE(one_.gathering().add({0, part}));
+    }
+  }
+  static Link::Options options(int32_t self) {
+    return {
+        .self = {.rank = self, .ranks = 2, .epoch = 1}, .peer = 1 - self, .message_max = 1 << 20};
+  }
+  // The next frame of zero's connection, as bytes.
+  std::vector<std::byte> pull(uint32_t connection) {
+    Link::Pull next = zero_.pull(connection, {});
+    if (auto* control = std::get_if<std::vector<std::byte>>(&next)) return *control;
+    const auto* segment = std::get_if<Outgoing>(&next);
+    return segment ? encode_frame(segment->header, segment->payload) : std::vector<std::byte>{};
+  }
+  Status give(uint32_t connection, std::span<const std::byte> frame) {
+    FrameDecoder decoder;
+    return decoder.feed(frame, [&](const Frame& f) { return one_.accept(connection, f, {}); });
+  }
+
+  Link zero_{options(0)}, one_{options(1)};
+};
+
+// The goodbye overtakes the message on the other connection; only both together are the end.
+TEST_F(LinkTest, AGoodbyeOnOneConnectionIsNotTheEnd) {
+  zero_.outbox().push({1, 1}, Payload(10), 0, {});
+  zero_.close();
+  const auto data = pull(0), goodbye = pull(1), last = pull(0);
+  ASSERT_TRUE(give(1, goodbye));
+  EXPECT_FALSE(one_.finished());
+  ASSERT_TRUE(give(0, data));
+  ASSERT_TRUE(give(0, last));
+  EXPECT_TRUE(one_.finished());
+  EXPECT_TRUE(one_.inbox().due({1, 1}, {}));
+}
+
+TEST_F(LinkTest, AGoodbyeWithoutItsMessagesIsALoss) {
+  zero_.outbox().push({1, 1}, Payload(10), 0, {});
+  zero_.close();
+  pull(0);
+  ASSERT_TRUE(give(0, pull(0)));
+  EXPECT_EQ(give(1, pull(1)).error().message, "its goodbye counts 1 messages, and 0 came whole");
+  EXPECT_EQ(give(1, hello_frame({.rank = 0, .ranks = 2, .epoch = 1}, 1)).error().message,
+            "it went on after its goodbye");
+}
+
+// 300 bytes are urgent, 1000 are not; the tail is 400.
+TEST_F(LinkTest, ASlowConnectionLeavesTheTailOfAnUrgentMessage) {
+  zero_.outbox().set_segment_max(100);
+  zero_.outbox().push({1, 1}, Payload(300), 0, {});
+  zero_.outbox().push({1, 2}, Payload(1000), 1, {});
+  const auto pulled = [&](uint32_t connection, uint64_t tail) {
+    return std::get<Outgoing>(zero_.pull(connection, {}, tail)).header.message;
+  };
+  EXPECT_EQ(pulled(1, 400), 2u);
+  EXPECT_EQ(pulled(0, 0), 1u);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(pulled(1, 400), 2u);  // until 400 are left of this one, too
+  EXPECT_EQ(pulled(1, 400), 1u);                              // nothing less urgent: it helps
+}
+
+// Tags are remembered until the receipt, so that memory does not grow with the run.
+TEST_F(LinkTest, ReceiptsLetTheSenderForget) {
+  for (uint64_t i = 0; i < 64; ++i) {
+    EXPECT_FALSE(one_.owes_receipt());
+    zero_.outbox().push({1, i}, Payload(10), 0, {});
+    ASSERT_TRUE(give(i % 2, pull(i % 2)));
+  }
+  EXPECT_EQ(zero_.outbox().remembered_tags(), 64u);
+  ASSERT_TRUE(one_.owes_receipt());
+  const Link::Pull next = one_.pull(0, {});
+  FrameDecoder decoder;
+  ASSERT_TRUE(decoder.feed(std::get<std::vector<std::byte>>(next),
+                           [&](const Frame& f) { return zero_.accept(0, f, {}); }));
+  EXPECT_EQ(zero_.outbox().remembered_tags(), 0u);
+  EXPECT_FALSE(one_.owes_receipt());
+  EXPECT_EQ(zero_.outbox().receipt(65).error().message, "a receipt for message 65 of 64");
+}
+
+}  // namespace
+}  // namespace tombolo::link

@@ -1,0 +1,35 @@
+// Messages: what callers hand over and get back.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/time.h"
+
+namespace tombolo::link {
+
+using Payload = std::vector<std::byte>;
+
+// Which message: both ends derive the same tag from the Plan. Equal tags between the same two ranks
+// are received in the order they were sent.
+struct Tag {
+  uint64_t iteration = 0;
+  uint64_t tensor = 0;
+  auto operator<=>(const Tag&) const = default;
+};
+std::string text(const Tag& tag);  // "iteration 3 tensor 7"
+
+// Which message goes first: the one with the lowest number; of equal ones the oldest.
+using Urgency = uint64_t;
+
+struct Message {
+  Tag tag;
+  Payload payload;
+  SimTime start;     // its first byte left the sender
+  SimTime departed;  // its last byte did
+};
+
+}  // namespace tombolo::link

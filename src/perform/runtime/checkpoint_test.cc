@@ -1,0 +1,156 @@
+#include "perform/runtime/checkpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "base/file.h"
+#include "spec/plan/plan_file.h"
+#include "support/test_plan.h"
+
+namespace tombolo::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+NamedTensor number(const std::string& name, char value) {
+  return {name, "U8", {1}, {static_cast<std::byte>(value)}};
+}
+
+class Checkpoints : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "checkpoint.XXXXXX").string();
+    directory_ = mkdtemp(name.data());
+  }
+  void TearDown() override { fs::remove_all(directory_); }
+
+  // Two ranks with one tensor each, and the manifest.
+  void take(int64_t step) {
+    Manifest manifest{.step = step,
+                      .seed = plan_.run.seed,
+                      .plan_digest = plan::plan_digest(plan_),
+                      .precision = std::string(to_name(plan_.training.precision)),
+                      .model = plan_.model};
+    for (int32_t rank = 0; rank < 2; ++rank) {
+      const NamedTensor tensor = number(fmt::format("layers.{}.x", rank), 'a' + rank);
+      auto shard = write_shard(directory_, step, rank, {&tensor, 1});
+      ASSERT_TRUE(shard) << shard.error().text();
+      manifest.shards.push_back(*shard);
+    }
+    const auto status = commit_checkpoint(directory_, manifest);
+    ASSERT_TRUE(status) << status.error().text();
+  }
+  FoundCheckpoint latest() {
+    auto found = latest_checkpoint(directory_);
+    CHECK(found && *found, "no checkpoint");
+    return **found;
+  }
+
+  plan::Plan plan_ = make_test_plan({.steps = 100});
+  std::string directory_;
+};
+
+TEST_F(Checkpoints, AreFoundAndLoadedWhole) {
+  take(10);
+  const FoundCheckpoint found = latest();
+  EXPECT_EQ(found.manifest.step, 10);
+  EXPECT_EQ(found.folder, directory_ + "/step-00000010");
+  EXPECT_EQ(found.manifest.model, plan_.model);
+  EXPECT_TRUE(check_fits(found, plan_));
+  const auto tensors = load_checkpoint(found);
+  ASSERT_TRUE(tensors) << tensors.error().text();
+  ASSERT_EQ(tensors->size(), 2u);
+  EXPECT_EQ((*tensors)[1].name, "layers.1.x");
+  EXPECT_EQ((*tensors)[1].bytes, Payload{std::byte{'b'}});
+}
+
+TEST_F(Checkpoints, WithoutAManifestThereIsNone) {
+  const NamedTensor tensor = number("layers.0.x", 1);
+  ASSERT_TRUE(write_shard(directory_, 5, 0, {&tensor, 1}));
+  EXPECT_FALSE(latest_checkpoint(directory_)->has_value());
+  EXPECT_FALSE(latest_checkpoint(directory_ + "/nowhere")->has_value());
+  take(4);
+  EXPECT_EQ(latest().manifest.step, 4) << "step 5 was never finished";
+}
+
+TEST_F(Checkpoints, TheNewestTwoAreKept) {
+  for (const int64_t step : {2, 4, 6}) take(step);
+  EXPECT_FALSE(fs::exists(step_folder(directory_, 2)));
+  EXPECT_TRUE(fs::exists(step_folder(directory_, 4)));
+  EXPECT_EQ(latest().manifest.step, 6);
+}
+
+TEST_F(Checkpoints, DamageIsFoundAndTheFileNamed) {
+  take(10);
+  const std::string shard = step_folder(directory_, 10) + "/rank-1.safetensors";
+  std::string bytes = *read_file(shard);
+  bytes.back() ^= 1;
+  ASSERT_TRUE(write_file(shard, bytes));
+  const auto flipped = load_checkpoint(latest());
+  ASSERT_FALSE(flipped);
+  EXPECT_THAT(flipped.error().text(), HasSubstr(shard + ": the shard is damaged: its digest"));
+  EXPECT_EQ(flipped.error().code, ErrorCode::kUnusable);
+
+  bytes.pop_back();
+  ASSERT_TRUE(write_file(shard, bytes));
+  EXPECT_THAT(verify_checkpoint(latest()).error().text(), HasSubstr("it has"));
+  fs::remove(shard);
+  EXPECT_THAT(verify_checkpoint(latest()).error().text(), HasSubstr("cannot be read"));
+}
+
+TEST_F(Checkpoints, OfAnotherModelAreRefusedByName) {
+  take(10);
+  plan::Plan other = plan_;
+  other.model.hidden = 64;
+  EXPECT_THAT(check_fits(latest(), other).error().text(),
+              HasSubstr("is of another model: it has hidden = 1, this one has 64"));
+  other = plan_;
+  other.run.seed = 8;
+  EXPECT_THAT(check_fits(latest(), other).error().text(), HasSubstr("is of seed 7"));
+  other = plan_;
+  other.run.steps = 10;
+  EXPECT_THAT(check_fits(latest(), other).error().text(), HasSubstr("nothing is left"));
+}
+
+TEST_F(Checkpoints, AManifestMayNotNameFilesElsewhere) {
+  take(10);
+  const std::string path = step_folder(directory_, 10) + "/manifest.json";
+  std::string text = *read_file(path);
+  text.replace(text.find("rank-0"), 6, "../../x");
+  ASSERT_TRUE(write_file(path, text));
+  EXPECT_THAT(latest_checkpoint(directory_).error().text(), HasSubstr("same folder"));
+}
+
+// RLIMIT_FSIZE makes writes beyond it fail as a full disk does.
+TEST_F(Checkpoints, AFullDiskLeavesNothingHalfWritten) {
+  take(10);
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{4096, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const NamedTensor large{"layers.0.x", "U8", {1 << 16}, Payload(1 << 16)};
+  const auto shard = write_shard(directory_, 20, 0, {&large, 1});
+  setrlimit(RLIMIT_FSIZE, &before);
+  ASSERT_FALSE(shard);
+  EXPECT_EQ(shard.error().code, ErrorCode::kUnusable);
+  EXPECT_THAT(shard.error().text(), HasSubstr("while writing the checkpoint of step 20"));
+  EXPECT_TRUE(fs::is_empty(step_folder(directory_, 20)));
+  const NamedTensor little{"layers.0.x", "U8", {1}, Payload(1)};
+  ASSERT_TRUE(write_shard(directory_, 30, 0, {&little, 1})) << "whole, and nobody heard of it";
+  discard_unfinished(directory_, 20);
+  EXPECT_FALSE(fs::exists(step_folder(directory_, 20)));
+  EXPECT_FALSE(fs::exists(step_folder(directory_, 30)));
+  discard_unfinished(directory_, 10);
+  EXPECT_EQ(latest().manifest.step, 10) << "the finished one stays";
+  EXPECT_TRUE(verify_checkpoint(latest()));
+}
+
+}  // namespace
+}  // namespace tombolo::runtime

@@ -1,0 +1,73 @@
+// Messenger: how a rank's bytes reach the others. Over an Endpoint, or in a test over anything
+// else.
+#pragma once
+
+#include "perform/transport/endpoint.h"
+#include "spec/action/action.h"
+#include "spec/plan/plan.h"
+
+namespace tombolo::runtime {
+
+// No deadline: a receive ends when the message comes or the peer is lost.
+inline constexpr SimTime kNever{INT64_MAX};
+
+// Tensor numbers of an iteration. Those of a pipeline's messages lie far below evaluation, and from
+// kReplicaTensor on they belong to Kernels, for what replicas say to each other. Two ranks may have
+// messages of several boundaries between stages to pass, each of which has kTensorsPerBoundary
+// numbers: of those that replicas use, as many for each stage.
+inline constexpr uint64_t kTensorsPerBoundary = uint64_t{1} << 24;
+inline constexpr uint64_t kEvaluationTensor = uint64_t{1} << 40;
+inline constexpr uint64_t kStagesMax = kEvaluationTensor / kTensorsPerBoundary;
+inline constexpr uint64_t kAcknowledgeTensor = uint64_t{1} << 41;
+inline constexpr uint64_t kReplicaTensor = uint64_t{1} << 42;
+
+// The message of one micro-batch across the boundary between a stage and the next, as its sender
+// and its receiver both number it.
+uint64_t pipeline_tensor(const action::Action& message);
+inline uint64_t replica_tensor(int32_t stage) {
+  return kReplicaTensor + static_cast<uint64_t>(stage) * kTensorsPerBoundary;
+}
+
+// Who goes first where several messages wait for one link: the earlier iteration; within it what
+// the pipeline waits for, in the order in which it was handed over, which is the schedule's; then
+// what replicas say to each other (the sums of gradients, which only the update waits for);
+// evaluation comes last. The launcher's messages go before all of them. A share goes when its
+// message would; relays state an urgency of their own (cell_relay.h).
+link::Urgency urgency_of(link::Tag tag);
+
+class Messenger {
+ public:
+  virtual ~Messenger() = default;
+  virtual Status send(int32_t peer, link::Tag tag, link::Payload payload) = 0;
+  virtual Result<link::Received> receive(int32_t peer, link::Tag tag) = 0;
+};
+
+// The errors of an Endpoint are about peers, whatever their wording: all become kLostPeer, so that
+// the launcher can tell a rank's own trouble from that of its neighbours.
+class EndpointMessenger : public Messenger {
+ public:
+  explicit EndpointMessenger(transport::Endpoint& endpoint) : endpoint_(endpoint) {}
+  Status send(int32_t peer, link::Tag tag, link::Payload payload) override;
+  Result<link::Received> receive(int32_t peer, link::Tag tag) override;
+
+ private:
+  transport::Endpoint& endpoint_;
+};
+
+// The shape that makes loopback feel like the Plan's channel: its rate divided by run.byte_scale,
+// as the payloads are, its delay as it is. Where [stage_times] gives an
+// occupancy instead of a rate, the rate is what makes a payload of payload_bytes(plan) last that
+// long.
+//
+// emulated_wan: this is an emulated island (cluster/islands.h), where a WAN channel is as many TCP
+// connections over the emulator as the cluster file says, and gets no shape on top. Inside a
+// datacenter nothing changes. On loopback the rate is what so many connections would have; the
+// link has as many, up to the 16 that the transport makes.
+link::LinkShape shape_between(const plan::Plan& plan, int32_t from, int32_t to,
+                              bool emulated_wan = false);
+
+// When a message was to be there on a link of this shape: on a paced link so long after its first
+// byte left as the law says, elsewhere when it came.
+SimTime arrival_due(const link::Received& message, const link::LinkShape& shape);
+
+}  // namespace tombolo::runtime

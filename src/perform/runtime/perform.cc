@@ -1,0 +1,412 @@
+#include "perform/runtime/perform.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "base/check.h"
+#include "perform/runtime/cell_relay.h"
+#include "perform/runtime/emulated_kernels.h"
+#include "perform/runtime/machine_load.h"
+
+namespace tombolo::runtime {
+namespace {
+
+using action::Action;
+using action::ActionKind;
+using link::Tag;
+using trace::Interval;
+using trace::Lane;
+
+// How many held-out batches may be on their way between two stages: enough to fill the link, and a
+// bound on memory.
+constexpr int64_t kEvaluationWindow = 16;
+
+class Performer {
+ public:
+  Performer(const plan::Plan& plan, const schedule::Order& order, const PerformOptions& options,
+            Kernels& kernels, Messenger& messenger, Clock& clock, const Hooks& hooks)
+      : plan_(plan),
+        order_(order),
+        options_(options),
+        kernels_(kernels),
+        messenger_(messenger),
+        clock_(clock),
+        hooks_(hooks),
+        shape_(schedule::shape_of(plan)),
+        stages_(shape_.stages_at(plan.ranks[options.rank].stage)),
+        replica_(plan.ranks[options.rank].replica),
+        last_stage_(shape_.stages - 1),
+        holds_last_(stages_.back() == last_stage_),
+        writer_(hooks.write ? hooks.write : writing(), hooks.shard, clock) {}
+
+  Result<trace::Trace> run();
+
+ private:
+  CheckpointWriter::Write writing() const {
+    return [this](int64_t step, std::span<const NamedTensor> tensors) {
+      return write_shard(plan_.checkpoint->directory, step, options_.rank, tensors);
+    };
+  }
+  Status iterate(int64_t iteration);
+  Status act(const Action& action);
+  Status compute(const Action& action);
+  Status reduce(const Action& action);
+  Status send(const Action& action);
+  Status receive(const Action& action);
+  void pass_output(const Action& action, Payload output);
+  void pass_gradient(const Action& action, Payload gradient);
+  void await_release(const Action& action);
+  Status evaluate(int64_t step);
+  Status evaluate_batch(int32_t stage, int64_t step, int64_t batch, int64_t batches);
+  Status checkpoint(int64_t step);
+  void record_writes();
+
+  SimTime now() const { return SimTime{} + (clock_.now() - options_.origin); }
+  bool has_replicas() const { return plan_.replicas() > 1; }
+  int32_t pipeline_rank(int32_t stage) const { return plan_.rank_of(stage, replica_); }
+  Result<link::Received> await(int32_t peer, Tag tag);
+  Result<IterationReport> report(int64_t iteration);
+  std::optional<double> record_lateness(int64_t iteration);
+  using Waiting = std::map<std::pair<int32_t, int32_t>, Payload>;  // by (stage, micro-batch)
+  static Payload take(Waiting& from, const Action& action);
+  void draw(const Interval& interval);
+  void draw_compute(const Action& action, int64_t iteration, SimTime start);
+  void draw_link(const Action& sent, int32_t sender, int64_t iteration,
+                 const link::Received& message);
+  void record(const char* name, int64_t iteration, double value);
+  Tag tag(const Action& action) const {
+    return {static_cast<uint64_t>(iteration_), pipeline_tensor(action)};
+  }
+
+  const plan::Plan& plan_;
+  const schedule::Order& order_;
+  const PerformOptions& options_;
+  Kernels& kernels_;
+  Messenger& messenger_;
+  Clock& clock_;
+  const Hooks& hooks_;
+  const schedule::Shape shape_;
+  const std::vector<int32_t> stages_;  // of this rank, ascending
+  const int32_t replica_;
+  const int32_t last_stage_;  // of the model
+  const bool holds_last_;
+
+  int64_t iteration_ = 0;
+  int64_t updating_ = 0;  // the newest iteration of which an update began
+  SimTime begun_;         // on the clock
+  bool drawing_ = true;   // this iteration fits into the Trace's bound
+  std::optional<SimTime> first_computation_;
+  // What came and was not computed with yet, by the stage that will; what was computed and not sent
+  // yet, by the stage that did.
+  Waiting inputs_, output_gradients_, outputs_, input_gradients_;
+  Lateness message_lateness_;  // of this iteration
+  trace::Trace trace_;
+  CheckpointWriter writer_;  // the last one: it goes before what it uses
+};
+
+Result<trace::Trace> Performer::run() {
+  const int64_t steps = plan_.run.steps;
+  for (int64_t i = options_.first_iteration; i <= steps; ++i) {
+    TRY(iterate(i));
+    TRY(writer_.check());
+    const bool end = i == steps;
+    const int64_t every = plan_.run.evaluate_every;
+    if (end || (every > 0 && i % every == 0)) TRY(evaluate(i));
+    if (!plan_.checkpoint || plan_.checkpoint->every <= 0) continue;
+    if (end || i % plan_.checkpoint->every == 0) TRY(checkpoint(i));
+  }
+  TRY(writer_.finish());
+  record_writes();
+  return std::move(trace_);
+}
+
+Status Performer::iterate(int64_t iteration) {
+  iteration_ = iteration;
+  begun_ = std::max(clock_.now(), options_.origin);
+  first_computation_.reset();
+  message_lateness_ = {};
+  const auto room = options_.intervals_max - static_cast<int64_t>(trace_.intervals.size());
+  drawing_ = room >= static_cast<int64_t>(order_.size());
+  TRY(kernels_.begin_iteration(iteration));
+  for (const Action& action : order_) {
+    TRY(during(act(action),
+               fmt::format("performing {} of iteration {}", action::to_text(action), iteration)));
+  }
+  const IterationReport done = TRY(report(iteration));
+  return hooks_.iteration ? hooks_.iteration(done) : Status{};
+}
+
+Result<IterationReport> Performer::report(int64_t iteration) {
+  IterationReport out{.iteration = iteration, .start = now(), .end = now()};
+  if (first_computation_) out.start = *first_computation_;
+  if (holds_last_) out.loss = kernels_.loss();
+  if (out.loss && !std::isfinite(*out.loss)) {
+    return failed(
+        fmt::format("the loss of iteration {} is no number: training diverged", iteration),
+        "a smaller learning_rate, or more warmup_steps");
+  }
+  if (out.loss) record(has_replicas() ? "replica_loss" : "loss", iteration, *out.loss);
+  out.late_s = record_lateness(iteration);
+  const int64_t every = plan_.run.compare_replicas_every;
+  if (has_replicas() && every > 0 && (iteration % every == 0 || iteration == plan_.run.steps)) {
+    out.weights_digest = TRY(during(kernels_.weights_digest(), "comparing the replicas"));
+  }
+  return out;
+}
+
+Status Performer::act(const Action& action) {
+  if (action.kind == ActionKind::kUpdate && updating_ < iteration_ && hooks_.before_update) {
+    updating_ = iteration_;
+    TRY(hooks_.before_update(iteration_ - 1));
+  }
+  if (action::is_send(action.kind)) return send(action);
+  if (action::is_receive(action.kind)) return receive(action);
+  if (action.kind == ActionKind::kReduceGradients) return reduce(action);
+  return compute(action);
+}
+
+Status Performer::compute(const Action& action) {
+  const int32_t s = action.stage, m = action.microbatch;
+  await_release(action);
+  const SimTime start = now();
+  if (!first_computation_) first_computation_ = start;
+  switch (action.kind) {
+    case ActionKind::kForward:
+      pass_output(action, TRY(kernels_.forward(s, m, take(inputs_, action))));
+      break;
+    case ActionKind::kBackward:
+      pass_gradient(action, TRY(kernels_.backward(s, m, take(output_gradients_, action))));
+      break;
+    case ActionKind::kBackwardInput:
+      pass_gradient(action, TRY(kernels_.backward_input(s, m, take(output_gradients_, action))));
+      break;
+    case ActionKind::kBackwardWeight:
+      TRY(kernels_.backward_weight(s, m));
+      break;
+    case ActionKind::kRecompute:
+      TRY(kernels_.recompute(s, m));
+      break;
+    case ActionKind::kUpdate:
+      TRY(kernels_.update(s));
+      break;
+    default:
+      CHECK(false, "{} is no computation of an iteration", action::to_text(action));
+  }
+  draw_compute(action, iteration_, start);
+  return {};
+}
+
+void Performer::await_release(const Action& action) {
+  const bool begins_pipeline =
+      action.kind == ActionKind::kForward && action.stage == 0 && !first_computation_;
+  if (begins_pipeline && options_.release.ns > 0) {
+    clock_.sleep_until(begun_ + options_.release);
+  }
+}
+
+void Performer::pass_output(const Action& action, Payload output) {
+  if (action.stage == last_stage_) return;
+  if (shape_.crosses(action.stage)) {
+    outputs_[{action.stage, action.microbatch}] = std::move(output);
+  } else {
+    inputs_[{action.stage + 1, action.microbatch}] = std::move(output);
+  }
+}
+
+void Performer::pass_gradient(const Action& action, Payload gradient) {
+  if (action.stage == 0) return;
+  if (shape_.crosses(action.stage - 1)) {
+    input_gradients_[{action.stage, action.microbatch}] = std::move(gradient);
+  } else {
+    output_gradients_[{action.stage - 1, action.microbatch}] = std::move(gradient);
+  }
+}
+
+Status Performer::reduce(const Action& action) {
+  const SimTime start = now();
+  TRY(kernels_.reduce_gradients(action.stage));
+  draw({.lane = Lane::kCollective,
+        .rank = options_.rank,
+        .action = action,
+        .iteration = iteration_,
+        .start = start,
+        .end = now(),
+        .bytes = gradient_bytes(plan_, action.stage)});
+  return {};
+}
+
+Status Performer::send(const Action& action) {
+  const bool activation = action.kind == ActionKind::kSendActivation;
+  const int32_t peer = pipeline_rank(action.stage + (activation ? 1 : -1));
+  return messenger_.send(peer, tag(action), take(activation ? outputs_ : input_gradients_, action));
+}
+
+Status Performer::receive(const Action& action) {
+  const bool activation = action.kind == ActionKind::kReceiveActivation;
+  const int32_t sender = action.stage + (activation ? -1 : 1);
+  const int32_t peer = pipeline_rank(sender);
+  link::Received message = TRY(await(peer, tag(action)));
+  const ActionKind sent = activation ? ActionKind::kSendActivation : ActionKind::kSendGradient;
+  draw_link({sent, sender, action.microbatch}, peer, iteration_, message);
+  (activation ? inputs_ : output_gradients_)[{action.stage, action.microbatch}] =
+      std::move(message.payload);
+  return {};
+}
+
+// In groups of a window: the group passes through all stages before the next one begins, so that a
+// rank with several stages keeps the others busy, and no two ranks wait for each other.
+Status Performer::evaluate(int64_t step) {
+  const int64_t batches = kernels_.evaluation_batches();
+  if (batches == 0) return {};
+  drawing_ = options_.intervals_max - static_cast<int64_t>(trace_.intervals.size()) >= 2 * batches;
+  for (int64_t first = 0; first < batches; first += kEvaluationWindow) {
+    for (const int32_t stage : stages_) {
+      for (int64_t batch = first; batch < std::min(batches, first + kEvaluationWindow); ++batch) {
+        TRY(during(evaluate_batch(stage, step, batch, batches),
+                   fmt::format("evaluating batch {} after step {}", batch, step)));
+      }
+    }
+  }
+  const std::optional<double> loss = holds_last_ ? kernels_.evaluation_loss() : std::nullopt;
+  if (!loss) return {};
+  record(has_replicas() ? "replica_evaluation_loss" : "evaluation_loss", step, *loss);
+  if (has_replicas()) {
+    record("replica_evaluation_batches", step, static_cast<double>(batches));
+  }
+  return hooks_.evaluation ? hooks_.evaluation({step, *loss, batches}) : Status{};
+}
+
+// The receiver acknowledges what the sender waits for: the batch that makes room in the window.
+Status Performer::evaluate_batch(int32_t stage, int64_t step, int64_t batch, int64_t batches) {
+  const auto tag = [&](uint64_t tensor, int32_t boundary, int64_t of) {
+    return Tag{
+        static_cast<uint64_t>(step),
+        tensor + static_cast<uint64_t>(boundary) * kTensorsPerBoundary + static_cast<uint64_t>(of)};
+  };
+  const Action forward{ActionKind::kEvaluate, stage, static_cast<int32_t>(batch)};
+  Payload input;
+  if (shape_.crosses(stage - 1)) {
+    const int32_t peer = pipeline_rank(stage - 1);
+    link::Received message =
+        TRY(messenger_.receive(peer, tag(kEvaluationTensor, stage - 1, batch)));
+    if (batch + kEvaluationWindow < batches) {
+      TRY(messenger_.send(peer, tag(kAcknowledgeTensor, stage - 1, batch), {}));
+    }
+    draw_link({ActionKind::kSendActivation, stage - 1, forward.microbatch}, peer, 0, message);
+    input = std::move(message.payload);
+  } else {
+    input = take(inputs_, forward);
+  }
+  const SimTime start = now();
+  Payload output = TRY(kernels_.evaluate(stage, batch, std::move(input)));
+  draw_compute(forward, 0, start);
+  if (!shape_.crosses(stage)) {
+    pass_output(forward, std::move(output));
+    return {};
+  }
+  const int32_t peer = pipeline_rank(stage + 1);
+  if (batch >= kEvaluationWindow) {
+    TRY(messenger_.receive(peer, tag(kAcknowledgeTensor, stage, batch - kEvaluationWindow)));
+  }
+  return messenger_.send(peer, tag(kEvaluationTensor, stage, batch), std::move(output));
+}
+
+// Replicas hold the same bits.
+Status Performer::checkpoint(int64_t step) {
+  if (replica_ != 0) return {};
+  const SimTime start = now();
+  TRY(writer_.finish());
+  writer_.begin(step, TRY(kernels_.save()));
+  drawing_ = static_cast<int64_t>(trace_.intervals.size()) < options_.intervals_max;
+  draw_compute({ActionKind::kCheckpoint, stages_.front(), -1}, 0, start);
+  return {};
+}
+
+void Performer::record_writes() {
+  for (const CheckpointWriter::Written& each : writer_.take_written()) {
+    record("checkpoint_write_s", each.step, seconds(each.end - each.start).value);
+  }
+}
+
+// A message that wakes this rank late, or came late although its link was free, counts like a wait
+// that ended late: it is not made up for.
+Result<link::Received> Performer::await(int32_t peer, Tag tag) {
+  const SimTime asked = clock_.now();
+  link::Received message = TRY(messenger_.receive(peer, tag));
+  const link::LinkShape shape = transfer_shape(plan_, peer, options_.rank, options_.emulated_wan);
+  const SimTime due = options_.one_clock ? arrival_due(message, shape) : message.delivered;
+  message_lateness_.sum += std::max(clock_.now() - std::max(asked, due), SimDuration{0});
+  ++message_lateness_.waits;
+  return message;
+}
+
+std::optional<double> Performer::record_lateness(int64_t iteration) {
+  const std::optional<Lateness> waits = kernels_.lateness();
+  if (!waits) return std::nullopt;
+  const auto stages = static_cast<int64_t>(plan_.stages.size());
+  const Seconds late = lateness_of_iteration(*waits, message_lateness_, stages);
+  record(kLateRecord, iteration, late.value);
+  return late.value;
+}
+
+// Payloads of the first stage's inputs and the last stage's outputs are empty and never came.
+Payload Performer::take(Waiting& from, const Action& action) {
+  const auto node = from.extract({action.stage, action.microbatch});
+  return node.empty() ? Payload{} : std::move(node.mapped());
+}
+
+void Performer::draw(const Interval& interval) {
+  if (drawing_) trace_.intervals.push_back(interval);
+}
+
+void Performer::draw_compute(const Action& action, int64_t iteration, SimTime start) {
+  draw({.lane = Lane::kCompute,
+        .rank = options_.rank,
+        .action = action,
+        .iteration = iteration,
+        .start = start,
+        .end = now()});
+}
+
+void Performer::draw_link(const Action& sent, int32_t sender, int64_t iteration,
+                          const link::Received& message) {
+  const SimTime zero;
+  draw({.lane = Lane::kLink,
+        .rank = sender,
+        .peer = options_.rank,
+        .action = sent,
+        .iteration = iteration,
+        .start = zero +
+                 ((options_.one_clock ? message.sent_start : message.delivered) - options_.origin),
+        .end = zero + (message.delivered - options_.origin),
+        .bytes = static_cast<int64_t>(message.payload.size())});
+}
+
+void Performer::record(const char* name, int64_t iteration, double value) {
+  trace_.records.push_back({name, iteration, options_.rank, now(), value});
+}
+
+}  // namespace
+
+Result<trace::Trace> perform(const plan::Plan& plan, const schedule::Order& order,
+                             const PerformOptions& options, Kernels& kernels, Messenger& messenger,
+                             Clock& clock, const Hooks& hooks) {
+  return Performer(plan, order, options, kernels, messenger, clock, hooks).run();
+}
+
+std::vector<int32_t> neighbours(const plan::Plan& plan, int32_t rank) {
+  const plan::Placement& own = plan.ranks[rank];
+  const schedule::Shape shape = schedule::shape_of(plan);
+  std::set<int32_t> out;
+  for (const int32_t replica : plan.replicas_of(own.stage)) out.insert(replica);
+  for (const int32_t stage : shape.stages_at(own.stage)) {
+    if (stage > 0) out.insert(plan.rank_of(stage - 1, own.replica));
+    if (stage + 1 < shape.stages) out.insert(plan.rank_of(stage + 1, own.replica));
+  }
+  out.erase(rank);
+  return {out.begin(), out.end()};
+}
+
+}  // namespace tombolo::runtime

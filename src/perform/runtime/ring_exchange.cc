@@ -1,0 +1,38 @@
+#include "perform/runtime/ring_exchange.h"
+
+namespace tombolo::runtime {
+
+Status ring_exchange(const Replicas& ring, uint64_t iteration, const RingWork& work,
+                     uint64_t first) {
+  const size_t n = ring.ranks.size();
+  const int32_t successor = ring.ranks[(ring.own + 1) % n];
+  const int32_t predecessor = ring.ranks[(ring.own + n - 1) % n];
+  const size_t steps = 2 * (n - 1);
+  const auto sending = [&](size_t t) {
+    return RingStep{.step = static_cast<int64_t>(t),
+                    .chunk = (ring.own + 2 * n - t) % n,  // t < 2 n
+                    .sums = t < n - 1};
+  };
+  for (size_t t = 0; t < steps; ++t) {
+    const link::Tag tag{iteration, first + t};
+    TRY(ring.messenger->send(successor, tag, work.give(sending(t))));
+    if (work.prepare && t + 1 < steps) work.prepare(sending(t + 1));
+    RingStep step = sending(t);
+    step.chunk = (step.chunk + n - 1) % n;
+    TRY(work.take(step, TRY(ring.messenger->receive(predecessor, tag))));
+  }
+  return {};
+}
+
+Status barrier(const Replicas& replicas, uint64_t iteration, uint64_t tensor) {
+  const link::Tag tag{iteration, tensor};
+  for (size_t i = 0; i < replicas.ranks.size(); ++i) {
+    if (i != replicas.own) TRY(replicas.messenger->send(replicas.ranks[i], tag, {}));
+  }
+  for (size_t i = 0; i < replicas.ranks.size(); ++i) {
+    if (i != replicas.own) TRY(replicas.messenger->receive(replicas.ranks[i], tag));
+  }
+  return {};
+}
+
+}  // namespace tombolo::runtime

@@ -1,0 +1,163 @@
+#include "perform/runtime/ring_exchange.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <future>
+
+#include "support/virtual_network.h"
+
+namespace tombolo::runtime {
+namespace {
+
+using ::testing::Each;
+
+using Numbers = std::vector<double>;
+
+Payload bytes_of(std::span<const double> numbers) {
+  Payload out(numbers.size_bytes());
+  if (!out.empty()) std::memcpy(out.data(), numbers.data(), out.size());
+  return out;
+}
+
+// One rank's numbers and where each chunk of them lies.
+struct Contribution {
+  Numbers numbers;
+  size_t ranks;
+
+  std::span<double> chunk(size_t c) {
+    const Share share = share_of(static_cast<int64_t>(numbers.size()), static_cast<int64_t>(c),
+                                 static_cast<int64_t>(ranks));
+    return std::span(numbers).subspan(static_cast<size_t>(share.first),
+                                      static_cast<size_t>(share.count));
+  }
+  RingWork work() {
+    return {.give = [this](const RingStep& step) { return bytes_of(chunk(step.chunk)); },
+            .take = [this](const RingStep& step, const link::Received& message) -> Status {
+              const Payload& payload = message.payload;
+              const std::span<double> own = chunk(step.chunk);
+              if (payload.size() != own.size_bytes()) return failed("another chunk");
+              for (size_t i = 0; i < own.size(); ++i) {
+                double other = 0;
+                std::memcpy(&other, payload.data() + 8 * i, 8);
+                own[i] = step.sums ? own[i] + other : other;
+              }
+              return {};
+            }};
+  }
+};
+
+// All ranks of a ring in threads; rank r begins at begins[r].
+struct Outcome {
+  std::vector<Numbers> numbers;
+  std::vector<SimTime> ends;
+  int64_t messages = 0;
+};
+
+Outcome run_ring(std::vector<Numbers> numbers, const link::LinkShape& shape,
+                 std::vector<SimTime> begins = {}) {
+  const size_t n = numbers.size();
+  VirtualNetwork network([&](int32_t, int32_t) { return shape; });
+  Outcome out;
+  out.numbers.resize(n);
+  out.ends.resize(n);
+  std::vector<int32_t> ranks;
+  for (size_t r = 0; r < n; ++r) ranks.push_back(static_cast<int32_t>(10 + 3 * r));
+  std::vector<std::future<Status>> done;
+  for (size_t r = 0; r < n; ++r) {
+    done.push_back(std::async(std::launch::async, [&, r] {
+      ManualClock clock;
+      if (!begins.empty()) clock.sleep_until(begins[r]);
+      VirtualMessenger messenger(network, ranks[r], clock);
+      Contribution own{numbers[r], n};
+      const Status status =
+          ring_exchange({.ranks = ranks, .own = r, .messenger = &messenger}, 1, own.work());
+      out.numbers[r] = own.numbers;
+      out.ends[r] = clock.now();
+      return status;
+    }));
+  }
+  for (auto& status : done) EXPECT_TRUE(status.get());
+  out.messages = network.messages();
+  return out;
+}
+
+// Every rank ends with the sum over all, whatever the size: also where chunks differ or are empty.
+TEST(RingExchange, EveryRankEndsWithEverySum) {
+  for (size_t n = 2; n <= 5; ++n) {
+    for (const size_t size : {0u, 1u, 3u, 7u, 20u, 31u}) {
+      std::vector<Numbers> numbers(n, Numbers(size));
+      Numbers sum(size, 0.0);
+      for (size_t r = 0; r < n; ++r) {
+        for (size_t i = 0; i < size; ++i) {
+          numbers[r][i] = static_cast<double>(1 + r * 1000 + i * i);
+          sum[i] += numbers[r][i];  // whole numbers: exact in any order
+        }
+      }
+      const Outcome out = run_ring(numbers, {});
+      EXPECT_THAT(out.numbers, Each(sum)) << n << " ranks, " << size << " numbers";
+      EXPECT_EQ(out.messages, static_cast<int64_t>(n * 2 * (n - 1)));
+    }
+  }
+}
+
+// (1 + 1e16) - 1e16 is 0 in doubles, 1 + (1e16 - 1e16) is 1: the order shows, and all agree on it.
+TEST(RingExchange, AllRanksSumInOneOrder) {
+  const std::vector<Numbers> numbers = {{1, 1, 1}, {1e16, 1e16, 1e16}, {-1e16, -1e16, -1e16}};
+  const Outcome out = run_ring(numbers, {});
+  EXPECT_EQ(out.numbers[1], out.numbers[0]);
+  EXPECT_EQ(out.numbers[2], out.numbers[0]);
+  // Chunk c starts at rank c: (1 + 1e16) - 1e16, (1e16 - 1e16) + 1, (-1e16 + 1) + 1e16.
+  EXPECT_EQ(out.numbers[0], (Numbers{0, 1, 0}));
+}
+
+// 4 ranks, 4000 numbers of 8 bytes, 1 GBps, 50 us: 6 steps of 8 us + 50 us.
+TEST(RingExchange, LastsAsLongAsTheLawSays) {
+  const link::LinkShape shape{.rate = 1_GBps, .delay = {50'000}};
+  const SimDuration law{6 * 58'000};
+  const Outcome together = run_ring(std::vector<Numbers>(4, Numbers(4000)), shape);
+  EXPECT_THAT(together.ends, Each(SimTime{} + law));
+}
+
+// The chunk that begins at the late rank passes all others; none ends before it got everything.
+TEST(RingExchange, WaitsForTheLastRank) {
+  const link::LinkShape shape{.rate = 1_GBps, .delay = {50'000}};
+  const SimTime late{1'000'000};
+  const Outcome out =
+      run_ring(std::vector<Numbers>(4, Numbers(4000)), shape, {{}, {}, late, {500'000}});
+  const SimTime end = late + SimDuration{6 * 58'000};
+  EXPECT_EQ(*std::max_element(out.ends.begin(), out.ends.end()), end);
+  for (const SimTime each : out.ends) EXPECT_GT(each, late);
+}
+
+TEST(RingExchange, FailsWhenARankIsGone) {
+  VirtualNetwork network([](int32_t, int32_t) { return link::LinkShape{}; });
+  network.close();
+  ManualClock clock;
+  VirtualMessenger messenger(network, 4, clock);
+  Contribution own{{1, 2}, 2};
+  const Status status =
+      ring_exchange({.ranks = {4, 5}, .own = 0, .messenger = &messenger}, 1, own.work());
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, ErrorCode::kLostPeer);
+}
+
+TEST(Barrier, EndsWhenTheLastOneComes) {
+  const std::vector<int32_t> ranks = {0, 1, 2};
+  VirtualNetwork network([](int32_t, int32_t) { return link::LinkShape{}; });
+  std::vector<std::future<SimTime>> ends;
+  for (size_t r = 0; r < 3; ++r) {
+    ends.push_back(std::async(std::launch::async, [&, r] {
+      ManualClock clock;
+      clock.sleep_until(SimTime{static_cast<int64_t>(1000 * r)});
+      VirtualMessenger messenger(network, ranks[r], clock);
+      EXPECT_TRUE(barrier({.ranks = ranks, .own = r, .messenger = &messenger}, 1));
+      return clock.now();
+    }));
+  }
+  for (auto& end : ends) EXPECT_EQ(end.get().ns, 2000);
+}
+
+}  // namespace
+}  // namespace tombolo::runtime

@@ -1,0 +1,127 @@
+#include "perform/runtime/safetensors.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "base/hash.h"
+
+namespace tombolo::runtime {
+namespace {
+
+using ::testing::HasSubstr;
+
+Payload bytes_of(std::string_view text) {
+  Payload out;
+  for (const char c : text) out.push_back(static_cast<std::byte>(c));
+  return out;
+}
+
+// A file with this header and so many bytes of data.
+std::string file_with(std::string_view header, size_t data_bytes) {
+  std::string out(8, '\0');
+  for (size_t i = 0; i < 8; ++i) out[i] = static_cast<char>(header.size() >> (8 * i));
+  out += header;
+  out.append(data_bytes, 'x');
+  return out;
+}
+
+std::string refusal(const std::string& bytes) {
+  const auto file = parse_safetensors(bytes, "shard");
+  return file ? "accepted" : file.error().text();
+}
+
+class Safetensors : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "safetensors.XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string folder_;
+};
+
+TEST_F(Safetensors, WhatWasWrittenIsReadBack) {
+  const std::vector<NamedTensor> tensors = {
+      {"layers.0.weight", "F32", {1, 2}, bytes_of("abcdefgh")},
+      {"steps", "I64", {}, bytes_of("12345678")},  // a scalar: one element
+      {"empty", "BF16", {0, 7}, {}},
+  };
+  const std::string path = folder_ + "/rank-0.safetensors";
+  const auto written = write_safetensors(path, tensors, {{"format", "tombolo"}});
+  ASSERT_TRUE(written) << written.error().text();
+
+  const auto bytes = read_file(path);
+  ASSERT_TRUE(bytes);
+  EXPECT_EQ(written->bytes, static_cast<int64_t>(bytes->size()));
+  EXPECT_EQ(written->digest, digest(*bytes));
+  EXPECT_EQ((bytes->size() - 16) % 8, 0u) << "the data begins on a multiple of 8";
+
+  const auto read = read_safetensors(path);
+  ASSERT_TRUE(read) << read.error().text();
+  EXPECT_EQ(read->metadata, (Metadata{{"format", "tombolo"}}));
+  ASSERT_EQ(read->tensors.size(), 3u);
+  for (const NamedTensor& tensor : tensors) {
+    const auto same = [&](const NamedTensor& other) {
+      return other.name == tensor.name && other.dtype == tensor.dtype &&
+             other.shape == tensor.shape && other.bytes == tensor.bytes;
+    };
+    EXPECT_EQ(std::count_if(read->tensors.begin(), read->tensors.end(), same), 1) << tensor.name;
+  }
+}
+
+TEST_F(Safetensors, TheLayoutIsTheReferenceImplementations) {
+  // {"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}} has 53 characters; padded to 56 = 0x38.
+  const std::vector<NamedTensor> tensors = {{"a", "U8", {3}, bytes_of("xyz")}};
+  const std::string path = folder_ + "/a.safetensors";
+  ASSERT_TRUE(write_safetensors(path, tensors));
+  EXPECT_EQ(*read_file(path), std::string("\x38\0\0\0\0\0\0\0", 8) +
+                                  R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}})" +
+                                  "   " + "xyz");
+}
+
+TEST_F(Safetensors, AFolderThatIsMissingIsNamed) {
+  const auto written = write_safetensors(folder_ + "/no/such/file", {});
+  ASSERT_FALSE(written);
+  EXPECT_THAT(written.error().text(), HasSubstr("/no/such/file"));
+}
+
+TEST(HostileSafetensors, AreRefusedByName) {
+  EXPECT_THAT(refusal("abc"), HasSubstr("3 bytes are too few"));
+  EXPECT_THAT(refusal(std::string(8, '\xff')), HasSubstr("does not fit into the file"));
+  EXPECT_THAT(refusal(std::string("\x09\0\0\0\0\0\0\0{}", 10)), HasSubstr("does not fit"));
+  EXPECT_THAT(refusal(file_with("[]", 0)), HasSubstr("not a table"));
+  const auto tensor = [](std::string_view dtype, std::string_view shape, std::string_view offsets) {
+    return fmt::format(R"({{"t":{{"dtype":"{}","shape":{},"data_offsets":{}}}}})", dtype, shape,
+                       offsets);
+  };
+  EXPECT_EQ(refusal(file_with(tensor("F32", "[2]", "[0,8]"), 8)), "accepted");
+  EXPECT_THAT(refusal(file_with(tensor("F99", "[2]", "[0,8]"), 8)), HasSubstr("dtype"));
+  EXPECT_THAT(refusal(file_with(tensor("F32", "[-2]", "[0,8]"), 8)), HasSubstr("shape"));
+  EXPECT_THAT(refusal(file_with(tensor("F32", "[2.0]", "[0,8]"), 8)), HasSubstr("shape"));
+  EXPECT_THAT(refusal(file_with(tensor("F32", "[3]", "[0,8]"), 8)), HasSubstr("do not fit"));
+  EXPECT_THAT(refusal(file_with(tensor("F32", "[2]", "[0,8]"), 7)), HasSubstr("within the 7"));
+  EXPECT_THAT(refusal(file_with(tensor("F32", "[2]", "[0,8]"), 9)), HasSubstr("no tensor"));
+  EXPECT_THAT(refusal(file_with(tensor("F32", "[2]", "[1,9]"), 9)), HasSubstr("0 was due"));
+  EXPECT_THAT(refusal(file_with(tensor("F32", "[2]", "[8,0]"), 8)), HasSubstr("data_offsets"));
+  EXPECT_THAT(refusal(file_with(tensor("F32", "[2]", "[0]"), 8)), HasSubstr("data_offsets"));
+}
+
+TEST(HostileSafetensors, AProductBeyond64BitsIsNoSmallTensor) {
+  // 2^32 x 2^32 x 4 bytes is 0 modulo 2^64.
+  const std::string header =
+      R"({"t":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})";
+  EXPECT_THAT(refusal(file_with(header, 0)), HasSubstr("do not fit"));
+}
+
+TEST(HostileSafetensors, TensorsMayNotOverlap) {
+  const std::string header = R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
+                             R"("b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})";
+  EXPECT_THAT(refusal(file_with(header, 6)), HasSubstr("\"b\" begins at byte 2 where 4 was due"));
+}
+
+}  // namespace
+}  // namespace tombolo::runtime

@@ -1,0 +1,65 @@
+// What replicas tell each other so that a process group can come up: a c10d::Store over a
+// Messenger.
+//
+// A process group publishes its addresses under keys, and looks up those of the others. PyTorch's
+// own stores are a server for that, which believes anybody who finds its port. Here the replicas
+// tell each other through the links that they have anyway, which know who is who: set() tells all,
+// wait() blocks until told. So every replica has a copy, and nothing that changes a key later
+// (add, compareSet, deleteKey) can work; no process group that we use needs it to come up.
+//
+// One thread per peer listens, until that peer says that nothing more comes.
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <vector>
+
+#include "perform/runtime/kernels.h"
+
+namespace tombolo::train {
+
+class MessengerStore : public c10d::Store {
+ public:
+  explicit MessengerStore(const runtime::Replicas& replicas);
+  ~MessengerStore() override { close(); }
+
+  // Says that nothing more comes, and waits until every other replica has said so or is lost.
+  // Whatever was told stays readable. Nothing can be set afterwards.
+  void close();
+
+  // Why nothing can be told or heard: a replica was lost, or said what cannot be understood.
+  std::optional<Error> error() const;
+
+  // Of c10d::Store. They throw, as c10d expects: after an error(), and when a wait takes too long.
+  void set(const std::string& key, const std::vector<uint8_t>& value) override;
+  std::vector<uint8_t> get(const std::string& key) override;
+  void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
+  void wait(const std::vector<std::string>& keys,
+            const std::chrono::milliseconds& timeout) override;
+  bool check(const std::vector<std::string>& keys) override;
+  int64_t getNumKeys() override;
+  int64_t add(const std::string& key, int64_t value) override;  // throws
+  bool deleteKey(const std::string& key) override;              // throws
+
+ private:
+  void listen(int32_t peer);
+  void tell_all(const runtime::Payload& message);
+  void fail_with(Error error);
+  bool has(const std::vector<std::string>& keys) const;  // with the lock
+
+  const runtime::Replicas replicas_;
+  std::vector<std::thread> listeners_;
+  bool closed_ = false;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::vector<uint8_t>> values_;
+  std::optional<Error> error_;
+};
+
+}  // namespace tombolo::train

@@ -1,0 +1,64 @@
+#include "perform/train/operations.h"
+
+#include <cmath>
+#include <limits>
+
+namespace tombolo::train {
+namespace {
+
+at::Tensor rotate(const at::Tensor& x, const AttentionTables& tables) {
+  if (!tables.cosine.defined()) return x;
+  const std::vector<at::Tensor> halves = x.chunk(2, -1);
+  return at::cat({halves[0] * tables.cosine - halves[1] * tables.sine,
+                  halves[1] * tables.cosine + halves[0] * tables.sine},
+                 -1);
+}
+
+}  // namespace
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  return x * at::rsqrt(x.square().mean(-1, true) + epsilon) * weight;
+}
+
+at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) { return at::silu(gate) * up; }
+
+AttentionTables attention_tables(const AttentionShape& shape, double theta, at::ScalarType type) {
+  AttentionTables tables;
+  const double infinity = std::numeric_limits<double>::infinity();
+  tables.mask = at::full({shape.sequence, shape.sequence}, -infinity, at::dtype(type)).triu(1);
+  if (theta > 0) {
+    const at::Tensor pair = at::arange(shape.head_size / 2, at::kDouble);
+    const at::Tensor frequency =
+        at::exp(pair * (-2.0 * std::log(theta) / static_cast<double>(shape.head_size)));
+    const at::Tensor angle = at::outer(at::arange(shape.sequence, at::kDouble), frequency);
+    tables.cosine = at::cos(angle).to(type);
+    tables.sine = at::sin(angle).to(type);
+  }
+  return tables;
+}
+
+at::Tensor causal_attention(const AttentionShape& s, const AttentionTables& tables,
+                            const at::Tensor& query, const at::Tensor& key,
+                            const at::Tensor& value) {
+  const auto by_head = [&](const at::Tensor& x, int64_t heads) {
+    return x.view({s.samples, s.sequence, heads, s.head_size}).transpose(1, 2);
+  };
+  const int64_t groups = s.samples * s.kv_heads;
+  const int64_t shared = s.heads / s.kv_heads;  // query heads per key head
+  const double scale = 1 / std::sqrt(static_cast<double>(s.head_size));
+  const at::Tensor q = (rotate(by_head(query, s.heads), tables) * scale)
+                           .reshape({groups, shared * s.sequence, s.head_size});
+  const at::Tensor k =
+      rotate(by_head(key, s.kv_heads), tables).reshape({groups, s.sequence, s.head_size});
+  const at::Tensor v = by_head(value, s.kv_heads).reshape({groups, s.sequence, s.head_size});
+  const at::Tensor scores =
+      at::bmm(q, k.transpose(1, 2)).view({groups, shared, s.sequence, s.sequence});
+  const at::Tensor weights =
+      at::softmax(scores + tables.mask, -1).view({groups, shared * s.sequence, s.sequence});
+  return at::bmm(weights, v)
+      .view({s.samples, s.heads, s.sequence, s.head_size})
+      .transpose(1, 2)
+      .reshape({s.samples * s.sequence, s.heads * s.head_size});
+}
+
+}  // namespace tombolo::train

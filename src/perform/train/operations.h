@@ -1,0 +1,49 @@
+// The operations between a decoder's matrix products, from LibTorch's own: autograd knows their
+// gradients, and they run wherever the tensors are.
+#pragma once
+
+#include <cstdint>
+
+#include "perform/train/torch_compat.h"
+
+namespace tombolo::train {
+
+// x / sqrt(mean(x^2) + epsilon) * weight, per row. Zhang & Sennrich 2019, equation 4.
+// x: [rows, columns]
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
+
+// silu(gate) * up, with silu(a) = a / (1 + exp(-a)). Shazeer 2020.
+at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
+
+struct AttentionShape {
+  int64_t samples = 0;
+  int64_t sequence = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_size = 0;
+};
+
+// What does not change from one micro-batch to the next.
+struct AttentionTables {
+  at::Tensor cosine,
+      sine;         // [sequence, head_size / 2]; undefined: queries and keys are not rotated
+  at::Tensor mask;  // [sequence, sequence]: 0 up to the diagonal, -infinity above it
+};
+
+// theta: of the rotary positions; 0 for none.
+AttentionTables attention_tables(const AttentionShape& shape, double theta, at::ScalarType type);
+
+// Causal attention with grouped queries: query head i reads key and value head i / (heads /
+// kv_heads). Rotary positions (Su et al. 2021) turn element i with i + head_size / 2 by position *
+// theta^(-2 i / head_size), as Llama's published weights do.
+//
+//   out_i = sum_{j <= i} softmax_j(q_i k_j / sqrt(head_size)) v_j
+//
+// query: [samples * sequence, heads * head_size]; key, value: kv_heads instead. Returns the shape
+// of query. The queries that share a key head are rows of one matrix product, so keys and values
+// are never copied. Scores take samples * heads * sequence^2 elements, kept for the backward pass.
+at::Tensor causal_attention(const AttentionShape& shape, const AttentionTables& tables,
+                            const at::Tensor& query, const at::Tensor& key,
+                            const at::Tensor& value);
+
+}  // namespace tombolo::train

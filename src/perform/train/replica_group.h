@@ -1,0 +1,57 @@
+// The replicas of a stage as a PyTorch process group: c10d's Gloo on a cpu, its NCCL where Tombolo
+// is built for CUDA. It sums tensors.
+//
+// Bits. All replicas hold the same bits after sum(), on every run. Gloo cuts a tensor into one
+// chunk per replica and adds each chunk along the ring: of n replicas, chunk c is
+// (x[c-1] + x[c-2]) + ... + x[c], indices modulo n. The order depends on place, n and the tensor's
+// length only, never on who came first; then every replica gets a copy of the chunk that was summed
+// at one place. (Patarasuk & Yuan 2009 describe the ring; gloo/allreduce.cc of 2022 does this.)
+// That is for one length: cut the tensor differently and the last bits may differ.
+//
+// Lost replicas. Replicas first say through the Messenger that they are there, and only then does
+// Gloo move bytes. So the long wait, for the slowest replica, ends as every receive() does: with a
+// message, or when the peer is lost or the run is aborted. From then on a killed replica closes its
+// connections, which fails the sum at once; one that is silent fails it after kSilenceMax.
+//
+// Gloo's connections are plain TCP without any proof of who is there, hence they are bound to an
+// address of this machine or of emulated islands, and any other is refused.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "base/result.h"
+#include "perform/runtime/kernels.h"
+#include "perform/train/torch_compat.h"
+
+namespace tombolo::train {
+
+class ReplicaGroup {
+ public:
+  static constexpr std::chrono::milliseconds kSilenceMax{30'000};
+
+  // All replicas of stage `stage` call it. Returns when every one of them is connected to all
+  // others. kLostPeer, naming the replicas, where one is lost meanwhile; unusable for an address
+  // that plain TCP may not use.
+  static Result<std::unique_ptr<ReplicaGroup>> join(const runtime::Replicas& replicas,
+                                                    int32_t stage);
+  ~ReplicaGroup();
+
+  // Replaces `values` by the sum over all replicas, which call this with tensors of one length in
+  // the same order. fp32, contiguous. kLostPeer as above; the group is of no use afterwards.
+  // Bytes: 2 (n - 1) / n of the tensor leave each replica, and as many come.
+  Status sum(at::Tensor& values);
+
+ private:
+  class Backend;
+  ReplicaGroup(const runtime::Replicas& replicas, int32_t stage);
+  Status meet();
+  Error lost(const std::string& why) const;
+
+  const runtime::Replicas replicas_;
+  const int32_t stage_;
+  int64_t meetings_ = 0;
+  std::unique_ptr<Backend> backend_;
+};
+
+}  // namespace tombolo::train

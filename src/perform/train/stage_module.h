@@ -1,0 +1,78 @@
+// The slice of a decoder that one pipeline stage holds: its parameters, and its forward pass as a
+// LibTorch graph.
+//
+// A layer is  x += attention(norm(x));  x += mlp(norm(x)), with Llama's or GPT-2's choices (see
+// model::Model). Tokens are rows: every activation is [samples * sequence, hidden].
+//
+// A parameter's name and first value do not depend on which stage holds it: the value is drawn from
+// the stream "init/<name>" of the seed. Matrices are normal(0, 1 / sqrt(3 hidden)), which is
+// GPT-2's 0.02 at its width 768, divided by sqrt(2 layers) where they write to the residual stream
+// (Radford et al. 2019); embeddings normal(0, 0.1); norms start at one, biases at zero. Only
+// matrices decay, embeddings included.
+// docs/decisions/0007-fused-operations-and-named-initial-values.md
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "perform/train/operations.h"
+#include "perform/train/torch_compat.h"
+#include "perform/train/weight_gradients.h"
+#include "spec/model/model.h"
+
+namespace tombolo::train {
+
+struct Parameter {
+  std::string name;  // "layers.3.attention.query.weight"
+  at::Tensor value;  // a leaf that requires gradients
+  bool decays = false;
+};
+
+class StageModule {
+ public:
+  // Unusable for a shape that this code cannot compute, such as tied embeddings on two stages.
+  // `type`: float, or double for checking gradients.
+  static Result<StageModule> create(const model::Model& model, const model::Slice& slice,
+                                    uint64_t seed, at::ScalarType type = at::kFloat);
+
+  // input: tokens, int64 [samples, sequence], where the slice has the embedding; else hidden states
+  // [samples * sequence, hidden]. Returns hidden states, or logits [samples * sequence, vocabulary]
+  // where it has the head. `gradients`: what the backward pass may leave for later; outlives the
+  // graph of the result.
+  at::Tensor forward(const at::Tensor& input, WeightGradients* gradients = nullptr) const;
+
+  // Mean cross entropy in nats per token. targets: int64 [samples * sequence].
+  static at::Tensor loss(const at::Tensor& logits, const at::Tensor& targets);
+
+  // In the order of the forward pass.
+  std::vector<Parameter>& parameters() { return parameters_; }
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+
+ private:
+  // Indices into parameters_; kNone where the model has none.
+  static constexpr int kNone = -1;
+  struct Affine {
+    int weight = kNone;
+    int bias = kNone;
+  };
+  struct Layer {
+    Affine attention_norm, query, key, value, output;
+    Affine mlp_norm, gate, up, down;
+  };
+  class Builder;
+
+  const at::Tensor& value(int index) const { return parameters_[static_cast<size_t>(index)].value; }
+  at::Tensor apply(const Affine& affine, const at::Tensor& x, WeightGradients* gradients) const;
+  at::Tensor normalise(const Affine& affine, const at::Tensor& x) const;
+  AttentionShape attention_shape(int64_t rows) const;
+  at::Tensor run_layer(const Layer& layer, const at::Tensor& x, WeightGradients* gradients) const;
+
+  model::Model model_;
+  std::vector<Parameter> parameters_;
+  std::vector<Layer> layers_;
+  Affine embedding_, positions_, norm_, head_;
+  AttentionTables tables_;
+};
+
+}  // namespace tombolo::train

@@ -1,0 +1,148 @@
+#include "perform/train/stage_module.h"
+
+#include <gmock/gmock.h>
+
+namespace tombolo::train {
+namespace {
+
+using model::Model;
+using model::Slice;
+using testing::HasSubstr;
+
+Model tiny_llama() {
+  return {.name = "tiny",
+          .layers = 2,
+          .hidden = 8,
+          .heads = 2,
+          .kv_heads = 1,
+          .ffn = 12,
+          .vocabulary = 11,
+          .sequence = 5};
+}
+
+Model tiny_gpt2() {
+  Model m = tiny_llama();
+  m.kv_heads = 2;
+  m.norm = model::Norm::kLayer;
+  m.activation = model::Activation::kGelu;
+  m.positions = model::Positions::kLearned;
+  m.bias = true;
+  m.tied_embeddings = true;
+  return m;
+}
+
+Slice whole(const Model& m) { return {0, m.layers, true, true}; }
+
+int64_t count(const StageModule& module) {
+  int64_t numbers = 0;
+  for (const Parameter& parameter : module.parameters()) numbers += parameter.value.numel();
+  return numbers;
+}
+
+TEST(StageModule, HasAsManyParametersAsTheModelSays) {
+  Model untied = tiny_gpt2();
+  untied.tied_embeddings = false;
+  for (const Model& m : {tiny_llama(), tiny_gpt2(), untied}) {
+    EXPECT_EQ(count(*StageModule::create(m, whole(m), 1)), model::parameters(m));
+  }
+  for (const Model& m : {tiny_llama(), untied}) {
+    for (const Slice& slice : {Slice{0, 1, true, false}, Slice{1, 1, false, true}}) {
+      EXPECT_EQ(count(*StageModule::create(m, slice, 1)), model::parameters(m, slice));
+    }
+  }
+}
+
+TEST(StageModule, StartsFromTheSameWeightsHoweverItIsSplit) {
+  const Model m = tiny_llama();
+  const auto all = StageModule::create(m, whole(m), 1);
+  size_t next = 0;
+  for (const Slice& slice : {Slice{0, 1, true, false}, Slice{1, 1, false, true}}) {
+    const auto part = StageModule::create(m, slice, 1);
+    for (const Parameter& parameter : part->parameters()) {
+      const Parameter& same = all->parameters()[next++];
+      EXPECT_EQ(parameter.name, same.name);
+      EXPECT_TRUE(at::equal(parameter.value, same.value)) << parameter.name;
+    }
+  }
+  EXPECT_EQ(next, all->parameters().size());
+  // Another seed, other weights; norms start at one and do not decay.
+  const auto other = StageModule::create(m, whole(m), 2);
+  EXPECT_FALSE(at::equal(all->parameters()[0].value, other->parameters()[0].value));
+  EXPECT_EQ(all->parameters()[0].name, "embedding.weight");
+  EXPECT_TRUE(all->parameters()[0].decays);
+  EXPECT_EQ(all->parameters()[1].name, "layers.0.attention_norm.weight");
+  EXPECT_EQ(all->parameters()[1].value.min().item<float>(), 1);
+  EXPECT_FALSE(all->parameters()[1].decays);
+}
+
+TEST(StageModule, RefusesTiedEmbeddingsOnTwoStagesAndOddRotations) {
+  auto module = StageModule::create(tiny_gpt2(), {0, 1, true, false}, 1);
+  ASSERT_FALSE(module);
+  EXPECT_EQ(module.error().code, ErrorCode::kUnusable);
+  EXPECT_THAT(module.error().text(), HasSubstr("tied_embeddings"));
+  Model m = tiny_llama();
+  m.hidden = 6;  // 3 per head
+  module = StageModule::create(m, whole(m), 1);
+  ASSERT_FALSE(module);
+  EXPECT_THAT(module.error().text(), HasSubstr("rope"));
+}
+
+TEST(StageModule, RefusesWhatDepartsFromTheTwoFamilies) {
+  Model m = tiny_llama();
+  m.qkv_bias = true;
+  const auto module = StageModule::create(m, whole(m), 1);
+  ASSERT_FALSE(module);
+  EXPECT_EQ(module.error().code, ErrorCode::kUnusable);
+  EXPECT_THAT(module.error().text(), HasSubstr("model.qkv_bias = true"));
+}
+
+TEST(StageModule, StartsAtTheLossOfGuessing) {
+  // Equal logits give ln 11 = 2.398 nats; those of a fresh head deviate by sqrt(hidden) /
+  // sqrt(3 hidden) = 0.58 and add about 0.58^2 / 2 = 0.17.
+  const Model m = tiny_llama();
+  const auto module = StageModule::create(m, whole(m), 1);
+  const at::Tensor tokens = at::arange(10, at::kLong).view({2, 5});
+  const at::Tensor loss = StageModule::loss(module->forward(tokens), tokens.view({-1}));
+  EXPECT_NEAR(loss.item<float>(), 2.398 + 0.17, 0.35);
+}
+
+// Every parameter's gradient against (f(w + e) - f(w - e)) / 2e in double. The error is e^2 / 6
+// times a third derivative, of which norms of small numbers make thousands, plus rounding: 1e-9.
+void expect_gradients(const Model& m) {
+  auto module = StageModule::create(m, whole(m), 1, at::kDouble);
+  ASSERT_TRUE(module);
+  const at::Tensor tokens = at::arange(10, at::kLong).view({2, 5});
+  const at::Tensor targets = (tokens.view({-1}) * 7 + 3).remainder(m.vocabulary);
+  const auto loss = [&] { return StageModule::loss(module->forward(tokens), targets); };
+  {
+    // Off the starting point, where biases and norms are special.
+    const at::NoGradGuard no_gradients;
+    double shift = 0;
+    for (Parameter& parameter : module->parameters()) {
+      parameter.value.mul_(5).add_(0.01 * (shift += 0.1));
+    }
+  }
+  torch::autograd::backward({loss()}, {});
+  const at::NoGradGuard no_gradients;
+  for (Parameter& parameter : module->parameters()) {
+    double* values = parameter.value.data_ptr<double>();
+    const at::Tensor gradient = parameter.value.grad().contiguous();
+    for (int64_t i = 0; i < gradient.numel(); i += 1 + gradient.numel() / 9) {
+      const double value = values[i], e = 1e-6;
+      values[i] = value + e;
+      const double above = loss().item<double>();
+      values[i] = value - e;
+      const double below = loss().item<double>();
+      values[i] = value;
+      ASSERT_NEAR(gradient.data_ptr<double>()[i], (above - below) / (2 * e), 1e-7)
+          << parameter.name << " " << i;
+    }
+  }
+}
+
+TEST(StageModule, GradientsOfALlamaEqualFiniteDifferences) { expect_gradients(tiny_llama()); }
+
+TEST(StageModule, GradientsOfAGpt2EqualFiniteDifferences) { expect_gradients(tiny_gpt2()); }
+
+}  // namespace
+}  // namespace tombolo::train

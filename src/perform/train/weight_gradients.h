@@ -1,0 +1,45 @@
+// Matrix products whose weight gradients may wait.
+//
+// A schedule with backwards in halves wants the gradient of a stage's input first (I), because the
+// stage before waits for it, and those of the weights later (W). Autograd knows whole backwards
+// only: asked for one half after the other it goes the way back through the stage twice. So here it
+// goes back once, in I, and leaves out the products  weight gradient = g^T x  of the matrices,
+// which are W; everything else that a backward consists of is small and belongs to I. Nothing is
+// computed twice, and of the activations only x and g wait. Source: Qi, Wan, Huang, Lin, Zero
+// Bubble Pipeline Parallelism (ICLR 2024), section 2 and its implementation in Megatron-LM.
+//
+// Both ways add up the same products in the order of the micro-batches, hence the same bits, except
+// where a matrix is used twice (tied embeddings).
+#pragma once
+
+#include <vector>
+
+#include "perform/train/torch_compat.h"
+
+namespace tombolo::train {
+
+// Of one micro-batch on one stage. Outlives the graph that its products are part of.
+class WeightGradients {
+ public:
+  // From now on a pass backward leaves the products out.
+  void defer() { deferred_ = true; }
+
+  // Adds what was left out to the gradients of the weights, and forgets it.
+  void compute();
+
+ private:
+  friend struct Products;
+  struct Product {
+    at::Tensor weight;
+    at::Tensor input, gradient;  // once a pass backward has left them here
+  };
+  std::vector<Product> products_;
+  bool deferred_ = false;
+};
+
+// x weight^T + bias, as at::linear: x [rows, columns], weight [outputs, columns]; an undefined bias
+// is none.
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                  WeightGradients& gradients);
+
+}  // namespace tombolo::train

@@ -1,0 +1,201 @@
+// The driver behind an Endpoint: sockets, timers and the io thread. Not for others: endpoint.h is
+// the door.
+//
+// Two threads meet here. Callers (endpoint.cc) put messages into a peer's outbox and wait for its
+// inbox; the io thread (driver.cc) owns every Connection and moves bytes between sockets and peers.
+// Peers are under the mutex, Connections are the io thread's alone, and asio::post carries work
+// over. What a link is, and when it is up or over, is decided in link.h.
+#pragma once
+
+#include <asio.hpp>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "perform/link/frame.h"
+#include "perform/link/goodput.h"
+#include "perform/link/handshake.h"
+#include "perform/link/link.h"
+#include "perform/link/link_tuner.h"
+#include "perform/transport/endpoint.h"
+#include "perform/transport/tcp_state.h"
+#include "perform/trust/secure_stream.h"
+
+namespace tombolo::transport {
+namespace detail {
+
+using asio::ip::tcp;
+
+// One socket, from the first byte to the last. Belongs to the io thread.
+struct Connection {
+  explicit Connection(asio::io_context& io)
+      : socket(io), handshake_timer(io), departure_timer(io), decoder(link::kStrangerPayloadMax) {}
+
+  tcp::socket socket;
+  asio::steady_timer handshake_timer;
+  asio::steady_timer departure_timer;
+  link::FrameDecoder decoder;
+  std::unique_ptr<trust::SecureStream> secure;  // between socket and decoder; null: plain TCP
+  std::string remote;                           // "127.0.0.1:51234"
+  int32_t dialed = -1;                          // the rank we called; -1: it called us
+  int32_t meets = -1;                           // the rank we meet through a splice (splice.h)
+  bool stranger = false;                        // one of strangers_
+  bool spoke = false;                           // something came
+  int32_t rank = -1;                            // the peer, once it proved to be one
+  link::LinkPart part;                          // which connection of its link
+  tcp::endpoint at;                             // whom we dial,
+  SimTime dial_until;                           // and for how long
+  bool open = true;                             // until its end was dealt with
+  bool deaf = false;                            // what comes in does not matter any more
+  bool writing = false;                         // asio allows one write at a time
+  bool waiting = false;                         // until the kernel takes more; for slow networks
+  bool writable = false;                        // it does
+  bool heard = false;                           // the peer's goodbye
+  link::GoodputMeter meter;                     // of a slow network
+  SimTime looked_at;                            // statistics():
+  uint64_t looked_acknowledged = 0;             // what was acknowledged then
+  uint32_t mark = 0;                            // set_unsent_mark
+  bool last_words = false;                      // nothing is sent after the control frames below
+  bool silent = false;                          // our direction is shut down
+  std::deque<std::vector<std::byte>> control;   // hello, goodbye, failure: before any data
+  std::vector<std::byte> control_out;           // what is being written: either this (with TLS
+                                                // always this)
+  link::EncodedHeader header_out;               // or these two
+  link::Outgoing data_out;
+};
+using ConnectionPtr = std::shared_ptr<Connection>;
+
+// What both threads know of a rank; under the driver's mutex.
+struct Peer {
+  explicit Peer(link::Link::Options options) : link(std::move(options)) {}
+
+  link::LinkShape shape;
+  link::Link link;
+  std::optional<link::LinkTuner> tuner;
+  SimTime tuned_at;
+  uint32_t pulling = link::kConnectionsMax;       // of the connections, those below this number
+  bool through = false;                           // a splice: both sides called
+  uint64_t bytes_out = 0;                         // of the frames that are being written
+  std::map<uint32_t, ConnectionPtr> connections;  // those that shook hands and go on
+  std::vector<ConnectionPtr> dialing;             // ours, until the link is up
+  bool timer_set = false;                         // by one connection, for the next departure
+  bool claimed = false;                           // by connect() or await_peer()
+  bool up = false;                                // all have shaken hands; stays true
+  bool dropped = false;                           // it went away with something queued for it
+  std::optional<Error> unreachable;               // why connect() failed
+  std::optional<Error> ended;                     // why nothing more will come
+
+  uint64_t queued_bytes() const { return link.outbox().queued_bytes() + bytes_out; }
+  bool idle() const { return link.outbox().empty() && bytes_out == 0; }
+  void drop_queue() {
+    dropped = dropped || !idle();
+    link.outbox().clear();
+    bytes_out = 0;
+  }
+};
+
+std::string text(const tcp::endpoint& at);  // "127.0.0.1:51234"
+
+}  // namespace detail
+
+class Endpoint::Driver {
+  using tcp = asio::ip::tcp;
+  using Peer = detail::Peer;
+  using ConnectionPtr = detail::ConnectionPtr;
+
+ public:
+  Driver(Options options, const Clock& clock)
+      : options_(std::move(options)), clock_(clock), acceptor_(io_), accept_timer_(io_) {}
+  ~Driver() { stop(); }
+
+  Status listen();
+  uint16_t port() const { return port_; }
+  Status dial(int32_t rank, const link::LinkShape& shape, const std::string& host, uint16_t port,
+              SimTime deadline);
+  Status meet(int32_t rank, const link::LinkShape& shape, const std::string& host, uint16_t port,
+              SimTime deadline);
+  Status link(int32_t rank, const link::LinkShape& shape, std::optional<tcp::endpoint> dial,
+              bool through, SimTime deadline);
+  Status send(int32_t rank, link::Tag tag, link::Payload payload, link::Urgency urgency);
+  Result<Came> receive_any(std::span<const Awaited> wanted, SimTime deadline);
+  uint64_t queued_bytes();
+  std::vector<link::LinkStatistics> statistics();
+  Status flush(SimTime deadline);
+  void abort(Error error);
+  Status close(SimTime deadline);
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  // Any thread.
+  Peer& peer(int32_t rank);
+  void wait(Lock& lock, SimTime deadline);
+  Status drained(int32_t rank, const Peer& peer) const;
+  void call(int32_t rank, Peer& p, const tcp::endpoint& at, SimTime deadline);
+  void stop();
+
+  // The io thread, in the order of a connection's life.
+  void accept_next();
+  void dial(const ConnectionPtr& c);
+  void ask_for_peer(const ConnectionPtr& c);
+  void choose_congestion_control(int socket, const std::string& name);
+  void begin(const ConnectionPtr& c);
+  void limit_handshake(const ConnectionPtr& c);
+  void read(const ConnectionPtr& c);
+  void open_sealed(const ConnectionPtr& c, size_t bytes);
+  void decode(const ConnectionPtr& c);
+  Status on_frame(const ConnectionPtr& c, const link::Frame& frame);
+  Status on_hello(const ConnectionPtr& c, const link::Frame& frame);
+  Status join(const ConnectionPtr& c, const link::Caller& caller,
+              std::vector<ConnectionPtr>& outdated);
+  void dial_others(const ConnectionPtr& first);
+  Status on_link_frame(const ConnectionPtr& c, const link::Frame& frame);
+  void pump(const ConnectionPtr& c);
+  bool say_secure(const ConnectionPtr& c);
+  void pump_all(int32_t rank);
+  bool pull(const ConnectionPtr& c);
+  void await_departure(const ConnectionPtr& c, Peer& p, SimDuration wait);
+  void await_writable(const ConnectionPtr& c);
+  uint64_t adapt(const ConnectionPtr& c, Peer& p, SimTime now);
+  void tune(int32_t rank, Peer& p, SimTime now);
+  void choose(int32_t rank, Peer& p);
+  std::vector<link::LinkStatistics> look();
+  template <typename Buffers>
+  void write(const ConnectionPtr& c, const Buffers& buffers);
+  template <typename Buffers>
+  void transmit(const ConnectionPtr& c, const Buffers& buffers);
+  void say_last(const ConnectionPtr& c, std::vector<std::byte> frame);
+  void refuse(const ConnectionPtr& c, const Error& error);
+  void end_of_stream(const ConnectionPtr& c, const std::string& reason);
+  void shut(const ConnectionPtr& c);
+  void known(const ConnectionPtr& c);
+  void end(const ConnectionPtr& c, const Error& error);
+  void end_link(int32_t rank, const Error& error);
+  void prepare(int32_t rank);
+
+  const Options options_;
+  const Clock& clock_;
+  asio::io_context io_;
+  asio::executor_work_guard<asio::io_context::executor_type> work_ = asio::make_work_guard(io_);
+  tcp::acceptor acceptor_;
+  asio::steady_timer accept_timer_;
+  uint16_t port_ = 0;
+  std::shared_ptr<const trust::SecureContext> secure_;  // null: plain TCP
+  int strangers_ = 0;                                   // io thread
+  std::thread thread_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;  // whatever stands below
+  std::map<int32_t, Peer> peers_;
+  link::Inbox own_;  // what this rank sent to itself
+  std::optional<Error> aborted_;
+  bool closing_ = false;
+};
+
+}  // namespace tombolo::transport

@@ -1,0 +1,33 @@
+// The sockets of joining (trust/join.h): one host waits for the host that it invited, which calls.
+//
+// Nothing here needs to be fast. Of strangers at most 32 are listened to at once, each for 10 s,
+// and each costs one line in the log; the invited host gets in meanwhile.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/clock.h"
+#include "perform/transport/address.h"
+#include "perform/trust/authority.h"
+#include "perform/trust/join.h"
+
+namespace tombolo::transport {
+
+struct Welcome {
+  Address at{"0.0.0.0", 0};  // where to listen; port 0: any that is free
+  std::string name;          // of the host that may join
+  trust::Invitation invitation;
+  SimTime deadline;                              // of the invitation
+  std::function<void(uint16_t port)> on_listen;  // people may be told now
+  std::function<void(const std::string&)> log;   // a line per stranger
+};
+// Blocks until the invited host has its certificate, and returns where it called from.
+Result<std::string> welcome_host(const Welcome& welcome, const trust::Authority& authority,
+                                 const trust::Credentials& own, const Clock& clock);
+
+// Calls the host that invited this one. Blocks for at most `patience`.
+Result<trust::Credentials> join_host(const Address& inviter, const trust::Invitation& invitation,
+                                     SimDuration patience, const Clock& clock);
+
+}  // namespace tombolo::transport

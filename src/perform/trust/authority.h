@@ -1,0 +1,61 @@
+// Authority: the private CA of one group of hosts. It signs their certificates and nothing else.
+//
+// The first host has it, in authority.key beside its own credentials. A host that joins makes its
+// own key, which never leaves it, and asks with a signing request. All keys are ECDSA P-256: fast,
+// and known to every TLS.
+//
+// Nothing is revoked one by one: certificates of hosts last 90 days, and whoever must be kept out
+// before that is kept out by a new authority, or by the job's token.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "perform/trust/credentials.h"
+
+namespace tombolo::trust {
+
+inline constexpr std::chrono::hours kAuthorityLasts{24 * 3650};
+inline constexpr std::chrono::hours kHostLasts{24 * 90};
+
+struct Validity {
+  WallTime from;
+  WallTime until;
+};
+
+// A host's own key and what it asks to have signed.
+struct SigningRequest {
+  std::string key;      // PEM; stays here
+  std::string request;  // PEM
+};
+Result<SigningRequest> make_request();
+
+// Letters, digits, "-" and ".", at most 63.
+Status check_name(const std::string& name);
+
+class Authority {
+ public:
+  static Result<Authority> create(WallTime now);
+  static Result<Authority> load(const std::string& directory);
+  // authority.key, beside the credentials of the host that has it. Never overwrites.
+  Status save(const std::string& directory) const;
+
+  const std::string& certificate() const { return certificate_; }
+
+  // A certificate with this name, whatever the request says; only its key counts. PEM.
+  Result<std::string> sign(const std::string& request, const std::string& name,
+                           const Validity& validity) const;
+  // Key and certificate in one go, for this host, a folder to carry, or a test.
+  Result<Credentials> issue(const std::string& name, const Validity& validity) const;
+
+ private:
+  Authority(std::string certificate, std::string key)
+      : certificate_(std::move(certificate)), key_(std::move(key)) {}
+  std::string certificate_;  // PEM
+  std::string key_;          // PEM
+};
+
+// From an hour ago, as clocks differ, for as long as a host's certificate lasts.
+Validity host_validity(WallTime now);
+
+}  // namespace tombolo::trust

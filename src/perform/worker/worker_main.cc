@@ -1,0 +1,147 @@
+// tombolo-worker: one rank of a run, or one stage of a profile. Started by `tombolo train` and
+// `tombolo profile`, hardly ever by hand.
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/json.h"
+#include "perform/launch/profile.h"
+#include "perform/launch/rank_session.h"
+#include "perform/launch/rendezvous.h"
+#include "perform/launch/worker_child.h"
+#include "perform/runtime/perform.h"
+#include "perform/worker/make_kernels.h"
+#include "spec/cluster/islands.h"
+#include "spec/plan/plan_file.h"
+
+namespace tombolo::worker {
+namespace {
+
+constexpr SimDuration kStuckMax{3'000'000'000};
+
+struct Arguments {
+  launch::RankSessionOptions session;
+  std::string launcher;
+  double join_timeout = 60;
+  bool child = false;
+  std::string plan;
+  int32_t stage = 0;
+  double seconds = 10;
+};
+
+// What the session needs beside the command line: the token and the islands it is in.
+Status complete(Arguments& arguments) {
+  launch::RankSessionOptions& session = arguments.session;
+  session.launcher =
+      TRY(during(transport::parse_address(arguments.launcher), "reading --launcher"));
+  session.join_max = round_to_ns(Seconds{arguments.join_timeout});
+  const auto token = TRY(launch::token_of_environment());
+  if (!token && session.token_file.empty()) {
+    return unusable(
+        fmt::format("{} is not set: a worker is started by a launcher", launch::kTokenVariable),
+        "tombolo train JOB");
+  }
+  if (token) session.token = *token;
+  unsetenv(launch::kTokenVariable);
+  if (const auto islands = TRY(cluster::islands_of_environment())) {
+    session.network = islands->network;
+  }
+  return {};
+}
+
+// mpirun says SIGTERM to all ranks at once, and kills them as soon as one of them has ended. Rank 0
+// shall have the time to stop the run in order, so this rank waits a second for its word.
+void on_terminate(int) { alarm(1); }
+void on_alarm(int) { _exit(128 + SIGTERM); }
+
+launch::RankEnd run(Arguments& arguments) {
+  // Without a parent there is nobody to work for; and ^C is the launcher's to answer.
+  if (arguments.child) prctl(PR_SET_PDEATHSIG, SIGKILL);
+  signal(SIGINT, SIG_IGN);
+  signal(SIGALRM, on_alarm);
+  signal(SIGTERM, on_terminate);
+  if (Status status = complete(arguments); !status) return {std::move(status)};
+  launch::RankSessionOptions& session = arguments.session;
+  session.stuck_max = kStuckMax;
+  session.log = [rank = session.rank](const std::string& line) {
+    fmt::print(stderr, "rank {}: {}\n", rank, line);
+  };
+  // From then on it ends by itself when the launcher does, and leaves its state before.
+  session.on_seated = [] { prctl(PR_SET_PDEATHSIG, 0); };
+  SystemClock clock;
+  return launch::serve_rank(
+      session,
+      [&](const plan::Plan& plan, int32_t rank) { return make_kernels(plan, rank, clock); }, clock);
+}
+
+Status profile(const Arguments& arguments) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const plan::Plan plan = TRY(plan::read_plan(arguments.plan));
+  if (arguments.stage < 0 || arguments.stage >= static_cast<int32_t>(plan.stages.size())) {
+    return unusable(
+        fmt::format("--stage {}: the Plan has {} stages", arguments.stage, plan.stages.size()));
+  }
+  SystemClock clock;
+  const int32_t rank = plan.rank_of(arguments.stage, 0);
+  const auto kernels = TRY(make_kernels(plan, rank, clock));
+  const launch::StageProfile result = TRY(
+      launch::profile_stage(plan, arguments.stage, *kernels, clock, Seconds{arguments.seconds}));
+  fmt::print("{}\n", to_json(write_fields(result), -1));
+  return {};
+}
+
+int main(int argc, char** argv) {
+  // The kernel rounds sleeps up by 50 us unless told otherwise; emulated kernels sleep precisely.
+  prctl(PR_SET_TIMERSLACK, 1);
+  signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error of write(), like a full disk
+  signal(SIGPIPE, SIG_IGN);
+  Arguments arguments;
+  launch::RankSessionOptions& session = arguments.session;
+  CLI::App app("One rank of a training run. `tombolo train` and `tombolo profile` start it.",
+               "tombolo-worker");
+  app.require_subcommand(1);
+  CLI::App* run_command = app.add_subcommand("run", "performs one rank of the launcher's Plan");
+  run_command->add_option("--rank", session.rank, "which rank")->required();
+  run_command->add_option("--ranks", session.ranks, "how many there are")->required();
+  run_command->add_option("--launcher", arguments.launcher, "its address and port")->required();
+  run_command->add_option("--listen", session.listen_address, "where other ranks reach this one");
+  run_command->add_option("--token-file", session.token_file, "instead of TOMBOLO_TOKEN");
+  run_command->add_option("--credentials", session.security.credentials,
+                          "folder with certificates: TLS to all others");
+  run_command->add_flag("--plain-tcp", session.security.plain_tcp, "also to other hosts");
+  run_command->add_flag("--no-inbound", session.no_inbound, "nobody can call this rank");
+  run_command->add_option("--join-timeout", arguments.join_timeout, "seconds, for the launcher")
+      ->check(CLI::Range(0.1, 86400.0));
+  run_command->add_flag("--returns", session.returns,
+                        "it is started again when it ends with code 75");
+  run_command->add_flag("--child", arguments.child, "ends with the process that started it");
+  CLI::App* profile_command =
+      app.add_subcommand("profile", "measures one stage alone and prints one line of JSON");
+  profile_command->add_option("--plan", arguments.plan, "Plan file")->required();
+  profile_command->add_option("--stage", arguments.stage, "which stage")->required();
+  profile_command->add_option("--seconds", arguments.seconds, "how long, about");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  const launch::RankEnd end =
+      run_command->parsed() ? run(arguments) : launch::RankEnd{profile(arguments)};
+  const Status& status = end.status;
+  if (status) return 0;
+  if (!end.told)
+    fmt::print(stderr, "{}: {}\n",
+               run_command->parsed() ? fmt::format("rank {}", session.rank)
+                                     : fmt::format("stage {}", arguments.stage),
+               status.error().text());
+  return session.returns && end.again ? launch::kComesAgain : status.error().exit_code();
+}
+
+}  // namespace
+}  // namespace tombolo::worker
+
+int main(int argc, char** argv) { return tombolo::worker::main(argc, argv); }

@@ -1,0 +1,202 @@
+// How collectives become chunks, and how these wait for their dimensions.
+
+#include <algorithm>
+#include <tuple>
+
+#include "predict/astra/astra_machine.h"
+
+namespace tombolo::astra {
+
+using graph::CollectiveType;
+
+void AstraMachine::start_collective(int32_t r, uint32_t n) {
+  Rank& rank = ranks_[static_cast<size_t>(r)];
+  const Program::Node& node = rank.program->nodes[n];
+  if (node.collective == CollectiveType::kBroadcast) {  // ASTRA-sim replays it
+    return alarms_.set(r, now() + SimDuration{node.replay_ns}, {kNodeDone, n});
+  }
+  const std::vector<const ChunkPlan*> custom{&custom_plan_};
+  const std::vector<const ChunkPlan*>* plans = &custom;
+  if (node.custom == nullptr) {
+    CollectivePlanner::Question question{node.collective, node.bytes, node.involved_dims, 0, {}};
+    if (node.group >= 0) {
+      question.group_size =
+          static_cast<int32_t>(workload_->groups[static_cast<size_t>(node.group)].ranks.size());
+    }
+    const auto planned =
+        planner_.plan(question, rotations_[rotations_.size() == 1 ? 0 : static_cast<size_t>(r)]);
+    if (!planned) {
+      error_ = std::move(planned).error();
+      error_->context.push_back(fmt::format("starting node {} of rank {}", node.id, r));
+      return;
+    }
+    plans = *planned;
+  }
+  if (plans->empty()) return alarms_.set(r, now(), {kNodeDone, n});  // alone in its group
+  set_priority(rank, node);
+  const uint32_t collective = new_collective(r, n, plans->size());
+  const int32_t priority = rank.priority;
+  for (const ChunkPlan* plan : *plans)
+    proceed(new_chunk(r, node.group, collective, priority, plan));
+}
+
+void AstraMachine::set_priority(Rank& rank, const Program::Node& node) {
+  switch (settings_->order) {
+    case CollectiveOrder::kByPriority:
+      rank.priority = static_cast<int32_t>(node.priority);
+      break;
+    case CollectiveOrder::kLastFirst:
+      ++rank.priority;
+      break;
+    case CollectiveOrder::kFirstFirst:
+      --rank.priority;
+      break;
+  }
+}
+
+uint32_t AstraMachine::new_collective(int32_t r, uint32_t n, size_t chunks) {
+  uint32_t id = free_collective_;
+  if (id == kNone) {
+    id = static_cast<uint32_t>(collectives_.size());
+    collectives_.emplace_back();
+  } else {
+    free_collective_ = collectives_[id].next_free;
+  }
+  collectives_[id] = {r, n, static_cast<uint32_t>(chunks), kNone};
+  return id;
+}
+
+uint32_t AstraMachine::new_chunk(int32_t r, int32_t group, uint32_t collective, int32_t priority,
+                                 const ChunkPlan* plan) {
+  uint32_t id = free_chunk_;
+  if (id == kNone) {
+    id = static_cast<uint32_t>(chunks_.size());
+    chunks_.emplace_back();
+  } else {
+    free_chunk_ = chunks_[id].next;
+  }
+  Rank& rank = ranks_[static_cast<size_t>(r)];
+  uint32_t* counter = &rank.chunks;
+  if (group >= 0) {
+    auto found = std::find_if(rank.group_chunks.begin(), rank.group_chunks.end(),
+                              [&](const auto& entry) { return entry.first == group; });
+    if (found == rank.group_chunks.end()) found = rank.group_chunks.insert(found, {group, 0});
+    counter = &found->second;
+  }
+  chunks_[id] = {plan,     r,     group, (*counter)++,         collective,
+                 priority, kNone, {},    rank.chunks_in_all++, -1,
+                 false};
+  return id;
+}
+
+AstraMachine::Queue& AstraMachine::queue_of(const Chunk& chunk) {
+  const size_t queue = chunk.plan->phases[static_cast<size_t>(chunk.phase)].queue;
+  return queues_[static_cast<size_t>(chunk.rank) * static_cast<size_t>(planner_.queues()) + queue];
+}
+
+// The order of these steps is ASTRA-sim's: a collective that is done may start another one, whose
+// chunks queue up before this one leaves.
+void AstraMachine::proceed(uint32_t id) {
+  const bool was_queued = chunks_[id].phase >= 0;
+  const bool last = static_cast<size_t>(chunks_[id].phase) + 1 == chunks_[id].plan->phases.size();
+  Queue* left = was_queued ? &queue_of(chunks_[id]) : nullptr;
+  if (was_queued && chunks_[id].plan != &custom_plan_) {
+    for (AstraObserver* observer : options_.observers) {
+      observer->phase_ends(chunks_[id].rank, id, now());
+    }
+  }
+  if (was_queued && last) chunk_done(id);
+  if (left != nullptr) remove(*left, id);
+  if (was_queued && last) {
+    --left->working;
+    let_work(*left);
+    chunks_[id].next = free_chunk_;
+    free_chunk_ = id;
+    return;
+  }
+  ++chunks_[id].phase;
+  chunks_[id].working = false;
+  Queue& entered = queue_of(chunks_[id]);
+  enqueue(entered, id);
+  if (left != nullptr) {
+    --left->working;
+    let_work(*left);
+  }
+  let_work(entered);
+}
+
+// What a chunk has at the larger end of its phase.
+int64_t AstraMachine::bytes_in_phase(const Chunk& chunk) const {
+  const SharedPhase* shared = chunk.plan->phases[static_cast<size_t>(chunk.phase)].shared;
+  if (shared == nullptr) return 0;  // spelled out
+  return std::max(shared->phase.spec().bytes, shared->phase.final_bytes());
+}
+
+// Behind those that work and those of at least its own priority. Where queues decide late, also
+// behind those that are smaller, if the smallest goes first; and of equals of one instant the
+// lowest number is first.
+void AstraMachine::enqueue(Queue& queue, uint32_t id) {
+  Chunk& chunk = chunks_[id];
+  chunk.queued = now();
+  const bool late = decides_late();
+  const bool smallest = settings_->chunk_choice == network::ChunkChoice::kSmallest;
+  const auto rank = [&](const Chunk& c) {
+    return std::tuple(smallest ? bytes_in_phase(c) : 0, -int64_t{c.priority}, c.queued, c.sequence);
+  };
+  const auto goes_before = [&](uint32_t other) {
+    if (other == kNone || chunks_[other].working) return other != kNone;
+    return late ? rank(chunks_[other]) < rank(chunk) : chunks_[other].priority >= chunk.priority;
+  };
+  uint32_t before = queue.last;
+  if (!goes_before(before)) {
+    before = kNone;
+    for (uint32_t c = queue.first; goes_before(c); c = chunks_[c].next) before = c;
+  }
+  uint32_t& link = before == kNone ? queue.first : chunks_[before].next;
+  chunk.next = link;
+  link = id;
+  if (chunk.next == kNone) queue.last = id;
+}
+
+void AstraMachine::remove(Queue& queue, uint32_t id) {
+  uint32_t before = kNone;
+  uint32_t c = queue.first;
+  while (c != id) {
+    before = c;
+    c = chunks_[c].next;
+  }
+  (before == kNone ? queue.first : chunks_[before].next) = chunks_[id].next;
+  if (queue.last == id) queue.last = before;
+}
+
+void AstraMachine::let_work(Queue& queue) {
+  if (!decides_late()) return let_work_now(queue);
+  if (queue.decides) return;
+  queue.decides = true;
+  queue_.push(now(), kLetWork, static_cast<uint64_t>(&queue - queues_.data()));
+}
+
+void AstraMachine::let_work_now(Queue& queue) {
+  const int32_t threshold = (settings_->active_chunks + options_.queues_per_dimension - 1) /
+                            options_.queues_per_dimension;
+  uint32_t c = queue.first;
+  for (int32_t i = 0; i < queue.working && c != kNone; ++i) c = chunks_[c].next;
+  while (c != kNone && queue.working < threshold) {
+    const uint32_t next = chunks_[c].next;
+    chunks_[c].working = true;
+    begin_phase(c);
+    ++queue.working;
+    c = next;
+  }
+}
+
+void AstraMachine::chunk_done(uint32_t id) {
+  const uint32_t collective = chunks_[id].collective;
+  if (--collectives_[collective].chunks_left > 0) return;
+  const Collective finished = collectives_[collective];
+  collectives_[collective].next_free = free_collective_;
+  free_collective_ = collective;
+  done(finished.rank, finished.node);
+}
+
+}  // namespace tombolo::astra

@@ -1,0 +1,54 @@
+#include "predict/astra/workload_network.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/check.h"
+
+namespace tombolo::astra {
+namespace {
+
+using testing::HasSubstr;
+
+plan::Job job(int domain) {
+  const auto parsed = plan::parse_job(
+      fmt::format(
+          "[model]\npreset = \"gpt3-175b\"\n[[cluster.datacenter]]\nname = \"here\"\n"
+          "device = \"a100-80g\"\nnodes = 4\ndevices_per_node = 8\n"
+          "scale_up = {{ domain = {}, bandwidth = \"300 GBps\", latency = \"1 us\" }}\n"
+          "scale_out = {{ bandwidth = \"200 Gbps\", latency = \"5 us\" }}\n"
+          "[training]\nglobal_batch = 8\nprecision = \"bf16\"\n[parallelism]\npipeline = 1\n",
+          domain),
+      "job.toml");
+  CHECK(parsed, "{}", parsed.error().text());
+  return *parsed;
+}
+
+TEST(WorkloadNetwork, HasASwitchPerDomainAndOneForTheDomains) {
+  const auto topology = network_of(job(8), 32);
+  ASSERT_TRUE(topology) << topology.error().text();
+  EXPECT_EQ(topology->text(), "Switch(8) x Switch(4)");
+  // 300 GB in a second and one in 25 GB/s; two links of half the latency each: 1 and 5 us.
+  EXPECT_EQ(topology->delay(0, 1, 300'000).ns, 2'000);
+  EXPECT_EQ(topology->delay(0, 8, 25'000).ns, 6'000);
+  EXPECT_EQ(network_of(job(8), 4)->text(), "Switch(4)");
+  EXPECT_EQ(network_of(job(1), 32)->text(), "Switch(32)");
+  EXPECT_EQ(network_of(job(1), 32)->delay(0, 1, 25'000).ns, 6'000);
+}
+
+TEST(WorkloadNetwork, RefusesDomainsThatArePartlyEmpty) {
+  const auto topology = network_of(job(8), 12);
+  ASSERT_FALSE(topology);
+  EXPECT_THAT(topology.error().text(), HasSubstr("12 ranks leave a domain partly empty"));
+  EXPECT_THAT(topology.error().text(), HasSubstr("--network-configuration"));
+}
+
+TEST(WorkloadNetwork, ReducesAtTheDevicesMemoryBandwidth) {
+  const SystemSettings settings = system_of(job(8), 2);
+  EXPECT_EQ(settings.algorithms.at(graph::CollectiveType::kAllGather).size(), 2u);
+  const auto device = job(8).cluster.datacenters.front().device;
+  EXPECT_DOUBLE_EQ(settings.memory_bandwidth * 1e9, device.memory_bandwidth.value);
+}
+
+}  // namespace
+}  // namespace tombolo::astra

@@ -1,0 +1,14 @@
+#include "predict/cost/collective.h"
+
+#include "base/check.h"
+
+namespace tombolo::cost {
+
+Seconds ring_all_reduce(const AllReduce& what) {
+  CHECK(what.ranks >= 1, "an all-reduce of {} ranks", what.ranks);
+  if (what.ranks == 1) return 0_s;
+  const auto n = static_cast<double>(what.ranks);
+  return 2 * (n - 1) * (what.latency + what.size / (n * what.rate));
+}
+
+}  // namespace tombolo::cost

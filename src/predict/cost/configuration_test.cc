@@ -1,0 +1,43 @@
+#include "predict/cost/configuration.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tombolo::cost {
+namespace {
+
+using ::testing::HasSubstr;
+
+// 256 ranks on domains of 8: tensor 4 inside, context 2 beside it, data and pipeline in the
+// network; experts over 16 of the 32 ranks of context and data, of which a domain holds 2.
+TEST(Layout, FillsADomainFromTheInside) {
+  const Configuration c{.tensor = 4, .context = 2, .data = 16, .pipeline = 2, .expert = 16};
+  const Layout layout = lay_out(c, 8);
+  EXPECT_EQ(layout.tensor, (Grid{4, 1}));
+  EXPECT_EQ(layout.context, (Grid{2, 1}));
+  EXPECT_EQ(layout.data, (Grid{1, 16}));
+  EXPECT_EQ(layout.pipeline, (Grid{1, 2}));
+  EXPECT_EQ(layout.gradients, (Grid{2, 16}));
+  EXPECT_EQ(layout.expert, (Grid{2, 8}));
+}
+
+TEST(Layout, FollowsTheOrderOfTheJob) {
+  Configuration c{.tensor = 4, .data = 4, .pipeline = 4};
+  c.order = *parse_order("pp-tp-dp");
+  EXPECT_EQ(lay_out(c, 8).pipeline, (Grid{4, 1}));
+  EXPECT_EQ(lay_out(c, 8).tensor, (Grid{2, 2}));
+  EXPECT_EQ(*parse_order("tp-cp-ep-dp-pp"), kDefaultOrder);
+  EXPECT_THAT(parse_order("tp-dp").error().message, HasSubstr("\"pp\" is missing"));
+  EXPECT_THAT(parse_order("tp-tp-dp-pp").error().message, HasSubstr("\"tp\""));
+}
+
+TEST(Layout, LeavesSomeOfADomainOf72Idle) {
+  EXPECT_EQ(usable_domain(72, 256), 64);
+  EXPECT_EQ(usable_domain(72, 576), 72);
+  EXPECT_EQ(usable_domain(72, 64), 64);
+  EXPECT_EQ(usable_domain(72, 96), 48);
+  EXPECT_EQ(usable_domain(8, 12), 8);
+}
+
+}  // namespace
+}  // namespace tombolo::cost

@@ -1,0 +1,320 @@
+#include "predict/cost/iteration.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "predict/cost/layer_time.h"
+
+namespace tombolo::cost {
+namespace {
+
+double real(int64_t n) { return static_cast<double>(n); }
+
+// One micro-batch through one stage, in one direction: where the time goes, and its sum.
+struct StagePass {
+  double compute = 0;  // kernels, or the host that launches them
+  double tensor = 0;   // exposed
+  double context = 0;
+  double expert = 0;
+
+  double total() const { return compute + tensor + context + expert; }
+};
+
+struct Stage {
+  StagePass forward, backward;
+  double total() const { return forward.total() + backward.total(); }
+};
+
+// What one configuration needs several times.
+class Pricing {
+ public:
+  Pricing(const model::Model& model, const cluster::Datacenter& datacenter,
+          const Constants& constants, const LawSettings& settings, const Configuration& c)
+      : m_(model),
+        stack_(constants.stack),
+        settings_(settings),
+        c_(c),
+        layout_(lay_out(c, usable_domain(datacenter.scale_up.domain, c.devices()))),
+        pricer_(model, datacenter, constants, settings.element_bytes, settings.fp8) {
+    const double nodes = real(c.devices()) / real(datacenter.devices_per_node);
+    spread_ = 1 + stack_.spread * std::max(0.0, std::log2(nodes));
+    const bool dense = !m_.experts || m_.experts->dense_layers > 0;
+    if (dense) dense_ = pricer_.layer(c_, layout_, false);
+    if (m_.experts) experts_ = pricer_.layer(c_, layout_, true);
+  }
+
+  Stage stage(const model::Slice& slice) const {
+    const model::LayerCounts counts = model::count_layers(m_, slice);
+    LayerTime sum;
+    const auto add = [&](const LayerTime& time, double times) {
+      sum.forward += time.forward * times;
+      sum.backward += time.backward * times;
+    };
+    add(dense_, real(counts.dense));
+    add(experts_, real(counts.experts));
+    const double layers = real(counts.dense + counts.experts + counts.multi_token);
+    if (slice.embedding) add(pricer_.embedding(c_), 1);
+    if (slice.head) add(pricer_.head(c_, layout_), 1);
+    if (counts.multi_token > 0) {
+      add(m_.experts ? experts_ : dense_, real(counts.multi_token));
+      add(pricer_.head(c_, layout_), real(counts.multi_token));
+    }
+    if (stack_.accumulate_bytes > 0) {
+      sum.backward.compute += pricer_.memory(held(slice).total() * stack_.accumulate_bytes);
+    }
+    const double again = c_.recompute == model::Recompute::kFull ? 1 : 0;
+    const double mixtures = real(counts.experts + (m_.experts ? counts.multi_token : 0));
+    return {expose(sum.forward, layers, mixtures, 1, slice),
+            expose(sum.backward, layers, mixtures, stack_.host_backward + again, slice)};
+  }
+
+  // `slice_of` gives the layers of a stage by its index.
+  template <class SliceOf>
+  IterationTime time(const SliceOf& slice_of) const {
+    const int64_t p = c_.pipeline;
+    const double m = real(c_.micro_batches()), v = real(c_.virtual_stages);
+    Stage slowest, previous;
+    model::Slice slowest_slice;
+    model::LayerCounts counts;
+    double others = 0;
+    for (int64_t index = 0; index < p; ++index) {
+      const model::Slice slice = slice_of(index);
+      const model::LayerCounts now = model::count_layers(m_, slice);
+      // Stages between the ends come in few kinds, one after the other.
+      const bool another = index <= 1 || index == p - 1 || !(now == counts);
+      if (another) previous = stage(slice);
+      counts = now;
+      others += previous.total();
+      if (another && previous.total() > slowest.total()) {
+        slowest = previous;
+        slowest_slice = slice;
+      }
+    }
+    others -= slowest.total();
+
+    IterationTime time;
+    const auto sum = [&](double StagePass::*part) {
+      return slowest.forward.*part + slowest.backward.*part;
+    };
+    time.compute = Seconds{m * sum(&StagePass::compute) * spread_};
+    time.tensor_communication = Seconds{m * sum(&StagePass::tensor)};
+    time.context_communication = Seconds{m * sum(&StagePass::context)};
+    time.expert_communication = Seconds{m * sum(&StagePass::expert)};
+    time.bubble = Seconds{others / v * spread_};
+    if (p > 1) {
+      const double once = transfer();
+      time.bubble_communication = Seconds{2 * real(p - 1) * once};
+      time.pipeline_communication = Seconds{2 * (m - 1) * v * once * (1 - stack_.pipeline_overlap)};
+    }
+    synchronise(slowest, slowest_slice, time);
+    return time;
+  }
+
+  double spread() const { return spread_; }
+
+  double transfer() const {
+    const double t = real(c_.tensor);
+    const bool scattered = c_.sequence_parallel || stack_.scatter_pipeline;
+    double time = pricer_.transfer(boundary() / (scattered ? t : 1), layout_.pipeline);
+    if (scattered && !c_.sequence_parallel) time += pricer_.all_gather(boundary(), layout_.tensor);
+    return time;
+  }
+
+  // What a stage hands on per micro-batch, all tensor ranks together.
+  double boundary() const {
+    return real(c_.micro_batch) * real(m_.sequence) / real(c_.context) * real(m_.hidden) *
+           settings_.element_bytes;
+  }
+
+  // Sum of gradients, gathers of parameters and the optimizer step of one stage.
+  void synchronise(const Stage& s, const model::Slice& slice, IterationTime& time) const {
+    const Held mine = held(slice);
+    const double dense = mine.dense, experts = mine.experts;
+    const Grid& group = layout_.gradients;
+    const Grid expert_group = expert_replicas();
+    const auto gather = [&](double bytes_per_parameter) {
+      return pricer_.all_gather(dense * bytes_per_parameter, group) +
+             (experts > 0 ? pricer_.all_gather(experts * bytes_per_parameter, expert_group) : 0);
+    };
+    const double m = real(c_.micro_batches());
+    const double gradients = gather(stack_.gradient_bytes);
+    const double parameters = gather(settings_.element_bytes);
+    const auto exposed = [&](double communication, double behind, double share) {
+      const double hidden = std::min(communication, behind * share);
+      return communication - hidden + hidden * stack_.interference;
+    };
+    double data = 0;
+    if (c_.zero == 3) {
+      // Gathered for each pass, and summed after each backward pass.
+      data = m * (exposed(parameters, s.forward.total(), stack_.parameter_overlap) +
+                  exposed(parameters + gradients, s.backward.total(), stack_.parameter_overlap));
+    } else {
+      // Behind the last backward pass, and the first forward pass of the next iteration.
+      data = exposed(gradients, s.backward.total(), stack_.gradient_overlap);
+      data += c_.zero > 0 ? exposed(parameters, s.forward.total(), stack_.gradient_overlap)
+                          : exposed(gradients, 0, 0);
+    }
+    time.data_communication = Seconds{data * spread_};
+
+    const double sharded = c_.zero > 0 ? real(group.degree()) : 1;
+    const double sharded_experts = c_.zero > 0 ? real(expert_group.degree()) : 1;
+    const double state = (dense / sharded + experts / sharded_experts) * settings_.state_bytes;
+    time.optimizer = Seconds{pricer_.memory(state * stack_.optimizer_passes) +
+                             stack_.host_optimizer_layer.value * real(slice.layers)};
+    time.overhead = stack_.host_iteration;
+  }
+
+ private:
+  // Parameters of a stage on one device.
+  struct Held {
+    double dense = 0, experts = 0;
+    double total() const { return dense + experts; }
+  };
+  Held held(const model::Slice& slice) const {
+    const auto experts = real(model::expert_parameters(m_, slice));
+    const double t = real(c_.tensor);
+    return {(real(model::parameters(m_, slice)) - experts) / t, experts / (t * real(c_.expert))};
+  }
+
+  StagePass expose(const LayerPass& pass, double layers, double mixtures, double host_factor,
+                   const model::Slice& slice) const {
+    StagePass stage;
+    stage.tensor = pass.tensor * (1 - stack_.tensor_overlap);
+    stage.expert = pass.expert * (1 - stack_.expert_overlap);
+    // Keys and values travel while attention computes on those that came before.
+    stage.context = std::max(0.0, pass.context - pass.attention);
+    double host =
+        (stack_.host_layer.value * layers + stack_.host_experts.value * mixtures) * host_factor +
+        stack_.host_micro_batch.value * real(c_.virtual_stages);
+    if (c_.tensor > 1) host += 2 * layers * host_factor * stack_.host_collective.value;
+    if (slice.embedding || slice.head) host += stack_.host_layer.value * host_factor;
+    const double communication = stage.tensor + stage.expert + stage.context;
+    // Kernels wait for the host, and the host for nothing: the longer of the two.
+    stage.compute = std::max(pass.compute, host - communication);
+    return stage;
+  }
+
+  // The ranks that hold the same experts: those of context and data outside the expert group.
+  Grid expert_replicas() const {
+    const Grid& g = layout_.gradients;
+    const Grid& e = layout_.expert;
+    return {std::max<int64_t>(1, g.domain / e.domain), std::max<int64_t>(1, g.network / e.network)};
+  }
+
+  const model::Model& m_;
+  const StackConstants& stack_;
+  const LawSettings& settings_;
+  const Configuration& c_;
+  Layout layout_;
+  LayerPricer pricer_;
+  double spread_ = 1;
+  LayerTime dense_, experts_;
+};
+
+MemoryInputs memory_inputs(const LawSettings& settings) {
+  return {.element_bytes = settings.element_bytes,
+          .state_bytes = settings.state_bytes,
+          .bf16 = settings.bf16};
+}
+
+}  // namespace
+
+IterationLaw::IterationLaw(const model::Model& model, const cluster::Datacenter& datacenter,
+                           const LawSettings& settings, Constants constants)
+    : model_(model),
+      datacenter_(datacenter),
+      settings_(settings),
+      constants_(std::move(constants)) {}
+
+Result<IterationLaw> IterationLaw::make(const model::Model& model,
+                                        const cluster::Datacenter& datacenter,
+                                        const LawSettings& settings) {
+  Constants constants = TRY(find_constants(datacenter, settings.stack));
+  return IterationLaw(model, datacenter, settings, std::move(constants));
+}
+
+IterationTime IterationLaw::time(const Configuration& c) const {
+  return Pricing(model_, datacenter_, constants_, settings_, c).time([&](int64_t stage) {
+    return stage_slice(model_, c.pipeline, stage);
+  });
+}
+
+DeviceMemory IterationLaw::memory(const Configuration& c) const {
+  return device_memory(model_, c, constants_.stack, memory_inputs(settings_));
+}
+
+Prediction IterationLaw::predict(const Configuration& c) const { return {time(c), memory(c)}; }
+
+Prediction IterationLaw::predict(const Configuration& c,
+                                 const std::vector<int64_t>& layers_per_stage) const {
+  CHECK(std::ssize(layers_per_stage) == c.pipeline, "layers for {} stages of {}",
+        layers_per_stage.size(), c.pipeline);
+  std::vector<model::Slice> slices;
+  int64_t first = 0;
+  for (const int64_t layers : layers_per_stage) {
+    slices.push_back({first, layers, slices.empty(), std::ssize(slices) == c.pipeline - 1});
+    first += layers;
+  }
+  Prediction out;
+  out.time = Pricing(model_, datacenter_, constants_, settings_, c).time([&](int64_t stage) {
+    return slices[static_cast<size_t>(stage)];
+  });
+  for (int64_t stage = 0; stage < c.pipeline; ++stage) {
+    const int64_t in_flight =
+        c.gpipe ? c.micro_batches() : std::min(c.micro_batches(), c.pipeline - stage);
+    const DeviceMemory here = stage_memory(c, slices[static_cast<size_t>(stage)], in_flight);
+    if (here.total() > out.memory.total()) out.memory = here;
+  }
+  return out;
+}
+
+StagePrice IterationLaw::stage(const Configuration& c, const model::Slice& slice) const {
+  const Pricing pricing(model_, datacenter_, constants_, settings_, c);
+  const auto s = pricing.stage(slice);
+  IterationTime once;
+  pricing.synchronise(s, slice, once);
+  return {Seconds{s.forward.total()}, Seconds{s.backward.total()}, once.optimizer,
+          once.data_communication};
+}
+
+StageCompute IterationLaw::stage_compute(const Configuration& c, const model::Slice& slice) const {
+  const Pricing pricing(model_, datacenter_, constants_, settings_, c);
+  const auto s = pricing.stage(slice);
+  return {Seconds{s.forward.compute * pricing.spread()},
+          Seconds{s.backward.compute * pricing.spread()}};
+}
+
+DeviceMemory IterationLaw::stage_memory(const Configuration& c, const model::Slice& slice,
+                                        int64_t micro_batches_in_flight) const {
+  return slice_memory(model_, c, constants_.stack, memory_inputs(settings_), slice,
+                      real(micro_batches_in_flight));
+}
+
+Seconds IterationLaw::transfer(const Configuration& c) const {
+  return Seconds{Pricing(model_, datacenter_, constants_, settings_, c).transfer()};
+}
+
+Bytes IterationLaw::boundary(const Configuration& c) const {
+  return model::boundary_bytes(model_, c.micro_batch, settings_.element_bytes) /
+         real(c.context * (c.sequence_parallel ? c.tensor : 1));
+}
+
+Seconds IterationLaw::lower_bound(const Configuration& c) const {
+  const bool eight = settings_.fp8 && datacenter_.device.peak_fp8;
+  const double peak = eight ? datacenter_.device.peak_fp8->value : datacenter_.device.peak.value;
+  const DeviceConstants& d = constants_.device;
+  const double best = peak * std::max({d.matmul_efficiency, d.fp8_efficiency, d.flash_efficiency,
+                                       d.scores_efficiency});
+  // Fused attention computes half of the scores that model_flops counts.
+  const double scores =
+      3 * model::score_flops(model_, {0, model_.layers, false, false}, c.global_batch).value;
+  const double flops = model_flops(model_, c.global_batch).value - scores / 2;
+  return Seconds{flops / (best * real(c.devices()))};
+}
+
+Flops model_flops(const model::Model& model, int64_t global_batch) {
+  return 3 * model::forward_flops(model, {0, model.layers, true, true}, global_batch);
+}
+
+}  // namespace tombolo::cost

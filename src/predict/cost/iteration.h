@@ -1,0 +1,125 @@
+// Law `tombolo`: how long one training iteration takes, operator by operator.
+//
+// A layer is a list of matrix products, attention and element-wise passes. Each runs at what its
+// size reaches of the device's peak or memory bandwidth (DeviceConstants), and the whole layer no
+// faster than the host can launch it (StackConstants: the floor under small models). Collectives
+// take latency and bytes over what the fabric reaches (FabricConstants). What the stack overlaps is
+// taken off, never below zero.
+//
+//   forward, backward of a stage = layers x (max(kernels, host) + exposed collectives) + ends
+//   iteration = m slowest + sum of the other stages / v        1F1B: fill, steady state, drain
+//             + exposed transfers between stages + exposed sum of gradients + optimizer
+//
+// m micro-batches, v virtual stages, `ends` the embedding or the head. For equal stages the second
+// line is (m + (p-1)/v)(f + b). docs/laws/tombolo.md derives each term and names its source;
+// docs/results.md has its errors on a thousand published measurements.
+//
+// Domain: decoders on one homogeneous cluster; stages of other devices are priced one by one by
+// stage(). Cost: about two microseconds per configuration, no allocation; const calls may run on
+// several threads.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "predict/cost/configuration.h"
+#include "predict/cost/constants.h"
+#include "predict/cost/device_memory.h"
+#include "spec/cluster/cluster.h"
+#include "spec/model/model.h"
+
+namespace tombolo::cost {
+
+// The parts of an iteration, on the critical path, adding up to its time.
+struct IterationTime {
+  Seconds compute;               // of the slowest stage, all micro-batches, with host floor
+  Seconds bubble;                // fill and drain of the pipeline: computation of other stages
+  Seconds bubble_communication;  // and transfers
+  Seconds tensor_communication;  // exposed, as all that follow
+  Seconds context_communication;
+  Seconds expert_communication;
+  Seconds pipeline_communication;
+  Seconds data_communication;  // gradients, and parameters with ZeRO
+  Seconds optimizer;
+  Seconds overhead;  // of the host, once per iteration
+
+  Seconds total() const {
+    return compute + bubble + bubble_communication + tensor_communication + context_communication +
+           expert_communication + pipeline_communication + data_communication + optimizer +
+           overhead;
+  }
+};
+
+struct Prediction {
+  IterationTime time;
+  DeviceMemory memory;
+};
+
+// One stage by itself, per micro-batch: for plans whose stages differ in devices or layers.
+struct StagePrice {
+  Seconds forward;    // collectives inside the stage included
+  Seconds backward;   // recomputation included
+  Seconds update;     // optimizer, once per iteration
+  Seconds gradients;  // exposed sum of gradients, once per iteration
+};
+
+// Of it, what the device computes, and waits for its host; collectives left out.
+struct StageCompute {
+  Seconds forward;
+  Seconds backward;  // recomputation included
+};
+
+struct LawSettings {
+  std::string stack = "tombolo";
+  double element_bytes = 2;
+  bool fp8 = false;  // matrix products at 8 bits
+  bool bf16 = true;  // weights and activations, rather than fp16 or fp32
+  double state_bytes = 16;
+};
+
+class IterationLaw {
+ public:
+  // Unusable: a stack or fabric that has no constants. What had to be assumed is in constants().
+  static Result<IterationLaw> make(const model::Model& model, const cluster::Datacenter& datacenter,
+                                   const LawSettings& settings);
+  // For the calibration, which tries constants.
+  IterationLaw(const model::Model& model, const cluster::Datacenter& datacenter,
+               const LawSettings& settings, Constants constants);
+
+  Prediction predict(const Configuration& configuration) const;
+  // The same with stages of so many layers each, one number per stage; no virtual stages.
+  Prediction predict(const Configuration& configuration,
+                     const std::vector<int64_t>& layers_per_stage) const;
+  IterationTime time(const Configuration& configuration) const;
+  DeviceMemory memory(const Configuration& configuration) const;
+  StagePrice stage(const Configuration& configuration, const model::Slice& slice) const;
+  StageCompute stage_compute(const Configuration& configuration, const model::Slice& slice) const;
+  // Its memory, with so many micro-batches between forward and backward.
+  DeviceMemory stage_memory(const Configuration& configuration, const model::Slice& slice,
+                            int64_t micro_batches_in_flight) const;
+  // One micro-batch from a stage to the next inside the datacenter.
+  Seconds transfer(const Configuration& configuration) const;
+  // One micro-batch over a stage boundary, per device: bytes that each device sends.
+  Bytes boundary(const Configuration& configuration) const;
+
+  // No configuration with these degrees is faster: all operations at the best rate the constants
+  // allow, spread evenly, no communication. For pruning.
+  Seconds lower_bound(const Configuration& configuration) const;
+
+  const model::Model& model() const { return model_; }
+  const cluster::Datacenter& datacenter() const { return datacenter_; }
+  const Constants& constants() const { return constants_; }
+
+ private:
+  model::Model model_;
+  cluster::Datacenter datacenter_;
+  LawSettings settings_;
+  Constants constants_;
+};
+
+// Operations of an iteration without those done again: three times forward (model::forward_flops).
+Flops model_flops(const model::Model& model, int64_t global_batch);
+
+}  // namespace tombolo::cost

@@ -1,0 +1,285 @@
+#include "predict/estimate/estimate.h"
+
+#include <cmath>
+
+#include "predict/cost/job_configuration.h"
+#include "predict/cost/mixed_pipeline.h"
+#include "predict/cost/rail_only.h"
+#include "predict/published/error_band.h"
+
+namespace tombolo::estimate {
+namespace {
+
+constexpr const char* kRailOnly = "rail-only";
+constexpr const char* kTombolo = "tombolo";
+constexpr const char* kTomboloSource = "docs/laws/tombolo.md, an operator at a time";
+constexpr const char* kRailOnlySource =
+    "Wang et al. 2023, How to Build Low-cost Networks for Large Language Models, equations 1 to 7";
+
+// What would make the answer wrong.
+Status refuse_what_rail_only_does_not_know(const plan::Job& job) {
+  const plan::Parallelism& p = job.parallelism;
+  for (const auto& [name, degree] :
+       {std::pair("context", p.context), std::pair("expert", p.expert)}) {
+    if (degree == 1) continue;
+    return unusable(fmt::format("{}: parallelism.{} = {}: the law rail-only knows tensor, "
+                                "pipeline and data parallelism only",
+                                job.file, name, degree),
+                    fmt::format("{} = 1, with more tensor or data parallelism", name));
+  }
+  if (p.zero == 3) {
+    return unusable(fmt::format("{}: parallelism.zero = 3: the law rail-only knows no gathering "
+                                "of parameters",
+                                job.file),
+                    "zero = 0, 1 or 2");
+  }
+  if (job.cluster.datacenters.size() > 1) {
+    return unusable(fmt::format("{}: cluster: {} datacenters; the law rail-only knows one network "
+                                "for all devices",
+                                job.file, job.cluster.datacenters.size()),
+                    "one [[cluster.datacenter]], or tombolo simulate for a pipeline across a WAN");
+  }
+  return {};
+}
+
+void note_the_model(const plan::Job& job, std::vector<std::string>& notes) {
+  const model::Model& m = *job.model;
+  // What a token meets in a layer, on average: layers with experts and without differ.
+  model::Model alone = m;
+  alone.multi_token_layers.reset();
+  const int64_t around = model::parameters(alone, {0, 0, true, true});
+  const auto layer =
+      static_cast<double>(model::active_parameters(alone) - around) / static_cast<double>(m.layers);
+  const auto counted = 12.0 * static_cast<double>(m.hidden) * static_cast<double>(m.hidden);
+  if (std::abs(layer / counted - 1) > 0.01) {
+    notes.push_back(
+        fmt::format("time counts layers of GPT with 12 h^2 parameters; {} "
+                    "{:.1f} % {}",
+                    m.experts ? "a token meets, in this model's," : "this model's have",
+                    100 * std::abs(layer / counted - 1), layer > counted ? "more" : "fewer"));
+  }
+  if (m.experts) {
+    notes.push_back(
+        fmt::format("experts.count = {}: every data-parallel rank is counted with all "
+                    "experts; without their all-to-all",
+                    m.experts->count));
+  }
+  const plan::Parallelism& p = job.parallelism;
+  if (m.layers % (p.pipeline * p.virtual_stages) != 0 || !p.layers_per_stage.empty()) {
+    notes.push_back(fmt::format("stages are counted as equal, {:.4g} layers each",
+                                static_cast<double>(m.layers) / static_cast<double>(p.pipeline)));
+  }
+  for (const auto& [name, number] : {std::pair("heads", m.heads), std::pair("hidden", m.hidden),
+                                     std::pair("sequence", m.sequence)}) {
+    if (number % p.tensor == 0) continue;
+    notes.push_back(fmt::format("{} = {} is no multiple of tensor = {}: counted as if it were",
+                                name, number, p.tensor));
+  }
+}
+
+void note_the_training(const plan::Job& job, std::vector<std::string>& notes) {
+  const plan::Training& t = job.training;
+  const plan::Parallelism& p = job.parallelism;
+  const auto ignored = [&](bool given, const std::string& what) {
+    if (given) notes.push_back("left out: " + what);
+  };
+  ignored(t.recompute != model::Recompute::kSelective,
+          fmt::format("recompute = \"{}\" for time, which counts selective recomputation; memory "
+                      "follows it",
+                      to_name(t.recompute)));
+  ignored(t.precision == plan::Precision::kFp32,
+          "precision = \"fp32\"; bytes are those of 16-bit numbers");
+  ignored(p.tensor > 1 && !p.sequence_parallel,
+          "sequence_parallel = false; tensor parallelism is counted with it");
+  ignored(p.zero > 0, fmt::format("zero = {}; memory is that of zero = 0", p.zero));
+  ignored(p.schedule != "1f1b" && p.schedule != "interleaved",
+          fmt::format("schedule = \"{}\"; the law is that of 1f1b and interleaved", p.schedule));
+  ignored(job.stage_times.has_value(), "[stage_times]");
+  ignored(t.stack != "tombolo",
+          fmt::format("stack = \"{}\"; the law has no constants of software", t.stack));
+}
+
+// Done a second time in the backward pass: everything but the head, or scores alone.
+Flops recomputed_flops(const plan::Job& job) {
+  const model::Slice layers{0, job.model->layers, false, false};
+  switch (job.training.recompute) {
+    case model::Recompute::kNone:
+      return {};
+    case model::Recompute::kSelective:
+      return model::score_flops(*job.model, layers, job.training.global_batch);
+    case model::Recompute::kFull:
+      return model::forward_flops(*job.model, layers, job.training.global_batch);
+  }
+  return {};
+}
+
+// The six parts of the paper under the names that all laws share.
+cost::IterationTime parts_of(const cost::RailOnlyTime& t) {
+  return {.compute = t.compute,
+          .bubble = t.bubble_compute,
+          .bubble_communication = t.bubble_communication,
+          .tensor_communication = t.tensor_communication,
+          .pipeline_communication = t.pipeline_communication,
+          .data_communication = t.synchronization};
+}
+
+Status price_by_rail_only(const plan::Job& job, Estimate& e) {
+  TRY(refuse_what_rail_only_does_not_know(job));
+  const model::Model& m = *job.model;
+  const cluster::Datacenter& datacenter = job.cluster.datacenters[0];
+  const cost::RailOnlySplit split{.tensor = e.layout.tensor,
+                                  .pipeline = e.layout.pipeline,
+                                  .data = e.layout.data,
+                                  .virtual_stages = e.configuration.virtual_stages,
+                                  .micro_batch = e.configuration.micro_batch,
+                                  .global_batch = e.configuration.global_batch};
+  const cost::RailOnlyModel model{.layers = m.layers,
+                                  .hidden = m.hidden,
+                                  .heads = m.heads,
+                                  .sequence = m.sequence,
+                                  .vocabulary = m.vocabulary,
+                                  .parameters = static_cast<double>(model::parameters(m))};
+  const cost::RailOnlyMachine machine{
+      .peak = datacenter.device.peak,
+      .attention_slowdown = 1 / datacenter.device.attention_efficiency,
+      .domain_bandwidth = datacenter.scale_up.bandwidth,
+      .network_bandwidth = datacenter.scale_out.bandwidth,
+      .domain_latency = datacenter.scale_up.latency,
+      .network_latency = datacenter.scale_out.latency};
+  const cost::RailOnlyTime time = cost::rail_only(model, machine, split);
+  e.law_source = kRailOnlySource;
+  e.parts = parts_of(time);
+  e.iteration = time.total();
+  const cost::RailOnlyFlops work = cost::rail_only_flops(model, job.training.global_batch);
+  const Flops possible =
+      machine.peak * static_cast<double>(e.configuration.devices()) * e.iteration;
+  e.mfu = work.model / possible;
+  e.hfu = work.hardware / possible;
+  const cost::RailOnlyMemory memory = cost::rail_only_memory(
+      model, split, job.training.optimizer_bytes_per_parameter, job.training.recompute);
+  e.memory = {.parameters = memory.parameters,
+              .gradients = memory.gradients,
+              .optimizer = memory.optimizer,
+              .activations = memory.activations};
+  note_the_model(job, e.notes);
+  note_the_training(job, e.notes);
+  return {};
+}
+
+// 1F1B action by action, with what comes once per iteration as the closed form has it.
+std::optional<Seconds> play(const plan::Job& job, const cost::IterationLaw& law,
+                            const cost::Configuration& c, const cost::IterationTime& parts) {
+  constexpr int64_t kAtMost = 5'000'000;  // actions: some ten milliseconds
+  if (c.pipeline == 1 || c.virtual_stages > 1 || c.gpipe) return {};
+  if (c.micro_batches() > kAtMost / c.pipeline) return {};
+  std::vector<cost::StagePass> stages;
+  int64_t first = 0;
+  for (int64_t stage = 0; stage < c.pipeline; ++stage) {
+    model::Slice slice = cost::stage_slice(law.model(), c.pipeline, stage);
+    if (!job.parallelism.layers_per_stage.empty()) {
+      slice.first_layer = first;
+      slice.layers = job.parallelism.layers_per_stage[static_cast<size_t>(stage)];
+      first += slice.layers;
+    }
+    const cost::StagePrice price = law.stage(c, slice);
+    stages.push_back({price.forward, price.backward});
+  }
+  const Seconds transfer = law.transfer(c);
+  const std::vector<cost::Hop> hops(stages.size() - 1,
+                                    cost::Hop{.transfer = transfer, .exposed = transfer});
+  return cost::play_one_forward_one_backward(stages, hops, c.micro_batches()) +
+         parts.data_communication + parts.optimizer + parts.overhead;
+}
+
+// What the law tombolo counts otherwise than the job has it.
+void note_what_tombolo_leaves_out(const plan::Job& job, std::vector<std::string>& notes) {
+  const plan::Parallelism& p = job.parallelism;
+  if (!p.layers_per_stage.empty() && p.virtual_stages > 1) {
+    notes.push_back("virtual_stages with layers_per_stage: memory is counted without them");
+  }
+  if (p.schedule != "1f1b" && p.schedule != "interleaved") {
+    notes.push_back(
+        fmt::format("left out: schedule = \"{}\"; the law is that of 1f1b and "
+                    "interleaved",
+                    p.schedule));
+  }
+  if (job.stage_times) notes.push_back("left out: [stage_times]");
+  if (job.training.precision == plan::Precision::kFp8 &&
+      !job.cluster.datacenters[0].device.peak_fp8) {
+    notes.push_back(fmt::format("precision = \"fp8\": {} has no peak_fp8; counted at 16 bits",
+                                job.cluster.datacenters[0].device.name));
+  }
+  const auto uneven = [&](const char* what, int64_t number, const char* by, int64_t degree) {
+    if (number % degree == 0) return;
+    notes.push_back(fmt::format("{} = {} is no multiple of {} = {}: counted as if it were", what,
+                                number, by, degree));
+  };
+  uneven("heads", job.model->heads, "tensor", p.tensor);
+  uneven("sequence", job.model->sequence, "context", p.context);
+}
+
+Status price_by_tombolo(const plan::Job& job, Estimate& e) {
+  if (job.cluster.datacenters.size() > 1) {
+    return unusable(fmt::format("{}: cluster: {} datacenters; the law tombolo prices one cluster "
+                                "at a time",
+                                job.file, job.cluster.datacenters.size()),
+                    "tombolo plan, which lays pipelines over several, or tombolo simulate");
+  }
+  const cluster::Datacenter& datacenter = job.cluster.datacenters[0];
+  const cost::IterationLaw law = TRY(during(
+      cost::IterationLaw::make(*job.model, datacenter, cost::settings_of(job.training)), job.file));
+  const std::vector<int64_t>& uneven = job.parallelism.layers_per_stage;
+  e.layout = cost::lay_out(
+      e.configuration, cost::usable_domain(datacenter.scale_up.domain, e.configuration.devices()));
+  const cost::Prediction predicted =
+      uneven.empty() ? law.predict(e.configuration) : law.predict(e.configuration, uneven);
+  e.law_source = kTomboloSource;
+  e.parts = predicted.time;
+  e.iteration = predicted.time.total();
+  e.played = play(job, law, e.configuration, predicted.time);
+  e.memory = predicted.memory;
+  const Flops work = cost::model_flops(*job.model, job.training.global_batch);
+  const bool eight = job.training.precision == plan::Precision::kFp8 && datacenter.device.peak_fp8;
+  const Flops possible = (eight ? *datacenter.device.peak_fp8 : datacenter.device.peak) *
+                         static_cast<double>(e.configuration.devices()) * e.iteration;
+  e.mfu = work / possible;
+  e.hfu = (work + recomputed_flops(job)) / possible;
+  for (const std::string& assumed : law.constants().assumed) e.notes.push_back(assumed);
+  note_what_tombolo_leaves_out(job, e.notes);
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::string> law_names() { return {kTombolo, kRailOnly}; }
+
+Result<Estimate> estimate(const plan::Job& job, std::string_view law, bool with_band) {
+  if (law != kRailOnly && law != kTombolo) {
+    return unusable(fmt::format("--law {}: there is no such law", law),
+                    fmt::format("--law {}", fmt::join(law_names(), ", --law ")));
+  }
+  if (!job.model) {
+    return unusable(fmt::format("{}: model is missing", job.file),
+                    "[model] with preset = \"gpt3-175b\" or config = \"config.json\"");
+  }
+  TRY(cost::check_divisions(job));
+  const cluster::Datacenter& datacenter = job.cluster.datacenters[0];
+  Estimate e;
+  e.law = law;
+  e.configuration = TRY(cost::configuration_of(job));
+  e.layout = cost::lay_out(e.configuration, datacenter.scale_up.domain);
+  e.micro_batches = e.configuration.micro_batches();
+  e.devices_in_cluster = job.cluster.devices();
+  e.memory_of_device = datacenter.device.memory;
+  e.notes = job.notes;
+  if (e.configuration.devices() > e.devices_in_cluster) {
+    e.notes.push_back(fmt::format("the split needs {} devices, the cluster has {}",
+                                  e.configuration.devices(), e.devices_in_cluster));
+  }
+  TRY(law == kRailOnly ? price_by_rail_only(job, e) : price_by_tombolo(job, e));
+  e.price = datacenter.price * static_cast<double>(e.configuration.devices()) * e.iteration;
+  if (with_band && law == kTombolo) e.band = TRY(published::error_band(job, e.iteration));
+  return e;
+}
+
+}  // namespace tombolo::estimate

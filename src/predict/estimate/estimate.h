@@ -1,0 +1,60 @@
+// What an iteration of a job takes, before anything is built: time, utilisation, memory, price.
+//
+// Unlike a Plan, an estimate stands for parallelism that cannot be simulated or performed yet: it
+// needs the job's numbers and a law in closed form. It always answers, also where the job would not
+// fit into memory or the cluster has too few devices; it says so instead. What the law does not
+// know is refused by name where the answer would be wrong, and listed in `notes` where it is merely
+// left out.
+//
+// Which degrees lie inside a scale-up domain follows [parallelism].order, innermost first: with
+// "tp-cp-ep-dp-pp" tensor parallelism fills scale_up.domain, what is left of it goes to context,
+// data and then to pipeline, and the rest is in the network (cost::lay_out).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "predict/cost/configuration.h"
+#include "predict/cost/device_memory.h"
+#include "predict/cost/iteration.h"
+#include "predict/published/error_band.h"
+#include "spec/plan/job.h"
+
+namespace tombolo::estimate {
+
+struct Estimate {
+  std::string law;         // "tombolo", "rail-only"
+  std::string law_source;  // its paper, or where it is derived
+  cost::Configuration configuration;
+  cost::Layout layout;
+  int64_t micro_batches = 0;       // of each pipeline
+  int64_t devices_in_cluster = 0;  // the configuration may need more
+  cost::IterationTime parts;
+  Seconds iteration;
+  // The same pipeline played action by action instead of the closed form: 1F1B of the law tombolo,
+  // without virtual stages. Nearer to the schedule where stages differ or transfers are slow.
+  std::optional<Seconds> played;
+  std::optional<published::ErrorBand> band;
+  double mfu = 0;             // operations of the model / (peak x devices x iteration)
+  double hfu = 0;             // with those done again for recomputation
+  cost::DeviceMemory memory;  // of the fullest device
+  Bytes memory_of_device;
+  Dollars price;                   // of the iteration; 0 where the cluster names none
+  std::vector<std::string> notes;  // what was assumed or left out, one sentence each
+
+  bool fits() const { return memory.total() <= memory_of_device; }
+};
+
+// The laws by name, the default first.
+std::vector<std::string> law_names();
+
+// Unusable: a job without model, more datacenters than one, parallelism the law does not know, a
+// batch that cannot be divided, fewer layers than stages, an unknown law. Takes microseconds; with
+// an error band (law `tombolo`, `with_band`) the published runs are read and predicted, too: some
+// 20 ms.
+Result<Estimate> estimate(const plan::Job& job, std::string_view law, bool with_band = false);
+
+}  // namespace tombolo::estimate

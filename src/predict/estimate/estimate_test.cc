@@ -1,0 +1,192 @@
+#include "predict/estimate/estimate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tombolo::estimate {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// 175B on 64 A100, row two of the paper's table 4.
+constexpr const char* kJob = R"(
+[model]
+preset = "gpt3-175b"
+[[cluster.datacenter]]
+name = "here"
+device = "a100-80g"
+nodes = 8
+devices_per_node = 8
+scale_up = { domain = 8, bandwidth = "600 GBps", latency = "1 us" }
+scale_out = { bandwidth = "200 Gbps", latency = "1 us" }
+price = "2 USD/device-hour"
+[training]
+global_batch = 64
+micro_batch = 1
+recompute = "selective"
+[parallelism]
+tensor = 8
+pipeline = 8
+virtual_stages = 3
+sequence_parallel = true
+)";
+
+// kJob with one piece of text replaced.
+plan::Job job(const std::string& from = "", const std::string& to = "") {
+  std::string text = kJob;
+  if (!from.empty()) text.replace(text.find(from), from.size(), to);
+  const Result<plan::Job> read = plan::parse_job(text, "job.toml");
+  EXPECT_TRUE(read) << read.error().text();
+  return read ? *read : plan::Job{};
+}
+
+std::string complaint(const plan::Job& job, std::string_view law = "rail-only") {
+  const Result<Estimate> e = estimate(job, law);
+  if (e) return "answered";
+  EXPECT_EQ(e.error().code, ErrorCode::kUnusable);
+  return e.error().text();
+}
+
+// 64 devices at 2 dollars an hour for 11.89 s: 64 x 2/3600 x 11.8917 = 0.4228 dollars. Parameters
+// 174.6e9 x 16/64 and activations 12.35 GiB: 56.9 GB of the 78 GiB that an A100 leaves.
+TEST(Estimate, AnswersForARowOfTableFour) {
+  const Estimate e = *estimate(job(), "rail-only");
+  EXPECT_EQ(e.law, "rail-only");
+  EXPECT_EQ(e.configuration.devices(), 64);
+  EXPECT_EQ(e.micro_batches, 64);
+  EXPECT_NEAR(e.iteration.value, 11.891674, 1e-6);
+  EXPECT_NEAR(e.price.value, 0.4228, 1e-4);
+  EXPECT_NEAR(e.mfu, 0.594187, 1e-6);
+  EXPECT_NEAR(e.hfu, 0.599522, 1e-6);
+  EXPECT_NEAR(e.memory.total().value, 174.604e9 / 4 + 12.3515625 * 1073741824, 1e7);
+  EXPECT_TRUE(e.fits());
+  EXPECT_THAT(e.notes, IsEmpty());
+}
+
+TEST(Estimate, FillsTheDomainInTheOrderOfTheJob) {
+  Estimate e =
+      *estimate(job("tensor = 8\npipeline = 8", "tensor = 4\ndata = 4\npipeline = 4"), "rail-only");
+  EXPECT_EQ(e.layout.tensor, (cost::Grid{4, 1}));
+  EXPECT_EQ(e.layout.data, (cost::Grid{2, 2}));
+  EXPECT_EQ(e.layout.pipeline, (cost::Grid{1, 4}));
+  e = *estimate(
+      job("tensor = 8\npipeline = 8", "order = \"pp-tp-dp\"\ntensor = 4\ndata = 4\npipeline = 4"),
+      "rail-only");
+  EXPECT_EQ(e.layout.pipeline, (cost::Grid{4, 1}));
+  EXPECT_EQ(e.layout.tensor, (cost::Grid{2, 2}));
+  EXPECT_EQ(e.layout.data, (cost::Grid{1, 4}));
+}
+
+TEST(Estimate, AnswersWhereNothingFits) {
+  const Estimate e = *estimate(
+      job("tensor = 8\npipeline = 8\nvirtual_stages = 3", "data = 64\npipeline = 2"), "rail-only");
+  EXPECT_FALSE(e.fits());
+  EXPECT_GT(e.iteration, 0_s);
+  EXPECT_THAT(e.notes, Contains(HasSubstr("needs 128 devices, the cluster has 64")));
+}
+
+TEST(Estimate, SaysWhatItLeavesOut) {
+  const auto notes = [](const char* from, const char* to) {
+    const Result<Estimate> e = estimate(job(from, to), "rail-only");
+    EXPECT_TRUE(e) << e.error().text();
+    return e ? e->notes : std::vector<std::string>{};
+  };
+  EXPECT_THAT(notes("\"selective\"", "\"full\""), Contains(HasSubstr("recompute = \"full\"")));
+  EXPECT_THAT(notes("sequence_parallel = true", ""), Contains(HasSubstr("sequence_parallel")));
+  EXPECT_THAT(notes("tensor = 8", "tensor = 8\nzero = 1"), Contains(HasSubstr("zero = 1")));
+  EXPECT_THAT(notes("virtual_stages = 3", "virtual_stages = 5"),
+              Contains(HasSubstr("12 layers each")));
+  EXPECT_THAT(notes("tensor = 8", "tensor = 5"), Contains(HasSubstr("heads = 96 is no multiple")));
+  EXPECT_THAT(notes("gpt3-175b", "llama3-8b"), Contains(HasSubstr("12 h^2")));
+  EXPECT_THAT(notes("\"selective\"", "\"selective\"\nprecision = \"fp32\""),
+              Contains(HasSubstr("fp32")));
+  EXPECT_THAT(notes("tensor = 8", "tensor = 8\nschedule = \"gpipe\""),
+              Contains(HasSubstr("gpipe")));
+  EXPECT_THAT(notes("\"selective\"", "\"selective\"\nstack = \"nemo\""),
+              Contains(HasSubstr("nemo")));
+}
+
+TEST(Estimate, RefusesWhatItDoesNotKnow) {
+  EXPECT_THAT(complaint(job("tensor = 8", "context = 2")), HasSubstr("parallelism.context = 2"));
+  EXPECT_THAT(complaint(job("tensor = 8", "expert = 2")), HasSubstr("parallelism.expert = 2"));
+  EXPECT_THAT(complaint(job("tensor = 8", "zero = 3")), HasSubstr("parallelism.zero = 3"));
+  EXPECT_THAT(complaint(job("tensor = 8", "data = 3")), HasSubstr("try 66"));
+  EXPECT_THAT(complaint(job("virtual_stages = 3", "virtual_stages = 13")),
+              HasSubstr("only 96 layers"));
+  EXPECT_THAT(complaint(job("tensor = 8", "order = \"tp-dp\"")), HasSubstr("\"pp\" is missing"));
+  EXPECT_THAT(complaint(job("tensor = 8", "order = \"tp-tp-dp-pp\"")), HasSubstr("\"tp\""));
+  EXPECT_THAT(complaint(job("[training]",
+                            "[[cluster.datacenter]]\nname = \"there\"\ndevice = \"a100-80g\"\n"
+                            "[training]")),
+              HasSubstr("2 datacenters"));
+  EXPECT_THAT(complaint(job(), "moon"), HasSubstr("no such law"));
+  plan::Job without = job();
+  without.model.reset();
+  EXPECT_THAT(complaint(without), HasSubstr("model is missing"));
+}
+
+// Korthikanti et al. 2022, table 5: 13.75 s measured, on the same job with the stack named.
+TEST(Estimate, PricesEveryOperatorByTheLawTombolo) {
+  const plan::Job there = job("recompute", "stack = \"megatron\"\nprecision = \"fp16\"\nrecompute");
+  const Estimate e = *estimate(there, "tombolo", true);
+  EXPECT_EQ(e.law, law_names().front());
+  EXPECT_NEAR(e.iteration.value, 13.75, 13.75 * 0.05);
+  EXPECT_EQ(e.iteration, e.parts.total());
+  EXPECT_TRUE(e.fits());
+  EXPECT_LT(e.mfu, e.hfu);
+  ASSERT_TRUE(e.band);
+  EXPECT_LT(e.band->low, e.iteration);
+  EXPECT_GT(e.band->high, e.iteration);
+  EXPECT_GE(e.band->rows, 8);
+  EXPECT_THAT(e.notes, IsEmpty());
+}
+
+// Transfers are short here and stages nearly equal: the schedule and the closed form agree.
+TEST(Estimate, PlaysTheScheduleOfAPipeline) {
+  const plan::Job there = job("virtual_stages = 3\n", "");
+  const Estimate e = *estimate(there, "tombolo");
+  ASSERT_TRUE(e.played);
+  EXPECT_NEAR(e.played->value, e.iteration.value, 0.03 * e.iteration.value);
+  EXPECT_FALSE(estimate(job(), "tombolo")->played);  // virtual stages
+  // A first stage of twice the layers waits for nobody, so that transfers cost the others nothing:
+  // the closed form adds them all.
+  plan::Job uneven = there;
+  uneven.parallelism.layers_per_stage = {24, 12, 12, 12, 12, 8, 8, 8};
+  const Estimate slow = *estimate(uneven, "tombolo");
+  EXPECT_GT(*slow.played, 1.5 * *e.played);
+  EXPECT_LT(*slow.played, slow.iteration);
+  EXPECT_NEAR(slow.played->value, slow.iteration.value, 0.05 * slow.iteration.value);
+}
+
+TEST(Estimate, KnowsContextExpertsAndShardedParameters) {
+  const auto answers = [](const char* from, const char* to) {
+    const Result<Estimate> e = estimate(job(from, to), "tombolo");
+    EXPECT_TRUE(e) << e.error().text();
+    return e && e->iteration > 0_s;
+  };
+  EXPECT_TRUE(answers("tensor = 8", "context = 2\ntensor = 4"));
+  EXPECT_TRUE(
+      answers("tensor = 8\npipeline = 8\nvirtual_stages = 3", "data = 64\nzero = 3\npipeline = 1"));
+  EXPECT_THAT(complaint(job("tensor = 8", "data = 2\nexpert = 2"), "tombolo"),
+              HasSubstr("no experts"));
+  EXPECT_THAT(complaint(job("[training]",
+                            "[[cluster.datacenter]]\nname = \"there\"\ndevice = \"a100-80g\"\n"
+                            "[training]"),
+                        "tombolo"),
+              HasSubstr("tombolo plan"));
+}
+
+// A device of nobody's catalog: the nearest by peak stands in, and the estimate says so.
+TEST(Estimate, SaysWhoseConstantsItTook) {
+  const Estimate e = *estimate(
+      job("\"a100-80g\"",
+          "{ name = \"moon\", peak = \"300 TFLOPS\", memory = \"64 GB\", memory_bandwidth = "
+          "\"2 TBps\" }"),
+      "tombolo");
+  EXPECT_THAT(e.notes, Contains(HasSubstr("no constants are known for moon: those of a100")));
+}
+
+}  // namespace
+}  // namespace tombolo::estimate

@@ -1,0 +1,406 @@
+#include "predict/sim/interpret.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+#include <span>
+#include <tuple>
+
+#include "base/check.h"
+#include "predict/engine/event_queue.h"
+#include "predict/engine/fluid.h"
+
+namespace tombolo::sim {
+namespace {
+
+using graph::Node;
+using graph::NodeType;
+
+enum EventKind : uint32_t {
+  kComputed,  // subject: the node
+  kOccupied,  // a fixed occupancy is over; subject: the channel
+  kFlows,     // some flow may have drained; subject: 0
+  kArrived,   // subject: the sending node
+  kReduced,   // a collective is over; subject: the collective
+  kDelayed,   // the delay of a node is over; subject: the node
+};
+
+class Interpreter {
+ public:
+  Interpreter(const graph::Graphs& graphs, const Channels& channels)
+      : graphs_(graphs), network_(channels.links) {
+    for (const graph::Graph& graph : graphs) {
+      first_.push_back(nodes_.size());
+      for (const Node& node : graph.nodes) nodes_.push_back({&node, graph.rank});
+    }
+    CHECK(nodes_.size() < UINT32_MAX, "{} nodes", nodes_.size());
+    ranks_.resize(graphs.size());
+    for (const auto& [pair, law] : channels.laws) {
+      if (static_cast<size_t>(pair.first) >= ranks_.size()) continue;
+      ranks_[pair.first].channels.emplace_back(pair.second, channels_.size());
+      channels_.push_back({&law});
+    }
+    for (const SharedChannel& shared : channels.shared) share(shared);
+    connect();
+  }
+
+  Execution run() {
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      if (nodes_[i].waiting_for == 0) met(i);
+    }
+    start_computations();
+    watch_flows();
+    while (!queue_.empty()) {
+      handle(queue_.pop());
+      start_computations();
+      watch_flows();
+    }
+    for (const State& state : nodes_) {
+      CHECK(state.done, "rank {}, node {} (\"{}\") never finished", state.rank, state.node->id,
+            state.node->name);
+    }
+    Execution out{{}, queue_.popped(), queue_.fingerprint()};
+    for (size_t r = 0; r < graphs_.size(); ++r) {
+      out.spans.emplace_back();
+      for (size_t i = 0; i < graphs_[r].nodes.size(); ++i) {
+        out.spans.back().push_back(nodes_[first_[r] + i].span);
+      }
+    }
+    return out;
+  }
+
+ private:
+  struct State {
+    const Node* node;
+    int32_t rank;
+    int waiting_for = 0;
+    bool handed_over = false;  // a send, to its channel
+    bool done = false;
+    bool shared = false;    // a send over the shared channel `part_of`
+    uint32_t part_of = 0;   // of a collective: which one
+    uint32_t follower = 0;  // its first in followers_; the next node's come after its own
+    Span span = {};
+  };
+  struct Rank {
+    std::vector<size_t> ready = {};  // computations that may start: a heap, the lowest id on top
+    std::vector<std::pair<int32_t, size_t>> channels = {};  // by receiver
+    bool busy = false;
+  };
+  struct Edge {
+    uint32_t from, to;
+  };
+  // What a message's sender and receiver agree on.
+  struct Message {
+    int32_t source, destination;
+    int64_t tag;
+    uint32_t node;
+    bool operator<(const Message& other) const {
+      return std::tie(source, destination, tag) <
+             std::tie(other.source, other.destination, other.tag);
+    }
+  };
+  struct Collective {
+    std::vector<size_t> parts = {};  // its nodes, by rank
+    size_t ready = 0;                // how many of them
+  };
+  struct Channel {
+    const ChannelLaw* law;
+    std::vector<size_t> order = {};  // sends: as they are handed over, or all of a shared channel
+    size_t next = 0;                 // in the order; under way if busy
+    bool busy = false;
+    bool shared = false;
+  };
+
+  void share(const SharedChannel& shared) {
+    Channel channel{.law = &shared.law, .shared = true};
+    for (const SharedChannel::Send& send : shared.order) {
+      channel.order.push_back(find(send.rank, send.node));
+      State& state = nodes_[channel.order.back()];
+      state.shared = true;
+      state.part_of = static_cast<uint32_t>(channels_.size());
+    }
+    channels_.push_back(std::move(channel));
+  }
+
+  // Dependencies and messages as edges. A receive waits for its send like for any other node.
+  void connect() {
+    std::vector<Edge> edges;
+    std::vector<Message> sends, receives;
+    std::map<std::pair<std::vector<int32_t>, int64_t>, size_t> groups;  // with the tag
+    for (uint32_t i = 0; i < nodes_.size(); ++i) {
+      const Node& node = *nodes_[i].node;
+      const int32_t rank = nodes_[i].rank;
+      for (const auto* dependencies : {&node.data_deps, &node.ctrl_deps}) {
+        for (const int64_t id : *dependencies) {
+          edges.push_back({static_cast<uint32_t>(find(rank, id)), i});
+        }
+      }
+      if (node.type == NodeType::kSend) sends.push_back({rank, node.comm_peer, node.comm_tag, i});
+      if (node.type == NodeType::kReceive) {
+        receives.push_back({node.comm_peer, rank, node.comm_tag, i});
+      }
+      if (node.type != NodeType::kCollective) continue;
+      const auto [entry, fresh] =
+          groups.emplace(std::pair{node.comm_group, node.comm_tag}, collectives_.size());
+      if (fresh) collectives_.emplace_back();
+      collectives_[entry->second].parts.push_back(i);
+      nodes_[i].part_of = static_cast<uint32_t>(entry->second);
+    }
+    // Every receive has its one send (graph::validate), so that both lists run in step.
+    std::sort(sends.begin(), sends.end());
+    std::sort(receives.begin(), receives.end());
+    CHECK(sends.size() == receives.size(), "{} sends, {} receives", sends.size(), receives.size());
+    for (size_t m = 0; m < sends.size(); ++m) {
+      edges.push_back({sends[m].node, receives[m].node});
+    }
+    file(edges);
+  }
+
+  // Each node's followers side by side, in the order of the edges.
+  void file(const std::vector<Edge>& edges) {
+    std::vector<uint32_t> next(nodes_.size() + 1);
+    for (const Edge& edge : edges) ++next[edge.from + 1];
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      next[i + 1] += next[i];
+      nodes_[i].follower = next[i];
+    }
+    followers_.resize(edges.size());
+    for (const Edge& edge : edges) {
+      followers_[next[edge.from]++] = edge.to;
+      ++nodes_[edge.to].waiting_for;
+    }
+  }
+
+  // Those of a node and of the one behind it stand side by side.
+  std::span<const uint32_t> followers(size_t index) const {
+    const size_t first = nodes_[index].follower;
+    const size_t last = index + 1 < nodes_.size() ? nodes_[index + 1].follower : followers_.size();
+    return std::span(followers_).subspan(first, last - first);
+  }
+
+  size_t find(int32_t rank, int64_t id) const {
+    const std::vector<Node>& nodes = graphs_[rank].nodes;
+    const auto guess = static_cast<size_t>(id);  // most count from 0 without a gap
+    if (guess < nodes.size() && nodes[guess].id == id) return first_[rank] + guess;
+    const auto at = std::lower_bound(nodes.begin(), nodes.end(), id,
+                                     [](const Node& node, int64_t want) { return node.id < want; });
+    return first_[rank] + static_cast<size_t>(at - nodes.begin());
+  }
+
+  // Its dependencies are done.
+  void met(size_t index) {
+    const SimDuration delay = nodes_[index].node->delay;
+    if (delay.ns == 0) return ready(index);
+    queue_.push(queue_.now() + delay, kDelayed, index);
+  }
+
+  void ready(size_t index) {
+    State& state = nodes_[index];
+    switch (state.node->type) {
+      case NodeType::kInvalid:
+      case NodeType::kMetadata:
+        state.span.start = queue_.now();
+        finish(index);
+        break;
+      case NodeType::kMemoryLoad:
+      case NodeType::kMemoryStore:
+        CHECK(false, "node {} (\"{}\"): remote memory is not simulated with Plans", state.node->id,
+              state.node->name);
+      case NodeType::kCompute:
+        push_heap(ranks_[state.rank].ready, index);
+        woken_.push_back(state.rank);
+        break;
+      case NodeType::kSend: {
+        const size_t number = channel_of(index);
+        Channel& channel = channels_[number];
+        if (!channel.shared) channel.order.push_back(index);
+        state.handed_over = true;
+        if (!channel.busy) start_message(number);
+        break;
+      }
+      case NodeType::kReceive:
+        state.span.start = queue_.now();
+        finish(index);
+        break;
+      case NodeType::kCollective: {
+        state.span.start = queue_.now();
+        const size_t number = state.part_of;
+        Collective& collective = collectives_[number];
+        if (++collective.ready == collective.parts.size()) {
+          queue_.push(queue_.now() + state.node->duration, kReduced, number);
+        }
+        break;
+      }
+    }
+  }
+
+  void finish(size_t index) {
+    State& state = nodes_[index];
+    state.done = true;
+    state.span.end = queue_.now();
+    for (const uint32_t next : followers(index)) {
+      if (--nodes_[next].waiting_for == 0) met(next);
+    }
+  }
+
+  // After all that happens at one event, so that the choice does not hang on the order of edges.
+  void start_computations() {
+    for (const int32_t r : woken_) {
+      Rank& rank = ranks_[r];
+      if (rank.busy || rank.ready.empty()) continue;
+      const size_t index = pop_heap(rank.ready);
+      rank.busy = true;
+      nodes_[index].span.start = queue_.now();
+      queue_.push(queue_.now() + nodes_[index].node->duration, kComputed, index);
+    }
+    woken_.clear();
+  }
+
+  static void push_heap(std::vector<size_t>& heap, size_t value) {
+    heap.push_back(value);
+    std::push_heap(heap.begin(), heap.end(), std::greater<>());
+  }
+  static size_t pop_heap(std::vector<size_t>& heap) {
+    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
+    const size_t value = heap.back();
+    heap.pop_back();
+    return value;
+  }
+
+  size_t channel_of(size_t send) const {
+    const State& state = nodes_[send];
+    if (state.shared) return state.part_of;
+    for (const auto& [receiver, channel] : ranks_[state.rank].channels) {
+      if (receiver == state.node->comm_peer) return channel;
+    }
+    CHECK(false, "no channel from rank {} to rank {}", state.rank, state.node->comm_peer);
+  }
+
+  // The next one in the order, if it is there already.
+  void start_message(size_t channel_index) {
+    Channel& channel = channels_[channel_index];
+    if (channel.next == channel.order.size()) return;
+    State& message = nodes_[channel.order[channel.next]];
+    if (!message.handed_over) return;
+    channel.busy = true;
+    message.span.start = queue_.now();
+    if (channel.law->occupancy) {
+      queue_.push(queue_.now() + *channel.law->occupancy, kOccupied, channel_index);
+    } else {
+      const Bytes bytes{static_cast<double>(message.node->comm_size)};
+      const engine::FlowId flow = network_.start(queue_.now(), bytes, channel.law->flow);
+      CHECK(flow == channel_of_flow_.size(), "flow {} after {}", flow, channel_of_flow_.size());
+      channel_of_flow_.push_back(static_cast<uint32_t>(channel_index));
+    }
+  }
+
+  // The last byte of the channel's message has left.
+  void end_message(size_t channel_index) {
+    Channel& channel = channels_[channel_index];
+    queue_.push(queue_.now() + channel.law->latency, kArrived, channel.order[channel.next]);
+    ++channel.next;
+    channel.busy = false;
+    start_message(channel_index);
+  }
+
+  // Keeps one event at the next completion; one that has become too early finds nothing to do.
+  void watch_flows() {
+    const std::optional<SimTime> next = network_.next_completion();
+    if (!next || (watched_ && *watched_ <= *next)) return;
+    watched_ = *next;
+    queue_.push(*next, kFlows, 0);
+  }
+
+  void handle(const engine::Event& event) {
+    const size_t subject = event.subject;
+    switch (event.kind) {
+      case kComputed:
+        ranks_[nodes_[subject].rank].busy = false;
+        woken_.push_back(nodes_[subject].rank);
+        finish(subject);
+        break;
+      case kOccupied:
+        end_message(subject);
+        break;
+      case kArrived:
+        finish(subject);
+        break;
+      case kReduced:
+        for (const size_t part : collectives_[subject].parts) finish(part);
+        break;
+      case kDelayed:
+        ready(subject);
+        break;
+      default:
+        if (watched_ && *watched_ <= event.time) watched_.reset();
+        for (const engine::Completion& completion : network_.finish(event.time)) {
+          end_message(channel_of_flow_[completion.flow]);
+        }
+    }
+  }
+
+  const graph::Graphs& graphs_;
+  std::vector<size_t> first_;  // of each rank, in nodes_
+  std::vector<State> nodes_;
+  std::vector<uint32_t> followers_;  // who depends on a node; of a send, its receive too
+  std::vector<Rank> ranks_;
+  std::vector<int32_t> woken_;  // ranks that may have something to compute
+  std::vector<Collective> collectives_;
+  std::vector<Channel> channels_;
+  std::vector<uint32_t> channel_of_flow_;  // flows count from 0
+  std::optional<SimTime> watched_;
+  engine::FluidNetwork network_;
+  engine::EventQueue queue_;
+};
+
+}  // namespace
+
+Execution interpret(const graph::Graphs& graphs, const Channels& channels) {
+  const Status sound = graph::validate(graphs);
+  CHECK(sound, "{}", sound.error().text());
+  return Interpreter(graphs, channels).run();
+}
+
+graph::Graphs repeat(const graph::Graphs& graphs, int64_t times) {
+  CHECK(times >= 1, "a graph {} times", times);
+  int64_t tags = 0;
+  for (const graph::Graph& graph : graphs) {
+    for (const Node& node : graph.nodes) tags = std::max(tags, node.comm_tag + 1);
+  }
+  graph::Graphs out;
+  for (const graph::Graph& graph : graphs) {
+    out.push_back({graph.rank, {}});
+    if (graph.nodes.empty()) continue;
+    std::vector<Node>& nodes = out.back().nodes;
+    const int64_t ids = graph.nodes.back().id + 1;
+    std::set<int64_t> last;  // nodes that no other waits for, receives and sends aside
+    for (const Node& node : graph.nodes) {
+      if (node.type == NodeType::kCompute) last.insert(node.id);
+    }
+    for (const Node& node : graph.nodes) {
+      if (node.type != NodeType::kCompute) continue;
+      for (const auto* dependencies : {&node.data_deps, &node.ctrl_deps}) {
+        for (const int64_t id : *dependencies) last.erase(id);
+      }
+    }
+    for (int64_t i = 0; i < times; ++i) {
+      for (const Node& node : graph.nodes) {
+        Node copy = node;
+        copy.id += i * ids;
+        copy.comm_tag += i * tags;
+        for (auto* dependencies : {&copy.data_deps, &copy.ctrl_deps}) {
+          for (int64_t& id : *dependencies) id += i * ids;
+        }
+        const bool begins = node.type == NodeType::kCompute && node.ctrl_deps.empty();
+        if (begins && i > 0) {
+          for (const int64_t id : last) copy.ctrl_deps.push_back(id + (i - 1) * ids);
+        }
+        nodes.push_back(std::move(copy));
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace tombolo::sim

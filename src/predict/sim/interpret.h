@@ -1,0 +1,46 @@
+// Interprets Graphs in virtual time: the main loop of the simulator.
+//
+// A node may start when what it depends on has finished and its delay is over. A rank computes one
+// node at a time (the lowest id among those that may start); sends proceed by themselves, one at a
+// time per channel (channels.h), in the order in which they became ready, or in that of a shared
+// channel; a receive has finished when it may start and its message has arrived; a collective lasts
+// as long as its node says from when the last of its ranks is ready, and ends for all at once.
+//
+// Rounding: durations and latencies are whole nanoseconds already; the last byte of a flow leaves
+// at the next whole nanosecond (engine/fluid.h). Cost: O(events * log ranks), plus one solve of the
+// fair shares for each WAN message that meets another.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/time.h"
+#include "predict/sim/channels.h"
+#include "spec/graph/graph.h"
+
+namespace tombolo::sim {
+
+// When a node ran. A send: from its first byte leaving to its last byte being there. A collective:
+// from its rank's readiness.
+struct Span {
+  SimTime start;
+  SimTime end;
+  bool operator==(const Span&) const = default;
+};
+
+struct Execution {
+  std::vector<std::vector<Span>> spans;  // spans[rank][i] is of graphs[rank].nodes[i]
+  uint64_t events = 0;
+  std::string fingerprint;  // of the order of events
+};
+
+// CHECKs that the graphs are sound (graph::validate), that every send has a channel (a shared one,
+// or that of its pair of ranks), and that all nodes finish.
+Execution interpret(const graph::Graphs& graphs, const Channels& channels);
+
+// The same graph `times` over: a rank begins again when the nodes that nobody on it waits for (its
+// update) are done. Node ids and tags continue upwards, names repeat.
+graph::Graphs repeat(const graph::Graphs& graphs, int64_t times);
+
+}  // namespace tombolo::sim

@@ -1,0 +1,146 @@
+#include "predict/sim/simulate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "predict/sim/interpret.h"
+#include "spec/plan/plan_file.h"
+#include "spec/schedule/schedule.h"
+
+namespace tombolo::sim {
+namespace {
+
+// A Plan file can say anything. An upper bound of the simulated time, every message and computation
+// after the other, must fit into 64 bits of nanoseconds; so must the bytes.
+Status check_numbers(const plan::Plan& plan, int64_t iterations) {
+  double total = 0;
+  const auto add = [&](const std::string& what, Seconds each, double count) -> Status {
+    if (!(each.value >= 0)) {
+      return unusable(fmt::format("{} takes {}: times must not be negative", what, format(each)));
+    }
+    total += each.value * count;
+    if (total < 9e9) return {};
+    return unusable(
+        fmt::format("{} takes {}: the simulation would span over 290 years", what, brief(each)),
+        "fewer iterations, or other units");
+  };
+  if (!(plan.boundary.value >= 0 && plan.boundary.value < 9e18)) {
+    return unusable(fmt::format("boundary = \"{}\" cannot be sent", format(plan.boundary)));
+  }
+  const double microbatches =
+      static_cast<double>(plan.microbatches()) * static_cast<double>(iterations);
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const plan::StageCost& cost = plan.stages[s].cost;
+    TRY(add(fmt::format("forward of stage {}", s), cost.forward, microbatches));
+    TRY(add(fmt::format("backward of stage {}", s), cost.backward, microbatches));
+    TRY(add(fmt::format("recompute of stage {}", s), cost.recompute, microbatches));
+    TRY(add(fmt::format("update of stage {}", s), cost.update, static_cast<double>(iterations)));
+    TRY(add(fmt::format("reduce of stage {}", s), cost.reduce, static_cast<double>(iterations)));
+    const Bytes gradients = plan.stages[s].gradients;
+    if (!(gradients.value >= 0 && gradients.value < 9e18)) {
+      return unusable(fmt::format("gradients = \"{}\" cannot be summed", format(gradients)));
+    }
+  }
+  if (plan.given) {
+    for (const Seconds release : plan.given->release) {
+      TRY(add("a release of the given schedule", release, static_cast<double>(iterations)));
+    }
+  }
+  const schedule::Shape shape = schedule::shape_of(plan);
+  const auto pairs = static_cast<int32_t>((plan.stages.size() - 1) * plan.parallelism.data);
+  for (int32_t pair = 0; pair < pairs; ++pair) {
+    const int32_t stage = pair / plan.replicas();
+    const int32_t from = plan.rank_of(stage, pair % plan.replicas());
+    const int32_t to = plan.rank_of(stage + 1, pair % plan.replicas());
+    if (from == to) continue;
+    const plan::Channel channel = shape.shares(stage) ? plan::shared_channel(plan, from, to)
+                                                      : plan::expected_channel(plan, from, to);
+    // Flows that share a path are slower than one alone, by at most their number.
+    const double sharing = static_cast<double>(plan.ranks.size());
+    TRY(add("latency of " + channel.link, channel.latency, 2 * microbatches));
+    TRY(add("a transfer over " + channel.link, channel.serialisation(plan.boundary),
+            2 * microbatches * sharing));
+  }
+  return {};
+}
+
+trace::Header header_of(const plan::Plan& plan, const Execution& execution) {
+  trace::Header header;
+  header.provenance = trace::Provenance::kPredicted;
+  header.name = plan.name;
+  header.plan_digest = plan::plan_digest(plan);
+  header.fingerprint = execution.fingerprint;
+  header.seed = plan.run.seed;
+  for (const plan::Placement& placement : plan.ranks) {
+    header.ranks.push_back({placement.rank, placement.stage, placement.datacenter,
+                            plan.device_of(placement.rank).name, placement.replica});
+  }
+  header.plan = plan::to_value(plan);
+  return header;
+}
+
+// Receives leave no interval: their send's says when the message was there.
+std::vector<trace::Interval> intervals_of(const graph::Graphs& graphs, const Execution& execution,
+                                          size_t iterations) {
+  std::vector<trace::Interval> intervals;
+  for (const graph::Graph& graph : graphs) {
+    const size_t per_iteration = graph.nodes.size() / iterations;
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      const graph::Node& node = graph.nodes[i];
+      const Span& span = execution.spans[graph.rank][i];
+      if (node.type == graph::NodeType::kReceive) continue;
+      if (span.start == span.end && node.comm_size == 0) continue;
+      const Result<action::Action> action = action::parse_action(node.name);
+      CHECK(action, "node {} of a schedule has no action: \"{}\"", node.id, node.name);
+      const bool link = node.type == graph::NodeType::kSend;
+      const bool collective = node.type == graph::NodeType::kCollective;
+      intervals.push_back({.lane = link         ? trace::Lane::kLink
+                                   : collective ? trace::Lane::kCollective
+                                                : trace::Lane::kCompute,
+                           .rank = graph.rank,
+                           .peer = link ? node.comm_peer : -1,
+                           .action = *action,
+                           .iteration = static_cast<int64_t>(i / per_iteration) + 1,
+                           .start = span.start,
+                           .end = span.end,
+                           .bytes = node.comm_size});
+    }
+  }
+  return intervals;
+}
+
+}  // namespace
+
+Result<Simulation> simulate(const plan::Plan& plan, const Options& options) {
+  TRY(during(plan::validate(plan), "checking the Plan"));
+  if (options.iterations < 1) {
+    return unusable(fmt::format("iterations = {}: must be at least 1", options.iterations));
+  }
+  TRY(check_numbers(plan, options.iterations));
+  const schedule::Schedule schedule = TRY(schedule::build(plan));
+  const graph::Graphs once = schedule::to_graph(plan, schedule);
+  size_t nodes = 0;
+  for (const graph::Graph& graph : once) nodes += graph.nodes.size();
+  if (static_cast<double>(nodes) * static_cast<double>(options.iterations) >
+      static_cast<double>(schedule::kActionsMax)) {
+    return unusable(fmt::format("iterations = {}: {} actions each are too many to simulate",
+                                options.iterations, nodes),
+                    "fewer iterations");
+  }
+  const graph::Graphs graphs = repeat(once, options.iterations);
+  const Execution execution = interpret(graphs, channels_of(plan, schedule, graphs));
+
+  Simulation out;
+  out.trace.header = header_of(plan, execution);
+  out.trace.intervals = intervals_of(graphs, execution, static_cast<size_t>(options.iterations));
+  trace::normalize(out.trace);
+  out.breakdown = trace::breakdown(out.trace);
+  out.iteration = trace::median_iteration(trace::iteration_times(out.trace));
+  out.events = execution.events;
+  out.fingerprint = execution.fingerprint;
+  out.peak_memory = schedule::peak_memory(plan, schedule);
+  return out;
+}
+
+}  // namespace tombolo::sim

@@ -1,0 +1,38 @@
+// simulate: predicts a Plan. Its schedule becomes Graphs, the Graphs are interpreted in virtual
+// time, and what happened becomes a Trace.
+//
+// Same Plan, same bytes: events are ordered by (time, sequence), times are integer nanoseconds, and
+// nothing is drawn at random. What has no duration and no bytes leaves no interval.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "spec/plan/plan.h"
+#include "spec/trace/breakdown.h"
+#include "spec/trace/trace.h"
+
+namespace tombolo::sim {
+
+struct Options {
+  int64_t iterations = 1;  // a rank begins the next one when its update is done
+};
+
+struct Simulation {
+  trace::Trace trace;     // normalized; header.command and header.version are left to the caller
+  SimDuration iteration;  // median over the iterations, first start to last end
+  trace::Breakdown breakdown;  // of the trace
+  uint64_t events = 0;
+  std::string fingerprint;         // of the order of events; also in the trace's header
+  std::vector<Bytes> peak_memory;  // per rank: state, and activations in flight
+};
+
+// Unusable for a schedule that is not known, for times or sizes that cannot be (negative, beyond
+// 290 years), and for more work than schedule::kActionsMax. Whether it fits into memory is another
+// question: schedule::check_memory.
+Result<Simulation> simulate(const plan::Plan& plan, const Options& options = {});
+
+}  // namespace tombolo::sim

@@ -1,0 +1,339 @@
+#include "predict/workload/traffic.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <span>
+
+#include "base/check.h"
+
+namespace tombolo::workload {
+namespace {
+
+// An ordered pair as one number, so that pairs can be sorted and counted.
+uint64_t pair_key(int32_t from, int32_t to) {
+  return static_cast<uint64_t>(from) << 32 | static_cast<uint32_t>(to);
+}
+int32_t from_of(uint64_t key) { return static_cast<int32_t>(key >> 32); }
+int32_t to_of(uint64_t key) { return static_cast<int32_t>(key & 0xffffffff); }
+
+void sort_and_unite(std::vector<uint64_t>& keys) {
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+}
+
+// The ring over `ring`, each sending `bytes` to the next.
+template <class Visit>
+void visit_ring(std::span<const int32_t> ring, TrafficKind kind, double bytes, Visit& visit) {
+  if (ring.size() < 2 || bytes == 0) return;
+  for (size_t i = 0; i < ring.size(); ++i) {
+    visit(kind, ring[i], ring[(i + 1) % ring.size()], bytes);
+  }
+}
+
+}  // namespace
+
+PairTraffic KindTraffic::total() const {
+  PairTraffic sum;
+  for (const PairTraffic& part : by_reach) {
+    sum.bytes += part.bytes;
+    sum.pairs += part.pairs;
+  }
+  return sum;
+}
+
+Bytes TrafficSummary::bytes() const {
+  Bytes sum;
+  for (const KindTraffic& kind : by_kind) sum += kind.total().bytes;
+  return sum;
+}
+
+Result<Traffic> Traffic::make(const plan::Job& job, const TrafficOptions& options) {
+  TrafficVolume volume = TRY(traffic_volume(job, options.volume));
+  Traffic out(TRY(RankNumbering::make(job.parallelism, job.file)));
+  out.volume_ = std::move(volume);
+  out.flat_rings_ = options.flat_rings;
+  out.notes_ = job.notes;
+  if (out.gpus() > job.cluster.devices()) {
+    out.notes_.push_back(fmt::format(
+        "the job needs {} devices, the cluster has {}: its last datacenter is counted as larger",
+        out.gpus(), job.cluster.devices()));
+  }
+  out.notes_.insert(out.notes_.end(), out.volume_.notes.begin(), out.volume_.notes.end());
+  out.place(job.cluster);
+  return out;
+}
+
+// Ranks fill the datacenters in the order of the file, and each of these domain by domain.
+void Traffic::place(const cluster::Cluster& cluster) {
+  places_.reserve(static_cast<size_t>(gpus()));
+  int32_t domains_before = 0;
+  const auto datacenters = static_cast<int32_t>(cluster.datacenters.size());
+  for (int32_t d = 0; d < datacenters; ++d) {
+    const cluster::Datacenter& datacenter = cluster.datacenters[static_cast<size_t>(d)];
+    const int64_t left = gpus() - static_cast<int64_t>(places_.size());
+    if (left == 0) break;
+    const int64_t here = d + 1 == datacenters ? left : std::min(left, datacenter.devices());
+    const int64_t size = datacenter.scale_up.domain;
+    domain_size_ = std::max(domain_size_, size);
+    for (int64_t i = 0; i < here; ++i) {
+      places_.push_back(
+          {d, domains_before + static_cast<int32_t>(i / size), static_cast<int32_t>(i % size)});
+    }
+    domains_before = places_.back().domain + 1;
+  }
+}
+
+Reach Traffic::reach(int32_t from, int32_t to) const {
+  const Place &a = places_[static_cast<size_t>(from)], &b = places_[static_cast<size_t>(to)];
+  if (a.domain == b.domain) return Reach::kDomain;
+  if (a.datacenter != b.datacenter) return Reach::kOtherDatacenter;
+  return a.local == b.local ? Reach::kRail : Reach::kOtherRail;
+}
+
+template <class Visit>
+void Traffic::for_each_ring(RankGroup kind_of_group, TrafficKind kind, Bytes StageVolume::*gathered,
+                            Visit&& visit) const {
+  const RankGroups groups = numbering_.groups(kind_of_group);
+  const size_t n = groups.offsets.size();
+  if (n < 2) return;
+  std::vector<int32_t> rail;
+  for (size_t g = 0; g < groups.bases.size(); ++g) {
+    const auto stage = static_cast<size_t>(numbering_.stage_of(groups.bases[g]));
+    const double bytes = (volume_.stages[stage].*gathered).value;
+    const std::vector<int32_t> members = groups.members(g);
+    const auto place_of = [&](size_t i) { return places_[static_cast<size_t>(members[i])]; };
+
+    // x of them in each domain, on the same rails in all?
+    size_t x = 1;
+    while (x < n && place_of(x).domain == place_of(0).domain) ++x;
+    bool even = !flat_rings_ && x > 1 && x < n && n % x == 0;
+    for (size_t i = 0; even && i < n; ++i) {
+      even = place_of(i).local == place_of(i % x).local &&
+             place_of(i).domain == place_of(i - i % x).domain;
+    }
+    if (!even) {
+      const auto share = static_cast<double>(n - 1) / static_cast<double>(n);
+      visit_ring(members, kind, bytes * share, visit);
+      continue;
+    }
+    const size_t y = n / x;
+    const auto inside = static_cast<double>(x - 1) / static_cast<double>(x);
+    const auto along = static_cast<double>(y - 1) / static_cast<double>(n);
+    for (size_t i = 0; i < n; i += x) {
+      visit_ring(std::span(members).subspan(i, x), kind, bytes * inside, visit);
+    }
+    for (size_t i = 0; i < x; ++i) {
+      rail.clear();
+      for (size_t j = i; j < n; j += x) rail.push_back(members[j]);
+      visit_ring(std::span<const int32_t>(rail), kind, bytes * along, visit);
+    }
+  }
+}
+
+template <class Visit>
+void Traffic::for_each_stage_transfer(Visit&& visit) const {
+  const RankGroups groups = numbering_.groups(RankGroup::kPipeline);
+  const size_t p = groups.offsets.size();
+  if (p < 2) return;
+  for (size_t g = 0; g < groups.bases.size(); ++g) {
+    const std::vector<int32_t> stages = groups.members(g);
+    const int32_t first = stages.front(), last = stages.back();
+    const auto both_ways = [&](int32_t from, int32_t to, double bytes) {
+      if (bytes == 0) return;
+      visit(TrafficKind::kPipeline, from, to, bytes);
+      visit(TrafficKind::kPipeline, to, from, bytes);
+    };
+    for (size_t s = 0; s + 1 < p; ++s) {
+      both_ways(stages[s], stages[s + 1],
+                volume_.boundary.value * static_cast<double>(volume_.chunks));
+    }
+    both_ways(last, first, volume_.boundary.value * static_cast<double>(volume_.chunks - 1));
+    both_ways(last, first, volume_.tied.value);
+  }
+}
+
+template <class Visit>
+void Traffic::for_each_transfer(Visit&& visit) const {
+  for_each_ring(RankGroup::kTensor, TrafficKind::kTensor, &StageVolume::tensor, visit);
+  for_each_ring(RankGroup::kContext, TrafficKind::kContext, &StageVolume::context, visit);
+  for_each_ring(RankGroup::kGradients, TrafficKind::kData, &StageVolume::data, visit);
+  for_each_ring(RankGroup::kExpertGradients, TrafficKind::kData, &StageVolume::expert_data, visit);
+  for_each_stage_transfer(visit);
+}
+
+template <class Visit>
+void Traffic::for_each_exchange(Visit&& visit) const {
+  const RankGroups groups = numbering_.groups(RankGroup::kExpert);
+  if (groups.offsets.size() < 2) return;
+  for (size_t g = 0; g < groups.bases.size(); ++g) {
+    const auto stage = static_cast<size_t>(numbering_.stage_of(groups.bases[g]));
+    const double bytes = volume_.stages[stage].expert.value;
+    if (bytes > 0) visit(groups.members(g), bytes);
+  }
+}
+
+// Adds up transfers: bytes as they come, pairs when all are known, as a pair may come twice.
+class Traffic::Tally {
+ public:
+  explicit Tally(const Traffic& traffic) : traffic_(traffic) {
+    const auto gpus = static_cast<size_t>(traffic.gpus());
+    const auto domains = static_cast<size_t>(traffic.places_.back().domain) + 1;
+    own_.resize(domains);
+    forwarded_.resize(domains);
+    for (std::vector<double>& by_gpu : sent_) by_gpu.resize(gpus);
+    exchange_of_.resize(gpus, -1);
+  }
+
+  void add(TrafficKind kind, int32_t from, int32_t to, double bytes) {
+    add_bytes(kind, from, traffic_.reach(from, to), bytes);
+    keys_[static_cast<size_t>(kind)].push_back(pair_key(from, to));
+  }
+
+  // Member by member: how many others share its domain, its rail, its datacenter.
+  void add_exchange(const std::vector<int32_t>& members, double bytes) {
+    std::map<int32_t, int64_t> in_domain, in_datacenter;
+    std::map<std::pair<int32_t, int32_t>, int64_t> on_rail;
+    for (const int32_t rank : members) {
+      const Place& place = place_of(rank);
+      ++in_domain[place.domain];
+      ++in_datacenter[place.datacenter];
+      ++on_rail[{place.datacenter, place.local}];
+      exchange_of_[static_cast<size_t>(rank)] = exchanges_;
+    }
+    ++exchanges_;
+    for (const int32_t rank : members) {
+      const Place& place = place_of(rank);
+      const int64_t domain = in_domain[place.domain] - 1;
+      const int64_t rail = on_rail[{place.datacenter, place.local}] - 1;
+      const int64_t here = in_datacenter[place.datacenter] - 1;
+      const std::pair<Reach, int64_t> others[] = {
+          {Reach::kDomain, domain},
+          {Reach::kRail, rail},
+          {Reach::kOtherRail, here - domain - rail},
+          {Reach::kOtherDatacenter, static_cast<int64_t>(members.size()) - 1 - here}};
+      for (const auto& [where, number] : others) {
+        at(TrafficKind::kExpert, where).pairs += number;
+        add_bytes(TrafficKind::kExpert, rank, where, bytes * static_cast<double>(number));
+      }
+    }
+  }
+
+  TrafficSummary finish() && {
+    out_.gpus = traffic_.gpus();
+    out_.pairs = out_.gpus * (out_.gpus - 1);
+    count_pairs();
+    for (size_t kind = 0; kind < kTrafficKinds; ++kind) {
+      out_.by_kind[kind].gpu_max = Bytes{*std::max_element(sent_[kind].begin(), sent_[kind].end())};
+    }
+    size_t busiest = 0;
+    for (size_t d = 0; d < own_.size(); ++d) {
+      if (own_[d] + forwarded_[d] > own_[busiest] + forwarded_[busiest]) busiest = d;
+    }
+    out_.forwarding = {.bytes = Bytes{std::accumulate(forwarded_.begin(), forwarded_.end(), 0.0)},
+                       .domains = Bytes{std::accumulate(own_.begin(), own_.end(), 0.0)},
+                       .busiest_own = Bytes{own_[busiest]},
+                       .busiest_forwarded = Bytes{forwarded_[busiest]}};
+    return out_;
+  }
+
+ private:
+  const Place& place_of(int32_t rank) const { return traffic_.places_[static_cast<size_t>(rank)]; }
+  PairTraffic& at(TrafficKind kind, Reach where) {
+    return out_.by_kind[static_cast<size_t>(kind)].by_reach[static_cast<size_t>(where)];
+  }
+
+  void add_bytes(TrafficKind kind, int32_t from, Reach where, double bytes) {
+    at(kind, where).bytes += Bytes{bytes};
+    sent_[static_cast<size_t>(kind)][static_cast<size_t>(from)] += bytes;
+    const auto domain = static_cast<size_t>(place_of(from).domain);
+    if (where == Reach::kDomain) own_[domain] += bytes;
+    if (where == Reach::kOtherRail) forwarded_[domain] += bytes;
+  }
+
+  // Each kind counts its pairs once; a pair of two kinds counts once among those with traffic.
+  void count_pairs() {
+    std::vector<uint64_t> united;
+    for (size_t kind = 0; kind < kTrafficKinds; ++kind) {
+      sort_and_unite(keys_[kind]);
+      for (const uint64_t key : keys_[kind]) {
+        const Reach where = traffic_.reach(from_of(key), to_of(key));
+        ++at(static_cast<TrafficKind>(kind), where).pairs;
+        // Pairs of an exchange are all counted there already.
+        const int32_t exchange = exchange_of_[static_cast<size_t>(from_of(key))];
+        const bool exchanged =
+            exchange >= 0 && exchange == exchange_of_[static_cast<size_t>(to_of(key))];
+        if (!exchanged) united.push_back(key);
+      }
+      keys_[kind] = {};
+    }
+    sort_and_unite(united);
+    const int64_t with =
+        out_.of(TrafficKind::kExpert).total().pairs + static_cast<int64_t>(united.size());
+    CHECK(with <= out_.pairs, "{} pairs with traffic of {}", with, out_.pairs);
+    out_.pairs_without_traffic = out_.pairs - with;
+  }
+
+  const Traffic& traffic_;
+  TrafficSummary out_;
+  std::array<std::vector<double>, kTrafficKinds> sent_;    // by GPU
+  std::array<std::vector<uint64_t>, kTrafficKinds> keys_;  // pairs
+  std::vector<double> own_, forwarded_;                    // by domain of the sender
+  std::vector<int32_t> exchange_of_;                       // by GPU; -1: none
+  int32_t exchanges_ = 0;
+};
+
+TrafficSummary Traffic::summarize() const {
+  Tally tally(*this);
+  for_each_transfer([&](TrafficKind kind, int32_t from, int32_t to, double bytes) {
+    tally.add(kind, from, to, bytes);
+  });
+  for_each_exchange([&](const std::vector<int32_t>& members, double bytes) {
+    tally.add_exchange(members, bytes);
+  });
+  return std::move(tally).finish();
+}
+
+TrafficMatrix Traffic::matrix(int64_t first, int64_t count, int64_t side_max) const {
+  CHECK(first >= 0 && count > 0 && first + count <= gpus() && side_max > 0, "{} GPUs from {} of {}",
+        count, first, gpus());
+  TrafficMatrix out;
+  out.first = first;
+  out.count = count;
+  out.per_block = (count + side_max - 1) / side_max;
+  if (out.per_block > 1) {
+    // Up to a domain: its smallest part that is large enough; beyond: whole domains.
+    if (out.per_block > domain_size_) {
+      out.per_block = (out.per_block + domain_size_ - 1) / domain_size_ * domain_size_;
+    }
+    while (domain_size_ % out.per_block != 0 && out.per_block % domain_size_ != 0) ++out.per_block;
+  }
+  out.side = (count + out.per_block - 1) / out.per_block;
+  for (std::vector<double>& bytes : out.bytes) {
+    bytes.resize(static_cast<size_t>(out.side * out.side));
+  }
+  const auto block_of = [&](int32_t rank) {
+    return rank < first || rank >= first + count ? -1 : (rank - first) / out.per_block;
+  };
+  const auto add = [&](TrafficKind kind, int64_t from, int64_t to, double bytes) {
+    out.bytes[static_cast<size_t>(kind)][static_cast<size_t>(from * out.side + to)] += bytes;
+  };
+  for_each_transfer([&](TrafficKind kind, int32_t from, int32_t to, double bytes) {
+    const int64_t a = block_of(from), b = block_of(to);
+    if (a >= 0 && b >= 0) add(kind, a, b, bytes);
+  });
+  for_each_exchange([&](const std::vector<int32_t>& members, double bytes) {
+    std::map<int64_t, int64_t> in_block;
+    for (const int32_t rank : members) ++in_block[block_of(rank)];
+    in_block.erase(-1);
+    for (const auto& [a, senders] : in_block) {
+      for (const auto& [b, receivers] : in_block) {
+        const int64_t pairs = senders * (a == b ? receivers - 1 : receivers);
+        if (pairs > 0) add(TrafficKind::kExpert, a, b, bytes * static_cast<double>(pairs));
+      }
+    }
+  });
+  return out;
+}
+
+}  // namespace tombolo::workload

@@ -1,0 +1,191 @@
+#include "predict/workload/traffic_volume.h"
+
+#include <algorithm>
+
+#include "spec/model/model.h"
+
+namespace tombolo::workload {
+namespace {
+
+double as_double(int64_t n) { return static_cast<double>(n); }
+
+Status check(const plan::Job& job) {
+  const plan::Parallelism& p = job.parallelism;
+  const auto refuse = [&](const char* key, int64_t value, const std::string& why,
+                          const std::string& hint) {
+    return unusable(fmt::format("{}: parallelism.{} = {}: {}", job.file, key, value, why), hint);
+  };
+  if (!job.model) {
+    return unusable(fmt::format("{}: model is missing", job.file),
+                    "[model] with preset = \"gpt3-175b\" or config = \"config.json\"");
+  }
+  const model::Model& m = *job.model;
+  if (m.layers < p.pipeline * p.virtual_stages) {
+    return refuse("pipeline", p.pipeline,
+                  fmt::format("times {} virtual stages, but the model has only {} layers",
+                              p.virtual_stages, m.layers),
+                  fmt::format("pipeline x virtual_stages of at most {}", m.layers));
+  }
+  if (p.expert == 1) return {};
+  if (!m.experts) return refuse("expert", p.expert, "the model has no experts", "expert = 1");
+  if (m.experts->count % p.expert != 0) {
+    return refuse("expert", p.expert,
+                  fmt::format("does not divide the {} experts of a layer", m.experts->count),
+                  "a divisor of experts.count");
+  }
+  if (p.tensor > 1 && !p.sequence_parallel) {
+    return refuse("expert", p.expert,
+                  "with tensor parallelism but without sequence parallelism every token would be "
+                  "sent tensor times",
+                  "sequence_parallel = true");
+  }
+  return {};
+}
+
+// All-gathers and reduce-scatters of D, forward and backward, of one layer.
+double tensor_operations(const plan::Job& job, const VolumeOptions& options, bool experts) {
+  const plan::Parallelism& p = job.parallelism;
+  const model::Model& m = *job.model;
+  const double passes = job.training.recompute == model::Recompute::kFull ? 3 : 2;
+  double attention = 2, mlp = 2;  // one gather, one reduce-scatter: as many bytes as an all-reduce
+  if (experts && p.expert > 1) {
+    mlp = 2 * as_double(m.experts->per_token) + (m.experts->shared_ffn > 0 ? 2 : 0);
+  }
+  if (m.parallel_residual.value_or(false)) attention = 0;  // one sum for both
+  const double again = options.gather_again && p.sequence_parallel ? (attention + mlp) / 2 : 0;
+  return passes * (attention + mlp) + again;
+}
+
+// All-gathers and reduce-scatters of a parameter and its gradient, in bytes, per iteration.
+double data_bytes(const plan::Job& job, double micro_batches) {
+  const double weight = plan::element_bytes(job.training.precision);
+  const double gradient = plan::gradient_bytes(job.training.precision);
+  switch (job.parallelism.zero) {
+    case 0:
+      return 2 * gradient;
+    case 3:
+      return micro_batches * (2 * weight + gradient);
+    default:
+      return gradient + weight;
+  }
+}
+
+void note_what_is_left_out(const plan::Job& job, std::vector<std::string>& notes) {
+  const plan::Parallelism& p = job.parallelism;
+  const bool straight = p.schedule == "1f1b" || p.schedule == "interleaved" ||
+                        p.schedule == "gpipe" || p.schedule == "varuna" || p.schedule == "atlas" ||
+                        p.schedule == "zb-h1";
+  if (!straight && p.pipeline > 1) {
+    notes.push_back(fmt::format("schedule = \"{}\" folds the pipeline; stages are counted in a row",
+                                p.schedule));
+  }
+  if (p.tensor > 1) {
+    notes.push_back(
+        "parameters that tensor parallelism copies, such as norms, are counted as divided");
+  }
+  if (p.pipeline > 1 && p.tensor > 1 && !p.sequence_parallel) {
+    notes.push_back(
+        "without sequence parallelism every tensor rank sends its peer in the next stage the same "
+        "whole activations");
+  }
+}
+
+}  // namespace
+
+std::vector<model::Slice> cut_layers(const model::Model& m, const plan::Parallelism& p) {
+  if (p.pipeline == 1) return {{0, m.layers, true, true}};
+  const int64_t chunks = p.pipeline * p.virtual_stages;
+  std::vector<model::Slice> slices;
+  int64_t next = 0;
+  for (int64_t i = 0; i < chunks; ++i) {
+    int64_t layers = m.layers / chunks + (i < m.layers % chunks ? 1 : 0);
+    if (!p.layers_per_stage.empty()) {
+      const int64_t of_stage = p.layers_per_stage[static_cast<size_t>(i % p.pipeline)];
+      const bool one_more = i / p.pipeline < of_stage % p.virtual_stages;
+      layers = of_stage / p.virtual_stages + (one_more ? 1 : 0);
+    }
+    slices.push_back({next, layers, i == 0, i + 1 == chunks});
+    next += layers;
+  }
+  return slices;
+}
+
+MicroBatchVolume micro_batch_volume(const plan::Job& job) {
+  const model::Model& m = *job.model;
+  const plan::Parallelism& p = job.parallelism;
+  const double bytes = plan::element_bytes(job.training.precision);
+  const double tokens = as_double(job.training.micro_batch) * as_double(m.sequence);
+  const auto t = as_double(p.tensor), c = as_double(p.context);
+  MicroBatchVolume out;
+  out.hidden = tokens * as_double(m.hidden) * bytes / c;
+  if (m.latent_attention) {
+    const model::LatentAttention& l = *m.latent_attention;
+    out.keys_values =
+        tokens * as_double(m.heads * (l.nope_dim + l.rope_dim + l.value_dim)) * bytes / t;
+  } else {
+    // More tensor ranks than heads of keys: each rank has a whole one.
+    const double split = as_double(std::min(p.tensor, m.kv_heads));
+    out.keys_values = tokens * 2 * as_double(m.kv_heads * m.head_size()) * bytes / split;
+  }
+  if (m.experts) {
+    const double mine = p.sequence_parallel ? out.hidden / t : out.hidden;
+    out.copies = mine * as_double(m.experts->per_token);
+  }
+  return out;
+}
+
+Result<TrafficVolume> traffic_volume(const plan::Job& job, const VolumeOptions& options) {
+  TRY(check(job));
+  const plan::Parallelism& p = job.parallelism;
+  const model::Model& m = *job.model;
+  const auto micro_batches =
+      as_double(job.training.global_batch / (job.training.micro_batch * p.data));
+  const MicroBatchVolume batch = micro_batch_volume(job);
+  const bool full = job.training.recompute == model::Recompute::kFull;
+  const auto t = as_double(p.tensor), e = as_double(p.expert);
+
+  TrafficVolume out;
+  out.chunks = p.virtual_stages;
+  out.experts = p.expert;
+  out.stages.resize(static_cast<size_t>(p.pipeline));
+  const std::vector<model::Slice> slices = cut_layers(m, p);
+  for (size_t i = 0; i < slices.size(); ++i) {
+    const model::Slice& slice = slices[i];
+    StageVolume& stage = out.stages[i % static_cast<size_t>(p.pipeline)];
+    const model::LayerCounts layers = model::count_layers(m, slice);
+    const auto dense = as_double(layers.dense), routed = as_double(layers.experts);
+
+    double operations = dense * tensor_operations(job, options, false) +
+                        routed * tensor_operations(job, options, true);
+    if (slice.embedding) operations += 2;  // lookup, and its gradient
+    if (slice.head) operations += 2;       // the head's input, and its gradient
+    stage.tensor += Bytes{micro_batches * operations * batch.hidden};
+
+    // Forward once, backward keys and values again beside their gradients.
+    const bool scores_again = job.training.recompute != model::Recompute::kNone;
+    const double rings = scores_again ? 4 : 3;
+    stage.context += Bytes{micro_batches * (dense + routed) * rings * batch.keys_values};
+
+    // Dispatch and combine, forward and backward.
+    if (p.expert > 1) {
+      stage.expert += Bytes{micro_batches * routed * (full ? 6 : 4) * batch.copies / e};
+    }
+
+    const auto all = as_double(model::parameters(m, slice));
+    const double split = p.expert > 1 ? as_double(model::expert_parameters(m, slice)) : 0;
+    const double per_parameter = data_bytes(job, micro_batches);
+    stage.data += Bytes{(all - split) / t * per_parameter};
+    stage.expert_data += Bytes{split / (t * e) * per_parameter};
+  }
+  const double whole = p.sequence_parallel ? batch.hidden / t : batch.hidden;
+  out.boundary = Bytes{micro_batches * whole};
+  if (m.tied_embeddings && p.pipeline > 1) {
+    // An all-reduce between two: each sends its half and the sum of the other's.
+    out.tied = Bytes{as_double(m.vocabulary * m.hidden) / t *
+                     plan::gradient_bytes(job.training.precision)};
+  }
+  note_what_is_left_out(job, out.notes);
+  return out;
+}
+
+}  // namespace tombolo::workload

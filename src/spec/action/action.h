@@ -1,0 +1,77 @@
+// Actions: the words in which schedules, timelines and traces speak of one piece of work.
+//
+// Text form is the notation of torchtitan's pipeline schedules: stage, kind, micro-batch, as in
+// "0F1" (stage 0, forward, micro-batch 1), "1B0", "0I1", "0W1", "0SEND_F1", "1RECV_F1", "1SEND_B0",
+// "0RECV_B0". Where a rank holds several stages, each counts by itself.
+// Kinds that belong to no micro-batch leave it out: "0REDUCE_GRAD" (of stage 0, among its
+// replicas), "0U" (its optimizer update), "0E" (evaluation).
+//
+// What no Plan knows of, a node of somebody's Chakra graph, is a NODE; its name stands beside it
+// (trace.h). Of a collective's chunk in a dimension of a network, "1NODE3" is chunk 3 in dimension
+// 1.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/fields.h"
+#include "base/result.h"
+
+namespace tombolo::action {
+
+enum class ActionKind {
+  kForward,            // F
+  kBackward,           // B: gradients of inputs and weights
+  kBackwardInput,      // I: gradients of inputs only, where the two are separate
+  kBackwardWeight,     // W: gradients of weights only, after I
+  kRecompute,          // R: forward again, because activations were not kept
+  kReduceGradients,    // REDUCE_GRAD: all replicas of the stage sum their weight gradients
+  kUpdate,             // U: optimizer step
+  kEvaluate,           // E: forward on held-out data, outside of an iteration
+  kCheckpoint,         // C: writing a checkpoint, outside of an iteration
+  kNode,               // NODE: of a Chakra graph, in a run without a Plan
+  kSendActivation,     // SEND_F: to the next stage
+  kReceiveActivation,  // RECV_F
+  kSendGradient,       // SEND_B: to the previous stage
+  kReceiveGradient,    // RECV_B
+};
+
+constexpr auto enum_names(ActionKind) {
+  using enum ActionKind;
+  return std::to_array<EnumName<ActionKind>>({{kForward, "F"},
+                                              {kBackward, "B"},
+                                              {kBackwardInput, "I"},
+                                              {kBackwardWeight, "W"},
+                                              {kRecompute, "R"},
+                                              {kReduceGradients, "REDUCE_GRAD"},
+                                              {kUpdate, "U"},
+                                              {kEvaluate, "E"},
+                                              {kCheckpoint, "C"},
+                                              {kNode, "NODE"},
+                                              {kSendActivation, "SEND_F"},
+                                              {kReceiveActivation, "RECV_F"},
+                                              {kSendGradient, "SEND_B"},
+                                              {kReceiveGradient, "RECV_B"}});
+}
+
+struct Action {
+  ActionKind kind = ActionKind::kForward;
+  int32_t stage = 0;
+  int32_t microbatch = -1;  // -1: belongs to no micro-batch
+
+  auto operator<=>(const Action&) const = default;
+};
+
+constexpr bool is_communication(ActionKind kind) { return kind >= ActionKind::kSendActivation; }
+constexpr bool is_send(ActionKind kind) {
+  return kind == ActionKind::kSendActivation || kind == ActionKind::kSendGradient;
+}
+constexpr bool is_receive(ActionKind kind) { return is_communication(kind) && !is_send(kind); }
+
+std::string to_text(const Action& action);
+Result<Action> parse_action(std::string_view text);
+
+}  // namespace tombolo::action

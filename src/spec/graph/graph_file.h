@@ -1,0 +1,16 @@
+// Graphs as one JSON file: {"tombolo_graph": 1, "graphs": [{"rank": 0, "nodes": [...]}, ...]}.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "spec/graph/graph.h"
+
+namespace tombolo::graph {
+
+inline constexpr int kGraphVersion = 1;
+
+std::string to_json_text(const Graphs& graphs);
+Result<Graphs> parse_graphs(std::string_view text, const std::string& name);  // validated
+
+}  // namespace tombolo::graph

@@ -1,0 +1,137 @@
+// Mixtures of experts and latent attention in a config.json.
+#include <algorithm>
+
+#include "spec/model/config_fields.h"
+
+namespace tombolo::model::detail {
+namespace {
+
+bool is_deepseek(const std::string& family) { return family.starts_with("deepseek"); }
+
+// Families whose intermediate_size is the width of an expert.
+bool has_experts_only(const std::string& family) {
+  return family == "mixtral" || family == "gpt_oss" || family == "grok-1";
+}
+
+bool has_experts(const std::string& family) {
+  return has_experts_only(family) || is_deepseek(family) || family.ends_with("_moe");
+}
+
+void refuse_experts(Config& c) {
+  for (const char* key :
+       {"num_local_experts", "n_routed_experts", "num_experts", "moe_intermediate_size"}) {
+    const Value* value = c.take(key);
+    if (!value || *value == Value(0) || *value == Value(1)) continue;
+    c.refuse(key, "its model_type is a family without experts",
+             "the model_type of a mixture of experts, as mixtral or qwen3_moe");
+  }
+}
+
+// mlp_only_layers lists layers with an MLP; only the first ones can be told apart.
+int64_t read_mlp_only_layers(Config& c) {
+  const Value* value = c.take("mlp_only_layers");
+  if (!value) return 0;
+  std::vector<int64_t> layers;
+  const Value::Array* list = value->get<Value::Array>();
+  for (const Value& entry : list ? *list : Value::Array{}) {
+    const int64_t* layer = entry.get<int64_t>();
+    layers.push_back(layer ? *layer : -1);
+  }
+  std::sort(layers.begin(), layers.end());
+  for (size_t i = 0; i < layers.size() || !list; ++i) {
+    if (list && layers[i] == static_cast<int64_t>(i)) continue;
+    c.refuse("mlp_only_layers", "only the first layers, 0, 1 and so on, may have an MLP instead",
+             "[model] with the numbers inline");
+    return 0;
+  }
+  return static_cast<int64_t>(layers.size());
+}
+
+// How many first layers are dense. Experts in every second layer and the like are refused.
+int64_t read_dense_layers(Config& c, const std::string& family, int64_t layers) {
+  for (const char* key : {"decoder_sparse_step", "moe_layer_freq"}) {
+    if (c.integer(key, kLayersMax).value_or(1) == 1) continue;
+    c.refuse(key, "experts in some layers only cannot be counted, but for dense first ones");
+  }
+  const int64_t otherwise = family == "deepseek_v3" ? 3 : 0;
+  const int64_t dense = is_deepseek(family)
+                            ? c.integer("first_k_dense_replace", kLayersMax, 0).value_or(otherwise)
+                            : read_mlp_only_layers(c);
+  if (dense > layers) {
+    c.refuse(is_deepseek(family) ? "first_k_dense_replace" : "mlp_only_layers",
+             fmt::format("more than num_hidden_layers = {}", layers));
+  }
+  return dense;
+}
+
+}  // namespace
+
+void read_experts(Config& c, const std::string& family, Model& m) {
+  const int64_t further = c.integer("num_nextn_predict_layers", 100, 0).value_or(0);
+  if (further > 0) m.multi_token_layers = further;
+  if (!has_experts(family)) return refuse_experts(c);
+  const std::optional<int64_t> count =
+      c.integer_of({"num_experts", "num_local_experts", "n_routed_experts"}, 1'000'000);
+  if (!count && is_deepseek(family)) return;  // a dense one
+  if (!count) c.missing(family.starts_with("qwen") ? "num_experts" : "num_local_experts");
+  const std::optional<int64_t> per_token =
+      c.integer_of({"num_experts_per_tok", "experts_per_token"}, 1'000'000);
+  if (!per_token) c.missing("num_experts_per_tok");
+
+  Experts e;
+  e.count = count.value_or(1);
+  e.per_token = per_token.value_or(1);
+  if (e.per_token > e.count) {
+    c.refuse("num_experts_per_tok", fmt::format("of only {} experts", e.count));
+  }
+  if (has_experts_only(family)) {
+    e.ffn = m.ffn;
+  } else {
+    e.ffn = c.needed("moe_intermediate_size", kFfnMax);
+    e.dense_layers = read_dense_layers(c, family, m.layers);
+  }
+  if (e.ffn > kFfnMax / e.count) {
+    c.refuse(has_experts_only(family) ? "intermediate_size" : "moe_intermediate_size",
+             fmt::format("times {} experts is more than {}", e.count, kFfnMax));
+    e.ffn = 1;
+  }
+  if (is_deepseek(family)) {
+    e.shared_ffn = c.integer("n_shared_experts", kFfnMax / e.ffn, 0).value_or(0) * e.ffn;
+    const std::string method = c.text("topk_method");
+    e.score_bias = family == "deepseek_v3" && (method.empty() || method == "noaux_tc");
+  }
+  if (family == "qwen2_moe") {
+    e.shared_ffn = c.integer("shared_expert_intermediate_size", kFfnMax, 0).value_or(0);
+    e.shared_gate = e.shared_ffn > 0;
+  }
+  e.bias = family == "gpt_oss";
+  m.experts = e;
+}
+
+void read_latent_attention(Config& c, const std::string& family, Model& m) {
+  if (!is_deepseek(family)) return;
+  LatentAttention l;
+  l.query_rank = c.integer("q_lora_rank", kWidthMax, 0).value_or(0);
+  l.kv_rank = c.needed("kv_lora_rank", kWidthMax);
+  l.nope_dim = c.needed("qk_nope_head_dim", kWidthMax);
+  l.rope_dim = c.needed("qk_rope_head_dim", kWidthMax);
+  l.value_dim = c.needed("v_head_dim", kWidthMax);
+  const std::optional<int64_t> together = c.integer("qk_head_dim", kWidthMax);
+  if (together && *together != l.nope_dim + l.rope_dim) {
+    c.refuse("qk_head_dim", fmt::format("contradicts qk_nope_head_dim = {} + qk_rope_head_dim = {}",
+                                        l.nope_dim, l.rope_dim));
+  }
+  if (l.rope_dim % 2 != 0) c.refuse("qk_rope_head_dim", "cannot be rotated in pairs");
+  if (std::max(l.nope_dim + l.rope_dim, l.value_dim) > kWidthMax / m.heads) {
+    c.refuse("num_attention_heads",
+             fmt::format("times the widths of a head is more than {}", kWidthMax));
+  }
+  if (m.kv_heads != m.heads) {
+    c.note("num_key_value_heads is ignored: in latent attention every head has its keys");
+  }
+  m.kv_heads = m.heads;
+  m.head_dim.reset();  // files give that of the rotated part
+  m.latent_attention = l;
+}
+
+}  // namespace tombolo::model::detail

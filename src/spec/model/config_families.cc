@@ -1,0 +1,247 @@
+// The families of config.json but for their experts and latent attention, which are in
+// config_experts.cc.
+#include <cmath>
+
+#include "spec/model/config_fields.h"
+
+namespace tombolo::model::detail {
+namespace {
+
+void check_heads(Config& c, const char* hidden_key, const char* heads_key, const Model& m) {
+  if (!m.head_dim && m.hidden % m.heads != 0) {
+    c.refuse(heads_key, fmt::format("does not divide {} = {}, and there is no head_dim", hidden_key,
+                                    m.hidden));
+  }
+  if (m.positions == Positions::kRotary && m.head_size() % 2 != 0) {
+    c.refuse(heads_key,
+             fmt::format("heads of {} numbers cannot be rotated in pairs", m.head_size()));
+  }
+}
+
+void set_gpt(Model& m) {
+  m.kv_heads = m.heads;
+  m.norm = Norm::kLayer;
+  m.activation = Activation::kGelu;
+  m.bias = true;
+}
+
+// Where the llama-like families differ: what holds if their file leaves a field out.
+struct Defaults {
+  double norm_epsilon = 1e-6;
+  double rope_theta = 10000;
+  int64_t head_dim = 0;  // 0: hidden / heads
+  bool attention_bias = false;
+};
+Defaults defaults_of(const std::string& family) {
+  if (family == "mixtral") return {1e-5, 1e6};
+  if (family == "gpt_oss") return {1e-5, 150000, 64, true};
+  if (family == "grok-1" || family == "nemotron") return {.norm_epsilon = 1e-5};
+  if (family == "qwen3") return {.head_dim = 128};
+  return {};
+}
+
+// rope_theta, or the same within rope_parameters, as later versions write it.
+double read_rope_theta(Config& c, double otherwise) {
+  const Value* table = c.take("rope_parameters");
+  const Value* inner = table && table->get<Value::Table>() ? table->find("rope_theta") : nullptr;
+  if (inner && inner->get<int64_t>()) otherwise = static_cast<double>(*inner->get<int64_t>());
+  if (inner && inner->get<double>()) otherwise = *inner->get<double>();
+  return c.number("rope_theta", otherwise);
+}
+
+void read_biases(Config& c, const std::string& family, bool otherwise, Model& m) {
+  if (family == "qwen2") {
+    c.flag("attention_bias", false);  // the family does not read it
+    m.qkv_bias = true;
+  } else if (family == "qwen2_moe") {
+    if (c.flag("qkv_bias", true)) m.qkv_bias = true;
+  } else if (c.flag("attention_bias", otherwise)) {
+    m.qkv_bias = m.output_bias = true;
+  }
+  if (c.flag("mlp_bias", false)) m.mlp_bias = true;
+}
+
+void read_activation(Config& c, const std::string& family, Model& m) {
+  const std::string activation = c.text("hidden_act");
+  if (family == "nemotron") {
+    m.norm = Norm::kLayer;
+    m.activation = Activation::kSquaredRelu;
+    if (!activation.empty() && activation != "relu2") {
+      c.note(fmt::format(
+          "hidden_act = \"{}\": counted as a squared ReLU, which is of the same size", activation));
+    }
+    return;
+  }
+  const bool silu = activation.empty() || activation == "silu" || activation == "swish";
+  if (!silu && family != "grok-1") {  // whose gates are GELU
+    c.note(fmt::format("hidden_act = \"{}\": counted as a gated MLP with SiLU, of the same size",
+                       activation));
+  }
+}
+
+// What attn_config of MPT says.
+void read_mpt_attention(Config& c, Model& m) {
+  m.positions = Positions::kLearned;
+  const bool learned = c.flag("learned_pos_emb", true);
+  const Value* value = c.take("attn_config");
+  const Value::Table* table = value ? value->get<Value::Table>() : nullptr;
+  if (value && !table) return c.refuse("attn_config", "wanted a table");
+  bool placed = learned;
+  if (table) {
+    Config a(*table, c.file() + ": attn_config");
+    const std::string type = a.text("attn_type");
+    const std::optional<int64_t> kv_heads = a.integer("kv_n_heads", kHeadsMax);
+    if (type == "multiquery_attention") {
+      m.kv_heads = 1;
+    } else if (type == "grouped_query_attention") {
+      if (!kv_heads) a.missing("kv_n_heads");
+      m.kv_heads = kv_heads.value_or(1);
+      if (m.heads % m.kv_heads != 0) a.refuse("kv_n_heads", "does not divide n_heads");
+    } else if (!type.empty() && type != "multihead_attention") {
+      a.refuse("attn_type", "an attention that we cannot count");
+    }
+    // These two take the place of learned positions, whatever learned_pos_emb says.
+    const bool alibi = a.flag("alibi", false), rope = a.flag("rope", false);
+    if (alibi && rope) a.refuse("alibi", "contradicts rope = true");
+    if (alibi) m.positions = Positions::kAlibi;
+    if (rope) m.positions = Positions::kRotary;
+    placed = placed || alibi || rope;
+    m.rope_theta = a.number("rope_theta", m.rope_theta);
+    for (const char* key : {"qk_ln", "qk_gn"}) {
+      if (a.flag(key, false)) a.refuse(key, "norms on queries and keys of MPT cannot be counted");
+    }
+    if (a.integer("sliding_window_size", kCountMax, -1).value_or(-1) > 0) {
+      a.note("sliding_window_size is ignored: attention is counted over the whole sequence");
+    }
+    for (const char* key : {"attn_impl", "attn_pdrop", "attn_uses_sequence_id", "alibi_bias_max",
+                            "clip_qkv", "prefix_lm", "softmax_scale", "rope_impl",
+                            "rope_dail_config", "rope_hf_config", "model_type"}) {
+      a.take(key);
+    }
+    c.absorb(std::move(a));
+  }
+  if (!placed) {
+    m.positions = Positions::kAlibi;
+    c.note("no positions at all: counted as ALiBi, which has no parameters either");
+  }
+}
+
+}  // namespace
+
+Model read_llama_like(Config& c, const std::string& family) {
+  const Defaults defaults = defaults_of(family);
+  Model m;
+  m.layers = c.needed("num_hidden_layers", kLayersMax);
+  m.hidden = c.needed("hidden_size", kWidthMax);
+  m.heads = c.needed("num_attention_heads", kHeadsMax);
+  m.ffn = c.needed("intermediate_size", kFfnMax);
+  m.vocabulary = c.needed("vocab_size", kCountMax);
+  m.sequence = c.integer("max_position_embeddings", kCountMax).value_or(0);
+  m.kv_heads = c.integer("num_key_value_heads", kHeadsMax).value_or(m.heads);
+  if (m.heads % m.kv_heads != 0) {
+    c.refuse("num_key_value_heads",
+             fmt::format("does not divide num_attention_heads = {}", m.heads));
+  }
+  std::optional<int64_t> head_dim = c.integer("head_dim", kWidthMax / m.heads);
+  if (!head_dim && defaults.head_dim > 0) head_dim = defaults.head_dim;
+  if (head_dim && *head_dim * m.heads != m.hidden) m.head_dim = *head_dim;
+  read_latent_attention(c, family, m);
+  if (!m.latent_attention) check_heads(c, "hidden_size", "num_attention_heads", m);
+  m.rope_theta = read_rope_theta(c, defaults.rope_theta);
+  m.norm_epsilon =
+      c.number(family == "nemotron" ? "norm_eps" : "rms_norm_eps", defaults.norm_epsilon);
+  m.tied_embeddings = c.flag("tie_word_embeddings", false);
+  if (family == "qwen3" || family == "qwen3_moe") m.qk_norm = true;
+  if (family == "gpt_oss") m.attention_sinks = true;
+  if (family == "grok-1") m.output_norms = true;
+  read_biases(c, family, defaults.attention_bias, m);
+  read_activation(c, family, m);
+  read_experts(c, family, m);
+  const bool window = c.flag("use_sliding_window", true);
+  if (c.has("sliding_window") && window) {
+    c.note("sliding_window is ignored: attention is counted over the whole sequence");
+  }
+  return m;
+}
+
+Model read_gpt2(Config& c) {
+  Model m;
+  m.layers = c.needed("n_layer", kLayersMax);
+  m.hidden = c.needed("n_embd", kWidthMax);
+  m.heads = c.needed("n_head", kHeadsMax);
+  m.ffn = c.integer("n_inner", kFfnMax).value_or(4 * m.hidden);
+  m.vocabulary = c.needed("vocab_size", kCountMax);
+  m.sequence = c.needed("n_positions", kCountMax);
+  const std::optional<int64_t> context = c.integer("n_ctx", kCountMax);
+  if (context && *context != m.sequence) {
+    c.refuse("n_ctx", fmt::format("contradicts n_positions = {}", m.sequence));
+  }
+  set_gpt(m);
+  m.positions = Positions::kLearned;
+  m.positions_max = m.sequence;  // a shorter sequence leaves the table as long as it is
+  m.norm_epsilon = c.number("layer_norm_epsilon", 1e-5);
+  m.tied_embeddings = c.flag("tie_word_embeddings", true);
+  check_heads(c, "n_embd", "n_head", m);
+  c.text("activation_function");  // all of them have two matrices
+  return m;
+}
+
+Model read_gpt_neox(Config& c) {
+  Model m;
+  m.layers = c.needed("num_hidden_layers", kLayersMax);
+  m.hidden = c.needed("hidden_size", kWidthMax);
+  m.heads = c.needed("num_attention_heads", kHeadsMax);
+  m.ffn = c.needed("intermediate_size", kFfnMax);
+  m.vocabulary = c.needed("vocab_size", kCountMax);
+  m.sequence = c.integer("max_position_embeddings", kCountMax).value_or(0);
+  set_gpt(m);
+  if (!c.flag("attention_bias", true)) m.qkv_bias = m.output_bias = false;
+  m.parallel_residual = c.flag("use_parallel_residual", true);
+  m.norm_epsilon = c.number("layer_norm_eps", 1e-5);
+  m.rope_theta = c.number("rotary_emb_base", m.rope_theta);
+  m.tied_embeddings = c.flag("tie_word_embeddings", false);
+  check_heads(c, "hidden_size", "num_attention_heads", m);
+  c.text("hidden_act");
+  return m;
+}
+
+// MosaicML's llm-foundry, whose defaults hold, not those of Transformers.
+Model read_mpt(Config& c) {
+  Model m;
+  m.layers = c.needed("n_layers", kLayersMax);
+  m.hidden = c.needed("d_model", kWidthMax);
+  m.heads = c.needed("n_heads", kHeadsMax);
+  m.vocabulary = c.needed("vocab_size", kCountMax);
+  m.sequence = c.needed("max_seq_len", kCountMax);
+  set_gpt(m);
+  const double ffn = c.number("expansion_ratio", 4) * static_cast<double>(m.hidden);
+  if (ffn >= 1 && ffn <= static_cast<double>(kFfnMax) && std::floor(ffn) == ffn) {
+    m.ffn = static_cast<int64_t>(ffn);
+  } else {
+    c.refuse("expansion_ratio", fmt::format("times d_model = {} is no width of an MLP", m.hidden));
+  }
+  read_mpt_attention(c, m);
+  if (m.positions == Positions::kLearned) m.positions_max = m.sequence;
+  if (c.flag("no_bias", false)) {
+    m.bias = false;
+    m.norm_bias = false;
+  }
+  m.tied_embeddings = c.flag("tie_word_embeddings", true);
+  m.norm_epsilon = c.number("layer_norm_epsilon", 1e-5);
+  const std::string norm = c.text("norm_type");
+  if (norm.find("rmsnorm") != std::string::npos) {
+    m.norm = Norm::kRms;
+    m.norm_bias.reset();
+  } else if (!norm.empty() && norm.find("layernorm") == std::string::npos) {
+    c.refuse("norm_type", "a norm that we cannot count");
+  }
+  const Value* mlp = c.take("ffn_config");
+  const Value* type = mlp && mlp->get<Value::Table>() ? mlp->find("ffn_type") : nullptr;
+  if (type && *type != Value(std::string("mptmlp"))) {
+    c.refuse("ffn_config", "an MLP that we cannot count");
+  }
+  check_heads(c, "d_model", "n_heads", m);
+  return m;
+}
+
+}  // namespace tombolo::model::detail

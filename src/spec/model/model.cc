@@ -1,0 +1,148 @@
+#include "spec/model/model.h"
+
+namespace tombolo::model {
+namespace {
+
+int64_t norm_parameters(const Model& m, int64_t width) {
+  return width * (m.norm == Norm::kLayer && m.norm_bias.value_or(true) ? 2 : 1);
+}
+
+int64_t attention_parameters(const Model& m) {
+  const bool qkv_bias = m.qkv_bias.value_or(m.bias);
+  int64_t count = m.output_bias.value_or(m.bias) ? m.hidden : 0;
+  if (m.attention_sinks.value_or(false)) count += m.heads;
+  if (m.latent_attention) {
+    const LatentAttention& l = *m.latent_attention;
+    const int64_t queries = m.heads * (l.nope_dim + l.rope_dim);
+    if (l.query_rank > 0) {
+      count += m.hidden * l.query_rank + norm_parameters(m, l.query_rank) + l.query_rank * queries;
+    } else {
+      count += m.hidden * queries;
+    }
+    count += m.hidden * (l.kv_rank + l.rope_dim) + norm_parameters(m, l.kv_rank);
+    count += l.kv_rank * m.heads * (l.nope_dim + l.value_dim);
+    count += m.heads * l.value_dim * m.hidden;
+    if (qkv_bias) count += l.query_rank + l.kv_rank + l.rope_dim;
+    return count;
+  }
+  const int64_t qkv = m.attention_width() + 2 * m.kv_heads * m.head_size();
+  count += m.hidden * qkv + m.attention_width() * m.hidden;
+  if (qkv_bias) count += qkv;
+  if (m.qk_norm.value_or(false)) count += 2 * norm_parameters(m, m.head_size());
+  return count;
+}
+
+int64_t mlp_parameters(const Model& m, int64_t width, bool bias) {
+  const int64_t matrices = mlp_matrices(m);
+  return matrices * m.hidden * width + (bias ? (matrices - 1) * width + m.hidden : 0);
+}
+
+// One routed expert.
+int64_t expert(const Model& m) { return mlp_parameters(m, m.experts->ffn, m.experts->bias); }
+
+// What a layer with experts has in place of the MLP, but for the routed experts.
+int64_t around_the_experts(const Model& m) {
+  const Experts& e = *m.experts;
+  int64_t count = m.hidden * e.count;  // the router
+  if (e.bias) count += e.count;
+  if (e.score_bias) count += e.count;
+  if (e.shared_ffn > 0) count += mlp_parameters(m, e.shared_ffn, e.bias);
+  if (e.shared_gate) count += m.hidden;
+  return count;
+}
+
+// Without the routed experts.
+int64_t layer_parameters(const Model& m, bool experts) {
+  const int64_t norms = m.output_norms.value_or(false) ? 4 : 2;
+  return attention_parameters(m) + norms * norm_parameters(m, m.hidden) +
+         (experts ? around_the_experts(m) : mlp_parameters(m, m.ffn, m.mlp_bias.value_or(m.bias)));
+}
+
+}  // namespace
+
+int64_t mlp_matrices(const Model& m) { return m.activation == Activation::kSwiglu ? 3 : 2; }
+
+LayerCounts count_layers(const Model& m, const Slice& slice) {
+  LayerCounts layers;
+  layers.multi_token = slice.head ? m.multi_token_layers.value_or(0) : 0;
+  const int64_t dense_until =
+      m.experts ? m.experts->dense_layers : slice.first_layer + slice.layers;
+  layers.dense = std::clamp<int64_t>(dense_until - slice.first_layer, 0, slice.layers);
+  layers.experts = slice.layers - layers.dense;
+  // They stand after the last layer, and are as that one is.
+  (m.experts && m.experts->dense_layers < m.layers ? layers.experts : layers.dense) +=
+      layers.multi_token;
+  return layers;
+}
+
+int64_t expert_parameters(const Model& m, const Slice& slice) {
+  if (!m.experts) return 0;
+  return count_layers(m, slice).experts * m.experts->count * expert(m);
+}
+
+int64_t parameters(const Model& m, const Slice& slice) {
+  const LayerCounts layers = count_layers(m, slice);
+  int64_t count = layers.dense * layer_parameters(m, false) + expert_parameters(m, slice);
+  if (layers.experts > 0) count += layers.experts * layer_parameters(m, true);
+  // Two norms before the projection of 2 h to h, one before the head.
+  count += layers.multi_token * (3 * norm_parameters(m, m.hidden) + 2 * m.hidden * m.hidden);
+  if (slice.embedding) {
+    count += m.vocabulary * m.hidden;
+    if (m.positions == Positions::kLearned) {
+      count += m.positions_max.value_or(m.sequence) * m.hidden;
+    }
+    if (m.embedding_norm.value_or(false)) count += norm_parameters(m, m.hidden);
+  }
+  if (slice.head) {
+    count += norm_parameters(m, m.hidden);
+    if (!m.tied_embeddings || !slice.embedding) count += m.vocabulary * m.hidden;
+    const bool copies_embedding = layers.multi_token > 0 && !slice.embedding && !m.tied_embeddings;
+    if (copies_embedding) count += m.vocabulary * m.hidden;
+  }
+  return count;
+}
+
+int64_t parameters(const Model& m) { return parameters(m, Slice{0, m.layers, true, true}); }
+
+int64_t active_parameters(const Model& m) {
+  if (!m.experts) return parameters(m);
+  const Slice whole{0, m.layers, true, true};
+  const int64_t idle = (m.experts->count - m.experts->per_token) * expert(m);
+  return parameters(m) - count_layers(m, whole).experts * idle;
+}
+
+std::string departure(const Model& m) {
+  if (m.experts) return fmt::format("experts.count = {}", m.experts->count);
+  if (m.latent_attention) {
+    return fmt::format("latent_attention.kv_rank = {}", m.latent_attention->kv_rank);
+  }
+  if (m.multi_token_layers.value_or(0) > 0) {
+    return fmt::format("multi_token_layers = {}", *m.multi_token_layers);
+  }
+  if (m.activation == Activation::kSquaredRelu) return "activation = squared_relu";
+  if (m.positions == Positions::kAlibi) return "positions = alibi";
+  if (m.head_dim && (m.hidden % m.heads != 0 || *m.head_dim != m.hidden / m.heads)) {
+    return fmt::format("head_dim = {}", *m.head_dim);
+  }
+  const std::pair<const char*, std::optional<bool>> biases[] = {
+      {"qkv_bias", m.qkv_bias}, {"output_bias", m.output_bias}, {"mlp_bias", m.mlp_bias}};
+  for (const auto& [name, given] : biases) {
+    if (given && *given != m.bias) return fmt::format("{} = {}", name, *given);
+  }
+  if (m.norm == Norm::kLayer && !m.norm_bias.value_or(true)) return "norm_bias = false";
+  if (m.positions == Positions::kLearned && m.positions_max.value_or(m.sequence) != m.sequence) {
+    return fmt::format("positions_max = {}", *m.positions_max);
+  }
+  const std::pair<const char*, std::optional<bool>> more[] = {
+      {"parallel_residual", m.parallel_residual},
+      {"qk_norm", m.qk_norm},
+      {"attention_sinks", m.attention_sinks},
+      {"output_norms", m.output_norms},
+      {"embedding_norm", m.embedding_norm}};
+  for (const auto& [name, given] : more) {
+    if (given.value_or(false)) return fmt::format("{} = true", name);
+  }
+  return "";
+}
+
+}  // namespace tombolo::model

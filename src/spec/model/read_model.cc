@@ -1,0 +1,122 @@
+// [model] of a job file: a preset or a config.json, and what the file says on top of it.
+#include "base/file.h"
+#include "spec/model/config_json.h"
+#include "spec/model/model.h"
+
+namespace tombolo::model {
+namespace {
+
+// The fields that may stand beside `preset`.
+struct Overrides {
+  Model model;
+  Value experts, latent_attention;  // fields of these may be left out where the base has them
+};
+
+template <class Archive>
+void describe(Archive& a, Overrides& o) {
+  Model& m = o.model;
+  std::string preset;
+  a.optional("preset", preset);
+  std::string config;
+  a.optional("config", config);
+  a.check(preset.empty() || config.empty(), "config", "cannot stand beside preset",
+          "one of the two");
+  a.optional("name", m.name);
+  a.optional("layers", m.layers);
+  a.optional("hidden", m.hidden);
+  a.optional("heads", m.heads);
+  a.optional("kv_heads", m.kv_heads);
+  a.optional("ffn", m.ffn);
+  a.optional("vocabulary", m.vocabulary);
+  a.optional("sequence", m.sequence);
+  a.optional("norm", m.norm);
+  a.optional("activation", m.activation);
+  a.optional("positions", m.positions);
+  a.optional("bias", m.bias);
+  a.optional("tied_embeddings", m.tied_embeddings);
+  a.optional("rope_theta", m.rope_theta);
+  a.optional("norm_epsilon", m.norm_epsilon);
+  a.optional("head_dim", m.head_dim);
+  a.optional("qkv_bias", m.qkv_bias);
+  a.optional("output_bias", m.output_bias);
+  a.optional("mlp_bias", m.mlp_bias);
+  a.optional("norm_bias", m.norm_bias);
+  a.optional("positions_max", m.positions_max);
+  a.optional("parallel_residual", m.parallel_residual);
+  a.optional("qk_norm", m.qk_norm);
+  a.optional("attention_sinks", m.attention_sinks);
+  a.optional("output_norms", m.output_norms);
+  a.optional("embedding_norm", m.embedding_norm);
+  a.optional("experts", o.experts);
+  a.optional("latent_attention", o.latent_attention);
+  a.optional("multi_token_layers", m.multi_token_layers);
+}
+
+// Lays `over` upon the table `base`, field by field.
+Value overlaid(Value base, const Value& over) {
+  base.line = over.line;
+  for (const auto& [key, value] : *over.get<Value::Table>()) base.set(key, value);
+  return base;
+}
+
+// What a file may leave out.
+void resolve(Model& m) {
+  if (m.kv_heads == 0) m.kv_heads = m.heads;
+  if (m.ffn == 0 && m.activation != Activation::kSwiglu) m.ffn = 4 * m.hidden;
+  if (m.ffn == 0) m.ffn = (8 * m.hidden / 3 + 31) / 32 * 32;
+  if (m.experts && m.experts->ffn == 0) m.experts->ffn = m.ffn;
+}
+
+}  // namespace
+
+Result<ModelSection> read_model(const Value& table, const std::string& file,
+                                const std::string& path) {
+  // The preset or the config.json first, then what the table says on top of it, then the same
+  // checks for all.
+  TRY(read_fields<Overrides>(table, file, path));  // refuses unknown keys by name
+  const Value* preset_value = table.find("preset");
+  const Value* config_value = table.find("config");
+  ModelSection section;
+  if (preset_value) {
+    Result<Model> found = preset(*preset_value->get<std::string>());
+    if (!found) {
+      found.error().message = fmt::format("{}:{}: {}.preset: {}", file, preset_value->line, path,
+                                          found.error().message);
+      return fail(found.error());
+    }
+    section.model = *found;
+  } else if (config_value) {
+    const std::string& name = *config_value->get<std::string>();
+    section = TRY(during(read_config_json(sibling_path(file, name)),
+                         fmt::format("reading {}.config = \"{}\" of {}", path, name, file)));
+    if (section.model.sequence == 0 && !table.find("sequence")) {
+      return unusable(fmt::format("{}:{}: {}.config = \"{}\": says nothing of a sequence, as "
+                                  "max_position_embeddings would",
+                                  file, config_value->line, path, name),
+                      "sequence = 2048 beside it");
+    }
+  }
+  const bool has_base = preset_value || config_value;
+
+  // Lay the overrides over the base as Values, so that "given or not" needs no second bookkeeping.
+  Value merged = has_base ? write_fields(section.model) : Value(Value::Table{});
+  merged.line = table.line;
+  for (const auto& [key, value] : *table.get<Value::Table>()) {
+    if (key == "preset" || key == "config") continue;
+    const Value* base = merged.find(key);
+    const bool tables = base && base->get<Value::Table>() && value.get<Value::Table>();
+    merged.set(key, tables ? overlaid(*base, value) : value);
+  }
+  // A changed width changes what was derived from it, unless that was given too.
+  if (has_base && table.find("hidden") && !table.find("ffn")) merged.set("ffn", int64_t{0});
+  if (has_base && table.find("heads") && !table.find("kv_heads")) {
+    merged.set("kv_heads", int64_t{0});
+  }
+  if (!merged.find("vocabulary")) merged.set("vocabulary", int64_t{256});  // byte tokens
+  Model m = TRY(read_fields<Model>(merged, file, path));
+  resolve(m);
+  section.model = m;
+  return section;
+}
+
+}  // namespace tombolo::model

@@ -1,0 +1,411 @@
+#include "spec/plan/job.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+
+#include "base/fields.h"
+#include "base/file.h"
+#include "base/toml.h"
+
+namespace tombolo::plan {
+
+// One text for all stages, or a list with a text for each.
+template <class Archive>
+void per_stage(Archive& a, const char* key, std::vector<Seconds>& out) {
+  Value raw;
+  a.optional(key, raw);
+  if (raw.template get<std::string>()) {
+    Seconds one;
+    a.required(key, one);
+    out = {one};
+  } else {
+    a.optional(key, out);
+  }
+}
+
+namespace {
+
+// One for all stages, or one each; whether there are enough is checked with the job's stages.
+Seconds of_stage(const std::vector<Seconds>& list, size_t stage) {
+  return list.empty() ? 0_s : list[std::min(stage, list.size() - 1)];
+}
+
+bool weights_within(const StageTimes& times) {
+  const size_t stages = std::max(times.backward.size(), times.backward_weight.size());
+  for (size_t s = 0; s < stages; ++s) {
+    if (of_stage(times.backward_weight, s) > of_stage(times.backward, s)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+template <class Archive>
+void describe(Archive& a, StageTimes& times) {
+  per_stage(a, "forward", times.forward);
+  per_stage(a, "backward", times.backward);
+  per_stage(a, "backward_weight", times.backward_weight);
+  per_stage(a, "recompute", times.recompute);
+  a.optional("reduce", times.reduce);
+  a.optional("transfer", times.transfer);
+  a.optional("latency", times.latency);
+  a.optional("in_flight", times.in_flight);
+  a.check(!times.latency || times.transfer, "latency", "is that of a transfer, which is left out",
+          "transfer = \"2 ms\" beside it");
+  a.check(!times.in_flight || *times.in_flight >= 1, "in_flight", "must be at least 1");
+  a.check(!times.forward.empty(), "forward", "is needed");
+  a.check(!times.backward.empty(), "backward", "is needed");
+  a.check(weights_within(times), "backward_weight", "is part of a backward and longer than it",
+          "at most backward, or leave it out: half");
+}
+
+namespace {
+
+// The file's sections; model and cluster have readers of their own.
+struct JobFile {
+  Value model, cluster;
+  Job job;
+};
+
+template <class Archive>
+void describe(Archive& a, JobFile& file) {
+  a.optional("name", file.job.name);
+  a.optional("model", file.model);
+  a.required("cluster", file.cluster);
+  a.required("training", file.job.training);
+  a.optional("optimizer", file.job.optimizer);
+  if (!a.has("parallelism")) {
+    a.check(false, "parallelism", "is left out, which asks for a search",
+            "[parallelism] with pipeline = 2 and schedule = \"1f1b\", or tombolo plan, which "
+            "searches");
+  }
+  a.optional("parallelism", file.job.parallelism);
+  a.optional("stage_times", file.job.stage_times);
+  a.optional("data", file.job.data);
+  a.optional("run", file.job.run);
+  a.optional("checkpoint", file.job.checkpoint);
+  a.optional("selection", file.job.selection);
+}
+
+Result<cluster::Cluster> read_job_cluster(const Value& section, const std::string& file) {
+  const Value* path = section.find("file");
+  if (!path) return cluster::read_cluster(section, file, "cluster");
+  const std::string* name = path->get<std::string>();
+  if (!name) return unusable(fmt::format("{}:{}: cluster.file: wanted a text", file, path->line));
+  if (section.get<Value::Table>()->size() > 1) {
+    return unusable(fmt::format("{}:{}: cluster.file = \"{}\": the cluster cannot stand in a file "
+                                "and here too",
+                                file, path->line, *name),
+                    "one of the two");
+  }
+  const std::string where = sibling_path(file, *name);
+  const std::string doing = fmt::format("reading cluster.file = \"{}\" of {}", *name, file);
+  const std::string text = TRY(during(read_file(where), doing));
+  const Value value = TRY(during(parse_toml(text, where), doing));
+  return during(cluster::read_cluster(value, where, ""), doing);
+}
+
+// What exists in the format but cannot be simulated or performed yet, refused by name.
+Status refuse_what_is_missing(const Job& job) {
+  const Parallelism& p = job.parallelism;
+  const std::pair<const char*, int64_t> dimensions[] = {
+      {"tensor", p.tensor}, {"context", p.context}, {"expert", p.expert}};
+  for (const auto& [name, degree] : dimensions) {
+    if (degree == 1) continue;
+    return unusable(fmt::format("{}: parallelism.{} = {}: only pipeline and data parallelism "
+                                "can be simulated and performed yet",
+                                job.file, name, degree),
+                    fmt::format("{} = 1", name));
+  }
+  if (p.zero != 0) {
+    return unusable(
+        fmt::format("{}: parallelism.zero = {}: optimizer sharding is not available yet", job.file,
+                    p.zero),
+        "zero = 0");
+  }
+  return {};
+}
+
+// Chunks of the model in one pipeline: several per rank where there are virtual stages.
+int64_t stages_of(const Parallelism& p) { return p.pipeline * p.virtual_stages; }
+
+Status check_virtual_stages(const Job& job) {
+  const Parallelism& p = job.parallelism;
+  if (p.virtual_stages == 1) return {};
+  constexpr int64_t kStagesMax = 100'000;
+  if (stages_of(p) > kStagesMax) {
+    return unusable(fmt::format("{}: parallelism.virtual_stages = {}: {} stages in all are more "
+                                "than {}",
+                                job.file, p.virtual_stages, stages_of(p), kStagesMax),
+                    "fewer virtual_stages");
+  }
+  if (layout_of(p.schedule) != Layout::kLine) return {};
+  return unusable(fmt::format("{}: parallelism.virtual_stages = {}: schedule = \"{}\" has one "
+                              "stage per rank",
+                              job.file, p.virtual_stages, p.schedule),
+                  "virtual_stages = 1, or schedule = \"interleaved\"");
+}
+
+Status check_numbers(const Job& job) {
+  const Parallelism& p = job.parallelism;
+  const Training& t = job.training;
+  TRY(check_virtual_stages(job));
+  if (t.global_batch % (t.micro_batch * p.data) != 0) {
+    return unusable(fmt::format("{}: training.global_batch = {}: not a multiple of micro_batch x "
+                                "data = {}",
+                                job.file, t.global_batch, t.micro_batch * p.data),
+                    fmt::format("{}", (t.global_batch / (t.micro_batch * p.data) + 1) *
+                                          t.micro_batch * p.data));
+  }
+  if (!job.model && !job.stage_times) {
+    return unusable(fmt::format("{}: model is missing", job.file),
+                    "[model] with preset = \"gpt3-175b\", or [stage_times]");
+  }
+  if (job.model && job.model->layers < stages_of(p)) {
+    const std::string each =
+        p.virtual_stages == 1 ? "" : fmt::format(" x virtual_stages = {}", p.virtual_stages);
+    return unusable(fmt::format("{}: parallelism.pipeline = {}{}: the model has only {} layers",
+                                job.file, p.pipeline, each, job.model->layers),
+                    fmt::format("at most {} stages", job.model->layers));
+  }
+  if (!p.layers_per_stage.empty()) {
+    int64_t sum = 0;
+    for (const int64_t layers : p.layers_per_stage) {
+      if (layers < 0 || layers > 100'000) sum = -1'000'000;
+      sum += layers;
+    }
+    if (p.layers_per_stage.size() != static_cast<size_t>(stages_of(p)) ||
+        (job.model && sum != job.model->layers) || sum < 0) {
+      return unusable(
+          fmt::format("{}: parallelism.layers_per_stage: wanted {} numbers that sum to "
+                      "the model's layers",
+                      job.file, stages_of(p)));
+    }
+  }
+  if (job.stage_times) {
+    for (const auto* times : {&job.stage_times->forward, &job.stage_times->backward,
+                              &job.stage_times->backward_weight, &job.stage_times->recompute}) {
+      if (times->size() > 1 && times->size() != static_cast<size_t>(stages_of(p))) {
+        return unusable(fmt::format("{}: stage_times: a list has {} entries for {} stages",
+                                    job.file, times->size(), stages_of(p)));
+      }
+    }
+  }
+  return {};
+}
+
+// Beside [stage_times] a model may be left out; this one has a layer per stage and no bytes to
+// speak of.
+model::Model imagined_model(int64_t layers) {
+  model::Model m;
+  m.name = "stage-times";
+  m.layers = layers;
+  m.hidden = m.heads = m.kv_heads = m.ffn = m.vocabulary = m.sequence = 1;
+  return m;
+}
+
+std::vector<model::Slice> split_layers(const model::Model& m, const Parallelism& p) {
+  std::vector<model::Slice> slices;
+  const int64_t stages = stages_of(p);
+  int64_t next = 0;
+  for (int64_t s = 0; s < stages; ++s) {
+    const int64_t layers = p.layers_per_stage.empty()
+                               ? m.layers / stages + (s < m.layers % stages ? 1 : 0)
+                               : p.layers_per_stage[s];
+    slices.push_back({next, layers, s == 0, s + 1 == stages});
+    next += layers;
+  }
+  return slices;
+}
+
+// Stages per datacenter: even shares in the order of the file, cut to what a datacenter has room
+// for with all replicas; what is left over goes to those with room to spare, first ones first.
+Result<std::vector<int64_t>> share_stages(const Job& job) {
+  const int64_t stages = job.parallelism.pipeline;
+  const int64_t replicas = job.parallelism.data;
+  const auto count = static_cast<int64_t>(job.cluster.datacenters.size());
+  std::vector<int64_t> room;
+  for (const cluster::Datacenter& datacenter : job.cluster.datacenters) {
+    room.push_back(datacenter.devices() / replicas);
+  }
+  const int64_t all = std::accumulate(room.begin(), room.end(), int64_t{0});
+  if (stages > all && replicas == 1) {
+    return infeasible(fmt::format("{} stages need {} devices, the cluster has {}", stages, stages,
+                                  job.cluster.devices()),
+                      fmt::format("pipeline = {}, or more nodes", job.cluster.devices()));
+  }
+  if (stages > all) {
+    std::string rooms;
+    for (int64_t d = 0; d < count; ++d) {
+      const cluster::Datacenter& datacenter = job.cluster.datacenters[d];
+      rooms += fmt::format("{}{} with {} devices has room for {}", d == 0 ? "" : ", ",
+                           datacenter.name, datacenter.devices(), room[d]);
+    }
+    return infeasible(
+        fmt::format(
+            "{} stages x {} replicas do not fit: the replicas of a stage share a datacenter; "
+            "{}: {} stages in all",
+            stages, replicas, rooms, all),
+        fmt::format("pipeline = {}, fewer replicas, or datacenters with a multiple of {} devices",
+                    std::max<int64_t>(all, 1), replicas));
+  }
+  std::vector<int64_t> shares(count, 0);
+  for (int64_t s = 0; s < stages; ++s) ++shares[s * count / stages];
+  int64_t left = 0;
+  for (int64_t d = 0; d < count; ++d) {
+    if (shares[d] > room[d]) {
+      left += shares[d] - room[d];
+      shares[d] = room[d];
+    }
+  }
+  for (int64_t d = 0; d < count && left > 0; ++d) {
+    const int64_t more = std::min(left, room[d] - shares[d]);
+    shares[d] += more;
+    left -= more;
+  }
+  return shares;
+}
+
+// The datacenter of each stage, by its index in the cluster.
+Result<std::vector<size_t>> datacenters_of_stages(const Job& job) {
+  const std::vector<std::string>& given = job.parallelism.datacenter_per_stage;
+  std::vector<size_t> where;
+  if (given.empty()) {
+    const std::vector<int64_t> shares = TRY(share_stages(job));
+    for (size_t d = 0; d < shares.size(); ++d) {
+      where.insert(where.end(), static_cast<size_t>(shares[d]), d);
+    }
+    return where;
+  }
+  if (given.size() != static_cast<size_t>(job.parallelism.pipeline)) {
+    return unusable(fmt::format("{}: parallelism.datacenter_per_stage: {} names for {} stages",
+                                job.file, given.size(), job.parallelism.pipeline),
+                    "one name per stage, or none");
+  }
+  const auto& datacenters = job.cluster.datacenters;
+  std::vector<int64_t> taken(datacenters.size(), 0);
+  for (size_t s = 0; s < given.size(); ++s) {
+    const auto found = std::find_if(datacenters.begin(), datacenters.end(),
+                                    [&](const auto& d) { return d.name == given[s]; });
+    if (found == datacenters.end()) {
+      return unusable(
+          fmt::format("{}: parallelism.datacenter_per_stage[{}]: there is no "
+                      "datacenter \"{}\"",
+                      job.file, s, given[s]));
+    }
+    where.push_back(static_cast<size_t>(found - datacenters.begin()));
+    taken[where.back()] += job.parallelism.data;
+    if (taken[where.back()] <= found->devices()) continue;
+    return infeasible(fmt::format("stage {} does not fit: {} has {} devices for {} stages x {} "
+                                  "replicas",
+                                  s, found->name, found->devices(),
+                                  taken[where.back()] / job.parallelism.data, job.parallelism.data),
+                      "fewer stages there, or fewer replicas");
+  }
+  return where;
+}
+
+Result<std::vector<Placement>> place(const Job& job) {
+  const std::vector<size_t> where = TRY(datacenters_of_stages(job));
+  std::vector<int64_t> taken(job.cluster.datacenters.size(), 0);
+  std::vector<Placement> ranks;
+  for (size_t s = 0; s < where.size(); ++s) {
+    const cluster::Datacenter& datacenter = job.cluster.datacenters[where[s]];
+    for (int64_t replica = 0; replica < job.parallelism.data; ++replica) {
+      const int64_t i = taken[where[s]]++;
+      ranks.push_back({.rank = static_cast<int32_t>(ranks.size()),
+                       .stage = static_cast<int32_t>(s),
+                       .datacenter = datacenter.name,
+                       .node = i / datacenter.devices_per_node,
+                       .device = i % datacenter.devices_per_node,
+                       .replica = static_cast<int32_t>(replica)});
+    }
+  }
+  return ranks;
+}
+
+void take_stage_times(const StageTimes& times, Plan& plan) {
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const bool last = s + 1 == plan.stages.size();
+    StageCost& cost = plan.stages[s].cost;
+    cost = {.forward = of_stage(times.forward, s),
+            .backward = of_stage(times.backward, s),
+            .recompute = last ? 0_s : of_stage(times.recompute, s),
+            .reduce = times.reduce.value_or(0_s)};
+    if (!times.backward_weight.empty()) cost.backward_weight = of_stage(times.backward_weight, s);
+  }
+  plan.wan_transfer = times.transfer;
+  plan.wan_latency = times.latency.value_or(0_s);
+  plan.in_flight = times.in_flight;
+  plan.cost_source = CostSource::kStageTimes;
+}
+
+}  // namespace
+
+Result<Job> parse_job(std::string_view text, const std::string& file) {
+  return job_from_value(TRY(parse_toml(text, file)), file);
+}
+
+Result<Job> job_from_value(const Value& value, const std::string& file) {
+  JobFile sections = TRY(read_fields<JobFile>(value, file));
+  Job job = std::move(sections.job);
+  job.file = file;
+  if (job.name.empty()) job.name = std::filesystem::path(file).stem().string();
+  if (!sections.model.is_null()) {
+    if (!sections.model.get<Value::Table>()) {
+      return unusable(fmt::format("{}: model: wanted a table", file), "[model]");
+    }
+    model::ModelSection section = TRY(model::read_model(sections.model, file, "model"));
+    job.model = std::move(section.model);
+    job.notes = std::move(section.notes);
+  }
+  if (!sections.cluster.get<Value::Table>()) {
+    return unusable(fmt::format("{}: cluster: wanted a table", file), "[cluster]");
+  }
+  job.cluster = TRY(read_job_cluster(sections.cluster, file));
+  if (job.data) job.data->text = sibling_path(file, job.data->text);
+  if (job.checkpoint) job.checkpoint->directory = sibling_path(file, job.checkpoint->directory);
+  return job;
+}
+
+Result<Job> read_job(const std::string& path) {
+  const std::string text = TRY(read_file(path, 1 << 24));
+  return parse_job(text, path);
+}
+
+Result<Plan> lay_out(const Job& job) {
+  TRY(refuse_what_is_missing(job));
+  TRY(check_numbers(job));
+  Plan plan;
+  plan.name = job.name;
+  plan.model = job.model ? *job.model : imagined_model(stages_of(job.parallelism));
+  plan.cluster = job.cluster;
+  plan.training = job.training;
+  plan.optimizer = job.optimizer;
+  plan.parallelism = job.parallelism;
+  plan.data = job.data;
+  plan.run = job.run;
+  plan.checkpoint = job.checkpoint;
+  const double bytes = element_bytes(plan.training.precision);
+  for (const model::Slice& slice : split_layers(plan.model, plan.parallelism)) {
+    Stage stage;
+    stage.slice = slice;
+    const auto parameters = static_cast<double>(model::parameters(plan.model, slice));
+    stage.state = Bytes{parameters * plan.training.optimizer_bytes_per_parameter};
+    if (job.model) stage.gradients = Bytes{parameters * gradient_bytes(plan.training.precision)};
+    const bool keeps_all = slice.head && stages_of(plan.parallelism) > 1;  // may_recompute
+    stage.activations =
+        model::activation_bytes(plan.model, slice, plan.training.micro_batch, bytes,
+                                keeps_all ? model::Recompute::kNone : plan.training.recompute);
+    plan.stages.push_back(stage);
+  }
+  plan.ranks = TRY(place(job));
+  plan.boundary =
+      job.model ? model::boundary_bytes(plan.model, plan.training.micro_batch, bytes) : 0_B;
+  TRY(during(validate(plan), "laying out " + job.file));
+  if (job.stage_times) take_stage_times(*job.stage_times, plan);
+  return plan;
+}
+
+}  // namespace tombolo::plan

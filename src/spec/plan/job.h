@@ -1,0 +1,60 @@
+// Job: what a person writes (TOML), and how it becomes a Plan.
+//
+// Its parallelism is explicit; "auto" is refused by name (open_job.h reads jobs that leave it
+// open), and so is what cannot be simulated or performed yet.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "spec/plan/plan.h"
+#include "spec/plan/selection.h"
+
+namespace tombolo::plan {
+
+// [stage_times]: durations that were measured or imagined, instead of a cost law. A text holds for
+// all stages; a list has one entry per stage. The last stage never recomputes.
+struct StageTimes {
+  std::vector<Seconds> forward;
+  std::vector<Seconds> backward;
+  std::vector<Seconds> backward_weight;  // of a backward, what its W takes; empty: half
+  std::vector<Seconds> recompute;        // empty: none
+  std::optional<Seconds> transfer;       // one micro-batch over a WAN link; inside a datacenter 0
+  std::optional<Seconds> latency;    // from its last byte leaving to its being there; left out: 0
+  std::optional<int64_t> in_flight;  // micro-batches a device has memory for; left out: any number
+  std::optional<Seconds> reduce;     // sum of gradients among the replicas; left out: none
+};
+
+struct Job {
+  std::string name;  // of the file, without folder and ending
+  std::string file;
+  std::optional<model::Model> model;  // may be left out beside [stage_times]
+  cluster::Cluster cluster;
+  Training training;
+  Optimizer optimizer;
+  Parallelism parallelism;
+  std::optional<StageTimes> stage_times;
+  std::optional<Data> data;
+  Run run;
+  std::optional<Checkpoint> checkpoint;
+  std::optional<Selection> selection;  // for tombolo select alone
+  std::vector<std::string> notes;      // what the model's config.json says and no law counts
+};
+
+// Paths inside the file ([model].config, [cluster].file, [data].text, [checkpoint].directory) are
+// relative to it.
+Result<Job> parse_job(std::string_view text, const std::string& file);
+Result<Job> read_job(const std::string& path);
+Result<Job> job_from_value(const Value& value, const std::string& file);  // of a parsed file
+
+// Splits the layers evenly, and lays contiguous stages evenly over the datacenters in the order of
+// the file (as far as their devices go; all replicas of a stage in one datacenter). With
+// [stage_times] the Plan is complete; without them its stages have no times yet, which
+// cost::make_plan gives them. Infeasible where the cluster has too few devices. Whether a stage
+// fits into memory depends on the schedule: schedule::check_memory.
+Result<Plan> lay_out(const Job& job);
+
+}  // namespace tombolo::plan

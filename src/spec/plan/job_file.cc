@@ -1,0 +1,62 @@
+#include "spec/plan/job_file.h"
+
+#include <filesystem>
+
+#include "base/fields.h"
+#include "base/toml.h"
+
+namespace tombolo::plan {
+namespace {
+
+// "../data/corpus.txt": how the file at `path` reaches `target`.
+std::string seen_from(const std::string& path, const std::string& target) {
+  namespace fs = std::filesystem;
+  if (fs::path(target).is_absolute()) return target;
+  const fs::path folder = fs::absolute(path).lexically_normal().parent_path();
+  return fs::absolute(target).lexically_normal().lexically_relative(folder).string();
+}
+
+Value cluster_value(const cluster::Cluster& cluster) {
+  Value value = write_fields(cluster);
+  Value::Array datacenters = *value.find("datacenter")->get<Value::Array>();
+  for (size_t i = 0; i < datacenters.size(); ++i) {
+    const cluster::Device& device = cluster.datacenters[i].device;
+    const Result<cluster::Device> known = cluster::catalog_device(device.name);
+    if (known && *known == device) datacenters[i].set("device", device.name);
+  }
+  value.set("datacenter", std::move(datacenters));
+  return value;
+}
+
+}  // namespace
+
+std::string to_toml_text(const Job& job, const std::string& path, const std::string& comment) {
+  Value::Table file;
+  file.emplace_back("name", job.name);
+  if (job.model) file.emplace_back("model", write_fields(*job.model));
+  file.emplace_back("cluster", cluster_value(job.cluster));
+  file.emplace_back("training", write_fields(job.training));
+  file.emplace_back("optimizer", write_fields(job.optimizer));
+  file.emplace_back("parallelism", write_fields(job.parallelism));
+  if (job.data) {
+    Data data = *job.data;
+    data.text = seen_from(path, data.text);
+    file.emplace_back("data", write_fields(data));
+  }
+  file.emplace_back("run", write_fields(job.run));
+  if (job.checkpoint) {
+    Checkpoint checkpoint = *job.checkpoint;
+    checkpoint.directory = seen_from(path, checkpoint.directory);
+    file.emplace_back("checkpoint", write_fields(checkpoint));
+  }
+  if (job.selection) file.emplace_back("selection", write_fields(*job.selection));
+  std::string text;
+  for (size_t begin = 0; begin < comment.size();) {
+    const size_t end = std::min(comment.find('\n', begin), comment.size());
+    text += "# " + comment.substr(begin, end - begin) + "\n";
+    begin = end + 1;
+  }
+  return text + (text.empty() ? "" : "\n") + to_toml(Value(std::move(file)));
+}
+
+}  // namespace tombolo::plan

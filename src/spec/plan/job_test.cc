@@ -1,0 +1,339 @@
+#include "spec/plan/job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "spec/plan/plan_file.h"
+
+namespace tombolo::plan {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr const char* kJob = R"(
+[model]
+preset = "byte-3m"
+[[cluster.datacenter]]
+name = "west"
+device = "cpu"
+[[cluster.datacenter]]
+name = "east"
+device = "cpu"
+[[cluster.wan]]
+between = ["west", "east"]
+one_way_latency = "20 ms"
+node_pair_limit = "1 Gbps"
+[training]
+global_batch = 8
+micro_batch = 2
+precision = "fp32"
+[parallelism]
+pipeline = 2
+)";
+
+Result<Plan> plan_of(const std::string& text) {
+  const Result<Job> job = parse_job(text, "job.toml");
+  if (!job) return fail(job.error());
+  return lay_out(*job);
+}
+
+// kJob with one piece replaced: exit code and message.
+Error complaint(const std::string& from, const std::string& to) {
+  std::string text = kJob;
+  text.replace(text.find(from), from.size(), to);
+  const Result<Plan> plan = plan_of(text);
+  return plan ? Error{} : plan.error();
+}
+
+// Stages per datacenter, of datacenters with these numbers of devices, all pairs linked.
+std::vector<int64_t> placed(int64_t stages, const std::vector<int64_t>& devices) {
+  Job job = *parse_job(kJob, "job.toml");
+  job.model->layers = stages;
+  job.parallelism.pipeline = stages;
+  const cluster::Datacenter datacenter = job.cluster.datacenters[0];
+  const cluster::WanLink wan = job.cluster.wan[0];
+  job.cluster = {};
+  for (size_t i = 0; i < devices.size(); ++i) {
+    job.cluster.datacenters.push_back(datacenter);
+    job.cluster.datacenters.back().name = std::to_string(i);
+    job.cluster.datacenters.back().nodes = devices[i];
+    for (size_t j = 0; j < i; ++j) {
+      job.cluster.wan.push_back(wan);
+      job.cluster.wan.back().between = {std::to_string(j), std::to_string(i)};
+    }
+  }
+  std::vector<int64_t> counts(devices.size(), 0);
+  const Plan plan = *lay_out(job);
+  for (const Placement& placement : plan.ranks) ++counts[std::stoul(placement.datacenter)];
+  return counts;
+}
+
+TEST(LayOut, SharesStagesEvenlyAsFarAsDevicesGo) {
+  EXPECT_THAT(placed(2, {1, 1}), ElementsAre(1, 1));
+  EXPECT_THAT(placed(6, {8, 8, 8}), ElementsAre(2, 2, 2));
+  EXPECT_THAT(placed(6, {1, 8, 1}), ElementsAre(1, 4, 1));
+  EXPECT_THAT(placed(5, {4, 1}), ElementsAre(4, 1));
+  EXPECT_THAT(placed(1, {4, 4}), ElementsAre(1, 0));
+}
+
+TEST(LayOut, FillsNodesDeviceByDevice) {
+  Job job = *parse_job(kJob, "job.toml");
+  job.cluster.datacenters[0].devices_per_node = 2;
+  job.cluster.datacenters[0].nodes = 2;
+  job.parallelism.pipeline = 4;
+  const Plan plan = *lay_out(job);  // 2 + 2, but east has one device
+  EXPECT_EQ(plan.ranks[2], (Placement{2, 2, "west", 1, 0}));
+  EXPECT_EQ(plan.ranks[3], (Placement{3, 3, "east", 0, 0}));
+}
+
+TEST(LayOut, SplitsLayersAsEvenlyAsPossible) {
+  Job job = *parse_job(kJob, "job.toml");
+  job.model->layers = 7;
+  const Plan plan = *lay_out(job);
+  EXPECT_EQ(plan.stages[0].slice, (model::Slice{0, 4, true, false}));
+  EXPECT_EQ(plan.stages[1].slice, (model::Slice{4, 3, false, true}));
+  EXPECT_EQ(plan.microbatches(), 4);
+  EXPECT_EQ(plan.boundary.value, 2 * 256 * 256 * 4);  // micro-batch x sequence x hidden x fp32
+
+  job.parallelism.layers_per_stage = {2, 5};
+  EXPECT_EQ(lay_out(job)->stages[1].slice, (model::Slice{2, 5, false, true}));
+}
+
+TEST(LayOut, TooFewDevicesIsInfeasible) {
+  const Error error = complaint("pipeline = 2", "pipeline = 3");
+  EXPECT_EQ(error.exit_code(), 3);
+  EXPECT_THAT(error.text(), HasSubstr("3 stages need 3 devices, the cluster has 2"));
+}
+
+// Three stages with two replicas each: "a" has room for one and a half, so one; "b" for two.
+constexpr const char* kReplicated = R"(
+[model]
+name = "m"
+layers = 3
+hidden = 64
+heads = 4
+vocabulary = 256
+sequence = 32
+[cluster]
+[[cluster.datacenter]]
+name = "a"
+device = "a100-80g"
+nodes = 3
+scale_out = { bandwidth = "1 GBps", latency = "1 ms" }
+[[cluster.datacenter]]
+name = "b"
+device = "a100-80g"
+nodes = 2
+devices_per_node = 2
+scale_out = { bandwidth = "1 GBps", latency = "1 ms" }
+scale_up = { bandwidth = "10 GBps", latency = "2 us" }
+[[cluster.wan]]
+between = ["a", "b"]
+one_way_latency = "20 ms"
+node_pair_limit = "1 Gbps"
+[training]
+global_batch = 8
+[parallelism]
+pipeline = 3
+data = 2
+)";
+
+TEST(LayOut, ReplicasOfAStageShareADatacenter) {
+  const Plan plan = *plan_of(kReplicated);
+  EXPECT_EQ(plan.microbatches(), 4);
+  ASSERT_EQ(plan.ranks.size(), 6u);
+  EXPECT_EQ(plan.ranks[1], (Placement{1, 0, "a", 1, 0, 1}));
+  EXPECT_EQ(plan.ranks[2], (Placement{2, 1, "b", 0, 0, 0}));
+  EXPECT_EQ(plan.ranks[3], (Placement{3, 1, "b", 0, 1, 1}));
+  EXPECT_EQ(plan.ranks[5], (Placement{5, 2, "b", 1, 1, 1}));
+  EXPECT_EQ(plan.rank_of(2, 1), 5);
+  EXPECT_THAT(plan.replicas_of(1), ::testing::ElementsAre(2, 3));
+  EXPECT_EQ(plan.stages[1].gradients,
+            Bytes{4.0 * static_cast<double>(model::parameters(plan.model, plan.stages[1].slice))});
+}
+
+TEST(LayOut, SaysWhereReplicasDoNotFit) {
+  std::string text = kReplicated;
+  text.replace(text.find("pipeline = 3"), 12, "pipeline = 4");
+  text.replace(text.find("layers = 3"), 10, "layers = 4");
+  const Result<Plan> plan = plan_of(text);
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().exit_code(), 3);
+  EXPECT_THAT(plan.error().text(),
+              HasSubstr("4 stages x 2 replicas do not fit: the replicas of a stage share a "
+                        "datacenter; a with 3 devices has room for 1, b with 4 devices has room "
+                        "for 2: 3 stages in all"));
+}
+
+TEST(Plan, RefusesReplicasApart) {
+  Plan plan = *plan_of(kReplicated);
+  std::swap(plan.ranks[1].datacenter, plan.ranks[3].datacenter);
+  std::swap(plan.ranks[1].node, plan.ranks[3].node);
+  plan.ranks[3].device = 0;
+  const Status status = validate(plan);
+  ASSERT_FALSE(status);
+  EXPECT_THAT(status.error().text(), HasSubstr("stage 0 has replicas in a and in b"));
+}
+
+TEST(LayOut, StageTimesReplaceTheLaw) {
+  const std::string text = std::string(kJob) + R"([stage_times]
+forward = "1 ms"
+backward = ["2 ms", "3 ms"]
+recompute = "1 ms"
+transfer = "5 ms"
+)";
+  const Plan plan = *plan_of(text);
+  EXPECT_EQ(plan.cost_source, CostSource::kStageTimes);
+  EXPECT_EQ(plan.stages[0].cost, (StageCost{1_ms, 2_ms, 1_ms, 0_s, 0_s}));
+  EXPECT_EQ(plan.stages[1].cost, (StageCost{1_ms, 3_ms, 0_s, 0_s, 0_s}));
+  EXPECT_EQ(plan.wan_transfer, 5_ms);
+  const Channel channel = channel_between(plan, 0, 1);
+  EXPECT_EQ(channel.latency, 0_s);
+  EXPECT_EQ(channel.serialisation(plan.boundary), 5_ms);
+}
+
+TEST(LayOut, StageTimesMaySayWhatTheWeightsTake) {
+  const std::string text = std::string(kJob) + R"([stage_times]
+forward = "1 ms"
+backward = ["2 ms", "3 ms"]
+backward_weight = )";
+  const Plan plan = *plan_of(text + R"(["500 us", "1 ms"])");
+  EXPECT_EQ(plan.stages[0].cost.backward_weight, 0.5_ms);
+  EXPECT_EQ(plan.stages[1].cost.backward_weight, 1_ms);
+  EXPECT_THAT(plan_of(text + R"("2500 us")").error().text(),
+              HasSubstr("\": is part of a backward and longer than it"));
+}
+
+TEST(Job, RefusesByNameWhatIsNotThereYet) {
+  EXPECT_EQ(complaint("pipeline = 2", "pipeline = 2").message, "");
+  EXPECT_THAT(complaint("pipeline = 2", "pipeline = \"auto\"").text(),
+              HasSubstr("job.toml:19: parallelism.pipeline = \"auto\": asks for a search\n  try an "
+                        "explicit number, or tombolo plan"));
+  EXPECT_THAT(complaint("[parallelism]\npipeline = 2", "").text(),
+              HasSubstr("is left out, which asks for a search\n  try [parallelism] with"));
+  EXPECT_THAT(
+      complaint("pipeline = 2", "pipeline = 2\ntensor = 2").text(),
+      HasSubstr("job.toml: parallelism.tensor = 2: only pipeline and data parallelism can be "
+                "simulated and performed yet\n  try tensor = 1"));
+  EXPECT_THAT(complaint("pipeline = 2", "pipeline = 2\nzero = 1").text(),
+              HasSubstr("parallelism.zero = 1"));
+  EXPECT_THAT(complaint("pipeline = 2", "pipeline = 2\nschedule = \"auto\"").text(),
+              HasSubstr("parallelism.schedule = \"auto\": asks for a search"));
+}
+
+TEST(Job, SaysWhatIsWrongAndWhatToTry) {
+  const Error unknown = complaint("micro_batch = 2", "micro_bach = 2");
+  EXPECT_EQ(unknown.exit_code(), 2);
+  EXPECT_THAT(unknown.text(), HasSubstr("micro_bach"));
+  EXPECT_THAT(unknown.text(), HasSubstr("micro_batch"));
+  EXPECT_THAT(complaint("global_batch", "globl_batch").text(),
+              HasSubstr("training.global_batch is missing"));
+  EXPECT_THAT(complaint("micro_batch = 2", "micro_batch = 2\nprecison = \"bf16\"").text(),
+              HasSubstr("precision"));
+  EXPECT_THAT(complaint("\"20 ms\"", "\"20 msec\"").text(),
+              HasSubstr("job.toml:12: cluster.wan[0].one_way_latency = \"20 msec\": unknown unit "
+                        "\"msec\""));
+  EXPECT_THAT(complaint("\"20 ms\"", "20").text(), HasSubstr("one_way_latency"));
+  EXPECT_THAT(complaint("[\"west\", \"east\"]", "[\"east\", \"mars\"]").text(),
+              HasSubstr("there is no datacenter \"mars\""));
+  EXPECT_THAT(complaint("global_batch = 8", "global_batch = 7").text(),
+              HasSubstr("training.global_batch = 7: not a multiple of micro_batch x data = 2"));
+  EXPECT_THAT(complaint("pipeline = 2", "pipeline = 9").text(),
+              HasSubstr("the model has only 4 layers"));
+}
+
+TEST(Job, AMissingWanLinkIsNamed) {
+  std::string text = kJob;
+  const size_t wan = text.find("[[cluster.wan]]");
+  text.erase(wan, text.find("[training]") - wan);
+  const Result<Plan> plan = plan_of(text);
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().exit_code(), 2);
+  EXPECT_THAT(plan.error().text(), HasSubstr("there is no WAN link between west and east"));
+  EXPECT_THAT(plan.error().text(), HasSubstr("[[wan]]"));
+}
+
+TEST(Job, AnUnreadableFileIsUnusable) {
+  const Result<Job> job = read_job("no/such/job.toml");
+  ASSERT_FALSE(job);
+  EXPECT_EQ(job.error().exit_code(), 2);
+}
+
+TEST(PlanFile, ReadsBackWhatItWritesToTheLastBit) {
+  const Plan plan = *plan_of(kJob);
+  const std::string text = to_json_text(plan);
+  const Result<Plan> again = parse_plan(text, "plan.json");
+  ASSERT_TRUE(again) << again.error().text();
+  EXPECT_EQ(*again, plan);
+  EXPECT_EQ(to_json_text(*again), text);
+  EXPECT_EQ(plan_digest(*again), plan_digest(plan));
+  EXPECT_EQ(*from_value(to_value(plan), "trace.jsonl"), plan);
+}
+
+TEST(PlanFile, TheSameJobGivesTheSameBytes) {
+  EXPECT_EQ(to_json_text(*plan_of(kJob)), to_json_text(*plan_of(kJob)));
+}
+
+TEST(PlanFile, RefusesPlansWhosePartsDoNotFit) {
+  const Plan good = *plan_of(kJob);
+  const auto message = [](const Plan& plan) {
+    const Result<Plan> read = parse_plan(to_json_text(plan), "plan.json");
+    return read ? "accepted" : read.error().text();
+  };
+  EXPECT_EQ(message(good), "accepted");
+  Plan plan = good;
+  plan.stages.pop_back();
+  EXPECT_THAT(message(plan), HasSubstr("1 stages for pipeline = 2"));
+  plan = good;
+  plan.ranks[1].rank = 0;
+  EXPECT_THAT(message(plan), HasSubstr("ranks[1] has no place in the Plan"));
+  plan = good;
+  plan.ranks[1].device = 5;
+  EXPECT_THAT(message(plan), HasSubstr("rank 1 sits on a device that the cluster does not have"));
+  plan = good;
+  plan.stages[1].slice.layers = 1;
+  EXPECT_THAT(message(plan), HasSubstr("the stages hold 3 of the model's 4 layers"));
+  plan = good;
+  plan.cluster.wan.clear();
+  EXPECT_THAT(message(plan), HasSubstr("there is no WAN link between west and east"));
+}
+
+TEST(PlanFile, RefusesAnotherVersion) {
+  std::string text = to_json_text(*plan_of(kJob));
+  text.replace(text.find("\"tombolo_plan\": 1"), 17, "\"tombolo_plan\": 2");
+  EXPECT_THAT(parse_plan(text, "plan.json").error().text(),
+              HasSubstr("this program reads version 1"));
+}
+
+TEST(Job, StagesMayBeGivenTheirDatacenters) {
+  // Against the order of the file, and more in the second than in the first.
+  std::string text = kJob;
+  const std::string from = "pipeline = 2\n";
+  text.replace(text.find(from), from.size(),
+               "pipeline = 3\nlayers_per_stage = [2, 1, 1]\n"
+               "datacenter_per_stage = [\"east\", \"east\", \"west\"]\n");
+  text.replace(text.find("name = \"east\""), 13, "nodes = 2\nname = \"east\"");
+  const Result<Plan> plan = plan_of(text);
+  ASSERT_TRUE(plan) << plan.error().text();
+  EXPECT_EQ(plan->ranks[0].datacenter, "east");
+  EXPECT_EQ(plan->ranks[1].datacenter, "east");
+  EXPECT_EQ(plan->ranks[1].node, 1);
+  EXPECT_EQ(plan->ranks[2].datacenter, "west");
+  EXPECT_EQ(plan->ranks[2].node, 0);
+  EXPECT_EQ(plan->stages[0].slice.layers, 2);
+}
+
+TEST(Job, ADatacenterThatIsUnknownOrFullIsNamed) {
+  const std::string from = "pipeline = 2\n";
+  const auto with = [&](const std::string& list) {
+    return complaint(from, from + "datacenter_per_stage = " + list + "\n");
+  };
+  EXPECT_THAT(with("[\"west\", \"north\"]").text(), HasSubstr("no datacenter \"north\""));
+  EXPECT_THAT(with("[\"west\"]").text(), HasSubstr("1 names for 2 stages"));
+  EXPECT_EQ(with("[\"west\", \"west\"]").exit_code(), 3);
+  EXPECT_THAT(with("[\"west\", \"west\"]").text(), HasSubstr("west has 1 devices"));
+}
+
+}  // namespace
+}  // namespace tombolo::plan

@@ -1,0 +1,78 @@
+#include "spec/plan/open_job.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "base/file.h"
+#include "base/toml.h"
+
+namespace tombolo::plan {
+namespace {
+
+bool is_auto(const Value& value) {
+  const std::string* text = value.get<std::string>();
+  return text && *text == "auto";
+}
+
+// A table without what it calls "auto", for keys of which that may be said.
+Value without_auto(const Value& section, std::initializer_list<std::string_view> keys) {
+  Value::Table kept;
+  for (const auto& [key, value] : *section.get<Value::Table>()) {
+    const bool open = std::find(keys.begin(), keys.end(), key) != keys.end();
+    if (!open || !is_auto(value)) kept.emplace_back(key, value);
+  }
+  Value out(std::move(kept));
+  out.line = section.line;
+  return out;
+}
+
+template <typename T>
+void fix(const Value& section, std::string_view key, const T& value, std::optional<T>& fixed) {
+  if (section.find(key)) fixed = value;
+}
+
+}  // namespace
+
+Result<OpenJob> parse_open_job(std::string_view text, const std::string& file) {
+  return open_job_from_value(TRY(parse_toml(text, file)), file);
+}
+
+Result<OpenJob> open_job_from_value(Value value, const std::string& file) {
+  Value parallelism{Value::Table{}}, training{Value::Table{}};
+  if (const Value* given = value.find("parallelism"); given && given->get<Value::Table>()) {
+    parallelism = without_auto(*given, {"tensor", "context", "data", "pipeline", "expert",
+                                        "virtual_stages", "zero", "sequence_parallel", "schedule"});
+  } else if (given) {
+    return unusable(fmt::format("{}:{}: parallelism: wanted a table", file, given->line),
+                    "[parallelism]");
+  }
+  if (const Value* given = value.find("training"); given && given->get<Value::Table>()) {
+    training = without_auto(*given, {"micro_batch", "recompute"});
+    value.set("training", training);
+  }
+  Value complete = parallelism;
+  if (!complete.find("pipeline")) complete.set("pipeline", 1);
+  value.set("parallelism", complete);
+
+  OpenJob open;
+  open.job = TRY(job_from_value(value, file));
+  const Parallelism& p = open.job.parallelism;
+  fix(parallelism, "tensor", p.tensor, open.fixed.tensor);
+  fix(parallelism, "context", p.context, open.fixed.context);
+  fix(parallelism, "data", p.data, open.fixed.data);
+  fix(parallelism, "pipeline", p.pipeline, open.fixed.pipeline);
+  fix(parallelism, "expert", p.expert, open.fixed.expert);
+  fix(parallelism, "virtual_stages", p.virtual_stages, open.fixed.virtual_stages);
+  fix(parallelism, "zero", p.zero, open.fixed.zero);
+  fix(parallelism, "sequence_parallel", p.sequence_parallel, open.fixed.sequence_parallel);
+  fix(training, "micro_batch", open.job.training.micro_batch, open.fixed.micro_batch);
+  fix(training, "recompute", open.job.training.recompute, open.fixed.recompute);
+  return open;
+}
+
+Result<OpenJob> read_open_job(const std::string& path) {
+  const std::string text = TRY(read_file(path, 1 << 24));
+  return parse_open_job(text, path);
+}
+
+}  // namespace tombolo::plan

@@ -1,0 +1,89 @@
+#include "spec/plan/plan_file.h"
+
+#include "base/fields.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/json.h"
+
+namespace tombolo::plan {
+
+template <class Archive>
+void describe(Archive& a, Stage& stage) {
+  a.required("slice", stage.slice);
+  a.required("cost", stage.cost);
+  a.required("state", stage.state);
+  a.required("activations", stage.activations);
+  a.optional("gradients", stage.gradients);
+}
+
+template <class Archive>
+void describe(Archive& a, Placement& placement) {
+  a.required("rank", placement.rank);
+  a.required("stage", placement.stage);
+  a.optional("replica", placement.replica);
+  a.required("datacenter", placement.datacenter);
+  a.required("node", placement.node);
+  a.required("device", placement.device);
+}
+
+template <class Archive>
+void describe(Archive& a, GivenSchedule& given) {
+  a.required("name", given.name);
+  a.required("ranks", given.ranks);
+  a.optional("links", given.links);
+  a.optional("release", given.release);
+}
+
+template <class Archive>
+void describe(Archive& a, Plan& plan) {
+  int version = kPlanVersion;
+  a.required("tombolo_plan", version);
+  a.check(version == kPlanVersion, "tombolo_plan",
+          fmt::format("this program reads version {}", kPlanVersion));
+  a.optional("name", plan.name);
+  a.required("model", plan.model);
+  a.required("cluster", plan.cluster);
+  a.required("training", plan.training);
+  a.required("optimizer", plan.optimizer);
+  a.required("parallelism", plan.parallelism);
+  a.required("cost_source", plan.cost_source);
+  a.required("stages", plan.stages);
+  a.required("ranks", plan.ranks);
+  a.required("boundary", plan.boundary);
+  a.optional("wan_transfer", plan.wan_transfer);
+  a.optional("wan_latency", plan.wan_latency);
+  a.optional("in_flight", plan.in_flight);
+  a.optional("given", plan.given);
+  a.optional("measured_links", plan.measured_links);
+  a.optional("data", plan.data);
+  a.required("run", plan.run);
+  a.optional("checkpoint", plan.checkpoint);
+}
+
+Value to_value(const Plan& plan) { return write_fields(plan); }
+
+std::string to_json_text(const Plan& plan) { return to_json(to_value(plan)) + "\n"; }
+
+std::string plan_digest(const Plan& plan) { return digest(to_json_text(plan)); }
+
+Result<Plan> from_value(const Value& value, const std::string& name) {
+  Plan plan = TRY(read_fields<Plan>(value, name));
+  TRY(during(validate(plan), "checking the Plan in " + name));
+  return plan;
+}
+
+Result<Plan> parse_plan(std::string_view text, const std::string& name) {
+  const Value value = TRY(parse_json(text, name));
+  return from_value(value, name);
+}
+
+Status write_plan(const std::string& path, const Plan& plan) {
+  return write_file(path, to_json_text(plan));
+}
+
+Result<Plan> read_plan(const std::string& path) {
+  const std::string text = TRY(read_file(path));
+  return parse_plan(text, path);
+}
+
+}  // namespace tombolo::plan

@@ -1,0 +1,251 @@
+// The sections of a job file that a Plan takes over as they are.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/fields.h"
+#include "spec/model/model.h"
+
+namespace tombolo::plan {
+
+enum class Precision { kFp32, kBf16, kFp16, kFp8 };
+constexpr auto enum_names(Precision) {
+  return std::to_array<EnumName<Precision>>({{Precision::kFp32, "fp32"},
+                                             {Precision::kBf16, "bf16"},
+                                             {Precision::kFp16, "fp16"},
+                                             {Precision::kFp8, "fp8"}});
+}
+// Of weights and activations in memory: fp8 is the precision of matrix products only.
+constexpr double element_bytes(Precision precision) {
+  return precision == Precision::kFp32 ? 4 : 2;
+}
+// Of gradients in their sum: Megatron-LM sums those of bf16 weights in fp32, those of fp16 and fp32
+// weights as they are.
+constexpr double gradient_bytes(Precision precision) {
+  return precision == Precision::kFp16 ? 2 : 4;
+}
+
+struct Training {
+  int64_t global_batch = 1;  // sequences per iteration
+  int64_t micro_batch = 1;   // sequences per micro-batch
+  Precision precision = Precision::kBf16;
+  model::Recompute recompute = model::Recompute::kNone;
+  std::string stack = "tombolo";              // whose software constants
+  double optimizer_bytes_per_parameter = 16;  // weights, gradients and optimizer state together
+
+  bool operator==(const Training&) const = default;
+};
+
+// AdamW with linear warm-up and cosine decay, as in most published runs.
+struct Optimizer {
+  double learning_rate = 3e-4;
+  double learning_rate_min = 3e-5;
+  int64_t warmup_steps = 10;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.1;  // on matrices, not on norms and biases
+
+  bool operator==(const Optimizer&) const = default;
+};
+
+// How the pipelines of a DP-cell use the WAN. A DP-cell is a group of pipelines laid out alike over
+// the same datacenters (Palak et al. 2024, Atlas, section 4.3).
+enum class Sharing {
+  kSpatial,   // each pipeline sends over its own node pair, at that pair's rate
+  kTemporal,  // one transfer of the cell at a time, over the node pairs of all its pipelines
+};
+constexpr auto enum_names(Sharing) {
+  return std::to_array<EnumName<Sharing>>(
+      {{Sharing::kSpatial, "spatial"}, {Sharing::kTemporal, "temporal"}});
+}
+
+// Who of a DP-cell goes first (schedule/player.h says exactly what each means).
+enum class Discipline {
+  kStrict,    // the lower pipeline's transfers before the higher one's
+  kReleased,  // first come, first served; pipelines begin one after the other
+  kGreedy,    // first come, first served; all begin at once
+};
+constexpr auto enum_names(Discipline) {
+  return std::to_array<EnumName<Discipline>>({{Discipline::kStrict, "strict"},
+                                              {Discipline::kReleased, "released"},
+                                              {Discipline::kGreedy, "greedy"}});
+}
+
+struct Parallelism {
+  int64_t tensor = 1;
+  int64_t pipeline = 1;
+  int64_t data = 1;
+  int64_t context = 1;
+  int64_t expert = 1;
+  int64_t virtual_stages = 1;
+  int64_t zero = 0;
+  bool sequence_parallel = false;
+  std::string order = "tp-cp-ep-dp-pp";  // innermost first
+  std::string schedule = "1f1b";
+  std::vector<int64_t>
+      layers_per_stage;  // left out: as even as possible, the first stages one more
+  // Where each stage lies with all its replicas; left out: even shares in the order of the file.
+  std::vector<std::string> datacenter_per_stage;
+  // Left out: all pipelines are one DP-cell that shares the WAN in time where schedule = "atlas";
+  // elsewhere every pipeline is by itself.
+  std::optional<int64_t> cell;  // pipelines per DP-cell; divides data
+  std::optional<Sharing> sharing;
+  Discipline discipline = Discipline::kReleased;
+
+  int64_t pipelines_per_cell() const {
+    return cell.value_or(sharing_in_use() == Sharing::kTemporal ? data : 1);
+  }
+  Sharing sharing_in_use() const {
+    return sharing.value_or(schedule == "atlas" ? Sharing::kTemporal : Sharing::kSpatial);
+  }
+
+  bool operator==(const Parallelism&) const = default;
+};
+
+struct Data {
+  std::string text;                  // path of a file, read as bytes
+  double evaluation_fraction = 0.1;  // of the text, from its end, held out
+  bool operator==(const Data&) const = default;
+};
+
+struct Run {
+  int64_t steps = 1;
+  uint64_t seed = 1;
+  int64_t evaluate_every = 0;  // steps; 0: only after the last one
+  int64_t compare_replicas_every =
+      10;  // steps: hash of all weights, equal on all replicas; 0: never
+  // Emulated runs only: payloads, rates and TCP windows are divided by it, times stay as they are,
+  // so that many "accelerators" run on few cores.
+  double byte_scale = 1;
+  bool operator==(const Run&) const = default;
+};
+
+struct Checkpoint {
+  std::string directory;
+  int64_t every = 0;  // steps; 0: never
+  int64_t keep = 2;   // the newest so many; older ones are removed
+  bool operator==(const Checkpoint&) const = default;
+};
+
+template <class Archive>
+void describe(Archive& a, Training& t) {
+  a.required("global_batch", t.global_batch);
+  a.optional("micro_batch", t.micro_batch);
+  a.optional("precision", t.precision);
+  a.optional("recompute", t.recompute);
+  a.optional("stack", t.stack);
+  a.optional("optimizer_bytes_per_parameter", t.optimizer_bytes_per_parameter);
+  a.check(t.global_batch >= 1 && t.global_batch <= 100'000'000, "global_batch",
+          "must lie between 1 and 100000000");
+  a.check(t.micro_batch >= 1 && t.micro_batch <= t.global_batch, "micro_batch",
+          fmt::format("must lie between 1 and global_batch = {}", t.global_batch));
+  constexpr const char* kStacks[] = {"megatron", "megatron-deepspeed", "torchtitan", "fsdp", "nemo",
+                                     "tombolo"};
+  bool known = false;
+  for (const char* stack : kStacks) known = known || t.stack == stack;
+  a.check(known, "stack", "is not a known software stack",
+          "one of megatron, megatron-deepspeed, torchtitan, fsdp, nemo, tombolo");
+  a.check(t.optimizer_bytes_per_parameter >= 0 && t.optimizer_bytes_per_parameter <= 1000,
+          "optimizer_bytes_per_parameter", "must lie between 0 and 1000");
+}
+
+template <class Archive>
+void describe(Archive& a, Optimizer& o) {
+  a.optional("learning_rate", o.learning_rate);
+  a.optional("learning_rate_min", o.learning_rate_min);
+  a.optional("warmup_steps", o.warmup_steps);
+  a.optional("beta1", o.beta1);
+  a.optional("beta2", o.beta2);
+  a.optional("epsilon", o.epsilon);
+  a.optional("weight_decay", o.weight_decay);
+  a.check(o.learning_rate > 0, "learning_rate", "must be positive");
+  a.check(o.learning_rate_min >= 0 && o.learning_rate_min <= o.learning_rate, "learning_rate_min",
+          "must lie between 0 and learning_rate");
+  a.check(o.warmup_steps >= 0, "warmup_steps", "must not be negative");
+  a.check(o.beta1 >= 0 && o.beta1 < 1, "beta1", "must lie in [0, 1)");
+  a.check(o.beta2 >= 0 && o.beta2 < 1, "beta2", "must lie in [0, 1)");
+  a.check(o.epsilon > 0, "epsilon", "must be positive");
+  a.check(o.weight_decay >= 0, "weight_decay", "must not be negative");
+}
+
+template <class Archive>
+void describe(Archive& a, Parallelism& p) {
+  // A key may say "auto" in a job for `tombolo plan` (open_job.h); all others need a number.
+  const auto explicit_number = [&](const char* key, int64_t& number, int64_t max) {
+    if constexpr (Archive::kReads) {
+      Value raw;
+      a.optional(key, raw);
+      const std::string* text = raw.template get<std::string>();
+      if (text && *text == "auto") {
+        a.refuse(key, "asks for a search", "an explicit number, or tombolo plan, which searches");
+        return;
+      }
+    }
+    a.optional(key, number);
+    a.check(number >= 1 && number <= max, key, fmt::format("must lie between 1 and {}", max));
+  };
+  explicit_number("tensor", p.tensor, 1'000'000);
+  if (!a.has("pipeline")) {
+    a.check(false, "pipeline", "is left out, which asks for a search",
+            "an explicit number, as in pipeline = 2, or tombolo plan, which searches");
+  }
+  explicit_number("pipeline", p.pipeline, 100'000);
+  explicit_number("data", p.data, 1'000'000);
+  explicit_number("context", p.context, 1'000'000);
+  explicit_number("expert", p.expert, 1'000'000);
+  explicit_number("virtual_stages", p.virtual_stages, 100'000);
+  a.optional("zero", p.zero);
+  a.optional("sequence_parallel", p.sequence_parallel);
+  a.optional("order", p.order);
+  a.optional("schedule", p.schedule);
+  a.optional("layers_per_stage", p.layers_per_stage);
+  a.optional("datacenter_per_stage", p.datacenter_per_stage);
+  a.optional("cell", p.cell);
+  a.optional("sharing", p.sharing);
+  a.optional("discipline", p.discipline);
+  a.check(!p.cell || (*p.cell >= 1 && *p.cell <= p.data && p.data % *p.cell == 0), "cell",
+          fmt::format("must be at least 1 and divide data = {}", p.data));
+  a.check(p.zero >= 0 && p.zero <= 3, "zero", "must lie between 0 and 3");
+  a.check(!p.order.empty(), "order", "is empty", "\"tp-cp-ep-dp-pp\", innermost first");
+  a.check(!p.schedule.empty(), "schedule", "is empty", "\"1f1b\" or \"gpipe\"");
+  a.check(p.schedule != "auto", "schedule", "asks for a search",
+          "\"1f1b\", \"gpipe\", \"interleaved\" or another by its name");
+}
+
+template <class Archive>
+void describe(Archive& a, Data& data) {
+  a.required("text", data.text);
+  a.optional("evaluation_fraction", data.evaluation_fraction);
+  a.check(data.evaluation_fraction >= 0 && data.evaluation_fraction < 1, "evaluation_fraction",
+          "must lie in [0, 1)");
+}
+
+template <class Archive>
+void describe(Archive& a, Run& run) {
+  a.optional("steps", run.steps);
+  a.optional("seed", run.seed);
+  a.optional("evaluate_every", run.evaluate_every);
+  a.optional("compare_replicas_every", run.compare_replicas_every);
+  a.optional("byte_scale", run.byte_scale);
+  a.check(run.steps >= 1, "steps", "must be at least 1");
+  a.check(run.evaluate_every >= 0, "evaluate_every", "must not be negative");
+  a.check(run.compare_replicas_every >= 0, "compare_replicas_every", "must not be negative");
+  a.check(run.byte_scale >= 1 && run.byte_scale <= 1e6, "byte_scale",
+          "must lie between 1 and 1000000");
+}
+
+template <class Archive>
+void describe(Archive& a, Checkpoint& checkpoint) {
+  a.required("directory", checkpoint.directory);
+  a.required("every", checkpoint.every);
+  a.optional("keep", checkpoint.keep);
+  a.check(checkpoint.every >= 0, "every", "must not be negative");
+  a.check(checkpoint.keep >= 1, "keep", "must be at least 1");
+}
+
+}  // namespace tombolo::plan

@@ -1,0 +1,11 @@
+#include "spec/schedule/policy.h"
+
+namespace tombolo::schedule {
+
+Rules atlas_rules(const Shape& shape, const Times& times, plan::Discipline discipline) {
+  Rules rules = cell_rules(shape, times, discipline);
+  rules.recompute = RecomputeRule::kAfterForwards;
+  return rules;
+}
+
+}  // namespace tombolo::schedule

@@ -1,0 +1,103 @@
+#include <algorithm>
+#include <deque>
+
+#include "spec/schedule/policy.h"
+
+namespace tombolo::schedule {
+namespace {
+
+using action::ActionKind;
+
+// The order of one position. Micro-batches beyond the last are left out, so that few of them are
+// ordered as many would be.
+class DualPipeWriter {
+ public:
+  DualPipeWriter(const Shape& shape, int32_t position)
+      : shape_(shape), stages_{position, shape.stages - 1 - position} {}
+
+  void forward(int chunk) { add({ActionKind::kForward, stages_[chunk], forwards_[chunk]++}); }
+  void backward(int chunk, bool in_halves = false) {
+    const int32_t m = backwards_[chunk]++;
+    if (m >= shape_.microbatches) {
+      if (in_halves) weights_.push_back({ActionKind::kBackwardWeight, stages_[chunk], m});
+      return;
+    }
+    if (!in_halves) return append_backward(shape_, stages_[chunk], m, order_);
+    append_backward_input(shape_, stages_[chunk], m, order_);
+    weights_.push_back({ActionKind::kBackwardWeight, stages_[chunk], m});
+  }
+  // A pair that DualPipeV overlaps: here one after the other.
+  void forward_and_backward(int forward_chunk, int backward_chunk) {
+    forward(forward_chunk);
+    backward(backward_chunk);
+  }
+  void oldest_weight() {
+    if (weights_.empty()) return;
+    add(weights_.front());
+    weights_.pop_front();
+  }
+  Order take() {
+    while (!weights_.empty()) oldest_weight();
+    return std::move(order_);
+  }
+
+ private:
+  void add(const action::Action& action) {
+    if (action.microbatch < shape_.microbatches) order_.push_back(action);
+  }
+
+  const Shape& shape_;
+  int32_t stages_[2];
+  int32_t forwards_[2] = {0, 0};
+  int32_t backwards_[2] = {0, 0};
+  std::deque<action::Action> weights_;  // halves that are put off, oldest first
+  Order order_;
+};
+
+}  // namespace
+
+// The eight steps of DualPipeV's reference implementation.
+std::vector<Order> dualpipe_v(const Shape& shape, const Times&) {
+  const int32_t positions = shape.positions();
+  const int32_t microbatches = std::max(2 * positions, shape.microbatches);
+  std::vector<Order> orders;
+  for (int32_t position = 0; position < positions; ++position) {
+    const int32_t after = positions - 1 - position;
+    DualPipeWriter out(shape, position);
+    for (int32_t i = 0; i < 2 * after; ++i) out.forward(0);
+    for (int32_t i = 0; i < position + 1; ++i) {
+      out.forward(0);
+      out.forward(1);
+    }
+    for (int32_t i = 0; i < after; ++i) {
+      out.backward(1, true);
+      out.oldest_weight();
+      out.forward(1);
+    }
+    for (int32_t i = 0; i < microbatches - 2 * positions + position + 1; ++i) {
+      out.forward_and_backward(0, 1);
+      out.forward_and_backward(1, 0);
+    }
+    for (int32_t i = 0; i < after; ++i) {
+      out.backward(1);
+      out.forward_and_backward(1, 0);
+    }
+    // From the middle on weights' halves are put off, to fill the end.
+    bool in_halves = false;
+    for (int32_t i = 0; i < position + 1; ++i) {
+      const bool middle = i == (position + 1) / 2;
+      if (middle && position % 2 == 1) in_halves = true;
+      out.backward(1, in_halves);
+      if (middle && position % 2 == 0) in_halves = true;
+      out.backward(0, in_halves);
+    }
+    for (int32_t i = 0; i < after; ++i) {
+      out.oldest_weight();
+      out.backward(0, true);
+    }
+    orders.push_back(out.take());
+  }
+  return orders;
+}
+
+}  // namespace tombolo::schedule

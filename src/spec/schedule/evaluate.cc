@@ -1,0 +1,103 @@
+// When the actions of a schedule happen, given how long each takes.
+#include <algorithm>
+#include <map>
+
+#include "base/check.h"
+#include "spec/schedule/longest_path.h"
+#include "spec/schedule/schedule.h"
+
+namespace tombolo::schedule {
+Times equal_times(int32_t stages, const StageDurations& each) {
+  return {std::vector<StageDurations>(static_cast<size_t>(stages), each), {}};
+}
+
+StageDurations durations_of(const plan::StageCost& cost) {
+  const SimDuration backward = round_to_ns(cost.backward);
+  const SimDuration weight = cost.backward_weight
+                                 ? std::min(round_to_ns(*cost.backward_weight), backward)
+                                 : SimDuration{backward.ns / 2};
+  return {round_to_ns(cost.forward), backward - weight, weight, round_to_ns(cost.recompute)};
+}
+
+Times times_of(const plan::Plan& plan) {
+  const Shape shape = shape_of(plan);
+  Times times;
+  for (const plan::Stage& stage : plan.stages) times.stages.push_back(durations_of(stage.cost));
+  for (int32_t s = 0; s + 1 < shape.stages; ++s) {
+    const int32_t from = plan.rank_of(s, 0);
+    const int32_t to = plan.rank_of(s + 1, 0);
+    times.transfer.push_back({});
+    times.latency.push_back({});
+    if (from == to) continue;
+    const plan::Channel channel = shape.shares(s) ? plan::shared_channel(plan, from, to)
+                                                  : plan::expected_channel(plan, from, to);
+    times.transfer.back() = round_to_ns(channel.serialisation(plan.boundary));
+    times.latency.back() = round_to_ns(channel.latency);
+  }
+  return times;
+}
+
+namespace {
+
+void check_times(const Shape& shape, const Times& times) {
+  CHECK(times.stages.size() == static_cast<size_t>(shape.stages), "times of {} stages for {}",
+        times.stages.size(), shape.stages);
+  for (const std::vector<SimDuration>* each : {&times.transfer, &times.latency}) {
+    CHECK(each->empty() || each->size() + 1 == times.stages.size(),
+          "{} transfers or latencies for {} stages", each->size(), shape.stages);
+  }
+}
+
+}  // namespace
+
+trace::Trace evaluate(const Schedule& schedule, const Shape& shape, const Times& times) {
+  const Status sound = validate(schedule, shape);
+  CHECK(sound, "{}", sound.error().text());
+  check_times(shape, times);
+  trace::Trace trace;
+  detail::longest_path(schedule, shape, times, &trace);
+  trace::normalize(trace);
+  return trace;
+}
+
+SimDuration makespan_of(const Schedule& schedule, const Shape& shape, const Times& times) {
+  check_times(shape, times);
+  const detail::LongestPath path = detail::longest_path(schedule, shape, times);
+  CHECK(path.finished(schedule), "the ranks of \"{}\" wait for one another", schedule.name);
+  return path.makespan;
+}
+
+Bubble bubble_of(const trace::Trace& trace) {
+  struct Rank {
+    SimTime start, end;
+    SimDuration work;
+  };
+  std::map<int32_t, Rank> ranks;
+  for (const trace::Interval& interval : trace.intervals) {
+    if (interval.lane != trace::Lane::kCompute) continue;
+    Rank& rank = ranks.emplace(interval.rank, Rank{interval.start, interval.end, {}}).first->second;
+    rank.start = std::min(rank.start, interval.start);
+    rank.end = std::max(rank.end, interval.end);
+    rank.work += interval.end - interval.start;
+  }
+  Bubble out;
+  if (ranks.empty()) return out;
+  SimTime start = ranks.begin()->second.start;
+  SimTime end = ranks.begin()->second.end;
+  SimDuration work;
+  for (const auto& [number, rank] : ranks) {
+    start = std::min(start, rank.start);
+    end = std::max(end, rank.end);
+    work += rank.work;
+  }
+  out.makespan = end - start;
+  for (const auto& [number, rank] : ranks) {
+    out.idle = std::max(out.idle, out.makespan - rank.work);
+    out.inside = std::max(out.inside, (rank.end - rank.start) - rank.work);
+  }
+  const double all = static_cast<double>(out.makespan.ns) * static_cast<double>(ranks.size());
+  out.ratio = 1 - static_cast<double>(work.ns) / all;
+  return out;
+}
+
+}  // namespace tombolo::schedule

@@ -1,0 +1,231 @@
+#include "spec/schedule/longest_path.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace tombolo::schedule::detail {
+namespace {
+
+using action::Action;
+using action::ActionKind;
+
+constexpr size_t kNothing = static_cast<size_t>(-1);
+constexpr SimTime kUnknown{-1};
+
+SimDuration duration_of(const StageDurations& stage, ActionKind kind) {
+  switch (kind) {
+    case ActionKind::kForward:
+      return stage.forward;
+    case ActionKind::kBackward:
+      return stage.backward();
+    case ActionKind::kBackwardInput:
+      return stage.backward_input;
+    case ActionKind::kBackwardWeight:
+      return stage.backward_weight;
+    case ActionKind::kRecompute:
+      return stage.recompute;
+    default:
+      return {};
+  }
+}
+
+// Ranks go on one after the other, each until it needs a message whose arrival is not known yet;
+// who learns of an arrival goes on again. Messages and links have numbers, so that arrays hold
+// what is known of them.
+class Walk {
+ public:
+  Walk(const Schedule& schedule, const Shape& shape, const Times& times, trace::Trace* drawing)
+      : schedule_(schedule),
+        shape_(shape),
+        times_(times),
+        drawing_(drawing),
+        ranks_(schedule.ranks.size()),
+        own_links_(schedule.ranks.size() * kNeighbours) {
+    for (int32_t stage = 0; stage < shape.stages; ++stage) {
+      position_.push_back(shape.position_of(stage));
+    }
+    const auto ways = static_cast<size_t>(2 * (shape.stages - 1));
+    arrival_.assign(
+        ways * static_cast<size_t>(shape.replicas) * static_cast<size_t>(shape.microbatches),
+        kUnknown);
+    if (schedule.links.empty()) return;
+    handed_over_ = arrival_;
+    cells_ = static_cast<size_t>(shape.replicas / shape.cell);
+    shared_links_.resize(ways * cells_);
+    for (const LinkOrder& order : schedule.links) {
+      shared_links_[way(order.boundary, order.gradients) * cells_ + static_cast<size_t>(order.cell)]
+          .order = &order;
+    }
+  }
+
+  LongestPath run() {
+    for (size_t rank = ranks_.size(); rank > 0; --rank) awake_.push_back(rank - 1);
+    while (!awake_.empty()) {
+      const size_t rank = awake_.back();
+      awake_.pop_back();
+      advance(rank);
+    }
+    LongestPath out;
+    for (const Rank& rank : ranks_) out.stopped.push_back(rank.next);
+    if (last_ > first_) out.makespan = last_ - first_;
+    return out;
+  }
+
+ private:
+  // The rank after this one, the one before it, and from the last one back to the first.
+  static constexpr size_t kNeighbours = 3;
+
+  struct Rank {
+    size_t next = 0;            // in its order
+    SimTime now = {};           // its last computation ends, its last awaited message is there
+    size_t awaited = kNothing;  // the message
+  };
+  struct Link {
+    SimTime free = {};
+    const LinkOrder* order = nullptr;  // of a shared one
+    size_t next = 0;                   // in the order
+  };
+  struct Message {
+    int32_t boundary;
+    bool gradients;
+    int32_t replica;
+    int32_t microbatch;
+  };
+
+  void advance(size_t index) {
+    Rank& rank = ranks_[index];
+    const Order& order = schedule_.ranks[index];
+    const int32_t replica = static_cast<int32_t>(index) % shape_.replicas;
+    for (; rank.next < order.size(); ++rank.next) {
+      const Action& action = order[rank.next];
+      const int32_t m = action.microbatch;
+      switch (action.kind) {
+        case ActionKind::kSendActivation:
+          send({action.stage, false, replica, m}, rank.now);
+          break;
+        case ActionKind::kSendGradient:
+          send({action.stage - 1, true, replica, m}, rank.now);
+          break;
+        case ActionKind::kReceiveActivation:
+          if (!receive(rank, number({action.stage - 1, false, replica, m}))) return;
+          break;
+        case ActionKind::kReceiveGradient:
+          if (!receive(rank, number({action.stage, true, replica, m}))) return;
+          break;
+        default:
+          compute(index, replica, action);
+      }
+    }
+  }
+
+  void compute(size_t index, int32_t replica, const Action& action) {
+    SimTime& now = ranks_[index].now;
+    if (action.kind == ActionKind::kForward && action.stage == 0 && !schedule_.release.empty()) {
+      now = std::max(now, SimTime{} + schedule_.release[static_cast<size_t>(replica)]);
+    }
+    const SimDuration duration =
+        duration_of(times_.stages[static_cast<size_t>(action.stage)], action.kind);
+    if (duration.ns == 0) return;
+    const SimTime start = now;
+    now = now + duration;
+    first_ = std::min(first_, start);
+    last_ = std::max(last_, now);
+    if (!drawing_) return;
+    drawing_->intervals.push_back(
+        {trace::Lane::kCompute, static_cast<int32_t>(index), -1, action, 1, start, now, 0});
+  }
+
+  // Whether it is there.
+  bool receive(Rank& rank, size_t message) {
+    if (arrival_[message] == kUnknown) {
+      rank.awaited = message;
+      return false;
+    }
+    rank.now = std::max(rank.now, arrival_[message]);
+    return true;
+  }
+
+  void send(const Message& message, SimTime now) {
+    if (!shape_.shares(message.boundary)) {
+      carry(own_link(message), message, now);
+      return;
+    }
+    handed_over_[number(message)] = now;
+    Link& link = shared_links_[way(message.boundary, message.gradients) * cells_ +
+                               static_cast<size_t>(message.replica / shape_.cell)];
+    const std::vector<Transfer>& transfers = link.order->transfers;
+    for (; link.next < transfers.size(); ++link.next) {
+      const Message first{message.boundary, message.gradients, transfers[link.next].replica,
+                          transfers[link.next].microbatch};
+      const SimTime ready = handed_over_[number(first)];
+      if (ready == kUnknown) return;
+      carry(link, first, ready);
+    }
+  }
+
+  void carry(Link& link, const Message& message, SimTime ready) {
+    const SimTime start = std::max(link.free, ready);
+    link.free = start + times_.transfer_over(message.boundary);
+    const SimTime there = link.free + times_.latency_over(message.boundary);
+    const size_t receiver = rank_of(receiver_of(message), message.replica);
+    const size_t which = number(message);
+    arrival_[which] = there;
+    if (drawing_ && start != there) draw(message, receiver, start, there);
+    if (ranks_[receiver].awaited != which) return;
+    ranks_[receiver].awaited = kNothing;
+    awake_.push_back(receiver);
+  }
+
+  void draw(const Message& message, size_t receiver, SimTime start, SimTime end) {
+    const int32_t stage = sender_of(message);
+    const Action action{message.gradients ? ActionKind::kSendGradient : ActionKind::kSendActivation,
+                        stage, message.microbatch};
+    drawing_->intervals.push_back({trace::Lane::kLink,
+                                   static_cast<int32_t>(rank_of(stage, message.replica)),
+                                   static_cast<int32_t>(receiver), action, 1, start, end, 0});
+  }
+
+  static int32_t sender_of(const Message& m) { return m.boundary + (m.gradients ? 1 : 0); }
+  static int32_t receiver_of(const Message& m) { return m.boundary + (m.gradients ? 0 : 1); }
+  static size_t way(int32_t boundary, bool gradients) {
+    return 2 * static_cast<size_t>(boundary) + (gradients ? 1 : 0);
+  }
+  size_t number(const Message& m) const {
+    return (way(m.boundary, m.gradients) * static_cast<size_t>(shape_.replicas) +
+            static_cast<size_t>(m.replica)) *
+               static_cast<size_t>(shape_.microbatches) +
+           static_cast<size_t>(m.microbatch);
+  }
+  size_t rank_of(int32_t stage, int32_t replica) const {
+    return static_cast<size_t>(position_[static_cast<size_t>(stage)] * shape_.replicas + replica);
+  }
+  Link& own_link(const Message& message) {
+    const int32_t step = position_[static_cast<size_t>(receiver_of(message))] -
+                         position_[static_cast<size_t>(sender_of(message))];
+    const size_t neighbour = step == 1 ? 0 : step == -1 ? 1 : 2;
+    return own_links_[rank_of(sender_of(message), message.replica) * kNeighbours + neighbour];
+  }
+
+  const Schedule& schedule_;
+  const Shape& shape_;
+  const Times& times_;
+  trace::Trace* drawing_;
+  std::vector<Rank> ranks_;
+  std::vector<int32_t> position_;  // by stage
+  std::vector<Link> own_links_;
+  std::vector<Link> shared_links_;  // by way and cell
+  size_t cells_ = 0;
+  std::vector<SimTime> handed_over_, arrival_;  // by number of the message
+  std::vector<size_t> awake_;
+  SimTime first_{std::numeric_limits<int64_t>::max()};
+  SimTime last_{};
+};
+
+}  // namespace
+
+LongestPath longest_path(const Schedule& schedule, const Shape& shape, const Times& times,
+                         trace::Trace* drawing) {
+  return Walk(schedule, shape, times, drawing).run();
+}
+
+}  // namespace tombolo::schedule::detail

@@ -1,0 +1,146 @@
+// What a schedule asks of the devices' memory, and what they have room for.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/check.h"
+#include "spec/schedule/schedule.h"
+
+namespace tombolo::schedule {
+namespace {
+
+// Whether the activations of a micro-batch may go after it.
+bool closes(action::ActionKind kind) {
+  return kind == action::ActionKind::kBackward || kind == action::ActionKind::kBackwardWeight;
+}
+
+// Weights, gradients and optimizer of all stages of a rank.
+Bytes state_of(const plan::Plan& plan, const Shape& shape, size_t rank) {
+  Bytes state;
+  for (const int32_t stage : shape.stages_at(plan.ranks[rank].stage)) {
+    state += plan.stages[stage].state;
+  }
+  return state;
+}
+
+}  // namespace
+
+Memory memory_of(const plan::Plan& plan) {
+  const Shape shape = shape_of(plan);
+  Memory memory;
+  if (plan.cost_source == plan::CostSource::kStageTimes) {
+    if (!plan.in_flight) return memory;
+    const int64_t most = std::min<int64_t>(*plan.in_flight, shape.microbatches) * shape.chunks;
+    memory.in_flight.assign(static_cast<size_t>(shape.positions()), static_cast<int32_t>(most));
+    return memory;
+  }
+  for (int32_t position = 0; position < shape.positions(); ++position) {
+    Bytes each;
+    for (const int32_t stage : shape.stages_at(position)) {
+      each = std::max(each, plan.stages[static_cast<size_t>(stage)].activations);
+    }
+    const int32_t rank = position * shape.replicas;
+    const Bytes room =
+        plan.device_of(rank).memory - state_of(plan, shape, static_cast<size_t>(rank));
+    const double most = int64_t{shape.microbatches} * shape.chunks;
+    const double held = each.value > 0 ? std::floor(room / each) : most;
+    memory.in_flight.push_back(static_cast<int32_t>(std::clamp(held, 0.0, most)));
+  }
+  return memory;
+}
+
+std::vector<int64_t> peak_in_flight(const Schedule& schedule) {
+  std::vector<int64_t> peaks;
+  for (const Order& order : schedule.ranks) {
+    int64_t now = 0;
+    int64_t peak = 0;
+    for (const action::Action& action : order) {
+      if (action.kind == action::ActionKind::kForward) peak = std::max(peak, ++now);
+      if (closes(action.kind)) --now;
+    }
+    peaks.push_back(peak);
+  }
+  return peaks;
+}
+
+std::vector<Bytes> peak_memory(const plan::Plan& plan, const Schedule& schedule) {
+  CHECK(schedule.ranks.size() == plan.ranks.size(), "a schedule for {} ranks and a Plan for {}",
+        schedule.ranks.size(), plan.ranks.size());
+  const Shape shape = shape_of(plan);
+  std::vector<Bytes> peaks;
+  for (size_t r = 0; r < plan.ranks.size(); ++r) {
+    std::map<int32_t, int64_t> in_flight;  // by stage
+    Bytes peak;
+    for (const action::Action& action : schedule.ranks[r]) {
+      if (closes(action.kind)) --in_flight[action.stage];
+      if (action.kind != action::ActionKind::kForward) continue;
+      ++in_flight[action.stage];
+      Bytes now;
+      for (const auto& [stage, count] : in_flight) {
+        now += plan.stages[stage].activations * static_cast<double>(count);
+      }
+      peak = std::max(peak, now);
+    }
+    peaks.push_back(state_of(plan, shape, r) + peak);
+  }
+  return peaks;
+}
+
+namespace {
+
+// Against [stage_times].in_flight: in micro-batches, for imagined models have no bytes.
+Status check_in_flight(const plan::Plan& plan, const Schedule& schedule) {
+  const Memory memory = memory_of(plan);
+  if (memory.in_flight.empty()) return {};
+  const std::vector<int64_t> needs = peak_in_flight(schedule);
+  const auto limit = [&](size_t r) {
+    return memory.in_flight[static_cast<size_t>(plan.ranks[r].stage)];
+  };
+  size_t worst = 0;
+  for (size_t r = 1; r < needs.size(); ++r) {
+    if (needs[r] - limit(r) > needs[worst] - limit(worst)) worst = r;
+  }
+  if (needs.empty() || needs[worst] <= limit(worst)) return {};
+  const auto chunks = static_cast<double>(plan.parallelism.virtual_stages);
+  return infeasible(
+      fmt::format("stage {} does not fit in memory: {} keeps {:.3g} micro-batches in flight there, "
+                  "and [stage_times].in_flight is {}",
+                  plan.ranks[worst].stage, schedule.name,
+                  static_cast<double>(needs[worst]) / chunks, *plan.in_flight),
+      "a larger in_flight, or tombolo simulate --policy best, which keeps to it");
+}
+
+}  // namespace
+
+Status check_memory(const plan::Plan& plan, const Schedule& schedule) {
+  if (plan.cost_source == plan::CostSource::kStageTimes) return check_in_flight(plan, schedule);
+  const std::vector<Bytes> needs = peak_memory(plan, schedule);
+  // The stage that is furthest from fitting: whoever helps it helps most.
+  size_t worst = 0;
+  const auto share = [&](size_t r) {
+    return needs[r] / plan.device_of(static_cast<int32_t>(r)).memory;
+  };
+  for (size_t r = 1; r < needs.size(); ++r) {
+    if (share(r) > share(worst)) worst = r;
+  }
+  const auto& device = plan.device_of(static_cast<int32_t>(worst));
+  if (needs.empty() || needs[worst] <= device.memory) return {};
+
+  const Bytes state = state_of(plan, shape_of(plan), worst);
+  const int64_t in_flight = peak_in_flight(schedule)[worst];
+  const Bytes activations = needs[worst] - state;
+  const auto gib = [](Bytes bytes) { return fmt::format("{:.1f} GiB", bytes / 1_GiB); };
+  const bool state_is_larger = state > activations;
+  const std::string largest = state_is_larger
+                                  ? fmt::format("weights, gradients and optimizer, {}", gib(state))
+                                  : fmt::format("activations of {} micro-batches in flight, {}",
+                                                in_flight, gib(activations));
+  return infeasible(
+      fmt::format("stage {} does not fit in memory: it needs {}, {} has {}; largest: {}",
+                  plan.ranks[worst].stage, gib(needs[worst]), device.name, gib(device.memory),
+                  largest),
+      state_is_larger ? "more stages, or a smaller model"
+                      : "a smaller micro_batch, recompute = \"full\", or more stages");
+}
+
+}  // namespace tombolo::schedule

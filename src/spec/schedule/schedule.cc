@@ -1,0 +1,197 @@
+#include "spec/schedule/schedule.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "spec/schedule/passes.h"
+#include "spec/schedule/policy.h"
+
+namespace tombolo::schedule {
+namespace {
+
+using action::Action;
+using action::ActionKind;
+
+// Whether the policy can order this shape; the caller's mistakes are CHECKed, the user's are told.
+Status check_shape(const std::string& name, const Shape& shape) {
+  CHECK(shape.stages >= 1 && shape.microbatches >= 1 && shape.replicas >= 1 && shape.chunks >= 1,
+        "{} stages, {} micro-batches, {} replicas, {} chunks", shape.stages, shape.microbatches,
+        shape.replicas, shape.chunks);
+  CHECK(shape.cell >= 1 && shape.replicas % shape.cell == 0, "cells of {} of {} pipelines",
+        shape.cell, shape.replicas);
+  CHECK(shape.stages % shape.chunks == 0, "{} stages in chunks of {}", shape.stages, shape.chunks);
+  CHECK(shape.recompute.empty() || shape.recompute.size() == static_cast<size_t>(shape.stages),
+        "recompute is given for {} of {} stages", shape.recompute.size(), shape.stages);
+  const plan::Layout layout = plan::layout_of(name);
+  if (layout == plan::Layout::kLine && shape.chunks != 1) {
+    return unusable(fmt::format("schedule = \"{}\" has one stage per rank, and virtual_stages = {}",
+                                name, shape.chunks),
+                    "virtual_stages = 1, or schedule = \"interleaved\"");
+  }
+  if (layout == plan::Layout::kLoop && shape.chunks < 2) {
+    return unusable(fmt::format("schedule = \"{}\" interleaves the stages of a rank, and "
+                                "virtual_stages = {}",
+                                name, shape.chunks),
+                    "virtual_stages = 2, or schedule = \"1f1b\"");
+  }
+  if (layout == plan::Layout::kFold && shape.chunks != 2) {
+    return unusable(fmt::format("schedule = \"{}\" folds the model once, and virtual_stages = {}",
+                                name, shape.chunks),
+                    "virtual_stages = 2");
+  }
+  if (shape.chunks > 1 && !shape.shared.empty()) {
+    return unusable(
+        fmt::format("schedule = \"{}\" holds several stages per rank, and sharing = \"temporal\"",
+                    name),
+        "sharing = \"spatial\", or a schedule with one stage per rank");
+  }
+  CHECK(shape.layout == layout, "the shape's layout is not that of schedule \"{}\"", name);
+  constexpr int64_t kActionsPerMicrobatch = 8;  // F, R, I, W and two messages in and two out
+  if (int64_t{shape.stages} * shape.replicas * shape.microbatches >
+      kActionsMax / kActionsPerMicrobatch) {
+    return unusable(
+        fmt::format("{} stages x {} replicas x {} micro-batches are too many to schedule",
+                    shape.stages, shape.replicas, shape.microbatches),
+        "a larger micro_batch");
+  }
+  return {};
+}
+
+// A Plan file can say anything; what is played in time must fit into 64 bits of nanoseconds.
+Status check_times(const plan::Plan& plan, const Shape& shape) {
+  const double actions =
+      8.0 * static_cast<double>(plan.stages.size()) * static_cast<double>(plan.microbatches());
+  const auto check = [&](const std::string& what, Seconds time) -> Status {
+    if (time.value >= 0 && time.value * actions < 9e9) return {};
+    return unusable(fmt::format("{} takes {}: times must not be negative, and all of an iteration "
+                                "together must stay below 290 years",
+                                what, format(time)),
+                    "another unit, or fewer micro-batches");
+  };
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const plan::StageCost& cost = plan.stages[s].cost;
+    TRY(check(fmt::format("forward of stage {}", s), cost.forward));
+    TRY(check(fmt::format("backward of stage {}", s), cost.backward));
+    TRY(check(fmt::format("recompute of stage {}", s), cost.recompute));
+    const auto stage = static_cast<int32_t>(s);
+    if (!shape.crosses(stage)) continue;
+    const plan::Channel channel =
+        plan::expected_channel(plan, plan.rank_of(stage, 0), plan.rank_of(stage + 1, 0));
+    TRY(check("a transfer over " + channel.link,
+              channel.latency + channel.serialisation(plan.boundary)));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<int32_t> Shape::stages_at(int32_t position) const {
+  std::vector<int32_t> out;
+  for (int32_t chunk = 0; chunk < chunks; ++chunk) {
+    for (int32_t stage = chunk * positions(); stage < (chunk + 1) * positions(); ++stage) {
+      if (position_of(stage) == position) out.push_back(stage);
+    }
+  }
+  return out;
+}
+
+Shape shape_of(const plan::Plan& plan) {
+  Shape shape{.stages = static_cast<int32_t>(plan.stages.size()),
+              .microbatches = static_cast<int32_t>(plan.microbatches()),
+              .replicas = plan.replicas(),
+              .chunks = static_cast<int32_t>(plan.parallelism.virtual_stages),
+              .layout = plan::layout_of(plan.parallelism.schedule)};
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    shape.recompute.push_back(plan.may_recompute(s) && plan.stages[s].cost.recompute.value > 0);
+  }
+  if (plan.parallelism.sharing_in_use() == plan::Sharing::kSpatial) return shape;
+  shape.cell = static_cast<int32_t>(plan.parallelism.pipelines_per_cell());
+  bool any = false;  // within one datacenter there is nothing to share
+  for (int32_t s = 0; s + 1 < shape.stages; ++s) {
+    const std::string& here = plan.ranks[static_cast<size_t>(plan.rank_of(s, 0))].datacenter;
+    const std::string& next = plan.ranks[static_cast<size_t>(plan.rank_of(s + 1, 0))].datacenter;
+    shape.shared.push_back(here != next);
+    any = any || here != next;
+  }
+  if (!any) shape.shared.clear();
+  return shape;
+}
+
+Shape shape_for(const std::string& name, int32_t positions, int32_t microbatches, int32_t chunks) {
+  Shape shape{.microbatches = microbatches, .chunks = chunks, .layout = plan::layout_of(name)};
+  if (shape.layout == plan::Layout::kLoop) shape.chunks = std::max(chunks, 2);
+  if (shape.layout == plan::Layout::kFold) shape.chunks = 2;
+  shape.stages = positions * shape.chunks;
+  return shape;
+}
+
+std::vector<std::string> schedule_names() {
+  std::vector<std::string> names;
+  for (const Policy& policy : policies()) names.emplace_back(policy.name);
+  return names;
+}
+
+Result<Schedule> build(const plan::Plan& plan) {
+  const Shape shape = shape_of(plan);
+  if (plan.given) return from_given(*plan.given, shape);
+  const Policy* policy = find_policy(plan.parallelism.schedule);
+  const bool needs_times = policy && (policy->rules || !shape.shared.empty());
+  if (!needs_times) return build(plan.parallelism.schedule, shape);
+  TRY(during(check_times(plan, shape), "reading the Plan"));
+  return build(plan.parallelism.schedule, shape, times_of(plan), plan.parallelism.discipline,
+               memory_of(plan));
+}
+
+Result<Schedule> build(const std::string& name, const Shape& shape) {
+  constexpr SimDuration kUnit{1'000'000};
+  return build(name, shape, equal_times(shape.stages, {kUnit, kUnit, kUnit, kUnit}));
+}
+
+Result<Schedule> build(const std::string& name, const Shape& shape, const Times& times,
+                       plan::Discipline discipline, const Memory& memory) {
+  const Policy* policy = find_policy(name);
+  if (!policy) {
+    std::string known;
+    for (const Policy& other : policies()) {
+      known += fmt::format("{}\"{}\"", known.empty() ? "" : " or ", other.name);
+    }
+    return unusable(fmt::format("schedule = \"{}\": there is no such schedule yet", name), known);
+  }
+  TRY(check_shape(name, shape));
+  Schedule schedule{name, {}};
+  if (policy->rules) {
+    Rules rules = policy->rules(shape, times, discipline);
+    if (policy->keeps_to_memory) rules.in_flight = memory.in_flight;
+    // Without room for one micro-batch nothing can run at all: check_memory says so.
+    for (int32_t& most : rules.in_flight) most = std::max(most, 1);
+    schedule = TRY(play(name, shape, times, rules)).schedule;
+  } else {
+    const std::vector<Order> compute = policy->order_compute(shape, times);
+    schedule.ranks =
+        replicate(add_communication(compute, shape, RecomputeWhen::kWithGradient), shape);
+    add_update(schedule.ranks, shape);
+    schedule = order_links(std::move(schedule), shape, times, cell_rules(shape, times, discipline));
+  }
+  if (const Status sound = validate(schedule, shape); !sound) {
+    CHECK(false, "policy {} made a broken schedule: {}", name, sound.error().text());
+  }
+  return schedule;
+}
+
+int64_t message_tag(const Action& action) {
+  CHECK(action::is_communication(action.kind), "{} is no message", action::to_text(action));
+  const bool gradient =
+      action.kind == ActionKind::kSendGradient || action.kind == ActionKind::kReceiveGradient;
+  return 2 * int64_t{action.microbatch} + (gradient ? 1 : 0);
+}
+
+std::vector<int64_t> messages_sent(const Schedule& schedule) {
+  std::vector<int64_t> out;
+  for (const Order& order : schedule.ranks) {
+    out.push_back(std::count_if(order.begin(), order.end(),
+                                [](const Action& action) { return action::is_send(action.kind); }));
+  }
+  return out;
+}
+
+}  // namespace tombolo::schedule

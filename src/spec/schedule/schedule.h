@@ -1,0 +1,165 @@
+// Pipeline schedules as values: for every rank, the actions it performs, in order.
+//
+// A schedule is built by small passes: a named policy orders the computations (gpipe.cc,
+// one_forward_one_backward.cc, ...), add_communication inserts sends and receives, validate checks
+// what must hold of any schedule. to_graph turns the value into the Graph that the simulator
+// interprets; the runtime performs the value itself.
+//
+// How actions are meant: computations of a rank run one after the other, in this order. A send is
+// handed over and proceeds by itself; a receive waits until its message is there. The messages of a
+// directed pair of ranks travel in the order of their sends. Where the pipelines of a DP-cell share
+// the WAN in time, one transfer of the cell at a time crosses a boundary in a direction, in the
+// order that the schedule states; the link waits for the next one rather than let another pass.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "spec/action/action.h"
+#include "spec/graph/graph.h"
+#include "spec/plan/plan.h"
+#include "spec/plan/stage_layout.h"
+#include "spec/schedule/times.h"
+
+namespace tombolo::schedule {
+
+using Order = std::vector<action::Action>;
+
+// One transfer of a shared boundary: of which pipeline, and which micro-batch.
+struct Transfer {
+  int32_t replica = 0;
+  int32_t microbatch = 0;
+  auto operator<=>(const Transfer&) const = default;
+};
+
+// Which transfers own a boundary that a DP-cell shares, one after the other. The two directions are
+// links of their own, as the two directions of a WAN are.
+struct LinkOrder {
+  int32_t boundary = 0;    // between stages `boundary` and `boundary` + 1
+  bool gradients = false;  // towards stage `boundary`
+  int32_t cell = 0;        // replicas cell x shape.cell and following
+  std::vector<Transfer> transfers;
+
+  bool operator==(const LinkOrder&) const = default;
+};
+
+struct Schedule {
+  std::string name;
+  std::vector<Order> ranks;           // ranks[r]: what rank r does in one iteration
+  std::vector<LinkOrder> links = {};  // by (boundary, gradients, cell); of shared boundaries only
+  // Per replica: its first forward begins so long after the iteration does, no earlier. Empty:
+  // none.
+  std::vector<SimDuration> release = {};
+
+  bool operator==(const Schedule&) const = default;
+};
+
+// The shape that schedules depend on. Stages are chunks of the model; where a rank holds several
+// (chunks > 1), the layout says which.
+struct Shape {
+  int32_t stages = 1;           // of all ranks of one pipeline: positions x chunks
+  int32_t microbatches = 1;     // of one pipeline
+  std::vector<bool> recompute;  // per stage: R before each backward; empty: nowhere
+  int32_t replicas = 1;         // pipelines side by side; rank = position x replicas + replica
+  int32_t chunks = 1;           // stages per rank
+  plan::Layout layout = plan::Layout::kLine;
+  int32_t cell = 1;          // pipelines per DP-cell; divides replicas
+  std::vector<bool> shared;  // per boundary: whether a cell shares it in time; empty: none
+
+  bool shares(int32_t boundary) const {
+    return !shared.empty() && shared[static_cast<size_t>(boundary)];
+  }
+  int32_t positions() const { return stages / chunks; }
+  int32_t ranks() const { return positions() * replicas; }
+  int32_t position_of(int32_t stage) const { return plan::position_of(layout, stage, positions()); }
+  int32_t rank_of(int32_t stage, int32_t replica) const {
+    return position_of(stage) * replicas + replica;
+  }
+  bool recomputes(int32_t stage) const { return !recompute.empty() && recompute[stage]; }
+  // Whether the stages on both sides of this boundary lie on different ranks, so that messages
+  // pass.
+  bool crosses(int32_t boundary) const {
+    return boundary >= 0 && boundary + 1 < stages &&
+           position_of(boundary) != position_of(boundary + 1);
+  }
+  // Those at a position, ascending.
+  std::vector<int32_t> stages_at(int32_t position) const;
+};
+Shape shape_of(const plan::Plan& plan);
+
+// One pipeline in the layout that the named schedule asks for; chunks for those that take any.
+Shape shape_for(const std::string& name, int32_t positions, int32_t microbatches,
+                int32_t chunks = 1);
+
+// What devices have memory for, counted as peak_in_flight counts: from F to B (or W).
+struct Memory {
+  std::vector<int32_t> in_flight;  // per position, in micro-batches of a stage; empty: any number
+};
+
+// What the devices of a Plan have room for beside weights, gradients and optimizer, or its
+// [stage_times].in_flight. Where a rank holds several stages, the largest counts for all. A
+// position without room for one has 0.
+Memory memory_of(const plan::Plan& plan);
+
+// The names that build() knows.
+std::vector<std::string> schedule_names();
+
+// The whole schedule of one iteration: computations, communication and the optimizer update.
+// Replicas of a stage sum their gradients before the update. They follow the same order, except
+// where a policy orders the pipelines of a DP-cell together (atlas) or the Plan gives the schedule.
+// Unusable, naming the known ones, for a name that is not there yet; for a shape that the policy
+// does not take; and above kActionsMax actions, before any memory is spent on them.
+//
+// Policies that follow rules in time (Varuna, Atlas) need to know how long things take, and so do
+// link orders of shared boundaries; without times a backward takes two forwards, a recomputation
+// one, and messages are free. Atlas keeps to the memory, if that holds one micro-batch; of the
+// others check_memory says whether they do.
+inline constexpr int64_t kActionsMax = 50'000'000;
+Result<Schedule> build(const plan::Plan& plan);
+Result<Schedule> build(const std::string& name, const Shape& shape);
+Result<Schedule> build(const std::string& name, const Shape& shape, const Times& times,
+                       plan::Discipline discipline = plan::Discipline::kReleased,
+                       const Memory& memory = {});
+
+// What a Plan carries to be performed as found: the computations of every rank, the order of every
+// shared link, and the releases. from_given adds communication and updates again, and refuses what
+// does not validate. Times are needed to price nothing: orders are taken as they are.
+plan::GivenSchedule to_given(const Schedule& schedule);
+Result<Schedule> from_given(const plan::GivenSchedule& given, const Shape& shape);
+
+// What must hold of any schedule: every stage runs F, then R where it recomputes, then B (or I, and
+// later W) of every micro-batch, once; backward of a micro-batch follows its F; one update per
+// stage at the end, and where there are replicas the sums of gradients right before; every
+// computation that needs a message is preceded by its receive, every send by its computation; sends
+// and receives of a pair agree in order, activations and gradients each; every transfer over a
+// shared boundary stands once in its link's order; and all ranks together can finish, links in
+// their order (no deadlock).
+Status validate(const Schedule& schedule, const Shape& shape);
+
+// Distinguishes the messages of one iteration on one directed pair of ranks that each hold one
+// stage: 2 microbatch + (gradient).
+int64_t message_tag(const action::Action& action);
+
+// The largest number of micro-batches of a stage whose activations a rank holds at once: F opens, B
+// or W closes. A rank with v stages counts each: v of them are as much as one of the undivided
+// stage. Between I and W only a part is needed, but all counts.
+std::vector<int64_t> peak_in_flight(const Schedule& schedule);
+
+// Messages per iteration that leave a rank, for the one before or after it in the pipeline.
+std::vector<int64_t> messages_sent(const Schedule& schedule);
+
+// Bytes at the peak, per rank: state + activations of the micro-batches in flight.
+std::vector<Bytes> peak_memory(const plan::Plan& plan, const Schedule& schedule);
+
+// Infeasible, naming the stage, what it needs, what the device has and the largest part, where a
+// stage does not fit. Of Plans with imagined [stage_times] only their in_flight counts.
+Status check_memory(const plan::Plan& plan, const Schedule& schedule);
+
+// One Graph per rank, for one iteration. Computations and collectives last what the Plan says,
+// sends carry plan.boundary bytes. Control dependencies keep the order of computations; node names
+// are actions.
+graph::Graphs to_graph(const plan::Plan& plan, const Schedule& schedule);
+
+}  // namespace tombolo::schedule

@@ -1,0 +1,220 @@
+#include "spec/schedule/schedule.h"
+
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "spec/plan/job.h"
+#include "spec/schedule/policy.h"
+#include "spec/schedule/schedule_csv.h"
+
+namespace tombolo::schedule {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string computations(const std::string& name, const Shape& shape) {
+  return to_csv(*build(name, shape), CsvContent::kComputations);
+}
+
+TEST(Schedule, GpipeRunsAllForwardsThenAllBackwards) {
+  EXPECT_EQ(computations("gpipe", {2, 3, {}}),
+            "0F0,0F1,0F2,0B0,0B1,0B2,0U\n"
+            "1F0,1F1,1F2,1B0,1B1,1B2,1U\n");
+}
+
+// PipeDream-Flush with 3 stages and 4 micro-batches: 2, 1 and 0 forwards to warm up.
+TEST(Schedule, OneForwardOneBackwardWarmsUpAndAlternates) {
+  EXPECT_EQ(computations("1f1b", {3, 4, {}}),
+            "0F0,0F1,0F2,0B0,0F3,0B1,0B2,0B3,0U\n"
+            "1F0,1F1,1B0,1F2,1B1,1F3,1B2,1B3,1U\n"
+            "2F0,2B0,2F1,2B1,2F2,2B2,2F3,2B3,2U\n");
+}
+
+TEST(Schedule, OneForwardOneBackwardWithFewMicrobatchesIsGpipe) {
+  EXPECT_EQ(computations("1f1b", {5, 1, {}}), computations("gpipe", {5, 1, {}}));
+}
+
+TEST(Schedule, RecomputationStandsRightBeforeItsBackward) {
+  EXPECT_EQ(computations("1f1b", {2, 2, {true, false}}),
+            "0F0,0F1,0R0,0B0,0R1,0B1,0U\n"
+            "1F0,1B0,1F1,1B1,1U\n");
+}
+
+TEST(Schedule, MessagesStandBesideTheirComputations) {
+  EXPECT_EQ(to_csv(*build("1f1b", {3, 1, {true, true, false}}), CsvContent::kEverything),
+            "0F0,0SEND_F0,0RECV_B0,0R0,0B0,0U\n"
+            "1RECV_F0,1F0,1SEND_F0,1RECV_B0,1R0,1B0,1SEND_B0,1U\n"
+            "2RECV_F0,2F0,2B0,2SEND_B0,2U\n");
+}
+
+// GPipe keeps all M micro-batches everywhere; 1F1B at most P - s at stage s.
+TEST(Schedule, PeakInFlight) {
+  EXPECT_THAT(peak_in_flight(*build("gpipe", {3, 7, {}})), ElementsAre(7, 7, 7));
+  EXPECT_THAT(peak_in_flight(*build("1f1b", {3, 7, {}})), ElementsAre(3, 2, 1));
+  EXPECT_THAT(peak_in_flight(*build("1f1b", {3, 2, {}})), ElementsAre(2, 2, 1));
+}
+
+TEST(Schedule, EverySizeIsSound) {
+  for (const std::string& name : schedule_names()) {
+    for (int32_t p = 1; p <= 6; ++p) {
+      for (int32_t m = 1; m <= 13; ++m) {
+        Shape shape = shape_for(name, p, m, plan::layout_of(name) == plan::Layout::kLine ? 1 : 2);
+        shape.replicas = 1 + m % 2;
+        shape.recompute.assign(shape.stages, m % 4 == 0);
+        shape.recompute.back() = false;
+        const Status sound = validate(*build(name, shape), shape);
+        EXPECT_TRUE(sound) << name << " " << p << " x " << m << ": " << sound.error().text();
+      }
+    }
+  }
+}
+
+TEST(Schedule, TagsTellMessagesApart) {
+  EXPECT_EQ(message_tag({action::ActionKind::kSendActivation, 0, 3}), 6);
+  EXPECT_EQ(message_tag({action::ActionKind::kReceiveActivation, 1, 3}), 6);
+  EXPECT_EQ(message_tag({action::ActionKind::kSendGradient, 1, 3}), 7);
+}
+
+TEST(Schedule, RefusesUnknownNamesAndHugeShapes) {
+  const Result<Schedule> unknown = build("chimera", {2, 2, {}});
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().exit_code(), 2);
+  EXPECT_THAT(unknown.error().text(), HasSubstr("\"chimera\": there is no such schedule yet"));
+  EXPECT_THAT(unknown.error().text(), HasSubstr("\"gpipe\" or \"1f1b\""));
+  const Result<Schedule> folded = build("1f1b", {4, 2, {}, 1, 2});
+  ASSERT_FALSE(folded);
+  EXPECT_THAT(folded.error().text(), HasSubstr("\"1f1b\" has one stage per rank"));
+  const Result<Schedule> flat = build("interleaved", {4, 2, {}});
+  ASSERT_FALSE(flat);
+  EXPECT_THAT(flat.error().text(), HasSubstr("virtual_stages = 1"));
+  const Result<Schedule> huge = build("1f1b", {100'000, 100'000'000, {}});
+  ASSERT_FALSE(huge);
+  EXPECT_THAT(huge.error().text(), HasSubstr("too many to schedule"));
+}
+
+TEST(Schedule, PoliciesCiteTheirSource) {
+  for (const Policy& policy : policies()) EXPECT_FALSE(policy.citation.empty()) << policy.name;
+}
+
+// --- memory
+// ---------------------------------------------------------------------------------------
+
+plan::Plan gpt3_plan(int64_t stages, const std::string& extra = {}) {
+  const std::string text = fmt::format(R"(
+    [model]
+    preset = "gpt3-175b"
+    [[cluster.datacenter]]
+    name = "oregon"
+    device = "a100-80g"
+    nodes = {}
+    [training]
+    global_batch = 8
+    {}
+    [parallelism]
+    pipeline = {}
+  )",
+                                       stages, extra, stages);
+  return *plan::lay_out(*plan::parse_job(text, "job.toml"));
+}
+
+// Stage 0 of 96 holds one layer and the embeddings:
+//   12 h^2 + 13 h = 1 812 099 072 and (51 200 + 2 048) h = 654 311 424 parameters, 16 bytes each;
+//   a micro-batch keeps s b h (34 + 5 a s / h) = 2048 x 12288 x 114 = 2 868 903 936 bytes, and 8 of
+//   them are in flight.
+TEST(Schedule, PeakMemoryByHand) {
+  const plan::Plan plan = gpt3_plan(96);
+  const std::vector<Bytes> peaks = peak_memory(plan, *build(plan));
+  EXPECT_EQ(peaks[0].value, 16.0 * (1'812'099'072.0 + 654'311'424.0) + 8 * 2'868'903'936.0);
+}
+
+TEST(Schedule, WhatDoesNotFitIsInfeasibleAndSaysWhy) {
+  const plan::Plan fits = gpt3_plan(96);
+  EXPECT_TRUE(check_memory(fits, *build(fits)));
+
+  const plan::Plan state = gpt3_plan(8, "recompute = \"full\"");
+  const Status too_much_state = check_memory(state, *build(state));
+  ASSERT_FALSE(too_much_state);
+  EXPECT_EQ(too_much_state.error().exit_code(), 3);
+  // The last stage: it holds the head, and it alone does not recompute.
+  EXPECT_THAT(too_much_state.error().text(), HasSubstr("stage 7 does not fit in memory: it needs"));
+  EXPECT_THAT(too_much_state.error().text(), HasSubstr("a100-80g has 78.0 GiB"));
+  EXPECT_THAT(too_much_state.error().text(), HasSubstr("weights, gradients and optimizer"));
+
+  plan::Plan activations = gpt3_plan(96, "micro_batch = 4\noptimizer_bytes_per_parameter = 2");
+  activations.training.global_batch = 400;
+  activations.parallelism.schedule = "gpipe";
+  const Status too_many = check_memory(activations, *build(activations));
+  ASSERT_FALSE(too_many);
+  EXPECT_THAT(too_many.error().text(), HasSubstr("activations of 100 micro-batches in flight"));
+}
+
+TEST(Schedule, ImaginedTimesAreNotHeldAgainstMemory) {
+  plan::Plan plan = gpt3_plan(2);
+  EXPECT_FALSE(check_memory(plan, *build(plan)));
+  plan.cost_source = plan::CostSource::kStageTimes;
+  EXPECT_TRUE(check_memory(plan, *build(plan)));
+}
+
+// Two stages, three pipelines: ranks 0 to 2 hold stage 0, and do the same.
+TEST(Schedule, ReplicasFollowOneOrderAndSumTheirGradients) {
+  const Shape shape{.stages = 2, .microbatches = 2, .replicas = 3};
+  const Schedule schedule = *build("gpipe", shape);
+  ASSERT_EQ(schedule.ranks.size(), 6u);
+  EXPECT_EQ(schedule.ranks[0], schedule.ranks[2]);
+  EXPECT_EQ(schedule.ranks[3], schedule.ranks[5]);
+  EXPECT_EQ(to_csv({"", {schedule.ranks[4]}}, CsvContent::kEverything),
+            "1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1,1REDUCE_GRAD,1U\n");
+  EXPECT_TRUE(validate(schedule, shape));
+}
+
+// --- graph
+// ----------------------------------------------------------------------------------------
+
+TEST(Schedule, ItsGraphIsSoundAndOrdersComputations) {
+  plan::Plan plan = gpt3_plan(2, "recompute = \"full\"");
+  plan.training.global_batch = 1;
+  plan.stages[0].cost = {.forward = 1_ms, .backward = 2_ms, .recompute = 1_ms};
+  const graph::Graphs graphs = to_graph(plan, *build(plan));
+  ASSERT_TRUE(graph::validate(graphs));
+  std::vector<std::string> drawn;
+  for (const graph::Node& node : graphs[0].nodes) {
+    drawn.push_back(fmt::format("{} {} data[{}] ctrl[{}]", node.id, node.name,
+                                fmt::join(node.data_deps, ","), fmt::join(node.ctrl_deps, ",")));
+  }
+  EXPECT_THAT(drawn, ElementsAre("0 0F0 data[] ctrl[]", "1 0SEND_F0 data[0] ctrl[]",
+                                 "2 0RECV_B0 data[] ctrl[]", "3 0R0 data[0,2] ctrl[0]",
+                                 "4 0B0 data[0,2,3] ctrl[3]", "5 0U data[] ctrl[4]"));
+  EXPECT_EQ(graphs[0].nodes[1].comm_size, 2048 * 12288 * 2);
+  EXPECT_EQ(graphs[0].nodes[1].comm_peer, 1);
+  EXPECT_EQ(graphs[0].nodes[2].comm_tag, 1);
+  EXPECT_EQ(graphs[0].nodes[0].duration, round_to_ns(plan.stages[0].cost.forward));
+}
+
+TEST(Schedule, ItsGraphTalksWithinAPipelineAndSumsWithinAStage) {
+  plan::Plan plan = gpt3_plan(2);
+  plan.parallelism.data = 2;
+  plan.training.global_batch = 2;
+  plan.ranks = {{0, 0, "dc0", 0, 0, 0},
+                {1, 0, "dc0", 1, 0, 1},
+                {2, 1, "dc0", 2, 0, 0},
+                {3, 1, "dc0", 3, 0, 1}};
+  plan.stages[1].gradients = 12_MB;
+  plan.stages[1].cost.reduce = 3_ms;
+  const graph::Graphs graphs = to_graph(plan, *build(plan));
+  ASSERT_TRUE(graph::validate(graphs)) << graph::validate(graphs).error().text();
+  ASSERT_EQ(graphs.size(), 4u);
+  EXPECT_EQ(graphs[1].nodes[1].name, "0SEND_F0");
+  EXPECT_EQ(graphs[1].nodes[1].comm_peer, 3);
+  const graph::Node& sum = graphs[3].nodes[graphs[3].nodes.size() - 2];
+  EXPECT_EQ(sum.name, "1REDUCE_GRAD");
+  EXPECT_EQ(sum.type, graph::NodeType::kCollective);
+  EXPECT_THAT(sum.comm_group, ElementsAre(2, 3));
+  EXPECT_EQ(sum.comm_size, 12'000'000);
+  EXPECT_EQ(sum.duration, SimDuration{3'000'000});
+  EXPECT_THAT(graphs[3].nodes.back().ctrl_deps, ElementsAre(sum.id));
+}
+
+}  // namespace
+}  // namespace tombolo::schedule

@@ -1,0 +1,73 @@
+// How long the parts of a schedule take, as plain numbers, and what follows: when each one happens.
+//
+// evaluate() is the longest path through a schedule: computations of a rank one after the other,
+// one message at a time per directed pair of ranks, in the order of the sends, or per shared link
+// in the link's order. The simulator knows more (flows that meet, collectives); where transfers are
+// fixed occupancies both agree.
+#pragma once
+
+#include <vector>
+
+#include "base/time.h"
+#include "spec/plan/plan.h"
+#include "spec/trace/trace.h"
+
+namespace tombolo::schedule {
+
+struct Schedule;
+struct Shape;
+
+// Of one stage and one micro-batch.
+struct StageDurations {
+  SimDuration forward;
+  SimDuration backward_input;   // I; B takes both
+  SimDuration backward_weight;  // W
+  SimDuration recompute;
+
+  SimDuration backward() const { return backward_input + backward_weight; }
+};
+
+struct Times {
+  std::vector<StageDurations> stages;
+  // [s]: how long a message owns the link between stages s and s + 1, each way: that of its
+  // pipeline, or that of its DP-cell where the shape says that the cell shares it. Empty: no time.
+  std::vector<SimDuration> transfer;
+  std::vector<SimDuration> latency = {};  // [s]: from then until it is there; empty: none
+
+  SimDuration transfer_over(int32_t boundary) const {
+    return transfer.empty() ? SimDuration{0} : transfer[static_cast<size_t>(boundary)];
+  }
+  SimDuration latency_over(int32_t boundary) const {
+    return latency.empty() ? SimDuration{0} : latency[static_cast<size_t>(boundary)];
+  }
+};
+
+// Every stage alike, messages free.
+Times equal_times(int32_t stages, const StageDurations& each);
+
+// In nanoseconds. The weights' share of a backward is what the cost says (a profile measures it);
+// else half of it, rounded down: as many products of the same size as the inputs' (attention
+// scores, which have no weights, are left out).
+StageDurations durations_of(const plan::StageCost& cost);
+
+// As the Plan expects them; a transfer is the serialisation of one message alone.
+Times times_of(const plan::Plan& plan);
+
+// One iteration as a trace without labels (draw_ascii draws it): computations, and transfers that
+// take time. Sums of gradients and updates take none. CHECKs that the schedule is sound.
+trace::Trace evaluate(const Schedule& schedule, const Shape& shape, const Times& times);
+
+// The same, of a schedule that is known to be sound: only how long it takes, from the first start
+// to the last end of computations. Cost: O(actions), some 10 ns each.
+SimDuration makespan_of(const Schedule& schedule, const Shape& shape, const Times& times);
+
+// What a timed schedule wastes. The ratio is as published: 1 - work / (ranks x makespan).
+struct Bubble {
+  SimDuration makespan;  // first start to last end over all ranks
+  SimDuration idle;      // of the rank that idles longest within the makespan
+  SimDuration inside;    // of the rank that idles longest between its own first start and last end
+  double ratio = 0;      // of all ranks' time
+};
+Bubble bubble_of(const trace::Trace& trace);
+
+}  // namespace tombolo::schedule

@@ -1,0 +1,126 @@
+#include "spec/trace/breakdown.h"
+
+#include <gtest/gtest.h>
+
+namespace tombolo::trace {
+namespace {
+
+Interval compute(int32_t rank, int64_t start, int64_t end, int64_t iteration = 1) {
+  return {
+      .lane = Lane::kCompute, .rank = rank, .iteration = iteration, .start = {start}, .end = {end}};
+}
+Interval link(int32_t rank, int32_t peer, int64_t start, int64_t end, int64_t bytes) {
+  return {.lane = Lane::kLink,
+          .rank = rank,
+          .peer = peer,
+          .action = {action::ActionKind::kSendActivation, rank, 0},
+          .iteration = 1,
+          .start = {start},
+          .end = {end},
+          .bytes = bytes};
+}
+Parts parts(int64_t compute, int64_t exposed, int64_t idle) {
+  return {{compute}, {exposed}, {idle}};
+}
+
+// Rank 0 computes 0-10 and 25-30, rank 1 computes 18-26; messages 0 -> 1 at 5-15 and 12-18, and one
+// 1 -> 0 at 26-28. The iteration lasts 30.
+//   rank 0: computes 15. Links are busy 5-18 and 26-28; outside of its computing that is 10-18: 8.
+//           Idle: 18-25: 7.
+//   rank 1: computes 8; waits for links 5-18 and 26-28: 15; idle 0-5 and 28-30: 7.
+Trace by_hand() {
+  Trace trace;
+  trace.header.ranks = {{0, 0, "oregon", "x"}, {1, 1, "paris", "x"}};
+  trace.intervals = {compute(0, 0, 10),     compute(0, 25, 30),     compute(1, 18, 26),
+                     link(0, 1, 5, 15, 70), link(0, 1, 12, 18, 20), link(1, 0, 26, 28, 30)};
+  return trace;
+}
+
+TEST(Breakdown, ByHand) {
+  const Breakdown result = breakdown(by_hand());
+  ASSERT_EQ(result.rows.size(), 2u);
+  EXPECT_EQ(result.rows[0].parts, parts(15, 8, 7));
+  EXPECT_EQ(result.rows[1].parts, parts(8, 15, 7));
+  EXPECT_EQ(result.sum, parts(23, 23, 14));
+  EXPECT_EQ(result.sum.total().ns, 2 * 30);
+  EXPECT_DOUBLE_EQ(result.utilization, 23.0 / 60.0);
+}
+
+// Oregon to Paris: 90 bytes, busy 5-18 of 30 ns.
+TEST(Breakdown, WanByHand) {
+  const Breakdown result = breakdown(by_hand());
+  ASSERT_EQ(result.wan.size(), 2u);
+  EXPECT_EQ(result.wan[0].from, "oregon");
+  EXPECT_EQ(result.wan[0].to, "paris");
+  EXPECT_EQ(result.wan[0].messages, 2);
+  EXPECT_EQ(result.wan[0].bytes, 90);
+  EXPECT_EQ(result.wan[0].busy.ns, 13);
+  EXPECT_DOUBLE_EQ(result.wan[0].busy_fraction, 13.0 / 30.0);
+  EXPECT_DOUBLE_EQ(result.wan[0].rate.value, 90 / 30e-9);
+  EXPECT_EQ(result.wan[1].bytes, 30);
+}
+
+// Rank 0 computes 0-10 and sums from 10 to 20; rank 1 computes 0-14 and sums from 14 to 20, so rank
+// 0's sum holds 4 of waiting. Rank 0 already computes again from 18. A message is on its way from
+// rank 0 to rank 2 at 12-25: it lies over the sum, and the union counts once.
+//   rank 0: computes 10 + 4; communicates in 10-25, of which it computes 18-22: exposed 11. Idle 0.
+//   rank 1: computes 14, exposed 6, idle 5.
+//   rank 2: the message is 13; idle 12.
+TEST(Breakdown, ACollectiveIsExposedCommunication) {
+  const auto sum = [](int32_t rank, int64_t start) {
+    return Interval{.lane = Lane::kCollective,
+                    .rank = rank,
+                    .action = {action::ActionKind::kReduceGradients, 0, -1},
+                    .iteration = 1,
+                    .start = {start},
+                    .end = {20},
+                    .bytes = 1000};
+  };
+  Trace trace;
+  trace.header.ranks = {
+      {0, 0, "oregon", "x", 0}, {1, 0, "oregon", "x", 1}, {2, 1, "paris", "x", 0}};
+  trace.intervals = {compute(0, 0, 10), compute(1, 0, 14),  sum(0, 10),
+                     sum(1, 14),        compute(0, 18, 22), link(0, 2, 12, 25, 90)};
+  const Breakdown result = breakdown(trace);
+  ASSERT_EQ(result.rows.size(), 3u);
+  EXPECT_EQ(result.rows[0].parts, parts(14, 11, 0));
+  EXPECT_EQ(result.rows[1].parts, parts(14, 6, 5));
+  EXPECT_EQ(result.rows[2].parts, parts(0, 13, 12));
+  // The sum stays inside a datacenter: it is no use of the WAN.
+  ASSERT_EQ(result.wan.size(), 1u);
+  EXPECT_EQ(result.wan[0].bytes, 90);
+}
+
+TEST(Breakdown, IterationsStandApart) {
+  Trace trace;
+  trace.intervals = {compute(0, 0, 4, 1), compute(1, 4, 10, 1), compute(0, 10, 14, 2),
+                     compute(0, 50, 90, 0)};
+  const Breakdown result = breakdown(trace);
+  ASSERT_EQ(result.rows.size(), 4u);
+  EXPECT_EQ(result.rows[0].parts, parts(4, 0, 6));
+  EXPECT_EQ(result.rows[1].parts, parts(6, 0, 4));
+  EXPECT_EQ(result.rows[2].parts, parts(4, 0, 0));
+  EXPECT_EQ(result.rows[3].parts, parts(0, 0, 4));
+}
+
+TEST(Breakdown, OfNothingIsNothing) {
+  const Breakdown result = breakdown({});
+  EXPECT_TRUE(result.rows.empty());
+  EXPECT_EQ(result.utilization, 0);
+}
+
+TEST(TimeSet, UnionAndDifference) {
+  const auto at = [](int64_t start, int64_t end) {
+    return std::pair{SimTime{start}, SimTime{end}};
+  };
+  const TimeSet some({at(5, 7), at(1, 3), at(2, 4), at(4, 5), at(9, 9), at(10, 20)});
+  EXPECT_EQ(some.spans(), (std::vector{at(1, 7), at(10, 20)}));
+  EXPECT_EQ(some.measure().ns, 16);
+  EXPECT_EQ(some.measure_outside(TimeSet({at(0, 2), at(6, 11), at(12, 13), at(19, 30)})).ns,
+            16 - 1 - 1 - 1 - 1 - 1);
+  EXPECT_EQ(some.measure_outside(some).ns, 0);
+  EXPECT_EQ(some.measure_outside({}).ns, 16);
+}
+
+}  // namespace
+}  // namespace tombolo::trace

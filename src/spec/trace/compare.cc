@@ -1,0 +1,107 @@
+#include "spec/trace/compare.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/hash.h"
+#include "base/json.h"
+
+namespace tombolo::trace {
+namespace {
+
+struct Durations {
+  int64_t count = 0;
+  double sum = 0;  // ns
+};
+using Sides = std::array<Durations, 2>;                                 // predicted, measured
+using Table = std::map<std::pair<int32_t, action::ActionKind>, Sides>;  // by (stage or -1, kind)
+
+void collect(const Trace& trace, int64_t first_iteration, size_t side, Table& table) {
+  for (const Interval& interval : trace.intervals) {
+    if (interval.iteration < first_iteration) continue;
+    for (const int32_t stage : {-1, interval.action.stage}) {
+      Durations& durations = table[{stage, interval.action.kind}][side];
+      ++durations.count;
+      durations.sum += static_cast<double>((interval.end - interval.start).ns);
+    }
+  }
+}
+
+KindComparison to_row(int32_t stage, action::ActionKind kind, const Sides& sides) {
+  KindComparison row;
+  row.kind = to_name(kind);
+  row.stage = stage;
+  row.predicted_count = sides[0].count;
+  row.measured_count = sides[1].count;
+  const auto mean = [](const Durations& durations) -> std::optional<Seconds> {
+    if (durations.count == 0) return std::nullopt;
+    return Seconds{durations.sum / static_cast<double>(durations.count) * 1e-9};
+  };
+  row.predicted_mean = mean(sides[0]);
+  row.measured_mean = mean(sides[1]);
+  if (row.predicted_mean && row.measured_mean && row.measured_mean->value > 0) {
+    row.relative_error = (*row.predicted_mean - *row.measured_mean) / *row.measured_mean;
+  }
+  return row;
+}
+
+// The number of the first iteration after `skip` of them, or nothing where none is left.
+std::optional<int64_t> first_after(const std::vector<IterationTime>& times, int64_t skip) {
+  if (skip < 0 || skip >= static_cast<int64_t>(times.size())) return std::nullopt;
+  return times[static_cast<size_t>(skip)].iteration;
+}
+
+}  // namespace
+
+std::string structure_digest(const Header& header) {
+  if (!header.plan.get<Value::Table>()) return header.plan_digest;
+  Value::Table structure;
+  for (const char* key : {"model", "cluster", "training", "parallelism", "ranks"}) {
+    if (const Value* part = header.plan.find(key)) structure.emplace_back(key, *part);
+  }
+  return digest(to_json(Value(std::move(structure)), -1));
+}
+
+Result<Comparison> compare(const Trace& predicted, const Trace& measured,
+                           const ComparisonOptions& options) {
+  const bool same = predicted.header.plan_digest == measured.header.plan_digest ||
+                    structure_digest(predicted.header) == structure_digest(measured.header);
+  if (!same && !options.allow_different_plans) {
+    return unusable(
+        "the traces were made from different Plans: model, cluster, training, "
+        "parallelism or placement differ",
+        "predicting the Plan that was run; tombolo train writes it beside its trace");
+  }
+  std::vector<IterationTime> expected = iteration_times(predicted);
+  std::vector<IterationTime> happened = iteration_times(measured);
+  if (expected.empty()) return unusable("the predicted trace has no iterations");
+  const std::optional<int64_t> first = first_after(happened, options.warmup);
+  if (!first) {
+    return unusable(fmt::format("the measured trace has {} iterations, of which {} are warm-up",
+                                happened.size(), options.warmup),
+                    "more steps, or a smaller warm-up");
+  }
+  happened.erase(happened.begin(), happened.begin() + options.warmup);
+
+  Comparison out;
+  out.predicted_iteration = median_iteration(expected);
+  out.measured_iteration = median_iteration(happened);
+  out.predicted_iterations = static_cast<int64_t>(expected.size());
+  out.measured_iterations = static_cast<int64_t>(happened.size());
+  if (out.measured_iteration.ns == 0) {
+    return unusable("the measured iterations take no time: nothing to compare with");
+  }
+  out.iteration_error = (seconds(out.predicted_iteration) - seconds(out.measured_iteration)) /
+                        seconds(out.measured_iteration);
+
+  Table table;
+  collect(predicted, expected.front().iteration, 0, table);
+  collect(measured, *first, 1, table);
+  for (const auto& [key, sides] : table) {
+    const auto& [stage, kind] = key;
+    (stage < 0 ? out.per_kind : out.per_stage).push_back(to_row(stage, kind, sides));
+  }
+  return out;
+}
+
+}  // namespace tombolo::trace

@@ -1,0 +1,56 @@
+// Compare: how far a prediction was from what happened.
+//
+// Relative errors are (predicted - measured) / measured: positive where the prediction was too
+// slow.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "spec/trace/trace.h"
+
+namespace tombolo::trace {
+
+struct ComparisonOptions {
+  int64_t warmup = 1;                  // first iterations of the measured trace to leave out
+  bool allow_different_plans = false;  // compare what was planned differently all the same
+};
+
+// All intervals of one kind of action, at one stage or at all: how many there were per side, and
+// their mean durations, over all replicas. A mean or an error is absent where a side has none (or
+// takes no time). A sum of gradients counts from each rank's arrival: its mean holds the waiting.
+struct KindComparison {
+  std::string kind;    // "F", "B", "R", "REDUCE_GRAD", "U", "SEND_F", "SEND_B"
+  int32_t stage = -1;  // of the action (of the sender, on links); -1: all stages
+  int64_t predicted_count = 0;
+  int64_t measured_count = 0;
+  std::optional<Seconds> predicted_mean;
+  std::optional<Seconds> measured_mean;
+  std::optional<double> relative_error;
+};
+
+struct Comparison {
+  SimDuration predicted_iteration;  // medians
+  SimDuration measured_iteration;
+  double iteration_error = 0;  // relative
+  int64_t predicted_iterations = 0;
+  int64_t measured_iterations = 0;        // without the warm-up
+  std::vector<KindComparison> per_kind;   // in the order of ActionKind
+  std::vector<KindComparison> per_stage;  // by stage, then kind
+};
+
+// Unusable where a trace has no iterations (left), or the two were made from Plans that divide
+// other work: those differ in structure_digest. Plans that differ in expected durations, seed or
+// number of steps are compared: that is what predictions with and without a profile are for.
+Result<Comparison> compare(const Trace& predicted, const Trace& measured,
+                           const ComparisonOptions& options = {});
+
+// Of the parts of the header's Plan that say what is done where: model, cluster, training,
+// parallelism and the ranks' places. The plan_digest where the header carries no Plan.
+std::string structure_digest(const Header& header);
+
+}  // namespace tombolo::trace

@@ -1,0 +1,48 @@
+#include "spec/trace/trace.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace tombolo::trace {
+
+bool has_replicas(const Header& header) {
+  return std::any_of(header.ranks.begin(), header.ranks.end(),
+                     [](const RankLabel& label) { return label.replica > 0; });
+}
+
+void normalize(Trace& trace) {
+  std::sort(trace.intervals.begin(), trace.intervals.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.start, a.lane, a.rank, a.peer, a.end, a.action, a.name) <
+           std::tie(b.start, b.lane, b.rank, b.peer, b.end, b.action, b.name);
+  });
+  std::stable_sort(trace.records.begin(), trace.records.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.iteration, a.name, a.rank) < std::tie(b.iteration, b.name, b.rank);
+  });
+}
+
+std::vector<IterationTime> iteration_times(const Trace& trace) {
+  std::map<int64_t, IterationTime> by_iteration;
+  for (const Interval& interval : trace.intervals) {
+    if (interval.iteration <= 0) continue;
+    const auto [it, is_new] = by_iteration.try_emplace(
+        interval.iteration, IterationTime{interval.iteration, interval.start, interval.end});
+    it->second.start = std::min(it->second.start, interval.start);
+    it->second.end = std::max(it->second.end, interval.end);
+  }
+  std::vector<IterationTime> out;
+  for (const auto& [iteration, time] : by_iteration) out.push_back(time);
+  return out;
+}
+
+SimDuration median_iteration(const std::vector<IterationTime>& times) {
+  if (times.empty()) return {};
+  std::vector<int64_t> spans;
+  for (const IterationTime& time : times) spans.push_back((time.end - time.start).ns);
+  std::sort(spans.begin(), spans.end());
+  const int64_t upper = spans[spans.size() / 2];
+  const int64_t lower = spans[(spans.size() - 1) / 2];
+  return {lower + (upper - lower) / 2};
+}
+
+}  // namespace tombolo::trace

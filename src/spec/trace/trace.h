@@ -1,0 +1,141 @@
+// Trace: what happened. Intervals on devices and links, and scalar records, predicted or measured.
+//
+// The simulator and the runtime write the same Trace for one Plan, so any two can be laid side by
+// side: intervals with equal (iteration, rank, lane, action) speak of the same work.
+//
+// Times are nanoseconds since the origin of the run, which all ranks share. File: JSON lines, a
+// header first and a count at the end, so that a truncated file is recognised (trace_file.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/time.h"
+#include "base/value.h"
+#include "spec/action/action.h"
+#include "spec/trace/exposed.h"
+
+namespace tombolo::trace {
+
+// Three words that are never mixed up, and stand on every figure.
+enum class Provenance {
+  kPredicted,  // by the simulator
+  kEmulated,   // real bytes, sockets and schedule; kernels replaced by their predicted duration
+  kMeasured,   // everything real
+};
+constexpr auto enum_names(Provenance) {
+  return std::to_array<EnumName<Provenance>>({{Provenance::kPredicted, "predicted"},
+                                              {Provenance::kEmulated, "emulated"},
+                                              {Provenance::kMeasured, "measured"}});
+}
+
+// Where an interval is drawn: a rank's compute engine, the directed link from a rank to a peer, or
+// a rank's part in a collective operation (from its arrival, so waiting for the others counts).
+// Nodes of a graph (NODE) have more: a collective or a send takes the rank's communicator, which is
+// its lane "collective"; a receive waits beside it; chunks of collectives stand in the dimension of
+// the network that they pass, as do messages.
+enum class Lane { kCompute, kLink, kCollective, kHost, kRemoteMemory, kReceive, kDimension };
+constexpr auto enum_names(Lane) {
+  return std::to_array<EnumName<Lane>>({{Lane::kCompute, "compute"},
+                                        {Lane::kLink, "link"},
+                                        {Lane::kCollective, "collective"},
+                                        {Lane::kHost, "host"},
+                                        {Lane::kRemoteMemory, "remote_memory"},
+                                        {Lane::kReceive, "receive"},
+                                        {Lane::kDimension, "dimension"}});
+}
+
+struct Interval {
+  Lane lane = Lane::kCompute;
+  int32_t rank = 0;       // on a link: the sender
+  int32_t peer = -1;      // on a link: the receiver
+  action::Action action;  // on a link: the send
+  int64_t iteration = 0;  // from 1; 0: outside of any iteration
+  SimTime start;          // on a link: the first byte leaves
+  SimTime end;            // on a link: the last byte is there
+  int64_t bytes = 0;      // payload on links and of collectives, 0 on devices
+  std::string name = {};  // of a NODE; empty: the action says it
+
+  bool operator==(const Interval&) const = default;
+};
+
+// A number at a moment: "loss", "evaluation_loss", "tokens_per_s", "learning_rate", ...
+struct Record {
+  std::string name;
+  int64_t iteration = 0;
+  int32_t rank = 0;
+  SimTime at;
+  double value = 0;
+
+  bool operator==(const Record&) const = default;
+};
+
+// One rank, as the report labels it.
+struct RankLabel {
+  int32_t rank = 0;
+  int32_t stage = 0;
+  std::string datacenter;
+  std::string device;
+  int32_t replica = 0;     // which pipeline
+  int64_t stands_for = 1;  // ranks, itself included, that do the same at the same times
+
+  bool operator==(const RankLabel&) const = default;
+};
+
+// What explains a run of graphs, which has no Plan: what it was made from, and what it came to over
+// all ranks, as the intervals may be those of a few.
+struct GraphRun {
+  std::vector<InputFact> inputs;
+  std::vector<ExposedRow> exposed;       // of the ranks in the Trace, and over all
+  std::vector<DimensionUse> dimensions;  // of the network, over all NPUs
+  std::vector<std::string> left_out;     // sentences
+
+  bool operator==(const GraphRun&) const = default;
+};
+
+struct Header {
+  Provenance provenance = Provenance::kPredicted;
+  std::string name;         // of the job
+  std::string command;      // that made it
+  std::string version;      // of Tombolo
+  std::string plan_digest;  // equal digests: the same Plan
+  std::string fingerprint;  // of the order of events; empty unless predicted
+  uint64_t seed = 0;
+  double byte_scale = 1;  // what emulated payloads were divided by
+  std::vector<RankLabel> ranks;
+  Value plan;                     // the whole Plan, so that a trace explains itself
+  std::optional<GraphRun> graph;  // instead of it
+
+  bool operator==(const Header&) const = default;
+};
+
+// Whether there is more than one pipeline: then labels name it.
+bool has_replicas(const Header& header);
+
+struct Trace {
+  Header header;
+  std::vector<Interval> intervals;  // ordered: normalize()
+  std::vector<Record> records;
+
+  bool operator==(const Trace&) const = default;
+};
+
+// Sorts intervals by (start, lane, rank, peer, end, action, name) and records by (iteration, name,
+// rank).
+void normalize(Trace& trace);
+
+// First start to last end over all ranks of an iteration, for every iteration that has intervals,
+// in order. Waiting for the first input counts; evaluation and checkpoints (iteration 0) do not.
+struct IterationTime {
+  int64_t iteration = 0;
+  SimTime start;
+  SimTime end;
+};
+std::vector<IterationTime> iteration_times(const Trace& trace);
+
+// The middle duration (the mean of the middle two, rounded down); 0 where there is none.
+SimDuration median_iteration(const std::vector<IterationTime>& times);
+
+}  // namespace tombolo::trace

@@ -1,0 +1,42 @@
+// A command of the program `tombolo`: its words on the command line, and what answers them.
+//
+// A command writes its answer to the stream it is given, either text for people or (json) one
+// document, and progress to stderr. Errors come back; cli_main.cc prints them and sets the exit
+// code. Each command has a function add_NAME beside it, which describes its words to CLI11 and says
+// what to run once they are read; cli_main.cc lists these functions.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <ostream>
+#include <string>
+
+#include "base/result.h"
+
+namespace CLI {
+class App;
+}
+
+namespace tombolo::command {
+
+struct Command {
+  CLI::App* words = nullptr;
+  std::function<Status(std::ostream& out)> run;  // with the options that `words` has read
+};
+
+// What every command that starts from a job or a Plan takes.
+struct InputOptions {
+  std::string input;             // a job (TOML) or a Plan (JSON)
+  std::string hardware;          // hardware file of `tombolo profile`; empty: none
+  std::string data;              // replaces [data].text
+  std::optional<int64_t> steps;  // replaces [run].steps
+  std::optional<uint64_t> seed;  // replaces [run].seed
+};
+void add_input(CLI::App* words, InputOptions& in);
+void add_json(CLI::App* words, bool& json);
+
+// "0.1.0 (1a2b3c4)".
+std::string version();
+
+}  // namespace tombolo::command

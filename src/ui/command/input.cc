@@ -1,0 +1,85 @@
+#include "ui/command/input.h"
+
+#include <iostream>
+
+#include "base/file.h"
+#include "predict/cost/price_plan.h"
+#include "spec/plan/plan_file.h"
+#include "spec/schedule/schedule.h"
+
+namespace tombolo::command {
+namespace {
+
+// Replaces what the command line gave in a job or a Plan, which name these sections alike.
+template <typename JobOrPlan>
+void apply_replacements(const InputOptions& in, JobOrPlan& target) {
+  if (in.steps) target.run.steps = *in.steps;
+  if (in.seed) target.run.seed = *in.seed;
+  if (!in.data.empty()) {
+    if (!target.data) target.data.emplace();
+    target.data->text = in.data;
+  }
+}
+
+}  // namespace
+
+bool is_plan(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && text[first] == '{';
+}
+
+Result<plan::Job> load_job(const InputOptions& in) {
+  plan::Job job = TRY(plan::read_job(in.input));
+  apply_replacements(in, job);
+  for (const std::string& note : job.notes) std::cerr << "note: " << note << "\n";
+  return job;
+}
+
+Result<plan::Plan> open_plan(const InputOptions& in) {
+  const std::string text = TRY(read_file(in.input));
+  plan::Plan plan;
+  if (is_plan(text)) {
+    if (!in.hardware.empty()) {
+      return unusable(
+          fmt::format("{}: a Plan has its stage times already; --hardware goes with a job",
+                      in.input),
+          "the job file this Plan was made from");
+    }
+    plan = TRY(plan::parse_plan(text, in.input));
+    apply_replacements(in, plan);
+  } else {
+    const plan::Job job = TRY(load_job(in));
+    if (in.hardware.empty()) {
+      plan = TRY(cost::make_plan(job));
+    } else {
+      const plan::Hardware hardware = TRY(plan::read_hardware(in.hardware));
+      plan = TRY(during(cost::make_plan(job, &hardware), "using " + in.hardware));
+    }
+  }
+  return plan;
+}
+
+Result<plan::Plan> load_plan(const InputOptions& in) {
+  plan::Plan plan = TRY(open_plan(in));
+  const schedule::Schedule schedule = TRY(schedule::build(plan));
+  TRY(schedule::check_memory(plan, schedule));
+  return plan;
+}
+
+std::string command_line(const std::string& verb, const InputOptions& in) {
+  std::string out = fmt::format("tombolo {} {}", verb, in.input);
+  if (!in.hardware.empty()) out += " --hardware " + in.hardware;
+  if (!in.data.empty()) out += " --data " + in.data;
+  if (in.steps) out += fmt::format(" --steps {}", *in.steps);
+  if (in.seed) out += fmt::format(" --seed {}", *in.seed);
+  return out;
+}
+
+Result<sim::Simulation> predict(const plan::Plan& plan, int64_t iterations, std::string command) {
+  sim::Simulation simulation = TRY(sim::simulate(plan, {.iterations = iterations}));
+  simulation.trace.header.command = std::move(command);
+  simulation.trace.header.version = version();
+  return simulation;
+}
+
+}  // namespace tombolo::command

@@ -1,0 +1,36 @@
+// From what stands on the command line to a Plan, and to its prediction.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "predict/sim/simulate.h"
+#include "spec/plan/job.h"
+#include "spec/plan/plan.h"
+#include "ui/command/command.h"
+
+namespace tombolo::command {
+
+// A job or a Plan file, whichever it is, with the replacements applied and the memory checked.
+Result<plan::Plan> load_plan(const InputOptions& in);
+
+// The same, where the schedule is still to be chosen: nothing is built or checked.
+Result<plan::Plan> open_plan(const InputOptions& in);
+
+// The job alone (not a Plan), with the replacements applied: for `profile`, which prices it anew.
+// What its config.json says and nobody counts goes to stderr.
+Result<plan::Job> load_job(const InputOptions& in);
+
+// Whether a text is a Plan rather than a job: jobs are TOML and Plans are JSON, and only a Plan
+// begins with a brace.
+bool is_plan(std::string_view text);
+
+// The command that makes the same prediction again. Names of outputs stay out of it, so that the
+// same input gives the same bytes wherever they are written.
+std::string command_line(const std::string& verb, const InputOptions& in);
+
+// Simulates, and says in the Trace by what command and version.
+Result<sim::Simulation> predict(const plan::Plan& plan, int64_t iterations, std::string command);
+
+}  // namespace tombolo::command

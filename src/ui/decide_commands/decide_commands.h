@@ -1,0 +1,60 @@
+// Commands that decide: plan, select, sweep.
+//
+// Each is a function over plain options that writes its answer to a stream, and beside it what puts
+// its words on the command line (ui/command/command.h).
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "ui/command/command.h"
+
+namespace tombolo::decide_commands {
+
+struct PlanCommandOptions {
+  std::string job;
+  std::string law = "tombolo";
+  std::string objective = "time";  // time, cost or throughput
+  int top = 5;
+  int threads = 0;           // 0: as many as the machine has
+  bool all_devices = false;  // none may stay idle
+  bool no_pruning = false;   // evaluate every configuration
+  std::string out;           // plan.json or job.toml of the best; empty: none
+  std::string export_to;     // megatron or torchtitan; empty: neither
+  bool json = false;
+};
+Status plan(const PlanCommandOptions& options, std::ostream& out);
+command::Command add_plan(CLI::App& app);
+
+struct SelectCommandOptions {
+  std::string job;
+  std::string order;  // availability, price, distance or file; empty: [selection].order
+  bool json = false;
+};
+Status select(const SelectCommandOptions& options, std::ostream& out);
+command::Command add_select(CLI::App& app);
+
+struct SweepCommandOptions {
+  std::string job;
+  std::vector<std::string> vary;   // "path=a,b,c", each an axis of the grid
+  std::string ask = "simulate";    // sweep::SweepAsk
+  std::string policy;              // of simulate: a schedule, or "best"; empty: the job's
+  std::string law = "tombolo";     // of estimate and plan
+  std::string objective = "time";  // of plan
+  std::string out;                 // rows.csv or rows.jsonl; empty: none
+  std::string report;              // HTML page to write; empty: none
+  std::string x, y, by;            // of its charts; empty: chosen
+  int threads = 0;                 // 0: as many as the machine has
+  bool json = false;
+};
+class Crew;  // crew.h: the processes that share the grid; null: this one alone
+Status sweep(const SweepCommandOptions& options, std::ostream& out, Crew* crew = nullptr);
+command::Command add_sweep(CLI::App& app, Crew* crew = nullptr);
+
+}  // namespace tombolo::decide_commands

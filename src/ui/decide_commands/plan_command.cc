@@ -1,0 +1,356 @@
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <thread>
+
+#include "base/file.h"
+#include "decide/search/best_plan.h"
+#include "decide/search/export.h"
+#include "predict/cost/price_plan.h"
+#include "spec/plan/job_file.h"
+#include "spec/plan/plan_file.h"
+#include "spec/schedule/schedule.h"
+#include "ui/command/answer.h"
+#include "ui/command/progress.h"
+#include "ui/decide_commands/decide_commands.h"
+#include "ui/decide_commands/mixed_plan.h"
+
+namespace tombolo::decide_commands {
+namespace {
+
+using cost::Configuration;
+using search::BestPlan;
+using search::RankedPlan;
+using search::WhyNot;
+
+// ---- text ----
+
+std::string price_text(const RankedPlan& plan) {
+  return plan.price.value > 0 ? brief(plan.price) : std::string("-");
+}
+
+void print_top(std::ostream& out, const std::vector<RankedPlan>& top) {
+  out << fmt::format("  {:>3}{:>11}{:>7}{:>11}{:>10}  {}\n", "", "iteration", "MFU", "memory",
+                     "cost", "parallelism");
+  for (size_t i = 0; i < top.size(); ++i) {
+    const RankedPlan& plan = top[i];
+    out << fmt::format("  {:>2}.{:>11}{:>5.1f} %{:>11}{:>10}  {}\n", i + 1,
+                       brief(plan.candidate.time), 100 * plan.mfu, brief(plan.candidate.memory),
+                       price_text(plan), search::configuration_text(plan.candidate.configuration));
+  }
+}
+
+void print_best(std::ostream& out, const RankedPlan& best,
+                const std::optional<published::ErrorBand>& band) {
+  out << fmt::format("predicted iteration: {}, {:.4g} tokens/s\n  {}\n", brief(best.candidate.time),
+                     best.tokens_per_second,
+                     search::configuration_text(best.candidate.configuration));
+  if (band) {
+    out << fmt::format("  {} to {} in 8 of 10 published runs like it ({} rows: {})\n",
+                       brief(band->low), brief(band->high), band->rows, band->of);
+  }
+  std::string parts;
+  for (const auto& [name, time] : best.parts) {
+    if (time.value <= 0) continue;
+    parts += fmt::format("{}{} {:.1f} %", parts.empty() ? "" : ", ", name,
+                         100 * (time / best.candidate.time));
+  }
+  out << "  " << parts << "\n";
+  if (best.idle_devices > 0) out << fmt::format("  {} devices stay idle\n", best.idle_devices);
+  const std::vector<int64_t>& layers = best.job.parallelism.layers_per_stage;
+  if (!layers.empty()) out << fmt::format("  layers per stage: {}\n", fmt::join(layers, " "));
+}
+
+void print_why_not(std::ostream& out, const std::vector<WhyNot>& all) {
+  const std::vector<WhyNot> chosen = search::short_list(all);
+  if (chosen.empty()) return;
+  out << "why not\n";
+  for (const WhyNot& why : chosen) {
+    out << fmt::format("  {:<26}{}\n", search::family_text(why.axis, why.value), why.text);
+  }
+  if (chosen.size() < all.size()) {
+    out << fmt::format("  ... {} more with --json\n", all.size() - chosen.size());
+  }
+}
+
+void print_text(std::ostream& out, const plan::Job& job, const BestPlan& found,
+                const PlanCommandOptions& options, double wall) {
+  const cluster::Datacenter& datacenter = job.cluster.datacenters[0];
+  out << fmt::format("{}: {} on up to {} x {}, law {}, objective {}\n", job.name,
+                     job.model->name.empty() ? "model" : job.model->name, datacenter.devices(),
+                     datacenter.device.name, options.law, options.objective);
+  print_best(out, found.top.front(), found.band);
+  print_top(out, found.top);
+  print_why_not(out, found.why_not);
+  const search::SearchCounts& n = found.counts;
+  out << fmt::format(
+      "{} configurations in {:.2f} s: {} evaluated, {} need more than {}, {} slower than a bound\n",
+      n.covered, wall, n.evaluated, n.over_memory + n.pruned_by_memory,
+      brief(found.memory_of_device), n.pruned_by_bound);
+  out << "  space: " << found.limits << "\n";
+  for (const std::string& note : found.notes) out << "  note: " << note << "\n";
+}
+
+// ---- JSON ----
+
+Value::Table parallelism_json(const RankedPlan& plan) {
+  const Configuration& c = plan.candidate.configuration;
+  Value::Array layers;
+  for (const int64_t count : plan.job.parallelism.layers_per_stage) layers.push_back(count);
+  return {{"tensor", c.tensor},
+          {"pipeline", c.pipeline},
+          {"data", c.data},
+          {"context", c.context},
+          {"expert", c.expert},
+          {"virtual_stages", c.virtual_stages},
+          {"zero", c.zero},
+          {"sequence_parallel", c.sequence_parallel},
+          {"order", plan.job.parallelism.order},
+          {"schedule", plan.job.parallelism.schedule},
+          {"layers_per_stage", layers},
+          {"micro_batch", c.micro_batch},
+          {"micro_batches", c.micro_batches()},
+          {"recompute", std::string(to_name(c.recompute))}};
+}
+
+// Where it runs: one entry per datacenter.
+Value::Array placement_json(const RankedPlan& plan) {
+  const cluster::Datacenter& datacenter = plan.job.cluster.datacenters[0];
+  const Configuration& c = plan.candidate.configuration;
+  const cost::Layout layout = cost::lay_out(c, datacenter.scale_up.domain);
+  const auto grid = [](const cost::Grid& g) {
+    return Value::Table{{"in_domain", g.domain}, {"in_network", g.network}};
+  };
+  const int64_t nodes =
+      (c.devices() + datacenter.devices_per_node - 1) / datacenter.devices_per_node;
+  return {Value::Table{{"datacenter", datacenter.name},
+                       {"device", datacenter.device.name},
+                       {"devices", c.devices()},
+                       {"nodes", nodes},
+                       {"idle_devices", plan.idle_devices},
+                       {"first_stage", int64_t{0}},
+                       {"stages", c.pipeline},
+                       {"tensor", grid(layout.tensor)},
+                       {"context", grid(layout.context)},
+                       {"data", grid(layout.data)},
+                       {"pipeline", grid(layout.pipeline)}}};
+}
+
+Value::Table ranked_json(const RankedPlan& plan) {
+  Value::Table parts;
+  for (const auto& [name, time] : plan.parts) {
+    std::string key = name + "_s";
+    std::replace(key.begin(), key.end(), ' ', '_');
+    parts.emplace_back(key, time.value);
+  }
+  return {{"parallelism", parallelism_json(plan)},
+          {"iteration_s", plan.candidate.time.value},
+          {"parts", parts},
+          {"throughput", plan.tokens_per_second},
+          {"mfu", plan.mfu},
+          {"memory_bytes", plan.candidate.memory.value},
+          {"cost_usd", plan.price.value},
+          {"devices", plan.candidate.configuration.devices()},
+          {"placement", placement_json(plan)}};
+}
+
+Value why_not_json(const WhyNot& why) {
+  Value::Table entry{{"family", search::family_text(why.axis, why.value)},
+                     {"axis", std::string(to_name(why.axis))},
+                     {"value", why.value},
+                     {"constraint", std::string(to_name(why.obstacle))},
+                     {"beyond_domain", why.beyond_domain},
+                     {"text", why.text},
+                     {"nearest", search::configuration_text(why.nearest.configuration)},
+                     {"memory_bytes", why.nearest.memory.value},
+                     {"iteration_s", why.nearest.time.value}};
+  if (!why.part.empty()) {
+    entry.emplace_back("part", why.part);
+    const bool cost = why.obstacle == search::Obstacle::kCostlier;
+    entry.emplace_back(cost ? "more_cost" : "more_s", why.more);
+  }
+  return entry;
+}
+
+Value band_json(const std::optional<published::ErrorBand>& band) {
+  if (!band) return {};
+  return Value::Table{{"low_s", band->low.value},
+                      {"high_s", band->high.value},
+                      {"mean_error", band->mean},
+                      {"rows", band->rows},
+                      {"of", band->of}};
+}
+
+Value::Table to_json(const BestPlan& found, const PlanCommandOptions& options, double wall) {
+  Value::Array top, why_not, notes;
+  for (const RankedPlan& plan : found.top) top.push_back(ranked_json(plan));
+  for (const WhyNot& why : found.why_not) why_not.push_back(why_not_json(why));
+  for (const std::string& note : found.notes) notes.push_back(note);
+  const search::SearchCounts& n = found.counts;
+  return {{"provenance", "predicted"},
+          {"law", options.law},
+          {"objective", options.objective},
+          {"best", top.front()},
+          {"band", band_json(found.band)},
+          {"top", top},
+          {"why_not", why_not},
+          {"configurations", n.covered},
+          {"evaluated", n.evaluated},
+          {"feasible", n.feasible},
+          {"pruned", Value::Table{{"over_memory", n.over_memory},
+                                  {"by_memory", n.pruned_by_memory},
+                                  {"by_bound", n.pruned_by_bound}}},
+          {"device_bytes", found.memory_of_device.value},
+          {"space", found.limits},
+          {"notes", notes},
+          {"wall_s", wall}};
+}
+
+// ---- artifacts ----
+
+bool ends_with(const std::string& text, std::string_view ending) {
+  return text.size() >= ending.size() &&
+         text.compare(text.size() - ending.size(), ending.size(), ending) == 0;
+}
+
+// A Plan that the simulator takes, memory included.
+Result<plan::Plan> simulatable(const plan::Job& job) {
+  plan::Plan plan = TRY(cost::make_plan(job));
+  const schedule::Schedule schedule = TRY(schedule::build(plan));
+  TRY(schedule::check_memory(plan, schedule));
+  return plan;
+}
+
+// Says what was written, for people.
+Result<std::string> write_artifact(const RankedPlan& best, const PlanCommandOptions& options) {
+  const std::string& path = options.out;
+  if (ends_with(path, ".json")) {
+    const Result<plan::Plan> plan = simulatable(best.job);
+    if (!plan) {
+      Error error = Error(plan.error()).during("writing a Plan for simulate and train to " + path);
+      error.hint =
+          "--out job.toml, which estimate takes, or a search among pipelines and replicas "
+          "only: tensor, context, expert, virtual_stages = 1 and zero = 0";
+      return fail(std::move(error));
+    }
+    TRY(write_file(path, plan::to_json_text(*plan)));
+    return fmt::format("wrote {}: a Plan, for tombolo simulate and train", path);
+  }
+  if (!ends_with(path, ".toml")) {
+    return unusable(fmt::format("--out {}: neither .json nor .toml", path),
+                    "plan.json for a Plan, job.toml for a job with explicit parallelism");
+  }
+  const std::string comment = fmt::format(
+      "tombolo plan {} --law {} --objective {}\n{}, predicted iteration {}", options.job,
+      options.law, options.objective, search::configuration_text(best.candidate.configuration),
+      brief(best.candidate.time));
+  TRY(write_file(path, plan::to_toml_text(best.job, path, comment)));
+  const char* readers = simulatable(best.job) ? "estimate, simulate and train" : "estimate";
+  return fmt::format("wrote {}: a job with this parallelism, for tombolo {}", path, readers);
+}
+
+// A cluster of several datacenters has a search of its own.
+Status plan_over_datacenters(const plan::OpenJob& open, const PlanCommandOptions& options,
+                             std::ostream& out) {
+  const size_t count = open.job.cluster.datacenters.size();
+  if (options.law != "tombolo") {
+    return unusable(fmt::format("--law {}: {} datacenters; only the law tombolo prices stages of "
+                                "different datacenters",
+                                options.law, count),
+                    "--law tombolo, or one [[cluster.datacenter]]");
+  }
+  if (options.all_devices || !options.export_to.empty()) {
+    return unusable(fmt::format("{}: {} datacenters; which of them are used is searched, and other "
+                                "programs have no words for it",
+                                options.all_devices ? "--all-devices" : "--export", count),
+                    "--out plan.json or job.toml");
+  }
+  MixedPlanOptions mixed{
+      .job = options.job, .search = {}, .out = options.out, .json = options.json};
+  mixed.search.objective = *from_name<search::Objective>(options.objective);
+  mixed.search.top = options.top;
+  mixed.search.threads = options.threads;
+  mixed.search.prune = !options.no_pruning;
+  return plan_mixed(open, mixed, out);
+}
+
+}  // namespace
+
+Status plan(const PlanCommandOptions& given, std::ostream& out) {
+  const auto begin = std::chrono::steady_clock::now();
+  PlanCommandOptions options = given;
+  const auto objective = from_name<search::Objective>(options.objective);
+  if (!objective) {
+    return unusable(fmt::format("--objective {}: there is no such objective", options.objective),
+                    "--objective time, cost or throughput");
+  }
+  if (options.threads == 0) {
+    options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  }
+  const plan::OpenJob open = TRY(plan::read_open_job(options.job));
+  if (open.job.cluster.datacenters.size() > 1) return plan_over_datacenters(open, options, out);
+  BestPlan found;
+  {
+    command::SearchBar bar;
+    found = TRY(search::best_plan(
+        open, {.law = options.law,
+               .objective = *objective,
+               .top = options.top,
+               .threads = options.threads,
+               .prune = !options.no_pruning,
+               .limits = {.all_devices = options.all_devices},
+               .progress = [&](int64_t done, int64_t all) { bar.show(done, all); }}));
+  }
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
+  const RankedPlan& best = found.top.front();
+  search::Export exported;
+  if (!options.export_to.empty()) exported = TRY(search::export_job(best.job, options.export_to));
+  std::string written;
+  if (!options.out.empty()) written = TRY(write_artifact(best, options));
+
+  if (options.json) {
+    Value::Table answer = to_json(found, options, wall.count());
+    if (!options.export_to.empty()) {
+      Value::Array notes;
+      for (const std::string& note : exported.notes) notes.push_back(note);
+      answer.emplace_back(
+          "export",
+          Value::Table{{"format", options.export_to}, {"text", exported.text}, {"notes", notes}});
+    }
+    command::print_json(out, answer);
+    return {};
+  }
+  print_text(out, open.job, found, options, wall.count());
+  if (!written.empty()) out << written << "\n";
+  if (!options.export_to.empty()) {
+    out << "\n# " << options.export_to << "\n" << exported.text;
+    for (const std::string& note : exported.notes) out << "# note: " << note << "\n";
+  }
+  return {};
+}
+
+command::Command add_plan(CLI::App& app) {
+  auto options = std::make_shared<PlanCommandOptions>();
+  CLI::App* words = app.add_subcommand(
+      "plan", "search the parallelism of a job: the best, its rivals, and why not others");
+  words->add_option("job", options->job, "job file (TOML)")->required();
+  words->add_option("--law", options->law, "tombolo or rail-only")->capture_default_str();
+  words->add_option("--objective", options->objective, "time, cost or throughput")
+      ->capture_default_str();
+  words->add_option("--top", options->top, "how many to show")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  words->add_option("--threads", options->threads, "0: as many as there are")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  words->add_flag("--all-devices", options->all_devices, "let no device stay idle");
+  words->add_flag("--no-pruning", options->no_pruning,
+                  "evaluate every configuration: slower, the same answer");
+  words->add_option("--out", options->out,
+                    "write the best: plan.json for simulate and train, or job.toml");
+  words->add_option("--export", options->export_to,
+                    "the best in the words of megatron or torchtitan");
+  command::add_json(words, options->json);
+  return {words, [options](std::ostream& out) { return plan(*options, out); }};
+}
+
+}  // namespace tombolo::decide_commands

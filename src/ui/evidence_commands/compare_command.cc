@@ -1,0 +1,80 @@
+#include <CLI/CLI.hpp>
+
+#include "spec/trace/compare.h"
+#include "spec/trace/trace_file.h"
+#include "ui/command/answer.h"
+#include "ui/evidence_commands/evidence_commands.h"
+
+namespace tombolo::evidence_commands {
+namespace {
+
+// A duration or an error that a side may not have.
+Value or_null(const std::optional<Seconds>& s) { return s ? Value(s->value) : Value(); }
+Value or_null(const std::optional<double>& d) { return d ? Value(*d) : Value(); }
+std::string or_dash(const std::optional<Seconds>& s) { return s ? brief(*s) : "-"; }
+std::string or_dash(const std::optional<double>& d) { return d ? command::percent(*d) : "-"; }
+
+Value rows_json(const std::vector<trace::KindComparison>& rows) {
+  Value::Array out;
+  for (const trace::KindComparison& row : rows) {
+    Value::Table entry{{"kind", row.kind}};
+    if (row.stage >= 0) entry.emplace_back("stage", int64_t{row.stage});
+    entry.emplace_back("predicted_count", row.predicted_count);
+    entry.emplace_back("measured_count", row.measured_count);
+    entry.emplace_back("predicted_s", or_null(row.predicted_mean));
+    entry.emplace_back("measured_s", or_null(row.measured_mean));
+    entry.emplace_back("relative_error", or_null(row.relative_error));
+    out.push_back(std::move(entry));
+  }
+  return out;
+}
+
+}  // namespace
+
+Status compare(const CompareOptions& options, std::ostream& out) {
+  const trace::Trace predicted = TRY(trace::read_trace(options.predicted));
+  const trace::Trace measured = TRY(trace::read_trace(options.measured));
+  const trace::Comparison result =
+      TRY(trace::compare(predicted, measured, {.warmup = options.warmup}));
+  if (options.json) {
+    command::print_json(
+        out, {{"predicted_provenance", std::string(to_name(predicted.header.provenance))},
+              {"measured_provenance", std::string(to_name(measured.header.provenance))},
+              {"predicted_iteration_ns", result.predicted_iteration.ns},
+              {"measured_iteration_ns", result.measured_iteration.ns},
+              {"iteration_error", result.iteration_error},
+              {"measured_iterations", result.measured_iterations},
+              {"per_kind", rows_json(result.per_kind)},
+              {"per_stage", rows_json(result.per_stage)}});
+    return {};
+  }
+  out << command::iteration_line(predicted.header.provenance, seconds(result.predicted_iteration),
+                                 "");
+  out << command::iteration_line(
+      measured.header.provenance, seconds(result.measured_iteration),
+      fmt::format("median of {}, without the first {}; error {}", result.measured_iterations,
+                  options.warmup, command::percent(result.iteration_error)));
+  out << fmt::format("  {:<8} {:>6} {:>12} {:>12} {:>9}\n", "action", "stage",
+                     to_name(predicted.header.provenance), to_name(measured.header.provenance),
+                     "error");
+  for (const trace::KindComparison& row : result.per_stage) {
+    out << fmt::format("  {:<8} {:>6} {:>12} {:>12} {:>9}\n", row.kind, row.stage,
+                       or_dash(row.predicted_mean), or_dash(row.measured_mean),
+                       or_dash(row.relative_error));
+  }
+  return {};
+}
+
+command::Command add_compare(CLI::App& app) {
+  auto options = std::make_shared<CompareOptions>();
+  CLI::App* words = app.add_subcommand("compare", "how far a prediction was from what happened");
+  words->add_option("predicted", options->predicted, "Trace of simulate")->required();
+  words->add_option("measured", options->measured, "Trace of train")->required();
+  words->add_option("--warmup", options->warmup, "measured iterations to leave out")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
+      ->capture_default_str();
+  command::add_json(words, options->json);
+  return {words, [options](std::ostream& out) { return compare(*options, out); }};
+}
+
+}  // namespace tombolo::evidence_commands

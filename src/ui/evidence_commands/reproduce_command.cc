@@ -1,0 +1,115 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+
+#include "evidence/reproduce/reproduce.h"
+#include "ui/command/answer.h"
+#include "ui/evidence_commands/evidence_commands.h"
+
+namespace tombolo::evidence_commands {
+namespace {
+
+using reproduce::Row;
+using reproduce::Table;
+
+std::string number(double value) {
+  const bool whole = value == std::floor(value);
+  return whole ? fmt::format("{:.0f}", value) : fmt::format("{:.5g}", value);
+}
+
+// Of percentages in points: 2.1 for 1.3 % is 0.8 points off, not 62 %.
+std::string gap_and_band(const Row& row) {
+  const bool points = row.unit == "%" || row.unit == "points";
+  const double scale = points ? row.published : 100;
+  const char* unit = points ? "pt" : "%";
+  const std::string gap = fmt::format("{:>+8.2f} {:<2}", scale * row.relative_error(), unit);
+  if (!row.not_reproduced.empty()) return fmt::format("{}    none", gap);
+  return fmt::format("{}  {:>6.2f} {}", gap, scale * row.band, unit);
+}
+
+void print_text(std::ostream& out, const std::vector<Table>& tables) {
+  for (const Table& table : tables) {
+    size_t width = 0;
+    for (const Row& row : table.rows) width = std::max(width, row.name.size());
+    out << fmt::format("{}: {}\n  band: {}\n", table.name, table.source, table.band);
+    out << fmt::format("  {:<{}}  {:>12}  {:>12}  {:<10}  {:>11}  {:>9}\n", "", width, "ours",
+                       "published", "", "gap", "band");
+    for (const Row& row : table.rows) {
+      out << fmt::format("  {:<{}}  {:>12}  {:>12}  {:<10}  {}{}\n", row.name, width,
+                         number(row.ours), number(row.published), row.unit, gap_and_band(row),
+                         row.fails() ? "  OUTSIDE" : "");
+      if (!row.not_reproduced.empty()) {
+        out << fmt::format("  {:<{}}  not reproduced: {}\n", "", width, row.not_reproduced);
+      }
+    }
+  }
+}
+
+Value::Table to_json(const std::vector<Table>& tables) {
+  Value::Array rows;
+  bool all = true;
+  for (const Table& table : tables) {
+    for (const Row& row : table.rows) {
+      all = all && !row.fails();
+      rows.push_back(Value::Table{
+          {"name", table.name + ": " + row.name},
+          {"ours", row.ours},
+          {"published", row.published},
+          {"relative_error", row.relative_error()},
+          {"band", row.band},
+          {"ok", row.ok()},
+          {"not_reproduced", row.not_reproduced.empty() ? Value() : Value(row.not_reproduced)},
+          {"unit", row.unit},
+          {"table", table.name},
+          {"source", table.source}});
+    }
+  }
+  return {{"rows", rows}, {"ok", all}};
+}
+
+}  // namespace
+
+Status reproduce(const ReproduceOptions& options, std::ostream& out) {
+  constexpr std::string_view kReference = "reference";
+  const std::string_view paper = std::string_view(options.table).substr(0, options.table.find('/'));
+  if (paper == kReference) {
+    const size_t begin = std::min(kReference.size() + 1, options.table.size());
+    return reproduce_reference(options, std::string_view(options.table).substr(begin), out);
+  }
+  if (!options.data.empty() || options.rows) {
+    return unusable(
+        fmt::format("{}: only for reference tables", options.rows ? "--rows" : "--data"),
+        "tombolo reproduce reference");
+  }
+  const std::vector<Table> tables = TRY(reproduce::reproduce(options.table));
+  if (options.json) {
+    command::print_json(out, to_json(tables));
+  } else {
+    print_text(out, tables);
+  }
+  std::string outside;
+  for (const Table& table : tables) {
+    for (const Row& row : table.rows) {
+      if (row.fails()) outside += fmt::format("\n  {}: {}", table.name, row.name);
+    }
+  }
+  if (!outside.empty()) return failed("outside the band that we claim:" + outside);
+  return {};
+}
+
+command::Command add_reproduce(CLI::App& app) {
+  auto options = std::make_shared<ReproduceOptions>();
+  CLI::App* words = app.add_subcommand(
+      "reproduce", "published tables that we claim: ours, theirs, the gap; fails outside a band");
+  words->add_option("table", options->table,
+                    "rail-only/table-4, or rail-only for all of it; left out: all; "
+                    "reference or reference/bloom: errors on published measurements");
+  words->add_option("--data", options->data, "reference: folder with other rows of these tables");
+  words->add_option("--law", options->law, "reference: the law that predicts")
+      ->capture_default_str();
+  words->add_flag("--rows", options->rows, "reference: every row, too");
+  command::add_json(words, options->json);
+  return {words, [options](std::ostream& out) { return reproduce(*options, out); }};
+}
+
+}  // namespace tombolo::evidence_commands

@@ -1,0 +1,163 @@
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <iostream>
+
+#include "base/clock.h"
+#include "base/units.h"
+#include "perform/transport/join_hosts.h"
+#include "perform/trust/authority.h"
+#include "ui/perform_commands/perform_commands.h"
+
+namespace tombolo::perform_commands {
+namespace {
+
+constexpr SimDuration kJoinMax{30'000'000'000};
+
+Result<std::string> directory_of(const InitOptions& options) {
+  if (!options.directory.empty()) return options.directory;
+  std::string directory = trust::default_directory();
+  if (directory.empty())
+    return unusable("neither HOME nor XDG_CONFIG_HOME is set", "--directory DIR");
+  return directory;
+}
+
+std::string own_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+Status check_free(const std::string& directory) {
+  if (!trust::has_credentials(directory)) return {};
+  const auto there = trust::load_credentials(directory, trust::wall_time());
+  if (!there) return fail(there.error());
+  const trust::CertificateFacts facts = TRY(trust::check(*there, trust::wall_time()));
+  return unusable(fmt::format("{} has the credentials of \"{}\" already, until {}", directory,
+                              facts.name, trust::date(facts.expires)),
+                  "another folder: --directory DIR");
+}
+
+// What this host has now, in one line.
+Status describe(const std::string& directory, std::ostream& out) {
+  const trust::WallTime now = trust::wall_time();
+  const trust::Credentials own = TRY(trust::load_credentials(directory, now));
+  const trust::CertificateFacts facts = TRY(trust::check(own, now));
+  out << fmt::format("{}: the certificate of \"{}\", until {}\n", directory, facts.name,
+                     trust::date(facts.expires));
+  return {};
+}
+
+// The first host: an authority and a certificate of its own.
+Status begin(const InitOptions& options, const std::string& directory, std::ostream& out) {
+  TRY(check_free(directory));
+  const std::string name = options.name.empty() ? own_name() : options.name;
+  TRY(during(trust::check_name(name), "naming this host; --name NAME says it better"));
+  const trust::WallTime now = trust::wall_time();
+  const trust::Authority authority = TRY(trust::Authority::create(now));
+  TRY(trust::save_credentials(directory, TRY(authority.issue(name, trust::host_validity(now)))));
+  TRY(authority.save(directory));
+  TRY(describe(directory, out));
+  out << "this host has the authority; the next host: tombolo init --invite NAME\n";
+  return {};
+}
+
+// Waits for the host that it invites.
+Status invite(const InitOptions& options, const std::string& directory, std::ostream& out) {
+  const Seconds lasts = TRY(during(parse_quantity<Seconds>(options.lasts), "reading --for"));
+  if (lasts.value <= 0 || lasts.value > 86400)
+    return unusable("an invitation lasts more than nothing and at most a day", "--for 15min");
+  TRY(during(trust::check_name(options.invite), "reading --invite"));
+  const trust::Credentials own = TRY(trust::load_credentials(directory, trust::wall_time()));
+  const trust::Authority authority = TRY(trust::Authority::load(directory));
+  SystemClock clock;
+  transport::Welcome welcome{
+      .name = options.invite,
+      .invitation =
+          TRY(trust::Invitation::create(TRY(trust::fingerprint_of(authority.certificate())))),
+      .deadline = clock.now() + round_to_ns(lasts)};
+  welcome.at = TRY(during(transport::parse_address(options.listen), "reading --listen"));
+  welcome.at.host = TRY(transport::resolve(welcome.at.host));
+  const bool anywhere = welcome.at.host == "0.0.0.0";
+  welcome.on_listen = [&](uint16_t port) {
+    out << fmt::format(
+        "on the host that becomes \"{}\", within {}:\n\n  tombolo init --join {}:{} {}\n\n",
+        options.invite, brief(lasts), anywhere ? own_name() : welcome.at.host, port,
+        welcome.invitation.text());
+    out.flush();
+  };
+  welcome.log = [](const std::string& line) { std::cerr << line << "\n"; };
+  const std::string from = TRY(transport::welcome_host(welcome, authority, own, clock));
+  out << fmt::format("\"{}\" joined, from {}\n", options.invite, from);
+  return {};
+}
+
+Status join(const InitOptions& options, const std::string& directory, std::ostream& out) {
+  TRY(check_free(directory));
+  const auto inviter =
+      TRY(during(transport::parse_address(options.join.front()), "reading --join"));
+  std::string text = options.join.size() > 1 ? options.join[1] : "";
+  if (text.empty()) std::getline(std::cin, text);
+  const auto invitation = TRY(trust::Invitation::parse(text));
+  SystemClock clock;
+  TRY(trust::save_credentials(directory,
+                              TRY(transport::join_host(inviter, invitation, kJoinMax, clock))));
+  return describe(directory, out);
+}
+
+// A folder to carry to a host that cannot call this one.
+Status issue(const InitOptions& options, const std::string& directory, std::ostream& out) {
+  const trust::Authority authority = TRY(trust::Authority::load(directory));
+  const std::string to = options.to.empty() ? options.issue : options.to;
+  TRY(check_free(to));
+  TRY(trust::save_credentials(
+      to, TRY(authority.issue(options.issue, trust::host_validity(trust::wall_time())))));
+  TRY(describe(to, out));
+  out << "it holds a secret key: carry it over a safe way, and remove it here\n";
+  return {};
+}
+
+}  // namespace
+
+Status init(const InitOptions& options, std::ostream& out) {
+  const std::string directory = TRY(directory_of(options));
+  if (!options.invite.empty()) return invite(options, directory, out);
+  if (!options.join.empty()) return join(options, directory, out);
+  if (!options.issue.empty()) return issue(options, directory, out);
+  return begin(options, directory, out);
+}
+
+command::Command add_init(CLI::App& app) {
+  auto options = std::make_shared<InitOptions>();
+  CLI::App* words = app.add_subcommand(
+      "init",
+      "certificates for runs across hosts: on the first host alone, then --invite there and "
+      "--join on each other");
+  words->add_option("--directory", options->directory,
+                    "of this host's credentials; left out: ~/.config/tombolo");
+  words->add_option("--name", options->name, "of this host; left out: what it calls itself");
+  CLI::Option* invite =
+      words->add_option("--invite", options->invite, "name of a host that may join: waits for it");
+  words->add_option("--for", options->lasts, "how long an invitation lasts")
+      ->needs(invite)
+      ->capture_default_str();
+  words->add_option("--listen", options->listen, "HOST:PORT where the invited host calls")
+      ->needs(invite)
+      ->capture_default_str();
+  CLI::Option* join = words
+                          ->add_option("--join", options->join,
+                                       "HOST:PORT and the invitation, or it comes from stdin")
+                          ->expected(1, 2)
+                          ->excludes(invite);
+  CLI::Option* issue =
+      words
+          ->add_option("--issue", options->issue,
+                       "name of a host: makes its credentials here, in a folder to carry")
+          ->excludes(invite)
+          ->excludes(join);
+  words->add_option("--to", options->to, "that folder; left out: the name")->needs(issue);
+  return {words, [options](std::ostream& out) { return init(*options, out); }};
+}
+
+}  // namespace tombolo::perform_commands

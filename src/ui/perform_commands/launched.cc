@@ -1,0 +1,115 @@
+#include "ui/perform_commands/launched.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <string_view>
+#include <thread>
+
+#include "perform/launch/berths.h"
+#include "ui/command/input.h"
+
+namespace tombolo::perform_commands {
+namespace {
+
+// Most mistakes are met by all ranks. Rank 0 says what is wrong and ends, or rank 1 where the
+// numbers themselves are wrong, and 0 is right by chance. Then the launcher ends the others, which
+// say it only where that does not happen. torchrun looks every 5 s.
+constexpr std::chrono::milliseconds kRankOneSpeaks{500};
+constexpr std::chrono::milliseconds kOthersSpeak{6000};
+
+// Which number the launcher gave, even where it is contradicted.
+int64_t number_given(const launch::Environment& environment) {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
+    const auto at = environment.find(name);
+    if (at != environment.end()) return std::atoll(at->second.c_str());
+  }
+  return 0;
+}
+
+std::string how_to_start(const std::string& launcher, size_t ranks) {
+  if (launcher == "Open MPI") return fmt::format("mpirun -n {} tombolo train JOB", ranks);
+  if (launcher == "Slurm") return fmt::format("srun -n {} tombolo train JOB", ranks);
+  if (launcher == "torchrun") {
+    return fmt::format("torchrun --no_python --nproc_per_node {} tombolo train JOB", ranks);
+  }
+  return fmt::format("WORLD_SIZE={0}, and {0} processes with RANK from 0", ranks);
+}
+
+}  // namespace
+
+Result<std::optional<launch::LaunchedRank>> find_launched_rank() {
+  const launch::Environment environment = launch::environment_of_process();
+  auto launched = launch::launched_rank(environment);
+  if (!launched) {
+    const int64_t rank = number_given(environment);
+    if (rank > 0) std::this_thread::sleep_for(rank == 1 ? kRankOneSpeaks : kOthersSpeak);
+  }
+  return launched;
+}
+
+Status check_size(const plan::Plan& plan, const launch::LaunchedRank& launched) {
+  if (plan.ranks.size() == static_cast<size_t>(launched.ranks)) return {};
+  return unusable(fmt::format("{} started {} rank{}, and the Plan has {}", launched.launcher,
+                              launched.ranks, launched.ranks == 1 ? "" : "s", plan.ranks.size()),
+                  how_to_start(launched.launcher, plan.ranks.size()));
+}
+
+launch::Security security_of(const TrainOptions& options, const launch::LaunchedRank& launched,
+                             const std::optional<cluster::Islands>& islands) {
+  launch::Security security{options.credentials, options.plain_tcp};
+  if (security.reaches_other_hosts() || islands) return security;
+  const std::string own = trust::default_directory();
+  if (!trust::has_credentials(own)) return security;
+  std::string host = launched.rendezvous_host;
+  if (!options.rendezvous.empty()) {
+    const auto at = transport::parse_address(options.rendezvous);
+    host = at ? at->host : "";
+  }
+  // All ranks answer this alike, also those of the host where they meet.
+  const auto address = host.empty() ? Result<std::string>("127.0.0.1") : transport::resolve(host);
+  if (address && !address->starts_with("127.")) security.credentials = own;
+  return security;
+}
+
+Result<launch::Rendezvous> rendezvous(const TrainOptions& options,
+                                      const launch::LaunchedRank& launched,
+                                      const std::optional<cluster::Islands>& islands) {
+  launch::Rendezvous out;
+  out.at = TRY(launch::rendezvous_address(options.rendezvous, launched, islands,
+                                          security_of(options, launched, islands)));
+  out.token = TRY(launch::token_of_environment());
+  out.join_max = round_to_ns(Seconds{options.join_timeout});
+  return out;
+}
+
+Result<launch::WorkerStart> worker_start(const TrainOptions& options,
+                                         const launch::LaunchedRank& launched) {
+  const plan::Plan plan = TRY(command::load_plan(options.in));
+  TRY(check_size(plan, launched));
+  const auto islands = TRY(cluster::islands_of_environment());
+  const launch::Rendezvous meeting = TRY(rendezvous(options, launched, islands));
+  launch::Berth berth = TRY(launch::berths_of(plan, islands))[launched.rank];
+  if (!islands) berth.address = TRY(transport::own_address_towards(meeting.at.host));
+  berth.no_inbound = options.no_inbound;
+  return launch::WorkerStart{.program = options.worker.empty()
+                                            ? TRY(launch::sibling_program("tombolo-worker"))
+                                            : options.worker,
+                             .rank = launched.rank,
+                             .ranks = launched.ranks,
+                             .launcher = meeting.at,
+                             .berth = std::move(berth),
+                             .security = security_of(options, launched, islands),
+                             .token = meeting.token,
+                             .token_file = launch::token_path(options.out),
+                             .join_max = meeting.join_max,
+                             .child = false};
+}
+
+Error join_run(const TrainOptions& options, const launch::LaunchedRank& launched) {
+  const auto start = worker_start(options, launched);
+  if (start) return launch::become(launch::worker_child(*start));
+  std::this_thread::sleep_for(kOthersSpeak);
+  return start.error();
+}
+
+}  // namespace tombolo::perform_commands

@@ -1,0 +1,39 @@
+// `tombolo train` as one of several processes that mpirun, torchrun or srun started.
+#pragma once
+
+#include <optional>
+
+#include "base/result.h"
+#include "perform/launch/launch_environment.h"
+#include "perform/launch/launcher.h"
+#include "perform/launch/worker_child.h"
+#include "spec/cluster/islands.h"
+#include "spec/plan/plan.h"
+#include "ui/perform_commands/perform_commands.h"
+
+namespace tombolo::perform_commands {
+
+// Which rank this process is; nothing where it starts all ranks itself. Of several processes with
+// the same mistake in their environment the first complains first.
+Result<std::optional<launch::LaunchedRank>> find_launched_rank();
+
+// Unusable where the launcher started more or fewer ranks than the Plan has.
+Status check_size(const plan::Plan& plan, const launch::LaunchedRank& launched);
+
+Result<launch::Rendezvous> rendezvous(const TrainOptions& options,
+                                      const launch::LaunchedRank& launched,
+                                      const std::optional<cluster::Islands>& islands);
+
+// Credentials as asked for, or what `tombolo init` made, where the ranks meet at another address
+// than loopback. Those of a folder that is asked for must be there.
+launch::Security security_of(const TrainOptions& options, const launch::LaunchedRank& launched,
+                             const std::optional<cluster::Islands>& islands);
+
+// All that can be known before the worker of a rank that is not 0 begins.
+Result<launch::WorkerStart> worker_start(const TrainOptions& options,
+                                         const launch::LaunchedRank& launched);
+
+// Becomes the worker of a rank that is not 0. Returns only when that fails.
+Error join_run(const TrainOptions& options, const launch::LaunchedRank& launched);
+
+}  // namespace tombolo::perform_commands

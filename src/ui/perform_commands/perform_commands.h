@@ -1,0 +1,100 @@
+// Commands that perform, and what a run needs around it: train, profile, probe, status, init.
+//
+// Each is a function over plain options that writes its answer to a stream, and beside it what puts
+// its words on the command line (ui/command/command.h).
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "ui/command/command.h"
+
+namespace tombolo::perform_commands {
+
+struct ProfileOptions {
+  command::InputOptions in;
+  double seconds = 5;  // of timing, after the warm-up
+  std::string out = "hardware.json";
+  std::string worker;  // path of tombolo-worker; empty: beside this program
+  bool json = false;
+};
+Status profile(const ProfileOptions& options, std::ostream& out);
+command::Command add_profile(CLI::App& app);
+
+struct TrainOptions {
+  command::InputOptions in;
+  std::string out = "run";  // folder for plan.json, predicted.jsonl, trace.jsonl
+  bool resume = false;
+  uint16_t port = 0;       // of the launcher; 0: any
+  std::string rendezvous;  // HOST:PORT for ranks that mpirun, torchrun or srun start; empty: theirs
+  double join_timeout = 60;  // seconds, for all of these to come
+  std::string credentials;   // folder; empty: what init made, where the rendezvous is elsewhere
+  bool plain_tcp = false;    // to other hosts, in clear text
+  bool no_inbound = false;   // nobody can call the ranks of this process
+  // After lost workers, in a row from one step; left out: 3, or 0 where ranks are started one by
+  // one.
+  std::optional<int> restarts;
+  bool spare = false;              // wait for a seat of such a run
+  std::optional<bool> keep_state;  // left out: where there are replicas
+  std::string worker;
+  bool capabilities = false;            // print what can be planned and what can be run, and end
+  std::string metrics = "127.0.0.1:0";  // where /metrics and /status are served; port 0: any
+  bool json = false;
+};
+// Started once per rank by mpirun, torchrun or srun, rank 0 does all this, and the other processes
+// become workers: for them it returns only what went wrong before.
+Status train(const TrainOptions& options, std::ostream& out);
+command::Command add_train(CLI::App& app);
+
+struct InitOptions {
+  std::string directory;  // of this host's credentials; empty: trust::default_directory()
+  std::string name;       // of this host; empty: what it calls itself
+  std::string invite;     // name of a host that may join; this one waits for it
+  std::string lasts = "15min";
+  std::string listen = "0.0.0.0:29510";
+  std::vector<std::string> join;  // HOST:PORT, and the invitation unless it comes from stdin
+  std::string issue;              // name of a host whose credentials are made here
+  std::string to;                 // folder for them; empty: the name
+};
+// Credentials for runs across hosts: an authority, and a certificate for every host.
+Status init(const InitOptions& options, std::ostream& out);
+command::Command add_init(CLI::App& app);
+
+// What plans can describe, and what train can run.
+std::string capabilities();
+
+struct ProbeCommandOptions {
+  std::string address;  // HOST or HOST:PORT, of the far side or, with listen, of this one
+  bool listen = false;
+  std::string token;                             // empty: TOMBOLO_PROBE_TOKEN; listen: a new one
+  std::vector<uint32_t> connections;             // empty: 1, 2, 4, 8, 16
+  std::vector<std::string> congestion_controls;  // empty: all that both kernels have
+  std::vector<std::string> between = {"here", "there"};
+  std::string credentials;  // folder; empty: none, and nothing leaves this machine or its islands
+  bool plain_tcp = false;   // to other hosts, in clear text
+  double seconds = 2;       // counted, per measurement
+  int rounds = 2;
+  double wait_s = 600;  // listen: for somebody to call
+  bool json = false;
+};
+// Both directions of a path between two hosts, and a [[wan]] block to paste.
+Status probe(const ProbeCommandOptions& options, std::ostream& out);
+command::Command add_probe(CLI::App& app);
+
+struct StatusOptions {
+  std::string out = "run";  // the folder that `tombolo train --out` was given
+  std::string at;           // ADDRESS:PORT of its metrics, instead of the folder
+  bool once = false;
+  bool json = false;
+};
+// What a run that goes on is doing; on a terminal drawn again every second until the run ends.
+Status status(const StatusOptions& options, std::ostream& out);
+command::Command add_status(CLI::App& app);
+
+}  // namespace tombolo::perform_commands

@@ -1,0 +1,135 @@
+#include "ui/perform_commands/returning.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "perform/launch/membership.h"
+#include "perform/launch/vacancy.h"
+#include "perform/launch/worker_child.h"
+#include "ui/command/input.h"
+#include "ui/perform_commands/launched.h"
+
+namespace tombolo::perform_commands {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds kLookAgain{50};
+constexpr SimDuration kSeatMax{5'000'000'000};  // for a spare to take the seat it has claimed
+
+volatile sig_atomic_t worker = 0;
+volatile sig_atomic_t asked = 0;  // to end
+
+void pass_on(int number) {
+  asked = 1;
+  if (worker > 0) kill(worker, number);
+}
+
+// The worker ignores SIGINT: a terminal sends it to the launcher as well, which stops the run.
+void handle_signals() {
+  struct sigaction action {};
+  action.sa_handler = pass_on;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
+}
+
+Result<int> run_worker(const launch::WorkerStart& start) {
+  worker = TRY(launch::spawn(launch::worker_child(start)));
+  const int status = launch::await_exit(worker);
+  worker = 0;
+  return status;
+}
+
+bool comes_again(int status) {
+  if (asked != 0) return false;
+  return WIFSIGNALED(status) || (WIFEXITED(status) && WEXITSTATUS(status) == launch::kComesAgain);
+}
+
+// Until it does not come again.
+Result<int> run_workers(const launch::WorkerStart& start, int status) {
+  while (comes_again(status)) status = TRY(run_worker(start));
+  return status;
+}
+
+[[noreturn]] void end_as(int status) {
+  _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
+// The first vacant seat that is nobody else's yet.
+Result<std::optional<int32_t>> take_seat(const std::string& output) {
+  const auto vacancy = TRY(launch::read_vacancy(output));
+  if (!vacancy) return std::nullopt;
+  for (const int32_t rank : vacancy->ranks) {
+    if (TRY(launch::claim_seat(output, vacancy->epoch, rank))) return rank;
+  }
+  return std::nullopt;
+}
+
+Result<launch::WorkerStart> returning(const TrainOptions& options,
+                                      const launch::LaunchedRank& launched) {
+  launch::WorkerStart start = TRY(worker_start(options, launched));
+  start.child = true;
+  start.returns = true;
+  return start;
+}
+
+// In the seat. Nothing: somebody else sat there after all.
+Result<std::optional<int>> sit(const TrainOptions& options, int32_t rank, int32_t ranks) {
+  launch::WorkerStart start =
+      TRY(returning(options, {.launcher = "--spare", .rank = rank, .ranks = ranks}));
+  launch::WorkerStart first = start;
+  first.join_max = std::min(start.join_max, kSeatMax);
+  const int status = TRY(run_worker(first));
+  if (WIFEXITED(status) && WEXITSTATUS(status) != 0 && !comes_again(status) && asked == 0)
+    return std::nullopt;
+  return TRY(run_workers(start, status));
+}
+
+}  // namespace
+
+Error return_as(const TrainOptions& options, const launch::LaunchedRank& launched) {
+  handle_signals();
+  const auto start = returning(options, launched);
+  if (!start) return start.error();
+  auto status = run_worker(*start);
+  if (status) status = run_workers(*start, *status);
+  if (!status) return status.error();
+  end_as(*status);
+}
+
+Status wait_as_spare(const TrainOptions& options) {
+  handle_signals();
+  const plan::Plan plan = TRY(command::load_plan(options.in));
+  const auto ranks = static_cast<int32_t>(plan.ranks.size());
+  const std::string journal = launch::Membership::journal_path(options.out);
+  const auto join_max = std::chrono::duration<double>(options.join_timeout);
+  const auto begun = steady_clock::now();
+  bool seen = false;
+  std::error_code ec;
+  while (asked == 0) {
+    const bool there = std::filesystem::exists(journal, ec);
+    if (seen && !there) return {};  // the run is over
+    seen = seen || there;
+    if (!seen && steady_clock::now() - begun > join_max) {
+      return failed(fmt::format("{}: no run goes on here", options.out),
+                    "rank 0 with the same --out and --restarts");
+    }
+    const auto rank = TRY(take_seat(options.out));
+    if (!rank) {
+      std::this_thread::sleep_for(kLookAgain);
+      continue;
+    }
+    if (const auto status = TRY(sit(options, *rank, ranks))) end_as(*status);
+  }
+  return failed("interrupted while waiting for a seat");
+}
+
+}  // namespace tombolo::perform_commands

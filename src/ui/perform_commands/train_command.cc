@@ -1,0 +1,218 @@
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <iostream>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "perform/launch/launcher.h"
+#include "perform/launch/stop_signals.h"
+#include "spec/plan/plan_file.h"
+#include "spec/trace/compare.h"
+#include "spec/trace/trace_file.h"
+#include "ui/command/answer.h"
+#include "ui/command/input.h"
+#include "ui/command/progress.h"
+#include "ui/perform_commands/launched.h"
+#include "ui/perform_commands/perform_commands.h"
+#include "ui/perform_commands/returning.h"
+#include "ui/perform_commands/supervisor.h"
+#include "ui/perform_commands/watched_run.h"
+
+namespace tombolo::perform_commands {
+namespace {
+
+Value or_null(const std::optional<double>& number) { return number ? Value(*number) : Value(); }
+
+void print_text(std::ostream& out, const plan::Plan& plan, const launch::RunSummary& summary,
+                const trace::Comparison& comparison, const std::string& predicted_path) {
+  const trace::Provenance provenance = summary.trace.header.provenance;
+  out << command::iteration_line(trace::Provenance::kPredicted,
+                                 seconds(comparison.predicted_iteration),
+                                 fmt::format("stage times: {}", to_name(plan.cost_source)));
+  out << command::iteration_line(
+      provenance, seconds(comparison.measured_iteration),
+      fmt::format("median of {}; the prediction is off by {}{}", comparison.measured_iterations,
+                  command::percent(comparison.iteration_error),
+                  command::scale_note(summary.trace.header)));
+  if (summary.machine.worth_a_line()) out << summary.machine.brief() << "\n";
+  if (summary.first_loss && summary.final_loss) {
+    out << fmt::format("loss: first {:.4f}, last {:.4f} nats per token", *summary.first_loss,
+                       *summary.final_loss);
+    if (summary.evaluation_loss) {
+      out << fmt::format("; held-out text {:.4f}", *summary.evaluation_loss);
+    }
+    out << "\n";
+  }
+  out << fmt::format("{} steps, {:.0f} tokens/s, seed {}\n", summary.steps, summary.tokens_per_s,
+                     plan.run.seed);
+  if (summary.restarts > 0) {
+    out << fmt::format("restarted {} time{} after a worker was lost\n", summary.restarts,
+                       summary.restarts == 1 ? "" : "s");
+  }
+  if (!summary.checkpoint.empty()) out << "checkpoint: " << summary.checkpoint << "\n";
+  out << "traces: " << predicted_path << " " << summary.trace_path << "\n";
+}
+
+}  // namespace
+
+Status train(const TrainOptions& options, std::ostream& out) {
+  if (options.spare) return wait_as_spare(options);
+  const std::optional<launch::LaunchedRank> launched = TRY(find_launched_rank());
+  // Launchers start again what they started, unless somebody asks for it.
+  const int restarts = options.restarts.value_or(launched ? 0 : 3);
+  if (launched && launched->rank > 0)
+    return fail(restarts > 0 ? return_as(options, *launched) : join_run(options, *launched));
+  // From here on this is the launcher, and may be killed.
+  const Life life = restarts > 0 ? supervise(restarts) : Life{};
+  plan::Plan plan = TRY(command::load_plan(options.in));
+  TRY(launch::check_performable(plan));
+  if (launched) TRY(check_size(plan, *launched));
+  const auto islands = TRY(cluster::islands_of_environment());
+  TRY(make_directories(options.out));
+  const std::string predicted_path = options.out + "/predicted.jsonl";
+  TRY(plan::write_plan(options.out + "/plan.json", plan));
+
+  // First the prediction: it is on disk before anything has happened.
+  const sim::Simulation prediction =
+      TRY(command::predict(plan, 1, command::command_line("simulate", options.in)));
+  TRY(trace::write_trace(predicted_path, prediction.trace));
+  SystemClock clock;
+  command::ProgressLine line(std::cerr, isatty(STDERR_FILENO) != 0, clock);
+  line.note(fmt::format("predicted iteration: {} (stage times: {})",
+                        brief(seconds(prediction.iteration)), to_name(plan.cost_source)));
+
+  // A launcher may well send several signals, when it wants one thing.
+  launch::StopSignals signals(launched ? launch::SecondSignal::kIgnored
+                                       : launch::SecondSignal::kEnds);
+  launch::LaunchOptions launch;
+  launch.islands = islands;
+  launch.security = {options.credentials, options.plain_tcp};
+  if (launched) {
+    launch.rendezvous = TRY(rendezvous(options, *launched, islands));
+    launch.security = security_of(options, *launched, islands);
+    line.note(fmt::format("rank 0 of {}, started by {}, waits for the others at {}",
+                          launched->ranks, launched->launcher, launch.rendezvous->at.text()));
+  }
+  if (launch.security.plain_tcp)
+    line.note(
+        "--plain-tcp: model, data and token travel in clear text; whoever sits on the way can "
+        "read and change them");
+  launch.no_inbound = options.no_inbound;
+  launch.output = options.out;
+  launch.resume = options.resume;
+  launch.restarts = restarts;
+  launch.keep_state = options.keep_state;
+  launch.all_ended = life.number > 0 && !launched;
+  launch.worker_program = options.worker;
+  launch.control_port = options.port;
+  launch.command = command::command_line("train", options.in) + (options.resume ? " --resume" : "");
+  launch.version = command::version();
+  launch.on_progress = [&](const launch::Progress& progress) {
+    line.show(progress);
+    if (life.step) life.step->store(progress.step);
+  };
+  launch.log = [](const std::string& text) { std::cerr << text + "\n"; };  // in one piece
+  launch.on_note = [&](const std::string& text) { line.note(text); };
+  launch.stop = &signals.flag();
+  launch::Telemetry telemetry(plan, clock);
+  launch.telemetry = &telemetry;
+  const auto watched = TRY(WatchedRun::begin(options.out, options.metrics, telemetry));
+  line.note(fmt::format("metrics: http://{}/metrics; tombolo status --out {}",
+                        watched->address().text(), options.out));
+  const Result<launch::RunSummary> run = launch::launch(plan, launch, clock);
+  line.finish();
+  if (!run) return fail(run.error());
+
+  const launch::RunSummary& summary = *run;
+  // One iteration alone is its own measurement; with more, the first warms up.
+  const int64_t warmup = trace::iteration_times(summary.trace).size() > 1 ? 1 : 0;
+  const trace::Comparison comparison =
+      TRY(trace::compare(prediction.trace, summary.trace, {.warmup = warmup}));
+  if (!options.json) {
+    print_text(out, plan, summary, comparison, predicted_path);
+    return {};
+  }
+  command::print_json(out,
+                      {{"provenance", std::string(to_name(summary.trace.header.provenance))},
+                       {"steps", summary.steps},
+                       {"first_loss", or_null(summary.first_loss)},
+                       {"final_loss", or_null(summary.final_loss)},
+                       {"evaluation_loss", or_null(summary.evaluation_loss)},
+                       {"tokens_per_s", summary.tokens_per_s},
+                       {"iteration_s", seconds(comparison.measured_iteration).value},
+                       {"predicted_iteration_s", seconds(comparison.predicted_iteration).value},
+                       {"iteration_error", comparison.iteration_error},
+                       {"cost_source", std::string(to_name(plan.cost_source))},
+                       {"byte_scale", summary.trace.header.byte_scale},
+                       {"machine", Value(summary.machine.table())},
+                       {"trace", summary.trace_path},
+                       {"predicted_trace", predicted_path},
+                       {"restarts", int64_t{summary.restarts}},
+                       {"checkpoint", summary.checkpoint}});
+  return {};
+}
+
+command::Command add_train(CLI::App& app) {
+  auto options = std::make_shared<TrainOptions>();
+  CLI::App* words = app.add_subcommand("train", "predict a job, then perform it");
+  CLI::Option* job = words->add_option("job", options->in.input, "job file (TOML) or Plan (JSON)");
+  words->add_option("--hardware", options->in.hardware, "hardware file written by tombolo profile");
+  words->add_option("--seed", options->in.seed, "replaces [run].seed");
+  words->add_option("--data", options->in.data, "replaces [data].text");
+  words->add_option("--steps", options->in.steps, "replaces [run].steps")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  words->add_option("--out", options->out, "folder for the Plan and the Traces")
+      ->capture_default_str();
+  words->add_flag("--resume", options->resume, "go on from the last checkpoint");
+  words->add_option("--port", options->port, "of the launcher, on this host; 0: any");
+  words->add_option("--rendezvous", options->rendezvous,
+                    "HOST:PORT where ranks started by mpirun, torchrun or srun meet");
+  words->add_option("--join-timeout", options->join_timeout, "seconds for all these to come")
+      ->check(CLI::Range(1.0, 86400.0))
+      ->capture_default_str();
+  words
+      ->add_option("--restarts", options->restarts,
+                   "how often to go on from one step when a worker or the launcher was lost (3; 0 "
+                   "under mpirun, torchrun or srun, or with RANK)")
+      ->check(CLI::Range(0, 1'000'000));
+  words->add_flag("--spare", options->spare,
+                  "wait in --out for the seat of a rank that was lost and does not come "
+                  "again");
+  CLI::Option* credentials =
+      words->add_option("--credentials", options->credentials,
+                        "folder with certificates: TLS between all processes; left out: "
+                        "what tombolo init made, for a rendezvous on another host");
+  words
+      ->add_flag("--plain-tcp", options->plain_tcp,
+                 "to other hosts in clear text: for networks that encrypt below")
+      ->excludes(credentials);
+  words->add_flag("--no-inbound", options->no_inbound,
+                  "nobody can call this rank (of all that are started here): it calls, "
+                  "or its links go through the coordinator");
+  words->add_flag_callback(
+      "--keep-state", [options] { options->keep_state = true; },
+      "workers copy their state at every iteration, so that no more than one is repeated (default "
+      "where every stage has replicas)");
+  words->add_flag_callback(
+      "--no-keep-state", [options] { options->keep_state = false; }, "they do not");
+  words->add_option("--worker", options->worker, "path of tombolo-worker");
+  words
+      ->add_option("--metrics", options->metrics,
+                   "ADDRESS:PORT where /metrics is served for Prometheus; port 0: any")
+      ->capture_default_str();
+  words->add_flag("--capabilities", options->capabilities,
+                  "what can be planned and what can be run");
+  command::add_json(words, options->json);
+  words->callback([options, job] {
+    if (!options->capabilities && job->count() == 0) throw CLI::RequiredError("job");
+  });
+  return {words, [options](std::ostream& out) -> Status {
+            if (!options->capabilities) return train(*options, out);
+            out << capabilities();
+            return {};
+          }};
+}
+
+}  // namespace tombolo::perform_commands

@@ -1,0 +1,118 @@
+#include <CLI/CLI.hpp>
+
+#include "base/file.h"
+#include "spec/graph/graph_file.h"
+#include "spec/plan/plan_file.h"
+#include "spec/schedule/schedule.h"
+#include "spec/schedule/schedule_csv.h"
+#include "spec/trace/perfetto.h"
+#include "spec/trace/trace_csv.h"
+#include "spec/trace/trace_file.h"
+#include "ui/command/input.h"
+#include "ui/predict_commands/chakra_convert.h"
+#include "ui/predict_commands/predict_commands.h"
+
+namespace tombolo::predict_commands {
+namespace {
+
+Result<plan::Plan> plan_of(const ConvertOptions& options) {
+  command::InputOptions in;
+  in.input = options.input;
+  return command::load_plan(in);
+}
+
+// What Plans do not have yet: layers that several ranks share.
+bool shares_layers(const plan::Parallelism& p) {
+  return p.tensor > 1 || p.context > 1 || p.expert > 1 || p.zero > 0 || p.sequence_parallel;
+}
+
+Status write_as_chakra(const ConvertOptions& options, std::ostream& out) {
+  if (!command::is_plan(TRY(read_file(options.input)))) {
+    command::InputOptions in;
+    in.input = options.input;
+    const plan::Job job = TRY(command::load_job(in));
+    if (shares_layers(job.parallelism) || options.remote_parameters)
+      return write_job_as_chakra(job, options, out);
+  }
+  return write_plan_as_chakra(TRY(plan_of(options)), options, out);
+}
+
+Result<std::string> converted(const ConvertOptions& options) {
+  if (options.to == "perfetto" || options.to == "csv") {
+    const trace::Trace trace = TRY(trace::read_trace(options.input));
+    return options.to == "perfetto" ? trace::to_perfetto(trace) : trace::to_csv(trace);
+  }
+  const plan::Plan plan = TRY(plan_of(options));
+  if (options.to == "plan") return plan::to_json_text(plan);
+  const schedule::Schedule schedule = TRY(schedule::build(plan));
+  if (options.to == "schedule") {
+    return schedule::to_csv(schedule, schedule::CsvContent::kEverything);
+  }
+  return graph::to_json_text(schedule::to_graph(plan, schedule));
+}
+
+}  // namespace
+
+Status convert(const ConvertOptions& options, std::ostream& out) {
+  const bool writes_chakra = options.to == "chakra" || options.to == "chakra-json";
+  if (writes_chakra && options.out.empty()) {
+    return unusable(fmt::format("--to {} writes files", options.to), "--out FILE");
+  }
+  if (options.retarget) return convert_retargeted(options, out);
+  if (writes_chakra || options.to == "dot" || options.to == "statistics") {
+    const chakra::TraceFormat format = TRY(chakra::read_format(options.input));
+    if (format != chakra::TraceFormat::kOther) return convert_chakra(options, format, out);
+    if (options.to == "chakra") return write_as_chakra(options, out);
+    return unusable(fmt::format("{}: --to {} wants a Chakra trace, or one of PyTorch",
+                                options.input, options.to),
+                    "--to chakra first, if it is a job or a Plan");
+  }
+  const std::string text = TRY(converted(options));
+  if (!options.out.empty()) return write_file(options.out, text);
+  out << text;
+  return {};
+}
+
+command::Command add_convert(CLI::App& app) {
+  auto options = std::make_shared<ConvertOptions>();
+  CLI::App* words =
+      app.add_subcommand("convert",
+                         "Trace to perfetto or csv; job to plan, graph, schedule or chakra; Chakra "
+                         "or PyTorch trace to chakra, chakra-json, dot or statistics");
+  words
+      ->add_option("input", options->input,
+                   "Trace, Plan, job, Chakra trace or execution trace of PyTorch")
+      ->required();
+  words->add_option("--to", options->to, "what to write")
+      ->required()
+      ->check(CLI::IsMember({"perfetto", "csv", "plan", "graph", "schedule", "chakra",
+                             "chakra-json", "dot", "statistics"}));
+  words->add_option("--out", options->out,
+                    "file to write; left out: stdout. Job to chakra: PREFIX of PREFIX.RANK.et");
+  words->add_option("--kineto", options->kineto,
+                    "PyTorch: Kineto's trace of the same run, which knows the times");
+  words->add_flag("--repair", options->repair,
+                  "Chakra: drop dependencies that cannot be, and list them");
+  words
+      ->add_option("--granularity", options->granularity,
+                   "job with tensor, context or expert parallelism or ZeRO to chakra: nodes per "
+                   "layer, or per stage")
+      ->check(CLI::IsMember({"layer", "stage"}))
+      ->capture_default_str();
+  words->add_option("--retarget", options->retarget,
+                    "Chakra traces PREFIX.RANK.et (input: PREFIX) to chakra: as of so "
+                    "many ranks, with more or fewer data-parallel replicas");
+  words->add_option("--comm-groups", options->comm_groups,
+                    "--retarget: JSON, communicator group to ranks");
+  words
+      ->add_option("--data-groups", options->data_groups,
+                   "--retarget: names of all groups that join replicas; left out: found")
+      ->delimiter(',');
+  words->add_flag("--remote-parameters", options->remote_parameters,
+                  "job with ZeRO 3 to chakra: shards live in remote memory, loaded "
+                  "before they are gathered and stored when they are summed");
+  command::add_json(words, options->json);
+  return {words, [options](std::ostream& out) { return convert(*options, out); }};
+}
+
+}  // namespace tombolo::predict_commands

@@ -1,0 +1,340 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "predict/network/fabric.h"
+#include "predict/network/failure.h"
+#include "predict/network/grid_collective.h"
+#include "ui/command/answer.h"
+#include "ui/predict_commands/fabric_job.h"
+#include "ui/predict_commands/predict_commands.h"
+
+namespace tombolo::predict_commands {
+namespace {
+
+using namespace network;
+
+// What the options ask for, checked.
+struct Question {
+  FabricSize size;
+  EquipmentPrices prices;
+  Grid grid;  // the whole domains
+  std::optional<Bytes> message;
+  FailureOptions failures;
+  std::optional<PricedJob> job;
+};
+
+// "748" and "748 USD" alike: there is one currency.
+Result<Dollars> read_price(const std::string& text, const char* option) {
+  const bool bare = text.find_first_not_of("+-.0123456789eE") == std::string::npos;
+  return during(parse_quantity<Dollars>(bare ? text + " USD" : text),
+                fmt::format("reading {}", option));
+}
+
+Result<Question> read_question(const FabricOptions& options) {
+  Question q;
+  if (options.job.empty() && options.gpus == 0) {
+    return unusable("--gpus is missing", "--gpus 32768, or --job job.toml");
+  }
+  q.size = {options.gpus, options.radix, options.domain};
+  if (options.job.empty()) TRY(check(q.size));
+  q.prices.switch_port = TRY(read_price(options.switch_port_price, "--switch-port-price"));
+  q.prices.transceiver = TRY(read_price(options.transceiver_price, "--transceiver-price"));
+  TRY(check(q.prices));
+  if (!options.job.empty()) {
+    q.job = TRY(price_job(options, q.prices));
+    q.size = q.job->prices.size;
+  }
+  q.grid.domain = std::min(q.size.gpus, q.size.domain);
+  q.grid.domains = std::max<int64_t>(1, q.size.gpus / q.size.domain);
+  q.grid.scale_up = TRY(during(parse_quantity<BytesPerSecond>(options.domain_bandwidth),
+                               "reading --domain-bandwidth"));
+  q.grid.port = TRY(
+      during(parse_quantity<BytesPerSecond>(options.port_bandwidth), "reading --port-bandwidth"));
+  if (q.job) {
+    const cluster::Datacenter& datacenter = q.job->job.cluster.datacenters[0];
+    q.grid.scale_up = datacenter.scale_up.bandwidth;
+    q.grid.port = datacenter.scale_out.bandwidth;
+  }
+  TRY(check(q.grid));
+  if (!options.message.empty()) {
+    q.message = TRY(during(parse_quantity<Bytes>(options.message), "reading --message"));
+    if (q.message->value <= 0) {
+      return unusable(fmt::format("--message {}: must be positive", options.message),
+                      "--message 1GB");
+    }
+  }
+  q.failures.server = options.server;
+  q.failures.optical_group = options.optical_group;
+  TRY(check(q.size, q.failures));
+  return q;
+}
+
+std::string grouped(int64_t number) {
+  std::string out = fmt::format("{}", number);
+  for (auto at = static_cast<int64_t>(out.size()) - 3; at > 0; at -= 3) {
+    out.insert(static_cast<size_t>(at), 1, ',');
+  }
+  return out;
+}
+
+std::string money(Dollars amount) {
+  if (amount.value < 1e6) {
+    return fmt::format("{} USD", grouped(static_cast<int64_t>(amount.value)));
+  }
+  return amount.value < 1e9 ? fmt::format("{:.2f} M USD", amount.value / 1e6)
+                            : fmt::format("{:.2f} B USD", amount.value / 1e9);
+}
+
+// What a reader would stumble over, one sentence each.
+std::vector<std::string> notes(const Question& q, bool grid_matters) {
+  const FabricSize& size = q.size;
+  std::vector<std::string> out;
+  const int64_t left = size.gpus % size.domain;
+  if (size.gpus <= size.domain) {
+    out.push_back(
+        "all GPUs share one domain: rails have one GPU each and nothing to join; the law still "
+        "counts a switch port for each");
+  } else if (left != 0) {
+    out.push_back(fmt::format(
+        "{} is no multiple of {}: the last domain has {} GPUs, so {} rails have {} GPUs and {} "
+        "have {}; tiers are those of the longer ones",
+        size.gpus, size.domain, left, left, size.rail(), size.domain - left, size.rail() - 1));
+    if (grid_matters) {
+      out.push_back(fmt::format("times and failures are those of the {} whole domains",
+                                grouped(q.grid.domains)));
+    }
+  }
+  const FabricParts rail = parts_of(Fabric::kRailOnly, size, q.prices);
+  if (rail.switches_whole_rails > rail.switches) {
+    out.push_back(fmt::format(
+        "{} rail-only switches have enough ports; as a rail of {} cannot be split over two of "
+        "them, {} are needed ({} more)",
+        grouped(rail.switches), size.rail(), grouped(rail.switches_whole_rails),
+        money(static_cast<double>((rail.switches_whole_rails - rail.switches) * size.radix) *
+              q.prices.switch_port)));
+  }
+  return out;
+}
+
+void print_parts(std::ostream& out, const Question& q) {
+  const FabricSize& size = q.size;
+  out << fmt::format(
+      "{} GPUs in {} domains of {}; switches of {} ports at {:g} USD a port, transceivers at {:g} "
+      "USD\n\n",
+      grouped(size.gpus), grouped(size.domains()), size.domain, size.radix,
+      q.prices.switch_port.value, q.prices.transceiver.value);
+  out << fmt::format("  {:<15}{:>6}{:>13}{:>15}{:>15}\n", "", "tiers", "switches", "transceivers",
+                     "cost");
+  const std::pair<Fabric, std::string> rows[] = {
+      {Fabric::kClos, "any GPU reaches any other at full rate"},
+      {Fabric::kRailOptimized, "the same Clos; a rail shares its lowest switches"},
+      {Fabric::kRailOnly, fmt::format("{} rails of {} GPUs, no spine between them", size.rails(),
+                                      grouped(size.rail()))}};
+  for (const auto& [fabric, words] : rows) {
+    const FabricParts parts = parts_of(fabric, size, q.prices);
+    out << fmt::format("  {:<15}{:>6}{:>13}{:>15}{:>15}   {}\n", to_name(fabric), parts.tiers,
+                       grouped(parts.switches), grouped(parts.transceivers), money(parts.cost),
+                       words);
+  }
+  const FabricParts full = parts_of(Fabric::kRailOptimized, size, q.prices);
+  const FabricParts rail = parts_of(Fabric::kRailOnly, size, q.prices);
+  out << fmt::format("\nrail-only costs {:.1f} % less than rail-optimized ({} less)\n",
+                     100 * cost_reduction(full, rail), money(full.cost - rail.cost));
+}
+
+void print_collectives(std::ostream& out, const Question& q) {
+  out << fmt::format(
+      "\ncollectives of {} on {} domains of {} GPUs; a GPU has {} inside its domain and {} into "
+      "the "
+      "network\n",
+      brief(*q.message), grouped(q.grid.domains), q.grid.domain, brief(q.grid.scale_up),
+      brief(q.grid.port));
+  for (const CollectiveLaw& law : collective_laws()) {
+    out << fmt::format("  {:<16}{:<33}{:>10}   {}; {}\n", to_name(law.fabric), law.name,
+                       brief(law.time(q.grid, *q.message)), law.holds, law.source);
+  }
+  out << "  the message is what a GPU holds after an all-gather, and sends to all in an "
+         "all-to-all\n";
+  if (q.grid.domains < 2) return;
+  out << fmt::format(
+      "  all-to-all is {:.1f} % slower rail-only: bytes for another rail are forwarded inside "
+      "domains\n",
+      100 * (all_to_all_rail_only(q.grid, *q.message) /
+                 all_to_all_full_bisection(q.grid, *q.message) -
+             1));
+  if (!domain_cut_binds(q.grid)) {
+    out << "  no all-gather can reach (y-1)/C_S here: the domain's links are too slow for it\n";
+  }
+}
+
+void print_failures(std::ostream& out, const Question& q) {
+  out << "\nwhat a failure costs: times after the remedy relative to those before (hierarchical "
+         "all-gather, all-to-all)\n";
+  std::string last;
+  for (const FailureCase& row : failure_cases(q.size, q.grid, q.failures)) {
+    const std::string title = fmt::format("{}, {}", to_name(row.failed), to_name(row.fabric));
+    if (title != last) {
+      const std::string heading =
+          fmt::format("{}: {:.2g} % of network bandwidth lost", title, 100 * row.bandwidth_lost);
+      out << fmt::format("\n{:<80}{:>9}{:>7}{:>12}{:>12}  stated by\n", heading, "GPUs out",
+                         "moved", "all-gather", "all-to-all");
+      if (row.pairs_off_network > 0) {
+        out << fmt::format("    {} pairs of GPUs lose their path over switches, {} every path\n",
+                           grouped(row.pairs_off_network), grouped(row.pairs_cut_off));
+      }
+      last = title;
+    }
+    const auto times = [](const std::optional<double>& ratio) {
+      return ratio ? fmt::format("x {:.3f}", *ratio) : std::string("-");
+    };
+    const std::string what =
+        fmt::format("{}{}: {}", row.optical ? "[optical] " : "", row.spare, row.remedy);
+    out << fmt::format("  {:<78}{:>9}{:>7}{:>12}{:>12}  {}\n", what, grouped(row.gpus_out),
+                       grouped(row.gpus_moved), times(row.all_gather), times(row.all_to_all),
+                       to_name(row.claim));
+  }
+  out << "\n  [optical] needs optical switches. \"paper\": the remedy stands in section 4.1 of the "
+         "rail-only paper;\n  all numbers are derived (docs/laws/rail_failures.md)\n";
+}
+
+Value parts_json(Fabric fabric, const Question& q) {
+  const FabricParts parts = parts_of(fabric, q.size, q.prices);
+  return Value::Table{{"tiers", parts.tiers},
+                      {"switches", parts.switches},
+                      {"transceivers", parts.transceivers},
+                      {"cost_usd", parts.cost.value},
+                      {"switches_whole_rails", parts.switches_whole_rails}};
+}
+
+Value collectives_json(const Question& q) {
+  Value::Array laws;
+  for (const CollectiveLaw& law : collective_laws()) {
+    laws.push_back(Value::Table{{"law", std::string(law.name)},
+                                {"operation", std::string(law.operation)},
+                                {"fabric", std::string(to_name(law.fabric))},
+                                {"time_s", law.time(q.grid, *q.message).value},
+                                {"holds", std::string(law.holds)},
+                                {"source", std::string(law.source)}});
+  }
+  return Value::Table{{"message_bytes", q.message->value},
+                      {"domain", q.grid.domain},
+                      {"domains", q.grid.domains},
+                      {"domain_bandwidth_bytes_per_s", q.grid.scale_up.value},
+                      {"port_bandwidth_bytes_per_s", q.grid.port.value},
+                      {"all_to_all_slowdown", all_to_all_slowdown(q.grid)},
+                      {"domain_cut_binds", domain_cut_binds(q.grid)},
+                      {"laws", laws}};
+}
+
+Value failures_json(const Question& q) {
+  const auto times = [](const std::optional<double>& ratio) {
+    return ratio ? Value(*ratio) : Value();
+  };
+  Value::Array rows;
+  for (const FailureCase& row : failure_cases(q.size, q.grid, q.failures)) {
+    rows.push_back(Value::Table{{"failed", std::string(to_name(row.failed))},
+                                {"fabric", std::string(to_name(row.fabric))},
+                                {"optical", row.optical},
+                                {"spare", row.spare},
+                                {"remedy", row.remedy},
+                                {"claim", std::string(to_name(row.claim))},
+                                {"note", row.note},
+                                {"bandwidth_lost", row.bandwidth_lost},
+                                {"pairs_off_network", row.pairs_off_network},
+                                {"pairs_cut_off", row.pairs_cut_off},
+                                {"gpus_out", row.gpus_out},
+                                {"gpus_moved", row.gpus_moved},
+                                {"all_gather_ratio", times(row.all_gather)},
+                                {"all_to_all_ratio", times(row.all_to_all)}});
+  }
+  return rows;
+}
+
+}  // namespace
+
+Status fabric(const FabricOptions& options, std::ostream& out) {
+  const Question q = TRY(read_question(options));
+  const std::vector<std::string> remarks = notes(q, q.message || options.failures);
+  if (!options.json) {
+    print_parts(out, q);
+    for (const std::string& remark : remarks) out << "  note: " << remark << "\n";
+    if (q.message) print_collectives(out, q);
+    if (options.failures) print_failures(out, q);
+    if (q.job) print_priced_job(out, *q.job);
+    return {};
+  }
+  const FabricParts full = parts_of(Fabric::kRailOptimized, q.size, q.prices);
+  const FabricParts rail = parts_of(Fabric::kRailOnly, q.size, q.prices);
+  Value::Array remarks_json;
+  for (const std::string& remark : remarks) remarks_json.push_back(remark);
+  Value::Table answer = {{"provenance", "predicted"},
+                         {"law", "fabric-cost"},
+                         {"law_source", "Wang et al. 2023 (rail-only), section 6.5"},
+                         {"gpus", q.size.gpus},
+                         {"radix", q.size.radix},
+                         {"domain", q.size.domain},
+                         {"domains", q.size.domains()},
+                         {"switch_port_usd", q.prices.switch_port.value},
+                         {"transceiver_usd", q.prices.transceiver.value},
+                         {"clos", parts_json(Fabric::kClos, q)},
+                         {"rail_optimized", parts_json(Fabric::kRailOptimized, q)},
+                         {"rail_only", parts_json(Fabric::kRailOnly, q)},
+                         {"reduction", cost_reduction(full, rail)},
+                         {"reduction_percent", percent_cut_off(full, rail)},
+                         {"notes", remarks_json}};
+  if (q.message) answer.emplace_back("collectives", collectives_json(q));
+  if (options.failures) answer.emplace_back("failures", failures_json(q));
+  if (q.job) answer.emplace_back("job", priced_job_json(*q.job));
+  command::print_json(out, answer);
+  return {};
+}
+
+command::Command add_fabric(CLI::App& app) {
+  auto options = std::make_shared<FabricOptions>();
+  CLI::App* words = app.add_subcommand(
+      "fabric", "what the network of a GPU cluster needs and costs: Clos, rail-only");
+  CLI::Option* gpus = words->add_option("--gpus", options->gpus, "how many GPUs");
+  words->add_option("--radix", options->radix, "ports of a switch")->capture_default_str();
+  CLI::Option* domain = words->add_option("--domain", options->domain, "GPUs of a scale-up domain")
+                            ->capture_default_str();
+  words->add_option("--switch-port-price", options->switch_port_price, "USD")
+      ->capture_default_str();
+  words->add_option("--transceiver-price", options->transceiver_price, "USD")
+      ->capture_default_str();
+  words->add_option("--message", options->message,
+                    "size such as 1GB: how long collectives take, too");
+  words->add_option("--domain-bandwidth", options->domain_bandwidth, "of a GPU inside its domain")
+      ->capture_default_str();
+  words->add_option("--port-bandwidth", options->port_bandwidth, "of a GPU into the network")
+      ->capture_default_str();
+  words->add_flag("--failures", options->failures,
+                  "what a failed GPU, server, rail switch or link costs");
+  words->add_option("--server", options->server,
+                    "GPUs per server; left out: the domain if at most 16, else 1");
+  words
+      ->add_option("--optical-group", options->optical_group,
+                   "GPUs that an optical switch inside a domain exchanges together")
+      ->capture_default_str();
+  CLI::Option* job =
+      words
+          ->add_option("--job", options->job,
+                       "job whose GPUs the fabric joins: iterations per dollar, network included")
+          ->excludes(gpus)
+          ->excludes(domain);
+  words->add_option("--law", options->law, "that predicts the job's iteration")->needs(job);
+  words
+      ->add_option("--iteration", options->iteration,
+                   "time of an iteration on full bisection, such as 12.5s, instead of a law")
+      ->needs(job);
+  words->add_option("--years", options->years, "until the network is written off")
+      ->needs(job)
+      ->capture_default_str();
+  words
+      ->add_flag("--price-includes-network", options->price_includes_network,
+                 "the cluster's price of a device has a Clos in it")
+      ->needs(job);
+  command::add_json(words, options->json);
+  return {words, [options](std::ostream& out) { return fabric(*options, out); }};
+}
+
+}  // namespace tombolo::predict_commands

@@ -1,0 +1,203 @@
+#include "ui/predict_commands/policy_choice.h"
+
+#include "predict/sim/simulate.h"
+#include "spec/schedule/schedule.h"
+#include "spec/trace/trace_file.h"
+#include "ui/command/answer.h"
+#include "ui/command/input.h"
+
+namespace tombolo::predict_commands {
+namespace {
+
+using schedule_search::BestSchedule;
+using schedule_search::ScheduleCandidate;
+
+// ---- what is asked for ----
+
+Result<plan::Plan> named_plan(const std::string& name, const plan::Plan& plan) {
+  plan::Plan out = TRY(schedule_search::with_schedule(plan, name));
+  TRY(schedule::check_memory(out, TRY(schedule::build(out))));
+  return out;
+}
+
+// The schedule is found again for measured times. What was performed so far is the Plan's own
+// schedule if it carries one, else the best for the planned times.
+Result<ChosenPolicy> adjust(const plan::Plan& plan, const std::string& trace_file,
+                            schedule_search::BestScheduleOptions options) {
+  const trace::Trace trace = TRY(trace::read_trace(trace_file));
+  const schedule_search::PositionWork planned = schedule_search::work_of(plan);
+  const schedule_search::PositionWork measured = TRY(during(
+      schedule_search::measured_work(trace, planned), "reading stage times of " + trace_file));
+  const plan::Plan before =
+      plan.given ? plan : TRY(schedule_search::best_schedule(plan, options)).plan;
+  options.incumbent = schedule_search::with_work(before, measured);
+  ChosenPolicy chosen;
+  chosen.best =
+      TRY(schedule_search::best_schedule(schedule_search::with_work(plan, measured), options));
+  chosen.plan = chosen.best->plan;
+  const ScheduleCandidate& incumbent = chosen.best->candidates[*chosen.best->incumbent_index];
+  chosen.adjustment = Adjustment{schedule_search::slowest(measured, planned),
+                                 TRY(sim::simulate(before)).iteration, *incumbent.iteration};
+  return chosen;
+}
+
+// ---- text ----
+
+std::string micro_batches(const ScheduleCandidate& candidate) {
+  return candidate.in_flight ? fmt::format("{:.3g}", *candidate.in_flight) : "-";
+}
+
+void print_candidate(std::ostream& out, const ScheduleCandidate& candidate, const char* mark) {
+  const auto time = [](const std::optional<SimDuration>& duration) {
+    return duration ? brief(seconds(*duration)) : std::string("-");
+  };
+  std::string note = candidate.obstacle;
+  if (candidate.splits && note.empty()) note = "backwards in halves";
+  out << fmt::format("{:>2}{:>10}{:>11}{:>11}  {}{}\n", mark, time(candidate.makespan),
+                     time(candidate.iteration), micro_batches(candidate), candidate.name,
+                     note.empty() ? "" : ": " + note);
+}
+
+void print_best(std::ostream& out, const BestSchedule& best) {
+  out << fmt::format("policy best: {}\n", best.winner().name);
+  if (const ScheduleCandidate* baseline = best.baseline()) {
+    out << fmt::format(
+        "  {:.1f} % less time than {} ({}), the best of gpipe, 1f1b, interleaved and varuna on the "
+        "same links and memory\n",
+        100 * schedule_search::time_saved(best.iteration(), *baseline->iteration), baseline->name,
+        brief(seconds(*baseline->iteration)));
+    const ScheduleCandidate* published = best.published();
+    if (published && best.published_index != best.baseline_index) {
+      out << fmt::format("  {:.1f} % less than {} ({}), the best of them as published\n",
+                         100 * schedule_search::time_saved(best.iteration(), *published->iteration),
+                         published->name, brief(seconds(*published->iteration)));
+    }
+    const ScheduleCandidate* unsplit = best.unsplit();
+    if (unsplit && best.winner().splits) {
+      out << fmt::format(
+          "  with backwards in one piece: {} ({}), {:.1f} % less\n", unsplit->name,
+          brief(seconds(*unsplit->iteration)),
+          100 * schedule_search::time_saved(*unsplit->iteration, *baseline->iteration));
+    }
+  }
+  out << fmt::format(
+      "  {} above what no schedule of this layout can beat, {}: {}\n",
+      command::percent(1 / (1 - schedule_search::time_saved(best.bound.value, best.iteration())) -
+                       1),
+      brief(seconds(best.bound.value)), best.bound.reason);
+  if (*best.winner().makespan != best.iteration()) {
+    out << fmt::format(
+        "  simulated {}; the schedule alone, without sums of gradients and flows "
+        "that meet, {}\n",
+        brief(seconds(best.iteration())), brief(seconds(*best.winner().makespan)));
+  }
+  for (const std::string& why : best.why) out << "  why: " << why << "\n";
+  out << fmt::format("{:>12}{:>11}{:>11}  {}\n", "schedule", "simulated", "in flight", "candidate");
+  for (size_t i = 0; i < best.candidates.size(); ++i) {
+    const bool baseline = best.baseline_index && *best.baseline_index == i;
+    print_candidate(out, best.candidates[i], i == 0 ? "*" : baseline ? "b" : "");
+  }
+}
+
+// ---- JSON ----
+
+Value time_json(const std::optional<SimDuration>& time) { return time ? Value(time->ns) : Value(); }
+
+Value candidate_json(const ScheduleCandidate& candidate) {
+  return Value::Table{
+      {"name", candidate.name},
+      {"family", candidate.family},
+      {"schedule", candidate.variant.schedule},
+      {"virtual_stages", candidate.variant.chunks},
+      {"sharing", std::string(to_name(candidate.variant.sharing))},
+      {"cell", candidate.variant.cell},
+      {"is_baseline", candidate.is_baseline},
+      {"splits", candidate.splits},
+      {"in_flight", candidate.in_flight ? Value(*candidate.in_flight) : Value()},
+      {"makespan_ns", time_json(candidate.makespan)},
+      {"iteration_ns", time_json(candidate.iteration)},
+      {"obstacle", candidate.obstacle.empty() ? Value() : Value(candidate.obstacle)}};
+}
+
+// With how much less time `fast` takes than `slow`, where both are there.
+Value rival_json(const ScheduleCandidate* rival, const ScheduleCandidate* fast,
+                 const ScheduleCandidate* slow) {
+  if (!rival) return {};
+  const bool both = fast && slow;
+  return Value::Table{
+      {"name", rival->name},
+      {"iteration_ns", rival->iteration->ns},
+      {"gain",
+       both ? Value(schedule_search::time_saved(*fast->iteration, *slow->iteration)) : Value()}};
+}
+
+}  // namespace
+
+Result<ChosenPolicy> choose_policy(const SimulateOptions& options) {
+  const plan::Plan plan = TRY(command::open_plan(options.in));
+  const schedule_search::BestScheduleOptions search{.split_backward = !options.no_split};
+  if (options.policy != "best") {
+    return ChosenPolicy{TRY(named_plan(options.policy, plan)), std::nullopt, std::nullopt};
+  }
+  if (!options.measured.empty()) return adjust(plan, options.measured, search);
+  ChosenPolicy chosen;
+  chosen.best = TRY(schedule_search::best_schedule(plan, search));
+  chosen.plan = chosen.best->plan;
+  return chosen;
+}
+
+void print_policy(std::ostream& out, const ChosenPolicy& chosen) {
+  if (chosen.adjustment) {
+    const Adjustment& a = *chosen.adjustment;
+    out << fmt::format("stragglers: the stage at position {} takes {:.2f} times what was planned\n",
+                       a.slowest.position, a.slowest.factor);
+    out << fmt::format(
+        "  the schedule so far: {} as planned, {} with the measured times; found "
+        "again: {}, {:.1f} % less\n",
+        brief(seconds(a.planned)), brief(seconds(a.before)),
+        brief(seconds(chosen.best->iteration())),
+        100 * schedule_search::time_saved(chosen.best->iteration(), a.before));
+  }
+  if (chosen.best) print_best(out, *chosen.best);
+}
+
+Value policy_json(const ChosenPolicy& chosen) {
+  if (!chosen.best) return Value::Table{{"winner", chosen.plan.parallelism.schedule}};
+  const BestSchedule& best = *chosen.best;
+  Value::Array candidates;
+  for (const ScheduleCandidate& candidate : best.candidates) {
+    candidates.push_back(candidate_json(candidate));
+  }
+  Value::Array why;
+  for (const std::string& line : best.why) why.push_back(line);
+  const ScheduleCandidate* baseline = best.baseline();
+  Value::Table json{
+      {"winner", best.winner().name},
+      {"family", best.winner().family},
+      {"iteration_ns", best.iteration().ns},
+      {"baseline", baseline ? Value(Value::Table{{"name", baseline->name},
+                                                 {"iteration_ns", baseline->iteration->ns}})
+                            : Value()},
+      {"gain", baseline ? Value(schedule_search::time_saved(best.iteration(), *baseline->iteration))
+                        : Value()},
+      {"published", rival_json(best.published(), &best.winner(), best.published())},
+      {"without_split", rival_json(best.unsplit(), best.unsplit(), baseline)},
+      {"lower_bound_ns", best.bound.value.ns},
+      {"bound_reason", best.bound.reason},
+      {"why", why},
+      {"candidates", candidates}};
+  if (chosen.adjustment) {
+    const Adjustment& a = *chosen.adjustment;
+    json.emplace_back(
+        "stragglers",
+        Value::Table{{"position", static_cast<int64_t>(a.slowest.position)},
+                     {"factor", a.slowest.factor},
+                     {"planned_ns", a.planned.ns},
+                     {"before_ns", a.before.ns},
+                     {"after_ns", best.iteration().ns},
+                     {"gain", schedule_search::time_saved(best.iteration(), a.before)}});
+  }
+  return json;
+}
+
+}  // namespace tombolo::predict_commands

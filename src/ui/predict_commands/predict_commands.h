@@ -1,0 +1,96 @@
+// Commands that predict: simulate, estimate, traffic, fabric, convert; astra has a header of its own.
+//
+// Each is a function over plain options that writes its answer to a stream, and beside it what puts
+// its words on the command line (ui/command/command.h).
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "ui/command/command.h"
+
+namespace tombolo::predict_commands {
+
+struct SimulateOptions {
+  command::InputOptions in;
+  int iterations = 1;
+  std::string out;        // Trace
+  std::string policy;     // replaces the schedule: a name, or "best"; empty: as it stands
+  bool no_split = false;  // best: gradients of inputs and weights stay together
+  std::string measured;   // best: Trace from which stage times are taken
+  std::string out_plan;   // Plan
+  bool ascii = false;
+  bool json = false;
+};
+Status simulate(const SimulateOptions& options, std::ostream& out);
+command::Command add_simulate(CLI::App& app);
+
+struct EstimateOptions {
+  std::string job;
+  std::string law;  // empty: the default, estimate::law_names().front()
+  bool json = false;
+};
+Status estimate(const EstimateOptions& options, std::ostream& out);
+command::Command add_estimate(CLI::App& app);
+
+struct TrafficCommandOptions {
+  std::string job;
+  std::string report;         // HTML page to write; empty: none
+  std::string csv;            // blocks of at most 256 x 256; empty: none
+  bool flat_rings = false;    // workload::TrafficOptions
+  bool gather_again = false;  // workload::VolumeOptions
+  bool json = false;
+};
+Status traffic(const TrafficCommandOptions& options, std::ostream& out);
+command::Command add_traffic(CLI::App& app);
+
+struct ConvertOptions {
+  std::string input;  // a Trace, a Plan, a job, a Chakra trace or an execution trace of PyTorch
+  // perfetto | csv (of a Trace); plan | graph | schedule (of a job or Plan); chakra (of all but a
+  // Trace); chakra-json | dot | statistics (of a Chakra or PyTorch trace)
+  std::string to;
+  std::string out;      // empty: stdout. Of a job or Plan to chakra: PREFIX of PREFIX.RANK.et
+  std::string kineto;   // Kineto's trace of the same run, for one of PyTorch
+  bool repair = false;  // drop edges of a Chakra trace that cannot be, and list them
+  bool json = false;    // statistics as one JSON document
+  // Of a job to chakra, where its layers are split: a node per half a layer, or one per stage.
+  std::string granularity = "layer";
+  // Of Chakra traces PREFIX.RANK.et, then `input` is PREFIX: as traces of so many ranks.
+  std::optional<int64_t> retarget;
+  std::string comm_groups;               // file of their communicator groups; empty: none
+  std::vector<std::string> data_groups;  // those that join replicas; empty: found
+  bool remote_parameters = false;  // of a job with ZeRO 3 to chakra: shards live in remote memory
+};
+Status convert(const ConvertOptions& options, std::ostream& out);
+command::Command add_convert(CLI::App& app);
+
+struct FabricOptions {
+  int64_t gpus = 0;
+  int64_t radix = 64;                     // ports of a switch
+  int64_t domain = 8;                     // GPUs that share a scale-up domain
+  std::string switch_port_price = "748";  // USD
+  std::string transceiver_price = "374";
+  std::string message;  // "1GB": collective times too; empty: none
+  std::string domain_bandwidth = "900GBps";
+  std::string port_bandwidth = "400Gbps";
+  bool failures = false;
+  std::optional<int64_t> server;  // GPUs; left out: the domain up to 16, else 1
+  int64_t optical_group = 8;      // GPUs that an optical switch in a domain exchanges together
+  // With a job its GPUs, domain and bandwidths count instead of the above; iterations per dollar.
+  std::string job;
+  std::string law;                      // empty: the default, estimate::law_names().front()
+  std::string iteration;                // "12.5s", measured on full bisection, instead of a law
+  double years = 3;                     // until the network is written off
+  bool price_includes_network = false;  // the cluster's price of a device has a Clos in it
+  bool json = false;
+};
+Status fabric(const FabricOptions& options, std::ostream& out);
+command::Command add_fabric(CLI::App& app);
+
+}  // namespace tombolo::predict_commands

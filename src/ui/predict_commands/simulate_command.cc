@@ -1,0 +1,163 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+
+#include "predict/sim/simulate.h"
+#include "spec/plan/plan_file.h"
+#include "spec/schedule/ascii.h"
+#include "spec/trace/trace_file.h"
+#include "ui/command/answer.h"
+#include "ui/command/input.h"
+#include "ui/predict_commands/policy_choice.h"
+#include "ui/predict_commands/predict_commands.h"
+
+namespace tombolo::predict_commands {
+namespace {
+
+Value breakdown_json(const trace::Parts& parts) {
+  return Value::Table{{"compute_ns", parts.compute.ns},
+                      {"exposed_comm_ns", parts.exposed_communication.ns},
+                      // Nothing is charged for local or remote memory by today's laws.
+                      {"exposed_local_memory_ns", int64_t{0}},
+                      {"exposed_remote_memory_ns", int64_t{0}},
+                      {"idle_ns", parts.idle.ns}};
+}
+
+void print_wan(std::ostream& out, const std::vector<trace::WanUse>& wan) {
+  for (const trace::WanUse& use : wan) {
+    out << fmt::format("  {} -> {}: {} messages, ", use.from, use.to, use.messages);
+    if (use.bytes > 0) {
+      out << fmt::format("{} ({} on average), ", brief(Bytes{static_cast<double>(use.bytes)}),
+                         brief(use.rate));
+    }
+    out << fmt::format("busy {:.0f} %\n", 100 * use.busy_fraction);
+  }
+}
+
+void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation& simulation) {
+  const std::string pipelines =
+      plan.replicas() > 1 ? fmt::format(" x {} pipelines", plan.replicas()) : "";
+  out << fmt::format("{}: {} stages{}, {} micro-batches, schedule {}\n", plan.name,
+                     plan.stages.size(), pipelines, plan.microbatches(),
+                     plan.given ? plan.given->name : plan.parallelism.schedule);
+  out << command::iteration_line(trace::Provenance::kPredicted, seconds(simulation.iteration),
+                                 fmt::format("stage times: {}", to_name(plan.cost_source)));
+  const trace::Parts& sum = simulation.breakdown.sum;
+  const auto share = [&](SimDuration part) {
+    return sum.total().ns > 0
+               ? 100.0 * static_cast<double>(part.ns) / static_cast<double>(sum.total().ns)
+               : 0.0;
+  };
+  out << fmt::format("  ranks compute {:.1f} %, wait for a link {:.1f} %, idle {:.1f} %\n",
+                     share(sum.compute), share(sum.exposed_communication), share(sum.idle));
+  print_wan(out, simulation.breakdown.wan);
+  const auto peak = std::max_element(simulation.peak_memory.begin(), simulation.peak_memory.end());
+  const bool has_model = plan.boundary.value > 0;  // [stage_times] may stand without one
+  if (has_model && peak != simulation.peak_memory.end()) {
+    const auto rank = static_cast<int32_t>(peak - simulation.peak_memory.begin());
+    out << fmt::format("  peak memory {} of {} on rank {}\n", brief(*peak),
+                       brief(plan.device_of(rank).memory), rank);
+  }
+  for (const cluster::WanLink& link : plan.cluster.wan) {
+    std::string ignored;
+    const auto ignore = [&](bool given, const char* what) {
+      if (given) ignored += fmt::format("{}{}", ignored.empty() ? "" : ", ", what);
+    };
+    ignore(link.loss > 0, "loss");
+    ignore(link.jitter.value > 0, "jitter");
+    ignore(!link.rate_trace.empty(), "rate_trace");
+    if (!ignored.empty()) {
+      out << fmt::format("  note: not part of the law for WAN flows yet: {} of {} - {}\n", ignored,
+                         link.between[0], link.between[1]);
+    }
+  }
+  out << fmt::format("  seed {}, plan {}, {} events, fingerprint {}\n", plan.run.seed,
+                     plan::plan_digest(plan), simulation.events, simulation.fingerprint);
+}
+
+std::string simulate_command_line(const SimulateOptions& options) {
+  std::string line = command::command_line("simulate", options.in);
+  if (!options.policy.empty()) line += " --policy " + options.policy;
+  if (options.no_split) line += " --no-split";
+  if (!options.measured.empty()) line += " --measured " + options.measured;
+  return line;
+}
+
+}  // namespace
+
+Status simulate(const SimulateOptions& options, std::ostream& out) {
+  const auto begin = std::chrono::steady_clock::now();
+  if (options.policy != "best" && (options.no_split || !options.measured.empty())) {
+    return unusable(fmt::format("--policy {}: {} goes with --policy best", options.policy,
+                                options.no_split ? "--no-split" : "--measured"),
+                    "--policy best");
+  }
+  const bool as_it_stands = options.policy.empty();
+  const ChosenPolicy chosen = as_it_stands
+                                  ? ChosenPolicy{TRY(command::load_plan(options.in)), {}, {}}
+                                  : TRY(choose_policy(options));
+  const plan::Plan& plan = chosen.plan;
+  const sim::Simulation simulation =
+      TRY(command::predict(plan, options.iterations, simulate_command_line(options)));
+  if (!options.out.empty()) TRY(trace::write_trace(options.out, simulation.trace));
+  if (!options.out_plan.empty()) TRY(plan::write_plan(options.out_plan, plan));
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
+
+  if (!options.json) {
+    print_text(out, plan, simulation);
+    print_policy(out, chosen);
+    if (options.ascii) {
+      const schedule::Shape shape = schedule::shape_of(plan);
+      const schedule::Times times = schedule::times_of(plan);
+      out << "\n" << schedule::draw_ascii(simulation.trace, {.shape = &shape, .times = &times});
+    }
+    return {};
+  }
+  double peak = 0;
+  for (const Bytes bytes : simulation.peak_memory) peak = std::max(peak, bytes.value);
+  Value::Array peaks;
+  for (const Bytes bytes : simulation.peak_memory) peaks.push_back(bytes.value);
+  Value::Table answer{{"provenance", "predicted"},
+                      {"iteration_ns", simulation.iteration.ns},
+                      {"cost_source", std::string(to_name(plan.cost_source))},
+                      {"breakdown", breakdown_json(simulation.breakdown.sum)},
+                      {"utilization", simulation.breakdown.utilization},
+                      {"peak_memory_bytes", peak},
+                      {"peak_memory_per_rank_bytes", peaks},
+                      {"iterations", int64_t{options.iterations}},
+                      {"events", static_cast<int64_t>(simulation.events)},
+                      {"fingerprint", simulation.fingerprint},
+                      {"plan_digest", plan::plan_digest(plan)},
+                      {"seed", fmt::format("{}", plan.run.seed)},
+                      {"wall_s", wall.count()}};
+  if (!as_it_stands) answer.emplace_back("policy", policy_json(chosen));
+  command::print_json(out, answer);
+  return {};
+}
+
+command::Command add_simulate(CLI::App& app) {
+  auto options = std::make_shared<SimulateOptions>();
+  CLI::App* words = app.add_subcommand("simulate", "predict the timeline of a job or Plan");
+  command::add_input(words, options->in);
+  words->add_option("--iterations", options->iterations, "how many to simulate")
+      ->check(CLI::Range(1, 1000000));
+  words->add_option("--out", options->out, "write the predicted Trace (JSON lines)");
+  CLI::Option* policy =
+      words->add_option("--policy", options->policy,
+                        "another schedule than the job's: a name, or best, which searches");
+  words
+      ->add_flag("--no-split", options->no_split,
+                 "best: gradients of inputs and weights stay together")
+      ->needs(policy);
+  words
+      ->add_option("--measured", options->measured,
+                   "best: Trace from which the stage times are taken")
+      ->needs(policy);
+  words->add_option("--out-plan", options->out_plan,
+                    "write the Plan that performs what was predicted");
+  words->add_flag("--ascii", options->ascii, "draw the schedule in the terminal");
+  command::add_json(words, options->json);
+  return {words, [options](std::ostream& out) { return simulate(*options, out); }};
+}
+
+}  // namespace tombolo::predict_commands

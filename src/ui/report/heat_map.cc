@@ -1,0 +1,77 @@
+#include "ui/report/heat_map.h"
+
+#include "base/check.h"
+#include "base/value.h"
+#include "ui/report/assets.h"
+#include "ui/report/template.h"
+
+namespace tombolo::report {
+namespace {
+
+Value texts(const std::vector<std::string>& list) {
+  Value::Array out;
+  for (const std::string& text : list) out.push_back(text);
+  return out;
+}
+
+// `cells` is flat: from, to, layer, bytes.
+Value map_data(const HeatMap& map, size_t layers) {
+  CHECK(map.side >= 0 && map.side <= kHeatMapSideMax, "a heat map of {} cells", map.side);
+  CHECK(map.layers.size() == layers, "{} matrices for {} layers", map.layers.size(), layers);
+  const auto cells = static_cast<size_t>(map.side * map.side);
+  for (const auto& layer : map.layers) CHECK(layer.size() == cells, "{} cells", layer.size());
+  Value::Array out;
+  for (size_t i = 0; i < cells; ++i) {
+    for (size_t l = 0; l < layers; ++l) {
+      const double bytes = map.layers[l][i];
+      if (bytes <= 0) continue;
+      out.push_back(static_cast<int64_t>(i) / map.side);
+      out.push_back(static_cast<int64_t>(i) % map.side);
+      out.push_back(static_cast<int64_t>(l));
+      out.push_back(bytes);
+    }
+  }
+  return Value::Table{{"title", map.title},       {"first", map.first}, {"count", map.count},
+                      {"per_cell", map.per_cell}, {"side", map.side},   {"group", map.group},
+                      {"cells", std::move(out)}};
+}
+
+Value page_data(const HeatMapPage& page) {
+  Value::Array cards, layers, maps, tables;
+  for (const HeatMapCard& card : page.cards) {
+    cards.push_back(
+        Value::Table{{"what", card.what}, {"figure", card.figure}, {"detail", card.detail}});
+  }
+  for (const HeatMapLayer& layer : page.layers) {
+    layers.push_back(Value::Table{{"name", layer.name}, {"color", layer.color}});
+  }
+  for (const HeatMap& map : page.maps) maps.push_back(map_data(map, page.layers.size()));
+  for (const HeatMapTable& table : page.tables) {
+    Value::Array rows;
+    for (const std::vector<std::string>& row : table.rows) rows.push_back(texts(row));
+    tables.push_back(Value::Table{{"title", table.title},
+                                  {"columns", texts(table.columns)},
+                                  {"figures", table.figures},
+                                  {"rows", std::move(rows)},
+                                  {"remark", table.remark}});
+  }
+  return Value::Table{
+      {"title", page.title},     {"summary", page.summary},     {"thing", page.thing},
+      {"group", page.group},     {"cards", std::move(cards)},   {"layers", std::move(layers)},
+      {"maps", std::move(maps)}, {"tables", std::move(tables)}, {"notes", texts(page.notes)},
+      {"command", page.command}, {"version", page.version}};
+}
+
+}  // namespace
+
+std::string render_heat_maps(const HeatMapPage& page) {
+  const std::string data = script_json(page_data(page));
+  const std::string title = escape_html(page.title);
+  return fill_template(asset("heat_map.html"), {{"title", title},
+                                                {"style", asset("page.css")},
+                                                {"words", asset("words.js")},
+                                                {"heat_map", asset("heat_map.js")},
+                                                {"data", data}});
+}
+
+}  // namespace tombolo::report

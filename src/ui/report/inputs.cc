@@ -1,0 +1,216 @@
+#include "ui/report/inputs.h"
+
+#include <string>
+
+#include "spec/plan/plan_file.h"
+
+namespace tombolo::report {
+namespace {
+
+using plan::Plan;
+
+// Rows of a table of facts; what does not apply is left out by the caller.
+class Facts {
+ public:
+  explicit Facts(std::string title) : title_(std::move(title)) {}
+  void add(const char* key, std::string text) {
+    rows_.push_back(Value::Array{Value(key), Value(std::move(text))});
+  }
+  void add(const char* key, int64_t number) { add(key, fmt::format("{}", number)); }
+  Value take() { return Value::Table{{"title", title_}, {"rows", std::move(rows_)}}; }
+
+ private:
+  std::string title_;
+  Value::Array rows_;
+};
+
+// 3312640 -> "3.31 M".
+std::string count_brief(int64_t count) {
+  const double number = static_cast<double>(count);
+  if (number >= 1e9) return fmt::format("{:.3g} B", number / 1e9);
+  if (number >= 1e6) return fmt::format("{:.3g} M", number / 1e6);
+  if (number >= 1e3) return fmt::format("{:.3g} k", number / 1e3);
+  return fmt::format("{}", count);
+}
+
+// Beside [stage_times] a job may leave the model out.
+bool has_model(const Plan& plan) {
+  if (plan.cost_source == plan::CostSource::kStageTimes && plan.boundary.value == 0) return false;
+  return plan.model.layers > 0 && plan.model.hidden > 0;
+}
+
+// By its own name where the Plan carries one that was found.
+std::string schedule_name(const Plan& plan) {
+  return plan.given ? plan.given->name : plan.parallelism.schedule;
+}
+
+Value model_facts(const Plan& plan) {
+  const model::Model& m = plan.model;
+  Facts facts("Model");
+  if (!m.name.empty()) facts.add("name", m.name);
+  facts.add("parameters", count_brief(model::parameters(m)));
+  facts.add("layers", m.layers);
+  facts.add("hidden size", m.hidden);
+  facts.add("heads", m.kv_heads == m.heads
+                         ? fmt::format("{}", m.heads)
+                         : fmt::format("{} ({} for keys and values)", m.heads, m.kv_heads));
+  facts.add("feed-forward size", m.ffn);
+  facts.add("vocabulary", m.vocabulary);
+  facts.add("sequence", fmt::format("{} tokens", m.sequence));
+  facts.add("made of", fmt::format("{}, {}, {} positions", to_name(m.norm), to_name(m.activation),
+                                   to_name(m.positions)));
+  return facts.take();
+}
+
+Value training_facts(const Plan& plan) {
+  Facts facts("Training");
+  facts.add("global batch", fmt::format("{} sequences", plan.training.global_batch));
+  facts.add("micro-batch", fmt::format("{} sequences", plan.training.micro_batch));
+  facts.add("precision", std::string(to_name(plan.training.precision)));
+  facts.add("recompute", std::string(to_name(plan.training.recompute)));
+  facts.add("learning rate",
+            fmt::format("{} → {}", plan.optimizer.learning_rate, plan.optimizer.learning_rate_min));
+  facts.add("warm-up", fmt::format("{} steps", plan.optimizer.warmup_steps));
+  facts.add("steps", plan.run.steps);
+  if (plan.data) facts.add("text", plan.data->text);
+  if (plan.checkpoint && plan.checkpoint->every > 0) {
+    facts.add("checkpoint", fmt::format("every {} steps", plan.checkpoint->every));
+  }
+  return facts.take();
+}
+
+Value parallelism_facts(const Plan& plan) {
+  const plan::Parallelism& p = plan.parallelism;
+  Facts facts("Parallelism");
+  facts.add("pipeline", fmt::format("{} stages", p.pipeline));
+  if (p.data > 1) facts.add("replicas", fmt::format("{} pipelines (data = {})", p.data, p.data));
+  facts.add("schedule", schedule_name(plan));
+  if (p.sharing_in_use() == plan::Sharing::kTemporal) {
+    facts.add("WAN",
+              fmt::format("shared in time by cells of {} pipelines", p.pipelines_per_cell()));
+  }
+  facts.add("micro-batches",
+            fmt::format("{}{}", plan.microbatches(), p.data > 1 ? " per pipeline" : ""));
+  facts.add("tensor", p.tensor);
+  if (p.virtual_stages > 1) facts.add("virtual stages", p.virtual_stages);
+  facts.add("ranks", static_cast<int64_t>(plan.ranks.size()));
+  facts.add("bytes between stages", brief(plan.boundary) + " per micro-batch");
+  return facts.take();
+}
+
+std::string layers_text(const model::Slice& slice) {
+  std::string out;
+  if (slice.layers == 1) out = fmt::format("{}", slice.first_layer);
+  if (slice.layers > 1) {
+    out = fmt::format("{}–{}", slice.first_layer, slice.first_layer + slice.layers - 1);
+  }
+  if (slice.embedding) out = out.empty() ? "embedding" : "embedding, " + out;
+  if (slice.head) out += out.empty() ? "head" : ", head";
+  return out.empty() ? "–" : out;
+}
+
+std::string or_dash(Seconds s) { return s.value > 0 ? brief(s) : "–"; }
+std::string or_dash(Bytes b) { return b.value > 0 ? brief(b) : "–"; }
+
+Value stage_rows(const Plan& plan) {
+  Value::Array rows;
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const plan::Stage& stage = plan.stages[s];
+    std::string ranks, places, devices;
+    const auto append_new = [](std::string& list, const std::string& name) {
+      if (list.find(name) == std::string::npos) list += (list.empty() ? "" : ", ") + name;
+    };
+    for (const plan::Placement& placement : plan.ranks) {
+      if (placement.stage != static_cast<int32_t>(s)) continue;
+      ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", placement.rank);
+      append_new(places, placement.datacenter);
+      append_new(devices, plan.device_of(placement.rank).name);
+    }
+    rows.push_back(Value::Table{{"stage", static_cast<int64_t>(s)},
+                                {"ranks", ranks},
+                                {"datacenter", places},
+                                {"device", devices},
+                                {"layers", has_model(plan) ? layers_text(stage.slice) : "–"},
+                                {"forward", brief(stage.cost.forward)},
+                                {"backward", brief(stage.cost.backward)},
+                                {"recompute", or_dash(stage.cost.recompute)},
+                                {"update", or_dash(stage.cost.update)},
+                                {"gradients", or_dash(stage.gradients)},
+                                {"reduce", or_dash(stage.cost.reduce)},
+                                {"state", or_dash(stage.state)}});
+  }
+  return rows;
+}
+
+Value link_rows(const Plan& plan) {
+  Value::Array rows;
+  for (const cluster::WanLink& link : plan.cluster.wan) {
+    const std::string& a = link.between[0];
+    const std::string& b = link.between[1];
+    std::string measured = "–";
+    for (const plan::MeasuredLink& m : plan.measured_links) {
+      if (m.between.size() == 2 && link.joins(m.between[0], m.between[1])) {
+        measured = fmt::format("{} one way, {}", brief(m.one_way_latency), brief(m.rate));
+      }
+    }
+    rows.push_back(
+        Value::Table{{"between", fmt::format("{} ↔ {}", a, b)},
+                     {"latency", brief(link.one_way_latency)},
+                     {"node_pair", brief(link.node_pair_limit)},
+                     {"path", link.path_limit ? brief(*link.path_limit) : "no limit"},
+                     {"connections", link.connections},
+                     {"window", link.tcp_window ? brief(*link.tcp_window) : "large enough"},
+                     {"flow_rate", brief(cluster::flow_rate(link))},
+                     {"measured", measured}});
+  }
+  return rows;
+}
+
+std::string summary(const Plan& plan) {
+  std::string places;
+  for (const plan::Placement& placement : plan.ranks) {
+    if (places.find(placement.datacenter) != std::string::npos) continue;
+    places += (places.empty() ? "" : ", ") + placement.datacenter;
+  }
+  const std::string what =
+      has_model(plan) ? count_brief(model::parameters(plan.model)) + " parameters · " : "";
+  const size_t count = plan.stages.size();
+  const char* stages = count == 1 ? "stage" : "stages";
+  const std::string pipelines =
+      plan.replicas() > 1 ? fmt::format("{} pipelines of {} {}", plan.replicas(), count, stages)
+                          : fmt::format("{} pipeline {}", count, stages);
+  return fmt::format("{}{} on {} · {} micro-batches{}, {}", what, pipelines, places,
+                     plan.microbatches(), plan.replicas() > 1 ? " each" : "", schedule_name(plan));
+}
+
+}  // namespace
+
+const char* explain(plan::CostSource source) {
+  switch (source) {
+    case plan::CostSource::kStageTimes:
+      return "Stage durations were given in the job ([stage_times]).";
+    case plan::CostSource::kProfile:
+      return "Stage durations were measured on this machine by tombolo profile.";
+    case plan::CostSource::kRoofline:
+      return "Stage durations come from the law “roofline”: arithmetic and memory traffic at "
+             "catalog speeds.";
+  }
+  return "";
+}
+
+Value plan_tables(const Plan& plan) {
+  Value::Array facts;
+  if (has_model(plan)) facts.push_back(model_facts(plan));
+  facts.push_back(parallelism_facts(plan));
+  facts.push_back(training_facts(plan));
+  return Value::Table{{"summary", summary(plan)},
+                      {"replicas", int64_t{plan.replicas()}},
+                      {"cost_source", std::string(to_name(plan.cost_source))},
+                      {"cost_sentence", explain(plan.cost_source)},
+                      {"facts", std::move(facts)},
+                      {"stages", stage_rows(plan)},
+                      {"links", link_rows(plan)},
+                      {"json", plan::to_json_text(plan)}};
+}
+
+}  // namespace tombolo::report

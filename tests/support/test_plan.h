@@ -1,0 +1,68 @@
+// Small Plans for the tests of runtime and worker: emulated stages in a row of datacenters.
+#pragma once
+
+#include <string>
+
+#include "base/check.h"
+#include "spec/plan/job.h"
+
+namespace tombolo {
+
+struct TestPlan {
+  int stages = 2;
+  int microbatches = 2;  // of each pipeline
+  int replicas = 1;
+  int steps = 3;
+  std::string forward = "1 ms";
+  std::string backward = "2 ms";
+  std::string transfer = "1 ms";
+  std::string reduce;  // empty: takes no time
+  std::string schedule = "1f1b";
+  int virtual_stages = 1;
+  std::string sharing = "spatial";
+  std::string checkpoints;  // directory; empty: none
+  int every = 0;
+  double byte_scale = 1;
+  bool ring = false;  // a link from the last datacenter to the first one
+};
+
+// One datacenter per stage, named oregon, paris, tokyo, sydney; WAN links between neighbours.
+inline plan::Plan make_test_plan(const TestPlan& wanted) {
+  const char* names[] = {"oregon", "paris", "tokyo", "sydney"};
+  CHECK(wanted.stages <= 4, "{} stages", wanted.stages);
+  std::string job = fmt::format(
+      "name = \"test\"\n[training]\nglobal_batch = {}\nprecision = \"fp32\"\n"
+      "[parallelism]\npipeline = {}\ndata = {}\nschedule = \"{}\"\nvirtual_stages = {}\n"
+      "sharing = \"{}\"\n"
+      "[run]\nsteps = {}\nseed = 7\nbyte_scale = {}\n"
+      "[stage_times]\nforward = \"{}\"\nbackward = \"{}\"\ntransfer = \"{}\"\n",
+      wanted.microbatches * wanted.replicas, wanted.stages, wanted.replicas, wanted.schedule,
+      wanted.virtual_stages, wanted.sharing, wanted.steps, wanted.byte_scale, wanted.forward,
+      wanted.backward, wanted.transfer);
+  if (!wanted.reduce.empty()) job += fmt::format("reduce = \"{}\"\n", wanted.reduce);
+  if (!wanted.checkpoints.empty()) {
+    job += fmt::format("[checkpoint]\ndirectory = \"{}\"\nevery = {}\n", wanted.checkpoints,
+                       wanted.every);
+  }
+  for (int s = 0; s < wanted.stages; ++s) {
+    job += fmt::format(
+        "[[cluster.datacenter]]\nname = \"{}\"\ndevice = \"emulated:a100-80g\"\n"
+        "devices_per_node = {}\n"
+        "scale_up = {{ domain = 8, bandwidth = \"300 GBps\", latency = \"1 us\" }}\n"
+        "scale_out = {{ bandwidth = \"200 Gbps\", latency = \"5 us\" }}\n",
+        names[s], wanted.replicas);
+  }
+  for (int s = 0; s + (wanted.ring && wanted.stages > 2 ? 0 : 1) < wanted.stages; ++s) {
+    job += fmt::format(
+        "[[cluster.wan]]\nbetween = [\"{}\", \"{}\"]\none_way_latency = \"2 ms\"\n"
+        "node_pair_limit = \"1 Gbps\"\n",
+        names[s], names[(s + 1) % wanted.stages]);
+  }
+  const auto parsed = plan::parse_job(job, "/test/job.toml");
+  CHECK(parsed, "{}", parsed.error().text());
+  auto plan = plan::lay_out(*parsed);
+  CHECK(plan, "{}", plan.error().text());
+  return std::move(*plan);
+}
+
+}  // namespace tombolo

@@ -1,0 +1,53 @@
+// For tests: all ranks of a Plan with emulated kernels, each in a thread with a clock of its own,
+// over a VirtualNetwork. What happens is what the Plan says, to the nanosecond, on any machine.
+#pragma once
+
+#include <future>
+#include <vector>
+
+#include "perform/runtime/emulated_kernels.h"
+#include "perform/runtime/perform.h"
+#include "spec/schedule/schedule.h"
+#include "support/virtual_network.h"
+
+namespace tombolo::runtime {
+
+// One rank's part of the Trace each; every byte is checked. The first failure where one fails.
+inline Result<std::vector<trace::Trace>> perform_virtually(const plan::Plan& plan) {
+  const schedule::Schedule schedule = TRY(schedule::build(plan));
+  VirtualNetwork network([&](int32_t from, int32_t to) { return shape_between(plan, from, to); });
+  const auto perform_rank = [&](int32_t rank) -> Result<trace::Trace> {
+    ManualClock clock;
+    VirtualMessenger messenger(network, rank, clock);
+    EmulatedKernels kernels(plan, rank, clock, {.check_every_byte = true});
+    const plan::Placement& own = plan.ranks[rank];
+    PerformOptions options{.rank = rank};
+    if (!schedule.release.empty()) options.release = schedule.release[own.replica];
+    if (plan.replicas() > 1) {
+      TRY(kernels.join_replicas({.ranks = plan.replicas_of(own.stage),
+                                 .own = static_cast<size_t>(own.replica),
+                                 .messenger = &messenger}));
+    }
+    return perform(plan, schedule.ranks[rank], options, kernels, messenger, clock, Hooks{});
+  };
+  const auto live = [&](int32_t rank) {
+    auto trace = perform_rank(rank);
+    if (!trace) network.close();
+    return trace;
+  };
+  std::vector<std::future<Result<trace::Trace>>> ranks;
+  for (const plan::Placement& placement : plan.ranks) {
+    ranks.push_back(std::async(std::launch::async, live, placement.rank));
+  }
+  std::vector<trace::Trace> parts;
+  Status first_failure;
+  for (auto& rank : ranks) {
+    auto trace = rank.get();
+    if (!trace && first_failure) first_failure = fail(trace.error());
+    if (trace) parts.push_back(std::move(*trace));
+  }
+  TRY(first_failure);
+  return parts;
+}
+
+}  // namespace tombolo::runtime
