@@ -62,7 +62,7 @@ SearchOptions options_for(const plan::OpenJob& open, bool prune, int threads) {
 }
 
 // Returns the best, for comparison.
-Candidate rate(const plan::OpenJob& open, const char* law) {
+Candidate rate(const plan::OpenJob& open, cost::Law law) {
   const SearchSpace space = *make_space(open, law, {});
   const std::unique_ptr<Pricer> pricer = *make_pricer(open.job, law);
   SearchOptions options = options_for(open, false, 1);
@@ -86,14 +86,14 @@ Candidate rate(const plan::OpenJob& open, const char* law) {
   fmt::print(
       "{{\"bench\": \"plan_rate\", \"law\": \"{}\", \"devices\": 4096, \"configurations\": {}, "
       "\"fitting\": {}, \"best_s\": {:.4f}, \"per_core_second\": {:.4g}, \"spread\": {:.3g}}}\n",
-      law, first.counts.evaluated, first.counts.feasible, first.top[0].time.value,
+      to_name(law), first.counts.evaluated, first.counts.feasible, first.top[0].time.value,
       rates[rates.size() / 2], rates.back() - rates.front());
   return first.top[0];
 }
 
 Candidate whole(const plan::OpenJob& open, int threads) {
-  const SearchSpace space = *make_space(open, "tombolo", {});
-  const std::unique_ptr<Pricer> pricer = *make_pricer(open.job, "tombolo");
+  const SearchSpace space = *make_space(open, cost::Law::kTombolo, {});
+  const std::unique_ptr<Pricer> pricer = *make_pricer(open.job, cost::Law::kTombolo);
   const double wall = seconds_of(CLOCK_MONOTONIC), cpu = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
   const SearchResult found =
       tombolo::search::search(space, *pricer, options_for(open, true, threads));
@@ -118,8 +118,8 @@ Candidate whole(const plan::OpenJob& open, int threads) {
 int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::max(1, std::atoi(argv[1])) : 2;
   const plan::OpenJob small = gpt_1t(4096, 4096), large = gpt_1t(65536, 16384);
-  rate(small, "rail-only");
-  const Candidate unpruned = rate(small, "tombolo");
+  rate(small, cost::Law::kRailOnly);
+  const Candidate unpruned = rate(small, cost::Law::kTombolo);
   CHECK(whole(small, threads).configuration == unpruned.configuration, "pruning lost the best");
   whole(large, threads);
   return 0;

@@ -63,6 +63,25 @@ bool parse_whole(const std::string& text, Number& out) {
 
 }  // namespace
 
+std::string csv_quoted(std::string_view cell) {
+  std::string out = "\"";
+  for (const char c : cell) {
+    if (c == '"') out += '"';
+    out += c == '\n' || c == '\r' ? ' ' : c;
+  }
+  return out + "\"";
+}
+
+std::string csv_line(std::span<const std::string> cells) {
+  std::string line;
+  for (const std::string& cell : cells) {
+    if (&cell != &cells.front()) line += ',';
+    const bool plain = cell.find_first_of(",\"\r\n") == std::string::npos;
+    line += plain ? cell : csv_quoted(cell);
+  }
+  return line + '\n';
+}
+
 const CsvRow::Cell* CsvRow::find(std::string_view column) const {
   const auto& columns = header_->columns;
   const auto found = std::find(columns.begin(), columns.end(), column);

@@ -1,4 +1,4 @@
-// Tables of comma-separated values, as measurements are published in.
+// Tables of comma-separated values, in and out.
 //
 // Lines that begin with '#' are skipped, the next line names the columns, every other line is a row
 // with a cell for each. A cell in double quotes may hold commas and, doubled, quotes; it ends with
@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,6 +52,11 @@ class CsvRow {
   int line_;
   std::vector<Cell> cells_;
 };
+
+// A line as RFC 4180 has it: cells that need quotes get them, and quotes inside are doubled. A cell
+// cannot hold the end of a line, which becomes a space.
+std::string csv_line(std::span<const std::string> cells);
+std::string csv_quoted(std::string_view cell);  // in quotes, needed or not
 
 // Unusable: no line of columns, a column twice, a row with another number of cells, a quote that is
 // not closed.

@@ -57,5 +57,20 @@ TEST(Csv, RefusesNumbersThatAreNone) {
   EXPECT_FALSE(rows->front().count("c"));
 }
 
+TEST(CsvLine, QuotesWhatNeedsQuotes) {
+  const std::vector<std::string> cells = {"a", "", "b,c", "say \"so\"", "two\nlines"};
+  EXPECT_EQ(csv_line(cells), "a,,\"b,c\",\"say \"\"so\"\"\",\"two lines\"\n");
+  EXPECT_EQ(csv_quoted("a"), "\"a\"");
+}
+
+TEST(CsvLine, IsReadBackAsItWas) {
+  const std::vector<std::string> cells = {"plain", "b,c", "say \"so\""};
+  const auto rows = parse_csv("x,y,z\n" + csv_line(cells), "t.csv");
+  ASSERT_TRUE(rows) << rows.error().text();
+  EXPECT_EQ(*rows->front().text("x"), "plain");
+  EXPECT_EQ(*rows->front().text("y"), "b,c");
+  EXPECT_EQ(*rows->front().text("z"), "say \"so\"");
+}
+
 }  // namespace
 }  // namespace tombolo

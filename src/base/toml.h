@@ -14,6 +14,7 @@ Result<Value> parse_toml(std::string_view text, const std::string& name);
 
 // As a person would write it: [sections], [[lists of tables]], and inline tables below those. Reads
 // back equal, but for keys whose value is null, which TOML has not. CHECKs that `file` is a table.
+// Not by toml++, whose formatter (3.3) sorts the keys and spells 0.0003 as 0.00029999999999999997.
 std::string to_toml(const Value& file);
 
 }  // namespace tombolo

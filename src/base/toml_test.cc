@@ -81,5 +81,15 @@ TEST(Toml, WritesAsAPersonWouldAndReadsBackEqual) {
   EXPECT_EQ(*parse_toml(to_toml(odd), "odd.toml"), odd);
 }
 
+// A double is read back as the same double, null as nothing.
+TEST(Toml, KeepsEveryNumber) {
+  const Value numbers =
+      Value::Table{{"a", 0.1},     {"b", 1e-300}, {"c", 1.0}, {"d", int64_t{1} << 62},
+                   {"e", 1.0 / 3}, {"f", -2.5e17}};
+  EXPECT_EQ(*parse_toml(to_toml(numbers), "t"), numbers);
+  EXPECT_EQ(*parse_toml(to_toml(Value(Value::Table{{"a", Value()}, {"b", 1}})), "t"),
+            Value(Value::Table{{"b", 1}}));
+}
+
 }  // namespace
 }  // namespace tombolo

@@ -150,4 +150,13 @@ std::string format_short(double value, const UnitTable& table) {
 }
 
 }  // namespace detail
+std::string grouped(int64_t number) {
+  std::string out = fmt::format("{}", number);
+  const int64_t first = number < 0 ? 1 : 0;  // digit
+  for (auto at = std::ssize(out) - 3; at > first; at -= 3) {
+    out.insert(static_cast<size_t>(at), 1, ',');
+  }
+  return out;
+}
+
 }  // namespace tombolo

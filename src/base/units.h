@@ -118,6 +118,9 @@ std::string brief(Quantity<T, B, F, D> q) {
   return detail::format_short(q.value, unit_table<Quantity<T, B, F, D>>());
 }
 
+// 65536 as "65,536".
+std::string grouped(int64_t number);
+
 inline namespace literals {
 #define TOMBOLO_LITERAL(suffix, type, factor)                \
   constexpr type operator""_##suffix(long double v) {        \

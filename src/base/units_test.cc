@@ -131,5 +131,14 @@ TEST(Units, BriefTakesTheUnitThatSuitsTheSize) {
   EXPECT_EQ(brief(DollarsPerSecond{2.1 / 3600}), "2.1 USD/device-hour");
 }
 
+TEST(Grouped, ThreeDigitsAtATime) {
+  EXPECT_EQ(grouped(0), "0");
+  EXPECT_EQ(grouped(999), "999");
+  EXPECT_EQ(grouped(65536), "65,536");
+  EXPECT_EQ(grouped(1'000'000), "1,000,000");
+  EXPECT_EQ(grouped(-123), "-123");
+  EXPECT_EQ(grouped(-1234), "-1,234");
+}
+
 }  // namespace
 }  // namespace tombolo

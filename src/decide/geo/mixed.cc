@@ -1,12 +1,11 @@
 #include "decide/geo/mixed.h"
 
 #include <algorithm>
-#include <atomic>
 #include <functional>
 #include <map>
 #include <numeric>
-#include <thread>
 
+#include "base/parallel.h"
 #include "decide/geo/mixed_search.h"
 #include "decide/geo/mixed_why_not.h"
 
@@ -135,18 +134,6 @@ std::vector<MixedSetting> settings_of(const plan::OpenJob& open) {
   return settings;
 }
 
-// Calls work(i) for each i below `count`; who does which is open, so results belong to i.
-void in_parallel(size_t count, int threads, const std::function<void(size_t)>& work) {
-  std::atomic<size_t> next{0};
-  const auto loop = [&] {
-    for (size_t i = next++; i < count; i = next++) work(i);
-  };
-  std::vector<std::thread> others;
-  for (int t = 1; t < threads && static_cast<size_t>(t) < count; ++t) others.emplace_back(loop);
-  loop();
-  for (std::thread& other : others) other.join();
-}
-
 MixedPlan plan_of(const plan::OpenJob& open, const MixedLaw& law, const MixedSplit& split) {
   PricedSetting priced(open.job, law, split.setting, open.fixed.sequence_parallel);
   const auto& places = open.job.cluster.datacenters;
@@ -206,7 +193,7 @@ MixedPlan plan_of(const plan::OpenJob& open, const MixedLaw& law, const MixedSpl
 std::vector<std::pair<double, size_t>> by_promise(const MixedTask& task,
                                                   const std::vector<MixedSetting>& settings) {
   std::vector<std::pair<double, size_t>> promises(settings.size());
-  in_parallel(settings.size(), task.options.threads, [&](size_t i) {
+  parallel_for(settings.size(), task.options.threads, [&](size_t i) {
     PricedSetting priced(task.open.job, task.law, settings[i], task.open.fixed.sequence_parallel);
     promises[i] = {setting_bound(task, priced), i};
   });
@@ -270,7 +257,7 @@ Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedLaw& law,
         top.size() == limit ? top.back().score : std::numeric_limits<double>::infinity();
     const size_t end = std::min(begin + wave, promises.size());
     std::vector<MixedFindings> findings(end - begin);
-    in_parallel(end - begin, options.threads, [&](size_t i) {
+    parallel_for(end - begin, options.threads, [&](size_t i) {
       const auto [promise, setting] = promises[begin + i];
       // An infinite promise: memory or devices do not suffice; the search says how far they go.
       const bool fits = promise < std::numeric_limits<double>::infinity();

@@ -4,16 +4,12 @@
 #include <map>
 #include <vector>
 
+#include "base/quantiles.h"
+
 namespace tombolo::schedule_search {
 namespace {
 
 using action::ActionKind;
-
-Seconds median(std::vector<SimDuration>& durations) {
-  const auto middle = durations.begin() + std::ssize(durations) / 2;
-  std::nth_element(durations.begin(), middle, durations.end());
-  return seconds(*middle);
-}
 
 bool is_pass(ActionKind kind) {
   return kind == ActionKind::kForward || kind == ActionKind::kBackward ||
@@ -42,10 +38,10 @@ std::map<int32_t, Passes> passes_of(const trace::Trace& trace) {
     Seconds& part = kind == ActionKind::kForward     ? of_rank.forward
                     : kind == ActionKind::kRecompute ? of_rank.recompute
                                                      : of_rank.backward;
-    part += median(durations);
+    part += seconds(median_high(durations));
     const auto again = seen.find({rank, stage, ActionKind::kRecompute});
     if (kind == ActionKind::kForward && again != seen.end()) {
-      of_rank.forward_again += median(durations);
+      of_rank.forward_again += seconds(median_high(durations));
     }
   }
   for (auto& [rank, of_rank] : passes) {  // as if the very last stage recomputed, too

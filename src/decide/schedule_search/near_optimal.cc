@@ -6,9 +6,9 @@
 #include <numeric>
 #include <optional>
 #include <set>
-#include <thread>
 
 #include "base/check.h"
+#include "base/parallel.h"
 #include "decide/schedule_search/justify.h"
 #include "decide/schedule_search/order_search.h"
 #include "decide/schedule_search/rule_search.h"
@@ -138,7 +138,7 @@ void improve(std::vector<Proposal>& proposals, const schedule::Shape& cell,
   while (starts < std::min(kStarts, proposals.size()) && proposals[starts].candidate.fits) ++starts;
   if (starts == 0 || proposals.front().candidate.makespan <= enough) return;
   std::vector<Proposal> results(starts);
-  detail::for_each_index(starts, threads, [&](size_t i) {
+  parallel_for(starts, threads, [&](size_t i) {
     results[i] =
         improved(proposals[i], cell, times, memory, enough,
                  options.steps_max / static_cast<int64_t>(starts), options.recompute_right_before);
@@ -185,8 +185,7 @@ Result<Found> near_optimal(const schedule::Shape& shape, const schedule::Times& 
   Found found;
   found.bounds = schedule_proof::lower_bounds(shape, in_ns, memory, options.split_backward);
   const SimDuration bound{found.bounds.front().value.ns / unit};
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const int threads = options.threads > 0 ? options.threads : cores;
+  const int threads = threads_or_all(options.threads);
 
   std::vector<Proposal> proposals = published(cell, times, memory, options.split_backward);
   rank(proposals);

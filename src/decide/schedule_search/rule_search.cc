@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <set>
-#include <thread>
 #include <tuple>
+
+#include "base/parallel.h"
 
 namespace tombolo::schedule_search::detail {
 namespace {
@@ -23,17 +23,6 @@ auto key_of(const schedule::Rules& rules) {
 }
 
 }  // namespace
-
-void for_each_index(size_t n, int threads, const std::function<void(size_t)>& work) {
-  std::atomic<size_t> next = 0;
-  const auto take = [&] {
-    for (size_t i = next++; i < n; i = next++) work(i);
-  };
-  std::vector<std::thread> others;
-  for (int t = 1; t < threads && static_cast<size_t>(t) < n; ++t) others.emplace_back(take);
-  take();
-  for (std::thread& other : others) other.join();
-}
 
 KnobSpace::KnobSpace(const schedule::Shape& shape, const schedule::Times& times,
                      const schedule::Memory& memory)
@@ -215,8 +204,8 @@ std::vector<Trial> search_rules(const schedule::Shape& shape, const schedule::Ti
       trials.push_back({knobs, {}});
       rules.push_back(std::move(each));
     }
-    for_each_index(trials.size(), options.threads,
-                   [&](size_t i) { trials[i].play = schedule::play_cell(shape, times, rules[i]); });
+    parallel_for(trials.size(), options.threads,
+                 [&](size_t i) { trials[i].play = schedule::play_cell(shape, times, rules[i]); });
     const SimDuration before = best.empty() ? SimDuration{-1} : best.front().play.makespan;
     for (Trial& trial : trials) {
       if (trial.play.finished) best.push_back(std::move(trial));

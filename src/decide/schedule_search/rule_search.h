@@ -78,7 +78,4 @@ struct RuleSearchOptions {
 std::vector<Trial> search_rules(const schedule::Shape& shape, const schedule::Times& times,
                                 const schedule::Memory& memory, const RuleSearchOptions& options);
 
-// Calls work(i) for i below n on so many threads.
-void for_each_index(size_t n, int threads, const std::function<void(size_t)>& work);
-
 }  // namespace tombolo::schedule_search::detail

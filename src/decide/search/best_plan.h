@@ -2,7 +2,7 @@
 // not others.
 //
 //   const plan::OpenJob open = TRY(plan::read_open_job("job.toml"));
-//   const BestPlan found = TRY(best_plan(open, {.law = "tombolo", .top = 5}));
+//   const BestPlan found = TRY(best_plan(open, {.top = 5}));
 //   found.top[0].job      the job with everything explicit: estimate, simulate and train take it
 //
 // The space and its limits: space.h. The search: search.h. A configuration may leave devices idle
@@ -18,13 +18,14 @@
 #include "decide/search/search.h"
 #include "decide/search/space.h"
 #include "decide/search/why_not.h"
+#include "predict/cost/law.h"
 #include "predict/estimate/estimate.h"
 #include "spec/plan/open_job.h"
 
 namespace tombolo::search {
 
 struct BestPlanOptions {
-  std::string law = "tombolo";
+  cost::Law law = cost::Law::kTombolo;
   Objective objective = Objective::kTime;
   int top = 5;
   int threads = 1;

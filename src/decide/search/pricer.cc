@@ -111,12 +111,8 @@ class TomboloPricer : public Pricer {
 
 }  // namespace
 
-Result<std::unique_ptr<Pricer>> make_pricer(const plan::Job& job, std::string_view law) {
-  if (law == "rail-only") return std::make_unique<RailOnlyPricer>(job);
-  if (law != "tombolo") {
-    return unusable(fmt::format("--law {}: there is no such law", law),
-                    "--law tombolo or --law rail-only");
-  }
+Result<std::unique_ptr<Pricer>> make_pricer(const plan::Job& job, cost::Law law) {
+  if (law == cost::Law::kRailOnly) return std::make_unique<RailOnlyPricer>(job);
   return std::make_unique<TomboloPricer>(TRY(cost::IterationLaw::make(
       *job.model, job.cluster.datacenters[0], cost::settings_of(job.training))));
 }

@@ -6,12 +6,13 @@
 
 #include "base/result.h"
 #include "decide/search/search.h"
+#include "predict/cost/law.h"
 #include "spec/plan/job.h"
 
 namespace tombolo::search {
 
-// Unusable: an unknown law, or what it says against the job. The job has a model and one
+// Unusable: what the law says against the job. The job has a model and one
 // datacenter.
-Result<std::unique_ptr<Pricer>> make_pricer(const plan::Job& job, std::string_view law);
+Result<std::unique_ptr<Pricer>> make_pricer(const plan::Job& job, cost::Law law);
 
 }  // namespace tombolo::search

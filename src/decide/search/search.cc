@@ -1,13 +1,12 @@
 #include "decide/search/search.h"
 
 #include <algorithm>
-#include <atomic>
 #include <limits>
 #include <numeric>
-#include <thread>
 #include <tuple>
 
 #include "base/check.h"
+#include "base/parallel.h"
 
 namespace tombolo::search {
 namespace {
@@ -197,7 +196,8 @@ class Search {
     for (size_t begin = 0; begin < points.size(); wave = std::min(kWaveMax, 2 * wave)) {
       const size_t end = std::min(points.size(), begin + wave);
       std::vector<Findings> found(end - begin, Findings(index_.count()));
-      in_parallel(end - begin, [&](size_t i) { examine(points[begin + i], all, found[i]); });
+      parallel_for(end - begin, options_.threads,
+                   [&](size_t i) { examine(points[begin + i], all, found[i]); });
       for (const Findings& one : found) merge(all, one, limit_);
       begin = end;
       if (options_.progress) {
@@ -222,19 +222,6 @@ class Search {
     std::vector<Configuration> sorted;
     for (const auto& [key, i] : keys) sorted.push_back(points[i]);
     return sorted;
-  }
-
-  template <typename Work>
-  void in_parallel(size_t count, const Work& work) const {
-    std::atomic<size_t> next{0};
-    const auto take = [&] {
-      for (size_t i = next++; i < count; i = next++) work(i);
-    };
-    std::vector<std::thread> threads;
-    const auto helpers = std::min<size_t>(count, static_cast<size_t>(options_.threads));
-    for (size_t i = 1; i < helpers; ++i) threads.emplace_back(take);
-    take();
-    for (std::thread& thread : threads) thread.join();
   }
 
   // All configurations of a point. `known` is what earlier waves found, the same for every thread.
@@ -310,7 +297,7 @@ class Search {
       family.feasible = all.feasible[i];
       if (all.best[i].score < kInfinity) family.best = all.best[i];
     }
-    in_parallel(result.families.size(), [&](size_t i) {
+    parallel_for(result.families.size(), options_.threads, [&](size_t i) {
       Family& family = result.families[i];
       if (family.best) return;
       family.closest =

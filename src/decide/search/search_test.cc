@@ -150,13 +150,13 @@ plan::OpenJob random_job(Random& random) {
   return open;
 }
 
-class AgainstNoPruning : public ::testing::TestWithParam<const char*> {};
+class AgainstNoPruning : public ::testing::TestWithParam<cost::Law> {};
 
 TEST_P(AgainstNoPruning, SameTopAndSameFamilies) {
   const Random seeds(17);
   for (int round = 0; round < 12; ++round) {
     Random random = seeds.stream(fmt::format("round/{}", round));
-    SCOPED_TRACE(fmt::format("law {}, seed 17, round {}", GetParam(), round));
+    SCOPED_TRACE(fmt::format("law {}, seed 17, round {}", to_name(GetParam()), round));
     const plan::OpenJob open = random_job(random);
     const SearchSpace space = *make_space(open, GetParam(), {});
     const std::unique_ptr<Pricer> pricer = *make_pricer(open.job, GetParam());
@@ -200,7 +200,7 @@ TEST_P(AgainstNoPruning, BoundsHoldAndMemoryGrowsWithTheMicroBatch) {
   const Random seeds(18);
   for (int round = 0; round < 12; ++round) {
     Random random = seeds.stream(fmt::format("round/{}", round));
-    SCOPED_TRACE(fmt::format("law {}, seed 18, round {}", GetParam(), round));
+    SCOPED_TRACE(fmt::format("law {}, seed 18, round {}", to_name(GetParam()), round));
     const plan::OpenJob open = random_job(random);
     const SearchSpace space = *make_space(open, GetParam(), {});
     const std::unique_ptr<Pricer> pricer = *make_pricer(open.job, GetParam());
@@ -246,7 +246,8 @@ TEST_P(AgainstNoPruning, ThreadsChangeNothing) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Laws, AgainstNoPruning, ::testing::Values("rail-only", "tombolo"));
+INSTANTIATE_TEST_SUITE_P(Laws, AgainstNoPruning,
+                         ::testing::Values(cost::Law::kRailOnly, cost::Law::kTombolo));
 
 }  // namespace
 }  // namespace tombolo::search

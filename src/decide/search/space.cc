@@ -21,10 +21,10 @@ std::vector<int64_t> divisors(int64_t n, int64_t max) {
 
 class SpaceMaker {
  public:
-  SpaceMaker(const plan::OpenJob& open, std::string_view law, const SpaceLimits& limits)
+  SpaceMaker(const plan::OpenJob& open, cost::Law law, const SpaceLimits& limits)
       : job_(open.job),
         fixed_(open.fixed),
-        rail_only_(law == "rail-only"),
+        rail_only_(law == cost::Law::kRailOnly),
         limits_(limits),
         m_(*open.job.model),
         datacenter_(open.job.cluster.datacenters[0]) {}
@@ -192,7 +192,7 @@ std::string limits_text(const SpaceLimits& limits, int64_t domain) {
       limits.virtual_stages_max, limits.micro_batch_max, limits.all_devices ? ", all devices" : "");
 }
 
-Result<SearchSpace> make_space(const plan::OpenJob& open, std::string_view law,
+Result<SearchSpace> make_space(const plan::OpenJob& open, cost::Law law,
                                const SpaceLimits& limits) {
   const plan::Job& job = open.job;
   if (!job.model) {

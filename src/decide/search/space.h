@@ -19,6 +19,7 @@
 
 #include "base/result.h"
 #include "decide/search/search.h"
+#include "predict/cost/law.h"
 #include "spec/plan/open_job.h"
 
 namespace tombolo::search {
@@ -36,8 +37,7 @@ std::string limits_text(const SpaceLimits& limits, int64_t domain);
 
 // Unusable: a job without model or with several datacenters, an order that cannot be read, a fixed
 // number that cannot divide what it must, or that the law does not know.
-Result<SearchSpace> make_space(const plan::OpenJob& open, std::string_view law,
-                               const SpaceLimits& limits);
+Result<SearchSpace> make_space(const plan::OpenJob& open, cost::Law law, const SpaceLimits& limits);
 
 // The job, which has a model, with all of a configuration made explicit.
 plan::Job with_configuration(plan::Job job, const cost::Configuration& configuration);

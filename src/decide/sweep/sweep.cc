@@ -4,8 +4,10 @@
 #include <atomic>
 #include <thread>
 
+#include "base/csv.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/parallel.h"
 #include "base/toml.h"
 #include "spec/model/model.h"
 #include "spec/plan/open_job.h"
@@ -108,26 +110,6 @@ SweepRow answer(const Sweep& sweep, int64_t configuration) {
   return row;
 }
 
-std::string csv_cell(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"') out += '"';
-    out += c == '\n' || c == '\r' ? ' ' : c;
-  }
-  return out + "\"";
-}
-
-std::string csv_line(const std::vector<std::string>& cells) {
-  std::string line;
-  for (const std::string& cell : cells) {
-    if (&cell != &cells.front()) line += ',';
-    line += csv_cell(cell);
-  }
-  line += '\n';
-  return line;
-}
-
 // The cells of a row, in the order of sweep_header.
 std::vector<Value> cells_of(const Sweep& sweep, const SweepRow& row, size_t figures) {
   std::vector<Value> cells;
@@ -186,22 +168,17 @@ std::vector<SweepRow> run_sweep(const Sweep& sweep, const SweepRunOptions& optio
   const int64_t mine =
       options.process < size ? (size - 1 - options.process) / options.processes + 1 : 0;
   std::vector<SweepRow> rows(static_cast<size_t>(mine));
-  std::atomic<int64_t> next{0}, done{0};
-  const auto work = [&](bool shows) {
-    int64_t shown = -1;
-    for (int64_t i = next++; i < mine; i = next++) {
-      rows[static_cast<size_t>(i)] = answer(sweep, options.process + i * options.processes);
-      const int64_t now = ++done;
-      if (!shows || !options.progress || now * 200 / mine == shown) continue;
-      shown = now * 200 / mine;
-      options.progress(now, mine);
-    }
-  };
-  std::vector<std::thread> threads;
-  const int64_t count = std::min<int64_t>(std::max(options.threads, 1), mine);
-  for (int64_t t = 1; t < count; ++t) threads.emplace_back(work, false);
-  work(true);
-  for (std::thread& thread : threads) thread.join();
+  std::atomic<int64_t> done{0};
+  const auto caller = std::this_thread::get_id();  // which alone shows progress
+  int64_t shown = -1;
+  parallel_for(rows.size(), options.threads, [&](size_t i) {
+    rows[i] = answer(sweep, options.process + static_cast<int64_t>(i) * options.processes);
+    const int64_t now = ++done;
+    if (!options.progress || std::this_thread::get_id() != caller) return;
+    if (now * 200 / mine == shown) return;
+    shown = now * 200 / mine;
+    options.progress(now, mine);
+  });
   return rows;
 }
 

@@ -208,10 +208,10 @@ Result<std::vector<Value>> answer_plan(const plan::OpenJob& open, const SweepQue
 // Over several datacenters; the columns of a single one that have no meaning here are 1.
 Result<std::vector<Value>> answer_mixed_plan(const plan::OpenJob& open,
                                              const SweepQuestion& question) {
-  if (question.law != "tombolo") {
+  if (question.law != cost::Law::kTombolo) {
     return unusable(fmt::format("--law {}: only the law tombolo prices stages of different "
                                 "datacenters",
-                                question.law),
+                                to_name(question.law)),
                     "--law tombolo");
   }
   const geo::MixedResult found =

@@ -17,6 +17,7 @@
 #include "base/result.h"
 #include "base/value.h"
 #include "decide/search/search.h"
+#include "predict/cost/law.h"
 #include "spec/plan/plan.h"
 
 namespace tombolo::sweep {
@@ -31,7 +32,7 @@ constexpr auto enum_names(SweepAsk) {
 
 struct SweepQuestion {
   SweepAsk ask = SweepAsk::kSimulate;
-  std::string law = "tombolo";                             // of estimate and plan
+  cost::Law law = cost::Law::kTombolo;                     // of estimate and plan
   search::Objective objective = search::Objective::kTime;  // of plan
   // Of simulate: the name of a schedule instead of the job's, or "best", which searches
   // (best_schedule.h) and adds winner, baseline, baseline_s, gain, gain_without_split,

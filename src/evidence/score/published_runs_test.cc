@@ -10,7 +10,7 @@ namespace tombolo::score {
 namespace {
 
 Result<Predicted> by_tombolo(const plan::Job& job) {
-  const estimate::Estimate e = TRY(estimate::estimate(job, "tombolo"));
+  const estimate::Estimate e = TRY(estimate::estimate(job, cost::Law::kTombolo));
   return Predicted{.iteration = e.iteration, .memory = e.memory.total(), .fits = e.fits()};
 }
 

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/quantiles.h"
 
 namespace tombolo::score {
 namespace {
@@ -83,9 +84,8 @@ ErrorSummary summarise(std::span<const double> errors) {
     out.bias += error / n;
     out.mean += std::abs(error) / n;
   }
-  std::sort(sizes.begin(), sizes.end());
-  out.largest = sizes.back();
-  out.median = (sizes[(sizes.size() - 1) / 2] + sizes[sizes.size() / 2]) / 2;
+  out.largest = *std::max_element(sizes.begin(), sizes.end());
+  out.median = median(std::move(sizes));
   return out;
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/quantiles.h"
 #include "base/random.h"
 #include "perform/launch/profile.h"
 #include "perform/runtime/emulated_kernels.h"
@@ -33,23 +34,16 @@ runtime::Payload random_payload(int64_t bytes, plan::Precision precision, Random
 // Durations of one kind of computation.
 class Samples {
  public:
-  void add(SimDuration span) { spans_.push_back(span); }
+  void add(SimDuration span) { spans_.push_back(seconds(span).value); }
   int64_t count() const { return static_cast<int64_t>(spans_.size()); }
-  Seconds quantile(double q) const {
-    if (spans_.empty()) return 0_s;
-    std::vector<SimDuration> sorted = spans_;
-    std::sort(sorted.begin(), sorted.end());
-    const double at = q * static_cast<double>(sorted.size() - 1);
-    const auto low = static_cast<size_t>(at);
-    const size_t high = std::min(low + 1, sorted.size() - 1);
-    const double part = at - static_cast<double>(low);
-    return seconds(sorted[low]) * (1 - part) + seconds(sorted[high]) * part;
+  Seconds quantile(double share) const {
+    return spans_.empty() ? 0_s : Seconds{tombolo::quantile(spans_, share)};
   }
   Seconds median() const { return quantile(0.5); }
   Seconds spread() const { return quantile(0.75) - quantile(0.25); }
 
  private:
-  std::vector<SimDuration> spans_;
+  std::vector<double> spans_;  // seconds
 };
 
 // One stage alone: what its neighbours would send is made up beforehand.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/quantiles.h"
 #include "spec/plan/plan_file.h"
 
 namespace tombolo::launch {
@@ -120,12 +121,8 @@ void RunBook::add_evaluation(int32_t rank, const runtime::Evaluation& evaluation
 // The first iteration pays for caches, memory and the links' slow start.
 Seconds RunBook::median() const {
   if (durations_.empty()) return 0_s;
-  std::vector<SimDuration> sorted(durations_.begin() + (durations_.size() > 1 ? 1 : 0),
-                                  durations_.end());
-  std::sort(sorted.begin(), sorted.end());
-  const size_t middle = sorted.size() / 2;
-  if (sorted.size() % 2 == 1) return seconds(sorted[middle]);
-  return (seconds(sorted[middle - 1]) + seconds(sorted[middle])) / 2;
+  const auto first = durations_.begin() + (durations_.size() > 1 ? 1 : 0);
+  return seconds(tombolo::median(std::vector<SimDuration>(first, durations_.end())));
 }
 
 RunSummary RunBook::summary() const {

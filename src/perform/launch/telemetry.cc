@@ -1,6 +1,11 @@
 #include "perform/launch/telemetry.h"
 
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <deque>
 #include <map>
+#include <sstream>
 
 #include "perform/runtime/messenger.h"
 
@@ -10,36 +15,76 @@ namespace {
 using link::ConnectionStatistics;
 using link::LinkStatistics;
 
-// One metric of Prometheus' text format: its head once, then a line per series.
-class Metric {
+using Label = prometheus::ClientMetric::Label;
+using Labels = std::vector<Label>;
+
+// What Prometheus is told: families of series. A family without a series is left out.
+class Families {
  public:
-  Metric(std::string& out, std::string name, const char* type, const char* help)
-      : out_(out), name_("tombolo_" + std::move(name)) {
-    head_ = fmt::format("# HELP {} {}\n# TYPE {} {}\n", name_, help, name_, type);
+  prometheus::MetricFamily& open(const char* name, const char* help,
+                                 prometheus::MetricType type = prometheus::MetricType::Gauge) {
+    return families_.emplace_back(prometheus::MetricFamily{
+        .name = std::string("tombolo_") + name, .help = help, .type = type, .metric = {}});
   }
-  void add(double value, const std::string& labels = "") {
-    out_ += std::exchange(head_, "");  // not where there is no series
-    out_ += labels.empty() ? fmt::format("{} {}\n", name_, value)
-                           : fmt::format("{}{{{}}} {}\n", name_, labels, value);
+  void gauge(const char* name, const char* help, double value) { add(open(name, help), value); }
+
+  static void add(prometheus::MetricFamily& family, double value, Labels labels = {}) {
+    prometheus::ClientMetric& series = family.metric.emplace_back();
+    series.label = std::move(labels);
+    series.gauge.value = series.counter.value = value;  // the family's type says which counts
+  }
+
+  std::string text() const {
+    std::vector<prometheus::MetricFamily> told;
+    std::copy_if(families_.begin(), families_.end(), std::back_inserter(told),
+                 [](const auto& family) { return !family.metric.empty(); });
+    std::ostringstream out;
+    prometheus::TextSerializer().Serialize(out, told);
+    return out.str();
   }
 
  private:
-  std::string& out_;
-  std::string name_, head_;
+  std::deque<prometheus::MetricFamily> families_;  // references stay good
 };
 
-// Prometheus' rules for what stands between quotes.
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '\n') {
-      out += "\\n";
-      continue;
-    }
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + "\"";
+struct LinkMetric {
+  const char* name;
+  const char* help;
+  double (*value)(const LinkStatistics& link);
+};
+constexpr LinkMetric kLinkMetrics[] = {
+    {"link_goodput_bytes_per_second", "Bytes that reached the peer, over about a second.",
+     [](const LinkStatistics& l) { return l.goodput().value; }},
+    {"link_connections", "TCP connections of the link.",
+     [](const LinkStatistics& l) { return static_cast<double>(l.connections.size()); }},
+    {"link_spliced", "1: both ranks called the coordinator, which carries the link.",
+     [](const LinkStatistics& l) { return l.through.empty() ? 0.0 : 1.0; }},
+    {"link_connections_pulling", "Connections that carry messages.",
+     [](const LinkStatistics& l) { return static_cast<double>(l.pulling()); }}};
+
+struct ConnectionMetric {
+  const char* name;
+  const char* help;
+  double (*value)(const ConnectionStatistics& connection);
+  prometheus::MetricType type = prometheus::MetricType::Gauge;
+};
+constexpr ConnectionMetric kConnectionMetrics[] = {
+    {"connection_goodput_bytes_per_second", "Bytes that reached the peer, over about a second.",
+     [](const ConnectionStatistics& c) { return c.goodput.value; }},
+    {"connection_acknowledged_bytes_total", "Bytes that reached the peer.",
+     [](const ConnectionStatistics& c) { return static_cast<double>(c.acknowledged_bytes); },
+     prometheus::MetricType::Counter},
+    {"connection_retransmits_total", "TCP segments that were sent again.",
+     [](const ConnectionStatistics& c) { return static_cast<double>(c.retransmits); },
+     prometheus::MetricType::Counter},
+    {"connection_round_trip_seconds", "TCP's smoothed round trip.",
+     [](const ConnectionStatistics& c) { return c.round_trip.value; }},
+    {"connection_pulls", "1: carries messages; 0: idle, the link chose fewer.",
+     [](const ConnectionStatistics& c) { return c.pulls ? 1.0 : 0.0; }}};
+
+Labels with(Labels labels, const char* name, std::string value) {
+  labels.push_back({name, std::move(value)});
+  return labels;
 }
 
 std::string class_of(link::Urgency urgency) {
@@ -52,6 +97,80 @@ std::string class_of(link::Urgency urgency) {
 }
 
 Value or_null(const std::optional<double>& number) { return number ? Value(*number) : Value(); }
+
+struct LinkSeries {
+  const LinkReport* report;
+  Labels labels;
+};
+
+void add_links(const std::vector<LinkSeries>& links, Families& out) {
+  for (const LinkMetric& metric : kLinkMetrics) {
+    auto& family = out.open(metric.name, metric.help);
+    for (const auto& [report, labels] : links) {
+      Families::add(family, metric.value(report->link), labels);
+    }
+  }
+  auto& queue = out.open("link_queue_bytes", "Bytes that wait for the link, by what they are.");
+  for (const auto& [report, labels] : links) {
+    for (const ClassQueue& q : report->queue) {
+      Families::add(queue, static_cast<double>(q.bytes), with(labels, "urgency", q.urgency));
+    }
+  }
+  const auto of_connection = [](const Labels& labels, const ConnectionStatistics& connection) {
+    return with(labels, "connection", fmt::format("{}", connection.connection));
+  };
+  for (const ConnectionMetric& metric : kConnectionMetrics) {
+    auto& family = out.open(metric.name, metric.help, metric.type);
+    for (const auto& [report, labels] : links) {
+      for (const ConnectionStatistics& c : report->link.connections) {
+        Families::add(family, metric.value(c), of_connection(labels, c));
+      }
+    }
+  }
+  auto& info = out.open("connection_info", "1; the congestion control stands in the label.");
+  for (const auto& [report, labels] : links) {
+    for (const ConnectionStatistics& c : report->link.connections) {
+      Families::add(info, 1,
+                    with(of_connection(labels, c), "congestion_control", c.congestion_control));
+    }
+  }
+}
+
+Value link_status(size_t rank, const std::string& from, const LinkReport& report,
+                  const std::string& to) {
+  const LinkStatistics& link = report.link;
+  Value::Table queue;
+  for (const ClassQueue& q : report.queue) {
+    queue.emplace_back(q.urgency, static_cast<int64_t>(q.bytes));
+  }
+  Value::Array connections;
+  for (const ConnectionStatistics& c : link.connections) {
+    connections.push_back(
+        Value(Value::Table{{"pulls", c.pulls},
+                           {"congestion_control", c.congestion_control},
+                           {"goodput_bytes_per_s", c.goodput.value},
+                           {"acknowledged_bytes", static_cast<int64_t>(c.acknowledged_bytes)},
+                           {"retransmits", static_cast<int64_t>(c.retransmits)},
+                           {"round_trip_s", c.round_trip.value}}));
+  }
+  return Value(
+      Value::Table{{"rank", static_cast<int64_t>(rank)},
+                   {"peer", int64_t{link.peer}},
+                   {"from", from},
+                   {"to", to},
+                   {"goodput_bytes_per_s", link.goodput().value},
+                   {"pulling", link.pulling()},
+                   {"congestion_control",
+                    link.connections.empty() ? "" : link.connections[0].congestion_control},
+                   {"round_trip_s", link.round_trip().value},
+                   {"retransmits", static_cast<int64_t>(link.retransmits())},
+                   {"through", link.through},
+                   {"tuned", link.tuned},
+                   {"exploring", link.exploring},
+                   {"reason", link.reason},
+                   {"queue_bytes", Value(std::move(queue))},
+                   {"connections", Value(std::move(connections))}});
+}
 
 }  // namespace
 
@@ -110,91 +229,41 @@ std::optional<double> Telemetry::silence_s(const Rank& rank) const {
 
 std::string Telemetry::prometheus() const {
   std::lock_guard lock(mutex_);
-  std::string out;
-  const auto one = [&](const char* name, const char* help, double value) {
-    Metric(out, name, "gauge", help).add(value);
-  };
-  one("steps", "Steps that the run is to do.", static_cast<double>(steps_));
-  one("steps_done", "Steps that all ranks have done.",
-      progress_ ? static_cast<double>(progress_->step) : 0);
-  one("run_seconds", "Time since the run began.", seconds(clock_.now() - begun_).value);
+  Families out;
+  out.gauge("steps", "Steps that the run is to do.", static_cast<double>(steps_));
+  out.gauge("steps_done", "Steps that all ranks have done.",
+            progress_ ? static_cast<double>(progress_->step) : 0);
+  out.gauge("run_seconds", "Time since the run began.", seconds(clock_.now() - begun_).value);
   if (progress_) {
-    one("iteration_seconds", "Time of the last iteration.", progress_->iteration.value);
-    one("tokens_per_second", "Throughput of the last iteration.", progress_->tokens_per_s);
-    if (progress_->loss)
-      one("loss_nats_per_token", "Training loss of the last step.", *progress_->loss);
-    if (progress_->evaluation_loss)
-      one("evaluation_loss_nats_per_token", "Loss on held-out text, the newest.",
-          *progress_->evaluation_loss);
-  }
-  Metric silence(out, "rank_silence_seconds", "gauge", "Time since the rank was last heard.");
-  const auto rank_label = [&](size_t rank) {
-    return fmt::format("rank=\"{}\",datacenter={}", rank, quoted(ranks_[rank].datacenter));
-  };
-  for (size_t r = 0; r < ranks_.size(); ++r) {
-    if (const auto s = silence_s(ranks_[r])) silence.add(*s, rank_label(r));
-  }
-  Metric late(out, "schedule_lateness_seconds", "gauge",
-              "What the machine cost an emulated rank's last iteration beyond its schedule.");
-  for (size_t r = 0; r < ranks_.size(); ++r) {
-    if (ranks_[r].late_s) late.add(*ranks_[r].late_s, rank_label(r));
-  }
-  const auto each_link = [&](auto&& visit) {
-    for (size_t r = 0; r < ranks_.size(); ++r) {
-      for (const LinkReport& report : ranks_[r].links)
-        visit(report, fmt::format("rank=\"{}\",peer=\"{}\"", r, report.link.peer));
+    out.gauge("iteration_seconds", "Time of the last iteration.", progress_->iteration.value);
+    out.gauge("tokens_per_second", "Throughput of the last iteration.", progress_->tokens_per_s);
+    if (progress_->loss) {
+      out.gauge("loss_nats_per_token", "Training loss of the last step.", *progress_->loss);
     }
-  };
-  const auto link = [&](const char* name, const char* type, const char* help, auto&& value) {
-    Metric metric(out, name, type, help);
-    each_link([&](const LinkReport& report, const std::string& labels) {
-      metric.add(static_cast<double>(value(report.link)), labels);
-    });
-  };
-  link("link_goodput_bytes_per_second", "gauge",
-       "Bytes that reached the peer, over about a second.",
-       [](const LinkStatistics& l) { return l.goodput().value; });
-  link("link_connections", "gauge", "TCP connections of the link.",
-       [](const LinkStatistics& l) { return l.connections.size(); });
-  link("link_spliced", "gauge", "1: both ranks called the coordinator, which carries the link.",
-       [](const LinkStatistics& l) { return l.through.empty() ? 0 : 1; });
-  link("link_connections_pulling", "gauge", "Connections that carry messages.",
-       [](const LinkStatistics& l) { return l.pulling(); });
-  {
-    Metric queue(out, "link_queue_bytes", "gauge",
-                 "Bytes that wait for the link, by what they are.");
-    each_link([&](const LinkReport& report, const std::string& labels) {
-      for (const ClassQueue& q : report.queue)
-        queue.add(static_cast<double>(q.bytes),
-                  fmt::format("{},urgency={}", labels, quoted(q.urgency)));
-    });
+    if (progress_->evaluation_loss) {
+      out.gauge("evaluation_loss_nats_per_token", "Loss on held-out text, the newest.",
+                *progress_->evaluation_loss);
+    }
   }
-  const auto connection = [&](const char* name, const char* type, const char* help, auto&& value) {
-    Metric metric(out, name, type, help);
-    each_link([&](const LinkReport& report, const std::string& labels) {
-      for (const ConnectionStatistics& c : report.link.connections)
-        metric.add(static_cast<double>(value(c)),
-                   fmt::format("{},connection=\"{}\"", labels, c.connection));
-    });
-  };
-  connection("connection_goodput_bytes_per_second", "gauge",
-             "Bytes that reached the peer, over about a second.",
-             [](const ConnectionStatistics& c) { return c.goodput.value; });
-  connection("connection_acknowledged_bytes_total", "counter", "Bytes that reached the peer.",
-             [](const ConnectionStatistics& c) { return c.acknowledged_bytes; });
-  connection("connection_retransmits_total", "counter", "TCP segments that were sent again.",
-             [](const ConnectionStatistics& c) { return c.retransmits; });
-  connection("connection_round_trip_seconds", "gauge", "TCP's smoothed round trip.",
-             [](const ConnectionStatistics& c) { return c.round_trip.value; });
-  connection("connection_pulls", "gauge", "1: carries messages; 0: idle, the link chose fewer.",
-             [](const ConnectionStatistics& c) { return c.pulls ? 1 : 0; });
-  Metric info(out, "connection_info", "gauge", "1; the congestion control stands in the label.");
-  each_link([&](const LinkReport& report, const std::string& labels) {
-    for (const ConnectionStatistics& c : report.link.connections)
-      info.add(1, fmt::format("{},connection=\"{}\",congestion_control={}", labels, c.connection,
-                              quoted(c.congestion_control)));
-  });
-  return out;
+  auto& silence = out.open("rank_silence_seconds", "Time since the rank was last heard.");
+  auto& late =
+      out.open("schedule_lateness_seconds",
+               "What the machine cost an emulated rank's last iteration beyond its schedule.");
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    const Labels labels{{"rank", fmt::format("{}", r)}, {"datacenter", ranks_[r].datacenter}};
+    if (const auto s = silence_s(ranks_[r])) Families::add(silence, *s, labels);
+    if (ranks_[r].late_s) Families::add(late, *ranks_[r].late_s, labels);
+  }
+  std::vector<LinkSeries> links;
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    for (const LinkReport& report : ranks_[r].links) {
+      links.push_back(
+          {&report,
+           {{"rank", fmt::format("{}", r)}, {"peer", fmt::format("{}", report.link.peer)}}});
+    }
+  }
+  add_links(links, out);
+  return out.text();
 }
 
 Value Telemetry::status() const {
@@ -208,38 +277,9 @@ Value Telemetry::status() const {
                                        {"heard_s_ago", or_null(silence_s(rank))},
                                        {"late_s", or_null(rank.late_s)}}));
     for (const LinkReport& report : rank.links) {
-      const LinkStatistics& link = report.link;
-      const auto peer = static_cast<size_t>(link.peer);
-      Value::Table queue;
-      for (const ClassQueue& q : report.queue)
-        queue.emplace_back(q.urgency, static_cast<int64_t>(q.bytes));
-      Value::Array connections;
-      for (const ConnectionStatistics& c : link.connections) {
-        connections.push_back(
-            Value(Value::Table{{"pulls", c.pulls},
-                               {"congestion_control", c.congestion_control},
-                               {"goodput_bytes_per_s", c.goodput.value},
-                               {"acknowledged_bytes", static_cast<int64_t>(c.acknowledged_bytes)},
-                               {"retransmits", static_cast<int64_t>(c.retransmits)},
-                               {"round_trip_s", c.round_trip.value}}));
-      }
-      links.push_back(Value(
-          Value::Table{{"rank", static_cast<int64_t>(r)},
-                       {"peer", int64_t{link.peer}},
-                       {"from", rank.datacenter},
-                       {"to", peer < ranks_.size() ? ranks_[peer].datacenter : ""},
-                       {"goodput_bytes_per_s", link.goodput().value},
-                       {"pulling", link.pulling()},
-                       {"congestion_control",
-                        link.connections.empty() ? "" : link.connections[0].congestion_control},
-                       {"round_trip_s", link.round_trip().value},
-                       {"retransmits", static_cast<int64_t>(link.retransmits())},
-                       {"through", link.through},
-                       {"tuned", link.tuned},
-                       {"exploring", link.exploring},
-                       {"reason", link.reason},
-                       {"queue_bytes", Value(std::move(queue))},
-                       {"connections", Value(std::move(connections))}}));
+      const auto peer = static_cast<size_t>(report.link.peer);
+      links.push_back(link_status(r, rank.datacenter, report,
+                                  peer < ranks_.size() ? ranks_[peer].datacenter : ""));
     }
   }
   Value::Table out{{"steps_done", progress_ ? progress_->step : int64_t{0}},

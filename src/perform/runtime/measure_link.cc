@@ -4,6 +4,7 @@
 #include <future>
 #include <set>
 
+#include "base/quantiles.h"
 #include "perform/runtime/emulated_kernels.h"
 #include "perform/runtime/messenger.h"
 
@@ -15,12 +16,6 @@ using transport::Endpoint;
 
 constexpr SimDuration kConnectMax{10'000'000'000};
 constexpr size_t kSmallBytes = 8;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 // Two linked endpoints, 0 and 1.
 struct Pair {

@@ -7,6 +7,7 @@
 
 #include "base/fields.h"
 #include "base/json.h"
+#include "base/quantiles.h"
 #include "perform/transport/tcp_state.h"
 
 namespace tombolo::transport {
@@ -136,12 +137,6 @@ Result<BytesPerSecond> count(Endpoint& endpoint, int32_t from, uint64_t cell, Se
   const uint64_t after = received_bytes(endpoint, from);
   if (after < before) return failed("a connection was lost while it was measured");
   return Bytes{static_cast<double>(after - before)} / seconds(end - begin);
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
 // The near side of one probe.

@@ -10,8 +10,6 @@
 namespace tombolo::estimate {
 namespace {
 
-constexpr const char* kRailOnly = "rail-only";
-constexpr const char* kTombolo = "tombolo";
 constexpr const char* kTomboloSource = "docs/laws/tombolo.md, an operator at a time";
 constexpr const char* kRailOnlySource =
     "Wang et al. 2023, How to Build Low-cost Networks for Large Language Models, equations 1 to 7";
@@ -251,13 +249,7 @@ Status price_by_tombolo(const plan::Job& job, Estimate& e) {
 
 }  // namespace
 
-std::vector<std::string> law_names() { return {kTombolo, kRailOnly}; }
-
-Result<Estimate> estimate(const plan::Job& job, std::string_view law, bool with_band) {
-  if (law != kRailOnly && law != kTombolo) {
-    return unusable(fmt::format("--law {}: there is no such law", law),
-                    fmt::format("--law {}", fmt::join(law_names(), ", --law ")));
-  }
+Result<Estimate> estimate(const plan::Job& job, cost::Law law, bool with_band) {
   if (!job.model) {
     return unusable(fmt::format("{}: model is missing", job.file),
                     "[model] with preset = \"gpt3-175b\" or config = \"config.json\"");
@@ -276,9 +268,10 @@ Result<Estimate> estimate(const plan::Job& job, std::string_view law, bool with_
     e.notes.push_back(fmt::format("the split needs {} devices, the cluster has {}",
                                   e.configuration.devices(), e.devices_in_cluster));
   }
-  TRY(law == kRailOnly ? price_by_rail_only(job, e) : price_by_tombolo(job, e));
+  TRY(law == cost::Law::kRailOnly ? price_by_rail_only(job, e) : price_by_tombolo(job, e));
   e.price = datacenter.price * static_cast<double>(e.configuration.devices()) * e.iteration;
-  if (with_band && law == kTombolo) e.band = TRY(published::error_band(job, e.iteration));
+  if (with_band && law == cost::Law::kTombolo)
+    e.band = TRY(published::error_band(job, e.iteration));
   return e;
 }
 

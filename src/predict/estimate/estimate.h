@@ -20,13 +20,14 @@
 #include "predict/cost/configuration.h"
 #include "predict/cost/device_memory.h"
 #include "predict/cost/iteration.h"
+#include "predict/cost/law.h"
 #include "predict/published/error_band.h"
 #include "spec/plan/job.h"
 
 namespace tombolo::estimate {
 
 struct Estimate {
-  std::string law;         // "tombolo", "rail-only"
+  cost::Law law = cost::Law::kTombolo;
   std::string law_source;  // its paper, or where it is derived
   cost::Configuration configuration;
   cost::Layout layout;
@@ -48,13 +49,10 @@ struct Estimate {
   bool fits() const { return memory.total() <= memory_of_device; }
 };
 
-// The laws by name, the default first.
-std::vector<std::string> law_names();
-
 // Unusable: a job without model, more datacenters than one, parallelism the law does not know, a
-// batch that cannot be divided, fewer layers than stages, an unknown law. Takes microseconds; with
+// batch that cannot be divided, fewer layers than stages. Takes microseconds; with
 // an error band (law `tombolo`, `with_band`) the published runs are read and predicted, too: some
 // 20 ms.
-Result<Estimate> estimate(const plan::Job& job, std::string_view law, bool with_band = false);
+Result<Estimate> estimate(const plan::Job& job, cost::Law law, bool with_band = false);
 
 }  // namespace tombolo::estimate

@@ -42,7 +42,7 @@ plan::Job job(const std::string& from = "", const std::string& to = "") {
   return read ? *read : plan::Job{};
 }
 
-std::string complaint(const plan::Job& job, std::string_view law = "rail-only") {
+std::string complaint(const plan::Job& job, cost::Law law = cost::Law::kRailOnly) {
   const Result<Estimate> e = estimate(job, law);
   if (e) return "answered";
   EXPECT_EQ(e.error().code, ErrorCode::kUnusable);
@@ -52,8 +52,8 @@ std::string complaint(const plan::Job& job, std::string_view law = "rail-only") 
 // 64 devices at 2 dollars an hour for 11.89 s: 64 x 2/3600 x 11.8917 = 0.4228 dollars. Parameters
 // 174.6e9 x 16/64 and activations 12.35 GiB: 56.9 GB of the 78 GiB that an A100 leaves.
 TEST(Estimate, AnswersForARowOfTableFour) {
-  const Estimate e = *estimate(job(), "rail-only");
-  EXPECT_EQ(e.law, "rail-only");
+  const Estimate e = *estimate(job(), cost::Law::kRailOnly);
+  EXPECT_EQ(e.law, cost::Law::kRailOnly);
   EXPECT_EQ(e.configuration.devices(), 64);
   EXPECT_EQ(e.micro_batches, 64);
   EXPECT_NEAR(e.iteration.value, 11.891674, 1e-6);
@@ -66,22 +66,23 @@ TEST(Estimate, AnswersForARowOfTableFour) {
 }
 
 TEST(Estimate, FillsTheDomainInTheOrderOfTheJob) {
-  Estimate e =
-      *estimate(job("tensor = 8\npipeline = 8", "tensor = 4\ndata = 4\npipeline = 4"), "rail-only");
+  Estimate e = *estimate(job("tensor = 8\npipeline = 8", "tensor = 4\ndata = 4\npipeline = 4"),
+                         cost::Law::kRailOnly);
   EXPECT_EQ(e.layout.tensor, (cost::Grid{4, 1}));
   EXPECT_EQ(e.layout.data, (cost::Grid{2, 2}));
   EXPECT_EQ(e.layout.pipeline, (cost::Grid{1, 4}));
   e = *estimate(
       job("tensor = 8\npipeline = 8", "order = \"pp-tp-dp\"\ntensor = 4\ndata = 4\npipeline = 4"),
-      "rail-only");
+      cost::Law::kRailOnly);
   EXPECT_EQ(e.layout.pipeline, (cost::Grid{4, 1}));
   EXPECT_EQ(e.layout.tensor, (cost::Grid{2, 2}));
   EXPECT_EQ(e.layout.data, (cost::Grid{1, 4}));
 }
 
 TEST(Estimate, AnswersWhereNothingFits) {
-  const Estimate e = *estimate(
-      job("tensor = 8\npipeline = 8\nvirtual_stages = 3", "data = 64\npipeline = 2"), "rail-only");
+  const Estimate e =
+      *estimate(job("tensor = 8\npipeline = 8\nvirtual_stages = 3", "data = 64\npipeline = 2"),
+                cost::Law::kRailOnly);
   EXPECT_FALSE(e.fits());
   EXPECT_GT(e.iteration, 0_s);
   EXPECT_THAT(e.notes, Contains(HasSubstr("needs 128 devices, the cluster has 64")));
@@ -89,7 +90,7 @@ TEST(Estimate, AnswersWhereNothingFits) {
 
 TEST(Estimate, SaysWhatItLeavesOut) {
   const auto notes = [](const char* from, const char* to) {
-    const Result<Estimate> e = estimate(job(from, to), "rail-only");
+    const Result<Estimate> e = estimate(job(from, to), cost::Law::kRailOnly);
     EXPECT_TRUE(e) << e.error().text();
     return e ? e->notes : std::vector<std::string>{};
   };
@@ -121,7 +122,7 @@ TEST(Estimate, RefusesWhatItDoesNotKnow) {
                             "[[cluster.datacenter]]\nname = \"there\"\ndevice = \"a100-80g\"\n"
                             "[training]")),
               HasSubstr("2 datacenters"));
-  EXPECT_THAT(complaint(job(), "moon"), HasSubstr("no such law"));
+  EXPECT_THAT(cost::find_law("moon").error().text(), HasSubstr("--law moon: there is no such law"));
   plan::Job without = job();
   without.model.reset();
   EXPECT_THAT(complaint(without), HasSubstr("model is missing"));
@@ -130,8 +131,8 @@ TEST(Estimate, RefusesWhatItDoesNotKnow) {
 // Korthikanti et al. 2022, table 5: 13.75 s measured, on the same job with the stack named.
 TEST(Estimate, PricesEveryOperatorByTheLawTombolo) {
   const plan::Job there = job("recompute", "stack = \"megatron\"\nprecision = \"fp16\"\nrecompute");
-  const Estimate e = *estimate(there, "tombolo", true);
-  EXPECT_EQ(e.law, law_names().front());
+  const Estimate e = *estimate(there, cost::Law::kTombolo, true);
+  EXPECT_EQ(e.law, *cost::find_law(""));
   EXPECT_NEAR(e.iteration.value, 13.75, 13.75 * 0.05);
   EXPECT_EQ(e.iteration, e.parts.total());
   EXPECT_TRUE(e.fits());
@@ -146,15 +147,15 @@ TEST(Estimate, PricesEveryOperatorByTheLawTombolo) {
 // Transfers are short here and stages nearly equal: the schedule and the closed form agree.
 TEST(Estimate, PlaysTheScheduleOfAPipeline) {
   const plan::Job there = job("virtual_stages = 3\n", "");
-  const Estimate e = *estimate(there, "tombolo");
+  const Estimate e = *estimate(there, cost::Law::kTombolo);
   ASSERT_TRUE(e.played);
   EXPECT_NEAR(e.played->value, e.iteration.value, 0.03 * e.iteration.value);
-  EXPECT_FALSE(estimate(job(), "tombolo")->played);  // virtual stages
+  EXPECT_FALSE(estimate(job(), cost::Law::kTombolo)->played);  // virtual stages
   // A first stage of twice the layers waits for nobody, so that transfers cost the others nothing:
   // the closed form adds them all.
   plan::Job uneven = there;
   uneven.parallelism.layers_per_stage = {24, 12, 12, 12, 12, 8, 8, 8};
-  const Estimate slow = *estimate(uneven, "tombolo");
+  const Estimate slow = *estimate(uneven, cost::Law::kTombolo);
   EXPECT_GT(*slow.played, 1.5 * *e.played);
   EXPECT_LT(*slow.played, slow.iteration);
   EXPECT_NEAR(slow.played->value, slow.iteration.value, 0.05 * slow.iteration.value);
@@ -162,19 +163,19 @@ TEST(Estimate, PlaysTheScheduleOfAPipeline) {
 
 TEST(Estimate, KnowsContextExpertsAndShardedParameters) {
   const auto answers = [](const char* from, const char* to) {
-    const Result<Estimate> e = estimate(job(from, to), "tombolo");
+    const Result<Estimate> e = estimate(job(from, to), cost::Law::kTombolo);
     EXPECT_TRUE(e) << e.error().text();
     return e && e->iteration > 0_s;
   };
   EXPECT_TRUE(answers("tensor = 8", "context = 2\ntensor = 4"));
   EXPECT_TRUE(
       answers("tensor = 8\npipeline = 8\nvirtual_stages = 3", "data = 64\nzero = 3\npipeline = 1"));
-  EXPECT_THAT(complaint(job("tensor = 8", "data = 2\nexpert = 2"), "tombolo"),
+  EXPECT_THAT(complaint(job("tensor = 8", "data = 2\nexpert = 2"), cost::Law::kTombolo),
               HasSubstr("no experts"));
   EXPECT_THAT(complaint(job("[training]",
                             "[[cluster.datacenter]]\nname = \"there\"\ndevice = \"a100-80g\"\n"
                             "[training]"),
-                        "tombolo"),
+                        cost::Law::kTombolo),
               HasSubstr("tombolo plan"));
 }
 
@@ -184,7 +185,7 @@ TEST(Estimate, SaysWhoseConstantsItTook) {
       job("\"a100-80g\"",
           "{ name = \"moon\", peak = \"300 TFLOPS\", memory = \"64 GB\", memory_bandwidth = "
           "\"2 TBps\" }"),
-      "tombolo");
+      cost::Law::kTombolo);
   EXPECT_THAT(e.notes, Contains(HasSubstr("no constants are known for moon: those of a100")));
 }
 

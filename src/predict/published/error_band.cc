@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 
+#include "base/quantiles.h"
 #include "predict/cost/iteration.h"
 #include "predict/cost/job_configuration.h"
 #include "predict/published/reference.h"
@@ -35,14 +36,6 @@ Result<std::vector<Residual>> compute_residuals() {
     }
   }
   return residuals;
-}
-
-// By linear interpolation between order statistics.
-double quantile(const std::vector<double>& sorted, double share) {
-  const double place = share * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<size_t>(place);
-  const size_t above = std::min(below + 1, sorted.size() - 1);
-  return sorted[below] + (place - std::floor(place)) * (sorted[above] - sorted[below]);
 }
 
 }  // namespace
@@ -80,7 +73,6 @@ Result<ErrorBand> error_band(const plan::Job& job, Seconds iteration) {
       sum += std::abs(1 / residual.ratio - 1);
     }
     if (ratios.size() < kEnough) continue;
-    std::sort(ratios.begin(), ratios.end());
     return ErrorBand{.low = iteration * quantile(ratios, 0.1),
                      .high = iteration * quantile(ratios, 0.9),
                      .mean = sum / static_cast<double>(ratios.size()),

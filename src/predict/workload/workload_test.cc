@@ -231,7 +231,7 @@ TEST_P(Workloads, ComputationTakesWhatEstimateSays) {
       seconds += static_cast<double>(node.duration.ns) * 1e-9;
       nodes += 1;
     }
-    const cost::IterationTime parts = estimate::estimate(job, "tombolo")->parts;
+    const cost::IterationTime parts = estimate::estimate(job, cost::Law::kTombolo)->parts;
     EXPECT_NEAR(seconds, (parts.compute + parts.optimizer + parts.overhead).value, nodes * 1e-9)
         << c.name;
   }

@@ -4,6 +4,8 @@
 #include <map>
 #include <tuple>
 
+#include "base/quantiles.h"
+
 namespace tombolo::trace {
 
 bool has_replicas(const Header& header) {
@@ -37,12 +39,9 @@ std::vector<IterationTime> iteration_times(const Trace& trace) {
 
 SimDuration median_iteration(const std::vector<IterationTime>& times) {
   if (times.empty()) return {};
-  std::vector<int64_t> spans;
-  for (const IterationTime& time : times) spans.push_back((time.end - time.start).ns);
-  std::sort(spans.begin(), spans.end());
-  const int64_t upper = spans[spans.size() / 2];
-  const int64_t lower = spans[(spans.size() - 1) / 2];
-  return {lower + (upper - lower) / 2};
+  std::vector<SimDuration> spans;
+  for (const IterationTime& time : times) spans.push_back(time.end - time.start);
+  return median(std::move(spans));
 }
 
 }  // namespace tombolo::trace

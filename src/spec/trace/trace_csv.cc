@@ -2,21 +2,9 @@
 
 #include <algorithm>
 
+#include "base/csv.h"
+
 namespace tombolo::trace {
-namespace {
-
-// As RFC 4180 has it: in quotes, and quotes doubled.
-std::string cell(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"') out += c;
-    out += c;
-  }
-  return out + "\"";
-}
-
-}  // namespace
-
 std::string to_csv(const Trace& trace) {
   const bool named = std::any_of(trace.intervals.begin(), trace.intervals.end(),
                                  [](const Interval& interval) { return !interval.name.empty(); });
@@ -32,7 +20,7 @@ std::string to_csv(const Trace& trace) {
                     interval.iteration, to_name(interval.lane), interval.rank,
                     or_empty(interval.peer), interval.action.stage, to_name(interval.action.kind),
                     or_empty(interval.action.microbatch), interval.start.ns, interval.end.ns,
-                    interval.bytes, named ? "," : "", named ? cell(interval.name) : "");
+                    interval.bytes, named ? "," : "", named ? csv_quoted(interval.name) : "");
   }
   return out;
 }

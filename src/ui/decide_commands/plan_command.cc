@@ -1,10 +1,11 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <thread>
 
 #include "base/file.h"
+#include "base/parallel.h"
 #include "decide/search/best_plan.h"
 #include "decide/search/export.h"
+#include "predict/cost/law.h"
 #include "predict/cost/price_plan.h"
 #include "spec/plan/job_file.h"
 #include "spec/plan/plan_file.h"
@@ -252,7 +253,7 @@ Result<std::string> write_artifact(const RankedPlan& best, const PlanCommandOpti
 Status plan_over_datacenters(const plan::OpenJob& open, const PlanCommandOptions& options,
                              std::ostream& out) {
   const size_t count = open.job.cluster.datacenters.size();
-  if (options.law != "tombolo") {
+  if (TRY(cost::find_law(options.law)) != cost::Law::kTombolo) {
     return unusable(fmt::format("--law {}: {} datacenters; only the law tombolo prices stages of "
                                 "different datacenters",
                                 options.law, count),
@@ -283,16 +284,15 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
     return unusable(fmt::format("--objective {}: there is no such objective", options.objective),
                     "--objective time, cost or throughput");
   }
-  if (options.threads == 0) {
-    options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  }
+  const cost::Law law = TRY(cost::find_law(options.law));
+  options.threads = threads_or_all(options.threads);
   const plan::OpenJob open = TRY(plan::read_open_job(options.job));
   if (open.job.cluster.datacenters.size() > 1) return plan_over_datacenters(open, options, out);
   BestPlan found;
   {
     command::SearchBar bar;
     found = TRY(search::best_plan(
-        open, {.law = options.law,
+        open, {.law = law,
                .objective = *objective,
                .top = options.top,
                .threads = options.threads,

@@ -2,11 +2,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <thread>
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/parallel.h"
 #include "decide/sweep/sweep.h"
+#include "predict/cost/law.h"
 #include "ui/command/answer.h"
 #include "ui/command/progress.h"
 #include "ui/decide_commands/crew.h"
@@ -44,10 +45,7 @@ Result<Request> read_request(const SweepCommandOptions& options) {
     return unusable(fmt::format("--objective {}: there is no such objective", options.objective),
                     "--objective time, cost or throughput");
   }
-  if (options.law != "tombolo" && options.law != "rail-only") {
-    return unusable(fmt::format("--law {}: there is no such law", options.law),
-                    "--law tombolo, --law rail-only");
-  }
+  const cost::Law law = TRY(cost::find_law(options.law));
   if (!options.out.empty() && !ends_with(options.out, ".csv") &&
       !ends_with(options.out, ".jsonl")) {
     return unusable(fmt::format("--out {}: neither .csv nor .jsonl", options.out),
@@ -58,8 +56,7 @@ Result<Request> read_request(const SweepCommandOptions& options) {
         fmt::format("--policy {}: --ask {} builds no schedule", options.policy, options.ask),
         "--ask simulate");
   }
-  request.question = {
-      .ask = *ask, .law = options.law, .objective = *objective, .policy = options.policy};
+  request.question = {.ask = *ask, .law = law, .objective = *objective, .policy = options.policy};
   for (const std::string& text : options.vary) {
     request.axes.push_back(TRY(sweep::parse_sweep_axis(text)));
   }
@@ -135,7 +132,7 @@ int threads_of(const SweepCommandOptions& options) {
   if (options.threads > 0) return options.threads;
   const char* neighbours = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
   const int processes = std::max(1, neighbours ? std::atoi(neighbours) : 1);
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / processes);
+  return std::max(1, threads_or_all(0) / processes);
 }
 
 // All rows in the order of the grid, on rank 0.

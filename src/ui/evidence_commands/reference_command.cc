@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "evidence/score/reference_score.h"
+#include "predict/cost/law.h"
 #include "predict/estimate/estimate.h"
 #include "predict/published/reference.h"
 #include "predict/published/reference_memory.h"
@@ -20,7 +21,7 @@ using score::ScoredRow;
 
 constexpr const char* kMemoryTable = "korthikanti-memory";
 
-Result<Predicted> predict(const plan::Job& job, std::string_view law) {
+Result<Predicted> predict(const plan::Job& job, cost::Law law) {
   const estimate::Estimate e = TRY(estimate::estimate(job, law));
   return Predicted{.iteration = e.iteration,
                    .memory = e.memory.total(),
@@ -57,7 +58,8 @@ Result<std::vector<std::string>> tables_to_read(const std::string& folder, std::
 }
 
 Result<Answer> answer(const ReproduceOptions& options, std::string_view table) {
-  const score::Predictor law = [&](const plan::Job& job) { return predict(job, options.law); };
+  const cost::Law name = TRY(cost::find_law(options.law));
+  const score::Predictor law = [name](const plan::Job& job) { return predict(job, name); };
   Answer out;
   if (table != kMemoryTable) {
     for (const std::string& name : TRY(tables_to_read(options.data, table))) {
@@ -238,11 +240,6 @@ Value::Table to_json(const std::vector<ScoredMemory>& memory, bool with_rows) {
 
 Status reproduce_reference(const ReproduceOptions& options, std::string_view table,
                            std::ostream& out) {
-  const std::vector<std::string> laws = estimate::law_names();
-  if (std::find(laws.begin(), laws.end(), options.law) == laws.end()) {
-    return unusable(fmt::format("--law {}: there is no such law", options.law),
-                    fmt::format("--law {}", fmt::join(laws, ", ")));
-  }
   const Answer found = TRY(answer(options, table));
   if (!options.json) {
     print_text(out, found, options);

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <thread>
 
+#include "base/csv.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/parallel.h"
 #include "decide/sweep/sweep_axis.h"
 #include "decide/sweep/sweep_path.h"
 #include "ui/command/answer.h"
@@ -77,21 +78,14 @@ class AstraSweep {
   Result<std::vector<Row>> run(int threads) const {
     const auto size = static_cast<size_t>(grid_->size());
     std::vector<std::optional<Result<Row>>> found(size);
-    std::atomic<size_t> next{0}, failed{size};  // no point after the first that failed is needed
-    const auto work = [&] {
-      for (size_t i = next++; i < size && i < failed; i = next++) {
-        found[i] = point(static_cast<int64_t>(i));
-        if (*found[i]) continue;
-        for (size_t first = failed; i < first && !failed.compare_exchange_weak(first, i);) {
-        }
+    std::atomic<size_t> failed{size};  // no point after the first that failed is needed
+    parallel_for(size, threads, [&](size_t i) {
+      if (i >= failed) return;
+      found[i] = point(static_cast<int64_t>(i));
+      if (*found[i]) return;
+      for (size_t first = failed; i < first && !failed.compare_exchange_weak(first, i);) {
       }
-    };
-    std::vector<std::thread> others;
-    for (size_t t = 1; t < std::min(static_cast<size_t>(threads), size); ++t) {
-      others.emplace_back(work);
-    }
-    work();
-    for (std::thread& other : others) other.join();
+    });
     std::vector<Row> out;
     for (size_t i = 0; i < size; ++i) {
       out.push_back(TRY(during(std::move(*found[i]), "simulating " + name(i))));
@@ -180,16 +174,7 @@ std::vector<Line> lines_of(const SweepGrid& grid, const std::vector<Row>& rows) 
 
 std::string csv_of(const std::vector<Line>& lines) {
   std::string out;
-  for (const Line& line : lines) {
-    for (size_t c = 0; c < line.size(); ++c) {
-      if (c > 0) out += ',';
-      const bool plain = line[c].find_first_of(",\"\n") == std::string::npos;
-      std::string cell;
-      for (const char letter : line[c]) cell += letter == '"' ? "\"\"" : std::string(1, letter);
-      out += plain ? cell : '"' + cell + '"';
-    }
-    out += '\n';
-  }
+  for (const Line& line : lines) out += csv_line(line);
   return out;
 }
 
@@ -227,8 +212,7 @@ Status astra_sweep(const AstraCommandOptions& options, const astra::AstraOptions
                    std::ostream& out) {
   AstraSweep sweep(options, of_astra);
   TRY(sweep.prepare());
-  const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const std::vector<Row> rows = TRY(sweep.run(options.threads > 0 ? options.threads : cores));
+  const std::vector<Row> rows = TRY(sweep.run(threads_or_all(options.threads)));
   const std::vector<Line> lines = lines_of(sweep.grid(), rows);
   if (!options.csv.empty()) TRY(write_file(options.csv, csv_of(lines)));
   if (options.json) {

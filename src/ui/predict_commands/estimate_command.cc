@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/units.h"
+#include "predict/cost/law.h"
 #include "predict/estimate/estimate.h"
 #include "ui/command/answer.h"
 #include "ui/command/input.h"
@@ -67,7 +68,8 @@ void print_text(std::ostream& out, const plan::Job& job, const Estimate& e, bool
         time_text(e.band->low), time_text(e.band->high), e.band->rows, e.band->of,
         100 * e.band->mean);
   }
-  out << fmt::format("  law {}{}: {}\n", e.law, by_default ? " (the default)" : "", e.law_source);
+  out << fmt::format("  law {}{}: {}\n", to_name(e.law), by_default ? " (the default)" : "",
+                     e.law_source);
   print_parts(out, e);
   out << fmt::format("  MFU {:.1f} %: operations of the model over peak x devices x time\n",
                      100 * e.mfu);
@@ -104,7 +106,7 @@ Value::Table to_json(const Estimate& e) {
   Value::Array notes;
   for (const std::string& note : e.notes) notes.push_back(note);
   return {{"provenance", "predicted"},
-          {"law", e.law},
+          {"law", std::string(to_name(e.law))},
           {"law_source", e.law_source},
           {"iteration_s", e.iteration.value},
           {"played_s", e.played ? Value(e.played->value) : Value()},
@@ -147,8 +149,7 @@ Value::Table to_json(const Estimate& e) {
 Status estimate(const EstimateOptions& options, std::ostream& out) {
   const plan::Job job = TRY(plan::read_job(options.job));
   const bool by_default = options.law.empty();
-  const Estimate answer =
-      TRY(estimate::estimate(job, by_default ? estimate::law_names().front() : options.law, true));
+  const Estimate answer = TRY(estimate::estimate(job, TRY(cost::find_law(options.law)), true));
   if (options.json) {
     command::print_json(out, to_json(answer));
   } else {

@@ -69,14 +69,6 @@ Result<Question> read_question(const FabricOptions& options) {
   return q;
 }
 
-std::string grouped(int64_t number) {
-  std::string out = fmt::format("{}", number);
-  for (auto at = static_cast<int64_t>(out.size()) - 3; at > 0; at -= 3) {
-    out.insert(static_cast<size_t>(at), 1, ',');
-  }
-  return out;
-}
-
 std::string money(Dollars amount) {
   if (amount.value < 1e6) {
     return fmt::format("{} USD", grouped(static_cast<int64_t>(amount.value)));

@@ -1,5 +1,6 @@
 #include "ui/predict_commands/fabric_job.h"
 
+#include "predict/cost/law.h"
 #include "predict/estimate/estimate.h"
 
 namespace tombolo::predict_commands {
@@ -34,14 +35,14 @@ Result<PricedJob> price_job(const FabricOptions& options,
     iteration = TRY(during(parse_quantity<Seconds>(options.iteration), "reading --iteration"));
     out.source = "given";
   } else {
-    const std::string law = options.law.empty() ? estimate::law_names().front() : options.law;
+    const cost::Law law = TRY(cost::find_law(options.law));
     const estimate::Estimate estimate =
         TRY(during(estimate::estimate(out.job, law),
                    "estimating an iteration; --iteration gives a measured one"));
     iteration = estimate.iteration;
     notes = estimate.notes;
     if (!estimate.fits()) notes.push_back("the job does not fit into the memory of its devices");
-    out.source = "law " + law;
+    out.source = fmt::format("law {}", to_name(law));
   }
   out.prices =
       TRY(search::price_fabrics(out.job, iteration,

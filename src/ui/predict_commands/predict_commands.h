@@ -33,7 +33,7 @@ command::Command add_simulate(CLI::App& app);
 
 struct EstimateOptions {
   std::string job;
-  std::string law;  // empty: the default, estimate::law_names().front()
+  std::string law;  // empty: the default (cost::find_law)
   bool json = false;
 };
 Status estimate(const EstimateOptions& options, std::ostream& out);
@@ -84,7 +84,7 @@ struct FabricOptions {
   int64_t optical_group = 8;      // GPUs that an optical switch in a domain exchanges together
   // With a job its GPUs, domain and bandwidths count instead of the above; iterations per dollar.
   std::string job;
-  std::string law;                      // empty: the default, estimate::law_names().front()
+  std::string law;                      // empty: the default (cost::find_law)
   std::string iteration;                // "12.5s", measured on full bisection, instead of a law
   double years = 3;                     // until the network is written off
   bool price_includes_network = false;  // the cluster's price of a device has a Clos in it

@@ -32,14 +32,6 @@ std::string share_text(double part) {
   return part >= 0.1 ? fmt::format("{:.1f} %", 100 * part) : fmt::format("{:.3g} %", 100 * part);
 }
 
-std::string grouped(int64_t number) {
-  std::string out = fmt::format("{}", number);
-  for (auto at = static_cast<int64_t>(out.size()) - 3; at > 0; at -= 3) {
-    out.insert(static_cast<size_t>(at), 1, ',');
-  }
-  return out;
-}
-
 const char* where_text(Reach reach) {
   switch (reach) {
     case Reach::kDomain:

@@ -1,0 +1,21 @@
+// A loop over indices that several threads share.
+//
+//   parallel_for(rows.size(), threads, [&](size_t i) { rows[i] = answer(i); });
+//
+// Which thread does which index is open, so a result belongs to its index, and equal inputs give
+// equal outputs whatever the number of threads. The calling thread works, too.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+namespace tombolo {
+
+// Calls work(i) once for each i below `count`, lower ones first; returns when all are done. `work`
+// must not throw. Cost: an atomic increment per index and a thread per helper.
+void parallel_for(size_t count, int threads, const std::function<void(size_t)>& work);
+
+// The threads that a user asked for; 0: as many as this machine runs at once.
+int threads_or_all(int asked);
+
+}  // namespace tombolo

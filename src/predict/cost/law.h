@@ -1,0 +1,23 @@
+// The laws of an iteration that `--law` chooses from: one name each, one place that knows them.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "base/fields.h"
+#include "base/result.h"
+
+namespace tombolo::cost {
+
+enum class Law {
+  kTombolo,   // operator by operator, with constants of device, fabric and stack (iteration.h)
+  kRailOnly,  // the rail-only paper's (rail_only.h)
+};
+constexpr auto enum_names(Law) {
+  return std::to_array<EnumName<Law>>({{Law::kTombolo, "tombolo"}, {Law::kRailOnly, "rail-only"}});
+}
+
+// The law that a person named with --law; of nothing the default, tombolo. Unusable: another name.
+Result<Law> find_law(std::string_view name);
+
+}  // namespace tombolo::cost
