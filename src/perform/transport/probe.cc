@@ -1,13 +1,12 @@
 #include "perform/transport/probe.h"
 
 #include <algorithm>
-#include <cstring>
 #include <future>
 #include <map>
 
-#include "base/fields.h"
-#include "base/json.h"
+#include "base/check.h"
 #include "base/quantiles.h"
+#include "perform/transport/probe_message.h"
 #include "perform/transport/tcp_state.h"
 
 namespace tombolo::transport {
@@ -26,57 +25,6 @@ constexpr double kAlike = 0.98;
 // One tag for questions and answers, in their order; data has the cell's number.
 constexpr link::Tag kAsk{0, 0};
 link::Tag data_tag(uint64_t cell) { return {cell + 1, 1}; }
-
-// The near side asks: measure this, or (connections == 0) only answer.
-struct Question {
-  int64_t cell = -1;
-  uint32_t connections = 0;
-  std::string congestion_control;
-  bool forth = true;
-  double warmup_s = 0;
-  double counted_s = 0;
-};
-template <class Archive>
-void describe(Archive& a, Question& q) {
-  a.required("cell", q.cell);
-  a.required("connections", q.connections);
-  a.optional("congestion_control", q.congestion_control);
-  a.required("forth", q.forth);
-  a.required("warmup_s", q.warmup_s);
-  a.required("counted_s", q.counted_s);
-  a.check(q.cell >= -1 && q.cell < kProbeCellsMax, "cell", "is out of bounds");
-  a.check(q.connections <= link::kConnectionsMax, "connections", "are too many");
-  a.check(q.congestion_control.size() < 16, "congestion_control", "is too long");
-  a.check(q.warmup_s >= 0 && q.warmup_s <= kProbeCellMax.value, "warmup_s", "is out of bounds");
-  a.check(q.counted_s >= 0 && q.counted_s <= kProbeCellMax.value, "counted_s", "is out of bounds");
-}
-struct Answer {
-  double bytes_per_second = 0;  // forth: what arrived here
-  double round_trip_s = 0;      // back: TCP's here
-  std::vector<std::string> congestion_controls;
-};
-template <class Archive>
-void describe(Archive& a, Answer& answer) {
-  a.required("bytes_per_second", answer.bytes_per_second);
-  a.required("round_trip_s", answer.round_trip_s);
-  a.optional("congestion_controls", answer.congestion_controls);
-  a.check(answer.bytes_per_second >= 0, "bytes_per_second", "is negative");
-  a.check(answer.congestion_controls.size() <= 64, "congestion_controls", "are too many");
-}
-
-template <typename Message>
-link::Payload encode(const Message& message) {
-  const std::string text = to_json(write_fields(message), -1);
-  link::Payload out(text.size());
-  std::memcpy(out.data(), text.data(), text.size());
-  return out;
-}
-template <typename Message>
-Result<Message> decode(const link::Payload& payload) {
-  if (payload.size() > 16 * 1024) return failed("a probe's message of more than 16 KiB");
-  const std::string_view text(reinterpret_cast<const char*>(payload.data()), payload.size());
-  return read_fields<Message>(TRY(parse_json(text, "probe message")), "probe message");
-}
 
 bool stopped(const std::atomic<bool>* stop) { return stop && stop->load(); }
 
@@ -150,8 +98,8 @@ class Asker {
                               clock_.now() + kConnectMax);
   }
   // Round trip of a small message; what the far kernel has.
-  Result<Answer> greet(Seconds& round_trip) {
-    Answer answer;
+  Result<ProbeAnswer> greet(Seconds& round_trip) {
+    ProbeAnswer answer;
     for (int i = 0; i < kPings; ++i) {
       const SimTime begin = clock_.now();
       answer = TRY(ask({}));
@@ -160,7 +108,7 @@ class Asker {
     }
     return answer;
   }
-  Status measure(const Question& question, BytesPerSecond& rate, Seconds& round_trip);
+  Status measure(const ProbeQuestion& question, BytesPerSecond& rate, Seconds& round_trip);
   Status close() { return endpoint_->close(clock_.now() + kConnectMax); }
 
  private:
@@ -170,14 +118,14 @@ class Asker {
     options.identity.ranks = kFirstCell + kProbeCellsMax;
     return Endpoint::create(std::move(options), clock_);
   }
-  Result<Answer> ask(const Question& question) {
+  Result<ProbeAnswer> ask(const ProbeQuestion& question) {
     TRY(endpoint_->send(kFar, kAsk, encode(question)));
     return answer({});
   }
-  Result<Answer> answer(Seconds cell) {
+  Result<ProbeAnswer> answer(Seconds cell) {
     const auto received =
         TRY(endpoint_->receive(kFar, kAsk, clock_.now() + round_to_ns(cell) + kAnswerMax));
-    return decode<Answer>(received.payload);
+    return decode_probe_answer(received.payload);
   }
 
   ProbeOptions options_;
@@ -185,7 +133,7 @@ class Asker {
   std::unique_ptr<Endpoint> endpoint_;
 };
 
-Status Asker::measure(const Question& q, BytesPerSecond& rate, Seconds& round_trip) {
+Status Asker::measure(const ProbeQuestion& q, BytesPerSecond& rate, Seconds& round_trip) {
   const int32_t rank = kFirstCell + static_cast<int32_t>(q.cell);
   const auto cell = static_cast<uint64_t>(q.cell);
   const Seconds warmup{q.warmup_s}, counted{q.counted_s};
@@ -220,8 +168,8 @@ void drain(Endpoint& endpoint, int64_t cell, Clock& clock) {
 }
 
 // The far side of one question.
-Result<Answer> serve_cell(Endpoint& endpoint, const Question& q, Clock& clock) {
-  Answer out;
+Result<ProbeAnswer> serve_cell(Endpoint& endpoint, const ProbeQuestion& q, Clock& clock) {
+  ProbeAnswer out;
   out.congestion_controls = available_congestion_controls();
   if (q.connections == 0) return out;
   if (q.cell < 0) return failed("a cell without a number");
@@ -242,10 +190,12 @@ Result<Answer> serve_cell(Endpoint& endpoint, const Question& q, Clock& clock) {
 }  // namespace
 
 Seconds probe_warmup(Seconds round_trip) {
+  CHECK(round_trip.value >= 0, "a round trip of {} s", round_trip.value);
   return std::min(std::max(Seconds{0.5}, 15 * round_trip), kProbeCellMax);
 }
 
 const ProbeCell& ProbeResult::best() const {
+  CHECK(!cells.empty(), "the best of no cells");
   const ProbeCell* best = &cells.front();
   for (const ProbeCell& cell : cells) {
     if (cell.both() > best->both()) best = &cell;
@@ -274,11 +224,12 @@ Status ProbeOptions::check() const {
 
 Result<ProbeResult> probe(ProbeOptions options,
                           const std::function<void(int64_t, int64_t)>& on_cell, Clock& clock) {
+  CHECK(on_cell, "nobody is told of the cells");
   TRY(options.check());
   Asker asker(options, clock);
   TRY(during(asker.connect(), "calling the far side, tombolo probe --listen"));
   ProbeResult result;
-  const Answer far = TRY(asker.greet(result.round_trip));
+  const ProbeAnswer far = TRY(asker.greet(result.round_trip));
   const auto near = available_congestion_controls();
   const auto has = [](const std::vector<std::string>& all, const std::string& name) {
     return std::find(all.begin(), all.end(), name) != all.end();
@@ -365,9 +316,9 @@ Status ProbeServer::serve(SimTime deadline, const std::atomic<bool>* stop) {
       break;  // it is through, or gone
     }
     drain(*endpoint_, cell, clock_);
-    const Question question = TRY(decode<Question>(received->payload));
+    const ProbeQuestion question = TRY(decode_probe_question(received->payload));
     cell = question.cell;
-    const Answer answer = TRY(serve_cell(*endpoint_, question, clock_));
+    const ProbeAnswer answer = TRY(serve_cell(*endpoint_, question, clock_));
     if (!endpoint_->send(kNear, kAsk, encode(answer))) break;
     patience = clock_.now() + kAnswerMax;
   }

@@ -21,11 +21,10 @@
 #include "base/result.h"
 #include "perform/transport/address.h"
 #include "perform/transport/endpoint.h"
+#include "perform/transport/probe_message.h"
 
 namespace tombolo::transport {
 
-constexpr int32_t kProbeCellsMax = 1000;
-constexpr Seconds kProbeCellMax{60};
 constexpr uint16_t kProbePort = 29600;
 
 struct ProbeOptions {

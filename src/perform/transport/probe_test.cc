@@ -94,5 +94,12 @@ TEST(Probe, AnswersNobodyWithoutItsToken) {
   EXPECT_FALSE(sides.served.get());
 }
 
+TEST(ProbeDeathTest, CallersKeepTheirPromises) {
+  EXPECT_DEATH(ProbeResult{}.best(), "the best of no cells");
+  EXPECT_DEATH(probe_warmup(-1_ms), "a round trip of -0.001 s");
+  SystemClock clock;
+  EXPECT_DEATH(static_cast<void>(probe({}, {}, clock)), "nobody is told of the cells");
+}
+
 }  // namespace
 }  // namespace tombolo::transport

@@ -1,0 +1,69 @@
+#include "perform/transport/probe_message.h"
+
+#include <cstring>
+
+#include "base/fields.h"
+#include "base/json.h"
+#include "perform/link/handshake.h"
+
+namespace tombolo::transport {
+
+template <class Archive>
+void describe(Archive& a, ProbeQuestion& q) {
+  a.required("cell", q.cell);
+  a.required("connections", q.connections);
+  a.optional("congestion_control", q.congestion_control);
+  a.required("forth", q.forth);
+  a.required("warmup_s", q.warmup_s);
+  a.required("counted_s", q.counted_s);
+  a.check(q.cell >= -1 && q.cell < kProbeCellsMax, "cell", "is out of bounds");
+  a.check(q.connections <= link::kConnectionsMax, "connections", "are too many");
+  a.check(q.congestion_control.size() < 16, "congestion_control", "is too long");
+  a.check(q.warmup_s >= 0 && q.warmup_s <= kProbeCellMax.value, "warmup_s", "is out of bounds");
+  a.check(q.counted_s >= 0 && q.counted_s <= kProbeCellMax.value, "counted_s", "is out of bounds");
+}
+
+template <class Archive>
+void describe(Archive& a, ProbeAnswer& answer) {
+  a.required("bytes_per_second", answer.bytes_per_second);
+  a.required("round_trip_s", answer.round_trip_s);
+  a.optional("congestion_controls", answer.congestion_controls);
+  a.check(answer.bytes_per_second >= 0, "bytes_per_second", "is negative");
+  a.check(answer.round_trip_s >= 0, "round_trip_s", "is negative");
+  a.check(answer.congestion_controls.size() <= 64, "congestion_controls", "are too many");
+}
+
+namespace {
+
+constexpr size_t kMessageMax = 16 * 1024;
+
+template <typename Message>
+link::Payload to_payload(const Message& message) {
+  const std::string text = to_json(write_fields(message), -1);
+  link::Payload out(text.size());
+  std::memcpy(out.data(), text.data(), text.size());
+  return out;
+}
+
+template <typename Message>
+Result<Message> from_payload(const link::Payload& payload) {
+  if (payload.size() > kMessageMax) return failed("a probe's message of more than 16 KiB");
+  const std::string_view text(reinterpret_cast<const char*>(payload.data()), payload.size());
+  return read_fields<Message>(TRY(parse_json(text, "probe message")), "probe message");
+}
+
+}  // namespace
+
+link::Payload encode(const ProbeQuestion& question) { return to_payload(question); }
+
+link::Payload encode(const ProbeAnswer& answer) { return to_payload(answer); }
+
+Result<ProbeQuestion> decode_probe_question(const link::Payload& payload) {
+  return from_payload<ProbeQuestion>(payload);
+}
+
+Result<ProbeAnswer> decode_probe_answer(const link::Payload& payload) {
+  return from_payload<ProbeAnswer>(payload);
+}
+
+}  // namespace tombolo::transport
