@@ -152,6 +152,35 @@ double waiting_chunks(const Configuration& c, int64_t stage) {
   return as_double(std::min(all, waiting));
 }
 
+struct ElementBytes {
+  double parameter;
+  double gradient;
+};
+
+// The workspace, and what a stage needs of its layers one after the other: a stack's buffers, what
+// ZeRO 3 gathers.
+Bytes with_layers_at_work(Bytes workspace, const Model& m, const Configuration& c,
+                          const StackConstants& stack, const Slice& slice,
+                          const ElementBytes& bytes) {
+  // One layer, without and with its routed experts, and the ends: embedding and head.
+  Slice ends = slice;
+  ends.layers = 0;
+  const Held mine = held(m, c, slice), mine_at_ends = held(m, c, ends);
+  const double layers_here = std::max<double>(1, as_double(slice.layers));
+  const double dense_layer = (mine.dense - mine_at_ends.dense) / layers_here;
+  workspace += Bytes{stack.layer_buffers * dense_layer};
+  if (c.zero < 3) return workspace;
+  // Gathered by ZeRO 3: the layer at work and the next one, and the ends, which stay, with the
+  // gradients of a layer. A pipeline gathers once per iteration, and its micro-batches sum whole
+  // gradients.
+  if (c.pipeline > 1) {
+    return workspace + Bytes{(bytes.parameter + bytes.gradient) * (mine.dense + mine.experts)};
+  }
+  const double layer_at_work = dense_layer + mine.experts / layers_here;
+  return workspace + Bytes{bytes.parameter * (2 * layer_at_work + mine_at_ends.dense) +
+                           bytes.gradient * layer_at_work};
+}
+
 }  // namespace
 
 Slice stage_slice(const Model& m, int64_t pipeline, int64_t stage) {
@@ -178,6 +207,8 @@ DeviceMemory stage_memory(const Model& m, const Configuration& c, const StackCon
 
 DeviceMemory slice_memory(const Model& m, const Configuration& c, const StackConstants& stack,
                           const MemoryInputs& inputs, const Slice& slice, double waiting) {
+  CHECK(waiting >= 0 && inputs.element_bytes > 0, "{} forward passes of {} bytes a number wait",
+        waiting, inputs.element_bytes);
   const LayerCounts counts = model::count_layers(m, slice);
   const double e = inputs.element_bytes;
   const double t = as_double(c.tensor);
@@ -238,24 +269,8 @@ DeviceMemory slice_memory(const Model& m, const Configuration& c, const StackCon
                      Bytes{std::min(layer, logits) * stack.reserved};
 
   if (stack.layer_buffers > 0 || c.zero >= 3) {
-    // One layer, without and with its routed experts, and the ends: embedding and head.
-    Slice ends = slice;
-    ends.layers = 0;
-    const Held mine_at_ends = held(m, c, ends);
-    const double layers_here = std::max<double>(1, as_double(slice.layers));
-    const double dense_layer = (mine.dense - mine_at_ends.dense) / layers_here;
-    memory.workspace += Bytes{stack.layer_buffers * dense_layer};
-    const double layer_at_work = dense_layer + mine.experts / layers_here;
-    const double whole = mine.dense + mine.experts;
-    // Gathered by ZeRO 3: the layer at work and the next one, and the ends, which stay, with the
-    // gradients of a layer. A pipeline gathers once per iteration, and its micro-batches sum whole
-    // gradients.
-    if (c.zero >= 3 && c.pipeline > 1) {
-      memory.workspace += Bytes{(e + gradient_bytes) * whole};
-    } else if (c.zero >= 3) {
-      memory.workspace +=
-          Bytes{e * (2 * layer_at_work + mine_at_ends.dense) + gradient_bytes * layer_at_work};
-    }
+    memory.workspace =
+        with_layers_at_work(memory.workspace, m, c, stack, slice, {e, gradient_bytes});
   }
   return memory;
 }

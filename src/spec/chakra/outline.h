@@ -47,9 +47,12 @@ class Outline {
   };
   // Unusable: an id that two nodes have, durations whose sum is beyond 63 bits. Cost: O(nodes log
   // nodes + edges log nodes) where ids are neither in order nor dense, else O(nodes + edges).
-  Result<Verdict> examine();
+  Result<Verdict> examine() const;
 
  private:
+  class Places;
+  class Examination;
+
   std::vector<int64_t> ids_;
   std::vector<int64_t> durations_;
   std::vector<uint32_t> ends_;  // of each node's part of deps_

@@ -402,6 +402,139 @@ void depend(std::vector<uint64_t>& deps, uint64_t id, uint64_t own) {
   if (id != own && std::find(deps.begin(), deps.end(), id) == deps.end()) deps.push_back(id);
 }
 
+// One graph of the operators on the host and the kernels on the device.
+class GraphOfRun {
+ public:
+  GraphOfRun(const Joiner& joiner, const std::vector<KinetoEvent>& events)
+      : joiner_(joiner), operators_(joiner.operators()), events_(events) {}
+
+  // `orphans` becomes the number of kernels that no operator launched.
+  std::vector<ChakraNode> nodes(size_t& orphans) {
+    add_host();
+    orphans = add_device();
+    add_waits();
+    return std::move(nodes_);
+  }
+
+ private:
+  struct Ended {
+    int64_t end;
+    uint64_t id;
+    int64_t thread;
+  };
+  struct Thread {
+    const Operator* before = nullptr;
+    int64_t busy_until = INT64_MIN;  // the latest end of its operators so far
+  };
+  struct Kernel {
+    const KinetoEvent* event;
+    uint64_t id;
+  };
+
+  // What begins on a thread after a pause waited for what ended last on the others.
+  void depend_on_last(ChakraNode& node, const Operator& op, Thread& thread) {
+    const int64_t start = op.event->start.ns;
+    if (thread.busy_until == INT64_MIN || start - thread.busy_until > kPause) {
+      // Ended before, not at the same time: else two could wait for each other.
+      auto last = std::partition_point(ended_.begin(), ended_.end(),
+                                       [&](const Ended& e) { return e.end < start; });
+      while (last != ended_.begin() && (last - 1)->thread == op.thread) --last;
+      if (last != ended_.begin()) depend(node.data_deps, (last - 1)->id, node.id);
+    }
+    thread.busy_until = std::max(thread.busy_until, op.event->end.ns);
+  }
+
+  // Operators in the order in which they began: of their ids, on each thread.
+  void add_host() {
+    for (const Operator& op : operators_) {
+      if (op.event) ended_.push_back({op.event->end.ns, static_cast<uint64_t>(op.id), op.thread});
+    }
+    std::sort(ended_.begin(), ended_.end(), [](const Ended& a, const Ended& b) {
+      return std::pair(a.end, a.id) < std::pair(b.end, b.id);
+    });
+    std::map<int64_t, Thread> threads;
+    for (const Operator& op : operators_) {
+      ChakraNode node = host_node(op);
+      if (const Operator* parent = joiner_.find(op.parent); parent && parent->id < op.id) {
+        depend(node.ctrl_deps, static_cast<uint64_t>(parent->id), node.id);
+      }
+      Thread& thread = threads[op.thread];
+      if (thread.before) depend(node.data_deps, static_cast<uint64_t>(thread.before->id), node.id);
+      if (op.event) depend_on_last(node, op, thread);
+      thread.before = &op;
+      nodes_.push_back(std::move(node));
+    }
+  }
+
+  // Behind them the kernels, in the order in which they began. Gives the number of those left out.
+  size_t add_device() {
+    int64_t next_id = operators_.empty() ? 0 : operators_.back().id + 1;
+    size_t orphans = 0;
+    for (const KinetoEvent& event : events_) {
+      if (event.kind != KinetoKind::kDevice) continue;
+      const Operator* launcher = joiner_.launcher_of(event);
+      if (!launcher) {
+        ++orphans;
+        continue;
+      }
+      ChakraNode node = device_node(next_id++, event, communication_of(event, *launcher, joiner_));
+      depend(node.data_deps, static_cast<uint64_t>(launcher->id), node.id);
+      std::vector<Kernel>& stream = streams_[{event.device, event.stream}];
+      if (!stream.empty()) depend(node.data_deps, stream.back().id, node.id);
+      stream.push_back({&event, node.id});
+      nodes_.push_back(std::move(node));
+    }
+    return orphans;
+  }
+
+  // Who waited for the device: the first operator of the thread that begins after the wait.
+  void add_waits() {
+    std::map<int64_t, std::vector<size_t>> on_thread;  // operators with a time, in order of ids
+    for (size_t i = 0; i < operators_.size(); ++i) {
+      if (operators_[i].event) on_thread[operators_[i].thread].push_back(i);
+    }
+    for (const auto& [thread, list] : on_thread) {
+      for (size_t k = 0; k < list.size(); ++k) {
+        const int64_t until = operators_[list[k]].waits_until;
+        if (until == INT64_MIN) continue;
+        const auto next =
+            std::find_if(list.begin() + static_cast<ptrdiff_t>(k) + 1, list.end(),
+                         [&](size_t i) { return operators_[i].event->start.ns >= until; });
+        if (next != list.end()) depend_on_device(nodes_[*next], until);
+      }
+    }
+  }
+
+  void depend_on_device(ChakraNode& waiter, int64_t until) const {
+    for (const auto& [place, stream] : streams_) {
+      // A stream runs in order: the last that ended by then stands for all before.
+      const auto after =
+          std::partition_point(stream.begin(), stream.end(),
+                               [&](const Kernel& kernel) { return kernel.event->end.ns <= until; });
+      if (after != stream.begin()) depend(waiter.data_deps, (after - 1)->id, waiter.id);
+    }
+  }
+
+  const Joiner& joiner_;
+  const std::vector<Operator>& operators_;
+  const std::vector<KinetoEvent>& events_;
+  std::vector<Ended> ended_;                                            // by end
+  std::map<std::pair<int64_t, int64_t>, std::vector<Kernel>> streams_;  // by device and stream
+  std::vector<ChakraNode> nodes_;
+};
+
+void add_metadata(const Value& trace, ChakraMetadata& metadata) {
+  for (const char* key : {"schema", "time"}) {
+    const std::string said = text(trace.find(key));
+    if (!said.empty()) metadata.attributes.push_back(word(key, said));
+  }
+  for (const char* key : {"pid", "start_ts", "finish_ts"}) {
+    const int64_t said = integer(trace.find(key), -1);
+    if (said < 0) continue;
+    metadata.attributes.push_back(number(key, AttributeKind::kUint64, said));
+  }
+}
+
 }  // namespace
 
 Result<PytorchTrace> join_pytorch(const Value& trace, const std::string& trace_name,
@@ -417,107 +550,13 @@ Result<PytorchTrace> join_pytorch(const Value& trace, const std::string& trace_n
   joiner.own_times();
 
   PytorchTrace out;
-  for (const char* key : {"schema", "time"}) {
-    const std::string said = text(trace.find(key));
-    if (!said.empty()) out.metadata.attributes.push_back(word(key, said));
-  }
-  for (const char* key : {"pid", "start_ts", "finish_ts"}) {
-    const int64_t said = integer(trace.find(key), -1);
-    if (said < 0) continue;
-    out.metadata.attributes.push_back(number(key, AttributeKind::kUint64, said));
-  }
-
-  // Host nodes, in the order in which they began: operators in order of their ids on each thread.
-  const std::vector<Operator>& operators = joiner.operators();
-  struct Ended {
-    int64_t end;
-    uint64_t id;
-    int64_t thread;
-  };
-  std::vector<Ended> ended;
-  for (const Operator& op : operators) {
-    if (op.event) ended.push_back({op.event->end.ns, static_cast<uint64_t>(op.id), op.thread});
-  }
-  std::sort(ended.begin(), ended.end(), [](const Ended& a, const Ended& b) {
-    return std::pair(a.end, a.id) < std::pair(b.end, b.id);
-  });
-  struct Thread {
-    const Operator* before = nullptr;
-    int64_t busy_until = INT64_MIN;  // the latest end of its operators so far
-  };
-  std::map<int64_t, Thread> threads;
-  for (const Operator& op : operators) {
-    ChakraNode node = host_node(op);
-    if (const Operator* parent = joiner.find(op.parent); parent && parent->id < op.id) {
-      depend(node.ctrl_deps, static_cast<uint64_t>(parent->id), node.id);
-    }
-    Thread& thread = threads[op.thread];
-    if (thread.before) depend(node.data_deps, static_cast<uint64_t>(thread.before->id), node.id);
-    if (op.event) {
-      const int64_t start = op.event->start.ns;
-      if (thread.busy_until == INT64_MIN || start - thread.busy_until > kPause) {
-        // Ended before, not at the same time: else two could wait for each other.
-        auto last = std::partition_point(ended.begin(), ended.end(),
-                                         [&](const Ended& e) { return e.end < start; });
-        while (last != ended.begin() && (last - 1)->thread == op.thread) --last;
-        if (last != ended.begin()) depend(node.data_deps, (last - 1)->id, node.id);
-      }
-      thread.busy_until = std::max(thread.busy_until, op.event->end.ns);
-    }
-    thread.before = &op;
-    out.nodes.push_back(std::move(node));
-  }
-
-  // Device nodes behind them, in the order in which they began.
-  int64_t next_id = operators.empty() ? 0 : operators.back().id + 1;
+  add_metadata(trace, out.metadata);
   size_t orphans = 0;
-  struct Kernel {
-    const KinetoEvent* event;
-    uint64_t id;
-  };
-  std::map<std::pair<int64_t, int64_t>, std::vector<Kernel>> streams;  // by device
-  for (const KinetoEvent& event : events) {
-    if (event.kind != KinetoKind::kDevice) continue;
-    const Operator* launcher = joiner.launcher_of(event);
-    if (!launcher) {
-      ++orphans;
-      continue;
-    }
-    ChakraNode node = device_node(next_id++, event, communication_of(event, *launcher, joiner));
-    depend(node.data_deps, static_cast<uint64_t>(launcher->id), node.id);
-    std::vector<Kernel>& stream = streams[{event.device, event.stream}];
-    if (!stream.empty()) depend(node.data_deps, stream.back().id, node.id);
-    stream.push_back({&event, node.id});
-    out.nodes.push_back(std::move(node));
-  }
-
-  // Who waited for the device: the first operator of the thread that begins after the wait.
-  std::map<int64_t, std::vector<size_t>> on_thread;  // operators with a time, in order of ids
-  for (size_t i = 0; i < operators.size(); ++i) {
-    if (operators[i].event) on_thread[operators[i].thread].push_back(i);
-  }
-  for (const auto& [thread, list] : on_thread) {
-    for (size_t k = 0; k < list.size(); ++k) {
-      const int64_t until = operators[list[k]].waits_until;
-      if (until == INT64_MIN) continue;
-      const auto next =
-          std::find_if(list.begin() + static_cast<ptrdiff_t>(k) + 1, list.end(),
-                       [&](size_t i) { return operators[i].event->start.ns >= until; });
-      if (next == list.end()) continue;
-      ChakraNode& waiter = out.nodes[*next];
-      for (const auto& [place, stream] : streams) {
-        // A stream runs in order: the last that ended by then stands for all before.
-        const auto after = std::partition_point(
-            stream.begin(), stream.end(),
-            [&](const Kernel& kernel) { return kernel.event->end.ns <= until; });
-        if (after != stream.begin()) depend(waiter.data_deps, (after - 1)->id, waiter.id);
-      }
-    }
-  }
-
-  if (joined < operators.size()) {
+  out.nodes = GraphOfRun(joiner, events).nodes(orphans);
+  const size_t operators = joiner.operators().size();
+  if (joined < operators) {
     out.notes.push_back(fmt::format("{} of {} operators have no event in {} and take no time",
-                                    operators.size() - joined, operators.size(), kineto_name));
+                                    operators - joined, operators, kineto_name));
   }
   if (orphans > 0) {
     out.notes.push_back(

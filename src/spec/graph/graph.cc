@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <span>
 #include <tuple>
 
@@ -79,9 +80,10 @@ struct Parts {
 };
 using CollectiveKey = std::pair<std::vector<int32_t>, int64_t>;  // group, tag
 
-Result<std::map<CollectiveKey, Parts>> collect(const Graphs& graphs,
-                                               const std::vector<size_t>& first) {
-  std::map<CollectiveKey, Parts> collectives;
+using Collectives = std::map<CollectiveKey, Parts>;
+
+Result<Collectives> collect(const Graphs& graphs, const std::vector<size_t>& first) {
+  Collectives collectives;
   for (const Graph& graph : graphs) {
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
       const Node& node = graph.nodes[i];
@@ -155,6 +157,123 @@ Result<std::vector<Part>> collect_sends(const Graphs& graphs, const std::vector<
       fmt::format("its tag {} to rank {} was already used", repeated->tag, repeated->destination));
 }
 
+// Global index of the first node of each rank, for one topological sort over all ranks; and behind
+// the last, the number of nodes.
+Result<std::vector<size_t>> number_nodes(const Graphs& graphs) {
+  std::vector<size_t> first = {0};
+  for (size_t r = 0; r < graphs.size(); ++r) {
+    const Graph& graph = graphs[r];
+    if (graph.rank != static_cast<int32_t>(r)) {
+      return unusable(fmt::format("graph {} says that it is rank {}", r, graph.rank));
+    }
+    first.push_back(first.back() + graph.nodes.size());
+    for (size_t i = 1; i < graph.nodes.size(); ++i) {
+      if (graph.nodes[i].id <= graph.nodes[i - 1].id) {
+        return wrong(graph, graph.nodes[i], "ids must ascend and be unique");
+      }
+    }
+    for (const Node& node : graph.nodes) TRY(check_node(graph, node, graphs.size()));
+  }
+  return first;
+}
+
+// What waits for what, over all ranks: dependencies, messages, and collectives, which behind the
+// nodes have one place each, where all parts meet: each part's successors wait for the meeting.
+class Order {
+ public:
+  Order(const Graphs& graphs, const std::vector<size_t>& first, const Collectives& collectives)
+      : graphs_(graphs),
+        first_(first),
+        meeting_(first.back()),
+        successors_(first.back() + collectives.size()),
+        waiting_for_(first.back() + collectives.size(), 0) {
+    std::iota(meeting_.begin(), meeting_.end(), size_t{0});
+    size_t place = first.back();
+    for (const auto& [key, parts] : collectives) {
+      for (const size_t part : parts.indices) {
+        meeting_[part] = place;
+        add(part, place);
+      }
+      ++place;
+    }
+    for (const Graph& graph : graphs) {
+      for (size_t i = 0; i < graph.nodes.size(); ++i) {
+        for (const auto* dependencies : {&graph.nodes[i].data_deps, &graph.nodes[i].ctrl_deps}) {
+          for (const int64_t id : *dependencies) {
+            add(meeting_[first[graph.rank] + position(graph, id)], first[graph.rank] + i);
+          }
+        }
+      }
+    }
+  }
+
+  // Each receive waits for its send. Unusable where one of the two has no other.
+  Status join(std::vector<Part> sends) {
+    for (const Graph& graph : graphs_) {
+      for (size_t i = 0; i < graph.nodes.size(); ++i) {
+        const Node& node = graph.nodes[i];
+        if (node.type != NodeType::kReceive) continue;
+        const Part wanted{node.comm_peer, graph.rank, node.comm_tag};
+        const auto send = std::lower_bound(sends.begin(), sends.end(), wanted, by_key);
+        if (send == sends.end() || send->key() != wanted.key() || send->matched) {
+          return wrong(graph, node,
+                       fmt::format("rank {} never sends tag {} (or it is received twice)",
+                                   node.comm_peer, node.comm_tag));
+        }
+        if (send->node->comm_size != node.comm_size) {
+          return wrong(graph, node,
+                       fmt::format("it expects {} bytes, but {} are sent", node.comm_size,
+                                   send->node->comm_size));
+        }
+        add(send->index, first_[graph.rank] + i);
+        send->matched = true;
+      }
+    }
+    for (const Part& send : sends) {
+      if (send.matched) continue;
+      return wrong(graphs_[send.source], *send.node,
+                   fmt::format("rank {} never receives it", send.destination));
+    }
+    return {};
+  }
+
+  // Kahn's algorithm; what cannot be ordered lies on a cycle or behind one.
+  Status sort() {
+    successors_.file();
+    std::vector<size_t> ready;
+    for (size_t i = 0; i < waiting_for_.size(); ++i) {
+      if (waiting_for_[i] == 0) ready.push_back(i);
+    }
+    while (!ready.empty()) {
+      const size_t index = ready.back();
+      ready.pop_back();
+      for (const size_t next : successors_.of(index)) {
+        if (--waiting_for_[next] == 0) ready.push_back(next);
+      }
+    }
+    for (const Graph& graph : graphs_) {
+      for (size_t i = 0; i < graph.nodes.size(); ++i) {
+        if (waiting_for_[first_[graph.rank] + i] > 0) {
+          return wrong(graph, graph.nodes[i], "it waits in a cycle of dependencies");
+        }
+      }
+    }
+    return {};
+  }
+
+ private:
+  void add(size_t from, size_t to) {
+    successors_.add(from, to);
+    ++waiting_for_[to];
+  }
+
+  const Graphs& graphs_;
+  const std::vector<size_t>& first_;
+  std::vector<size_t> meeting_;  // of each node: itself, or where its collective meets
+  Successors successors_;
+  std::vector<int> waiting_for_;
+};
+
 }  // namespace
 
 const NodeDetails& OptionalDetails::operator*() const {
@@ -168,104 +287,10 @@ NodeDetails& OptionalDetails::edit() {
 }
 
 Status validate(const Graphs& graphs) {
-  // Global index of the first node of each rank, for one topological sort over all ranks.
-  std::vector<size_t> first;
-  size_t count = 0;
-  for (size_t r = 0; r < graphs.size(); ++r) {
-    const Graph& graph = graphs[r];
-    if (graph.rank != static_cast<int32_t>(r)) {
-      return unusable(fmt::format("graph {} says that it is rank {}", r, graph.rank));
-    }
-    first.push_back(count);
-    count += graph.nodes.size();
-    for (size_t i = 1; i < graph.nodes.size(); ++i) {
-      if (graph.nodes[i].id <= graph.nodes[i - 1].id) {
-        return wrong(graph, graph.nodes[i], "ids must ascend and be unique");
-      }
-    }
-    for (const Node& node : graph.nodes) TRY(check_node(graph, node, graphs.size()));
-  }
-
-  // Behind the nodes, one place per collective, where all its parts meet: each part's successors
-  // wait for the meeting.
-  const auto collectives = TRY(collect(graphs, first));
-  std::vector<size_t> meeting(count);
-  for (size_t i = 0; i < count; ++i) meeting[i] = i;
-  Successors successors(count + collectives.size());
-  std::vector<int> waiting_for(count + collectives.size(), 0);
-  for (const auto& [key, parts] : collectives) {
-    for (const size_t part : parts.indices) {
-      meeting[part] = count;
-      successors.add(part, count);
-      ++waiting_for[count];
-    }
-    ++count;
-  }
-  for (const Graph& graph : graphs) {
-    for (size_t i = 0; i < graph.nodes.size(); ++i) {
-      const Node& node = graph.nodes[i];
-      const size_t index = first[graph.rank] + i;
-      for (const auto* dependencies : {&node.data_deps, &node.ctrl_deps}) {
-        for (const int64_t id : *dependencies) {
-          successors.add(meeting[first[graph.rank] + position(graph, id)], index);
-          ++waiting_for[index];
-        }
-      }
-    }
-  }
-  std::vector<Part> sends = TRY(collect_sends(graphs, first));
-  for (const Graph& graph : graphs) {
-    for (size_t i = 0; i < graph.nodes.size(); ++i) {
-      const Node& node = graph.nodes[i];
-      if (node.type != NodeType::kReceive) continue;
-      const Part wanted{node.comm_peer, graph.rank, node.comm_tag};
-      const auto send = std::lower_bound(sends.begin(), sends.end(), wanted, by_key);
-      if (send == sends.end() || send->key() != wanted.key() || send->matched) {
-        return wrong(graph, node,
-                     fmt::format("rank {} never sends tag {} (or it is received twice)",
-                                 node.comm_peer, node.comm_tag));
-      }
-      if (send->node->comm_size != node.comm_size) {
-        return wrong(graph, node,
-                     fmt::format("it expects {} bytes, but {} are sent", node.comm_size,
-                                 send->node->comm_size));
-      }
-      successors.add(send->index, first[graph.rank] + i);
-      ++waiting_for[first[graph.rank] + i];
-      send->matched = true;
-    }
-  }
-  for (const Part& send : sends) {
-    if (send.matched) continue;
-    return wrong(graphs[send.source], *send.node,
-                 fmt::format("rank {} never receives it", send.destination));
-  }
-  successors.file();
-
-  // Kahn's algorithm; what cannot be ordered lies on a cycle or behind one.
-  std::vector<size_t> ready;
-  for (size_t i = 0; i < count; ++i) {
-    if (waiting_for[i] == 0) ready.push_back(i);
-  }
-  size_t done = 0;
-  while (!ready.empty()) {
-    const size_t index = ready.back();
-    ready.pop_back();
-    ++done;
-    for (const size_t next : successors.of(index)) {
-      if (--waiting_for[next] == 0) ready.push_back(next);
-    }
-  }
-  if (done < count) {
-    for (const Graph& graph : graphs) {
-      for (size_t i = 0; i < graph.nodes.size(); ++i) {
-        if (waiting_for[first[graph.rank] + i] > 0) {
-          return wrong(graph, graph.nodes[i], "it waits in a cycle of dependencies");
-        }
-      }
-    }
-  }
-  return {};
+  const std::vector<size_t> first = TRY(number_nodes(graphs));
+  Order order(graphs, first, TRY(collect(graphs, first)));
+  TRY(order.join(TRY(collect_sends(graphs, first))));
+  return order.sort();
 }
 
 }  // namespace tombolo::graph

@@ -55,6 +55,51 @@ void print_text(std::ostream& out, const plan::Plan& plan, const launch::RunSumm
   out << "traces: " << predicted_path << " " << summary.trace_path << "\n";
 }
 
+void print_answer(std::ostream& out, const plan::Plan& plan, const launch::RunSummary& summary,
+                  const trace::Comparison& comparison, const std::string& predicted_path) {
+  command::print_json(out,
+                      {{"provenance", std::string(to_name(summary.trace.header.provenance))},
+                       {"steps", summary.steps},
+                       {"first_loss", or_null(summary.first_loss)},
+                       {"final_loss", or_null(summary.final_loss)},
+                       {"evaluation_loss", or_null(summary.evaluation_loss)},
+                       {"tokens_per_s", summary.tokens_per_s},
+                       {"iteration_s", seconds(comparison.measured_iteration).value},
+                       {"predicted_iteration_s", seconds(comparison.predicted_iteration).value},
+                       {"iteration_error", comparison.iteration_error},
+                       {"cost_source", std::string(to_name(plan.cost_source))},
+                       {"byte_scale", summary.trace.header.byte_scale},
+                       {"machine", Value(summary.machine.table())},
+                       {"trace", summary.trace_path},
+                       {"predicted_trace", predicted_path},
+                       {"restarts", int64_t{summary.restarts}},
+                       {"checkpoint", summary.checkpoint}});
+}
+
+// What was asked for. `islands` and `launched`: where and by whom this process was started.
+Result<launch::LaunchOptions> launch_options(const TrainOptions& options,
+                                             const std::optional<cluster::Islands>& islands,
+                                             const std::optional<launch::LaunchedRank>& launched,
+                                             int restarts) {
+  launch::LaunchOptions launch;
+  launch.islands = islands;
+  launch.security = {options.credentials, options.plain_tcp};
+  if (launched) {
+    launch.rendezvous = TRY(rendezvous(options, *launched, islands));
+    launch.security = security_of(options, *launched, islands);
+  }
+  launch.no_inbound = options.no_inbound;
+  launch.output = options.out;
+  launch.resume = options.resume;
+  launch.restarts = restarts;
+  launch.keep_state = options.keep_state;
+  launch.worker_program = options.worker;
+  launch.control_port = options.port;
+  launch.command = command::command_line("train", options.in) + (options.resume ? " --resume" : "");
+  launch.version = command::version();
+  return launch;
+}
+
 }  // namespace
 
 Status train(const TrainOptions& options, std::ostream& out) {
@@ -86,29 +131,17 @@ Status train(const TrainOptions& options, std::ostream& out) {
   // A launcher may well send several signals, when it wants one thing.
   launch::StopSignals signals(launched ? launch::SecondSignal::kIgnored
                                        : launch::SecondSignal::kEnds);
-  launch::LaunchOptions launch;
-  launch.islands = islands;
-  launch.security = {options.credentials, options.plain_tcp};
+  launch::LaunchOptions launch = TRY(launch_options(options, islands, launched, restarts));
   if (launched) {
-    launch.rendezvous = TRY(rendezvous(options, *launched, islands));
-    launch.security = security_of(options, *launched, islands);
     line.note(fmt::format("rank 0 of {}, started by {}, waits for the others at {}",
                           launched->ranks, launched->launcher, launch.rendezvous->at.text()));
   }
-  if (launch.security.plain_tcp)
+  if (launch.security.plain_tcp) {
     line.note(
         "--plain-tcp: model, data and token travel in clear text; whoever sits on the way can "
         "read and change them");
-  launch.no_inbound = options.no_inbound;
-  launch.output = options.out;
-  launch.resume = options.resume;
-  launch.restarts = restarts;
-  launch.keep_state = options.keep_state;
+  }
   launch.all_ended = life.number > 0 && !launched;
-  launch.worker_program = options.worker;
-  launch.control_port = options.port;
-  launch.command = command::command_line("train", options.in) + (options.resume ? " --resume" : "");
-  launch.version = command::version();
   launch.on_progress = [&](const launch::Progress& progress) {
     line.show(progress);
     if (life.step) life.step->store(progress.step);
@@ -134,23 +167,7 @@ Status train(const TrainOptions& options, std::ostream& out) {
     print_text(out, plan, summary, comparison, predicted_path);
     return {};
   }
-  command::print_json(out,
-                      {{"provenance", std::string(to_name(summary.trace.header.provenance))},
-                       {"steps", summary.steps},
-                       {"first_loss", or_null(summary.first_loss)},
-                       {"final_loss", or_null(summary.final_loss)},
-                       {"evaluation_loss", or_null(summary.evaluation_loss)},
-                       {"tokens_per_s", summary.tokens_per_s},
-                       {"iteration_s", seconds(comparison.measured_iteration).value},
-                       {"predicted_iteration_s", seconds(comparison.predicted_iteration).value},
-                       {"iteration_error", comparison.iteration_error},
-                       {"cost_source", std::string(to_name(plan.cost_source))},
-                       {"byte_scale", summary.trace.header.byte_scale},
-                       {"machine", Value(summary.machine.table())},
-                       {"trace", summary.trace_path},
-                       {"predicted_trace", predicted_path},
-                       {"restarts", int64_t{summary.restarts}},
-                       {"checkpoint", summary.checkpoint}});
+  print_answer(out, plan, summary, comparison, predicted_path);
   return {};
 }
 
