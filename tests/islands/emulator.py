@@ -79,10 +79,10 @@ class Measurement(Case):
             self.skipTest("sanitizers slow the emulator down; the optimised builds measure")
         super().setUp()
 
-    def probe(self, cluster, *words):
+    def probe(self, cluster, *words, options=()):
         """What probe.py measured, with the emulator's counters under "links"."""
         counters = self.folder / "counters.json"
-        out = self.inside(cluster, sys.executable, PROBE, *words, options=("--counters", counters))
+        out = self.inside(cluster, sys.executable, PROBE, *words, options=("--counters", counters, *options))
         return self.timely({**json.loads(out), **json.loads(counters.read_text())})
 
     def timely(self, measured):
