@@ -1,6 +1,7 @@
 // The time of day for code that waits, passed in so that tests can bring their own.
 #pragma once
 
+#include "base/check.h"
 #include "base/time.h"
 
 namespace tombolo {
@@ -26,7 +27,10 @@ class ManualClock : public Clock {
   void sleep_until(SimTime instant) override {
     if (instant > now_) now_ = instant;
   }
-  void advance(SimDuration by) { now_ = now_ + by; }
+  void advance(SimDuration by) {
+    CHECK(by.ns >= 0, "a clock that steps back by {} ns", -by.ns);
+    now_ = now_ + by;
+  }
 
  private:
   SimTime now_;

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/check.h"
 #include "base/result.h"
 
 namespace tombolo {
@@ -29,7 +30,11 @@ class CsvRow {
   };
 
   CsvRow(std::shared_ptr<const CsvHeader> header, int line, std::vector<Cell> cells)
-      : header_(std::move(header)), line_(line), cells_(std::move(cells)) {}
+      : header_(std::move(header)), line_(line), cells_(std::move(cells)) {
+    CHECK(header_ && cells_.size() == header_->columns.size(),
+          "line {} has {} cells for {} columns", line_, cells_.size(),
+          header_ ? header_->columns.size() : 0);
+  }
 
   int line() const { return line_; }
   const std::string& file() const { return header_->file; }

@@ -72,5 +72,11 @@ TEST(CsvLine, IsReadBackAsItWas) {
   EXPECT_EQ(*rows->front().text("z"), "say \"so\"");
 }
 
+TEST(Csv, ARowHasACellForEachColumn) {
+  const auto header = std::make_shared<const CsvHeader>(CsvHeader{"t.csv", {"a", "b"}});
+  EXPECT_DEATH(CsvRow(header, 7, {{"1", 1}}), "line 7 has 1 cells for 2 columns");
+  EXPECT_DEATH(CsvRow(nullptr, 1, {}), "line 1 has 0 cells");
+}
+
 }  // namespace
 }  // namespace tombolo

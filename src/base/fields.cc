@@ -43,7 +43,10 @@ std::string nearest_name(std::string_view misspelt, const std::vector<std::strin
 
 FieldReader::FieldReader(const Value& table, std::string file, std::string path,
                          std::optional<Error>* error)
-    : table_(table), file_(std::move(file)), path_(std::move(path)), error_(error) {}
+    : table_(table), file_(std::move(file)), path_(std::move(path)), error_(error) {
+  CHECK(table.get<Value::Table>(), "the fields of {} in {}", table.kind(), file_);
+  CHECK(error, "{}: nobody keeps what is wrong with {}", file_, path_.empty() ? "it" : path_);
+}
 
 std::string FieldReader::path_to(std::string_view key) const {
   return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);

@@ -15,6 +15,7 @@
 // unit), an enum with names (below), a described struct, and std::vector or std::optional of those.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/check.h"
 #include "base/result.h"
 #include "base/units.h"
 #include "base/value.h"
@@ -168,6 +170,8 @@ class FieldWriter {
 
   template <typename T>
   void required(std::string_view key, T& in) {
+    const auto same = [&](const auto& entry) { return entry.first == key; };
+    CHECK(std::none_of(table_.begin(), table_.end(), same), "\"{}\" is written twice", key);
     table_.emplace_back(key, write(in));
   }
   template <typename T>
@@ -195,6 +199,8 @@ class FieldWriter {
                   std::is_same_v<T, std::string> || std::is_same_v<T, Value>) {
       return Value(in);
     } else if constexpr (std::is_enum_v<T>) {
+      CHECK(from_name<T>(to_name(in)) == in, "value {} has no name to be written by",
+            static_cast<int64_t>(in));
       return Value(std::string(to_name(in)));
     } else if constexpr (std::is_integral_v<T>) {
       return Value(static_cast<int64_t>(in));

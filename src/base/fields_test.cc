@@ -161,5 +161,29 @@ TEST(Fields, NearestName) {
   EXPECT_EQ(nearest_name(std::string(100, 'a'), {std::string(100, 'a')}), "");
 }
 
+struct Twice {
+  int first = 1, second = 2;
+};
+template <class Archive>
+void describe(Archive& a, Twice& twice) {
+  a.required("number", twice.first);
+  a.required("number", twice.second);
+}
+
+TEST(Fields, WhatIsWrittenCanBeRead) {
+  EXPECT_DEATH(write_fields(Twice{}), "\"number\" is written twice");
+  const Job job{.name = "x", .precision = static_cast<Precision>(7)};
+  EXPECT_DEATH(write_fields(job), "value 7 has no name to be written by");
+}
+
+TEST(Fields, AReaderHasATableAndAPlaceForItsComplaint) {
+  std::optional<Error> error;
+  const Value table(Value::Table{});
+  EXPECT_DEATH(FieldReader(Value(3), "job.toml", "wan", &error),
+               "the fields of a whole number in job.toml");
+  EXPECT_DEATH(FieldReader(table, "job.toml", "wan", nullptr),
+               "job.toml: nobody keeps what is wrong with wan");
+}
+
 }  // namespace
 }  // namespace tombolo

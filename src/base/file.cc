@@ -8,6 +8,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/check.h"
+
 namespace tombolo {
 namespace {
 
@@ -95,6 +97,7 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
 }
 
 Status AtomicFile::write(std::string_view bytes) {
+  CHECK(fd_ >= 0, "{} bytes for {}, which is committed or moved away", bytes.size(), path_);
   while (!bytes.empty()) {
     const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
@@ -105,6 +108,7 @@ Status AtomicFile::write(std::string_view bytes) {
 }
 
 Status AtomicFile::commit() {
+  CHECK(fd_ >= 0, "{} is committed or moved away already", path_);
   if (fsync(fd_) != 0) return fail(error("write it to disk"));
   if (rename(temporary_.c_str(), path_.c_str()) != 0) return fail(error("rename it into place"));
   close(fd_);

@@ -116,6 +116,14 @@ TEST_F(File, WritingWhereOneCannot) {
   EXPECT_TRUE(make_directories(path("a/b/c")));
 }
 
+TEST_F(File, WhatIsCommittedTakesNoMore) {
+  Result<AtomicFile> file = AtomicFile::create(path("x"));
+  ASSERT_TRUE(file);
+  ASSERT_TRUE(file->commit());
+  EXPECT_DEATH((void)file->write("more"), "4 bytes for .*x, which is committed or moved away");
+  EXPECT_DEATH((void)file->commit(), "x is committed or moved away already");
+}
+
 TEST(Path, SiblingsAreRelativeToTheFolderOfTheFile) {
   EXPECT_EQ(sibling_path("examples/job.toml", "wan.toml"), "examples/wan.toml");
   EXPECT_EQ(sibling_path("job.toml", "wan.toml"), "wan.toml");

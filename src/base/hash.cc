@@ -31,10 +31,14 @@ RunningDigest::RunningDigest(RunningDigest&&) noexcept = default;
 RunningDigest::~RunningDigest() = default;
 
 void RunningDigest::add(std::string_view bytes) {
+  CHECK(state_, "{} bytes for a digest that was moved away", bytes.size());
   XXH3_128bits_update(state_->xxh, bytes.data(), bytes.size());
 }
 
-std::string RunningDigest::text() const { return to_text(XXH3_128bits_digest(state_->xxh)); }
+std::string RunningDigest::text() const {
+  CHECK(state_, "the text of a digest that was moved away");
+  return to_text(XXH3_128bits_digest(state_->xxh));
+}
 
 void Fingerprint::add(uint64_t word) { state_ = XXH64(&word, sizeof word, state_); }
 

@@ -26,5 +26,12 @@ TEST(Hash, AFingerprintSeesOrderCountAndContent) {
   EXPECT_EQ(fingerprint_of({1}).size(), 16u);
 }
 
+TEST(Hash, ADigestThatWasMovedAwayIsOver) {
+  RunningDigest digest;
+  const RunningDigest taken = std::move(digest);
+  EXPECT_DEATH(digest.add("abc"), "3 bytes for a digest that was moved away");
+  EXPECT_DEATH(digest.text(), "the text of a digest that was moved away");
+}
+
 }  // namespace
 }  // namespace tombolo

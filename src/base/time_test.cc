@@ -50,5 +50,10 @@ TEST(Clock, TheSystemClockDoesNotStepBack) {
   EXPECT_GE(clock.now(), before);
 }
 
+TEST(Clock, TheManualClockDoesNotStepBackEither) {
+  ManualClock clock;
+  EXPECT_DEATH(clock.advance({-3}), "a clock that steps back by 3 ns");
+}
+
 }  // namespace
 }  // namespace tombolo

@@ -15,6 +15,15 @@ double real(int64_t n) { return static_cast<double>(n); }
 void check_shape(const DpCell& cell) {
   CHECK(!cell.parts.empty() && cell.links.size() + 1 == cell.parts.size(), "{} parts, {} links",
         cell.parts.size(), cell.links.size());
+  for (const CellPart& part : cell.parts) {
+    CHECK(part.stages >= 1 && part.forward.value >= 0 && part.backward.value >= 0,
+          "{} stages that take {} s and {} s", part.stages, part.forward.value,
+          part.backward.value);
+  }
+  for (const CellLink& link : cell.links) {
+    CHECK(link.occupancy.value >= 0 && link.latency.value >= 0, "a link of {} s and {} s",
+          link.occupancy.value, link.latency.value);
+  }
   CHECK(cell.pipelines >= 1 && cell.micro_batches >= 1, "{} pipelines, {} micro-batches",
         cell.pipelines, cell.micro_batches);
 }

@@ -96,5 +96,18 @@ TEST(DpCell, ACellIsNoFasterThanItsWan) {
   }
 }
 
+TEST(DpCellDeathTest, PartsHaveStagesAndNothingTakesLessThanNoTime) {
+  const DpCell cell{{{2, 1_s, 2_s}, {1, 1_s, 2_s}}, {{1_s, 0_s}}, 1, 1};
+  DpCell other = cell;
+  other.links.clear();
+  EXPECT_DEATH(gpipe_cell(other), "2 parts, 0 links");
+  other = cell;
+  other.parts[1].stages = 0;
+  EXPECT_DEATH(one_forward_one_backward_cell(other), "0 stages that take 1 s and 2 s");
+  other = cell;
+  other.links[0].latency = Seconds{-1};
+  EXPECT_DEATH(cell_at_least(other), "a link of 1 s and -1 s");
+}
+
 }  // namespace
 }  // namespace tombolo::geo

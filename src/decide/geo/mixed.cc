@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "base/check.h"
 #include "base/parallel.h"
 #include "decide/geo/mixed_search.h"
 #include "decide/geo/mixed_why_not.h"
@@ -204,6 +205,7 @@ std::vector<std::pair<double, size_t>> by_promise(const MixedTask& task,
 }  // namespace
 
 Result<plan::Job> with_plan(plan::Job job, const MixedPlan& plan) {
+  CHECK(!plan.stages.empty(), "a plan without a stage");
   plan::Parallelism& p = job.parallelism;
   p = {};
   p.tensor = plan.stages.front().tensor;
@@ -235,6 +237,8 @@ Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedOptions& 
 
 Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedLaw& law,
                                  const MixedOptions& options) {
+  CHECK(options.top >= 1 && options.threads >= 1, "top {}, threads {}", options.top,
+        options.threads);
   TRY(check_job(open, options));
   const MixedTask task{open, law, options};
   const std::vector<MixedSetting> settings = settings_of(open);

@@ -6,6 +6,8 @@
 #include <limits>
 #include <vector>
 
+#include "base/check.h"
+
 namespace tombolo::geo {
 namespace {
 
@@ -45,6 +47,8 @@ double passes_bound(std::span<const StageRoom> rooms, double layers, double peri
 }  // namespace
 
 double period_bound(std::span<const StageRoom> rooms, const PipelineNeeds& needs) {
+  CHECK(needs.layers >= 1 && needs.micro_batches >= 1, "{} layers and {} micro-batches",
+        needs.layers, needs.micro_batches);
   int64_t stages = 0;
   double per_second = 0;
   for (const StageRoom& room : rooms) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
 #include "predict/cost/job_configuration.h"
 
 namespace tombolo::geo {
@@ -56,6 +57,11 @@ Result<std::unique_ptr<MixedLaw>> tombolo_mixed_law(const plan::Job& job) {
 
 cost::Hop wan_hop(const cluster::WanLink& link, const WanEnd& from, const WanEnd& to, int64_t data,
                   Bytes size) {
+  for (const WanEnd* end : {&from, &to}) {
+    CHECK(end->datacenter && end->tensor >= 1, "a stage on {} devices of {}", end->tensor,
+          end->datacenter ? end->datacenter->name : "no datacenter");
+  }
+  CHECK(data >= 1, "{} replicas of a stage", data);
   // Replicas of a stage on one node, and nodes of one replica.
   const auto on_node = [&](const WanEnd& end) {
     return std::clamp<int64_t>(end.datacenter->devices_per_node / end.tensor, 1, data);

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <limits>
 
+#include "base/check.h"
+
 namespace tombolo::geo {
 namespace {
 
@@ -49,6 +51,10 @@ std::vector<size_t> nearest_neighbours(const std::vector<size_t>& datacenters, s
 
 std::vector<std::vector<size_t>> orders_of(const std::vector<size_t>& datacenters,
                                            const std::vector<std::vector<double>>& transfer) {
+  for (const size_t datacenter : datacenters) {
+    CHECK(datacenter < transfer.size() && transfer[datacenter].size() == transfer.size(),
+          "no way from datacenter {} to all {}", datacenter, transfer.size());
+  }
   std::vector<std::vector<size_t>> orders;
   const auto keep = [&](const std::vector<size_t>& order) {
     if (length(order, transfer) < kInfinity) orders.push_back(order);

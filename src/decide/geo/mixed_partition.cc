@@ -235,6 +235,7 @@ Partition price_partition(const PartitionProblem& problem, std::vector<int64_t> 
   std::vector<cost::StagePass> passes;
   int64_t first = 0;
   for (size_t s = 0; s < p; ++s) {
+    CHECK(layers[s] >= 1, "stage {} of {} has {} layers", s, p, layers[s]);
     const StageNumbers& n = problem.stages[s].table->at(first, layers[s]);
     passes.push_back({Seconds{n.pass}, Seconds{0}});
     out.end = std::max(out.end, n.end);
@@ -249,6 +250,16 @@ Partition price_partition(const PartitionProblem& problem, std::vector<int64_t> 
 }
 
 std::optional<Partition> best_partition(const PartitionProblem& problem, double limit) {
+  CHECK(problem.layers >= 1 && problem.micro_batches >= 1 &&
+            problem.hops.size() + 1 == problem.stages.size(),
+        "{} layers and {} micro-batches for {} stages with {} hops", problem.layers,
+        problem.micro_batches, problem.stages.size(), problem.hops.size());
+  for (const PartitionStage& stage : problem.stages) {
+    CHECK(
+        stage.table && !stage.table->rows.empty() && stage.most.size() == stage.table->rows.size(),
+        "{} limits of memory for {} rows of a stage", stage.most.size(),
+        stage.table ? stage.table->rows.size() : 0);
+  }
   if (static_cast<int64_t>(problem.stages.size()) > problem.layers) return std::nullopt;
   return Solver(problem).run(limit);
 }

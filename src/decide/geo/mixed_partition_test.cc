@@ -139,5 +139,19 @@ TEST(MixedPartition, EqualsBruteForceOverAllPartitions) {
   EXPECT_LT(infeasible, 300);
 }
 
+TEST(MixedPartitionDeathTest, StagesHaveHopsTablesAndLayers) {
+  const StageTable table = table_of(6, 1, 0);
+  PartitionProblem problem{.layers = 6,
+                           .micro_batches = 10,
+                           .stages = {{&table, {6}}, {&table, {6}}},
+                           .hops = {cost::Hop{}}};
+  EXPECT_DEATH(price_partition(problem, {6, 0}), "stage 1 of 2 has 0 layers");
+  EXPECT_DEATH(price_partition(problem, {6, 1}), "the partition does not cover 6 layers");
+  problem.stages[0].most = {6, 6};
+  EXPECT_DEATH(best_partition(problem, 1e9), "2 limits of memory for 1 rows of a stage");
+  problem.hops.clear();
+  EXPECT_DEATH(best_partition(problem, 1e9), "for 2 stages with 0 hops");
+}
+
 }  // namespace
 }  // namespace tombolo::geo

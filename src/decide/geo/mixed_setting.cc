@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/check.h"
+
 namespace tombolo::geo {
 namespace {
 
@@ -22,6 +24,11 @@ PricedSetting::PricedSetting(const plan::Job& job, const MixedLaw& law, const Mi
       boundary_(model::boundary_bytes(*job.model, setting.micro_batch,
                                       plan::element_bytes(job.training.precision))),
       zones_(job.cluster.datacenters.size()) {
+  CHECK(setting_.tensor.size() == zones_.size(), "tensor parallelism in {} of {} datacenters",
+        setting_.tensor.size(), zones_.size());
+  CHECK(micro_batches_ * setting_.micro_batch * setting_.data == job_.training.global_batch,
+        "{} pipelines with micro-batches of {} do not divide a batch of {}", setting_.data,
+        setting_.micro_batch, job_.training.global_batch);
   for (size_t z = 0; z < zones_.size(); ++z) price(z);
 }
 
@@ -91,6 +98,7 @@ const StageTable& PricedSetting::table(size_t datacenter, bool embedding, bool h
 
 const std::vector<int64_t>& PricedSetting::most(size_t datacenter, bool embedding, bool head,
                                                 int64_t in_flight) {
+  CHECK(in_flight >= 1, "memory for {} micro-batches", in_flight);
   auto& known = zones_[datacenter].most[ends(embedding, head)];
   in_flight = std::min(in_flight, micro_batches_);
   const Bytes room = job_.cluster.datacenters[datacenter].device.memory;

@@ -12,6 +12,7 @@
 #include "decide/geo/mixed_bound.h"
 #include "decide/geo/mixed_orders.h"
 #include "decide/geo/mixed_partition.h"
+#include "decide/geo/mixed_why_not.h"
 #include "predict/cost/price_plan.h"
 
 namespace tombolo::geo {
@@ -149,6 +150,7 @@ TEST(Mixed, ADatacenterBehindASlowLinkIsLeftOut) {
 
 TEST(Mixed, MoreDevicesNeverMakeTheBestWorse) {
   Random random(11);
+  int compared = 0;
   for (int round = 0; round < 25; ++round) {
     const double latency = random.uniform();
     const std::vector<Place> places{{"fast", 1, 2, 2}, {"slow", 2, 1, 1}, {"slow", 1, 2, 1}};
@@ -163,10 +165,12 @@ TEST(Mixed, MoreDevicesNeverMakeTheBestWorse) {
         only.layer = {law.layer[z]};
         const auto alone = search_mixed(job_over({places[z]}, latency), only, options);
         if (!alone) continue;
+        ++compared;
         EXPECT_LE(all->top.front().score, alone->top.front().score * (1 + 1e-9)) << round;
       }
     }
   }
+  EXPECT_GT(compared, 100);
 }
 
 // All compositions of `total` into `parts` positive numbers, each at most its limit.
@@ -363,6 +367,7 @@ TEST(Mixed, NoPlanIsListedTwice) {
   const plan::OpenJob open = job_over({{"fast", 1, 2, 1}, {"slow", 1, 4, 1}}, 200);
   const auto found = search_mixed(open, law_with({1, 2}), {.top = 9, .prune = false});
   ASSERT_TRUE(found);
+  ASSERT_EQ(found->top.size(), 9u);
   std::vector<std::string> seen;
   for (const MixedPlan& plan : found->top) {
     std::string text =
@@ -408,6 +413,7 @@ TEST(Mixed, OrdersOfManyDatacentersFollowTheMap) {
 
 TEST(MixedBound, IsNeverAboveTheBestPartition) {
   Random random(9);
+  int compared = 0;
   for (int round = 0; round < 400; ++round) {
     const int64_t layers = 4 + static_cast<int64_t>(random.below(12));
     const auto count = 1 + random.below(3);
@@ -443,6 +449,7 @@ TEST(MixedBound, IsNeverAboveTheBestPartition) {
     needs.end_min = 0.1;
     const auto best = best_partition(problem, 1e9);
     if (!best) continue;
+    ++compared;
     EXPECT_LE(time_bound(rooms, needs), best->total * (1 + 1e-9)) << round;
     EXPECT_LE(cost_bound(rooms, needs), best->total * rate * (1 + 1e-9)) << round;
     // What is not decided may have fewer stages, and only lowers the bound.
@@ -450,6 +457,36 @@ TEST(MixedBound, IsNeverAboveTheBestPartition) {
     rooms[0].decided = false;
     EXPECT_LE(cost_bound(rooms, needs), decided * (1 + 1e-9)) << round;
   }
+  EXPECT_GT(compared, 200);
+}
+
+TEST(MixedDeathTest, CallersKeepTheirPromises) {
+  const plan::OpenJob open = job_over({{"fast", 1, 2, 2}, {"slow", 1, 2, 1}}, 0.001);
+  const HandLaw law = law_with({1, 2});
+  EXPECT_DEATH(static_cast<void>(search_mixed(open, law, {.top = 0})), "top 0, threads 1");
+  EXPECT_DEATH(static_cast<void>(with_plan(open.job, {})), "a plan without a stage");
+  EXPECT_DEATH(orders_of({0, 2}, {{0, 1}, {1, 0}}), "no way from datacenter 2 to all 2");
+  EXPECT_DEATH(period_bound({}, {.layers = 0}), "0 layers and 1 micro-batches");
+  const cluster::Datacenter& here = open.job.cluster.datacenters[0];
+  const cluster::WanLink& link = open.job.cluster.wan[0];
+  EXPECT_DEATH(wan_hop(link, {&here, 1}, {nullptr, 1}, 1, 1_MB), "1 devices of no datacenter");
+  EXPECT_DEATH(wan_hop(link, {&here, 1}, {&here, 1}, 0, 1_MB), "0 replicas of a stage");
+}
+
+TEST(MixedSettingDeathTest, ASettingIsOfTheJob) {
+  const plan::OpenJob open = job_over({{"fast", 1, 2, 2}, {"slow", 1, 2, 1}}, 0.001);
+  const HandLaw law = law_with({1, 2});
+  EXPECT_DEATH(PricedSetting(open.job, law, {.tensor = {1}, .must_use = {}}, std::nullopt),
+               "tensor parallelism in 1 of 2 datacenters");
+  EXPECT_DEATH(
+      PricedSetting(open.job, law, {.tensor = {1, 1}, .data = 3, .must_use = {}}, std::nullopt),
+      "3 pipelines with micro-batches of 1 do not divide a batch of 8");
+  PricedSetting priced(open.job, law, {.tensor = {1, 1}, .must_use = {}}, std::nullopt);
+  EXPECT_DEATH(priced.most(0, true, false, 0), "memory for 0 micro-batches");
+  const MixedOptions options;
+  const MixedTask task{open, law, options};
+  const std::vector<MixedSetting> settings;
+  EXPECT_DEATH(MixedWhyNotBook(task, settings).add(0, {}), "setting 0 of 0");
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <set>
 #include <tuple>
 
+#include "base/check.h"
+
 namespace tombolo::geo {
 namespace {
 
@@ -53,6 +55,7 @@ MixedWhyNotBook::Family& MixedWhyNotBook::family(const Name& name) {
 }
 
 void MixedWhyNotBook::add(size_t setting, const MixedFindings& findings) {
+  CHECK(setting < settings_.size(), "setting {} of {}", setting, settings_.size());
   const auto note = [&](Family& family, const MixedOutlook& outlook) {
     family.outlook.merge(outlook);
     if (findings.layers_held > family.layers_held) {

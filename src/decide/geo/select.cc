@@ -20,6 +20,14 @@ int64_t sum(const std::vector<int64_t>& numbers) {
   return std::accumulate(numbers.begin(), numbers.end(), int64_t{0});
 }
 
+// A law may round passes and transfers to nanoseconds. So much it may then be below a bound, in
+// which so many of them follow one another.
+Seconds rounding(const DpCell& cell) {
+  const auto passes = static_cast<double>(2 * (cell.stages() + cell.micro_batches));
+  const auto transfers = static_cast<double>(4 * cell.links.size());
+  return Seconds{0.5e-9 * (passes + transfers)};
+}
+
 // Prices rows, each shape of a cell once.
 class RowPricer {
  public:
@@ -60,7 +68,12 @@ class RowPricer {
       shape.insert(shape.end(), {link.occupancy.value, link.latency.value});
     }
     const auto [known, is_new] = times_.try_emplace(std::move(shape));
-    if (is_new) known->second = setting_.cell_time(cell);
+    if (is_new) {
+      known->second = setting_.cell_time(cell);
+      const Seconds least = cell_at_least(cell);  // what look_beyond leaves out rests on this
+      CHECK(known->second >= least * (1 - 1e-9) - rounding(cell),
+            "a cell takes {} s, and none takes less than {} s", known->second.value, least.value);
+    }
     return known->second;
   }
 
@@ -216,6 +229,9 @@ Status check(const SelectionSetting& setting) {
         "P = {}, C = {}, M = {}", setting.partitions, setting.pipelines_per_cell,
         setting.micro_batches);
   CHECK(setting.link && setting.all_reduce && setting.cell_time, "a law is missing");
+  for (const SelectionSite& site : setting.sites) {
+    CHECK(site.gpus >= 0, "{} has {} GPUs", site.name, site.gpus);
+  }
   if (setting.sites.empty()) {
     return infeasible("no datacenter is left to choose from", "fewer names in selection.must_not");
   }
@@ -245,6 +261,8 @@ double SelectionRow::throughput() const {
 std::vector<int64_t> fill_sites(const SelectionSetting& setting, int64_t pipelines,
                                 const std::vector<bool>& mask) {
   const size_t n = setting.sites.size();
+  CHECK(pipelines >= 1 && (mask.empty() || mask.size() == n),
+        "{} pipelines, a mask of {} sites of {}", pipelines, mask.size(), n);
   const auto usable = [&](size_t i) { return mask.empty() || mask[i]; };
   const auto room = [&](size_t i) { return setting.sites[i].gpus / pipelines; };
   int64_t set_aside = 0;

@@ -226,6 +226,7 @@ TEST(SelectOracle, EqualsBruteForceOnSmallLists) {
 
 TEST(SelectProperty, GpusAreConservedAndRowsAreWhole) {
   Random random(8);
+  int feasible = 0;
   for (int i = 0; i < 200; ++i) {
     const SelectionSetting setting = any_setting(random);
     const auto found = select_datacenters(setting);
@@ -234,6 +235,7 @@ TEST(SelectProperty, GpusAreConservedAndRowsAreWhole) {
     if (found->beyond) rows.push_back(*found->beyond);
     for (const SelectionRow& row : rows) {
       if (!row.feasible) continue;
+      ++feasible;
       int64_t all = 0;
       for (size_t s = 0; s < setting.sites.size(); ++s) {
         all += setting.sites[s].gpus;
@@ -245,6 +247,7 @@ TEST(SelectProperty, GpusAreConservedAndRowsAreWhole) {
       EXPECT_EQ(row.used_gpus, row.pipelines * setting.partitions);
     }
   }
+  EXPECT_GT(feasible, 1000);
 }
 
 TEST(SelectProperty, MoreGpusInTheFirstDatacenterAreNeverWorseBeyond) {
@@ -278,6 +281,7 @@ TEST(SelectProperty, MoreGpusInTheFirstDatacenterAreNeverWorseBeyond) {
 
 TEST(SelectProperty, ScalingAllTimesScalesTheAnswer) {
   Random random(10);
+  int feasible = 0;
   for (int i = 0; i < 100; ++i) {
     const SelectionSetting one = any_setting(random);
     SelectionSetting ten = one;
@@ -297,10 +301,29 @@ TEST(SelectProperty, ScalingAllTimesScalesTheAnswer) {
     if (!before) continue;
     for (size_t row = 0; row < before->rows.size(); ++row) {
       if (!before->rows[row].feasible) continue;
+      ++feasible;
       const double expected = 10 * before->rows[row].total().value;
       EXPECT_NEAR(after->rows[row].total().value, expected, 1e-6 * expected);
     }
   }
+  EXPECT_GT(feasible, 400);
+}
+
+// --- What callers and laws promise --------------------------------------------------------------
+
+TEST(SelectDeathTest, ALawIsNotFasterThanItsBound) {
+  SelectionSetting setting = atlas({12, 12}, 2, 4, 4);
+  setting.cell_time = [](const DpCell&) { return 1_s; };
+  EXPECT_DEATH(static_cast<void>(select_datacenters(setting)),
+               "a cell takes 1 s, and none takes less than 21 s");
+}
+
+TEST(SelectDeathTest, SitesAndPipelinesAreCounted) {
+  SelectionSetting setting = atlas({12, 12}, 2, 4, 4);
+  EXPECT_DEATH(fill_sites(setting, 0), "0 pipelines");
+  EXPECT_DEATH(fill_sites(setting, 1, {true}), "a mask of 1 sites of 2");
+  setting.sites[1].gpus = -1;
+  EXPECT_DEATH(static_cast<void>(select_datacenters(setting)), "dc1 has -1 GPUs");
 }
 
 }  // namespace

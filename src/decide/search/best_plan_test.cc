@@ -44,6 +44,7 @@ std::string complaint(const plan::OpenJob& open, const BestPlanOptions& options 
 TEST(BestPlan, AgreesWithTheEstimateOfWhatItFound) {
   for (const cost::Law law : {cost::Law::kTombolo, cost::Law::kRailOnly}) {
     const BestPlan found = *best_plan(open_job(2), {.law = law, .with_band = false});
+    EXPECT_EQ(found.top.size(), 5u);
     for (const RankedPlan& plan : found.top) {
       const estimate::Estimate again = *estimate::estimate(plan.job, law);
       EXPECT_DOUBLE_EQ(again.iteration.value, plan.candidate.time.value);
@@ -58,6 +59,7 @@ TEST(BestPlan, AgreesWithTheEstimateOfWhatItFound) {
     plan::OpenJob open = open_job(2, "", fmt::format("pipeline = 4\n{}", stages));
     open.job.model->layers = 30;
     const BestPlan uneven = *best_plan(open, {.with_band = false});
+    EXPECT_EQ(uneven.top.size(), 5u);
     for (const RankedPlan& plan : uneven.top) {
       const estimate::Estimate again = *estimate::estimate(plan.job, cost::Law::kTombolo);
       EXPECT_DOUBLE_EQ(again.iteration.value, plan.candidate.time.value);
@@ -70,6 +72,7 @@ TEST(BestPlan, KeepsWhatTheJobFixes) {
   const BestPlan found = *best_plan(open_job(2, "micro_batch = 1\nrecompute = \"full\"",
                                              "tensor = 4\nzero = 1\nsequence_parallel = false"),
                                     {.top = 10, .with_band = false});
+  EXPECT_EQ(found.top.size(), 10u);
   for (const RankedPlan& plan : found.top) {
     const plan::Parallelism& p = plan.job.parallelism;
     EXPECT_EQ(p.tensor, 4);
@@ -78,6 +81,7 @@ TEST(BestPlan, KeepsWhatTheJobFixes) {
     EXPECT_EQ(plan.job.training.micro_batch, 1);
     EXPECT_EQ(plan.job.training.recompute, model::Recompute::kFull);
   }
+  EXPECT_FALSE(found.why_not.empty());
   for (const WhyNot& why : found.why_not) EXPECT_NE(why.axis, Axis::kTensor);
 }
 

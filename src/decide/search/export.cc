@@ -1,5 +1,7 @@
 #include "decide/search/export.h"
 
+#include "base/check.h"
+
 namespace tombolo::search {
 namespace {
 
@@ -259,6 +261,7 @@ Export to_torchtitan(const plan::Job& job) {
 }
 
 Result<Export> export_job(const plan::Job& job, const std::string& format) {
+  CHECK(job.model, "{}: no model to export", job.file);
   if (format == "megatron") return to_megatron(job);
   if (format == "torchtitan") return to_torchtitan(job);
   return unusable(fmt::format("--export {}: there is no such format", format),

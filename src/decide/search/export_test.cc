@@ -157,5 +157,11 @@ TEST(Export, OtherFormatsAreRefusedByName) {
   EXPECT_THAT(out.error().text(), HasSubstr("--export megatron or --export torchtitan"));
 }
 
+TEST(ExportDeathTest, ThereIsAModel) {
+  plan::Job j = job("llama3-8b");
+  j.model.reset();
+  EXPECT_DEATH(static_cast<void>(export_job(j, "megatron")), "job.toml: no model to export");
+}
+
 }  // namespace
 }  // namespace tombolo::search

@@ -1,5 +1,6 @@
 #include "decide/search/pricer.h"
 
+#include "base/check.h"
 #include "predict/cost/job_configuration.h"
 #include "predict/cost/rail_only.h"
 
@@ -112,6 +113,8 @@ class TomboloPricer : public Pricer {
 }  // namespace
 
 Result<std::unique_ptr<Pricer>> make_pricer(const plan::Job& job, cost::Law law) {
+  CHECK(job.model && job.cluster.datacenters.size() == 1, "{}: {}, in {} datacenters", job.file,
+        job.model ? "a model" : "no model", job.cluster.datacenters.size());
   if (law == cost::Law::kRailOnly) return std::make_unique<RailOnlyPricer>(job);
   return std::make_unique<TomboloPricer>(TRY(cost::IterationLaw::make(
       *job.model, job.cluster.datacenters[0], cost::settings_of(job.training))));

@@ -2,6 +2,8 @@
 
 #include <numeric>
 
+#include "base/check.h"
+
 namespace tombolo::search {
 namespace {
 
@@ -112,6 +114,9 @@ Status check(const RailOnlySpace& space) {
 Result<RailOnlyOptimum> fastest_rail_only(const cost::RailOnlyModel& model,
                                           const cost::RailOnlyMachine& machine,
                                           const RailOnlySpace& space) {
+  CHECK(model.layers >= 1 && model.hidden >= 1 && model.sequence >= 1,
+        "a model of {} layers, {} hidden and {} tokens", model.layers, model.hidden,
+        model.sequence);
   TRY(check(space));
   Search search(model, machine, space);
   search.run();

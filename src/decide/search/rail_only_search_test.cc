@@ -140,6 +140,7 @@ TEST(RailOnlySearch, HasAsManyConfigurationsAsThePaperSays) {
 TEST(RailOnlySearch, FasterLinksMoreMemoryAndMoreChoiceNeverHurt) {
   const auto model = small_model(8, 96);
   Random random(7);
+  int fitted = 0;
   for (int i = 0; i < 200; ++i) {
     RailOnlySpace space{.devices = 96, .domain = 8, .global_batch = 96};
     space.memory = 1_MB * (0.3 + random.uniform());
@@ -147,6 +148,7 @@ TEST(RailOnlySearch, FasterLinksMoreMemoryAndMoreChoiceNeverHurt) {
     auto rates = machine(100_GBps * (0.1 + random.uniform()), 10_GBps * (0.1 + random.uniform()));
     const auto before = fastest_rail_only(model, rates, space);
     if (!before) continue;
+    ++fitted;
     const auto not_slower = [&](const cost::RailOnlyMachine& m, const RailOnlySpace& s) {
       const auto after = fastest_rail_only(model, m, s);
       ASSERT_TRUE(after);
@@ -165,6 +167,7 @@ TEST(RailOnlySearch, FasterLinksMoreMemoryAndMoreChoiceNeverHurt) {
     wider.virtual_stages = {1, 2, 4};
     not_slower(rates, wider);
   }
+  EXPECT_GT(fitted, 150);
 }
 
 // The trend of figure 9, for any model: where K divides K', some degree's part in the network takes
@@ -203,6 +206,12 @@ TEST(RailOnlySearch, SaysWhatIsWrongAndWhatWasClosest) {
   EXPECT_THAT(complaint({.devices = 8, .virtual_stages = {0}}), HasSubstr("virtual_stages = 0"));
   EXPECT_THAT(complaint({.devices = 7}), HasSubstr("no t x p x d = 7"));
   EXPECT_THAT(complaint({.devices = 8, .memory = 1_KB}), HasSubstr("the smallest needs"));
+}
+
+TEST(RailOnlySearchDeathTest, AModelHasLayersAndTokens) {
+  EXPECT_DEATH(
+      static_cast<void>(fastest_rail_only(small_model(0, 64), machine(900_GBps, 50_GBps), {})),
+      "a model of 0 layers, 64 hidden and 96 tokens");
 }
 
 }  // namespace

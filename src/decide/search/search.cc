@@ -404,6 +404,14 @@ void for_each(const SearchSpace& space, const std::function<void(const Configura
 SearchResult search(const SearchSpace& space, const Pricer& pricer, const SearchOptions& options) {
   CHECK(options.top >= 1 && options.threads >= 1, "top {}, threads {}", options.top,
         options.threads);
+  CHECK(space.devices >= 1 && space.domain >= 1 && space.layers >= 1 && space.global_batch >= 1,
+        "{} devices in domains of {}, {} layers, a batch of {}", space.devices, space.domain,
+        space.layers, space.global_batch);
+  for (const Axis axis : {Axis::kTensor, Axis::kContext, Axis::kData, Axis::kPipeline,
+                          Axis::kExpert, Axis::kVirtualStages, Axis::kMicroBatch}) {
+    CHECK(space.on(axis).empty() || space.on(axis).front() >= 1, "{} = {}", to_name(axis),
+          space.on(axis).front());
+  }
   for (const std::vector<int64_t>& values : space.values) {
     CHECK(!values.empty() && std::is_sorted(values.begin(), values.end()),
           "an axis has no values, or not in ascending order");

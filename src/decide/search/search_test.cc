@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "decide/search/pricer.h"
 #include "decide/search/space.h"
+#include "decide/search/why_not.h"
 
 namespace tombolo::search {
 namespace {
@@ -77,20 +78,25 @@ TEST(Search, SaysOfAFamilyWhatItsBestIsOrWhatItWouldNeed) {
   SearchSpace space = small_space();
   space.on(Axis::kPipeline) = {1};
   const SearchResult result = search(space, pricer, {.top = 1, .memory = 20_GB});
+  int met = 0;
   for (const Family& family : result.families) {
     if (family.axis == Axis::kTensor && family.value == 1) {
       // (40 + 10) x 3/4.
+      ++met;
       ASSERT_TRUE(family.closest);
       EXPECT_DOUBLE_EQ(family.closest->memory.value, 37.5e9);
     }
     if (family.axis == Axis::kTensor && family.value == 8) {
+      ++met;
       ASSERT_TRUE(family.best);
       EXPECT_DOUBLE_EQ(family.best->time.value, 1.28);
     }
     if (family.axis == Axis::kVirtualStages && family.value == 2) {
+      ++met;
       EXPECT_FALSE(family.best || family.closest);  // needs a pipeline
     }
   }
+  EXPECT_EQ(met, 3);
 }
 
 TEST(Search, NamesTheClosestMissWhereNothingFits) {
@@ -248,6 +254,46 @@ TEST_P(AgainstNoPruning, ThreadsChangeNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Laws, AgainstNoPruning,
                          ::testing::Values(cost::Law::kRailOnly, cost::Law::kTombolo));
+
+// A law that forgets a part of what it says of other configurations.
+class ForgetfulPricer : public PlainPricer {
+ public:
+  std::vector<std::pair<std::string, Seconds>> parts(const Configuration& c) const override {
+    if (c.tensor > 2) return {};
+    return PlainPricer::parts(c);
+  }
+};
+
+TEST(SearchDeathTest, ASpaceHasDevicesAndDegrees) {
+  const PlainPricer pricer;
+  SearchSpace space = small_space();
+  space.global_batch = 0;
+  EXPECT_DEATH(search(space, pricer, {}), "4 layers, a batch of 0");
+  space = small_space();
+  space.on(Axis::kData) = {0, 1};
+  EXPECT_DEATH(search(space, pricer, {}), "data = 0");
+  space.on(Axis::kData) = {4, 1};
+  EXPECT_DEATH(search(space, pricer, {}), "or not in ascending order");
+  EXPECT_DEATH(search(space, pricer, {.top = 0}), "top 0, threads 1");
+}
+
+TEST(WhyNotDeathTest, PartsAndAxesAreInOneOrder) {
+  const ForgetfulPricer pricer;
+  const SearchOptions options{.memory = 20_GB};
+  const SearchResult result = search(small_space(), pricer, options);
+  EXPECT_DEATH(why_not(small_space(), pricer, options, result, std::nullopt),
+               "an iteration has 0 parts, and the best one 1");
+  EXPECT_DEATH(short_list({{.axis = Axis::kData}, {.axis = Axis::kTensor}}),
+               "2 reasons do not stand axis by axis");
+}
+
+TEST(SpaceDeathTest, CallersKeepTheirPromises) {
+  EXPECT_DEATH(static_cast<void>(make_space({}, cost::Law::kTombolo, {.micro_batch_max = 0})),
+               "limits that leave nothing: .* micro-batches up to 0");
+  EXPECT_DEATH(with_configuration({}, {}), "1 stages of no model");
+  EXPECT_DEATH(static_cast<void>(make_pricer({}, cost::Law::kTombolo)),
+               "no model, in 0 datacenters");
+}
 
 }  // namespace
 }  // namespace tombolo::search

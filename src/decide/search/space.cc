@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "predict/cost/device_memory.h"
 #include "predict/cost/job_configuration.h"
 
@@ -194,6 +195,9 @@ std::string limits_text(const SpaceLimits& limits, int64_t domain) {
 
 Result<SearchSpace> make_space(const plan::OpenJob& open, cost::Law law,
                                const SpaceLimits& limits) {
+  CHECK(limits.tensor_max >= 0 && limits.context_tokens_min >= 1 &&
+            limits.virtual_stages_max >= 1 && limits.micro_batch_max >= 1,
+        "limits that leave nothing: {}", limits_text(limits, 1));
   const plan::Job& job = open.job;
   if (!job.model) {
     return unusable(fmt::format("{}: model is missing", job.file),
@@ -212,6 +216,8 @@ Result<SearchSpace> make_space(const plan::OpenJob& open, cost::Law law,
 }
 
 plan::Job with_configuration(plan::Job job, const cost::Configuration& c) {
+  CHECK(job.model && c.pipeline >= 1 && c.pipeline <= job.model->layers, "{} stages of {}",
+        c.pipeline, job.model ? fmt::format("{} layers", job.model->layers) : "no model");
   plan::Parallelism& p = job.parallelism;
   p.tensor = c.tensor;
   p.context = c.context;

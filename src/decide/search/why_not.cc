@@ -55,6 +55,8 @@ class Explainer {
 
   void find_part(WhyNot& why) const {
     const auto parts = pricer_.parts(why.nearest.configuration);
+    CHECK(parts.size() == best_parts_.size(), "an iteration has {} parts, and the best one {}",
+          parts.size(), best_parts_.size());
     for (size_t i = 0; i < parts.size(); ++i) {
       const double more = score_of(options_, why.nearest.configuration, parts[i].second) -
                           score_of(options_, best_.configuration, best_parts_[i].second);
@@ -116,6 +118,9 @@ std::vector<WhyNot> why_not(const SearchSpace& space, const Pricer& pricer,
 }
 
 std::vector<WhyNot> short_list(const std::vector<WhyNot>& all) {
+  CHECK(std::is_sorted(all.begin(), all.end(),
+                       [](const WhyNot& a, const WhyNot& b) { return a.axis < b.axis; }),
+        "{} reasons do not stand axis by axis", all.size());
   std::vector<WhyNot> chosen;
   for (size_t begin = 0; begin < all.size();) {
     size_t end = begin;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <thread>
 
+#include "base/check.h"
 #include "base/csv.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -156,6 +157,10 @@ Result<Sweep> make_sweep(const std::string& job, std::vector<SweepAxis> axes,
 }
 
 Result<Value> sweep_job(const Sweep& sweep, int64_t configuration) {
+  CHECK(configuration >= 0 && configuration < sweep.grid.size(), "configuration {} of {}",
+        configuration, sweep.grid.size());
+  CHECK(sweep.paths.size() == sweep.grid.axes().size(), "{} paths for {} axes", sweep.paths.size(),
+        sweep.grid.axes().size());
   Value job = sweep.job;
   for (size_t axis = 0; axis < sweep.paths.size(); ++axis) {
     TRY(sweep.paths[axis].put(job, sweep.grid.value(configuration, axis)));
@@ -164,6 +169,8 @@ Result<Value> sweep_job(const Sweep& sweep, int64_t configuration) {
 }
 
 std::vector<SweepRow> run_sweep(const Sweep& sweep, const SweepRunOptions& options) {
+  CHECK(options.process >= 0 && options.process < options.processes, "process {} of {}",
+        options.process, options.processes);
   const int64_t size = sweep.grid.size();
   const int64_t mine =
       options.process < size ? (size - 1 - options.process) / options.processes + 1 : 0;
@@ -185,6 +192,9 @@ std::vector<SweepRow> run_sweep(const Sweep& sweep, const SweepRunOptions& optio
 std::string pack_sweep_rows(const std::vector<SweepRow>& rows) {
   Value::Array out;
   for (const SweepRow& row : rows) {
+    CHECK((row.status == SweepStatus::kOk) == !row.figures.empty(),
+          "row {} is {}, and has {} figures", row.configuration, to_name(row.status),
+          row.figures.size());
     out.push_back(Value::Array{row.configuration, static_cast<int64_t>(row.status), row.reason,
                                Value(row.figures)});
   }
@@ -221,6 +231,7 @@ SweepCounts count_rows(const std::vector<SweepRow>& rows) {
 }
 
 Status sweep_outcome(const std::vector<SweepRow>& rows) {
+  CHECK(!rows.empty(), "a sweep without a row");
   const SweepCounts counts = count_rows(rows);
   if (counts.ok > 0) return {};
   const SweepStatus wanted =

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/check.h"
 #include "base/json.h"
 #include "base/toml.h"
 
@@ -180,6 +181,7 @@ Result<SweepGrid> SweepGrid::make(std::vector<SweepAxis> axes) {
 }
 
 const Value& SweepGrid::value(int64_t configuration, size_t axis) const {
+  CHECK(axis < axes_.size(), "axis {} of {}", axis, axes_.size());
   const auto& values = axes_[axis].values;
   const auto count = static_cast<int64_t>(values.size());
   return values[static_cast<size_t>(configuration / strides_[axis] % count)];

@@ -96,5 +96,10 @@ TEST(SweepNumber, IsANumberWithItsUnit) {
   EXPECT_FALSE(sweep_number(Value(true)));
 }
 
+TEST(SweepGridDeathTest, AnAxisIsOneOfTheGrid) {
+  const SweepGrid grid = *SweepGrid::make({*parse_sweep_axis("a=1,2")});
+  EXPECT_DEATH(grid.value(0, 1), "axis 1 of 1");
+}
+
 }  // namespace
 }  // namespace tombolo::sweep

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/check.h"
 #include "base/fields.h"
 #include "spec/cluster/cluster.h"
 
@@ -112,7 +113,10 @@ Error SweepPath::complaint(size_t step, const std::string& why, std::string hint
           std::move(hint)};
 }
 
-Result<int64_t> SweepPath::put(Value& job, const Value& value) const { return put(job, 0, value); }
+Result<int64_t> SweepPath::put(Value& job, const Value& value) const {
+  CHECK(!steps_.empty(), "a path without a step would replace the job");
+  return put(job, 0, value);
+}
 
 Result<int64_t> SweepPath::put(Value& at, size_t step, const Value& value) const {
   if (step == steps_.size()) {

@@ -107,5 +107,10 @@ TEST(SweepPath, RefusesWhatIsNoPath) {
   }
 }
 
+TEST(SweepPathDeathTest, APathLeadsSomewhere) {
+  Value job{Value::Table{}};
+  EXPECT_DEATH(static_cast<void>(SweepPath().put(job, 1)), "a path without a step");
+}
+
 }  // namespace
 }  // namespace tombolo::sweep

@@ -277,5 +277,20 @@ global_batch = 64
   EXPECT_GT(figure(s, rows[1], "tokens_per_s"), 1.5 * figure(s, rows[0], "tokens_per_s"));
 }
 
+using SweepDeathTest = SweepTest;
+
+TEST_F(SweepDeathTest, CallersKeepTheirPromises) {
+  write("two.toml", kTwoSites);
+  Sweep s = *sweep(write("job.toml", kToy), {"parallelism.pipeline=4,5"});
+  EXPECT_DEATH(static_cast<void>(sweep_job(s, 2)), "configuration 2 of 2");
+  EXPECT_DEATH(static_cast<void>(sweep_job(s, -1)), "configuration -1 of 2");
+  EXPECT_DEATH(run_sweep(s, {.process = 3, .processes = 3}), "process 3 of 3");
+  EXPECT_DEATH(static_cast<void>(sweep_outcome({})), "a sweep without a row");
+  EXPECT_DEATH(pack_sweep_rows({{.configuration = 7, .reason = {}, .figures = {}}}),
+               "row 7 is ok, and has 0 figures");
+  s.paths.clear();
+  EXPECT_DEATH(static_cast<void>(sweep_job(s, 0)), "0 paths for 1 axes");
+}
+
 }  // namespace
 }  // namespace tombolo::sweep

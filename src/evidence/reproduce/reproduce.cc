@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
 #include "evidence/reproduce/reproduce_astra_sim.h"
 #include "evidence/reproduce/reproduce_atlas.h"
 #include "evidence/reproduce/reproduce_rail_only.h"
@@ -227,7 +228,15 @@ Table korthikanti_figure_1() {
 
 }  // namespace
 
-bool Row::ok() const { return std::abs(relative_error()) <= band; }
+double Row::relative_error() const {
+  CHECK(published != 0, "{}: nothing is relative to 0 {}", name, unit);
+  return ours / published - 1;
+}
+
+bool Row::ok() const {
+  CHECK(band >= 0, "{}: a band of {}", name, band);
+  return std::abs(relative_error()) <= band;
+}
 
 std::vector<Table> published_tables() {
   std::vector<Table> tables = {atlas_table_1(),        checkpoint_parameters(), active_parameters(),

@@ -25,7 +25,7 @@ struct Row {
   double band = 0;                  // largest relative error that we claim
   std::string not_reproduced = {};  // why we claim nothing: a miss, shown with this reason
 
-  double relative_error() const { return ours / published - 1; }
+  double relative_error() const;
   bool ok() const;  // within the band
   bool fails() const { return not_reproduced.empty() && !ok(); }
 };

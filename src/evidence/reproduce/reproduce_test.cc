@@ -48,5 +48,12 @@ TEST(Reproduce, ByTableByPaperOrAll) {
   EXPECT_THAT(none.error().text(), HasSubstr("rail-only/table-4"));
 }
 
+TEST(RowDeathTest, IsHeldAgainstSomething) {
+  EXPECT_DEATH((Row{.name = "a", .ours = 1, .published = 0, .unit = "s"}.relative_error()),
+               "a: nothing is relative to 0 s");
+  EXPECT_DEATH((Row{.name = "a", .ours = 1, .published = 1, .unit = "s", .band = -1}.ok()),
+               "a: a band of -1");
+}
+
 }  // namespace
 }  // namespace tombolo::reproduce

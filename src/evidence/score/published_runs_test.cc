@@ -1,6 +1,8 @@
 // How far the law tombolo is from published runs. What it promises here is what docs/results.md
-// says, with a little room for constants that are fitted anew.
+// says, with a tenth more for constants that are fitted anew.
 #include <gtest/gtest.h>
+
+#include <optional>
 
 #include "evidence/score/reference_score.h"
 #include "predict/estimate/estimate.h"
@@ -25,10 +27,10 @@ ReferenceScore scored(std::string_view table) {
 
 struct Promise {
   const char* table;
-  double mean;     // of absolute errors of the time
-  double largest;  // of them
-  double memory;   // mean error; 0 where none is published
-  double tau;      // order within groups; -1 where nothing can be ordered
+  double mean;                // of absolute errors of the time
+  double largest;             // of them
+  double memory;              // mean error; 0 where none is published
+  std::optional<double> tau;  // order within groups; none where nothing can be ordered
 };
 
 class PublishedRuns : public ::testing::TestWithParam<Promise> {};
@@ -40,20 +42,21 @@ TEST_P(PublishedRuns, AreWithinWhatTheResultsSay) {
   EXPECT_LE(s.iteration.mean, promise.mean);
   EXPECT_LE(s.iteration.largest, promise.largest);
   EXPECT_LE(s.memory.mean, promise.memory);
-  EXPECT_GE(s.tau, promise.tau);
+  EXPECT_EQ(s.pairs > 0, promise.tau.has_value());
+  if (promise.tau) EXPECT_GE(s.tau, *promise.tau);
 }
 
 INSTANTIATE_TEST_SUITE_P(, PublishedRuns,
-                         ::testing::Values(Promise{"korthikanti", 0.035, 0.08, 0, -1},
-                                           Promise{"vtrain-multinode", 0.12, 0.40, 0, 0.6},
-                                           Promise{"vtrain-singlenode", 0.10, 0.40, 0, 0.8},
-                                           Promise{"bloom", 0.10, 0.30, 0.05, 0.7},
-                                           Promise{"mosaicml", 0.15, 0.30, 0, -1},
-                                           Promise{"dgxc", 0.15, 0.20, 0, -1},
-                                           Promise{"nemo", 0.15, 0.50, 0, -1},
-                                           Promise{"mlperf", 0.15, 0.10, 0, -1},
-                                           Promise{"torchtitan", 0.15, 0.30, 0.05, -1},
-                                           Promise{"simumax", 0.15, 0.15, 0.05, 0.6}),
+                         ::testing::Values(Promise{"korthikanti", 0.015, 0.042, 0, std::nullopt},
+                                           Promise{"vtrain-multinode", 0.07, 0.4, 0, 0.65},
+                                           Promise{"vtrain-singlenode", 0.084, 0.35, 0, 0.82},
+                                           Promise{"bloom", 0.075, 0.29, 0.041, 0.7},
+                                           Promise{"mosaicml", 0.049, 0.3, 0, std::nullopt},
+                                           Promise{"dgxc", 0.037, 0.17, 0, std::nullopt},
+                                           Promise{"nemo", 0.16, 0.5, 0, std::nullopt},
+                                           Promise{"mlperf", 0.033, 0.049, 0, std::nullopt},
+                                           Promise{"torchtitan", 0.076, 0.31, 0.049, std::nullopt},
+                                           Promise{"simumax", 0.041, 0.12, 0.012, 0.6}),
                          [](const auto& info) {
                            std::string name = info.param.table;
                            for (char& c : name) c = c == '-' ? '_' : c;

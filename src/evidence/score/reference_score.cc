@@ -64,11 +64,13 @@ void score_order(ReferenceScore& out) {
 }  // namespace
 
 std::optional<double> ScoredRow::iteration_error() const {
+  CHECK(row, "a score without a measurement");
   if (!predicted || !row->iteration) return std::nullopt;
   return predicted->iteration / *row->iteration - 1;
 }
 
 std::optional<double> ScoredRow::memory_error() const {
+  CHECK(row, "a score without a measurement");
   if (!predicted || !row->memory) return std::nullopt;
   return predicted->memory / *row->memory - 1;
 }
@@ -91,6 +93,7 @@ ErrorSummary summarise(std::span<const double> errors) {
 
 std::vector<ReferenceScore> score(const std::vector<published::ReferenceRow>& rows,
                                   const Predictor& predict) {
+  CHECK(predict, "{} measurements, and no law", rows.size());
   std::vector<ReferenceScore> out;
   std::map<std::string, size_t> places;
   for (const published::ReferenceRow& row : rows) {
@@ -134,6 +137,7 @@ std::optional<double> kendall_tau_b(std::span<const double> x, std::span<const d
 
 Result<std::vector<ScoredMemory>> score_memory(const std::vector<published::ReferenceMemory>& rows,
                                                const Predictor& predict) {
+  CHECK(predict, "{} measurements, and no law", rows.size());
   std::vector<ScoredMemory> out;
   for (const published::ReferenceMemory& row : rows) {
     const Predicted job = TRY(predict(row.job));

@@ -137,5 +137,14 @@ TEST(ReferenceMemory, HoldsKindsOfMemoryAgainstAFigure) {
   EXPECT_NEAR((*scored)[1].error(), 0, 1e-12);
 }
 
+TEST(ReferenceScoreDeathTest, ThereIsALawAndAMeasurement) {
+  EXPECT_DEATH(score({}, {}), "0 measurements, and no law");
+  EXPECT_DEATH(static_cast<void>(score_memory({}, {})), "0 measurements, and no law");
+  EXPECT_DEATH(ScoredRow{}.iteration_error(), "a score without a measurement");
+  EXPECT_DEATH(ScoredRow{}.memory_error(), "a score without a measurement");
+  const double x[] = {1, 2}, y[] = {1, 2, 3};
+  EXPECT_DEATH(kendall_tau_b(x, y), "2 and 3 values to compare");
+}
+
 }  // namespace
 }  // namespace tombolo::score

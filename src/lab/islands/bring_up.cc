@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/check.h"
 #include "lab/islands/kernel_settings.h"
 #include "lab/islands/layout.h"
 
@@ -34,7 +35,7 @@ size_t index_of(const cluster::Cluster& cluster, const std::string& datacenter) 
   for (size_t d = 0; d < cluster.datacenters.size(); ++d) {
     if (cluster.datacenters[d].name == datacenter) return d;
   }
-  return 0;  // lay_out made the hosts from this very cluster
+  CHECK(false, "a host in {}, which is no datacenter", datacenter);
 }
 
 // A bridge, and for each host of the datacenter a cable whose other end appears there as lan0.
@@ -95,6 +96,7 @@ Status apply_settings(Archipelago& archipelago, const cluster::Cluster& cluster,
 
 Result<Archipelago> bring_up(const cluster::Cluster& cluster, std::vector<cluster::Host> hosts,
                              double byte_scale) {
+  CHECK(!hosts.empty(), "islands without a host");
   Archipelago out;
   for (cluster::Host& host : hosts) {
     NetworkNamespace network = TRY(NetworkNamespace::create());

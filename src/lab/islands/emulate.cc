@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "lab/islands/bring_up.h"
@@ -174,6 +175,7 @@ Result<int> emulate(const Arguments& arguments, const Emulation& emulation) {
 }
 
 Error become_command_on(const std::string& name, const std::vector<std::string>& command) {
+  CHECK(!command.empty(), "no command for {}", name);
   const auto islands = cluster::islands_of_environment();
   if (!islands) return islands.error();
   if (!*islands) {

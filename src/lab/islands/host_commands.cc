@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/check.h"
+
 namespace tombolo::islands {
 namespace {
 
@@ -62,6 +64,8 @@ Status move_to(const cluster::Host& host) {
 }
 
 Result<Commands> Commands::start(const Options& options) {
+  CHECK(!options.command.empty() && !options.where.empty(), "{} words for {} hosts",
+        options.command.size(), options.where.size());
   Commands out;
   for (const Island* island : options.where) {
     Running running{.host = island->host.name};

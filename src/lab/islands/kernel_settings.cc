@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/check.h"
 #include "lab/islands/file_descriptor.h"
 
 namespace tombolo::islands {
@@ -35,6 +36,8 @@ std::optional<Bytes> window_of(const cluster::Cluster& cluster, const std::strin
 
 std::vector<KernelSetting> settings_of(const cluster::Cluster& cluster,
                                        const std::string& datacenter, double byte_scale) {
+  CHECK(cluster.find(datacenter) && byte_scale >= 1, "{} of {} datacenters, bytes divided by {}",
+        datacenter, cluster.datacenters.size(), byte_scale);
   int64_t receive = kLargeBuffer;
   int64_t frame = kLargeFrame;
   std::string why = "no WAN link bounds the window";

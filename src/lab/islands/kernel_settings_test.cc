@@ -47,5 +47,10 @@ TEST(KernelSettings, AFrameIsSmallBesideAWindow) {
   EXPECT_EQ(value_of(key, row(3_MB, std::nullopt), "lisbon", 100), "40");
 }
 
+TEST(KernelSettingsDeathTest, AreOfADatacenterAndItsBytes) {
+  EXPECT_DEATH(settings_of(row(3_MB, 3_MB), "tokyo", 1), "tokyo of 3 datacenters");
+  EXPECT_DEATH(settings_of(row(3_MB, 3_MB), "porto", 0.5), "bytes divided by 0.5");
+}
+
 }  // namespace
 }  // namespace tombolo::islands

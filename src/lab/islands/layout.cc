@@ -10,6 +10,12 @@
 namespace tombolo::islands {
 namespace {
 
+constexpr int64_t kPlacesMax = 254;  // of a byte of an address, without 0 and 255
+
+void check_datacenter(int64_t datacenter) {
+  CHECK(datacenter >= 0 && datacenter < kPlacesMax, "datacenter {} has no prefix", datacenter);
+}
+
 // Letters, digits, hyphens: what /etc/hosts and every launcher's host list understand.
 bool is_host_name(const std::string& name) {
   const auto fits = [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_'; };
@@ -20,10 +26,15 @@ bool is_host_name(const std::string& name) {
 }  // namespace
 
 std::string address_of(int64_t datacenter, int64_t node) {
+  CHECK(node >= 0 && node < kPlacesMax, "node {} has no address", node);
+  check_datacenter(datacenter);
   return fmt::format("10.77.{}.{}", datacenter + 1, node + 1);
 }
 
-std::string prefix_of(int64_t datacenter) { return fmt::format("10.77.{}.0/24", datacenter + 1); }
+std::string prefix_of(int64_t datacenter) {
+  check_datacenter(datacenter);
+  return fmt::format("10.77.{}.0/24", datacenter + 1);
+}
 
 uint32_t address_number(const std::string& address) {
   in_addr number{};

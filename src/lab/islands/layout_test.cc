@@ -54,5 +54,13 @@ TEST(Layout, RefusesANameThatIsNoHostName) {
   }
 }
 
+TEST(LayoutDeathTest, AddressesHaveRoomForSoMany) {
+  EXPECT_EQ(address_of(253, 253), "10.77.254.254");
+  EXPECT_DEATH(address_of(0, 254), "node 254 has no address");
+  EXPECT_DEATH(address_of(254, 0), "datacenter 254 has no prefix");
+  EXPECT_DEATH(prefix_of(-1), "datacenter -1 has no prefix");
+  EXPECT_DEATH(address_number("paris"), "paris is no address");
+}
+
 }  // namespace
 }  // namespace tombolo::islands

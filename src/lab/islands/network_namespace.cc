@@ -73,6 +73,7 @@ Status NetworkNamespace::inside(const std::function<Status()>& work) const {
 
 Result<ProgramResult> run_program(const std::vector<std::string>& command,
                                   const std::string& input) {
+  CHECK(!command.empty(), "a program without a name");
   const FileDescriptor in = TRY(memory_file(input)), out = TRY(memory_file(""));
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);

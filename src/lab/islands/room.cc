@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/check.h"
 #include "lab/islands/file_descriptor.h"
 
 namespace tombolo::islands {
@@ -77,6 +78,7 @@ int pass_signals(pid_t child, const sigset_t& signals) {
 }  // namespace
 
 Result<int> run_in_room(const std::function<int(const Room&)>& inside) {
+  CHECK(inside, "a room for nobody");
   sigset_t signals;
   sigemptyset(&signals);
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD}) sigaddset(&signals, number);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "lab/islands/kernel_settings.h"
 
 namespace tombolo::islands {
@@ -50,6 +51,7 @@ std::string describe_settings(const Emulation& emulation) {
 
 std::string describe_islands(const Emulation& emulation, const Archipelago& archipelago,
                              pid_t pid_outside, const std::string& netem) {
+  CHECK(!archipelago.islands.empty(), "{}: islands without a host", emulation.file);
   std::string out = fmt::format("{} hosts of {}", archipelago.islands.size(), emulation.file);
   if (emulation.byte_scale != 1) {
     out += fmt::format(", rates, queues and TCP windows divided by {}", emulation.byte_scale);

@@ -21,6 +21,7 @@ uint8_t* FramePool::space() {
 
 uint32_t FramePool::keep(uint32_t size, const Packet& packet) {
   CHECK(space_ && size <= kFrameMax, "no frame of {} bytes was read", size);
+  CHECK(packet.segments >= 1, "a frame of no segments would stay for ever");
   if (free_.empty()) {
     free_.push_back(static_cast<uint32_t>(frames_.size()));
     frames_.emplace_back();
@@ -43,6 +44,7 @@ uint32_t FramePool::keep(uint32_t size, const Packet& packet) {
 }
 
 void FramePool::release(uint32_t number, uint32_t segments) {
+  CHECK(number < frames_.size(), "frame {} of {}", number, frames_.size());
   Frame& frame = frames_[number];
   CHECK(segments <= frame.segments_left, "frame {} has {} segments left, not {}", number,
         frame.segments_left, segments);

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
+
 namespace tombolo::wanem {
 
 Loss::Loss(double loss, double burst, const Random& random) : random_(random) {
+  CHECK(loss >= 0 && loss < 1 && burst >= 1, "a loss of {} in bursts of {}", loss, burst);
   if (loss <= 0) return;
   burst = std::max(burst, 1 / (1 - loss));
   leaves_good_ = loss / (burst * (1 - loss));
@@ -23,6 +26,7 @@ uint64_t Loss::draw_length() {
 }
 
 Loss::Run Loss::take(uint32_t most) {
+  CHECK(most > 0, "the fate of no segments");
   if (leaves_good_ <= 0) return {most, false};
   const Run run{static_cast<uint32_t>(std::min<uint64_t>(left_, most)), bad_};
   left_ -= run.length;
@@ -36,7 +40,9 @@ Loss::Run Loss::take(uint32_t most) {
 Jitter::Jitter(SimDuration deviation, const Random& random)
     : deviation_ns_(static_cast<double>(deviation.ns)),
       memory_ns_(std::max(100e6, 20 * deviation_ns_)),
-      random_(random) {}
+      random_(random) {
+  CHECK(deviation.ns >= 0, "a deviation of {} ns", deviation.ns);
+}
 
 SimDuration Jitter::at(SimTime instant) {
   if (deviation_ns_ <= 0) return {};

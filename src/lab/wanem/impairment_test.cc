@@ -139,5 +139,12 @@ TEST(Jitter, IsOffWhereThereIsNone) {
   EXPECT_EQ(jitter.at({5}), SimDuration{});
 }
 
+TEST(ImpairmentDeathTest, ChancesAreChances) {
+  EXPECT_DEATH(Loss(1, 1, Random(1)), "a loss of 1 in bursts of 1");
+  EXPECT_DEATH(Loss(0.1, 0.5, Random(1)), "a loss of 0.1 in bursts of 0.5");
+  EXPECT_DEATH(Loss().take(0), "the fate of no segments");
+  EXPECT_DEATH(Jitter({-1}, Random(1)), "a deviation of -1 ns");
+}
+
 }  // namespace
 }  // namespace tombolo::wanem

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 
+#include "base/check.h"
+
 namespace tombolo::wanem {
 namespace {
 
@@ -30,6 +32,7 @@ void Lateness::add(SimDuration late) {
 }
 
 SimDuration Lateness::quantile(double q) const {
+  CHECK(q >= 0 && q <= 1, "a share of {}", q);
   const double wanted = std::ceil(q * static_cast<double>(count_));
   double seen = 0;
   for (size_t bin = 0; bin < bins_.size(); ++bin) {

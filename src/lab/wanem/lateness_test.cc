@@ -47,5 +47,7 @@ TEST(Lateness, EarlyIsNotLate) {
   EXPECT_EQ(late.quantile(1).ns, INT64_MAX);
 }
 
+TEST(LatenessDeathTest, AShareIsAShare) { EXPECT_DEATH(Lateness().quantile(99), "a share of 99"); }
+
 }  // namespace
 }  // namespace tombolo::wanem

@@ -52,6 +52,7 @@ Status LinkShape::check() const {
 }
 
 Bytes queue_limit(const LinkShape& shape, BytesPerSecond rate) {
+  CHECK(rate.value > 0, "a queue before {} B/s", rate.value);
   if (shape.queue) return *shape.queue;
   return std::max(256_KiB, rate * seconds(shape.delay * 2));
 }

@@ -107,5 +107,9 @@ TEST(Scenario, RefusesWhatCannotBe) {
   EXPECT_FALSE(scenario_of(cluster_with(""), 0.5));
 }
 
+TEST(ScenarioDeathTest, AQueueStandsBeforeARate) {
+  EXPECT_DEATH(queue_limit({}, {}), "a queue before 0 B/s");
+}
+
 }  // namespace
 }  // namespace tombolo::wanem

@@ -19,7 +19,13 @@ Cargo Cargo::take(uint32_t n) {
   return front;
 }
 
+void Serialiser::pass(SimTime now) {
+  CHECK(now >= now_, "a queue at {} ns goes back to {} ns", now_.ns, now.ns);
+  now_ = now;
+}
+
 void Serialiser::reshape(SimTime now, const Shape& shape) {
+  pass(now);
   const double waiting = backlog(now);
   shape_ = shape;
   CHECK(!shape_.trace || !shape_.trace->empty(), "an empty trace is no rate");
@@ -66,6 +72,7 @@ uint32_t Serialiser::segments_at_once(SimTime now, const Cargo& cargo) const {
 }
 
 SimTime Serialiser::send(SimTime now, uint64_t bytes) {
+  pass(now);
   if (now > free_at_) {
     busy_since_ = now;
     busy_bytes_ = 0;

@@ -64,9 +64,11 @@ class Serialiser {
   SimTime send(SimTime now, uint64_t bytes);
 
  private:
+  void pass(SimTime now);
   double carried_since_busy(SimTime now) const;
 
   Shape shape_;
+  SimTime now_{INT64_MIN / 4};         // the latest instant
   SimTime busy_since_{INT64_MIN / 4};  // the current busy period,
   uint64_t busy_bytes_ = 0;            // what came in it,
   SimTime free_at_ = busy_since_;      // and when its last byte leaves

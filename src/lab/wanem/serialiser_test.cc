@@ -106,5 +106,13 @@ TEST(Serialiser, ASlowLinkHandsOverInSmallPieces) {
   EXPECT_EQ(constant(10_Gbps).segments_at_once({}, segments(44)), 44u);
 }
 
+TEST(SerialiserDeathTest, InstantsDoNotGoBack) {
+  Serialiser link = constant(12_Mbps);
+  link.send(at_us(5), 1500);
+  EXPECT_DEATH(link.send(at_us(4), 1500), "a queue at 5000 ns goes back to 4000 ns");
+  EXPECT_DEATH(link.reshape(at_us(4), {}), "a queue at 5000 ns goes back to 4000 ns");
+  EXPECT_DEATH(segments(4).take(5), "no 5 segments in .0, 4.");
+}
+
 }  // namespace
 }  // namespace tombolo::wanem

@@ -36,6 +36,7 @@ Wan::Wan(std::vector<Host> hosts, const Scenario& scenario, SimTime start, uint6
     : hosts_(std::move(hosts)),
       datacenters_(static_cast<int>(scenario.datacenters.size())),
       start_(start),
+      now_(start),
       random_(seed),
       on_drop_(std::move(on_drop)),
       paths_(scenario.datacenters.size() * scenario.datacenters.size()),
@@ -51,6 +52,9 @@ Wan::Wan(std::vector<Host> hosts, const Scenario& scenario, SimTime start, uint6
 Wan::~Wan() = default;
 
 Wan::Path& Wan::path(int from, int to) const {
+  const int hosts = static_cast<int>(hosts_.size());
+  CHECK(from >= 0 && from < hosts && to >= 0 && to < hosts, "from host {} to {} of {}", from, to,
+        hosts);
   return *paths_[static_cast<size_t>(hosts_[from].datacenter * datacenters_ +
                                      hosts_[to].datacenter)];
 }
@@ -112,6 +116,8 @@ void Wan::reload(SimTime now, const Scenario& scenario) {
 
 void Wan::offer(SimTime now, int from, int to, const Cargo& cargo) {
   CHECK(connects(from, to), "nothing leads from {} to {}", hosts_[from].name, hosts_[to].name);
+  CHECK(cargo.first < cargo.last && cargo.last <= cargo.frame_segments,
+        "segments [{}, {}) of a frame of {}", cargo.first, cargo.last, cargo.frame_segments);
   settle(now);
   Link& link = this->link(from * static_cast<int>(hosts_.size()) + to);
   if (link.path->shared.limited() || !link.leaving.empty()) {
@@ -161,6 +167,8 @@ void Wan::pass_last_stage(SimTime now, Link& link, Serialiser& stage, Cargo carg
 
 // Hands over to the shared stages what has left the first ones by now, in the order of leaving.
 void Wan::settle(SimTime now) {
+  CHECK(now >= now_, "the WAN at {} ns goes back to {} ns", now_.ns, now.ns);
+  now_ = now;
   while (!leaving_.empty() && leaving_.top().at <= now) {
     Link& link = this->link(leaving_.top().link);
     leaving_.pop();

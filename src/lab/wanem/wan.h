@@ -83,6 +83,7 @@ class Wan {
   std::vector<Host> hosts_;
   int datacenters_ = 0;
   SimTime start_;
+  SimTime now_;  // the latest instant
   Random random_;
   uint64_t generation_ = 0;  // of the scenario: draws its own losses
   OnDrop on_drop_;

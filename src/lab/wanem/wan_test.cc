@@ -64,7 +64,9 @@ TEST(Wan, DirectionsAndPairsDoNotDisturbEachOther) {
   for (const auto& [from, to] : {std::pair(0, 2), {0, 3}, {1, 2}, {2, 0}}) {
     t.wan.offer({}, from, to, cargo_of(0, 1));
   }
-  for (const Wan::Arrival& arrival : t.arrivals()) EXPECT_EQ(arrival.due, at_us(2000));
+  const auto all = t.arrivals();
+  EXPECT_EQ(all.size(), 4u);
+  for (const Wan::Arrival& arrival : all) EXPECT_EQ(arrival.due, at_us(2000));
 }
 
 TEST(Wan, PairsShareThePath) {
@@ -85,11 +87,14 @@ TEST(Wan, AQueueOfOnePairDoesNotHoldUpAnother) {
   t.wan.offer({}, 0, 2, cargo_of(0, 100));
   t.wan.offer(at_us(150), 1, 3, cargo_of(1, 1));
   // The other pair has the path from 1000 to 1100 us and from 2000 us on.
+  int others = 0;
   for (const Wan::Arrival& arrival : t.arrivals()) {
     if (arrival.from == 1) {
+      ++others;
       EXPECT_EQ(arrival.due, at_us(150 + 1000 + 100));
     }
   }
+  EXPECT_EQ(others, 1);
 }
 
 TEST(Wan, WhereNothingLeadsNothingGoes) {
@@ -105,6 +110,7 @@ TEST(Wan, ALostSegmentLeavesAHoleAndHasUsedTheRate) {
   t.wan.offer({}, 0, 2, cargo_of(0, 40));
   const auto all = t.arrivals();
   ASSERT_FALSE(t.dropped.empty());
+  ASSERT_FALSE(all.empty());
   for (const Wan::Arrival& arrival : all) {
     EXPECT_EQ(arrival.due, at_us(100 * arrival.cargo.last)) << "100 us for each before its end";
   }
@@ -364,6 +370,15 @@ TEST(WanProperties, TheSameSeedLosesTheSame) {
   };
   EXPECT_EQ(lost(1), lost(1));
   EXPECT_NE(lost(1), lost(2));
+}
+
+TEST(WanDeathTest, ItsOwnerKeepsItsPromises) {
+  TestWan t({.node_pair_rate = 120_Mbps});
+  EXPECT_DEATH(t.wan.connects(0, 4), "from host 0 to 4 of 4");
+  EXPECT_DEATH(t.wan.offer(at_us(5), 0, 1, cargo_of(9, 2)), "nothing leads from a-0 to a-1");
+  EXPECT_DEATH(t.wan.offer(at_us(5), 0, 2, cargo_of(9, 0)), "segments .0, 0. of a frame of 0");
+  t.wan.offer(at_us(5), 0, 2, cargo_of(9, 2));
+  EXPECT_DEATH(t.wan.arrive(at_us(4)), "the WAN at 5000 ns goes back to 4000 ns");
 }
 
 }  // namespace

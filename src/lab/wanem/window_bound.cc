@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace tombolo::wanem {
 namespace {
 
@@ -68,6 +70,10 @@ void WindowBound::learn(std::span<const uint8_t> tcp, const Key& key) {
 }
 
 void WindowBound::pass(std::span<uint8_t> frame, const Packet& packet, std::optional<Bytes> bound) {
+  CHECK(packet.kind != PacketKind::kIpv4 ||
+            frame.size() == kVnetHeader + packet.header_bytes + packet.payload_bytes,
+        "a frame of {} bytes is not that of its packet", frame.size());
+  CHECK(!bound || bound->value >= 1, "a window of {} bytes", bound->value);
   const std::span<uint8_t> tcp = tcp_of(frame, packet);
   if (tcp.empty()) return;
   const Key key{uint64_t{packet.source} << 32 | packet.destination,

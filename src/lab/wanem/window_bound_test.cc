@@ -129,5 +129,14 @@ TEST(WindowBound, SurvivesOptionsThatContradictThemselves) {
   }
 }
 
+TEST(WindowBoundDeathTest, ThePacketIsTheFramesAndAWindowHoldsAByte) {
+  WindowBound bound;
+  std::vector<uint8_t> frame = Segment{}.bytes();
+  const Packet packet = parse_packet(frame);
+  EXPECT_DEATH(bound.pass(frame, packet, Bytes{0.5}), "a window of 0.5 bytes");
+  frame.pop_back();
+  EXPECT_DEATH(bound.pass(frame, packet, 3_MB), "bytes is not that of its packet");
+}
+
 }  // namespace
 }  // namespace tombolo::wanem

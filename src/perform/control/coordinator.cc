@@ -13,7 +13,10 @@ constexpr SimTime kNever{std::numeric_limits<int64_t>::max()};
 }  // namespace
 
 Coordinator::Coordinator(CoordinatorOptions options, std::span<const Entry> journal, SimTime now)
-    : options_(std::move(options)), chairs_(options_.seats.size()) {
+    : options_(std::move(options)), now_(now), chairs_(options_.seats.size()) {
+  const Status terms = options_.terms.check();
+  CHECK(terms, "{}", terms.error().message);
+  CHECK(!options_.seats.empty(), "a run without seats");
   bool open = false;  // somebody may still work
   for (const Entry& entry : journal) {
     epoch_ = std::max(epoch_, entry.epoch);
@@ -30,6 +33,11 @@ Coordinator::Coordinator(CoordinatorOptions options, std::span<const Entry> jour
   }
 }
 
+void Coordinator::pass(SimTime now) {
+  CHECK(now >= now_, "it is {} ns, and was {} ns already", now.ns, now_.ns);
+  now_ = now;
+}
+
 void Coordinator::gather(SimTime now) {
   state_ = State::kGathering;
   gathering_since_ = now;
@@ -39,6 +47,7 @@ void Coordinator::gather(SimTime now) {
 
 bool Coordinator::came(MemberId member, std::optional<size_t> seat, const std::string& datacenter,
                        SimTime now) {
+  pass(now);
   if (state_ == State::kOver) return false;
   const auto known = present_.find(member);
   if (known != present_.end()) return !seat || known->second.seat == seat;
@@ -112,6 +121,7 @@ void Coordinator::leave(MemberId member) {
 }
 
 void Coordinator::ended(MemberId member, const std::string& how, SimTime now) {
+  pass(now);
   const auto at = present_.find(member);
   if (at == present_.end()) return;
   if (at->second.seat && (state_ == State::kWorking || state_ == State::kGathering)) {
@@ -161,6 +171,7 @@ void Coordinator::all_ended(SimTime now) {
 }
 
 void Coordinator::tick(SimTime now) {
+  pass(now);
   if (state_ == State::kOver) return;
   if (state_ == State::kFencing && now >= fence_) {
     write({.kind = Entry::Kind::kEnded, .epoch = epoch_, .step = step_});
@@ -215,6 +226,11 @@ void Coordinator::close(const std::string& reason) {
   if (state_ == State::kOver) return;
   write({.kind = Entry::Kind::kClosed, .epoch = epoch_, .step = step_, .text = reason});
   state_ = State::kOver;
+}
+
+const Seat& Coordinator::seat(size_t number) const {
+  CHECK(number < options_.seats.size(), "seat {} of {}", number, options_.seats.size());
+  return options_.seats[number];
 }
 
 std::vector<Order> Coordinator::orders() { return std::exchange(orders_, {}); }

@@ -20,7 +20,7 @@
 //     back.
 //   - An epoch's number is on disk before anybody hears it, and is never used twice.
 //
-// A state machine: instants and what happened go in, orders come out, to be carried out in their
+// A state machine: instants, which do not go back, and what happened go in, orders come out, to be carried out in their
 // order. A Write that fails ends the run. Cost: O(seats) per call.
 #pragma once
 
@@ -118,7 +118,8 @@ class Coordinator {
 
   State state() const { return state_; }
   uint64_t epoch() const { return epoch_; }
-  const Seat& seat(size_t number) const { return options_.seats[number]; }
+  size_t seats() const { return options_.seats.size(); }
+  const Seat& seat(size_t number) const;
   // Names of the seats that nobody sits in, for people.
   std::vector<std::string> missing() const;
 
@@ -134,6 +135,7 @@ class Coordinator {
     bool knows = false;  // it has heard that it sits in this epoch
   };
 
+  void pass(SimTime now);
   void gather(SimTime now);
   void begin_if_complete(SimTime now);
   void lose(MemberId member, const std::string& how, SimTime now);
@@ -148,6 +150,7 @@ class Coordinator {
   uint64_t epoch_ = 0;
   int64_t step_ = 0;
   int losses_ = 0;  // since the last step
+  SimTime now_;     // the latest instant; they do not go back
   SimTime fence_;   // nobody of an earlier life holds a lease after this
   SimTime gathering_since_;
   std::vector<Chair> chairs_;

@@ -165,5 +165,20 @@ TEST_F(CoordinatorTest, WhoDoesNotComeIsNamed) {
   EXPECT_THAT(carry_out(c), HasSubstr("over: rank 1 (paris) did not come within 2 s"));
 }
 
+using CoordinatorDeathTest = CoordinatorTest;
+
+TEST_F(CoordinatorDeathTest, ItsOwnerKeepsItsPromises) {
+  Coordinator c = make(at_ms(100));
+  c.tick(at_ms(200));
+  EXPECT_DEATH(c.tick(at_ms(199)), "it is 199000000 ns, and was 200000000 ns already");
+  EXPECT_DEATH(c.came(10, 0, "oregon", at_ms(150)), "and was 200000000 ns already");
+  EXPECT_DEATH(c.came(10, 2, "oregon", at_ms(200)), "seat 2 of 2");
+  EXPECT_DEATH(static_cast<void>(c.seat(2)), "seat 2 of 2");
+  options_.terms.drift = 0.5;
+  EXPECT_DEATH(make(), "a lease with multiple 8 and drift 0.5");
+  options_ = {};
+  EXPECT_DEATH(make(), "a run without seats");
+}
+
 }  // namespace
 }  // namespace tombolo::control

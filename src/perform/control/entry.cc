@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "base/check.h"
 #include "base/fields.h"
 #include "base/json.h"
 
@@ -40,6 +41,7 @@ void describe(Archive& a, Entry& entry) {
 }
 
 std::string to_record(const Entry& entry) {
+  CHECK(entry.step >= 0, "an entry of step {}", entry.step);
   Entry cut = entry;
   cut.text = cut.text.substr(0, kTextMax);
   return to_json(Value(Value::Table{{std::string(name_of(entry.kind)), write_fields(cut)}}), -1);

@@ -139,6 +139,7 @@ Status Journal::begin_anew() {
 }
 
 Status Journal::append(std::string_view record) {
+  CHECK(fd_ >= 0, "a record for a journal that was moved away");
   CHECK(!record.empty() && record.size() <= kRecordMax && record.find('\n') == record.npos,
         "a record of {} bytes", record.size());
   const std::string next = digest_after(last_digest_, record);

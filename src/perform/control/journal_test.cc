@@ -114,5 +114,17 @@ TEST(Entries, AreReadBackEqual) {
   EXPECT_FALSE(parse_record("{\"bygone\": {}}", "journal"));
 }
 
+using JournalDeathTest = JournalTest;
+
+TEST_F(JournalDeathTest, OnlyTheOwnerOfAJournalWrites) {
+  Journal first = open();
+  Journal second = std::move(first);
+  EXPECT_TRUE(second.append("record"));
+  EXPECT_DEATH(static_cast<void>(first.append("record")), "a journal that was moved away");
+  EXPECT_DEATH(static_cast<void>(second.append("two\nlines")), "a record of 9 bytes");
+  EXPECT_DEATH(to_record({.kind = Entry::Kind::kBegun, .epoch = 1, .step = -1, .text = ""}),
+               "an entry of step -1");
+}
+
 }  // namespace
 }  // namespace tombolo::control

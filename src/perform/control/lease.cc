@@ -3,7 +3,19 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
+
 namespace tombolo::control {
+namespace {
+
+// Whoever makes terms up has checked them.
+const LeaseTerms& sound(const LeaseTerms& terms) {
+  const Status status = terms.check();
+  CHECK(status, "{}", status.error().message);
+  return terms;
+}
+
+}  // namespace
 
 Status LeaseTerms::check() const {
   if (beat.ns <= 0 || floor < beat || ceiling < floor) {
@@ -17,8 +29,11 @@ Status LeaseTerms::check() const {
 }
 
 SimDuration LeaseTerms::stretched(SimDuration length) const {
+  CHECK(length.ns >= 0, "a lease of {} ns", length.ns);
   return {static_cast<int64_t>(std::ceil(static_cast<double>(length.ns) * (1 + 3 * drift)))};
 }
+
+LeaseBook::LeaseBook(const LeaseTerms& terms) : terms_(sound(terms)) {}
 
 SimDuration LeaseBook::length() const {
   const SimDuration longest = *std::max_element(gaps_.begin(), gaps_.end());
@@ -37,6 +52,8 @@ SimDuration LeaseBook::renew(SimTime now) {
   end_ = std::max(end_, now + terms_.stretched(granted));
   return granted;
 }
+
+Lease::Lease(const LeaseTerms& terms) : terms_(sound(terms)) {}
 
 Beat Lease::beat(uint64_t epoch, SimTime now) {
   next_beat_ = now + terms_.beat;

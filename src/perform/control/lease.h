@@ -60,7 +60,7 @@ struct Grant {
 // The coordinator's side, for one member.
 class LeaseBook {
  public:
-  explicit LeaseBook(const LeaseTerms& terms) : terms_(terms) {}
+  explicit LeaseBook(const LeaseTerms& terms);
 
   // The answer's length. What was granted before stays granted: the end never moves back.
   SimDuration renew(SimTime now);
@@ -81,7 +81,7 @@ class LeaseBook {
 // The member's side.
 class Lease {
  public:
-  explicit Lease(const LeaseTerms& terms) : terms_(terms) {}
+  explicit Lease(const LeaseTerms& terms);
 
   // Says that we are there; the next one is due a beat later.
   Beat beat(uint64_t epoch, SimTime now);

@@ -56,5 +56,12 @@ TEST(Lease, TermsThatMakeNoSenseAreRefused) {
   EXPECT_FALSE(LeaseTerms{.drift = 0.5}.check());
 }
 
+TEST(LeaseDeathTest, TermsAreCheckedBeforeAnybodyGrants) {
+  const LeaseTerms none{.beat = ms(0)};
+  EXPECT_DEATH(LeaseBook{none}, "a lease with a beat of 0 ns");
+  EXPECT_DEATH(Lease{none}, "a lease with a beat of 0 ns");
+  EXPECT_DEATH(kTerms.stretched(ms(-1)), "a lease of -1000000 ns");
+}
+
 }  // namespace
 }  // namespace tombolo::control

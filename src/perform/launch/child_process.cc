@@ -43,6 +43,7 @@ std::vector<std::string> environment_with(
 }
 
 std::vector<std::string> all_arguments(const ChildOptions& options) {
+  CHECK(!options.program.empty(), "a child without a program");
   std::vector<std::string> arguments = {options.program};
   arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
   return arguments;
@@ -135,6 +136,7 @@ Error become(const ChildOptions& options) {
 }
 
 int await_exit(pid_t child) {
+  CHECK(child > 0, "{} is no process", child);  // to the kernel it would be all children
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
@@ -142,6 +144,7 @@ int await_exit(pid_t child) {
 }
 
 std::string describe_exit(int status) {
+  CHECK(WIFSIGNALED(status) || WIFEXITED(status), "wait status {} is no end", status);
   if (WIFSIGNALED(status)) {
     return fmt::format("killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
   }

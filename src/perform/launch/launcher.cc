@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "perform/launch/berths.h"
 #include "perform/launch/child_process.h"
@@ -663,6 +664,8 @@ Status check_performable(const plan::Plan& plan) {
 }
 
 Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, Clock& clock) {
+  CHECK(options.restarts >= 0 && options.end_max.ns > 0, "{} restarts, {} ns for workers to end",
+        options.restarts, options.end_max.ns);
   TRY(check_performable(plan));
   TRY(during(make_directories(options.output), "creating the output folder"));
   const bool lasting = options.restarts > 0;

@@ -47,5 +47,12 @@ TEST(CheckPerformable, TakesSchedulesThatAPlanCarriesIfTheyAreSound) {
   EXPECT_THAT(complaint(plan), HasSubstr("given.ranks orders 1 ranks of 2"));
 }
 
+TEST(LauncherDeathTest, TheCommandLineHasBoundedItsNumbers) {
+  const plan::Plan plan = make_test_plan({});
+  ManualClock clock;
+  EXPECT_DEATH(static_cast<void>(launch(plan, {.restarts = -1}, clock)), "-1 restarts");
+  EXPECT_DEATH(static_cast<void>(launch(plan, {.end_max = {}}, clock)), "0 ns for workers to end");
+}
+
 }  // namespace
 }  // namespace tombolo::launch

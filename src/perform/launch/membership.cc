@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "perform/launch/rank_session.h"
 #include "spec/plan/plan_file.h"
 
@@ -58,6 +59,12 @@ Result<std::unique_ptr<Membership>> Membership::open(const plan::Plan& plan,
   self->carry_out();
   TRY(self->status_);
   return self;
+}
+
+control::MemberId Membership::member(int32_t rank) const {
+  CHECK(rank >= 0 && static_cast<size_t>(rank) < coordinator_.seats(), "rank {} of {}", rank,
+        coordinator_.seats());
+  return coordinator_.epoch() << 20 | static_cast<uint64_t>(rank);
 }
 
 // What the coordinator has decided; the answer to a beat, if there is one.

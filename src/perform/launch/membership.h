@@ -57,9 +57,7 @@ class Membership {
              const Clock& clock)
       : clock_(clock), journal_(std::move(journal)), coordinator_(std::move(coordinator)) {}
   // Of this rank's process in this epoch.
-  control::MemberId member(int32_t rank) const {
-    return coordinator_.epoch() << 20 | static_cast<uint64_t>(rank);
-  }
+  control::MemberId member(int32_t rank) const;
   std::optional<control::Grant> carry_out();
 
   const Clock& clock_;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
 #include "base/quantiles.h"
 #include "base/random.h"
 #include "perform/launch/profile.h"
@@ -173,6 +174,8 @@ Result<StageProfile> StageProfiler::run(Seconds budget) {
 
 Result<StageProfile> profile_stage(const plan::Plan& plan, int32_t stage, runtime::Kernels& kernels,
                                    Clock& clock, Seconds budget) {
+  CHECK(stage >= 0 && static_cast<size_t>(stage) < plan.stages.size(), "stage {} of {}", stage,
+        plan.stages.size());
   return during(StageProfiler(plan, stage, kernels, clock).run(budget),
                 fmt::format("profiling stage {}", stage));
 }

@@ -53,5 +53,12 @@ TEST(MeasuringLinks, ImaginedTransfersAreNotMeasured) {
   EXPECT_TRUE(runtime::measure_links(make_test_plan({.stages = 2}), clock)->empty());
 }
 
+TEST(ProfilingDeathTest, TheStageIsOneOfThePlan) {
+  const plan::Plan plan = make_test_plan({.stages = 2});
+  ManualClock clock;
+  runtime::EmulatedKernels kernels(plan, 1, clock);
+  EXPECT_DEATH(static_cast<void>(profile_stage(plan, 2, kernels, clock, 1_ms)), "stage 2 of 2");
+}
+
 }  // namespace
 }  // namespace tombolo::launch

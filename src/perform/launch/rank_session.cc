@@ -10,6 +10,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/check.h"
 #include "perform/control/coordinator.h"
 #include "perform/launch/control.h"
 #include "perform/launch/reach.h"
@@ -472,6 +473,7 @@ Error RankSession::explain(Error error) {
 
 RankEnd serve_rank(const RankSessionOptions& options, const KernelsFactory& make_kernels,
                    Clock& clock) {
+  CHECK(make_kernels, "nobody makes kernels for rank {}", options.rank);
   RankSession session(options, clock);
   Status status = session.run(make_kernels);
   const bool again = !status && session.comes_again(status.error());
@@ -483,6 +485,8 @@ std::string rank_trace_path(const std::string& folder, int32_t rank) {
 }
 
 std::string rank_name(const plan::Plan& plan, int32_t rank) {
+  CHECK(rank >= 0 && static_cast<size_t>(rank) < plan.ranks.size(), "rank {} of {} has no name",
+        rank, plan.ranks.size());
   return fmt::format("rank {} ({})", rank, plan.ranks[rank].datacenter);
 }
 

@@ -2,12 +2,18 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "perform/runtime/perform.h"
 
 namespace tombolo::launch {
 
 Meeting meeting(const plan::Plan& plan, const std::vector<int32_t>& reach, int32_t rank,
                 int32_t peer) {
+  const auto ranks = static_cast<int32_t>(plan.ranks.size());
+  CHECK(rank != peer && std::min(rank, peer) >= 0 && std::max(rank, peer) < ranks,
+        "rank {} meets rank {} of {}", rank, peer, ranks);
+  CHECK(reach.empty() || reach.size() == plan.ranks.size(), "the reach of {} of {} ranks",
+        reach.size(), ranks);
   const bool near = plan.ranks[rank].datacenter == plan.ranks[peer].datacenter;
   const auto by = [&](int32_t of) {
     return reach.empty() ? Reach::kAll : static_cast<Reach>(reach[of]);

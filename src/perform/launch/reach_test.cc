@@ -44,5 +44,12 @@ TEST(Reach, OnlyNeighboursNeedASplice) {
             "2 and 3");
 }
 
+TEST(ReachDeathTest, TwoRanksOfThePlanMeet) {
+  const plan::Plan plan = make_test_plan({.stages = 3});
+  EXPECT_DEATH(meeting(plan, {}, 1, 1), "rank 1 meets rank 1 of 3");
+  EXPECT_DEATH(meeting(plan, {}, 2, 3), "rank 2 meets rank 3 of 3");
+  EXPECT_DEATH(meeting(plan, {kA, kA}, 0, 1), "the reach of 2 of 3 ranks");
+}
+
 }  // namespace
 }  // namespace tombolo::launch

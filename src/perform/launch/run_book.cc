@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/quantiles.h"
 #include "spec/plan/plan_file.h"
 
@@ -56,9 +57,16 @@ RunBook::RunBook(const plan::Plan& plan, int64_t first_iteration)
       steps_(plan.run.steps),
       tokens_(tokens_per_iteration(plan)),
       ranks_(plan.ranks.size()),
-      steps_done_(first_iteration - 1) {}
+      steps_done_(first_iteration - 1) {
+  CHECK(first_iteration >= 1, "a run begins with iteration {}", first_iteration);
+}
+
+void RunBook::check_rank(int32_t rank) const {
+  CHECK(rank >= 0 && static_cast<size_t>(rank) < ranks_, "a report of rank {} of {}", rank, ranks_);
+}
 
 Result<std::optional<Progress>> RunBook::add(int32_t rank, const runtime::IterationReport& report) {
+  check_rank(rank);
   const auto [it, is_new] =
       open_.try_emplace(report.iteration, Open{0, report.start, report.end, {}, {}});
   Open& open = it->second;
@@ -107,6 +115,7 @@ Status RunBook::compare_replicas(int64_t iteration, const Open& open) const {
 
 // Ranks report at their own pace; the loss shown is of those that did.
 void RunBook::add_evaluation(int32_t rank, const runtime::Evaluation& evaluation) {
+  check_rank(rank);
   if (evaluation.step < evaluated_step_) return;
   if (evaluation.step > evaluated_step_) evaluations_.clear();
   evaluated_step_ = evaluation.step;
@@ -137,6 +146,8 @@ RunSummary RunBook::summary() const {
 
 trace::Trace merge_parts(const plan::Plan& plan, std::vector<trace::Trace> parts,
                          const std::string& command, const std::string& version) {
+  CHECK(parts.size() == plan.ranks.size(), "{} parts of a Trace of {} ranks", parts.size(),
+        plan.ranks.size());
   trace::Trace out;
   trace::Header& header = out.header;
   header.provenance = trace::Provenance::kMeasured;

@@ -66,6 +66,7 @@ class RunBook {
     std::map<int32_t, double> losses;        // by rank, hence by replica
     std::map<int32_t, std::string> digests;  // by rank
   };
+  void check_rank(int32_t rank) const;
   Status compare_replicas(int64_t iteration, const Open& open) const;
   Seconds median() const;
 

@@ -139,7 +139,17 @@ TEST(MergedTraces, SayWhereTheyComeFrom) {
   for (auto& datacenter : real.cluster.datacenters) {
     datacenter.device.kind = cluster::DeviceKind::kCpu;
   }
-  EXPECT_EQ(merge_parts(real, {}, "", "").header.provenance, trace::Provenance::kMeasured);
+  EXPECT_EQ(merge_parts(real, std::vector<trace::Trace>(2), "", "").header.provenance,
+            trace::Provenance::kMeasured);
+}
+
+TEST(RunBookDeathTest, CallersKnowTheRanks) {
+  const plan::Plan plan = make_test_plan({.stages = 2});
+  RunBook book(plan, 1);
+  EXPECT_DEATH(RunBook(plan, 0), "a run begins with iteration 0");
+  EXPECT_DEATH(static_cast<void>(book.add(2, report(1, 0, 10))), "a report of rank 2 of 2");
+  EXPECT_DEATH(book.add_evaluation(-1, {}), "a report of rank -1 of 2");
+  EXPECT_DEATH(merge_parts(plan, {}, "", ""), "0 parts of a Trace of 2 ranks");
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
 #include "perform/launch/stop_signals.h"
 
+#include "base/check.h"
+
 namespace tombolo::launch {
 namespace {
 
+std::atomic<bool> alive{false};  // an object is
 std::atomic<bool> stopped{false};
 std::atomic<bool> second_ends{true};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may not wait for a lock");
@@ -16,6 +19,7 @@ void on_signal(int number) {
 }  // namespace
 
 StopSignals::StopSignals(SecondSignal second) {
+  CHECK(!alive.exchange(true), "somebody else waits for the signals already");
   stopped = false;
   second_ends = second == SecondSignal::kEnds;
   struct sigaction action {};
@@ -28,6 +32,7 @@ StopSignals::StopSignals(SecondSignal second) {
 StopSignals::~StopSignals() {
   sigaction(SIGINT, &before_int_, nullptr);
   sigaction(SIGTERM, &before_term_, nullptr);
+  alive = false;
 }
 
 const std::atomic<bool>& StopSignals::flag() const { return stopped; }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "base/json.h"
 
@@ -24,6 +25,7 @@ std::string claim(const std::string& output, uint64_t epoch, int32_t rank) {
 }  // namespace
 
 Status write_vacancy(const std::string& output, const Vacancy& vacancy) {
+  CHECK(!vacancy.ranks.empty(), "epoch {} offers no seat", vacancy.epoch);
   return write_file(note(output), to_json(write_fields(vacancy)) + "\n");
 }
 

@@ -48,5 +48,12 @@ TEST_F(VacancyTest, AFolderThatIsNotThere) {
   EXPECT_EQ(claim_seat(folder_ + "/none", 1, 0).error().code, ErrorCode::kUnusable);
 }
 
+using VacancyDeathTest = VacancyTest;
+
+TEST_F(VacancyDeathTest, ANoteOffersSomething) {
+  EXPECT_DEATH(static_cast<void>(write_vacancy(folder_, {.epoch = 3, .ranks = {}})),
+               "epoch 3 offers no seat");
+}
+
 }  // namespace
 }  // namespace tombolo::launch

@@ -1,10 +1,12 @@
 #include "perform/launch/worker_child.h"
 
+#include "base/check.h"
 #include "perform/launch/rendezvous.h"
 
 namespace tombolo::launch {
 
 ChildOptions worker_child(const WorkerStart& start) {
+  CHECK(start.token || !start.token_file.empty(), "rank {} would have no token", start.rank);
   ChildOptions child{
       .program = start.program,
       .arguments = {"run", "--rank", fmt::format("{}", start.rank), "--ranks",

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <chrono>
 
+#include "base/check.h"
 #include "perform/launch/child_process.h"
 #include "perform/launch/reach.h"
 #include "perform/runtime/messenger.h"
@@ -27,6 +28,7 @@ Workers::Workers(const Options& options, const Clock& clock)
       came_(static_cast<size_t>(options.ranks), false) {}
 
 Result<std::unique_ptr<Workers>> Workers::listen(const Options& options, const Clock& clock) {
+  CHECK(options.ranks >= 1, "workers for {} ranks", options.ranks);
   std::unique_ptr<Workers> workers(new Workers(options, clock));
   Workers* self = workers.get();
   auto credentials = TRY(credentials_of(options.security));
@@ -64,7 +66,13 @@ Result<uint16_t> Workers::open_splice() {
   return splice_->port();
 }
 
+void Workers::check_rank(int32_t rank) const {
+  CHECK(rank >= 0 && rank < options_.ranks, "rank {} of {}", rank, options_.ranks);
+}
+
 Status Workers::spawn(int32_t rank, const std::string& program, const Berth& berth) {
+  check_rank(rank);
+  CHECK(!spawned_[rank], "rank {} was started already", rank);
   const pid_t pid =
       TRY(launch::spawn(worker_child({.program = program,
                                       .rank = rank,
@@ -157,10 +165,12 @@ void Workers::watch(int32_t rank, pid_t pid) {
 }
 
 Status Workers::tell(int32_t rank, const ControlMessage& message) {
+  check_rank(rank);
   return endpoint_->send(rank, kControlTag, encode(message));
 }
 
 void Workers::kill_now(int32_t rank) {
+  check_rank(rank);
   std::lock_guard lock(mutex_);
   if (running_[rank] > 0) kill(running_[rank], SIGKILL);
 }

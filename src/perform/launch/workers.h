@@ -60,7 +60,7 @@ class Workers {
   // For ranks of which neither can be called (reach.h): the port after the control port, or any
   // where that was any.
   Result<uint16_t> open_splice();
-  // Starts the process of one rank.
+  // Starts the process of one rank, once.
   Status spawn(int32_t rank, const std::string& program, const Berth& berth);
   // Ends what still runs of these and waits for it.
   ~Workers();
@@ -77,6 +77,7 @@ class Workers {
 
  private:
   Workers(const Options& options, const Clock& clock);
+  void check_rank(int32_t rank) const;
   void hear(int32_t rank);
   void watch(int32_t rank, pid_t pid);
   void post(Event event);

@@ -18,6 +18,8 @@ using link::Tag;
 }  // namespace
 
 std::vector<int32_t> cell_of(const plan::Plan& plan, int32_t rank) {
+  CHECK(rank >= 0 && static_cast<size_t>(rank) < plan.ranks.size(), "rank {} of {} has no cell",
+        rank, plan.ranks.size());
   const auto cell = static_cast<int32_t>(plan.parallelism.pipelines_per_cell());
   const int32_t first = rank - plan.ranks[rank].replica % cell;
   std::vector<int32_t> out;
@@ -27,6 +29,7 @@ std::vector<int32_t> cell_of(const plan::Plan& plan, int32_t rank) {
 
 std::vector<Passage> passages_of(const plan::Plan& plan, const schedule::Schedule& schedule,
                                  int32_t rank) {
+  const std::vector<int32_t> members = cell_of(plan, rank);
   const int32_t stage = plan.ranks[rank].stage;
   const int32_t replica = plan.ranks[rank].replica;
   const auto cell = static_cast<int32_t>(plan.parallelism.pipelines_per_cell());
@@ -34,7 +37,7 @@ std::vector<Passage> passages_of(const plan::Plan& plan, const schedule::Schedul
   for (const schedule::LinkOrder& link : schedule.links) {
     const bool before = link.boundary + 1 == stage;  // the boundary lies before this rank's stage
     if ((!before && link.boundary != stage) || link.cell != replica / cell) continue;
-    Passage passage{.outgoing = link.gradients == before, .members = cell_of(plan, rank)};
+    Passage passage{.outgoing = link.gradients == before, .members = members};
     passage.across = plan.rank_of(stage + (before ? -1 : 1), replica);
     for (const schedule::Transfer& transfer : link.transfers) {
       const auto kind =
@@ -108,6 +111,7 @@ RelayThread::~RelayThread() {
 }
 
 Status RelayThread::finish() {
+  CHECK(thread_.joinable(), "a relay is awaited a second time");
   thread_.join();
   return status_;
 }

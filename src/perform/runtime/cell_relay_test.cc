@@ -151,5 +151,16 @@ TEST_F(FourRanks, NameARelayThatIsGone) {
   ranks_[3].endpoint = std::move(*Endpoint::create({.identity = {.rank = 3, .ranks = 4}}, clock_));
 }
 
+using CellRelayDeathTest = FourRanks;
+
+TEST_F(CellRelayDeathTest, ItIsOfARankAndAwaitedOnce) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // endpoints have threads
+  EXPECT_DEATH(cell_of(plan_, 4), "rank 4 of 4 has no cell");
+  EXPECT_DEATH(passages_of(plan_, {}, -1), "rank -1 of 4 has no cell");
+  RelayThread relay(*ranks_[0].endpoint, link::Relay({}, 1, 2), {});  // nothing to carry
+  EXPECT_TRUE(relay.finish());
+  EXPECT_DEATH(static_cast<void>(relay.finish()), "a relay is awaited a second time");
+}
+
 }  // namespace
 }  // namespace tombolo::runtime

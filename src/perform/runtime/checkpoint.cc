@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <set>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
@@ -132,6 +133,7 @@ Result<Shard> write_shard(const std::string& directory, int64_t step, int32_t ra
 }
 
 Status commit_checkpoint(const std::string& directory, const Manifest& manifest, int64_t keep) {
+  CHECK(keep >= 1, "{} checkpoints are kept", keep);
   TRY(check_names(manifest));
   const std::string folder = step_folder(directory, manifest.step);
   TRY(during(write_file(folder + "/" + kManifestName, to_json(write_fields(manifest)) + "\n"),

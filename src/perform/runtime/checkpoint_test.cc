@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "perform/runtime/checkpoint_writer.h"
 #include "spec/plan/plan_file.h"
 #include "support/test_plan.h"
 
@@ -150,6 +151,15 @@ TEST_F(Checkpoints, AFullDiskLeavesNothingHalfWritten) {
   discard_unfinished(directory_, 10);
   EXPECT_EQ(latest().manifest.step, 10) << "the finished one stays";
   EXPECT_TRUE(verify_checkpoint(latest()));
+}
+
+using CheckpointsDeathTest = Checkpoints;
+
+TEST_F(CheckpointsDeathTest, SomebodyWritesThemAndSomeAreKept) {
+  ManualClock clock;
+  EXPECT_DEATH(CheckpointWriter({}, {}, clock), "nobody writes the checkpoints");
+  EXPECT_DEATH(static_cast<void>(commit_checkpoint("checkpoints", {}, 0)),
+               "0 checkpoints are kept");
 }
 
 }  // namespace

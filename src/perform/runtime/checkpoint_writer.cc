@@ -4,6 +4,11 @@
 
 namespace tombolo::runtime {
 
+CheckpointWriter::CheckpointWriter(Write write, Report report, const Clock& clock)
+    : write_(std::move(write)), report_(std::move(report)), clock_(clock) {
+  CHECK(write_, "nobody writes the checkpoints");
+}
+
 void CheckpointWriter::begin(int64_t step, std::vector<NamedTensor> tensors) {
   CHECK(!under_way_.valid(), "step {} while another checkpoint is under way", step);
   under_way_ = std::async(std::launch::async,

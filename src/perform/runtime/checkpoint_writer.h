@@ -25,8 +25,7 @@ class CheckpointWriter {
   using Write = std::function<Result<Shard>(int64_t step, std::span<const NamedTensor> tensors)>;
   using Report = std::function<Status(int64_t step, const Shard& shard)>;
   // Both are called on the writing thread; `report` may be empty.
-  CheckpointWriter(Write write, Report report, const Clock& clock)
-      : write_(std::move(write)), report_(std::move(report)), clock_(clock) {}
+  CheckpointWriter(Write write, Report report, const Clock& clock);
   // Waits for the shard that is being written.
   ~CheckpointWriter() = default;
 

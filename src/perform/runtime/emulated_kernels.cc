@@ -70,6 +70,8 @@ int64_t payload_bytes(const plan::Plan& plan) {
 }
 
 int64_t gradient_bytes(const plan::Plan& plan, int32_t stage) {
+  CHECK(stage >= 0 && static_cast<size_t>(stage) < plan.stages.size(), "stage {} of {}", stage,
+        plan.stages.size());
   return std::llround(plan.stages[stage].gradients.value / plan.run.byte_scale);
 }
 
@@ -224,6 +226,8 @@ Status EmulatedKernels::backward_weight(int32_t stage, int64_t) {
 }
 
 Status EmulatedKernels::join_replicas(const Replicas& replicas) {
+  CHECK(std::is_sorted(replicas.ranks.begin(), replicas.ranks.end()),
+        "the {} replicas are not in the order of their ranks", replicas.ranks.size());
   replicas_ = replicas;
   return {};
 }

@@ -195,5 +195,15 @@ TEST_F(Emulated, UpdatesSurviveAnotherSplit) {
               HasSubstr("layers.1.emulated.updates"));
 }
 
+TEST(EmulatedDeathTest, CallersKnowThePlan) {
+  const plan::Plan plan = make_test_plan({.stages = 2});
+  ManualClock clock;
+  EmulatedKernels kernels(plan, 0, clock);
+  EXPECT_DEATH(gradient_bytes(plan, 2), "stage 2 of 2");
+  EXPECT_DEATH(static_cast<void>(kernels.update(1)), "stage 1 is not of this rank");
+  EXPECT_DEATH(static_cast<void>(kernels.join_replicas({.ranks = {2, 1}, .address = {}})),
+               "the 2 replicas are not in the order of their ranks");
+}
+
 }  // namespace
 }  // namespace tombolo::runtime

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "spec/plan/plan_file.h"
@@ -54,11 +55,24 @@ Manifest manifest_of(const plan::Plan& plan, int64_t step) {
 
 }  // namespace
 
+KeptState::KeptState(std::string folder, int32_t rank, int64_t step)
+    : folder_(std::move(folder)), rank_(rank), now_(step) {
+  CHECK(!folder_.empty() && rank >= 0, "rank {} keeps its state nowhere", rank);
+}
+
 Status KeptState::copy(int64_t step, const Kernels& kernels) {
+  CHECK(now_ && *now_ == step, "a copy of step {}, and the kernels hold {}", step,
+        now_ ? fmt::format("step {}", *now_) : "half an update");
   copy_ = TRY(during(kernels.save(), "keeping the state before an update"));
   copied_ = step;
   now_.reset();
   return {};
+}
+
+void KeptState::updated(int64_t step) {
+  CHECK(!copied_ || step == *copied_ + 1, "step {} is done, and step {} was the one before", step,
+        *copied_);
+  now_ = step;
 }
 
 Status KeptState::leave(const Kernels& kernels) const {

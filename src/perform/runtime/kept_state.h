@@ -35,13 +35,13 @@ namespace tombolo::runtime {
 // One rank's copy.
 class KeptState {
  public:
-  KeptState(std::string folder, int32_t rank, int64_t step)
-      : folder_(std::move(folder)), rank_(rank), now_(step) {}
+  // step: the last one that is done, whose state the kernels hold.
+  KeptState(std::string folder, int32_t rank, int64_t step);
 
   // Before the first update of an iteration; step: the last one that is done.
   Status copy(int64_t step, const Kernels& kernels);
   // All updates of this step are done.
-  void updated(int64_t step) { now_ = step; }
+  void updated(int64_t step);
   // The copy, and what the kernels hold where that is of one step.
   Status leave(const Kernels& kernels) const;
 

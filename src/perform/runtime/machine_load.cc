@@ -7,6 +7,7 @@
 #include <map>
 #include <vector>
 
+#include "base/check.h"
 #include "base/file.h"
 
 namespace tombolo::runtime {
@@ -36,12 +37,15 @@ Seconds mean(const Lateness& lateness) {
 }  // namespace
 
 Seconds lateness_of_iteration(const Lateness& waits, const Lateness& messages, int64_t stages) {
+  CHECK(stages >= 1, "a pipeline of {} stages", stages);
   const Seconds kept = std::max(seconds(waits.kept), 0_s);
   return kept + (mean(waits) + mean(messages)) * static_cast<double>(2 * (stages - 1));
 }
 
 MachineLoad machine_load(const plan::Plan& plan, const trace::Trace& trace,
                          std::optional<double> cpu_busy, int64_t cores) {
+  CHECK(!cpu_busy || (*cpu_busy >= 0 && *cpu_busy <= 1), "{} of all cores' time was used",
+        *cpu_busy);
   MachineLoad load{.cpu_busy = cpu_busy,
                    .realtime = true,
                    .ranks = static_cast<int64_t>(plan.ranks.size()),

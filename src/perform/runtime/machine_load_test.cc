@@ -114,5 +114,10 @@ TEST(CpuTimes, AreReadFromProcStat) {
   EXPECT_FALSE(parse_cpu_times("intr 1 2 3 4\n"));
 }
 
+TEST(MachineLoadDeathTest, FiguresArePossible) {
+  EXPECT_DEATH(lateness_of_iteration({}, {}, 0), "a pipeline of 0 stages");
+  EXPECT_DEATH(machine_load(make_test_plan({}), {}, 1.5, 2), "1.5 of all cores' time was used");
+}
+
 }  // namespace
 }  // namespace tombolo::runtime

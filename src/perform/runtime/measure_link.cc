@@ -4,6 +4,7 @@
 #include <future>
 #include <set>
 
+#include "base/check.h"
 #include "base/quantiles.h"
 #include "perform/runtime/emulated_kernels.h"
 #include "perform/runtime/messenger.h"
@@ -53,6 +54,9 @@ Result<double> median_flight(Pair& pair, size_t bytes, int64_t messages, uint64_
 
 Result<plan::MeasuredLink> measure_link(const plan::Plan& plan, int32_t from, int32_t to,
                                         const Clock& clock, const MeasureLinkOptions& options) {
+  CHECK(options.small_messages >= 1 && options.large_messages >= 1,
+        "a link measured with {} small messages and {} large ones", options.small_messages,
+        options.large_messages);
   Pair pair = TRY(link(shape_between(plan, from, to), clock));
   const auto bytes = static_cast<size_t>(payload_bytes(plan));
   const double latency = TRY(median_flight(pair, kSmallBytes, options.small_messages, 1));

@@ -23,6 +23,11 @@ using trace::Lane;
 // bound on memory.
 constexpr int64_t kEvaluationWindow = 16;
 
+void check_rank(const plan::Plan& plan, int32_t rank) {
+  CHECK(rank >= 0 && static_cast<size_t>(rank) < plan.ranks.size(), "rank {} of a Plan for {}",
+        rank, plan.ranks.size());
+}
+
 class Performer {
  public:
   Performer(const plan::Plan& plan, const schedule::Order& order, const PerformOptions& options,
@@ -134,6 +139,10 @@ Status Performer::iterate(int64_t iteration) {
     TRY(during(act(action),
                fmt::format("performing {} of iteration {}", action::to_text(action), iteration)));
   }
+  // A schedule sends whatever it computes for others, and computes with whatever comes.
+  const size_t left =
+      inputs_.size() + output_gradients_.size() + outputs_.size() + input_gradients_.size();
+  CHECK(left == 0, "{} results of iteration {} were not used", left, iteration);
   const IterationReport done = TRY(report(iteration));
   return hooks_.iteration ? hooks_.iteration(done) : Status{};
 }
@@ -393,10 +402,12 @@ void Performer::record(const char* name, int64_t iteration, double value) {
 Result<trace::Trace> perform(const plan::Plan& plan, const schedule::Order& order,
                              const PerformOptions& options, Kernels& kernels, Messenger& messenger,
                              Clock& clock, const Hooks& hooks) {
+  check_rank(plan, options.rank);
   return Performer(plan, order, options, kernels, messenger, clock, hooks).run();
 }
 
 std::vector<int32_t> neighbours(const plan::Plan& plan, int32_t rank) {
+  check_rank(plan, rank);
   const plan::Placement& own = plan.ranks[rank];
   const schedule::Shape shape = schedule::shape_of(plan);
   std::set<int32_t> out;

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "base/check.h"
+
 namespace tombolo::runtime {
 namespace {
 
@@ -24,6 +26,7 @@ std::vector<pid_t> own_threads() {
 }  // namespace
 
 bool make_realtime(int priority) {
+  CHECK(priority >= 1 && priority <= 99, "a priority of {}", priority);
   const sched_param parameters{.sched_priority = priority};
   const std::vector<pid_t> threads = own_threads();
   bool all = !threads.empty();

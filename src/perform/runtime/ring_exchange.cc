@@ -1,9 +1,21 @@
 #include "perform/runtime/ring_exchange.h"
 
+#include "base/check.h"
+
 namespace tombolo::runtime {
+namespace {
+
+void check_joined(const Replicas& replicas) {
+  CHECK(replicas.own < replicas.ranks.size() && replicas.messenger,
+        "replica {} of {} has not joined the others", replicas.own, replicas.ranks.size());
+}
+
+}  // namespace
 
 Status ring_exchange(const Replicas& ring, uint64_t iteration, const RingWork& work,
                      uint64_t first) {
+  check_joined(ring);
+  CHECK(work.give && work.take, "a ring without work");
   const size_t n = ring.ranks.size();
   const int32_t successor = ring.ranks[(ring.own + 1) % n];
   const int32_t predecessor = ring.ranks[(ring.own + n - 1) % n];
@@ -25,6 +37,7 @@ Status ring_exchange(const Replicas& ring, uint64_t iteration, const RingWork& w
 }
 
 Status barrier(const Replicas& replicas, uint64_t iteration, uint64_t tensor) {
+  check_joined(replicas);
   const link::Tag tag{iteration, tensor};
   for (size_t i = 0; i < replicas.ranks.size(); ++i) {
     if (i != replicas.own) TRY(replicas.messenger->send(replicas.ranks[i], tag, {}));

@@ -159,5 +159,16 @@ TEST(Barrier, EndsWhenTheLastOneComes) {
   for (auto& end : ends) EXPECT_EQ(end.get().ns, 2000);
 }
 
+TEST(RingExchangeDeathTest, ReplicasHaveJoined) {
+  const Replicas alone;
+  EXPECT_DEATH(static_cast<void>(barrier(alone, 1)), "replica 0 of 0 has not joined the others");
+  EXPECT_DEATH(static_cast<void>(ring_exchange(alone, 1, {})), "replica 0 of 0 has not joined");
+  VirtualNetwork network({});
+  ManualClock clock;
+  VirtualMessenger messenger(network, 0, clock);
+  const Replicas one{.ranks = {0}, .own = 0, .messenger = &messenger, .address = {}};
+  EXPECT_DEATH(static_cast<void>(ring_exchange(one, 1, {})), "a ring without work");
+}
+
 }  // namespace
 }  // namespace tombolo::runtime

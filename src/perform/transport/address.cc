@@ -9,8 +9,11 @@
 
 #include <array>
 #include <charconv>
+#include <climits>
 #include <cstring>
 #include <optional>
+
+#include "base/check.h"
 
 namespace tombolo::transport {
 namespace {
@@ -104,6 +107,8 @@ bool is_address_of_this_host(const std::string& host) {
 }
 
 bool takes_connections(const Address& at, SimDuration patience) {
+  // Less than nothing would be for ever.
+  CHECK(patience.ns >= 0 && patience.ns / 1'000'000 <= INT_MAX, "a patience of {} ns", patience.ns);
   const auto address = ipv4(at.host);
   if (!address) return false;
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

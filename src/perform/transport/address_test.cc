@@ -78,5 +78,11 @@ TEST(Addresses, SomebodyTakesConnectionsThereOrNobodyDoes) {
   EXPECT_FALSE(takes_connections({"paris", 4711}, {60'000'000'000})) << "a name is no address";
 }
 
+TEST(AddressesDeathTest, PatienceHasAnEnd) {
+  EXPECT_DEATH(takes_connections({"127.0.0.1", 1}, {-1}), "a patience of -1 ns");
+  EXPECT_DEATH(takes_connections({"127.0.0.1", 1}, {INT64_MAX}),
+               "a patience of 9223372036854775807");
+}
+
 }  // namespace
 }  // namespace tombolo::transport

@@ -134,6 +134,7 @@ class Endpoint::Driver {
   using Lock = std::unique_lock<std::mutex>;
 
   // Any thread.
+  void check_rank(int32_t rank) const;
   Peer& peer(int32_t rank);
   void wait(Lock& lock, SimTime deadline);
   Status drained(int32_t rank, const Peer& peer) const;

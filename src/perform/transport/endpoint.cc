@@ -156,8 +156,14 @@ void Endpoint::Driver::call(int32_t rank, Peer& p, const tcp::endpoint& at, SimT
   }
 }
 
+void Endpoint::Driver::check_rank(int32_t rank) const {
+  CHECK(rank >= 0 && rank < options_.identity.ranks, "there is no rank {} of {}", rank,
+        options_.identity.ranks);
+}
+
 Status Endpoint::Driver::send(int32_t rank, link::Tag tag, link::Payload payload,
                               link::Urgency urgency) {
+  check_rank(rank);
   if (payload.size() > options_.message_max)
     return failed(fmt::format("{} has {} bytes, the limit is {}", link::text(tag), payload.size(),
                               options_.message_max));
@@ -183,6 +189,7 @@ Status Endpoint::Driver::send(int32_t rank, link::Tag tag, link::Payload payload
 Result<Endpoint::Came> Endpoint::Driver::receive_any(std::span<const Awaited> wanted,
                                                      SimTime deadline) {
   CHECK(!wanted.empty(), "a wait for nothing");
+  for (const Awaited& each : wanted) check_rank(each.peer);
   Lock lock(mutex_);
   while (true) {
     const SimTime now = clock_.now();

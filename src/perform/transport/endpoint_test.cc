@@ -598,5 +598,15 @@ TEST_F(EndpointTest, PlainTcpStaysInTheIslandsNetwork) {
   EXPECT_THAT(nobody.error().message, HasSubstr("did not answer at 10.77.1.2:80"));
 }
 
+using EndpointDeathTest = EndpointTest;
+
+TEST_F(EndpointDeathTest, CallersKnowTheRanks) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // each has an io thread
+  const auto zero = endpoint(0);
+  EXPECT_DEATH(static_cast<void>(zero->send(3, {1, 1}, noise(1, 1))), "there is no rank 3 of 3");
+  EXPECT_DEATH(static_cast<void>(zero->receive(-1, {1, 1}, soon())), "there is no rank -1 of 3");
+  EXPECT_DEATH(static_cast<void>(zero->receive_any({}, soon())), "a wait for nothing");
+}
+
 }  // namespace
 }  // namespace tombolo::transport

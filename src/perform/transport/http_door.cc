@@ -6,6 +6,8 @@
 #include <csignal>
 #include <thread>
 
+#include "base/check.h"
+
 namespace tombolo::transport {
 namespace {
 
@@ -30,6 +32,9 @@ HttpDoor::~HttpDoor() {
 
 Result<std::unique_ptr<HttpDoor>> HttpDoor::open(const Address& at,
                                                  std::map<std::string, HttpPage> pages) {
+  for (const auto& [path, page] : pages) {
+    CHECK(path.starts_with('/') && page.text, "nobody writes the page \"{}\"", path);
+  }
   auto server = std::make_unique<Server>();
   httplib::Server& http = server->http;
   http.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };

@@ -41,5 +41,14 @@ TEST(HttpDoor, IsClosedWhenItGoes) {
   EXPECT_FALSE(http_page(at, "/metrics"));
 }
 
+TEST(HttpDoorDeathTest, APageHasAPathAndAnAuthor) {
+  const std::map<std::string, HttpPage> nowhere = {{"metrics", {"", [] { return "x"; }}}};
+  const std::map<std::string, HttpPage> nobody = {{"/metrics", {"", {}}}};
+  EXPECT_DEATH(static_cast<void>(HttpDoor::open({}, nowhere)),
+               "nobody writes the page \"metrics\"");
+  EXPECT_DEATH(static_cast<void>(HttpDoor::open({}, nobody)),
+               "nobody writes the page \"/metrics\"");
+}
+
 }  // namespace
 }  // namespace tombolo::transport

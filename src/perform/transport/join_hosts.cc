@@ -13,6 +13,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/check.h"
 #include "perform/trust/secure_stream.h"
 
 namespace tombolo::transport {
@@ -245,6 +246,7 @@ Result<std::string> welcome_host(const Welcome& welcome, const trust::Authority&
 
 Result<trust::Credentials> join_host(const Address& inviter, const trust::Invitation& invitation,
                                      SimDuration patience, const Clock& clock) {
+  CHECK(patience.ns > 0, "a patience of {} ns", patience.ns);
   const SimTime deadline = clock.now() + patience;
   const Address at{TRY(resolve(inviter.host)), inviter.port};
   const sockaddr_in to = address_of(at);

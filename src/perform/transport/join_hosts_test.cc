@@ -97,5 +97,12 @@ TEST_F(JoinHostsTest, AnInvitationEnds) {
   EXPECT_THAT(late.error().text(), HasSubstr("tombolo init --invite"));
 }
 
+using JoinHostsDeathTest = JoinHostsTest;
+
+TEST_F(JoinHostsDeathTest, WhoJoinsHasSomePatience) {
+  EXPECT_DEATH(static_cast<void>(join_host({}, welcome_.invitation, {}, clock_)),
+               "a patience of 0 ns");
+}
+
 }  // namespace
 }  // namespace tombolo::transport

@@ -7,6 +7,7 @@
 #include <set>
 #include <thread>
 
+#include "base/check.h"
 #include "perform/link/splice.h"
 #include "perform/transport/address.h"
 #include "perform/transport/tcp_state.h"
@@ -212,6 +213,9 @@ void SpliceDoor::Driver::end(const CallPtr& call) {
 }
 
 Result<std::unique_ptr<SpliceDoor>> SpliceDoor::open(Options options) {
+  CHECK(options.ranks >= 2 && options.handshake_max.ns > 0,
+        "a splice for {} ranks, who have {} ns to say whom they want", options.ranks,
+        options.handshake_max.ns);
   auto driver = std::make_unique<Driver>(std::move(options));
   TRY(driver->listen());
   return std::unique_ptr<SpliceDoor>(new SpliceDoor(std::move(driver)));

@@ -241,5 +241,13 @@ TEST_F(SpliceDoorTest, NobodyIsHeardOnAnAddressThatLeadsOutUnprotected) {
   EXPECT_EQ(made.error().code, ErrorCode::kUnusable);
 }
 
+using SpliceDoorDeathTest = SpliceDoorTest;
+
+TEST_F(SpliceDoorDeathTest, ItJoinsTwoThatMaySpeak) {
+  EXPECT_DEATH(static_cast<void>(SpliceDoor::open({.ranks = 1})), "a splice for 1 ranks");
+  EXPECT_DEATH(static_cast<void>(SpliceDoor::open({.ranks = 2, .handshake_max = {}})),
+               "who have 0 ns to say whom they want");
+}
+
 }  // namespace
 }  // namespace tombolo::transport

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/check.h"
+
 namespace tombolo::transport {
 
 std::optional<TcpState> read_tcp_state(int socket) {
@@ -46,6 +48,7 @@ std::vector<std::string> available_congestion_controls() {
 }
 
 void set_unsent_mark(int socket, uint32_t bytes) {
+  CHECK(bytes > 0, "no mark for what is unsent");  // to the kernel: as it likes
   setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
 }
 

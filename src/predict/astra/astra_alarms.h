@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/check.h"
 #include "base/time.h"
 #include "predict/engine/event_queue.h"
 
@@ -32,6 +33,8 @@ class Alarms {
       : queue_(&queue), event_kind_(event_kind), first_list_(static_cast<size_t>(ranks), kNone) {}
 
   void set(int32_t rank, SimTime time, Alarm alarm) {
+    CHECK(static_cast<size_t>(rank) < first_list_.size(), "an alarm for rank {} of {}", rank,
+          first_list_.size());
     const uint32_t list = list_for(rank, time);
     const uint32_t entry = take(entries_, free_entry_);
     entries_[entry] = {alarm, kNone};
@@ -43,6 +46,7 @@ class Alarms {
   template <typename Ring>
   void work_off(uint64_t subject, Ring ring) {
     const auto list = static_cast<uint32_t>(subject);
+    CHECK(list < lists_.size(), "list {} of {}", list, lists_.size());
     const int32_t rank = lists_[list].rank;
     while (lists_[list].first != kNone) {
       const uint32_t entry = lists_[list].first;

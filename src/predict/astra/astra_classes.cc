@@ -6,6 +6,8 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "base/check.h"
+
 namespace tombolo::astra {
 namespace {
 
@@ -318,6 +320,11 @@ class Reader {
 
 Result<RankClasses> find_classes(const Encounters& encounters, const network::Topology& topology,
                                  const SystemSettings& settings) {
+  const size_t ranks = encounters.programs.size();
+  CHECK(ranks == static_cast<size_t>(topology.npus()) && encounters.peers.size() == ranks &&
+            encounters.joins.size() == ranks,
+        "{} programs, {} lists of peers and {} of groups for {} NPUs", ranks,
+        encounters.peers.size(), encounters.joins.size(), topology.npus());
   return Refinement(encounters, topology, settings).run();
 }
 

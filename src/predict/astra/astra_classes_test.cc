@@ -188,5 +188,20 @@ TEST(RankClasses, MessagesToSeveralRanksOfAClassMustDiffer) {
   pipeline.expect_equal_answers(1);
 }
 
+TEST(RankClasses, OfEveryNpu) {
+  const Pipeline pipeline;
+  Encounters met;
+  met.programs.resize(8);
+  met.peers.resize(8);
+  EXPECT_DEATH((void)find_classes(met, pipeline.topology, pipeline.settings),
+               "8 programs, 8 lists of peers and 0 of groups for 8 NPUs");
+}
+
+TEST(Group, HasEachRankOnce) {
+  EXPECT_EQ(Group(7, {3, 1}).position(1), 1);
+  EXPECT_DEATH(Group(7, {}), "communicator group 7 has no ranks");
+  EXPECT_DEATH(Group(7, {3, 1, 3}), "rank 3 stands twice in communicator group 7");
+}
+
 }  // namespace
 }  // namespace tombolo::astra

@@ -63,7 +63,13 @@ void AstraLedger::begins(const Cast& cast) {
   latest_loads_ = nullptr;
 }
 
+int64_t AstraLedger::stands_for(int32_t rank) const {
+  CHECK(rank >= 0 && rank < std::ssize(ranks_), "rank {} of {}", rank, ranks_.size());
+  return ranks_[static_cast<size_t>(rank)].stands_for;
+}
+
 const AstraLedger::Rank& AstraLedger::of(int32_t npu) const {
+  CHECK(npu >= 0 && npu < npus_, "NPU {} of {}", npu, npus_);
   return ranks_[static_cast<size_t>(rank_of(npu))];
 }
 
@@ -86,6 +92,7 @@ AstraLedger::Cause AstraLedger::cause_of(const Program::Node& node) {
 }
 
 void AstraLedger::pass(Rank& rank, SimTime at) {
+  CHECK(at >= rank.since, "NPU {} is at {} ns, not {} ns", rank.npu, rank.since.ns, at.ns);
   for (int cause = 0; cause < kCauses; ++cause) {
     if (rank.under_way[cause] == 0) continue;
     rank.spent[cause] += at - rank.since;
@@ -121,6 +128,7 @@ void AstraLedger::node_ends(int32_t r, uint32_t n, SimTime at) {
   const Cause cause = cause_of(node);
   if (cause == kCauses) return;
   pass(rank, at);
+  CHECK(rank.under_way[cause] > 0, "node {} of NPU {} ends and has not begun", node.id, rank.npu);
   --rank.under_way[cause];
   if (cause != kAccelerator) return;
   rank.exposed.local_memory += explained_by_memory(node, at - rank.computing_since);
@@ -144,6 +152,8 @@ void AstraLedger::rank_ends(int32_t r, SimTime at) {
   out.remote_memory = rank.spent[kRemoteMemory];
   out.communication = rank.spent[kCommunication];
   out.idle = (at - SimTime{}) - out.total();
+  CHECK(out.idle.ns >= 0, "NPU {} ends at {} ns, {} ns too early for its work", rank.npu, at.ns,
+        -out.idle.ns);
 }
 
 const std::vector<AstraLedger::Load>& AstraLedger::loads_of(const Phase& told, int32_t npu) {
@@ -204,6 +214,7 @@ void AstraLedger::message_passes(const Message& message) {
 }
 
 trace::ExposedTime AstraLedger::exposed_mean() const {
+  CHECK(npus_ > 0, "the mean of a run that has not begun");
   // A million ranks of an hour each are 2^62 ns: sums are kept as quotient and remainder.
   const auto mean = [&](SimDuration trace::ExposedTime::*part) {
     int64_t whole = 0, rest = 0;
@@ -219,6 +230,7 @@ trace::ExposedTime AstraLedger::exposed_mean() const {
 }
 
 int32_t AstraLedger::last() const {
+  CHECK(npus_ > 0, "the last NPU of a run that has not begun");
   const auto later = [](const Rank& a, const Rank& b) {
     return a.exposed.total() < b.exposed.total();
   };

@@ -36,7 +36,7 @@ class AstraLedger : public AstraObserver {
   int64_t bytes_sent() const;  // by all NPUs
 
   // How many NPUs the simulated rank stands for, itself included.
-  int64_t stands_for(int32_t rank) const { return ranks_[static_cast<size_t>(rank)].stands_for; }
+  int64_t stands_for(int32_t rank) const;
   int32_t npus() const { return npus_; }
 
  private:

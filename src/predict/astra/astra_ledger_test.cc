@@ -183,5 +183,38 @@ TEST(AstraRecorder, DrawsAtMostSoManyRanksAndSaysSo) {
   }
 }
 
+// A machine tells its observers everything once, in order.
+TEST(AstraLedger, TimeAndWorkAddUp) {
+  AstraLedger ledger;
+  EXPECT_DEATH(ledger.exposed_mean(), "the mean of a run that has not begun");
+  EXPECT_DEATH(ledger.last(), "the last NPU of a run that has not begun");
+  const auto topology = *network::Topology::create({{network::Block::kRing, 2, 50, 500}});
+  const SystemSettings settings;
+  const auto workload =
+      *make_workload({{0, {node(5, NodeType::kCompute, 100, 0)}}}, {}, topology, settings);
+  ledger.begins({&topology, &settings, &workload});
+  EXPECT_DEATH(ledger.exposed(2), "NPU 2 of 2");
+  EXPECT_DEATH(ledger.stands_for(2), "rank 2 of 2");
+  EXPECT_DEATH(ledger.node_ends(1, 0, SimTime{9}), "node 5 of NPU 1 ends and has not begun");
+  ledger.node_begins(0, 0, SimTime{40});
+  EXPECT_DEATH(ledger.node_ends(0, 0, SimTime{39}), "NPU 0 is at 40 ns, not 39 ns");
+  ledger.node_ends(0, 0, SimTime{140});
+  EXPECT_DEATH(ledger.rank_ends(0, SimTime{90}), "NPU 0 ends at 90 ns, 10 ns too early");
+}
+
+TEST(AstraRecorder, WhatEndsHasBegun) {
+  AstraLedger ledger;
+  AstraRecorder recorder({});
+  const auto topology = *network::Topology::create({{network::Block::kRing, 2, 50, 500}});
+  const SystemSettings settings;
+  const auto workload =
+      *make_workload({{0, {node(5, NodeType::kCompute, 100, 0)}}}, {}, topology, settings);
+  recorder.begins({&topology, &settings, &workload});
+  EXPECT_DEATH(recorder.node_ends(1, 0, SimTime{9}), "node 0 of rank 1 ends and has not begun");
+  EXPECT_DEATH(recorder.phase_ends(1, 4, SimTime{9}), "a phase of chunk 4 ends and has not begun");
+  recorder.node_begins(1, 0, SimTime{9});
+  EXPECT_DEATH(recorder.take(ledger), "1 nodes and 0 phases have not ended");
+}
+
 }  // namespace
 }  // namespace tombolo::astra

@@ -52,6 +52,8 @@ void AstraLocalMemory::node_ends(int32_t r, uint32_t node, SimTime at) {
 
 const AstraLocalMemory::Rank& AstraLocalMemory::of(int32_t npu) const {
   const auto n = static_cast<size_t>(npu);
+  const size_t npus = class_of_.empty() ? ranks_.size() : class_of_.size();
+  CHECK(n < npus, "the memory of NPU {} of {}", npu, npus);
   return ranks_[class_of_.empty() ? n : static_cast<size_t>(class_of_[n])];
 }
 

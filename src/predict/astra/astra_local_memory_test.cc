@@ -86,5 +86,11 @@ TEST(AstraLocalMemory, SaysWhatItCannotRead) {
   EXPECT_NE(error({}).find("no node of the workload names"), std::string::npos);
 }
 
+TEST(AstraLocalMemory, BelongsToAnNpu) {
+  const auto answer = run({chain()});
+  ASSERT_TRUE(answer);
+  EXPECT_DEATH(answer->local_memory->peak(2), "the memory of NPU 2 of 2");
+}
+
 }  // namespace
 }  // namespace tombolo::astra

@@ -28,6 +28,9 @@ AstraMachine::AstraMachine(const network::Topology& topology, const SystemSettin
         "ranks that share a memory do not end together");
   CHECK(workload.programs.size() == static_cast<size_t>(topology.npus()), "{} programs for {} NPUs",
         workload.programs.size(), topology.npus());
+  CHECK(!options.classes || options.classes->class_of.size() == workload.programs.size(),
+        "classes of {} ranks for {}", options.classes ? options.classes->class_of.size() : 0,
+        workload.programs.size());
   if (options.rendezvous) options_.whole_phases = false;
   if (options.law == NetworkLaw::kCongestion) {
     options_.whole_phases = false;
@@ -43,12 +46,16 @@ AstraMachine::AstraMachine(const network::Topology& topology, const SystemSettin
 AstraMachine::~AstraMachine() = default;
 
 Result<MachineReport> AstraMachine::run() {
+  CHECK(!ran_, "a machine runs once");
+  ran_ = true;
   for (AstraObserver* observer : options_.observers) {
     observer->begins({topology_, settings_, workload_, options_.classes, options_.whole_phases});
   }
   for (size_t r = 0; r < ranks_.size(); ++r) {
     Rank& rank = ranks_[r];
     rank.program = workload_->programs[static_cast<size_t>(npu_of(static_cast<int32_t>(r)))];
+    CHECK(rank.program, "rank {} is NPU {}, which has no program", r,
+          npu_of(static_cast<int32_t>(r)));
     rank.left = static_cast<uint32_t>(rank.program->nodes.size());
     for (uint32_t node = 0; node < rank.left; ++node) {
       rank.waiting_for.push_back(rank.program->nodes[node].dependencies);
@@ -239,6 +246,8 @@ void AstraMachine::release(int32_t r, uint32_t n) {
   for (AstraObserver* observer : options_.observers) observer->node_ends(r, n, now());
   for (uint32_t i = 0; i < node.children; ++i) {
     const uint32_t child = rank.program->children[node.first_child + i];
+    CHECK(rank.waiting_for[child] > 0, "node {} of rank {} waits for nothing, and node {} is done",
+          rank.program->nodes[child].id, r, node.id);
     if (--rank.waiting_for[child] > 0) continue;
     if (rank.starting) {
       rank.freed.push_back(child);

@@ -415,6 +415,7 @@ class AstraMachine {
   uint32_t free_collective_ = kNone, free_chunk_ = kNone, free_message_ = kNone;
   std::optional<Error> error_;  // the first; stops the run
   bool apart_ = false;          // stops it, too
+  bool ran_ = false;
 };
 
 }  // namespace tombolo::astra

@@ -161,5 +161,58 @@ TEST(AstraMachine, RefusesWhatCannotBeSimulated) {
   EXPECT_NE(answer.error().text().find("names no algorithm for REDUCE_SCATTER"), std::string::npos);
 }
 
+TEST(AstraMachine, CallersKeepTheirPromises) {
+  System system;
+  const graph::Graphs graphs = {{0, {compute(0, 100), compute(1, 50, {0})}}};
+  const Workload workload = *make_workload(graphs, {}, system.topology, system.settings);
+  AstraMachine machine(system.topology, system.settings, workload);
+  ASSERT_TRUE(machine.run());
+  EXPECT_DEATH((void)machine.run(), "a machine runs once");
+
+  const auto answer = system.run(graphs);
+  EXPECT_DEATH(answer->rank(4), "rank 4 of 4");
+
+  const RankClasses few{{0, 0}, {0}, {}};
+  EXPECT_DEATH(AstraMachine(system.topology, system.settings, workload, {.classes = &few}),
+               "classes of 2 ranks for 4");
+  SystemSettings idle = system.settings;
+  idle.active_chunks = 0;
+  EXPECT_DEATH(AstraMachine(system.topology, idle, workload), "0 of 1 chunks at work");
+  const auto graph_of = [&](int32_t) -> Result<graph::Graph> { return graphs[0]; };
+  EXPECT_DEATH((void)make_workload({4}, graph_of, {}, system.topology, system.settings),
+               "rank 4 of 4 NPUs");
+  const Workload lonely = *make_workload({2}, graph_of, {}, system.topology, system.settings);
+  EXPECT_DEATH((void)AstraMachine(system.topology, system.settings, lonely).run(),
+               "rank 0 is NPU 0, which has no program");
+}
+
+// A Program that says of node 1 that it waits for one node, and is waited for by two edges.
+TEST(AstraMachine, EdgesAreAsManyAsDependencies) {
+  const System system;
+  Program program;
+  program.nodes = {{.id = 4, .children = 2}, {.id = 6, .dependencies = 1}};
+  program.children = {1, 1};
+  Workload workload;
+  workload.programs.assign(4, &program);
+  EXPECT_DEATH((void)AstraMachine(system.topology, system.settings, workload).run(),
+               "node 6 of rank 0 waits for nothing, and node 4 is done");
+}
+
+TEST(Alarms, BelongToARank) {
+  engine::EventQueue queue;
+  Alarms alarms(queue, 0, 2);
+  EXPECT_DEATH(alarms.set(2, SimTime{5}, {}), "an alarm for rank 2 of 2");
+  EXPECT_DEATH(alarms.work_off(0, [](int32_t, const Alarm&) {}), "list 0 of 0");
+}
+
+TEST(CollectivePlanner, CallersKeepTheirPromises) {
+  const System system;
+  CollectivePlanner planner(system.topology, system.settings, 1);
+  Rotation rotation = planner.no_rotation();
+  EXPECT_DEATH((void)planner.plan({.bytes = -8}, rotation), "-8 bytes among 0 NPUs");
+  rotation.next.clear();
+  EXPECT_DEATH((void)planner.plan({.bytes = 8}, rotation), "a rotation through 0 of 1 dimensions");
+}
+
 }  // namespace
 }  // namespace tombolo::astra

@@ -35,6 +35,8 @@ CollectivePlanner::CollectivePlanner(const network::Topology& topology,
                                      const SystemSettings& settings, int32_t queues_per_dimension)
     : topology_(&topology), settings_(&settings), queues_per_dimension_(queues_per_dimension) {
   CHECK(queues_per_dimension >= 1 && queues_per_dimension < 256, "{} queues", queues_per_dimension);
+  CHECK(settings.splits >= 1 && settings.active_chunks >= 1, "{} of {} chunks at work",
+        settings.active_chunks, settings.splits);
 }
 
 Rotation CollectivePlanner::no_rotation() const {
@@ -97,6 +99,10 @@ Result<std::vector<CollectivePlanner::Along>> CollectivePlanner::along(
 
 Result<const std::vector<const ChunkPlan*>*> CollectivePlanner::plan(const Question& question,
                                                                      Rotation& rotation) {
+  CHECK(question.bytes >= 0 && question.group_size >= 0, "{} bytes among {} NPUs", question.bytes,
+        question.group_size);
+  CHECK(rotation.next.size() == topology_->dimensions(), "a rotation through {} of {} dimensions",
+        rotation.next.size(), topology_->dimensions());
   if (const auto known = known_.find({question, rotation}); known != known_.end()) {
     rotation = known->second.second;
     return &known->second.first;

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <map>
 
+#include "base/check.h"
 #include "base/hash.h"
 #include "spec/chakra/chakra.h"
 
@@ -331,8 +332,13 @@ void find_out_whether_alike(Workload& out) {
 }  // namespace
 
 Group::Group(int64_t id_, std::vector<int32_t> ranks_) : id(id_), ranks(std::move(ranks_)) {
+  CHECK(!ranks.empty(), "communicator group {} has no ranks", id);
   for (size_t i = 0; i < ranks.size(); ++i) sorted_.emplace_back(ranks[i], static_cast<int32_t>(i));
   std::sort(sorted_.begin(), sorted_.end());
+  const auto twice =
+      std::adjacent_find(sorted_.begin(), sorted_.end(),
+                         [](const auto& a, const auto& b) { return a.first == b.first; });
+  CHECK(twice == sorted_.end(), "rank {} stands twice in communicator group {}", twice->first, id);
 }
 
 int32_t Group::position(int32_t rank) const {
@@ -349,6 +355,7 @@ Result<Workload> make_workload(const std::vector<int32_t>& ranks, const GraphOfR
   Compiler compiler(none, topology, settings, names, out);
   std::vector<const Program*> programs(static_cast<size_t>(topology.npus()));
   for (const int32_t rank : ranks) {
+    CHECK(rank >= 0 && rank < topology.npus(), "rank {} of {} NPUs", rank, topology.npus());
     TRY(compiler.add(TRY(graph_of(rank)), rank));
     programs[static_cast<size_t>(rank)] = out.programs.back();
   }

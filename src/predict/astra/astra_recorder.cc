@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace tombolo::astra {
 namespace {
 
@@ -78,6 +80,7 @@ void AstraRecorder::node_begins(int32_t rank, uint32_t node, SimTime at) {
 void AstraRecorder::node_ends(int32_t rank, uint32_t n, SimTime at) {
   if (!records(rank)) return;
   const auto begun = nodes_.find(key(rank, n));
+  CHECK(begun != nodes_.end(), "node {} of rank {} ends and has not begun", n, rank);
   const SimTime start = begun->second;
   nodes_.erase(begun);
   const int32_t npu = cast_.npu_of(rank);
@@ -113,6 +116,7 @@ void AstraRecorder::phase_begins(int32_t rank, uint32_t chunk, const Phase& phas
 void AstraRecorder::phase_ends(int32_t rank, uint32_t chunk, SimTime at) {
   if (!records(rank)) return;
   const auto begun = phases_.find(chunk);
+  CHECK(begun != phases_.end(), "a phase of chunk {} ends and has not begun", chunk);
   begun->second.end = at;
   add(std::move(begun->second));
   phases_.erase(begun);
@@ -136,6 +140,8 @@ void AstraRecorder::message_passes(const Message& message) {
 }
 
 trace::Trace AstraRecorder::take(const AstraLedger& ledger) {
+  CHECK(nodes_.empty() && phases_.empty(), "{} nodes and {} phases have not ended", nodes_.size(),
+        phases_.size());
   trace::Trace out;
   trace::GraphRun& run = out.header.graph.emplace();
   const auto row = [&](std::string label, const trace::ExposedTime& time) {

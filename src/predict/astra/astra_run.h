@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "base/check.h"
 #include "base/result.h"
 #include "predict/astra/astra_local_memory.h"
 #include "predict/astra/astra_machine.h"
@@ -36,6 +37,7 @@ struct AstraAnswer {
   std::vector<int32_t> class_of;  // per rank, where classes were simulated
 
   const RankReport& rank(int32_t r) const {
+    CHECK(r >= 0 && r < npus, "rank {} of {}", r, npus);
     return report.ranks[static_cast<size_t>(collapsed() ? class_of[static_cast<size_t>(r)] : r)];
   }
   bool collapsed() const { return !class_of.empty(); }

@@ -27,6 +27,7 @@ FluidLinks::FluidLinks(const network::Topology& topology)
     : topology_(&topology), routes_(topology), network_(links_of(topology, routes_)) {}
 
 void FluidLinks::start(SimTime now, uint32_t message, int32_t from, int32_t to, int64_t bytes) {
+  CHECK(from != to, "NPU {} sends to itself", from);
   engine::Flow flow;
   double latency = 0;
   for (network::Routes::Place at{from, false}; at != network::Routes::Place{to, false};) {

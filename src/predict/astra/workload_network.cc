@@ -1,5 +1,7 @@
 #include "predict/astra/workload_network.h"
 
+#include "base/check.h"
+
 namespace tombolo::astra {
 namespace {
 
@@ -14,6 +16,7 @@ Dimension switched(const Fabric& fabric, int64_t npus) {
 }  // namespace
 
 Result<network::Topology> network_of(const plan::Job& job, int32_t ranks) {
+  CHECK(ranks >= 1, "a network of {} ranks", ranks);
   const char* const hint = "a network file: --network-configuration=network.yml";
   if (job.cluster.datacenters.size() != 1) {
     return unusable(fmt::format("[[cluster.datacenter]]: {} of them; a network is made of one",
@@ -34,6 +37,7 @@ Result<network::Topology> network_of(const plan::Job& job, int32_t ranks) {
 }
 
 SystemSettings system_of(const plan::Job& job, size_t dimensions) {
+  CHECK(!job.cluster.datacenters.empty(), "{}: a job without a datacenter", job.file);
   SystemSettings out;
   out.all_reduce_shape = AllReduceShape::kLocalBandwidthAware;
   out.splits = 4;

@@ -50,5 +50,12 @@ TEST(WorkloadNetwork, ReducesAtTheDevicesMemoryBandwidth) {
   EXPECT_DOUBLE_EQ(settings.memory_bandwidth * 1e9, device.memory_bandwidth.value);
 }
 
+TEST(WorkloadNetwork, CallersKeepTheirPromises) {
+  plan::Job nowhere = job(8);
+  EXPECT_DEATH((void)network_of(nowhere, 0), "a network of 0 ranks");
+  nowhere.cluster.datacenters.clear();
+  EXPECT_DEATH(system_of(nowhere, 2), "job.toml: a job without a datacenter");
+}
+
 }  // namespace
 }  // namespace tombolo::astra

@@ -26,5 +26,10 @@ TEST(RingAllReduce, charges_the_bytes_of_astra_sims_table_three) {
   }
 }
 
+TEST(RingAllReduce, RanksPassOnSomething) {
+  EXPECT_EQ(ring_all_reduce({.size = 1_GB, .ranks = 1}), 0_s);
+  EXPECT_DEATH(ring_all_reduce({.size = 1_GB, .ranks = 4}), "4 ranks pass on 0 B/s");
+}
+
 }  // namespace
 }  // namespace tombolo::cost

@@ -7,6 +7,7 @@
 namespace tombolo::cost {
 
 Grid take_from_domain(int64_t degree, int64_t& left) {
+  CHECK(degree >= 1, "a degree of {} in what is left of a domain, {}", degree, left);
   const int64_t inside = std::gcd(degree, left);
   left /= inside;
   return {inside, degree / inside};
@@ -50,6 +51,7 @@ Result<Order> parse_order(std::string_view text) {
 }
 
 int64_t usable_domain(int64_t domain, int64_t devices) {
+  CHECK(domain >= 1, "{} devices in domains of {}", devices, domain);
   const bool power_of_two = (domain & (domain - 1)) == 0;
   if (power_of_two || devices % domain == 0) return domain;
   if (devices <= domain) return devices;
@@ -77,6 +79,11 @@ Layout lay_out(const Configuration& c, int64_t domain) {
         break;
     }
   }
+  CHECK(layout.tensor.degree() == c.tensor && layout.context.degree() == c.context &&
+            layout.data.degree() == c.data && layout.pipeline.degree() == c.pipeline,
+        "an order of dimensions leaves one out: {} x {} x {} x {} of {} x {} x {} x {} devices",
+        layout.tensor.degree(), layout.context.degree(), layout.data.degree(),
+        layout.pipeline.degree(), c.tensor, c.context, c.data, c.pipeline);
   layout.gradients = {layout.context.domain * layout.data.domain,
                       layout.context.network * layout.data.network};
   int64_t replicas_inside = layout.gradients.domain;

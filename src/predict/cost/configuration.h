@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/check.h"
 #include "base/result.h"
 #include "spec/model/model.h"
 
@@ -59,7 +60,10 @@ struct Configuration {
   Order order = kDefaultOrder;
 
   int64_t devices() const { return tensor * context * data * pipeline; }
-  int64_t micro_batches() const { return global_batch / (micro_batch * data); }  // of a pipeline
+  int64_t micro_batches() const {  // of a pipeline
+    CHECK(micro_batch > 0 && data > 0, "micro-batches of {} in {} pipelines", micro_batch, data);
+    return global_batch / (micro_batch * data);
+  }
   bool operator==(const Configuration&) const = default;
 };
 

@@ -39,5 +39,15 @@ TEST(Layout, LeavesSomeOfADomainOf72Idle) {
   EXPECT_EQ(usable_domain(8, 12), 8);
 }
 
+TEST(Layout, HoldsEveryDimension) {
+  Configuration c{.tensor = 2, .context = 3};
+  c.order = {Dimension::kTensor, Dimension::kTensor, Dimension::kData, Dimension::kPipeline};
+  EXPECT_DEATH(lay_out(c, 8), "leaves one out: 2 x 1 x 1 x 1 of 2 x 3 x 1 x 1 devices");
+  EXPECT_DEATH(lay_out({.data = 0}, 8), "a degree of 0 in what is left of a domain, 8");
+  EXPECT_DEATH(usable_domain(0, 8), "8 devices in domains of 0");
+  EXPECT_DEATH(Configuration{.micro_batch = 0}.micro_batches(),
+               "micro-batches of 0 in 1 pipelines");
+}
+
 }  // namespace
 }  // namespace tombolo::cost

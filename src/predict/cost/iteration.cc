@@ -256,6 +256,7 @@ Prediction IterationLaw::predict(const Configuration& c,
     slices.push_back({first, layers, slices.empty(), std::ssize(slices) == c.pipeline - 1});
     first += layers;
   }
+  CHECK(first == model_.layers, "stages of {} layers for a model of {}", first, model_.layers);
   Prediction out;
   out.time = Pricing(model_, datacenter_, constants_, settings_, c).time([&](int64_t stage) {
     return slices[static_cast<size_t>(stage)];

@@ -172,5 +172,14 @@ TEST(Iteration, IsNeverFasterThanItsLowerBound) {
   }
 }
 
+TEST(Iteration, StagesHoldEveryLayer) {
+  const model::Model m = *model::preset("gpt-22b");
+  const IterationLaw priced = law(silent(), m);
+  const Configuration c{.pipeline = 2, .global_batch = 4};
+  EXPECT_DEATH(priced.predict(c, {24, 23}), "stages of 47 layers for a model of 48");
+  EXPECT_DEATH(priced.stage_memory(c, {0, 24, true, false}, -1),
+               "-1 forward passes of 2 bytes a number wait");
+}
+
 }  // namespace
 }  // namespace tombolo::cost

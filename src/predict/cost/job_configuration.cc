@@ -1,5 +1,7 @@
 #include "predict/cost/job_configuration.h"
 
+#include "base/check.h"
+
 namespace tombolo::cost {
 
 Result<Configuration> configuration_of(const plan::Job& job) {
@@ -37,6 +39,9 @@ LawSettings settings_of(const plan::Training& training) {
 Status check_divisions(const plan::Job& job) {
   const plan::Parallelism& p = job.parallelism;
   const plan::Training& t = job.training;
+  CHECK(job.model, "{}: a job without a model", job.file);
+  CHECK(t.micro_batch >= 1 && p.data >= 1, "{}: micro-batches of {} in {} pipelines", job.file,
+        t.micro_batch, p.data);
   const int64_t together = t.micro_batch * p.data;
   if (t.global_batch % together != 0) {
     return unusable(fmt::format("{}: training.global_batch = {}: not a multiple of micro_batch x "

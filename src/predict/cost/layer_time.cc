@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
+
 namespace tombolo::cost {
 namespace {
 
@@ -20,6 +22,11 @@ LayerPricer::LayerPricer(const model::Model& model, const cluster::Datacenter& d
       element_(element_bytes),
       fp8_(fp8 && datacenter.device.peak_fp8.has_value()) {
   const cluster::Device& d = datacenter.device;
+  CHECK(d.peak.value > 0 && d.memory_bandwidth.value > 0, "{} does {} FLOPS and reads {} B/s",
+        d.name, d.peak.value, d.memory_bandwidth.value);
+  CHECK(datacenter.scale_up.bandwidth.value > 0 && datacenter.scale_out.bandwidth.value > 0,
+        "{} is joined by {} and {} B/s", datacenter.name, datacenter.scale_up.bandwidth.value,
+        datacenter.scale_out.bandwidth.value);
   // Full precision runs at half the rate of 16 bits on the devices that have constants.
   peak_ = d.peak.value * (element_bytes > 2 ? 0.5 : 1);
   rate16_ = peak_ * device_.matmul_efficiency;

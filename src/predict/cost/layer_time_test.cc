@@ -158,5 +158,15 @@ TEST_F(Layer, CollectivesLeaveDomainsThroughAllTheirPorts) {
   EXPECT_NEAR(p.transfer(1e9, {1, 2}), 1e-6 + 1e9 / 5e9, 1e-12);
 }
 
+TEST(LayerTime, MachinesComputeAndAreJoined) {
+  const model::Model m = *model::preset("gpt-22b");
+  cluster::Datacenter site = machines();
+  site.name = "here";
+  site.scale_out.bandwidth = {};
+  EXPECT_DEATH(LayerPricer(m, site, plain(), 2, false), "here is joined by .* and 0 B/s");
+  site.device.memory_bandwidth = {};
+  EXPECT_DEATH(LayerPricer(m, site, plain(), 2, false), "plain does .* FLOPS and reads 0 B/s");
+}
+
 }  // namespace
 }  // namespace tombolo::cost

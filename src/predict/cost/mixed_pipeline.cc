@@ -65,6 +65,7 @@ Seconds mixed_pipeline(std::span<const StagePass> stages, std::span<const Hop> h
 
 Seconds mixed_pipeline_at_most(std::span<const StagePass> stages, std::span<const Hop> hops,
                                int64_t micro_batches) {
+  CHECK(micro_batches >= 1, "{} micro-batches", micro_batches);
   // A schedule in which every action comes again after one period exists. Its longest way from the
   // first forward to the first backward of stage 0 turns at some stage j, which has the warm-up of
   // p - 1 - j micro-batches before it turns.
@@ -81,6 +82,7 @@ Seconds mixed_pipeline_at_most(std::span<const StagePass> stages, std::span<cons
 Seconds play_one_forward_one_backward(std::span<const StagePass> stages, std::span<const Hop> hops,
                                       int64_t micro_batches) {
   check_shape(stages, hops);
+  CHECK(micro_batches >= 1, "{} micro-batches", micro_batches);
   const size_t p = stages.size();
   const auto m = static_cast<size_t>(micro_batches);
   constexpr Seconds kNotYet{-1};

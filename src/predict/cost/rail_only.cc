@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "predict/network/grid_collective.h"
 
 namespace tombolo::cost {
@@ -38,6 +39,12 @@ double logits_share(const RailOnlyModel& m) {
 
 RailOnlyTime rail_only(const RailOnlyModel& model, const RailOnlyMachine& machine,
                        const RailOnlySplit& split) {
+  CHECK(machine.peak.value > 0 && machine.domain_bandwidth.value > 0 &&
+            machine.network_bandwidth.value > 0,
+        "devices of {} FLOPS are joined by {} and {} B/s", machine.peak.value,
+        machine.domain_bandwidth.value, machine.network_bandwidth.value);
+  CHECK(split.micro_batch >= 1 && split.virtual_stages >= 1, "micro-batches of {} in {} rounds",
+        split.micro_batch, split.virtual_stages);
   const double l = real(model.layers), h = real(model.hidden), s = real(model.sequence);
   const double t = real(split.tensor.degree()), p = real(split.pipeline.degree());
   const double B = real(split.global_batch), b = real(split.micro_batch);
@@ -82,6 +89,7 @@ RailOnlyFlops rail_only_flops(const RailOnlyModel& m, int64_t global_batch) {
 
 RailOnlyMemory rail_only_memory(const RailOnlyModel& m, const RailOnlySplit& split,
                                 double state_bytes, model::Recompute recompute) {
+  CHECK(state_bytes >= 0, "{} bytes per parameter", state_bytes);
   const double t = real(split.tensor.degree()), p = real(split.pipeline.degree());
   const double v = real(split.virtual_stages);
   const double parameters = m.parameters / (p * t);

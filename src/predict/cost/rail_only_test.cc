@@ -236,5 +236,14 @@ TEST(RailOnly, equals_the_iteration_told_step_by_step) {
   }
 }
 
+TEST(RailOnly, CallersKeepTheirPromises) {
+  const RailOnlyModel model = model_of(kTable4[0]);
+  RailOnlyMachine machine{.peak = 312_TFLOPS, .domain_bandwidth = 300_GBps};
+  EXPECT_DEATH(rail_only(model, machine, {}), "joined by 300000000000 and 0 B/s");
+  machine.network_bandwidth = 25_GBps;
+  EXPECT_DEATH(rail_only(model, machine, {.micro_batch = 0}), "micro-batches of 0 in 1 rounds");
+  EXPECT_DEATH(rail_only_memory(model, {}, -2), "-2 bytes per parameter");
+}
+
 }  // namespace
 }  // namespace tombolo::cost

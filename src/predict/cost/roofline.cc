@@ -2,10 +2,15 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace tombolo::cost {
 
 plan::StageCost roofline(const model::Model& model, const model::Slice& slice,
                          const cluster::Device& device, const StageWork& work) {
+  CHECK(device.peak.value > 0 && device.memory_bandwidth.value > 0,
+        "{} does {} FLOPS and reads {} B/s", device.name, device.peak.value,
+        device.memory_bandwidth.value);
   const Flops all = model::forward_flops(model, slice, work.micro_batch);
   const Flops scores = model::score_flops(model, slice, work.micro_batch);
   const Seconds attention = scores / (device.peak * device.attention_efficiency);

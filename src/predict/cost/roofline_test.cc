@@ -49,5 +49,11 @@ TEST(Roofline, IsNearPublishedLayerTimes) {
   EXPECT_NEAR((forward + backward) / (7.7 + 11.9), 1, 0.05) << forward + backward;
 }
 
+TEST(Roofline, ADeviceComputes) {
+  const model::Model m = *model::preset("gpt-22b");
+  EXPECT_DEATH(roofline(m, {0, 1, false, false}, {.name = "slug", .peak = 1_TFLOPS}, {}),
+               "slug does 1000000000000 FLOPS and reads 0 B/s");
+}
+
 }  // namespace
 }  // namespace tombolo::cost

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/check.h"
 #include "predict/cost/job_configuration.h"
 #include "predict/cost/mixed_pipeline.h"
 #include "predict/cost/rail_only.h"
@@ -255,12 +256,15 @@ Result<Estimate> estimate(const plan::Job& job, cost::Law law, bool with_band) {
                     "[model] with preset = \"gpt3-175b\" or config = \"config.json\"");
   }
   TRY(cost::check_divisions(job));
+  CHECK(!job.cluster.datacenters.empty(), "{}: a job without a datacenter", job.file);
   const cluster::Datacenter& datacenter = job.cluster.datacenters[0];
   Estimate e;
   e.law = law;
   e.configuration = TRY(cost::configuration_of(job));
   e.layout = cost::lay_out(e.configuration, datacenter.scale_up.domain);
   e.micro_batches = e.configuration.micro_batches();
+  CHECK(e.micro_batches >= 1, "{}: a batch of {} has no micro-batch", job.file,
+        job.training.global_batch);
   e.devices_in_cluster = job.cluster.devices();
   e.memory_of_device = datacenter.device.memory;
   e.notes = job.notes;

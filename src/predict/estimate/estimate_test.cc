@@ -189,5 +189,19 @@ TEST(Estimate, SaysWhoseConstantsItTook) {
   EXPECT_THAT(e.notes, Contains(HasSubstr("no constants are known for moon: those of a100")));
 }
 
+TEST(Estimate, CallersKeepTheirPromises) {
+  plan::Job nowhere = job();
+  nowhere.cluster.datacenters.clear();
+  EXPECT_DEATH((void)estimate(nowhere, cost::Law::kTombolo),
+               "job.toml: a job without a datacenter");
+  plan::Job empty = job();
+  empty.training.global_batch = 0;
+  EXPECT_DEATH((void)estimate(empty, cost::Law::kTombolo),
+               "job.toml: a batch of 0 has no micro-batch");
+  empty.training.micro_batch = 0;
+  EXPECT_DEATH((void)estimate(empty, cost::Law::kTombolo),
+               "job.toml: micro-batches of 0 in 1 pipelines");
+}
+
 }  // namespace
 }  // namespace tombolo::estimate

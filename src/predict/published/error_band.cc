@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 
+#include "base/check.h"
 #include "base/quantiles.h"
 #include "predict/cost/iteration.h"
 #include "predict/cost/job_configuration.h"
@@ -41,6 +42,8 @@ Result<std::vector<Residual>> compute_residuals() {
 }  // namespace
 
 Result<ErrorBand> error_band(const plan::Job& job, Seconds iteration) {
+  CHECK(job.model && !job.cluster.datacenters.empty(), "{}: a job for {} on {} datacenters",
+        job.file, job.model ? job.model->name : "no model", job.cluster.datacenters.size());
   static const Result<std::vector<Residual>> residuals = compute_residuals();
   if (!residuals) return tl::unexpected(residuals.error());
   const cost::Constants constants =

@@ -1,5 +1,6 @@
 #include <numeric>
 
+#include "base/check.h"
 #include "predict/published/reference_rows.h"
 
 namespace tombolo::published::detail {
@@ -46,6 +47,8 @@ Result<cluster::Cluster> machines(const CsvRow& row, const std::string& device,
 
 // Per device and direction: NVLink 2 has 150 GBps, 3 has 300, 4 has 450, 5 has 900.
 cluster::Cluster machines(cluster::Device device, int64_t devices, BytesPerSecond per_device) {
+  CHECK(devices >= 1 && per_device.value > 0, "{} of {} joined by {} B/s", devices, device.name,
+        per_device.value);
   const std::string& name = device.name;
   const bool rack = name.starts_with("gb");
   const bool volta = name.starts_with("v100");
@@ -92,12 +95,16 @@ Status read_shared_columns(const CsvRow& row, plan::Job& job) {
 }
 
 Seconds iteration_of(const plan::Job& job, double tokens_per_device_second) {
+  CHECK(tokens_per_device_second > 0, "{} tokens per second", tokens_per_device_second);
+  CHECK(job.model, "{}: a job without a model", job.name);
   const int64_t devices = job.cluster.devices();
   const auto tokens = static_cast<double>(job.model->sequence * job.training.global_batch);
   return 1_s * (tokens / (tokens_per_device_second * static_cast<double>(devices)));
 }
 
 std::string name_of(const plan::Job& job) {
+  CHECK(job.model && !job.cluster.datacenters.empty(), "a name for {} on {} datacenters",
+        job.model ? job.model->name : "no model", job.cluster.datacenters.size());
   const plan::Parallelism& p = job.parallelism;
   std::string name = fmt::format("{} {}x{}", job.model->name, job.cluster.devices(),
                                  job.cluster.datacenters[0].device.name);

@@ -9,7 +9,9 @@
 #include <numeric>
 #include <set>
 
+#include "predict/published/error_band.h"
 #include "predict/published/reference_memory.h"
+#include "predict/published/reference_rows.h"
 
 namespace tombolo::published {
 namespace {
@@ -253,6 +255,17 @@ TEST(Reference, SaysTheSameEveryTime) {
       EXPECT_EQ(first[i].group, second[i].group);
     }
   }
+}
+
+TEST(Reference, CallersKeepTheirPromises) {
+  plan::Job job = row_of("korthikanti", 6).job;
+  EXPECT_DEATH(detail::iteration_of(job, 0), "0 tokens per second");
+  EXPECT_DEATH(detail::machines(*cluster::catalog_device("b200"), 0, 400_Gbps),
+               "0 of b200 joined by 50000000000 B/s");
+  job.model.reset();
+  EXPECT_DEATH(detail::iteration_of(job, 1), "a job without a model");
+  EXPECT_DEATH(detail::name_of(job), "a name for no model on 1 datacenters");
+  EXPECT_DEATH((void)error_band(job, 1_s), "a job for no model on 1 datacenters");
 }
 
 }  // namespace

@@ -33,6 +33,7 @@ Result<std::vector<std::string>> read_order(const plan::Parallelism& p, const st
 }  // namespace
 
 std::vector<int32_t> RankGroups::members(size_t group) const {
+  CHECK(group < bases.size(), "group {} of {}", group, bases.size());
   std::vector<int32_t> out(offsets);
   for (int32_t& rank : out) rank += bases[group];
   return out;

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "base/result.h"
 #include "spec/plan/settings.h"
 
@@ -47,7 +48,10 @@ class RankNumbering {
   static Result<RankNumbering> make(const plan::Parallelism& parallelism, const std::string& file);
 
   int64_t ranks() const { return ranks_; }
-  int64_t stage_of(int64_t rank) const { return rank / pipeline_.stride % pipeline_.count; }
+  int64_t stage_of(int64_t rank) const {
+    CHECK(rank >= 0 && rank < ranks_, "rank {} of {}", rank, ranks_);
+    return rank / pipeline_.stride % pipeline_.count;
+  }
   RankGroups groups(RankGroup kind) const;
 
  private:

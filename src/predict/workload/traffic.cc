@@ -66,6 +66,7 @@ Result<Traffic> Traffic::make(const plan::Job& job, const TrafficOptions& option
 
 // Ranks fill the datacenters in the order of the file, and each of these domain by domain.
 void Traffic::place(const cluster::Cluster& cluster) {
+  CHECK(!cluster.datacenters.empty(), "{} GPUs without a datacenter", gpus());
   places_.reserve(static_cast<size_t>(gpus()));
   int32_t domains_before = 0;
   const auto datacenters = static_cast<int32_t>(cluster.datacenters.size());

@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "base/fields.h"
 #include "base/result.h"
 #include "base/units.h"
@@ -98,6 +99,8 @@ struct TrafficMatrix {
   std::array<std::vector<double>, kTrafficKinds> bytes;
 
   double at(TrafficKind kind, int64_t from, int64_t to) const {
+    CHECK(from >= 0 && from < side && to >= 0 && to < side, "from block {} to {} of {}", from, to,
+          side);
     return bytes[static_cast<size_t>(kind)][static_cast<size_t>(from * side + to)];
   }
 };

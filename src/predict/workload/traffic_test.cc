@@ -225,5 +225,25 @@ TEST(Traffic, refuses_what_cannot_be_laid_out) {
   EXPECT_THAT(complaint(job), HasSubstr("model is missing"));
 }
 
+TEST(Traffic, CallersKeepTheirPromises) {
+  plan::Job job = job_on(2, 8);
+  job.parallelism.tensor = 8;
+  const TrafficMatrix m = traffic_of(job).matrix(0, 8, 4);
+  EXPECT_DEATH(m.at(TrafficKind::kTensor, 0, m.side), "from block 0 to 4 of 4");
+  job.cluster.datacenters.clear();
+  EXPECT_DEATH((void)Traffic::make(job, {}), "8 GPUs without a datacenter");
+  EXPECT_DEATH(cut_layers(*job.model, {.pipeline = 7, .virtual_stages = 7}),
+               "48 layers in 49 chunks");
+  job.model.reset();
+  EXPECT_DEATH(micro_batch_volume(job), "job.toml: a job without a model");
+}
+
+TEST(RankNumbering, RanksAndGroupsExist) {
+  const auto numbering = RankNumbering::make({.tensor = 4, .pipeline = 2}, "job.toml");
+  ASSERT_TRUE(numbering);
+  EXPECT_DEATH(numbering->stage_of(8), "rank 8 of 8");
+  EXPECT_DEATH(numbering->groups(RankGroup::kTensor).members(2), "group 2 of 2");
+}
+
 }  // namespace
 }  // namespace tombolo::workload

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "spec/model/model.h"
 
 namespace tombolo::workload {
@@ -95,6 +96,7 @@ void note_what_is_left_out(const plan::Job& job, std::vector<std::string>& notes
 std::vector<model::Slice> cut_layers(const model::Model& m, const plan::Parallelism& p) {
   if (p.pipeline == 1) return {{0, m.layers, true, true}};
   const int64_t chunks = p.pipeline * p.virtual_stages;
+  CHECK(m.layers >= chunks, "{} layers in {} chunks", m.layers, chunks);
   std::vector<model::Slice> slices;
   int64_t next = 0;
   for (int64_t i = 0; i < chunks; ++i) {
@@ -111,6 +113,7 @@ std::vector<model::Slice> cut_layers(const model::Model& m, const plan::Parallel
 }
 
 MicroBatchVolume micro_batch_volume(const plan::Job& job) {
+  CHECK(job.model, "{}: a job without a model", job.file);
   const model::Model& m = *job.model;
   const plan::Parallelism& p = job.parallelism;
   const double bytes = plan::element_bytes(job.training.precision);

@@ -138,7 +138,7 @@ chakra::CommGroups Workload::groups() const {
 }
 
 TrafficKind Workload::kind_of(const graph::Node& collective) {
-  switch (static_cast<Kind>(collective.comm_tag % kKinds)) {
+  switch (static_cast<Kind>(kind_index(collective))) {
     case kTensor:
       return TrafficKind::kTensor;
     case kContext:

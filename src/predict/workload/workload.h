@@ -24,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "base/result.h"
 #include "predict/workload/rank_numbering.h"
 #include "predict/workload/traffic.h"
@@ -72,9 +73,14 @@ class Workload {
     int64_t first_name = 0;
     size_t size() const { return lists.offsets.size(); }
   };
-  const Groups& groups_of(size_t kind) const { return groups_[kind]; }
+  const Groups& groups_of(size_t kind) const {
+    CHECK(kind < kKinds, "groups of kind {} of {}", kind, static_cast<size_t>(kKinds));
+    return groups_[kind];
+  }
   // The Kind of the group of a collective that is not of all ranks.
   static size_t kind_index(const graph::Node& collective) {
+    CHECK(collective.type == graph::NodeType::kCollective && collective.comm_tag >= 0,
+          "node {} (\"{}\") is no collective of a workload", collective.id, collective.name);
     return static_cast<size_t>(collective.comm_tag % kKinds);
   }
 

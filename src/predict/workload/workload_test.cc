@@ -324,5 +324,13 @@ TEST(Workload, WhatCannotBeIsRefusedByName) {
   EXPECT_THAT(complaint(job), HasSubstr("model is missing"));
 }
 
+TEST(Workload, KnowsItsOwnCollectives) {
+  const auto workload = Workload::make(small_job(), {});
+  ASSERT_TRUE(workload) << workload.error().text();
+  EXPECT_DEATH(workload->groups_of(Workload::kKinds), "groups of kind 6 of 6");
+  EXPECT_DEATH(Workload::kind_of({.id = 4, .name = "F", .type = NodeType::kCompute}),
+               "node 4 \\(\"F\"\\) is no collective of a workload");
+}
+
 }  // namespace
 }  // namespace tombolo::workload

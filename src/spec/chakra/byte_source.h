@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/check.h"
 #include "base/result.h"
 
 namespace tombolo::chakra {
@@ -24,7 +25,10 @@ class ByteSource {
   // is in problem().
   bool want(size_t size);
   std::string_view visible() const { return memory_.substr(at_); }
-  void consume(size_t size) { at_ += size, position_ += size; }
+  void consume(size_t size) {  // of what is visible
+    CHECK(size <= visible().size(), "{} bytes of {}", size, visible().size());
+    at_ += size, position_ += size;
+  }
   uint64_t position() const { return position_; }  // of the first visible byte, uncompressed
   const std::string& problem() const { return problem_; }  // "" where all is well
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "spec/chakra/byte_source.h"
@@ -154,6 +155,7 @@ void drop(graph::Node& node, int64_t dependency) {
 }
 
 Result<graph::Graph> read_all(ChakraReader reader, const ChakraReadOptions& options) {
+  CHECK(options.rank >= 0, "{} is the trace of rank {}", reader.name(), options.rank);
   graph::Graph graph{options.rank, {}};
   for (;;) {
     auto node = TRY(reader.next(options.keep_tensors));
@@ -227,9 +229,11 @@ struct ChakraWriter::State {
   std::string path;
   std::string pending = {};
   std::string message = {};
+  bool committed = false;
 
   template <typename Message>
   Status put(const Message& what) {
+    CHECK(!committed, "a message for {}, which is committed", path);
     if (form == ChakraForm::kJson) {
       Result<std::string> line = to_json_line(what);
       if (!line) return fail(std::move(line).error().during("writing " + path));
@@ -269,6 +273,7 @@ Status ChakraWriter::write(const graph::Node& node, int32_t rank) {
   return state_->put(to_message(node, rank));
 }
 Status ChakraWriter::commit() {
+  state_->committed = true;
   TRY(state_->flush());
   return state_->file.commit();
 }
@@ -278,7 +283,9 @@ ChakraMetadata our_metadata() { return {"0.0.4", {}}; }
 Result<CommGroups> write_chakra(const std::string& prefix, const graph::Graphs& graphs) {
   std::map<std::vector<int32_t>, std::string> names;
   CommGroups groups;
-  for (const graph::Graph& graph : graphs) {
+  for (size_t r = 0; r < graphs.size(); ++r) {
+    const graph::Graph& graph = graphs[r];
+    CHECK(graph.rank == static_cast<int32_t>(r), "graph {} is of rank {}", r, graph.rank);
     const std::string path = fmt::format("{}.{}.et", prefix, graph.rank);
     ChakraWriter writer = TRY(ChakraWriter::create(path, our_metadata()));
     for (const graph::Node& node : graph.nodes) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/check.h"
 #include "spec/chakra/wire.h"
 
 namespace tombolo::chakra {
@@ -324,6 +325,8 @@ void append_packed(std::string& out, uint32_t number, AttributeKind kind,
 
 void append_attributes(std::string& out, uint32_t number, const std::vector<Attribute>& list) {
   for (const Attribute& attribute : list) {
+    CHECK(attribute.is_sound(), "attribute \"{}\" has {} numbers and {} texts", attribute.name,
+          attribute.numbers.size(), attribute.texts.size());
     std::string bytes;
     append_text(bytes, 1, attribute.name);
     append_text(bytes, 2, attribute.doc);
@@ -334,10 +337,10 @@ void append_attributes(std::string& out, uint32_t number, const std::vector<Attr
       append_packed(elements, 1, attribute.kind, attribute.numbers);
       append_bytes(bytes, field + 1, elements);
     } else if (attribute.has_value && is_text(attribute.kind)) {
-      append_bytes(bytes, field, attribute.texts.at(0));
+      append_bytes(bytes, field, attribute.texts[0]);
     } else if (attribute.has_value) {
       append_key(bytes, field, wire_kind(attribute.kind));
-      append_element(bytes, attribute.kind, attribute.numbers.at(0));
+      append_element(bytes, attribute.kind, attribute.numbers[0]);
     }
     append_bytes(out, number, bytes);
   }

@@ -144,5 +144,18 @@ TEST(ChakraJson, ABinaryFileMayBeginWithABrace) {
   EXPECT_EQ(reader->metadata(), metadata);
 }
 
+TEST(ChakraJson, EntersAListOfNodesOnce) {
+  ByteSource source = ByteSource::over(R"({"workload_graph": [{"Id": 1}]})");
+  JsonSplitter splitter(source);
+  EXPECT_TRUE(splitter.begins_workload_graph());
+  EXPECT_DEATH(splitter.begins_workload_graph(), "asked behind byte 20, where nothing begins");
+}
+
+TEST(ChakraJson, WritesWholeAttributes) {
+  ChakraNode node;
+  node.attributes = {{.name = "num_ops", .has_value = true}};
+  EXPECT_DEATH((void)to_json_line(node), "attribute \"num_ops\" has 0 numbers and 0 texts");
+}
+
 }  // namespace
 }  // namespace tombolo::chakra

@@ -2,6 +2,7 @@
 #include <bit>
 #include <cmath>
 
+#include "base/check.h"
 #include "base/json.h"
 #include "spec/chakra/chakra_json.h"
 
@@ -75,6 +76,8 @@ class Writer {
     if (list.empty()) return;
     Value::Array array;
     for (const Attribute& attribute : list) {
+      CHECK(attribute.is_sound(), "attribute \"{}\" has {} numbers and {} texts", attribute.name,
+            attribute.numbers.size(), attribute.texts.size());
       Value::Table inner;
       text(inner, "name", attribute.name);
       text(inner, "docString", attribute.doc);
@@ -88,7 +91,7 @@ class Writer {
         inner.emplace_back(kind + "List", std::move(wrapped));
       } else if (attribute.has_value) {
         inner.emplace_back(kind + "Val", attribute.numbers.empty()
-                                             ? element(attribute, attribute.texts.at(0))
+                                             ? element(attribute, attribute.texts[0])
                                              : number(attribute, attribute.numbers[0]));
       }
       array.emplace_back(std::move(inner));

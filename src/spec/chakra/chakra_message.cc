@@ -149,6 +149,13 @@ std::string brief_name(std::string_view name) {
   return out;
 }
 
+bool Attribute::is_sound() const {
+  const bool text = kind == AttributeKind::kString || kind == AttributeKind::kBytes;
+  const size_t elements = text ? texts.size() : numbers.size();
+  const size_t others = text ? numbers.size() : texts.size();
+  return others == 0 && (has_value ? is_list || elements == 1 : elements == 0);
+}
+
 const Attribute* ChakraNode::find(std::string_view attribute) const {
   for (const Attribute& candidate : attributes) {
     if (candidate.name == attribute) return &candidate;
@@ -193,6 +200,8 @@ ChakraNode to_message(const graph::Node& node, int32_t rank) {
   using enum AttributeKind;
   ChakraNode out;
   CHECK(node.id >= 0 && node.duration.ns >= 0, "node {} lasts {} ns", node.id, node.duration.ns);
+  CHECK(node.delay.ns >= 0, "node {} waits for {} ns", node.id, node.delay.ns);
+  CHECK(rank >= 0, "node {} of rank {}", node.id, rank);
   out.id = static_cast<uint64_t>(node.id);
   out.name = node.name;
   out.type = static_cast<int32_t>(node.type);

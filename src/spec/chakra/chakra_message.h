@@ -66,6 +66,7 @@ struct Attribute {
   std::vector<uint64_t> numbers;
   std::vector<std::string> texts;
 
+  bool is_sound() const;  // whether its elements are as many and of such a kind
   bool operator==(const Attribute&) const = default;
 };
 

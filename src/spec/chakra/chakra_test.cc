@@ -328,5 +328,29 @@ TEST(Chakra, FilesOfOthersComeBackTheSame) {
   EXPECT_GT(files, 0);
 }
 
+TEST(Chakra, WritesWhatCanBeReadAgain) {
+  std::string out;
+  ChakraNode node;
+  node.attributes = {{.name = "pg_name", .has_value = true, .kind = AttributeKind::kString}};
+  node.attributes[0].numbers = {7};
+  EXPECT_DEATH(encode(node, out), "attribute \"pg_name\" has 1 numbers and 0 texts");
+  EXPECT_DEATH(to_message({.id = 5, .delay = {-2}}, 0), "node 5 waits for -2 ns");
+  EXPECT_DEATH(to_message({.id = 5}, -1), "node 5 of rank -1");
+}
+
+TEST(Chakra, ReadsTheTraceOfARank) {
+  EXPECT_DEATH((void)parse_chakra(kAllReduce, "t.et", {.rank = -1}),
+               "t.et is the trace of rank -1");
+}
+
+TEST(Chakra, WritesAFilePerRankUntilItIsCommitted) {
+  const std::string path = testing::TempDir() + "committed.et";
+  auto writer = ChakraWriter::create(path, our_metadata());
+  ASSERT_TRUE(writer && writer->commit());
+  EXPECT_DEATH((void)writer->write(ChakraNode{}), "committed.et, which is committed");
+  std::filesystem::remove(path);
+  EXPECT_DEATH((void)write_chakra(testing::TempDir() + "run", {{1, {}}}), "graph 0 is of rank 1");
+}
+
 }  // namespace
 }  // namespace tombolo::chakra

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "base/json.h"
 
@@ -55,8 +56,12 @@ Result<CommGroups> read_comm_groups(const std::string& path) {
 std::string to_json_text(const CommGroups& groups) {
   Value::Table table;
   for (const auto& [name, ranks] : groups) {
+    CHECK(!ranks.empty(), "communicator group {} has no ranks", name);
     Value::Array array;
-    for (const int32_t rank : ranks) array.emplace_back(int64_t{rank});
+    for (const int32_t rank : ranks) {
+      CHECK(rank >= 0, "communicator group {} has rank {}", name, rank);
+      array.emplace_back(int64_t{rank});
+    }
     table.emplace_back(name, std::move(array));
   }
   return to_json(Value(std::move(table)), -1) + "\n";

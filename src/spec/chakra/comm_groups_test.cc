@@ -41,5 +41,10 @@ TEST(CommGroups, PytorchSaysThemInAMetadataNode) {
   EXPECT_EQ(process_groups_of(node, "t.et").value(), CommGroups());
 }
 
+TEST(CommGroups, WhatIsWrittenCanBeRead) {
+  EXPECT_DEATH(to_json_text({{"7", {}}}), "communicator group 7 has no ranks");
+  EXPECT_DEATH(to_json_text({{"7", {0, -1}}}), "communicator group 7 has rank -1");
+}
+
 }  // namespace
 }  // namespace tombolo::chakra

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/check.h"
 #include "spec/chakra/chakra_binary.h"
 #include "spec/chakra/chakra_json.h"
 
@@ -32,6 +33,7 @@ bool JsonSplitter::skip(std::string_view characters) {
 
 // {"workload_graph": [ is passed over; everything else is left where it is.
 bool JsonSplitter::begins_workload_graph() {
+  CHECK(!in_graph_ && !ended_, "asked behind byte {}, where nothing begins", source_.position());
   if (!skip(kSpace)) return false;
   source_.want(4096);
   const std::string_view seen = source_.visible();

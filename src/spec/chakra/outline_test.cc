@@ -110,5 +110,11 @@ TEST(Outline, AgreesWithANaiveSearch) {
   }
 }
 
+TEST(Outline, CallersKeepTheirPromises) {
+  Outline outline;
+  EXPECT_DEATH(outline.add(4, SimDuration{-1}, {}, {}), "node 4 lasts -1 ns");
+  EXPECT_DEATH(to_text({4, 5, static_cast<Outline::Fault>(3)}), "fault 3 of node 4");
+}
+
 }  // namespace
 }  // namespace tombolo::chakra

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <set>
 
+#include "base/check.h"
+
 namespace tombolo::chakra {
 namespace {
 
@@ -371,10 +373,11 @@ class Search {
   }
 
   static size_t index_of(const std::vector<graph::Node>& nodes, int64_t id) {
-    return static_cast<size_t>(
+    const auto found =
         std::lower_bound(nodes.begin(), nodes.end(), id,
-                         [](const graph::Node& node, int64_t key) { return node.id < key; }) -
-        nodes.begin());
+                         [](const graph::Node& node, int64_t key) { return node.id < key; });
+    CHECK(found != nodes.end() && found->id == id, "there is no node {} to wait for", id);
+    return static_cast<size_t>(found - nodes.begin());
   }
 
   // Dependencies first. Graphs were read with every dependency there and without cycles.
@@ -397,6 +400,8 @@ class Search {
         if (--waits[n] == 0) order.push_back(n);
       }
     }
+    CHECK(order.size() == nodes.size(), "{} of {} nodes wait for each other",
+          nodes.size() - order.size(), nodes.size());
     return order;
   }
 };
@@ -405,6 +410,10 @@ class Search {
 
 Result<Replicas> find_replicas(const graph::Graphs& graphs, const CommGroups& groups,
                                const std::vector<std::string>& data_groups) {
+  CHECK(!graphs.empty(), "the replicas of no ranks");
+  for (size_t r = 0; r < graphs.size(); ++r) {
+    CHECK(graphs[r].rank == static_cast<int32_t>(r), "graph {} is of rank {}", r, graphs[r].rank);
+  }
   return Search(graphs, groups).run(data_groups);
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 
+#include "base/check.h"
 #include "spec/chakra/chakra.h"
 
 namespace tombolo::chakra {
@@ -123,6 +124,7 @@ int64_t Retarget::share(int64_t bytes, int64_t members) const {
 }
 
 graph::Graph Retarget::graph(int32_t rank) const {
+  CHECK(rank >= 0 && rank < ranks(), "rank {} of {}", rank, ranks());
   const int32_t u = replica_of_[index(rank)], place = place_of_[index(rank)];
   const int32_t source = traced_.at[index(u % traced_.count())][index(place)];
   const graph::Graph& first = graphs_[index(traced_.at[0][index(place)])];

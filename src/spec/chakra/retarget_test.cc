@@ -178,5 +178,26 @@ TEST(Retarget, WhatCannotBeIsRefusedWithTheReason) {
   EXPECT_THAT(Training(1).refusal(8), HasSubstr("not clear which groups are data-parallel"));
 }
 
+TEST(Retarget, CallersKeepTheirPromises) {
+  const auto find = [](const graph::Graphs& graphs) { return find_replicas(graphs, {}, {}); };
+  EXPECT_DEATH((void)find({}), "the replicas of no ranks");
+  EXPECT_DEATH((void)find({{3, {}}}), "graph 0 is of rank 3");
+  const auto summing = [](std::vector<int64_t> after) {
+    graph::Graphs graphs;
+    for (const int32_t rank : {0, 1}) {
+      graphs.push_back({rank,
+                        {{.id = 1, .data_deps = {}},
+                         {.id = 2, .type = graph::NodeType::kCollective, .data_deps = after}}});
+    }
+    return graphs;
+  };
+  EXPECT_TRUE(find(summing({1})));
+  EXPECT_DEATH((void)find(summing({9})), "there is no node 9 to wait for");
+  EXPECT_DEATH((void)find(summing({2})), "1 of 2 nodes wait for each other");
+  const auto retarget = Retarget::make(summing({1}), {}, {.ranks = 4, .data_groups = {}});
+  ASSERT_TRUE(retarget);
+  EXPECT_DEATH((void)retarget->graph(4), "rank 4 of 4");
+}
+
 }  // namespace
 }  // namespace tombolo::chakra

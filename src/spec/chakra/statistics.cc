@@ -1,5 +1,6 @@
 #include "spec/chakra/statistics.h"
 
+#include "base/check.h"
 #include "spec/chakra/chakra_message.h"
 
 namespace tombolo::chakra {
@@ -37,6 +38,10 @@ std::string brief_bytes(int64_t bytes) { return brief(Bytes{static_cast<double>(
 
 void StatisticsBuilder::add(const graph::Node& node) {
   Statistics& s = sums_;
+  CHECK(static_cast<size_t>(node.type) < s.by_type.size() &&
+            static_cast<size_t>(node.collective) < s.collectives.size(),
+        "node {} is of type {} and collective {}", node.id, static_cast<int>(node.type),
+        static_cast<int>(node.collective));
   outline_.add(node);
   ++s.nodes;
   ++s.by_type[static_cast<size_t>(node.type)];

@@ -65,5 +65,11 @@ TEST(Dot, QuotesNamesAndDashesControl) {
   EXPECT_THAT(lines, HasSubstr("  1 -> 2 [style=dashed];\n"));
 }
 
+TEST(Statistics, KnowWhatTheyCount) {
+  StatisticsBuilder builder;
+  EXPECT_DEATH(builder.add({.id = 3, .type = static_cast<graph::NodeType>(8)}),
+               "node 3 is of type 8 and collective 0");
+}
+
 }  // namespace
 }  // namespace tombolo::chakra

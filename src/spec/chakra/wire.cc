@@ -1,6 +1,6 @@
 #include "spec/chakra/wire.h"
 
-#include <fmt/format.h>
+#include "base/check.h"
 
 namespace tombolo::chakra {
 
@@ -24,6 +24,7 @@ bool WireReader::varint(uint64_t& value) {
 }
 
 bool WireReader::fixed(int bytes, uint64_t& value) {
+  CHECK(bytes == 4 || bytes == 8, "a number of {} bytes", bytes);
   const auto size = static_cast<size_t>(bytes);
   if (rest_.size() < size) return fail("its bytes end inside a number");
   value = 0;
@@ -71,10 +72,12 @@ void append_varint(std::string& out, uint64_t value) {
 }
 
 void append_fixed(std::string& out, int bytes, uint64_t value) {
+  CHECK(bytes == 4 || bytes == 8, "a number of {} bytes", bytes);
   for (int i = 0; i < bytes; ++i) out.push_back(static_cast<char>(value >> (8 * i)));
 }
 
 void append_key(std::string& out, uint32_t number, WireKind kind) {
+  CHECK(number >= 1 && number < uint32_t{1} << 29, "a field cannot have the number {}", number);
   append_varint(out, uint64_t{number} << 3 | static_cast<uint64_t>(kind));
 }
 

@@ -32,7 +32,7 @@ class WireReader {
   bool next(WireField& field);
   // Elements of a packed list.
   bool varint(uint64_t& value);
-  bool fixed(int bytes, uint64_t& value);
+  bool fixed(int bytes, uint64_t& value);  // 4 or 8
 
   // Why the last call failed, as a clause: "a length of 99 with 3 bytes left".
   const std::string& problem() const { return problem_; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/file.h"
 
 namespace tombolo::cluster {
@@ -38,6 +39,7 @@ Result<Value> with_devices(const Value& table, const std::string& file, const st
 }  // namespace
 
 bool WanLink::joins(const std::string& a, const std::string& b) const {
+  CHECK(between.size() == 2, "a WAN link between {} datacenters", between.size());
   return (between[0] == a && between[1] == b) || (between[0] == b && between[1] == a);
 }
 
@@ -62,6 +64,8 @@ const WanLink* Cluster::link(const std::string& a, const std::string& b) const {
 }
 
 BytesPerSecond flow_rate(const WanLink& link) {
+  CHECK(link.connections >= 1 && link.node_pair_limit.value > 0, "{} connections of {} B/s",
+        link.connections, link.node_pair_limit.value);
   BytesPerSecond rate = link.node_pair_limit;
   if (link.path_limit) rate = std::min(rate, *link.path_limit);
   if (link.tcp_window && link.one_way_latency.value > 0) {

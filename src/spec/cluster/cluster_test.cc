@@ -158,5 +158,14 @@ TEST(ClusterFile, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(complaint("\"40 ms\"", "\"-40 ms\""), HasSubstr("must not be negative"));
 }
 
+TEST(Cluster, CallersKeepTheirPromises) {
+  WanLink link{.between = {"oregon"}};
+  EXPECT_DEATH(link.joins("oregon", "paris"), "a WAN link between 1 datacenters");
+  EXPECT_DEATH(flow_rate(link), "1 connections of 0 B/s");
+  link.node_pair_limit = 5_Gbps;
+  link.connections = 0;
+  EXPECT_DEATH(flow_rate(link), "0 connections of 625000000 B/s");
+}
+
 }  // namespace
 }  // namespace tombolo::cluster

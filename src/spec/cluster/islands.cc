@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "base/check.h"
 #include "base/json.h"
 
 namespace tombolo::cluster {
@@ -13,7 +14,10 @@ const Host* Islands::find(std::string_view datacenter, int64_t node) const {
   return nullptr;
 }
 
-std::string to_json_text(const Islands& islands) { return to_json(write_fields(islands), -1); }
+std::string to_json_text(const Islands& islands) {
+  CHECK(islands.byte_scale >= 1, "rates divided by {}", islands.byte_scale);
+  return to_json(write_fields(islands), -1);
+}
 
 Result<Islands> parse_islands(std::string_view json) {
   const Value value = TRY(parse_json(json, kIslandsVariable));

@@ -28,5 +28,9 @@ TEST(Islands, blame_what_is_no_description) {
   EXPECT_NE(read.error().text().find("byte_scale"), std::string::npos) << read.error().text();
 }
 
+TEST(Islands, WhatIsWrittenCanBeRead) {
+  EXPECT_DEATH(to_json_text(Islands{.byte_scale = 0.5}), "rates divided by 0.5");
+}
+
 }  // namespace
 }  // namespace tombolo::cluster

@@ -39,9 +39,13 @@ Result<RateTrace> RateTrace::make(std::vector<Step> steps, SimDuration period) {
   return trace;
 }
 
-BytesPerSecond RateTrace::mean() const { return Bytes{carried_.back()} / seconds(period_); }
+BytesPerSecond RateTrace::mean() const {
+  CHECK(!empty(), "the mean of no rate");
+  return Bytes{carried_.back()} / seconds(period_);
+}
 
 RateTrace RateTrace::scaled(double factor) const {
+  CHECK(factor >= 0 && std::isfinite(factor), "rates times {}", factor);
   RateTrace out = *this;
   for (Step& step : out.steps_) step.rate = step.rate * factor;
   for (double& bytes : out.carried_) bytes *= factor;

@@ -35,10 +35,10 @@ class RateTrace {
   bool empty() const { return steps_.empty(); }
   const std::vector<Step>& steps() const { return steps_; }
   SimDuration period() const { return period_; }
-  BytesPerSecond mean() const;
   RateTrace scaled(double factor) const;  // rates times factor, times unchanged
 
   // The rest needs a trace that is not empty, and instants counted from its beginning.
+  BytesPerSecond mean() const;
   BytesPerSecond rate_at(SimDuration instant) const;
   double bytes_between(SimDuration from, SimDuration to) const;
   // When the last of `bytes` has left if the first starts at `start`; to the nearest nanosecond.

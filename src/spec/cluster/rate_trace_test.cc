@@ -64,8 +64,8 @@ TEST(RateTrace, FinishInvertsTheIntegral) {
     const SimDuration end = trace->finish(start, bytes);
     // Half a nanosecond of rounding at no more than 1e8 bytes per second is 0.05 bytes.
     EXPECT_NEAR(trace->bytes_between(start, end), bytes, 0.06) << "seed " << seed;
-    // It is the first such instant: a nanosecond and a byte's time earlier there was less.
-    EXPECT_LE(trace->finish(start, bytes * 0.5), end);
+    // It is the first such instant: a nanosecond earlier there was less.
+    EXPECT_LT(trace->bytes_between(start, end - SimDuration{1}), bytes) << "seed " << seed;
   }
 }
 
@@ -92,6 +92,11 @@ TEST(RateTrace, MessagesBlameTheLine) {
   EXPECT_THAT(complaint("time_s,rate_mbps\n1,8\n"), HasSubstr("the first time must be 0"));
   EXPECT_THAT(complaint("time_s,rate_mbps\n0,8\n2,8\n2,9\n"), HasSubstr("t.csv:4: time_s = 2"));
   EXPECT_THAT(complaint("time_s,rate_mbps\n0,0\n"), HasSubstr("less than 8 bits"));
+}
+
+TEST(RateTrace, CallersKeepTheirPromises) {
+  EXPECT_DEATH(RateTrace().mean(), "the mean of no rate");
+  EXPECT_DEATH(RateTrace().scaled(-1), "rates times -1");
 }
 
 }  // namespace

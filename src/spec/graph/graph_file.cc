@@ -1,5 +1,6 @@
 #include "spec/graph/graph_file.h"
 
+#include "base/check.h"
 #include "base/fields.h"
 #include "base/json.h"
 
@@ -72,6 +73,14 @@ void describe(Archive& a, GraphFile& file) {
 }  // namespace
 
 std::string to_json_text(const Graphs& graphs) {
+  for (size_t r = 0; r < graphs.size(); ++r) {
+    CHECK(graphs[r].rank == static_cast<int32_t>(r), "graph {} is of rank {}", r, graphs[r].rank);
+    const std::vector<Node>& nodes = graphs[r].nodes;
+    for (size_t i = 1; i < nodes.size(); ++i) {
+      CHECK(nodes[i - 1].id < nodes[i].id, "rank {}: node {} comes after node {}", r, nodes[i].id,
+            nodes[i - 1].id);
+    }
+  }
   return to_json(write_fields(GraphFile{kGraphVersion, graphs}), 1) + "\n";
 }
 

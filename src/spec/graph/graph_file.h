@@ -10,7 +10,7 @@ namespace tombolo::graph {
 
 inline constexpr int kGraphVersion = 1;
 
-std::string to_json_text(const Graphs& graphs);
+std::string to_json_text(const Graphs& graphs);  // ranks and ids in order
 Result<Graphs> parse_graphs(std::string_view text, const std::string& name);  // validated
 
 }  // namespace tombolo::graph

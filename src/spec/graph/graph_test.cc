@@ -187,5 +187,13 @@ TEST(GraphFile, RefusesOtherVersionsAndUnsoundGraphs) {
               HasSubstr("checking g.json"));
 }
 
+TEST(GraphFile, WhatIsWrittenCanBeRead) {
+  Graphs graphs = sound();
+  graphs[1].nodes[1].id = 0;
+  EXPECT_DEATH(to_json_text(graphs), "rank 1: node 0 comes after node 0");
+  graphs[1].rank = 0;
+  EXPECT_DEATH(to_json_text(graphs), "graph 1 is of rank 0");
+}
+
 }  // namespace
 }  // namespace tombolo::graph

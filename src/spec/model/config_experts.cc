@@ -1,6 +1,7 @@
 // Mixtures of experts and latent attention in a config.json.
 #include <algorithm>
 
+#include "base/check.h"
 #include "spec/model/config_fields.h"
 
 namespace tombolo::model::detail {
@@ -67,6 +68,7 @@ int64_t read_dense_layers(Config& c, const std::string& family, int64_t layers) 
 }  // namespace
 
 void read_experts(Config& c, const std::string& family, Model& m) {
+  CHECK(m.layers >= 1 && m.ffn >= 1, "experts of {} layers of width {}", m.layers, m.ffn);
   const int64_t further = c.integer("num_nextn_predict_layers", 100, 0).value_or(0);
   if (further > 0) m.multi_token_layers = further;
   if (!has_experts(family)) return refuse_experts(c);
@@ -110,6 +112,7 @@ void read_experts(Config& c, const std::string& family, Model& m) {
 
 void read_latent_attention(Config& c, const std::string& family, Model& m) {
   if (!is_deepseek(family)) return;
+  CHECK(m.heads >= 1, "latent attention of {} heads", m.heads);
   LatentAttention l;
   l.query_rank = c.integer("q_lora_rank", kWidthMax, 0).value_or(0);
   l.kv_rank = c.needed("kv_lora_rank", kWidthMax);

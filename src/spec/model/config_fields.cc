@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/check.h"
 #include "base/json.h"
 
 namespace tombolo::model::detail {
@@ -15,6 +16,7 @@ const Value* Config::take(std::string_view key) {
 }
 
 std::optional<int64_t> Config::integer(std::string_view key, int64_t max, int64_t min) {
+  CHECK(min <= max, "{} between {} and {}", key, min, max);
   const Value* value = take(key);
   if (!value) return std::nullopt;
   std::optional<int64_t> number;
@@ -34,6 +36,7 @@ int64_t Config::needed(std::string_view key, int64_t max) {
 }
 
 std::optional<int64_t> Config::integer_of(std::initializer_list<const char*> keys, int64_t max) {
+  CHECK(keys.size() > 0, "{}: a value without a name", file_);
   std::optional<int64_t> found;
   const char* found_key = nullptr;
   for (const char* key : keys) {

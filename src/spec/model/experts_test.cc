@@ -173,5 +173,11 @@ TEST(Departures, CountByHand) {
   EXPECT_EQ(more([](Model& x) { x.positions = Positions::kAlibi; }), 0);
 }
 
+TEST(Experts, ATokenMeetsNoMoreThanThereAre) {
+  Model m = *preset("mixtral-8x7b");
+  m.experts->per_token = 9;
+  EXPECT_DEATH(active_parameters(m), "a token meets 9 of 8 experts");
+}
+
 }  // namespace
 }  // namespace tombolo::model

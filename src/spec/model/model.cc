@@ -1,5 +1,7 @@
 #include "spec/model/model.h"
 
+#include "base/check.h"
+
 namespace tombolo::model {
 namespace {
 
@@ -81,6 +83,10 @@ int64_t expert_parameters(const Model& m, const Slice& slice) {
 }
 
 int64_t parameters(const Model& m, const Slice& slice) {
+  // 0 stands for a default in files alone (read_model).
+  CHECK((m.ffn > 0 || m.hidden == 0) && (m.kv_heads > 0 || m.heads == 0),
+        "a model is not resolved: hidden {}, ffn {}, heads {}, kv_heads {}", m.hidden, m.ffn,
+        m.heads, m.kv_heads);
   const LayerCounts layers = count_layers(m, slice);
   int64_t count = layers.dense * layer_parameters(m, false) + expert_parameters(m, slice);
   if (layers.experts > 0) count += layers.experts * layer_parameters(m, true);
@@ -106,6 +112,8 @@ int64_t parameters(const Model& m) { return parameters(m, Slice{0, m.layers, tru
 
 int64_t active_parameters(const Model& m) {
   if (!m.experts) return parameters(m);
+  CHECK(m.experts->per_token <= m.experts->count, "a token meets {} of {} experts",
+        m.experts->per_token, m.experts->count);
   const Slice whole{0, m.layers, true, true};
   const int64_t idle = (m.experts->count - m.experts->per_token) * expert(m);
   return parameters(m) - count_layers(m, whole).experts * idle;

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "base/fields.h"
 #include "base/result.h"
 #include "base/units.h"
@@ -99,7 +100,10 @@ struct Model {
   std::optional<LatentAttention> latent_attention;
   std::optional<int64_t> multi_token_layers;  // more layers that predict further tokens (DeepSeek)
 
-  int64_t head_size() const { return head_dim.value_or(hidden / heads); }
+  int64_t head_size() const {
+    CHECK(heads > 0, "{} numbers in {} heads", hidden, heads);
+    return head_dim.value_or(hidden / heads);
+  }
   int64_t attention_width() const { return heads * head_size(); }  // hidden, but for head_dim
   bool operator==(const Model&) const = default;
 };

@@ -160,5 +160,17 @@ TEST(ModelFile, SaysWhatIsWrong) {
               HasSubstr("must lie between 1 and 100000"));
 }
 
+TEST(Model, CallersKeepTheirPromises) {
+  Model m = *preset("llama3-8b");
+  const Slice whole{0, m.layers, true, true};
+  EXPECT_DEATH(forward_flops(m, whole, 0), "work on 0 samples");
+  EXPECT_DEATH(boundary_bytes(m, 1, 0), "a boundary of 0 bytes each");
+  EXPECT_DEATH(activation_bytes(m, whole, 1, 0, Recompute::kNone), "activations of 0 bytes each");
+  m.kv_heads = 0;
+  EXPECT_DEATH(parameters(m), "a model is not resolved: hidden 4096, .*, kv_heads 0");
+  m.heads = 0;
+  EXPECT_DEATH(m.head_size(), "4096 numbers in 0 heads");
+}
+
 }  // namespace
 }  // namespace tombolo::model

@@ -1,10 +1,16 @@
 // What a model computes, keeps and sends; model.cc counts its parameters.
+#include "base/check.h"
 #include "spec/model/model.h"
 
 namespace tombolo::model {
 namespace {
 
 double as_double(int64_t n) { return static_cast<double>(n); }
+
+double tokens_of(const Model& m, int64_t samples) {
+  CHECK(samples >= 1, "work on {} samples", samples);
+  return as_double(samples) * as_double(m.sequence);
+}
 
 // Widths of the MLP that one token meets in a layer with experts, and with none.
 double active_width(const Model& m, bool experts) {
@@ -41,14 +47,14 @@ double score_widths(const Model& m) {
 
 Flops score_flops(const Model& m, const Slice& slice, int64_t samples) {
   const LayerCounts layers = count_layers(m, slice);
-  const double tokens = as_double(samples) * as_double(m.sequence);
+  const double tokens = tokens_of(m, samples);
   const double layer = 2 * tokens * as_double(m.sequence) * score_widths(m);
   return {as_double(layers.dense + layers.experts) * layer};
 }
 
 Flops forward_flops(const Model& m, const Slice& slice, int64_t samples) {
   const LayerCounts layers = count_layers(m, slice);
-  const double tokens = as_double(samples) * as_double(m.sequence);
+  const double tokens = tokens_of(m, samples);
   const double h = as_double(m.hidden);
   const double matrices = as_double(mlp_matrices(m));
   const double attention =
@@ -70,8 +76,9 @@ Flops forward_flops(const Model& m, const Slice& slice, int64_t samples) {
 
 Bytes activation_bytes(const Model& m, const Slice& slice, int64_t samples, double element_bytes,
                        Recompute recompute) {
+  CHECK(element_bytes > 0, "activations of {} bytes each", element_bytes);
   const LayerCounts layers = count_layers(m, slice);
-  const double tokens = as_double(samples) * as_double(m.sequence);
+  const double tokens = tokens_of(m, samples);
   const double h = as_double(m.hidden);
   const double kept_whole = as_double(layers.dense + layers.experts);
   double bytes = 0;
@@ -104,7 +111,8 @@ Bytes activation_bytes(const Model& m, const Slice& slice, int64_t samples, doub
 }
 
 Bytes boundary_bytes(const Model& m, int64_t samples, double element_bytes) {
-  return {as_double(samples) * as_double(m.sequence) * as_double(m.hidden) * element_bytes};
+  CHECK(element_bytes > 0, "a boundary of {} bytes each", element_bytes);
+  return {tokens_of(m, samples) * as_double(m.hidden) * element_bytes};
 }
 
 }  // namespace tombolo::model

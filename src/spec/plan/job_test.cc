@@ -335,5 +335,16 @@ TEST(Job, ADatacenterThatIsUnknownOrFullIsNamed) {
   EXPECT_THAT(with("[\"west\", \"west\"]").text(), HasSubstr("west has 1 devices"));
 }
 
+TEST(Plan, CallersKeepTheirPromises) {
+  Plan plan = *plan_of(kReplicated);
+  const auto stages = static_cast<int32_t>(plan.stages.size());
+  EXPECT_DEATH(plan.rank_of(stages, 1), fmt::format("there is no stage {} of pipeline 1", stages));
+  EXPECT_DEATH(plan.rank_of(0, plan.replicas()), "there is no stage 0 of pipeline");
+  EXPECT_DEATH(plan.may_recompute(plan.stages.size()),
+               fmt::format("stage {} of {}", stages, stages));
+  plan.training.micro_batch = 0;
+  EXPECT_DEATH(plan.microbatches(), "micro-batches of 0 in");
+}
+
 }  // namespace
 }  // namespace tombolo::plan

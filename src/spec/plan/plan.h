@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "spec/cluster/cluster.h"
 #include "spec/model/model.h"
 #include "spec/plan/hardware.h"
@@ -90,6 +91,8 @@ struct Plan {
   std::optional<Checkpoint> checkpoint;
 
   int64_t microbatches() const {
+    CHECK(training.micro_batch >= 1 && parallelism.data >= 1, "micro-batches of {} in {} pipelines",
+          training.micro_batch, parallelism.data);
     return training.global_batch / (training.micro_batch * parallelism.data);
   }
   int32_t replicas() const { return static_cast<int32_t>(parallelism.data); }
@@ -99,12 +102,17 @@ struct Plan {
                              static_cast<int32_t>(parallelism.pipeline));
   }
   int32_t rank_of(int32_t stage, int32_t replica) const {
+    CHECK(stage >= 0 && stage < std::ssize(stages) && replica >= 0 && replica < replicas(),
+          "there is no stage {} of pipeline {}", stage, replica);
     return position_of(stage) * replicas() + replica;
   }
   std::vector<int32_t> replicas_of(int32_t stage) const;  // their ranks, ascending
   // Whether recomputation is worth anything: the last of several stages runs B right after F, while
   // its activations are still there.
-  bool may_recompute(size_t stage) const { return stages.size() == 1 || stage + 1 < stages.size(); }
+  bool may_recompute(size_t stage) const {
+    CHECK(stage < stages.size(), "stage {} of {}", stage, stages.size());
+    return stages.size() == 1 || stage + 1 < stages.size();
+  }
   const cluster::Datacenter& datacenter_of(int32_t rank) const;
   const cluster::Device& device_of(int32_t rank) const { return datacenter_of(rank).device; }
   bool operator==(const Plan&) const = default;

@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include "base/check.h"
+
 namespace tombolo::trace {
 namespace {
 
@@ -61,7 +63,8 @@ Parts& Parts::operator+=(const Parts& other) {
 TimeSet::TimeSet(Spans spans) {
   std::sort(spans.begin(), spans.end());
   for (const auto& [start, end] : spans) {
-    if (end <= start) continue;
+    CHECK(end >= start, "a span from {} to {} ns", start.ns, end.ns);
+    if (end == start) continue;
     if (spans_.empty() || start > spans_.back().second) {
       spans_.emplace_back(start, end);
     } else {

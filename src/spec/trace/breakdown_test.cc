@@ -122,5 +122,9 @@ TEST(TimeSet, UnionAndDifference) {
   EXPECT_EQ(some.measure_outside({}).ns, 16);
 }
 
+TEST(TimeSet, SpansDoNotRunBackwards) {
+  EXPECT_DEATH(TimeSet({{SimTime{7}, SimTime{5}}}), "a span from 7 to 5 ns");
+}
+
 }  // namespace
 }  // namespace tombolo::trace

@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "base/check.h"
 #include "base/quantiles.h"
 
 namespace tombolo::trace {
@@ -27,6 +28,8 @@ std::vector<IterationTime> iteration_times(const Trace& trace) {
   std::map<int64_t, IterationTime> by_iteration;
   for (const Interval& interval : trace.intervals) {
     if (interval.iteration <= 0) continue;
+    CHECK(interval.end >= interval.start, "rank {} is at work from {} to {} ns", interval.rank,
+          interval.start.ns, interval.end.ns);
     const auto [it, is_new] = by_iteration.try_emplace(
         interval.iteration, IterationTime{interval.iteration, interval.start, interval.end});
     it->second.start = std::min(it->second.start, interval.start);
@@ -40,7 +43,11 @@ std::vector<IterationTime> iteration_times(const Trace& trace) {
 SimDuration median_iteration(const std::vector<IterationTime>& times) {
   if (times.empty()) return {};
   std::vector<SimDuration> spans;
-  for (const IterationTime& time : times) spans.push_back(time.end - time.start);
+  for (const IterationTime& time : times) {
+    CHECK(time.end >= time.start, "iteration {} lasts from {} to {} ns", time.iteration,
+          time.start.ns, time.end.ns);
+    spans.push_back(time.end - time.start);
+  }
   return median(std::move(spans));
 }
 

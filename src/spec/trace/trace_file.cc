@@ -1,5 +1,6 @@
 #include "spec/trace/trace_file.h"
 
+#include "base/check.h"
 #include "base/fields.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -124,12 +125,24 @@ Status parse_line(const Value& value, const std::string& name, Trace& trace) {
   return {};
 }
 
+// What parse_trace refuses is not written in the first place.
+void check(const Interval& interval) {
+  CHECK(interval.end >= interval.start, "rank {} is at work from {} to {} ns", interval.rank,
+        interval.start.ns, interval.end.ns);
+  CHECK(interval.rank >= 0 && interval.iteration >= 0 && interval.bytes >= 0,
+        "rank {} has {} bytes in iteration {}", interval.rank, interval.bytes, interval.iteration);
+  CHECK(interval.action.stage >= 0 && interval.action.microbatch >= -1,
+        "an action of stage {} and micro-batch {}", interval.action.stage,
+        interval.action.microbatch);
+}
+
 }  // namespace
 
 std::string to_json_lines(const Trace& trace) {
   std::string out;
   append_line(out, HeaderLine{kTraceVersion, trace.header});
   for (const Interval& interval : trace.intervals) {
+    check(interval);
     append_line(out, IntervalLine{action::to_text(interval.action), interval});
   }
   for (const Record& record : trace.records) append_line(out, record);

@@ -181,5 +181,24 @@ TEST(Trace, IterationTimesSpanAllRanks) {
   EXPECT_EQ(median_iteration({}).ns, 0);
 }
 
+TEST(Trace, TimesDoNotRunBackwards) {
+  Trace trace;
+  trace.intervals = {{.rank = 3, .iteration = 1, .start = {7}, .end = {5}}};
+  EXPECT_DEATH(iteration_times(trace), "rank 3 is at work from 7 to 5 ns");
+  EXPECT_DEATH(median_iteration({{2, SimTime{7}, SimTime{5}}}), "iteration 2 lasts from 7 to 5 ns");
+}
+
+TEST(TraceFile, WhatIsWrittenCanBeRead) {
+  const auto written = [](Interval interval) {
+    Trace trace;
+    trace.intervals = {std::move(interval)};
+    return to_json_lines(trace);
+  };
+  EXPECT_DEATH(written({.rank = 3, .start = {7}, .end = {5}}), "rank 3 is at work from 7 to 5 ns");
+  EXPECT_DEATH(written({.rank = -3}), "rank -3 has 0 bytes in iteration 0");
+  EXPECT_DEATH(written({.action = {action::ActionKind::kForward, -1, 0}}),
+               "an action of stage -1 and micro-batch 0");
+}
+
 }  // namespace
 }  // namespace tombolo::trace

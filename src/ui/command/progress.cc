@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <iostream>
 
+#include "base/check.h"
+
 namespace tombolo::command {
 namespace {
 
@@ -30,6 +32,7 @@ std::string progress_text(const launch::Progress& progress) {
 }
 
 std::string progress_bar(int64_t done, int64_t all, int width) {
+  CHECK(width >= 0, "a bar of {} characters", width);
   const int64_t filled = all > 0 ? std::clamp<int64_t>(done * width / all, 0, width) : 0;
   return "[" + std::string(filled, '#') + std::string(width - filled, '.') + "]";
 }

@@ -61,5 +61,9 @@ TEST(Progress, keeps_logs_short_but_never_leaves_out_the_last_step) {
                            progress_text(at(60)) + "\n");
 }
 
+TEST(ProgressDeathTest, ABarHasAWidth) {
+  EXPECT_DEATH(progress_bar(1, 2, -1), "a bar of -1 characters");
+}
+
 }  // namespace
 }  // namespace tombolo::command

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/parallel.h"
@@ -149,6 +150,8 @@ Result<std::vector<SweepRow>> answer_all(const SweepCommandOptions& options, con
   if (!crew) return rows;
   const std::vector<std::string> texts =
       crew->gather(crew->rank() == 0 ? std::string() : sweep::pack_sweep_rows(rows));
+  CHECK(texts.size() == (crew->rank() == 0 ? static_cast<size_t>(crew->size()) : 0),
+        "rank {} of {} gathered {} texts", crew->rank(), crew->size(), texts.size());
   for (size_t rank = 1; rank < texts.size(); ++rank) {
     std::vector<SweepRow> more = TRY(sweep::unpack_sweep_rows(texts[rank]));
     std::move(more.begin(), more.end(), std::back_inserter(rows));
@@ -246,6 +249,8 @@ Value::Table to_json(const SweepCommandOptions& options, const Sweep& sweep,
 }  // namespace
 
 Status sweep(const SweepCommandOptions& options, std::ostream& out, Crew* crew) {
+  CHECK(!crew || (crew->rank() >= 0 && crew->rank() < crew->size()), "rank {} of a crew of {}",
+        crew->rank(), crew->size());
   const auto begun = std::chrono::steady_clock::now();
   Request request = TRY(read_request(options));
   Start start = TRY(crew ? begin_together(options, std::move(request), *crew)

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <thread>
 
+#include "base/check.h"
 #include "perform/launch/berths.h"
 #include "ui/command/input.h"
 
@@ -106,6 +107,7 @@ Result<launch::WorkerStart> worker_start(const TrainOptions& options,
 }
 
 Error join_run(const TrainOptions& options, const launch::LaunchedRank& launched) {
+  CHECK(launched.rank > 0, "rank {} is the launcher's own process", launched.rank);
   const auto start = worker_start(options, launched);
   if (start) return launch::become(launch::worker_child(*start));
   std::this_thread::sleep_for(kOthersSpeak);

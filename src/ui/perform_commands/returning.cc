@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/check.h"
 #include "perform/launch/membership.h"
 #include "perform/launch/vacancy.h"
 #include "perform/launch/worker_child.h"
@@ -96,6 +97,7 @@ Result<std::optional<int>> sit(const TrainOptions& options, int32_t rank, int32_
 }  // namespace
 
 Error return_as(const TrainOptions& options, const launch::LaunchedRank& launched) {
+  CHECK(launched.rank > 0, "rank {} is the launcher's own process", launched.rank);
   handle_signals();
   const auto start = returning(options, launched);
   if (!start) return start.error();

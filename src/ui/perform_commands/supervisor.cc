@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/check.h"
 #include "perform/launch/child_process.h"
 
 namespace tombolo::perform_commands {
@@ -95,6 +96,7 @@ int await_launcher() {
 }  // namespace
 
 Life supervise(int restarts) {
+  CHECK(restarts >= 1, "a supervisor that starts nobody again");
   void* shared = mmap(nullptr, sizeof(std::atomic<int64_t>), PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) return {};

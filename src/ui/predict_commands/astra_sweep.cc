@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/check.h"
 #include "base/csv.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -210,6 +211,7 @@ Value::Table json_of(const SweepGrid& grid, const std::vector<Row>& rows) {
 
 Status astra_sweep(const AstraCommandOptions& options, const astra::AstraOptions& of_astra,
                    std::ostream& out) {
+  CHECK(!options.set.empty(), "a sweep over nothing");
   AstraSweep sweep(options, of_astra);
   TRY(sweep.prepare());
   const std::vector<Row> rows = TRY(sweep.run(threads_or_all(options.threads)));

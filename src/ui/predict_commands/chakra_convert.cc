@@ -5,6 +5,7 @@
 #include <iostream>
 #include <memory>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "predict/workload/workload.h"
@@ -148,6 +149,7 @@ Status convert_chakra(const ConvertOptions& options, chakra::TraceFormat format,
 
 Status write_plan_as_chakra(const plan::Plan& plan, const ConvertOptions& options,
                             std::ostream& out) {
+  CHECK(!options.out.empty(), "no prefix for the files of {} ranks", plan.ranks.size());
   const schedule::Schedule schedule = TRY(schedule::build(plan));
   const graph::Graphs graphs = schedule::to_graph(plan, schedule);
   const chakra::CommGroups groups = TRY(chakra::write_chakra(options.out, graphs));
@@ -163,6 +165,7 @@ namespace {
 Status write_ranks(const std::string& prefix, int32_t ranks,
                    const std::function<graph::Graph(int32_t)>& graph_of,
                    const chakra::CommGroups& groups, std::ostream& out) {
+  CHECK(!prefix.empty(), "no prefix for the files of {} ranks", ranks);
   for (int32_t rank = 0; rank < ranks; ++rank) {
     chakra::ChakraWriter writer = TRY(chakra::ChakraWriter::create(
         fmt::format("{}.{}.et", prefix, rank), chakra::our_metadata()));
@@ -190,6 +193,7 @@ Status write_job_as_chakra(const plan::Job& job, const ConvertOptions& options, 
 }
 
 Status convert_retargeted(const ConvertOptions& options, std::ostream& out) {
+  CHECK(options.retarget, "{}: retargeted to no number of ranks", options.input);
   if (options.to != "chakra") {
     return unusable(fmt::format("--retarget goes with --to chakra, not --to {}", options.to));
   }

@@ -1,5 +1,6 @@
 #include "ui/predict_commands/policy_choice.h"
 
+#include "base/check.h"
 #include "predict/sim/simulate.h"
 #include "spec/schedule/schedule.h"
 #include "spec/trace/trace_file.h"
@@ -99,6 +100,12 @@ void print_best(std::ostream& out, const BestSchedule& best) {
   }
 }
 
+void check_found(const ChosenPolicy& chosen) {
+  CHECK(!chosen.best || !chosen.best->candidates.empty(), "the best schedule of none");
+  CHECK(!chosen.adjustment || chosen.best, "schedule \"{}\" was adjusted without a search",
+        chosen.plan.parallelism.schedule);
+}
+
 // ---- JSON ----
 
 Value time_json(const std::optional<SimDuration>& time) { return time ? Value(time->ns) : Value(); }
@@ -147,6 +154,7 @@ Result<ChosenPolicy> choose_policy(const SimulateOptions& options) {
 }
 
 void print_policy(std::ostream& out, const ChosenPolicy& chosen) {
+  check_found(chosen);
   if (chosen.adjustment) {
     const Adjustment& a = *chosen.adjustment;
     out << fmt::format("stragglers: the stage at position {} takes {:.2f} times what was planned\n",
@@ -162,6 +170,7 @@ void print_policy(std::ostream& out, const ChosenPolicy& chosen) {
 }
 
 Value policy_json(const ChosenPolicy& chosen) {
+  check_found(chosen);
   if (!chosen.best) return Value::Table{{"winner", chosen.plan.parallelism.schedule}};
   const BestSchedule& best = *chosen.best;
   Value::Array candidates;

@@ -10,6 +10,8 @@
 #include "base/json.h"
 #include "spec/chakra/chakra.h"
 #include "ui/predict_commands/astra_command.h"
+#include "ui/predict_commands/astra_sweep.h"
+#include "ui/predict_commands/chakra_convert.h"
 #include "ui/predict_commands/predict_commands.h"
 
 namespace tombolo::predict_commands {
@@ -159,6 +161,21 @@ TEST_F(ConvertWorkload, WithoutSharedLayersAPlanIsWritten) {
   const Status status = convert({.input = at("job.toml"), .to = "chakra", .out = at("w")}, out);
   ASSERT_TRUE(status) << status.error().text();
   EXPECT_THAT(out.str(), HasSubstr("w.7.et"));
+}
+
+using ConvertWorkloadDeathTest = ConvertWorkload;
+
+TEST_F(ConvertWorkloadDeathTest, TheCommandLineWasRead) {
+  std::ostringstream out;
+  const plan::Job job = *plan::parse_job(kJob, "job.toml");
+  EXPECT_DEATH(static_cast<void>(write_job_as_chakra(job, {}, out)),
+               "no prefix for the files of 8 ranks");
+  EXPECT_DEATH(static_cast<void>(write_plan_as_chakra({}, {}, out)),
+               "no prefix for the files of 0 ranks");
+  EXPECT_DEATH(
+      static_cast<void>(convert_retargeted({.input = "run", .to = "chakra", .out = "w"}, out)),
+      "run: retargeted to no number of ranks");
+  EXPECT_DEATH(static_cast<void>(astra_sweep({}, {}, out)), "a sweep over nothing");
 }
 
 }  // namespace

@@ -17,6 +17,8 @@ Value texts(const std::vector<std::string>& list) {
 // `cells` is flat: from, to, layer, bytes.
 Value map_data(const HeatMap& map, size_t layers) {
   CHECK(map.side >= 0 && map.side <= kHeatMapSideMax, "a heat map of {} cells", map.side);
+  CHECK(map.per_cell >= 1 && map.side * map.per_cell >= map.count, "{} cells of {} for {}",
+        map.side, map.per_cell, map.count);
   CHECK(map.layers.size() == layers, "{} matrices for {} layers", map.layers.size(), layers);
   const auto cells = static_cast<size_t>(map.side * map.side);
   for (const auto& layer : map.layers) CHECK(layer.size() == cells, "{} cells", layer.size());
@@ -48,7 +50,11 @@ Value page_data(const HeatMapPage& page) {
   for (const HeatMap& map : page.maps) maps.push_back(map_data(map, page.layers.size()));
   for (const HeatMapTable& table : page.tables) {
     Value::Array rows;
-    for (const std::vector<std::string>& row : table.rows) rows.push_back(texts(row));
+    for (const std::vector<std::string>& row : table.rows) {
+      CHECK(row.size() == table.columns.size(), "a row of {} cells under {} columns", row.size(),
+            table.columns.size());
+      rows.push_back(texts(row));
+    }
     tables.push_back(Value::Table{{"title", table.title},
                                   {"columns", texts(table.columns)},
                                   {"figures", table.figures},

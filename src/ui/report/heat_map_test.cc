@@ -58,5 +58,17 @@ TEST(HeatMap, fetches_nothing_and_is_the_same_each_time) {
   EXPECT_EQ(html, render_heat_maps(three_gpus()));
 }
 
+TEST(HeatMapDeathTest, MapsAndTablesAreWhole) {
+  HeatMapPage page = three_gpus();
+  page.maps[0].count = 4;
+  EXPECT_DEATH(render_heat_maps(page), "3 cells of 1 for 4");
+  page = three_gpus();
+  page.maps[0].layers.pop_back();
+  EXPECT_DEATH(render_heat_maps(page), "1 matrices for 2 layers");
+  page = three_gpus();
+  page.tables = {{.title = "by kind", .columns = {"", "bytes"}, .rows = {{"red"}}, .remark = ""}};
+  EXPECT_DEATH(render_heat_maps(page), "a row of 1 cells under 2 columns");
+}
+
 }  // namespace
 }  // namespace tombolo::report

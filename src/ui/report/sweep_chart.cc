@@ -15,6 +15,8 @@ Value texts(const std::vector<std::string>& list) {
 }
 
 Value axis_data(const SweepChartAxis& axis) {
+  CHECK(axis.numbers.empty() || axis.numbers.size() == axis.texts.size(),
+        "axis {} has {} numbers for {} values", axis.name, axis.numbers.size(), axis.texts.size());
   Value::Array numbers;
   for (const double number : axis.numbers) numbers.push_back(number);
   return Value::Table{{"name", axis.name},
@@ -39,6 +41,9 @@ Value column_data(const SweepChartColumn& column, size_t configurations) {
 }
 
 Value page_data(const SweepChartPage& page) {
+  CHECK(page.x < page.axes.size() && page.by.value_or(0) < page.axes.size(),
+        "charts along axis {} with lines by axis {} of {}", page.x, page.by.value_or(0),
+        page.axes.size());
   Value::Array axes, columns, charts, cards;
   size_t configurations = 1;
   for (const SweepChartAxis& axis : page.axes) {

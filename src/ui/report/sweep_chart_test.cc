@@ -56,5 +56,16 @@ TEST(SweepChart, FetchesNothingAndIsTheSameEachTime) {
   EXPECT_EQ(html, render_sweep(four_configurations()));
 }
 
+TEST(SweepChartDeathTest, ChartsRunAlongAxesThatAreThere) {
+  SweepChartPage page = four_configurations();
+  page.axes[0].numbers.pop_back();
+  EXPECT_DEATH(render_sweep(page), "axis latency has 1 numbers for 2 values");
+  page = four_configurations();
+  page.by = 2;
+  EXPECT_DEATH(render_sweep(page), "charts along axis 0 with lines by axis 2 of 2");
+  page.x = 3;
+  EXPECT_DEATH(render_sweep(page), "charts along axis 3");
+}
+
 }  // namespace
 }  // namespace tombolo::report
