@@ -28,7 +28,7 @@
 #include "base/toml.h"
 #include "evidence/score/reference_score.h"
 #include "predict/cost/iteration.h"
-#include "predict/cost/job_configuration.h"
+#include "predict/cost/law.h"
 #include "predict/published/reference.h"
 
 using namespace tombolo;

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "decide/search/pricer.h"
+#include "decide/search/search.h"
 #include "decide/search/space.h"
 #include "predict/cost/iteration.h"
 

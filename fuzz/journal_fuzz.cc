@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "base/hash.h"
-#include "perform/control/entry.h"
 #include "perform/control/journal.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

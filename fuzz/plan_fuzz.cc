@@ -9,7 +9,6 @@
 #include "predict/cost/price_plan.h"
 #include "predict/sim/simulate.h"
 #include "spec/plan/job.h"
-#include "spec/plan/job_file.h"
 #include "spec/plan/open_job.h"
 #include "spec/plan/plan_file.h"
 #include "spec/schedule/schedule.h"

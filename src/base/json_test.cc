@@ -10,7 +10,7 @@
 namespace tombolo {
 namespace {
 
-std::string refusal(std::string_view text) {
+std::string json_refusal(std::string_view text) {
   const Result<Value> value = parse_json(text, "plan.json", 3);
   return value ? "accepted" : value.error().text();
 }
@@ -26,20 +26,22 @@ TEST(Json, IndentedTextForPeople) {
 }
 
 TEST(Json, RefusalsSayWhereAndWhy) {
-  EXPECT_EQ(refusal("{\"a\": }"), "plan.json:3: not JSON at byte 7");
-  EXPECT_EQ(refusal(R"({"a": 1, "a": 2})"), "plan.json:3: the key \"a\" stands twice");
-  EXPECT_EQ(refusal("18446744073709551615"), "plan.json:3: 18446744073709551615 is beyond 64 bits");
-  EXPECT_EQ(refusal("-99999999999999999999"),
+  EXPECT_EQ(json_refusal("{\"a\": }"), "plan.json:3: not JSON at byte 7");
+  EXPECT_EQ(json_refusal(R"({"a": 1, "a": 2})"), "plan.json:3: the key \"a\" stands twice");
+  EXPECT_EQ(json_refusal("18446744073709551615"),
+            "plan.json:3: 18446744073709551615 is beyond 64 bits");
+  EXPECT_EQ(json_refusal("-99999999999999999999"),
             "plan.json:3: -99999999999999999999 is beyond 64 bits");
-  EXPECT_NE(refusal("1e999"), "accepted");
-  EXPECT_NE(refusal(""), "accepted");
-  EXPECT_NE(refusal("1 2"), "accepted");
+  EXPECT_NE(json_refusal("1e999"), "accepted");
+  EXPECT_NE(json_refusal(""), "accepted");
+  EXPECT_NE(json_refusal("1 2"), "accepted");
 }
 
 TEST(Json, NestingIsBounded) {
-  EXPECT_EQ(refusal(std::string(64, '[') + std::string(64, ']')), "accepted");
-  EXPECT_EQ(refusal(std::string(65, '[') + std::string(65, ']')), "plan.json:3: nested too deeply");
-  EXPECT_EQ(refusal(std::string(1'000'000, '[')), "plan.json:3: nested too deeply");
+  EXPECT_EQ(json_refusal(std::string(64, '[') + std::string(64, ']')), "accepted");
+  EXPECT_EQ(json_refusal(std::string(65, '[') + std::string(65, ']')),
+            "plan.json:3: nested too deeply");
+  EXPECT_EQ(json_refusal(std::string(1'000'000, '[')), "plan.json:3: nested too deeply");
 }
 
 TEST(Json, NonFiniteNumbersBecomeNull) {

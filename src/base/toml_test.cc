@@ -7,7 +7,7 @@
 namespace tombolo {
 namespace {
 
-std::string refusal(std::string_view text) {
+std::string toml_refusal(std::string_view text) {
   const Result<Value> value = parse_toml(text, "job.toml");
   return value ? "accepted" : value.error().text();
 }
@@ -29,15 +29,15 @@ TEST(Toml, KeysKeepTheOrderOfTheFile) {
 }
 
 TEST(Toml, SyntaxErrorsHaveLineAndColumn) {
-  const std::string text = refusal("good = 1\nbad = \"never closed\n");
+  const std::string text = toml_refusal("good = 1\nbad = \"never closed\n");
   EXPECT_TRUE(text.starts_with("job.toml:2:")) << text;
   EXPECT_TRUE(text.ends_with("try checking quotes, brackets and = on this line (TOML 1.0)"))
       << text;
-  EXPECT_TRUE(refusal("a = 1\na = 2\n").starts_with("job.toml:2:"));
+  EXPECT_TRUE(toml_refusal("a = 1\na = 2\n").starts_with("job.toml:2:"));
 }
 
 TEST(Toml, DatesAreRefused) {
-  EXPECT_EQ(refusal("\nwhen = 1979-05-27\n"),
+  EXPECT_EQ(toml_refusal("\nwhen = 1979-05-27\n"),
             "job.toml:2: dates and times are not used here\n  try a text in quotes");
 }
 
@@ -47,24 +47,24 @@ TEST(Toml, NestingStopsWhereJsonsDoes) {
     return "a = " + std::string(static_cast<size_t>(depth), '[') +
            std::string(static_cast<size_t>(depth), ']');
   };
-  EXPECT_EQ(refusal(nested(63)), "accepted");  // and the file itself is the 64th
+  EXPECT_EQ(toml_refusal(nested(63)), "accepted");  // and the file itself is the 64th
   EXPECT_TRUE(parse_json(to_json(*parse_toml(nested(63), "t")), "t"));
-  EXPECT_NE(refusal(nested(64)), "accepted");
+  EXPECT_NE(toml_refusal(nested(64)), "accepted");
 }
 
 TEST(Toml, AVeryLongDottedKeyDoesNotOverflowTheStack) {
   std::string key = "a";
   for (int i = 0; i < 300'000; ++i) key += ".a";
-  EXPECT_EQ(refusal("first = 1\n" + key + " = 1\n"),
+  EXPECT_EQ(toml_refusal("first = 1\n" + key + " = 1\n"),
             "job.toml:2: nested too deeply\n  try at most 64 dots outside quotes on one line");
   const std::string dots(1000, '.');
-  EXPECT_EQ(refusal("a = \"" + dots + "\" # " + dots + "\nb = '" + dots + "'\n"), "accepted");
+  EXPECT_EQ(toml_refusal("a = \"" + dots + "\" # " + dots + "\nb = '" + dots + "'\n"), "accepted");
 }
 
 // Both made toml++ 3.3 rely on promises that the text had broken.
 TEST(Toml, HostileTextIsRefusedWithALine) {
-  EXPECT_TRUE(refusal("a = 1979-05-27Tx\n").starts_with("job.toml:1:"));
-  EXPECT_TRUE(refusal("a = 1980-05\xef\xb8\x8f\n").starts_with("job.toml:1:"));
+  EXPECT_TRUE(toml_refusal("a = 1979-05-27Tx\n").starts_with("job.toml:1:"));
+  EXPECT_TRUE(toml_refusal("a = 1980-05\xef\xb8\x8f\n").starts_with("job.toml:1:"));
 }
 
 TEST(Toml, WritesAsAPersonWouldAndReadsBackEqual) {

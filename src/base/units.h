@@ -8,6 +8,7 @@
 #pragma once
 
 #include <compare>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +16,10 @@
 #include "base/result.h"
 
 namespace tombolo {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// A count in a formula.
+constexpr double real(int64_t n) { return static_cast<double>(n); }
 
 // Exponents of second, byte, operation and dollar.
 template <int T, int B, int F, int D>

@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "predict/sim/simulate.h"
+#include "support/seeds.h"
 #include "support/toy_plan.h"
 
 namespace tombolo {
@@ -129,9 +130,9 @@ TEST(PipelineOracle, SharesAsByHand) {
 // Where flows share, an end may fall between ticks; the simulator then rounds up to nanoseconds, at
 // each of the messages that follow one another.
 TEST(PipelineOracle, AgreesWithTheSimulator) {
-  const uint64_t seeds = std::getenv("TOMBOLO_LONG") != nullptr ? 20'000 : 400;
+  const uint64_t count = seeds(400, 20'000);
   for (int64_t replicas = 1; replicas <= 3; ++replicas) {
-    for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    for (uint64_t seed = 1; seed <= count; ++seed) {
       Random random(seed);
       const Case c = random_case(random, replicas);
       const Result<sim::Simulation> simulation = sim::simulate(toy_plan(c.toy));

@@ -9,7 +9,7 @@
 #include "predict/cost/price_plan.h"
 #include "predict/sim/interpret.h"
 #include "predict/sim/simulate.h"
-#include "spec/graph/graph_file.h"
+#include "spec/graph/graph.h"
 #include "spec/plan/plan_file.h"
 #include "spec/schedule/schedule.h"
 #include "spec/trace/trace_file.h"
@@ -21,7 +21,7 @@ namespace {
 using testing::Toy;
 using testing::toy_plan;
 
-Toy random_toy(Random& random) {
+Toy random_pipeline(Random& random) {
   Toy toy;
   toy.schedule = random.below(2) == 0 ? "gpipe" : "1f1b";
   toy.stages.clear();
@@ -53,7 +53,7 @@ TEST(Simulator, IsNeverFasterThanItsBusiestPart) {
   for (uint64_t seed = 1; seed <= 150; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Random random(seed);
-    const plan::Plan plan = toy_plan(random_toy(random));
+    const plan::Plan plan = toy_plan(random_pipeline(random));
     const sim::Simulation simulation = *sim::simulate(plan);
     const auto m = static_cast<double>(plan.microbatches());
     for (const plan::Stage& stage : plan.stages) {
@@ -74,7 +74,7 @@ TEST(Simulator, ReplicasApartTakeAsLongAsOne) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Random random(seed);
-    Toy toy = random_toy(random);
+    Toy toy = random_pipeline(random);
     toy.path_limit.reset();
     const int64_t alone = sim::simulate(toy_plan(toy))->iteration.ns;
     const auto reduce = static_cast<int64_t>(random.below(3000));
@@ -91,7 +91,7 @@ TEST(Simulator, MoreReplicasOnAPathAreNeverFaster) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Random random(seed);
-    Toy toy = random_toy(random);
+    Toy toy = random_pipeline(random);
     toy.path_limit = static_cast<double>(50 + random.below(5000)) * 1_Mbps;
     int64_t before = 0;
     for (toy.replicas = 1; toy.replicas <= 4; ++toy.replicas) {
@@ -107,7 +107,7 @@ TEST(Simulator, ConservesWork) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Random random(seed);
-    const plan::Plan plan = toy_plan(random_toy(random));
+    const plan::Plan plan = toy_plan(random_pipeline(random));
     const sim::Simulation simulation = *sim::simulate(plan, {.iterations = 2});
     std::map<int32_t, SimTime> free_at;
     int64_t bytes = 0;
@@ -130,7 +130,7 @@ TEST(Simulator, ScalesWithTime) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Random random(seed);
-    Toy toy = random_toy(random);
+    Toy toy = random_pipeline(random);
     toy.transfer = static_cast<double>(random.below(3000)) * 1_us;
     const int64_t once = sim::simulate(toy_plan(toy))->iteration.ns;
     constexpr int kTimes = 7;
@@ -147,7 +147,7 @@ TEST(Simulator, DoesNotCareWhatDatacentersAreCalled) {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Random random(seed);
-    const Toy toy = random_toy(random);
+    const Toy toy = random_pipeline(random);
     plan::Job job = testing::toy_job(toy);
     const auto renamed = [](const std::string& name) {
       return std::string(1, 'z' - name[2] + '0');
@@ -170,7 +170,7 @@ TEST(Simulator, GivesTheSameBytesTwice) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     const auto everything = [seed] {
       Random random(seed);
-      const plan::Plan plan = toy_plan(random_toy(random));
+      const plan::Plan plan = toy_plan(random_pipeline(random));
       const sim::Simulation simulation = *sim::simulate(plan, {.iterations = 3});
       const schedule::Schedule schedule = *schedule::build(plan);
       return std::vector<std::string>{
@@ -185,7 +185,7 @@ TEST(Simulator, GivesTheSameBytesTwice) {
 TEST(Simulator, PredictsTheSameFromAPlanFile) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Random random(seed);
-    const plan::Plan plan = toy_plan(random_toy(random));
+    const plan::Plan plan = toy_plan(random_pipeline(random));
     const plan::Plan again = *plan::parse_plan(plan::to_json_text(plan), "plan.json");
     EXPECT_EQ(trace::to_json_lines(sim::simulate(plan)->trace),
               trace::to_json_lines(sim::simulate(again)->trace));

@@ -10,8 +10,6 @@
 namespace tombolo::geo {
 namespace {
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 void check_shape(const DpCell& cell) {
   CHECK(!cell.parts.empty() && cell.links.size() + 1 == cell.parts.size(), "{} parts, {} links",
         cell.parts.size(), cell.links.size());

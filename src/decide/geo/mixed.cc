@@ -7,18 +7,16 @@
 
 #include "base/check.h"
 #include "base/parallel.h"
+#include "decide/geo/mixed_bound.h"
 #include "decide/geo/mixed_search.h"
 #include "decide/geo/mixed_why_not.h"
 
 namespace tombolo::geo {
 namespace {
 
-constexpr double kRounding = 1e-9;
 constexpr int64_t kMicroBatchMax = 32;
 constexpr size_t kDatacentersMax = 12;
 constexpr size_t kWaveMax = 32;  // settings between two exchanges of the bar
-
-double real(int64_t n) { return static_cast<double>(n); }
 
 Status check_job(const plan::OpenJob& open, const MixedOptions& options) {
   const plan::Job& job = open.job;

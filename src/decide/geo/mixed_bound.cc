@@ -3,18 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "base/check.h"
 
 namespace tombolo::geo {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kRounding = 1e-9;
-
-double real(int64_t n) { return static_cast<double>(n); }
 
 double fastest(std::span<const StageRoom> rooms) {
   double layer = kInfinity;

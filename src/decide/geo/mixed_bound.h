@@ -10,6 +10,9 @@
 
 namespace tombolo::geo {
 
+// By so much of itself a sum may differ that was added up in another order.
+inline constexpr double kRounding = 1e-9;
+
 // Stages in one datacenter.
 struct StageRoom {
   double layer = 0;                                     // s per layer and micro-batch, at best

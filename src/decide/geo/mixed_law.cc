@@ -4,12 +4,10 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "predict/cost/job_configuration.h"
+#include "predict/cost/law.h"
 
 namespace tombolo::geo {
 namespace {
-
-double real(int64_t n) { return static_cast<double>(n); }
 
 class TomboloMixedLaw : public MixedLaw {
  public:

@@ -1,16 +1,13 @@
-#include "decide/geo/mixed_orders.h"
-
 #include <algorithm>
 #include <cstddef>
-#include <limits>
 
 #include "base/check.h"
+#include "decide/geo/mixed_bound.h"
+#include "decide/geo/mixed_setting.h"
 
 namespace tombolo::geo {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kRounding = 1e-9;
 constexpr size_t kAllOrders = 6;
 
 double length(const std::vector<size_t>& order, const std::vector<std::vector<double>>& transfer) {

@@ -9,8 +9,7 @@
 namespace tombolo::geo {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kRounding = 1e-12;  // sums in another order may differ by so much
+constexpr double kSumRounding = 1e-12;  // sums in another order may differ by so much
 
 // Layers are filled under limits: no run of stages above `period`, no end above `end`.
 class Filler {
@@ -24,7 +23,7 @@ class Filler {
 
   // The partition with the shortest round trip.
   std::optional<std::vector<int64_t>> fill(double period, double end) {
-    if (occupancy_ > period * (1 + kRounding)) return std::nullopt;
+    if (occupancy_ > period * (1 + kSumRounding)) return std::nullopt;
     if (!find_room(period, end)) return std::nullopt;
     const size_t p = problem_.stages.size();
     states_.assign(1, State{});
@@ -68,7 +67,7 @@ class Filler {
         while (low < high) {
           const int64_t middle = (low + high + 1) / 2;
           const StageNumbers& n = row[static_cast<size_t>(middle - 1)];
-          if (n.pass <= period * (1 + kRounding) && n.end <= end) {
+          if (n.pass <= period * (1 + kSumRounding) && n.end <= end) {
             low = middle;
           } else {
             high = middle - 1;
@@ -99,7 +98,7 @@ class Filler {
       for (int64_t l = least; l <= most; ++l) {
         const StageNumbers& n = stage.table->at(from.next, l);
         const double load = n.pass + from.charge - period;
-        if (load > period * kRounding || n.end > end) break;
+        if (load > period * kSumRounding || n.end > end) break;
         offer(buckets_[static_cast<size_t>(from.next + l)],
               {from.next + l, std::max(0.0, load + next_transfer), from.sum + n.pass, i, l});
       }
@@ -205,7 +204,7 @@ class Solver {
     // Then all that could still be better, from long periods to short ones.
     double period = std::min(longest_period(bar), std::numeric_limits<double>::max());
     while (period >= low && attempt(period)) {
-      period = std::min(longest_period(bar), last_period_ * (1 - 4 * kRounding));
+      period = std::min(longest_period(bar), last_period_ * (1 - 4 * kSumRounding));
     }
     return least;
   }

@@ -1,18 +1,13 @@
 #include "decide/geo/mixed_search.h"
 
 #include <algorithm>
-#include <limits>
 #include <tuple>
 
-#include "decide/geo/mixed_orders.h"
+#include "decide/geo/mixed_bound.h"
+#include "decide/geo/mixed_setting.h"
 
 namespace tombolo::geo {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kRounding = 1e-9;
-
-double real(int64_t n) { return static_cast<double>(n); }
 
 double egress_of(const PricedSetting& priced, const cluster::WanLink& link) {
   const double crossings = 2 * real(priced.micro_batches()) * real(priced.setting().data);

@@ -6,12 +6,6 @@
 #include "base/check.h"
 
 namespace tombolo::geo {
-namespace {
-
-double real(int64_t n) { return static_cast<double>(n); }
-
-}  // namespace
-
 PricedSetting::PricedSetting(const plan::Job& job, const MixedLaw& law, const MixedSetting& setting,
                              std::optional<bool> sequence_parallel)
     : job_(job),

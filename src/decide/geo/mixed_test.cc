@@ -10,8 +10,8 @@
 
 #include "base/random.h"
 #include "decide/geo/mixed_bound.h"
-#include "decide/geo/mixed_orders.h"
 #include "decide/geo/mixed_partition.h"
+#include "decide/geo/mixed_setting.h"
 #include "decide/geo/mixed_why_not.h"
 #include "predict/cost/price_plan.h"
 

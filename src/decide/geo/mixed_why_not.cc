@@ -10,8 +10,6 @@
 namespace tombolo::geo {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 std::string largest_part(const cost::DeviceMemory& memory) {
   const std::pair<const char*, Bytes> parts[] = {{"parameters", memory.parameters},
                                                  {"gradients", memory.gradients},

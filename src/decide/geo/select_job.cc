@@ -14,8 +14,6 @@ using plan::Job;
 
 constexpr int64_t kPassesMax = 1'000'000'000;  // about a minute
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 const plan::Selection& selection_or_default(const Job& job) {
   static const plan::Selection kDefault;
   return job.selection ? *job.selection : kDefault;

@@ -173,28 +173,29 @@ double best_by_brute_force(const SelectionSetting& setting, bool whole_cells) {
   return best;
 }
 
-int64_t between(Random& random, int64_t min, int64_t max) {
+int64_t drawn_between(Random& random, int64_t min, int64_t max) {
   return min + static_cast<int64_t>(random.below(static_cast<uint64_t>(max - min + 1)));
 }
 
 // Up to three datacenters of up to 24 GPUs, links of their own, an all-reduce that grows.
 SelectionSetting any_setting(Random& random) {
   std::vector<int64_t> gpus;
-  for (int64_t n = between(random, 1, 3); n > 0; --n) gpus.push_back(between(random, 1, 24));
-  const int64_t ratio = between(random, 1, 3);
-  const int64_t partitions = between(random, 1, 5);
-  SelectionSetting setting = atlas(gpus, ratio, partitions, between(random, 1, 6));
+  for (int64_t n = drawn_between(random, 1, 3); n > 0; --n)
+    gpus.push_back(drawn_between(random, 1, 24));
+  const int64_t ratio = drawn_between(random, 1, 3);
+  const int64_t partitions = drawn_between(random, 1, 5);
+  SelectionSetting setting = atlas(gpus, ratio, partitions, drawn_between(random, 1, 6));
   for (SelectionSite& site : setting.sites) {
-    site.forward = Seconds{static_cast<double>(between(random, 1, 3))};
-    site.backward = Seconds{static_cast<double>(between(random, 1, 5))};
+    site.forward = Seconds{static_cast<double>(drawn_between(random, 1, 3))};
+    site.backward = Seconds{static_cast<double>(drawn_between(random, 1, 5))};
   }
-  const double transfer = static_cast<double>(between(random, 0, 8));
-  const double latency = static_cast<double>(between(random, 0, 3));
+  const double transfer = static_cast<double>(drawn_between(random, 0, 8));
+  const double latency = static_cast<double>(drawn_between(random, 0, 3));
   setting.link = [=](size_t from, size_t to, int64_t pipelines, int64_t) {
     return std::optional<CellLink>({Seconds{transfer / static_cast<double>(pipelines)},
                                     Seconds{latency * static_cast<double>(from + to)}});
   };
-  const double step = static_cast<double>(between(random, 0, 2));
+  const double step = static_cast<double>(drawn_between(random, 0, 2));
   setting.all_reduce = [=](size_t site, int64_t replicas) {
     return Seconds{step * static_cast<double>((replicas - 1) * static_cast<int64_t>(site + 1))};
   };
@@ -271,7 +272,7 @@ TEST(SelectProperty, MoreGpusInTheFirstDatacenterAreNeverWorseBeyond) {
       return found->beyond ? found->beyond->throughput() : found->rows[found->chosen].throughput();
     };
     const double before = best(select_datacenters(setting));
-    setting.sites[0].gpus += between(random, 1, 6);
+    setting.sites[0].gpus += drawn_between(random, 1, 6);
     const double after = best(select_datacenters(setting));
     EXPECT_GE(after, before * (1 - 1e-9)) << "case " << i;
     grown += after > before;

@@ -4,13 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/test_times.h"
+
 namespace tombolo::schedule_proof {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-SimDuration slots(int64_t n) { return {n * 1'000'000}; }
 
 constexpr SimDuration kNoBound{-1};
 

@@ -7,13 +7,12 @@
 
 #include "base/random.h"
 #include "spec/schedule/passes.h"
+#include "support/test_times.h"
 
 namespace tombolo::schedule_proof {
 namespace {
 
 using action::ActionKind;
-
-SimDuration slots(int64_t n) { return {n * 1'000'000}; }
 
 // --- every order there is ------------------------------------------------------------------------
 

@@ -1,10 +1,9 @@
-#include "decide/schedule_search/measured_stages.h"
-
 #include <algorithm>
 #include <map>
 #include <vector>
 
 #include "base/quantiles.h"
+#include "decide/schedule_search/schedule_variant.h"
 
 namespace tombolo::schedule_search {
 namespace {

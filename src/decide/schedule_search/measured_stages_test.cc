@@ -1,7 +1,7 @@
-#include "decide/schedule_search/measured_stages.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "decide/schedule_search/schedule_variant.h"
 
 namespace tombolo::schedule_search {
 namespace {

@@ -1,6 +1,6 @@
 #include "decide/search/best_plan.h"
 
-#include "decide/search/pricer.h"
+#include "decide/search/search.h"
 
 namespace tombolo::search {
 namespace {

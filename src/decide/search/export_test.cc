@@ -10,7 +10,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-plan::Job job(const char* preset) {
+plan::Job preset_job(const char* preset) {
   plan::Job job;
   job.file = "job.toml";
   job.model = *model::preset(preset);
@@ -19,7 +19,7 @@ plan::Job job(const char* preset) {
 }
 
 TEST(Export, MegatronGetsArgumentsOfADenseModel) {
-  plan::Job j = job("llama3-8b");
+  plan::Job j = preset_job("llama3-8b");
   j.model->sequence = 8192;
   j.training.micro_batch = 2;
   j.training.recompute = model::Recompute::kSelective;
@@ -63,7 +63,7 @@ TEST(Export, MegatronGetsArgumentsOfADenseModel) {
 
 TEST(Export, MegatronGetsALayoutWhereStagesDiffer) {
   // 126 layers, embedding and head are 128 pieces: 8 stages of 16, two of which hold an end.
-  plan::Job j = job("llama3.1-405b");
+  plan::Job j = preset_job("llama3.1-405b");
   j.parallelism.pipeline = 8;
   j.parallelism.layers_per_stage = {15, 16, 16, 16, 16, 16, 16, 15};
   EXPECT_THAT(to_megatron(j).text, HasSubstr("--pipeline-model-parallel-layout "
@@ -75,7 +75,7 @@ TEST(Export, MegatronGetsALayoutWhereStagesDiffer) {
 }
 
 TEST(Export, MegatronGetsExpertsAndLatentAttention) {
-  plan::Job j = job("deepseek-v3");
+  plan::Job j = preset_job("deepseek-v3");
   j.parallelism.expert = 8;
   j.parallelism.data = 8;
   const std::string text = to_megatron(j).text;
@@ -90,7 +90,7 @@ TEST(Export, MegatronGetsExpertsAndLatentAttention) {
 }
 
 TEST(Export, MegatronShardsWeightsByItsFsdp) {
-  plan::Job j = job("llama3-8b");
+  plan::Job j = preset_job("llama3-8b");
   j.parallelism.zero = 3;
   j.parallelism.data = 8;
   const Export out = to_megatron(j);
@@ -103,7 +103,7 @@ TEST(Export, MegatronShardsWeightsByItsFsdp) {
 }
 
 TEST(Export, TorchtitanGetsItsConfiguration) {
-  plan::Job j = job("llama3-8b");
+  plan::Job j = preset_job("llama3-8b");
   j.model->sequence = 8192;
   j.training.micro_batch = 2;
   j.training.recompute = model::Recompute::kSelective;
@@ -137,7 +137,7 @@ TEST(Export, TorchtitanGetsItsConfiguration) {
 }
 
 TEST(Export, TorchtitanSaysWhatItDoesDifferently) {
-  plan::Job j = job("llama3-8b");
+  plan::Job j = preset_job("llama3-8b");
   j.parallelism.tensor = 2;
   j.parallelism.data = 8;
   j.parallelism.zero = 1;
@@ -151,14 +151,14 @@ TEST(Export, TorchtitanSaysWhatItDoesDifferently) {
 }
 
 TEST(Export, OtherFormatsAreRefusedByName) {
-  const Result<Export> out = export_job(job("llama3-8b"), "megatrn");
+  const Result<Export> out = export_job(preset_job("llama3-8b"), "megatrn");
   ASSERT_FALSE(out);
   EXPECT_EQ(out.error().exit_code(), 2);
   EXPECT_THAT(out.error().text(), HasSubstr("--export megatron or --export torchtitan"));
 }
 
 TEST(ExportDeathTest, ThereIsAModel) {
-  plan::Job j = job("llama3-8b");
+  plan::Job j = preset_job("llama3-8b");
   j.model.reset();
   EXPECT_DEATH(static_cast<void>(export_job(j, "megatron")), "job.toml: no model to export");
 }

@@ -1,15 +1,12 @@
-#include "decide/search/pricer.h"
-
 #include "base/check.h"
-#include "predict/cost/job_configuration.h"
+#include "decide/search/search.h"
+#include "predict/cost/law.h"
 #include "predict/cost/rail_only.h"
 
 namespace tombolo::search {
 namespace {
 
 using cost::Configuration;
-
-double real(int64_t n) { return static_cast<double>(n); }
 
 // A pipeline of p equal stages works m + (p-1)/v times as long as one micro-batch takes on one of
 // them; with unequal stages longer. Times what all micro-batches take on one: the bound.

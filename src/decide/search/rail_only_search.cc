@@ -19,10 +19,10 @@ std::vector<int64_t> divisors(int64_t n) {
   return small;
 }
 
-class Search {
+class RailOnlyChoice {
  public:
-  Search(const cost::RailOnlyModel& model, const cost::RailOnlyMachine& machine,
-         const RailOnlySpace& space)
+  RailOnlyChoice(const cost::RailOnlyModel& model, const cost::RailOnlyMachine& machine,
+                 const RailOnlySpace& space)
       : model_(model), machine_(machine), space_(space) {}
 
   // Degrees: (11) and (18) without v.
@@ -118,7 +118,7 @@ Result<RailOnlyOptimum> fastest_rail_only(const cost::RailOnlyModel& model,
         "a model of {} layers, {} hidden and {} tokens", model.layers, model.hidden,
         model.sequence);
   TRY(check(space));
-  Search search(model, machine, space);
+  RailOnlyChoice search(model, machine, space);
   search.run();
   if (search.best.evaluated == 0) {
     return infeasible(

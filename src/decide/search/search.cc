@@ -1,7 +1,6 @@
 #include "decide/search/search.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <tuple>
 
@@ -13,7 +12,6 @@ namespace {
 
 using cost::Configuration;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr size_t kWaveMax = 256;  // outer points between two exchanges of thresholds
 
 // Chunks of layers, one per stage and virtual stage, that are equal or nearly so.

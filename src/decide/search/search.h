@@ -22,14 +22,18 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/fields.h"
 #include "base/result.h"
 #include "predict/cost/configuration.h"
+#include "predict/cost/law.h"
+#include "spec/plan/job.h"
 
 namespace tombolo::search {
 
@@ -179,5 +183,11 @@ std::optional<Candidate> least_memory(const SearchSpace& space, const Pricer& pr
 // Calls visit for each configuration of the space, in a fixed order.
 void for_each(const SearchSpace& space,
               const std::function<void(const cost::Configuration&)>& visit);
+
+// Laws as the search sees them (search.h).
+
+// Unusable: what the law says against the job. The job has a model and one
+// datacenter.
+Result<std::unique_ptr<Pricer>> make_pricer(const plan::Job& job, cost::Law law);
 
 }  // namespace tombolo::search

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/random.h"
-#include "decide/search/pricer.h"
 #include "decide/search/space.h"
 #include "decide/search/why_not.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "predict/cost/device_memory.h"
-#include "predict/cost/job_configuration.h"
+#include "predict/cost/law.h"
 
 namespace tombolo::search {
 namespace {

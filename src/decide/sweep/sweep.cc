@@ -18,16 +18,6 @@ namespace {
 
 constexpr int64_t kFileMax = 1 << 24;  // as read_job
 
-// Lines of the file mean nothing once its values were replaced.
-void forget_lines(Value& value) {
-  value.line = 0;
-  if (auto* array = value.get<Value::Array>()) {
-    for (Value& item : *array) forget_lines(item);
-  } else if (auto* table = value.get<Value::Table>()) {
-    for (auto& entry : *table) forget_lines(entry.second);
-  }
-}
-
 bool varies(const std::vector<SweepAxis>& axes, std::initializer_list<std::string_view> paths) {
   return std::any_of(axes.begin(), axes.end(), [&](const SweepAxis& axis) {
     return std::find(paths.begin(), paths.end(), axis.path) != paths.end();

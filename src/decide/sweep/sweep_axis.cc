@@ -110,15 +110,6 @@ Result<std::vector<std::string_view>> split(std::string_view list, std::string_v
   return items;
 }
 
-void forget_lines(Value& value) {
-  value.line = 0;
-  if (auto* array = value.get<Value::Array>()) {
-    for (Value& item : *array) forget_lines(item);
-  } else if (auto* table = value.get<Value::Table>()) {
-    for (auto& entry : *table) forget_lines(entry.second);
-  }
-}
-
 Value parse_value(std::string_view text) {
   const auto parsed = parse_toml("v = " + std::string(text), "");
   if (!parsed || parsed->get<Value::Table>()->size() != 1) return std::string(text);
@@ -128,6 +119,15 @@ Value parse_value(std::string_view text) {
 }
 
 }  // namespace
+
+void forget_lines(Value& value) {
+  value.line = 0;
+  if (auto* array = value.get<Value::Array>()) {
+    for (Value& item : *array) forget_lines(item);
+  } else if (auto* table = value.get<Value::Table>()) {
+    for (auto& entry : *table) forget_lines(entry.second);
+  }
+}
 
 Result<SweepAxis> parse_sweep_axis(std::string_view text) {
   const size_t equals = text.find('=');

@@ -59,4 +59,7 @@ struct SweepNumber {
 };
 std::optional<SweepNumber> sweep_number(const Value& value);
 
+// Lines of a file mean nothing once its values were replaced.
+void forget_lines(Value& value);
+
 }  // namespace tombolo::sweep

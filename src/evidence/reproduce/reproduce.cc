@@ -4,13 +4,10 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "evidence/reproduce/reproduce_astra_sim.h"
-#include "evidence/reproduce/reproduce_atlas.h"
-#include "evidence/reproduce/reproduce_rail_only.h"
-#include "evidence/reproduce/reproduce_traffic.h"
+#include "evidence/reproduce/papers.h"
 #include "predict/cost/rail_only.h"
 #include "predict/cost/roofline.h"
-#include "predict/network/published_fabrics.h"
+#include "predict/network/fabric.h"
 #include "spec/cluster/cluster.h"
 #include "spec/model/model.h"
 

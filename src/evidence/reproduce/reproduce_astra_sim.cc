@@ -1,8 +1,7 @@
-#include "evidence/reproduce/reproduce_astra_sim.h"
-
 #include <algorithm>
 #include <chrono>
 
+#include "evidence/reproduce/papers.h"
 #include "predict/astra/astra_run.h"
 #include "predict/network/chunked_all_reduce.h"
 #include "predict/network/remote_memory.h"

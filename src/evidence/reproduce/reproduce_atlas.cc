@@ -1,7 +1,6 @@
-#include "evidence/reproduce/reproduce_atlas.h"
-
 #include "base/check.h"
 #include "decide/geo/select.h"
+#include "evidence/reproduce/papers.h"
 #include "predict/cost/collective.h"
 #include "spec/cluster/cluster.h"
 #include "spec/model/model.h"

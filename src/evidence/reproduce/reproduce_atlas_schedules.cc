@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 #include "decide/schedule_proof/exact.h"
-#include "evidence/reproduce/reproduce_atlas.h"
+#include "evidence/reproduce/papers.h"
 #include "spec/cluster/cluster.h"
 #include "spec/schedule/policy.h"
 

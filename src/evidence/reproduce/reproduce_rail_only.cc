@@ -1,11 +1,10 @@
-#include "evidence/reproduce/reproduce_rail_only.h"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
 
 #include "base/check.h"
 #include "decide/search/rail_only_search.h"
+#include "evidence/reproduce/papers.h"
 #include "predict/network/grid_collective.h"
 
 namespace tombolo::reproduce {
@@ -168,7 +167,7 @@ double relative_performance(int64_t domain, int64_t batch) {
   return seconds({.domain = 32768, .batch = batch}) / seconds({.domain = domain, .batch = batch});
 }
 
-Table figure_11() {
+Table rail_only_figure_11() {
   Table table{
       "rail-only/figure-11",
       std::string(kPaper) + "section 6.4, GPT-1T on 32,768 GPUs by batch: ideal time over time",
@@ -317,7 +316,7 @@ Table appendix_d() {
 }  // namespace
 
 std::vector<Table> rail_only_figures() {
-  return {appendix_a(), appendix_d(), figure_10(), figure_11(), figure_9()};
+  return {appendix_a(), appendix_d(), figure_10(), rail_only_figure_11(), figure_9()};
 }
 
 }  // namespace tombolo::reproduce

@@ -1,12 +1,11 @@
-#include "evidence/reproduce/reproduce_traffic.h"
-
 #include "base/check.h"
+#include "evidence/reproduce/papers.h"
 #include "predict/workload/traffic.h"
 
 namespace tombolo::reproduce {
 namespace {
 
-constexpr const char* kPaper =
+constexpr const char* kRailOnlyPaper =
     "Wang et al. 2023, How to Build Low-cost Networks for Large Language Models, section 3";
 
 // Narayanan et al. 2021, Efficient Large-Scale Language Model Training on GPU Clusters Using
@@ -46,10 +45,11 @@ workload::Traffic traffic_of(const MegatronRow& row, int64_t domain) {
 double percent(double part, double whole) { return 100 * part / whole; }
 
 Table pairs() {
-  Table table{"rail-only/section-3-pairs",
-              std::string(kPaper) + ".1, GPT models of Narayanan et al. 2021 in domains of 8",
-              "bounds, so the gap is how far inside we are: \"over 75 %\" leaves room up to 100",
-              {}};
+  Table table{
+      "rail-only/section-3-pairs",
+      std::string(kRailOnlyPaper) + ".1, GPT models of Narayanan et al. 2021 in domains of 8",
+      "bounds, so the gap is how far inside we are: \"over 75 %\" leaves room up to 100",
+      {}};
   for (const MegatronRow& row : kRows) {
     const workload::TrafficSummary s = traffic_of(row, 8).summarize();
     const workload::KindTraffic& tensor = s.of(workload::TrafficKind::kTensor);
@@ -74,10 +74,11 @@ Table pairs() {
 }
 
 Table volumes() {
-  Table table{"rail-only/section-3-volumes",
-              std::string(kPaper) + ".2, GPT-1T: figure 4 on 3072 A100, figure 5 on 16 GH200",
-              "\"about 6 GB\" to 15 %, a percentage to its printed digits",
-              {}};
+  Table table{
+      "rail-only/section-3-volumes",
+      std::string(kRailOnlyPaper) + ".2, GPT-1T: figure 4 on 3072 A100, figure 5 on 16 GH200",
+      "\"about 6 GB\" to 15 %, a percentage to its printed digits",
+      {}};
   // With data 6 and pipeline 64 the second stage, without an embedding, starts at GPU 48; 56 is the
   // next replica of its first GPU, 96 its peer in the third stage.
   const workload::TrafficMatrix m = traffic_of(kRows[3], 8).matrix(48, 64, 64);

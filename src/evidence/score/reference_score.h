@@ -14,7 +14,6 @@
 
 #include "base/result.h"
 #include "predict/published/reference.h"
-#include "predict/published/reference_memory.h"
 
 namespace tombolo::score {
 

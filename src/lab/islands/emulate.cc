@@ -18,9 +18,7 @@
 #include "lab/islands/bring_up.h"
 #include "lab/islands/host_commands.h"
 #include "lab/islands/layout.h"
-#include "lab/islands/privileges.h"
 #include "lab/islands/room.h"
-#include "lab/islands/status.h"
 
 namespace tombolo::islands {
 namespace {

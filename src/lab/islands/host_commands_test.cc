@@ -4,7 +4,6 @@
 
 #include "lab/islands/emulate.h"
 #include "lab/islands/room.h"
-#include "lab/islands/status.h"
 
 namespace tombolo::islands {
 namespace {

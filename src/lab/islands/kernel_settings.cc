@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "base/check.h"
-#include "lab/islands/file_descriptor.h"
+#include "lab/islands/network_namespace.h"
 
 namespace tombolo::islands {
 namespace {

@@ -5,13 +5,13 @@
 namespace tombolo::islands {
 namespace {
 
-cluster::Cluster two_datacenters() {
+cluster::Cluster three_nodes() {
   return {.datacenters = {{.name = "oregon", .nodes = 2}, {.name = "paris", .nodes = 1}},
           .wan = {{.between = {"oregon", "paris"}}}};
 }
 
 TEST(Layout, GivesEveryNodeANameAndAnAddress) {
-  const auto hosts = lay_out(two_datacenters());
+  const auto hosts = lay_out(three_nodes());
   ASSERT_TRUE(hosts) << hosts.error().text();
   ASSERT_EQ(hosts->size(), 3u);
   EXPECT_EQ((*hosts)[1].name, "oregon-1");
@@ -26,7 +26,7 @@ TEST(Layout, ReadsAnAddressAsANumber) {
 }
 
 TEST(Layout, RefusesMoreHostsThanAMachineHolds) {
-  cluster::Cluster cluster = two_datacenters();
+  cluster::Cluster cluster = three_nodes();
   cluster.datacenters[0].nodes = 63;
   EXPECT_TRUE(lay_out(cluster));
   cluster.datacenters[0].nodes = 64;
@@ -37,7 +37,7 @@ TEST(Layout, RefusesMoreHostsThanAMachineHolds) {
 }
 
 TEST(Layout, RefusesADatacenterThatNoLinkReaches) {
-  cluster::Cluster cluster = two_datacenters();
+  cluster::Cluster cluster = three_nodes();
   cluster.datacenters.push_back({.name = "tokyo"});
   const auto hosts = lay_out(cluster);
   ASSERT_FALSE(hosts);

@@ -2,13 +2,38 @@
 // is inside, so whatever kills its owner also removes it and its devices.
 #pragma once
 
+#include <unistd.h>
+
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "base/result.h"
-#include "lab/islands/file_descriptor.h"
 
 namespace tombolo::islands {
+
+// A file descriptor that closes itself.
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~FileDescriptor() { reset(); }
+
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+  void reset() {
+    if (fd_ >= 0) close(fd_);
+    fd_ = -1;
+  }
+
+ private:
+  int fd_ = -1;
+};
 
 class NetworkNamespace {
  public:

@@ -1,5 +1,3 @@
-#include "lab/islands/privileges.h"
-
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <unistd.h>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "lab/islands/network_namespace.h"
+#include "lab/islands/room.h"
 
 namespace tombolo::islands {
 namespace {

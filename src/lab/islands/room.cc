@@ -16,7 +16,7 @@
 #include <fstream>
 
 #include "base/check.h"
-#include "lab/islands/file_descriptor.h"
+#include "lab/islands/network_namespace.h"
 
 namespace tombolo::islands {
 namespace {

@@ -1,9 +1,8 @@
-#include "lab/islands/status.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "base/check.h"
+#include "lab/islands/emulate.h"
 #include "lab/islands/kernel_settings.h"
 
 namespace tombolo::islands {

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "support/test_frame.h"
+#include "support/test_times.h"
 
 namespace tombolo::wanem {
 namespace {
@@ -16,7 +17,6 @@ namespace {
 using testing::HasSubstr;
 
 constexpr uint32_t kOregon = 0x0a4d0101, kParis = 0x0a4d0201;
-constexpr SimDuration ms(int64_t n) { return {n * 1'000'000}; }
 
 Scenario both_ways(const LinkShape& shape) {
   return {{"oregon", "paris"}, {{0, 1, shape}, {1, 0, shape}}};

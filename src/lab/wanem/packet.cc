@@ -4,23 +4,10 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "lab/wanem/frame_layout.h"
 
 namespace tombolo::wanem {
 namespace {
-
-// struct virtio_net_hdr, in the byte order of the host (linux/virtio_net.h is no C++).
-constexpr uint32_t kFlagsAt = 0, kGsoTypeAt = 1, kHeaderLengthAt = 2, kGsoSizeAt = 4;
-constexpr uint32_t kChecksumStartAt = 6, kChecksumOffsetAt = 8;
-constexpr uint8_t kNeedsChecksum = 1;
-constexpr uint8_t kGsoNone = 0, kGsoTcp4 = 1, kGsoEcn = 0x80;
-
-// Within the IPv4 header and the TCP header.
-constexpr uint32_t kIpLength = 2, kIpIdentification = 4, kIpFragment = 6, kIpProtocol = 9;
-constexpr uint32_t kIpChecksum = 10, kIpSource = 12, kIpDestination = 16, kIpHeaderMin = 20;
-constexpr uint32_t kTcpSequence = 4, kTcpOffset = 12, kTcpFlags = 13, kTcpChecksum = 16;
-constexpr uint32_t kTcpHeaderMin = 20;
-constexpr uint8_t kTcp = 6;
-constexpr uint8_t kFin = 0x01, kPush = 0x08, kCongestionWindowReduced = 0x80;
 
 uint16_t host16(const uint8_t* at) {
   uint16_t value;
@@ -31,12 +18,7 @@ void put_host16(uint8_t* at, uint32_t value) {
   const auto narrow = static_cast<uint16_t>(value);
   std::memcpy(at, &narrow, 2);
 }
-uint32_t wire16(const uint8_t* at) { return uint32_t{at[0]} << 8 | at[1]; }
 uint32_t wire32(const uint8_t* at) { return wire16(at) << 16 | wire16(at + 2); }
-void put_wire16(uint8_t* at, uint32_t value) {
-  at[0] = static_cast<uint8_t>(value >> 8);
-  at[1] = static_cast<uint8_t>(value);
-}
 void put_wire32(uint8_t* at, uint32_t value) {
   put_wire16(at, value >> 16);
   put_wire16(at + 2, value);

@@ -5,12 +5,11 @@
 #include <algorithm>
 
 #include "base/random.h"
+#include "lab/wanem/frame_layout.h"
 #include "support/test_frame.h"
 
 namespace tombolo::wanem {
 namespace {
-
-constexpr uint8_t kFin = 1, kPush = 8, kAck = 16, kCwr = 128;
 
 uint32_t wire16(const uint8_t* at) { return uint32_t{at[0]} << 8 | at[1]; }
 uint32_t wire32(const uint8_t* at) { return wire16(at) << 16 | wire16(at + 2); }
@@ -69,7 +68,7 @@ TEST(Packet, ASegmentOfItsOwnHasTheHeadersOfItsPlace) {
                         .gso_size = 1000,
                         .sequence = 0xfffffff0,
                         .identification = 0xffff,
-                        .flags = kAck | kPush | kFin | kCwr,
+                        .flags = kAcknowledges | kPush | kFin | kCongestionWindowReduced,
                         .gso_type = 0x81};
   const auto frame = whole.bytes();
   const Packet packet = parse_packet(frame);
@@ -82,7 +81,9 @@ TEST(Packet, ASegmentOfItsOwnHasTheHeadersOfItsPlace) {
     EXPECT_EQ(wire16(ip + 4), (0xffff + i) & 0xffff) << "identification counts on";
     EXPECT_EQ(sum_of_words({ip, ip + 20}), 0xffffu) << "IP checksum";
     EXPECT_EQ(wire32(tcp + 4), 0xfffffff0 + 1000 * i) << "the sequence number wraps";
-    EXPECT_EQ(tcp[13], i == 0 ? kAck | kCwr : i == 3 ? kAck | kPush | kFin : kAck);
+    EXPECT_EQ(tcp[13], i == 0   ? kAcknowledges | kCongestionWindowReduced
+                       : i == 3 ? kAcknowledges | kPush | kFin
+                                : kAcknowledges);
   }
 }
 
@@ -125,7 +126,8 @@ TEST(Packet, SlicesReassembleToTheOriginal) {
 }
 
 TEST(Packet, ASliceOfASliceIsTheSliceItself) {
-  const auto frame = TestFrame{.payload = 9000, .gso_size = 1000, .flags = kAck | kPush}.bytes();
+  const auto frame =
+      TestFrame{.payload = 9000, .gso_size = 1000, .flags = kAcknowledges | kPush}.bytes();
   const auto middle = joined(cut(frame, parse_packet(frame), 2, 7));
   EXPECT_EQ(joined(cut(middle, parse_packet(middle), 1, 3)),
             joined(cut(frame, parse_packet(frame), 3, 5)));

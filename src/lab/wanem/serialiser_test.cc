@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "support/test_times.h"
+
 namespace tombolo::wanem {
 namespace {
-
-constexpr SimTime at_us(int64_t n) { return {n * 1000}; }
 
 // `count` segments of 1500 bytes, the last one shorter where told.
 Cargo segments(uint32_t count, uint32_t last_bytes = 1500) {

@@ -7,12 +7,11 @@
 #include <vector>
 
 #include "base/random.h"
+#include "support/test_times.h"
 
 namespace tombolo::wanem {
 namespace {
 
-constexpr SimDuration us(int64_t n) { return {n * 1000}; }
-constexpr SimTime at_us(int64_t n) { return {n * 1000}; }
 constexpr SimTime kForever{INT64_MAX / 2};
 
 Cargo cargo_of(uint32_t frame, uint32_t segments, uint32_t last_bytes = 1500) {

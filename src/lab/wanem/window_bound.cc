@@ -3,28 +3,16 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "lab/wanem/frame_layout.h"
 
 namespace tombolo::wanem {
 namespace {
 
-constexpr uint32_t kVnetFlags = 0;
-constexpr uint8_t kNeedsChecksum = 1;
-constexpr uint32_t kIpFragment = 6, kIpProtocol = 9;
-constexpr uint8_t kTcp = 6;
-constexpr uint32_t kTcpOffset = 12, kTcpFlags = 13, kTcpWindow = 14, kTcpChecksum = 16;
-constexpr uint32_t kTcpHeaderMin = 20;
-constexpr uint8_t kFin = 0x01, kSyn = 0x02, kReset = 0x04, kAcknowledges = 0x10;
 constexpr uint8_t kOptionEnd = 0, kOptionNothing = 1, kOptionWindowScale = 3;
 constexpr uint8_t kScaleMax = 14;  // RFC 7323
 
 // More than any host has ports for; whoever opens more is not bounded.
 constexpr size_t kConnectionsMax = size_t{1} << 20;
-
-uint32_t wire16(const uint8_t* at) { return uint32_t{at[0]} << 8 | at[1]; }
-void put_wire16(uint8_t* at, uint32_t value) {
-  at[0] = static_cast<uint8_t>(value >> 8);
-  at[1] = static_cast<uint8_t>(value);
-}
 
 // The TCP header and what follows; empty where this is no beginning of a TCP segment.
 std::span<uint8_t> tcp_of(std::span<uint8_t> frame, const Packet& packet) {
@@ -95,7 +83,7 @@ void WindowBound::pass(std::span<uint8_t> frame, const Packet& packet, std::opti
   if (granted <= lowered) return;
   put_wire16(&tcp[kTcpWindow], lowered);
   // A partial checksum does not cover the window; a whole one changes with it (RFC 1624).
-  if (frame[kVnetFlags] & kNeedsChecksum) return;
+  if (frame[kFlagsAt] & kNeedsChecksum) return;
   uint32_t sum = (0xffffu ^ wire16(&tcp[kTcpChecksum])) + (0xffffu ^ granted) + lowered;
   while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
   put_wire16(&tcp[kTcpChecksum], 0xffffu ^ sum);

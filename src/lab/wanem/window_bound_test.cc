@@ -2,17 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include "lab/wanem/frame_layout.h"
 #include "support/test_frame.h"
 
 namespace tombolo::wanem {
 namespace {
 
-constexpr uint8_t kSyn = 0x02, kAck = 0x10, kFin = 0x01, kReset = 0x04;
-constexpr size_t kTcp = kVnetHeader + 20;
+constexpr size_t kTcpAt = kVnetHeader + 20;
 
 // A frame between 10.77.1.1:40000 and 10.77.2.1:5201, or back.
 struct Segment {
-  uint8_t flags = kAck;
+  uint8_t flags = kAcknowledges;
   uint32_t window = 60000;
   int scale = -1;  // of a SYN; -1: no such option
   bool back = false;
@@ -22,14 +22,14 @@ struct Segment {
     if (back) std::swap(frame.source, frame.destination);
     std::vector<uint8_t> out = frame.bytes();
     if (back) {
-      std::swap(out[kTcp], out[kTcp + 2]);
-      std::swap(out[kTcp + 1], out[kTcp + 3]);
+      std::swap(out[kTcpAt], out[kTcpAt + 2]);
+      std::swap(out[kTcpAt + 1], out[kTcpAt + 3]);
     }
-    out[kTcp + 14] = static_cast<uint8_t>(window >> 8);
-    out[kTcp + 15] = static_cast<uint8_t>(window);
+    out[kTcpAt + 14] = static_cast<uint8_t>(window >> 8);
+    out[kTcpAt + 15] = static_cast<uint8_t>(window);
     if (scale >= 0) {  // after one option that is to be skipped
       const uint8_t options[] = {2, 4, 5, 180, 1, 3, 3, static_cast<uint8_t>(scale)};
-      std::copy(std::begin(options), std::end(options), &out[kTcp + 20]);
+      std::copy(std::begin(options), std::end(options), &out[kTcpAt + 20]);
     }
     return out;
   }
@@ -38,13 +38,13 @@ struct Segment {
 uint32_t window_after(WindowBound& bound, const Segment& segment, std::optional<Bytes> limit) {
   std::vector<uint8_t> frame = segment.bytes();
   bound.pass(frame, parse_packet(frame), limit);
-  return uint32_t{frame[kTcp + 14]} << 8 | frame[kTcp + 15];
+  return uint32_t{frame[kTcpAt + 14]} << 8 | frame[kTcpAt + 15];
 }
 
 // Both SYN packets of a connection, the first with scale 7, the second with 10.
 void connect(WindowBound& bound) {
   window_after(bound, {.flags = kSyn, .scale = 7}, 3_MB);
-  window_after(bound, {.flags = kSyn | kAck, .scale = 10, .back = true}, 3_MB);
+  window_after(bound, {.flags = kSyn | kAcknowledges, .scale = 10, .back = true}, 3_MB);
 }
 
 TEST(WindowBound, LowersAWindowInTheUnitsOfItsHost) {
@@ -78,7 +78,7 @@ TEST(WindowBound, DoesNotScaleTheWindowOfASyn) {
 TEST(WindowBound, ScalesNothingWhereOneSideCannot) {
   WindowBound bound;
   window_after(bound, {.flags = kSyn, .scale = 7}, 20_KB);
-  window_after(bound, {.flags = kSyn | kAck, .back = true}, 20_KB);
+  window_after(bound, {.flags = kSyn | kAcknowledges, .back = true}, 20_KB);
   EXPECT_EQ(window_after(bound, {}, 20_KB), 20000u);
 }
 
@@ -87,10 +87,10 @@ TEST(WindowBound, ForgetsAConnectionThatHasEnded) {
   connect(bound);
   EXPECT_EQ(bound.connections(), 2u);
   // The client ends; what the server grants it matters no more, but its own grants still do.
-  window_after(bound, {.flags = kFin | kAck}, 3_MB);
+  window_after(bound, {.flags = kFin | kAcknowledges}, 3_MB);
   EXPECT_EQ(window_after(bound, {}, 3_MB), 23437u);
   EXPECT_EQ(bound.connections(), 1u);
-  window_after(bound, {.flags = kFin | kAck, .back = true}, 3_MB);
+  window_after(bound, {.flags = kFin | kAcknowledges, .back = true}, 3_MB);
   EXPECT_EQ(bound.connections(), 0u);
   connect(bound);
   window_after(bound, {.flags = kReset}, 3_MB);
@@ -101,7 +101,7 @@ TEST(WindowBound, KeepsAWholeChecksumRight) {
   // The checksum over pseudo header and segment, made complete as a kernel without offloads does.
   std::vector<uint8_t> frame = Segment{}.bytes();
   frame[0] = 0;
-  const std::span<uint8_t> tcp(&frame[kTcp], frame.size() - kTcp);
+  const std::span<uint8_t> tcp(&frame[kTcpAt], frame.size() - kTcpAt);
   const auto sum = [&] {
     return internet_sum(
         tcp, internet_sum({&frame[kVnetHeader + 12], 8}, 6 + static_cast<uint32_t>(tcp.size())));
@@ -122,7 +122,7 @@ TEST(WindowBound, KeepsAWholeChecksumRight) {
 TEST(WindowBound, SurvivesOptionsThatContradictThemselves) {
   for (const uint8_t length : {uint8_t{0}, uint8_t{1}, uint8_t{200}}) {
     std::vector<uint8_t> frame = Segment{.flags = kSyn, .scale = 7}.bytes();
-    frame[kTcp + 21] = length;
+    frame[kTcpAt + 21] = length;
     WindowBound bound;
     bound.pass(frame, parse_packet(frame), 3_MB);
     EXPECT_EQ(window_after(bound, {}, 20_KB), 20000u);  // no scale was found

@@ -15,6 +15,7 @@
 
 #include "base/random.h"
 #include "perform/control/coordinator.h"
+#include "support/seeds.h"
 
 namespace tombolo::control {
 namespace {
@@ -319,18 +320,18 @@ class Ocean {
 };
 
 TEST(ControlOcean, OneEpochWorksAtATimeNobodyAloneAndAllGoOnAfterTheStorm) {
-  const int seeds = std::getenv("TOMBOLO_LONG") ? 1000 : 100;
+  const auto count = static_cast<int>(seeds(100, 1000));
   int epochs = 0, cuts = 0;
-  for (int seed = 1; seed <= seeds; ++seed) {
+  for (int seed = 1; seed <= count; ++seed) {
     Ocean ocean(static_cast<uint64_t>(seed));
     ocean.run();
     ASSERT_FALSE(::testing::Test::HasFailure()) << "seed " << seed;
     epochs += ocean.epochs();
     cuts += ocean.cuts_that_stopped_all();
   }
-  EXPECT_GT(epochs, 2 * seeds) << "the storm stops nobody";
-  EXPECT_GT(cuts, seeds / 10) << "hardly anything was cut for long";
-  fmt::print("{} seeds: {} epochs, {} long cuts\n", seeds, epochs, cuts);
+  EXPECT_GT(epochs, 2 * count) << "the storm stops nobody";
+  EXPECT_GT(cuts, count / 10) << "hardly anything was cut for long";
+  fmt::print("{} seeds: {} epochs, {} long cuts\n", count, epochs, cuts);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@
 #include <variant>
 #include <vector>
 
-#include "perform/control/entry.h"
+#include "perform/control/journal.h"
 #include "perform/control/lease.h"
 
 namespace tombolo::control {

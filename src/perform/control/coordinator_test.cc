@@ -4,14 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/test_times.h"
+
 namespace tombolo::control {
 namespace {
 
 using ::testing::HasSubstr;
 using State = Coordinator::State;
-
-constexpr SimTime at_ms(int64_t n) { return {n * 1'000'000}; }
-constexpr SimDuration ms(int64_t n) { return {n * 1'000'000}; }
 
 class CoordinatorTest : public ::testing::Test {
  protected:

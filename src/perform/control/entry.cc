@@ -1,10 +1,9 @@
-#include "perform/control/entry.h"
-
 #include <array>
 
 #include "base/check.h"
 #include "base/fields.h"
 #include "base/json.h"
+#include "perform/control/journal.h"
 
 namespace tombolo::control {
 namespace {

@@ -9,7 +9,6 @@
 
 #include "base/check.h"
 #include "base/file.h"
-#include "perform/control/entry.h"
 
 namespace tombolo::control {
 namespace {

@@ -2,11 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include "support/test_times.h"
+
 namespace tombolo::control {
 namespace {
 
-constexpr SimDuration ms(int64_t n) { return {n * 1'000'000}; }
-constexpr SimTime at_ms(int64_t n) { return {n * 1'000'000}; }
 const LeaseTerms kTerms{.beat = ms(100), .floor = ms(1000), .ceiling = ms(4000), .drift = 0.01};
 
 // 8 x 100 ms is below the floor, 8 x 250 ms = 2 s above it, 8 x 700 ms above the ceiling.

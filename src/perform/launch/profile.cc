@@ -76,7 +76,7 @@ Result<StageProfile> finish(const Profiler& profiler, int32_t stage) {
   std::string text;
   char buffer[4096];
   ssize_t n = 0;
-  while ((n = read(profiler.answer, buffer, sizeof buffer)) > 0 || (n < 0 && errno == EINTR)) {
+  while ((n = ::read(profiler.answer, buffer, sizeof buffer)) > 0 || (n < 0 && errno == EINTR)) {
     if (n > 0 && text.size() < kAnswerMax) text.append(buffer, static_cast<size_t>(n));
   }
   close(profiler.answer);

@@ -104,7 +104,7 @@ Result<std::optional<link::Token>> read_token_file(const std::string& path) {
   std::array<char, 64> text{};
   const bool safe =
       fstat(fd, &about) == 0 && (about.st_mode & 077) == 0 && about.st_uid == geteuid();
-  const ssize_t got = read(fd, text.data(), text.size());
+  const ssize_t got = ::read(fd, text.data(), text.size());
   close(fd);
   if (!safe) {
     return unusable(fmt::format("{}: others than this user can read or have written it", path),

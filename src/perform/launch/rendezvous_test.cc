@@ -15,11 +15,11 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-const LaunchedRank kMpi{.launcher = "Open MPI", .rank = 1, .ranks = 2};
+const LaunchedRank kSecondOfTwo{.launcher = "Open MPI", .rank = 1, .ranks = 2};
 
 std::string meeting(const std::string& wanted, const std::string& host = {}, uint16_t port = 0,
                     const std::optional<cluster::Islands>& islands = std::nullopt) {
-  LaunchedRank launched = kMpi;
+  LaunchedRank launched = kSecondOfTwo;
   launched.rendezvous_host = host;
   launched.rendezvous_port = port;
   const auto at = rendezvous_address(wanted, launched, islands);

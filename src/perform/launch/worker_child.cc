@@ -1,6 +1,5 @@
-#include "perform/launch/worker_child.h"
-
 #include "base/check.h"
+#include "perform/launch/berths.h"
 #include "perform/launch/rendezvous.h"
 
 namespace tombolo::launch {

@@ -1,7 +1,7 @@
-#include "perform/launch/worker_child.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "perform/launch/berths.h"
 
 namespace tombolo::launch {
 namespace {

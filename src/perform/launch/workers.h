@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "perform/launch/berths.h"
 #include "perform/launch/control.h"
 #include "perform/launch/security.h"
-#include "perform/launch/worker_child.h"
 #include "perform/transport/endpoint.h"
 #include "perform/transport/splice_door.h"
 

@@ -3,12 +3,12 @@
 // TCP does after a loss; they are cut; and callers die in the middle of a handshake.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <functional>
 #include <queue>
 
 #include "base/random.h"
 #include "perform/link/link.h"
+#include "support/seeds.h"
 
 namespace tombolo::link {
 namespace {
@@ -265,10 +265,8 @@ class LinkOcean {
 };
 
 // ./test.sh --long sails a longer way.
-uint64_t seeds() { return std::getenv("TOMBOLO_LONG") != nullptr ? 1'000 : 100; }
-
 TEST(LinkOcean, EveryMessageComesOnceWholeAndTheUrgentFirst) {
-  for (uint64_t seed = 0; seed < seeds(); ++seed) {
+  for (uint64_t seed = 0; seed < seeds(100, 1'000); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     LinkOcean(seed).run();
     if (testing::Test::HasFailure()) break;

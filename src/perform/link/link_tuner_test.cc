@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 
 #include "base/random.h"
+#include "support/seeds.h"
 
 namespace tombolo::link {
 namespace {
@@ -86,8 +86,6 @@ class Voyage {
   double rate_ = 0, delivered_ = 0;
 };
 
-uint64_t seeds() { return std::getenv("TOMBOLO_LONG") ? 2000 : 40; }
-
 const std::map<std::string, Path> kPaths = {
     {"clean", {1_Gbps, 60_ms, 0}},
     {"lossy", {1_Gbps, 60_ms, 1e-4}},
@@ -99,7 +97,7 @@ const std::map<std::string, Path> kPaths = {
 // best pair would have brought without any ramp; and 0.97 of it from then on.
 TEST(LinkTuner, LosesLittleToExploring) {
   for (const auto& [name, path] : kPaths) {
-    for (uint64_t seed = 1; seed <= seeds(); ++seed) {
+    for (uint64_t seed = 1; seed <= seeds(40, 2000); ++seed) {
       Voyage voyage(path, seed);
       const double best = path.best({});
       EXPECT_GE(voyage.sail(60) / (60 * best), 0.93) << name << " seed " << seed;
@@ -116,7 +114,7 @@ TEST(LinkTuner, LosesLittleToExploring) {
 // 15 times in ten minutes, because the pause grows.
 TEST(LinkTuner, DoesNotFlapUnderNoise) {
   for (auto [name, path] : kPaths) {
-    for (uint64_t seed = 1; seed <= seeds() / 10; ++seed) {
+    for (uint64_t seed = 1; seed <= seeds(40, 2000) / 10; ++seed) {
       path.noise = 0.07;  // of every 20 ms
       Voyage voyage(path, seed);
       voyage.sail(30);

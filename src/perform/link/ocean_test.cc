@@ -2,24 +2,23 @@
 // numbers.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "base/random.h"
 #include "perform/link/assembler.h"
 #include "perform/link/mailbox.h"
+#include "support/seeds.h"
 
 namespace tombolo::link {
 namespace {
 
-struct Sent {
+struct Timed {
   Tag tag;
   Payload payload;
   SimTime at;
 };
 
 // Messages of random size at random times; some while the link is busy, some after a pause.
-std::vector<Sent> traffic(Random& random) {
-  std::vector<Sent> out;
+std::vector<Timed> traffic(Random& random) {
+  std::vector<Timed> out;
   SimTime now{static_cast<int64_t>(random.below(1000))};
   for (uint64_t i = 0, n = 1 + random.below(8); i < n; ++i) {
     Payload payload(random.below(4) == 0 ? random.below(3) : random.below(40'000));
@@ -40,14 +39,14 @@ class Ocean {
     shape_.rate = BytesPerSecond{1e6 + random_.uniform() * 1e9};
     shape_.delay = {static_cast<int64_t>(random_.below(50'000'000))};
     outbox_.set_shape(shape_);
-    const std::vector<Sent> all = traffic(random_);
+    const std::vector<Timed> all = traffic(random_);
     sail(all);
     check(all);
   }
 
  private:
   // Every timer is late by up to the delay, and still the law must hold: lateness does not add up.
-  void sail(const std::vector<Sent>& all) {
+  void sail(const std::vector<Timed>& all) {
     SimTime now;
     size_t next = 0;
     while (next < all.size() || !outbox_.empty()) {
@@ -66,7 +65,7 @@ class Ocean {
     return {static_cast<int64_t>(random_.below(static_cast<uint64_t>(most.ns) + 1))};
   }
 
-  // Sent at `now`, the frame arrives at any instant until the delay line would let go of it, but
+  // Timed at `now`, the frame arrives at any instant until the delay line would let go of it, but
   // never before the frame that was sent before.
   void arrive(const Outgoing& out, SimTime now) {
     const SimTime due = out.header.departed + shape_.delay;
@@ -87,9 +86,9 @@ class Ocean {
 
   // Everything is there, in order, at the instant of the law: max(handed over, free) + B / rate +
   // delay, here once more in floating point.
-  void check(const std::vector<Sent>& all) {
+  void check(const std::vector<Timed>& all) {
     double free = 0;
-    for (const Sent& sent : all) {
+    for (const Timed& sent : all) {
       ASSERT_TRUE(inbox_.due(sent.tag, shape_.delay));
       const Received received = inbox_.take(sent.tag, shape_.delay);
       EXPECT_EQ(received.payload, sent.payload);
@@ -111,10 +110,8 @@ class Ocean {
 };
 
 // ./test.sh --long sails a longer way.
-uint64_t seeds() { return std::getenv("TOMBOLO_LONG") != nullptr ? 50'000 : 1'000; }
-
 TEST(Ocean, AThousandSeedsObeyTheLaw) {
-  for (uint64_t seed = 0; seed < seeds(); ++seed) {
+  for (uint64_t seed = 0; seed < seeds(1'000, 50'000); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Ocean(seed).run();
     if (testing::Test::HasFailure()) break;
@@ -123,7 +120,7 @@ TEST(Ocean, AThousandSeedsObeyTheLaw) {
 
 // The same stream with one byte changed or missing must never be taken for messages.
 TEST(Ocean, AThousandAccidentsAreNoticed) {
-  for (uint64_t seed = 0; seed < seeds(); ++seed) {
+  for (uint64_t seed = 0; seed < seeds(1'000, 50'000); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Random random = Random(seed).stream("accident");
     Outbox outbox(3, 1);

@@ -3,12 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <functional>
 #include <queue>
 #include <set>
 
 #include "base/random.h"
+#include "support/seeds.h"
 
 namespace tombolo::link {
 namespace {
@@ -336,10 +336,8 @@ class RelayOcean {
 };
 
 // ./test.sh --long sails a longer way.
-uint64_t seeds() { return std::getenv("TOMBOLO_LONG") != nullptr ? 1'000 : 100; }
-
 TEST(RelayOcean, EveryMessageComesOnceAndWholeOrTheLostRankIsNamed) {
-  for (uint64_t seed = 0; seed < seeds(); ++seed) {
+  for (uint64_t seed = 0; seed < seeds(100, 1'000); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     RelayOcean(seed).run();
     if (testing::Test::HasFailure()) break;

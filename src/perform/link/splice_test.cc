@@ -8,16 +8,16 @@
 
 #include "base/random.h"
 #include "perform/trust/message_code.h"
+#include "support/test_bytes.h"
 
 namespace tombolo::link {
 namespace {
 
 using testing::HasSubstr;
 
-const Token kToken = *Token::parse("00112233445566778899aabbccddeeff");
 const Token kOther = *Token::parse("ffeeddccbbaa99887766554433221100");
 
-std::string refusal(const Preface& preface) {
+std::string refusal_of(const Preface& preface) {
   const auto call = decode_preface(kToken, 4, preface);
   return call ? "welcome" : call.error().message;
 }
@@ -44,20 +44,21 @@ TEST(Preface, DoesNotHoldTheToken) {
 }
 
 TEST(Preface, OfAStrangerIsRefused) {
-  EXPECT_THAT(refusal({}), HasSubstr("did not begin as a rank does"));
-  EXPECT_EQ(refusal(encode_preface(kOther, {1, 2, 3})), "its job token differs");
+  EXPECT_THAT(refusal_of({}), HasSubstr("did not begin as a rank does"));
+  EXPECT_EQ(refusal_of(encode_preface(kOther, {1, 2, 3})), "its job token differs");
   Preface changed = encode_preface(kToken, {1, 2, 3});
   changed[20] = std::byte{4};  // another connection, the old code
-  EXPECT_EQ(refusal(changed), "its job token differs");
+  EXPECT_EQ(refusal_of(changed), "its job token differs");
 }
 
 TEST(Preface, WithNumbersThatCannotBeIsRefused) {
-  EXPECT_EQ(refusal(with_byte(8, 2)), "the peer speaks splice version 2, this program version 1");
-  EXPECT_EQ(refusal(with_byte(12, 4)), "rank 4 wants rank 2, the job has 4 ranks");
-  EXPECT_EQ(refusal(with_byte(16, 9)), "rank 1 wants rank 9, the job has 4 ranks");
-  EXPECT_EQ(refusal(with_byte(16, 1)), "rank 1 wants rank 1, the job has 4 ranks");
-  EXPECT_THAT(refusal(with_byte(15, 0x80)), HasSubstr("rank 2147483649 wants rank 2"));
-  EXPECT_THAT(refusal(with_byte(20, 16)), HasSubstr("connection 16, counted from 0"));
+  EXPECT_EQ(refusal_of(with_byte(8, 2)),
+            "the peer speaks splice version 2, this program version 1");
+  EXPECT_EQ(refusal_of(with_byte(12, 4)), "rank 4 wants rank 2, the job has 4 ranks");
+  EXPECT_EQ(refusal_of(with_byte(16, 9)), "rank 1 wants rank 9, the job has 4 ranks");
+  EXPECT_EQ(refusal_of(with_byte(16, 1)), "rank 1 wants rank 1, the job has 4 ranks");
+  EXPECT_THAT(refusal_of(with_byte(15, 0x80)), HasSubstr("rank 2147483649 wants rank 2"));
+  EXPECT_THAT(refusal_of(with_byte(20, 16)), HasSubstr("connection 16, counted from 0"));
 }
 
 TEST(Pairing, JoinsTwoThatWantEachOther) {

@@ -77,7 +77,7 @@ MachineLoad machine_load(const plan::Plan& plan, const trace::Trace& trace,
   }
   load.lateness = middle(std::move(shares));
   const double busy = load.realtime ? load.own_busy : cpu_busy.value_or(load.own_busy);
-  load.too_busy = load.emulated && (load.lateness > kLatenessMax || busy > kCpuBusyMax);
+  load.too_busy = load.emulated && (load.lateness > kLatenessShareMax || busy > kCpuBusyMax);
   return load;
 }
 

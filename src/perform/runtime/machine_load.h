@@ -30,7 +30,7 @@
 
 namespace tombolo::runtime {
 
-inline constexpr double kLatenessMax = 0.02;
+inline constexpr double kLatenessShareMax = 0.02;
 inline constexpr double kCpuBusyMax = 0.90;
 
 // Records of a Trace; the report shows all that begin with "machine_". Of emulated ranks: seconds

@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kMillisecond = 1'000'000;
 
 // Three iterations of 100 ms on rank 0; lateness of two ranks in each.
 trace::Trace trace_with(const std::vector<std::array<double, 2>>& late_ms) {
@@ -19,8 +19,8 @@ trace::Trace trace_with(const std::vector<std::array<double, 2>>& late_ms) {
   for (const auto& late : late_ms) {
     ++iteration;
     trace.intervals.push_back({.iteration = iteration,
-                               .start = {iteration * 100 * kMs},
-                               .end = {(iteration + 1) * 100 * kMs}});
+                               .start = {iteration * 100 * kMillisecond},
+                               .end = {(iteration + 1) * 100 * kMillisecond}});
     for (int32_t rank = 0; rank < 2; ++rank) {
       trace.records.push_back({kLateRecord, iteration, rank, {}, late[rank] / 1000});
     }
@@ -31,11 +31,12 @@ trace::Trace trace_with(const std::vector<std::array<double, 2>>& late_ms) {
 // Waits: 1 ms was kept, the mean of 10 was 0.2 ms late; messages 0.3 ms. A pipeline of 3 stages
 // fills over 2 hops and drains over 2: 1 + 4 x 0.5 ms.
 TEST(MachineLoad, LatenessIsWhatNobodyMakesUpFor) {
-  const Lateness waits{.kept = {kMs}, .sum = {2 * kMs}, .waits = 10};
-  const Lateness messages{.sum = {3 * kMs}, .waits = 10};
+  const Lateness waits{.kept = {kMillisecond}, .sum = {2 * kMillisecond}, .waits = 10};
+  const Lateness messages{.sum = {3 * kMillisecond}, .waits = 10};
   EXPECT_DOUBLE_EQ(lateness_of_iteration(waits, messages, 3).value, 0.003);
   EXPECT_DOUBLE_EQ(lateness_of_iteration(waits, {}, 1).value, 0.001);
-  EXPECT_EQ(lateness_of_iteration({.kept = {-kMs}}, {}, 1).value, 0) << "early is not late";
+  EXPECT_EQ(lateness_of_iteration({.kept = {-kMillisecond}}, {}, 1).value, 0)
+      << "early is not late";
 }
 
 // The first iteration warms up. The worst ranks' 1, 5 and 3 ms of 100: 3 % in the middle.

@@ -5,13 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <future>
 #include <thread>
 
 #include "base/random.h"
 #include "perform/link/link.h"
 #include "perform/transport/endpoint.h"
+#include "support/seeds.h"
 
 namespace tombolo::transport {
 namespace {
@@ -218,10 +218,8 @@ class Conversation {
 };
 
 // ./test.sh --long has more to say.
-uint64_t seeds() { return std::getenv("TOMBOLO_LONG") != nullptr ? 1'000 : 6; }
-
 TEST(Agreement, SimulatedAndRealLinksSayTheSame) {
-  for (uint64_t seed = 0; seed < seeds(); ++seed) {
+  for (uint64_t seed = 0; seed < seeds(6, 1'000); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Conversation(seed).run();
     if (testing::Test::HasFailure()) break;

@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include "base/random.h"
+#include "support/test_bytes.h"
 
 namespace tombolo::transport {
 namespace {
@@ -20,14 +21,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const link::Token kToken = *link::Token::parse("00112233445566778899aabbccddeeff");
-
-link::Payload noise(size_t bytes, uint64_t seed) {
-  Random random(seed);
-  link::Payload out(bytes);
-  for (std::byte& b : out) b = static_cast<std::byte>(random.next());
-  return out;
-}
+using link::kToken;
+using link::noise;
 
 // What an endpoint logs; the io thread writes, the test reads.
 class Log {

@@ -22,7 +22,7 @@ namespace {
 using trust::SecureContext;
 using trust::SecureStream;
 
-constexpr size_t kStrangersMax = 32;
+constexpr size_t kGuestsMax = 32;
 constexpr SimDuration kStrangerMax{10'000'000'000};
 constexpr SimDuration kLookAgain{500'000'000};
 constexpr size_t kMessageMax = 20 * 1024;
@@ -133,7 +133,7 @@ class Door {
     setsockopt(door_.fd(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     if (door_.fd() < 0 ||
         bind(door_.fd(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0 ||
-        ::listen(door_.fd(), static_cast<int>(kStrangersMax)) != 0)
+        ::listen(door_.fd(), static_cast<int>(kGuestsMax)) != 0)
       return fail(socket_error("listen on " + welcome_.at.text()));
     sockaddr_in here{};
     socklen_t size = sizeof here;
@@ -170,7 +170,7 @@ class Door {
   void look() {
     std::vector<pollfd> all;
     for (const Guest& guest : guests_) all.push_back({guest.talk->fd(), POLLIN, 0});
-    const bool open = !joined_ && guests_.size() < kStrangersMax;
+    const bool open = !joined_ && guests_.size() < kGuestsMax;
     if (open) all.push_back({door_.fd(), POLLIN, 0});
     if (poll(all.data(), all.size(), milliseconds(kLookAgain)) <= 0) return;
     size_t i = 0;

@@ -35,7 +35,7 @@ void describe(Archive& a, ProbeAnswer& answer) {
 
 namespace {
 
-constexpr size_t kMessageMax = 16 * 1024;
+constexpr size_t kProbeMessageMax = 16 * 1024;
 
 template <typename Message>
 link::Payload to_payload(const Message& message) {
@@ -47,7 +47,7 @@ link::Payload to_payload(const Message& message) {
 
 template <typename Message>
 Result<Message> from_payload(const link::Payload& payload) {
-  if (payload.size() > kMessageMax) return failed("a probe's message of more than 16 KiB");
+  if (payload.size() > kProbeMessageMax) return failed("a probe's message of more than 16 KiB");
   const std::string_view text(reinterpret_cast<const char*>(payload.data()), payload.size());
   return read_fields<Message>(TRY(parse_json(text, "probe message")), "probe message");
 }

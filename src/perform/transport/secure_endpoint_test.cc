@@ -14,6 +14,7 @@
 #include "perform/transport/endpoint.h"
 #include "perform/trust/authority.h"
 #include "perform/trust/secure_stream.h"
+#include "support/test_bytes.h"
 
 namespace tombolo::transport {
 namespace {
@@ -27,14 +28,8 @@ using trust::Credentials;
 using trust::SecureContext;
 using trust::SecureStream;
 
-const link::Token kToken = *link::Token::parse("00112233445566778899aabbccddeeff");
-
-link::Payload noise(size_t bytes, uint64_t seed) {
-  Random random(seed);
-  link::Payload out(bytes);
-  for (std::byte& b : out) b = static_cast<std::byte>(random.next());
-  return out;
-}
+using link::kToken;
+using link::noise;
 
 // A stranger's socket, and TLS on it where it has any.
 class Stranger {

@@ -17,7 +17,7 @@ namespace {
 
 using asio::ip::tcp;
 
-constexpr size_t kStrangersMax = 256;
+constexpr size_t kUnknownMax = 256;
 constexpr size_t kCallsMax = 4096;
 constexpr size_t kBuffer = 64 * 1024;
 constexpr uint32_t kUnsentMark = 128 * 1024;
@@ -120,7 +120,7 @@ void SpliceDoor::Driver::welcome(const CallPtr& call) {
   set_unsent_mark(call->socket.native_handle(), kUnsentMark);
   call->id = ++next_id_;
   calls_[call->id] = call;
-  if (++strangers_ > kStrangersMax || calls_.size() > kCallsMax)
+  if (++strangers_ > kUnknownMax || calls_.size() > kCallsMax)
     return refuse(call, "too many calls at once");
   call->timer.expires_after(std::chrono::nanoseconds(options_.handshake_max.ns));
   call->timer.async_wait([this, call](asio::error_code error) {

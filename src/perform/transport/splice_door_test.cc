@@ -14,6 +14,7 @@
 #include "perform/link/splice.h"
 #include "perform/transport/endpoint.h"
 #include "perform/trust/authority.h"
+#include "support/test_bytes.h"
 
 namespace tombolo::transport {
 namespace {
@@ -22,25 +23,19 @@ using testing::AnyOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const link::Token kToken = *link::Token::parse("00112233445566778899aabbccddeeff");
+using link::kToken;
+using link::noise;
 const link::Token kOther = *link::Token::parse("ffeeddccbbaa99887766554433221100");
 
-link::Payload noise(size_t bytes, uint64_t seed) {
-  Random random(seed);
-  link::Payload out(bytes);
-  for (std::byte& b : out) b = static_cast<std::byte>(random.next());
-  return out;
-}
-
 // A connection that says bytes by hand and waits for the end.
-class Stranger {
+class Caller {
  public:
-  explicit Stranger(uint16_t port) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+  explicit Caller(uint16_t port) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in at{.sin_family = AF_INET, .sin_port = htons(port)};
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(::connect(fd_, reinterpret_cast<sockaddr*>(&at), sizeof at), 0);
   }
-  ~Stranger() { ::close(fd_); }
+  ~Caller() { ::close(fd_); }
   void say(std::span<const std::byte> bytes) {
     EXPECT_EQ(::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL), ssize_t(bytes.size()));
   }
@@ -175,7 +170,7 @@ TEST_F(SpliceDoorTest, ItsEndIsTheEndOfTheLinksThroughIt) {
 TEST_F(SpliceDoorTest, WhoShakesHandsHearsOfItsEnd) {
   auto door = this->door();
   const auto a = endpoint(0, false);
-  Stranger partner(door->port());
+  Caller partner(door->port());
   partner.say(link::encode_preface(kToken, {1, 0, 0}));
   const uint16_t port = door->port();
   auto met =
@@ -189,7 +184,7 @@ TEST_F(SpliceDoorTest, WhoShakesHandsHearsOfItsEnd) {
 
 TEST_F(SpliceDoorTest, AnEndIsPassedOnAndTheOtherDirectionGoesOn) {
   const auto door = this->door();
-  Stranger a(door->port()), b(door->port());
+  Caller a(door->port()), b(door->port());
   a.say(link::encode_preface(kToken, {1, 2, 0}));
   b.say(link::encode_preface(kToken, {2, 1, 0}));
   EXPECT_EQ(a.hear(), link::kJoined);
@@ -206,13 +201,13 @@ TEST_F(SpliceDoorTest, AnEndIsPassedOnAndTheOtherDirectionGoesOn) {
 
 TEST_F(SpliceDoorTest, StrangersAreRefusedWithALine) {
   const auto door = this->door();
-  Stranger garbage(door->port());
+  Caller garbage(door->port());
   garbage.say(noise(link::kPrefaceBytes, 1));
   EXPECT_EQ(garbage.hear(), std::nullopt);
-  Stranger foreign(door->port());
+  Caller foreign(door->port());
   foreign.say(link::encode_preface(kOther, {1, 2, 0}));
   EXPECT_EQ(foreign.hear(), std::nullopt);
-  Stranger short_one(door->port());
+  Caller short_one(door->port());
   short_one.say(noise(10, 1));
   short_one.stop_talking();
   EXPECT_EQ(short_one.hear(), std::nullopt);
@@ -223,13 +218,13 @@ TEST_F(SpliceDoorTest, StrangersAreRefusedWithALine) {
 
 TEST_F(SpliceDoorTest, TheSlowAreRefusedAndMembersMayWait) {
   const auto door = this->door({500'000'000});
-  Stranger member(door->port());
+  Caller member(door->port());
   member.say(link::encode_preface(kToken, {1, 2, 0}));
-  Stranger slow(door->port());
+  Caller slow(door->port());
   slow.say(noise(10, 1));
   EXPECT_EQ(slow.hear(), std::nullopt);
   EXPECT_THAT(lines(), ElementsAre(HasSubstr("it did not say whom it wants within 500 ms")));
-  Stranger partner(door->port());
+  Caller partner(door->port());
   partner.say(link::encode_preface(kToken, {2, 1, 0}));
   EXPECT_EQ(member.hear(), link::kJoined);
   EXPECT_EQ(partner.hear(), link::kJoined);

@@ -9,10 +9,10 @@
 #include <cstdlib>
 
 #include "base/json.h"
+#include "perform/launch/berths.h"
 #include "perform/launch/profile.h"
 #include "perform/launch/rank_session.h"
 #include "perform/launch/rendezvous.h"
-#include "perform/launch/worker_child.h"
 #include "perform/runtime/perform.h"
 #include "perform/worker/make_kernels.h"
 #include "spec/cluster/islands.h"

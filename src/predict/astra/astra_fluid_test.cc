@@ -16,10 +16,10 @@ using network::Block;
 constexpr double kOneByteAnNs = 1e9 / (1 << 30);
 
 // Four NPUs on a ring of 1 byte a nanosecond and 100 ns; no bus delay, no cost of reductions.
-struct System {
+struct FluidSystem {
   std::vector<network::Dimension> dimensions{{Block::kRing, 4, kOneByteAnNs, 100}};
   SystemSettings settings;
-  System() {
+  FluidSystem() {
     settings.endpoint_delay = 0;
     settings.algorithms[CollectiveType::kAllReduce] = {*network::parse_algorithm("ring")};
   }
@@ -58,7 +58,7 @@ Graphs transfers(int32_t ranks, const std::vector<Transfer>& all) {
   return graphs;
 }
 
-Graphs all_reduce(int64_t bytes) {
+Graphs all_reduce_of_four(int64_t bytes) {
   Node node;
   node.type = NodeType::kCollective;
   node.comm_size = bytes;
@@ -68,31 +68,31 @@ Graphs all_reduce(int64_t bytes) {
 TEST(AstraFluid, OneMessageTakesItsLatencyAndItsBytesOnce) {
   // Two hops: 2 * 100 + 1000. `congestion` stores it on the way: 2 * (100 + 1000).
   const Graphs graphs = transfers(4, {{0, 2, 1000}});
-  EXPECT_EQ(finishes(System().run(graphs)), (std::vector<int64_t>{1200, 0, 1200, 0}));
-  EXPECT_EQ(finishes(System().run(graphs, NetworkLaw::kCongestion)),
+  EXPECT_EQ(finishes(FluidSystem().run(graphs)), (std::vector<int64_t>{1200, 0, 1200, 0}));
+  EXPECT_EQ(finishes(FluidSystem().run(graphs, NetworkLaw::kCongestion)),
             (std::vector<int64_t>{2200, 0, 2200, 0}));
 }
 
 TEST(AstraFluid, TwoMessagesHalveTheLinkThatTheyShare) {
   // Both cross the link from 1 to 2 and have half of it: 2000, and two or one latencies.
-  EXPECT_EQ(finishes(System().run(transfers(4, {{0, 2, 1000}, {1, 2, 1000}}))),
+  EXPECT_EQ(finishes(FluidSystem().run(transfers(4, {{0, 2, 1000}, {1, 2, 1000}}))),
             (std::vector<int64_t>{2200, 2100, 2200, 0}));
 }
 
 TEST(AstraFluid, WhoeverStaysHasTheLinkToItself) {
   // Half each until the 500 have left at 1000; the other 500 of 1000 leave by 1500.
-  EXPECT_EQ(finishes(System().run(transfers(4, {{0, 2, 500}, {1, 2, 1000}}))),
+  EXPECT_EQ(finishes(FluidSystem().run(transfers(4, {{0, 2, 500}, {1, 2, 1000}}))),
             (std::vector<int64_t>{1200, 1600, 1600, 0}));
 }
 
 TEST(AstraFluid, DirectionsOfALinkDoNotShare) {
-  EXPECT_EQ(finishes(System().run(transfers(4, {{0, 1, 1000}, {1, 0, 1000}}))),
+  EXPECT_EQ(finishes(FluidSystem().run(transfers(4, {{0, 1, 1000}, {1, 0, 1000}}))),
             (std::vector<int64_t>{1100, 1100, 0, 0}));
 }
 
 TEST(AstraFluid, ASwitchIsCutThroughAndSharedDownwards) {
   // 1 and 2 send to 0: its link from the switch is shared. Two hops: 200 + 2000.
-  System system;
+  FluidSystem system;
   system.dimensions[0].block = Block::kSwitch;
   EXPECT_EQ(finishes(system.run(transfers(4, {{1, 0, 1000}, {2, 0, 1000}}))),
             (std::vector<int64_t>{2200, 2200, 2200, 0}));
@@ -100,26 +100,26 @@ TEST(AstraFluid, ASwitchIsCutThroughAndSharedDownwards) {
 
 TEST(AstraFluid, AQuietRingTakesItsClosedForm) {
   // 2 (n-1) messages of S / n, one after the other: 2 * 3 * (100 + 400 / 4).
-  EXPECT_EQ(finishes(System().run(all_reduce(400))), std::vector<int64_t>(4, 1200));
+  EXPECT_EQ(finishes(FluidSystem().run(all_reduce_of_four(400))), std::vector<int64_t>(4, 1200));
   // With bus delays and reductions it is what the law `analytical` says, to the nanosecond: no two
   // messages meet, and 2^27 bytes take whole nanoseconds.
-  System system;
+  FluidSystem system;
   system.dimensions = {{Block::kRing, 8, 50, 500}};
   system.settings.endpoint_delay = 10;
   system.settings.memory_bandwidth = 1600;
-  EXPECT_EQ(finishes(system.run(all_reduce(1 << 30))),
-            finishes(system.run(all_reduce(1 << 30), NetworkLaw::kAnalytical)));
+  EXPECT_EQ(finishes(system.run(all_reduce_of_four(1 << 30))),
+            finishes(system.run(all_reduce_of_four(1 << 30), NetworkLaw::kAnalytical)));
 }
 
 // What the law `analytical` gets wrong without a warning.
 TEST(AstraFluid, ActiveChunksShareALinkInsteadOfMultiplyingIt) {
-  System system;
+  FluidSystem system;
   system.settings.splits = 4;
   system.settings.active_chunks = 4;
   // Four chunks of 100 bytes, 25 a message, four messages on a link: 2 * 3 * (100 + 4 * 25).
-  EXPECT_EQ(finishes(system.run(all_reduce(400))), std::vector<int64_t>(4, 1200));
+  EXPECT_EQ(finishes(system.run(all_reduce_of_four(400))), std::vector<int64_t>(4, 1200));
   // Each as if alone: 2 * 3 * (100 + 25), with links of four times their bandwidth.
-  EXPECT_EQ(finishes(system.run(all_reduce(400), NetworkLaw::kAnalytical)),
+  EXPECT_EQ(finishes(system.run(all_reduce_of_four(400), NetworkLaw::kAnalytical)),
             std::vector<int64_t>(4, 750));
 }
 
@@ -128,7 +128,7 @@ TEST(AstraFluid, ActiveChunksShareALinkInsteadOfMultiplyingIt) {
 // c:
 //   2 (n-1) (L + S / (n B)) + 2 (W + S / (2 n) / min(c, P / n))
 TEST(AstraFluid, AnAllReduceOverTwoDatacentersTakesItsClosedForm) {
-  System system;
+  FluidSystem system;
   system.settings.all_reduce_shape = AllReduceShape::kLocalBandwidthAware;
   system.settings.algorithms[CollectiveType::kAllReduce].push_back(
       *network::parse_algorithm("ring"));
@@ -136,7 +136,7 @@ TEST(AstraFluid, AnAllReduceOverTwoDatacentersTakesItsClosedForm) {
     system.dimensions.resize(1);
     system.dimensions.push_back(
         {Block::kWan, 2, path * kOneByteAnNs, 20'000'000, cap * kOneByteAnNs});
-    return finishes(system.run(all_reduce(800)));
+    return finishes(system.run(all_reduce_of_four(800)));
   };
   const int64_t home = 2 * 3 * (100 + 200);
   // The cap of 0.1 bytes a nanosecond holds each, where the path has 0.25: 100 / 0.1.
@@ -150,14 +150,14 @@ TEST(AstraFluid, AnAllReduceOverTwoDatacentersTakesItsClosedForm) {
 TEST(AstraFluid, AMessageToAnotherPlaceElsewhereTakesRingAndPath) {
   // From (0, 0) to (1, 1): one link of the ring at 1 byte a ns, then the path at 0.1. It has 0.1 on
   // both, and leaves 0.9 of the ring's link to the message from (0, 0)'s neighbour 3 to 1.
-  System system;
+  FluidSystem system;
   system.dimensions.push_back({Block::kWan, 2, 0.1 * kOneByteAnNs, 20'000'000});
   EXPECT_EQ(finishes(system.run(transfers(8, {{0, 5, 1000}, {3, 1, 900}}))),
             (std::vector<int64_t>{20'010'100, 1200, 0, 1200, 0, 20'010'100, 0, 0}));
 }
 
 TEST(AstraFluid, OtherLawsRefuseAWan) {
-  System system;
+  FluidSystem system;
   system.dimensions.push_back({Block::kWan, 2, 1, 20'000'000});
   for (const NetworkLaw law : {NetworkLaw::kAnalytical, NetworkLaw::kCongestion}) {
     const auto answer = system.run(transfers(8, {{0, 4, 1000}}), law);
@@ -172,7 +172,7 @@ TEST(AstraFluid, AnswersDoNotHangOnTheNumbersOfRanks) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE(seed);
     Random random(seed);
-    System system;
+    FluidSystem system;
     system.dimensions = {{Block::kRing, 9, kOneByteAnNs * 3, 100}};
     std::vector<Transfer> original, turned;
     for (int32_t from = 0; from < 9; ++from) {

@@ -11,8 +11,8 @@ namespace {
 
 using graph::Node;
 
-Node compute(int64_t id, int64_t ns, std::vector<std::string> inputs,
-             std::vector<std::string> outputs) {
+Node compute_on(int64_t id, int64_t ns, std::vector<std::string> inputs,
+                std::vector<std::string> outputs) {
   Node node;
   node.id = id;
   node.name = fmt::format("node{}", id);
@@ -29,9 +29,9 @@ Node compute(int64_t id, int64_t ns, std::vector<std::string> inputs,
 // So 500 bytes from 0, 550 from 100, 350 from 150, 300 from 350.
 graph::Graph chain(int32_t rank = 0) {
   return {rank,
-          {compute(0, 100, {"w", "400", "nothing", "0"}, {"a", "100"}),
-           compute(1, 50, {"w", "400", "a", "100"}, {"b", "50"}),
-           compute(2, 200, {"b", "50"}, {"c", "300"})}};
+          {compute_on(0, 100, {"w", "400", "nothing", "0"}, {"a", "100"}),
+           compute_on(1, 50, {"w", "400", "a", "100"}, {"b", "50"}),
+           compute_on(2, 200, {"b", "50"}, {"c", "300"})}};
 }
 
 Result<AstraAnswer> run(const graph::Graphs& graphs) {
@@ -76,7 +76,7 @@ TEST(AstraLocalMemory, DrawsLivesAndTheirSum) {
 
 TEST(AstraLocalMemory, SaysWhatItCannotRead) {
   const auto error = [](std::vector<std::string> inputs) {
-    const auto answer = run({{0, {compute(0, 1, std::move(inputs), {})}}});
+    const auto answer = run({{0, {compute_on(0, 1, std::move(inputs), {})}}});
     EXPECT_FALSE(answer);
     return answer ? "" : answer.error().text();
   };

@@ -10,12 +10,12 @@ using graph::Node;
 using graph::NodeType;
 
 // Four NPUs on a ring of 1 byte a nanosecond and 100 ns; no bus delay, no cost of reductions.
-struct System {
+struct RingSystem {
   network::Topology topology =
       *network::Topology::create({{network::Block::kRing, 4, 1e9 / (1 << 30), 100}});
   SystemSettings settings;
   chakra::CommGroups groups;
-  System() {
+  RingSystem() {
     settings.endpoint_delay = 0;
     for (const CollectiveType kind : {CollectiveType::kAllReduce, CollectiveType::kAllGather}) {
       settings.algorithms[kind] = {*network::parse_algorithm("ring")};
@@ -31,7 +31,7 @@ TEST(AstraMachine, ComputesOneThingAtATimeLowestIdFirst) {
   // Accelerator: 100 + 50. The host has a core of its own, and node 2 waits for both.
   Node host = compute(1, 30);
   host.is_cpu_op = true;
-  EXPECT_EQ(finishes(System().run({{0, {compute(0, 100), host, compute(2, 50, {0, 1})}}})),
+  EXPECT_EQ(finishes(RingSystem().run({{0, {compute(0, 100), host, compute(2, 50, {0, 1})}}})),
             std::vector<int64_t>(4, 150));
 }
 
@@ -43,14 +43,14 @@ TEST(AstraMachine, SendsMeetReceivesInEitherOrder) {
       {2, {}},
       {3, {compute(0, 5000), message(1, NodeType::kReceive, 0, 500, {0})}}};
   // One after the other: 100 + 1000, then 100 + 500.
-  EXPECT_EQ(finishes(System().run(graphs)), (std::vector<int64_t>{1700, 1100, 0, 5000}));
+  EXPECT_EQ(finishes(RingSystem().run(graphs)), (std::vector<int64_t>{1700, 1100, 0, 5000}));
 }
 
 TEST(AstraMachine, AStragglerIsWaitedForByAll) {
   graph::Graphs graphs;
   for (int32_t r = 0; r < 4; ++r)
     graphs.push_back({r, {compute(0, r == 2 ? 900 : 100), all_reduce(1, 400, {0})}});
-  const auto answer = System().run(graphs);
+  const auto answer = RingSystem().run(graphs);
   ASSERT_TRUE(answer) << answer.error().text();
   EXPECT_FALSE(answer->collapsed());
   // What the straggler sends goes round twice less two: 6 messages of 100 bytes, 200 each.
@@ -58,7 +58,7 @@ TEST(AstraMachine, AStragglerIsWaitedForByAll) {
 }
 
 TEST(AstraMachine, EqualRanksAreOne) {
-  const auto answer = System().run({{0, {compute(0, 100), all_reduce(1, 400, {0})}}});
+  const auto answer = RingSystem().run({{0, {compute(0, 100), all_reduce(1, 400, {0})}}});
   ASSERT_TRUE(answer) << answer.error().text();
   EXPECT_TRUE(answer->collapsed());
   EXPECT_EQ(finishes(answer), std::vector<int64_t>(4, 100 + 6 * 200));
@@ -67,7 +67,7 @@ TEST(AstraMachine, EqualRanksAreOne) {
 }
 
 TEST(AstraMachine, GroupsAreRingsOfTheirOwn) {
-  System system;
+  RingSystem system;
   system.groups = {{"1", {0, 1}}, {"2", {2, 3}}, {"3", {0}}};
   graph::Graphs graphs;
   for (int32_t r = 0; r < 4; ++r) {
@@ -82,7 +82,7 @@ TEST(AstraMachine, GroupsAreRingsOfTheirOwn) {
 
 TEST(AstraMachine, LinksAreSharedUnderCongestionOnly) {
   // Ranks 0 and 1 both send to rank 2, in the same direction: the link from 1 to 2 is shared.
-  System system;
+  RingSystem system;
   const graph::Graphs graphs = {
       {0, {message(0, NodeType::kSend, 2, 1000)}},
       {1, {message(0, NodeType::kSend, 2, 1000)}},
@@ -105,7 +105,7 @@ TEST(AstraMachine, WithARendezvousMessagesWaitForTheirReceiver) {
       {1, {compute(0, 300), message(1, NodeType::kReceive, 0, 1000, {0})}},
       {2, {message(0, NodeType::kReceive, 3, 500)}},
       {3, {compute(0, 20000), message(1, NodeType::kSend, 2, 500, {0})}}};
-  EXPECT_EQ(finishes(System().run(graphs, rendezvous)),
+  EXPECT_EQ(finishes(RingSystem().run(graphs, rendezvous)),
             (std::vector<int64_t>{300 + 8292 + 1100, 300 + 8292 + 1100, 20600, 20600}));
 }
 
@@ -113,7 +113,7 @@ TEST(AstraMachine, WithARendezvousEveryMessageOfAPhaseIsAskedFor) {
   // Everyone asks for each of its 6 messages when it sends the one before: 8292 + 200 each.
   MachineOptions rendezvous;
   rendezvous.rendezvous = true;
-  const auto answer = System().run({{0, {all_reduce(0, 400)}}}, rendezvous);
+  const auto answer = RingSystem().run({{0, {all_reduce(0, 400)}}}, rendezvous);
   EXPECT_EQ(finishes(answer), std::vector<int64_t>(4, 6 * (8292 + 200)));
   EXPECT_FALSE(answer->collapsed());
 }
@@ -122,7 +122,7 @@ TEST(AstraMachine, SaysWhoNeverFinishes) {
   graph::Graphs graphs(4);
   for (int32_t r = 0; r < 4; ++r) graphs[static_cast<size_t>(r)].rank = r;
   graphs[1].nodes = {message(7, NodeType::kReceive, 0, 1000)};
-  const auto answer = System().run(graphs);
+  const auto answer = RingSystem().run(graphs);
   ASSERT_FALSE(answer);
   EXPECT_EQ(answer.error().exit_code(), 2);
   EXPECT_NE(answer.error().message.find("1 of 4 ranks never finish; rank 1"), std::string::npos)
@@ -133,14 +133,14 @@ TEST(AstraMachine, SaysWhoNeverFinishes) {
 TEST(AstraMachine, SaysWhoDisagreesOnACollective) {
   graph::Graphs graphs;
   for (int32_t r = 0; r < 4; ++r) graphs.push_back({r, {all_reduce(0, r == 3 ? 800 : 400)}});
-  const auto answer = System().run(graphs);
+  const auto answer = RingSystem().run(graphs);
   ASSERT_FALSE(answer);
   EXPECT_NE(answer.error().message.find("disagree"), std::string::npos) << answer.error().text();
 }
 
 TEST(AstraMachine, RefusesWhatCannotBeSimulated) {
   const auto error = [](Node node) {
-    const auto answer = System().run({{0, {node}}, {1, {}}, {2, {}}, {3, {}}});
+    const auto answer = RingSystem().run({{0, {node}}, {1, {}}, {2, {}}, {3, {}}});
     EXPECT_FALSE(answer);
     return answer ? "" : answer.error().text();
   };
@@ -157,12 +157,12 @@ TEST(AstraMachine, RefusesWhatCannotBeSimulated) {
   EXPECT_NE(error(load).find("remote memory"), std::string::npos);
   Node reduce_scatter = all_reduce(0, 8);
   reduce_scatter.collective = CollectiveType::kReduceScatter;
-  const auto answer = System().run({{0, {reduce_scatter}}});
+  const auto answer = RingSystem().run({{0, {reduce_scatter}}});
   EXPECT_NE(answer.error().text().find("names no algorithm for REDUCE_SCATTER"), std::string::npos);
 }
 
 TEST(AstraMachine, CallersKeepTheirPromises) {
-  System system;
+  RingSystem system;
   const graph::Graphs graphs = {{0, {compute(0, 100), compute(1, 50, {0})}}};
   const Workload workload = *make_workload(graphs, {}, system.topology, system.settings);
   AstraMachine machine(system.topology, system.settings, workload);
@@ -188,7 +188,7 @@ TEST(AstraMachine, CallersKeepTheirPromises) {
 
 // A Program that says of node 1 that it waits for one node, and is waited for by two edges.
 TEST(AstraMachine, EdgesAreAsManyAsDependencies) {
-  const System system;
+  const RingSystem system;
   Program program;
   program.nodes = {{.id = 4, .children = 2}, {.id = 6, .dependencies = 1}};
   program.children = {1, 1};
@@ -206,7 +206,7 @@ TEST(Alarms, BelongToARank) {
 }
 
 TEST(CollectivePlanner, CallersKeepTheirPromises) {
-  const System system;
+  const RingSystem system;
   CollectivePlanner planner(system.topology, system.settings, 1);
   Rotation rotation = planner.no_rotation();
   EXPECT_DEATH((void)planner.plan({.bytes = -8}, rotation), "-8 bytes among 0 NPUs");

@@ -10,17 +10,17 @@ using graph::Node;
 using graph::NodeType;
 
 // Four NPUs. An access of b bytes takes 100 + b ns.
-struct System {
+struct MemorySystem {
   network::Topology topology =
       *network::Topology::create({{network::Block::kRing, 4, 1e9 / (1 << 30), 100}});
   SystemSettings settings;
   network::ExpandedMemory memory;
-  explicit System(network::MemoryExpansion type, int32_t npus_per_node = 2)
+  explicit MemorySystem(network::MemoryExpansion type, int32_t npus_per_node = 2)
       : memory(*network::ExpandedMemory::create({type, 4 / npus_per_node, npus_per_node, 100, 1},
                                                 4)) {}
   // A pool of one level of 4 links of 1 byte a nanosecond: 100 ns, and one for each byte of an NPU.
-  static System with_pool() {
-    System out(network::MemoryExpansion::kNone);
+  static MemorySystem with_pool() {
+    MemorySystem out(network::MemoryExpansion::kNone);
     network::MemoryExpansionFile file;
     file.pool.emplace();
     file.pool->shape = network::SwitchedPool{1, {{"links", 4, 1, 1_GBps}}};
@@ -50,7 +50,7 @@ Node store(int64_t id, int64_t bytes, std::vector<int64_t> after = {}) {
 }
 
 TEST(AstraMemory, OfEachNpuIsItsOwnSoThatRanksAreOne) {
-  const auto answer = System(network::MemoryExpansion::kPerNpu)
+  const auto answer = MemorySystem(network::MemoryExpansion::kPerNpu)
                           .run({{0, {load(0, 900), compute(1, 50, {0}), store(2, 400, {1})}}});
   EXPECT_EQ(finishes(answer), std::vector<int64_t>(4, 1000 + 50 + 500));
   EXPECT_TRUE(answer->collapsed());
@@ -60,7 +60,7 @@ TEST(AstraMemory, OfEachNpuIsItsOwnSoThatRanksAreOne) {
 
 TEST(AstraMemory, APoolServesOneAfterTheOther) {
   // All ask at once, in the order of their ranks: 1000 ns each. Waiting counts as remote memory.
-  const auto answer = System(network::MemoryExpansion::kPool).run({{0, {load(0, 900)}}});
+  const auto answer = MemorySystem(network::MemoryExpansion::kPool).run({{0, {load(0, 900)}}});
   EXPECT_EQ(finishes(answer), (std::vector<int64_t>{1000, 2000, 3000, 4000}));
   EXPECT_FALSE(answer->collapsed());
   EXPECT_EQ(answer->rank(3).memory.ns, 4000);
@@ -74,19 +74,19 @@ TEST(AstraMemory, APoolServesWhoCameFirst) {
                                 {2, {load(0, 300), load(1, 0, {0})}},
                                 {3, {compute(0, 5), load(1, 400, {0})}}};
   // 2: 400. 3: + 500. 1: + 300. 0: + 200. 2: + 100.
-  EXPECT_EQ(finishes(System(network::MemoryExpansion::kPool).run(graphs)),
+  EXPECT_EQ(finishes(MemorySystem(network::MemoryExpansion::kPool).run(graphs)),
             (std::vector<int64_t>{1400, 1200, 1500, 900}));
 }
 
 TEST(AstraMemory, ANodeIsAPoolOfItsNpus) {
-  EXPECT_EQ(finishes(System(network::MemoryExpansion::kPerNode).run({{0, {load(0, 900)}}})),
+  EXPECT_EQ(finishes(MemorySystem(network::MemoryExpansion::kPerNode).run({{0, {load(0, 900)}}})),
             (std::vector<int64_t>{1000, 2000, 1000, 2000}));
 }
 
 TEST(AstraMemory, AnAccessLeavesTheAcceleratorAloneAndTakesTheCommunicator) {
   // Two loads of 1000 follow each other, a computation of 1500 goes on meanwhile; an all-reduce
   // that could start waits for the communicator: 2000 + 6 messages of 100 bytes and 100 ns.
-  System system(network::MemoryExpansion::kPerNpu);
+  MemorySystem system(network::MemoryExpansion::kPerNpu);
   system.settings.endpoint_delay = 0;
   system.settings.algorithms[graph::CollectiveType::kAllReduce] = {
       *network::parse_algorithm("ring")};
@@ -105,7 +105,7 @@ TEST(AstraMemory, APoolOfThePaperMovesAllAtOnce) {
   for (int32_t r = 0; r < 4; ++r) {
     graphs.push_back({r, {compute(0, r == 2 ? 300 : 100), load(1, 900, {0}), compute(2, 7, {1})}});
   }
-  const auto answer = System::with_pool().run(graphs);
+  const auto answer = MemorySystem::with_pool().run(graphs);
   EXPECT_EQ(finishes(answer), std::vector<int64_t>(4, 300 + 1000 + 7));
   EXPECT_EQ(answer->rank(0).memory.ns, 1200);
   EXPECT_EQ(answer->rank(2).memory.ns, 1000);
@@ -116,7 +116,7 @@ TEST(AstraMemory, APoolOfThePaperServesTransfersInTurn) {
   // one.
   Node from_host = load(0, 900);
   from_host.is_cpu_op = true;
-  const auto answer = System::with_pool().run({{0, {std::move(from_host), store(1, 400)}}});
+  const auto answer = MemorySystem::with_pool().run({{0, {std::move(from_host), store(1, 400)}}});
   EXPECT_EQ(finishes(answer), std::vector<int64_t>(4, 1500));
   EXPECT_TRUE(answer->collapsed());
 }
@@ -124,20 +124,20 @@ TEST(AstraMemory, APoolOfThePaperServesTransfersInTurn) {
 TEST(AstraMemory, APoolOfThePaperRefusesUnequalTransfers) {
   graph::Graphs graphs;
   for (int32_t r = 0; r < 4; ++r) graphs.push_back({r, {load(6, r == 3 ? 800 : 900)}});
-  const auto unequal = System::with_pool().run(graphs);
+  const auto unequal = MemorySystem::with_pool().run(graphs);
   ASSERT_FALSE(unequal);
   EXPECT_NE(unequal.error().message.find("900 bytes (node 6 of rank 0) and MEM_LOAD_NODE of 800"),
             std::string::npos)
       << unequal.error().text();
   graphs[3].nodes = {compute(0, 5)};
-  const auto missing = System::with_pool().run(graphs);
+  const auto missing = MemorySystem::with_pool().run(graphs);
   ASSERT_FALSE(missing);
   EXPECT_NE(missing.error().message.find("waits for node 6 (MEM_LOAD_NODE)"), std::string::npos)
       << missing.error().text();
 }
 
 TEST(AstraMemory, IsReplayedWhereAllIs) {
-  System system(network::MemoryExpansion::kNone);
+  MemorySystem system(network::MemoryExpansion::kNone);
   system.settings.replay_only = true;
   Node replayed = load(0, 900);
   replayed.duration = SimDuration{70};
@@ -148,13 +148,13 @@ TEST(AstraMemory, IsReplayedWhereAllIs) {
 
 TEST(AstraMemory, SaysWhoAsksInVain) {
   const auto none =
-      System(network::MemoryExpansion::kNone).run({{0, {compute(4, 1), load(5, 900, {4})}}});
+      MemorySystem(network::MemoryExpansion::kNone).run({{0, {compute(4, 1), load(5, 900, {4})}}});
   ASSERT_FALSE(none);
   EXPECT_NE(none.error().message.find("node 5 of rank 0 (MEM_LOAD_NODE) needs a remote memory"),
             std::string::npos)
       << none.error().text();
   const auto much =
-      System(network::MemoryExpansion::kPool).run({{0, {load(5, (int64_t{1} << 50) + 1)}}});
+      MemorySystem(network::MemoryExpansion::kPool).run({{0, {load(5, (int64_t{1} << 50) + 1)}}});
   ASSERT_FALSE(much);
   EXPECT_NE(much.error().message.find("at most 2^50"), std::string::npos);
 }

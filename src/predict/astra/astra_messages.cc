@@ -6,7 +6,7 @@
 namespace tombolo::astra {
 namespace {
 
-size_t mix(uint64_t a, uint64_t b) {
+size_t mail_hash(uint64_t a, uint64_t b) {
   uint64_t h = a * 0x9e3779b97f4a7c15u ^ b;
   h ^= h >> 29;
   h *= 0xbf58476d1ce4e5b9u;
@@ -16,8 +16,8 @@ size_t mix(uint64_t a, uint64_t b) {
 }  // namespace
 
 size_t AstraMachine::MailHash::operator()(const Mail& mail) const {
-  return mix(static_cast<uint64_t>(mail.from) << 32 | static_cast<uint32_t>(mail.to),
-             static_cast<uint64_t>(mail.tag) * 31 + static_cast<uint64_t>(mail.bytes));
+  return mail_hash(static_cast<uint64_t>(mail.from) << 32 | static_cast<uint32_t>(mail.to),
+                   static_cast<uint64_t>(mail.tag) * 31 + static_cast<uint64_t>(mail.bytes));
 }
 
 uint32_t AstraMachine::new_message() {

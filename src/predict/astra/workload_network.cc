@@ -1,6 +1,5 @@
-#include "predict/astra/workload_network.h"
-
 #include "base/check.h"
+#include "predict/astra/workload_run.h"
 
 namespace tombolo::astra {
 namespace {

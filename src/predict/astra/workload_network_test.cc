@@ -1,9 +1,8 @@
-#include "predict/astra/workload_network.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/check.h"
+#include "predict/astra/workload_run.h"
 
 namespace tombolo::astra {
 namespace {

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include "base/random.h"
 #include "predict/workload/dlrm.h"
 #include "spec/chakra/chakra.h"
+#include "support/seeds.h"
 #include "support/small_job.h"
 
 namespace tombolo::astra {
@@ -104,7 +106,7 @@ class Draw {
 
 class WorkloadRun : public ::testing::Test {
  protected:
-  std::string folder_ = ::testing::TempDir() + "workload_run";
+  std::string folder_ = fmt::format("{}workload_run.{}", ::testing::TempDir(), getpid());
   void SetUp() override { std::filesystem::create_directories(folder_); }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
@@ -143,8 +145,8 @@ class WorkloadRun : public ::testing::Test {
 
 TEST_F(WorkloadRun, ClassesAnswerWhatAllRanksAnswer) {
   int collapsed = 0, by_place = 0, full = 0;
-  const uint64_t seeds = std::getenv("TOMBOLO_LONG") != nullptr ? 1000 : 60;
-  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+  const uint64_t count = seeds(60, 1000);
+  for (uint64_t seed = 1; seed <= count; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     const Drawn drawn = Draw(seed).all();
     const auto workload =

@@ -5,7 +5,6 @@
 
 #include "base/check.h"
 #include "base/toml.h"
-#include "predict/cost/constant_texts.h"
 
 namespace tombolo::cost {
 namespace {

@@ -231,4 +231,10 @@ struct ConstantFiles {
 };
 const ConstantFiles& constant_files();
 
+// The files of constants as they stand in constants/, embedded when the program is built.
+
+// All of them, as in "device-a100.toml"; the part before the first '-' is the level.
+std::vector<std::string_view> constant_text_names();
+std::string_view constant_text(std::string_view name);
+
 }  // namespace tombolo::cost

@@ -13,8 +13,6 @@ using model::Model;
 using model::Recompute;
 using model::Slice;
 
-double as_double(int64_t n) { return static_cast<double>(n); }
-
 // Bytes per token. Tensor parallelism divides what is inside attention and MLP; what is outside is
 // divided by sequence parallelism only, and some stacks keep the inputs of both whole.
 struct PerToken {
@@ -31,7 +29,7 @@ struct PerToken {
 class Layers {
  public:
   Layers(const Model& model, const StackConstants& stack, double element)
-      : m_(model), stack_(stack), e_(element), h_(as_double(model.hidden)) {}
+      : m_(model), stack_(stack), e_(element), h_(real(model.hidden)) {}
 
   // What the backward pass of a layer reads.
   PerToken kept(bool experts, Recompute recompute) const {
@@ -44,8 +42,8 @@ class Layers {
 
   // Gradients that are alive at once in a backward pass: of the widest tensor and its input.
   PerToken gradients(bool experts) const {
-    const double width = experts ? routed_width() + shared_width() : as_double(m_.ffn);
-    const double wide = e_ * width * as_double(model::mlp_matrices(m_));
+    const double width = experts ? routed_width() + shared_width() : real(m_.ffn);
+    const double wide = e_ * width * real(model::mlp_matrices(m_));
     return {wide, e_ * h_ * 2};
   }
 
@@ -57,31 +55,31 @@ class Layers {
 
   double mask() const { return stack_.dropout ? h_ : 0; }
 
-  double routed_width() const { return as_double(m_.experts->per_token * m_.experts->ffn); }
-  double shared_width() const { return as_double(m_.experts->shared_ffn); }
+  double routed_width() const { return real(m_.experts->per_token * m_.experts->ffn); }
+  double shared_width() const { return real(m_.experts->shared_ffn); }
 
   // Queries, keys, values and the output of attention, in elements.
   double heads_width() const {
     if (m_.latent_attention) {
       const auto& l = *m_.latent_attention;
       // Values are a view of what the compressed keys and values are expanded to.
-      return as_double(m_.heads * (2 * (l.nope_dim + l.rope_dim) + l.nope_dim + 2 * l.value_dim));
+      return real(m_.heads * (2 * (l.nope_dim + l.rope_dim) + l.nope_dim + 2 * l.value_dim));
     }
-    return as_double(2 * m_.attention_width() + 2 * m_.kv_heads * m_.head_size());
+    return real(2 * m_.attention_width() + 2 * m_.kv_heads * m_.head_size());
   }
 
   PerToken attention(Recompute recompute) const {
     PerToken bytes = PerToken{e_ * heads_width(), e_ * h_ + mask()} + input();
     if (m_.latent_attention) {
       const auto& l = *m_.latent_attention;  // compressed, and again after their norms
-      bytes.outside += e_ * as_double(2 * l.query_rank + 2 * l.kv_rank + l.rope_dim);
+      bytes.outside += e_ * real(2 * l.query_rank + 2 * l.kv_rank + l.rope_dim);
     }
-    const double heads = as_double(m_.heads);
+    const double heads = real(m_.heads);
     if (stack_.attention == Attention::kFlash) {
       bytes.inside += 4 * heads;  // the sum of each row's softmax
     } else if (recompute == Recompute::kNone) {
       // Softmax; with dropout its mask and its result as well.
-      bytes.inside += heads * as_double(m_.sequence) * (stack_.dropout ? 2 * e_ + 1 : e_);
+      bytes.inside += heads * real(m_.sequence) * (stack_.dropout ? 2 * e_ + 1 : e_);
     }
     return bytes;
   }
@@ -89,13 +87,11 @@ class Layers {
   // Inner tensors that backward reads: gate, up and their product, or before and after GELU.
   double inner() const { return m_.activation == Activation::kSwiglu ? 3 : 2; }
 
-  PerToken mlp() const {
-    return PerToken{e_ * inner() * as_double(m_.ffn), e_ * h_ + mask()} + input();
-  }
+  PerToken mlp() const { return PerToken{e_ * inner() * real(m_.ffn), e_ * h_ + mask()} + input(); }
 
   PerToken mixture() const {
-    const double copies = as_double(m_.experts->per_token) * h_;
-    const double scores = 8 * as_double(m_.experts->count);  // in float32, and their softmax
+    const double copies = real(m_.experts->per_token) * h_;
+    const double scores = 8 * real(m_.experts->count);  // in float32, and their softmax
     return PerToken{e_ * inner() * (routed_width() + shared_width()), e_ * (h_ + copies) + scores} +
            input();
   }
@@ -104,12 +100,12 @@ class Layers {
   // third and fifth are kept, with the output of attention and the layer's input. A compiled layer
   // drops the seventh, which no backward pass reads.
   PerToken half_of_the_products(bool experts) const {
-    const double width = experts ? routed_width() + shared_width() : as_double(m_.ffn);
-    const double copies = experts ? as_double(m_.experts->per_token) * h_ : 0;
+    const double width = experts ? routed_width() + shared_width() : real(m_.ffn);
+    const double copies = experts ? real(m_.experts->per_token) * h_ : 0;
     const double keys =
         m_.latent_attention
-            ? as_double(m_.heads * (m_.latent_attention->nope_dim + m_.latent_attention->rope_dim))
-            : as_double(m_.kv_heads * m_.head_size());
+            ? real(m_.heads * (m_.latent_attention->nope_dim + m_.latent_attention->rope_dim))
+            : real(m_.kv_heads * m_.head_size());
     return {e_ * (heads_width() - keys + width), e_ * (h_ + copies)};
   }
 
@@ -126,30 +122,30 @@ struct Held {
 };
 
 Held held(const Model& m, const Configuration& c, const Slice& slice) {
-  const double experts = as_double(model::expert_parameters(m, slice));
-  const double dense = as_double(model::parameters(m, slice)) - experts;
+  const double experts = real(model::expert_parameters(m, slice));
+  const double dense = real(model::parameters(m, slice)) - experts;
   // Tensor parallelism leaves whole: learned positions, and what compresses for latent attention.
   double whole = 0;
   if (slice.embedding && m.positions == model::Positions::kLearned) {
-    whole += as_double(m.positions_max.value_or(m.sequence) * m.hidden);
+    whole += real(m.positions_max.value_or(m.sequence) * m.hidden);
   }
   if (m.latent_attention) {
     const auto& l = *m.latent_attention;
-    whole += as_double(slice.layers * m.hidden * (l.query_rank + l.kv_rank + l.rope_dim));
+    whole += real(slice.layers * m.hidden * (l.query_rank + l.kv_rank + l.rope_dim));
   }
-  const double t = as_double(c.tensor);
-  return {(dense - whole) / t + whole, experts / (t * as_double(c.expert))};
+  const double t = real(c.tensor);
+  return {(dense - whole) / t + whole, experts / (t * real(c.expert))};
 }
 
 // Forward passes of a stage's chunks of layers that wait for their backward pass: with 1F1B one per
 // stage from here to the last; interleaved, the warm-up of Megatron-LM and one more.
 double waiting_chunks(const Configuration& c, int64_t stage) {
   const int64_t all = std::max<int64_t>(1, c.micro_batches()) * c.virtual_stages;
-  if (c.gpipe) return as_double(all);
+  if (c.gpipe) return real(all);
   const int64_t after = c.pipeline - 1 - stage;
   const int64_t waiting =
       c.virtual_stages == 1 ? after + 1 : 2 * after + (c.virtual_stages - 1) * c.pipeline + 1;
-  return as_double(std::min(all, waiting));
+  return real(std::min(all, waiting));
 }
 
 struct ElementBytes {
@@ -166,7 +162,7 @@ Bytes with_layers_at_work(Bytes workspace, const Model& m, const Configuration& 
   Slice ends = slice;
   ends.layers = 0;
   const Held mine = held(m, c, slice), mine_at_ends = held(m, c, ends);
-  const double layers_here = std::max<double>(1, as_double(slice.layers));
+  const double layers_here = std::max<double>(1, real(slice.layers));
   const double dense_layer = (mine.dense - mine_at_ends.dense) / layers_here;
   workspace += Bytes{stack.layer_buffers * dense_layer};
   if (c.zero < 3) return workspace;
@@ -202,7 +198,7 @@ Slice stage_slice(const Model& m, int64_t pipeline, int64_t stage) {
 DeviceMemory stage_memory(const Model& m, const Configuration& c, const StackConstants& stack,
                           const MemoryInputs& inputs, int64_t stage) {
   return slice_memory(m, c, stack, inputs, stage_slice(m, c.pipeline, stage),
-                      waiting_chunks(c, stage) / as_double(c.virtual_stages));
+                      waiting_chunks(c, stage) / real(c.virtual_stages));
 }
 
 DeviceMemory slice_memory(const Model& m, const Configuration& c, const StackConstants& stack,
@@ -211,14 +207,14 @@ DeviceMemory slice_memory(const Model& m, const Configuration& c, const StackCon
         waiting, inputs.element_bytes);
   const LayerCounts counts = model::count_layers(m, slice);
   const double e = inputs.element_bytes;
-  const double t = as_double(c.tensor);
+  const double t = real(c.tensor);
   const double sequence = c.sequence_parallel ? t : 1;
-  const double h = as_double(m.hidden);
+  const double h = real(m.hidden);
 
   // State. Replicas are data x context; those of an expert are fewer by expert parallelism.
   const Held mine = held(m, c, slice);
-  const double replicas = as_double(c.data * c.context);
-  const double expert_replicas = std::max(1.0, replicas / as_double(c.expert));
+  const double replicas = real(c.data * c.context);
+  const double expert_replicas = std::max(1.0, replicas / real(c.expert));
   const auto bytes = [&](double per_parameter, int64_t zero) {
     const bool split = c.zero >= zero;
     return Bytes{per_parameter * (mine.dense / (split ? replicas : 1) +
@@ -235,14 +231,14 @@ DeviceMemory slice_memory(const Model& m, const Configuration& c, const StackCon
             1);
 
   // Activations.
-  const double tokens = as_double(c.micro_batch * m.sequence) / as_double(c.context);
+  const double tokens = real(c.micro_batch * m.sequence) / real(c.context);
   const auto on_device = [&](PerToken per_token) {
     return stack.activation_scale * tokens *
            (per_token.inside / t + per_token.outside / sequence + per_token.whole);
   };
   const Layers layers(m, stack, e);
-  const double dense = as_double(counts.dense);
-  const double experts = as_double(counts.experts);
+  const double dense = real(counts.dense);
+  const double experts = real(counts.experts);
   PerToken kept{0, stack.stage_outputs && !slice.head ? e * h : 0, 0};
   if (counts.dense > 0) kept = kept + layers.kept(false, c.recompute) * dense;
   if (counts.experts > 0) kept = kept + layers.kept(true, c.recompute) * experts;
@@ -263,7 +259,7 @@ DeviceMemory slice_memory(const Model& m, const Configuration& c, const StackCon
   double logits = 0;
   if (slice.head) {
     logits = stack.activation_scale * tokens *
-             (stack.logit_memory * as_double(m.vocabulary) / t + 2 * e * h / sequence);
+             (stack.logit_memory * real(m.vocabulary) / t + 2 * e * h / sequence);
   }
   memory.workspace = stack.workspace + Bytes{std::max(layer, logits)} +
                      Bytes{std::min(layer, logits) * stack.reserved};

@@ -9,10 +9,8 @@
 namespace tombolo::cost {
 namespace {
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 // One micro-batch through one stage, in one direction: where the time goes, and its sum.
-struct StagePass {
+struct SlicePass {
   double compute = 0;  // kernels, or the host that launches them
   double tensor = 0;   // exposed
   double context = 0;
@@ -22,7 +20,7 @@ struct StagePass {
 };
 
 struct Stage {
-  StagePass forward, backward;
+  SlicePass forward, backward;
   double total() const { return forward.total() + backward.total(); }
 };
 
@@ -94,13 +92,13 @@ class Pricing {
     others -= slowest.total();
 
     IterationTime time;
-    const auto sum = [&](double StagePass::*part) {
+    const auto sum = [&](double SlicePass::*part) {
       return slowest.forward.*part + slowest.backward.*part;
     };
-    time.compute = Seconds{m * sum(&StagePass::compute) * spread_};
-    time.tensor_communication = Seconds{m * sum(&StagePass::tensor)};
-    time.context_communication = Seconds{m * sum(&StagePass::context)};
-    time.expert_communication = Seconds{m * sum(&StagePass::expert)};
+    time.compute = Seconds{m * sum(&SlicePass::compute) * spread_};
+    time.tensor_communication = Seconds{m * sum(&SlicePass::tensor)};
+    time.context_communication = Seconds{m * sum(&SlicePass::context)};
+    time.expert_communication = Seconds{m * sum(&SlicePass::expert)};
     time.bubble = Seconds{others / v * spread_};
     if (p > 1) {
       const double once = transfer();
@@ -177,9 +175,9 @@ class Pricing {
     return {(real(model::parameters(m_, slice)) - experts) / t, experts / (t * real(c_.expert))};
   }
 
-  StagePass expose(const LayerPass& pass, double layers, double mixtures, double host_factor,
+  SlicePass expose(const LayerPass& pass, double layers, double mixtures, double host_factor,
                    const model::Slice& slice) const {
-    StagePass stage;
+    SlicePass stage;
     stage.tensor = pass.tensor * (1 - stack_.tensor_overlap);
     stage.expert = pass.expert * (1 - stack_.expert_overlap);
     // Keys and values travel while attention computes on those that came before.

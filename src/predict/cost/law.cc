@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "base/check.h"
+
 namespace tombolo::cost {
 
 Result<Law> find_law(std::string_view name) {
@@ -11,6 +13,85 @@ Result<Law> find_law(std::string_view name) {
   for (const auto& [law, known_name] : enum_names(Law{})) known.push_back(known_name);
   return unusable(fmt::format("--law {}: there is no such law", name),
                   fmt::format("--law {}", fmt::join(known, ", --law ")));
+}
+
+Result<Configuration> configuration_of(const plan::Job& job) {
+  const plan::Parallelism& p = job.parallelism;
+  Result<Order> order = parse_order(p.order);
+  if (!order) {
+    return unusable(
+        fmt::format("{}: parallelism.order = \"{}\": {}", job.file, p.order, order.error().message),
+        order.error().hint);
+  }
+  return Configuration{.tensor = p.tensor,
+                       .context = p.context,
+                       .data = p.data,
+                       .pipeline = p.pipeline,
+                       .expert = p.expert,
+                       .virtual_stages = p.virtual_stages,
+                       .micro_batch = job.training.micro_batch,
+                       .global_batch = job.training.global_batch,
+                       .zero = p.zero,
+                       .sequence_parallel = p.sequence_parallel,
+                       .gpipe = p.schedule == "gpipe",
+                       .recompute = job.training.recompute,
+                       .order = *order};
+}
+
+LawSettings settings_of(const plan::Training& training) {
+  return {.stack = training.stack,
+          .element_bytes = plan::element_bytes(training.precision),
+          .fp8 = training.precision == plan::Precision::kFp8,
+          .bf16 = training.precision == plan::Precision::kBf16 ||
+                  training.precision == plan::Precision::kFp8,
+          .state_bytes = training.optimizer_bytes_per_parameter};
+}
+
+Status check_divisions(const plan::Job& job) {
+  const plan::Parallelism& p = job.parallelism;
+  const plan::Training& t = job.training;
+  CHECK(job.model, "{}: a job without a model", job.file);
+  CHECK(t.micro_batch >= 1 && p.data >= 1, "{}: micro-batches of {} in {} pipelines", job.file,
+        t.micro_batch, p.data);
+  const int64_t together = t.micro_batch * p.data;
+  if (t.global_batch % together != 0) {
+    return unusable(fmt::format("{}: training.global_batch = {}: not a multiple of micro_batch x "
+                                "data = {}",
+                                job.file, t.global_batch, together),
+                    fmt::format("{}", (t.global_batch / together + 1) * together));
+  }
+  if (job.model->layers < p.pipeline * p.virtual_stages) {
+    return unusable(fmt::format("{}: parallelism: {} stages x {} virtual stages, but the model has "
+                                "only {} layers",
+                                job.file, p.pipeline, p.virtual_stages, job.model->layers),
+                    fmt::format("pipeline x virtual_stages of at most {}", job.model->layers));
+  }
+  if (!p.layers_per_stage.empty()) {
+    int64_t sum = 0;
+    for (const int64_t layers : p.layers_per_stage) sum += layers;
+    if (std::ssize(p.layers_per_stage) != p.pipeline || sum != job.model->layers) {
+      return unusable(
+          fmt::format("{}: parallelism.layers_per_stage: {} numbers that add up to {}; "
+                      "the pipeline has {} stages and the model {} layers",
+                      job.file, p.layers_per_stage.size(), sum, p.pipeline, job.model->layers),
+          "one number per stage");
+    }
+  }
+  if (p.expert > 1) {
+    if (!job.model->experts) {
+      return unusable(
+          fmt::format("{}: parallelism.expert = {}: the model has no experts", job.file, p.expert),
+          "expert = 1");
+    }
+    if (job.model->experts->count % p.expert != 0 || (p.data * p.context) % p.expert != 0) {
+      return unusable(
+          fmt::format("{}: parallelism.expert = {}: divides neither {} experts nor "
+                      "data x context = {} evenly, or only one of them",
+                      job.file, p.expert, job.model->experts->count, p.data * p.context),
+          "a common divisor of both");
+    }
+  }
+  return {};
 }
 
 }  // namespace tombolo::cost

@@ -6,6 +6,9 @@
 
 #include "base/fields.h"
 #include "base/result.h"
+#include "predict/cost/configuration.h"
+#include "predict/cost/iteration.h"
+#include "spec/plan/job.h"
 
 namespace tombolo::cost {
 
@@ -19,5 +22,16 @@ constexpr auto enum_names(Law) {
 
 // The law that a person named with --law; of nothing the default, tombolo. Unusable: another name.
 Result<Law> find_law(std::string_view name);
+
+// A job as the laws see it: one configuration on one datacenter.
+
+// Unusable: an order of parallelism that cannot be read.
+Result<Configuration> configuration_of(const plan::Job& job);
+
+LawSettings settings_of(const plan::Training& training);
+
+// What no law can price: a batch that cannot be divided, fewer layers than stages, experts that
+// cannot be divided.
+Status check_divisions(const plan::Job& job);
 
 }  // namespace tombolo::cost

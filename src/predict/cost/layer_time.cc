@@ -6,12 +6,6 @@
 #include "base/check.h"
 
 namespace tombolo::cost {
-namespace {
-
-double real(int64_t n) { return static_cast<double>(n); }
-
-}  // namespace
-
 LayerPricer::LayerPricer(const model::Model& model, const cluster::Datacenter& datacenter,
                          const Constants& constants, double element_bytes, bool fp8)
     : m_(model),

@@ -30,7 +30,7 @@ Constants plain() {
   return c;
 }
 
-cluster::Datacenter machines() {
+cluster::Datacenter plain_machines() {
   cluster::Datacenter d;
   d.device = {.name = "plain",
               .peak = 100_TFLOPS,
@@ -67,7 +67,7 @@ class Layer : public ::testing::Test {
   }
 
   model::Model model_ = gpt();
-  cluster::Datacenter datacenter_ = machines();
+  cluster::Datacenter datacenter_ = plain_machines();
   Constants constants_ = plain();
 };
 
@@ -160,7 +160,7 @@ TEST_F(Layer, CollectivesLeaveDomainsThroughAllTheirPorts) {
 
 TEST(LayerTime, MachinesComputeAndAreJoined) {
   const model::Model m = *model::preset("gpt-22b");
-  cluster::Datacenter site = machines();
+  cluster::Datacenter site = plain_machines();
   site.name = "here";
   site.scale_out.bandwidth = {};
   EXPECT_DEATH(LayerPricer(m, site, plain(), 2, false), "here is joined by .* and 0 B/s");

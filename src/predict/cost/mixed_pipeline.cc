@@ -8,8 +8,6 @@
 namespace tombolo::cost {
 namespace {
 
-double real(size_t n) { return static_cast<double>(n); }
-
 void check_shape(std::span<const StagePass> stages, std::span<const Hop> hops) {
   CHECK(!stages.empty() && hops.size() + 1 == stages.size(), "{} stages, {} hops", stages.size(),
         hops.size());

@@ -8,8 +8,6 @@
 namespace tombolo::cost {
 namespace {
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 // Equation 1.
 Seconds all_gather(Bytes gathered, const Grid& grid, const RailOnlyMachine& machine) {
   return network::hierarchical_all_gather({.domain = grid.domain,

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "predict/cost/job_configuration.h"
+#include "predict/cost/law.h"
 #include "predict/cost/mixed_pipeline.h"
 #include "predict/cost/rail_only.h"
 #include "predict/published/error_band.h"

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "predict/network/published_fabrics.h"
 
 namespace tombolo::network {
 namespace {

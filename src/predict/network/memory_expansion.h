@@ -22,7 +22,7 @@
 #include "base/fields.h"
 #include "base/result.h"
 #include "base/time.h"
-#include "predict/network/memory_pool_file.h"
+#include "predict/network/remote_memory.h"
 
 namespace tombolo::network {
 

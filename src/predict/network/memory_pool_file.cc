@@ -1,6 +1,5 @@
-#include "predict/network/memory_pool_file.h"
-
 #include "base/fields.h"
+#include "predict/network/remote_memory.h"
 
 namespace tombolo::network {
 namespace {

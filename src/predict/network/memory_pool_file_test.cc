@@ -1,16 +1,15 @@
-#include "predict/network/memory_pool_file.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "predict/network/memory_expansion.h"
+#include "predict/network/remote_memory.h"
 
 namespace tombolo::network {
 namespace {
 
 using ::testing::HasSubstr;
 
-Result<ExpandedMemory> memory(const std::string& text, int32_t npus) {
+Result<ExpandedMemory> pool_of(const std::string& text, int32_t npus) {
   return ExpandedMemory::create(TRY(parse_memory_expansion(text, "remote_memory.json")), npus);
 }
 
@@ -23,7 +22,7 @@ constexpr const char* kHierarchy =
         "in-node-bw": 100, "remote-mem-latency": 500)";
 
 TEST(MemoryPoolFile, ReadsThePapersExample) {
-  const auto pool = memory(kHierarchy + std::string("}"), 256);
+  const auto pool = pool_of(kHierarchy + std::string("}"), 256);
   ASSERT_TRUE(pool) << pool.error().text();
   EXPECT_TRUE(pool->exists());
   EXPECT_TRUE(pool->together());
@@ -35,7 +34,7 @@ TEST(MemoryPoolFile, ReadsThePapersExample) {
 TEST(MemoryPoolFile, GathersInSwitches) {
   // Links below the gathering carry 8 W, 64 W and 256 W: 32 chunks of 2^18, 2^21 and 2^23 bytes,
   // 2621.44 + 20971.52 + 83886.08 + 31 * 83886.08 ns.
-  const auto pool = memory(kHierarchy + std::string(R"(, "in-switch-collectives": 1})"), 256);
+  const auto pool = pool_of(kHierarchy + std::string(R"(, "in-switch-collectives": 1})"), 256);
   ASSERT_TRUE(pool) << pool.error().text();
   EXPECT_EQ(pool->duration(1 << 20).ns, 500 + 2'707'948);  // 2707947.52
 }
@@ -43,19 +42,19 @@ TEST(MemoryPoolFile, GathersInSwitches) {
 TEST(MemoryPoolFile, ReadsLevelsRingsAndMeshes) {
   // 8 GPUs load 1000 bytes each, 8000 in all, in chunks of at most 1000. Levels of 4 and 8 links:
   // 2000 and 1000 bytes each, 2 chunks; 1000 + 500 + 1000 ns at 1 GB/s.
-  const auto levels = memory(
+  const auto levels = pool_of(
       R"({"memory-type": "MULTI_LEVEL_SWITCH_POOL", "chunk-size": 1000,
           "levels": [{"links": 4, "bandwidth": 1}, {"name": "leaf", "links": 8, "bandwidth": 1}]})",
       8);
   ASSERT_TRUE(levels) << levels.error().text();
   EXPECT_EQ(levels->duration(1000).ns, 2500);
   // A ring of 4 stations: 8000/8 on each link, one chunk over two links.
-  const auto ring =
-      memory(R"({"memory-type": "RING_POOL", "stations": 4, "link-bw": 1, "chunk-size": 1000})", 8);
+  const auto ring = pool_of(
+      R"({"memory-type": "RING_POOL", "stations": 4, "link-bw": 1, "chunk-size": 1000})", 8);
   ASSERT_TRUE(ring) << ring.error().text();
   EXPECT_EQ(ring->duration(1000).ns, 2000);
   // A mesh of 4 by 2: 8000 / (4 * 2), one chunk over four links.
-  const auto mesh = memory(
+  const auto mesh = pool_of(
       R"({"memory-type": "MESH_POOL", "columns": 4, "rows": 2, "link-bw": 1, "chunk-size": 1000})",
       8);
   ASSERT_TRUE(mesh) << mesh.error().text();
@@ -64,7 +63,7 @@ TEST(MemoryPoolFile, ReadsLevelsRingsAndMeshes) {
 
 TEST(MemoryPoolFile, BlamesTheKey) {
   const auto text = [](const std::string& file, int32_t npus = 256) {
-    const auto pool = memory(file, npus);
+    const auto pool = pool_of(file, npus);
     return pool ? "" : pool.error().text();
   };
   EXPECT_THAT(text(R"({"memory-type": "RING_POOL", "stations": 4})"), HasSubstr("link-bw"));
@@ -83,7 +82,7 @@ TEST(MemoryPoolFile, BlamesTheKey) {
   EXPECT_THAT(text(huge), HasSubstr("4611686018427387904 NPUs"));
   EXPECT_THAT(text(R"({"memory-type": "MULTI_LEVEL_SWITCH_POOL", "levels": []})"),
               HasSubstr("no level"));
-  const auto slow = memory(R"({"memory-type": "RING_POOL", "stations": 4, "link-bw": 1e-6})", 256);
+  const auto slow = pool_of(R"({"memory-type": "RING_POOL", "stations": 4, "link-bw": 1e-6})", 256);
   EXPECT_THAT(slow->check(int64_t{1} << 50).error().text(), HasSubstr("104 days"));
 }
 

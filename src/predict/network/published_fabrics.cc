@@ -1,4 +1,4 @@
-#include "predict/network/published_fabrics.h"
+#include "predict/network/fabric.h"
 
 namespace tombolo::network {
 namespace {

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/quantiles.h"
 #include "predict/cost/iteration.h"
-#include "predict/cost/job_configuration.h"
+#include "predict/cost/law.h"
 #include "predict/published/reference.h"
 
 namespace tombolo::published {

@@ -3,7 +3,6 @@
 #include <set>
 
 #include "base/file.h"
-#include "predict/published/reference_file.h"
 #include "predict/published/reference_rows.h"
 
 namespace tombolo::published {

@@ -48,4 +48,22 @@ Result<ReferenceTable> read_reference_table(const std::string& folder, std::stri
 // Only its rows.
 Result<std::vector<ReferenceRow>> read_reference(const std::string& folder, std::string_view table);
 
+// Published memory of one device by kind, without a time: Korthikanti et al. 2022, figures 1 and 7.
+//
+// Figure 1 has GiB of weights with optimizer, or of activations, on the first pipeline stage;
+// figure 7 has activations as percent of those with tensor parallelism alone. The runs are those of
+// table 5.
+
+struct ReferenceMemory {
+  enum class Kind { kState, kActivations };
+  std::string name;  // "fig7 22B selective+seq"
+  plan::Job job;
+  Kind kind = Kind::kActivations;
+  std::optional<plan::Job> baseline;  // `published` is percent of this job's; left out: GiB
+  double published = 0;
+};
+
+// From `folder`, or the program's copy where that is empty.
+Result<std::vector<ReferenceMemory>> read_reference_memory(const std::string& folder);
+
 }  // namespace tombolo::published

@@ -1,8 +1,6 @@
-#include "predict/published/reference_memory.h"
-
 #include "base/csv.h"
 #include "base/file.h"
-#include "predict/published/reference_file.h"
+#include "predict/published/reference.h"
 #include "predict/published/reference_rows.h"
 
 namespace tombolo::published {

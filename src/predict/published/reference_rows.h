@@ -12,7 +12,14 @@
 #include "base/result.h"
 #include "predict/published/reference.h"
 
-namespace tombolo::published::detail {
+namespace tombolo::published {
+
+// data/reference as it stood when the program was built, by file name, as in
+// reference_file("mlperf_training_v3.1_gpt3_175b.csv"). CHECKs that it exists. The bytes live as
+// long as the program.
+std::string_view reference_file(std::string_view name);
+
+namespace detail {
 
 using RowReader = Result<ReferenceRow> (*)(const CsvRow& row);
 
@@ -68,4 +75,5 @@ Seconds iteration_of(const plan::Job& job, double tokens_per_device_second);
 // "llama3-8b 8xh100 tp2 ...": what tells rows of a table apart.
 std::string name_of(const plan::Job& job);
 
-}  // namespace tombolo::published::detail
+}  // namespace detail
+}  // namespace tombolo::published

@@ -10,7 +10,6 @@
 #include <set>
 
 #include "predict/published/error_band.h"
-#include "predict/published/reference_memory.h"
 #include "predict/published/reference_rows.h"
 
 namespace tombolo::published {

@@ -8,8 +8,6 @@
 namespace tombolo::workload {
 namespace {
 
-double as_double(int64_t n) { return static_cast<double>(n); }
-
 Status check(const plan::Job& job) {
   const plan::Parallelism& p = job.parallelism;
   const auto refuse = [&](const char* key, int64_t value, const std::string& why,
@@ -50,7 +48,7 @@ double tensor_operations(const plan::Job& job, const VolumeOptions& options, boo
   const double passes = job.training.recompute == model::Recompute::kFull ? 3 : 2;
   double attention = 2, mlp = 2;  // one gather, one reduce-scatter: as many bytes as an all-reduce
   if (experts && p.expert > 1) {
-    mlp = 2 * as_double(m.experts->per_token) + (m.experts->shared_ffn > 0 ? 2 : 0);
+    mlp = 2 * real(m.experts->per_token) + (m.experts->shared_ffn > 0 ? 2 : 0);
   }
   if (m.parallel_residual.value_or(false)) attention = 0;  // one sum for both
   const double again = options.gather_again && p.sequence_parallel ? (attention + mlp) / 2 : 0;
@@ -117,22 +115,21 @@ MicroBatchVolume micro_batch_volume(const plan::Job& job) {
   const model::Model& m = *job.model;
   const plan::Parallelism& p = job.parallelism;
   const double bytes = plan::element_bytes(job.training.precision);
-  const double tokens = as_double(job.training.micro_batch) * as_double(m.sequence);
-  const auto t = as_double(p.tensor), c = as_double(p.context);
+  const double tokens = real(job.training.micro_batch) * real(m.sequence);
+  const auto t = real(p.tensor), c = real(p.context);
   MicroBatchVolume out;
-  out.hidden = tokens * as_double(m.hidden) * bytes / c;
+  out.hidden = tokens * real(m.hidden) * bytes / c;
   if (m.latent_attention) {
     const model::LatentAttention& l = *m.latent_attention;
-    out.keys_values =
-        tokens * as_double(m.heads * (l.nope_dim + l.rope_dim + l.value_dim)) * bytes / t;
+    out.keys_values = tokens * real(m.heads * (l.nope_dim + l.rope_dim + l.value_dim)) * bytes / t;
   } else {
     // More tensor ranks than heads of keys: each rank has a whole one.
-    const double split = as_double(std::min(p.tensor, m.kv_heads));
-    out.keys_values = tokens * 2 * as_double(m.kv_heads * m.head_size()) * bytes / split;
+    const double split = real(std::min(p.tensor, m.kv_heads));
+    out.keys_values = tokens * 2 * real(m.kv_heads * m.head_size()) * bytes / split;
   }
   if (m.experts) {
     const double mine = p.sequence_parallel ? out.hidden / t : out.hidden;
-    out.copies = mine * as_double(m.experts->per_token);
+    out.copies = mine * real(m.experts->per_token);
   }
   return out;
 }
@@ -141,11 +138,10 @@ Result<TrafficVolume> traffic_volume(const plan::Job& job, const VolumeOptions& 
   TRY(check(job));
   const plan::Parallelism& p = job.parallelism;
   const model::Model& m = *job.model;
-  const auto micro_batches =
-      as_double(job.training.global_batch / (job.training.micro_batch * p.data));
+  const auto micro_batches = real(job.training.global_batch / (job.training.micro_batch * p.data));
   const MicroBatchVolume batch = micro_batch_volume(job);
   const bool full = job.training.recompute == model::Recompute::kFull;
-  const auto t = as_double(p.tensor), e = as_double(p.expert);
+  const auto t = real(p.tensor), e = real(p.expert);
 
   TrafficVolume out;
   out.chunks = p.virtual_stages;
@@ -156,7 +152,7 @@ Result<TrafficVolume> traffic_volume(const plan::Job& job, const VolumeOptions& 
     const model::Slice& slice = slices[i];
     StageVolume& stage = out.stages[i % static_cast<size_t>(p.pipeline)];
     const model::LayerCounts layers = model::count_layers(m, slice);
-    const auto dense = as_double(layers.dense), routed = as_double(layers.experts);
+    const auto dense = real(layers.dense), routed = real(layers.experts);
 
     double operations = dense * tensor_operations(job, options, false) +
                         routed * tensor_operations(job, options, true);
@@ -174,8 +170,8 @@ Result<TrafficVolume> traffic_volume(const plan::Job& job, const VolumeOptions& 
       stage.expert += Bytes{micro_batches * routed * (full ? 6 : 4) * batch.copies / e};
     }
 
-    const auto all = as_double(model::parameters(m, slice));
-    const double split = p.expert > 1 ? as_double(model::expert_parameters(m, slice)) : 0;
+    const auto all = real(model::parameters(m, slice));
+    const double split = p.expert > 1 ? real(model::expert_parameters(m, slice)) : 0;
     const double per_parameter = data_bytes(job, micro_batches);
     stage.data += Bytes{(all - split) / t * per_parameter};
     stage.expert_data += Bytes{split / (t * e) * per_parameter};
@@ -184,8 +180,8 @@ Result<TrafficVolume> traffic_volume(const plan::Job& job, const VolumeOptions& 
   out.boundary = Bytes{micro_batches * whole};
   if (m.tied_embeddings && p.pipeline > 1) {
     // An all-reduce between two: each sends its half and the sum of the other's.
-    out.tied = Bytes{as_double(m.vocabulary * m.hidden) / t *
-                     plan::gradient_bytes(job.training.precision)};
+    out.tied =
+        Bytes{real(m.vocabulary * m.hidden) / t * plan::gradient_bytes(job.training.precision)};
   }
   note_what_is_left_out(job, out.notes);
   return out;

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
-#include "predict/cost/job_configuration.h"
+#include "predict/cost/law.h"
 #include "predict/workload/traffic_volume.h"
 
 namespace tombolo::workload {
 namespace {
 
-Status check(const plan::Job& job) {
+Status check_graphs(const plan::Job& job) {
   if (!job.model) {
     return unusable(fmt::format("{}: model is missing", job.file),
                     "[model] with preset = \"gpt3-175b\" or config = \"config.json\"");
@@ -47,7 +47,7 @@ schedule::Shape shape_of(const plan::Job& job, const std::string& name) {
 }  // namespace
 
 Result<Workload> Workload::make(const plan::Job& job, const WorkloadOptions& options) {
-  TRY(check(job));
+  TRY(check_graphs(job));
   const plan::Parallelism& p = job.parallelism;
   if (options.remote_parameters && p.zero != 3) {
     return unusable(

@@ -6,8 +6,6 @@
 namespace tombolo::workload {
 namespace {
 
-double real(int64_t n) { return static_cast<double>(n); }
-
 class Cutter {
  public:
   Cutter(const plan::Job& job, const cost::IterationLaw& law, const cost::Configuration& c)

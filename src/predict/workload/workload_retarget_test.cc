@@ -26,7 +26,7 @@ plan::Job job_of(const plan::Parallelism& parallelism, int64_t data, bool tied, 
   return job;
 }
 
-graph::Graphs graphs_of(const Workload& workload) {
+graph::Graphs bare_graphs_of(const Workload& workload) {
   graph::Graphs out;
   for (int32_t rank = 0; rank < workload.ranks(); ++rank) {
     out.push_back(workload.graph(rank, false));
@@ -34,20 +34,20 @@ graph::Graphs graphs_of(const Workload& workload) {
   return out;
 }
 
-struct Case {
+struct Retargeting {
   const char* name;
   plan::Parallelism parallelism;
   bool tied = false, experts = false;
   int64_t data = 2;
 };
 
-void expect_equal(const Case& c, int64_t from, int64_t to) {
+void expect_equal(const Retargeting& c, int64_t from, int64_t to) {
   SCOPED_TRACE(fmt::format("{}: {} to {}", c.name, from, to));
   const auto traced = Workload::make(job_of(c.parallelism, from, c.tied, c.experts), {});
   const auto wanted = Workload::make(job_of(c.parallelism, to, c.tied, c.experts), {});
   ASSERT_TRUE(traced && wanted);
   const auto made =
-      chakra::Retarget::make(graphs_of(*traced), traced->groups(), {wanted->ranks(), {}});
+      chakra::Retarget::make(bare_graphs_of(*traced), traced->groups(), {wanted->ranks(), {}});
   ASSERT_TRUE(made) << made.error().text();
   const chakra::CommGroups ours = made->groups(), theirs = wanted->groups();
   EXPECT_EQ(ours.size(), theirs.size());
@@ -74,7 +74,7 @@ void expect_equal(const Case& c, int64_t from, int64_t to) {
 }
 
 TEST(WorkloadRetarget, EqualsTheJobWithAsManyReplicas) {
-  const std::vector<Case> cases{
+  const std::vector<Retargeting> cases{
       {"data", {.pipeline = 1}},
       {"zero 1", {.pipeline = 1, .zero = 1}},
       {"zero 3", {.pipeline = 1, .zero = 3}},
@@ -88,7 +88,7 @@ TEST(WorkloadRetarget, EqualsTheJobWithAsManyReplicas) {
       {"context", {.tensor = 2, .pipeline = 2, .context = 2}},
       {"experts", {.pipeline = 2, .expert = 2}, false, true, 4},
   };
-  for (const Case& c : cases) {
+  for (const Retargeting& c : cases) {
     expect_equal(c, c.data, 2 * c.data);
     expect_equal(c, 2 * c.data, c.data);
   }

@@ -70,6 +70,14 @@ constexpr bool is_send(ActionKind kind) {
   return kind == ActionKind::kSendActivation || kind == ActionKind::kSendGradient;
 }
 constexpr bool is_receive(ActionKind kind) { return is_communication(kind) && !is_send(kind); }
+// Whether the other end of a message is the next stage, or else the one before.
+constexpr bool towards_next(ActionKind kind) {
+  return kind == ActionKind::kSendActivation || kind == ActionKind::kReceiveGradient;
+}
+// The boundary between two stages that a message crosses: number s lies between s and s + 1.
+constexpr int32_t boundary_of(const Action& message) {
+  return message.stage - (towards_next(message.kind) ? 0 : 1);
+}
 
 std::string to_text(const Action& action);
 Result<Action> parse_action(std::string_view text);

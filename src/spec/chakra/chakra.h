@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -91,5 +92,16 @@ ChakraMetadata our_metadata();
 // One file PREFIX.RANK.et per graph. Groups of ranks (Node::comm_group) get numbers as names, but
 // for the group of all ranks, which has none; what comes back says which ranks each name means.
 Result<CommGroups> write_chakra(const std::string& prefix, const graph::Graphs& graphs);
+
+// Which sort of file is this? Told by its first bytes, never by its name.
+
+enum class TraceFormat {
+  kChakra,   // protobuf or JSON, gzipped or not
+  kPytorch,  // an execution trace of PyTorch, JSON that begins with its schema
+  kOther,    // a job, a Plan, a Trace, ...
+};
+
+TraceFormat format_of(std::string_view beginning);
+Result<TraceFormat> read_format(const std::string& path);  // unusable() if it cannot be read
 
 }  // namespace tombolo::chakra

@@ -51,4 +51,8 @@ Result<ChakraNode> node_from_workload_graph(const Value& value, const std::strin
 Result<std::string> to_json_line(const ChakraMetadata& metadata);
 Result<std::string> to_json_line(const ChakraNode& node);
 
+// How bytes stand in JSON (RFC 4648, section 4).
+inline constexpr std::string_view kBase64 =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
 }  // namespace tombolo::chakra

@@ -102,27 +102,28 @@ TEST(ChakraJson, EveryKindOfAttributeSurvives) {
   EXPECT_EQ(to_json_line(*back).value(), line);
 }
 
-std::string complaint(std::string_view node) {
+std::string json_complaint(std::string_view node) {
   const std::string text = "{} " + std::string(node);
   const auto graph = parse_chakra(text, "t.json");
   return graph ? "sound" : graph.error().message;
 }
 
 TEST(ChakraJson, WhatIsBrokenIsToldInOneLine) {
-  EXPECT_EQ(complaint(R"({"id": 1, "type": 4})"), "sound");
-  EXPECT_THAT(complaint(R"({"id": -1})"), "t.json: message 1: id: is beyond what uint64 holds");
-  EXPECT_THAT(complaint(R"({"id": "18446744073709551616"})"),
+  EXPECT_EQ(json_complaint(R"({"id": 1, "type": 4})"), "sound");
+  EXPECT_THAT(json_complaint(R"({"id": -1})"),
+              "t.json: message 1: id: is beyond what uint64 holds");
+  EXPECT_THAT(json_complaint(R"({"id": "18446744073709551616"})"),
               "t.json: message 1: id: wanted an integer, found a text");
-  EXPECT_THAT(complaint(R"({"weight": 1})"), "t.json: message 1: a node has no member weight");
-  EXPECT_THAT(complaint(R"({"type": "NODE"})"), HasSubstr("type: Chakra does not know NODE"));
-  EXPECT_THAT(complaint(R"({"attr": [{"int65Val": 1}]})"),
+  EXPECT_THAT(json_complaint(R"({"weight": 1})"), "t.json: message 1: a node has no member weight");
+  EXPECT_THAT(json_complaint(R"({"type": "NODE"})"), HasSubstr("type: Chakra does not know NODE"));
+  EXPECT_THAT(json_complaint(R"({"attr": [{"int65Val": 1}]})"),
               HasSubstr("attr: has no member int65Val"));
-  EXPECT_THAT(complaint(R"({"attr": [{"int32Val": 2147483648}]})"),
+  EXPECT_THAT(json_complaint(R"({"attr": [{"int32Val": 2147483648}]})"),
               HasSubstr("int32Val: is beyond what int32 holds"));
-  EXPECT_THAT(complaint(R"({"name": "x)"), HasSubstr("it ends inside the object"));
-  EXPECT_THAT(complaint("7"), HasSubstr("byte 3: an object was expected"));
-  EXPECT_THAT(complaint(R"({"name": x})"), HasSubstr("t.json: message 1"));
-  EXPECT_THAT(complaint("{\"a\":" + std::string(100000, '[')), HasSubstr("t.json: message 1"));
+  EXPECT_THAT(json_complaint(R"({"name": "x)"), HasSubstr("it ends inside the object"));
+  EXPECT_THAT(json_complaint("7"), HasSubstr("byte 3: an object was expected"));
+  EXPECT_THAT(json_complaint(R"({"name": x})"), HasSubstr("t.json: message 1"));
+  EXPECT_THAT(json_complaint("{\"a\":" + std::string(100000, '[')), HasSubstr("t.json: message 1"));
 }
 
 TEST(ChakraJson, WhatIsNotUtf8StaysBinary) {

@@ -11,9 +11,6 @@ namespace {
 
 using enum AttributeKind;
 
-constexpr std::string_view kBase64 =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
 std::string to_base64(const std::string& bytes) {
   std::string out;
   for (size_t i = 0; i < bytes.size(); i += 3) {

@@ -7,7 +7,6 @@
 #include "base/json.h"
 #include "spec/chakra/chakra.h"
 #include "spec/chakra/comm_groups.h"
-#include "spec/chakra/trace_format.h"
 
 namespace tombolo::chakra {
 namespace {

@@ -160,7 +160,7 @@ Value Statistics::to_value() const {
 
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (const char c : brief_name(text)) {
     if (c == '"' || c == '\\') out.push_back('\\');
@@ -194,13 +194,13 @@ std::string_view look_of(const graph::Node& node) {
 std::string dot_begin(const std::string& name) {
   return fmt::format(
       "digraph {} {{\n  node [style=filled, fillcolor=white, fontname=\"sans-serif\"];\n",
-      quoted(name));
+      in_quotes(name));
 }
 
 std::string dot_lines(const graph::Node& node) {
   std::string label = fmt::format("{} {}", node.id, node.name);
   if (node.duration.ns > 0) label += ", " + brief_time(node.duration);
-  std::string out = fmt::format("  {} [label={}, {}];\n", node.id, quoted(label), look_of(node));
+  std::string out = fmt::format("  {} [label={}, {}];\n", node.id, in_quotes(label), look_of(node));
   for (const int64_t id : node.data_deps) out += fmt::format("  {} -> {};\n", id, node.id);
   for (const int64_t id : node.ctrl_deps) {
     out += fmt::format("  {} -> {} [style=dashed];\n", id, node.id);

@@ -1,8 +1,7 @@
-#include "spec/chakra/trace_format.h"
-
 #include <algorithm>
 
 #include "spec/chakra/byte_source.h"
+#include "spec/chakra/chakra.h"
 #include "spec/chakra/chakra_json.h"
 
 namespace tombolo::chakra {

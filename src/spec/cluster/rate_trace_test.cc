@@ -6,13 +6,12 @@
 #include <cmath>
 
 #include "base/random.h"
+#include "support/test_times.h"
 
 namespace tombolo::cluster {
 namespace {
 
 using testing::HasSubstr;
-
-constexpr SimDuration ms(int64_t n) { return {n * 1'000'000}; }
 
 RateTrace parsed(const char* csv) {
   auto trace = parse_rate_trace(csv, "t.csv");

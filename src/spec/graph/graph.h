@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/fields.h"
@@ -143,5 +144,12 @@ using Graphs = std::vector<Graph>;
 // collective without one of its ranks or unlike on two of them, a negative duration or delay.
 // Cost: O(nodes + edges).
 Status validate(const Graphs& graphs);
+
+// Graphs as one JSON file: {"tombolo_graph": 1, "graphs": [{"rank": 0, "nodes": [...]}, ...]}.
+
+inline constexpr int kGraphVersion = 1;
+
+std::string to_json_text(const Graphs& graphs);  // ranks and ids in order
+Result<Graphs> parse_graphs(std::string_view text, const std::string& name);  // validated
 
 }  // namespace tombolo::graph

@@ -1,8 +1,7 @@
-#include "spec/graph/graph_file.h"
-
 #include "base/check.h"
 #include "base/fields.h"
 #include "base/json.h"
+#include "spec/graph/graph.h"
 
 namespace tombolo::graph {
 namespace {

@@ -6,8 +6,6 @@
 
 #include <functional>
 
-#include "spec/graph/graph_file.h"
-
 namespace tombolo::graph {
 namespace {
 

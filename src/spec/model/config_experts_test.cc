@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "spec/model/config_json.h"
+#include "support/model_config.h"
 
 namespace tombolo::model {
 namespace {
@@ -131,36 +132,18 @@ constexpr const char* kMpt7b = R"({
   "norm_type": "low_precision_layernorm", "resid_pdrop": 0, "torch_dtype": "bfloat16",
   "use_cache": false, "verbose": 0, "vocab_size": 50432})";
 
-std::string changed(const std::string& from, const std::string& to, std::string text) {
-  text.replace(text.find(from), from.size(), to);
-  return text;
-}
-
-ModelSection read(const std::string& text) {
-  const Result<ModelSection> section = parse_config_json(text, "config.json");
-  EXPECT_TRUE(section) << section.error().text();
-  return section ? *section : ModelSection{};
-}
-
-std::string complaint(const std::string& text) {
-  const Result<ModelSection> section = parse_config_json(text, "config.json");
-  if (section) return "accepted";
-  EXPECT_EQ(section.error().code, ErrorCode::kUnusable);
-  return section.error().text();
-}
-
 // As Hugging Face counts the checkpoints; that of DeepSeek-V3 without its multi-token layer.
 TEST(ConfigExperts, CountWhatCheckpointsHold) {
-  EXPECT_EQ(parameters(read(kMixtral8x7b).model), 46'702'792'704);
-  EXPECT_EQ(parameters(read(kQwen15MoeA27b).model), 14'315'784'192);
-  EXPECT_EQ(parameters(read(kQwen3235bA22b).model), 235'093'634'560);
-  EXPECT_EQ(parameters(read(kQwen38b).model), 8'190'735'360);
-  EXPECT_EQ(parameters(read(kDeepseekV2Lite).model), 15'706'484'224);
-  EXPECT_EQ(parameters(read(kGptOss20b).model), 20'914'757'184);
-  EXPECT_EQ(parameters(read(kMpt7b).model), 6'649'286'656);
+  EXPECT_EQ(parameters(read_config(kMixtral8x7b).model), 46'702'792'704);
+  EXPECT_EQ(parameters(read_config(kQwen15MoeA27b).model), 14'315'784'192);
+  EXPECT_EQ(parameters(read_config(kQwen3235bA22b).model), 235'093'634'560);
+  EXPECT_EQ(parameters(read_config(kQwen38b).model), 8'190'735'360);
+  EXPECT_EQ(parameters(read_config(kDeepseekV2Lite).model), 15'706'484'224);
+  EXPECT_EQ(parameters(read_config(kGptOss20b).model), 20'914'757'184);
+  EXPECT_EQ(parameters(read_config(kMpt7b).model), 6'649'286'656);
   const std::string alone =
       changed("\"num_nextn_predict_layers\": 1", "\"num_nextn_predict_layers\": 0", kDeepseekV3);
-  EXPECT_EQ(parameters(read(alone).model), 671'026'419'200);
+  EXPECT_EQ(parameters(read_config(alone).model), 671'026'419'200);
 }
 
 // The presets have the same shapes, but for the names and the lengths of the sequences.
@@ -171,7 +154,7 @@ TEST(ConfigExperts, ReadTheSameShapesAsThePresets) {
                                                       {kGrok1, "grok-1"},
                                                       {kNemotron4340b, "nemotron4-340b"}};
   for (const auto& [text, name] : same) {
-    Model ours = read(text).model;
+    Model ours = read_config(text).model;
     const Model theirs = *preset(name);
     ours.name = theirs.name;
     ours.sequence = theirs.sequence;
@@ -183,18 +166,19 @@ TEST(ConfigExperts, ReadTheSameShapesAsThePresets) {
 TEST(ConfigExperts, KeepNoSecrets) {
   for (const char* text : {kMixtral8x7b, kQwen15MoeA27b, kQwen3235bA22b, kQwen38b, kDeepseekV2Lite,
                            kGrok1, kNemotron4340b, kMpt7b}) {
-    EXPECT_THAT(read(text).notes, IsEmpty());
+    EXPECT_THAT(read_config(text).notes, IsEmpty());
   }
-  EXPECT_THAT(read(kGptOss20b).notes, ElementsAre(HasSubstr("sliding_window is ignored")));
-  EXPECT_THAT(read(kDeepseekV3).notes, ElementsAre(HasSubstr("quantization_config is ignored")));
+  EXPECT_THAT(read_config(kGptOss20b).notes, ElementsAre(HasSubstr("sliding_window is ignored")));
+  EXPECT_THAT(read_config(kDeepseekV3).notes,
+              ElementsAre(HasSubstr("quantization_config is ignored")));
 }
 
 TEST(ConfigExperts, TrainingIsRefusedByName) {
-  EXPECT_EQ(departure(read(kMixtral8x7b).model), "experts.count = 8");
-  EXPECT_EQ(departure(read(kQwen38b).model), "qk_norm = true");
-  EXPECT_EQ(departure(read(kNemotron4340b).model), "activation = squared_relu");
-  EXPECT_EQ(departure(read(kMpt7b).model), "positions = alibi");
-  Model latent = read(kDeepseekV2Lite).model;
+  EXPECT_EQ(departure(read_config(kMixtral8x7b).model), "experts.count = 8");
+  EXPECT_EQ(departure(read_config(kQwen38b).model), "qk_norm = true");
+  EXPECT_EQ(departure(read_config(kNemotron4340b).model), "activation = squared_relu");
+  EXPECT_EQ(departure(read_config(kMpt7b).model), "positions = alibi");
+  Model latent = read_config(kDeepseekV2Lite).model;
   latent.experts.reset();
   EXPECT_EQ(departure(latent), "latent_attention.kv_rank = 512");
   latent.latent_attention.reset();
@@ -204,64 +188,70 @@ TEST(ConfigExperts, TrainingIsRefusedByName) {
 
 // The first layers of a list are dense ones; a shared expert may be missing.
 TEST(ConfigExperts, SomeLayersMayBeDense) {
-  const Model all = read(kQwen3235bA22b).model;
+  const Model all = read_config(kQwen3235bA22b).model;
   const Model two =
-      read(changed("\"mlp_only_layers\": []", "\"mlp_only_layers\": [1, 0]", kQwen3235bA22b)).model;
+      read_config(changed("\"mlp_only_layers\": []", "\"mlp_only_layers\": [1, 0]", kQwen3235bA22b))
+          .model;
   EXPECT_EQ(two.experts->dense_layers, 2);
   // In each of two: a router of 4096 x 128 and 128 experts of 3 x 4096 x 1536 go, an MLP of
   // 3 x 4096 x 12288 comes.
   EXPECT_EQ(parameters(all) - parameters(two),
             2 * (4096 * 128 + 128 * 3 * 4096 * 1536L - 3 * 4096 * 12288L));
   const Model lonely =
-      read(changed("\"n_shared_experts\": 2", "\"n_shared_experts\": null", kDeepseekV2Lite)).model;
+      read_config(changed("\"n_shared_experts\": 2", "\"n_shared_experts\": null", kDeepseekV2Lite))
+          .model;
   EXPECT_EQ(lonely.experts->shared_ffn, 0);
 }
 
 TEST(ConfigExperts, RefuseWhatContradictsItself) {
+  EXPECT_THAT(config_complaint(changed("\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 9",
+                                       kMixtral8x7b)),
+              HasSubstr("num_experts_per_tok = 9: of only 8 experts"));
   EXPECT_THAT(
-      complaint(changed("\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 9", kMixtral8x7b)),
-      HasSubstr("num_experts_per_tok = 9: of only 8 experts"));
-  EXPECT_THAT(
-      complaint(changed("\"experts_per_token\": 4", "\"experts_per_token\": 5", kGptOss20b)),
+      config_complaint(changed("\"experts_per_token\": 4", "\"experts_per_token\": 5", kGptOss20b)),
       HasSubstr("experts_per_token = 5: contradicts num_experts_per_tok = 4"));
-  EXPECT_THAT(complaint(changed("\"num_experts\": 60",
-                                "\"num_experts\": 60, \"num_local_experts\": 8", kQwen15MoeA27b)),
-              HasSubstr("num_local_experts = 8: contradicts num_experts = 60"));
-  EXPECT_THAT(complaint(changed("\"first_k_dense_replace\": 1", "\"first_k_dense_replace\": 28",
-                                kDeepseekV2Lite)),
+  EXPECT_THAT(
+      config_complaint(changed("\"num_experts\": 60",
+                               "\"num_experts\": 60, \"num_local_experts\": 8", kQwen15MoeA27b)),
+      HasSubstr("num_local_experts = 8: contradicts num_experts = 60"));
+  EXPECT_THAT(config_complaint(changed("\"first_k_dense_replace\": 1",
+                                       "\"first_k_dense_replace\": 28", kDeepseekV2Lite)),
               HasSubstr("first_k_dense_replace = 28: more than num_hidden_layers = 27"));
-  EXPECT_THAT(complaint(changed("\"v_head_dim\": 128", "\"v_head_dim\": 128, \"qk_head_dim\": 128",
-                                kDeepseekV3)),
+  EXPECT_THAT(config_complaint(changed("\"v_head_dim\": 128",
+                                       "\"v_head_dim\": 128, \"qk_head_dim\": 128", kDeepseekV3)),
               HasSubstr("qk_head_dim = 128: contradicts"));
-  EXPECT_THAT(complaint(changed("\"alibi\": true", "\"alibi\": true, \"rope\": true", kMpt7b)),
-              HasSubstr("config.json: attn_config: alibi = true: contradicts rope"));
-  EXPECT_THAT(complaint(changed("Mixtral", "Qwen3Moe", kMixtral8x7b)),
+  EXPECT_THAT(
+      config_complaint(changed("\"alibi\": true", "\"alibi\": true, \"rope\": true", kMpt7b)),
+      HasSubstr("config.json: attn_config: alibi = true: contradicts rope"));
+  EXPECT_THAT(config_complaint(changed("Mixtral", "Qwen3Moe", kMixtral8x7b)),
               HasSubstr("contradicts architectures"));
 }
 
 TEST(ConfigExperts, RefuseWhatCannotBeCounted) {
-  EXPECT_THAT(complaint(changed("\"decoder_sparse_step\": 1", "\"decoder_sparse_step\": 2",
-                                kQwen15MoeA27b)),
+  EXPECT_THAT(config_complaint(changed("\"decoder_sparse_step\": 1", "\"decoder_sparse_step\": 2",
+                                       kQwen15MoeA27b)),
               HasSubstr("decoder_sparse_step = 2: experts in some layers only"));
-  EXPECT_THAT(complaint(changed("\"moe_layer_freq\": 1", "\"moe_layer_freq\": 2", kDeepseekV3)),
-              HasSubstr("moe_layer_freq = 2"));
   EXPECT_THAT(
-      complaint(changed("\"mlp_only_layers\": []", "\"mlp_only_layers\": [3]", kQwen3235bA22b)),
-      HasSubstr("mlp_only_layers = [3]: only the first layers"));
-  EXPECT_THAT(
-      complaint(changed("\"mlp_only_layers\": []", "\"mlp_only_layers\": 3", kQwen3235bA22b)),
-      HasSubstr("mlp_only_layers = 3"));
-  EXPECT_THAT(complaint(changed("\"num_local_experts\": 8,", "", kMixtral8x7b)),
+      config_complaint(changed("\"moe_layer_freq\": 1", "\"moe_layer_freq\": 2", kDeepseekV3)),
+      HasSubstr("moe_layer_freq = 2"));
+  EXPECT_THAT(config_complaint(
+                  changed("\"mlp_only_layers\": []", "\"mlp_only_layers\": [3]", kQwen3235bA22b)),
+              HasSubstr("mlp_only_layers = [3]: only the first layers"));
+  EXPECT_THAT(config_complaint(
+                  changed("\"mlp_only_layers\": []", "\"mlp_only_layers\": 3", kQwen3235bA22b)),
+              HasSubstr("mlp_only_layers = 3"));
+  EXPECT_THAT(config_complaint(changed("\"num_local_experts\": 8,", "", kMixtral8x7b)),
               HasSubstr("num_local_experts is missing"));
-  EXPECT_THAT(complaint(changed("\"moe_intermediate_size\": 1536,", "", kQwen3235bA22b)),
+  EXPECT_THAT(config_complaint(changed("\"moe_intermediate_size\": 1536,", "", kQwen3235bA22b)),
               HasSubstr("moe_intermediate_size is missing"));
-  EXPECT_THAT(
-      complaint(changed("\"num_local_experts\": 8", "\"num_local_experts\": 1000000", kGrok1)),
-      HasSubstr("intermediate_size = 32768: times 1000000 experts"));
-  EXPECT_THAT(complaint(changed("\"qk_ln\": false", "\"qk_ln\": true", kMpt7b)),
+  EXPECT_THAT(config_complaint(
+                  changed("\"num_local_experts\": 8", "\"num_local_experts\": 1000000", kGrok1)),
+              HasSubstr("intermediate_size = 32768: times 1000000 experts"));
+  EXPECT_THAT(config_complaint(changed("\"qk_ln\": false", "\"qk_ln\": true", kMpt7b)),
               HasSubstr("attn_config: qk_ln = true"));
-  EXPECT_THAT(complaint(changed("\"expansion_ratio\": 4", "\"expansion_ratio\": -1", kMpt7b)),
-              HasSubstr("expansion_ratio = -1"));
+  EXPECT_THAT(
+      config_complaint(changed("\"expansion_ratio\": 4", "\"expansion_ratio\": -1", kMpt7b)),
+      HasSubstr("expansion_ratio = -1"));
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/model_config.h"
+
 namespace tombolo::model {
 namespace {
 
@@ -68,53 +70,40 @@ constexpr const char* kGptNeox20b = R"({
   "vocab_size": 50432})";
 
 // kLlama3_8b with one piece of text replaced.
-std::string changed(const std::string& from, const std::string& to, std::string text = kLlama3_8b) {
-  text.replace(text.find(from), from.size(), to);
-  return text;
-}
-
-ModelSection read(const std::string& text) {
-  const Result<ModelSection> section = parse_config_json(text, "config.json");
-  EXPECT_TRUE(section) << section.error().text();
-  return section ? *section : ModelSection{};
-}
-
-std::string complaint(const std::string& text) {
-  const Result<ModelSection> section = parse_config_json(text, "config.json");
-  if (section) return "accepted";
-  EXPECT_EQ(section.error().code, ErrorCode::kUnusable);
-  return section.error().text();
+std::string llama_with(const std::string& from, const std::string& to) {
+  return changed(from, to, kLlama3_8b);
 }
 
 TEST(ConfigJson, CountsWhatCheckpointsHold) {
-  EXPECT_EQ(parameters(read(kLlama3_8b).model), 8'030'261'248);
-  EXPECT_EQ(parameters(read(kLlama2_7b).model), 6'738'415'616);
-  EXPECT_EQ(parameters(read(kMistral7b).model), 7'241'732'096);
-  EXPECT_EQ(parameters(read(kQwen2_7b).model), 7'615'616'512);
-  EXPECT_EQ(parameters(read(kGpt2).model), 124'439'808);
-  EXPECT_EQ(parameters(read(kGptNeox20b).model), 20'554'567'680);
-  std::string large = changed("\"hidden_size\": 4096", "\"hidden_size\": 8192");
+  EXPECT_EQ(parameters(read_config(kLlama3_8b).model), 8'030'261'248);
+  EXPECT_EQ(parameters(read_config(kLlama2_7b).model), 6'738'415'616);
+  EXPECT_EQ(parameters(read_config(kMistral7b).model), 7'241'732'096);
+  EXPECT_EQ(parameters(read_config(kQwen2_7b).model), 7'615'616'512);
+  EXPECT_EQ(parameters(read_config(kGpt2).model), 124'439'808);
+  EXPECT_EQ(parameters(read_config(kGptNeox20b).model), 20'554'567'680);
+  std::string large = llama_with("\"hidden_size\": 4096", "\"hidden_size\": 8192");
   large = changed("14336", "28672", large);
   large = changed("\"num_attention_heads\": 32", "\"num_attention_heads\": 64", large);
   large = changed("\"num_hidden_layers\": 32", "\"num_hidden_layers\": 80", large);
-  EXPECT_EQ(parameters(read(large).model), 70'553'706'496);
+  EXPECT_EQ(parameters(read_config(large).model), 70'553'706'496);
 }
 
 TEST(ConfigJson, ReadsTheSameShapesAsThePresets) {
-  Model llama = read(kLlama3_8b).model;
+  Model llama = read_config(kLlama3_8b).model;
   llama.name = "llama3-8b";
   EXPECT_EQ(llama, *preset("llama3-8b"));
-  const Model gpt2 = read(kGpt2).model;
+  const Model gpt2 = read_config(kGpt2).model;
   EXPECT_EQ(parameters(gpt2), parameters(*preset("gpt2")));
   EXPECT_EQ(departure(gpt2), "");
-  EXPECT_EQ(read(kLlama2_7b).model.name, "Llama-2-7b-hf");
+  EXPECT_EQ(read_config(kLlama2_7b).model.name, "Llama-2-7b-hf");
 }
 
 TEST(ConfigJson, NamesWhatTrainingCannotPerform) {
-  EXPECT_EQ(departure(read(kLlama3_8b).model), "");
-  EXPECT_EQ(departure(read(kQwen2_7b).model), "qkv_bias = true");
-  EXPECT_EQ(departure(read(kGptNeox20b).model), "parallel_residual = true");
-  const Model wide = read(changed("\"hidden_act\"", "\"head_dim\": 256, \"hidden_act\"")).model;
+  EXPECT_EQ(departure(read_config(kLlama3_8b).model), "");
+  EXPECT_EQ(departure(read_config(kQwen2_7b).model), "qkv_bias = true");
+  EXPECT_EQ(departure(read_config(kGptNeox20b).model), "parallel_residual = true");
+  const Model wide =
+      read_config(llama_with("\"hidden_act\"", "\"head_dim\": 256, \"hidden_act\"")).model;
   EXPECT_EQ(departure(wide), "head_dim = 256");
 }
 
@@ -122,8 +111,9 @@ TEST(ConfigJson, NamesWhatTrainingCannotPerform) {
 // parameters for queries, 4096 x 2048 for keys and values, 8192 x 4096 for the projection, and
 // twice the work in scores.
 TEST(ConfigJson, HeadsMayHaveAWidthOfTheirOwn) {
-  const Model usual = read(kLlama3_8b).model;
-  const Model wide = read(changed("\"hidden_act\"", "\"head_dim\": 256, \"hidden_act\"")).model;
+  const Model usual = read_config(kLlama3_8b).model;
+  const Model wide =
+      read_config(llama_with("\"hidden_act\"", "\"head_dim\": 256, \"hidden_act\"")).model;
   const int64_t more = 4096 * (4096 + 2 * 1024 + 4096);
   EXPECT_EQ(parameters(wide) - parameters(usual), 32 * more);
   const Slice layer{0, 1, false, false};
@@ -134,65 +124,74 @@ TEST(ConfigJson, HeadsMayHaveAWidthOfTheirOwn) {
 // Biases: of queries, keys and values 4096 + 2 x 1024, of the projection 4096, of the MLP
 // 2 x 14336 + 4096.
 TEST(ConfigJson, BiasesCount) {
-  const int64_t none = parameters(read(kLlama3_8b).model);
-  const int64_t attention =
-      parameters(read(changed("\"attention_bias\": false", "\"attention_bias\": true")).model);
+  const int64_t none = parameters(read_config(kLlama3_8b).model);
+  const int64_t attention = parameters(
+      read_config(llama_with("\"attention_bias\": false", "\"attention_bias\": true")).model);
   EXPECT_EQ(attention - none, 32 * (6144 + 4096));
-  const int64_t mlp =
-      parameters(read(changed("\"hidden_act\"", "\"mlp_bias\": true, \"hidden_act\"")).model);
+  const int64_t mlp = parameters(
+      read_config(llama_with("\"hidden_act\"", "\"mlp_bias\": true, \"hidden_act\"")).model);
   EXPECT_EQ(mlp - none, 32 * (2 * 14336 + 4096));
 }
 
 TEST(ConfigJson, TiedEmbeddingsCountOnce) {
   const std::string tied =
-      changed("\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
-  EXPECT_EQ(parameters(read(kLlama3_8b).model) - parameters(read(tied).model), 128256 * 4096);
+      llama_with("\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
+  EXPECT_EQ(parameters(read_config(kLlama3_8b).model) - parameters(read_config(tied).model),
+            128256 * 4096);
 }
 
 TEST(ConfigJson, ListsWhatItIgnores) {
-  EXPECT_THAT(read(kLlama3_8b).notes, IsEmpty());
-  EXPECT_THAT(read(kQwen2_7b).notes, IsEmpty());  // its window is switched off
-  EXPECT_THAT(read(kGpt2).notes, IsEmpty());
-  EXPECT_THAT(read(kMistral7b).notes, ElementsAre(HasSubstr("sliding_window is ignored")));
+  EXPECT_THAT(read_config(kLlama3_8b).notes, IsEmpty());
+  EXPECT_THAT(read_config(kQwen2_7b).notes, IsEmpty());  // its window is switched off
+  EXPECT_THAT(read_config(kGpt2).notes, IsEmpty());
+  EXPECT_THAT(read_config(kMistral7b).notes, ElementsAre(HasSubstr("sliding_window is ignored")));
   EXPECT_THAT(
-      read(changed("\"use_cache\"", "\"moon_phase\": 3, \"tide\": {}, \"use_cache\"")).notes,
+      read_config(llama_with("\"use_cache\"", "\"moon_phase\": 3, \"tide\": {}, \"use_cache\""))
+          .notes,
       ElementsAre("config.json: unknown and ignored: moon_phase, tide"));
-  EXPECT_THAT(read(changed("\"model_type\": \"llama\", ", "")).notes,
+  EXPECT_THAT(read_config(llama_with("\"model_type\": \"llama\", ", "")).notes,
               ElementsAre(HasSubstr("no model_type: read as llama")));
-  EXPECT_THAT(read(changed("silu", "gelu")).notes, ElementsAre(HasSubstr("hidden_act")));
+  EXPECT_THAT(read_config(llama_with("silu", "gelu")).notes, ElementsAre(HasSubstr("hidden_act")));
 }
 
 TEST(ConfigJson, RefusesWhatContradictsItself) {
-  EXPECT_THAT(complaint(changed("\"hidden_size\": 4096", "\"hidden_size\": 4097")),
+  EXPECT_THAT(config_complaint(llama_with("\"hidden_size\": 4096", "\"hidden_size\": 4097")),
               HasSubstr("num_attention_heads = 32: does not divide hidden_size = 4097"));
-  EXPECT_THAT(complaint(changed("\"num_key_value_heads\": 8", "\"num_key_value_heads\": 5")),
-              HasSubstr("num_key_value_heads = 5: does not divide num_attention_heads = 32"));
-  EXPECT_THAT(complaint(changed("\"num_key_value_heads\": 8", "\"num_key_value_heads\": 64")),
-              HasSubstr("num_key_value_heads = 64"));
-  EXPECT_THAT(complaint(changed("\"model_type\": \"llama\"", "\"model_type\": \"mistral\"")),
-              HasSubstr("contradicts architectures"));
-  EXPECT_THAT(complaint(changed("\"n_ctx\": 1024", "\"n_ctx\": 2048", kGpt2)),
+  EXPECT_THAT(
+      config_complaint(llama_with("\"num_key_value_heads\": 8", "\"num_key_value_heads\": 5")),
+      HasSubstr("num_key_value_heads = 5: does not divide num_attention_heads = 32"));
+  EXPECT_THAT(
+      config_complaint(llama_with("\"num_key_value_heads\": 8", "\"num_key_value_heads\": 64")),
+      HasSubstr("num_key_value_heads = 64"));
+  EXPECT_THAT(
+      config_complaint(llama_with("\"model_type\": \"llama\"", "\"model_type\": \"mistral\"")),
+      HasSubstr("contradicts architectures"));
+  EXPECT_THAT(config_complaint(changed("\"n_ctx\": 1024", "\"n_ctx\": 2048", kGpt2)),
               HasSubstr("n_ctx = 2048: contradicts n_positions = 1024"));
-  EXPECT_THAT(complaint(changed("\"hidden_act\"", "\"layer_types\": [\"full\"], \"hidden_act\"")),
-              HasSubstr("layer_types"));
-  EXPECT_THAT(complaint(changed("\"hidden_act\"", "\"head_dim\": 3, \"hidden_act\"")),
+  EXPECT_THAT(
+      config_complaint(llama_with("\"hidden_act\"", "\"layer_types\": [\"full\"], \"hidden_act\"")),
+      HasSubstr("layer_types"));
+  EXPECT_THAT(config_complaint(llama_with("\"hidden_act\"", "\"head_dim\": 3, \"hidden_act\"")),
               HasSubstr("cannot be rotated"));
 }
 
 TEST(ConfigJson, RefusesWhatItCannotCount) {
-  EXPECT_THAT(complaint(changed("\"hidden_act\"", "\"num_local_experts\": 8, \"hidden_act\"")),
-              HasSubstr("a family without experts"));
-  EXPECT_THAT(complaint(changed("\"model_type\": \"llama\"", "\"model_type\": \"mamba\"")),
-              HasSubstr("model_type = \"mamba\""));
-  EXPECT_THAT(complaint(changed("\"vocab_size\": 128256", "\"words\": 1")),
+  EXPECT_THAT(
+      config_complaint(llama_with("\"hidden_act\"", "\"num_local_experts\": 8, \"hidden_act\"")),
+      HasSubstr("a family without experts"));
+  EXPECT_THAT(
+      config_complaint(llama_with("\"model_type\": \"llama\"", "\"model_type\": \"mamba\"")),
+      HasSubstr("model_type = \"mamba\""));
+  EXPECT_THAT(config_complaint(llama_with("\"vocab_size\": 128256", "\"words\": 1")),
               HasSubstr("config.json: vocab_size is missing"));
-  EXPECT_THAT(complaint(changed("\"vocab_size\": 128256", "\"vocab_size\": \"many\"")),
+  EXPECT_THAT(config_complaint(llama_with("\"vocab_size\": 128256", "\"vocab_size\": \"many\"")),
               HasSubstr("vocab_size = \"many\": wanted a whole number"));
-  EXPECT_THAT(complaint(changed("\"vocab_size\": 128256", "\"vocab_size\": -1")),
+  EXPECT_THAT(config_complaint(llama_with("\"vocab_size\": 128256", "\"vocab_size\": -1")),
               HasSubstr("wanted a whole number between 1 and"));
-  EXPECT_THAT(complaint("{\"model_type\": \"llama\"}"), HasSubstr("num_hidden_layers is missing"));
-  EXPECT_THAT(complaint("[]"), HasSubstr("wanted a table"));
-  EXPECT_THAT(complaint("{"), HasSubstr("config.json"));
+  EXPECT_THAT(config_complaint("{\"model_type\": \"llama\"}"),
+              HasSubstr("num_hidden_layers is missing"));
+  EXPECT_THAT(config_complaint("[]"), HasSubstr("wanted a table"));
+  EXPECT_THAT(config_complaint("{"), HasSubstr("config.json"));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 
 #include "base/result.h"
 #include "spec/plan/plan.h"
-#include "spec/plan/selection.h"
+#include "spec/plan/settings.h"
 
 namespace tombolo::plan {
 
@@ -56,5 +56,14 @@ Result<Job> job_from_value(const Value& value, const std::string& file);  // of 
 // cost::make_plan gives them. Infeasible where the cluster has too few devices. Whether a stage
 // fits into memory depends on the schedule: schedule::check_memory.
 Result<Plan> lay_out(const Job& job);
+
+// A Job as the text that people write: for `tombolo plan --out job.toml`.
+//
+// Everything is resolved: the model field by field, the cluster in the file, a device by name where
+// the catalog has it. Paths are written relative to the folder of the new file. Reads back equal by
+// parse_job, but for the notes; [stage_times] are left out.
+
+// `path` is where the text will be written. `comment` stands above it, line by line.
+std::string to_toml_text(const Job& job, const std::string& path, const std::string& comment);
 
 }  // namespace tombolo::plan

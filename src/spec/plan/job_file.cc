@@ -1,9 +1,8 @@
-#include "spec/plan/job_file.h"
-
 #include <filesystem>
 
 #include "base/fields.h"
 #include "base/toml.h"
+#include "spec/plan/job.h"
 
 namespace tombolo::plan {
 namespace {

@@ -1,7 +1,7 @@
-#include "spec/plan/job_file.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "spec/plan/job.h"
 
 namespace tombolo::plan {
 namespace {

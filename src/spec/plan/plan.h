@@ -15,7 +15,6 @@
 #include "spec/plan/hardware.h"
 #include "spec/plan/settings.h"
 #include "spec/plan/stage_cost.h"
-#include "spec/plan/stage_layout.h"
 
 namespace tombolo::plan {
 

@@ -4,6 +4,7 @@
 
 #include "spec/schedule/ascii.h"
 #include "spec/schedule/schedule.h"
+#include "support/test_times.h"
 
 namespace tombolo::schedule {
 namespace {
@@ -13,7 +14,6 @@ using ::testing::ElementsAre;
 constexpr SimDuration operator""_slots(unsigned long long n) {
   return {static_cast<int64_t>(n) * 1'000'000};
 }
-SimDuration slots(int64_t n) { return {n * 1'000'000}; }
 
 Bubble bubble(const std::string& name, const Shape& shape, const StageDurations& each) {
   const Times times = equal_times(shape.stages, each);

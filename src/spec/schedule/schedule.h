@@ -20,7 +20,7 @@
 #include "spec/action/action.h"
 #include "spec/graph/graph.h"
 #include "spec/plan/plan.h"
-#include "spec/plan/stage_layout.h"
+#include "spec/plan/settings.h"
 #include "spec/schedule/times.h"
 
 namespace tombolo::schedule {

@@ -7,14 +7,13 @@
 
 #include "spec/schedule/schedule.h"
 #include "support/test_links.h"
+#include "support/test_times.h"
 
 namespace tombolo::schedule {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-SimDuration slots(int64_t n) { return {n * 1'000'000}; }
 
 // GPipe of `replicas` pipelines without shared links; the caller shares them.
 Schedule gpipe_of(const Shape& shape) {
@@ -122,14 +121,14 @@ TEST(SharedLinks, GpipeEqualsItsClosedForm) {
 // --- what is wrong with an order
 // --------------------------------------------------------------------
 
-const Shape kShape{
+const Shape kCells{
     .stages = 3, .microbatches = 2, .replicas = 4, .cell = 2, .shared = {true, false}};
 
 std::string complaint(const std::function<void(Schedule&)>& damage) {
-  Schedule schedule = gpipe_of(kShape);
-  take_turns(kShape, schedule);
+  Schedule schedule = gpipe_of(kCells);
+  take_turns(kCells, schedule);
   damage(schedule);
-  const Status status = validate(schedule, kShape);
+  const Status status = validate(schedule, kCells);
   return status ? "sound" : status.error().message;
 }
 

@@ -59,10 +59,6 @@ std::vector<ActionKind> inputs_of(ActionKind kind) {
   }
 }
 
-bool towards_next(ActionKind kind) {
-  return kind == ActionKind::kSendActivation || kind == ActionKind::kReceiveGradient;
-}
-
 // The same pipeline's rank at the other end.
 int32_t peer_of(const Shape& shape, int32_t rank, const Action& action) {
   const int32_t stage = action.stage + (towards_next(action.kind) ? 1 : -1);
@@ -71,8 +67,7 @@ int32_t peer_of(const Shape& shape, int32_t rank, const Action& action) {
 
 // Tells messages of a pair of ranks apart: those of one chunk's boundaries by message_tag.
 int64_t tag_of(const Shape& shape, const Action& message) {
-  const int32_t boundary = message.stage - (towards_next(message.kind) ? 0 : 1);
-  const int64_t chunk = boundary / shape.positions();
+  const int64_t chunk = boundary_of(message) / shape.positions();
   return chunk * 2 * shape.microbatches + message_tag(message);
 }
 

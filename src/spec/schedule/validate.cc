@@ -17,13 +17,7 @@ tl::unexpected<Error> broken(size_t rank, const std::string& why) {
   return unusable(fmt::format("the schedule is broken at rank {}: {}", rank, why));
 }
 
-bool towards_next(ActionKind kind) { return kind == kSendActivation || kind == kReceiveGradient; }
 bool of_iteration(ActionKind kind) { return kind == kUpdate || kind == kReduceGradients; }
-
-// The boundary between two stages that a message crosses: number s lies between s and s + 1.
-int32_t boundary_of(const Action& message) {
-  return message.stage - (towards_next(message.kind) ? 0 : 1);
-}
 
 // Where each action of one rank stands in its order. Reused from rank to rank.
 class Positions {

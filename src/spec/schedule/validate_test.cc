@@ -13,15 +13,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const Shape kShape{3, 2, {true, true, false}};
+const Shape kThreeStages{3, 2, {true, true, false}};
 
 // Rank 1 of the sound schedule:
 //   1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1,1SEND_F1,1RECV_B0,1R0,1B0,1SEND_B0,1RECV_B1,1R1,1B1,
 //   1SEND_B1,1U
 std::string complaint(const std::function<void(Order&)>& damage, size_t rank = 1) {
-  Schedule schedule = *build("gpipe", kShape);
+  Schedule schedule = *build("gpipe", kThreeStages);
   damage(schedule.ranks[rank]);
-  const Status status = validate(schedule, kShape);
+  const Status status = validate(schedule, kThreeStages);
   return status ? "sound" : status.error().message;
 }
 
@@ -43,9 +43,9 @@ TEST(Validate, AcceptsWhatIsSound) {
 }
 
 TEST(Validate, CountsRanks) {
-  Schedule schedule = *build("gpipe", kShape);
+  Schedule schedule = *build("gpipe", kThreeStages);
   schedule.ranks.pop_back();
-  EXPECT_THAT(validate(schedule, kShape).error().message,
+  EXPECT_THAT(validate(schedule, kThreeStages).error().message,
               HasSubstr("2 ranks for 3 stages x 1 replicas"));
 }
 

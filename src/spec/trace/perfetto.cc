@@ -1,11 +1,10 @@
-#include "spec/trace/perfetto.h"
-
 #include <map>
 #include <set>
 #include <tuple>
 #include <vector>
 
 #include "base/json.h"
+#include "spec/trace/trace_file.h"
 
 namespace tombolo::trace {
 namespace {

@@ -1,10 +1,8 @@
-#include "spec/trace/perfetto.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/json.h"
-#include "spec/trace/trace_csv.h"
+#include "spec/trace/trace_file.h"
 
 namespace tombolo::trace {
 namespace {

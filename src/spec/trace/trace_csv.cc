@@ -1,8 +1,7 @@
-#include "spec/trace/trace_csv.h"
-
 #include <algorithm>
 
 #include "base/csv.h"
+#include "spec/trace/trace_file.h"
 
 namespace tombolo::trace {
 std::string to_csv(const Trace& trace) {

@@ -27,4 +27,21 @@ Result<Trace> parse_trace(std::string_view text, const std::string& name);
 Status write_trace(const std::string& path, const Trace& trace);
 Result<Trace> read_trace(const std::string& path);
 
+// Traces for https://ui.perfetto.dev and chrome://tracing: the Chrome trace event format.
+//
+// One process per rank, named by its datacenter, stage and device; in it one thread for compute and
+// one per peer it sends to. Of nodes of a graph: one for each lane, and more where its bars
+// overlap. Arrows lead from a message to the computation that consumes it. Times are microseconds
+// with nanoseconds as decimals. Records with a value become counters. Format: "Trace Event Format"
+// (Duflot et al., 2016).
+
+std::string to_perfetto(const Trace& trace);
+
+// Intervals as CSV, for spreadsheets and data frames: a header row, then a row per interval.
+
+// provenance,iteration,lane,rank,peer,stage,kind,microbatch,start_ns,end_ns,bytes
+// Empty cells: no peer (compute) and no micro-batch. Where there are nodes of a graph, a last
+// column "name", in quotes.
+std::string to_csv(const Trace& trace);
+
 }  // namespace tombolo::trace

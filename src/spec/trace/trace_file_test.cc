@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Trace sample() {
+Trace whole_trace() {
   Trace trace;
   trace.header.provenance = Provenance::kEmulated;
   trace.header.name = "a \"quoted\" name";
@@ -57,7 +57,7 @@ std::string complaint(const std::string& text) {
 }
 
 TEST(TraceFile, ReadsBackWhatItWritesToTheLastBit) {
-  const Trace trace = sample();
+  const Trace trace = whole_trace();
   const std::string text = to_json_lines(trace);
   const Result<Trace> again = parse_trace(text, "t.jsonl");
   ASSERT_TRUE(again) << again.error().text();
@@ -66,7 +66,7 @@ TEST(TraceFile, ReadsBackWhatItWritesToTheLastBit) {
 }
 
 TEST(TraceFile, NamesCollectivesAndReplicasInItsLines) {
-  const std::string text = to_json_lines(sample());
+  const std::string text = to_json_lines(whole_trace());
   EXPECT_THAT(text, HasSubstr(R"({"action":"1REDUCE_GRAD","lane":"collective","rank":1,)"
                               R"("iteration":1,"start_ns":2000,"end_ns":3000,"bytes":512})"));
   EXPECT_THAT(text, HasSubstr(R"({"rank":1,"stage":1,"replica":2,"datacenter":"paris")"));
@@ -104,7 +104,7 @@ TEST(TraceFile, AnEmptyTraceReadsBack) {
 
 // Cut anywhere before its last line's end brace, a file is refused and not read as a shorter one.
 TEST(TraceFile, EveryTruncationIsSeen) {
-  const std::string text = to_json_lines(sample());
+  const std::string text = to_json_lines(whole_trace());
   for (size_t length = 0; length + 1 < text.size(); ++length) {
     EXPECT_NE(complaint(text.substr(0, length)), "accepted") << "cut at " << length;
   }
@@ -123,11 +123,11 @@ TEST(TraceFile, RefusesAnotherFile) {
 }
 
 TEST(TraceFile, RefusesLinesThatDoNotAddUp) {
-  std::string text = to_json_lines(sample());
+  std::string text = to_json_lines(whole_trace());
   const size_t second = text.find('\n') + 1;
   text.erase(second, text.find('\n', second) - second + 1);
   EXPECT_THAT(complaint(text), HasSubstr("the count in the last line does not fit"));
-  EXPECT_THAT(complaint(to_json_lines(sample()) + "{}\n"), HasSubstr("does not fit"));
+  EXPECT_THAT(complaint(to_json_lines(whole_trace()) + "{}\n"), HasSubstr("does not fit"));
 }
 
 TEST(TraceFile, RefusesIntervalsThatCannotBe) {
@@ -147,8 +147,8 @@ TEST(TraceFile, RefusesIntervalsThatCannotBe) {
 
 TEST(TraceFile, GoesThroughTheDisk) {
   const std::string path = ::testing::TempDir() + "/trace_file_test.jsonl";
-  ASSERT_TRUE(write_trace(path, sample()));
-  EXPECT_EQ(*read_trace(path), sample());
+  ASSERT_TRUE(write_trace(path, whole_trace()));
+  EXPECT_EQ(*read_trace(path), whole_trace());
   EXPECT_FALSE(read_trace(path + ".gone"));
 }
 

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "decide/geo/mixed.h"
+#include "spec/plan/open_job.h"
 #include "ui/command/command.h"
 
 namespace tombolo::decide_commands {
@@ -56,5 +58,17 @@ struct SweepCommandOptions {
 class Crew;  // crew.h: the processes that share the grid; null: this one alone
 Status sweep(const SweepCommandOptions& options, std::ostream& out, Crew* crew = nullptr);
 command::Command add_sweep(CLI::App& app, Crew* crew = nullptr);
+
+// `tombolo plan` over several datacenters: what geo::search_mixed found, for people, programs
+// and files.
+
+struct MixedPlanOptions {
+  std::string job;  // as it was given
+  geo::MixedOptions search;
+  std::string out;  // plan.json or job.toml of the best; empty: none
+  bool json = false;
+};
+
+Status plan_mixed(const plan::OpenJob& open, const MixedPlanOptions& options, std::ostream& out);
 
 }  // namespace tombolo::decide_commands

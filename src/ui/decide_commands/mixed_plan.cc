@@ -1,14 +1,13 @@
-#include "ui/decide_commands/mixed_plan.h"
-
 #include <algorithm>
 #include <chrono>
 
 #include "base/file.h"
 #include "predict/cost/price_plan.h"
-#include "spec/plan/job_file.h"
+#include "spec/plan/job.h"
 #include "spec/plan/plan_file.h"
 #include "spec/schedule/schedule.h"
 #include "ui/command/answer.h"
+#include "ui/decide_commands/decide_commands.h"
 
 namespace tombolo::decide_commands {
 namespace {

@@ -7,13 +7,12 @@
 #include "decide/search/export.h"
 #include "predict/cost/law.h"
 #include "predict/cost/price_plan.h"
-#include "spec/plan/job_file.h"
+#include "spec/plan/job.h"
 #include "spec/plan/plan_file.h"
 #include "spec/schedule/schedule.h"
 #include "ui/command/answer.h"
 #include "ui/command/progress.h"
 #include "ui/decide_commands/decide_commands.h"
-#include "ui/decide_commands/mixed_plan.h"
 
 namespace tombolo::decide_commands {
 namespace {
@@ -208,11 +207,6 @@ Value::Table to_json(const BestPlan& found, const PlanCommandOptions& options, d
 
 // ---- artifacts ----
 
-bool ends_with(const std::string& text, std::string_view ending) {
-  return text.size() >= ending.size() &&
-         text.compare(text.size() - ending.size(), ending.size(), ending) == 0;
-}
-
 // A Plan that the simulator takes, memory included.
 Result<plan::Plan> simulatable(const plan::Job& job) {
   plan::Plan plan = TRY(cost::make_plan(job));
@@ -224,7 +218,7 @@ Result<plan::Plan> simulatable(const plan::Job& job) {
 // Says what was written, for people.
 Result<std::string> write_artifact(const RankedPlan& best, const PlanCommandOptions& options) {
   const std::string& path = options.out;
-  if (ends_with(path, ".json")) {
+  if (path.ends_with(".json")) {
     const Result<plan::Plan> plan = simulatable(best.job);
     if (!plan) {
       Error error = Error(plan.error()).during("writing a Plan for simulate and train to " + path);
@@ -236,7 +230,7 @@ Result<std::string> write_artifact(const RankedPlan& best, const PlanCommandOpti
     TRY(write_file(path, plan::to_json_text(*plan)));
     return fmt::format("wrote {}: a Plan, for tombolo simulate and train", path);
   }
-  if (!ends_with(path, ".toml")) {
+  if (!path.ends_with(".toml")) {
     return unusable(fmt::format("--out {}: neither .json nor .toml", path),
                     "plan.json for a Plan, job.toml for a job with explicit parallelism");
   }

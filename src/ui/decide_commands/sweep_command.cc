@@ -21,12 +21,7 @@ namespace {
 using sweep::Sweep;
 using sweep::SweepRow;
 
-constexpr size_t kRowsShown = 30;
-
-bool ends_with(const std::string& text, std::string_view ending) {
-  return text.size() >= ending.size() &&
-         text.compare(text.size() - ending.size(), ending.size(), ending) == 0;
-}
+constexpr size_t kRowsPrinted = 30;
 
 // What the words on the command line mean, before any file is read: the same on every process.
 struct Request {
@@ -47,8 +42,7 @@ Result<Request> read_request(const SweepCommandOptions& options) {
                     "--objective time, cost or throughput");
   }
   const cost::Law law = TRY(cost::find_law(options.law));
-  if (!options.out.empty() && !ends_with(options.out, ".csv") &&
-      !ends_with(options.out, ".jsonl")) {
+  if (!options.out.empty() && !options.out.ends_with(".csv") && !options.out.ends_with(".jsonl")) {
     return unusable(fmt::format("--out {}: neither .csv nor .jsonl", options.out),
                     "rows.csv for a table, rows.jsonl for a JSON document per row");
   }
@@ -179,7 +173,7 @@ void print_table(std::ostream& out, const Sweep& sweep, const std::vector<SweepR
       columns.emplace_back(column);
     }
   }
-  const size_t shown = std::min(rows.size(), kRowsShown);
+  const size_t shown = std::min(rows.size(), kRowsPrinted);
   std::vector<std::vector<std::string>> lines(shown + 1);
   for (size_t axis = 0; axis < sweep.paths.size(); ++axis) {
     lines[0].push_back(sweep.paths[axis].text());
@@ -260,8 +254,8 @@ Status sweep(const SweepCommandOptions& options, std::ostream& out, Crew* crew) 
   if (crew && crew->rank() != 0) return {};
 
   if (AtomicFile* file = start.outputs.rows ? &*start.outputs.rows : nullptr) {
-    TRY(file->write(ends_with(options.out, ".csv") ? sweep::sweep_csv(sweep, rows)
-                                                   : sweep::sweep_json_lines(sweep, rows)));
+    TRY(file->write(options.out.ends_with(".csv") ? sweep::sweep_csv(sweep, rows)
+                                                  : sweep::sweep_json_lines(sweep, rows)));
     TRY(file->commit());
   }
   if (AtomicFile* file = start.outputs.report ? &*start.outputs.report : nullptr) {

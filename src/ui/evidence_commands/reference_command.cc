@@ -5,7 +5,6 @@
 #include "predict/cost/law.h"
 #include "predict/estimate/estimate.h"
 #include "predict/published/reference.h"
-#include "predict/published/reference_memory.h"
 #include "ui/command/answer.h"
 #include "ui/evidence_commands/evidence_commands.h"
 

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "ui/perform_commands/returning.h"
 #include "ui/perform_commands/supervisor.h"
 
 namespace tombolo::perform_commands {

@@ -1,4 +1,3 @@
-#include "ui/perform_commands/returning.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -10,9 +9,9 @@
 #include <thread>
 
 #include "base/check.h"
+#include "perform/launch/berths.h"
 #include "perform/launch/membership.h"
 #include "perform/launch/vacancy.h"
-#include "perform/launch/worker_child.h"
 #include "ui/command/input.h"
 #include "ui/perform_commands/launched.h"
 

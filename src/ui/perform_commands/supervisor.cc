@@ -22,19 +22,19 @@
 namespace tombolo::perform_commands {
 namespace {
 
-constexpr std::chrono::milliseconds kLookAgain{20};
+constexpr std::chrono::milliseconds kWatchEvery{20};
 constexpr std::chrono::seconds kLeaveMax{60};  // for workers to leave their states
 
 volatile sig_atomic_t launcher = 0;
-volatile sig_atomic_t asked = 0;  // to end
+volatile sig_atomic_t ending = 0;  // to end
 
 // A terminal sends its signals to the launcher as well.
-void pass_on(int number, siginfo_t* info, void*) {
-  asked = 1;
+void pass_to_launcher(int number, siginfo_t* info, void*) {
+  ending = 1;
   if (info->si_code == SI_USER && launcher > 0) kill(launcher, number);
 }
 
-void handle_signals(void (*handler)(int, siginfo_t*, void*)) {
+void handle_with(void (*handler)(int, siginfo_t*, void*)) {
   struct sigaction action {};
   if (handler) {
     action.sa_sigaction = handler;
@@ -72,7 +72,7 @@ void await_workers() {
     for (const pid_t pid : children()) {
       if (late || is_stopped(pid)) kill(pid, SIGKILL);
     }
-    std::this_thread::sleep_for(kLookAgain);
+    std::this_thread::sleep_for(kWatchEvery);
   }
 }
 
@@ -85,9 +85,9 @@ int await_launcher() {
   }
 }
 
-[[noreturn]] void end_as(int status) {
+[[noreturn]] void end_like(int status) {
   if (WIFEXITED(status)) _exit(WEXITSTATUS(status));
-  handle_signals(nullptr);
+  handle_with(nullptr);
   signal(WTERMSIG(status), SIG_DFL);
   kill(getpid(), WTERMSIG(status));
   _exit(128 + WTERMSIG(status));
@@ -112,18 +112,18 @@ Life supervise(int restarts) {
     if (child == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (getppid() != supervisor) _exit(1);
-      handle_signals(nullptr);
+      handle_with(nullptr);
       return life;
     }
     launcher = child;
-    handle_signals(pass_on);
+    handle_with(pass_to_launcher);
     const int status = await_launcher();
     launcher = 0;
     await_workers();
     const int64_t step = life.step->load();
     in_a_row = step == from ? in_a_row + 1 : 1;
     from = step;
-    if (!WIFSIGNALED(status) || asked != 0 || in_a_row > restarts) end_as(status);
+    if (!WIFSIGNALED(status) || ending != 0 || in_a_row > restarts) end_like(status);
     fmt::print(stderr, "the launcher was {}; it is started again\n", launch::describe_exit(status));
   }
 }

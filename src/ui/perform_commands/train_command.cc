@@ -16,7 +16,6 @@
 #include "ui/command/progress.h"
 #include "ui/perform_commands/launched.h"
 #include "ui/perform_commands/perform_commands.h"
-#include "ui/perform_commands/returning.h"
 #include "ui/perform_commands/supervisor.h"
 #include "ui/perform_commands/watched_run.h"
 

@@ -10,9 +10,7 @@
 #include "predict/astra/astra_run.h"
 #include "spec/trace/trace_file.h"
 #include "ui/command/answer.h"
-#include "ui/predict_commands/astra_figures.h"
 #include "ui/predict_commands/astra_job.h"
-#include "ui/predict_commands/astra_sweep.h"
 #include "ui/report/report.h"
 
 namespace tombolo::predict_commands {

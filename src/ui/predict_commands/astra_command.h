@@ -7,6 +7,11 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/value.h"
+#include "predict/astra/astra_ledger.h"
+#include "predict/astra/astra_recorder.h"
+#include "predict/astra/astra_run.h"
+#include "spec/trace/trace.h"
 #include "ui/command/command.h"
 
 namespace tombolo::predict_commands {
@@ -44,5 +49,35 @@ struct AstraCommandOptions {
 };
 Status astra(const AstraCommandOptions& options, std::ostream& out);
 command::Command add_astra(CLI::App& app);
+
+// What `tombolo astra` tells of a run beside ASTRA-sim's lines: exposed time, use of the network,
+// and the Trace.
+
+// Keys "exposed", "dimensions" and "bytes_sent"; with per_npu also "per_npu_exposed".
+void add_figures(Value::Table& json, const astra::AstraLedger& ledger, bool per_npu);
+
+// Two tables for people.
+std::string figures_text(const astra::AstraLedger& ledger);
+
+// With the header filled in.
+trace::Trace make_trace(const AstraCommandOptions& options, const astra::AstraAnswer& answer,
+                        const astra::AstraLedger& ledger, astra::AstraRecorder& recorder);
+
+// `tombolo astra --set KEY=VALUE,...`: one workload on every network and system of a grid.
+//
+//   --set network.bandwidth=50,100               every dimension
+//   --set network.bandwidth[1]=25,50             the second
+//   --set network.topology[0]=Ring,Switch
+//   --set system.active-chunks-per-dimension=1,2
+//   --set system.all-reduce-implementation=ring,direct
+//
+// Axes as sweep/sweep_axis.h reads them, the last varying fastest; a key of a list without a
+// number means all its entries. Each point is what a single run with such files answers. Points are
+// shared out to threads; rows come in the order of the grid, so that neither their number nor
+// chance shows. A point that cannot be simulated ends the sweep: the first of the grid, by name.
+
+// A table, with --json one document, with --csv also a file.
+Status astra_sweep(const AstraCommandOptions& options, const astra::AstraOptions& of_astra,
+                   std::ostream& out);
 
 }  // namespace tombolo::predict_commands

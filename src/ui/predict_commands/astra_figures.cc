@@ -1,9 +1,8 @@
-#include "ui/predict_commands/astra_figures.h"
-
 #include <algorithm>
 #include <filesystem>
 
 #include "base/fields.h"
+#include "ui/predict_commands/astra_command.h"
 #include "ui/predict_commands/predict_commands.h"
 
 namespace tombolo::predict_commands {

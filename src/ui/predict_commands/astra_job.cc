@@ -2,7 +2,7 @@
 
 #include <iostream>
 
-#include "predict/astra/workload_network.h"
+#include "predict/astra/workload_run.h"
 #include "spec/plan/job.h"
 
 namespace tombolo::predict_commands {

@@ -1,5 +1,3 @@
-#include "ui/predict_commands/astra_sweep.h"
-
 #include <algorithm>
 #include <atomic>
 
@@ -11,6 +9,7 @@
 #include "decide/sweep/sweep_axis.h"
 #include "decide/sweep/sweep_path.h"
 #include "ui/command/answer.h"
+#include "ui/predict_commands/astra_command.h"
 #include "ui/predict_commands/astra_job.h"
 
 namespace tombolo::predict_commands {

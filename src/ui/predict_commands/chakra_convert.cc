@@ -1,5 +1,3 @@
-#include "ui/predict_commands/chakra_convert.h"
-
 #include <algorithm>
 #include <functional>
 #include <iostream>
@@ -14,6 +12,7 @@
 #include "spec/chakra/retarget.h"
 #include "spec/chakra/statistics.h"
 #include "spec/schedule/schedule.h"
+#include "ui/predict_commands/predict_commands.h"
 
 namespace tombolo::predict_commands {
 namespace {

@@ -1,15 +1,12 @@
 #include <CLI/CLI.hpp>
 
 #include "base/file.h"
-#include "spec/graph/graph_file.h"
+#include "spec/graph/graph.h"
 #include "spec/plan/plan_file.h"
 #include "spec/schedule/schedule.h"
 #include "spec/schedule/schedule_csv.h"
-#include "spec/trace/perfetto.h"
-#include "spec/trace/trace_csv.h"
 #include "spec/trace/trace_file.h"
 #include "ui/command/input.h"
-#include "ui/predict_commands/chakra_convert.h"
 #include "ui/predict_commands/predict_commands.h"
 
 namespace tombolo::predict_commands {

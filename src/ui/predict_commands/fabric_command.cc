@@ -5,7 +5,6 @@
 #include "predict/network/failure.h"
 #include "predict/network/grid_collective.h"
 #include "ui/command/answer.h"
-#include "ui/predict_commands/fabric_job.h"
 #include "ui/predict_commands/predict_commands.h"
 
 namespace tombolo::predict_commands {

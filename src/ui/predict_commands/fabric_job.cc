@@ -1,7 +1,6 @@
-#include "ui/predict_commands/fabric_job.h"
-
 #include "predict/cost/law.h"
 #include "predict/estimate/estimate.h"
+#include "ui/predict_commands/predict_commands.h"
 
 namespace tombolo::predict_commands {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "base/value.h"
 #include "decide/schedule_search/best_schedule.h"
-#include "decide/schedule_search/measured_stages.h"
+#include "decide/schedule_search/schedule_variant.h"
 #include "spec/plan/plan.h"
 #include "ui/predict_commands/predict_commands.h"
 

@@ -13,6 +13,11 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/value.h"
+#include "decide/search/fabric_price.h"
+#include "spec/chakra/chakra.h"
+#include "spec/plan/job.h"
+#include "spec/plan/plan.h"
 #include "ui/command/command.h"
 
 namespace tombolo::predict_commands {
@@ -92,5 +97,38 @@ struct FabricOptions {
 };
 Status fabric(const FabricOptions& options, std::ostream& out);
 command::Command add_fabric(CLI::App& app);
+
+// What `tombolo convert` makes of execution traces, and of Plans for other simulators.
+
+// Into the other form, a drawing or statistics. The file is read twice and never held: first to see
+// whether its graph is sound (or what has to be dropped), then to write.
+Status convert_chakra(const ConvertOptions& options, chakra::TraceFormat format, std::ostream& out);
+
+// OUT.RANK.et for each rank, and OUT.groups.json where collectives join some ranks only.
+Status write_plan_as_chakra(const plan::Plan& plan, const ConvertOptions& options,
+                            std::ostream& out);
+
+// The same of a job whose layers are split in ways that no Plan has yet (workload/workload.h): rank
+// by rank, as many as there are.
+Status write_job_as_chakra(const plan::Job& job, const ConvertOptions& options, std::ostream& out);
+
+// Traces of all ranks of a run, with another number of data-parallel replicas (chakra/retarget.h).
+Status convert_retargeted(const ConvertOptions& options, std::ostream& out);
+
+// The part of `tombolo fabric` that takes a job: iterations per dollar with each fabric.
+
+struct PricedJob {
+  plan::Job job;
+  std::string source;  // of the iteration: "law rail-only", "given"
+  search::FabricPrices prices;
+};
+
+// Reads the job of `options`, takes its iteration from --iteration or the law, and prices both
+// fabrics.
+Result<PricedJob> price_job(const FabricOptions& options,
+                            const network::EquipmentPrices& equipment);
+
+void print_priced_job(std::ostream& out, const PricedJob& priced);
+Value priced_job_json(const PricedJob& priced);
 
 }  // namespace tombolo::predict_commands

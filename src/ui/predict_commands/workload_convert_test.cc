@@ -10,8 +10,6 @@
 #include "base/json.h"
 #include "spec/chakra/chakra.h"
 #include "ui/predict_commands/astra_command.h"
-#include "ui/predict_commands/astra_sweep.h"
-#include "ui/predict_commands/chakra_convert.h"
 #include "ui/predict_commands/predict_commands.h"
 
 namespace tombolo::predict_commands {

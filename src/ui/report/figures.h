@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "base/value.h"
+#include "spec/plan/plan.h"
 #include "spec/trace/trace.h"
 
 namespace tombolo::report {
@@ -35,5 +36,14 @@ Value graph_run(const trace::Trace& trace);
 // Errors are (first - second) / second: negative where the first, the prediction, was too short.
 // What one side does not have is null. `same_work` is false for Plans that divide other work.
 Result<Value> comparison(const trace::Trace& first, const trace::Trace& second);
+
+// What a run started from, for people: the Plan as tables of short texts.
+
+// {"summary", "replicas", "facts": [{"title", "rows": [[key, text], ...]}, ...],
+//  "stages": [{"stage", "ranks", "layers", ...}], "links": [{"between", ...}], "json": "..."}
+Value plan_tables(const plan::Plan& plan);
+
+// Where stage durations come from, as a sentence: it stands beside every predicted figure.
+const char* explain(plan::CostSource source);
 
 }  // namespace tombolo::report

@@ -2,17 +2,10 @@
 
 #include "base/check.h"
 #include "base/value.h"
-#include "ui/report/assets.h"
 #include "ui/report/template.h"
 
 namespace tombolo::report {
 namespace {
-
-Value texts(const std::vector<std::string>& list) {
-  Value::Array out;
-  for (const std::string& text : list) out.push_back(text);
-  return out;
-}
 
 // `cells` is flat: from, to, layer, bytes.
 Value map_data(const HeatMap& map, size_t layers) {

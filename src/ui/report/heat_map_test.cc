@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "support/page_data.h"
 
 namespace tombolo::report {
 namespace {
@@ -24,12 +25,6 @@ HeatMapPage three_gpus() {
                 .group = 0,
                 .layers = {{0, 5, 0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 7, 0, 0}}}};
   return page;
-}
-
-Value data_of(const std::string& html) {
-  const std::string open = "<script type=\"application/json\" id=\"data\">";
-  const size_t start = html.find(open) + open.size();
-  return *parse_json(html.substr(start, html.find("</script>", start) - start), "page");
 }
 
 TEST(HeatMap, carries_the_cells_that_hold_something) {

@@ -1,8 +1,7 @@
-#include "ui/report/inputs.h"
-
 #include <string>
 
 #include "spec/plan/plan_file.h"
+#include "ui/report/figures.h"
 
 namespace tombolo::report {
 namespace {

@@ -3,9 +3,7 @@
 #include <vector>
 
 #include "spec/plan/plan_file.h"
-#include "ui/report/assets.h"
 #include "ui/report/figures.h"
-#include "ui/report/inputs.h"
 #include "ui/report/template.h"
 #include "ui/report/timeline.h"
 

@@ -4,7 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
-#include "ui/report/assets.h"
+#include "support/page_data.h"
+#include "ui/report/template.h"
 
 namespace tombolo::report {
 namespace {
@@ -52,16 +53,6 @@ Trace make_trace(Provenance provenance, const std::vector<int64_t>& forwards) {
   }
   trace::normalize(trace);
   return trace;
-}
-
-// The data a page carries, as its script reads it.
-Value data_of(const std::string& html) {
-  const std::string open = "<script type=\"application/json\" id=\"data\">";
-  const size_t start = html.find(open) + open.size();
-  const size_t end = html.find("</script>", start);
-  const Result<Value> data = parse_json(std::string_view(html).substr(start, end - start), "data");
-  EXPECT_TRUE(data) << data.error().text();
-  return data.value_or(Value());
 }
 
 const Value& at(const Value& value, std::string_view key) {

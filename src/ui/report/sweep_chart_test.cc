@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "support/page_data.h"
 
 namespace tombolo::report {
 namespace {
@@ -22,12 +23,6 @@ SweepChartPage four_configurations() {
   page.charts = {{"Rate", 1}};
   page.by = 1;
   return page;
-}
-
-Value data_of(const std::string& html) {
-  const std::string open = "<script type=\"application/json\" id=\"data\">";
-  const size_t start = html.find(open) + open.size();
-  return *parse_json(html.substr(start, html.find("</script>", start) - start), "page");
 }
 
 TEST(SweepChart, CarriesAxesAndColumns) {

@@ -21,6 +21,12 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
 
 }  // namespace
 
+Value texts(const std::vector<std::string>& list) {
+  Value::Array out;
+  for (const std::string& text : list) out.push_back(text);
+  return out;
+}
+
 std::string escape_html(std::string_view text) {
   std::string out;
   for (const char c : text) {

@@ -10,6 +10,8 @@
 
 namespace tombolo::report {
 
+Value texts(const std::vector<std::string>& list);
+
 // For the text of elements and for quoted attributes: & < > " ' become entities.
 std::string escape_html(std::string_view text);
 
@@ -22,5 +24,11 @@ std::string script_json(const Value& value);
 // named "{{data}}" stays a name. CHECKs that every name is known.
 using Parts = std::vector<std::pair<std::string_view, std::string_view>>;
 std::string fill_template(std::string_view text, const Parts& parts);
+
+// The page's parts, as they stand in assets/, and D3: embedded when the program is built.
+
+// By file name, as in asset("page.html"). CHECKs that it exists. The bytes live as long as the
+// program.
+std::string_view asset(std::string_view name);
 
 }  // namespace tombolo::report
