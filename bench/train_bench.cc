@@ -1,8 +1,9 @@
 // How far from OpenBLAS's peak is a training step, and what does a model learn?
 //
-//   train_bench                                 time of forward, backward, update and sum, JSON
-//   lines train_bench --job JOB [--data FILE] [--steps N]   trains in this process, one line per 10
-//   steps
+//   train_bench
+//     time of forward, backward, update and sum, JSON lines
+//   train_bench --job JOB [--data FILE] [--steps N]
+//     trains in this process, one line per 10 steps
 //
 // Sketch for 3.3 million parameters and 4,096 tokens: matrices 6 x 3.2 M x 4,096 = 80 GFLOP,
 // attention below the diagonal 9 GFLOP; at 100 GFLOP/s 0.9 s. Everything else reads and writes

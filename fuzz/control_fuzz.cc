@@ -1,5 +1,5 @@
-// What launcher and ranks say to each other: any bytes give a message or say why not. A message that
-// was accepted says all that the bytes said, and is encoded and decoded to the same.
+// What launcher and ranks say to each other: any bytes give a message or say why not. A message
+// that was accepted says all that the bytes said, and is encoded and decoded to the same.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -25,8 +25,8 @@ bool empty(const Value& value) {
   return false;
 }
 
-// Whether `all` repeats what `said` says. It may say more, because it names defaults too, leaves out
-// empty texts and lists, and writes whole numbers as fractions where the field is one.
+// Whether `all` repeats what `said` says. It may say more, because it names defaults too, leaves
+// out empty texts and lists, and writes whole numbers as fractions where the field is one.
 bool repeats(const Value& said, const Value& all) {
   if (const auto* table = said.get<Value::Table>()) {
     return all.get<Value::Table>() && std::all_of(table->begin(), table->end(), [&](auto& entry) {

@@ -1,6 +1,6 @@
-// Tables of comma-separated values: any bytes give rows or a message that names the file. Below a line
-// of columns that we know, every row has a cell for each, which is a text, a number, a whole number or
-// nothing, and rows that are written in quotes are read back equal.
+// Tables of comma-separated values: any bytes give rows or a message that names the file. Below a
+// line of columns that we know, every row has a cell for each, which is a text, a number, a whole
+// number or nothing, and rows that are written in quotes are read back equal.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Hardware files, which another machine may have measured: any bytes give stages and links or a message
-// that names the file; what was read is written and read back equal.
+// Hardware files, which another machine may have measured: any bytes give stages and links or a
+// message that names the file; what was read is written and read back equal.
 #include <cstddef>
 #include <cstdint>
 #include <string>

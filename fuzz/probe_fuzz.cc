@@ -1,5 +1,5 @@
-// What the two sides of a probe say to each other: any bytes give a question or an answer within its
-// bounds, or say why not; what was accepted is encoded and decoded to the same.
+// What the two sides of a probe say to each other: any bytes give a question or an answer within
+// its bounds, or say why not; what was accepted is encoded and decoded to the same.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

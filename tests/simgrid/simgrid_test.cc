@@ -3,7 +3,7 @@
 // SimGrid's model CM02 with factors of 1, no cross traffic and no window is ours but for two rules,
 // which it keeps even with weight-S at 0 (its network_cm02.cpp):
 //   a flow waits for the latency of its route first and takes bandwidth only then: ours starts
-//   that much later;
+//     that much later;
 //   a flow's weight is 1 / latency, as TCP's would be (1 where the latency is 0): ours is given it.
 // Then both are weighted max-min fair, and end at the same times. A cap is a link of the flow's own
 // there, since one-sided communications take no rate. TCP-gamma, the window, is set out of reach.

@@ -1,6 +1,6 @@
 // For tests: ranks in threads of one process, each with a clock of its own that nobody else moves,
-// and between them links that obey the law of the pacing shim (link/pacer.h) to the
-// nanosecond. What a rank sees depends on the bytes and the law alone, never on the machine.
+// and between them links that obey the law of the pacing shim (link/pacer.h) to the nanosecond.
+// What a rank sees depends on the bytes and the law alone, never on the machine.
 #pragma once
 
 #include <cmath>

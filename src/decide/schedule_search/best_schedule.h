@@ -5,11 +5,11 @@
 //   best.plan                     performs the winner: simulate and train take it as it is
 //   best.winner(), best.baseline()
 //
-// Tried are gpipe, 1f1b, interleaved with 2 to 8 stages per rank, varuna, zb-h1, zb-v, w,
-// dualpipev and atlas by name, and near-optimal schedules (schedule_search/near_optimal.h) on lines, folds
-// and loops; on lines each pipeline by itself (spatial) and in DP-cells of every size that divides
-// `data`, whose pipelines share the WAN in time. All keep to the memory, counted in micro-batches
-// of a whole stage, and to the same work per position (schedule_variant.h).
+// Tried are gpipe, 1f1b, interleaved with 2 to 8 stages per rank, varuna, zb-h1, zb-v, w, dualpipev
+// and atlas by name, and near-optimal schedules (near_optimal.h) on lines, folds and loops; on
+// lines each pipeline by itself (spatial) and in DP-cells of every size that divides `data`, whose
+// pipelines share the WAN in time. All keep to the memory, counted in micro-batches of a whole
+// stage, and to the same work per position (schedule_variant.h).
 //
 // The baseline is the best of gpipe, 1f1b, interleaved and varuna, each pipeline by itself over the
 // same links. Varuna as published takes in as many micro-batches as come; where memory does not

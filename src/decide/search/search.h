@@ -115,7 +115,7 @@ struct SearchSpace {
 //   tensor context data pipeline <= devices;  micro_batch data divides global_batch
 //   expert divides data context
 //   virtual stages only with a pipeline, with chunks of equally many layers, embedding and head
-//   counted as a layer each where that makes them equal; whole rounds
+//     counted as a layer each where that makes them equal; whole rounds
 //   ZeRO only where data context > 1, sequence parallelism only where tensor > 1
 bool belongs(const SearchSpace& space, const cost::Configuration& configuration);
 
@@ -184,10 +184,8 @@ std::optional<Candidate> least_memory(const SearchSpace& space, const Pricer& pr
 void for_each(const SearchSpace& space,
               const std::function<void(const cost::Configuration&)>& visit);
 
-// Laws as the search sees them (search.h).
-
-// Unusable: what the law says against the job. The job has a model and one
-// datacenter.
+// A law as the search sees it. Unusable: what the law says against the job, which has a model and
+// one datacenter.
 Result<std::unique_ptr<Pricer>> make_pricer(const plan::Job& job, cost::Law law);
 
 }  // namespace tombolo::search

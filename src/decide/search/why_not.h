@@ -2,8 +2,9 @@
 // not have, the constraint that bound it, with numbers.
 //
 //   pipeline = 1: needs 93.1 GiB of 78 GiB
-//   tensor = 16: leaves the scale-up domain of 8: 30.4 s against 9.8 s, +18.1 s tensor
-//   communication zero = 3: 12.3 s against 9.8 s, +2.1 s gradients
+//   tensor = 16: leaves the scale-up domain of 8: 30.4 s against 9.8 s,
+//     +18.1 s tensor communication
+//   zero = 3: 12.3 s against 9.8 s, +2.1 s gradients
 //
 // The best of a family is exact: the search keeps it (search.h). "+" names the part of the
 // iteration that grows most from the best configuration to the best of the family.

@@ -5,7 +5,7 @@
 //   cluster.wan.oregon-paris.connections     a link by its two ends, in either order
 //   cluster.datacenter.oregon.nodes          a datacenter by its name
 //   cluster.datacenter.*.price               all entries
-//   cluster.datacenter.oregon.device.memory  a field of a catalog device, which becomes an inline one
+//   cluster.datacenter.oregon.device.memory  a field of a catalog device, which becomes inline
 //   cluster.datacenter."us.east".nodes       quotes where a name has a dot
 //
 // A key that its table does not have is added: optional keys may be left out of a job. Whether the

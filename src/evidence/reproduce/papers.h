@@ -1,12 +1,7 @@
-// What Atlas says of choosing datacenters and of parallelism over a WAN, beside our figures.
+// What papers say, beside our figures: Atlas, rail-only and ASTRA-sim 2.0, each with its source.
 //
-// Algorithm 1 is arithmetic: which numbers of pipelines it finds on the lists of section 6.3 was
-// worked out by hand, for the paper prints only throughputs. Its curves (figures 2, 3, 11 and 12)
-// are not printed as numbers; the text quotes some, and these are the rows. What the text quotes
-// and leaves too much open to be computed is a row with the reason.
-//
-// Source: Palak et al. 2024, Improving training time and GPU utilization in geo-distributed
-// language model training, sections 3, 4.5 and 6.3 to 6.4. docs/laws/datacenter_selection.md.
+// Curves are not printed as numbers; the text quotes some, and these are the rows. What a text
+// quotes and leaves too much open to be computed is a row with the reason.
 #pragma once
 
 #include <vector>
@@ -15,6 +10,14 @@
 #include "predict/cost/roofline.h"
 
 namespace tombolo::reproduce {
+
+// Atlas, of choosing datacenters and of parallelism over a WAN.
+//
+// Algorithm 1 is arithmetic: which numbers of pipelines it finds on the lists of section 6.3 was
+// worked out by hand, for the paper prints only throughputs.
+//
+// Source: Palak et al. 2024, Improving training time and GPU utilization in geo-distributed
+// language model training, sections 3, 4.5 and 6.3 to 6.4. docs/laws/datacenter_selection.md.
 
 // How the tables name their source, before ", section ...".
 inline constexpr const char* kAtlas =
@@ -35,20 +38,19 @@ std::vector<Table> atlas_selection();
 // figure-6, figure-11-gain and section-6.2: schedules, played.
 std::vector<Table> atlas_schedules();
 
-// What the rail-only paper says of domain size, bandwidth and batch (figures 9 to 11, sections 6.2
-// to 6.4) and of collectives on rails (appendices A and D), beside our figures.
+// The rail-only paper, of domain size, bandwidth and batch (figures 9 to 11, sections 6.2 to 6.4)
+// and of collectives on rails (appendices A and D).
 //
-// The figures' curves are not printed as numbers; the text quotes gains and gaps, and these are the
-// rows. It leaves open what its search may choose and what "gain" divides by. We search with
+// It leaves open what its search may choose and what "gain" divides by. We search with
 // fastest_rail_only's defaults and state the reading in each row's name: figure 9 speaks of time
 // saved, figure 10 of throughput won, and the other reading misses by up to ten points.
 //
 // Source: Wang et al., "How to Build Low-cost Networks for Large Language Models (without
 // Sacrificing Performance)?", 2023. docs/laws/rail_only_search.md.
-
 std::vector<Table> rail_only_figures();
 
-// What ASTRA-sim 2.0 prints of collectives and of memory pools, beside our figures.
+// ASTRA-sim 2.0, of collectives and of memory pools: table-1-themis, table-3, table-4,
+// remote-memory and speed.
 //
 // Table III and the comparison of wafers with conventional systems follow from the law
 // `chunked-all-reduce`, the memory examples from the laws of pools; table IV leaves so much open
@@ -58,17 +60,14 @@ std::vector<Table> rail_only_figures();
 // Source: Won et al. 2023, ASTRA-sim2.0: Modeling Hierarchical Networks and Disaggregated Systems
 // for Large-model Training at Scale, sections III and IV. docs/laws/chunked_all_reduce.md and
 // docs/laws/remote_memory.md.
-
-// table-1-themis, table-3, table-4, remote-memory and speed.
 std::vector<Table> astra_sim();
 
-// What the rail-only paper says of traffic between GPUs (section 3), beside our figures.
+// The rail-only paper, of traffic between GPUs (section 3).
 //
 // Its models and splits are those of Megatron-LM: Narayanan et al. 2021, table 1, the last four
 // rows, in domains of eight; and GPT-1T on 16 GH200 of 256 GPUs. The paper gives bounds ("over 99
 // %", "less than 0.04 %") for all four models at once; where one does not meet a bound, its row
 // says so.
-
 std::vector<Table> rail_only_traffic();
 
 }  // namespace tombolo::reproduce

@@ -35,7 +35,7 @@ struct Archipelago {
   const Island* find(const std::string& name) const;
 };
 
-// Cost: about 20 ms per host, and 40 ms to take it down. Needs root; see privileges.h.
+// Cost: about 20 ms per host, and 40 ms to take it down. Needs root; see check_privileges (room.h).
 Result<Archipelago> bring_up(const cluster::Cluster& cluster, std::vector<cluster::Host> hosts,
                              double byte_scale);
 

@@ -33,9 +33,8 @@ Result<int> run_in_room(const std::function<int(const Room&)>& inside);
 // namespaces, so that `ping paris-0` and `ip netns exec paris-0` work. Seen in this room only.
 Status name_hosts(const std::vector<cluster::Host>& hosts);
 
-// What islands need of a machine: root, /dev/net/tun and `ip`. Asked before anything is made.
-
-// One message with everything that is missing.
+// What islands need of a machine: root, /dev/net/tun and `ip`. Asked before anything is made; one
+// message has everything that is missing.
 Status check_privileges();
 
 // Whether this kernel has `tc netem`: "yes", or why not. Tried in a namespace of its own.

@@ -1,5 +1,5 @@
-// Where the fields of a frame stand: virtio's header, IPv4, TCP. For what reads and changes frames in
-// place (packet.cc, window_bound.cc).
+// Where the fields of a frame stand: virtio's header, IPv4, TCP. For what reads and changes frames
+// in place (packet.cc, window_bound.cc).
 #pragma once
 
 #include <cstdint>

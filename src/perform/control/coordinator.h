@@ -20,8 +20,8 @@
 //     back.
 //   - An epoch's number is on disk before anybody hears it, and is never used twice.
 //
-// A state machine: instants, which do not go back, and what happened go in, orders come out, to be carried out in their
-// order. A Write that fails ends the run. Cost: O(seats) per call.
+// A state machine: instants, which do not go back, and what happened go in; orders come out, to be
+// carried out in their order. A Write that fails ends the run. Cost: O(seats) per call.
 #pragma once
 
 #include <map>

@@ -61,7 +61,7 @@ class Journal {
   std::vector<std::string> records_;
 };
 
-// Entries: what a coordinator's journal (journal.h) has to remember of a run.
+// What a coordinator's journal has to remember of a run:
 //
 //   run     the Plan's digest: whose journal this is
 //   begun   an epoch, and the step that its members go on after. On disk before anybody hears of it
@@ -71,7 +71,6 @@ class Journal {
 //
 // An epoch that was begun and has not ended may have members that still work. A run that was not
 // closed lost its coordinator.
-
 struct Entry {
   enum class Kind { kRun, kBegun, kLost, kEnded, kClosed };
   Kind kind = Kind::kRun;

@@ -41,7 +41,6 @@ Result<std::string> own_address(const std::optional<cluster::Islands>& islands);
 
 // How a rank's worker is started, whoever does it: the launcher for its own ranks, or a process
 // that mpirun, torchrun or srun started, which becomes the worker.
-
 struct WorkerStart {
   std::string program;
   int32_t rank = 0;

@@ -2,7 +2,8 @@
 //
 //   torchrun   RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, with TORCHELASTIC_RUN_ID
 //   Open MPI   OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK
-//   Slurm      SLURM_PROCID, SLURM_STEP_NUM_TASKS or SLURM_NTASKS, SLURM_LOCALID, with SLURM_STEP_ID
+//   Slurm      SLURM_PROCID, SLURM_STEP_NUM_TASKS or SLURM_NTASKS, SLURM_LOCALID,
+//              with SLURM_STEP_ID
 //   by hand    RANK, WORLD_SIZE, and LOCAL_RANK, MASTER_ADDR, MASTER_PORT where wanted
 //
 // Launchers nest: torchrun inside srun or mpirun, mpirun inside a Slurm allocation. The innermost

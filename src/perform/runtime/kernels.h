@@ -4,8 +4,8 @@
 // long as the Plan says the real thing would take. Activations and gradients pass as bytes,
 // row-major [micro_batch, sequence, hidden] in the Plan's precision.
 //
-// A rank holds one stage or several (plan/stage_layout.h); every call says which, by its number in
-// the Plan.
+// A rank holds one stage or several (Layout, plan/settings.h); every call says which, by its number
+// in the Plan.
 //
 // One thread calls; calls follow the schedule. Of each stage, a micro-batch's forward comes before
 // its backward, an iteration's backwards before its sum of gradients, that before its update.

@@ -55,9 +55,8 @@ class EndpointMessenger : public Messenger {
 };
 
 // The shape that makes loopback feel like the Plan's channel: its rate divided by run.byte_scale,
-// as the payloads are, its delay as it is. Where [stage_times] gives an
-// occupancy instead of a rate, the rate is what makes a payload of payload_bytes(plan) last that
-// long.
+// as the payloads are, its delay as it is. Where [stage_times] gives an occupancy instead of a
+// rate, the rate is what makes a payload of payload_bytes(plan) last that long.
 //
 // emulated_wan: this is an emulated island (cluster/islands.h), where a WAN channel is as many TCP
 // connections over the emulator as the cluster file says, and gets no shape on top. Inside a

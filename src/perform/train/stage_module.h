@@ -9,7 +9,7 @@
 // GPT-2's 0.02 at its width 768, divided by sqrt(2 layers) where they write to the residual stream
 // (Radford et al. 2019); embeddings normal(0, 0.1); norms start at one, biases at zero. Only
 // matrices decay, embeddings included.
-// docs/decisions/0007-fused-operations-and-named-initial-values.md
+// docs/decisions/0007-libtorch-operators-and-named-initial-values.md
 #pragma once
 
 #include <string>

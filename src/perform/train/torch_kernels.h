@@ -25,10 +25,10 @@
 
 namespace tombolo::train {
 
-// Reads the text. Unusable, by name, for what cannot be computed here:
-// other devices than "cpu", precisions other than fp32, recompute = "selective", other ways to
-// split the model than stages and replicas, the slow netlib BLAS, an unreadable text. From then on
-// the process computes on one thread.
+// Reads the text. Unusable, by name, for what cannot be computed here: other devices than "cpu",
+// precisions other than fp32, recompute = "selective", other ways to split the model than stages
+// and replicas, the slow netlib BLAS, an unreadable text. From then on the process computes on one
+// thread.
 Result<std::unique_ptr<runtime::Kernels>> make_torch_kernels(const plan::Plan& plan, int32_t rank);
 
 }  // namespace tombolo::train

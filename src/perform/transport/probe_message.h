@@ -1,5 +1,5 @@
-// What the two sides of a probe (probe.h) say to each other: questions and answers, in JSON of at most
-// 16 KiB.
+// What the two sides of a probe (probe.h) say to each other: questions and answers, in JSON of at
+// most 16 KiB.
 #pragma once
 
 #include <cstdint>

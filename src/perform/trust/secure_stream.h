@@ -36,7 +36,7 @@ class SecureContext {
   // Both sides show certificates.
   static Result<std::shared_ptr<const SecureContext>> create(const Credentials& credentials);
   // Who answers shows a certificate; who dials has none yet. The dialer knows the authority by its
-  // fingerprint alone (join_token.h).
+  // fingerprint alone (join.h).
   static Result<std::shared_ptr<const SecureContext>> for_inviter(const Credentials& credentials);
   static Result<std::shared_ptr<const SecureContext>> for_joiner(std::string fingerprint);
   ~SecureContext();

@@ -124,8 +124,8 @@ TEST(AstraFluid, ActiveChunksShareALinkInsteadOfMultiplyingIt) {
 }
 
 // n = 4 NPUs in each of two datacenters. Reduce-scatter at home, all-reduce of S / n between them
-// in two messages, all-gather at home; the n messages of a direction share the path P under a cap
-// c:
+// in two messages, all-gather at home; the n messages of a direction share the path P, each under a
+// cap c:
 //   2 (n-1) (L + S / (n B)) + 2 (W + S / (2 n) / min(c, P / n))
 TEST(AstraFluid, AnAllReduceOverTwoDatacentersTakesItsClosedForm) {
   FluidSystem system;

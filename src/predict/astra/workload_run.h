@@ -52,7 +52,7 @@ Result<WorkloadAnswer> run_workload(const workload::Workload& workload,
 // of scale_up or scale_out per device, and half of its latency, for there are two to a message.
 // Rings everywhere, four chunks, `localBWAware`; no delay at endpoints; reductions at the memory
 // bandwidth of the device. Bounds: one datacenter; the ranks fill a domain, or whole domains.
-
+//
 // Unusable: several datacenters; ranks that leave a domain partly empty.
 Result<network::Topology> network_of(const plan::Job& job, int32_t ranks);
 SystemSettings system_of(const plan::Job& job, size_t dimensions);

@@ -5,8 +5,8 @@
 //   stack     which kernels a training framework launches, what it hides behind computation, what
 //             it keeps in memory, and how long the host takes to launch it all
 //
-// Each is one named file, src/predict/cost/constants/LEVEL/NAME.toml, embedded in the program; a file says
-// from which published rows it was fitted. No constant belongs to one model or one row.
+// Each is one named file, src/predict/cost/constants/LEVEL/NAME.toml, embedded in the program; a
+// file says from which published rows it was fitted. No constant belongs to one model or one row.
 #pragma once
 
 #include <string>
@@ -231,9 +231,8 @@ struct ConstantFiles {
 };
 const ConstantFiles& constant_files();
 
-// The files of constants as they stand in constants/, embedded when the program is built.
-
-// All of them, as in "device-a100.toml"; the part before the first '-' is the level.
+// The names of all files in constants/, as in "device-a100.toml"; the part before the first '-' is
+// the level. And the text of one, embedded when the program is built.
 std::vector<std::string_view> constant_text_names();
 std::string_view constant_text(std::string_view name);
 

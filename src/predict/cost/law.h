@@ -23,9 +23,8 @@ constexpr auto enum_names(Law) {
 // The law that a person named with --law; of nothing the default, tombolo. Unusable: another name.
 Result<Law> find_law(std::string_view name);
 
-// A job as the laws see it: one configuration on one datacenter.
-
-// Unusable: an order of parallelism that cannot be read.
+// A job as the laws see it: one configuration on one datacenter. Unusable: an order of parallelism
+// that cannot be read.
 Result<Configuration> configuration_of(const plan::Job& job);
 
 LawSettings settings_of(const plan::Training& training);

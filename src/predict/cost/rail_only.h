@@ -24,8 +24,8 @@
 //
 // B sequences per iteration, b per micro-batch, l layers, h hidden, s tokens, V vocabulary, v
 // virtual stages, F peak, C_F and C_S bandwidth of domain and network as the paper writes them; x_h
-// is the part of a degree inside a domain, x_l the part in the network (Grid below); C_* is C_S if
-// p_l > 1, else C_F.
+// is the part of a degree inside a domain, x_l the part in the network (Grid, configuration.h); C_*
+// is C_S if p_l > 1, else C_F.
 //
 // Source: Wang, Ghobadi, Shakeri, Zhang, Hasani, "How to Build Low-cost Networks for Large Language
 // Models (without Sacrificing Performance)?", 2023, equations 1 to 7 and appendices B and C.

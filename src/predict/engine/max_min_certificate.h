@@ -4,7 +4,7 @@
 // allocation is weighted max-min fair if and only if
 //   it is feasible: no rate is below 0 or above its flow's cap, no link carries more than it has;
 //   every flow is at its cap or has a bottleneck: a link that is full and on which no other flow
-//   has a larger rate / weight.
+//     has a larger rate / weight.
 // If: what a flow gains on its bottleneck it takes from a flow that is no better off. Only if: a
 // flow with neither can be raised a little at the expense of better-off flows alone. There is
 // exactly one such allocation, so that whatever passes is the answer. A flow that names a link

@@ -50,9 +50,8 @@ struct Estimate {
 };
 
 // Unusable: a job without model, more datacenters than one, parallelism the law does not know, a
-// batch that cannot be divided, fewer layers than stages. Takes microseconds; with
-// an error band (law `tombolo`, `with_band`) the published runs are read and predicted, too: some
-// 20 ms.
+// batch that cannot be divided, fewer layers than stages. Takes microseconds; with an error band
+// (law `tombolo`, `with_band`) the published runs are read and predicted, too: some 20 ms.
 Result<Estimate> estimate(const plan::Job& job, cost::Law law, bool with_band = false);
 
 }  // namespace tombolo::estimate

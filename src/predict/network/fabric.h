@@ -90,10 +90,8 @@ FabricParts parts_of(Fabric fabric, const FabricSize& size, const EquipmentPrice
 double cost_reduction(const FabricParts& before, const FabricParts& now);
 int64_t percent_cut_off(const FabricParts& before, const FabricParts& now);
 
-// Table 2 of Wang et al. 2023 (rail-only), beside ours.
-
-// A row as printed; "SOTA" is the rail-optimised Clos. The domain of 256 GPUs (GH200) is not stated
-// there; it is the one that meets all rows.
+// A row of Table 2 of Wang et al. 2023 (rail-only), as printed; "SOTA" is the rail-optimised Clos.
+// The domain of 256 GPUs (GH200) is not stated there; it is the one that meets all rows.
 struct PublishedFabric {
   FabricSize size;
   int64_t clos_switches;

@@ -9,9 +9,9 @@
 // come, first served, whether it loads or stores; astra/astra_memory.cc plays it. Sources: Won et
 // al., ASTRA-sim 2.0, 2023, section III-D, and its analytical remote memory.
 //
-// The pools of that section are types of their own (memory_pool_file.h). Their law holds for all
-// NPUs together, so that an access is one transfer of all of them: it begins when the last NPU has
-// asked, and is over for all at once.
+// The pools of that section are types of their own (MemoryPool, remote_memory.h). Their law holds
+// for all NPUs together, so that an access is one transfer of all of them: it begins when the last
+// NPU has asked, and is over for all at once.
 #pragma once
 
 #include <array>

@@ -115,8 +115,7 @@ Result<PoolTransfer> transfer(const MeshPool& pool, const PoolAccess& access);
 //                            those with switches: in-switch-collectives, 0 or 1
 //
 // Bandwidths are in 10^9 bytes per second. The GPUs are all NPUs of the network. How long a
-// transfer takes is the law of remote_memory.h.
-
+// transfer takes is the law of transfer() above.
 struct MemoryPool {
   std::variant<HierarchicalPool, SwitchedPool, RingPool, MeshPool> shape;
   PoolAccess access;  // but for the tensor

@@ -53,7 +53,6 @@ Result<std::vector<ReferenceRow>> read_reference(const std::string& folder, std:
 // Figure 1 has GiB of weights with optimizer, or of activations, on the first pipeline stage;
 // figure 7 has activations as percent of those with tensor parallelism alone. The runs are those of
 // table 5.
-
 struct ReferenceMemory {
   enum class Kind { kState, kActivations };
   std::string name;  // "fig7 22B selective+seq"

@@ -94,7 +94,6 @@ ChakraMetadata our_metadata();
 Result<CommGroups> write_chakra(const std::string& prefix, const graph::Graphs& graphs);
 
 // Which sort of file is this? Told by its first bytes, never by its name.
-
 enum class TraceFormat {
   kChakra,   // protobuf or JSON, gzipped or not
   kPytorch,  // an execution trace of PyTorch, JSON that begins with its schema

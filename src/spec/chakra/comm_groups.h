@@ -23,8 +23,8 @@ Result<CommGroups> parse_comm_groups(std::string_view text, const std::string& n
 
 std::string to_json_text(const CommGroups& groups);
 
-// The groups that a METADATA node declares; none if it declares something else; a group
-// of all ranks, which may name none, is left out. `name` is the file.
+// The groups that a METADATA node declares; none if it declares something else. A group of all
+// ranks, which may name none, is left out. `name` is the file.
 Result<CommGroups> process_groups_of(const graph::Node& node, const std::string& name);
 
 }  // namespace tombolo::chakra

@@ -7,7 +7,7 @@
 // (source, destination, tag), the parts of a collective operation by (group, tag).
 //
 // Reference: Sridharan et al., "Chakra" (2023), node types and numbers as in its et_def.proto.
-// Files: Chakra's own (chakra.h); JSON with all ranks in one (graph_file.h).
+// Files: Chakra's own (chakra.h); JSON with all ranks in one (below).
 // Cost: a Node takes 184 bytes, and its dependencies, name and details what they hold.
 #pragma once
 
@@ -146,7 +146,6 @@ using Graphs = std::vector<Graph>;
 Status validate(const Graphs& graphs);
 
 // Graphs as one JSON file: {"tombolo_graph": 1, "graphs": [{"rank": 0, "nodes": [...]}, ...]}.
-
 inline constexpr int kGraphVersion = 1;
 
 std::string to_json_text(const Graphs& graphs);  // ranks and ids in order

@@ -249,10 +249,7 @@ void describe(Archive& a, Checkpoint& checkpoint) {
   a.check(checkpoint.keep >= 1, "keep", "must be at least 1");
 }
 
-// [selection]: what a person tells `tombolo select` about the choice of datacenters. What is left
-// out is derived from the model, the devices and the links.
-
-// In which order datacenters are filled with stages.
+// [selection].order: in which order datacenters are filled with stages.
 enum class DatacenterOrder {
   kAvailability,  // most GPUs first
   kPrice,         // cheapest GPUs first
@@ -266,7 +263,9 @@ constexpr auto enum_names(DatacenterOrder) {
                                                    {DatacenterOrder::kFile, "file"}});
 }
 
-// The letters are those of Atlas (Palak et al. 2024, section 4.5).
+// [selection]: what a person tells `tombolo select` about the choice of datacenters. What is left
+// out is derived from the model, the devices and the links. The letters are those of Atlas (Palak
+// et al. 2024, section 4.5).
 struct Selection {
   std::optional<int64_t> partitions;               // P: stages of a pipeline, a GPU each
   std::optional<int64_t> micro_batches;            // M: of one pipeline per iteration
@@ -312,7 +311,6 @@ void describe(Archive& a, Selection& s) {
 //          4 5 6 7
 //   fold   0 1 2 3          there and back: the last position holds two neighbours (ZB-V, W-shape,
 //          7 6 5 4          DualPipeV)
-
 enum class Layout { kLine, kLoop, kFold };
 
 constexpr int32_t position_of(Layout layout, int32_t stage, int32_t positions) {

@@ -35,7 +35,7 @@ enum class ComputeRule {
   kForwardFirst,   // F, then B or I, then W
 };
 
-// When W goes where backwards are split: after everything else that is possible, and
+// When W goes where backwards are split: after everything else that is possible.
 enum class WeightRule {
   kWhenIdle,   // whenever nothing else is
   kWhenItFits  // only if it ends before the next message that is known to come

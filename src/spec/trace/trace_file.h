@@ -34,12 +34,12 @@ Result<Trace> read_trace(const std::string& path);
 // overlap. Arrows lead from a message to the computation that consumes it. Times are microseconds
 // with nanoseconds as decimals. Records with a value become counters. Format: "Trace Event Format"
 // (Duflot et al., 2016).
-
 std::string to_perfetto(const Trace& trace);
 
 // Intervals as CSV, for spreadsheets and data frames: a header row, then a row per interval.
-
-// provenance,iteration,lane,rank,peer,stage,kind,microbatch,start_ns,end_ns,bytes
+//
+//   provenance,iteration,lane,rank,peer,stage,kind,microbatch,start_ns,end_ns,bytes
+//
 // Empty cells: no peer (compute) and no micro-batch. Where there are nodes of a graph, a last
 // column "name", in quotes.
 std::string to_csv(const Trace& trace);

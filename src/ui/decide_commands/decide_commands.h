@@ -59,9 +59,8 @@ class Crew;  // crew.h: the processes that share the grid; null: this one alone
 Status sweep(const SweepCommandOptions& options, std::ostream& out, Crew* crew = nullptr);
 command::Command add_sweep(CLI::App& app, Crew* crew = nullptr);
 
-// `tombolo plan` over several datacenters: what geo::search_mixed found, for people, programs
-// and files.
-
+// `tombolo plan` over several datacenters: what geo::search_mixed found, for people, programs and
+// files.
 struct MixedPlanOptions {
   std::string job;  // as it was given
   geo::MixedOptions search;

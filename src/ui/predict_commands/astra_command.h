@@ -37,7 +37,7 @@ struct AstraCommandOptions {
   std::string law = "analytical";
   bool spmd = false;  // the file of rank 0 stands for all ranks
   std::string collapse = "on";
-  std::vector<std::string> set;  // a sweep: "network.bandwidth=50,100"; see astra_sweep.h
+  std::vector<std::string> set;  // a sweep: "network.bandwidth=50,100"; see astra_sweep()
   int threads = 0;               // of a sweep; 0: as many as there are cores
   std::string csv;               // file for its rows
   bool per_npu = false;          // every rank's finish and exposed time in the JSON answer
@@ -50,16 +50,14 @@ struct AstraCommandOptions {
 Status astra(const AstraCommandOptions& options, std::ostream& out);
 command::Command add_astra(CLI::App& app);
 
-// What `tombolo astra` tells of a run beside ASTRA-sim's lines: exposed time, use of the network,
-// and the Trace.
-
-// Keys "exposed", "dimensions" and "bytes_sent"; with per_npu also "per_npu_exposed".
+// What is told of a run beside ASTRA-sim's lines: exposed time and use of the network. Keys
+// "exposed", "dimensions" and "bytes_sent"; with per_npu also "per_npu_exposed".
 void add_figures(Value::Table& json, const astra::AstraLedger& ledger, bool per_npu);
 
-// Two tables for people.
+// The same as two tables for people.
 std::string figures_text(const astra::AstraLedger& ledger);
 
-// With the header filled in.
+// The run as a Trace, with the header filled in.
 trace::Trace make_trace(const AstraCommandOptions& options, const astra::AstraAnswer& answer,
                         const astra::AstraLedger& ledger, astra::AstraRecorder& recorder);
 
@@ -75,8 +73,8 @@ trace::Trace make_trace(const AstraCommandOptions& options, const astra::AstraAn
 // number means all its entries. Each point is what a single run with such files answers. Points are
 // shared out to threads; rows come in the order of the grid, so that neither their number nor
 // chance shows. A point that cannot be simulated ends the sweep: the first of the grid, by name.
-
-// A table, with --json one document, with --csv also a file.
+//
+// The answer: a table, with --json one document, with --csv also a file.
 Status astra_sweep(const AstraCommandOptions& options, const astra::AstraOptions& of_astra,
                    std::ostream& out);
 

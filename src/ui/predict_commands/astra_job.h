@@ -20,7 +20,7 @@ struct JobAnswer {
 };
 
 // Without a network file or a system file it is the network and the NPUs of the job's cluster
-// (astra/workload_network.h).
+// (network_of, astra/workload_run.h).
 Result<JobAnswer> run_job(const std::string& job, const workload::WorkloadOptions& workload,
                           const astra::AstraOptions& options);
 

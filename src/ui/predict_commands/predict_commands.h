@@ -1,4 +1,4 @@
-// Commands that predict: simulate, estimate, traffic, fabric, convert; astra has a header of its own.
+// Commands that predict: simulate, estimate, traffic, fabric, convert (astra: astra_command.h).
 //
 // Each is a function over plain options that writes its answer to a stream, and beside it what puts
 // its words on the command line (ui/command/command.h).
@@ -98,13 +98,12 @@ struct FabricOptions {
 Status fabric(const FabricOptions& options, std::ostream& out);
 command::Command add_fabric(CLI::App& app);
 
-// What `tombolo convert` makes of execution traces, and of Plans for other simulators.
-
-// Into the other form, a drawing or statistics. The file is read twice and never held: first to see
-// whether its graph is sound (or what has to be dropped), then to write.
+// What `tombolo convert` makes of an execution trace: the other form, a drawing or statistics. The
+// file is read twice and never held: first to see whether its graph is sound (or what has to be
+// dropped), then to write.
 Status convert_chakra(const ConvertOptions& options, chakra::TraceFormat format, std::ostream& out);
 
-// OUT.RANK.et for each rank, and OUT.groups.json where collectives join some ranks only.
+// Of a Plan: OUT.RANK.et for each rank, and OUT.groups.json where collectives join some ranks only.
 Status write_plan_as_chakra(const plan::Plan& plan, const ConvertOptions& options,
                             std::ostream& out);
 
@@ -116,7 +115,6 @@ Status write_job_as_chakra(const plan::Job& job, const ConvertOptions& options, 
 Status convert_retargeted(const ConvertOptions& options, std::ostream& out);
 
 // The part of `tombolo fabric` that takes a job: iterations per dollar with each fabric.
-
 struct PricedJob {
   plan::Job job;
   std::string source;  // of the iteration: "law rail-only", "given"

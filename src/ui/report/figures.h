@@ -38,7 +38,6 @@ Value graph_run(const trace::Trace& trace);
 Result<Value> comparison(const trace::Trace& first, const trace::Trace& second);
 
 // What a run started from, for people: the Plan as tables of short texts.
-
 // {"summary", "replicas", "facts": [{"title", "rows": [[key, text], ...]}, ...],
 //  "stages": [{"stage", "ranks", "layers", ...}], "links": [{"between", ...}], "json": "..."}
 Value plan_tables(const plan::Plan& plan);

@@ -25,10 +25,8 @@ std::string script_json(const Value& value);
 using Parts = std::vector<std::pair<std::string_view, std::string_view>>;
 std::string fill_template(std::string_view text, const Parts& parts);
 
-// The page's parts, as they stand in assets/, and D3: embedded when the program is built.
-
-// By file name, as in asset("page.html"). CHECKs that it exists. The bytes live as long as the
-// program.
+// A part of the page as it stands in assets/, or D3, by file name, as in asset("page.html"):
+// embedded when the program is built. CHECKs that it exists. The bytes live as long as the program.
 std::string_view asset(std::string_view name);
 
 }  // namespace tombolo::report

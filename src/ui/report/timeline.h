@@ -40,9 +40,9 @@ std::vector<int64_t> matching_iterations(const trace::Trace& trace,
 // the network; actions are then {"name", "kind", "chunk"}, where the kind is that of the lane, or
 // "chunk", or "message".
 //
-// Work outside of any iteration (evaluation, checkpoints) is listed with
-// the iteration that started last before it. One enormous iteration is cut after kIntervalsMax, and
-// "intervals_left_out" says so.
+// Work outside of any iteration (evaluation, checkpoints) is listed with the iteration that started
+// last before it. One enormous iteration is cut after kIntervalsMax, and "intervals_left_out" says
+// so.
 Value timeline(const trace::Trace& trace, const std::vector<int64_t>& iterations);
 
 // {"iteration": [...], "duration_ns": [...]}, at most kPointsMax of them.
