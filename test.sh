@@ -4,6 +4,7 @@
 #
 #   ./test.sh            about what a reviewer waits for
 #   ./test.sh --long     the same with fifty times the seeds, and five minutes for each fuzzer
+#   ./test.sh --quick    only what a change touches (tools/touched), in the sanitized build that is there already
 #
 # A test is a ctest test in one of the builds, a fuzzer, or one of the checks of the code itself. A stage
 # that does not build counts as one failure; the others still run. Logs: build/logs/.
@@ -12,10 +13,12 @@ cd "$(dirname "$0")"
 exec < /dev/null
 
 long=false
+quick=false
 for argument in "$@"; do
   case $argument in
     --long) long=true ;;
-    *) echo "test.sh: unknown option $argument; the only one is --long" >&2; exit 2 ;;
+    --quick) quick=true ;;
+    *) echo "test.sh: unknown option $argument; one of --long, --quick" >&2; exit 2 ;;
   esac
 done
 $long && export TOMBOLO_LONG=1  # tests that draw seeds draw more
@@ -52,15 +55,19 @@ flunk() { failed=$((failed + 1)); say "  FAILED  $1"; }
 thin_out() { awk '/^\[[0-9]+\/[0-9]+\]/ { if (++n % 25 == 0) { print "  " $0; fflush() } next } { print; fflush() }'; }
 only_failures() { awk '/^ *Start +[0-9]+: / || /^Internal ctest changing/ || / Passed +[0-9.]+ sec$/ { next } { print; fflush() }'; }
 
+configure() {  # PRESET
+  local log=$logs/build-$1.log
+  cmake --preset "$1" -DCMAKE_COMPILE_WARNING_AS_ERROR=ON -DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=mold > "$log" 2>&1 && return
+  tail -30 "$log"
+  flunk "configure $1 (log: $log)"
+  return 1
+}
+
 build() {  # PRESET [TARGET...]
   local preset=$1 log=$logs/build-$1.log targets=()
   shift
   [[ $# -gt 0 ]] && targets=(--target "$@")
-  if ! cmake --preset "$preset" > "$log" 2>&1; then
-    tail -30 "$log"
-    flunk "configure $preset (log: $log)"
-    return 1
-  fi
+  configure "$preset" || return 1
   if ! cmake --build --preset "$preset" -j "$jobs" "${targets[@]}" 2>&1 | tee -a "$log" | thin_out; then
     flunk "build $preset (log: $log)"
     return 1
@@ -112,8 +119,7 @@ build_and_run() {  # PRESET "LABEL..." [PROGRAM...]: the tests with these labels
   local preset=$1 labels targets
   read -ra labels <<< "$2"
   shift 2
-  cmake --preset "$preset" > "$logs/build-$preset.log" 2>&1 ||
-    { flunk "configure $preset (log: $logs/build-$preset.log)"; return; }
+  configure "$preset" || return
   mapfile -t targets < <(existing_targets "$preset" "${labels[@]/#/tests_of_}" "$@")
   [[ ${#targets[@]} -gt 0 ]] || { flunk "$preset: none of the labels ${labels[*]} has tests"; return; }
   build "$preset" "${targets[@]}" && run_ctest "$preset" -L "^($(IFS='|'; echo "${labels[*]}"))$"
@@ -136,6 +142,7 @@ threads() { build_and_run tsan "${tsan_labels[*]}"; }
 torch() {
   if $long; then
     build torch && run_ctest torch
+    build release && pass "every file includes what it needs"  # each compiled alone, nothing precompiled
   else
     build_and_run torch "${torch_labels[*]}" "${torch_programs[@]}"
   fi
@@ -143,21 +150,21 @@ torch() {
 
 run_fuzzer() {  # PROGRAM: what it says goes to its log, its exit code beside it
   local program=$1 name=${1%_fuzz}
-  local found=build/fuzz/found/$name  # what the fuzzer finds worth keeping; the corpus itself stays as it is
+  local found=build/dev/found/$name  # what the fuzzer finds worth keeping; the corpus itself stays as it is
   mkdir -p "$found"
-  "${fixed_addresses[@]}" "build/fuzz/$program" -max_total_time="$fuzz_seconds" -timeout=10 -rss_limit_mb=4096 -verbosity=0 \
+  "${fixed_addresses[@]}" "build/dev/$program" -max_total_time="$fuzz_seconds" -timeout=10 -rss_limit_mb=4096 -verbosity=0 \
     -artifact_prefix="$crashes/$name-" "$found" "fuzz/corpus/$name" > "$logs/$program.log" 2>&1
   echo $? > "$logs/$program.code"
 }
 
 fuzz() {
-  build fuzz fuzzers || return
+  build dev fuzzers || return
   local source program name code crashes=$logs/crashes programs=()
   mkdir -p "$crashes"
   rm -f "$logs"/*_fuzz.code
   for source in fuzz/*_fuzz.cc; do
     program=$(basename "$source" .cc)
-    [[ -x build/fuzz/$program ]] && programs+=("$program")  # or its module is not built here
+    [[ -x build/dev/$program ]] && programs+=("$program")  # or its module is not built here
   done
   for program in "${programs[@]}"; do
     [[ $(jobs -rp | wc -l) -ge $jobs ]] && wait -n
@@ -179,13 +186,25 @@ fuzz() {
   done
 }
 
+touched() {
+  local labels
+  labels=$(tools/touched | tr '\n' ' ')
+  [[ -n $labels ]] || { say "  no test by itself"; return; }
+  say "  $labels"
+  build_and_run dev "$labels" tombolo tombolo-worker
+}
+
 stage "set-up" set_up
 say "$jobs parallel jobs"
 stage "checks of the code" check_code
-stage "dev: address and undefined-behaviour sanitizers" sanitizers
-stage "tsan: thread sanitizer on ${tsan_labels[*]}" threads
-stage "torch: optimised, with LibTorch, on ${torch_labels[*]}" torch
-stage "fuzz: libFuzzer, $fuzz_seconds s each" fuzz
+if $quick; then
+  stage "what the change touches" touched
+else
+  stage "dev: address and undefined-behaviour sanitizers" sanitizers
+  stage "fuzz: libFuzzer, $fuzz_seconds s each" fuzz
+  stage "tsan: thread sanitizer on ${tsan_labels[*]}" threads
+  stage "torch: optimised, with LibTorch, on ${torch_labels[*]}" torch
+fi
 
 say ""
 say "$times"

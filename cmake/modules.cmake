@@ -1,6 +1,8 @@
 # In the sanitized builds only what computes for long is optimised: the rest would take longer to compile than it saves.
-set(TOMBOLO_HOT base trace graph chakra network cost engine schedule sim astra workload search geo schedule_proof schedule_search
-    sweep reproduce link transport wanem)
+set(TOMBOLO_HOT engine sim workload schedule_proof schedule_search)
+# With TOMBOLO_FUZZ, the modules whose branches guide the fuzzers: those that read what others wrote.
+set(TOMBOLO_FUZZED base model cluster plan graph chakra trace schedule network astra sweep trust link transport control runtime
+    launch wanem)
 
 # tombolo_module(NAME [USES module...] [LIBS library...]): one static library per module, src/GROUP/NAME/.
 #
@@ -17,10 +19,11 @@ function(tombolo_module name)
   target_include_directories(tombolo_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(tombolo_${name} PUBLIC ${ARG_USES} ${ARG_LIBS})
   if(TOMBOLO_SANITIZE AND name IN_LIST TOMBOLO_HOT)
-    target_compile_options(tombolo_${name} PRIVATE -O1)
-    tombolo_precompiled(tombolo_${name} HOT)
+    tombolo_precompiled(tombolo_${name} hot -O1)
+  elseif(TOMBOLO_FUZZ AND name IN_LIST TOMBOLO_FUZZED)
+    tombolo_precompiled(tombolo_${name} fuzzed -fsanitize=fuzzer-no-link)
   else()
-    tombolo_precompiled(tombolo_${name})
+    tombolo_precompiled(tombolo_${name} plain)
   endif()
   if(tests)
     tombolo_test(${name} SOURCES ${tests} USES ${name})
@@ -43,7 +46,11 @@ function(tombolo_test name)
   add_executable(${name}_test ${ARG_SOURCES})
   target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name}_test PRIVATE ${ARG_USES} GTest::gtest GTest::gmock GTest::gtest_main)
-  tombolo_precompiled(${name}_test TESTS)
+  if(TOMBOLO_SANITIZE)
+    tombolo_precompiled(${name}_test test -g0)  # lines of the product are worth their time, those of tests are not
+  else()
+    tombolo_precompiled(${name}_test test)
+  endif()
   # LibTorch takes seconds to load where nothing has read it yet.
   gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 TEST_PREFIX "${name}."
                        PROPERTIES TIMEOUT 300 LABELS "${ARG_LABELS}" ENVIRONMENT "TMPDIR=${CMAKE_BINARY_DIR}/tmp")

@@ -1,21 +1,20 @@
-# Headers that nearly every file includes, parsed once per preset instead of once per file: for the sanitized builds, which
-# take longest. The others do without, so that a file that forgets an include is found out.
+# Headers that nearly every file includes, parsed once per preset instead of once per file. `release` does without, so that a
+# file that forgets an include is found out.
 option(TOMBOLO_PRECOMPILE "Precompile the headers that nearly every file includes" OFF)
 
-# tombolo_precompiled(TARGET [TESTS|HOT]): lets a target use them, compiled with the flags that it has. A compiler that finds
-# them unfit (other flags) reads the headers themselves.
-function(tombolo_precompiled target)
-  if(NOT TOMBOLO_PRECOMPILE)
+# tombolo_precompiled(TARGET VARIANT [OPTION...]): compiles a target with the options, and lets it use the headers that were
+# compiled with the same: one VARIANT for each list of options. `test` has GoogleTest's as well.
+function(tombolo_precompiled target variant)
+  target_compile_options(${target} PRIVATE ${ARGN})
+  # What LibTorch defines makes them unfit.
+  if(NOT TOMBOLO_PRECOMPILE OR (TOMBOLO_TORCH AND target MATCHES "^(tombolo_)?(train|worker|numerics)(_test)?$"))
     return()
   endif()
-  set(name tombolo_precompiled_headers)
+  set(name tombolo_precompiled_${variant})
   set(headers <fmt/format.h> <algorithm> <array> <functional> <map> <memory> <optional> <set> <span> <string> <string_view>
               <tuple> <unordered_map> <variant> <vector> "${PROJECT_SOURCE_DIR}/src/base/fields.h")
   set(libraries fmt::fmt tl::expected)
-  if("HOT" IN_LIST ARGN)
-    string(APPEND name _hot)
-  elseif("TESTS" IN_LIST ARGN)
-    set(name tombolo_precompiled_test_headers)
+  if(variant STREQUAL "test")
     list(APPEND headers <gmock/gmock.h> <gtest/gtest.h>)
     list(APPEND libraries GTest::gtest GTest::gmock)
   endif()
@@ -26,9 +25,7 @@ function(tombolo_precompiled target)
     add_library(${name} STATIC ${PROJECT_BINARY_DIR}/${name}.cc)
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(${name} PRIVATE ${libraries})
-    if("HOT" IN_LIST ARGN)
-      target_compile_options(${name} PRIVATE -O1)  # as in tombolo_module
-    endif()
+    target_compile_options(${name} PRIVATE ${ARGN})
     target_precompile_headers(${name} PRIVATE ${headers})
   endif()
   target_precompile_headers(${target} REUSE_FROM ${name})

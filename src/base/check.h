@@ -14,8 +14,10 @@ namespace tombolo {
                                const std::string& message);
 }  // namespace tombolo
 
-#define CHECK(condition, ...)                                                            \
+#define TOMBOLO_CHECK(condition, ...)                                                    \
   do {                                                                                   \
     if (!(condition)) [[unlikely]]                                                       \
       ::tombolo::check_failed(__FILE__, __LINE__, #condition, fmt::format(__VA_ARGS__)); \
   } while (false)
+#undef CHECK  // glog's, which LibTorch includes (perform/train/torch_compat.h)
+#define CHECK TOMBOLO_CHECK

@@ -19,7 +19,7 @@ using runtime::NamedTensor;
 using runtime::Payload;
 
 // What one pipeline of the run saw.
-struct Story {
+struct ReplicaStory {
   std::vector<double> losses;                     // of its own micro-batches, per step
   std::vector<std::vector<std::string>> digests;  // per step and stage
   std::vector<NamedTensor> checkpoint;
@@ -47,8 +47,8 @@ class PipelineReplica {
     replica_ = replica;
   }
 
-  Story live(const Span& span) {
-    Story story;
+  ReplicaStory live(const Span& span) {
+    ReplicaStory story;
     for (size_t s = 0; s < stages_.size(); ++s) {
       if (!span.checkpoint.empty()) {
         EXPECT_TRUE(stages_[s]->load(span.checkpoint));
@@ -93,7 +93,7 @@ class PipelineReplica {
     return stages_.back()->loss().value();
   }
 
-  void evaluate(Story& story) {
+  void evaluate(ReplicaStory& story) {
     story.evaluation_batches = stages_[0]->evaluation_batches();
     for (int64_t i = 0; i < story.evaluation_batches; ++i) {
       Payload payload;
@@ -110,9 +110,9 @@ class PipelineReplica {
   std::vector<std::unique_ptr<MemoryMessenger>> messengers_;
 };
 
-std::vector<Story> train(const plan::Plan& plan, const Span& span = {}) {
+std::vector<ReplicaStory> train_replicas(const plan::Plan& plan, const Span& span = {}) {
   MemoryHub hub;
-  std::vector<Story> stories(static_cast<size_t>(plan.replicas()));
+  std::vector<ReplicaStory> stories(static_cast<size_t>(plan.replicas()));
   std::vector<std::thread> threads;
   for (int32_t replica = 0; replica < plan.replicas(); ++replica) {
     threads.emplace_back(
@@ -123,9 +123,9 @@ std::vector<Story> train(const plan::Plan& plan, const Span& span = {}) {
 }
 
 // Over all replicas, which have as many micro-batches each.
-std::vector<double> mean_losses(const std::vector<Story>& stories) {
+std::vector<double> mean_losses(const std::vector<ReplicaStory>& stories) {
   std::vector<double> means(stories[0].losses.size(), 0);
-  for (const Story& story : stories) {
+  for (const ReplicaStory& story : stories) {
     for (size_t i = 0; i < means.size(); ++i) {
       means[i] += story.losses[i] / static_cast<double>(stories.size());
     }
@@ -133,17 +133,17 @@ std::vector<double> mean_losses(const std::vector<Story>& stories) {
   return means;
 }
 
-double mean_evaluation_loss(const std::vector<Story>& stories) {
+double mean_evaluation_loss(const std::vector<ReplicaStory>& stories) {
   double sum = 0;
   int64_t batches = 0;
-  for (const Story& story : stories) {
+  for (const ReplicaStory& story : stories) {
     sum += story.evaluation_loss * static_cast<double>(story.evaluation_batches);
     batches += story.evaluation_batches;
   }
   return sum / static_cast<double>(batches);
 }
 
-void expect_equal_replicas(const std::vector<Story>& stories) {
+void expect_equal_replicas(const std::vector<ReplicaStory>& stories) {
   for (size_t replica = 1; replica < stories.size(); ++replica) {
     EXPECT_EQ(stories[replica].digests, stories[0].digests) << "replica " << replica;
   }
@@ -160,8 +160,8 @@ class ReplicaNumerics : public testing::TestWithParam<Shape> {};
 INSTANTIATE_TEST_SUITE_P(Numerics, ReplicaNumerics, testing::Values(Shape::kLlama, Shape::kGpt2));
 
 TEST_P(ReplicaNumerics, TwoStagesTimesTwoPipelinesEqualOneProcess) {
-  const auto one = train(in_shape(GetParam(), tiny_plan(1)));
-  const auto four = train(in_shape(GetParam(), tiny_plan(2, 2)));
+  const auto one = train_replicas(in_shape(GetParam(), tiny_plan(1)));
+  const auto four = train_replicas(in_shape(GetParam(), tiny_plan(2, 2)));
   const auto expected = mean_losses(one), actual = mean_losses(four);
   ASSERT_EQ(actual.size(), 30u);
   double largest = 0;
@@ -178,7 +178,8 @@ TEST_P(ReplicaNumerics, TwoStagesTimesTwoPipelinesEqualOneProcess) {
 
 TEST(ReplicaNumerics, TwoRunsHaveTheSameBits) {
   const plan::Plan plan = tiny_plan(1, 4);
-  const auto first = train(plan, {.last = 10}), second = train(plan, {.last = 10});
+  const auto first = train_replicas(plan, {.last = 10}),
+             second = train_replicas(plan, {.last = 10});
   expect_equal_replicas(first);
   for (size_t replica = 0; replica < first.size(); ++replica) {
     EXPECT_EQ(first[replica].digests, second[replica].digests);
@@ -190,10 +191,10 @@ TEST(ReplicaNumerics, TwoRunsHaveTheSameBits) {
 // would have gone on. And on the same layout: bit for bit as if nothing had happened.
 TEST(ReplicaNumerics, ACheckpointContinuesOnOtherReplicas) {
   const plan::Plan plan = tiny_plan(2, 2), other = tiny_plan(1, 4);
-  const auto whole = train(plan, {.last = 20});
-  const auto begun = train(plan, {.last = 10});
+  const auto whole = train_replicas(plan, {.last = 20});
+  const auto begun = train_replicas(plan, {.last = 10});
   const Span rest{.first = 11, .last = 20, .checkpoint = begun[1].checkpoint};
-  const auto resumed = train(plan, rest), moved = train(other, rest);
+  const auto resumed = train_replicas(plan, rest), moved = train_replicas(other, rest);
   expect_equal_replicas(moved);
   const auto expected = mean_losses(whole), same = mean_losses(resumed), near = mean_losses(moved);
   for (size_t i = 0; i < 10; ++i) {

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "perform/runtime/kernels.h"
+#include "perform/train/torch_compat.h"
 
 namespace tombolo::train {
 

@@ -1,7 +1,7 @@
 // What differs between LibTorch 1.13 (Debian) and PyTorch 2.x, and the headers that train/ needs.
 //
-// Debian's build includes glog, whose CHECK(condition) stands in for base/check.h's after this
-// header; files that include it return Result or use TORCH_CHECK.
+// Debian's build includes glog, whose CHECK(condition) takes the place of ours; this header gives it
+// back.
 //
 // torch/torch.h takes twice as long to compile (11 s against 5 s) and twice the memory (1.1 GB).
 #pragma once
@@ -13,6 +13,11 @@
 #include <torch/version.h>
 
 #include <optional>
+
+#include "base/check.h"
+
+#undef CHECK
+#define CHECK TOMBOLO_CHECK
 
 namespace tombolo::train::compat {
 

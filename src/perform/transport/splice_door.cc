@@ -22,22 +22,6 @@ constexpr size_t kCallsMax = 4096;
 constexpr size_t kBuffer = 64 * 1024;
 constexpr uint32_t kUnsentMark = 128 * 1024;
 
-// One socket. Two that are joined hold each other until both directions are over.
-struct Call {
-  explicit Call(asio::io_context& io) : socket(io), timer(io) {}
-  tcp::socket socket;
-  asio::steady_timer timer;
-  uint64_t id = 0;
-  std::string remote;
-  link::Preface preface{};
-  bool open = true;
-  bool stranger = true;
-  std::shared_ptr<Call> partner;
-  std::vector<std::byte> buffer;  // what came from here and goes to the partner
-  bool said_all = false;          // its direction is over
-};
-using CallPtr = std::shared_ptr<Call>;
-
 }  // namespace
 
 class SpliceDoor::Driver {
@@ -54,6 +38,22 @@ class SpliceDoor::Driver {
   uint16_t port() const { return port_; }
 
  private:
+  // One socket. Two that are joined hold each other until both directions are over.
+  struct Call {
+    explicit Call(asio::io_context& io) : socket(io), timer(io) {}
+    tcp::socket socket;
+    asio::steady_timer timer;
+    uint64_t id = 0;
+    std::string remote;
+    link::Preface preface{};
+    bool open = true;
+    bool stranger = true;
+    std::shared_ptr<Call> partner;
+    std::vector<std::byte> buffer;  // what came from here and goes to the partner
+    bool said_all = false;          // its direction is over
+  };
+  using CallPtr = std::shared_ptr<Call>;
+
   void accept_next();
   void welcome(const CallPtr& call);
   void on_preface(const CallPtr& call);

@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "predict/workload/traffic.h"
+#include "support/seeds.h"
 
 namespace tombolo::workload {
 namespace {
@@ -235,7 +236,7 @@ void expect_blocks_add_up(const Traffic& traffic) {
 }
 
 TEST(TrafficOracle, random_parallelisms_pair_by_pair) {
-  for (uint64_t seed = 0; seed < 300; ++seed) {
+  for (uint64_t seed = 0; seed < seeds(150, 15'000); ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Random random = Random(seed).stream("traffic");
     std::vector<std::string> order;
