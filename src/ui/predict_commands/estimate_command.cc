@@ -163,7 +163,7 @@ command::Command add_estimate(CLI::App& app) {
   CLI::App* words = app.add_subcommand(
       "estimate", "predict the iteration of a job by a law in closed form, without a Plan");
   words->add_option("job", options->job, "job file (TOML)")->required();
-  words->add_option("--law", options->law, "rail-only");
+  words->add_option("--law", options->law, "by which law: tombolo (the default) or rail-only");
   command::add_json(words, options->json);
   return {words, [options](std::ostream& out) { return estimate(*options, out); }};
 }
