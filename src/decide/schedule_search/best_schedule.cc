@@ -4,6 +4,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/check.h"
 #include "decide/schedule_search/schedule_candidates.h"
 #include "decide/schedule_search/why_schedule.h"
 
@@ -74,6 +75,22 @@ tl::unexpected<Error> nothing_fits(const plan::Plan& base, const std::vector<Tri
 
 double time_saved(SimDuration now, SimDuration then) {
   return then.ns > 0 ? 1 - static_cast<double>(now.ns) / static_cast<double>(then.ns) : 0;
+}
+
+Result<schedule_proof::Exact> prove(const BestSchedule& best, bool split_backward,
+                                    int64_t nodes_max) {
+  CHECK(!best.candidates.empty(), "the proof of no schedule");
+  const plan::Plan one = one_cell(best.plan);
+  schedule_proof::ExactOptions options;
+  options.split_backward = split_backward;
+  options.nodes_max = nodes_max;
+  auto exact = TRY(schedule_proof::solve_exact(schedule::shape_of(one), schedule::times_of(one),
+                                               schedule::memory_of(one), options));
+  // Whatever the search plays is one of the schedules that were looked at.
+  CHECK(!exact.proven || exact.makespan <= *best.winner().makespan,
+        "the shortest schedule takes {} ns, and {} takes {} ns", exact.makespan.ns,
+        best.winner().name, best.winner().makespan->ns);
+  return exact;
 }
 
 Result<BestSchedule> best_schedule(const plan::Plan& plan, const BestScheduleOptions& options) {

@@ -100,8 +100,28 @@ void print_best(std::ostream& out, const BestSchedule& best) {
   }
 }
 
+void print_proof(std::ostream& out, const schedule_proof::Exact& proof, SimDuration winner) {
+  const std::string ours = brief(seconds(winner));
+  if (!proof.proven) {
+    out << fmt::format("  not proven after {} guesses: nothing takes less than {}; the winner {}\n",
+                       grouped(proof.nodes), brief(seconds(proof.bound)), ours);
+  } else if (proof.makespan == winner) {
+    out << fmt::format(
+        "  proven: no schedule of this layout and memory takes less than {} ({} "
+        "guesses)\n",
+        ours, grouped(proof.nodes));
+  } else {
+    out << fmt::format(
+        "  proven: the shortest schedule of this layout and memory takes {}, the "
+        "winner {}, {} more ({} guesses)\n",
+        brief(seconds(proof.makespan)), ours,
+        command::percent(seconds(winner) / seconds(proof.makespan) - 1), grouped(proof.nodes));
+  }
+}
+
 void check_found(const ChosenPolicy& chosen) {
   CHECK(!chosen.best || !chosen.best->candidates.empty(), "the best schedule of none");
+  CHECK(!chosen.proof || chosen.best, "a proof of nothing");
   CHECK(!chosen.adjustment || chosen.best, "schedule \"{}\" was adjusted without a search",
         chosen.plan.parallelism.schedule);
 }
@@ -144,12 +164,19 @@ Result<ChosenPolicy> choose_policy(const SimulateOptions& options) {
   const plan::Plan plan = TRY(command::open_plan(options.in));
   const schedule_search::BestScheduleOptions search{.split_backward = !options.no_split};
   if (options.policy != "best") {
-    return ChosenPolicy{TRY(named_plan(options.policy, plan)), std::nullopt, std::nullopt};
+    return ChosenPolicy{TRY(named_plan(options.policy, plan)), std::nullopt};
   }
-  if (!options.measured.empty()) return adjust(plan, options.measured, search);
   ChosenPolicy chosen;
-  chosen.best = TRY(schedule_search::best_schedule(plan, search));
-  chosen.plan = chosen.best->plan;
+  if (!options.measured.empty()) {
+    chosen = TRY(adjust(plan, options.measured, search));
+  } else {
+    chosen.best = TRY(schedule_search::best_schedule(plan, search));
+    chosen.plan = chosen.best->plan;
+  }
+  if (options.prove) {
+    chosen.proof = TRY(during(schedule_search::prove(*chosen.best, search.split_backward),
+                              "proving what --policy best found"));
+  }
   return chosen;
 }
 
@@ -167,6 +194,7 @@ void print_policy(std::ostream& out, const ChosenPolicy& chosen) {
         100 * schedule_search::time_saved(chosen.best->iteration(), a.before));
   }
   if (chosen.best) print_best(out, *chosen.best);
+  if (chosen.proof) print_proof(out, *chosen.proof, *chosen.best->winner().makespan);
 }
 
 Value policy_json(const ChosenPolicy& chosen) {
@@ -205,6 +233,13 @@ Value policy_json(const ChosenPolicy& chosen) {
                      {"before_ns", a.before.ns},
                      {"after_ns", best.iteration().ns},
                      {"gain", schedule_search::time_saved(best.iteration(), a.before)}});
+  }
+  if (chosen.proof) {
+    json.emplace_back("optimum", Value::Table{{"proven", chosen.proof->proven},
+                                              {"makespan_ns", chosen.proof->makespan.ns},
+                                              {"lower_bound_ns", chosen.proof->bound.ns},
+                                              {"winner_makespan_ns", best.winner().makespan->ns},
+                                              {"guesses", chosen.proof->nodes}});
   }
   return json;
 }

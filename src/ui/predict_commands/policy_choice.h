@@ -22,11 +22,12 @@ struct Adjustment {
 struct ChosenPolicy {
   plan::Plan plan;
   std::optional<schedule_search::BestSchedule> best;  // of --policy best
-  std::optional<Adjustment> adjustment;               // of --measured
+  std::optional<Adjustment> adjustment = {};          // of --measured
+  std::optional<schedule_proof::Exact> proof = {};    // of --prove
 };
 
 // Unusable: an unknown name, a layout that the cluster has no links for, a trace of something else.
-// Infeasible: it does not fit into memory, or nothing does.
+// Infeasible: it does not fit into memory, or nothing does. Unusable as well: too much to prove.
 Result<ChosenPolicy> choose_policy(const SimulateOptions& options);
 
 void print_policy(std::ostream& out, const ChosenPolicy& chosen);

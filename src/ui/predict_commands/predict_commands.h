@@ -28,6 +28,7 @@ struct SimulateOptions {
   std::string out;        // Trace
   std::string policy;     // replaces the schedule: a name, or "best"; empty: as it stands
   bool no_split = false;  // best: gradients of inputs and weights stay together
+  bool prove = false;     // best: say whether anything is shorter
   std::string measured;   // best: Trace from which stage times are taken
   std::string out_plan;   // Plan
   bool ascii = false;

@@ -79,6 +79,7 @@ std::string simulate_command_line(const SimulateOptions& options) {
   std::string line = command::command_line("simulate", options.in);
   if (!options.policy.empty()) line += " --policy " + options.policy;
   if (options.no_split) line += " --no-split";
+  if (options.prove) line += " --prove";
   if (!options.measured.empty()) line += " --measured " + options.measured;
   return line;
 }
@@ -87,9 +88,12 @@ std::string simulate_command_line(const SimulateOptions& options) {
 
 Status simulate(const SimulateOptions& options, std::ostream& out) {
   const auto begin = std::chrono::steady_clock::now();
-  if (options.policy != "best" && (options.no_split || !options.measured.empty())) {
+  const bool of_best = options.no_split || options.prove || !options.measured.empty();
+  if (options.policy != "best" && of_best) {
     return unusable(fmt::format("--policy {}: {} goes with --policy best", options.policy,
-                                options.no_split ? "--no-split" : "--measured"),
+                                options.no_split ? "--no-split"
+                                : options.prove  ? "--prove"
+                                                 : "--measured"),
                     "--policy best");
   }
   const bool as_it_stands = options.policy.empty();
@@ -148,6 +152,11 @@ command::Command add_simulate(CLI::App& app) {
   words
       ->add_flag("--no-split", options->no_split,
                  "best: gradients of inputs and weights stay together")
+      ->needs(policy);
+  words
+      ->add_flag("--prove", options->prove,
+                 "best: say whether any schedule of this layout is shorter; for up to 300 "
+                 "backwards of a cell")
       ->needs(policy);
   words
       ->add_option("--measured", options->measured,
