@@ -26,8 +26,8 @@ fuzz_seconds=4
 $long && fuzz_seconds=300
 # Threads, processes and sockets meet in these; the rest is single-threaded. worker starts real ones.
 tsan_labels=(engine link transport runtime launch worker)
-# What LibTorch, real time or a browser decides. The rest has run under the sanitizers; --long runs it optimised too.
-torch_labels=(train numerics worker with_torch islands browser recorded)
+# What LibTorch, real time or a browser decides, or what computes for minutes under a sanitizer. The rest has run under the sanitizers; --long runs it optimised too.
+torch_labels=(train numerics worker with_torch optimised islands browser recorded)
 torch_programs=(tombolo tombolo-worker tombolo-islands sample_report)
 
 passed=0 failed=0 skipped=0
@@ -133,7 +133,7 @@ check_code() {
 
 sanitizers() {
   local without=()
-  $long || without=(-LE '^browser$')  # the same page in another build
+  $long || without=(-LE '^(browser|optimised|recorded)$')  # in another build
   build dev && run_ctest dev "${without[@]}"
 }
 

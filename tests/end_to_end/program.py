@@ -21,7 +21,12 @@ needs_torch = unittest.skipUnless(TORCH, "needs a worker built with LibTorch (pr
 
 
 def with_torch_too(test):
-    """For what trains really where it can, and for what only optimised programs do in time."""
+    """For what trains really where it can."""
+    return test
+
+
+def optimised(test):
+    """For what takes minutes under sanitizers: ./test.sh runs it in the optimised build alone."""
     return test
 
 

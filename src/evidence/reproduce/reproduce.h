@@ -37,9 +37,9 @@ struct Table {
   std::vector<Row> rows;
 };
 
-// All of them, computed, sorted by name. Takes some tenths of a second, nearly all of it searching
-// for the splits of rail-only's figures 9 to 11.
-std::vector<Table> published_tables();
+// All of them, computed once, sorted by name. Takes some tenths of a second, nearly all of it
+// searching for the splits of rail-only's figures 9 to 11.
+const std::vector<Table>& published_tables();
 
 // The tables called `name`, or all of the paper called so; "" for all. Unusable: no such table.
 Result<std::vector<Table>> reproduce(std::string_view name);
