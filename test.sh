@@ -4,6 +4,7 @@
 #
 #   ./test.sh            about what a reviewer waits for
 #   ./test.sh --long     the same with fifty times the seeds, and five minutes for each fuzzer
+#   ./test.sh --only=dev one stage alone: checks, dev, fuzz (which takes its programs from dev), tsan or torch
 #   ./test.sh --quick    only what a change touches (tools/touched), in the sanitized build that is there already
 #
 # A test is a ctest test in one of the builds, a fuzzer, or one of the checks of the code itself. A stage
@@ -14,11 +15,13 @@ exec < /dev/null
 
 long=false
 quick=false
+only=
 for argument in "$@"; do
   case $argument in
     --long) long=true ;;
     --quick) quick=true ;;
-    *) echo "test.sh: unknown option $argument; one of --long, --quick" >&2; exit 2 ;;
+    --only=checks | --only=dev | --only=fuzz | --only=tsan | --only=torch) only=${argument#--only=} ;;
+    *) echo "test.sh: unknown option $argument; one of --long, --only=STAGE, --quick" >&2; exit 2 ;;
   esac
 done
 $long && export TOMBOLO_LONG=1  # tests that draw seeds draw more
@@ -100,6 +103,7 @@ EOF
 }
 
 stage() {  # NAME FUNCTION
+  [[ -z $only || $1 == "$only"* || $1 == set-up ]] || return
   local begin=$SECONDS
   say ""
   say "== $1"
