@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/job_texts.h"
+
 namespace tombolo::geo {
 namespace {
 
@@ -11,15 +13,7 @@ using ::testing::HasSubstr;
 
 // Eight GPUs in oregon, four in paris; a micro-batch is 1024 x 1024 numbers of 2 bytes.
 std::string two_datacenters(const std::string& link, const std::string& rest) {
-  return R"(
-[[cluster.datacenter]]
-name = "oregon"
-device = "a100-80g"
-nodes = 8
-[[cluster.datacenter]]
-name = "paris"
-device = "a100-80g"
-nodes = 4
+  return test::datacenters({{"oregon", 8}, {"paris", 4}}, "a100-80g") + R"(
 [[cluster.wan]]
 between = ["oregon", "paris"]
 one_way_latency = "30 ms"

@@ -3,62 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/job_texts.h"
+
 namespace tombolo::search {
 namespace {
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-// 32,768 GPUs in domains of 256: row one of the rail-only paper's table 2.
-constexpr const char* kDense = R"(
-[model]
-preset = "gpt3-175b"
-[[cluster.datacenter]]
-name = "here"
-device = "h100-80g"
-nodes = 4096
-devices_per_node = 8
-scale_up = { domain = 256, bandwidth = "900 GBps" }
-scale_out = { bandwidth = "400 Gbps" }
-price = "2 USD/device-hour"
-[training]
-global_batch = 4096
-micro_batch = 1
-recompute = "selective"
-[parallelism]
-tensor = 8
-pipeline = 8
-data = 512
-sequence_parallel = true
-)";
-
-// 64 GPUs in domains of 8, groups of 16 experts: 8 in each of 2 domains. One sequence of 1024
-// tokens of 4096 hidden at 2 bytes, each to 2 experts; 8 layers on 2 stages; m = 4.
-constexpr const char* kExperts = R"(
-[model]
-layers = 8
-hidden = 4096
-heads = 32
-sequence = 1024
-vocabulary = 32000
-experts = { count = 16, per_token = 2 }
-[[cluster.datacenter]]
-name = "here"
-device = "h100-80g"
-nodes = 8
-devices_per_node = 8
-scale_up = { domain = 8, bandwidth = "900 GBps" }
-scale_out = { bandwidth = "400 Gbps" }
-price = "2 USD/device-hour"
-[training]
-global_batch = 128
-micro_batch = 1
-[parallelism]
-pipeline = 2
-data = 32
-expert = 16
-)";
 
 plan::Job job(std::string text, const std::string& from = "", const std::string& to = "") {
   if (!from.empty()) text.replace(text.find(from), from.size(), to);
@@ -71,7 +23,7 @@ plan::Job job(std::string text, const std::string& from = "", const std::string&
 // Rail-only, rails of 128: 2 tiers, 3 x 748 + 4 x 374 = 3,740. Over 3 years = 26,280 hours that is
 // 0.227702 and 0.142314 an hour beside 2 of the GPU: 2.227702 / 2.142314 = 1.039857.
 TEST(FabricPrice, OfADenseJobByHand) {
-  const FabricPrices prices = *price_fabrics(job(kDense), 10_s, {});
+  const FabricPrices prices = *price_fabrics(job(test::kGptOn32768), 10_s, {});
   EXPECT_EQ(prices.size.gpus, 32768);
   EXPECT_EQ(prices.size.domain, 256);
   EXPECT_DOUBLE_EQ(prices.clos.per_gpu.value, 5984);
@@ -87,7 +39,8 @@ TEST(FabricPrice, OfADenseJobByHand) {
 
 // The same price with the Clos in it: 2 an hour on Clos, less the difference on rails.
 TEST(FabricPrice, OfAPriceThatIncludesTheNetwork) {
-  const FabricPrices prices = *price_fabrics(job(kDense), 10_s, {.price_includes_network = true});
+  const FabricPrices prices =
+      *price_fabrics(job(test::kGptOn32768), 10_s, {.price_includes_network = true});
   EXPECT_NEAR(prices.clos.cost.value, 32768 * 10 * 2.0 / 3600, 1e-6);
   EXPECT_NEAR(prices.gain(), 2 / (2 - (5984.0 - 3740) / 26280) - 1, 1e-12);
 }
@@ -97,7 +50,7 @@ TEST(FabricPrice, OfAPriceThatIncludesTheNetwork) {
 // Equation 21 less 20 with x = 8, y = 2: y (x-1) D / C_F = 14 x 64 MiB / 900 GB/s = 1.043916 ms,
 // and (p-1)/(v m) = 1/4 of it for the other stage: 1.304895 ms.
 TEST(FabricPrice, ForwardsTokensOfExpertsByHand) {
-  const FabricPrices prices = *price_fabrics(job(kExperts), 1_s, {});
+  const FabricPrices prices = *price_fabrics(job(test::kExpertsOn64), 1_s, {});
   EXPECT_EQ(prices.clos.iteration, 1_s);
   EXPECT_NEAR(prices.rail_only.forwarding / 1_ms, 1.25 * 14 * 64 * 1048576 / 900e9 * 1e3, 1e-9);
   EXPECT_NEAR(prices.rail_only.iteration.value, 1.001304895, 1e-9);
@@ -107,9 +60,9 @@ TEST(FabricPrice, ForwardsTokensOfExpertsByHand) {
 }
 
 TEST(FabricPrice, ForwardsNothingForExpertsOfOneDomain) {
-  EXPECT_EQ(
-      price_fabrics(job(kExperts, "expert = 16", "expert = 8"), 1_s, {})->rail_only.forwarding,
-      0_s);
+  EXPECT_EQ(price_fabrics(job(test::kExpertsOn64, "expert = 16", "expert = 8"), 1_s, {})
+                ->rail_only.forwarding,
+            0_s);
 }
 
 // Longer lives and dearer GPUs make the network matter less; the gain is never negative without
@@ -117,13 +70,14 @@ TEST(FabricPrice, ForwardsNothingForExpertsOfOneDomain) {
 TEST(FabricPrice, GainFallsWithYearsAndWithThePriceOfAGpu) {
   double before = 1;
   for (const double years : {0.5, 1.0, 3.0, 10.0, 1000.0}) {
-    const double gain = price_fabrics(job(kDense), 10_s, {.years = years})->gain();
+    const double gain = price_fabrics(job(test::kGptOn32768), 10_s, {.years = years})->gain();
     EXPECT_GT(gain, 0);
     EXPECT_LT(gain, before);
     before = gain;
   }
-  const plan::Job dear = job(kDense, "2 USD", "20 USD");
-  EXPECT_LT(price_fabrics(dear, 10_s, {})->gain(), price_fabrics(job(kDense), 10_s, {})->gain());
+  const plan::Job dear = job(test::kGptOn32768, "2 USD", "20 USD");
+  EXPECT_LT(price_fabrics(dear, 10_s, {})->gain(),
+            price_fabrics(job(test::kGptOn32768), 10_s, {})->gain());
   // The iteration's length is none of its business.
   EXPECT_NEAR(price_fabrics(dear, 1_s, {})->gain(), price_fabrics(dear, 77_s, {})->gain(), 1e-12);
 }
@@ -137,14 +91,15 @@ TEST(FabricPrice, RefusesWhatItCannotPrice) {
     EXPECT_FALSE(prices.error().hint.empty());
     return prices.error().text();
   };
-  EXPECT_THAT(complaint(job(kDense, "price = \"2 USD/device-hour\"", ""), 1_s, {}),
+  EXPECT_THAT(complaint(job(test::kGptOn32768, "price = \"2 USD/device-hour\"", ""), 1_s, {}),
               HasSubstr("price is missing"));
-  EXPECT_THAT(complaint(job(kDense), 0_s, {}), HasSubstr("must be positive"));
-  EXPECT_THAT(complaint(job(kDense), 1_s, {.years = 0}), HasSubstr("--years 0"));
-  EXPECT_THAT(complaint(job(kDense), 1_s, {.radix = 63}), HasSubstr("--radix 63"));
-  EXPECT_THAT(complaint(job(kDense, "2 USD", "0.1 USD"), 1_s, {.price_includes_network = true}),
-              HasSubstr("cannot include"));
-  EXPECT_THAT(complaint(job(kExperts, "domain = 8", "domain = 6"), 1_s, {}),
+  EXPECT_THAT(complaint(job(test::kGptOn32768), 0_s, {}), HasSubstr("must be positive"));
+  EXPECT_THAT(complaint(job(test::kGptOn32768), 1_s, {.years = 0}), HasSubstr("--years 0"));
+  EXPECT_THAT(complaint(job(test::kGptOn32768), 1_s, {.radix = 63}), HasSubstr("--radix 63"));
+  EXPECT_THAT(
+      complaint(job(test::kGptOn32768, "2 USD", "0.1 USD"), 1_s, {.price_includes_network = true}),
+      HasSubstr("cannot include"));
+  EXPECT_THAT(complaint(job(test::kExpertsOn64, "domain = 8", "domain = 6"), 1_s, {}),
               HasSubstr("parallelism.expert = 16"));
 }
 

@@ -9,6 +9,7 @@
 #include "base/csv.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "support/job_texts.h"
 
 namespace tombolo::sweep {
 namespace {
@@ -228,15 +229,8 @@ TEST_F(SweepTest, TablesReadBack) {
 // Algorithm 1 on Atlas' list of two datacenters of 600 GPUs: 20 pipelines of 60 partitions at C = 2
 // (docs/laws/datacenter_selection.md).
 TEST_F(SweepTest, AsksForTheChoiceOfDatacenters) {
-  const std::string job = write("job.toml", R"(
-[[cluster.datacenter]]
-name = "dc0"
-device = "a100-80g"
-nodes = 600
-[[cluster.datacenter]]
-name = "dc1"
-device = "a100-80g"
-nodes = 600
+  const std::string job =
+      write("job.toml", test::datacenters({{"dc0", 600}, {"dc1", 600}}, "a100-80g") + R"(
 [training]
 global_batch = 60
 [selection]

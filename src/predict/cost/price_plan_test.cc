@@ -3,73 +3,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/job_texts.h"
+
 namespace tombolo::cost {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr const char* kJob = R"(
-[model]
-preset = "byte-3m"
-[[cluster.datacenter]]
-name = "west"
-device = "cpu"
-[[cluster.datacenter]]
-name = "east"
-device = "cpu"
-[[cluster.wan]]
-between = ["west", "east"]
-one_way_latency = "20 ms"
-node_pair_limit = "1 Gbps"
-[training]
-global_batch = 8
-micro_batch = 2
-precision = "fp32"
-[parallelism]
-pipeline = 2
-)";
-
-constexpr const char* kReplicated = R"(
-[model]
-name = "m"
-layers = 3
-hidden = 64
-heads = 4
-vocabulary = 256
-sequence = 32
-[cluster]
-[[cluster.datacenter]]
-name = "a"
-device = "a100-80g"
-nodes = 3
-scale_out = { bandwidth = "1 GBps", latency = "1 ms" }
-[[cluster.datacenter]]
-name = "b"
-device = "a100-80g"
-nodes = 2
-devices_per_node = 2
-scale_out = { bandwidth = "1 GBps", latency = "1 ms" }
-scale_up = { bandwidth = "10 GBps", latency = "2 us" }
-[[cluster.wan]]
-between = ["a", "b"]
-one_way_latency = "20 ms"
-node_pair_limit = "1 Gbps"
-[training]
-global_batch = 8
-[parallelism]
-pipeline = 3
-data = 2
-)";
-
 TEST(PricePlan, TheLawIsRoofline) {
-  const plan::Plan plan = *make_plan(*plan::parse_job(kJob, "job.toml"));
+  const plan::Plan plan = *make_plan(*plan::parse_job(test::kTwoCpus, "job.toml"));
   EXPECT_EQ(plan.cost_source, plan::CostSource::kRoofline);
   for (const plan::Stage& stage : plan.stages) EXPECT_GT(stage.cost.forward, 0_s);
 }
 
 // A ring of two: two steps of half the gradients. Over the network in "a", inside a node in "b".
 TEST(PricePlan, TheSlowestHopOfTheRingDecides) {
-  const plan::Plan plan = *make_plan(*plan::parse_job(kReplicated, "job.toml"));
+  const plan::Plan plan = *make_plan(*plan::parse_job(test::kReplicated, "job.toml"));
   EXPECT_DOUBLE_EQ(plan.stages[0].cost.reduce.value,
                    2 * (1e-3 + plan.stages[0].gradients.value / 2 / 1e9));
   EXPECT_DOUBLE_EQ(plan.stages[1].cost.reduce.value,
@@ -77,7 +26,7 @@ TEST(PricePlan, TheSlowestHopOfTheRingDecides) {
 }
 
 TEST(PricePlan, MeasurementsReplaceTheLaw) {
-  const plan::Job job = *plan::parse_job(kJob, "job.toml");
+  const plan::Job job = *plan::parse_job(test::kTwoCpus, "job.toml");
   plan::Hardware hardware;
   hardware.model = *job.model;
   hardware.micro_batch = 2;

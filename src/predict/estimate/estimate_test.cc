@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/job_texts.h"
+
 namespace tombolo::estimate {
 namespace {
 
@@ -10,32 +12,9 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// 175B on 64 A100, row two of the paper's table 4.
-constexpr const char* kJob = R"(
-[model]
-preset = "gpt3-175b"
-[[cluster.datacenter]]
-name = "here"
-device = "a100-80g"
-nodes = 8
-devices_per_node = 8
-scale_up = { domain = 8, bandwidth = "600 GBps", latency = "1 us" }
-scale_out = { bandwidth = "200 Gbps", latency = "1 us" }
-price = "2 USD/device-hour"
-[training]
-global_batch = 64
-micro_batch = 1
-recompute = "selective"
-[parallelism]
-tensor = 8
-pipeline = 8
-virtual_stages = 3
-sequence_parallel = true
-)";
-
-// kJob with one piece of text replaced.
+// test::kGptOn64 with one piece of text replaced.
 plan::Job job(const std::string& from = "", const std::string& to = "") {
-  std::string text = kJob;
+  std::string text = test::kGptOn64;
   if (!from.empty()) text.replace(text.find(from), from.size(), to);
   const Result<plan::Job> read = plan::parse_job(text, "job.toml");
   EXPECT_TRUE(read) << read.error().text();

@@ -3,22 +3,15 @@
 #include <gtest/gtest.h>
 
 #include "spec/plan/job.h"
+#include "support/job_texts.h"
 
 namespace tombolo::sim {
 namespace {
 
 plan::Plan four_stages() {
-  return *plan::lay_out(*plan::parse_job(R"(
+  return *plan::lay_out(*plan::parse_job(test::datacenters({{"a", 2}, {"b", 2}}, "cpu") + R"(
     [model]
     preset = "byte-3m"
-    [[cluster.datacenter]]
-    name = "a"
-    device = "cpu"
-    nodes = 2
-    [[cluster.datacenter]]
-    name = "b"
-    device = "cpu"
-    nodes = 2
     [[cluster.wan]]
     between = ["a", "b"]
     one_way_latency = "20 ms"

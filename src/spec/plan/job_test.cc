@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "spec/plan/plan_file.h"
+#include "support/job_texts.h"
 
 namespace tombolo::plan {
 namespace {
@@ -11,36 +12,15 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr const char* kJob = R"(
-[model]
-preset = "byte-3m"
-[[cluster.datacenter]]
-name = "west"
-device = "cpu"
-[[cluster.datacenter]]
-name = "east"
-device = "cpu"
-[[cluster.wan]]
-between = ["west", "east"]
-one_way_latency = "20 ms"
-node_pair_limit = "1 Gbps"
-[training]
-global_batch = 8
-micro_batch = 2
-precision = "fp32"
-[parallelism]
-pipeline = 2
-)";
-
 Result<Plan> plan_of(const std::string& text) {
   const Result<Job> job = parse_job(text, "job.toml");
   if (!job) return fail(job.error());
   return lay_out(*job);
 }
 
-// kJob with one piece replaced: exit code and message.
+// test::kTwoCpus with one piece replaced: exit code and message.
 Error complaint(const std::string& from, const std::string& to) {
-  std::string text = kJob;
+  std::string text = test::kTwoCpus;
   text.replace(text.find(from), from.size(), to);
   const Result<Plan> plan = plan_of(text);
   return plan ? Error{} : plan.error();
@@ -48,7 +28,7 @@ Error complaint(const std::string& from, const std::string& to) {
 
 // Stages per datacenter, of datacenters with these numbers of devices, all pairs linked.
 std::vector<int64_t> placed(int64_t stages, const std::vector<int64_t>& devices) {
-  Job job = *parse_job(kJob, "job.toml");
+  Job job = *parse_job(test::kTwoCpus, "job.toml");
   job.model->layers = stages;
   job.parallelism.pipeline = stages;
   const cluster::Datacenter datacenter = job.cluster.datacenters[0];
@@ -78,7 +58,7 @@ TEST(LayOut, SharesStagesEvenlyAsFarAsDevicesGo) {
 }
 
 TEST(LayOut, FillsNodesDeviceByDevice) {
-  Job job = *parse_job(kJob, "job.toml");
+  Job job = *parse_job(test::kTwoCpus, "job.toml");
   job.cluster.datacenters[0].devices_per_node = 2;
   job.cluster.datacenters[0].nodes = 2;
   job.parallelism.pipeline = 4;
@@ -88,7 +68,7 @@ TEST(LayOut, FillsNodesDeviceByDevice) {
 }
 
 TEST(LayOut, SplitsLayersAsEvenlyAsPossible) {
-  Job job = *parse_job(kJob, "job.toml");
+  Job job = *parse_job(test::kTwoCpus, "job.toml");
   job.model->layers = 7;
   const Plan plan = *lay_out(job);
   EXPECT_EQ(plan.stages[0].slice, (model::Slice{0, 4, true, false}));
@@ -106,41 +86,8 @@ TEST(LayOut, TooFewDevicesIsInfeasible) {
   EXPECT_THAT(error.text(), HasSubstr("3 stages need 3 devices, the cluster has 2"));
 }
 
-// Three stages with two replicas each: "a" has room for one and a half, so one; "b" for two.
-constexpr const char* kReplicated = R"(
-[model]
-name = "m"
-layers = 3
-hidden = 64
-heads = 4
-vocabulary = 256
-sequence = 32
-[cluster]
-[[cluster.datacenter]]
-name = "a"
-device = "a100-80g"
-nodes = 3
-scale_out = { bandwidth = "1 GBps", latency = "1 ms" }
-[[cluster.datacenter]]
-name = "b"
-device = "a100-80g"
-nodes = 2
-devices_per_node = 2
-scale_out = { bandwidth = "1 GBps", latency = "1 ms" }
-scale_up = { bandwidth = "10 GBps", latency = "2 us" }
-[[cluster.wan]]
-between = ["a", "b"]
-one_way_latency = "20 ms"
-node_pair_limit = "1 Gbps"
-[training]
-global_batch = 8
-[parallelism]
-pipeline = 3
-data = 2
-)";
-
 TEST(LayOut, ReplicasOfAStageShareADatacenter) {
-  const Plan plan = *plan_of(kReplicated);
+  const Plan plan = *plan_of(test::kReplicated);
   EXPECT_EQ(plan.microbatches(), 4);
   ASSERT_EQ(plan.ranks.size(), 6u);
   EXPECT_EQ(plan.ranks[1], (Placement{1, 0, "a", 1, 0, 1}));
@@ -154,7 +101,7 @@ TEST(LayOut, ReplicasOfAStageShareADatacenter) {
 }
 
 TEST(LayOut, SaysWhereReplicasDoNotFit) {
-  std::string text = kReplicated;
+  std::string text = test::kReplicated;
   text.replace(text.find("pipeline = 3"), 12, "pipeline = 4");
   text.replace(text.find("layers = 3"), 10, "layers = 4");
   const Result<Plan> plan = plan_of(text);
@@ -167,7 +114,7 @@ TEST(LayOut, SaysWhereReplicasDoNotFit) {
 }
 
 TEST(Plan, RefusesReplicasApart) {
-  Plan plan = *plan_of(kReplicated);
+  Plan plan = *plan_of(test::kReplicated);
   std::swap(plan.ranks[1].datacenter, plan.ranks[3].datacenter);
   std::swap(plan.ranks[1].node, plan.ranks[3].node);
   plan.ranks[3].device = 0;
@@ -177,7 +124,7 @@ TEST(Plan, RefusesReplicasApart) {
 }
 
 TEST(LayOut, StageTimesReplaceTheLaw) {
-  const std::string text = std::string(kJob) + R"([stage_times]
+  const std::string text = std::string(test::kTwoCpus) + R"([stage_times]
 forward = "1 ms"
 backward = ["2 ms", "3 ms"]
 recompute = "1 ms"
@@ -194,7 +141,7 @@ transfer = "5 ms"
 }
 
 TEST(LayOut, StageTimesMaySayWhatTheWeightsTake) {
-  const std::string text = std::string(kJob) + R"([stage_times]
+  const std::string text = std::string(test::kTwoCpus) + R"([stage_times]
 forward = "1 ms"
 backward = ["2 ms", "3 ms"]
 backward_weight = )";
@@ -244,7 +191,7 @@ TEST(Job, SaysWhatIsWrongAndWhatToTry) {
 }
 
 TEST(Job, AMissingWanLinkIsNamed) {
-  std::string text = kJob;
+  std::string text = test::kTwoCpus;
   const size_t wan = text.find("[[cluster.wan]]");
   text.erase(wan, text.find("[training]") - wan);
   const Result<Plan> plan = plan_of(text);
@@ -261,7 +208,7 @@ TEST(Job, AnUnreadableFileIsUnusable) {
 }
 
 TEST(PlanFile, ReadsBackWhatItWritesToTheLastBit) {
-  const Plan plan = *plan_of(kJob);
+  const Plan plan = *plan_of(test::kTwoCpus);
   const std::string text = to_json_text(plan);
   const Result<Plan> again = parse_plan(text, "plan.json");
   ASSERT_TRUE(again) << again.error().text();
@@ -272,11 +219,11 @@ TEST(PlanFile, ReadsBackWhatItWritesToTheLastBit) {
 }
 
 TEST(PlanFile, TheSameJobGivesTheSameBytes) {
-  EXPECT_EQ(to_json_text(*plan_of(kJob)), to_json_text(*plan_of(kJob)));
+  EXPECT_EQ(to_json_text(*plan_of(test::kTwoCpus)), to_json_text(*plan_of(test::kTwoCpus)));
 }
 
 TEST(PlanFile, RefusesPlansWhosePartsDoNotFit) {
-  const Plan good = *plan_of(kJob);
+  const Plan good = *plan_of(test::kTwoCpus);
   const auto message = [](const Plan& plan) {
     const Result<Plan> read = parse_plan(to_json_text(plan), "plan.json");
     return read ? "accepted" : read.error().text();
@@ -300,7 +247,7 @@ TEST(PlanFile, RefusesPlansWhosePartsDoNotFit) {
 }
 
 TEST(PlanFile, RefusesAnotherVersion) {
-  std::string text = to_json_text(*plan_of(kJob));
+  std::string text = to_json_text(*plan_of(test::kTwoCpus));
   text.replace(text.find("\"tombolo_plan\": 1"), 17, "\"tombolo_plan\": 2");
   EXPECT_THAT(parse_plan(text, "plan.json").error().text(),
               HasSubstr("this program reads version 1"));
@@ -308,7 +255,7 @@ TEST(PlanFile, RefusesAnotherVersion) {
 
 TEST(Job, StagesMayBeGivenTheirDatacenters) {
   // Against the order of the file, and more in the second than in the first.
-  std::string text = kJob;
+  std::string text = test::kTwoCpus;
   const std::string from = "pipeline = 2\n";
   text.replace(text.find(from), from.size(),
                "pipeline = 3\nlayers_per_stage = [2, 1, 1]\n"
@@ -336,7 +283,7 @@ TEST(Job, ADatacenterThatIsUnknownOrFullIsNamed) {
 }
 
 TEST(Plan, CallersKeepTheirPromises) {
-  Plan plan = *plan_of(kReplicated);
+  Plan plan = *plan_of(test::kReplicated);
   const auto stages = static_cast<int32_t>(plan.stages.size());
   EXPECT_DEATH(plan.rank_of(stages, 1), fmt::format("there is no stage {} of pipeline 1", stages));
   EXPECT_DEATH(plan.rank_of(0, plan.replicas()), "there is no stage 0 of pipeline");

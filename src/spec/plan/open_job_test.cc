@@ -3,23 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/job_texts.h"
+
 namespace tombolo::plan {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr const char* kOpenJob = R"(
-[model]
-preset = "llama3-8b"
-[[cluster.datacenter]]
-name = "oregon"
-device = "h100-80g"
-[training]
-global_batch = 64
-)";
-
 TEST(OpenJob, FixesNothingWhereTheSectionIsLeftOut) {
-  const Result<OpenJob> open = parse_open_job(kOpenJob, "job.toml");
+  const Result<OpenJob> open = parse_open_job(test::kOpenJob, "job.toml");
   ASSERT_TRUE(open) << open.error().text();
   EXPECT_FALSE(open->fixed.tensor || open->fixed.pipeline || open->fixed.data || open->fixed.zero);
   EXPECT_FALSE(open->fixed.micro_batch || open->fixed.recompute || open->fixed.sequence_parallel);
@@ -27,7 +19,7 @@ TEST(OpenJob, FixesNothingWhereTheSectionIsLeftOut) {
 }
 
 TEST(OpenJob, FixesNumbersAndSearchesWhatIsCalledAuto) {
-  const Result<OpenJob> open = parse_open_job(std::string(kOpenJob) + R"(
+  const Result<OpenJob> open = parse_open_job(std::string(test::kOpenJob) + R"(
 micro_batch = 2
 recompute = "auto"
 [parallelism]
@@ -50,7 +42,7 @@ schedule = "auto"
 
 TEST(OpenJob, StillSaysWhatIsWrongAndWhere) {
   const auto complaint = [](const std::string& more) {
-    const Result<OpenJob> open = parse_open_job(kOpenJob + more, "job.toml");
+    const Result<OpenJob> open = parse_open_job(test::kOpenJob + more, "job.toml");
     return open ? std::string() : open.error().text();
   };
   EXPECT_THAT(complaint("[parallelism]\ntensor = 0\n"),

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/json.h"
+#include "support/job_texts.h"
 #include "ui/predict_commands/predict_commands.h"
 
 namespace tombolo::predict_commands {
@@ -84,29 +85,7 @@ class FabricOfJob : public testing::Test {
     o.json = true;
     return o;
   }
-  FabricOfJob() {
-    std::ofstream(path_) << R"(
-[model]
-preset = "gpt3-175b"
-[[cluster.datacenter]]
-name = "here"
-device = "a100-80g"
-nodes = 8
-devices_per_node = 8
-scale_up = { domain = 8, bandwidth = "600 GBps", latency = "1 us" }
-scale_out = { bandwidth = "200 Gbps", latency = "1 us" }
-price = "2 USD/device-hour"
-[training]
-global_batch = 64
-micro_batch = 1
-recompute = "selective"
-[parallelism]
-tensor = 8
-pipeline = 8
-virtual_stages = 3
-sequence_parallel = true
-)";
-  }
+  FabricOfJob() { std::ofstream(path_) << test::kGptOn64; }
   ~FabricOfJob() override { std::remove(path_.c_str()); }
 
   const std::string path_ = testing::TempDir() + "fabric_of_job.toml";

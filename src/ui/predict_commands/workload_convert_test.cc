@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "spec/chakra/chakra.h"
+#include "support/job_texts.h"
 #include "ui/predict_commands/astra_command.h"
 #include "ui/predict_commands/predict_commands.h"
 
@@ -16,25 +17,6 @@ namespace tombolo::predict_commands {
 namespace {
 
 using ::testing::HasSubstr;
-
-// Eight ranks: tensor 2, pipeline 2, data 2.
-constexpr const char* kJob = R"(
-[model]
-preset = "gpt-22b"
-[[cluster.datacenter]]
-name = "here"
-device = "a100-80g"
-nodes = 1
-devices_per_node = 8
-scale_up = { domain = 8, bandwidth = "600 GBps", latency = "1 us" }
-scale_out = { bandwidth = "200 Gbps", latency = "1 us" }
-[training]
-global_batch = 8
-[parallelism]
-tensor = 2
-pipeline = 2
-data = 2
-)";
 
 class ConvertWorkload : public ::testing::Test {
  protected:
@@ -46,9 +28,9 @@ class ConvertWorkload : public ::testing::Test {
 
   std::string at(const std::string& name) const { return folder_ + "/" + name; }
 
-  // Converts kJob with `more` keys of [parallelism]; what the command prints.
+  // Converts test::kForChakra with `more` keys of [parallelism]; what the command prints.
   std::string convert_with(const std::string& more, const std::string& granularity = "layer") {
-    EXPECT_TRUE(write_file(at("job.toml"), kJob + more));
+    EXPECT_TRUE(write_file(at("job.toml"), test::kForChakra + more));
     ConvertOptions options{.input = at("job.toml"), .to = "chakra", .out = at("w")};
     options.granularity = granularity;
     std::ostringstream out;
@@ -126,7 +108,7 @@ TEST_F(ConvertWorkload, EveryRankFinishesWithZeroAndSequenceParallelism) {
 
 // ZeRO-Infinity: eight ranks whose shards are in a pool of the paper, with and without.
 TEST_F(ConvertWorkload, ParametersMayLiveInAPool) {
-  std::string text = kJob;
+  std::string text = test::kForChakra;
   text.replace(text.find("pipeline = 2\ndata = 2"), 21, "pipeline = 1\ndata = 4\nzero = 3");
   EXPECT_TRUE(write_file(at("job.toml"), text));
   EXPECT_TRUE(write_file(at("memory.json"), R"({"memory-type": "HIERARCHICAL_POOL",
@@ -149,7 +131,7 @@ TEST_F(ConvertWorkload, ParametersMayLiveInAPool) {
 }
 
 TEST_F(ConvertWorkload, WithoutSharedLayersAPlanIsWritten) {
-  std::string text = kJob;
+  std::string text = test::kForChakra;
   text.replace(text.find("pipeline = 2"), 12, "pipeline = 4");
   text.replace(text.find("tensor = 2"), 10, "tensor = 1");
   text.replace(text.find("gpt-22b"), 7, "llama2-7b");
@@ -165,7 +147,7 @@ using ConvertWorkloadDeathTest = ConvertWorkload;
 
 TEST_F(ConvertWorkloadDeathTest, TheCommandLineWasRead) {
   std::ostringstream out;
-  const plan::Job job = *plan::parse_job(kJob, "job.toml");
+  const plan::Job job = *plan::parse_job(test::kForChakra, "job.toml");
   EXPECT_DEATH(static_cast<void>(write_job_as_chakra(job, {}, out)),
                "no prefix for the files of 8 ranks");
   EXPECT_DEATH(static_cast<void>(write_plan_as_chakra({}, {}, out)),
