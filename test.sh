@@ -4,7 +4,7 @@
 #
 #   ./test.sh            about what a reviewer waits for
 #   ./test.sh --long     the same with fifty times the seeds, and five minutes for each fuzzer
-#   ./test.sh --only=dev one stage alone: checks, dev, fuzz (which takes its programs from dev), tsan or torch
+#   ./test.sh --only=dev one stage alone: checks, dev, fuzz (which takes its programs from dev), tsan or swift
 #   ./test.sh --quick    only what a change touches (tools/touched), in the sanitized build that is there already
 #
 # A test is a ctest test in one of the builds, a fuzzer, or one of the checks of the code itself. A stage
@@ -20,7 +20,7 @@ for argument in "$@"; do
   case $argument in
     --long) long=true ;;
     --quick) quick=true ;;
-    --only=checks | --only=dev | --only=fuzz | --only=tsan | --only=torch) only=${argument#--only=} ;;
+    --only=checks | --only=dev | --only=fuzz | --only=tsan | --only=swift) only=${argument#--only=} ;;
     *) echo "test.sh: unknown option $argument; one of --long, --only=STAGE, --quick" >&2; exit 2 ;;
   esac
 done
@@ -29,9 +29,10 @@ fuzz_seconds=4
 $long && fuzz_seconds=300
 # Threads, processes and sockets meet in these; the rest is single-threaded. worker starts real ones.
 tsan_labels=(engine link transport runtime launch worker)
-# What LibTorch, real time or a browser decides, or what computes for minutes under a sanitizer. The rest has run under the sanitizers; --long runs it optimised too.
-torch_labels=(train numerics worker with_torch optimised islands browser recorded)
-torch_programs=(tombolo tombolo-worker tombolo-islands sample_report)
+# What LibTorch, real time or a browser decides, and what computes for minutes under a sanitizer. The rest runs under the
+# sanitizers. --long runs all of it in both builds.
+swift_labels=(train numerics with_torch optimised islands browser recorded)
+swift_programs=(tombolo tombolo-worker tombolo-islands sample_report imported_logits)
 
 passed=0 failed=0 skipped=0
 times=""
@@ -49,6 +50,9 @@ jobs=$((memory_kb / 1500000))
 # The sanitizers' shadow memory does not fit beside the addresses that newer kernels draw at random.
 fixed_addresses=(setarch "$(uname -m)" -R)
 "${fixed_addresses[@]}" true 2> /dev/null || fixed_addresses=()
+
+# Many tests wait for processes, clocks and sockets: one more of them than cores keeps the cores busy.
+tests_at_once=$((jobs + 1))
 
 say() { printf '%s\n' "$*"; }
 pass() { passed=$((passed + 1)); say "  passed  $1"; }
@@ -81,7 +85,7 @@ run_ctest() {  # PRESET [ctest option...]
   local preset=$1 junit=$PWD/$logs/ctest-$1.xml counts code
   shift
   rm -f "$junit"
-  "${fixed_addresses[@]}" ctest --test-dir "build/$preset" -j "$jobs" --output-on-failure --no-tests=error --output-junit "$junit" "$@" 2>&1 |
+  "${fixed_addresses[@]}" ctest --test-dir "build/$preset" -j "$tests_at_once" --output-on-failure --no-tests=error --output-junit "$junit" "$@" 2>&1 |
     tee "$logs/ctest-$preset.log" | only_failures
   code=$?
   # passed failed skipped, from the <testsuite> element.
@@ -119,14 +123,15 @@ existing_targets() {  # PRESET TARGET...
   for target in "$@"; do grep -qx "$target" <<< "$all" && echo "$target"; done
 }
 
-build_and_run() {  # PRESET "LABEL..." [PROGRAM...]: the tests with these labels, and the programs they start
-  local preset=$1 labels targets
+build_and_run() {  # PRESET "LABEL..." "NOT" [PROGRAM...]: the tests with these labels but not that one, and the programs they start
+  local preset=$1 labels without=() targets
   read -ra labels <<< "$2"
-  shift 2
+  [[ -n $3 ]] && without=(-LE "^$3$")
+  shift 3
   configure "$preset" || return
   mapfile -t targets < <(existing_targets "$preset" "${labels[@]/#/tests_of_}" "$@")
   [[ ${#targets[@]} -gt 0 ]] || { flunk "$preset: none of the labels ${labels[*]} has tests"; return; }
-  build "$preset" "${targets[@]}" && run_ctest "$preset" -L "^($(IFS='|'; echo "${labels[*]}"))$"
+  build "$preset" "${targets[@]}" && run_ctest "$preset" -L "^($(IFS='|'; echo "${labels[*]}"))$" "${without[@]}"
 }
 
 set_up() { tools/setup --torch --test || { say "the set-up is incomplete (see above)"; exit 2; }; }
@@ -136,19 +141,21 @@ check_code() {
 }
 
 sanitizers() {
-  local without=()
-  $long || without=(-LE '^(browser|optimised|recorded)$')  # in another build
-  build dev && run_ctest dev "${without[@]}"
+  if $long; then
+    build dev && run_ctest dev -LE '^fuzz$'  # the next stage begins with the same corpora
+  else
+    build dev unit_tests tombolo tombolo-worker && run_ctest dev -LE '^(browser|fuzz|islands|optimised|recorded)$' -E _NOT_BUILT
+  fi
 }
 
-threads() { build_and_run tsan "${tsan_labels[*]}"; }
+threads() { build_and_run tsan "${tsan_labels[*]}" ""; }
 
-torch() {
+swift() {
   if $long; then
     build torch && run_ctest torch
     build release && pass "every file includes what it needs"  # each compiled alone, nothing precompiled
   else
-    build_and_run torch "${torch_labels[*]}" "${torch_programs[@]}"
+    build_and_run swift "${swift_labels[*]}" "" "${swift_programs[@]}"
   fi
 }
 
@@ -192,10 +199,11 @@ fuzz() {
 
 touched() {
   local labels
-  labels=$(tools/touched | tr '\n' ' ')
+  # What the sanitized build does not run in a whole run, it does not run here.
+  labels=$(tools/touched | grep -vxE "$(IFS='|'; echo "${swift_labels[*]}")" | tr '\n' ' ')
   [[ -n $labels ]] || { say "  no test by itself"; return; }
   say "  $labels"
-  build_and_run dev "$labels" tombolo tombolo-worker
+  build_and_run dev "$labels" optimised
 }
 
 stage "set-up" set_up
@@ -207,7 +215,7 @@ else
   stage "dev: address and undefined-behaviour sanitizers" sanitizers
   stage "fuzz: libFuzzer, $fuzz_seconds s each" fuzz
   stage "tsan: thread sanitizer on ${tsan_labels[*]}" threads
-  stage "torch: optimised, with LibTorch, on ${torch_labels[*]}" torch
+  stage "swift: with LibTorch, optimised where it computes, on ${swift_labels[*]}" swift
 fi
 
 say ""

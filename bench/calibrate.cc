@@ -2,15 +2,16 @@
 // from those that it has not seen.
 //
 //   calibrate [--tables a,b] [--knobs PREFIX,...] [--steps N] [--share S] [--fresh] [--rows]
-//             [--pull P] [--out FOLDER]
+//             [--set KNOB=VALUE,...] [--bounded] [--pull P] [--out FOLDER]
 //
 // A knob is one constant of one file, as "device.a100.half_rows". Rows are fitted where a hash of
 // their name falls under `share`; all others only validate. The search is a (1+1) evolution
 // strategy on the logarithm of each knob (its logit where it is a share), with a pull towards the
 // value that it started from, so that what the rows do not determine stays where physics put it.
 // --fresh starts at the defaults of constants.h instead of the files, which were fitted before: the
-// rows left out are then truly unseen. With --out the files are written there, to be read before
-// they are taken over.
+// rows left out are then truly unseen. --set holds a knob at a value that something else than these
+// rows says: a published maximum, another device. With --out the files are written there, to be
+// read before they are taken over.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,8 +25,10 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/quantiles.h"
 #include "base/random.h"
 #include "base/toml.h"
+#include "evidence/score/catalog_utilisation.h"
 #include "evidence/score/reference_score.h"
 #include "predict/cost/iteration.h"
 #include "predict/cost/law.h"
@@ -79,6 +82,23 @@ struct Case {
   bool fitted = false;
 };
 
+// The best plan of a cell of the catalog takes at least so long, or it would use the device better
+// than anyone published.
+struct Bound {
+  const score::CatalogRow* row;
+  cost::Configuration configuration;
+  const cost::DeviceConstants* device;
+  const cost::FabricConstants *up, *out;
+  const cost::StackConstants* stack;
+  double seconds = 0;
+};
+
+double excess(const Bound& b) {
+  cost::Constants constants{*b.device, *b.up, *b.out, *b.stack, {}};
+  const cost::IterationLaw law(b.row->model, b.row->site, {}, std::move(constants));
+  return std::max(0.0, std::log(b.seconds / law.time(b.configuration).total().value));
+}
+
 double predict(const Case& c) {
   cost::Constants constants{*c.device, *c.up, *c.out, *c.stack, {}};
   const cost::IterationLaw law(*c.row->job.model, c.row->job.cluster.datacenters[0], c.settings,
@@ -88,7 +108,8 @@ double predict(const Case& c) {
 
 double error_of(const Case& c) { return predict(c) / c.row->iteration->value - 1; }
 
-double loss(const std::vector<Case>& cases, const std::vector<Knob*>& active, double pull) {
+double loss(const std::vector<Case>& cases, const std::vector<Bound>& bounds,
+            const std::vector<Knob*>& active, double pull) {
   std::map<std::string, std::pair<double, double>> tables;  // sum, count
   for (const Case& c : cases) {
     if (!c.fitted) continue;
@@ -99,11 +120,42 @@ double loss(const std::vector<Case>& cases, const std::vector<Knob*>& active, do
   }
   double total = 0;
   for (const auto& [name, t] : tables) total += t.first / t.second;
+  for (const Bound& b : bounds) total += excess(b);
   for (const Knob* k : active) {
     const double ratio = std::log((*k->value + 1e-12) / (k->start + 1e-12));
     total += pull * ratio * ratio;
   }
   return total;
+}
+
+// The default stack has the median of each constant of time of those with fused attention.
+struct Median {
+  double* value;
+  std::vector<const double*> of;
+
+  void set() const {
+    std::vector<double> values;
+    for (const double* one : of) values.push_back(*one);
+    *value = median(std::move(values));
+  }
+};
+
+std::vector<Median> medians_of_the_default(std::vector<Knob>& knobs) {
+  constexpr std::string_view kDefault = "stack.tombolo.";
+  std::vector<Median> medians;
+  for (Knob& k : knobs) {
+    if (!k.name.starts_with(kDefault)) continue;
+    const std::string key = k.name.substr(kDefault.size());
+    if (key.ends_with("memory") || key == "context_overlap") continue;
+    Median one{k.value, {}};
+    for (const Knob& other : knobs) {
+      for (const char* stack : {"fsdp", "megatron", "nemo", "torchtitan"}) {
+        if (other.name == fmt::format("stack.{}.{}", stack, key)) one.of.push_back(other.value);
+      }
+    }
+    if (!one.of.empty()) medians.push_back(std::move(one));
+  }
+  return medians;
 }
 
 double to_free(const Knob& k, double v) {
@@ -190,10 +242,10 @@ void write_file(const std::string& folder, const char* level, T& constants) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::vector<std::string> tables, prefixes;
+  std::vector<std::string> tables, prefixes, set;
   int64_t steps = 0;
   double share = 0.3, pull = 0.002;
-  bool rows = false, fresh = false;
+  bool rows = false, fresh = false, bounded = false;
   std::string out;
   for (int i = 1; i < argc; ++i) {
     const std::string option = argv[i];
@@ -202,6 +254,8 @@ int main(int argc, char** argv) {
       tables = split(next());
     else if (option == "--knobs")
       prefixes = split(next());
+    else if (option == "--set")
+      set = split(next());
     else if (option == "--steps")
       steps = std::stoll(next());
     else if (option == "--share")
@@ -210,6 +264,8 @@ int main(int argc, char** argv) {
       pull = std::stod(next());
     else if (option == "--rows")
       rows = true;
+    else if (option == "--bounded")
+      bounded = true;
     else if (option == "--fresh")
       fresh = true;
     else if (option == "--out")
@@ -246,8 +302,22 @@ int main(int argc, char** argv) {
       if (known.name == level + key) *knob.value = knob.start = known.start;
     }
   };
+  for (const std::string& one : set) {
+    const size_t equals = one.find('=');
+    CHECK(equals != one.npos, "--set {}: wanted KNOB=VALUE", one);
+    const std::string name = one.substr(0, equals);
+    const auto knob =
+        std::find_if(knobs.begin(), knobs.end(), [&](const Knob& k) { return k.name == name; });
+    CHECK(knob != knobs.end(), "--set {}: there is no such knob", one);
+    *knob->value = knob->start = std::stod(one.substr(equals + 1));
+  }
+  const auto held = [&](const Knob& k) {
+    return std::any_of(set.begin(), set.end(),
+                       [&](const std::string& one) { return one.starts_with(k.name + "="); });
+  };
   std::vector<Knob*> active;
   for (Knob& k : knobs) {
+    if (held(k)) continue;
     for (const std::string& prefix : prefixes) {
       if (k.name.starts_with(prefix)) {
         active.push_back(&k);
@@ -297,9 +367,39 @@ int main(int argc, char** argv) {
     }
   }
 
+  const std::vector<Median> medians =
+      bounded ? medians_of_the_default(knobs) : std::vector<Median>{};
+  std::vector<score::CatalogTable> catalog;
+  std::vector<Bound> bounds;
+  if (bounded) {
+    for (const bool experts : {false, true}) {
+      auto table = score::catalog_utilisation(experts);
+      CHECK(table.has_value(), "{}", table.error().message);
+      catalog.push_back(std::move(*table));
+    }
+  }
+  for (const score::CatalogTable& table : catalog) {
+    for (size_t r = 0; r < table.rows.size(); ++r) {
+      const score::CatalogRow& row = table.rows[r];
+      for (size_t s = 0; s < table.stacks.size(); ++s) {
+        if (!row.cells[s]) continue;
+        const auto constants = cost::find_constants(row.site, table.stacks[s]);
+        CHECK(constants.has_value(), "{}", constants.error().message);
+        const cost::Configuration& c = row.cells[s]->configuration;
+        const Flops work = cost::model_flops(row.model, c.global_batch);
+        const FlopsPerSecond peak = row.site.device.peak * static_cast<double>(row.site.devices());
+        bounds.push_back({&row, c, find(files.devices, constants->device.name),
+                          find(files.fabrics, constants->scale_up.name),
+                          find(files.fabrics, constants->scale_out.name),
+                          find(files.stacks, table.stacks[s]),
+                          (work / (peak * (0.995 * table.limits[r].mfu))).value});
+      }
+    }
+  }
+
   if (steps > 0 && !active.empty()) {
     Random random(1);
-    double best = loss(cases, active, pull);
+    double best = loss(cases, bounds, active, pull);
     fmt::print("{} knobs, loss {:.5f}\n", active.size(), best);
     double sigma = 0.2;
     for (int64_t step = 0; step < steps; ++step) {
@@ -311,7 +411,8 @@ int main(int argc, char** argv) {
           continue;
         *k->value = from_free(*k, to_free(*k, *k->value) + sigma * random.normal());
       }
-      const double now = loss(cases, active, pull);
+      for (const Median& one : medians) one.set();
+      const double now = loss(cases, bounds, active, pull);
       if (now < best) {
         best = now;
         sigma = std::min(0.6, sigma * 1.3);
@@ -320,6 +421,7 @@ int main(int argc, char** argv) {
         sigma = std::max(0.01, sigma * 0.985);
       }
     }
+    for (const Median& one : medians) one.set();
     fmt::print("loss {:.5f}\n", best);
     for (const Knob* k : active) {
       if (std::abs(*k->value / k->start - 1) > 0.01) {
@@ -328,6 +430,9 @@ int main(int argc, char** argv) {
     }
   }
   print_scores(cases);
+  double above = 0;
+  for (const Bound& b : bounds) above = std::max(above, excess(b));
+  if (bounded) fmt::print("cells of the catalog: at most {:.1f} % above the bound\n", 100 * above);
   if (rows) {
     for (const Case& c : cases) {
       const cost::Constants constants{*c.device, *c.up, *c.out, *c.stack, {}};

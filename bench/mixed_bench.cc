@@ -78,14 +78,14 @@ int main(int argc, char** argv) {
     peak += place.device.peak.value * static_cast<double>(place.devices());
   }
   const Flops work = cost::model_flops(*open->job.model, open->job.training.global_batch);
-  CHECK(best.iteration > work / FlopsPerSecond{peak}, "faster than all devices at peak");
+  CHECK(best.time.iteration > work / FlopsPerSecond{peak}, "faster than all devices at peak");
   fmt::print(
       "{{\"bench\": \"mixed\", \"objective\": \"{}\", \"threads\": {}, \"cpu_s\": {:.3g}, "
       "\"wall_s\": {:.3g}, \"settings\": {}, \"settings_cut\": {}, \"evaluated\": {}, "
       "\"feasible\": {}, \"iteration_s\": {:.4f}, \"played_s\": {:.4f}, \"cost_usd\": {:.4f}, "
       "\"devices\": {}, \"data\": {}, \"micro_batch\": {}, \"stages\": \"{}\"}}\n",
       cost ? "cost" : "time", threads, cpu, elapsed, found->settings, found->settings_cut,
-      found->evaluated, found->feasible, best.iteration.value, best.played.value, best.cost().value,
-      best.devices, best.data, best.micro_batch, stages_text(best));
+      found->evaluated, found->feasible, best.time.iteration.value, best.time.played.value,
+      best.cost().value, best.devices, best.data, best.micro_batch, stages_text(best));
   return 0;
 }

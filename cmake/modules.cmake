@@ -1,15 +1,18 @@
-# In the sanitized builds only what computes for long is optimised: the rest would take longer to compile than it saves.
-set(TOMBOLO_HOT engine sim workload schedule_proof schedule_search astra)
+# What computes, or moves bytes, for long. A build that is made to be tested once optimises these alone (TOMBOLO_OPTIMISE_HOT):
+# the rest takes longer to compile than it saves.
+option(TOMBOLO_OPTIMISE_HOT "Optimise what computes for long, whatever the build type says" OFF)
+set(TOMBOLO_HOT base action model plan graph trace schedule engine sim cost workload schedule_proof schedule_search search geo score astra sweep
+    link transport wanem)
 # With TOMBOLO_FUZZ, the modules whose branches guide the fuzzers: those that read what others wrote.
 set(TOMBOLO_FUZZED base model cluster plan graph chakra trace schedule network astra sweep trust link transport control runtime
-    launch wanem)
+    launch data text weights wanem)
 
-# tombolo_module(NAME [USES module...] [LIBS library...]): one static library per module, src/GROUP/NAME/.
+# tombolo_module(NAME [USES module...] [LIBS library...] [OPTIMISED filter]): one static library per module, src/GROUP/NAME/.
 #
-# Every foo.cc of the folder belongs to the module, every foo_test.cc to its test program NAME_test.
+# Every foo.cc of the folder belongs to the module, every foo_test.cc to its test program NAME_test (OPTIMISED: tombolo_test).
 # What a module may use is written in src/README.md; tools/check holds the includes against it.
 function(tombolo_module name)
-  cmake_parse_arguments(ARG "" "" "USES;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "" "OPTIMISED" "USES;LIBS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS *.cc)
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "_(test|main)\\.cc$")
@@ -20,7 +23,7 @@ function(tombolo_module name)
   target_link_libraries(tombolo_${name} PUBLIC ${ARG_USES} ${ARG_LIBS})
   set(variant plain)
   set(options)
-  if(TOMBOLO_SANITIZE AND name IN_LIST TOMBOLO_HOT)
+  if(TOMBOLO_OPTIMISE_HOT AND name IN_LIST TOMBOLO_HOT)
     string(APPEND variant _hot)
     list(APPEND options -O1)
   endif()
@@ -30,19 +33,20 @@ function(tombolo_module name)
   endif()
   tombolo_precompiled(tombolo_${name} ${variant} ${options})
   if(tests)
-    tombolo_test(${name} SOURCES ${tests} USES ${name})
+    tombolo_test(${name} SOURCES ${tests} USES ${name} OPTIMISED "${ARG_OPTIMISED}")
   endif()
 endfunction()
 
-# tombolo_test(NAME SOURCES file... USES module... [LABELS label...]): the test program NAME_test.
+# tombolo_test(NAME SOURCES file... USES module... [LABELS label...] [OPTIMISED filter]): the test program NAME_test.
 #
-# Its tests carry the labels (left out: NAME), as in `ctest -L transport`. The target
-# tests_of_<label> builds every test program of a label.
+# Its tests carry the labels (left out: NAME), as in `ctest -L transport`. Those that GoogleTest's filter OPTIMISED names
+# compute for long: they are labelled `optimised` as well, and ./test.sh runs them without a sanitizer. The target
+# tests_of_<label> builds every test program of a label, unit_tests all that have any test for a sanitizer.
 function(tombolo_test name)
   if(NOT TOMBOLO_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "" "SOURCES;USES;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "OPTIMISED" "SOURCES;USES;LABELS" ${ARGN})
   if(NOT ARG_LABELS)
     set(ARG_LABELS ${name})
   endif()
@@ -55,9 +59,19 @@ function(tombolo_test name)
   else()
     tombolo_precompiled(${name}_test test)
   endif()
-  # LibTorch takes seconds to load where nothing has read it yet.
-  gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 TEST_PREFIX "${name}."
-                       PROPERTIES TIMEOUT 300 LABELS "${ARG_LABELS}" ENVIRONMENT "TMPDIR=${CMAKE_BINARY_DIR}/tmp")
+  if(ARG_OPTIMISED)
+    tombolo_discover(${name} "${ARG_LABELS};optimised" "${ARG_OPTIMISED}")
+  endif()
+  if(NOT ARG_OPTIMISED STREQUAL "*")
+    tombolo_discover(${name} "${ARG_LABELS}" "-${ARG_OPTIMISED}")
+    if(NOT TARGET unit_tests)
+      add_custom_target(unit_tests)
+    endif()
+    add_dependencies(unit_tests ${name}_test)
+  endif()
+  if(ARG_OPTIMISED)
+    list(APPEND ARG_LABELS optimised)
+  endif()
   foreach(label ${ARG_LABELS})
     if(NOT TARGET tests_of_${label})
       add_custom_target(tests_of_${label})
@@ -66,25 +80,40 @@ function(tombolo_test name)
   endforeach()
 endfunction()
 
-# tombolo_python_tests(LABEL [PROPERTIES property value...]): the files *_test.py of this folder.
+function(tombolo_discover name labels filter)
+  string(MAKE_C_IDENTIFIER "tests_of_${name}_${filter}" found)
+  # LibTorch takes seconds to load where nothing has read it yet.
+  gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 TEST_PREFIX "${name}." TEST_FILTER "${filter}"
+                       TEST_LIST ${found} PROPERTIES TIMEOUT 300 ENVIRONMENT "TMPDIR=${CMAKE_BINARY_DIR}/tmp")
+  # On the way through the line above a list of labels would become several arguments.
+  file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/labels_of_${found}.cmake
+       "if(${found})\n  set_tests_properties(\${${found}} PROPERTIES LABELS \"${labels}\")\nendif()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${CMAKE_CURRENT_BINARY_DIR}/labels_of_${found}.cmake)
+endfunction()
+
+# tombolo_python_tests(LABEL [PROPERTIES property value...] [OPTIMISED name...]): the files *_test.py of this folder.
 #
 # Each method of a test class is a ctest test of its own, LABEL.Class.method, so that what is skipped is
-# counted as skipped. Those marked @needs_torch or @with_torch_too, or whose class is, are labelled with_torch as well.
+# counted as skipped. Those marked @needs_torch or @with_torch_too, or whose class is, are labelled with_torch as well; those of
+# OPTIMISED (name: name_test.py) optimised.
 function(tombolo_python_tests label)
-  cmake_parse_arguments(ARG "" "" "PROPERTIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "PROPERTIES;OPTIMISED" ${ARGN})
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   file(GLOB files CONFIGURE_DEPENDS *_test.py)
   foreach(file ${files})
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
-    file(STRINGS ${file} lines REGEX "^class |^    def test_|^ *@(needs_torch|with_torch_too|optimised)$")
+    file(STRINGS ${file} lines REGEX "^class |^    def test_|^ *@(needs_torch|with_torch_too)$")
+    string(REGEX REPLACE ".*/(.*)_test.py" "\\1" part ${file})
+    set(file_mark "")
+    if(part IN_LIST ARG_OPTIMISED)
+      set(file_mark optimised)
+    endif()
     set(mark "")
     foreach(line ${lines})
       if(line MATCHES "^class ([A-Za-z0-9_]+)")
         set(class ${CMAKE_MATCH_1})
         set(class_mark ${mark})
         set(mark "")
-      elseif(line MATCHES "@optimised")
-        set(mark optimised)
       elseif(line MATCHES "@")
         set(mark with_torch)
       elseif(line MATCHES "def (test_[A-Za-z0-9_]+)")
@@ -92,7 +121,7 @@ function(tombolo_python_tests label)
         add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${file} ${class}.${CMAKE_MATCH_1})
         set(environment "TOMBOLO_BUILD=${CMAKE_BINARY_DIR}" "TOMBOLO_TORCH=$<BOOL:${TOMBOLO_TORCH}>"
             "TOMBOLO_SANITIZE=${TOMBOLO_SANITIZE}" "PYTHONDONTWRITEBYTECODE=1" "TMPDIR=${CMAKE_BINARY_DIR}/tmp")
-        set(labels ${label} ${class_mark} ${mark})
+        set(labels ${label} ${file_mark} ${class_mark} ${mark})
         list(REMOVE_DUPLICATES labels)
         set(mark "")
         set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT 300 SKIP_REGULAR_EXPRESSION "OK .skipped=1"

@@ -48,21 +48,26 @@ void stream(std::span<const std::byte> bytes, size_t portion, uint32_t payload_m
 
 // Checksums stop nearly every mutation at the door. So the same bytes also come as the fields of
 // frames that are sound, over the three connections of a link. Payloads repeat the message's number
-// and offset, so that a message which was put together wrongly is seen.
+// and offset, so that a message which was put together wrongly is seen. A resumable link also loses
+// connections and gets them back, sends, and may be told of bytes twice.
 class Fields {
  public:
-  Fields() {
+  explicit Fields(bool resumable) {
     for (uint32_t i = 0; i < 3; ++i)
       CHECK(link_.gathering().add({1, {.connection = i, .connections = 3}}), "connection {}", i);
+    if (resumable) link_.make_resumable({});
   }
 
   // False when the link is lost.
   bool add(std::span<const std::byte> eight) {
     const auto field = [&](size_t at) { return static_cast<uint64_t>(eight[at]); };
+    const auto connection = static_cast<uint32_t>(field(7) % 3);
+    if (link_.resumable() && !live(connection, field(7))) return true;
     std::vector<std::byte> payload(field(5));
-    FrameHeader header{.kind = static_cast<FrameKind>(2 + field(0) % 4),
+    FrameHeader header{.kind = static_cast<FrameKind>(2 + field(0) % 5),
                        .sender = 1,
                        .epoch = 1,
+                       .iteration = field(0) % 5 == 3 ? field(0) / 5 : 0,
                        .tag = field(1) % 4,
                        .message = field(2) % 16,
                        .after = field(3) % 16,
@@ -71,13 +76,28 @@ class Fields {
                        .length = static_cast<uint32_t>(payload.size())};
     for (size_t i = 0; i < payload.size(); ++i) payload[i] = byte_at(header.tag, field(4) + i);
     const Status status = decoder_.feed(encode_frame(header, payload), [&](const Frame& frame) {
-      return link_.accept(static_cast<uint32_t>(field(7) % 3), frame, {});
+      return link_.accept(connection, frame, {});
     });
     look();
     return status.has_value() && !link_.finished();
   }
 
  private:
+  // One in four is cut, or comes back, or says something of its own; false: it is gone.
+  bool live(uint32_t connection, uint64_t what) {
+    const bool here = link_.ledger(connection) != nullptr;
+    if (what >= 192 && here) link_.lose(connection, {});
+    if (what >= 192 && !here) link_.resume(connection, {});
+    if (!link_.ledger(connection) || link_.said_goodbye(connection)) return false;
+    if (what >= 128 && what < 192) {
+      link_.outbox().push({0, what % 4}, Payload(what), 0, {});
+      static_cast<void>(link_.pull(connection, {}));
+      said_ += what;
+      CHECK(link_.kept_bytes() <= said_, "{} of {} bytes", link_.kept_bytes(), said_);
+    }
+    return true;
+  }
+
   static std::byte byte_at(uint64_t tag, uint64_t offset) {
     return static_cast<std::byte>(17 * tag + offset);
   }
@@ -93,6 +113,7 @@ class Fields {
     }
   }
 
+  uint64_t said_ = 0;  // bytes
   FrameDecoder decoder_{kStrangerPayloadMax};
   Link link_{{.self = kSelf, .peer = 1, .message_max = 200}};
 };
@@ -123,8 +144,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::span bytes(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
   stream(bytes, size_t{data[0]} + 1, kStrangerPayloadMax);
   shares(bytes);
-  Fields fields;
-  for (size_t at = 0; at + 8 <= bytes.size() && fields.add(bytes.subspan(at, 8)); at += 8) {
+  for (const bool resumable : {false, true}) {
+    Fields fields(resumable);
+    for (size_t at = 0; at + 8 <= bytes.size() && fields.add(bytes.subspan(at, 8)); at += 8) {
+    }
   }
   return 0;
 }

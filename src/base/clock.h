@@ -1,10 +1,18 @@
-// The time of day for code that waits, passed in so that tests can bring their own.
+// Time, threads and what they wait for, passed in so that tests can bring their own: production
+// takes the machine's (SystemClock), an ocean lets one thread run at a time, and time passes there
+// when all of them wait.
 #pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
 
 #include "base/check.h"
 #include "base/time.h"
 
 namespace tombolo {
+
+inline constexpr SimTime kNever{INT64_MAX};
 
 class Clock {
  public:
@@ -13,15 +21,51 @@ class Clock {
   virtual void sleep_until(SimTime instant) = 0;  // returns at or after the instant
 };
 
-// CLOCK_MONOTONIC: the same origin in every process of this host, never steps back.
-class SystemClock : public Clock {
+// What threads wait for.
+class Signal {
+ public:
+  virtual ~Signal() = default;
+  // Until notify_all() or the instant, or for no reason: the caller looks again.
+  virtual void wait(std::unique_lock<std::mutex>& lock, SimTime until) = 0;
+  virtual void notify_all() = 0;
+};
+
+// One that runs. Its destructor waits for its end.
+class Thread {
+ public:
+  virtual ~Thread() = default;
+};
+
+class Threads : public Clock {
+ public:
+  virtual std::unique_ptr<Thread> start(std::function<void()> body) = 0;
+  virtual std::unique_ptr<Signal> signal() = 0;
+
+  // Waits until it holds, or the instant; whether it holds.
+  template <typename Condition>
+  bool await(Signal& signal, std::unique_lock<std::mutex>& lock, SimTime until,
+             const Condition& holds) const {
+    while (!holds()) {
+      if (now() >= until) return false;
+      signal.wait(lock, until);
+    }
+    return true;
+  }
+};
+
+// CLOCK_BOOTTIME: the same origin in every process of this host; never steps back, and goes on
+// while the host is suspended, so that a lease is over for its holder when it is for everybody
+// else.
+class SystemClock : public Threads {
  public:
   SimTime now() const override;
   void sleep_until(SimTime instant) override;
+  std::unique_ptr<Thread> start(std::function<void()> body) override;
+  std::unique_ptr<Signal> signal() override;
 };
 
-// Moves only when told to, or when somebody sleeps.
-class ManualClock : public Clock {
+// Moves only when told to, or when somebody sleeps. Its threads are the machine's.
+class ManualClock : public SystemClock {
  public:
   SimTime now() const override { return now_; }
   void sleep_until(SimTime instant) override {

@@ -106,7 +106,10 @@ void FieldReader::finish() {
     if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
     const std::string near = nearest_name(key, known_);
     std::string all;
-    for (const std::string& name : known_) all += (all.empty() ? "" : ", ") + name;
+    for (auto name = known_.begin(); name != known_.end(); ++name) {
+      if (std::find(known_.begin(), name, *name) != name) continue;  // some are asked for twice
+      all += (all.empty() ? "" : ", ") + *name;
+    }
     return wrong(value, key, "unknown key",
                  near.empty() ? "one of " + all : fmt::format("\"{}\"", near));
   }
@@ -159,6 +162,11 @@ void FieldReader::read_quantity(const Value& value, std::string_view key, const 
   Result<double> parsed = detail::parse_quantity(*text, table);
   if (!parsed) return wrong(value, key, parsed.error().message, parsed.error().hint);
   if (*parsed < 0) return wrong(value, key, "must not be negative");
+  // Laws count time in 64 bits of nanoseconds, which is 290 years, and add some of them.
+  constexpr double kSecondsMax = 1e9;
+  if (&table == &unit_table<Seconds>() && *parsed > kSecondsMax) {
+    return wrong(value, key, "longer than 31 years", fmt::format("\"{}\"", table.example));
+  }
   out = *parsed;
 }
 

@@ -113,19 +113,59 @@ Status AtomicFile::commit() {
   if (rename(temporary_.c_str(), path_.c_str()) != 0) return fail(error("rename it into place"));
   close(fd_);
   fd_ = -1;
-  // The rename itself must survive a power cut too.
-  const int folder = open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder >= 0) {
-    fsync(folder);
-    close(folder);
-  }
-  return {};
+  return sync_folder(folder_of(path_));  // the rename itself must survive a power cut too
+}
+
+Status AtomicFile::commit_as(const std::string& path) {
+  CHECK(folder_of(path) == folder_of(path_), "{} is not in the folder of {}", path, path_);
+  path_ = path;
+  return commit();
 }
 
 Status write_file(const std::string& path, std::string_view bytes) {
   AtomicFile file = TRY(AtomicFile::create(path));
   TRY(file.write(bytes));
   return file.commit();
+}
+
+Status read_part(const std::string& path, int64_t offset, std::span<std::byte> out) {
+  CHECK(offset >= 0, "{} bytes from {} on", out.size(), offset);
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return fail(file_error(path, "open it for reading", errno));
+  size_t done = 0;
+  int error = 0;
+  while (done < out.size()) {
+    const ssize_t n =
+        pread(fd, out.data() + done, out.size() - done, offset + static_cast<int64_t>(done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) error = errno;
+    if (n <= 0) break;
+    done += static_cast<size_t>(n);
+  }
+  close(fd);
+  if (error != 0) return fail(file_error(path, "read it", error));
+  if (done == out.size()) return {};
+  return unusable(
+      fmt::format("{}: it ends before byte {}", path, offset + static_cast<int64_t>(out.size())));
+}
+
+Status sync_folder(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return fail(file_error(path, "open the folder", errno));
+  const int error = fsync(fd) == 0 ? 0 : errno;
+  close(fd);
+  if (error == 0 || error == EINVAL || error == ENOTSUP) return {};
+  return fail(file_error(path, "write the folder to disk", error));
+}
+
+Status check_writable(const std::string& folder) {
+  TRY(make_directories(folder));
+  std::string probe = folder + "/probe.XXXXXX.tmp";
+  const int fd = mkostemps(probe.data(), 4, O_CLOEXEC);
+  if (fd < 0) return fail(file_error(folder, "write into it", errno));
+  close(fd);
+  unlink(probe.c_str());
+  return {};
 }
 
 Status make_directories(const std::string& path) {
@@ -138,6 +178,13 @@ Status make_directories(const std::string& path) {
 std::string sibling_path(const std::string& base_file, const std::string& name) {
   if (std::filesystem::path(name).is_absolute()) return name;
   return (std::filesystem::path(base_file).parent_path() / name).lexically_normal().string();
+}
+
+std::string path_seen_from(const std::string& base_file, const std::string& path) {
+  namespace fs = std::filesystem;
+  if (fs::path(path).is_absolute()) return path;
+  const fs::path folder = fs::absolute(base_file).lexically_normal().parent_path();
+  return fs::absolute(path).lexically_normal().lexically_relative(folder).string();
 }
 
 }  // namespace tombolo

@@ -1,7 +1,10 @@
 // Files: read whole, written whole or not at all.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -23,6 +26,8 @@ class AtomicFile {
 
   Status write(std::string_view bytes);
   Status commit();
+  // Under another name of the same folder, for files that are named after what they hold.
+  Status commit_as(const std::string& path);
 
  private:
   AtomicFile(std::string path, std::string temporary, int fd);
@@ -34,10 +39,24 @@ class AtomicFile {
 
 Status write_file(const std::string& path, std::string_view bytes);
 
+// Fills `out` with the file's bytes from `offset` on. Unusable where the file ends before.
+Status read_part(const std::string& path, int64_t offset, std::span<std::byte> out);
+
+// Names that were added to the folder, or removed from it, survive a power cut. File systems that
+// know no such thing (EINVAL) are believed.
+Status sync_folder(const std::string& path);
+
+// A file can be created in this folder, which is created where it is missing. Leaves nothing.
+Status check_writable(const std::string& folder);
+
 // Creates the folder and its parents; fine if it exists.
 Status make_directories(const std::string& path);
 
 // "dir/name" with name taken relative to the folder of `base_file`, unless it is absolute.
 std::string sibling_path(const std::string& base_file, const std::string& name);
+
+// The other way round: what stands in `base_file` for a path as the process sees it. Absolute ones
+// stay absolute.
+std::string path_seen_from(const std::string& base_file, const std::string& path);
 
 }  // namespace tombolo

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <unordered_set>
 
 namespace tombolo {
 namespace {
@@ -35,7 +36,7 @@ class Builder : public nlohmann::json_sax<Json> {
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(std::string& v) override {
-    if (open_.back().find(v)) return refuse(fmt::format("the key \"{}\" stands twice", v));
+    if (!is_new(v)) return refuse(fmt::format("the key \"{}\" stands twice", v));
     keys_.back() = std::move(v);
     return true;
   }
@@ -51,16 +52,29 @@ class Builder : public nlohmann::json_sax<Json> {
     if (problem_.empty()) problem_ = std::move(why);
     return false;
   }
+  // Small tables are looked through; a vocabulary of a hundred thousand words has a set beside it.
+  bool is_new(const std::string& key) {
+    constexpr size_t kSmall = 64;
+    const Value::Table& table = *open_.back().get<Value::Table>();
+    if (table.size() < kSmall) return open_.back().find(key) == nullptr;
+    std::unordered_set<std::string>& seen = seen_.back();
+    if (seen.empty()) {
+      for (const auto& [name, value] : table) seen.insert(name);
+    }
+    return seen.insert(key).second;
+  }
   bool open(Value container) {
     if (open_.size() >= kDepthLimit) return refuse("nested too deeply");
     open_.push_back(std::move(container));
     keys_.emplace_back();
+    seen_.emplace_back();
     return true;
   }
   bool close() {
     Value done = std::move(open_.back());
     open_.pop_back();
     keys_.pop_back();
+    seen_.pop_back();
     return add(std::move(done));
   }
   bool add(Value value) {
@@ -77,6 +91,7 @@ class Builder : public nlohmann::json_sax<Json> {
   Value root_;
   std::vector<Value> open_;
   std::vector<std::string> keys_;
+  std::vector<std::unordered_set<std::string>> seen_;  // keys, of large tables
   std::string problem_;
 };
 

@@ -28,6 +28,10 @@ TEST(Json, IndentedTextForPeople) {
 TEST(Json, RefusalsSayWhereAndWhy) {
   EXPECT_EQ(json_refusal("{\"a\": }"), "plan.json:3: not JSON at byte 7");
   EXPECT_EQ(json_refusal(R"({"a": 1, "a": 2})"), "plan.json:3: the key \"a\" stands twice");
+  std::string many = "{";
+  for (int i = 0; i < 200; ++i) many += fmt::format("\"k{}\": 0, ", i);
+  EXPECT_EQ(json_refusal(many + R"("k150": 1})"), "plan.json:3: the key \"k150\" stands twice");
+  EXPECT_EQ(json_refusal(many + R"("k200": 1})"), "accepted");
   EXPECT_EQ(json_refusal("18446744073709551615"),
             "plan.json:3: 18446744073709551615 is beyond 64 bits");
   EXPECT_EQ(json_refusal("-99999999999999999999"),

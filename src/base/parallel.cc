@@ -1,8 +1,10 @@
 #include "base/parallel.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <atomic>
-#include <thread>
+#include <utility>
 #include <vector>
 
 namespace tombolo {
@@ -16,6 +18,16 @@ void parallel_for(size_t count, int threads, const std::function<void(size_t)>& 
   for (int t = 1; t < threads && static_cast<size_t>(t) < count; ++t) helpers.emplace_back(take);
   take();
   for (std::thread& helper : helpers) helper.join();
+}
+
+// It has the mask of its parent, from its first instruction on.
+std::thread start_without_signals(std::function<void()> work) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(std::move(work));
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
 }
 
 int threads_or_all(int asked) {

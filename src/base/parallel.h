@@ -8,12 +8,17 @@
 
 #include <cstddef>
 #include <functional>
+#include <thread>
 
 namespace tombolo {
 
 // Calls work(i) once for each i below `count`, lower ones first; returns when all are done. `work`
 // must not throw. Cost: an atomic increment per index and a thread per helper.
 void parallel_for(size_t count, int threads, const std::function<void(size_t)>& work);
+
+// A thread that no signal interrupts: signals are for the program's own threads. It passes that on
+// to processes that it starts.
+std::thread start_without_signals(std::function<void()> work);
 
 // The threads that a user asked for; 0: as many as this machine runs at once.
 int threads_or_all(int asked);

@@ -93,6 +93,12 @@ Result<Value> parse_toml(std::string_view text, const std::string& name) {
     return unusable(fmt::format("{}:{}: nested too deeply", name, line),
                     fmt::format("at most {} dots outside quotes on one line", kDepthLimit));
   }
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first != std::string_view::npos && text[first] == '{') {
+    return unusable(fmt::format("{}: this is JSON, and TOML is wanted here", name),
+                    "a job file; it may name a model's config.json: [model] config = "
+                    "\"config.json\"");
+  }
   toml::parse_result parsed = toml::parse(text);
   if (!parsed) {
     const toml::parse_error& error = parsed.error();

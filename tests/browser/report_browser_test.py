@@ -385,7 +385,8 @@ class ReportTest(unittest.TestCase):
             self.assertLess(six, 1100)
             self.assertLess(six - once, 60)  # choices of iterations and points of a curve, no intervals
             self.assertEqual(2, len(canvases))
-            self.assertLess(sum(canvases), 2_000_000)
+            # Predicted sums begin beside the last backward: a rank's row has two tracks then.
+            self.assertLess(sum(canvases), 2_600_000)
             self.assertLessEqual(bars, items + 60)  # at most one each, and the ground of 60 rows
 
     def test_large_and_hostile_stays_fluid_and_harmless(self):

@@ -81,7 +81,7 @@ std::vector<trace::Interval> noisy_iteration(const plan::Plan& plan, const graph
                                    : trace::Lane::kCompute,
                      .rank = graph.rank,
                      .peer = link ? node.comm_peer : -1,
-                     .action = *action::parse_action(node.name),
+                     .action = *node.action,
                      .start = execution.spans[graph.rank][i].start,
                      .end = execution.spans[graph.rank][i].end,
                      .bytes = std::llround(bytes)});

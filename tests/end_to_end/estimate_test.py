@@ -2,7 +2,7 @@
 import json
 import unittest
 
-from program import ROOT, Case, optimised
+from program import ROOT, Case
 
 EXAMPLES = ROOT / "examples" / "rail-only"
 PRINTED = {"22b": "0.78", "175b": "11.89", "530b": "35.29", "530b-8": "35.56", "1t": "70.69"}
@@ -46,7 +46,6 @@ class Estimate(Case):
         self.assertIn(f"({band['rows']} rows: {band['of']}", self.ok("estimate", job))
         self.refused(2, ["moon", "no such law", "tombolo"], "estimate", job, "--law", "moon")
 
-    @optimised
     def test_published_tables_lie_in_their_bands(self):
         answer = self.json("reproduce")
         self.assertTrue(answer["ok"])

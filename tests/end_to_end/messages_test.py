@@ -48,8 +48,9 @@ class Messages(Case):
         self.refused(2, ['parallelism.pipeline = "auto"', "tombolo plan"], "simulate", job)
 
     def test_what_is_not_there_yet_is_refused_by_name(self):
-        job = self.job("pipeline = 3", "pipeline = 3\ntensor = 2")
-        self.refused(2, ["parallelism.tensor = 2"], "simulate", job)
+        job = self.job("pipeline = 3", "pipeline = 3\nzero = 1")
+        self.ok("simulate", job)
+        self.refused(2, ["parallelism.zero = 1: can be predicted but not performed yet"], "train", job)
         job = self.job('schedule = "gpipe"', 'schedule = "chimera"')
         self.refused(2, ['schedule = "chimera"', '"gpipe" or "1f1b"'], "simulate", job)
 
@@ -70,7 +71,7 @@ global_batch = 4
 [parallelism]
 pipeline = 2
 """)
-        self.refused(3, ["stage 0", "needs", "GiB"], "simulate", job)
+        self.refused(3, ["stage 0", "needs", "a100-80g has 83.8 GB"], "simulate", job)
 
     def test_a_missing_wan_link(self):
         text = TOY[:TOY.index("[[cluster.wan]]")] + TOY[TOY.index("[training]"):]
@@ -79,13 +80,86 @@ pipeline = 2
 
     def test_options(self):
         self.refused(2, ["--iterations"], "simulate", "x.toml", "--iterations", "0")
-        done = self.tombolo("simulat")
+        self.refused(2, ["tombolo plan: there is no option --objectiv\n", "try --objective"],
+                     "plan", "x.toml", "--objectiv", "time")
+        self.refused(2, ["tombolo plan: there is no option --quickly\n", "tombolo plan --help"], "plan",
+                     "x.toml", "--quickly=yes")
+        self.refused(2, ["required"], "plan")
+
+    def test_commands(self):
+        self.refused(2, ['there is no command "simulat"', "try tombolo simulate"], "simulat")
+        self.refused(2, ['there is no command "zzz"', "try tombolo help"], "zzz", "x.toml")
+        self.refused(2, ["SUBCOMMAND", "simulate", "what ASTRA-sim"])
+        self.assertEqual(self.ok("help"), self.ok("--help"))
+        self.assertEqual(self.ok("help", "plan"), self.ok("plan", "--help"))
+        self.assertEqual(self.ok("-V"), self.ok("--version"))
+
+    def test_a_datacenter_that_is_none(self):
+        job = self.job('between = ["west", "east"]', 'between = ["west", "eats"]')
+        self.refused(2, ['job.toml:16: wan[0].between: there is no datacenter "eats"', 'try "east"'], "simulate", job)
+
+    def test_files_of_another_kind(self):
+        job = self.write("job.toml", TWO_EMULATED)
+        self.refused(2, ["job.toml:1: this is not a Trace file", "tombolo simulate"], "report", job)
+        config = self.write("config.json", '{"hidden_size": 4096}')
+        self.refused(2, ["config.json: this is JSON, and no Plan", "[model] config"], "plan", config)
+        self.ok("train", job, "--out", "run")
+        self.refused(2, ["run/trace.jsonl is", "the prediction comes first",
+                         "try tombolo compare run/predicted.jsonl run/trace.jsonl"],
+                     "compare", "run/trace.jsonl", "run/predicted.jsonl")
+
+    def test_a_grid_that_is_too_large(self):
+        self.refused(2, ["1..2000000: 2000000 values", "1000000 configurations at most", "1..2000000/100"],
+                     "sweep", self.write("job.toml", TOY), "--vary", "run.steps=1..2000000")
+
+    def test_times_that_no_integer_holds_name_their_key(self):
+        for key, old, new in (("stage_times.backward", 'backward = "8 ms"', 'backward = "9999999999999 ms"'),
+                              ("stage_times.forward", 'forward = "4 ms"', 'forward = "1e300 ms"')):
+            self.assertIn(old, TWO_EMULATED)
+            job = self.write("job.toml", TWO_EMULATED.replace(old, new))
+            for command in ("simulate", "select", "plan", "profile", "train", "traffic"):
+                self.refused(2, [f"{key} = ", "longer than 31 years"], command, job)
+        job = self.job('one_way_latency = "20 ms"', 'one_way_latency = "1e300 ms"')
+        self.refused(2, ["job.toml:17: cluster.wan[0].one_way_latency = ", "longer than 31 years"], "simulate", job)
+        # Each fits, and all of them together do not.
+        job = self.write("job.toml", TWO_EMULATED.replace('backward = "8 ms"', 'backward = "900000000 s"')
+                         .replace("global_batch = 8", "global_batch = 8000"))
+        for command in ("simulate", "select"):
+            self.refused(2, ["over 290 years"], command, job)
+
+    def test_a_reader_that_goes_away_is_no_error(self):
+        command = [BUILD / "tombolo", "train", "--capabilities"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            process.stdout.close()
+            self.assertEqual((process.stderr.read(), process.wait(60)), ("", 0))
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
         self.assertEqual(done.returncode, 2)
+        self.assertIn("stdout: cannot write the answer", done.stderr)
 
     def test_a_trace_that_is_none(self):
         self.refused(2, ["not a Trace"], "report", self.write("t.jsonl", "{}\n"))
         self.refused(2, ["truncated"], "compare",
                      self.write("t.jsonl", '{"tombolo_trace": 1, "provenance": "predicted"}\n'), "t.jsonl")
+
+    def test_traces_of_different_plans_are_compared_with_a_warning(self):
+        for name, forward in (("one", "4 ms"), ("other", "6 ms")):
+            job = self.write("job.toml", TWO_EMULATED.replace('forward = "4 ms"', f'forward = "{forward}"'))
+            self.ok("simulate", job, "--out", f"{name}.jsonl")
+        printed = self.ok("compare", "one.jsonl", "other.jsonl", "--warmup", "0")
+        self.assertIn("warning: the two Traces have different Plans: stages[0].cost.forward", printed)
+        answer = self.json("compare", "one.jsonl", "other.jsonl", "--warmup", "0")
+        self.assertFalse(answer["same_plan"])
+        self.assertIn({"key": "stages[1].cost.forward", "predicted": '"4 ms"', "measured": '"6 ms"'},
+                      answer["plan_differences"])
+        self.assertEqual(answer["plan_differences_count"], len(answer["plan_differences"]))
+        self.assertNotIn("warning", self.ok("compare", "one.jsonl", "one.jsonl", "--warmup", "0"))
+        same = self.json("compare", "one.jsonl", "one.jsonl", "--warmup", "0")
+        self.assertEqual((same["same_plan"], same["plan_differences"]), (True, []))
+        # Other work is still refused, and now says what is different.
+        job = self.write("job.toml", TWO_EMULATED.replace("global_batch = 8", "global_batch = 16"))
+        self.ok("simulate", job, "--out", "more.jsonl")
+        self.refused(2, ["different Plans", "training.global_batch 8 and 16"], "compare", "one.jsonl", "more.jsonl")
 
     def test_a_job_that_cannot_be_trained(self):
         self.refused(2, ["a100-80g", "emulated:a100-80g"], "train", self.job())
@@ -97,6 +171,51 @@ pipeline = 2
             port = str(taken.getsockname()[1])
             self.refused(2, [f"port {port} on 127.0.0.1 is taken", "another port"], "train", self.write("job.toml", TWO_EMULATED), "--port", port)
         self.assertFalse((self.folder / "run" / "trace.jsonl").exists())
+
+    def files(self, folder):
+        """{path: content} of all that lies in a folder."""
+        return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+    def test_a_refused_run_leaves_the_one_before_as_it_is(self):
+        text = TWO_EMULATED + '[checkpoint]\ndirectory = "run/checkpoints"\nevery = 2\n'
+        job = self.write("job.toml", text)
+        self.ok("train", job, "--out", "run")
+        before = self.files(self.folder / "run")
+        self.assertIn(self.folder / "run" / "predicted.jsonl", before)
+        slower = self.write("slower.toml", text.replace('forward = "4 ms"', 'forward = "5 ms"')
+                            .replace("steps = 4", "steps = 8"))
+        self.refused(2, ["an earlier run left a checkpoint of step 4 here", "--resume"],
+                     "train", slower, "--out", "run")
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = str(taken.getsockname()[1])
+            for option in (("--port", port), ("--metrics", f"127.0.0.1:{port}")):
+                self.refused(2, [port], "train", slower, "--out", "run", "--resume", *option)
+        self.refused(2, ["no-such-program"], "train", slower, "--out", "run", "--resume", "--worker", "no-such-program")
+        self.assertEqual(self.files(self.folder / "run"), before)
+
+    def test_an_answer_that_cannot_be_written_leaves_the_others_as_they_were(self):
+        job = self.write("job.toml", TOY)
+        for command in (["simulate", job, "--out", "old", "--out-plan", "nowhere/plan.json"],
+                        ["simulate", job, "--out", "old", "--out-plan", "./old"],
+                        ["traffic", ROOT / "examples" / "rail-only" / "table4-22b.toml", "--csv", "old",
+                         "--report", "nowhere/page.html"],
+                        ["astra", "--workload-configuration",
+                         ROOT / "data/astra-sim/micro/all_gather-8npus-1MB/all_gather",
+                         "--system-configuration", ROOT / "tests/recorded/inputs/system-1d.json",
+                         "--network-configuration", ROOT / "tests/recorded/inputs/ring-8.yml", "--trace", "old",
+                         "--report", "nowhere/page.html"],
+                        ["sweep", job, "--vary", "training.global_batch=4,8", "--out", "old", "--report",
+                         "nowhere/page.html"],
+                        ["plan", ROOT / "examples" / "planning" / "five-zones-job.toml", "--out", "old"],
+                        ["convert", job, "--to", "nonsense", "--out", "old"],
+                        ["profile", self.write("accelerators.toml", TOY), "--out", "old"]):
+            old = self.write("old", "what an earlier command wrote")
+            with self.subTest(command=command[0]):
+                done = self.tombolo(*command)
+                self.assertNotEqual(done.returncode, 0, done.stdout)
+                self.assertEqual(old.read_text(), "what an earlier command wrote", done.stderr)
 
     def test_help_names_the_commands_and_the_exit_codes(self):
         text = self.ok("--help")

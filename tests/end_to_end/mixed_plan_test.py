@@ -1,7 +1,7 @@
 """The search over several datacenters and kinds of GPUs, as a person asks for it."""
 import unittest
 
-from program import ROOT, Case, optimised
+from program import ROOT, Case
 
 FIVE_ZONES = ROOT / "examples" / "planning" / "five-zones-job.toml"
 
@@ -33,7 +33,6 @@ zero = 0
 
 
 class MixedPlan(Case):
-    @optimised
     def test_640_gpus_of_two_kinds_in_five_zones(self):
         answer = self.json("plan", FIVE_ZONES)
         best = answer["best"]
@@ -52,7 +51,6 @@ class MixedPlan(Case):
         self.assertTrue(answer["why_not"])
         self.assertEqual(self.json("plan", FIVE_ZONES, "--threads", "1")["best"], best)
 
-    @optimised
     def test_cost_uses_fewer_gpus_and_costs_less(self):
         fast = self.json("plan", FIVE_ZONES)["best"]
         cheap = self.json("plan", FIVE_ZONES, "--objective", "cost")["best"]

@@ -1,7 +1,9 @@
 """Ranks that nobody can call: the other side calls them, or the coordinator splices two calls."""
 import json
 import os
+import socket
 import subprocess
+import threading
 import time
 import unittest
 
@@ -97,6 +99,93 @@ class Behind(Launched):
             self.assertNotIn("refused", err)
             if rank == 0:
                 self.assertIn("because neither of the two can be called: 1 and 2\n", err)
+
+
+class Translator:
+    """Address translation for TCP: calls to one address of loopback come to another, on the same port."""
+
+    def __init__(self, outside, inside, port):
+        self.inside, self.port, self.calls, self.sockets = inside, port, 0, []
+        self.door = socket.create_server((outside, port))
+        threading.Thread(target=self.answer, daemon=True).start()
+
+    def answer(self):
+        while True:
+            try:
+                caller, _ = self.door.accept()
+            except OSError:
+                return
+            called = self.inner()
+            self.calls += 1
+            self.sockets += [caller, called]
+            for ends in ((caller, called), (called, caller)):
+                threading.Thread(target=self.carry, args=ends, daemon=True).start()
+
+    def inner(self):
+        """A connection to whoever will listen there."""
+        deadline = time.monotonic() + GUARD_S
+        while True:
+            try:
+                return socket.create_connection((self.inside, self.port))
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+    @staticmethod
+    def carry(source, sink):
+        try:
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def close(self):
+        self.door.shutdown(socket.SHUT_RDWR)
+        for end in [self.door, *self.sockets]:
+            end.close()
+
+
+class Translated(Launched):
+    """Ranks that listen on one address and are called at another, as hosts of clouds are."""
+
+    INSIDE, OUTSIDE = "127.0.0.3", ("127.0.0.5", "127.0.0.6")
+
+    def test_ranks_are_called_where_they_say(self):
+        self.write("job.toml", TWO_EMULATED)
+        doors = [Translator(self.OUTSIDE[0], self.INSIDE, self.port),
+                 Translator(self.OUTSIDE[1], self.INSIDE, self.port + 1)]
+        for door in doors:
+            self.addCleanup(door.close)
+        common = ["--rendezvous", f"{self.OUTSIDE[0]}:{self.port}", "--plain-tcp", "--listen", self.INSIDE]
+        mine = [[], ["--advertise", self.OUTSIDE[1], "--ports", f"{self.port + 1}-{self.port + 1}"]]
+        ranks = [self.start(self.train("run", *common, *mine[rank]), RANK=rank, WORLD_SIZE=2, TOMBOLO_TOKEN=TOKEN)
+                 for rank in range(2)]
+        for process in ranks:
+            code, _, err = self.end(process)
+            self.assertEqual(code, 0, err)
+        self.assertGreaterEqual(doors[0].calls, 1, "rank 1 called the coordinator past its outer address")
+        self.assertGreaterEqual(doors[1].calls, 1, "rank 0 called rank 1 past its outer address")
+
+    def test_a_rendezvous_that_is_elsewhere_says_what_to_listen_on(self):
+        self.write("job.toml", TWO_EMULATED)
+        process = self.start(self.train("run", "--rendezvous", f"203.0.113.7:{self.port}", "--plain-tcp"), RANK=0,
+                             WORLD_SIZE=2, TOMBOLO_TOKEN=TOKEN)
+        code, _, err = self.end(process)
+        self.assertEqual(code, 2, err)
+        self.assertIn("203.0.113.7 is no address of this host", err)
+        self.assertIn("try --listen", err)
+
+    @unittest.skipUnless(socket.has_ipv6 and os.path.exists("/proc/net/if_inet6"), "this machine has no IPv6")
+    def test_over_ipv6(self):
+        self.write("job.toml", TWO_EMULATED)
+        command = self.train("run", "--rendezvous", f"[::1]:{self.port}", "--plain-tcp")
+        ranks = [self.start(command, RANK=rank, WORLD_SIZE=2, TOMBOLO_TOKEN=TOKEN) for rank in range(2)]
+        for process in ranks:
+            code, _, err = self.end(process)
+            self.assertEqual(code, 0, err)
+            self.assertNotIn("refused", err)
 
 
 if __name__ == "__main__":

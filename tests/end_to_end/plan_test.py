@@ -89,17 +89,25 @@ class Plan(Case):
 
     def test_a_plan_is_simulated(self):
         job = self.write("job.toml", TWO_STAGES + "pipeline = 2\ndata = 1\n")
-        self.assertIn("a Plan, for tombolo simulate and train", self.ok("plan", job, "--out", "plan.json"))
+        self.assertIn("a Plan, for tombolo estimate, traffic, simulate and train", self.ok("plan", job, "--out", "plan.json"))
         planned = self.json("plan", job)["best"]
         simulated = self.json("simulate", "plan.json")
         self.assertEqual(planned["parallelism"]["pipeline"], 2)
         self.assertGreater(simulated["iteration_ns"], 0)
-        self.assertIn("estimate, simulate and train", self.ok("plan", job, "--out", "best.toml"))
+        self.assertIn("estimate, traffic, simulate and train", self.ok("plan", job, "--out", "best.toml"))
         self.assertEqual(self.json("simulate", "best.toml")["iteration_ns"], simulated["iteration_ns"])
 
-    def test_what_the_simulator_does_not_know_is_kept_as_a_job(self):
-        self.refused(2, ["only pipeline and data parallelism", "plan.json", "--out job.toml"], "plan", EXAMPLE,
-                     "--out", "plan.json")
+    def test_every_command_takes_what_it_wrote(self):
+        best = self.json("plan", EXAMPLE, "--out", "plan.json")["best"]
+        self.ok("plan", EXAMPLE, "--out", "job.toml")
+        for written in "plan.json", "job.toml":
+            simulated = self.json("simulate", written, "--check")
+            self.assertEqual(simulated["violations"], [])
+            self.assertAlmostEqual(simulated["iteration_ns"] * 1e-9 / best["iteration_s"], 1, delta=0.1)
+            self.assertAlmostEqual(simulated["peak_memory_bytes"] / best["memory_bytes"], 1, delta=0.01)
+        self.refused(2, ["can be predicted but not performed yet"], "train", "plan.json")
+
+    def test_other_files_are_refused(self):
         self.refused(2, ["neither .json nor .toml"], "plan", EXAMPLE, "--out", "plan.txt")
 
     def test_exports(self):

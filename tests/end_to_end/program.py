@@ -15,18 +15,13 @@ BUILD = pathlib.Path(os.environ.get("TOMBOLO_BUILD", ROOT / "build" / "dev"))
 TORCH = os.environ.get("TOMBOLO_TORCH", "0") == "1"
 GUARD_S = 240  # a hang is a failure; nothing here takes nearly as long
 
-# ./test.sh runs the tests of this folder in the sanitized build, and those with one of these marks in the build with
-# LibTorch (ctest's label with_torch).
+# ./test.sh runs the tests of this folder that start ranks in the sanitized build, those of commands that compute in the optimised
+# one, which has LibTorch, and there those with one of these marks as well (ctest's label with_torch).
 needs_torch = unittest.skipUnless(TORCH, "needs a worker built with LibTorch (preset torch)")
 
 
 def with_torch_too(test):
     """For what trains really where it can."""
-    return test
-
-
-def optimised(test):
-    """For what takes minutes under sanitizers: ./test.sh runs it in the optimised build alone."""
     return test
 
 

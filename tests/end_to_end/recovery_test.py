@@ -6,18 +6,23 @@ import pathlib
 import random
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
+import threading
 import time
 import unittest
 
 import slurm
 from faults_test import alive
-from launchers_test import clean_environment
+from launchers_test import clean_environment, two_free_ports
 from program import BUILD, GUARD_S, TWO_EMULATED, Case, needs_torch
 from training_test import replicated, tiny
 
 LONG = "--long" in sys.argv or bool(os.environ.get("TOMBOLO_LONG"))
+SLOW_S = 30 if LONG else 6  # a forward pass; whoever is stopped in it ends after three seconds
+JOIN_S = 60 if LONG else 6
 CHECKPOINTS = '\n[checkpoint]\ndirectory = "checkpoints"\nevery = {every}\n'
 
 
@@ -26,6 +31,13 @@ def four_emulated(steps, every):
     job = TWO_EMULATED.replace("pipeline = 2", "pipeline = 2\ndata = 2").replace("steps = 4", f"steps = {steps}")
     job = job.replace('device = "emulated:a100-80g"', 'device = "emulated:a100-80g"\ndevices_per_node = 2')
     return job + CHECKPOINTS.format(every=every)
+
+
+def two_slow_replicas(steps):
+    """One stage, twice; a forward pass so long that whoever is stopped is in the middle of one."""
+    job = TWO_EMULATED.replace("pipeline = 2", "pipeline = 1\ndata = 2").replace("steps = 4", f"steps = {steps}")
+    job = job.replace("global_batch = 8", "global_batch = 4").replace('forward = "4 ms"', f'forward = "{SLOW_S} s"')
+    return job.replace('device = "emulated:a100-80g"', 'device = "emulated:a100-80g"\ndevices_per_node = 2')
 
 
 def children(pid):
@@ -147,20 +159,46 @@ class Recovery(Case):
     def test_all_at_once_and_the_same_command_again(self):
         job = four_emulated(60, 1000)
         whole = self.undisturbed(job)
-        process = self.start(job)
+        process = self.start(job, "--grace", "3s")
         self.runs(process)
-        journal = self.folder / "run" / "journal"
-        self.wait(lambda: journal.exists() and '"begun"' in journal.read_text(), "no journal")
-        time.sleep(1.5)
+        self.wait(lambda: self.said("step 1/60 "), "no step is done")
         workers = self.workers(process)
         process.kill()  # the supervisor; its launcher goes with it, and the workers leave their states
         process.communicate()
         self.wait(lambda: not any(alive(pid) for pid in workers), "a worker outlived its launcher")
         self.assertTrue(list((self.folder / "run" / "kept").glob("epoch-1/step-*")))
-        answer, errors = self.finish(self.start(job))
+        answer, errors = self.finish(self.start(job, "--grace", "3s"))
         self.assertRegex(errors, r"the launcher of this run was killed; starting again after step \d+")
         self.assertEqual(answer["steps"], 60)
         self.assertEqual(self.state(), whole)
+
+    def said(self, words):
+        return words in (self.folder / "errors").read_text()
+
+    def test_the_launcher_is_killed_during_a_long_kernel(self):
+        process = self.start(two_slow_replicas(2))
+        self.wait(lambda: self.said("step 1/2 "), "no step is done")
+        os.kill(self.launcher(process), signal.SIGKILL)
+        answer, errors = self.finish(process)
+        self.assertIn("the launcher of this run was killed; starting again after step 1", errors)
+        self.assertEqual(answer["steps"], 2)
+
+    def test_the_launcher_is_killed_before_its_workers_know_it(self):
+        """They are being loaded: nobody waits until they have called in vain for a minute."""
+        process = self.start(four_emulated(4, 1000))
+        self.runs(process)
+        os.kill(self.launcher(process), signal.SIGKILL)
+        answer, errors = self.finish(process)
+        self.assertIn("it is started again", errors)
+        self.assertNotIn("the launcher did not answer", errors)
+        self.assertEqual(answer["steps"], 4)
+
+    def test_a_worker_whose_launcher_is_gone_already(self):
+        began = time.monotonic()
+        worker = subprocess.run([BUILD / "tombolo-worker", "run", "--rank", "0", "--ranks", "1", "--launcher", "127.0.0.1:1",
+                                 "--join-timeout", "600", "--child", "1"], capture_output=True, timeout=GUARD_S,
+                                env=clean_environment(TOMBOLO_TOKEN="0" * 32))
+        self.assertEqual(worker.returncode, -signal.SIGKILL, f"{worker.stderr} after {time.monotonic() - began:.0f} s")
 
     def test_two_runs_in_one_folder(self):
         process = self.start(four_emulated(100000, 1000))
@@ -172,23 +210,76 @@ class Recovery(Case):
         self.assertFalse((self.folder / "run" / "journal").exists())
 
 
+class Gateway:
+    """Passes on what comes to its port, and resets all connections when it is told to, as a gateway does that forgets."""
+
+    def __init__(self, to):
+        self.to, self.calls, self.lock = to, [], threading.Lock()
+        self.door = socket.create_server(("127.0.0.1", 0))
+        self.port = self.door.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                here, _ = self.door.accept()
+            except OSError:
+                return  # closed
+            try:
+                there = socket.create_connection(("127.0.0.1", self.to))
+            except OSError:  # nobody listens yet
+                here.close()
+                continue
+            with self.lock:
+                self.calls.append((here, there))
+            for pair in ((here, there), (there, here)):
+                threading.Thread(target=self.pass_on, args=pair, daemon=True).start()
+
+    @staticmethod
+    def pass_on(source, sink):
+        try:
+            while data := source.recv(65536):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # reset
+
+    def reset_all(self):
+        """How many there were, those that had ended too."""
+        with self.lock:
+            calls, self.calls = self.calls, []
+        for each in [end for call in calls for end in call]:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            try:
+                each.shutdown(socket.SHUT_RD)  # its thread lets go of it
+            except OSError:
+                pass
+            each.close()
+        return len(calls)
+
+    def close(self):
+        self.door.close()
+        self.reset_all()
+
+
 class StartedOneByOne(Recovery):
     """Ranks that somebody started on their hosts, with --restarts, and a spare beside them."""
 
-    def start_all(self, job, spares, missing=(), words=()):
+    def start_all(self, job, spares, missing=(), words=(), ranks=4, restarts=5):
         self.write("job.toml", job)
-        with slurm.socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.command = [BUILD / "tombolo", "train", "job.toml", "--out", "run", "--restarts", "5",
+        self.ranks = ranks
+        self.port = port = two_free_ports()
+        self.command = [BUILD / "tombolo", "train", "job.toml", "--out", "run", "--restarts", str(restarts),
                         "--rendezvous", f"127.0.0.1:{port}", *words]
-        return [self.start_rank(rank) for rank in range(4 + spares) if rank not in missing]
+        return [self.start_rank(rank) for rank in range(ranks + spares) if rank not in missing]
 
-    def start_rank(self, rank):
-        here = dict(clean_environment(), RANK=str(rank), WORLD_SIZE="4") if rank < 4 else clean_environment()
-        more = ["--json"] if rank == 0 else ["--spare"] if rank >= 4 else []
+    def start_rank(self, rank, through=None):
+        """`through`: the port at which it calls the launcher, in place of its own."""
+        here = clean_environment(RANK=rank, WORLD_SIZE=self.ranks) if rank < self.ranks else clean_environment()
+        more = ["--json"] if rank == 0 else ["--spare"] if rank >= self.ranks else []
         with open(self.folder / "errors", "a") as errors:
-            process = subprocess.Popen(self.command + more, cwd=self.folder, env=here, stdin=subprocess.DEVNULL,
+            command = [f"127.0.0.1:{through}" if through and word == f"127.0.0.1:{self.port}" else word for word in self.command]
+            process = subprocess.Popen(command + more, cwd=self.folder, env=here, stdin=subprocess.DEVNULL,
                                        stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL, stderr=errors, text=True)
         self.addCleanup(self.end, process)
         return process
@@ -232,7 +323,7 @@ class StartedOneByOne(Recovery):
     def test_the_launcher_is_killed(self):
         job = four_emulated(400, 5)
         whole = self.undisturbed(job)
-        ranks = self.start_all(job, spares=0)
+        ranks = self.start_all(job, spares=0, words=["--grace", "3s"])
         self.wait_for_a_checkpoint()
         os.kill(children(ranks[0].pid)[0], signal.SIGKILL)
         answer, errors = self.finish(ranks[0])
@@ -240,6 +331,70 @@ class StartedOneByOne(Recovery):
         self.assertEqual((answer["steps"], self.state()), (400, whole), errors)
         for process in ranks[1:]:
             self.assertEqual(process.wait(timeout=GUARD_S), 0, errors)
+
+    def test_resets_of_the_connections_to_the_launcher_cost_nothing(self):
+        job = four_emulated(100, 20)
+        whole = self.undisturbed(job)
+        self.start_all(job, spares=0, missing=range(4))
+        proxy = Gateway(self.port)
+        self.addCleanup(proxy.close)
+        ranks = [self.start_rank(0)] + [self.start_rank(rank, through=proxy.port) for rank in range(1, 4)]
+        self.wait_for_a_checkpoint()
+        self.assertGreaterEqual(proxy.reset_all(), 3, "nobody goes through it")
+        time.sleep(0.5)
+        self.assertGreaterEqual(proxy.reset_all(), 3, "they did not call again")
+        answer, errors = self.finish(ranks[0])
+        self.assertEqual((answer["steps"], answer["restarts"]), (100, 0), errors)
+        self.assertEqual(self.state(), whole, errors)
+        self.assertRegex(errors, r"connection 1 of 1 to the launcher is back; it was lost for ")
+        for process in ranks[1:]:
+            self.assertEqual(process.wait(timeout=GUARD_S), 0, errors)
+
+    def test_a_rank_in_a_long_kernel_comes_again(self):
+        ranks = self.start_all(two_slow_replicas(2), spares=0, ranks=2)
+        self.wait(lambda: self.said("step 1/2 "), "no step is done")
+        launcher = children(ranks[0].pid)[0]
+        os.kill(children(launcher)[0], signal.SIGKILL)  # the worker of rank 0
+        answer, errors = self.finish(ranks[0])
+        self.assertIn("ended in the middle of a computation", errors)
+        self.assertRegex(errors, r"rank 0 \(oregon\) was lost: .*; starting again after step 1")
+        self.assertEqual((answer["steps"], answer["restarts"]), (2, 1))
+        self.assertEqual(ranks[1].wait(timeout=GUARD_S), 0, errors)
+
+    def test_a_host_that_is_away_for_longer_than_the_join_timeout(self):
+        job = four_emulated(60, 5)
+        whole = self.undisturbed(job)
+        ranks = self.start_all(job, spares=0, words=["--join-timeout", str(JOIN_S)], restarts=3)
+        self.wait_for_a_checkpoint()
+        for pid in [ranks[2].pid, *self.workers_of(ranks[2])]:
+            os.kill(pid, signal.SIGKILL)
+        back = time.monotonic() + 1.5 * JOIN_S
+        away = f"rank 2 (paris) did not come within {JOIN_S} s: 3 of 4 are here; waiting for all again"
+        self.wait(lambda: self.said(away), "nobody misses rank 2")
+        time.sleep(max(back - time.monotonic(), 0))
+        late = self.start_rank(2)
+        answer, errors = self.finish(ranks[0])
+        self.assertNotIn("rank 0 (oregon) was lost", errors)
+        self.assertRegex(errors, r"rank 2 \(paris\) was lost: .*; starting again after step \d+")
+        self.assertEqual((answer["steps"], self.state()), (60, whole), errors)
+        for process in [ranks[1], late, ranks[3]]:
+            self.assertEqual(process.wait(timeout=GUARD_S), 0, errors)
+
+    def test_two_ranks_that_cannot_reach_each_other_are_named(self):
+        with slurm.socket.socket() as taken:  # so that they cannot meet through the launcher's host either
+            job = four_emulated(60, 5).replace("data = 2", "data = 1")
+            self.write("job.toml", job)
+            self.ranks = 2
+            self.port = two_free_ports()
+            taken.bind(("127.0.0.1", self.port + 1))
+            self.command = [BUILD / "tombolo", "train", "job.toml", "--out", "run", "--restarts", "3", "--rendezvous",
+                            f"127.0.0.1:{self.port}", "--advertise", "127.0.0.1:1", "--join-timeout", "15"]
+            ranks = [self.start_rank(rank) for rank in range(2)]
+            ranks[0].communicate(timeout=GUARD_S)
+        errors = (self.folder / "errors").read_text()
+        self.assertEqual(ranks[0].returncode, 1, errors)
+        self.assertIn("rank 0 (oregon) cannot reach rank 1 (paris) at 127.0.0.1:1, nor the other way round", errors)
+        self.assertNotEqual(ranks[1].wait(timeout=GUARD_S), 0)
 
     def test_a_spare_without_a_run(self):
         self.write("job.toml", four_emulated(4, 5))

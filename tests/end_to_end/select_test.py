@@ -44,15 +44,16 @@ class Select(Case):
         answer = self.json("select", EXAMPLE)
         self.assertLess(answer["wall_s"], 60)
         row = self.chosen(answer)
-        for key in ("cells", "pipelines", "partitions", "pipeline_s", "allreduce_s", "total_s", "throughput"):
+        for key in ("cells", "pipelines", "partitions", "pipeline_s", "allreduce_s", "total_s", "sequences_per_s"):
             self.assertIn(key, row)
         self.assertEqual(row, answer["chosen_row"])
         self.assertEqual(sum(row["partitions"].values()), 60)
         self.assertEqual(row["pipelines"], 4 * row["cells"])
-        self.assertAlmostEqual(row["throughput"] * row["total_s"], row["pipelines"], places=6)
+        self.assertEqual((row["micro_batches"], row["sequences"]), (60, 60 * row["pipelines"]))
+        self.assertAlmostEqual(row["sequences_per_s"] * row["total_s"], row["sequences"], places=6)
         self.assertEqual(row["used_gpus"] + row["unused_gpus"], 1800)
         self.assertNotIn("paris", row["partitions"])
-        self.assertEqual(max(r["throughput"] for r in answer["rows"]), row["throughput"])
+        self.assertEqual(max(r["sequences_per_s"] for r in answer["rows"]), row["sequences_per_s"])
 
     def test_the_integers_of_atlas(self):
         for gpus, at_4, at_2 in (([600], 8, 10), ([600] * 2, 20, 20), ([600] * 3, 28, 30), ([600] * 4, 40, 40),
@@ -65,7 +66,7 @@ class Select(Case):
         last = answer["rows"][-1]
         self.assertEqual(last["cells"], 7)
         self.assertIsNone(last["total_s"])
-        self.assertEqual(last["throughput"], 0)
+        self.assertEqual(last["sequences_per_s"], 0)
         self.assertEqual(answer["chosen"], 6)
 
     def test_people_read_what_stays_unused_and_what_would_be_better(self):
@@ -98,7 +99,9 @@ class Select(Case):
         # 4096 tokens x 4096 numbers x 2 bytes over 5 Gbps: 53.7 ms per micro-batch and pair of nodes.
         self.assertGreater(answer["communication_to_compute"], 0)
         self.assertGreaterEqual(answer["pipelines_per_cell"], answer["communication_to_compute"] - 1e-9)
-        self.assertEqual(answer["micro_batches"], 32)
+        self.assertEqual((answer["global_batch"], answer["micro_batches"]), (32, None))
+        for each in answer["rows"]:
+            self.assertEqual((each["sequences"], each["micro_batches"]), (32, -(-32 // each["pipelines"])))
         self.assertGreater(answer["partitions"], 1)
         row = self.chosen(answer)
         self.assertGreater(row["allreduce_s"], 0)

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import unittest
 
 from emulator import LONG, PROBE, PROGRAM, Measurement, two_datacenters
@@ -21,10 +22,11 @@ class Delay(Measurement):
         def round_trip_ms():
             times = self.probe(cluster, "rtt", count)["rtt_ms"]
             print(f"fastest {times[0]:.2f} ms, slowest {times[-1]:.2f} ms")
+            self.assertGreaterEqual(times[0], 2 * one_way_ms - 0.05, "a packet was early")
             # What else the machine does only delays. --long has it to itself, and judges what a packet usually meets.
             return times[len(times) // 2] if LONG else times[0]
 
-        self.hold(f"round trip of twice {one_way_ms} ms", round_trip_ms, 2 * one_way_ms, 0.5)
+        self.hold(f"round trip of twice {one_way_ms} ms", round_trip_ms, 2 * one_way_ms, 0.5 if LONG else 3)
 
     def test_10_ms(self):
         self.hold_rtt(10)
@@ -135,8 +137,12 @@ class Reload(Measurement):
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
             try:
                 def settles_at(wanted_ms):
-                    # What was on its way arrives as it would have, hence a few.
-                    return any(abs(float(running.stdout.readline()) - wanted_ms) < 1 for _ in range(40))
+                    # What was on its way arrives as it would have, and a busy machine answers late: neither for a minute.
+                    until = time.monotonic() + 60
+                    while time.monotonic() < until:
+                        if abs(float(running.stdout.readline()) - wanted_ms) < 1:
+                            return True
+                    return False
 
                 self.assertTrue(settles_at(10))
                 self.write(two_datacenters(one_way_latency="30 ms"))

@@ -1,5 +1,7 @@
 """A run across hosts that do not know they are emulated: TLS between them, and clocks that differ by a day."""
 import json
+import os
+import random
 import shutil
 import subprocess
 import unittest
@@ -24,6 +26,47 @@ other 3 paris-1 "" &
 env -u TOMBOLO_ISLANDS RANK=0 {tombolo} train job.toml --rendezvous $address:29511 {words_here} || failed=$?
 wait
 exit $failed
+"""
+
+REAL = """
+[model]
+layers = 4
+hidden = 32
+heads = 4
+kv_heads = 2
+ffn = 64
+vocabulary = 256
+sequence = 32
+{cluster}
+[training]
+global_batch = 8
+micro_batch = 2
+precision = "fp32"
+[optimizer]
+learning_rate = 3e-3
+warmup_steps = 5
+clip_norm = 0.5
+[parallelism]
+pipeline = {stages}
+data = {stages}
+[data]
+text = "text.txt"
+[run]
+steps = 30
+seed = 3
+compare_replicas_every = 1
+"""
+DATACENTER = """
+[[cluster.datacenter]]
+name = "{}"
+device = "cpu"
+nodes = {}
+"""
+WAN = """
+[[cluster.wan]]
+between = ["oregon", "paris"]
+one_way_latency = "5 ms"
+node_pair_limit = "1 Gbps"
 """
 
 
@@ -52,6 +95,36 @@ class SecureHosts(Case):
         for entry in entries:
             if "end_ns" in entry:
                 self.assertLess(abs(entry["end_ns"]), 60_000_000_000)
+
+    # Nothing of Gloo's leaves a host: replicas sum their gradients over the links of the run.
+    @unittest.skipUnless(os.environ.get("TOMBOLO_TORCH") == "1", "needs a worker built with LibTorch")
+    def test_replicas_on_several_hosts_train_as_one_process(self):
+        words = random.Random(5)
+        (self.folder / "text.txt").write_text("".join(words.choice(["tide ", "sand ", "rope ", "bar\n"]) for _ in range(6000)))
+        one = REAL.format(cluster=DATACENTER.format("oregon", 1), stages=1)
+        (self.folder / "one.toml").write_text(one)
+        done = subprocess.run([BUILD / "tombolo", "train", "one.toml", "--out", "one"], cwd=self.folder, capture_output=True,
+                              text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (self.folder / "job.toml").write_text(
+            REAL.format(cluster=DATACENTER.format("oregon", 2) + DATACENTER.format("paris", 2) + WAN, stages=2))
+        script = SCRIPT.format(tombolo=BUILD / "tombolo", islands=PROGRAM, words_here="--credentials first",
+                               words_there="--credentials second")
+        done = self.run_islands(JOB.format(connections=4), "sh", "-c", script, cwd=self.folder, env=ENVIRONMENT)
+        self.assertEqual(done.returncode, 0, f"{done.stdout}\n{done.stderr}")
+        wanted, ours = self.records("one", "loss"), self.records("run", "loss")
+        self.assertEqual(sorted(ours), list(range(1, 31)))
+        worst = max(abs(ours[step] / loss - 1) for step, loss in wanted.items())
+        print(f"30 losses on 4 hosts: off by {worst:.1e} at most")
+        self.assertLess(worst, 1e-4)
+        self.assertLess(wanted[30], wanted[1] - 0.5, "nothing was learned")
+        norms = self.records("run", "gradient_norm")
+        for step, norm in self.records("one", "gradient_norm").items():
+            self.assertAlmostEqual(norms[step] / norm, 1, delta=1e-3)
+
+    def records(self, out, name):
+        lines = [json.loads(line) for line in (self.folder / out / "trace.jsonl").read_text().splitlines()]
+        return {line["iteration"]: line["value"] for line in lines if line.get("record") == name}
 
     def test_without_certificates_nothing_leaves_the_host(self):
         done = self.train("--join-timeout 3", "--join-timeout 3")

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 
 #include "perform/train/torch_kernels.h"
 #include "support/tiny_plan.h"
@@ -108,7 +109,7 @@ TEST(Numerics, ResumingContinuesBitForBit) {
   const auto expected = losses(uninterrupted, plan, 11, 30);
 
   Pipeline resumed = make_pipeline(plan);
-  for (auto& stage : resumed) ASSERT_TRUE(stage->load(saved));
+  for (auto& stage : resumed) ASSERT_TRUE(stage->load(source_of(saved)));
   EXPECT_EQ(losses(resumed, plan, 11, 30), expected);
 }
 
@@ -116,7 +117,7 @@ TEST(Numerics, ACheckpointOfTwoStagesContinuesOnOne) {
   const plan::Plan two_plan = tiny_plan(2), one_plan = tiny_plan(1);
   Pipeline two = make_pipeline(two_plan), one = make_pipeline(one_plan);
   losses(two, two_plan, 1, 5);
-  ASSERT_TRUE(one[0]->load(checkpoint(two)));
+  ASSERT_TRUE(one[0]->load(source_of(checkpoint(two))));
   EXPECT_NEAR(train_once(one, one_plan, 6), train_once(two, two_plan, 6), 1e-4);
 }
 
@@ -141,6 +142,29 @@ TEST(Numerics, AGpt2OnTwoStagesEqualsOne) {
   }
 }
 
+// So a rank reads what it needs and no more, and one tensor lies in memory beside the state.
+TEST(Numerics, StagesAskForEachTensorOfTheirOwnOnce) {
+  const plan::Plan plan = tiny_plan(2);
+  Pipeline pipeline = make_pipeline(plan);
+  const auto all = checkpoint(pipeline);
+  for (auto& stage : pipeline) {
+    std::map<std::string, int> asked;
+    size_t bytes = 0, own = 0;
+    ASSERT_TRUE(stage->load([&](const std::string& name) -> Result<NamedTensor> {
+      ++asked[name];
+      NamedTensor tensor = TRY(source_of(all)(name));
+      bytes += tensor.bytes.size();
+      return tensor;
+    }));
+    const std::vector<NamedTensor> saved = *stage->save();
+    for (const NamedTensor& tensor : saved) {
+      EXPECT_EQ(asked[tensor.name], 1) << tensor.name;
+      own += tensor.bytes.size();
+    }
+    EXPECT_EQ(bytes, own);
+  }
+}
+
 // --- what goes wrong -----------------------------------------------------------------------------
 
 TEST(Kernels, NameTheTensorThatDoesNotFit) {
@@ -148,7 +172,7 @@ TEST(Kernels, NameTheTensorThatDoesNotFit) {
   Pipeline pipeline = make_pipeline(plan);
   auto tensors = checkpoint(pipeline);
   const auto expect = [&](const std::string& message) {
-    const Status status = pipeline[0]->load(tensors);
+    const Status status = pipeline[0]->load(source_of(tensors));
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().code, ErrorCode::kUnusable);
     EXPECT_THAT(status.error().text(), HasSubstr(message));
@@ -191,8 +215,12 @@ TEST(Kernels, RefuseByNameWhatTheyCannotCompute) {
   plan.data->text = "/no/such/text";
   expect(plan, "/no/such/text");
   plan = good;
-  plan.model.tied_embeddings = true;
-  expect(plan, "tied_embeddings");
+  plan.run.init = "/no/such/weights";
+  const auto kernels = make_torch_kernels(plan, 0);
+  ASSERT_TRUE(kernels) << "a run that goes on has no need of them";
+  const Status begun = (*kernels)->begin_anew();
+  ASSERT_FALSE(begun);
+  EXPECT_THAT(begun.error().text(), HasSubstr("/no/such/weights/config.json"));
 }
 
 TEST(Kernels, FailOnBytesOfAnotherShapeAndOnCallsOutOfOrder) {
@@ -215,7 +243,7 @@ TEST(Kernels, StopWhenTheLossIsNotANumber) {
   auto tensors = checkpoint(pipeline);
   const float nan = std::nanf("");
   std::memcpy(tensors[0].bytes.data() + 4 * 32 * 'a', &nan, 4);  // embedding of the letter a
-  ASSERT_TRUE(pipeline[0]->load(tensors));
+  ASSERT_TRUE(pipeline[0]->load(source_of(tensors)));
   ASSERT_TRUE(pipeline[0]->begin_iteration(1));
   for (int64_t i = 0; i < plan.microbatches(); ++i) {
     ASSERT_TRUE(pipeline[0]->forward(0, i, {}));

@@ -51,7 +51,7 @@ class PipelineReplica {
     ReplicaStory story;
     for (size_t s = 0; s < stages_.size(); ++s) {
       if (!span.checkpoint.empty()) {
-        EXPECT_TRUE(stages_[s]->load(span.checkpoint));
+        EXPECT_TRUE(stages_[s]->load(source_of(span.checkpoint)));
       }
       if (plan_.replicas() == 1) continue;
       const Status joined =

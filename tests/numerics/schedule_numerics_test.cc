@@ -4,95 +4,16 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
-#include <future>
 #include <map>
 
-#include "perform/runtime/perform.h"
-#include "perform/train/torch_kernels.h"
-#include "spec/schedule/schedule.h"
-#include "support/memory_messenger.h"
-#include "support/tiny_plan.h"
+#include "numerics/story.h"
 
 namespace tombolo::train {
 namespace {
 
 using runtime::Kernels;
-using runtime::NamedTensor;
-using runtime::Payload;
 
 constexpr int64_t kSteps = 6;
-
-// What the ranks of a run did together.
-struct Story {
-  std::map<int64_t, double> losses;     // by step: mean over the pipelines
-  std::vector<NamedTensor> checkpoint;  // of the first pipeline, after the last step
-  std::vector<std::string> digests;     // by rank
-  std::optional<double> evaluation;     // held-out text, after the last step
-};
-
-Story train(const plan::Plan& plan, const std::vector<NamedTensor>& from = {}, int64_t first = 1) {
-  const auto schedule = schedule::build(plan);
-  CHECK(schedule.has_value(), "{}", schedule.error().text());
-  MemoryHub hub;
-  std::mutex mutex;
-  Story story;
-  SystemClock clock;
-  runtime::Hooks hooks;
-  hooks.iteration = [&](const runtime::IterationReport& report) -> Status {
-    const std::lock_guard lock(mutex);
-    if (report.loss) story.losses[report.iteration] += *report.loss / plan.replicas();
-    return {};
-  };
-  hooks.evaluation = [&](const runtime::Evaluation& evaluation) -> Status {
-    const std::lock_guard lock(mutex);
-    if (!story.evaluation) story.evaluation = evaluation.loss;
-    return {};
-  };
-  std::vector<std::unique_ptr<Kernels>> kernels;
-  for (const plan::Placement& place : plan.ranks) {
-    auto made = make_torch_kernels(plan, place.rank);
-    CHECK(made.has_value(), "{}", made.error().text());
-    kernels.push_back(std::move(*made));
-  }
-  const auto live = [&](int32_t rank) -> Status {
-    const plan::Placement& own = plan.ranks[rank];
-    MemoryMessenger messenger(hub, rank);
-    if (!from.empty()) TRY(kernels[rank]->load(from));
-    if (plan.replicas() > 1) {
-      TRY(kernels[rank]->join_replicas({.ranks = plan.replicas_of(own.stage),
-                                        .own = static_cast<size_t>(own.replica),
-                                        .messenger = &messenger,
-                                        .address = "127.0.0.1"}));
-    }
-    TRY(runtime::perform(plan, schedule->ranks[rank], {.rank = rank, .first_iteration = first},
-                         *kernels[rank], messenger, clock, hooks));
-    return {};
-  };
-  std::vector<std::future<Status>> ranks;
-  for (const plan::Placement& place : plan.ranks) {
-    ranks.push_back(std::async(std::launch::async, [&, rank = place.rank] {
-      const Status status = live(rank);
-      if (!status) hub.lose(rank);
-      return status;
-    }));
-  }
-  for (auto& rank : ranks) {
-    const Status status = rank.get();
-    EXPECT_TRUE(status) << status.error().text();
-  }
-  for (const plan::Placement& place : plan.ranks) {
-    story.digests.push_back(*kernels[place.rank]->weights_digest());
-    if (place.replica > 0) continue;
-    auto part = kernels[place.rank]->save();
-    for (NamedTensor& tensor : *part) story.checkpoint.push_back(std::move(tensor));
-  }
-  return story;
-}
-
-plan::Plan with_steps(plan::Plan plan, int64_t steps = kSteps) {
-  plan.run.steps = steps;
-  return plan;
-}
 
 // Four stages: four ranks of one, or two of two.
 TinyLayout layout_of(const std::string& schedule) {
@@ -115,7 +36,7 @@ void expect_near(const std::map<int64_t, double>& actual, const std::map<int64_t
 }
 
 const Story& one_process() {
-  static const Story story = train(with_steps(tiny_plan(1)));
+  static const Story story = train(with_steps(tiny_plan(1), kSteps));
   return story;
 }
 
@@ -128,7 +49,7 @@ INSTANTIATE_TEST_SUITE_P(Numerics, EverySchedule, testing::ValuesIn(schedule::sc
                          });
 
 TEST_P(EverySchedule, OnFourStagesOverTwoDatacentersEqualsOneProcess) {
-  const plan::Plan plan = with_steps(tiny_plan(layout_of(GetParam())));
+  const plan::Plan plan = with_steps(tiny_plan(layout_of(GetParam())), kSteps);
   ASSERT_EQ(plan.stages.size(), 4u);
   ASSERT_NE(plan.ranks.front().datacenter, plan.ranks.back().datacenter);
   const Story story = train(plan);
@@ -169,12 +90,12 @@ TEST(Numerics, ACheckpointContinuesUnderAnotherSchedule) {
   const plan::Plan folded = tiny_plan(layout_of("zb-v"));
   const Story whole = train(with_steps(folded, 5));
   Story begun = train(with_steps(folded, 2));
-  Story story = train(with_steps(tiny_plan(layout_of("atlas")), 3), begun.checkpoint, 3);
+  Story story = train(with_steps(tiny_plan(layout_of("atlas")), 3), {begun.checkpoint, 3});
   EXPECT_NEAR(story.losses.at(3) / whole.losses.at(3), 1, 1e-4);
-  story = train(with_steps(tiny_plan(layout_of("interleaved")), 4), story.checkpoint, 4);
+  story = train(with_steps(tiny_plan(layout_of("interleaved")), 4), {story.checkpoint, 4});
   EXPECT_NEAR(story.losses.at(4) / whole.losses.at(4), 1, 1e-4);
   // And under its own: bit for bit.
-  EXPECT_EQ(train(with_steps(folded, 5), begun.checkpoint, 3).digests, whole.digests);
+  EXPECT_EQ(train(with_steps(folded, 5), {begun.checkpoint, 3}).digests, whole.digests);
 }
 
 // I for all micro-batches, then W for all, against B: the same bits, for both families of models.

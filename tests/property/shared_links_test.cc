@@ -102,7 +102,7 @@ TEST(SharedLinks, SimulatorAgreesWithTheLongestPath) {
         const sim::Span& span = execution.spans[static_cast<size_t>(graph.rank)][i];
         if (graph.nodes[i].type == graph::NodeType::kReceive || span.start == span.end) continue;
         if (graph.nodes[i].type == graph::NodeType::kCollective) continue;  // waits for others
-        simulated[{graph.rank, *action::parse_action(graph.nodes[i].name)}] = span;
+        simulated[{graph.rank, *graph.nodes[i].action}] = span;
       }
     }
     EXPECT_EQ(simulated, longest_path(path));

@@ -2,6 +2,7 @@
 // over a VirtualNetwork. What happens is what the Plan says, to the nanosecond, on any machine.
 #pragma once
 
+#include <functional>
 #include <future>
 #include <vector>
 
@@ -13,7 +14,10 @@
 namespace tombolo::runtime {
 
 // One rank's part of the Trace each; every byte is checked. The first failure where one fails.
-inline Result<std::vector<trace::Trace>> perform_virtually(const plan::Plan& plan) {
+// `reported` hears of iterations, from the threads of all ranks.
+inline Result<std::vector<trace::Trace>> perform_virtually(
+    const plan::Plan& plan,
+    const std::function<void(int32_t rank, const IterationReport&)>& reported = {}) {
   const schedule::Schedule schedule = TRY(schedule::build(plan));
   VirtualNetwork network([&](int32_t from, int32_t to) { return shape_between(plan, from, to); });
   const auto perform_rank = [&](int32_t rank) -> Result<trace::Trace> {
@@ -28,7 +32,11 @@ inline Result<std::vector<trace::Trace>> perform_virtually(const plan::Plan& pla
                                  .own = static_cast<size_t>(own.replica),
                                  .messenger = &messenger}));
     }
-    return perform(plan, schedule.ranks[rank], options, kernels, messenger, clock, Hooks{});
+    const Hooks hooks{.iteration = [&](const IterationReport& report) -> Status {
+      if (reported) reported(rank, report);
+      return {};
+    }};
+    return perform(plan, schedule.ranks[rank], options, kernels, messenger, clock, hooks);
   };
   const auto live = [&](int32_t rank) {
     auto trace = perform_rank(rank);

@@ -142,10 +142,12 @@ MixedPlan plan_of(const plan::OpenJob& open, const MixedLaw& law, const MixedSpl
   plan.micro_batches = priced.micro_batches();
   plan.zero = split.setting.zero;
   plan.recompute = split.setting.recompute;
-  plan.sequence_parallel = priced.configuration(split.order.front()).sequence_parallel;
+  const bool fp8 = open.job.training.precision == plan::Precision::kFp8;
   std::vector<cost::StagePass> passes;
   std::vector<cost::Hop> hops;
-  double rate = 0, peak = 0;
+  std::vector<Seconds> ends;
+  double rate = 0;
+  FlopsPerSecond peak;
   int64_t first = 0;
   const auto all = static_cast<int64_t>(split.partition.layers.size());
   for (size_t i = 0; i < split.order.size(); ++i) {
@@ -154,8 +156,7 @@ MixedPlan plan_of(const plan::OpenJob& open, const MixedLaw& law, const MixedSpl
       const cluster::WanLink& link =
           *open.job.cluster.link(places[split.order[i - 1]].name, places[z].name);
       hops.push_back(priced.wan(link, split.order[i - 1], z));
-      plan.egress = plan.egress + link.price * priced.boundary() *
-                                      (2 * real(plan.micro_batches) * real(plan.data));
+      plan.egress += cost::egress_of(link, priced.boundary(), plan.micro_batches, plan.data);
     }
     for (int64_t j = 0; j < split.stages[i]; ++j) {
       const auto s = static_cast<int64_t>(passes.size());
@@ -165,26 +166,25 @@ MixedPlan plan_of(const plan::OpenJob& open, const MixedLaw& law, const MixedSpl
       const cost::Configuration c = priced.configuration(z);
       const cost::StagePrice price = law.stage(z, c, slice);
       passes.push_back({price.forward, price.backward});
+      ends.push_back(price.update + price.gradients);
+      plan.sequence_parallel = plan.sequence_parallel || c.sequence_parallel;
       plan.stages.push_back({s, places[z].name, places[z].device.name, c.tensor, first, layers,
                              price.forward, price.backward,
                              law.memory(z, c, slice, std::min(plan.micro_batches, all - s)),
                              places[z].device.memory});
       plan.devices += plan.data * c.tensor;
-      peak += places[z].device.peak.value * real(plan.data * c.tensor);
+      peak += cost::usable_peak(places[z].device, fp8) * real(plan.data * c.tensor);
       rate += priced.rate(z);
       first += layers;
     }
   }
-  plan.round_trip = Seconds{split.partition.round_trip};
-  plan.period = Seconds{split.partition.period};
-  plan.end = Seconds{split.partition.end};
-  plan.iteration = Seconds{split.partition.total};
-  plan.played = cost::play_one_forward_one_backward(passes, hops, plan.micro_batches) + plan.end;
-  plan.price = Dollars{rate * plan.iteration.value};
+  plan.time = cost::mixed_iteration(passes, hops, ends, plan.micro_batches);
+  const Seconds iteration = plan.time.iteration;
+  plan.price = Dollars{rate * iteration.value};
   plan.score = split.score;
   const int64_t batch = open.job.training.global_batch;
-  plan.tokens_per_second = real(batch * open.job.model->sequence) / plan.iteration.value;
-  plan.mfu = cost::model_flops(*open.job.model, batch) / (FlopsPerSecond{peak} * plan.iteration);
+  plan.tokens_per_second = real(batch * open.job.model->sequence) / iteration.value;
+  plan.mfu = cost::model_flops(*open.job.model, batch) / (peak * iteration);
   return plan;
 }
 
@@ -202,22 +202,19 @@ std::vector<std::pair<double, size_t>> by_promise(const MixedTask& task,
 
 }  // namespace
 
-Result<plan::Job> with_plan(plan::Job job, const MixedPlan& plan) {
+plan::Job with_plan(plan::Job job, const MixedPlan& plan) {
   CHECK(!plan.stages.empty(), "a plan without a stage");
   plan::Parallelism& p = job.parallelism;
   p = {};
   p.tensor = plan.stages.front().tensor;
+  bool unlike = false;
   for (const MixedStage& stage : plan.stages) {
-    if (stage.tensor != p.tensor) {
-      return unusable(fmt::format("stage {} in {} has tensor = {}, stage 0 in {} has {}: a job has "
-                                  "one number for all",
-                                  stage.stage, stage.datacenter, stage.tensor,
-                                  plan.stages.front().datacenter, p.tensor),
-                      "a search with [parallelism] tensor = 1, or another single number");
-    }
+    unlike = unlike || stage.tensor != p.tensor;
+    p.tensor_per_stage.push_back(stage.tensor);
     p.layers_per_stage.push_back(stage.layers);
     p.datacenter_per_stage.push_back(stage.datacenter);
   }
+  if (!unlike) p.tensor_per_stage.clear();
   p.pipeline = static_cast<int64_t>(plan.stages.size());
   p.data = plan.data;
   p.zero = plan.zero;

@@ -36,24 +36,13 @@
 #include "base/result.h"
 #include "decide/geo/mixed_law.h"
 #include "decide/search/search.h"
-#include "predict/cost/device_memory.h"
+#include "predict/cost/stage_laws.h"
 #include "spec/plan/open_job.h"
 
 namespace tombolo::geo {
 
 // One row of the placement.
-struct MixedStage {
-  int64_t stage = 0;
-  std::string datacenter;
-  std::string device;
-  int64_t tensor = 1;
-  int64_t first_layer = 0;
-  int64_t layers = 0;
-  Seconds forward;   // one micro-batch
-  Seconds backward;  // recomputation included
-  cost::DeviceMemory memory;
-  Bytes memory_of_device;
-};
+using MixedStage = cost::PlacedStage;
 
 struct MixedPlan {
   std::vector<MixedStage> stages;
@@ -64,11 +53,7 @@ struct MixedPlan {
   model::Recompute recompute = model::Recompute::kNone;
   bool sequence_parallel = false;  // where tensor > 1
 
-  Seconds iteration;  // round_trip + (micro_batches - 1) period + end
-  Seconds round_trip;
-  Seconds period;
-  Seconds end;     // gradients and optimizer
-  Seconds played;  // the iteration with 1F1B played action by action
+  cost::MixedIteration time;
   int64_t devices = 0;
   double tokens_per_second = 0;
   double mfu = 0;  // operations of the model / (peak of the devices in use x iteration)
@@ -113,9 +98,8 @@ struct MixedResult {
 // that nothing can meet. Infeasible: nothing fits; the message has the closest miss.
 Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedOptions& options);
 
-// The job with this plan made explicit, which simulate takes where tensor = 1. Unusable: tensor
-// parallelism differs between datacenters, which a job cannot say.
-Result<plan::Job> with_plan(plan::Job job, const MixedPlan& plan);
+// The job with this plan made explicit.
+plan::Job with_plan(plan::Job job, const MixedPlan& plan);
 
 // The same by another law than `tombolo`.
 Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedLaw& law,

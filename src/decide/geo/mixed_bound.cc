@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/units.h"
 
 namespace tombolo::geo {
 namespace {

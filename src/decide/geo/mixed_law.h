@@ -1,13 +1,10 @@
-// What the search over several datacenters asks of a law, and links between stages.
+// What the search over several datacenters asks of a law.
 #pragma once
 
 #include <memory>
-#include <optional>
-#include <vector>
 
 #include "base/result.h"
-#include "predict/cost/iteration.h"
-#include "predict/cost/mixed_pipeline.h"
+#include "predict/cost/stage_laws.h"
 #include "spec/plan/job.h"
 
 namespace tombolo::geo {
@@ -28,21 +25,7 @@ class MixedLaw {
   virtual cost::Hop hop(size_t datacenter, const cost::Configuration& configuration) const = 0;
 };
 
-// The law `tombolo` (cost/iteration.h). Stragglers count by all nodes of a datacenter; the host's
-// time per iteration belongs to the update. Unusable: no constants for a datacenter.
+// The law `tombolo` as Plans carry it (cost/stage_laws.h). Unusable: no constants for a datacenter.
 Result<std::unique_ptr<MixedLaw>> tombolo_mixed_law(const plan::Job& job);
-
-// One end of a WAN boundary: `data` replicas of a stage, each on `tensor` devices, side by side on
-// the nodes of a datacenter.
-struct WanEnd {
-  const cluster::Datacenter* datacenter = nullptr;
-  int64_t tensor = 1;
-};
-
-// A micro-batch of `size` bytes (of all tensor ranks together) between two stages. All replicas
-// send at once: those on one pair of nodes share what flow_rate gives it, all share the path limit,
-// and no replica sends faster than its devices' network. docs/laws/wan_flow.md.
-cost::Hop wan_hop(const cluster::WanLink& link, const WanEnd& from, const WanEnd& to, int64_t data,
-                  Bytes size);
 
 }  // namespace tombolo::geo

@@ -9,11 +9,6 @@
 namespace tombolo::geo {
 namespace {
 
-double egress_of(const PricedSetting& priced, const cluster::WanLink& link) {
-  const double crossings = 2 * real(priced.micro_batches()) * real(priced.setting().data);
-  return crossings * priced.boundary().value * link.price.value;
-}
-
 double bound(search::Objective objective, std::span<const StageRoom> rooms,
              const PipelineNeeds& needs) {
   return objective == search::Objective::kCost ? cost_bound(rooms, needs)
@@ -171,7 +166,9 @@ class SettingSearch {
       needs_.transfers += 2 * hops_.back().transfer.value;
       needs_.exposed += 2 * hops_.back().exposed.value;
       needs_.period_min = std::max(needs_.period_min, hops_.back().occupancy.value);
-      needs_.egress += egress_of(priced_, link);
+      needs_.egress +=
+          cost::egress_of(link, priced_.boundary(), priced_.micro_batches(), priced_.setting().data)
+              .value;
     }
     rooms_.clear();
     for (size_t i = 0; i < order.size(); ++i) {

@@ -27,16 +27,15 @@ PricedSetting::PricedSetting(const plan::Job& job, const MixedLaw& law, const Mi
 }
 
 cost::Configuration PricedSetting::configuration(size_t datacenter) const {
+  const int64_t tensor = setting_.tensor[datacenter];
   cost::Configuration c;
-  c.tensor = setting_.tensor[datacenter];
   c.data = setting_.data;
-  c.pipeline = 2;  // some: for the place of neighbours in a domain, and for ZeRO
   c.micro_batch = setting_.micro_batch;
   c.global_batch = job_.training.global_batch;
   c.zero = setting_.zero;
-  c.sequence_parallel = sequence_parallel_.value_or(c.tensor > 1) && c.tensor > 1;
+  c.sequence_parallel = sequence_parallel_.value_or(true);
   c.recompute = setting_.recompute;
-  return c;
+  return cost::stage_configuration(c, tensor, /*across*/ true);
 }
 
 void PricedSetting::price(size_t datacenter) {
@@ -69,8 +68,9 @@ StageNumbers PricedSetting::numbers(size_t datacenter, const model::Slice& slice
 }
 
 cost::Hop PricedSetting::wan(const cluster::WanLink& link, size_t from, size_t to) const {
-  return wan_hop(link, {&job_.cluster.datacenters[from], setting_.tensor[from]},
-                 {&job_.cluster.datacenters[to], setting_.tensor[to]}, setting_.data, boundary_);
+  return cost::wan_hop(link, {&job_.cluster.datacenters[from], setting_.tensor[from]},
+                       {&job_.cluster.datacenters[to], setting_.tensor[to]}, setting_.data,
+                       boundary_);
 }
 
 const StageTable& PricedSetting::table(size_t datacenter, bool embedding, bool head) {

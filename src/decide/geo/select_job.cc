@@ -103,16 +103,23 @@ Result<std::vector<cluster::Datacenter>> ordered(const Job& job) {
   return left;
 }
 
-Result<int64_t> micro_batches_of(const Job& job) {
+// What an iteration is; and of one pipeline, how many micro-batches its memory must be able to
+// hold: of a shared batch, the share of as many pipelines as the job has today.
+Result<int64_t> set_micro_batches(const Job& job, SelectionSetting& setting) {
   const plan::Selection& wanted = selection_or_default(job);
-  if (wanted.micro_batches) return *wanted.micro_batches;
+  if (wanted.micro_batches) {
+    setting.micro_batches = *wanted.micro_batches;
+    return setting.micro_batches;
+  }
   const plan::Training& t = job.training;
-  const int64_t together = t.micro_batch * job.parallelism.data;
-  if (t.global_batch % together == 0) return t.global_batch / together;
-  return unusable(fmt::format("{}: training.global_batch = {}: not a multiple of micro_batch x "
-                              "data = {}",
-                              job.file, t.global_batch, together),
-                  "selection.micro_batches, or another batch");
+  if (t.global_batch % t.micro_batch != 0) {
+    return unusable(
+        fmt::format("{}: training.global_batch = {}: not a multiple of micro_batch = {}", job.file,
+                    t.global_batch, t.micro_batch),
+        "another batch, or selection.micro_batches, of each pipeline");
+  }
+  setting.micro_batches_together = t.global_batch / t.micro_batch;
+  return setting.micro_batches_of_one(job.parallelism.data);
 }
 
 // What a pipeline of so many partitions costs in one datacenter.
@@ -150,8 +157,9 @@ Result<Stages> price_stages(const Job& job, const cluster::Datacenter& datacente
     stages.forward = std::max(stages.forward, stage.cost.forward);
     stages.backward = std::max(stages.backward, stage.cost.backward + stage.cost.recompute);
     stages.gradients = std::max(stages.gradients, stage.gradients);
-    stages.state = std::max(stages.state, stage.state);
-    stages.memory = std::max(stages.memory, stage.state + real(in_flight) * stage.activations);
+    const Bytes standing = stage.state + stage.workspace;
+    stages.state = std::max(stages.state, standing);
+    stages.memory = std::max(stages.memory, standing + real(in_flight) * stage.activations);
   }
   return stages;
 }
@@ -179,9 +187,9 @@ Result<int64_t> partitions_of(const plan::OpenJob& open,
     if (!job.model || job.stage_times) return *stated;
     const Stages stages = TRY(price_stages(job, tight, *stated, micro_batches));
     if (stages.state > tight.device.memory) {
-      return infeasible(
-          needs("weights, gradients and optimizer of a stage need", stages.state, *stated),
-          "more selection.partitions");
+      return infeasible(needs("weights, gradients, optimizer and workspace of a stage need",
+                              stages.state, *stated),
+                        "more selection.partitions");
     }
     if (stages.memory > tight.device.memory) {
       out.notes.push_back(needs("does not fit into memory with all its activations: a stage needs",
@@ -295,9 +303,38 @@ Status set_links(const Job& job, const std::vector<cluster::Datacenter>& datacen
   }
   if (transfer) out.communication_to_compute = *transfer / forward;
   const double ratio = std::min(out.communication_to_compute, 10'000.0);
-  out.setting.pipelines_per_cell = wanted.pipelines_per_cell.value_or(
-      std::max<int64_t>(1, static_cast<int64_t>(std::ceil(ratio - 1e-9))));
+  const auto derived = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(ratio - 1e-9)));
+  const int64_t most = out.setting.micro_batches_together.value_or(derived);
+  out.setting.pipelines_per_cell = wanted.pipelines_per_cell.value_or(std::min(derived, most));
+  if (!wanted.pipelines_per_cell && derived > most) {
+    out.notes.push_back(fmt::format(
+        "{} pipelines would keep the WAN from being the slower one, and an iteration has {} "
+        "micro-batches",
+        derived, most));
+  }
   return {};
+}
+
+// Laws that play passes count in 64 bits of nanoseconds: everything one after the other must fit.
+Status check_times(const Job& job, const SelectionSetting& setting) {
+  constexpr Seconds kMost{9e9};
+  const int64_t pipelines = setting.pipelines_per_cell;
+  const double passes =
+      real(pipelines) * real(setting.micro_batches_of_one(pipelines)) * real(setting.partitions);
+  Seconds slowest;
+  for (size_t i = 0; i < setting.sites.size(); ++i) {
+    slowest = std::max(slowest, setting.sites[i].forward + setting.sites[i].backward);
+    for (size_t j = i + 1; j < setting.sites.size(); ++j) {
+      const auto link = setting.link(i, j, 1, 1);
+      if (link) slowest = std::max(slowest, 2 * (link->occupancy + link->latency));
+    }
+  }
+  if (slowest * passes * 2 < kMost) return {};
+  return unusable(
+      fmt::format("{}: a pass or a message takes {}: {:.0f} of them would span over 290 "
+                  "years",
+                  job.file, brief(slowest), passes),
+      "other units, or fewer micro-batches");
 }
 
 }  // namespace
@@ -311,14 +348,14 @@ Result<SelectionJob> selection_of(const plan::OpenJob& open) {
     return infeasible("no datacenter is left to choose from", "fewer names in selection.must_not");
   }
   SelectionJob out;
-  out.setting.micro_batches = TRY(micro_batches_of(job));
-  out.setting.partitions = TRY(partitions_of(open, datacenters, out.setting.micro_batches, out));
+  out.micro_batch = job.training.micro_batch;
+  const int64_t in_memory = TRY(set_micro_batches(job, out.setting));
+  out.setting.partitions = TRY(partitions_of(open, datacenters, in_memory, out));
 
   std::vector<Bytes> gradients;
   out.priced = true;
   for (const cluster::Datacenter& datacenter : datacenters) {
-    const Stages stages =
-        TRY(price_stages(job, datacenter, out.setting.partitions, out.setting.micro_batches));
+    const Stages stages = TRY(price_stages(job, datacenter, out.setting.partitions, in_memory));
     if (stages.forward.value <= 0 || stages.backward.value <= 0) {
       return unusable(fmt::format("{}: stage_times: select needs passes that take time", job.file),
                       "forward = \"1 ms\" and backward = \"2 ms\"");
@@ -352,12 +389,18 @@ Result<SelectionJob> selection_of(const plan::OpenJob& open) {
         "neither [model] nor [stage_times]: a forward pass takes 1 s, a backward "
         "pass 2 s");
   }
+  TRY(check_times(job, out.setting));
   int64_t gpus = 0;
   for (const SelectionSite& site : out.setting.sites) gpus += site.gpus;
-  if (!gpipe && datacenters.size() > 1 && gpus > kPassesMax / out.setting.micro_batches / 2) {
+  // Of as many pipelines as there can be; fewer of them have no more passes together.
+  const int64_t pipelines = std::max<int64_t>(1, gpus / out.setting.partitions);
+  const int64_t micro_batches = out.setting.micro_batches_of_one(pipelines);
+  if (!gpipe && datacenters.size() > 1 && gpus > kPassesMax / micro_batches / 2) {
     return unusable(fmt::format("{}: {} GPUs x {} micro-batches are too many passes to play",
-                                job.file, gpus, out.setting.micro_batches),
-                    "fewer selection.micro_batches, or schedule = \"gpipe\", a closed form");
+                                job.file, gpus, micro_batches),
+                    out.setting.micro_batches_together
+                        ? "a smaller training.global_batch, or schedule = \"gpipe\", a closed form"
+                        : "fewer selection.micro_batches, or schedule = \"gpipe\", a closed form");
   }
   return out;
 }

@@ -3,10 +3,12 @@
 // What [selection] states holds; the rest is derived:
 //   P  [parallelism].pipeline; else the fewest stages that fit into the memory of every device,
 //      each with the activations that the schedule keeps on it
-//   M  what one pipeline runs today: global_batch / (micro_batch x data). It stays the same in
-//      every row, so the batch of an iteration grows with the pipelines, as in the paper
+//   M  what a pipeline runs: its share of [training].global_batch, which is the batch of all
+//      pipelines together, here as everywhere. [selection].micro_batches gives every pipeline so
+//      many instead, as in the paper: the batch of an iteration then grows with the pipelines
 //   C  a transfer over the slowest link between one pair of nodes, over the shortest forward pass,
-//      rounded up: as many pipelines as keep the WAN from being the slower one
+//      rounded up: as many pipelines as keep the WAN from being the slower one, and no more than
+//      there are micro-batches
 //   f, b  [stage_times], else the law roofline; the slowest stage of each datacenter stands for all
 //   w  C x f, [stage_times].transfer, or the bytes of a micro-batch over what a cell gets: the
 //      rate of one node pair times the pairs (one per pipeline, as far as the nodes go), and no
@@ -28,6 +30,7 @@ struct SelectionJob {
   std::string pipeline_law;             // "1f1b-cell" or "gpipe-cell"
   std::string allreduce_law;            // "ring-all-reduce", "stage_times.reduce" or "none"
   double communication_to_compute = 0;  // C as a ratio; 0: one datacenter, nothing to compare
+  int64_t micro_batch = 1;              // sequences
   bool priced = false;                  // every datacenter has a price
   std::vector<std::string> notes;       // what was derived, and what is left out
 };

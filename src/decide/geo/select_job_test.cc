@@ -74,12 +74,36 @@ TEST(SelectJob, TheRatioIsRoundedUpToPipelines) {
               1e-9);
 }
 
-TEST(SelectJob, MicroBatchesAreThoseOfOnePipelineToday) {
-  EXPECT_EQ(read(two_datacenters("", ""))->setting.micro_batches, 24);
-  EXPECT_EQ(read(two_datacenters("", "[parallelism]\ndata = 3\n"))->setting.micro_batches, 8);
-  const auto uneven = read(two_datacenters("", "[parallelism]\ndata = 5\n"));
+TEST(SelectJob, TheBatchIsThatOfTheWholeJob) {
+  // As everywhere: 24 sequences per iteration, however many pipelines there are today.
+  for (const char* rest : {"", "[parallelism]\ndata = 3\n", "[parallelism]\ndata = 5\n"}) {
+    const auto job = read(two_datacenters("", rest));
+    ASSERT_TRUE(job) << job.error().text();
+    EXPECT_EQ(job->setting.micro_batches_together, 24) << rest;
+    EXPECT_EQ(job->setting.micro_batches_of_one(3), 8);
+    EXPECT_EQ(job->setting.micro_batches_of_one(5), 5);
+  }
+  // Stated micro-batches are those of every pipeline, as Atlas has it.
+  const auto stated = read(two_datacenters("", "[selection]\nmicro_batches = 7\n"));
+  ASSERT_TRUE(stated) << stated.error().text();
+  EXPECT_FALSE(stated->setting.micro_batches_together);
+  EXPECT_EQ(stated->setting.micro_batches_of_all(5), 35);
+  std::string text = two_datacenters("", "");
+  text.replace(text.find("micro_batch = 1"), 15, "micro_batch = 5");
+  const auto uneven = read(text);
   ASSERT_FALSE(uneven);
-  EXPECT_THAT(uneven.error().text(), HasSubstr("not a multiple of micro_batch x data = 5"));
+  EXPECT_THAT(uneven.error().text(),
+              HasSubstr("global_batch = 24: not a multiple of micro_batch = 5"));
+}
+
+TEST(SelectJob, ACellHasNoMorePipelinesThanMicroBatches) {
+  std::string text =
+      two_datacenters("", "[selection]\npartitions = 2\ncommunication_to_compute = 9\n");
+  text.replace(text.find("global_batch = 24"), 17, "global_batch = 4");
+  const auto job = read(text);
+  ASSERT_TRUE(job) << job.error().text();
+  EXPECT_EQ(job->setting.pipelines_per_cell, 4);
+  EXPECT_THAT(job->notes, ElementsAre(HasSubstr("9 pipelines would keep the WAN")));
 }
 
 TEST(SelectJob, TheSmallModelNeedsOnePartition) {

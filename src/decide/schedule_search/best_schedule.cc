@@ -1,12 +1,13 @@
 #include "decide/schedule_search/best_schedule.h"
 
 #include <algorithm>
-#include <numeric>
-#include <set>
+#include <tuple>
 
 #include "base/check.h"
+#include "base/parallel.h"
 #include "decide/schedule_search/schedule_candidates.h"
 #include "decide/schedule_search/why_schedule.h"
+#include "predict/sim/simulate.h"
 
 namespace tombolo::schedule_search {
 namespace {
@@ -14,27 +15,30 @@ namespace {
 using detail::is_imagined;
 using Tried = detail::TriedSchedule;
 
-// Of those that `eligible` admits, the one with the shortest time; the first of equals.
-template <typename Eligible, typename Time>
-std::optional<size_t> fastest(const std::vector<Tried>& all, Eligible eligible, Time time) {
-  std::optional<size_t> best;
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (!all[i].candidate.makespan || !eligible(all[i])) continue;
-    if (!best || time(all[i]) < time(all[*best])) best = i;
-  }
-  return best;
+// A named schedule is what its Plan says; any other is carried by the Plan, for all cells.
+void complete_plan(Tried& tried) {
+  if (!tried.given) return;
+  const schedule::Shape shape = schedule::shape_of(tried.plan);
+  tried.of_one.name = tried.candidate.name;
+  tried.plan.given = schedule::to_given(
+      for_every_cell(tried.of_one, schedule::shape_of(one_cell(tried.plan)), shape));
 }
 
-Status simulate(Tried& tried) {
-  if (tried.given) {
-    const schedule::Shape shape = schedule::shape_of(tried.plan);
-    tried.of_one.name = tried.candidate.name;
-    tried.plan.given = schedule::to_given(
-        for_every_cell(tried.of_one, schedule::shape_of(one_cell(tried.plan)), shape));
-  }
-  tried.simulation = TRY(during(sim::simulate(tried.plan), "simulating " + tried.candidate.name));
-  tried.candidate.iteration = tried.simulation->iteration;
-  return {};
+// All that can be taken, for the time of an iteration alone: Traces of all would need too much
+// memory. What cannot be simulated cannot be taken.
+void simulate_all(std::vector<Tried>& all, int threads) {
+  parallel_for(all.size(), threads_or_all(threads), [&](size_t i) {
+    ScheduleCandidate& candidate = all[i].candidate;
+    if (!candidate.makespan) return;
+    complete_plan(all[i]);
+    const Result<sim::Simulation> simulation = sim::simulate(all[i].plan);
+    if (simulation) {
+      candidate.iteration = simulation->iteration;
+    } else {
+      candidate.obstacle = simulation.error().message;
+      candidate.makespan.reset();
+    }
+  });
 }
 
 // Nothing fits: which position is furthest from holding one micro-batch.
@@ -43,7 +47,9 @@ tl::unexpected<Error> nothing_fits(const plan::Plan& base, const std::vector<Tri
   if (line && !is_imagined(*line)) {
     const auto replicas = static_cast<size_t>(line->replicas());
     size_t worst = 0;
-    const auto need = [&](size_t s) { return line->stages[s].state + line->stages[s].activations; };
+    const auto need = [&](size_t s) {
+      return line->stages[s].state + line->stages[s].workspace + line->stages[s].activations;
+    };
     const auto share = [&](size_t s) {
       return need(s) / line->device_of(static_cast<int32_t>(s * replicas)).memory;
     };
@@ -51,14 +57,13 @@ tl::unexpected<Error> nothing_fits(const plan::Plan& base, const std::vector<Tri
       if (share(s) > share(worst)) worst = s;
     }
     const cluster::Device& device = line->device_of(static_cast<int32_t>(worst * replicas));
-    const auto gib = [](Bytes bytes) { return fmt::format("{:.1f} GiB", bytes / 1_GiB); };
     if (share(worst) > 1) {
       return infeasible(
           fmt::format(
-              "no schedule fits in memory: at position {}, weights, gradients and optimizer "
-              "need {}, one micro-batch {}, and {} has {}",
-              worst, gib(line->stages[worst].state), gib(line->stages[worst].activations),
-              device.name, gib(device.memory)),
+              "no schedule fits in memory: at position {}, weights, gradients, optimizer and "
+              "workspace need {}, one micro-batch {}, and {} has {}",
+              worst, brief(line->stages[worst].state + line->stages[worst].workspace),
+              brief(line->stages[worst].activations), device.name, brief(device.memory)),
           "more stages, recompute = \"full\", or a smaller micro_batch");
     }
   }
@@ -98,73 +103,48 @@ Result<BestSchedule> best_schedule(const plan::Plan& plan, const BestScheduleOpt
   if (options.incumbent) {
     all.insert(all.begin(), TRY(detail::try_incumbent(*options.incumbent)));
   }
-  const auto makespan = [](const Tried& tried) { return *tried.candidate.makespan; };
-  const auto temporal = [](const Tried& tried) {
-    return tried.candidate.variant.sharing == plan::Sharing::kTemporal;
-  };
-  std::set<size_t> finalists;
-  const auto admit = [&](auto eligible) {
-    const std::optional<size_t> best = fastest(all, eligible, makespan);
-    if (best) finalists.insert(*best);
-  };
-  admit([](const Tried&) { return true; });
-  admit(temporal);
-  admit([&](const Tried& tried) { return !temporal(tried); });
-  admit([](const Tried& tried) { return !tried.candidate.splits; });
-  admit([](const Tried& tried) { return tried.candidate.is_baseline; });
-  admit([](const Tried& tried) { return tried.candidate.is_baseline && tried.candidate.is_named; });
-  admit([](const Tried& tried) { return tried.candidate.family == "incumbent"; });
-  if (finalists.empty()) return nothing_fits(plan, all);
-  for (const size_t i : finalists) TRY(simulate(all[i]));
-
-  // Simulated times decide; equal ones go to the shorter makespan, then to what was tried first.
-  const auto simulated = [](const Tried& tried) {
-    return std::pair{*tried.candidate.iteration, *tried.candidate.makespan};
-  };
-  const auto is_final = [](const Tried& tried) { return tried.candidate.iteration.has_value(); };
-  const size_t winner = *fastest(all, is_final, simulated);
+  simulate_all(all, options.threads);
+  // Equal times go to the shorter makespan, then to what was tried first.
+  std::stable_sort(all.begin(), all.end(), [](const Tried& a, const Tried& b) {
+    const auto key = [](const ScheduleCandidate& candidate) {
+      return std::tuple{!candidate.iteration, candidate.iteration.value_or(SimDuration{}),
+                        candidate.makespan.value_or(SimDuration{})};
+    };
+    return key(a.candidate) < key(b.candidate);
+  });
+  if (all.empty() || !all.front().candidate.iteration) return nothing_fits(plan, all);
 
   BestSchedule best;
-  best.plan = all[winner].plan;
-  const plan::Plan one = one_cell(all[winner].plan);
+  best.plan = all.front().plan;
+  const plan::Plan one = one_cell(best.plan);
   best.bound = schedule_proof::lower_bounds(schedule::shape_of(one), schedule::times_of(one),
                                             schedule::memory_of(one))
                    .front();
-
-  std::vector<size_t> order(all.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    const auto key = [&](size_t i) {
-      const ScheduleCandidate& candidate = all[i].candidate;
-      return std::tuple{i != winner, !candidate.makespan,
-                        candidate.makespan.value_or(SimDuration{})};
-    };
-    return key(a) < key(b);
-  });
-  const auto place_of = [&](auto eligible) -> std::optional<size_t> {
-    const std::optional<size_t> found = fastest(
-        all, [&](const Tried& tried) { return is_final(tried) && eligible(tried); }, simulated);
-    if (!found) return std::nullopt;
-    return std::find(order.begin(), order.end(), *found) - order.begin();
+  for (const Tried& tried : all) best.candidates.push_back(tried.candidate);
+  const auto first = [&](auto eligible) -> std::optional<size_t> {
+    for (size_t i = 0; i < best.candidates.size() && best.candidates[i].iteration; ++i) {
+      if (eligible(best.candidates[i])) return i;
+    }
+    return std::nullopt;
   };
-  best.baseline_index = place_of([](const Tried& tried) { return tried.candidate.is_baseline; });
-  best.published_index = place_of(
-      [](const Tried& tried) { return tried.candidate.is_baseline && tried.candidate.is_named; });
-  best.unsplit_index = place_of([](const Tried& tried) { return !tried.candidate.splits; });
-  best.incumbent_index =
-      place_of([](const Tried& tried) { return tried.candidate.family == "incumbent"; });
-  for (const size_t i : order) best.candidates.push_back(all[i].candidate);
+  best.baseline_index = first([](const ScheduleCandidate& c) { return c.is_published; });
+  best.unsplit_index = first([](const ScheduleCandidate& c) { return !c.splits; });
+  best.unsplit_baseline_index =
+      first([](const ScheduleCandidate& c) { return c.is_published && !c.splits; });
+  best.incumbent_index = first([](const ScheduleCandidate& c) { return c.family == "incumbent"; });
 
-  const auto performed = [&](size_t i) {
-    const ScheduleCandidate& candidate = all[i].candidate;
-    return PerformedSchedule{
-        candidate.family == "incumbent" ? "the schedule so far" : candidate.name, &all[i].plan,
-        &all[i].simulation->trace, candidate.in_flight.value_or(0), candidate.splits};
-  };
   const std::optional<size_t> rival =
       best.incumbent_index ? best.incumbent_index : best.baseline_index;
   if (rival && *rival != 0) {
-    best.why = why_faster(performed(winner), performed(order[*rival]));
+    const sim::Simulation fast = TRY(sim::simulate(all.front().plan));
+    const sim::Simulation slow = TRY(sim::simulate(all[*rival].plan));
+    const auto performed = [&](const Tried& tried, const sim::Simulation& simulation) {
+      const ScheduleCandidate& candidate = tried.candidate;
+      return PerformedSchedule{
+          candidate.family == "incumbent" ? "the schedule so far" : candidate.name, &tried.plan,
+          &simulation.trace, candidate.in_flight.value_or(0), candidate.splits};
+    };
+    best.why = why_faster(performed(all.front(), fast), performed(all[*rival], slow));
   }
   return best;
 }

@@ -5,19 +5,21 @@
 //   best.plan                     performs the winner: simulate and train take it as it is
 //   best.winner(), best.baseline()
 //
-// Tried are gpipe, 1f1b, interleaved with 2 to 8 stages per rank, varuna, zb-h1, zb-v, w, dualpipev
-// and atlas by name, and near-optimal schedules (near_optimal.h) on lines, folds and loops; on
-// lines each pipeline by itself (spatial) and in DP-cells of every size that divides `data`, whose
-// pipelines share the WAN in time. All keep to the memory, counted in micro-batches of a whole
-// stage, and to the same work per position (schedule_variant.h).
+// Tried is every published schedule that build() knows by name (interleaved with 2 to 8 stages per
+// rank), and near-optimal schedules (near_optimal.h) on lines, folds and loops; on lines each
+// pipeline by itself (spatial) and in DP-cells of every size that divides `data`, whose pipelines
+// share the WAN in time. All keep to the memory, counted in micro-batches of a whole stage, and to
+// the same work per position (schedule_variant.h).
 //
-// The baseline is the best of gpipe, 1f1b, interleaved and varuna, each pipeline by itself over the
-// same links. Varuna as published takes in as many micro-batches as come; where memory does not
-// hold them, it is played within the memory, which makes the baseline harder to beat.
+// All that can be taken are simulated, and the simulated time alone decides which is first: it
+// knows about flows that share a link and about sums of gradients. A schedule's own clock
+// (schedule::makespan_of) has every pipeline alone on its links, and may be several times shorter.
+// It is what searches go by, and is told beside. With [stage_times] and no sum of gradients both
+// agree exactly.
 //
-// Makespans come from schedule::makespan_of. What wins, what is second to it in kind and the
-// baseline are simulated as well, and the simulated time decides: it knows about flows that meet
-// and about sums of gradients. With [stage_times] and no sum of gradients both agree exactly.
+// The baseline is the published schedule that simulates shortest. Varuna as published takes in as
+// many micro-batches as come; where memory does not hold them, it is also played within the memory:
+// a candidate that no paper offers.
 #pragma once
 
 #include <optional>
@@ -45,37 +47,36 @@ struct ScheduleCandidate {
   std::string name;    // "interleaved, 2 stages per rank", "atlas, released, cells of 4"
   std::string family;  // "interleaved"; of what was searched "line", "fold" or "loop"
   ScheduleVariant variant;
-  bool is_baseline = false;  // belongs to those that the best is held against
-  bool is_named = false;     // what its name alone stands for, as published
-  bool splits = false;       // backwards into I and W
-  std::string obstacle;      // why it cannot be taken, with numbers; empty: it can
+  bool is_published = false;  // what its name alone stands for: what the best is held against
+  bool splits = false;        // backwards into I and W
+  std::string obstacle;       // why it cannot be taken, with numbers; empty: it can
   // Where it can be laid out; in micro-batches of a whole stage, on the tightest rank.
   std::optional<double> in_flight;
-  std::optional<SimDuration> makespan;   // of computations, where it can be taken
-  std::optional<SimDuration> iteration;  // simulated: of the finalists
+  // Where it can be taken: by its own clock, alone on its links, and simulated. Both or none.
+  std::optional<SimDuration> makespan;
+  std::optional<SimDuration> iteration;
 };
 
 struct BestSchedule {
-  plan::Plan plan;                            // of the winner
-  std::vector<ScheduleCandidate> candidates;  // the winner, then by makespan, then the impossible
-  std::optional<size_t> baseline_index;       // left out: none fits
-  std::optional<size_t> published_index;      // the best baseline as published, if one fits
-  std::optional<size_t> unsplit_index;        // the best that does not split; may be the winner
+  plan::Plan plan;                               // of the winner
+  std::vector<ScheduleCandidate> candidates;     // by simulated time, then the impossible
+  std::optional<size_t> baseline_index;          // the best published one; left out: none fits
+  std::optional<size_t> unsplit_index;           // the best that does not split backwards
+  std::optional<size_t> unsplit_baseline_index;  // the best published one that does not
   std::optional<size_t> incumbent_index;
   schedule_proof::LowerBound bound;  // of any schedule with the winner's layout, sharing and memory
   std::vector<std::string> why;      // the winner rather than the baseline, a line each
 
   const ScheduleCandidate& winner() const { return candidates.front(); }
-  const ScheduleCandidate* baseline() const {
-    return baseline_index ? &candidates[*baseline_index] : nullptr;
-  }
-  const ScheduleCandidate* published() const {
-    return published_index ? &candidates[*published_index] : nullptr;
-  }
-  const ScheduleCandidate* unsplit() const {
-    return unsplit_index ? &candidates[*unsplit_index] : nullptr;
-  }
+  const ScheduleCandidate* baseline() const { return at(baseline_index); }
+  const ScheduleCandidate* unsplit() const { return at(unsplit_index); }
+  const ScheduleCandidate* unsplit_baseline() const { return at(unsplit_baseline_index); }
   SimDuration iteration() const { return *winner().iteration; }
+
+ private:
+  const ScheduleCandidate* at(std::optional<size_t> index) const {
+    return index ? &candidates[*index] : nullptr;
+  }
 };
 
 // What the shortest schedule takes that has the winner's layout, sharing and memory, by looking at
@@ -89,7 +90,7 @@ Result<schedule_proof::Exact> prove(const BestSchedule& best, bool split_backwar
 double time_saved(SimDuration now, SimDuration then);
 
 // Infeasible where memory holds no micro-batch somewhere: the message names the position and the
-// numbers. Cost: some 300 ns x passes_max, and five simulations.
+// numbers. Cost: some 300 ns x passes_max, and a simulation of every candidate, by all threads.
 Result<BestSchedule> best_schedule(const plan::Plan& plan, const BestScheduleOptions& options);
 
 }  // namespace tombolo::schedule_search

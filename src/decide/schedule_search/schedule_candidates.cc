@@ -89,8 +89,10 @@ void take(const Cell& cell, schedule::Schedule of_one, TriedSchedule& tried) {
 
 TriedSchedule try_named(const plan::Plan& base, const ScheduleVariant& variant) {
   TriedSchedule tried;
-  tried.candidate = {
-      .name = name_of(variant), .family = variant.schedule, .variant = variant, .is_named = true};
+  tried.candidate = {.name = name_of(variant),
+                     .family = variant.schedule,
+                     .variant = variant,
+                     .is_published = true};
   Result<Cell> cell = lay_out(base, variant);
   if (!cell) {
     tried.candidate.obstacle = cell.error().message;
@@ -202,10 +204,10 @@ int64_t chunks_max_of(const plan::Plan& plan) {
 std::vector<ScheduleVariant> named_variants(const plan::Plan& plan) {
   std::vector<ScheduleVariant> out;
   const int64_t chunks_max = chunks_max_of(plan);
+  const bool crosses = crosses_wan(plan);
   for (const schedule::Policy& policy : schedule::policies()) {
     const std::string name(policy.name);
     const plan::Layout layout = plan::layout_of(name);
-    if (layout != plan::Layout::kLine && plan.parallelism.pipeline == 1) continue;
     if (layout == plan::Layout::kFold) out.push_back({.schedule = name, .chunks = 2});
     for (int64_t chunks = 2; layout == plan::Layout::kLoop && chunks <= chunks_max; ++chunks) {
       out.push_back({.schedule = name, .chunks = chunks});
@@ -222,6 +224,18 @@ std::vector<ScheduleVariant> named_variants(const plan::Plan& plan) {
         out.push_back(variant);
       }
     }
+  }
+  // What the name alone stands for in this Plan, if that is something else: more stages per rank,
+  // or other cells. There is nothing to share within a datacenter, by one pipeline, or in a loop.
+  for (const schedule::Policy& policy : schedule::policies()) {
+    const plan::Layout layout = plan::layout_of(policy.name);
+    ScheduleVariant variant = variant_of(plan, std::string(policy.name));
+    if (variant.sharing == plan::Sharing::kSpatial) {
+      variant.discipline = ScheduleVariant{}.discipline;
+    } else if (!crosses || variant.cell == 1 || layout != plan::Layout::kLine) {
+      continue;
+    }
+    if (std::find(out.begin(), out.end(), variant) == out.end()) out.push_back(variant);
   }
   return out;
 }
@@ -242,11 +256,6 @@ std::vector<Search> searches(const plan::Plan& plan, bool split) {
   return out;
 }
 
-bool is_baseline(const ScheduleVariant& variant) {
-  static const std::set<std::string> kBaselines = {"gpipe", "1f1b", "interleaved", "varuna"};
-  return variant.sharing == plan::Sharing::kSpatial && kBaselines.count(variant.schedule) > 0;
-}
-
 }  // namespace
 
 std::vector<TriedSchedule> try_all(const plan::Plan& base, const BestScheduleOptions& options) {
@@ -254,13 +263,11 @@ std::vector<TriedSchedule> try_all(const plan::Plan& base, const BestScheduleOpt
   for (const ScheduleVariant& variant : named_variants(base)) {
     TriedSchedule tried = try_named(base, variant);
     if (!options.split_backward && tried.candidate.splits) continue;
-    tried.candidate.is_baseline = is_baseline(variant);
-    const bool needs_memory = tried.candidate.is_baseline && variant.schedule == "varuna" &&
+    const bool needs_memory = variant.schedule == "varuna" &&
+                              variant.sharing == plan::Sharing::kSpatial &&
                               !tried.candidate.makespan && tried.candidate.in_flight;
     all.push_back(std::move(tried));
-    if (!needs_memory) continue;
-    all.push_back(try_varuna_within_memory(base));
-    all.back().candidate.is_baseline = true;
+    if (needs_memory) all.push_back(try_varuna_within_memory(base));
   }
   const std::vector<Search> list = searches(base, options.split_backward);
   const auto improved = std::count_if(list.begin(), list.end(),

@@ -2,11 +2,9 @@
 // today.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "decide/schedule_search/best_schedule.h"
-#include "predict/sim/simulate.h"
 #include "spec/schedule/schedule.h"
 
 namespace tombolo::schedule_search::detail {
@@ -17,7 +15,6 @@ struct TriedSchedule {
   plan::Plan plan;            // of all cells
   schedule::Schedule of_one;  // of one cell; empty where it cannot be taken
   bool given = false;         // the Plan must carry it, for no name stands for it
-  std::optional<sim::Simulation> simulation = {};
 };
 
 inline bool is_imagined(const plan::Plan& plan) {

@@ -130,12 +130,14 @@ Result<plan::Plan> vary(const plan::Plan& plan, const ScheduleVariant& variant) 
   out.parallelism.datacenter_per_stage = plan.parallelism.datacenter_per_stage;
   out.ranks = plan.ranks;
   out.measured_links = plan.measured_links;
-  if (plan.cost_source == plan::CostSource::kRoofline) return out;
+  const bool by_law = plan.cost_source == plan::CostSource::kRoofline ||
+                      plan.cost_source == plan::CostSource::kTombolo;
+  if (by_law) return out;
   out.cost_source = plan.cost_source;
   return with_work(std::move(out), work);
 }
 
-Result<plan::Plan> with_schedule(const plan::Plan& plan, const std::string& name) {
+ScheduleVariant variant_of(const plan::Plan& plan, const std::string& name) {
   const plan::Parallelism& p = plan.parallelism;
   ScheduleVariant variant{.schedule = name, .discipline = p.discipline};
   const plan::Layout layout = plan::layout_of(name);
@@ -145,8 +147,12 @@ Result<plan::Plan> with_schedule(const plan::Plan& plan, const std::string& name
   }
   variant.sharing =
       p.sharing.value_or(name == "atlas" ? plan::Sharing::kTemporal : plan::Sharing::kSpatial);
-  variant.cell = p.cell.value_or(p.data);
-  return vary(plan, variant);
+  if (variant.sharing == plan::Sharing::kTemporal) variant.cell = p.cell.value_or(p.data);
+  return variant;
+}
+
+Result<plan::Plan> with_schedule(const plan::Plan& plan, const std::string& name) {
+  return vary(plan, variant_of(plan, name));
 }
 
 plan::Plan one_cell(const plan::Plan& plan) {

@@ -46,8 +46,12 @@ plan::Plan with_work(plan::Plan plan, const PositionWork& work);
 // has, or another policy's number of chunks. What `plan` was given to perform is left out.
 Result<plan::Plan> vary(const plan::Plan& plan, const ScheduleVariant& variant);
 
-// The Plan under the schedule of this name, with the sharing that it says or else the schedule's
-// own, and as many stages per position as it has or else two where the layout needs several.
+// What the name alone stands for in this Plan: the sharing that the Plan says or else the
+// schedule's own, and as many stages per position as it has or else two where the layout needs
+// several.
+ScheduleVariant variant_of(const plan::Plan& plan, const std::string& name);
+
+// The Plan under the schedule of this name.
 Result<plan::Plan> with_schedule(const plan::Plan& plan, const std::string& name);
 
 // The Plan of the first DP-cell alone, or of the first pipeline where none share in time: what

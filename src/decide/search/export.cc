@@ -1,11 +1,22 @@
 #include "decide/search/export.h"
 
+#include <algorithm>
+
 #include "base/check.h"
+#include "predict/cost/law.h"
 
 namespace tombolo::search {
 namespace {
 
 using model::Model;
+
+// Whether chunks hold unlike numbers of layers.
+bool uneven(const plan::Job& job) {
+  const std::vector<model::Slice> slices = plan::split_layers(*job.model, job.parallelism);
+  return std::any_of(slices.begin(), slices.end(), [&](const model::Slice& slice) {
+    return slice.layers != slices.front().layers;
+  });
+}
 
 class MegatronArguments {
  public:
@@ -36,7 +47,7 @@ class MegatronArguments {
     flag("pipeline-model-parallel-size", p.pipeline);
     flag("context-parallel-size", p.context);
     if (m_.experts) flag("expert-model-parallel-size", p.expert);
-    if (m_.layers % (p.pipeline * p.virtual_stages) != 0) {
+    if (uneven(job_)) {
       flag("pipeline-model-parallel-layout", layout());
     } else if (p.virtual_stages > 1) {
       flag("num-virtual-stages-per-pipeline-rank", p.virtual_stages);
@@ -61,22 +72,14 @@ class MegatronArguments {
   // "Et*3|t*4|t*4|t*3mL": E embedding, t a layer, m a multi-token layer, L the loss; chunks in the
   // order of the forward pass.
   std::string layout() const {
-    const plan::Parallelism& p = job_.parallelism;
-    const int64_t chunks = p.pipeline * p.virtual_stages;
+    const std::vector<model::Slice> slices = plan::split_layers(m_, job_.parallelism);
     std::string text;
-    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-      int64_t layers = 0;
-      if (p.virtual_stages == 1 && !p.layers_per_stage.empty()) {
-        layers = p.layers_per_stage[static_cast<size_t>(chunk)];
-      } else if ((m_.layers + 2) % chunks == 0) {
-        layers = (m_.layers + 2) / chunks - (chunk == 0) - (chunk == chunks - 1);
-      } else {
-        layers = m_.layers / chunks + (chunk < m_.layers % chunks);
-      }
+    for (size_t chunk = 0; chunk < slices.size(); ++chunk) {
+      const int64_t layers = slices[chunk].layers;
       if (chunk > 0) text += "|";
       if (chunk == 0) text += "E";
       if (layers > 0) text += fmt::format("t*{}", layers);
-      if (chunk < chunks - 1) continue;
+      if (!slices[chunk].head) continue;
       text += std::string(static_cast<size_t>(m_.multi_token_layers.value_or(0)), 'm') + "L";
     }
     return text;
@@ -193,6 +196,28 @@ std::string torchtitan_schedule(const plan::Parallelism& p) {
   return p.virtual_stages > 1 ? "Interleaved1F1B" : "1F1B";
 }
 
+// What neither program has words for.
+Status check_words(const plan::Job& job) {
+  if (!job.model) {
+    return unusable(fmt::format("{}: model is missing", job.file),
+                    "[model] with preset = \"gpt3-175b\" or config = \"config.json\"");
+  }
+  if (job.cluster.datacenters.size() > 1) {
+    return unusable(
+        fmt::format("{}: cluster: {} datacenters; Megatron and torchtitan have no words "
+                    "for where stages lie",
+                    job.file, job.cluster.datacenters.size()),
+        "tombolo convert --to plan, or one [[cluster.datacenter]]");
+  }
+  if (!job.parallelism.tensor_per_stage.empty()) {
+    return unusable(fmt::format("{}: parallelism.tensor_per_stage = [{}]: Megatron and torchtitan "
+                                "have one tensor degree",
+                                job.file, fmt::join(job.parallelism.tensor_per_stage, ", ")),
+                    "tensor = 8 for all stages");
+  }
+  return cost::check_divisions(job);
+}
+
 }  // namespace
 
 Export to_megatron(const plan::Job& job) { return MegatronArguments(job).write(); }
@@ -248,6 +273,9 @@ Export to_torchtitan(const plan::Job& job) {
         "zero = 1: torchtitan shards gradients and weights too, and keeps the "
         "weights between passes (\"never\")");
   }
+  if (p.pipeline > 1 && uneven(job) && job.model->layers % (p.pipeline * p.virtual_stages) == 0) {
+    out.notes.push_back("layers_per_stage: torchtitan spreads the layers evenly");
+  }
   if (p.tensor > 1 && !p.sequence_parallel) {
     out.notes.push_back("sequence_parallel = false: torchtitan's tensor parallelism includes it");
   }
@@ -261,7 +289,7 @@ Export to_torchtitan(const plan::Job& job) {
 }
 
 Result<Export> export_job(const plan::Job& job, const std::string& format) {
-  CHECK(job.model, "{}: no model to export", job.file);
+  TRY(check_words(job));
   if (format == "megatron") return to_megatron(job);
   if (format == "torchtitan") return to_torchtitan(job);
   return unusable(fmt::format("--export {}: there is no such format", format),

@@ -26,7 +26,8 @@ Export to_megatron(const plan::Job& job);
 // user's.
 Export to_torchtitan(const plan::Job& job);
 
-// "megatron" or "torchtitan"; unusable: any other. The job is explicit and has a model.
+// "megatron" or "torchtitan" for an explicit job. Unusable: any other; a job without a model, over
+// several datacenters or with tensor degrees per stage; what no law can price (cost/law.h).
 Result<Export> export_job(const plan::Job& job, const std::string& format);
 
 }  // namespace tombolo::search

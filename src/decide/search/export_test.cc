@@ -6,6 +6,7 @@
 namespace tombolo::search {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -18,7 +19,7 @@ plan::Job preset_job(const char* preset) {
   return job;
 }
 
-TEST(Export, MegatronGetsArgumentsOfADenseModel) {
+plan::Job llama_on_64(int64_t virtual_stages, int64_t zero) {
   plan::Job j = preset_job("llama3-8b");
   j.model->sequence = 8192;
   j.training.micro_batch = 2;
@@ -26,9 +27,14 @@ TEST(Export, MegatronGetsArgumentsOfADenseModel) {
   j.parallelism.tensor = 2;
   j.parallelism.pipeline = 4;
   j.parallelism.data = 8;
-  j.parallelism.virtual_stages = 2;
-  j.parallelism.zero = 1;
+  j.parallelism.virtual_stages = virtual_stages;
+  j.parallelism.zero = zero;
   j.parallelism.sequence_parallel = true;
+  return j;
+}
+
+TEST(Export, MegatronGetsArgumentsOfADenseModel) {
+  plan::Job j = llama_on_64(2, 1);
   j.parallelism.schedule = "interleaved";
   const Export out = to_megatron(j);
   EXPECT_EQ(out.text,
@@ -103,16 +109,7 @@ TEST(Export, MegatronShardsWeightsByItsFsdp) {
 }
 
 TEST(Export, TorchtitanGetsItsConfiguration) {
-  plan::Job j = preset_job("llama3-8b");
-  j.model->sequence = 8192;
-  j.training.micro_batch = 2;
-  j.training.recompute = model::Recompute::kSelective;
-  j.parallelism.tensor = 2;
-  j.parallelism.pipeline = 4;
-  j.parallelism.data = 8;
-  j.parallelism.virtual_stages = 4;
-  j.parallelism.zero = 3;
-  j.parallelism.sequence_parallel = true;
+  plan::Job j = llama_on_64(4, 3);
   // A replica has 256/8 sequences; 32 layers are 16 chunks of two.
   EXPECT_EQ(to_torchtitan(j).text,
             "[training]\n"
@@ -157,10 +154,27 @@ TEST(Export, OtherFormatsAreRefusedByName) {
   EXPECT_THAT(out.error().text(), HasSubstr("--export megatron or --export torchtitan"));
 }
 
-TEST(ExportDeathTest, ThereIsAModel) {
+TEST(Export, WhatHasNoWordsIsRefusedByName) {
   plan::Job j = preset_job("llama3-8b");
   j.model.reset();
-  EXPECT_DEATH(static_cast<void>(export_job(j, "megatron")), "job.toml: no model to export");
+  EXPECT_THAT(export_job(j, "megatron").error().text(), HasSubstr("job.toml: model is missing"));
+  j = preset_job("llama3-8b");
+  j.parallelism.pipeline = 2;
+  j.parallelism.tensor_per_stage = {2, 4};
+  EXPECT_THAT(export_job(j, "torchtitan").error().text(), HasSubstr("tensor_per_stage = [2, 4]"));
+  j.cluster.datacenters.resize(2);
+  EXPECT_THAT(export_job(j, "megatron").error().text(), HasSubstr("2 datacenters"));
+}
+
+// 32 layers divide by 4, but the job divides them otherwise.
+TEST(Export, LayersThatAreGivenAreKept) {
+  plan::Job j = preset_job("llama3-8b");
+  j.parallelism.pipeline = 4;
+  j.parallelism.layers_per_stage = {9, 9, 8, 6};
+  EXPECT_THAT(to_megatron(j).text, HasSubstr("Et*9|t*9|t*8|t*6L"));
+  EXPECT_THAT(to_torchtitan(j).notes, Contains(HasSubstr("layers_per_stage")));
+  j.parallelism.layers_per_stage = {8, 8, 8, 8};
+  EXPECT_THAT(to_megatron(j).text, Not(HasSubstr("layout")));
 }
 
 }  // namespace

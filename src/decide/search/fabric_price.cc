@@ -79,6 +79,12 @@ Status check(const plan::Job& job, Seconds iteration, const FabricPriceOptions& 
                                 job.file, job.cluster.datacenters.size()),
                     "one [[cluster.datacenter]]");
   }
+  if (!job.parallelism.tensor_per_stage.empty()) {
+    return unusable(fmt::format("{}: parallelism.tensor_per_stage: a fabric is priced for one "
+                                "tensor degree",
+                                job.file),
+                    "tensor = 8 for all stages");
+  }
   if (job.cluster.datacenters[0].price.value <= 0) {
     return unusable(fmt::format("{}: cluster.datacenter[0].price is missing: iterations per dollar "
                                 "need what a device costs",

@@ -232,7 +232,7 @@ plan::Job with_configuration(plan::Job job, const cost::Configuration& c) {
   // With virtual stages a number per stage would not say which chunk is the shorter one.
   if (job.model->layers % c.pipeline != 0 && c.virtual_stages == 1) {
     for (int64_t stage = 0; stage < c.pipeline; ++stage) {
-      p.layers_per_stage.push_back(cost::stage_slice(*job.model, c.pipeline, stage).layers);
+      p.layers_per_stage.push_back(model::stage_slice(*job.model, c.pipeline, stage).layers);
     }
   }
   job.training.micro_batch = c.micro_batch;

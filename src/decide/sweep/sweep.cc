@@ -11,12 +11,13 @@
 #include "base/parallel.h"
 #include "base/toml.h"
 #include "spec/model/model.h"
+#include "spec/plan/job_value.h"
 #include "spec/plan/open_job.h"
 
 namespace tombolo::sweep {
 namespace {
 
-constexpr int64_t kFileMax = 1 << 24;  // as read_job
+constexpr int64_t kFileMax = 1 << 24;
 
 bool varies(const std::vector<SweepAxis>& axes, std::initializer_list<std::string_view> paths) {
   return std::any_of(axes.begin(), axes.end(), [&](const SweepAxis& axis) {
@@ -116,6 +117,21 @@ std::vector<Value> cells_of(const Sweep& sweep, const SweepRow& row, size_t figu
   return cells;
 }
 
+// The job that configurations are made of; of a Plan, those who decide anew take the setting alone.
+Result<Value> start_of(const std::string& file, const SweepQuestion& question) {
+  plan::JobValue job = TRY(plan::read_job_value(file));
+  if (question.ask == SweepAsk::kPlan || question.ask == SweepAsk::kSelect) {
+    return plan::setting_of(std::move(job));
+  }
+  if (job.given_schedule && question.ask == SweepAsk::kSimulate && question.policy.empty()) {
+    return unusable(fmt::format("{}: given: its schedule was found for this Plan, and no "
+                                "configuration beside it has one",
+                                file),
+                    "--policy best, which searches at every point, or --policy 1f1b");
+  }
+  return std::move(job.value);
+}
+
 }  // namespace
 
 Result<Sweep> sweep_of_value(std::string file, Value job, std::vector<SweepAxis> axes,
@@ -133,8 +149,7 @@ Result<Sweep> sweep_of_value(std::string file, Value job, std::vector<SweepAxis>
 
 Result<Sweep> make_sweep(const std::string& job, std::vector<SweepAxis> axes,
                          const SweepQuestion& question) {
-  const std::string text = TRY(read_file(job, kFileMax));
-  Value value = TRY(parse_toml(text, job));
+  Value value = TRY(start_of(job, question));
   if (!varies(axes, {"cluster.file"})) TRY(embed_cluster(value, job));
   // Other widths change what the reader derives from them, which only the file says.
   if (!varies(axes, {"model.config", "model.preset", "model.hidden", "model.heads"})) {

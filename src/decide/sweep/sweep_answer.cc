@@ -88,7 +88,7 @@ std::optional<Dollars> cost_of(const plan::Plan& plan, const sim::Simulation& si
   for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     const DollarsPerSecond price = plan.datacenter_of(static_cast<int32_t>(rank)).price;
     if (price.value <= 0) return {};
-    devices += price;
+    devices += price * real(plan.ranks[rank].shards);
   }
   Dollars cost = devices * seconds(simulation.iteration);
   for (const trace::WanUse& use : simulation.breakdown.wan) {
@@ -96,16 +96,6 @@ std::optional<Dollars> cost_of(const plan::Plan& plan, const sim::Simulation& si
     if (link) cost += link->price * Bytes{static_cast<double>(use.bytes)};
   }
   return cost;
-}
-
-std::optional<double> mfu_of(const plan::Plan& plan, Seconds iteration) {
-  // Imagined times say nothing of how well a device is used.
-  if (plan.cost_source == plan::CostSource::kStageTimes || iteration.value <= 0) return {};
-  FlopsPerSecond peak;
-  for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
-    peak += plan.device_of(static_cast<int32_t>(rank)).peak;
-  }
-  return cost::model_flops(plan.model, plan.training.global_batch) / (peak * iteration);
 }
 
 // ---- the questions ----
@@ -116,7 +106,6 @@ Result<std::vector<Value>> answer_best_schedule(const plan::Plan& plan) {
       TRY(schedule_search::best_schedule(plan, {.threads = 1}));
   std::vector<Value> row = TRY(answer_by_simulation(best.plan));
   const schedule_search::ScheduleCandidate* baseline = best.baseline();
-  const schedule_search::ScheduleCandidate* unsplit = best.unsplit();
   const auto gain = [](const schedule_search::ScheduleCandidate* fast,
                        const schedule_search::ScheduleCandidate* slow) {
     return fast && slow ? Value(schedule_search::time_saved(*fast->iteration, *slow->iteration))
@@ -126,8 +115,7 @@ Result<std::vector<Value>> answer_best_schedule(const plan::Plan& plan) {
   row.emplace_back(baseline ? Value(baseline->name) : Value());
   row.emplace_back(baseline ? Value(seconds(*baseline->iteration).value) : Value());
   row.push_back(gain(&best.winner(), baseline));
-  row.push_back(gain(unsplit, baseline));
-  row.push_back(gain(&best.winner(), best.published()));
+  row.push_back(gain(best.unsplit(), best.unsplit_baseline()));
   row.emplace_back(seconds(best.bound.value).value);
   return row;
 }
@@ -145,23 +133,22 @@ Result<std::vector<Value>> answer_estimate(const Value& value, const std::string
                                            const SweepQuestion& question) {
   const plan::Job job = TRY(plan::job_from_value(value, file));
   const estimate::Estimate e = TRY(estimate::estimate(job, question.law));
-  const int64_t devices = e.configuration.devices();
-  if (devices > e.devices_in_cluster) {
-    return infeasible(fmt::format("the split needs {} devices, the cluster has {}", devices,
+  if (e.devices > e.devices_in_cluster) {
+    return infeasible(fmt::format("the split needs {} devices, the cluster has {}", e.devices,
                                   e.devices_in_cluster));
   }
   if (!e.fits()) {
     return infeasible(fmt::format("needs {} of {} per device", brief(e.memory.total()),
                                   brief(e.memory_of_device)));
   }
-  Figures f{.devices = devices,
+  Figures f{.devices = e.devices,
             .iteration = e.iteration,
             .sequences = job.training.global_batch,
             .tokens = job.model->sequence,
             .cost = {},
             .mfu = e.mfu,
             .memory = e.memory.total()};
-  if (job.cluster.datacenters[0].price.value > 0) f.cost = e.price;
+  if (e.priced) f.cost = e.price;
   return to_row(f);
 }
 
@@ -229,7 +216,7 @@ Result<std::vector<Value>> answer_mixed_plan(const plan::OpenJob& open,
     priced = priced && datacenter && datacenter->price.value > 0;
   }
   Figures f{.devices = best.devices,
-            .iteration = best.iteration,
+            .iteration = best.time.iteration,
             .sequences = open.job.training.global_batch,
             .tokens = open.job.model->sequence,
             .cost = {},
@@ -280,14 +267,13 @@ Result<std::vector<Value>> answer_select(const Value& value, const std::string& 
   for (size_t i = 0; i < job.setting.sites.size(); ++i) {
     places.add(job.setting.sites[i].name, chosen.partitions[i]);
   }
-  Figures f{
-      .devices = chosen.used_gpus,
-      .iteration = chosen.total(),
-      .sequences = chosen.pipelines * job.setting.micro_batches * open.job.training.micro_batch,
-      .tokens = {},
-      .cost = {},
-      .mfu = {},
-      .memory = {}};
+  Figures f{.devices = chosen.used_gpus,
+            .iteration = chosen.total(),
+            .sequences = chosen.all_micro_batches * job.micro_batch,
+            .tokens = {},
+            .cost = {},
+            .mfu = {},
+            .memory = {}};
   if (open.job.model) f.tokens = open.job.model->sequence;
   if (job.priced) f.cost = chosen.cost;
   std::vector<Value> row = to_row(f);
@@ -314,8 +300,7 @@ std::vector<std::string> sweep_columns(const SweepQuestion& question) {
   } else if (ask == SweepAsk::kSelect) {
     add({"cells", "pipelines", "unused_devices", "partitions_per_datacenter"});
   } else if (ask == SweepAsk::kSimulate && question.policy == "best") {
-    add({"winner", "baseline", "baseline_s", "gain", "gain_without_split", "gain_over_published",
-         "lower_bound_s"});
+    add({"winner", "baseline", "baseline_s", "gain", "gain_without_split", "lower_bound_s"});
   }
   return columns;
 }
@@ -324,16 +309,15 @@ Result<std::vector<Value>> answer_by_simulation(const plan::Plan& plan) {
   const schedule::Schedule schedule = TRY(schedule::build(plan));
   TRY(schedule::check_memory(plan, schedule));
   const sim::Simulation simulation = TRY(sim::simulate(plan));
-  const bool has_model = plan.boundary.value > 0;  // [stage_times] may stand without one
   const Seconds iteration = seconds(simulation.iteration);
-  Figures f{.devices = static_cast<int64_t>(plan.ranks.size()),
+  Figures f{.devices = plan.devices(),
             .iteration = iteration,
             .sequences = plan.training.global_batch,
             .tokens = {},
             .cost = cost_of(plan, simulation),
-            .mfu = mfu_of(plan, iteration),
+            .mfu = cost::mfu_of(plan, iteration),
             .memory = {}};
-  if (has_model) {
+  if (plan.has_model()) {
     f.tokens = plan.model.sequence;
     f.memory = *std::max_element(simulation.peak_memory.begin(), simulation.peak_memory.end());
   }

@@ -35,8 +35,9 @@ struct SweepQuestion {
   cost::Law law = cost::Law::kTombolo;                     // of estimate and plan
   search::Objective objective = search::Objective::kTime;  // of plan
   // Of simulate: the name of a schedule instead of the job's, or "best", which searches
-  // (best_schedule.h) and adds winner, baseline, baseline_s, gain, gain_without_split,
-  // gain_over_published (nothing where memory holds none of the four) and lower_bound_s.
+  // (best_schedule.h) and adds winner, baseline (the best published schedule; nothing where memory
+  // holds none), baseline_s, gain, gain_without_split (over the best published one that does not
+  // split) and lower_bound_s.
   std::string policy = {};
 };
 

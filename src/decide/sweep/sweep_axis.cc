@@ -59,12 +59,17 @@ std::optional<Result<std::vector<Value>>> parse_range(std::string_view text) {
   if (!from || !to || (!from->unit.empty() && from->unit != to->unit)) return {};
   std::vector<Value> values;
   if (count == 0) {
-    if (!is_whole(from->number) || !is_whole(to->number) || from->number > to->number ||
-        to->number - from->number >= static_cast<double>(kSweepMax)) {
+    if (!is_whole(from->number) || !is_whole(to->number) || from->number > to->number) {
       return unusable(fmt::format("{}: not a range of whole numbers", text),
                       "1..8, or so many evenly spaced values: 0.5..2/4");
     }
-    count = static_cast<int64_t>(to->number - from->number) + 1;
+    const double values = to->number - from->number + 1;
+    if (values > static_cast<double>(kSweepMax)) {
+      return unusable(fmt::format("{}: {:.0f} values, and a sweep takes {} configurations at most",
+                                  text, values, kSweepMax),
+                      fmt::format("so many evenly spaced ones: {}/100", text));
+    }
+    count = static_cast<int64_t>(values);
   } else if (count < 2 || count > kSweepMax) {
     return unusable(fmt::format("{}: {} values", text, count),
                     fmt::format("2 to {} evenly spaced values", kSweepMax));

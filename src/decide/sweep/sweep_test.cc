@@ -9,6 +9,7 @@
 #include "base/csv.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "support/folder_test.h"
 #include "support/job_texts.h"
 
 namespace tombolo::sweep {
@@ -17,14 +18,8 @@ namespace {
 using ::testing::HasSubstr;
 
 // A folder that is gone after the test.
-class SweepTest : public ::testing::Test {
+class SweepTest : public FolderTest {
  protected:
-  SweepTest() {
-    std::string name = ::testing::TempDir() + "tombolo-sweep-XXXXXX";
-    folder_ = mkdtemp(name.data());
-  }
-  ~SweepTest() override { std::filesystem::remove_all(folder_); }
-
   std::string write(const std::string& name, const std::string& text) {
     EXPECT_TRUE(write_file(folder_ + "/" + name, text));
     return folder_ + "/" + name;
@@ -35,8 +30,6 @@ class SweepTest : public ::testing::Test {
     for (const std::string& text : vary) axes.push_back(*parse_sweep_axis(text));
     return make_sweep(job, std::move(axes), {.ask = ask});
   }
-
-  std::string folder_;
 };
 
 double figure(const Sweep& sweep, const SweepRow& row, const std::string& column) {

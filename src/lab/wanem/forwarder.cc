@@ -4,7 +4,6 @@
 #include <linux/if_tun.h>
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -25,6 +24,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/parallel.h"
 #include "lab/wanem/frame_pool.h"
 #include "lab/wanem/lateness.h"
 #include "lab/wanem/wan.h"
@@ -121,12 +121,7 @@ ForwardingThread::ForwardingThread(std::vector<Port> ports, const Scenario& scen
     polled_.push_back({ports_[i].tun_fd, POLLIN, 0});
   }
   polled_.push_back({wake_fd_, POLLIN, 0});
-  // Signals are for the program's other threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = start_without_signals([this] { run(); });
   ask([] {});  // until it is ready for frames
 }
 

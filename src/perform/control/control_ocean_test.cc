@@ -137,6 +137,7 @@ class Ocean {
     coordinator_.emplace(CoordinatorOptions{.terms = terms_,
                                             .seats = seats_,
                                             .losses_max = 1'000'000,
+                                            .gather_max = milliseconds(15'000),
                                             .survivors_first = milliseconds(3000)},
                          journal_, coordinator_clock_.at(now_));
     carry_out();
@@ -213,7 +214,7 @@ class Ocean {
 
   bool storming() const { return now_ < SimTime{} + milliseconds(30'000); }
   void trouble() {
-    switch (random_.below(6)) {
+    switch (random_.below(7)) {
       case 0:
         return coordinator_ ? kill_coordinator() : void();
       case 1:
@@ -226,6 +227,10 @@ class Ocean {
         processes_[random_.below(processes_.size())]->paused_until =
             now_ + milliseconds(8000 * random_.uniform());
         return;
+      case 5:
+        if (!coordinator_ || coordinator_paused_until_ > now_) return;
+        coordinator_->halt("its owner saw trouble", coordinator_clock_.at(now_));
+        return carry_out();
       default:
         return cut();
     }

@@ -1,5 +1,7 @@
 #include "perform/control/coordinator.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -18,16 +20,18 @@ Coordinator::Coordinator(CoordinatorOptions options, std::span<const Entry> jour
   CHECK(terms, "{}", terms.error().message);
   CHECK(!options_.seats.empty(), "a run without seats");
   bool open = false;  // somebody may still work
+  SimDuration longest = options_.terms.ceiling;
   for (const Entry& entry : journal) {
     epoch_ = std::max(epoch_, entry.epoch);
     step_ = std::max(step_, entry.step);
-    if (entry.kind == Entry::Kind::kBegun) open = true;
+    if (entry.kind == Entry::Kind::kBegun) open = begun_ = true;
+    longest = std::max(longest, entry.lease);
     if (entry.kind == Entry::Kind::kEnded || entry.kind == Entry::Kind::kClosed) open = false;
   }
   fence_ = now;
   if (open) {
     state_ = State::kFencing;
-    fence_ = now + options_.terms.stretched(options_.terms.ceiling);
+    fence_ = now + options_.terms.stretched(longest);
   } else {
     gather(now);
   }
@@ -42,7 +46,10 @@ void Coordinator::gather(SimTime now) {
   state_ = State::kGathering;
   gathering_since_ = now;
   ++epoch_;
-  write({.kind = Entry::Kind::kBegun, .epoch = epoch_, .step = step_});
+  write({.kind = Entry::Kind::kBegun,
+         .epoch = epoch_,
+         .step = step_,
+         .lease = options_.terms.ceiling});
 }
 
 bool Coordinator::came(MemberId member, std::optional<size_t> seat, const std::string& datacenter,
@@ -61,6 +68,7 @@ bool Coordinator::came(MemberId member, std::optional<size_t> seat, const std::s
       present_.try_emplace(member, Present{seat, datacenter, LeaseBook(options_.terms)})
           .first->second;
   present.lease.renew(now);  // so that a member that never beats is missed
+  quiet_until_ = {};
   assign_spares(now);
   begin_if_complete(now);
   return true;
@@ -91,6 +99,7 @@ void Coordinator::begin_if_complete(SimTime now) {
   }
   for (Chair& chair : chairs_) chair.lost = false;
   state_ = State::kWorking;
+  begun_ = true;
   orders_.emplace_back(Begin{epoch_});
 }
 
@@ -141,9 +150,20 @@ void Coordinator::lose(MemberId member, const std::string& how, SimTime now) {
   write({.kind = Entry::Kind::kLost, .epoch = epoch_, .step = step_, .text = reason});
   orders_.emplace_back(Lost{seat, reason});
   if (state_ == State::kGathering) return assign_spares(now);
+  stop(reason);
+}
+
+void Coordinator::stop(const std::string& reason) {
   state_ = State::kStopping;
   orders_.emplace_back(Halt{epoch_, reason});
   if (++losses_ > options_.losses_max) give_up(reason);
+}
+
+void Coordinator::halt(const std::string& reason, SimTime now) {
+  pass(now);
+  if (state_ != State::kWorking && state_ != State::kGathering) return;
+  stop(reason);
+  finish_stopping(now);
 }
 
 void Coordinator::give_up(const std::string& reason) {
@@ -172,7 +192,7 @@ void Coordinator::all_ended(SimTime now) {
 
 void Coordinator::tick(SimTime now) {
   pass(now);
-  if (state_ == State::kOver) return;
+  if (state_ == State::kOver || (state_ == State::kWorking && now < quiet_until_)) return;
   if (state_ == State::kFencing && now >= fence_) {
     write({.kind = Entry::Kind::kEnded, .epoch = epoch_, .step = step_});
     gather(now);
@@ -192,15 +212,24 @@ void Coordinator::tick(SimTime now) {
     }
   }
   if (state_ == State::kOver) return;
+  if (state_ == State::kWorking) {
+    quiet_until_ = kNever;
+    for (const auto& [member, present] : present_)
+      quiet_until_ = std::min(quiet_until_, present.lease.end());
+    return;
+  }
   finish_stopping(now);
   assign_spares(now);
   begin_if_complete(now);
-  if (state_ == State::kGathering && options_.gather_max &&
+  const std::vector<std::string> absent = missing();
+  if (state_ == State::kGathering && !absent.empty() && options_.gather_max &&
       now - gathering_since_ >= *options_.gather_max) {
-    std::string names;
-    for (const std::string& name : missing()) names += (names.empty() ? "" : ", ") + name;
-    give_up(fmt::format("{} did not come within {:g} s: nobody goes on without all", names,
-                        seconds(*options_.gather_max).value));
+    const std::string reason = fmt::format(
+        "{} did not come within {:g} s: {} of {} are here", fmt::join(absent, ", "),
+        seconds(*options_.gather_max).value, chairs_.size() - absent.size(), chairs_.size());
+    if (!begun_) return give_up(reason);
+    stop(reason);
+    finish_stopping(now);
   }
 }
 

@@ -21,7 +21,8 @@
 //   - An epoch's number is on disk before anybody hears it, and is never used twice.
 //
 // A state machine: instants, which do not go back, and what happened go in; orders come out, to be
-// carried out in their order. A Write that fails ends the run. Cost: O(seats) per call.
+// carried out in their order. A Write that fails ends the run. Cost: O(seats) per call, but for
+// beats while all work.
 #pragma once
 
 #include <map>
@@ -46,8 +47,10 @@ struct Seat {
 struct CoordinatorOptions {
   LeaseTerms terms;
   std::vector<Seat> seats;
-  int losses_max = 3;                          // in a row, without a step in between
-  std::optional<SimDuration> gather_max;       // for all to come; left out: as long as it takes
+  int losses_max = 3;  // in a row, without a step in between
+  // For all to come; left out: as long as it takes. Where no epoch has begun before, the run is
+  // over then. Later it counts as a loss, and the next epoch gathers.
+  std::optional<SimDuration> gather_max;
   SimDuration survivors_first{5'000'000'000};  // until a spare takes a survivor's seat
 };
 
@@ -104,6 +107,8 @@ class Coordinator {
   void beat(MemberId member, const Beat& beat, SimTime now);
   // It is known not to work any more, and not to begin again.
   void ended(MemberId member, const std::string& how, SimTime now);
+  // This epoch cannot go on, and no member is to blame; its owner says why. Counts as a loss.
+  void halt(const std::string& reason, SimTime now);
   // Nobody who ever belonged to this run works any more, whatever the leases say.
   void all_ended(SimTime now);
   // Time passes. To be called at least at due().
@@ -140,6 +145,7 @@ class Coordinator {
   void begin_if_complete(SimTime now);
   void lose(MemberId member, const std::string& how, SimTime now);
   void leave(MemberId member);
+  void stop(const std::string& reason);
   void assign_spares(SimTime now);
   void finish_stopping(SimTime now);
   void write(Entry entry) { orders_.push_back(Write{std::move(entry)}); }
@@ -149,12 +155,16 @@ class Coordinator {
   State state_ = State::kGathering;
   uint64_t epoch_ = 0;
   int64_t step_ = 0;
-  int losses_ = 0;  // since the last step
-  SimTime now_;     // the latest instant; they do not go back
-  SimTime fence_;   // nobody of an earlier life holds a lease after this
+  int losses_ = 0;      // since the last step
+  bool begun_ = false;  // an epoch, in this life or one before: all have been there once
+  SimTime now_;         // the latest instant; they do not go back
+  SimTime fence_;       // nobody of an earlier life holds a lease after this
   SimTime gathering_since_;
   std::vector<Chair> chairs_;
   std::map<MemberId, Present> present_;
+  // While all work: no lease ends before, because beats only make them longer. So a beat looks at
+  // its own member alone.
+  SimTime quiet_until_;
   std::vector<Order> orders_;
 };
 

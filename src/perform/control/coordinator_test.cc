@@ -62,7 +62,8 @@ TEST_F(CoordinatorTest, AllComeThenALostOneStopsAllAndTheNextEpochBegins) {
   EXPECT_EQ(carry_out(c), "begin 2; ");
   // run(1) of the story on disk: begun 1, lost, ended 1, begun 2.
   ASSERT_EQ(journal_.size(), 4u);
-  EXPECT_EQ(journal_[3], (Entry{.kind = Entry::Kind::kBegun, .epoch = 2, .step = 7}));
+  EXPECT_EQ(journal_[3],
+            (Entry{.kind = Entry::Kind::kBegun, .epoch = 2, .step = 7, .lease = ms(4000)}));
 }
 
 // Beats at 0 and 100 ms: a lease of the floor, 1 s, hence lost at 1.1 s.
@@ -162,6 +163,60 @@ TEST_F(CoordinatorTest, WhoDoesNotComeIsNamed) {
   sit(c, 10, 0, at_ms(0));
   for (int64_t t = 100; t <= 2000; t += 100) c.beat(10, {1, at_ms(t)}, at_ms(t));
   EXPECT_THAT(carry_out(c), HasSubstr("over: rank 1 (paris) did not come within 2 s"));
+}
+
+// A host that reboots for longer than one window costs windows, not the run.
+TEST_F(CoordinatorTest, WhoWasThereOnceIsWaitedForAsOftenAsLossesAreBorne) {
+  options_.gather_max = ms(2000);
+  options_.losses_max = 2;
+  Coordinator c = make();
+  sit(c, 10, 0, at_ms(0));
+  sit(c, 11, 1, at_ms(0));
+  c.stepped(7);
+  c.ended(11, "killed", at_ms(10));  // the first loss
+  c.ended(10, "stopped", at_ms(10));
+  EXPECT_THAT(carry_out(c), HasSubstr("begin 1; halt: rank 1 (paris) was lost: killed"));
+  EXPECT_EQ(c.epoch(), 2u);
+  c.tick(at_ms(2010));  // nobody came in two seconds: the second
+  EXPECT_EQ(carry_out(c),
+            "halt: rank 0 (oregon), rank 1 (paris) did not come within 2 s: 0 of 2 are here; ");
+  EXPECT_EQ(c.epoch(), 3u);
+  sit(c, 20, 0, at_ms(2100));
+  sit(c, 21, 1, at_ms(3000));
+  EXPECT_EQ(carry_out(c), "begin 3; ");
+  c.stepped(8);
+  c.ended(21, "killed", at_ms(3100));
+  EXPECT_THAT(carry_out(c), ::testing::Not(HasSubstr("over"))) << "a step in between";
+}
+
+TEST_F(CoordinatorTest, AnOwnerMayHaltAnEpochAndNobodyIsBlamed) {
+  options_.losses_max = 1;
+  Coordinator c = make();
+  sit(c, 10, 0, at_ms(0));
+  c.halt("two ranks cannot reach each other", at_ms(10));
+  EXPECT_EQ(carry_out(c), "halt: two ranks cannot reach each other; ");
+  EXPECT_EQ(c.state(), State::kStopping) << "rank 0 has a lease";
+  c.ended(10, "stopped", at_ms(20));
+  EXPECT_EQ(c.state(), State::kGathering);
+  EXPECT_EQ(c.epoch(), 2u);
+  c.halt("again", at_ms(30));
+  EXPECT_EQ(carry_out(c), "halt: again; over: again");
+  c.halt("too late", at_ms(40));
+  EXPECT_EQ(carry_out(c), "");
+}
+
+// The one before may have been told of longer leases than this one grants.
+TEST_F(CoordinatorTest, ARestartedCoordinatorWaitsForTheLeasesThatTheJournalSpeaksOf) {
+  {
+    Coordinator c = make();
+    carry_out(c);
+  }
+  options_.terms.ceiling = ms(2000);
+  Coordinator c = make(at_ms(100));
+  c.tick(at_ms(4099));
+  EXPECT_EQ(c.state(), State::kFencing);
+  c.tick(at_ms(4100));
+  EXPECT_EQ(c.state(), State::kGathering);
 }
 
 using CoordinatorDeathTest = CoordinatorTest;

@@ -4,6 +4,7 @@
 #include "base/fields.h"
 #include "base/json.h"
 #include "perform/control/journal.h"
+#include "perform/control/lease.h"
 
 namespace tombolo::control {
 namespace {
@@ -36,6 +37,8 @@ void describe(Archive& a, Entry& entry) {
   if constexpr (Archive::kReads) entry.epoch = static_cast<uint64_t>(epoch);
   a.optional("step", entry.step);
   a.check(entry.step >= 0, "step", "must not be negative");
+  a.optional("lease_ns", entry.lease.ns);
+  a.check(entry.lease.ns >= 0 && entry.lease <= kLeaseMax, "lease_ns", "is longer than any lease");
   a.optional("text", entry.text);
 }
 

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/time.h"
 
 namespace tombolo::control {
 
@@ -64,7 +65,8 @@ class Journal {
 // What a coordinator's journal has to remember of a run:
 //
 //   run     the Plan's digest: whose journal this is
-//   begun   an epoch, and the step that its members go on after. On disk before anybody hears of it
+//   begun   an epoch, the step that its members go on after, and the longest lease that they may
+//           get. On disk before anybody hears of it
 //   lost    a member of it, and how
 //   ended   an epoch: none of its members works any more
 //   closed  the run is over, as a person was told
@@ -76,6 +78,7 @@ struct Entry {
   Kind kind = Kind::kRun;
   uint64_t epoch = 0;
   int64_t step = 0;
+  SimDuration lease;  // zero: not said
   std::string text;
 
   bool operator==(const Entry&) const = default;

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "support/folder_test.h"
 
 namespace tombolo::control {
 namespace {
@@ -16,14 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-class JournalTest : public ::testing::Test {
+class JournalTest : public FolderTest {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "journal.XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-    path_ = folder_ + "/journal";
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   Journal open() {
     auto journal = Journal::open(path_);
     CHECK(journal, "{}", journal.error().text());
@@ -35,7 +30,7 @@ class JournalTest : public ::testing::Test {
     return *read_file(path_);
   }
 
-  std::string folder_, path_;
+  const std::string path_ = at("journal");
 };
 
 TEST_F(JournalTest, WhatWasAppendedIsThereAfterwards) {

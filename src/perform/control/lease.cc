@@ -18,7 +18,7 @@ const LeaseTerms& sound(const LeaseTerms& terms) {
 }  // namespace
 
 Status LeaseTerms::check() const {
-  if (beat.ns <= 0 || floor < beat || ceiling < floor) {
+  if (beat.ns <= 0 || floor < beat || ceiling < floor || ceiling > kLeaseMax) {
     return failed(fmt::format("a lease with a beat of {} ns, floor {} ns, ceiling {} ns", beat.ns,
                               floor.ns, ceiling.ns));
   }
@@ -61,7 +61,7 @@ Beat Lease::beat(uint64_t epoch, SimTime now) {
 }
 
 void Lease::granted(const Grant& grant, SimTime now) {
-  if (grant.sent > now || grant.length.ns < 0 || grant.length > terms_.ceiling) return;
+  if (grant.sent > now || grant.length.ns < 0 || grant.length > kLeaseMax) return;
   end_ = std::max(end_, grant.sent + grant.length);
 }
 

@@ -17,9 +17,12 @@
 //
 // How long: the law of the adaptive deadline. A lease is `multiple` times the longest gap between
 // two beats of this member among the last kGapsKept, but never shorter than `floor` nor longer than
-// `ceiling`. A member on a quiet path is missed after the floor; one whose beats come in bursts,
-// because its machine or its path is busy, is given the time that it was seen to need. (Phi-accrual
-// detectors, Hayashibara et al. 2004, assume a distribution; a longest gap needs none.)
+// `ceiling`. By default both are a minute: paths between datacenters are cut for seconds when
+// routes change, and TCP may need half as long again to notice that they are back. Only silence
+// takes so long to be noticed; a process that ends says so by the end of its connection. A member
+// on a quiet path is missed after the floor; one whose beats come in bursts, because its machine or
+// its path is busy, is given the time that it was seen to need. (Phi-accrual detectors, Hayashibara
+// et al. 2004, assume a distribution; a longest gap needs none.)
 #pragma once
 
 #include <array>
@@ -31,10 +34,13 @@
 
 namespace tombolo::control {
 
+// No lease is longer, whoever granted it.
+inline constexpr SimDuration kLeaseMax{3'600'000'000'000};
+
 struct LeaseTerms {
   SimDuration beat{250'000'000};        // between two heartbeats of a member
-  SimDuration floor{3'000'000'000};     // the shortest lease
-  SimDuration ceiling{15'000'000'000};  // the longest
+  SimDuration floor{60'000'000'000};    // the shortest lease
+  SimDuration ceiling{60'000'000'000};  // the longest; at most kLeaseMax
   double multiple = 8;                  // of the longest gap seen
   double drift = 0.001;                 // of any clock against another; at most 0.2
 
@@ -87,7 +93,8 @@ class Lease {
   Beat beat(uint64_t epoch, SimTime now);
   SimTime next_beat() const { return next_beat_; }
 
-  // The answer to one of our beats. One of another life, or from the future, changes nothing.
+  // The answer to one of our beats. One of another life, from the future or longer than kLeaseMax
+  // changes nothing. How long a lease is only the coordinator knows.
   void granted(const Grant& grant, SimTime now);
   bool valid(SimTime now) const { return now < end_; }
   SimTime end() const { return end_; }

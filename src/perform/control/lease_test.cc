@@ -42,7 +42,7 @@ TEST(Lease, TheCoordinatorsEndComesAfterTheMembers) {
 TEST(Lease, AnAnswerFromTheFutureOrLongerThanAnyLeaseChangesNothing) {
   Lease lease(kTerms);
   lease.granted({.epoch = 1, .sent = at_ms(50), .length = ms(1000)}, at_ms(10));
-  lease.granted({.epoch = 1, .sent = at_ms(0), .length = ms(4001)}, at_ms(10));
+  lease.granted({.epoch = 1, .sent = at_ms(0), .length = kLeaseMax + ms(1)}, at_ms(10));
   EXPECT_FALSE(lease.valid(at_ms(11)));
   lease.granted({.epoch = 1, .sent = at_ms(0), .length = ms(2000)}, at_ms(10));
   lease.granted({.epoch = 1, .sent = at_ms(5), .length = ms(1000)}, at_ms(12));
@@ -53,6 +53,7 @@ TEST(Lease, TermsThatMakeNoSenseAreRefused) {
   EXPECT_TRUE(LeaseTerms{}.check());
   EXPECT_FALSE(LeaseTerms{.beat = ms(0)}.check());
   EXPECT_FALSE((LeaseTerms{.floor = ms(5000), .ceiling = ms(4000)}.check()));
+  EXPECT_FALSE(LeaseTerms{.ceiling = kLeaseMax + ms(1)}.check());
   EXPECT_FALSE(LeaseTerms{.drift = 0.5}.check());
 }
 

@@ -40,7 +40,7 @@ Result<std::vector<Berth>> berths_of(const plan::Plan& plan,
                       placement.rank, placement.node, placement.datacenter),
           "tools/islands with this job, so that both have the same nodes");
     }
-    berths.push_back({host->address, host->network_namespace});
+    berths.push_back({.address = host->address, .network_namespace = host->network_namespace});
   }
   return berths;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/time.h"
+#include "perform/control/lease.h"
 #include "perform/launch/child_process.h"
 #include "perform/launch/security.h"
 #include "perform/link/handshake.h"
@@ -20,9 +21,11 @@
 namespace tombolo::launch {
 
 struct Berth {
-  std::string address = "127.0.0.1";  // where its worker listens
-  std::string network_namespace;      // a path for setns(); empty: that of this process
-  bool no_inbound = false;            // nobody can call it (reach.h)
+  std::string address = "127.0.0.1";   // where its worker listens
+  std::string advertised = {};         // where others call it; empty: there
+  transport::PortRange ports = {};     // on which it listens
+  std::string network_namespace = {};  // a path for setns(); empty: that of this process
+  bool no_inbound = false;             // nobody can call it (reach.h)
 };
 
 // By rank. Unusable where the islands are not those of the Plan: a node that is no host, another
@@ -50,7 +53,11 @@ struct WorkerStart {
   Security security;
   std::optional<link::Token> token;  // left out: it reads token_file
   std::string token_file;
+  // Where its host keeps its files; empty: where the launcher says.
+  std::string output;
+  std::string checkpoints;
   SimDuration join_max{60'000'000'000};
+  control::LeaseTerms terms;
   bool child = true;     // it may end when the thread that started it does
   bool returns = false;  // it is started again when the run gathers anew
 };

@@ -4,9 +4,11 @@
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -143,12 +145,42 @@ int await_exit(pid_t child) {
   return status;
 }
 
+namespace {
+
+class SystemProcesses : public Processes {
+ public:
+  Result<pid_t> spawn(const ChildOptions& options) override { return launch::spawn(options); }
+  void await_end(pid_t child) override {
+    siginfo_t info{};
+    while (waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT) != 0 &&
+           errno == EINTR) {
+    }
+  }
+  int await_exit(pid_t child) override { return launch::await_exit(child); }
+  void signal(pid_t child, int number) override { kill(child, number); }
+};
+
+}  // namespace
+
+Processes& system_processes() {
+  static SystemProcesses processes;
+  return processes;
+}
+
 std::string describe_exit(int status) {
   CHECK(WIFSIGNALED(status) || WIFEXITED(status), "wait status {} is no end", status);
   if (WIFSIGNALED(status)) {
     return fmt::format("killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
   }
   return fmt::format("it exited with code {}", WEXITSTATUS(status));
+}
+
+void allow_many_files() {
+  constexpr rlim_t kEnough = 65'536;
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= kEnough) return;
+  files.rlim_cur = std::min(files.rlim_max, kEnough);
+  setrlimit(RLIMIT_NOFILE, &files);
 }
 
 Result<std::string> sibling_program(const std::string& name) {

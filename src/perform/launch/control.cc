@@ -29,6 +29,18 @@ void describe(Archive& a, LinkStatistics& link) {
 
 }  // namespace tombolo::link
 
+namespace tombolo::runtime {
+
+template <class Archive>
+void describe(Archive& a, StepFile& file) {
+  a.required("step", file.step);
+  a.required("file", file.file);
+  a.required("bytes", file.bytes);
+  a.check(file.bytes >= 0, "bytes", "must not be negative");
+}
+
+}  // namespace tombolo::runtime
+
 namespace tombolo::launch {
 
 template <class Archive>
@@ -41,6 +53,7 @@ template <class Archive>
 void describe(Archive& a, launch::LinkReport& report) {
   a.required("link", report.link);
   a.optional("queue", report.queue);
+  a.optional("silent_ns", report.silent.ns);
 }
 
 template <class Archive>
@@ -57,16 +70,54 @@ void describe(Archive& a, Hello& m) {
 }
 
 template <class Archive>
+void describe(Archive& a, Survey& m) {
+  a.required("output", m.output);
+  a.optional("checkpoints", m.checkpoints);
+  a.required("fresh", m.fresh);
+}
+
+template <class Archive>
+void describe(Archive& a, Inventory& m) {
+  a.optional("files", m.files);
+  a.optional("kept", m.kept);
+}
+
+template <class Archive>
 void describe(Archive& a, Start& m) {
   a.required("plan", m.plan);
   a.required("addresses", m.addresses);
   a.optional("reach", m.reach);
   a.optional("splice_port", m.splice_port);
   a.check(m.splice_port >= 0 && m.splice_port <= 65535, "splice_port", "is no port");
-  a.required("output", m.output);
+  a.required("epoch", m.epoch);
   a.required("first_iteration", m.first_iteration);
-  a.optional("resume", m.resume);
+  a.optional("state", m.state);
+  a.optional("state_epoch", m.state_epoch);
   a.optional("keep", m.keep);
+  a.check(m.state_epoch >= 0, "state_epoch", "must not be negative");
+}
+
+template <class Archive>
+void describe_way(Archive& a, Way& way) {
+  auto number = static_cast<int32_t>(way);
+  a.required("way", number);
+  a.check(number >= 0 && number <= 2, "way", "must lie between 0 and 2");
+  if (a.ok()) way = static_cast<Way>(number);
+}
+
+template <class Archive>
+void describe(Archive& a, Unreached& m) {
+  a.required("peer", m.peer);
+  describe_way(a, m.way);
+  a.optional("reason", m.reason);
+}
+
+template <class Archive>
+void describe(Archive& a, Meet& m) {
+  a.required("peer", m.peer);
+  describe_way(a, m.way);
+  a.optional("splice_port", m.splice_port);
+  a.check(m.splice_port >= 0 && m.splice_port <= 65535, "splice_port", "is no port");
 }
 
 template <class Archive>
@@ -85,6 +136,9 @@ void describe(Archive& a, ProgressReport& m) {
   a.optional("loss", m.report.loss);
   a.optional("weights_digest", m.report.weights_digest);
   a.optional("late_s", m.report.late_s);
+  a.optional("gradient_norm", m.report.gradient_norm);
+  a.optional("update_skipped", m.report.update_skipped);
+  a.optional("wan_wait_ns", m.report.wan_wait.ns);
 }
 
 template <class Archive>
@@ -101,7 +155,52 @@ void describe(Archive& a, ShardReport& m) {
 }
 
 template <class Archive>
-void describe(Archive&, Finished&) {}
+void describe(Archive& a, Commit& m) {
+  a.required("manifest", m.manifest);
+}
+
+template <class Archive>
+void describe(Archive& a, Committed& m) {
+  a.required("step", m.step);
+}
+
+template <class Archive>
+void describe(Archive& a, Retire& m) {
+  a.required("step", m.step);
+  a.required("keep", m.keep);
+  a.check(m.keep >= 1, "keep", "must be at least 1");
+}
+
+template <class Archive>
+void describe(Archive& a, FileRequest& m) {
+  a.required("id", m.id);
+  a.required("what", m.what);
+  a.optional("epoch", m.epoch);
+  a.optional("step", m.step);
+  a.required("file", m.file);
+  a.required("offset", m.offset);
+  a.required("bytes", m.bytes);
+  a.check(m.epoch >= 0, "epoch", "must not be negative");
+  a.check(m.step >= 0, "step", "must not be negative");
+  a.check(runtime::is_plain_file(m.file), "file", "must be a file's name, without a folder");
+  a.check(m.offset >= 0, "offset", "must not be negative");
+  a.check(m.bytes >= 0 && m.bytes <= kPieceMax, "bytes",
+          fmt::format("must lie between 0 and {}", kPieceMax));
+}
+
+// Its bytes stand behind the text.
+template <class Archive>
+void describe(Archive& a, FilePiece& m) {
+  a.required("id", m.id);
+  a.optional("error", m.error);
+}
+
+template <class Archive>
+void describe(Archive& a, Finished& m) {
+  a.required("trace_bytes", m.trace_bytes);
+  a.optional("trace_digest", m.trace_digest);
+  a.check(m.trace_bytes >= 0, "trace_bytes", "must not be negative");
+}
 
 template <class Archive>
 void describe(Archive& a, Failure& m) {
@@ -115,7 +214,9 @@ void describe(Archive& a, Failure& m) {
 }
 
 template <class Archive>
-void describe(Archive&, Over&) {}
+void describe(Archive& a, Over& m) {
+  a.optional("fetched", m.fetched);
+}
 
 template <class Archive>
 void describe(Archive& a, Stop& m) {
@@ -149,6 +250,7 @@ void describe(Archive& a, LeaseGrant& m) {
 namespace {
 
 constexpr const char* kName = "control message";
+constexpr std::string_view kPieceBegins = "{\"piece\"";  // as encode() writes it
 
 template <size_t Index = 0>
 Result<ControlMessage> decode_kind(const std::string& kind, const Value& value) {
@@ -171,15 +273,34 @@ link::Payload encode(const ControlMessage& message) {
       message);
   link::Payload out(text.size());
   std::memcpy(out.data(), text.data(), text.size());
+  if (const auto* piece = std::get_if<FilePiece>(&message)) {
+    out.push_back(std::byte{'\n'});
+    out.insert(out.end(), piece->bytes.begin(), piece->bytes.end());
+  }
   return out;
 }
 
 Result<ControlMessage> decode(const link::Payload& payload) {
-  const std::string_view text(reinterpret_cast<const char*>(payload.data()), payload.size());
+  std::string_view text(reinterpret_cast<const char*>(payload.data()), payload.size());
+  std::string_view behind;
+  if (text.starts_with(kPieceBegins)) {
+    const size_t end = text.find('\n');
+    if (end == std::string_view::npos)
+      return failed(fmt::format("{}: a piece of a file without bytes", kName));
+    behind = text.substr(end + 1);
+    text = text.substr(0, end);
+  }
   const Value value = TRY(parse_json(text, kName));
   const Value::Table* table = value.get<Value::Table>();
   if (!table || table->size() != 1) return failed(fmt::format("{}: wanted one kind", kName));
-  return decode_kind(table->front().first, table->front().second);
+  ControlMessage message = TRY(decode_kind(table->front().first, table->front().second));
+  auto* piece = std::get_if<FilePiece>(&message);
+  if (!piece) return message;
+  if (behind.data() == nullptr)
+    return failed(fmt::format("{}: a piece of a file without bytes", kName));
+  const auto* first = reinterpret_cast<const std::byte*>(behind.data());
+  piece->bytes.assign(first, first + behind.size());
+  return message;
 }
 
 }  // namespace tombolo::launch

@@ -19,11 +19,12 @@ TEST(ControlMessages, ComeBackAsTheyWere) {
   ASSERT_TRUE(hello) << hello.error().text();
   EXPECT_EQ(std::get<Hello>(*hello).address, "127.0.0.1:4711");
 
-  const auto progress =
-      decode(encode(ProgressReport{{.iteration = 3, .start = {5}, .end = {9}, .loss = 0.1}}));
+  const auto progress = decode(encode(
+      ProgressReport{{.iteration = 3, .start = {5}, .end = {9}, .loss = 0.1, .wan_wait = {2}}}));
   ASSERT_TRUE(progress) << progress.error().text();
   EXPECT_EQ(std::get<ProgressReport>(*progress).report.loss, 0.1) << "to the last bit";
   EXPECT_EQ(std::get<ProgressReport>(*progress).report.end.ns, 9);
+  EXPECT_EQ(std::get<ProgressReport>(*progress).report.wan_wait.ns, 2);
 
   const auto silent = decode(encode(ProgressReport{{.iteration = 3}}));
   EXPECT_FALSE(std::get<ProgressReport>(*silent).report.loss);
@@ -41,6 +42,27 @@ TEST(ControlMessages, ComeBackAsTheyWere) {
   EXPECT_EQ(std::get<LeaseGrant>(*lease).grant.length.ns, 3'000'000'000);
   EXPECT_TRUE(std::get<LeaseGrant>(*lease).grant.working);
 
+  const auto unreached =
+      decode(encode(Unreached{.peer = 2, .way = Way::kHigherCalls, .reason = "no answer"}));
+  ASSERT_TRUE(unreached) << unreached.error().text();
+  EXPECT_EQ(std::get<Unreached>(*unreached).way, Way::kHigherCalls);
+  EXPECT_EQ(std::get<Unreached>(*unreached).reason, "no answer");
+  const auto meet = decode(encode(Meet{.peer = 1, .way = Way::kSpliced, .splice_port = 4712}));
+  ASSERT_TRUE(meet) << meet.error().text();
+  EXPECT_EQ(std::get<Meet>(*meet).way, Way::kSpliced);
+  EXPECT_EQ(std::get<Meet>(*meet).splice_port, 4712);
+
+  LinkReport quiet;
+  quiet.silent = SimDuration{6'000'000'000};
+  const auto links = decode(encode(LinksReport{{quiet}}));
+  ASSERT_TRUE(links) << links.error().text();
+  EXPECT_EQ(std::get<LinksReport>(*links).links[0].silent, quiet.silent);
+  link::Payload bytes = bytes_of("\n{not JSON}\n");
+  const auto piece = decode(encode(FilePiece{.id = 9, .error = {}, .bytes = bytes}));
+  ASSERT_TRUE(piece) << piece.error().text();
+  EXPECT_EQ(std::get<FilePiece>(*piece).id, 9);
+  EXPECT_EQ(std::get<FilePiece>(*piece).bytes, bytes);
+
   EXPECT_TRUE(std::holds_alternative<Ready>(*decode(encode(Ready{}))));
   EXPECT_TRUE(std::holds_alternative<Finished>(*decode(encode(Finished{}))));
 }
@@ -51,6 +73,18 @@ TEST(ControlMessages, GarbageIsRefused) {
   EXPECT_FALSE(decode(bytes_of(R"({"hello": {"pid": 1, "address": 70000}})")));
   EXPECT_FALSE(decode(bytes_of(R"({"beat": {"epoch": -1, "sent_ns": 0}})")));
   EXPECT_FALSE(decode(bytes_of(R"({"failure": {"code": 9, "message": ""}})")));
+  EXPECT_FALSE(decode(bytes_of(R"({"meet": {"peer": 1, "way": 3}})")));
+  EXPECT_FALSE(decode(bytes_of(R"({"piece": {"id": 1}})"))) << "as no rank writes it";
+  EXPECT_FALSE(decode(bytes_of(R"({"piece":{"id":1}})"))) << "without its bytes";
+  for (const char* file : {"../x", "a/b", ".hidden", ""}) {
+    EXPECT_THAT(decode(bytes_of(fmt::format(
+                           R"({{"request": {{"id": 1, "what": "kept", "file": "{}", "offset": 0,
+                               "bytes": 1}}}})",
+                           file)))
+                    .error()
+                    .text(),
+                HasSubstr("without a folder"));
+  }
   EXPECT_THAT(decode(bytes_of(R"({"dance": {}})")).error().text(),
               HasSubstr("unknown kind \"dance\""));
 }

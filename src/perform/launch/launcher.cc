@@ -2,18 +2,24 @@
 
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <thread>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/file.h"
 #include "perform/launch/berths.h"
 #include "perform/launch/child_process.h"
 #include "perform/launch/membership.h"
+#include "perform/launch/pairings.h"
 #include "perform/launch/rank_session.h"
 #include "perform/launch/reach.h"
+#include "perform/launch/silence.h"
+#include "perform/launch/state_desk.h"
 #include "perform/launch/vacancy.h"
 #include "perform/launch/workers.h"
 #include "perform/runtime/emulated_kernels.h"
@@ -25,11 +31,11 @@
 namespace tombolo::launch {
 namespace {
 
-constexpr SimDuration kPatience{50'000'000};      // between two looks at the stop flag
-constexpr SimDuration kCauseMax{1'500'000'000};   // for the cause to show behind its effect
-constexpr SimDuration kStopMax{5'000'000'000};    // for workers to end by themselves
-constexpr SimDuration kLeaveMax{60'000'000'000};  // for those that leave their state behind
-constexpr SimDuration kReturnMax{1'000'000'000};  // for survivors to come again, before spares may
+constexpr SimDuration kPatience{50'000'000};       // between two looks at the stop flag
+constexpr SimDuration kCauseMax{1'500'000'000};    // for the cause to show behind its effect
+constexpr SimDuration kStopMax{5'000'000'000};     // for workers to end by themselves
+constexpr SimDuration kLeaveMax{600'000'000'000};  // for those that leave their state behind
+constexpr SimDuration kReturnMax{1'000'000'000};   // for survivors to come again, before spares may
 
 // What attempts before this one leave to it: of this launcher, or of one that was killed.
 struct Past {
@@ -37,12 +43,41 @@ struct Past {
   std::map<int64_t, double> losses;  // by iteration
 };
 
+// The checkpoint that all begin with, if there is one. Reads only.
+Result<std::optional<runtime::FoundCheckpoint>> checkpoint_of(const plan::Plan& plan,
+                                                              const LaunchOptions& options,
+                                                              bool goes_on) {
+  const bool takes_checkpoints = plan.checkpoint && plan.checkpoint->every > 0;
+  if (options.resume && !plan.checkpoint) {
+    return unusable("there is nothing to resume from: the job has no [checkpoint]",
+                    "[checkpoint] with directory = \"checkpoints\" and every = 10");
+  }
+  if (!takes_checkpoints && !options.resume) return std::nullopt;
+  const std::string& directory = plan.checkpoint->directory;
+  // A run that lost somebody when it was all but done still has its last steps to do.
+  const auto found =
+      TRY(runtime::latest_checkpoint(directory, goes_on ? plan.run.steps : INT64_MAX));
+  // Where ranks are on other hosts, these may have one (state_desk.h).
+  if (options.resume && !goes_on && !found && !options.rendezvous) {
+    return unusable(fmt::format("{}: there is no checkpoint to resume from", directory),
+                    "starting from the beginning, without --resume");
+  }
+  if (!options.resume && !goes_on && found) {
+    return unusable(fmt::format("{}: an earlier run left a checkpoint of step {} here", directory,
+                                found->manifest.step),
+                    "--resume to go on from it, or removing the folder to begin again");
+  }
+  if (found) TRY(runtime::check_fits(*found, plan));
+  return found;
+}
+
 class Launch {
  public:
   Launch(const plan::Plan& plan, const LaunchOptions& options, Membership& membership, Past past,
-         Clock& clock)
+         Threads& clock, std::function<Status()> begin)
       : plan_(plan),
         options_(options),
+        begin_(std::move(begin)),
         membership_(membership),
         past_(std::move(past)),
         goes_on_(!past_.why.empty()),
@@ -52,9 +87,9 @@ class Launch {
 
   Result<RunSummary> run();
 
-  // After run(): a worker was lost, another run may fare better.
-  bool lost_a_worker() const { return lost_a_worker_; }
-  int64_t began_after() const { return first_iteration_ - 1; }
+  // After run(): it was halted, and the coordinator gathers another epoch.
+  bool goes_on_again() const { return again_; }
+  bool all_had_come() const { return joined_; }
   const std::map<int64_t, double>& losses() const { return losses_; }
   std::optional<double> first_loss() const {
     return book_ ? book_->summary().first_loss : std::nullopt;
@@ -78,20 +113,24 @@ class Launch {
   };
 
   Status prepare();
-  Status find_checkpoint();
-  Status find_state();
   Status wait_for_members();
   Status start();
   Status supervise();
   Status all_came();
+  Status begin_if_known();
   Status handle(int32_t rank, const Event& event);
   Status handle(int32_t rank, const Hello& hello);
+  Status handle(int32_t rank, const Unreached& message);
+  Status handle(int32_t rank, const Inventory& message);
   Status handle(int32_t rank, const Ready&);
   Status handle(int32_t rank, const ProgressReport& message);
   Status handle(int32_t rank, const EvaluationReport& message);
   Status handle(int32_t rank, const ShardReport& message);
+  Status handle(int32_t rank, const Committed& message);
+  Status handle(int32_t rank, const FileRequest& message);
+  Status handle(int32_t rank, const FilePiece& message);
   Status handle(int32_t rank, const LinksReport& message);
-  Status handle(int32_t rank, const Finished&);
+  Status handle(int32_t rank, const Finished& message);
   Status handle(int32_t rank, const Failure& message);
   Status handle(int32_t rank, const Exited& exit);
   Status handle(int32_t rank, const Disconnected& end);
@@ -100,17 +139,18 @@ class Launch {
   Status handle(int32_t rank, const Unexpected&) {
     return failed(fmt::format("{} sent a message that only a launcher sends", name(rank)));
   }
-  Status commit(int64_t step);
+  Status end_if_done();
   Status lose(int32_t rank);
   Status tell_all(const ControlMessage& message);
   Status check_stop();
-  Status check_joined() const;
-  Status check_leases();
-  Status check_ended();
+  Status check_membership();
+  void check_ended();
+  Status check_pairs();
   Status offer_seats();
   Status go_if_ready();
+  Error halt(Error error);
   void stop_workers(const Error& error);
-  std::string keep_folder() const;
+  bool keeps_state() const;
   void suspect(Error error);
   void clean_up();
   Result<RunSummary> conclude();
@@ -121,33 +161,45 @@ class Launch {
 
   const plan::Plan& plan_;
   const LaunchOptions& options_;
+  const std::function<Status()> begin_;
   Membership& membership_;
   const Past past_;
   const bool goes_on_;
-  Clock& clock_;
+  Threads& clock_;
   const size_t ranks_;
   std::string program_;
   std::vector<Berth> berths_;
   std::optional<TokenFile> token_file_;
-  SimTime join_deadline_ = runtime::kNever;
-  SimTime offer_at_ = runtime::kNever;  // the seats of those who have not come
-  bool offered_ = false;                // in this epoch: a spare may sit where another comes late
-  bool joined_ = false;                 // all ranks said hello
-  bool went_ = false;                   // all ranks were ready
+  SimTime offer_at_ = kNever;  // the seats of those who have not come
+  bool joined_ = false;        // all ranks said hello
+  bool went_ = false;          // all ranks were ready
   bool told_over_ = false;
-  SimTime end_deadline_ = runtime::kNever;  // for all to end, once they were told
-  bool lost_a_worker_ = false;
+  SimTime end_deadline_ = kNever;  // for all to end, once they were told
+  bool again_ = false;             // the run goes on with another epoch
   int64_t first_iteration_ = 1;
-  std::optional<runtime::FoundCheckpoint> checkpoint_;  // the newest that exists
-  std::string resume_;                                  // where the state lies that all begin with
+  std::optional<runtime::FoundCheckpoint> checkpoint_;  // the newest in this host's folder
+  std::optional<StateDesk> desk_;                       // from when all have come
+  bool begun_ = false;                                  // all were told with what
   std::map<int64_t, double> losses_;                    // by iteration
-  int32_t lost_rank_ = 0;
+  // Who is to blame and how it ended, once that is known.
+  struct Culprit {
+    int32_t rank = 0;
+    std::string how;
+  };
+  std::optional<Culprit> culprit_;
   std::unique_ptr<Workers> workers_;
   std::unique_ptr<RunBook> book_;
   std::vector<Seat> seats_;
-  std::map<int64_t, std::map<int32_t, runtime::Shard>>
-      shards_;  // of checkpoints that are not whole yet
   std::optional<Trouble> trouble_;
+  std::optional<Pairings> pairings_;  // from the start message on
+  // Of a pair that cannot link: when it has to by now.
+  struct Apart {
+    int32_t rank = 0, peer = 0;
+    SimTime until;
+  };
+  std::vector<Apart> apart_;
+  int32_t splice_port_ = 0;  // 0: the door is not open
+  SilenceWatch silence_{plan_};
   runtime::CpuMeter cpu_;           // from when all ranks go,
   std::optional<double> cpu_busy_;  // to the end of the last iteration
 };
@@ -156,58 +208,27 @@ class Launch {
 Status Launch::prepare() {
   TRY(check_performable(plan_));
   berths_ = TRY(berths_of(plan_, options_.islands));
-  if (options_.rendezvous && !options_.islands)
-    berths_[0].address = TRY(transport::own_address_towards(options_.rendezvous->at.host));
-  for (Berth& berth : berths_) berth.no_inbound = options_.no_inbound;
+  if (options_.rendezvous && !options_.islands) {
+    const Doors& doors = options_.rendezvous->doors;
+    const bool same = doors.listen.empty();
+    berths_[0].address =
+        same ? TRY(transport::own_address_towards(options_.rendezvous->at.host)) : doors.listen;
+    berths_[0].advertised = doors.advertised;
+    berths_[0].ports = doors.ports;
+  }
+  for (Berth& berth : berths_) {
+    berth.no_inbound = options_.no_inbound;
+    if (!options_.advertise.empty()) berth.advertised = options_.advertise;
+  }
   program_ = options_.worker_program;
   if (program_.empty()) program_ = TRY(sibling_program("tombolo-worker"));
+  if (access(program_.c_str(), X_OK) != 0) {
+    return unusable(fmt::format("{}: there is no such program", program_),
+                    "the path of tombolo-worker");
+  }
   TRY(during(make_directories(options_.output), "creating the output folder"));
-  return find_checkpoint();
-}
-
-Status Launch::find_checkpoint() {
-  const bool takes_checkpoints = plan_.checkpoint && plan_.checkpoint->every > 0;
-  const bool wanted = options_.resume || goes_on_;
-  if (options_.resume && !plan_.checkpoint) {
-    return unusable("there is nothing to resume from: the job has no [checkpoint]",
-                    "[checkpoint] with directory = \"checkpoints\" and every = 10");
-  }
-  if (!takes_checkpoints && !options_.resume) return {};
-  const std::string& directory = plan_.checkpoint->directory;
-  // A run that lost somebody when it was all but done still has its last steps to do.
-  const auto found =
-      TRY(runtime::latest_checkpoint(directory, goes_on_ ? plan_.run.steps : INT64_MAX));
-  if (options_.resume && !goes_on_ && !found) {
-    return unusable(fmt::format("{}: there is no checkpoint to resume from", directory),
-                    "starting from the beginning, without --resume");
-  }
-  if (!wanted && found) {
-    return unusable(fmt::format("{}: an earlier run left a checkpoint of step {} here", directory,
-                                found->manifest.step),
-                    "--resume to go on from it, or removing the folder to begin again");
-  }
-  if (!found) return {};
-  TRY(runtime::check_fits(*found, plan_));
-  TRY(runtime::verify_checkpoint(*found));
-  checkpoint_ = found;
-  first_iteration_ = found->manifest.step + 1;
-  resume_ = directory;
-  return {};
-}
-
-// Once nobody of the epochs before works any more: what they kept, if it is newer.
-Status Launch::find_state() {
-  if (!goes_on_) return {};
-  std::error_code ec;
-  for (uint64_t epoch = membership_.epoch(); epoch-- > 1;) {
-    const std::string folder =
-        std::filesystem::absolute(runtime::kept_folder(options_.output, epoch)).string();
-    if (!std::filesystem::exists(folder, ec)) continue;
-    const auto found = TRY(runtime::gather_kept(folder, plan_));
-    if (!found || found->manifest.step < first_iteration_) continue;
-    first_iteration_ = found->manifest.step + 1;
-    resume_ = folder;
-  }
+  checkpoint_ = TRY(checkpoint_of(plan_, options_, goes_on_));
+  if (checkpoint_) first_iteration_ = checkpoint_->manifest.step + 1;
   return {};
 }
 
@@ -220,9 +241,10 @@ Result<RunSummary> Launch::run() {
   if (status) status = supervise();
   if (!status && !workers_) return fail(status.error());
   if (!status) {
-    stop_workers(status.error());
+    const Error error = halt(status.error());
+    stop_workers(error);
     clean_up();
-    return fail(status.error());
+    return fail(error);
   }
   workers_.reset();
   return conclude();
@@ -242,22 +264,33 @@ Status Launch::wait_for_members() {
     clock_.sleep_until(clock_.now() + std::min(*span, kPatience));
     membership_.tick();
   }
+  membership_.begin();
   return membership_.status();
+}
+
+// What a loss means is the coordinator's to decide, unless it was the one that found it out. A
+// first start that fails is no loss: restarts need ranks that had all been ready once.
+Error Launch::halt(Error error) {
+  if (error.code != ErrorCode::kLostPeer) return error;
+  if (culprit_) membership_.ended(culprit_->rank, culprit_->how);
+  if (!membership_.halted()) membership_.halt(error.message);
+  const auto halted = membership_.halted();
+  if (!halted) return error;  // it could not be written down
+  again_ = halted->again && (went_ || goes_on_);
+  error.message = halted->reason;
+  return error;
 }
 
 // Those that are left keep their states where the run goes on.
 void Launch::stop_workers(const Error& error) {
-  lost_a_worker_ =
-      (went_ || goes_on_) && error.code == ErrorCode::kLostPeer && options_.restarts > 0;
   const SimTime now = clock_.now();
-  workers_->stop_all({error.message, lost_a_worker_}, now + kStopMax,
-                     now + (lost_a_worker_ ? kLeaveMax : kStopMax));
+  workers_->stop_all({error.message, again_}, now + kStopMax,
+                     now + (again_ ? kLeaveMax : kStopMax));
   while (const auto event = workers_->next({})) {
     if (const auto* end = std::get_if<Disconnected>(&event->what))
       seats_[event->rank].disconnected = end->error.message;
   }
   workers_.reset();
-  membership_.ended(lost_rank_, error.message);
   for (size_t r = 0; r < ranks_; ++r) {
     // Of another's child it is known once its connection has ended, because the other end did that;
     // else its lease has to run out.
@@ -269,12 +302,20 @@ void Launch::stop_workers(const Error& error) {
 // First the door, then the token: whoever finds the port taken does not touch another run's token.
 Status Launch::start() {
   const auto& rendezvous = options_.rendezvous;
-  Workers::Options door{
-      .ranks = static_cast<int32_t>(ranks_), .security = options_.security, .log = options_.log};
+  Workers::Options door{.ranks = static_cast<int32_t>(ranks_),
+                        .security = options_.security,
+                        .terms = options_.terms,
+                        .log = options_.log,
+                        .sockets = options_.sockets,
+                        .processes = options_.processes};
   if (options_.islands) door.network = options_.islands->network;
   door.at = rendezvous
                 ? rendezvous->at
                 : transport::Address{TRY(own_address(options_.islands)), options_.control_port};
+  if (rendezvous) {
+    door.listen = rendezvous->doors.listen;
+    door.here = rendezvous->doors.here;
+  }
   if (options_.islands) TRY(check_reach(plan_, *options_.islands, door.at.host));
   door.token = rendezvous && rendezvous->token ? *rendezvous->token : TRY(link::Token::random());
   door.on_hello = [this](int32_t rank) { membership_.came(rank); };
@@ -282,8 +323,8 @@ Status Launch::start() {
     return membership_.beat(rank, beat);
   };
   workers_ = TRY(Workers::listen(door, clock_));
+  TRY(begin_());
   if (rendezvous) {
-    join_deadline_ = clock_.now() + rendezvous->join_max;
     // Who was part of the run comes again at once; at the start ranks may come one after the other.
     const SimDuration patience = goes_on_ ? kReturnMax : SimDuration{rendezvous->join_max.ns / 2};
     if (options_.restarts > 0) offer_at_ = clock_.now() + patience;
@@ -309,81 +350,74 @@ Status Launch::supervise() {
       over += seat.finished && ended;
       finished += seat.finished;
     }
-    if (finished == ranks_ && !std::exchange(told_over_, true)) {
-      TRY(tell_all(Over{}));
-      end_deadline_ = clock_.now() + options_.end_max;
-    }
-    if (over == ranks_) return plan_.checkpoint ? commit(plan_.run.steps) : Status();
+    if (finished == ranks_) TRY(end_if_done());
+    if (over == ranks_) return {};
     const auto event = workers_->next(kPatience);
     TRY(check_stop());  // an interrupt that reached the workers as well is no loss
     if (event) TRY(handle(event->rank, *event));
     if (trouble_ && clock_.now() >= trouble_->due) return fail(trouble_->error);
-    TRY(check_joined());
     TRY(offer_seats());
-    TRY(check_leases());
-    TRY(check_ended());
+    TRY(check_membership());
+    check_ended();
+    TRY(check_pairs());
     TRY(go_if_ready());
   }
 }
 
-// Who was silent too long may be stopped, or cut off. As a process it may hear nothing.
-Status Launch::check_leases() {
-  const auto lost = membership_.tick();
+// Nothing is left to do for anybody once the last checkpoint exists everywhere, and what other
+// hosts have of the Trace is here. Who is lost from then on is no loss.
+Status Launch::end_if_done() {
+  if (told_over_) return {};
+  desk_->all_finished();
+  if (!desk_->idle()) return {};
+  told_over_ = true;
+  end_deadline_ = clock_.now() + options_.end_max;
+  return tell_all(desk_->over());
+}
+
+// What the coordinator found out by itself: somebody was silent for too long, or did not come. A
+// process that is silent may be stopped, and hear nothing.
+Status Launch::check_membership() {
+  membership_.tick();
   TRY(membership_.status());
-  if (!lost || told_over_) return {};
-  lost_rank_ = lost->rank;
-  workers_->kill_now(lost->rank);
-  return fail({ErrorCode::kLostPeer, lost->reason, {}, resume_hint()});
+  const auto halted = membership_.halted();
+  if (!halted || told_over_) return {};
+  if (halted->lost) workers_->kill_now(*halted->lost);
+  Error error{ErrorCode::kLostPeer, halted->reason, {}, resume_hint()};
+  if (!joined_ && options_.rendezvous)
+    error.hint = fmt::format(
+        "starting all {} ranks, with the same --out; --join-timeout gives them longer", ranks_);
+  return fail(std::move(error));
 }
 
 // Whoever knows that all is over asks for no lease any more. It may be stopped, or cut off, all the
-// same; and its neighbours wait for its goodbye.
-Status Launch::check_ended() {
-  if (clock_.now() < end_deadline_) return {};
+// same; but nothing of it is wanted.
+void Launch::check_ended() {
+  if (clock_.now() < end_deadline_) return;
+  end_deadline_ = kNever;
   std::vector<std::string> missing;
   for (size_t r = 0; r < ranks_; ++r) {
     const auto rank = static_cast<int32_t>(r);
     if (is_child(rank) ? seats_[r].status.has_value() : seats_[r].disconnected.has_value())
       continue;
-    if (missing.empty()) lost_rank_ = rank;
     missing.push_back(name(rank));
     workers_->kill_now(rank);
+    seats_[r].disconnected = "it did not end";
   }
-  return fail({ErrorCode::kLostPeer,
-               fmt::format("{} did not end within {:g} s of the last step",
-                           fmt::join(missing, " and "), seconds(options_.end_max).value),
-               {},
-               resume_hint()});
+  if (!options_.on_note || missing.empty()) return;
+  options_.on_note(fmt::format("{} did not end within {:g} s of the last step; all is done without",
+                               fmt::join(missing, " and "), seconds(options_.end_max).value));
 }
 
 // The seats of those who have not come are for spares.
 Status Launch::offer_seats() {
   if (joined_ || clock_.now() < offer_at_) return {};
-  offer_at_ = runtime::kNever;
-  offered_ = true;
+  offer_at_ = kNever;
   Vacancy vacancy{.epoch = membership_.epoch()};
   for (size_t r = 0; r < ranks_; ++r) {
     if (seats_[r].address.empty()) vacancy.ranks.push_back(static_cast<int32_t>(r));
   }
   return during(write_vacancy(options_.output, vacancy), "offering a seat to spares");
-}
-
-// Who is missing when the time to join is over.
-Status Launch::check_joined() const {
-  if (joined_ || clock_.now() < join_deadline_) return {};
-  std::string missing;
-  size_t count = 0;
-  for (size_t r = 0; r < ranks_; ++r) {
-    if (!seats_[r].address.empty()) continue;
-    missing += fmt::format("{}{}", count++ == 0 ? "" : ", ", r);
-  }
-  return fail(
-      {ErrorCode::kLostPeer,
-       fmt::format("rank{} {} did not come within {:g} s: {} of {} are here", count == 1 ? "" : "s",
-                   missing, seconds(options_.rendezvous->join_max).value, ranks_ - count, ranks_),
-       {},
-       fmt::format("starting all {} ranks, with the same --out; --join-timeout gives them longer",
-                   ranks_)});
 }
 
 Status Launch::check_stop() {
@@ -421,7 +455,34 @@ Status Launch::all_came() {
   joined_ = true;
   token_file_.reset();
   if (options_.rendezvous) remove_vacancies(options_.output);
-  TRY(find_state());
+  desk_.emplace(plan_, StateDesk::Options{.output = options_.output,
+                                          .epoch = static_cast<int64_t>(membership_.epoch()),
+                                          .goes_on = goes_on_,
+                                          .resume = options_.resume,
+                                          .elsewhere = options_.rendezvous.has_value(),
+                                          .newest = checkpoint_,
+                                          .tell =
+                                              [this](int32_t rank, const ControlMessage& message) {
+                                                // Who is gone is about to be missed.
+                                                static_cast<void>(workers_->tell(rank, message));
+                                              },
+                                          .note = options_.on_note});
+  return tell_all(desk_->survey());
+}
+
+Status Launch::handle(int32_t rank, const Inventory& message) {
+  if (!desk_) return failed(fmt::format("{} said what it has before it was asked", name(rank)));
+  TRY(desk_->add(rank, message));
+  return begin_if_known();
+}
+
+// Once it is known with what all begin.
+Status Launch::begin_if_known() {
+  if (begun_) return {};
+  auto beginning = TRY(desk_->beginning());
+  if (!beginning) return {};
+  begun_ = true;
+  first_iteration_ = beginning->first_iteration;
   book_ = std::make_unique<RunBook>(plan_, first_iteration_);
   if (goes_on_ && options_.on_note) {
     options_.on_note(fmt::format("{}; starting again {}", past_.why,
@@ -430,23 +491,80 @@ Status Launch::all_came() {
                                      : "from the beginning"));
   }
   Start start{.plan = plan::to_value(plan_),
-              .output = std::filesystem::absolute(options_.output).string(),
+              .epoch = static_cast<int64_t>(membership_.epoch()),
               .first_iteration = first_iteration_,
-              .resume = resume_,
-              .keep = keep_folder()};
+              .state = std::move(beginning->state),
+              .state_epoch = beginning->state_epoch,
+              .keep = keeps_state()};
   for (const Seat& seat : seats_) start.addresses.push_back(seat.address);
   for (const Seat& seat : seats_) start.reach.push_back(seat.reach);
   if (const auto links = spliced_links(plan_, start.reach); !links.empty()) {
-    start.splice_port = TRY(workers_->open_splice());
+    start.splice_port = splice_port_ = TRY(workers_->open_splice());
     if (options_.on_note) options_.on_note(spliced_note(links));
   }
+  pairings_.emplace(plan_, start.reach);
   return tell_all(start);
 }
 
-std::string Launch::keep_folder() const {
-  if (options_.restarts == 0 || !options_.keep_state.value_or(plan_.replicas() > 1)) return "";
-  return std::filesystem::absolute(runtime::kept_folder(options_.output, membership_.epoch()))
-      .string();
+// Two ranks that this process reaches need not reach each other.
+Status Launch::handle(int32_t rank, const Unreached& message) {
+  const int32_t peer = message.peer;
+  if (!pairings_ || peer < 0 || static_cast<size_t>(peer) >= ranks_ || peer == rank)
+    return failed(fmt::format("{} cannot reach rank {}, which is no neighbour", name(rank), peer));
+  const auto next = pairings_->failed(rank, peer, message.way);
+  if (!next && !pairings_->hopeless(rank, peer)) return {};
+  const bool is_new = std::none_of(apart_.begin(), apart_.end(), [&](const Apart& pair) {
+    return std::minmax(pair.rank, pair.peer) == std::minmax(rank, peer);
+  });
+  // From its first trouble on, a pair has as long as ranks have to come.
+  const SimDuration patience =
+      options_.rendezvous ? options_.rendezvous->join_max : Rendezvous{}.join_max;
+  if (is_new) apart_.push_back({rank, peer, clock_.now() + patience});
+  if (!next) return {};
+  Meet meet{.way = *next};
+  if (*next == Way::kSpliced && splice_port_ == 0) {
+    const auto port = workers_->open_splice();
+    if (!port) {
+      if (options_.on_note) options_.on_note(port.error().text());
+      for (const auto& [from, to] : {std::pair(rank, peer), std::pair(peer, rank)})
+        pairings_->failed(from, to, Way::kSpliced);
+      return {};
+    }
+    splice_port_ = *port;
+  }
+  meet.splice_port = splice_port_;
+  std::vector<std::string> addresses;
+  for (const Seat& seat : seats_) addresses.push_back(seat.address);
+  if (options_.on_note) {
+    options_.on_note(fmt::format(
+        "{} ({}); {}", pairings_->describe(rank, peer, addresses), message.reason,
+        *next == Way::kSpliced ? "their link goes through this host" : "the other one calls now"));
+  }
+  for (const auto& [to, other] : {std::pair(rank, peer), std::pair(peer, rank)}) {
+    meet.peer = other;
+    const Status told = workers_->tell(to, meet);
+    if (!told) suspect(told.error());
+  }
+  return {};
+}
+
+Status Launch::check_pairs() {
+  if (went_) return {};
+  for (const Apart& pair : apart_) {
+    if (!pairings_->hopeless(pair.rank, pair.peer) || clock_.now() < pair.until) continue;
+    std::vector<std::string> addresses;
+    for (const Seat& seat : seats_) addresses.push_back(seat.address);
+    return fail({ErrorCode::kLostPeer,
+                 pairings_->describe(pair.rank, pair.peer, addresses),
+                 {},
+                 "a path between these two hosts, or from both to the splice port beside the "
+                 "rendezvous port"});
+  }
+  return {};
+}
+
+bool Launch::keeps_state() const {
+  return options_.restarts > 0 && options_.keep_state.value_or(plan_.replicas() > 1);
 }
 
 Status Launch::handle(int32_t rank, const Ready&) {
@@ -483,44 +601,45 @@ Status Launch::handle(int32_t rank, const EvaluationReport& message) {
   return {};
 }
 
-// With the last stage's shard the checkpoint comes into being; one replica writes for all. That of
-// the last step waits until all ranks have ended: who is lost before leaves something to go on
-// from.
 Status Launch::handle(int32_t rank, const ShardReport& message) {
-  shards_[message.step][rank] = message.shard;
-  return message.step == plan_.run.steps ? Status() : commit(message.step);
+  if (desk_) desk_->add(rank, message.step, message.shard);
+  return {};
 }
 
-Status Launch::commit(int64_t step) {
-  const auto& shards = shards_[step];
-  if (shards.size() < ranks_ / static_cast<size_t>(plan_.replicas())) return {};
-  runtime::FoundCheckpoint found{
-      .folder = runtime::step_folder(plan_.checkpoint->directory, step),
-      .manifest = {.step = step,
-                   .seed = plan_.run.seed,
-                   .plan_digest = plan::plan_digest(plan_),
-                   .precision = std::string(to_name(plan_.training.precision)),
-                   .model = plan_.model}};
-  for (const auto& [owner, shard] : shards) found.manifest.shards.push_back(shard);
-  TRY(runtime::commit_checkpoint(plan_.checkpoint->directory, found.manifest,
-                                 plan_.checkpoint->keep));
-  shards_.erase(step);
-  checkpoint_ = std::move(found);
+Status Launch::handle(int32_t rank, const Committed& message) {
+  if (!desk_) return failed(fmt::format("{} committed a checkpoint of nobody", name(rank)));
+  TRY(desk_->committed(rank, message.step));
+  checkpoint_ = desk_->checkpoint();
   return {};
+}
+
+Status Launch::handle(int32_t rank, const FileRequest& message) {
+  return desk_ ? desk_->asked(rank, message) : Status();
+}
+
+Status Launch::handle(int32_t rank, const FilePiece& message) {
+  if (!desk_) return {};
+  TRY(desk_->came(rank, message));
+  return begin_if_known();
 }
 
 Status Launch::handle(int32_t rank, const LinksReport& message) {
   if (options_.telemetry) options_.telemetry->add(rank, message.links);
+  for (const std::string& line : silence_.add(rank, message.links, clock_.now())) {
+    if (options_.on_note) options_.on_note(line);
+  }
   return {};
 }
 
-Status Launch::handle(int32_t rank, const Finished&) {
+Status Launch::handle(int32_t rank, const Finished& message) {
+  if (!desk_) return failed(fmt::format("{} finished before it began", name(rank)));
   seats_[rank].finished = true;
-  return {};
+  return desk_->finished(rank, message);
 }
 
 Status Launch::handle(int32_t rank, const Failure& message) {
   seats_[rank].failed = true;
+  if (told_over_) return {};
   Error error = message.error;
   error.message = fmt::format("{}: {}", name(rank), error.message);
   // Trouble with a neighbour has its cause there; that shows in a moment.
@@ -533,20 +652,19 @@ Status Launch::handle(int32_t rank, const Failure& message) {
 
 Status Launch::handle(int32_t rank, const Exited& exit) {
   seats_[rank].status = exit.status;
-  if (seats_[rank].finished && exit.status == 0) return {};
   return lose(rank);
 }
 
 Status Launch::handle(int32_t rank, const Disconnected& end) {
   seats_[rank].disconnected = end.error.message;
-  if (seats_[rank].finished) return {};
   return lose(rank);
 }
 
-// Before all are here it is a mistake in how the ranks were started; later it is somebody else's,
-// or a rank that comes again while its seat is still that of the process before, or a spare's.
+// Where ranks come again, one does so while its seat is still that of the process before, or a
+// spare's: it asks until it is free. Otherwise, before all are here, it is a mistake in how the
+// ranks were started; later it is somebody else's.
 Status Launch::handle(int32_t rank, const Duplicate&) {
-  if (options_.rendezvous && options_.restarts > 0 && (joined_ || goes_on_ || offered_)) return {};
+  if (options_.rendezvous && options_.restarts > 0) return {};
   if (!joined_) {
     return unusable(fmt::format("two processes say they are rank {} of {}", rank, ranks_),
                     "giving each process a rank of its own: RANK, or one mpirun, srun or torchrun");
@@ -562,20 +680,20 @@ Status Launch::handle(int32_t rank, const Duplicate&) {
 // its exit status.
 Status Launch::lose(int32_t rank) {
   const Seat& seat = seats_[rank];
-  if (seat.failed) return {};
-  if (!trouble_) lost_rank_ = rank;
+  if (seat.failed || told_over_) return {};
   std::string how = seat.status ? describe_exit(*seat.status) : *seat.disconnected;
   const std::string prefix = fmt::format("lost rank {}: ", rank);
   if (how.starts_with(prefix)) how.erase(0, prefix.size());
   Error error{
       ErrorCode::kLostPeer, fmt::format("{} was lost: {}", name(rank), how), {}, resume_hint()};
   const bool asked = seat.status && WIFSIGNALED(*seat.status) && WTERMSIG(*seat.status) == SIGTERM;
-  if (seat.status && !asked && (WIFSIGNALED(*seat.status) || seat.disconnected)) {
-    return fail(std::move(error));
-  }
+  const bool certain =
+      seat.status && !asked && (WIFSIGNALED(*seat.status) || seat.disconnected.has_value());
   // Of a rank that is nobody's child here no more will be heard: that beats a neighbour's
   // complaint.
   if (!is_child(rank)) trouble_.reset();
+  if (certain || !trouble_) culprit_ = Culprit{rank, std::move(how)};
+  if (certain) return fail(std::move(error));
   suspect(std::move(error));
   return {};
 }
@@ -593,10 +711,13 @@ Status Launch::tell_all(const ControlMessage& message) {
   return {};
 }
 
+// Its folder is asked, because one may exist here before all hosts have said that they have it.
 std::string Launch::resume_hint() const {
-  if (checkpoint_) {
+  const auto found = plan_.checkpoint ? runtime::latest_checkpoint(plan_.checkpoint->directory)
+                                      : std::optional<runtime::FoundCheckpoint>();
+  if (found && *found) {
     return fmt::format("going on after step {}: the same command with --resume",
-                       checkpoint_->manifest.step);
+                       (*found)->manifest.step);
   }
   if (plan_.checkpoint && plan_.checkpoint->every > 0) {
     return "starting it again; there was no checkpoint to go on from yet";
@@ -609,17 +730,13 @@ void Launch::clean_up() {
   // Also those of which the report never came, because its rank was killed or stopped before.
   if (plan_.checkpoint) runtime::discard_unfinished(plan_.checkpoint->directory, first_iteration_);
   if (options_.rendezvous) remove_vacancies(options_.output);
-  std::error_code ec;
-  for (size_t rank = 0; rank < ranks_; ++rank) {
-    std::filesystem::remove(rank_trace_path(options_.output, static_cast<int32_t>(rank)), ec);
-  }
+  if (desk_) desk_->clear();
 }
 
 Result<RunSummary> Launch::conclude() {
   std::vector<trace::Trace> parts;
   for (size_t rank = 0; rank < ranks_; ++rank) {
-    parts.push_back(
-        TRY(trace::read_trace(rank_trace_path(options_.output, static_cast<int32_t>(rank)))));
+    parts.push_back(TRY(trace::read_trace(desk_->trace_path(static_cast<int32_t>(rank)))));
   }
   RunSummary summary = book_->summary();
   summary.trace = merge_parts(plan_, std::move(parts), options_.command, options_.version);
@@ -638,7 +755,12 @@ Result<RunSummary> Launch::conclude() {
       during(trace::write_trace(summary.trace_path, summary.trace), "writing the trace");
   clean_up();
   TRY(written);
-  if (checkpoint_) summary.checkpoint = checkpoint_->folder;
+  if (checkpoint_) {
+    summary.checkpoint = checkpoint_->folder;
+    // Nobody can be lost any more. Other hosts have done so, but for one that was wanted until now.
+    runtime::retire_checkpoints(plan_.checkpoint->directory, checkpoint_->manifest.step,
+                                plan_.checkpoint->keep);
+  }
   return summary;
 }
 
@@ -646,12 +768,38 @@ Result<RunSummary> Launch::conclude() {
 
 Status check_performable(const plan::Plan& plan) {
   TRY(plan::validate(plan));
+  const plan::Parallelism& p = plan.parallelism;
+  int64_t tensor = p.tensor;
+  for (const int64_t at_stage : p.tensor_per_stage) tensor = std::max(tensor, at_stage);
+  for (const auto& [name, degree, plain] :
+       {std::tuple("tensor", tensor, 1), std::tuple("context", p.context, 1),
+        std::tuple("expert", p.expert, 1), std::tuple("zero", p.zero, 0)}) {
+    if (degree == plain) continue;
+    return unusable(
+        fmt::format("parallelism.{} = {}: can be predicted but not performed yet; ranks "
+                    "run pipelines and replicas, each on one device",
+                    name, degree),
+        fmt::format("{} = {}", name, plain));
+  }
   for (const plan::Placement& placement : plan.ranks) {
     const cluster::Device& device = plan.device_of(placement.rank);
     if (device.kind != cluster::DeviceKind::kAccelerator) continue;
     return unusable(fmt::format("rank {} sits on \"{}\", which can be predicted but not run here",
                                 placement.rank, device.name),
                     fmt::format("device = \"cpu\" or \"emulated:{}\"", device.name));
+  }
+  const auto is_emulated = [&](const plan::Placement& placement) {
+    return plan.device_of(placement.rank).kind == cluster::DeviceKind::kEmulated;
+  };
+  const auto emulated = std::find_if(plan.ranks.begin(), plan.ranks.end(), is_emulated);
+  const auto computing = std::find_if_not(plan.ranks.begin(), plan.ranks.end(), is_emulated);
+  if (emulated != plan.ranks.end() && computing != plan.ranks.end()) {
+    return unusable(
+        fmt::format("rank {} sits on \"{}\" and computes, rank {} on \"{}\" and only waits: what "
+                    "one sends is nothing that the other can use",
+                    computing->rank, plan.device_of(computing->rank).name, emulated->rank,
+                    plan.device_of(emulated->rank).name),
+        "device = \"cpu\" in all datacenters, or emulated ones in all");
   }
   TRY(runtime::check_byte_scale(plan));
   if (plan.stages.size() > runtime::kStagesMax) {
@@ -663,29 +811,60 @@ Status check_performable(const plan::Plan& plan) {
   return {};
 }
 
-Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, Clock& clock) {
+Result<control::LeaseTerms> lease_terms(std::optional<Seconds> lease, Seconds grace) {
+  const double max = seconds(control::kLeaseMax).value;
+  if (!(grace.value >= 1 && grace.value <= max))
+    return unusable(fmt::format("--grace {:g} s: from 1 s to {:g} s", grace.value, max),
+                    "--grace 60s");
+  control::LeaseTerms terms;
+  terms.ceiling = terms.floor = round_to_ns(grace);
+  if (!lease) return terms;
+  if (!(lease->value >= 1 && lease->value <= grace.value)) {
+    return unusable(fmt::format("--lease {:g} s: from 1 s to the grace, which is {:g} s",
+                                lease->value, grace.value),
+                    "leaving it out: then a lease lasts as long as the grace");
+  }
+  terms.floor = round_to_ns(*lease);
+  return terms;
+}
+
+Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, Threads& clock) {
+  const Status terms = options.terms.check();
+  CHECK(terms, "{}", terms.error().message);
   CHECK(options.restarts >= 0 && options.end_max.ns > 0, "{} restarts, {} ns for workers to end",
         options.restarts, options.end_max.ns);
   TRY(check_performable(plan));
   TRY(during(make_directories(options.output), "creating the output folder"));
   const bool lasting = options.restarts > 0;
-  const auto membership =
-      TRY(Membership::open(plan, lasting ? options.output : "", options.all_ended, clock));
+  // What is refused leaves the folder as it is, journal and kept states included.
+  const bool goes_on = lasting && TRY(Membership::was_cut_short(plan, options.output));
+  TRY(checkpoint_of(plan, options, goes_on));
+  MembershipOptions members{.output = lasting ? options.output : "",
+                            .all_ended = options.all_ended,
+                            .terms = options.terms,
+                            .losses_max = options.restarts};
+  if (options.rendezvous) members.gather_max = options.rendezvous->join_max;
+  const auto membership = TRY(Membership::open(plan, members, clock));
   const std::string kept = runtime::kept_folder(options.output);
   std::error_code ec;
   Past past;
   if (membership->goes_on()) past.why = "the launcher of this run was killed";
   if (past.why.empty()) std::filesystem::remove_all(kept, ec);
   std::optional<double> first_loss;
-  int restarts = 0, in_a_row = 0;
+  int restarts = 0;
   const auto end = [&](Result<RunSummary> summary) {
     membership->close(summary ? "all steps are done" : summary.error().message);
     std::filesystem::remove_all(kept, ec);
     if (lasting) std::filesystem::remove(Membership::journal_path(options.output), ec);
     return summary;
   };
-  for (int64_t from = -1;;) {
-    Launch run(plan, options, *membership, past, clock);
+  bool begun = false;
+  const auto begin = [&]() -> Status {
+    if (std::exchange(begun, true) || !options.on_begin) return {};
+    return options.on_begin();
+  };
+  while (true) {
+    Launch run(plan, options, *membership, past, clock, begin);
     Result<RunSummary> summary = run.run();
     if (!first_loss) first_loss = run.first_loss();
     if (summary) {
@@ -693,13 +872,12 @@ Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, 
       summary->first_loss = first_loss;
       return end(std::move(summary));
     }
-    if (!run.lost_a_worker()) return end(std::move(summary));
-    const int64_t step = run.began_after();
-    in_a_row = step == from ? in_a_row + 1 : 1;
-    if (in_a_row > options.restarts) return end(std::move(summary));
-    from = step;
+    if (!run.goes_on_again()) return end(std::move(summary));
     ++restarts;
-    past = {summary.error().message, run.losses()};
+    const std::string& why = summary.error().message;
+    if (!run.all_had_come() && options.on_note) options.on_note(why + "; waiting for all again");
+    // What was lost at first says more than who did not come again.
+    past = {run.all_had_come() || past.why.empty() ? why : past.why, run.losses()};
   }
 }
 

@@ -7,13 +7,14 @@
 // connection), and it tells all others why they stop. Workers end by themselves when the launcher
 // does.
 //
-// A run that loses a worker goes on without a person, as often as `restarts` says: all workers are
-// stopped and started again under a new token and a new epoch (control/coordinator.h), so that
-// nothing of the lost run can be mistaken for the new one, and nobody works before everybody is
-// there. They go on from the newest step that all stages can supply: from what survivors kept
-// (kept_state.h), one iteration back at most where every stage has a replica left, else from the
-// newest checkpoint. Losses are those of an undisturbed run, because a state holds all that they
-// follow from. A worker that is silent until its lease is over is lost, too.
+// A run that loses a worker goes on without a person, as often as `restarts` says: the coordinator
+// (membership.h) counts losses and decides, the launcher carries out. All workers are stopped and
+// started again under a new token and a new epoch (control/coordinator.h), so that nothing of the
+// lost run can be mistaken for the new one, and nobody works before everybody is there. They go on
+// from the newest step that all stages can supply: from what survivors kept (kept_state.h), one
+// iteration back at most where every stage has a replica left, else from the newest checkpoint.
+// Losses are those of an undisturbed run, because a state holds all that they follow from. A worker
+// that is silent until its lease is over is lost, too.
 //
 // A launcher that is killed is missed by its workers, which keep their states and end; the next one
 // with the same Plan in the same folder finds the journal (membership.h) and goes on.
@@ -28,17 +29,22 @@
 #include <string>
 
 #include "base/clock.h"
+#include "perform/control/lease.h"
+#include "perform/launch/child_process.h"
+#include "perform/launch/doors.h"
 #include "perform/launch/rendezvous.h"
 #include "perform/launch/run_book.h"
 #include "perform/launch/security.h"
 #include "perform/launch/telemetry.h"
+#include "perform/transport/endpoint.h"
 #include "spec/plan/plan.h"
 
 namespace tombolo::launch {
 
 // Ranks that an external launcher starts.
 struct Rendezvous {
-  transport::Address at;
+  transport::Address at;                 // where the others call the coordinator
+  Doors doors = {};                      // where that is on this host; left out: the same
   std::optional<link::Token> token;      // left out: drawn, and left in a file for the others
   SimDuration join_max{60'000'000'000};  // for all ranks to come
 };
@@ -46,8 +52,10 @@ struct Rendezvous {
 struct LaunchOptions {
   std::string output = ".";  // folder for trace.jsonl; created where it is missing
   bool resume = false;       // go on after the latest checkpoint
-  // After lost workers, in a row from one step; 0: neither journal nor kept states.
+  // After losses, in a row without a new step in between, as the coordinator counts them
+  // (control/coordinator.h); 0: neither journal nor kept states.
   int restarts = 0;
+  control::LeaseTerms terms;            // of its workers; the ceiling is the grace
   SimDuration end_max{20'000'000'000};  // for workers to end when all is done; then one is lost
   // Workers copy their state at every iteration, for the next to lose no more than one. Left out:
   // where there are replicas, which is where a lost worker's state lives on elsewhere.
@@ -57,16 +65,22 @@ struct LaunchOptions {
   uint16_t control_port = 0;   // of this host; 0: any that is free; without a rendezvous
   std::optional<Rendezvous> rendezvous;     // left out: all ranks are started here
   std::optional<cluster::Islands> islands;  // that this process runs in
+  std::string advertise;                    // where others call the ranks that it starts
   bool no_inbound = false;                  // nobody can call the ranks that it starts (reach.h)
   Security security;                        // of all connections
   std::string command;                      // for the Trace's header
   std::string version;
+  // All is checked and the port is ours; no process has started. What an earlier run left in
+  // `output` may be replaced from here on, and is not before. Once; calling thread.
+  std::function<Status()> on_begin;
   std::function<void(const Progress&)> on_progress;         // on the calling thread
   std::function<void(const std::string&)> log;              // a line for people; any thread
   std::function<void(int32_t rank, int64_t pid)> on_start;  // a worker said hello; calling thread
   std::function<void(const std::string&)> on_note;  // what people should know; calling thread
   Telemetry* telemetry = nullptr;                   // hears of everything, for status and metrics
   const std::atomic<bool>* stop = nullptr;          // set: stop in order (stop_signals.h)
+  transport::Sockets* sockets = &transport::system_sockets();
+  Processes* processes = &system_processes();
 };
 
 // Blocks until the run is over; no worker that it started outlives it. Errors: unusable (taken
@@ -75,7 +89,12 @@ struct LaunchOptions {
 // or what a rank reported. Restarts need ranks that had all been ready once; the Trace then begins
 // after the last checkpoint that was gone on from. Ranks that somebody else started come again by
 // themselves (`returns`, rank_session.h), or a spare takes their seat (vacancy.h).
-Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, Clock& clock);
+Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, Threads& threads);
+
+// --lease and --grace: the shortest lease, and the longest silence that is borne, of ranks and of
+// broken connections alike. No lease: as long as the grace. Unusable beyond 1 s to an hour, and
+// where the lease is longer than the grace.
+Result<control::LeaseTerms> lease_terms(std::optional<Seconds> lease, Seconds grace);
 
 // What this version cannot perform, refused by name.
 Status check_performable(const plan::Plan& plan);

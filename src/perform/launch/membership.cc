@@ -1,8 +1,10 @@
 #include "perform/launch/membership.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "perform/launch/rank_session.h"
 #include "spec/plan/plan_file.h"
 
@@ -11,35 +13,52 @@ namespace {
 
 using control::Entry;
 
-control::CoordinatorOptions options_of(const plan::Plan& plan) {
-  control::CoordinatorOptions options;
-  // The launcher counts restarts itself, from one checkpoint.
-  options.losses_max = 2'000'000;
+control::CoordinatorOptions coordinator_options(const plan::Plan& plan,
+                                                const MembershipOptions& wanted) {
+  control::CoordinatorOptions options{
+      .terms = wanted.terms, .losses_max = wanted.losses_max, .gather_max = wanted.gather_max};
   for (const plan::Placement& placement : plan.ranks) {
     options.seats.push_back({rank_name(plan, placement.rank), placement.datacenter});
   }
   return options;
 }
 
+Result<std::vector<Entry>> entries_of(const std::vector<std::string>& records,
+                                      const std::string& path) {
+  std::vector<Entry> entries;
+  for (const std::string& record : records) {
+    entries.push_back(TRY(control::parse_record(record, path)));
+  }
+  return entries;
+}
+
+// A run of this Plan that nobody closed.
+bool is_cut_short(const std::vector<Entry>& entries, const std::string& digest) {
+  return !entries.empty() && entries.front().kind == Entry::Kind::kRun &&
+         entries.front().text == digest && entries.back().kind != Entry::Kind::kClosed;
+}
+
 }  // namespace
 
+Result<bool> Membership::was_cut_short(const plan::Plan& plan, const std::string& output) {
+  const std::string path = journal_path(output);
+  if (!std::filesystem::exists(path)) return false;
+  const control::JournalText text = TRY(control::read_journal(TRY(read_file(path)), path));
+  return is_cut_short(TRY(entries_of(text.records, path)), plan::plan_digest(plan));
+}
+
 Result<std::unique_ptr<Membership>> Membership::open(const plan::Plan& plan,
-                                                     const std::string& output, bool all_ended,
+                                                     const MembershipOptions& options,
                                                      const Clock& clock) {
+  const std::string& output = options.output;
   std::optional<control::Journal> journal;
   std::vector<Entry> entries;
   if (!output.empty()) {
     journal.emplace(TRY(control::Journal::open(journal_path(output))));
-    for (const std::string& record : journal->records()) {
-      entries.push_back(TRY(control::parse_record(record, journal_path(output))));
-    }
+    entries = TRY(entries_of(journal->records(), journal_path(output)));
   }
   const std::string digest = plan::plan_digest(plan);
-  const auto cut_short = [&] {
-    return !entries.empty() && entries.front().kind == Entry::Kind::kRun &&
-           entries.front().text == digest && entries.back().kind != Entry::Kind::kClosed;
-  };
-  const bool goes_on = cut_short();
+  const bool goes_on = is_cut_short(entries, digest);
   if (journal && !goes_on) {
     // Epochs go on counting: what is left of another run's shall not be mistaken for this one's.
     const auto newest = std::max_element(entries.begin(), entries.end(),
@@ -53,9 +72,10 @@ Result<std::unique_ptr<Membership>> Membership::open(const plan::Plan& plan,
     if (open) entries.push_back({.kind = Entry::Kind::kBegun, .epoch = run.epoch});
   }
   std::unique_ptr<Membership> self(new Membership(
-      std::move(journal), control::Coordinator(options_of(plan), entries, clock.now()), clock));
+      std::move(journal),
+      control::Coordinator(coordinator_options(plan, options), entries, clock.now()), clock));
   self->goes_on_ = goes_on;
-  if (all_ended) self->coordinator_.all_ended(clock.now());
+  if (options.all_ended) self->coordinator_.all_ended(clock.now());
   self->carry_out();
   TRY(self->status_);
   return self;
@@ -70,18 +90,32 @@ control::MemberId Membership::member(int32_t rank) const {
 // What the coordinator has decided; the answer to a beat, if there is one.
 std::optional<control::Grant> Membership::carry_out() {
   std::optional<control::Grant> grant;
+  std::optional<control::Lost> lost;
+  bool halted = false;
   for (const control::Order& order : coordinator_.orders()) {
     if (const auto* write = std::get_if<control::Write>(&order)) {
       if (journal_ && status_) status_ = journal_->append(control::to_record(write->entry));
     }
     // What could not be written is told to nobody.
     if (!status_) return std::nullopt;
-    const auto* begun = std::get_if<control::Write>(&order);
-    if (begun && begun->entry.kind == Entry::Kind::kBegun) lost_.reset();
-    const auto* lost = std::get_if<control::Lost>(&order);
-    if (lost && !lost_) lost_ = Lost{static_cast<int32_t>(lost->seat), lost->reason};
+    if (const auto* who = std::get_if<control::Lost>(&order)) lost = *who;
+    if (const auto* halt = std::get_if<control::Halt>(&order)) {
+      halted = true;
+      if (!halted_) halted_ = Halted{.reason = halt->reason};
+      if (lost && !halted_->lost) halted_->lost = static_cast<int32_t>(lost->seat);
+    }
+    if (const auto* over = std::get_if<control::GiveUp>(&order)) {
+      halted = true;
+      if (!halted_) halted_ = Halted{.reason = over->reason};
+      halted_->again = false;
+    }
     if (const auto* answer = std::get_if<control::Answer>(&order)) grant = answer->grant;
+    CHECK(!std::holds_alternative<control::Assign>(order), "a spare that nobody announced");
   }
+  if (!lost || halted) return grant;
+  coordinator_.halt(lost->reason, clock_.now());
+  static_cast<void>(carry_out());
+  if (halted_ && !halted_->lost) halted_->lost = static_cast<int32_t>(lost->seat);
   return grant;
 }
 
@@ -115,11 +149,27 @@ void Membership::ended(int32_t rank, const std::string& how) {
   carry_out();
 }
 
-std::optional<Membership::Lost> Membership::tick() {
+void Membership::halt(const std::string& reason) {
+  std::lock_guard lock(mutex_);
+  coordinator_.halt(reason, clock_.now());
+  carry_out();
+}
+
+void Membership::tick() {
   std::lock_guard lock(mutex_);
   coordinator_.tick(clock_.now());
   carry_out();
-  return lost_;
+}
+
+void Membership::begin() {
+  std::lock_guard lock(mutex_);
+  CHECK(!halted_ || halted_->again, "the run is over: {}", halted_->reason);
+  halted_.reset();
+}
+
+std::optional<Membership::Halted> Membership::halted() const {
+  std::lock_guard lock(mutex_);
+  return halted_;
 }
 
 bool Membership::begun() const {

@@ -4,21 +4,28 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 
 #include "base/check.h"
+#include "base/file_digest.h"
 #include "perform/control/coordinator.h"
+#include "perform/launch/berths.h"
 #include "perform/launch/control.h"
+#include "perform/launch/doors.h"
+#include "perform/launch/file_pieces.h"
 #include "perform/launch/reach.h"
 #include "perform/launch/rendezvous.h"
+#include "perform/launch/state_keeper.h"
 #include "perform/runtime/cell_relay.h"
 #include "perform/runtime/kept_state.h"
 #include "perform/runtime/machine_load.h"
 #include "perform/runtime/realtime.h"
+#include "perform/runtime/state_reader.h"
 #include "spec/plan/plan_file.h"
 #include "spec/trace/trace_file.h"
 
@@ -30,12 +37,16 @@ using transport::Endpoint;
 constexpr SimDuration kLookAgain{50'000'000};       // for a token file, or a newer one
 constexpr const char* kWanTcp = "cubic";            // what the law of a WAN flow is about
 constexpr SimDuration kFarewellMax{5'000'000'000};  // for the last bytes to leave
-constexpr std::chrono::milliseconds kReportEvery{1000};
-constexpr std::chrono::milliseconds kVerdictMax{2000};
+constexpr SimDuration kCallMax{6'000'000'000};      // until the launcher hears of a call in vain
+constexpr SimDuration kSpliceMax{30'000'000'000};   // and of a splice where nobody came
+constexpr SimDuration kListenMax{200'000'000};      // for a call, between two looks at the orders
+constexpr SimDuration kReportEvery{1'000'000'000};
+constexpr SimDuration kVerdictMax{2'000'000'000};
 
 class RankSession {
  public:
-  RankSession(const RankSessionOptions& options, Clock& clock) : options_(options), clock_(clock) {}
+  RankSession(const RankSessionOptions& options, Threads& clock)
+      : options_(options), clock_(clock), member_(options.terms) {}
   ~RankSession();
 
   Status run(const KernelsFactory& make_kernels);
@@ -52,48 +63,74 @@ class RankSession {
   }
   SimTime in(SimDuration span) const { return clock_.now() + span; }
   Status say(const ControlMessage& message);
+  std::string with_launcher_named(std::string line) const;
+  Result<Endpoint::Options> door(const link::Token& token, uint64_t epoch) const;
   Status dial_launcher();
+  Status open_door();
+  Error stopped(const Stop& stop);
   Result<link::Token> token(SimTime deadline);
   Error nobody_there() const;
+  std::string called_at() const;
   Status join();
+  Status take_stock(const Survey& survey);
   Result<ControlMessage> hear();
   Status work(const KernelsFactory& make_kernels);
   Status perform_all(const plan::Plan& plan, const schedule::Schedule& schedule,
                      runtime::Kernels& kernels, runtime::Messenger& messenger);
-  void leave_state(const Error& error, const runtime::Kernels& kernels);
+  void leave_state();
   Status link_neighbours(const plan::Plan& plan);
+  Status link_to(const plan::Plan& plan, int32_t peer);
+  Status try_once(const Meet& how, const link::LinkShape& shape, SimTime deadline);
+  std::optional<Meet> ordered(int32_t peer);
   void start_relay(const plan::Plan& plan, const schedule::Schedule& schedule);
   Status join_replicas(const plan::Plan& plan, runtime::Messenger& messenger,
                        runtime::Kernels& kernels);
   Status resume(const plan::Plan& plan, runtime::Kernels& kernels);
+  std::string state_folder() const;
+  Status write_trace(const trace::Trace& part);
+  void tidy_up();
   runtime::Hooks hooks(const runtime::Kernels& kernels);
   Result<SimTime> wait_for_go();
   Status leave();
   void listen();
+  bool for_the_files(ControlMessage& order);
   void report_links();
   void stop(const std::string& reason);
   Error explain(Error error);
 
   const RankSessionOptions& options_;
-  Clock& clock_;
-  std::unique_ptr<Endpoint> endpoint_;
+  Threads& clock_;
+  std::atomic<bool> quiet_ = false;     // this rank is stopped; outlives the Endpoints
+  std::unique_ptr<Endpoint> control_;   // to the launcher, in epoch 0
+  std::unique_ptr<Endpoint> endpoint_;  // to the other ranks, in the run's epoch
+  link::Token token_;                   // that the launcher took
+  uint64_t incarnation_ = 0;            // which process this is, for the other ranks
   Start start_;
-  std::thread listener_;
-  control::Member member_{control::LeaseTerms{}};  // the listener's, once there is one
-  SimTime seated_;                                 // when it said hello
+  std::optional<StateKeeper> keeper_;
+  PieceFetcher fetcher_{[this](const ControlMessage& message) { return say(message); }, clock_};
+  std::unique_ptr<Thread> listener_;
+  control::Member member_;  // the listener's, once there is one
+  SimTime seated_;          // when it said hello
+  std::mutex leave_mutex_;  // held while the state is left
   std::optional<runtime::KeptState> kept_;
-  bool explained_ = false;  // how it ended
-  std::thread reporter_;    // from when all links are up
+  const runtime::Kernels* kernels_ = nullptr;  // whose state is to be left; nothing: no more
+  int64_t state_read_ = 0;     // bytes of the state that it began with, from this host's disk
+  int64_t state_fetched_ = 0;  // and from other hosts
+  Finished finished_;          // what it will say when all is done
+  bool explained_ = false;     // how it ended
+  std::unique_ptr<Thread> reporter_;  // from when all links are up
   std::unique_ptr<runtime::RelayThread>
       relay_;  // where the pipelines of a cell share the WAN in time
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  const std::unique_ptr<Signal> changed_ = clock_.signal();
   std::optional<SimTime> origin_;
   std::optional<std::string> verdict_;  // why everybody stops
   std::atomic<bool> told_ = false;      // the launcher says why, to people too
   bool again_ = false;                  // the run goes on: our state is wanted
-  bool over_ = false;                   // all ranks have finished
+  std::optional<Over> over_;            // all ranks have finished
+  std::map<int32_t, Meet> meets_;       // by peer: how the launcher wants it
+  bool link_failed_ = false;            // to one neighbour: nobody waits for the others
   bool leaving_ = false;                // the performing thread is not computing any more
   bool done_ = false;                   // it has nothing left to do
 };
@@ -102,16 +139,18 @@ RankSession::~RankSession() {
   {
     std::lock_guard lock(mutex_);
     done_ = true;
-    changed_.notify_all();
+    changed_->notify_all();
   }
   if (endpoint_) endpoint_->abort({ErrorCode::kFailed, "this rank ended"});
+  if (control_) control_->abort({ErrorCode::kFailed, "this rank ended"});
   relay_.reset();
-  if (listener_.joinable()) listener_.join();
-  if (reporter_.joinable()) reporter_.join();
+  listener_.reset();
+  reporter_.reset();
+  keeper_.reset();
 }
 
 Status RankSession::say(const ControlMessage& message) {
-  return endpoint_->send(launcher(), kControlTag, encode(message)).map_error([](Error error) {
+  return control_->send(launcher(), kControlTag, encode(message)).map_error([](Error error) {
     error.code = ErrorCode::kLostPeer;
     return error;
   });
@@ -138,62 +177,132 @@ Error RankSession::nobody_there() const {
   return error;
 }
 
-// A token that was refused may be an earlier run's; then the right one is about to be written.
+// To an Endpoint the launcher is one more rank.
+std::string RankSession::with_launcher_named(std::string line) const {
+  const std::string rank = fmt::format(" to rank {} ", launcher());
+  const size_t at = line.find(rank);
+  return at == std::string::npos ? line : line.replace(at, rank.size(), " to the launcher ");
+}
+
+// The one place where this rank's Endpoints are described. Links to other ranks outlive their
+// connections for as long as a silent rank is borne, that to the launcher for a moment (doors.h).
+Result<Endpoint::Options> RankSession::door(const link::Token& token, uint64_t epoch) const {
+  auto credentials = TRY(credentials_of(options_.security));
+  Endpoint::Options door{.identity = {.rank = options_.rank,
+                                      .ranks = options_.ranks + 1,
+                                      .epoch = static_cast<uint32_t>(epoch),
+                                      .token = token,
+                                      .incarnation = incarnation_},
+                         .listen_address = options_.listen_address,
+                         .port = epoch > 0 ? options_.ports.first : uint16_t{0},
+                         .port_last = epoch > 0 ? options_.ports.last : uint16_t{0},
+                         .network = options_.network,
+                         .credentials = std::move(credentials),
+                         .plain_tcp = options_.security.plain_tcp,
+                         .one_clock = !on_several_hosts(),
+                         .congestion_control = options_.network.empty() ? "" : kWanTcp,
+                         .grace = options_.terms.ceiling,
+                         .log = [this](const std::string& line) {
+                           // Once all stop, calls that are refused are no news.
+                           if (options_.log && !quiet_) options_.log(with_launcher_named(line));
+                         }};
+  if (epoch == 0) bear_resets(door, options_.terms);
+  return door;
+}
+
+// A token that was refused may be an earlier run's; then the right one is about to be written. Who
+// hangs up without a word was killed, or goes on with another door.
 Status RankSession::dial_launcher() {
   const SimTime deadline = in(options_.join_max);
   while (true) {
-    auto credentials = TRY(credentials_of(options_.security));
-    Endpoint::Options options{.identity = {.rank = options_.rank,
-                                           .ranks = options_.ranks + 1,
-                                           .token = TRY(token(deadline))},
-                              .listen_address = options_.listen_address,
-                              .network = options_.network,
-                              .credentials = std::move(credentials),
-                              .plain_tcp = options_.security.plain_tcp,
-                              .one_clock = !on_several_hosts(),
-                              .congestion_control = options_.network.empty() ? "" : kWanTcp,
-                              .log = options_.log};
-    endpoint_ = TRY(Endpoint::create(std::move(options), clock_));
+    token_ = TRY(token(deadline));
+    control_ = TRY(options_.sockets->open(TRY(door(token_, 0)), clock_));
     const transport::Address& at = options_.launcher;
-    const Status linked = endpoint_->connect(launcher(), at.host, at.port, {}, deadline);
+    const Status linked = control_->connect(launcher(), at.host, at.port, {}, deadline);
     if (linked) return {};
-    told_ = link::is_duplicate_refusal(linked.error());
-    if (linked.error().code == ErrorCode::kLostPeer) return fail(nobody_there());
-    const bool early = (told_ && options_.returns) ||
-                       (link::is_token_refusal(linked.error()) && !options_.token_file.empty());
-    if (!early || clock_.now() >= deadline) return linked;
-    told_ = false;
+    const Error& error = linked.error();
+    const bool is_duplicate = link::is_duplicate_refusal(error);
+    const bool hung_up = error.code == ErrorCode::kLostPeer;
+    const bool early = hung_up ||
+                       (options_.returns && (is_duplicate || link::is_ending_refusal(error))) ||
+                       (link::is_token_refusal(error) && !options_.token_file.empty());
+    if (!early || clock_.now() >= deadline) {
+      told_ = is_duplicate;
+      return hung_up ? fail(nobody_there()) : linked;
+    }
     clock_.sleep_until(in(kLookAgain));
   }
+}
+
+Error RankSession::stopped(const Stop& stop) {
+  told_ = true;
+  again_ = stop.again;
+  return {ErrorCode::kLostPeer, "stopped: " + stop.reason};
+}
+
+// The launcher answers a beat with its epoch, also that of a rank which has no seat yet. Frames of
+// any other epoch are refused from here on: nobody who was left over can be mistaken for a
+// neighbour, whatever the token is.
+Status RankSession::open_door() {
+  TRY(say(BeatReport{member_.beat(clock_.now())}));
+  const auto received = control_->receive(launcher(), kControlTag, in(options_.terms.ceiling));
+  if (!received) return fail({ErrorCode::kLostPeer, "the launcher went away", {}, ""});
+  const ControlMessage answer = TRY(decode(received->payload));
+  if (const auto* stop = std::get_if<Stop>(&answer)) return fail(stopped(*stop));
+  const auto* lease = std::get_if<LeaseGrant>(&answer);
+  if (!lease) return failed("the launcher did not say which epoch this is");
+  const link::Token drawn = TRY(link::Token::random());
+  std::memcpy(&incarnation_, drawn.bytes().data(), sizeof incarnation_);
+  endpoint_ = TRY(options_.sockets->open(TRY(door(token_, lease->grant.epoch)), clock_));
+  return {};
+}
+
+std::string RankSession::called_at() const {
+  const std::string& called = options_.advertised;
+  if (transport::parse_address(called)) return called;
+  const std::string& host = called.empty() ? options_.listen_address : called;
+  return transport::Address{host, endpoint_->port()}.text();
 }
 
 // Until the launcher has handed out the Plan nobody else listens to it.
 Status RankSession::join() {
   TRY(dial_launcher());
-  TRY(say(Hello{getpid(), transport::Address{options_.listen_address, endpoint_->port()}.text(),
-                static_cast<int32_t>(options_.no_inbound ? Reach::kNobody : Reach::kAll)}));
   seated_ = clock_.now();
+  TRY(open_door());
+  TRY(say(Hello{getpid(), called_at(),
+                static_cast<int32_t>(options_.no_inbound ? Reach::kNobody : Reach::kAll)}));
   ControlMessage first = TRY(hear());
-  if (auto* stop = std::get_if<Stop>(&first)) {
-    told_ = true;
-    again_ = stop->again;
-    return fail({ErrorCode::kLostPeer, "stopped: " + stop->reason});
+  if (const auto* survey = std::get_if<Survey>(&first)) {
+    TRY(take_stock(*survey));
+    first = TRY(hear());
   }
+  if (auto* stop = std::get_if<Stop>(&first)) return fail(stopped(*stop));
   auto* start = std::get_if<Start>(&first);
   const auto ranks = static_cast<size_t>(options_.ranks);
-  if (!start || start->addresses.size() != ranks ||
+  if (!start || !keeper_ || start->addresses.size() != ranks ||
       (!start->reach.empty() && start->reach.size() != ranks)) {
     return failed("the launcher did not begin with a start message for all ranks");
   }
   start_ = std::move(*start);
-  if (!start_.keep.empty() && options_.on_seated) options_.on_seated();
+  if (start_.keep && options_.on_seated) options_.on_seated();
   return {};
+}
+
+// What this host says about folders counts; else what the launcher does.
+Status RankSession::take_stock(const Survey& survey) {
+  StatePlaces places{options_.output.empty() ? survey.output : options_.output, survey.checkpoints};
+  if (!survey.checkpoints.empty() && !options_.checkpoints.empty())
+    places.checkpoints = options_.checkpoints;
+  keeper_.emplace(
+      std::move(places), options_.rank,
+      [this](const ControlMessage& message) { return say(message); }, clock_);
+  return say(keeper_->take_stock(survey.fresh));
 }
 
 // The next message that is not about leases. Meanwhile this rank says that it is alive, and stops
 // when its lease is over.
 Result<ControlMessage> RankSession::hear() {
-  const SimDuration patience = control::LeaseTerms{}.ceiling;
+  const SimDuration patience = options_.terms.ceiling;
   while (true) {
     const SimTime now = clock_.now();
     if (member_.over(now) || (member_.epoch() == 0 && now >= seated_ + patience)) {
@@ -205,7 +314,7 @@ Result<ControlMessage> RankSession::hear() {
     if (now >= member_.next_beat() && !say(BeatReport{member_.beat(now)})) return fail(gone);
     SimTime until = member_.next_beat();
     if (member_.epoch() > 0) until = std::min(until, member_.lease_end());
-    const auto received = endpoint_->receive(launcher(), kControlTag, until);
+    const auto received = control_->receive(launcher(), kControlTag, until);
     if (!received && clock_.now() >= until) continue;  // a real error comes again
     if (!received && received.error().code == ErrorCode::kLostPeer) return fail(gone);
     ControlMessage message = TRY(decode(TRY(received).payload));
@@ -220,21 +329,25 @@ Result<ControlMessage> RankSession::hear() {
 
 Status RankSession::run(const KernelsFactory& make_kernels) {
   TRY(during(join(), "joining the run"));
-  listener_ = std::thread([this] { listen(); });
+  listener_ = clock_.start([this] { listen(); });
   Status status = work(make_kernels);
   if (status) status = leave();
+  if (status) tidy_up();
   if (status || explained_) return status;
   return fail(explain(std::move(status.error())));
 }
 
-// From here on a launcher that hangs up is no news.
+// All is done everywhere: a launcher that hangs up is no news, nor is a neighbour that cannot be
+// told goodbye.
 Status RankSession::leave() {
   {
     std::lock_guard lock(mutex_);
     if (verdict_) return fail({ErrorCode::kLostPeer, "stopped: " + *verdict_});
     done_ = true;
   }
-  return during(endpoint_->close(in(kFarewellMax)), "saying goodbye");
+  static_cast<void>(endpoint_->close(in(kFarewellMax)));
+  static_cast<void>(control_->close(in(kFarewellMax)));
+  return {};
 }
 
 Status RankSession::work(const KernelsFactory& make_kernels) {
@@ -244,31 +357,52 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
   }
   const schedule::Schedule schedule = TRY(schedule::build(plan));
   runtime::EndpointMessenger messenger(*endpoint_);  // outlives the kernels, which may use it
+  const bool takes_checkpoints = plan.checkpoint && plan.checkpoint->every > 0;
+  if (takes_checkpoints && keeper_->places().checkpoints.empty())
+    return failed("the launcher did not say where checkpoints go");
+  TRY(during(keeper_->check(takes_checkpoints),
+             "preparing the folders of " + rank_name(plan, options_.rank)));
   const auto kernels =
       TRY(during(make_kernels(plan, options_.rank), "loading " + rank_name(plan, options_.rank)));
+  if (plan.run.threads == 0 && options_.log) {
+    options_.log(fmt::format("computes with {} thread{}", kernels->threads(),
+                             kernels->threads() == 1 ? "" : "s"));
+  }
   Status status = resume(plan, *kernels);
-  if (status && !start_.keep.empty()) {
-    kept_.emplace(start_.keep, options_.rank, start_.first_iteration - 1);
+  if (status && start_.keep) {
+    std::lock_guard lock(leave_mutex_);
+    kept_.emplace(
+        runtime::kept_folder(keeper_->places().output, static_cast<uint64_t>(start_.epoch)),
+        options_.rank, start_.epoch, start_.first_iteration - 1);
+    kernels_ = kernels.get();
   }
   if (status) status = perform_all(plan, schedule, *kernels, messenger);
-  if (status) return {};
-  {
-    std::lock_guard lock(mutex_);
-    leaving_ = true;
-    changed_.notify_all();
+  if (!status) {
+    {
+      std::lock_guard lock(mutex_);
+      leaving_ = true;
+      changed_->notify_all();
+    }
+    const bool trouble_elsewhere = status.error().code == ErrorCode::kLostPeer;
+    status = fail(explain(std::move(status.error())));
+    if (trouble_elsewhere) leave_state();
   }
-  const Error error = explain(std::move(status.error()));
-  leave_state(error, *kernels);
-  return fail(error);
+  // The listening thread may just be leaving the state, and the kernels end here.
+  std::lock_guard lock(leave_mutex_);
+  kernels_ = nullptr;
+  return status;
 }
 
 Status RankSession::perform_all(const plan::Plan& plan, const schedule::Schedule& schedule,
                                 runtime::Kernels& kernels, runtime::Messenger& messenger) {
   const bool emulated = plan.device_of(options_.rank).kind == cluster::DeviceKind::kEmulated;
-  const bool realtime = emulated && runtime::make_realtime();
+  const bool realtime = emulated && options_.realtime && runtime::make_realtime();
   TRY(link_neighbours(plan));
   if (plan.replicas() > 1) TRY(join_replicas(plan, messenger, kernels));
-  reporter_ = std::thread([this] { report_links(); });
+  if (const auto other = runtime::other_end(plan, options_.rank)) {
+    kernels.join_other_end({.rank = *other, .messenger = &messenger});
+  }
+  reporter_ = clock_.start([this] { report_links(); });
   TRY(say(Ready{}));
   const SimTime origin = TRY(wait_for_go());
   const runtime::ProcessMeter cpu;
@@ -284,60 +418,131 @@ Status RankSession::perform_all(const plan::Plan& plan, const schedule::Schedule
        .emulated_wan = !options_.network.empty(),
        .one_clock = !on_several_hosts()},
       kernels, in_cell, clock_, hooks(kernels)));
+  const auto add = [&](const char* name, double value) {
+    part.records.push_back({.name = name, .rank = options_.rank, .value = value});
+  };
+  if (start_.first_iteration > 1) {
+    add("state_bytes_read", static_cast<double>(state_read_));
+    add("state_bytes_fetched", static_cast<double>(state_fetched_));
+  }
+  if (plan.run.threads) add("threads", static_cast<double>(kernels.threads()));
   if (emulated) {
-    const auto add = [&](const char* name, double value) {
-      part.records.push_back({.name = name, .rank = options_.rank, .value = value});
-    };
     add(runtime::kRealtimeRecord, realtime ? 1 : 0);
     add(runtime::kCoresUsedRecord, cpu.cores());
   }
-  TRY(during(trace::write_trace(rank_trace_path(start_.output, options_.rank), part),
-             "writing the trace"));
+  TRY(during(write_trace(part), "writing the trace"));
   if (relay_) TRY(relay_->finish());
   // A slow link may need long for the last gradients; a stop, or a lost peer, ends the wait.
-  TRY(endpoint_->flush(runtime::kNever));
-  TRY(say(Finished{}));
+  TRY(endpoint_->flush(kNever));
+  TRY(say(finished_));
   // Until all have: if one is lost before, this rank's state is wanted.
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return over_ || verdict_; });
+  clock_.await(*changed_, lock, kNever, [&] { return over_ || verdict_; });
   if (over_) return {};
   return fail({ErrorCode::kLostPeer, "stopped: " + *verdict_});
 }
 
-// Not where the launcher said that all is over, nor where this rank's own trouble is the cause.
-void RankSession::leave_state(const Error& error, const runtime::Kernels& kernels) {
+Status RankSession::write_trace(const trace::Trace& part) {
+  const std::string path = rank_trace_path(keeper_->places().output, options_.rank);
+  TRY(trace::write_trace(path, part));
+  FileDigest file = TRY(digest_of_file(path));
+  finished_ = {file.bytes, std::move(file.digest)};
+  return {};
+}
+
+// All is done: what is of no use to anybody goes.
+void RankSession::tidy_up() {
+  keeper_->finish();
+  std::error_code ec;
+  const StatePlaces& places = keeper_->places();
+  if (std::count(over_->fetched.begin(), over_->fetched.end(), options_.rank) > 0)
+    std::filesystem::remove(rank_trace_path(places.output, options_.rank), ec);
+  std::filesystem::remove_all(runtime::kept_folder(places.output), ec);
+}
+
+// Not where the launcher said that all is over. Once: by the listening thread when it hears the
+// verdict, however long the performing thread still computes, or by the performing thread before.
+void RankSession::leave_state() {
   {
     std::lock_guard lock(mutex_);
-    if (!kept_ || (told_ && !again_)) return;
-    if (!verdict_ && error.code != ErrorCode::kLostPeer) return;
+    if (told_ && !again_) return;
   }
-  const Status left = kept_->leave(kernels);
+  std::lock_guard lock(leave_mutex_);
+  if (!kernels_) return;
+  const Status left = kept_->leave(*std::exchange(kernels_, nullptr));
   if (!left && options_.log) options_.log("could not leave its state: " + left.error().text());
 }
 
-// Who dials: reach.h.
+// All at a time: the launcher may want one of them to meet in another way, whichever it is.
 Status RankSession::link_neighbours(const plan::Plan& plan) {
+  std::map<int32_t, Status> links;
+  std::vector<std::unique_ptr<Thread>> calls;
   for (const int32_t peer : runtime::neighbours(plan, options_.rank)) {
-    link::LinkShape shape = runtime::shape_between(plan, options_.rank, peer,
-                                                   !options_.network.empty() || on_several_hosts());
-    if (on_several_hosts()) {
-      shape.rate.reset();
-      shape.delay = {};
-    }
-    const transport::Address at = TRY(transport::parse_address(start_.addresses[peer]));
-    // The peer may still be loading; whether it is alive is the launcher's business.
-    const Meeting how = meeting(plan, start_.reach, options_.rank, peer);
-    const Status linked =
-        how.spliced
-            ? endpoint_->meet(peer, options_.launcher.host,
-                              static_cast<uint16_t>(start_.splice_port), shape, runtime::kNever)
-        : how.dials ? endpoint_->connect(peer, at.host, at.port, shape, runtime::kNever)
-                    : endpoint_->await_peer(peer, shape, runtime::kNever);
-    if (!linked) {
-      return fail(Error(linked.error()).during("linking to " + rank_name(plan, peer)));
-    }
+    calls.push_back(clock_.start([this, &plan, peer, &linked = links[peer]] {
+      linked = link_to(plan, peer);
+      std::lock_guard lock(mutex_);
+      if (!linked) link_failed_ = true;
+    }));
+  }
+  calls.clear();
+  for (auto& [peer, linked] : links) {
+    if (linked) continue;
+    return fail(std::move(linked.error()).during("linking to " + rank_name(plan, peer)));
   }
   return {};
+}
+
+// What the launcher said last about this neighbour; nothing: as reach.h says.
+std::optional<Meet> RankSession::ordered(int32_t peer) {
+  std::lock_guard lock(mutex_);
+  const auto at = meets_.find(peer);
+  return at == meets_.end() ? std::nullopt : std::optional(at->second);
+}
+
+// The peer may still be loading; whether it is alive is the launcher's business. Its Endpoint
+// answers all the same, so a call that is not answered is in vain, and the launcher hears of it.
+Status RankSession::link_to(const plan::Plan& plan, int32_t peer) {
+  link::LinkShape shape = runtime::shape_between(plan, options_.rank, peer,
+                                                 !options_.network.empty() || on_several_hosts());
+  if (on_several_hosts()) {
+    shape.rate.reset();
+    shape.delay = {};
+  }
+  const Meet first{peer, way_of(plan, start_.reach, options_.rank, peer), start_.splice_port};
+  while (true) {
+    const Meet how = ordered(peer).value_or(first);
+    const bool calls = how.way == (options_.rank < peer ? Way::kLowerCalls : Way::kHigherCalls);
+    const bool spliced = how.way == Way::kSpliced;
+    const SimTime deadline = in(spliced ? kSpliceMax : calls ? kCallMax : kListenMax);
+    const Status linked = try_once(how, shape, deadline);
+    if (linked) return {};
+    {
+      std::lock_guard lock(mutex_);
+      if (verdict_ || link_failed_) return linked;
+    }
+    if (clock_.now() < deadline) {
+      // Refused, and it would be again; but for a peer that was told before us to call by itself.
+      std::unique_lock lock(mutex_);
+      const auto told = [&] { return meets_.contains(peer) && meets_[peer].way != how.way; };
+      if (!clock_.await(*changed_, lock, in(kVerdictMax), told)) return linked;
+      continue;
+    }
+    if (calls || spliced) TRY(say(Unreached{peer, how.way, linked.error().message}));
+  }
+}
+
+Status RankSession::try_once(const Meet& how, const link::LinkShape& shape, SimTime deadline) {
+  const int32_t peer = how.peer;
+  if (how.way == Way::kSpliced) {
+    return endpoint_->meet(peer, options_.launcher.host, static_cast<uint16_t>(how.splice_port),
+                           shape, deadline);
+  }
+  const bool calls = how.way == (options_.rank < peer ? Way::kLowerCalls : Way::kHigherCalls);
+  if (!calls) return endpoint_->await_peer(peer, shape, deadline);
+  // It may have called before it was told not to.
+  if (endpoint_->await_peer(peer, shape, clock_.now())) return {};
+  const transport::Address at = TRY(transport::parse_address(start_.addresses[peer]));
+  return endpoint_->connect(peer, at.host, at.port, shape, deadline);
 }
 
 // What it cannot carry the launcher hears of at once, for others wait for it.
@@ -361,15 +566,41 @@ Status RankSession::join_replicas(const plan::Plan& plan, runtime::Messenger& me
                 fmt::format("joining the replicas of stage {}", own.stage));
 }
 
+std::string RankSession::state_folder() const {
+  const StatePlaces& places = keeper_->places();
+  const int64_t step = start_.state->step;
+  if (start_.state_epoch == 0) return runtime::step_folder(places.checkpoints, step);
+  return runtime::step_folder(
+      runtime::kept_folder(places.output, static_cast<uint64_t>(start_.state_epoch)), step);
+}
+
+// Reads the tensors that the kernels ask for, one after the other: from this host's disk, or from
+// a rank's whose host has them.
 Status RankSession::resume(const plan::Plan& plan, runtime::Kernels& kernels) {
-  if (start_.resume.empty()) return {};
-  const auto found = TRY(runtime::latest_checkpoint(start_.resume));
-  if (!found || found->manifest.step + 1 != start_.first_iteration) {
-    return failed(fmt::format("{} changed while the run began", start_.resume));
-  }
-  TRY(runtime::check_fits(*found, plan));
-  const std::vector<runtime::NamedTensor> tensors = TRY(runtime::load_checkpoint(*found));
-  return during(kernels.load(tensors), "loading " + found->folder);
+  const std::string& checkpoints = keeper_->places().checkpoints;
+  if (!checkpoints.empty()) runtime::discard_unfinished(checkpoints, start_.first_iteration);
+  if (!start_.state) return kernels.begin_anew();
+  if (start_.state->step + 1 != start_.first_iteration)
+    return failed(fmt::format("a state of step {} for iteration {}", start_.state->step,
+                              start_.first_iteration));
+  const runtime::FoundCheckpoint found{state_folder(), std::move(*start_.state)};
+  TRY(runtime::check_fits(found, plan));
+  const FileRequest range{.what = start_.state_epoch == 0 ? FileKind::kCheckpoint : FileKind::kKept,
+                          .epoch = start_.state_epoch,
+                          .step = found.manifest.step};
+  runtime::StateReader reader(found,
+                              [&](const runtime::Shard& shard, int64_t offset, int64_t bytes) {
+                                FileRequest wanted = range;
+                                wanted.file = shard.file;
+                                wanted.offset = offset;
+                                wanted.bytes = bytes;
+                                return fetcher_.fetch(std::move(wanted));
+                              });
+  TRY(during(kernels.load([&](const std::string& name) { return reader.read(name); }),
+             "loading " + found.folder));
+  state_read_ = reader.bytes_read();
+  state_fetched_ = reader.bytes_fetched();
+  return {};
 }
 
 runtime::Hooks RankSession::hooks(const runtime::Kernels& kernels) {
@@ -380,6 +611,10 @@ runtime::Hooks RankSession::hooks(const runtime::Kernels& kernels) {
   out.iteration = [this](const runtime::IterationReport& report) {
     if (kept_) kept_->updated(report.iteration);
     return say(ProgressReport{report});
+  };
+  out.write = [this](int64_t step, std::span<const runtime::NamedTensor> tensors) {
+    return runtime::write_shard(keeper_->places().checkpoints, step, options_.rank, start_.epoch,
+                                tensors);
   };
   out.shard = [this](int64_t step, const runtime::Shard& shard) {
     return say(ShardReport{step, shard});
@@ -392,7 +627,7 @@ runtime::Hooks RankSession::hooks(const runtime::Kernels& kernels) {
 
 Result<SimTime> RankSession::wait_for_go() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return origin_ || verdict_; });
+  clock_.await(*changed_, lock, kNever, [&] { return origin_ || verdict_; });
   if (verdict_) return fail({ErrorCode::kLostPeer, "stopped: " + *verdict_});
   return *origin_;
 }
@@ -400,8 +635,9 @@ Result<SimTime> RankSession::wait_for_go() {
 // The second thread. It ends when the Endpoint does.
 void RankSession::listen() {
   while (true) {
-    const auto order = hear();
+    auto order = hear();
     if (!order) return stop(order.error().message);
+    if (for_the_files(*order)) continue;
     std::unique_lock lock(mutex_);
     if (const auto* last = std::get_if<Stop>(&*order)) {
       told_ = true;
@@ -413,15 +649,32 @@ void RankSession::listen() {
       // Clocks of hosts differ: then it is when the word came, late by the way of the word.
       origin_ = on_several_hosts() ? clock_.now() : SimTime{go->origin_ns};
     }
-    if (std::holds_alternative<Over>(*order)) over_ = true;
-    changed_.notify_all();
+    if (const auto* meet = std::get_if<Meet>(&*order)) meets_[meet->peer] = *meet;
+    if (const auto* over = std::get_if<Over>(&*order)) over_ = *over;
+    changed_->notify_all();
   }
+}
+
+// Whether it is an order about files. They are carried out elsewhere.
+bool RankSession::for_the_files(ControlMessage& order) {
+  if (auto* piece = std::get_if<FilePiece>(&order)) {
+    fetcher_.take(std::move(*piece));
+  } else if (const auto* asked = std::get_if<FileRequest>(&order)) {
+    keeper_->take(*asked);
+  } else if (auto* commit = std::get_if<Commit>(&order)) {
+    keeper_->take(std::move(*commit));
+  } else if (const auto* retire = std::get_if<Retire>(&order)) {
+    keeper_->take(*retire);
+  } else {
+    return false;
+  }
+  return true;
 }
 
 // The third thread: for people who watch, beside everything else.
 void RankSession::report_links() {
   std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, kReportEvery, [&] { return done_ || verdict_; })) {
+  while (!clock_.await(*changed_, lock, in(kReportEvery), [&] { return done_ || verdict_; })) {
     lock.unlock();
     const Status said = say(LinksReport{link_reports(endpoint_->statistics(), launcher())});
     if (!said) return;  // the other threads learn why
@@ -429,19 +682,27 @@ void RankSession::report_links() {
   }
 }
 
+// The state is left from here, because a kernel of the performing thread, or the shard that it
+// writes, may take minutes. Nothing of that is wanted any more, so that thread is waited for only
+// as long as an ordinary end takes.
 void RankSession::stop(const std::string& reason) {
   std::unique_lock lock(mutex_);
   if (done_) return;
   verdict_ = reason;
-  changed_.notify_all();
+  changed_->notify_all();
   lock.unlock();
+  fetcher_.stop({ErrorCode::kLostPeer, reason});
+  quiet_ = true;
   endpoint_->abort({ErrorCode::kLostPeer, reason});
+  control_->abort({ErrorCode::kLostPeer, reason});
+  leave_state();
   if (options_.stuck_max.ns == 0) return;
   lock.lock();
-  const std::chrono::nanoseconds patience(options_.stuck_max.ns);
-  if (changed_.wait_for(lock, patience, [&] { return done_ || leaving_; })) return;
-  if (options_.log) options_.log("stopped in the middle of a computation: " + reason);
-  _exit(1);
+  const auto leaves = [&] { return done_ || leaving_; };
+  if (clock_.await(*changed_, lock, in(options_.stuck_max), leaves)) return;
+  if (options_.log) options_.log("ended in the middle of a computation: " + reason);
+  const bool again = again_ || !told_;
+  options_.end_process(options_.returns && again ? kComesAgain : 1);
 }
 
 // Trouble with a peer has its cause elsewhere, and the launcher knows it: its word comes instead,
@@ -455,15 +716,15 @@ Error RankSession::explain(Error error) {
       static_cast<void>(say(Failure{error}));
       lock.lock();
     }
-    changed_.wait_for(lock, kVerdictMax, [&] { return verdict_.has_value(); });
+    clock_.await(*changed_, lock, in(kVerdictMax), [&] { return verdict_.has_value(); });
     if (verdict_) return {ErrorCode::kLostPeer, "stopped: " + *verdict_, error.context};
     return error;
   }
   lock.unlock();
-  if (say(Failure{error})) static_cast<void>(endpoint_->flush(in(kFarewellMax)));
+  if (say(Failure{error})) static_cast<void>(control_->flush(in(kFarewellMax)));
   // The launcher answers with a stop; then its thread aborts the Endpoint.
   lock.lock();
-  changed_.wait_for(lock, kVerdictMax, [&] { return verdict_.has_value(); });
+  clock_.await(*changed_, lock, in(kVerdictMax), [&] { return verdict_.has_value(); });
   // Then the launcher has the whole story, and tells it once for all ranks.
   if (verdict_) return {error.code, "gave up; the launcher says why"};
   return error;
@@ -472,7 +733,7 @@ Error RankSession::explain(Error error) {
 }  // namespace
 
 RankEnd serve_rank(const RankSessionOptions& options, const KernelsFactory& make_kernels,
-                   Clock& clock) {
+                   Threads& clock) {
   CHECK(make_kernels, "nobody makes kernels for rank {}", options.rank);
   RankSession session(options, clock);
   Status status = session.run(make_kernels);

@@ -2,20 +2,25 @@
 // wait for all, perform, report.
 //
 // Two threads: the caller's performs; a second one listens to the launcher and tells it that this
-// rank is alive. When the launcher says stop, goes away or is silent until the lease is over
-// (control/lease.h), the Endpoint is aborted, and whatever the first thread waits for fails. Where
-// the run will go on without a person, the rank leaves its state behind (kept_state.h).
+// rank is alive, over an Endpoint of its own: the other one carries the epoch, and is made when
+// that is known. When the launcher says stop, goes away or is silent until the lease is over
+// (control/lease.h), both Endpoints are aborted, and whatever the first thread waits for fails.
+// Where the run will go on without a person, the rank leaves its state behind (kept_state.h).
 #pragma once
+
+#include <unistd.h>
 
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "base/clock.h"
+#include "perform/control/lease.h"
 #include "perform/launch/security.h"
 #include "perform/link/handshake.h"
 #include "perform/runtime/kernels.h"
 #include "perform/transport/address.h"
+#include "perform/transport/endpoint.h"
 #include "spec/plan/plan.h"
 
 namespace tombolo::launch {
@@ -28,18 +33,30 @@ struct RankSessionOptions {
   int32_t rank = 0;
   int32_t ranks = 1;  // of the Plan; the launcher is one more
   transport::Address launcher;
-  std::string listen_address = "127.0.0.1";  // where the other ranks reach this one
+  std::string listen_address = "127.0.0.1";
+  // Where the other ranks reach this one, HOST or HOST:PORT (a router that forwards a port); empty:
+  // where it listens.
+  std::string advertised;
+  transport::PortRange ports;  // on which it listens; left out: any
   std::string network;  // of the emulated islands this rank is in (cluster/islands.h); empty: none
   bool no_inbound = false;  // nobody reaches it there; it calls (reach.h)
   Security security;
   link::Token token;
   std::string token_file;  // if not empty, holds the token (rendezvous.h); it may be yet to come
+  // Where this host keeps the rank's files; empty: where the launcher says.
+  std::string output;
+  std::string checkpoints;
   SimDuration join_max{60'000'000'000};  // a busy machine starts slowly
+  control::LeaseTerms terms;             // until the launcher grants a lease, and its beats
   // Whoever started this rank starts it again when the run gathers anew. So while the launcher
   // still knows the process before, it asks again.
   bool returns = false;
-  // Ends the process when the first thread is still busy so long after a stop; zero: never.
+  // Ends the process when the first thread is still busy so long after a stop and after its state
+  // was left; zero: never. A rank that returns then ends with kComesAgain (berths.h).
   SimDuration stuck_max;
+  bool realtime = true;  // emulated devices ask the machine for precise sleeps
+  std::function<void(int code)> end_process = _exit;
+  transport::Sockets* sockets = &transport::system_sockets();
   std::function<void(const std::string&)> log;  // one line, from any thread
   // From now on this rank notices the launcher's end by itself, and has something to leave.
   std::function<void()> on_seated;
@@ -54,7 +71,7 @@ struct RankEnd {
 // Returns when all steps are done, or with the reason why not. Where another rank or the launcher
 // was at fault the error is kLostPeer and names it.
 RankEnd serve_rank(const RankSessionOptions& options, const KernelsFactory& make_kernels,
-                   Clock& clock);
+                   Threads& threads);
 
 // "trace-rank-3.jsonl" in the folder: a rank's part of the Trace, until the launcher merges them.
 std::string rank_trace_path(const std::string& folder, int32_t rank);

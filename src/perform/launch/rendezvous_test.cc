@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "support/folder_test.h"
 
 namespace tombolo::launch {
 namespace {
@@ -52,16 +53,9 @@ TEST(Rendezvous, InIslandsItIsTheFirstHostUnlessAnotherIsNamed) {
   EXPECT_THAT(meeting("192.0.2.1:1", "", 0, islands), HasSubstr("no host of these islands"));
 }
 
-class TokenFiles : public testing::Test {
+class TokenFiles : public FolderTest {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "token.XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-    path_ = token_path(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string folder_, path_;
+  const std::string path_ = token_path(folder_);
 };
 
 TEST_F(TokenFiles, AreThereForTheirOwnerAsLongAsTheyAreNeeded) {

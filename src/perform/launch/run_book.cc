@@ -68,11 +68,14 @@ void RunBook::check_rank(int32_t rank) const {
 Result<std::optional<Progress>> RunBook::add(int32_t rank, const runtime::IterationReport& report) {
   check_rank(rank);
   const auto [it, is_new] =
-      open_.try_emplace(report.iteration, Open{0, report.start, report.end, {}, {}});
+      open_.try_emplace(report.iteration, Open{.start = report.start, .end = report.end});
   Open& open = it->second;
   ++open.reports;
   open.start = std::min(open.start, report.start);
   open.end = std::max(open.end, report.end);
+  open.wan_wait += report.wan_wait;
+  if (report.gradient_norm) open.gradient_norm = report.gradient_norm;
+  open.update_skipped = open.update_skipped || report.update_skipped;
   if (report.loss) open.losses[rank] = *report.loss;
   if (report.weights_digest) open.digests[rank] = *report.weights_digest;
   if (open.reports < ranks_) return std::nullopt;
@@ -86,13 +89,19 @@ Result<std::optional<Progress>> RunBook::add(int32_t rank, const runtime::Iterat
   if (!first_loss_) first_loss_ = loss;
   final_loss_ = loss;
   steps_done_ = report.iteration;
-  const Progress progress{.step = report.iteration,
-                          .steps = steps_,
-                          .loss = loss,
-                          .evaluation_loss = evaluation_loss_,
-                          .tokens_per_s = tokens_ / std::max(seconds(duration).value, 1e-9),
-                          .iteration = seconds(duration),
-                          .remaining = median() * static_cast<double>(steps_ - report.iteration)};
+  const Progress progress{
+      .step = report.iteration,
+      .steps = steps_,
+      .loss = loss,
+      .evaluation_loss = evaluation_loss_,
+      .evaluated_step = evaluated_step_,
+      .gradient_norm = open.gradient_norm,
+      .update_skipped = open.update_skipped,
+      .tokens_per_s = tokens_ / std::max(seconds(duration).value, 1e-9),
+      .iteration = seconds(duration),
+      .remaining = median() * static_cast<double>(steps_ - report.iteration),
+      .wan_wait_share = seconds(open.wan_wait).value /
+                        (std::max(seconds(duration).value, 1e-9) * static_cast<double>(ranks_))};
   open_.erase(it);
   return progress;
 }
@@ -150,7 +159,7 @@ trace::Trace merge_parts(const plan::Plan& plan, std::vector<trace::Trace> parts
         plan.ranks.size());
   trace::Trace out;
   trace::Header& header = out.header;
-  header.provenance = trace::Provenance::kMeasured;
+  header.provenance = provenance_of(plan);
   header.name = plan.name;
   header.command = command;
   header.version = version;
@@ -160,9 +169,6 @@ trace::Trace merge_parts(const plan::Plan& plan, std::vector<trace::Trace> parts
   header.plan = plan::to_value(plan);
   for (const plan::Placement& placement : plan.ranks) {
     const cluster::Device& device = plan.device_of(placement.rank);
-    if (device.kind == cluster::DeviceKind::kEmulated) {
-      header.provenance = trace::Provenance::kEmulated;
-    }
     header.ranks.push_back(
         {placement.rank, placement.stage, placement.datacenter, device.name, placement.replica});
   }
@@ -186,6 +192,14 @@ trace::Trace merge_parts(const plan::Plan& plan, std::vector<trace::Trace> parts
 
 double tokens_per_iteration(const plan::Plan& plan) {
   return static_cast<double>(plan.training.global_batch) * static_cast<double>(plan.model.sequence);
+}
+
+trace::Provenance provenance_of(const plan::Plan& plan) {
+  const bool emulated =
+      std::any_of(plan.ranks.begin(), plan.ranks.end(), [&](const plan::Placement& placement) {
+        return plan.device_of(placement.rank).kind == cluster::DeviceKind::kEmulated;
+      });
+  return emulated ? trace::Provenance::kEmulated : trace::Provenance::kMeasured;
 }
 
 }  // namespace tombolo::launch

@@ -25,10 +25,16 @@ struct Progress {
   int64_t step = 0;
   int64_t steps = 0;
   std::optional<double> loss;             // nats per token
-  std::optional<double> evaluation_loss;  // the newest
+  std::optional<double> evaluation_loss;  // the newest, after evaluated_step
+  int64_t evaluated_step = 0;
+  std::optional<double> gradient_norm;  // before it was clipped
+  bool update_skipped = false;          // because it was no number
   double tokens_per_s = 0;
   Seconds iteration;
   Seconds remaining;  // at the median pace so far
+  // Of the iteration, how much a rank waited for other datacenters: the mean over all ranks. Waits
+  // of messages include what their sender still computed.
+  double wan_wait_share = 0;
 };
 
 // What `tombolo train` answers with.
@@ -63,6 +69,9 @@ class RunBook {
     size_t reports = 0;
     SimTime start;
     SimTime end;
+    SimDuration wan_wait = {};  // of all ranks
+    std::optional<double> gradient_norm;
+    bool update_skipped = false;
     std::map<int32_t, double> losses;        // by rank, hence by replica
     std::map<int32_t, std::string> digests;  // by rank
   };
@@ -87,6 +96,9 @@ class RunBook {
 // one rank is.
 trace::Trace merge_parts(const plan::Plan& plan, std::vector<trace::Trace> parts,
                          const std::string& command, const std::string& version);
+
+// Of what the ranks of this Plan do: emulated as soon as one of them is.
+trace::Provenance provenance_of(const plan::Plan& plan);
 
 double tokens_per_iteration(const plan::Plan& plan);
 

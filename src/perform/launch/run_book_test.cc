@@ -33,6 +33,19 @@ TEST(RunBook, AnIterationIsOverWhenTheLastRankIs) {
   EXPECT_DOUBLE_EQ(progress->remaining.value, 9 * 0.1);
 }
 
+TEST(RunBook, WaitsForOtherDatacentersAreAShareOfAllRanksTime) {
+  const plan::Plan plan = make_test_plan({.stages = 2, .microbatches = 2, .steps = 10});
+  RunBook book(plan, 1);
+  for (const auto& [rank, waited_ms] : {std::pair(0, 90), std::pair(1, 40)}) {
+    runtime::IterationReport each = report(1, 0, 100);
+    each.wan_wait = {waited_ms * kMs};
+    const auto progress = *book.add(rank, each);
+    if (rank == 1) {
+      EXPECT_DOUBLE_EQ(progress->wan_wait_share, 0.65);  // 130 ms of 200
+    }
+  }
+}
+
 TEST(RunBook, TheMedianLeavesTheFirstIterationOut) {
   const plan::Plan plan = make_test_plan({.stages = 1, .steps = 4});
   RunBook book(plan, 1);

@@ -1,5 +1,7 @@
 #include "perform/launch/security.h"
 
+#include "perform/transport/address.h"
+
 namespace tombolo::launch {
 
 Result<std::optional<trust::Credentials>> credentials_of(const Security& security) {
@@ -9,7 +11,7 @@ Result<std::optional<trust::Credentials>> credentials_of(const Security& securit
 
 bool beyond_this_host(const std::string& launcher_host, const std::string& islands_network) {
   return islands_network.empty() && launcher_host != "localhost" &&
-         !launcher_host.starts_with("127.");
+         !transport::is_loopback(launcher_host);
 }
 
 }  // namespace tombolo::launch

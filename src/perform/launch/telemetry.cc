@@ -110,6 +110,10 @@ void add_links(const std::vector<LinkSeries>& links, Families& out) {
       Families::add(family, metric.value(report->link), labels);
     }
   }
+  auto& silent = out.open("link_silent_seconds", "Since anything was heard of the peer.");
+  for (const auto& [report, labels] : links) {
+    Families::add(silent, seconds(report->silent).value, labels);
+  }
   auto& queue = out.open("link_queue_bytes", "Bytes that wait for the link, by what they are.");
   for (const auto& [report, labels] : links) {
     for (const ClassQueue& q : report->queue) {
@@ -164,6 +168,7 @@ Value link_status(size_t rank, const std::string& from, const LinkReport& report
                     link.connections.empty() ? "" : link.connections[0].congestion_control},
                    {"round_trip_s", link.round_trip().value},
                    {"retransmits", static_cast<int64_t>(link.retransmits())},
+                   {"silent_s", seconds(report.silent).value},
                    {"through", link.through},
                    {"tuned", link.tuned},
                    {"exploring", link.exploring},
@@ -183,6 +188,7 @@ std::vector<LinkReport> link_reports(std::vector<LinkStatistics> links, int32_t 
     for (const auto& [urgency, bytes] : link.queued_bytes) queue[class_of(urgency)] += bytes;
     LinkReport& report = out.emplace_back();
     for (const auto& [name, bytes] : queue) report.queue.push_back({name, bytes});
+    report.silent = round_to_ns(link.silence);
     report.link = std::move(link);
   }
   return out;
@@ -237,8 +243,15 @@ std::string Telemetry::prometheus() const {
   if (progress_) {
     out.gauge("iteration_seconds", "Time of the last iteration.", progress_->iteration.value);
     out.gauge("tokens_per_second", "Throughput of the last iteration.", progress_->tokens_per_s);
+    out.gauge("wan_wait_share",
+              "How much of the last iteration ranks waited for other datacenters.",
+              progress_->wan_wait_share);
     if (progress_->loss) {
       out.gauge("loss_nats_per_token", "Training loss of the last step.", *progress_->loss);
+    }
+    if (progress_->gradient_norm) {
+      out.gauge("gradient_norm", "Of the last step, before it was clipped.",
+                *progress_->gradient_norm);
     }
     if (progress_->evaluation_loss) {
       out.gauge("evaluation_loss_nats_per_token", "Loss on held-out text, the newest.",
@@ -293,6 +306,7 @@ Value Telemetry::status() const {
   add("evaluation_loss", progress_ ? progress_->evaluation_loss : std::nullopt);
   add("iteration_s", progress_ ? std::optional(progress_->iteration.value) : std::nullopt);
   add("tokens_per_s", progress_ ? std::optional(progress_->tokens_per_s) : std::nullopt);
+  add("wan_wait_share", progress_ ? std::optional(progress_->wan_wait_share) : std::nullopt);
   add("remaining_s", progress_ ? std::optional(progress_->remaining.value) : std::nullopt);
   out.emplace_back("ranks", Value(std::move(ranks)));
   out.emplace_back("links", Value(std::move(links)));

@@ -27,6 +27,7 @@ struct ClassQueue {
 struct LinkReport {
   link::LinkStatistics link;
   std::vector<ClassQueue> queue;
+  SimDuration silent;  // since anything was heard of the peer
 };
 // `launcher` is left out: its rank is not one of the Plan's.
 std::vector<LinkReport> link_reports(std::vector<link::LinkStatistics> links, int32_t launcher);

@@ -5,17 +5,12 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "support/folder_test.h"
 
 namespace tombolo::launch {
 namespace {
 
-class VacancyTest : public testing::Test {
- protected:
-  VacancyTest() { EXPECT_TRUE(make_directories(folder_)); }
-  ~VacancyTest() override { std::filesystem::remove_all(folder_); }
-  const std::string folder_ = testing::TempDir() + "/vacancy-" +
-                              testing::UnitTest::GetInstance()->current_test_info()->name();
-};
+using VacancyTest = FolderTest;
 
 TEST_F(VacancyTest, TwoSparesAndOneSeat) {
   EXPECT_EQ(read_vacancy(folder_)->has_value(), false);

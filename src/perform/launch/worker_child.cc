@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include "base/check.h"
 #include "perform/launch/berths.h"
 #include "perform/launch/rendezvous.h"
@@ -11,7 +13,9 @@ ChildOptions worker_child(const WorkerStart& start) {
       .arguments = {"run", "--rank", fmt::format("{}", start.rank), "--ranks",
                     fmt::format("{}", start.ranks), "--launcher", start.launcher.text(), "--listen",
                     start.berth.address, "--join-timeout",
-                    fmt::format("{}", seconds(start.join_max).value)},
+                    fmt::format("{}", seconds(start.join_max).value), "--lease",
+                    fmt::format("{}", seconds(start.terms.floor).value), "--grace",
+                    fmt::format("{}", seconds(start.terms.ceiling).value)},
       // One thread per rank: more would fight over the same cores.
       .environment = {{"OMP_NUM_THREADS", "1"}, {"OPENBLAS_NUM_THREADS", "1"}},
       .network_namespace = start.berth.network_namespace};
@@ -23,9 +27,20 @@ ChildOptions worker_child(const WorkerStart& start) {
   if (!start.security.credentials.empty())
     child.arguments.insert(child.arguments.end(), {"--credentials", start.security.credentials});
   if (start.security.plain_tcp) child.arguments.push_back("--plain-tcp");
+  const Berth& berth = start.berth;
+  if (!berth.advertised.empty())
+    child.arguments.insert(child.arguments.end(), {"--advertise", berth.advertised});
+  if (berth.ports.first > 0) {
+    child.arguments.insert(child.arguments.end(),
+                           {"--ports", fmt::format("{}-{}", berth.ports.first, berth.ports.last)});
+  }
   if (start.berth.no_inbound) child.arguments.push_back("--no-inbound");
+  if (!start.output.empty()) child.arguments.insert(child.arguments.end(), {"--out", start.output});
+  if (!start.checkpoints.empty())
+    child.arguments.insert(child.arguments.end(), {"--checkpoints", start.checkpoints});
   if (start.returns) child.arguments.push_back("--returns");
-  if (start.child) child.arguments.push_back("--child");
+  if (start.child)
+    child.arguments.insert(child.arguments.end(), {"--child", fmt::format("{}", getpid())});
   return child;
 }
 

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "perform/launch/berths.h"
 
@@ -9,6 +10,16 @@ namespace {
 TEST(WorkerChild, IsToldWhereItsTokenIs) {
   const ChildOptions child = worker_child({.program = "worker", .token_file = "run/token"});
   EXPECT_THAT(child.arguments, testing::IsSupersetOf({"--token-file", "run/token"}));
+}
+
+TEST(WorkerChild, IsToldWithWhomItEnds) {
+  using testing::Contains;
+  const WorkerStart start{.program = "worker", .token_file = "run/token"};
+  EXPECT_THAT(worker_child(start).arguments,
+              testing::IsSupersetOf({std::string("--child"), fmt::format("{}", getpid())}));
+  WorkerStart apart = start;
+  apart.child = false;
+  EXPECT_THAT(worker_child(apart).arguments, testing::Not(Contains("--child")));
 }
 
 TEST(WorkerChildDeathTest, WithoutATokenNobodyLetsItIn) {

@@ -1,13 +1,9 @@
 #include "perform/launch/workers.h"
 
 #include <signal.h>
-#include <sys/wait.h>
-
-#include <cerrno>
-#include <chrono>
 
 #include "base/check.h"
-#include "perform/launch/child_process.h"
+#include "perform/launch/doors.h"
 #include "perform/launch/reach.h"
 #include "perform/runtime/messenger.h"
 
@@ -19,22 +15,23 @@ namespace {
 constexpr SimDuration kLookMax{2'000'000'000};  // whether a rank can be called
 }
 
-Workers::Workers(const Options& options, const Clock& clock)
+Workers::Workers(const Options& options, Threads& threads)
     : options_(options),
-      clock_(clock),
+      threads_(threads),
       running_(static_cast<size_t>(options.ranks), -1),
       spawned_(static_cast<size_t>(options.ranks), false),
       connected_(static_cast<size_t>(options.ranks), false),
       came_(static_cast<size_t>(options.ranks), false) {}
 
-Result<std::unique_ptr<Workers>> Workers::listen(const Options& options, const Clock& clock) {
+Result<std::unique_ptr<Workers>> Workers::listen(const Options& options, Threads& threads) {
   CHECK(options.ranks >= 1, "workers for {} ranks", options.ranks);
-  std::unique_ptr<Workers> workers(new Workers(options, clock));
+  std::unique_ptr<Workers> workers(new Workers(options, threads));
   Workers* self = workers.get();
   auto credentials = TRY(credentials_of(options.security));
+  // In epoch 0, for ranks that do not know theirs yet.
   Endpoint::Options door{
       .identity = {.rank = options.ranks, .ranks = options.ranks + 1, .token = options.token},
-      .listen_address = options.at.host,
+      .listen_address = workers->listen_address(),
       .port = options.at.port,
       .network = options.network,
       .credentials = std::move(credentials),
@@ -44,18 +41,18 @@ Result<std::unique_ptr<Workers>> Workers::listen(const Options& options, const C
       .on_duplicate = [self](int32_t rank) {
         self->post({rank, Duplicate{}});
       }};
+  bear_resets(door, options.terms);
   workers->endpoint_ =
-      TRY(during(Endpoint::create(std::move(door), clock), "opening the control port"));
-  for (int32_t rank = 0; rank < options.ranks; ++rank) {
-    workers->threads_.emplace_back([self, rank] { self->hear(rank); });
-  }
+      TRY(during(options.sockets->open(std::move(door), threads), "opening the control port"));
+  workers->endpoint_->welcome_all(kControlTag);
+  workers->listening_ = threads.start([self] { self->hear(); });
   return workers;
 }
 
 Result<uint16_t> Workers::open_splice() {
   splice_ = TRY(
       during(transport::SpliceDoor::open(
-                 {.listen_address = options_.at.host,
+                 {.listen_address = listen_address(),
                   .port = static_cast<uint16_t>(options_.at.port == 0 ? 0 : options_.at.port + 1),
                   .network = options_.network,
                   .anywhere = options_.security.reaches_other_hosts(),
@@ -73,18 +70,20 @@ void Workers::check_rank(int32_t rank) const {
 Status Workers::spawn(int32_t rank, const std::string& program, const Berth& berth) {
   check_rank(rank);
   CHECK(!spawned_[rank], "rank {} was started already", rank);
+  const std::string& here = options_.here.empty() ? options_.at.host : options_.here;
   const pid_t pid =
-      TRY(launch::spawn(worker_child({.program = program,
-                                      .rank = rank,
-                                      .ranks = options_.ranks,
-                                      .launcher = {options_.at.host, endpoint_->port()},
-                                      .berth = berth,
-                                      .security = options_.security,
-                                      .token = options_.token})));
+      TRY(options_.processes->spawn(worker_child({.program = program,
+                                                  .rank = rank,
+                                                  .ranks = options_.ranks,
+                                                  .launcher = {here, endpoint_->port()},
+                                                  .berth = berth,
+                                                  .security = options_.security,
+                                                  .token = options_.token,
+                                                  .terms = options_.terms})));
   std::lock_guard lock(mutex_);
   running_[rank] = pid;
   spawned_[rank] = true;
-  threads_.emplace_back([this, rank, pid] { watch(rank, pid); });
+  running_threads_.push_back(threads_.start([this, rank, pid] { watch(rank, pid); }));
   return {};
 }
 
@@ -93,72 +92,89 @@ Workers::~Workers() {
     // Under the lock a pid is still ours: watch() has not waited for it yet, or took it off.
     std::lock_guard lock(mutex_);
     for (const pid_t pid : running_) {
-      if (pid > 0) kill(pid, SIGKILL);
+      if (pid > 0) options_.processes->signal(pid, SIGKILL);
     }
   }
   if (endpoint_) endpoint_->abort({ErrorCode::kFailed, "the run is over"});
-  for (std::thread& thread : threads_) thread.join();
+  listening_.reset();  // it starts others
+  running_threads_.clear();
 }
 
 void Workers::post(Event event) {
   std::lock_guard lock(mutex_);
   events_.push_back(std::move(event));
-  changed_.notify_all();
+  changed_->notify_all();
 }
 
 std::optional<Event> Workers::next(SimDuration patience) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, std::chrono::nanoseconds(patience.ns), [&] { return !events_.empty(); });
-  if (events_.empty()) return std::nullopt;
+  const SimTime until = threads_.now() + patience;
+  if (!threads_.await(*changed_, lock, until, [&] { return !events_.empty(); }))
+    return std::nullopt;
   Event event = std::move(events_.front());
   events_.pop_front();
   return event;
 }
 
-void Workers::hear(int32_t rank) {
-  Status linked = endpoint_->await_peer(rank, {}, runtime::kNever);
-  if (!linked) return post({rank, Disconnected{linked.error()}});
-  const auto connected = [&](bool is) {
-    std::lock_guard lock(mutex_);
-    connected_[rank] = is;
-    came_[rank] = true;
-    changed_.notify_all();
-  };
-  connected(true);
+// Until the endpoint is aborted.
+void Workers::hear() {
   while (true) {
-    auto message =
-        endpoint_->receive(rank, kControlTag, runtime::kNever).and_then([](const auto& received) {
-          return decode(received.payload);
-        });
-    if (!message) {
-      connected(false);
-      return post({rank, Disconnected{message.error()}});
+    auto news = endpoint_->next(kNever);
+    if (!news) return;
+    const int32_t rank = news->peer;
+    if (std::holds_alternative<Endpoint::Up>(news->what)) {
+      connected(rank, true);
+    } else if (const auto* end = std::get_if<Error>(&news->what)) {
+      connected(rank, false);
+      post({rank, Disconnected{*end}});
+    } else {
+      auto message = decode(std::get<link::Received>(news->what).payload);
+      if (message) {
+        take(rank, std::move(*message));
+      } else {
+        post({rank, Disconnected{message.error()}});
+      }
     }
-    if (const auto* beat = std::get_if<BeatReport>(&*message); beat && options_.on_beat) {
-      // Who cannot be told will be missed by its connection.
-      static_cast<void>(tell(rank, LeaseGrant{options_.on_beat(rank, beat->beat)}));
-      continue;
-    }
-    auto* hello = std::get_if<Hello>(&*message);
-    if (hello && options_.on_hello) options_.on_hello(rank);
-    if (hello && hello->reach == 0 && beyond_this_host(options_.at.host, options_.network)) {
-      const auto at = transport::parse_address(hello->address);
-      if (!at || !transport::takes_connections(*at, kLookMax))
-        hello->reach = static_cast<int32_t>(Reach::kDatacenter);
-    }
-    post({rank, std::move(*message)});
   }
 }
 
-// waitid leaves the pid alone until running_ has forgotten it, so nobody signals a stranger.
-void Workers::watch(int32_t rank, pid_t pid) {
-  siginfo_t info{};
-  while (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
+void Workers::take(int32_t rank, ControlMessage message) {
+  if (const auto* beat = std::get_if<BeatReport>(&message); beat && options_.on_beat) {
+    // Who cannot be told will be missed by its connection.
+    static_cast<void>(tell(rank, LeaseGrant{options_.on_beat(rank, beat->beat)}));
+    return;
   }
+  auto* hello = std::get_if<Hello>(&message);
+  if (hello && options_.on_hello) options_.on_hello(rank);
+  const bool asks =
+      hello && hello->reach == 0 && beyond_this_host(options_.at.host, options_.network);
+  if (!asks) return post({rank, std::move(message)});
+  // That may take seconds, and others' heartbeats wait here.
+  std::lock_guard lock(mutex_);
+  running_threads_.push_back(threads_.start(
+      [this, rank, hello = std::move(*hello)]() mutable { call_back(rank, std::move(hello)); }));
+}
+
+void Workers::call_back(int32_t rank, Hello hello) {
+  const auto at = transport::parse_address(hello.address);
+  if (!at || !options_.sockets->takes_connections(*at, kLookMax))
+    hello.reach = static_cast<int32_t>(Reach::kDatacenter);
+  post({rank, std::move(hello)});
+}
+
+void Workers::connected(int32_t rank, bool is) {
+  std::lock_guard lock(mutex_);
+  connected_[rank] = is;
+  came_[rank] = true;
+  changed_->notify_all();
+}
+
+void Workers::watch(int32_t rank, pid_t pid) {
+  options_.processes->await_end(pid);
   int status = 0;
   {
     std::lock_guard lock(mutex_);
-    status = await_exit(pid);
+    status = options_.processes->await_exit(pid);
     running_[rank] = -1;
   }
   post({rank, Exited{status}});
@@ -172,7 +188,7 @@ Status Workers::tell(int32_t rank, const ControlMessage& message) {
 void Workers::kill_now(int32_t rank) {
   check_rank(rank);
   std::lock_guard lock(mutex_);
-  if (running_[rank] > 0) kill(running_[rank], SIGKILL);
+  if (running_[rank] > 0) options_.processes->signal(running_[rank], SIGKILL);
 }
 
 void Workers::stop_all(const Stop& stop, SimTime deadline, SimTime leave_deadline) {
@@ -183,28 +199,26 @@ void Workers::stop_all(const Stop& stop, SimTime deadline, SimTime leave_deadlin
   std::unique_lock lock(mutex_);
   // Who never came does not hear it either; who was here and is gone ends by itself.
   for (size_t rank = 0; rank < running_.size(); ++rank) {
-    if (running_[rank] > 0 && !came_[rank]) kill(running_[rank], SIGTERM);
+    if (running_[rank] > 0 && !came_[rank]) options_.processes->signal(running_[rank], SIGTERM);
   }
-  const auto wait = [&](SimTime until, const auto& enough) {
-    while (!enough() && clock_.now() < until) {
-      changed_.wait_for(lock, std::chrono::nanoseconds((until - clock_.now()).ns));
-    }
-  };
   const auto all = [&](const auto& holds) {
     for (int32_t rank = 0; rank < options_.ranks; ++rank) {
       if (!holds(rank)) return false;
     }
     return true;
   };
-  wait(deadline, [&] {
+  threads_.await(*changed_, lock, deadline, [&] {
     return all([&](int32_t rank) { return is_over(rank) || (came_[rank] && !connected_[rank]); });
   });
   for (size_t rank = 0; rank < running_.size(); ++rank) {
-    if (running_[rank] > 0 && (connected_[rank] || !came_[rank])) kill(running_[rank], SIGKILL);
+    if (running_[rank] > 0 && (connected_[rank] || !came_[rank]))
+      options_.processes->signal(running_[rank], SIGKILL);
   }
-  wait(leave_deadline, [&] { return all([&](int32_t rank) { return is_over(rank); }); });
+  threads_.await(*changed_, lock, leave_deadline, [&] {
+    return all([&](int32_t rank) { return !spawned_[rank] || is_over(rank); });
+  });
   for (const pid_t pid : running_) {
-    if (pid > 0) kill(pid, SIGKILL);
+    if (pid > 0) options_.processes->signal(pid, SIGKILL);
   }
 }
 

@@ -1,22 +1,22 @@
-// The launcher's hands: a connection and a listening thread per rank, and a process and a watching
-// thread for each rank that it starts itself, all feeding one queue of events.
+// The launcher's hands: a connection per rank, one thread that listens to all of them, and a
+// process and a watching thread for each rank that it starts itself, all feeding one queue of
+// events.
 #pragma once
 
 #include <sys/types.h>
 
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <variant>
 #include <vector>
 
 #include "base/clock.h"
 #include "perform/launch/berths.h"
+#include "perform/launch/child_process.h"
 #include "perform/launch/control.h"
 #include "perform/launch/security.h"
 #include "perform/transport/endpoint.h"
@@ -44,19 +44,24 @@ class Workers {
  public:
   struct Options {
     int32_t ranks = 1;
-    transport::Address at{"127.0.0.1", 0};  // where it listens; port 0: any that is free
+    transport::Address at{"127.0.0.1", 0};  // where it is called; port 0: any that is free
+    std::string listen;                     // where that is on this host; empty: the same
+    std::string here;                       // what processes of this host call; empty: the same
     std::string network;                    // allowed beside loopback
     Security security;                      // for its own connections and for its children's
     link::Token token;
+    control::LeaseTerms terms;  // of its children
     std::function<void(const std::string&)> log;
-    // A rank is there, and its heartbeat, which is answered; on that rank's thread: however busy
-    // the launcher is, nobody is missed.
+    transport::Sockets* sockets = &transport::system_sockets();
+    Processes* processes = &system_processes();
+    // A rank is there, and its heartbeat, which is answered; on the thread that listens: however
+    // busy the launcher is, nobody is missed.
     std::function<void(int32_t rank)> on_hello;
     std::function<control::Grant(int32_t rank, const control::Beat&)> on_beat;
   };
 
   // Waits for all ranks from now on, whoever starts them.
-  static Result<std::unique_ptr<Workers>> listen(const Options& options, const Clock& clock);
+  static Result<std::unique_ptr<Workers>> listen(const Options& options, Threads& threads);
   // For ranks of which neither can be called (reach.h): the port after the control port, or any
   // where that was any.
   Result<uint16_t> open_splice();
@@ -71,14 +76,21 @@ class Workers {
   Status tell(int32_t rank, const ControlMessage& message);
   // Kills a rank's process, if it was started here: it may be stopped, and hear nothing.
   void kill_now(int32_t rank);
-  // Says stop to all. Who has not gone by the deadline is killed; those that have may be leaving
-  // their state behind, and have until leave_deadline to end.
+  // Says stop to all. A process of ours that has not gone by the deadline is killed; those that
+  // have may be leaving their state behind, and have until leave_deadline to end. Others' processes
+  // are not waited for beyond the deadline.
   void stop_all(const Stop& stop, SimTime deadline, SimTime leave_deadline);
 
  private:
-  Workers(const Options& options, const Clock& clock);
+  Workers(const Options& options, Threads& threads);
   void check_rank(int32_t rank) const;
-  void hear(int32_t rank);
+  const std::string& listen_address() const {
+    return options_.listen.empty() ? options_.at.host : options_.listen;
+  }
+  void hear();
+  void take(int32_t rank, ControlMessage message);
+  void call_back(int32_t rank, Hello hello);
+  void connected(int32_t rank, bool is);
   void watch(int32_t rank, pid_t pid);
   void post(Event event);
   // Of a process of ours its end is enough: a cut path does not tell of a connection's.
@@ -87,13 +99,14 @@ class Workers {
   }
 
   const Options options_;
-  const Clock& clock_;
+  Threads& threads_;
   std::unique_ptr<transport::Endpoint> endpoint_;
   std::unique_ptr<transport::SpliceDoor> splice_;
-  std::vector<std::thread> threads_;
+  std::unique_ptr<Signal> changed_ = threads_.signal();
+  std::vector<std::unique_ptr<Thread>> running_threads_;
+  std::unique_ptr<Thread> listening_;
 
   std::mutex mutex_;
-  std::condition_variable changed_;
   std::deque<Event> events_;
   std::vector<pid_t> running_;   // by rank; -1: not started, or waited for
   std::vector<bool> spawned_;    // by rank: its process was started here

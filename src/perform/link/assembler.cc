@@ -2,11 +2,24 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <utility>
 
 #include "base/check.h"
 
 namespace tombolo::link {
+namespace {
+
+// The bytes of `piece`, which begins at `begin`, that lie under the frame; nothing where the frame
+// is not wholly covered.
+std::optional<std::span<const std::byte>> under(const FrameHeader& header, uint64_t begin,
+                                                std::span<const std::byte> piece) {
+  if (header.offset < begin || header.offset + header.length > begin + piece.size())
+    return std::nullopt;
+  return piece.subspan(header.offset - begin, header.length);
+}
+
+}  // namespace
 
 bool SeenNumbers::contains(uint64_t number) const {
   const auto next = runs_.upper_bound(number);
@@ -34,7 +47,7 @@ uint64_t SeenNumbers::without_gap() const {
 }
 
 // What can be said without the message's other segments.
-Status Assembler::check(const FrameHeader& header) const {
+Result<bool> Assembler::check(const FrameHeader& header) const {
   const Tag tag{header.iteration, header.tag};
   if (header.sender != options_.sender)
     return failed(fmt::format("a frame of rank {} on the connection of rank {}", header.sender,
@@ -49,31 +62,66 @@ Status Assembler::check(const FrameHeader& header) const {
     return failed(fmt::format("an empty frame inside {}", text(tag)));
   if (header.message == 0 || header.message == UINT64_MAX || header.after >= header.message)
     return failed(fmt::format("message {} after message {}", header.message, header.after));
-  if (released_.contains(header.message) || held_.contains(header.message))
-    return failed(fmt::format("message {} ({}) goes on after its end", header.message, text(tag)));
+  const auto held = held_.find(header.message);
+  if (released_.contains(header.message) || held != held_.end()) {
+    if (!options_.repeats)
+      return failed(
+          fmt::format("message {} ({}) goes on after its end", header.message, text(tag)));
+    if (held != held_.end()) TRY(check_same(header, held->second));
+    return false;
+  }
   if (open_bytes_ + header.length > options_.open_bytes_max)
     return failed(
         fmt::format("more than {} bytes of incomplete messages", options_.open_bytes_max));
   if (!open_.contains(header.message) &&
       open_.size() + held_.size() + released_.runs() >= options_.open_max)
     return failed(fmt::format("more than {} incomplete messages", options_.open_max));
-  return {};
+  return true;
+}
+
+Status Assembler::check_same(const FrameHeader& header, const Open& open) {
+  const Tag tag{header.iteration, header.tag};
+  if (tag == open.message.tag && header.total == open.total && header.after == open.after)
+    return {};
+  return failed(fmt::format("message {} is {} ({} bytes) and {} ({} bytes)", header.message,
+                            text(open.message.tag), open.total, text(tag), header.total));
 }
 
 // What its other segments say.
-Status Assembler::check_place(const FrameHeader& header, const Open& open) const {
-  const Tag tag{header.iteration, header.tag};
-  if (tag != open.message.tag || header.total != open.total || header.after != open.after)
-    return failed(fmt::format("message {} is {} ({} bytes) and {} ({} bytes)", header.message,
-                              text(open.message.tag), open.total, text(tag), header.total));
+Result<bool> Assembler::check_place(const Frame& frame, const Open& open) const {
+  const FrameHeader& header = frame.header;
+  TRY(check_same(header, open));
   const auto next = open.early.lower_bound(header.offset);
   const bool again = header.offset < open.message.payload.size() ||
                      (next != open.early.end() && next->first < header.offset + header.length) ||
                      (next != open.early.begin() &&
                       std::prev(next)->first + std::prev(next)->second.size() > header.offset);
-  if (again)
-    return failed(fmt::format("{} bytes at byte {} of {} came before", header.length, header.offset,
-                              text(tag)));
+  if (!again) return true;
+  auto here = under(header, 0, open.message.payload);
+  for (auto at : {next, next == open.early.begin() ? next : std::prev(next)}) {
+    if (!here && at != open.early.end()) here = under(header, at->first, at->second);
+  }
+  if (options_.repeats && here && std::ranges::equal(*here, frame.payload)) return false;
+  return failed(fmt::format("{} bytes at byte {} of {} came before{}", header.length, header.offset,
+                            text(open.message.tag),
+                            options_.repeats ? ", and were others or fewer" : ""));
+}
+
+// Its first segment, whichever that is.
+Status Assembler::begin(const FrameHeader& header, Open& open) {
+  open.message.tag = {header.iteration, header.tag};
+  open.message.start = header.start;
+  open.total = header.total;
+  open.after = header.after;
+  if (reserved_ + header.total > options_.message_max) return {};
+  try {
+    open.message.payload.reserve(header.total);  // pages come with the bytes
+  } catch (const std::bad_alloc&) {
+    return failed(fmt::format("there is no memory for the {} bytes of {}", header.total,
+                              text(open.message.tag)));
+  }
+  open.reserved = true;
+  reserved_ += header.total;
   return {};
 }
 
@@ -94,22 +142,13 @@ void Assembler::put(const Frame& frame, Open& open) {
 
 Result<std::vector<Message>> Assembler::add(const Frame& frame) {
   const FrameHeader& header = frame.header;
-  TRY(check(header));
+  if (!TRY(check(header))) return std::vector<Message>();
   auto at = open_.find(header.message);
   if (at == open_.end()) {
     at = open_.try_emplace(header.message).first;
-    Open& open = at->second;
-    open.message.tag = {header.iteration, header.tag};
-    open.message.start = header.start;
-    open.total = header.total;
-    open.after = header.after;
-    open.reserved = reserved_ + header.total <= options_.message_max;
-    if (open.reserved) {  // pages come with the bytes
-      open.message.payload.reserve(header.total);
-      reserved_ += header.total;
-    }
+    TRY(begin(header, at->second));
   }
-  TRY(check_place(header, at->second));
+  if (!TRY(check_place(frame, at->second))) return std::vector<Message>();
   put(frame, at->second);
   open_bytes_ += header.length;
   std::vector<Message> out;

@@ -7,6 +7,10 @@
 // address ranges that are set aside for open messages are together no longer than one message may
 // be.
 //
+// A link that outlives its connections sends again what nobody confirmed (`repeats`). Then bytes
+// that are here already are dropped, whether their message has left or is still open, if they are
+// the same; what only half fits, or says otherwise, is refused as ever.
+//
 // Messages of equal tags leave in the order of their numbers: each names the one before it
 // (`after`), and waits for it.
 #pragma once
@@ -41,12 +45,14 @@ class Assembler {
     uint64_t message_max = 0;                     // bytes
     uint64_t open_bytes_max = uint64_t{4} << 30;  // of all messages that are not complete
     size_t open_max = 65'536;                     // how many these are, and gaps in the numbers
+    bool repeats = false;                         // what came before may come again
   };
   explicit Assembler(Options options) : options_(options) {}
+  void allow_repeats() { options_.repeats = true; }
 
   // Takes a data frame; the messages that are complete with it, usually none or one. Fails on bytes
   // that came before, a change of tag or total within a message, a stranger's rank, another epoch,
-  // and beyond the limits.
+  // beyond the limits, and where there is no memory.
   Result<std::vector<Message>> add(const Frame& frame);
 
   uint64_t complete() const { return released_.without_gap(); }  // all up to this number came out
@@ -62,8 +68,11 @@ class Assembler {
     std::map<uint64_t, Payload> early;  // by offset, behind a gap
   };
 
-  Status check(const FrameHeader& header) const;
-  Status check_place(const FrameHeader& header, const Open& open) const;
+  // Whether the frame is to be taken; false: it is all here already.
+  Result<bool> check(const FrameHeader& header) const;
+  Result<bool> check_place(const Frame& frame, const Open& open) const;
+  static Status check_same(const FrameHeader& header, const Open& open);
+  Status begin(const FrameHeader& header, Open& open);
   static void put(const Frame& frame, Open& open);
   void release(std::map<uint64_t, Open>::iterator held, std::vector<Message>& out);
 

@@ -123,6 +123,45 @@ TEST_F(AssemblerTest, RefusesBytesThatCameBefore) {
   EXPECT_THAT(error_of(header(7, 0, 20, 4)), HasSubstr("goes on after its end"));
 }
 
+// A sender whose connection was lost cannot know what arrived, so it sends again.
+TEST_F(AssemblerTest, DropsRepeatedBytesWhereTheyAreAllowed) {
+  assembler_.allow_repeats();
+  EXPECT_TRUE(added(header(7, 0, 20, 4)).empty());
+  EXPECT_TRUE(added(header(7, 8, 20, 4)).empty());  // now 0-4 and 8-12 are there
+  EXPECT_TRUE(added(header(7, 0, 20, 4)).empty());
+  EXPECT_TRUE(added(header(7, 1, 20, 2)).empty());
+  EXPECT_TRUE(added(header(7, 8, 20, 4)).empty());
+  EXPECT_TRUE(added(header(7, 9, 20, 3)).empty());
+  EXPECT_EQ(assembler_.open_bytes(), 8u) << "they count once";
+  EXPECT_TRUE(added(header(7, 4, 20, 4)).empty());
+  EXPECT_TRUE(added(header(7, 6, 20, 4)).empty());  // over the seam
+  const auto whole = added(header(7, 12, 20, 8));
+  ASSERT_EQ(whole.size(), 1u);
+  EXPECT_EQ(text_of(whole[0]), std::string(20, 'x'));
+  EXPECT_TRUE(added(header(7, 12, 20, 8)).empty()) << "not a second time";
+  EXPECT_EQ(added(header(1, 0, 0, 0)).size(), 1u);
+  EXPECT_TRUE(added(header(1, 0, 0, 0)).empty());
+}
+
+TEST_F(AssemblerTest, RepeatsThatSayOtherwiseAreRefused) {
+  assembler_.allow_repeats();
+  ASSERT_TRUE(add(header(7, 0, 20, 4)));
+  ASSERT_TRUE(add(header(7, 8, 20, 4)));
+  const auto other_bytes = add(header(7, 0, 20, 4), 'y');
+  ASSERT_FALSE(other_bytes);
+  EXPECT_THAT(other_bytes.error().message, HasSubstr("came before, and were others or fewer"));
+  EXPECT_FALSE(add(header(7, 8, 20, 4), 'y'));
+  EXPECT_THAT(error_of(header(7, 2, 20, 4)), HasSubstr("others or fewer"));  // half of it is new
+  EXPECT_THAT(error_of(header(7, 6, 20, 4)), HasSubstr("others or fewer"));  // and here
+  EXPECT_THAT(error_of(header(7, 0, 21, 4)), HasSubstr("(20 bytes) and"));
+  FrameHeader held = header(9, 0, 1, 1);
+  held.after = 8;
+  EXPECT_TRUE(added(held).empty());
+  EXPECT_TRUE(added(held).empty());
+  held.after = 7;
+  EXPECT_THAT(error_of(held), HasSubstr("message 9 is"));
+}
+
 TEST_F(AssemblerTest, RefusesWhatDoesNotFitTogether) {
   ASSERT_TRUE(add(header(7, 0, 9, 3)));
   EXPECT_THAT(error_of(header(7, 3, 8, 2)), HasSubstr("(9 bytes) and iteration 3 tensor 7 (8 by"));

@@ -52,7 +52,7 @@ FrameHeader parse(std::span<const std::byte> in) {
 
 // Everything that can be known from the header alone.
 Status check(std::span<const std::byte> in, const FrameHeader& header, uint32_t payload_max) {
-  if (header.kind < FrameKind::kHello || header.kind > FrameKind::kReceipt)
+  if (header.kind < FrameKind::kHello || header.kind > FrameKind::kPing)
     return failed(fmt::format("corrupt frame: unknown kind {}", static_cast<int>(header.kind)));
   if (in[7] != std::byte{0} || get<uint32_t>(in, 68) != 0)
     return failed("corrupt frame: reserved bits are set");

@@ -13,7 +13,9 @@
 // accident, but is no signature. The first 8 bytes stay where they are in all versions to come, so
 // that two versions can name each other. Nobody believes a length before it was checked.
 //
-// Version 2 numbers messages, because those of a link come over several connections.
+// Version 2 numbers messages, because those of a link come over several connections. Version 3 lets
+// a link outlive its connections: hellos that go on with a link, receipts that count segments,
+// pings.
 #pragma once
 
 #include <array>
@@ -30,7 +32,7 @@
 
 namespace tombolo::link {
 
-constexpr uint16_t kProtocolVersion = 2;
+constexpr uint16_t kProtocolVersion = 3;
 constexpr size_t kHeaderBytes = 96;
 constexpr uint32_t kFramePayloadMax = 256 * 1024;
 
@@ -39,13 +41,15 @@ enum class FrameKind : uint8_t {
   kData = 2,     // a segment of a message
   kGoodbye = 3,  // all is sent; what follows is the end of the connection
   kFailure = 4,  // I give up; payload: why, as text
-  kReceipt = 5,  // all messages up to a number are here
+  kReceipt = 5,  // all messages up to a number are here, and so many segments of this connection
+  kPing = 6,     // I am here, and have nothing to say
 };
 
 struct FrameHeader {
   FrameKind kind = FrameKind::kData;
   uint32_t sender = 0;  // rank
   uint32_t epoch = 0;   // of the membership
+  // In a receipt: how many segments (data frames) came over this connection since it shook hands.
   uint64_t iteration = 0;
   uint64_t tag = 0;  // which tensor of the iteration; in a hello: the rank that is called
   // Messages of a link count from 1, in the order of send(). In a hello: which connection of the

@@ -12,8 +12,27 @@ namespace {
 // Words that the other side recognises in a failure frame.
 constexpr std::string_view kTokenDiffers = "its job token differs";
 constexpr std::string_view kDuplicate = "there is one already";
+constexpr std::string_view kEnds = "is about to end";
+constexpr std::string_view kCrowd = "too many handshakes at once; try again";
+constexpr std::string_view kRestarted = "was started again";
 
-constexpr size_t kHelloBytes = 16 + 8;  // token, attempt
+// Token, attempt, incarnation, the incarnation that it resumes, round, grace in ms.
+constexpr size_t kHelloBytes = 16 + 8 + 8 + 8 + 4 + 4;
+constexpr int64_t kMillisecond = 1'000'000;
+constexpr SimDuration kGraceMax{24 * 3600 * (1000 * kMillisecond)};
+
+template <typename T>
+void append(std::vector<std::byte>& out, T value) {
+  for (size_t i = 0; i < sizeof(T); ++i) out.push_back(static_cast<std::byte>(value >> (8 * i)));
+}
+
+template <typename T>
+T extract(std::span<const std::byte>& in) {
+  T value = 0;
+  for (size_t i = 0; i < sizeof(T); ++i) value |= static_cast<T>(in[i]) << (8 * i);
+  in = in.subspan(sizeof(T));
+  return value;
+}
 
 std::vector<std::byte> control_frame(const Identity& self, FrameHeader header,
                                      std::span<const std::byte> payload) {
@@ -68,9 +87,14 @@ bool Token::equals(std::span<const std::byte> other) const {
   return difference == 0;
 }
 
-std::vector<std::byte> hello_frame(const Identity& self, int32_t called, const LinkPart& part) {
+std::vector<std::byte> hello_frame(const Identity& self, int32_t called, const LinkPart& part,
+                                   const Terms& terms) {
   std::vector<std::byte> payload(self.token.bytes().begin(), self.token.bytes().end());
-  for (int i = 0; i < 8; ++i) payload.push_back(static_cast<std::byte>(part.attempt >> (8 * i)));
+  append(payload, part.attempt);
+  append(payload, self.incarnation);
+  append(payload, terms.resumes);
+  append(payload, part.round);
+  append(payload, static_cast<uint32_t>(std::min(terms.grace, kGraceMax).ns / kMillisecond));
   return control_frame(self,
                        {.kind = FrameKind::kHello,
                         .tag = static_cast<uint64_t>(called),
@@ -83,8 +107,13 @@ std::vector<std::byte> goodbye_frame(const Identity& self, uint64_t messages) {
   return control_frame(self, {.kind = FrameKind::kGoodbye, .message = messages}, {});
 }
 
-std::vector<std::byte> receipt_frame(const Identity& self, uint64_t message) {
-  return control_frame(self, {.kind = FrameKind::kReceipt, .message = message}, {});
+std::vector<std::byte> receipt_frame(const Identity& self, uint64_t message, uint64_t segments) {
+  return control_frame(
+      self, {.kind = FrameKind::kReceipt, .iteration = segments, .message = message}, {});
+}
+
+std::vector<std::byte> ping_frame(const Identity& self) {
+  return control_frame(self, {.kind = FrameKind::kPing}, {});
 }
 
 std::vector<std::byte> failure_frame(const Identity& self, std::string_view reason) {
@@ -119,8 +148,14 @@ Result<Caller> check_hello(const Identity& self, const Frame& frame) {
   Caller caller{.rank = static_cast<int32_t>(header.sender),
                 .part = {.connection = static_cast<uint32_t>(header.message),
                          .connections = static_cast<uint32_t>(header.after)}};
-  for (size_t i = 0; i < 8; ++i)
-    caller.part.attempt |= static_cast<uint64_t>(frame.payload[16 + i]) << (8 * i);
+  auto rest = frame.payload.subspan(16);
+  caller.part.attempt = extract<uint64_t>(rest);
+  caller.incarnation = extract<uint64_t>(rest);
+  caller.terms.resumes = extract<uint64_t>(rest);
+  caller.part.round = extract<uint32_t>(rest);
+  caller.terms.grace = {std::min(extract<uint32_t>(rest) * kMillisecond, kGraceMax.ns)};
+  if (caller.terms.resumes != 0 && caller.terms.resumes != self.incarnation)
+    return fail(was_restarted(self.rank));
   return caller;
 }
 
@@ -131,19 +166,25 @@ void Gathering::expect(uint64_t attempt, uint32_t connections) {
   expected_ = true;
   attempt_ = attempt;
   connections_ = connections;
+  incarnation_ = 0;
   here_.clear();
 }
 
-Result<Gathering::Welcome> Gathering::add(const Caller& caller) {
+Result<Gathering::Welcome> Gathering::add(const Caller& caller, bool resumable) {
   const LinkPart& part = caller.part;
   const bool same = connections_ > 0 && part.attempt == attempt_;
-  if (complete() || (same && here_.contains(part.connection)))
-    return fail(duplicate_rank(caller.rank));
+  if (complete()) return add_again(caller, resumable);
+  if (part.round > 0)
+    return failed(fmt::format("rank {} goes on with a link that is not up", caller.rank));
+  if (same && here_.contains(part.connection)) return fail(duplicate_rank(caller.rank));
+  if (same && !here_.empty() && caller.incarnation != incarnation_)
+    return fail(was_restarted(caller.rank));
   if (same && part.connections != connections_)
     return failed(
         fmt::format("its link has {} connections, and now {}", connections_, part.connections));
   if (!same && expected_) return failed("this rank calls that one already");
   if (same) {
+    incarnation_ = caller.incarnation;
     here_.insert(part.connection);
     return Welcome::kJoined;
   }
@@ -152,14 +193,49 @@ Result<Gathering::Welcome> Gathering::add(const Caller& caller) {
     return failed(fmt::format("rank {} has called anew since", caller.rank));
   attempt_ = part.attempt;
   connections_ = part.connections;
+  incarnation_ = caller.incarnation;
   here_ = {part.connection};
   return anew ? Welcome::kJoinedAnew : Welcome::kJoined;
+}
+
+// The link is up. Attempts are instants of calls, so one of another process that called earlier is
+// a zombie's, and ends nothing.
+Result<Gathering::Welcome> Gathering::add_again(const Caller& caller, bool resumable) {
+  const LinkPart& part = caller.part;
+  if (caller.incarnation != incarnation_ && caller.incarnation != 0 && incarnation_ != 0) {
+    if (part.attempt > attempt_) return fail(was_restarted(caller.rank));
+    return failed(fmt::format("another process has been rank {} since", caller.rank));
+  }
+  if (!resumable || part.round == 0) return fail(duplicate_rank(caller.rank));
+  if (part.attempt != attempt_ || part.connections != connections_)
+    return failed(fmt::format("rank {} goes on with another link", caller.rank));
+  uint32_t& round = rounds_[part.connection];
+  if (part.round <= round)
+    return failed(fmt::format("rank {} has called again for this connection since", caller.rank));
+  round = part.round;
+  return Welcome::kResumed;
+}
+
+Status Gathering::check_again(const Caller& caller) const {
+  if (caller.incarnation != incarnation_) return fail(was_restarted(caller.rank));
+  return {};
 }
 
 void Gathering::start_over() { *this = {}; }
 
 bool is_token_refusal(const Error& error) { return error.message.ends_with(kTokenDiffers); }
 bool is_duplicate_refusal(const Error& error) { return error.message.ends_with(kDuplicate); }
+bool is_ending_refusal(const Error& error) { return error.message.ends_with(kEnds); }
+bool is_crowd_refusal(const Error& error) { return error.message.ends_with(kCrowd); }
+bool is_restart_refusal(const Error& error) { return error.message.ends_with(kRestarted); }
+
+Error about_to_end() { return {ErrorCode::kFailed, fmt::format("this rank {}", kEnds)}; }
+
+Error crowded() { return {ErrorCode::kFailed, std::string(kCrowd)}; }
+
+Error was_restarted(int32_t rank) {
+  return {ErrorCode::kLostPeer, fmt::format("rank {} {}", rank, kRestarted)};
+}
 
 Error duplicate_rank(int32_t rank) {
   return {ErrorCode::kFailed, fmt::format("duplicate rank {}: {}", rank, kDuplicate)};

@@ -10,6 +10,12 @@
 // part of this one, and a newer attempt takes the place of one that was never completed.
 // The dialer decides how many there are; the answer repeats what it said.
 //
+// A connection is not a link. Where both sides say in their hellos for how long they would wait
+// (Terms::grace), a link that is up outlives its connections: the dialer calls again for the one
+// that was lost, naming the link by its attempt and the call by its round. And a link is not a
+// member: a hello names the process by its incarnation, and a redial says which one it means. So
+// who was started again in between is known for another, and nothing is resumed with it.
+//
 // The token keeps strangers and other jobs of the same hosts out. Between hosts it travels inside
 // TLS, whose certificates keep all but our hosts out; in clear text only where nobody listens
 // (address.h, docs/decisions/0015).
@@ -18,6 +24,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -50,6 +57,9 @@ struct Identity {
   int32_t ranks = 0;  // how many the job has
   uint32_t epoch = 0;
   Token token;
+  // Which process this is: random, chosen by each process at its start. 0: it does not say, and
+  // then nobody can tell that it was started again.
+  uint64_t incarnation = 0;
 };
 
 // What a connection may send before we know each other: a hello or a short failure.
@@ -62,23 +72,35 @@ struct LinkPart {
   uint32_t connection = 0;  // from 0
   uint32_t connections = 1;
   uint64_t attempt = 0;
+  uint32_t round = 0;  // 0: the first call; above: how often this connection was called again
   bool operator==(const LinkPart&) const = default;
+};
+
+// What a hello says beyond who and which.
+struct Terms {
+  SimDuration grace;     // how long it would wait for a lost link; 0: not at all. Whole ms
+  uint64_t resumes = 0;  // the incarnation that it means to go on with; 0: any
 };
 
 struct Caller {
   int32_t rank = 0;
   LinkPart part;
+  uint64_t incarnation = 0;
+  Terms terms;
 };
 
-std::vector<std::byte> hello_frame(const Identity& self, int32_t called, const LinkPart& part = {});
+std::vector<std::byte> hello_frame(const Identity& self, int32_t called, const LinkPart& part = {},
+                                   const Terms& terms = {});
 // Says how many messages were sent, over all connections.
 std::vector<std::byte> goodbye_frame(const Identity& self, uint64_t messages);
-// All messages up to this one are here.
-std::vector<std::byte> receipt_frame(const Identity& self, uint64_t message);
+// All messages up to this one are here, and so many segments came over this connection.
+std::vector<std::byte> receipt_frame(const Identity& self, uint64_t message, uint64_t segments = 0);
+std::vector<std::byte> ping_frame(const Identity& self);
 std::vector<std::byte> failure_frame(const Identity& self, std::string_view reason);
 
 // Whoever sent this first frame, or why it cannot be a peer. Says nothing about the job to somebody
-// without its token.
+// without its token. Two incarnations of one rank are refused in words that is_restart_refusal()
+// knows.
 Result<Caller> check_hello(const Identity& self, const Frame& frame);
 
 // Which connections of a link have shaken hands. The link is up when all have.
@@ -92,25 +114,44 @@ class Gathering {
   enum class Welcome {
     kJoined,
     kJoinedAnew,  // a newer attempt: what belongs to the one before it is to be dropped
+    kResumed,     // a connection of a link that is up, again: the one before it is over
   };
-  Result<Welcome> add(const Caller& caller);
+  // `resumable`: a link that is up takes lost connections back. An incarnation that is not the
+  // link's is refused with was_restarted() where it called later; then the link is over.
+  Result<Welcome> add(const Caller& caller, bool resumable = false);
+  // For the side that dials again: this answer is from the process that the link is with.
+  Status check_again(const Caller& caller) const;
   // Some connection of the attempt broke before all were here.
   void start_over();
 
   bool complete() const { return connections_ > 0 && here_.size() == connections_; }
   uint32_t connections() const { return connections_; }
+  uint64_t attempt() const { return attempt_; }
+  uint64_t incarnation() const { return incarnation_; }  // of the other side, 0: unknown
 
  private:
+  Result<Welcome> add_again(const Caller& caller, bool resumable);
+
   bool expected_ = false;
+  uint64_t incarnation_ = 0;
   uint64_t attempt_ = 0;
   uint32_t connections_ = 0;  // 0: nobody called
   std::set<uint32_t> here_;
+  std::map<uint32_t, uint32_t> rounds_;  // by connection, of those that were called again
 };
 
-// Two refusals that a dialer can do something about: it has another token than the listener (an
-// old one, perhaps); somebody else is this rank already.
+// Refusals that a dialer can do something about: it has another token than the listener (an old
+// one, perhaps); somebody else is this rank already; the listener ends, and another may come after
+// it; too many knock at once, and it may try again; the process that it means to go on with is
+// gone, and another has its place.
 bool is_token_refusal(const Error& error);
 bool is_duplicate_refusal(const Error& error);
+bool is_ending_refusal(const Error& error);
+bool is_crowd_refusal(const Error& error);
+bool is_restart_refusal(const Error& error);
 Error duplicate_rank(int32_t rank);
+Error about_to_end();
+Error crowded();
+Error was_restarted(int32_t rank);
 
 }  // namespace tombolo::link

@@ -69,6 +69,23 @@ TEST(Handshake, OthersAreToldWhatIsWrong) {
   EXPECT_EQ(answer(failure_frame(good, "no room\n\x07")).error().message, "no room ?");
 }
 
+// A hello names its process, and a redial the one it means to go on with.
+TEST(Handshake, ARedialIsForOneProcess) {
+  Identity self{.rank = 3, .ranks = 4, .epoch = 1, .token = kToken};
+  self.incarnation = 77;
+  const LinkPart part{.connection = 1, .connections = 2, .attempt = 9, .round = 5};
+  const auto caller = answer(hello_frame(self, 0, part, {.grace = {1'500'000'000}}));
+  ASSERT_TRUE(caller) << caller.error().text();
+  EXPECT_EQ(caller->part, part);
+  EXPECT_EQ(caller->incarnation, 77u);
+  EXPECT_EQ(caller->terms.grace, SimDuration{1'500'000'000});
+  const auto meant_another = answer(hello_frame(self, 0, part, {.resumes = 78}));
+  ASSERT_FALSE(meant_another);
+  EXPECT_EQ(meant_another.error().message, "rank 0 was started again");
+  EXPECT_TRUE(is_restart_refusal(meant_another.error()));
+  EXPECT_TRUE(is_crowd_refusal(crowded()));
+}
+
 // Without the token one learns nothing else about the job.
 TEST(Handshake, TheTokenIsLookedAtFirst) {
   EXPECT_THAT(refusal({.rank = 9, .ranks = 4, .epoch = 7}, 3), HasSubstr("job token differs"));
@@ -102,6 +119,32 @@ TEST(Gathering, ANewerAttemptTakesThePlaceOfAHalf) {
   EXPECT_EQ(gathering.add(call(5, 2)).error().message, "rank 7 has called anew since");
   EXPECT_EQ(*gathering.add(call(6, 1, 2)), Gathering::Welcome::kJoined);
   EXPECT_TRUE(gathering.complete());
+}
+
+// Process 5 of rank 7 goes on with connection 1 of 2; whoever else comes does not.
+TEST(Gathering, ALostConnectionComesBackToTheSameProcess) {
+  Gathering gathering;
+  const auto from = [](uint64_t incarnation, Caller caller, uint32_t round) {
+    caller.incarnation = incarnation;
+    caller.part.round = round;
+    return caller;
+  };
+  EXPECT_FALSE(gathering.add(from(5, call(9, 1, 2), 1), true)) << "there is no link yet";
+  ASSERT_TRUE(gathering.add(from(5, call(9, 0, 2), 0), true));
+  ASSERT_TRUE(gathering.add(from(5, call(9, 1, 2), 0), true));
+  EXPECT_EQ(*gathering.add(from(5, call(9, 1, 2), 1), true), Gathering::Welcome::kResumed);
+  EXPECT_THAT(gathering.add(from(5, call(9, 1, 2), 1), true).error().message,
+              HasSubstr("has called again for this connection since"));
+  EXPECT_EQ(*gathering.add(from(5, call(9, 1, 2), 3), true), Gathering::Welcome::kResumed);
+  EXPECT_TRUE(is_duplicate_refusal(gathering.add(from(5, call(9, 0, 2), 1)).error()))
+      << "not a link that ends with its connections";
+  EXPECT_FALSE(gathering.add(from(5, call(8, 0, 2), 1), true)) << "another link";
+  // Its successor called later; a process of before is a zombie and ends nothing.
+  EXPECT_TRUE(is_restart_refusal(gathering.add(from(6, call(10, 0, 2), 0), true).error()));
+  EXPECT_EQ(gathering.add(from(4, call(8, 0, 2), 0), true).error().message,
+            "another process has been rank 7 since");
+  EXPECT_TRUE(gathering.check_again(from(5, call(9, 0, 2), 4)));
+  EXPECT_TRUE(is_restart_refusal(gathering.check_again(from(6, call(9, 0, 2), 4)).error()));
 }
 
 TEST(Gathering, RefusesWhatContradictsItself) {

@@ -1,5 +1,7 @@
 #include "perform/link/link.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace tombolo::link {
@@ -14,35 +16,122 @@ Link::Link(Options options)
       outbox_(static_cast<uint32_t>(options_.self.rank), options_.self.epoch),
       assembler_({.sender = static_cast<uint32_t>(options_.peer),
                   .epoch = options_.self.epoch,
-                  .message_max = options_.message_max}) {}
+                  .message_max = options_.message_max,
+                  .open_bytes_max = std::max(uint64_t{4} << 30, options_.message_max)}) {}
 
-bool Link::owes_receipt() const { return assembler_.complete() >= receipted_ + kReceiptEvery; }
+bool Link::owes_receipt(uint32_t connection, SimTime now) const {
+  const auto ledger = ledgers_.find(connection);
+  return assembler_.complete() >= receipted_ + kReceiptEvery ||
+         (ledger != ledgers_.end() && ledger->second.owes_receipt(now));
+}
+
+bool Link::owes(uint32_t connection, SimTime now) const {
+  const auto ledger = ledgers_.find(connection);
+  return owes_receipt(connection, now) ||
+         (ledger != ledgers_.end() && ledger->second.owes_ping(now));
+}
 
 Link::Pull Link::pull(uint32_t connection, SimTime now, uint64_t tail) {
   CHECK(up() && !said_goodbye(connection), "connection {} has nothing to carry", connection);
-  if (owes_receipt()) {
+  Ledger* const ledger = this->ledger(connection);
+  CHECK(ledger || !resumable_, "connection {} was lost", connection);
+  const bool parting = closing_ && delivered();
+  const bool before_goodbye = parting && ledger && !ledger->owes_nothing();
+  if (before_goodbye || owes_receipt(connection, now)) {
     receipted_ = assembler_.complete();
-    return receipt_frame(options_.self, receipted_);
+    if (ledger) ledger->said(now);
+    return receipt_frame(options_.self, receipted_, ledger ? ledger->report() : 0);
   }
-  if (const auto departure = outbox_.next_departure(now)) {
-    if (*departure > now) return *departure;
-    return outbox_.take(now, tail);
+  if (const auto departure = outbox_.next_departure(now); departure && *departure <= now) {
+    Outgoing segment = outbox_.take(now, tail);
+    if (ledger) ledger->said(now);
+    if (ledger) ledger->give(segment);
+    return segment;
+  } else if (departure && !(ledger && ledger->owes_ping(now))) {
+    return *departure;
   }
-  if (!closing_) return std::monostate();
-  said_.insert(connection);
-  return goodbye_frame(options_.self, outbox_.messages());
+  if (parting) {
+    said_.insert(connection);
+    return goodbye_frame(options_.self, outbox_.messages());
+  }
+  if (!ledger || !ledger->owes_ping(now)) return std::monostate();
+  ledger->said(now);
+  return ping_frame(options_.self);
+}
+
+// --- Of a resumable link ------------------------------------------------------------------------
+
+void Link::make_resumable(SimTime now) {
+  CHECK(up(), "a link that is not up is not resumed");
+  resumable_ = true;
+  assembler_.allow_repeats();
+  for (uint32_t i = 0; i < gathering_.connections(); ++i) {
+    resume(i, now);
+    for (uint64_t n = early_[i]; n > 0; --n) ledger(i)->take(0, now);
+  }
+}
+
+void Link::lose(uint32_t connection, SimTime now) {
+  auto gone = ledgers_.extract(connection);
+  if (gone.empty()) return;
+  for (Outgoing& segment : gone.mapped().take_back()) outbox_.put_back(std::move(segment), now);
+  said_.erase(connection);
+  heard_.erase(connection);
+}
+
+void Link::resume(uint32_t connection, SimTime now) {
+  CHECK(resumable_ && ledgers_.try_emplace(connection, options_.ledger, now).second,
+        "connection {} is here already", connection);
+}
+
+Ledger* Link::ledger(uint32_t connection) {
+  const auto at = ledgers_.find(connection);
+  return at == ledgers_.end() ? nullptr : &at->second;
+}
+
+uint64_t Link::kept_bytes() const {
+  uint64_t sum = 0;
+  for (const auto& [connection, ledger] : ledgers_) sum += ledger.kept_bytes();
+  return sum;
+}
+
+bool Link::delivered() const {
+  return outbox_.empty() && std::none_of(ledgers_.begin(), ledgers_.end(),
+                                         [](const auto& each) { return each.second.keeps(); });
+}
+
+bool Link::finished() const {
+  if (!resumable_) return up() && heard_.size() == gathering_.connections();
+  return announced_ && std::all_of(ledgers_.begin(), ledgers_.end(),
+                                   [&](const auto& each) { return heard_.contains(each.first); });
+}
+
+// --- What comes ---------------------------------------------------------------------------------
+
+// Every frame says who sent it and when in the history of the run, so that nothing of a process
+// that was given up for lost is taken for its successor's.
+Status Link::check_sender(const FrameHeader& header) const {
+  if (header.sender != static_cast<uint32_t>(options_.peer))
+    return failed(fmt::format("a frame of rank {} on the connection of rank {}", header.sender,
+                              options_.peer));
+  if (header.epoch != options_.self.epoch)
+    return failed(fmt::format("a frame of membership epoch {} in epoch {}", header.epoch,
+                              options_.self.epoch));
+  return {};
 }
 
 Status Link::accept(uint32_t connection, const Frame& frame, SimTime now) {
   if (heard_goodbye(connection)) return failed("it went on after its goodbye");
+  TRY(check_sender(frame.header));
   switch (frame.header.kind) {
     case FrameKind::kData:
-      for (Message& message : TRY(assembler_.add(frame))) inbox_.add(std::move(message), now);
-      return {};
+      return on_data(connection, frame, now);
     case FrameKind::kReceipt:
-      return outbox_.receipt(frame.header.message);
+      return on_receipt(connection, frame.header);
     case FrameKind::kGoodbye:
       return on_goodbye(connection, frame.header.message);
+    case FrameKind::kPing:
+      return {};  // that it came is all it says
     case FrameKind::kHello:
     case FrameKind::kFailure:
       break;
@@ -50,13 +139,30 @@ Status Link::accept(uint32_t connection, const Frame& frame, SimTime now) {
   return failed("it said hello twice");
 }
 
-// A connection keeps its order, so with the last goodbye all that was sent before is here.
+Status Link::on_data(uint32_t connection, const Frame& frame, SimTime now) {
+  for (Message& message : TRY(assembler_.add(frame))) inbox_.add(std::move(message), now);
+  if (Ledger* const ledger = this->ledger(connection)) {
+    ledger->take(frame.payload.size(), now);
+  } else if (!up()) {
+    ++early_[connection];
+  }
+  return {};
+}
+
+Status Link::on_receipt(uint32_t connection, const FrameHeader& header) {
+  TRY(outbox_.receipt(header.message));
+  if (Ledger* const ledger = this->ledger(connection)) return ledger->receipt(header.iteration);
+  return {};
+}
+
+// A connection keeps its order, so with the last goodbye all that was sent before is here. Over a
+// resumable link all of it was confirmed before the first.
 Status Link::on_goodbye(uint32_t connection, uint64_t messages) {
-  if (!heard_.empty() && messages != announced_)
-    return failed(fmt::format("its goodbyes count {} and {} messages", announced_, messages));
+  if (announced_ && messages != *announced_)
+    return failed(fmt::format("its goodbyes count {} and {} messages", *announced_, messages));
   announced_ = messages;
   heard_.insert(connection);
-  if (finished() && assembler_.complete() != messages)
+  if ((finished() || resumable_) && assembler_.complete() != messages)
     return failed(fmt::format("its goodbye counts {} messages, and {} came whole", messages,
                               assembler_.complete()));
   return {};

@@ -11,13 +11,25 @@
 //                   the messages, so the other end knows that it has all of them.
 //
 // A connection that ends without a goodbye is the end of the link: what was on its way is lost.
+//
+// Unless the link is resumable, because both sides said so. Then every connection has a ledger
+// (ledger.h), which keeps what was not confirmed:
+//
+//   lose            a connection is over; what its ledger kept goes over the others
+//   resume          it is there again, with a fresh ledger
+//
+// and goodbyes wait until everything is confirmed, so that after the first of them there is nothing
+// left to lose. The link is finished when the connections that are there have brought theirs.
 #pragma once
 
+#include <map>
+#include <optional>
 #include <set>
 #include <variant>
 
 #include "perform/link/assembler.h"
 #include "perform/link/handshake.h"
+#include "perform/link/ledger.h"
 #include "perform/link/mailbox.h"
 
 namespace tombolo::link {
@@ -28,9 +40,11 @@ class Link {
     Identity self;
     int32_t peer = 0;
     uint64_t message_max = 0;  // bytes
+    Ledger::Options ledger;    // of a resumable link
   };
   explicit Link(Options options);
 
+  int32_t peer() const { return options_.peer; }
   void set_shape(const LinkShape& shape) { outbox_.set_shape(shape); }  // before the first push
   Gathering& gathering() { return gathering_; }
   bool up() const { return gathering_.complete(); }
@@ -47,14 +61,31 @@ class Link {
   void close() { closing_ = true; }
   bool said_goodbye(uint32_t connection) const { return said_.contains(connection); }
 
+  // Once it is up: from now on it outlives its connections, all of which are here.
+  void make_resumable(SimTime now);
+  bool resumable() const { return resumable_; }
+  void lose(uint32_t connection, SimTime now);
+  void resume(uint32_t connection, SimTime now);
+  // Of a resumable link's connection that is here; null: it is not.
+  Ledger* ledger(uint32_t connection);
+  size_t ledgers() const { return ledgers_.size(); }
+  uint64_t kept_bytes() const;  // given to connections and not confirmed
+  // Nothing waits and nothing is kept: the other side has it all.
+  bool delivered() const;
+
   // A frame that is no hello and no failure; on an error the link is lost.
   Status accept(uint32_t connection, const Frame& frame, SimTime now);
-  bool owes_receipt() const;  // pull() has something, although nothing was pushed
+  // pull() has something, although nothing was pushed: a receipt, or a ping.
+  bool owes(uint32_t connection, SimTime now) const;
   bool heard_goodbye(uint32_t connection) const { return heard_.contains(connection); }
   // Every connection brought its goodbye, and every message is here.
-  bool finished() const { return up() && heard_.size() == gathering_.connections(); }
+  bool finished() const;
 
  private:
+  bool owes_receipt(uint32_t connection, SimTime now) const;
+  Status check_sender(const FrameHeader& header) const;
+  Status on_data(uint32_t connection, const Frame& frame, SimTime now);
+  Status on_receipt(uint32_t connection, const FrameHeader& header);
   Status on_goodbye(uint32_t connection, uint64_t messages);
 
   Options options_;
@@ -66,7 +97,11 @@ class Link {
   bool closing_ = false;
   std::set<uint32_t> said_;
   std::set<uint32_t> heard_;
-  uint64_t announced_ = 0;  // by the first goodbye
+  std::optional<uint64_t> announced_;  // by the first goodbye
+  bool resumable_ = false;
+  std::map<uint32_t, Ledger> ledgers_;  // of a resumable link
+  // Segments that came over the first connections while the last ones still shook hands.
+  std::map<uint32_t, uint64_t> early_;
 };
 
 }  // namespace tombolo::link

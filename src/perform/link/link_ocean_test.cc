@@ -3,62 +3,12 @@
 // TCP does after a loss; they are cut; and callers die in the middle of a handshake.
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <queue>
-
-#include "base/random.h"
 #include "perform/link/link.h"
 #include "support/seeds.h"
+#include "support/test_water.h"
 
 namespace tombolo::link {
 namespace {
-
-// What happens when, in the order of (instant, sequence).
-class Agenda {
- public:
-  void at(SimTime when, std::function<void()> what) {
-    queue_.push({when, sequence_++, std::move(what)});
-  }
-  SimTime now() const { return now_; }
-  bool step() {
-    if (queue_.empty()) return false;
-    Entry entry = queue_.top();
-    queue_.pop();
-    now_ = entry.when;
-    entry.what();
-    return true;
-  }
-
- private:
-  struct Entry {
-    SimTime when;
-    uint64_t sequence;
-    std::function<void()> what;
-    bool operator<(const Entry& other) const {
-      return std::pair(when, sequence) > std::pair(other.when, other.sequence);
-    }
-  };
-  SimTime now_;
-  uint64_t sequence_ = 0;
-  std::priority_queue<Entry> queue_;
-};
-
-SimDuration milliseconds(double ms) { return {static_cast<int64_t>(ms * 1e6)}; }
-
-// One direction of one connection: a rate, a delay, and now and then a pause in which nothing
-// arrives. What arrives does so in order.
-struct Water {
-  BytesPerSecond rate;
-  SimDuration delay;
-  double stalls = 0;  // probability per frame
-  SimTime free;       // when the next frame may depart
-
-  SimTime arrival(SimTime now, size_t bytes, Random& random) {
-    free = std::max(free, now) + round_to_ns(Bytes{static_cast<double>(bytes)} / rate);
-    if (random.uniform() < stalls) free = free + milliseconds(200);
-    return free + delay;
-  }
-};
 
 struct Sent {
   Tag tag;
@@ -224,7 +174,7 @@ class LinkOcean {
           end.received[tag].push_back(end.link.inbox().take(tag, {}).payload);
       }
     }
-    if (end.link.owes_receipt()) pump(end);
+    if (end.link.owes(connection, agenda_.now())) pump(end);
   }
 
   // A connection breaks: both ends lose the link, and what was on its way is gone.
@@ -343,19 +293,46 @@ TEST_F(LinkTest, ASlowConnectionLeavesTheTailOfAnUrgentMessage) {
 // Tags are remembered until the receipt, so that memory does not grow with the run.
 TEST_F(LinkTest, ReceiptsLetTheSenderForget) {
   for (uint64_t i = 0; i < 64; ++i) {
-    EXPECT_FALSE(one_.owes_receipt());
+    EXPECT_FALSE(one_.owes(0, {}));
     zero_.outbox().push({1, i}, Payload(10), 0, {});
     ASSERT_TRUE(give(i % 2, pull(i % 2)));
   }
   EXPECT_EQ(zero_.outbox().remembered_tags(), 64u);
-  ASSERT_TRUE(one_.owes_receipt());
+  ASSERT_TRUE(one_.owes(0, {}));
   const Link::Pull next = one_.pull(0, {});
   FrameDecoder decoder;
   ASSERT_TRUE(decoder.feed(std::get<std::vector<std::byte>>(next),
                            [&](const Frame& f) { return zero_.accept(0, f, {}); }));
   EXPECT_EQ(zero_.outbox().remembered_tags(), 0u);
-  EXPECT_FALSE(one_.owes_receipt());
+  EXPECT_FALSE(one_.owes(0, {}));
   EXPECT_EQ(zero_.outbox().receipt(65).error().message, "a receipt for message 65 of 64");
+}
+
+// The listener is up with the last hello, and may send before the dialer heard the last answer.
+TEST(ResumableLink, CountsWhatCameBeforeTheLastAnswer) {
+  Link sender({.self = {.rank = 0, .ranks = 2, .epoch = 1}, .peer = 1, .message_max = 100});
+  Link dialer({.self = {.rank = 1, .ranks = 2, .epoch = 1}, .peer = 0, .message_max = 100});
+  dialer.gathering().expect(1, 2);
+  const auto shake = [](Link& link, int32_t rank, uint32_t connection) {
+    EXPECT_TRUE(
+        link.gathering().add({rank, {.connection = connection, .connections = 2, .attempt = 1}}));
+  };
+  for (const uint32_t i : {0u, 1u}) shake(sender, 1, i);
+  sender.make_resumable({});
+  shake(dialer, 0, 0);
+  sender.outbox().push({1, 1}, Payload(10), 0, {});
+  const auto segment = std::get<Outgoing>(sender.pull(0, {}));
+  FrameDecoder decoder;
+  const auto give = [&](Link& to, const std::vector<std::byte>& bytes) {
+    return decoder.feed(bytes, [&](const Frame& f) { return to.accept(0, f, {}); });
+  };
+  ASSERT_TRUE(give(dialer, encode_frame(segment.header, segment.payload)));
+  shake(dialer, 0, 1);
+  dialer.make_resumable({});
+  const SimTime later = SimTime{} + milliseconds(20);
+  ASSERT_TRUE(dialer.owes(0, later));
+  ASSERT_TRUE(give(sender, std::get<std::vector<std::byte>>(dialer.pull(0, later))));
+  EXPECT_TRUE(sender.delivered());
 }
 
 }  // namespace

@@ -29,7 +29,11 @@ struct LinkStatistics {
   std::string through;  // "coordinator": both ranks called it (splice.h); empty: nobody
   bool tuned = false;
   bool exploring = false;
-  std::string reason;  // why these connections, in words
+  // Since something came from the peer, over any connection.
+  Seconds silence;
+  uint64_t losses = 0;             // of connections; the link went on without them
+  uint64_t unconfirmed_bytes = 0;  // given to connections, and nobody confirmed them yet
+  std::string reason;              // why these connections, in words
   std::vector<ConnectionStatistics> connections;
   std::vector<std::pair<Urgency, uint64_t>> queued_bytes;  // not yet taken by the kernel
 

@@ -8,7 +8,7 @@
 namespace tombolo::link {
 
 void Outbox::set_shape(const LinkShape& shape) {
-  CHECK(queue_.empty(), "a link changes its shape with {} bytes under way", queued_bytes_);
+  CHECK(empty(), "a link changes its shape with {} bytes under way", queued_bytes_);
   segment_max_ = shape.segment_max();
   pacer_.reset();
   if (shape.rate) pacer_.emplace(*shape.rate);
@@ -34,8 +34,34 @@ void Outbox::push(Tag tag, Payload payload, Urgency urgency, SimTime now) {
 }
 
 std::optional<SimTime> Outbox::next_departure(SimTime now) const {
-  if (queue_.empty()) return std::nullopt;
-  return pacer_ ? std::max(queue_.begin()->second.enqueued, pacer_->free_at()) : now;
+  if (empty()) return std::nullopt;
+  if (!pacer_) return now;
+  const SimTime there =
+      again_first() ? again_.begin()->second.since : queue_.begin()->second.enqueued;
+  return std::max(there, pacer_->free_at());
+}
+
+void Outbox::put_back(Outgoing segment, SimTime now) {
+  queued_bytes_ += segment.payload.size();
+  const Place place{segment.urgency, segment.header.message};
+  const uint64_t offset = segment.header.offset;
+  again_.emplace(std::pair(place, offset), Again{std::move(segment), now});
+}
+
+bool Outbox::again_first() const {
+  return !again_.empty() &&
+         (queue_.empty() || again_.begin()->first.first <= queue_.begin()->first);
+}
+
+Outgoing Outbox::take_again(SimTime now) {
+  const auto first = again_.begin();
+  const SimTime since = first->second.since;
+  Outgoing out = std::move(first->second.segment);
+  again_.erase(first);
+  queued_bytes_ -= out.payload.size();
+  const SimTime end = pacer_ ? pacer_->take(since, out.payload.size()).end : now;
+  out.header.departed = std::max(out.header.departed, end);
+  return out;
 }
 
 Outbox::Queue::iterator Outbox::choose(uint64_t tail) {
@@ -50,6 +76,7 @@ Outbox::Queue::iterator Outbox::choose(uint64_t tail) {
 Outgoing Outbox::take(SimTime now, uint64_t tail) {
   const auto departure = next_departure(now);
   CHECK(departure && *departure <= now, "no segment may go at {} ns", now.ns);
+  if (again_first()) return take_again(now);
   const auto chosen = choose(tail);
   Item& item = chosen->second;
   const uint64_t total = item.payload->size();
@@ -69,7 +96,8 @@ Outgoing Outbox::take(SimTime now, uint64_t tail) {
                           .start = item.start,
                           .departed = slot.end},
                .owner = item.payload,
-               .payload = std::span(*item.payload).subspan(item.offset, length)};
+               .payload = std::span(*item.payload).subspan(item.offset, length),
+               .urgency = chosen->first.first};
   queued_bytes_ -= length;
   item.offset += length;
   if (item.offset == total) queue_.erase(chosen);
@@ -89,11 +117,13 @@ Status Outbox::receipt(uint64_t message) {
 std::map<Urgency, uint64_t> Outbox::queued_by_urgency() const {
   std::map<Urgency, uint64_t> out;
   for (const auto& [place, item] : queue_) out[place.first] += item.payload->size() - item.offset;
+  for (const auto& [at, each] : again_) out[each.segment.urgency] += each.segment.payload.size();
   return out;
 }
 
 void Outbox::clear() {
   queue_.clear();
+  again_.clear();
   queued_bytes_ = 0;
 }
 

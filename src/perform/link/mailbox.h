@@ -7,6 +7,8 @@
 //
 // Messages are numbered in the order of push(). One that repeats a tag names the one before it;
 // for that, tags are remembered until the peer's receipt says that it has all messages so far.
+// Segments whose connection was lost come back (put_back) and go again, each as it was cut, before
+// what is no more urgent and was never sent.
 #pragma once
 
 #include <deque>
@@ -26,6 +28,7 @@ struct Outgoing {
   FrameHeader header;
   std::shared_ptr<const Payload> owner;
   std::span<const std::byte> payload;
+  Urgency urgency = 0;
 };
 
 class Outbox {
@@ -42,9 +45,11 @@ class Outbox {
   Outgoing take(SimTime now, uint64_t tail = 0);
   // The peer has all messages up to this one. Fails if it claims more than was sent.
   Status receipt(uint64_t message);
+  // Nobody knows whether this segment arrived: it is to go again.
+  void put_back(Outgoing segment, SimTime now);
   void clear();
 
-  bool empty() const { return queue_.empty(); }
+  bool empty() const { return queue_.empty() && again_.empty(); }
   uint64_t queued_bytes() const { return queued_bytes_; }  // payload not yet taken
   uint64_t messages() const { return messages_; }          // pushed, ever
   std::map<Urgency, uint64_t> queued_by_urgency() const;   // bytes; costs a look at every message
@@ -62,6 +67,15 @@ class Outbox {
   using Place = std::pair<Urgency, uint64_t>;  // and the number
   using Queue = std::map<Place, Item>;
 
+  // A segment that goes again; by its offset in the message of that place.
+  struct Again {
+    Outgoing segment;
+    SimTime since;
+  };
+  using AgainQueue = std::map<std::pair<Place, uint64_t>, Again>;
+
+  bool again_first() const;
+  Outgoing take_again(SimTime now);
   Queue::iterator choose(uint64_t tail);
 
   uint32_t sender_;
@@ -69,6 +83,7 @@ class Outbox {
   uint32_t segment_max_ = kFramePayloadMax;
   std::optional<Pacer> pacer_;
   Queue queue_;
+  AgainQueue again_;
   uint64_t queued_bytes_ = 0;
   uint64_t messages_ = 0;
   std::map<Tag, uint64_t> last_of_tag_;

@@ -7,40 +7,16 @@
 
 #include "base/check.h"
 #include "base/file.h"
-#include "base/hash.h"
+#include "base/file_digest.h"
 #include "base/json.h"
-#include "perform/runtime/safetensors.h"
 
 namespace tombolo::runtime {
 namespace fs = std::filesystem;
 
-template <class Archive>
-void describe(Archive& a, Manifest& manifest) {
-  int version = kManifestVersion;
-  a.required("tombolo_checkpoint", version);
-  a.check(version == kManifestVersion, "tombolo_checkpoint",
-          fmt::format("this program reads version {}", kManifestVersion));
-  a.required("step", manifest.step);
-  // Seeds use all 64 bits; JSON readers elsewhere round such numbers.
-  std::string seed = fmt::format("{}", manifest.seed);
-  a.required("seed", seed);
-  if constexpr (Archive::kReads) {
-    const auto [end, ec] = std::from_chars(seed.data(), seed.data() + seed.size(), manifest.seed);
-    a.check(ec == std::errc{} && end == seed.data() + seed.size(), "seed",
-            "wanted decimal digits in quotes");
-  }
-  a.required("plan_digest", manifest.plan_digest);
-  a.required("precision", manifest.precision);
-  a.required("model", manifest.model);
-  a.required("shards", manifest.shards);
-  a.check(manifest.step >= 1, "step", "must be at least 1");
-}
-
 namespace {
 
-constexpr const char* kManifestName = "manifest.json";
 constexpr std::string_view kStepPrefix = "step-";
-constexpr int64_t kShardMax = int64_t{1} << 40;
+constexpr size_t kNameDigits = 16;  // of a shard's digest, in its file's name
 
 // Steps in a directory, ascending; only those with a manifest are checkpoints.
 std::vector<int64_t> steps_in(const std::string& directory, bool with_manifest) {
@@ -66,36 +42,47 @@ std::vector<int64_t> finished_steps(const std::string& directory) {
 Status check_names(const Manifest& manifest) {
   std::set<std::string> seen;
   for (const Shard& shard : manifest.shards) {
-    for (const std::string& tensor : shard.tensors) {
-      if (seen.insert(tensor).second) continue;
+    for (const TensorPlace& tensor : shard.tensors) {
+      if (seen.insert(tensor.name).second) continue;
       return failed(
-          fmt::format("two shards of step {} hold the tensor \"{}\"", manifest.step, tensor));
+          fmt::format("two shards of step {} hold the tensor \"{}\"", manifest.step, tensor.name));
     }
   }
   return {};
 }
 
-// The shard's bytes, once they are known to be the ones that were written.
-Result<std::string> read_shard(const FoundCheckpoint& checkpoint, const Shard& shard) {
-  const std::string path = checkpoint.folder + "/" + shard.file;
-  const char* hint = "an older checkpoint: remove this step's folder and resume again";
-  std::error_code ec;
-  const auto size = fs::file_size(path, ec);
-  if (ec) {
-    return unusable(
-        fmt::format("{}: the checkpoint's shard cannot be read: {}", path, ec.message()), hint);
+std::string parent_of(const std::string& path) {
+  const std::string parent = fs::path(path).lexically_normal().parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+// Who says that shards are here must not find others.
+Status check_shards(const std::string& folder, const Manifest& manifest, int32_t rank) {
+  const std::string own = fmt::format("rank-{}.", rank);
+  for (const Shard& shard : manifest.shards) {
+    const std::string path = folder + "/" + shard.file;
+    std::error_code ec;
+    const auto size = fs::file_size(path, ec);
+    if (ec && shard.file.starts_with(own))
+      return failed(fmt::format("{}: it was written, and is gone", path));
+    if (ec || static_cast<int64_t>(size) == shard.bytes) continue;  // it may be another host's
+    return failed(fmt::format("{}: it has {} bytes, its rank wrote {}", path, size, shard.bytes));
   }
-  if (static_cast<int64_t>(size) != shard.bytes) {
-    return unusable(fmt::format("{}: the shard is damaged: it has {} bytes, the manifest says {}",
-                                path, size, shard.bytes),
-                    hint);
-  }
-  std::string bytes = TRY(read_file(path, kShardMax));
-  if (digest(bytes) != shard.digest) {
-    return unusable(fmt::format("{}: the shard is damaged: its digest is not the manifest's", path),
-                    hint);
-  }
-  return bytes;
+  return {};
+}
+
+Status commit_manifest(const std::string& directory, const Manifest& manifest, int32_t rank) {
+  const std::string folder = step_folder(directory, manifest.step);
+  TRY(make_directories(folder));
+  TRY(check_shards(folder, manifest, rank));
+  const std::string path = folder + "/" + kManifestName;
+  const std::string text = to_json(write_fields(manifest)) + "\n";
+  const auto there = read_file(path);
+  // Ranks that share a folder all come here, with the same words.
+  if (!there || *there != text) TRY(write_file(path, text));
+  TRY(sync_folder(folder));
+  TRY(sync_folder(directory));
+  return sync_folder(parent_of(directory));
 }
 
 // The first field of the model in which two differ, with both values.
@@ -112,42 +99,76 @@ std::string model_difference(const model::Model& theirs, const model::Model& our
 
 }  // namespace
 
+Status check_shard_size(const std::string& path, const Shard& shard) {
+  std::error_code ec;
+  const auto size = fs::file_size(path, ec);
+  if (ec) {
+    return unusable(
+        fmt::format("{}: the checkpoint's shard cannot be read: {}", path, ec.message()),
+        kOlderCheckpoint);
+  }
+  if (static_cast<int64_t>(size) == shard.bytes) return {};
+  return unusable(fmt::format("{}: the shard is damaged: it has {} bytes, the manifest says {}",
+                              path, size, shard.bytes),
+                  kOlderCheckpoint);
+}
+
 std::string step_folder(const std::string& directory, int64_t step) {
   return fmt::format("{}/{}{:08}", directory, kStepPrefix, step);
 }
 
-Result<Shard> write_shard(const std::string& directory, int64_t step, int32_t rank,
+std::string shard_file(int32_t rank, const std::string& digest) {
+  return fmt::format("rank-{}.{}.safetensors", rank, digest.substr(0, kNameDigits));
+}
+
+Result<Shard> write_shard(const std::string& directory, int64_t step, int32_t rank, int64_t epoch,
                           std::span<const NamedTensor> tensors) {
   const std::string folder = step_folder(directory, step);
   const std::string doing = fmt::format("writing the checkpoint of step {}", step);
   TRY(during(make_directories(folder), doing));
-  Shard shard{.file = fmt::format("rank-{}.safetensors", rank)};
-  const WrittenFile file =
-      TRY(during(write_safetensors(folder + "/" + shard.file, tensors,
-                                   {{"format", "tombolo"}, {"step", fmt::format("{}", step)}}),
-                 doing));
-  shard.bytes = file.bytes;
-  shard.digest = file.digest;
-  for (const NamedTensor& tensor : tensors) shard.tensors.push_back(tensor.name);
-  return shard;
+  const auto path = [&](const std::string& digest) {
+    return folder + "/" + shard_file(rank, digest);
+  };
+  WrittenFile file = TRY(during(
+      write_safetensors(path, tensors, {{"format", "tombolo"}, {"step", fmt::format("{}", step)}}),
+      doing));
+  const FileDigest there = TRY(during(digest_on_disk(file.path), doing));
+  if (there != FileDigest{file.bytes, file.digest}) {
+    return unusable(fmt::format("{}: what was written is not what can be read: {} bytes with the "
+                                "digest {}, instead of {} with {}",
+                                file.path, there.bytes, there.digest, file.bytes, file.digest),
+                    "another disk for the checkpoints");
+  }
+  return Shard{.file = shard_file(rank, file.digest),
+               .bytes = file.bytes,
+               .digest = std::move(file.digest),
+               .epoch = epoch,
+               .tensors = std::move(file.tensors)};
 }
 
-Status commit_checkpoint(const std::string& directory, const Manifest& manifest, int64_t keep) {
-  CHECK(keep >= 1, "{} checkpoints are kept", keep);
+Status commit_checkpoint(const std::string& directory, const Manifest& manifest, int32_t rank) {
   TRY(check_names(manifest));
-  const std::string folder = step_folder(directory, manifest.step);
-  TRY(during(write_file(folder + "/" + kManifestName, to_json(write_fields(manifest)) + "\n"),
-             fmt::format("writing the checkpoint of step {}", manifest.step)));
+  return during(commit_manifest(directory, manifest, rank),
+                fmt::format("writing the checkpoint of step {}", manifest.step));
+}
+
+void retire_checkpoints(const std::string& directory, int64_t step, int64_t keep) {
+  CHECK(keep >= 1, "{} checkpoints are kept", keep);
   std::vector<int64_t> steps = finished_steps(directory);
-  while (static_cast<int64_t>(steps.size()) > keep && steps.front() < manifest.step) {
+  std::erase_if(steps, [&](int64_t each) { return each > step; });
+  if (steps.empty() || steps.back() != step) return;  // not here: then nothing replaces the others
+  const auto left = std::min(static_cast<size_t>(keep), steps.size());
+  const int64_t oldest = steps[steps.size() - left];
+  std::vector<int64_t> gone = steps_in(directory, false);  // those that never came to exist, too
+  gone.insert(gone.end(), steps.begin(), steps.end());
+  for (const int64_t each : gone) {
+    if (each >= oldest) continue;
     // The manifest goes first: a half-removed checkpoint does not exist.
-    const std::string old = step_folder(directory, steps.front());
+    const std::string old = step_folder(directory, each);
     std::error_code ec;
     fs::remove(old + "/" + kManifestName, ec);
     fs::remove_all(old, ec);
-    steps.erase(steps.begin());
   }
-  return {};
 }
 
 void discard_unfinished(const std::string& directory, int64_t first) {
@@ -157,6 +178,34 @@ void discard_unfinished(const std::string& directory, int64_t first) {
   }
 }
 
+std::vector<StepFile> list_checkpoints(const std::string& directory, size_t most) {
+  std::vector<int64_t> steps = steps_in(directory, true);
+  const std::vector<int64_t> unfinished = steps_in(directory, false);
+  steps.insert(steps.end(), unfinished.begin(), unfinished.end());
+  std::sort(steps.rbegin(), steps.rend());
+  if (steps.size() > most) steps.resize(most);
+  std::vector<StepFile> out;
+  for (const int64_t step : steps) {
+    std::error_code ec;
+    std::vector<StepFile> files;
+    for (const auto& entry : fs::directory_iterator(step_folder(directory, step), ec)) {
+      const std::string name = entry.path().filename().string();
+      if (!is_plain_file(name) || name.ends_with(".tmp")) continue;
+      const auto bytes = entry.file_size(ec);
+      if (!ec) files.push_back({step, name, static_cast<int64_t>(bytes)});
+    }
+    std::sort(files.begin(), files.end(),
+              [](const StepFile& a, const StepFile& b) { return a.file < b.file; });
+    out.insert(out.end(), files.begin(), files.end());
+  }
+  return out;
+}
+
+Result<Manifest> parse_manifest(std::string_view text, const std::string& name) {
+  const Value value = TRY(parse_json(text, name));
+  return read_fields<Manifest>(value, name);
+}
+
 Result<std::optional<FoundCheckpoint>> latest_checkpoint(const std::string& directory,
                                                          int64_t below) {
   std::vector<int64_t> steps = finished_steps(directory);
@@ -164,27 +213,22 @@ Result<std::optional<FoundCheckpoint>> latest_checkpoint(const std::string& dire
   if (steps.empty()) return std::nullopt;
   FoundCheckpoint found{.folder = step_folder(directory, steps.back())};
   const std::string path = found.folder + "/" + kManifestName;
-  const std::string text = TRY(read_file(path));
-  const Value value = TRY(parse_json(text, path));
-  found.manifest = TRY(read_fields<Manifest>(value, path));
+  found.manifest = TRY(parse_manifest(TRY(read_file(path)), path));
   if (found.manifest.step != steps.back()) {
     return unusable(fmt::format("{}: the manifest is of step {}", path, found.manifest.step));
   }
   return found;
 }
 
-Result<std::vector<NamedTensor>> load_checkpoint(const FoundCheckpoint& checkpoint) {
-  std::vector<NamedTensor> out;
-  for (const Shard& shard : checkpoint.manifest.shards) {
-    const std::string bytes = TRY(read_shard(checkpoint, shard));
-    TensorFile file = TRY(parse_safetensors(bytes, checkpoint.folder + "/" + shard.file));
-    for (NamedTensor& tensor : file.tensors) out.push_back(std::move(tensor));
-  }
-  return out;
-}
-
 Status verify_checkpoint(const FoundCheckpoint& checkpoint) {
-  for (const Shard& shard : checkpoint.manifest.shards) TRY(read_shard(checkpoint, shard));
+  for (const Shard& shard : checkpoint.manifest.shards) {
+    const std::string path = checkpoint.folder + "/" + shard.file;
+    TRY(check_shard_size(path, shard));
+    const FileDigest there = TRY(digest_of_file(path));
+    if (there.digest == shard.digest) continue;
+    return unusable(fmt::format("{}: the shard is damaged: its digest is not the manifest's", path),
+                    kOlderCheckpoint);
+  }
   return {};
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "perform/runtime/checkpoint_writer.h"
+#include "perform/runtime/state_reader.h"
 #include "spec/plan/plan_file.h"
 #include "support/test_plan.h"
 
@@ -40,17 +41,27 @@ class Checkpoints : public ::testing::Test {
                       .model = plan_.model};
     for (int32_t rank = 0; rank < 2; ++rank) {
       const NamedTensor tensor = number(fmt::format("layers.{}.x", rank), 'a' + rank);
-      auto shard = write_shard(directory_, step, rank, {&tensor, 1});
+      auto shard = write_shard(directory_, step, rank, 1, {&tensor, 1});
       ASSERT_TRUE(shard) << shard.error().text();
       manifest.shards.push_back(*shard);
     }
     const auto status = commit_checkpoint(directory_, manifest);
     ASSERT_TRUE(status) << status.error().text();
+    retire_checkpoints(directory_, step, 2);
   }
   FoundCheckpoint latest() {
     auto found = latest_checkpoint(directory_);
     CHECK(found && *found, "no checkpoint");
     return **found;
+  }
+
+  // The path of a rank's shard.
+  std::string shard_of(int64_t step, int32_t rank) {
+    for (const auto& entry : fs::directory_iterator(step_folder(directory_, step))) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with(fmt::format("rank-{}.", rank))) return entry.path().string();
+    }
+    return "none";
   }
 
   plan::Plan plan_ = make_test_plan({.steps = 100});
@@ -64,7 +75,7 @@ TEST_F(Checkpoints, AreFoundAndLoadedWhole) {
   EXPECT_EQ(found.folder, directory_ + "/step-00000010");
   EXPECT_EQ(found.manifest.model, plan_.model);
   EXPECT_TRUE(check_fits(found, plan_));
-  const auto tensors = load_checkpoint(found);
+  const auto tensors = StateReader(found).read_all();
   ASSERT_TRUE(tensors) << tensors.error().text();
   ASSERT_EQ(tensors->size(), 2u);
   EXPECT_EQ((*tensors)[1].name, "layers.1.x");
@@ -73,7 +84,7 @@ TEST_F(Checkpoints, AreFoundAndLoadedWhole) {
 
 TEST_F(Checkpoints, WithoutAManifestThereIsNone) {
   const NamedTensor tensor = number("layers.0.x", 1);
-  ASSERT_TRUE(write_shard(directory_, 5, 0, {&tensor, 1}));
+  ASSERT_TRUE(write_shard(directory_, 5, 0, 1, {&tensor, 1}));
   EXPECT_FALSE(latest_checkpoint(directory_)->has_value());
   EXPECT_FALSE(latest_checkpoint(directory_ + "/nowhere")->has_value());
   take(4);
@@ -89,20 +100,28 @@ TEST_F(Checkpoints, TheNewestTwoAreKept) {
 
 TEST_F(Checkpoints, DamageIsFoundAndTheFileNamed) {
   take(10);
-  const std::string shard = step_folder(directory_, 10) + "/rank-1.safetensors";
+  const std::string shard = shard_of(10, 1);
   std::string bytes = *read_file(shard);
   bytes.back() ^= 1;
   ASSERT_TRUE(write_file(shard, bytes));
-  const auto flipped = load_checkpoint(latest());
+  const FoundCheckpoint found = latest();
+  const auto flipped = StateReader(found).read("layers.1.x");
   ASSERT_FALSE(flipped);
-  EXPECT_THAT(flipped.error().text(), HasSubstr(shard + ": the shard is damaged: its digest"));
+  EXPECT_THAT(flipped.error().text(),
+              HasSubstr(shard + ": the shard is damaged: the bytes of the tensor layers.1.x"));
+  EXPECT_THAT(flipped.error().text(), HasSubstr("an older checkpoint"));
   EXPECT_EQ(flipped.error().code, ErrorCode::kUnusable);
+  EXPECT_TRUE(StateReader(found).read("layers.0.x")) << "of another shard";
+  EXPECT_THAT(verify_checkpoint(found).error().text(),
+              HasSubstr(shard + ": the shard is damaged: its digest"));
 
   bytes.pop_back();
   ASSERT_TRUE(write_file(shard, bytes));
-  EXPECT_THAT(verify_checkpoint(latest()).error().text(), HasSubstr("it has"));
+  EXPECT_THAT(verify_checkpoint(found).error().text(), HasSubstr("it has"));
+  EXPECT_THAT(StateReader(found).read("layers.1.x").error().text(), HasSubstr("it has"));
   fs::remove(shard);
-  EXPECT_THAT(verify_checkpoint(latest()).error().text(), HasSubstr("cannot be read"));
+  EXPECT_THAT(verify_checkpoint(found).error().text(), HasSubstr("cannot be read"));
+  EXPECT_THAT(StateReader(found).read("layers.1.x").error().text(), HasSubstr("cannot be read"));
 }
 
 TEST_F(Checkpoints, OfAnotherModelAreRefusedByName) {
@@ -128,6 +147,75 @@ TEST_F(Checkpoints, AManifestMayNotNameFilesElsewhere) {
   EXPECT_THAT(latest_checkpoint(directory_).error().text(), HasSubstr("same folder"));
 }
 
+// A rank of an epoch that is over may still be writing, somewhere nobody can reach it.
+TEST_F(Checkpoints, AZombiesShardReplacesNothing) {
+  take(10);
+  const std::string committed = shard_of(10, 1);
+  const std::string before = *read_file(committed);
+  const NamedTensor other = number("layers.1.x", 'z');
+  const auto late = write_shard(directory_, 10, 1, 0, {&other, 1});
+  ASSERT_TRUE(late) << late.error().text();
+  EXPECT_EQ(late->epoch, 0) << "whoever commits sees that it is of another epoch";
+  EXPECT_EQ(*read_file(committed), before);
+  EXPECT_TRUE(verify_checkpoint(latest()));
+  const NamedTensor same = number("layers.1.x", 'b');
+  const auto again = write_shard(directory_, 10, 1, 0, {&same, 1});
+  ASSERT_TRUE(again);
+  EXPECT_EQ(*read_file(committed), before) << "the same bytes have the same name";
+}
+
+// It was told to commit, stopped, and goes on when a later epoch has written the same step, and has
+// removed what the one before had left.
+TEST_F(Checkpoints, AZombieCommitsNothing) {
+  take(10);
+  const FoundCheckpoint found = latest();
+  Manifest late = found.manifest;
+  late.shards[1].file = "rank-1.gone.safetensors";
+  EXPECT_THAT(commit_checkpoint(directory_, late, 1).error().text(),
+              HasSubstr("rank-1.gone.safetensors: it was written, and is gone"));
+  EXPECT_EQ(latest().manifest, found.manifest);
+  EXPECT_TRUE(commit_checkpoint(directory_, found.manifest, 1)) << "again, by another rank";
+}
+
+// Ranks on hosts of their own commit what they do not have, too, and what they have must be whole.
+TEST_F(Checkpoints, AreCommittedWhereAShardIsElsewhereButNotWhereItIsTorn) {
+  take(10);
+  FoundCheckpoint found = latest();
+  fs::remove(shard_of(10, 1));
+  EXPECT_TRUE(commit_checkpoint(directory_, found.manifest));
+  const std::string torn = shard_of(10, 0);
+  fs::resize_file(torn, static_cast<uintmax_t>(found.manifest.shards[0].bytes - 1));
+  const Status refused = commit_checkpoint(directory_, found.manifest);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().text(), HasSubstr(torn + ": it has"));
+  EXPECT_THAT(refused.error().text(), HasSubstr("while writing the checkpoint of step 10"));
+}
+
+TEST_F(Checkpoints, OldOnesGoOnlyWhereTheNewOneIs) {
+  for (const int64_t step : {2, 4}) take(step);
+  retire_checkpoints(directory_, 6, 1);
+  EXPECT_TRUE(fs::exists(step_folder(directory_, 2))) << "step 6 does not exist here";
+  const NamedTensor tensor = number("layers.0.x", 1);
+  ASSERT_TRUE(write_shard(directory_, 3, 0, 1, {&tensor, 1})) << "never finished";
+  take(6);
+  retire_checkpoints(directory_, 4, 1);
+  EXPECT_FALSE(fs::exists(step_folder(directory_, 2)));
+  EXPECT_FALSE(fs::exists(step_folder(directory_, 3)));
+  EXPECT_TRUE(fs::exists(step_folder(directory_, 4)));
+  EXPECT_EQ(latest().manifest.step, 6) << "what is newer stays";
+}
+
+TEST_F(Checkpoints, AreListedByTheNewestStep) {
+  for (const int64_t step : {2, 4}) take(step);
+  const auto all = list_checkpoints(directory_, 1);
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(all[0], (StepFile{4, "manifest.json", all[0].bytes}));
+  EXPECT_EQ(all[1].file, latest().manifest.shards[0].file);
+  EXPECT_EQ(all[1].bytes, latest().manifest.shards[0].bytes);
+  EXPECT_EQ(list_checkpoints(directory_, 9).size(), 6u);
+  EXPECT_TRUE(list_checkpoints(directory_ + "/nowhere", 9).empty());
+}
+
 // RLIMIT_FSIZE makes writes beyond it fail as a full disk does.
 TEST_F(Checkpoints, AFullDiskLeavesNothingHalfWritten) {
   take(10);
@@ -137,14 +225,14 @@ TEST_F(Checkpoints, AFullDiskLeavesNothingHalfWritten) {
   const rlimit small{4096, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
   const NamedTensor large{"layers.0.x", "U8", {1 << 16}, Payload(1 << 16)};
-  const auto shard = write_shard(directory_, 20, 0, {&large, 1});
+  const auto shard = write_shard(directory_, 20, 0, 1, {&large, 1});
   setrlimit(RLIMIT_FSIZE, &before);
   ASSERT_FALSE(shard);
   EXPECT_EQ(shard.error().code, ErrorCode::kUnusable);
   EXPECT_THAT(shard.error().text(), HasSubstr("while writing the checkpoint of step 20"));
   EXPECT_TRUE(fs::is_empty(step_folder(directory_, 20)));
   const NamedTensor little{"layers.0.x", "U8", {1}, Payload(1)};
-  ASSERT_TRUE(write_shard(directory_, 30, 0, {&little, 1})) << "whole, and nobody heard of it";
+  ASSERT_TRUE(write_shard(directory_, 30, 0, 1, {&little, 1})) << "whole, and nobody heard of it";
   discard_unfinished(directory_, 20);
   EXPECT_FALSE(fs::exists(step_folder(directory_, 20)));
   EXPECT_FALSE(fs::exists(step_folder(directory_, 30)));
@@ -158,8 +246,7 @@ using CheckpointsDeathTest = Checkpoints;
 TEST_F(CheckpointsDeathTest, SomebodyWritesThemAndSomeAreKept) {
   ManualClock clock;
   EXPECT_DEATH(CheckpointWriter({}, {}, clock), "nobody writes the checkpoints");
-  EXPECT_DEATH(static_cast<void>(commit_checkpoint("checkpoints", {}, 0)),
-               "0 checkpoints are kept");
+  EXPECT_DEATH(retire_checkpoints("checkpoints", 3, 0), "0 checkpoints are kept");
 }
 
 }  // namespace

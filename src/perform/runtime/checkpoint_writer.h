@@ -8,10 +8,12 @@
 // than passes between two checkpoints.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
-#include <future>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -25,7 +27,7 @@ class CheckpointWriter {
   using Write = std::function<Result<Shard>(int64_t step, std::span<const NamedTensor> tensors)>;
   using Report = std::function<Status(int64_t step, const Shard& shard)>;
   // Both are called on the writing thread; `report` may be empty.
-  CheckpointWriter(Write write, Report report, const Clock& clock);
+  CheckpointWriter(Write write, Report report, Threads& threads);
   // Waits for the shard that is being written.
   ~CheckpointWriter() = default;
 
@@ -46,11 +48,16 @@ class CheckpointWriter {
   std::vector<Written> take_written() { return std::exchange(written_, {}); }
 
  private:
+  Result<Written> write(int64_t step, std::span<const NamedTensor> tensors);
+
   const Write write_;
   const Report report_;
-  const Clock& clock_;
+  Threads& threads_;
   std::vector<Written> written_;
-  std::future<Result<Written>> under_way_;  // its destructor waits
+  // Of what is under way.
+  std::atomic<bool> ended_ = false;
+  Result<Written> outcome_ = Written{};
+  std::unique_ptr<Thread> thread_;  // last: its destructor waits
 };
 
 }  // namespace tombolo::runtime

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kImaginedBytes = 64 * 1024;
 constexpr int64_t kPayloadMin = 1024;              // rounding to whole bytes stays below 0.05 %
-constexpr int64_t kMessageMax = int64_t{1} << 30;  // Endpoint::Options::message_max
+constexpr int64_t kMessageMax = int64_t{1} << 30;  // what a device that only imagines makes up
 constexpr int32_t kGradientPlace = 1 << 30;        // where no boundary is
 constexpr SimDuration kLatenessMax{10'000'000};
 
@@ -319,21 +319,16 @@ Result<std::vector<NamedTensor>> EmulatedKernels::save() const {
   return out;
 }
 
-Status EmulatedKernels::load(std::span<const NamedTensor> tensors) {
+Status EmulatedKernels::load(const TensorSource& tensors) {
   for (auto& [stage, own] : stages_) {
     const model::Slice& slice = own.stage.slice;
     for (int64_t i = 0; i < slice.layers; ++i) {
-      const std::string name = tensor_name(slice.first_layer + i);
-      const auto found = std::find_if(tensors.begin(), tensors.end(),
-                                      [&](const NamedTensor& t) { return t.name == name; });
-      if (found == tensors.end()) {
-        return unusable(fmt::format("the checkpoint has no tensor \"{}\"", name),
-                        "a checkpoint that emulated kernels wrote");
+      const NamedTensor tensor = TRY(tensors(tensor_name(slice.first_layer + i)));
+      if (tensor.dtype != "I64" || tensor.bytes.size() != 8) {
+        return unusable(
+            fmt::format("the checkpoint's tensor \"{}\" is no single I64", tensor.name));
       }
-      if (found->dtype != "I64" || found->bytes.size() != 8) {
-        return unusable(fmt::format("the checkpoint's tensor \"{}\" is no single I64", name));
-      }
-      std::memcpy(&own.updates, found->bytes.data(), 8);
+      std::memcpy(&own.updates, tensor.bytes.data(), 8);
     }
   }
   return {};

@@ -65,7 +65,7 @@ class EmulatedKernels : public Kernels {
   Result<std::string> weights_digest() const override;
   // One number per layer: how many updates it has seen.
   Result<std::vector<NamedTensor>> save() const override;
-  Status load(std::span<const NamedTensor> tensors) override;
+  Status load(const TensorSource& tensors) override;
 
   std::optional<Lateness> lateness() const override { return iteration_lateness_; }
   int64_t updates() const { return stages_.begin()->second.updates; }

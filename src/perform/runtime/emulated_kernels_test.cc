@@ -189,9 +189,9 @@ TEST_F(Emulated, UpdatesSurviveAnotherSplit) {
   plan::Plan whole = make_test_plan({.stages = 1});
   whole.stages[0].slice.layers = 2;
   EmulatedKernels one(whole, 0, clock);
-  ASSERT_TRUE(one.load(all));
+  ASSERT_TRUE(one.load(source_of(all)));
   EXPECT_EQ(one.updates(), 5);
-  EXPECT_THAT(one.load(std::span(all).first(1)).error().text(),
+  EXPECT_THAT(one.load(source_of(std::span(all).first(1))).error().text(),
               HasSubstr("layers.1.emulated.updates"));
 }
 

@@ -1,8 +1,9 @@
 #include "perform/runtime/kept_state.h"
 
-#include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <map>
+#include <utility>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -14,35 +15,28 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What stands beside a kept shard, and makes it exist.
-struct Note {
-  int64_t step = 0;
-  int32_t rank = 0;
-  Shard shard;
-};
+constexpr std::string_view kEpochPrefix = "epoch-";
 
-template <class Archive>
-void describe(Archive& a, Note& note) {
-  a.required("step", note.step);
-  a.required("rank", note.rank);
-  a.required("shard", note.shard);
+// "epoch-3": 3.
+std::optional<uint64_t> epoch_of(const std::string& name) {
+  if (!name.starts_with(kEpochPrefix)) return std::nullopt;
+  uint64_t epoch = 0;
+  const char* end = name.data() + name.size();
+  const auto [at, error] = std::from_chars(name.data() + kEpochPrefix.size(), end, epoch);
+  if (error != std::errc{} || at != end) return std::nullopt;
+  return epoch;
 }
 
-// All notes in a folder that can be read; others were torn when their rank was killed.
-std::vector<Note> notes_in(const std::string& folder) {
-  std::vector<Note> notes;
-  std::error_code ec;
-  for (const auto& entry : fs::recursive_directory_iterator(folder, ec)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with("rank-") || !name.ends_with(".json")) continue;
-    const auto text = read_file(entry.path().string());
-    if (!text) continue;
-    const auto value = parse_json(*text, name);
-    if (!value) continue;
-    const auto note = read_fields<Note>(*value, name);
-    if (note) notes.push_back(*note);
-  }
-  return notes;
+std::optional<KeptShard> read_note(const fs::path& path) {
+  const auto text = read_file(path.string());
+  if (!text) return std::nullopt;
+  const auto value = parse_json(*text, path.string());
+  if (!value) return std::nullopt;
+  const auto note = read_fields<KeptShard>(*value, path.string());
+  if (!note) return std::nullopt;
+  if (!check_shard_size((path.parent_path() / note->shard.file).string(), note->shard))
+    return std::nullopt;
+  return *note;
 }
 
 Manifest manifest_of(const plan::Plan& plan, int64_t step) {
@@ -55,12 +49,13 @@ Manifest manifest_of(const plan::Plan& plan, int64_t step) {
 
 }  // namespace
 
-KeptState::KeptState(std::string folder, int32_t rank, int64_t step)
-    : folder_(std::move(folder)), rank_(rank), now_(step) {
+KeptState::KeptState(std::string folder, int32_t rank, int64_t epoch, int64_t step)
+    : folder_(std::move(folder)), rank_(rank), epoch_(epoch), now_(step) {
   CHECK(!folder_.empty() && rank >= 0, "rank {} keeps its state nowhere", rank);
 }
 
 Status KeptState::copy(int64_t step, const Kernels& kernels) {
+  std::lock_guard lock(mutex_);
   CHECK(now_ && *now_ == step, "a copy of step {}, and the kernels hold {}", step,
         now_ ? fmt::format("step {}", *now_) : "half an update");
   copy_ = TRY(during(kernels.save(), "keeping the state before an update"));
@@ -70,12 +65,14 @@ Status KeptState::copy(int64_t step, const Kernels& kernels) {
 }
 
 void KeptState::updated(int64_t step) {
+  std::lock_guard lock(mutex_);
   CHECK(!copied_ || step == *copied_ + 1, "step {} is done, and step {} was the one before", step,
         *copied_);
   now_ = step;
 }
 
-Status KeptState::leave(const Kernels& kernels) const {
+Status KeptState::leave(const Kernels& kernels) {
+  std::lock_guard lock(mutex_);
   if (copied_) TRY(write(*copied_, copy_));
   if (now_ && now_ != copied_ && *now_ > 0) TRY(write(*now_, TRY(kernels.save())));
   return {};
@@ -83,35 +80,54 @@ Status KeptState::leave(const Kernels& kernels) const {
 
 Status KeptState::write(int64_t step, std::span<const NamedTensor> tensors) const {
   if (step < 1) return {};  // the beginning needs no state
-  const Note note{
-      .step = step, .rank = rank_, .shard = TRY(write_shard(folder_, step, rank_, tensors))};
+  const KeptShard note{.step = step,
+                       .rank = rank_,
+                       .shard = TRY(write_shard(folder_, step, rank_, epoch_, tensors))};
   return write_file(fmt::format("{}/rank-{}.json", step_folder(folder_, step), rank_),
                     to_json(write_fields(note)) + "\n");
 }
 
 std::string kept_folder(const std::string& output) { return output + "/kept"; }
 std::string kept_folder(const std::string& output, uint64_t epoch) {
-  return fmt::format("{}/epoch-{}", kept_folder(output), epoch);
+  return fmt::format("{}/{}{}", kept_folder(output), kEpochPrefix, epoch);
 }
 
-Result<std::optional<FoundCheckpoint>> gather_kept(const std::string& folder,
-                                                   const plan::Plan& plan) {
-  const size_t places = plan.ranks.size() / static_cast<size_t>(plan.replicas());
-  std::map<int64_t, std::map<int32_t, Note>> by_step;  // then by place in the pipeline
-  for (const Note& note : notes_in(folder)) {
-    if (note.rank < 0 || static_cast<size_t>(note.rank) >= plan.ranks.size()) continue;
-    const int32_t place = plan.ranks[note.rank].stage;
-    const auto [at, is_new] = by_step[note.step].try_emplace(place, note);
-    if (!is_new && note.rank < at->second.rank) at->second = note;
+std::vector<KeptShard> list_kept(const std::string& output, int32_t rank) {
+  std::vector<KeptShard> out;
+  const std::string own = fmt::format("rank-{}.json", rank);
+  std::error_code ec;
+  for (const auto& folder : fs::directory_iterator(kept_folder(output), ec)) {
+    const auto epoch = epoch_of(folder.path().filename().string());
+    if (!epoch) continue;
+    std::error_code inner;
+    for (const auto& entry : fs::recursive_directory_iterator(folder.path(), inner)) {
+      const std::string name = entry.path().filename().string();
+      if (!name.starts_with("rank-") || !name.ends_with(".json")) continue;
+      if (rank >= 0 && name != own) continue;
+      auto note = read_note(entry.path());
+      if (note && note->shard.epoch == static_cast<int64_t>(*epoch)) out.push_back(*note);
+    }
   }
-  for (auto at = by_step.rbegin(); at != by_step.rend(); ++at) {
-    const auto& [step, notes] = *at;
-    if (notes.size() < places || step >= plan.run.steps) continue;
-    FoundCheckpoint found{step_folder(folder, step), manifest_of(plan, step)};
-    for (const auto& [place, note] : notes) found.manifest.shards.push_back(note.shard);
-    if (!verify_checkpoint(found)) continue;  // damaged: an older one, or none
-    TRY(commit_checkpoint(folder, found.manifest, 1));
-    return found;
+  return out;
+}
+
+std::optional<KeptChoice> choose_kept(std::span<const KeptShard> kept, const plan::Plan& plan,
+                                      int64_t first) {
+  const size_t places = plan.ranks.size() / static_cast<size_t>(plan.replicas());
+  // By step and epoch, then by place in the pipeline; of replicas the first.
+  std::map<std::pair<int64_t, int64_t>, std::map<int32_t, const KeptShard*>> found;
+  for (const KeptShard& each : kept) {
+    if (each.rank < 0 || static_cast<size_t>(each.rank) >= plan.ranks.size()) continue;
+    if (each.step < first || each.step >= plan.run.steps) continue;
+    const KeptShard*& at =
+        found[{each.step, each.shard.epoch}][plan.ranks[static_cast<size_t>(each.rank)].stage];
+    if (!at || each.rank < at->rank) at = &each;
+  }
+  for (auto at = found.rbegin(); at != found.rend(); ++at) {
+    if (at->second.size() < places) continue;
+    KeptChoice choice{static_cast<uint64_t>(at->first.second), manifest_of(plan, at->first.first)};
+    for (const auto& [place, each] : at->second) choice.manifest.shards.push_back(each->shard);
+    return choice;
   }
   return std::nullopt;
 }

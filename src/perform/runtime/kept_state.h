@@ -4,10 +4,10 @@
 // writes the copy, of the step before, and what it holds now, each as a shard in the folder of its
 // epoch:
 //
-//   run/kept/epoch-3/step-00000041/rank-0.safetensors, rank-0.json
+//   run/kept/epoch-3/step-00000041/rank-0.5d8c1f0a93b2e764.safetensors, rank-0.json
 //
-// and the launcher makes a checkpoint of the newest step that every stage can supply, from
-// whichever of its replicas is left.
+// on its own host. When the run gathers again each says what it has, and all go on from the newest
+// step that every stage can supply, from whichever of its replicas is left.
 //
 // There is one: the ranks of an epoch are at most one update apart. Say a rank has done the update
 // of iteration i. It needed gradients of each micro-batch of each pipeline, and each of these
@@ -21,7 +21,9 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,24 +34,28 @@
 
 namespace tombolo::runtime {
 
-// One rank's copy.
+// One rank's copy. The performing thread copies; any thread may leave, also while the performing
+// thread computes a forward or backward pass: those do not write what save() reads, and an update
+// waits until the state is left.
 class KeptState {
  public:
   // step: the last one that is done, whose state the kernels hold.
-  KeptState(std::string folder, int32_t rank, int64_t step);
+  KeptState(std::string folder, int32_t rank, int64_t epoch, int64_t step);
 
   // Before the first update of an iteration; step: the last one that is done.
   Status copy(int64_t step, const Kernels& kernels);
   // All updates of this step are done.
   void updated(int64_t step);
   // The copy, and what the kernels hold where that is of one step.
-  Status leave(const Kernels& kernels) const;
+  Status leave(const Kernels& kernels);
 
  private:
   Status write(int64_t step, std::span<const NamedTensor> tensors) const;
 
   const std::string folder_;
   const int32_t rank_;
+  std::mutex mutex_;  // held while the state is copied or left
+  const int64_t epoch_;
   std::optional<int64_t> now_;  // what the kernels hold; nothing in the middle of updates
   std::optional<int64_t> copied_;
   std::vector<NamedTensor> copy_;
@@ -59,9 +65,37 @@ class KeptState {
 std::string kept_folder(const std::string& output);
 std::string kept_folder(const std::string& output, uint64_t epoch);
 
-// Makes a checkpoint of the newest step in `folder` that every stage of the Plan can supply, below
-// run.steps, so that something is left to do. Nothing where there is none.
-Result<std::optional<FoundCheckpoint>> gather_kept(const std::string& folder,
-                                                   const plan::Plan& plan);
+// One of them: what stands beside a shard, and makes it exist.
+struct KeptShard {
+  int64_t step = 0;
+  int32_t rank = 0;
+  Shard shard;  // of its epoch
+
+  bool operator==(const KeptShard&) const = default;
+};
+
+// All whose shards are in this output folder, whole as far as their size tells; of one rank alone
+// where `rank` is not negative. Notes that cannot be read do not count: they were torn when their
+// rank was killed.
+std::vector<KeptShard> list_kept(const std::string& output, int32_t rank = -1);
+
+// The newest step, from `first` on and below run.steps, so that something is left to do, that every
+// stage of the Plan can supply from one epoch; of several epochs the newest. Nothing where there is
+// none. Pure.
+struct KeptChoice {
+  uint64_t epoch = 0;
+  Manifest manifest;
+};
+std::optional<KeptChoice> choose_kept(std::span<const KeptShard> kept, const plan::Plan& plan,
+                                      int64_t first);
+
+template <class Archive>
+void describe(Archive& a, KeptShard& kept) {
+  a.required("step", kept.step);
+  a.required("rank", kept.rank);
+  a.required("shard", kept.shard);
+  a.check(kept.step >= 1, "step", "must be at least 1");
+  a.check(kept.rank >= 0, "rank", "must not be negative");
+}
 
 }  // namespace tombolo::runtime

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "perform/runtime/emulated_kernels.h"
 #include "support/test_plan.h"
@@ -12,15 +15,15 @@ namespace {
 
 class KeptStates : public ::testing::Test {
  protected:
-  ~KeptStates() override { std::filesystem::remove_all(folder_); }
+  ~KeptStates() override { std::filesystem::remove_all(output_); }
   int64_t newest() const {
-    const auto found = gather_kept(folder_, plan_);
-    EXPECT_TRUE(found) << found.error().text();
-    return *found ? (*found)->manifest.step : 0;
+    const auto found = choose_kept(list_kept(output_), plan_, 1);
+    return found ? found->manifest.step : 0;
   }
 
-  const std::string folder_ =
+  const std::string output_ =
       testing::TempDir() + "/kept-" + testing::UnitTest::GetInstance()->current_test_info()->name();
+  const std::string folder_ = kept_folder(output_, 7);
   const plan::Plan plan_ = make_test_plan({.stages = 1, .steps = 10});
   ManualClock clock_;
   EmulatedKernels kernels_{plan_, 0, clock_};
@@ -28,7 +31,7 @@ class KeptStates : public ::testing::Test {
 
 // Stopped within an update, a rank supplies the step before; after it, this one too.
 TEST_F(KeptStates, AreOfTheLastStepsThatAreWhole) {
-  KeptState kept(folder_, 0, 3);
+  KeptState kept(folder_, 0, 7, 3);
   ASSERT_TRUE(kept.copy(3, kernels_));
   ASSERT_TRUE(kept.leave(kernels_));
   EXPECT_EQ(newest(), 3);
@@ -37,11 +40,80 @@ TEST_F(KeptStates, AreOfTheLastStepsThatAreWhole) {
   EXPECT_EQ(newest(), 4);
 }
 
+// Its note stands, and what it vouches for does not: it was cut off when the disk was full.
+TEST_F(KeptStates, OnesWhoseShardIsGoneOrTornDoNotCount) {
+  KeptState kept(folder_, 0, 7, 3);
+  ASSERT_TRUE(kept.copy(3, kernels_));
+  ASSERT_TRUE(kept.leave(kernels_));
+  const auto found = list_kept(output_, 0);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].shard.epoch, 7);
+  EXPECT_TRUE(list_kept(output_, 1).empty()) << "of another rank";
+  const std::string shard = step_folder(folder_, 3) + "/" + found[0].shard.file;
+  std::filesystem::resize_file(shard, static_cast<uintmax_t>(found[0].shard.bytes - 1));
+  EXPECT_EQ(newest(), 0);
+  std::filesystem::remove(shard);
+  EXPECT_EQ(newest(), 0);
+}
+
+// Two stages, two replicas each, on hosts of their own: ranks 0 and 1 are replicas of stage 0.
+TEST(KeptStatesOfManyHosts, AreChosenByWhatEveryStageCanSupply) {
+  const plan::Plan plan = make_test_plan({.stages = 2, .replicas = 2, .steps = 10});
+  const auto of = [](int32_t rank, int64_t epoch, int64_t step) {
+    return KeptShard{step, rank, {.file = fmt::format("rank-{}", rank), .epoch = epoch}};
+  };
+  const int32_t first = plan.rank_of(0, 1), last = plan.rank_of(1, 0);
+  std::vector<KeptShard> kept = {of(first, 2, 5), of(first, 2, 6), of(last, 2, 5)};
+  auto choice = choose_kept(kept, plan, 1);
+  ASSERT_TRUE(choice);
+  EXPECT_EQ(choice->manifest.step, 5) << "of step 6 the last stage has nothing";
+  ASSERT_EQ(choice->manifest.shards.size(), 2u);
+  EXPECT_EQ(choice->epoch, 2u);
+
+  kept.push_back(of(last, 3, 6));
+  EXPECT_EQ(choose_kept(kept, plan, 1)->manifest.step, 5) << "never from two epochs";
+  EXPECT_FALSE(choose_kept(kept, plan, 6)) << "the checkpoint is newer";
+  kept.push_back(of(first, 3, 5));
+  kept.push_back(of(last, 3, 5));
+  EXPECT_EQ(choose_kept(kept, plan, 1)->epoch, 3u) << "of the newest epoch";
+  kept = {of(first, 1, 10), of(last, 1, 10), of(99, 1, 9)};
+  EXPECT_FALSE(choose_kept(kept, plan, 1)) << "nothing would be left to do";
+}
+
+// Whoever stops the rank does not wait for the thread that computes.
+TEST_F(KeptStates, AreLeftByAnotherThreadBetweenTwoUpdates) {
+  KeptState kept(folder_, 0, 7, 0);
+  std::atomic<int64_t> done = 0;
+  std::thread performs([&] {
+    for (int64_t step = 1; step < plan_.run.steps; ++step) {
+      ASSERT_TRUE(kept.copy(step - 1, kernels_));
+      ASSERT_TRUE(kernels_.update(0));
+      kept.updated(step);
+      done = step;
+    }
+  });
+  while (done < 2) std::this_thread::yield();
+  const int64_t at_least = done;
+  ASSERT_TRUE(kept.leave(kernels_));
+  performs.join();
+  EXPECT_GE(newest(), at_least);
+  const auto found = list_kept(output_, 0);
+  ASSERT_FALSE(found.empty());
+  const auto tensors = read_safetensors(
+      fmt::format("{}/{}", step_folder(folder_, found.back().step), found.back().shard.file));
+  ASSERT_TRUE(tensors) << tensors.error().text();
+  for (const NamedTensor& tensor : tensors->tensors) {
+    int64_t updates = 0;
+    std::memcpy(&updates, tensor.bytes.data(), sizeof updates);
+    EXPECT_EQ(updates, found.back().step) << "half an update";
+  }
+}
+
 using KeptStatesDeathTest = KeptStates;
 
 TEST_F(KeptStatesDeathTest, StepsFollowOneAnother) {
-  EXPECT_DEATH(KeptState("", 0, 3), "rank 0 keeps its state nowhere");
-  KeptState kept(folder_, 0, 3);
+  EXPECT_DEATH(KeptState("", 0, 7, 3), "rank 0 keeps its state nowhere");
+  KeptState kept(folder_, 0, 7, 3);
   EXPECT_DEATH(static_cast<void>(kept.copy(4, kernels_)),
                "a copy of step 4, and the kernels hold step 3");
   ASSERT_TRUE(kept.copy(3, kernels_));

@@ -7,12 +7,14 @@
 // A rank holds one stage or several (Layout, plan/settings.h); every call says which, by its number
 // in the Plan.
 //
-// One thread calls; calls follow the schedule. Of each stage, a micro-batch's forward comes before
-// its backward, an iteration's backwards before its sum of gradients, that before its update.
+// One thread calls, except save(); calls follow the schedule. Of each stage, a micro-batch's
+// forward comes before its backward, an iteration's backwards before its sum of gradients, that
+// before its update.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -44,13 +46,27 @@ struct Replicas {
   std::string address;
 };
 
+// The rank at the other end of a pipeline, where the embedding of its first stage and the head of
+// its last one are one matrix, of which each of the two ranks holds a copy.
+struct OtherEnd {
+  int32_t rank = 0;
+  Messenger* messenger = nullptr;  // outlives the Kernels' use of it; the link is up
+};
+
 // A named array of a checkpoint, in the words of safetensors.
 struct NamedTensor {
   std::string name;  // global: the same wherever the layer runs ("layers.3.attention.query.weight")
   std::string dtype;  // "F32", "BF16", "I64", ...
   std::vector<int64_t> shape;
   Payload bytes;  // row-major, little-endian
+
+  bool operator==(const NamedTensor&) const = default;
 };
+
+// Gives the tensor of this name, one at a time: unusable where there is none, or it is damaged.
+using TensorSource = std::function<Result<NamedTensor>(const std::string& name)>;
+// Of tensors that lie in memory and outlive the source. Finds each by looking at all.
+TensorSource source_of(std::span<const NamedTensor> tensors);
 
 // A replica's part of `all` things that the replicas split between them: contiguous, as even as
 // possible, the first ones one more.
@@ -68,10 +84,20 @@ class Kernels {
  public:
   virtual ~Kernels() = default;
 
+  virtual int64_t threads() const { return 1; }  // with which they compute
+
   // Where the Plan has replicas: called once, after load() and before the first iteration. All
   // replicas call it at about the same time and may talk to each other, now and in
   // reduce_gradients(), with tensor numbers from kReplicaTensor on (messenger.h).
   virtual Status join_replicas(const Replicas& replicas) = 0;
+
+  // On the ranks that other_end() names: called once, before the first iteration. From then on
+  // update() sums the gradients of the two copies, with the tensor number kTiedTensor.
+  virtual void join_other_end(const OtherEnd& /*other*/) {}
+
+  // Instead of load(), where there is no state to go on from: first values that others trained are
+  // read now. Fails as they cannot be read.
+  virtual Status begin_anew() { return {}; }
 
   // Iterations count from 1; after a resume they go on where the checkpoint stopped.
   virtual Status begin_iteration(int64_t iteration) = 0;
@@ -97,6 +123,14 @@ class Kernels {
   // that all hold the same bits. Called after its last backward, where the Plan has replicas.
   virtual Status reduce_gradients(int32_t stage) = 0;
 
+  // Where [optimizer].clip_norm is set, once between the last gradient of the iteration and its
+  // first update: the sum of squares over all gradients of this rank's stages, equal on all
+  // replicas. Nothing: these kernels have no gradients.
+  virtual Result<std::optional<double>> gradient_squares() { return std::nullopt; }
+  // After it: gradients count so many times in the updates of this iteration. 0: update() leaves
+  // weights and optimizer state as they are.
+  virtual void scale_gradients(double scale) { static_cast<void>(scale); }
+
   // One optimizer step of the stage with the mean gradient of the iteration, over all replicas'
   // micro-batches.
   virtual Status update(int32_t stage) = 0;
@@ -120,10 +154,13 @@ class Kernels {
   virtual Result<std::string> weights_digest() const = 0;
 
   // Everything that resuming bit-exactly needs: weights and optimizer state of this rank's
-  // stages. Loading takes the tensors that they need from a larger set and fails naming one that is
-  // missing or has another shape.
+  // stages. Loading asks for the tensors that they need, each once, and takes one before it asks
+  // for the next: beside the state itself, one of them lies in memory. It fails as the source does,
+  // or naming a tensor of another shape, and leaves a state that is not to be used. save() may be
+  // called from another thread while a pass computes (kept_state.h), never during load() or
+  // update(): so a pass writes nothing that save() reads.
   virtual Result<std::vector<NamedTensor>> save() const = 0;
-  virtual Status load(std::span<const NamedTensor> tensors) = 0;
+  virtual Status load(const TensorSource& tensors) = 0;
 };
 
 }  // namespace tombolo::runtime

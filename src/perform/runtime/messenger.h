@@ -9,17 +9,20 @@
 namespace tombolo::runtime {
 
 // No deadline: a receive ends when the message comes or the peer is lost.
-inline constexpr SimTime kNever{INT64_MAX};
 
 // Tensor numbers of an iteration. Those of a pipeline's messages lie far below evaluation, and from
-// kReplicaTensor on they belong to Kernels, for what replicas say to each other. Two ranks may have
-// messages of several boundaries between stages to pass, each of which has kTensorsPerBoundary
-// numbers: of those that replicas use, as many for each stage.
+// kReplicaTensor to kNormTensor they belong to Kernels, for what replicas and ends say to each
+// other. Two ranks may have messages of several boundaries between stages to pass, each of which
+// has kTensorsPerBoundary numbers: of those that replicas use, as many for each stage.
 inline constexpr uint64_t kTensorsPerBoundary = uint64_t{1} << 24;
 inline constexpr uint64_t kEvaluationTensor = uint64_t{1} << 40;
 inline constexpr uint64_t kStagesMax = kEvaluationTensor / kTensorsPerBoundary;
 inline constexpr uint64_t kAcknowledgeTensor = uint64_t{1} << 41;
 inline constexpr uint64_t kReplicaTensor = uint64_t{1} << 42;
+inline constexpr uint64_t kTiedTensor = uint64_t{1} << 43;  // between the ends of a pipeline
+
+// What the ranks of a pipeline tell each other of their gradients' norm, before the update.
+inline constexpr uint64_t kNormTensor = uint64_t{1} << 44;
 
 // The message of one micro-batch across the boundary between a stage and the next, as its sender
 // and its receiver both number it.

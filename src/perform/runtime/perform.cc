@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <set>
 
@@ -9,6 +10,7 @@
 #include "perform/runtime/cell_relay.h"
 #include "perform/runtime/emulated_kernels.h"
 #include "perform/runtime/machine_load.h"
+#include "perform/update/clip.h"
 
 namespace tombolo::runtime {
 namespace {
@@ -22,16 +24,23 @@ using trace::Lane;
 // How many held-out batches may be on their way between two stages: enough to fill the link, and a
 // bound on memory.
 constexpr int64_t kEvaluationWindow = 16;
+constexpr int64_t kSkippedMax = 10;  // updates in a row that may be left out
 
 void check_rank(const plan::Plan& plan, int32_t rank) {
   CHECK(rank >= 0 && static_cast<size_t>(rank) < plan.ranks.size(), "rank {} of a Plan for {}",
         rank, plan.ranks.size());
 }
 
+// What became of an iteration's gradients.
+struct Clipping {
+  double norm = 0;    // of all stages together
+  bool skip = false;  // it is no finite number
+};
+
 class Performer {
  public:
   Performer(const plan::Plan& plan, const schedule::Order& order, const PerformOptions& options,
-            Kernels& kernels, Messenger& messenger, Clock& clock, const Hooks& hooks)
+            Kernels& kernels, Messenger& messenger, Threads& clock, const Hooks& hooks)
       : plan_(plan),
         order_(order),
         options_(options),
@@ -51,7 +60,7 @@ class Performer {
  private:
   CheckpointWriter::Write writing() const {
     return [this](int64_t step, std::span<const NamedTensor> tensors) {
-      return write_shard(plan_.checkpoint->directory, step, options_.rank, tensors);
+      return write_shard(plan_.checkpoint->directory, step, options_.rank, 0, tensors);
     };
   }
   Status iterate(int64_t iteration);
@@ -65,10 +74,15 @@ class Performer {
   void await_release(const Action& action);
   Status evaluate(int64_t step);
   Status evaluate_batch(int32_t stage, int64_t step, int64_t batch, int64_t batches);
+  Status clip_gradients();
+  Result<double> sum_over_stages(double own);
   Status checkpoint(int64_t step);
   void record_writes();
 
   SimTime now() const { return SimTime{} + (clock_.now() - options_.origin); }
+  bool is_beyond_wan(int32_t rank) const {
+    return plan_.ranks[rank].datacenter != plan_.ranks[options_.rank].datacenter;
+  }
   bool has_replicas() const { return plan_.replicas() > 1; }
   int32_t pipeline_rank(int32_t stage) const { return plan_.rank_of(stage, replica_); }
   Result<link::Received> await(int32_t peer, Tag tag);
@@ -90,7 +104,7 @@ class Performer {
   const PerformOptions& options_;
   Kernels& kernels_;
   Messenger& messenger_;
-  Clock& clock_;
+  Threads& clock_;
   const Hooks& hooks_;
   const schedule::Shape shape_;
   const std::vector<int32_t> stages_;  // of this rank, ascending
@@ -106,7 +120,10 @@ class Performer {
   // What came and was not computed with yet, by the stage that will; what was computed and not sent
   // yet, by the stage that did.
   Waiting inputs_, output_gradients_, outputs_, input_gradients_;
-  Lateness message_lateness_;  // of this iteration
+  Lateness message_lateness_;         // of this iteration
+  SimDuration wan_wait_;              // of this iteration
+  std::optional<Clipping> clipping_;  // of this iteration
+  int64_t skipped_in_a_row_ = 0;
   trace::Trace trace_;
   CheckpointWriter writer_;  // the last one: it goes before what it uses
 };
@@ -132,6 +149,8 @@ Status Performer::iterate(int64_t iteration) {
   begun_ = std::max(clock_.now(), options_.origin);
   first_computation_.reset();
   message_lateness_ = {};
+  wan_wait_ = {};
+  clipping_.reset();
   const auto room = options_.intervals_max - static_cast<int64_t>(trace_.intervals.size());
   drawing_ = room >= static_cast<int64_t>(order_.size());
   TRY(kernels_.begin_iteration(iteration));
@@ -148,15 +167,21 @@ Status Performer::iterate(int64_t iteration) {
 }
 
 Result<IterationReport> Performer::report(int64_t iteration) {
-  IterationReport out{.iteration = iteration, .start = now(), .end = now()};
+  IterationReport out{.iteration = iteration, .start = now(), .end = now(), .wan_wait = wan_wait_};
   if (first_computation_) out.start = *first_computation_;
   if (holds_last_) out.loss = kernels_.loss();
+  out.update_skipped = clipping_ && clipping_->skip;
+  if (holds_last_ && clipping_ && !clipping_->skip) out.gradient_norm = clipping_->norm;
+  // The gradients of such a loss were left out.
+  if (out.update_skipped && out.loss && !std::isfinite(*out.loss)) out.loss.reset();
   if (out.loss && !std::isfinite(*out.loss)) {
     return failed(
         fmt::format("the loss of iteration {} is no number: training diverged", iteration),
         "a smaller learning_rate, or more warmup_steps");
   }
   if (out.loss) record(has_replicas() ? "replica_loss" : "loss", iteration, *out.loss);
+  if (replica_ == 0 && out.gradient_norm) record("gradient_norm", iteration, *out.gradient_norm);
+  if (replica_ == 0 && holds_last_ && out.update_skipped) record("update_skipped", iteration, 1);
   out.late_s = record_lateness(iteration);
   const int64_t every = plan_.run.compare_replicas_every;
   if (has_replicas() && every > 0 && (iteration % every == 0 || iteration == plan_.run.steps)) {
@@ -166,14 +191,64 @@ Result<IterationReport> Performer::report(int64_t iteration) {
 }
 
 Status Performer::act(const Action& action) {
-  if (action.kind == ActionKind::kUpdate && updating_ < iteration_ && hooks_.before_update) {
+  if (action.kind == ActionKind::kUpdate && updating_ < iteration_) {
     updating_ = iteration_;
-    TRY(hooks_.before_update(iteration_ - 1));
+    TRY(clip_gradients());
+    if (hooks_.before_update) TRY(hooks_.before_update(iteration_ - 1));
   }
   if (action::is_send(action.kind)) return send(action);
   if (action::is_receive(action.kind)) return receive(action);
   if (action.kind == ActionKind::kReduceGradients) return reduce(action);
   return compute(action);
+}
+
+// All updates of a rank are its last actions (schedule/validate.cc), so its gradients are complete.
+// Every pipeline finds the same norm, because replicas have the same gradients by then.
+Status Performer::clip_gradients() {
+  if (!plan_.optimizer.clip_norm) return {};
+  const std::optional<double> own = TRY(kernels_.gradient_squares());
+  if (!own) return {};
+  const double norm = std::sqrt(TRY(sum_over_stages(*own)));
+  clipping_ = {.norm = norm, .skip = !std::isfinite(norm)};
+  kernels_.scale_gradients(clipping_->skip ? 0
+                                           : update::clip_factor(norm, *plan_.optimizer.clip_norm));
+  skipped_in_a_row_ = clipping_->skip ? skipped_in_a_row_ + 1 : 0;
+  if (skipped_in_a_row_ < kSkippedMax) return {};
+  return failed(fmt::format("the gradients of {} iterations in a row were no finite numbers, up to "
+                            "iteration {}: training diverged",
+                            skipped_in_a_row_, iteration_),
+                "a smaller learning_rate, or more warmup_steps");
+}
+
+// From the last position of the pipeline to the first, which knows the sum, and back: neighbours
+// are linked anyway, and both ways together are as long as a micro-batch's.
+Result<double> Performer::sum_over_stages(double own) {
+  const int32_t position = plan_.ranks[options_.rank].stage;
+  const int32_t last = shape_.positions() - 1;
+  const auto neighbour = [&](int32_t of) { return plan_.rank_of(of, replica_); };
+  const auto number = [&](bool down) {
+    return Tag{static_cast<uint64_t>(iteration_), kNormTensor + (down ? 1 : 0)};
+  };
+  const auto say = [&](int32_t to, bool down, double value) {
+    const auto* begin = reinterpret_cast<const std::byte*>(&value);
+    return messenger_.send(neighbour(to), number(down), Payload(begin, begin + sizeof value));
+  };
+  const auto hear = [&](int32_t from, bool down) -> Result<double> {
+    const link::Received message = TRY(await(neighbour(from), number(down)));
+    double value = 0;
+    if (message.payload.size() != sizeof value)
+      return failed(fmt::format("a norm of {} bytes", message.payload.size()));
+    std::memcpy(&value, message.payload.data(), sizeof value);
+    return value;
+  };
+  double sum = own;
+  if (position < last) sum += TRY(hear(position + 1, false));
+  if (position > 0) {
+    TRY(say(position - 1, false, sum));
+    sum = TRY(hear(position - 1, true));
+  }
+  if (position < last) TRY(say(position + 1, true, sum));
+  return sum;
 }
 
 Status Performer::compute(const Action& action) {
@@ -236,6 +311,9 @@ void Performer::pass_gradient(const Action& action, Payload gradient) {
 Status Performer::reduce(const Action& action) {
   const SimTime start = now();
   TRY(kernels_.reduce_gradients(action.stage));
+  const auto elsewhere = [this](int32_t replica) { return is_beyond_wan(replica); };
+  const auto replicas = plan_.replicas_of(plan_.ranks[options_.rank].stage);
+  if (std::any_of(replicas.begin(), replicas.end(), elsewhere)) wan_wait_ += now() - start;
   draw({.lane = Lane::kCollective,
         .rank = options_.rank,
         .action = action,
@@ -346,6 +424,7 @@ Result<link::Received> Performer::await(int32_t peer, Tag tag) {
   link::Received message = TRY(messenger_.receive(peer, tag));
   const link::LinkShape shape = transfer_shape(plan_, peer, options_.rank, options_.emulated_wan);
   const SimTime due = options_.one_clock ? arrival_due(message, shape) : message.delivered;
+  if (is_beyond_wan(peer)) wan_wait_ += clock_.now() - asked;
   message_lateness_.sum += std::max(clock_.now() - std::max(asked, due), SimDuration{0});
   ++message_lateness_.waits;
   return message;
@@ -401,7 +480,7 @@ void Performer::record(const char* name, int64_t iteration, double value) {
 
 Result<trace::Trace> perform(const plan::Plan& plan, const schedule::Order& order,
                              const PerformOptions& options, Kernels& kernels, Messenger& messenger,
-                             Clock& clock, const Hooks& hooks) {
+                             Threads& clock, const Hooks& hooks) {
   check_rank(plan, options.rank);
   return Performer(plan, order, options, kernels, messenger, clock, hooks).run();
 }
@@ -416,8 +495,26 @@ std::vector<int32_t> neighbours(const plan::Plan& plan, int32_t rank) {
     if (stage > 0) out.insert(plan.rank_of(stage - 1, own.replica));
     if (stage + 1 < shape.stages) out.insert(plan.rank_of(stage + 1, own.replica));
   }
+  if (const auto other = other_end(plan, rank)) out.insert(*other);
   out.erase(rank);
   return {out.begin(), out.end()};
+}
+
+std::optional<int32_t> other_end(const plan::Plan& plan, int32_t rank) {
+  check_rank(plan, rank);
+  if (!plan.model.tied_embeddings) return std::nullopt;
+  const int32_t replica = plan.ranks[rank].replica;
+  const auto last_stage = static_cast<int32_t>(plan.stages.size()) - 1;
+  const int32_t first = plan.rank_of(0, replica), last = plan.rank_of(last_stage, replica);
+  if (first == last || (rank != first && rank != last)) return std::nullopt;
+  const auto computes = [&](int32_t end) {
+    return plan.device_of(end).kind != cluster::DeviceKind::kEmulated;
+  };
+  if (!computes(first) || !computes(last)) return std::nullopt;
+  const std::string& from = plan.datacenter_of(first).name;
+  const std::string& to = plan.datacenter_of(last).name;
+  if (from != to && !plan.cluster.link(from, to)) return std::nullopt;
+  return rank == first ? last : first;
 }
 
 }  // namespace tombolo::runtime

@@ -42,6 +42,9 @@ struct IterationReport {
   std::optional<double> loss;                 // on the last stage: of this replica's micro-batches
   std::optional<std::string> weights_digest;  // where replicas are compared
   std::optional<double> late_s;               // of emulated ranks: lost to the machine
+  std::optional<double> gradient_norm;        // on the last stage, where it is clipped and finite
+  bool update_skipped = false;                // because it was no number
+  SimDuration wan_wait;  // for messages from other datacenters, and for sums with replicas there
 };
 
 // Held-out text after a step, from a rank of the last stage: the mean over its share.
@@ -79,10 +82,16 @@ struct Hooks {
 // long a shard took to be written; "machine_late_s" of emulated ranks (machine_load.h).
 Result<trace::Trace> perform(const plan::Plan& plan, const schedule::Order& order,
                              const PerformOptions& options, Kernels& kernels, Messenger& messenger,
-                             Clock& clock, const Hooks& hooks);
+                             Threads& clock, const Hooks& hooks);
 
 // Those a rank exchanges bytes with: who holds a stage before or after one of its own in its
-// pipeline, and the other replicas of its stages. Ascending, each once, never itself.
+// pipeline, the other replicas of its stages, and its other_end(). Ascending, each once, never
+// itself.
 std::vector<int32_t> neighbours(const plan::Plan& plan, int32_t rank);
+
+// The rank that holds the other copy of a tied embedding: of the first stage for who holds the
+// last, and the other way round. Nothing where both are of one rank, nothing is tied, nothing is
+// computed (emulated devices), or there is no WAN link between their datacenters.
+std::optional<int32_t> other_end(const plan::Plan& plan, int32_t rank);
 
 }  // namespace tombolo::runtime

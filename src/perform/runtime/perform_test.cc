@@ -73,7 +73,7 @@ class DiaryKernels : public Kernels {
   Result<std::vector<NamedTensor>> save() const override {
     return std::vector<NamedTensor>{{"layers.0.x", "U8", {1}, payload('x')}};
   }
-  Status load(std::span<const NamedTensor>) override { return {}; }
+  Status load(const TensorSource&) override { return {}; }
 
   std::optional<double> loss_;
   int64_t batches_ = 0;
@@ -262,6 +262,32 @@ TEST_F(Performing, NeighboursFollowTheLayout) {
   EXPECT_THAT(neighbours(plan, 3), ElementsAre(1, 2));
 }
 
+// Where embedding and head are one matrix, the ends of a pipeline talk to each other.
+TEST_F(Performing, TheEndsOfAPipelineMeetWhereTheyHoldOneMatrix) {
+  plan::Plan plan = make_test_plan({.stages = 3, .microbatches = 2, .replicas = 2, .ring = true});
+  const auto compute = [&](cluster::DeviceKind kind) {
+    for (cluster::Datacenter& each : plan.cluster.datacenters) each.device.kind = kind;
+  };
+  compute(cluster::DeviceKind::kCpu);
+  EXPECT_FALSE(other_end(plan, 0)) << "nothing is tied";
+  plan.model.tied_embeddings = true;
+  // Ranks 0 and 1 are stage 0, 4 and 5 the last one.
+  EXPECT_EQ(other_end(plan, 0), 4);
+  EXPECT_EQ(other_end(plan, 5), 1);
+  EXPECT_FALSE(other_end(plan, 2)) << "in the middle";
+  EXPECT_THAT(neighbours(plan, 5), ElementsAre(1, 3, 4));
+  plan.cluster.wan.pop_back();
+  EXPECT_FALSE(other_end(plan, 0)) << "the link from the last datacenter to the first is gone";
+  compute(cluster::DeviceKind::kEmulated);
+  EXPECT_FALSE(other_end(plan, 0)) << "nothing is computed";
+  EXPECT_THAT(neighbours(plan, 5), ElementsAre(3, 4));
+  // Down and up again: both ends are of rank 0.
+  plan = make_test_plan({.microbatches = 1, .schedule = "zb-v", .virtual_stages = 2});
+  plan.model.tied_embeddings = true;
+  compute(cluster::DeviceKind::kCpu);
+  EXPECT_FALSE(other_end(plan, 0));
+}
+
 // A found schedule may hold a pipeline back, so that another one's transfers go first.
 TEST_F(Performing, APipelineBeginsNoEarlierThanItIsReleased) {
   const plan::Plan plan = make_test_plan({.microbatches = 1, .steps = 2});
@@ -321,7 +347,7 @@ TEST_F(Performing, CheckpointsAreTakenEveryFewStepsAndAtTheEnd) {
   ASSERT_TRUE(mkdtemp(folder.data()));
   std::vector<int64_t> steps;
   const Hooks hooks{.shard = [&](int64_t step, const Shard& shard) {
-    EXPECT_EQ(shard.file, "rank-0.safetensors");
+    EXPECT_EQ(shard.file, shard_file(0, shard.digest));
     steps.push_back(step);
     return Status{};
   }};
@@ -430,6 +456,26 @@ TEST_F(PerformingVirtually, AnImaginedReductionLastsAsLongAsTheJobSays) {
     EXPECT_EQ(sum.start.ns, rank < 3 ? 8'000'000 : 5'000'000);
     EXPECT_EQ((sum.end - sum.start).ns, 4'000'000);
   }
+}
+
+TEST(WaitsForTheWan, AreThoseForOtherDatacenters) {
+  // As above: the second rank has its input at 2 ms; the first one is through at 1 ms and has its
+  // gradient at 6 ms.
+  std::mutex mutex;
+  std::map<int32_t, int64_t> waits_ms;
+  const auto reported = [&](int32_t rank, const IterationReport& report) {
+    std::lock_guard lock(mutex);
+    waits_ms[rank] = report.wan_wait.ns / 1'000'000;
+  };
+  plan::Plan plan = make_test_plan({.microbatches = 1, .steps = 1});
+  ASSERT_TRUE(perform_virtually(plan, reported));
+  EXPECT_EQ(waits_ms, (std::map<int32_t, int64_t>{{0, 5}, {1, 2}}));
+
+  // Sums with replicas in the same datacenter are no such wait; the passes are those of before.
+  plan = make_test_plan({.microbatches = 1, .replicas = 2, .steps = 1, .reduce = "5 ms"});
+  ASSERT_TRUE(perform_virtually(plan, reported));
+  EXPECT_EQ(waits_ms.at(2), waits_ms.at(3));
+  EXPECT_EQ(waits_ms.at(0), 5);
 }
 
 // 120 MB over three replicas on one node, 300 GBps and 1 us: 4 x (40 MB / 300 GBps + 1 us). With

@@ -1,5 +1,8 @@
 #include "perform/runtime/ring_exchange.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "base/check.h"
 
 namespace tombolo::runtime {
@@ -34,6 +37,38 @@ Status ring_exchange(const Replicas& ring, uint64_t iteration, const RingWork& w
     TRY(work.take(step, TRY(ring.messenger->receive(predecessor, tag))));
   }
   return {};
+}
+
+Status ring_sum(const Replicas& ring, uint64_t iteration, std::span<float> values, uint64_t first) {
+  const auto chunk = [&](const RingStep& step) {
+    const Share share =
+        share_of(static_cast<int64_t>(values.size()), static_cast<int64_t>(step.chunk),
+                 static_cast<int64_t>(ring.ranks.size()));
+    return values.subspan(static_cast<size_t>(share.first), static_cast<size_t>(share.count));
+  };
+  const auto give = [&](const RingStep& step) {
+    const auto bytes = std::as_bytes(chunk(step));
+    return Payload(bytes.begin(), bytes.end());
+  };
+  const auto take = [&](const RingStep& step, const link::Received& message) -> Status {
+    const std::span<float> own = chunk(step);
+    const std::byte* theirs = message.payload.data();
+    if (message.payload.size() != own.size_bytes())
+      return failed(fmt::format("a chunk of {} bytes where {} are summed", message.payload.size(),
+                                own.size_bytes()),
+                    "start every rank with the same Plan");
+    if (!step.sums) {
+      std::copy_n(theirs, own.size_bytes(), std::as_writable_bytes(own).data());
+      return {};
+    }
+    for (size_t i = 0; i < own.size(); ++i) {
+      float other = 0;
+      std::memcpy(&other, theirs + i * sizeof other, sizeof other);
+      own[i] += other;
+    }
+    return {};
+  };
+  return ring_exchange(ring, iteration, {.give = give, .take = take}, first);
 }
 
 Status barrier(const Replicas& replicas, uint64_t iteration, uint64_t tensor) {

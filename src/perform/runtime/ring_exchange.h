@@ -12,6 +12,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 
 #include "perform/runtime/kernels.h"
 #include "perform/runtime/messenger.h"
@@ -40,6 +41,11 @@ struct RingWork {
 // of one iteration apart (replica_tensor). Fails with what the messenger or the work say.
 Status ring_exchange(const Replicas& ring, uint64_t iteration, const RingWork& work,
                      uint64_t first = kReplicaTensor);
+
+// Replaces `values` by their sum over all ranks of the ring, which call it with as many. Chunk c is
+// (x[c] + x[c + 1]) + ... + x[c - 1]: all ranks end with the same bits. Memory: one chunk more.
+Status ring_sum(const Replicas& ring, uint64_t iteration, std::span<float> values,
+                uint64_t first = kReplicaTensor);
 
 // Returns when every replica has called it: an empty message to each and from each, tagged
 // iteration, tensor.

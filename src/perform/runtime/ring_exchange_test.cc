@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <future>
 
+#include "base/random.h"
 #include "support/virtual_network.h"
 
 namespace tombolo::runtime {
@@ -83,6 +85,24 @@ Outcome run_ring(std::vector<Numbers> numbers, const link::LinkShape& shape,
   return out;
 }
 
+// Every rank in a thread; how each ends.
+std::vector<Status> in_a_ring(size_t n, const std::function<Status(const Replicas&)>& act) {
+  VirtualNetwork network([](int32_t, int32_t) { return link::LinkShape{}; });
+  std::vector<int32_t> ranks;
+  for (size_t r = 0; r < n; ++r) ranks.push_back(static_cast<int32_t>(r));
+  std::vector<std::future<Status>> done;
+  for (size_t r = 0; r < n; ++r) {
+    done.push_back(std::async(std::launch::async, [&, r] {
+      ManualClock clock;
+      VirtualMessenger messenger(network, ranks[r], clock);
+      return act({.ranks = ranks, .own = r, .messenger = &messenger});
+    }));
+  }
+  std::vector<Status> ends;
+  for (auto& status : done) ends.push_back(status.get());
+  return ends;
+}
+
 // Every rank ends with the sum over all, whatever the size: also where chunks differ or are empty.
 TEST(RingExchange, EveryRankEndsWithEverySum) {
   for (size_t n = 2; n <= 5; ++n) {
@@ -118,6 +138,44 @@ TEST(RingExchange, LastsAsLongAsTheLawSays) {
   const SimDuration law{6 * 58'000};
   const Outcome together = run_ring(std::vector<Numbers>(4, Numbers(4000)), shape);
   EXPECT_THAT(together.ends, Each(SimTime{} + law));
+}
+
+// ((x[c] + x[c + 1]) + ...) + x[c - 1], and hardly ever what another order gives.
+TEST(RingSum, AddsAlongTheRingAndAllEndWithTheSameBits) {
+  for (const size_t n : {2u, 3u, 5u}) {
+    for (const int64_t size : {0, 1, 4, 1003}) {
+      std::vector<std::vector<float>> x(n);
+      Random random(n + static_cast<uint64_t>(size));
+      for (auto& numbers : x) {
+        for (int64_t i = 0; i < size; ++i)
+          numbers.push_back(static_cast<float>((random.uniform() - 0.5) *
+                                               static_cast<double>(1 << random.below(20))));
+      }
+      auto sums = x;
+      const std::vector<Status> ends =
+          in_a_ring(n, [&](const Replicas& ring) { return ring_sum(ring, 7, sums[ring.own]); });
+      for (const Status& end : ends) ASSERT_TRUE(end) << end.error().text();
+      for (size_t c = 0; c < n; ++c) {
+        const Share chunk = share_of(size, static_cast<int64_t>(c), static_cast<int64_t>(n));
+        for (int64_t i = chunk.first; i < chunk.first + chunk.count; ++i) {
+          float expected = x[c][static_cast<size_t>(i)];
+          for (size_t k = 1; k < n; ++k) expected += x[(c + k) % n][static_cast<size_t>(i)];
+          for (const auto& sum : sums) ASSERT_EQ(sum[static_cast<size_t>(i)], expected) << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(RingSum, RefusesAChunkOfAnotherLength) {
+  const std::vector<Status> ends = in_a_ring(2, [](const Replicas& ring) {
+    std::vector<float> numbers(ring.own == 0 ? 10 : 14);
+    return ring_sum(ring, 1, numbers);
+  });
+  for (const Status& end : ends) {
+    ASSERT_FALSE(end);
+    EXPECT_THAT(end.error().text(), ::testing::HasSubstr("start every rank with the same Plan"));
+  }
 }
 
 // The chunk that begins at the late rank passes all others; none ends before it got everything.

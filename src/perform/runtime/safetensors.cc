@@ -31,7 +31,8 @@ std::optional<int64_t> wanted_bytes(std::string_view dtype, std::span<const int6
   return bytes;
 }
 
-std::string header_text(std::span<const NamedTensor> tensors, const Metadata& metadata) {
+// Of tensors with these bytes each, one after the other.
+std::string header_text(std::span<const TensorShape> tensors, const Metadata& metadata) {
   Value::Table header;
   if (!metadata.empty()) {
     Value::Table words;
@@ -40,13 +41,11 @@ std::string header_text(std::span<const NamedTensor> tensors, const Metadata& me
   }
   int64_t offset = 0;
   std::set<std::string_view> names;
-  for (const NamedTensor& tensor : tensors) {
-    const auto size = static_cast<int64_t>(tensor.bytes.size());
+  for (const TensorShape& tensor : tensors) {
     CHECK(dtype_bytes(tensor.dtype) > 0, "{} has dtype \"{}\"", tensor.name, tensor.dtype);
-    CHECK(wanted_bytes(tensor.dtype, tensor.shape) == size, "{} has {} bytes for another shape",
-          tensor.name, size);
     CHECK(tensor.name != kMetadataKey && names.insert(tensor.name).second, "{} is written twice",
           tensor.name);
+    const int64_t size = wanted_bytes(tensor.dtype, tensor.shape).value_or(0);
     Value::Array shape(tensor.shape.begin(), tensor.shape.end());
     header.emplace_back(
         tensor.name,
@@ -60,9 +59,16 @@ std::string header_text(std::span<const NamedTensor> tensors, const Metadata& me
   return text;
 }
 
-// A tensor as the header describes it, before its bytes are cut out.
+std::string length_text(const std::string& header) {
+  CHECK(header.size() <= kHeaderMax, "a header of {} bytes", header.size());
+  std::string length(kLengthBytes, '\0');
+  for (size_t i = 0; i < kLengthBytes; ++i) length[i] = static_cast<char>(header.size() >> (8 * i));
+  return length;
+}
+
+// A tensor as the header describes it; begin and end count from the end of the header.
 struct Entry {
-  NamedTensor tensor;
+  TensorShape tensor;
   int64_t begin = 0;
   int64_t end = 0;
 };
@@ -95,7 +101,8 @@ Result<Entry> read_entry(const std::string& key, const Value& value, int64_t dat
   const auto offsets = TRY(read_numbers(value.find("data_offsets"), where + ": data_offsets"));
   if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data_bytes) {
     return unusable(
-        fmt::format("{}: data_offsets do not lie within the {} bytes of data", where, data_bytes));
+        fmt::format("{}: data_offsets do not lie within the {} bytes of data", where, data_bytes),
+        "the whole file: this one may have been cut off");
   }
   entry.begin = offsets[0];
   entry.end = offsets[1];
@@ -160,30 +167,79 @@ int64_t dtype_bytes(std::string_view dtype) {
   return 0;
 }
 
-Result<WrittenFile> write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
+Result<WrittenFile> write_safetensors(const PathOfDigest& path,
+                                      std::span<const NamedTensor> tensors,
                                       const Metadata& metadata) {
-  const std::string header = header_text(tensors, metadata);
-  CHECK(header.size() <= kHeaderMax, "{}: a header of {} bytes", path, header.size());
-  std::string length(kLengthBytes, '\0');
-  for (size_t i = 0; i < kLengthBytes; ++i) length[i] = static_cast<char>(header.size() >> (8 * i));
-
-  AtomicFile file = TRY(AtomicFile::create(path));
+  std::vector<TensorShape> shapes;
+  for (const NamedTensor& tensor : tensors) {
+    const auto size = static_cast<int64_t>(tensor.bytes.size());
+    CHECK(wanted_bytes(tensor.dtype, tensor.shape) == size, "{} has {} bytes for another shape",
+          tensor.name, size);
+    shapes.push_back({tensor.name, tensor.dtype, tensor.shape});
+  }
+  const std::string header = header_text(shapes, metadata);
+  AtomicFile file = TRY(AtomicFile::create(path("unfinished")));
   WrittenFile written;
-  RunningDigest digest;
+  RunningDigest all;
   const auto append = [&](std::string_view bytes) {
-    digest.add(bytes);
+    all.add(bytes);
     written.bytes += static_cast<int64_t>(bytes.size());
     return file.write(bytes);
   };
-  TRY(append(length));
+  TRY(append(length_text(header)));
   TRY(append(header));
-  for (const NamedTensor& tensor : tensors) TRY(append(as_text(tensor.bytes)));
-  TRY(file.commit());
-  written.digest = digest.text();
+  for (const NamedTensor& tensor : tensors) {
+    const std::string_view bytes = as_text(tensor.bytes);
+    written.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, written.bytes,
+                               static_cast<int64_t>(bytes.size()), digest(bytes)});
+    TRY(append(bytes));
+  }
+  written.digest = all.text();
+  written.path = path(written.digest);
+  TRY(file.commit_as(written.path));
   return written;
 }
 
-Result<TensorFile> parse_safetensors(std::string_view bytes, const std::string& name) {
+Result<WrittenFile> write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
+                                      const Metadata& metadata) {
+  return write_safetensors([&](const std::string&) { return path; }, tensors, metadata);
+}
+
+Result<SafetensorsWriter> SafetensorsWriter::create(const std::string& path,
+                                                    std::vector<TensorShape> tensors,
+                                                    const Metadata& metadata) {
+  int64_t all = 0;
+  for (const TensorShape& tensor : tensors) {
+    const std::optional<int64_t> size = wanted_bytes(tensor.dtype, tensor.shape);
+    if (!size || __builtin_add_overflow(all, *size, &all)) {
+      return unusable(fmt::format("{}: tensor \"{}\" is too large for a file", path, tensor.name));
+    }
+  }
+  const std::string header = header_text(tensors, metadata);
+  SafetensorsWriter writer(TRY(AtomicFile::create(path)), std::move(tensors));
+  TRY(writer.file_.write(length_text(header)));
+  TRY(writer.file_.write(header));
+  writer.bytes_ = static_cast<int64_t>(kLengthBytes + header.size());
+  return writer;
+}
+
+Status SafetensorsWriter::add(std::span<const std::byte> bytes) {
+  CHECK(added_ < tensors_.size(), "{} tensors and one more", added_);
+  const TensorShape& tensor = tensors_[added_++];
+  const auto size = static_cast<int64_t>(bytes.size());
+  CHECK(wanted_bytes(tensor.dtype, tensor.shape) == size, "{} has {} bytes for another shape",
+        tensor.name, size);
+  bytes_ += size;
+  return file_.write(as_text(bytes));
+}
+
+Result<int64_t> SafetensorsWriter::finish() {
+  CHECK(added_ == tensors_.size(), "{} of {} tensors were written", added_, tensors_.size());
+  TRY(file_.commit());
+  return bytes_;
+}
+
+Result<TensorPlaces> find_tensors(std::string_view bytes, const std::string& name) {
   if (bytes.size() < kLengthBytes) {
     return unusable(
         fmt::format("{}: {} bytes are too few for a safetensors file", name, bytes.size()));
@@ -198,16 +254,15 @@ Result<TensorFile> parse_safetensors(std::string_view bytes, const std::string& 
         fmt::format("{}: a header of {} bytes does not fit into the file", name, length));
   }
   const Value header = TRY(parse_json(bytes.substr(0, length), name));
-  const std::string_view data = bytes.substr(length);
-  const auto data_bytes = static_cast<int64_t>(data.size());
+  const auto data_bytes = static_cast<int64_t>(bytes.size() - length);
   const Value::Table* table = header.get<Value::Table>();
   if (!table) return unusable(name + ": the header is not a table");
 
-  TensorFile file;
+  TensorPlaces places;
   std::vector<Entry> entries;
   for (const auto& [key, value] : *table) {
     if (key == kMetadataKey) {
-      file.metadata = TRY(read_metadata(value, name));
+      places.metadata = TRY(read_metadata(value, name));
     } else {
       entries.push_back(TRY(read_entry(key, value, data_bytes, name)));
     }
@@ -217,9 +272,24 @@ Result<TensorFile> parse_safetensors(std::string_view bytes, const std::string& 
   });
   TRY(check_tiling(entries, data_bytes, name));
   for (Entry& entry : entries) {
-    const auto* first = reinterpret_cast<const std::byte*>(data.data()) + entry.begin;
-    entry.tensor.bytes.assign(first, first + (entry.end - entry.begin));
-    file.tensors.push_back(std::move(entry.tensor));
+    places.tensors.push_back({.name = std::move(entry.tensor.name),
+                              .dtype = std::move(entry.tensor.dtype),
+                              .shape = std::move(entry.tensor.shape),
+                              .offset = static_cast<int64_t>(kLengthBytes + length) + entry.begin,
+                              .bytes = entry.end - entry.begin,
+                              .digest = {}});
+  }
+  return places;
+}
+
+Result<TensorFile> parse_safetensors(std::string_view bytes, const std::string& name) {
+  TensorPlaces places = TRY(find_tensors(bytes, name));
+  TensorFile file;
+  file.metadata = std::move(places.metadata);
+  for (TensorPlace& place : places.tensors) {
+    const auto* first = reinterpret_cast<const std::byte*>(bytes.data()) + place.offset;
+    file.tensors.push_back({std::move(place.name), std::move(place.dtype), std::move(place.shape),
+                            Payload(first, first + place.bytes)});
   }
   return file;
 }

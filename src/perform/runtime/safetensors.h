@@ -9,12 +9,14 @@
 // before it was checked against the file's own: not the header's, no shape's product, no offset.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
 #include "base/result.h"
 #include "perform/runtime/kernels.h"
 
@@ -28,10 +30,25 @@ struct TensorFile {
   std::vector<NamedTensor> tensors;  // in the order of their bytes
 };
 
+// Where a tensor lies in a file, and what its bytes are: enough to read it alone, and to know that
+// it is the one that was written.
+struct TensorPlace {
+  std::string name;
+  std::string dtype;
+  std::vector<int64_t> shape;
+  int64_t offset = 0;  // from the file's beginning
+  int64_t bytes = 0;
+  std::string digest;  // of these bytes
+
+  bool operator==(const TensorPlace&) const = default;
+};
+
 // What a finished file is, for the manifest that vouches for it.
 struct WrittenFile {
+  std::string path;
   int64_t bytes = 0;
   std::string digest;
+  std::vector<TensorPlace> tensors;
 };
 
 // Bytes of one element of a dtype ("F32": 4), or 0 for a name the format does not have.
@@ -41,6 +58,50 @@ int64_t dtype_bytes(std::string_view dtype);
 // CHECKs that every tensor's bytes fit its shape and that names differ.
 Result<WrittenFile> write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
                                       const Metadata& metadata = {});
+// The same, into a file whose name, in the same folder, follows from its digest.
+using PathOfDigest = std::function<std::string(const std::string& digest)>;
+Result<WrittenFile> write_safetensors(const PathOfDigest& path,
+                                      std::span<const NamedTensor> tensors,
+                                      const Metadata& metadata = {});
+
+// A tensor before its bytes are there.
+struct TensorShape {
+  std::string name;
+  std::string dtype;
+  std::vector<int64_t> shape;
+};
+
+// Writes a file whose tensors need not lie in memory together: the header first, then the bytes of
+// each, in the order of `tensors`. The file is there once finish() has returned.
+class SafetensorsWriter {
+ public:
+  // CHECKs that names differ and dtypes are known. Unusable for sizes beyond 63 bits.
+  static Result<SafetensorsWriter> create(const std::string& path, std::vector<TensorShape> tensors,
+                                          const Metadata& metadata = {});
+  // CHECKs that so many bytes belong to the next tensor.
+  Status add(std::span<const std::byte> bytes);
+  // CHECKs that all tensors were added. Returns the length of the file.
+  Result<int64_t> finish();
+
+ private:
+  SafetensorsWriter(AtomicFile file, std::vector<TensorShape> tensors)
+      : file_(std::move(file)), tensors_(std::move(tensors)) {}
+  AtomicFile file_;
+  std::vector<TensorShape> tensors_;
+  size_t added_ = 0;
+  int64_t bytes_ = 0;
+};
+
+// Where the tensors of a file lie, without their bytes and digests.
+struct TensorPlaces {
+  Metadata metadata;
+  std::vector<TensorPlace> tensors;  // in the order of their bytes
+};
+
+// `bytes` is the whole file, of which the header alone is looked at; `name` stands in messages.
+// Unusable where the file was cut, where tensors overlap or leave gaps, and where a shape, a dtype
+// and a length do not fit each other.
+Result<TensorPlaces> find_tensors(std::string_view bytes, const std::string& name);
 
 // `name` is the file's name in messages. Cost: one copy of the tensors.
 Result<TensorFile> parse_safetensors(std::string_view bytes, const std::string& name);

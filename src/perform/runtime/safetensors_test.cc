@@ -44,6 +44,34 @@ class Safetensors : public ::testing::Test {
   std::string folder_;
 };
 
+// One tensor after the other or all at once: the same file.
+TEST_F(Safetensors, IsWrittenTensorByTensorToo) {
+  const std::vector<NamedTensor> tensors = {{"a", "F32", {1, 2}, bytes_of("abcdefgh")},
+                                            {"b", "BF16", {3}, bytes_of("123456")}};
+  const Metadata metadata = {{"format", "pt"}};
+  ASSERT_TRUE(write_safetensors(folder_ + "/whole", tensors, metadata));
+  {
+    auto writer = SafetensorsWriter::create(folder_ + "/parts",
+                                            {{"a", "F32", {1, 2}}, {"b", "BF16", {3}}}, metadata);
+    ASSERT_TRUE(writer) << writer.error().text();
+    for (const NamedTensor& tensor : tensors) ASSERT_TRUE(writer->add(tensor.bytes));
+    EXPECT_FALSE(std::filesystem::exists(folder_ + "/parts")) << "it is not finished";
+    const auto length = writer->finish();
+    ASSERT_TRUE(length) << length.error().text();
+    EXPECT_EQ(*length, static_cast<int64_t>(std::filesystem::file_size(folder_ + "/whole")));
+  }
+  EXPECT_EQ(*read_file(folder_ + "/parts"), *read_file(folder_ + "/whole"));
+  const std::string bytes = *read_file(folder_ + "/parts");
+  const auto places = find_tensors(bytes, "parts");
+  ASSERT_TRUE(places) << places.error().text();
+  ASSERT_EQ(places->tensors.size(), 2u);
+  EXPECT_EQ(bytes.substr(static_cast<size_t>(places->tensors[1].offset), 6), "123456");
+  const auto large =
+      SafetensorsWriter::create(folder_ + "/large", {{"a", "F32", {int64_t{1} << 40, 1 << 30}}});
+  ASSERT_FALSE(large);
+  EXPECT_THAT(large.error().text(), HasSubstr("tensor \"a\" is too large"));
+}
+
 TEST_F(Safetensors, WhatWasWrittenIsReadBack) {
   const std::vector<NamedTensor> tensors = {
       {"layers.0.weight", "F32", {1, 2}, bytes_of("abcdefgh")},

@@ -46,9 +46,11 @@ Status check_blas(const std::string& library) {
 
 Status check_blas() { return check_blas(blas_library()); }
 
-void use_one_blas_thread() {
+bool use_blas_threads(int threads) {
   void* symbol = dlsym(RTLD_DEFAULT, "openblas_set_num_threads");
-  if (symbol != nullptr) reinterpret_cast<void (*)(int)>(symbol)(1);
+  if (symbol == nullptr) return false;
+  reinterpret_cast<void (*)(int)>(symbol)(threads);
+  return true;
 }
 
 }  // namespace tombolo::train

@@ -24,7 +24,7 @@ Status check_blas(const std::string& library);
 bool is_netlib(std::string_view library);
 
 // OpenBLAS with POSIX threads ignores the number of OpenMP threads that LibTorch sets; this asks
-// it for one thread, so that ranks that share a machine do not fight over cores.
-void use_one_blas_thread();
+// it for as many. False: this BLAS is another one.
+bool use_blas_threads(int threads);
 
 }  // namespace tombolo::train

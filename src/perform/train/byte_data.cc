@@ -12,8 +12,9 @@ namespace tombolo::train {
 
 Result<ByteData> ByteData::open(const plan::Plan& plan) {
   if (!plan.data) {
-    return unusable("data.text is missing: training needs a text",
-                    "add [data] text = \"corpus.txt\" to the job, or give --data FILE");
+    return unusable("data.text is missing: training needs a text, or files of tokens",
+                    "add [data] text = \"corpus.txt\" to the job, or give --data FILE, or --tokens "
+                    "FILE.bin");
   }
   std::string text = TRY(during(read_file(plan.data->text), "reading the training text"));
   return make(std::move(text), plan.data->text, plan);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 namespace tombolo::train {
 namespace {
@@ -14,6 +15,16 @@ at::Tensor rotate(const at::Tensor& x, const AttentionTables& tables) {
                  -1);
 }
 
+// Angles per token, stretched as Llama 3.1 does (model::RopeScaling).
+at::Tensor stretched(const at::Tensor& frequency, const model::RopeScaling& r) {
+  const at::Tensor turns =
+      frequency * (static_cast<double>(r.first_sequence) / (2 * std::numbers::pi));
+  const at::Tensor kept =
+      ((turns - r.low_frequency_factor) / (r.high_frequency_factor - r.low_frequency_factor))
+          .clamp(0, 1);
+  return frequency * (kept + (1 - kept) / r.factor);
+}
+
 }  // namespace
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
@@ -22,14 +33,17 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilo
 
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) { return at::silu(gate) * up; }
 
-AttentionTables attention_tables(const AttentionShape& shape, double theta, at::ScalarType type) {
+AttentionTables attention_tables(const AttentionShape& shape,
+                                 const std::optional<RotaryPositions>& positions,
+                                 at::ScalarType type) {
   AttentionTables tables;
   const double infinity = std::numeric_limits<double>::infinity();
   tables.mask = at::full({shape.sequence, shape.sequence}, -infinity, at::dtype(type)).triu(1);
-  if (theta > 0) {
+  if (positions) {
     const at::Tensor pair = at::arange(shape.head_size / 2, at::kDouble);
-    const at::Tensor frequency =
-        at::exp(pair * (-2.0 * std::log(theta) / static_cast<double>(shape.head_size)));
+    at::Tensor frequency =
+        at::exp(pair * (-2.0 * std::log(positions->theta) / static_cast<double>(shape.head_size)));
+    if (positions->scaling) frequency = stretched(frequency, *positions->scaling);
     const at::Tensor angle = at::outer(at::arange(shape.sequence, at::kDouble), frequency);
     tables.cosine = at::cos(angle).to(type);
     tables.sine = at::sin(angle).to(type);

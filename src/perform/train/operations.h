@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "perform/train/torch_compat.h"
+#include "spec/model/model.h"
 
 namespace tombolo::train {
 
@@ -30,8 +32,15 @@ struct AttentionTables {
   at::Tensor mask;  // [sequence, sequence]: 0 up to the diagonal, -infinity above it
 };
 
-// theta: of the rotary positions; 0 for none.
-AttentionTables attention_tables(const AttentionShape& shape, double theta, at::ScalarType type);
+struct RotaryPositions {
+  double theta = 10000;
+  std::optional<model::RopeScaling> scaling = {};
+};
+
+// `positions` left out: queries and keys are not rotated.
+AttentionTables attention_tables(const AttentionShape& shape,
+                                 const std::optional<RotaryPositions>& positions,
+                                 at::ScalarType type);
 
 // Causal attention with grouped queries: query head i reads key and value head i / (heads /
 // kv_heads). Rotary positions (Su et al. 2021) turn element i with i + head_size / 2 by position *

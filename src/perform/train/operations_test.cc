@@ -63,7 +63,7 @@ double naive(const AttentionShape& s, const at::Tensor& q, const at::Tensor& k, 
 
 at::Tensor attend(const AttentionShape& s, const at::Tensor& q, const at::Tensor& k,
                   const at::Tensor& v) {
-  return causal_attention(s, attention_tables(s, kTheta, at::kDouble), q, k, v);
+  return causal_attention(s, attention_tables(s, RotaryPositions{kTheta}, at::kDouble), q, k, v);
 }
 
 TEST(Attention, EqualsTheNaiveLoop) {
@@ -115,7 +115,8 @@ TEST(Attention, WithoutRotationLearnedPositionsHaveToDo) {
   const at::Tensor v = at::ones({2, 1}, at::kDouble);
   k[1].fill_(std::log(3.0));
   v[1].fill_(5);
-  const at::Tensor out = causal_attention(s, attention_tables(s, 0, at::kDouble), q, k, v);
+  const at::Tensor out =
+      causal_attention(s, attention_tables(s, std::nullopt, at::kDouble), q, k, v);
   EXPECT_NEAR(number(out, 0, 0), 1, 1e-12);
   EXPECT_NEAR(number(out, 1, 0), 4, 1e-12);
 }

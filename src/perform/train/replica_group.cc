@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "perform/runtime/messenger.h"
+#include "perform/runtime/ring_exchange.h"
 #include "perform/train/messenger_store.h"
 #include "perform/transport/address.h"
 #include "spec/cluster/islands.h"
@@ -68,27 +69,49 @@ ReplicaGroup::~ReplicaGroup() = default;
 
 Result<std::unique_ptr<ReplicaGroup>> ReplicaGroup::join(const runtime::Replicas& replicas,
                                                          int32_t stage) {
-  const auto islands = TRY(cluster::islands_of_environment());
-  TRY(during(transport::check_stays_here(replicas.address, islands ? islands->network : ""),
-             fmt::format("joining the replicas of stage {}", stage)));
   std::unique_ptr<ReplicaGroup> group(new ReplicaGroup(replicas, stage));
-  TRY(group->meet());
-  const auto store = c10::make_intrusive<MessengerStore>(replicas);
-  try {
-    group->backend_ = std::make_unique<Backend>(store, replicas);
-    // Connects what is connected at the first use only, and shows that it works.
-    at::Tensor one = at::ones({1}, at::kFloat);
-    group->backend_->sum(one);
-  } catch (const std::exception& error) {
-    store->close();
-    if (store->error()) return fail(*store->error());
-    return fail(group->lost(reason(error)));
-  }
-  store->close();
+  const bool here =
+      TRY(during(group->share_a_host(), fmt::format("joining the replicas of stage {}", stage)));
+  if (here) TRY(group->connect());
   return group;
 }
 
+// All find the same answer, because all hear the same addresses.
+Result<bool> ReplicaGroup::share_a_host() {
+  const std::string& own = replicas_.address;
+  const link::Tag tag{.iteration = 0, .tensor = runtime::kReplicaTensor + 1};
+  const auto* begin = reinterpret_cast<const std::byte*>(own.data());
+  const runtime::Payload here(begin, begin + own.size());
+  for (size_t i = 0; i < replicas_.ranks.size(); ++i) {
+    if (i != replicas_.own) TRY(replicas_.messenger->send(replicas_.ranks[i], tag, here));
+  }
+  bool same = true;
+  for (size_t i = 0; i < replicas_.ranks.size(); ++i) {
+    if (i == replicas_.own) continue;
+    same = TRY(replicas_.messenger->receive(replicas_.ranks[i], tag)).payload == here && same;
+  }
+  const auto islands = TRY(cluster::islands_of_environment());
+  return same && transport::check_stays_here(own, islands ? islands->network : "").has_value();
+}
+
+Status ReplicaGroup::connect() {
+  const auto store = c10::make_intrusive<MessengerStore>(replicas_);
+  try {
+    backend_ = std::make_unique<Backend>(store, replicas_);
+    // Connects what is connected at the first use only, and shows that it works.
+    at::Tensor one = at::ones({1}, at::kFloat);
+    backend_->sum(one);
+  } catch (const std::exception& error) {
+    store->close();
+    if (store->error()) return fail(*store->error());
+    return fail(lost(reason(error)));
+  }
+  store->close();
+  return {};
+}
+
 Status ReplicaGroup::sum(at::Tensor& values) {
+  if (over_links()) return sum_over_links(values);
   TRY(meet());
   try {
     backend_->sum(values);
@@ -98,16 +121,17 @@ Status ReplicaGroup::sum(at::Tensor& values) {
   }
 }
 
-Status ReplicaGroup::meet() {
-  const link::Tag tag{.iteration = static_cast<uint64_t>(++meetings_),
-                      .tensor = runtime::kReplicaTensor + 1};
-  for (size_t i = 0; i < replicas_.ranks.size(); ++i) {
-    if (i != replicas_.own) TRY(replicas_.messenger->send(replicas_.ranks[i], tag, {}));
-  }
-  for (size_t i = 0; i < replicas_.ranks.size(); ++i) {
-    if (i != replicas_.own) TRY(replicas_.messenger->receive(replicas_.ranks[i], tag));
-  }
+Status ReplicaGroup::sum_over_links(at::Tensor& values) {
+  at::Tensor here = values.cpu();  // the very same tensor on a cpu
+  const std::span<float> numbers(here.data_ptr<float>(), static_cast<size_t>(here.numel()));
+  TRY(runtime::ring_sum(replicas_, static_cast<uint64_t>(++meetings_), numbers));
+  if (!here.is_same(values)) values.copy_(here);
   return {};
+}
+
+Status ReplicaGroup::meet() {
+  return runtime::barrier(replicas_, static_cast<uint64_t>(++meetings_),
+                          runtime::kReplicaTensor + 1);
 }
 
 // Which of them, Gloo does not say; a connection ends at both ends.

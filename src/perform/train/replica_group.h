@@ -1,20 +1,22 @@
-// The replicas of a stage as a PyTorch process group: c10d's Gloo on a cpu, its NCCL where Tombolo
-// is built for CUDA. It sums tensors.
+// The replicas of a stage sum tensors: by a PyTorch process group, c10d's Gloo on a cpu and its NCCL
+// where Tombolo is built for CUDA, or over the links of the run, as pipelines do.
+//
+// Which. Gloo's connections are plain TCP without any proof of who is there. So they are made only
+// between replicas of one address, of this machine or of an emulated island; else sums go over the
+// links, which have TLS and outlive their connections (runtime/ring_exchange.h).
 //
 // Bits. All replicas hold the same bits after sum(), on every run. Gloo cuts a tensor into one
 // chunk per replica and adds each chunk along the ring: of n replicas, chunk c is
 // (x[c-1] + x[c-2]) + ... + x[c], indices modulo n. The order depends on place, n and the tensor's
 // length only, never on who came first; then every replica gets a copy of the chunk that was summed
 // at one place. (Patarasuk & Yuan 2009 describe the ring; gloo/allreduce.cc of 2022 does this.)
-// That is for one length: cut the tensor differently and the last bits may differ.
+// That is for one length: cut the tensor differently and the last bits may differ. Over links the
+// ring turns the other way round.
 //
 // Lost replicas. Replicas first say through the Messenger that they are there, and only then does
 // Gloo move bytes. So the long wait, for the slowest replica, ends as every receive() does: with a
 // message, or when the peer is lost or the run is aborted. From then on a killed replica closes its
 // connections, which fails the sum at once; one that is silent fails it after kSilenceMax.
-//
-// Gloo's connections are plain TCP without any proof of who is there, hence they are bound to an
-// address of this machine or of emulated islands, and any other is refused.
 #pragma once
 
 #include <chrono>
@@ -31,8 +33,7 @@ class ReplicaGroup {
   static constexpr std::chrono::milliseconds kSilenceMax{30'000};
 
   // All replicas of stage `stage` call it. Returns when every one of them is connected to all
-  // others. kLostPeer, naming the replicas, where one is lost meanwhile; unusable for an address
-  // that plain TCP may not use.
+  // others. kLostPeer, naming the replicas, where one is lost meanwhile.
   static Result<std::unique_ptr<ReplicaGroup>> join(const runtime::Replicas& replicas,
                                                     int32_t stage);
   ~ReplicaGroup();
@@ -42,10 +43,15 @@ class ReplicaGroup {
   // Bytes: 2 (n - 1) / n of the tensor leave each replica, and as many come.
   Status sum(at::Tensor& values);
 
+  bool over_links() const { return !backend_; }
+
  private:
   class Backend;
   ReplicaGroup(const runtime::Replicas& replicas, int32_t stage);
   Status meet();
+  Result<bool> share_a_host();
+  Status connect();
+  Status sum_over_links(at::Tensor& values);
   Error lost(const std::string& why) const;
 
   const runtime::Replicas replicas_;

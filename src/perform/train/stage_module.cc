@@ -11,56 +11,102 @@ using model::Activation;
 using model::Norm;
 using model::Positions;
 
-Status check_shape(const model::Model& m, const model::Slice& slice) {
+Status check_shape(const model::Model& m) {
   if (const std::string departure = model::departure(m); !departure.empty()) {
     return unusable(
         fmt::format("model.{}: such models can be predicted, not trained yet", departure),
         "a model without it, or device = \"emulated:...\"");
   }
-  if (m.tied_embeddings && slice.embedding != slice.head) {
-    return unusable(
-        "model.tied_embeddings = true: the embedding and the head are on different stages, and "
-        "keeping their copies equal is not available yet",
-        "pipeline = 1, or tied_embeddings = false");
-  }
   if (m.positions == Positions::kRotary && m.head_size() % 2 != 0) {
-    return unusable(fmt::format("model.positions = \"rope\": hidden / heads = {} is odd, and a "
+    return unusable(fmt::format("model.positions = \"rope\": heads of {} numbers are odd, and a "
                                 "rotation turns pairs",
                                 m.head_size()),
-                    "an even hidden / heads, or positions = \"learned\"");
+                    "an even hidden / heads or head_dim, or positions = \"learned\"");
   }
   return {};
 }
 
 }  // namespace
 
+namespace {
+
+// Of the first values (stage_module.h).
+struct Deviations {
+  explicit Deviations(const model::Model& m)
+      : matrix(1 / std::sqrt(3.0 * static_cast<double>(m.hidden))),
+        residual(matrix / std::sqrt(2.0 * static_cast<double>(m.layers))),
+        // A tied embedding starts as the head does, or the first logits would be far from even.
+        embedding(m.tied_embeddings ? matrix : 0.1) {}
+  double matrix, residual, embedding;
+};
+
+}  // namespace
+
 // Draws the parameters one after the other.
 class StageModule::Builder {
  public:
-  Builder(StageModule& module, uint64_t seed, at::ScalarType type)
+  Builder(StageModule& module, std::optional<uint64_t> seed, at::ScalarType type)
       : module_(module), seed_(seed), type_(type) {}
 
   Affine matrix(const std::string& name, int64_t rows, int64_t columns, double deviation,
                 bool bias) {
-    Random random = seed_.stream("init/" + name + ".weight");
-    at::Tensor values = at::empty({rows, columns}, at::kDouble);
-    double* value = values.data_ptr<double>();
-    for (int64_t i = 0; i < values.numel(); ++i) value[i] = deviation * random.normal();
-    Affine affine{add(name + ".weight", values, true), kNone};
-    if (bias) affine.bias = add(name + ".bias", at::zeros({rows}, at::kDouble), false);
+    Affine affine{add(name + ".weight", values(name, rows, columns, deviation), true), kNone};
+    if (bias) affine.bias = add(name + ".bias", at::zeros({rows}, type_), false);
     return affine;
   }
 
-  Affine norm(const std::string& name) {
-    const model::Model& m = module_.model_;
-    Affine affine{add(name + ".weight", at::ones({m.hidden}, at::kDouble), false), kNone};
-    if (m.norm == Norm::kLayer) {
-      affine.bias = add(name + ".bias", at::zeros({m.hidden}, at::kDouble), false);
+  Affine copy(Affine affine) {
+    module_.parameters_[static_cast<size_t>(affine.weight)].copy = true;
+    return affine;
+  }
+
+  Affine norm(const std::string& name, int64_t width) {
+    Affine affine{add(name + ".weight", at::ones({width}, type_), false), kNone};
+    if (module_.model_.norm == Norm::kLayer) {
+      affine.bias = add(name + ".bias", at::zeros({width}, type_), false);
     }
     return affine;
   }
 
+  Affine embedding(const Deviations& deviations) {
+    const model::Model& m = module_.model_;
+    return matrix("embedding", m.vocabulary, m.hidden, deviations.embedding, false);
+  }
+
+  Layer layer(const std::string& name, const Deviations& d) {
+    const model::Model& m = module_.model_;
+    const int64_t wide = m.attention_width(), kv = m.kv_heads * m.head_size();
+    const bool qkv_bias = m.qkv_bias.value_or(m.bias), mlp_bias = m.mlp_bias.value_or(m.bias);
+    Layer layer;
+    layer.attention_norm = norm(name + "attention_norm", m.hidden);
+    layer.query = matrix(name + "attention.query", wide, m.hidden, d.matrix, qkv_bias);
+    layer.key = matrix(name + "attention.key", kv, m.hidden, d.matrix, qkv_bias);
+    layer.value = matrix(name + "attention.value", kv, m.hidden, d.matrix, qkv_bias);
+    if (m.qk_norm.value_or(false)) {
+      layer.query_norm = norm(name + "attention.query_norm", m.head_size());
+      layer.key_norm = norm(name + "attention.key_norm", m.head_size());
+    }
+    layer.output = matrix(name + "attention.output", m.hidden, wide, d.residual,
+                          m.output_bias.value_or(m.bias));
+    layer.mlp_norm = norm(name + "mlp_norm", m.hidden);
+    if (m.activation == Activation::kSwiglu) {
+      layer.gate = matrix(name + "mlp.gate", m.ffn, m.hidden, d.matrix, mlp_bias);
+    }
+    layer.up = matrix(name + "mlp.up", m.ffn, m.hidden, d.matrix, mlp_bias);
+    layer.down = matrix(name + "mlp.down", m.hidden, m.ffn, d.residual, mlp_bias);
+    return layer;
+  }
+
  private:
+  at::Tensor values(const std::string& name, int64_t rows, int64_t columns, double deviation) {
+    if (!seed_) return at::zeros({rows, columns}, type_);
+    Random random = Random(*seed_).stream("init/" + name + ".weight");
+    at::Tensor values = at::empty({rows, columns}, at::kDouble);
+    double* value = values.data_ptr<double>();
+    for (int64_t i = 0; i < values.numel(); ++i) value[i] = deviation * random.normal();
+    return values;
+  }
+
   int add(const std::string& name, const at::Tensor& values, bool decays) {
     at::Tensor leaf = values.to(type_);
     leaf.set_requires_grad(true);
@@ -69,51 +115,39 @@ class StageModule::Builder {
   }
 
   StageModule& module_;
-  Random seed_;
+  std::optional<uint64_t> seed_;
   at::ScalarType type_;
 };
 
 Result<StageModule> StageModule::create(const model::Model& m, const model::Slice& slice,
-                                        uint64_t seed, at::ScalarType type) {
-  TRY(check_shape(m, slice));
+                                        std::optional<uint64_t> seed, at::ScalarType type) {
+  TRY(check_shape(m));
   StageModule module;
   module.model_ = m;
   Builder builder(module, seed, type);
-  const double deviation = 1 / std::sqrt(3.0 * static_cast<double>(m.hidden));
-  const double residual = deviation / std::sqrt(2.0 * static_cast<double>(m.layers));
-  const int64_t kv = m.kv_heads * m.head_size();
+  const Deviations deviations(m);
   if (slice.embedding) {
-    // A tied embedding starts as the head does, or the first logits would be far from even.
-    const double wide = m.tied_embeddings ? deviation : 0.1;
-    module.embedding_ = builder.matrix("embedding", m.vocabulary, m.hidden, wide, false);
+    module.embedding_ = builder.embedding(deviations);
     if (m.positions == Positions::kLearned) {
-      module.positions_ = builder.matrix("positions", m.sequence, m.hidden, wide, false);
+      module.positions_ = builder.matrix("positions", m.positions_max.value_or(m.sequence),
+                                         m.hidden, deviations.embedding, false);
     }
   }
   for (int64_t i = slice.first_layer; i < slice.first_layer + slice.layers; ++i) {
-    const std::string name = fmt::format("layers.{}.", i);
-    Layer layer;
-    layer.attention_norm = builder.norm(name + "attention_norm");
-    layer.query = builder.matrix(name + "attention.query", m.hidden, m.hidden, deviation, m.bias);
-    layer.key = builder.matrix(name + "attention.key", kv, m.hidden, deviation, m.bias);
-    layer.value = builder.matrix(name + "attention.value", kv, m.hidden, deviation, m.bias);
-    layer.output = builder.matrix(name + "attention.output", m.hidden, m.hidden, residual, m.bias);
-    layer.mlp_norm = builder.norm(name + "mlp_norm");
-    if (m.activation == Activation::kSwiglu) {
-      layer.gate = builder.matrix(name + "mlp.gate", m.ffn, m.hidden, deviation, m.bias);
-    }
-    layer.up = builder.matrix(name + "mlp.up", m.ffn, m.hidden, deviation, m.bias);
-    layer.down = builder.matrix(name + "mlp.down", m.hidden, m.ffn, residual, m.bias);
-    module.layers_.push_back(layer);
+    module.layers_.push_back(builder.layer(fmt::format("layers.{}.", i), deviations));
   }
   if (slice.head) {
-    module.norm_ = builder.norm("norm");
-    module.head_ = m.tied_embeddings
-                       ? module.embedding_
-                       : builder.matrix("head", m.vocabulary, m.hidden, deviation, false);
+    module.norm_ = builder.norm("norm", m.hidden);
+    if (!m.tied_embeddings) {
+      module.head_ = builder.matrix("head", m.vocabulary, m.hidden, deviations.matrix, false);
+    } else {
+      module.head_ =
+          slice.embedding ? module.embedding_ : builder.copy(builder.embedding(deviations));
+    }
   }
-  module.tables_ = attention_tables(module.attention_shape(0),
-                                    m.positions == Positions::kRotary ? m.rope_theta : 0, type);
+  std::optional<RotaryPositions> rotary;
+  if (m.positions == Positions::kRotary) rotary = RotaryPositions{m.rope_theta, m.rope_scaling};
+  module.tables_ = attention_tables(module.attention_shape(0), rotary, type);
   return module;
 }
 
@@ -127,8 +161,14 @@ at::Tensor StageModule::apply(const Affine& affine, const at::Tensor& x,
 
 at::Tensor StageModule::normalise(const Affine& affine, const at::Tensor& x) const {
   if (model_.norm == Norm::kRms) return rms_norm(x, value(affine.weight), model_.norm_epsilon);
-  return at::layer_norm(x, {model_.hidden}, value(affine.weight), value(affine.bias),
+  return at::layer_norm(x, {x.size(-1)}, value(affine.weight), value(affine.bias),
                         model_.norm_epsilon);
+}
+
+// Each head of each row by itself; without such a norm x as it is.
+at::Tensor StageModule::normalise_heads(const Affine& affine, const at::Tensor& x) const {
+  if (affine.weight == kNone) return x;
+  return normalise(affine, x.view({-1, model_.head_size()})).view(x.sizes());
 }
 
 AttentionShape StageModule::attention_shape(int64_t rows) const {
@@ -145,9 +185,10 @@ at::Tensor StageModule::run_layer(const Layer& layer, const at::Tensor& x,
     return apply(affine, in, gradients);
   };
   const at::Tensor normed = normalise(layer.attention_norm, x);
-  const at::Tensor mixed =
-      causal_attention(attention_shape(x.size(0)), tables_, times(normed, layer.query),
-                       times(normed, layer.key), times(normed, layer.value));
+  const at::Tensor mixed = causal_attention(
+      attention_shape(x.size(0)), tables_,
+      normalise_heads(layer.query_norm, times(normed, layer.query)),
+      normalise_heads(layer.key_norm, times(normed, layer.key)), times(normed, layer.value));
   const at::Tensor attended = x + times(mixed, layer.output);
 
   const at::Tensor again = normalise(layer.mlp_norm, attended);
@@ -161,7 +202,9 @@ at::Tensor StageModule::forward(const at::Tensor& input, WeightGradients* gradie
   at::Tensor x = input;
   if (embedding_.weight != kNone) {
     x = at::embedding(value(embedding_.weight), input);
-    if (positions_.weight != kNone) x = x + value(positions_.weight);
+    if (positions_.weight != kNone) {
+      x = x + value(positions_.weight).slice(0, 0, model_.sequence);
+    }
     x = x.view({-1, model_.hidden});
   }
   for (const Layer& layer : layers_) x = run_layer(layer, x, gradients);

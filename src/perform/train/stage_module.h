@@ -4,6 +4,10 @@
 // A layer is  x += attention(norm(x));  x += mlp(norm(x)), with Llama's or GPT-2's choices (see
 // model::Model). Tokens are rows: every activation is [samples * sequence, hidden].
 //
+// What departs from both and is computed too: heads of another width, biases of some projections
+// alone, norms of queries and keys, more learned positions than a sequence has, Llama 3.1's
+// stretched rotary positions.
+//
 // A parameter's name and first value do not depend on which stage holds it: the value is drawn from
 // the stream "init/<name>" of the seed. Matrices are normal(0, 1 / sqrt(3 hidden)), which is
 // GPT-2's 0.02 at its width 768, divided by sqrt(2 layers) where they write to the residual stream
@@ -12,6 +16,7 @@
 // docs/decisions/0007-libtorch-operators-and-named-initial-values.md
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,14 +32,18 @@ struct Parameter {
   std::string name;  // "layers.3.attention.query.weight"
   at::Tensor value;  // a leaf that requires gradients
   bool decays = false;
+  // Of the embedding: on the stage of a head that is tied to it. Its gradient is summed with that
+  // of the embedding; checkpoints have one of the two.
+  bool copy = false;
 };
 
 class StageModule {
  public:
-  // Unusable for a shape that this code cannot compute, such as tied embeddings on two stages.
-  // `type`: float, or double for checking gradients.
+  // Unusable for a shape that this code cannot compute, such as a mixture of experts. `seed`:
+  // nothing leaves all values zero, for who reads them from somewhere. `type`: float, or double for
+  // checking gradients.
   static Result<StageModule> create(const model::Model& model, const model::Slice& slice,
-                                    uint64_t seed, at::ScalarType type = at::kFloat);
+                                    std::optional<uint64_t> seed, at::ScalarType type = at::kFloat);
 
   // input: tokens, int64 [samples, sequence], where the slice has the embedding; else hidden states
   // [samples * sequence, hidden]. Returns hidden states, or logits [samples * sequence, vocabulary]
@@ -57,7 +66,7 @@ class StageModule {
     int bias = kNone;
   };
   struct Layer {
-    Affine attention_norm, query, key, value, output;
+    Affine attention_norm, query, key, value, query_norm, key_norm, output;
     Affine mlp_norm, gate, up, down;
   };
   class Builder;
@@ -65,6 +74,7 @@ class StageModule {
   const at::Tensor& value(int index) const { return parameters_[static_cast<size_t>(index)].value; }
   at::Tensor apply(const Affine& affine, const at::Tensor& x, WeightGradients* gradients) const;
   at::Tensor normalise(const Affine& affine, const at::Tensor& x) const;
+  at::Tensor normalise_heads(const Affine& affine, const at::Tensor& x) const;
   AttentionShape attention_shape(int64_t rows) const;
   at::Tensor run_layer(const Layer& layer, const at::Tensor& x, WeightGradients* gradients) const;
 

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include "perform/weights/family.h"
+
 namespace tombolo::train {
 namespace {
 
@@ -75,25 +77,58 @@ TEST(StageModule, StartsFromTheSameWeightsHoweverItIsSplit) {
   EXPECT_FALSE(all->parameters()[1].decays);
 }
 
-TEST(StageModule, RefusesTiedEmbeddingsOnTwoStagesAndOddRotations) {
-  auto module = StageModule::create(tiny_gpt2(), {0, 1, true, false}, 1);
-  ASSERT_FALSE(module);
-  EXPECT_EQ(module.error().code, ErrorCode::kUnusable);
-  EXPECT_THAT(module.error().text(), HasSubstr("tied_embeddings"));
+TEST(StageModule, RefusesOddRotations) {
   Model m = tiny_llama();
   m.hidden = 6;  // 3 per head
-  module = StageModule::create(m, whole(m), 1);
-  ASSERT_FALSE(module);
-  EXPECT_THAT(module.error().text(), HasSubstr("rope"));
-}
-
-TEST(StageModule, RefusesWhatDepartsFromTheTwoFamilies) {
-  Model m = tiny_llama();
-  m.qkv_bias = true;
   const auto module = StageModule::create(m, whole(m), 1);
   ASSERT_FALSE(module);
   EXPECT_EQ(module.error().code, ErrorCode::kUnusable);
-  EXPECT_THAT(module.error().text(), HasSubstr("model.qkv_bias = true"));
+  EXPECT_THAT(module.error().text(), HasSubstr("rope"));
+}
+
+TEST(StageModule, RefusesWhatItDoesNotCompute) {
+  Model m = tiny_llama();
+  m.attention_sinks = true;
+  const auto module = StageModule::create(m, whole(m), 1);
+  ASSERT_FALSE(module);
+  EXPECT_EQ(module.error().code, ErrorCode::kUnusable);
+  EXPECT_THAT(module.error().text(), HasSubstr("model.attention_sinks = true"));
+}
+
+// The head of the last stage is the embedding of the first one, by name and value.
+TEST(StageModule, HoldsACopyOfATiedEmbedding) {
+  const Model m = tiny_gpt2();
+  const auto first = StageModule::create(m, {0, 1, true, false}, 1);
+  const auto last = StageModule::create(m, {1, m.layers - 1, false, true}, 1);
+  ASSERT_TRUE(first && last);
+  const Parameter& embedding = first->parameters().front();
+  const Parameter& copy = last->parameters().back();
+  EXPECT_EQ(copy.name, embedding.name);
+  EXPECT_TRUE(at::equal(copy.value, embedding.value));
+  EXPECT_TRUE(copy.copy);
+  EXPECT_FALSE(embedding.copy);
+  EXPECT_EQ(count(*last), model::parameters(m, {1, m.layers - 1, false, true}));
+}
+
+// Those that weights of others are read into and written from.
+TEST(StageModule, HasTheTensorsOfTheFamilies) {
+  Model qwen3 = tiny_llama();
+  qwen3.qk_norm = true;
+  qwen3.head_dim = 6;
+  Model qwen2 = tiny_llama();
+  qwen2.qkv_bias = true;
+  Model longer = tiny_gpt2();
+  longer.positions_max = longer.sequence + 5;
+  for (const Model& m : {tiny_llama(), tiny_gpt2(), qwen2, qwen3, longer}) {
+    const auto module = StageModule::create(m, whole(m), std::nullopt);
+    ASSERT_TRUE(module) << module.error().text();
+    std::vector<weights::Tensor> ours;
+    for (const Parameter& parameter : module->parameters()) {
+      ours.push_back({parameter.name, parameter.value.sizes().vec()});
+    }
+    EXPECT_EQ(ours, weights::tensors_of(m));
+    EXPECT_EQ(count(*module), model::parameters(m));
+  }
 }
 
 TEST(StageModule, StartsAtTheLossOfGuessing) {

@@ -1,7 +1,7 @@
 // What differs between LibTorch 1.13 (Debian) and PyTorch 2.x, and the headers that train/ needs.
 //
-// Debian's build includes glog, whose CHECK(condition) takes the place of ours; this header gives it
-// back.
+// Debian's build includes glog, whose CHECK(condition) takes the place of ours; this header gives
+// it back.
 //
 // torch/torch.h takes twice as long to compile (11 s against 5 s) and twice the memory (1.1 GB).
 #pragma once
@@ -31,8 +31,8 @@ using Optional = c10::optional<T>;
 #endif
 
 // Process-wide. The pool of inter-operator threads can be sized once only, hence the static.
-inline void use_one_thread() {
-  at::set_num_threads(1);
+inline void use_threads(int threads) {
+  at::set_num_threads(threads);
   static const bool sized = [] {
     if (at::get_num_interop_threads() != 1) at::set_num_interop_threads(1);
     return true;

@@ -1,16 +1,25 @@
 #include "perform/train/torch_kernels.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
 #include <utility>
 
 #include "base/hash.h"
-#include "perform/train/adamw.h"
+#include "perform/runtime/messenger.h"
+#include "perform/runtime/perform.h"
 #include "perform/train/blas_check.h"
-#include "perform/train/byte_data.h"
 #include "perform/train/replica_group.h"
+#include "perform/train/samples.h"
 #include "perform/train/stage_module.h"
+#include "perform/train/threads.h"
+#include "perform/update/adamw.h"
+#include "perform/update/clip.h"
+#include "perform/update/learning_rate.h"
+#include "perform/update/momentum.h"
+#include "perform/update/muon.h"
+#include "perform/weights/weight_folder.h"
 #include "spec/schedule/schedule.h"
 
 namespace tombolo::train {
@@ -45,6 +54,7 @@ Payload bytes_of(const at::Tensor& tensor) {
   return {begin, begin + flat.nbytes()};
 }
 
+// An optimizer's state of a parameter: AdamW has both, the momentum of SGD and Muon is the first.
 struct Moments {
   at::Tensor first, second;
 };
@@ -57,6 +67,8 @@ struct InFlight {
   at::Tensor output;  // hidden states or the scaled loss; undefined once dropped for recomputation
 };
 
+constexpr const char* kEmbedding = "embedding.weight";
+
 // One of this rank's stages.
 struct Held {
   int32_t index = 0;  // in the Plan
@@ -64,22 +76,66 @@ struct Held {
   bool drops = false;  // activations, to recompute them
   StageModule module;
   std::vector<Moments> moments = {};  // one per parameter
-  int64_t adam_step = 0;
+  int64_t updates = 0;
   std::map<int64_t, InFlight> in_flight = {};  // by micro-batch
 };
 
+// Norms and biases never do; the embeddings as the job says.
+bool decays(const plan::Optimizer& optimizer, const Parameter& parameter) {
+  const bool embeds = parameter.name == "embedding.weight" || parameter.name == "positions.weight";
+  return parameter.decays && (optimizer.decay_embedding.value_or(true) || !embeds);
+}
+
+// Who updates this parameter: Muon leaves all but the matrices of layers to AdamW.
+plan::OptimizerName optimizer_of(const plan::Optimizer& optimizer, const Parameter& parameter) {
+  const plan::OptimizerName name = optimizer.name_in_use();
+  const bool in_layer = parameter.name.starts_with("layers.") && parameter.value.dim() == 2;
+  return name == plan::OptimizerName::kMuon && !in_layer ? plan::OptimizerName::kAdamW : name;
+}
+
+// As checkpoints name it behind the parameter's name. Of undefined tensors there are none.
+using NamedMoments = std::vector<std::pair<const char*, at::Tensor>>;
+NamedMoments named(const Moments& moments, plan::OptimizerName optimizer) {
+  switch (optimizer) {
+    case plan::OptimizerName::kSgd:
+      return {{".sgd.momentum", moments.first}};
+    case plan::OptimizerName::kMuon:
+      return {{".muon.momentum", moments.first}};
+    case plan::OptimizerName::kAdamW:
+      break;
+  }
+  return {{".adam.first_moment", moments.first}, {".adam.second_moment", moments.second}};
+}
+
+const char* step_name(plan::OptimizerName optimizer) {
+  return optimizer == plan::OptimizerName::kSgd    ? ".sgd.step"
+         : optimizer == plan::OptimizerName::kMuon ? ".muon.step"
+                                                   : ".adam.step";
+}
+
 class TorchKernels : public runtime::Kernels {
  public:
-  TorchKernels(const plan::Plan& plan, int32_t replica, std::vector<Held> stages, ByteData data)
-      : plan_(plan), replica_(replica), stages_(std::move(stages)), data_(std::move(data)) {
+  TorchKernels(const plan::Plan& plan, int32_t replica, std::vector<Held> stages, Samples samples,
+               int64_t threads)
+      : plan_(plan),
+        replica_(replica),
+        stages_(std::move(stages)),
+        samples_(std::move(samples)),
+        threads_(threads) {
     for (Held& held : stages_) {
       for (const Parameter& parameter : held.module.parameters()) {
-        held.moments.push_back({at::zeros_like(parameter.value), at::zeros_like(parameter.value)});
+        Moments& moments = held.moments.emplace_back();
+        moments.first = at::zeros_like(parameter.value);
+        if (optimizer(parameter) == plan::OptimizerName::kAdamW)
+          moments.second = at::zeros_like(parameter.value);
       }
     }
   }
 
+  int64_t threads() const override { return threads_; }
   Status join_replicas(const runtime::Replicas& replicas) override;
+  void join_other_end(const runtime::OtherEnd& other) override { other_end_ = other; }
+  Status begin_anew() override;
   Status begin_iteration(int64_t iteration) override;
   Result<Payload> forward(int32_t stage, int64_t microbatch, Payload input) override;
   Status recompute(int32_t stage, int64_t microbatch) override;
@@ -88,6 +144,8 @@ class TorchKernels : public runtime::Kernels {
                                  Payload output_gradient) override;
   Status backward_weight(int32_t stage, int64_t microbatch) override;
   Status reduce_gradients(int32_t stage) override;
+  Result<std::optional<double>> gradient_squares() override;
+  void scale_gradients(double factor) override { gradient_factor_ = factor; }
   Status update(int32_t stage) override;
   std::optional<double> loss() const override { return loss_; }
 
@@ -97,28 +155,39 @@ class TorchKernels : public runtime::Kernels {
 
   Result<std::string> weights_digest() const override;
   Result<std::vector<NamedTensor>> save() const override;
-  Status load(std::span<const NamedTensor> tensors) override;
+  Status load(const runtime::TensorSource& tensors) override;
 
  private:
-  // Bytes 0 .. sequence - 1 (offset 0) or 1 .. sequence (offset 1) of each window of a micro-batch.
-  template <class WindowOf>
-  at::Tensor tokens(WindowOf window_of, int64_t offset) const;
-  at::Tensor training_tokens(int64_t microbatch, int64_t offset) const;
+  // Tokens 0 .. sequence - 1 (offset 0) or 1 .. sequence (offset 1) of each sample of a
+  // micro-batch.
+  template <class Read>
+  Result<at::Tensor> tokens(Read read, int64_t offset) const;
+  Result<at::Tensor> training_tokens(int64_t microbatch, int64_t offset) const;
   runtime::Share evaluation_share() const;  // in batches
-  at::Tensor evaluation_tokens(int64_t batch, int64_t offset) const;
+  Result<at::Tensor> evaluation_tokens(int64_t batch, int64_t offset) const;
   Held& held(int32_t stage);
   Result<at::Tensor> hidden_from(const Payload& bytes, int32_t stage, const char* what) const;
-  void run(const Held& held, int64_t microbatch, InFlight& kept) const;
+  Status run(const Held& held, int64_t microbatch, InFlight& kept) const;
   Result<InFlight*> in_flight(Held& held, int64_t microbatch, const char* doing);
   Result<Payload> go_back(Held& held, InFlight& kept, int64_t microbatch, Payload output_gradient);
   Status check_gradients(const Held& held, const char* doing) const;
+  Parameter* tied(int32_t stage);
+  Status sum_tied_gradients();
+  plan::OptimizerName optimizer(const Parameter& parameter) const {
+    return optimizer_of(plan_.optimizer, parameter);
+  }
+  void step(const Held& held, const Parameter& parameter, const Moments& moments) const;
 
   plan::Plan plan_;
   int32_t replica_;
   std::vector<Held> stages_;  // ascending
-  ByteData data_;
+  Samples samples_;
+  int64_t threads_ = 1;
   std::unique_ptr<ReplicaGroup> group_;  // none where the Plan has no replicas
+  std::optional<runtime::OtherEnd> other_end_;
+  int64_t tied_summed_ = 0;  // the iteration of which the tied gradients are summed
   int64_t iteration_ = 0;
+  double gradient_factor_ = 1;
   double loss_sum_ = 0;
   int64_t losses_ = 0;
   std::optional<double> loss_;
@@ -135,32 +204,39 @@ Held& TorchKernels::held(int32_t stage) {
 
 // --- data ----------------------------------------------------------------------------------------
 
-template <class WindowOf>
-at::Tensor TorchKernels::tokens(WindowOf window_of, int64_t offset) const {
+template <class Read>
+Result<at::Tensor> TorchKernels::tokens(Read read, int64_t offset) const {
   const int64_t samples = plan_.training.micro_batch, sequence = plan_.model.sequence;
   at::Tensor tokens = at::empty({samples, sequence}, at::kLong);
   int64_t* token = tokens.data_ptr<int64_t>();
+  std::vector<int64_t> sample(static_cast<size_t>(sequence) + 1);
   for (int64_t i = 0; i < samples; ++i) {
-    const std::span<const uint8_t> window = window_of(i).subspan(static_cast<size_t>(offset));
-    for (int64_t j = 0; j < sequence; ++j) *token++ = window[static_cast<size_t>(j)];
+    TRY(read(i, sample));
+    token = std::copy_n(sample.begin() + offset, sequence, token);
   }
   return tokens;
 }
 
 // Replica by replica, the micro-batches of all pipelines are those of one that has the whole batch.
-at::Tensor TorchKernels::training_tokens(int64_t microbatch, int64_t offset) const {
+Result<at::Tensor> TorchKernels::training_tokens(int64_t microbatch, int64_t offset) const {
   const int64_t first = (replica_ * plan_.microbatches() + microbatch) * plan_.training.micro_batch;
-  return tokens([&](int64_t i) { return data_.training_window(iteration_, first + i); }, offset);
+  return tokens(
+      [&](int64_t i, std::span<int64_t> out) {
+        return samples_.training(iteration_, first + i, out);
+      },
+      offset);
 }
 
 runtime::Share TorchKernels::evaluation_share() const {
-  return runtime::share_of(data_.evaluation_windows() / plan_.training.micro_batch, replica_,
+  return runtime::share_of(samples_.evaluation_windows() / plan_.training.micro_batch, replica_,
                            plan_.replicas());
 }
 
-at::Tensor TorchKernels::evaluation_tokens(int64_t batch, int64_t offset) const {
+Result<at::Tensor> TorchKernels::evaluation_tokens(int64_t batch, int64_t offset) const {
   const int64_t first = (evaluation_share().first + batch) * plan_.training.micro_batch;
-  return tokens([&](int64_t i) { return data_.evaluation_window(first + i); }, offset);
+  return tokens(
+      [&](int64_t i, std::span<int64_t> out) { return samples_.evaluation(first + i, out); },
+      offset);
 }
 
 Result<at::Tensor> TorchKernels::hidden_from(const Payload& bytes, int32_t stage,
@@ -185,10 +261,28 @@ Status TorchKernels::join_replicas(const runtime::Replicas& replicas) {
   });
 }
 
+// --- first values of others ----------------------------------------------------------------------
+
+// One tensor at a time lies in memory beside the weights.
+Status TorchKernels::begin_anew() {
+  if (!plan_.run.init) return {};
+  return guarded("reading weights", [&]() -> Status {
+    const weights::WeightFolder folder = TRY(weights::WeightFolder::open(*plan_.run.init));
+    TRY(folder.check(plan_.model));
+    for (const Held& held : stages_) {
+      for (const Parameter& parameter : held.module.parameters()) {
+        TRY(folder.read(parameter.name, parameter.value.sizes().vec(), floats(parameter.value)));
+      }
+    }
+    return {};
+  });
+}
+
 // --- one iteration -------------------------------------------------------------------------------
 
 Status TorchKernels::begin_iteration(int64_t iteration) {
   iteration_ = iteration;
+  gradient_factor_ = 1;
   loss_sum_ = 0;
   losses_ = 0;
   loss_.reset();
@@ -202,10 +296,12 @@ Status TorchKernels::begin_iteration(int64_t iteration) {
   return {};
 }
 
-void TorchKernels::run(const Held& held, int64_t microbatch, InFlight& kept) const {
+Status TorchKernels::run(const Held& held, int64_t microbatch, InFlight& kept) const {
   kept.output = held.module.forward(kept.input, kept.gradients.get());
-  if (!held.last) return;
-  kept.output = StageModule::loss(kept.output, training_tokens(microbatch, 1).view({-1}));
+  if (!held.last) return {};
+  const at::Tensor targets = TRY(training_tokens(microbatch, 1));
+  kept.output = StageModule::loss(kept.output, targets.view({-1}));
+  return {};
 }
 
 Result<Payload> TorchKernels::forward(int32_t stage, int64_t microbatch, Payload input) {
@@ -213,13 +309,13 @@ Result<Payload> TorchKernels::forward(int32_t stage, int64_t microbatch, Payload
     Held& own = held(stage);
     InFlight kept;
     if (own.first) {
-      kept.input = training_tokens(microbatch, 0);
+      kept.input = TRY(training_tokens(microbatch, 0));
     } else {
       kept.input = TRY(hidden_from(input, stage, "activations"));
       kept.input.set_requires_grad(true);
     }
     at::AutoGradMode grad_mode(!own.drops);
-    run(own, microbatch, kept);
+    TRY(run(own, microbatch, kept));
     Payload payload;
     if (own.last) {
       loss_sum_ += static_cast<double>(kept.output.item<float>());
@@ -249,7 +345,7 @@ Status TorchKernels::recompute(int32_t stage, int64_t microbatch) {
   return guarded("computing a forward pass again", [&]() -> Status {
     Held& own = held(stage);
     InFlight* kept = TRY(in_flight(own, microbatch, "recomputation"));
-    if (!kept->output.defined()) run(own, microbatch, *kept);
+    if (!kept->output.defined()) TRY(run(own, microbatch, *kept));
     return {};
   });
 }
@@ -343,32 +439,124 @@ Status TorchKernels::reduce_gradients(int32_t stage) {
   });
 }
 
+// The embedding of this rank's first stage, or its copy on the last one; null where there is none.
+Parameter* TorchKernels::tied(int32_t stage) {
+  for (Held& held : stages_) {
+    if (held.index != stage) continue;
+    for (Parameter& parameter : held.module.parameters()) {
+      if (parameter.name == kEmbedding) return &parameter;
+    }
+  }
+  return nullptr;
+}
+
+// Embedding and head are one matrix: where they are two copies, the gradient of both is the sum of
+// theirs. a + b and b + a have the same bits, so the copies stay equal, and nobody needs to send
+// weights. All gradients of this rank are complete, those of replicas summed.
+Status TorchKernels::sum_tied_gradients() {
+  const auto last_stage = static_cast<int32_t>(plan_.stages.size()) - 1;
+  if (!plan_.model.tied_embeddings || last_stage == 0 || tied_summed_ == iteration_) return {};
+  tied_summed_ = iteration_;
+  Parameter* first = tied(0);
+  Parameter* last = tied(last_stage);
+  for (const Parameter* each : {first, last}) {
+    if (each && !each->value.grad().defined()) {
+      return failed(fmt::format("{} has no gradient: update before any backward pass", each->name));
+    }
+  }
+  if (first && last) {
+    const at::Tensor sum = first->value.grad() + last->value.grad();
+    first->value.mutable_grad() = sum;
+    last->value.mutable_grad() = sum;
+    return {};
+  }
+  Parameter* own = first ? first : last;
+  if (!own) return {};
+  if (!other_end_) return failed("the ranks of the tied embedding have not met");
+  const link::Tag tag{static_cast<uint64_t>(iteration_), runtime::kTiedTensor};
+  TRY(other_end_->messenger->send(other_end_->rank, tag, bytes_of(own->value.grad())));
+  const link::Received theirs = TRY(other_end_->messenger->receive(other_end_->rank, tag));
+  if (theirs.payload.size() != own->value.nbytes()) {
+    return failed(fmt::format("a gradient of {} bytes for {}, expected {}", theirs.payload.size(),
+                              own->name, own->value.nbytes()),
+                  "start every rank with the same Plan");
+  }
+  at::Tensor gradient = at::empty_like(own->value, at::TensorOptions().requires_grad(false));
+  std::memcpy(gradient.data_ptr(), theirs.payload.data(), theirs.payload.size());
+  own->value.mutable_grad() = own->value.grad() + gradient;
+  return {};
+}
+
+// A tied embedding counts once, on the first stage.
+Result<std::optional<double>> TorchKernels::gradient_squares() {
+  return guarded("measuring the gradients", [&]() -> Result<std::optional<double>> {
+    TRY(sum_tied_gradients());
+    double sum = 0;
+    for (const Held& own : stages_) {
+      TRY(check_gradients(own, "norm"));
+      for (const Parameter& parameter : own.module.parameters()) {
+        if (!parameter.copy) sum += update::squares(floats(parameter.value.grad().contiguous()));
+      }
+    }
+    return sum;
+  });
+}
+
 Status TorchKernels::update(int32_t stage) {
   return guarded("updating the weights", [&]() -> Status {
     Held& own = held(stage);
+    TRY(sum_tied_gradients());
+    const bool skips = gradient_factor_ == 0;
     if (own.last) {
       loss_ = loss_sum_ / static_cast<double>(std::max<int64_t>(losses_, 1));
-      if (!std::isfinite(*loss_)) {
+      if (!std::isfinite(*loss_) && !skips) {
         return failed(fmt::format("the loss of iteration {} is {}", iteration_, std::abs(*loss_)),
                       "a smaller optimizer.learning_rate, or more optimizer.warmup_steps");
       }
     }
     TRY(check_gradients(own, "update"));
-    ++own.adam_step;
-    AdamStep step{.learning_rate = learning_rate(plan_.optimizer, plan_.run.steps, iteration_),
-                  .beta1 = plan_.optimizer.beta1,
-                  .beta2 = plan_.optimizer.beta2,
-                  .epsilon = plan_.optimizer.epsilon,
-                  .step = own.adam_step};
-    for (size_t i = 0; i < own.module.parameters().size(); ++i) {
-      Parameter& parameter = own.module.parameters()[i];
-      const at::Tensor gradient = parameter.value.grad().contiguous();
-      step.weight_decay = parameter.decays ? plan_.optimizer.weight_decay : 0;
-      adamw(step, floats(parameter.value), floats(gradient), floats(own.moments[i].first),
-            floats(own.moments[i].second));
-    }
+    if (skips) return {};
+    ++own.updates;
+    for (size_t i = 0; i < own.module.parameters().size(); ++i)
+      step(own, own.module.parameters()[i], own.moments[i]);
     return {};
   });
+}
+
+void TorchKernels::step(const Held& held, const Parameter& parameter,
+                        const Moments& moments) const {
+  const plan::Optimizer& wanted = plan_.optimizer;
+  const double rate = update::learning_rate(wanted, plan_.run.steps, iteration_);
+  const double decay = decays(wanted, parameter) ? wanted.weight_decay : 0;
+  at::Tensor gradient = parameter.value.grad().contiguous();
+  // Another tensor, because two copies of a tied embedding may have one gradient.
+  if (gradient_factor_ != 1) gradient = gradient * gradient_factor_;
+  const std::span<float> weights = floats(parameter.value), gradients = floats(gradient);
+  switch (optimizer(parameter)) {
+    case plan::OptimizerName::kSgd:
+      return update::momentum({.learning_rate = rate,
+                               .momentum = wanted.momentum.value_or(0.9),
+                               .weight_decay = decay,
+                               .nesterov = wanted.nesterov.value_or(false)},
+                              weights, gradients, floats(moments.first));
+    case plan::OptimizerName::kMuon:
+      // One learning rate for its matrices and AdamW's rest.
+      return update::muon({.learning_rate = rate,
+                           .momentum = wanted.momentum.value_or(0.95),
+                           .weight_decay = decay,
+                           .nesterov = wanted.nesterov.value_or(true),
+                           .scaling = update::MuonScaling::kMatchAdamW},
+                          parameter.value.size(0), parameter.value.size(1), weights, gradients,
+                          floats(moments.first));
+    case plan::OptimizerName::kAdamW:
+      return update::adamw({.learning_rate = rate,
+                            .beta1 = wanted.beta1,
+                            .beta2 = wanted.beta2,
+                            .epsilon = wanted.epsilon,
+                            .weight_decay = decay,
+                            .step = held.updates},
+                           weights, gradients, floats(moments.first), floats(moments.second));
+  }
 }
 
 // --- evaluation ----------------------------------------------------------------------------------
@@ -378,14 +566,15 @@ Result<Payload> TorchKernels::evaluate(int32_t stage, int64_t batch, Payload inp
     const Held& own = held(stage);
     const at::NoGradGuard no_gradients;
     const at::Tensor in =
-        own.first ? evaluation_tokens(batch, 0) : TRY(hidden_from(input, stage, "activations"));
+        TRY(own.first ? evaluation_tokens(batch, 0) : hidden_from(input, stage, "activations"));
     const at::Tensor output = own.module.forward(in);
     if (!own.last) return bytes_of(output);
     if (batch == 0) {
       evaluation_sum_ = 0;
       evaluations_ = 0;
     }
-    const at::Tensor loss = StageModule::loss(output, evaluation_tokens(batch, 1).view({-1}));
+    const at::Tensor targets = TRY(evaluation_tokens(batch, 1));
+    const at::Tensor loss = StageModule::loss(output, targets.view({-1}));
     evaluation_sum_ += static_cast<double>(loss.item<float>());
     ++evaluations_;
     return Payload{};
@@ -398,11 +587,6 @@ std::optional<double> TorchKernels::evaluation_loss() const {
 }
 
 // --- checkpoints and digests ---------------------------------------------------------------------
-// ---------------------------------------------------------------------------------
-
-constexpr const char* kFirstMoment = ".adam.first_moment";
-constexpr const char* kSecondMoment = ".adam.second_moment";
-constexpr const char* kStep = ".adam.step";
 
 Result<std::vector<NamedTensor>> TorchKernels::save() const {
   return guarded("copying the weights", [&]() -> Result<std::vector<NamedTensor>> {
@@ -410,16 +594,18 @@ Result<std::vector<NamedTensor>> TorchKernels::save() const {
     for (const Held& held : stages_) {
       for (size_t i = 0; i < held.moments.size(); ++i) {
         const Parameter& parameter = held.module.parameters()[i];
+        if (parameter.copy) continue;
         const std::vector<int64_t> shape = parameter.value.sizes().vec();
         const auto add = [&](const std::string& name, const at::Tensor& values) {
           tensors.push_back({name, "F32", shape, bytes_of(values.detach())});
         };
         add(parameter.name, parameter.value);
-        add(parameter.name + kFirstMoment, held.moments[i].first);
-        add(parameter.name + kSecondMoment, held.moments[i].second);
-        Payload step(sizeof held.adam_step);
-        std::memcpy(step.data(), &held.adam_step, sizeof held.adam_step);
-        tensors.push_back({parameter.name + kStep, "I64", {1}, std::move(step)});
+        const plan::OptimizerName its = optimizer(parameter);
+        for (const auto& [name, values] : named(held.moments[i], its))
+          add(parameter.name + name, values);
+        Payload step(sizeof held.updates);
+        std::memcpy(step.data(), &held.updates, sizeof held.updates);
+        tensors.push_back({parameter.name + step_name(its), "I64", {1}, std::move(step)});
       }
     }
     return tensors;
@@ -435,26 +621,19 @@ Result<std::string> TorchKernels::weights_digest() const {
     };
     for (const Held& held : stages_) {
       for (size_t i = 0; i < held.moments.size(); ++i) {
-        add(held.module.parameters()[i].value);
-        add(held.moments[i].first);
-        add(held.moments[i].second);
+        const Parameter& parameter = held.module.parameters()[i];
+        add(parameter.value);
+        for (const auto& [name, values] : named(held.moments[i], optimizer(parameter))) add(values);
       }
-      digest.add({reinterpret_cast<const char*>(&held.adam_step), sizeof held.adam_step});
+      digest.add({reinterpret_cast<const char*>(&held.updates), sizeof held.updates});
     }
     return digest.text();
   });
 }
 
-using ByName = std::map<std::string_view, const NamedTensor*>;
-
-Result<const NamedTensor*> find(const ByName& tensors, const std::string& name,
-                                const std::string& dtype, const std::vector<int64_t>& shape) {
-  const auto found = tensors.find(name);
-  if (found == tensors.end()) {
-    return unusable(fmt::format("the checkpoint lacks the tensor {}", name),
-                    "a checkpoint of the same model, complete with every rank's part");
-  }
-  const NamedTensor& tensor = *found->second;
+Result<NamedTensor> find(const runtime::TensorSource& tensors, const std::string& name,
+                         const std::string& dtype, const std::vector<int64_t>& shape) {
+  NamedTensor tensor = TRY(tensors(name));
   int64_t size = dtype == "I64" ? 8 : 4;
   for (const int64_t extent : shape) size *= extent;
   if (tensor.dtype != dtype || tensor.shape != shape ||
@@ -464,27 +643,28 @@ Result<const NamedTensor*> find(const ByName& tensors, const std::string& name,
                                 tensor.bytes.size(), dtype, fmt::join(shape, ", ")),
                     "a checkpoint of the same model");
   }
-  return &tensor;
+  return tensor;
 }
 
-Status TorchKernels::load(std::span<const NamedTensor> tensors) {
+Status TorchKernels::load(const runtime::TensorSource& tensors) {
   return guarded("loading a checkpoint", [&]() -> Status {
-    ByName by_name;
-    for (const NamedTensor& tensor : tensors) by_name[tensor.name] = &tensor;
-    // All found before any is copied: a checkpoint that does not fit changes nothing.
-    std::vector<std::pair<at::Tensor, const NamedTensor*>> copies;
     std::optional<int64_t> step;
-    const auto plan_copies = [&](const Parameter& parameter, const Moments& moments) -> Status {
-      const std::vector<int64_t> shape = parameter.value.sizes().vec();
+    const auto take = [&](const at::Tensor& to, const std::string& name) -> Status {
+      const NamedTensor from = TRY(find(tensors, name, "F32", to.sizes().vec()));
+      std::memcpy(to.data_ptr(), from.bytes.data(), from.bytes.size());
+      return {};
+    };
+    const auto take_all = [&](const Parameter& parameter, const Moments& moments) -> Status {
       const std::string& name = parameter.name;
-      copies.emplace_back(parameter.value, TRY(find(by_name, name, "F32", shape)));
-      copies.emplace_back(moments.first, TRY(find(by_name, name + kFirstMoment, "F32", shape)));
-      copies.emplace_back(moments.second, TRY(find(by_name, name + kSecondMoment, "F32", shape)));
+      TRY(take(parameter.value, name));
+      const plan::OptimizerName its = optimizer(parameter);
+      for (const auto& [moment, values] : named(moments, its)) TRY(take(values, name + moment));
       int64_t its_step = 0;
-      std::memcpy(&its_step, TRY(find(by_name, name + kStep, "I64", {1}))->bytes.data(), 8);
+      const NamedTensor count = TRY(find(tensors, name + step_name(its), "I64", {1}));
+      std::memcpy(&its_step, count.bytes.data(), 8);
       if (its_step < 0 || (step && *step != its_step)) {
         return unusable(fmt::format("the checkpoint's {}{} is {}, other parameters are at {}", name,
-                                    kStep, its_step, step.value_or(0)),
+                                    step_name(its), its_step, step.value_or(0)),
                         "parts that were written at the same iteration");
       }
       step = its_step;
@@ -492,18 +672,28 @@ Status TorchKernels::load(std::span<const NamedTensor> tensors) {
     };
     for (const Held& held : stages_) {
       for (size_t i = 0; i < held.moments.size(); ++i) {
-        TRY(plan_copies(held.module.parameters()[i], held.moments[i]));
+        TRY(take_all(held.module.parameters()[i], held.moments[i]));
       }
     }
-    for (const auto& [to, from] : copies) {
-      std::memcpy(to.data_ptr(), from->bytes.data(), from->bytes.size());
-    }
-    for (Held& held : stages_) held.adam_step = step.value_or(0);
+    for (Held& held : stages_) held.updates = step.value_or(0);
     return {};
   });
 }
 
 // --- what can be computed ------------------------------------------------------------------------
+
+// The two ranks that hold copies of a tied embedding must be able to talk to each other.
+Status check_tied_ends(const plan::Plan& plan, int32_t rank) {
+  const auto stages = static_cast<int32_t>(plan.stages.size());
+  const int32_t replica = plan.ranks[static_cast<size_t>(rank)].replica;
+  const int32_t first = plan.rank_of(0, replica), last = plan.rank_of(stages - 1, replica);
+  if (!plan.model.tied_embeddings || first == last || runtime::other_end(plan, first)) return {};
+  return unusable(
+      fmt::format("model.tied_embeddings = true: the first stage (in {}) and the last one (in {}) "
+                  "hold a copy each, and no link between them is described",
+                  plan.datacenter_of(first).name, plan.datacenter_of(last).name),
+      "a [[cluster.wan]] between the two, or parallelism.datacenter_per_stage");
+}
 
 Status check_plan(const plan::Plan& plan, int32_t rank) {
   if (rank < 0 || static_cast<size_t>(rank) >= plan.ranks.size()) {
@@ -536,7 +726,7 @@ Status check_plan(const plan::Plan& plan, int32_t rank) {
                       fmt::format("{} = 1", name));
     }
   }
-  return {};
+  return check_tied_ends(plan, rank);
 }
 
 }  // namespace
@@ -546,12 +736,13 @@ Result<std::unique_ptr<runtime::Kernels>> make_torch_kernels(const plan::Plan& p
   return guarded("preparing a stage", [&]() -> Made {
     TRY(check_plan(plan, rank));
     TRY(check_blas());
-    compat::use_one_thread();
-    use_one_blas_thread();
+    const int64_t threads = use_threads(plan, rank);
     const plan::Placement& place = plan.ranks[static_cast<size_t>(rank)];
     // Stages in the middle read no tokens, but all must agree on the number of evaluation batches.
-    ByteData data = TRY(ByteData::open(plan));
+    Samples samples = TRY(Samples::open(plan));
     const schedule::Shape shape = schedule::shape_of(plan);
+    // Weights that are read need not be drawn before.
+    const auto seed = plan.run.init ? std::nullopt : std::optional(plan.run.seed);
     std::vector<Held> stages;
     for (const int32_t stage : shape.stages_at(place.stage)) {
       const model::Slice& slice = plan.stages[static_cast<size_t>(stage)].slice;
@@ -559,9 +750,10 @@ Result<std::unique_ptr<runtime::Kernels>> make_torch_kernels(const plan::Plan& p
                         .first = stage == 0,
                         .last = stage + 1 == shape.stages,
                         .drops = shape.recomputes(stage),
-                        .module = TRY(StageModule::create(plan.model, slice, plan.run.seed))});
+                        .module = TRY(StageModule::create(plan.model, slice, seed))});
     }
-    return std::make_unique<TorchKernels>(plan, place.replica, std::move(stages), std::move(data));
+    return std::make_unique<TorchKernels>(plan, place.replica, std::move(stages),
+                                          std::move(samples), threads);
   });
 }
 

@@ -12,6 +12,10 @@
 // pipeline: together what one process would see. Its part of the held-out text is contiguous too.
 // The stage's replicas sum their gradients as one tensor (replica_group.h).
 //
+// Where the embedding of the first stage is the head of the last one, each has a copy, and update()
+// begins with the sum of both gradients: in memory where one rank has both, else from rank to rank
+// (Kernels::join_other_end). Checkpoints hold it once.
+//
 // The loss is in nats per token. Checkpoints hold, per parameter NAME, the tensors NAME,
 // NAME.adam.first_moment, NAME.adam.second_moment (F32) and NAME.adam.step (I64, one number).
 #pragma once

@@ -14,20 +14,33 @@
 
 namespace tombolo::transport {
 
-// "10.77.1.2:29511". IPv4, or "localhost".
+// "10.77.1.2:29511", "[fd00::2]:29511": an IPv4 or IPv6 address, or a name.
 struct Address {
-  std::string host;
+  std::string host;  // without brackets
   uint16_t port = 0;
 
-  std::string text() const { return fmt::format("{}:{}", host, port); }
+  std::string text() const;
   bool operator==(const Address&) const = default;
 };
 
-// Unusable unless it is HOST:PORT. The host may still be a name: nothing is looked up.
+// Unusable unless it is HOST:PORT, with brackets around an IPv6 address. The host may still be a
+// name: nothing is looked up.
 Result<Address> parse_address(std::string_view text);
 
-// Unusable unless `host` is an IPv4 address of the loopback network or of `network`, which is a
-// CIDR block such as "10.77.0.0/16" inside the addresses for private use (RFC 1918), or empty.
+// Ports to listen on, the first that is free; {0, 0}: any.
+struct PortRange {
+  uint16_t first = 0;
+  uint16_t last = 0;
+  bool operator==(const PortRange&) const = default;
+};
+Result<PortRange> parse_ports(std::string_view text);  // "29520-29529", "29520"
+
+// 127.0.0.0/8 and ::1; and what a listener says that means all addresses of its host.
+bool is_loopback(const std::string& host);
+bool is_every_address(const std::string& host);
+
+// Unusable unless `host` is an address of the loopback network or of `network`, which is a CIDR
+// block such as "10.77.0.0/16" inside the addresses for private use (RFC 1918), or empty.
 Status check_stays_here(const std::string& host, const std::string& network);
 
 // Whether a program could listen there now: the address belongs to an interface of the network
@@ -37,8 +50,8 @@ bool is_address_of_this_host(const std::string& host);
 // Whether somebody takes a connection there within so long. It is closed at once, unused.
 bool takes_connections(const Address& at, SimDuration patience);
 
-// The IPv4 address of a host by name; an address is its own. Asks whom the machine asks, and may
-// take seconds.
+// The address of a host by name, IPv4 where it has one; an address is its own. Asks whom the
+// machine asks, and may take seconds.
 Result<std::string> resolve(const std::string& host);
 
 // Which address of this host others see when it talks to `host`. Sends nothing.

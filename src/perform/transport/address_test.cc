@@ -17,8 +17,10 @@ TEST(Addresses, AreAHostAndAPort) {
   EXPECT_EQ(*address, (Address{"10.77.1.2", 29511}));
   EXPECT_EQ(address->text(), "10.77.1.2:29511");
   EXPECT_TRUE(parse_address("localhost:1"));
-  for (const char* wrong :
-       {"", "10.77.1.2", ":29511", "host:", "host:65536", "host:-1", "host:1x", "::1:5"}) {
+  EXPECT_EQ(*parse_address("[fd00::2]:29511"), (Address{"fd00::2", 29511}));
+  EXPECT_EQ((Address{"fd00::2", 29511}.text()), "[fd00::2]:29511");
+  for (const char* wrong : {"[]:5", "[10.77.1.2]:5", "[::1]", "[::1:5", "", "10.77.1.2", ":29511",
+                            "host:", "host:65536", "host:-1", "host:1x", "::1:5"}) {
     EXPECT_FALSE(parse_address(wrong)) << wrong;
   }
 }
@@ -30,7 +32,31 @@ TEST(Addresses, WithoutIslandsOnlyLoopbackIsAllowed) {
   ASSERT_FALSE(outside);
   EXPECT_EQ(outside.error().exit_code(), 2);
   EXPECT_THAT(outside.error().text(), HasSubstr("plain TCP stays on this host"));
-  EXPECT_THAT(check_stays_here("example.org", "").error().text(), HasSubstr("not an IPv4 address"));
+  EXPECT_THAT(check_stays_here("example.org", "").error().text(), HasSubstr("no IPv4 or IPv6"));
+}
+
+TEST(Addresses, OfTheSixthVersionFollowTheSameRules) {
+  EXPECT_TRUE(check_stays_here("::1", ""));
+  EXPECT_TRUE(is_loopback("::1"));
+  EXPECT_FALSE(check_stays_here("fd00::2", "10.77.0.0/16"));
+  EXPECT_FALSE(check_stays_here("::ffff:8.8.8.8", "8.0.0.0/8"));
+  EXPECT_FALSE(is_loopback("2001:db8::1"));
+  EXPECT_FALSE(is_address_of_this_host("2001:db8::1"));  // RFC 3849: nobody has it
+  EXPECT_EQ(*resolve("2001:db8::1"), "2001:db8::1");
+}
+
+TEST(Addresses, SomeMeanAllOfAHost) {
+  for (const char* all : {"0.0.0.0", "::"}) EXPECT_TRUE(is_every_address(all)) << all;
+  for (const char* one : {"127.0.0.1", "::1", "", "paris"})
+    EXPECT_FALSE(is_every_address(one)) << one;
+}
+
+TEST(Ports, AreOneOrARange) {
+  EXPECT_EQ(*parse_ports("29520-29529"), (PortRange{29520, 29529}));
+  EXPECT_EQ(*parse_ports("29520"), (PortRange{29520, 29520}));
+  for (const char* wrong : {"", "-", "0-5", "9-8", "1-65536", "1-2-3", "a-b", "5-"}) {
+    EXPECT_FALSE(parse_ports(wrong)) << wrong;
+  }
 }
 
 TEST(Addresses, IslandsAddTheirOwnNetworkAndNothingElse) {

@@ -1,10 +1,9 @@
-// The driver behind an Endpoint: sockets, timers and the io thread. Not for others: endpoint.h is
-// the door.
+// The Endpoint over sockets: with timers and an io thread. Not for others: endpoint.h is the door.
 //
 // Two threads meet here. Callers (endpoint.cc) put messages into a peer's outbox and wait for its
-// inbox; the io thread (driver.cc) owns every Connection and moves bytes between sockets and peers.
-// Peers are under the mutex, Connections are the io thread's alone, and asio::post carries work
-// over. What a link is, and when it is up or over, is decided in link.h.
+// inbox; the io thread (driver*.cc) owns every Connection and moves bytes between sockets and
+// peers. Peers are under the mutex, Connections are the io thread's alone, and asio::post carries
+// work over. What a link is, and when it is up or over, is decided in link.h.
 #pragma once
 
 #include <asio.hpp>
@@ -23,6 +22,8 @@
 #include "perform/link/handshake.h"
 #include "perform/link/link.h"
 #include "perform/link/link_tuner.h"
+#include "perform/link/recovery.h"
+#include "perform/link/strangers.h"
 #include "perform/transport/endpoint.h"
 #include "perform/transport/tcp_state.h"
 #include "perform/trust/secure_stream.h"
@@ -35,22 +36,30 @@ using asio::ip::tcp;
 // One socket, from the first byte to the last. Belongs to the io thread.
 struct Connection {
   explicit Connection(asio::io_context& io)
-      : socket(io), handshake_timer(io), departure_timer(io), decoder(link::kStrangerPayloadMax) {}
+      : socket(io),
+        handshake_timer(io),
+        departure_timer(io),
+        life_timer(io),
+        decoder(link::kStrangerPayloadMax) {}
 
   tcp::socket socket;
   asio::steady_timer handshake_timer;
-  asio::steady_timer departure_timer;
+  asio::steady_timer departure_timer;  // of a paced link, and before it is dialed again
+  asio::steady_timer life_timer;       // of a resumable link
   link::FrameDecoder decoder;
   std::unique_ptr<trust::SecureStream> secure;  // between socket and decoder; null: plain TCP
   std::string remote;                           // "127.0.0.1:51234"
   int32_t dialed = -1;                          // the rank we called; -1: it called us
   int32_t meets = -1;                           // the rank we meet through a splice (splice.h)
-  bool stranger = false;                        // one of strangers_
+  uint64_t stranger = 0;                        // its number among strangers_; 0: it is none
   bool spoke = false;                           // something came
   int32_t rank = -1;                            // the peer, once it proved to be one
   link::LinkPart part;                          // which connection of its link
   tcp::endpoint at;                             // whom we dial,
   SimTime dial_until;                           // and for how long
+  bool redials = false;                         // for one of a link that was lost
+  SimTime heard_at;                             // bytes came
+  SimTime life_at;                              // when the life timer looks
   bool open = true;                             // until its end was dealt with
   bool deaf = false;                            // what comes in does not matter any more
   bool writing = false;                         // asio allows one write at a time
@@ -61,6 +70,7 @@ struct Connection {
   SimTime looked_at;                            // statistics():
   uint64_t looked_acknowledged = 0;             // what was acknowledged then
   uint32_t mark = 0;                            // set_unsent_mark
+  bool mute = false;                            // a write failed
   bool last_words = false;                      // nothing is sent after the control frames below
   bool silent = false;                          // our direction is shut down
   std::deque<std::vector<std::byte>> control;   // hello, goodbye, failure: before any data
@@ -73,7 +83,8 @@ using ConnectionPtr = std::shared_ptr<Connection>;
 
 // What both threads know of a rank; under the driver's mutex.
 struct Peer {
-  explicit Peer(link::Link::Options options) : link(std::move(options)) {}
+  Peer(asio::io_context& io, link::Link::Options options)
+      : link(std::move(options)), grace_timer(io) {}
 
   link::LinkShape shape;
   link::Link link;
@@ -87,62 +98,92 @@ struct Peer {
   bool timer_set = false;                         // by one connection, for the next departure
   bool claimed = false;                           // by connect() or await_peer()
   bool up = false;                                // all have shaken hands; stays true
+  bool told_up = false;                           // by next(),
+  bool told_end = false;                          // as well
+  bool parted = false;                            // some connection ended after our last words
   bool dropped = false;                           // it went away with something queued for it
   std::optional<Error> unreachable;               // why connect() failed
   std::optional<Error> ended;                     // why nothing more will come
 
+  // Of a resumable link: when what is called again, and by us or by the other side.
+  std::optional<link::Recovery> recovery;
+  std::optional<tcp::endpoint> calls;
+  std::map<uint32_t, uint32_t> rounds;        // how often we called again, by connection
+  std::map<uint32_t, ConnectionPtr> redials;  // that are under way
+  asio::steady_timer grace_timer;
+  SimTime heard_at;  // over connections that are gone
+
+  // The lowest of those that are here pull.
+  bool pulls(const Connection& c) const {
+    const auto at = connections.find(c.part.connection);
+    return static_cast<uint32_t>(std::distance(connections.begin(), at)) < pulling;
+  }
   uint64_t queued_bytes() const { return link.outbox().queued_bytes() + bytes_out; }
   bool idle() const { return link.outbox().empty() && bytes_out == 0; }
-  void drop_queue() {
-    dropped = dropped || !idle();
+  bool delivered() const { return idle() && (!link.resumable() || link.delivered()); }
+  void drop_queue(bool lost = true) {
+    dropped = dropped || !(lost ? delivered() : idle());
     link.outbox().clear();
     bytes_out = 0;
   }
 };
 
 std::string text(const tcp::endpoint& at);  // "127.0.0.1:51234"
+Error lost(int32_t rank, const std::string& reason);
 
 }  // namespace detail
 
-class Endpoint::Driver {
+class Driver final : public Endpoint {
   using tcp = asio::ip::tcp;
   using Peer = detail::Peer;
   using ConnectionPtr = detail::ConnectionPtr;
+  using Lock = std::unique_lock<std::mutex>;
 
  public:
   Driver(Options options, const Clock& clock)
       : options_(std::move(options)), clock_(clock), acceptor_(io_), accept_timer_(io_) {}
-  ~Driver() { stop(); }
+  ~Driver() override { stop(); }
 
   Status listen();
-  uint16_t port() const { return port_; }
-  Status dial(int32_t rank, const link::LinkShape& shape, const std::string& host, uint16_t port,
-              SimTime deadline);
-  Status meet(int32_t rank, const link::LinkShape& shape, const std::string& host, uint16_t port,
-              SimTime deadline);
-  Status link(int32_t rank, const link::LinkShape& shape, std::optional<tcp::endpoint> dial,
-              bool through, SimTime deadline);
-  Status send(int32_t rank, link::Tag tag, link::Payload payload, link::Urgency urgency);
-  Result<Came> receive_any(std::span<const Awaited> wanted, SimTime deadline);
-  uint64_t queued_bytes();
-  std::vector<link::LinkStatistics> statistics();
-  Status flush(SimTime deadline);
-  void abort(Error error);
-  Status close(SimTime deadline);
+  uint16_t port() const override { return port_; }
+  Status connect(int32_t rank, const std::string& host, uint16_t port, const link::LinkShape& shape,
+                 SimTime deadline) override;
+  Status await_peer(int32_t rank, const link::LinkShape& shape, SimTime deadline) override;
+  Status meet(int32_t rank, const std::string& host, uint16_t port, const link::LinkShape& shape,
+              SimTime deadline) override;
+  Status send(int32_t rank, link::Tag tag, link::Payload payload, link::Urgency urgency) override;
+  Result<Came> receive_any(std::span<const Awaited> wanted, SimTime deadline) override;
+  void welcome_all(link::Tag tag) override;
+  Result<News> next(SimTime deadline) override;
+  uint64_t queued_bytes() const override;
+  std::vector<link::LinkStatistics> statistics() override;
+  Status flush(SimTime deadline) override;
+  void abort(Error error) override;
+  Status close(SimTime deadline) override;
 
  private:
-  using Lock = std::unique_lock<std::mutex>;
+  asio::error_code listen_at(const tcp::endpoint& at);
 
   // Any thread.
+  Status link(int32_t rank, const link::LinkShape& shape, std::optional<tcp::endpoint> dial,
+              bool through, SimTime deadline);
+  std::optional<News> news_of(int32_t rank);
+  void tell_news(int32_t rank);
   void check_rank(int32_t rank) const;
   Peer& peer(int32_t rank);
   void wait(Lock& lock, SimTime deadline);
   Status drained(int32_t rank, const Peer& peer) const;
   void call(int32_t rank, Peer& p, const tcp::endpoint& at, SimTime deadline);
+  void uncall(Peer& p, const Error& error);
+  std::string reason_of_abort() const;
+  bool call_again_later(Lock& lock, Peer& p, SimTime deadline);
+  Error unlinked(int32_t rank, const Peer& p, const std::optional<tcp::endpoint>& dial) const;
   void stop();
 
   // The io thread, in the order of a connection's life.
   void accept_next();
+  void welcome(const ConnectionPtr& c);
+  void evict(const ConnectionPtr& c);
   void dial(const ConnectionPtr& c);
   void ask_for_peer(const ConnectionPtr& c);
   void choose_congestion_control(int socket, const std::string& name);
@@ -155,6 +196,9 @@ class Endpoint::Driver {
   Status on_hello(const ConnectionPtr& c, const link::Frame& frame);
   Status join(const ConnectionPtr& c, const link::Caller& caller,
               std::vector<ConnectionPtr>& outdated);
+  Status rejoin(const ConnectionPtr& c, const link::Caller& caller, Peer& p);
+  void adopt(const ConnectionPtr& c, const link::LinkPart& part, Peer& p);
+  void make_resumable(Peer& p, const link::Terms& theirs);
   void dial_others(const ConnectionPtr& first);
   Status on_link_frame(const ConnectionPtr& c, const link::Frame& frame);
   void pump(const ConnectionPtr& c);
@@ -179,6 +223,17 @@ class Endpoint::Driver {
   void end(const ConnectionPtr& c, const Error& error);
   void end_link(int32_t rank, const Error& error);
   void prepare(int32_t rank);
+  void prepare(const ConnectionPtr& c, Peer& p);
+
+  // Of a resumable link.
+  void lose(const ConnectionPtr& c, const std::string& why);
+  void detach(const ConnectionPtr& c, const std::string& why, Peer& p);
+  void recover(int32_t rank);
+  void redial(int32_t rank, uint32_t connection, Peer& p);
+  void call_failed(const ConnectionPtr& c, const std::string& why);
+  void redial_refused(const ConnectionPtr& c, const Error& error);
+  void look_after(const ConnectionPtr& c);
+  void check_life(const ConnectionPtr& c);
 
   const Options options_;
   const Clock& clock_;
@@ -188,13 +243,21 @@ class Endpoint::Driver {
   asio::steady_timer accept_timer_;
   uint16_t port_ = 0;
   std::shared_ptr<const trust::SecureContext> secure_;  // null: plain TCP
-  int strangers_ = 0;                                   // io thread
+  // The io thread's.
+  link::Strangers strangers_;
+  std::map<uint64_t, ConnectionPtr> strange_;  // by their number
+  uint64_t next_stranger_ = 0;
+  uint64_t evicted_ = 0;  // and not logged yet
+  SimTime evicted_logged_;
   std::thread thread_;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;  // whatever stands below
   std::map<int32_t, Peer> peers_;
   link::Inbox own_;  // what this rank sent to itself
+  // Where all are welcome: whose messages next() hands out, and ranks of which there may be news.
+  std::optional<link::Tag> welcomed_;
+  std::deque<int32_t> news_;
   std::optional<Error> aborted_;
   bool closing_ = false;
 };

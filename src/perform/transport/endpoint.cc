@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <utility>
 
 #include "base/check.h"
+#include "base/parallel.h"
 #include "perform/transport/address.h"
 #include "perform/transport/driver.h"
 
@@ -42,15 +42,19 @@ Error no_link(int32_t rank) {
 
 // --- What callers see ---------------------------------------------------------------------------
 
-Status Endpoint::Driver::listen() {
+Status Driver::listen() {
   if (options_.credentials) secure_ = TRY(trust::SecureContext::create(*options_.credentials));
-  const tcp::endpoint at = TRY(allowed(options_.listen_address, options_.port, options_));
-  asio::error_code error;
-  acceptor_.open(at.protocol(), error);
-  if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
-  if (!error) choose_congestion_control(acceptor_.native_handle(), options_.congestion_control);
-  if (!error) acceptor_.bind(at, error);
-  if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+  tcp::endpoint at = TRY(allowed(options_.listen_address, options_.port, options_));
+  asio::error_code error = listen_at(at);
+  while (error == asio::error::address_in_use && at.port() < options_.port_last) {
+    at.port(static_cast<uint16_t>(at.port() + 1));
+    error = listen_at(at);
+  }
+  if (error == asio::error::address_in_use && options_.port_last > options_.port) {
+    return unusable(fmt::format("ports {} to {} on {} are taken", options_.port, options_.port_last,
+                                at.address().to_string()),
+                    "a wider range: --ports FIRST-LAST");
+  }
   if (error == asio::error::address_in_use)
     return unusable(fmt::format("port {} on {} is taken", at.port(), at.address().to_string()),
                     "stop the program that listens there, or give another port (0: any free one)");
@@ -59,25 +63,35 @@ Status Endpoint::Driver::listen() {
                     "give another port (0: any free one)");
   port_ = acceptor_.local_endpoint(error).port();
   accept_next();
-  sigset_t all, before;  // signals are for the program's own threads
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { io_.run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = start_without_signals([this] { io_.run(); });
   return {};
 }
 
-Endpoint::Driver::Peer& Endpoint::Driver::peer(int32_t rank) {
+asio::error_code Driver::listen_at(const tcp::endpoint& at) {
+  asio::error_code error;
+  if (acceptor_.is_open()) acceptor_.close(error);
+  acceptor_.open(at.protocol(), error);
+  if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
+  if (!error) choose_congestion_control(acceptor_.native_handle(), options_.congestion_control);
+  if (!error) acceptor_.bind(at, error);
+  if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+  return error;
+}
+
+Driver::Peer& Driver::peer(int32_t rank) {
   return peers_
-      .try_emplace(rank, link::Link::Options{.self = options_.identity,
-                                             .peer = rank,
-                                             .message_max = options_.message_max})
+      .try_emplace(rank, io_,
+                   link::Link::Options{.self = options_.identity,
+                                       .peer = rank,
+                                       .message_max = options_.message_max,
+                                       .ledger = {.ping_every = options_.ping_every,
+                                                  .silence_max = options_.silence_max}})
       .first->second;
 }
 
 // Until something changed or the deadline came; callers look again. The condition's clock and ours
 // run at the same pace; a far deadline is cut so that the sum below cannot overflow.
-void Endpoint::Driver::wait(Lock& lock, SimTime deadline) {
+void Driver::wait(Lock& lock, SimTime deadline) {
   constexpr int64_t kHour = 3'600'000'000'000;
   const int64_t now = clock_.now().ns;
   if (deadline.ns <= now) return;
@@ -85,18 +99,22 @@ void Endpoint::Driver::wait(Lock& lock, SimTime deadline) {
                                 nanoseconds(deadline.ns - now > kHour ? kHour : deadline.ns - now));
 }
 
-Status Endpoint::Driver::dial(int32_t rank, const link::LinkShape& shape, const std::string& host,
-                              uint16_t port, SimTime deadline) {
+Status Driver::connect(int32_t rank, const std::string& host, uint16_t port,
+                       const link::LinkShape& shape, SimTime deadline) {
   return link(rank, shape, TRY(allowed(host, port, options_)), false, deadline);
 }
 
-Status Endpoint::Driver::meet(int32_t rank, const link::LinkShape& shape, const std::string& host,
-                              uint16_t port, SimTime deadline) {
+Status Driver::await_peer(int32_t rank, const link::LinkShape& shape, SimTime deadline) {
+  return link(rank, shape, std::nullopt, false, deadline);
+}
+
+Status Driver::meet(int32_t rank, const std::string& host, uint16_t port,
+                    const link::LinkShape& shape, SimTime deadline) {
   return link(rank, shape, TRY(allowed(host, port, options_)), true, deadline);
 }
 
-Status Endpoint::Driver::link(int32_t rank, const link::LinkShape& shape,
-                              std::optional<tcp::endpoint> dial, bool through, SimTime deadline) {
+Status Driver::link(int32_t rank, const link::LinkShape& shape, std::optional<tcp::endpoint> dial,
+                    bool through, SimTime deadline) {
   TRY(shape.check());
   const link::Identity& self = options_.identity;
   if (rank < 0 || rank >= self.ranks || rank == self.rank)
@@ -110,36 +128,58 @@ Status Endpoint::Driver::link(int32_t rank, const link::LinkShape& shape,
   p.shape = shape;
   p.through = through;
   p.link.set_shape(shape);
-  if (dial) call(rank, p, *dial, deadline);
-  while (!p.up && !p.unreachable && !aborted_ && clock_.now() < deadline) wait(lock, deadline);
+  do {
+    if (dial) call(rank, p, *dial, deadline);
+    while (!p.up && !p.unreachable && !aborted_ && clock_.now() < deadline) wait(lock, deadline);
+  } while (dial && call_again_later(lock, p, deadline));
   if (p.up) {
     asio::post(io_, [this, rank] { prepare(rank); });
     return {};
   }
-  const Error error =
-      aborted_        ? *aborted_
-      : p.unreachable ? *p.unreachable
-      : through       ? Error{ErrorCode::kLostPeer,
-                        fmt::format("rank {} did not call the coordinator at {} in time", rank,
-                                          text(*dial))}
-      : dial          ? Error{ErrorCode::kLostPeer,
-                     fmt::format("rank {} did not answer at {} in time", rank, text(*dial))}
-             : Error{ErrorCode::kLostPeer, fmt::format("rank {} did not call in time", rank)};
+  const Error error = unlinked(rank, p, dial);
   p.claimed = false;
   p.unreachable.reset();
-  if (dial) {
-    p.link.gathering().start_over();  // an answer that is still to come finds nobody
-    asio::post(io_, [this, gone = std::exchange(p.dialing, {}), error] {
-      for (const ConnectionPtr& c : gone) end(c, error);
-    });
-  }
+  if (dial) uncall(p, error);
   return fail(error);
+}
+
+Error Driver::unlinked(int32_t rank, const Peer& p,
+                       const std::optional<tcp::endpoint>& dial) const {
+  if (aborted_) return *aborted_;
+  if (p.unreachable) return *p.unreachable;
+  const std::string what = p.through ? fmt::format("call the coordinator at {}", text(*dial))
+                           : dial    ? fmt::format("answer at {}", text(*dial))
+                                     : "call";
+  return {ErrorCode::kLostPeer, fmt::format("rank {} did not {} in time", rank, what)};
+}
+
+// An answer that is still to come finds nobody.
+void Driver::uncall(Peer& p, const Error& error) {
+  p.link.gathering().start_over();
+  asio::post(io_, [this, gone = std::exchange(p.dialing, {}), error] {
+    for (const ConnectionPtr& c : gone) end(c, error);
+  });
+}
+
+// The other side has too many callers: that is no answer. True: now is the time to try again.
+bool Driver::call_again_later(Lock& lock, Peer& p, SimTime deadline) {
+  if (p.up || aborted_ || !p.unreachable || !link::is_crowd_refusal(*p.unreachable)) return false;
+  uncall(p, *p.unreachable);
+  // Where many were refused together they shall not come back together.
+  const SimDuration pause{50'000'000 + static_cast<int64_t>(attempt_now() % 100'000'000)};
+  const SimTime again = clock_.now() + pause;
+  while (!aborted_ && clock_.now() < std::min(again, deadline))
+    wait(lock, std::min(again, deadline));
+  if (aborted_ || clock_.now() >= deadline) return false;
+  p.unreachable.reset();
+  return true;
 }
 
 // Calls the first connection; its answer calls the others. Who answers through a splice calls with
 // all, to be there for the other side.
-void Endpoint::Driver::call(int32_t rank, Peer& p, const tcp::endpoint& at, SimTime deadline) {
+void Driver::call(int32_t rank, Peer& p, const tcp::endpoint& at, SimTime deadline) {
   const uint64_t attempt = attempt_now();
+  p.calls = at;
   const bool answers = p.through && rank < options_.identity.rank;
   if (!answers) p.link.gathering().expect(attempt, p.shape.connections);
   for (uint32_t i = 0; i < p.shape.connections; ++i) {
@@ -156,13 +196,12 @@ void Endpoint::Driver::call(int32_t rank, Peer& p, const tcp::endpoint& at, SimT
   }
 }
 
-void Endpoint::Driver::check_rank(int32_t rank) const {
+void Driver::check_rank(int32_t rank) const {
   CHECK(rank >= 0 && rank < options_.identity.ranks, "there is no rank {} of {}", rank,
         options_.identity.ranks);
 }
 
-Status Endpoint::Driver::send(int32_t rank, link::Tag tag, link::Payload payload,
-                              link::Urgency urgency) {
+Status Driver::send(int32_t rank, link::Tag tag, link::Payload payload, link::Urgency urgency) {
   check_rank(rank);
   if (payload.size() > options_.message_max)
     return failed(fmt::format("{} has {} bytes, the limit is {}", link::text(tag), payload.size(),
@@ -186,8 +225,7 @@ Status Endpoint::Driver::send(int32_t rank, link::Tag tag, link::Payload payload
   return {};
 }
 
-Result<Endpoint::Came> Endpoint::Driver::receive_any(std::span<const Awaited> wanted,
-                                                     SimTime deadline) {
+Result<Endpoint::Came> Driver::receive_any(std::span<const Awaited> wanted, SimTime deadline) {
   CHECK(!wanted.empty(), "a wait for nothing");
   for (const Awaited& each : wanted) check_rank(each.peer);
   Lock lock(mutex_);
@@ -219,7 +257,59 @@ Result<Endpoint::Came> Endpoint::Driver::receive_any(std::span<const Awaited> wa
   }
 }
 
-uint64_t Endpoint::Driver::queued_bytes() {
+// Those that have called already are news at once.
+void Driver::welcome_all(link::Tag tag) {
+  Lock lock(mutex_);
+  CHECK(!welcomed_, "all are welcome already");
+  welcomed_ = tag;
+  for (int32_t rank = 0; rank < options_.identity.ranks; ++rank) {
+    if (rank == options_.identity.rank) continue;
+    Peer& p = peer(rank);
+    CHECK(!p.claimed, "there is a link to rank {} already", rank);
+    p.claimed = true;
+    p.link.set_shape(p.shape);
+    if (!p.up) continue;
+    asio::post(io_, [this, rank] { prepare(rank); });
+    news_.insert(news_.end(), 1 + p.link.inbox().messages() + (p.ended ? 1 : 0), rank);
+  }
+}
+
+// Under the mutex: there may be news of this rank.
+void Driver::tell_news(int32_t rank) {
+  if (!welcomed_) return;
+  news_.push_back(rank);
+  changed_.notify_all();
+}
+
+std::optional<Endpoint::News> Driver::news_of(int32_t rank) {
+  Peer& p = peer(rank);
+  if (!p.up || p.told_end) return std::nullopt;
+  if (!std::exchange(p.told_up, true)) return News{rank, Up{}};
+  link::Inbox& inbox = p.link.inbox();
+  if (inbox.due(*welcomed_, {})) return News{rank, inbox.take(*welcomed_, {})};
+  if (!p.ended) return std::nullopt;
+  p.told_end = true;
+  return News{rank, *p.ended};
+}
+
+// A rank stands there once for each of its messages, when it came up and when it ended; whatever is
+// due of it goes first.
+Result<Endpoint::News> Driver::next(SimTime deadline) {
+  Lock lock(mutex_);
+  CHECK(welcomed_, "nobody was made welcome");
+  while (true) {
+    if (aborted_) return fail(*aborted_);
+    while (!news_.empty()) {
+      const int32_t rank = news_.front();
+      news_.pop_front();
+      if (auto news = news_of(rank)) return std::move(*news);
+    }
+    if (clock_.now() >= deadline) return failed("there was no news in time");
+    wait(lock, deadline);
+  }
+}
+
+uint64_t Driver::queued_bytes() const {
   Lock lock(mutex_);
   uint64_t sum = 0;
   for (const auto& [rank, p] : peers_) sum += p.queued_bytes();
@@ -227,7 +317,7 @@ uint64_t Endpoint::Driver::queued_bytes() {
 }
 
 // Sockets are the io thread's, so it is asked.
-std::vector<link::LinkStatistics> Endpoint::Driver::statistics() {
+std::vector<link::LinkStatistics> Driver::statistics() {
   const auto answer = std::make_shared<std::optional<std::vector<link::LinkStatistics>>>();
   Lock lock(mutex_);
   if (!thread_.joinable() || closing_) return {};
@@ -241,34 +331,39 @@ std::vector<link::LinkStatistics> Endpoint::Driver::statistics() {
   return answer->value_or(std::vector<link::LinkStatistics>());
 }
 
-Status Endpoint::Driver::drained(int32_t rank, const Peer& p) const {
+Status Driver::drained(int32_t rank, const Peer& p) const {
   if (p.dropped && p.ended) return fail(Error(*p.ended).during("sending what was queued for it"));
   if (!p.idle())
     return failed(
         fmt::format("rank {} did not take the last {} bytes in time", rank, p.queued_bytes()));
+  if (!p.ended && !p.delivered())
+    return failed(fmt::format("rank {} did not confirm the last {} bytes in time", rank,
+                              p.link.kept_bytes()));
   return {};
 }
 
-Status Endpoint::Driver::flush(SimTime deadline) {
+Status Driver::flush(SimTime deadline) {
   Lock lock(mutex_);
   for (const auto& [rank, p] : peers_) {
     const auto busy = [&p = p] { return !p.idle() || (p.dropped && !p.ended); };
     while (busy() && !aborted_ && clock_.now() < deadline) wait(lock, deadline);
     if (aborted_) return fail(*aborted_);
-    TRY(drained(rank, p));
+    if (p.dropped || !p.idle()) TRY(drained(rank, p));
   }
   return {};
 }
 
-void Endpoint::Driver::abort(Error error) {
+std::string Driver::reason_of_abort() const {
+  if (aborted_->code == ErrorCode::kLostPeer) return aborted_->message;
+  return fmt::format("rank {} gave up: {}", options_.identity.rank, aborted_->message);
+}
+
+void Driver::abort(Error error) {
   Lock lock(mutex_);
   if (aborted_) return;  // the first reason is the reason
   aborted_ = error;
   changed_.notify_all();
-  const std::string reason =
-      error.code == ErrorCode::kLostPeer
-          ? error.message
-          : fmt::format("rank {} gave up: {}", options_.identity.rank, error.message);
+  const std::string reason = reason_of_abort();
   for (auto& [rank, p] : peers_) {
     p.link.outbox().clear();
     for (const auto& [number, c] : p.connections)
@@ -278,7 +373,7 @@ void Endpoint::Driver::abort(Error error) {
   }
 }
 
-Status Endpoint::Driver::close(SimTime deadline) {
+Status Driver::close(SimTime deadline) {
   Status status;
   {
     Lock lock(mutex_);
@@ -288,7 +383,11 @@ Status Endpoint::Driver::close(SimTime deadline) {
       asio::post(io_, [this, rank = rank] { pump_all(rank); });
     }
     for (auto& [rank, p] : peers_) {
-      while (!p.connections.empty() && clock_.now() < deadline) wait(lock, deadline);
+      // A link without connections may come back, and then it is told.
+      const auto lives = [&, &p = p] {
+        return !p.connections.empty() || (p.link.resumable() && !p.ended && !aborted_);
+      };
+      while (lives() && clock_.now() < deadline) wait(lock, deadline);
       if (status && aborted_) status = fail(*aborted_);
       if (status) status = drained(rank, p);
     }
@@ -299,7 +398,7 @@ Status Endpoint::Driver::close(SimTime deadline) {
   return status;
 }
 
-void Endpoint::Driver::stop() {
+void Driver::stop() {
   if (!thread_.joinable()) return;
   io_.stop();
   thread_.join();
@@ -309,6 +408,7 @@ void Endpoint::Driver::stop() {
   for (auto& [rank, p] : peers_) {
     p.connections.clear();
     p.dialing.clear();
+    p.redials.clear();
   }
 }
 
@@ -317,53 +417,38 @@ void Endpoint::Driver::stop() {
 Status Endpoint::Options::check() const {
   if (identity.ranks < 1 || identity.rank < 0 || identity.rank >= identity.ranks)
     return failed(fmt::format("rank {} of {} ranks", identity.rank, identity.ranks));
+  if (grace.ns < 0) return failed(fmt::format("a grace of {} ns", grace.ns));
+  if (ping_every.ns <= 0 || silence_max.ns < 2 * ping_every.ns)
+    return failed(fmt::format("a ping every {} ns and silence for {} ns at most: two fit into one",
+                              ping_every.ns, silence_max.ns));
   if (handshake_max.ns <= 0) return failed(fmt::format("handshake_max is {} ns", handshake_max.ns));
   return {};
 }
-
-Endpoint::Endpoint(std::unique_ptr<Driver> driver) : driver_(std::move(driver)) {}
-Endpoint::~Endpoint() = default;
 
 Result<std::unique_ptr<Endpoint>> Endpoint::create(Options options, const Clock& clock) {
   TRY(options.check());
   auto driver = std::make_unique<Driver>(std::move(options), clock);
   TRY(driver->listen());
-  return std::unique_ptr<Endpoint>(new Endpoint(std::move(driver)));
+  return driver;
 }
 
-uint16_t Endpoint::port() const { return driver_->port(); }
+namespace {
 
-Status Endpoint::connect(int32_t peer, const std::string& host, uint16_t port,
-                         const link::LinkShape& shape, SimTime deadline) {
-  return driver_->dial(peer, shape, host, port, deadline);
+class SystemSockets : public Sockets {
+ public:
+  Result<std::unique_ptr<Endpoint>> open(Endpoint::Options options, Clock& clock) override {
+    return Endpoint::create(std::move(options), clock);
+  }
+  bool takes_connections(const Address& at, SimDuration patience) override {
+    return transport::takes_connections(at, patience);
+  }
+};
+
+}  // namespace
+
+Sockets& system_sockets() {
+  static SystemSockets sockets;
+  return sockets;
 }
-
-Status Endpoint::await_peer(int32_t peer, const link::LinkShape& shape, SimTime deadline) {
-  return driver_->link(peer, shape, std::nullopt, false, deadline);
-}
-
-Status Endpoint::meet(int32_t peer, const std::string& host, uint16_t port,
-                      const link::LinkShape& shape, SimTime deadline) {
-  return driver_->meet(peer, shape, host, port, deadline);
-}
-
-Status Endpoint::send(int32_t peer, link::Tag tag, link::Payload payload, link::Urgency urgency) {
-  return driver_->send(peer, tag, std::move(payload), urgency);
-}
-
-Result<link::Received> Endpoint::receive(int32_t peer, link::Tag tag, SimTime deadline) {
-  const Awaited wanted{peer, tag};
-  return std::move(TRY(driver_->receive_any({&wanted, 1}, deadline)).message);
-}
-
-Result<Endpoint::Came> Endpoint::receive_any(std::span<const Awaited> wanted, SimTime deadline) {
-  return driver_->receive_any(wanted, deadline);
-}
-
-uint64_t Endpoint::queued_bytes() const { return driver_->queued_bytes(); }
-Status Endpoint::flush(SimTime deadline) { return driver_->flush(deadline); }
-std::vector<link::LinkStatistics> Endpoint::statistics() { return driver_->statistics(); }
-void Endpoint::abort(Error error) { driver_->abort(std::move(error)); }
-Status Endpoint::close(SimTime deadline) { return driver_->close(deadline); }
 
 }  // namespace tombolo::transport

@@ -22,11 +22,22 @@
 //
 // Memory: what is queued to send and what came but was not received yet; both follow from the
 // caller's schedule, see queued_bytes(). A connection that has not proved to be of this job costs
-// about 1 KiB, with TLS about 50, lives for the handshake deadline, and there are at most 256 of
-// them.
+// about 1 KiB, with TLS about 50, lives for the handshake deadline, and there are at most 512 of
+// them (strangers.h). With a grace each connection keeps what was not confirmed: views of messages,
+// for as long as a round trip, a receipt (1 MiB or 20 ms) and the socket's buffers last.
 //
-// Errors: kLostPeer names a rank that went away without a goodbye; receive() wakes at once. A link
-// that loses one connection is lost.
+// Errors: kLostPeer names a rank that went away without a goodbye; receive() wakes at once. Without
+// a grace, a link that loses one connection is lost.
+//
+// A connection is not a link. With a grace on both sides a link outlives its connections: what the
+// peer has not confirmed is kept, and when a connection is lost (reset, ended without a goodbye,
+// silent for silence_max, corrupt) it goes over the others. The side that dialed calls again for
+// the lost one, also through a splice. Only when no connection was there for the grace is the link
+// lost; kLostPeer then says for how long, and why. Nothing comes twice, and order and urgency stay.
+// What is lost for good at once: a peer that gives up (abort), one that was started again (another
+// Identity::incarnation), and one that contradicts itself. A connection that was idle for
+// ping_every carries a ping, so a path that swallows everything is noticed within silence_max on
+// both sides.
 //
 // With credentials every connection is TLS 1.3, and both sides show a certificate of one authority
 // (trust/secure_stream.h) before they say hello. Without, it is plain TCP, and addresses that lead
@@ -39,12 +50,16 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
 #include "perform/link/handshake.h"
 #include "perform/link/link_statistics.h"
 #include "perform/link/mailbox.h"
+#include "perform/transport/address.h"
 #include "perform/trust/credentials.h"
 
 namespace tombolo::transport {
@@ -54,8 +69,9 @@ class Endpoint {
   struct Options {
     link::Identity identity;
     std::string listen_address = "127.0.0.1";
-    uint16_t port = 0;    // 0: any that is free
-    std::string network;  // allowed beside loopback, "10.77.0.0/16" (address.h)
+    uint16_t port = 0;       // 0: any that is free
+    uint16_t port_last = 0;  // not 0: the first that is free, from `port` on to this one
+    std::string network;     // allowed beside loopback, "10.77.0.0/16" (address.h)
     std::optional<trust::Credentials> credentials;  // of this host; left out: plain TCP
     // Plain TCP to anywhere: whoever sits on the way reads the model and the job's token.
     bool plain_tcp = false;
@@ -65,42 +81,48 @@ class Endpoint {
     // TCP's, of all its connections, such as "cubic"; empty: the machine's. BBR, the default of
     // some machines, spreads a lone message of a few packets over a round trip.
     std::string congestion_control;
-    uint64_t message_max = uint64_t{1} << 30;     // bytes
-    SimDuration handshake_max{5'000'000'000};     // a stranger's time to say a whole hello
-    std::function<void(const std::string&)> log;  // one line per refused connection; io thread
+    uint64_t message_max = uint64_t{16} << 30;  // bytes
+    // How long a link may be without any connection before its peer is lost; the shorter one of the
+    // two sides counts. 0: a link that loses a connection is lost.
+    SimDuration grace{};
+    SimDuration ping_every{1'000'000'000};     // with a grace: how long a connection says nothing,
+    SimDuration silence_max{10'000'000'000};   // or hears nothing before it is lost
+    SimDuration handshake_max{5'000'000'000};  // a stranger's time to say a whole hello
+    // One line per connection that was refused or came back; io thread. One that stays away is told
+    // by who waits for it.
+    std::function<void(const std::string&)> log;
     // Somebody with the job's token says it is a rank that is here already; io thread.
     std::function<void(int32_t rank)> on_duplicate;
 
     Status check() const;
   };
 
-  // Listens from now on. The clock must advance like CLOCK_MONOTONIC (SystemClock) and outlive the
-  // endpoint; deadlines below are instants on it.
+  // Over sockets; listens from now on. The clock must advance like CLOCK_MONOTONIC (SystemClock)
+  // and outlive the endpoint; deadlines below are instants on it.
   static Result<std::unique_ptr<Endpoint>> create(Options options, const Clock& clock);
   // Without close() before, the peers see this rank as lost.
-  ~Endpoint();
+  virtual ~Endpoint() = default;
 
-  uint16_t port() const;
+  virtual uint16_t port() const = 0;
 
   // Dials a peer, again and again while nobody listens there yet, and shakes hands.
-  Status connect(int32_t peer, const std::string& host, uint16_t port, const link::LinkShape& shape,
-                 SimTime deadline);
+  virtual Status connect(int32_t peer, const std::string& host, uint16_t port,
+                         const link::LinkShape& shape, SimTime deadline) = 0;
   // Waits until that peer has dialed. It may have done so before.
-  Status await_peer(int32_t peer, const link::LinkShape& shape, SimTime deadline);
+  virtual Status await_peer(int32_t peer, const link::LinkShape& shape, SimTime deadline) = 0;
 
   // For two ranks that can only call out: both call this, with the address of one splice door
   // (splice_door.h). Then the lower rank is the one that dialed. TLS goes through, from end to end.
-  Status meet(int32_t peer, const std::string& host, uint16_t port, const link::LinkShape& shape,
-              SimTime deadline);
+  virtual Status meet(int32_t peer, const std::string& host, uint16_t port,
+                      const link::LinkShape& shape, SimTime deadline) = 0;
 
   // Queues a message and returns. Lower urgency goes first. Fails if the peer is gone, which
   // receive() would tell as well.
-  Status send(int32_t peer, link::Tag tag, link::Payload payload, link::Urgency urgency = 0);
-  // Blocks until the message is there and its link's delay is over. What a rank sent to itself is
-  // there at once.
-  Result<link::Received> receive(int32_t peer, link::Tag tag, SimTime deadline);
-  // Of several messages the first that is there, and which one that is. Fails when one of the peers
-  // is gone and none of the messages is here.
+  virtual Status send(int32_t peer, link::Tag tag, link::Payload payload,
+                      link::Urgency urgency) = 0;
+  Status send(int32_t peer, link::Tag tag, link::Payload payload) {
+    return send(peer, tag, std::move(payload), 0);
+  }
   struct Awaited {
     int32_t peer = 0;
     link::Tag tag;
@@ -109,27 +131,52 @@ class Endpoint {
     size_t which = 0;
     link::Received message;
   };
-  Result<Came> receive_any(std::span<const Awaited> wanted, SimTime deadline);
+  // Blocks until the message is there and its link's delay is over. What a rank sent to itself is
+  // there at once.
+  Result<link::Received> receive(int32_t peer, link::Tag tag, SimTime deadline) {
+    const Awaited wanted{peer, tag};
+    return std::move(TRY(receive_any({&wanted, 1}, deadline)).message);
+  }
+  // Of several messages the first that is there, and which one that is. Fails when one of the peers
+  // is gone and none of the messages is here.
+  virtual Result<Came> receive_any(std::span<const Awaited> wanted, SimTime deadline) = 0;
+
+  // For one who listens to all others (a launcher): from now on each of them may call, and next()
+  // tells what becomes of it, in the order of arrival. One caller at a time; each answer costs the
+  // same however many ranks there are.
+  virtual void welcome_all(link::Tag tag) = 0;
+  struct Up {};  // all connections of its link are here
+  struct News {
+    int32_t peer = 0;
+    std::variant<Up, link::Received, Error> what;  // an error: nothing comes after it
+  };
+  // kFailed at the deadline, and after abort().
+  virtual Result<News> next(SimTime deadline) = 0;
 
   // Payload bytes handed to send() that the kernel has not taken yet.
-  uint64_t queued_bytes() const;
+  virtual uint64_t queued_bytes() const = 0;
   // What every link is doing; empty where the io thread does not answer within a second, or after
   // close(). Asks the kernel about every connection.
-  std::vector<link::LinkStatistics> statistics();
+  virtual std::vector<link::LinkStatistics> statistics() = 0;
   // Blocks until queued_bytes() is 0. Fails if a peer went away with bytes still queued for it.
-  Status flush(SimTime deadline);
+  virtual Status flush(SimTime deadline) = 0;
 
   // Fails all receives, sends and waits, now and later, with this error, and tells the peers: they
   // see kLostPeer with the same reason. close() afterwards makes sure that they hear it.
-  void abort(Error error);
+  virtual void abort(Error error) = 0;
   // Sends what is queued, says goodbye, waits until every peer has heard it. The end: nothing can
   // be sent or received afterwards.
-  Status close(SimTime deadline);
-
- private:
-  class Driver;
-  explicit Endpoint(std::unique_ptr<Driver> driver);
-  std::unique_ptr<Driver> driver_;
+  virtual Status close(SimTime deadline) = 0;
 };
+
+// What a process has of the network, passed in: the machine's, or an ocean's.
+class Sockets {
+ public:
+  virtual ~Sockets() = default;
+  virtual Result<std::unique_ptr<Endpoint>> open(Endpoint::Options options, Clock& clock) = 0;
+  // Whether somebody answers there; blocks for `patience` at most.
+  virtual bool takes_connections(const Address& at, SimDuration patience) = 0;
+};
+Sockets& system_sockets();
 
 }  // namespace tombolo::transport

@@ -2,18 +2,12 @@
 // generous and only reached by a failure; nothing here is decided by how fast the machine is.
 #include "perform/transport/endpoint.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <future>
-#include <mutex>
 
-#include "base/random.h"
-#include "support/test_bytes.h"
+#include "support/test_endpoints.h"
 
 namespace tombolo::transport {
 namespace {
@@ -21,124 +15,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-using link::kToken;
 using link::noise;
-
-// What an endpoint logs; the io thread writes, the test reads.
-class Log {
- public:
-  void add(const std::string& line) {
-    const std::lock_guard lock(mutex_);
-    lines_.push_back(line);
-  }
-  std::vector<std::string> lines() {
-    const std::lock_guard lock(mutex_);
-    return lines_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<std::string> lines_;
-};
-
-// A connection that speaks the wire format by hand, rightly or wrongly.
-class RawPeer {
- public:
-  explicit RawPeer(uint16_t port) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in at{.sin_family = AF_INET, .sin_port = htons(port)};
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(::connect(fd_, reinterpret_cast<sockaddr*>(&at), sizeof at), 0);
-  }
-  ~RawPeer() { hang_up(); }
-  void hang_up() {
-    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-  }
-
-  void say(std::span<const std::byte> bytes) {
-    EXPECT_EQ(::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL), ssize_t(bytes.size()));
-  }
-  void say(std::string_view text) { say(std::as_bytes(std::span(text))); }
-
-  // The next frame's kind, or nothing at the end of the stream; `text` is its payload.
-  std::optional<link::FrameKind> hear(std::string* text = nullptr) {
-    while (true) {
-      const auto frame = decoder_.next();
-      if (!frame) return std::nullopt;
-      if (*frame) {
-        if (text) *text = link::printable((*frame)->payload);
-        return (*frame)->header.kind;
-      }
-      const auto space = decoder_.space();
-      const ssize_t got = recv(fd_, space.data(), space.size(), 0);
-      if (got <= 0) return std::nullopt;
-      decoder_.commit(static_cast<size_t>(got));
-    }
-  }
-
-  // Hears the failure frame and the end after it.
-  std::string refusal() {
-    std::string text;
-    if (hear(&text) != link::FrameKind::kFailure) return "no failure frame";
-    if (hear()) return "the connection goes on";
-    return text;
-  }
-
- private:
-  int fd_;
-  link::FrameDecoder decoder_;
-};
-
-class EndpointTest : public testing::Test {
- protected:
-  SimTime soon() const { return clock_.now() + SimDuration{60'000'000'000}; }
-
-  link::Identity identity(int32_t rank, int32_t ranks = 3) const {
-    return {.rank = rank, .ranks = ranks, .epoch = 1, .token = kToken};
-  }
-  std::unique_ptr<Endpoint> endpoint(int32_t rank, SimDuration handshake_max = {60'000'000'000}) {
-    auto made = Endpoint::create({.identity = identity(rank),
-                                  .message_max = 64 << 20,
-                                  .handshake_max = handshake_max,
-                                  .log = [this](const std::string& line) { log_.add(line); }},
-                                 clock_);
-    EXPECT_TRUE(made) << made.error().text();
-    return std::move(*made);
-  }
-  void link(Endpoint& a, int32_t rank_a, Endpoint& b, int32_t rank_b,
-            const link::LinkShape& shape = {}) {
-    auto dialed = std::async(std::launch::async, [&] {
-      return b.connect(rank_a, "127.0.0.1", a.port(), shape, soon());
-    });
-    const Status awaited = a.await_peer(rank_b, shape, soon());
-    EXPECT_TRUE(awaited) << awaited.error().text();
-    const Status status = dialed.get();
-    EXPECT_TRUE(status) << status.error().text();
-  }
-  // A peer by hand that says a good hello as rank 1 to rank 0, and is accepted.
-  void introduce(RawPeer& peer, Endpoint& to) {
-    peer.say(link::hello_frame(identity(1), 0));
-    EXPECT_EQ(peer.hear(), link::FrameKind::kHello);
-    EXPECT_TRUE(to.await_peer(1, {}, soon()));
-  }
-
-  // A stranger says this; it hears one refusal, one line is logged, and a real peer still gets in.
-  void expect_refused(std::span<const std::byte> hello, const std::string& why) {
-    auto zero = endpoint(0);
-    {
-      RawPeer stranger(zero->port());
-      stranger.say(hello);
-      EXPECT_THAT(stranger.refusal(), HasSubstr(why));
-    }
-    EXPECT_THAT(log_.lines(), ElementsAre(HasSubstr(why)));
-    EXPECT_THAT(log_.lines(), ElementsAre(HasSubstr("refused a connection from 127.0.0.1:")));
-    EXPECT_THAT(log_.lines()[0], testing::Not(HasSubstr(kToken.hex())));
-    auto one = endpoint(1);
-    link(*zero, 0, *one, 1);
-  }
-
-  SystemClock clock_;
-  Log log_;
-};
 
 TEST_F(EndpointTest, WhatARankSendsToItselfIsThereAtOnce) {
   auto zero = endpoint(0);
@@ -167,19 +44,6 @@ TEST_F(EndpointTest, OfSeveralMessagesTheFirstThatIsHereIsTaken) {
   const std::vector<Endpoint::Awaited> late{{1, {1, 9}}};
   EXPECT_EQ(zero->receive_any(late, clock_.now()).error().message,
             "rank 1 did not send iteration 1 tensor 9 in time");
-}
-
-// A data frame of rank 1, in epoch 1.
-std::vector<std::byte> data_frame(link::Tag tag, std::string_view text, uint64_t total) {
-  return link::encode_frame({.kind = link::FrameKind::kData,
-                             .sender = 1,
-                             .epoch = 1,
-                             .iteration = tag.iteration,
-                             .tag = tag.tensor,
-                             .message = tag.tensor,
-                             .total = total,
-                             .length = static_cast<uint32_t>(text.size())},
-                            std::as_bytes(std::span(text)));
 }
 
 TEST_F(EndpointTest, MessagesKeepTheirBytesInBothDirections) {
@@ -436,102 +300,6 @@ TEST_F(EndpointTest, ALossIsPassedOnUnderItsOwnName) {
   EXPECT_EQ(received.error().message, "lost rank 2: the connection ended without a goodbye");
 }
 
-TEST_F(EndpointTest, AStrangerWithoutTheTokenIsRefused) {
-  link::Identity stranger = identity(1);
-  stranger.token = *link::Token::parse("00112233445566778899aabbccddeefe");  // the last bit differs
-  expect_refused(link::hello_frame(stranger, 0), "job token differs");
-}
-
-// Its own token may be an old one: then it can look for a newer.
-TEST_F(EndpointTest, ADialerLearnsThatItsTokenDiffers) {
-  auto zero = endpoint(0);
-  link::Identity other = identity(1);
-  other.token = *link::Token::random();
-  auto one = *Endpoint::create({.identity = other}, clock_);
-  const Status status = one->connect(0, "127.0.0.1", zero->port(), {}, soon());
-  ASSERT_FALSE(status);
-  EXPECT_TRUE(link::is_token_refusal(status.error())) << status.error().text();
-}
-
-TEST_F(EndpointTest, GarbageIsRefused) {
-  const std::string_view request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
-  expect_refused(std::as_bytes(std::span(request)), "not a Tombolo connection");
-}
-
-TEST_F(EndpointTest, AnOversizedLengthIsRefused) {
-  const link::Payload payload(100'000);
-  const auto head = link::encode_header(
-      {.kind = link::FrameKind::kHello, .sender = 1, .total = 100'000, .length = 100'000}, payload);
-  expect_refused(head, "frame of 100000 bytes where at most 512 are allowed");
-}
-
-TEST_F(EndpointTest, AnotherVersionIsRefused) {
-  auto hello = link::hello_frame(identity(1), 0);
-  hello[4] = std::byte{0};
-  expect_refused(hello, "the peer speaks protocol version 0, this program version 2");
-}
-
-TEST_F(EndpointTest, DataBeforeAHelloIsRefused) {
-  expect_refused(data_frame({1, 1}, "hi", 2), "did not say hello first");
-}
-
-TEST_F(EndpointTest, ASlowStrangerIsShownTheDoor) {
-  auto zero = endpoint(0, {30'000'000});
-  RawPeer stranger(zero->port());
-  const auto hello = link::hello_frame(identity(1), 0);
-  stranger.say(std::span(hello).first(50));  // and never the rest
-  EXPECT_EQ(stranger.refusal(), "it said no hello within 30 ms");
-  EXPECT_THAT(log_.lines(), ElementsAre(HasSubstr("no hello within 30 ms")));
-}
-
-TEST_F(EndpointTest, StrangersAreLimitedInNumber) {
-  auto zero = endpoint(0);
-  std::vector<std::unique_ptr<RawPeer>> crowd;
-  for (int i = 0; i < 257; ++i) crowd.push_back(std::make_unique<RawPeer>(zero->port()));
-  EXPECT_FALSE(crowd.back()->hear() == link::FrameKind::kHello);
-  EXPECT_THAT(log_.lines(), ElementsAre(HasSubstr("more than 256 handshakes at once")));
-}
-
-TEST_F(EndpointTest, ADuplicateRankIsRefusedAndTheFirstGoesOn) {
-  std::promise<int32_t> duplicate;
-  auto zero = *Endpoint::create({.identity = identity(0),
-                                 .log = [this](const std::string& line) { log_.add(line); },
-                                 .on_duplicate = [&](int32_t rank) { duplicate.set_value(rank); }},
-                                clock_);
-  auto one = endpoint(1);
-  link(*zero, 0, *one, 1);
-  auto impostor = endpoint(1);
-  const Status status = impostor->connect(0, "127.0.0.1", zero->port(), {}, soon());
-  ASSERT_FALSE(status);
-  EXPECT_EQ(duplicate.get_future().get(), 1) << "the owner hears of it";
-  EXPECT_TRUE(link::is_duplicate_refusal(status.error()));
-  EXPECT_FALSE(link::is_token_refusal(status.error()));
-  EXPECT_THAT(status.error().message, HasSubstr("duplicate rank 1: there is one already"));
-  EXPECT_THAT(log_.lines(), ElementsAre(HasSubstr("duplicate rank 1")));
-  ASSERT_TRUE(one->send(0, {1, 1}, noise(1000, 1)));
-  EXPECT_EQ(zero->receive(1, {1, 1}, soon())->payload, noise(1000, 1));
-}
-
-TEST_F(EndpointTest, ADialerChecksWhoAnswers) {
-  auto two = endpoint(2), one = endpoint(1);
-  const Status status = one->connect(0, "127.0.0.1", two->port(), {}, soon());
-  ASSERT_FALSE(status);
-  EXPECT_THAT(status.error().message, HasSubstr("it calls rank 0, this is rank 2"));
-  EXPECT_TRUE(one->connect(2, "localhost", two->port(), {}, soon()));
-}
-
-TEST_F(EndpointTest, NobodyThereIsToldAtTheDeadline) {
-  auto zero = endpoint(0);
-  uint16_t port = 0;
-  { port = endpoint(1)->port(); }
-  const SimTime at_once = clock_.now() + SimDuration{30'000'000};
-  const Status dialed = zero->connect(1, "127.0.0.1", port, {}, at_once);
-  EXPECT_EQ(dialed.error().code, ErrorCode::kLostPeer);
-  EXPECT_THAT(dialed.error().message, HasSubstr("rank 1 did not answer at 127.0.0.1:"));
-  EXPECT_EQ(zero->await_peer(1, {}, at_once).error().message, "rank 1 did not call in time");
-  EXPECT_EQ(zero->receive(1, {1, 1}, soon()).error().message, "there is no link to rank 1");
-}
-
 TEST_F(EndpointTest, AMissedDeadlineIsAPlainFailure) {
   auto zero = endpoint(0), one = endpoint(1);
   link(*zero, 0, *one, 1);
@@ -572,7 +340,7 @@ TEST_F(EndpointTest, PlainTcpStaysOnThisHost) {
   EXPECT_THAT(zero->connect(1, "192.0.2.1", 80, {}, soon()).error().message,
               HasSubstr("plain TCP stays on this host"));
   EXPECT_THAT(zero->connect(1, "paris", 80, {}, soon()).error().message,
-              HasSubstr("not an IPv4 address"));
+              HasSubstr("is no IPv4 or IPv6 address"));
 }
 
 // Inside emulated islands their network is allowed too, for listening and for dialing.
@@ -601,6 +369,41 @@ TEST_F(EndpointDeathTest, CallersKnowTheRanks) {
   EXPECT_DEATH(static_cast<void>(zero->send(3, {1, 1}, noise(1, 1))), "there is no rank 3 of 3");
   EXPECT_DEATH(static_cast<void>(zero->receive(-1, {1, 1}, soon())), "there is no rank -1 of 3");
   EXPECT_DEATH(static_cast<void>(zero->receive_any({}, soon())), "a wait for nothing");
+}
+
+// As a launcher listens: one caller, however many ranks there are.
+TEST_F(EndpointTest, TellsTheNewsOfAllInTheOrderOfArrival) {
+  auto hub = endpoint(2);
+  const link::Tag tag{0, 1};
+  auto early = endpoint(0);
+  ASSERT_TRUE(early->connect(2, "127.0.0.1", hub->port(), {}, soon()));
+  ASSERT_TRUE(early->send(2, tag, noise(10, 1)));
+  hub->welcome_all(tag);
+  auto late = endpoint(1);
+  ASSERT_TRUE(late->connect(2, "127.0.0.1", hub->port(), {}, soon()));
+  ASSERT_TRUE(late->send(2, {0, 2}, noise(10, 9)));  // not what is listened to
+  ASSERT_TRUE(late->send(2, tag, noise(10, 2)));
+  ASSERT_TRUE(late->send(2, tag, noise(10, 3)));
+  ASSERT_TRUE(late->flush(soon()));
+  std::map<int32_t, std::string> heard;  // u: up, m: a message, e: its end
+  const auto listen_until = [&](int32_t rank, const std::string& all) {
+    while (heard[rank] != all) {
+      const auto news = hub->next(soon());
+      ASSERT_TRUE(news) << news.error().text();
+      heard[news->peer] += "ume"[news->what.index()];
+      if (heard[1] == "um" && news->peer == 1 && news->what.index() == 1)
+        EXPECT_EQ(std::get<link::Received>(news->what).payload, noise(10, 2));
+    }
+  };
+  listen_until(1, "umm");
+  ASSERT_TRUE(hub->send(1, tag, noise(10, 4)));
+  EXPECT_EQ(late->receive(2, tag, soon())->payload, noise(10, 4));
+  late.reset();
+  listen_until(1, "umme");
+  listen_until(0, "um");
+  EXPECT_EQ(hub->next(clock_.now()).error().message, "there was no news in time");
+  hub->abort({ErrorCode::kFailed, "it is over"});
+  EXPECT_EQ(hub->next(soon()).error().message, "it is over");
 }
 
 }  // namespace

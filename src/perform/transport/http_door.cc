@@ -1,24 +1,104 @@
 #include "perform/transport/http_door.h"
 
 #include <httplib.h>
+#include <poll.h>
 #include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
-#include <csignal>
+#include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "base/check.h"
+#include "base/parallel.h"
 
 namespace tombolo::transport {
 namespace {
 
 constexpr time_t kPatience = 2;  // seconds
+constexpr std::chrono::milliseconds kPatienceWhereOthersWait{500};
 constexpr size_t kRequestMax = 8 * 1024;
 constexpr size_t kThreads = 2;
+constexpr int kWaitingMax = 8;  // connections; beyond, they are closed unheard
 
 }  // namespace
 
+namespace http {  // not unnamed: HttpDoor::Server has a member of these
+
+// One request: so many bytes and so much time for all of it, whatever they are. The library bounds
+// neither the length of a line nor how slowly one comes.
+class OneRequest : public httplib::Stream {
+ public:
+  OneRequest(socket_t socket, std::chrono::milliseconds patience)
+      : socket_(socket), until_(std::chrono::steady_clock::now() + patience) {}
+
+  bool is_readable() const override { return left_ > 0 && ready(POLLIN); }
+  bool is_writable() const override { return ready(POLLOUT); }
+  ssize_t read(char* at, size_t size) override {
+    if (!is_readable()) return -1;
+    const ssize_t got = recv(socket_, at, std::min(size, left_), 0);
+    if (got > 0) left_ -= static_cast<size_t>(got);
+    return got;
+  }
+  ssize_t write(const char* at, size_t size) override {
+    if (!is_writable()) return -1;
+    return send(socket_, at, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  void get_remote_ip_and_port(std::string&, int&) const override {}
+  void get_local_ip_and_port(std::string&, int&) const override {}
+  socket_t socket() const override { return socket_; }
+
+ private:
+  bool ready(short events) const {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        until_ - std::chrono::steady_clock::now());
+    pollfd asked{.fd = socket_, .events = events, .revents = 0};
+    return left.count() > 0 && poll(&asked, 1, static_cast<int>(left.count())) > 0;
+  }
+
+  socket_t socket_;
+  size_t left_ = kRequestMax;
+  std::chrono::steady_clock::time_point until_;
+};
+
+class BoundedQueue : public httplib::ThreadPool {
+ public:
+  explicit BoundedQueue(std::atomic<int>& waiting)
+      : httplib::ThreadPool(kThreads), waiting_(waiting) {}
+  void enqueue(std::function<void()> serve) override {
+    ++waiting_;
+    httplib::ThreadPool::enqueue(std::move(serve));
+  }
+
+ private:
+  std::atomic<int>& waiting_;
+};
+
+class BoundedServer : public httplib::Server {
+ public:
+  std::atomic<int> waiting{0};
+
+ private:
+  bool process_and_close_socket(socket_t socket) override {
+    bool served = false;
+    const int others = --waiting;
+    if (others <= kWaitingMax) {
+      OneRequest request(socket,
+                         others > 0 ? kPatienceWhereOthersWait : std::chrono::seconds(kPatience));
+      bool closed = false;
+      served = process_request(request, /*close_connection*/ true, closed, nullptr);
+    }
+    shutdown(socket, SHUT_RDWR);
+    ::close(socket);
+    return served;
+  }
+};
+
+}  // namespace http
+
 struct HttpDoor::Server {
-  httplib::Server http;
+  http::BoundedServer http;
   std::thread thread;
 };
 
@@ -36,11 +116,8 @@ Result<std::unique_ptr<HttpDoor>> HttpDoor::open(const Address& at,
     CHECK(path.starts_with('/') && page.text, "nobody writes the page \"{}\"", path);
   }
   auto server = std::make_unique<Server>();
-  httplib::Server& http = server->http;
-  http.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-  http.set_read_timeout(kPatience);
-  http.set_write_timeout(kPatience);
-  http.set_keep_alive_max_count(1);
+  http::BoundedServer& http = server->http;
+  http.new_task_queue = [&http] { return new transport::http::BoundedQueue(http.waiting); };
   http.set_payload_max_length(kRequestMax);
   // The library would share the port with another process that asks for the same.
   http.set_socket_options([](socket_t socket) {
@@ -62,11 +139,7 @@ Result<std::unique_ptr<HttpDoor>> HttpDoor::open(const Address& at,
     return unusable(fmt::format("cannot listen on {}", at.text()),
                     "an address of this host with a free port; port 0: any");
   }
-  sigset_t all, before;  // signals are for the program's own threads
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  server->thread = std::thread([&http] { http.listen_after_bind(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  server->thread = start_without_signals([&http] { http.listen_after_bind(); });
   while (!http.is_running()) std::this_thread::yield();  // else stop() could come before the start
   return std::unique_ptr<HttpDoor>(new HttpDoor(std::move(server), std::move(here)));
 }

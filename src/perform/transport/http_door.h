@@ -1,5 +1,7 @@
 // A few pages over HTTP, for monitoring: read-only, unencrypted, hence on loopback unless somebody
-// says otherwise. Two threads serve; a request has 2 s and 8 KiB. cpp-httplib is behind it.
+// says otherwise. Two threads serve; a request has 2 s (half a second where others wait) and 8 KiB,
+// all its lines together, and eight may wait: whoever reaches the port costs no more than that.
+// cpp-httplib is behind it.
 #pragma once
 
 #include <functional>

@@ -1,7 +1,10 @@
 #include "perform/transport/http_door.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 namespace tombolo::transport {
 namespace {
@@ -30,6 +33,50 @@ TEST(HttpDoor, SaysThatItsPortIsTaken) {
   const auto second = HttpDoor::open((*door)->address(), one_page(served));
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, ErrorCode::kUnusable);
+}
+
+// A connection to the door, as a stranger has it.
+int call(const Address& at) {
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(at.port);
+  inet_pton(AF_INET, at.host.c_str(), &to.sin_addr);
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+  return fd;
+}
+
+// Without a bound on lines these 400 MiB would all be kept.
+TEST(HttpDoor, HearsNoMoreThanARequest) {
+  int served = 0;
+  const auto door = HttpDoor::open({"127.0.0.1", 0}, one_page(served));
+  ASSERT_TRUE(door);
+  const int stranger = call((*door)->address());
+  const std::string babble(1 << 20, 'a');
+  size_t taken = 0;
+  while (taken < size_t{400} << 20) {
+    const ssize_t sent = send(stranger, babble.data(), babble.size(), MSG_NOSIGNAL);
+    if (sent <= 0) break;
+    taken += static_cast<size_t>(sent);
+  }
+  close(stranger);
+  EXPECT_LT(taken, size_t{32} << 20);  // what sockets hold
+  EXPECT_EQ(http_page((*door)->address(), "/metrics").value(), "served 1\n");
+}
+
+// They are shown the door after 2 s at most, two at a time, or at once where too many wait.
+TEST(HttpDoor, TheSilentDoNotKeepOthersOut) {
+  int served = 0;
+  const auto door = HttpDoor::open({"127.0.0.1", 0}, one_page(served));
+  ASSERT_TRUE(door);
+  std::vector<int> silent(20);
+  for (int& fd : silent) fd = call((*door)->address());
+  bool came = false;
+  for (int attempt = 0; attempt < 100 && !came; ++attempt) {
+    came = http_page((*door)->address(), "/metrics").has_value();
+  }
+  EXPECT_TRUE(came);
+  for (const int fd : silent) close(fd);
 }
 
 TEST(HttpDoor, IsClosedWhenItGoes) {

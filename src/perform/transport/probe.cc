@@ -21,6 +21,9 @@ constexpr BytesPerSecond kSlow = 200_Mbps;
 constexpr uint64_t kQueueMax = 16 << 20;
 constexpr int kPings = 8;
 constexpr double kAlike = 0.98;
+// The counting side begins later than the pouring one, by a handshake and whatever holds it up; it
+// says when it has enough.
+constexpr Seconds kPourLonger{15};
 
 // One tag for questions and answers, in their order; data has the cell's number.
 constexpr link::Tag kAsk{0, 0};
@@ -143,7 +146,8 @@ Status Asker::measure(const ProbeQuestion& q, BytesPerSecond& rate, Seconds& rou
                     shape_of(q.connections, q.congestion_control), clock_.now() + kConnectMax));
   if (q.forth) {
     auto pouring = std::async(std::launch::async, [&] {
-      return pour(*link, kFar, cell, clock_.now() + round_to_ns(warmup + counted), clock_);
+      const SimTime until = clock_.now() + round_to_ns(warmup + counted + kPourLonger);
+      return pour(*link, kFar, cell, until, clock_);
     });
     const auto told = answer(warmup + counted);
     link->abort({ErrorCode::kFailed, "this cell is measured"});
@@ -181,7 +185,7 @@ Result<ProbeAnswer> serve_cell(Endpoint& endpoint, const ProbeQuestion& q, Clock
   if (q.forth) {
     out.bytes_per_second = TRY(count(endpoint, rank, cell, warmup, counted, clock)).value;
   } else {
-    const SimTime until = clock.now() + round_to_ns(warmup + counted + probe_warmup(Seconds{1}));
+    const SimTime until = clock.now() + round_to_ns(warmup + counted + kPourLonger);
     out.round_trip_s = pour(endpoint, rank, cell, until, clock).value;
   }
   return out;

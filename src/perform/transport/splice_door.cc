@@ -2,13 +2,15 @@
 
 #include <asio.hpp>
 #include <chrono>
-#include <csignal>
 #include <map>
 #include <set>
 #include <thread>
 
 #include "base/check.h"
+#include "base/clock.h"
+#include "base/parallel.h"
 #include "perform/link/splice.h"
+#include "perform/link/strangers.h"
 #include "perform/transport/address.h"
 #include "perform/transport/tcp_state.h"
 
@@ -17,10 +19,10 @@ namespace {
 
 using asio::ip::tcp;
 
-constexpr size_t kUnknownMax = 256;
 constexpr size_t kCallsMax = 4096;
 constexpr size_t kBuffer = 64 * 1024;
 constexpr uint32_t kUnsentMark = 128 * 1024;
+constexpr SimDuration kUnacknowledgedMax{60'000'000'000};  // then a call is over
 
 }  // namespace
 
@@ -69,7 +71,8 @@ class SpliceDoor::Driver {
   asio::steady_timer accept_timer_;
   uint16_t port_ = 0;
   uint64_t next_id_ = 0;
-  size_t strangers_ = 0;
+  link::Strangers strangers_;
+  const SystemClock clock_;
   std::map<uint64_t, CallPtr> calls_;
   link::Pairing pairing_;
   std::thread thread_;
@@ -90,11 +93,7 @@ Status SpliceDoor::Driver::listen() {
                     "another rendezvous port: this is the one after it");
   port_ = acceptor_.local_endpoint(error).port();
   accept_next();
-  sigset_t all, before;  // signals are for the program's own threads
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { io_.run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = start_without_signals([this] { io_.run(); });
   return {};
 }
 
@@ -107,7 +106,11 @@ void SpliceDoor::Driver::accept_next() {
       return;
     }
     welcome(call);
-    accept_next();
+    const SimTime now = clock_.now();
+    const SimTime room = strangers_.room_at(now);
+    if (room <= now) return accept_next();
+    accept_timer_.expires_after(std::chrono::nanoseconds((room - now).ns));
+    accept_timer_.async_wait([this](asio::error_code) { accept_next(); });
   });
 }
 
@@ -120,8 +123,10 @@ void SpliceDoor::Driver::welcome(const CallPtr& call) {
   set_unsent_mark(call->socket.native_handle(), kUnsentMark);
   call->id = ++next_id_;
   calls_[call->id] = call;
-  if (++strangers_ > kUnknownMax || calls_.size() > kCallsMax)
-    return refuse(call, "too many calls at once");
+  set_user_timeout(call->socket.native_handle(), kUnacknowledgedMax);
+  const auto goes = strangers_.add(call->id, remote.address().to_string(), clock_.now());
+  if (goes) refuse(CallPtr(calls_.at(*goes)), "too many calls at once");
+  if (calls_.size() > kCallsMax) return refuse(call, "too many calls at once");
   call->timer.expires_after(std::chrono::nanoseconds(options_.handshake_max.ns));
   call->timer.async_wait([this, call](asio::error_code error) {
     if (error || !call->open) return;
@@ -141,7 +146,7 @@ void SpliceDoor::Driver::on_preface(const CallPtr& call) {
   if (!wanted) return refuse(call, wanted.error().message);
   call->timer.cancel();
   call->stranger = false;
-  --strangers_;
+  strangers_.remove(call->id);
   const link::Pairing::Answer answer = pairing_.add(call->id, *wanted);
   if (answer.replaced) end(CallPtr(calls_.at(*answer.replaced)));
   if (!answer.partner) return wait(call);
@@ -206,7 +211,7 @@ void SpliceDoor::Driver::end(const CallPtr& call) {
   asio::error_code ignored;
   call->timer.cancel();
   call->socket.close(ignored);
-  if (std::exchange(call->stranger, false)) --strangers_;
+  if (std::exchange(call->stranger, false)) strangers_.remove(call->id);
   pairing_.remove(call->id);
   calls_.erase(call->id);
   if (const CallPtr partner = std::exchange(call->partner, nullptr)) end(partner);

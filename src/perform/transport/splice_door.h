@@ -9,10 +9,11 @@
 // sender down. Of what goes out the kernel keeps at most 128 KiB unsent; what has come in and
 // waits in the receiving kernel's buffer no urgent message can overtake.
 //
-// Bounds: 256 that have not yet said a whole preface, for the handshake's limit each; a member may
-// wait for its peer as long as it likes (the peer may be loading), one per connection; 4096 sockets
-// in all. Refusals cost one line of the log each. A member that goes away is noticed, silent hosts
-// by TCP's keepalive.
+// Bounds: 512 that have not yet said a whole preface (strangers.h says who goes when more come),
+// for the handshake's limit each; a member may wait for its peer as long as it likes (the peer may
+// be loading), one per connection; 4096 sockets in all. Refusals cost one line of the log each. A
+// member that goes away is noticed; silent hosts by TCP's keepalive, or within a minute of bytes
+// that they do not acknowledge.
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 
@@ -50,6 +51,11 @@ std::vector<std::string> available_congestion_controls() {
 void set_unsent_mark(int socket, uint32_t bytes) {
   CHECK(bytes > 0, "no mark for what is unsent");  // to the kernel: as it likes
   setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
+}
+
+void set_user_timeout(int socket, SimDuration most) {
+  const auto ms = static_cast<unsigned>(std::max<int64_t>(1, most.ns / 1'000'000));
+  setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
 }
 
 // Any limit makes TCP pace itself; this one is never reached.

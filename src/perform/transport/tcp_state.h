@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/time.h"
 #include "base/units.h"
 
 namespace tombolo::transport {
@@ -35,6 +36,9 @@ std::vector<std::string> available_congestion_controls();
 
 // From now on the kernel takes bytes until so many are unsent, and asks for more below half of it.
 void set_unsent_mark(int socket, uint32_t bytes);
+
+// From now on the kernel ends the connection when what it sent is not acknowledged for so long.
+void set_user_timeout(int socket, SimDuration most);
 
 // From now on the kernel spreads what a window allows over the round trip, whatever the congestion
 // control, instead of sending it at once. Several connections that wake together would otherwise

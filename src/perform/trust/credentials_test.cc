@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "perform/trust/authority.h"
+#include "support/folder_test.h"
 
 namespace tombolo::trust {
 namespace {
@@ -18,15 +19,8 @@ using std::chrono::hours;
 using testing::HasSubstr;
 using testing::Not;
 
-class CredentialsTest : public testing::Test {
+class CredentialsTest : public FolderTest {
  protected:
-  CredentialsTest() {
-    std::string pattern = testing::TempDir() + "credentials-XXXXXX";
-    folder_ = mkdtemp(pattern.data());
-  }
-  ~CredentialsTest() override { std::filesystem::remove_all(folder_); }
-
-  std::string folder_;
   const WallTime now_{std::chrono::seconds(1'700'000'000)};  // 2023-11-14 22:13:20
   const Authority authority_ = *Authority::create(now_);
 };

@@ -9,19 +9,23 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <mutex>
 #include <set>
+#include <thread>
 
 #include "base/file.h"
 #include "base/random.h"
+#include "perform/launch/control.h"
 #include "perform/launch/launcher.h"
 #include "perform/launch/profile.h"
 #include "perform/launch/stop_signals.h"
+#include "perform/launch/workers.h"
 #include "perform/runtime/checkpoint.h"
-#include "perform/runtime/safetensors.h"
+#include "perform/runtime/state_reader.h"
 #include "spec/trace/trace_file.h"
 #include "support/test_plan.h"
 
@@ -68,6 +72,20 @@ class Launching : public ::testing::Test {
   std::mutex mutex_;
   std::string log_;
 };
+
+// A port that is free now; nobody else is told about it.
+uint16_t free_port() {
+  const int probe = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  CHECK(bind(probe, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+            getsockname(probe, reinterpret_cast<sockaddr*>(&address), &size) == 0,
+        "no port is free");
+  close(probe);
+  return ntohs(address.sin_port);
+}
 
 // When an iteration would end if every computation and transfer took exactly what the Plan says:
 // each rank's actions in order, each message 2 ms after its predecessor on the link or its send.
@@ -157,7 +175,7 @@ TEST_F(Launching, AKilledWorkerIsNamedAndTheCheckpointIntact) {
 
 // The emulated state counts updates.
 int64_t updates_in(const runtime::FoundCheckpoint& found) {
-  const auto tensors = runtime::load_checkpoint(found);
+  const auto tensors = runtime::StateReader(found).read_all();
   CHECK(tensors, "{}", tensors.error().text());
   std::set<int64_t> counts;
   for (const runtime::NamedTensor& tensor : *tensors) {
@@ -206,7 +224,7 @@ TEST_F(Launching, WhereEveryStageHasAReplicaALostWorkerCostsOneIteration) {
                                           .checkpoints = folder_ + "/checkpoints",
                                           .every = 1'000'000});
   Random random(5);
-  int killed = 0;
+  int killed = 0, heard = 0;
   int64_t last = 0, at_kill = 0;
   SimTime when;
   SimDuration longest;
@@ -217,14 +235,18 @@ TEST_F(Launching, WhereEveryStageHasAReplicaALostWorkerCostsOneIteration) {
     }
     last = progress.step;
     if (when.ns > 0) longest = std::max(longest, clock_.now() - std::exchange(when, {}));
-    if (killed == kills || random.below(4) > 0) return;
+    // One at a time: whoever is told of many steps at once would kill both replicas of a stage.
+    if (killed == kills || killed > heard || random.below(4) > 0) return;
     ++killed;
     at_kill = progress.step;
     when = clock_.now();
     kill(pids_.at(static_cast<int32_t>(random.below(4))), SIGKILL);
   };
   std::string notes;
-  options_.on_note = [&](const std::string& note) { notes += note + "\n"; };
+  options_.on_note = [&](const std::string& note) {
+    notes += note + "\n";
+    heard += note.find("killed by signal 9") != std::string::npos;
+  };
   const auto summary = launch(plan, options_, clock_);
   ASSERT_TRUE(summary) << summary.error().text();
   EXPECT_GE(summary->restarts, 1);
@@ -240,6 +262,7 @@ TEST_F(Launching, ASilentWorkerIsLostWhenItsLeaseIsOver) {
   // So many that the last of them are not over when this process hears of the fifth.
   const plan::Plan plan = plan_with_checkpoints(2, 100, 10);
   options_.restarts = 1;
+  options_.terms = *lease_terms(Seconds{3}, Seconds{15});
   pid_t stopped = 0;
   options_.on_progress = [&](const Progress& progress) {
     if (progress.step != 5 || stopped != 0) return;
@@ -256,10 +279,98 @@ TEST_F(Launching, ASilentWorkerIsLostWhenItsLeaseIsOver) {
   EXPECT_EQ(updates_in(latest()), 100);
 }
 
+// As a path is that was cut for five seconds: with the lease that an ordinary WAN needs, that costs
+// five seconds.
+TEST_F(Launching, AShortSilenceCostsNoEpoch) {
+  options_.restarts = 3;
+  std::thread wakes;
+  options_.on_progress = [&](const Progress& progress) {
+    if (progress.step != 2 || wakes.joinable()) return;
+    kill(pids_.at(1), SIGSTOP);
+    wakes = std::thread([pid = pids_.at(1)] {
+      std::this_thread::sleep_for(std::chrono::seconds(5));
+      kill(pid, SIGCONT);
+    });
+  };
+  const auto summary = launch(plan_with_checkpoints(2, 10, 100), options_, clock_);
+  if (wakes.joinable()) wakes.join();
+  ASSERT_TRUE(summary) << summary.error().text();
+  EXPECT_EQ(summary->restarts, 0);
+}
+
+// Its state is left while it still computes, and nobody waits for the kernel.
+TEST_F(Launching, ASurvivorInALongKernelKeepsItsState) {
+  const plan::Plan plan =
+      make_test_plan({.stages = 1, .microbatches = 1, .replicas = 2, .steps = 2, .forward = "6 s"});
+  options_.restarts = 3;
+  bool killed = false;
+  options_.on_progress = [&](const Progress& progress) {
+    if (progress.step == 1 && !std::exchange(killed, true)) kill(pids_.at(1), SIGKILL);
+  };
+  std::string notes;
+  options_.on_note = [&](const std::string& note) { notes += note + "\n"; };
+  const auto summary = launch(plan, options_, clock_);
+  ASSERT_TRUE(summary) << summary.error().text();
+  EXPECT_EQ(summary->restarts, 1);
+  EXPECT_THAT(notes, HasSubstr("killed by signal 9 (Killed); starting again after step 1"));
+}
+
+// Rank 1 is what an epoch before left over: it has the token, which is the same for all epochs
+// where somebody chose it, and the seat. Rank 0 finds out when they link.
+TEST_F(Launching, RanksOfAnotherEpochAreRefused) {
+  const link::Token token = *link::Token::parse("00112233445566778899aabbccddeeff");
+  options_.rendezvous = Rendezvous{.at = {"127.0.0.1", free_port()}, .token = token};
+  std::atomic<uint64_t> epoch = 0;
+  std::thread zombie([&] {
+    const SimTime deadline = clock_.now() + SimDuration{60'000'000'000};
+    const link::Identity left_over{.rank = 1, .ranks = 3, .token = token};
+    const auto control = transport::Endpoint::create({.identity = left_over}, clock_);
+    const auto data = transport::Endpoint::create({.identity = left_over}, clock_);
+    ASSERT_TRUE(control && data);
+    const auto say = [&](const ControlMessage& message) {
+      return (*control)->send(2, kControlTag, encode(message));
+    };
+    ASSERT_TRUE((*control)->connect(2, "127.0.0.1", options_.rendezvous->at.port, {}, deadline));
+    ASSERT_TRUE(say(BeatReport{{.sent = clock_.now()}}));
+    const auto answer = (*control)->receive(2, kControlTag, deadline);
+    ASSERT_TRUE(answer) << answer.error().text();
+    epoch = std::get<LeaseGrant>(*decode(answer->payload)).grant.epoch;
+    constexpr int64_t kNobody = 0x3fffffff;
+    ASSERT_TRUE(say(Hello{kNobody, fmt::format("127.0.0.1:{}", (*data)->port())}));
+    bool over = false;
+    while (!over) {
+      const auto heard = (*control)->receive(2, kControlTag, deadline);
+      if (!heard) break;
+      const ControlMessage message = *decode(heard->payload);
+      if (std::holds_alternative<Survey>(message)) ASSERT_TRUE(say(Inventory{}));
+      over = std::holds_alternative<Stop>(message);
+    }
+  });
+  const auto summary = launch(make_test_plan({.stages = 2}), options_, clock_);
+  zombie.join();
+  ASSERT_FALSE(summary);
+  EXPECT_EQ(epoch, 1u);
+  EXPECT_THAT(summary.error().text(), HasSubstr("it is in membership epoch 1, this rank in 0"));
+}
+
+// Each says that it is called where nobody listens; this process reaches both.
+TEST_F(Launching, RanksThatCannotReachEachOtherMeetAtTheLauncher) {
+  options_.advertise = "127.0.0.1:1";
+  std::string notes;
+  options_.on_note = [&](const std::string& note) { notes += note + "\n"; };
+  const auto summary = launch(make_test_plan({.stages = 2, .steps = 3}), options_, clock_);
+  ASSERT_TRUE(summary) << summary.error().text();
+  EXPECT_THAT(notes, HasSubstr("rank 0 (oregon) cannot reach rank 1 (paris) at 127.0.0.1:1"));
+  EXPECT_THAT(notes, HasSubstr("the other one calls now"));
+  EXPECT_THAT(notes, HasSubstr("nor the other way round"));
+  EXPECT_THAT(notes, HasSubstr("their link goes through this host"));
+}
+
 // Between its last word and its end: nobody asks for a lease any more.
 TEST_F(Launching, AWorkerThatDoesNotEndIsLost) {
   options_.restarts = 5;  // on a busy machine the others may be late, too
   options_.end_max = SimDuration{4'000'000'000};
+  options_.terms = *lease_terms(Seconds{3}, Seconds{15});
   pid_t stopped = 0;
   options_.on_progress = [&](const Progress& progress) {
     if (progress.step != 4 || stopped != 0) return;
@@ -323,10 +434,10 @@ TEST_F(Launching, AResumedRunGoesOnWithTheNextStep) {
   EXPECT_EQ(updates_in(latest()), 7) << "4 before, 3 after";
 }
 
-TEST_F(Launching, ADamagedShardIsNamedBeforeAnythingStarts) {
+TEST_F(Launching, ADamagedShardIsNamed) {
   plan::Plan plan = plan_with_checkpoints(2, 2, 2);
   ASSERT_TRUE(launch(plan, options_, clock_));
-  const std::string shard = latest().folder + "/rank-1.safetensors";
+  const std::string shard = latest().folder + "/" + latest().manifest.shards[1].file;
   std::string bytes = *read_file(shard);
   bytes.back() ^= 1;
   ASSERT_TRUE(write_file(shard, bytes));
@@ -335,7 +446,8 @@ TEST_F(Launching, ADamagedShardIsNamedBeforeAnythingStarts) {
   const auto resumed = launch(plan, options_, clock_);
   ASSERT_FALSE(resumed);
   EXPECT_EQ(resumed.error().exit_code(), 2);
-  EXPECT_THAT(resumed.error().text(), HasSubstr(shard + ": the shard is damaged"));
+  EXPECT_THAT(resumed.error().text(), HasSubstr("rank 1 (paris): " + shard));
+  EXPECT_THAT(resumed.error().text(), HasSubstr("the shard is damaged: the bytes of the tensor"));
 }
 
 TEST_F(Launching, ATakenPortIsNamed) {
@@ -420,16 +532,12 @@ TEST_F(Launching, AnInterruptedRunStopsInOrder) {
 }
 
 TEST_F(Launching, AStrangerAtTheControlPortIsRefusedAndTheRunGoesOn) {
-  // A port that is free now; nobody else is told about it.
-  const int probe = socket(AF_INET, SOCK_STREAM, 0);
+  options_.control_port = free_port();
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  ASSERT_EQ(bind(probe, reinterpret_cast<sockaddr*>(&address), size), 0);
-  ASSERT_EQ(getsockname(probe, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  close(probe);
-  options_.control_port = ntohs(address.sin_port);
+  address.sin_port = htons(options_.control_port);
+  const socklen_t size = sizeof address;
   int stranger = -1;
   options_.on_progress = [&](const Progress& progress) {
     if (progress.step != 1) return;

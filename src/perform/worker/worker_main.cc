@@ -26,8 +26,11 @@ constexpr SimDuration kStuckMax{3'000'000'000};
 struct Arguments {
   launch::RankSessionOptions session;
   std::string launcher;
+  std::string ports;
   double join_timeout = 60;
-  bool child = false;
+  double lease = tombolo::seconds(control::LeaseTerms{}.floor).value;
+  double grace = tombolo::seconds(control::LeaseTerms{}.ceiling).value;
+  int32_t parent = 0;  // 0: it does not end with who started it
   std::string plan;
   int32_t stage = 0;
   double seconds = 10;
@@ -38,7 +41,14 @@ Status complete(Arguments& arguments) {
   launch::RankSessionOptions& session = arguments.session;
   session.launcher =
       TRY(during(transport::parse_address(arguments.launcher), "reading --launcher"));
+  if (!arguments.ports.empty()) {
+    session.ports = TRY(during(transport::parse_ports(arguments.ports), "reading --ports"));
+  }
   session.join_max = round_to_ns(Seconds{arguments.join_timeout});
+  session.terms.floor = round_to_ns(Seconds{arguments.lease});
+  session.terms.ceiling = round_to_ns(Seconds{arguments.grace});
+  if (!session.terms.check())
+    return unusable("--lease is longer than --grace", "the same for both");
   const auto token = TRY(launch::token_of_environment());
   if (!token && session.token_file.empty()) {
     return unusable(
@@ -60,7 +70,9 @@ void on_alarm(int) { _exit(128 + SIGTERM); }
 
 launch::RankEnd run(Arguments& arguments) {
   // Without a parent there is nobody to work for; and ^C is the launcher's to answer.
-  if (arguments.child) prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // A parent that was gone before this process could ask for the signal sends none.
+  if (arguments.parent > 0) prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (arguments.parent > 0 && getppid() != arguments.parent) raise(SIGKILL);
   signal(SIGINT, SIG_IGN);
   signal(SIGALRM, on_alarm);
   signal(SIGTERM, on_terminate);
@@ -108,17 +120,30 @@ int main(int argc, char** argv) {
   run_command->add_option("--rank", session.rank, "which rank")->required();
   run_command->add_option("--ranks", session.ranks, "how many there are")->required();
   run_command->add_option("--launcher", arguments.launcher, "its address and port")->required();
-  run_command->add_option("--listen", session.listen_address, "where other ranks reach this one");
+  run_command->add_option("--listen", session.listen_address, "address of this host");
+  run_command->add_option("--advertise", session.advertised,
+                          "where other ranks reach this one; left out: there");
+  run_command->add_option("--ports", arguments.ports, "FIRST-LAST, on which it listens");
   run_command->add_option("--token-file", session.token_file, "instead of TOMBOLO_TOKEN");
+  run_command->add_option("--out", session.output,
+                          "folder of this rank's files; left out: where the launcher says");
+  run_command->add_option("--checkpoints", session.checkpoints,
+                          "of its checkpoints; left out: where the Plan says");
   run_command->add_option("--credentials", session.security.credentials,
                           "folder with certificates: TLS to all others");
   run_command->add_flag("--plain-tcp", session.security.plain_tcp, "also to other hosts");
   run_command->add_flag("--no-inbound", session.no_inbound, "nobody can call this rank");
   run_command->add_option("--join-timeout", arguments.join_timeout, "seconds, for the launcher")
-      ->check(CLI::Range(0.1, 86400.0));
+      ->check(CLI::Range(0.1, 86400.0 * 1000));
+  run_command->add_option("--lease", arguments.lease, "seconds, the shortest lease")
+      ->check(CLI::Range(1.0, seconds(control::kLeaseMax).value));
+  run_command->add_option("--grace", arguments.grace, "seconds, the longest silence that is borne")
+      ->check(CLI::Range(1.0, seconds(control::kLeaseMax).value));
   run_command->add_flag("--returns", session.returns,
                         "it is started again when it ends with code 75");
-  run_command->add_flag("--child", arguments.child, "ends with the process that started it");
+  run_command
+      ->add_option("--child", arguments.parent, "the process that started it, with which it ends")
+      ->check(CLI::PositiveNumber);
   CLI::App* profile_command =
       app.add_subcommand("profile", "measures one stage alone and prints one line of JSON");
   profile_command->add_option("--plan", arguments.plan, "Plan file")->required();

@@ -57,7 +57,7 @@ std::vector<std::string> names(const trace::Trace& trace, Lane lane, int32_t ran
   std::vector<std::string> out;
   for (const trace::Interval& i : trace.intervals) {
     if (i.lane == lane && i.rank == rank)
-      out.push_back(fmt::format("{} {}-{}", i.name, i.start.ns, i.end.ns));
+      out.push_back(fmt::format("{} {}-{}", to_text(i.origin), i.start.ns, i.end.ns));
   }
   return out;
 }

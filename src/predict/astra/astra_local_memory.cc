@@ -12,6 +12,10 @@ namespace {
 constexpr int64_t kLifetimes = 1'000'000;
 constexpr int64_t kTimeline = 2'000'000;
 
+// The node that writes what is there from the start, from 0 to 10 ns: 2^64 - 1, as far as numbers
+// of JSON go.
+constexpr double kUndefined = 0x1p64;
+
 Value event(std::string_view name, const char* category, const char* phase, SimTime at,
             int64_t process, int64_t thread, Value::Table arguments) {
   return Value(Value::Table{{"name", std::string(name)},
@@ -103,16 +107,25 @@ Value AstraLocalMemory::trace(int32_t npu) const {
   const Rank& rank = of(npu);
   const std::vector<Life> all = lives(rank);
   Value::Array events;
-  for (const Access& access : rank.accesses) {
-    const std::string& name = rank.tensors->names[access.tensor];
-    const char* category = access.writes ? "tensorWrite" : "tensorRead";
+  std::vector<bool> written(all.size());
+  const auto draw = [&](const Access& access, bool writes, std::string_view node, Value id) {
     const Value::Table arguments{{"size", rank.tensors->bytes[access.tensor]},
-                                 {"node_name", rank.tensors->nodes[access.node].second},
-                                 {"node_id", rank.tensors->nodes[access.node].first}};
+                                 {"node_name", std::string(node)},
+                                 {"node_id", std::move(id)}};
+    const char* category = writes ? "tensorWrite" : "tensorRead";
     for (const bool begin : {true, false}) {
-      events.push_back(event(name, category, begin ? "B" : "E", begin ? access.start : access.end,
-                             npu, access.tensor, arguments));
+      events.push_back(event(rank.tensors->names[access.tensor], category, begin ? "B" : "E",
+                             begin ? access.start : access.end, npu, access.tensor, arguments));
     }
+  };
+  for (const Access& access : rank.accesses) {
+    const auto& [id, name] = rank.tensors->nodes[access.node];
+    const bool first = !written[access.tensor];
+    written[access.tensor] = true;
+    if (first && !access.writes) {
+      draw({access.tensor, 0, SimTime{0}, SimTime{10}, true}, true, "UNDEFINED", kUndefined);
+    }
+    if (first || !access.writes) draw(access, access.writes, name, id);
   }
   for (size_t t = 0; t < all.size(); ++t) {
     if (!all[t].lives) continue;

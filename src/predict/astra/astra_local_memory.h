@@ -31,7 +31,8 @@ class AstraLocalMemory : public AstraObserver {
   // After a run. Where one rank was simulated for its class, what that one holds.
   int64_t peak(int32_t npu) const;  // bytes
   // In the Chrome trace event format, as ASTRA-sim's, without its heat map: when tensors are read
-  // and written, when they live, and how much lives.
+  // and first written (by a node UNDEFINED what is read before), when they live, and how much
+  // lives.
   Value trace(int32_t npu) const;
   // The NPUs that were simulated, which are all that differ.
   std::vector<int32_t> simulated() const;

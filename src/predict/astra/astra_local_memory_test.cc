@@ -2,9 +2,13 @@
 #include "predict/astra/astra_local_memory.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
 
 #include "base/json.h"
 #include "predict/astra/astra_run.h"
+#include "spec/chakra/chakra.h"
 
 namespace tombolo::astra {
 namespace {
@@ -74,6 +78,25 @@ TEST(AstraLocalMemory, DrawsLivesAndTheirSum) {
   EXPECT_NE(text.find(R"("node_name":"node1","node_id":1)"), std::string::npos) << text;
 }
 
+TEST(AstraLocalMemory, DrawsOneWriterOfEachTensor) {
+  // w is there from the start. Node 1 writes a again, node 2 writes w, which do not count.
+  const auto answer =
+      run({{0,
+            {compute_on(0, 100, {"w", "400"}, {"a", "100"}), compute_on(1, 50, {}, {"a", "100"}),
+             compute_on(2, 50, {"a", "100"}, {"w", "400"})}}});
+  ASSERT_TRUE(answer) << answer.error().text();
+  std::vector<std::string> writes;
+  const Value trace = answer->local_memory->trace(0);
+  for (const Value& event : *trace.find("traceEvents")->get<Value::Array>()) {
+    if (*event.find("cat")->get<std::string>() != "tensorWrite") continue;
+    writes.push_back(*event.find("name")->get<std::string>() + " " +
+                     *event.find("args")->find("node_name")->get<std::string>() +
+                     fmt::format(" {:.0f}", *event.find("ts")->get<double>() * 1000));
+  }
+  EXPECT_EQ(writes, (std::vector<std::string>{"w UNDEFINED 0", "w UNDEFINED 10", "a node0 0",
+                                              "a node0 100"}));
+}
+
 TEST(AstraLocalMemory, SaysWhatItCannotRead) {
   const auto error = [](std::vector<std::string> inputs) {
     const auto answer = run({{0, {compute_on(0, 1, std::move(inputs), {})}}});
@@ -84,6 +107,23 @@ TEST(AstraLocalMemory, SaysWhatItCannotRead) {
   EXPECT_NE(error({"w", "many"}).find("names and bytes"), std::string::npos);
   EXPECT_NE(error({"w", "-1"}).find("names and bytes"), std::string::npos);
   EXPECT_NE(error({}).find("no node of the workload names"), std::string::npos);
+}
+
+// Traces may list no tensors, as ASTRA-sim takes them; what is made without lists is refused above.
+TEST(AstraLocalMemory, IsEmptyWhereTracesNameNoTensors) {
+  const std::string prefix = fmt::format("{}no_tensors.{}", ::testing::TempDir(), getpid());
+  auto writer = chakra::ChakraWriter::create(prefix + ".0.et", chakra::our_metadata());
+  ASSERT_TRUE(writer && writer->write(compute_on(0, 1000, {}, {}), 0) && writer->commit());
+  SystemSettings settings;
+  settings.track_memory = true;
+  const auto topology = *network::Topology::create({{network::Block::kRing, 2, 50, 500}});
+  const auto workload = read_workload({.prefix = prefix, .spmd = true}, topology, settings);
+  std::filesystem::remove(prefix + ".0.et");
+  ASSERT_TRUE(workload) << workload.error().text();
+  const auto answer = run_astra(topology, settings, *workload, {}, true);
+  ASSERT_TRUE(answer) << answer.error().text();
+  EXPECT_EQ(answer->finish().ns, 1000);
+  EXPECT_EQ(answer->local_memory->peak(1), 0);
 }
 
 TEST(AstraLocalMemory, BelongsToAnNpu) {

@@ -8,6 +8,20 @@ namespace tombolo::astra {
 
 using graph::NodeType;
 
+namespace {
+
+bool reaches_memory(const Workload& workload) {
+  const Program* seen = nullptr;  // ranks next to each other often share a Program
+  for (const Program* program : workload.programs) {
+    if (program == nullptr || program == seen) continue;
+    seen = program;
+    if (std::any_of(program->nodes.begin(), program->nodes.end(), accesses_memory)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 AstraMachine::AstraMachine(const network::Topology& topology, const SystemSettings& settings,
                            const Workload& workload, const MachineOptions& options)
     : topology_(&topology),
@@ -32,6 +46,11 @@ AstraMachine::AstraMachine(const network::Topology& topology, const SystemSettin
         "classes of {} ranks for {}", options.classes ? options.classes->class_of.size() : 0,
         workload.programs.size());
   if (options.rendezvous) options_.whole_phases = false;
+  // Who is served first, of those that leave a collective at one instant, follows from the order of
+  // their messages.
+  if (options.memory != nullptr && options.memory->shared() && reaches_memory(workload)) {
+    options_.whole_phases = false;
+  }
   if (options.law == NetworkLaw::kCongestion) {
     options_.whole_phases = false;
     links_ = std::make_unique<network::LinkQueues>(routes_.links());
@@ -85,6 +104,9 @@ Result<MachineReport> AstraMachine::run() {
         running_[subject].state->received(static_cast<int32_t>(event.subject >> 32), player);
         break;
       }
+      case kWasAskedFor:
+        carry(subject);
+        break;
       case kPhaseKnown:
         phase_known(subject);
         break;
@@ -109,6 +131,10 @@ Result<MachineReport> AstraMachine::run() {
     rank.report.accelerator = rank.accelerator.total;
     rank.report.communication = rank.communication.total;
     rank.report.memory = rank.memory.total;
+    rank.report.uses_host = rank.host.ever;
+    rank.report.uses_accelerator = rank.accelerator.ever;
+    rank.report.communicates = rank.communication.ever;
+    rank.report.uses_memory = rank.memory.ever;
     out.ranks.push_back(rank.report);
   }
   out.events = queue_.popped();

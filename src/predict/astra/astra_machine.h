@@ -17,16 +17,19 @@
 //
 // Under the law `analytical` a phase is worked out as a whole as soon as all its members have begun
 // (network/phase_solver.h): one event a member instead of three a message. With whole_phases off,
-// and always under `congestion` and `fluid`, every message is played.
+// and always under `congestion` and `fluid` and where ranks take turns at a remote memory, every
+// message is played.
 //
 // Determinism: events of one instant happen in ASTRA-sim's order (astra_alarms.h), so that answers
 // are equal to the cycle. Cost: docs/astra-sim.md.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -75,6 +78,15 @@ struct RankReport {
   SimDuration computing;  // sum over computations of the accelerator
   // Weighted by the duration of computations by roofline.
   double compute_bound = 0, compute_utilization = 0, memory_utilization = 0, intensity = 0;
+  // Whether it had such nodes, though they may have taken no time.
+  bool uses_host = false, uses_accelerator = false, communicates = false, uses_memory = false;
+
+  // For how long it both computed and communicated, of a rank that does nothing else: one that has
+  // nothing under way is over. ASTRA-sim does not say it of others.
+  std::optional<SimDuration> overlap() const {
+    if (!uses_accelerator || !communicates || uses_host || uses_memory) return std::nullopt;
+    return std::max(accelerator + communication - (finish - SimTime{}), SimDuration{});
+  }
 };
 
 struct MachineReport {
@@ -107,6 +119,7 @@ class AstraMachine {
     kLinkFree,
     kWasThere,  // a message that was asked for after it came, between nodes
     kWasThereForPhase,
+    kWasAskedFor,    // a phase's message, before it was offered: it leaves
     kPhaseKnown,     // when all members of a phase will be done
     kEndKnown,       // when one of them will
     kChunkEndKnown,  // the same, of a chunk that stands for its class
@@ -131,9 +144,11 @@ class AstraMachine {
   // How long at least one of several things was under way.
   struct Busy {
     int32_t now = 0;
+    bool ever = false;
     SimTime since;
     SimDuration total;
     void begin(SimTime t) {
+      ever = true;
       if (now++ == 0) since = t;
     }
     void end(SimTime t) {
@@ -336,6 +351,7 @@ class AstraMachine {
   void agreed(uint32_t half);
   uint32_t new_half(bool sends, const Mail& mail, Party party);
   void send_in_phase(uint32_t running, int32_t from, int32_t to, int64_t bytes, bool asks);
+  uint32_t new_phase_message(uint32_t running, int32_t from, int32_t to, int64_t bytes, bool asks);
   void asked_in_phase(const Message& request);
   void send(int32_t rank, int32_t peer, int64_t tag, int64_t bytes, Party sender);
   void receive(int32_t peer, int32_t rank, int64_t tag, int64_t bytes, Party receiver);

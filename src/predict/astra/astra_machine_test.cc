@@ -35,6 +35,37 @@ TEST(AstraMachine, ComputesOneThingAtATimeLowestIdFirst) {
             std::vector<int64_t>(4, 150));
 }
 
+// 1000 ns of computing beside an all-reduce of 6 * (100 + 100). ASTRA-sim reports what both took
+// less the finish; of ranks that use the host it reports nothing.
+TEST(AstraMachine, KnowsForHowLongARankComputesAndCommunicates) {
+  RingSystem system;
+  const auto overlap = [&](graph::Graph graph) {
+    const auto answer = system.run({std::move(graph)});
+    EXPECT_TRUE(answer) << answer.error().text();
+    return answer ? answer->rank(0).overlap() : std::nullopt;
+  };
+  EXPECT_EQ(overlap({0, {compute(0, 1000), all_reduce(1, 400)}}), SimDuration{1000});
+  EXPECT_EQ(overlap({0, {compute(0, 1000), all_reduce(1, 400, {0})}}), SimDuration{0});
+  EXPECT_EQ(overlap({0, {compute(0, 1000)}}), std::nullopt);
+  Node host = compute(2, 30);
+  host.is_cpu_op = true;
+  EXPECT_EQ(overlap({0, {compute(0, 1000), all_reduce(1, 400), host}}), std::nullopt);
+}
+
+// What has come before it is asked for is received in no time, which is said all the same.
+TEST(AstraMachine, KnowsThatARankCommunicatedInNoTime) {
+  const auto answer =
+      RingSystem().run({{0, {message(0, NodeType::kSend, 1, 100)}},
+                        {1, {compute(0, 5000), message(1, NodeType::kReceive, 0, 100, {0})}},
+                        {2, {}},
+                        {3, {}}});
+  ASSERT_TRUE(answer) << answer.error().text();
+  EXPECT_TRUE(answer->rank(1).communicates);
+  EXPECT_EQ(answer->rank(1).communication.ns, 0);
+  EXPECT_FALSE(answer->rank(0).uses_accelerator);
+  EXPECT_FALSE(answer->rank(2).communicates);
+}
+
 TEST(AstraMachine, SendsMeetReceivesInEitherOrder) {
   // Rank 0 sends 1000 bytes to rank 1, which asks at once, and 500 to rank 3, which asks late.
   const graph::Graphs graphs = {
@@ -80,6 +111,54 @@ TEST(AstraMachine, GroupsAreRingsOfTheirOwn) {
   EXPECT_EQ(finishes(system.run(graphs)), std::vector<int64_t>(4, 2 * 300 + 3 * 10));
 }
 
+graph::Node all_gather(int64_t id, int64_t bytes, const char* group,
+                       std::vector<int64_t> after = {}) {
+  graph::Node node = all_reduce(id, bytes, std::move(after));
+  node.collective = CollectiveType::kAllGather;
+  node.details.edit().pg_name = group;
+  return node;
+}
+
+// Of two queues rank 1 takes the first for group 1 and the second, which goes the other way round,
+// for group 2, where rank 2 takes its first. Two are neighbours either way. Group 1: 10 + 200 + 10.
+// Rank 1 finds rank 2's message there when its own leaves at 230, and rank 2 has that at 430.
+// ASTRA-sim 518bd513 takes the same cycles.
+TEST(AstraMachine, PairsMayMeetInQueuesOfDifferentDirections) {
+  RingSystem system;
+  system.topology = *network::Topology::create({{network::Block::kRing, 3, 1e9 / (1 << 30), 100}});
+  system.groups = {{"1", {0, 1}}, {"2", {1, 2}}};
+  MachineOptions options;
+  options.queues_per_dimension = 2;
+  EXPECT_EQ(finishes(system.run({{0, {all_gather(0, 100, "1")}},
+                                 {1, {all_gather(0, 100, "1"), all_gather(1, 100, "2", {0})}},
+                                 {2, {all_gather(1, 100, "2")}}},
+                                options)),
+            (std::vector<int64_t>{220, 240, 440}));
+}
+
+// Six gather with those at distance 3 and then 1: 10 + 200 + 10 + 300 + 10. So where rank 2 begins
+// at 1000, ranks 0 and 1 hear nothing of it and are over before. Rank 2 finds all there, at 1010
+// and 1020; its two messages are with rank 5 at 1210 and with rank 3 at 1320. Rank 5's second
+// leaves at 1220 and is with rank 4 at 1520. ASTRA-sim 518bd513 takes the same cycles.
+TEST(AstraMachine, SixGatherByHalves) {
+  RingSystem system;
+  system.topology =
+      *network::Topology::create({{network::Block::kFullyConnected, 8, 1e9 / (1 << 30), 100}});
+  system.settings.algorithms[CollectiveType::kAllGather] = {
+      *network::parse_algorithm("oneHalvingDoubling")};
+  system.groups = {{"1", {0, 1, 2, 3, 4, 5}}};
+  graph::Graphs graphs;
+  for (int32_t r = 0; r < 8; ++r) {
+    graphs.push_back({r, {}});
+    if (r < 6) graphs.back().nodes = {all_gather(1, 100, "1")};
+  }
+  EXPECT_EQ(finishes(system.run(graphs)),
+            (std::vector<int64_t>{530, 530, 530, 530, 530, 530, 0, 0}));
+  graphs[2].nodes = {compute(0, 1000), all_gather(1, 100, "1", {0})};
+  EXPECT_EQ(finishes(system.run(graphs)),
+            (std::vector<int64_t>{530, 530, 1030, 1330, 1530, 1230, 0, 0}));
+}
+
 TEST(AstraMachine, LinksAreSharedUnderCongestionOnly) {
   // Ranks 0 and 1 both send to rank 2, in the same direction: the link from 1 to 2 is shared.
   RingSystem system;
@@ -116,6 +195,25 @@ TEST(AstraMachine, WithARendezvousEveryMessageOfAPhaseIsAskedFor) {
   const auto answer = RingSystem().run({{0, {all_reduce(0, 400)}}}, rendezvous);
   EXPECT_EQ(finishes(answer), std::vector<int64_t>(4, 6 * (8292 + 200)));
   EXPECT_FALSE(answer->collapsed());
+}
+
+// An all-gather of 100 bytes between two NPUs, of which rank 0 begins at 10,000; the bus takes 10.
+// Rank 1's request has been there since 8,302. At 10,010 rank 0 offers its message and asks for the
+// other's; the request takes the link first, though the message could leave at once, and is with
+// rank 1 at 18,302, whose message is back at 18,502. Rank 0's message leaves at 18,202, behind the
+// request, and is there at 18,402. ASTRA-sim 518bd513 takes 18,512 and 18,412 cycles.
+TEST(AstraMachine, WithARendezvousTheOwnRequestLeavesBeforeAMessageThatWasAskedFor) {
+  RingSystem system;
+  system.topology =
+      *network::Topology::create({{network::Block::kFullyConnected, 2, 1e9 / (1 << 30), 100}});
+  system.settings.endpoint_delay = 10;
+  graph::Graphs graphs = {{0, {compute(0, 10000), all_reduce(1, 100, {0})}},
+                          {1, {all_reduce(1, 100)}}};
+  for (graph::Graph& graph : graphs) graph.nodes.back().collective = CollectiveType::kAllGather;
+  MachineOptions options;
+  options.rendezvous = true;
+  options.law = NetworkLaw::kCongestion;
+  EXPECT_EQ(finishes(system.run(graphs, options)), (std::vector<int64_t>{18512, 18412}));
 }
 
 TEST(AstraMachine, SaysWhoNeverFinishes) {

@@ -83,6 +83,28 @@ TEST(AstraMemory, ANodeIsAPoolOfItsNpus) {
             (std::vector<int64_t>{1000, 2000, 1000, 2000}));
 }
 
+// An all-to-all of 400 bytes takes 10 + 100 + 200 + 10 between neighbours and 10 + 2 * 100 + 200 +
+// 10 across the switch, and is over for all at 740. Who sends first hears last, in both dimensions:
+// rank 3 is the first to ask for memory, rank 0 the last. The cycles are ASTRA-sim 518bd513's.
+TEST(AstraMemory, WhoLeavesACollectiveFirstIsServedFirst) {
+  graph::Graph graph{0, {all_reduce(0, 400), load(1, 900, {0})}};
+  graph.nodes[0].collective = graph::CollectiveType::kAllToAll;
+  const auto served = [&](network::MemoryExpansion type) {
+    MemorySystem system(type);
+    const double byte_a_ns = 1e9 / (1 << 30);
+    system.topology = *network::Topology::create(
+        {{network::Block::kRing, 2, byte_a_ns, 100}, {network::Block::kSwitch, 2, byte_a_ns, 100}});
+    system.settings.endpoint_delay = 10;
+    const auto ring = *network::parse_algorithm("ring");
+    system.settings.algorithms[graph::CollectiveType::kAllToAll] = {ring, ring};
+    return finishes(system.run({graph}));
+  };
+  EXPECT_EQ(served(network::MemoryExpansion::kPool),
+            (std::vector<int64_t>{4740, 3740, 2740, 1740}));
+  EXPECT_EQ(served(network::MemoryExpansion::kPerNode),
+            (std::vector<int64_t>{2740, 1740, 2740, 1740}));
+}
+
 TEST(AstraMemory, AnAccessLeavesTheAcceleratorAloneAndTakesTheCommunicator) {
   // Two loads of 1000 follow each other, a computation of 1500 goes on meanwhile; an all-reduce
   // that could start waits for the communicator: 2000 + 6 messages of 100 bytes and 100 ns.

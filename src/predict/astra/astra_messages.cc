@@ -85,7 +85,9 @@ void AstraMachine::carry(uint32_t id) {
   const Message& message = messages_[id];
   if (options_.law == NetworkLaw::kAnalytical) {
     const SimTime end = now() + topology_->delay(message.from, message.to, message.bytes);
-    if (!options_.observers.empty()) {
+    // Where phases are worked out as a whole observers hear of no message of any.
+    const bool told = !options_.whole_phases || message.running == kNone;
+    if (told && !options_.observers.empty()) {
       const size_t d = topology_->first_difference(message.from, message.to);
       const bool by_switch = topology_->dimension(d).block == network::Block::kSwitch;
       const int32_t hops = topology_->hops(d, topology_->coordinate(message.from, d),

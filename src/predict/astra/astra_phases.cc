@@ -88,11 +88,13 @@ uint32_t AstraMachine::running_phase(uint32_t id, int32_t& member) {
   running.in_flight = 0;
   running.meetings.clear();
   running.chunks.assign(static_cast<size_t>(shared->phase.members()), kNone);
-  if (options_.whole_phases) {
+  if (options_.whole_phases && !shared->phase.may_end_early()) {
     running.times.resize(running.chunks.size());
-  } else {
-    running.state = std::make_unique<network::PhaseState>(shared->phase);
+    return place->second;
   }
+  // Members are played by their NPUs, and some of a class may be over before others.
+  apart_ = apart_ || options_.classes != nullptr;
+  running.state = std::make_unique<network::PhaseState>(shared->phase);
   return place->second;
 }
 
@@ -104,11 +106,11 @@ void AstraMachine::begin_phase(uint32_t chunk) {
   }
   int32_t member = 0;
   const uint32_t id = running_phase(chunk, member);
-  if (error_) return;
+  if (stopped()) return;
   RunningPhase& running = running_[id];
   running.chunks[static_cast<size_t>(member)] = chunk;
   ++running.begun;
-  if (!options_.whole_phases) {
+  if (running.state != nullptr) {
     Player player{*this, id};
     return running.state->start(member, player);
   }
@@ -208,7 +210,12 @@ void AstraMachine::Player::send(int32_t from, int32_t to, int64_t bytes) {
   if (machine.options_.rendezvous) {
     RunningPhase::Meeting& meeting = machine.running_[running].meetings[{from, to}];
     if (meeting.asked_for == 0) return meeting.offered.push_back(bytes);
+    // The request is there already. ASTRA-sim hears of that by an event of this instant, so that
+    // the sender's own request, which it makes now, takes the link before the message.
     --meeting.asked_for;
+    const uint32_t message = machine.new_phase_message(running, from, to, bytes, false);
+    machine.queue_.push(machine.now(), kWasAskedFor, message);
+    return;
   }
   machine.send_in_phase(running, from, to, bytes, false);
 }
@@ -219,6 +226,11 @@ void AstraMachine::Player::asks(int32_t member, int32_t source) {
 
 void AstraMachine::send_in_phase(uint32_t running, int32_t from, int32_t to, int64_t bytes,
                                  bool asks) {
+  carry(new_phase_message(running, from, to, bytes, asks));
+}
+
+uint32_t AstraMachine::new_phase_message(uint32_t running, int32_t from, int32_t to, int64_t bytes,
+                                         bool asks) {
   RunningPhase& phase = running_[running];
   const uint32_t id = new_message();
   Message& message = messages_[id];
@@ -231,7 +243,7 @@ void AstraMachine::send_in_phase(uint32_t running, int32_t from, int32_t to, int
   message.source = from;
   message.asks = asks;
   ++phase.in_flight;
-  carry(id);
+  return id;
 }
 
 void AstraMachine::Player::insert(int32_t member, int64_t bytes, bool reduces) {

@@ -202,7 +202,11 @@ Result<const ChunkPlan*> CollectivePlanner::plan_chunk(const Question& chunk, Ro
                                          : rotation.last[d];
     const int32_t queue = take(counter, begin, way == Way::kUp ? half : q);
     network::PhaseSpec spec{kind, dims[d].choice, dims[d].members, bytes, true, false, group};
-    spec.clockwise = way == Way::kOnly ? !(q > 1 && queue >= q / 2) : way == Way::kUp;
+    // Members may come to queues of different directions, which only some can tell apart.
+    const bool goes_round = dims[d].choice.algorithm == network::Algorithm::kRing ||
+                            dims[d].choice.algorithm == network::Algorithm::kDirect;
+    const bool back = way == Way::kOnly ? q > 1 && queue >= q / 2 : way == Way::kDown;
+    spec.clockwise = !goes_round || dims[d].members == 2 || !back;
     if (dims[d].choice.algorithm == network::Algorithm::kDoubleBinaryTree) {
       if (group) return unusable("doubleBinaryTree is for all NPUs, not for groups", "ring");
       uint8_t& tree = rotation.trees[index_of(chunk.kind) * topology_->dimensions() + d];

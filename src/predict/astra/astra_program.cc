@@ -394,6 +394,7 @@ Result<Workload> read_workload(const WorkloadFiles& files, const network::Topolo
     TRY(during(compiler.add(TRY(chakra::read_chakra(path, options)), rank), "reading " + path));
   }
   if (files.spmd) TRY(take_for_all(topology, out));
+  out.of_traces = true;
   find_out_whether_alike(out);
   return out;
 }

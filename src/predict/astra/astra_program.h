@@ -81,6 +81,7 @@ struct Workload {
   std::vector<std::unique_ptr<Program>> owned;
   // Collectives that are spelled out, by the prefix of their files.
   std::map<std::string, std::unique_ptr<std::vector<Program>>> customs;
+  bool of_traces = false;    // whose nodes list tensors, be it none
   bool one_for_all = false;  // every rank runs the same Program and nothing in it names a rank
 };
 

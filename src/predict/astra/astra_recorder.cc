@@ -94,7 +94,7 @@ void AstraRecorder::node_ends(int32_t rank, uint32_t n, SimTime at) {
   interval.end = at;
   const bool memory = interval.lane == Lane::kRemoteMemory;
   interval.bytes = std::max<int64_t>(memory ? node.tensor_bytes : node.bytes, 0);
-  interval.name = name_of(rank, n);
+  interval.origin = trace::GraphPart{name_of(rank, n)};
   add(std::move(interval));
 }
 
@@ -108,8 +108,9 @@ void AstraRecorder::phase_begins(int32_t rank, uint32_t chunk, const Phase& phas
   interval.action.microbatch = static_cast<int32_t>(phase.number & INT32_MAX);
   interval.start = at;
   interval.bytes = spec.bytes;
-  interval.name = fmt::format("chunk {}: {} {}, of {}", phase.number, to_name(spec.kind),
-                              to_text(spec.choice), name_of(rank, phase.node));
+  interval.origin =
+      trace::GraphPart{fmt::format("chunk {}: {} {}, of {}", phase.number, to_name(spec.kind),
+                                   to_text(spec.choice), name_of(rank, phase.node))};
   phases_[chunk] = std::move(interval);
 }
 
@@ -135,7 +136,7 @@ void AstraRecorder::message_passes(const Message& message) {
   interval.start = message.start;
   interval.end = message.end;
   interval.bytes = std::max<int64_t>(message.bytes, 0);
-  interval.name = fmt::format("message {} → {}", message.origin, message.to);
+  interval.origin = trace::GraphPart{fmt::format("message {} → {}", message.origin, message.to)};
   add(std::move(interval));
 }
 

@@ -12,7 +12,7 @@ Status check(const Workload& workload, const SystemSettings& settings,
   const auto names_tensors = [](const Program* program) {
     return program != nullptr && program->tensors && !program->tensors->names.empty();
   };
-  if (settings.track_memory &&
+  if (settings.track_memory && !workload.of_traces &&
       std::none_of(workload.programs.begin(), workload.programs.end(), names_tensors)) {
     return unusable("track-local-mem: no node of the workload names the tensors that it touches",
                     "lists of name and bytes as \"inputs\" and \"outputs\" of nodes, or "

@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "predict/workload/dlrm.h"
 #include "spec/chakra/chakra.h"
+#include "support/folder_test.h"
 #include "support/seeds.h"
 #include "support/small_job.h"
 
@@ -104,12 +105,8 @@ class Draw {
   }
 };
 
-class WorkloadRun : public ::testing::Test {
+class WorkloadRun : public FolderTest {
  protected:
-  std::string folder_ = fmt::format("{}workload_run.{}", ::testing::TempDir(), getpid());
-  void SetUp() override { std::filesystem::create_directories(folder_); }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   // As `convert` writes a job, and ASTRA-sim reads it.
   Result<AstraAnswer> by_files(const workload::Workload& workload,
                                const network::Topology& topology, const SystemSettings& settings) {

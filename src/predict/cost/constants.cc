@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/toml.h"
 
 namespace tombolo::cost {
@@ -12,7 +13,7 @@ namespace {
 // They are part of the program: what is wrong in one is a bug.
 template <class T>
 T read_constants(std::string_view name) {
-  const std::string file = fmt::format("src/cost/constants/{}", name);
+  const std::string file = fmt::format("src/predict/cost/constants/{}", name);
   const Result<Value> value = parse_toml(constant_text(name), file);
   CHECK(value.has_value(), "{}", value.error().message);
   Result<T> read = read_fields<T>(*value, file);
@@ -44,8 +45,41 @@ std::string plain_name(const std::string& device) {
   return device.starts_with(kEmulated) ? device.substr(kEmulated.size()) : device;
 }
 
-const DeviceConstants& device_constants(const cluster::Device& device,
-                                        std::vector<std::string>& assumed) {
+// What a roofline knows of a device: the shares of its peak, whatever the shapes, and the rate of
+// its memory.
+DeviceConstants roofline_constants(const cluster::Device& device) {
+  return {.name = device.name,
+          .matmul_efficiency = device.efficiency,
+          .half_rows = 0,
+          .half_columns = 0,
+          .half_depth = 0,
+          .flash_efficiency = device.attention_efficiency,
+          .flash_half_sequence = 0,
+          .flash_half_head = 0,
+          .scores_efficiency = device.attention_efficiency,
+          .unaligned_head = 1,
+          .unaligned_product = 1,
+          .memory_efficiency = 1,
+          .kernel = 0_s};
+}
+
+// The shares of the peak are those of whole stages: launches and element-wise operators are in
+// them.
+void leave_products_alone(StackConstants& stack) {
+  stack.layer_passes = stack.mlp_passes = stack.expert_passes = 0;
+  stack.logit_bytes = stack.score_bytes = 0;
+  stack.host_layer = stack.host_experts = stack.host_collective = 0_s;
+  stack.host_micro_batch = stack.host_iteration = stack.host_optimizer_layer = 0_s;
+}
+
+DeviceConstants device_constants(const cluster::Device& device, std::vector<std::string>& assumed) {
+  if (!has_constants(device)) {
+    assumed.push_back(fmt::format(
+        "no constants are known for {}: its operators take what the law roofline says; tombolo "
+        "profile measures them",
+        device.name));
+    return roofline_constants(device);
+  }
   const std::vector<DeviceConstants>& files = constant_files().devices;
   const std::string name = plain_name(device.name);
   for (const DeviceConstants& file : files) {
@@ -67,18 +101,27 @@ const DeviceConstants& device_constants(const cluster::Device& device,
   return *nearest;
 }
 
-Result<const FabricConstants*> fabric_constants(const std::string& name, const std::string& device,
-                                                bool network) {
+// What joins CPUs, where no fabric is named, carries what the cluster says.
+FabricConstants nominal_fabric(Seconds latency) {
+  return {.name = "nominal",
+          .efficiency = 1,
+          .single_efficiency = 1,
+          .startup = 0_s,
+          .latency = latency};
+}
+
+Result<FabricConstants> fabric_constants(const std::string& name, const std::string& device,
+                                         bool network) {
   const FabricConstants* general = nullptr;
   std::vector<std::string> known;
   for (const FabricConstants& file : constant_files().fabrics) {
     if (file.network != network) continue;
     known.push_back(file.name);
-    if (file.name == name) return &file;
-    if (name.empty() && contains(file.devices, device)) return &file;
+    if (file.name == name) return file;
+    if (name.empty() && contains(file.devices, device)) return file;
     if (file.devices.empty() && !general) general = &file;
   }
-  if (name.empty() && general) return general;
+  if (name.empty() && general) return *general;
   std::string hint;
   for (const std::string& one : known) hint += (hint.empty() ? "one of " : ", ") + one;
   return unusable(fmt::format("cluster: {}.fabric = \"{}\": no constants are known for it",
@@ -86,21 +129,12 @@ Result<const FabricConstants*> fabric_constants(const std::string& name, const s
                   hint);
 }
 
-Result<const StackConstants*> stack_constants(std::string_view name, const std::string& device) {
-  const StackConstants* general = nullptr;
-  std::vector<std::string> known;
-  for (const StackConstants& file : constant_files().stacks) {
-    if (!contains(known, file.stack)) known.push_back(file.stack);
-    if (file.stack != name) {
-      if (file.name == name) return &file;  // one release by its own name
-      continue;
-    }
-    if (contains(file.devices, device)) return &file;
-    if (file.devices.empty()) general = &file;
-  }
-  if (general) return general;
+Result<const StackConstants*> stack_constants(std::string_view name) {
   std::string hint;
-  for (const std::string& one : known) hint += (hint.empty() ? "one of " : ", ") + one;
+  for (const StackConstants& file : constant_files().stacks) {
+    if (file.name == name) return &file;
+    hint += (hint.empty() ? "one of " : ", ") + file.name;
+  }
   return unusable(fmt::format("training.stack = \"{}\": no constants are known for it", name),
                   hint);
 }
@@ -112,13 +146,34 @@ const ConstantFiles& constant_files() {
   return files;
 }
 
+bool has_constants(const cluster::Device& device) {
+  return device.kind != cluster::DeviceKind::kCpu;
+}
+
+std::string constants_digest() {
+  static const std::string all = [] {
+    std::string text;
+    for (const std::string_view name : constant_text_names()) {
+      text += fmt::format("{}\n{}\n", name, constant_text(name));
+    }
+    return digest(text);
+  }();
+  return all;
+}
+
 Result<Constants> find_constants(const cluster::Datacenter& datacenter, std::string_view stack) {
   Constants found;
   found.device = device_constants(datacenter.device, found.assumed);
   const std::string& device = found.device.name;
-  found.scale_up = *TRY(fabric_constants(datacenter.scale_up.fabric, device, false));
-  found.scale_out = *TRY(fabric_constants(datacenter.scale_out.fabric, device, true));
-  found.stack = *TRY(stack_constants(stack, device));
+  const bool roofline = !has_constants(datacenter.device);
+  const auto fabric = [&](const auto& named, bool network) -> Result<FabricConstants> {
+    if (roofline && named.fabric.empty()) return nominal_fabric(named.latency);
+    return fabric_constants(named.fabric, device, network);
+  };
+  found.scale_up = TRY(fabric(datacenter.scale_up, /*network*/ false));
+  found.scale_out = TRY(fabric(datacenter.scale_out, /*network*/ true));
+  found.stack = *TRY(stack_constants(stack));
+  if (roofline) leave_products_alone(found.stack);
   return found;
 }
 

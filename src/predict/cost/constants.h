@@ -26,6 +26,7 @@ namespace tombolo::cost {
 struct DeviceConstants {
   std::string name;
   std::vector<std::string> devices;  // of the catalog, for which they hold
+  std::string kind;                  // the file whose published runs bound its utilisation, too
   double matmul_efficiency = 0.7;    // of peak, in products large in every dimension
   double fp8_efficiency = 0.6;       // of the peak at 8 bits
   double half_rows = 100;            // m at which half the efficiency is lost: tokens
@@ -75,9 +76,8 @@ constexpr auto enum_names(SelectiveRecompute) {
 }
 
 struct StackConstants {
-  std::string name;
-  std::string stack;                 // what jobs call it; several releases may share it
-  std::vector<std::string> devices;  // constants of devices that ran this release; empty: others
+  std::string name;    // of a release, as jobs say it: the same one on every device
+  std::string family;  // releases of one lineage, whose published runs speak for each other
   // Kernels.
   Attention attention = Attention::kFlash;
   double causal_share = 0.5;          // of the scores that fused attention computes
@@ -105,6 +105,7 @@ struct StackConstants {
   double parameter_overlap = 0;  // gathers of ZeRO 3
   double pipeline_overlap = 0;
   double expert_overlap = 0;
+  double context_overlap = 1;     // of attention: 1 in a ring, 0 where keys are gathered before it
   double interference = 0.0;      // hidden communication slows computation by this share of itself
   bool scatter_pipeline = true;   // a stage sends 1/t of a boundary per device
   double gradient_bytes = 2;      // per parameter, in the sum of gradients
@@ -134,6 +135,7 @@ template <class Archive>
 void describe(Archive& a, DeviceConstants& d) {
   a.required("name", d.name);
   a.optional("devices", d.devices);
+  a.optional("kind", d.kind);
   a.optional("matmul_efficiency", d.matmul_efficiency);
   a.optional("fp8_efficiency", d.fp8_efficiency);
   a.optional("half_rows", d.half_rows);
@@ -163,8 +165,7 @@ void describe(Archive& a, FabricConstants& f) {
 template <class Archive>
 void describe(Archive& a, StackConstants& s) {
   a.required("name", s.name);
-  a.required("stack", s.stack);
-  a.optional("devices", s.devices);
+  a.required("family", s.family);
   a.optional("attention", s.attention);
   a.optional("causal_share", s.causal_share);
   a.optional("context_causal_share", s.context_causal_share);
@@ -189,6 +190,7 @@ void describe(Archive& a, StackConstants& s) {
   a.optional("parameter_overlap", s.parameter_overlap);
   a.optional("pipeline_overlap", s.pipeline_overlap);
   a.optional("expert_overlap", s.expert_overlap);
+  a.optional("context_overlap", s.context_overlap);
   a.optional("interference", s.interference);
   a.optional("scatter_pipeline", s.scatter_pipeline);
   a.optional("gradient_bytes", s.gradient_bytes);
@@ -210,7 +212,7 @@ void describe(Archive& a, StackConstants& s) {
 }
 
 // By name, or what is nearest: a device that no file names takes the constants of the device that
-// is nearest in peak and memory bandwidth, and `assumed` says so.
+// is nearest in peak and memory bandwidth, a CPU those of a roofline, and `assumed` says so.
 struct Constants {
   DeviceConstants device;
   FabricConstants scale_up;
@@ -222,6 +224,14 @@ struct Constants {
 // The constants for a datacenter's device and fabrics and a stack. Unusable: an unknown stack, or a
 // fabric named in the cluster that has no file.
 Result<Constants> find_constants(const cluster::Datacenter& datacenter, std::string_view stack);
+
+// Whether files speak for a device: for accelerators, emulated ones too, those that no file names
+// as the nearest does; not for CPUs, whose operators take what a roofline says
+// (docs/laws/roofline.md).
+bool has_constants(const cluster::Device& device);
+
+// Of all constant files: equal digests, equal prices. Stands in every Plan that they priced.
+std::string constants_digest();
 
 // All files, for the calibration and for tests.
 struct ConstantFiles {

@@ -1,6 +1,9 @@
 #include "predict/cost/device_memory.h"
 
 #include <algorithm>
+#include <numeric>
+#include <span>
+#include <vector>
 
 #include "base/check.h"
 
@@ -137,15 +140,51 @@ Held held(const Model& m, const Configuration& c, const Slice& slice) {
   return {(dense - whole) / t + whole, experts / (t * real(c.expert))};
 }
 
-// Forward passes of a stage's chunks of layers that wait for their backward pass: with 1F1B one per
-// stage from here to the last; interleaved, the warm-up of Megatron-LM and one more.
-double waiting_chunks(const Configuration& c, int64_t stage) {
-  const int64_t all = std::max<int64_t>(1, c.micro_batches()) * c.virtual_stages;
-  if (c.gpipe) return real(all);
-  const int64_t after = c.pipeline - 1 - stage;
-  const int64_t waiting =
-      c.virtual_stages == 1 ? after + 1 : 2 * after + (c.virtual_stages - 1) * c.pipeline + 1;
-  return real(std::min(all, waiting));
+// The chunks of layers that a position of the pipeline holds, and at most how many forward passes
+// of each wait for their backward pass: with 1F1B one per stage from here to the last.
+using Chunks = std::vector<Slice>;
+Chunks chunks_at(const Model& m, const Configuration& c, int64_t position) {
+  Chunks out;
+  for (int64_t chunk = 0; chunk < c.virtual_stages; ++chunk) {
+    out.push_back(
+        model::stage_slice(m, c.pipeline * c.virtual_stages, chunk * c.pipeline + position));
+  }
+  return out;
+}
+
+// What waits at most, where a forward pass of chunk i keeps kept[i]. Interleaved: the warm-up of
+// Megatron-LM and one more, in groups of as many micro-batches as there are positions. Of chunks
+// of one size their number says all; else the order is gone through until it comes round.
+double most_waiting(const Configuration& c, int64_t position, std::span<const double> kept) {
+  const int64_t micro_batches = std::max<int64_t>(1, c.micro_batches());
+  const auto chunks = std::ssize(kept);
+  const int64_t after = c.pipeline - 1 - position;
+  if (c.gpipe) return real(micro_batches) * std::accumulate(kept.begin(), kept.end(), 0.0);
+  if (chunks == 1) return kept[0] * real(std::min(micro_batches, after + 1));
+  const int64_t warm_up = 2 * after + (chunks - 1) * c.pipeline;
+  const bool alike = std::all_of(kept.begin(), kept.end(), [&](double k) { return k == kept[0]; });
+  if (alike && micro_batches % c.pipeline == 0)
+    return kept[0] * real(std::min(micro_batches * chunks, warm_up + 1));
+
+  const int64_t round = c.pipeline * chunks;
+  const int64_t all = (micro_batches + c.pipeline - 1) / c.pipeline * round;
+  const auto exists = [&](int64_t pass) {
+    return pass / round * c.pipeline + pass % c.pipeline < micro_batches;
+  };
+  const auto chunk_of = [&](int64_t pass) { return pass / c.pipeline % chunks; };
+  double now = 0, most = 0;
+  int64_t forward = 0;
+  const auto pass_forward = [&] {
+    if (forward < all && exists(forward)) now += kept[static_cast<size_t>(chunk_of(forward))];
+    ++forward;
+    most = std::max(most, now);
+  };
+  while (forward < std::min(all, warm_up)) pass_forward();
+  for (int64_t backward = 0; backward < std::min(all, round); ++backward) {
+    pass_forward();
+    if (exists(backward)) now -= kept[static_cast<size_t>(chunks - 1 - chunk_of(backward))];
+  }
+  return most;
 }
 
 struct ElementBytes {
@@ -155,64 +194,55 @@ struct ElementBytes {
 
 // The workspace, and what a stage needs of its layers one after the other: a stack's buffers, what
 // ZeRO 3 gathers.
-Bytes with_layers_at_work(Bytes workspace, const Model& m, const Configuration& c,
-                          const StackConstants& stack, const Slice& slice,
-                          const ElementBytes& bytes) {
+void add_layers_at_work(const Model& m, const Configuration& c, const StackConstants& stack,
+                        const Slice& slice, const Held& mine, const ElementBytes& bytes,
+                        DeviceMemory& memory) {
   // One layer, without and with its routed experts, and the ends: embedding and head.
   Slice ends = slice;
   ends.layers = 0;
-  const Held mine = held(m, c, slice), mine_at_ends = held(m, c, ends);
+  const Held mine_at_ends = held(m, c, ends);
   const double layers_here = std::max<double>(1, real(slice.layers));
   const double dense_layer = (mine.dense - mine_at_ends.dense) / layers_here;
-  workspace += Bytes{stack.layer_buffers * dense_layer};
-  if (c.zero < 3) return workspace;
+  memory.workspace += Bytes{stack.layer_buffers * dense_layer};
+  if (c.zero < 3) return;
   // Gathered by ZeRO 3: the layer at work and the next one, and the ends, which stay, with the
   // gradients of a layer. A pipeline gathers once per iteration, and its micro-batches sum whole
   // gradients.
   if (c.pipeline > 1) {
-    return workspace + Bytes{(bytes.parameter + bytes.gradient) * (mine.dense + mine.experts)};
+    memory.gathered = Bytes{(bytes.parameter + bytes.gradient) * (mine.dense + mine.experts)};
+    return;
   }
   const double layer_at_work = dense_layer + mine.experts / layers_here;
-  return workspace + Bytes{bytes.parameter * (2 * layer_at_work + mine_at_ends.dense) +
-                           bytes.gradient * layer_at_work};
+  memory.workspace += Bytes{bytes.parameter * (2 * layer_at_work + mine_at_ends.dense) +
+                            bytes.gradient * layer_at_work};
 }
 
-}  // namespace
-
-Slice stage_slice(const Model& m, int64_t pipeline, int64_t stage) {
-  CHECK(stage >= 0 && stage < pipeline, "stage {} of {}", stage, pipeline);
-  Slice slice{.embedding = stage == 0, .head = stage == pipeline - 1};
-  const int64_t slots = m.layers + 2;
-  if (pipeline > 1 && m.layers % pipeline != 0 && slots % pipeline == 0) {
-    const int64_t each = slots / pipeline;
-    slice.layers = each - (slice.embedding ? 1 : 0) - (slice.head ? 1 : 0);
-    slice.first_layer = stage == 0 ? 0 : stage * each - 1;
-    return slice;
+// `waiting`: from what a forward pass keeps of each chunk to what all that wait keep at most.
+template <typename Waiting>
+DeviceMemory memory_of(const Model& m, const Configuration& c, const StackConstants& stack,
+                       const MemoryInputs& inputs, std::span<const Slice> chunks,
+                       const Waiting& waiting) {
+  CHECK(inputs.element_bytes > 0, "numbers of {} bytes", inputs.element_bytes);
+  Slice slice{.first_layer = chunks.front().first_layer};
+  LayerCounts counts;
+  Held mine;
+  for (const Slice& chunk : chunks) {
+    slice.layers += chunk.layers;
+    slice.embedding = slice.embedding || chunk.embedding;
+    slice.head = slice.head || chunk.head;
+    const LayerCounts here = model::count_layers(m, chunk);
+    counts.dense += here.dense;
+    counts.experts += here.experts;
+    const Held held_here = held(m, c, chunk);
+    mine.dense += held_here.dense;
+    mine.experts += held_here.experts;
   }
-  const int64_t more = m.layers % pipeline;
-  slice.layers = m.layers / pipeline + (stage < more ? 1 : 0);
-  slice.first_layer = stage * (m.layers / pipeline) + std::min(stage, more);
-  return slice;
-}
-
-DeviceMemory stage_memory(const Model& m, const Configuration& c, const StackConstants& stack,
-                          const MemoryInputs& inputs, int64_t stage) {
-  return slice_memory(m, c, stack, inputs, stage_slice(m, c.pipeline, stage),
-                      waiting_chunks(c, stage) / real(c.virtual_stages));
-}
-
-DeviceMemory slice_memory(const Model& m, const Configuration& c, const StackConstants& stack,
-                          const MemoryInputs& inputs, const Slice& slice, double waiting) {
-  CHECK(waiting >= 0 && inputs.element_bytes > 0, "{} forward passes of {} bytes a number wait",
-        waiting, inputs.element_bytes);
-  const LayerCounts counts = model::count_layers(m, slice);
   const double e = inputs.element_bytes;
   const double t = real(c.tensor);
   const double sequence = c.sequence_parallel ? t : 1;
   const double h = real(m.hidden);
 
   // State. Replicas are data x context; those of an expert are fewer by expert parallelism.
-  const Held mine = held(m, c, slice);
   const double replicas = real(c.data * c.context);
   const double expert_replicas = std::max(1.0, replicas / real(c.expert));
   const auto bytes = [&](double per_parameter, int64_t zero) {
@@ -237,12 +267,14 @@ DeviceMemory slice_memory(const Model& m, const Configuration& c, const StackCon
            (per_token.inside / t + per_token.outside / sequence + per_token.whole);
   };
   const Layers layers(m, stack, e);
-  const double dense = real(counts.dense);
-  const double experts = real(counts.experts);
-  PerToken kept{0, stack.stage_outputs && !slice.head ? e * h : 0, 0};
-  if (counts.dense > 0) kept = kept + layers.kept(false, c.recompute) * dense;
-  if (counts.experts > 0) kept = kept + layers.kept(true, c.recompute) * experts;
-  memory.activations = Bytes{on_device(kept) * waiting};
+  const auto kept_of = [&](const Slice& chunk) {
+    const LayerCounts here = model::count_layers(m, chunk);
+    PerToken kept{0, stack.stage_outputs && !chunk.head ? e * h : 0, 0};
+    if (here.dense > 0) kept = kept + layers.kept(false, c.recompute) * real(here.dense);
+    if (here.experts > 0) kept = kept + layers.kept(true, c.recompute) * real(here.experts);
+    return on_device(kept);
+  };
+  memory.activations = Bytes{waiting(kept_of)};
 
   // The largest of what is needed for a while: logits at the end of the forward pass; in a backward
   // pass what was dropped of a layer, and gradients.
@@ -265,10 +297,35 @@ DeviceMemory slice_memory(const Model& m, const Configuration& c, const StackCon
                      Bytes{std::min(layer, logits) * stack.reserved};
 
   if (stack.layer_buffers > 0 || c.zero >= 3) {
-    memory.workspace =
-        with_layers_at_work(memory.workspace, m, c, stack, slice, {e, gradient_bytes});
+    add_layers_at_work(m, c, stack, slice, mine, {e, gradient_bytes}, memory);
   }
   return memory;
+}
+
+}  // namespace
+
+DeviceMemory slice_memory(const Model& m, const Configuration& c, const StackConstants& stack,
+                          const MemoryInputs& inputs, const Slice& slice, double waiting) {
+  CHECK(waiting >= 0, "{} forward passes wait", waiting);
+  return memory_of(m, c, stack, inputs, {&slice, 1},
+                   [&](const auto& kept_of) { return kept_of(slice) * waiting; });
+}
+
+DeviceMemory stage_memory(const Model& m, const Configuration& c, const StackConstants& stack,
+                          const MemoryInputs& inputs, int64_t stage) {
+  if (c.virtual_stages == 1) {
+    const Slice slice = model::stage_slice(m, c.pipeline, stage);
+    return memory_of(m, c, stack, inputs, {&slice, 1}, [&](const auto& kept_of) {
+      const double kept = kept_of(slice);
+      return most_waiting(c, stage, {&kept, 1});
+    });
+  }
+  const Chunks chunks = chunks_at(m, c, stage);
+  return memory_of(m, c, stack, inputs, chunks, [&](const auto& kept_of) {
+    std::vector<double> kept;
+    for (const Slice& chunk : chunks) kept.push_back(kept_of(chunk));
+    return most_waiting(c, stage, kept);
+  });
 }
 
 DeviceMemory device_memory(const Model& m, const Configuration& c, const StackConstants& stack,
@@ -280,12 +337,16 @@ DeviceMemory device_memory(const Model& m, const Configuration& c, const StackCo
     if (memory.total() > most.total()) most = memory;
   };
   if (last > 0) consider(last);
+  if (c.virtual_stages > 1 && m.layers % (c.pipeline * c.virtual_stages) != 0) {
+    for (int64_t position = 1; position < last; ++position) consider(position);
+    return most;
+  }
   // Of stages with the same layers the first one keeps most. The second may have a layer more; and
   // where the first layers are dense, the first stage without them is the one with most experts.
   const int64_t dense = m.experts ? m.experts->dense_layers : 0;
-  const int64_t layers = stage_slice(m, c.pipeline, 0).layers;
+  const int64_t layers = model::stage_slice(m, c.pipeline, 0).layers;
   for (int64_t stage = 1; stage < last; ++stage) {
-    const Slice slice = stage_slice(m, c.pipeline, stage);
+    const Slice slice = model::stage_slice(m, c.pipeline, stage);
     if (dense == 0 && slice.layers <= layers) break;
     consider(stage);
     if (slice.first_layer >= dense) break;

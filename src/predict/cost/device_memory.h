@@ -7,7 +7,8 @@
 //
 // The stage whose device needs most is reported. With 1F1B the first one keeps most activations,
 // the last one holds the head and its logits, the second may have a layer more than the first; the
-// others need no more than these. Formulas, sources and measured errors:
+// others need no more than these, but where a position holds chunks of unlike sizes: then all are
+// looked at. Formulas, sources and measured errors:
 // docs/laws/device_memory.md.
 #pragma once
 
@@ -23,9 +24,12 @@ struct DeviceMemory {
   Bytes gradients;
   Bytes optimizer;
   Bytes activations;  // kept from forward to backward, of all micro-batches in flight
-  Bytes workspace;    // logits, temporary buffers, gathered parameters, what the framework keeps
+  Bytes workspace;    // logits, temporary buffers, a layer's gathered parameters, the framework's
+  Bytes gathered;     // by ZeRO 3 for a whole iteration: all of a stage, where there are several
 
-  Bytes total() const { return parameters + gradients + optimizer + activations + workspace; }
+  Bytes total() const {
+    return parameters + gradients + optimizer + activations + workspace + gathered;
+  }
   bool operator==(const DeviceMemory&) const = default;
 };
 
@@ -39,16 +43,12 @@ struct MemoryInputs {
   bool bf16 = true;  // some stacks add up gradients of this format in float32
 };
 
-// The layers of a stage, counted from 0, with all its virtual stages. Where layers do not divide
-// evenly, embedding and head count as a layer each if that makes them (Llama 3 and BLOOM are split
-// so); else the first stages have one more.
-model::Slice stage_slice(const model::Model& model, int64_t pipeline, int64_t stage);
-
-// Cost: well under a microsecond, no allocation. A pure function.
+// Cost: well under a microsecond, no allocation; with virtual stages about one per position that is
+// looked at, and two small allocations. A pure function.
 DeviceMemory device_memory(const model::Model& model, const Configuration& configuration,
                            const StackConstants& stack, const MemoryInputs& inputs);
 
-// The same for one stage.
+// The same for one position of the pipeline, with all chunks that it holds.
 DeviceMemory stage_memory(const model::Model& model, const Configuration& configuration,
                           const StackConstants& stack, const MemoryInputs& inputs, int64_t stage);
 

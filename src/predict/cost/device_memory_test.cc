@@ -144,6 +144,21 @@ TEST(DeviceMemory, a_stage_keeps_the_micro_batches_in_flight) {
   EXPECT_EQ(activations(tiny(), interleaved, 0), 4 * layer * (1 + 1.0 / 4));
 }
 
+// Six layers in four chunks, where the ends count as layers: 1, 2, 2, 1. The first position, with 1
+// and 2, passes forward 0 0 1 1 0 before it first passes backward 1: three micro-batches of its
+// first chunk wait, and two of its second. The second one, with 2 and 1, passes forward 0 0 1,
+// backward 1, forward 1, backward 1, forward 0: then three of its first chunk wait.
+TEST(DeviceMemory, chunks_of_unlike_sizes_wait_as_the_schedule_orders_them) {
+  const double layer = 10 * (152 + 64);
+  Model m = tiny();
+  m.layers = 6;
+  Configuration c{.pipeline = 2, .virtual_stages = 2, .global_batch = 8};
+  EXPECT_EQ(activations(m, c, 0), (3 * 1 + 2 * 2) * layer);
+  EXPECT_EQ(activations(m, c, 1), (3 * 2) * layer);
+  c.global_batch = 1;  // a group that is not full
+  EXPECT_EQ(activations(m, c, 0), (1 + 2) * layer);
+}
+
 // The stages that device_memory does not look at are never fuller.
 TEST(DeviceMemory, the_fullest_stage_is_reported) {
   for (const char* name : {"gpt3-175b", "llama3-70b", "llama3.1-405b", "deepseek-v3"}) {
@@ -183,7 +198,7 @@ TEST(DeviceMemory, stages_hold_the_model) {
     double parameters = 0;
     int64_t next_layer = 0;
     for (int64_t stage = 0; stage < pipeline; ++stage) {
-      const model::Slice slice = stage_slice(m, pipeline, stage);
+      const model::Slice slice = model::stage_slice(m, pipeline, stage);
       EXPECT_EQ(slice.first_layer, next_layer) << name;
       next_layer += slice.layers;
       parameters += stage_memory(m, c, stack, {}, stage).parameters.value;
@@ -196,11 +211,11 @@ TEST(DeviceMemory, stages_hold_the_model) {
 TEST(DeviceMemory, embedding_and_head_are_a_layer_where_that_makes_stages_even) {
   // 126 layers on 16 stages: 8 slots each, of which the embedding and the head take one.
   const Model m = *model::preset("llama3.1-405b");
-  EXPECT_EQ(stage_slice(m, 16, 0), (model::Slice{0, 7, true, false}));
-  EXPECT_EQ(stage_slice(m, 16, 1), (model::Slice{7, 8, false, false}));
-  EXPECT_EQ(stage_slice(m, 16, 15), (model::Slice{119, 7, false, true}));
-  EXPECT_EQ(stage_slice(m, 4, 0).layers, 31);  // (126 + 2) / 4, less the embedding
-  EXPECT_EQ(stage_slice(m, 5, 0).layers, 26);  // 126 = 26 + 4 x 25
+  EXPECT_EQ(model::stage_slice(m, 16, 0), (model::Slice{0, 7, true, false}));
+  EXPECT_EQ(model::stage_slice(m, 16, 1), (model::Slice{7, 8, false, false}));
+  EXPECT_EQ(model::stage_slice(m, 16, 15), (model::Slice{119, 7, false, true}));
+  EXPECT_EQ(model::stage_slice(m, 4, 0).layers, 31);  // (126 + 2) / 4, less the embedding
+  EXPECT_EQ(model::stage_slice(m, 5, 0).layers, 26);  // 126 = 26 + 4 x 25
 }
 
 // Published measurements. Constants are of the stack, and the band is what the law claims.

@@ -35,36 +35,19 @@ class Pricing {
         c_(c),
         layout_(lay_out(c, usable_domain(datacenter.scale_up.domain, c.devices()))),
         pricer_(model, datacenter, constants, settings.element_bytes, settings.fp8) {
-    const double nodes = real(c.devices()) / real(datacenter.devices_per_node);
+    const double nodes = settings.all_nodes ? real(datacenter.nodes)
+                                            : real(c.devices()) / real(datacenter.devices_per_node);
     spread_ = 1 + stack_.spread * std::max(0.0, std::log2(nodes));
-    const bool dense = !m_.experts || m_.experts->dense_layers > 0;
-    if (dense) dense_ = pricer_.layer(c_, layout_, false);
-    if (m_.experts) experts_ = pricer_.layer(c_, layout_, true);
+    layers_ = price_layers(c_);
   }
 
-  Stage stage(const model::Slice& slice) const {
-    const model::LayerCounts counts = model::count_layers(m_, slice);
-    LayerTime sum;
-    const auto add = [&](const LayerTime& time, double times) {
-      sum.forward += time.forward * times;
-      sum.backward += time.backward * times;
-    };
-    add(dense_, real(counts.dense));
-    add(experts_, real(counts.experts));
-    const double layers = real(counts.dense + counts.experts + counts.multi_token);
-    if (slice.embedding) add(pricer_.embedding(c_), 1);
-    if (slice.head) add(pricer_.head(c_, layout_), 1);
-    if (counts.multi_token > 0) {
-      add(m_.experts ? experts_ : dense_, real(counts.multi_token));
-      add(pricer_.head(c_, layout_), real(counts.multi_token));
-    }
-    if (stack_.accumulate_bytes > 0) {
-      sum.backward.compute += pricer_.memory(held(slice).total() * stack_.accumulate_bytes);
-    }
-    const double again = c_.recompute == model::Recompute::kFull ? 1 : 0;
-    const double mixtures = real(counts.experts + (m_.experts ? counts.multi_token : 0));
-    return {expose(sum.forward, layers, mixtures, 1, slice),
-            expose(sum.backward, layers, mixtures, stack_.host_backward + again, slice)};
+  Stage stage(const model::Slice& slice) const { return stage(slice, layers_, c_.recompute); }
+
+  // The same with every activation kept: the rest of the backward pass is recomputation.
+  Stage stage_without_recompute(const model::Slice& slice) const {
+    Configuration kept = c_;
+    kept.recompute = model::Recompute::kNone;
+    return stage(slice, price_layers(kept), model::Recompute::kNone);
   }
 
   // `slice_of` gives the layers of a stage by its index.
@@ -110,6 +93,7 @@ class Pricing {
   }
 
   double spread() const { return spread_; }
+  double parameters_held(const model::Slice& slice) const { return held(slice).total(); }
 
   double transfer() const {
     const double t = real(c_.tensor);
@@ -127,6 +111,28 @@ class Pricing {
 
   // Sum of gradients, gathers of parameters and the optimizer step of one stage.
   void synchronise(const Stage& s, const model::Slice& slice, IterationTime& time) const {
+    const DataParallel data = data_parallel(s, slice);
+    const double m = real(c_.micro_batches());
+    time.data_communication =
+        Seconds{(m * (data.per_forward + data.per_backward) + data.once) * spread_};
+
+    const Held mine = held(slice);
+    const double sharded = c_.zero > 0 ? real(layout_.gradients.degree()) : 1;
+    const double sharded_experts = c_.zero > 0 ? real(expert_replicas().degree()) : 1;
+    const double state =
+        (mine.dense / sharded + mine.experts / sharded_experts) * settings_.state_bytes;
+    time.optimizer = Seconds{pricer_.memory(state * stack_.optimizer_passes) +
+                             stack_.host_optimizer_layer.value * real(slice.layers)};
+    time.overhead = stack_.host_iteration;
+  }
+
+  // Exposed gathers of parameters and sums of gradients: for each micro-batch, and once per
+  // iteration.
+  struct DataParallel {
+    double per_forward = 0, per_backward = 0, once = 0;
+    double hidden = 0;  // of what happens once, behind the last backward pass
+  };
+  DataParallel data_parallel(const Stage& s, const model::Slice& slice) const {
     const Held mine = held(slice);
     const double dense = mine.dense, experts = mine.experts;
     const Grid& group = layout_.gradients;
@@ -135,32 +141,29 @@ class Pricing {
       return pricer_.all_gather(dense * bytes_per_parameter, group) +
              (experts > 0 ? pricer_.all_gather(experts * bytes_per_parameter, expert_group) : 0);
     };
-    const double m = real(c_.micro_batches());
     const double gradients = gather(stack_.gradient_bytes);
     const double parameters = gather(settings_.element_bytes);
-    const auto exposed = [&](double communication, double behind, double share) {
-      const double hidden = std::min(communication, behind * share);
-      return communication - hidden + hidden * stack_.interference;
+    const auto hidden = [&](double communication, double behind, double share) {
+      return std::min(communication, behind * share);
     };
-    double data = 0;
+    const auto exposed = [&](double communication, double behind, double share) {
+      const double away = hidden(communication, behind, share);
+      return communication - away + away * stack_.interference;
+    };
+    DataParallel out;
     if (c_.zero == 3) {
       // Gathered for each pass, and summed after each backward pass.
-      data = m * (exposed(parameters, s.forward.total(), stack_.parameter_overlap) +
-                  exposed(parameters + gradients, s.backward.total(), stack_.parameter_overlap));
-    } else {
-      // Behind the last backward pass, and the first forward pass of the next iteration.
-      data = exposed(gradients, s.backward.total(), stack_.gradient_overlap);
-      data += c_.zero > 0 ? exposed(parameters, s.forward.total(), stack_.gradient_overlap)
-                          : exposed(gradients, 0, 0);
+      out.per_forward = exposed(parameters, s.forward.total(), stack_.parameter_overlap);
+      out.per_backward =
+          exposed(parameters + gradients, s.backward.total(), stack_.parameter_overlap);
+      return out;
     }
-    time.data_communication = Seconds{data * spread_};
-
-    const double sharded = c_.zero > 0 ? real(group.degree()) : 1;
-    const double sharded_experts = c_.zero > 0 ? real(expert_group.degree()) : 1;
-    const double state = (dense / sharded + experts / sharded_experts) * settings_.state_bytes;
-    time.optimizer = Seconds{pricer_.memory(state * stack_.optimizer_passes) +
-                             stack_.host_optimizer_layer.value * real(slice.layers)};
-    time.overhead = stack_.host_iteration;
+    // Behind the last backward pass, and the first forward pass of the next iteration.
+    out.hidden = hidden(gradients, s.backward.total(), stack_.gradient_overlap);
+    out.once = exposed(gradients, s.backward.total(), stack_.gradient_overlap);
+    out.once += c_.zero > 0 ? exposed(parameters, s.forward.total(), stack_.gradient_overlap)
+                            : exposed(gradients, 0, 0);
+    return out;
   }
 
  private:
@@ -175,13 +178,51 @@ class Pricing {
     return {(real(model::parameters(m_, slice)) - experts) / t, experts / (t * real(c_.expert))};
   }
 
+  // One layer of each kind that the model has.
+  struct Layers {
+    LayerTime dense, experts;
+  };
+  Layers price_layers(const Configuration& c) const {
+    Layers out;
+    const bool dense = !m_.experts || m_.experts->dense_layers > 0;
+    if (dense) out.dense = pricer_.layer(c, layout_, false);
+    if (m_.experts) out.experts = pricer_.layer(c, layout_, true);
+    return out;
+  }
+
+  Stage stage(const model::Slice& slice, const Layers& each, model::Recompute recompute) const {
+    const model::LayerCounts counts = model::count_layers(m_, slice);
+    LayerTime sum;
+    const auto add = [&](const LayerTime& time, double times) {
+      sum.forward += time.forward * times;
+      sum.backward += time.backward * times;
+    };
+    add(each.dense, real(counts.dense));
+    add(each.experts, real(counts.experts));
+    const double layers = real(counts.dense + counts.experts + counts.multi_token);
+    if (slice.embedding) add(pricer_.embedding(c_), 1);
+    if (slice.head) add(pricer_.head(c_, layout_), 1);
+    if (counts.multi_token > 0) {
+      add(m_.experts ? each.experts : each.dense, real(counts.multi_token));
+      add(pricer_.head(c_, layout_), real(counts.multi_token));
+    }
+    if (stack_.accumulate_bytes > 0) {
+      sum.backward.compute += pricer_.memory(held(slice).total() * stack_.accumulate_bytes);
+    }
+    const double again = recompute == model::Recompute::kFull ? 1 : 0;
+    const double mixtures = real(counts.experts + (m_.experts ? counts.multi_token : 0));
+    return {expose(sum.forward, layers, mixtures, 1, slice),
+            expose(sum.backward, layers, mixtures, stack_.host_backward + again, slice)};
+  }
+
   SlicePass expose(const LayerPass& pass, double layers, double mixtures, double host_factor,
                    const model::Slice& slice) const {
     SlicePass stage;
     stage.tensor = pass.tensor * (1 - stack_.tensor_overlap);
     stage.expert = pass.expert * (1 - stack_.expert_overlap);
-    // Keys and values travel while attention computes on those that came before.
-    stage.context = std::max(0.0, pass.context - pass.attention);
+    // In a ring keys and values travel while attention computes on those that came before; gathered
+    // whole they come first (Llama 3).
+    stage.context = std::max(0.0, pass.context - pass.attention * stack_.context_overlap);
     double host =
         (stack_.host_layer.value * layers + stack_.host_experts.value * mixtures) * host_factor +
         stack_.host_micro_batch.value * real(c_.virtual_stages);
@@ -207,8 +248,13 @@ class Pricing {
   Layout layout_;
   LayerPricer pricer_;
   double spread_ = 1;
-  LayerTime dense_, experts_;
+  Layers layers_;
 };
+
+PassPrice price_of(const SlicePass& pass, double spread) {
+  return {Seconds{pass.compute * spread}, Seconds{pass.tensor}, Seconds{pass.context},
+          Seconds{pass.expert}, 0_s};
+}
 
 MemoryInputs memory_inputs(const LawSettings& settings) {
   return {.element_bytes = settings.element_bytes,
@@ -234,7 +280,7 @@ Result<IterationLaw> IterationLaw::make(const model::Model& model,
 
 IterationTime IterationLaw::time(const Configuration& c) const {
   return Pricing(model_, datacenter_, constants_, settings_, c).time([&](int64_t stage) {
-    return stage_slice(model_, c.pipeline, stage);
+    return model::stage_slice(model_, c.pipeline, stage);
   });
 }
 
@@ -273,8 +319,31 @@ StagePrice IterationLaw::stage(const Configuration& c, const model::Slice& slice
   const auto s = pricing.stage(slice);
   IterationTime once;
   pricing.synchronise(s, slice, once);
-  return {Seconds{s.forward.total()}, Seconds{s.backward.total()}, once.optimizer,
-          once.data_communication};
+  return {price_of(s.forward, pricing.spread()).total(),
+          price_of(s.backward, pricing.spread()).total(), once.optimizer, once.data_communication};
+}
+
+StageParts IterationLaw::stage_parts(const Configuration& c, const model::Slice& slice) const {
+  const Pricing pricing(model_, datacenter_, constants_, settings_, c);
+  const auto whole = pricing.stage(slice), kept = pricing.stage_without_recompute(slice);
+  IterationTime once;
+  pricing.synchronise(whole, slice, once);
+  const auto data = pricing.data_parallel(whole, slice);
+  StageParts parts{.forward = price_of(whole.forward, pricing.spread()),
+                   .backward = price_of(kept.backward, pricing.spread()),
+                   .gradients = Seconds{data.once * pricing.spread()},
+                   .gradients_hidden = Seconds{data.hidden * pricing.spread()},
+                   .update = once.optimizer,
+                   .overhead = once.overhead};
+  parts.forward.data = Seconds{data.per_forward * pricing.spread()};
+  parts.backward.data = Seconds{data.per_backward * pricing.spread()};
+  const PassPrice all = price_of(whole.backward, pricing.spread());
+  const auto rest = [&](Seconds PassPrice::*part) {
+    return std::max(0_s, all.*part - parts.backward.*part);
+  };
+  parts.recompute = {rest(&PassPrice::compute), rest(&PassPrice::tensor), rest(&PassPrice::context),
+                     rest(&PassPrice::expert), 0_s};
+  return parts;
 }
 
 StageCompute IterationLaw::stage_compute(const Configuration& c, const model::Slice& slice) const {
@@ -282,6 +351,11 @@ StageCompute IterationLaw::stage_compute(const Configuration& c, const model::Sl
   const auto s = pricing.stage(slice);
   return {Seconds{s.forward.compute * pricing.spread()},
           Seconds{s.backward.compute * pricing.spread()}};
+}
+
+Bytes IterationLaw::gradients(const Configuration& c, const model::Slice& slice) const {
+  return Bytes{Pricing(model_, datacenter_, constants_, settings_, c).parameters_held(slice) *
+               constants_.stack.gradient_bytes};
 }
 
 DeviceMemory IterationLaw::stage_memory(const Configuration& c, const model::Slice& slice,
@@ -300,8 +374,7 @@ Bytes IterationLaw::boundary(const Configuration& c) const {
 }
 
 Seconds IterationLaw::lower_bound(const Configuration& c) const {
-  const bool eight = settings_.fp8 && datacenter_.device.peak_fp8;
-  const double peak = eight ? datacenter_.device.peak_fp8->value : datacenter_.device.peak.value;
+  const double peak = usable_peak(datacenter_.device, settings_.fp8).value;
   const DeviceConstants& d = constants_.device;
   const double best = peak * std::max({d.matmul_efficiency, d.fp8_efficiency, d.flash_efficiency,
                                        d.scores_efficiency});
@@ -310,6 +383,10 @@ Seconds IterationLaw::lower_bound(const Configuration& c) const {
       3 * model::score_flops(model_, {0, model_.layers, false, false}, c.global_batch).value;
   const double flops = model_flops(model_, c.global_batch).value - scores / 2;
   return Seconds{flops / (best * real(c.devices()))};
+}
+
+FlopsPerSecond usable_peak(const cluster::Device& device, bool fp8) {
+  return fp8 && device.peak_fp8 ? *device.peak_fp8 : device.peak;
 }
 
 Flops model_flops(const model::Model& model, int64_t global_batch) {

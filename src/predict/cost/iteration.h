@@ -57,12 +57,36 @@ struct Prediction {
   DeviceMemory memory;
 };
 
-// One stage by itself, per micro-batch: for plans whose stages differ in devices or layers.
+// One stage by itself, per micro-batch: for plans whose stages differ in devices or layers. The
+// sums of what StageParts has one by one; stragglers counted.
 struct StagePrice {
   Seconds forward;    // collectives inside the stage included
   Seconds backward;   // recomputation included
   Seconds update;     // optimizer, once per iteration
   Seconds gradients;  // exposed sum of gradients, once per iteration
+};
+
+// One pass of a stage in its parts, which add up to it: computation, and what the stack leaves
+// exposed of the collectives inside.
+struct PassPrice {
+  Seconds compute;
+  Seconds tensor;
+  Seconds context;
+  Seconds expert;
+  Seconds data;  // ZeRO 3 gathers parameters for each pass, and sums gradients after each backward
+
+  Seconds total() const { return compute + tensor + context + expert + data; }
+};
+
+// The same stage as a Plan has it, with recomputation by itself; stragglers counted.
+struct StageParts {
+  PassPrice forward;
+  PassPrice backward;        // without recomputation
+  PassPrice recompute;       // zero where activations are kept
+  Seconds gradients;         // sums and gathers once per iteration, exposed
+  Seconds gradients_hidden;  // and behind the last backward pass
+  Seconds update;            // optimizer, once per iteration
+  Seconds overhead;          // of the host, once per iteration and rank
 };
 
 // Of it, what the device computes, and waits for its host; collectives left out.
@@ -77,6 +101,10 @@ struct LawSettings {
   bool fp8 = false;  // matrix products at 8 bits
   bool bf16 = true;  // weights and activations, rather than fp16 or fp32
   double state_bytes = 16;
+  // Stragglers count by all nodes of the datacenter, rather than by those that a configuration
+  // fills: where a pipeline goes on in other datacenters, no configuration says how many it has
+  // here.
+  bool all_nodes = false;
 };
 
 class IterationLaw {
@@ -95,7 +123,10 @@ class IterationLaw {
   IterationTime time(const Configuration& configuration) const;
   DeviceMemory memory(const Configuration& configuration) const;
   StagePrice stage(const Configuration& configuration, const model::Slice& slice) const;
+  StageParts stage_parts(const Configuration& configuration, const model::Slice& slice) const;
   StageCompute stage_compute(const Configuration& configuration, const model::Slice& slice) const;
+  // What each device sums once per iteration.
+  Bytes gradients(const Configuration& configuration, const model::Slice& slice) const;
   // Its memory, with so many micro-batches between forward and backward.
   DeviceMemory stage_memory(const Configuration& configuration, const model::Slice& slice,
                             int64_t micro_batches_in_flight) const;
@@ -118,6 +149,9 @@ class IterationLaw {
   LawSettings settings_;
   Constants constants_;
 };
+
+// What utilisation is a share of: the device's rate at the precision of matrix products.
+FlopsPerSecond usable_peak(const cluster::Device& device, bool fp8);
 
 // Operations of an iteration without those done again: three times forward (model::forward_flops).
 Flops model_flops(const model::Model& model, int64_t global_batch);

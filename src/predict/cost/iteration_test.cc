@@ -63,7 +63,7 @@ TEST(Iteration, OfUnequalStagesWaitsForTheSlowest) {
   const Configuration c{.pipeline = 4, .global_batch = 16};
   double sum = 0, slowest = 0;
   for (int64_t stage = 0; stage < 4; ++stage) {
-    const StagePrice price = l.stage(c, stage_slice(m, 4, stage));
+    const StagePrice price = l.stage(c, model::stage_slice(m, 4, stage));
     const double both = (price.forward + price.backward).value;
     sum += both;
     slowest = std::max(slowest, both);
@@ -75,7 +75,7 @@ TEST(Iteration, OfUnequalStagesWaitsForTheSlowest) {
 // Layers may be spread unevenly; spread evenly it is the same answer.
 TEST(Iteration, TakesTheLayersOfEachStage) {
   const model::Model m = *model::preset("gpt3-175b");
-  const IterationLaw l = *IterationLaw::make(m, machines(), {.stack = "megatron"});
+  const IterationLaw l = *IterationLaw::make(m, machines(), {.stack = "megatron-2022"});
   const Configuration c{.tensor = 8, .pipeline = 4, .global_batch = 16, .sequence_parallel = true};
   const Prediction even = l.predict(c);
   const Prediction same = l.predict(c, {24, 24, 24, 24});
@@ -172,13 +172,32 @@ TEST(Iteration, IsNeverFasterThanItsLowerBound) {
   }
 }
 
+// Keys and values of a ring travel behind attention; gathered whole they come before it. 131,072
+// tokens of Llama 3 405B on 8 x 16 ranks: one head of keys and one of values of 128 numbers per
+// rank, 131072 x 256 x 2 bytes = 67.1 MB, of which 15/16 arrive at 25 GB/s x efficiency; three
+// times per layer, forward once and backward twice.
+TEST(Iteration, GathersKeysAndValuesBehindAttentionOrBeforeIt) {
+  model::Model m = *model::preset("llama3.1-405b");
+  m.sequence = 131072;
+  const Configuration c{.tensor = 8, .context = 16, .global_batch = 1, .sequence_parallel = true};
+  Constants constants = silent();
+  const IterationTime ring = IterationLaw(m, machines(), {}, constants).time(c);
+  EXPECT_EQ(ring.context_communication, 0_s);
+  constants.stack.context_overlap = 0;
+  const IterationTime whole = IterationLaw(m, machines(), {}, constants).time(c);
+  const FabricConstants& out = constants.scale_out;
+  const double once = 131072 * 256 * 2.0 * 15 / 16 / (25e9 * out.efficiency) + out.startup.value +
+                      std::min(15.0, 2 * std::log2(16.0)) * out.latency.value;
+  EXPECT_NEAR(whole.context_communication.value, 126 * 3 * once, 1e-9);
+  EXPECT_EQ(whole.compute, ring.compute);
+}
+
 TEST(Iteration, StagesHoldEveryLayer) {
   const model::Model m = *model::preset("gpt-22b");
   const IterationLaw priced = law(silent(), m);
   const Configuration c{.pipeline = 2, .global_batch = 4};
   EXPECT_DEATH(priced.predict(c, {24, 23}), "stages of 47 layers for a model of 48");
-  EXPECT_DEATH(priced.stage_memory(c, {0, 24, true, false}, -1),
-               "-1 forward passes of 2 bytes a number wait");
+  EXPECT_DEATH(priced.stage_memory(c, {0, 24, true, false}, -1), "-1 forward passes wait");
 }
 
 }  // namespace

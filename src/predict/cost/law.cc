@@ -16,11 +16,15 @@ Result<Law> find_law(std::string_view name) {
 }
 
 Result<Configuration> configuration_of(const plan::Job& job) {
-  const plan::Parallelism& p = job.parallelism;
+  return configuration_of(job.parallelism, job.training, job.file);
+}
+
+Result<Configuration> configuration_of(const plan::Parallelism& p, const plan::Training& training,
+                                       const std::string& file) {
   Result<Order> order = parse_order(p.order);
   if (!order) {
     return unusable(
-        fmt::format("{}: parallelism.order = \"{}\": {}", job.file, p.order, order.error().message),
+        fmt::format("{}: parallelism.order = \"{}\": {}", file, p.order, order.error().message),
         order.error().hint);
   }
   return Configuration{.tensor = p.tensor,
@@ -29,13 +33,25 @@ Result<Configuration> configuration_of(const plan::Job& job) {
                        .pipeline = p.pipeline,
                        .expert = p.expert,
                        .virtual_stages = p.virtual_stages,
-                       .micro_batch = job.training.micro_batch,
-                       .global_batch = job.training.global_batch,
+                       .micro_batch = training.micro_batch,
+                       .global_batch = training.global_batch,
                        .zero = p.zero,
                        .sequence_parallel = p.sequence_parallel,
                        .gpipe = p.schedule == "gpipe",
-                       .recompute = job.training.recompute,
+                       .recompute = training.recompute,
                        .order = *order};
+}
+
+std::vector<int64_t> layers_at_positions(const plan::Parallelism& p) {
+  const std::vector<int64_t>& given = p.layers_per_stage;
+  if (std::ssize(given) == p.pipeline || given.empty()) return given;
+  std::vector<int64_t> sums(static_cast<size_t>(p.pipeline));
+  for (size_t stage = 0; stage < given.size(); ++stage) {
+    const int32_t position = plan::position_of(
+        plan::layout_of(p.schedule), static_cast<int32_t>(stage), static_cast<int32_t>(p.pipeline));
+    sums[static_cast<size_t>(position)] += given[stage];
+  }
+  return sums;
 }
 
 LawSettings settings_of(const plan::Training& training) {
@@ -60,7 +76,8 @@ Status check_divisions(const plan::Job& job) {
                                 job.file, t.global_batch, together),
                     fmt::format("{}", (t.global_batch / together + 1) * together));
   }
-  if (job.model->layers < p.pipeline * p.virtual_stages) {
+  if (job.model->layers < p.pipeline * p.virtual_stages &&
+      !plan::ends_stand_alone(p, job.model->layers)) {
     return unusable(fmt::format("{}: parallelism: {} stages x {} virtual stages, but the model has "
                                 "only {} layers",
                                 job.file, p.pipeline, p.virtual_stages, job.model->layers),
@@ -69,7 +86,9 @@ Status check_divisions(const plan::Job& job) {
   if (!p.layers_per_stage.empty()) {
     int64_t sum = 0;
     for (const int64_t layers : p.layers_per_stage) sum += layers;
-    if (std::ssize(p.layers_per_stage) != p.pipeline || sum != job.model->layers) {
+    const auto numbers = std::ssize(p.layers_per_stage);
+    if ((numbers != p.pipeline && numbers != p.pipeline * p.virtual_stages) ||
+        sum != job.model->layers) {
       return unusable(
           fmt::format("{}: parallelism.layers_per_stage: {} numbers that add up to {}; "
                       "the pipeline has {} stages and the model {} layers",
@@ -77,6 +96,11 @@ Status check_divisions(const plan::Job& job) {
           "one number per stage");
     }
   }
+  return check_experts(job);
+}
+
+Status check_experts(const plan::Job& job) {
+  const plan::Parallelism& p = job.parallelism;
   if (p.expert > 1) {
     if (!job.model->experts) {
       return unusable(

@@ -21,8 +21,8 @@ LayerPricer::LayerPricer(const model::Model& model, const cluster::Datacenter& d
   CHECK(datacenter.scale_up.bandwidth.value > 0 && datacenter.scale_out.bandwidth.value > 0,
         "{} is joined by {} and {} B/s", datacenter.name, datacenter.scale_up.bandwidth.value,
         datacenter.scale_out.bandwidth.value);
-  // Full precision runs at half the rate of 16 bits on the devices that have constants.
-  peak_ = d.peak.value * (element_bytes > 2 ? 0.5 : 1);
+  // Full precision runs at half the rate of 16 bits on accelerators; a CPU's peak is that of it.
+  peak_ = d.peak.value * (element_bytes > 2 && has_constants(d) ? 0.5 : 1);
   rate16_ = peak_ * device_.matmul_efficiency;
   rate8_ = fp8_ ? d.peak_fp8->value * device_.fp8_efficiency : rate16_;
   memory_rate_ = d.memory_bandwidth.value * device_.memory_efficiency;

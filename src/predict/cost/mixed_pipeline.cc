@@ -61,6 +61,21 @@ Seconds mixed_pipeline(std::span<const StagePass> stages, std::span<const Hop> h
   return round_trip(stages, hops) + static_cast<double>(micro_batches - 1) * period(stages, hops);
 }
 
+MixedIteration mixed_iteration(std::span<const StagePass> stages, std::span<const Hop> hops,
+                               std::span<const Seconds> ends, int64_t micro_batches) {
+  constexpr int64_t kPlayedMax = 5'000'000;  // passes
+  CHECK(ends.size() == stages.size(), "{} ends of {} stages", ends.size(), stages.size());
+  MixedIteration out;
+  out.round_trip = round_trip(stages, hops);
+  out.period = period(stages, hops);
+  out.end = *std::max_element(ends.begin(), ends.end());
+  out.iteration = mixed_pipeline(stages, hops, micro_batches) + out.end;
+  if (micro_batches <= kPlayedMax / std::ssize(stages)) {
+    out.played = play_one_forward_one_backward(stages, hops, micro_batches) + out.end;
+  }
+  return out;
+}
+
 Seconds mixed_pipeline_at_most(std::span<const StagePass> stages, std::span<const Hop> hops,
                                int64_t micro_batches) {
   CHECK(micro_batches >= 1, "{} micro-batches", micro_batches);

@@ -48,6 +48,19 @@ Seconds round_trip(std::span<const StagePass> stages, std::span<const Hop> hops)
 Seconds mixed_pipeline(std::span<const StagePass> stages, std::span<const Hop> hops,
                        int64_t micro_batches);
 
+// An iteration of such a pipeline and what it is made of, all that is printed of one.
+struct MixedIteration {
+  Seconds round_trip;
+  Seconds period;
+  Seconds end;        // gradients and optimizer of the stage that takes longest over them
+  Seconds iteration;  // round_trip + (micro_batches - 1) period + end
+  Seconds played;     // the same with 1F1B played action by action
+};
+// ends[s]: of each stage, once per iteration. Playing is left out (zero) beyond some ten
+// milliseconds of work.
+MixedIteration mixed_iteration(std::span<const StagePass> stages, std::span<const Hop> hops,
+                               std::span<const Seconds> ends, int64_t micro_batches);
+
 // No execution of 1F1B takes longer.
 Seconds mixed_pipeline_at_most(std::span<const StagePass> stages, std::span<const Hop> hops,
                                int64_t micro_batches);

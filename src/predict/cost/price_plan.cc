@@ -3,7 +3,10 @@
 #include <algorithm>
 
 #include "predict/cost/collective.h"
-#include "predict/cost/roofline.h"
+#include "predict/cost/constants.h"
+#include "predict/cost/iteration.h"
+#include "predict/cost/law.h"
+#include "predict/cost/stage_laws.h"
 
 namespace tombolo::cost {
 namespace {
@@ -35,18 +38,77 @@ Status price_by_profile(const plan::Job& job, const plan::Hardware& hardware, pl
   return {};
 }
 
-void price_by_roofline(plan::Plan& plan) {
-  for (int32_t s = 0; s < static_cast<int32_t>(plan.stages.size()); ++s) {
-    // Replicas of a stage share a datacenter, hence a kind of device.
-    plan::Stage& stage = plan.stages[s];
-    stage.cost = roofline(plan.model, stage.slice, plan.device_of(plan.rank_of(s, 0)),
-                          {.micro_batch = plan.training.micro_batch,
-                           .element_bytes = plan::element_bytes(plan.training.precision),
-                           .recompute = plan.training.recompute,
-                           .state_bytes = plan.training.optimizer_bytes_per_parameter});
-    if (!plan.may_recompute(static_cast<size_t>(s))) stage.cost.recompute = 0_s;
+// The laws of a Plan's stages, and the configuration as each of them sees it.
+class LawsOfPlan {
+ public:
+  static Result<LawsOfPlan> make(const plan::Job& job, const plan::Plan& plan) {
+    return LawsOfPlan(TRY(StageLaws::make(plan.model, plan.cluster, plan.training)),
+                      TRY(configuration_of(job)));
   }
-  plan.cost_source = plan::CostSource::kRoofline;
+
+  const IterationLaw& law(const plan::Plan& plan, int32_t stage) const {
+    return laws_.in(plan.datacenter_index(plan.rank_of(stage, 0)));
+  }
+  Configuration at(const plan::Plan& plan, int32_t stage) const {
+    return stage_configuration(configuration_, plan.parallelism.tensor_at(plan.position_of(stage)),
+                               laws_.across());
+  }
+
+ private:
+  LawsOfPlan(StageLaws laws, Configuration configuration)
+      : laws_(std::move(laws)), configuration_(configuration) {}
+  StageLaws laws_;
+  Configuration configuration_;
+};
+
+void price_memory(const LawsOfPlan& laws, plan::Plan& plan) {
+  for (int32_t s = 0; s < static_cast<int32_t>(plan.stages.size()); ++s) {
+    plan::Stage& stage = plan.stages[s];
+    const DeviceMemory one =
+        laws.law(plan, s).stage_memory(laws.at(plan, s), stage.slice, /*in flight*/ 1);
+    stage.state = one.parameters + one.gradients + one.optimizer + one.gathered;
+    stage.activations = one.activations;
+    stage.workspace = one.workspace;
+  }
+}
+
+plan::PassCommunication communication_of(const PassPrice& pass) {
+  return {pass.tensor, pass.context, pass.expert, pass.data};
+}
+
+bool law_knows(const plan::Plan& plan) {
+  for (const cluster::Datacenter& datacenter : plan.cluster.datacenters) {
+    if (!has_constants(datacenter.device)) return false;
+  }
+  return true;
+}
+
+void price_by_law(const LawsOfPlan& laws, plan::Plan& plan) {
+  for (int32_t s = 0; s < static_cast<int32_t>(plan.stages.size()); ++s) {
+    plan::Stage& stage = plan.stages[s];
+    const IterationLaw& law = laws.law(plan, s);
+    const Configuration c = laws.at(plan, s);
+    const StageParts parts = law.stage_parts(c, stage.slice);
+    stage.cost = {.forward = parts.forward.total(),
+                  .backward = parts.backward.total(),
+                  .recompute = parts.recompute.total(),
+                  .update = parts.update + (s < plan.parallelism.pipeline ? parts.overhead : 0_s),
+                  .reduce = parts.gradients,
+                  .reduce_hidden = parts.gradients_hidden,
+                  .forward_communication = communication_of(parts.forward),
+                  .backward_communication = communication_of(parts.backward),
+                  .recompute_communication = communication_of(parts.recompute)};
+    // ZeRO 3 sums after each backward pass, and nothing once per iteration.
+    stage.gradients = c.zero == 3 ? Bytes{} : law.gradients(c, stage.slice);
+    // The last stage's backward pass follows its forward pass at once; stacks recompute there, too.
+    if (plan.may_recompute(static_cast<size_t>(s))) continue;
+    stage.cost.backward += stage.cost.recompute;
+    stage.cost.backward_communication += stage.cost.recompute_communication;
+    stage.cost.recompute = 0_s;
+    stage.cost.recompute_communication = {};
+  }
+  plan.cost_source = law_knows(plan) ? plan::CostSource::kTombolo : plan::CostSource::kRoofline;
+  plan.constants = constants_digest();
 }
 
 // The replicas of a stage sum their gradients in a ring; its slowest hop decides.
@@ -67,15 +129,30 @@ void price_reduction(plan::Plan& plan) {
 }  // namespace
 
 Result<plan::Plan> make_plan(const plan::Job& job, const plan::Hardware* hardware) {
+  if (job.model) TRY(check_experts(job));
   plan::Plan plan = TRY(plan::lay_out(job));
+  if (!job.model) return plan;  // its [stage_times] say all there is to say
+  const LawsOfPlan laws = TRY(LawsOfPlan::make(job, plan));
+  price_memory(laws, plan);
   if (job.stage_times) return plan;
   if (hardware) {
     TRY(price_by_profile(job, *hardware, plan));
+    price_reduction(plan);
   } else {
-    price_by_roofline(plan);
+    price_by_law(laws, plan);
   }
-  price_reduction(plan);
   return plan;
+}
+
+std::optional<double> mfu_of(const plan::Plan& plan, Seconds iteration) {
+  if (plan.cost_source == plan::CostSource::kStageTimes || iteration.value <= 0) return {};
+  FlopsPerSecond peak;
+  for (const plan::Placement& placement : plan.ranks) {
+    peak += usable_peak(plan.device_of(placement.rank),
+                        plan.training.precision == plan::Precision::kFp8) *
+            real(placement.shards);
+  }
+  return model_flops(plan.model, plan.training.global_batch) / (peak * iteration);
 }
 
 }  // namespace tombolo::cost

@@ -1,9 +1,18 @@
-// From a job to a Plan whose stages have times.
+// From a job to a Plan whose stages have times and memory.
 //
-// plan::lay_out says which layers run where; this says how long each stage takes there: what
-// [stage_times] says, else what the hardware file measured, else the law `roofline`. The sum of
-// gradients takes what the law `ring-all-reduce` says, over the slowest hop of the ring.
+// plan::lay_out says which layers run where; this says how long each stage takes there and in what
+// memory, and is the one place that does. Times, in this order: what [stage_times] says, what the
+// hardware file measured, the law `tombolo`, and where a device has no constants (CPUs) the law
+// `roofline`. Memory is that of the law `device memory` for the job's stack, whoever says the
+// times.
+//
+// Estimates in closed form, searches, the simulator and sweeps combine these prices and make none
+// of their own. With `tombolo` a pass of a stage includes what the stack leaves exposed of the
+// collectives inside, and the sum of gradients is what it leaves exposed of it; else the sum takes
+// what the law `ring-all-reduce` says, over the slowest hop of the ring.
 #pragma once
+
+#include <optional>
 
 #include "base/result.h"
 #include "spec/plan/hardware.h"
@@ -12,7 +21,12 @@
 
 namespace tombolo::cost {
 
-// Unusable: a hardware file that was measured for another job; what plan::lay_out refuses.
+// Unusable: a hardware file that was measured for another job; experts that cannot be divided; what
+// plan::lay_out and the laws refuse.
 Result<plan::Plan> make_plan(const plan::Job& job, const plan::Hardware* hardware = nullptr);
+
+// Operations of the model over what its devices could do in an iteration of this length: model
+// FLOPs utilisation. Nothing where the stages' times are imagined ([stage_times]).
+std::optional<double> mfu_of(const plan::Plan& plan, Seconds iteration);
 
 }  // namespace tombolo::cost

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "predict/cost/iteration.h"
+#include "predict/cost/law.h"
+#include "predict/cost/roofline.h"
 #include "support/job_texts.h"
 
 namespace tombolo::cost {
@@ -10,19 +13,96 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(PricePlan, TheLawIsRoofline) {
+// Operator by operator, which is about what the roofline of the whole stage says.
+TEST(PricePlan, TheLawOfCpusIsRoofline) {
   const plan::Plan plan = *make_plan(*plan::parse_job(test::kTwoCpus, "job.toml"));
   EXPECT_EQ(plan.cost_source, plan::CostSource::kRoofline);
-  for (const plan::Stage& stage : plan.stages) EXPECT_GT(stage.cost.forward, 0_s);
+  for (const plan::Stage& stage : plan.stages) {
+    const plan::StageCost whole =
+        roofline(plan.model, stage.slice, plan.device_of(0),
+                 {.micro_batch = plan.training.micro_batch, .element_bytes = 4});
+    EXPECT_NEAR(stage.cost.forward / whole.forward, 1, 0.25);
+  }
 }
 
 // A ring of two: two steps of half the gradients. Over the network in "a", inside a node in "b".
-TEST(PricePlan, TheSlowestHopOfTheRingDecides) {
-  const plan::Plan plan = *make_plan(*plan::parse_job(test::kReplicated, "job.toml"));
+TEST(PricePlan, TheSlowestHopOfTheRingDecidesWhereStagesWereMeasured) {
+  const plan::Job job = *plan::parse_job(test::kReplicated, "job.toml");
+  const plan::Plan by_law = *make_plan(job);
+  plan::Hardware hardware{.model = by_law.model,
+                          .micro_batch = by_law.training.micro_batch,
+                          .precision = std::string(to_name(by_law.training.precision)),
+                          .recompute = by_law.training.recompute};
+  for (int32_t s = 0; s < std::ssize(by_law.stages); ++s) {
+    hardware.stages.push_back({.slice = by_law.stages[s].slice,
+                               .device = by_law.device_of(by_law.rank_of(s, 0)).name,
+                               .cost = {.forward = 1_ms, .backward = 2_ms}});
+  }
+  const Result<plan::Plan> made = make_plan(job, &hardware);
+  ASSERT_TRUE(made) << made.error().text();
+  const plan::Plan& plan = *made;
   EXPECT_DOUBLE_EQ(plan.stages[0].cost.reduce.value,
                    2 * (1e-3 + plan.stages[0].gradients.value / 2 / 1e9));
   EXPECT_DOUBLE_EQ(plan.stages[1].cost.reduce.value,
                    2 * (2e-6 + plan.stages[1].gradients.value / 2 / 1e10));
+}
+
+// Whatever parallelism: the Plan has what the law says of each stage, and fits where the law says
+// so.
+TEST(PricePlan, TheLawOfAcceleratorsIsTombolo) {
+  for (const char* recompute : {"none", "full"}) {
+    for (const char* zero : {"0", "1", "3"}) {
+      std::string text = test::datacenters({{"a", 4}}, "h100-80g");
+      text.replace(text.find("nodes = 4"), 9, "nodes = 4\ndevices_per_node = 8");
+      text += fmt::format(R"(
+        [model]
+        preset = "llama3-8b"
+        [training]
+        global_batch = 64
+        stack = "nemo"
+        recompute = "{}"
+        [parallelism]
+        tensor = 4
+        context = 2
+        pipeline = 2
+        data = 2
+        sequence_parallel = true
+        zero = {}
+      )",
+                          recompute, zero);
+      SCOPED_TRACE(text);
+      const plan::Job job = *plan::parse_job(text, "job.toml");
+      const plan::Plan plan = *make_plan(job);
+      EXPECT_EQ(plan.cost_source, plan::CostSource::kTombolo);
+      EXPECT_EQ(plan.constants, constants_digest());
+      const IterationLaw law =
+          *IterationLaw::make(*job.model, job.cluster.datacenters[0], settings_of(job.training));
+      const Configuration c = *configuration_of(job);
+      for (const plan::Stage& stage : plan.stages) {
+        const StagePrice price = law.stage(c, stage.slice);
+        const plan::PassCommunication& inside = stage.cost.forward_communication;
+        const Seconds data = inside.data + stage.cost.backward_communication.data;
+        EXPECT_DOUBLE_EQ((stage.cost.forward - inside.data).value, price.forward.value);
+        EXPECT_NEAR((stage.cost.forward + stage.cost.backward + stage.cost.recompute - data).value,
+                    (price.forward + price.backward).value, 1e-12);
+        // Sequences are summed and gathered in every layer; what ZeRO 3 gathers, it gathers for
+        // each of 32 micro-batches.
+        EXPECT_GT(inside.tensor, 0_s);
+        EXPECT_EQ(data > 0_s, zero == std::string("3"));
+        EXPECT_NEAR((32 * data + stage.cost.reduce).value, price.gradients.value, 1e-12);
+        EXPECT_EQ(stage.gradients > 0_B, zero != std::string("3"));
+        EXPECT_EQ(stage.cost.recompute > 0_s,
+                  recompute == std::string("full") && !stage.slice.head);
+      }
+      // 1F1B: the first stage keeps two micro-batches, the second one.
+      Bytes most;
+      for (size_t s = 0; s < 2; ++s) {
+        const plan::Stage& stage = plan.stages[s];
+        most = std::max(most, stage.state + stage.workspace + stage.activations * (s == 0 ? 2 : 1));
+      }
+      EXPECT_NEAR(most.value, law.memory(c).total().value, 1);
+    }
+  }
 }
 
 TEST(PricePlan, MeasurementsReplaceTheLaw) {

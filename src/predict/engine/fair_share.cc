@@ -11,6 +11,9 @@ void check(const Flow& flow, std::span<const Link> links) {
   CHECK(flow.weight > 0 && flow.weight < kUnlimited.value, "weight {}", flow.weight);
   CHECK(flow.cap.value >= 0, "cap of {} B/s", flow.cap.value);
   CHECK(!flow.links.empty() || flow.cap < kUnlimited, "a flow without links needs a cap");
+  CHECK(flow.shares.empty() || flow.shares.size() == flow.links.size(), "{} shares of {} links",
+        flow.shares.size(), flow.links.size());
+  for (const double share : flow.shares) CHECK(share > 0, "a share of {}", share);
   for (const uint32_t link : flow.links) {
     CHECK(link < links.size(), "link {} of {}", link, links.size());
     CHECK(links[link].capacity.value >= 0, "link {} has {} B/s", link, links[link].capacity.value);
@@ -38,7 +41,10 @@ std::span<const BytesPerSecond> FairShareSolver::solve(std::span<const Flow* con
       for (const uint32_t link : flows[i]->links) growing_[link] = 0;
     }
     for (const uint32_t i : active_) {
-      for (const uint32_t link : flows[i]->links) growing_[link] += flows[i]->weight;
+      const Flow& flow = *flows[i];
+      for (size_t l = 0; l < flow.links.size(); ++l) {
+        growing_[flow.links[l]] += flow.weight * flow.share_on(l);
+      }
     }
     // How far each flow may rise: to its cap, or to where its tightest link is full.
     double next = kUnlimited.value;
@@ -62,7 +68,10 @@ std::span<const BytesPerSecond> FairShareSolver::solve(std::span<const Flow* con
       const bool capped = flow.cap.value / flow.weight <= level;  // then the cap, to the last bit
       const double rate = capped ? flow.cap.value : level * flow.weight;
       rates_[i] = {rate};
-      for (const uint32_t link : flow.links) left_[link] = std::max(0.0, left_[link] - rate);
+      for (size_t l = 0; l < flow.links.size(); ++l) {
+        double& left = left_[flow.links[l]];
+        left = std::max(0.0, left - rate * flow.share_on(l));
+      }
     }
     std::swap(active_, rising_);
   }

@@ -3,8 +3,9 @@
 // Rates grow together, in proportion to the flows' weights, until a link is full or a flow reaches
 // its cap; flows that cross the full link stop there, the others go on. The result is the only
 // allocation in which no flow can gain without taking from one that is no better off (rate /
-// weight). Law: Bertsekas & Gallager, Data Networks, 2nd ed., section 6.5.2 (progressive filling).
-// Holds for long flows with similar round-trip times; docs/laws/fair_share.md states its limits.
+// weight). A flow may load a link with a share of its rate: progressive filling stays the same.
+// Law: Bertsekas & Gallager, Data Networks, 2nd ed., section 6.5.2 (progressive filling). Holds for
+// long flows with similar round-trip times; docs/laws/fair_share.md states its limits.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,11 @@ struct Flow {
   std::vector<uint32_t> links;  // indices of the links it crosses; one named twice is loaded twice
   double weight = 1;            // above 0; its share of a full link is in proportion
   BytesPerSecond cap = kUnlimited;
+  // Of its rate, what links[i] carries: 1/8 of a transfer that eight node pairs carry side by side.
+  // Empty: all of it on each.
+  std::vector<double> shares = {};
+
+  double share_on(size_t i) const { return shares.empty() ? 1 : shares[i]; }
 };
 
 // The rate of each flow, in order. CHECKs that every flow has a weight above 0 and a bound (a link

@@ -92,11 +92,12 @@ void FluidNetwork::advance(SimTime now) {
 
 void FluidNetwork::end(uint32_t slot) {
   Active& active = slots_[slot];
-  for (const uint32_t link : active.flow.links) {
+  for (size_t l = 0; l < active.flow.links.size(); ++l) {
+    const uint32_t link = active.flow.links[l];
     std::vector<uint32_t>& here = on_link_[link];
     *std::find(here.begin(), here.end(), slot) = here.back();
     here.pop_back();
-    delivered_[link] += active.bytes;
+    delivered_[link] += active.bytes * active.flow.share_on(l);
     changed_.push_back(link);
   }
   finished_.push_back({active.id, now_});

@@ -18,8 +18,9 @@ Status check_max_min(std::span<const Flow> flows, std::span<const Link> links,
       return infeasible(
           fmt::format("flow {} has {} B/s, above its cap of {} B/s", i, rate, flows[i].cap.value));
     }
-    for (const uint32_t link : flows[i].links) {
-      load[link] += rate;
+    for (size_t l = 0; l < flows[i].links.size(); ++l) {
+      const uint32_t link = flows[i].links[l];
+      load[link] += rate * flows[i].share_on(l);
       best_level[link] = std::max(best_level[link], rate / flows[i].weight);
     }
   }

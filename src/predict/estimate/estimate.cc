@@ -1,10 +1,12 @@
 #include "predict/estimate/estimate.h"
 
 #include <cmath>
+#include <set>
 
 #include "base/check.h"
 #include "predict/cost/law.h"
 #include "predict/cost/mixed_pipeline.h"
+#include "predict/cost/price_plan.h"
 #include "predict/cost/rail_only.h"
 #include "predict/published/error_band.h"
 
@@ -36,7 +38,13 @@ Status refuse_what_rail_only_does_not_know(const plan::Job& job) {
     return unusable(fmt::format("{}: cluster: {} datacenters; the law rail-only knows one network "
                                 "for all devices",
                                 job.file, job.cluster.datacenters.size()),
-                    "one [[cluster.datacenter]], or tombolo simulate for a pipeline across a WAN");
+                    "one [[cluster.datacenter]], or the law tombolo, which prices each by itself");
+  }
+  if (!p.tensor_per_stage.empty()) {
+    return unusable(fmt::format("{}: parallelism.tensor_per_stage = [{}]: the law rail-only knows "
+                                "one tensor degree",
+                                job.file, fmt::join(p.tensor_per_stage, ", ")),
+                    "tensor = 8 for all stages, or the law tombolo, which prices each by itself");
   }
   return {};
 }
@@ -174,7 +182,7 @@ std::optional<Seconds> play(const plan::Job& job, const cost::IterationLaw& law,
   std::vector<cost::StagePass> stages;
   int64_t first = 0;
   for (int64_t stage = 0; stage < c.pipeline; ++stage) {
-    model::Slice slice = cost::stage_slice(law.model(), c.pipeline, stage);
+    model::Slice slice = model::stage_slice(law.model(), c.pipeline, stage);
     if (!job.parallelism.layers_per_stage.empty()) {
       slice.first_layer = first;
       slice.layers = job.parallelism.layers_per_stage[static_cast<size_t>(stage)];
@@ -191,43 +199,83 @@ std::optional<Seconds> play(const plan::Job& job, const cost::IterationLaw& law,
 }
 
 // What the law tombolo counts otherwise than the job has it.
+void note_schedule(const plan::Job& job, std::vector<std::string>& notes) {
+  const std::string& schedule = job.parallelism.schedule;
+  if (schedule == "1f1b" || schedule == "interleaved") return;
+  notes.push_back(fmt::format(
+      "left out: schedule = \"{}\"; the law is that of 1f1b and interleaved", schedule));
+}
+
+void note_precision(const plan::Job& job, const cluster::Datacenter& datacenter,
+                    std::vector<std::string>& notes) {
+  if (job.training.precision != plan::Precision::kFp8 || datacenter.device.peak_fp8) return;
+  notes.push_back(fmt::format("precision = \"fp8\": {} has no peak_fp8; counted at 16 bits",
+                              datacenter.device.name));
+}
+
+void note_uneven(const char* what, int64_t number, const char* by, int64_t degree,
+                 std::vector<std::string>& notes) {
+  if (number % degree == 0) return;
+  notes.push_back(fmt::format("{} = {} is no multiple of {} = {}: counted as if it were", what,
+                              number, by, degree));
+}
+
 void note_what_tombolo_leaves_out(const plan::Job& job, std::vector<std::string>& notes) {
   const plan::Parallelism& p = job.parallelism;
   if (!p.layers_per_stage.empty() && p.virtual_stages > 1) {
     notes.push_back("virtual_stages with layers_per_stage: memory is counted without them");
   }
-  if (p.schedule != "1f1b" && p.schedule != "interleaved") {
-    notes.push_back(
-        fmt::format("left out: schedule = \"{}\"; the law is that of 1f1b and "
-                    "interleaved",
-                    p.schedule));
-  }
+  note_schedule(job, notes);
   if (job.stage_times) notes.push_back("left out: [stage_times]");
-  if (job.training.precision == plan::Precision::kFp8 &&
-      !job.cluster.datacenters[0].device.peak_fp8) {
-    notes.push_back(fmt::format("precision = \"fp8\": {} has no peak_fp8; counted at 16 bits",
-                                job.cluster.datacenters[0].device.name));
+  note_precision(job, job.cluster.datacenters[0], notes);
+  note_uneven("heads", job.model->heads, "tensor", p.tensor, notes);
+  note_uneven("sequence", job.model->sequence, "context", p.context, notes);
+}
+
+bool stands_apart(const plan::Job& job) {
+  return job.cluster.datacenters.size() > 1 || !job.parallelism.tensor_per_stage.empty();
+}
+
+// Laid out and priced as a Plan, then stage by stage.
+Status price_stages_apart(const plan::Job& job, Estimate& e) {
+  const plan::Plan plan = TRY(cost::make_plan(job));
+  e.stages_apart = TRY(cost::predict_plan(plan, job.file));
+  const cost::PlanPrediction& predicted = *e.stages_apart;
+  e.law_source =
+      fmt::format("docs/laws/mixed_pipeline.md, over stage times by {}", to_name(plan.cost_source));
+  e.iteration = predicted.time.iteration;
+  if (predicted.time.played > 0_s) e.played = predicted.time.played;
+  e.devices = predicted.devices;
+  e.memory = predicted.fullest().memory;
+  e.memory_of_device = predicted.fullest().memory_of_device;
+  if (e.iteration > 0_s) {  // [stage_times] may be nothing
+    const Flops work = cost::model_flops(*job.model, job.training.global_batch);
+    e.mfu = work / (predicted.peak * e.iteration);
+    e.hfu = (work + recomputed_flops(job)) / (predicted.peak * e.iteration);
   }
-  const auto uneven = [&](const char* what, int64_t number, const char* by, int64_t degree) {
-    if (number % degree == 0) return;
-    notes.push_back(fmt::format("{} = {} is no multiple of {} = {}: counted as if it were", what,
-                                number, by, degree));
-  };
-  uneven("heads", job.model->heads, "tensor", p.tensor);
-  uneven("sequence", job.model->sequence, "context", p.context);
+  e.priced = predicted.rental.has_value();
+  if (e.priced) e.price = *predicted.rental + predicted.egress;
+  e.notes.insert(e.notes.end(), predicted.assumed.begin(), predicted.assumed.end());
+  note_schedule(job, e.notes);
+  std::set<std::string> devices;
+  std::set<int64_t> tensors;
+  for (const cost::PlacedStage& stage : predicted.stages) {
+    if (devices.insert(stage.device).second) {
+      note_precision(job, *job.cluster.find(stage.datacenter), e.notes);
+    }
+    if (tensors.insert(stage.tensor).second) {
+      note_uneven("heads", job.model->heads, "tensor", stage.tensor, e.notes);
+    }
+  }
+  note_uneven("sequence", job.model->sequence, "context", job.parallelism.context, e.notes);
+  return {};
 }
 
 Status price_by_tombolo(const plan::Job& job, Estimate& e) {
-  if (job.cluster.datacenters.size() > 1) {
-    return unusable(fmt::format("{}: cluster: {} datacenters; the law tombolo prices one cluster "
-                                "at a time",
-                                job.file, job.cluster.datacenters.size()),
-                    "tombolo plan, which lays pipelines over several, or tombolo simulate");
-  }
   const cluster::Datacenter& datacenter = job.cluster.datacenters[0];
   const cost::IterationLaw law = TRY(during(
       cost::IterationLaw::make(*job.model, datacenter, cost::settings_of(job.training)), job.file));
-  const std::vector<int64_t>& uneven = job.parallelism.layers_per_stage;
+  const std::vector<int64_t> uneven = cost::layers_at_positions(job.parallelism);
   e.layout = cost::lay_out(
       e.configuration, cost::usable_domain(datacenter.scale_up.domain, e.configuration.devices()));
   const cost::Prediction predicted =
@@ -238,9 +286,9 @@ Status price_by_tombolo(const plan::Job& job, Estimate& e) {
   e.played = play(job, law, e.configuration, predicted.time);
   e.memory = predicted.memory;
   const Flops work = cost::model_flops(*job.model, job.training.global_batch);
-  const bool eight = job.training.precision == plan::Precision::kFp8 && datacenter.device.peak_fp8;
-  const Flops possible = (eight ? *datacenter.device.peak_fp8 : datacenter.device.peak) *
-                         static_cast<double>(e.configuration.devices()) * e.iteration;
+  const Flops possible =
+      cost::usable_peak(datacenter.device, job.training.precision == plan::Precision::kFp8) *
+      real(e.devices) * e.iteration;
   e.mfu = work / possible;
   e.hfu = (work + recomputed_flops(job)) / possible;
   for (const std::string& assumed : law.constants().assumed) e.notes.push_back(assumed);
@@ -265,17 +313,33 @@ Result<Estimate> estimate(const plan::Job& job, cost::Law law, bool with_band) {
   e.micro_batches = e.configuration.micro_batches();
   CHECK(e.micro_batches >= 1, "{}: a batch of {} has no micro-batch", job.file,
         job.training.global_batch);
+  e.devices = e.configuration.devices();
   e.devices_in_cluster = job.cluster.devices();
   e.memory_of_device = datacenter.device.memory;
   e.notes = job.notes;
-  if (e.configuration.devices() > e.devices_in_cluster) {
-    e.notes.push_back(fmt::format("the split needs {} devices, the cluster has {}",
-                                  e.configuration.devices(), e.devices_in_cluster));
+  if (law == cost::Law::kTombolo && !job.constants.empty() &&
+      job.constants != cost::constants_digest()) {
+    e.notes.push_back(
+        "the Plan was priced with other constants than this version has: priced anew, so tombolo "
+        "simulate, "
+        "which plays what the Plan says, may differ");
+  }
+  if (law == cost::Law::kTombolo && stands_apart(job)) {
+    TRY(price_stages_apart(job, e));
+    return e;
+  }
+  if (e.devices > e.devices_in_cluster) {
+    e.notes.push_back(fmt::format("the split needs {} devices, the cluster has {}", e.devices,
+                                  e.devices_in_cluster));
   }
   TRY(law == cost::Law::kRailOnly ? price_by_rail_only(job, e) : price_by_tombolo(job, e));
-  e.price = datacenter.price * static_cast<double>(e.configuration.devices()) * e.iteration;
-  if (with_band && law == cost::Law::kTombolo)
-    e.band = TRY(published::error_band(job, e.iteration));
+  e.priced = datacenter.price.value > 0;
+  e.price = datacenter.price * real(e.devices) * e.iteration;
+  if (with_band && law == cost::Law::kTombolo) {
+    published::BandOrNote errors = TRY(published::error_band(job, e.iteration));
+    e.band = std::move(errors.band);
+    if (!e.band) e.notes.push_back(std::move(errors.note));
+  }
   return e;
 }
 

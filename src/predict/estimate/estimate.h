@@ -9,6 +9,10 @@
 // Which degrees lie inside a scale-up domain follows [parallelism].order, innermost first: with
 // "tp-cp-ep-dp-pp" tensor parallelism fills scale_up.domain, what is left of it goes to context,
 // data and then to pipeline, and the rest is in the network (cost::lay_out).
+//
+// Pipelines over several datacenters, or with unlike tensor degrees, are laid out and priced as a
+// Plan first and then stage by stage (cost::predict_plan), which is what `tombolo plan` prints of
+// them. There too few devices are infeasible.
 #pragma once
 
 #include <optional>
@@ -21,6 +25,7 @@
 #include "predict/cost/device_memory.h"
 #include "predict/cost/iteration.h"
 #include "predict/cost/law.h"
+#include "predict/cost/stage_laws.h"
 #include "predict/published/error_band.h"
 #include "spec/plan/job.h"
 
@@ -32,8 +37,11 @@ struct Estimate {
   cost::Configuration configuration;
   cost::Layout layout;
   int64_t micro_batches = 0;       // of each pipeline
-  int64_t devices_in_cluster = 0;  // the configuration may need more
-  cost::IterationTime parts;
+  int64_t devices = 0;             // that it takes
+  int64_t devices_in_cluster = 0;  // it may need more
+  cost::IterationTime parts;       // zero where stages_apart says more
+  // Of a pipeline over several datacenters or with unlike tensor degrees, which have no one layout.
+  std::optional<cost::PlanPrediction> stages_apart;
   Seconds iteration;
   // The same pipeline played action by action instead of the closed form: 1F1B of the law tombolo,
   // without virtual stages. Nearer to the schedule where stages differ or transfers are slow.
@@ -43,15 +51,17 @@ struct Estimate {
   double hfu = 0;             // with those done again for recomputation
   cost::DeviceMemory memory;  // of the fullest device
   Bytes memory_of_device;
-  Dollars price;                   // of the iteration; 0 where the cluster names none
+  Dollars price;                   // of the iteration, WAN traffic included; 0 where not priced
+  bool priced = false;             // every datacenter in use names a price
   std::vector<std::string> notes;  // what was assumed or left out, one sentence each
 
   bool fits() const { return memory.total() <= memory_of_device; }
 };
 
-// Unusable: a job without model, more datacenters than one, parallelism the law does not know, a
-// batch that cannot be divided, fewer layers than stages. Takes microseconds; with an error band
-// (law `tombolo`, `with_band`) the published runs are read and predicted, too: some 20 ms.
+// Unusable: a job without model, parallelism the law does not know, a batch that cannot be divided,
+// fewer layers than stages; with the law `rail-only` more datacenters than one. Takes microseconds;
+// with an error band (law `tombolo`, `with_band`) the published runs, which are of one cluster
+// each, are read and predicted, too: some 20 ms.
 Result<Estimate> estimate(const plan::Job& job, cost::Law law, bool with_band = false);
 
 }  // namespace tombolo::estimate

@@ -88,6 +88,20 @@ TEST(Estimate, SaysWhatItLeavesOut) {
               Contains(HasSubstr("nemo")));
 }
 
+// 96 layers in 7 x 14 chunks: 98 places with embedding and head; in 9 x 11 there is one too many.
+TEST(Estimate, GivesEmbeddingAndHeadAChunkEach) {
+  const auto stages = [](const char* to) {
+    return job("tensor = 8\npipeline = 8\nvirtual_stages = 3", to);
+  };
+  const Estimate e =
+      *estimate(stages("tensor = 8\npipeline = 7\nvirtual_stages = 14"), cost::Law::kTombolo);
+  EXPECT_GT(e.iteration, 0_s);
+  EXPECT_EQ(e.configuration.devices(), 56);
+  EXPECT_THAT(
+      complaint(stages("tensor = 8\npipeline = 9\nvirtual_stages = 11"), cost::Law::kTombolo),
+      HasSubstr("only 96 layers"));
+}
+
 TEST(Estimate, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(complaint(job("tensor = 8", "context = 2")), HasSubstr("parallelism.context = 2"));
   EXPECT_THAT(complaint(job("tensor = 8", "expert = 2")), HasSubstr("parallelism.expert = 2"));
@@ -109,7 +123,8 @@ TEST(Estimate, RefusesWhatItDoesNotKnow) {
 
 // Korthikanti et al. 2022, table 5: 13.75 s measured, on the same job with the stack named.
 TEST(Estimate, PricesEveryOperatorByTheLawTombolo) {
-  const plan::Job there = job("recompute", "stack = \"megatron\"\nprecision = \"fp16\"\nrecompute");
+  const plan::Job there =
+      job("recompute", "stack = \"megatron-2022\"\nprecision = \"fp16\"\nrecompute");
   const Estimate e = *estimate(there, cost::Law::kTombolo, true);
   EXPECT_EQ(e.law, *cost::find_law(""));
   EXPECT_NEAR(e.iteration.value, 13.75, 13.75 * 0.05);
@@ -155,7 +170,38 @@ TEST(Estimate, KnowsContextExpertsAndShardedParameters) {
                             "[[cluster.datacenter]]\nname = \"there\"\ndevice = \"a100-80g\"\n"
                             "[training]"),
                         cost::Law::kTombolo),
-              HasSubstr("tombolo plan"));
+              HasSubstr("virtual_stages = 3"));
+}
+
+// Two datacenters, and tensor degrees that differ: stage by stage, as `tombolo plan` prints it.
+TEST(Estimate, KnowsStagesThatDiffer) {
+  std::string text = test::kReplicated;
+  text.replace(text.find("pipeline = 3"), 12, "pipeline = 3\nzero = 1");
+  const plan::Job there = *plan::parse_job(text, "job.toml");
+  const Estimate e = *estimate(there, cost::Law::kTombolo, true);
+  ASSERT_TRUE(e.stages_apart);
+  EXPECT_EQ(e.iteration, e.stages_apart->time.iteration);
+  EXPECT_EQ(e.played, e.stages_apart->time.played);
+  EXPECT_EQ(e.devices, 6);
+  EXPECT_EQ(e.devices_in_cluster, 7);
+  EXPECT_FALSE(e.priced);
+  EXPECT_FALSE(e.band);
+  EXPECT_GT(e.mfu, 0);
+  EXPECT_EQ(e.hfu, e.mfu);
+  EXPECT_TRUE(e.fits());
+
+  plan::Job unlike = job("virtual_stages = 3\n", "");
+  unlike.parallelism.pipeline = 2;
+  unlike.parallelism.tensor_per_stage = {8, 4};
+  const Estimate two = *estimate(unlike, cost::Law::kTombolo);
+  ASSERT_TRUE(two.stages_apart);
+  EXPECT_EQ(two.devices, 12);
+  EXPECT_FALSE(two.fits());  // 88 GB of weights alone on each of the four
+  EXPECT_EQ(two.memory, two.stages_apart->stages[1].memory);
+  EXPECT_TRUE(two.priced);
+  EXPECT_THAT(complaint(unlike), HasSubstr("parallelism.tensor_per_stage = [8, 4]"));
+  unlike.parallelism.schedule = "zb-h1";
+  EXPECT_THAT(estimate(unlike, cost::Law::kTombolo)->notes, Contains(HasSubstr("zb-h1")));
 }
 
 // A device of nobody's catalog: the nearest by peak stands in, and the estimate says so.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <cstdlib>
 
 #include "base/check.h"
 
@@ -14,6 +15,25 @@ using graph::CollectiveType;
 bool power_of_two(int32_t n) { return std::has_single_bit(static_cast<uint32_t>(n)); }
 
 int32_t log2_of(int32_t n) { return std::bit_width(static_cast<uint32_t>(n)) - 1; }
+
+// An all-gather meets members at half of all, at half of that (cut off), and so on down to 1: do
+// all of them come in pairs each time? So do 6, 12, 20, 24, 40, 48, ... besides powers of two. (Of
+// others than these powers a member then has less than all: ASTRA-sim's all-gather, which ends.)
+bool halves_in_pairs(int32_t n) {
+  for (int32_t distance = n / 2; distance > 0; distance /= 2) {
+    if (n % (2 * distance) != 0) return false;
+  }
+  return true;
+}
+
+bool takes_so_many(Algorithm algorithm, CollectiveType kind, int32_t members) {
+  if (algorithm == Algorithm::kHalvingDoubling && kind == CollectiveType::kAllGather) {
+    return halves_in_pairs(members);
+  }
+  const bool any =
+      algorithm != Algorithm::kHalvingDoubling && algorithm != Algorithm::kDoubleBinaryTree;
+  return any || power_of_two(members);
+}
 
 // Messages that a member sends by ring or direct.
 int64_t rounds_of(CollectiveType kind, bool direct, int64_t n) {
@@ -75,8 +95,7 @@ Result<CollectivePhase> CollectivePhase::create(const PhaseSpec& spec) {
     return unusable("inSwitch cannot do an all-to-all: there is nothing to reduce or gather",
                     "direct");
   }
-  if ((algorithm == Algorithm::kHalvingDoubling || algorithm == Algorithm::kDoubleBinaryTree) &&
-      !power_of_two(spec.members)) {
+  if (!takes_so_many(algorithm, spec.kind, spec.members)) {
     return unusable(
         fmt::format("{} needs a power of two, not {} members", to_text(spec.choice), spec.members),
         "ring or direct, which take any number");
@@ -184,6 +203,10 @@ int32_t CollectivePhase::from(int32_t member, int64_t message) const {
   return spec_.clockwise ? (member - behind + n) % n : (member + behind) % n;
 }
 
+bool CollectivePhase::may_end_early() const {
+  return spec_.choice.algorithm == Algorithm::kHalvingDoubling && !power_of_two(spec_.members);
+}
+
 int32_t CollectivePhase::slot(int32_t member, int32_t source) const {
   switch (spec_.choice.algorithm) {
     case Algorithm::kRing:
@@ -192,7 +215,7 @@ int32_t CollectivePhase::slot(int32_t member, int32_t source) const {
     case Algorithm::kDirect:
       return source;
     case Algorithm::kHalvingDoubling:
-      return std::countr_zero(static_cast<uint32_t>(member ^ source));
+      return log2_of(std::abs(member - source));  // distances are halved
     case Algorithm::kDoubleBinaryTree: {
       const TreeNode& node = tree(member);
       return source == node.parent ? 0 : source == node.left ? 1 : 2;

@@ -16,7 +16,8 @@
 //   direct           p = n-1 or the window, to each other member in turn; as many messages as the
 //                    ring, n-1 for an all-to-all. An all-reduce sends its second half only when n-1
 //                    messages have come
-//   halving-doubling p = 1, with the member at distance 1, 2, 4, ... (halving) and back (doubling)
+//   halving-doubling p = 1, with the member at distance 1, 2, 4, ... (halving) and back (doubling),
+//                    of an all-gather n/2, n/4, ..., 1
 //   double binary    leaves send up, parents reduce and send up, the root reduces and sends down;
 //   tree             always an all-reduce of all bytes. Chunks use two trees in turn
 //   in-switch        p = 1, one message up and one down, as large as the larger of what a member
@@ -77,7 +78,8 @@ struct PhaseSpec {
 class CollectivePhase {
  public:
   // Unusable: a collective that the algorithm cannot do, sizes that are not powers of two where the
-  // algorithm needs them. CHECKs that there are at least two members.
+  // algorithm needs them (or, of an all-gather by halving-doubling, that do not halve in pairs).
+  // CHECKs that there are at least two members.
   static Result<CollectivePhase> create(const PhaseSpec& spec);
 
   const PhaseSpec& spec() const { return spec_; }
@@ -115,6 +117,8 @@ class CollectivePhase {
   // Links of 1 and of n - 1 hops are alike for all members, so that all are over at once if they
   // began at once (on a block that treats its NPUs alike).
   bool symmetric() const { return !is_tree(); }
+  // Members may be over before others have begun: they do not all hear of each other.
+  bool may_end_early() const;
 
  private:
   PhaseSpec spec_;

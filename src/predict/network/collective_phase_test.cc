@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <set>
+#include <vector>
 
 namespace tombolo::network {
 namespace {
@@ -120,6 +122,29 @@ TEST(CollectivePhase, RefusesWhatTheAlgorithmCannotDo) {
       {CollectiveType::kAllReduce, *parse_algorithm("halvingDoubling"), 6, 8}));
   EXPECT_FALSE(CollectivePhase::create(
       {CollectiveType::kAllReduce, *parse_algorithm("doubleBinaryTree"), 6, 8}));
+}
+
+// 6 meet at distances 3 and 1, 20 at 10, 5, 2 and 1. Of 10 at distances 5, 2 and 1 the last two
+// would meet nobody. ASTRA-sim 518bd513 ends for just these of 2 to 49 members.
+TEST(CollectivePhase, AllGathersHalveInPairs) {
+  std::vector<int32_t> taken;
+  for (int32_t n = 2; n < 50; ++n) {
+    const auto made = CollectivePhase::create(
+        {CollectiveType::kAllGather, *parse_algorithm("halvingDoubling"), n, 100});
+    if (!made) continue;
+    taken.push_back(n);
+    for (int32_t m = 0; m < n; ++m) {
+      std::set<int32_t> slots;
+      for (int64_t j = 0; j < made->messages(); ++j) {
+        const int32_t other = made->to(m, j);
+        EXPECT_EQ(made->to(other, j), m);
+        EXPECT_NE(other, m);
+        EXPECT_LT(made->slot(m, other), made->slots());
+        EXPECT_TRUE(slots.insert(made->slot(m, other)).second) << n;
+      }
+    }
+  }
+  EXPECT_EQ(taken, (std::vector<int32_t>{2, 4, 6, 8, 12, 16, 20, 24, 32, 40, 48}));
 }
 
 }  // namespace

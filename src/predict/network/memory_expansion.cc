@@ -90,10 +90,8 @@ SimDuration ExpandedMemory::duration(int64_t bytes) const {
   CHECK(exists(), "{} bytes from a memory that is not there", bytes);
   if (file_.pool) return round_to_ns(of_pool(bytes));
   CHECK(bytes >= 0 && bytes <= kAccessMax, "an access of {} bytes", bytes);
-  // In the order of ASTRA-sim's operations, whose rounding shows in the floor.
-  const double per_second = static_cast<double>(file_.bandwidth * 1'000'000'000);
-  const double served = static_cast<double>(bytes) / per_second * 1e9;
-  return {file_.latency + static_cast<int64_t>(served)};
+  // As ASTRA-sim: 10^9 bytes a second are a byte a nanosecond, and what is over is cut off.
+  return {file_.latency + bytes / file_.bandwidth};
 }
 
 }  // namespace tombolo::network

@@ -25,6 +25,14 @@ TEST(MemoryExpansion, AnAccessTakesLatencyAndItsBytes) {
   EXPECT_EQ(m.duration(0).ns, 500);
 }
 
+// 247 / 10^9 * 10^9 would be cut off to 246: ASTRA-sim 518bd513 takes 347.
+TEST(MemoryExpansion, DividesOnce) {
+  const ExpandedMemory m = memory(
+      R"({"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-latency": 100,
+          "remote-mem-bw": 1})");
+  EXPECT_EQ(m.duration(247).ns, 347);
+}
+
 TEST(MemoryExpansion, NodesAndPoolsAreShared) {
   const ExpandedMemory nodes = memory(
       R"({"memory-type": "PER_NODE_MEMORY_EXPANSION", "num-nodes": 2, "num-npus-per-node": 2,

@@ -79,36 +79,26 @@ void follow_switch(const CollectivePhase& phase, const PhaseCosts& costs,
   std::fill(ends.begin(), ends.end(), MemberEnd{last + costs.bus, last});
 }
 
-// The state machine on a queue of its own.
+// The state machine on a queue of its own. What a member will do at one instant it does in one go,
+// in place of the first of these steps, as ASTRA-sim's ranks do: where a message comes at the very
+// instant that another becomes ready, this decides whether a gate is open.
 class SmallQueue {
  public:
   SmallQueue(const CollectivePhase& phase, const PhaseCosts& costs, std::span<MemberEnd> ends)
-      : state_(phase), costs_(costs), ends_(ends) {}
+      : state_(phase), costs_(costs), ends_(ends), turns_(ends.size()) {}
 
   void play(std::span<const SimTime> starts) {
-    for (size_t m = 0; m < starts.size(); ++m) push(starts[m], kStart, static_cast<int32_t>(m));
+    all_begun_ = *std::max_element(starts.begin(), starts.end());
+    for (size_t m = 0; m < starts.size(); ++m) {
+      push_own(starts[m], kStart, static_cast<int32_t>(m));
+    }
     while (!queue_.empty()) {
       const Step step = queue_.top();
       queue_.pop();
       now_ = step.time;
       known_ = step.known;
-      switch (step.kind) {
-        case kStart:
-          state_.start(step.member, *this);
-          break;
-        case kArrived:
-          state_.arrived(step.member, step.source, *this);
-          break;
-        case kReceived:
-          state_.received(step.member, *this);
-          break;
-        case kBusDone:
-          push(now_ + costs_.reduction(step.bytes), kReady, step.member);
-          break;
-        case kReady:
-          state_.ready(step.member, *this);
-          break;
-      }
+      take(step);
+      if (step.kind != kArrived && step.kind != kReceived) leave_turn(step);
     }
     CHECK(over_ == starts.size(), "{} of {} members are over", over_, starts.size());
   }
@@ -117,12 +107,13 @@ class SmallQueue {
     push(now_ + costs_.transfer(from, to, bytes), kArrived, to, from);
   }
   void insert(int32_t m, int64_t bytes, bool reduces) {
-    push(now_ + costs_.bus, reduces ? kBusDone : kReady, m, 0, bytes);
+    push_own(now_ + costs_.bus, reduces ? kBusDone : kReady, m, bytes);
   }
   void asks(int32_t, int32_t) {}
-  void receive_later(int32_t m) { push(now_, kReceived, m); }
+  void receive_later(int32_t m) { push(now_, kReceived, m, m); }
   void over(int32_t m) {
-    ends_[static_cast<size_t>(m)] = {now_, known_};
+    // What came last may be ready at once, and what came before it still be reduced.
+    ends_[static_cast<size_t>(m)] = {now_, std::max(known_, all_begun_)};
     ++over_;
   }
 
@@ -130,24 +121,66 @@ class SmallQueue {
   enum Kind : uint8_t { kStart, kArrived, kReceived, kBusDone, kReady };
   struct Step {
     SimTime time;
-    SimTime known;  // when it was pushed
-    uint64_t sequence;
+    SimTime known;      // when it was pushed
+    uint64_t turn;      // among those of this instant
+    uint64_t sequence;  // within a member's turn
     int64_t bytes;
     int32_t member, source;
     Kind kind;
     bool operator<(const Step& o) const {  // std::priority_queue keeps the greatest on top
-      return time != o.time ? time > o.time : sequence > o.sequence;
+      if (time != o.time) return time > o.time;
+      return turn != o.turn ? turn > o.turn : sequence > o.sequence;
     }
   };
-  void push(SimTime time, Kind kind, int32_t member, int32_t source = 0, int64_t bytes = 0) {
-    queue_.push({time, now_, pushed_++, bytes, member, source, kind});
+  struct Turn {  // of a member, at an instant
+    SimTime time;
+    uint64_t number;
+    int32_t steps;  // not done
+  };
+
+  void take(const Step& step) {
+    switch (step.kind) {
+      case kStart:
+        return state_.start(step.member, *this);
+      case kArrived:
+        return state_.arrived(step.member, step.source, *this);
+      case kReceived:
+        return state_.received(step.member, *this);
+      case kBusDone:
+        return push_own(now_ + costs_.reduction(step.bytes), kReady, step.member);
+      case kReady:
+        return state_.ready(step.member, *this);
+    }
+  }
+
+  void push(SimTime time, Kind kind, int32_t member, int32_t source) {
+    queue_.push({time, now_, pushed_, pushed_, 0, member, source, kind});
+    ++pushed_;
+  }
+
+  // What a member does itself.
+  void push_own(SimTime time, Kind kind, int32_t member, int64_t bytes = 0) {
+    std::vector<Turn>& turns = turns_[static_cast<size_t>(member)];
+    auto turn = std::find_if(turns.begin(), turns.end(),
+                             [&](const Turn& other) { return other.time == time; });
+    if (turn == turns.end()) turn = turns.insert(turn, {time, pushed_, 0});
+    ++turn->steps;
+    queue_.push({time, now_, turn->number, pushed_++, bytes, member, 0, kind});
+  }
+
+  void leave_turn(const Step& step) {
+    std::vector<Turn>& turns = turns_[static_cast<size_t>(step.member)];
+    const auto turn = std::find_if(turns.begin(), turns.end(),
+                                   [&](const Turn& other) { return other.time == step.time; });
+    if (--turn->steps == 0) turns.erase(turn);
   }
 
   PhaseState state_;
   const PhaseCosts& costs_;
   std::span<MemberEnd> ends_;
+  std::vector<std::vector<Turn>> turns_;  // per member, those to come
   std::priority_queue<Step> queue_;
-  SimTime now_, known_;
+  SimTime now_, known_, all_begun_;
   uint64_t pushed_ = 0;
   size_t over_ = 0;
 };
@@ -164,7 +197,9 @@ SimDuration PhaseCosts::transfer(int32_t from, int32_t to, int64_t bytes) const 
 
 SimDuration PhaseCosts::reduction(int64_t bytes) const {
   if (memory_bytes_per_ns <= 0) return {};
-  return SimDuration{static_cast<int64_t>(static_cast<double>(bytes) / memory_bytes_per_ns)} * 3;
+  // In the order of ASTRA-sim's operations, whose rounding shows in the cut.
+  const double per_second = memory_bytes_per_ns * 1e9;
+  return SimDuration{static_cast<int64_t>(static_cast<double>(bytes) / per_second * 1e9)} * 3;
 }
 
 void solve_phase(const CollectivePhase& phase, const PhaseCosts& costs,

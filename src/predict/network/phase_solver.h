@@ -1,9 +1,10 @@
 // When the members of a phase are done, under the law `analytical`.
 //
 // Without congestion a phase depends on nothing but when its members begin, and no member is done
-// before all have begun: everyone needs something of everyone. So, once the last has begun, the
-// whole phase can be worked out at once, and a simulator handles one event per member instead of
-// three per message. Messages one after the other (ring, halving-doubling) follow the recurrence
+// before all have begun: everyone needs something of everyone (but where may_end_early()). So, once
+// the last has begun, the whole phase can be worked out at once, and a simulator handles one event
+// per member instead of three per message. Messages one after the other (ring, halving-doubling)
+// follow the recurrence
 //   t_m(j+1) = max(t_from(j) + transfer, t_m(j)) + bus + reduction,
 // the others are played on a small event queue. Both give the times of the state machine
 // (phase_state.h) exactly; the property test in tests/property compares them.

@@ -36,6 +36,17 @@ TEST(PhaseSolver, ARingThatBeginsTogetherEndsTogether) {
   }
 }
 
+// 247 / 10^9 * 10^9 is a little less than 247. ASTRA-sim 518bd513 takes 1,088 cycles for a
+// reduce-scatter of 494 bytes between two NPUs, where 741 instead of 738 would make it 1,091.
+TEST(PhaseSolver, ReductionsAreCutOffAsAstraSimCutsThem) {
+  PhaseCosts costs;
+  costs.memory_bytes_per_ns = 1;
+  EXPECT_EQ(costs.reduction(247).ns, 3 * 246);
+  EXPECT_EQ(costs.reduction(250).ns, 3 * 250);
+  costs.memory_bytes_per_ns = 0;
+  EXPECT_EQ(costs.reduction(247).ns, 0);
+}
+
 TEST(PhaseSolver, AStragglerHoldsUpThoseBehindIt) {
   const Case ring;
   // All-gather: 3 messages of 100 bytes, 210 each. Member 0 begins at 1000: its own message is with
@@ -55,6 +66,21 @@ TEST(PhaseSolver, DirectWaitsForEveryOtherMember) {
   const auto ends = full.solve({CollectiveType::kAllToAll, direct, 4, 400}, {{0}, {0}, {0}, {50}});
   EXPECT_EQ(ends[0].over.ns, 270);
   EXPECT_EQ(ends[3].over.ns, 220);
+}
+
+// Two at a time, 10 bytes each, over a ring of four at 50 GB/s and 1 ns a hop. Ready at 10, here at
+// 11 and 12, ready again at 21 and 22; the third leaves at 21 and comes at 22, too late by a hair
+// for what became ready then, so that the second half begins when it is ready itself, at 32. It
+// comes in pairs at 33 and 34, and the last leaves at 43, comes at 44 and is over at 54. ASTRA-sim
+// 518bd513 takes 54 cycles.
+TEST(PhaseSolver, WhatIsReducedForNothingIsReadyBeforeWhatComesAtThatInstant) {
+  Case four(*Topology::create({{Block::kRing, 4, 50, 1}}));
+  four.costs.memory_bytes_per_ns = 1600;
+  PhaseSpec spec{CollectiveType::kAllReduce, *parse_algorithm("direct2"), 4, 40};
+  spec.local = true;
+  for (const MemberEnd& end : four.solve(spec, std::vector<SimTime>(4))) {
+    EXPECT_EQ(end.over.ns, 54);
+  }
 }
 
 TEST(PhaseSolver, ATreeEndsAtItsLeaves) {
@@ -79,6 +105,17 @@ TEST(PhaseSolver, ASwitchGivesToAllWhenItHasAll) {
       EXPECT_EQ(end.over.ns, 50 + 620);
       EXPECT_EQ(end.known.ns, 50 + 610);
     }
+  }
+}
+
+// Of two messages that are reduced for 3000 ns and a third that is not, the third comes last.
+TEST(PhaseSolver, NobodyEndsBeforeAllHaveBegunThoughOthersTakeLongerToReduce) {
+  Case ring;
+  ring.costs.memory_bytes_per_ns = 0.1;
+  const PhaseSpec spec{CollectiveType::kReduceScatter, *parse_algorithm("direct2"), 4, 400};
+  for (const MemberEnd& end : ring.solve(spec, {{0}, {0}, {0}, {1000}})) {
+    EXPECT_GE(end.known.ns, 1000);
+    EXPECT_GE(end.over.ns, 3000);
   }
 }
 

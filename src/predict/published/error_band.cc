@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <map>
+#include <set>
+#include <tuple>
+#include <vector>
 
 #include "base/check.h"
 #include "base/quantiles.h"
@@ -15,74 +18,118 @@ namespace {
 
 constexpr size_t kEnough = 8;
 
-// One published run: what distinguishes it, and measured over predicted.
-struct Residual {
-  std::string stack;   // release
-  std::string device;  // constants of
+// What tells published runs apart.
+struct RunClass {
+  std::string device;  // whose constants; of a device without any its own name
   bool experts = false;
-  double ratio = 1;
+  std::string family;  // of stacks
+  bool fused = false;  // its attention
+
+  bool operator==(const RunClass&) const = default;
+  auto operator<=>(const RunClass&) const = default;
 };
 
-Result<std::vector<Residual>> compute_residuals() {
-  std::vector<Residual> residuals;
+struct PublishedRun {
+  RunClass of;
+  ReferenceRow row;
+};
+
+RunClass class_of(const plan::Job& job, const cost::Constants& constants) {
+  // Constants that stand in for missing ones are of another device.
+  const bool own = constants.assumed.empty();
+  return {own ? constants.device.name : job.cluster.datacenters[0].device.name,
+          job.model->experts.has_value(), constants.stack.family,
+          constants.stack.attention == cost::Attention::kFlash};
+}
+
+Result<cost::Constants> constants_of(const plan::Job& job) {
+  return cost::find_constants(job.cluster.datacenters[0], job.training.stack);
+}
+
+Result<std::vector<PublishedRun>> read_runs() {
+  std::vector<PublishedRun> runs;
   for (const std::string& table : reference_names()) {
-    for (const ReferenceRow& row : TRY(read_reference("", table))) {
+    for (ReferenceRow& row : TRY(read_reference("", table))) {
       if (!row.iteration || row.ordering_only || !cost::check_divisions(row.job)) continue;
-      const cost::IterationLaw law = TRY(cost::IterationLaw::make(
-          *row.job.model, row.job.cluster.datacenters[0], cost::settings_of(row.job.training)));
-      const cost::Configuration configuration = TRY(cost::configuration_of(row.job));
-      residuals.push_back({law.constants().stack.name, law.constants().device.name,
-                           row.job.model->experts.has_value(),
-                           *row.iteration / law.time(configuration).total()});
+      const RunClass of = class_of(row.job, TRY(constants_of(row.job)));
+      runs.push_back({of, std::move(row)});
     }
   }
-  return residuals;
+  return runs;
+}
+
+// Measured over predicted, as the law has it of the row's job under another stack's constants.
+Result<double> ratio(const ReferenceRow& row, const std::string& stack) {
+  cost::LawSettings settings = cost::settings_of(row.job.training);
+  settings.stack = stack;
+  const cost::IterationLaw law =
+      TRY(cost::IterationLaw::make(*row.job.model, row.job.cluster.datacenters[0], settings));
+  return *row.iteration / law.time(TRY(cost::configuration_of(row.job))).total();
+}
+
+std::string text_of(const RunClass& of, const std::set<std::string>& stacks) {
+  return fmt::format("{} on {}, stack{} {}", of.experts ? "mixtures of experts" : "dense models",
+                     of.device, stacks.size() > 1 ? "s" : "", fmt::join(stacks, ", "));
+}
+
+// The class of at least so many runs that shares most with `asked`: the device first, then the
+// class of model, then the family, then how attention is computed; of equals the one with most.
+std::string nearest_class(const std::vector<PublishedRun>& runs, const RunClass& asked) {
+  struct Found {
+    int64_t rows = 0;
+    std::set<std::string> stacks;
+  };
+  std::map<RunClass, Found> classes;
+  for (const PublishedRun& run : runs) {
+    Found& found = classes[run.of];
+    ++found.rows;
+    found.stacks.insert(run.row.job.training.stack);
+  }
+  const auto likeness = [&](const std::pair<const RunClass, Found>& one) {
+    const RunClass& of = one.first;
+    return std::tuple(of.device == asked.device, of.experts == asked.experts,
+                      of.family == asked.family, of.fused == asked.fused, one.second.rows);
+  };
+  const auto nearest =
+      std::max_element(classes.begin(), classes.end(),
+                       [&](const auto& a, const auto& b) { return likeness(a) < likeness(b); });
+  CHECK(nearest != classes.end(), "no published run at all");
+  return fmt::format("{} ({} row{})", text_of(nearest->first, nearest->second.stacks),
+                     nearest->second.rows, nearest->second.rows == 1 ? "" : "s");
 }
 
 }  // namespace
 
-Result<ErrorBand> error_band(const plan::Job& job, Seconds iteration) {
+Result<BandOrNote> error_band(const plan::Job& job, Seconds iteration) {
   CHECK(job.model && !job.cluster.datacenters.empty(), "{}: a job for {} on {} datacenters",
         job.file, job.model ? job.model->name : "no model", job.cluster.datacenters.size());
-  static const Result<std::vector<Residual>> residuals = compute_residuals();
-  if (!residuals) return tl::unexpected(residuals.error());
-  const cost::Constants constants =
-      TRY(cost::find_constants(job.cluster.datacenters[0], job.training.stack));
-  const std::string& stack = constants.stack.name;
-  const std::string& device = constants.device.name;
-  const bool experts = job.model->experts.has_value();
-  const std::string kind = experts ? "mixtures of experts" : "dense models";
+  static const Result<std::vector<PublishedRun>> runs = read_runs();
+  if (!runs) return tl::unexpected(runs.error());
+  const RunClass asked = class_of(job, TRY(constants_of(job)));
 
-  struct Alike {
-    std::string of;
-    std::function<bool(const Residual&)> matches;
-  };
-  const Alike choices[] = {
-      {fmt::format("{}, stack {} on {}", kind, stack, device),
-       [&](const Residual& r) {
-         return r.stack == stack && r.device == device && r.experts == experts;
-       }},
-      {fmt::format("{}, stack {}", kind, stack),
-       [&](const Residual& r) { return r.stack == stack && r.experts == experts; }},
-      {fmt::format("{} on {}", kind, device),
-       [&](const Residual& r) { return r.device == device && r.experts == experts; }},
-      {fmt::format("{}", kind), [&](const Residual& r) { return r.experts == experts; }}};
-  for (const Alike& alike : choices) {
-    std::vector<double> ratios;
-    double sum = 0;
-    for (const Residual& residual : *residuals) {
-      if (!alike.matches(residual)) continue;
-      ratios.push_back(residual.ratio);
-      sum += std::abs(1 / residual.ratio - 1);
-    }
-    if (ratios.size() < kEnough) continue;
-    return ErrorBand{.low = iteration * quantile(ratios, 0.1),
-                     .high = iteration * quantile(ratios, 0.9),
-                     .mean = sum / static_cast<double>(ratios.size()),
-                     .rows = static_cast<int64_t>(ratios.size()),
-                     .of = alike.of};
+  std::vector<double> ratios;
+  std::set<std::string> stacks;
+  double sum = 0;
+  for (const PublishedRun& run : *runs) {
+    if (run.of != asked) continue;
+    ratios.push_back(TRY(ratio(run.row, job.training.stack)));
+    stacks.insert(run.row.job.training.stack);
+    sum += std::abs(1 / ratios.back() - 1);
   }
-  return failed("there are too few published runs for an error band");
+  BandOrNote answer;
+  if (ratios.size() < kEnough) {
+    answer.note = fmt::format(
+        "no error band: {} published runs of {}; nearest are {}",
+        ratios.empty() ? "there are no" : fmt::format("there are only {}", ratios.size()),
+        text_of(asked, {job.training.stack}), nearest_class(*runs, asked));
+    return answer;
+  }
+  answer.band = ErrorBand{.low = iteration * quantile(ratios, 0.1),
+                          .high = iteration * quantile(ratios, 0.9),
+                          .mean = sum / static_cast<double>(ratios.size()),
+                          .rows = static_cast<int64_t>(ratios.size()),
+                          .of = text_of(asked, stacks)};
+  return answer;
 }
 
 }  // namespace tombolo::published

@@ -31,7 +31,7 @@ Result<plan::Job> job_of(const CsvRow& row) {
     job.training.global_batch = run.batch;
     job.training.micro_batch = run.micro_batch;
     job.training.precision = plan::Precision::kFp16;
-    job.training.stack = "megatron";
+    job.training.stack = "megatron-2022";
     job.training.optimizer_bytes_per_parameter = 18;
     job.parallelism.tensor = 8;
     job.parallelism.pipeline = run.pipeline;

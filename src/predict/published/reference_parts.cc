@@ -66,6 +66,14 @@ cluster::Cluster machines(cluster::Device device, int64_t devices, BytesPerSecon
   return cluster::Cluster{{std::move(site)}, {}};
 }
 
+// InfiniBand or RoCE port of one device: A100 200 Gbps, Hopper and Blackwell 400, GB300 800.
+BytesPerSecond port_of(const std::string& device) {
+  return device.starts_with("v100")                                 ? 100_Gbps
+         : device.starts_with("a100") || device.starts_with("a800") ? 200_Gbps
+         : device == "gb300"                                        ? 800_Gbps
+                                                                    : 400_Gbps;
+}
+
 Result<int64_t> degree(const CsvRow& row, std::string_view column) {
   if (!row.has(column)) return 1;
   const int64_t value = TRY(row.count(column));
@@ -124,3 +132,17 @@ std::string name_of(const plan::Job& job) {
 }
 
 }  // namespace tombolo::published::detail
+
+namespace tombolo::published {
+
+cluster::Datacenter machines_as_sold(const cluster::Device& device, int64_t devices) {
+  cluster::Datacenter site =
+      detail::machines(device, devices, detail::port_of(device.name)).datacenters[0];
+  const std::string& name = device.name;
+  // Without NVLink, PCIe 4.0 x16; the NVLink of an A800 is cut to 400 GB/s both ways.
+  if (name == "a40-48g" || name == "l40s") site.scale_up.bandwidth = 32_GBps;
+  if (name == "a800-80g") site.scale_up.bandwidth = 200_GBps;
+  return site;
+}
+
+}  // namespace tombolo::published

@@ -62,6 +62,9 @@ Result<cluster::Cluster> machines(const CsvRow& row, const std::string& device,
                                   BytesPerSecond per_device);
 cluster::Cluster machines(cluster::Device device, int64_t devices, BytesPerSecond per_device);
 
+// The network port of one device, by its generation.
+BytesPerSecond port_of(const std::string& device);
+
 // Reads a degree from the row, 1 where the table has none.
 Result<int64_t> degree(const CsvRow& row, std::string_view column);
 

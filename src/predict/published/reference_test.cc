@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <set>
 
+#include "predict/cost/iteration.h"
 #include "predict/published/error_band.h"
+#include "predict/published/highest_utilisation.h"
 #include "predict/published/reference_rows.h"
 
 namespace tombolo::published {
@@ -55,7 +58,8 @@ TEST(Reference, EveryRowIsAJob) {
       const plan::Parallelism& p = row.job.parallelism;
       const model::Model& m = *row.job.model;
       EXPECT_EQ(p.tensor * p.pipeline * p.context * p.data, row.job.cluster.devices()) << row.name;
-      EXPECT_GE(m.layers, p.pipeline * p.virtual_stages) << row.name;
+      // Llama 3 405B gave the embedding and the head a chunk each.
+      EXPECT_GE(m.layers + 2, p.pipeline * p.virtual_stages) << row.name;
       EXPECT_EQ(m.hidden % m.heads, 0) << row.name;
       if (m.experts) {
         EXPECT_EQ(m.experts->count % p.expert, 0) << row.name;
@@ -66,7 +70,7 @@ TEST(Reference, EveryRowIsAJob) {
       }
     }
   }
-  EXPECT_EQ(rows, 1030);  // all lines but those that are left out below
+  EXPECT_EQ(rows, 1032);  // all lines but those that are left out below
 }
 
 // Three rows of one table have 16 GPUs for 4 x 8 or more ranks: they are named, not guessed at.
@@ -85,7 +89,7 @@ TEST(Reference, Korthikanti) {
   EXPECT_EQ(row.job.parallelism.tensor, 8);
   EXPECT_TRUE(row.job.parallelism.sequence_parallel);
   EXPECT_EQ(row.job.training.recompute, model::Recompute::kSelective);
-  EXPECT_EQ(row.job.training.stack, "megatron");
+  EXPECT_EQ(row.job.training.stack, "megatron-2022");
   EXPECT_EQ(site(row).device.name, "a100-80g");
   EXPECT_EQ(site(row).scale_out.bandwidth, 200_Gbps);
 }
@@ -219,10 +223,13 @@ TEST(Reference, Simumax) {
 // Llama 3.1 405B says TFLOPS only: (6 x 405.85e9 + 6 x 126 x 16384 x 131072) operations for each of
 // 131072 x 128 tokens, by 16384 devices at 380e12, are 10.94 s.
 TEST(Reference, Misc) {
-  EXPECT_EQ(row_of("misc", 4).iteration, 50.2_s);
-  const ReferenceRow row = row_of("misc", 6);
+  EXPECT_EQ(row_of("misc", 5).iteration, 50.2_s);
+  const ReferenceRow row = row_of("misc", 9);
   EXPECT_NEAR(row.iteration->value, 10.94, 0.01);
   EXPECT_EQ(row.job.parallelism.context, 16);
+  EXPECT_EQ(row.job.parallelism.virtual_stages, 8);
+  // (6 x 405.85e9 + 6 x 126 x 16384 x 8192) x 8192 x 2048 / (8192 x 430e12) = 12.08 s.
+  EXPECT_NEAR(row_of("misc", 7).iteration->value, 12.08, 0.01);
 }
 
 TEST(Reference, ReadsOtherRowsWithTheSameColumns) {
@@ -245,6 +252,31 @@ TEST(Reference, ReadsOtherRowsWithTheSameColumns) {
   EXPECT_THAT(read_reference("", "blom").error().text(), HasSubstr("bloom"));
 }
 
+// By hand: Nemotron4-15B on 16 H100, 64 sequences of 4096 tokens in 2.746 s, at three times its
+// operations forward. The 72 % of A100 is what a paper says; rows of the repository reach 64 %.
+TEST(HighestUtilisation, IsThatOfTheBestRowOrFigure) {
+  const auto all = *highest_utilisations();
+  const auto of = [&](const char* device, bool experts) {
+    for (const HighestUtilisation& one : all) {
+      if (one.device == device && one.experts == experts) return one;
+    }
+    ADD_FAILURE() << device;
+    return HighestUtilisation{};
+  };
+  const model::Model nemotron = *model::preset("nemotron4-15b");
+  const double flops = cost::model_flops(nemotron, 64).value;
+  EXPECT_NEAR(of("h100", false).mfu, flops / (2.746 * 16 * 989e12), 1e-9);
+  EXPECT_NEAR(of("h100", false).mfu, 0.567, 0.001);  // as its table prints it
+  EXPECT_EQ(of("a100", false).mfu, 0.72);
+  EXPECT_THAT(of("a100", false).run, HasSubstr("arXiv 2307.08691"));
+  EXPECT_GT(of("h100", true).mfu, 0.5);  // Grok-1
+  // The machines of torchtitan's tables are H100s; Blackwell's kinds stand alone.
+  EXPECT_EQ(std::count_if(all.begin(), all.end(),
+                          [](const auto& one) { return one.device.starts_with("h"); }),
+            2);
+  for (const char* device : {"b200", "gb200", "gb300"}) EXPECT_GT(of(device, false).mfu, 0.4);
+}
+
 TEST(Reference, SaysTheSameEveryTime) {
   for (const std::string& name : reference_names()) {
     const auto first = *read_reference("", name), second = *read_reference("", name);
@@ -254,6 +286,37 @@ TEST(Reference, SaysTheSameEveryTime) {
       EXPECT_EQ(first[i].group, second[i].group);
     }
   }
+}
+
+// The 5 rows of Korthikanti, 54 + 720 of vTrain and 59 of BLOOM, and two single figures, ran
+// Megatron of 2022 on A100s; nobody's rows ran the stack tombolo.
+TEST(ErrorBand, IsThatOfRunsLikeTheJobOrNone) {
+  plan::Job job = row_of("korthikanti", 6).job;
+  const BandOrNote known = *error_band(job, 2_s);
+  ASSERT_TRUE(known.band);
+  EXPECT_EQ(known.note, "");
+  EXPECT_EQ(known.band->rows, 5 + 54 + 720 + 59 + 2);
+  EXPECT_EQ(known.band->of, "dense models on a100, stacks megatron-2022, megatron-deepspeed");
+  EXPECT_LT(known.band->low, 2_s);
+  EXPECT_GT(known.band->high, 2_s);
+
+  job.training.stack = "tombolo";
+  const BandOrNote unknown = *error_band(job, 2_s);
+  EXPECT_FALSE(unknown.band);
+  EXPECT_THAT(unknown.note,
+              HasSubstr("there are no published runs of dense models on a100, stack tombolo; "
+                        "nearest are dense models on a100, stack fsdp ("));
+  // Today's Megatron ran on B200s, not on these; and two mixtures on H100 are too few.
+  job.training.stack = "megatron";
+  EXPECT_FALSE(error_band(job, 2_s)->band);
+  job = row_of("nemo", 6).job;
+  EXPECT_TRUE(error_band(job, 2_s)->band);
+  job.model = *model::preset("mixtral-8x7b");
+  EXPECT_THAT(error_band(job, 2_s)->note, HasSubstr("there are only 2 published runs of mixtures"));
+  // A device of nobody's catalog borrows constants, not measurements.
+  job = row_of("korthikanti", 6).job;
+  job.cluster.datacenters[0].device.name = "moon";
+  EXPECT_THAT(error_band(job, 2_s)->note, HasSubstr("on moon, stack megatron-2022"));
 }
 
 TEST(Reference, CallersKeepTheirPromises) {

@@ -13,11 +13,6 @@ std::string lower(std::string text) {
   return text;
 }
 
-// InfiniBand or RoCE port of one device: A100 200 Gbps, Hopper and Blackwell 400, GB300 800.
-BytesPerSecond port_of(const std::string& device) {
-  return device.starts_with("a100") ? 200_Gbps : device == "gb300" ? 800_Gbps : 400_Gbps;
-}
-
 Status set_rate(const CsvRow& row, ReferenceRow& out) {
   const double rate = TRY(row.number("tokens_per_s_per_gpu"));
   if (rate <= 0) return fail(row.complaint("tokens_per_s_per_gpu", "must be positive"));

@@ -4,19 +4,22 @@
 // sends; a message has arrived `latency` after its last byte left, and the next one may start when
 // the last byte of the one before has left.
 //
-//   inside a datacenter  its own rate: channels do not meet
-//   over the WAN         a flow capped at n window / round trip, which crosses two links: what the
-//                        provider lets this pair of nodes have in this direction, and what the path
-//                        has for all pairs in this direction. Flows that meet share max-min fairly.
+//   inside a datacenter  a flow capped at the rate of its fabric, which crosses the ports (or the
+//                        cards) of both ranks' devices
+//   over the WAN         a flow capped at n window / round trip, which crosses the cards of both
+//                        ranks, what the provider lets this pair of nodes have in this direction,
+//                        and what the path has for all pairs in this direction
 //   shared in time       one channel for a boundary, a direction and all pipelines of a DP-cell; it
 //                        carries one message at a time in the order that the schedule states, and
-//                        waits for the next one. A flow capped at the rate of the cell's nodes
-//                        (plan::shared_channel), which crosses the link of the path: the nodes are
-//                        the cell's own.
+//                        waits for the next one. A flow of which every pipeline of the cell carries
+//                        an equal part over its own pair of nodes
+//   sums of gradients    a flow for each rank, capped so that alone it takes what its law says;
+//                        it crosses the ports and the cards of the rank's devices
 //   [stage_times]        a fixed occupancy and the latency given there; channels do not meet
 //
-// A measured rate (profile) stands for cap and node pair alike. Laws: docs/laws/wan_flow.md,
-// docs/laws/fair_share.md.
+// Flows that meet on a resource (spec/plan/resources.h) share it max-min fairly, whoever sends
+// them; a flow of a cell counts as many as it has pipelines. A measured rate (profile) stands for
+// cap and node pair alike. Laws: docs/laws/wan_flow.md, docs/laws/fair_share.md.
 #pragma once
 
 #include <cstdint>
@@ -43,16 +46,23 @@ struct ChannelLaw {
 struct SharedChannel {
   struct Send {
     int32_t rank = 0;
-    int64_t node = 0;  // id in the rank's Graph
+    int64_t node = 0;     // id in the rank's Graph
+    size_t pipeline = 0;  // of the cell
   };
   ChannelLaw law;
+  // By pipeline, instead of law.flow: the sender's card scatters all of a message, the receiver's
+  // gathers it, the others of the cell carry their parts.
+  std::vector<engine::Flow> flows;
   std::vector<Send> order;
 };
 
 struct Channels {
-  std::vector<engine::Link> links;
+  std::vector<engine::Link> links;  // the Plan's resources, in the order of plan::Resources
   std::map<std::pair<int32_t, int32_t>, ChannelLaw> laws;  // by (sender, receiver)
   std::vector<SharedChannel> shared;                       // as Schedule::links
+  // By rank: what its part in a sum of gradients crosses, for each byte that the node names; the
+  // cap follows from how long the node lasts alone. Of ranks whose sums load nothing there is none.
+  std::map<int32_t, engine::Flow> sums;
 };
 
 // The channels between neighbouring stages of each pipeline, both ways; those that a cell shares

@@ -8,6 +8,9 @@
 namespace tombolo::sim {
 namespace {
 
+// Of a WAN flow's links, behind the two cards.
+constexpr size_t kPair = 2, kPath = 3;
+
 plan::Plan four_stages() {
   return *plan::lay_out(*plan::parse_job(test::datacenters({{"a", 2}, {"b", 2}}, "cpu") + R"(
     [model]
@@ -27,24 +30,27 @@ plan::Plan four_stages() {
                                          "job.toml"));
 }
 
-TEST(Channels, InsideADatacenterHaveTheirOwnRate) {
+TEST(Channels, InsideADatacenterCrossTheCardsOfBothRanks) {
   const Channels channels = channels_of(four_stages());
   ASSERT_EQ(channels.laws.size(), 6u);  // three boundaries, both ways
   const ChannelLaw& inside = channels.laws.at({0, 1});
-  EXPECT_TRUE(inside.flow.links.empty());
+  ASSERT_EQ(inside.flow.links.size(), 2u);
+  for (const uint32_t link : inside.flow.links) EXPECT_EQ(channels.links[link].capacity, 25_GBps);
   EXPECT_EQ(inside.flow.cap, 25_GBps);
   EXPECT_EQ(inside.latency.ns, 5'000);
 }
 
 // 4 x 1 MB / 40 ms = 100 MB/s is below the pair's 125 MB/s.
-TEST(Channels, OverTheWanAreCappedAndCrossPairAndPath) {
+TEST(Channels, OverTheWanAreCappedAndCrossCardsPairAndPath) {
   const Channels channels = channels_of(four_stages());
   const ChannelLaw& wan = channels.laws.at({1, 2});
   EXPECT_EQ(wan.flow.cap, 100_MBps);
   EXPECT_EQ(wan.latency.ns, 20'000'000);
-  ASSERT_EQ(wan.flow.links.size(), 2u);
-  EXPECT_EQ(channels.links[wan.flow.links[0]].capacity, 1_Gbps);
-  EXPECT_EQ(channels.links[wan.flow.links[1]].capacity, 1.5_Gbps);
+  ASSERT_EQ(wan.flow.links.size(), 4u);
+  EXPECT_EQ(channels.links[wan.flow.links[0]].capacity, 25_GBps);
+  EXPECT_EQ(channels.links[wan.flow.links[1]].capacity, 25_GBps);
+  EXPECT_EQ(channels.links[wan.flow.links[kPair]].capacity, 1_Gbps);
+  EXPECT_EQ(channels.links[wan.flow.links[kPath]].capacity, 1.5_Gbps);
 }
 
 // Stages in a, b, a, b: the hops 0 -> 1 and 2 -> 3 share the path from a to b but no pair of nodes;
@@ -57,9 +63,9 @@ TEST(Channels, HopsInOneDirectionShareThePath) {
   const std::vector<uint32_t> first = channels.laws.at({0, 1}).flow.links;
   const std::vector<uint32_t> back = channels.laws.at({1, 2}).flow.links;
   const std::vector<uint32_t> second = channels.laws.at({2, 3}).flow.links;
-  EXPECT_NE(first[0], second[0]);
-  EXPECT_EQ(first[1], second[1]);
-  EXPECT_NE(first[1], back[1]);
+  EXPECT_NE(first[kPair], second[kPair]);
+  EXPECT_EQ(first[kPath], second[kPath]);
+  EXPECT_NE(first[kPath], back[kPath]);
 }
 
 TEST(Channels, MeasuredLinksReplaceTheFile) {
@@ -69,7 +75,7 @@ TEST(Channels, MeasuredLinksReplaceTheFile) {
   const ChannelLaw& wan = channels.laws.at({1, 2});
   EXPECT_EQ(wan.flow.cap, 130_MBps);
   EXPECT_EQ(wan.latency.ns, 21'000'000);
-  EXPECT_EQ(channels.links[wan.flow.links[0]].capacity, 130_MBps);
+  EXPECT_EQ(channels.links[wan.flow.links[kPair]].capacity, 130_MBps);
 }
 
 TEST(Channels, ImaginedTransfersAreFixedOccupancies) {

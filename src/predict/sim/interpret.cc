@@ -22,14 +22,14 @@ enum EventKind : uint32_t {
   kOccupied,  // a fixed occupancy is over; subject: the channel
   kFlows,     // some flow may have drained; subject: 0
   kArrived,   // subject: the sending node
-  kReduced,   // a collective is over; subject: the collective
+  kReduced,   // a collective has lasted as long as it must; subject: the collective
   kDelayed,   // the delay of a node is over; subject: the node
 };
 
 class Interpreter {
  public:
   Interpreter(const graph::Graphs& graphs, const Channels& channels)
-      : graphs_(graphs), network_(channels.links) {
+      : graphs_(graphs), sums_(channels.sums), network_(channels.links) {
     for (const graph::Graph& graph : graphs) {
       first_.push_back(nodes_.size());
       for (const Node& node : graph.nodes) nodes_.push_back({&node, graph.rank});
@@ -103,6 +103,7 @@ class Interpreter {
   struct Collective {
     std::vector<size_t> parts = {};  // its nodes, by rank
     size_t ready = 0;                // how many of them
+    size_t unfinished = 0;           // flows under way, and the time that it lasts alone
   };
   struct Channel {
     const ChannelLaw* law;
@@ -110,12 +111,15 @@ class Interpreter {
     size_t next = 0;                 // in the order; under way if busy
     bool busy = false;
     bool shared = false;
+    std::vector<const engine::Flow*> flows = {};  // of the order's sends, where it is shared
   };
 
   void share(const SharedChannel& shared) {
+    CHECK(shared.law.occupancy || !shared.flows.empty(), "a shared channel without a law");
     Channel channel{.law = &shared.law, .shared = true};
     for (const SharedChannel::Send& send : shared.order) {
       channel.order.push_back(find(send.rank, send.node));
+      if (!shared.flows.empty()) channel.flows.push_back(&shared.flows[send.pipeline]);
       State& state = nodes_[channel.order.back()];
       state.shared = true;
       state.part_of = static_cast<uint32_t>(channels_.size());
@@ -227,9 +231,7 @@ class Interpreter {
         state.span.start = queue_.now();
         const size_t number = state.part_of;
         Collective& collective = collectives_[number];
-        if (++collective.ready == collective.parts.size()) {
-          queue_.push(queue_.now() + state.node->duration, kReduced, number);
-        }
+        if (++collective.ready == collective.parts.size()) start_collective(number);
         break;
       }
     }
@@ -289,10 +291,48 @@ class Interpreter {
       queue_.push(queue_.now() + *channel.law->occupancy, kOccupied, channel_index);
     } else {
       const Bytes bytes{static_cast<double>(message.node->comm_size)};
-      const engine::FlowId flow = network_.start(queue_.now(), bytes, channel.law->flow);
-      CHECK(flow == channel_of_flow_.size(), "flow {} after {}", flow, channel_of_flow_.size());
-      channel_of_flow_.push_back(static_cast<uint32_t>(channel_index));
+      const engine::Flow& law = channel.shared ? *channel.flows[channel.next] : channel.law->flow;
+      const engine::FlowId flow = network_.start(queue_.now(), bytes, law);
+      owns(flow, {.of_collective = false, .index = static_cast<uint32_t>(channel_index)});
     }
+  }
+
+  // It lasts as long as its law says, or longer where what else passes the ranks' ports leaves it
+  // less.
+  void start_collective(size_t number) {
+    Collective& collective = collectives_[number];
+    const SimDuration alone = nodes_[collective.parts.back()].node->duration;
+    queue_.push(queue_.now() + alone, kReduced, number);
+    collective.unfinished = 1;
+    if (sums_.empty() || alone.ns == 0) return;
+    for (const size_t part : collective.parts) {
+      const State& state = nodes_[part];
+      const auto law = sums_.find(state.rank);
+      const Bytes bytes{static_cast<double>(state.node->comm_size)};
+      if (law == sums_.end() || bytes.value == 0) continue;
+      engine::Flow flow = law->second;
+      // A little faster than it needs: undisturbed, it is over first.
+      flow.cap = bytes / seconds(alone) * (1 + 1e-9);
+      owns(network_.start(queue_.now(), bytes, std::move(flow)),
+           {.of_collective = true, .index = static_cast<uint32_t>(number)});
+      ++collective.unfinished;
+    }
+  }
+
+  void finish_part_of_collective(size_t number) {
+    Collective& collective = collectives_[number];
+    if (--collective.unfinished > 0) return;
+    for (const size_t part : collective.parts) finish(part);
+  }
+
+  // Flows count from 0.
+  struct Owner {
+    bool of_collective = false;
+    uint32_t index = 0;  // of the channel or the collective
+  };
+  void owns(engine::FlowId flow, Owner owner) {
+    CHECK(flow == owner_of_flow_.size(), "flow {} after {}", flow, owner_of_flow_.size());
+    owner_of_flow_.push_back(owner);
   }
 
   // The last byte of the channel's message has left.
@@ -327,7 +367,7 @@ class Interpreter {
         finish(subject);
         break;
       case kReduced:
-        for (const size_t part : collectives_[subject].parts) finish(part);
+        finish_part_of_collective(subject);
         break;
       case kDelayed:
         ready(subject);
@@ -335,12 +375,14 @@ class Interpreter {
       default:
         if (watched_ && *watched_ <= event.time) watched_.reset();
         for (const engine::Completion& completion : network_.finish(event.time)) {
-          end_message(channel_of_flow_[completion.flow]);
+          const Owner owner = owner_of_flow_[completion.flow];
+          owner.of_collective ? finish_part_of_collective(owner.index) : end_message(owner.index);
         }
     }
   }
 
   const graph::Graphs& graphs_;
+  const std::map<int32_t, engine::Flow>& sums_;
   std::vector<size_t> first_;  // of each rank, in nodes_
   std::vector<State> nodes_;
   std::vector<uint32_t> followers_;  // who depends on a node; of a send, its receive too
@@ -348,7 +390,7 @@ class Interpreter {
   std::vector<int32_t> woken_;  // ranks that may have something to compute
   std::vector<Collective> collectives_;
   std::vector<Channel> channels_;
-  std::vector<uint32_t> channel_of_flow_;  // flows count from 0
+  std::vector<Owner> owner_of_flow_;
   std::optional<SimTime> watched_;
   engine::FluidNetwork network_;
   engine::EventQueue queue_;
@@ -392,7 +434,9 @@ graph::Graphs repeat(const graph::Graphs& graphs, int64_t times) {
         for (auto* dependencies : {&copy.data_deps, &copy.ctrl_deps}) {
           for (int64_t& id : *dependencies) id += i * ids;
         }
-        const bool begins = node.type == NodeType::kCompute && node.ctrl_deps.empty();
+        const bool begins =
+            (node.type == NodeType::kCompute || node.type == NodeType::kCollective) &&
+            node.ctrl_deps.empty();
         if (begins && i > 0) {
           for (const int64_t id : last) copy.ctrl_deps.push_back(id + (i - 1) * ids);
         }

@@ -72,7 +72,7 @@ TEST(Interpret, ASharedChannelKeepsToItsOrder) {
                          {2, {compute(0, 5), send(1, 3, 10, {0})}},
                          {3, {receive(0, 2, 10)}}};
   Channels channels;
-  channels.shared = {{{{2'000'000}, SimDuration{3'000'000}, {}}, {{2, 1}, {0, 0}}}};
+  channels.shared = {{{{2'000'000}, SimDuration{3'000'000}, {}}, {}, {{2, 1}, {0, 0}}}};
   const Execution execution = interpret(graphs, channels);
   EXPECT_EQ(execution.spans[2][1], ms(5, 8 + 2));
   EXPECT_EQ(execution.spans[0][0], ms(8, 11 + 2));

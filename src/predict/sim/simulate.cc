@@ -36,7 +36,8 @@ Status check_numbers(const plan::Plan& plan, int64_t iterations) {
     TRY(add(fmt::format("backward of stage {}", s), cost.backward, microbatches));
     TRY(add(fmt::format("recompute of stage {}", s), cost.recompute, microbatches));
     TRY(add(fmt::format("update of stage {}", s), cost.update, static_cast<double>(iterations)));
-    TRY(add(fmt::format("reduce of stage {}", s), cost.reduce, static_cast<double>(iterations)));
+    TRY(add(fmt::format("reduce of stage {}", s), cost.reduce + cost.reduce_hidden,
+            static_cast<double>(iterations)));
     const Bytes gradients = plan.stages[s].gradients;
     if (!(gradients.value >= 0 && gradients.value < 9e18)) {
       return unusable(fmt::format("gradients = \"{}\" cannot be summed", format(gradients)));
@@ -80,9 +81,54 @@ trace::Header header_of(const plan::Plan& plan, const Execution& execution) {
   return header;
 }
 
+// What a pass communicates inside, drawn behind its computation in one piece of each kind.
+const plan::PassCommunication* communication_of(const plan::Plan& plan,
+                                                const action::Action& action) {
+  const plan::StageCost& cost = plan.stages[static_cast<size_t>(action.stage)].cost;
+  switch (action.kind) {
+    case action::ActionKind::kForward:
+      return &cost.forward_communication;
+    case action::ActionKind::kBackward:
+    case action::ActionKind::kBackwardInput:
+      return &cost.backward_communication;
+    case action::ActionKind::kRecompute:
+      return &cost.recompute_communication;
+    default:
+      return nullptr;
+  }
+}
+
+// Cuts a pass into its computation and the communication that follows, to the nanosecond.
+void add_pass(const plan::Plan& plan, trace::Interval pass,
+              std::vector<trace::Interval>& intervals) {
+  using enum action::ActionKind;
+  const plan::PassCommunication* inside = communication_of(plan, pass.action);
+  if (!inside || inside->total() == 0_s) return intervals.push_back(std::move(pass));
+  SimTime end = pass.end;
+  std::vector<trace::Interval> parts;
+  for (const auto& [kind, time] : {std::pair{kDataCommunication, inside->data},
+                                   std::pair{kExpertCommunication, inside->expert},
+                                   std::pair{kContextCommunication, inside->context},
+                                   std::pair{kTensorCommunication, inside->tensor}}) {
+    const SimTime begin = std::max(pass.start, end - round_to_ns(time));
+    if (begin == end) continue;
+    parts.push_back({.lane = trace::Lane::kCollective,
+                     .rank = pass.rank,
+                     .action = {kind, pass.action.stage, pass.action.microbatch},
+                     .iteration = pass.iteration,
+                     .start = begin,
+                     .end = end,
+                     .origin = trace::PassPart{pass.action}});
+    end = begin;
+  }
+  pass.end = end;
+  if (pass.start < pass.end) intervals.push_back(std::move(pass));
+  intervals.insert(intervals.end(), parts.rbegin(), parts.rend());
+}
+
 // Receives leave no interval: their send's says when the message was there.
-std::vector<trace::Interval> intervals_of(const graph::Graphs& graphs, const Execution& execution,
-                                          size_t iterations) {
+std::vector<trace::Interval> intervals_of(const plan::Plan& plan, const graph::Graphs& graphs,
+                                          const Execution& execution, size_t iterations) {
   std::vector<trace::Interval> intervals;
   for (const graph::Graph& graph : graphs) {
     const size_t per_iteration = graph.nodes.size() / iterations;
@@ -91,20 +137,20 @@ std::vector<trace::Interval> intervals_of(const graph::Graphs& graphs, const Exe
       const Span& span = execution.spans[graph.rank][i];
       if (node.type == graph::NodeType::kReceive) continue;
       if (span.start == span.end && node.comm_size == 0) continue;
-      const Result<action::Action> action = action::parse_action(node.name);
-      CHECK(action, "node {} of a schedule has no action: \"{}\"", node.id, node.name);
+      CHECK(node.action, "node {} of a schedule has no action: \"{}\"", node.id, node.name);
       const bool link = node.type == graph::NodeType::kSend;
       const bool collective = node.type == graph::NodeType::kCollective;
-      intervals.push_back({.lane = link         ? trace::Lane::kLink
-                                   : collective ? trace::Lane::kCollective
-                                                : trace::Lane::kCompute,
-                           .rank = graph.rank,
-                           .peer = link ? node.comm_peer : -1,
-                           .action = *action,
-                           .iteration = static_cast<int64_t>(i / per_iteration) + 1,
-                           .start = span.start,
-                           .end = span.end,
-                           .bytes = node.comm_size});
+      trace::Interval interval{.lane = link         ? trace::Lane::kLink
+                                       : collective ? trace::Lane::kCollective
+                                                    : trace::Lane::kCompute,
+                               .rank = graph.rank,
+                               .peer = link ? node.comm_peer : -1,
+                               .action = *node.action,
+                               .iteration = static_cast<int64_t>(i / per_iteration) + 1,
+                               .start = span.start,
+                               .end = span.end,
+                               .bytes = node.comm_size};
+      add_pass(plan, std::move(interval), intervals);
     }
   }
   return intervals;
@@ -133,7 +179,8 @@ Result<Simulation> simulate(const plan::Plan& plan, const Options& options) {
 
   Simulation out;
   out.trace.header = header_of(plan, execution);
-  out.trace.intervals = intervals_of(graphs, execution, static_cast<size_t>(options.iterations));
+  out.trace.intervals =
+      intervals_of(plan, graphs, execution, static_cast<size_t>(options.iterations));
   trace::normalize(out.trace);
   out.breakdown = trace::breakdown(out.trace);
   out.iteration = trace::median_iteration(trace::iteration_times(out.trace));

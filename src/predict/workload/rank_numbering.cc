@@ -40,6 +40,13 @@ std::vector<int32_t> RankGroups::members(size_t group) const {
 }
 
 Result<RankNumbering> RankNumbering::make(const plan::Parallelism& p, const std::string& file) {
+  if (!p.tensor_per_stage.empty()) {
+    return unusable(fmt::format("{}: parallelism.tensor_per_stage = [{}]: ranks are numbered with "
+                                "one tensor degree",
+                                file, fmt::join(p.tensor_per_stage, ", ")),
+                    "tensor = 8 for all stages; tombolo estimate, traffic and simulate know stages "
+                    "of unlike degrees");
+  }
   const std::vector<std::string> order = TRY(read_order(p, file));
   RankNumbering n;
   for (const int64_t degree : {p.tensor, p.context, p.data, p.pipeline}) {

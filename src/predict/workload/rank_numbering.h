@@ -43,8 +43,8 @@ class RankNumbering {
   static constexpr int64_t kRanksMax = int64_t{1} << 20;
 
   // Unusable: an order that names a dimension twice, or leaves out one that is split; experts that
-  // do not divide context x data, or that would change the order of the stages; too many ranks.
-  // `file` is for messages.
+  // do not divide context x data, or that would change the order of the stages; too many ranks;
+  // tensor degrees per stage, which no one numbering has. `file` is for messages.
   static Result<RankNumbering> make(const plan::Parallelism& parallelism, const std::string& file);
 
   int64_t ranks() const { return ranks_; }

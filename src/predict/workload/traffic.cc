@@ -49,10 +49,11 @@ Bytes TrafficSummary::bytes() const {
 }
 
 Result<Traffic> Traffic::make(const plan::Job& job, const TrafficOptions& options) {
-  TrafficVolume volume = TRY(traffic_volume(job, options.volume));
-  Traffic out(TRY(RankNumbering::make(job.parallelism, job.file)));
-  out.volume_ = std::move(volume);
+  Traffic out;
+  out.volume_ = TRY(traffic_volume(job, options.volume));
+  TRY(out.number(job));
   out.flat_rings_ = options.flat_rings;
+  out.sequence_parallel_ = job.parallelism.sequence_parallel;
   out.notes_ = job.notes;
   if (out.gpus() > job.cluster.devices()) {
     out.notes_.push_back(fmt::format(
@@ -60,13 +61,71 @@ Result<Traffic> Traffic::make(const plan::Job& job, const TrafficOptions& option
         out.gpus(), job.cluster.devices()));
   }
   out.notes_.insert(out.notes_.end(), out.volume_.notes.begin(), out.volume_.notes.end());
-  out.place(job.cluster);
+  TRY(out.place(job));
   return out;
 }
 
-// Ranks fill the datacenters in the order of the file, and each of these domain by domain.
-void Traffic::place(const cluster::Cluster& cluster) {
+Status Traffic::number(const plan::Job& job) {
+  const plan::Parallelism& p = job.parallelism;
+  if (p.tensor_per_stage.empty()) {
+    sections_.push_back({TRY(RankNumbering::make(p, job.file))});
+    gpus_ = sections_.front().numbering.ranks();
+    return {};
+  }
+  for (int64_t s = 0; s < p.pipeline; ++s) {
+    plan::Parallelism one = p;
+    one.tensor = p.tensor_at(s);
+    one.tensor_per_stage.clear();
+    one.pipeline = 1;
+    sections_.push_back({TRY(RankNumbering::make(one, job.file)), static_cast<int32_t>(gpus_), s});
+    gpus_ += sections_.back().numbering.ranks();
+    if (gpus_ > RankNumbering::kRanksMax) {
+      return unusable(
+          fmt::format("{}: parallelism: more than {} ranks", job.file, RankNumbering::kRanksMax),
+          "smaller degrees");
+    }
+  }
+  return {};
+}
+
+// Over several datacenters and of unlike stages as a Plan has them; else by rank.
+Status Traffic::place(const plan::Job& job) {
+  const cluster::Cluster& cluster = job.cluster;
   CHECK(!cluster.datacenters.empty(), "{} GPUs without a datacenter", gpus());
+  const bool like = job.parallelism.tensor_per_stage.empty();
+  const bool too_many = gpus() > cluster.devices();
+  if (like && (cluster.datacenters.size() == 1 || too_many)) {
+    fill(cluster);
+    return {};
+  }
+  plan::Plan placed;  // of it, where ranks sit
+  placed.cluster = cluster;
+  placed.ranks = TRY(during(plan::place(job), "placing the GPUs of " + job.file));
+  std::vector<int32_t> domains_before{0};
+  for (const cluster::Datacenter& datacenter : cluster.datacenters) {
+    const int64_t size = datacenter.scale_up.domain;
+    domain_size_ = std::max(domain_size_, size);
+    domains_before.push_back(domains_before.back() +
+                             static_cast<int32_t>((datacenter.devices() + size - 1) / size));
+  }
+  for (const plan::Placement& rank : placed.ranks) {
+    const size_t d = placed.datacenter_index(rank.rank);
+    const cluster::Datacenter& datacenter = cluster.datacenters[d];
+    for (int64_t shard = 0; shard < rank.shards; ++shard) {
+      const plan::Place at = placed.place_of(rank.rank, shard);
+      const int64_t device = at.node * datacenter.devices_per_node + at.device;
+      const int64_t size = datacenter.scale_up.domain;
+      places_.push_back({static_cast<int32_t>(d),
+                         domains_before[d] + static_cast<int32_t>(device / size),
+                         static_cast<int32_t>(device % size)});
+    }
+  }
+  CHECK(std::ssize(places_) == gpus(), "{} of {} GPUs have a place", places_.size(), gpus());
+  return {};
+}
+
+// Ranks fill the datacenters in the order of the file, and each of these domain by domain.
+void Traffic::fill(const cluster::Cluster& cluster) {
   places_.reserve(static_cast<size_t>(gpus()));
   int32_t domains_before = 0;
   const auto datacenters = static_cast<int32_t>(cluster.datacenters.size());
@@ -92,49 +151,65 @@ Reach Traffic::reach(int32_t from, int32_t to) const {
   return a.local == b.local ? Reach::kRail : Reach::kOtherRail;
 }
 
+std::vector<int32_t> Traffic::members_of(const Section& section, const RankGroups& groups,
+                                         size_t i) {
+  std::vector<int32_t> members = groups.members(i);
+  for (int32_t& rank : members) rank += section.first;
+  return members;
+}
+
 template <class Visit>
 void Traffic::for_each_ring(RankGroup kind_of_group, TrafficKind kind, Bytes StageVolume::*gathered,
                             Visit&& visit) const {
-  const RankGroups groups = numbering_.groups(kind_of_group);
-  const size_t n = groups.offsets.size();
-  if (n < 2) return;
-  std::vector<int32_t> rail;
-  for (size_t g = 0; g < groups.bases.size(); ++g) {
-    const auto stage = static_cast<size_t>(numbering_.stage_of(groups.bases[g]));
-    const double bytes = (volume_.stages[stage].*gathered).value;
-    const std::vector<int32_t> members = groups.members(g);
-    const auto place_of = [&](size_t i) { return places_[static_cast<size_t>(members[i])]; };
+  for (const Section& section : sections_) {
+    const RankGroups groups = section.numbering.groups(kind_of_group);
+    if (groups.offsets.size() < 2) continue;
+    for (size_t g = 0; g < groups.bases.size(); ++g) {
+      const int64_t stage = section.stage + section.numbering.stage_of(groups.bases[g]);
+      const double bytes = (volume_.stages[static_cast<size_t>(stage)].*gathered).value;
+      visit_group(members_of(section, groups, g), kind, bytes, visit);
+    }
+  }
+}
 
-    // x of them in each domain, on the same rails in all?
-    size_t x = 1;
-    while (x < n && place_of(x).domain == place_of(0).domain) ++x;
-    bool even = !flat_rings_ && x > 1 && x < n && n % x == 0;
-    for (size_t i = 0; even && i < n; ++i) {
-      even = place_of(i).local == place_of(i % x).local &&
-             place_of(i).domain == place_of(i - i % x).domain;
-    }
-    if (!even) {
-      const auto share = static_cast<double>(n - 1) / static_cast<double>(n);
-      visit_ring(members, kind, bytes * share, visit);
-      continue;
-    }
-    const size_t y = n / x;
-    const auto inside = static_cast<double>(x - 1) / static_cast<double>(x);
-    const auto along = static_cast<double>(y - 1) / static_cast<double>(n);
-    for (size_t i = 0; i < n; i += x) {
-      visit_ring(std::span(members).subspan(i, x), kind, bytes * inside, visit);
-    }
-    for (size_t i = 0; i < x; ++i) {
-      rail.clear();
-      for (size_t j = i; j < n; j += x) rail.push_back(members[j]);
-      visit_ring(std::span<const int32_t>(rail), kind, bytes * along, visit);
-    }
+// One group's ring, or its rings along rails and inside domains.
+template <class Visit>
+void Traffic::visit_group(const std::vector<int32_t>& members, TrafficKind kind, double bytes,
+                          Visit&& visit) const {
+  const size_t n = members.size();
+  std::vector<int32_t> rail;
+  const auto place_of = [&](size_t i) { return places_[static_cast<size_t>(members[i])]; };
+
+  // x of them in each domain, on the same rails in all?
+  size_t x = 1;
+  while (x < n && place_of(x).domain == place_of(0).domain) ++x;
+  bool even = !flat_rings_ && x > 1 && x < n && n % x == 0;
+  for (size_t i = 0; even && i < n; ++i) {
+    even = place_of(i).local == place_of(i % x).local &&
+           place_of(i).domain == place_of(i - i % x).domain;
+  }
+  if (!even) {
+    const auto share = static_cast<double>(n - 1) / static_cast<double>(n);
+    visit_ring(members, kind, bytes * share, visit);
+    return;
+  }
+  const size_t y = n / x;
+  const auto inside = static_cast<double>(x - 1) / static_cast<double>(x);
+  const auto along = static_cast<double>(y - 1) / static_cast<double>(n);
+  for (size_t i = 0; i < n; i += x) {
+    visit_ring(std::span(members).subspan(i, x), kind, bytes * inside, visit);
+  }
+  for (size_t i = 0; i < x; ++i) {
+    rail.clear();
+    for (size_t j = i; j < n; j += x) rail.push_back(members[j]);
+    visit_ring(std::span<const int32_t>(rail), kind, bytes * along, visit);
   }
 }
 
 template <class Visit>
 void Traffic::for_each_stage_transfer(Visit&& visit) const {
-  const RankGroups groups = numbering_.groups(RankGroup::kPipeline);
+  if (sections_.size() > 1) return for_each_unlike_transfer(visit);
+  const RankGroups groups = sections_.front().numbering.groups(RankGroup::kPipeline);
   const size_t p = groups.offsets.size();
   if (p < 2) return;
   for (size_t g = 0; g < groups.bases.size(); ++g) {
@@ -154,6 +229,58 @@ void Traffic::for_each_stage_transfer(Visit&& visit) const {
   }
 }
 
+// Ranks of a stage: tensor ranks innermost (plan::place wants them so), then context and data.
+template <class Visit>
+void Traffic::for_each_unlike_transfer(Visit&& visit) const {
+  // What neighbours hold in other parts; each device has one of `senders`, or of `receivers`.
+  const auto split = [&](const Section& a, const Section& b, int64_t pipelines, double whole) {
+    const int64_t senders = a.numbering.ranks() / pipelines;
+    const int64_t receivers = b.numbering.ranks() / pipelines;
+    for (int64_t pipe = 0; pipe < pipelines; ++pipe) {
+      for (int64_t i = 0; i < senders; ++i) {
+        for (int64_t j = i * receivers / senders; j * senders < (i + 1) * receivers; ++j) {
+          const int64_t shared = std::min((i + 1) * receivers, (j + 1) * senders) -
+                                 std::max(i * receivers, j * senders);
+          visit(TrafficKind::kPipeline, static_cast<int32_t>(a.first + pipe * senders + i),
+                static_cast<int32_t>(b.first + pipe * receivers + j),
+                whole * real(shared) / real(senders * receivers));
+        }
+      }
+    }
+  };
+  // Every receiver is sent the whole, by the sender that lies beside it.
+  const auto copies = [&](const Section& a, const Section& b, int64_t pipelines, double whole) {
+    const int64_t senders = a.numbering.ranks() / pipelines;
+    const int64_t receivers = b.numbering.ranks() / pipelines;
+    for (int64_t pipe = 0; pipe < pipelines; ++pipe) {
+      for (int64_t j = 0; j < receivers; ++j) {
+        visit(TrafficKind::kPipeline,
+              static_cast<int32_t>(a.first + pipe * senders + j * senders / receivers),
+              static_cast<int32_t>(b.first + pipe * receivers + j), whole);
+      }
+    }
+  };
+  // context x data of them, each with activations of its own
+  const auto pipelines =
+      static_cast<int64_t>(sections_.front().numbering.groups(RankGroup::kTensor).bases.size());
+  const auto both_ways = [&](const Section& a, const Section& b, double times) {
+    if (times == 0) return;
+    const double whole = volume_.whole_boundary.value * times;
+    for (const auto& [from, to] : {std::pair(&a, &b), std::pair(&b, &a)}) {
+      sequence_parallel_ ? split(*from, *to, pipelines, whole)
+                         : copies(*from, *to, pipelines, whole);
+    }
+  };
+  for (size_t s = 0; s + 1 < sections_.size(); ++s) {
+    both_ways(sections_[s], sections_[s + 1], real(volume_.chunks));
+  }
+  const Section &first = sections_.front(), &last = sections_.back();
+  both_ways(last, first, real(volume_.chunks - 1));
+  if (volume_.whole_tied.value == 0) return;
+  split(last, first, pipelines, volume_.whole_tied.value);
+  split(first, last, pipelines, volume_.whole_tied.value);
+}
+
 template <class Visit>
 void Traffic::for_each_transfer(Visit&& visit) const {
   for_each_ring(RankGroup::kTensor, TrafficKind::kTensor, &StageVolume::tensor, visit);
@@ -165,12 +292,14 @@ void Traffic::for_each_transfer(Visit&& visit) const {
 
 template <class Visit>
 void Traffic::for_each_exchange(Visit&& visit) const {
-  const RankGroups groups = numbering_.groups(RankGroup::kExpert);
-  if (groups.offsets.size() < 2) return;
-  for (size_t g = 0; g < groups.bases.size(); ++g) {
-    const auto stage = static_cast<size_t>(numbering_.stage_of(groups.bases[g]));
-    const double bytes = volume_.stages[stage].expert.value;
-    if (bytes > 0) visit(groups.members(g), bytes);
+  for (const Section& section : sections_) {
+    const RankGroups groups = section.numbering.groups(RankGroup::kExpert);
+    if (groups.offsets.size() < 2) continue;
+    for (size_t g = 0; g < groups.bases.size(); ++g) {
+      const int64_t stage = section.stage + section.numbering.stage_of(groups.bases[g]);
+      const double bytes = volume_.stages[static_cast<size_t>(stage)].expert.value;
+      if (bytes > 0) visit(members_of(section, groups, g), bytes);
+    }
   }
 }
 
@@ -179,7 +308,9 @@ class Traffic::Tally {
  public:
   explicit Tally(const Traffic& traffic) : traffic_(traffic) {
     const auto gpus = static_cast<size_t>(traffic.gpus());
-    const auto domains = static_cast<size_t>(traffic.places_.back().domain) + 1;
+    int32_t last = 0;
+    for (const Place& place : traffic.places_) last = std::max(last, place.domain);
+    const auto domains = static_cast<size_t>(last) + 1;
     own_.resize(domains);
     forwarded_.resize(domains);
     for (std::vector<double>& by_gpu : sent_) by_gpu.resize(gpus);

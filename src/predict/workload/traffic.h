@@ -9,7 +9,11 @@
 // several ranks in each of several domains, on the same rails in all, runs them in two phases, a
 // ring along each rail and a ring inside each domain (the paper's hierarchical collectives): the
 // same bytes, none across rails. Experts exchange tokens all to all, evenly. Pipelines send to the
-// next stage and back.
+// next stage and back. Over several datacenters GPUs are where a Plan has them (plan::place).
+//
+// Stages of unlike tensor degrees are numbered one by one, one after the other. With sequence
+// parallelism neighbours then hold other parts of the same activations, and each sends the others
+// what they share; without, every device is sent the whole once.
 //
 // A pair is ordered: a pair of GPUs is two. Nothing is kept per pair: groups are offsets and bases
 // (rank_numbering.h), a ring has as many transfers as ranks, an all-to-all is its list of members.
@@ -107,11 +111,11 @@ struct TrafficMatrix {
 
 class Traffic {
  public:
-  // Unusable: what rank_numbering.h and traffic_volume.h refuse. GPUs that the cluster lacks are
-  // taken to continue its last datacenter, and a note says so.
+  // Unusable: what rank_numbering.h, traffic_volume.h and plan::place refuse. GPUs that one
+  // datacenter or like stages lack are taken to continue the last datacenter, and a note says so.
   static Result<Traffic> make(const plan::Job& job, const TrafficOptions& options);
 
-  int64_t gpus() const { return numbering_.ranks(); }
+  int64_t gpus() const { return gpus_; }
   int64_t domain_size() const { return domain_size_; }  // the largest
   const std::vector<std::string>& notes() const { return notes_; }
 
@@ -129,8 +133,19 @@ class Traffic {
 
   class Tally;
 
-  explicit Traffic(RankNumbering numbering) : numbering_(numbering) {}
-  void place(const cluster::Cluster& cluster);
+  // Stages that are numbered together: all, or one of unlike ones.
+  struct Section {
+    RankNumbering numbering;
+    int32_t first = 0;  // rank
+    int64_t stage = 0;  // of the first rank
+  };
+
+  Traffic() = default;
+  Status number(const plan::Job& job);
+  Status place(const plan::Job& job);
+  void fill(const cluster::Cluster& cluster);
+  static std::vector<int32_t> members_of(const Section& section, const RankGroups& groups,
+                                         size_t i);
   Reach reach(int32_t from, int32_t to) const;
   // visit(kind, from, to, bytes) for every transfer but those of experts; a pair may come twice.
   template <class Visit>
@@ -139,12 +154,19 @@ class Traffic {
   void for_each_ring(RankGroup groups, TrafficKind kind, Bytes StageVolume::*gathered,
                      Visit&& visit) const;
   template <class Visit>
+  void visit_group(const std::vector<int32_t>& members, TrafficKind kind, double bytes,
+                   Visit&& visit) const;
+  template <class Visit>
   void for_each_stage_transfer(Visit&& visit) const;
+  template <class Visit>
+  void for_each_unlike_transfer(Visit&& visit) const;
   // visit(members, bytes from each to each other) for every expert group that exchanges anything.
   template <class Visit>
   void for_each_exchange(Visit&& visit) const;
 
-  RankNumbering numbering_;
+  std::vector<Section> sections_;
+  int64_t gpus_ = 0;
+  bool sequence_parallel_ = false;
   TrafficVolume volume_;
   bool flat_rings_ = false;
   int64_t domain_size_ = 1;

@@ -195,6 +195,59 @@ TEST(Traffic, datacenters_are_apart_and_missing_devices_are_said) {
   EXPECT_THAT(traffic_of(job).notes().front(), HasSubstr("needs 16 devices, the cluster has 8"));
 }
 
+// GPUs are where a Plan has them, whatever the order of the file.
+TEST(Traffic, follows_the_places_of_a_plan) {
+  plan::Job job = job_on(1, 8);
+  job.cluster.datacenters.push_back(job.cluster.datacenters[0]);
+  job.cluster.datacenters[1].name = "paris";
+  job.training.global_batch = 8;
+  job.parallelism.tensor = 2;
+  job.parallelism.pipeline = 4;
+  // By rank all eight would sit in oregon.
+  job.parallelism.datacenter_per_stage = {"oregon", "paris", "paris", "oregon"};
+  const KindTraffic pipeline = traffic_of(job).summarize().of(TrafficKind::kPipeline);
+  EXPECT_EQ(pipeline.at(Reach::kOtherDatacenter).pairs, 8);
+  // Between the two stages in paris, and between the copies of the embedding in oregon.
+  EXPECT_EQ(pipeline.at(Reach::kDomain).pairs, 4 + 4);
+}
+
+// GPT 22B in two stages, on 2 GPUs and on 4; 8 micro-batches of D = 25,165,824 B. Each half of an
+// activation is two quarters.
+TEST(Traffic, of_unlike_stages_by_hand) {
+  plan::Job job = job_on(1, 8);
+  job.training.global_batch = 8;
+  job.parallelism.pipeline = 2;
+  job.parallelism.tensor_per_stage = {2, 4};
+  const double boundary = 8 * 25'165'824.0;
+  const Traffic split = traffic_of(job);
+  EXPECT_EQ(split.gpus(), 6);
+  const TrafficMatrix m = split.matrix(0, 6, 6);
+  const auto sent = [](const TrafficMatrix& matrix, int64_t from, int64_t to) {
+    return matrix.at(TrafficKind::kPipeline, from, to);
+  };
+  const double tied = 51200 * 6144 * 2.0;  // copies of the embedding, on both stages
+  for (const auto& [from, to] :
+       {std::pair(0, 2), std::pair(0, 3), std::pair(1, 4), std::pair(1, 5)}) {
+    EXPECT_DOUBLE_EQ(sent(m, from, to), (boundary + tied) / 4);
+    EXPECT_DOUBLE_EQ(sent(m, to, from), (boundary + tied) / 4);
+  }
+  EXPECT_EQ(sent(m, 0, 4) + sent(m, 1, 2) + sent(m, 4, 0), 0);
+  // Rings of 2 and of 4 over 24 layers each: 8 gathers and scatters of D in a layer, 2 at each end.
+  const KindTraffic tensor = split.summarize().of(TrafficKind::kTensor);
+  EXPECT_DOUBLE_EQ(tensor.total().bytes.value,
+                   8 * (24 * 8 + 2) * 25'165'824.0 * (2 * 0.5 + 4 * 0.75));
+  // Without sequence parallelism each GPU is sent the whole once, there and back.
+  job.parallelism.sequence_parallel = false;
+  job.model->tied_embeddings = false;
+  const TrafficMatrix whole = traffic_of(job).matrix(0, 6, 6);
+  EXPECT_EQ(sent(whole, 0, 2), boundary);
+  EXPECT_EQ(sent(whole, 0, 3), boundary);
+  EXPECT_EQ(sent(whole, 1, 5), boundary);
+  EXPECT_EQ(sent(whole, 2, 0), boundary);
+  EXPECT_EQ(sent(whole, 4, 1), boundary);
+  EXPECT_EQ(sent(whole, 3, 0), 0);
+}
+
 TEST(Traffic, refuses_what_cannot_be_laid_out) {
   plan::Job job = job_on(1, 8);
   job.training.global_batch = 8;
@@ -232,10 +285,10 @@ TEST(Traffic, CallersKeepTheirPromises) {
   EXPECT_DEATH(m.at(TrafficKind::kTensor, 0, m.side), "from block 0 to 4 of 4");
   job.cluster.datacenters.clear();
   EXPECT_DEATH((void)Traffic::make(job, {}), "8 GPUs without a datacenter");
-  EXPECT_DEATH(cut_layers(*job.model, {.pipeline = 7, .virtual_stages = 7}),
-               "48 layers in 49 chunks");
+  EXPECT_DEATH(plan::split_layers(*job.model, {.pipeline = 7, .virtual_stages = 7}),
+               "48 layers in 49 stages");
   job.model.reset();
-  EXPECT_DEATH(micro_batch_volume(job), "job.toml: a job without a model");
+  EXPECT_DEATH(micro_batch_volume(job, 1), "job.toml: a job without a model");
 }
 
 TEST(RankNumbering, RanksAndGroupsExist) {

@@ -19,7 +19,7 @@ Status check(const plan::Job& job) {
                     "[model] with preset = \"gpt3-175b\" or config = \"config.json\"");
   }
   const model::Model& m = *job.model;
-  if (m.layers < p.pipeline * p.virtual_stages) {
+  if (m.layers < p.pipeline * p.virtual_stages && !plan::ends_stand_alone(p, m.layers)) {
     return refuse("pipeline", p.pipeline,
                   fmt::format("times {} virtual stages, but the model has only {} layers",
                               p.virtual_stages, m.layers),
@@ -32,7 +32,10 @@ Status check(const plan::Job& job) {
                   fmt::format("does not divide the {} experts of a layer", m.experts->count),
                   "a divisor of experts.count");
   }
-  if (p.tensor > 1 && !p.sequence_parallel) {
+  const auto& each = p.tensor_per_stage;
+  const bool split = p.tensor > 1 || std::any_of(each.begin(), each.end(),
+                                                 [](int64_t tensor) { return tensor > 1; });
+  if (split && !p.sequence_parallel) {
     return refuse("expert", p.expert,
                   "with tensor parallelism but without sequence parallelism every token would be "
                   "sent tensor times",
@@ -71,6 +74,8 @@ double data_bytes(const plan::Job& job, double micro_batches) {
 
 void note_what_is_left_out(const plan::Job& job, std::vector<std::string>& notes) {
   const plan::Parallelism& p = job.parallelism;
+  int64_t widest = 1;
+  for (int64_t s = 0; s < p.pipeline; ++s) widest = std::max(widest, p.tensor_at(s));
   const bool straight = p.schedule == "1f1b" || p.schedule == "interleaved" ||
                         p.schedule == "gpipe" || p.schedule == "varuna" || p.schedule == "atlas" ||
                         p.schedule == "zb-h1";
@@ -78,11 +83,11 @@ void note_what_is_left_out(const plan::Job& job, std::vector<std::string>& notes
     notes.push_back(fmt::format("schedule = \"{}\" folds the pipeline; stages are counted in a row",
                                 p.schedule));
   }
-  if (p.tensor > 1) {
+  if (widest > 1) {
     notes.push_back(
         "parameters that tensor parallelism copies, such as norms, are counted as divided");
   }
-  if (p.pipeline > 1 && p.tensor > 1 && !p.sequence_parallel) {
+  if (p.pipeline > 1 && widest > 1 && !p.sequence_parallel) {
     notes.push_back(
         "without sequence parallelism every tensor rank sends its peer in the next stage the same "
         "whole activations");
@@ -91,32 +96,14 @@ void note_what_is_left_out(const plan::Job& job, std::vector<std::string>& notes
 
 }  // namespace
 
-std::vector<model::Slice> cut_layers(const model::Model& m, const plan::Parallelism& p) {
-  if (p.pipeline == 1) return {{0, m.layers, true, true}};
-  const int64_t chunks = p.pipeline * p.virtual_stages;
-  CHECK(m.layers >= chunks, "{} layers in {} chunks", m.layers, chunks);
-  std::vector<model::Slice> slices;
-  int64_t next = 0;
-  for (int64_t i = 0; i < chunks; ++i) {
-    int64_t layers = m.layers / chunks + (i < m.layers % chunks ? 1 : 0);
-    if (!p.layers_per_stage.empty()) {
-      const int64_t of_stage = p.layers_per_stage[static_cast<size_t>(i % p.pipeline)];
-      const bool one_more = i / p.pipeline < of_stage % p.virtual_stages;
-      layers = of_stage / p.virtual_stages + (one_more ? 1 : 0);
-    }
-    slices.push_back({next, layers, i == 0, i + 1 == chunks});
-    next += layers;
-  }
-  return slices;
-}
-
-MicroBatchVolume micro_batch_volume(const plan::Job& job) {
+MicroBatchVolume micro_batch_volume(const plan::Job& job, int64_t tensor) {
   CHECK(job.model, "{}: a job without a model", job.file);
+  CHECK(tensor >= 1, "{}: a stage on {} devices", job.file, tensor);
   const model::Model& m = *job.model;
   const plan::Parallelism& p = job.parallelism;
   const double bytes = plan::element_bytes(job.training.precision);
   const double tokens = real(job.training.micro_batch) * real(m.sequence);
-  const auto t = real(p.tensor), c = real(p.context);
+  const auto t = real(tensor), c = real(p.context);
   MicroBatchVolume out;
   out.hidden = tokens * real(m.hidden) * bytes / c;
   if (m.latent_attention) {
@@ -124,7 +111,7 @@ MicroBatchVolume micro_batch_volume(const plan::Job& job) {
     out.keys_values = tokens * real(m.heads * (l.nope_dim + l.rope_dim + l.value_dim)) * bytes / t;
   } else {
     // More tensor ranks than heads of keys: each rank has a whole one.
-    const double split = real(std::min(p.tensor, m.kv_heads));
+    const double split = real(std::min(tensor, m.kv_heads));
     out.keys_values = tokens * 2 * real(m.kv_heads * m.head_size()) * bytes / split;
   }
   if (m.experts) {
@@ -139,18 +126,21 @@ Result<TrafficVolume> traffic_volume(const plan::Job& job, const VolumeOptions& 
   const plan::Parallelism& p = job.parallelism;
   const model::Model& m = *job.model;
   const auto micro_batches = real(job.training.global_batch / (job.training.micro_batch * p.data));
-  const MicroBatchVolume batch = micro_batch_volume(job);
   const bool full = job.training.recompute == model::Recompute::kFull;
-  const auto t = real(p.tensor), e = real(p.expert);
+  const auto e = real(p.expert);
 
   TrafficVolume out;
   out.chunks = p.virtual_stages;
   out.experts = p.expert;
   out.stages.resize(static_cast<size_t>(p.pipeline));
-  const std::vector<model::Slice> slices = cut_layers(m, p);
+  const std::vector<model::Slice> slices = plan::split_layers(m, p);
   for (size_t i = 0; i < slices.size(); ++i) {
     const model::Slice& slice = slices[i];
-    StageVolume& stage = out.stages[i % static_cast<size_t>(p.pipeline)];
+    const auto position = static_cast<int64_t>(i) % p.pipeline;
+    StageVolume& stage = out.stages[static_cast<size_t>(position)];
+    const int64_t tensor = p.tensor_at(position);
+    const MicroBatchVolume batch = micro_batch_volume(job, tensor);
+    const auto t = real(tensor);
     const model::LayerCounts layers = model::count_layers(m, slice);
     const auto dense = real(layers.dense), routed = real(layers.experts);
 
@@ -176,12 +166,15 @@ Result<TrafficVolume> traffic_volume(const plan::Job& job, const VolumeOptions& 
     stage.data += Bytes{(all - split) / t * per_parameter};
     stage.expert_data += Bytes{split / (t * e) * per_parameter};
   }
-  const double whole = p.sequence_parallel ? batch.hidden / t : batch.hidden;
-  out.boundary = Bytes{micro_batches * whole};
+  const double hidden = micro_batch_volume(job, p.tensor).hidden;
+  const auto t = real(p.tensor);
+  out.boundary = Bytes{micro_batches * (p.sequence_parallel ? hidden / t : hidden)};
+  out.whole_boundary = Bytes{micro_batches * hidden};
   if (m.tied_embeddings && p.pipeline > 1) {
     // An all-reduce between two: each sends its half and the sum of the other's.
-    out.tied =
-        Bytes{real(m.vocabulary * m.hidden) / t * plan::gradient_bytes(job.training.precision)};
+    const double bytes = plan::gradient_bytes(job.training.precision);
+    out.tied = Bytes{real(m.vocabulary * m.hidden) / t * bytes};
+    out.whole_tied = Bytes{real(m.vocabulary * m.hidden) * bytes};
   }
   note_what_is_left_out(job, out.notes);
   return out;

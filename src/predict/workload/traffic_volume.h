@@ -28,25 +28,22 @@ struct StageVolume {
 
 struct TrafficVolume {
   std::vector<StageVolume> stages;
-  Bytes boundary;       // from a device to its peer in the next chunk of layers, and as much back
-  int64_t chunks = 1;   // per device: virtual stages
-  Bytes tied;           // between the devices that hold copies of a tied embedding, each way
-  int64_t experts = 1;  // degree
+  Bytes boundary;      // from a device to its peer in the next chunk of layers, and as much back
+  int64_t chunks = 1;  // per device: virtual stages
+  Bytes tied;          // between the devices that hold copies of a tied embedding, each way
+  // The same of all tensor ranks together: where stages have unlike degrees no device has a peer.
+  Bytes whole_boundary, whole_tied;
+  int64_t experts = 1;             // degree
   std::vector<std::string> notes;  // what was left out, one sentence each
 };
 
-// What a micro-batch moves, in one device's terms.
+// What a micro-batch moves, in the terms of one device of `tensor`.
 struct MicroBatchVolume {
   double hidden = 0;       // D, bytes
   double keys_values = 0;  // of the whole sequence, this device's heads, bytes
   double copies = 0;       // of tokens for experts, those of this device, bytes
 };
-MicroBatchVolume micro_batch_volume(const plan::Job& job);
-
-// The chunks of layers in the order of the model: chunk k p + s is the k-th one of stage s. One
-// stage has one chunk.
-std::vector<model::Slice> cut_layers(const model::Model& model,
-                                     const plan::Parallelism& parallelism);
+MicroBatchVolume micro_batch_volume(const plan::Job& job, int64_t tensor);
 
 struct VolumeOptions {
   // With sequence parallelism Megatron-LM gathers the inputs of two products a layer once more in

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "predict/cost/law.h"
+#include "predict/cost/stage_laws.h"
 #include "predict/workload/traffic_volume.h"
 
 namespace tombolo::workload {
@@ -13,15 +14,45 @@ Status check_graphs(const plan::Job& job) {
     return unusable(fmt::format("{}: model is missing", job.file),
                     "[model] with preset = \"gpt3-175b\" or config = \"config.json\"");
   }
-  TRY(cost::check_divisions(job));
-  if (job.cluster.datacenters.size() > 1) {
-    return unusable(fmt::format("{}: cluster: {} datacenters; layers with tensor, context, expert "
-                                "parallelism or ZeRO are priced on one",
-                                job.file, job.cluster.datacenters.size()),
-                    "one [[cluster.datacenter]]");
-  }
-  return {};
+  return cost::check_divisions(job);
 }
+
+// The law of each chunk of layers, and what a chunk takes to hand a micro-batch on: where a Plan
+// has its stage, if there are several datacenters.
+class ChunkLaws {
+ public:
+  static Result<ChunkLaws> make(const plan::Job& job) {
+    cost::StageLaws laws =
+        TRY(during(cost::StageLaws::make(*job.model, job.cluster, job.training), job.file));
+    plan::Plan placed;
+    if (laws.across()) placed = TRY(plan::lay_out(job));
+    return ChunkLaws(std::move(laws), std::move(placed));
+  }
+
+  bool across() const { return laws_.across(); }
+  const cost::IterationLaw& of(size_t chunk) const {
+    return laws_.in(across() ? placed_.datacenter_index(rank_of(chunk)) : 0);
+  }
+  // From a chunk to the next.
+  Seconds transfer(size_t chunk, const cost::Configuration& c) const {
+    if (!across()) return of(chunk).transfer(c);
+    const cluster::Datacenter& here = placed_.datacenter_of(rank_of(chunk));
+    const cluster::Datacenter& next = placed_.datacenter_of(rank_of(chunk + 1));
+    if (here.name == next.name) return of(chunk).transfer(c);
+    const int64_t shards = placed_.ranks[static_cast<size_t>(rank_of(chunk))].shards;
+    return cost::wan_hop(*placed_.cluster.link(here.name, next.name), {&here, shards},
+                         {&next, shards}, placed_.parallelism.data, placed_.boundary)
+        .transfer;
+  }
+
+ private:
+  ChunkLaws(cost::StageLaws laws, plan::Plan placed)
+      : laws_(std::move(laws)), placed_(std::move(placed)) {}
+  int32_t rank_of(size_t chunk) const { return placed_.rank_of(static_cast<int32_t>(chunk), 0); }
+
+  cost::StageLaws laws_;
+  plan::Plan placed_;  // over several datacenters
+};
 
 // As estimate reads a job: virtual stages without a schedule of their own are interleaved, and one
 // stage is no pipeline.
@@ -57,23 +88,28 @@ Result<Workload> Workload::make(const plan::Job& job, const WorkloadOptions& opt
   }
   const TrafficVolume volume = TRY(traffic_volume(job, {}));
   Workload out(TRY(RankNumbering::make(p, job.file)));
-  const cost::Configuration c = TRY(cost::configuration_of(job));
-  const cost::IterationLaw law =
-      TRY(during(cost::IterationLaw::make(*job.model, job.cluster.datacenters[0],
-                                          cost::settings_of(job.training)),
-                 job.file));
+  const ChunkLaws laws = TRY(ChunkLaws::make(job));
+  const cost::Configuration of_job = TRY(cost::configuration_of(job));
+  const cost::Configuration alone = cost::stage_configuration(of_job, p.tensor, laws.across());
+  const cost::Configuration& c = laws.across() ? alone : of_job;
   out.parallelism_ = p;
   out.remote_parameters_ = options.remote_parameters;
   out.weight_bytes_ = plan::element_bytes(job.training.precision);
   out.gradient_bytes_ = plan::gradient_bytes(job.training.precision);
-  out.overhead_ = law.constants().stack.host_iteration.value;
+  out.overhead_ = laws.of(0).constants().stack.host_iteration.value;
   const std::string name = schedule_of(p);
   out.shape_ = shape_of(job, name);
 
-  cost::Configuration alone = c;
-  alone.virtual_stages = 1;
   schedule::Times times;
-  for (const model::Slice& slice : cut_layers(*job.model, p)) {
+  out.notes_ = job.notes;
+  for (const model::Slice& slice : plan::split_layers(*job.model, p)) {
+    const size_t index = out.chunks_.size();
+    const cost::IterationLaw& law = laws.of(index);
+    if (index > 0) times.transfer.push_back(round_to_ns(laws.transfer(index - 1, c)));
+    for (const std::string& assumed : law.constants().assumed) {
+      const auto known = std::find(out.notes_.begin(), out.notes_.end(), assumed);
+      if (known == out.notes_.end()) out.notes_.push_back(assumed);
+    }
     Chunk chunk;
     chunk.parts = parts_of(job, slice, law, c, options.granularity);
     const cost::StagePrice price = law.stage(alone, slice);
@@ -82,15 +118,13 @@ Result<Workload> Workload::make(const plan::Job& job, const WorkloadOptions& opt
     times.stages.push_back(schedule::durations_of(cost));
     out.chunks_.push_back(std::move(chunk));
   }
-  times.transfer.assign(out.chunks_.size() - 1, round_to_ns(law.transfer(c)));
   out.schedule_ =
       TRY(during(schedule::build(name, out.shape_, times, p.discipline), "reading " + job.file));
 
-  const MicroBatchVolume batch = micro_batch_volume(job);
+  const MicroBatchVolume batch = micro_batch_volume(job, p.tensor);
   out.boundary_ = batch.hidden / (p.sequence_parallel ? static_cast<double>(p.tensor) : 1);
   const bool folded = out.shape_.position_of(0) == out.shape_.position_of(out.shape_.stages - 1);
   if (!folded) out.tied_ = volume.tied.value;
-  out.notes_ = law.constants().assumed;
   out.find_groups();
   return out;
 }

@@ -14,7 +14,9 @@
 // comm_size follows ASTRA-sim: an all-gather's is what one rank contributes, that of all others the
 // whole buffer of a rank. Bytes are those that traffic.h counts, rounded to whole ones per node.
 //
-// Bounds: one datacenter; experts are loaded evenly; keys and values are gathered whole before
+// Over several datacenters each stage is priced where a Plan has it (plan::lay_out).
+//
+// Bounds: one tensor degree; experts are loaded evenly; keys and values are gathered whole before
 // attention; context parallelism splits sequences evenly. Graphs are made rank by rank: memory
 // holds one, and 4 bytes per rank and kind of group. Cost: O(nodes) each.
 #pragma once
@@ -47,7 +49,7 @@ struct WorkloadOptions {
 class Workload {
  public:
   // Unusable: remote parameters without ZeRO 3; what estimate, rank_numbering.h, traffic_volume.h
-  // and the named schedule refuse.
+  // and the named schedule refuse. Over several datacenters infeasible where stages find no room.
   static Result<Workload> make(const plan::Job& job, const WorkloadOptions& options);
 
   int32_t ranks() const { return static_cast<int32_t>(numbering_.ranks()); }

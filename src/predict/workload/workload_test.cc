@@ -317,8 +317,9 @@ TEST(Workload, WhatCannotBeIsRefusedByName) {
   job.parallelism.pipeline = 2;
   EXPECT_THAT(complaint(job), HasSubstr("fastest"));
   job = small_job();
-  job.cluster.datacenters.push_back(job.cluster.datacenters[0]);
-  EXPECT_THAT(complaint(job), HasSubstr("2 datacenters"));
+  job.parallelism.pipeline = 2;
+  job.parallelism.tensor_per_stage = {2, 4};
+  EXPECT_THAT(complaint(job), HasSubstr("tensor_per_stage = [2, 4]"));
   job = small_job();
   job.model.reset();
   EXPECT_THAT(complaint(job), HasSubstr("model is missing"));

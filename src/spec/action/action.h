@@ -6,6 +6,9 @@
 // Kinds that belong to no micro-batch leave it out: "0REDUCE_GRAD" (of stage 0, among its
 // replicas), "0U" (its optimizer update), "0E" (evaluation).
 //
+// Of a pass the simulator shows what its collectives keep the device waiting as intervals of their
+// own, right behind its computation: TP, CP, EP, DP, in the words of Megatron's groups.
+//
 // What no Plan knows of, a node of somebody's Chakra graph, is a NODE; its name stands beside it
 // (trace.h). Of a collective's chunk in a dimension of a network, "1NODE3" is chunk 3 in dimension
 // 1.
@@ -23,20 +26,24 @@
 namespace tombolo::action {
 
 enum class ActionKind {
-  kForward,            // F
-  kBackward,           // B: gradients of inputs and weights
-  kBackwardInput,      // I: gradients of inputs only, where the two are separate
-  kBackwardWeight,     // W: gradients of weights only, after I
-  kRecompute,          // R: forward again, because activations were not kept
-  kReduceGradients,    // REDUCE_GRAD: all replicas of the stage sum their weight gradients
-  kUpdate,             // U: optimizer step
-  kEvaluate,           // E: forward on held-out data, outside of an iteration
-  kCheckpoint,         // C: writing a checkpoint, outside of an iteration
-  kNode,               // NODE: of a Chakra graph, in a run without a Plan
-  kSendActivation,     // SEND_F: to the next stage
-  kReceiveActivation,  // RECV_F
-  kSendGradient,       // SEND_B: to the previous stage
-  kReceiveGradient,    // RECV_B
+  kForward,               // F
+  kBackward,              // B: gradients of inputs and weights
+  kBackwardInput,         // I: gradients of inputs only, where the two are separate
+  kBackwardWeight,        // W: gradients of weights only, after I
+  kRecompute,             // R: forward again, because activations were not kept
+  kReduceGradients,       // REDUCE_GRAD: all replicas of the stage sum their weight gradients
+  kUpdate,                // U: optimizer step
+  kEvaluate,              // E: forward on held-out data, outside of an iteration
+  kCheckpoint,            // C: writing a checkpoint, outside of an iteration
+  kNode,                  // NODE: of a Chakra graph, in a run without a Plan
+  kTensorCommunication,   // TP: inside a pass, of a layer's shards
+  kContextCommunication,  // CP: keys and values
+  kExpertCommunication,   // EP: tokens to their experts and back
+  kDataCommunication,     // DP: parameters and gradients of ZeRO 3
+  kSendActivation,        // SEND_F: to the next stage
+  kReceiveActivation,     // RECV_F
+  kSendGradient,          // SEND_B: to the previous stage
+  kReceiveGradient,       // RECV_B
 };
 
 constexpr auto enum_names(ActionKind) {
@@ -51,6 +58,10 @@ constexpr auto enum_names(ActionKind) {
                                               {kEvaluate, "E"},
                                               {kCheckpoint, "C"},
                                               {kNode, "NODE"},
+                                              {kTensorCommunication, "TP"},
+                                              {kContextCommunication, "CP"},
+                                              {kExpertCommunication, "EP"},
+                                              {kDataCommunication, "DP"},
                                               {kSendActivation, "SEND_F"},
                                               {kReceiveActivation, "RECV_F"},
                                               {kSendGradient, "SEND_B"},
@@ -65,6 +76,10 @@ struct Action {
   auto operator<=>(const Action&) const = default;
 };
 
+// What a schedule does not order: part of a computation that it does order.
+constexpr bool is_inside_a_pass(ActionKind kind) {
+  return kind >= ActionKind::kTensorCommunication && kind <= ActionKind::kDataCommunication;
+}
 constexpr bool is_communication(ActionKind kind) { return kind >= ActionKind::kSendActivation; }
 constexpr bool is_send(ActionKind kind) {
   return kind == ActionKind::kSendActivation || kind == ActionKind::kSendGradient;

@@ -67,12 +67,12 @@ std::string to_json_text(const CommGroups& groups) {
   return to_json(Value(std::move(table)), -1) + "\n";
 }
 
+namespace {
+
 // The text is a list as Python prints it, around a text of JSON: ['[{"pg_name": "0", "ranks": [0,
 // 1]}]']. A group without ranks is that of all ranks.
-Result<CommGroups> process_groups_of(const graph::Node& node, const std::string& name) {
+Result<CommGroups> declared_groups(const graph::Node& node, const std::string& name) {
   CommGroups groups;
-  if (node.type != graph::NodeType::kMetadata) return groups;
-  if (node.name.find("process_group:init") == std::string::npos) return groups;
   for (const std::string& text : node.details->inputs) {
     const size_t begin = text.find("[{");
     const size_t end = text.rfind("}]");
@@ -92,6 +92,16 @@ Result<CommGroups> process_groups_of(const graph::Node& node, const std::string&
       groups[*label] = TRY(ranks_of(*ranks, fmt::format("{}: group \"{}\"", place, *label)));
     }
   }
+  return groups;
+}
+
+}  // namespace
+
+Result<CommGroups> process_groups_of(const graph::Node& node, const std::string& name) {
+  if (node.type != graph::NodeType::kMetadata) return CommGroups();
+  Result<CommGroups> groups = declared_groups(node, name);
+  // ASTRA-sim looks for groups in all METADATA nodes; those of other names may say something else.
+  if (!groups && node.name.find("process_group:init") == std::string::npos) return CommGroups();
   return groups;
 }
 

@@ -1,7 +1,7 @@
 // Communicator groups: which ranks a collective joins, by the name that its node gives (pg_name).
 //
 // ASTRA-sim reads them from a file, {"5": [0, 1], "6": [2, 3]}; PyTorch's traces carry them in the
-// inputs of the METADATA node "## process_group:init ##".
+// inputs of the METADATA node "## process_group:init ##", others in those of any METADATA node.
 #pragma once
 
 #include <map>

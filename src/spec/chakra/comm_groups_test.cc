@@ -37,8 +37,11 @@ TEST(CommGroups, PytorchSaysThemInAMetadataNode) {
   node.details.edit().inputs = {R"(['[{"pg_name": 3, "ranks": [1]}]'])"};
   EXPECT_THAT(process_groups_of(node, "t.et").error().message,
               HasSubstr("a group without pg_name"));
+  // Of another name it may declare something else, or groups all the same, as ASTRA-sim has it.
   node.name = "another";
   EXPECT_EQ(process_groups_of(node, "t.et").value(), CommGroups());
+  node.details.edit().inputs = {R"(['[{"pg_name": "7", "ranks": [1, 3]}]'])"};
+  EXPECT_EQ(process_groups_of(node, "t.et").value(), (CommGroups{{"7", {1, 3}}}));
 }
 
 TEST(CommGroups, WhatIsWrittenCanBeRead) {

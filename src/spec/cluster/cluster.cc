@@ -96,8 +96,17 @@ Result<Cluster> read_cluster(const Value& table, const std::string& file, const 
     if (!link.rate_trace.empty()) link.rate_trace = sibling_path(file, link.rate_trace);
     for (const std::string& end : link.between) {
       if (!cluster.find(end)) {
-        return unusable(
-            fmt::format("{}: wan[{}].between: there is no datacenter \"{}\"", at, i, end));
+        const Value* entry = resolved.find("wan");
+        const auto* entries = entry ? entry->get<Value::Array>() : nullptr;
+        const Value* between = entries ? (*entries)[i].find("between") : nullptr;
+        const int line = between ? between->line : 0;
+        std::vector<std::string> known;
+        for (const Datacenter& each : cluster.datacenters) known.push_back(each.name);
+        const std::string nearest = nearest_name(end, known);
+        return unusable(fmt::format("{}: wan[{}].between: there is no datacenter \"{}\"",
+                                    line ? fmt::format("{}:{}", file, line) : at, i, end),
+                        nearest.empty() ? fmt::format("one of {}", fmt::join(known, ", "))
+                                        : fmt::format("\"{}\"", nearest));
       }
     }
     if (cluster.link(link.between[0], link.between[1]) != &link) {

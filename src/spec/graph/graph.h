@@ -8,12 +8,13 @@
 //
 // Reference: Sridharan et al., "Chakra" (2023), node types and numbers as in its et_def.proto.
 // Files: Chakra's own (chakra.h); JSON with all ranks in one (below).
-// Cost: a Node takes 184 bytes, and its dependencies, name and details what they hold.
+// Cost: a Node takes 200 bytes, and its dependencies, name and details what they hold.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "base/fields.h"
 #include "base/result.h"
 #include "base/time.h"
+#include "spec/action/action.h"
 
 namespace tombolo::graph {
 
@@ -105,8 +107,9 @@ class OptionalDetails {
 };
 
 struct Node {
-  int64_t id = 0;    // unique within the rank, ascending
-  std::string name;  // an action in text form where a schedule made it ("0F1")
+  int64_t id = 0;                             // unique within the rank, ascending
+  std::string name;                           // for people; of a schedule's node its action ("0F1")
+  std::optional<action::Action> action = {};  // of a schedule's node; files have the name alone
   NodeType type = NodeType::kCompute;
   CollectiveType collective = CollectiveType::kAllReduce;  // COMM_COLL_NODE
   bool is_cpu_op = false;  // runs on the host: takes no accelerator, and communicates nothing

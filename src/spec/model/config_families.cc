@@ -49,6 +49,26 @@ double read_rope_theta(Config& c, double otherwise) {
   return c.number("rope_theta", otherwise);
 }
 
+// Llama 3.1's, the one that changes what is computed and that we compute. Others change neither a
+// count nor a time; who starts from such weights is told (perform/weights).
+void read_rope_scaling(Config& c, Model& m) {
+  const Value* value = c.take("rope_scaling");
+  if (!value) value = c.take("rope_parameters");
+  const Value::Table* table = value ? value->get<Value::Table>() : nullptr;
+  if (!table) return;
+  Config inner(*table, c.file() + ": rope_scaling");
+  std::string type = inner.text("rope_type");
+  if (type.empty()) type = inner.text("type");
+  if (type != "llama3") return;
+  inner.take("rope_theta");
+  const int64_t first = inner.needed("original_max_position_embeddings", kCountMax);
+  m.rope_scaling = RopeScaling{.factor = inner.number("factor", 8),
+                               .low_frequency_factor = inner.number("low_freq_factor", 1),
+                               .high_frequency_factor = inner.number("high_freq_factor", 4),
+                               .first_sequence = first};
+  c.absorb(std::move(inner));
+}
+
 void read_biases(Config& c, const std::string& family, bool otherwise, Model& m) {
   if (family == "qwen2") {
     c.flag("attention_bias", false);  // the family does not read it
@@ -148,6 +168,7 @@ Model read_llama_like(Config& c, const std::string& family) {
   read_latent_attention(c, family, m);
   if (!m.latent_attention) check_heads(c, "hidden_size", "num_attention_heads", m);
   m.rope_theta = read_rope_theta(c, defaults.rope_theta);
+  read_rope_scaling(c, m);
   m.norm_epsilon =
       c.number(family == "nemotron" ? "norm_eps" : "rms_norm_eps", defaults.norm_epsilon);
   m.tied_embeddings = c.flag("tie_word_embeddings", false);

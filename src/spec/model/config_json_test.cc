@@ -100,11 +100,27 @@ TEST(ConfigJson, ReadsTheSameShapesAsThePresets) {
 
 TEST(ConfigJson, NamesWhatTrainingCannotPerform) {
   EXPECT_EQ(departure(read_config(kLlama3_8b).model), "");
-  EXPECT_EQ(departure(read_config(kQwen2_7b).model), "qkv_bias = true");
+  EXPECT_EQ(departure(read_config(kQwen2_7b).model), "");
   EXPECT_EQ(departure(read_config(kGptNeox20b).model), "parallel_residual = true");
   const Model wide =
       read_config(llama_with("\"hidden_act\"", "\"head_dim\": 256, \"hidden_act\"")).model;
-  EXPECT_EQ(departure(wide), "head_dim = 256");
+  EXPECT_EQ(departure(wide), "");
+}
+
+// Llama 3.1's config.json; other scalings change no count, and are left to who computes with them.
+TEST(ConfigJson, ReadsHowLlamaStretchesItsPositions) {
+  const auto scaled = [](const char* scaling) {
+    return read_config(llama_with("\"rope_scaling\": null",
+                                  fmt::format("\"rope_scaling\": {}", scaling).c_str()))
+        .model.rope_scaling;
+  };
+  const auto llama31 = scaled(
+      "{\"factor\": 8.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, "
+      "\"original_max_position_embeddings\": 8192, \"rope_type\": \"llama3\"}");
+  ASSERT_TRUE(llama31);
+  EXPECT_EQ(*llama31, (RopeScaling{8, 1, 4, 8192}));
+  EXPECT_FALSE(scaled("{\"factor\": 4.0, \"rope_type\": \"yarn\"}"));
+  EXPECT_FALSE(scaled("null"));
 }
 
 // 32 heads of 256 are 8192 wide, 8 key and value heads 2048 each. A layer has 4096 x 8192 more

@@ -64,6 +64,22 @@ int64_t layer_parameters(const Model& m, bool experts) {
 
 int64_t mlp_matrices(const Model& m) { return m.activation == Activation::kSwiglu ? 3 : 2; }
 
+Slice stage_slice(const Model& m, int64_t stages, int64_t stage) {
+  CHECK(stage >= 0 && stage < stages, "stage {} of {}", stage, stages);
+  Slice slice{.embedding = stage == 0, .head = stage == stages - 1};
+  const int64_t slots = m.layers + 2;
+  if (stages > 1 && m.layers % stages != 0 && slots % stages == 0) {
+    const int64_t each = slots / stages;
+    slice.layers = each - (slice.embedding ? 1 : 0) - (slice.head ? 1 : 0);
+    slice.first_layer = stage == 0 ? 0 : stage * each - 1;
+    return slice;
+  }
+  const int64_t more = m.layers % stages;
+  slice.layers = m.layers / stages + (stage < more ? 1 : 0);
+  slice.first_layer = stage * (m.layers / stages) + std::min(stage, more);
+  return slice;
+}
+
 LayerCounts count_layers(const Model& m, const Slice& slice) {
   LayerCounts layers;
   layers.multi_token = slice.head ? m.multi_token_layers.value_or(0) : 0;
@@ -129,21 +145,9 @@ std::string departure(const Model& m) {
   }
   if (m.activation == Activation::kSquaredRelu) return "activation = squared_relu";
   if (m.positions == Positions::kAlibi) return "positions = alibi";
-  if (m.head_dim && (m.hidden % m.heads != 0 || *m.head_dim != m.hidden / m.heads)) {
-    return fmt::format("head_dim = {}", *m.head_dim);
-  }
-  const std::pair<const char*, std::optional<bool>> biases[] = {
-      {"qkv_bias", m.qkv_bias}, {"output_bias", m.output_bias}, {"mlp_bias", m.mlp_bias}};
-  for (const auto& [name, given] : biases) {
-    if (given && *given != m.bias) return fmt::format("{} = {}", name, *given);
-  }
   if (m.norm == Norm::kLayer && !m.norm_bias.value_or(true)) return "norm_bias = false";
-  if (m.positions == Positions::kLearned && m.positions_max.value_or(m.sequence) != m.sequence) {
-    return fmt::format("positions_max = {}", *m.positions_max);
-  }
   const std::pair<const char*, std::optional<bool>> more[] = {
       {"parallel_residual", m.parallel_residual},
-      {"qk_norm", m.qk_norm},
       {"attention_sinks", m.attention_sinks},
       {"output_norms", m.output_norms},
       {"embedding_norm", m.embedding_norm}};

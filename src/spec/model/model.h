@@ -3,7 +3,7 @@
 // Two families in one struct: Llama (RMSNorm, SwiGLU, rotary positions, grouped-query attention)
 // and GPT-2 (LayerNorm with bias, GELU, learned positions, tied embeddings). Every choice is a
 // field. Where published models depart from both, such as in a mixture of experts, an optional
-// field says so; they can be predicted, and `train` refuses them by name.
+// field says so; they can be predicted, and `train` refuses by name those that it does not compute.
 //
 // Counts of parameters are exact. FLOPs count a multiply-add as two, matrix products and attention
 // scores only (as Korthikanti et al. 2022, appendix A, do); causal masking is not discounted.
@@ -68,6 +68,20 @@ struct LatentAttention {
   bool operator==(const LatentAttention&) const = default;
 };
 
+// How Llama 3.1 stretches its rotary positions beyond the sequence that it was first trained on
+// (Grattafiori et al. 2024, The Llama 3 Herd of Models, section 3.4.3; the formula is that of
+// "rope_type": "llama3" in config.json). A pair that turns less than `low_frequency_factor` times
+// within `first_sequence` tokens turns `factor` times slower, one that turns more than
+// `high_frequency_factor` times stays, those between are mixed linearly.
+struct RopeScaling {
+  double factor = 8;
+  double low_frequency_factor = 1;
+  double high_frequency_factor = 4;
+  int64_t first_sequence = 8192;
+
+  bool operator==(const RopeScaling&) const = default;
+};
+
 struct Model {
   std::string name;
   int64_t layers = 0;
@@ -85,6 +99,7 @@ struct Model {
   double rope_theta = 10000;
   double norm_epsilon = 1e-5;
   // Departures; left out: as the fields above have it.
+  std::optional<RopeScaling> rope_scaling;
   std::optional<int64_t> head_dim;        // numbers per head, other than hidden / heads
   std::optional<bool> qkv_bias;           // in query, key and value, other than `bias`
   std::optional<bool> output_bias;        // in the projection after attention
@@ -113,7 +128,7 @@ struct Model {
 std::vector<std::string> preset_names();
 Result<Model> preset(const std::string& name);
 
-// The first departure that `m` has, as "head_dim = 256", or "" for a model of the two families.
+// The first departure that `m` has which `train` does not compute, as "experts.count = 8", or "".
 std::string departure(const Model& m);
 
 // A model as a file gives it, and what the file says about it that is not part of a Model.
@@ -136,6 +151,12 @@ struct Slice {
 
   bool operator==(const Slice&) const = default;
 };
+
+// Stage number `stage` of `stages`, as even as possible. Where layers do not divide evenly,
+// embedding and head count as a layer each if that makes them (Llama 3 and BLOOM are split so; with
+// as many stages as layers and ends, the ends are stages of their own); else the first stages have
+// one more.
+Slice stage_slice(const Model& model, int64_t stages, int64_t stage);
 
 // How many layers of a slice are of which kind. The multi-token layers are counted in `dense` or
 // `experts` as well, whichever the last layer of the model is.
@@ -232,6 +253,21 @@ void describe(Archive& a, LatentAttention& l) {
   }
 }
 
+template <class Archive>
+void describe(Archive& a, RopeScaling& r) {
+  a.required("factor", r.factor);
+  a.required("low_frequency_factor", r.low_frequency_factor);
+  a.required("high_frequency_factor", r.high_frequency_factor);
+  a.required("first_sequence", r.first_sequence);
+  a.check(r.factor >= 1 && r.factor <= 1e6, "factor", "must lie between 1 and 1000000");
+  a.check(r.low_frequency_factor > 0 && r.low_frequency_factor < r.high_frequency_factor &&
+              r.high_frequency_factor <= 1e6,
+          "high_frequency_factor",
+          "must be more than low_frequency_factor, which must be positive");
+  a.check(r.first_sequence >= 1 && r.first_sequence <= 100'000'000, "first_sequence",
+          "must lie between 1 and 100000000");
+}
+
 // For files: all fields, resolved.
 template <class Archive>
 void describe(Archive& a, Model& m) {
@@ -250,6 +286,7 @@ void describe(Archive& a, Model& m) {
   a.optional("tied_embeddings", m.tied_embeddings);
   a.optional("rope_theta", m.rope_theta);
   a.optional("norm_epsilon", m.norm_epsilon);
+  a.optional("rope_scaling", m.rope_scaling);
   a.optional("head_dim", m.head_dim);
   a.optional("qkv_bias", m.qkv_bias);
   a.optional("output_bias", m.output_bias);

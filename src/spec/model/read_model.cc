@@ -36,6 +36,7 @@ void describe(Archive& a, Overrides& o) {
   a.optional("tied_embeddings", m.tied_embeddings);
   a.optional("rope_theta", m.rope_theta);
   a.optional("norm_epsilon", m.norm_epsilon);
+  a.optional("rope_scaling", m.rope_scaling);
   a.optional("head_dim", m.head_dim);
   a.optional("qkv_bias", m.qkv_bias);
   a.optional("output_bias", m.output_bias);

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
+#include <optional>
+#include <tuple>
 
 #include "base/fields.h"
 #include "base/file.h"
 #include "base/toml.h"
+#include "spec/plan/job_value.h"
 
 namespace tombolo::plan {
 
@@ -106,27 +109,6 @@ Result<cluster::Cluster> read_job_cluster(const Value& section, const std::strin
   return during(cluster::read_cluster(value, where, ""), doing);
 }
 
-// What exists in the format but cannot be simulated or performed yet, refused by name.
-Status refuse_what_is_missing(const Job& job) {
-  const Parallelism& p = job.parallelism;
-  const std::pair<const char*, int64_t> dimensions[] = {
-      {"tensor", p.tensor}, {"context", p.context}, {"expert", p.expert}};
-  for (const auto& [name, degree] : dimensions) {
-    if (degree == 1) continue;
-    return unusable(fmt::format("{}: parallelism.{} = {}: only pipeline and data parallelism "
-                                "can be simulated and performed yet",
-                                job.file, name, degree),
-                    fmt::format("{} = 1", name));
-  }
-  if (p.zero != 0) {
-    return unusable(
-        fmt::format("{}: parallelism.zero = {}: optimizer sharding is not available yet", job.file,
-                    p.zero),
-        "zero = 0");
-  }
-  return {};
-}
-
 // Chunks of the model in one pipeline: several per rank where there are virtual stages.
 int64_t stages_of(const Parallelism& p) { return p.pipeline * p.virtual_stages; }
 
@@ -162,7 +144,7 @@ Status check_numbers(const Job& job) {
     return unusable(fmt::format("{}: model is missing", job.file),
                     "[model] with preset = \"gpt3-175b\", or [stage_times]");
   }
-  if (job.model && job.model->layers < stages_of(p)) {
+  if (job.model && job.model->layers < stages_of(p) && !ends_stand_alone(p, job.model->layers)) {
     const std::string each =
         p.virtual_stages == 1 ? "" : fmt::format(" x virtual_stages = {}", p.virtual_stages);
     return unusable(fmt::format("{}: parallelism.pipeline = {}{}: the model has only {} layers",
@@ -175,12 +157,15 @@ Status check_numbers(const Job& job) {
       if (layers < 0 || layers > 100'000) sum = -1'000'000;
       sum += layers;
     }
-    if (p.layers_per_stage.size() != static_cast<size_t>(stages_of(p)) ||
+    const auto numbers = std::ssize(p.layers_per_stage);
+    if ((numbers != stages_of(p) && numbers != p.pipeline) ||
         (job.model && sum != job.model->layers) || sum < 0) {
       return unusable(
           fmt::format("{}: parallelism.layers_per_stage: wanted {} numbers that sum to "
                       "the model's layers",
-                      job.file, stages_of(p)));
+                      job.file,
+                      p.virtual_stages == 1 ? fmt::format("{}", p.pipeline)
+                                            : fmt::format("{} or {}", p.pipeline, stages_of(p))));
     }
   }
   if (job.stage_times) {
@@ -205,18 +190,47 @@ model::Model imagined_model(int64_t layers) {
   return m;
 }
 
-std::vector<model::Slice> split_layers(const model::Model& m, const Parallelism& p) {
-  std::vector<model::Slice> slices;
-  const int64_t stages = stages_of(p);
-  int64_t next = 0;
-  for (int64_t s = 0; s < stages; ++s) {
-    const int64_t layers = p.layers_per_stage.empty()
-                               ? m.layers / stages + (s < m.layers % stages ? 1 : 0)
-                               : p.layers_per_stage[s];
-    slices.push_back({next, layers, s == 0, s + 1 == stages});
-    next += layers;
+// Devices of a datacenter, handed out one after the other. Over several datacenters the shards of a
+// rank stay on one node where a node has room for them, as the search counts them (decide/geo).
+class Devices {
+ public:
+  Devices(const cluster::Datacenter& datacenter, bool aligned)
+      : datacenter_(&datacenter), aligned_(aligned) {}
+
+  // The first of so many neighbours, or nothing.
+  std::optional<int64_t> take(int64_t shards) {
+    const int64_t on_node = datacenter_->devices_per_node;
+    const int64_t left = on_node - next_ % on_node;
+    if (aligned_ && left < shards && shards <= on_node) next_ += left;
+    if (next_ + shards > datacenter_->devices()) return {};
+    next_ += shards;
+    return next_ - shards;
   }
-  return slices;
+  // How many ranks of so many shards there is room for from the beginning.
+  int64_t room(int64_t shards) const {
+    const int64_t on_node = datacenter_->devices_per_node;
+    return aligned_ && shards <= on_node ? datacenter_->nodes * (on_node / shards)
+                                         : datacenter_->devices() / shards;
+  }
+
+ private:
+  const cluster::Datacenter* datacenter_;
+  bool aligned_;
+  int64_t next_ = 0;
+};
+
+std::vector<Devices> devices_of(const cluster::Cluster& cluster) {
+  std::vector<Devices> all;
+  for (const cluster::Datacenter& each : cluster.datacenters) {
+    all.emplace_back(each, cluster.datacenters.size() > 1);
+  }
+  return all;
+}
+
+// "8 replicas", "8 replicas x 4 shards"
+std::string replicas_text(const Job& job, int64_t shards) {
+  return fmt::format("{} replicas{}", job.parallelism.data,
+                     shards == 1 ? "" : fmt::format(" x {} shards", shards));
 }
 
 // Stages per datacenter: even shares in the order of the file, cut to what a datacenter has room
@@ -225,15 +239,23 @@ Result<std::vector<int64_t>> share_stages(const Job& job) {
   const int64_t stages = job.parallelism.pipeline;
   const int64_t replicas = job.parallelism.data;
   const auto count = static_cast<int64_t>(job.cluster.datacenters.size());
+  int64_t shards = 1;  // of the widest stage: with unlike ones people say where each lies
+  for (int64_t s = 0; s < stages; ++s) shards = std::max(shards, job.parallelism.shards_at(s));
   std::vector<int64_t> room;
-  for (const cluster::Datacenter& datacenter : job.cluster.datacenters) {
-    room.push_back(datacenter.devices() / replicas);
+  for (const Devices& devices : devices_of(job.cluster)) {
+    room.push_back(devices.room(shards) / replicas);
   }
   const int64_t all = std::accumulate(room.begin(), room.end(), int64_t{0});
-  if (stages > all && replicas == 1) {
-    return infeasible(fmt::format("{} stages need {} devices, the cluster has {}", stages, stages,
-                                  job.cluster.devices()),
-                      fmt::format("pipeline = {}, or more nodes", job.cluster.devices()));
+  const int64_t wanted = stages * replicas * shards;
+  if (stages > all && (replicas == 1 || count == 1)) {
+    return infeasible(fmt::format("{} stages{} need {} devices, the cluster has {}", stages,
+                                  replicas * shards == 1 ? "" : " x " + replicas_text(job, shards),
+                                  wanted, job.cluster.devices()),
+                      replicas * shards == 1
+                          ? fmt::format("pipeline = {}, or more nodes", job.cluster.devices())
+                          : fmt::format("{} nodes, or less parallelism",
+                                        (wanted + job.cluster.datacenters[0].devices_per_node - 1) /
+                                            job.cluster.datacenters[0].devices_per_node));
   }
   if (stages > all) {
     std::string rooms;
@@ -243,12 +265,11 @@ Result<std::vector<int64_t>> share_stages(const Job& job) {
                            datacenter.name, datacenter.devices(), room[d]);
     }
     return infeasible(
-        fmt::format(
-            "{} stages x {} replicas do not fit: the replicas of a stage share a datacenter; "
-            "{}: {} stages in all",
-            stages, replicas, rooms, all),
+        fmt::format("{} stages x {} do not fit: the replicas of a stage share a datacenter; "
+                    "{}: {} stages in all",
+                    stages, replicas_text(job, shards), rooms, all),
         fmt::format("pipeline = {}, fewer replicas, or datacenters with a multiple of {} devices",
-                    std::max<int64_t>(all, 1), replicas));
+                    std::max<int64_t>(all, 1), replicas * shards));
   }
   std::vector<int64_t> shares(count, 0);
   for (int64_t s = 0; s < stages; ++s) ++shares[s * count / stages];
@@ -284,7 +305,6 @@ Result<std::vector<size_t>> datacenters_of_stages(const Job& job) {
                     "one name per stage, or none");
   }
   const auto& datacenters = job.cluster.datacenters;
-  std::vector<int64_t> taken(datacenters.size(), 0);
   for (size_t s = 0; s < given.size(); ++s) {
     const auto found = std::find_if(datacenters.begin(), datacenters.end(),
                                     [&](const auto& d) { return d.name == given[s]; });
@@ -295,31 +315,88 @@ Result<std::vector<size_t>> datacenters_of_stages(const Job& job) {
                       job.file, s, given[s]));
     }
     where.push_back(static_cast<size_t>(found - datacenters.begin()));
-    taken[where.back()] += job.parallelism.data;
-    if (taken[where.back()] <= found->devices()) continue;
-    return infeasible(fmt::format("stage {} does not fit: {} has {} devices for {} stages x {} "
-                                  "replicas",
-                                  s, found->name, found->devices(),
-                                  taken[where.back()] / job.parallelism.data, job.parallelism.data),
-                      "fewer stages there, or fewer replicas");
   }
   return where;
 }
 
-Result<std::vector<Placement>> place(const Job& job) {
-  const std::vector<size_t> where = TRY(datacenters_of_stages(job));
-  std::vector<int64_t> taken(job.cluster.datacenters.size(), 0);
+// How far apart ranks lie that differ by one in a dimension, in devices: [parallelism].order. Of
+// several datacenters each has whole stages, so that pipelines are outermost there.
+struct Strides {
+  int64_t tensor = 1, context = 1, data = 1, pipeline = 1;
+  bool shards_are_neighbours = true;
+};
+
+Result<Strides> strides_of(const Job& job) {
+  const Parallelism& p = job.parallelism;
+  Strides strides;
+  int64_t stride = 1;
+  std::string dimensions;  // those that are split
+  std::vector<std::string> words;
+  for (size_t begin = 0; begin <= p.order.size();) {
+    const size_t end = std::min(p.order.find('-', begin), p.order.size());
+    words.push_back(p.order.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  const std::tuple<const char*, int64_t, int64_t*> all[] = {{"tp", p.tensor, &strides.tensor},
+                                                            {"cp", p.context, &strides.context},
+                                                            {"dp", p.data, &strides.data},
+                                                            {"pp", p.pipeline, &strides.pipeline}};
+  for (const auto& [name, degree, out] : all) {
+    const auto times = std::count(words.begin(), words.end(), name);
+    if (times > 1 || (times == 0 && degree > 1)) {
+      return unusable(fmt::format("{}: parallelism.order = \"{}\": \"{}\" is {}", job.file, p.order,
+                                  name, times == 0 ? "missing" : "there twice"),
+                      "\"tp-cp-ep-dp-pp\", innermost first");
+    }
+  }
+  for (const std::string& word : words) {
+    const auto known = std::find_if(std::begin(all), std::end(all),
+                                    [&](const auto& each) { return std::get<0>(each) == word; });
+    if (known == std::end(all)) {
+      if (word == "ep") continue;  // experts follow the ranks of context and data parallelism
+      return unusable(
+          fmt::format("{}: parallelism.order = \"{}\": \"{}\" is unknown", job.file, p.order, word),
+          "\"tp-cp-ep-dp-pp\", innermost first");
+    }
+    *std::get<2>(*known) = stride;
+    stride *= std::get<1>(*known);
+  }
+  strides.shards_are_neighbours =
+      (p.tensor == 1 || strides.tensor == 1) && (p.context == 1 || strides.context == p.tensor);
+  const bool stages_are_outermost = p.pipeline == 1 || strides.pipeline * p.pipeline == stride;
+  const bool unlike = !p.tensor_per_stage.empty();
+  if ((job.cluster.datacenters.size() > 1 || unlike) &&
+      !(strides.shards_are_neighbours && stages_are_outermost)) {
+    return unusable(
+        fmt::format("{}: parallelism.order = \"{}\": over several datacenters, and with "
+                    "tensor_per_stage, stages are outermost and shards innermost",
+                    job.file, p.order),
+        "\"tp-cp-ep-dp-pp\"");
+  }
+  return strides;
+}
+
+// In one datacenter, where the order of parallelism says.
+Result<std::vector<Placement>> place_by_order(const Job& job, const Strides& strides) {
+  const Parallelism& p = job.parallelism;
+  const cluster::Datacenter& datacenter = job.cluster.datacenters[0];
+  TRY(share_stages(job));  // there are enough devices
   std::vector<Placement> ranks;
-  for (size_t s = 0; s < where.size(); ++s) {
-    const cluster::Datacenter& datacenter = job.cluster.datacenters[where[s]];
-    for (int64_t replica = 0; replica < job.parallelism.data; ++replica) {
-      const int64_t i = taken[where[s]]++;
-      ranks.push_back({.rank = static_cast<int32_t>(ranks.size()),
-                       .stage = static_cast<int32_t>(s),
-                       .datacenter = datacenter.name,
-                       .node = i / datacenter.devices_per_node,
-                       .device = i % datacenter.devices_per_node,
-                       .replica = static_cast<int32_t>(replica)});
+  for (int64_t stage = 0; stage < p.pipeline; ++stage) {
+    for (int64_t replica = 0; replica < p.data; ++replica) {
+      const int64_t first = stage * strides.pipeline + replica * strides.data;
+      Placement placement{.rank = static_cast<int32_t>(ranks.size()),
+                          .stage = static_cast<int32_t>(stage),
+                          .datacenter = datacenter.name,
+                          .node = first / datacenter.devices_per_node,
+                          .device = first % datacenter.devices_per_node,
+                          .replica = static_cast<int32_t>(replica),
+                          .shards = p.tensor * p.context};
+      for (int64_t shard = 0; !strides.shards_are_neighbours && shard < placement.shards; ++shard) {
+        placement.devices.push_back(first + shard % p.tensor * strides.tensor +
+                                    shard / p.tensor * strides.context);
+      }
+      ranks.push_back(std::move(placement));
     }
   }
   return ranks;
@@ -343,8 +420,97 @@ void take_stage_times(const StageTimes& times, Plan& plan) {
 
 }  // namespace
 
+Result<std::vector<Placement>> place(const Job& job) {
+  const Strides strides = TRY(strides_of(job));
+  const Parallelism& p = job.parallelism;
+  const bool one_datacenter = job.cluster.datacenters.size() == 1;
+  if (one_datacenter && p.tensor_per_stage.empty() && p.datacenter_per_stage.empty()) {
+    return place_by_order(job, strides);
+  }
+  const std::vector<size_t> where = TRY(datacenters_of_stages(job));
+  std::vector<Devices> devices = devices_of(job.cluster);
+  std::vector<int64_t> taken(devices.size(), 0);  // stages
+  std::vector<Placement> ranks;
+  for (size_t s = 0; s < where.size(); ++s) {
+    const cluster::Datacenter& datacenter = job.cluster.datacenters[where[s]];
+    const int64_t shards = p.shards_at(static_cast<int64_t>(s));
+    ++taken[where[s]];
+    for (int64_t replica = 0; replica < p.data; ++replica) {
+      const std::optional<int64_t> first = devices[where[s]].take(shards);
+      if (!first) {
+        return infeasible(fmt::format("stage {} does not fit: {} has {} devices for {} stages x {}",
+                                      s, datacenter.name, datacenter.devices(), taken[where[s]],
+                                      replicas_text(job, shards)),
+                          "fewer stages there, or fewer replicas");
+      }
+      ranks.push_back({.rank = static_cast<int32_t>(ranks.size()),
+                       .stage = static_cast<int32_t>(s),
+                       .datacenter = datacenter.name,
+                       .node = *first / datacenter.devices_per_node,
+                       .device = *first % datacenter.devices_per_node,
+                       .replica = static_cast<int32_t>(replica),
+                       .shards = shards});
+    }
+  }
+  return ranks;
+}
+
+namespace {
+
+// [parallelism].layers_per_stage, one number for each stage; empty: as even as possible. A number
+// for each position of the pipeline is divided among the stages there.
+std::vector<int64_t> given_layers(const model::Model& m, const Parallelism& p) {
+  const std::vector<int64_t>& given = p.layers_per_stage;
+  if (std::ssize(given) == stages_of(p)) return given;
+  bool even = true;
+  for (int64_t i = 0; i < std::ssize(given); ++i) {
+    even = even && given[static_cast<size_t>(i)] == model::stage_slice(m, p.pipeline, i).layers;
+  }
+  if (even) return {};
+  std::vector<int64_t> layers;
+  for (int64_t stage = 0; stage < stages_of(p); ++stage) {
+    const int32_t position = position_of(layout_of(p.schedule), static_cast<int32_t>(stage),
+                                         static_cast<int32_t>(p.pipeline));
+    const int64_t all = given[static_cast<size_t>(position)], chunk = stage / p.pipeline;
+    layers.push_back(all / p.virtual_stages + (chunk < all % p.virtual_stages ? 1 : 0));
+  }
+  return layers;
+}
+
+}  // namespace
+
+std::vector<model::Slice> split_layers(const model::Model& m, const Parallelism& p) {
+  CHECK(m.layers >= stages_of(p) || ends_stand_alone(p, m.layers) || !p.layers_per_stage.empty(),
+        "{} layers in {} stages", m.layers, stages_of(p));
+  const std::vector<int64_t> given = given_layers(m, p);
+  std::vector<model::Slice> slices;
+  const int64_t stages = stages_of(p);
+  int64_t next = 0;
+  for (int64_t s = 0; s < stages; ++s) {
+    if (given.empty()) {
+      slices.push_back(model::stage_slice(m, stages, s));
+      continue;
+    }
+    const int64_t layers = given[static_cast<size_t>(s)];
+    slices.push_back({next, layers, s == 0, s + 1 == stages});
+    next += layers;
+  }
+  return slices;
+}
+
+namespace {
+
+Result<Job> to_job(const JobValue& read, const std::string& file) {
+  Job job = TRY(job_from_value(read.value, file));
+  job.notes.insert(job.notes.end(), read.notes.begin(), read.notes.end());
+  job.constants = read.constants;
+  return job;
+}
+
+}  // namespace
+
 Result<Job> parse_job(std::string_view text, const std::string& file) {
-  return job_from_value(TRY(parse_toml(text, file)), file);
+  return to_job(TRY(parse_job_value(text, file)), file);
 }
 
 Result<Job> job_from_value(const Value& value, const std::string& file) {
@@ -364,18 +530,17 @@ Result<Job> job_from_value(const Value& value, const std::string& file) {
     return unusable(fmt::format("{}: cluster: wanted a table", file), "[cluster]");
   }
   job.cluster = TRY(read_job_cluster(sections.cluster, file));
-  if (job.data) job.data->text = sibling_path(file, job.data->text);
+  if (job.data) {
+    change_paths(*job.data, [&](const std::string& path) { return sibling_path(file, path); });
+  }
+  if (job.run.init) job.run.init = sibling_path(file, *job.run.init);
   if (job.checkpoint) job.checkpoint->directory = sibling_path(file, job.checkpoint->directory);
   return job;
 }
 
-Result<Job> read_job(const std::string& path) {
-  const std::string text = TRY(read_file(path, 1 << 24));
-  return parse_job(text, path);
-}
+Result<Job> read_job(const std::string& path) { return to_job(TRY(read_job_value(path)), path); }
 
 Result<Plan> lay_out(const Job& job) {
-  TRY(refuse_what_is_missing(job));
   TRY(check_numbers(job));
   Plan plan;
   plan.name = job.name;
@@ -387,22 +552,21 @@ Result<Plan> lay_out(const Job& job) {
   plan.data = job.data;
   plan.run = job.run;
   plan.checkpoint = job.checkpoint;
-  const double bytes = element_bytes(plan.training.precision);
   for (const model::Slice& slice : split_layers(plan.model, plan.parallelism)) {
-    Stage stage;
-    stage.slice = slice;
-    const auto parameters = static_cast<double>(model::parameters(plan.model, slice));
-    stage.state = Bytes{parameters * plan.training.optimizer_bytes_per_parameter};
-    if (job.model) stage.gradients = Bytes{parameters * gradient_bytes(plan.training.precision)};
-    const bool keeps_all = slice.head && stages_of(plan.parallelism) > 1;  // may_recompute
-    stage.activations =
-        model::activation_bytes(plan.model, slice, plan.training.micro_batch, bytes,
-                                keeps_all ? model::Recompute::kNone : plan.training.recompute);
+    Stage stage{.slice = slice};
+    const int64_t tensor =
+        plan.parallelism.tensor_at(plan.position_of(static_cast<int32_t>(plan.stages.size())));
+    if (job.model) {
+      stage.gradients =
+          Bytes{static_cast<double>(model::parameters(plan.model, slice)) /
+                static_cast<double>(tensor) * gradient_bytes(plan.training.precision)};
+    }
     plan.stages.push_back(stage);
   }
   plan.ranks = TRY(place(job));
-  plan.boundary =
-      job.model ? model::boundary_bytes(plan.model, plan.training.micro_batch, bytes) : 0_B;
+  plan.boundary = job.model ? model::boundary_bytes(plan.model, plan.training.micro_batch,
+                                                    element_bytes(plan.training.precision))
+                            : 0_B;
   TRY(during(validate(plan), "laying out " + job.file));
   if (job.stage_times) take_stage_times(*job.stage_times, plan);
   return plan;

@@ -1,7 +1,7 @@
 // Job: what a person writes (TOML), and how it becomes a Plan.
 //
 // Its parallelism is explicit; "auto" is refused by name (open_job.h reads jobs that leave it
-// open), and so is what cannot be simulated or performed yet.
+// open).
 #pragma once
 
 #include <optional>
@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/fields.h"
+#include "base/file.h"
 #include "base/result.h"
 #include "spec/plan/plan.h"
 #include "spec/plan/settings.h"
@@ -42,19 +44,30 @@ struct Job {
   std::optional<Checkpoint> checkpoint;
   std::optional<Selection> selection;  // for tombolo select alone
   std::vector<std::string> notes;      // what the model's config.json says and no law counts
+  std::string constants;               // of a Plan read as a job: Plan::constants
 };
 
-// Paths inside the file ([model].config, [cluster].file, [data].text, [checkpoint].directory) are
-// relative to it.
+// Of a job file, or of a Plan: job_value.h says what a Plan says as a job. Paths inside the file
+// ([model].config, [cluster].file, [data].text and tokens, [checkpoint].directory) are relative to
+// it.
 Result<Job> parse_job(std::string_view text, const std::string& file);
 Result<Job> read_job(const std::string& path);
 Result<Job> job_from_value(const Value& value, const std::string& file);  // of a parsed file
 
+// What each stage of a pipeline holds, in the order of the model: pipeline x virtual_stages of
+// them, as even as possible (model::stage_slice) or as [parallelism].layers_per_stage says, of each
+// stage or of each position of the pipeline.
+std::vector<model::Slice> split_layers(const model::Model& model, const Parallelism& parallelism);
+
+// Where the ranks of a job sit, in their order; of its parallelism nothing else is checked than
+// that it can be placed. Infeasible where the cluster has too few devices.
+Result<std::vector<Placement>> place(const Job& job);
+
 // Splits the layers evenly, and lays contiguous stages evenly over the datacenters in the order of
-// the file (as far as their devices go; all replicas of a stage in one datacenter). With
-// [stage_times] the Plan is complete; without them its stages have no times yet, which
-// cost::make_plan gives them. Infeasible where the cluster has too few devices. Whether a stage
-// fits into memory depends on the schedule: schedule::check_memory.
+// the file (as far as their devices go; all replicas of a stage in one datacenter). In one
+// datacenter devices follow [parallelism].order. Its stages have no memory yet, and no times but
+// those of [stage_times]: cost::make_plan prices them. Infeasible where the cluster has too few
+// devices. Whether a stage fits into memory depends on the schedule: schedule::check_memory.
 Result<Plan> lay_out(const Job& job);
 
 // A Job as the text that people write: for `tombolo plan --out job.toml`.
@@ -65,5 +78,23 @@ Result<Plan> lay_out(const Job& job);
 //
 // `path` is where the text will be written. `comment` stands above it, line by line.
 std::string to_toml_text(const Job& job, const std::string& path, const std::string& comment);
+
+// The tables [data], [run] and [checkpoint] of a Job or of a Plan, as the file at `path` says them.
+template <class JobOrPlan>
+void append_run_tables(Value::Table& file, const JobOrPlan& said, const std::string& path) {
+  if (said.data) {
+    Data data = *said.data;
+    change_paths(data, [&](const std::string& name) { return path_seen_from(path, name); });
+    file.emplace_back("data", write_fields(data));
+  }
+  Run run = said.run;
+  if (run.init) run.init = path_seen_from(path, *run.init);
+  file.emplace_back("run", write_fields(run));
+  if (said.checkpoint) {
+    Checkpoint checkpoint = *said.checkpoint;
+    checkpoint.directory = path_seen_from(path, checkpoint.directory);
+    file.emplace_back("checkpoint", write_fields(checkpoint));
+  }
+}
 
 }  // namespace tombolo::plan

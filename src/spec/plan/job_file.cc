@@ -1,19 +1,10 @@
-#include <filesystem>
-
 #include "base/fields.h"
+#include "base/file.h"
 #include "base/toml.h"
 #include "spec/plan/job.h"
 
 namespace tombolo::plan {
 namespace {
-
-// "../data/corpus.txt": how the file at `path` reaches `target`.
-std::string seen_from(const std::string& path, const std::string& target) {
-  namespace fs = std::filesystem;
-  if (fs::path(target).is_absolute()) return target;
-  const fs::path folder = fs::absolute(path).lexically_normal().parent_path();
-  return fs::absolute(target).lexically_normal().lexically_relative(folder).string();
-}
 
 Value cluster_value(const cluster::Cluster& cluster) {
   Value value = write_fields(cluster);
@@ -37,17 +28,7 @@ std::string to_toml_text(const Job& job, const std::string& path, const std::str
   file.emplace_back("training", write_fields(job.training));
   file.emplace_back("optimizer", write_fields(job.optimizer));
   file.emplace_back("parallelism", write_fields(job.parallelism));
-  if (job.data) {
-    Data data = *job.data;
-    data.text = seen_from(path, data.text);
-    file.emplace_back("data", write_fields(data));
-  }
-  file.emplace_back("run", write_fields(job.run));
-  if (job.checkpoint) {
-    Checkpoint checkpoint = *job.checkpoint;
-    checkpoint.directory = seen_from(path, checkpoint.directory);
-    file.emplace_back("checkpoint", write_fields(checkpoint));
-  }
+  append_run_tables(file, job, path);
   if (job.selection) file.emplace_back("selection", write_fields(*job.selection));
   std::string text;
   for (size_t begin = 0; begin < comment.size();) {

@@ -80,6 +80,21 @@ TEST(LayOut, SplitsLayersAsEvenlyAsPossible) {
   EXPECT_EQ(lay_out(job)->stages[1].slice, (model::Slice{2, 5, false, true}));
 }
 
+// Four layers in 2 x 3 chunks, as Llama 3 405B has 126 in 16 x 8: the ends stand alone.
+TEST(LayOut, EmbeddingAndHeadMayHaveAChunkEach) {
+  std::string text = test::kTwoCpus;
+  const std::string pipeline = "pipeline = 2";
+  text.replace(text.find(pipeline), pipeline.size(),
+               pipeline + "\nvirtual_stages = 3\nschedule = \"interleaved\"");
+  const Result<Plan> plan = plan_of(text);
+  ASSERT_TRUE(plan) << plan.error().text();
+  std::vector<int64_t> layers;
+  for (const Stage& stage : plan->stages) layers.push_back(stage.slice.layers);
+  EXPECT_THAT(layers, ElementsAre(0, 1, 1, 1, 1, 0));
+  EXPECT_TRUE(plan->stages.front().slice.embedding);
+  EXPECT_TRUE(plan->stages.back().slice.head);
+}
+
 TEST(LayOut, TooFewDevicesIsInfeasible) {
   const Error error = complaint("pipeline = 2", "pipeline = 3");
   EXPECT_EQ(error.exit_code(), 3);
@@ -159,12 +174,6 @@ TEST(Job, RefusesByNameWhatIsNotThereYet) {
                         "explicit number, or tombolo plan"));
   EXPECT_THAT(complaint("[parallelism]\npipeline = 2", "").text(),
               HasSubstr("is left out, which asks for a search\n  try [parallelism] with"));
-  EXPECT_THAT(
-      complaint("pipeline = 2", "pipeline = 2\ntensor = 2").text(),
-      HasSubstr("job.toml: parallelism.tensor = 2: only pipeline and data parallelism can be "
-                "simulated and performed yet\n  try tensor = 1"));
-  EXPECT_THAT(complaint("pipeline = 2", "pipeline = 2\nzero = 1").text(),
-              HasSubstr("parallelism.zero = 1"));
   EXPECT_THAT(complaint("pipeline = 2", "pipeline = 2\nschedule = \"auto\"").text(),
               HasSubstr("parallelism.schedule = \"auto\": asks for a search"));
 }

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 
-#include "base/file.h"
-#include "base/toml.h"
+#include "spec/plan/job_value.h"
 
 namespace tombolo::plan {
 namespace {
@@ -34,7 +33,7 @@ void fix(const Value& section, std::string_view key, const T& value, std::option
 }  // namespace
 
 Result<OpenJob> parse_open_job(std::string_view text, const std::string& file) {
-  return open_job_from_value(TRY(parse_toml(text, file)), file);
+  return open_job_from_value(TRY(parse_job_value(text, file)).value, file);
 }
 
 Result<OpenJob> open_job_from_value(Value value, const std::string& file) {
@@ -71,8 +70,11 @@ Result<OpenJob> open_job_from_value(Value value, const std::string& file) {
 }
 
 Result<OpenJob> read_open_job(const std::string& path) {
-  const std::string text = TRY(read_file(path, 1 << 24));
-  return parse_open_job(text, path);
+  return open_job_from_value(TRY(read_job_value(path)).value, path);
+}
+
+Result<OpenJob> read_setting(const std::string& path) {
+  return open_job_from_value(setting_of(TRY(read_job_value(path))), path);
 }
 
 }  // namespace tombolo::plan

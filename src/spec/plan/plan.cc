@@ -1,7 +1,10 @@
 #include "spec/plan/plan.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <string_view>
+#include <tuple>
 
 #include "base/check.h"
 
@@ -14,6 +17,22 @@ const cluster::Datacenter& Plan::datacenter_of(int32_t rank) const {
   return *datacenter;
 }
 
+Place Plan::place_of(int32_t rank, int64_t shard) const {
+  const Placement& placement = ranks[static_cast<size_t>(rank)];
+  CHECK(shard >= 0 && shard < placement.shards, "shard {} of {}", shard, placement.shards);
+  const int64_t on_node = datacenter_of(rank).devices_per_node;
+  const int64_t device = placement.devices.empty()
+                             ? placement.node * on_node + placement.device + shard
+                             : placement.devices[static_cast<size_t>(shard)];
+  return {device / on_node, device % on_node};
+}
+
+int64_t Plan::devices() const {
+  int64_t sum = 0;
+  for (const Placement& placement : ranks) sum += placement.shards;
+  return sum;
+}
+
 std::vector<int32_t> Plan::replicas_of(int32_t stage) const {
   std::vector<int32_t> members;
   for (int32_t replica = 0; replica < replicas(); ++replica) {
@@ -21,6 +40,45 @@ std::vector<int32_t> Plan::replicas_of(int32_t stage) const {
   }
   return members;
 }
+
+namespace {
+
+// Every shard on a device of its own that the cluster has.
+Status validate_places(const Plan& plan) {
+  std::set<std::tuple<std::string_view, int64_t, int64_t>> taken;
+  for (const Placement& placement : plan.ranks) {
+    const auto missing = [&] {
+      return unusable(
+          fmt::format("rank {} sits on a device that the cluster does not have", placement.rank));
+    };
+    const cluster::Datacenter* datacenter = plan.cluster.find(placement.datacenter);
+    if (!datacenter || placement.node < 0 || placement.node >= datacenter->nodes ||
+        placement.device < 0 || placement.device >= datacenter->devices_per_node) {
+      return missing();
+    }
+    const int64_t wanted = plan.parallelism.shards_at(placement.stage);
+    if (placement.shards != wanted ||
+        (!placement.devices.empty() && std::ssize(placement.devices) != wanted)) {
+      return unusable(fmt::format("rank {} has {} shards; tensor x context at position {} is {}",
+                                  placement.rank, placement.shards, placement.stage, wanted));
+    }
+    for (const int64_t device : placement.devices) {
+      if (device < 0) return missing();
+    }
+    for (int64_t shard = 0; shard < placement.shards; ++shard) {
+      const Place place = plan.place_of(placement.rank, shard);
+      if (place.node >= datacenter->nodes) return missing();
+      if (taken.emplace(placement.datacenter, place.node, place.device).second) continue;
+      return unusable(
+          fmt::format("rank {} sits on device {} of node {} in {}, which has a rank "
+                      "already",
+                      placement.rank, place.device, place.node, placement.datacenter));
+    }
+  }
+  return {};
+}
+
+}  // namespace
 
 Status validate(const Plan& plan) {
   const int64_t chunks = plan.parallelism.virtual_stages;
@@ -73,11 +131,6 @@ Status validate(const Plan& plan) {
                       "{}, replica {}",
                       r, r, rank / plan.replicas(), rank % plan.replicas()));
     }
-    const cluster::Datacenter* datacenter = plan.cluster.find(placement.datacenter);
-    if (!datacenter || placement.node < 0 || placement.node >= datacenter->nodes ||
-        placement.device < 0 || placement.device >= datacenter->devices_per_node) {
-      return unusable(fmt::format("rank {} sits on a device that the cluster does not have", r));
-    }
     const Placement& first = plan.ranks[plan.rank_of(placement.stage, 0)];
     if (placement.datacenter != first.datacenter) {
       return unusable(
@@ -87,6 +140,7 @@ Status validate(const Plan& plan) {
           "available yet");
     }
   }
+  TRY(validate_places(plan));
   for (int32_t s = 1; s < static_cast<int32_t>(plan.stages.size()); ++s) {
     const std::string& before = plan.ranks[plan.rank_of(s - 1, 0)].datacenter;
     const std::string& here = plan.ranks[plan.rank_of(s, 0)].datacenter;
@@ -98,17 +152,39 @@ Status validate(const Plan& plan) {
   return {};
 }
 
+std::vector<NodePair> node_pairs(const Plan& plan, int32_t from, int32_t to) {
+  const int64_t senders = plan.ranks[from].shards, receivers = plan.ranks[to].shards;
+  const int64_t lanes = std::max(senders, receivers);
+  std::vector<NodePair> pairs;
+  for (int64_t lane = 0; lane < lanes; ++lane) {
+    const int64_t here = plan.place_of(from, lane * senders / lanes).node;
+    const int64_t there = plan.place_of(to, lane * receivers / lanes).node;
+    const auto same = std::find_if(pairs.begin(), pairs.end(), [&](const NodePair& pair) {
+      return pair.from == here && pair.to == there;
+    });
+    if (same != pairs.end()) {
+      ++same->count;
+    } else {
+      pairs.push_back({here, there, 1});
+    }
+  }
+  return pairs;
+}
+
 Channel channel_between(const Plan& plan, int32_t from, int32_t to) {
   CHECK(from != to, "rank {} needs no channel to itself", from);
   const cluster::Datacenter& source = plan.datacenter_of(from);
   const cluster::Datacenter& target = plan.datacenter_of(to);
+  const auto sending = static_cast<double>(plan.ranks[from].shards);
+  const auto receiving = static_cast<double>(plan.ranks[to].shards);
   Channel channel;
   const bool imagined = plan.cost_source == CostSource::kStageTimes;
   if (source.name == target.name) {
     channel.link = source.name;
-    const bool same_node = plan.ranks[from].node == plan.ranks[to].node;
-    channel.latency = same_node ? source.scale_up.latency : source.scale_out.latency;
-    channel.rate = same_node ? source.scale_up.bandwidth : source.scale_out.bandwidth;
+    const bool inside = same_nodes(plan, from, to);
+    channel.latency = inside ? source.scale_up.latency : source.scale_out.latency;
+    channel.rate = (inside ? source.scale_up.bandwidth : source.scale_out.bandwidth) *
+                   std::min(sending, receiving);
     if (imagined) {
       channel.latency = 0_s;
       channel.occupancy = 0_s;
@@ -120,12 +196,29 @@ Channel channel_between(const Plan& plan, int32_t from, int32_t to) {
   channel.wan = true;
   channel.link = source.name + " -> " + target.name;
   channel.latency = link->one_way_latency;
-  channel.rate = cluster::flow_rate(*link);
+  // The fullest pair of nodes is the last to have its part over.
+  int64_t lanes = 0, fullest = 0;
+  for (const NodePair& pair : node_pairs(plan, from, to)) {
+    lanes += pair.count;
+    fullest = std::max(fullest, pair.count);
+  }
+  channel.rate = std::min(
+      {cluster::flow_rate(*link) * (static_cast<double>(lanes) / static_cast<double>(fullest)),
+       source.scale_out.bandwidth * sending, target.scale_out.bandwidth * receiving});
+  if (link->path_limit) channel.rate = std::min(channel.rate, *link->path_limit);
   if (plan.wan_transfer) {
     channel.latency = plan.wan_latency;
     channel.occupancy = plan.wan_transfer;
   }
   return channel;
+}
+
+bool same_nodes(const Plan& plan, int32_t from, int32_t to) {
+  if (plan.ranks[from].datacenter != plan.ranks[to].datacenter) return false;
+  for (const NodePair& pair : node_pairs(plan, from, to)) {
+    if (pair.from != pair.to) return false;
+  }
+  return true;
 }
 
 Channel expected_channel(const Plan& plan, int32_t from, int32_t to) {
@@ -154,23 +247,33 @@ Channel shared_channel(const Plan& plan, int32_t from, int32_t to) {
   const cluster::Datacenter& source = plan.datacenter_of(from);
   const cluster::Datacenter& target = plan.datacenter_of(to);
   const cluster::WanLink& link = *plan.cluster.link(source.name, target.name);
-  // Pipelines on one node share what the provider lets this node have.
+  // Every pipeline carries an equal part; those on one pair of nodes share what it may have.
   const int32_t cell = static_cast<int32_t>(pipelines);
   const int32_t first = from - plan.ranks[from].replica % cell;
-  std::set<std::pair<int64_t, int64_t>> node_pairs;
+  std::map<std::pair<int64_t, int64_t>, double> on_pair;  // parts of the transfer
+  double fullest = 0;
   for (int32_t i = 0; i < cell; ++i) {
     const int32_t other = to - plan.ranks[to].replica % cell + i;
-    node_pairs.emplace(plan.ranks[first + i].node, plan.ranks[other].node);
+    const std::vector<NodePair> pairs = node_pairs(plan, first + i, other);
+    int64_t lanes = 0;
+    for (const NodePair& pair : pairs) lanes += pair.count;
+    for (const NodePair& pair : pairs) {
+      double& part = on_pair[{pair.from, pair.to}];
+      part += static_cast<double>(pair.count) / static_cast<double>(lanes) / pipelines;
+      fullest = std::max(fullest, part);
+    }
   }
-  const BytesPerSecond of_nodes =
-      std::max(link.node_pair_limit, channel.rate) * static_cast<double>(node_pairs.size());
-  channel.rate = std::min(channel.rate * pipelines, of_nodes);
+  const auto sending = static_cast<double>(plan.ranks[from].shards);
+  const auto receiving = static_cast<double>(plan.ranks[to].shards);
+  channel.rate =
+      std::min({channel.rate * pipelines, std::max(link.node_pair_limit, channel.rate) / fullest,
+                source.scale_out.bandwidth * sending, target.scale_out.bandwidth * receiving});
   if (link.path_limit) channel.rate = std::min(channel.rate, *link.path_limit);
   if (pipelines == 1) return channel;
   // All parts but its own leave the sender through its network card, and so they arrive.
   const Bytes others = plan.boundary * ((pipelines - 1) / pipelines);
-  channel.latency += others / source.scale_out.bandwidth + source.scale_out.latency +
-                     others / target.scale_out.bandwidth + target.scale_out.latency;
+  channel.latency += others / (source.scale_out.bandwidth * sending) + source.scale_out.latency +
+                     others / (target.scale_out.bandwidth * receiving) + target.scale_out.latency;
   return channel;
 }
 

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "spec/cluster/cluster.h"
 #include "spec/model/model.h"
+#include "spec/plan/given_schedule.h"
 #include "spec/plan/hardware.h"
 #include "spec/plan/settings.h"
 #include "spec/plan/stage_cost.h"
@@ -19,53 +20,54 @@
 namespace tombolo::plan {
 
 // Where stage durations come from; printed with every figure that rests on them.
-enum class CostSource { kStageTimes, kProfile, kRoofline };
+enum class CostSource { kStageTimes, kProfile, kTombolo, kRoofline };
 constexpr auto enum_names(CostSource) {
   return std::to_array<EnumName<CostSource>>({{CostSource::kStageTimes, "stage-times"},
                                               {CostSource::kProfile, "profile"},
+                                              {CostSource::kTombolo, "tombolo"},
                                               {CostSource::kRoofline, "roofline"}});
 }
 
+// What the device of each shard needs and takes; all shards of a stage are alike.
 struct Stage {
   model::Slice slice;
   StageCost cost;
-  Bytes state;        // weights, gradients and optimizer
+  Bytes state;        // weights, gradients and optimizer; what ZeRO 3 gathers of a pipeline's stage
   Bytes activations;  // kept per micro-batch in flight
+  Bytes workspace;    // needed for a while; of the stages of a rank, one at a time
   Bytes gradients;    // what replicas of this stage sum once per iteration
 
   bool operator==(const Stage&) const = default;
 };
 
-// One rank and its device: device `device` of node `node` in a datacenter. Its stage is its
-// position in the pipeline; with virtual stages it holds several of the Plan's stages
+// One rank: a position of one pipeline, and the devices that work there as one, its shards
+// (tensor x context; experts are spread over the shards of replicas). In the simulator one actor
+// stands for all of them. With virtual stages a position holds several of the Plan's stages
 // (position_of).
 //
-// Ranks are numbered as Megatron's order "tp-cp-ep-dp-pp" does, innermost first:
-//   rank = stage x data + replica
+// Ranks are numbered as Megatron's order "tp-cp-ep-dp-pp" numbers whatever is outside of a shard,
+// innermost first:
+//   rank = position x data + replica
 // Replicas of a stage sit in one datacenter, where they sum their gradients.
 struct Placement {
   int32_t rank = 0;
-  int32_t stage = 0;
+  int32_t stage = 0;  // the position
   std::string datacenter;
-  int64_t node = 0;
-  int64_t device = 0;
+  int64_t node = 0;     // of the first shard
+  int64_t device = 0;   // on that node
   int32_t replica = 0;  // which pipeline
+  int64_t shards = 1;
+  // Of each shard, node x devices_per_node + device. Left out: those that follow the first one.
+  std::vector<int64_t> devices = {};
 
   bool operator==(const Placement&) const = default;
 };
 
-// A schedule that was found rather than named: what tombolo simulate --policy best writes into the
-// Plan, so that what was predicted is what is performed. Actions stand in text (action/action.h).
-struct GivenSchedule {
-  std::string name;  // of its family, as in "atlas, 6 in flight"
-  std::vector<std::string>
-      ranks;  // ranks[r]: "0F0 0F1 0B0 ...": computations, and the receives that an R waits for
-  // Where DP-cells share the WAN in time: the transfers of one boundary, one direction and one
-  // cell, as "boundary F cell: replica.microbatch ..." or the same with B for gradients.
-  std::vector<std::string> links;
-  std::vector<Seconds> release;  // per replica: its first forward begins no earlier; empty: at once
-
-  bool operator==(const GivenSchedule&) const = default;
+// Where one device is.
+struct Place {
+  int64_t node = 0;
+  int64_t device = 0;
+  auto operator<=>(const Place&) const = default;
 };
 
 struct Plan {
@@ -76,6 +78,7 @@ struct Plan {
   Optimizer optimizer;
   Parallelism parallelism;
   CostSource cost_source = CostSource::kRoofline;
+  std::string constants;         // digest of the constants that the law `tombolo` took; empty: none
   std::vector<Stage> stages;     // stages[s] is pipeline stage s; pipeline x virtual_stages
   std::vector<Placement> ranks;  // ranks[r].rank == r
   Bytes boundary;                // one micro-batch between two stages
@@ -95,6 +98,8 @@ struct Plan {
     return training.global_batch / (training.micro_batch * parallelism.data);
   }
   int32_t replicas() const { return static_cast<int32_t>(parallelism.data); }
+  // [stage_times] may stand without a model; the one in the Plan then has no bytes to send.
+  bool has_model() const { return boundary.value > 0; }
   // Where stage s lies in its pipeline; a rank holds several stages where there are virtual ones.
   int32_t position_of(int32_t stage) const {
     return plan::position_of(layout_of(parallelism.schedule), stage,
@@ -113,26 +118,43 @@ struct Plan {
     return stages.size() == 1 || stage + 1 < stages.size();
   }
   const cluster::Datacenter& datacenter_of(int32_t rank) const;
+  size_t datacenter_index(int32_t rank) const {  // in cluster.datacenters
+    return static_cast<size_t>(&datacenter_of(rank) - cluster.datacenters.data());
+  }
+  Place place_of(int32_t rank, int64_t shard) const;
+  int64_t devices() const;  // of all shards of all ranks
   const cluster::Device& device_of(int32_t rank) const { return datacenter_of(rank).device; }
   bool operator==(const Plan&) const = default;
 };
 
-// Unusable where the parts do not fit together: ranks, stages and layers must cover each other,
-// replicas of a stage share a datacenter, and neighbours in different datacenters need a link.
-// Cost: O(ranks + stages).
+// Unusable where the parts do not fit together: ranks, stages and layers must cover each other, a
+// device holds one shard, replicas of a stage share a datacenter, and neighbours in different
+// datacenters need a link. Cost: O(shards log shards + stages).
 Status validate(const Plan& plan);
 
 // How bytes get from one rank to another.
 struct Channel {
   bool wan = false;
   Seconds latency;                   // one way
-  BytesPerSecond rate;               // of one flow alone
+  BytesPerSecond rate;               // of one message alone, all shards side by side
   std::optional<Seconds> occupancy;  // given instead of size / rate ([stage_times])
   std::string link;                  // "oregon -> paris", "oregon" (inside)
 
   // How long `size` occupies the channel; it has arrived `latency` later.
   Seconds serialisation(Bytes size) const { return occupancy ? *occupancy : size / rate; }
 };
+
+// The nodes between which the shards of two ranks send, side by side: of a message each pair
+// carries count / (sum of all counts).
+struct NodePair {
+  int64_t from = 0;
+  int64_t to = 0;
+  int64_t count = 0;
+};
+std::vector<NodePair> node_pairs(const Plan& plan, int32_t from, int32_t to);
+
+// Whether these ranks of one datacenter send over the scale-up fabric of their nodes alone.
+bool same_nodes(const Plan& plan, int32_t from, int32_t to);
 
 // As the cluster file describes it: what the runtime emulates. CHECKs that the ranks differ and
 // that a WAN link exists where one is needed (make_plan saw to that).
@@ -141,11 +163,12 @@ Channel channel_between(const Plan& plan, int32_t from, int32_t to);
 // As measured, where the Plan carries a measurement: what the simulator expects.
 Channel expected_channel(const Plan& plan, int32_t from, int32_t to);
 
-// A transfer of a DP-cell that shares the WAN in time: it is cut in equal parts, which the nodes of
-// the cell's pipelines carry side by side (pipelines on one node share its part of the WAN).
-// Scattering the parts inside the sender's datacenter and gathering them in the receiver's add
-// latency (they leave the WAN free for others); what the path allows all node pairs together is the
-// limit of the rate. For WAN channels only.
+// A transfer of a DP-cell that shares the WAN in time: it is cut in equal parts, one for each of
+// the cell's pipelines, which carry them side by side (those on one pair of nodes share what the
+// pair may have). Scattering the parts inside the sender's datacenter and gathering them in the
+// receiver's add latency (they leave the WAN free for others); what the path allows all node pairs
+// together, and the sender's and the receiver's cards, limit the rate. For WAN channels only. The
+// rate is that of a transfer that meets no other: resources.h says what it shares with whom.
 Channel shared_channel(const Plan& plan, int32_t from, int32_t to);
 
 }  // namespace tombolo::plan

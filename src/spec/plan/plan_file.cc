@@ -13,6 +13,7 @@ void describe(Archive& a, Stage& stage) {
   a.required("cost", stage.cost);
   a.required("state", stage.state);
   a.required("activations", stage.activations);
+  a.optional("workspace", stage.workspace);
   a.optional("gradients", stage.gradients);
 }
 
@@ -24,13 +25,38 @@ void describe(Archive& a, Placement& placement) {
   a.required("datacenter", placement.datacenter);
   a.required("node", placement.node);
   a.required("device", placement.device);
+  a.optional("shards", placement.shards);
+  a.optional("devices", placement.devices);
+  a.check(placement.shards >= 1 && placement.shards <= 1'000'000, "shards",
+          "must lie between 1 and 1000000");
+}
+
+// Each of a list, to and from the text that stands for it in the file.
+template <class Archive, class T>
+void describe_texts(Archive& a, const char* key, std::vector<T>& list,
+                    std::string (*to_text)(const T&), Result<T> (*parse)(std::string_view)) {
+  std::vector<std::string> texts;
+  if (!Archive::kReads) {
+    for (const T& one : list) texts.push_back(to_text(one));
+  }
+  a.optional(key, texts);
+  if (!Archive::kReads) return;
+  list.clear();
+  for (const std::string& text : texts) {
+    Result<T> one = parse(text);
+    if (!one) {
+      return a.refuse(key, fmt::format("[{}]: {}", list.size(), one.error().message),
+                      one.error().hint);
+    }
+    list.push_back(*std::move(one));
+  }
 }
 
 template <class Archive>
 void describe(Archive& a, GivenSchedule& given) {
   a.required("name", given.name);
-  a.required("ranks", given.ranks);
-  a.optional("links", given.links);
+  describe_texts(a, "ranks", given.ranks, order_text, parse_order);
+  describe_texts(a, "links", given.links, link_text, parse_link);
   a.optional("release", given.release);
 }
 
@@ -47,6 +73,7 @@ void describe(Archive& a, Plan& plan) {
   a.required("optimizer", plan.optimizer);
   a.required("parallelism", plan.parallelism);
   a.required("cost_source", plan.cost_source);
+  a.optional("constants", plan.constants);
   a.required("stages", plan.stages);
   a.required("ranks", plan.ranks);
   a.required("boundary", plan.boundary);

@@ -30,6 +30,12 @@ constexpr double gradient_bytes(Precision precision) {
   return precision == Precision::kFp16 ? 2 : 4;
 }
 
+// Software that trains, by release: `megatron` is today's Megatron-Core on every device,
+// `megatron-2022` the Megatron-LM of papers of that year, whose attention is not fused. Each has
+// constants of its own (predict/cost/constants).
+inline constexpr const char* kStacks[] = {
+    "megatron", "megatron-2022", "megatron-deepspeed", "torchtitan", "fsdp", "nemo", "tombolo"};
+
 struct Training {
   int64_t global_batch = 1;  // sequences per iteration
   int64_t micro_batch = 1;   // sequences per micro-batch
@@ -41,15 +47,52 @@ struct Training {
   bool operator==(const Training&) const = default;
 };
 
-// AdamW with linear warm-up and cosine decay, as in most published runs.
+// How the learning rate goes on after its linear warm-up (perform/update/learning_rate.h).
+enum class RateRule {
+  kCosine,    // half a cosine down to learning_rate_min, which the last step uses
+  kConstant,  // stays; learning_rate_min plays no part
+  kLinear,    // a straight line down to learning_rate_min, which the last step uses
+  kWsd,  // warm-up, stable, decay: stays, and goes down a straight line in the last decay_steps
+};
+constexpr auto enum_names(RateRule) {
+  return std::to_array<EnumName<RateRule>>({{RateRule::kCosine, "cosine"},
+                                            {RateRule::kConstant, "constant"},
+                                            {RateRule::kLinear, "linear"},
+                                            {RateRule::kWsd, "wsd"}});
+}
+
+enum class OptimizerName {
+  kAdamW,
+  kSgd,   // with momentum
+  kMuon,  // the matrices of layers; everything else by AdamW
+};
+constexpr auto enum_names(OptimizerName) {
+  return std::to_array<EnumName<OptimizerName>>({{OptimizerName::kAdamW, "adamw"},
+                                                 {OptimizerName::kSgd, "sgd"},
+                                                 {OptimizerName::kMuon, "muon"}});
+}
+
+// AdamW with linear warm-up, by default then cosine decay, as in most published runs.
 struct Optimizer {
   double learning_rate = 3e-4;
   double learning_rate_min = 3e-5;
   int64_t warmup_steps = 10;
+  std::optional<RateRule> rule;         // left out: cosine
+  std::optional<int64_t> decay_steps;   // of wsd; left out: a tenth of the run's steps
+  std::optional<bool> decay_embedding;  // left out: the embeddings' matrices decay as others do
+  std::optional<OptimizerName> name;    // left out: AdamW
+  std::optional<double> momentum;       // left out: 0.9 for SGD, 0.95 for Muon
+  std::optional<bool> nesterov;         // left out: no for SGD, yes for Muon
+  // The norm of all gradients together is at most so much, and an update with one that is no finite
+  // number is left out. Left out: nobody looks at it.
+  std::optional<double> clip_norm;
   double beta1 = 0.9;
   double beta2 = 0.95;
   double epsilon = 1e-8;
   double weight_decay = 0.1;  // on matrices, not on norms and biases
+
+  RateRule rule_in_use() const { return rule.value_or(RateRule::kCosine); }
+  OptimizerName name_in_use() const { return name.value_or(OptimizerName::kAdamW); }
 
   bool operator==(const Optimizer&) const = default;
 };
@@ -90,6 +133,9 @@ struct Parallelism {
   std::string schedule = "1f1b";
   std::vector<int64_t>
       layers_per_stage;  // left out: as even as possible, the first stages one more
+  // Tensor parallelism of each position of the pipeline, where kinds of devices differ; left out:
+  // `tensor` everywhere.
+  std::vector<int64_t> tensor_per_stage;
   // Where each stage lies with all its replicas; left out: even shares in the order of the file.
   std::vector<std::string> datacenter_per_stage;
   // Left out: all pipelines are one DP-cell that shares the WAN in time where schedule = "atlas";
@@ -98,6 +144,12 @@ struct Parallelism {
   std::optional<Sharing> sharing;
   Discipline discipline = Discipline::kReleased;
 
+  int64_t tensor_at(int64_t position) const {
+    return tensor_per_stage.empty() ? tensor : tensor_per_stage[static_cast<size_t>(position)];
+  }
+  // Devices that work as one at a position of a pipeline: its shards. Experts are spread over the
+  // devices that context and data parallelism take.
+  int64_t shards_at(int64_t position) const { return tensor_at(position) * context; }
   int64_t pipelines_per_cell() const {
     return cell.value_or(sharing_in_use() == Sharing::kTemporal ? data : 1);
   }
@@ -108,11 +160,51 @@ struct Parallelism {
   bool operator==(const Parallelism&) const = default;
 };
 
+// Whether there are two chunks more than layers: then the first one has the embedding alone and the
+// last one the head, as Llama 3 405B was cut, 126 layers into 16 x 8.
+inline bool ends_stand_alone(const Parallelism& p, int64_t layers) {
+  return p.virtual_stages > 1 && p.pipeline * p.virtual_stages == layers + 2;
+}
+
+// Who wrote a token file, and so how it is read (perform/data/token_file.h).
+enum class TokenFormat {
+  kMegatron,  // NAME.bin with NAME.idx beside it, as Megatron-LM and `tombolo tokenize` write them
+  kNanogpt,   // NAME.bin alone: token ids and nothing else
+};
+constexpr auto enum_names(TokenFormat) {
+  return std::to_array<EnumName<TokenFormat>>(
+      {{TokenFormat::kMegatron, "megatron"}, {TokenFormat::kNanogpt, "nanogpt"}});
+}
+
+// How a token id stands in a file, little-endian.
+enum class TokenType { kUint8, kInt16, kUint16, kInt32, kUint32, kInt64 };
+constexpr auto enum_names(TokenType) {
+  return std::to_array<EnumName<TokenType>>({{TokenType::kUint8, "uint8"},
+                                             {TokenType::kInt16, "int16"},
+                                             {TokenType::kUint16, "uint16"},
+                                             {TokenType::kInt32, "int32"},
+                                             {TokenType::kUint32, "uint32"},
+                                             {TokenType::kInt64, "int64"}});
+}
+
+// What is trained on: one text, whose bytes are the tokens, or files of token ids.
 struct Data {
-  std::string text;                  // path of a file, read as bytes
-  double evaluation_fraction = 0.1;  // of the text, from its end, held out
+  std::string text;                   // path of a file, read as bytes
+  std::vector<std::string> tokens;    // paths of .bin files, in this order
+  std::optional<TokenFormat> format;  // left out: megatron where a .idx stands beside the .bin
+  std::optional<TokenType> dtype;     // left out: what the .idx says, and uint16 of nanogpt
+  std::optional<bool> shuffle;        // of tokens; left out: yes
+  std::optional<uint64_t> seed;       // of the order; left out: that of [run]
+  double evaluation_fraction = 0.1;   // of the text or the samples, from their end, held out
   bool operator==(const Data&) const = default;
 };
+
+// Hands every path of [data] to `change` and keeps what it returns.
+template <class Change>
+void change_paths(Data& data, Change change) {
+  if (!data.text.empty()) data.text = change(data.text);
+  for (std::string& path : data.tokens) path = change(path);
+}
 
 struct Run {
   int64_t steps = 1;
@@ -123,6 +215,11 @@ struct Run {
   // Emulated runs only: payloads, rates and TCP windows are divided by it, times stay as they are,
   // so that many "accelerators" run on few cores.
   double byte_scale = 1;
+  // Folder with weights of others to begin with (perform/weights), on every host; left out: drawn.
+  std::optional<std::string> init;
+  // Of each rank that computes on a cpu; 0: as many as are worth it, measured (perform/train); left
+  // out: one.
+  std::optional<int64_t> threads;
   bool operator==(const Run&) const = default;
 };
 
@@ -145,12 +242,10 @@ void describe(Archive& a, Training& t) {
           "must lie between 1 and 100000000");
   a.check(t.micro_batch >= 1 && t.micro_batch <= t.global_batch, "micro_batch",
           fmt::format("must lie between 1 and global_batch = {}", t.global_batch));
-  constexpr const char* kStacks[] = {"megatron", "megatron-deepspeed", "torchtitan", "fsdp", "nemo",
-                                     "tombolo"};
   bool known = false;
   for (const char* stack : kStacks) known = known || t.stack == stack;
   a.check(known, "stack", "is not a known software stack",
-          "one of megatron, megatron-deepspeed, torchtitan, fsdp, nemo, tombolo");
+          fmt::format("one of {}", fmt::join(kStacks, ", ")));
   a.check(t.optimizer_bytes_per_parameter >= 0 && t.optimizer_bytes_per_parameter <= 1000,
           "optimizer_bytes_per_parameter", "must lie between 0 and 1000");
 }
@@ -160,6 +255,19 @@ void describe(Archive& a, Optimizer& o) {
   a.optional("learning_rate", o.learning_rate);
   a.optional("learning_rate_min", o.learning_rate_min);
   a.optional("warmup_steps", o.warmup_steps);
+  a.optional("rule", o.rule);
+  a.optional("decay_steps", o.decay_steps);
+  a.optional("decay_embedding", o.decay_embedding);
+  a.optional("name", o.name);
+  a.optional("momentum", o.momentum);
+  a.optional("nesterov", o.nesterov);
+  a.optional("clip_norm", o.clip_norm);
+  const bool has_momentum = o.name_in_use() != OptimizerName::kAdamW;
+  a.check(!o.momentum || has_momentum, "momentum", "needs name = \"sgd\" or \"muon\"");
+  a.check(o.momentum.value_or(0) >= 0 && o.momentum.value_or(0) < 1, "momentum",
+          "must lie in [0, 1)");
+  a.check(!o.nesterov || has_momentum, "nesterov", "needs name = \"sgd\" or \"muon\"");
+  a.check(o.clip_norm.value_or(1) > 0, "clip_norm", "must be positive");
   a.optional("beta1", o.beta1);
   a.optional("beta2", o.beta2);
   a.optional("epsilon", o.epsilon);
@@ -168,6 +276,9 @@ void describe(Archive& a, Optimizer& o) {
   a.check(o.learning_rate_min >= 0 && o.learning_rate_min <= o.learning_rate, "learning_rate_min",
           "must lie between 0 and learning_rate");
   a.check(o.warmup_steps >= 0, "warmup_steps", "must not be negative");
+  a.check(!o.decay_steps || o.rule_in_use() == RateRule::kWsd, "decay_steps",
+          "needs rule = \"wsd\": the other rules have no steps of decay");
+  a.check(o.decay_steps.value_or(1) >= 1, "decay_steps", "must be at least 1");
   a.check(o.beta1 >= 0 && o.beta1 < 1, "beta1", "must lie in [0, 1)");
   a.check(o.beta2 >= 0 && o.beta2 < 1, "beta2", "must lie in [0, 1)");
   a.check(o.epsilon > 0, "epsilon", "must be positive");
@@ -205,12 +316,20 @@ void describe(Archive& a, Parallelism& p) {
   a.optional("order", p.order);
   a.optional("schedule", p.schedule);
   a.optional("layers_per_stage", p.layers_per_stage);
+  a.optional("tensor_per_stage", p.tensor_per_stage);
   a.optional("datacenter_per_stage", p.datacenter_per_stage);
   a.optional("cell", p.cell);
   a.optional("sharing", p.sharing);
   a.optional("discipline", p.discipline);
   a.check(!p.cell || (*p.cell >= 1 && *p.cell <= p.data && p.data % *p.cell == 0), "cell",
           fmt::format("must be at least 1 and divide data = {}", p.data));
+  const bool enough = p.tensor_per_stage.empty() || std::ssize(p.tensor_per_stage) == p.pipeline;
+  bool positive = true;
+  for (const int64_t tensor : p.tensor_per_stage) {
+    positive = positive && tensor >= 1 && tensor <= 1'000'000;
+  }
+  a.check(enough && positive, "tensor_per_stage",
+          fmt::format("wanted {} numbers of at least 1, one for each stage", p.pipeline));
   a.check(p.zero >= 0 && p.zero <= 3, "zero", "must lie between 0 and 3");
   a.check(!p.order.empty(), "order", "is empty", "\"tp-cp-ep-dp-pp\", innermost first");
   a.check(!p.schedule.empty(), "schedule", "is empty", "\"1f1b\" or \"gpipe\"");
@@ -220,8 +339,32 @@ void describe(Archive& a, Parallelism& p) {
 
 template <class Archive>
 void describe(Archive& a, Data& data) {
-  a.required("text", data.text);
+  if (!a.has("tokens")) {
+    a.required("text", data.text);
+  } else {
+    a.optional("text", data.text);
+  }
+  a.optional("tokens", data.tokens);
+  a.optional("format", data.format);
+  a.optional("dtype", data.dtype);
+  a.optional("shuffle", data.shuffle);
+  a.optional("seed", data.seed);
   a.optional("evaluation_fraction", data.evaluation_fraction);
+  bool named = true;
+  for (const std::string& path : data.tokens) named = named && !path.empty();
+  a.check(!a.has("tokens") || (!data.tokens.empty() && named), "tokens", "wanted one or more paths",
+          "[\"corpus.bin\"]");
+  a.check(a.has("tokens") || !data.text.empty(), "text", "is empty", "\"corpus.txt\"");
+  a.check(data.text.empty() || data.tokens.empty(), "tokens", "stands beside a text",
+          "one of text and tokens");
+  const std::pair<const char*, bool> words[] = {{"format", data.format.has_value()},
+                                                {"dtype", data.dtype.has_value()},
+                                                {"shuffle", data.shuffle.has_value()},
+                                                {"seed", data.seed.has_value()}};
+  for (const auto& [key, said] : words) {
+    a.check(!said || !data.tokens.empty(), key, "goes with tokens; a text is drawn from at random",
+            "tokens = [\"corpus.bin\"], or leave it out");
+  }
   a.check(data.evaluation_fraction >= 0 && data.evaluation_fraction < 1, "evaluation_fraction",
           "must lie in [0, 1)");
 }
@@ -233,6 +376,12 @@ void describe(Archive& a, Run& run) {
   a.optional("evaluate_every", run.evaluate_every);
   a.optional("compare_replicas_every", run.compare_replicas_every);
   a.optional("byte_scale", run.byte_scale);
+  a.optional("init", run.init);
+  a.check(!run.init || !run.init->empty(), "init", "is empty",
+          "a folder with config.json and model.safetensors");
+  a.optional("threads", run.threads);
+  a.check(run.threads.value_or(1) >= 0 && run.threads.value_or(1) <= 1024, "threads",
+          "must lie between 0 (measured) and 1024");
   a.check(run.steps >= 1, "steps", "must be at least 1");
   a.check(run.evaluate_every >= 0, "evaluate_every", "must not be negative");
   a.check(run.compare_replicas_every >= 0, "compare_replicas_every", "must not be negative");
@@ -267,8 +416,9 @@ constexpr auto enum_names(DatacenterOrder) {
 // out is derived from the model, the devices and the links. The letters are those of Atlas (Palak
 // et al. 2024, section 4.5).
 struct Selection {
-  std::optional<int64_t> partitions;               // P: stages of a pipeline, a GPU each
-  std::optional<int64_t> micro_batches;            // M: of one pipeline per iteration
+  std::optional<int64_t> partitions;  // P: stages of a pipeline, a GPU each
+  std::optional<int64_t>
+      micro_batches;  // M: of each pipeline, however many; else they share the batch
   std::optional<double> communication_to_compute;  // C: a WAN transfer over a forward pass
   std::optional<int64_t> pipelines_per_cell;       // left out: C, rounded up
   DatacenterOrder order = DatacenterOrder::kAvailability;

@@ -37,6 +37,12 @@ char letter_of(const action::Action& action) {
   }
 }
 
+// What a pass communicates inside is drawn as the pass: this is about who does what in which order.
+action::Action pass_of(const Interval& interval) {
+  const auto* part = std::get_if<trace::PassPart>(&interval.origin);
+  return part ? part->pass : interval.action;
+}
+
 struct Grid {
   SimTime start;
   int64_t slot = 1;  // ns per column
@@ -179,7 +185,7 @@ std::string draw_ascii(const trace::Trace& trace, const AsciiOptions& options) {
   }
   if (all.empty()) return {};
   const bool sums = std::any_of(all.begin(), all.end(), [](const Interval* interval) {
-    return interval->lane == trace::Lane::kCollective;
+    return interval->action.kind == ActionKind::kReduceGradients;
   });
   const bool split = std::any_of(all.begin(), all.end(), [](const Interval* interval) {
     return interval->action.kind == ActionKind::kBackwardInput;
@@ -204,7 +210,7 @@ std::string draw_ascii(const trace::Trace& trace, const AsciiOptions& options) {
   for (const Row& row : rows) {
     if (replicas && row.replica != above) out += fmt::format("pipeline {}\n", row.replica);
     above = row.replica;
-    draw(row.name, row.intervals, [](const Interval& i) { return letter_of(i.action); });
+    draw(row.name, row.intervals, [](const Interval& i) { return letter_of(pass_of(i)); });
   }
   if (!shared.empty()) out += "links shared in time\n";
   for (const SharedRow& row : shared) {

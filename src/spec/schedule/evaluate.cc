@@ -7,15 +7,35 @@
 #include "spec/schedule/schedule.h"
 
 namespace tombolo::schedule {
+
+SimDuration StageDurations::of(action::ActionKind kind) const {
+  using action::ActionKind;
+  switch (kind) {
+    case ActionKind::kForward:
+      return forward;
+    case ActionKind::kBackward:
+      return backward();
+    case ActionKind::kBackwardInput:
+      return backward_input;
+    case ActionKind::kBackwardWeight:
+      return backward_weight;
+    case ActionKind::kRecompute:
+      return recompute;
+    default:
+      return {};
+  }
+}
+
 Times equal_times(int32_t stages, const StageDurations& each) {
   return {std::vector<StageDurations>(static_cast<size_t>(stages), each), {}};
 }
 
 StageDurations durations_of(const plan::StageCost& cost) {
   const SimDuration backward = round_to_ns(cost.backward);
-  const SimDuration weight = cost.backward_weight
-                                 ? std::min(round_to_ns(*cost.backward_weight), backward)
-                                 : SimDuration{backward.ns / 2};
+  const SimDuration communication = round_to_ns(cost.backward_communication.total());
+  const SimDuration weight =
+      cost.backward_weight ? std::min(round_to_ns(*cost.backward_weight), backward)
+                           : SimDuration{std::max<int64_t>(0, (backward - communication).ns) / 2};
   return {round_to_ns(cost.forward), backward - weight, weight, round_to_ns(cost.recompute)};
 }
 

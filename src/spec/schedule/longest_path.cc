@@ -12,23 +12,6 @@ using action::ActionKind;
 constexpr size_t kNothing = static_cast<size_t>(-1);
 constexpr SimTime kUnknown{-1};
 
-SimDuration duration_of(const StageDurations& stage, ActionKind kind) {
-  switch (kind) {
-    case ActionKind::kForward:
-      return stage.forward;
-    case ActionKind::kBackward:
-      return stage.backward();
-    case ActionKind::kBackwardInput:
-      return stage.backward_input;
-    case ActionKind::kBackwardWeight:
-      return stage.backward_weight;
-    case ActionKind::kRecompute:
-      return stage.recompute;
-    default:
-      return {};
-  }
-}
-
 // Ranks go on one after the other, each until it needs a message whose arrival is not known yet;
 // who learns of an arrival goes on again. Messages and links have numbers, so that arrays hold
 // what is known of them.
@@ -123,8 +106,7 @@ class Walk {
     if (action.kind == ActionKind::kForward && action.stage == 0 && !schedule_.release.empty()) {
       now = std::max(now, SimTime{} + schedule_.release[static_cast<size_t>(replica)]);
     }
-    const SimDuration duration =
-        duration_of(times_.stages[static_cast<size_t>(action.stage)], action.kind);
+    const SimDuration duration = times_.stages[static_cast<size_t>(action.stage)].of(action.kind);
     if (duration.ns == 0) return;
     const SimTime start = now;
     now = now + duration;

@@ -14,13 +14,20 @@ bool closes(action::ActionKind kind) {
   return kind == action::ActionKind::kBackward || kind == action::ActionKind::kBackwardWeight;
 }
 
-// Weights, gradients and optimizer of all stages of a rank.
-Bytes state_of(const plan::Plan& plan, const Shape& shape, size_t rank) {
+// What a rank holds whatever is in flight: weights, gradients and optimizer of all its stages, and
+// the largest workspace.
+struct Standing {
   Bytes state;
+  Bytes workspace;
+  Bytes total() const { return state + workspace; }
+};
+Standing standing_of(const plan::Plan& plan, const Shape& shape, size_t rank) {
+  Standing out;
   for (const int32_t stage : shape.stages_at(plan.ranks[rank].stage)) {
-    state += plan.stages[stage].state;
+    out.state += plan.stages[stage].state;
+    out.workspace = std::max(out.workspace, plan.stages[stage].workspace);
   }
-  return state;
+  return out;
 }
 
 }  // namespace
@@ -41,7 +48,7 @@ Memory memory_of(const plan::Plan& plan) {
     }
     const int32_t rank = position * shape.replicas;
     const Bytes room =
-        plan.device_of(rank).memory - state_of(plan, shape, static_cast<size_t>(rank));
+        plan.device_of(rank).memory - standing_of(plan, shape, static_cast<size_t>(rank)).total();
     const double most = int64_t{shape.microbatches} * shape.chunks;
     const double held = each.value > 0 ? std::floor(room / each) : most;
     memory.in_flight.push_back(static_cast<int32_t>(std::clamp(held, 0.0, most)));
@@ -81,7 +88,7 @@ std::vector<Bytes> peak_memory(const plan::Plan& plan, const Schedule& schedule)
       }
       peak = std::max(peak, now);
     }
-    peaks.push_back(state_of(plan, shape, r) + peak);
+    peaks.push_back(standing_of(plan, shape, r).total() + peak);
   }
   return peaks;
 }
@@ -126,20 +133,21 @@ Status check_memory(const plan::Plan& plan, const Schedule& schedule) {
   const auto& device = plan.device_of(static_cast<int32_t>(worst));
   if (needs.empty() || needs[worst] <= device.memory) return {};
 
-  const Bytes state = state_of(plan, shape_of(plan), worst);
+  const Standing standing = standing_of(plan, shape_of(plan), worst);
   const int64_t in_flight = peak_in_flight(schedule)[worst];
-  const Bytes activations = needs[worst] - state;
-  const auto gib = [](Bytes bytes) { return fmt::format("{:.1f} GiB", bytes / 1_GiB); };
-  const bool state_is_larger = state > activations;
-  const std::string largest = state_is_larger
-                                  ? fmt::format("weights, gradients and optimizer, {}", gib(state))
-                                  : fmt::format("activations of {} micro-batches in flight, {}",
-                                                in_flight, gib(activations));
+  const Bytes activations = needs[worst] - standing.total();
+  const bool state_is_larger = standing.state > activations;
+  const std::string largest =
+      state_is_larger ? fmt::format("weights, gradients and optimizer, {}", brief(standing.state))
+                      : fmt::format("activations of {} micro-batches in flight, {}", in_flight,
+                                    brief(activations));
+  const bool recomputes = plan.training.recompute == model::Recompute::kFull;
   return infeasible(
       fmt::format("stage {} does not fit in memory: it needs {}, {} has {}; largest: {}",
-                  plan.ranks[worst].stage, gib(needs[worst]), device.name, gib(device.memory),
+                  plan.ranks[worst].stage, brief(needs[worst]), device.name, brief(device.memory),
                   largest),
-      state_is_larger ? "more stages, or a smaller model"
+      state_is_larger ? "more stages, tensor parallelism, zero = 1, or a smaller model"
+      : recomputes    ? "a smaller micro_batch, or more stages"
                       : "a smaller micro_batch, recompute = \"full\", or more stages");
 }
 

@@ -27,23 +27,8 @@ namespace tombolo::schedule {
 
 using Order = std::vector<action::Action>;
 
-// One transfer of a shared boundary: of which pipeline, and which micro-batch.
-struct Transfer {
-  int32_t replica = 0;
-  int32_t microbatch = 0;
-  auto operator<=>(const Transfer&) const = default;
-};
-
-// Which transfers own a boundary that a DP-cell shares, one after the other. The two directions are
-// links of their own, as the two directions of a WAN are.
-struct LinkOrder {
-  int32_t boundary = 0;    // between stages `boundary` and `boundary` + 1
-  bool gradients = false;  // towards stage `boundary`
-  int32_t cell = 0;        // replicas cell x shape.cell and following
-  std::vector<Transfer> transfers;
-
-  bool operator==(const LinkOrder&) const = default;
-};
+using plan::LinkOrder;
+using plan::Transfer;
 
 struct Schedule {
   std::string name;
@@ -150,7 +135,8 @@ std::vector<int64_t> peak_in_flight(const Schedule& schedule);
 // Messages per iteration that leave a rank, for the one before or after it in the pipeline.
 std::vector<int64_t> messages_sent(const Schedule& schedule);
 
-// Bytes at the peak, per rank: state + activations of the micro-batches in flight.
+// Bytes at the peak, of a device of each rank: state, activations of the micro-batches in flight,
+// and the largest workspace of its stages.
 std::vector<Bytes> peak_memory(const plan::Plan& plan, const Schedule& schedule);
 
 // Infeasible, naming the stage, what it needs, what the device has and the largest part, where a

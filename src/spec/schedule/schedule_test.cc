@@ -101,7 +101,9 @@ TEST(Schedule, PoliciesCiteTheirSource) {
 // --- memory
 // ---------------------------------------------------------------------------------------
 
-plan::Plan gpt3_plan(int64_t stages, const std::string& extra = {}) {
+// A stage per node, each with so many bytes of state, of workspace and of activations.
+plan::Plan plan_of_bytes(int64_t stages, Bytes state, Bytes workspace, Bytes activations,
+                         int64_t global_batch = 8) {
   const std::string text = fmt::format(R"(
     [model]
     preset = "gpt3-175b"
@@ -110,48 +112,77 @@ plan::Plan gpt3_plan(int64_t stages, const std::string& extra = {}) {
     device = "a100-80g"
     nodes = {}
     [training]
-    global_batch = 8
-    {}
+    global_batch = {}
     [parallelism]
     pipeline = {}
   )",
-                                       stages, extra, stages);
-  return *plan::lay_out(*plan::parse_job(text, "job.toml"));
+                                       stages, global_batch, stages);
+  plan::Plan plan = *plan::lay_out(*plan::parse_job(text, "job.toml"));
+  for (plan::Stage& stage : plan.stages) {
+    stage.state = state;
+    stage.workspace = workspace;
+    stage.activations = activations;
+  }
+  return plan;
 }
 
-// Stage 0 of 96 holds one layer and the embeddings:
-//   12 h^2 + 13 h = 1 812 099 072 and (51 200 + 2 048) h = 654 311 424 parameters, 16 bytes each;
-//   a micro-batch keeps s b h (34 + 5 a s / h) = 2048 x 12288 x 114 = 2 868 903 936 bytes, and 8 of
-//   them are in flight.
+// 1F1B keeps 4, 3, 2 and 1 micro-batches; of the workspace there is one, whatever is in flight.
 TEST(Schedule, PeakMemoryByHand) {
-  const plan::Plan plan = gpt3_plan(96);
-  const std::vector<Bytes> peaks = peak_memory(plan, *build(plan));
-  EXPECT_EQ(peaks[0].value, 16.0 * (1'812'099'072.0 + 654'311'424.0) + 8 * 2'868'903'936.0);
+  const plan::Plan plan = plan_of_bytes(4, 10_GB, 2_GB, 3_GB);
+  EXPECT_EQ(peak_memory(plan, *build(plan)), (std::vector<Bytes>{24_GB, 21_GB, 18_GB, 15_GB}));
+}
+
+// Of the two stages of a rank both states count, all activations, and the larger workspace.
+TEST(Schedule, PeakMemoryOfTwoStagesPerRankByHand) {
+  const Shape shape = shape_for("interleaved", 2, 2, 2);
+  plan::Plan plan = plan_of_bytes(2, 0_B, 0_B, 0_B, 2);
+  plan.parallelism.schedule = "interleaved";
+  plan.parallelism.virtual_stages = 2;
+  plan.stages.clear();
+  for (int32_t s = 0; s < 4; ++s) {
+    plan.stages.push_back({.slice = {24 * s, 24, s == 0, s == 3},
+                           .state = 10_GB,
+                           .activations = s == 0 ? 1_GB : 100_GB,
+                           .workspace = s == 2 ? 7_GB : 2_GB});
+  }
+  const Schedule schedule = *build(plan);
+  ASSERT_EQ(schedule, *build("interleaved", shape));
+  // Rank 0 has stages 0 and 2: both micro-batches pass stage 0, then stage 2, before any comes
+  // back.
+  EXPECT_EQ(peak_memory(plan, schedule)[0], 20_GB + 7_GB + 2 * 1_GB + 2 * 100_GB);
 }
 
 TEST(Schedule, WhatDoesNotFitIsInfeasibleAndSaysWhy) {
-  const plan::Plan fits = gpt3_plan(96);
+  const plan::Plan fits = plan_of_bytes(8, 40_GB, 3_GB, 5_GB);
   EXPECT_TRUE(check_memory(fits, *build(fits)));
 
-  const plan::Plan state = gpt3_plan(8, "recompute = \"full\"");
+  const plan::Plan state = plan_of_bytes(8, 80_GB, 3_GB, 1_GB);
   const Status too_much_state = check_memory(state, *build(state));
   ASSERT_FALSE(too_much_state);
   EXPECT_EQ(too_much_state.error().exit_code(), 3);
-  // The last stage: it holds the head, and it alone does not recompute.
-  EXPECT_THAT(too_much_state.error().text(), HasSubstr("stage 7 does not fit in memory: it needs"));
-  EXPECT_THAT(too_much_state.error().text(), HasSubstr("a100-80g has 78.0 GiB"));
-  EXPECT_THAT(too_much_state.error().text(), HasSubstr("weights, gradients and optimizer"));
+  EXPECT_THAT(too_much_state.error().text(),
+              HasSubstr("stage 0 does not fit in memory: it needs 91 GB, a100-80g has 83.8 GB"));
+  EXPECT_THAT(too_much_state.error().text(), HasSubstr("weights, gradients and optimizer, 80 GB"));
 
-  plan::Plan activations = gpt3_plan(96, "micro_batch = 4\noptimizer_bytes_per_parameter = 2");
-  activations.training.global_batch = 400;
+  plan::Plan activations = plan_of_bytes(8, 1_GB, 3_GB, 1_GB, 100);
   activations.parallelism.schedule = "gpipe";
   const Status too_many = check_memory(activations, *build(activations));
   ASSERT_FALSE(too_many);
-  EXPECT_THAT(too_many.error().text(), HasSubstr("activations of 100 micro-batches in flight"));
+  EXPECT_THAT(too_many.error().text(),
+              HasSubstr("activations of 100 micro-batches in flight, 100 GB"));
+  EXPECT_THAT(too_many.error().text(), HasSubstr("recompute = \"full\""));
+}
+
+// What is done already is not advised.
+TEST(Schedule, RecomputationIsAdvisedToThoseWhoKeepActivations) {
+  plan::Plan plan = plan_of_bytes(8, 1_GB, 3_GB, 20_GB);
+  plan.training.recompute = model::Recompute::kFull;
+  EXPECT_THAT(check_memory(plan, *build(plan)).error().text(),
+              ::testing::Not(HasSubstr("recompute")));
 }
 
 TEST(Schedule, ImaginedTimesAreNotHeldAgainstMemory) {
-  plan::Plan plan = gpt3_plan(2);
+  plan::Plan plan = plan_of_bytes(2, 100_GB, 3_GB, 5_GB);
   EXPECT_FALSE(check_memory(plan, *build(plan)));
   plan.cost_source = plan::CostSource::kStageTimes;
   EXPECT_TRUE(check_memory(plan, *build(plan)));
@@ -173,7 +204,7 @@ TEST(Schedule, ReplicasFollowOneOrderAndSumTheirGradients) {
 // ----------------------------------------------------------------------------------------
 
 TEST(Schedule, ItsGraphIsSoundAndOrdersComputations) {
-  plan::Plan plan = gpt3_plan(2, "recompute = \"full\"");
+  plan::Plan plan = plan_of_bytes(2, 1_GB, 1_GB, 1_GB);
   plan.training.global_batch = 1;
   plan.stages[0].cost = {.forward = 1_ms, .backward = 2_ms, .recompute = 1_ms};
   const graph::Graphs graphs = to_graph(plan, *build(plan));
@@ -193,7 +224,7 @@ TEST(Schedule, ItsGraphIsSoundAndOrdersComputations) {
 }
 
 TEST(Schedule, ItsGraphTalksWithinAPipelineAndSumsWithinAStage) {
-  plan::Plan plan = gpt3_plan(2);
+  plan::Plan plan = plan_of_bytes(2, 1_GB, 1_GB, 1_GB);
   plan.parallelism.data = 2;
   plan.training.global_batch = 2;
   plan.ranks = {{0, 0, "dc0", 0, 0, 0},

@@ -25,6 +25,7 @@ struct StageDurations {
   SimDuration recompute;
 
   SimDuration backward() const { return backward_input + backward_weight; }
+  SimDuration of(action::ActionKind kind) const;  // 0 for what is no computation on a micro-batch
 };
 
 struct Times {
@@ -46,8 +47,8 @@ struct Times {
 Times equal_times(int32_t stages, const StageDurations& each);
 
 // In nanoseconds. The weights' share of a backward is what the cost says (a profile measures it);
-// else half of it, rounded down: as many products of the same size as the inputs' (attention
-// scores, which have no weights, are left out).
+// else half of its computation, rounded down: as many products of the same size as the inputs'
+// (attention scores, which have no weights, are left out). Collectives belong to the inputs' half.
 StageDurations durations_of(const plan::StageCost& cost);
 
 // As the Plan expects them; a transfer is the serialisation of one message alone.

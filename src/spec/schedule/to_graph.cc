@@ -28,7 +28,7 @@ SimDuration duration_of(const plan::Plan& plan, const Action& action) {
     case ActionKind::kRecompute:
       return round_to_ns(cost.recompute);
     case ActionKind::kReduceGradients:
-      return round_to_ns(cost.reduce);
+      return round_to_ns(cost.reduce) + round_to_ns(cost.reduce_hidden);
     case ActionKind::kUpdate:
       return round_to_ns(cost.update);
     default:
@@ -71,6 +71,62 @@ int64_t tag_of(const Shape& shape, const Action& message) {
   return chunk * 2 * shape.microbatches + message_tag(message);
 }
 
+// The computations of a rank, in their order, and its sums of gradients, which run beside the last
+// of them.
+class RankOrder {
+ public:
+  // `node` computes after all that came before it.
+  void compute(Node& node) {
+    const bool sums_waited = sum_ >= 0 && !beside_;
+    if (!computations_.empty() && !sums_waited) node.ctrl_deps.push_back(computations_.back());
+    if (sum_ >= 0) node.ctrl_deps.push_back(sum_);
+    computations_.push_back(node.id);
+    sum_ = -1;
+  }
+  // The first of the sums begins so long before the computations before it are over that `hidden`
+  // of all sums is behind them (of the time that the rank computes: waiting hides more); the next
+  // ones follow it.
+  void sum(Node& node, SimDuration hidden, const std::vector<Node>& nodes) {
+    if (sum_ >= 0) {
+      node.ctrl_deps.push_back(sum_);
+    } else if (hidden.ns == 0) {
+      node.ctrl_deps.push_back(computations_.back());
+    } else {
+      begin_beside(node, hidden, nodes);
+      beside_ = true;
+    }
+    sum_ = node.id;
+  }
+
+ private:
+  void begin_beside(Node& node, SimDuration hidden, const std::vector<Node>& nodes) const {
+    SimDuration span;
+    const Node* beside = nullptr;
+    for (auto id = computations_.rbegin(); id != computations_.rend() && span < hidden; ++id) {
+      beside = &nodes[static_cast<size_t>(*id)];
+      span += beside->duration;
+    }
+    CHECK(beside, "a sum of gradients before anything was computed");
+    node.ctrl_deps = beside->ctrl_deps;
+    node.data_deps = beside->data_deps;
+    node.delay = beside->delay + std::max(SimDuration{}, span - hidden);
+  }
+
+  std::vector<int64_t> computations_;
+  int64_t sum_ = -1;
+  bool beside_ = false;
+};
+
+// Of all sums of a rank.
+SimDuration hidden_sums(const plan::Plan& plan, const std::vector<Action>& actions) {
+  SimDuration hidden;
+  for (const Action& action : actions) {
+    if (action.kind != ActionKind::kReduceGradients) continue;
+    hidden += round_to_ns(plan.stages[action.stage].cost.reduce_hidden);
+  }
+  return hidden;
+}
+
 SimDuration release_of(const Schedule& schedule, int32_t replica) {
   return schedule.release.empty() ? SimDuration{} : schedule.release[static_cast<size_t>(replica)];
 }
@@ -85,12 +141,14 @@ graph::Graphs to_graph(const plan::Plan& plan, const Schedule& schedule) {
   for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
     graph::Graph graph{static_cast<int32_t>(rank), {}};
     std::map<Action, int64_t> ids;
-    int64_t computed_before = -1;
+    RankOrder order;
+    const SimDuration hidden = hidden_sums(plan, schedule.ranks[rank]);
     bool begun = false;  // the pipeline, with the first forward of its first stage
     for (const Action& action : schedule.ranks[rank]) {
       Node node;
       node.id = static_cast<int64_t>(graph.nodes.size());
       node.name = action::to_text(action);
+      node.action = action;
       for (const ActionKind kind : inputs_of(action.kind)) {
         const auto input = ids.find({kind, action.stage, action.microbatch});
         if (input != ids.end()) node.data_deps.push_back(input->second);
@@ -107,12 +165,10 @@ graph::Graphs to_graph(const plan::Plan& plan, const Schedule& schedule) {
         node.comm_size = std::llround(plan.stages[action.stage].gradients.value);
         node.comm_group = plan.replicas_of(action.stage);
         node.comm_tag = action.stage / shape.positions();
-        node.ctrl_deps.push_back(computed_before);
-        computed_before = node.id;
+        order.sum(node, hidden, graph.nodes);
       } else {
         node.duration = duration_of(plan, action);
-        if (computed_before >= 0) node.ctrl_deps.push_back(computed_before);
-        computed_before = node.id;
+        order.compute(node);
       }
       const bool begins_pipeline =
           action.kind == ActionKind::kForward && action.stage == 0 && !begun;

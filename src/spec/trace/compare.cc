@@ -51,7 +51,62 @@ std::optional<int64_t> first_after(const std::vector<IterationTime>& times, int6
   return times[static_cast<size_t>(skip)].iteration;
 }
 
+// Adds what differs between two parts of Plans, key by key; null: the part is not there.
+void find_differences(const std::string& key, const Value* a, const Value* b,
+                      std::vector<PlanDifference>& out) {
+  if (a && b && *a == *b) return;
+  const auto* table = a ? a->get<Value::Table>() : nullptr;
+  const auto* other_table = b ? b->get<Value::Table>() : nullptr;
+  const auto under = [&](const std::string& name) {
+    return key.empty() ? name : fmt::format("{}.{}", key, name);
+  };
+  if (table && other_table) {
+    for (const auto& [name, value] : *table) {
+      find_differences(under(name), &value, b->find(name), out);
+    }
+    for (const auto& [name, value] : *other_table) {
+      if (!a->find(name)) find_differences(under(name), nullptr, &value, out);
+    }
+    return;
+  }
+  const auto* array = a ? a->get<Value::Array>() : nullptr;
+  const auto* other_array = b ? b->get<Value::Array>() : nullptr;
+  if (array && other_array && array->size() == other_array->size()) {
+    for (size_t i = 0; i < array->size(); ++i) {
+      find_differences(fmt::format("{}[{}]", key, i), &(*array)[i], &(*other_array)[i], out);
+    }
+    return;
+  }
+  const auto text = [](const Value* value) {
+    constexpr size_t kTextMax = 40;
+    std::string json = value ? to_json(*value, -1) : "";
+    if (json.size() > kTextMax) json = json.substr(0, kTextMax - 4) + " ...";
+    return json;
+  };
+  out.push_back({key, text(a), text(b)});
+}
+
 }  // namespace
+
+std::vector<PlanDifference> plan_differences(const Header& predicted, const Header& measured) {
+  std::vector<PlanDifference> out;
+  const bool both = predicted.plan.get<Value::Table>() && measured.plan.get<Value::Table>();
+  if (both) find_differences("", &predicted.plan, &measured.plan, out);
+  return out;
+}
+
+std::string brief(const std::vector<PlanDifference>& differences) {
+  constexpr size_t kShown = 4;
+  const auto side = [](const std::string& text) { return text.empty() ? "nothing" : text; };
+  std::string out;
+  for (size_t i = 0; i < std::min(kShown, differences.size()); ++i) {
+    const PlanDifference& each = differences[i];
+    out += fmt::format("{}{} {} and {}", out.empty() ? "" : ", ", each.key, side(each.predicted),
+                       side(each.measured));
+  }
+  if (differences.size() > kShown) out += fmt::format(", and {} more", differences.size() - kShown);
+  return out;
+}
 
 std::string structure_digest(const Header& header) {
   if (!header.plan.get<Value::Table>()) return header.plan_digest;
@@ -67,9 +122,11 @@ Result<Comparison> compare(const Trace& predicted, const Trace& measured,
   const bool same = predicted.header.plan_digest == measured.header.plan_digest ||
                     structure_digest(predicted.header) == structure_digest(measured.header);
   if (!same && !options.allow_different_plans) {
+    const auto differences = plan_differences(predicted.header, measured.header);
     return unusable(
         "the traces were made from different Plans: model, cluster, training, "
-        "parallelism or placement differ",
+        "parallelism or placement differ" +
+            (differences.empty() ? "" : ": " + brief(differences)),
         "predicting the Plan that was run; tombolo train writes it beside its trace");
   }
   std::vector<IterationTime> expected = iteration_times(predicted);

@@ -49,6 +49,18 @@ struct Comparison {
 Result<Comparison> compare(const Trace& predicted, const Trace& measured,
                            const ComparisonOptions& options = {});
 
+// What two Traces' Plans say differently. Empty where they have one Plan, and where one of them
+// carries none.
+struct PlanDifference {
+  std::string key;        // "stages[2].cost.forward"
+  std::string predicted;  // as JSON, cut short; empty: it is not there
+  std::string measured;
+};
+std::vector<PlanDifference> plan_differences(const Header& predicted, const Header& measured);
+
+// The first few of them, a line: "run.steps 4 and 10, run.seed 1 and 2, and 3 more".
+std::string brief(const std::vector<PlanDifference>& differences);
+
 // Of the parts of the header's Plan that say what is done where: model, cluster, training,
 // parallelism and the ranks' places. The plan_digest where the header carries no Plan.
 std::string structure_digest(const Header& header);

@@ -112,6 +112,30 @@ Value plan_with(const char* forward, int pipeline) {
                    {"stages", Value(Value::Array{Value(Value::Table{{"forward", forward}})})}});
 }
 
+TEST(PlanDifferences, AreNamedByKeyInTheOrderOfThePlan) {
+  const auto plan = [](int64_t steps, double forward, Value::Array ranks) {
+    return Value(Value::Table{{"run", Value::Table{{"steps", steps}, {"seed", 1}}},
+                              {"stages", Value::Array{Value::Table{{"forward", 1.5}},
+                                                      Value::Table{{"forward", forward}}}},
+                              {"ranks", std::move(ranks)}});
+  };
+  Header a, b;
+  a.plan = plan(4, 2, {0, 1});
+  b.plan = a.plan;
+  EXPECT_TRUE(plan_differences(a, b).empty());
+  b.plan = plan(10, 3.5, {0});
+  b.plan.set("given", "orders");
+  const std::vector<PlanDifference> found = plan_differences(a, b);
+  ASSERT_EQ(found.size(), 4u);
+  EXPECT_EQ(found[1].key, "stages[1].forward");
+  EXPECT_EQ(brief(found),
+            "run.steps 4 and 10, stages[1].forward 2.0 and 3.5, ranks [0,1] and [0], given nothing "
+            "and \"orders\"");
+  // Who carries no Plan differs in nothing that could be named.
+  a.plan = Value();
+  EXPECT_TRUE(plan_differences(a, b).empty());
+}
+
 // Another forecast of the same work is what comparing is for; other work is not.
 TEST(Compare, RefusesOtherWorkButNotOtherForecasts) {
   Pair traces = pair();

@@ -52,7 +52,9 @@ class Threads {
   };
 
   Thread find(const Interval& interval) {
-    if (interval.lane == Lane::kCompute) return first_time(interval, 0);
+    // What a pass communicates inside follows its computation, and overlaps nothing there.
+    if (interval.lane == Lane::kCompute || action::is_inside_a_pass(interval.action.kind))
+      return first_time(interval, 0);
     if (interval.lane == Lane::kCollective) return first_time(interval, 1);
     if (interval.lane == Lane::kLink) return first_time(interval, int64_t{interval.peer} + 2);
     // The first track of its lane that is free again.
@@ -124,6 +126,11 @@ const Interval* consumer_of(
   return find(action::ActionKind::kBackwardInput);
 }
 
+std::string label_of(const Interval& interval) {
+  const auto* of_graph = std::get_if<GraphPart>(&interval.origin);
+  return of_graph ? of_graph->name : action::to_text(interval.action);
+}
+
 }  // namespace
 
 std::string to_perfetto(const Trace& trace) {
@@ -141,13 +148,12 @@ std::string to_perfetto(const Trace& trace) {
   std::map<std::tuple<int64_t, int32_t, action::ActionKind, int32_t>, const Interval*> computed;
   for (size_t i = 0; i < trace.intervals.size(); ++i) {
     const Interval& interval = trace.intervals[i];
-    writer.event(fmt::format(
-        R"("ph":"X","name":{},"cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},)"
-        R"("args":{{"iteration":{},"microbatch":{},"bytes":{}}})",
-        quoted(interval.name.empty() ? action::to_text(interval.action) : interval.name),
-        to_name(interval.lane), interval.rank, numbers[i], microseconds(interval.start.ns),
-        microseconds((interval.end - interval.start).ns), interval.iteration,
-        interval.action.microbatch, interval.bytes));
+    writer.event(fmt::format(R"("ph":"X","name":{},"cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},)"
+                             R"("args":{{"iteration":{},"microbatch":{},"bytes":{}}})",
+                             quoted(label_of(interval)), to_name(interval.lane), interval.rank,
+                             numbers[i], microseconds(interval.start.ns),
+                             microseconds((interval.end - interval.start).ns), interval.iteration,
+                             interval.action.microbatch, interval.bytes));
     if (interval.lane == Lane::kCompute) {
       computed.emplace(std::tuple{interval.iteration, interval.rank, interval.action.kind,
                                   interval.action.microbatch},

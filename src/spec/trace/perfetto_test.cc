@@ -89,7 +89,7 @@ TEST(Perfetto, DrawsNodesOfGraphsInATrackOfEachLane) {
                                .iteration = 1,
                                .start = {start},
                                .end = {end},
-                               .name = std::move(name)});
+                               .origin = GraphPart{std::move(name)}});
   };
   add(Lane::kReceive, 0, "RECV a", 0, 2000);
   add(Lane::kCollective, 0, "ALL_REDUCE \"b\"", 0, 3000);

@@ -14,10 +14,16 @@ bool has_replicas(const Header& header) {
                      [](const RankLabel& label) { return label.replica > 0; });
 }
 
+std::string to_text(const Origin& origin) {
+  if (const auto* part = std::get_if<PassPart>(&origin)) return action::to_text(part->pass);
+  if (const auto* part = std::get_if<GraphPart>(&origin)) return part->name;
+  return {};
+}
+
 void normalize(Trace& trace) {
   std::sort(trace.intervals.begin(), trace.intervals.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.start, a.lane, a.rank, a.peer, a.end, a.action, a.name) <
-           std::tie(b.start, b.lane, b.rank, b.peer, b.end, b.action, b.name);
+    return std::tie(a.start, a.lane, a.rank, a.peer, a.end, a.action, a.origin) <
+           std::tie(b.start, b.lane, b.rank, b.peer, b.end, b.action, b.origin);
   });
   std::stable_sort(trace.records.begin(), trace.records.end(), [](const auto& a, const auto& b) {
     return std::tie(a.iteration, a.name, a.rank) < std::tie(b.iteration, b.name, b.rank);

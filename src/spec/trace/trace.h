@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/time.h"
@@ -47,6 +48,22 @@ constexpr auto enum_names(Lane) {
                                         {Lane::kDimension, "dimension"}});
 }
 
+// An interval of an action that a schedule orders has no more to say. One of what a pass
+// communicates inside (TP, CP, EP, DP) names the pass, behind whose computation it stands; one of a
+// graph without a Plan (NODE) names the node, or the chunk or message of it.
+struct PassPart {
+  action::Action pass;
+  auto operator<=>(const PassPart&) const = default;
+};
+struct GraphPart {
+  std::string name;
+  auto operator<=>(const GraphPart&) const = default;
+};
+using Origin = std::variant<std::monostate, PassPart, GraphPart>;
+
+// "0F1", the name of a node, or nothing: what files say.
+std::string to_text(const Origin& origin);
+
 struct Interval {
   Lane lane = Lane::kCompute;
   int32_t rank = 0;       // on a link: the sender
@@ -56,7 +73,7 @@ struct Interval {
   SimTime start;          // on a link: the first byte leaves
   SimTime end;            // on a link: the last byte is there
   int64_t bytes = 0;      // payload on links and of collectives, 0 on devices
-  std::string name = {};  // of a NODE; empty: the action says it
+  Origin origin = {};
 
   bool operator==(const Interval&) const = default;
 };
@@ -122,8 +139,8 @@ struct Trace {
   bool operator==(const Trace&) const = default;
 };
 
-// Sorts intervals by (start, lane, rank, peer, end, action, name) and records by (iteration, name,
-// rank).
+// Sorts intervals by (start, lane, rank, peer, end, action, origin) and records by (iteration,
+// name, rank).
 void normalize(Trace& trace);
 
 // First start to last end over all ranks of an iteration, for every iteration that has intervals,

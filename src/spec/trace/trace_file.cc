@@ -41,6 +41,7 @@ namespace {
 struct IntervalLine {
   std::string action;
   Interval interval;
+  std::string name = {};  // its origin
 };
 struct EndLine {
   bool end = true;
@@ -89,7 +90,7 @@ void describe(Archive& a, IntervalLine& line) {
   a.required("start_ns", interval.start.ns);
   a.required("end_ns", interval.end.ns);
   if (Archive::kReads || interval.bytes != 0) a.optional("bytes", interval.bytes);
-  a.optional("name", interval.name);
+  a.optional("name", line.name);
   a.check(interval.end >= interval.start, "end_ns", "lies before start_ns");
   a.check(interval.rank >= 0, "rank", "must not be negative");
   a.check(interval.bytes >= 0, "bytes", "must not be negative");
@@ -109,6 +110,16 @@ void append_line(std::string& out, const Line& line) {
   out += '\n';
 }
 
+Status read_origin(IntervalLine& line) {
+  Interval& interval = line.interval;
+  if (action::is_inside_a_pass(interval.action.kind)) {
+    interval.origin = PassPart{TRY(action::parse_action(line.name))};
+  } else if (!line.name.empty()) {
+    interval.origin = GraphPart{std::move(line.name)};
+  }
+  return {};
+}
+
 Status parse_line(const Value& value, const std::string& name, Trace& trace) {
   if (value.find("action")) {
     IntervalLine line = TRY(read_fields<IntervalLine>(value, name));
@@ -118,6 +129,7 @@ Status parse_line(const Value& value, const std::string& name, Trace& trace) {
       return fail(action.error());
     }
     line.interval.action = *action;
+    TRY(during(read_origin(line), fmt::format("reading {}:{}", name, value.line)));
     trace.intervals.push_back(std::move(line.interval));
   } else {
     trace.records.push_back(TRY(read_fields<Record>(value, name)));
@@ -143,7 +155,8 @@ std::string to_json_lines(const Trace& trace) {
   append_line(out, HeaderLine{kTraceVersion, trace.header});
   for (const Interval& interval : trace.intervals) {
     check(interval);
-    append_line(out, IntervalLine{action::to_text(interval.action), interval});
+    append_line(out,
+                IntervalLine{action::to_text(interval.action), interval, to_text(interval.origin)});
   }
   for (const Record& record : trace.records) append_line(out, record);
   append_line(out, EndLine{true, static_cast<int64_t>(trace.intervals.size()),
@@ -160,7 +173,9 @@ Result<Trace> parse_trace(std::string_view text, const std::string& name) {
     const size_t line_feed = text.find('\n');
     const std::string_view line = text.substr(0, line_feed);
     text.remove_prefix(line_feed == std::string_view::npos ? text.size() : line_feed + 1);
-    const Value value = TRY(parse_json(line, name, line_number));
+    const auto is_json = parse_json(line, name, line_number);
+    if (has_header) TRY(is_json);
+    const Value value = is_json ? *is_json : Value();
     if (!has_header) {
       if (!value.find("tombolo_trace")) {
         return unusable(fmt::format("{}:1: this is not a Trace file: its first line has no "

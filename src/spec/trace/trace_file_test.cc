@@ -86,7 +86,7 @@ TEST(TraceFile, HoldsNodesBesideActions) {
                       .action = {action::ActionKind::kNode, 1, 3},
                       .iteration = 1,
                       .end = {12},
-                      .name = "chunk 3 of \"gradients\""}};
+                      .origin = GraphPart{"chunk 3 of \"gradients\""}}};
   const std::string text = to_json_lines(trace);
   const Result<Trace> again = parse_trace(text, "t.jsonl");
   ASSERT_TRUE(again) << again.error().text();

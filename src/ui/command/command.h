@@ -11,6 +11,7 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 
@@ -27,14 +28,21 @@ struct Command {
 
 // What every command that starts from a job or a Plan takes.
 struct InputOptions {
-  std::string input;             // a job (TOML) or a Plan (JSON)
-  std::string hardware;          // hardware file of `tombolo profile`; empty: none
-  std::string data;              // replaces [data].text
-  std::optional<int64_t> steps;  // replaces [run].steps
-  std::optional<uint64_t> seed;  // replaces [run].seed
+  std::string input;                // a job (TOML) or a Plan (JSON)
+  std::string hardware;             // hardware file of `tombolo profile`; empty: none
+  std::string data;                 // replaces [data].text
+  std::vector<std::string> tokens;  // replaces [data].tokens
+  std::optional<int64_t> steps;     // replaces [run].steps
+  std::optional<uint64_t> seed;     // replaces [run].seed
 };
 void add_input(CLI::App* words, InputOptions& in);
+// For those that perform: --data and --tokens.
+void add_data(CLI::App* words, InputOptions& in);
 void add_json(CLI::App* words, bool& json);
+
+// Whether all of the answer on stdout went out; to be asked when it is complete. A reader that has
+// seen enough and went away, as `head` does, is no error.
+Status check_stdout();
 
 // "0.1.0 (1a2b3c4)".
 std::string version();

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "predict/cost/price_plan.h"
+#include "spec/plan/job_value.h"
 #include "spec/plan/plan_file.h"
 #include "spec/schedule/schedule.h"
 
@@ -15,18 +16,18 @@ template <typename JobOrPlan>
 void apply_replacements(const InputOptions& in, JobOrPlan& target) {
   if (in.steps) target.run.steps = *in.steps;
   if (in.seed) target.run.seed = *in.seed;
-  if (!in.data.empty()) {
-    if (!target.data) target.data.emplace();
-    target.data->text = in.data;
+  if (in.data.empty() && in.tokens.empty()) return;
+  plan::Data said = target.data.value_or(plan::Data{});
+  if (!in.tokens.empty()) {
+    said.text.clear();
+    said.tokens = in.tokens;
+  } else {
+    said = {.text = in.data, .evaluation_fraction = said.evaluation_fraction};
   }
+  target.data = said;
 }
 
 }  // namespace
-
-bool is_plan(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  return first != std::string_view::npos && text[first] == '{';
-}
 
 Result<plan::Job> load_job(const InputOptions& in) {
   plan::Job job = TRY(plan::read_job(in.input));
@@ -38,7 +39,7 @@ Result<plan::Job> load_job(const InputOptions& in) {
 Result<plan::Plan> open_plan(const InputOptions& in) {
   const std::string text = TRY(read_file(in.input));
   plan::Plan plan;
-  if (is_plan(text)) {
+  if (plan::is_plan(text)) {
     if (!in.hardware.empty()) {
       return unusable(
           fmt::format("{}: a Plan has its stage times already; --hardware goes with a job",
@@ -70,6 +71,7 @@ std::string command_line(const std::string& verb, const InputOptions& in) {
   std::string out = fmt::format("tombolo {} {}", verb, in.input);
   if (!in.hardware.empty()) out += " --hardware " + in.hardware;
   if (!in.data.empty()) out += " --data " + in.data;
+  for (const std::string& file : in.tokens) out += " --tokens " + file;
   if (in.steps) out += fmt::format(" --steps {}", *in.steps);
   if (in.seed) out += fmt::format(" --seed {}", *in.seed);
   return out;

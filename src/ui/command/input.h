@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "base/result.h"
 #include "predict/sim/simulate.h"
@@ -18,13 +17,9 @@ Result<plan::Plan> load_plan(const InputOptions& in);
 // The same, where the schedule is still to be chosen: nothing is built or checked.
 Result<plan::Plan> open_plan(const InputOptions& in);
 
-// The job alone (not a Plan), with the replacements applied: for `profile`, which prices it anew.
-// What its config.json says and nobody counts goes to stderr.
+// As a job, of a Plan too (spec/plan/job_value.h), with the replacements applied: for those who
+// price it anew. What is left out of it goes to stderr.
 Result<plan::Job> load_job(const InputOptions& in);
-
-// Whether a text is a Plan rather than a job: jobs are TOML and Plans are JSON, and only a Plan
-// begins with a brace.
-bool is_plan(std::string_view text);
 
 // The command that makes the same prediction again. Names of outputs stay out of it, so that the
 // same input gives the same bytes wherever they are written.

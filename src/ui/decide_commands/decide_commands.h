@@ -68,6 +68,12 @@ struct MixedPlanOptions {
   bool json = false;
 };
 
+// The Plan of a job with explicit parallelism that the simulator takes, memory included.
+Result<plan::Plan> simulatable(const plan::Job& job);
+// How long its iteration takes in the simulator; nothing where it cannot be played, or would take
+// longer than the search.
+std::optional<Seconds> simulated_time(const plan::Job& job);
+
 Status plan_mixed(const plan::OpenJob& open, const MixedPlanOptions& options, std::ostream& out);
 
 }  // namespace tombolo::decide_commands

@@ -7,6 +7,7 @@
 #include "spec/plan/plan_file.h"
 #include "spec/schedule/schedule.h"
 #include "ui/command/answer.h"
+#include "ui/command/stages.h"
 #include "ui/decide_commands/decide_commands.h"
 
 namespace tombolo::decide_commands {
@@ -16,98 +17,40 @@ using geo::MixedPlan;
 using geo::MixedResult;
 using geo::MixedStage;
 
-// Neighbouring stages in one datacenter.
-struct Group {
-  const MixedStage* first = nullptr;
-  const MixedStage* last = nullptr;
-  std::vector<int64_t> layers;
-  const MixedStage* fullest = nullptr;
-
-  int64_t stages() const { return static_cast<int64_t>(layers.size()); }
-};
-
-std::vector<Group> groups_of(const MixedPlan& plan) {
-  std::vector<Group> groups;
-  for (const MixedStage& stage : plan.stages) {
-    if (groups.empty() || groups.back().first->datacenter != stage.datacenter) {
-      groups.push_back({.first = &stage, .layers = {}, .fullest = &stage});
-    }
-    Group& group = groups.back();
-    group.last = &stage;
-    group.layers.push_back(stage.layers);
-    if (stage.memory.total() > group.fullest->memory.total()) group.fullest = &stage;
-  }
-  return groups;
-}
-
-// "5 x9, 4": runs of equal numbers.
-std::string layers_text(const std::vector<int64_t>& layers) {
-  std::string text;
-  for (size_t i = 0; i < layers.size();) {
-    size_t end = i;
-    while (end < layers.size() && layers[end] == layers[i]) ++end;
-    text += fmt::format("{}{}", text.empty() ? "" : ", ", layers[i]);
-    if (end - i > 1) text += fmt::format(" x{}", end - i);
-    i = end;
-  }
-  return text;
-}
-
 std::string choice_text(const MixedPlan& plan) {
   return fmt::format("data {}, micro-batch {} ({} per pipeline), recompute {}, zero {}", plan.data,
                      plan.micro_batch, plan.micro_batches, to_name(plan.recompute), plan.zero);
 }
 
-std::string way_text(const MixedPlan& plan) {
-  std::string text;
-  for (const Group& group : groups_of(plan)) {
-    text +=
-        fmt::format("{}{} {}", text.empty() ? "" : ", ", group.first->datacenter, group.stages());
-  }
-  return text;
-}
-
 void print_best(std::ostream& out, const MixedPlan& best) {
   out << fmt::format("predicted iteration: {}, {:.4g} tokens/s, MFU {:.1f} %\n",
-                     brief(best.iteration), best.tokens_per_second, 100 * best.mfu);
+                     brief(best.time.iteration), best.tokens_per_second, 100 * best.mfu);
   out << fmt::format("  {}, {} stages, {} devices\n", choice_text(best), best.stages.size(),
                      best.devices);
-  out << fmt::format(
-      "  {} round trip, then {} a micro-batch, then {} for gradients and optimizer; "
-      "played action by action {}\n",
-      brief(best.round_trip), brief(best.period), brief(best.end), brief(best.played));
+  out << "  " << command::time_text(best.time) << "\n";
   if (best.cost().value > 0) {
     out << fmt::format("  {} an iteration, of that {} for WAN traffic\n", brief(best.cost()),
                        brief(best.egress));
   }
-  out << fmt::format("  {:<10}{:<14}{:<12}{:>7}  {:<18}{:>10}{:>10}  {}\n", "stages", "datacenter",
-                     "device", "tensor", "layers", "forward", "backward", "fullest stage");
-  for (const Group& group : groups_of(best)) {
-    const std::string stages = group.stages() == 1
-                                   ? fmt::format("{}", group.first->stage)
-                                   : fmt::format("{}-{}", group.first->stage, group.last->stage);
-    out << fmt::format("  {:<10}{:<14}{:<12}{:>7}  {:<18}{:>10}{:>10}  {} of {}\n", stages,
-                       group.first->datacenter, group.first->device, group.first->tensor,
-                       layers_text(group.layers), brief(group.first->forward),
-                       brief(group.first->backward), brief(group.fullest->memory.total()),
-                       brief(group.fullest->memory_of_device));
-  }
+  command::print_stages(out, best.stages);
 }
 
 void print_text(std::ostream& out, const plan::Job& job, const MixedResult& found,
-                const MixedPlanOptions& options, double wall) {
+                const MixedPlanOptions& options, const std::optional<Seconds>& simulated,
+                double wall) {
   out << fmt::format("{}: {} on up to {} devices in {} datacenters, objective {}\n", job.name,
                      job.model->name.empty() ? "model" : job.model->name, job.cluster.devices(),
                      job.cluster.datacenters.size(), to_name(options.search.objective));
   print_best(out, found.top.front());
+  if (simulated) out << fmt::format("  {} as tombolo simulate plays it\n", brief(*simulated));
   out << fmt::format("  {:>3}{:>11}{:>8}{:>10}{:>9}  {}\n", "", "iteration", "MFU", "cost",
                      "devices", "stages along the pipeline");
   for (size_t i = 0; i < found.top.size(); ++i) {
     const MixedPlan& plan = found.top[i];
     out << fmt::format("  {:>2}.{:>11}{:>6.1f} %{:>10}{:>9}  {}; {}\n", i + 1,
-                       brief(plan.iteration), 100 * plan.mfu,
+                       brief(plan.time.iteration), 100 * plan.mfu,
                        plan.cost().value > 0 ? brief(plan.cost()) : "-", plan.devices,
-                       way_text(plan), choice_text(plan));
+                       command::way_text(plan.stages), choice_text(plan));
   }
   const std::vector<geo::MixedWhyNot> chosen = geo::short_list(found.why_not);
   if (!chosen.empty()) out << "why not\n";
@@ -120,20 +63,6 @@ void print_text(std::ostream& out, const plan::Job& job, const MixedResult& foun
   out << fmt::format("{} settings in {:.2f} s, {} cut by a bound; layers split {} times\n",
                      found.settings, wall, found.settings_cut, found.evaluated);
   for (const std::string& note : found.notes) out << "  note: " << note << "\n";
-}
-
-Value::Table stage_json(const MixedStage& s, int64_t data) {
-  return {{"stage", s.stage},
-          {"datacenter", s.datacenter},
-          {"device", s.device},
-          {"devices", s.tensor * data},
-          {"tensor", s.tensor},
-          {"first_layer", s.first_layer},
-          {"layers", s.layers},
-          {"forward_s", s.forward.value},
-          {"backward_s", s.backward.value},
-          {"memory_bytes", s.memory.total().value},
-          {"device_bytes", s.memory_of_device.value}};
 }
 
 Value::Table parallelism_json(const MixedPlan& plan) {
@@ -165,28 +94,23 @@ Value::Table parallelism_json(const MixedPlan& plan) {
 }
 
 Value::Table plan_json(const MixedPlan& plan) {
-  Value::Array placement;
   Bytes most;
-  for (const MixedStage& s : plan.stages) {
-    most = std::max(most, s.memory.total());
-    placement.emplace_back(stage_json(s, plan.data));
-  }
+  for (const MixedStage& s : plan.stages) most = std::max(most, s.memory.total());
   return {{"parallelism", parallelism_json(plan)},
-          {"iteration_s", plan.iteration.value},
-          {"parts", Value::Table{{"round_trip_s", plan.round_trip.value},
-                                 {"period_s", plan.period.value},
-                                 {"end_s", plan.end.value}}},
-          {"played_s", plan.played.value},
+          {"iteration_s", plan.time.iteration.value},
+          {"parts", command::parts_json(plan.time)},
+          {"played_s", plan.time.played.value},
           {"throughput", plan.tokens_per_second},
           {"mfu", plan.mfu},
           {"memory_bytes", most.value},
           {"cost_usd", plan.cost().value},
           {"egress_usd", plan.egress.value},
           {"devices", plan.devices},
-          {"placement", placement}};
+          {"placement", command::stages_json(plan.stages, plan.data)}};
 }
 
-Value::Table to_json(const MixedResult& found, const MixedPlanOptions& options, double wall) {
+Value::Table to_json(const MixedResult& found, const MixedPlanOptions& options,
+                     const std::optional<Seconds>& simulated, double wall) {
   Value::Array top, why_not, notes;
   for (const MixedPlan& plan : found.top) top.push_back(plan_json(plan));
   for (const geo::MixedWhyNot& why : found.why_not) {
@@ -198,6 +122,7 @@ Value::Table to_json(const MixedResult& found, const MixedPlanOptions& options, 
           {"law", "tombolo"},
           {"objective", std::string(to_name(options.search.objective))},
           {"best", top.front()},
+          {"simulated_s", simulated ? Value(simulated->value) : Value()},
           {"top", top},
           {"why_not", why_not},
           {"settings", found.settings},
@@ -213,13 +138,11 @@ Result<std::string> write_artifact(const plan::Job& job, const MixedPlan& best,
                                    const MixedPlanOptions& options) {
   const std::string& path = options.out;
   const std::string doing = "writing " + path;
-  const plan::Job exact = TRY(during(geo::with_plan(job, best), doing));
+  const plan::Job exact = geo::with_plan(job, best);
   if (path.ends_with(".json")) {
-    const plan::Plan plan = TRY(during(cost::make_plan(exact), doing));
-    const schedule::Schedule schedule = TRY(during(schedule::build(plan), doing));
-    TRY(during(schedule::check_memory(plan, schedule), doing));
+    const plan::Plan plan = TRY(during(simulatable(exact), doing));
     TRY(write_file(path, plan::to_json_text(plan)));
-    return fmt::format("wrote {}: a Plan, for tombolo simulate and train", path);
+    return fmt::format("wrote {}: a Plan, for tombolo estimate, traffic and simulate", path);
   }
   if (!path.ends_with(".toml")) {
     return unusable(fmt::format("--out {}: neither .json nor .toml", path),
@@ -227,9 +150,10 @@ Result<std::string> write_artifact(const plan::Job& job, const MixedPlan& best,
   }
   const std::string comment =
       fmt::format("tombolo plan {} --objective {}\n{}, predicted iteration {}", options.job,
-                  to_name(options.search.objective), choice_text(best), brief(best.iteration));
+                  to_name(options.search.objective), choice_text(best), brief(best.time.iteration));
   TRY(write_file(path, plan::to_toml_text(exact, path, comment)));
-  return fmt::format("wrote {}: a job with this plan", path);
+  return fmt::format("wrote {}: a job with this plan, for tombolo estimate, traffic and simulate",
+                     path);
 }
 
 }  // namespace
@@ -237,14 +161,16 @@ Result<std::string> write_artifact(const plan::Job& job, const MixedPlan& best,
 Status plan_mixed(const plan::OpenJob& open, const MixedPlanOptions& options, std::ostream& out) {
   const auto begin = std::chrono::steady_clock::now();
   const MixedResult found = TRY(geo::search_mixed(open, options.search));
+  const std::optional<Seconds> simulated =
+      simulated_time(geo::with_plan(open.job, found.top.front()));
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   std::string written;
   if (!options.out.empty()) written = TRY(write_artifact(open.job, found.top.front(), options));
   if (options.json) {
-    command::print_json(out, to_json(found, options, wall.count()));
+    command::print_json(out, to_json(found, options, simulated, wall.count()));
     return {};
   }
-  print_text(out, open.job, found, options, wall.count());
+  print_text(out, open.job, found, options, simulated, wall.count());
   if (!written.empty()) out << written << "\n";
   return {};
 }

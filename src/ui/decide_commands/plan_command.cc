@@ -7,7 +7,9 @@
 #include "decide/search/export.h"
 #include "predict/cost/law.h"
 #include "predict/cost/price_plan.h"
-#include "spec/plan/job.h"
+#include "predict/sim/simulate.h"
+#include "spec/plan/job_value.h"
+#include "spec/plan/open_job.h"
 #include "spec/plan/plan_file.h"
 #include "spec/schedule/schedule.h"
 #include "ui/command/answer.h"
@@ -40,10 +42,12 @@ void print_top(std::ostream& out, const std::vector<RankedPlan>& top) {
 }
 
 void print_best(std::ostream& out, const RankedPlan& best,
-                const std::optional<published::ErrorBand>& band) {
+                const std::optional<published::ErrorBand>& band,
+                const std::optional<Seconds>& simulated) {
   out << fmt::format("predicted iteration: {}, {:.4g} tokens/s\n  {}\n", brief(best.candidate.time),
                      best.tokens_per_second,
                      search::configuration_text(best.candidate.configuration));
+  if (simulated) out << fmt::format("  {} as tombolo simulate plays it\n", brief(*simulated));
   if (band) {
     out << fmt::format("  {} to {} in 8 of 10 published runs like it ({} rows: {})\n",
                        brief(band->low), brief(band->high), band->rows, band->of);
@@ -73,12 +77,13 @@ void print_why_not(std::ostream& out, const std::vector<WhyNot>& all) {
 }
 
 void print_text(std::ostream& out, const plan::Job& job, const BestPlan& found,
-                const PlanCommandOptions& options, double wall) {
+                const PlanCommandOptions& options, const std::optional<Seconds>& simulated,
+                double wall) {
   const cluster::Datacenter& datacenter = job.cluster.datacenters[0];
   out << fmt::format("{}: {} on up to {} x {}, law {}, objective {}\n", job.name,
                      job.model->name.empty() ? "model" : job.model->name, datacenter.devices(),
                      datacenter.device.name, options.law, options.objective);
-  print_best(out, found.top.front(), found.band);
+  print_best(out, found.top.front(), found.band, simulated);
   print_top(out, found.top);
   print_why_not(out, found.why_not);
   const search::SearchCounts& n = found.counts;
@@ -180,7 +185,8 @@ Value band_json(const std::optional<published::ErrorBand>& band) {
                       {"of", band->of}};
 }
 
-Value::Table to_json(const BestPlan& found, const PlanCommandOptions& options, double wall) {
+Value::Table to_json(const BestPlan& found, const PlanCommandOptions& options,
+                     const std::optional<Seconds>& simulated, double wall) {
   Value::Array top, why_not, notes;
   for (const RankedPlan& plan : found.top) top.push_back(ranked_json(plan));
   for (const WhyNot& why : found.why_not) why_not.push_back(why_not_json(why));
@@ -190,6 +196,7 @@ Value::Table to_json(const BestPlan& found, const PlanCommandOptions& options, d
           {"law", options.law},
           {"objective", options.objective},
           {"best", top.front()},
+          {"simulated_s", simulated ? Value(simulated->value) : Value()},
           {"band", band_json(found.band)},
           {"top", top},
           {"why_not", why_not},
@@ -207,28 +214,19 @@ Value::Table to_json(const BestPlan& found, const PlanCommandOptions& options, d
 
 // ---- artifacts ----
 
-// A Plan that the simulator takes, memory included.
-Result<plan::Plan> simulatable(const plan::Job& job) {
-  plan::Plan plan = TRY(cost::make_plan(job));
-  const schedule::Schedule schedule = TRY(schedule::build(plan));
-  TRY(schedule::check_memory(plan, schedule));
-  return plan;
-}
-
 // Says what was written, for people.
 Result<std::string> write_artifact(const RankedPlan& best, const PlanCommandOptions& options) {
   const std::string& path = options.out;
+  const Result<plan::Plan> plan = simulatable(best.job);
+  const bool trainable =
+      plan && plan->devices() == std::ssize(plan->ranks) && plan->parallelism.zero == 0;
+  const char* readers = trainable ? "estimate, traffic, simulate and train"
+                        : plan    ? "estimate, traffic and simulate"
+                                  : "estimate and traffic";
   if (path.ends_with(".json")) {
-    const Result<plan::Plan> plan = simulatable(best.job);
-    if (!plan) {
-      Error error = Error(plan.error()).during("writing a Plan for simulate and train to " + path);
-      error.hint =
-          "--out job.toml, which estimate takes, or a search among pipelines and replicas "
-          "only: tensor, context, expert, virtual_stages = 1 and zero = 0";
-      return fail(std::move(error));
-    }
+    if (!plan) return fail(Error(plan.error()).during("writing " + path));
     TRY(write_file(path, plan::to_json_text(*plan)));
-    return fmt::format("wrote {}: a Plan, for tombolo simulate and train", path);
+    return fmt::format("wrote {}: a Plan, for tombolo {}", path, readers);
   }
   if (!path.ends_with(".toml")) {
     return unusable(fmt::format("--out {}: neither .json nor .toml", path),
@@ -239,7 +237,6 @@ Result<std::string> write_artifact(const RankedPlan& best, const PlanCommandOpti
       options.law, options.objective, search::configuration_text(best.candidate.configuration),
       brief(best.candidate.time));
   TRY(write_file(path, plan::to_toml_text(best.job, path, comment)));
-  const char* readers = simulatable(best.job) ? "estimate, simulate and train" : "estimate";
   return fmt::format("wrote {}: a job with this parallelism, for tombolo {}", path, readers);
 }
 
@@ -270,6 +267,25 @@ Status plan_over_datacenters(const plan::OpenJob& open, const PlanCommandOptions
 
 }  // namespace
 
+Result<plan::Plan> simulatable(const plan::Job& job) {
+  plan::Plan plan = TRY(cost::make_plan(job));
+  const schedule::Schedule schedule = TRY(schedule::build(plan));
+  TRY(schedule::check_memory(plan, schedule));
+  return plan;
+}
+
+std::optional<Seconds> simulated_time(const plan::Job& job) {
+  constexpr double kPassesMax = 500'000;  // of micro-batches through stages: some two seconds
+  const Result<plan::Plan> plan = cost::make_plan(job);
+  if (!plan) return {};
+  const double passes =
+      real(plan->microbatches()) * real(std::ssize(plan->stages)) * real(plan->replicas());
+  if (passes > kPassesMax) return {};
+  const Result<sim::Simulation> simulation = sim::simulate(*plan);
+  if (!simulation) return {};
+  return seconds(simulation->iteration);
+}
+
 Status plan(const PlanCommandOptions& given, std::ostream& out) {
   const auto begin = std::chrono::steady_clock::now();
   PlanCommandOptions options = given;
@@ -280,7 +296,15 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
   }
   const cost::Law law = TRY(cost::find_law(options.law));
   options.threads = threads_or_all(options.threads);
-  const plan::OpenJob open = TRY(plan::read_open_job(options.job));
+  const plan::JobValue job = TRY(plan::read_job_value(options.job));
+  if (job.from_plan) {
+    return unusable(
+        fmt::format("{}: a Plan has decided its parallelism already", options.job),
+        fmt::format("the job it was made from; or tombolo estimate {0} for its figures, "
+                    "tombolo convert {0} --to megatron for other programs",
+                    options.job));
+  }
+  const plan::OpenJob open = TRY(plan::open_job_from_value(job.value, options.job));
   if (open.job.cluster.datacenters.size() > 1) return plan_over_datacenters(open, options, out);
   BestPlan found;
   {
@@ -294,15 +318,16 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
                .limits = {.all_devices = options.all_devices},
                .progress = [&](int64_t done, int64_t all) { bar.show(done, all); }}));
   }
-  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   const RankedPlan& best = found.top.front();
+  const std::optional<Seconds> simulated = simulated_time(best.job);
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   search::Export exported;
   if (!options.export_to.empty()) exported = TRY(search::export_job(best.job, options.export_to));
   std::string written;
   if (!options.out.empty()) written = TRY(write_artifact(best, options));
 
   if (options.json) {
-    Value::Table answer = to_json(found, options, wall.count());
+    Value::Table answer = to_json(found, options, simulated, wall.count());
     if (!options.export_to.empty()) {
       Value::Array notes;
       for (const std::string& note : exported.notes) notes.push_back(note);
@@ -313,7 +338,7 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
     command::print_json(out, answer);
     return {};
   }
-  print_text(out, open.job, found, options, wall.count());
+  print_text(out, open.job, found, options, simulated, wall.count());
   if (!written.empty()) out << written << "\n";
   if (!options.export_to.empty()) {
     out << "\n# " << options.export_to << "\n" << exported.text;
@@ -340,7 +365,7 @@ command::Command add_plan(CLI::App& app) {
   words->add_flag("--no-pruning", options->no_pruning,
                   "evaluate every configuration: slower, the same answer");
   words->add_option("--out", options->out,
-                    "write the best: plan.json for simulate and train, or job.toml");
+                    "write the best for all other commands: plan.json or job.toml");
   words->add_option("--export", options->export_to,
                     "the best in the words of megatron or torchtitan");
   command::add_json(words, options->json);

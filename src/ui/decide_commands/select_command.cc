@@ -28,6 +28,20 @@ std::string partitions_text(const SelectionSetting& setting, const SelectionRow&
   return text.empty() ? "none" : text;
 }
 
+double sequences_per_s(const SelectionJob& job, const SelectionRow& row) {
+  return row.throughput() * static_cast<double>(job.micro_batch);
+}
+
+// What an iteration is, in every row.
+std::string batch_text(const SelectionJob& job) {
+  const SelectionSetting& setting = job.setting;
+  if (!setting.micro_batches_together) {
+    return fmt::format("{} micro-batches per pipeline", setting.micro_batches);
+  }
+  return fmt::format("{} sequences per iteration",
+                     *setting.micro_batches_together * job.micro_batch);
+}
+
 void print_row(std::ostream& out, const SelectionJob& job, const SelectionRow& row,
                const char* mark) {
   const std::string partitions = partitions_text(job.setting, row);
@@ -37,10 +51,10 @@ void print_row(std::ostream& out, const SelectionJob& job, const SelectionRow& r
     return;
   }
   const std::string cost = job.priced ? brief(row.cost) : std::string("-");
-  out << fmt::format("{:>2}{:>5}{:>10}{:>10}{:>11}{:>10}{:>10.4g}{:>7}{:>7}{:>10}  {}\n", mark,
-                     row.cells, row.pipelines, brief(row.pipeline), brief(row.all_reduce),
-                     brief(row.total()), row.throughput(), row.used_gpus, row.unused_gpus, cost,
-                     partitions);
+  out << fmt::format("{:>2}{:>5}{:>10}{:>6}{:>10}{:>11}{:>10}{:>10.4g}{:>7}{:>7}{:>10}  {}\n", mark,
+                     row.cells, row.pipelines, row.micro_batches, brief(row.pipeline),
+                     brief(row.all_reduce), brief(row.total()), sequences_per_s(job, row),
+                     row.used_gpus, row.unused_gpus, cost, partitions);
 }
 
 void print_text(std::ostream& out, const std::string& name, const SelectionJob& job,
@@ -50,9 +64,9 @@ void print_text(std::ostream& out, const std::string& name, const SelectionJob& 
   for (const geo::SelectionSite& site : setting.sites) gpus += site.gpus;
   const SelectionRow& chosen = found.rows[found.chosen];
   out << fmt::format(
-      "{}: {} partitions, {} micro-batches per pipeline, {} pipelines per DP-cell, {} GPUs in {} "
+      "{}: {} partitions, {}, {} pipelines per DP-cell, {} GPUs in {} "
       "datacenters\n",
-      name, setting.partitions, setting.micro_batches, setting.pipelines_per_cell, gpus,
+      name, setting.partitions, batch_text(job), setting.pipelines_per_cell, gpus,
       setting.sites.size());
   out << fmt::format("chosen: {} DP-cells, {} pipelines; predicted iteration {}\n", chosen.cells,
                      chosen.pipelines, brief(chosen.total()));
@@ -73,8 +87,8 @@ void print_text(std::ostream& out, const std::string& name, const SelectionJob& 
   } else {
     out << "beyond algorithm 1: nothing better\n";
   }
-  out << fmt::format("{:>7}{:>10}{:>10}{:>11}{:>10}{:>10}{:>7}{:>7}{:>10}  {}\n", "cells",
-                     "pipelines", "pipeline", "allreduce", "total", "per s", "GPUs", "unused",
+  out << fmt::format("{:>7}{:>10}{:>6}{:>10}{:>11}{:>10}{:>10}{:>7}{:>7}{:>10}  {}\n", "cells",
+                     "pipelines", "M", "pipeline", "allreduce", "total", "per s", "GPUs", "unused",
                      "cost", "partitions");
   const size_t skipped = found.rows.size() > kRowsShown ? found.rows.size() - kRowsShown : 0;
   for (size_t i = skipped; i < found.rows.size(); ++i) {
@@ -82,8 +96,9 @@ void print_text(std::ostream& out, const std::string& name, const SelectionJob& 
   }
   if (found.beyond) print_row(out, job, *found.beyond, "+");
   if (skipped > 0) out << fmt::format("  {} rows of fewer cells: --json\n", skipped);
-  out << fmt::format("  laws: {}, {}; per s: pipelines of {} micro-batches; {:.0f} ms\n",
-                     job.pipeline_law, job.allreduce_law, setting.micro_batches, 1000 * wall);
+  out << fmt::format(
+      "  laws: {}, {}; M: micro-batches of a pipeline; per s: sequences; {:.0f} ms\n",
+      job.pipeline_law, job.allreduce_law, 1000 * wall);
   for (const std::string& note : job.notes) out << "  note: " << note << "\n";
 }
 
@@ -97,11 +112,13 @@ Value::Table row_json(const SelectionJob& job, const SelectionRow& row) {
   const auto if_feasible = [&](double number) { return row.feasible ? Value(number) : Value(); };
   Value::Table out{{"cells", row.cells},
                    {"pipelines", row.pipelines},
+                   {"micro_batches", row.micro_batches},
+                   {"sequences", row.all_micro_batches * job.micro_batch},
                    {"partitions", partitions},
                    {"pipeline_s", if_feasible(row.pipeline.value)},
                    {"allreduce_s", if_feasible(row.all_reduce.value)},
                    {"total_s", if_feasible(row.total().value)},
-                   {"throughput", row.throughput()},
+                   {"sequences_per_s", sequences_per_s(job, row)},
                    {"used_gpus", row.used_gpus},
                    {"unused_gpus", row.unused_gpus},
                    {"cost_usd", row.feasible && job.priced ? Value(row.cost.value) : Value()}};
@@ -115,9 +132,14 @@ Value::Table to_json(const SelectionJob& job, const SelectionResult& found, doub
   for (const geo::SelectionSite& site : job.setting.sites) order.push_back(site.name);
   for (const std::string& note : job.notes) notes.push_back(note);
   const SelectionRow& chosen = found.rows[found.chosen];
+  // One of the two is the same in all rows.
+  const std::optional<int64_t> together = job.setting.micro_batches_together;
+  const Value global_batch = together ? Value(*together * job.micro_batch) : Value();
+  const Value each = together ? Value() : Value(job.setting.micro_batches);
   return {{"provenance", "predicted"},
           {"partitions", job.setting.partitions},
-          {"micro_batches", job.setting.micro_batches},
+          {"global_batch", global_batch},
+          {"micro_batches", each},
           {"communication_to_compute", job.communication_to_compute},
           {"pipelines_per_cell", job.setting.pipelines_per_cell},
           {"order", order},
@@ -135,7 +157,7 @@ Value::Table to_json(const SelectionJob& job, const SelectionResult& found, doub
 
 Status select(const SelectCommandOptions& options, std::ostream& out) {
   const auto begin = std::chrono::steady_clock::now();
-  plan::OpenJob open = TRY(plan::read_open_job(options.job));
+  plan::OpenJob open = TRY(plan::read_setting(options.job));
   if (!options.order.empty()) {
     const auto order = from_name<plan::DatacenterOrder>(options.order);
     if (!order) {
@@ -153,6 +175,12 @@ Status select(const SelectCommandOptions& options, std::ostream& out) {
         "beyond algorithm 1 only the datacenters in their order were tried: their "
         "subsets are too many");
   }
+  const SelectionRow& chosen = found.rows[found.chosen];
+  if (chosen.all_micro_batches % chosen.pipelines != 0) {
+    job.notes.push_back(fmt::format(
+        "{} micro-batches over {} pipelines: some run {}, the others {}", chosen.all_micro_batches,
+        chosen.pipelines, chosen.micro_batches, chosen.micro_batches - 1));
+  }
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   if (options.json) {
     command::print_json(out, to_json(job, found, wall.count()));
@@ -166,7 +194,10 @@ command::Command add_select(CLI::App& app) {
   auto options = std::make_shared<SelectCommandOptions>();
   CLI::App* words = app.add_subcommand(
       "select", "which datacenters to use, and how many pipelines: Atlas' algorithm 1 and beyond");
-  words->add_option("job", options->job, "job file (TOML)")->required();
+  words
+      ->add_option("job", options->job,
+                   "job file (TOML); of a Plan (JSON) its model, cluster and training")
+      ->required();
   words->add_option("--order", options->order,
                     "in which datacenters are filled: availability, price, distance or "
                     "file; left out: [selection].order");

@@ -275,7 +275,12 @@ command::Command add_sweep(CLI::App& app, Crew* crew) {
   auto options = std::make_shared<SweepCommandOptions>();
   CLI::App* words = app.add_subcommand(
       "sweep", "many what-ifs of a job, in parallel: throughput and cost as CSV and charts");
-  words->add_option("job", options->job, "job file (TOML)")->required();
+  words
+      ->add_option(
+          "job", options->job,
+          "job file (TOML) or Plan (JSON); plan and select take a Plan's model, cluster and "
+          "training alone")
+      ->required();
   words
       ->add_option("--vary", options->vary,
                    "path=a,b,c of the job or its cluster, such as "

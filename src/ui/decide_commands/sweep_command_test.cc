@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "base/file.h"
+#include "support/folder_test.h"
 #include "ui/decide_commands/crew.h"
 #include "ui/decide_commands/decide_commands.h"
 
@@ -25,11 +26,9 @@ class FakeCrew : public Crew {
   const std::vector<std::string> texts_;
 };
 
-class SweepCommand : public ::testing::Test {
+class SweepCommand : public FolderTest {
  protected:
   SweepCommand() {
-    std::string name = ::testing::TempDir() + "tombolo-sweep-command-XXXXXX";
-    folder_ = mkdtemp(name.data());
     options_.job = folder_ + "/job.toml";
     options_.vary = {"training.global_batch=2,4"};
     EXPECT_TRUE(write_file(options_.job, R"(
@@ -45,7 +44,6 @@ name = "oregon"
 device = "a100-80g"
 )"));
   }
-  ~SweepCommand() override { std::filesystem::remove_all(folder_); }
   std::string answer(int rank, int size, std::vector<std::string> texts) {
     FakeCrew crew(rank, size, std::move(texts));
     std::ostringstream out;
@@ -53,7 +51,6 @@ device = "a100-80g"
     return status ? out.str() : status.error().text();
   }
 
-  std::string folder_;
   SweepCommandOptions options_;
 };
 

@@ -89,11 +89,9 @@ int answer(int argc, char** argv, MpiCrew& crew) {
     std::cerr << status.error().text() << std::endl;
     return status.error().exit_code();
   }
-  if (!std::cout) {
-    std::cerr << "stdout: cannot write the answer: the disk is full or the reader went away\n";
-    return 2;
-  }
-  return 0;
+  const Status written = command::check_stdout();
+  if (!written) std::cerr << written.error().text() << "\n";
+  return written ? 0 : written.error().exit_code();
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "spec/trace/compare.h"
 #include "spec/trace/trace_file.h"
@@ -29,13 +30,36 @@ Value rows_json(const std::vector<trace::KindComparison>& rows) {
   return out;
 }
 
+Value differences_json(const std::vector<trace::PlanDifference>& differences) {
+  constexpr size_t kShown = 20;
+  Value::Array out;
+  for (size_t i = 0; i < std::min(kShown, differences.size()); ++i) {
+    const trace::PlanDifference& each = differences[i];
+    const auto side = [](const std::string& text) { return text.empty() ? Value() : Value(text); };
+    out.push_back(Value::Table{
+        {"key", each.key}, {"predicted", side(each.predicted)}, {"measured", side(each.measured)}});
+  }
+  return out;
+}
+
 }  // namespace
 
 Status compare(const CompareOptions& options, std::ostream& out) {
   const trace::Trace predicted = TRY(trace::read_trace(options.predicted));
   const trace::Trace measured = TRY(trace::read_trace(options.measured));
+  if (predicted.header.provenance != trace::Provenance::kPredicted &&
+      measured.header.provenance == trace::Provenance::kPredicted) {
+    return unusable(
+        fmt::format("{} is {}, and {} is predicted: the prediction comes first", options.predicted,
+                    to_name(predicted.header.provenance), options.measured),
+        fmt::format("tombolo compare {} {}", options.measured, options.predicted));
+  }
   const trace::Comparison result =
       TRY(trace::compare(predicted, measured, {.warmup = options.warmup}));
+  const bool same_plan = predicted.header.plan_digest == measured.header.plan_digest;
+  const std::vector<trace::PlanDifference> differences =
+      same_plan ? std::vector<trace::PlanDifference>()
+                : trace::plan_differences(predicted.header, measured.header);
   if (options.json) {
     command::print_json(
         out, {{"predicted_provenance", std::string(to_name(predicted.header.provenance))},
@@ -44,9 +68,16 @@ Status compare(const CompareOptions& options, std::ostream& out) {
               {"measured_iteration_ns", result.measured_iteration.ns},
               {"iteration_error", result.iteration_error},
               {"measured_iterations", result.measured_iterations},
+              {"same_plan", same_plan},
+              {"plan_differences_count", static_cast<int64_t>(differences.size())},
+              {"plan_differences", differences_json(differences)},
               {"per_kind", rows_json(result.per_kind)},
               {"per_stage", rows_json(result.per_stage)}});
     return {};
+  }
+  if (!same_plan) {
+    out << "warning: the two Traces have different Plans"
+        << (differences.empty() ? "" : ": " + trace::brief(differences)) << "\n";
   }
   out << command::iteration_line(predicted.header.provenance, seconds(result.predicted_iteration),
                                  "");

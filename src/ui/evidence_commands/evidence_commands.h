@@ -18,7 +18,8 @@
 namespace tombolo::evidence_commands {
 
 struct ReproduceOptions {
-  std::string table;  // "rail-only/table-4", or "rail-only" for all of it; empty: all claims
+  // "rail-only/table-4", or "rail-only" for all of it; empty: all claims; or "utilisation"
+  std::string table;
   // Only for "reference" and "reference/TABLE", measurements that a law is held against:
   std::string data;             // folder of rows to read instead of the program's; empty: those
   std::string law = "tombolo";  // that predicts them
@@ -29,6 +30,9 @@ Status reproduce(const ReproduceOptions& options, std::ostream& out);
 // What `reproduce` answers for reference tables; `table` is "" for all, else its short name.
 Status reproduce_reference(const ReproduceOptions& options, std::string_view table,
                            std::ostream& out);
+// What `reproduce utilisation` answers: the law's MFU over the catalog, beside the highest
+// published.
+Status reproduce_utilisation(const ReproduceOptions& options, std::ostream& out);
 command::Command add_reproduce(CLI::App& app);
 
 struct CompareOptions {

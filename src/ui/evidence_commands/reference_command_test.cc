@@ -57,5 +57,17 @@ TEST(ReproduceReference, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(answer({.table = "rail-only", .rows = true}).error().exit_code(), 2);
 }
 
+TEST(ReproduceUtilisation, PrintsEveryDeviceBesideTheHighestPublished) {
+  const auto text = answer({.table = "utilisation"});
+  ASSERT_TRUE(text) << text.error().text();
+  EXPECT_THAT(*text, HasSubstr("| a100-80g, a100-40g, a800-80g, l40s | 72.0 | – |"));
+  EXPECT_THAT(*text, HasSubstr("| llama3-8b on 32 a100-80g | 72.0 |"));
+  EXPECT_THAT(*text, HasSubstr("| deepseek-v3 on 512 v100-16g | 39.4 | – |"));
+  const auto json = parse_json(*answer({.table = "utilisation", .json = true}), "answer");
+  ASSERT_TRUE(json) << json.error().text();
+  EXPECT_EQ(json->find("tables")->get<Value::Array>()->size(), 2);
+  EXPECT_EQ(answer({.table = "utilisation", .rows = true}).error().exit_code(), 2);
+}
+
 }  // namespace
 }  // namespace tombolo::evidence_commands

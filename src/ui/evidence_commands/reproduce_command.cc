@@ -76,6 +76,7 @@ Status reproduce(const ReproduceOptions& options, std::ostream& out) {
     const size_t begin = std::min(kReference.size() + 1, options.table.size());
     return reproduce_reference(options, std::string_view(options.table).substr(begin), out);
   }
+  if (options.table == "utilisation") return reproduce_utilisation(options, out);
   if (!options.data.empty() || options.rows) {
     return unusable(
         fmt::format("{}: only for reference tables", options.rows ? "--rows" : "--data"),
@@ -103,7 +104,8 @@ command::Command add_reproduce(CLI::App& app) {
       "reproduce", "published tables that we claim: ours, theirs, the gap; fails outside a band");
   words->add_option("table", options->table,
                     "rail-only/table-4, or rail-only for all of it; left out: all; "
-                    "reference or reference/bloom: errors on published measurements");
+                    "reference or reference/bloom: errors on published measurements; "
+                    "utilisation: MFU over the catalog, beside the highest published");
   words->add_option("--data", options->data, "reference: folder with other rows of these tables");
   words->add_option("--law", options->law, "reference: the law that predicts")
       ->capture_default_str();

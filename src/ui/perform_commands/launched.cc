@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <string_view>
 #include <thread>
 
@@ -27,6 +28,17 @@ int64_t number_given(const launch::Environment& environment) {
   return 0;
 }
 
+// Of a path that was given; workers may be started elsewhere.
+std::string absolute(const std::string& path) {
+  return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
+}
+
+// This host's folder for checkpoints: as it was told, or as its own job file says.
+std::string own_checkpoints(const TrainOptions& options, const plan::Plan& plan) {
+  if (!options.checkpoints.empty() || !plan.checkpoint) return options.checkpoints;
+  return plan.checkpoint->directory;
+}
+
 std::string how_to_start(const std::string& launcher, size_t ranks) {
   if (launcher == "Open MPI") return fmt::format("mpirun -n {} tombolo train JOB", ranks);
   if (launcher == "Slurm") return fmt::format("srun -n {} tombolo train JOB", ranks);
@@ -34,6 +46,14 @@ std::string how_to_start(const std::string& launcher, size_t ranks) {
     return fmt::format("torchrun --no_python --nproc_per_node {} tombolo train JOB", ranks);
   }
   return fmt::format("WORLD_SIZE={0}, and {0} processes with RANK from 0", ranks);
+}
+
+Result<launch::DoorWishes> door_wishes(const TrainOptions& options) {
+  launch::DoorWishes wishes{.listen = options.listen, .advertised = options.advertise};
+  if (!options.ports.empty()) {
+    wishes.ports = TRY(during(transport::parse_ports(options.ports), "reading --ports"));
+  }
+  return wishes;
 }
 
 }  // namespace
@@ -68,7 +88,7 @@ launch::Security security_of(const TrainOptions& options, const launch::Launched
   }
   // All ranks answer this alike, also those of the host where they meet.
   const auto address = host.empty() ? Result<std::string>("127.0.0.1") : transport::resolve(host);
-  if (address && !address->starts_with("127.")) security.credentials = own;
+  if (address && !transport::is_loopback(*address)) security.credentials = own;
   return security;
 }
 
@@ -78,9 +98,22 @@ Result<launch::Rendezvous> rendezvous(const TrainOptions& options,
   launch::Rendezvous out;
   out.at = TRY(launch::rendezvous_address(options.rendezvous, launched, islands,
                                           security_of(options, launched, islands)));
+  const launch::DoorWishes wishes = TRY(door_wishes(options));
+  if (!islands) {
+    out.doors = TRY(launched.rank == 0 ? launch::coordinator_doors(out.at, wishes)
+                                       : launch::rank_doors(out.at, wishes));
+  }
   out.token = TRY(launch::token_of_environment());
   out.join_max = round_to_ns(Seconds{options.join_timeout});
   return out;
+}
+
+Result<control::LeaseTerms> terms_of(const TrainOptions& options) {
+  std::optional<Seconds> lease;
+  if (!options.lease.empty())
+    lease = TRY(during(parse_quantity<Seconds>(options.lease), "reading --lease"));
+  return launch::lease_terms(
+      lease, TRY(during(parse_quantity<Seconds>(options.grace), "reading --grace")));
 }
 
 Result<launch::WorkerStart> worker_start(const TrainOptions& options,
@@ -90,7 +123,11 @@ Result<launch::WorkerStart> worker_start(const TrainOptions& options,
   const auto islands = TRY(cluster::islands_of_environment());
   const launch::Rendezvous meeting = TRY(rendezvous(options, launched, islands));
   launch::Berth berth = TRY(launch::berths_of(plan, islands))[launched.rank];
-  if (!islands) berth.address = TRY(transport::own_address_towards(meeting.at.host));
+  if (!islands) {
+    berth.address = meeting.doors.listen;
+    berth.advertised = meeting.doors.advertised;
+    berth.ports = meeting.doors.ports;
+  }
   berth.no_inbound = options.no_inbound;
   return launch::WorkerStart{.program = options.worker.empty()
                                             ? TRY(launch::sibling_program("tombolo-worker"))
@@ -102,7 +139,10 @@ Result<launch::WorkerStart> worker_start(const TrainOptions& options,
                              .security = security_of(options, launched, islands),
                              .token = meeting.token,
                              .token_file = launch::token_path(options.out),
+                             .output = absolute(options.out),
+                             .checkpoints = absolute(own_checkpoints(options, plan)),
                              .join_max = meeting.join_max,
+                             .terms = TRY(terms_of(options)),
                              .child = false};
 }
 

@@ -29,6 +29,9 @@ Result<launch::Rendezvous> rendezvous(const TrainOptions& options,
 launch::Security security_of(const TrainOptions& options, const launch::LaunchedRank& launched,
                              const std::optional<cluster::Islands>& islands);
 
+// Of --lease and --grace.
+Result<control::LeaseTerms> terms_of(const TrainOptions& options);
+
 // All that can be known before the worker of a rank that is not 0 begins.
 Result<launch::WorkerStart> worker_start(const TrainOptions& options,
                                          const launch::LaunchedRank& launched);

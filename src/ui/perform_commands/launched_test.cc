@@ -2,15 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include "ui/perform_commands/supervisor.h"
-
 namespace tombolo::perform_commands {
 namespace {
 
 TEST(LaunchedDeathTest, RankZeroIsTheLauncher) {
   EXPECT_DEATH(join_run({}, {.rank = 0, .ranks = 2}), "rank 0 is the launcher's own process");
   EXPECT_DEATH(return_as({}, {.rank = 0, .ranks = 2}), "rank 0 is the launcher's own process");
-  EXPECT_DEATH(supervise(0), "a supervisor that starts nobody again");
 }
 
 }  // namespace

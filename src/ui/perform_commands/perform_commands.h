@@ -1,4 +1,5 @@
-// Commands that perform, and what a run needs around it: train, profile, probe, status, init.
+// Commands that perform, and what a run needs around it: train, profile, tokenize, export,
+// probe, status, init.
 //
 // Each is a function over plain options that writes its answer to a stream, and beside it what puts
 // its words on the command line (ui/command/command.h).
@@ -30,13 +31,21 @@ command::Command add_profile(CLI::App& app);
 struct TrainOptions {
   command::InputOptions in;
   std::string out = "run";  // folder for plan.json, predicted.jsonl, trace.jsonl
+  std::string board;        // folder for dashboards; empty: none
+  std::string checkpoints;  // folder of this host's checkpoints; empty: the job's
   bool resume = false;
+  std::string init;        // folder with weights to begin with; empty: the job's, or none
   uint16_t port = 0;       // of the launcher; 0: any
   std::string rendezvous;  // HOST:PORT for ranks that mpirun, torchrun or srun start; empty: theirs
-  double join_timeout = 60;  // seconds, for all of these to come
-  std::string credentials;   // folder; empty: what init made, where the rendezvous is elsewhere
-  bool plain_tcp = false;    // to other hosts, in clear text
-  bool no_inbound = false;   // nobody can call the ranks of this process
+  std::string listen;      // address of this host; empty: the way to the rendezvous
+  std::string advertise;   // where other hosts call it; empty: there
+  std::string ports;       // FIRST-LAST, on which ranks listen; empty: any
+  double join_timeout = 60;   // seconds, for all of these to come
+  std::string credentials;    // folder; empty: what init made, where the rendezvous is elsewhere
+  bool plain_tcp = false;     // to other hosts, in clear text
+  bool no_inbound = false;    // nobody can call the ranks of this process
+  std::string lease;          // the shortest lease, a duration; empty: as long as the grace
+  std::string grace = "60s";  // the longest silence that is borne, a duration
   // After lost workers, in a row from one step; left out: 3, or 0 where ranks are started one by
   // one.
   std::optional<int> restarts;
@@ -51,6 +60,34 @@ struct TrainOptions {
 // become workers: for them it returns only what went wrong before.
 Status train(const TrainOptions& options, std::ostream& out);
 command::Command add_train(CLI::App& app);
+
+struct TokenizeOptions {
+  std::string tokenizer;           // tokenizer.json
+  std::vector<std::string> files;  // texts, each a document; of a .jsonl every line is one
+  std::string out = "tokens";      // of PREFIX.bin and PREFIX.idx
+  std::string format = "megatron";
+  std::string dtype;           // empty: the narrowest for the vocabulary
+  std::string begin, end;      // tokens around every document; empty: none
+  bool jsonl = false;          // files have an object in every line, whatever their names
+  std::string field = "text";  // of such a line
+  bool json = false;
+};
+// Files of token ids for training.
+Status tokenize(const TokenizeOptions& options, std::ostream& out);
+command::Command add_tokenize(CLI::App& app);
+
+struct ExportCommandOptions {
+  std::string checkpoint;  // folder of checkpoints, or of one
+  std::string out;
+  std::string family;  // empty: by the model
+  std::string like;    // folder whose config.json is handed on
+  std::string dtype = "f32";
+  std::string file_size = "5 GB";
+  bool json = false;
+};
+// Weights for others (weights::export_weights).
+Status export_checkpoint(const ExportCommandOptions& options, std::ostream& out);
+command::Command add_export(CLI::App& app);
 
 struct InitOptions {
   std::string directory;  // of this host's credentials; empty: trust::default_directory()

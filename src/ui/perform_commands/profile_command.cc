@@ -54,7 +54,7 @@ command::Command add_profile(CLI::App& app) {
   CLI::App* words =
       app.add_subcommand("profile", "measure this machine: every stage of a job, and its links");
   command::add_input(words, options->in);
-  words->add_option("--data", options->in.data, "replaces [data].text");
+  command::add_data(words, options->in);
   words->add_option("--out", options->out, "hardware file to write")->capture_default_str();
   words->add_option("--seconds", options->seconds, "of timing per stage")
       ->check(CLI::Range(0.1, 3600.0))

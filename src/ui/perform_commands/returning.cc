@@ -1,9 +1,8 @@
 
-#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <thread>
@@ -11,6 +10,7 @@
 #include "base/check.h"
 #include "perform/launch/berths.h"
 #include "perform/launch/membership.h"
+#include "perform/launch/returning_worker.h"
 #include "perform/launch/vacancy.h"
 #include "ui/command/input.h"
 #include "ui/perform_commands/launched.h"
@@ -22,42 +22,8 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kLookAgain{50};
+constexpr int64_t kWindowsMax = 999;  // of --join-timeout that a rank waits for its launcher
 constexpr SimDuration kSeatMax{5'000'000'000};  // for a spare to take the seat it has claimed
-
-volatile sig_atomic_t worker = 0;
-volatile sig_atomic_t asked = 0;  // to end
-
-void pass_on(int number) {
-  asked = 1;
-  if (worker > 0) kill(worker, number);
-}
-
-// The worker ignores SIGINT: a terminal sends it to the launcher as well, which stops the run.
-void handle_signals() {
-  struct sigaction action {};
-  action.sa_handler = pass_on;
-  action.sa_flags = SA_RESTART;
-  sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGINT, &action, nullptr);
-}
-
-Result<int> run_worker(const launch::WorkerStart& start) {
-  worker = TRY(launch::spawn(launch::worker_child(start)));
-  const int status = launch::await_exit(worker);
-  worker = 0;
-  return status;
-}
-
-bool comes_again(int status) {
-  if (asked != 0) return false;
-  return WIFSIGNALED(status) || (WIFEXITED(status) && WEXITSTATUS(status) == launch::kComesAgain);
-}
-
-// Until it does not come again.
-Result<int> run_workers(const launch::WorkerStart& start, int status) {
-  while (comes_again(status)) status = TRY(run_worker(start));
-  return status;
-}
 
 [[noreturn]] void end_as(int status) {
   _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
@@ -87,27 +53,32 @@ Result<std::optional<int>> sit(const TrainOptions& options, int32_t rank, int32_
       TRY(returning(options, {.launcher = "--spare", .rank = rank, .ranks = ranks}));
   launch::WorkerStart first = start;
   first.join_max = std::min(start.join_max, kSeatMax);
-  const int status = TRY(run_worker(first));
-  if (WIFEXITED(status) && WEXITSTATUS(status) != 0 && !comes_again(status) && asked == 0)
+  const int status = TRY(launch::run_worker(first));
+  if (WIFEXITED(status) && WEXITSTATUS(status) != 0 && !launch::comes_again(status) &&
+      !launch::asked_to_end())
     return std::nullopt;
-  return TRY(run_workers(start, status));
+  return TRY(launch::run_again(start, status));
 }
 
 }  // namespace
 
 Error return_as(const TrainOptions& options, const launch::LaunchedRank& launched) {
   CHECK(launched.rank > 0, "rank {} is the launcher's own process", launched.rank);
-  handle_signals();
+  launch::pass_signals_to_worker();
   const auto start = returning(options, launched);
   if (!start) return start.error();
-  auto status = run_worker(*start);
-  if (status) status = run_workers(*start, *status);
+  auto status = launch::run_worker(*start);
+  // The launcher waits for lost ranks as often as --restarts says, and so does a rank for it.
+  launch::WorkerStart later = *start;
+  later.join_max = {start->join_max.ns *
+                    (1 + std::min(int64_t{options.restarts.value_or(0)}, kWindowsMax))};
+  if (status) status = launch::run_again(later, *status);
   if (!status) return status.error();
   end_as(*status);
 }
 
 Status wait_as_spare(const TrainOptions& options) {
-  handle_signals();
+  launch::pass_signals_to_worker();
   const plan::Plan plan = TRY(command::load_plan(options.in));
   const auto ranks = static_cast<int32_t>(plan.ranks.size());
   const std::string journal = launch::Membership::journal_path(options.out);
@@ -115,7 +86,7 @@ Status wait_as_spare(const TrainOptions& options) {
   const auto begun = steady_clock::now();
   bool seen = false;
   std::error_code ec;
-  while (asked == 0) {
+  while (!launch::asked_to_end()) {
     const bool there = std::filesystem::exists(journal, ec);
     if (seen && !there) return {};  // the run is over
     seen = seen || there;

@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <filesystem>
 #include <iostream>
 
@@ -8,6 +9,8 @@
 #include "base/file.h"
 #include "perform/launch/launcher.h"
 #include "perform/launch/stop_signals.h"
+#include "perform/launch/supervisor.h"
+#include "perform/weights/weight_folder.h"
 #include "spec/plan/plan_file.h"
 #include "spec/trace/compare.h"
 #include "spec/trace/trace_file.h"
@@ -16,7 +19,7 @@
 #include "ui/command/progress.h"
 #include "ui/perform_commands/launched.h"
 #include "ui/perform_commands/perform_commands.h"
-#include "ui/perform_commands/supervisor.h"
+#include "ui/perform_commands/step_board.h"
 #include "ui/perform_commands/watched_run.h"
 
 namespace tombolo::perform_commands {
@@ -88,15 +91,50 @@ Result<launch::LaunchOptions> launch_options(const TrainOptions& options,
     launch.security = security_of(options, *launched, islands);
   }
   launch.no_inbound = options.no_inbound;
+  launch.terms = TRY(terms_of(options));
   launch.output = options.out;
   launch.resume = options.resume;
   launch.restarts = restarts;
   launch.keep_state = options.keep_state;
   launch.worker_program = options.worker;
   launch.control_port = options.port;
-  launch.command = command::command_line("train", options.in) + (options.resume ? " --resume" : "");
+  launch.command = command::command_line("train", options.in);
+  if (!options.init.empty()) launch.command += " --init " + options.init;
+  if (options.resume) launch.command += " --resume";
   launch.version = command::version();
   return launch;
+}
+
+double wall_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// Also of the ranks that this launcher starts.
+Status place_checkpoints(const TrainOptions& options, plan::Plan& plan) {
+  if (options.checkpoints.empty()) return {};
+  if (!plan.checkpoint) {
+    return unusable(
+        fmt::format("--checkpoints {}: the job takes no checkpoints", options.checkpoints),
+        "[checkpoint] with directory = \"checkpoints\" and every = 10");
+  }
+  plan.checkpoint->directory = options.checkpoints;
+  return {};
+}
+
+// What the ranks would find out later, each for itself. A run that goes on reads a checkpoint.
+Status place_weights(const TrainOptions& options, plan::Plan& plan) {
+  if (!options.init.empty()) plan.run.init = options.init;
+  if (!plan.run.init || options.resume) return {};
+  for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    const cluster::Device& device = plan.device_of(static_cast<int32_t>(rank));
+    if (device.kind != cluster::DeviceKind::kEmulated) continue;
+    return unusable(fmt::format("--init {}: device = \"{}\" computes nothing, and has no weights",
+                                *plan.run.init, device.name),
+                    "device = \"cpu\", or a run without --init");
+  }
+  const std::string doing = "reading the weights of --init";
+  const auto folder = TRY(during(weights::WeightFolder::open(*plan.run.init), doing));
+  return during(folder.check(plan.model), doing);
 }
 
 }  // namespace
@@ -109,19 +147,16 @@ Status train(const TrainOptions& options, std::ostream& out) {
   if (launched && launched->rank > 0)
     return fail(restarts > 0 ? return_as(options, *launched) : join_run(options, *launched));
   // From here on this is the launcher, and may be killed.
-  const Life life = restarts > 0 ? supervise(restarts) : Life{};
+  const launch::Life life = restarts > 0 ? launch::supervise(restarts) : launch::Life{};
   plan::Plan plan = TRY(command::load_plan(options.in));
   TRY(launch::check_performable(plan));
   if (launched) TRY(check_size(plan, *launched));
+  TRY(place_checkpoints(options, plan));
+  TRY(place_weights(options, plan));
   const auto islands = TRY(cluster::islands_of_environment());
-  TRY(make_directories(options.out));
   const std::string predicted_path = options.out + "/predicted.jsonl";
-  TRY(plan::write_plan(options.out + "/plan.json", plan));
-
-  // First the prediction: it is on disk before anything has happened.
   const sim::Simulation prediction =
       TRY(command::predict(plan, 1, command::command_line("simulate", options.in)));
-  TRY(trace::write_trace(predicted_path, prediction.trace));
   SystemClock clock;
   command::ProgressLine line(std::cerr, isatty(STDERR_FILENO) != 0, clock);
   line.note(fmt::format("predicted iteration: {} (stage times: {})",
@@ -141,8 +176,10 @@ Status train(const TrainOptions& options, std::ostream& out) {
         "read and change them");
   }
   launch.all_ended = life.number > 0 && !launched;
+  std::optional<StepBoard> board;
   launch.on_progress = [&](const launch::Progress& progress) {
     line.show(progress);
+    if (board) board->show(progress);
     if (life.step) life.step->store(progress.step);
   };
   launch.log = [](const std::string& text) { std::cerr << text + "\n"; };  // in one piece
@@ -150,10 +187,23 @@ Status train(const TrainOptions& options, std::ostream& out) {
   launch.stop = &signals.flag();
   launch::Telemetry telemetry(plan, clock);
   launch.telemetry = &telemetry;
-  const auto watched = TRY(WatchedRun::begin(options.out, options.metrics, telemetry));
-  line.note(fmt::format("metrics: http://{}/metrics; tombolo status --out {}",
-                        watched->address().text(), options.out));
+  const auto watched = TRY(WatchedRun::open(options.metrics, telemetry));
+  // The prediction is on disk before anything has happened, and after all that could be refused.
+  launch.on_begin = [&]() -> Status {
+    TRY(plan::write_plan(options.out + "/plan.json", plan));
+    TRY(trace::write_trace(predicted_path, prediction.trace));
+    TRY(watched->announce(options.out));
+    if (!options.board.empty()) {
+      const auto note = [&](const std::string& text) { line.note(text); };
+      board.emplace(TRY(StepBoard::open(options.board, plan, wall_seconds, note)));
+    }
+    line.note(fmt::format("metrics: http://{}/metrics; tombolo status --out {}",
+                          watched->address().text(), options.out));
+    return {};
+  };
+  launch::allow_many_files();
   const Result<launch::RunSummary> run = launch::launch(plan, launch, clock);
+  if (board) board->finish(run ? &*run : nullptr);
   line.finish();
   if (!run) return fail(run.error());
 
@@ -176,15 +226,29 @@ command::Command add_train(CLI::App& app) {
   CLI::Option* job = words->add_option("job", options->in.input, "job file (TOML) or Plan (JSON)");
   words->add_option("--hardware", options->in.hardware, "hardware file written by tombolo profile");
   words->add_option("--seed", options->in.seed, "replaces [run].seed");
-  words->add_option("--data", options->in.data, "replaces [data].text");
+  command::add_data(words, options->in);
   words->add_option("--steps", options->in.steps, "replaces [run].steps")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   words->add_option("--out", options->out, "folder for the Plan and the Traces")
       ->capture_default_str();
+  words->add_option("--board", options->board,
+                    "folder for what dashboards read of each step: TensorBoard's event files, "
+                    "steps.csv and steps.jsonl");
+  words->add_option("--checkpoints", options->checkpoints,
+                    "folder for this host's checkpoints, instead of the job's");
+  words->add_option("--init", options->init,
+                    "folder with config.json and safetensors whose weights the run begins with");
   words->add_flag("--resume", options->resume, "go on from the last checkpoint");
   words->add_option("--port", options->port, "of the launcher, on this host; 0: any");
   words->add_option("--rendezvous", options->rendezvous,
                     "HOST:PORT where ranks started by mpirun, torchrun or srun meet");
+  words->add_option("--listen", options->listen,
+                    "address of this host that such ranks listen on, where that is not the one "
+                    "others call (0.0.0.0: all)");
+  words->add_option("--advertise", options->advertise,
+                    "HOST or HOST:PORT at which others call this rank: behind address translation");
+  words->add_option("--ports", options->ports,
+                    "FIRST-LAST: ports that such ranks listen on, for a firewall; left out: any");
   words->add_option("--join-timeout", options->join_timeout, "seconds for all these to come")
       ->check(CLI::Range(1.0, 86400.0))
       ->capture_default_str();
@@ -207,6 +271,13 @@ command::Command add_train(CLI::App& app) {
   words->add_flag("--no-inbound", options->no_inbound,
                   "nobody can call this rank (of all that are started here): it calls, "
                   "or its links go through the coordinator");
+  words
+      ->add_option("--grace", options->grace,
+                   "how long a rank or a path may be silent before the run goes on without it")
+      ->capture_default_str();
+  words->add_option("--lease", options->lease,
+                    "the shortest lease of a rank, where silence is to be noticed sooner; left "
+                    "out: as long as --grace");
   words->add_flag_callback(
       "--keep-state", [options] { options->keep_state = true; },
       "workers copy their state at every iteration, so that no more than one is repeated (default "

@@ -49,9 +49,8 @@ Status enter_network(const std::string& network) {
 
 }  // namespace
 
-Result<std::unique_ptr<WatchedRun>> WatchedRun::begin(const std::string& folder,
-                                                      const std::string& address,
-                                                      const launch::Telemetry& telemetry) {
+Result<std::unique_ptr<WatchedRun>> WatchedRun::open(const std::string& address,
+                                                     const launch::Telemetry& telemetry) {
   const transport::Address at = TRY(transport::parse_address(address));
   std::unique_ptr<WatchedRun> run(new WatchedRun());
   run->door_ = TRY(during(
@@ -61,10 +60,14 @@ Result<std::unique_ptr<WatchedRun>> WatchedRun::begin(const std::string& folder,
                {"/status",
                 {"application/json", [&telemetry] { return to_json(telemetry.status()); }}}}),
       "opening --metrics"));
-  run->path_ = watch_path(folder);
-  const Watch watch{run->address().text(), network_of("self")};
-  TRY(write_file(run->path_, to_json(write_fields(watch)) + "\n"));
   return run;
+}
+
+Status WatchedRun::announce(const std::string& folder) {
+  const Watch watch{address().text(), network_of("self")};
+  TRY(write_file(watch_path(folder), to_json(write_fields(watch)) + "\n"));
+  path_ = watch_path(folder);  // removed at the end
+  return {};
 }
 
 WatchedRun::~WatchedRun() {

@@ -15,9 +15,10 @@ namespace tombolo::perform_commands {
 
 class WatchedRun {
  public:
-  static Result<std::unique_ptr<WatchedRun>> begin(const std::string& folder,
-                                                   const std::string& address,
-                                                   const launch::Telemetry& telemetry);
+  // Serves the pages. Nobody is told where before announce().
+  static Result<std::unique_ptr<WatchedRun>> open(const std::string& address,
+                                                  const launch::Telemetry& telemetry);
+  Status announce(const std::string& folder);
   ~WatchedRun();
   const transport::Address& address() const { return door_->address(); }
 

@@ -10,6 +10,7 @@
 #include "predict/astra/astra_run.h"
 #include "spec/trace/trace_file.h"
 #include "ui/command/answer.h"
+#include "ui/command/output_files.h"
 #include "ui/predict_commands/astra_job.h"
 #include "ui/report/report.h"
 
@@ -103,13 +104,14 @@ void print_rank(fmt::memory_buffer& text, int32_t r, const RankReport& rank, boo
       rank.finish.ns, rank.finish.ns - rank.computing.ns);
   fmt::format_to(out, "[statistics] [info] sys[{}], Wall time: {}\n", r, rank.finish.ns);
   const auto line = [&](const char* name, SimDuration time) {
-    if (time.ns > 0)
-      fmt::format_to(out, "[statistics] [info] sys[{}], {} time: {}\n", r, name, time.ns);
+    fmt::format_to(out, "[statistics] [info] sys[{}], {}: {}\n", r, name, time.ns);
   };
-  line("CPU", rank.host);
-  line("GPU", rank.accelerator);
-  line("Comm", rank.communication);
-  line("Remote mem", rank.memory);
+  if (rank.uses_host) line("CPU time", rank.host);
+  if (rank.uses_accelerator) line("GPU time", rank.accelerator);
+  if (rank.communicates) line("Comm time", rank.communication);
+  if (rank.uses_memory) line("Remote mem time", rank.memory);
+  const SimDuration overlap = rank.overlap().value_or(SimDuration{});
+  if (overlap.ns > 0) line("Total compute-communication overlap", overlap);
   if (!roofline) return;
   const double total = static_cast<double>((rank.host + rank.accelerator).ns) + 1;
   const auto average = [&](const char* name, double sum, double scale, const char* unit) {
@@ -154,10 +156,11 @@ void print_ranks(std::ostream& out, const AstraAnswer& answer) {
 }
 
 // A Trace and a page made of it.
-Status write_pictures(const AstraCommandOptions& options, const trace::Trace& trace) {
-  if (!options.trace.empty()) TRY(trace::write_trace(options.trace, trace));
+Status add_pictures(const AstraCommandOptions& options, const trace::Trace& trace,
+                    command::OutputFiles& files) {
+  if (!options.trace.empty()) TRY(files.add(options.trace, trace::to_json_lines(trace)));
   if (options.report.empty()) return {};
-  return write_file(options.report, TRY(report::render_html({}, {&trace, 1})));
+  return files.add(options.report, TRY(report::render_html({}, {&trace, 1})));
 }
 
 }  // namespace
@@ -184,8 +187,10 @@ Status astra(const AstraCommandOptions& options, std::ostream& out) {
           : TRY(options.retarget ? run_retargeted({*options.retarget, options.data_groups}, run)
                                  : run_astra(run));
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
-  if (pictures) TRY(write_pictures(options, make_trace(options, answer, ledger, recorder)));
+  command::OutputFiles files;
+  if (pictures) TRY(add_pictures(options, make_trace(options, answer, ledger, recorder), files));
   TRY(write_memory(answer));
+  TRY(files.commit());
   if (!options.json) {
     if (job) std::cerr << job->brief(answer) << "\n";
     print_ranks(out, answer);
@@ -225,7 +230,8 @@ command::Command add_astra(CLI::App& app) {
   words->add_option("--workload-configuration", options->workload,
                     "PREFIX of Chakra traces, PREFIX.RANK.et");
   words->add_option("--job", options->job,
-                    "job.toml, simulated without files; in place of --workload-configuration");
+                    "job (TOML) or Plan (JSON), simulated without files; in place of "
+                    "--workload-configuration");
   words
       ->add_option("--granularity", options->granularity,
                    "of a job's computations: layer, or stage")

@@ -17,12 +17,26 @@ Result<workload::Workload> workload_of(const plan::Job& job,
   return workload;
 }
 
+// An NPU of ASTRA-sim has one memory, whatever its datacenter.
+Status one_memory(const plan::Job& job) {
+  const cluster::Datacenter& first = job.cluster.datacenters.front();
+  for (const cluster::Datacenter& each : job.cluster.datacenters) {
+    if (each.device.memory_bandwidth == first.device.memory_bandwidth) continue;
+    return unusable(
+        fmt::format("{}: cluster: {} of {} and {} of {} reduce at unlike rates", job.file,
+                    first.device.name, first.name, each.device.name, each.name),
+        "a system file: --system-configuration=system.json");
+  }
+  return {};
+}
+
 // From the files, and where there is none from the job's cluster.
 Result<astra::AstraSystem> system_for(const plan::Job& job, int32_t ranks,
                                       const astra::AstraOptions& options) {
   network::Topology topology = options.network.empty()
                                    ? TRY(astra::network_of(job, ranks))
                                    : TRY(network::read_topology(options.network));
+  if (options.system.empty()) TRY(one_memory(job));
   astra::SystemSettings settings = options.system.empty()
                                        ? astra::system_of(job, topology.dimensions())
                                        : TRY(astra::read_system(options.system));

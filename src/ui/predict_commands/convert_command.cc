@@ -1,7 +1,10 @@
 #include <CLI/CLI.hpp>
+#include <iostream>
 
 #include "base/file.h"
+#include "decide/search/export.h"
 #include "spec/graph/graph.h"
+#include "spec/plan/job_value.h"
 #include "spec/plan/plan_file.h"
 #include "spec/schedule/schedule.h"
 #include "spec/schedule/schedule_csv.h"
@@ -18,20 +21,30 @@ Result<plan::Plan> plan_of(const ConvertOptions& options) {
   return command::load_plan(in);
 }
 
-// What Plans do not have yet: layers that several ranks share.
+// What the graphs of a Plan's ranks do not have: layers that several devices share.
 bool shares_layers(const plan::Parallelism& p) {
-  return p.tensor > 1 || p.context > 1 || p.expert > 1 || p.zero > 0 || p.sequence_parallel;
+  return p.tensor > 1 || !p.tensor_per_stage.empty() || p.context > 1 || p.expert > 1 ||
+         p.zero > 0 || p.sequence_parallel;
 }
 
 Status write_as_chakra(const ConvertOptions& options, std::ostream& out) {
-  if (!command::is_plan(TRY(read_file(options.input)))) {
-    command::InputOptions in;
-    in.input = options.input;
-    const plan::Job job = TRY(command::load_job(in));
-    if (shares_layers(job.parallelism) || options.remote_parameters)
-      return write_job_as_chakra(job, options, out);
+  const plan::JobValue value = TRY(plan::read_job_value(options.input));
+  const plan::Job job = TRY(plan::job_from_value(value.value, options.input));
+  if (!shares_layers(job.parallelism) && !options.remote_parameters) {
+    return write_plan_as_chakra(TRY(plan_of(options)), options, out);
   }
-  return write_plan_as_chakra(TRY(plan_of(options)), options, out);
+  for (const std::string& note : value.notes) std::cerr << "note: " << note << "\n";
+  return write_job_as_chakra(job, options, out);
+}
+
+// The words of other programs; what they cannot say goes to stderr.
+Result<std::string> exported(const ConvertOptions& options) {
+  command::InputOptions in;
+  in.input = options.input;
+  const plan::Job job = TRY(command::load_job(in));
+  const search::Export words = TRY(search::export_job(job, options.to));
+  for (const std::string& note : words.notes) std::cerr << "note: " << note << "\n";
+  return words.text;
 }
 
 Result<std::string> converted(const ConvertOptions& options) {
@@ -39,6 +52,7 @@ Result<std::string> converted(const ConvertOptions& options) {
     const trace::Trace trace = TRY(trace::read_trace(options.input));
     return options.to == "perfetto" ? trace::to_perfetto(trace) : trace::to_csv(trace);
   }
+  if (options.to == "megatron" || options.to == "torchtitan") return exported(options);
   const plan::Plan plan = TRY(plan_of(options));
   if (options.to == "plan") return plan::to_json_text(plan);
   const schedule::Schedule schedule = TRY(schedule::build(plan));
@@ -74,8 +88,9 @@ command::Command add_convert(CLI::App& app) {
   auto options = std::make_shared<ConvertOptions>();
   CLI::App* words =
       app.add_subcommand("convert",
-                         "Trace to perfetto or csv; job to plan, graph, schedule or chakra; Chakra "
-                         "or PyTorch trace to chakra, chakra-json, dot or statistics");
+                         "Trace to perfetto or csv; job or Plan to plan, graph, schedule, chakra, "
+                         "megatron or torchtitan; Chakra or PyTorch trace to chakra, chakra-json, "
+                         "dot or statistics");
   words
       ->add_option("input", options->input,
                    "Trace, Plan, job, Chakra trace or execution trace of PyTorch")
@@ -83,17 +98,19 @@ command::Command add_convert(CLI::App& app) {
   words->add_option("--to", options->to, "what to write")
       ->required()
       ->check(CLI::IsMember({"perfetto", "csv", "plan", "graph", "schedule", "chakra",
-                             "chakra-json", "dot", "statistics"}));
-  words->add_option("--out", options->out,
-                    "file to write; left out: stdout. Job to chakra: PREFIX of PREFIX.RANK.et");
+                             "chakra-json", "dot", "statistics", "megatron", "torchtitan"}));
+  words->add_option(
+      "--out", options->out,
+      "file to write; left out: stdout. Job or Plan to chakra: PREFIX of PREFIX.RANK.et");
   words->add_option("--kineto", options->kineto,
                     "PyTorch: Kineto's trace of the same run, which knows the times");
   words->add_flag("--repair", options->repair,
                   "Chakra: drop dependencies that cannot be, and list them");
   words
-      ->add_option("--granularity", options->granularity,
-                   "job with tensor, context or expert parallelism or ZeRO to chakra: nodes per "
-                   "layer, or per stage")
+      ->add_option(
+          "--granularity", options->granularity,
+          "job or Plan with tensor, context or expert parallelism or ZeRO to chakra: nodes per "
+          "layer, or per stage")
       ->check(CLI::IsMember({"layer", "stage"}))
       ->capture_default_str();
   words->add_option("--retarget", options->retarget,

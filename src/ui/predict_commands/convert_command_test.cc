@@ -1,7 +1,6 @@
 // Chakra traces through the command: forms, drawings, numbers, and what is refused or repaired.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <sstream>
@@ -9,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "spec/chakra/chakra.h"
+#include "support/folder_test.h"
 #include "ui/predict_commands/predict_commands.h"
 
 namespace tombolo::predict_commands {
@@ -18,16 +18,8 @@ using chakra::ChakraForm;
 using graph::Node;
 using ::testing::HasSubstr;
 
-class ConvertChakra : public ::testing::Test {
+class ConvertChakra : public FolderTest {
  protected:
-  void SetUp() override {
-    folder_ = testing::TempDir() + "convert_chakra." + std::to_string(getpid());
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string at(const std::string& name) const { return folder_ + "/" + name; }
-
   void write(const std::string& name, const std::vector<Node>& nodes) const {
     auto writer = chakra::ChakraWriter::create(at(name), chakra::our_metadata());
     ASSERT_TRUE(writer);
@@ -43,8 +35,6 @@ class ConvertChakra : public ::testing::Test {
     const Status status = convert(options, out);
     return status ? out.str() : status.error().text();
   }
-
-  std::string folder_;
 };
 
 const std::vector<Node> kSound = {{.id = 1, .name = "F", .duration = {5000}},

@@ -1,10 +1,11 @@
 #include <CLI/CLI.hpp>
+#include <set>
 
 #include "base/units.h"
 #include "predict/cost/law.h"
 #include "predict/estimate/estimate.h"
 #include "ui/command/answer.h"
-#include "ui/command/input.h"
+#include "ui/command/stages.h"
 #include "ui/predict_commands/predict_commands.h"
 
 namespace tombolo::predict_commands {
@@ -41,17 +42,13 @@ void print_parts(std::ostream& out, const Estimate& e) {
   }
 }
 
-void print_text(std::ostream& out, const plan::Job& job, const Estimate& e, bool by_default) {
-  const cluster::Datacenter& datacenter = job.cluster.datacenters[0];
+// "tensor 8, pipeline 4, data 2 (in the network); 8 micro-batches of 1"
+void print_layout(std::ostream& out, const Estimate& e) {
   const auto inside = [](const cost::Grid& grid) {
     if (grid.network == 1) return fmt::format("{}", grid.degree());
     if (grid.domain == 1) return fmt::format("{} (in the network)", grid.degree());
     return fmt::format("{} ({} in a domain)", grid.degree(), grid.domain);
   };
-  const std::string model_name = job.model->name.empty() ? "model" : job.model->name;
-  out << fmt::format("{}: {}, {} parameters, on {} x {}\n", job.name, model_name,
-                     count_text(model::parameters(*job.model)), e.configuration.devices(),
-                     datacenter.device.name);
   const cost::Configuration& c = e.configuration;
   out << fmt::format("  tensor {}, pipeline {}, data {}", inside(e.layout.tensor),
                      inside(e.layout.pipeline), inside(e.layout.data));
@@ -59,8 +56,37 @@ void print_text(std::ostream& out, const plan::Job& job, const Estimate& e, bool
   if (c.expert > 1) out << fmt::format(", expert {}", inside(e.layout.expert));
   out << fmt::format(", virtual stages {}; {} micro-batches of {}\n", c.virtual_stages,
                      e.micro_batches, c.micro_batch);
+}
+
+// "pipeline 3 (oregon 2, paris 1), data 2; 8 micro-batches of 1"; tensor degrees stand with stages.
+void print_layout_apart(std::ostream& out, const Estimate& e) {
+  const cost::Configuration& c = e.configuration;
+  out << fmt::format("  pipeline {} ({}), data {}", c.pipeline,
+                     command::way_text(e.stages_apart->stages), c.data);
+  if (c.context > 1) out << fmt::format(", context {}", c.context);
+  if (c.expert > 1) out << fmt::format(", expert {}", c.expert);
+  out << fmt::format("; {} micro-batches of {}\n", e.micro_batches, c.micro_batch);
+}
+
+// "a100-80g", "2 kinds"
+std::string device_text(const plan::Job& job, const Estimate& e) {
+  if (!e.stages_apart) return job.cluster.datacenters[0].device.name;
+  std::set<std::string> kinds;
+  for (const cost::PlacedStage& stage : e.stages_apart->stages) kinds.insert(stage.device);
+  return kinds.size() == 1 ? *kinds.begin() : fmt::format("devices of {} kinds", kinds.size());
+}
+
+void print_text(std::ostream& out, const plan::Job& job, const Estimate& e, bool by_default) {
+  const std::string model_name = job.model->name.empty() ? "model" : job.model->name;
+  out << fmt::format("{}: {}, {} parameters, on {} x {}\n", job.name, model_name,
+                     count_text(model::parameters(*job.model)), e.devices, device_text(job, e));
+  e.stages_apart ? print_layout_apart(out, e) : print_layout(out, e);
   out << fmt::format("predicted iteration: {}\n", time_text(e.iteration));
-  if (e.played) out << fmt::format("  {} played action by action\n", time_text(*e.played));
+  if (e.stages_apart) {
+    out << "  " << command::time_text(e.stages_apart->time) << "\n";
+  } else if (e.played) {
+    out << fmt::format("  {} played action by action\n", time_text(*e.played));
+  }
   if (e.band) {
     out << fmt::format(
         "  {} to {} in 8 of 10 published runs like it ({} rows: {}; mean error "
@@ -70,18 +96,23 @@ void print_text(std::ostream& out, const plan::Job& job, const Estimate& e, bool
   }
   out << fmt::format("  law {}{}: {}\n", to_name(e.law), by_default ? " (the default)" : "",
                      e.law_source);
-  print_parts(out, e);
+  e.stages_apart ? command::print_stages(out, e.stages_apart->stages) : print_parts(out, e);
   out << fmt::format("  MFU {:.1f} %: operations of the model over peak x devices x time\n",
                      100 * e.mfu);
   out << fmt::format("  HFU {:.1f} %: with those done again for recomputation\n", 100 * e.hfu);
-  out << fmt::format("  memory {} of {} per device: {}\n", brief(e.memory.total()),
-                     brief(e.memory_of_device), e.fits() ? "fits" : "DOES NOT FIT");
+  out << fmt::format(
+      "  memory {} of {} {}: {}\n", brief(e.memory.total()), brief(e.memory_of_device),
+      e.stages_apart ? "on the fullest device" : "per device", e.fits() ? "fits" : "DOES NOT FIT");
   out << fmt::format(
       "    parameters {}, gradients {}, optimizer {}, activations {}, workspace {}\n",
       brief(e.memory.parameters), brief(e.memory.gradients), brief(e.memory.optimizer),
-      brief(e.memory.activations), brief(e.memory.workspace));
-  if (datacenter.price.value > 0) {
-    out << fmt::format("  cost {} per iteration\n", brief(e.price));
+      brief(e.memory.activations), brief(e.memory.workspace + e.memory.gathered));
+  if (e.priced) {
+    out << fmt::format(
+        "  cost {} per iteration{}\n", brief(e.price),
+        e.stages_apart && e.stages_apart->egress.value > 0
+            ? fmt::format(", of that {} for WAN traffic", brief(e.stages_apart->egress))
+            : "");
   } else {
     out << "  cost unknown: the cluster names no price\n";
   }
@@ -102,46 +133,72 @@ Value band_json(const std::optional<published::ErrorBand>& band) {
                       {"of", band->of}};
 }
 
+Value::Table parts_json(const cost::IterationTime& parts) {
+  return {{"compute_s", parts.compute.value},
+          {"bubble_compute_s", parts.bubble.value},
+          {"bubble_comm_s", parts.bubble_communication.value},
+          {"tensor_comm_s", parts.tensor_communication.value},
+          {"pipeline_comm_s", parts.pipeline_communication.value},
+          {"context_comm_s", parts.context_communication.value},
+          {"expert_comm_s", parts.expert_communication.value},
+          {"sync_s", parts.data_communication.value},
+          {"optimizer_s", parts.optimizer.value},
+          {"overhead_s", parts.overhead.value}};
+}
+
+// Where stages lie apart there is no one grid, only degrees.
+Value::Table parallelism_json(const Estimate& e) {
+  const cost::Configuration& c = e.configuration;
+  if (!e.stages_apart) {
+    return {{"tensor", grid_json(e.layout.tensor)}, {"pipeline", grid_json(e.layout.pipeline)},
+            {"data", grid_json(e.layout.data)},     {"context", grid_json(e.layout.context)},
+            {"expert", grid_json(e.layout.expert)}, {"virtual_stages", c.virtual_stages},
+            {"micro_batches", e.micro_batches}};
+  }
+  const auto degree = [](int64_t number) { return Value(Value::Table{{"degree", number}}); };
+  Value::Array tensors;
+  for (const cost::PlacedStage& stage : e.stages_apart->stages) tensors.emplace_back(stage.tensor);
+  return {{"tensor_per_stage", std::move(tensors)},
+          {"pipeline", degree(c.pipeline)},
+          {"data", degree(c.data)},
+          {"context", degree(c.context)},
+          {"expert", degree(c.expert)},
+          {"virtual_stages", c.virtual_stages},
+          {"micro_batches", e.micro_batches}};
+}
+
 Value::Table to_json(const Estimate& e) {
   Value::Array notes;
   for (const std::string& note : e.notes) notes.push_back(note);
-  return {{"provenance", "predicted"},
-          {"law", std::string(to_name(e.law))},
-          {"law_source", e.law_source},
-          {"iteration_s", e.iteration.value},
-          {"played_s", e.played ? Value(e.played->value) : Value()},
-          {"band", band_json(e.band)},
-          {"parts", Value::Table{{"compute_s", e.parts.compute.value},
-                                 {"bubble_compute_s", e.parts.bubble.value},
-                                 {"bubble_comm_s", e.parts.bubble_communication.value},
-                                 {"tensor_comm_s", e.parts.tensor_communication.value},
-                                 {"pipeline_comm_s", e.parts.pipeline_communication.value},
-                                 {"context_comm_s", e.parts.context_communication.value},
-                                 {"expert_comm_s", e.parts.expert_communication.value},
-                                 {"sync_s", e.parts.data_communication.value},
-                                 {"optimizer_s", e.parts.optimizer.value},
-                                 {"overhead_s", e.parts.overhead.value}}},
-          {"mfu", e.mfu},
-          {"hfu", e.hfu},
-          {"memory", Value::Table{{"parameters_bytes", e.memory.parameters.value},
-                                  {"gradients_bytes", e.memory.gradients.value},
-                                  {"optimizer_bytes", e.memory.optimizer.value},
-                                  {"activations_bytes", e.memory.activations.value},
-                                  {"workspace_bytes", e.memory.workspace.value},
-                                  {"total_bytes", e.memory.total().value},
-                                  {"device_bytes", e.memory_of_device.value},
-                                  {"fits", e.fits()}}},
-          {"cost_usd", e.price.value},
-          {"devices", e.configuration.devices()},
-          {"devices_in_cluster", e.devices_in_cluster},
-          {"parallelism", Value::Table{{"tensor", grid_json(e.layout.tensor)},
-                                       {"pipeline", grid_json(e.layout.pipeline)},
-                                       {"data", grid_json(e.layout.data)},
-                                       {"context", grid_json(e.layout.context)},
-                                       {"expert", grid_json(e.layout.expert)},
-                                       {"virtual_stages", e.configuration.virtual_stages},
-                                       {"micro_batches", e.micro_batches}}},
-          {"notes", notes}};
+  Value::Table out{
+      {"provenance", "predicted"},
+      {"law", std::string(to_name(e.law))},
+      {"law_source", e.law_source},
+      {"iteration_s", e.iteration.value},
+      {"played_s", e.played ? Value(e.played->value) : Value()},
+      {"band", band_json(e.band)},
+      {"parts", e.stages_apart ? command::parts_json(e.stages_apart->time) : parts_json(e.parts)},
+      {"mfu", e.mfu},
+      {"hfu", e.hfu},
+      {"memory", Value::Table{{"parameters_bytes", e.memory.parameters.value},
+                              {"gradients_bytes", e.memory.gradients.value},
+                              {"optimizer_bytes", e.memory.optimizer.value},
+                              {"activations_bytes", e.memory.activations.value},
+                              {"workspace_bytes", (e.memory.workspace + e.memory.gathered).value},
+                              {"total_bytes", e.memory.total().value},
+                              {"device_bytes", e.memory_of_device.value},
+                              {"fits", e.fits()}}},
+      {"cost_usd", e.price.value},
+      {"devices", e.devices},
+      {"devices_in_cluster", e.devices_in_cluster},
+      {"parallelism", parallelism_json(e)},
+      {"notes", notes}};
+  if (e.stages_apart) {
+    const int64_t shards = e.configuration.data * e.configuration.context;
+    out.emplace_back("egress_usd", e.stages_apart->egress.value);
+    out.emplace_back("placement", command::stages_json(e.stages_apart->stages, shards));
+  }
+  return out;
 }
 
 }  // namespace
@@ -161,8 +218,8 @@ Status estimate(const EstimateOptions& options, std::ostream& out) {
 command::Command add_estimate(CLI::App& app) {
   auto options = std::make_shared<EstimateOptions>();
   CLI::App* words = app.add_subcommand(
-      "estimate", "predict the iteration of a job by a law in closed form, without a Plan");
-  words->add_option("job", options->job, "job file (TOML)")->required();
+      "estimate", "predict the iteration of a job or a Plan by a law in closed form");
+  words->add_option("job", options->job, "job file (TOML) or Plan (JSON)")->required();
   words->add_option("--law", options->law, "by which law: tombolo (the default) or rail-only");
   command::add_json(words, options->json);
   return {words, [options](std::ostream& out) { return estimate(*options, out); }};

@@ -308,8 +308,9 @@ command::Command add_fabric(CLI::App& app) {
       ->capture_default_str();
   CLI::Option* job =
       words
-          ->add_option("--job", options->job,
-                       "job whose GPUs the fabric joins: iterations per dollar, network included")
+          ->add_option(
+              "--job", options->job,
+              "job or Plan whose GPUs the fabric joins: iterations per dollar, network included")
           ->excludes(gpus)
           ->excludes(domain);
   words->add_option("--law", options->law, "that predicts the job's iteration")->needs(job);

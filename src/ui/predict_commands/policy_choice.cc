@@ -54,33 +54,46 @@ void print_candidate(std::ostream& out, const ScheduleCandidate& candidate, cons
   };
   std::string note = candidate.obstacle;
   if (candidate.splits && note.empty()) note = "backwards in halves";
-  out << fmt::format("{:>2}{:>10}{:>11}{:>11}  {}{}\n", mark, time(candidate.makespan),
-                     time(candidate.iteration), micro_batches(candidate), candidate.name,
+  out << fmt::format("{:>2}{:>10}{:>11}{:>11}  {}{}\n", mark, time(candidate.iteration),
+                     time(candidate.makespan), micro_batches(candidate), candidate.name,
                      note.empty() ? "" : ": " + note);
+}
+
+// What was gained over the published schedules, by simulated times.
+void print_gain(std::ostream& out, const BestSchedule& best) {
+  const auto told = [](const ScheduleCandidate& candidate) {
+    return fmt::format("{} ({})", candidate.name, brief(seconds(*candidate.iteration)));
+  };
+  const auto saved = [](const ScheduleCandidate& now, const ScheduleCandidate& then) {
+    return fmt::format("{:.1f} % less",
+                       100 * schedule_search::time_saved(*now.iteration, *then.iteration));
+  };
+  const ScheduleCandidate* baseline = best.baseline();
+  if (baseline == &best.winner()) {
+    out << "  published; nothing that was found takes less on the same links and memory\n";
+  } else if (baseline) {
+    out << fmt::format(
+        "  {} time than {}, the best published schedule on the same links and memory\n",
+        saved(best.winner(), *baseline), told(*baseline));
+  } else {
+    out << "  no published schedule fits into the memory\n";
+  }
+  const ScheduleCandidate* unsplit = best.unsplit();
+  if (!unsplit || !best.winner().splits) return;
+  out << "  with backwards in one piece: " << told(*unsplit);
+  const ScheduleCandidate* rival = best.unsplit_baseline();
+  if (rival == unsplit) {
+    out << ", published";
+  } else if (rival) {
+    out << fmt::format(", {} than {}, the best published of these", saved(*unsplit, *rival),
+                       told(*rival));
+  }
+  out << "\n";
 }
 
 void print_best(std::ostream& out, const BestSchedule& best) {
   out << fmt::format("policy best: {}\n", best.winner().name);
-  if (const ScheduleCandidate* baseline = best.baseline()) {
-    out << fmt::format(
-        "  {:.1f} % less time than {} ({}), the best of gpipe, 1f1b, interleaved and varuna on the "
-        "same links and memory\n",
-        100 * schedule_search::time_saved(best.iteration(), *baseline->iteration), baseline->name,
-        brief(seconds(*baseline->iteration)));
-    const ScheduleCandidate* published = best.published();
-    if (published && best.published_index != best.baseline_index) {
-      out << fmt::format("  {:.1f} % less than {} ({}), the best of them as published\n",
-                         100 * schedule_search::time_saved(best.iteration(), *published->iteration),
-                         published->name, brief(seconds(*published->iteration)));
-    }
-    const ScheduleCandidate* unsplit = best.unsplit();
-    if (unsplit && best.winner().splits) {
-      out << fmt::format(
-          "  with backwards in one piece: {} ({}), {:.1f} % less\n", unsplit->name,
-          brief(seconds(*unsplit->iteration)),
-          100 * schedule_search::time_saved(*unsplit->iteration, *baseline->iteration));
-    }
-  }
+  print_gain(out, best);
   out << fmt::format(
       "  {} above what no schedule of this layout can beat, {}: {}\n",
       command::percent(1 / (1 - schedule_search::time_saved(best.bound.value, best.iteration())) -
@@ -88,12 +101,11 @@ void print_best(std::ostream& out, const BestSchedule& best) {
       brief(seconds(best.bound.value)), best.bound.reason);
   if (*best.winner().makespan != best.iteration()) {
     out << fmt::format(
-        "  simulated {}; the schedule alone, without sums of gradients and flows "
-        "that meet, {}\n",
+        "  simulated {}; alone on its links, and without sums of gradients, it takes {}\n",
         brief(seconds(best.iteration())), brief(seconds(*best.winner().makespan)));
   }
   for (const std::string& why : best.why) out << "  why: " << why << "\n";
-  out << fmt::format("{:>12}{:>11}{:>11}  {}\n", "schedule", "simulated", "in flight", "candidate");
+  out << fmt::format("{:>12}{:>11}{:>11}  {}\n", "simulated", "alone", "in flight", "candidate");
   for (size_t i = 0; i < best.candidates.size(); ++i) {
     const bool baseline = best.baseline_index && *best.baseline_index == i;
     print_candidate(out, best.candidates[i], i == 0 ? "*" : baseline ? "b" : "");
@@ -138,24 +150,32 @@ Value candidate_json(const ScheduleCandidate& candidate) {
       {"virtual_stages", candidate.variant.chunks},
       {"sharing", std::string(to_name(candidate.variant.sharing))},
       {"cell", candidate.variant.cell},
-      {"is_baseline", candidate.is_baseline},
+      {"is_published", candidate.is_published},
       {"splits", candidate.splits},
       {"in_flight", candidate.in_flight ? Value(*candidate.in_flight) : Value()},
-      {"makespan_ns", time_json(candidate.makespan)},
-      {"iteration_ns", time_json(candidate.iteration)},
+      {"simulated_ns", time_json(candidate.iteration)},
+      {"alone_ns", time_json(candidate.makespan)},
       {"obstacle", candidate.obstacle.empty() ? Value() : Value(candidate.obstacle)}};
 }
 
-// With how much less time `fast` takes than `slow`, where both are there.
-Value rival_json(const ScheduleCandidate* rival, const ScheduleCandidate* fast,
-                 const ScheduleCandidate* slow) {
-  if (!rival) return {};
-  const bool both = fast && slow;
-  return Value::Table{
-      {"name", rival->name},
-      {"iteration_ns", rival->iteration->ns},
-      {"gain",
-       both ? Value(schedule_search::time_saved(*fast->iteration, *slow->iteration)) : Value()}};
+Value timed_json(const ScheduleCandidate* candidate) {
+  if (!candidate) return {};
+  return Value::Table{{"name", candidate->name}, {"iteration_ns", candidate->iteration->ns}};
+}
+
+// How much less time `now` takes than `then`, where both are there.
+Value gain_json(const ScheduleCandidate* now, const ScheduleCandidate* then) {
+  if (!now || !then) return {};
+  return schedule_search::time_saved(*now->iteration, *then->iteration);
+}
+
+Value without_split_json(const BestSchedule& best) {
+  const ScheduleCandidate* unsplit = best.unsplit();
+  if (!unsplit) return {};
+  return Value::Table{{"name", unsplit->name},
+                      {"iteration_ns", unsplit->iteration->ns},
+                      {"baseline", timed_json(best.unsplit_baseline())},
+                      {"gain", gain_json(unsplit, best.unsplit_baseline())}};
 }
 
 }  // namespace
@@ -207,22 +227,16 @@ Value policy_json(const ChosenPolicy& chosen) {
   }
   Value::Array why;
   for (const std::string& line : best.why) why.push_back(line);
-  const ScheduleCandidate* baseline = best.baseline();
-  Value::Table json{
-      {"winner", best.winner().name},
-      {"family", best.winner().family},
-      {"iteration_ns", best.iteration().ns},
-      {"baseline", baseline ? Value(Value::Table{{"name", baseline->name},
-                                                 {"iteration_ns", baseline->iteration->ns}})
-                            : Value()},
-      {"gain", baseline ? Value(schedule_search::time_saved(best.iteration(), *baseline->iteration))
-                        : Value()},
-      {"published", rival_json(best.published(), &best.winner(), best.published())},
-      {"without_split", rival_json(best.unsplit(), best.unsplit(), baseline)},
-      {"lower_bound_ns", best.bound.value.ns},
-      {"bound_reason", best.bound.reason},
-      {"why", why},
-      {"candidates", candidates}};
+  Value::Table json{{"winner", best.winner().name},
+                    {"family", best.winner().family},
+                    {"iteration_ns", best.iteration().ns},
+                    {"baseline", timed_json(best.baseline())},
+                    {"gain", gain_json(&best.winner(), best.baseline())},
+                    {"without_split", without_split_json(best)},
+                    {"lower_bound_ns", best.bound.value.ns},
+                    {"bound_reason", best.bound.reason},
+                    {"why", why},
+                    {"candidates", candidates}};
   if (chosen.adjustment) {
     const Adjustment& a = *chosen.adjustment;
     json.emplace_back(

@@ -32,6 +32,7 @@ struct SimulateOptions {
   std::string measured;   // best: Trace from which stage times are taken
   std::string out_plan;   // Plan
   bool ascii = false;
+  bool check = false;
   bool json = false;
 };
 Status simulate(const SimulateOptions& options, std::ostream& out);

@@ -1,13 +1,16 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "predict/sim/simulate.h"
+#include "predict/sim/trace_check.h"
 #include "spec/plan/plan_file.h"
 #include "spec/schedule/ascii.h"
 #include "spec/trace/trace_file.h"
 #include "ui/command/answer.h"
 #include "ui/command/input.h"
+#include "ui/command/output_files.h"
 #include "ui/predict_commands/policy_choice.h"
 #include "ui/predict_commands/predict_commands.h"
 
@@ -37,9 +40,11 @@ void print_wan(std::ostream& out, const std::vector<trace::WanUse>& wan) {
 void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation& simulation) {
   const std::string pipelines =
       plan.replicas() > 1 ? fmt::format(" x {} pipelines", plan.replicas()) : "";
-  out << fmt::format("{}: {} stages{}, {} micro-batches, schedule {}\n", plan.name,
-                     plan.stages.size(), pipelines, plan.microbatches(),
-                     plan.given ? plan.given->name : plan.parallelism.schedule);
+  const bool sharded = plan.devices() > std::ssize(plan.ranks);
+  out << fmt::format(
+      "{}: {} stages{}{}, {} micro-batches, schedule {}\n", plan.name, plan.stages.size(),
+      pipelines, sharded ? fmt::format(" on {} devices", plan.devices()) : "", plan.microbatches(),
+      plan.given ? plan.given->name : plan.parallelism.schedule);
   out << command::iteration_line(trace::Provenance::kPredicted, seconds(simulation.iteration),
                                  fmt::format("stage times: {}", to_name(plan.cost_source)));
   const trace::Parts& sum = simulation.breakdown.sum;
@@ -48,7 +53,7 @@ void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation
                ? 100.0 * static_cast<double>(part.ns) / static_cast<double>(sum.total().ns)
                : 0.0;
   };
-  out << fmt::format("  ranks compute {:.1f} %, wait for a link {:.1f} %, idle {:.1f} %\n",
+  out << fmt::format("  ranks compute {:.1f} %, wait for communication {:.1f} %, idle {:.1f} %\n",
                      share(sum.compute), share(sum.exposed_communication), share(sum.idle));
   print_wan(out, simulation.breakdown.wan);
   const auto peak = std::max_element(simulation.peak_memory.begin(), simulation.peak_memory.end());
@@ -73,6 +78,46 @@ void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation
   }
   out << fmt::format("  seed {}, plan {}, {} events, fingerprint {}\n", plan.run.seed,
                      plan::plan_digest(plan), simulation.events, simulation.fingerprint);
+}
+
+void print_check(std::ostream& out, const sim::Check& check) {
+  constexpr size_t kShown = 5;
+  for (size_t i = 0; i < std::min(kShown, check.resources.size()); ++i) {
+    const sim::ResourceUse& use = check.resources[i];
+    out << fmt::format("  {}: {:.1f} % of {} used\n", use.name, 100 * use.used_share,
+                       brief(use.capacity));
+  }
+  if (check.resources.size() > kShown) {
+    out << fmt::format("  and {} resources used less\n", check.resources.size() - kShown);
+  }
+  for (const sim::Violation& violation : check.violations) {
+    out << fmt::format("  VIOLATION of {}: {}\n", to_name(violation.kind), violation.text);
+  }
+  if (check.violations.empty()) {
+    out << "  checked: capacity, memory, causality, order and bytes hold\n";
+  }
+}
+
+void add_check(Value::Table& answer, const sim::Check& check) {
+  Value::Array resources, violations;
+  for (const sim::ResourceUse& use : check.resources) {
+    resources.push_back(Value::Table{{"name", use.name},
+                                     {"capacity_bytes_per_s", use.capacity.value},
+                                     {"carried_bytes", use.carried.value},
+                                     {"used_share", use.used_share}});
+  }
+  for (const sim::Violation& violation : check.violations) {
+    violations.push_back(
+        Value::Table{{"kind", std::string(to_name(violation.kind))}, {"text", violation.text}});
+  }
+  answer.emplace_back("resources", resources);
+  answer.emplace_back("violations", violations);
+}
+
+Status judge(const std::optional<sim::Check>& check) {
+  if (!check || check->violations.empty()) return {};
+  return infeasible(fmt::format("the prediction breaks a rule: {}", check->violations[0].text),
+                    "reporting it with the job: this should never be");
 }
 
 std::string simulate_command_line(const SimulateOptions& options) {
@@ -103,19 +148,24 @@ Status simulate(const SimulateOptions& options, std::ostream& out) {
   const plan::Plan& plan = chosen.plan;
   const sim::Simulation simulation =
       TRY(command::predict(plan, options.iterations, simulate_command_line(options)));
-  if (!options.out.empty()) TRY(trace::write_trace(options.out, simulation.trace));
-  if (!options.out_plan.empty()) TRY(plan::write_plan(options.out_plan, plan));
+  std::optional<sim::Check> check;
+  if (options.check) check = TRY(sim::check_trace(plan, simulation.trace));
+  command::OutputFiles files;
+  if (!options.out.empty()) TRY(files.add(options.out, trace::to_json_lines(simulation.trace)));
+  TRY(files.add(options.out_plan, plan::to_json_text(plan)));
+  TRY(files.commit());
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
 
   if (!options.json) {
     print_text(out, plan, simulation);
     print_policy(out, chosen);
+    if (check) print_check(out, *check);
     if (options.ascii) {
       const schedule::Shape shape = schedule::shape_of(plan);
       const schedule::Times times = schedule::times_of(plan);
       out << "\n" << schedule::draw_ascii(simulation.trace, {.shape = &shape, .times = &times});
     }
-    return {};
+    return judge(check);
   }
   double peak = 0;
   for (const Bytes bytes : simulation.peak_memory) peak = std::max(peak, bytes.value);
@@ -135,8 +185,9 @@ Status simulate(const SimulateOptions& options, std::ostream& out) {
                       {"seed", fmt::format("{}", plan.run.seed)},
                       {"wall_s", wall.count()}};
   if (!as_it_stands) answer.emplace_back("policy", policy_json(chosen));
+  if (check) add_check(answer, *check);
   command::print_json(out, answer);
-  return {};
+  return judge(check);
 }
 
 command::Command add_simulate(CLI::App& app) {
@@ -164,6 +215,9 @@ command::Command add_simulate(CLI::App& app) {
       ->needs(policy);
   words->add_option("--out-plan", options->out_plan,
                     "write the Plan that performs what was predicted");
+  words->add_flag("--check", options->check,
+                  "add the Trace up again: no resource carries more than it can, nothing begins "
+                  "before what it needs");
   words->add_flag("--ascii", options->ascii, "draw the schedule in the terminal");
   command::add_json(words, options->json);
   return {words, [options](std::ostream& out) { return simulate(*options, out); }};

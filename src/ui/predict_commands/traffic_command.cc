@@ -4,9 +4,9 @@
 #include <cctype>
 #include <numeric>
 
-#include "base/file.h"
 #include "predict/workload/traffic.h"
 #include "ui/command/answer.h"
+#include "ui/command/output_files.h"
 #include "ui/predict_commands/predict_commands.h"
 #include "ui/report/heat_map.h"
 
@@ -62,8 +62,10 @@ std::string places_text(const KindTraffic& kind) {
 
 std::string headline(const plan::Job& job, const Traffic& traffic) {
   const plan::Parallelism& p = job.parallelism;
-  std::string degrees =
-      fmt::format("tensor {}, pipeline {}, data {}", p.tensor, p.pipeline, p.data);
+  const std::string tensor = p.tensor_per_stage.empty()
+                                 ? fmt::format("{}", p.tensor)
+                                 : fmt::format("{} by stage", fmt::join(p.tensor_per_stage, " "));
+  std::string degrees = fmt::format("tensor {}, pipeline {}, data {}", tensor, p.pipeline, p.data);
   if (p.context > 1) degrees += fmt::format(", context {}", p.context);
   if (p.expert > 1) degrees += fmt::format(", expert {}", p.expert);
   const std::string model = job.model->name.empty() ? "model" : job.model->name;
@@ -330,12 +332,14 @@ Status traffic(const TrafficCommandOptions& options, std::ostream& out) {
   const Traffic traffic = TRY(Traffic::make(
       job, {.flat_rings = options.flat_rings, .volume = {.gather_again = options.gather_again}}));
   const TrafficSummary summary = traffic.summarize();
+  command::OutputFiles files;
   if (!options.csv.empty()) {
-    TRY(write_file(options.csv, to_csv(traffic.matrix(0, traffic.gpus(), kPageSide))));
+    TRY(files.add(options.csv, to_csv(traffic.matrix(0, traffic.gpus(), kPageSide))));
   }
   if (!options.report.empty()) {
-    TRY(write_file(options.report, to_page(options, job, traffic, summary)));
+    TRY(files.add(options.report, to_page(options, job, traffic, summary)));
   }
+  TRY(files.commit());
   if (options.json) {
     command::print_json(out, to_json(traffic, summary));
     return {};
@@ -350,7 +354,7 @@ command::Command add_traffic(CLI::App& app) {
   auto options = std::make_shared<TrafficCommandOptions>();
   CLI::App* words = app.add_subcommand(
       "traffic", "bytes between every pair of GPUs, by kind of parallelism; a heat map");
-  words->add_option("job", options->job, "job file (TOML)")->required();
+  words->add_option("job", options->job, "job file (TOML) or Plan (JSON)")->required();
   words->add_option("--report", options->report, "HTML page to write");
   words->add_option("--csv", options->csv, "table to write: bytes from each block of GPUs to each");
   words->add_flag("--flat-rings", options->flat_rings,

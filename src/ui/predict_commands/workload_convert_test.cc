@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "spec/chakra/chakra.h"
+#include "support/folder_test.h"
 #include "support/job_texts.h"
 #include "ui/predict_commands/astra_command.h"
 #include "ui/predict_commands/predict_commands.h"
@@ -18,16 +19,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class ConvertWorkload : public ::testing::Test {
+class ConvertWorkload : public FolderTest {
  protected:
-  void SetUp() override {
-    folder_ = testing::TempDir() + "convert_workload." + std::to_string(getpid());
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string at(const std::string& name) const { return folder_ + "/" + name; }
-
   // Converts test::kForChakra with `more` keys of [parallelism]; what the command prints.
   std::string convert_with(const std::string& more, const std::string& granularity = "layer") {
     EXPECT_TRUE(write_file(at("job.toml"), test::kForChakra + more));
@@ -78,7 +71,6 @@ class ConvertWorkload : public ::testing::Test {
     return sum;
   }
 
-  std::string folder_;
   std::string memory_;  // file of the remote memory; empty: none
 };
 

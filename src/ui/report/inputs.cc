@@ -71,7 +71,10 @@ Value training_facts(const Plan& plan) {
             fmt::format("{} → {}", plan.optimizer.learning_rate, plan.optimizer.learning_rate_min));
   facts.add("warm-up", fmt::format("{} steps", plan.optimizer.warmup_steps));
   facts.add("steps", plan.run.steps);
-  if (plan.data) facts.add("text", plan.data->text);
+  if (plan.data && plan.data->tokens.empty()) facts.add("text", plan.data->text);
+  if (plan.data && !plan.data->tokens.empty()) {
+    facts.add("tokens", fmt::format("{}", fmt::join(plan.data->tokens, ", ")));
+  }
   if (plan.checkpoint && plan.checkpoint->every > 0) {
     facts.add("checkpoint", fmt::format("every {} steps", plan.checkpoint->every));
   }
@@ -190,6 +193,9 @@ const char* explain(plan::CostSource source) {
       return "Stage durations were given in the job ([stage_times]).";
     case plan::CostSource::kProfile:
       return "Stage durations were measured on this machine by tombolo profile.";
+    case plan::CostSource::kTombolo:
+      return "Stage durations come from the law “tombolo”, operator by operator, with constants of "
+             "device, fabric and software stack.";
     case plan::CostSource::kRoofline:
       return "Stage durations come from the law “roofline”: arithmetic and memory traffic at "
              "catalog speeds.";

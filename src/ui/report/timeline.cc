@@ -41,7 +41,8 @@ int32_t order_of(Lane lane) {
   return static_cast<int32_t>(std::find(std::begin(kOrder), std::end(kOrder), lane) - kOrder);
 }
 
-// A rank's part in a sum of gradients is drawn among its computations.
+// A rank's part in a sum of gradients is drawn among its computations, over the end of the last
+// backward where it begins beside it; so is what a pass communicates inside.
 LaneKey lane_of(const Interval& i) {
   if (i.action.kind == action::ActionKind::kNode) {
     const int32_t dimension = i.lane == Lane::kDimension ? i.action.stage : -1;
@@ -86,8 +87,9 @@ Value describe_lane_of_graph(const Trace& trace, const LaneKey& key) {
 Value describe_node(const Interval& i) {
   const bool chunk = i.lane == Lane::kDimension && i.action.microbatch >= 0;
   const char* kind = i.lane == Lane::kDimension ? "message" : to_name(i.lane).data();
-  return Value::Table{
-      {"name", i.name}, {"kind", chunk ? "chunk" : kind}, {"chunk", int64_t{i.action.microbatch}}};
+  return Value::Table{{"name", to_text(i.origin)},
+                      {"kind", chunk ? "chunk" : kind},
+                      {"chunk", int64_t{i.action.microbatch}}};
 }
 
 Value describe_lane(const Trace& trace, const LaneKey& key) {
@@ -217,7 +219,8 @@ Value timeline(const Trace& trace, const std::vector<int64_t>& iterations) {
     if (i.iteration > 0 && embedded++ >= kIntervalsMax) continue;
     const bool is_node = i.action.kind == action::ActionKind::kNode;
     const auto [action, is_new] = action_numbers.try_emplace(
-        {i.action, i.name, is_node ? i.lane : Lane{}}, static_cast<int64_t>(actions.size()));
+        {i.action, is_node ? to_text(i.origin) : "", is_node ? i.lane : Lane{}},
+        static_cast<int64_t>(actions.size()));
     if (is_new) actions.push_back(is_node ? describe_node(i) : Value(to_text(i.action)));
     for (const int64_t number : {lanes.at(lane_of(i)), action->second, (i.start - home->start).ns,
                                  (i.end - i.start).ns, i.bytes}) {

@@ -120,7 +120,7 @@ function breakdown_section() {
     element("ul", {class: "legend"}, kParts.map(([, name, color]) => legend_item(name, color)),
             data.traces.map((trace) => element("li", {}, badge_of(trace)))),
     element("p", {class: "note"}, "Per rank, mean over the iterations of the headline. Communication is exposed " +
-            "while the rank computes nothing and one of its messages is on the way" +
+            "while the rank computes nothing and one of its messages is on the way, or a pass waits for its collectives" +
             (has_replicas ? ", or it is in the sum of gradients or waits there for other replicas" : "") +
             "; idle is what remains."),
   ];

@@ -45,7 +45,7 @@ function twin_of(item, trace) {
   const part = counterpart(other, item.iteration);
   for (let i = 0; i < part.rows.length; i += 5) {
     const lane = other.timeline.lanes[part.rows[i]];
-    if (other.actions[part.rows[i + 1]].text === item.action.text && lane.kind === item.lane.kind &&
+    if (other.actions[part.rows[i + 1]].text === item.action.text && is_device(lane) === is_device(item.lane) &&
         lane.rank === item.lane.rank && lane.peer === item.lane.peer) {
       return {trace: other, duration: part.rows[i + 3]};
     }

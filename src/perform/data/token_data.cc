@@ -1,0 +1,110 @@
+#include "perform/data/token_data.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace tombolo::data {
+namespace {
+
+// Windows of each file and those before it.
+std::vector<int64_t> count_windows(const std::vector<TokenFile>& files, int64_t sequence) {
+  std::vector<int64_t> ends;
+  int64_t sum = 0;
+  for (const TokenFile& file : files) {
+    sum += std::max<int64_t>(file.tokens() - 1, 0) / sequence;
+    ends.push_back(sum);
+  }
+  return ends;
+}
+
+int64_t all_tokens(const std::vector<TokenFile>& files) {
+  int64_t sum = 0;
+  for (const TokenFile& file : files) sum += file.tokens();
+  return sum;
+}
+
+Status check_positions(const plan::Plan& plan) {
+  int64_t last = 0;
+  if (!__builtin_mul_overflow(plan.run.steps, plan.training.global_batch, &last)) return {};
+  return unusable(fmt::format("run.steps = {} of training.global_batch = {}: more samples than can "
+                              "be counted",
+                              plan.run.steps, plan.training.global_batch),
+                  "fewer steps");
+}
+
+}  // namespace
+
+TokenData::TokenData(std::vector<TokenFile> files, std::vector<int64_t> ends, SampleOrder order,
+                     const plan::Plan& plan)
+    : files_(std::move(files)),
+      ends_(std::move(ends)),
+      order_(order),
+      sequence_(plan.model.sequence),
+      global_batch_(plan.training.global_batch),
+      vocabulary_(plan.model.vocabulary) {}
+
+Result<TokenData> TokenData::open(const plan::Plan& plan) {
+  CHECK(plan.data && !plan.data->tokens.empty(), "no token files in the Plan");
+  const plan::Data& said = *plan.data;
+  TRY(check_positions(plan));
+  std::vector<TokenFile> files;
+  for (const std::string& path : said.tokens) {
+    files.push_back(
+        TRY(during(TokenFile::open(path, said.format, said.dtype), "opening data.tokens")));
+  }
+  std::vector<int64_t> ends = count_windows(files, plan.model.sequence);
+  const int64_t windows = ends.back();
+  const auto held_out =
+      static_cast<int64_t>(std::floor(static_cast<double>(windows) * said.evaluation_fraction));
+  if (windows - held_out < 1) {
+    return unusable(fmt::format("{}{}: {} tokens, one sample takes sequence + 1 = {} of one file",
+                                said.tokens.front(), said.tokens.size() > 1 ? " and others" : "",
+                                all_tokens(files), plan.model.sequence + 1),
+                    "more tokens, or a smaller model.sequence");
+  }
+  const SampleOrder order(windows - held_out, said.seed.value_or(plan.run.seed),
+                          said.shuffle.value_or(true));
+  TokenData data(std::move(files), std::move(ends), order, plan);
+  if (held_out == 0) return data;
+  const int64_t micro_batch = plan.training.micro_batch;
+  const int64_t batches =
+      std::min(held_out, std::max(kEvaluationWindowsMax, micro_batch)) / micro_batch;
+  if (batches == 0) {
+    return unusable(fmt::format("{}: {} of {} samples are held out for evaluation, one micro-batch "
+                                "takes {}",
+                                said.tokens.front(), held_out, windows, micro_batch),
+                    "more tokens, or data.evaluation_fraction = 0 for no evaluation");
+  }
+  data.evaluation_windows_ = batches * micro_batch;
+  data.evaluation_stride_ = held_out / data.evaluation_windows_;
+  return data;
+}
+
+Status TokenData::read(int64_t window, std::span<int64_t> out) const {
+  CHECK(static_cast<int64_t>(out.size()) == sequence_ + 1, "{} ids for a window of {}", out.size(),
+        sequence_ + 1);
+  const auto end = std::upper_bound(ends_.begin(), ends_.end(), window);
+  CHECK(window >= 0 && end != ends_.end(), "window {} of {}", window, ends_.back());
+  const int64_t before = end == ends_.begin() ? 0 : *(end - 1);
+  const TokenFile& file = files_[static_cast<size_t>(end - ends_.begin())];
+  return file.read((window - before) * sequence_, out, vocabulary_);
+}
+
+Status TokenData::training_window(int64_t iteration, int64_t sample, std::span<int64_t> out) const {
+  CHECK(iteration >= 1 && sample >= 0 && sample < global_batch_, "sample {} of {} in iteration {}",
+        sample, global_batch_, iteration);
+  const int64_t position = (iteration - 1) * global_batch_ + sample;
+  return during(read(order_.at(position), out),
+                fmt::format("reading sample {} of iteration {}", sample, iteration));
+}
+
+Status TokenData::evaluation_window(int64_t window, std::span<int64_t> out) const {
+  CHECK(window >= 0 && window < evaluation_windows_, "evaluation window {} of {}", window,
+        evaluation_windows_);
+  return during(read(order_.samples() + window * evaluation_stride_, out),
+                fmt::format("reading sample {} of the evaluation", window));
+}
+
+}  // namespace tombolo::data

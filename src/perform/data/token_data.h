@@ -1,0 +1,60 @@
+// What a run trains on where that is files of token ids: samples, and which one comes when.
+//
+// A sample is a window of sequence + 1 ids: all but the last are inputs, all but the first are
+// targets. Window w of a file begins at its id w x sequence, so neighbours share one id; what is
+// left at the end of a file, fewer than sequence + 1 ids, is not read. Windows count through the
+// files in the order in which they are named. Documents follow each other as they lie in a file.
+//
+// The last evaluation_fraction of all windows is held out. The others are shown in the order of
+// SampleOrder: sample s of iteration i, which both count from the start of the run and through the
+// global batch, is position (i - 1) x global_batch + s. So it does not matter who asks: first
+// and last stage, any number of replicas, and a run that was resumed see the same.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "perform/data/sample_order.h"
+#include "perform/data/token_file.h"
+#include "spec/plan/plan.h"
+
+namespace tombolo::data {
+
+class TokenData {
+ public:
+  // At most this many windows are evaluated, spread evenly over those held out (or one micro-batch,
+  // if that is more).
+  static constexpr int64_t kEvaluationWindowsMax = 256;
+
+  // Opens plan.data->tokens, which must be there. Unusable, by file, where one cannot be read or
+  // all together are too short.
+  static Result<TokenData> open(const plan::Plan& plan);
+
+  // Each fills `out`, sequence + 1 long. Unusable at an id that the model's vocabulary lacks.
+  // Iterations count from 1.
+  Status training_window(int64_t iteration, int64_t sample, std::span<int64_t> out) const;
+  Status evaluation_window(int64_t window, std::span<int64_t> out) const;
+
+  // A multiple of micro_batch; 0 if nothing is held out.
+  int64_t evaluation_windows() const { return evaluation_windows_; }
+  int64_t training_samples() const { return order_.samples(); }
+
+ private:
+  TokenData(std::vector<TokenFile> files, std::vector<int64_t> ends, SampleOrder order,
+            const plan::Plan& plan);
+  Status read(int64_t window, std::span<int64_t> out) const;
+
+  std::vector<TokenFile> files_;
+  std::vector<int64_t> ends_;  // windows of each file and those before it
+  SampleOrder order_;
+  int64_t sequence_;
+  int64_t global_batch_;
+  int64_t vocabulary_;
+  int64_t evaluation_windows_ = 0;
+  int64_t evaluation_stride_ = 0;
+};
+
+}  // namespace tombolo::data

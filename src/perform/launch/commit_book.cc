@@ -1,0 +1,45 @@
+#include "perform/launch/commit_book.h"
+
+#include "spec/plan/plan_file.h"
+
+namespace tombolo::launch {
+
+Result<std::optional<runtime::Manifest>> CommitBook::add(int32_t rank, int64_t step,
+                                                         const runtime::Shard& shard) {
+  const auto refused = [&](const std::string& why) {
+    return failed(fmt::format("the shard of rank {} of step {} was refused: {}", rank, step, why));
+  };
+  if (shard.epoch != epoch_)
+    return refused(fmt::format("it is of epoch {}, and this is epoch {}", shard.epoch, epoch_));
+  const auto ranks = static_cast<int32_t>(plan_.ranks.size());
+  if (rank < 0 || rank >= ranks || plan_.ranks[static_cast<size_t>(rank)].replica != 0)
+    return refused("another rank writes for it");
+  if (shard.file != runtime::shard_file(rank, shard.digest))
+    return refused(fmt::format("its name is \"{}\"", shard.file));
+  if (step < 1 || step > plan_.run.steps) return refused("the run has no such step");
+  auto& shards = shards_[step];
+  shards[rank] = shard;
+  if (shards.size() < plan_.ranks.size() / static_cast<size_t>(plan_.replicas()))
+    return std::nullopt;
+  runtime::Manifest manifest{.step = step,
+                             .seed = plan_.run.seed,
+                             .plan_digest = plan::plan_digest(plan_),
+                             .precision = std::string(to_name(plan_.training.precision)),
+                             .model = plan_.model};
+  for (const auto& [owner, each] : shards) manifest.shards.push_back(each);
+  shards_.erase(step);
+  for (int32_t each = 0; each < ranks; ++each) awaited_[step].insert(each);
+  return manifest;
+}
+
+Result<bool> CommitBook::committed(int32_t rank, int64_t step) {
+  const auto awaited = awaited_.find(step);
+  if (awaited == awaited_.end() || awaited->second.erase(rank) == 0)
+    return failed(fmt::format("rank {} made a checkpoint of step {} exist, and was not asked to",
+                              rank, step));
+  if (!awaited->second.empty()) return false;
+  awaited_.erase(awaited);
+  return true;
+}
+
+}  // namespace tombolo::launch

@@ -1,0 +1,47 @@
+// Which checkpoints are on their way to exist: the launcher's book of them.
+//
+//   every shard is reported     ->  all ranks are to commit (Commit)
+//   every rank has committed    ->  the checkpoint exists everywhere; older ones may go (Retire)
+//
+// A rank reports a shard when it has read it back from its disk (runtime/checkpoint.h), and commits
+// when the manifest and the folder around it would survive a power cut. So nothing older is removed
+// before what replaces it is whole on every host. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/result.h"
+#include "perform/runtime/checkpoint.h"
+#include "spec/plan/plan.h"
+
+namespace tombolo::launch {
+
+class CommitBook {
+ public:
+  // The Plan outlives the book.
+  CommitBook(const plan::Plan& plan, int64_t epoch) : plan_(plan), epoch_(epoch) {}
+
+  // One rank's shard. The manifest where it is the last one: of replicas the first writes for all.
+  // Fails, naming the rank, where it is of another epoch, of a rank that writes none, or has
+  // another file's name: then it is as if it had never come.
+  Result<std::optional<runtime::Manifest>> add(int32_t rank, int64_t step,
+                                               const runtime::Shard& shard);
+
+  // A rank has made a checkpoint exist on its host. True where it was the last one. Fails where
+  // nobody asked it to.
+  Result<bool> committed(int32_t rank, int64_t step);
+
+  // Some rank has been asked to commit, and has not said that it did.
+  bool pending() const { return !awaited_.empty(); }
+
+ private:
+  const plan::Plan& plan_;
+  const int64_t epoch_;
+  std::map<int64_t, std::map<int32_t, runtime::Shard>> shards_;  // by step, then by rank
+  std::map<int64_t, std::set<int32_t>> awaited_;                 // by step: who has not committed
+};
+
+}  // namespace tombolo::launch

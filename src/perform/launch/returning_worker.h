@@ -1,0 +1,27 @@
+// A process that keeps a rank's worker as its child, and starts it again whenever the run gathers
+// anew: where the worker ends with kComesAgain (berths.h), or by a signal that nobody sent to this
+// process.
+//
+// State of the process: one worker at a time, and signals that a person or a launcher sends are
+// passed on to it.
+#pragma once
+
+#include "base/result.h"
+#include "perform/launch/berths.h"
+
+namespace tombolo::launch {
+
+// From now on SIGTERM and SIGINT end the worker, and it does not come again.
+void pass_signals_to_worker();
+bool asked_to_end();
+
+// Starts the worker and waits for its end: its wait status.
+Result<int> run_worker(const WorkerStart& start, Processes& processes = system_processes());
+// Whether a worker that ended like this is to be started again.
+bool comes_again(int status);
+// Starts it again for as long as it comes again; `status`: how it ended so far. How it ended at
+// last.
+Result<int> run_again(const WorkerStart& start, int status,
+                      Processes& processes = system_processes());
+
+}  // namespace tombolo::launch

@@ -1,0 +1,278 @@
+// The ocean (support/ocean_run.h) drives launcher, supervisor, ranks and those who start them again
+// through storms: kills, power cuts, cut and reset paths, suspended hosts. When the storm is over
+// every update was made once, whatever happened.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <iostream>
+
+#include "base/file.h"
+#include "perform/runtime/checkpoint.h"
+#include "perform/runtime/state_reader.h"
+#include "support/ocean_run.h"
+#include "support/seeds.h"
+
+namespace tombolo::ocean {
+namespace {
+
+constexpr SimDuration kSecond{1'000'000'000};
+
+struct Storm {
+  uint64_t seed = 0;
+  bool is_loud = false;
+  Bug bug = Bug::kNone;
+};
+
+class Voyage {
+ public:
+  explicit Voyage(const Storm& storm)
+      : storm_(storm), random_(storm.seed), ocean_(storm.seed), sea_(ocean_) {
+    std::string name = "/dev/shm/ocean.XXXXXX";  // in memory, where that is
+    if (!mkdtemp(name.data())) {
+      name = (fs::temp_directory_path() / "ocean.XXXXXX").string();
+      CHECK(mkdtemp(name.data()), "no folder for the hosts");
+    }
+    folder_ = name;
+    sea_.bug_ = storm.bug;
+  }
+
+  void clean_up() const { fs::remove_all(folder_); }
+
+  // What went wrong, or nothing.
+  std::string sail() {
+    RunOptions options;
+    replicas_ = 1 + static_cast<int>(random_.below(2));
+    stages_ = 2 + static_cast<int>(random_.below(2));
+    steps_ = 8 + static_cast<int>(random_.below(8));
+    const bool is_slow = random_.below(8) == 0;
+    options.plan = make_test_plan({.stages = stages_,
+                                   .microbatches = 2,
+                                   .replicas = replicas_,
+                                   .steps = steps_,
+                                   .forward = is_slow ? "9 s" : "100 ms",
+                                   .backward = "200 ms",
+                                   .checkpoints = "checkpoints",
+                                   .every = 1 + static_cast<int>(random_.below(4)),
+                                   .byte_scale = 64});
+    options.folder = folder_;
+    options.on_several_hosts = random_.below(3) > 0;
+    options.systemd = random_.below(2) > 0;
+    if (random_.below(2) == 0) options.terms = *launch::lease_terms(Seconds{5}, Seconds{20});
+    Run run(sea_, options);
+    // While it goes on: an iteration takes about a second.
+    brew(run, options.terms.ceiling, kSecond * (steps_ * (is_slow ? 20 : 1)));
+    // A fault costs what it lasts, leases, the time for ranks to come, and steps done again.
+    const SimTime limit =
+        ocean_.now() + kSecond * (60 + steps_ * (is_slow ? 60 : 3)) + kSecond * 250 * faults_;
+    bool late = false;
+    const bool ended = ocean_.sail([&] {
+      late = ocean_.now() > limit;
+      return run.over() || late;
+    });
+    if (storm_.is_loud) {
+      for (const std::string& note : run.record().notes) std::cerr << "  " << note << "\n";
+      std::cerr << fmt::format("  steps {}\n", fmt::join(run.record().steps, " "));
+    }
+    if (!ended) return "all wait for ever";
+    if (late) return fmt::format("it still goes on after {}", brief(seconds(limit - SimTime{})));
+    if (!*run.record().end) return "it failed: " + run.record().end->error().text();
+    const std::string hasty = check_patience(run);
+    return hasty.empty() ? check(run) : hasty;
+  }
+
+ private:
+  // Faults, one after the other or at once.
+  void brew(Run& run, SimDuration grace, SimDuration window) {
+    const int ranks = stages_ * replicas_;
+    faults_ = static_cast<int64_t>(random_.below(7));
+    for (int64_t i = 0; i < faults_; ++i) {
+      const SimTime at =
+          ocean_.now() +
+          SimDuration{static_cast<int64_t>(random_.below(static_cast<uint64_t>(window.ns)))};
+      const auto host = static_cast<int>(random_.below(run.hosts()));
+      const auto other = static_cast<int>(random_.below(run.hosts()));
+      const auto rank = static_cast<int32_t>(random_.below(ranks));
+      const SimDuration a_while{static_cast<int64_t>(random_.below(45'000'000'000))};
+      const bool one = random_.below(2) == 0;
+      const uint64_t kind = random_.below(run.hosts() > 1 ? 6 : 3);
+      const bool between_workers = host != 0 && other != 0;
+      const bool is_path = kind == 3 || (kind == 4 && between_workers);
+      is_harmless_ = is_harmless_ && is_path && a_while < grace;
+      switch (kind) {
+        case 0:
+          plan(at, fmt::format("rank {} is killed", rank), [&run, rank] { run.kill_one(rank); });
+          break;
+        case 1:
+          plan(at, "the launcher is killed", [&run] { run.kill_one(-1); });
+          break;
+        case 2:
+          plan(at, fmt::format("host {} sleeps for {}", host, brief(seconds(a_while))),
+               [this, host, a_while] { ocean_.suspend(host, ocean_.now() + a_while * 2); });
+          break;
+        case 3:
+          plan(at,
+               fmt::format("hosts {} and {} are cut for {}", host, other, brief(seconds(a_while))),
+               [this, host, other, a_while] {
+                 if (host != other) sea_.cut(host, other, ocean_.now() + a_while);
+               });
+          break;
+        case 4:
+          plan(at, fmt::format("links of {} and {} are reset", host, other),
+               [this, host, other, one] { sea_.reset(host, other, one); });
+          break;
+        case 5:
+          plan(at, fmt::format("host {} is away for {}", host, brief(seconds(a_while))),
+               [&run, host, a_while] { run.lose_host(host, a_while * 2); });
+          break;
+      }
+    }
+  }
+  void plan(SimTime at, std::string what, std::function<void()> fault) {
+    ocean_.at(at, [this, what = std::move(what), fault = std::move(fault)] {
+      if (storm_.is_loud)
+        std::cerr << fmt::format("  at {}: {}\n", brief(seconds(ocean_.now() - SimTime{})), what);
+      fault();
+    });
+  }
+
+  // What happened only to paths between workers, and did not last, is no reason to start again.
+  std::string check_patience(const Run& run) const {
+    if (!is_harmless_) return {};
+    if (run.record().restarts > 0) return "it started again for nothing";
+    for (size_t i = 0; i < run.record().steps.size(); ++i) {
+      if (run.record().steps[i] != static_cast<int64_t>(i) + 1) return "a step was done again";
+    }
+    return {};
+  }
+
+  // Every host has the last checkpoint, every tensor of it saw every update once, and nothing is
+  // left that only a run that goes on needs.
+  std::string check(const Run& run) {
+    if (run.record().steps.empty() || run.record().steps.back() != steps_)
+      return "the last step was never reported";
+    const std::string at_home = run.folder(0) + "/checkpoints";
+    const auto newest = runtime::latest_checkpoint(at_home);
+    if (!newest) return newest.error().text();
+    if (!*newest || (*newest)->manifest.step != steps_) return "the last checkpoint is not there";
+    runtime::StateReader reader(
+        **newest,
+        [&](const runtime::Shard& shard, int64_t offset,
+            int64_t bytes) -> Result<runtime::Payload> {
+          for (int host = 0; host < run.hosts(); ++host) {
+            const std::string path =
+                runtime::step_folder(run.folder(host) + "/checkpoints", steps_) + "/" + shard.file;
+            if (!fs::exists(path)) continue;
+            runtime::Payload out(static_cast<size_t>(bytes));
+            TRY(read_part(path, offset, out));
+            return out;
+          }
+          return failed("no host has " + shard.file);
+        });
+    const auto tensors = reader.read_all();
+    if (!tensors) return tensors.error().text();
+    for (const runtime::NamedTensor& tensor : *tensors) {
+      int64_t updates = 0;
+      std::memcpy(&updates, tensor.bytes.data(), sizeof updates);
+      if (updates != steps_)
+        return fmt::format("{} saw {} updates of {}", tensor.name, updates, steps_);
+    }
+    if (fs::exists(run.folder(0) + "/out/journal")) return "the journal is still there";
+    return {};
+  }
+
+  const Storm storm_;
+  Random random_;
+  Ocean ocean_;
+  Sea sea_;
+  std::string folder_;
+  int stages_ = 2, replicas_ = 1, steps_ = 10;
+  int64_t faults_ = 0;
+  bool is_harmless_ = true;
+};
+
+// In a process of its own, which its parked threads end with.
+std::string sail(const Storm& storm) {
+  int pipe_ends[2];
+  CHECK(pipe(pipe_ends) == 0, "no pipe");
+  const pid_t child = fork();
+  CHECK(child >= 0, "no process");
+  if (child == 0) {
+    const rlimit patience{60, 60};  // seconds of computing, however busy the machine is
+    setrlimit(RLIMIT_CPU, &patience);
+    auto* voyage = new Voyage(storm);  // kept: threads are parked in it
+    const std::string wrong = voyage->sail();
+    voyage->clean_up();
+    const auto written = write(pipe_ends[1], wrong.data(), wrong.size());
+    _exit(written == static_cast<ssize_t>(wrong.size()) ? 0 : 1);
+  }
+  close(pipe_ends[1]);
+  std::string wrong;
+  char part[4096];
+  for (ssize_t n = 0; (n = read(pipe_ends[0], part, sizeof part)) > 0;) wrong.append(part, n);
+  close(pipe_ends[0]);
+  const int status = launch::await_exit(child);
+  return status == 0 ? wrong : "its process was " + launch::describe_exit(status);
+}
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TOMBOLO_NO_FORKS 1  // ThreadSanitizer knows no threads that a forked process starts
+#endif
+#endif
+
+// Alone, and loud: TOMBOLO_SEED=7.
+void sail_all(uint64_t first, uint64_t last) {
+#ifdef TOMBOLO_NO_FORKS
+  GTEST_SKIP() << "under ThreadSanitizer";
+#endif
+  if (const char* one = std::getenv("TOMBOLO_SEED")) {
+    EXPECT_EQ(sail({std::stoull(one), true}), "");
+    return;
+  }
+  int wrong_ones = 0;
+  for (uint64_t seed = first; seed <= last && wrong_ones < 5; ++seed) {
+    const std::string wrong = sail({seed, false});
+    EXPECT_EQ(wrong, "") << "TOMBOLO_SEED=" << seed;
+    wrong_ones += !wrong.empty();
+  }
+}
+
+TEST(RunOcean, EveryUpdateIsMadeOnceWhateverHappens) { sail_all(1, 5); }
+
+TEST(RunOcean, ManyStorms) { sail_all(1, seeds(100, 10'000)); }
+
+// So it would be noticed: with each of these some storm ends otherwise.
+struct Plant {
+  Bug bug = Bug::kNone;
+  uint64_t first = 1;  // storms before this one do not show it; --long tries them as well
+};
+class Planted : public testing::TestWithParam<Plant> {};
+
+TEST_P(Planted, IsFound) {
+#ifdef TOMBOLO_NO_FORKS
+  GTEST_SKIP() << "under ThreadSanitizer";
+#endif
+  const uint64_t first = seeds(GetParam().first, 1);
+  for (uint64_t seed = first; seed < first + 200; ++seed) {
+    const std::string wrong = sail({seed, false, GetParam().bug});
+    if (wrong.empty()) continue;
+    fmt::print("seed {}: {}\n", seed, wrong);
+    return;
+  }
+  FAIL() << "in 200 storms";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    ManyRunOcean, Planted,
+    testing::Values(Plant{Bug::kMessageLostInReset, 133}, Plant{Bug::kLinksHaveNoGrace, 275},
+                    Plant{Bug::kTokenIsDrawnAgain}, Plant{Bug::kExitIsNotHeard},
+                    Plant{Bug::kNobodyComesAgain}, Plant{Bug::kStateIsOneShort},
+                    Plant{Bug::kUpdateAgainAfterLoad}, Plant{Bug::kDiskForgets, 66},
+                    Plant{Bug::kJournalForgets}, Plant{Bug::kKeptUnderAnotherStep}));
+
+}  // namespace
+}  // namespace tombolo::ocean

@@ -1,0 +1,234 @@
+#include "perform/launch/state_desk.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "base/check.h"
+#include "base/file_digest.h"
+#include "base/hash.h"
+#include "perform/launch/rank_session.h"
+
+namespace tombolo::launch {
+
+StateDesk::StateDesk(const plan::Plan& plan, Options options)
+    : plan_(plan),
+      options_(std::move(options)),
+      book_(plan, options_.epoch),
+      newest_(options_.newest) {
+  CHECK(options_.tell, "nobody can be told of state");
+}
+
+void StateDesk::tell_all(const ControlMessage& message) {
+  for (size_t rank = 0; rank < plan_.ranks.size(); ++rank)
+    options_.tell(static_cast<int32_t>(rank), message);
+}
+
+// --- with what all begin -------------------------------------------------------------------------
+
+Survey StateDesk::survey() const {
+  const bool takes = plan_.checkpoint && (plan_.checkpoint->every > 0 || options_.resume);
+  return {.output = std::filesystem::absolute(options_.output).string(),
+          .checkpoints = takes ? plan_.checkpoint->directory : "",
+          .fresh = !options_.goes_on};
+}
+
+Status StateDesk::add(int32_t rank, const Inventory& inventory) {
+  if (sources_.said(rank)) return failed(fmt::format("rank {} said twice what it has", rank));
+  sources_.add(rank, inventory);
+  return {};
+}
+
+Result<std::optional<StateDesk::Beginning>> StateDesk::beginning() {
+  if (sources_.how_many() < plan_.ranks.size()) return std::nullopt;
+  if (!std::exchange(looked_, true)) TRY(look_elsewhere());
+  if (!pulls_.empty()) return std::nullopt;
+  Beginning begin;
+  if (newest_) {
+    begin.first_iteration = newest_->manifest.step + 1;
+    begin.state = newest_->manifest;
+  }
+  if (options_.goes_on) {
+    // What this host sees may be of ranks that sit elsewhere now.
+    sources_.add(0, {.files = {}, .kept = runtime::list_kept(options_.output)});
+    if (auto kept = runtime::choose_kept(sources_.kept(), plan_, begin.first_iteration)) {
+      begin.first_iteration = kept->manifest.step + 1;
+      begin.state = std::move(kept->manifest);
+      begin.state_epoch = static_cast<int64_t>(kept->epoch);
+    }
+  }
+  if (begin.state) TRY(sources_.check(*begin.state, static_cast<uint64_t>(begin.state_epoch)));
+  return begin;
+}
+
+// This host's own folder decides where it has a checkpoint: who removes a damaged one here is
+// believed. Else those of the other hosts count.
+Status StateDesk::look_elsewhere() {
+  if (newest_ || !options_.elsewhere || !plan_.checkpoint) return {};
+  const auto found = sources_.newest_manifest(options_.goes_on ? plan_.run.steps : INT64_MAX);
+  const std::string& directory = plan_.checkpoint->directory;
+  if (found && !options_.resume && !options_.goes_on) {
+    return unusable(fmt::format("{}: an earlier run left a checkpoint of step {} on the host of "
+                                "rank {}",
+                                directory, found->step, found->rank),
+                    "--resume to go on from it, or removing the folder to begin again");
+  }
+  if (found) return pull_manifest(*found);
+  if (!options_.resume || options_.goes_on) return {};
+  return unusable(fmt::format("{}: there is no checkpoint to resume from, on any host", directory),
+                  "starting from the beginning, without --resume");
+}
+
+Status StateDesk::pull_manifest(const StateSources::Found& found) {
+  auto text = std::make_shared<std::string>();
+  const std::string folder = runtime::step_folder(plan_.checkpoint->directory, found.step);
+  pull(
+      found.rank,
+      {.what = FileKind::kCheckpoint,
+       .step = found.step,
+       .file = runtime::kManifestName,
+       .bytes = found.bytes},
+      [text](std::string_view bytes) -> Status {
+        text->append(bytes);
+        return {};
+      },
+      [this, text, folder]() -> Status {
+        newest_.emplace();
+        newest_->folder = folder;
+        newest_->manifest =
+            TRY(runtime::parse_manifest(*text, folder + "/" + runtime::kManifestName));
+        return runtime::check_fits(*newest_, plan_);
+      });
+  return {};
+}
+
+// --- checkpoints ---------------------------------------------------------------------------------
+
+// What was refused is as if it had never come: its rank is not what it was, or not the one.
+void StateDesk::add(int32_t rank, int64_t step, const runtime::Shard& shard) {
+  auto manifest = book_.add(rank, step, shard);
+  if (!manifest) {
+    if (options_.note) options_.note(manifest.error().message);
+  } else if (*manifest && step == plan_.run.steps) {
+    last_ = std::move(**manifest);
+  } else if (*manifest) {
+    commit(**manifest);
+  }
+}
+
+void StateDesk::commit(const runtime::Manifest& manifest) {
+  committing_[manifest.step] = manifest;
+  tell_all(Commit{manifest});
+}
+
+Status StateDesk::committed(int32_t rank, int64_t step) {
+  if (!TRY(book_.committed(rank, step))) return {};
+  newest_ = {runtime::step_folder(plan_.checkpoint->directory, step), std::move(committing_[step])};
+  committing_.erase(step);
+  // Until all have ended one may still be lost: then the run goes on from the one before.
+  const int64_t keep = plan_.checkpoint->keep;
+  tell_all(Retire{step, step == plan_.run.steps ? std::max<int64_t>(keep, 2) : keep});
+  return {};
+}
+
+void StateDesk::all_finished() {
+  if (last_) commit(*std::exchange(last_, std::nullopt));
+}
+
+// --- files ---------------------------------------------------------------------------------------
+
+Status StateDesk::asked(int32_t rank, const FileRequest& wanted) {
+  const auto from = sources_.source(wanted, rank);
+  if (!from) {
+    options_.tell(rank, FilePiece{.id = wanted.id, .error = "no host has it"});
+    return {};
+  }
+  FileRequest passed = wanted;
+  passed.id = next_id_++;
+  passed_on_[passed.id] = {rank, wanted.id};
+  options_.tell(*from, passed);
+  return {};
+}
+
+Status StateDesk::came(int32_t rank, const FilePiece& piece) {
+  if (const auto asked = passed_on_.find(piece.id); asked != passed_on_.end()) {
+    FilePiece passed = piece;
+    passed.id = asked->second.id;
+    options_.tell(asked->second.rank, passed);
+    passed_on_.erase(asked);
+    return {};
+  }
+  const auto ours = std::find_if(pulls_.begin(), pulls_.end(), [&](const Pull& each) {
+    return each.rank == rank && piece.id >= each.window.range().id &&
+           piece.id < each.window.end_id();
+  });
+  if (ours == pulls_.end())
+    return failed(fmt::format("rank {} sent a piece of a file that nobody asked for", rank));
+  TRY(ours->window.add(piece));
+  TRY(ours->take({reinterpret_cast<const char*>(piece.bytes.data()), piece.bytes.size()}));
+  ask_on(*ours);
+  if (!ours->window.done()) return {};
+  const auto done = std::move(ours->done);
+  pulls_.erase(ours);
+  return done();
+}
+
+void StateDesk::pull(int32_t rank, FileRequest range, std::function<Status(std::string_view)> take,
+                     std::function<Status()> done) {
+  range.id = next_id_;
+  pulls_.push_back({rank, PieceWindow(std::move(range)), std::move(take), std::move(done)});
+  next_id_ = pulls_.back().window.end_id();
+  ask_on(pulls_.back());
+}
+
+void StateDesk::ask_on(Pull& pull) {
+  while (const auto next = pull.window.ask()) options_.tell(pull.rank, *next);
+}
+
+// --- the parts of the Trace ----------------------------------------------------------------------
+
+std::string StateDesk::fetched_path(int32_t rank) const {
+  return rank_trace_path(options_.output, rank) + ".fetched";
+}
+
+std::string StateDesk::trace_path(int32_t rank) const {
+  return std::count(fetched_.begin(), fetched_.end(), rank) > 0
+             ? fetched_path(rank)
+             : rank_trace_path(options_.output, rank);
+}
+
+// What this host sees under the name is the rank's, or it is on another host.
+Status StateDesk::finished(int32_t rank, const Finished& finished) {
+  const FileDigest wanted{finished.trace_bytes, finished.trace_digest};
+  const auto here = digest_of_file(rank_trace_path(options_.output, rank));
+  if ((here && *here == wanted) || wanted.bytes == 0) return {};
+  struct Copy {
+    AtomicFile file;
+    RunningDigest digest;
+  };
+  auto copy = std::make_shared<Copy>(Copy{TRY(AtomicFile::create(fetched_path(rank))), {}});
+  pull(
+      rank, {.what = FileKind::kTrace, .file = "trace", .bytes = wanted.bytes},
+      [copy](std::string_view bytes) {
+        copy->digest.add(bytes);
+        return copy->file.write(bytes);
+      },
+      [this, copy, wanted, rank]() -> Status {
+        if (copy->digest.text() != wanted.digest)
+          return failed(fmt::format("rank {}'s part of the Trace is not what it wrote", rank));
+        fetched_.push_back(rank);
+        return copy->file.commit();
+      });
+  return {};
+}
+
+void StateDesk::clear() const {
+  std::error_code ec;
+  for (size_t r = 0; r < plan_.ranks.size(); ++r) {
+    const auto rank = static_cast<int32_t>(r);
+    std::filesystem::remove(rank_trace_path(options_.output, rank), ec);
+    std::filesystem::remove(fetched_path(rank), ec);
+  }
+}
+
+}  // namespace tombolo::launch

@@ -1,0 +1,115 @@
+// The launcher's desk for state: with what a run begins, which checkpoints come into being, and
+// files that go from one host to another. Folders need not be shared.
+//
+//   gathering   asks all ranks what is on their hosts, and says with what all begin
+//   working     commits checkpoints in two steps (commit_book.h), passes pieces of shards on to
+//               ranks whose hosts lack them (file_pieces.h)
+//   at the end  fetches the parts of the Trace that it cannot see in its own folder
+//
+// One thread; never blocks but for this host's disk.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/result.h"
+#include "perform/launch/commit_book.h"
+#include "perform/launch/control.h"
+#include "perform/launch/file_pieces.h"
+#include "perform/launch/state_sources.h"
+#include "spec/plan/plan.h"
+
+namespace tombolo::launch {
+
+class StateDesk {
+ public:
+  struct Options {
+    std::string output;      // the launcher's folder
+    int64_t epoch = 0;       // that gathers
+    bool goes_on = false;    // with a run that lost somebody
+    bool resume = false;     // a person said so
+    bool elsewhere = false;  // ranks are on other hosts, which may have what this one lacks
+    std::optional<runtime::FoundCheckpoint> newest;  // of the checkpoints that are here
+    std::function<void(int32_t rank, const ControlMessage&)> tell;
+    std::function<void(const std::string&)> note;  // what people should know; may be empty
+  };
+  // The Plan outlives the desk.
+  StateDesk(const plan::Plan& plan, Options options);
+
+  // To all ranks; what they answer.
+  Survey survey() const;
+  Status add(int32_t rank, const Inventory& inventory);
+
+  // With what all begin.
+  struct Beginning {
+    int64_t first_iteration = 1;
+    std::optional<runtime::Manifest> state;  // nothing: from the beginning
+    int64_t state_epoch = 0;                 // in which it was kept; 0: of a checkpoint
+  };
+  // Nothing while somebody has not answered. Unusable where a checkpoint does not fit, or where a
+  // shard of it is nowhere. Once.
+  Result<std::optional<Beginning>> beginning();
+
+  void add(int32_t rank, int64_t step, const runtime::Shard& shard);
+  Status committed(int32_t rank, int64_t step);
+  Status asked(int32_t rank, const FileRequest& wanted);
+  Status came(int32_t rank, const FilePiece& piece);
+  Status finished(int32_t rank, const Finished& finished);
+
+  // All ranks have finished: the last step's checkpoint is due. Who is lost before leaves something
+  // to go on from.
+  void all_finished();
+  // Nothing is on its way any more.
+  bool idle() const { return pulls_.empty() && !book_.pending(); }
+  // To all ranks, when it is.
+  Over over() const { return {fetched_}; }
+  // Where a rank's part of the Trace lies now.
+  std::string trace_path(int32_t rank) const;
+  // When all ranks have ended, or not: what is of no use any more goes.
+  void clear() const;
+
+  // The newest checkpoint that exists on all hosts, and what it is called here.
+  const std::optional<runtime::FoundCheckpoint>& checkpoint() const { return newest_; }
+
+ private:
+  struct Pull {
+    int32_t rank = 0;
+    PieceWindow window;
+    std::function<Status(std::string_view)> take;
+    std::function<Status()> done;
+  };
+  // Of a rank that asked, and the number that it gave.
+  struct Asked {
+    int32_t rank = 0;
+    int64_t id = 0;
+  };
+  void commit(const runtime::Manifest& manifest);
+  void tell_all(const ControlMessage& message);
+  void pull(int32_t rank, FileRequest range, std::function<Status(std::string_view)> take,
+            std::function<Status()> done);
+  void ask_on(Pull& pull);
+  Status pull_manifest(const StateSources::Found& found);
+  Status look_elsewhere();
+  std::string fetched_path(int32_t rank) const;
+
+  const plan::Plan& plan_;
+  const Options options_;
+  StateSources sources_;
+  CommitBook book_;
+  std::optional<runtime::FoundCheckpoint> newest_;
+  bool looked_ = false;                    // at what other hosts have
+  std::optional<runtime::Manifest> last_;  // of the last step, all of whose shards are there
+  std::map<int64_t, runtime::Manifest> committing_;
+  std::list<Pull> pulls_;
+  std::map<int64_t, Asked> passed_on_;
+  int64_t next_id_ = 1;
+  std::vector<int32_t> fetched_;
+};
+
+}  // namespace tombolo::launch

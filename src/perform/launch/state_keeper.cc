@@ -1,0 +1,123 @@
+#include "perform/launch/state_keeper.h"
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "perform/launch/rank_session.h"
+#include "perform/runtime/kept_state.h"
+
+namespace tombolo::launch {
+namespace {
+
+// Of checkpoints: those that are kept, one that comes into being, one that was never finished.
+constexpr size_t kStepsListed = 8;
+
+Result<std::string> path_of(const StatePlaces& places, int32_t rank, const FileRequest& asked) {
+  switch (asked.what) {
+    case FileKind::kTrace:
+      return rank_trace_path(places.output, rank);
+    case FileKind::kKept:
+      return runtime::step_folder(
+                 runtime::kept_folder(places.output, static_cast<uint64_t>(asked.epoch)),
+                 asked.step) +
+             "/" + asked.file;
+    case FileKind::kCheckpoint:
+      break;
+  }
+  if (places.checkpoints.empty()) return failed("there are no checkpoints here");
+  return runtime::step_folder(places.checkpoints, asked.step) + "/" + asked.file;
+}
+
+Result<link::Payload> read_piece(const StatePlaces& places, int32_t rank,
+                                 const FileRequest& asked) {
+  const std::string path = TRY(path_of(places, rank, asked));
+  link::Payload bytes(static_cast<size_t>(asked.bytes));
+  TRY(read_part(path, asked.offset, bytes));
+  return bytes;
+}
+
+}  // namespace
+
+FilePiece answer(const StatePlaces& places, int32_t rank, const FileRequest& asked) {
+  auto bytes = read_piece(places, rank, asked);
+  if (bytes) return {.id = asked.id, .error = {}, .bytes = std::move(*bytes)};
+  return {.id = asked.id, .error = bytes.error().message, .bytes = {}};
+}
+
+StateKeeper::StateKeeper(StatePlaces places, int32_t rank, Say say, Threads& threads)
+    : places_(std::move(places)),
+      rank_(rank),
+      say_(std::move(say)),
+      threads_(threads),
+      changed_(threads.signal()),
+      thread_(threads.start([this] { work(); })) {}
+
+StateKeeper::~StateKeeper() { finish(); }
+
+Inventory StateKeeper::take_stock(bool fresh) const {
+  Inventory out;
+  if (!places_.checkpoints.empty())
+    out.files = runtime::list_checkpoints(places_.checkpoints, kStepsListed);
+  std::error_code ec;
+  if (fresh) {
+    std::filesystem::remove_all(runtime::kept_folder(places_.output), ec);
+  } else {
+    out.kept = runtime::list_kept(places_.output, rank_);
+  }
+  return out;
+}
+
+Status StateKeeper::check(bool takes_checkpoints) const {
+  TRY(check_writable(places_.output));
+  return takes_checkpoints ? check_writable(places_.checkpoints) : Status();
+}
+
+void StateKeeper::take(Order order) {
+  std::lock_guard lock(mutex_);
+  if (over_) return;
+  orders_.push_back(std::move(order));
+  changed_->notify_all();
+}
+
+void StateKeeper::finish() {
+  {
+    std::lock_guard lock(mutex_);
+    over_ = true;
+    changed_->notify_all();
+  }
+  thread_.reset();
+}
+
+void StateKeeper::work() {
+  while (true) {
+    std::unique_lock lock(mutex_);
+    threads_.await(*changed_, lock, kNever, [&] { return over_ || !orders_.empty(); });
+    if (orders_.empty()) return;
+    const Order order = std::move(orders_.front());
+    orders_.pop_front();
+    lock.unlock();
+    const Status done = std::visit([&](const auto& each) { return carry_out(each); }, order);
+    if (!done) static_cast<void>(say_(Failure{done.error()}));
+  }
+}
+
+Status StateKeeper::carry_out(const Commit& commit) {
+  if (places_.checkpoints.empty()) return failed("a checkpoint of a Plan that has none");
+  TRY(runtime::commit_checkpoint(places_.checkpoints, commit.manifest, rank_));
+  // Who cannot be told is gone, which the other threads notice.
+  static_cast<void>(say_(Committed{commit.manifest.step}));
+  return {};
+}
+
+Status StateKeeper::carry_out(const Retire& retire) {
+  if (!places_.checkpoints.empty())
+    runtime::retire_checkpoints(places_.checkpoints, retire.step, retire.keep);
+  return {};
+}
+
+Status StateKeeper::carry_out(const FileRequest& asked) {
+  static_cast<void>(say_(answer(places_, rank_, asked)));
+  return {};
+}
+
+}  // namespace tombolo::launch

@@ -1,0 +1,116 @@
+// One rank's files, with the launcher's orders and without one.
+#include "perform/launch/state_keeper.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "perform/runtime/kept_state.h"
+#include "spec/plan/plan_file.h"
+#include "support/folder_test.h"
+#include "support/test_plan.h"
+
+namespace tombolo::launch {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class Keeping : public FolderTest {
+ protected:
+  void SetUp() override { places_ = {folder_ + "/out", folder_ + "/checkpoints"}; }
+  runtime::Manifest manifest_with(int64_t step) {
+    const runtime::NamedTensor tensor{"layers.0.x", "U8", {4}, runtime::Payload(4)};
+    runtime::Manifest manifest{.step = step, .seed = 7, .model = plan_.model};
+    manifest.shards.push_back(
+        *runtime::write_shard(places_.checkpoints, step, 0, 1, std::span(&tensor, 1)));
+    return manifest;
+  }
+
+  const plan::Plan plan_ = make_test_plan({});
+  StatePlaces places_;
+  SystemClock clock_;
+  std::vector<ControlMessage> said_;  // read after finish()
+};
+
+TEST_F(Keeping, CommitsThenSaysSoThenRemovesWhatIsOlder) {
+  StateKeeper keeper(
+      places_, 0,
+      [&](const ControlMessage& message) -> Status {
+        said_.push_back(message);
+        return {};
+      },
+      clock_);
+  for (const int64_t step : {2, 4}) keeper.take(Commit{manifest_with(step)});
+  keeper.take(Retire{4, 1});
+  keeper.finish();
+  ASSERT_EQ(said_.size(), 2u);
+  EXPECT_EQ(std::get<Committed>(said_[1]).step, 4);
+  EXPECT_FALSE(fs::exists(runtime::step_folder(places_.checkpoints, 2)));
+  EXPECT_EQ((*runtime::latest_checkpoint(places_.checkpoints))->manifest.step, 4);
+  const Inventory stock = StateKeeper(places_, 0, {}, clock_).take_stock(true);
+  EXPECT_EQ(stock.files.size(), 2u) << "a shard and the manifest";
+}
+
+TEST_F(Keeping, TellsOfWhatItCannotCommit) {
+  runtime::Manifest manifest = manifest_with(2);
+  fs::resize_file(runtime::step_folder(places_.checkpoints, 2) + "/" + manifest.shards[0].file, 3);
+  StateKeeper keeper(
+      places_, 0,
+      [&](const ControlMessage& message) -> Status {
+        said_.push_back(message);
+        return {};
+      },
+      clock_);
+  keeper.take(Commit{manifest});
+  keeper.finish();
+  ASSERT_EQ(said_.size(), 1u);
+  EXPECT_THAT(std::get<Failure>(said_[0]).error.text(), HasSubstr("it has 3 bytes"));
+  EXPECT_FALSE(*runtime::latest_checkpoint(places_.checkpoints)) << "it does not exist";
+}
+
+TEST_F(Keeping, HandsOutItsFilesAndNoOthers) {
+  const runtime::Manifest manifest = manifest_with(2);
+  const runtime::Shard& shard = manifest.shards[0];
+  FileRequest asked{.id = 3, .step = 2, .file = shard.file, .offset = shard.bytes - 4, .bytes = 4};
+  EXPECT_EQ(answer(places_, 0, asked).bytes, link::Payload(4));
+  asked.offset += 1;
+  EXPECT_THAT(answer(places_, 0, asked).error, HasSubstr("it ends before byte"));
+  asked.step = 9;
+  EXPECT_THAT(answer(places_, 0, asked).error, HasSubstr("No such file"));
+  places_.checkpoints.clear();
+  EXPECT_THAT(answer(places_, 0, asked).error, HasSubstr("no checkpoints here"));
+}
+
+// What another run left under the same epoch must not be mistaken for this one's.
+TEST_F(Keeping, AFreshRunForgetsWhatWasKept) {
+  const runtime::NamedTensor tensor{"layers.0.x", "U8", {4}, runtime::Payload(4)};
+  const std::string kept = runtime::kept_folder(places_.output, 1);
+  const runtime::Shard shard = *runtime::write_shard(kept, 5, 0, 1, std::span(&tensor, 1));
+  const runtime::KeptShard note{5, 0, shard};
+  ASSERT_TRUE(
+      write_file(runtime::step_folder(kept, 5) + "/rank-0.json", to_json(write_fields(note))));
+  StateKeeper keeper(
+      places_, 0, [](const ControlMessage&) { return Status(); }, clock_);
+  EXPECT_EQ(keeper.take_stock(false).kept, std::vector{note});
+  EXPECT_TRUE(keeper.take_stock(true).kept.empty());
+  EXPECT_FALSE(fs::exists(runtime::kept_folder(places_.output)));
+}
+
+TEST_F(Keeping, FoldersThatCannotBeAreNamedBeforeTheFirstStep) {
+  ASSERT_TRUE(write_file(folder_ + "/file", "x"));
+  StateKeeper keeper(
+      {folder_ + "/file/out", ""}, 0, [](const ControlMessage&) { return Status(); }, clock_);
+  EXPECT_THAT(keeper.check(false).error().text(), HasSubstr(folder_ + "/file/out: cannot create"));
+  StateKeeper good(
+      places_, 0, [](const ControlMessage&) { return Status(); }, clock_);
+  EXPECT_TRUE(good.check(true));
+  EXPECT_TRUE(fs::is_empty(places_.output)) << "the probe is gone";
+  EXPECT_TRUE(fs::exists(places_.checkpoints));
+}
+
+}  // namespace
+}  // namespace tombolo::launch

@@ -1,0 +1,72 @@
+#include "perform/link/strangers.h"
+
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "support/seeds.h"
+
+namespace tombolo::link {
+namespace {
+
+constexpr SimDuration kMillisecond{1'000'000};
+const Strangers::Options kFew{.total = 4, .per_address = 3};
+
+TEST(Strangers, TheOldestSilentOneGoesAndOnlyWhenItHadItsTime) {
+  Strangers strangers(kFew);
+  SimTime now;
+  for (Strangers::Id id = 1; id <= 4; ++id) EXPECT_FALSE(strangers.add(id, "a", now));
+  EXPECT_EQ(strangers.room_at(now), now + kMillisecond * 100);
+  strangers.spoke(1);
+  now = now + kMillisecond * 100;
+  EXPECT_EQ(strangers.room_at(now), now);
+  EXPECT_EQ(strangers.add(5, "a", now), 2u);
+  strangers.remove(3);  // a member
+  EXPECT_EQ(strangers.add(6, "a", now), 4u) << "one address has its share";
+  EXPECT_EQ(strangers.size(), 3u);
+}
+
+TEST(Strangers, AFloodTakesOnlyItsOwnPlaces) {
+  Strangers strangers(kFew);
+  SimTime now;
+  EXPECT_FALSE(strangers.add(1, "honest", now));
+  now = now + kMillisecond * 200;  // it is the oldest by far, and slow
+  for (Strangers::Id id = 2; id <= 50; ++id) {
+    now = std::max(now, strangers.room_at(now));
+    if (id > 4) now = now + kMillisecond * 100;
+    EXPECT_NE(strangers.add(id, "flood", now), 1u);
+  }
+  EXPECT_EQ(strangers.size(), 4u);
+}
+
+// Whatever comes: never more than the total, never the newest, and there is always room soon.
+TEST(Strangers, AreBoundedAndMoveOn) {
+  for (uint64_t seed = 0; seed < seeds(200, 10'000); ++seed) {
+    Random random = Random(seed).stream("strangers");
+    Strangers strangers({.total = 8, .per_address = 5});
+    SimTime now;
+    std::map<Strangers::Id, SimTime> here;
+    for (Strangers::Id id = 1; id < 200; ++id) {
+      now = now + kMillisecond * static_cast<int64_t>(random.below(40));
+      ASSERT_LE(strangers.room_at(now), now + kMillisecond * 1000);
+      now = strangers.room_at(now);
+      const auto goes = strangers.add(id, std::to_string(random.below(3)), now);
+      if (goes) {
+        ASSERT_NE(*goes, id);
+        ASSERT_EQ(here.count(*goes), 1u);
+        ASSERT_GE(now - here[*goes], kMillisecond * 100) << "seed " << seed;
+        here.erase(*goes);
+      }
+      here[id] = now;
+      ASSERT_LE(strangers.size(), 8u);
+      ASSERT_EQ(strangers.size(), here.size());
+      if (random.below(3) == 0) strangers.spoke(id);
+      if (random.below(4) == 0) {
+        strangers.remove(here.begin()->first);
+        here.erase(here.begin());
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tombolo::link

@@ -1,0 +1,36 @@
+// A regular expression that cuts texts into pieces, as tokenizers have them. By PCRE2, with Unicode
+// classes.
+//
+// Where it differs from Oniguruma, for which tokenizer.json is written: \s has U+180E too, and what
+// is a letter follows the Unicode version of the library.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace tombolo::text {
+
+class SplitPattern {
+ public:
+  // `literal`: the pattern is the text to find. Unusable, by offset, where it is no expression.
+  static Result<SplitPattern> compile(const std::string& pattern, bool literal = false);
+  SplitPattern(SplitPattern&&) noexcept;
+  SplitPattern& operator=(SplitPattern&&) noexcept;
+  ~SplitPattern();
+
+  // All of `text`, which is valid UTF-8, in its order: what matches and what lies between. No piece
+  // is empty. Ends at the first error of `piece`. Not for several threads at once.
+  using Piece = std::function<Status(std::string_view piece, bool matches)>;
+  Status split(std::string_view text, const Piece& piece) const;
+
+ private:
+  struct Compiled;
+  explicit SplitPattern(std::unique_ptr<Compiled> compiled);
+  std::unique_ptr<Compiled> compiled_;
+};
+
+}  // namespace tombolo::text

@@ -1,0 +1,33 @@
+// Texts to token ids, by whatever a model's tokenizer is written in.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace tombolo::text {
+
+class TextEncoder {
+ public:
+  virtual ~TextEncoder() = default;
+
+  // The ids of a document, without what would be added around it. Unusable, by byte, where it is no
+  // UTF-8. For one thread at a time.
+  virtual Result<std::vector<int64_t>> encode(std::string_view text) = 0;
+
+  // Of a token by its content, as in "<|endoftext|>" or "</s>".
+  virtual std::optional<int64_t> id_of(const std::string& token) const = 0;
+  virtual int64_t vocabulary() const = 0;  // ids are below it
+};
+
+// A tokenizer.json (tokenizer.h), or what SentencePiece wrote (sentence_pieces.h), which is no JSON.
+Result<std::unique_ptr<TextEncoder>> read_tokenizer(const std::string& path);
+Result<std::unique_ptr<TextEncoder>> parse_tokenizer(std::string_view file,
+                                                     const std::string& name);
+
+}  // namespace tombolo::text

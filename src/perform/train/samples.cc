@@ -1,0 +1,35 @@
+#include "perform/train/samples.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tombolo::train {
+
+Result<Samples> Samples::open(const plan::Plan& plan) {
+  if (plan.data && !plan.data->tokens.empty()) {
+    return Samples(TRY(data::TokenData::open(plan)));
+  }
+  return Samples(TRY(ByteData::open(plan)));
+}
+
+Status Samples::training(int64_t iteration, int64_t sample, std::span<int64_t> out) const {
+  if (const auto* tokens = std::get_if<data::TokenData>(&source_)) {
+    return tokens->training_window(iteration, sample, out);
+  }
+  std::ranges::copy(std::get<ByteData>(source_).training_window(iteration, sample), out.begin());
+  return {};
+}
+
+Status Samples::evaluation(int64_t window, std::span<int64_t> out) const {
+  if (const auto* tokens = std::get_if<data::TokenData>(&source_)) {
+    return tokens->evaluation_window(window, out);
+  }
+  std::ranges::copy(std::get<ByteData>(source_).evaluation_window(window), out.begin());
+  return {};
+}
+
+int64_t Samples::evaluation_windows() const {
+  return std::visit([](const auto& source) { return source.evaluation_windows(); }, source_);
+}
+
+}  // namespace tombolo::train

@@ -1,0 +1,325 @@
+// How a connection becomes part of a link: accepting, dialing, the handshake, and refusals.
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "perform/link/splice.h"
+#include "perform/transport/driver.h"
+#include "perform/transport/tcp_state.h"
+
+namespace tombolo::transport {
+namespace {
+
+using detail::Connection;
+using detail::lost;
+using detail::text;
+using std::chrono::nanoseconds;
+
+constexpr auto kDialAgain = std::chrono::milliseconds(20);
+constexpr SimDuration kLogEvery{1'000'000'000};
+
+}  // namespace
+
+void Driver::accept_next() {
+  const auto c = std::make_shared<Connection>(io_);
+  acceptor_.async_accept(c->socket, [this, c](asio::error_code error) {
+    if (error) {  // out of file descriptors, mostly: others may end meanwhile
+      accept_timer_.expires_after(std::chrono::milliseconds(100));
+      accept_timer_.async_wait([this](asio::error_code) { accept_next(); });
+      return;
+    }
+    welcome(c);
+    const SimTime now = clock_.now();
+    const SimTime room = strangers_.room_at(now);
+    if (room <= now) return accept_next();
+    accept_timer_.expires_after(nanoseconds((room - now).ns));
+    accept_timer_.async_wait([this](asio::error_code) { accept_next(); });
+  });
+}
+
+// Whoever has to go for it goes: strangers.h.
+void Driver::welcome(const ConnectionPtr& c) {
+  asio::error_code ignored;
+  const auto from = c->socket.remote_endpoint(ignored).address();
+  c->stranger = ++next_stranger_;
+  strange_[c->stranger] = c;
+  const auto goes = strangers_.add(c->stranger, from.to_string(), clock_.now());
+  if (goes) evict(ConnectionPtr(strange_.at(*goes)));
+  begin(c);
+}
+
+// At once, because a place that waits for the other side is no place; in one line per second.
+void Driver::evict(const ConnectionPtr& c) {
+  const Error crowd = link::crowded();
+  if (!c->secure) {
+    const auto frame = link::failure_frame(options_.identity, crowd.message);
+    ::send(c->socket.native_handle(), frame.data(), frame.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
+  ++evicted_;
+  const SimTime now = clock_.now();
+  if (options_.log && (evicted_logged_.ns == 0 || now - evicted_logged_ >= kLogEvery)) {
+    evicted_logged_ = now;
+    options_.log(
+        fmt::format("hung up on {} connections that said no hello, the last one from {}: {}",
+                    std::exchange(evicted_, 0), c->remote, crowd.message));
+  }
+  end(c, {});
+}
+
+void Driver::dial(const ConnectionPtr& c) {
+  if (!c->open) return;
+  asio::error_code ignored;
+  c->socket.open(c->at.protocol(), ignored);  // async_connect opens it otherwise
+  choose_congestion_control(c->socket.native_handle(), options_.congestion_control);
+  if (c->redials) limit_handshake(c);
+  c->socket.async_connect(c->at, [this, c](asio::error_code error) {
+    if (!c->open) return;
+    if (!error) return c->meets >= 0 ? ask_for_peer(c) : begin(c);
+    if (c->redials) return call_failed(c, error.message());
+    asio::error_code ignored;
+    c->socket.close(ignored);
+    if (clock_.now() >= c->dial_until) return;  // link() words it
+    c->departure_timer.expires_after(kDialAgain);
+    c->departure_timer.async_wait([this, c](asio::error_code) { dial(c); });
+  });
+}
+
+// At a splice. Its peer may be long in coming; then this is a connection like any other, and the
+// lower of the two ranks is the one that dialed.
+void Driver::ask_for_peer(const ConnectionPtr& c) {
+  const auto joined = [this, c](asio::error_code error, size_t) {
+    if (!c->open) return;
+    if (!error && c->control_out[0] == link::kJoined) return begin(c);
+    if (c->redials) return call_failed(c, "the coordinator hung up before the other side called");
+    {
+      Lock lock(mutex_);
+      peer(c->meets).unreachable =
+          Error{ErrorCode::kLostPeer,
+                fmt::format("the coordinator at {} hung up before rank {} called it", text(c->at),
+                            c->meets),
+                {},
+                "look at what the coordinator said last"};
+      changed_.notify_all();
+    }
+    end(c, {});
+  };
+  const link::Preface preface = link::encode_preface(
+      options_.identity.token, {options_.identity.rank, c->meets, c->part.connection});
+  c->control_out.assign(preface.begin(), preface.end());
+  c->socket.set_option(asio::socket_base::keep_alive(true));
+  asio::async_write(c->socket, asio::buffer(c->control_out),
+                    [c, joined](asio::error_code error, size_t bytes) {
+                      if (error) return joined(error, bytes);
+                      asio::async_read(c->socket, asio::buffer(c->control_out.data(), 1), joined);
+                    });
+}
+
+// Before the connection is made: what was paced once stays paced. Accepted sockets inherit it.
+void Driver::choose_congestion_control(int socket, const std::string& name) {
+  if (!name.empty() && !set_congestion_control(socket, name) && options_.log) {
+    options_.log(fmt::format("TCP's congestion control stays the machine's, not {}: {}", name,
+                             std::strerror(errno)));
+  }
+}
+
+void Driver::begin(const ConnectionPtr& c) {
+  asio::error_code ignored;
+  c->remote = text(c->socket.remote_endpoint(ignored));
+  c->socket.set_option(tcp::no_delay(true), ignored);
+  limit_handshake(c);
+  if (secure_) {
+    using Role = trust::SecureStream::Role;
+    const Role role = c->dialed >= 0 ? Role::kDials : Role::kAnswers;
+    c->secure = std::make_unique<trust::SecureStream>(secure_, role);
+  }
+  if (c->dialed >= 0) {
+    link::Terms terms{.grace = options_.grace};
+    if (c->redials) {
+      Lock lock(mutex_);
+      terms.resumes = peer(c->dialed).link.gathering().incarnation();
+    }
+    c->control.push_back(link::hello_frame(options_.identity, c->dialed, c->part, terms));
+    pump(c);
+  }
+  read(c);
+}
+
+// The first time it asks for a hello, the second time it no longer waits for the stranger to go. A
+// connection that shook hands has as long until all others of its link have.
+void Driver::limit_handshake(const ConnectionPtr& c) {
+  c->handshake_timer.expires_after(nanoseconds(options_.handshake_max.ns));
+  c->handshake_timer.async_wait([this, c](asio::error_code error) {
+    if (error || !c->open) return;
+    const std::string limit = brief(seconds(options_.handshake_max));
+    if (c->redials && c->rank < 0) return call_failed(c, "no answer within " + limit);
+    if (c->rank >= 0) {
+      {
+        Lock lock(mutex_);
+        if (peer(c->rank).up) return;  // in the meantime
+      }
+      if (options_.log) {
+        options_.log(
+            fmt::format("gave up a link to rank {}: not all of its {} connections came "
+                        "within {}",
+                        c->rank, c->part.connections, limit));
+      }
+      return end(c, lost(c->rank, "not all of its connections came within " + limit));
+    }
+    if (c->deaf) return end(c, {});
+    refuse(c, {ErrorCode::kFailed, fmt::format("it said no hello within {}", limit)});
+  });
+}
+
+Status Driver::on_hello(const ConnectionPtr& c, const link::Frame& frame) {
+  const link::Caller caller = TRY(link::check_hello(options_.identity, frame));
+  if (c->dialed >= 0 && caller.rank != c->dialed)
+    return failed(fmt::format("rank {} answered where rank {} was called", caller.rank, c->dialed));
+  if (c->dialed >= 0 && caller.part != c->part)
+    return failed(fmt::format("rank {} answered to another connection", caller.rank));
+  std::vector<ConnectionPtr> outdated;
+  const Status joined = join(c, caller, outdated);
+  for (const ConnectionPtr& other : outdated) shut(other);
+  if (!joined && link::is_restart_refusal(joined.error()) && c->rank < 0 && !c->redials)
+    end_link(caller.rank, lost(caller.rank, "it was started again"));
+  TRY(joined);
+  if (c->dialed < 0)
+    c->control.push_back(
+        link::hello_frame(options_.identity, caller.rank, caller.part, {.grace = options_.grace}));
+  if (c->dialed >= 0 && c->part.connection == 0 && !c->redials) dial_others(c);
+  return {};
+}
+
+Status Driver::join(const ConnectionPtr& c, const link::Caller& caller,
+                    std::vector<ConnectionPtr>& outdated) {
+  Lock lock(mutex_);
+  Peer& p = peer(caller.rank);
+  const bool again = p.link.resumable() && caller.part.round > 0;
+  if (aborted_ || (closing_ && !again))
+    return fail(aborted_ && again ? Error{ErrorCode::kFailed, reason_of_abort()}
+                                  : link::about_to_end());
+  if (p.ended && again) return failed("the link is over: " + p.ended->message);
+  if (c->redials && c->dialed >= 0) return rejoin(c, caller, p);
+  if (c->dialed >= 0 && !p.link.gathering().expects(c->part.attempt))
+    return failed("the attempt to link was given up");
+  const auto welcome = p.link.gathering().add(caller, p.link.resumable());
+  if (!welcome) {
+    if (options_.on_duplicate && link::is_duplicate_refusal(welcome.error()))
+      options_.on_duplicate(caller.rank);
+    return fail(welcome.error());
+  }
+  if (*welcome == link::Gathering::Welcome::kResumed) {
+    const auto before = p.connections.find(caller.part.connection);
+    if (before != p.connections.end()) {  // its end was not noticed here
+      outdated.push_back(before->second);
+      detach(outdated.back(), "the other side called again for it", p);
+    }
+    adopt(c, caller.part, p);
+    return {};
+  }
+  if (*welcome == link::Gathering::Welcome::kJoinedAnew) {
+    for (const auto& [number, other] : std::exchange(p.connections, {})) outdated.push_back(other);
+  }
+  c->rank = caller.rank;
+  c->part = caller.part;
+  c->decoder.raise_payload_max(link::kFramePayloadMax);
+  if (c->secure) c->secure->widen();
+  p.connections[c->part.connection] = c;
+  known(c);
+  if (!p.link.up()) return {};
+  p.up = true;
+  p.dialing.clear();
+  for (const auto& [number, each] : p.connections) each->handshake_timer.cancel();
+  if (options_.grace.ns > 0 && caller.terms.grace.ns > 0) make_resumable(p, caller.terms);
+  changed_.notify_all();
+  if (welcomed_) {
+    asio::post(io_, [this, rank = c->rank] { prepare(rank); });
+    tell_news(c->rank);
+  }
+  return {};
+}
+
+// The answer to a redial of ours.
+Status Driver::rejoin(const ConnectionPtr& c, const link::Caller& caller, Peer& p) {
+  TRY(p.link.gathering().check_again(caller));
+  adopt(c, c->part, p);
+  return {};
+}
+
+// A connection in place of one that was lost.
+void Driver::adopt(const ConnectionPtr& c, const link::LinkPart& part, Peer& p) {
+  const SimTime now = clock_.now();
+  c->rank = p.link.peer();
+  c->part = part;
+  c->decoder.raise_payload_max(link::kFramePayloadMax);
+  if (c->secure) c->secure->widen();
+  c->handshake_timer.cancel();
+  known(c);
+  p.connections[part.connection] = c;
+  const auto call = p.redials.find(part.connection);
+  if (call != p.redials.end()) {
+    if (call->second != c) asio::post(io_, [this, other = call->second] { shut(other); });
+    p.redials.erase(call);
+  }
+  p.link.resume(part.connection, now);
+  const std::string story = p.recovery->back(part.connection, now);
+  p.grace_timer.cancel();
+  prepare(c, p);
+  changed_.notify_all();
+  if (options_.log)
+    options_.log(fmt::format("connection {} of {} to rank {} is back; it was {}",
+                             part.connection + 1, part.connections, c->rank, story));
+  asio::post(io_, [this, c] {
+    look_after(c);
+    pump_all(c->rank);
+  });
+}
+
+void Driver::make_resumable(Peer& p, const link::Terms& theirs) {
+  const SimTime now = clock_.now();
+  const link::Gathering& gathering = p.link.gathering();
+  p.link.make_resumable(now);
+  p.recovery.emplace(std::min(options_.grace, theirs.grace), gathering.connections(),
+                     gathering.attempt() + static_cast<uint64_t>(options_.identity.rank));
+  for (const auto& [number, each] : p.connections) {
+    set_user_timeout(each->socket.native_handle(), options_.silence_max);
+    asio::post(io_, [this, c = each] { look_after(c); });
+  }
+}
+
+void Driver::dial_others(const ConnectionPtr& first) {
+  std::vector<ConnectionPtr> others;
+  {
+    Lock lock(mutex_);
+    others = peer(first->dialed).dialing;
+  }
+  for (const ConnectionPtr& c : others) {
+    if (c != first) dial(c);
+  }
+}
+
+// Not a peer: says why, once here and once there, and lets the other side hang up.
+void Driver::refuse(const ConnectionPtr& c, const Error& error) {
+  if (!c->open || c->deaf) return;
+  if (c->redials) return redial_refused(c, error);
+  const int32_t called = std::max(c->dialed, c->meets);
+  if (called >= 0) {
+    Lock lock(mutex_);
+    peer(called).unreachable = Error{
+        error.code,
+        fmt::format("no link to rank {} {} {}: {}", called,
+                    c->meets >= 0 ? "through the coordinator at" : "at", c->remote, error.message),
+        {},
+        error.hint};
+    changed_.notify_all();
+  } else if (options_.log) {
+    options_.log(fmt::format("refused a connection from {}: {}", c->remote, error.message));
+  }
+  limit_handshake(c);
+  say_last(c, link::failure_frame(options_.identity, error.message));
+}
+
+}  // namespace tombolo::transport

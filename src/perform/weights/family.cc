@@ -1,0 +1,206 @@
+#include "perform/weights/family.h"
+
+#include <string_view>
+#include <utility>
+
+#include "base/check.h"
+
+namespace tombolo::weights {
+namespace {
+
+using model::Activation;
+using model::Model;
+using model::Norm;
+using model::Positions;
+
+bool qkv_bias(const Model& m) { return m.qkv_bias.value_or(m.bias); }
+bool output_bias(const Model& m) { return m.output_bias.value_or(m.bias); }
+bool mlp_bias(const Model& m) { return m.mlp_bias.value_or(m.bias); }
+bool has_usual_heads(const Model& m) { return m.head_size() * m.heads == m.hidden; }
+
+std::string gpt2_mismatch(const Model& m) {
+  if (m.norm != Norm::kLayer) return "norm is not layernorm";
+  if (m.activation != Activation::kGelu) return "activation is not gelu";
+  if (m.positions != Positions::kLearned) return "positions are not learned";
+  if (!qkv_bias(m) || !output_bias(m) || !mlp_bias(m)) return "it has no bias";
+  if (m.kv_heads != m.heads) return fmt::format("kv_heads = {}", m.kv_heads);
+  if (!has_usual_heads(m)) return fmt::format("head_dim = {}", m.head_size());
+  if (m.qk_norm.value_or(false)) return "qk_norm = true";
+  return "";
+}
+
+// A part of a name of ours, and of theirs.
+struct Word {
+  std::string_view ours, theirs;
+  bool transposed = false;
+  int64_t part = 0, parts = 1;
+};
+
+constexpr Word kLlamaEnds[] = {
+    {"embedding", "model.embed_tokens"}, {"norm", "model.norm"}, {"head", "lm_head"}};
+constexpr Word kLlamaLayer[] = {{"attention_norm", "input_layernorm"},
+                                {"attention.query", "self_attn.q_proj"},
+                                {"attention.key", "self_attn.k_proj"},
+                                {"attention.value", "self_attn.v_proj"},
+                                {"attention.query_norm", "self_attn.q_norm"},
+                                {"attention.key_norm", "self_attn.k_norm"},
+                                {"attention.output", "self_attn.o_proj"},
+                                {"mlp_norm", "post_attention_layernorm"},
+                                {"mlp.gate", "mlp.gate_proj"},
+                                {"mlp.up", "mlp.up_proj"},
+                                {"mlp.down", "mlp.down_proj"}};
+constexpr Word kGpt2Ends[] = {{"embedding", "transformer.wte"},
+                              {"positions", "transformer.wpe"},
+                              {"norm", "transformer.ln_f"},
+                              {"head", "lm_head"}};
+constexpr Word kGpt2Layer[] = {{"attention_norm", "ln_1"},
+                               {"attention.query", "attn.c_attn", true, 0, 3},
+                               {"attention.key", "attn.c_attn", true, 1, 3},
+                               {"attention.value", "attn.c_attn", true, 2, 3},
+                               {"attention.output", "attn.c_proj", true},
+                               {"mlp_norm", "ln_2"},
+                               {"mlp.up", "mlp.c_fc", true},
+                               {"mlp.down", "mlp.c_proj", true}};
+
+template <size_t N>
+Place place_in(const Word (&words)[N], std::string_view stem, std::string_view ending,
+               const std::string& before) {
+  for (const Word& word : words) {
+    if (word.ours != stem) continue;
+    return {fmt::format("{}{}{}", before, word.theirs, ending),
+            word.transposed && ending == ".weight", word.part, word.parts};
+  }
+  CHECK(false, "{}{} is no name of a tensor", stem, ending);
+}
+
+}  // namespace
+
+std::string family_names() {
+  std::string out;
+  for (const auto& [family, name] : enum_names(Family{})) {
+    out += fmt::format("{}{}", out.empty() ? "" : ", ", name);
+  }
+  return out;
+}
+
+std::string mismatch(Family family, const Model& m) {
+  if (std::string other = model::departure(m); !other.empty()) return other;
+  if (family == Family::kGpt2) return gpt2_mismatch(m);
+  if (m.norm != Norm::kRms) return "norm is not rmsnorm";
+  if (m.activation != Activation::kSwiglu) return "activation is not swiglu";
+  if (m.positions != Positions::kRotary) return "positions are not rope";
+  const bool norms = m.qk_norm.value_or(false);
+  if (norms != (family == Family::kQwen3)) return fmt::format("qk_norm = {}", norms);
+  if (mlp_bias(m) && family != Family::kLlama) return "the MLP has biases";
+  if (family == Family::kQwen2) {
+    if (!qkv_bias(m) || output_bias(m)) return "biases are not those of query, key and value";
+    if (!has_usual_heads(m)) return fmt::format("head_dim = {}", m.head_size());
+    return "";
+  }
+  if (family == Family::kMistral && (qkv_bias(m) || output_bias(m))) return "it has biases";
+  if (qkv_bias(m) != output_bias(m)) return "some projections of the attention alone have biases";
+  return "";
+}
+
+std::optional<Family> family_of(const Model& model) {
+  for (const Family family : {Family::kLlama, Family::kQwen2, Family::kQwen3, Family::kGpt2}) {
+    if (mismatch(family, model).empty()) return family;
+  }
+  return std::nullopt;
+}
+
+std::vector<Tensor> tensors_of(const Model& m) {
+  std::vector<Tensor> out;
+  const auto norm = [&](const std::string& name, int64_t width) {
+    out.push_back({name + ".weight", {width}});
+    if (m.norm == Norm::kLayer) out.push_back({name + ".bias", {width}});
+  };
+  const auto matrix = [&](const std::string& name, int64_t rows, int64_t columns, bool bias) {
+    out.push_back({name + ".weight", {rows, columns}});
+    if (bias) out.push_back({name + ".bias", {rows}});
+  };
+  const int64_t wide = m.attention_width(), kv = m.kv_heads * m.head_size();
+  matrix("embedding", m.vocabulary, m.hidden, false);
+  if (m.positions == Positions::kLearned) {
+    matrix("positions", m.positions_max.value_or(m.sequence), m.hidden, false);
+  }
+  for (int64_t i = 0; i < m.layers; ++i) {
+    const std::string layer = fmt::format("layers.{}.", i);
+    norm(layer + "attention_norm", m.hidden);
+    matrix(layer + "attention.query", wide, m.hidden, qkv_bias(m));
+    matrix(layer + "attention.key", kv, m.hidden, qkv_bias(m));
+    matrix(layer + "attention.value", kv, m.hidden, qkv_bias(m));
+    if (m.qk_norm.value_or(false)) {
+      norm(layer + "attention.query_norm", m.head_size());
+      norm(layer + "attention.key_norm", m.head_size());
+    }
+    matrix(layer + "attention.output", m.hidden, wide, output_bias(m));
+    norm(layer + "mlp_norm", m.hidden);
+    if (m.activation == Activation::kSwiglu) {
+      matrix(layer + "mlp.gate", m.ffn, m.hidden, mlp_bias(m));
+    }
+    matrix(layer + "mlp.up", m.ffn, m.hidden, mlp_bias(m));
+    matrix(layer + "mlp.down", m.hidden, m.ffn, mlp_bias(m));
+  }
+  norm("norm", m.hidden);
+  if (!m.tied_embeddings) matrix("head", m.vocabulary, m.hidden, false);
+  return out;
+}
+
+Place place_of(Family family, const std::string& name) {
+  constexpr std::string_view kLayers = "layers.";
+  std::string_view stem = name;
+  const size_t dot = stem.rfind('.');
+  CHECK(dot != std::string_view::npos, "{} is no name of a tensor", name);
+  const std::string_view ending = stem.substr(dot);
+  stem = stem.substr(0, dot);
+  const bool gpt2 = family == Family::kGpt2;
+  if (!stem.starts_with(kLayers)) {
+    return gpt2 ? place_in(kGpt2Ends, stem, ending, "") : place_in(kLlamaEnds, stem, ending, "");
+  }
+  stem.remove_prefix(kLayers.size());
+  const size_t after = stem.find('.');
+  CHECK(after != std::string_view::npos, "{} is no name of a tensor", name);
+  const std::string_view number = stem.substr(0, after);
+  stem.remove_prefix(after + 1);
+  return gpt2 ? place_in(kGpt2Layer, stem, ending, fmt::format("transformer.h.{}.", number))
+              : place_in(kLlamaLayer, stem, ending, fmt::format("model.layers.{}.", number));
+}
+
+std::vector<TheirTensor> their_tensors(Family family, const Model& model) {
+  std::vector<TheirTensor> out;
+  // The parts of one lie close together, but for its weights and biases in turns.
+  const auto find = [&](const std::string& name) -> TheirTensor* {
+    const size_t last = out.size() > 4 ? out.size() - 4 : 0;
+    for (size_t i = out.size(); i > last; --i) {
+      if (out[i - 1].name == name) return &out[i - 1];
+    }
+    return nullptr;
+  };
+  for (Tensor& tensor : tensors_of(model)) {
+    const Place place = place_of(family, tensor.name);
+    if (TheirTensor* begun = place.part > 0 ? find(place.name) : nullptr) {
+      begun->parts.push_back(std::move(tensor));
+      continue;
+    }
+    std::vector<int64_t> shape = tensor.shape;
+    shape[0] *= place.parts;
+    if (place.transposed) std::swap(shape[0], shape[1]);
+    out.push_back({place.name, std::move(shape), {std::move(tensor)}, place.transposed});
+  }
+  return out;
+}
+
+std::string decoder_prefix(Family family) {
+  return family == Family::kGpt2 ? "transformer." : "model.";
+}
+
+bool is_no_weight(Family family, const Model& model, const std::string& name) {
+  if (model.tied_embeddings && name == "lm_head.weight") return true;
+  if (family == Family::kGpt2) {
+    return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+  }
+  return name.ends_with(".rotary_emb.inv_freq");
+}
+
+}  // namespace tombolo::weights

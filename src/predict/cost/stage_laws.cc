@@ -1,0 +1,182 @@
+#include "predict/cost/stage_laws.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "predict/cost/law.h"
+
+namespace tombolo::cost {
+
+Configuration stage_configuration(Configuration c, int64_t tensor, bool across) {
+  CHECK(tensor >= 1, "a stage on {} devices", tensor);
+  c.tensor = tensor;
+  c.virtual_stages = 1;  // each of a rank's stages is priced by itself
+  if (!across) return c;
+  c.pipeline = 2;
+  c.sequence_parallel = c.sequence_parallel && tensor > 1;
+  return c;
+}
+
+Result<StageLaws> StageLaws::make(const model::Model& model, const cluster::Cluster& cluster,
+                                  const plan::Training& training) {
+  CHECK(!cluster.datacenters.empty(), "a cluster without a datacenter");
+  LawSettings settings = settings_of(training);
+  settings.all_nodes = cluster.datacenters.size() > 1;
+  StageLaws out;
+  for (const cluster::Datacenter& datacenter : cluster.datacenters) {
+    out.laws_.push_back(TRY(during(IterationLaw::make(model, datacenter, settings),
+                                   "pricing stages in " + datacenter.name)));
+  }
+  return out;
+}
+
+StagePrice StageLaws::stage(size_t datacenter, const Configuration& c,
+                            const model::Slice& slice) const {
+  StagePrice price = in(datacenter).stage(c, slice);
+  price.update += in(datacenter).constants().stack.host_iteration;
+  return price;
+}
+
+Hop StageLaws::inside(size_t datacenter, const Configuration& c) const {
+  const IterationLaw& law = in(datacenter);
+  const Seconds transfer = law.transfer(c);
+  return {transfer, transfer * (1 - law.constants().stack.pipeline_overlap), transfer};
+}
+
+Hop wan_hop(const cluster::WanLink& link, const WanEnd& from, const WanEnd& to, int64_t data,
+            Bytes size) {
+  for (const WanEnd* end : {&from, &to}) {
+    CHECK(end->datacenter && end->shards >= 1, "a stage on {} devices of {}", end->shards,
+          end->datacenter ? end->datacenter->name : "no datacenter");
+  }
+  CHECK(data >= 1, "{} replicas of a stage", data);
+  // Replicas of a stage on one node, and nodes of one replica.
+  const auto on_node = [&](const WanEnd& end) {
+    return std::clamp<int64_t>(end.datacenter->devices_per_node / end.shards, 1, data);
+  };
+  const auto nodes = [](const WanEnd& end) {
+    const int64_t each = end.datacenter->devices_per_node;
+    return (end.shards + each - 1) / each;
+  };
+  const int64_t sharing = std::min(on_node(from), on_node(to));
+  const int64_t pairs = std::min(nodes(from), nodes(to));
+  BytesPerSecond rate = cluster::flow_rate(link) * (real(pairs) / real(sharing));
+  if (link.path_limit) rate = std::min(rate, *link.path_limit / real(data));
+  for (const WanEnd* end : {&from, &to}) {
+    rate = std::min(rate, end->datacenter->scale_out.bandwidth * real(end->shards));
+  }
+  const Seconds occupancy = size / rate;
+  const Seconds transfer = link.one_way_latency + occupancy;
+  return {transfer, transfer, occupancy};
+}
+
+Dollars egress_of(const cluster::WanLink& link, Bytes boundary, int64_t micro_batches,
+                  int64_t data) {
+  return link.price * boundary * (2 * real(micro_batches) * real(data));
+}
+
+namespace {
+
+Status check_pipeline(const plan::Plan& plan, const std::string& file) {
+  if (!plan.has_model()) {
+    return unusable(file + ": model is missing",
+                    "[model] with preset = \"gpt3-175b\" or config = \"config.json\"");
+  }
+  if (plan.parallelism.virtual_stages == 1) return {};
+  return unusable(
+      fmt::format("{}: parallelism.virtual_stages = {}: the law mixed-pipeline, for stages in {}, "
+                  "has one stage per rank",
+                  file, plan.parallelism.virtual_stages,
+                  plan.cluster.datacenters.size() > 1 ? "several datacenters"
+                                                      : "unlike tensor parallelism"),
+      "tombolo simulate, which plays every schedule, or virtual_stages = 1");
+}
+
+// Between two neighbouring stages, in either direction.
+Hop hop_between(const plan::Plan& plan, const StageLaws& laws, const Configuration& of_sender,
+                int32_t from, int32_t to) {
+  const cluster::Datacenter& source = plan.datacenter_of(from);
+  const cluster::Datacenter& target = plan.datacenter_of(to);
+  const bool wan = source.name != target.name;
+  if (wan && plan.wan_transfer) {
+    const Seconds arrival = *plan.wan_transfer + plan.wan_latency;
+    return {arrival, arrival, *plan.wan_transfer};
+  }
+  if (wan) {
+    return wan_hop(*plan.cluster.link(source.name, target.name), {&source, plan.ranks[from].shards},
+                   {&target, plan.ranks[to].shards}, plan.parallelism.data, plan.boundary);
+  }
+  // Imagined times leave nothing to a network.
+  if (plan.cost_source == plan::CostSource::kStageTimes) return {};
+  return laws.inside(plan.datacenter_index(from), of_sender);
+}
+
+}  // namespace
+
+const PlacedStage& PlanPrediction::fullest() const {
+  CHECK(!stages.empty(), "a prediction of no stage");
+  return *std::max_element(stages.begin(), stages.end(),
+                           [](const PlacedStage& a, const PlacedStage& b) {
+                             if (a.fits() != b.fits()) return a.fits();
+                             return a.memory.total() < b.memory.total();
+                           });
+}
+
+Result<PlanPrediction> predict_plan(const plan::Plan& plan, const std::string& file) {
+  TRY(check_pipeline(plan, file));
+  const StageLaws laws = TRY(StageLaws::make(plan.model, plan.cluster, plan.training));
+  const Configuration of_all = TRY(configuration_of(plan.parallelism, plan.training, file));
+  const bool fp8 = plan.training.precision == plan::Precision::kFp8;
+  const auto stages = static_cast<int32_t>(plan.stages.size());
+  const int64_t micro_batches = plan.microbatches();
+
+  PlanPrediction out;
+  std::vector<StagePass> passes;
+  std::vector<Hop> hops;
+  std::vector<Seconds> ends;
+  DollarsPerSecond rate;
+  bool priced = true;
+  for (int32_t s = 0; s < stages; ++s) {
+    const plan::Stage& stage = plan.stages[s];
+    const int32_t rank = plan.rank_of(s, 0);
+    const cluster::Datacenter& here = plan.datacenter_of(rank);
+    const IterationLaw& law = laws.in(plan.datacenter_index(rank));
+    const Configuration c =
+        stage_configuration(of_all, plan.parallelism.tensor_at(s), laws.across());
+    const int64_t waiting = c.gpipe ? micro_batches : std::min<int64_t>(micro_batches, stages - s);
+    const Seconds backward = stage.cost.backward + stage.cost.recompute;
+    passes.push_back({stage.cost.forward, backward});
+    ends.push_back(stage.cost.update + stage.cost.reduce);
+    out.stages.push_back({.stage = s,
+                          .datacenter = here.name,
+                          .device = here.device.name,
+                          .tensor = c.tensor,
+                          .first_layer = stage.slice.first_layer,
+                          .layers = stage.slice.layers,
+                          .forward = stage.cost.forward,
+                          .backward = backward,
+                          .memory = law.stage_memory(c, stage.slice, waiting),
+                          .memory_of_device = here.device.memory});
+    for (const std::string& assumed : law.constants().assumed) {
+      const auto known = std::find(out.assumed.begin(), out.assumed.end(), assumed);
+      if (known == out.assumed.end()) out.assumed.push_back(assumed);
+    }
+    const int64_t devices = plan.ranks[rank].shards * plan.parallelism.data;
+    out.devices += devices;
+    out.peak += usable_peak(here.device, fp8) * real(devices);
+    rate += here.price * real(devices);
+    priced = priced && here.price.value > 0;
+    if (s == 0) continue;
+    const int32_t before = plan.rank_of(s - 1, 0);
+    hops.push_back(hop_between(plan, laws, c, before, rank));
+    const cluster::WanLink* link = plan.cluster.link(plan.datacenter_of(before).name, here.name);
+    if (link && plan.datacenter_of(before).name != here.name) {
+      out.egress += egress_of(*link, plan.boundary, micro_batches, plan.parallelism.data);
+    }
+  }
+  out.time = mixed_iteration(passes, hops, ends, micro_batches);
+  if (priced) out.rental = rate * out.time.iteration;
+  return out;
+}
+
+}  // namespace tombolo::cost

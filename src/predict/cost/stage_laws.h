@@ -1,0 +1,105 @@
+// The law `tombolo` for the stages of one pipeline, each in the datacenter where it lies: what
+// Plans carry, what searches over several datacenters compare, and an iteration of both in closed
+// form.
+//
+// A stage is priced by itself, under a configuration with its own tensor degree. Over several
+// datacenters (`across`) nobody knows how much of each a plan fills before it is found; so there
+// stragglers count by all nodes of a datacenter, and neighbours are taken to lie as two stages
+// would.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "base/result.h"
+#include "predict/cost/iteration.h"
+#include "predict/cost/mixed_pipeline.h"
+#include "spec/plan/plan.h"
+
+namespace tombolo::cost {
+
+// A configuration as one stage on `tensor` x context devices sees it. `across`: of a pipeline over
+// several datacenters.
+Configuration stage_configuration(Configuration of_all, int64_t tensor, bool across);
+
+class StageLaws {
+ public:
+  // One law for each datacenter. Unusable: no constants for one of them.
+  static Result<StageLaws> make(const model::Model& model, const cluster::Cluster& cluster,
+                                const plan::Training& training);
+
+  bool across() const { return laws_.size() > 1; }
+  // By the index of the datacenter in its cluster.
+  const IterationLaw& in(size_t datacenter) const {
+    CHECK(datacenter < laws_.size(), "datacenter {} of {}", datacenter, laws_.size());
+    return laws_[datacenter];
+  }
+  // Of a rank, once per iteration, the host's time included.
+  StagePrice stage(size_t datacenter, const Configuration& c, const model::Slice& slice) const;
+  // From a stage to the next in the same datacenter.
+  Hop inside(size_t datacenter, const Configuration& c) const;
+
+ private:
+  std::vector<IterationLaw> laws_;
+};
+
+// One end of a WAN boundary: the replicas of a stage, each on `shards` devices, side by side on the
+// nodes of a datacenter.
+struct WanEnd {
+  const cluster::Datacenter* datacenter = nullptr;
+  int64_t shards = 1;
+};
+
+// A micro-batch of `size` bytes (of all shards together) between two stages of `data` replicas. All
+// replicas send at once: those on one pair of nodes share what flow_rate gives it, all share the
+// path limit, and no replica sends faster than its devices' network. docs/laws/wan_flow.md.
+Hop wan_hop(const cluster::WanLink& link, const WanEnd& from, const WanEnd& to, int64_t data,
+            Bytes size);
+
+// What all pipelines together pay for one boundary over a WAN link, there and back, per iteration.
+Dollars egress_of(const cluster::WanLink& link, Bytes boundary, int64_t micro_batches,
+                  int64_t data);
+
+// One row of a placement.
+struct PlacedStage {
+  int64_t stage = 0;
+  std::string datacenter;
+  std::string device;
+  int64_t tensor = 1;
+  int64_t first_layer = 0;
+  int64_t layers = 0;
+  Seconds forward;      // one micro-batch
+  Seconds backward;     // recomputation included
+  DeviceMemory memory;  // with the micro-batches that 1F1B keeps there
+  Bytes memory_of_device;
+
+  bool fits() const { return memory.total() <= memory_of_device; }
+};
+
+// A whole iteration of a Plan whose stages differ.
+struct PlanPrediction {
+  std::vector<PlacedStage> stages;
+  MixedIteration time;
+  int64_t devices = 0;
+  FlopsPerSecond peak;               // of all of them
+  std::optional<Dollars> rental;     // of the devices, for the iteration; none: a price is missing
+  Dollars egress;                    // of WAN traffic, for the iteration
+  std::vector<std::string> assumed;  // constants of other devices or fabrics that stood in
+
+  // The stage that lacks most memory, or else the one that needs most.
+  const PlacedStage& fullest() const;
+};
+
+// By the law `mixed-pipeline` over the times that the Plan carries, whoever said them: what
+// `tombolo plan` prints of a plan over several datacenters. Transfers inside a datacenter are those
+// of the law `tombolo`, those over the WAN wan_hop's, unless [stage_times] say other. Schedules are
+// counted as 1F1B.
+//
+// `file` is for messages. Unusable: a Plan without a model; several stages per rank. Cost:
+// O(stages^2 + passes played).
+Result<PlanPrediction> predict_plan(const plan::Plan& plan, const std::string& file);
+
+}  // namespace tombolo::cost

@@ -1,0 +1,380 @@
+#include "predict/sim/trace_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <queue>
+#include <tuple>
+
+#include "base/check.h"
+#include "base/time.h"
+#include "spec/plan/resources.h"
+#include "spec/schedule/schedule.h"
+
+namespace tombolo::sim {
+namespace {
+
+using action::Action;
+using action::ActionKind;
+using trace::Interval;
+using trace::Lane;
+
+// A resource serves so much work, in nanoseconds of its own, between two moments.
+struct Demand {
+  SimTime first, last;
+  double work = 0;
+  const Interval* interval = nullptr;
+};
+
+// The transfer that is late where the earliest last moment goes first, or nothing.
+const Demand* late_one(std::vector<Demand>& demands) {
+  // Whole nanoseconds stand for moments between them: half of one for each that was waited for.
+  constexpr double kRelative = 1e-9;
+  std::sort(demands.begin(), demands.end(), [](const Demand& a, const Demand& b) {
+    return std::tie(a.first, a.last) < std::tie(b.first, b.last);
+  });
+  const auto later = [](const std::pair<SimTime, size_t>& a, const std::pair<SimTime, size_t>& b) {
+    return a > b;
+  };
+  std::priority_queue<std::pair<SimTime, size_t>, std::vector<std::pair<SimTime, size_t>>,
+                      decltype(later)>
+      waiting(later);
+  std::vector<double> left(demands.size());
+  double now = 0;
+  for (size_t next = 0; next < demands.size() || !waiting.empty();) {
+    if (waiting.empty()) now = std::max(now, static_cast<double>(demands[next].first.ns));
+    while (next < demands.size() && static_cast<double>(demands[next].first.ns) <= now) {
+      left[next] = demands[next].work;
+      waiting.emplace(demands[next].last, next);
+      ++next;
+    }
+    const size_t served = waiting.top().second;
+    const double until = next < demands.size() ? static_cast<double>(demands[next].first.ns)
+                                               : now + left[served] + 1;
+    const double step = std::min(left[served], std::max(0.0, until - now));
+    now += step;
+    left[served] -= step;
+    if (left[served] > 0) continue;
+    const auto last = static_cast<double>(demands[served].last.ns);
+    if (now > last + 1 + kRelative * last) return &demands[served];
+    waiting.pop();
+  }
+  return nullptr;
+}
+
+// Of all spans that end with this demand, how far the fullest is above what the resource carries.
+double overload(const std::vector<Demand>& demands, const Demand& late) {
+  double worst = 0, work = 0;
+  for (auto demand = demands.rbegin(); demand != demands.rend(); ++demand) {
+    if (demand->last > late.last) continue;
+    work += demand->work;
+    const auto span = static_cast<double>((late.last - demand->first).ns);
+    if (span > 0) worst = std::max(worst, work / span);
+  }
+  return worst;
+}
+
+class Checker {
+ public:
+  Checker(const plan::Plan& plan, const trace::Trace& trace, const schedule::Schedule& schedule)
+      : plan_(plan),
+        schedule_(schedule),
+        shape_(schedule::shape_of(plan)),
+        times_(schedule::times_of(plan)) {
+    intervals_.reserve(trace.intervals.size());
+    for (const Interval& interval : trace.intervals) {
+      if (interval.iteration < 1) continue;  // evaluation, checkpoints
+      iterations_ = std::max(iterations_, interval.iteration);
+      if (action::is_inside_a_pass(interval.action.kind)) {
+        put_back(interval);
+        continue;
+      }
+      intervals_.push_back(interval);
+      found_[{interval.iteration, interval.rank, interval.action}] = &intervals_.back();
+    }
+  }
+
+  Check run() {
+    check_bytes();
+    check_order();
+    check_causality();
+    check_capacity();
+    check_memory();
+    return std::move(out_);
+  }
+
+ private:
+  using Key = std::tuple<int64_t, int32_t, Action>;
+
+  // What a pass communicates inside stands behind its computation; here it is part of the pass
+  // again.
+  void put_back(const Interval& part) {
+    const auto* of = std::get_if<trace::PassPart>(&part.origin);
+    if (!of || part.lane != Lane::kCollective || part.bytes != 0) {
+      return tell(ViolationKind::kOrder, fmt::format("{} belongs to no pass", name_of(part)));
+    }
+    const Key key{part.iteration, part.rank, of->pass};
+    const auto at = found_.find(key);
+    if (at == found_.end()) {  // a pass that computes nothing
+      intervals_.push_back(part);
+      intervals_.back().action = of->pass;
+      intervals_.back().lane = Lane::kCompute;
+      found_[key] = &intervals_.back();
+    } else if (at->second->end != part.start) {
+      tell(ViolationKind::kOrder,
+           fmt::format("{} does not follow {}", name_of(part), name_of(*at->second)));
+    } else {
+      at->second->end = part.end;
+    }
+  }
+
+  void tell(ViolationKind kind, std::string text) {
+    const auto same = std::count_if(out_.violations.begin(), out_.violations.end(),
+                                    [&](const Violation& v) { return v.kind == kind; });
+    if (static_cast<size_t>(same) < kViolationsMax) {
+      out_.violations.push_back({kind, std::move(text)});
+    }
+  }
+
+  static std::string name_of(const Interval& interval) {
+    return fmt::format("{} of rank {} in iteration {}", action::to_text(interval.action),
+                       interval.rank, interval.iteration);
+  }
+
+  const Interval* find(int64_t iteration, int32_t rank, ActionKind kind, int32_t stage,
+                       int32_t microbatch) const {
+    const auto at = found_.find({iteration, rank, {kind, stage, microbatch}});
+    return at == found_.end() ? nullptr : at->second;
+  }
+
+  void check_bytes() {
+    const int64_t boundary = std::llround(plan_.boundary.value);
+    for (const Interval& interval : intervals_) {
+      const Action& action = interval.action;
+      int64_t wanted = 0;
+      if (action::is_communication(action.kind)) wanted = boundary;
+      if (action.kind == ActionKind::kReduceGradients) {
+        wanted = std::llround(plan_.stages[action.stage].gradients.value);
+      }
+      if (interval.bytes == wanted) continue;
+      tell(ViolationKind::kBytes, fmt::format("{} carries {} bytes, and the Plan says {}",
+                                              name_of(interval), interval.bytes, wanted));
+    }
+  }
+
+  SimDuration duration_of(const Action& action) const {
+    const plan::StageCost& cost = plan_.stages[action.stage].cost;
+    if (action.kind == ActionKind::kUpdate) return round_to_ns(cost.update);
+    if (action.kind == ActionKind::kReduceGradients)
+      return round_to_ns(cost.reduce) + round_to_ns(cost.reduce_hidden);
+    return times_.stages[static_cast<size_t>(action.stage)].of(action.kind);
+  }
+
+  // Every computation and sum once, one after the other as the schedule says.
+  void check_order() {
+    size_t expected = 0;
+    for (size_t r = 0; r < schedule_.ranks.size(); ++r) {
+      const auto rank = static_cast<int32_t>(r);
+      const Interval* before = nullptr;      // a computation
+      const Interval* sum_before = nullptr;  // sums begin beside the last computations
+      for (int64_t iteration = 1; iteration <= iterations_; ++iteration) {
+        for (const Action& action : schedule_.ranks[r]) {
+          if (action::is_receive(action.kind)) continue;
+          const Interval* interval =
+              find(iteration, rank, action.kind, action.stage, action.microbatch);
+          const bool message = action::is_send(action.kind);
+          // What takes no time and has no bytes leaves no interval.
+          if (!interval) {
+            if (message ? plan_.boundary.value == 0 && silent(action)
+                        : duration_of(action).ns == 0) {
+              continue;
+            }
+            tell(ViolationKind::kOrder, fmt::format("{} of rank {} in iteration {} is missing",
+                                                    action::to_text(action), rank, iteration));
+            continue;
+          }
+          ++expected;
+          if (message) continue;
+          const bool collective = action.kind == ActionKind::kReduceGradients;
+          const Interval*& previous = collective ? sum_before : before;
+          if (previous && interval->start < previous->end) {
+            tell(ViolationKind::kOrder, fmt::format("{} begins before {} has ended",
+                                                    name_of(*interval), name_of(*previous)));
+          }
+          previous = interval;
+          const SimDuration took = interval->end - interval->start;
+          const SimDuration wanted = duration_of(action);
+          if (collective ? took >= wanted : took == wanted) continue;
+          tell(ViolationKind::kOrder, fmt::format("{} takes {} ns, and the Plan says {}",
+                                                  name_of(*interval), took.ns, wanted.ns));
+        }
+      }
+    }
+    if (expected != intervals_.size()) {
+      tell(ViolationKind::kOrder, fmt::format("{} intervals are in no schedule, or there twice",
+                                              intervals_.size() - expected));
+    }
+  }
+
+  // A message of no bytes that takes no time, as between imagined stages of one datacenter.
+  bool silent(const Action& send) const {
+    const auto boundary = static_cast<size_t>(boundary_of(send));
+    return times_.transfer[boundary].ns == 0 && times_.latency[boundary].ns == 0;
+  }
+
+  void follows(const Interval* interval, const Interval* cause) {
+    if (!interval || !cause || interval->start >= cause->end) return;
+    tell(ViolationKind::kCausality,
+         fmt::format("{} begins at {} ns, {} ends at {} ns", name_of(*interval), interval->start.ns,
+                     name_of(*cause), cause->end.ns));
+  }
+
+  // The message of a boundary, or what would have sent it where both stages are on one rank.
+  void check_causality() {
+    for (int64_t i = 1; i <= iterations_; ++i) {
+      for (int32_t replica = 0; replica < shape_.replicas; ++replica) {
+        for (int32_t stage = 0; stage < shape_.stages; ++stage) {
+          const int32_t rank = shape_.rank_of(stage, replica);
+          for (int32_t m = 0; m < shape_.microbatches; ++m) check_pass(i, rank, stage, m, replica);
+          const Interval* sum = find(i, rank, ActionKind::kReduceGradients, stage, -1);
+          follows(find(i, rank, ActionKind::kUpdate, stage, -1), sum);
+        }
+      }
+    }
+  }
+
+  void check_pass(int64_t i, int32_t rank, int32_t stage, int32_t m, int32_t replica) {
+    using enum ActionKind;
+    const auto here = [&](ActionKind kind) { return find(i, rank, kind, stage, m); };
+    const Interval* back = here(kBackward) ? here(kBackward) : here(kBackwardInput);
+    follows(here(kSendActivation), here(kForward));
+    follows(here(kSendGradient), back);
+    follows(here(kRecompute), here(kForward));
+    follows(back, here(kForward));
+    follows(back, here(kRecompute));
+    follows(here(kBackwardWeight), here(kBackwardInput));
+    if (stage > 0) {
+      const int32_t before = shape_.rank_of(stage - 1, replica);
+      follows(here(kForward), find(i, before, kSendActivation, stage - 1, m));
+      follows(here(kForward), find(i, before, kForward, stage - 1, m));
+    }
+    if (stage + 1 < shape_.stages) {
+      const int32_t next = shape_.rank_of(stage + 1, replica);
+      follows(back, find(i, next, kSendGradient, stage + 1, m));
+      const Interval* whole = find(i, next, kBackward, stage + 1, m);
+      follows(back, whole ? whole : find(i, next, kBackwardInput, stage + 1, m));
+    }
+  }
+
+  void check_capacity() {
+    plan::Resources resources(plan_);
+    std::vector<std::vector<Demand>> demands;
+    std::vector<double> carried;
+    std::map<std::pair<int32_t, int32_t>, plan::Route> routes;
+    SimTime begin{INT64_MAX}, end{0};
+    const auto load = [&](const Interval& interval, SimTime last, const plan::Route& route) {
+      demands.resize(resources.all().size());
+      carried.resize(resources.all().size());
+      for (const plan::Use& use : route) {
+        const double bytes = static_cast<double>(interval.bytes) * use.share;
+        const double work = bytes / resources.all()[use.resource].capacity.value * 1e9;
+        demands[use.resource].push_back({interval.start, last, work, &interval});
+        carried[use.resource] += bytes;
+      }
+    };
+    for (const Interval& interval : intervals_) {
+      begin = std::min(begin, interval.start);
+      end = std::max(end, interval.end);
+      if (interval.action.kind == ActionKind::kReduceGradients) {
+        load(interval, interval.end, resources.sum_of_gradients(interval.rank));
+      }
+      if (interval.lane != Lane::kLink) continue;
+      const bool shared = shape_.shares(boundary_of(interval.action));
+      const auto pair = std::pair{interval.rank, interval.peer};
+      if (!routes.contains(pair)) {
+        routes[pair] = shared ? resources.shared_message(pair.first, pair.second)
+                              : resources.message(pair.first, pair.second);
+      }
+      const plan::Channel channel = shared ? plan::shared_channel(plan_, pair.first, pair.second)
+                                           : plan::expected_channel(plan_, pair.first, pair.second);
+      load(interval, interval.end - round_to_ns(channel.latency), routes[pair]);
+    }
+    for (size_t r = 0; r < demands.size(); ++r) {
+      const plan::Resource& resource = resources.all()[r];
+      const double span = seconds(end - begin).value;
+      out_.resources.push_back({resource.name, resource.capacity, Bytes{carried[r]},
+                                span > 0 ? carried[r] / (resource.capacity.value * span) : 0});
+      const Demand* late = late_one(demands[r]);
+      if (!late) continue;
+      tell(ViolationKind::kCapacity,
+           fmt::format("{} carries {:.1f} % of what it can ({}) until {} is over", resource.name,
+                       100 * overload(demands[r], *late), brief(resource.capacity),
+                       name_of(*late->interval)));
+    }
+    std::stable_sort(out_.resources.begin(), out_.resources.end(),
+                     [](const auto& a, const auto& b) { return a.used_share > b.used_share; });
+  }
+
+  // By the moments of the Trace, whatever the schedule meant.
+  void check_memory() {
+    for (size_t r = 0; r < plan_.ranks.size(); ++r) {
+      Bytes standing, workspace;
+      for (const int32_t stage : shape_.stages_at(plan_.ranks[r].stage)) {
+        standing += plan_.stages[static_cast<size_t>(stage)].state;
+        workspace = std::max(workspace, plan_.stages[static_cast<size_t>(stage)].workspace);
+      }
+      out_.peak_memory.push_back(standing + workspace);
+    }
+    // What is kept grows where a forward begins, and shrinks where its backward has ended.
+    std::map<int32_t, std::map<std::pair<SimTime, bool>, double>> changes;
+    for (const auto& [key, interval] : found_) {
+      const ActionKind kind = interval->action.kind;
+      const double bytes =
+          plan_.stages[static_cast<size_t>(interval->action.stage)].activations.value;
+      if (kind == ActionKind::kForward) changes[interval->rank][{interval->start, true}] += bytes;
+      if (kind == ActionKind::kBackward || kind == ActionKind::kBackwardWeight) {
+        changes[interval->rank][{interval->end, false}] -= bytes;
+      }
+    }
+    for (const auto& [rank, steps] : changes) {
+      double now = 0, most = 0;
+      for (const auto& [when, bytes] : steps) most = std::max(most, now += bytes);
+      Bytes& peak = out_.peak_memory[static_cast<size_t>(rank)];
+      peak += Bytes{most};
+      const cluster::Device& device = plan_.device_of(rank);
+      if (plan_.cost_source == plan::CostSource::kStageTimes || peak <= device.memory) continue;
+      tell(ViolationKind::kMemory, fmt::format("rank {} keeps {}, its {} has {}", rank, brief(peak),
+                                               device.name, brief(device.memory)));
+    }
+  }
+
+  const plan::Plan& plan_;
+  const schedule::Schedule& schedule_;
+  schedule::Shape shape_;
+  schedule::Times times_;
+  std::vector<Interval> intervals_;  // of iterations, passes whole
+  std::map<Key, Interval*> found_;
+  int64_t iterations_ = 0;
+  Check out_;
+};
+
+}  // namespace
+
+Result<Check> check_trace(const plan::Plan& plan, const trace::Trace& trace) {
+  TRY(during(plan::validate(plan), "checking the Plan"));
+  for (const Interval& interval : trace.intervals) {
+    const bool known = interval.rank >= 0 && interval.rank < std::ssize(plan.ranks) &&
+                       interval.action.stage >= 0 &&
+                       interval.action.stage < std::ssize(plan.stages) &&
+                       (interval.lane != Lane::kLink ||
+                        (interval.peer >= 0 && interval.peer < std::ssize(plan.ranks) &&
+                         interval.peer != interval.rank));
+    if (known) continue;
+    return unusable(fmt::format("the Trace has {} on rank {}, which the Plan does not have",
+                                action::to_text(interval.action), interval.rank));
+  }
+  const schedule::Schedule schedule = TRY(schedule::build(plan));
+  return Checker(plan, trace, schedule).run();
+}
+
+}  // namespace tombolo::sim

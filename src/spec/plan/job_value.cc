@@ -1,0 +1,163 @@
+#include "spec/plan/job_value.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "base/fields.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/toml.h"
+#include "spec/plan/job.h"
+#include "spec/plan/plan_file.h"
+
+namespace tombolo::plan {
+namespace {
+
+// One text where all stages agree, so that the job may have any number of them.
+Value per_stage_value(const std::vector<Seconds>& times) {
+  CHECK(!times.empty(), "times of no stage");
+  const auto all_equal = std::adjacent_find(times.begin(), times.end(), std::not_equal_to<>());
+  if (all_equal == times.end()) return Value(format(times.front()));
+  Value::Array list;
+  for (const Seconds time : times) list.emplace_back(format(time));
+  return Value(std::move(list));
+}
+
+// The stages' times, as a person would have written them.
+Value stage_times_value(const Plan& plan) {
+  std::vector<Seconds> forward, backward, recompute, weights;
+  bool split = true;
+  for (const Stage& stage : plan.stages) {
+    forward.push_back(stage.cost.forward);
+    backward.push_back(stage.cost.backward);
+    recompute.push_back(stage.cost.recompute);
+    split = split && stage.cost.backward_weight.has_value();
+    weights.push_back(stage.cost.backward_weight.value_or(0_s));
+  }
+  // The last stage never recomputes, whatever a job says of it.
+  if (recompute.size() > 1) recompute.back() = recompute[recompute.size() - 2];
+  Value::Table times{{"forward", per_stage_value(forward)},
+                     {"backward", per_stage_value(backward)}};
+  if (split) times.emplace_back("backward_weight", per_stage_value(weights));
+  if (recompute.front() > 0_s || recompute != std::vector(recompute.size(), 0_s)) {
+    times.emplace_back("recompute", per_stage_value(recompute));
+  }
+  const Seconds reduce = plan.stages.front().cost.reduce;
+  if (reduce > 0_s) times.emplace_back("reduce", format(reduce));
+  if (plan.wan_transfer) {
+    times.emplace_back("transfer", format(*plan.wan_transfer));
+    times.emplace_back("latency", format(plan.wan_latency));
+  }
+  if (plan.in_flight) times.emplace_back("in_flight", *plan.in_flight);
+  return Value(std::move(times));
+}
+
+// What stage_times_value() has no words for.
+bool loses_times(const Plan& plan) {
+  return std::any_of(plan.stages.begin(), plan.stages.end(), [&](const Stage& stage) {
+    return stage.cost.update > 0_s || stage.cost.reduce != plan.stages.front().cost.reduce;
+  });
+}
+
+// A job says where stages lie and no more: devices follow [parallelism].order. Plans that Tombolo
+// writes are laid out so; of another one, figures that depend on places would be wrong.
+Status check_places(const Plan& plan, const Value& value, const std::string& file) {
+  const Job job = TRY(job_from_value(value, file));
+  const std::vector<Placement> ranks = TRY(during(place(job), "placing the ranks of " + file));
+  CHECK(ranks.size() == plan.ranks.size(), "{}: {} ranks as a job, {} in the Plan", file,
+        ranks.size(), plan.ranks.size());
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const Placement &wanted = ranks[r], &here = plan.ranks[r];
+    if (wanted == here) continue;
+    const auto seat = [](const Placement& at) {
+      return fmt::format("{} device(s) from node {}, device {} in {} on", at.shards, at.node,
+                         at.device, at.datacenter);
+    };
+    return unusable(
+        fmt::format("{}: ranks[{}] has {}; a job with this parallelism would have it on {}", file,
+                    r, seat(here), seat(wanted)),
+        "tombolo simulate, which takes ranks where they are, or the job this Plan was made from");
+  }
+  return {};
+}
+
+}  // namespace
+
+bool is_plan(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && text[first] == '{';
+}
+
+Result<JobValue> to_job_value(const Plan& plan, const std::string& file) {
+  CHECK(!plan.stages.empty() && !plan.ranks.empty(), "{}: a Plan without stages or ranks", file);
+  Value::Table job;
+  if (!plan.name.empty()) job.emplace_back("name", plan.name);
+  if (plan.has_model()) job.emplace_back("model", write_fields(plan.model));
+  cluster::Cluster cluster = plan.cluster;
+  for (cluster::WanLink& link : cluster.wan) {
+    if (!link.rate_trace.empty()) link.rate_trace = path_seen_from(file, link.rate_trace);
+  }
+  job.emplace_back("cluster", write_fields(cluster));
+  job.emplace_back("training", write_fields(plan.training));
+  job.emplace_back("optimizer", write_fields(plan.optimizer));
+  Parallelism parallelism = plan.parallelism;
+  if (plan.cluster.datacenters.size() > 1) {
+    parallelism.datacenter_per_stage.clear();
+    for (int64_t position = 0; position < parallelism.pipeline; ++position) {
+      parallelism.datacenter_per_stage.push_back(
+          plan.ranks[static_cast<size_t>(position * parallelism.data)].datacenter);
+    }
+  }
+  job.emplace_back("parallelism", write_fields(parallelism));
+  const bool told = plan.cost_source == CostSource::kStageTimes ||
+                    plan.cost_source == CostSource::kProfile || !plan.has_model();
+  if (told) job.emplace_back("stage_times", stage_times_value(plan));
+  append_run_tables(job, plan, file);
+  JobValue out{.value = Value(std::move(job)), .from_plan = true};
+  if (!told) out.constants = plan.constants;
+  TRY(check_places(plan, out.value, file));
+  if (told && loses_times(plan)) {
+    out.notes.push_back(
+        "left out: steps of the optimizer, and sums of gradients that differ from stage to stage, "
+        "which "
+        "[stage_times] cannot say; tombolo simulate counts them");
+  }
+  if (plan.given) {
+    out.given_schedule = true;
+    out.notes.push_back(
+        fmt::format("left out: the schedule that was found for this Plan (given = \"{}\"); counted "
+                    "as schedule = \"{}\"",
+                    plan.given->name, plan.parallelism.schedule));
+  }
+  if (!plan.measured_links.empty()) {
+    out.notes.push_back("left out: measured_links; WAN links are those that cluster.wan describes");
+  }
+  return out;
+}
+
+Result<JobValue> parse_job_value(std::string_view text, const std::string& file) {
+  if (!is_plan(text)) return JobValue{.value = TRY(parse_toml(text, file))};
+  const Value json = TRY(parse_json(text, file));
+  if (!json.find("tombolo_plan")) {
+    return unusable(fmt::format("{}: this is JSON, and no Plan: it has no tombolo_plan", file),
+                    "a job file (TOML), which names a config.json as [model] config = "
+                    "\"config.json\"; or the plan.json of tombolo plan --out");
+  }
+  return to_job_value(TRY(from_value(json, file)), file);
+}
+
+Result<JobValue> read_job_value(const std::string& path) {
+  const std::string text = TRY(read_file(path, int64_t{1} << 26));
+  return parse_job_value(text, path);
+}
+
+Value setting_of(JobValue job) {
+  if (!job.from_plan || !job.value.find("model")) return std::move(job.value);
+  Value::Table kept;
+  for (auto& [key, value] : *job.value.get<Value::Table>()) {
+    if (key != "parallelism" && key != "stage_times") kept.emplace_back(key, std::move(value));
+  }
+  return Value(std::move(kept));
+}
+
+}  // namespace tombolo::plan

@@ -1,0 +1,104 @@
+#include "ui/command/stages.h"
+
+namespace tombolo::command {
+namespace {
+
+using cost::PlacedStage;
+
+// Neighbouring stages that are alike but for their layers.
+struct StageGroup {
+  const PlacedStage* first = nullptr;
+  const PlacedStage* last = nullptr;
+  std::vector<int64_t> layers;
+  const PlacedStage* fullest = nullptr;
+
+  int64_t stages() const { return static_cast<int64_t>(layers.size()); }
+};
+
+std::vector<StageGroup> groups_of(const std::vector<PlacedStage>& stages) {
+  std::vector<StageGroup> groups;
+  for (const PlacedStage& stage : stages) {
+    if (groups.empty() || groups.back().first->datacenter != stage.datacenter ||
+        groups.back().first->tensor != stage.tensor) {
+      groups.push_back({.first = &stage, .layers = {}, .fullest = &stage});
+    }
+    StageGroup& group = groups.back();
+    group.last = &stage;
+    group.layers.push_back(stage.layers);
+    if (stage.memory.total() > group.fullest->memory.total()) group.fullest = &stage;
+  }
+  return groups;
+}
+
+// "5 x9, 4": runs of equal numbers.
+std::string layers_text(const std::vector<int64_t>& layers) {
+  std::string text;
+  for (size_t i = 0; i < layers.size();) {
+    size_t end = i;
+    while (end < layers.size() && layers[end] == layers[i]) ++end;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", layers[i]);
+    if (end - i > 1) text += fmt::format(" x{}", end - i);
+    i = end;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string way_text(const std::vector<PlacedStage>& stages) {
+  std::string text;
+  for (const StageGroup& group : groups_of(stages)) {
+    text +=
+        fmt::format("{}{} {}", text.empty() ? "" : ", ", group.first->datacenter, group.stages());
+  }
+  return text;
+}
+
+std::string time_text(const cost::MixedIteration& time) {
+  std::string text =
+      fmt::format("{} round trip, then {} a micro-batch, then {} for gradients and optimizer",
+                  brief(time.round_trip), brief(time.period), brief(time.end));
+  if (time.played > 0_s) text += "; played action by action " + brief(time.played);
+  return text;
+}
+
+void print_stages(std::ostream& out, const std::vector<PlacedStage>& stages) {
+  out << fmt::format("  {:<10}{:<14}{:<12}{:>7}  {:<18}{:>10}{:>10}  {}\n", "stages", "datacenter",
+                     "device", "tensor", "layers", "forward", "backward", "fullest stage");
+  for (const StageGroup& group : groups_of(stages)) {
+    const std::string numbers = group.stages() == 1
+                                    ? fmt::format("{}", group.first->stage)
+                                    : fmt::format("{}-{}", group.first->stage, group.last->stage);
+    out << fmt::format("  {:<10}{:<14}{:<12}{:>7}  {:<18}{:>10}{:>10}  {} of {}\n", numbers,
+                       group.first->datacenter, group.first->device, group.first->tensor,
+                       layers_text(group.layers), brief(group.first->forward),
+                       brief(group.first->backward), brief(group.fullest->memory.total()),
+                       brief(group.fullest->memory_of_device));
+  }
+}
+
+Value::Array stages_json(const std::vector<PlacedStage>& stages, int64_t shards_of_one) {
+  Value::Array out;
+  for (const PlacedStage& s : stages) {
+    out.emplace_back(Value::Table{{"stage", s.stage},
+                                  {"datacenter", s.datacenter},
+                                  {"device", s.device},
+                                  {"devices", s.tensor * shards_of_one},
+                                  {"tensor", s.tensor},
+                                  {"first_layer", s.first_layer},
+                                  {"layers", s.layers},
+                                  {"forward_s", s.forward.value},
+                                  {"backward_s", s.backward.value},
+                                  {"memory_bytes", s.memory.total().value},
+                                  {"device_bytes", s.memory_of_device.value}});
+  }
+  return out;
+}
+
+Value::Table parts_json(const cost::MixedIteration& time) {
+  return {{"round_trip_s", time.round_trip.value},
+          {"period_s", time.period.value},
+          {"end_s", time.end.value}};
+}
+
+}  // namespace tombolo::command

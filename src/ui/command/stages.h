@@ -1,0 +1,27 @@
+// The stages of a pipeline whose stages differ, as `tombolo plan` and `tombolo estimate` print
+// them.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <vector>
+
+#include "base/value.h"
+#include "predict/cost/stage_laws.h"
+
+namespace tombolo::command {
+
+// A line for neighbours in one datacenter with one tensor degree.
+void print_stages(std::ostream& out, const std::vector<cost::PlacedStage>& stages);
+
+// "34 ms round trip, then 8 ms a micro-batch, then 2 ms for gradients and optimizer; played ..."
+std::string time_text(const cost::MixedIteration& time);
+
+// "oregon 2, paris 1": stages along the pipeline.
+std::string way_text(const std::vector<cost::PlacedStage>& stages);
+
+// One entry per stage. `shards_of_one`: devices of a stage per device of its tensor parallelism.
+Value::Array stages_json(const std::vector<cost::PlacedStage>& stages, int64_t shards_of_one);
+Value::Table parts_json(const cost::MixedIteration& time);
+
+}  // namespace tombolo::command

@@ -1,0 +1,199 @@
+"""What `tombolo plan` writes, every other command takes; and what two of them say of one plan is the same number."""
+import json
+import unittest
+
+from program import ROOT, Case
+
+EXAMPLE = ROOT / "examples" / "planning" / "llama3-70b" / "job.toml"
+
+ONE_CLUSTER = """
+[model]
+preset = "{preset}"
+[[cluster.datacenter]]
+name = "oregon"
+device = "h100-80g"
+nodes = {nodes}
+devices_per_node = 8
+scale_up = {{ domain = 8, bandwidth = "450 GBps" }}
+scale_out = {{ bandwidth = "400 Gbps" }}
+price = "2.50 USD/device-hour"
+[training]
+global_batch = 64
+{training}
+[parallelism]
+"""
+
+# Where nodes have one accelerator here and four there, tensor parallelism differs.
+SEVERAL = """
+[model]
+layers = 12
+hidden = 4096
+heads = 32
+vocabulary = 51200
+sequence = 2048
+[[cluster.datacenter]]
+name = "here"
+device = "a100-80g"
+nodes = {here}
+devices_per_node = {per_node}
+scale_up = {{ domain = {per_node}, bandwidth = "300 GBps" }}
+price = "2.00 USD/device-hour"
+[[cluster.datacenter]]
+name = "there"
+device = "{there}"
+devices_per_node = 4
+scale_up = {{ domain = 4, bandwidth = "300 GBps" }}
+price = "3.00 USD/device-hour"
+[[cluster.wan]]
+between = ["here", "there"]
+one_way_latency = "1 ms"
+node_pair_limit = "100 Gbps"
+price = "0.02 USD/GB"
+[training]
+global_batch = 64
+[parallelism]
+"""
+
+NETWORK = """
+topology: [ Ring ]
+npus_count: [ {} ]
+bandwidth: [ 50.0 ]
+latency: [ 500.0 ]
+"""
+
+
+class OneTruth(Case):
+    def planned(self, job):
+        """The plan.json and job.toml of a job, and what was printed of them."""
+        printed = self.json("plan", job, "--out", "plan.json")["best"]
+        self.ok("plan", job, "--out", "best.toml")
+        return printed
+
+    def same_figures(self, printed, file):
+        estimated = self.json("estimate", file)
+        self.assertAlmostEqual(estimated["iteration_s"] / printed["iteration_s"], 1, places=9)
+        self.assertAlmostEqual(estimated["memory"]["total_bytes"] / printed["memory_bytes"], 1, places=9)
+        self.assertAlmostEqual(estimated["cost_usd"] / printed["cost_usd"], 1, places=9)
+        self.assertAlmostEqual(estimated["mfu"] / printed["mfu"], 1, places=9)
+        self.assertEqual(estimated["devices"], printed["devices"])
+        self.assertTrue(estimated["memory"]["fits"])
+        swept = self.json("sweep", file, "--ask", "estimate", "--vary", "run.seed=1")["rows"][0]
+        for column, key in (("iteration_s", "iteration_s"), ("cost_usd", "cost_usd"), ("mfu", "mfu"),
+                            ("devices", "devices")):
+            self.assertAlmostEqual(swept[column] / printed[key], 1, places=9)
+        return estimated
+
+    def check(self, job, network=False, exports=True, graphs=True):
+        printed = self.planned(job)
+        several = len(printed["placement"]) > 1 or "tensor_per_stage" in printed["parallelism"]
+        for file in "plan.json", "best.toml":
+            with self.subTest(file=file):
+                estimated = self.same_figures(printed, file)
+                self.assertIn("predicted iteration", self.ok("estimate", file))
+                simulated = self.json("simulate", file, "--check")
+                self.assertEqual(simulated["violations"], [])
+                self.assertAlmostEqual(simulated["peak_memory_bytes"] / printed["memory_bytes"], 1, delta=0.01)
+                swept = self.json("sweep", file, "--vary", "run.seed=1")["rows"][0]
+                self.assertAlmostEqual(swept["iteration_s"] * 1e9, simulated["iteration_ns"], delta=1)
+                self.assertEqual(swept["devices"], printed["devices"])
+                self.assertEqual(self.json("traffic", file)["gpus"], printed["devices"])
+                self.ok("traffic", file)
+                self.ok("convert", file, "--to", "graph", "--out", "graph.json")
+                self.ok("convert", file, "--to", "schedule", "--out", "schedule.csv")
+                self.exports(file, exports)
+                self.graphs(file, printed, network, graphs)
+        self.assertEqual(self.ok("convert", "best.toml", "--to", "plan").count("\n"),
+                         self.ok("convert", "plan.json", "--to", "plan").count("\n"))
+        # A search starts from the setting, whatever was decided.
+        chosen = self.json("select", "plan.json")["chosen_row"]
+        self.assertGreater(chosen["total_s"], 0)
+        self.assertEqual(self.json("sweep", "plan.json", "--ask", "select", "--vary", "run.seed=1")["ok"], 1)
+        again = self.json("sweep", "plan.json", "--ask", "plan", "--vary", "run.seed=1")["rows"][0]
+        self.assertLessEqual(again["iteration_s"], printed["iteration_s"] * (1 + 1e-9))
+        self.refused(2, ["plan.json: a Plan has decided its parallelism", "tombolo estimate plan.json"], "plan",
+                     "plan.json")
+        return printed, estimated, several
+
+    def exports(self, file, possible):
+        for to, words in ("megatron", "--pipeline-model-parallel-size"), ("torchtitan", "[parallelism]"):
+            if possible:
+                self.assertIn(words, self.ok("convert", file, "--to", to))
+            else:
+                self.refused(2, [file, "datacenters", "try"], "convert", file, "--to", to)
+
+    def graphs(self, file, printed, network, possible):
+        """For ASTRA-sim: as files, and simulated without them."""
+        if not possible:
+            self.refused(2, [file, "tensor_per_stage", "try"], "convert", file, "--to", "chakra", "--out", "w")
+            self.refused(2, [file, "tensor_per_stage", "try"], "astra", "--job", file)
+            return
+        self.ok("convert", file, "--to", "chakra", "--out", "w", "--granularity", "stage")
+        self.assertEqual(len(list(self.folder.glob("w.*.et"))), printed["devices"])
+        for old in self.folder.glob("w.*"):
+            old.unlink()
+        astra = ["astra", "--job", file, "--granularity", "stage"]
+        if network:
+            self.refused(2, ["a network is made of one", "--network-configuration"], *astra)
+            astra += ["--network-configuration", self.write("network.yml", NETWORK.format(printed["devices"]))]
+        self.assertGreater(self.json(*astra)["finish_ns"], 0)
+
+    def one(self, parallelism, **options):
+        options = {"preset": "llama3-8b", "nodes": 2, "training": ""} | options
+        return self.write("job.toml", ONE_CLUSTER.format(**options) + parallelism)
+
+    def test_one_cluster(self):
+        self.check(self.one(""))
+
+    def test_zero(self):
+        printed, _, _ = self.check(self.one("data = 16\nzero = 3\n"))
+        self.assertEqual(printed["parallelism"]["zero"], 3)
+
+    def test_virtual_stages(self):
+        printed, _, _ = self.check(self.one("pipeline = 4\nvirtual_stages = 2\n"))
+        self.assertEqual(printed["parallelism"]["virtual_stages"], 2)
+
+    def test_experts(self):
+        printed, _, _ = self.check(self.one("expert = 4\n", preset="mixtral-8x7b", nodes=8,
+                                            training='micro_batch = 1\nrecompute = "full"'))
+        self.assertEqual(printed["parallelism"]["expert"], 4)
+
+    def test_several_clusters(self):
+        job = self.write("job.toml", SEVERAL.format(here=1, per_node=4, there="a100-80g") + "pipeline = 2\ntensor = 4\n")
+        printed, estimated, _ = self.check(job, network=True, exports=False)
+        self.assertEqual([row["datacenter"] for row in estimated["placement"]],
+                         [row["datacenter"] for row in printed["placement"]])
+        self.assertEqual(len({row["datacenter"] for row in printed["placement"]}), 2)
+        self.assertEqual(estimated["placement"], printed["placement"])
+        self.assertEqual(estimated["parts"], printed["parts"])
+        self.assertEqual(estimated["played_s"], printed["played_s"])
+        self.assertIn("there", self.ok("estimate", "plan.json"))
+        # Bytes that cross the WAN are those that are paid for.
+        wan = self.json("traffic", "plan.json")["by_kind"]["pipeline"]["by_reach"]["other_datacenter"]["bytes"]
+        self.assertAlmostEqual(wan * 0.02e-9, estimated["egress_usd"], places=6)
+
+    def test_unlike_tensor_degrees(self):
+        job = self.write("job.toml", SEVERAL.format(here=2, per_node=1, there="a100-40g") + "pipeline = 3\ndata = 1\n")
+        printed, estimated, _ = self.check(job, exports=False, graphs=False)
+        degrees = printed["parallelism"]["tensor_per_stage"]
+        self.assertEqual(len(set(degrees)), 2, "the test wants a plan with unlike degrees")
+        self.assertEqual(estimated["parallelism"]["tensor_per_stage"], degrees)
+        self.refused(2, ["plan.json", "datacenters", "rail-only"], "estimate", "plan.json", "--law", "rail-only")
+
+    def test_a_schedule_that_was_found(self):
+        job = self.write("job.toml", SEVERAL.format(here=1, per_node=4, there="a100-80g") +
+                         "pipeline = 2\ntensor = 1\ndata = 2\n")
+        self.ok("simulate", job, "--policy", "best", "--out-plan", "found.json")
+        if "given" not in json.loads((self.folder / "found.json").read_text()):
+            self.skipTest("a schedule with a name won")
+        self.refused(2, ["found.json: given", "--policy best"], "sweep", "found.json", "--vary", "run.seed=1")
+        self.assertIn("left out: the schedule", self.ok("traffic", "found.json"))
+
+    def test_other_json_is_refused(self):
+        self.write("other.json", '{"rows": []}')
+        for command in (["estimate"], ["traffic"], ["select"], ["astra", "--job"], ["sweep", "--vary", "run.seed=1"],
+                        ["convert", "--to", "megatron"], ["plan"]):
+            self.refused(2, ["other.json", "tombolo_plan"], *command, "other.json")
+
+
+if __name__ == "__main__":
+    unittest.main()

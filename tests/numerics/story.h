@@ -1,0 +1,110 @@
+// A whole run in one process: its ranks in threads, each performing its actions of the schedule.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "perform/runtime/perform.h"
+#include "perform/train/torch_kernels.h"
+#include "spec/schedule/schedule.h"
+#include "support/memory_messenger.h"
+#include "support/tiny_plan.h"
+
+namespace tombolo::train {
+
+// What the ranks of a run did together.
+struct Story {
+  std::map<int64_t, double> losses;              // by step: mean over the pipelines
+  std::map<int64_t, double> norms;               // by step: of the gradients
+  std::vector<int64_t> skipped;                  // steps whose update was left out
+  std::vector<runtime::NamedTensor> checkpoint;  // of the first pipeline, after the last step
+  std::vector<std::string> digests;              // by rank
+  std::optional<double> evaluation;              // held-out text, after the last step
+  std::vector<Status> ends;                      // by rank
+};
+
+// Where it begins: empty, with the first values that a Plan's seed draws.
+struct From {
+  std::vector<runtime::NamedTensor> checkpoint;
+  int64_t first = 1;
+};
+
+inline Story live_together(const plan::Plan& plan, const From& from = {}) {
+  const auto schedule = schedule::build(plan);
+  CHECK(schedule.has_value(), "{}", schedule.error().text());
+  MemoryHub hub;
+  std::mutex mutex;
+  Story story;
+  SystemClock clock;
+  runtime::Hooks hooks;
+  hooks.iteration = [&](const runtime::IterationReport& report) -> Status {
+    const std::lock_guard lock(mutex);
+    if (report.loss) story.losses[report.iteration] += *report.loss / plan.replicas();
+    if (report.gradient_norm) story.norms[report.iteration] = *report.gradient_norm;
+    if (report.update_skipped &&
+        (story.skipped.empty() || story.skipped.back() != report.iteration))
+      story.skipped.push_back(report.iteration);
+    return {};
+  };
+  hooks.evaluation = [&](const runtime::Evaluation& evaluation) -> Status {
+    const std::lock_guard lock(mutex);
+    if (!story.evaluation) story.evaluation = evaluation.loss;
+    return {};
+  };
+  std::vector<std::unique_ptr<runtime::Kernels>> kernels;
+  for (const plan::Placement& place : plan.ranks) {
+    auto made = make_torch_kernels(plan, place.rank);
+    CHECK(made.has_value(), "{}", made.error().text());
+    kernels.push_back(std::move(*made));
+  }
+  const auto live = [&](int32_t rank) -> Status {
+    const plan::Placement& own = plan.ranks[rank];
+    MemoryMessenger messenger(hub, rank);
+    if (!from.checkpoint.empty()) TRY(kernels[rank]->load(source_of(from.checkpoint)));
+    if (plan.replicas() > 1) {
+      TRY(kernels[rank]->join_replicas({.ranks = plan.replicas_of(own.stage),
+                                        .own = static_cast<size_t>(own.replica),
+                                        .messenger = &messenger,
+                                        .address = "127.0.0.1"}));
+    }
+    if (const auto other = runtime::other_end(plan, rank))
+      kernels[rank]->join_other_end({*other, &messenger});
+    TRY(runtime::perform(plan, schedule->ranks[rank], {.rank = rank, .first_iteration = from.first},
+                         *kernels[rank], messenger, clock, hooks));
+    return {};
+  };
+  std::vector<std::future<Status>> ranks;
+  for (const plan::Placement& place : plan.ranks) {
+    ranks.push_back(std::async(std::launch::async, [&, rank = place.rank] {
+      const Status status = live(rank);
+      if (!status) hub.lose(rank);
+      return status;
+    }));
+  }
+  for (auto& rank : ranks) story.ends.push_back(rank.get());
+  for (const plan::Placement& place : plan.ranks) {
+    story.digests.push_back(*kernels[place.rank]->weights_digest());
+    if (place.replica > 0) continue;
+    auto part = kernels[place.rank]->save();
+    for (runtime::NamedTensor& tensor : *part) story.checkpoint.push_back(std::move(tensor));
+  }
+  return story;
+}
+
+// The same, where nothing may go wrong.
+inline Story train(const plan::Plan& plan, const From& from = {}) {
+  Story story = live_together(plan, from);
+  for (const Status& end : story.ends) EXPECT_TRUE(end) << end.error().text();
+  return story;
+}
+
+inline plan::Plan with_steps(plan::Plan plan, int64_t steps) {
+  plan.run.steps = steps;
+  return plan;
+}
+
+}  // namespace tombolo::train

@@ -1,0 +1,502 @@
+// The ocean's network: what endpoint.h promises, in simulated time.
+//
+// Hosts have addresses 10.0.0.H; between two of them there is a path with a latency of its own,
+// which can be cut (nothing arrives until it is whole again) and on which links can be reset.
+// Hellos are written and checked by the code that sockets use (link/handshake.h). Below that a link
+// is modelled: messages arrive in order, once, and late where the path is cut; with a grace on both
+// sides a link outlives resets and cuts of up to that length, without one it does not. That the
+// real links keep this promise is proved in an ocean of their own (link/resume_ocean_test.cc).
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "perform/link/frame.h"
+#include "perform/transport/endpoint.h"
+#include "support/ocean.h"
+
+namespace tombolo::ocean {
+
+using transport::Endpoint;
+
+class OceanEndpoint;
+
+// What is broken on purpose, for the ocean to find.
+enum class Bug {
+  kNone,
+  kMessageLostInReset,    // a link that comes back forgets a message
+  kLinksHaveNoGrace,      // a connection that is lost is a link that is lost
+  kExitIsNotHeard,        // the launcher does not hear that a process ended
+  kTokenIsDrawnAgain,     // by a launcher that goes on with a run
+  kNobodyComesAgain,      // who starts ranks of other hosts does not start them again
+  kStateIsOneShort,       // what is saved lacks the last update
+  kUpdateAgainAfterLoad,  // the first update after a resume is made twice
+  kDiskForgets,           // what was synced is not there after a power cut
+  kJournalForgets,        // the last entry is not there after a kill
+  kKeptUnderAnotherStep,  // a state that was left is one step older than it says
+};
+
+inline std::string address_of(int host) { return fmt::format("10.0.0.{}", host + 1); }
+
+// One direction of a link: what is on its way.
+struct Stream {
+  std::deque<std::pair<SimTime, std::function<void()>>> on_its_way;
+  bool moving = false;
+};
+
+struct Wire {
+  OceanEndpoint* ends[2] = {};
+  int32_t ranks[2] = {};
+  int hosts[2] = {};
+  SimDuration grace;        // 0: it does not outlive its connections
+  SimDuration silence_max;  // then a connection that carries nothing is lost
+  Stream streams[2];        // by the end that sends
+  SimTime reset_until;
+  bool forgets[2] = {};  // what this end sends next
+  bool over = false;
+};
+using WirePtr = std::shared_ptr<Wire>;
+
+class Sea {
+ public:
+  explicit Sea(Ocean& ocean) : ocean_(ocean), random_(ocean.random().stream("sea")) {}
+
+  Ocean& ocean() { return ocean_; }
+  Random& random() { return random_; }
+  SimDuration latency(int from, int to) {
+    if (from == to) return {20'000 + static_cast<int64_t>(random_.below(50'000))};
+    auto [at, is_new] = latencies_.try_emplace(std::minmax(from, to));
+    if (is_new) at->second = {2'000'000 + static_cast<int64_t>(random_.below(60'000'000))};
+    return at->second + SimDuration{static_cast<int64_t>(random_.below(2'000'000))};
+  }
+
+  bool is_cut(int from, int to) const {
+    const auto at = cut_until_.find(std::minmax(from, to));
+    return at != cut_until_.end() && at->second > ocean_.now();
+  }
+  void cut(int from, int to, SimTime until) {
+    SimTime& at = cut_until_[std::minmax(from, to)];
+    const SimTime since = ocean_.now();
+    at = std::max(at, until);
+    for (const WirePtr& each : std::vector(wires_)) {
+      if (each->grace.ns == 0 ||
+          std::minmax(each->hosts[0], each->hosts[1]) != std::minmax(from, to))
+        continue;
+      const SimTime over = since + each->silence_max + each->grace;
+      if (until >= over)
+        ocean_.at(over, [this, each] { lose(each, "it had no connection for too long"); });
+    }
+  }
+  // Every link between them, or one.
+  void reset(int from, int to, bool one);
+  void lose(const WirePtr& wire, const std::string& why);
+
+  // After the latency, behind what was sent before, and not before the path is whole.
+  void send(const WirePtr& wire, int end, std::function<void()> arrives) {
+    if (std::exchange(wire->forgets[end], false)) return;
+    Stream& stream = wire->streams[end];
+    SimTime at = ocean_.now() + latency(wire->hosts[end], wire->hosts[1 - end]);
+    if (!stream.on_its_way.empty()) at = std::max(at, stream.on_its_way.back().first);
+    stream.on_its_way.emplace_back(at, std::move(arrives));
+    if (!std::exchange(stream.moving, true)) move_at(wire, end, at);
+  }
+
+  std::map<std::pair<int, uint16_t>, OceanEndpoint*> doors_;  // by host and port
+  std::vector<WirePtr> wires_;
+  uint16_t next_port_ = 40'000;
+  uint64_t attempts_ = 0;
+  Bug bug_ = Bug::kNone;
+
+ private:
+  void move_at(const WirePtr& wire, int end, SimTime at) {
+    ocean_.at(at, [this, wire, end] { move(wire, end); });
+  }
+  void move(const WirePtr& wire, int end) {
+    Stream& stream = wire->streams[end];
+    if (stream.on_its_way.empty()) {
+      stream.moving = false;
+      return;
+    }
+    if (is_cut(wire->hosts[0], wire->hosts[1]) || ocean_.now() < wire->reset_until) {
+      const auto again =
+          SimDuration{50'000'000 + static_cast<int64_t>(random_.below(1'500'000'000))};
+      return move_at(wire, end, ocean_.now() + again);
+    }
+    if (stream.on_its_way.front().first > ocean_.now())
+      return move_at(wire, end, stream.on_its_way.front().first);
+    const auto arrives = std::move(stream.on_its_way.front().second);
+    stream.on_its_way.pop_front();
+    arrives();
+    move_at(wire, end, ocean_.now());
+  }
+
+  Ocean& ocean_;
+  Random random_;
+  std::map<std::pair<int, int>, SimDuration> latencies_;
+  std::map<std::pair<int, int>, SimTime> cut_until_;
+};
+
+class OceanEndpoint final : public Endpoint, public Belonging {
+ public:
+  OceanEndpoint(Sea& sea, Waters& waters, Options options)
+      : sea_(sea), waters_(waters), options_(std::move(options)), changed_(sea.ocean()) {
+    if (sea_.bug_ == Bug::kLinksHaveNoGrace) options_.grace = {};
+  }
+  // A door that is being closed still answers for a moment.
+  ~OceanEndpoint() override {
+    const SimTime closed =
+        waters_.now() + SimDuration{static_cast<int64_t>(sea_.random().below(kClosingMax.ns))};
+    while (aborted_ && !gone_ && waters_.now() < closed) pause(closed);
+    leave(false);
+  }
+
+  Status listen() {
+    const int host = waters_.process().host;
+    port_ = options_.port != 0 ? options_.port : ++sea_.next_port_;
+    if (sea_.doors_.contains({host, port_}))
+      return unusable(fmt::format("port {} on {} is taken", port_, options_.listen_address));
+    sea_.doors_[{host, port_}] = this;
+    waters_.process().belongings.push_back(this);
+    return {};
+  }
+  void process_ended(bool silently) override { leave(silently); }
+
+  uint16_t port() const override { return port_; }
+
+  Status connect(int32_t rank, const std::string& host, uint16_t port, const link::LinkShape& shape,
+                 SimTime deadline) override {
+    static_cast<void>(shape);
+    if (aborted_) return fail(*aborted_);
+    Peer& p = peers_[rank];
+    if (p.claimed) return failed(fmt::format("there is a link to rank {} already", rank));
+    p.claimed = true;
+    const uint64_t attempt = ++sea_.attempts_;
+    p.gathering.expect(attempt, 1);
+    const Status linked = call(rank, p, attempt, host, port, deadline);
+    if (linked || p.up) return {};
+    p.claimed = false;
+    p.gathering.start_over();
+    return linked;
+  }
+  Status await_peer(int32_t rank, const link::LinkShape& shape, SimTime deadline) override {
+    static_cast<void>(shape);
+    if (aborted_) return fail(*aborted_);
+    Peer& p = peers_[rank];
+    if (p.claimed) return failed(fmt::format("there is a link to rank {} already", rank));
+    p.claimed = true;
+    while (!p.up && !aborted_ && waters_.now() < deadline) pause(deadline);
+    if (p.up) return {};
+    p.claimed = false;
+    if (aborted_) return fail(*aborted_);
+    return fail({ErrorCode::kLostPeer, fmt::format("rank {} did not call in time", rank)});
+  }
+  Status meet(int32_t rank, const std::string&, uint16_t, const link::LinkShape&,
+              SimTime) override {
+    return failed(fmt::format("rank {}: nobody splices in this ocean", rank));
+  }
+
+  Status send(int32_t rank, link::Tag tag, link::Payload payload, link::Urgency) override {
+    if (aborted_) return fail(*aborted_);
+    const SimTime now = waters_.now();
+    if (rank == options_.identity.rank) {
+      own_[tag].push_back({std::move(payload), now, now});
+      changed_.notify_all();
+      return {};
+    }
+    Peer& p = peers_[rank];
+    if (p.ended) return fail(*p.ended);
+    if (!p.up || closing_) return failed(fmt::format("there is no link to rank {}", rank));
+    sea_.send(p.wire, p.end, [wire = p.wire, end = p.end, tag, now, payload = std::move(payload)] {
+      if (OceanEndpoint* other = wire->ends[1 - end])
+        other->take(wire->ranks[end], tag, payload, now);
+    });
+    return {};
+  }
+
+  Result<Came> receive_any(std::span<const Awaited> wanted, SimTime deadline) override {
+    while (true) {
+      std::optional<Error> gone;
+      for (size_t i = 0; i < wanted.size(); ++i) {
+        const auto& [rank, tag] = wanted[i];
+        const bool is_own = rank == options_.identity.rank;
+        if (aborted_) return fail(*aborted_);
+        if (!is_own && !peers_[rank].claimed)
+          return failed(fmt::format("there is no link to rank {}", rank));
+        auto& inbox = is_own ? own_ : peers_[rank].inbox;
+        const auto at = inbox.find(tag);
+        if (at != inbox.end()) return Came{i, pop(inbox, at)};
+        if (!is_own && peers_[rank].ended && !gone)
+          gone = Error(*peers_[rank].ended).during("waiting for " + link::text(tag));
+      }
+      if (gone) return fail(*gone);
+      if (waters_.now() >= deadline) return failed("it did not come in time");
+      pause(deadline);
+    }
+  }
+
+  void welcome_all(link::Tag tag) override {
+    welcomed_ = tag;
+    for (int32_t rank = 0; rank < options_.identity.ranks; ++rank) peers_[rank].claimed = true;
+  }
+  Result<News> next(SimTime deadline) override {
+    while (true) {
+      if (aborted_) return fail(*aborted_);
+      for (auto& [rank, p] : peers_) {
+        if (!p.up || p.told_end) continue;
+        if (!std::exchange(p.told_up, true)) return News{rank, Up{}};
+        const auto at = p.inbox.find(*welcomed_);
+        if (at != p.inbox.end()) return News{rank, pop(p.inbox, at)};
+        if (!p.ended) continue;
+        p.told_end = true;
+        return News{rank, *p.ended};
+      }
+      if (waters_.now() >= deadline) return failed("there was no news in time");
+      pause(deadline);
+    }
+  }
+
+  uint64_t queued_bytes() const override { return 0; }
+  std::vector<link::LinkStatistics> statistics() override { return {}; }
+  Status flush(SimTime) override { return aborted_ ? fail(*aborted_) : Status(); }
+
+  void abort(Error error) override {
+    if (aborted_) return;
+    aborted_ = error;
+    const std::string reason =
+        error.code == ErrorCode::kLostPeer
+            ? error.message
+            : fmt::format("rank {} gave up: {}", options_.identity.rank, error.message);
+    for (auto& [rank, p] : peers_) {
+      if (p.up && !p.ended) tell_end(p, {ErrorCode::kLostPeer, reason});
+    }
+    changed_.notify_all();
+  }
+  // Until every peer has heard the goodbye, or is gone.
+  Status close(SimTime deadline) override {
+    closing_ = true;
+    Status status;
+    for (auto& [rank, p] : peers_) {
+      if (!p.up || p.ended) continue;
+      tell_end(p, {ErrorCode::kFailed,
+                   fmt::format("rank {} finished and closed its link", options_.identity.rank)});
+      while (p.wire->streams[p.end].moving && !p.ended && !aborted_ && waters_.now() < deadline)
+        pause(std::min(deadline, waters_.now() + SimDuration{10'000'000}));
+      if (p.wire->streams[p.end].moving && status)
+        status = failed(fmt::format("rank {} did not confirm the last bytes in time", rank));
+    }
+    if (!aborted_) aborted_ = Error{ErrorCode::kFailed, "the endpoint is closed"};
+    parted_ = true;
+    return status;
+  }
+
+  // --- What the sea does to it.
+
+  // A hello has come. The error is what the caller reads.
+  Status greet(const link::Frame& hello, OceanEndpoint& caller) {
+    if (aborted_ || closing_) return fail(link::about_to_end());
+    const link::Caller who = TRY(link::check_hello(options_.identity, hello));
+    Peer& p = peers_[who.rank];
+    const auto welcome = p.gathering.add(who, false);
+    if (!welcome) {
+      if (options_.on_duplicate && link::is_duplicate_refusal(welcome.error()))
+        options_.on_duplicate(who.rank);
+      return fail(welcome.error());
+    }
+    const auto wire = std::make_shared<Wire>();
+    wire->ends[0] = &caller;
+    wire->ends[1] = this;
+    wire->ranks[0] = who.rank;
+    wire->ranks[1] = options_.identity.rank;
+    wire->hosts[0] = caller.waters_.process().host;
+    wire->hosts[1] = waters_.process().host;
+    wire->grace = std::min(caller.options_.grace, options_.grace);
+    wire->silence_max = std::min(caller.options_.silence_max, options_.silence_max);
+    sea_.wires_.push_back(wire);
+    come_up(p, wire, 1);
+    caller.come_up(caller.peers_[options_.identity.rank], wire, 0);
+    return {};
+  }
+  void take(int32_t from, link::Tag tag, link::Payload payload, SimTime sent) {
+    Peer& p = peers_[from];
+    if (p.ended) return;
+    p.inbox[tag].push_back({std::move(payload), sent, waters_.now()});
+    changed_.notify_all();
+  }
+  void hear_end(int32_t from, const Error& error) {
+    Peer& p = peers_[from];
+    if (p.ended) return;
+    p.ended = error;
+    changed_.notify_all();
+  }
+
+ private:
+  using Box = std::map<link::Tag, std::deque<link::Received>>;
+  struct Peer {
+    link::Gathering gathering;
+    WirePtr wire;
+    int end = 0;  // ours, of the wire
+    bool claimed = false, up = false, told_up = false, told_end = false;
+    std::optional<Error> ended;
+    Box inbox;
+  };
+
+  void pause(SimTime until) {
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    changed_.wait(lock, until);
+  }
+  static link::Received pop(Box& box, Box::iterator at) {
+    link::Received first = std::move(at->second.front());
+    at->second.pop_front();
+    if (at->second.empty()) box.erase(at);
+    return first;
+  }
+  void come_up(Peer& p, const WirePtr& wire, int end) {
+    p.wire = wire;
+    p.end = end;
+    p.up = true;
+    changed_.notify_all();
+  }
+  // In the order of what was sent.
+  void tell_end(Peer& p, const Error& error) {
+    sea_.send(p.wire, p.end, [wire = p.wire, end = p.end, error] {
+      if (OceanEndpoint* other = wire->ends[1 - end]) other->hear_end(wire->ranks[end], error);
+    });
+  }
+
+  Status call(int32_t rank, Peer& p, uint64_t attempt, const std::string& host, uint16_t port,
+              SimTime deadline) {
+    const auto own_host = waters_.process().host;
+    const link::Identity& self = options_.identity;
+    while (!aborted_ && !p.up) {
+      int there = -1;
+      const OceanEndpoint* called = nullptr;
+      for (const auto& [at, door] : sea_.doors_) {
+        const bool here = host == "127.0.0.1" && at.first == own_host;
+        if (at.second != port || (!here && address_of(at.first) != host)) continue;
+        there = at.first;
+        called = door;
+      }
+      if (there >= 0 && !sea_.is_cut(own_host, there)) {
+        const SimTime back = waters_.now() + sea_.latency(own_host, there) * 2;
+        while (waters_.now() < back && !aborted_) pause(back);
+        const auto door = sea_.doors_.find({there, port});
+        if (!aborted_ && !p.up && (door == sea_.doors_.end() || door->second != called)) {
+          return fail({ErrorCode::kLostPeer,
+                       fmt::format("no link to rank {} at {}:{}: it hung up during the handshake",
+                                   rank, host, port)});
+        }
+        if (!aborted_ && !p.up && !sea_.is_cut(own_host, there)) {
+          link::FrameDecoder decoder(link::kStrangerPayloadMax);
+          Status said;
+          CHECK(decoder.feed(
+                    link::hello_frame(self, rank, {.attempt = attempt}, {.grace = options_.grace}),
+                    [&](const link::Frame& hello) -> Status {
+                      said = door->second->greet(hello, *this);
+                      return {};
+                    }),
+                "a hello that cannot be read");
+          if (said) return {};
+          return fail({said.error().code, fmt::format("no link to rank {} at {}:{}: {}", rank, host,
+                                                      port, said.error().message)});
+        }
+      }
+      if (waters_.now() >= deadline) break;
+      pause(std::min(deadline, waters_.now() + SimDuration{100'000'000}));
+    }
+    if (aborted_) return fail(*aborted_);
+    return fail({ErrorCode::kLostPeer,
+                 fmt::format("rank {} did not answer at {}:{} in time", rank, host, port)});
+  }
+
+  // The socket is gone. A link with a grace waits for it, in vain.
+  void leave(bool silently) {
+    if (gone_) return;
+    gone_ = true;
+    sea_.doors_.erase({waters_.process().host, port_});
+    std::erase(waters_.process().belongings, this);
+    for (auto& [rank, p] : peers_) {
+      if (!p.wire) continue;
+      const WirePtr wire = p.wire;
+      wire->ends[p.end] = nullptr;
+      std::erase(sea_.wires_, wire);
+      if (parted_) continue;
+      const Error lost{ErrorCode::kLostPeer,
+                       fmt::format("lost rank {}: the connection ended without "
+                                   "a goodbye",
+                                   options_.identity.rank)};
+      const auto tell = [wire, end = p.end, lost] {
+        if (OceanEndpoint* other = wire->ends[1 - end]) other->hear_end(wire->ranks[end], lost);
+      };
+      const SimTime now = sea_.ocean().now();
+      if (wire->grace.ns > 0) {
+        sea_.ocean().at(now + wire->grace + (silently ? wire->silence_max : SimDuration{}), tell);
+      } else if (silently) {  // the host answers again, and knows nothing of it
+        sea_.ocean().at(now + SimDuration{90'000'000'000}, tell);
+      } else {
+        sea_.send(wire, p.end, tell);
+      }
+    }
+  }
+
+  friend class Sea;
+  static constexpr SimDuration kClosingMax{30'000'000};
+  Sea& sea_;
+  Waters& waters_;
+  Options options_;
+  OceanSignal changed_;
+  uint16_t port_ = 0;
+  std::map<int32_t, Peer> peers_;
+  Box own_;
+  std::optional<link::Tag> welcomed_;
+  std::optional<Error> aborted_;
+  bool closing_ = false, parted_ = false, gone_ = false;
+};
+
+inline void Sea::lose(const WirePtr& wire, const std::string& why) {
+  if (std::exchange(wire->over, true)) return;
+  for (int end = 0; end < 2; ++end) {
+    wire->streams[end].on_its_way.clear();
+    if (!wire->ends[end]) continue;
+    const int32_t other = wire->ranks[1 - end];
+    wire->ends[end]->hear_end(other,
+                              {ErrorCode::kLostPeer, fmt::format("lost rank {}: {}", other, why)});
+  }
+}
+
+inline void Sea::reset(int from, int to, bool one) {
+  for (const WirePtr& each : std::vector(wires_)) {
+    if (std::minmax(each->hosts[0], each->hosts[1]) != std::minmax(from, to)) continue;
+    if (each->grace.ns == 0) {
+      lose(each, "Connection reset by peer");
+    } else {
+      each->forgets[0] = each->forgets[1] = bug_ == Bug::kMessageLostInReset;
+      each->reset_until =
+          ocean_.now() + SimDuration{static_cast<int64_t>(random_.below(1'000'000'000))};
+    }
+    if (one) return;
+  }
+}
+
+class OceanSockets : public transport::Sockets {
+ public:
+  OceanSockets(Sea& sea, Waters& waters) : sea_(sea), waters_(waters) {}
+  Result<std::unique_ptr<Endpoint>> open(Endpoint::Options options, Clock&) override {
+    TRY(options.check());
+    auto endpoint = std::make_unique<OceanEndpoint>(sea_, waters_, std::move(options));
+    TRY(endpoint->listen());
+    return endpoint;
+  }
+  bool takes_connections(const transport::Address&, SimDuration) override { return true; }
+
+ private:
+  Sea& sea_;
+  Waters& waters_;
+};
+
+}  // namespace tombolo::ocean
