@@ -6,12 +6,15 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "support/folder_test.h"
 
 namespace tombolo {
 namespace {
 
-TEST(FileDigests, AreThoseOfTheBytes) {
-  const std::string path = testing::TempDir() + "/file_digest_test";
+using FileDigests = FolderTest;
+
+TEST_F(FileDigests, AreThoseOfTheBytes) {
+  const std::string path = at("bytes");
   const std::string bytes((3 << 20) + 7, 'x');  // several pieces
   ASSERT_TRUE(write_file(path, bytes));
   const FileDigest wanted{static_cast<int64_t>(bytes.size()), digest(bytes)};

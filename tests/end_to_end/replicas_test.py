@@ -87,7 +87,7 @@ class Replicas(Case):
         job = SIX.replace("steps = 4", "steps = 4\nbyte_scale = 8")
         self.ok("train", self.write("job.toml", job), "--out", "run")
         self.assertEqual(self.lines("run/trace.jsonl")[0]["byte_scale"], 8)
-        real = job.replace('"emulated:a100-80g"', '"cpu"', 1)
+        real = job.replace('"emulated:a100-80g"', '"cpu"')
         self.refused(2, ["byte_scale = 8", 'computes on "cpu"'], "train", self.write("job.toml", real), "--out", "no")
 
 

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "perform/launch/supervisor.h"
+#include "support/folder_test.h"
 
 namespace tombolo::launch {
 namespace {
@@ -21,22 +22,21 @@ TEST(ReturningWorker, ComesAgainAfterASignalOrWhenItSaysSo) {
 }
 
 // A worker that says "again" three times and is done at the fourth.
-TEST(ReturningWorker, IsStartedUntilItIsDone) {
+using ReturningScript = FolderTest;
+
+TEST_F(ReturningScript, IsStartedUntilItIsDone) {
   namespace fs = std::filesystem;
-  const std::string folder = testing::TempDir() + "/returning-worker";
-  fs::create_directories(folder);
-  const std::string script = folder + "/worker";
-  std::ofstream(script) << "#!/bin/sh\necho life >> " << folder << "/lives\n"
-                        << "[ $(wc -l < " << folder << "/lives) -ge 4 ] || exit 75\n";
+  const std::string script = at("worker");
+  std::ofstream(script) << "#!/bin/sh\necho life >> " << folder_ << "/lives\n"
+                        << "[ $(wc -l < " << folder_ << "/lives) -ge 4 ] || exit 75\n";
   fs::permissions(script, fs::perms::owner_all);
-  const WorkerStart start{.program = script, .token_file = folder + "/token"};
+  const WorkerStart start{.program = script, .token_file = at("token")};
   auto status = run_worker(start);
   ASSERT_TRUE(status) << status.error().text();
   status = run_again(start, *status);
   ASSERT_TRUE(status) << status.error().text();
   EXPECT_EQ(*status, 0);
-  EXPECT_EQ(*read_file(folder + "/lives"), "life\nlife\nlife\nlife\n");
-  fs::remove_all(folder);
+  EXPECT_EQ(*read_file(at("lives")), "life\nlife\nlife\nlife\n");
 }
 
 TEST(SupervisorDeathTest, ASupervisorStartsSomebodyAgain) {

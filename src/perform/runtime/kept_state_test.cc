@@ -8,22 +8,21 @@
 #include <thread>
 
 #include "perform/runtime/emulated_kernels.h"
+#include "support/folder_test.h"
 #include "support/test_plan.h"
 
 namespace tombolo::runtime {
 namespace {
 
-class KeptStates : public ::testing::Test {
+class KeptStates : public FolderTest {
  protected:
-  ~KeptStates() override { std::filesystem::remove_all(output_); }
   int64_t newest() const {
     const auto found = choose_kept(list_kept(output_), plan_, 1);
     return found ? found->manifest.step : 0;
   }
 
-  const std::string output_ =
-      testing::TempDir() + "/kept-" + testing::UnitTest::GetInstance()->current_test_info()->name();
-  const std::string folder_ = kept_folder(output_, 7);
+  const std::string output_ = at("run");
+  const std::string kept_ = kept_folder(output_, 7);
   const plan::Plan plan_ = make_test_plan({.stages = 1, .steps = 10});
   ManualClock clock_;
   EmulatedKernels kernels_{plan_, 0, clock_};
@@ -31,7 +30,7 @@ class KeptStates : public ::testing::Test {
 
 // Stopped within an update, a rank supplies the step before; after it, this one too.
 TEST_F(KeptStates, AreOfTheLastStepsThatAreWhole) {
-  KeptState kept(folder_, 0, 7, 3);
+  KeptState kept(kept_, 0, 7, 3);
   ASSERT_TRUE(kept.copy(3, kernels_));
   ASSERT_TRUE(kept.leave(kernels_));
   EXPECT_EQ(newest(), 3);
@@ -42,14 +41,14 @@ TEST_F(KeptStates, AreOfTheLastStepsThatAreWhole) {
 
 // Its note stands, and what it vouches for does not: it was cut off when the disk was full.
 TEST_F(KeptStates, OnesWhoseShardIsGoneOrTornDoNotCount) {
-  KeptState kept(folder_, 0, 7, 3);
+  KeptState kept(kept_, 0, 7, 3);
   ASSERT_TRUE(kept.copy(3, kernels_));
   ASSERT_TRUE(kept.leave(kernels_));
   const auto found = list_kept(output_, 0);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].shard.epoch, 7);
   EXPECT_TRUE(list_kept(output_, 1).empty()) << "of another rank";
-  const std::string shard = step_folder(folder_, 3) + "/" + found[0].shard.file;
+  const std::string shard = step_folder(kept_, 3) + "/" + found[0].shard.file;
   std::filesystem::resize_file(shard, static_cast<uintmax_t>(found[0].shard.bytes - 1));
   EXPECT_EQ(newest(), 0);
   std::filesystem::remove(shard);
@@ -82,7 +81,7 @@ TEST(KeptStatesOfManyHosts, AreChosenByWhatEveryStageCanSupply) {
 
 // Whoever stops the rank does not wait for the thread that computes.
 TEST_F(KeptStates, AreLeftByAnotherThreadBetweenTwoUpdates) {
-  KeptState kept(folder_, 0, 7, 0);
+  KeptState kept(kept_, 0, 7, 0);
   std::atomic<int64_t> done = 0;
   std::thread performs([&] {
     for (int64_t step = 1; step < plan_.run.steps; ++step) {
@@ -100,7 +99,7 @@ TEST_F(KeptStates, AreLeftByAnotherThreadBetweenTwoUpdates) {
   const auto found = list_kept(output_, 0);
   ASSERT_FALSE(found.empty());
   const auto tensors = read_safetensors(
-      fmt::format("{}/{}", step_folder(folder_, found.back().step), found.back().shard.file));
+      fmt::format("{}/{}", step_folder(kept_, found.back().step), found.back().shard.file));
   ASSERT_TRUE(tensors) << tensors.error().text();
   for (const NamedTensor& tensor : tensors->tensors) {
     int64_t updates = 0;
@@ -113,7 +112,7 @@ using KeptStatesDeathTest = KeptStates;
 
 TEST_F(KeptStatesDeathTest, StepsFollowOneAnother) {
   EXPECT_DEATH(KeptState("", 0, 7, 3), "rank 0 keeps its state nowhere");
-  KeptState kept(folder_, 0, 7, 3);
+  KeptState kept(kept_, 0, 7, 3);
   EXPECT_DEATH(static_cast<void>(kept.copy(4, kernels_)),
                "a copy of step 4, and the kernels hold step 3");
   ASSERT_TRUE(kept.copy(3, kernels_));

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "spec/chakra/chakra_binary.h"
 #include "spec/chakra/chakra_json.h"
+#include "support/folder_test.h"
 
 namespace tombolo::chakra {
 namespace {
@@ -207,20 +208,11 @@ std::vector<graph::Node> all_sorts() {
   return nodes;
 }
 
-class Folder : public ::testing::Test {
- protected:
-  void SetUp() override {
-    path = testing::TempDir() + "chakra_test." + std::to_string(getpid());
-    std::filesystem::create_directories(path);
-  }
-  void TearDown() override { std::filesystem::remove_all(path); }
-  std::string path;
-};
-using ChakraFiles = Folder;
+using ChakraFiles = FolderTest;
 
 TEST_F(ChakraFiles, WhatIsWrittenIsReadBack) {
   for (const ChakraForm form : {ChakraForm::kProtobuf, ChakraForm::kJson}) {
-    const std::string file = path + "/a.et";
+    const std::string file = folder_ + "/a.et";
     auto writer = ChakraWriter::create(file, our_metadata(), form);
     ASSERT_TRUE(writer) << writer.error().text();
     for (const graph::Node& node : all_sorts()) ASSERT_TRUE(writer->write(node, 2));
@@ -233,11 +225,11 @@ TEST_F(ChakraFiles, WhatIsWrittenIsReadBack) {
 
 TEST_F(ChakraFiles, NothingAppearsBeforeItIsWhole) {
   {
-    auto writer = ChakraWriter::create(path + "/a.et", our_metadata());
+    auto writer = ChakraWriter::create(folder_ + "/a.et", our_metadata());
     ASSERT_TRUE(writer);
     ASSERT_TRUE(writer->write(all_sorts()[0], 0));
   }
-  EXPECT_TRUE(std::filesystem::is_empty(path));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
 // Ranks 0 and 1 sum among themselves, then all three do.
@@ -249,11 +241,11 @@ TEST_F(ChakraFiles, GroupsOfRanksGetNames) {
   const graph::Graphs graphs = {{0, {sum(0, {0, 1}), sum(1, {0, 1, 2})}},
                                 {1, {sum(0, {0, 1}), sum(1, {0, 1, 2})}},
                                 {2, {sum(1, {0, 1, 2})}}};
-  const auto groups = write_chakra(path + "/w", graphs);
+  const auto groups = write_chakra(folder_ + "/w", graphs);
   ASSERT_TRUE(groups) << groups.error().text();
   EXPECT_EQ(*groups, (CommGroups{{"1", {0, 1}}}));
   EXPECT_EQ(parse_comm_groups(to_json_text(*groups), "g.json").value(), *groups);
-  const auto second = read_chakra(path + "/w.1.et");
+  const auto second = read_chakra(folder_ + "/w.1.et");
   ASSERT_TRUE(second) << second.error().text();
   EXPECT_EQ(second->nodes[0].details->pg_name, "1");
   EXPECT_EQ(second->nodes[1].details->pg_name, "");
@@ -270,20 +262,21 @@ TEST_F(ChakraFiles, GzippedFilesAreRead) {
   crc = ~crc;
   for (int i = 0; i < 4; ++i) gzip.push_back(static_cast<char>(crc >> (8 * i)));
   gzip += "\x53\0\0\0"s;
-  ASSERT_TRUE(write_file(path + "/a.et.gz", gzip));
-  const auto graph = read_chakra(path + "/a.et.gz");
+  ASSERT_TRUE(write_file(folder_ + "/a.et.gz", gzip));
+  const auto graph = read_chakra(folder_ + "/a.et.gz");
   ASSERT_TRUE(graph) << graph.error().text();
   EXPECT_EQ(graph->nodes[0].comm_size, 1 << 20);
 
-  ASSERT_TRUE(write_file(path + "/cut.et.gz", gzip.substr(0, 60)));
-  const auto cut = read_chakra(path + "/cut.et.gz");
+  ASSERT_TRUE(write_file(folder_ + "/cut.et.gz", gzip.substr(0, 60)));
+  const auto cut = read_chakra(folder_ + "/cut.et.gz");
   ASSERT_FALSE(cut);
   EXPECT_THAT(cut.error().message, HasSubstr("cut.et.gz: "));
 }
 
 TEST_F(ChakraFiles, MissingFilesAndFoldersAreTold) {
-  EXPECT_THAT(read_chakra(path + "/none.et").error().message, HasSubstr("none.et: cannot open it"));
-  EXPECT_THAT(read_chakra(path).error().message, HasSubstr("is a folder"));
+  EXPECT_THAT(read_chakra(folder_ + "/none.et").error().message,
+              HasSubstr("none.et: cannot open it"));
+  EXPECT_THAT(read_chakra(folder_).error().message, HasSubstr("is a folder"));
 }
 
 // The traces of other tools, where this machine has them: each of our writings is theirs, byte by
@@ -343,13 +336,14 @@ TEST(Chakra, ReadsTheTraceOfARank) {
                "t.et is the trace of rank -1");
 }
 
-TEST(Chakra, WritesAFilePerRankUntilItIsCommitted) {
-  const std::string path = testing::TempDir() + "committed.et";
+using ChakraOnDisk = FolderTest;
+
+TEST_F(ChakraOnDisk, IsWrittenPerRankUntilItIsCommitted) {
+  const std::string path = at("committed.et");
   auto writer = ChakraWriter::create(path, our_metadata());
   ASSERT_TRUE(writer && writer->commit());
   EXPECT_DEATH((void)writer->write(ChakraNode{}), "committed.et, which is committed");
-  std::filesystem::remove(path);
-  EXPECT_DEATH((void)write_chakra(testing::TempDir() + "run", {{1, {}}}), "graph 0 is of rank 1");
+  EXPECT_DEATH((void)write_chakra(at("run"), {{1, {}}}), "graph 0 is of rank 1");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/toml.h"
+#include "support/folder_test.h"
 
 namespace tombolo::model {
 namespace {
@@ -87,14 +88,15 @@ TEST(ModelFile, InlineModelsGetDefaults) {
 }
 
 // [model] lays its own fields over those of a config.json, and passes on what that file says.
-TEST(ModelFile, ConfigsCanBeOverridden) {
-  const std::string folder = ::testing::TempDir();
+using ModelFolder = FolderTest;
+
+TEST_F(ModelFolder, ConfigsCanBeOverridden) {
   const std::string config = R"({"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 2,
                                  "n_positions": 128, "vocab_size": 300, "tide": "high"})";
-  ASSERT_TRUE(write_file(folder + "/config.json", config));
+  ASSERT_TRUE(write_file(at("config.json"), config));
   const auto job = [&](const std::string& more) {
-    return read_model(*parse_toml("config = \"config.json\"\n" + more, "job.toml"),
-                      folder + "/job.toml", "model");
+    return read_model(*parse_toml("config = \"config.json\"\n" + more, "job.toml"), at("job.toml"),
+                      "model");
   };
   const ModelSection whole = *job("");
   EXPECT_EQ(whole.model.sequence, 128);
@@ -109,7 +111,7 @@ TEST(ModelFile, ConfigsCanBeOverridden) {
 
   const std::string bare = R"({"model_type": "llama", "hidden_size": 64, "vocab_size": 300,
       "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 96})";
-  ASSERT_TRUE(write_file(folder + "/config.json", bare));
+  ASSERT_TRUE(write_file(at("config.json"), bare));
   EXPECT_THAT(job("").error().text(), HasSubstr("max_position_embeddings"));
   EXPECT_EQ(job("sequence = 32")->model.sequence, 32);
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "support/folder_test.h"
 
 namespace tombolo::trace {
 namespace {
@@ -145,8 +146,10 @@ TEST(TraceFile, RefusesIntervalsThatCannotBe) {
       HasSubstr("one of compute, link, collective"));
 }
 
-TEST(TraceFile, GoesThroughTheDisk) {
-  const std::string path = ::testing::TempDir() + "/trace_file_test.jsonl";
+using TraceOnDisk = FolderTest;
+
+TEST_F(TraceOnDisk, IsReadAsItWasWritten) {
+  const std::string path = at("trace.jsonl");
   ASSERT_TRUE(write_trace(path, whole_trace()));
   EXPECT_EQ(*read_trace(path), whole_trace());
   EXPECT_FALSE(read_trace(path + ".gone"));

@@ -1,11 +1,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <fstream>
 #include <sstream>
 
 #include "base/json.h"
+#include "support/folder_test.h"
 #include "support/job_texts.h"
 #include "ui/predict_commands/predict_commands.h"
 
@@ -75,7 +75,7 @@ TEST(FabricCommand, takes_prices_with_and_without_a_unit) {
 // 5 ports and 6 transceivers a GPU, 5 x 748 + 6 x 374 = 5,984 dollars; a rail of 8 is one switch,
 // 748 + 2 x 374 = 1,496. In a year of 8,760 hours beside 2 dollars an hour:
 // (2 + 0.683105) / (2 + 0.170776) = 1.236012.
-class FabricOfJob : public testing::Test {
+class FabricOfJob : public FolderTest {
  protected:
   FabricOptions options() const {
     FabricOptions o;
@@ -86,9 +86,8 @@ class FabricOfJob : public testing::Test {
     return o;
   }
   FabricOfJob() { std::ofstream(path_) << test::kGptOn64; }
-  ~FabricOfJob() override { std::remove(path_.c_str()); }
 
-  const std::string path_ = testing::TempDir() + "fabric_of_job.toml";
+  const std::string path_ = at("job.toml");
 };
 
 TEST_F(FabricOfJob, prices_its_iterations_network_included) {
