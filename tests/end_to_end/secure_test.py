@@ -58,6 +58,20 @@ class Init(Case):
         self.assertIn('has the credentials of "oregon" already', again.stderr)
         self.assertEqual((self.folder / "first" / "authority.key").read_bytes(), before)
 
+    def test_certificates_are_renewed_for_their_keys(self):
+        self.ok("init", "--directory", "first", "--name", "oregon")
+        self.ok("init", "--directory", "first", "--issue", "paris", "--to", "second")
+        before = {path: path.read_bytes() for path in self.folder.glob("*/*.*")}
+        self.assertIn('the certificate of "oregon"', self.ok("init", "--directory", "first", "--renew"))
+        alone = self.tombolo("init", "--directory", "second", "--renew")
+        self.assertEqual(alone.returncode, 2)
+        self.assertIn("a host that joined renews with --renew --join", alone.stderr)
+        process, join = self.invite()
+        self.assertIn('the certificate of "paris"', self.ok("init", "--directory", "second", "--renew", *join))
+        self.assertEqual(process.wait(GUARD_S), 0)
+        changed = sorted(str(path.relative_to(self.folder)) for path, was in before.items() if path.read_bytes() != was)
+        self.assertEqual(changed, ["first/host.pem", "second/host.pem"])
+
     def test_a_folder_to_carry(self):
         self.ok("init", "--directory", "first", "--name", "oregon")
         self.ok("init", "--directory", "first", "--issue", "lima", "--to", "carry")

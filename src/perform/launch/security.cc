@@ -4,9 +4,14 @@
 
 namespace tombolo::launch {
 
-Result<std::optional<trust::Credentials>> credentials_of(const Security& security) {
+Result<std::optional<trust::Credentials>> credentials_of(
+    const Security& security, const std::function<void(const std::string&)>& log) {
   if (security.credentials.empty()) return std::nullopt;
-  return std::optional(TRY(trust::load_credentials(security.credentials, trust::wall_time())));
+  const trust::WallTime now = trust::wall_time();
+  std::optional credentials(TRY(trust::load_credentials(security.credentials, now)));
+  const std::string warning = trust::expiry_warning(*credentials, now);
+  if (log && !warning.empty()) log(warning);
+  return credentials;
 }
 
 bool beyond_this_host(const std::string& launcher_host, const std::string& islands_network) {

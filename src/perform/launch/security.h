@@ -5,6 +5,7 @@
 //   neither         nothing, and nothing leaves this machine (transport/address.h)
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -24,7 +25,8 @@ struct Security {
 // is, nothing is paced, and each has a clock of its own.
 bool beyond_this_host(const std::string& launcher_host, const std::string& islands_network);
 
-// Reads and checks them; nothing where there are none.
-Result<std::optional<trust::Credentials>> credentials_of(const Security& security);
+// Reads and checks them; nothing where there are none. `log` hears when they expire soon.
+Result<std::optional<trust::Credentials>> credentials_of(
+    const Security& security, const std::function<void(const std::string&)>& log = {});
 
 }  // namespace tombolo::launch

@@ -245,7 +245,8 @@ Result<std::string> welcome_host(const Welcome& welcome, const trust::Authority&
 }
 
 Result<trust::Credentials> join_host(const Address& inviter, const trust::Invitation& invitation,
-                                     SimDuration patience, const Clock& clock) {
+                                     SimDuration patience, const Clock& clock,
+                                     const std::string& key) {
   CHECK(patience.ns > 0, "a patience of {} ns", patience.ns);
   const SimTime deadline = clock.now() + patience;
   const Address at{TRY(resolve(inviter.host)), inviter.port};
@@ -261,7 +262,7 @@ Result<trust::Credentials> join_host(const Address& inviter, const trust::Invita
   }
   Talk talk(std::move(socket), TRY(SecureContext::for_joiner(invitation.fingerprint())),
             SecureStream::Role::kDials);
-  const trust::SigningRequest own = TRY(trust::make_request());
+  const trust::SigningRequest own = TRY(trust::make_request(key));
   bool asked = false;
   while (true) {
     if (clock.now() >= deadline) return failed(inviter.text() + " did not answer in time");

@@ -26,8 +26,10 @@ struct Welcome {
 Result<std::string> welcome_host(const Welcome& welcome, const trust::Authority& authority,
                                  const trust::Credentials& own, const Clock& clock);
 
-// Calls the host that invited this one. Blocks for at most `patience`.
+// Calls the host that invited this one. Blocks for at most `patience`. `key`: PEM, of a certificate
+// to renew; empty: a new one.
 Result<trust::Credentials> join_host(const Address& inviter, const trust::Invitation& invitation,
-                                     SimDuration patience, const Clock& clock);
+                                     SimDuration patience, const Clock& clock,
+                                     const std::string& key = {});
 
 }  // namespace tombolo::transport

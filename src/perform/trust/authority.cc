@@ -103,8 +103,8 @@ Status check_name(const std::string& name) {
 
 Validity host_validity(WallTime now) { return {now - kClocksDiffer, now + kHostLasts}; }
 
-Result<SigningRequest> make_request() {
-  const KeyPtr key = TRY(make_key());
+Result<SigningRequest> make_request(const std::string& key_pem) {
+  const KeyPtr key = key_pem.empty() ? TRY(make_key()) : TRY(detail::key_of(key_pem, "host.key"));
   const RequestPtr request(X509_REQ_new());
   const BioPtr bio(BIO_new(BIO_s_mem()));
   if (X509_REQ_set_version(request.get(), X509_REQ_VERSION_1) != 1 ||
@@ -168,6 +168,14 @@ Result<std::string> Authority::sign(const std::string& request, const std::strin
             {NID_authority_key_identifier, "keyid"},
             {NID_subject_alt_name, names.c_str()}}));
   return detail::pem_of(certificate.get());
+}
+
+Result<Credentials> Authority::renew(const Credentials& credentials, WallTime now) const {
+  const auto old = TRY(detail::certificate_of(credentials.certificate, "host.pem"));
+  const SigningRequest own = TRY(make_request(credentials.key));
+  std::string certificate = TRY(
+      sign(own.request, detail::common_name(X509_get_subject_name(old.get())), host_validity(now)));
+  return Credentials{certificate_, std::move(certificate), credentials.key};
 }
 
 Result<Credentials> Authority::issue(const std::string& name, const Validity& validity) const {

@@ -28,7 +28,8 @@ struct SigningRequest {
   std::string key;      // PEM; stays here
   std::string request;  // PEM
 };
-Result<SigningRequest> make_request();
+// With this key, or where it is empty with a new one.
+Result<SigningRequest> make_request(const std::string& key_pem = {});
 
 // Letters, digits, "-" and ".", at most 63.
 Status check_name(const std::string& name);
@@ -45,6 +46,8 @@ class Authority {
   // A certificate with this name, whatever the request says; only its key counts. PEM.
   Result<std::string> sign(const std::string& request, const std::string& name,
                            const Validity& validity) const;
+  // For the same key and name. PEM.
+  Result<Credentials> renew(const Credentials& credentials, WallTime now) const;
   // Key and certificate in one go, for this host, a folder to carry, or a test.
   Result<Credentials> issue(const std::string& name, const Validity& validity) const;
 

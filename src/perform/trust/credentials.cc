@@ -17,6 +17,10 @@ namespace tombolo::trust {
 namespace {
 
 constexpr int64_t kPemMax = 64 * 1024;  // a certificate has less than 2 KiB
+constexpr std::chrono::hours kWarnsBefore{24 * 14};
+constexpr const char* kHowToRenew =
+    "tombolo init --renew on the host with the authority; on others the same with --join, invited "
+    "by that host";
 
 std::string authority_path(const std::string& directory) { return directory + "/authority.pem"; }
 std::string certificate_path(const std::string& directory) { return directory + "/host.pem"; }
@@ -112,8 +116,7 @@ Result<CertificateFacts> check(const Credentials& credentials, WallTime now) {
   if (now >= facts.expires)
     return unusable(
         fmt::format("the certificate of \"{}\" expired on {}", facts.name, date(facts.expires)),
-        "moving its folder away and joining again: tombolo init --invite on the host with the "
-        "authority, tombolo init --join here");
+        kHowToRenew);
   if (now < facts.begins)
     return unusable(fmt::format("the certificate of \"{}\" is valid from {}; it is {} here",
                                 facts.name, date(facts.begins), date(now)),
@@ -122,6 +125,12 @@ Result<CertificateFacts> check(const Credentials& credentials, WallTime now) {
 }
 
 Result<Credentials> load_credentials(const std::string& directory, WallTime now) {
+  Credentials credentials = TRY(read_credentials(directory));
+  TRY(during(check(credentials, now), "reading the credentials in " + directory));
+  return credentials;
+}
+
+Result<Credentials> read_credentials(const std::string& directory) {
   if (!has_credentials(directory)) {
     return unusable(fmt::format("{}: there are no credentials", directory),
                     "tombolo init, or tombolo init --join HOST:PORT TOKEN where an authority "
@@ -131,8 +140,34 @@ Result<Credentials> load_credentials(const std::string& directory, WallTime now)
   credentials.authority = TRY(read_file(authority_path(directory), kPemMax));
   credentials.certificate = TRY(read_file(certificate_path(directory), kPemMax));
   credentials.key = TRY(read_secret(key_path(directory)));
-  TRY(during(check(credentials, now), "reading the credentials in " + directory));
   return credentials;
+}
+
+Status renew_certificate(const std::string& directory, const Credentials& renewed, WallTime now) {
+  const Credentials old = TRY(read_credentials(directory));
+  if (renewed.key != old.key) return unusable("a renewed certificate is for the same key");
+  if (TRY(fingerprint_of(renewed.authority)) != TRY(fingerprint_of(old.authority))) {
+    return unusable(fmt::format("{} has credentials of another authority", directory),
+                    "the invitation of the host that this one joined first");
+  }
+  const std::string name = TRY(check(renewed, now)).name;
+  const auto own = TRY(detail::certificate_of(old.certificate, "host.pem"));
+  const std::string was = detail::common_name(X509_get_subject_name(own.get()));
+  if (name != was) {
+    return unusable(fmt::format("this host is \"{}\", the new certificate is of \"{}\"", was, name),
+                    fmt::format("tombolo init --invite {}", was));
+  }
+  return write_file(certificate_path(directory), renewed.certificate);
+}
+
+std::string expiry_warning(const Credentials& credentials, WallTime now) {
+  const auto facts = check(credentials, now);
+  if (!facts || facts->expires - now > kWarnsBefore) return "";
+  const auto days = std::chrono::floor<std::chrono::days>(facts->expires - now).count();
+  return fmt::format(
+      "the certificate of \"{}\" expires on {}, in {} days; a run that loses a rank after "
+      "that cannot go on. To renew it, also during a run: {}",
+      facts->name, date(facts->expires), days, kHowToRenew);
 }
 
 Status save_credentials(const std::string& directory, const Credentials& credentials) {

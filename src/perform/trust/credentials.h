@@ -35,8 +35,16 @@ Result<CertificateFacts> check(const Credentials& credentials, WallTime now);
 
 // Also checks them. Unusable where one is missing, too: the hint says how to get it.
 Result<Credentials> load_credentials(const std::string& directory, WallTime now);
+// The same without a check, so that what has expired can be renewed.
+Result<Credentials> read_credentials(const std::string& directory);
 // Makes the folder. Unusable where there are credentials already; whole or not at all.
 Status save_credentials(const std::string& directory, const Credentials& credentials);
+// Another certificate of the same authority for the same key takes the place of host.pem, in one
+// step: who reads the folder meanwhile finds the old one or the new one. Unusable, and nothing is
+// changed, where authority, key or name are others.
+Status renew_certificate(const std::string& directory, const Credentials& renewed, WallTime now);
+// Two weeks before a certificate expires, one line that says so and what to do; empty before.
+std::string expiry_warning(const Credentials& credentials, WallTime now);
 
 // TOMBOLO_CREDENTIALS, else the folder "tombolo" where this user's settings are (XDG_CONFIG_HOME or
 // ~/.config). Empty where there is no home.

@@ -41,6 +41,41 @@ TEST_F(CredentialsTest, WhatWasSavedIsRead) {
   EXPECT_EQ(about.st_mode & 0777, 0600u);
 }
 
+TEST_F(CredentialsTest, ACertificateIsRenewedForTheSameKey) {
+  const Credentials made = *authority_.issue("paris", host_validity(now_));
+  ASSERT_TRUE(save_credentials(folder_, made));
+  EXPECT_EQ(expiry_warning(made, now_ + hours(24 * 75)), "");
+  const WallTime late = now_ + hours(24 * 77 + 12);
+  EXPECT_THAT(expiry_warning(made, late),
+              HasSubstr("\"paris\" expires on 2024-02-12 22:13 UTC, in 12 days"));
+  // Also when it has expired.
+  const WallTime later = now_ + hours(24 * 100);
+  EXPECT_FALSE(load_credentials(folder_, later));
+  const Credentials renewed = *authority_.renew(*read_credentials(folder_), later);
+  ASSERT_TRUE(renew_certificate(folder_, renewed, later));
+  const Credentials now = *load_credentials(folder_, later);
+  EXPECT_EQ(now.key, made.key);
+  EXPECT_EQ(check(now, later)->expires, later + hours(24 * 90));
+  EXPECT_EQ(check(now, later)->name, "paris");
+}
+
+TEST_F(CredentialsTest, OnlyWhatBelongsToThisHostRenewsIt) {
+  const Credentials made = *authority_.issue("paris", host_validity(now_));
+  ASSERT_TRUE(save_credentials(folder_, made));
+  const auto refused = [&](const Credentials& other) {
+    const Status status = renew_certificate(folder_, other, now_);
+    EXPECT_EQ(read_credentials(folder_)->certificate, made.certificate);
+    return status ? "" : status.error().text();
+  };
+  EXPECT_THAT(refused(*authority_.issue("paris", host_validity(now_))), HasSubstr("the same key"));
+  const Authority foreign = *Authority::create(now_);
+  EXPECT_THAT(refused(*foreign.renew(made, now_)), HasSubstr("another authority"));
+  const SigningRequest own = *make_request(made.key);
+  EXPECT_THAT(refused({made.authority, *authority_.sign(own.request, "lima", host_validity(now_)),
+                       made.key}),
+              HasSubstr("this host is \"paris\", the new certificate is of \"lima\""));
+}
+
 TEST_F(CredentialsTest, NothingIsOverwritten) {
   ASSERT_TRUE(authority_.save(folder_));
   EXPECT_FALSE(authority_.save(folder_));

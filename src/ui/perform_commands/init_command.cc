@@ -36,7 +36,7 @@ Status check_free(const std::string& directory) {
   const trust::CertificateFacts facts = TRY(trust::check(*there, trust::wall_time()));
   return unusable(fmt::format("{} has the credentials of \"{}\" already, until {}", directory,
                               facts.name, trust::date(facts.expires)),
-                  "another folder: --directory DIR");
+                  "--renew for a new certificate, or another folder: --directory DIR");
 }
 
 // What this host has now, in one line.
@@ -94,15 +94,35 @@ Status invite(const InitOptions& options, const std::string& directory, std::ost
 }
 
 Status join(const InitOptions& options, const std::string& directory, std::ostream& out) {
-  TRY(check_free(directory));
+  std::string key;  // of the certificate to renew
+  if (options.renew) {
+    key = TRY(trust::read_credentials(directory)).key;
+  } else {
+    TRY(check_free(directory));
+  }
   const auto inviter =
       TRY(during(transport::parse_address(options.join.front()), "reading --join"));
   std::string text = options.join.size() > 1 ? options.join[1] : "";
   if (text.empty()) std::getline(std::cin, text);
   const auto invitation = TRY(trust::Invitation::parse(text));
   SystemClock clock;
-  TRY(trust::save_credentials(directory,
-                              TRY(transport::join_host(inviter, invitation, kJoinMax, clock))));
+  const trust::Credentials own =
+      TRY(transport::join_host(inviter, invitation, kJoinMax, clock, key));
+  TRY(options.renew ? trust::renew_certificate(directory, own, trust::wall_time())
+                    : trust::save_credentials(directory, own));
+  return describe(directory, out);
+}
+
+// The host that has the authority renews its own certificate.
+Status renew(const std::string& directory, std::ostream& out) {
+  const trust::WallTime now = trust::wall_time();
+  const trust::Credentials old = TRY(trust::read_credentials(directory));
+  auto authority = trust::Authority::load(directory);
+  if (!authority) {
+    return fail(
+        Error(authority.error()).during("renewing; a host that joined renews with --renew --join"));
+  }
+  TRY(trust::renew_certificate(directory, TRY(authority->renew(old, now)), now));
   return describe(directory, out);
 }
 
@@ -125,6 +145,7 @@ Status init(const InitOptions& options, std::ostream& out) {
   if (!options.invite.empty()) return invite(options, directory, out);
   if (!options.join.empty()) return join(options, directory, out);
   if (!options.issue.empty()) return issue(options, directory, out);
+  if (options.renew) return renew(directory, out);
   return begin(options, directory, out);
 }
 
@@ -156,6 +177,12 @@ command::Command add_init(CLI::App& app) {
                        "name of a host: makes its credentials here, in a folder to carry")
           ->excludes(invite)
           ->excludes(join);
+  words
+      ->add_flag("--renew", options->renew,
+                 "a new certificate for the same key, alone on the host with the authority, with "
+                 "--join on others")
+      ->excludes(invite)
+      ->excludes(issue);
   words->add_option("--to", options->to, "that folder; left out: the name")->needs(issue);
   return {words, [options](std::ostream& out) { return init(*options, out); }};
 }
