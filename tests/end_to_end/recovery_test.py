@@ -265,6 +265,8 @@ class Gateway:
 class StartedOneByOne(Recovery):
     """Ranks that somebody started on their hosts, with --restarts, and a spare beside them."""
 
+    environment = {}  # of all of them
+
     def start_all(self, job, spares, missing=(), words=(), ranks=4, restarts=5):
         self.write("job.toml", job)
         self.ranks = ranks
@@ -275,7 +277,8 @@ class StartedOneByOne(Recovery):
 
     def start_rank(self, rank, through=None):
         """`through`: the port at which it calls the launcher, in place of its own."""
-        here = clean_environment(RANK=rank, WORLD_SIZE=self.ranks) if rank < self.ranks else clean_environment()
+        place = {"RANK": rank, "WORLD_SIZE": self.ranks} if rank < self.ranks else {}
+        here = clean_environment(**place, **self.environment)
         more = ["--json"] if rank == 0 else ["--spare"] if rank >= self.ranks else []
         with open(self.folder / "errors", "a") as errors:
             command = [f"127.0.0.1:{through}" if through and word == f"127.0.0.1:{self.port}" else word for word in self.command]
@@ -398,8 +401,36 @@ class StartedOneByOne(Recovery):
 
     def test_a_spare_without_a_run(self):
         self.write("job.toml", four_emulated(4, 5))
-        self.refused(1, ["run: no run goes on here", "rank 0 with the same --out and --restarts"],
+        self.refused(1, ["no run goes on at 127.0.0.1:29511: nobody answered for 1 s", "rank 0 with the same --rendezvous"],
                      "train", "job.toml", "--spare", "--join-timeout", "1", env=clean_environment())
+        self.refused(2, ["--datacenter lima: the job has no datacenter of that name", "one of oregon, paris"],
+                     "train", "job.toml", "--spare", "--datacenter", "lima", env=clean_environment())
+
+    def test_a_spare_shares_no_folder(self):
+        job = four_emulated(100, 5)
+        whole = self.undisturbed(job)
+        self.environment = {"TOMBOLO_TOKEN": "5" * 32}
+        ranks = self.start_all(job, spares=0)
+        spares = {}
+        for place in ["oregon", "paris"]:  # a folder of its own, and the token in the environment
+            command = [word if word != "run" else f"{place}/run" for word in self.command]
+            command += ["--checkpoints", f"{place}/checkpoints", "--spare", "--datacenter", place]
+            spares[place] = subprocess.Popen(command, cwd=self.folder, env=clean_environment(**self.environment),
+                                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self.addCleanup(self.end, spares[place])
+        self.wait_for_a_checkpoint()
+        for pid in [ranks[2].pid, *self.workers_of(ranks[2])]:
+            os.kill(pid, signal.SIGKILL)
+        answer, errors = self.finish(ranks[0])
+        self.assertIn("a spare takes the seat of rank 2 (paris)", errors)
+        self.assertEqual(answer["steps"], 100)
+        # The host that came in has the shard of rank 2, the others have the rest.
+        last, shards = whole
+        there = [*self.folder.glob(f"checkpoints/{last}/*.safetensors"), *self.folder.glob(f"paris/checkpoints/{last}/*.safetensors")]
+        self.assertEqual({path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in there}, shards, errors)
+        self.assertFalse((self.folder / "oregon").exists())
+        for process in [ranks[1], ranks[3], *spares.values()]:
+            self.assertEqual(process.wait(timeout=GUARD_S), 0, errors)
 
 
 if __name__ == "__main__":

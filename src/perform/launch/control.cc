@@ -121,6 +121,17 @@ void describe(Archive& a, Meet& m) {
 }
 
 template <class Archive>
+void describe(Archive& a, Waiting& m) {
+  a.optional("datacenter", m.datacenter);
+}
+
+template <class Archive>
+void describe(Archive& a, VacantSeat& m) {
+  a.required("rank", m.rank);
+  a.check(m.rank >= 0, "rank", "must not be negative");
+}
+
+template <class Archive>
 void describe(Archive&, Ready&) {}
 
 template <class Archive>

@@ -4,6 +4,8 @@
 //                          committed*, links*, finished | failure
 //   launcher -> rank       survey, start, meet*, go, commit*, retire*, over | stop
 //
+//   a spare  -> launcher   waiting;   launcher -> a spare   seat | over | stop
+//
 // and all the time, from before hello to the end, beats and leases (control/lease.h), and requests
 // for pieces of files and the pieces, in both directions (file_pieces.h). The answer to the first
 // beat says the epoch, which the rank's links to others carry from then on.
@@ -64,6 +66,16 @@ struct Start {
   std::optional<runtime::Manifest> state;  // all begin with it; left out: from the beginning
   int64_t state_epoch = 0;                 // in which it was kept; 0: it is of a checkpoint
   bool keep = false;                       // leaves its state when stopped (kept_state.h)
+};
+// From a spare (spare.h): I wait for a seat of this datacenter; empty: of any.
+struct Waiting {
+  static constexpr const char* kKind = "waiting";
+  std::string datacenter;
+};
+// To a spare: this rank's seat is free, take it.
+struct VacantSeat {
+  static constexpr const char* kKind = "seat";
+  int32_t rank = 0;
 };
 // I tried in vain to reach this neighbour that way (pairings.h).
 struct Unreached {
@@ -179,7 +191,8 @@ struct LeaseGrant {
 using ControlMessage =
     std::variant<Hello, Survey, Inventory, Start, Ready, Go, ProgressReport, EvaluationReport,
                  ShardReport, Commit, Committed, Retire, FileRequest, FilePiece, LinksReport,
-                 Finished, Failure, Over, Stop, BeatReport, LeaseGrant, Unreached, Meet>;
+                 Finished, Failure, Over, Stop, BeatReport, LeaseGrant, Unreached, Meet, Waiting,
+                 VacantSeat>;
 
 link::Payload encode(const ControlMessage& message);
 Result<ControlMessage> decode(const link::Payload& payload);

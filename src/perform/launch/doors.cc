@@ -58,6 +58,7 @@ Result<Doors> rank_doors(const transport::Address& rendezvous, const DoorWishes&
 
 void bear_resets(transport::Endpoint::Options& door, const control::LeaseTerms& terms) {
   door.grace = kCallAgainMax;
+  door.receipt_after = terms.beat * 2;  // the next heartbeat, or its answer, takes it along
   door.silence_max = std::max(terms.ceiling, SimDuration{2'000'000'000});
   door.ping_every = {door.silence_max.ns / 2};  // heartbeats say enough
 }

@@ -20,7 +20,6 @@
 #include "perform/launch/reach.h"
 #include "perform/launch/silence.h"
 #include "perform/launch/state_desk.h"
-#include "perform/launch/vacancy.h"
 #include "perform/launch/workers.h"
 #include "perform/runtime/emulated_kernels.h"
 #include "perform/runtime/kept_state.h"
@@ -35,6 +34,7 @@ constexpr SimDuration kPatience{50'000'000};       // between two looks at the s
 constexpr SimDuration kCauseMax{1'500'000'000};    // for the cause to show behind its effect
 constexpr SimDuration kStopMax{5'000'000'000};     // for workers to end by themselves
 constexpr SimDuration kLeaveMax{600'000'000'000};  // for those that leave their state behind
+constexpr SimDuration kSeatMax{10'000'000'000};    // for a spare to come to the seat it was given
 constexpr SimDuration kReturnMax{1'000'000'000};   // for survivors to come again, before spares may
 
 // What attempts before this one leave to it: of this launcher, or of one that was killed.
@@ -105,6 +105,7 @@ class Launch {
     bool failed = false;  // it said why; its end is no news
     std::optional<int> status;
     std::optional<std::string> disconnected;  // why
+    SimTime given_until;                      // to a spare, which is to come by then
   };
   // A cause, or an effect that counts as one if nothing better shows until `due`.
   struct Trouble {
@@ -146,7 +147,7 @@ class Launch {
   Status check_membership();
   void check_ended();
   Status check_pairs();
-  Status offer_seats();
+  void offer_seats();
   Status go_if_ready();
   Error halt(Error error);
   void stop_workers(const Error& error);
@@ -356,7 +357,7 @@ Status Launch::supervise() {
     TRY(check_stop());  // an interrupt that reached the workers as well is no loss
     if (event) TRY(handle(event->rank, *event));
     if (trouble_ && clock_.now() >= trouble_->due) return fail(trouble_->error);
-    TRY(offer_seats());
+    offer_seats();
     TRY(check_membership());
     check_ended();
     TRY(check_pairs());
@@ -372,6 +373,7 @@ Status Launch::end_if_done() {
   if (!desk_->idle()) return {};
   told_over_ = true;
   end_deadline_ = clock_.now() + options_.end_max;
+  workers_->tell_spares(Over{});
   return tell_all(desk_->over());
 }
 
@@ -409,15 +411,17 @@ void Launch::check_ended() {
                                fmt::join(missing, " and "), seconds(options_.end_max).value));
 }
 
-// The seats of those who have not come are for spares.
-Status Launch::offer_seats() {
-  if (joined_ || clock_.now() < offer_at_) return {};
-  offer_at_ = kNever;
-  Vacancy vacancy{.epoch = membership_.epoch()};
+// The seats of those who have not come are for spares, one for each; after a while for the next.
+void Launch::offer_seats() {
+  if (joined_ || clock_.now() < offer_at_) return;
   for (size_t r = 0; r < ranks_; ++r) {
-    if (seats_[r].address.empty()) vacancy.ranks.push_back(static_cast<int32_t>(r));
+    Seat& seat = seats_[r];
+    if (!seat.address.empty() || clock_.now() < seat.given_until) continue;
+    const auto rank = static_cast<int32_t>(r);
+    if (!workers_->give_seat(rank, plan_.ranks[r].datacenter)) continue;
+    seat.given_until = clock_.now() + kSeatMax;
+    if (options_.on_note) options_.on_note(fmt::format("a spare takes the seat of {}", name(rank)));
   }
-  return during(write_vacancy(options_.output, vacancy), "offering a seat to spares");
 }
 
 Status Launch::check_stop() {
@@ -454,7 +458,6 @@ Status Launch::handle(int32_t rank, const Hello& hello) {
 Status Launch::all_came() {
   joined_ = true;
   token_file_.reset();
-  if (options_.rendezvous) remove_vacancies(options_.output);
   desk_.emplace(plan_, StateDesk::Options{.output = options_.output,
                                           .epoch = static_cast<int64_t>(membership_.epoch()),
                                           .goes_on = goes_on_,
@@ -729,7 +732,6 @@ std::string Launch::resume_hint() const {
 void Launch::clean_up() {
   // Also those of which the report never came, because its rank was killed or stopped before.
   if (plan_.checkpoint) runtime::discard_unfinished(plan_.checkpoint->directory, first_iteration_);
-  if (options_.rendezvous) remove_vacancies(options_.output);
   if (desk_) desk_->clear();
 }
 

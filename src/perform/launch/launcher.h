@@ -88,7 +88,7 @@ struct LaunchOptions {
 // processes with one rank), kLostPeer (naming the rank and how it died, or that it did not come),
 // or what a rank reported. Restarts need ranks that had all been ready once; the Trace then begins
 // after the last checkpoint that was gone on from. Ranks that somebody else started come again by
-// themselves (`returns`, rank_session.h), or a spare takes their seat (vacancy.h).
+// themselves (`returns`, rank_session.h), or a spare takes their seat (spare.h).
 Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, Threads& threads);
 
 // --lease and --grace: the shortest lease, and the longest silence that is borne, of ranks and of

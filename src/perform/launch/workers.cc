@@ -29,18 +29,20 @@ Result<std::unique_ptr<Workers>> Workers::listen(const Options& options, Threads
   Workers* self = workers.get();
   auto credentials = TRY(credentials_of(options.security, options.log));
   // In epoch 0, for ranks that do not know theirs yet.
-  Endpoint::Options door{
-      .identity = {.rank = options.ranks, .ranks = options.ranks + 1, .token = options.token},
-      .listen_address = workers->listen_address(),
-      .port = options.at.port,
-      .network = options.network,
-      .credentials = std::move(credentials),
-      .plain_tcp = options.security.plain_tcp,
-      .one_clock = !beyond_this_host(options.at.host, options.network),
-      .log = options.log,
-      .on_duplicate = [self](int32_t rank) {
-        self->post({rank, Duplicate{}});
-      }};
+  Endpoint::Options door{.identity = {.rank = options.ranks,
+                                      .ranks = ranks_with_spares(options.ranks),
+                                      .token = options.token},
+                         .listen_address = workers->listen_address(),
+                         .port = options.at.port,
+                         .network = options.network,
+                         .credentials = std::move(credentials),
+                         .plain_tcp = options.security.plain_tcp,
+                         .one_clock = !beyond_this_host(options.at.host, options.network),
+                         .log = options.log,
+                         .on_duplicate = [self](int32_t rank) {
+                           if (!is_spare(rank, self->options_.ranks))
+                             self->post({rank, Duplicate{}});
+                         }};
   bear_resets(door, options.terms);
   workers->endpoint_ =
       TRY(during(options.sockets->open(std::move(door), threads), "opening the control port"));
@@ -122,7 +124,9 @@ void Workers::hear() {
     auto news = endpoint_->next(kNever);
     if (!news) return;
     const int32_t rank = news->peer;
-    if (std::holds_alternative<Endpoint::Up>(news->what)) {
+    if (is_spare(rank, options_.ranks)) {
+      heard_spare(rank, news->what);
+    } else if (std::holds_alternative<Endpoint::Up>(news->what)) {
       connected(rank, true);
     } else if (const auto* end = std::get_if<Error>(&news->what)) {
       connected(rank, false);
@@ -135,6 +139,41 @@ void Workers::hear() {
         post({rank, Disconnected{message.error()}});
       }
     }
+  }
+}
+
+// It says where it is, and nothing else; whatever it is, it is no member of the run.
+void Workers::heard_spare(int32_t spare, const Endpoint::News::What& what) {
+  std::lock_guard lock(mutex_);
+  if (std::holds_alternative<Error>(what)) waiting_.erase(spare);
+  const auto* received = std::get_if<link::Received>(&what);
+  if (!received) return;
+  const auto message = decode(received->payload);
+  const auto* waiting = message ? std::get_if<Waiting>(&*message) : nullptr;
+  if (waiting) waiting_[spare] = waiting->datacenter;
+}
+
+bool Workers::give_seat(int32_t rank, const std::string& datacenter) {
+  check_rank(rank);
+  std::lock_guard lock(mutex_);
+  const auto fits = std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& spare) {
+    return spare.second.empty() || spare.second == datacenter;
+  });
+  if (fits == waiting_.end()) return false;
+  const int32_t spare = fits->first;
+  waiting_.erase(fits);
+  return endpoint_->send(spare, kControlTag, encode(VacantSeat{rank})).has_value();
+}
+
+void Workers::tell_spares(const ControlMessage& message) {
+  std::map<int32_t, std::string> waiting;
+  {
+    std::lock_guard lock(mutex_);
+    waiting = waiting_;
+  }
+  for (const auto& [spare, datacenter] : waiting) {
+    // Who went away meanwhile does not hear it, and need not.
+    static_cast<void>(endpoint_->send(spare, kControlTag, encode(message)));
   }
 }
 
@@ -196,6 +235,7 @@ void Workers::stop_all(const Stop& stop, SimTime deadline, SimTime leave_deadlin
     // Who went away meanwhile does not hear it, and need not.
     static_cast<void>(tell(rank, stop));
   }
+  tell_spares(stop);
   std::unique_lock lock(mutex_);
   // Who never came does not hear it either; who was here and is gone ends by itself.
   for (size_t rank = 0; rank < running_.size(); ++rank) {

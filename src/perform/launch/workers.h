@@ -7,6 +7,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "perform/launch/child_process.h"
 #include "perform/launch/control.h"
 #include "perform/launch/security.h"
+#include "perform/launch/spare.h"
 #include "perform/transport/endpoint.h"
 #include "perform/transport/splice_door.h"
 
@@ -70,10 +72,15 @@ class Workers {
   // Ends what still runs of these and waits for it.
   ~Workers();
 
+  uint16_t port() const { return endpoint_->port(); }  // where it is called
+
   // The next event, in the order of arrival; nothing when none came in time.
   std::optional<Event> next(SimDuration patience);
 
   Status tell(int32_t rank, const ControlMessage& message);
+  // A spare that waits (spare.h) takes this seat, of that datacenter; false: none does.
+  bool give_seat(int32_t rank, const std::string& datacenter);
+  void tell_spares(const ControlMessage& message);
   // Kills a rank's process, if it was started here: it may be stopped, and hear nothing.
   void kill_now(int32_t rank);
   // Says stop to all. A process of ours that has not gone by the deadline is killed; those that
@@ -88,6 +95,7 @@ class Workers {
     return options_.listen.empty() ? options_.at.host : options_.listen;
   }
   void hear();
+  void heard_spare(int32_t spare, const transport::Endpoint::News::What& what);
   void take(int32_t rank, ControlMessage message);
   void call_back(int32_t rank, Hello hello);
   void connected(int32_t rank, bool is);
@@ -108,10 +116,11 @@ class Workers {
 
   std::mutex mutex_;
   std::deque<Event> events_;
-  std::vector<pid_t> running_;   // by rank; -1: not started, or waited for
-  std::vector<bool> spawned_;    // by rank: its process was started here
-  std::vector<bool> connected_;  // by rank, as long as it is
-  std::vector<bool> came_;       // it was
+  std::vector<pid_t> running_;              // by rank; -1: not started, or waited for
+  std::vector<bool> spawned_;               // by rank: its process was started here
+  std::vector<bool> connected_;             // by rank, as long as it is
+  std::vector<bool> came_;                  // it was
+  std::map<int32_t, std::string> waiting_;  // spares, by their number, and of which datacenter
 };
 
 }  // namespace tombolo::launch

@@ -4,6 +4,7 @@
 // them. A connection keeps its order, so a receipt is one number: how many segments came. When the
 // connection is lost, what is kept goes back to the outbox. A kept segment is a view of its
 // message, which costs some 200 bytes and keeps the message's payload alive.
+// (Receipts ride along with segments that go the other way, Link::pull_rider.)
 //
 // In: how many segments came, and since when one is not confirmed. A receipt is owed after
 // `receipt_bytes`, or `receipt_after` the first segment that is not confirmed: so a sender keeps no

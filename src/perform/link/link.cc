@@ -21,8 +21,16 @@ Link::Link(Options options)
 
 bool Link::owes_receipt(uint32_t connection, SimTime now) const {
   const auto ledger = ledgers_.find(connection);
-  return assembler_.complete() >= receipted_ + kReceiptEvery ||
-         (ledger != ledgers_.end() && ledger->second.owes_receipt(now));
+  if (assembler_.complete() >= receipted_ + kReceiptEvery) return true;
+  if (ledger == ledgers_.end()) return false;
+  // The other side waits for it before it says goodbye: now, when both are about to.
+  return ledger->second.owes_receipt(now) || (closing_ && !ledger->second.owes_nothing());
+}
+
+std::vector<std::byte> Link::say_receipt(Ledger* ledger, SimTime now) {
+  receipted_ = assembler_.complete();
+  if (ledger) ledger->said(now);
+  return receipt_frame(options_.self, receipted_, ledger ? ledger->report() : 0);
 }
 
 bool Link::owes(uint32_t connection, SimTime now) const {
@@ -35,13 +43,7 @@ Link::Pull Link::pull(uint32_t connection, SimTime now, uint64_t tail) {
   CHECK(up() && !said_goodbye(connection), "connection {} has nothing to carry", connection);
   Ledger* const ledger = this->ledger(connection);
   CHECK(ledger || !resumable_, "connection {} was lost", connection);
-  const bool parting = closing_ && delivered();
-  const bool before_goodbye = parting && ledger && !ledger->owes_nothing();
-  if (before_goodbye || owes_receipt(connection, now)) {
-    receipted_ = assembler_.complete();
-    if (ledger) ledger->said(now);
-    return receipt_frame(options_.self, receipted_, ledger ? ledger->report() : 0);
-  }
+  if (owes_receipt(connection, now)) return say_receipt(ledger, now);
   if (const auto departure = outbox_.next_departure(now); departure && *departure <= now) {
     Outgoing segment = outbox_.take(now, tail);
     if (ledger) ledger->said(now);
@@ -50,13 +52,19 @@ Link::Pull Link::pull(uint32_t connection, SimTime now, uint64_t tail) {
   } else if (departure && !(ledger && ledger->owes_ping(now))) {
     return *departure;
   }
-  if (parting) {
+  if (closing_ && delivered()) {
     said_.insert(connection);
     return goodbye_frame(options_.self, outbox_.messages());
   }
   if (!ledger || !ledger->owes_ping(now)) return std::monostate();
   ledger->said(now);
   return ping_frame(options_.self);
+}
+
+std::vector<std::byte> Link::pull_rider(uint32_t connection, SimTime now) {
+  Ledger* const ledger = this->ledger(connection);
+  if (!ledger || ledger->owes_nothing()) return {};
+  return say_receipt(ledger, now);
 }
 
 // --- Of a resumable link ------------------------------------------------------------------------

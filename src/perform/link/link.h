@@ -57,6 +57,9 @@ class Link {
   // a segment. Not after its goodbye. `tail`: this connection is a slow one (Outbox::take).
   using Pull = std::variant<std::monostate, SimTime, std::vector<std::byte>, Outgoing>;
   Pull pull(uint32_t connection, SimTime now, uint64_t tail = 0);
+  // A receipt that may ride along with the segment just pulled, before it is due; empty: all that
+  // came is confirmed. So two sides that answer each other send no frame for a receipt alone.
+  std::vector<std::byte> pull_rider(uint32_t connection, SimTime now);
   // All that is to be sent was pushed: goodbyes follow it.
   void close() { closing_ = true; }
   bool said_goodbye(uint32_t connection) const { return said_.contains(connection); }
@@ -83,6 +86,7 @@ class Link {
 
  private:
   bool owes_receipt(uint32_t connection, SimTime now) const;
+  std::vector<std::byte> say_receipt(Ledger* ledger, SimTime now);
   Status check_sender(const FrameHeader& header) const;
   Status on_data(uint32_t connection, const Frame& frame, SimTime now);
   Status on_receipt(uint32_t connection, const FrameHeader& header);

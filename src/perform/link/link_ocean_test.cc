@@ -335,5 +335,40 @@ TEST(ResumableLink, CountsWhatCameBeforeTheLastAnswer) {
   EXPECT_TRUE(sender.delivered());
 }
 
+// A question, its answer a millisecond later, and the next question: three frames carry two receipts.
+TEST(ResumableLink, ReceiptsRideAlongWithAnswers) {
+  std::vector<Link> ends;
+  for (const int32_t rank : {0, 1}) {
+    ends.emplace_back(Link::Options{
+        .self = {.rank = rank, .ranks = 2, .epoch = 1}, .peer = 1 - rank, .message_max = 100});
+    ASSERT_TRUE(
+        ends[rank].gathering().add({1 - rank, {.connection = 0, .connections = 1, .attempt = 1}}));
+    ends[rank].make_resumable({});
+  }
+  const auto say = [&](int from, SimTime now) {
+    ends[from].outbox().push({1, 1}, Payload(10), 0, now);
+    const auto segment = std::get<Outgoing>(ends[from].pull(0, now));
+    auto bytes = ends[from].pull_rider(0, now);
+    const bool rode = !bytes.empty();
+    const auto frame = encode_frame(segment.header, segment.payload);
+    bytes.insert(bytes.end(), frame.begin(), frame.end());
+    FrameDecoder decoder;
+    EXPECT_TRUE(
+        decoder.feed(bytes, [&](const Frame& f) { return ends[1 - from].accept(0, f, now); }));
+    return rode;
+  };
+  const auto ms = [](double t) { return SimTime{} + milliseconds(t); };
+  EXPECT_FALSE(say(0, ms(0))) << "nothing came yet";
+  EXPECT_TRUE(say(1, ms(1)));
+  EXPECT_TRUE(ends[0].delivered());
+  EXPECT_FALSE(ends[1].owes(0, ms(100))) << "it is said";
+  EXPECT_TRUE(say(0, ms(10)));
+  EXPECT_TRUE(ends[1].delivered());
+  // Who is about to part says what came, for which the other side waits.
+  EXPECT_FALSE(ends[1].owes(0, ms(11)));
+  ends[1].close();
+  EXPECT_TRUE(ends[1].owes(0, ms(11)));
+}
+
 }  // namespace
 }  // namespace tombolo::link

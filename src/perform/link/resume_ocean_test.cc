@@ -203,7 +203,9 @@ class ResumeOcean {
         if (urgency < segment->urgency && bytes > 0) blame("something more urgent waits");
       }
       if (mistake_ == Mistake::kTrustsTheKernel) shore.link.ledger(connection)->take_back();
-      frame = encode_frame(segment->header, segment->payload);
+      frame = shore.link.pull_rider(connection, agenda_.now());
+      const auto bytes = encode_frame(segment->header, segment->payload);
+      frame.insert(frame.end(), bytes.begin(), bytes.end());
     } else {
       return wake(shore, connection, life);
     }

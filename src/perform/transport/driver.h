@@ -76,7 +76,8 @@ struct Connection {
   std::deque<std::vector<std::byte>> control;   // hello, goodbye, failure: before any data
   std::vector<std::byte> control_out;           // what is being written: either this (with TLS
                                                 // always this)
-  link::EncodedHeader header_out;               // or these two
+  std::vector<std::byte> rider_out;             // or these three
+  link::EncodedHeader header_out;
   link::Outgoing data_out;
 };
 using ConnectionPtr = std::shared_ptr<Connection>;

@@ -8,6 +8,8 @@ namespace {
 
 using std::chrono::nanoseconds;
 
+constexpr size_t kRecordMax = 16 * 1024;  // of TLS
+
 }  // namespace
 
 // Starts the next write, if there is something and nothing is being written.
@@ -80,6 +82,7 @@ bool Driver::pull(const ConnectionPtr& c) {
   auto* segment = std::get_if<link::Outgoing>(&next);
   if (!segment) return false;
   c->data_out = std::move(*segment);
+  c->rider_out = p.link.pull_rider(c->part.connection, now);
   p.bytes_out += c->data_out.payload.size();
   const auto other = p.connections.upper_bound(c->part.connection);
   const ConnectionPtr next_one = other != p.connections.end() && p.pulls(*other->second)
@@ -88,7 +91,8 @@ bool Driver::pull(const ConnectionPtr& c) {
   lock.unlock();
   c->header_out = link::encode_header(c->data_out.header, c->data_out.payload);
   const auto& payload = c->data_out.payload;
-  write(c, std::array{asio::const_buffer(c->header_out.data(), c->header_out.size()),
+  write(c, std::array{asio::const_buffer(c->rider_out.data(), c->rider_out.size()),
+                      asio::const_buffer(c->header_out.data(), c->header_out.size()),
                       asio::const_buffer(payload.data(), payload.size())});
   if (next_one != c) pump(next_one);  // it may be idle, and there may be more
   return true;
@@ -123,11 +127,20 @@ void Driver::await_writable(const ConnectionPtr& c) {
 template <typename Buffers>
 void Driver::write(const ConnectionPtr& c, const Buffers& buffers) {
   if (!c->secure) return transmit(c, buffers);
+  // Parts that fit into one record become one.
+  std::vector<std::byte> joined;
   for (auto it = asio::buffer_sequence_begin(buffers); it != asio::buffer_sequence_end(buffers);
        ++it) {
-    const asio::const_buffer plain(*it);
-    c->secure->seal({static_cast<const std::byte*>(plain.data()), plain.size()});
+    const std::span part(static_cast<const std::byte*>(asio::const_buffer(*it).data()),
+                         asio::const_buffer(*it).size());
+    if (joined.size() + part.size() > kRecordMax) c->secure->seal(std::exchange(joined, {}));
+    if (part.size() > kRecordMax) {
+      c->secure->seal(part);
+    } else {
+      joined.insert(joined.end(), part.begin(), part.end());
+    }
   }
+  if (!joined.empty()) c->secure->seal(joined);
   if (c->last_words && c->control.empty()) c->secure->say_end();
   c->secure->take(c->control_out);
   transmit(c, asio::buffer(c->control_out));

@@ -84,7 +84,8 @@ Driver::Peer& Driver::peer(int32_t rank) {
                    link::Link::Options{.self = options_.identity,
                                        .peer = rank,
                                        .message_max = options_.message_max,
-                                       .ledger = {.ping_every = options_.ping_every,
+                                       .ledger = {.receipt_after = options_.receipt_after,
+                                                  .ping_every = options_.ping_every,
                                                   .silence_max = options_.silence_max}})
       .first->second;
 }

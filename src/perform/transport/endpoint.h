@@ -85,7 +85,9 @@ class Endpoint {
     // How long a link may be without any connection before its peer is lost; the shorter one of the
     // two sides counts. 0: a link that loses a connection is lost.
     SimDuration grace{};
-    SimDuration ping_every{1'000'000'000};     // with a grace: how long a connection says nothing,
+    // With a grace: how long a receipt may wait for something that it can ride along with,
+    SimDuration receipt_after{20'000'000};
+    SimDuration ping_every{1'000'000'000};     // how long a connection says nothing,
     SimDuration silence_max{10'000'000'000};   // or hears nothing before it is lost
     SimDuration handshake_max{5'000'000'000};  // a stranger's time to say a whole hello
     // One line per connection that was refused or came back; io thread. One that stays away is told
@@ -147,8 +149,9 @@ class Endpoint {
   virtual void welcome_all(link::Tag tag) = 0;
   struct Up {};  // all connections of its link are here
   struct News {
+    using What = std::variant<Up, link::Received, Error>;
     int32_t peer = 0;
-    std::variant<Up, link::Received, Error> what;  // an error: nothing comes after it
+    What what;  // an error: nothing comes after it
   };
   // kFailed at the deadline, and after abort().
   virtual Result<News> next(SimTime deadline) = 0;

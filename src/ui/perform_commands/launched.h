@@ -43,8 +43,8 @@ Error join_run(const TrainOptions& options, const launch::LaunchedRank& launched
 // themselves all the same (--restarts).
 //
 // This process keeps the rank's worker as a child, and starts it again whenever the run gathers
-// anew, until the run is over. A spare is the same without a rank: it waits in the run's folder
-// until a seat is vacant (launch/vacancy.h).
+// anew, until the run is over. A spare is the same without a rank: it waits at the launcher's
+// door until a seat is vacant (launch/spare.h).
 //
 // Returns only what went wrong before there was a worker; ends the process as its worker ended.
 Error return_as(const TrainOptions& options, const launch::LaunchedRank& launched);

@@ -49,7 +49,8 @@ struct TrainOptions {
   // After lost workers, in a row from one step; left out: 3, or 0 where ranks are started one by
   // one.
   std::optional<int> restarts;
-  bool spare = false;              // wait for a seat of such a run
+  bool spare = false;              // wait for a seat of such a run,
+  std::string datacenter;          // in this one; empty: in any
   std::optional<bool> keep_state;  // left out: where there are replicas
   std::string worker;
   bool capabilities = false;            // print what can be planned and what can be run, and end

@@ -3,40 +3,24 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <filesystem>
-#include <thread>
+#include <iostream>
 
 #include "base/check.h"
 #include "perform/launch/berths.h"
 #include "perform/launch/membership.h"
 #include "perform/launch/returning_worker.h"
-#include "perform/launch/vacancy.h"
+#include "perform/launch/spare.h"
 #include "ui/command/input.h"
 #include "ui/perform_commands/launched.h"
 
 namespace tombolo::perform_commands {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::steady_clock;
-
-constexpr milliseconds kLookAgain{50};
 constexpr int64_t kWindowsMax = 999;  // of --join-timeout that a rank waits for its launcher
-constexpr SimDuration kSeatMax{5'000'000'000};  // for a spare to take the seat it has claimed
+constexpr SimDuration kSeatMax{5'000'000'000};  // for a spare to take the seat it was given
 
 [[noreturn]] void end_as(int status) {
   _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
-}
-
-// The first vacant seat that is nobody else's yet.
-Result<std::optional<int32_t>> take_seat(const std::string& output) {
-  const auto vacancy = TRY(launch::read_vacancy(output));
-  if (!vacancy) return std::nullopt;
-  for (const int32_t rank : vacancy->ranks) {
-    if (TRY(launch::claim_seat(output, vacancy->epoch, rank))) return rank;
-  }
-  return std::nullopt;
 }
 
 Result<launch::WorkerStart> returning(const TrainOptions& options,
@@ -81,27 +65,28 @@ Status wait_as_spare(const TrainOptions& options) {
   launch::pass_signals_to_worker();
   const plan::Plan plan = TRY(command::load_plan(options.in));
   const auto ranks = static_cast<int32_t>(plan.ranks.size());
-  const std::string journal = launch::Membership::journal_path(options.out);
-  const auto join_max = std::chrono::duration<double>(options.join_timeout);
-  const auto begun = steady_clock::now();
-  bool seen = false;
-  std::error_code ec;
-  while (!launch::asked_to_end()) {
-    const bool there = std::filesystem::exists(journal, ec);
-    if (seen && !there) return {};  // the run is over
-    seen = seen || there;
-    if (!seen && steady_clock::now() - begun > join_max) {
-      return failed(fmt::format("{}: no run goes on here", options.out),
-                    "rank 0 with the same --out and --restarts");
-    }
-    const auto rank = TRY(take_seat(options.out));
-    if (!rank) {
-      std::this_thread::sleep_for(kLookAgain);
-      continue;
-    }
+  if (!options.datacenter.empty() && !plan.cluster.find(options.datacenter)) {
+    std::vector<std::string> names;
+    for (const auto& datacenter : plan.cluster.datacenters) names.push_back(datacenter.name);
+    return unusable(
+        fmt::format("--datacenter {}: the job has no datacenter of that name", options.datacenter),
+        fmt::format("one of {}", fmt::join(names, ", ")));
+  }
+  launch::SpareOptions spare{
+      .start = TRY(worker_start(options, {.launcher = "--spare", .rank = 1, .ranks = ranks})),
+      .datacenter = options.datacenter,
+      .asked_to_end = launch::asked_to_end,
+      .log = [](const std::string& line) { std::cerr << line << "\n"; }};
+  if (const auto islands = TRY(cluster::islands_of_environment())) spare.network = islands->network;
+  if (!spare.start.token) spare.journal = launch::Membership::journal_path(options.out);
+  SystemClock clock;
+  while (true) {
+    const auto rank = TRY(launch::wait_for_seat(spare, clock));
+    if (!rank) break;
     if (const auto status = TRY(sit(options, *rank, ranks))) end_as(*status);
   }
-  return failed("interrupted while waiting for a seat");
+  if (launch::asked_to_end()) return failed("interrupted while waiting for a seat");
+  return {};
 }
 
 }  // namespace tombolo::perform_commands

@@ -257,9 +257,14 @@ command::Command add_train(CLI::App& app) {
                    "how often to go on from one step when a worker or the launcher was lost (3; 0 "
                    "under mpirun, torchrun or srun, or with RANK)")
       ->check(CLI::Range(0, 1'000'000));
-  words->add_flag("--spare", options->spare,
-                  "wait in --out for the seat of a rank that was lost and does not come "
-                  "again");
+  CLI::Option* spare =
+      words->add_flag("--spare", options->spare,
+                      "wait at the rendezvous for the seat of a rank that was lost and does not "
+                      "come again");
+  words
+      ->add_option("--datacenter", options->datacenter,
+                   "of this host: the spare takes seats of this datacenter; left out: any")
+      ->needs(spare);
   CLI::Option* credentials =
       words->add_option("--credentials", options->credentials,
                         "folder with certificates: TLS between all processes; left out: "
