@@ -11,8 +11,8 @@
 namespace tombolo::launch {
 namespace {
 
-constexpr SimDuration kLookAgain{200'000'000};
-constexpr SimDuration kCallMax{1'000'000'000};  // then it looks whether it was asked to end
+constexpr SimDuration kSpareLooksAgain{200'000'000};
+constexpr SimDuration kSpareCallMax{1'000'000'000};  // then it looks whether it was asked to end
 
 class SpareSession {
  public:
@@ -25,7 +25,7 @@ class SpareSession {
       if (ended()) return std::nullopt;
       if (clock_.now() >= patience_ends_) return fail(nobody_there());
       if (!TRY(call())) {
-        clock_.sleep_until(clock_.now() + kLookAgain);
+        clock_.sleep_until(clock_.now() + kSpareLooksAgain);
         continue;
       }
       const Told told = TRY(listen());
@@ -80,7 +80,7 @@ class SpareSession {
     endpoint_ = TRY(options_.sockets->open(std::move(door), clock_));
     const transport::Address& at = start_.launcher;
     const Status linked =
-        endpoint_->connect(launcher(), at.host, at.port, {}, clock_.now() + kCallMax);
+        endpoint_->connect(launcher(), at.host, at.port, {}, clock_.now() + kSpareCallMax);
     if (linked) {
       patience_ends_ = clock_.now() + start_.join_max;
       TRY(endpoint_->send(launcher(), kControlTag, encode(Waiting{options_.datacenter})));
@@ -100,7 +100,7 @@ class SpareSession {
   // Until there is a seat, the run is over or the launcher goes: then it is called again.
   Result<Told> listen() {
     while (!options_.asked_to_end()) {
-      const SimTime until = clock_.now() + kLookAgain;
+      const SimTime until = clock_.now() + kSpareLooksAgain;
       const auto received = endpoint_->receive(launcher(), kControlTag, until);
       if (!received && clock_.now() < until) return Told{};  // it went away
       if (!received) continue;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <future>
 #include <set>
@@ -17,6 +18,10 @@ using testing::HasSubstr;
 using Seat = Result<std::optional<int32_t>>;
 
 constexpr SimDuration kSecond{1'000'000'000};
+
+bool is_over(const std::future<Seat>& spare) {
+  return spare.wait_for(std::chrono::milliseconds(5)) == std::future_status::ready;
+}
 
 class SpareTest : public testing::Test {
  protected:
@@ -76,10 +81,18 @@ TEST_F(SpareTest, WaitsAtTheNextLauncherToo) {
   auto launcher = listen();
   std::vector<std::future<Seat>> spares;
   for (int i = 0; i < 3; ++i) spares.push_back(wait("oregon"));
+  const auto until_seated = [&](int64_t wanted) {
+    const SimTime deadline = clock_.now() + kSecond * 20;
+    while (std::count_if(spares.begin(), spares.end(), is_over) < wanted) {
+      ASSERT_LT(clock_.now(), deadline);
+    }
+  };
   give(*launcher, 0, "oregon");
+  until_seated(1);
   launcher.reset();
   launcher = listen();
   give(*launcher, 1, "oregon");
+  until_seated(2);
   launcher->tell_spares(Stop{.reason = "rank 1 was lost", .again = true});
   launcher.reset();
   launcher = listen();
@@ -93,14 +106,10 @@ TEST_F(SpareTest, EndsWithTheRunOrWhenItIsAsked) {
   const auto launcher = listen();
   auto first = wait("oregon"), second = wait("oregon");
   give(*launcher, 0, "oregon");  // one of them is there, the other one soon
-  const auto is_there = [](std::future<Seat>& spare) {
-    return spare.wait_for(std::chrono::milliseconds(5)) == std::future_status::ready;
-  };
-  while (!is_there(first) && !is_there(second)) {
-  }
-  auto& other = is_there(first) ? second : first;
+  while (!is_over(first) && !is_over(second)) continue;
+  auto& other = is_over(first) ? second : first;
   const SimTime deadline = clock_.now() + kSecond * 20;
-  while (!is_there(other) && clock_.now() < deadline) launcher->tell_spares(Over{});
+  while (!is_over(other) && clock_.now() < deadline) launcher->tell_spares(Over{});
   EXPECT_EQ(*other.get(), std::nullopt);
   auto third = wait("oregon");
   ends_ = true;

@@ -391,8 +391,9 @@ TEST_F(EndpointTest, TellsTheNewsOfAllInTheOrderOfArrival) {
       const auto news = hub->next(soon());
       ASSERT_TRUE(news) << news.error().text();
       heard[news->peer] += "ume"[news->what.index()];
-      if (heard[1] == "um" && news->peer == 1 && news->what.index() == 1)
+      if (heard[1] == "um" && news->peer == 1 && news->what.index() == 1) {
         EXPECT_EQ(std::get<link::Received>(news->what).payload, noise(10, 2));
+      }
     }
   };
   listen_until(1, "umm");

@@ -99,7 +99,7 @@ TEST_F(CredentialsTest, AnExpiredCertificateSaysWhatToDo) {
   ASSERT_FALSE(read);
   EXPECT_THAT(read.error().text(),
               HasSubstr("the certificate of \"paris\" expired on 2023-11-14 22:13 UTC"));
-  EXPECT_THAT(read.error().text(), HasSubstr("tombolo init --join"));
+  EXPECT_THAT(read.error().text(), HasSubstr("tombolo init --renew"));
   EXPECT_THAT(load_credentials(folder_, now_ - hours(3)).error().text(), HasSubstr("clock"));
 }
 
