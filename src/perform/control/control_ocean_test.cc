@@ -7,6 +7,7 @@
 // cut off for longer than any lease nobody works anywhere. When the storm is over, everybody works.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <memory>
@@ -34,7 +35,7 @@ struct OddClock {
 struct Process {
   MemberId id = 0;
   size_t datacenter = 0;
-  std::optional<size_t> wanted;  // nothing: a spare
+  std::optional<size_t> wanted;  // nothing: a spare, which waits for a seat
   std::optional<size_t> seat;    // where it sits
   OddClock clock;
   std::unique_ptr<Member> member;
@@ -137,8 +138,7 @@ class Ocean {
     coordinator_.emplace(CoordinatorOptions{.terms = terms_,
                                             .seats = seats_,
                                             .losses_max = 1'000'000,
-                                            .gather_max = milliseconds(15'000),
-                                            .survivors_first = milliseconds(3000)},
+                                            .gather_max = milliseconds(15'000)},
                          journal_, coordinator_clock_.at(now_));
     carry_out();
   }
@@ -191,6 +191,7 @@ class Ocean {
       if (!awake(*process)) continue;
       const SimTime own = process->clock.at(now_);
       if (process->member->over(own)) begin_anew(*process);
+      if (!process->wanted) process->wanted = vacant(process->datacenter);
       if (own < process->member->next_beat()) continue;
       const Beat beat = process->member->beat(own);
       send(process->datacenter, 0,
@@ -199,13 +200,23 @@ class Ocean {
            });
     }
   }
+  // As a launcher gives it to a spare: a seat for which nobody is left.
+  std::optional<size_t> vacant(size_t datacenter) const {
+    for (size_t seat = datacenter; seat < seats_.size(); seat += datacenters_) {
+      const bool wanted = std::any_of(processes_.begin(), processes_.end(), [&](const auto& p) {
+        return p->alive && (p->seat == seat || p->wanted == seat);
+      });
+      if (!wanted) return seat;
+    }
+    return std::nullopt;
+  }
   void hear(MemberId id, std::optional<size_t> wanted, size_t in, const Beat& beat) {
     if (!coordinator_) return;
     if (coordinator_paused_until_ > now_) {
       return at(coordinator_paused_until_, [=, this] { hear(id, wanted, in, beat); });
     }
     const SimTime own = coordinator_clock_.at(now_);
-    if (beat.epoch == 0) coordinator_->came(id, wanted, name(in), own);
+    if (beat.epoch == 0 && wanted) coordinator_->came(id, *wanted, name(in), own);
     coordinator_->beat(id, beat, own);
     carry_out();
   }

@@ -52,52 +52,30 @@ void Coordinator::gather(SimTime now) {
          .lease = options_.terms.ceiling});
 }
 
-bool Coordinator::came(MemberId member, std::optional<size_t> seat, const std::string& datacenter,
-                       SimTime now) {
+bool Coordinator::came(MemberId member, size_t seat, const std::string& datacenter, SimTime now) {
   pass(now);
   if (state_ == State::kOver) return false;
   const auto known = present_.find(member);
-  if (known != present_.end()) return !seat || known->second.seat == seat;
-  if (seat) {
-    CHECK(*seat < chairs_.size(), "seat {} of {}", *seat, chairs_.size());
-    if (state_ != State::kGathering || chairs_[*seat].member) return false;
-    if (options_.seats[*seat].datacenter != datacenter) return false;
-    chairs_[*seat].member = member;
-  }
+  if (known != present_.end()) return known->second.seat == seat;
+  CHECK(seat < chairs_.size(), "seat {} of {}", seat, chairs_.size());
+  if (state_ != State::kGathering || chairs_[seat]) return false;
+  if (options_.seats[seat].datacenter != datacenter) return false;
+  chairs_[seat] = member;
   Present& present =
-      present_.try_emplace(member, Present{seat, datacenter, LeaseBook(options_.terms)})
-          .first->second;
+      present_.try_emplace(member, Present{seat, LeaseBook(options_.terms)}).first->second;
   present.lease.renew(now);  // so that a member that never beats is missed
   quiet_until_ = {};
-  assign_spares(now);
   begin_if_complete(now);
   return true;
 }
 
-void Coordinator::assign_spares(SimTime now) {
-  if (state_ != State::kGathering) return;
-  const bool late = now - gathering_since_ >= options_.survivors_first;
-  for (size_t i = 0; i < chairs_.size(); ++i) {
-    if (chairs_[i].member || !(chairs_[i].lost || late)) continue;
-    const auto spare = std::find_if(present_.begin(), present_.end(), [&](const auto& entry) {
-      return !entry.second.seat && entry.second.datacenter == options_.seats[i].datacenter &&
-             !entry.second.lease.over(now);
-    });
-    if (spare == present_.end()) continue;
-    spare->second.seat = i;
-    chairs_[i].member = spare->first;
-    orders_.emplace_back(Assign{spare->first, i});
-  }
-}
-
 void Coordinator::begin_if_complete(SimTime now) {
   if (state_ != State::kGathering) return;
-  for (const Chair& chair : chairs_) {
-    if (!chair.member) return;
-    const Present& present = present_.at(*chair.member);
+  for (const auto& member : chairs_) {
+    if (!member) return;
+    const Present& present = present_.at(*member);
     if (!present.knows || present.lease.over(now)) return;
   }
-  for (Chair& chair : chairs_) chair.lost = false;
   state_ = State::kWorking;
   begun_ = true;
   orders_.emplace_back(Begin{epoch_});
@@ -109,23 +87,21 @@ void Coordinator::beat(MemberId member, const Beat& beat, SimTime now) {
   Grant grant{.epoch = epoch_, .sent = beat.sent};
   const bool here = at != present_.end() && state_ != State::kStopping && state_ != State::kOver &&
                     state_ != State::kFencing;
-  const bool sits = here && at->second.seat;
-  const bool knows = sits && beat.epoch == epoch_;
+  const bool knows = here && beat.epoch == epoch_;
   // Who has a seat and does not know it may learn of it while all gather, and not later.
-  if (knows || (here && !sits) || (sits && beat.epoch == 0 && state_ == State::kGathering)) {
+  if (knows || (here && beat.epoch == 0 && state_ == State::kGathering)) {
     grant.length = at->second.lease.renew(now);
-    if (!sits) grant.epoch = 0;
     if (knows) at->second.knows = true;
     begin_if_complete(now);
-    grant.working = sits && state_ == State::kWorking;
+    grant.working = state_ == State::kWorking;
   }
-  orders_.emplace_back(Answer{member, grant, here ? at->second.seat : std::nullopt});
+  orders_.emplace_back(Answer{member, grant, here ? std::optional(at->second.seat) : std::nullopt});
 }
 
 void Coordinator::leave(MemberId member) {
   const auto at = present_.find(member);
   if (at == present_.end()) return;
-  if (at->second.seat) chairs_[*at->second.seat].member.reset();
+  chairs_[at->second.seat].reset();
   present_.erase(at);
 }
 
@@ -133,7 +109,7 @@ void Coordinator::ended(MemberId member, const std::string& how, SimTime now) {
   pass(now);
   const auto at = present_.find(member);
   if (at == present_.end()) return;
-  if (at->second.seat && (state_ == State::kWorking || state_ == State::kGathering)) {
+  if (state_ == State::kWorking || state_ == State::kGathering) {
     lose(member, how, now);
   } else {
     leave(member);
@@ -143,14 +119,12 @@ void Coordinator::ended(MemberId member, const std::string& how, SimTime now) {
 
 // While all gather nobody works yet: the seat is free, and the epoch goes on gathering.
 void Coordinator::lose(MemberId member, const std::string& how, SimTime now) {
-  const size_t seat = *present_.at(member).seat;
+  const size_t seat = present_.at(member).seat;
   const std::string reason = fmt::format("{} was lost: {}", options_.seats[seat].name, how);
   leave(member);
-  chairs_[seat].lost = true;
   write({.kind = Entry::Kind::kLost, .epoch = epoch_, .step = step_, .text = reason});
   orders_.emplace_back(Lost{seat, reason});
-  if (state_ == State::kGathering) return assign_spares(now);
-  stop(reason);
+  if (state_ != State::kGathering) stop(reason);
 }
 
 void Coordinator::stop(const std::string& reason) {
@@ -174,15 +148,13 @@ void Coordinator::give_up(const std::string& reason) {
 
 void Coordinator::finish_stopping(SimTime now) {
   if (state_ != State::kStopping) return;
-  for (const Chair& chair : chairs_) {
-    if (chair.member && !present_.at(*chair.member).lease.over(now)) return;
+  for (const auto& [member, present] : present_) {
+    if (!present.lease.over(now)) return;
   }
-  for (Chair& chair : chairs_) {
-    if (chair.member) leave(*chair.member);
-  }
+  present_.clear();
+  chairs_.assign(chairs_.size(), std::nullopt);
   write({.kind = Entry::Kind::kEnded, .epoch = epoch_, .step = step_});
   gather(now);
-  assign_spares(now);
 }
 
 void Coordinator::all_ended(SimTime now) {
@@ -203,13 +175,8 @@ void Coordinator::tick(SimTime now) {
   }
   for (const MemberId member : silent) {
     if (state_ == State::kOver) return;
-    const auto at = present_.find(member);
-    if (at == present_.end()) continue;
-    if (at->second.seat && state_ != State::kStopping) {
-      lose(member, "it was silent, and its lease is over", now);
-    } else if (!at->second.seat) {
-      leave(member);
-    }
+    if (state_ == State::kStopping || !present_.contains(member)) continue;
+    lose(member, "it was silent, and its lease is over", now);
   }
   if (state_ == State::kOver) return;
   if (state_ == State::kWorking) {
@@ -219,7 +186,6 @@ void Coordinator::tick(SimTime now) {
     return;
   }
   finish_stopping(now);
-  assign_spares(now);
   begin_if_complete(now);
   const std::vector<std::string> absent = missing();
   if (state_ == State::kGathering && !absent.empty() && options_.gather_max &&
@@ -237,11 +203,8 @@ SimTime Coordinator::due() const {
   if (state_ == State::kOver) return kNever;
   SimTime due = state_ == State::kFencing ? fence_ : kNever;
   for (const auto& [member, present] : present_) due = std::min(due, present.lease.end());
-  if (state_ == State::kGathering) {
-    const SimTime late = gathering_since_ + options_.survivors_first;
-    due = std::min(due, late);
-    if (options_.gather_max) due = std::min(due, gathering_since_ + *options_.gather_max);
-  }
+  if (state_ == State::kGathering && options_.gather_max)
+    due = std::min(due, gathering_since_ + *options_.gather_max);
   return due;
 }
 
@@ -267,7 +230,7 @@ std::vector<Order> Coordinator::orders() { return std::exchange(orders_, {}); }
 std::vector<std::string> Coordinator::missing() const {
   std::vector<std::string> names;
   for (size_t i = 0; i < chairs_.size(); ++i) {
-    if (!chairs_[i].member) names.push_back(options_.seats[i].name);
+    if (!chairs_[i]) names.push_back(options_.seats[i].name);
   }
   return names;
 }

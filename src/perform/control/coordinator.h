@@ -2,8 +2,8 @@
 //
 // A run has seats, one per rank, each in a datacenter. Processes come and take seats; when all are
 // taken, an epoch begins and everybody works. When one of them is lost, everybody stops, and when
-// it is certain that nobody works any more, the next epoch gathers: survivors come back, a spare of
-// the same datacenter takes a seat that was lost, or a new process does.
+// it is certain that nobody works any more, the next epoch gathers: survivors come back, and new
+// processes take the seats of those who do not.
 //
 //   fencing ──> gathering ──all seats taken──> working ──one lost──> stopping
 //   (after a      ^                                                     |
@@ -51,7 +51,6 @@ struct CoordinatorOptions {
   // For all to come; left out: as long as it takes. Where no epoch has begun before, the run is
   // over then. Later it counts as a loss, and the next epoch gathers.
   std::optional<SimDuration> gather_max;
-  SimDuration survivors_first{5'000'000'000};  // until a spare takes a survivor's seat
 };
 
 // --- What comes out -----------------------------------------------------------------------------
@@ -64,11 +63,6 @@ struct Answer {
   MemberId member = 0;
   Grant grant;
   std::optional<size_t> seat;  // where it sits
-};
-// This member, which came as a spare, has a seat now.
-struct Assign {
-  MemberId member = 0;
-  size_t seat = 0;
 };
 // All seats are taken: everybody works.
 struct Begin {
@@ -88,7 +82,7 @@ struct Halt {
 struct GiveUp {
   std::string reason;
 };
-using Order = std::variant<Write, Answer, Assign, Begin, Lost, Halt, GiveUp>;
+using Order = std::variant<Write, Answer, Begin, Lost, Halt, GiveUp>;
 
 // --- The coordinator ----------------------------------------------------------------------------
 
@@ -99,10 +93,9 @@ class Coordinator {
   // `journal`: the entries of coordinators before this one; empty in the beginning.
   Coordinator(CoordinatorOptions options, std::span<const Entry> journal, SimTime now);
 
-  // A process wants this seat; nothing: it is a spare of that datacenter. True where it has the
-  // seat, or is known as a spare. Otherwise it is too early, or somebody sits there: it asks again.
-  bool came(MemberId member, std::optional<size_t> seat, const std::string& datacenter,
-            SimTime now);
+  // A process of that datacenter wants this seat. True where it has it. Otherwise it is too early,
+  // somebody sits there, or the seat is of another datacenter: it asks again.
+  bool came(MemberId member, size_t seat, const std::string& datacenter, SimTime now);
   // It is alive. Always answered.
   void beat(MemberId member, const Beat& beat, SimTime now);
   // It is known not to work any more, and not to begin again.
@@ -129,13 +122,8 @@ class Coordinator {
   std::vector<std::string> missing() const;
 
  private:
-  struct Chair {
-    std::optional<MemberId> member;
-    bool lost = false;  // who sat here will not come back
-  };
   struct Present {
-    std::optional<size_t> seat;
-    std::string datacenter;
+    size_t seat = 0;
     LeaseBook lease;
     bool knows = false;  // it has heard that it sits in this epoch
   };
@@ -146,7 +134,6 @@ class Coordinator {
   void lose(MemberId member, const std::string& how, SimTime now);
   void leave(MemberId member);
   void stop(const std::string& reason);
-  void assign_spares(SimTime now);
   void finish_stopping(SimTime now);
   void write(Entry entry) { orders_.push_back(Write{std::move(entry)}); }
   void give_up(const std::string& reason);
@@ -160,7 +147,7 @@ class Coordinator {
   SimTime now_;         // the latest instant; they do not go back
   SimTime fence_;       // nobody of an earlier life holds a lease after this
   SimTime gathering_since_;
-  std::vector<Chair> chairs_;
+  std::vector<std::optional<MemberId>> chairs_;  // by seat
   std::map<MemberId, Present> present_;
   // While all work: no lease ends before, because beats only make them longer. So a beat looks at
   // its own member alone.

@@ -29,8 +29,6 @@ class CoordinatorTest : public ::testing::Test {
         said += fmt::format("begin {}; ", begin->epoch);
       if (const auto* halt = std::get_if<Halt>(&order)) said += "halt: " + halt->reason + "; ";
       if (const auto* give_up = std::get_if<GiveUp>(&order)) said += "over: " + give_up->reason;
-      if (const auto* assign = std::get_if<Assign>(&order))
-        said += fmt::format("{} to seat {}; ", assign->member, assign->seat);
     }
     return said;
   }
@@ -97,18 +95,17 @@ TEST_F(CoordinatorTest, NobodyWorksBeforeAllKnowThatTheyBelong) {
   EXPECT_EQ(carry_out(c), "begin 1; ");
 }
 
-TEST_F(CoordinatorTest, ASpareOfTheSameDatacenterTakesTheSeat) {
+// A seat is taken by a process of its own datacenter, and by one at a time.
+TEST_F(CoordinatorTest, ASeatIsTakenOnce) {
   Coordinator c = make();
-  EXPECT_TRUE(c.came(90, std::nullopt, "oregon", at_ms(0)));
-  EXPECT_TRUE(c.came(91, std::nullopt, "paris", at_ms(0)));
+  EXPECT_FALSE(c.came(91, 0, "paris", at_ms(0)));
   sit(c, 10, 0, at_ms(0));
-  sit(c, 11, 1, at_ms(0));
-  c.ended(11, "killed", at_ms(10));
-  c.ended(10, "stopped", at_ms(20));
-  EXPECT_THAT(carry_out(c), HasSubstr("91 to seat 1; "));
-  c.beat(91, {2, at_ms(30)}, at_ms(30));
-  sit(c, 12, 0, at_ms(30));
-  EXPECT_EQ(carry_out(c), "begin 2; ");
+  EXPECT_TRUE(c.came(10, 0, "oregon", at_ms(1))) << "it asks again";
+  EXPECT_FALSE(c.came(12, 0, "oregon", at_ms(1)));
+  EXPECT_FALSE(c.came(10, 1, "oregon", at_ms(1))) << "it has one";
+  c.ended(10, "killed", at_ms(2));
+  EXPECT_THAT(carry_out(c), "") << "nobody worked";
+  EXPECT_TRUE(c.came(12, 0, "oregon", at_ms(3)));
 }
 
 // Nobody knows which leases the one before it gave: 4 s are the longest.

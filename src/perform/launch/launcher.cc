@@ -416,8 +416,8 @@ void Launch::offer_seats() {
   if (joined_ || clock_.now() < offer_at_) return;
   for (size_t r = 0; r < ranks_; ++r) {
     Seat& seat = seats_[r];
-    if (!seat.address.empty() || clock_.now() < seat.given_until) continue;
     const auto rank = static_cast<int32_t>(r);
+    if (is_child(rank) || !seat.address.empty() || clock_.now() < seat.given_until) continue;
     if (!workers_->give_seat(rank, plan_.ranks[r].datacenter)) continue;
     seat.given_until = clock_.now() + kSeatMax;
     if (options_.on_note) options_.on_note(fmt::format("a spare takes the seat of {}", name(rank)));

@@ -34,6 +34,7 @@ namespace {
 
 using transport::Endpoint;
 
+constexpr SimDuration kLooksAgainMax{2'000'000'000};
 constexpr SimDuration kLookAgain{50'000'000};       // for a token file, or a newer one
 constexpr const char* kWanTcp = "cubic";            // what the law of a WAN flow is about
 constexpr SimDuration kFarewellMax{5'000'000'000};  // for the last bytes to leave
@@ -214,6 +215,7 @@ Result<Endpoint::Options> RankSession::door(const link::Token& token, uint64_t e
 // hangs up without a word was killed, or goes on with another door.
 Status RankSession::dial_launcher() {
   const SimTime deadline = in(options_.join_max);
+  SimDuration pause = kLookAgain;
   while (true) {
     token_ = TRY(token(deadline));
     control_ = TRY(options_.sockets->open(TRY(door(token_, 0)), clock_));
@@ -230,7 +232,9 @@ Status RankSession::dial_launcher() {
       told_ = is_duplicate;
       return hung_up ? fail(nobody_there()) : linked;
     }
-    clock_.sleep_until(in(kLookAgain));
+    // A seat that somebody sits on may stay taken for long, and each call costs both sides a line.
+    clock_.sleep_until(in(pause));
+    if (is_duplicate) pause = std::min(pause * 2, kLooksAgainMax);
   }
 }
 
