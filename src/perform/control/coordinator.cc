@@ -110,7 +110,7 @@ void Coordinator::ended(MemberId member, const std::string& how, SimTime now) {
   const auto at = present_.find(member);
   if (at == present_.end()) return;
   if (state_ == State::kWorking || state_ == State::kGathering) {
-    lose(member, how, now);
+    lose(member, how);
   } else {
     leave(member);
   }
@@ -118,7 +118,7 @@ void Coordinator::ended(MemberId member, const std::string& how, SimTime now) {
 }
 
 // While all gather nobody works yet: the seat is free, and the epoch goes on gathering.
-void Coordinator::lose(MemberId member, const std::string& how, SimTime now) {
+void Coordinator::lose(MemberId member, const std::string& how) {
   const size_t seat = present_.at(member).seat;
   const std::string reason = fmt::format("{} was lost: {}", options_.seats[seat].name, how);
   leave(member);
@@ -176,7 +176,7 @@ void Coordinator::tick(SimTime now) {
   for (const MemberId member : silent) {
     if (state_ == State::kOver) return;
     if (state_ == State::kStopping || !present_.contains(member)) continue;
-    lose(member, "it was silent, and its lease is over", now);
+    lose(member, "it was silent, and its lease is over");
   }
   if (state_ == State::kOver) return;
   if (state_ == State::kWorking) {

@@ -131,7 +131,7 @@ class Coordinator {
   void pass(SimTime now);
   void gather(SimTime now);
   void begin_if_complete(SimTime now);
-  void lose(MemberId member, const std::string& how, SimTime now);
+  void lose(MemberId member, const std::string& how);
   void leave(MemberId member);
   void stop(const std::string& reason);
   void finish_stopping(SimTime now);

@@ -131,8 +131,9 @@ uint64_t Membership::epoch() const {
 
 void Membership::came(int32_t rank) {
   std::lock_guard lock(mutex_);
+  const control::MemberId who = member(rank);
   const auto seat = static_cast<size_t>(rank);
-  coordinator_.came(member(rank), seat, coordinator_.seat(seat).datacenter, clock_.now());
+  coordinator_.came(who, seat, coordinator_.seat(seat).datacenter, clock_.now());
   carry_out();
 }
 
