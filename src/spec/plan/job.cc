@@ -9,6 +9,7 @@
 #include "base/fields.h"
 #include "base/file.h"
 #include "base/toml.h"
+#include "spec/plan/data_shares.h"
 #include "spec/plan/job_value.h"
 
 namespace tombolo::plan {
@@ -531,6 +532,7 @@ Result<Job> job_from_value(const Value& value, const std::string& file) {
   }
   job.cluster = TRY(read_job_cluster(sections.cluster, file));
   if (job.data) {
+    TRY(check_share_names(*job.data, job.cluster, file));
     change_paths(*job.data, [&](const std::string& path) { return sibling_path(file, path); });
   }
   if (job.run.init) job.run.init = sibling_path(file, *job.run.init);

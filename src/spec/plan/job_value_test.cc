@@ -140,6 +140,63 @@ TEST(JobValue, DataIsOneTextOrTokensAndSaysWhatIsWrong) {
               HasSubstr("one of megatron, nanogpt"));
 }
 
+TEST(JobValue, SharesOfDataComeBackAsTheyWere) {
+  const auto job = parse_job(std::string(test::kTwoCpus) +
+                                 "[data]\nseed = 5\n"
+                                 "[[data.share]]\ndatacenters = [\"west\", \"east\"]\n"
+                                 "tokens = [\"a.bin\", \"/keep/b.bin\"]\n"
+                                 "[[data.share]]\npipelines = [1, 0]\ntokens = [\"../c.bin\"]\n",
+                             "folder/job.toml");
+  ASSERT_TRUE(job) << job.error().text();
+  const Data said{.share = {{.tokens = {"folder/a.bin", "/keep/b.bin"},
+                             .datacenters = {"west", "east"},
+                             .pipelines = {}},
+                            {.tokens = {"c.bin"}, .datacenters = {}, .pipelines = {1, 0}}},
+                  .seed = 5};
+  EXPECT_EQ(*job->data, said);
+  // A Plan keeps what neither prediction nor search looks at, whoever reads the shares.
+  const std::string json = to_json_text(*lay_out(*job));
+  EXPECT_EQ(*parse_plan(json, "elsewhere/plan.json")->data, said);
+  EXPECT_EQ(*parse_job(json, "elsewhere/plan.json")->data, said);
+  EXPECT_EQ(*parse_job(to_toml_text(*job, "other/job.toml", ""), "other/job.toml")->data, said);
+}
+
+TEST(JobValue, SharesOfDataSayWhatIsWrong) {
+  const auto refused = [](const std::string& data) {
+    const auto job = parse_job(std::string(test::kTwoCpus) + "[data]\n" + data + "\n", "job.toml");
+    EXPECT_FALSE(job) << data;
+    return job ? "" : job.error().text();
+  };
+  const auto share = [](const std::string& said, const std::string& tokens = "[\"a.bin\"]") {
+    return fmt::format("[[data.share]]\ntokens = {}\n{}\n", tokens, said);
+  };
+  const std::string west = share("datacenters = [\"west\"]");
+  EXPECT_THAT(refused("tokens = [\"b.bin\"]\n" + west), HasSubstr("stands beside tokens"));
+  EXPECT_THAT(refused("text = \"b\"\n" + west), HasSubstr("stands beside a text"));
+  EXPECT_THAT(refused("share = []"), HasSubstr("is an empty list"));
+  EXPECT_THAT(refused("[[data.share]]\ndatacenters = [\"west\"]"),
+              HasSubstr("data.share[0].tokens is missing"));
+  EXPECT_THAT(refused(share("datacenters = [\"west\"]", "[]")),
+              HasSubstr("data.share[0].tokens = []: wanted one or more paths"));
+  EXPECT_THAT(refused(share("datacenters = [\"west\"]", "[\"\"]")),
+              HasSubstr("wanted one or more paths"));
+  EXPECT_THAT(refused(share("")), HasSubstr("nobody would read these files"));
+  EXPECT_THAT(refused(share("datacenter = \"west\"")), HasSubstr("datacenters"));
+  EXPECT_THAT(refused(share("datacenters = [\"west\", \"west\"]")),
+              HasSubstr("names a datacenter twice"));
+  EXPECT_THAT(refused(west + share("datacenters = [\"east\", \"west\"]")),
+              HasSubstr("\"west\" stands in two shares"));
+  EXPECT_THAT(refused(share("pipelines = [1, 1]")), HasSubstr("names a pipeline twice"));
+  EXPECT_THAT(refused(share("pipelines = [-1]")), HasSubstr("wanted numbers from 0"));
+  EXPECT_THAT(refused(share("pipelines = [0, 1]") + share("pipelines = [1]")),
+              HasSubstr("pipeline 1 stands in two shares"));
+  const std::string unknown = refused(west + share("datacenters = [\"eats\"]"));
+  EXPECT_THAT(unknown, HasSubstr("job.toml: data.share[1].datacenters: there is no datacenter "
+                                 "\"eats\""));
+  EXPECT_THAT(unknown, HasSubstr("try \"east\""));
+  EXPECT_THAT(refused(share("datacenters = [\"oslo\"]")), HasSubstr("try one of west, east"));
+}
+
 TEST(JobValue, MeasuredTimesAreGivenTimes) {
   Plan plan = *lay_out(*parse_job(test::kTwoCpus, "job.toml"));
   plan.cost_source = CostSource::kProfile;

@@ -10,6 +10,7 @@
 
 #include "base/fields.h"
 #include "spec/model/model.h"
+#include "spec/plan/data_settings.h"
 
 namespace tombolo::plan {
 
@@ -166,46 +167,6 @@ inline bool ends_stand_alone(const Parallelism& p, int64_t layers) {
   return p.virtual_stages > 1 && p.pipeline * p.virtual_stages == layers + 2;
 }
 
-// Who wrote a token file, and so how it is read (perform/data/token_file.h).
-enum class TokenFormat {
-  kMegatron,  // NAME.bin with NAME.idx beside it, as Megatron-LM and `tombolo tokenize` write them
-  kNanogpt,   // NAME.bin alone: token ids and nothing else
-};
-constexpr auto enum_names(TokenFormat) {
-  return std::to_array<EnumName<TokenFormat>>(
-      {{TokenFormat::kMegatron, "megatron"}, {TokenFormat::kNanogpt, "nanogpt"}});
-}
-
-// How a token id stands in a file, little-endian.
-enum class TokenType { kUint8, kInt16, kUint16, kInt32, kUint32, kInt64 };
-constexpr auto enum_names(TokenType) {
-  return std::to_array<EnumName<TokenType>>({{TokenType::kUint8, "uint8"},
-                                             {TokenType::kInt16, "int16"},
-                                             {TokenType::kUint16, "uint16"},
-                                             {TokenType::kInt32, "int32"},
-                                             {TokenType::kUint32, "uint32"},
-                                             {TokenType::kInt64, "int64"}});
-}
-
-// What is trained on: one text, whose bytes are the tokens, or files of token ids.
-struct Data {
-  std::string text;                   // path of a file, read as bytes
-  std::vector<std::string> tokens;    // paths of .bin files, in this order
-  std::optional<TokenFormat> format;  // left out: megatron where a .idx stands beside the .bin
-  std::optional<TokenType> dtype;     // left out: what the .idx says, and uint16 of nanogpt
-  std::optional<bool> shuffle;        // of tokens; left out: yes
-  std::optional<uint64_t> seed;       // of the order; left out: that of [run]
-  double evaluation_fraction = 0.1;   // of the text or the samples, from their end, held out
-  bool operator==(const Data&) const = default;
-};
-
-// Hands every path of [data] to `change` and keeps what it returns.
-template <class Change>
-void change_paths(Data& data, Change change) {
-  if (!data.text.empty()) data.text = change(data.text);
-  for (std::string& path : data.tokens) path = change(path);
-}
-
 struct Run {
   int64_t steps = 1;
   uint64_t seed = 1;
@@ -335,38 +296,6 @@ void describe(Archive& a, Parallelism& p) {
   a.check(!p.schedule.empty(), "schedule", "is empty", "\"1f1b\" or \"gpipe\"");
   a.check(p.schedule != "auto", "schedule", "asks for a search",
           "\"1f1b\", \"gpipe\", \"interleaved\" or another by its name");
-}
-
-template <class Archive>
-void describe(Archive& a, Data& data) {
-  if (!a.has("tokens")) {
-    a.required("text", data.text);
-  } else {
-    a.optional("text", data.text);
-  }
-  a.optional("tokens", data.tokens);
-  a.optional("format", data.format);
-  a.optional("dtype", data.dtype);
-  a.optional("shuffle", data.shuffle);
-  a.optional("seed", data.seed);
-  a.optional("evaluation_fraction", data.evaluation_fraction);
-  bool named = true;
-  for (const std::string& path : data.tokens) named = named && !path.empty();
-  a.check(!a.has("tokens") || (!data.tokens.empty() && named), "tokens", "wanted one or more paths",
-          "[\"corpus.bin\"]");
-  a.check(a.has("tokens") || !data.text.empty(), "text", "is empty", "\"corpus.txt\"");
-  a.check(data.text.empty() || data.tokens.empty(), "tokens", "stands beside a text",
-          "one of text and tokens");
-  const std::pair<const char*, bool> words[] = {{"format", data.format.has_value()},
-                                                {"dtype", data.dtype.has_value()},
-                                                {"shuffle", data.shuffle.has_value()},
-                                                {"seed", data.seed.has_value()}};
-  for (const auto& [key, said] : words) {
-    a.check(!said || !data.tokens.empty(), key, "goes with tokens; a text is drawn from at random",
-            "tokens = [\"corpus.bin\"], or leave it out");
-  }
-  a.check(data.evaluation_fraction >= 0 && data.evaluation_fraction < 1, "evaluation_fraction",
-          "must lie in [0, 1)");
 }
 
 template <class Archive>
