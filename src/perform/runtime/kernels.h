@@ -99,6 +99,11 @@ class Kernels {
   // read now. Fails as they cannot be read.
   virtual Status begin_anew() { return {}; }
 
+  // Where the Plan names data: called once, before the first iteration, from the first position of
+  // the pipeline to the last (data_facts.h). `facts` is what the position before returned, empty on
+  // the first one. Ranks that read data compare with it, others learn evaluation_batches() from it.
+  virtual Result<Payload> agree_on_data(Payload facts) { return facts; }
+
   // Iterations count from 1; after a resume they go on where the checkpoint stopped.
   virtual Status begin_iteration(int64_t iteration) = 0;
 

@@ -24,6 +24,9 @@ inline constexpr uint64_t kTiedTensor = uint64_t{1} << 43;  // between the ends 
 // What the ranks of a pipeline tell each other of their gradients' norm, before the update.
 inline constexpr uint64_t kNormTensor = uint64_t{1} << 44;
 
+// What they tell each other of their data, before the first iteration.
+inline constexpr uint64_t kDataTensor = uint64_t{1} << 45;
+
 // The message of one micro-batch across the boundary between a stage and the next, as its sender
 // and its receiver both number it.
 uint64_t pipeline_tensor(const action::Action& message);

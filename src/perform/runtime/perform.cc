@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "perform/runtime/cell_relay.h"
+#include "perform/runtime/data_facts.h"
 #include "perform/runtime/emulated_kernels.h"
 #include "perform/runtime/machine_load.h"
 #include "perform/update/clip.h"
@@ -130,6 +131,8 @@ class Performer {
 
 Result<trace::Trace> Performer::run() {
   const int64_t steps = plan_.run.steps;
+  TRY(during(agree_on_data(plan_, options_.rank, options_.first_iteration, kernels_, messenger_),
+             "comparing the data of the pipeline's first and last stage"));
   for (int64_t i = options_.first_iteration; i <= steps; ++i) {
     TRY(iterate(i));
     TRY(writer_.check());
