@@ -63,6 +63,17 @@ every = 5
 """
 
 
+SHARES = """shuffle = false
+evaluation_fraction = 0.0
+[[data.share]]
+datacenters = ["oregon"]
+pipelines = [1]
+tokens = ["old/corpus.bin"]
+[[data.share]]
+datacenters = ["oregon"]
+tokens = ["new.bin"]"""
+
+
 def job(tokens='tokens = ["corpus.bin"]', pipeline=2, data=1, steps=10, checkpoints="checkpoints"):
     return JOB.format(tokens=tokens, pipeline=pipeline, data=data, steps=steps, checkpoints=checkpoints)
 
@@ -158,6 +169,49 @@ class TrainOnTokens(Case):
         self.assertEqual(bare, megatron)
         plan = json.loads((self.folder / "bare" / "plan.json").read_text())
         self.assertEqual(plan["data"]["tokens"], ["bare.bin"])
+
+    def test_shares_equal_one_process_that_reads_the_same_samples(self):
+        # In an iteration each pipeline reads 4 samples of 32 tokens. An epoch of old has two iterations, that of new three.
+        text = (self.folder / "corpus.bin").read_bytes()
+        ids = struct.unpack(f"<{len(text) // 2}H", text)
+        shares = {"old/corpus": ids[:2 * 128 + 1], "new": ids[1000:1000 + 3 * 128 + 1]}
+        (self.folder / "old").mkdir()
+        def put(name, those):
+            (self.folder / f"{name}.bin").write_bytes(struct.pack(f"<{len(those)}H", *those))
+            return f"{name}.bin"
+        for name, those in shares.items():
+            put(name, those)
+        parts = []
+        for step in range(6):
+            for name, epoch in (("new", 3), ("old/corpus", 2)):  # pipeline 0, which no share names, then pipeline 1
+                begin = step % epoch * 128
+                parts.append(put(f"part{len(parts)}", shares[name][begin:begin + 129]))
+        both = job(SHARES, data=2, pipeline=1, steps=6, checkpoints="c1")
+        shared = self.losses("shared", both)
+        one = self.losses("one", job(f"tokens = {json.dumps(parts)}\nshuffle = false\nevaluation_fraction = 0.0", pipeline=1,
+                                     steps=6, checkpoints="c2"))
+        for step in range(1, 7):
+            self.assertAlmostEqual(shared[step], one[step], places=3)
+        # From the checkpoint of step 5.
+        shutil.rmtree(self.folder / "c1" / "step-00000006")
+        self.assertEqual(self.losses("shared", both, "--resume"), {6: shared[6]})
+        plan = json.loads((self.folder / "shared" / "plan.json").read_text())
+        self.assertEqual(plan["data"]["share"][0],
+                         {"tokens": [str(self.folder / "old" / "corpus.bin")], "datacenters": ["oregon"], "pipelines": [1]})
+        # Other files instead of all shares.
+        self.losses("other", both.replace("c1", "c3"), "--tokens", "corpus.bin", "--steps", "1")
+
+    def test_shares_say_what_is_wrong(self):
+        text = SHARES.replace("old/", "")
+        self.refused(2, ["new.bin: cannot open it for reading", "while opening data.share[1].tokens"], "train",
+                     self.write("job.toml", job(text, data=2, pipeline=1)))
+        self.refused(2, ["no data.share is for pipeline 0: rank 0 in oregon has its first and its last stage",
+                         'try a share with datacenters = ["oregon"], or with 0 among its pipelines'], "train",
+                     self.write("job.toml", job('[[data.share]]\npipelines = [1]\ntokens = ["corpus.bin"]', data=2, pipeline=1)))
+        self.refused(2, ['job.toml: data.share[0].datacenters: there is no datacenter "oregno"', 'try "oregon"'], "simulate",
+                     self.write("job.toml", job(SHARES).replace('["oregon"]', '["oregno"]')))
+        # Nobody needs files, or to read them, for a prediction.
+        self.ok("simulate", self.write("job.toml", job(SHARES)))
 
     def test_messages(self):
         text = job().replace("vocabulary = 300", "vocabulary = 259")

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/hash.h"
+#include "spec/plan/data_shares.h"
 
 namespace tombolo::data {
 namespace {
@@ -37,22 +39,31 @@ Status check_positions(const plan::Plan& plan) {
 }  // namespace
 
 TokenData::TokenData(std::vector<TokenFile> files, std::vector<int64_t> ends, SampleOrder order,
-                     const plan::Plan& plan)
+                     const plan::Plan& plan, std::vector<int32_t> readers)
     : files_(std::move(files)),
       ends_(std::move(ends)),
       order_(order),
+      readers_(std::move(readers)),
       sequence_(plan.model.sequence),
       global_batch_(plan.training.global_batch),
+      per_pipeline_(plan.training.global_batch / plan.parallelism.data),
       vocabulary_(plan.model.vocabulary) {}
 
-Result<TokenData> TokenData::open(const plan::Plan& plan) {
-  CHECK(plan.data && !plan.data->tokens.empty(), "no token files in the Plan");
+Result<TokenData> TokenData::open(const plan::Plan& plan, int32_t pipeline) {
+  CHECK(pipeline >= 0 && pipeline < plan.replicas(), "pipeline {} of {}", pipeline,
+        plan.replicas());
+  const std::vector<plan::DataReaders> all = TRY(plan::data_readers(plan));
+  const auto found = std::ranges::find_if(all, [&](const plan::DataReaders& each) {
+    return std::ranges::binary_search(each.pipelines, pipeline);
+  });
+  CHECK(found != all.end(), "pipeline {} reads nothing", pipeline);
+  const plan::DataReaders& own = *found;
   const plan::Data& said = *plan.data;
   TRY(check_positions(plan));
   std::vector<TokenFile> files;
-  for (const std::string& path : said.tokens) {
-    files.push_back(
-        TRY(during(TokenFile::open(path, said.format, said.dtype), "opening data.tokens")));
+  for (const std::string& path : own.tokens) {
+    files.push_back(TRY(during(TokenFile::open(path, said.format, said.dtype),
+                               fmt::format("opening {}", own.key))));
   }
   std::vector<int64_t> ends = count_windows(files, plan.model.sequence);
   const int64_t windows = ends.back();
@@ -60,13 +71,12 @@ Result<TokenData> TokenData::open(const plan::Plan& plan) {
       static_cast<int64_t>(std::floor(static_cast<double>(windows) * said.evaluation_fraction));
   if (windows - held_out < 1) {
     return unusable(fmt::format("{}{}: {} tokens, one sample takes sequence + 1 = {} of one file",
-                                said.tokens.front(), said.tokens.size() > 1 ? " and others" : "",
+                                own.tokens.front(), own.tokens.size() > 1 ? " and others" : "",
                                 all_tokens(files), plan.model.sequence + 1),
                     "more tokens, or a smaller model.sequence");
   }
-  const SampleOrder order(windows - held_out, said.seed.value_or(plan.run.seed),
-                          said.shuffle.value_or(true));
-  TokenData data(std::move(files), std::move(ends), order, plan);
+  const SampleOrder order(windows - held_out, own.seed, said.shuffle.value_or(true));
+  TokenData data(std::move(files), std::move(ends), order, plan, own.pipelines);
   if (held_out == 0) return data;
   const int64_t micro_batch = plan.training.micro_batch;
   const int64_t batches =
@@ -74,7 +84,7 @@ Result<TokenData> TokenData::open(const plan::Plan& plan) {
   if (batches == 0) {
     return unusable(fmt::format("{}: {} of {} samples are held out for evaluation, one micro-batch "
                                 "takes {}",
-                                said.tokens.front(), held_out, windows, micro_batch),
+                                own.tokens.front(), held_out, windows, micro_batch),
                     "more tokens, or data.evaluation_fraction = 0 for no evaluation");
   }
   data.evaluation_windows_ = batches * micro_batch;
@@ -95,7 +105,11 @@ Status TokenData::read(int64_t window, std::span<int64_t> out) const {
 Status TokenData::training_window(int64_t iteration, int64_t sample, std::span<int64_t> out) const {
   CHECK(iteration >= 1 && sample >= 0 && sample < global_batch_, "sample {} of {} in iteration {}",
         sample, global_batch_, iteration);
-  const int64_t position = (iteration - 1) * global_batch_ + sample;
+  const auto pipeline = static_cast<int32_t>(sample / per_pipeline_);
+  const auto reader = std::ranges::lower_bound(readers_, pipeline);
+  CHECK(reader != readers_.end() && *reader == pipeline, "pipeline {} reads other files", pipeline);
+  const int64_t before = (iteration - 1) * std::ssize(readers_) + (reader - readers_.begin());
+  const int64_t position = before * per_pipeline_ + sample % per_pipeline_;
   return during(read(order_.at(position), out),
                 fmt::format("reading sample {} of iteration {}", sample, iteration));
 }
@@ -105,6 +119,14 @@ Status TokenData::evaluation_window(int64_t window, std::span<int64_t> out) cons
         evaluation_windows_);
   return during(read(order_.samples() + window * evaluation_stride_, out),
                 fmt::format("reading sample {} of the evaluation", window));
+}
+
+std::string TokenData::digest() const {
+  std::string lengths;
+  for (const TokenFile& file : files_) {
+    lengths += fmt::format("{} {}\n", file.tokens(), to_name(file.type()));
+  }
+  return tombolo::digest(lengths);
 }
 
 }  // namespace tombolo::data

@@ -9,10 +9,16 @@
 // SampleOrder: sample s of iteration i, which both count from the start of the run and through the
 // global batch, is position (i - 1) x global_batch + s. So it does not matter who asks: first
 // and last stage, any number of replicas, and a run that was resumed see the same.
+//
+// Where [data] has shares, each is read like that by its own n of C pipelines, as if they were the
+// run: n / C of the global batch per iteration, and epochs of its own. Sample s belongs to pipeline
+// s / b with b = global_batch / C; where that is the j-th of its share, counted from 0, the
+// position is (i - 1) x n b + j b + s mod b.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -29,12 +35,13 @@ class TokenData {
   // if that is more).
   static constexpr int64_t kEvaluationWindowsMax = 256;
 
-  // Opens plan.data->tokens, which must be there. Unusable, by file, where one cannot be read or
-  // all together are too short.
-  static Result<TokenData> open(const plan::Plan& plan);
+  // Opens the files of this pipeline, plan.data->tokens or its share; one of them must be there.
+  // Unusable, by file, where one cannot be read or all together are too short; and where
+  // plan::data_readers is.
+  static Result<TokenData> open(const plan::Plan& plan, int32_t pipeline = 0);
 
   // Each fills `out`, sequence + 1 long. Unusable at an id that the model's vocabulary lacks.
-  // Iterations count from 1.
+  // Iterations count from 1, samples through the global batch; they belong to one of readers().
   Status training_window(int64_t iteration, int64_t sample, std::span<int64_t> out) const;
   Status evaluation_window(int64_t window, std::span<int64_t> out) const;
 
@@ -42,16 +49,23 @@ class TokenData {
   int64_t evaluation_windows() const { return evaluation_windows_; }
   int64_t training_samples() const { return order_.samples(); }
 
+  // The pipelines that go through these files together, ascending.
+  const std::vector<int32_t>& readers() const { return readers_; }
+  // Differs where the files have other lengths or types of ids.
+  std::string digest() const;
+
  private:
   TokenData(std::vector<TokenFile> files, std::vector<int64_t> ends, SampleOrder order,
-            const plan::Plan& plan);
+            const plan::Plan& plan, std::vector<int32_t> readers);
   Status read(int64_t window, std::span<int64_t> out) const;
 
   std::vector<TokenFile> files_;
   std::vector<int64_t> ends_;  // windows of each file and those before it
   SampleOrder order_;
+  std::vector<int32_t> readers_;
   int64_t sequence_;
   int64_t global_batch_;
+  int64_t per_pipeline_;  // samples of an iteration
   int64_t vocabulary_;
   int64_t evaluation_windows_ = 0;
   int64_t evaluation_stride_ = 0;

@@ -44,6 +44,15 @@ class TokenDataTest : public FolderTest {
     return folder_ + "/" + name + ".bin";
   }
 
+  void set_pipelines(int32_t count) {
+    plan_.parallelism.data = count;
+    plan_.stages.resize(1);
+    plan_.ranks.clear();
+    for (int32_t r = 0; r < count; ++r) {
+      plan_.ranks.push_back({.rank = r, .datacenter = "here", .replica = r});
+    }
+  }
+
   std::vector<int64_t> window(const TokenData& data, int64_t iteration, int64_t sample) const {
     std::vector<int64_t> out(static_cast<size_t>(plan_.model.sequence) + 1);
     const Status read = data.training_window(iteration, sample, out);
@@ -123,6 +132,90 @@ TEST_F(TokenDataTest, TheEndIsHeldOutAndNeverTrainedOn) {
     const auto shown = window(*data, 1 + i / 6, i % 6);
     EXPECT_TRUE(shown.back() <= 80 || (shown.front() >= 500 && shown.back() <= 540));
   }
+}
+
+// Three pipelines of two samples each: those of share 0 are pipelines 0 and 2, share 1 is pipeline
+// 1's. Share 0 has 6 windows and shows 4 in an iteration, share 1 has 3 and shows 2.
+TEST_F(TokenDataTest, SharesAreReadAtTheirOwnPace) {
+  set_pipelines(3);
+  plan_.data->shuffle = false;
+  plan_.data->share = {{.tokens = {counting("a", 0, 25)}, .datacenters = {}, .pipelines = {0, 2}},
+                       {.tokens = {counting("b", 500, 13)}, .datacenters = {}, .pipelines = {1}}};
+  const auto of_two = TokenData::open(plan_, 0), of_one = TokenData::open(plan_, 1);
+  ASSERT_TRUE(of_two && of_one);
+  EXPECT_THAT(of_two->readers(), ElementsAre(0, 2));
+  EXPECT_THAT(of_one->readers(), ElementsAre(1));
+  // Samples 0 to 5 of the global batch, by the number of the window in its file.
+  const auto shown = [&](int64_t iteration) {
+    std::vector<int64_t> out;
+    for (const int64_t sample : {0, 1}) out.push_back(window(*of_two, iteration, sample)[0] / 4);
+    for (const int64_t s : {2, 3}) out.push_back((window(*of_one, iteration, s)[0] - 500) / 4);
+    for (const int64_t sample : {4, 5}) out.push_back(window(*of_two, iteration, sample)[0] / 4);
+    return out;
+  };
+  EXPECT_THAT(shown(1), ElementsAre(0, 1, 0, 1, 2, 3));
+  EXPECT_THAT(shown(2), ElementsAre(4, 5, 2, 0, 0, 1));  // both begin their second epoch
+  EXPECT_THAT(shown(3), ElementsAre(2, 3, 1, 2, 4, 5));
+  EXPECT_THAT(shown(4), ElementsAre(0, 1, 0, 1, 2, 3));
+  EXPECT_DEATH(window(*of_two, 1, 2), "pipeline 1 reads other files");
+}
+
+// Share k of n pipelines among C reads as a job of its own would, with n / C of the batch and
+// seed + k; so its epochs show every sample once, and a run resumes anywhere.
+TEST_F(TokenDataTest, AShareIsReadAsAJobOfItsOwn) {
+  set_pipelines(3);
+  plan_.data->evaluation_fraction = 0.2;
+  const std::vector<std::string> a = {counting("a", 0, 81)}, b = {counting("b", 500, 61)};
+  plan_.data->share = {{.tokens = a, .datacenters = {}, .pipelines = {1}},
+                       {.tokens = b, .datacenters = {}, .pipelines = {0, 2}}};
+  const auto share = TokenData::open(plan_, 2);
+  set_pipelines(2);
+  plan_.training.global_batch = 4;
+  plan_.run.seed += 1;
+  plan_.data->share.clear();
+  plan_.data->tokens = b;
+  const auto alone = TokenData::open(plan_, 1);
+  ASSERT_TRUE(share && alone);
+  EXPECT_EQ(share->training_samples(), 12);   // of 15
+  EXPECT_EQ(share->evaluation_windows(), 2);  // of 3: whole micro-batches
+  std::set<std::vector<int64_t>> first_epoch;
+  for (int64_t iteration = 1; iteration <= 7; ++iteration) {
+    for (const auto& [in_share, by_itself] :
+         std::vector<std::pair<int64_t, int64_t>>{{0, 0}, {1, 1}, {4, 2}, {5, 3}}) {
+      const auto shown = window(*share, iteration, in_share);
+      EXPECT_EQ(shown, window(*alone, iteration, by_itself));
+      if (iteration <= 3) first_epoch.insert(shown);
+    }
+  }
+  EXPECT_EQ(first_epoch.size(), 12u);
+  std::vector<int64_t> held_out(5), expected(5);
+  ASSERT_TRUE(share->evaluation_window(1, held_out) && alone->evaluation_window(1, expected));
+  EXPECT_EQ(held_out, expected);
+  EXPECT_EQ(share->digest(), alone->digest());
+}
+
+// A host has what its own pipelines read. Two shares may have the same files.
+TEST_F(TokenDataTest, FilesOfOtherSharesAreNotOpened) {
+  set_pipelines(2);
+  plan_.data->share = {
+      {.tokens = {counting("a", 0, 81)}, .datacenters = {}, .pipelines = {0}},
+      {.tokens = {folder_ + "/elsewhere.bin"}, .datacenters = {}, .pipelines = {1}}};
+  const auto here = TokenData::open(plan_, 0);
+  ASSERT_TRUE(here) << here.error().text();
+  const auto there = TokenData::open(plan_, 1);
+  ASSERT_FALSE(there);
+  EXPECT_THAT(there.error().text(), HasSubstr("elsewhere.bin: cannot open it for reading"));
+  EXPECT_THAT(there.error().text(), HasSubstr("while opening data.share[1].tokens"));
+  plan_.data->share[1].tokens = plan_.data->share[0].tokens;
+  const auto again = TokenData::open(plan_, 1);
+  ASSERT_TRUE(again);
+  std::vector<int64_t> one, other;  // pipeline 0 has samples 0 to 2, pipeline 1 the others
+  for (int64_t s = 0; s < 3; ++s) {
+    one.push_back(window(*here, 1, s).front());
+    other.push_back(window(*again, 1, 3 + s).front());
+  }
+  EXPECT_NE(one, other);
+  EXPECT_EQ(here->digest(), again->digest());
 }
 
 TEST_F(TokenDataTest, RefusesWhatIsTooShortOrBeyondTheVocabulary) {

@@ -5,11 +5,14 @@
 
 namespace tombolo::train {
 
-Result<Samples> Samples::open(const plan::Plan& plan) {
-  if (plan.data && !plan.data->tokens.empty()) {
-    return Samples(TRY(data::TokenData::open(plan)));
+Result<Samples> Samples::open(const plan::Plan& plan, int32_t pipeline) {
+  if (plan.data && plan.data->of_tokens()) {
+    data::TokenData tokens = TRY(data::TokenData::open(plan, pipeline));
+    const auto own = std::ranges::lower_bound(tokens.readers(), pipeline);
+    const int64_t reader = own - tokens.readers().begin(), readers = std::ssize(tokens.readers());
+    return Samples(std::move(tokens), reader, readers);
   }
-  return Samples(TRY(ByteData::open(plan)));
+  return Samples(TRY(ByteData::open(plan)), pipeline, plan.replicas());
 }
 
 Status Samples::training(int64_t iteration, int64_t sample, std::span<int64_t> out) const {
@@ -30,6 +33,10 @@ Status Samples::evaluation(int64_t window, std::span<int64_t> out) const {
 
 int64_t Samples::evaluation_windows() const {
   return std::visit([](const auto& source) { return source.evaluation_windows(); }, source_);
+}
+
+std::string Samples::digest() const {
+  return std::visit([](const auto& source) { return source.digest(); }, source_);
 }
 
 }  // namespace tombolo::train

@@ -1,11 +1,13 @@
-// What a Plan trains on, whichever it names: bytes of a text, or files of token ids.
+// What a pipeline trains on, whichever its Plan names: bytes of a text, or files of token ids.
 //
 // A sample is sequence + 1 tokens. Which one it is depends on the Plan, the iteration and its place
-// in the global batch only, never on who asks (byte_data.h, perform/data/token_data.h).
+// in the global batch only, never on which rank asks (byte_data.h, perform/data/token_data.h).
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <utility>
 #include <variant>
 
 #include "base/result.h"
@@ -17,8 +19,8 @@ namespace tombolo::train {
 
 class Samples {
  public:
-  // Unusable where the Plan names neither, or a file cannot be used.
-  static Result<Samples> open(const plan::Plan& plan);
+  // What this pipeline reads. Unusable where the Plan names neither, or a file cannot be used.
+  static Result<Samples> open(const plan::Plan& plan, int32_t pipeline = 0);
 
   // Fills `out`, sequence + 1 long. Unusable where a file has become shorter, or has an id that the
   // model's vocabulary lacks.
@@ -26,11 +28,19 @@ class Samples {
   Status evaluation(int64_t window, std::span<int64_t> out) const;
 
   int64_t evaluation_windows() const;  // a multiple of micro_batch
+  // Which of the pipelines that evaluate these windows together this one is.
+  int64_t reader() const { return reader_; }
+  int64_t readers() const { return readers_; }
+  // Differs where other data is read. Of token files their lengths say that.
+  std::string digest() const;
 
  private:
   using Source = std::variant<ByteData, data::TokenData>;
-  explicit Samples(Source source) : source_(std::move(source)) {}
+  Samples(Source source, int64_t reader, int64_t readers)
+      : source_(std::move(source)), reader_(reader), readers_(readers) {}
   Source source_;
+  int64_t reader_;
+  int64_t readers_;
 };
 
 }  // namespace tombolo::train

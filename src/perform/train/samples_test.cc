@@ -64,6 +64,25 @@ TEST(Samples, OfTokensAreTheSameForEverySplitAndNumberOfReplicas) {
   }
 }
 
+TEST(Samples, OfASharePassToItsOwnReaders) {
+  plan::Plan plan = tiny_plan(1, 4);
+  const std::vector<std::string> tokens = {test_token_file()};
+  plan.data = plan::Data{.share = {{.tokens = tokens, .datacenters = {}, .pipelines = {0, 1, 3}},
+                                   {.tokens = tokens, .datacenters = {"here"}, .pipelines = {}}}};
+  const auto of_three = Samples::open(plan, 3), of_one = Samples::open(plan, 2);
+  ASSERT_TRUE(of_three && of_one);
+  EXPECT_EQ(of_three->reader(), 2);
+  EXPECT_EQ(of_three->readers(), 3);
+  EXPECT_EQ(of_one->reader(), 0);
+  EXPECT_EQ(of_one->readers(), 1);
+  // Of a text every pipeline has its part.
+  const auto text = Samples::open(tiny_plan(1, 4), 3);
+  ASSERT_TRUE(text);
+  EXPECT_EQ(text->reader(), 3);
+  EXPECT_EQ(text->readers(), 4);
+  EXPECT_NE(text->digest(), of_one->digest());
+}
+
 TEST(Samples, AnIdThatTheModelLacksIsRefused) {
   plan::Plan plan = tiny_plan(1);
   plan.data = plan::Data{.tokens = {test_token_file()}, .shuffle = false};

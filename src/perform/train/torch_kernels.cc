@@ -115,13 +115,14 @@ const char* step_name(plan::OptimizerName optimizer) {
 
 class TorchKernels : public runtime::Kernels {
  public:
-  TorchKernels(const plan::Plan& plan, int32_t replica, std::vector<Held> stages, Samples samples,
-               int64_t threads)
+  TorchKernels(const plan::Plan& plan, int32_t replica, std::vector<Held> stages,
+               std::optional<Samples> samples, int64_t threads)
       : plan_(plan),
         replica_(replica),
         stages_(std::move(stages)),
         samples_(std::move(samples)),
         threads_(threads) {
+    if (samples_) evaluation_batches_ = evaluation_share().count;
     for (Held& held : stages_) {
       for (const Parameter& parameter : held.module.parameters()) {
         Moments& moments = held.moments.emplace_back();
@@ -136,6 +137,7 @@ class TorchKernels : public runtime::Kernels {
   Status join_replicas(const runtime::Replicas& replicas) override;
   void join_other_end(const runtime::OtherEnd& other) override { other_end_ = other; }
   Status begin_anew() override;
+  Result<Payload> agree_on_data(Payload facts) override;
   Status begin_iteration(int64_t iteration) override;
   Result<Payload> forward(int32_t stage, int64_t microbatch, Payload input) override;
   Status recompute(int32_t stage, int64_t microbatch) override;
@@ -149,7 +151,7 @@ class TorchKernels : public runtime::Kernels {
   Status update(int32_t stage) override;
   std::optional<double> loss() const override { return loss_; }
 
-  int64_t evaluation_batches() const override { return evaluation_share().count; }
+  int64_t evaluation_batches() const override { return evaluation_batches_; }
   Result<Payload> evaluate(int32_t stage, int64_t batch, Payload input) override;
   std::optional<double> evaluation_loss() const override;
 
@@ -180,8 +182,8 @@ class TorchKernels : public runtime::Kernels {
 
   plan::Plan plan_;
   int32_t replica_;
-  std::vector<Held> stages_;  // ascending
-  Samples samples_;
+  std::vector<Held> stages_;        // ascending
+  std::optional<Samples> samples_;  // of who has the first or the last stage
   int64_t threads_ = 1;
   std::unique_ptr<ReplicaGroup> group_;  // none where the Plan has no replicas
   std::optional<runtime::OtherEnd> other_end_;
@@ -191,6 +193,7 @@ class TorchKernels : public runtime::Kernels {
   double loss_sum_ = 0;
   int64_t losses_ = 0;
   std::optional<double> loss_;
+  int64_t evaluation_batches_ = 0;
   double evaluation_sum_ = 0;
   int64_t evaluations_ = 0;
 };
@@ -222,21 +225,48 @@ Result<at::Tensor> TorchKernels::training_tokens(int64_t microbatch, int64_t off
   const int64_t first = (replica_ * plan_.microbatches() + microbatch) * plan_.training.micro_batch;
   return tokens(
       [&](int64_t i, std::span<int64_t> out) {
-        return samples_.training(iteration_, first + i, out);
+        return samples_->training(iteration_, first + i, out);
       },
       offset);
 }
 
 runtime::Share TorchKernels::evaluation_share() const {
-  return runtime::share_of(samples_.evaluation_windows() / plan_.training.micro_batch, replica_,
-                           plan_.replicas());
+  return runtime::share_of(samples_->evaluation_windows() / plan_.training.micro_batch,
+                           samples_->reader(), samples_->readers());
 }
 
 Result<at::Tensor> TorchKernels::evaluation_tokens(int64_t batch, int64_t offset) const {
   const int64_t first = (evaluation_share().first + batch) * plan_.training.micro_batch;
   return tokens(
-      [&](int64_t i, std::span<int64_t> out) { return samples_.evaluation(first + i, out); },
+      [&](int64_t i, std::span<int64_t> out) { return samples_->evaluation(first + i, out); },
       offset);
+}
+
+// The number of held-out batches, then the digest of what is read.
+Result<Payload> TorchKernels::agree_on_data(Payload facts) {
+  constexpr size_t kCount = sizeof evaluation_batches_;
+  if (!facts.empty() && facts.size() < kCount) {
+    return failed(fmt::format("{} bytes on the data of the first stage", facts.size()),
+                  "start every rank with the same Plan");
+  }
+  if (samples_) {
+    const std::string digest = samples_->digest();
+    const auto* text = reinterpret_cast<const std::byte*>(digest.data());
+    Payload own(kCount);
+    std::memcpy(own.data(), &evaluation_batches_, kCount);
+    own.insert(own.end(), text, text + digest.size());
+    if (facts.empty() || facts == own) return own;
+    const auto last_stage = static_cast<int32_t>(plan_.stages.size()) - 1;
+    const int32_t first = plan_.rank_of(0, replica_), last = plan_.rank_of(last_stage, replica_);
+    return unusable(
+        fmt::format("the files of [data] on rank {} in {}, which reads inputs, and on rank {} in "
+                    "{}, which reads targets, differ",
+                    first, plan_.datacenter_of(first).name, last, plan_.datacenter_of(last).name),
+        "copies of the same files at the same paths of both hosts");
+  }
+  if (!facts.empty()) std::memcpy(&evaluation_batches_, facts.data(), kCount);
+  if (evaluation_batches_ < 0) return failed("fewer than no batches to evaluate");
+  return facts;
 }
 
 Result<at::Tensor> TorchKernels::hidden_from(const Payload& bytes, int32_t stage,
@@ -738,13 +768,16 @@ Result<std::unique_ptr<runtime::Kernels>> make_torch_kernels(const plan::Plan& p
     TRY(check_blas());
     const int64_t threads = use_threads(plan, rank);
     const plan::Placement& place = plan.ranks[static_cast<size_t>(rank)];
-    // Stages in the middle read no tokens, but all must agree on the number of evaluation batches.
-    Samples samples = TRY(Samples::open(plan));
     const schedule::Shape shape = schedule::shape_of(plan);
     // Weights that are read need not be drawn before.
     const auto seed = plan.run.init ? std::nullopt : std::optional(plan.run.seed);
+    const std::vector<int32_t> own = shape.stages_at(place.stage);
+    std::optional<Samples> samples;  // stages in the middle see no tokens
+    if (own.front() == 0 || own.back() + 1 == shape.stages) {
+      samples = TRY(Samples::open(plan, place.replica));
+    }
     std::vector<Held> stages;
-    for (const int32_t stage : shape.stages_at(place.stage)) {
+    for (const int32_t stage : own) {
       const model::Slice& slice = plan.stages[static_cast<size_t>(stage)].slice;
       stages.push_back({.index = stage,
                         .first = stage == 0,

@@ -9,7 +9,8 @@
 // (weight_gradients.h).
 //
 // Pipeline r of a Plan computes micro-batches r M to r M + M - 1 of the global batch, M per
-// pipeline: together what one process would see. Its part of the held-out text is contiguous too.
+// pipeline: together what one process would see. Its part of the held-out text is contiguous too,
+// and where [data] has shares, one of what the readers of its share hold out.
 // The stage's replicas sum their gradients as one tensor (replica_group.h).
 //
 // Where the embedding of the first stage is the head of the last one, each has a copy, and update()
@@ -29,7 +30,7 @@
 
 namespace tombolo::train {
 
-// Reads the text. Unusable, by name, for what cannot be computed here: other devices than "cpu",
+// Opens the data of its pipeline where the rank has the first or the last stage. Unusable, by name, for what cannot be computed here: other devices than "cpu",
 // precisions other than fp32, recompute = "selective", other ways to split the model than stages
 // and replicas, the slow netlib BLAS, an unreadable text. From then on the process computes on one
 // thread.

@@ -20,6 +20,7 @@ void apply_replacements(const InputOptions& in, JobOrPlan& target) {
   plan::Data said = target.data.value_or(plan::Data{});
   if (!in.tokens.empty()) {
     said.text.clear();
+    said.share.clear();
     said.tokens = in.tokens;
   } else {
     said = {.text = in.data, .evaluation_fraction = said.evaluation_fraction};

@@ -71,9 +71,13 @@ Value training_facts(const Plan& plan) {
             fmt::format("{} → {}", plan.optimizer.learning_rate, plan.optimizer.learning_rate_min));
   facts.add("warm-up", fmt::format("{} steps", plan.optimizer.warmup_steps));
   facts.add("steps", plan.run.steps);
-  if (plan.data && plan.data->tokens.empty()) facts.add("text", plan.data->text);
+  if (plan.data && !plan.data->of_tokens()) facts.add("text", plan.data->text);
   if (plan.data && !plan.data->tokens.empty()) {
     facts.add("tokens", fmt::format("{}", fmt::join(plan.data->tokens, ", ")));
+  }
+  for (size_t k = 0; plan.data && k < plan.data->share.size(); ++k) {
+    facts.add(fmt::format("tokens, share {}", k).c_str(),
+              fmt::format("{}", fmt::join(plan.data->share[k].tokens, ", ")));
   }
   if (plan.checkpoint && plan.checkpoint->every > 0) {
     facts.add("checkpoint", fmt::format("every {} steps", plan.checkpoint->every));
