@@ -2,6 +2,7 @@
 // run that was resumed against one that was not.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "perform/data/token_writer.h"
