@@ -194,6 +194,32 @@ TEST_F(TokenDataTest, AShareIsReadAsAJobOfItsOwn) {
   EXPECT_EQ(share->digest(), alone->digest());
 }
 
+// Share 1 has half of the pipelines, then a quarter of them.
+TEST_F(TokenDataTest, AShareGoesOnWhereItWasWhileItsPartOfThePipelinesStays) {
+  plan_.training.global_batch = 8;
+  plan_.data->shuffle = false;
+  const std::vector<std::string> files = {counting("a", 0, 401)};  // 100 windows
+  const auto third_iteration = [&](const std::vector<int64_t>& others,
+                                   const std::vector<int64_t>& own) {
+    set_pipelines(static_cast<int32_t>(others.size() + own.size()));
+    plan_.data->share = {{.tokens = files, .datacenters = {}, .pipelines = others},
+                         {.tokens = files, .datacenters = {}, .pipelines = own}};
+    const auto data = TokenData::open(plan_, static_cast<int32_t>(own.front()));
+    EXPECT_TRUE(data);
+    std::vector<int64_t> out;
+    const int64_t each = 8 / plan_.parallelism.data;
+    for (const int64_t pipeline : own) {
+      for (int64_t s = pipeline * each; s < (pipeline + 1) * each; ++s)
+        out.push_back(window(*data, 3, s).front() / 4);
+    }
+    return out;
+  };
+  EXPECT_THAT(third_iteration({0}, {1}), ElementsAre(8, 9, 10, 11));  // after twice four
+  EXPECT_THAT(third_iteration({0, 1}, {2, 3}), ElementsAre(8, 9, 10, 11));
+  EXPECT_THAT(third_iteration({0, 2}, {1, 3}), ElementsAre(8, 9, 10, 11));
+  EXPECT_THAT(third_iteration({0, 1, 2}, {3}), ElementsAre(4, 5));  // as if it had been twice two
+}
+
 // A host has what its own pipelines read. Two shares may have the same files.
 TEST_F(TokenDataTest, FilesOfOtherSharesAreNotOpened) {
   set_pipelines(2);
