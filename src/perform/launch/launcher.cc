@@ -35,7 +35,7 @@ constexpr SimDuration kCauseMax{1'500'000'000};    // for the cause to show behi
 constexpr SimDuration kStopMax{5'000'000'000};     // for workers to end by themselves
 constexpr SimDuration kLeaveMax{600'000'000'000};  // for those that leave their state behind
 constexpr SimDuration kSeatMax{10'000'000'000};    // for a spare to come to the seat it was given
-constexpr SimDuration kReturnMax{1'000'000'000};   // for survivors to come again, before spares may
+constexpr SimDuration kReturnMax{5'000'000'000};   // for survivors to come again, before spares may
 
 // What attempts before this one leave to it: of this launcher, or of one that was killed.
 struct Past {

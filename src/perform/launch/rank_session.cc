@@ -34,7 +34,7 @@ namespace {
 
 using transport::Endpoint;
 
-constexpr SimDuration kLooksAgainMax{2'000'000'000};
+constexpr SimDuration kLooksAgainMax{400'000'000};
 constexpr SimDuration kLookAgain{50'000'000};       // for a token file, or a newer one
 constexpr const char* kWanTcp = "cubic";            // what the law of a WAN flow is about
 constexpr SimDuration kFarewellMax{5'000'000'000};  // for the last bytes to leave
