@@ -165,6 +165,32 @@ TEST(Numerics, StagesAskForEachTensorOfTheirOwnOnce) {
   }
 }
 
+// So a checkpoint needs no memory for a copy: the views stay where the tensors are, and show what a
+// copy of them has, bit for bit.
+TEST(Numerics, StatesAreSeenWhereTheyLie) {
+  const plan::Plan plan = tiny_plan(2);
+  Pipeline pipeline = make_pipeline(plan);
+  std::vector<std::vector<runtime::TensorView>> seen;
+  for (auto& stage : pipeline) seen.push_back(*stage->state());
+  const auto first = checkpoint(pipeline);
+  losses(pipeline, plan, 1, 3);
+  const auto later = checkpoint(pipeline);
+  size_t i = 0, changed = 0;
+  for (const auto& stage : seen) {
+    for (const runtime::TensorView& view : stage) {
+      ASSERT_LT(i, later.size());
+      EXPECT_EQ(view.name, later[i].name);
+      EXPECT_EQ(view.dtype, later[i].dtype);
+      EXPECT_EQ(view.shape, later[i].shape);
+      EXPECT_EQ(Payload(view.bytes.begin(), view.bytes.end()), later[i].bytes) << view.name;
+      changed += first[i].bytes != later[i].bytes;
+      ++i;
+    }
+  }
+  EXPECT_EQ(i, later.size());
+  EXPECT_EQ(changed, i) << "weights, both moments and the count of steps";
+}
+
 // --- what goes wrong -----------------------------------------------------------------------------
 
 TEST(Kernels, NameTheTensorThatDoesNotFit) {

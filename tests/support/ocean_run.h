@@ -6,8 +6,10 @@
 #include <sys/wait.h>
 
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,10 +36,15 @@ class OceanKernels : public runtime::EmulatedKernels {
   OceanKernels(const plan::Plan& plan, int32_t rank, Clock& clock, Bug bug)
       : EmulatedKernels(plan, rank, clock), bug_(bug) {}
 
-  Result<std::vector<runtime::NamedTensor>> save() const override {
-    auto tensors = TRY(EmulatedKernels::save());
-    if (bug_ == Bug::kStateIsOneShort)
-      for (auto& tensor : tensors) count(tensor, -1);
+  Result<std::vector<runtime::TensorView>> state() const override {
+    auto tensors = TRY(EmulatedKernels::state());
+    if (bug_ != Bug::kStateIsOneShort) return tensors;
+    for (runtime::TensorView& tensor : tensors) {
+      int64_t& updates = short_.emplace_back();
+      std::memcpy(&updates, tensor.bytes.data(), sizeof updates);
+      --updates;
+      tensor.bytes = std::as_bytes(std::span(&updates, 1));
+    }
     return tensors;
   }
   Status load(const runtime::TensorSource& tensors) override {
@@ -56,6 +63,7 @@ class OceanKernels : public runtime::EmulatedKernels {
     std::memcpy(tensor.bytes.data(), &updates, sizeof updates);
   }
   const Bug bug_;
+  mutable std::deque<int64_t> short_;  // what states show
 };
 
 // Starts workers as processes of the ocean: what a worker's command line says, and serve_rank.
@@ -115,6 +123,7 @@ class OceanProcesses : public launch::Processes {
     }
     session.stuck_max = SimDuration{3'000'000'000};
     session.realtime = false;
+    session.memory_available = [&sea = sea_] { return std::optional(sea.memory_); };
     session.sockets = &sockets;
     session.end_process = [&](int code) { sea_.ocean().end(waters.process(), code << 8, false); };
     // As the kernel does for a child that asked for it, until it asks no more.

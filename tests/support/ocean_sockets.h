@@ -111,6 +111,7 @@ class Sea {
   uint16_t next_port_ = 40'000;
   uint64_t attempts_ = 0;
   Bug bug_ = Bug::kNone;
+  int64_t memory_ = int64_t{1} << 40;  // that each host can still give
 
  private:
   void move_at(const WirePtr& wire, int end, SimTime at) {

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/file_digest.h"
+#include "base/units.h"
 #include "perform/control/coordinator.h"
 #include "perform/launch/berths.h"
 #include "perform/launch/control.h"
@@ -91,6 +92,11 @@ class RankSession {
   Status write_trace(const trace::Trace& part);
   void tidy_up();
   runtime::Hooks hooks(const runtime::Kernels& kernels);
+  Status keep_state(int64_t step, const runtime::Kernels& kernels);
+  int64_t ranks_of_this_host() const;
+  runtime::Room room() const {
+    return runtime::half_of_the_host(ranks_of_this_host(), options_.memory_available);
+  }
   Result<SimTime> wait_for_go();
   Status leave();
   void listen();
@@ -377,7 +383,7 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
     std::lock_guard lock(leave_mutex_);
     kept_.emplace(
         runtime::kept_folder(keeper_->places().output, static_cast<uint64_t>(start_.epoch)),
-        options_.rank, start_.epoch, start_.first_iteration - 1);
+        options_.rank, start_.epoch, start_.first_iteration - 1, room());
     kernels_ = kernels.get();
   }
   if (status) status = perform_all(plan, schedule, *kernels, messenger);
@@ -420,7 +426,8 @@ Status RankSession::perform_all(const plan::Plan& plan, const schedule::Schedule
        .origin = origin,
        .release = schedule.release.empty() ? SimDuration{} : schedule.release[replica],
        .emulated_wan = !options_.network.empty(),
-       .one_clock = !on_several_hosts()},
+       .one_clock = !on_several_hosts(),
+       .has_room = room()},
       kernels, in_cell, clock_, hooks(kernels)));
   const auto add = [&](const char* name, double value) {
     part.records.push_back({.name = name, .rank = options_.rank, .value = value});
@@ -607,19 +614,44 @@ Status RankSession::resume(const plan::Plan& plan, runtime::Kernels& kernels) {
   return {};
 }
 
+Status RankSession::keep_state(int64_t step, const runtime::Kernels& kernels) {
+  const bool known = kept_->too_large() > 0;
+  TRY(kept_->copy(step, kernels));
+  if (known || kept_->too_large() == 0 || !options_.log) return {};
+  options_.log(
+      fmt::format("keeps no copy of its state, for this host has no room for {}: when a rank "
+                  "is lost during updates, the run goes back to a checkpoint",
+                  brief(Bytes{static_cast<double>(kept_->too_large())})));
+  return {};
+}
+
+// How many ranks share this host and its memory: those that are called at the same address.
+int64_t RankSession::ranks_of_this_host() const {
+  if (!on_several_hosts()) return options_.ranks;
+  const auto host_of = [&](size_t rank) {
+    const auto at = transport::parse_address(start_.addresses[rank]);
+    return at ? at->host : start_.addresses[rank];
+  };
+  int64_t ranks = 0;
+  for (size_t rank = 0; rank < start_.addresses.size(); ++rank)
+    ranks += host_of(rank) == host_of(static_cast<size_t>(options_.rank));
+  return ranks;
+}
+
 runtime::Hooks RankSession::hooks(const runtime::Kernels& kernels) {
   runtime::Hooks out;
   if (kept_) {
-    out.before_update = [this, &kernels](int64_t step) { return kept_->copy(step, kernels); };
+    out.before_update = [this, &kernels](int64_t step) { return keep_state(step, kernels); };
   }
   out.iteration = [this](const runtime::IterationReport& report) {
     if (kept_) kept_->updated(report.iteration);
     return say(ProgressReport{report});
   };
-  out.write = [this](int64_t step, std::span<const runtime::NamedTensor> tensors) {
+  out.write = [this](int64_t step, runtime::LentState& state) {
     return runtime::write_shard(keeper_->places().checkpoints, step, options_.rank, start_.epoch,
-                                tensors);
+                                state);
   };
+  out.note = options_.log;
   out.shard = [this](int64_t step, const runtime::Shard& shard) {
     return say(ShardReport{step, shard});
   };

@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
@@ -19,6 +20,7 @@
 #include "perform/launch/security.h"
 #include "perform/link/handshake.h"
 #include "perform/runtime/kernels.h"
+#include "perform/runtime/memory_room.h"
 #include "perform/transport/address.h"
 #include "perform/transport/endpoint.h"
 #include "spec/plan/plan.h"
@@ -56,6 +58,9 @@ struct RankSessionOptions {
   SimDuration stuck_max;
   bool realtime = true;  // emulated devices ask the machine for precise sleeps
   std::function<void(int code)> end_process = _exit;
+  std::function<std::optional<int64_t>()> memory_available = [] {
+    return runtime::memory_available();
+  };
   transport::Sockets* sockets = &transport::system_sockets();
   std::function<void(const std::string&)> log;  // one line, from any thread
   // From now on this rank notices the launcher's end by itself, and has something to leave.

@@ -25,6 +25,7 @@ struct Storm {
   uint64_t seed = 0;
   bool is_loud = false;
   Bug bug = Bug::kNone;
+  int64_t memory = int64_t{1} << 40;  // bytes that each host can still give
 };
 
 class Voyage {
@@ -38,6 +39,7 @@ class Voyage {
     }
     folder_ = name;
     sea_.bug_ = storm.bug;
+    sea_.memory_ = storm.memory;
   }
 
   void clean_up() const { fs::remove_all(folder_); }
@@ -225,17 +227,21 @@ std::string sail(const Storm& storm) {
 #endif
 
 // Alone, and loud: TOMBOLO_SEED=7.
-void sail_all(uint64_t first, uint64_t last) {
+void sail_all(uint64_t first, uint64_t last, const Storm& like = {}) {
 #ifdef TOMBOLO_NO_FORKS
   GTEST_SKIP() << "under ThreadSanitizer";
 #endif
+  Storm storm = like;
   if (const char* one = std::getenv("TOMBOLO_SEED")) {
-    EXPECT_EQ(sail({std::stoull(one), true}), "");
+    storm.seed = std::stoull(one);
+    storm.is_loud = true;
+    EXPECT_EQ(sail(storm), "");
     return;
   }
   int wrong_ones = 0;
   for (uint64_t seed = first; seed <= last && wrong_ones < 5; ++seed) {
-    const std::string wrong = sail({seed, false});
+    storm.seed = seed;
+    const std::string wrong = sail(storm);
     EXPECT_EQ(wrong, "") << "TOMBOLO_SEED=" << seed;
     wrong_ones += !wrong.empty();
   }
@@ -244,6 +250,9 @@ void sail_all(uint64_t first, uint64_t last) {
 TEST(RunOcean, EveryUpdateIsMadeOnceWhateverHappens) { sail_all(1, 5); }
 
 TEST(RunOcean, ManyStorms) { sail_all(1, seeds(100, 10'000)); }
+
+// Nobody copies a state: updates wait for checkpoints, and ranks leave what they hold.
+TEST(RunOcean, ManyStormsWithoutMemoryForCopies) { sail_all(1, seeds(15, 1000), {.memory = 0}); }
 
 // So it would be noticed: with each of these some storm ends otherwise.
 struct Plant {

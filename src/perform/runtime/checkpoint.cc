@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <functional>
 #include <set>
 
 #include "base/check.h"
@@ -97,6 +98,36 @@ std::string model_difference(const model::Model& theirs, const model::Model& our
   return "";
 }
 
+// `add_all` adds the bytes of all tensors.
+Result<Shard> write_shard(const std::string& directory, int64_t step, int32_t rank, int64_t epoch,
+                          std::vector<TensorShape> tensors,
+                          const std::function<Status(SafetensorsWriter&)>& add_all) {
+  const std::string folder = step_folder(directory, step);
+  const auto path = [&](const std::string& digest) {
+    return folder + "/" + shard_file(rank, digest);
+  };
+  const auto write = [&]() -> Result<WrittenFile> {
+    TRY(make_directories(folder));
+    SafetensorsWriter writer =
+        TRY(SafetensorsWriter::create(path("unfinished"), std::move(tensors),
+                                      {{"format", "tombolo"}, {"step", fmt::format("{}", step)}}));
+    TRY(add_all(writer));
+    WrittenFile file = TRY(writer.finish(path));
+    const FileDigest there = TRY(digest_on_disk(file.path));
+    if (there == FileDigest{file.bytes, file.digest}) return file;
+    return unusable(fmt::format("{}: what was written is not what can be read: {} bytes with the "
+                                "digest {}, instead of {} with {}",
+                                file.path, there.bytes, there.digest, file.bytes, file.digest),
+                    "another disk for the checkpoints");
+  };
+  WrittenFile file = TRY(during(write(), fmt::format("writing the checkpoint of step {}", step)));
+  return Shard{.file = shard_file(rank, file.digest),
+               .bytes = file.bytes,
+               .digest = std::move(file.digest),
+               .epoch = epoch,
+               .tensors = std::move(file.tensors)};
+}
+
 }  // namespace
 
 Status check_shard_size(const std::string& path, const Shard& shard) {
@@ -122,28 +153,30 @@ std::string shard_file(int32_t rank, const std::string& digest) {
 }
 
 Result<Shard> write_shard(const std::string& directory, int64_t step, int32_t rank, int64_t epoch,
+                          std::span<const TensorView> tensors) {
+  std::vector<TensorShape> shapes;
+  for (const TensorView& each : tensors) shapes.push_back({each.name, each.dtype, each.shape});
+  return write_shard(directory, step, rank, epoch, std::move(shapes),
+                     [&](SafetensorsWriter& writer) -> Status {
+                       for (const TensorView& each : tensors) TRY(writer.add(each.bytes));
+                       return {};
+                     });
+}
+
+Result<Shard> write_shard(const std::string& directory, int64_t step, int32_t rank, int64_t epoch,
                           std::span<const NamedTensor> tensors) {
-  const std::string folder = step_folder(directory, step);
-  const std::string doing = fmt::format("writing the checkpoint of step {}", step);
-  TRY(during(make_directories(folder), doing));
-  const auto path = [&](const std::string& digest) {
-    return folder + "/" + shard_file(rank, digest);
-  };
-  WrittenFile file = TRY(during(
-      write_safetensors(path, tensors, {{"format", "tombolo"}, {"step", fmt::format("{}", step)}}),
-      doing));
-  const FileDigest there = TRY(during(digest_on_disk(file.path), doing));
-  if (there != FileDigest{file.bytes, file.digest}) {
-    return unusable(fmt::format("{}: what was written is not what can be read: {} bytes with the "
-                                "digest {}, instead of {} with {}",
-                                file.path, there.bytes, there.digest, file.bytes, file.digest),
-                    "another disk for the checkpoints");
-  }
-  return Shard{.file = shard_file(rank, file.digest),
-               .bytes = file.bytes,
-               .digest = std::move(file.digest),
-               .epoch = epoch,
-               .tensors = std::move(file.tensors)};
+  return write_shard(directory, step, rank, epoch, std::span<const TensorView>(views_of(tensors)));
+}
+
+Result<Shard> write_shard(const std::string& directory, int64_t step, int32_t rank, int64_t epoch,
+                          LentState& state) {
+  return write_shard(directory, step, rank, epoch, state.shapes(),
+                     [&](SafetensorsWriter& writer) -> Status {
+                       for (auto piece = state.next(); !piece.empty(); piece = state.next())
+                         TRY(writer.append(piece));
+                       state.close();
+                       return {};
+                     });
 }
 
 Status commit_checkpoint(const std::string& directory, const Manifest& manifest, int32_t rank) {

@@ -28,6 +28,7 @@
 #include "base/fields.h"
 #include "base/result.h"
 #include "perform/runtime/kernels.h"
+#include "perform/runtime/lent_state.h"
 #include "perform/runtime/safetensors.h"
 #include "spec/plan/plan.h"
 
@@ -70,9 +71,14 @@ std::string shard_file(int32_t rank, const std::string& digest);
 
 // Creates the step's folder, writes this rank's shard into it, and reads it back from the disk:
 // what it returns is there, whole, whatever happens to the machine. Fails where what is read is not
-// what was written. Cost: the shard is written once and read once.
+// what was written. Cost: the shard is written once and read once, and no tensor is copied.
+Result<Shard> write_shard(const std::string& directory, int64_t step, int32_t rank, int64_t epoch,
+                          std::span<const TensorView> tensors);
 Result<Shard> write_shard(const std::string& directory, int64_t step, int32_t rank, int64_t epoch,
                           std::span<const NamedTensor> tensors);
+// The state is read by this call, and closed before the file is made durable.
+Result<Shard> write_shard(const std::string& directory, int64_t step, int32_t rank, int64_t epoch,
+                          LentState& state);
 
 // Makes the checkpoint exist on this host: writes the manifest, and makes its folder and those
 // above durable. Removes nothing. Does nothing where it exists already. Fails where two shards hold

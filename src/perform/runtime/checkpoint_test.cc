@@ -245,7 +245,7 @@ using CheckpointsDeathTest = Checkpoints;
 
 TEST_F(CheckpointsDeathTest, SomebodyWritesThemAndSomeAreKept) {
   ManualClock clock;
-  EXPECT_DEATH(CheckpointWriter({}, {}, clock), "nobody writes the checkpoints");
+  EXPECT_DEATH(CheckpointWriter({}, clock), "nobody writes the checkpoints");
   EXPECT_DEATH(retire_checkpoints("checkpoints", 3, 0), "0 checkpoints are kept");
 }
 

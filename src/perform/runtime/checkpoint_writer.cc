@@ -1,36 +1,63 @@
 #include "perform/runtime/checkpoint_writer.h"
 
 #include "base/check.h"
+#include "base/units.h"
 
 namespace tombolo::runtime {
 
-CheckpointWriter::CheckpointWriter(Write write, Report report, Threads& threads)
-    : write_(std::move(write)), report_(std::move(report)), threads_(threads) {
-  CHECK(write_, "nobody writes the checkpoints");
+CheckpointWriter::CheckpointWriter(Options options, Threads& threads)
+    : options_(std::move(options)), threads_(threads) {
+  CHECK(options_.write, "nobody writes the checkpoints");
 }
 
-void CheckpointWriter::begin(int64_t step, std::vector<NamedTensor> tensors) {
+void CheckpointWriter::begin(int64_t step, std::vector<TensorView> state) {
   CHECK(!thread_, "step {} while another checkpoint is under way", step);
   ended_ = false;
-  thread_ = threads_.start([this, step, tensors = std::move(tensors)] {
-    outcome_ = write(step, tensors);
+  step_ = step;
+  held_ = {};
+  state_.emplace(std::move(state), threads_);
+  thread_ = threads_.start([this, step] {
+    outcome_ = write(step);
+    state_->close();
     ended_ = true;
   });
 }
 
-Result<CheckpointWriter::Written> CheckpointWriter::write(int64_t step,
-                                                          std::span<const NamedTensor> tensors) {
+Result<CheckpointWriter::Written> CheckpointWriter::write(int64_t step) {
   Written written{.step = step, .start = threads_.now()};
-  const Shard shard = TRY(write_(step, tensors));
-  if (report_) TRY(report_(step, shard));
+  const Shard shard = TRY(options_.write(step, *state_));
+  state_->close();
+  if (options_.report) TRY(options_.report(step, shard));
   written.end = threads_.now();
   return written;
+}
+
+void CheckpointWriter::before_update() {
+  if (!thread_ || state_->exposed() == 0) return;
+  const SimTime start = threads_.now();
+  if (!copy()) state_->await_read();
+  held_ = held_ + (threads_.now() - start);
+}
+
+bool CheckpointWriter::copy() {
+  const int64_t bytes = state_->exposed();
+  if ((!options_.has_room || options_.has_room(bytes)) && state_->copy()) return true;
+  if (options_.note && !std::exchange(noted_, true)) {
+    options_.note(
+        fmt::format("updates wait for checkpoints that are not written yet: this host has "
+                    "no room for a copy of the {} that are left of step {}",
+                    brief(Bytes{static_cast<double>(bytes)}), step_));
+  }
+  return false;
 }
 
 Status CheckpointWriter::finish() {
   if (!thread_) return {};
   thread_.reset();  // waits
-  written_.push_back(TRY(std::exchange(outcome_, Written{})));
+  state_.reset();
+  Written written = TRY(std::exchange(outcome_, Written{}));
+  written.held = held_;
+  written_.push_back(written);
   return {};
 }
 

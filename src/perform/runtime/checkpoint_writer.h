@@ -1,38 +1,51 @@
 // Writes a rank's shards while its next iterations run.
 //
-// The state is copied in memory when a checkpoint is due (Kernels::save), and from then on belongs
-// to a thread that writes it, makes it durable and reports it. At most one is under way: who comes
-// with the next one waits until it is done, before the state is copied again. So a rank needs
-// memory for one copy of its state (of 12 bytes a parameter with AdamW in fp32) beside the state
-// itself, and loses to a checkpoint what the copy takes, as long as a shard is written in less time
-// than passes between two checkpoints.
+// A thread reads the state where it lies (lent_state.h), writes it, makes it durable and reports
+// it. Before the next update what is unread is copied, where the host has room for it
+// (memory_room.h), so that a slow disk does not stop training; else the update waits. At most one
+// checkpoint is under way: who comes with the next one waits until it is done. So a run loses
+// nothing to a checkpoint that is written in less time than the passes of an iteration take, and
+// needs no memory for it.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "perform/runtime/checkpoint.h"
 #include "perform/runtime/kernels.h"
+#include "perform/runtime/lent_state.h"
+#include "perform/runtime/memory_room.h"
 
 namespace tombolo::runtime {
 
 class CheckpointWriter {
  public:
-  using Write = std::function<Result<Shard>(int64_t step, std::span<const NamedTensor> tensors)>;
+  using Write = std::function<Result<Shard>(int64_t step, LentState& state)>;
   using Report = std::function<Status(int64_t step, const Shard& shard)>;
-  // Both are called on the writing thread; `report` may be empty.
-  CheckpointWriter(Write write, Report report, Threads& threads);
+  struct Options {
+    // Both are called on the writing thread; `report` may be empty.
+    Write write;
+    Report report;
+    Room has_room;                                 // left out: always
+    std::function<void(const std::string&)> note;  // one line for people, or none
+  };
+  CheckpointWriter(Options options, Threads& threads);
   // Waits for the shard that is being written.
   ~CheckpointWriter() = default;
 
   // Begins to write. Nothing else may be under way: finish() first.
-  void begin(int64_t step, std::vector<NamedTensor> tensors);
+  void begin(int64_t step, std::vector<TensorView> state);
+
+  // The state is about to change. What is under way goes on with what it was at begin(). Cost: a
+  // copy of what is unread, or the time until nothing is.
+  void before_update();
 
   // Waits for what is under way. Fails as it did; then, and later, nothing is.
   Status finish();
@@ -44,17 +57,22 @@ class CheckpointWriter {
   struct Written {
     int64_t step = 0;
     SimTime start, end;  // on the clock
+    SimDuration held;    // how long before_update() took
   };
   std::vector<Written> take_written() { return std::exchange(written_, {}); }
 
  private:
-  Result<Written> write(int64_t step, std::span<const NamedTensor> tensors);
+  Result<Written> write(int64_t step);
+  bool copy();
 
-  const Write write_;
-  const Report report_;
+  const Options options_;
   Threads& threads_;
   std::vector<Written> written_;
+  bool noted_ = false;  // that updates wait
   // Of what is under way.
+  int64_t step_ = 0;
+  SimDuration held_;
+  std::optional<LentState> state_;
   std::atomic<bool> ended_ = false;
   Result<Written> outcome_ = Written{};
   std::unique_ptr<Thread> thread_;  // last: its destructor waits

@@ -306,14 +306,15 @@ Result<std::string> EmulatedKernels::weights_digest() const {
   return digest(updates);
 }
 
-Result<std::vector<NamedTensor>> EmulatedKernels::save() const {
-  std::vector<NamedTensor> out;
+Result<std::vector<TensorView>> EmulatedKernels::state() const {
+  std::vector<TensorView> out;
   for (const auto& [stage, own] : stages_) {
     const model::Slice& slice = own.stage.slice;
     for (int64_t i = 0; i < slice.layers; ++i) {
-      NamedTensor tensor{tensor_name(slice.first_layer + i), "I64", {1}, Payload(8)};
-      std::memcpy(tensor.bytes.data(), &own.updates, 8);
-      out.push_back(std::move(tensor));
+      out.push_back({tensor_name(slice.first_layer + i),
+                     "I64",
+                     {1},
+                     std::as_bytes(std::span(&own.updates, 1))});
     }
   }
   return out;

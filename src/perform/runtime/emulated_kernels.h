@@ -64,7 +64,7 @@ class EmulatedKernels : public Kernels {
 
   Result<std::string> weights_digest() const override;
   // One number per layer: how many updates it has seen.
-  Result<std::vector<NamedTensor>> save() const override;
+  Result<std::vector<TensorView>> state() const override;
   Status load(const TensorSource& tensors) override;
 
   std::optional<Lateness> lateness() const override { return iteration_lateness_; }

@@ -195,6 +195,29 @@ TEST_F(Emulated, UpdatesSurviveAnotherSplit) {
               HasSubstr("layers.1.emulated.updates"));
 }
 
+// Where it lies, so an update shows; a copy stays as it was.
+TEST_F(Emulated, StatesAreSeenAndNotCopied) {
+  ManualClock clock;
+  EmulatedKernels kernels(plan_, 0, clock);
+  const std::vector<TensorView> seen = *kernels.state();
+  const std::vector<NamedTensor> copy = *kernels.save();
+  const auto count = [](std::span<const std::byte> bytes) {
+    int64_t updates = 0;
+    std::memcpy(&updates, bytes.data(), sizeof updates);
+    return updates;
+  };
+  ASSERT_TRUE(kernels.update(0));
+  ASSERT_EQ(seen.size(), copy.size());
+  ASSERT_FALSE(seen.empty());
+  for (size_t i = 0; i < seen.size(); ++i) {
+    EXPECT_EQ(seen[i].name, copy[i].name);
+    EXPECT_EQ(seen[i].dtype, copy[i].dtype);
+    EXPECT_EQ(seen[i].shape, copy[i].shape);
+    EXPECT_EQ(count(seen[i].bytes), 1);
+    EXPECT_EQ(count(copy[i].bytes), 0);
+  }
+}
+
 TEST(EmulatedDeathTest, CallersKnowThePlan) {
   const plan::Plan plan = make_test_plan({.stages = 2});
   ManualClock clock;

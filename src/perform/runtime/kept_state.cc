@@ -3,6 +3,7 @@
 #include <charconv>
 #include <filesystem>
 #include <map>
+#include <new>
 #include <utility>
 
 #include "base/check.h"
@@ -39,6 +40,24 @@ std::optional<KeptShard> read_note(const fs::path& path) {
   return *note;
 }
 
+// Into the memory of the copy before, where there is one: never two copies at once. False, and no
+// copy: there is no memory for it.
+bool fill(std::vector<NamedTensor>& copy, std::span<const TensorView> state) {
+  try {
+    copy.resize(state.size());
+    for (size_t i = 0; i < state.size(); ++i) {
+      copy[i].name = state[i].name;
+      copy[i].dtype = state[i].dtype;
+      copy[i].shape = state[i].shape;
+      copy[i].bytes.assign(state[i].bytes.begin(), state[i].bytes.end());
+    }
+    return true;
+  } catch (const std::bad_alloc&) {
+    std::vector<NamedTensor>().swap(copy);
+    return false;
+  }
+}
+
 Manifest manifest_of(const plan::Plan& plan, int64_t step) {
   return {.step = step,
           .seed = plan.run.seed,
@@ -49,8 +68,12 @@ Manifest manifest_of(const plan::Plan& plan, int64_t step) {
 
 }  // namespace
 
-KeptState::KeptState(std::string folder, int32_t rank, int64_t epoch, int64_t step)
-    : folder_(std::move(folder)), rank_(rank), epoch_(epoch), now_(step) {
+KeptState::KeptState(std::string folder, int32_t rank, int64_t epoch, int64_t step, Room has_room)
+    : folder_(std::move(folder)),
+      rank_(rank),
+      epoch_(epoch),
+      has_room_(std::move(has_room)),
+      now_(step) {
   CHECK(!folder_.empty() && rank >= 0, "rank {} keeps its state nowhere", rank);
 }
 
@@ -58,10 +81,20 @@ Status KeptState::copy(int64_t step, const Kernels& kernels) {
   std::lock_guard lock(mutex_);
   CHECK(now_ && *now_ == step, "a copy of step {}, and the kernels hold {}", step,
         now_ ? fmt::format("step {}", *now_) : "half an update");
-  copy_ = TRY(during(kernels.save(), "keeping the state before an update"));
-  copied_ = step;
+  const std::vector<TensorView> state =
+      TRY(during(kernels.state(), "keeping the state before an update"));
+  const int64_t bytes = bytes_of(state);
+  if (copy_.empty() && too_large_ == 0 && has_room_ && !has_room_(bytes)) too_large_ = bytes;
+  copied_.reset();
+  if (too_large_ == 0 && fill(copy_, state)) copied_ = step;
+  if (!copied_) too_large_ = bytes;
   now_.reset();
   return {};
+}
+
+int64_t KeptState::too_large() const {
+  std::lock_guard lock(mutex_);
+  return too_large_;
 }
 
 void KeptState::updated(int64_t step) {
@@ -73,12 +106,12 @@ void KeptState::updated(int64_t step) {
 
 Status KeptState::leave(const Kernels& kernels) {
   std::lock_guard lock(mutex_);
-  if (copied_) TRY(write(*copied_, copy_));
-  if (now_ && now_ != copied_ && *now_ > 0) TRY(write(*now_, TRY(kernels.save())));
+  if (copied_) TRY(write(*copied_, views_of(copy_)));
+  if (now_ && now_ != copied_ && *now_ > 0) TRY(write(*now_, TRY(kernels.state())));
   return {};
 }
 
-Status KeptState::write(int64_t step, std::span<const NamedTensor> tensors) const {
+Status KeptState::write(int64_t step, std::span<const TensorView> tensors) const {
   if (step < 1) return {};  // the beginning needs no state
   const KeptShard note{.step = step,
                        .rank = rank_,

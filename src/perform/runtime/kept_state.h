@@ -1,8 +1,8 @@
 // Kept states: what survivors leave behind, so that a run that lost somebody repeats one iteration.
 //
-// A rank copies its state before each update. When it is stopped because another was lost, it
-// writes the copy, of the step before, and what it holds now, each as a shard in the folder of its
-// epoch:
+// A rank copies its state before each update, where its host has room for that (memory_room.h).
+// When it is stopped because another was lost, it writes the copy, of the step before, and what it
+// holds now, each as a shard in the folder of its epoch:
 //
 //   run/kept/epoch-3/step-00000041/rank-0.5d8c1f0a93b2e764.safetensors, rank-0.json
 //
@@ -15,6 +15,11 @@
 // does after its last update of iteration i - 1, and supplies either the state after i - 1 as it
 // is, or the copy that it took before its own update of i. The same holds with several stages per
 // rank: one that was stopped between two updates supplies the copy alone.
+//
+// Without a copy a rank supplies what it holds, unless it is between two updates. Until the first
+// rank begins its update of iteration i, and after the last one has ended it, all hold the same
+// step, and nothing is lost; between the two there may be no step that all can supply, and the run
+// goes back to a checkpoint.
 //
 // Cost: one copy of the state in memory, made on the performing thread at every iteration; and when
 // somebody is lost, two shards per rank on disk.
@@ -30,6 +35,7 @@
 #include "base/result.h"
 #include "perform/runtime/checkpoint.h"
 #include "perform/runtime/kernels.h"
+#include "perform/runtime/memory_room.h"
 #include "spec/plan/plan.h"
 
 namespace tombolo::runtime {
@@ -39,26 +45,32 @@ namespace tombolo::runtime {
 // waits until the state is left.
 class KeptState {
  public:
-  // step: the last one that is done, whose state the kernels hold.
-  KeptState(std::string folder, int32_t rank, int64_t epoch, int64_t step);
+  // step: the last one that is done, whose state the kernels hold. has_room: left out, always.
+  KeptState(std::string folder, int32_t rank, int64_t epoch, int64_t step, Room has_room = {});
 
-  // Before the first update of an iteration; step: the last one that is done.
+  // Before the first update of an iteration; step: the last one that is done. The first call
+  // decides whether there are copies, for by then the kernels have all the memory that they need.
   Status copy(int64_t step, const Kernels& kernels);
+  // Bytes of a copy for which there was no room, or was none any more: there are no copies. 0: all
+  // is well.
+  int64_t too_large() const;
   // All updates of this step are done.
   void updated(int64_t step);
   // The copy, and what the kernels hold where that is of one step.
   Status leave(const Kernels& kernels);
 
  private:
-  Status write(int64_t step, std::span<const NamedTensor> tensors) const;
+  Status write(int64_t step, std::span<const TensorView> tensors) const;
 
   const std::string folder_;
   const int32_t rank_;
-  std::mutex mutex_;  // held while the state is copied or left
+  mutable std::mutex mutex_;  // held while the state is copied or left
   const int64_t epoch_;
+  const Room has_room_;
   std::optional<int64_t> now_;  // what the kernels hold; nothing in the middle of updates
   std::optional<int64_t> copied_;
-  std::vector<NamedTensor> copy_;
+  std::vector<NamedTensor> copy_;  // made once, and filled again and again
+  int64_t too_large_ = 0;
 };
 
 // "run/kept", and the folder of an epoch in it.

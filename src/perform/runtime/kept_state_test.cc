@@ -39,6 +39,29 @@ TEST_F(KeptStates, AreOfTheLastStepsThatAreWhole) {
   EXPECT_EQ(newest(), 4);
 }
 
+// A rank whose host has no room for a copy supplies what it holds, but within an update nothing.
+TEST_F(KeptStates, WithoutRoomAreOfTheStepThatIsWhole) {
+  int asked = 0;
+  KeptState kept(kept_, 0, 7, 3, [&](int64_t bytes) {
+    EXPECT_EQ(bytes, 8) << "one layer, one count";
+    ++asked;
+    return false;
+  });
+  ASSERT_TRUE(kept.leave(kernels_));
+  EXPECT_EQ(newest(), 3) << "no update has begun";
+  EXPECT_EQ(kept.too_large(), 0) << "nobody has asked yet";
+  ASSERT_TRUE(kept.copy(3, kernels_));
+  EXPECT_EQ(kept.too_large(), 8);
+  kept.updated(4);
+  ASSERT_TRUE(kept.copy(4, kernels_));
+  ASSERT_TRUE(kept.leave(kernels_));
+  EXPECT_EQ(newest(), 3) << "within the update after step 4";
+  kept.updated(5);
+  ASSERT_TRUE(kept.leave(kernels_));
+  EXPECT_EQ(newest(), 5);
+  EXPECT_EQ(asked, 1);
+}
+
 // Its note stands, and what it vouches for does not: it was cut off when the disk was full.
 TEST_F(KeptStates, OnesWhoseShardIsGoneOrTornDoNotCount) {
   KeptState kept(kept_, 0, 7, 3);

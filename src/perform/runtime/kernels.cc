@@ -14,4 +14,27 @@ TensorSource source_of(std::span<const NamedTensor> tensors) {
   };
 }
 
+std::vector<TensorView> views_of(std::span<const NamedTensor> tensors) {
+  std::vector<TensorView> out;
+  for (const NamedTensor& each : tensors)
+    out.push_back({each.name, each.dtype, each.shape, each.bytes});
+  return out;
+}
+
+int64_t bytes_of(std::span<const TensorView> tensors) {
+  int64_t bytes = 0;
+  for (const TensorView& each : tensors) bytes += static_cast<int64_t>(each.bytes.size());
+  return bytes;
+}
+
+Result<std::vector<NamedTensor>> Kernels::save() const {
+  std::vector<NamedTensor> out;
+  std::vector<TensorView> tensors = TRY(state());
+  for (TensorView& each : tensors) {
+    out.push_back({std::move(each.name), std::move(each.dtype), std::move(each.shape),
+                   Payload(each.bytes.begin(), each.bytes.end())});
+  }
+  return out;
+}
+
 }  // namespace tombolo::runtime

@@ -7,7 +7,7 @@
 // A rank holds one stage or several (Layout, plan/settings.h); every call says which, by its number
 // in the Plan.
 //
-// One thread calls, except save(); calls follow the schedule. Of each stage, a micro-batch's
+// One thread calls, except state(); calls follow the schedule. Of each stage, a micro-batch's
 // forward comes before its backward, an iteration's backwards before its sum of gradients, that
 // before its update.
 #pragma once
@@ -62,6 +62,16 @@ struct NamedTensor {
 
   bool operator==(const NamedTensor&) const = default;
 };
+
+// The same, where it lies.
+struct TensorView {
+  std::string name;
+  std::string dtype;
+  std::vector<int64_t> shape;
+  std::span<const std::byte> bytes;
+};
+std::vector<TensorView> views_of(std::span<const NamedTensor> tensors);
+int64_t bytes_of(std::span<const TensorView> tensors);  // all together
 
 // Gives the tensor of this name, one at a time: unusable where there is none, or it is damaged.
 using TensorSource = std::function<Result<NamedTensor>(const std::string& name)>;
@@ -158,13 +168,17 @@ class Kernels {
   // broken. Costs a pass over the state.
   virtual Result<std::string> weights_digest() const = 0;
 
-  // Everything that resuming bit-exactly needs: weights and optimizer state of this rank's
-  // stages. Loading asks for the tensors that they need, each once, and takes one before it asks
-  // for the next: beside the state itself, one of them lies in memory. It fails as the source does,
-  // or naming a tensor of another shape, and leaves a state that is not to be used. save() may be
-  // called from another thread while a pass computes (kept_state.h), never during load() or
-  // update(): so a pass writes nothing that save() reads.
-  virtual Result<std::vector<NamedTensor>> save() const = 0;
+  // Everything that resuming bit-exactly needs, where it lies: weights and optimizer state of this
+  // rank's stages. The views hold as long as the kernels do; load() and update() change what they
+  // show. So another thread may call this, and read, while a pass computes: a pass writes nothing
+  // of it. During load() and update() nobody may. Cost: nothing that grows with the state.
+  virtual Result<std::vector<TensorView>> state() const = 0;
+  // A copy of it. Cost: a second state in memory.
+  Result<std::vector<NamedTensor>> save() const;
+
+  // Asks for the tensors that the stages need, each once, and takes one before it asks for the
+  // next: beside the state itself, one of them lies in memory. Fails as the source does, or naming
+  // a tensor of another shape, and leaves a state that is not to be used.
   virtual Status load(const TensorSource& tensors) = 0;
 };
 

@@ -54,14 +54,18 @@ class Performer {
         replica_(plan.ranks[options.rank].replica),
         last_stage_(shape_.stages - 1),
         holds_last_(stages_.back() == last_stage_),
-        writer_(hooks.write ? hooks.write : writing(), hooks.shard, clock) {}
+        writer_({.write = hooks.write ? hooks.write : writing(),
+                 .report = hooks.shard,
+                 .has_room = options.has_room,
+                 .note = hooks.note},
+                clock) {}
 
   Result<trace::Trace> run();
 
  private:
   CheckpointWriter::Write writing() const {
-    return [this](int64_t step, std::span<const NamedTensor> tensors) {
-      return write_shard(plan_.checkpoint->directory, step, options_.rank, 0, tensors);
+    return [this](int64_t step, LentState& state) {
+      return write_shard(plan_.checkpoint->directory, step, options_.rank, 0, state);
     };
   }
   Status iterate(int64_t iteration);
@@ -197,6 +201,7 @@ Status Performer::act(const Action& action) {
   if (action.kind == ActionKind::kUpdate && updating_ < iteration_) {
     updating_ = iteration_;
     TRY(clip_gradients());
+    writer_.before_update();
     if (hooks_.before_update) TRY(hooks_.before_update(iteration_ - 1));
   }
   if (action::is_send(action.kind)) return send(action);
@@ -408,7 +413,7 @@ Status Performer::checkpoint(int64_t step) {
   if (replica_ != 0) return {};
   const SimTime start = now();
   TRY(writer_.finish());
-  writer_.begin(step, TRY(kernels_.save()));
+  writer_.begin(step, TRY(kernels_.state()));
   drawing_ = static_cast<int64_t>(trace_.intervals.size()) < options_.intervals_max;
   draw_compute({ActionKind::kCheckpoint, stages_.front(), -1}, 0, start);
   return {};
@@ -417,6 +422,7 @@ Status Performer::checkpoint(int64_t step) {
 void Performer::record_writes() {
   for (const CheckpointWriter::Written& each : writer_.take_written()) {
     record("checkpoint_write_s", each.step, seconds(each.end - each.start).value);
+    record("checkpoint_held_s", each.step, seconds(each.held).value);
   }
 }
 

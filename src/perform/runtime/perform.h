@@ -7,8 +7,8 @@
 //   REDUCE_GRAD  Kernels, with the other replicas of the stage
 //   E            held-out data passes through the stages of every pipeline, each with its share,
 //                every run.evaluate_every steps and at the end
-//   C            a copy of the state, every checkpoint.every steps and at the end, which is written
-//                while the next iterations run (checkpoint_writer.h); replica 0 alone writes
+//   C            begins to write the state, every checkpoint.every steps and at the end, while the
+//                next iterations run (checkpoint_writer.h); replica 0 alone writes
 //
 // Where there are replicas their weights are hashed every run.compare_replicas_every steps and at
 // the end; whoever gets the reports compares (run_book.h).
@@ -65,6 +65,7 @@ struct PerformOptions {
   // it came, because nobody here knows when it left.
   bool one_clock = true;
   int64_t intervals_max = 1'000'000;  // about 80 bytes each; later iterations are not drawn
+  Room has_room = {};  // for copies of what an update finds unwritten; left out: always
 };
 
 // Called on the performing thread, those about shards on the writing one; a failure ends the run.
@@ -73,13 +74,15 @@ struct Hooks {
   std::function<Status(const IterationReport&)> iteration;
   std::function<Status(int64_t step, const Shard& shard)> shard;
   std::function<Status(const Evaluation&)> evaluation;
-  CheckpointWriter::Write write = {};  // left out: into the Plan's directory
+  CheckpointWriter::Write write = {};                 // left out: into the Plan's directory
+  std::function<void(const std::string&)> note = {};  // one line for people
 };
 
 // Returns this rank's part of the Trace, without a header. Records: "loss" and "evaluation_loss";
 // where there are replicas "replica_loss", "replica_evaluation_loss" and
 // "replica_evaluation_batches", of which merge_parts makes the former; "checkpoint_write_s", how
-// long a shard took to be written; "machine_late_s" of emulated ranks (machine_load.h).
+// long a shard took to be written, and "checkpoint_held_s", how long the next update was held up
+// by it; "machine_late_s" of emulated ranks (machine_load.h).
 Result<trace::Trace> perform(const plan::Plan& plan, const schedule::Order& order,
                              const PerformOptions& options, Kernels& kernels, Messenger& messenger,
                              Threads& clock, const Hooks& hooks);

@@ -64,6 +64,8 @@ class DiaryKernels : public Kernels {
   }
   Status update(int32_t s) override {
     diary_.push_back(fmt::format("{}U", s));
+    ++updates_;
+    state_[0].bytes[0] = static_cast<std::byte>('a' + updates_);
     return {};
   }
   std::optional<double> loss() const override { return loss_; }
@@ -74,9 +76,7 @@ class DiaryKernels : public Kernels {
   }
   std::optional<double> evaluation_loss() const override { return 2.5; }
   Result<std::string> weights_digest() const override { return digest_; }
-  Result<std::vector<NamedTensor>> save() const override {
-    return std::vector<NamedTensor>{{"layers.0.x", "U8", {1}, payload('x')}};
-  }
+  Result<std::vector<TensorView>> state() const override { return views_of(state_); }
   Status load(const TensorSource&) override { return {}; }
 
   std::optional<double> loss_;
@@ -89,6 +89,9 @@ class DiaryKernels : public Kernels {
     return payload.empty() ? "" : std::string(1, static_cast<char>(payload[0]));
   }
   Diary& diary_;
+  int updates_ = 0;
+  // After so many updates: 'a', 'b', ...
+  std::vector<NamedTensor> state_{{"layers.0.x", "U8", {1}, payload('a')}};
 };
 
 // Writes down what is sent, and hands out what the other stage would have sent.
@@ -398,14 +401,15 @@ TEST_F(Performing, IterationsGoOnWhileAShardIsWritten) {
     changed.notify_all();
     return {};
   };
-  hooks.write = [&](int64_t step, std::span<const NamedTensor> tensors) -> Result<Shard> {
+  hooks.write = [&](int64_t step, LentState& state) -> Result<Shard> {
     std::unique_lock lock(mutex);
     most = std::max(most, ++writing);
     const bool went_on =
         changed.wait_for(lock, std::chrono::seconds(30), [&] { return done > step || done == 5; });
     --writing;
     if (!went_on) return failed("the run waits for its disk");
-    EXPECT_EQ(tensors[0].bytes, Payload{std::byte{'x'}});
+    EXPECT_EQ(static_cast<char>(state.next()[0]), 'a' + step) << "as it was after that step";
+    EXPECT_TRUE(state.next().empty());
     return Shard{.file = "shard"};
   };
   hooks.shard = [&](int64_t step, const Shard&) -> Status {
@@ -417,15 +421,49 @@ TEST_F(Performing, IterationsGoOnWhileAShardIsWritten) {
   ASSERT_TRUE(trace) << trace.error().text();
   EXPECT_THAT(written, ElementsAre(2, 4, 5)) << "the last one was waited for";
   EXPECT_EQ(most, 1) << "two at once";
-  EXPECT_EQ(std::count_if(trace->records.begin(), trace->records.end(),
-                          [](const auto& record) { return record.name == "checkpoint_write_s"; }),
-            3);
+  for (const char* name : {"checkpoint_write_s", "checkpoint_held_s"}) {
+    const auto named = [&](const auto& record) { return record.name == name; };
+    EXPECT_EQ(std::count_if(trace->records.begin(), trace->records.end(), named), 3) << name;
+  }
+}
+
+// The shard of step 2 is read no earlier than somebody waits for it.
+TEST_F(Performing, WithoutRoomForACopyAnUpdateWaitsForTheDisk) {
+  std::promise<void> waits;
+  int64_t notes = 0, done = 0;
+  std::string written;
+  Hooks hooks;
+  hooks.iteration = [&](const IterationReport& report) -> Status {
+    done = report.iteration;
+    return {};
+  };
+  hooks.note = [&](const std::string& note) {
+    EXPECT_EQ(done, 2) << "a pass of step 3 waited";
+    EXPECT_THAT(note, HasSubstr("no room for a copy of the 1 B that are left of step 2"));
+    ++notes;
+    waits.set_value();
+  };
+  hooks.write = [&](int64_t step, LentState& state) -> Result<Shard> {
+    if (step == 2) waits.get_future().wait();
+    written += static_cast<char>(state.next()[0]);
+    return Shard{.file = "shard"};
+  };
+  const plan::Plan plan = make_test_plan({.steps = 5, .checkpoints = "/nowhere", .every = 2});
+  const auto schedule = schedule::build(plan);
+  ASSERT_TRUE(schedule);
+  const auto trace =
+      perform(plan, schedule->ranks[0],
+              {.rank = 0, .origin = clock_.now(), .has_room = [](int64_t) { return false; }},
+              kernels_, messenger_, clock_, hooks);
+  ASSERT_TRUE(trace) << trace.error().text();
+  EXPECT_EQ(written, "cef") << "after 2, 4 and 5 updates";
+  EXPECT_EQ(notes, 1) << "once a run";
 }
 
 // Whether it shows in the next iteration, at the next checkpoint or at the end: once, as it was.
 TEST_F(Performing, ADiskThatFailsStopsTheRun) {
   for (const int64_t failing : {2, 4, 5}) {
-    const Hooks hooks{.write = [&](int64_t step, std::span<const NamedTensor>) -> Result<Shard> {
+    const Hooks hooks{.write = [&](int64_t step, LentState&) -> Result<Shard> {
       if (step == failing) return unusable("the disk is full", "another one");
       return Shard{.file = "shard"};
     }};

@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -16,6 +17,7 @@ namespace {
 constexpr size_t kLengthBytes = 8;
 constexpr uint64_t kHeaderMax = 100'000'000;  // as the reference implementation
 constexpr int64_t kFileMax = int64_t{1} << 40;
+constexpr size_t kPiece = 1 << 20;
 constexpr std::string_view kMetadataKey = "__metadata__";
 
 std::string_view as_text(std::span<const std::byte> bytes) {
@@ -167,44 +169,6 @@ int64_t dtype_bytes(std::string_view dtype) {
   return 0;
 }
 
-Result<WrittenFile> write_safetensors(const PathOfDigest& path,
-                                      std::span<const NamedTensor> tensors,
-                                      const Metadata& metadata) {
-  std::vector<TensorShape> shapes;
-  for (const NamedTensor& tensor : tensors) {
-    const auto size = static_cast<int64_t>(tensor.bytes.size());
-    CHECK(wanted_bytes(tensor.dtype, tensor.shape) == size, "{} has {} bytes for another shape",
-          tensor.name, size);
-    shapes.push_back({tensor.name, tensor.dtype, tensor.shape});
-  }
-  const std::string header = header_text(shapes, metadata);
-  AtomicFile file = TRY(AtomicFile::create(path("unfinished")));
-  WrittenFile written;
-  RunningDigest all;
-  const auto append = [&](std::string_view bytes) {
-    all.add(bytes);
-    written.bytes += static_cast<int64_t>(bytes.size());
-    return file.write(bytes);
-  };
-  TRY(append(length_text(header)));
-  TRY(append(header));
-  for (const NamedTensor& tensor : tensors) {
-    const std::string_view bytes = as_text(tensor.bytes);
-    written.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, written.bytes,
-                               static_cast<int64_t>(bytes.size()), digest(bytes)});
-    TRY(append(bytes));
-  }
-  written.digest = all.text();
-  written.path = path(written.digest);
-  TRY(file.commit_as(written.path));
-  return written;
-}
-
-Result<WrittenFile> write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
-                                      const Metadata& metadata) {
-  return write_safetensors([&](const std::string&) { return path; }, tensors, metadata);
-}
-
 Result<SafetensorsWriter> SafetensorsWriter::create(const std::string& path,
                                                     std::vector<TensorShape> tensors,
                                                     const Metadata& metadata) {
@@ -216,27 +180,86 @@ Result<SafetensorsWriter> SafetensorsWriter::create(const std::string& path,
     }
   }
   const std::string header = header_text(tensors, metadata);
-  SafetensorsWriter writer(TRY(AtomicFile::create(path)), std::move(tensors));
-  TRY(writer.file_.write(length_text(header)));
-  TRY(writer.file_.write(header));
-  writer.bytes_ = static_cast<int64_t>(kLengthBytes + header.size());
+  SafetensorsWriter writer(TRY(AtomicFile::create(path)), path);
+  TRY(writer.write(length_text(header)));
+  TRY(writer.write(header));
+  int64_t offset = writer.written_.bytes;
+  for (TensorShape& tensor : tensors) {
+    const int64_t size = *wanted_bytes(tensor.dtype, tensor.shape);
+    writer.written_.tensors.push_back({.name = std::move(tensor.name),
+                                       .dtype = std::move(tensor.dtype),
+                                       .shape = std::move(tensor.shape),
+                                       .offset = offset,
+                                       .bytes = size,
+                                       .digest = {}});
+    offset += size;
+  }
+  writer.tensor_digest_.emplace();
+  writer.end_tensors();
   return writer;
 }
 
-Status SafetensorsWriter::add(std::span<const std::byte> bytes) {
-  CHECK(added_ < tensors_.size(), "{} tensors and one more", added_);
-  const TensorShape& tensor = tensors_[added_++];
-  const auto size = static_cast<int64_t>(bytes.size());
-  CHECK(wanted_bytes(tensor.dtype, tensor.shape) == size, "{} has {} bytes for another shape",
-        tensor.name, size);
-  bytes_ += size;
-  return file_.write(as_text(bytes));
+Status SafetensorsWriter::write(std::string_view bytes) {
+  digest_.add(bytes);
+  written_.bytes += static_cast<int64_t>(bytes.size());
+  return file_.write(bytes);
 }
 
-Result<int64_t> SafetensorsWriter::finish() {
-  CHECK(added_ == tensors_.size(), "{} of {} tensors were written", added_, tensors_.size());
-  TRY(file_.commit());
-  return bytes_;
+// Those of no bytes among them.
+void SafetensorsWriter::end_tensors() {
+  for (; added_ < written_.tensors.size(); ++added_) {
+    TensorPlace& tensor = written_.tensors[added_];
+    if (written_.bytes < tensor.offset + tensor.bytes) return;
+    tensor.digest = tensor_digest_->text();
+    tensor_digest_.emplace();
+  }
+}
+
+Status SafetensorsWriter::add(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return {};
+  CHECK(added_ < written_.tensors.size(), "{} tensors and one more", added_);
+  const TensorPlace& tensor = written_.tensors[added_];
+  CHECK(written_.bytes == tensor.offset && tensor.bytes == static_cast<int64_t>(bytes.size()),
+        "{} has {} bytes for another shape", tensor.name, bytes.size());
+  return append(bytes);
+}
+
+Status SafetensorsWriter::append(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    CHECK(added_ < written_.tensors.size(), "{} tensors and {} bytes more", added_, bytes.size());
+    const TensorPlace& tensor = written_.tensors[added_];
+    const auto left = static_cast<size_t>(tensor.offset + tensor.bytes - written_.bytes);
+    // Twice hashed and once written while it is in the cache.
+    const std::span<const std::byte> piece = bytes.first(std::min({bytes.size(), left, kPiece}));
+    tensor_digest_->add(as_text(piece));
+    TRY(write(as_text(piece)));
+    end_tensors();
+    bytes = bytes.subspan(piece.size());
+  }
+  return {};
+}
+
+Result<WrittenFile> SafetensorsWriter::finish(const PathOfDigest& path) {
+  CHECK(added_ == written_.tensors.size(), "{} of {} tensors were written", added_,
+        written_.tensors.size());
+  written_.digest = digest_.text();
+  if (path) written_.path = path(written_.digest);
+  TRY(file_.commit_as(written_.path));
+  return std::move(written_);
+}
+
+Result<WrittenFile> write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
+                                      const Metadata& metadata) {
+  std::vector<TensorShape> shapes;
+  for (const NamedTensor& tensor : tensors) {
+    const auto size = static_cast<int64_t>(tensor.bytes.size());
+    CHECK(wanted_bytes(tensor.dtype, tensor.shape) == size, "{} has {} bytes for another shape",
+          tensor.name, size);
+    shapes.push_back({tensor.name, tensor.dtype, tensor.shape});
+  }
+  SafetensorsWriter writer = TRY(SafetensorsWriter::create(path, std::move(shapes), metadata));
+  for (const NamedTensor& tensor : tensors) TRY(writer.add(tensor.bytes));
+  return writer.finish();
 }
 
 Result<TensorPlaces> find_tensors(std::string_view bytes, const std::string& name) {

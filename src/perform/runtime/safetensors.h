@@ -10,6 +10,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/result.h"
 #include "perform/runtime/kernels.h"
 
@@ -54,16 +56,6 @@ struct WrittenFile {
 // Bytes of one element of a dtype ("F32": 4), or 0 for a name the format does not have.
 int64_t dtype_bytes(std::string_view dtype);
 
-// Written piece by piece, without a second copy in memory, and whole or not at all (AtomicFile).
-// CHECKs that every tensor's bytes fit its shape and that names differ.
-Result<WrittenFile> write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
-                                      const Metadata& metadata = {});
-// The same, into a file whose name, in the same folder, follows from its digest.
-using PathOfDigest = std::function<std::string(const std::string& digest)>;
-Result<WrittenFile> write_safetensors(const PathOfDigest& path,
-                                      std::span<const NamedTensor> tensors,
-                                      const Metadata& metadata = {});
-
 // A tensor before its bytes are there.
 struct TensorShape {
   std::string name;
@@ -71,26 +63,41 @@ struct TensorShape {
   std::vector<int64_t> shape;
 };
 
+// The path of a file that is named after its digest, in the folder where it was created.
+using PathOfDigest = std::function<std::string(const std::string& digest)>;
+
 // Writes a file whose tensors need not lie in memory together: the header first, then the bytes of
-// each, in the order of `tensors`. The file is there once finish() has returned.
+// each, in the order of `tensors`. The file is there once finish() has returned, whole or not at
+// all (AtomicFile).
 class SafetensorsWriter {
  public:
   // CHECKs that names differ and dtypes are known. Unusable for sizes beyond 63 bits.
   static Result<SafetensorsWriter> create(const std::string& path, std::vector<TensorShape> tensors,
                                           const Metadata& metadata = {});
-  // CHECKs that so many bytes belong to the next tensor.
+  // All bytes of the next tensor. CHECKs that it has so many.
   Status add(std::span<const std::byte> bytes);
-  // CHECKs that all tensors were added. Returns the length of the file.
-  Result<int64_t> finish();
+  // The next bytes, of as many tensors as they belong to. CHECKs that there are so many.
+  Status append(std::span<const std::byte> bytes);
+  // CHECKs that all tensors were added. `path`: another name than at first.
+  Result<WrittenFile> finish(const PathOfDigest& path = {});
 
  private:
-  SafetensorsWriter(AtomicFile file, std::vector<TensorShape> tensors)
-      : file_(std::move(file)), tensors_(std::move(tensors)) {}
+  SafetensorsWriter(AtomicFile file, std::string path) : file_(std::move(file)) {
+    written_.path = std::move(path);
+  }
+  Status write(std::string_view bytes);
+  void end_tensors();
+
   AtomicFile file_;
-  std::vector<TensorShape> tensors_;
-  size_t added_ = 0;
-  int64_t bytes_ = 0;
+  WrittenFile written_;  // its tensors, but for the digests of those that are not through
+  RunningDigest digest_;
+  size_t added_ = 0;                            // tensors that are through
+  std::optional<RunningDigest> tensor_digest_;  // of the one that is not
 };
+
+// All at once. CHECKs that every tensor's bytes fit its shape and that names differ.
+Result<WrittenFile> write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
+                                      const Metadata& metadata = {});
 
 // Where the tensors of a file lie, without their bytes and digests.
 struct TensorPlaces {

@@ -56,9 +56,9 @@ TEST_F(Safetensors, IsWrittenTensorByTensorToo) {
     ASSERT_TRUE(writer) << writer.error().text();
     for (const NamedTensor& tensor : tensors) ASSERT_TRUE(writer->add(tensor.bytes));
     EXPECT_FALSE(std::filesystem::exists(folder_ + "/parts")) << "it is not finished";
-    const auto length = writer->finish();
-    ASSERT_TRUE(length) << length.error().text();
-    EXPECT_EQ(*length, static_cast<int64_t>(std::filesystem::file_size(folder_ + "/whole")));
+    const auto written = writer->finish();
+    ASSERT_TRUE(written) << written.error().text();
+    EXPECT_EQ(written->bytes, static_cast<int64_t>(std::filesystem::file_size(folder_ + "/whole")));
   }
   EXPECT_EQ(*read_file(folder_ + "/parts"), *read_file(folder_ + "/whole"));
   const std::string bytes = *read_file(folder_ + "/parts");
@@ -70,6 +70,38 @@ TEST_F(Safetensors, IsWrittenTensorByTensorToo) {
       SafetensorsWriter::create(folder_ + "/large", {{"a", "F32", {int64_t{1} << 40, 1 << 30}}});
   ASSERT_FALSE(large);
   EXPECT_THAT(large.error().text(), HasSubstr("tensor \"a\" is too large"));
+}
+
+// In pieces that end where they like, and under a name that the bytes choose.
+TEST_F(Safetensors, IsWrittenInAnyPieces) {
+  const std::vector<NamedTensor> tensors = {{"empty", "F32", {0}, {}},
+                                            {"a", "F32", {1, 2}, bytes_of("abcdefgh")},
+                                            {"none", "F32", {0}, {}},
+                                            {"b", "BF16", {3}, bytes_of("123456")},
+                                            {"last", "F32", {0}, {}}};
+  const auto whole = write_safetensors(folder_ + "/whole", tensors);
+  ASSERT_TRUE(whole) << whole.error().text();
+  for (const size_t size : {1u, 3u, 8u, 14u}) {
+    std::vector<TensorShape> shapes;
+    Payload all;
+    for (const NamedTensor& each : tensors) {
+      shapes.push_back({each.name, each.dtype, each.shape});
+      all.insert(all.end(), each.bytes.begin(), each.bytes.end());
+    }
+    auto writer = SafetensorsWriter::create(folder_ + "/unfinished", shapes);
+    ASSERT_TRUE(writer) << writer.error().text();
+    for (std::span<const std::byte> rest = all; !rest.empty();
+         rest = rest.subspan(std::min(size, rest.size())))
+      ASSERT_TRUE(writer->append(rest.first(std::min(size, rest.size()))));
+    const auto written =
+        writer->finish([&](const std::string& digest) { return folder_ + "/" + digest; });
+    ASSERT_TRUE(written) << written.error().text();
+    EXPECT_EQ(written->path, folder_ + "/" + whole->digest);
+    EXPECT_EQ(written->digest, whole->digest);
+    EXPECT_EQ(written->tensors, whole->tensors);
+    EXPECT_EQ(written->tensors[3].digest, digest("123456"));
+    EXPECT_EQ(*read_file(written->path), *read_file(folder_ + "/whole"));
+  }
 }
 
 TEST_F(Safetensors, WhatWasWrittenIsReadBack) {

@@ -156,7 +156,7 @@ class TorchKernels : public runtime::Kernels {
   std::optional<double> evaluation_loss() const override;
 
   Result<std::string> weights_digest() const override;
-  Result<std::vector<NamedTensor>> save() const override;
+  Result<std::vector<runtime::TensorView>> state() const override;
   Status load(const runtime::TensorSource& tensors) override;
 
  private:
@@ -547,8 +547,11 @@ Status TorchKernels::update(int32_t stage) {
     TRY(check_gradients(own, "update"));
     if (skips) return {};
     ++own.updates;
-    for (size_t i = 0; i < own.module.parameters().size(); ++i)
-      step(own, own.module.parameters()[i], own.moments[i]);
+    for (size_t i = 0; i < own.module.parameters().size(); ++i) {
+      Parameter& parameter = own.module.parameters()[i];
+      step(own, parameter, own.moments[i]);
+      parameter.value.mutable_grad() = at::Tensor();  // nobody needs it until the next iteration
+    }
     return {};
   });
 }
@@ -618,24 +621,27 @@ std::optional<double> TorchKernels::evaluation_loss() const {
 
 // --- checkpoints and digests ---------------------------------------------------------------------
 
-Result<std::vector<NamedTensor>> TorchKernels::save() const {
-  return guarded("copying the weights", [&]() -> Result<std::vector<NamedTensor>> {
-    std::vector<NamedTensor> tensors;
+// Updates and load() write into the very same tensors.
+Result<std::vector<runtime::TensorView>> TorchKernels::state() const {
+  using Views = std::vector<runtime::TensorView>;
+  return guarded("listing the weights", [&]() -> Result<Views> {
+    Views tensors;
     for (const Held& held : stages_) {
       for (size_t i = 0; i < held.moments.size(); ++i) {
         const Parameter& parameter = held.module.parameters()[i];
         if (parameter.copy) continue;
         const std::vector<int64_t> shape = parameter.value.sizes().vec();
         const auto add = [&](const std::string& name, const at::Tensor& values) {
-          tensors.push_back({name, "F32", shape, bytes_of(values.detach())});
+          tensors.push_back({name, "F32", shape, std::as_bytes(floats(values))});
         };
         add(parameter.name, parameter.value);
         const plan::OptimizerName its = optimizer(parameter);
         for (const auto& [name, values] : named(held.moments[i], its))
           add(parameter.name + name, values);
-        Payload step(sizeof held.updates);
-        std::memcpy(step.data(), &held.updates, sizeof held.updates);
-        tensors.push_back({parameter.name + step_name(its), "I64", {1}, std::move(step)});
+        tensors.push_back({parameter.name + step_name(its),
+                           "I64",
+                           {1},
+                           std::as_bytes(std::span(&held.updates, 1))});
       }
     }
     return tensors;
