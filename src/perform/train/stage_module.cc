@@ -101,10 +101,21 @@ class StageModule::Builder {
   at::Tensor values(const std::string& name, int64_t rows, int64_t columns, double deviation) {
     if (!seed_) return at::zeros({rows, columns}, type_);
     Random random = Random(*seed_).stream("init/" + name + ".weight");
-    at::Tensor values = at::empty({rows, columns}, at::kDouble);
-    double* value = values.data_ptr<double>();
-    for (int64_t i = 0; i < values.numel(); ++i) value[i] = deviation * random.normal();
+    at::Tensor values = at::empty({rows, columns}, type_);
+    if (type_ == at::kDouble) {
+      draw<double>(random, deviation, values);
+    } else {
+      draw<float>(random, deviation, values);
+    }
     return values;
+  }
+
+  // Rounded one by one: a matrix of doubles beside it would be twice its size.
+  template <class Number>
+  static void draw(Random& random, double deviation, at::Tensor& values) {
+    Number* value = values.data_ptr<Number>();
+    for (int64_t i = 0; i < values.numel(); ++i)
+      value[i] = static_cast<Number>(deviation * random.normal());
   }
 
   int add(const std::string& name, const at::Tensor& values, bool decays) {
