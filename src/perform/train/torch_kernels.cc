@@ -10,6 +10,7 @@
 #include "perform/runtime/messenger.h"
 #include "perform/runtime/perform.h"
 #include "perform/train/blas_check.h"
+#include "perform/train/kept_memory.h"
 #include "perform/train/replica_group.h"
 #include "perform/train/samples.h"
 #include "perform/train/stage_module.h"
@@ -765,6 +766,16 @@ Status check_plan(const plan::Plan& plan, int32_t rank) {
   return check_tied_ends(plan, rank);
 }
 
+// What the rank's stages may take at most, by the Plan.
+Bytes memory_of(const plan::Plan& plan, const std::vector<int32_t>& stages) {
+  Bytes sum = 1_GB;  // logits, and what the Plan does not know
+  for (const int32_t index : stages) {
+    const plan::Stage& stage = plan.stages[static_cast<size_t>(index)];
+    sum += stage.state + stage.workspace + stage.activations * real(plan.microbatches());
+  }
+  return sum;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<runtime::Kernels>> make_torch_kernels(const plan::Plan& plan, int32_t rank) {
@@ -775,6 +786,7 @@ Result<std::unique_ptr<runtime::Kernels>> make_torch_kernels(const plan::Plan& p
     const int64_t threads = use_threads(plan, rank);
     const plan::Placement& place = plan.ranks[static_cast<size_t>(rank)];
     const schedule::Shape shape = schedule::shape_of(plan);
+    keep_freed_memory(memory_of(plan, shape.stages_at(place.stage)));
     // Weights that are read need not be drawn before.
     const auto seed = plan.run.init ? std::nullopt : std::optional(plan.run.seed);
     const std::vector<int32_t> own = shape.stages_at(place.stage);

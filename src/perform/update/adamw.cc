@@ -16,12 +16,18 @@ struct Factors {
   float epsilon;
 };
 
-void step_adam(const Factors& factors, int64_t size, float* w, const float* g, float* m, float* v) {
+// g++ vectorises no loop of unknown length below -O3, and no square root that may set errno. Four
+// lanes take a third of the time and round as one does.
+#if defined(__GNUC__) && !defined(__clang__)
+__attribute__((optimize("O3", "no-math-errno", "no-trapping-math")))
+#endif
+void step_adam(const Factors& factors, int64_t size, float* __restrict w, const float* __restrict g,
+               float* __restrict m, float* __restrict v) {
   const Factors f = factors;
   for (int64_t i = 0; i < size; ++i) {
     m[i] = f.beta1 * m[i] + f.one_minus_beta1 * g[i];
     v[i] = f.beta2 * v[i] + f.one_minus_beta2 * g[i] * g[i];
-    const float root = std::sqrt(v[i]) * f.root_correction + f.epsilon;
+    const float root = __builtin_sqrtf(v[i]) * f.root_correction + f.epsilon;
     w[i] = f.keep * w[i] - f.step_size * m[i] / root;
   }
 }
