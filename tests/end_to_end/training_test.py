@@ -183,6 +183,21 @@ class Real(Case):
         for step, loss in resumed.items():
             self.assertEqual(loss, whole[step], f"step {step}")  # the same double, not merely close
 
+    # What one command writes the next one reads; how far the prediction is off decides nothing here.
+    @needs_torch
+    def test_roofline_then_predict_then_train(self):
+        job = self.write("job.toml", tiny(2, steps=4).replace('device = "cpu"', 'device = "devices/mine.toml"'))
+        (self.folder / "devices").mkdir()
+        self.refused(2, ['job.toml:', 'device = "devices/mine.toml"', "cannot open it"], "simulate", job)
+        answer = self.json("roofline", "--seconds", "0.2", "--ranks", "2", "--out", "devices/mine.toml")
+        self.assertEqual([rank["threads"] for rank in answer["ranks"]], [1, 1])
+        predicted = self.json("simulate", job)
+        self.assertEqual(predicted["cost_source"], "roofline")
+        self.ok("train", job, "--out", "run")
+        plan = json.loads((self.folder / "run" / "plan.json").read_text())
+        self.assertEqual(plan["cluster"]["datacenter"][0]["device"], answer["device"])
+        self.refused(2, ["--out mine", "--out mine.toml"], "roofline", "--out", "mine")
+
     @needs_torch
     def test_profile_then_predict_then_train(self):
         job = self.write("job.toml", tiny(2, steps=4))

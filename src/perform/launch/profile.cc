@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "perform/launch/child_process.h"
@@ -51,18 +52,15 @@ struct Profiler {
   int answer = -1;
 };
 
-Result<Profiler> start_profiler(const std::string& program, const std::string& plan_path,
-                                int32_t stage, Seconds budget) {
+Result<Profiler> start_profiler(const std::string& program, std::vector<std::string> arguments) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     return failed(fmt::format("cannot open a pipe: {}", std::strerror(errno)));
   }
-  const auto pid =
-      spawn({.program = program,
-             .arguments = {"profile", "--plan", plan_path, "--stage", fmt::format("{}", stage),
-                           "--seconds", fmt::format("{}", budget.value)},
-             .environment = {{"OMP_NUM_THREADS", "1"}, {"OPENBLAS_NUM_THREADS", "1"}},
-             .stdout_fd = ends[1]});
+  const auto pid = spawn({.program = program,
+                          .arguments = std::move(arguments),
+                          .environment = {{"OMP_NUM_THREADS", "1"}, {"OPENBLAS_NUM_THREADS", "1"}},
+                          .stdout_fd = ends[1]});
   close(ends[1]);
   if (!pid) {
     close(ends[0]);
@@ -72,7 +70,8 @@ Result<Profiler> start_profiler(const std::string& program, const std::string& p
 }
 
 // Reads to the end, so that the worker never waits for a full pipe, and then for its exit.
-Result<StageProfile> finish(const Profiler& profiler, int32_t stage) {
+template <class Answer>
+Result<Answer> finish(const Profiler& profiler, const std::string& what) {
   std::string text;
   char buffer[4096];
   ssize_t n = 0;
@@ -83,15 +82,34 @@ Result<StageProfile> finish(const Profiler& profiler, int32_t stage) {
   const int status = await_exit(profiler.pid);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     const bool unfit = WIFEXITED(status) && WEXITSTATUS(status) == 2;
-    return fail({unfit ? ErrorCode::kUnusable : ErrorCode::kFailed,
-                 fmt::format("the worker that measured stage {} did not finish: {}", stage,
-                             describe_exit(status)),
-                 {},
-                 "its own message above"});
+    return fail(
+        {unfit ? ErrorCode::kUnusable : ErrorCode::kFailed,
+         fmt::format("the worker that measured {} did not finish: {}", what, describe_exit(status)),
+         {},
+         "its own message above"});
   }
-  const std::string name = fmt::format("the profile of stage {}", stage);
+  const std::string name = "the answer of the worker that measured " + what;
   const Value value = TRY(parse_json(text, name));
-  return read_fields<StageProfile>(value, name);
+  return read_fields<Answer>(value, name);
+}
+
+// Of all workers, also after an error: none is left behind.
+template <class Answer>
+Result<std::vector<Answer>> finish_all(const std::vector<Result<Profiler>>& started,
+                                       std::string_view what) {
+  std::vector<Answer> out;
+  std::optional<Error> error;
+  for (size_t i = 0; i < started.size(); ++i) {
+    auto answer = started[i] ? finish<Answer>(*started[i], fmt::format("{} {}", what, i))
+                             : Result<Answer>(fail(started[i].error()));
+    if (answer) {
+      out.push_back(*answer);
+    } else if (!error) {
+      error = answer.error();
+    }
+  }
+  if (error) return fail(std::move(*error));
+  return out;
 }
 
 Result<std::vector<StageProfile>> profile_stages(const plan::Plan& plan, const std::string& program,
@@ -100,22 +118,17 @@ Result<std::vector<StageProfile>> profile_stages(const plan::Plan& plan, const s
   const std::string plan_path = folder.path() + "/plan.json";
   TRY(plan::write_plan(plan_path, plan));
   std::vector<Result<Profiler>> started;
-  for (int32_t stage = 0; stage < static_cast<int32_t>(plan.stages.size()); ++stage) {
-    started.push_back(start_profiler(program, plan_path, stage, budget));
+  for (size_t stage = 0; stage < plan.stages.size(); ++stage) {
+    started.push_back(start_profiler(
+        program, {"profile", "--plan", plan_path, "--stage", fmt::format("{}", stage), "--seconds",
+                  fmt::format("{}", budget.value)}));
   }
-  std::vector<StageProfile> out;
-  std::optional<Error> error;
-  for (size_t stage = 0; stage < started.size(); ++stage) {  // all, also after an error
-    auto profile = started[stage] ? finish(*started[stage], static_cast<int32_t>(stage))
-                                  : Result<StageProfile>(fail(started[stage].error()));
-    if (profile) {
-      out.push_back(*profile);
-    } else if (!error) {
-      error = profile.error();
-    }
-  }
-  if (error) return fail(std::move(*error));
-  return out;
+  return finish_all<StageProfile>(started, "stage");
+}
+
+Result<std::string> worker_program(const std::string& given) {
+  if (!given.empty()) return given;
+  return sibling_program("tombolo-worker");
 }
 
 }  // namespace
@@ -123,9 +136,7 @@ Result<std::vector<StageProfile>> profile_stages(const plan::Plan& plan, const s
 Result<plan::Hardware> profile(const plan::Plan& plan, const ProfileOptions& options,
                                Clock& clock) {
   TRY(check_performable(plan));
-  const std::string program = options.worker_program.empty()
-                                  ? TRY(sibling_program("tombolo-worker"))
-                                  : options.worker_program;
+  const std::string program = TRY(worker_program(options.worker_program));
   plan::Hardware hardware{.machine = machine_name(),
                           .command = options.command,
                           .model = plan.model,
@@ -142,6 +153,20 @@ Result<plan::Hardware> profile(const plan::Plan& plan, const ProfileOptions& opt
   }
   hardware.links = TRY(runtime::measure_links(plan, clock));
   return hardware;
+}
+
+Result<std::vector<plan::DeviceRates>> measure_devices(const RooflineOptions& options) {
+  CHECK(options.ranks >= 1 && options.threads >= 1, "{} ranks of {} threads", options.ranks,
+        options.threads);
+  const std::string program = TRY(worker_program(options.worker_program));
+  std::vector<Result<Profiler>> started;
+  for (int64_t rank = 0; rank < options.ranks; ++rank) {
+    started.push_back(
+        start_profiler(program, {"roofline", "--threads", fmt::format("{}", options.threads),
+                                 "--hidden", fmt::format("{}", fmt::join(options.hidden, ",")),
+                                 "--seconds", fmt::format("{}", options.budget.value)}));
+  }
+  return finish_all<plan::DeviceRates>(started, "rank");
 }
 
 std::string machine_name() {

@@ -1,4 +1,5 @@
-// Profile: what the Plan's stages take on this machine, for the hardware file.
+// Profile: what the Plan's stages take on this machine, for the hardware file; and what the machine
+// does whatever the Plan, for a device.
 //
 // Every stage is measured in a worker of its own, all at the same time, because that is how a run
 // loads the machine: cores share caches and memory bandwidth. A worker performs whole iterations
@@ -6,10 +7,12 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/fields.h"
 #include "perform/runtime/kernels.h"
+#include "spec/plan/device_rates.h"
 #include "spec/plan/hardware.h"
 #include "spec/plan/plan.h"
 
@@ -38,6 +41,18 @@ struct ProfileOptions {
 
 // Starts a worker per stage, measures the links afterwards, and collects all of it.
 Result<plan::Hardware> profile(const plan::Plan& plan, const ProfileOptions& options, Clock& clock);
+
+struct RooflineOptions {
+  int64_t threads = 1;  // of each rank
+  int64_t ranks = 1;    // that measure at once, as those of a run load the machine
+  std::vector<int64_t> hidden = {256, 512, 1024};  // sizes of the layers
+  Seconds budget = 5_s;                            // per rank, about
+  std::string worker_program;  // empty: tombolo-worker beside the running program
+};
+
+// What products, memory and layers take here, whatever the job; one per rank. Unusable: a worker
+// without LibTorch.
+Result<std::vector<plan::DeviceRates>> measure_devices(const RooflineOptions& options);
 
 // "AMD EPYC 7763 64-Core Processor, 2 cores": what the figures belong to.
 std::string machine_name();

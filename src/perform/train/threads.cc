@@ -14,13 +14,6 @@ namespace {
 constexpr double kWorthIt = 1.25;      // times as fast, or the thread is not worth its core
 constexpr double kLookSeconds = 0.03;  // each number of threads is looked at for as long, thrice
 
-// Matrix products alone get them: LibTorch's own threads, which are OpenMP's, spin while those of
-// OpenBLAS compute, and both together took 2.2 times as long as one (docs/results.md).
-void set_threads(int64_t threads) {
-  const bool blas_has_them = use_blas_threads(static_cast<int>(threads));
-  compat::use_threads(blas_has_them ? 1 : static_cast<int>(threads));
-}
-
 int64_t cores_allowed() {
   cpu_set_t cores;
   CPU_ZERO(&cores);
@@ -57,6 +50,13 @@ double seconds_of_a_product(const plan::Plan& plan) {
 }
 
 }  // namespace
+
+// Matrix products alone get them: LibTorch's own threads, which are OpenMP's, spin while those of
+// OpenBLAS compute, and both together took 2.2 times as long as one (docs/results.md).
+void set_threads(int64_t threads) {
+  const bool blas_has_them = use_blas_threads(static_cast<int>(threads));
+  compat::use_threads(blas_has_them ? 1 : static_cast<int>(threads));
+}
 
 int64_t choose_threads(int64_t most, const std::function<double(int64_t threads)>& seconds) {
   int64_t best = 1;

@@ -1,5 +1,5 @@
-// tombolo-worker: one rank of a run, or one stage of a profile. Started by `tombolo train` and
-// `tombolo profile`, hardly ever by hand.
+// tombolo-worker: one rank of a run, one stage of a profile, or one rank of a roofline. Started by
+// `tombolo train`, `tombolo profile` and `tombolo roofline`, hardly ever by hand.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -15,6 +15,7 @@
 #include "perform/launch/rendezvous.h"
 #include "perform/runtime/perform.h"
 #include "perform/worker/make_kernels.h"
+#include "perform/worker/measure_device.h"
 #include "spec/cluster/islands.h"
 #include "spec/plan/plan_file.h"
 
@@ -34,6 +35,8 @@ struct Arguments {
   std::string plan;
   int32_t stage = 0;
   double seconds = 10;
+  int64_t threads = 1;
+  std::vector<int64_t> hidden = {256, 512, 1024};
 };
 
 // What the session needs beside the command line: the token and the islands it is in.
@@ -106,6 +109,20 @@ Status profile(const Arguments& arguments) {
   return {};
 }
 
+Status measure_roofline(const Arguments& arguments) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const plan::DeviceRates rates =
+      TRY(measure_device(arguments.threads, arguments.hidden, Seconds{arguments.seconds}));
+  fmt::print("{}\n", to_json(write_fields(rates), -1));
+  return {};
+}
+
+// What the command was about, for its message.
+std::string about(const CLI::App& run, const CLI::App& profile, const Arguments& arguments) {
+  if (run.parsed()) return fmt::format("rank {}", arguments.session.rank);
+  return profile.parsed() ? fmt::format("stage {}", arguments.stage) : "roofline";
+}
+
 int main(int argc, char** argv) {
   // The kernel rounds sleeps up by 50 us unless told otherwise; emulated kernels sleep precisely.
   prctl(PR_SET_TIMERSLACK, 1);
@@ -149,19 +166,27 @@ int main(int argc, char** argv) {
   profile_command->add_option("--plan", arguments.plan, "Plan file")->required();
   profile_command->add_option("--stage", arguments.stage, "which stage")->required();
   profile_command->add_option("--seconds", arguments.seconds, "how long, about");
+  CLI::App* roofline_command =
+      app.add_subcommand("roofline", "measures this processor and prints one line of JSON");
+  roofline_command->add_option("--threads", arguments.threads, "with which it computes")
+      ->check(CLI::Range(1, 1024));
+  roofline_command->add_option("--hidden", arguments.hidden, "sizes of the layers")
+      ->delimiter(',')
+      ->check(CLI::Range(32, 32768));
+  roofline_command->add_option("--seconds", arguments.seconds, "how long, about");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  const launch::RankEnd end =
-      run_command->parsed() ? run(arguments) : launch::RankEnd{profile(arguments)};
+  const launch::RankEnd end = run_command->parsed() ? run(arguments)
+                              : profile_command->parsed()
+                                  ? launch::RankEnd{profile(arguments)}
+                                  : launch::RankEnd{measure_roofline(arguments)};
   const Status& status = end.status;
   if (status) return 0;
   if (!end.told)
-    fmt::print(stderr, "{}: {}\n",
-               run_command->parsed() ? fmt::format("rank {}", session.rank)
-                                     : fmt::format("stage {}", arguments.stage),
+    fmt::print(stderr, "{}: {}\n", about(*run_command, *profile_command, arguments),
                status.error().text());
   return session.returns && end.again ? launch::kComesAgain : status.error().exit_code();
 }

@@ -4,12 +4,21 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/toml.h"
 
 namespace tombolo::cluster {
 namespace {
 
-// A copy of the cluster's table in which catalog names are replaced by the devices themselves, so
-// that files and Plans share one description.
+// A device by its name in the catalog, or by the file that describes it.
+Result<Device> named_device(const std::string& name, const std::string& file) {
+  if (!name.ends_with(".toml")) return catalog_device(name);
+  const std::string path = sibling_path(file, name);
+  const std::string text = TRY(read_file(path));
+  return read_fields<Device>(TRY(parse_toml(text, path)), path);
+}
+
+// A copy of the cluster's table in which names of devices are replaced by the devices themselves,
+// so that files and Plans share one description.
 Result<Value> with_devices(const Value& table, const std::string& file, const std::string& path) {
   Value out = table;
   const Value* list = table.find("datacenter");
@@ -19,7 +28,7 @@ Result<Value> with_devices(const Value& table, const std::string& file, const st
     const Value* device = datacenters[i].find("device");
     const std::string* name = device ? device->get<std::string>() : nullptr;
     if (!name) continue;
-    Result<Device> known = catalog_device(*name);
+    Result<Device> known = named_device(*name, file);
     if (!known) {
       known.error().message =
           fmt::format("{}:{}: {}datacenter[{}].device = \"{}\": {}", file, device->line,

@@ -123,7 +123,8 @@ struct Cluster {
 BytesPerSecond flow_rate(const WanLink& link);
 
 // Reads [[datacenter]] and [[wan]] from a table (a cluster file, or [cluster] of a job); `path` is
-// the table's own path, for messages.
+// the table's own path, for messages. A device is a name of the catalog, a table with the fields of
+// Device, or "NAME.toml": a file with that table, beside `file`, as `tombolo roofline` writes it.
 Result<Cluster> read_cluster(const Value& table, const std::string& file, const std::string& path);
 
 // As embedded in a Plan.

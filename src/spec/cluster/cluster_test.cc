@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "base/toml.h"
+#include "support/folder_test.h"
 
 namespace tombolo::cluster {
 namespace {
@@ -139,6 +141,36 @@ TEST(ClusterFile, ReadsNamesAndInlineDevices) {
   EXPECT_EQ(cluster.find("paris")->device.memory, 1_GB);
   EXPECT_EQ(cluster.link("paris", "oregon")->one_way_latency, 40_ms);
   EXPECT_EQ(cluster.link("paris", "rome"), nullptr);
+}
+
+using DeviceFile = FolderTest;
+
+// Beside the file that names it, wherever the program runs.
+TEST_F(DeviceFile, IsReadByItsName) {
+  const Device device{.name = "cpu",
+                      .kind = DeviceKind::kCpu,
+                      .peak = 77_GFLOPS,
+                      .memory = 3_GiB,
+                      .memory_bandwidth = 9_GBps,
+                      .efficiency = 0.7,
+                      .attention_efficiency = 0.2};
+  ASSERT_TRUE(write_file(at("cpu.toml"), "# measured\n" + to_toml(write_fields(device))));
+  const auto read = [&](const std::string& name) {
+    const std::string text = fmt::format("[[datacenter]]\nname = \"a\"\ndevice = \"{}\"\n", name);
+    return read_cluster(*parse_toml(text, at("job.toml")), at("job.toml"), "cluster");
+  };
+  const auto found = read("cpu.toml");
+  ASSERT_TRUE(found) << found.error().text();
+  EXPECT_EQ(found->datacenters[0].device, device);
+  const auto missing = read("cpus.toml");
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().exit_code(), 2);
+  EXPECT_THAT(missing.error().text(),
+              HasSubstr("job.toml:3: cluster.datacenter[0].device = \"cpus.toml\": "));
+  ASSERT_TRUE(write_file(at("bad.toml"), "name = \"cpu\"\npeak = \"fast\"\n"));
+  const auto bad = read("bad.toml");
+  ASSERT_FALSE(bad);
+  EXPECT_THAT(bad.error().text(), HasSubstr("bad.toml:2: peak = \"fast\""));
 }
 
 TEST(ClusterFile, SaysWhatIsWrongAndWhere) {

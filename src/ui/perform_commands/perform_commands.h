@@ -1,5 +1,5 @@
-// Commands that perform, and what a run needs around it: train, profile, tokenize, export,
-// probe, status, init.
+// Commands that perform, and what a run needs around it: train, profile, roofline, tokenize,
+// export, probe, status, init.
 //
 // Each is a function over plain options that writes its answer to a stream, and beside it what puts
 // its words on the command line (ui/command/command.h).
@@ -27,6 +27,19 @@ struct ProfileOptions {
 };
 Status profile(const ProfileOptions& options, std::ostream& out);
 command::Command add_profile(CLI::App& app);
+
+struct RooflineOptions {
+  std::string out = "cpu.toml";
+  int64_t threads = 1;                             // of a rank
+  int64_t ranks = 1;                               // that measure at once
+  std::vector<int64_t> hidden = {256, 512, 1024};  // sizes of the layers; near those to be trained
+  double seconds = 5;                              // of timing, about
+  std::string worker;  // path of tombolo-worker; empty: beside this program
+  bool json = false;
+};
+// This machine's processor as a device of a job, instead of the catalog's.
+Status roofline(const RooflineOptions& options, std::ostream& out);
+command::Command add_roofline(CLI::App& app);
 
 struct TrainOptions {
   command::InputOptions in;

@@ -1,0 +1,35 @@
+#include "perform/worker/measure_device.h"
+
+#include <time.h>
+
+#ifdef TOMBOLO_TORCH
+#include "perform/train/measure_rates.h"
+#endif
+
+namespace tombolo::worker {
+
+#ifdef TOMBOLO_TORCH
+namespace {
+
+Seconds time_of(clockid_t clock) {
+  timespec t{};
+  clock_gettime(clock, &t);
+  return Seconds{static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec)};
+}
+
+}  // namespace
+
+Result<plan::DeviceRates> measure_device(int64_t threads, const std::vector<int64_t>& hidden,
+                                         Seconds budget) {
+  const clockid_t clock = threads == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
+  return train::measure_rates({.threads = threads, .budget = budget, .hidden = hidden},
+                              [clock] { return time_of(clock); });
+}
+#else
+Result<plan::DeviceRates> measure_device(int64_t, const std::vector<int64_t>&, Seconds) {
+  return unusable("this worker was built without LibTorch, which computes on device = \"cpu\"",
+                  "building it with: cmake --preset torch && cmake --build --preset torch");
+}
+#endif
+
+}  // namespace tombolo::worker

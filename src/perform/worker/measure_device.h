@@ -1,0 +1,17 @@
+// What this machine's processor does, by LibTorch where this program was built with it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "spec/plan/device_rates.h"
+
+namespace tombolo::worker {
+
+// With so many threads, layers of these hidden sizes, for about so long. One thread is timed by the CPU time of this process, which
+// other processes disturb little; several by the clock. Unusable without LibTorch.
+Result<plan::DeviceRates> measure_device(int64_t threads, const std::vector<int64_t>& hidden,
+                                         Seconds budget);
+
+}  // namespace tombolo::worker

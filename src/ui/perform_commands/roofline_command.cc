@@ -1,0 +1,115 @@
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "base/file.h"
+#include "base/toml.h"
+#include "perform/launch/profile.h"
+#include "predict/cost/device_from_rates.h"
+#include "ui/command/answer.h"
+#include "ui/perform_commands/perform_commands.h"
+
+namespace tombolo::perform_commands {
+namespace {
+
+std::string share(double of_peak) { return fmt::format("{:.0f} %", 100 * of_peak); }
+
+void print_rank(std::ostream& out, const plan::DeviceRates& rank, FlopsPerSecond peak) {
+  for (const plan::MeasuredProduct& product : rank.products) {
+    out << fmt::format("  {} product [{}, {}] x [{}, {}]: {}\n", to_name(product.precision),
+                       product.rows, product.depth, product.depth, product.columns,
+                       brief(product.rate));
+  }
+  out << fmt::format("  memory: {:.1f} GB/s\n", rank.stream / 1_GBps);
+  for (const plan::MeasuredLayer& layer : rank.layers) {
+    const cost::LayerEfficiency its = cost::efficiency_of(layer, peak, rank.precision);
+    out << fmt::format(
+        "  {} layer of {}, {} tokens: {}, of it attention {}; {} and {} of the peak\n",
+        to_name(rank.precision), layer.model.hidden, layer.micro_batch * layer.model.sequence,
+        brief(layer.whole), brief(layer.attention), share(its.outside_attention),
+        share(its.attention));
+  }
+}
+
+// A device file: what [[datacenter]] device = "FILE" reads.
+std::string device_text(const cluster::Device& device, const std::string& machine,
+                        const RooflineOptions& options) {
+  return fmt::format(
+      "# Measured by: tombolo roofline --threads {} --ranks {} --hidden {}\n# on {}.\n# In a job, "
+      "beside this "
+      "file: device = \"{}\"\n{}",
+      options.threads, options.ranks, fmt::join(options.hidden, ","), machine,
+      std::string_view(options.out).substr(options.out.rfind('/') + 1),
+      to_toml(write_fields(device)));
+}
+
+}  // namespace
+
+Status roofline(const RooflineOptions& options, std::ostream& out) {
+  if (!options.out.ends_with(".toml")) {
+    return unusable(fmt::format("--out {}: a job recognises a device file by .toml", options.out),
+                    fmt::format("--out {}.toml", options.out));
+  }
+  for (const int64_t hidden : options.hidden) {
+    if (hidden % 64 == 0) continue;
+    return unusable(fmt::format("--hidden {}: not a multiple of 64", hidden),
+                    fmt::format("--hidden {}", (hidden + 63) / 64 * 64));
+  }
+  std::cerr << fmt::format("measuring products, memory and layers for about {}\n",
+                           brief(Seconds{options.seconds}));
+  const std::vector<plan::DeviceRates> ranks =
+      TRY(launch::measure_devices({.threads = options.threads,
+                                   .ranks = options.ranks,
+                                   .hidden = options.hidden,
+                                   .budget = Seconds{options.seconds},
+                                   .worker_program = options.worker}));
+  const cluster::Device device = TRY(cost::device_from_rates(ranks, "cpu"));
+  const std::string machine = launch::machine_name();
+  TRY(write_file(options.out, device_text(device, machine, options)));
+  if (options.json) {
+    Value::Array measured;
+    for (const plan::DeviceRates& rank : ranks) measured.push_back(write_fields(rank));
+    command::print_json(out, {{"machine", machine},
+                              {"device", write_fields(device)},
+                              {"ranks", std::move(measured)},
+                              {"device_file", options.out}});
+    return {};
+  }
+  out << fmt::format("measured on {}, {} with {}\n", machine,
+                     options.ranks == 1 ? "a rank" : fmt::format("{} ranks", options.ranks),
+                     options.threads == 1 ? "one thread each, by its CPU time"
+                                          : fmt::format("{} threads each", options.threads));
+  print_rank(out, ranks.front(), device.peak);
+  out << fmt::format(
+      "device: peak {}, efficiency {:.2f}, attention {:.2f}, memory {} at {:.1f} GB/s\n",
+      brief(device.peak), device.efficiency, device.attention_efficiency, brief(device.memory),
+      device.memory_bandwidth / 1_GBps);
+  out << "device file: " << options.out << "\n";
+  return {};
+}
+
+command::Command add_roofline(CLI::App& app) {
+  auto options = std::make_shared<RooflineOptions>();
+  CLI::App* words = app.add_subcommand(
+      "roofline", "measure this processor in seconds, as a device that jobs can name");
+  words->add_option("--out", options->out, "device file to write (TOML)")->capture_default_str();
+  words->add_option("--threads", options->threads, "of a rank, as [run] threads")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  words->add_option("--ranks", options->ranks, "that measure at once, as on one host of a run")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  words
+      ->add_option("--hidden", options->hidden,
+                   "sizes of the layers: narrow ones reach less, so name those that you train")
+      ->delimiter(',')
+      ->check(CLI::Range(32, 32768))
+      ->capture_default_str();
+  words->add_option("--seconds", options->seconds, "of timing, about")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  words->add_option("--worker", options->worker, "path of tombolo-worker");
+  command::add_json(words, options->json);
+  return {words, [options](std::ostream& out) { return roofline(*options, out); }};
+}
+
+}  // namespace tombolo::perform_commands
