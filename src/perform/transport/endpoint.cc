@@ -27,11 +27,16 @@ Result<tcp::endpoint> allowed(const std::string& name, uint16_t port,
   return tcp::endpoint(address, port);
 }
 
-// Names an attempt to link: later ones are greater, also those of another process.
+// Names an attempt to link: later ones are greater, also those of another process. It is the instant
+// of the call on the wall clock as that was when this process called first: set back since, it does
+// not make a call older than the one before.
 uint64_t attempt_now() {
-  return static_cast<uint64_t>(
+  const SystemClock clock;
+  static const int64_t wall_at_origin =
       std::chrono::duration_cast<nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
-          .count());
+          .count() -
+      clock.now().ns;
+  return static_cast<uint64_t>(wall_at_origin + clock.now().ns);
 }
 
 Error no_link(int32_t rank) {
