@@ -15,6 +15,11 @@ namespace tombolo::launch {
 void pass_signals_to_worker();
 bool asked_to_end();
 
+// For how long the first worker calls a launcher that may have gone on with a run: that one opens
+// its door when every lease of the launcher before is over.
+inline SimDuration first_patience(const WorkerStart& start) {
+  return start.join_max + start.terms.ceiling;
+}
 // Starts the worker and waits for its end: its wait status.
 Result<int> run_worker(const WorkerStart& start, Processes& processes = system_processes());
 // Whether a worker that ended like this is to be started again.

@@ -15,6 +15,7 @@ constexpr std::string_view kDuplicate = "there is one already";
 constexpr std::string_view kEnds = "is about to end";
 constexpr std::string_view kCrowd = "too many handshakes at once; try again";
 constexpr std::string_view kRestarted = "was started again";
+constexpr std::string_view kCrossing = "this rank calls that one already";
 
 // Token, attempt, incarnation, the incarnation that it resumes, round, grace in ms.
 constexpr size_t kHelloBytes = 16 + 8 + 8 + 8 + 4 + 4;
@@ -182,7 +183,7 @@ Result<Gathering::Welcome> Gathering::add(const Caller& caller, bool resumable) 
   if (same && part.connections != connections_)
     return failed(
         fmt::format("its link has {} connections, and now {}", connections_, part.connections));
-  if (!same && expected_) return failed("this rank calls that one already");
+  if (!same && expected_) return failed(std::string(kCrossing));
   if (same) {
     incarnation_ = caller.incarnation;
     here_.insert(part.connection);
@@ -227,6 +228,7 @@ bool is_token_refusal(const Error& error) { return error.message.ends_with(kToke
 bool is_duplicate_refusal(const Error& error) { return error.message.ends_with(kDuplicate); }
 bool is_ending_refusal(const Error& error) { return error.message.ends_with(kEnds); }
 bool is_crowd_refusal(const Error& error) { return error.message.ends_with(kCrowd); }
+bool is_crossing_refusal(const Error& error) { return error.message.ends_with(kCrossing); }
 bool is_restart_refusal(const Error& error) { return error.message.ends_with(kRestarted); }
 
 Error about_to_end() { return {ErrorCode::kFailed, fmt::format("this rank {}", kEnds)}; }

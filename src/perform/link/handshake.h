@@ -149,6 +149,8 @@ bool is_duplicate_refusal(const Error& error);
 bool is_ending_refusal(const Error& error);
 bool is_crowd_refusal(const Error& error);
 bool is_restart_refusal(const Error& error);
+// It calls the dialer itself: one of the two is about to be told not to.
+bool is_crossing_refusal(const Error& error);
 Error duplicate_rank(int32_t rank);
 Error about_to_end();
 Error crowded();

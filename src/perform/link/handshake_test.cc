@@ -158,7 +158,7 @@ TEST(Gathering, WhoCallsWaitsForItsOwnAttemptOnly) {
   Gathering gathering;
   gathering.expect(5, 2);
   EXPECT_FALSE(gathering.complete());
-  EXPECT_FALSE(gathering.add(call(6, 0, 2)));
+  EXPECT_TRUE(is_crossing_refusal(gathering.add(call(6, 0, 2)).error()));
   EXPECT_TRUE(gathering.add(call(5, 0, 2)));
   EXPECT_TRUE(gathering.add(call(5, 1, 2)));
   EXPECT_TRUE(gathering.complete());

@@ -51,7 +51,9 @@ Error return_as(const TrainOptions& options, const launch::LaunchedRank& launche
   launch::pass_signals_to_worker();
   const auto start = returning(options, launched);
   if (!start) return start.error();
-  auto status = launch::run_worker(*start);
+  launch::WorkerStart first = *start;
+  first.join_max = launch::first_patience(*start);
+  auto status = launch::run_worker(first);
   // The launcher waits for lost ranks as often as --restarts says, and so does a rank for it.
   launch::WorkerStart later = *start;
   later.join_max = {start->join_max.ns *
