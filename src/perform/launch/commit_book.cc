@@ -17,6 +17,7 @@ Result<std::optional<runtime::Manifest>> CommitBook::add(int32_t rank, int64_t s
   if (shard.file != runtime::shard_file(rank, shard.digest))
     return refused(fmt::format("its name is \"{}\"", shard.file));
   if (step < 1 || step > plan_.run.steps) return refused("the run has no such step");
+  if (missed_.contains(step)) return std::nullopt;
   auto& shards = shards_[step];
   shards[rank] = shard;
   if (shards.size() < plan_.ranks.size() / static_cast<size_t>(plan_.replicas()))
@@ -33,6 +34,7 @@ Result<std::optional<runtime::Manifest>> CommitBook::add(int32_t rank, int64_t s
 }
 
 Result<bool> CommitBook::committed(int32_t rank, int64_t step) {
+  if (missed_.contains(step)) return false;
   const auto awaited = awaited_.find(step);
   if (awaited == awaited_.end() || awaited->second.erase(rank) == 0)
     return failed(fmt::format("rank {} made a checkpoint of step {} exist, and was not asked to",
@@ -40,6 +42,12 @@ Result<bool> CommitBook::committed(int32_t rank, int64_t step) {
   if (!awaited->second.empty()) return false;
   awaited_.erase(awaited);
   return true;
+}
+
+bool CommitBook::missed(int64_t step) {
+  shards_.erase(step);
+  awaited_.erase(step);
+  return missed_.insert(step).second;
 }
 
 }  // namespace tombolo::launch

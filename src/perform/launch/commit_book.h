@@ -5,7 +5,8 @@
 //
 // A rank reports a shard when it has read it back from its disk (runtime/checkpoint.h), and commits
 // when the manifest and the folder around it would survive a power cut. So nothing older is removed
-// before what replaces it is whole on every host. Pure.
+// before what replaces it is whole on every host. Where one of them cannot do its part, because its
+// disk is full, the checkpoint is missed: it never exists everywhere, and what is older stays. Pure.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,11 @@ class CommitBook {
   // nobody asked it to.
   Result<bool> committed(int32_t rank, int64_t step);
 
+  // Somebody's part of it will not be there. What others still say of theirs counts for nothing.
+  // False where that was known.
+  bool missed(int64_t step);
+  bool is_missed(int64_t step) const { return missed_.contains(step); }
+
   // Some rank has been asked to commit, and has not said that it did.
   bool pending() const { return !awaited_.empty(); }
 
@@ -42,6 +48,7 @@ class CommitBook {
   const int64_t epoch_;
   std::map<int64_t, std::map<int32_t, runtime::Shard>> shards_;  // by step, then by rank
   std::map<int64_t, std::set<int32_t>> awaited_;                 // by step: who has not committed
+  std::set<int64_t> missed_;
 };
 
 }  // namespace tombolo::launch

@@ -61,6 +61,26 @@ TEST_F(Commits, RefuseOtherNamesRanksAndSteps) {
   EXPECT_THAT(book_.committed(first_, 4).error().text(), HasSubstr("was not asked to"));
 }
 
+// Whether its shard or the manifest did not fit: what others say of that step is no news any more.
+TEST_F(Commits, AMissedOneNeverExists) {
+  CommitBook book(plan_, 3);
+  ASSERT_FALSE(*book.add(first_, 2, shard_of(first_, 3)));
+  EXPECT_TRUE(book.missed(2));
+  EXPECT_FALSE(book.missed(2)) << "that was known";
+  EXPECT_FALSE(*book.add(last_, 2, shard_of(last_, 3)));
+  EXPECT_FALSE(book.pending());
+  ASSERT_FALSE(*book.add(first_, 4, shard_of(first_, 3)));
+  ASSERT_TRUE(*book.add(last_, 4, shard_of(last_, 3)));
+  EXPECT_FALSE(*book.committed(0, 4));
+  EXPECT_TRUE(book.pending());
+  EXPECT_TRUE(book.missed(4));
+  EXPECT_TRUE(book.is_missed(4) && !book.is_missed(6));
+  EXPECT_FALSE(book.pending());
+  for (const int32_t rank : {1, 2, 3}) EXPECT_FALSE(*book.committed(rank, 4));
+  ASSERT_FALSE(*book.add(first_, 6, shard_of(first_, 3)));
+  EXPECT_TRUE(*book.add(last_, 6, shard_of(last_, 3))) << "the next one does";
+}
+
 // Whatever comes in which order: one manifest per step, when all shards are there, and it exists
 // when all ranks have said so, not before.
 TEST_F(Commits, InAnyOrder) {

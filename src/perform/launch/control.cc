@@ -176,6 +176,11 @@ void describe(Archive& a, Committed& m) {
 }
 
 template <class Archive>
+void describe(Archive& a, Drop& m) {
+  a.required("step", m.step);
+}
+
+template <class Archive>
 void describe(Archive& a, Retire& m) {
   a.required("step", m.step);
   a.required("keep", m.keep);
@@ -214,14 +219,25 @@ void describe(Archive& a, Finished& m) {
 }
 
 template <class Archive>
-void describe(Archive& a, Failure& m) {
-  auto code = static_cast<int32_t>(m.error.code);
+void describe_error(Archive& a, Error& error) {
+  auto code = static_cast<int32_t>(error.code);
   a.required("code", code);
   a.check(code >= 1 && code <= 4, "code", "must lie between 1 and 4");
-  if (a.ok()) m.error.code = static_cast<ErrorCode>(code);
-  a.required("message", m.error.message);
-  a.optional("context", m.error.context);
-  a.optional("hint", m.error.hint);
+  if (a.ok()) error.code = static_cast<ErrorCode>(code);
+  a.required("message", error.message);
+  a.optional("context", error.context);
+  a.optional("hint", error.hint);
+}
+
+template <class Archive>
+void describe(Archive& a, Failure& m) {
+  describe_error(a, m.error);
+}
+
+template <class Archive>
+void describe(Archive& a, Missed& m) {
+  a.required("step", m.step);
+  describe_error(a, m.error);
 }
 
 template <class Archive>

@@ -1,8 +1,8 @@
 // What launcher and ranks say to each other, over the same Endpoint that carries tensors.
 //
 //   rank     -> launcher   hello, inventory, unreached*, ready, progress*, evaluation*, shard*,
-//                          committed*, links*, finished | failure
-//   launcher -> rank       survey, start, meet*, go, commit*, retire*, over | stop
+//                          committed*, missed*, links*, finished | failure
+//   launcher -> rank       survey, start, meet*, go, commit*, drop*, retire*, over | stop
 //
 //   a spare  -> launcher   waiting;   launcher -> a spare   seat | over | stop
 //
@@ -122,6 +122,17 @@ struct Committed {
   static constexpr const char* kKind = "committed";
   int64_t step = 0;
 };
+// My part of it could not be written, or the manifest beside it: it will not exist everywhere.
+struct Missed {
+  static constexpr const char* kKind = "missed";
+  int64_t step = 0;
+  Error error;
+};
+// Somebody's shard of it could not be written: yours is of no use.
+struct Drop {
+  static constexpr const char* kKind = "drop";
+  int64_t step = 0;
+};
 // It exists everywhere: so many are enough, it included.
 struct Retire {
   static constexpr const char* kKind = "retire";
@@ -192,7 +203,7 @@ using ControlMessage =
     std::variant<Hello, Survey, Inventory, Start, Ready, Go, ProgressReport, EvaluationReport,
                  ShardReport, Commit, Committed, Retire, FileRequest, FilePiece, LinksReport,
                  Finished, Failure, Over, Stop, BeatReport, LeaseGrant, Unreached, Meet, Waiting,
-                 VacantSeat>;
+                 VacantSeat, Missed, Drop>;
 
 link::Payload encode(const ControlMessage& message);
 Result<ControlMessage> decode(const link::Payload& payload);

@@ -35,6 +35,11 @@ TEST(ControlMessages, ComeBackAsTheyWere) {
   EXPECT_EQ(std::get<Failure>(*failure).error.text(), error.text());
   EXPECT_EQ(std::get<Failure>(*failure).error.code, ErrorCode::kUnusable);
 
+  const auto missed = decode(encode(Missed{.step = 8, .error = error}));
+  ASSERT_TRUE(missed) << missed.error().text();
+  EXPECT_EQ(std::get<Missed>(*missed).step, 8);
+  EXPECT_EQ(std::get<Missed>(*missed).error.text(), error.text());
+
   const auto lease = decode(
       encode(LeaseGrant{{.epoch = 3, .sent = {12}, .length = {3'000'000'000}, .working = true}}));
   ASSERT_TRUE(lease) << lease.error().text();

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <thread>
 #include <tuple>
 
@@ -128,6 +129,7 @@ class Launch {
   Status handle(int32_t rank, const EvaluationReport& message);
   Status handle(int32_t rank, const ShardReport& message);
   Status handle(int32_t rank, const Committed& message);
+  Status handle(int32_t rank, const Missed& message);
   Status handle(int32_t rank, const FileRequest& message);
   Status handle(int32_t rank, const FilePiece& message);
   Status handle(int32_t rank, const LinksReport& message);
@@ -276,7 +278,13 @@ Error Launch::halt(Error error) {
   if (culprit_) membership_.ended(culprit_->rank, culprit_->how);
   if (!membership_.halted()) membership_.halt(error.message);
   const auto halted = membership_.halted();
-  if (!halted) return error;  // it could not be written down
+  if (!halted) {
+    const Status written = membership_.status();
+    if (written) return error;
+    Error unwritten = Error(written.error()).during("writing down that " + error.message);
+    unwritten.hint = "freeing space; then the same command goes on with the run";
+    return unwritten;
+  }
   again_ = halted->again && (went_ || goes_on_);
   error.message = halted->reason;
   return error;
@@ -616,6 +624,21 @@ Status Launch::handle(int32_t rank, const Committed& message) {
   return {};
 }
 
+// Training is worth more than one checkpoint: the next one is tried when it is due. Behind the last
+// step there is none.
+Status Launch::handle(int32_t rank, const Missed& message) {
+  if (!desk_) return failed(fmt::format("{} missed a checkpoint of nobody", name(rank)));
+  if (message.step >= plan_.run.steps) return handle(rank, Failure{message.error});
+  if (!desk_->missed(message.step) || !options_.on_note) return {};
+  Error error = message.error;
+  error.message = fmt::format("{}: {}", name(rank), error.message);
+  options_.on_note(fmt::format(
+      "{}\n  training goes on without the checkpoint of step {}; {}", error.text(), message.step,
+      checkpoint_ ? fmt::format("that of step {} stays", checkpoint_->manifest.step)
+                  : "there is none to go on from yet"));
+  return {};
+}
+
 Status Launch::handle(int32_t rank, const FileRequest& message) {
   return desk_ ? desk_->asked(rank, message) : Status();
 }
@@ -730,8 +753,12 @@ std::string Launch::resume_hint() const {
 
 // Nothing half-written: neither shards without a manifest nor parts of a Trace.
 void Launch::clean_up() {
-  // Also those of which the report never came, because its rank was killed or stopped before.
-  if (plan_.checkpoint) runtime::discard_unfinished(plan_.checkpoint->directory, first_iteration_);
+  // Also those of which the report never came, because its rank was killed or stopped before. But
+  // where all shards were there another host may have the manifest, and go on from them.
+  if (plan_.checkpoint) {
+    runtime::discard_unfinished(plan_.checkpoint->directory, first_iteration_,
+                                desk_ ? desk_->complete() : std::set<int64_t>());
+  }
   if (desk_) desk_->clear();
 }
 
@@ -855,6 +882,8 @@ Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, 
   std::optional<double> first_loss;
   int restarts = 0;
   const auto end = [&](Result<RunSummary> summary) {
+    // What could not be written down is left as it was: the next launcher goes on from there.
+    if (!summary && !membership->status()) return summary;
     membership->close(summary ? "all steps are done" : summary.error().message);
     std::filesystem::remove_all(kept, ec);
     if (lasting) std::filesystem::remove(Membership::journal_path(options.output), ec);

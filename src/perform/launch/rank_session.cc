@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "base/check.h"
 #include "base/file_digest.h"
@@ -218,9 +219,11 @@ Result<Endpoint::Options> RankSession::door(const link::Token& token, uint64_t e
 }
 
 // A token that was refused may be an earlier run's; then the right one is about to be written. Who
-// hangs up without a word was killed, or goes on with another door.
+// hangs up without a word was killed, or goes on with another door. Who says that this rank is there
+// already will know better when the lease of the process before is over, and open another door.
 Status RankSession::dial_launcher() {
-  const SimTime deadline = in(options_.join_max);
+  SimTime deadline = in(options_.join_max);
+  bool knows_another = false;
   SimDuration pause = kLookAgain;
   while (true) {
     token_ = TRY(token(deadline));
@@ -230,6 +233,8 @@ Status RankSession::dial_launcher() {
     if (linked) return {};
     const Error& error = linked.error();
     const bool is_duplicate = link::is_duplicate_refusal(error);
+    if (is_duplicate && options_.returns && !std::exchange(knows_another, true))
+      deadline = std::max(deadline, in(options_.terms.ceiling) + options_.join_max);
     const bool hung_up = error.code == ErrorCode::kLostPeer;
     const bool early = hung_up ||
                        (options_.returns && (is_duplicate || link::is_ending_refusal(error))) ||
@@ -285,6 +290,8 @@ Status RankSession::join() {
   if (const auto* survey = std::get_if<Survey>(&first)) {
     TRY(take_stock(*survey));
     first = TRY(hear());
+    // The launcher's host may lack the manifest that this one has.
+    while (for_the_files(first)) first = TRY(hear());
   }
   if (auto* stop = std::get_if<Stop>(&first)) return fail(stopped(*stop));
   auto* start = std::get_if<Start>(&first);
@@ -532,10 +539,12 @@ Status RankSession::link_to(const plan::Plan& plan, int32_t peer) {
       if (verdict_ || link_failed_) return linked;
     }
     if (clock_.now() < deadline) {
-      // Refused, and it would be again; but for a peer that was told before us to call by itself.
+      // Refused, and it would be again; but where both call one of them has not heard yet that it
+      // shall not: this one, or the peer.
       std::unique_lock lock(mutex_);
       const auto told = [&] { return meets_.contains(peer) && meets_[peer].way != how.way; };
-      if (!clock_.await(*changed_, lock, in(kVerdictMax), told)) return linked;
+      const bool is_told = clock_.await(*changed_, lock, in(kVerdictMax), told);
+      if (!is_told && (verdict_ || !link::is_crossing_refusal(linked.error()))) return linked;
       continue;
     }
     if (calls || spliced) TRY(say(Unreached{peer, how.way, linked.error().message}));
@@ -655,6 +664,7 @@ runtime::Hooks RankSession::hooks(const runtime::Kernels& kernels) {
   out.shard = [this](int64_t step, const runtime::Shard& shard) {
     return say(ShardReport{step, shard});
   };
+  out.missed = [this](int64_t step, const Error& error) { return say(Missed{step, error}); };
   out.evaluation = [this](const runtime::Evaluation& evaluation) {
     return say(EvaluationReport{evaluation});
   };
@@ -699,6 +709,8 @@ bool RankSession::for_the_files(ControlMessage& order) {
     keeper_->take(*asked);
   } else if (auto* commit = std::get_if<Commit>(&order)) {
     keeper_->take(std::move(*commit));
+  } else if (const auto* drop = std::get_if<Drop>(&order)) {
+    keeper_->take(*drop);
   } else if (const auto* retire = std::get_if<Retire>(&order)) {
     keeper_->take(*retire);
   } else {

@@ -107,6 +107,7 @@ Status StateDesk::pull_manifest(const StateSources::Found& found) {
 // What was refused is as if it had never come: its rank is not what it was, or not the one.
 void StateDesk::add(int32_t rank, int64_t step, const runtime::Shard& shard) {
   auto manifest = book_.add(rank, step, shard);
+  if (book_.is_missed(step)) return options_.tell(rank, Drop{step});  // it came too late to be told
   if (!manifest) {
     if (options_.note) options_.note(manifest.error().message);
   } else if (*manifest && step == plan_.run.steps) {
@@ -118,6 +119,7 @@ void StateDesk::add(int32_t rank, int64_t step, const runtime::Shard& shard) {
 
 void StateDesk::commit(const runtime::Manifest& manifest) {
   committing_[manifest.step] = manifest;
+  complete_.insert(manifest.step);
   tell_all(Commit{manifest});
 }
 
@@ -129,6 +131,14 @@ Status StateDesk::committed(int32_t rank, int64_t step) {
   const int64_t keep = plan_.checkpoint->keep;
   tell_all(Retire{step, step == plan_.run.steps ? std::max<int64_t>(keep, 2) : keep});
   return {};
+}
+
+// Where a shard is missing the others go. Where all were there and a manifest is missing they stay: a
+// host that has committed may go on from them.
+bool StateDesk::missed(int64_t step) {
+  if (!book_.missed(step)) return false;
+  if (committing_.erase(step) == 0) tell_all(Drop{step});
+  return true;
 }
 
 void StateDesk::all_finished() {

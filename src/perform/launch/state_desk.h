@@ -14,6 +14,7 @@
 #include <list>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,8 @@ class StateDesk {
 
   void add(int32_t rank, int64_t step, const runtime::Shard& shard);
   Status committed(int32_t rank, int64_t step);
+  // Somebody's disk did not take it. False where that was known.
+  bool missed(int64_t step);
   Status asked(int32_t rank, const FileRequest& wanted);
   Status came(int32_t rank, const FilePiece& piece);
   Status finished(int32_t rank, const Finished& finished);
@@ -74,6 +77,8 @@ class StateDesk {
   // When all ranks have ended, or not: what is of no use any more goes.
   void clear() const;
 
+  // Steps of which all shards are on their hosts. Some host may have the manifest, too.
+  const std::set<int64_t>& complete() const { return complete_; }
   // The newest checkpoint that exists on all hosts, and what it is called here.
   const std::optional<runtime::FoundCheckpoint>& checkpoint() const { return newest_; }
 
@@ -106,6 +111,7 @@ class StateDesk {
   bool looked_ = false;                    // at what other hosts have
   std::optional<runtime::Manifest> last_;  // of the last step, all of whose shards are there
   std::map<int64_t, runtime::Manifest> committing_;
+  std::set<int64_t> complete_;
   std::list<Pull> pulls_;
   std::map<int64_t, Asked> passed_on_;
   int64_t next_id_ = 1;

@@ -61,6 +61,8 @@ class Hosts : public FolderTest {
       } else if (const auto* commit = std::get_if<Commit>(&message)) {
         heard = runtime::commit_checkpoint(host(rank).checkpoints, commit->manifest, rank);
         if (heard && rank != silent_) heard = desk.committed(rank, commit->manifest.step);
+      } else if (const auto* drop = std::get_if<Drop>(&message)) {
+        runtime::discard_step(host(rank).checkpoints, drop->step);
       } else if (const auto* retire = std::get_if<Retire>(&message)) {
         runtime::retire_checkpoints(host(rank).checkpoints, retire->step, retire->keep);
       } else if (const auto* asked = std::get_if<FileRequest>(&message)) {
@@ -168,6 +170,34 @@ TEST_F(Hosts, KeepWhatIsOlderUntilTheLastOneHasCommitted) {
   carry(desk);
   EXPECT_TRUE(desk.idle());
   for (const int32_t rank : {0, 1}) EXPECT_EQ(steps_on(rank), (std::vector<int64_t>{6, 4}));
+}
+
+// Where a shard did not fit the others go, also one that was written later; where a manifest did not
+// they stay. What is older stays in both.
+TEST_F(Hosts, MissACheckpointTogether) {
+  const plan::Plan plan = plan_of(2);
+  StateDesk desk(plan, options(plan, false));
+  ASSERT_TRUE(gather(desk, plan));
+  for (const int64_t step : {2, 4}) write(desk, plan, step);
+  EXPECT_TRUE(desk.missed(6));
+  EXPECT_FALSE(desk.missed(6)) << "people hear of it once";
+  write(desk, plan, 6);
+  EXPECT_TRUE(desk.idle());
+  for (const int32_t rank : {0, 1}) {
+    EXPECT_EQ(steps_on(rank), (std::vector<int64_t>{4, 2}));
+    EXPECT_FALSE(fs::exists(runtime::step_folder(host(rank).checkpoints, 6)));
+  }
+  silent_ = 1;
+  write(desk, plan, 8);
+  EXPECT_TRUE(desk.missed(8));
+  carry(desk);
+  EXPECT_TRUE(desk.idle());
+  EXPECT_EQ(desk.checkpoint()->manifest.step, 4);
+  EXPECT_EQ(steps_on(0), (std::vector<int64_t>{8, 4, 2}));
+  EXPECT_TRUE(desk.complete().contains(8)) << "it may be gone on from";
+  silent_ = -1;
+  write(desk, plan, 10);
+  EXPECT_EQ(steps_on(0), (std::vector<int64_t>{10, 8}));
 }
 
 // One stage instead of two: rank 0 needs what is on the host of rank 1. And the other way round.

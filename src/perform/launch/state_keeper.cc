@@ -103,9 +103,17 @@ void StateKeeper::work() {
 
 Status StateKeeper::carry_out(const Commit& commit) {
   if (places_.checkpoints.empty()) return failed("a checkpoint of a Plan that has none");
-  TRY(runtime::commit_checkpoint(places_.checkpoints, commit.manifest, rank_));
+  const int64_t step = commit.manifest.step;
+  const Status done = runtime::commit_checkpoint(places_.checkpoints, commit.manifest, rank_);
+  const bool is_missed = !done && done.error().code == ErrorCode::kUnusable;  // the disk is full
+  if (!done && !is_missed) return done;
   // Who cannot be told is gone, which the other threads notice.
-  static_cast<void>(say_(Committed{commit.manifest.step}));
+  static_cast<void>(is_missed ? say_(Missed{step, done.error()}) : say_(Committed{step}));
+  return {};
+}
+
+Status StateKeeper::carry_out(const Drop& drop) {
+  if (!places_.checkpoints.empty()) runtime::discard_step(places_.checkpoints, drop.step);
   return {};
 }
 

@@ -46,7 +46,7 @@ class StateKeeper {
   Status check(bool takes_checkpoints) const;
 
   // To be done in order; returns at once. Trouble is the launcher's to hear.
-  using Order = std::variant<Commit, Retire, FileRequest>;
+  using Order = std::variant<Commit, Drop, Retire, FileRequest>;
   void take(Order order);
   // Waits until all of it is done; later orders are ignored.
   void finish();
@@ -54,6 +54,7 @@ class StateKeeper {
  private:
   void work();
   Status carry_out(const Commit& commit);
+  Status carry_out(const Drop& drop);
   Status carry_out(const Retire& retire);
   Status carry_out(const FileRequest& asked);
 

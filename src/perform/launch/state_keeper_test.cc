@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 
@@ -69,6 +71,32 @@ TEST_F(Keeping, TellsOfWhatItCannotCommit) {
   keeper.finish();
   ASSERT_EQ(said_.size(), 1u);
   EXPECT_THAT(std::get<Failure>(said_[0]).error.text(), HasSubstr("it has 3 bytes"));
+  EXPECT_FALSE(*runtime::latest_checkpoint(places_.checkpoints)) << "it does not exist";
+}
+
+// A file size limit stands for the full disk: the manifest does not fit any more.
+TEST_F(Keeping, MissesACheckpointThatTheDiskDoesNotTake) {
+  const runtime::Manifest manifest = manifest_with(2);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{64, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  StateKeeper keeper(
+      places_, 0,
+      [&](const ControlMessage& message) -> Status {
+        said_.push_back(message);
+        return {};
+      },
+      clock_);
+  keeper.take(Commit{manifest});
+  keeper.finish();
+  setrlimit(RLIMIT_FSIZE, &before);
+  ASSERT_EQ(said_.size(), 1u);
+  EXPECT_EQ(std::get<Missed>(said_[0]).step, 2);
+  EXPECT_THAT(std::get<Missed>(said_[0]).error.text(),
+              ::testing::AllOf(HasSubstr("manifest.json: cannot write it"),
+                               HasSubstr("while writing the checkpoint of step 2")));
   EXPECT_FALSE(*runtime::latest_checkpoint(places_.checkpoints)) << "it does not exist";
 }
 

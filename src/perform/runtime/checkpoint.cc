@@ -204,11 +204,18 @@ void retire_checkpoints(const std::string& directory, int64_t step, int64_t keep
   }
 }
 
-void discard_unfinished(const std::string& directory, int64_t first) {
+void discard_unfinished(const std::string& directory, int64_t first,
+                        const std::set<int64_t>& complete) {
   for (const int64_t step : steps_in(directory, false)) {
     std::error_code ec;
-    if (step >= first) fs::remove_all(step_folder(directory, step), ec);
+    if (step >= first && !complete.contains(step)) fs::remove_all(step_folder(directory, step), ec);
   }
+}
+
+void discard_step(const std::string& directory, int64_t step) {
+  const std::string folder = step_folder(directory, step);
+  std::error_code ec;
+  if (!fs::exists(folder + "/" + kManifestName, ec)) fs::remove_all(folder, ec);
 }
 
 std::vector<StepFile> list_checkpoints(const std::string& directory, size_t most) {

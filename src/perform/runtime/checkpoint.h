@@ -20,6 +20,7 @@
 #include <charconv>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -91,9 +92,13 @@ Status commit_checkpoint(const std::string& directory, const Manifest& manifest,
 // so that `keep` are left, it included. What is newer stays.
 void retire_checkpoints(const std::string& directory, int64_t step, int64_t keep);
 
-// Removes the folders of steps from `first` on that have no manifest: what an interrupted run left
-// there, whether or not it came to say so.
-void discard_unfinished(const std::string& directory, int64_t first);
+// Removes the folders of steps from `first` on that have no manifest, but for those of `complete`:
+// what an interrupted run left there, whether or not it came to say so.
+void discard_unfinished(const std::string& directory, int64_t first,
+                        const std::set<int64_t>& complete = {});
+
+// Removes the folder of one step, unless the checkpoint exists here.
+void discard_step(const std::string& directory, int64_t step);
 
 // What lies in a directory of checkpoints, by the newest step; of `most` steps at most. Sizes are
 // those of the files, whatever a manifest says.

@@ -233,11 +233,17 @@ TEST_F(Checkpoints, AFullDiskLeavesNothingHalfWritten) {
   EXPECT_TRUE(fs::is_empty(step_folder(directory_, 20)));
   const NamedTensor little{"layers.0.x", "U8", {1}, Payload(1)};
   ASSERT_TRUE(write_shard(directory_, 30, 0, 1, {&little, 1})) << "whole, and nobody heard of it";
-  discard_unfinished(directory_, 20);
+  discard_unfinished(directory_, 20, {30});
   EXPECT_FALSE(fs::exists(step_folder(directory_, 20)));
+  EXPECT_TRUE(fs::exists(step_folder(directory_, 30))) << "another host may have its manifest";
+  discard_unfinished(directory_, 20);
   EXPECT_FALSE(fs::exists(step_folder(directory_, 30)));
   discard_unfinished(directory_, 10);
   EXPECT_EQ(latest().manifest.step, 10) << "the finished one stays";
+  ASSERT_TRUE(write_shard(directory_, 30, 0, 1, {&little, 1}));
+  for (const int64_t step : {10, 30}) discard_step(directory_, step);
+  EXPECT_FALSE(fs::exists(step_folder(directory_, 30)));
+  EXPECT_EQ(latest().manifest.step, 10) << "the same";
   EXPECT_TRUE(verify_checkpoint(latest()));
 }
 

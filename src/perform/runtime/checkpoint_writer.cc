@@ -23,11 +23,16 @@ void CheckpointWriter::begin(int64_t step, std::vector<TensorView> state) {
   });
 }
 
-Result<CheckpointWriter::Written> CheckpointWriter::write(int64_t step) {
+Result<std::optional<CheckpointWriter::Written>> CheckpointWriter::write(int64_t step) {
   Written written{.step = step, .start = threads_.now()};
-  const Shard shard = TRY(options_.write(step, *state_));
+  const auto shard = options_.write(step, *state_);
   state_->close();
-  if (options_.report) TRY(options_.report(step, shard));
+  if (!shard && options_.miss && shard.error().code == ErrorCode::kUnusable) {
+    TRY(options_.miss(step, shard.error()));
+    return std::nullopt;
+  }
+  if (!shard) return fail(shard.error());
+  if (options_.report) TRY(options_.report(step, *shard));
   written.end = threads_.now();
   return written;
 }
@@ -55,9 +60,10 @@ Status CheckpointWriter::finish() {
   if (!thread_) return {};
   thread_.reset();  // waits
   state_.reset();
-  Written written = TRY(std::exchange(outcome_, Written{}));
-  written.held = held_;
-  written_.push_back(written);
+  auto written = TRY(std::exchange(outcome_, std::nullopt));
+  if (!written) return {};
+  written->held = held_;
+  written_.push_back(*written);
   return {};
 }
 

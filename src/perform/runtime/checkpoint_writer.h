@@ -29,10 +29,14 @@ class CheckpointWriter {
  public:
   using Write = std::function<Result<Shard>(int64_t step, LentState& state)>;
   using Report = std::function<Status(int64_t step, const Shard& shard)>;
+  // Called instead of a report where a shard could not be written (kUnusable: the disk is full,
+  // say); then that is no failure.
+  using Miss = std::function<Status(int64_t step, const Error& error)>;
   struct Options {
-    // Both are called on the writing thread; `report` may be empty.
+    // All three are called on the writing thread; `report` and `miss` may be empty.
     Write write;
     Report report;
+    Miss miss;
     Room has_room;                                 // left out: always
     std::function<void(const std::string&)> note;  // one line for people, or none
   };
@@ -53,7 +57,8 @@ class CheckpointWriter {
   // Without waiting: the failure of what was under way and has ended meanwhile.
   Status check();
 
-  // How long the writes took of which finish() or check() saw the end, by step.
+  // How long the writes took of which finish() or check() saw the end, by step; not of those that
+  // were missed.
   struct Written {
     int64_t step = 0;
     SimTime start, end;  // on the clock
@@ -62,7 +67,7 @@ class CheckpointWriter {
   std::vector<Written> take_written() { return std::exchange(written_, {}); }
 
  private:
-  Result<Written> write(int64_t step);
+  Result<std::optional<Written>> write(int64_t step);
   bool copy();
 
   const Options options_;
@@ -74,7 +79,7 @@ class CheckpointWriter {
   SimDuration held_;
   std::optional<LentState> state_;
   std::atomic<bool> ended_ = false;
-  Result<Written> outcome_ = Written{};
+  Result<std::optional<Written>> outcome_ = std::nullopt;
   std::unique_ptr<Thread> thread_;  // last: its destructor waits
 };
 

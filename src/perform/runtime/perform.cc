@@ -56,6 +56,7 @@ class Performer {
         holds_last_(stages_.back() == last_stage_),
         writer_({.write = hooks.write ? hooks.write : writing(),
                  .report = hooks.shard,
+                 .miss = hooks.missed,
                  .has_room = options.has_room,
                  .note = hooks.note},
                 clock) {}

@@ -76,6 +76,8 @@ struct Hooks {
   std::function<Status(const Evaluation&)> evaluation;
   CheckpointWriter::Write write = {};                 // left out: into the Plan's directory
   std::function<void(const std::string&)> note = {};  // one line for people
+  // Of a shard that could not be written, and the run goes on; left out: that ends it.
+  CheckpointWriter::Miss missed = {};
 };
 
 // Returns this rank's part of the Trace, without a header. Records: "loss" and "evaluation_loss";

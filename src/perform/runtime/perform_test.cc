@@ -475,6 +475,35 @@ TEST_F(Performing, ADiskThatFailsStopsTheRun) {
   }
 }
 
+// But where somebody else decides, it goes on; a peer that is gone is no disk.
+TEST_F(Performing, AMissedCheckpointIsTold) {
+  std::vector<std::string> story;
+  Hooks hooks;
+  hooks.write = [&](int64_t step, std::span<const NamedTensor>) -> Result<Shard> {
+    if (step == 4) return unusable("the disk is full");
+    return Shard{.file = "shard"};
+  };
+  hooks.shard = [&](int64_t step, const Shard&) {
+    story.push_back(fmt::format("{} written", step));
+    return Status();
+  };
+  hooks.missed = [&](int64_t step, const Error& error) {
+    story.push_back(fmt::format("{} missed: {}", step, error.message));
+    return Status();
+  };
+  const plan::Plan plan = make_test_plan({.steps = 5, .checkpoints = "/nowhere", .every = 2});
+  const auto trace = perform_rank(0, plan, hooks);
+  ASSERT_TRUE(trace) << trace.error().text();
+  EXPECT_THAT(story, ElementsAre("2 written", "4 missed: the disk is full", "5 written"));
+  EXPECT_EQ(std::count_if(trace->records.begin(), trace->records.end(),
+                          [](const auto& record) { return record.name == "checkpoint_write_s"; }),
+            2);
+  hooks.write = [](int64_t, std::span<const NamedTensor>) -> Result<Shard> {
+    return failed("no state");
+  };
+  EXPECT_EQ(perform_rank(0, plan, hooks).error().message, "no state");
+}
+
 TEST_F(Performing, ALostPeerIsNamedWithWhatWasDone) {
   messenger_.lost_ = true;
   const auto trace = perform_rank(1, make_test_plan({}));

@@ -342,7 +342,9 @@ TEST_F(Launching, RanksOfAnotherEpochAreRefused) {
       const auto heard = (*control)->receive(2, kControlTag, deadline);
       if (!heard) break;
       const ControlMessage message = *decode(heard->payload);
-      if (std::holds_alternative<Survey>(message)) ASSERT_TRUE(say(Inventory{}));
+      if (std::holds_alternative<Survey>(message)) {
+        ASSERT_TRUE(say(Inventory{}));
+      }
       over = std::holds_alternative<Stop>(message);
     }
   });
@@ -490,11 +492,18 @@ TEST_F(Launching, AFullDiskIsReportedByTheRankThatMetIt) {
   signal(SIGXFSZ, SIG_IGN);
   const rlimit small{64, before.rlim_max};  // bytes: no shard fits
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  std::string notes;
+  options_.on_note = [&](const std::string& note) { notes += note + "\n"; };
   const auto summary = launch(plan_with_checkpoints(2, 4, 2), options_, clock_);
   setrlimit(RLIMIT_FSIZE, &before);
-  ASSERT_FALSE(summary);
+  EXPECT_THAT(notes, ::testing::AllOf(
+                         HasSubstr("cannot write it: File too large"),
+                         HasSubstr(folder_ + "/checkpoints/step-00000002"),
+                         HasSubstr("training goes on without the checkpoint of step 2; there is "
+                                   "none to go on from yet")));
+  ASSERT_FALSE(summary) << "the last one is not to be missed";
   EXPECT_EQ(summary.error().exit_code(), 2) << summary.error().text();
-  EXPECT_THAT(summary.error().text(), HasSubstr("while writing the checkpoint of step 2"));
+  EXPECT_THAT(summary.error().text(), HasSubstr("while writing the checkpoint of step 4"));
   EXPECT_FALSE(runtime::latest_checkpoint(folder_ + "/checkpoints")->has_value());
   EXPECT_TRUE(fs::is_empty(options_.output));
 }
