@@ -2,7 +2,9 @@
 # the rest takes longer to compile than it saves.
 option(TOMBOLO_OPTIMISE_HOT "Optimise what computes for long, whatever the build type says" OFF)
 set(TOMBOLO_HOT base action model plan graph trace schedule engine sim cost workload schedule_proof schedule_search search geo score astra sweep
-    link transport wanem)
+    link transport control runtime launch wanem)
+# Test programs that are compiled so as well.
+set(TOMBOLO_HOT_TESTS launch)
 # With TOMBOLO_FUZZ, the modules whose branches guide the fuzzers: those that read what others wrote.
 set(TOMBOLO_FUZZED base model cluster plan graph chakra trace schedule network astra sweep trust link transport control runtime
     launch data text weights wanem)
@@ -56,6 +58,8 @@ function(tombolo_test name)
   target_link_libraries(${name}_test PRIVATE ${ARG_USES} GTest::gtest GTest::gmock GTest::gtest_main)
   if(TOMBOLO_SANITIZE)
     tombolo_precompiled(${name}_test test -g0)  # lines of the product are worth their time, those of tests are not
+  elseif(TOMBOLO_OPTIMISE_HOT AND name IN_LIST TOMBOLO_HOT_TESTS)
+    tombolo_precompiled(${name}_test test_hot -O1)
   else()
     tombolo_precompiled(${name}_test test)
   endif()

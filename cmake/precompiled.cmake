@@ -14,7 +14,7 @@ function(tombolo_precompiled target variant)
   set(headers <fmt/format.h> <algorithm> <array> <functional> <map> <memory> <optional> <set> <span> <string> <string_view>
               <tuple> <unordered_map> <variant> <vector> "${PROJECT_SOURCE_DIR}/src/base/fields.h")
   set(libraries fmt::fmt tl::expected)
-  if(variant STREQUAL "test")
+  if(variant MATCHES "^test")
     list(APPEND headers <gmock/gmock.h> <gtest/gtest.h>)
     list(APPEND libraries GTest::gtest GTest::gmock)
   endif()

@@ -1,16 +1,18 @@
 // An ocean: hosts, processes and threads in simulated time, driven by the code that runs outside.
 //
-// Threads are real ones, but one runs at a time: each goes on until it waits (for a Signal, an
-// instant, another thread's end), and then the ocean draws the next from those that can go on. When
-// none can, time moves to the next instant that somebody waits for. So a run follows from its seed
-// alone, hours take milliseconds, and a process can be killed wherever it waits.
+// A thread is a stack of its own (fibre.h), and one runs at a time: each goes on until it waits (for
+// a Signal, an instant, another thread's end), and then the ocean draws the next from those that can
+// go on. When none can, time moves to the next instant that somebody waits for. So a run follows
+// from its seed alone, hours take milliseconds, and a process can be killed wherever it waits.
 //
-// A killed process is never resumed: its threads stay parked until the test's own process ends. Use
-// one forked process per seed.
+// A killed process is never resumed: its stacks stay as they are until the test's own process ends.
+// Use one forked process per seed.
+//
+// No clock of the ocean can be set: Waters::now() is what CLOCK_BOOTTIME is outside. Wall clocks of
+// hosts can, and step; ocean_disk.h tells whether anybody reads them.
 #pragma once
 
 #include <algorithm>
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
@@ -18,12 +20,12 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/random.h"
+#include "support/fibre.h"
 
 namespace tombolo::ocean {
 
@@ -32,26 +34,6 @@ class Waters;
 
 struct Process;
 
-// Handed from thread to thread: whoever holds it runs.
-class Baton {
- public:
-  void give() {
-    std::lock_guard lock(mutex_);
-    here_ = true;
-    changed_.notify_one();
-  }
-  void take() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return here_; });
-    here_ = false;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool here_ = false;
-};
-
 struct Sailor {
   std::function<void()> body;
   Process* process = nullptr;
@@ -59,7 +41,7 @@ struct Sailor {
   bool ready = true;
   bool done = false;
   bool held = false;  // by its Thread
-  Baton go;
+  Fibre fibre;
   std::set<Sailor*> joining;  // who wait for its end
 };
 
@@ -90,13 +72,18 @@ class Waters : public Threads {
   std::unique_ptr<Signal> signal() override;
   Ocean& ocean() { return ocean_; }
   Process& process() { return process_; }
+  SimDuration clock_error() const;
 
  private:
   Ocean& ocean_;
   Process& process_;
 };
 
-inline thread_local Sailor* self = nullptr;
+// A bug that is planted: what should be CLOCK_BOOTTIME is the host's wall clock.
+inline bool clocks_can_be_set = false;
+
+// Who runs; nobody between two of them.
+inline Sailor* self = nullptr;
 
 class Ocean {
  public:
@@ -130,12 +117,20 @@ class Ocean {
   void end(Process& process, int status, bool silently) {
     if (!process.alive) return;
     process.alive = false;
+    ended_ = true;
     process.status = status;
     for (Belonging* each : std::vector(process.belongings)) each->process_ended(silently);
     process.belongings.clear();
     for (const auto& each : process.at_end) each();
     process.at_end.clear();
     if (self && self->process == &process) park();
+  }
+
+  // The wall clock of a host, which is nobody's business: it is set by so much.
+  void set_wall_clock(int host, SimDuration by) { wall_clocks_[host] += by; }
+  SimDuration wall_clock_error(int host) const {
+    const auto at = wall_clocks_.find(host);
+    return at == wall_clocks_.end() ? SimDuration{} : at->second;
   }
 
   // Its threads do not run before that instant; its clock goes on.
@@ -151,14 +146,11 @@ class Ocean {
     Sailor& sailor = *sailors_.back();
     sailor.process = &process;
     sailor.body = std::move(body);
-    std::thread([this, &sailor] {
-      self = &sailor;
-      sailor.go.take();
+    sailor.fibre.begin([&sailor] {
       sailor.body();
       sailor.done = true;
       for (Sailor* each : sailor.joining) each->ready = true;
-      back_.give();
-    }).detach();
+    });
     return sailor;
   }
 
@@ -167,8 +159,7 @@ class Ocean {
     CHECK(self, "somebody who is not of the ocean waits");
     self->ready = false;
     self->until = until;
-    back_.give();
-    self->go.take();
+    self->fibre.pause();
     self->until = kNever;
   }
 
@@ -176,9 +167,10 @@ class Ocean {
   bool sail(const std::function<bool()>& over) {
     while (!over()) {
       if (Sailor* next = draw()) {
-        next->go.give();
-        back_.take();
-        std::erase_if(sailors_, [](const auto& each) { return each->done && !each->held; });
+        self = next;
+        next->fibre.go_on();
+        self = nullptr;
+        if (next->done || !next->process->alive || ended_) sort_out();
       } else if (!pass_time()) {
         return false;
       }
@@ -193,11 +185,11 @@ class Ocean {
     return asleep == suspended_.end() || asleep->second <= now_;
   }
   Sailor* draw() {
-    std::vector<Sailor*> ready;
+    ready_.clear();
     for (const auto& each : sailors_) {
-      if (each->ready && can_run(*each)) ready.push_back(each.get());
+      if (each->ready && can_run(*each)) ready_.push_back(each.get());
     }
-    return ready.empty() ? nullptr : ready[random_.below(ready.size())];
+    return ready_.empty() ? nullptr : ready_[random_.below(ready_.size())];
   }
   bool pass_time() {
     SimTime next = events_.empty() ? kNever : events_.begin()->first.first;
@@ -220,19 +212,31 @@ class Ocean {
     }
     return true;
   }
-  void park() {
-    back_.give();
-    while (true) self->go.take();
+  [[noreturn]] static void park() {
+    while (true) self->fibre.pause();
+  }
+  // Those that never run again. Others may still know their names, and what is on their stacks.
+  void sort_out() {
+    ended_ = false;
+    const auto is_left = [](const auto& each) { return !each->done && each->process->alive; };
+    const auto gone = std::stable_partition(sailors_.begin(), sailors_.end(), is_left);
+    for (auto at = gone; at != sailors_.end(); ++at) {
+      if (!(*at)->done || (*at)->held) left_.push_back(std::move(*at));
+    }
+    sailors_.erase(gone, sailors_.end());
   }
 
   SimTime now_{1'000'000'000};
   Random random_;
   std::vector<std::unique_ptr<Process>> processes_;
   std::vector<std::unique_ptr<Sailor>> sailors_;
+  std::vector<std::unique_ptr<Sailor>> left_;  // that never run again
+  std::vector<Sailor*> ready_;                 // of the last draw
+  bool ended_ = false;                         // a process, since they were sorted out
   std::map<std::pair<SimTime, uint64_t>, std::function<void()>> events_;
   uint64_t events_made_ = 0;
-  std::map<int, SimTime> suspended_;  // by host
-  Baton back_;
+  std::map<int, SimTime> suspended_;        // by host
+  std::map<int, SimDuration> wall_clocks_;  // by host: how far off
 };
 
 class OceanSignal : public Signal {
@@ -241,7 +245,7 @@ class OceanSignal : public Signal {
   void wait(std::unique_lock<std::mutex>& lock, SimTime until) override {
     waiting_.insert(self);
     lock.unlock();
-    ocean_.wait(until);
+    ocean_.wait(until < kNever ? until - self->process->waters->clock_error() : kNever);
     lock.lock();
     waiting_.erase(self);
   }
@@ -270,9 +274,13 @@ class OceanThread : public Thread {
   Sailor& sailor_;
 };
 
-inline SimTime Waters::now() const { return ocean_.now(); }
+inline SimTime Waters::now() const { return ocean_.now() + clock_error(); }
+inline SimDuration Waters::clock_error() const {
+  return clocks_can_be_set ? ocean_.wall_clock_error(process_.host) : SimDuration{};
+}
 inline void Waters::sleep_until(SimTime instant) {
-  while (now() < instant) ocean_.wait(instant);
+  instant = instant - clock_error();
+  while (ocean_.now() < instant) ocean_.wait(instant);
 }
 inline std::unique_ptr<Thread> Waters::start(std::function<void()> body) {
   return std::make_unique<OceanThread>(ocean_, ocean_.add(process_, std::move(body)));

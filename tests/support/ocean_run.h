@@ -23,6 +23,7 @@
 #include "perform/runtime/checkpoint.h"
 #include "perform/runtime/emulated_kernels.h"
 #include "perform/runtime/kept_state.h"
+#include "support/ocean_disk.h"
 #include "support/ocean_sockets.h"
 #include "support/test_plan.h"
 
@@ -142,6 +143,9 @@ class OceanProcesses : public launch::Processes {
         waters);
     *seated = true;
     if (end.status) return 0;
+    if (sea_.log_)
+      sea_.log_(
+          fmt::format("a process of rank {} ends: {}", session.rank, end.status.error().text()));
     return session.returns && end.again ? launch::kComesAgain : end.status.error().exit_code();
   }
 
@@ -164,9 +168,10 @@ struct RunOptions {
 struct RunRecord {
   std::optional<Status> end;
   std::vector<int64_t> steps;  // as they were reported
-  std::vector<std::string> notes;
   int64_t launchers = 0;
   int restarts = 0;
+  int full_disks = 0;  // runs that ended because of one
+  std::string wrong;   // what ought not to have ended it, or was not named
 };
 
 class Run {
@@ -201,6 +206,16 @@ class Run {
     release_locks();
     if (sea_.bug_ == Bug::kDiskForgets) empty_newest_shard(host);
     sea_.ocean().at(sea_.ocean().now() + absence, [this, host] { start_host(host); });
+  }
+  // Its disk is full for so long; `disk` says how.
+  void fill_disk(int host, SimDuration span, Disk disk) {
+    Disk& there = disks[host];
+    disk.full_until = std::max(there.full_until, sea_.ocean().now() + span);
+    disk.is_believed = sea_.bug_ == Bug::kFullDiskIsBelieved;
+    disk.lost = std::move(there.lost);
+    disk.refusals = there.refusals;
+    there = std::move(disk);
+    sea_.ocean().at(there.full_until, [this, host] { empty_lost_files(host); });
   }
   // A worker of this rank, or the launcher (-1), by signal 9.
   bool kill_one(int32_t rank) {
@@ -240,6 +255,55 @@ class Run {
         newest = entry.path();
     }
     if (!newest.empty()) fs::resize_file(newest, 0, ec);
+  }
+
+  // What was written to a full disk and believed.
+  void empty_lost_files(int host) const {
+    const std::set<ino_t> lost = std::exchange(disks[host].lost, {});
+    std::error_code ec;
+    for (const auto& entry : fs::recursive_directory_iterator(folder(host), ec)) {
+      struct stat about {};
+      if (entry.is_regular_file(ec) && stat(entry.path().c_str(), &about) == 0 &&
+          lost.contains(about.st_ino))
+        fs::resize_file(entry.path(), 0, ec);
+    }
+  }
+
+  void note(const std::string& text) const {
+    if (sea_.log_) sea_.log_(text);
+  }
+  // What people do when they read how it ended: once there is room again, the same command with
+  // --resume, or without where there is nothing to resume from. False: they take it for the end.
+  bool start_again_by_hand(const Error& error) {
+    const std::string text = error.text();
+    const auto says = [&](const char* words) { return text.find(words) != std::string::npos; };
+    SimTime at = sea_.ocean().now();
+    if (says("No space left on device")) {
+      ++record_.full_disks;
+      bool is_named = false;
+      for (const auto& [host, disk] : disks) {
+        is_named = is_named || (disk.refusals > 0 && says(fmt::format("/host-{}/", host).c_str()));
+        at = std::max(at, disk.full_until);
+      }
+      const std::string last =
+          fmt::format("writing the checkpoint of step {}", options_.plan.run.steps);
+      const bool is_early = says("writing the checkpoint") && !says(last.c_str());
+      if (!is_named || is_early || error.exit_code() != 2)
+        record_.wrong = "it ended because of a full disk: " + text;
+      resume_ = true;
+    } else if (says("no checkpoint to resume from")) {
+      resume_ = false;
+    } else if (says("an earlier run left a checkpoint")) {
+      resume_ = true;
+    } else if (record_.steps.size() > steps_at_start_) {
+      return false;
+    }
+    steps_at_start_ = record_.steps.size();
+    note("people read: " + text);
+    sea_.ocean().at(at + SimDuration{10'000'000'000}, [this] {
+      for (int host = 0; host < hosts(); ++host) start_host(host);
+    });
+    return true;
   }
 
   // supervisor.h, without the fork.
@@ -304,16 +368,13 @@ class Run {
     options.on_progress = [this](const launch::Progress& progress) {
       record_.steps.push_back(progress.step);
     };
-    options.on_note = [this](const std::string& note) { record_.notes.push_back(note); };
+    options.on_note = [this](const std::string& text) { note(text); };
+    options.resume = resume_;
     const auto summary = launch::launch(options_.plan, options, waters);
-    if (!summary && record_.steps.empty()) {
-      // A first start that fails is told to people, and they start it again.
-      record_.notes.push_back(summary.error().message);
-      sea_.ocean().at(waters.now() + SimDuration{10'000'000'000}, [this] { start_host(0); });
-      return 1;
-    }
+    const bool is_done = summary || is_all_done(summary.error());
+    if (!is_done && start_again_by_hand(summary.error())) return 1;
     if (summary) record_.restarts += summary->restarts;
-    record_.end = summary ? Status() : fail(summary.error());
+    record_.end = is_done ? Status() : fail(summary.error());
     return summary ? 0 : 1;
   }
 
@@ -333,22 +394,34 @@ class Run {
                               .terms = options_.terms,
                               .child = false,
                               .returns = true};
-    auto status = launch::run_worker(start, processes);
+    launch::WorkerStart first = start;
+    first.join_max = launch::first_patience(start);
+    auto status = launch::run_worker(first, processes);
     start.join_max = start.join_max * 10;
     const bool again = sea_.bug_ != Bug::kNobodyComesAgain;
+    const bool found_nobody = status && *status != 0 && !launch::comes_again(*status);
     if (status && again) status = launch::run_again(start, *status, processes);
-    // Before the first step people do it.
+    // Before the first step people do it, and where it found no launcher from the beginning.
     const bool failed = !status || *status != 0;
-    if (failed && again && !over() && (options_.systemd || record_.steps.empty())) {
+    const bool by_hand = record_.steps.empty() || found_nobody;
+    if (failed && again && !over() && (options_.systemd || by_hand)) {
       sea_.ocean().at(waters.now() + SimDuration{5'000'000'000},
                       [this, host] { start_host(host); });
     }
     return failed ? 1 : 0;
   }
 
+  // The last checkpoint was there, and what came behind it did not fit.
+  bool is_all_done(const Error& error) const {
+    return record_.full_disks > 0 && resume_ &&
+           error.message.find("nothing is left of run.steps") != std::string::npos;
+  }
+
   Sea& sea_;
   RunOptions options_;
   RunRecord record_;
+  bool resume_ = false;        // people say so
+  size_t steps_at_start_ = 0;  // how many had been reported when people started it
   const link::Token token_ = *link::Token::parse("000102030405060708090a0b0c0d0e0f");
   int launcher_ = -1;
   std::map<int32_t, int> workers_;   // the newest process of each rank

@@ -1,7 +1,8 @@
 // The ocean's network: what endpoint.h promises, in simulated time.
 //
 // Hosts have addresses 10.0.0.H; between two of them there is a path with a latency of its own,
-// which can be cut (nothing arrives until it is whole again) and on which links can be reset.
+// which can be cut (nothing arrives until it is whole again) or slow (what is sent takes seconds
+// longer, each message another time), and on which links can be reset.
 // Hellos are written and checked by the code that sockets use (link/handshake.h). Below that a link
 // is modelled: messages arrive in order, once, and late where the path is cut; with a grace on both
 // sides a link outlives resets and cuts of up to that length, without one it does not. That the
@@ -39,6 +40,9 @@ enum class Bug {
   kDiskForgets,           // what was synced is not there after a power cut
   kJournalForgets,        // the last entry is not there after a kill
   kKeptUnderAnotherStep,  // a state that was left is one step older than it says
+  kFullDiskIsBelieved,    // what did not fit is said to be written
+  kClocksCanBeSet,        // time is what the wall clock says
+  kSlowIsLost,            // a link that is slow for seconds is lost
 };
 
 inline std::string address_of(int host) { return fmt::format("10.0.0.{}", host + 1); }
@@ -72,7 +76,19 @@ class Sea {
     if (from == to) return {20'000 + static_cast<int64_t>(random_.below(50'000))};
     auto [at, is_new] = latencies_.try_emplace(std::minmax(from, to));
     if (is_new) at->second = {2'000'000 + static_cast<int64_t>(random_.below(60'000'000))};
-    return at->second + SimDuration{static_cast<int64_t>(random_.below(2'000'000))};
+    return at->second + SimDuration{static_cast<int64_t>(random_.below(2'000'000))} +
+           queueing(from, to);
+  }
+
+  // Until then every message waits on its way, up to so long.
+  void slow(int from, int to, SimTime until, SimDuration most) {
+    CHECK(most.ns > 0, "a path that is slow by {} ns", most.ns);
+    slow_[std::minmax(from, to)] = {until, most};
+  }
+  SimDuration queueing(int from, int to) {
+    const auto at = slow_.find(std::minmax(from, to));
+    if (at == slow_.end() || at->second.first <= ocean_.now()) return {};
+    return {static_cast<int64_t>(random_.below(static_cast<uint64_t>(at->second.second.ns)))};
   }
 
   bool is_cut(int from, int to) const {
@@ -100,7 +116,10 @@ class Sea {
   void send(const WirePtr& wire, int end, std::function<void()> arrives) {
     if (std::exchange(wire->forgets[end], false)) return;
     Stream& stream = wire->streams[end];
-    SimTime at = ocean_.now() + latency(wire->hosts[end], wire->hosts[1 - end]);
+    const SimDuration way = latency(wire->hosts[end], wire->hosts[1 - end]);
+    if (bug_ == Bug::kSlowIsLost && way.ns > 3'000'000'000)
+      return lose(wire, "it did not answer for 3 s");
+    SimTime at = ocean_.now() + way;
     if (!stream.on_its_way.empty()) at = std::max(at, stream.on_its_way.back().first);
     stream.on_its_way.emplace_back(at, std::move(arrives));
     if (!std::exchange(stream.moving, true)) move_at(wire, end, at);
@@ -111,7 +130,8 @@ class Sea {
   uint16_t next_port_ = 40'000;
   uint64_t attempts_ = 0;
   Bug bug_ = Bug::kNone;
-  int64_t memory_ = int64_t{1} << 40;  // that each host can still give
+  int64_t memory_ = int64_t{1} << 40;            // that each host can still give
+  std::function<void(const std::string&)> log_;  // for a person who watches one storm
 
  private:
   void move_at(const WirePtr& wire, int end, SimTime at) {
@@ -140,6 +160,7 @@ class Sea {
   Random random_;
   std::map<std::pair<int, int>, SimDuration> latencies_;
   std::map<std::pair<int, int>, SimTime> cut_until_;
+  std::map<std::pair<int, int>, std::pair<SimTime, SimDuration>> slow_;  // until when, by how much
 };
 
 class OceanEndpoint final : public Endpoint, public Belonging {
