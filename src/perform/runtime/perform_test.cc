@@ -479,7 +479,7 @@ TEST_F(Performing, ADiskThatFailsStopsTheRun) {
 TEST_F(Performing, AMissedCheckpointIsTold) {
   std::vector<std::string> story;
   Hooks hooks;
-  hooks.write = [&](int64_t step, std::span<const NamedTensor>) -> Result<Shard> {
+  hooks.write = [&](int64_t step, LentState&) -> Result<Shard> {
     if (step == 4) return unusable("the disk is full");
     return Shard{.file = "shard"};
   };
@@ -498,9 +498,7 @@ TEST_F(Performing, AMissedCheckpointIsTold) {
   EXPECT_EQ(std::count_if(trace->records.begin(), trace->records.end(),
                           [](const auto& record) { return record.name == "checkpoint_write_s"; }),
             2);
-  hooks.write = [](int64_t, std::span<const NamedTensor>) -> Result<Shard> {
-    return failed("no state");
-  };
+  hooks.write = [](int64_t, LentState&) -> Result<Shard> { return failed("no state"); };
   EXPECT_EQ(perform_rank(0, plan, hooks).error().message, "no state");
 }
 
