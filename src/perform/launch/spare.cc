@@ -83,8 +83,9 @@ class SpareSession {
         endpoint_->connect(launcher(), at.host, at.port, {}, clock_.now() + kSpareCallMax);
     if (linked) {
       patience_ends_ = clock_.now() + start_.join_max;
-      TRY(endpoint_->send(launcher(), kControlTag, encode(Waiting{options_.datacenter})));
-      return true;
+      // A launcher that ended meanwhile, because the next epoch gathers, is called again.
+      return endpoint_->send(launcher(), kControlTag, encode(Waiting{options_.datacenter}))
+          .has_value();
     }
     endpoint_.reset();
     const Error& error = linked.error();

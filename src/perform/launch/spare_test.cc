@@ -9,6 +9,7 @@
 #include <future>
 #include <set>
 
+#include "perform/launch/control.h"
 #include "perform/launch/workers.h"
 
 namespace tombolo::launch {
@@ -123,6 +124,85 @@ TEST_F(SpareTest, SaysThatThereIsNoRun) {
   EXPECT_THAT(
       seat.error().text(),
       HasSubstr(fmt::format("no run goes on at 127.0.0.1:{}: nobody answered for 0.3 s", port_)));
+}
+
+// One call of a spare: how it goes, and what the launcher says then.
+struct Call {
+  Status linked, sent;
+  std::vector<ControlMessage> says;  // after these it is gone
+};
+
+class ScriptedEndpoint final : public transport::Endpoint {
+ public:
+  explicit ScriptedEndpoint(Call call) : call_(std::move(call)) {}
+  uint16_t port() const override { return 1; }
+  Status connect(int32_t, const std::string&, uint16_t, const link::LinkShape&, SimTime) override {
+    return call_.linked;
+  }
+  Status send(int32_t, link::Tag, link::Payload, link::Urgency) override { return call_.sent; }
+  Result<Came> receive_any(std::span<const Awaited>, SimTime) override {
+    if (said_ == call_.says.size()) return fail({ErrorCode::kLostPeer, "it is gone", {}, {}});
+    return Came{0, {.payload = encode(call_.says[said_++])}};
+  }
+  Status await_peer(int32_t, const link::LinkShape&, SimTime) override { return {}; }
+  Status meet(int32_t, const std::string&, uint16_t, const link::LinkShape&, SimTime) override {
+    return {};
+  }
+  void welcome_all(link::Tag) override {}
+  Result<News> next(SimTime) override { return failed("there is no news"); }
+  uint64_t queued_bytes() const override { return 0; }
+  std::vector<link::LinkStatistics> statistics() override { return {}; }
+  Status flush(SimTime) override { return {}; }
+  void abort(Error) override {}
+  Status close(SimTime) override { return {}; }
+
+ private:
+  const Call call_;
+  size_t said_ = 0;
+};
+
+// What becomes of a spare whose calls go like these, one after the other.
+class Script final : public transport::Sockets {
+ public:
+  explicit Script(std::vector<Call> calls) : calls_(std::move(calls)) {}
+  Result<std::unique_ptr<transport::Endpoint>> open(transport::Endpoint::Options, Clock&) override {
+    CHECK(opened_ < calls_.size(), "it calls a {}th time", opened_ + 1);
+    return std::make_unique<ScriptedEndpoint>(calls_[opened_++]);
+  }
+  bool takes_connections(const transport::Address&, SimDuration) override { return true; }
+  Seat play() {
+    ManualClock clock;
+    return wait_for_seat({.start = {.ranks = 4, .token = *link::Token::random()}, .sockets = this},
+                         clock);
+  }
+  size_t opened() const { return opened_; }
+
+ private:
+  const std::vector<Call> calls_;
+  size_t opened_ = 0;
+};
+
+Status gone() { return fail({ErrorCode::kLostPeer, "it is gone", {}, {}}); }
+
+// At every point of a call the launcher may go away, for the next epoch or for a while.
+TEST(ScriptedSpare, CallsAgainWheneverTheLauncherGoesAway) {
+  Script script({{.linked = gone()},
+                 {.sent = gone()},
+                 {},
+                 {.says = {Stop{.reason = "rank 1 was lost", .again = true}}},
+                 {.says = {VacantSeat{3}}}});
+  EXPECT_EQ(*script.play(), 3);
+  EXPECT_EQ(script.opened(), 5u);
+}
+
+TEST(ScriptedSpare, IsDoneWhenTheRunIs) {
+  EXPECT_EQ(*Script({{.says = {Over{}}}}).play(), std::nullopt);
+  EXPECT_EQ(*Script({{.says = {Stop{.reason = "the run failed"}}}}).play(), std::nullopt);
+}
+
+TEST(ScriptedSpare, BelievesNoSeatThatThePlanLacks) {
+  EXPECT_EQ(Script({{.says = {VacantSeat{4}}}}).play().error().message,
+            "the launcher offered the seat of rank 4 of 4");
 }
 
 // Whoever is no member of the run can say what it likes.

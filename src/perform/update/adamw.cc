@@ -17,7 +17,7 @@ struct Factors {
 };
 
 // g++ vectorises no loop of unknown length below -O3, and no square root that may set errno. Four
-// lanes take a third of the time and round as one does.
+// lanes round as one does.
 #if defined(__GNUC__) && !defined(__clang__)
 __attribute__((optimize("O3", "no-math-errno", "no-trapping-math")))
 #endif

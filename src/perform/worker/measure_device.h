@@ -9,8 +9,9 @@
 
 namespace tombolo::worker {
 
-// With so many threads, layers of these hidden sizes, for about so long. One thread is timed by the CPU time of this process, which
-// other processes disturb little; several by the clock. Unusable without LibTorch.
+// With so many threads, layers of these hidden sizes, for about so long. One thread is timed by the
+// CPU time of this process, which other processes disturb little; several by the clock. Unusable
+// without LibTorch.
 Result<plan::DeviceRates> measure_device(int64_t threads, const std::vector<int64_t>& hidden,
                                          Seconds budget);
 
