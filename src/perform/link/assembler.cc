@@ -147,10 +147,12 @@ Result<std::vector<Message>> Assembler::add(const Frame& frame) {
   if (at == open_.end()) {
     at = open_.try_emplace(header.message).first;
     TRY(begin(header, at->second));
+    came_ += kMessageCost;
   }
   if (!TRY(check_place(frame, at->second))) return std::vector<Message>();
   put(frame, at->second);
   open_bytes_ += header.length;
+  came_ += header.length;
   std::vector<Message> out;
   if (at->second.message.payload.size() < at->second.total) return out;
   open_bytes_ -= at->second.total;

@@ -57,6 +57,8 @@ class Assembler {
 
   uint64_t complete() const { return released_.without_gap(); }  // all up to this number came out
   uint64_t open_bytes() const { return open_bytes_; }
+  // That came, ever, repeats not counted, kMessageCost for each message with it.
+  uint64_t came_bytes() const { return came_; }
   uint64_t reserved() const { return reserved_; }
 
  private:
@@ -82,6 +84,7 @@ class Assembler {
   std::map<uint64_t, uint64_t> follower_;  // of that one: who waits for it
   SeenNumbers released_;
   uint64_t open_bytes_ = 0;
+  uint64_t came_ = 0;
   uint64_t reserved_ = 0;  // bytes
 };
 

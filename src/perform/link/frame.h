@@ -15,7 +15,7 @@
 //
 // Version 2 numbers messages, because those of a link come over several connections. Version 3 lets
 // a link outlive its connections: hellos that go on with a link, receipts that count segments,
-// pings.
+// pings. Version 4 gives credit: a hello and receipts say how much may be sent (link.h).
 #pragma once
 
 #include <array>
@@ -32,9 +32,10 @@
 
 namespace tombolo::link {
 
-constexpr uint16_t kProtocolVersion = 3;
+constexpr uint16_t kProtocolVersion = 4;
 constexpr size_t kHeaderBytes = 96;
 constexpr uint32_t kFramePayloadMax = 256 * 1024;
+constexpr uint64_t kUnlimited = UINT64_MAX;  // bytes
 
 enum class FrameKind : uint8_t {
   kHello = 1,    // who I am; payload: the job's token and more (handshake.h)
@@ -49,9 +50,11 @@ struct FrameHeader {
   FrameKind kind = FrameKind::kData;
   uint32_t sender = 0;  // rank
   uint32_t epoch = 0;   // of the membership
-  // In a receipt: how many segments (data frames) came over this connection since it shook hands.
+  // In a receipt: how many segments (data frames) came over this connection since it shook hands;
+  // in a goodbye: up to which message all are here.
   uint64_t iteration = 0;
-  uint64_t tag = 0;  // which tensor of the iteration; in a hello: the rank that is called
+  // Which tensor of the iteration; in a hello: the rank that is called; in a receipt: the credit.
+  uint64_t tag = 0;
   // Messages of a link count from 1, in the order of send(). In a hello: which connection of the
   // link this is, from 0; in a goodbye: how many messages were sent; in a receipt: up to which.
   uint64_t message = 0;

@@ -18,7 +18,7 @@ constexpr std::string_view kRestarted = "was started again";
 constexpr std::string_view kCrossing = "this rank calls that one already";
 
 // Token, attempt, incarnation, the incarnation that it resumes, round, grace in ms.
-constexpr size_t kHelloBytes = 16 + 8 + 8 + 8 + 4 + 4;
+constexpr size_t kHelloBytes = 16 + 8 + 8 + 8 + 8 + 4 + 4;
 constexpr int64_t kMillisecond = 1'000'000;
 constexpr SimDuration kGraceMax{24 * 3600 * (1000 * kMillisecond)};
 
@@ -94,6 +94,7 @@ std::vector<std::byte> hello_frame(const Identity& self, int32_t called, const L
   append(payload, part.attempt);
   append(payload, self.incarnation);
   append(payload, terms.resumes);
+  append(payload, terms.window);
   append(payload, part.round);
   append(payload, static_cast<uint32_t>(std::min(terms.grace, kGraceMax).ns / kMillisecond));
   return control_frame(self,
@@ -104,13 +105,16 @@ std::vector<std::byte> hello_frame(const Identity& self, int32_t called, const L
                        payload);
 }
 
-std::vector<std::byte> goodbye_frame(const Identity& self, uint64_t messages) {
-  return control_frame(self, {.kind = FrameKind::kGoodbye, .message = messages}, {});
+std::vector<std::byte> goodbye_frame(const Identity& self, uint64_t messages, uint64_t complete) {
+  return control_frame(
+      self, {.kind = FrameKind::kGoodbye, .iteration = complete, .message = messages}, {});
 }
 
-std::vector<std::byte> receipt_frame(const Identity& self, uint64_t message, uint64_t segments) {
+std::vector<std::byte> receipt_frame(const Identity& self, uint64_t message, uint64_t segments,
+                                     uint64_t credit) {
   return control_frame(
-      self, {.kind = FrameKind::kReceipt, .iteration = segments, .message = message}, {});
+      self, {.kind = FrameKind::kReceipt, .iteration = segments, .tag = credit, .message = message},
+      {});
 }
 
 std::vector<std::byte> ping_frame(const Identity& self) {
@@ -153,6 +157,7 @@ Result<Caller> check_hello(const Identity& self, const Frame& frame) {
   caller.part.attempt = extract<uint64_t>(rest);
   caller.incarnation = extract<uint64_t>(rest);
   caller.terms.resumes = extract<uint64_t>(rest);
+  caller.terms.window = extract<uint64_t>(rest);
   caller.part.round = extract<uint32_t>(rest);
   caller.terms.grace = {std::min(extract<uint32_t>(rest) * kMillisecond, kGraceMax.ns)};
   if (caller.terms.resumes != 0 && caller.terms.resumes != self.incarnation)

@@ -78,8 +78,9 @@ struct LinkPart {
 
 // What a hello says beyond who and which.
 struct Terms {
-  SimDuration grace;     // how long it would wait for a lost link; 0: not at all. Whole ms
-  uint64_t resumes = 0;  // the incarnation that it means to go on with; 0: any
+  SimDuration grace;             // how long it would wait for a lost link; 0: not at all. Whole ms
+  uint64_t resumes = 0;          // the incarnation that it means to go on with; 0: any
+  uint64_t window = kUnlimited;  // how many bytes may come before one is taken (link.h)
 };
 
 struct Caller {
@@ -91,10 +92,14 @@ struct Caller {
 
 std::vector<std::byte> hello_frame(const Identity& self, int32_t called, const LinkPart& part = {},
                                    const Terms& terms = {});
-// Says how many messages were sent, over all connections.
-std::vector<std::byte> goodbye_frame(const Identity& self, uint64_t messages);
-// All messages up to this one are here, and so many segments came over this connection.
-std::vector<std::byte> receipt_frame(const Identity& self, uint64_t message, uint64_t segments = 0);
+// Says how many messages were sent, over all connections, and up to which all of the other side's
+// are here: a receipt may have been lost, and after the goodbye there is none.
+std::vector<std::byte> goodbye_frame(const Identity& self, uint64_t messages,
+                                     uint64_t complete = 0);
+// All messages up to this one are here, so many segments came over this connection, and so much may
+// be sent in all (link.h).
+std::vector<std::byte> receipt_frame(const Identity& self, uint64_t message, uint64_t segments = 0,
+                                     uint64_t credit = kUnlimited);
 std::vector<std::byte> ping_frame(const Identity& self);
 std::vector<std::byte> failure_frame(const Identity& self, std::string_view reason);
 

@@ -17,11 +17,12 @@ Link::Link(Options options)
       assembler_({.sender = static_cast<uint32_t>(options_.peer),
                   .epoch = options_.self.epoch,
                   .message_max = options_.message_max,
-                  .open_bytes_max = std::max(uint64_t{4} << 30, options_.message_max)}) {}
+                  .open_bytes_max = std::max(uint64_t{4} << 30, options_.message_max)}),
+      credit_said_(options_.window) {}
 
 bool Link::owes_receipt(uint32_t connection, SimTime now) const {
   const auto ledger = ledgers_.find(connection);
-  if (assembler_.complete() >= receipted_ + kReceiptEvery) return true;
+  if (assembler_.complete() >= receipted_ + kReceiptEvery || owes_credit()) return true;
   if (ledger == ledgers_.end()) return false;
   // The other side waits for it before it says goodbye: now, when both are about to.
   return ledger->second.owes_receipt(now) || (closing_ && !ledger->second.owes_nothing());
@@ -29,8 +30,19 @@ bool Link::owes_receipt(uint32_t connection, SimTime now) const {
 
 std::vector<std::byte> Link::say_receipt(Ledger* ledger, SimTime now) {
   receipted_ = assembler_.complete();
+  credit_said_ = credit();
+  credit_lost_ = false;
   if (ledger) ledger->said(now);
-  return receipt_frame(options_.self, receipted_, ledger ? ledger->report() : 0);
+  return receipt_frame(options_.self, receipted_, ledger ? ledger->report() : 0, credit_said_);
+}
+
+uint64_t Link::credit() const {
+  const uint64_t from = waiting_ > 0 ? assembler_.came_bytes() : inbox_.taken_bytes();
+  return std::max(credit_said_, from + std::min(options_.window, kUnlimited - from));
+}
+
+bool Link::owes_credit() const {
+  return credit_lost_ || credit() - credit_said_ > options_.window / 4;
 }
 
 bool Link::owes(uint32_t connection, SimTime now) const {
@@ -54,7 +66,7 @@ Link::Pull Link::pull(uint32_t connection, SimTime now, uint64_t tail) {
   }
   if (closing_ && delivered()) {
     said_.insert(connection);
-    return goodbye_frame(options_.self, outbox_.messages());
+    return goodbye_frame(options_.self, outbox_.messages(), assembler_.complete());
   }
   if (!ledger || !ledger->owes_ping(now)) return std::monostate();
   ledger->said(now);
@@ -85,6 +97,7 @@ void Link::lose(uint32_t connection, SimTime now) {
   for (Outgoing& segment : gone.mapped().take_back()) outbox_.put_back(std::move(segment), now);
   said_.erase(connection);
   heard_.erase(connection);
+  credit_lost_ = credit_lost_ || credit_said_ > options_.window;
 }
 
 void Link::resume(uint32_t connection, SimTime now) {
@@ -137,7 +150,7 @@ Status Link::accept(uint32_t connection, const Frame& frame, SimTime now) {
     case FrameKind::kReceipt:
       return on_receipt(connection, frame.header);
     case FrameKind::kGoodbye:
-      return on_goodbye(connection, frame.header.message);
+      return on_goodbye(connection, frame.header);
     case FrameKind::kPing:
       return {};  // that it came is all it says
     case FrameKind::kHello:
@@ -149,6 +162,7 @@ Status Link::accept(uint32_t connection, const Frame& frame, SimTime now) {
 
 Status Link::on_data(uint32_t connection, const Frame& frame, SimTime now) {
   for (Message& message : TRY(assembler_.add(frame))) inbox_.add(std::move(message), now);
+  TRY(check_credit());
   if (Ledger* const ledger = this->ledger(connection)) {
     ledger->take(frame.payload.size(), now);
   } else if (!up()) {
@@ -159,13 +173,27 @@ Status Link::on_data(uint32_t connection, const Frame& frame, SimTime now) {
 
 Status Link::on_receipt(uint32_t connection, const FrameHeader& header) {
   TRY(outbox_.receipt(header.message));
+  outbox_.allow(header.tag);
   if (Ledger* const ledger = this->ledger(connection)) return ledger->receipt(header.iteration);
+  return {};
+}
+
+Status Link::check_credit() const {
+  const uint64_t came = assembler_.came_bytes();
+  if (came > credit_said_)
+    return failed(fmt::format("it sent {} bytes where {} were allowed", came, credit_said_));
+  const uint64_t here = came - inbox_.taken_bytes();
+  if (here > options_.message_max && here - options_.message_max > options_.window)
+    return failed(
+        fmt::format("{} bytes of it lie here, and what is awaited is not among them", here));
   return {};
 }
 
 // A connection keeps its order, so with the last goodbye all that was sent before is here. Over a
 // resumable link all of it was confirmed before the first.
-Status Link::on_goodbye(uint32_t connection, uint64_t messages) {
+Status Link::on_goodbye(uint32_t connection, const FrameHeader& header) {
+  const uint64_t messages = header.message;
+  TRY(outbox_.receipt(header.iteration));
   if (announced_ && messages != *announced_)
     return failed(fmt::format("its goodbyes count {} and {} messages", *announced_, messages));
   announced_ = messages;

@@ -20,6 +20,13 @@
 //
 // and goodbyes wait until everything is confirmed, so that after the first of them there is nothing
 // left to lose. The link is finished when the connections that are there have brought theirs.
+//
+// Credit: each side says how many bytes may come before it takes one (its window), and receipts
+// say how far that has moved. So an end that takes nothing stops the other one, and what lies here
+// is bounded. Messages are taken by their tags, and the one that is awaited may stand behind a
+// window's worth of others; so while somebody waits for what is not here, the window moves with
+// what came. Then one window and one message of the largest size is the limit; beyond it the link
+// is lost.
 #pragma once
 
 #include <map>
@@ -34,13 +41,16 @@
 
 namespace tombolo::link {
 
+constexpr uint64_t kCreditWindowMin = 1024;  // bytes
+
 class Link {
  public:
   struct Options {
     Identity self;
     int32_t peer = 0;
     uint64_t message_max = 0;  // bytes
-    Ledger::Options ledger;    // of a resumable link
+    uint64_t window = kUnlimited;
+    Ledger::Options ledger;  // of a resumable link
   };
   explicit Link(Options options);
 
@@ -76,6 +86,13 @@ class Link {
   // Nothing waits and nothing is kept: the other side has it all.
   bool delivered() const;
 
+  // Credit. The other side's window, before anything is sent; how many wait for a message of this
+  // link that is not here; and whether a receipt should go out for it alone.
+  void set_their_window(uint64_t bytes) { outbox_.set_credit(bytes); }
+  void begin_waiting() { ++waiting_; }
+  void end_waiting() { --waiting_; }
+  bool owes_credit() const;
+
   // A frame that is no hello and no failure; on an error the link is lost.
   Status accept(uint32_t connection, const Frame& frame, SimTime now);
   // pull() has something, although nothing was pushed: a receipt, or a ping.
@@ -86,11 +103,13 @@ class Link {
 
  private:
   bool owes_receipt(uint32_t connection, SimTime now) const;
+  uint64_t credit() const;
   std::vector<std::byte> say_receipt(Ledger* ledger, SimTime now);
   Status check_sender(const FrameHeader& header) const;
   Status on_data(uint32_t connection, const Frame& frame, SimTime now);
+  Status check_credit() const;
   Status on_receipt(uint32_t connection, const FrameHeader& header);
-  Status on_goodbye(uint32_t connection, uint64_t messages);
+  Status on_goodbye(uint32_t connection, const FrameHeader& header);
 
   Options options_;
   Gathering gathering_;
@@ -98,6 +117,9 @@ class Link {
   Inbox inbox_;
   Assembler assembler_;
   uint64_t receipted_ = 0;
+  uint64_t credit_said_ = 0;
+  bool credit_lost_ = false;  // perhaps, with the connection that carried it
+  int waiting_ = 0;
   bool closing_ = false;
   std::set<uint32_t> said_;
   std::set<uint32_t> heard_;

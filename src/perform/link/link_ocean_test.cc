@@ -308,6 +308,87 @@ TEST_F(LinkTest, ReceiptsLetTheSenderForget) {
   EXPECT_EQ(zero_.outbox().receipt(65).error().message, "a receipt for message 65 of 64");
 }
 
+// Windows of 2,000 bytes; of messages of 1,000, 256 are counted for each. The last one is awaited.
+TEST_F(LinkTest, AnEndThatTakesNothingStopsTheOther) {
+  Link::Options tight = options(1);
+  tight.window = 2'000;
+  Link one(tight);
+  for (const uint32_t i : {0u, 1u})
+    ASSERT_TRUE(one.gathering().add({0, {.connection = i, .connections = 2, .attempt = 1}}));
+  zero_.set_their_window(2'000);
+  for (uint64_t i = 1; i <= 5; ++i) zero_.outbox().push({1, i}, Payload(1'000), 0, {});
+  FrameDecoder decoder;
+  const auto pass = [&] {  // what went over, bytes
+    uint64_t bytes = 0;
+    for (auto frame = pull(0); !frame.empty(); frame = pull(0)) {
+      const Status status = decoder.feed(frame, [&](const Frame& f) {
+        bytes += f.header.length;
+        return one.accept(0, f, {});
+      });
+      EXPECT_TRUE(status) << status.error().text();
+    }
+    return bytes;
+  };
+  const auto tell = [&] {
+    ASSERT_TRUE(one.owes(0, {}));
+    FrameDecoder decoder;
+    const Link::Pull receipt = one.pull(0, {});
+    ASSERT_TRUE(decoder.feed(std::get<std::vector<std::byte>>(receipt),
+                             [&](const Frame& f) { return zero_.accept(0, f, {}); }));
+    EXPECT_FALSE(one.owes_credit());
+  };
+  EXPECT_EQ(pass(), 2'000u - 2 * 256u);
+  EXPECT_TRUE(zero_.outbox().held_back());
+  EXPECT_FALSE(one.owes_credit()) << "nobody took anything";
+  EXPECT_EQ(one.inbox().take({1, 1}, {}).payload.size(), 1'000u);
+  tell();
+  EXPECT_EQ(pass(), 1'256u - 256u) << "the rest of the second, and half of the third";
+  one.begin_waiting();  // for the fifth
+  for (int i = 0; i < 2; ++i) {
+    tell();
+    pass();
+  }
+  one.end_waiting();
+  EXPECT_TRUE(one.inbox().due({1, 5}, {}));
+  EXPECT_FALSE(zero_.outbox().held_back());
+}
+
+TEST_F(LinkTest, WhoSendsMoreThanItMayIsRefused) {
+  Link::Options tight = options(1);
+  tight.window = 1'500;
+  tight.message_max = 5'000;
+  Link one(tight);
+  ASSERT_TRUE(one.gathering().add({0, {.connection = 0, .connections = 1, .attempt = 1}}));
+  const auto send = [&](uint64_t number) {
+    zero_.outbox().push({1, number}, Payload(1'000), 0, {});
+    FrameDecoder decoder;
+    return decoder.feed(pull(0), [&](const Frame& f) { return one.accept(0, f, {}); });
+  };
+  ASSERT_TRUE(send(1));
+  EXPECT_EQ(send(2).error().message, "it sent 2512 bytes where 1500 were allowed");
+}
+
+// It floods an end that waits for something else.
+TEST_F(LinkTest, WhatIsAwaitedComesBeforeALimit) {
+  Link::Options tight = options(1);
+  tight.window = 1'500;
+  tight.message_max = 5'000;
+  Link one(tight);
+  ASSERT_TRUE(one.gathering().add({0, {.connection = 0, .connections = 1, .attempt = 1}}));
+  one.begin_waiting();
+  Status status;
+  uint64_t number = 0;
+  while (status && number < 100) {
+    zero_.outbox().push({1, ++number}, Payload(1'000), 0, {});
+    FrameDecoder decoder;
+    status = decoder.feed(pull(0), [&](const Frame& f) { return one.accept(0, f, {}); });
+    if (status && one.owes_credit()) one.pull(0, {});
+  }
+  EXPECT_EQ(number, 6u) << "5 x 1,256 bytes are less than 6,500";
+  EXPECT_EQ(status.error().message,
+            "7536 bytes of it lie here, and what is awaited is not among them");
+}
+
 // The listener is up with the last hello, and may send before the dialer heard the last answer.
 TEST(ResumableLink, CountsWhatCameBeforeTheLastAnswer) {
   Link sender({.self = {.rank = 0, .ranks = 2, .epoch = 1}, .peer = 1, .message_max = 100});
@@ -333,6 +414,40 @@ TEST(ResumableLink, CountsWhatCameBeforeTheLastAnswer) {
   ASSERT_TRUE(dialer.owes(0, later));
   ASSERT_TRUE(give(sender, std::get<std::vector<std::byte>>(dialer.pull(0, later))));
   EXPECT_TRUE(sender.delivered());
+}
+
+// The receipt was lost with its connection, and the other side parts.
+TEST(ResumableLink, WhatAGoodbyeConfirmsDoesNotGoAgain) {
+  std::vector<Link> ends;
+  for (const int32_t rank : {0, 1}) {
+    ends.emplace_back(Link::Options{
+        .self = {.rank = rank, .ranks = 2, .epoch = 1}, .peer = 1 - rank, .message_max = 100});
+    for (const uint32_t i : {0u, 1u})
+      ASSERT_TRUE(ends[rank].gathering().add(
+          {1 - rank, {.connection = i, .connections = 2, .attempt = 1}}));
+    ends[rank].make_resumable({});
+  }
+  const auto give = [&](int to, uint32_t connection, const std::vector<std::byte>& bytes) {
+    FrameDecoder decoder;
+    return decoder.feed(bytes, [&](const Frame& f) { return ends[to].accept(connection, f, {}); });
+  };
+  for (const uint64_t number : {1, 2}) {
+    ends[0].outbox().push({1, number}, Payload(10), 0, {});
+    const auto segment = std::get<Outgoing>(ends[0].pull(0, {}));
+    if (number == 1) {
+      ASSERT_TRUE(give(1, 0, encode_frame(segment.header, segment.payload)));
+    }
+  }
+  for (Link& end : ends) end.lose(0, {});
+  EXPECT_EQ(ends[0].outbox().queued_bytes(), 20u);
+  ends[1].close();
+  ASSERT_TRUE(give(0, 1, std::get<std::vector<std::byte>>(ends[1].pull(1, {}))));
+  EXPECT_EQ(ends[0].outbox().queued_bytes(), 10u) << "of the second it said nothing";
+  EXPECT_FALSE(ends[0].outbox().all_there());
+  const auto again = std::get<Outgoing>(ends[0].pull(1, {}));
+  EXPECT_EQ(again.header.message, 2u);
+  ASSERT_TRUE(ends[0].outbox().receipt(2));
+  EXPECT_TRUE(ends[0].outbox().all_there());
 }
 
 // A question, its answer a millisecond later, and the next question: three frames carry two receipts.

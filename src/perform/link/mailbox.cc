@@ -34,7 +34,7 @@ void Outbox::push(Tag tag, Payload payload, Urgency urgency, SimTime now) {
 }
 
 std::optional<SimTime> Outbox::next_departure(SimTime now) const {
-  if (empty()) return std::nullopt;
+  if (empty() || held_back()) return std::nullopt;
   if (!pacer_) return now;
   const SimTime there =
       again_first() ? again_.begin()->second.since : queue_.begin()->second.enqueued;
@@ -49,8 +49,8 @@ void Outbox::put_back(Outgoing segment, SimTime now) {
 }
 
 bool Outbox::again_first() const {
-  return !again_.empty() &&
-         (queue_.empty() || again_.begin()->first.first <= queue_.begin()->first);
+  return !again_.empty() && (queue_.empty() || room() <= kMessageCost ||
+                             again_.begin()->first.first <= queue_.begin()->first);
 }
 
 Outgoing Outbox::take_again(SimTime now) {
@@ -80,7 +80,9 @@ Outgoing Outbox::take(SimTime now, uint64_t tail) {
   const auto chosen = choose(tail);
   Item& item = chosen->second;
   const uint64_t total = item.payload->size();
-  const auto length = static_cast<uint32_t>(std::min<uint64_t>(segment_max_, total - item.offset));
+  const uint64_t fits = std::min<uint64_t>(segment_max_, room() - kMessageCost);
+  const auto length = static_cast<uint32_t>(std::min(fits, total - item.offset));
+  taken_ += length + (item.offset == 0 ? kMessageCost : 0);
   const Slot slot = pacer_ ? pacer_->take(item.enqueued, length) : Slot{now, now};
   if (item.offset == 0) item.start = slot.begin;
   Outgoing out{.header = {.kind = FrameKind::kData,
@@ -111,6 +113,13 @@ Status Outbox::receipt(uint64_t message) {
     last_of_tag_.erase(tag_of_last_.begin()->second);
     tag_of_last_.erase(tag_of_last_.begin());
   }
+  confirmed_ = std::max(confirmed_, message);
+  std::erase_if(again_, [&](const auto& each) {
+    const Outgoing& segment = each.second.segment;
+    if (segment.header.message > message) return false;
+    queued_bytes_ -= segment.payload.size();
+    return true;
+  });
   return {};
 }
 
@@ -148,6 +157,7 @@ Received Inbox::take(const Tag& tag, SimDuration delay) {
   at->second.pop_front();
   if (at->second.empty()) items_.erase(at);
   queued_bytes_ -= message.payload.size();
+  taken_ += message.payload.size() + kMessageCost;
   return {std::move(message.payload), message.start, *delivered};
 }
 

@@ -11,6 +11,7 @@
 // what is no more urgent and was never sent.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
@@ -43,8 +44,16 @@ class Outbox {
   // The next segment; next_departure(now) <= now. `tail`: whoever asks is slow, and leaves the last
   // so many bytes of a message to others where it finds less urgent work.
   Outgoing take(SimTime now, uint64_t tail = 0);
-  // The peer has all messages up to this one. Fails if it claims more than was sent.
+  // The peer has all messages up to this one: nothing of them goes again. Fails if it claims more
+  // than was sent.
   Status receipt(uint64_t message);
+  bool all_there() const { return confirmed_ == messages_; }
+  // So much may be taken in all, kMessageCost for each message with it; what goes again counts
+  // once. Without a limit until the first of these; then less than before says nothing.
+  void set_credit(uint64_t credit) { credit_ = credit; }
+  void allow(uint64_t credit) { credit_ = std::max(credit_, credit); }
+  // Nothing may be taken before the peer allows more.
+  bool held_back() const { return again_.empty() && !queue_.empty() && room() <= kMessageCost; }
   // Nobody knows whether this segment arrived: it is to go again.
   void put_back(Outgoing segment, SimTime now);
   void clear();
@@ -74,6 +83,7 @@ class Outbox {
   };
   using AgainQueue = std::map<std::pair<Place, uint64_t>, Again>;
 
+  uint64_t room() const { return credit_ - taken_; }
   bool again_first() const;
   Outgoing take_again(SimTime now);
   Queue::iterator choose(uint64_t tail);
@@ -86,6 +96,9 @@ class Outbox {
   AgainQueue again_;
   uint64_t queued_bytes_ = 0;
   uint64_t messages_ = 0;
+  uint64_t confirmed_ = 0;
+  uint64_t credit_ = kUnlimited;
+  uint64_t taken_ = 0;  // as credit counts
   std::map<Tag, uint64_t> last_of_tag_;
   std::map<uint64_t, Tag> tag_of_last_;  // the same, by number
 };
@@ -104,6 +117,7 @@ class Inbox {
   Received take(const Tag& tag, SimDuration delay);
   uint64_t queued_bytes() const { return queued_bytes_; }
   uint64_t messages() const { return messages_; }  // that came, ever
+  uint64_t taken_bytes() const { return taken_; }  // ever, kMessageCost for each with it
 
  private:
   struct Item {
@@ -113,6 +127,7 @@ class Inbox {
   std::map<Tag, std::deque<Item>> items_;
   uint64_t queued_bytes_ = 0;
   uint64_t messages_ = 0;
+  uint64_t taken_ = 0;
 };
 
 }  // namespace tombolo::link

@@ -88,6 +88,7 @@ Status Driver::on_link_frame(const ConnectionPtr& c, const link::Frame& frame) {
     Lock lock(mutex_);
     link::Link& link = peer(c->rank).link;
     const uint64_t before = link.inbox().messages();
+    const bool held_back = link.outbox().held_back();
     link::Frame timed = frame;
     if (!options_.one_clock) timed.header.start = timed.header.departed = clock_.now();
     TRY(link.accept(c->part.connection, timed, clock_.now()));
@@ -99,7 +100,8 @@ Status Driver::on_link_frame(const ConnectionPtr& c, const link::Frame& frame) {
     owes = link.owes(c->part.connection, clock_.now());
     const link::Ledger* ledger = link.ledger(c->part.connection);
     wakes = ledger && ledger->wake() < c->life_at;
-    if (closing_ && frame.header.kind == link::FrameKind::kReceipt)  // perhaps the last one
+    const bool last = closing_ && frame.header.kind == link::FrameKind::kReceipt;  // perhaps
+    if (last || (held_back && !link.outbox().held_back()))
       asio::post(io_, [this, rank = c->rank] { pump_all(rank); });
   }
   if (finished)

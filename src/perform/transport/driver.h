@@ -123,7 +123,7 @@ struct Peer {
   bool idle() const { return link.outbox().empty() && bytes_out == 0; }
   bool delivered() const { return idle() && (!link.resumable() || link.delivered()); }
   void drop_queue(bool lost = true) {
-    dropped = dropped || !(lost ? delivered() : idle());
+    dropped = dropped || !(link.outbox().all_there() || (lost ? delivered() : idle()));
     link.outbox().clear();
     bytes_out = 0;
   }
@@ -173,6 +173,9 @@ class Driver final : public Endpoint {
   void check_rank(int32_t rank) const;
   Peer& peer(int32_t rank);
   void wait(Lock& lock, SimTime deadline);
+  void wait_for(Lock& lock, const std::vector<Peer*>& peers, SimTime deadline);
+  void await_room(Lock& lock, Peer& p, uint64_t bytes);
+  void tell_credit(const Peer& p);
   Status drained(int32_t rank, const Peer& peer) const;
   void call(int32_t rank, Peer& p, const tcp::endpoint& at, SimTime deadline);
   void uncall(Peer& p, const Error& error);
@@ -259,6 +262,7 @@ class Driver final : public Endpoint {
   // Where all are welcome: whose messages next() hands out, and ranks of which there may be news.
   std::optional<link::Tag> welcomed_;
   std::deque<int32_t> news_;
+  int waiting_for_room_ = 0;
   std::optional<Error> aborted_;
   bool closing_ = false;
 };

@@ -137,7 +137,7 @@ void Driver::begin(const ConnectionPtr& c) {
     c->secure = std::make_unique<trust::SecureStream>(secure_, role);
   }
   if (c->dialed >= 0) {
-    link::Terms terms{.grace = options_.grace};
+    link::Terms terms{.grace = options_.grace, .window = options_.inbox_max};
     if (c->redials) {
       Lock lock(mutex_);
       terms.resumes = peer(c->dialed).link.gathering().incarnation();
@@ -188,7 +188,8 @@ Status Driver::on_hello(const ConnectionPtr& c, const link::Frame& frame) {
   TRY(joined);
   if (c->dialed < 0)
     c->control.push_back(
-        link::hello_frame(options_.identity, caller.rank, caller.part, {.grace = options_.grace}));
+        link::hello_frame(options_.identity, caller.rank, caller.part,
+                          {.grace = options_.grace, .window = options_.inbox_max}));
   if (c->dialed >= 0 && c->part.connection == 0 && !c->redials) dial_others(c);
   return {};
 }
@@ -231,6 +232,7 @@ Status Driver::join(const ConnectionPtr& c, const link::Caller& caller,
   known(c);
   if (!p.link.up()) return {};
   p.up = true;
+  p.link.set_their_window(caller.terms.window);
   p.dialing.clear();
   for (const auto& [number, each] : p.connections) each->handshake_timer.cancel();
   if (options_.grace.ns > 0 && caller.terms.grace.ns > 0) make_resumable(p, caller.terms);

@@ -55,7 +55,7 @@ bool Driver::pull(const ConnectionPtr& c) {
   Lock lock(mutex_);
   Peer& p = peer(c->rank);
   if (!p.up) return false;
-  const bool idle = p.link.outbox().empty();
+  const bool idle = p.link.outbox().empty() || p.link.outbox().held_back();
   const bool pulls = p.pulls(*c);
   if (idle || !pulls) c->meter.pause();
   if (idle && p.tuner) p.tuner->pause();
@@ -159,7 +159,7 @@ void Driver::transmit(const ConnectionPtr& c, const Buffers& buffers) {
       // The peer is gone. What it said before that is still to be read, and the reader ends it.
       if (error && !p.link.resumable()) p.drop_queue();
       p.bytes_out -= std::min<uint64_t>(bytes, p.bytes_out);
-      if (p.idle()) changed_.notify_all();
+      if (p.idle() || waiting_for_room_ > 0) changed_.notify_all();
     }
     if (!error) return pump(c);
     c->mute = true;

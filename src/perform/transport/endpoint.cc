@@ -89,6 +89,7 @@ Driver::Peer& Driver::peer(int32_t rank) {
                    link::Link::Options{.self = options_.identity,
                                        .peer = rank,
                                        .message_max = options_.message_max,
+                                       .window = options_.inbox_max,
                                        .ledger = {.receipt_after = options_.receipt_after,
                                                   .ping_every = options_.ping_every,
                                                   .silence_max = options_.silence_max}})
@@ -223,12 +224,45 @@ Status Driver::send(int32_t rank, link::Tag tag, link::Payload payload, link::Ur
   const auto at = peers_.find(rank);
   if (at == peers_.end() || !at->second.claimed) return fail(no_link(rank));
   Peer& p = at->second;
+  await_room(lock, p, payload.size());
+  if (aborted_) return fail(*aborted_);
   if (p.ended) return fail(*p.ended);
   if (!p.up || closing_) return fail(no_link(rank));
   const bool idle = p.link.outbox().empty();  // otherwise the io thread comes by anyway
   p.link.outbox().push(tag, std::move(payload), urgency, clock_.now());
   if (idle) asio::post(io_, [this, rank] { pump_all(rank); });
   return {};
+}
+
+// While this waits the others may send as if somebody waited for them.
+void Driver::await_room(Lock& lock, Peer& p, uint64_t bytes) {
+  const auto full = [&] {
+    const uint64_t queued = p.link.outbox().queued_bytes();
+    return queued > 0 && queued + bytes > options_.outbox_max;
+  };
+  if (!full()) return;
+  ++waiting_for_room_;
+  while (full() && p.up && !p.ended && !aborted_ && !closing_) {
+    std::vector<Peer*> all;
+    for (auto& [rank, each] : peers_) all.push_back(&each);
+    wait_for(lock, all, kNever);
+  }
+  --waiting_for_room_;
+}
+
+// For messages of these peers: one that has no credit may hold what is awaited.
+void Driver::wait_for(Lock& lock, const std::vector<Peer*>& peers, SimTime deadline) {
+  for (Peer* p : peers) {
+    p->link.begin_waiting();
+    tell_credit(*p);
+  }
+  wait(lock, deadline);
+  for (Peer* p : peers) p->link.end_waiting();
+}
+
+void Driver::tell_credit(const Peer& p) {
+  if (!p.up || p.ended || !p.link.owes_credit()) return;
+  asio::post(io_, [this, rank = p.link.peer()] { pump_all(rank); });
 }
 
 Result<Endpoint::Came> Driver::receive_any(std::span<const Awaited> wanted, SimTime deadline) {
@@ -239,6 +273,7 @@ Result<Endpoint::Came> Driver::receive_any(std::span<const Awaited> wanted, SimT
     const SimTime now = clock_.now();
     SimTime again = deadline;
     std::optional<Error> gone;
+    std::vector<Peer*> awaited;
     for (size_t i = 0; i < wanted.size(); ++i) {
       const auto& [rank, tag] = wanted[i];
       const bool own = rank == options_.identity.rank;
@@ -249,8 +284,13 @@ Result<Endpoint::Came> Driver::receive_any(std::span<const Awaited> wanted, SimT
       link::Inbox& inbox = own ? own_ : at->second.link.inbox();
       const SimDuration delay = own ? SimDuration{} : at->second.shape.delay;
       const auto due = inbox.due(tag, delay);  // what came before a loss counts
-      if (due && *due <= now) return Came{i, inbox.take(tag, delay)};
+      if (due && *due <= now) {
+        Came came{i, inbox.take(tag, delay)};
+        if (!own) tell_credit(at->second);
+        return came;
+      }
       if (due) again = std::min(again, *due);
+      if (!due && !own) awaited.push_back(&at->second);
       if (!due && !own && at->second.ended && !gone)
         gone = Error(*at->second.ended).during("waiting for " + link::text(tag));
     }
@@ -259,7 +299,7 @@ Result<Endpoint::Came> Driver::receive_any(std::span<const Awaited> wanted, SimT
       const auto& [rank, tag] = wanted.front();
       return failed(fmt::format("rank {} did not send {} in time", rank, link::text(tag)));
     }
-    wait(lock, again);
+    wait_for(lock, awaited, again);
   }
 }
 
@@ -292,7 +332,11 @@ std::optional<Endpoint::News> Driver::news_of(int32_t rank) {
   if (!p.up || p.told_end) return std::nullopt;
   if (!std::exchange(p.told_up, true)) return News{rank, Up{}};
   link::Inbox& inbox = p.link.inbox();
-  if (inbox.due(*welcomed_, {})) return News{rank, inbox.take(*welcomed_, {})};
+  if (inbox.due(*welcomed_, {})) {
+    News news{rank, inbox.take(*welcomed_, {})};
+    tell_credit(p);
+    return news;
+  }
   if (!p.ended) return std::nullopt;
   p.told_end = true;
   return News{rank, *p.ended};
@@ -427,6 +471,7 @@ Status Endpoint::Options::check() const {
   if (ping_every.ns <= 0 || silence_max.ns < 2 * ping_every.ns)
     return failed(fmt::format("a ping every {} ns and silence for {} ns at most: two fit into one",
                               ping_every.ns, silence_max.ns));
+  if (inbox_max < link::kCreditWindowMin) return failed(fmt::format("an inbox of {} bytes", inbox_max));
   if (handshake_max.ns <= 0) return failed(fmt::format("handshake_max is {} ns", handshake_max.ns));
   return {};
 }

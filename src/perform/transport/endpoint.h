@@ -21,7 +21,8 @@
 // the part of a frame at its end moves once more, and so do segments that came before their turn.
 //
 // Memory: what is queued to send and what came but was not received yet; both follow from the
-// caller's schedule, see queued_bytes(). A connection that has not proved to be of this job costs
+// caller's schedule, see queued_bytes(), and from credit: a peer whose messages nobody receives is
+// stopped at inbox_max, and send() waits for room at outbox_max. A connection that has not proved to be of this job costs
 // about 1 KiB, with TLS about 50, lives for the handshake deadline, and there are at most 512 of
 // them (strangers.h). With a grace each connection keeps what was not confirmed: views of messages,
 // for as long as a round trip, a receipt (1 MiB or 20 ms) and the socket's buffers last.
@@ -82,6 +83,10 @@ class Endpoint {
     // some machines, spreads a lone message of a few packets over a round trip.
     std::string congestion_control;
     uint64_t message_max = uint64_t{16} << 30;  // bytes
+    // Of each link: what may lie here before some of it is received (link.h), and what may wait to
+    // be sent before send() waits as well.
+    uint64_t inbox_max = uint64_t{4} << 30;
+    uint64_t outbox_max = uint64_t{16} << 30;
     // How long a link may be without any connection before its peer is lost; the shorter one of the
     // two sides counts. 0: a link that loses a connection is lost.
     SimDuration grace{};
@@ -118,8 +123,9 @@ class Endpoint {
   virtual Status meet(int32_t peer, const std::string& host, uint16_t port,
                       const link::LinkShape& shape, SimTime deadline) = 0;
 
-  // Queues a message and returns. Lower urgency goes first. Fails if the peer is gone, which
-  // receive() would tell as well.
+  // Queues a message and returns; waits while outbox_max is queued for this peer, and then takes
+  // what comes from all, so that two who wait for each other do not wait for ever. Lower urgency
+  // goes first. Fails if the peer is gone, which receive() would tell as well.
   virtual Status send(int32_t peer, link::Tag tag, link::Payload payload,
                       link::Urgency urgency) = 0;
   Status send(int32_t peer, link::Tag tag, link::Payload payload) {

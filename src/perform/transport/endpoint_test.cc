@@ -74,6 +74,47 @@ TEST_F(EndpointTest, EqualTagsComeInTheOrderTheyWereSent) {
     EXPECT_EQ(one->receive(0, {1, 7}, soon())->payload, noise(100, i));
 }
 
+// --- Credit ------------------------------------------------------------------------------------
+
+constexpr uint64_t kMiB = 1 << 20;
+
+TEST_F(EndpointTest, AReceiverThatTakesNothingStopsTheSender) {
+  auto zero = endpoint({.identity = identity(0), .inbox_max = kMiB}), one = endpoint(1);
+  link(*zero, 0, *one, 1, {.connections = 2});
+  for (uint64_t i = 0; i < 64; ++i) ASSERT_TRUE(one->send(0, {1, i}, noise(kMiB / 4, i)));
+  // Meanwhile a good deal goes the other way.
+  for (uint64_t i = 0; i < 64; ++i) {
+    ASSERT_TRUE(zero->send(1, {2, i}, noise(kMiB / 4, i)));
+    ASSERT_TRUE(one->receive(0, {2, i}, soon()));
+  }
+  EXPECT_GE(one->queued_bytes(), 15 * kMiB);
+  for (uint64_t i = 64; i-- > 0;) {  // the last one first
+    const auto came = zero->receive(1, {1, i}, soon());
+    ASSERT_TRUE(came) << came.error().text();
+    EXPECT_EQ(came->payload, noise(kMiB / 4, i));
+  }
+}
+
+// Each sends more than it may queue and the other one takes in, and only then looks at what came.
+TEST_F(EndpointTest, TwoWhoSendFirstDoNotWaitForEachOther) {
+  const auto options = [&](int32_t rank) {
+    return Endpoint::Options{.identity = identity(rank), .inbox_max = kMiB, .outbox_max = kMiB};
+  };
+  auto zero = endpoint(options(0)), one = endpoint(options(1));
+  link(*zero, 0, *one, 1);
+  const auto talk = [&](Endpoint& self, int32_t other) {
+    for (uint64_t i = 0; i < 32; ++i) {
+      ASSERT_TRUE(self.send(other, {1, i}, noise(kMiB / 4, i)));
+      EXPECT_LE(self.queued_bytes(), kMiB + kMiB / 4);
+    }
+    for (uint64_t i = 0; i < 32; ++i)
+      EXPECT_EQ(self.receive(other, {1, i}, soon())->payload, noise(kMiB / 4, i));
+  };
+  auto others = std::async(std::launch::async, [&] { talk(*one, 0); });
+  talk(*zero, 1);
+  others.get();
+}
+
 // --- Links of several connections ---------------------------------------------------------------
 
 TEST_F(EndpointTest, AStripedLinkKeepsBytesAndOrder) {
