@@ -91,16 +91,6 @@ Status seal(X509* certificate, X509* issuer, EVP_PKEY* issuer_key,
 
 }  // namespace
 
-Status check_name(const std::string& name) {
-  const bool good =
-      !name.empty() && name.size() <= 63 && std::all_of(name.begin(), name.end(), [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-               c == '-' || c == '.';
-      });
-  if (good) return {};
-  return unusable("the name of a host has 1 to 63 letters, digits, \"-\" and \".\"", "paris-1");
-}
-
 Validity host_validity(WallTime now) { return {now - kClocksDiffer, now + kHostLasts}; }
 
 Result<SigningRequest> make_request(const std::string& key_pem) {
@@ -175,13 +165,13 @@ Result<Credentials> Authority::renew(const Credentials& credentials, WallTime no
   const SigningRequest own = TRY(make_request(credentials.key));
   std::string certificate = TRY(
       sign(own.request, detail::common_name(X509_get_subject_name(old.get())), host_validity(now)));
-  return Credentials{certificate_, std::move(certificate), credentials.key};
+  return Credentials{certificate_, std::move(certificate), credentials.key, credentials.refused};
 }
 
 Result<Credentials> Authority::issue(const std::string& name, const Validity& validity) const {
   SigningRequest own = TRY(make_request());
   std::string certificate = TRY(sign(own.request, name, validity));
-  return Credentials{certificate_, std::move(certificate), std::move(own.key)};
+  return Credentials{certificate_, std::move(certificate), std::move(own.key), {}};
 }
 
 }  // namespace tombolo::trust

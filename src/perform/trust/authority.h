@@ -4,8 +4,8 @@
 // own key, which never leaves it, and asks with a signing request. All keys are ECDSA P-256: fast,
 // and known to every TLS.
 //
-// Nothing is revoked one by one: certificates of hosts last 90 days, and whoever must be kept out
-// before that is kept out by a new authority, or by the job's token.
+// The authority takes nothing back: certificates of hosts last 90 days, and whoever must be kept out
+// before that is refused by each host (credentials.h).
 #pragma once
 
 #include <chrono>
@@ -30,9 +30,6 @@ struct SigningRequest {
 };
 // With this key, or where it is empty with a new one.
 Result<SigningRequest> make_request(const std::string& key_pem = {});
-
-// Letters, digits, "-" and ".", at most 63.
-Status check_name(const std::string& name);
 
 class Authority {
  public:

@@ -4,11 +4,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <sstream>
 
 #include "base/file.h"
 #include "perform/trust/openssl.h"
@@ -25,6 +27,7 @@ constexpr const char* kHowToRenew =
 std::string authority_path(const std::string& directory) { return directory + "/authority.pem"; }
 std::string certificate_path(const std::string& directory) { return directory + "/host.pem"; }
 std::string key_path(const std::string& directory) { return directory + "/host.key"; }
+std::string refused_path(const std::string& directory) { return directory + "/refused"; }
 
 Error file_error(const std::string& path, const char* doing) {
   return {ErrorCode::kUnusable,
@@ -41,6 +44,21 @@ detail::BioPtr reader(const std::string& text) {
 int no_passphrase(char*, int, int, void*) { return -1; }
 
 bool exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+// A line that is no name may be one that was meant to keep somebody out.
+Result<std::set<std::string>> read_refused(const std::string& directory) {
+  std::set<std::string> names;
+  const std::string path = refused_path(directory);
+  if (!exists(path)) return names;
+  std::istringstream lines(TRY(read_file(path, kPemMax)));
+  std::string name;
+  for (int line = 1; std::getline(lines, name); ++line) {
+    if (name.empty()) continue;
+    TRY(during(check_name(name), fmt::format("reading {}:{}", path, line)));
+    names.insert(name);
+  }
+  return names;
+}
 
 }  // namespace
 
@@ -86,6 +104,16 @@ std::string common_name(const X509_NAME* name) {
 }
 
 }  // namespace detail
+
+Status check_name(const std::string& name) {
+  const bool good =
+      !name.empty() && name.size() <= 63 && std::all_of(name.begin(), name.end(), [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+               c == '-' || c == '.';
+      });
+  if (good) return {};
+  return unusable("the name of a host has 1 to 63 letters, digits, \"-\" and \".\"", "paris-1");
+}
 
 WallTime wall_time() {
   return std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
@@ -140,7 +168,18 @@ Result<Credentials> read_credentials(const std::string& directory) {
   credentials.authority = TRY(read_file(authority_path(directory), kPemMax));
   credentials.certificate = TRY(read_file(certificate_path(directory), kPemMax));
   credentials.key = TRY(read_secret(key_path(directory)));
+  credentials.refused = TRY(read_refused(directory));
   return credentials;
+}
+
+Status refuse_host(const std::string& directory, const std::string& name) {
+  TRY(check_name(name));
+  Credentials own = TRY(read_credentials(directory));
+  const auto certificate = TRY(detail::certificate_of(own.certificate, "host.pem"));
+  if (detail::common_name(X509_get_subject_name(certificate.get())) == name)
+    return unusable(fmt::format("\"{}\" is this host itself", name));
+  own.refused.insert(name);
+  return write_file(refused_path(directory), fmt::format("{}\n", fmt::join(own.refused, "\n")));
 }
 
 Status renew_certificate(const std::string& directory, const Credentials& renewed, WallTime now) {
@@ -177,8 +216,10 @@ Status save_credentials(const std::string& directory, const Credentials& credent
       return unusable(fmt::format("{} is there already", path),
                       "moving the folder away, or another one: --directory DIR");
   }
+  const bool was_there = exists(directory);  // then others may have things there, too
   TRY(make_directories(directory));
-  if (chmod(directory.c_str(), 0700) != 0) return fail(file_error(directory, "close"));
+  if (!was_there && chmod(directory.c_str(), 0700) != 0)
+    return fail(file_error(directory, "close"));
   // host.pem comes last: who finds it finds the others.
   TRY(save_secret(key_path(directory), credentials.key));
   Status status = write_file(authority_path(directory), credentials.authority);

@@ -5,10 +5,12 @@
 // (link/handshake.h). Names of hosts are for people; they are not compared with addresses.
 //
 // In a folder: authority.pem, host.pem, and host.key with mode 0600. Refused where others can read
-// the key. Nothing here prints a key or puts one into an error.
+// the key. Nothing here prints a key or puts one into an error. Beside them `refused`, where there is
+// one: names of hosts, a line each, whose certificates this host does not take any more.
 #pragma once
 
 #include <chrono>
+#include <set>
 #include <string>
 
 #include "base/result.h"
@@ -19,9 +21,10 @@ using WallTime = std::chrono::sys_seconds;
 WallTime wall_time();
 
 struct Credentials {
-  std::string authority;    // its certificate, PEM
-  std::string certificate;  // of this host, PEM
-  std::string key;          // of this host, PEM; the secret
+  std::string authority;          // its certificate, PEM
+  std::string certificate;        // of this host, PEM
+  std::string key;                // of this host, PEM; the secret
+  std::set<std::string> refused;  // names of hosts
 };
 
 struct CertificateFacts {
@@ -43,6 +46,9 @@ Status save_credentials(const std::string& directory, const Credentials& credent
 // step: who reads the folder meanwhile finds the old one or the new one. Unusable, and nothing is
 // changed, where authority, key or name are others.
 Status renew_certificate(const std::string& directory, const Credentials& renewed, WallTime now);
+// From its next handshake on this host refuses that one, whichever certificate it shows. Unusable
+// where the name is this host's own.
+Status refuse_host(const std::string& directory, const std::string& name);
 // Two weeks before a certificate expires, one line that says so and what to do; empty before.
 std::string expiry_warning(const Credentials& credentials, WallTime now);
 
@@ -58,6 +64,9 @@ Result<std::string> read_secret(const std::string& path);
 
 // SHA-256 of the certificate's DER form, in hexadecimal.
 Result<std::string> fingerprint_of(const std::string& certificate_pem);
+
+// Letters, digits, "-" and ".", at most 63.
+Status check_name(const std::string& name);
 
 std::string date(WallTime time);  // "2026-11-22 04:10 UTC"
 

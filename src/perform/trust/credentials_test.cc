@@ -84,6 +84,35 @@ TEST_F(CredentialsTest, NothingIsOverwritten) {
   EXPECT_THAT(save_credentials(folder_, made).error().text(), HasSubstr("is there already"));
 }
 
+TEST_F(CredentialsTest, HostsAreRefusedByTheirNames) {
+  ASSERT_TRUE(save_credentials(folder_, *authority_.issue("oregon", host_validity(now_))));
+  EXPECT_TRUE(load_credentials(folder_, now_)->refused.empty());
+  ASSERT_TRUE(refuse_host(folder_, "paris"));
+  ASSERT_TRUE(refuse_host(folder_, "lima-2"));
+  ASSERT_TRUE(refuse_host(folder_, "paris"));
+  EXPECT_EQ(*read_file(folder_ + "/refused"), "lima-2\nparis\n");
+  EXPECT_THAT(load_credentials(folder_, now_)->refused, testing::ElementsAre("lima-2", "paris"));
+  EXPECT_EQ(refuse_host(folder_, "oregon").error().message, "\"oregon\" is this host itself");
+  EXPECT_FALSE(refuse_host(folder_, "no name"));
+  ASSERT_TRUE(write_file(folder_ + "/refused", "paris\n\nli ma\n"));
+  EXPECT_THAT(load_credentials(folder_, now_).error().text(), HasSubstr("/refused:3"));
+}
+
+// It may be a folder of somebody's that others use as well.
+TEST_F(CredentialsTest, AFolderThatWasThereKeepsItsMode) {
+  const std::string there = folder_ + "/there", made = folder_ + "/made";
+  std::filesystem::create_directories(there);
+  ASSERT_EQ(chmod(there.c_str(), 0755), 0);
+  const Credentials own = *authority_.issue("paris", host_validity(now_));
+  for (const std::string& each : {there, made}) ASSERT_TRUE(save_credentials(each, own));
+  const auto mode = [](const std::string& path) {
+    return static_cast<unsigned>(std::filesystem::status(path).permissions());
+  };
+  EXPECT_EQ(mode(there), 0755u);
+  EXPECT_EQ(mode(made), 0700u);
+  EXPECT_EQ(mode(there + "/host.key"), 0600u);
+}
+
 TEST_F(CredentialsTest, AKeyThatOthersCanReadIsRefused) {
   ASSERT_TRUE(save_credentials(folder_, *authority_.issue("paris", host_validity(now_))));
   ASSERT_EQ(chmod((folder_ + "/host.key").c_str(), 0640), 0);

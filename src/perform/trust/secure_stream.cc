@@ -27,6 +27,7 @@ using ContextPtr = std::unique_ptr<SSL_CTX, detail::Freer<SSL_CTX_free>>;
 struct SecureContext::State {
   ContextPtr context;
   std::string fingerprint;  // of the authority, for a joiner; else empty
+  std::set<std::string> refused;
 };
 
 struct SecureStream::Session {
@@ -81,13 +82,21 @@ struct SecureStream::Glue {
   // Remembers in words what is wrong. Signatures are checked before times, so the name of a
   // certificate that has expired is one that our authority gave.
   static int judge(int good, X509_STORE_CTX* verification) {
-    if (good == 1) return 1;
-    std::string& words = stream_of(verification).objection_;
-    const int reason = X509_STORE_CTX_get_error(verification);
+    SecureStream& self = stream_of(verification);
     const X509* certificate = X509_STORE_CTX_get_current_cert(verification);
     const std::string name =
         certificate ? detail::common_name(X509_get_subject_name(certificate)) : "";
+    if (good == 1) {
+      const bool is_host = X509_STORE_CTX_get_error_depth(verification) == 0;
+      if (!is_host || !self.context_->state_->refused.contains(name)) return 1;
+      X509_STORE_CTX_set_error(verification, X509_V_ERR_CERT_REVOKED);
+    }
+    std::string& words = self.objection_;
+    const int reason = X509_STORE_CTX_get_error(verification);
     switch (reason) {
+      case X509_V_ERR_CERT_REVOKED:
+        words = fmt::format("its certificate is of \"{}\", which this host refuses", name);
+        break;
       case X509_V_ERR_CERT_HAS_EXPIRED:
         words = fmt::format("its certificate, of \"{}\", expired on {}", name,
                             date(detail::time_of(X509_get0_notAfter(certificate))));
@@ -176,8 +185,8 @@ Result<std::shared_ptr<const SecureContext>> SecureContext::create(const Credent
   TRY(show(context.get(), credentials));
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
                      SecureStream::Glue::judge);
-  return std::shared_ptr<const SecureContext>(
-      new SecureContext(std::make_unique<State>(State{std::move(context), ""})));
+  return std::shared_ptr<const SecureContext>(new SecureContext(
+      std::make_unique<State>(State{std::move(context), "", credentials.refused})));
 }
 
 Result<std::shared_ptr<const SecureContext>> SecureContext::for_inviter(
@@ -185,11 +194,11 @@ Result<std::shared_ptr<const SecureContext>> SecureContext::for_inviter(
   ContextPtr context = TRY(bare_context());
   TRY(show(context.get(), credentials));
   return std::shared_ptr<const SecureContext>(
-      new SecureContext(std::make_unique<State>(State{std::move(context), ""})));
+      new SecureContext(std::make_unique<State>(State{std::move(context), "", {}})));
 }
 
 Result<std::shared_ptr<const SecureContext>> SecureContext::for_joiner(std::string fingerprint) {
-  auto state = std::make_unique<State>(State{TRY(bare_context()), std::move(fingerprint)});
+  auto state = std::make_unique<State>(State{TRY(bare_context()), std::move(fingerprint), {}});
   SSL_CTX_set_verify(state->context.get(), SSL_VERIFY_PEER, nullptr);
   SSL_CTX_set_cert_verify_callback(state->context.get(), SecureStream::Glue::find_authority,
                                    state.get());

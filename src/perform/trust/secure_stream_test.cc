@@ -143,6 +143,26 @@ TEST_F(SecureStreamTest, AnotherAuthorityIsRefusedAlsoUnderTheSameName) {
             "its certificate is of another authority");
 }
 
+// Whoever of the two refuses the other; one that is refused as a dialer hears it as an alert.
+TEST_F(SecureStreamTest, AHostThatIsRefusedDoesNotGetInAndIsNotCalled) {
+  Credentials strict = *authority_.issue("oregon", host_validity(now_));
+  strict.refused = {"paris"};
+  const auto oregon = *SecureContext::create(strict);
+  const auto meet = [&](const std::shared_ptr<const SecureContext>& dials,
+                        const std::shared_ptr<const SecureContext>& answers) {
+    SecureStream dialer(dials, Role::kDials), listener(answers, Role::kAnswers);
+    const Status status = shake_hands(dialer, listener);
+    return status ? "" : status.error().message;
+  };
+  const auto paris = host("paris", authority_, host_validity(now_));
+  const std::string refusal = "its certificate is of \"paris\", which this host refuses";
+  EXPECT_EQ(meet(paris, oregon), refusal);
+  EXPECT_EQ(meet(oregon, paris), refusal);
+  const auto lima = host("lima", authority_, host_validity(now_));
+  EXPECT_EQ(meet(lima, oregon), "");
+  EXPECT_EQ(meet(oregon, lima), "");
+}
+
 TEST_F(SecureStreamTest, NoCertificateIsRefused) {
   const auto joiner = *SecureContext::for_joiner(*fingerprint_of(authority_.certificate()));
   EXPECT_EQ(refusal(joiner), "it has no certificate");

@@ -71,6 +71,10 @@ Status invite(const InitOptions& options, const std::string& directory, std::ost
   TRY(during(trust::check_name(options.invite), "reading --invite"));
   const trust::Credentials own = TRY(trust::load_credentials(directory, trust::wall_time()));
   const trust::Authority authority = TRY(trust::Authority::load(directory));
+  if (own.refused.contains(options.invite)) {
+    return unusable(fmt::format("this host refuses \"{}\"", options.invite),
+                    fmt::format("another name, or without its line in {}/refused", directory));
+  }
   SystemClock clock;
   transport::Welcome welcome{
       .name = options.invite,
@@ -138,6 +142,15 @@ Status issue(const InitOptions& options, const std::string& directory, std::ostr
   return {};
 }
 
+Status refuse(const InitOptions& options, const std::string& directory, std::ostream& out) {
+  TRY(trust::refuse_host(directory, options.refuse));
+  out << fmt::format(
+      "{0}/refused: this host refuses \"{1}\" from its next connection on; the same on every other "
+      "host: tombolo init --refuse {1}\n",
+      directory, options.refuse);
+  return {};
+}
+
 }  // namespace
 
 Status init(const InitOptions& options, std::ostream& out) {
@@ -146,6 +159,7 @@ Status init(const InitOptions& options, std::ostream& out) {
   if (!options.join.empty()) return join(options, directory, out);
   if (!options.issue.empty()) return issue(options, directory, out);
   if (options.renew) return renew(directory, out);
+  if (!options.refuse.empty()) return refuse(options, directory, out);
   return begin(options, directory, out);
 }
 
@@ -182,6 +196,12 @@ command::Command add_init(CLI::App& app) {
                  "a new certificate for the same key, alone on the host with the authority, with "
                  "--join on others")
       ->excludes(invite)
+      ->excludes(issue);
+  words
+      ->add_option("--refuse", options->refuse,
+                   "name of a host that is to be kept out, on each host that shall refuse it")
+      ->excludes(invite)
+      ->excludes(join)
       ->excludes(issue);
   words->add_option("--to", options->to, "that folder; left out: the name")->needs(issue);
   return {words, [options](std::ostream& out) { return init(*options, out); }};

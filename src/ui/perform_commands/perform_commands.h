@@ -111,6 +111,7 @@ struct InitOptions {
   std::string listen = "0.0.0.0:29510";
   std::vector<std::string> join;  // HOST:PORT, and the invitation unless it comes from stdin
   bool renew = false;             // this host's certificate
+  std::string refuse;             // name of a host
   std::string issue;              // name of a host whose credentials are made here
   std::string to;                 // folder for them; empty: the name
 };
