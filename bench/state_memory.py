@@ -8,13 +8,15 @@ host, in fp32 with AdamW (12 bytes a parameter, and 4 of gradients), trained for
 --steps: of the first run, with a checkpoint after each; the second one resumes and makes one more. Every 50 ms the
 resident memory of all processes of the run is summed: rss counts a page of a library once for each process that has
 it, pss (which takes longer to read, so near the peak only) once. Prints one line of JSON: peaks in GiB of both runs, by
-process too, and what ranks said. Ends with 1 where a run fails or the sum of rss is above --limit-gib. Wants 30 GB of disk below
---folder (left out: the build folder's), which it empties, and half an hour at most.
+process too, the peak before the first step began (what loading takes; --layers 4 --hidden 64 tells what LibTorch
+takes of that), and what ranks said. Ends with 1 where a run fails or the sum of rss is above --limit-gib. Wants 30 GB
+of disk below --folder (left out: the build folder's), which it empties, and half an hour at most.
 """
 import argparse
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -106,12 +108,16 @@ def proportional(pid):
 def watch(command, log):
     """Runs it; peaks of both sums and what each process had at the peak of rss."""
     peaks = {"rss": 0, "pss": 0, "processes": []}
-    start = time.monotonic()
+    start, sums, stepped = time.monotonic(), [], None
     with open(log, "w", encoding="utf-8") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out)
     try:
         while process.poll() is None:
             each = sorted((resident(pid) for pid in tree(process.pid)), reverse=True)
+            sums.append((time.monotonic(), sum(each)))
+            found = not stepped and re.search(r"^step .* ([0-9.e+-]+) (m?s)/iteration", log.read_text("utf-8"), re.M)
+            if found:
+                stepped = time.monotonic() - float(found[1]) * (0.001 if found[2] == "ms" else 1)
             if sum(each) > peaks["rss"]:
                 peaks.update(rss=sum(each), processes=each, at_s=round(time.monotonic() - start, 1))
             if sum(each) > NEAR * peaks["rss"]:
@@ -124,6 +130,7 @@ def watch(command, log):
     if process.returncode != 0:
         with open(log, encoding="utf-8", errors="replace") as file:
             sys.exit(f"{' '.join(map(str, command))} ended with {process.returncode}:\n{file.read()[-4000:]}")
+    peaks["loaded"] = max((each for at, each in sums if stepped and at < stepped), default=0)
     peaks["seconds"] = round(time.monotonic() - start, 1)
     with open(log, encoding="utf-8", errors="replace") as file:
         peaks["said"] = sorted(line.strip() for line in file if line.startswith("rank "))
@@ -131,7 +138,8 @@ def watch(command, log):
 
 
 def in_gib(peaks):
-    return {"rss_gib": round(peaks["rss"] / GIB, 2), "pss_gib": round(peaks["pss"] / GIB, 2),
+    return {"rss_gib": round(peaks["rss"] / GIB, 2), "loaded_rss_gib": round(peaks["loaded"] / GIB, 2),
+            "pss_gib": round(peaks["pss"] / GIB, 2),
             "processes_gib": [round(each / GIB, 2) for each in peaks["processes"]], "peak_after_s": peaks["at_s"],
             "seconds": peaks["seconds"], "said": peaks["said"]}
 
