@@ -1,9 +1,11 @@
 """`tombolo init` and runs whose every connection is TLS, on one host and as if on two."""
+import os
+import signal
 import stat
 import subprocess
 import unittest
 
-from launchers_test import FOUR_EMULATED, TOKEN, Launched
+from launchers_test import LONG_RUN, TOKEN, Launched
 from program import BUILD, GUARD_S, TWO_EMULATED, Case
 
 
@@ -107,6 +109,24 @@ class SecureRuns(Launched):
         self.assertIn("its certificate is of another authority", err)
         first.terminate()
         self.end(first)
+
+    # Credentials are read again for each epoch: so a renewed certificate is taken up, and a host that was
+    # refused meanwhile is out.
+    def test_a_host_that_is_refused_during_a_run_is_out_with_the_next_epoch(self):
+        self.write("job.toml", LONG_RUN)
+        more = ["--restarts", 1, "--join-timeout", 5]
+        first = self.start_ranks([0], 4, "--credentials", "first", *more, TOMBOLO_TOKEN=TOKEN)
+        others = self.start_ranks([1, 2, 3], 4, "--credentials", "second", *more, TOMBOLO_TOKEN=TOKEN)
+        self.wait(lambda: (self.folder / "run" / "journal").exists() and len(self.workers()) == 4, "they do not begin")
+        self.assertIn("from its next connection on", self.ok("init", "--directory", "first", "--refuse", "paris"))
+        os.kill(self.workers()[1], signal.SIGKILL)
+        code, _, err = self.end(first[0])
+        self.assertNotEqual(code, 0)
+        self.assertIn('its certificate is of "paris", which this host refuses', err)
+        for process in others:
+            process.terminate()
+            self.end(process)
+        self.wait(lambda: not self.workers(), "a worker was left behind")
 
     def test_an_expired_or_missing_certificate_is_said_before_anything_starts(self):
         done = self.tombolo("train", "job.toml", "--credentials", "nowhere")
