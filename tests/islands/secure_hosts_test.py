@@ -49,6 +49,7 @@ clip_norm = 0.5
 [parallelism]
 pipeline = {stages}
 data = {stages}
+{where}
 [data]
 text = "text.txt"
 [run]
@@ -99,15 +100,30 @@ class SecureHosts(Case):
     # Nothing of Gloo's leaves a host: replicas sum their gradients over the links of the run.
     @unittest.skipUnless(os.environ.get("TOMBOLO_TORCH") == "1", "needs a worker built with LibTorch")
     def test_replicas_on_several_hosts_train_as_one_process(self):
+        self.train_as_one_process("")
+
+    # Each datacenter has a whole pipeline, and only gradients cross the WAN.
+    @unittest.skipUnless(os.environ.get("TOMBOLO_TORCH") == "1", "needs a worker built with LibTorch")
+    def test_pipelines_in_two_datacenters_train_as_one_process(self):
+        self.train_as_one_process('datacenter_per_replica = ["oregon", "paris"]')
+        lines = [json.loads(line) for line in (self.folder / "run" / "trace.jsonl").read_text().splitlines()]
+        places = {label["rank"]: label["datacenter"] for label in lines[0]["ranks"]}
+        self.assertEqual(places, {0: "oregon", 1: "paris", 2: "oregon", 3: "paris"})
+        for line in lines:
+            if "SEND" in line.get("action", ""):
+                self.assertEqual(places[line["rank"]], places[line["peer"]], "an activation crossed the WAN")
+
+    def train_as_one_process(self, where):
         words = random.Random(5)
         (self.folder / "text.txt").write_text("".join(words.choice(["tide ", "sand ", "rope ", "bar\n"]) for _ in range(6000)))
-        one = REAL.format(cluster=DATACENTER.format("oregon", 1), stages=1)
+        one = REAL.format(cluster=DATACENTER.format("oregon", 1), stages=1, where="")
         (self.folder / "one.toml").write_text(one)
         done = subprocess.run([BUILD / "tombolo", "train", "one.toml", "--out", "one"], cwd=self.folder, capture_output=True,
                               text=True, timeout=120, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         (self.folder / "job.toml").write_text(
-            REAL.format(cluster=DATACENTER.format("oregon", 2) + DATACENTER.format("paris", 2) + WAN, stages=2))
+            REAL.format(cluster=DATACENTER.format("oregon", 2) + DATACENTER.format("paris", 2) + WAN, stages=2,
+                        where=where))
         script = SCRIPT.format(tombolo=BUILD / "tombolo", islands=PROGRAM, words_here="--credentials first",
                                words_there="--credentials second")
         done = self.run_islands(JOB.format(connections=4), "sh", "-c", script, cwd=self.folder, env=ENVIRONMENT)

@@ -134,5 +134,64 @@ TEST(Capacity, NoResourceIsOverdrawnWhateverIsScheduled) {
   EXPECT_GT(fullest, 0.9);  // and there was something to overdraw
 }
 
+// Whole pipelines in datacenters, whose sums cross the WAN: on few nodes, so that those of several
+// stages meet on a pair of nodes, and on one path.
+std::string pipelines_apart(Random& random) {
+  const auto datacenters = 2 + static_cast<int64_t>(random.below(2));
+  const auto pipeline = 1 + static_cast<int64_t>(random.below(4));
+  const auto data = datacenters + static_cast<int64_t>(random.below(3));
+  const auto tensor = one_of<int64_t>(random, {1, 1, 2});
+  const auto per_node = one_of<int64_t>(random, {1, 2, 4});
+  const auto alone = one_of<std::string>(random, {"200", "1000", "10000"});
+  std::string job = fmt::format(
+      "[model]\nlayers = {}\nhidden = 256\nheads = 8\nvocabulary = 1000\nsequence = 128\n",
+      2 * pipeline);
+  for (int64_t i = 0; i < datacenters; ++i) {
+    job += fmt::format(
+        "[[cluster.datacenter]]\nname = \"dc{}\"\ndevice = \"h100-80g\"\nnodes = {}\n"
+        "devices_per_node = {}\n",
+        i, pipeline * data * tensor, per_node);
+    for (int64_t other = 0; other < i; ++other) {
+      job += fmt::format(
+          "[[cluster.wan]]\nbetween = [\"dc{}\", \"dc{}\"]\none_way_latency = \"{} ms\"\n"
+          "node_pair_limit = \"{} Mbps\"\n",
+          other, i, random.below(60), alone);
+      if (random.below(2) == 0) job += fmt::format("path_limit = \"{} Mbps\"\n", alone);
+    }
+  }
+  std::string where = "\"dc0\"";
+  for (int64_t replica = 1; replica < data; ++replica)
+    where += fmt::format(", \"dc{}\"", replica < datacenters ? replica : random.below(datacenters));
+  return job + fmt::format(
+                   "[training]\nglobal_batch = {}\nmicro_batch = 1\n[parallelism]\n"
+                   "pipeline = {}\ndata = {}\ntensor = {}\ndatacenter_per_replica = [{}]\n",
+                   4 * data, pipeline, data, tensor, where);
+}
+
+TEST(Capacity, SumsAcrossDatacentersTakeNoMoreThanThereIs) {
+  double fullest = 0;
+  for (uint64_t seed = 0; seed < seeds(100, 1000); ++seed) {
+    Random random(seed + 77'000);
+    const std::string text = pipelines_apart(random);
+    SCOPED_TRACE(fmt::format("seed {}\n{}", seed, text));
+    const Result<plan::Plan> plan = plan_with(text, "1f1b");
+    ASSERT_TRUE(plan) << plan.error().text();
+    ASSERT_TRUE(plan->replicas_lie_apart());
+    const sim::Simulation answer = *sim::simulate(*plan);
+    const sim::Check check = *sim::check_trace(*plan, answer.trace);
+    for (const sim::Violation& violation : check.violations) ADD_FAILURE() << violation.text;
+    for (const sim::ResourceUse& use : check.resources) {
+      EXPECT_LE(use.used_share, 1) << use.name;
+      fullest = std::max(fullest, use.used_share);
+    }
+    // The sum of a stage takes at least what its law says; all begin when their last rank is there.
+    Seconds slowest;
+    for (const plan::Stage& stage : plan->stages) slowest = std::max(slowest, stage.cost.reduce);
+    EXPECT_GT(seconds(answer.iteration), slowest);
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(fullest, 0.9);
+}
+
 }  // namespace
 }  // namespace tombolo

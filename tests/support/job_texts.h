@@ -74,6 +74,35 @@ pipeline = 3
 data = 2
 )";
 
+// Two pipelines of two stages, one in each of two datacenters.
+inline constexpr const char* kApart = R"(
+[model]
+name = "m"
+layers = 4
+hidden = 64
+heads = 4
+vocabulary = 256
+sequence = 32
+[[cluster.datacenter]]
+name = "lab"
+device = "a100-80g"
+nodes = 2
+[[cluster.datacenter]]
+name = "cloud"
+device = "a100-80g"
+nodes = 2
+[[cluster.wan]]
+between = ["lab", "cloud"]
+one_way_latency = "20 ms"
+node_pair_limit = "1 Mbps"
+[training]
+global_batch = 8
+[parallelism]
+pipeline = 2
+data = 2
+datacenter_per_replica = ["cloud", "lab"]
+)";
+
 inline constexpr const char* kOpenJob = R"(
 [model]
 preset = "llama3-8b"

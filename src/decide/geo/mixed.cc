@@ -33,6 +33,7 @@ Status check_job(const plan::OpenJob& open, const MixedOptions& options) {
                                 job.file, name, *fixed),
                     fmt::format("{} = 1", name));
   }
+  TRY(plan::check_pipelines_are_free(job));
   if (open.fixed.zero.value_or(0) > 1) {
     return unusable(fmt::format("{}: parallelism.zero = {}: over several datacenters there is a "
                                 "pipeline, whose micro-batches would sum sharded gradients each",

@@ -143,6 +143,7 @@ Result<Stages> price_stages(const Job& job, const cluster::Datacenter& datacente
   one.parallelism.data = 1;
   one.parallelism.zero = 0;
   one.parallelism.datacenter_per_stage.clear();
+  one.parallelism.datacenter_per_replica.clear();
   if (one.parallelism.layers_per_stage.size() != static_cast<size_t>(partitions)) {
     one.parallelism.layers_per_stage.clear();
   }
@@ -343,6 +344,7 @@ Result<SelectionJob> selection_of(const plan::OpenJob& open) {
   const Job& job = open.job;
   TRY(check_names(job));
   TRY(check_parallelism(job));
+  TRY(plan::check_pipelines_are_free(job));
   const std::vector<cluster::Datacenter> datacenters = TRY(ordered(job));
   if (datacenters.empty()) {
     return infeasible("no datacenter is left to choose from", "fewer names in selection.must_not");

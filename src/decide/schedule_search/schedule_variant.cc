@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "predict/cost/price_plan.h"
+#include "spec/plan/job_value.h"
 
 namespace tombolo::schedule_search {
 namespace {
@@ -21,10 +22,7 @@ plan::Job job_of(const plan::Plan& plan) {
   job.data = plan.data;
   job.run = plan.run;
   job.checkpoint = plan.checkpoint;
-  for (int32_t s = 0; s < plan.parallelism.pipeline; ++s) {
-    const size_t rank = static_cast<size_t>(s) * static_cast<size_t>(plan.replicas());
-    job.parallelism.datacenter_per_stage.push_back(plan.ranks[rank].datacenter);
-  }
+  plan::say_datacenters(plan, job.parallelism);
   return job;
 }
 
@@ -128,6 +126,7 @@ Result<plan::Plan> vary(const plan::Plan& plan, const ScheduleVariant& variant) 
   }
   plan::Plan out = TRY(cost::make_plan(job));
   out.parallelism.datacenter_per_stage = plan.parallelism.datacenter_per_stage;
+  out.parallelism.datacenter_per_replica = plan.parallelism.datacenter_per_replica;
   out.ranks = plan.ranks;
   out.measured_links = plan.measured_links;
   const bool by_law = plan.cost_source == plan::CostSource::kRoofline ||

@@ -41,6 +41,9 @@ struct Replicas {
   std::vector<int32_t> ranks;      // of these stages, ascending: ranks[i] is replica i
   size_t own = 0;                  // this rank is ranks[own]
   Messenger* messenger = nullptr;  // outlives the Kernels' use of it; links to all ranks are up
+  // They lie in several datacenters: what they sum passes the links between these, also where all
+  // are emulated on one host.
+  bool lie_apart = false;
   // Of this host, as the other replicas reach it, for libraries that open sockets of their own:
   // "127.0.0.1", or its address in an emulated island.
   std::string address;

@@ -71,6 +71,7 @@ Result<std::unique_ptr<ReplicaGroup>> ReplicaGroup::join(const runtime::Replicas
                                                          int32_t stage) {
   std::unique_ptr<ReplicaGroup> group(new ReplicaGroup(replicas, stage));
   const bool here =
+      !replicas.lie_apart &&
       TRY(during(group->share_a_host(), fmt::format("joining the replicas of stage {}", stage)));
   if (here) TRY(group->connect());
   return group;

@@ -111,18 +111,22 @@ void price_by_law(const LawsOfPlan& laws, plan::Plan& plan) {
   plan.constants = constants_digest();
 }
 
-// The replicas of a stage sum their gradients in a ring; its slowest hop decides.
+// The replicas of a stage sum their gradients in a ring; its slowest hop decides. All shards of a
+// rank pass theirs on side by side, and nothing begins before the last backward pass is over.
 void price_reduction(plan::Plan& plan) {
   if (plan.replicas() == 1) return;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const std::vector<int32_t> ring = plan.replicas_of(static_cast<int32_t>(s));
-    AllReduce what{.size = plan.stages[s].gradients, .ranks = plan.replicas()};
+    AllReduce what{
+        .size = plan.stages[s].gradients * static_cast<double>(plan.ranks[ring.front()].shards),
+        .ranks = plan.replicas()};
     for (size_t i = 0; i < ring.size(); ++i) {
       const plan::Channel hop = plan::channel_between(plan, ring[i], ring[(i + 1) % ring.size()]);
       what.rate = i == 0 ? hop.rate : std::min(what.rate, hop.rate);
       what.latency = std::max(what.latency, hop.latency);
     }
     plan.stages[s].cost.reduce = ring_all_reduce(what);
+    plan.stages[s].cost.reduce_hidden = 0_s;
   }
 }
 
@@ -140,6 +144,7 @@ Result<plan::Plan> make_plan(const plan::Job& job, const plan::Hardware* hardwar
     price_reduction(plan);
   } else {
     price_by_law(laws, plan);
+    if (plan.replicas_lie_apart()) price_reduction(plan);
   }
   return plan;
 }

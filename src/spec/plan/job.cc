@@ -289,7 +289,24 @@ Result<std::vector<int64_t>> share_stages(const Job& job) {
   return shares;
 }
 
-// The datacenter of each stage, by its index in the cluster.
+// By their indices in the cluster.
+Result<std::vector<size_t>> find_datacenters(const Job& job, const char* key,
+                                             const std::vector<std::string>& names) {
+  std::vector<size_t> where;
+  const auto& datacenters = job.cluster.datacenters;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto found = std::find_if(datacenters.begin(), datacenters.end(),
+                                    [&](const auto& d) { return d.name == names[i]; });
+    if (found == datacenters.end()) {
+      return unusable(fmt::format("{}: parallelism.{}[{}]: there is no datacenter \"{}\"", job.file,
+                                  key, i, names[i]));
+    }
+    where.push_back(static_cast<size_t>(found - datacenters.begin()));
+  }
+  return where;
+}
+
+// The datacenter of each stage.
 Result<std::vector<size_t>> datacenters_of_stages(const Job& job) {
   const std::vector<std::string>& given = job.parallelism.datacenter_per_stage;
   std::vector<size_t> where;
@@ -305,19 +322,7 @@ Result<std::vector<size_t>> datacenters_of_stages(const Job& job) {
                                 job.file, given.size(), job.parallelism.pipeline),
                     "one name per stage, or none");
   }
-  const auto& datacenters = job.cluster.datacenters;
-  for (size_t s = 0; s < given.size(); ++s) {
-    const auto found = std::find_if(datacenters.begin(), datacenters.end(),
-                                    [&](const auto& d) { return d.name == given[s]; });
-    if (found == datacenters.end()) {
-      return unusable(
-          fmt::format("{}: parallelism.datacenter_per_stage[{}]: there is no "
-                      "datacenter \"{}\"",
-                      job.file, s, given[s]));
-    }
-    where.push_back(static_cast<size_t>(found - datacenters.begin()));
-  }
-  return where;
+  return find_datacenters(job, "datacenter_per_stage", given);
 }
 
 // How far apart ranks lie that differ by one in a dimension, in devices: [parallelism].order. Of
@@ -403,6 +408,19 @@ Result<std::vector<Placement>> place_by_order(const Job& job, const Strides& str
   return ranks;
 }
 
+Error no_room_for_pipeline(const Job& job, const cluster::Datacenter& datacenter, int64_t replica) {
+  const Parallelism& p = job.parallelism;
+  const auto& names = p.datacenter_per_replica;
+  int64_t devices = 0;  // of a pipeline
+  for (int64_t s = 0; s < p.pipeline; ++s) devices += p.shards_at(s);
+  return Error{ErrorCode::kInfeasible,
+               fmt::format("pipeline {} does not fit: {} has {} devices for {} pipelines of {}",
+                           replica, datacenter.name, datacenter.devices(),
+                           std::count(names.begin(), names.end(), datacenter.name), devices),
+               {},
+               "fewer stages, or fewer pipelines there"};
+}
+
 void take_stage_times(const StageTimes& times, Plan& plan) {
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const bool last = s + 1 == plan.stages.size();
@@ -421,28 +439,41 @@ void take_stage_times(const StageTimes& times, Plan& plan) {
 
 }  // namespace
 
+Status check_pipelines_are_free(const Job& job) {
+  if (job.parallelism.datacenter_per_replica.empty()) return {};
+  return unusable(fmt::format("{}: parallelism.datacenter_per_replica is given, and a search keeps "
+                              "the replicas of a stage in one datacenter",
+                              job.file),
+                  "tombolo simulate, which takes pipelines where they are, or without this key");
+}
+
 Result<std::vector<Placement>> place(const Job& job) {
   const Strides strides = TRY(strides_of(job));
   const Parallelism& p = job.parallelism;
+  const bool by_pipelines = !p.datacenter_per_replica.empty();
   const bool one_datacenter = job.cluster.datacenters.size() == 1;
-  if (one_datacenter && p.tensor_per_stage.empty() && p.datacenter_per_stage.empty()) {
+  if (one_datacenter && p.tensor_per_stage.empty() && p.datacenter_per_stage.empty() &&
+      !by_pipelines) {
     return place_by_order(job, strides);
   }
-  const std::vector<size_t> where = TRY(datacenters_of_stages(job));
+  const std::vector<size_t> where =
+      TRY(by_pipelines ? find_datacenters(job, "datacenter_per_replica", p.datacenter_per_replica)
+                       : datacenters_of_stages(job));
   std::vector<Devices> devices = devices_of(job.cluster);
-  std::vector<int64_t> taken(devices.size(), 0);  // stages
   std::vector<Placement> ranks;
-  for (size_t s = 0; s < where.size(); ++s) {
-    const cluster::Datacenter& datacenter = job.cluster.datacenters[where[s]];
-    const int64_t shards = p.shards_at(static_cast<int64_t>(s));
-    ++taken[where[s]];
+  for (int64_t s = 0; s < p.pipeline; ++s) {
+    const int64_t shards = p.shards_at(s);
     for (int64_t replica = 0; replica < p.data; ++replica) {
-      const std::optional<int64_t> first = devices[where[s]].take(shards);
+      const size_t here = where[static_cast<size_t>(by_pipelines ? replica : s)];
+      const cluster::Datacenter& datacenter = job.cluster.datacenters[here];
+      const std::optional<int64_t> first = devices[here].take(shards);
+      if (!first && by_pipelines) return fail(no_room_for_pipeline(job, datacenter, replica));
       if (!first) {
-        return infeasible(fmt::format("stage {} does not fit: {} has {} devices for {} stages x {}",
-                                      s, datacenter.name, datacenter.devices(), taken[where[s]],
-                                      replicas_text(job, shards)),
-                          "fewer stages there, or fewer replicas");
+        const auto taken = std::count(where.begin(), where.begin() + s + 1, here);
+        return infeasible(
+            fmt::format("stage {} does not fit: {} has {} devices for {} stages x {}", s,
+                        datacenter.name, datacenter.devices(), taken, replicas_text(job, shards)),
+            "fewer stages there, or fewer replicas");
       }
       ranks.push_back({.rank = static_cast<int32_t>(ranks.size()),
                        .stage = static_cast<int32_t>(s),

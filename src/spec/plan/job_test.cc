@@ -128,14 +128,43 @@ TEST(LayOut, SaysWhereReplicasDoNotFit) {
                         "for 2: 3 stages in all"));
 }
 
-TEST(Plan, RefusesReplicasApart) {
-  Plan plan = *plan_of(test::kReplicated);
-  std::swap(plan.ranks[1].datacenter, plan.ranks[3].datacenter);
-  std::swap(plan.ranks[1].node, plan.ranks[3].node);
-  plan.ranks[3].device = 0;
-  const Status status = validate(plan);
-  ASSERT_FALSE(status);
-  EXPECT_THAT(status.error().text(), HasSubstr("stage 0 has replicas in a and in b"));
+TEST(LayOut, PutsWholePipelinesIntoDatacenters) {
+  const Plan plan = *plan_of(test::kApart);
+  ASSERT_EQ(plan.ranks.size(), 4u);
+  EXPECT_EQ(plan.ranks[0], (Placement{0, 0, "cloud", 0, 0, 0}));
+  EXPECT_EQ(plan.ranks[1], (Placement{1, 0, "lab", 0, 0, 1}));
+  EXPECT_EQ(plan.ranks[2], (Placement{2, 1, "cloud", 1, 0, 0}));
+  EXPECT_EQ(plan.ranks[3], (Placement{3, 1, "lab", 1, 0, 1}));
+  EXPECT_TRUE(plan.replicas_lie_apart());
+  EXPECT_FALSE(plan_of(test::kReplicated)->replicas_lie_apart());
+}
+
+TEST(LayOut, PipelinesApartSayWhatIsWrong) {
+  const auto refused = [](const std::string& from, const std::string& to) {
+    std::string text = test::kApart;
+    text.replace(text.find(from), from.size(), to);
+    const Result<Plan> plan = plan_of(text);
+    return plan ? "it is accepted" : plan.error().text();
+  };
+  EXPECT_THAT(refused("[\"cloud\", \"lab\"]", "[\"cloud\"]"), HasSubstr("wanted 2 names"));
+  EXPECT_THAT(refused("\"lab\"]\n", "\"lab\"]\ndatacenter_per_stage = [\"lab\", \"cloud\"]\n"),
+              HasSubstr("and so does datacenter_per_stage"));
+  EXPECT_THAT(refused("[\"cloud\", \"lab\"]", "[\"cloud\", \"barn\"]"),
+              HasSubstr("datacenter_per_replica[1]: there is no datacenter \"barn\""));
+  EXPECT_THAT(refused("[\"cloud\", \"lab\"]", "[\"cloud\", \"cloud\"]"),
+              HasSubstr("pipeline 0 does not fit: cloud has 2 devices for 2 pipelines of 2"));
+  EXPECT_THAT(refused("device = \"a100-80g\"", "device = \"h100-80g\""),
+              HasSubstr("cloud and in lab, whose devices or networks differ"));
+  EXPECT_THAT(refused("data = 2\n", "data = 2\nzero = 1\n"), HasSubstr("parallelism.zero = 1"));
+}
+
+TEST(Plan, RefusesPipelinesThatLieInSeveralDatacentersWithReplicasApart) {
+  Plan plan = *plan_of(test::kApart);
+  std::swap(plan.ranks[2].datacenter, plan.ranks[3].datacenter);
+  EXPECT_THAT(validate(plan).error().text(), HasSubstr("pipeline 0 lies in cloud and in lab"));
+  plan = *plan_of(test::kApart);
+  plan.cluster.wan.clear();
+  EXPECT_THAT(validate(plan).error().text(), HasSubstr("no WAN link between cloud and lab"));
 }
 
 TEST(LayOut, StageTimesReplaceTheLaw) {

@@ -88,6 +88,18 @@ bool is_plan(std::string_view text) {
   return first != std::string_view::npos && text[first] == '{';
 }
 
+void say_datacenters(const Plan& plan, Parallelism& parallelism) {
+  parallelism.datacenter_per_stage.clear();
+  parallelism.datacenter_per_replica.clear();
+  const bool apart = plan.replicas_lie_apart();
+  const int64_t names = apart ? parallelism.data : parallelism.pipeline;
+  for (int64_t i = 0; i < names; ++i) {
+    const std::string& name =
+        plan.ranks[static_cast<size_t>(apart ? i : i * parallelism.data)].datacenter;
+    (apart ? parallelism.datacenter_per_replica : parallelism.datacenter_per_stage).push_back(name);
+  }
+}
+
 Result<JobValue> to_job_value(const Plan& plan, const std::string& file) {
   CHECK(!plan.stages.empty() && !plan.ranks.empty(), "{}: a Plan without stages or ranks", file);
   Value::Table job;
@@ -102,11 +114,7 @@ Result<JobValue> to_job_value(const Plan& plan, const std::string& file) {
   job.emplace_back("optimizer", write_fields(plan.optimizer));
   Parallelism parallelism = plan.parallelism;
   if (plan.cluster.datacenters.size() > 1) {
-    parallelism.datacenter_per_stage.clear();
-    for (int64_t position = 0; position < parallelism.pipeline; ++position) {
-      parallelism.datacenter_per_stage.push_back(
-          plan.ranks[static_cast<size_t>(position * parallelism.data)].datacenter);
-    }
+    say_datacenters(plan, parallelism);
   }
   job.emplace_back("parallelism", write_fields(parallelism));
   const bool told = plan.cost_source == CostSource::kStageTimes ||

@@ -8,7 +8,7 @@
 //   [stage_times]
 //            where its times were given or measured: those of its stages. Times that a law said are
 //            left to the law, which says them again
-//   datacenter_per_stage
+//   datacenter_per_stage or datacenter_per_replica
 //            where its ranks sit, if the cluster has several datacenters
 //
 // What no job can say is in `notes`: measured links, and a schedule that was found for this Plan.
@@ -43,6 +43,9 @@ Result<JobValue> read_job_value(const std::string& path);  // at most 64 MB
 // What a search starts from: of a Plan with a model everything but [parallelism] and [stage_times],
 // which speak for what was decided; else all of it.
 Value setting_of(JobValue job);
+
+// Where the ranks of a Plan sit, as a job says it.
+void say_datacenters(const Plan& plan, Parallelism& parallelism);
 
 // The job that a Plan says, for a file at `file`. Cost: O(stages + ranks).
 Result<JobValue> to_job_value(const Plan& plan, const std::string& file);

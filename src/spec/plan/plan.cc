@@ -78,7 +78,54 @@ Status validate_places(const Plan& plan) {
   return {};
 }
 
+// A stage has one price, so its replicas work on devices of one kind; and the forms of schedules
+// know one pipeline that crosses a WAN, or none does.
+Status validate_apart(const Plan& plan) {
+  const Parallelism& p = plan.parallelism;
+  if (p.context > 1 || p.zero > 0) {
+    return unusable(
+        fmt::format("replicas of a stage lie in several datacenters, and parallelism.{}",
+                    p.context > 1 ? fmt::format("context = {}", p.context)
+                                  : fmt::format("zero = {}", p.zero)),
+        "context = 1 and zero = 0: both would send what they gather across the WAN as well");
+  }
+  for (const Placement& placement : plan.ranks) {
+    const Placement& first = plan.ranks[plan.rank_of(0, placement.replica)];
+    if (placement.datacenter != first.datacenter) {
+      return unusable(
+          fmt::format("pipeline {} lies in {} and in {}, and replicas of its stages lie "
+                      "elsewhere",
+                      placement.replica, first.datacenter, placement.datacenter),
+          "parallelism.datacenter_per_replica, which puts each pipeline in one");
+    }
+  }
+  for (int32_t replica = 0; replica < plan.replicas(); ++replica) {
+    const cluster::Datacenter& here = plan.datacenter_of(replica);
+    const cluster::Datacenter& home = plan.datacenter_of(0);
+    if (here.device != home.device || here.scale_up != home.scale_up ||
+        here.scale_out != home.scale_out) {
+      return unusable(fmt::format("pipelines lie in {} and in {}, whose devices or networks differ",
+                                  home.name, here.name),
+                      "datacenters that differ in their names and nodes alone");
+    }
+    for (int32_t other = 0; other < replica; ++other) {
+      const std::string& there = plan.datacenter_of(other).name;
+      if (there == here.name || plan.cluster.link(there, here.name)) continue;
+      return unusable(fmt::format("there is no WAN link between {} and {}", there, here.name),
+                      "adding a [[wan]] table for this pair: pipelines in both sum gradients");
+    }
+  }
+  return {};
+}
+
 }  // namespace
+
+bool Plan::replicas_lie_apart() const {
+  for (const Placement& placement : ranks) {
+    if (placement.datacenter != ranks[rank_of(placement.stage, 0)].datacenter) return true;
+  }
+  return false;
+}
 
 Status validate(const Plan& plan) {
   const int64_t chunks = plan.parallelism.virtual_stages;
@@ -131,16 +178,9 @@ Status validate(const Plan& plan) {
                       "{}, replica {}",
                       r, r, rank / plan.replicas(), rank % plan.replicas()));
     }
-    const Placement& first = plan.ranks[plan.rank_of(placement.stage, 0)];
-    if (placement.datacenter != first.datacenter) {
-      return unusable(
-          fmt::format("stage {} has replicas in {} and in {}", placement.stage, first.datacenter,
-                      placement.datacenter),
-          "all replicas of a stage in one datacenter: data parallelism over a WAN is not "
-          "available yet");
-    }
   }
   TRY(validate_places(plan));
+  if (plan.replicas_lie_apart()) TRY(validate_apart(plan));
   for (int32_t s = 1; s < static_cast<int32_t>(plan.stages.size()); ++s) {
     const std::string& before = plan.ranks[plan.rank_of(s - 1, 0)].datacenter;
     const std::string& here = plan.ranks[plan.rank_of(s, 0)].datacenter;

@@ -111,6 +111,8 @@ struct Plan {
     return position_of(stage) * replicas() + replica;
   }
   std::vector<int32_t> replicas_of(int32_t stage) const;  // their ranks, ascending
+  // Some stage has them in several datacenters; then so has each, as every pipeline lies in one.
+  bool replicas_lie_apart() const;
   // Whether recomputation is worth anything: the last of several stages runs B right after F, while
   // its activations are still there.
   bool may_recompute(size_t stage) const {
@@ -128,8 +130,9 @@ struct Plan {
 };
 
 // Unusable where the parts do not fit together: ranks, stages and layers must cover each other, a
-// device holds one shard, replicas of a stage share a datacenter, and neighbours in different
-// datacenters need a link. Cost: O(shards log shards + stages).
+// device holds one shard, replicas of a stage share a datacenter or each pipeline lies in one, on
+// devices of one kind, and neighbours in different datacenters need a link, of a pipeline and of
+// the ring in which gradients are summed. Cost: O(shards log shards + stages).
 Status validate(const Plan& plan);
 
 // How bytes get from one rank to another.

@@ -139,6 +139,9 @@ struct Parallelism {
   std::vector<int64_t> tensor_per_stage;
   // Where each stage lies with all its replicas; left out: even shares in the order of the file.
   std::vector<std::string> datacenter_per_stage;
+  // Where each pipeline lies with all its stages, instead: then gradients are summed across
+  // datacenters.
+  std::vector<std::string> datacenter_per_replica;
   // Left out: all pipelines are one DP-cell that shares the WAN in time where schedule = "atlas";
   // elsewhere every pipeline is by itself.
   std::optional<int64_t> cell;  // pipelines per DP-cell; divides data
@@ -279,6 +282,7 @@ void describe(Archive& a, Parallelism& p) {
   a.optional("layers_per_stage", p.layers_per_stage);
   a.optional("tensor_per_stage", p.tensor_per_stage);
   a.optional("datacenter_per_stage", p.datacenter_per_stage);
+  a.optional("datacenter_per_replica", p.datacenter_per_replica);
   a.optional("cell", p.cell);
   a.optional("sharing", p.sharing);
   a.optional("discipline", p.discipline);
@@ -291,6 +295,11 @@ void describe(Archive& a, Parallelism& p) {
   }
   a.check(enough && positive, "tensor_per_stage",
           fmt::format("wanted {} numbers of at least 1, one for each stage", p.pipeline));
+  a.check(p.datacenter_per_replica.empty() || std::ssize(p.datacenter_per_replica) == p.data,
+          "datacenter_per_replica", fmt::format("wanted {} names, one for each pipeline", p.data));
+  a.check(p.datacenter_per_replica.empty() || p.datacenter_per_stage.empty(),
+          "datacenter_per_replica", "says where all stages lie, and so does datacenter_per_stage",
+          "one of the two");
   a.check(p.zero >= 0 && p.zero <= 3, "zero", "must lie between 0 and 3");
   a.check(!p.order.empty(), "order", "is empty", "\"tp-cp-ep-dp-pp\", innermost first");
   a.check(!p.schedule.empty(), "schedule", "is empty", "\"1f1b\" or \"gpipe\"");
