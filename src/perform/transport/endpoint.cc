@@ -471,7 +471,8 @@ Status Endpoint::Options::check() const {
   if (ping_every.ns <= 0 || silence_max.ns < 2 * ping_every.ns)
     return failed(fmt::format("a ping every {} ns and silence for {} ns at most: two fit into one",
                               ping_every.ns, silence_max.ns));
-  if (inbox_max < link::kCreditWindowMin) return failed(fmt::format("an inbox of {} bytes", inbox_max));
+  if (inbox_max < link::kCreditWindowMin)
+    return failed(fmt::format("an inbox of {} bytes", inbox_max));
   if (handshake_max.ns <= 0) return failed(fmt::format("handshake_max is {} ns", handshake_max.ns));
   return {};
 }

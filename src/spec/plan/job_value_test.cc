@@ -70,9 +70,9 @@ datacenter_per_stage = ["b", "a"]
 TEST(JobValue, APlanSaysTheJobItWasMadeFrom) {
   std::string gpt = test::kGptOn64;
   gpt.replace(gpt.find("pipeline = 8\n"), 13, "pipeline = 8\nschedule = \"interleaved\"\n");
-  for (const std::string& text : {std::string(test::kTwoCpus), std::string(test::kReplicated), gpt,
-                                  std::string(kUnlike), std::string(kImagined),
-                                  std::string(test::kApart)}) {
+  for (const std::string& text :
+       {std::string(test::kTwoCpus), std::string(test::kReplicated), gpt, std::string(kUnlike),
+        std::string(kImagined), std::string(test::kApart)}) {
     SCOPED_TRACE(text);
     const Result<Job> job = parse_job(text, "folder/job.toml");
     ASSERT_TRUE(job) << job.error().text();
