@@ -54,9 +54,11 @@ class RankSession {
 
   Status run(const KernelsFactory& make_kernels);
   bool told() const { return told_; }
-  // Of a rank that had its place: the launcher said so, or cannot say anything.
+  // Of a rank that had its place: the launcher said so, or cannot say anything. Trouble of its own
+  // that no launcher has heard of it takes to the next one, which waits for it.
   bool comes_again(const Error& error) const {
-    return again_ || (seated_.ns != 0 && !told_ && error.code == ErrorCode::kLostPeer);
+    const bool unheard = error.code == ErrorCode::kLostPeer || cannot_tell_;
+    return again_ || (seated_.ns != 0 && !told_ && unheard);
   }
 
  private:
@@ -126,6 +128,7 @@ class RankSession {
   int64_t state_fetched_ = 0;  // and from other hosts
   Finished finished_;          // what it will say when all is done
   bool explained_ = false;     // how it ended
+  bool cannot_tell_ = false;   // it gave up, and no launcher was there to hear why
   std::unique_ptr<Thread> reporter_;  // from when all links are up
   std::unique_ptr<runtime::RelayThread>
       relay_;  // where the pipelines of a cell share the WAN in time
@@ -294,6 +297,10 @@ Status RankSession::join() {
     while (for_the_files(first)) first = TRY(hear());
   }
   if (auto* stop = std::get_if<Stop>(&first)) return fail(stopped(*stop));
+  if (auto* over = std::get_if<Over>(&first)) {
+    over_ = std::move(*over);
+    return {};
+  }
   auto* start = std::get_if<Start>(&first);
   const auto ranks = static_cast<size_t>(options_.ranks);
   if (!start || !keeper_ || start->addresses.size() != ranks ||
@@ -346,6 +353,11 @@ Result<ControlMessage> RankSession::hear() {
 
 Status RankSession::run(const KernelsFactory& make_kernels) {
   TRY(during(join(), "joining the run"));
+  if (over_) {  // the launcher was killed before this rank heard of it
+    TRY(leave());
+    tidy_up();
+    return {};
+  }
   listener_ = clock_.start([this] { listen(); });
   Status status = work(make_kernels);
   if (status) status = leave();
@@ -470,9 +482,11 @@ Status RankSession::write_trace(const trace::Trace& part) {
 
 // All is done: what is of no use to anybody goes.
 void RankSession::tidy_up() {
-  keeper_->finish();
+  if (keeper_) keeper_->finish();
   std::error_code ec;
-  const StatePlaces& places = keeper_->places();
+  const StatePlaces places =
+      keeper_ ? keeper_->places() : StatePlaces{options_.output, options_.checkpoints};
+  if (places.output.empty()) return;  // the launcher's folder, which it tidies up itself
   if (std::count(over_->fetched.begin(), over_->fetched.end(), options_.rank) > 0)
     std::filesystem::remove(rank_trace_path(places.output, options_.rank), ec);
   std::filesystem::remove_all(runtime::kept_folder(places.output), ec);
@@ -774,7 +788,8 @@ Error RankSession::explain(Error error) {
   lock.lock();
   clock_.await(*changed_, lock, in(kVerdictMax), [&] { return verdict_.has_value(); });
   // Then the launcher has the whole story, and tells it once for all ranks.
-  if (verdict_) return {error.code, "gave up; the launcher says why"};
+  if (verdict_ && told_) return {error.code, "gave up; the launcher says why"};
+  cannot_tell_ = true;
   return error;
 }
 
