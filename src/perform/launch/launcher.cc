@@ -35,11 +35,13 @@ constexpr SimDuration kStopMax{5'000'000'000};     // for workers to end by them
 constexpr SimDuration kLeaveMax{600'000'000'000};  // for those that leave their state behind
 constexpr SimDuration kSeatMax{10'000'000'000};    // for a spare to come to the seat it was given
 constexpr SimDuration kReturnMax{5'000'000'000};   // for survivors to come again, before spares may
+constexpr int kLackingMax = 6;  // gatherings that wait for a host which alone has some of the state
 
 // What attempts before this one leave to it: of this launcher, or of one that was killed.
 struct Past {
   std::string why;                   // there is another; empty: this is the first
   std::map<int64_t, double> losses;  // by iteration
+  int lacking = 0;                   // gatherings in a row in which no host had the state
 };
 
 // The checkpoint that all begin with, if there is one. Reads only.
@@ -89,6 +91,7 @@ class Launch {
   // After run(): it was halted, and the coordinator gathers another epoch.
   bool goes_on_again() const { return again_; }
   bool all_had_come() const { return joined_; }
+  bool lacks_state() const { return lacks_state_; }
   const std::map<int64_t, double>& losses() const { return losses_; }
   std::optional<double> first_loss() const {
     return book_ ? book_->summary().first_loss : std::nullopt;
@@ -177,6 +180,7 @@ class Launch {
   std::optional<TokenFile> token_file_;
   SimTime offer_at_ = kNever;  // the seats of those who have not come
   bool joined_ = false;        // all ranks said hello
+  bool lacks_state_ = false;   // nobody who came has some of it
   bool went_ = false;          // all ranks were ready
   bool told_over_ = false;
   SimTime end_deadline_ = kNever;  // for all to end, once they were told
@@ -342,7 +346,8 @@ Status Launch::open_door() {
                         .terms = options_.terms,
                         .log = options_.log,
                         .sockets = options_.sockets,
-                        .processes = options_.processes};
+                        .processes = options_.processes,
+                        .open_splice = options_.open_splice};
   if (options_.islands) door.network = options_.islands->network;
   door.at = rendezvous
                 ? rendezvous->at
@@ -369,7 +374,8 @@ Status Launch::start() {
   const auto& rendezvous = options_.rendezvous;
   if (rendezvous) {
     // Who was part of the run comes again at once; at the start ranks may come one after the other.
-    const SimDuration patience = goes_on_ ? kReturnMax : SimDuration{rendezvous->join_max.ns / 2};
+    const bool at_once = goes_on_ && past_.lacking == 0;
+    const SimDuration patience = at_once ? kReturnMax : SimDuration{rendezvous->join_max.ns / 2};
     if (options_.restarts > 0) offer_at_ = clock_.now() + patience;
     if (!rendezvous->token) {
       token_file_.emplace(TRY(TokenFile::create(token_path(options_.output), token_)));
@@ -462,7 +468,9 @@ void Launch::offer_seats() {
     Seat& seat = seats_[r];
     const auto rank = static_cast<int32_t>(r);
     if (is_child(rank) || !seat.address.empty() || clock_.now() < seat.given_until) continue;
-    if (!workers_->give_seat(rank, plan_.ranks[r].datacenter)) continue;
+    // Who sat there last has the newest state: which of the two that is nobody knows.
+    const bool owner_first = past_.lacking % 2 == 0;
+    if (!workers_->give_seat(rank, plan_.ranks[r].datacenter, owner_first)) continue;
     seat.given_until = clock_.now() + kSeatMax;
     if (options_.on_note) options_.on_note(fmt::format("a spare takes the seat of {}", name(rank)));
   }
@@ -531,7 +539,13 @@ Status Launch::handle(int32_t rank, const Inventory& message) {
 // Once it is known with what all begin.
 Status Launch::begin_if_known() {
   if (begun_) return {};
-  auto beginning = TRY(desk_->beginning());
+  auto found = desk_->beginning();
+  if (!found && found.error().code == ErrorCode::kLostPeer) {
+    // A spare may sit where a rank sat that alone has it, and is only late.
+    lacks_state_ = goes_on_ && options_.rendezvous && past_.lacking < kLackingMax;
+    if (!lacks_state_) found.error().code = ErrorCode::kUnusable;
+  }
+  auto beginning = TRY(std::move(found));
   if (!beginning) return {};
   begun_ = true;
   first_iteration_ = beginning->first_iteration;
@@ -795,8 +809,9 @@ std::string Launch::resume_hint() const {
 // Nothing half-written: neither shards without a manifest nor parts of a Trace.
 void Launch::clean_up() {
   // Also those of which the report never came, because its rank was killed or stopped before. But
-  // where all shards were there another host may have the manifest, and go on from them.
-  if (plan_.checkpoint) {
+  // where all shards were there another host may have the manifest, and go on from them. Where
+  // nobody began it is not even known what is unfinished.
+  if (plan_.checkpoint && begun_) {
     runtime::discard_unfinished(plan_.checkpoint->directory, first_iteration_,
                                 desk_ ? desk_->complete() : std::set<int64_t>());
   }
@@ -885,9 +900,13 @@ Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, 
     if (!run.goes_on_again()) return end(std::move(summary));
     ++restarts;
     const std::string& why = summary.error().message;
-    if (!run.all_had_come() && options.on_note) options.on_note(why + "; waiting for all again");
+    const bool lacks_state = run.lacks_state();
+    if ((!run.all_had_come() || lacks_state) && options.on_note)
+      options.on_note(why + "; waiting for all again");
     // What was lost at first says more than who did not come again.
-    past = {run.all_had_come() || past.why.empty() ? why : past.why, run.losses()};
+    const bool still_lacks = lacks_state || (past.lacking > 0 && !run.all_had_come());
+    past = {run.all_had_come() || past.why.empty() ? why : past.why, run.losses(),
+            still_lacks ? past.lacking + 1 : 0};
   }
 }
 
