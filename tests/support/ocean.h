@@ -136,6 +136,11 @@ class Ocean {
   // Its threads do not run before that instant; its clock goes on.
   void suspend(int host, SimTime until) { suspended_[host] = until; }
 
+  bool is_suspended(int host) const {
+    const auto at = suspended_.find(host);
+    return at != suspended_.end() && at->second > now_;
+  }
+
   // Later, on the ocean's own thread.
   void at(SimTime instant, std::function<void()> what) {
     events_.emplace(std::pair(std::max(instant, now_), ++events_made_), std::move(what));

@@ -2,14 +2,9 @@
 // again, as they run outside; disks are folders, one per host.
 #pragma once
 
-#include <signal.h>
-#include <sys/wait.h>
-
-#include <cstring>
-#include <deque>
 #include <filesystem>
 #include <fstream>
-#include <span>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,148 +12,24 @@
 #include "perform/launch/berths.h"
 #include "perform/launch/launcher.h"
 #include "perform/launch/membership.h"
-#include "perform/launch/rank_session.h"
-#include "perform/launch/rendezvous.h"
 #include "perform/launch/returning_worker.h"
 #include "perform/runtime/checkpoint.h"
-#include "perform/runtime/emulated_kernels.h"
 #include "perform/runtime/kept_state.h"
 #include "support/ocean_disk.h"
-#include "support/ocean_sockets.h"
+#include "support/ocean_processes.h"
 #include "support/test_plan.h"
 
 namespace tombolo::ocean {
 
 namespace fs = std::filesystem;
 
-// With what is broken on purpose.
-class OceanKernels : public runtime::EmulatedKernels {
- public:
-  OceanKernels(const plan::Plan& plan, int32_t rank, Clock& clock, Bug bug)
-      : EmulatedKernels(plan, rank, clock), bug_(bug) {}
-
-  Result<std::vector<runtime::TensorView>> state() const override {
-    auto tensors = TRY(EmulatedKernels::state());
-    if (bug_ != Bug::kStateIsOneShort) return tensors;
-    for (runtime::TensorView& tensor : tensors) {
-      int64_t& updates = short_.emplace_back();
-      std::memcpy(&updates, tensor.bytes.data(), sizeof updates);
-      --updates;
-      tensor.bytes = std::as_bytes(std::span(&updates, 1));
-    }
-    return tensors;
-  }
-  Status load(const runtime::TensorSource& tensors) override {
-    return EmulatedKernels::load([&](const std::string& name) -> Result<runtime::NamedTensor> {
-      auto tensor = TRY(tensors(name));
-      if (bug_ == Bug::kUpdateAgainAfterLoad) count(tensor, 1);
-      return tensor;
-    });
-  }
-
- private:
-  static void count(runtime::NamedTensor& tensor, int64_t more) {
-    int64_t updates = 0;
-    std::memcpy(&updates, tensor.bytes.data(), sizeof updates);
-    updates += more;
-    std::memcpy(tensor.bytes.data(), &updates, sizeof updates);
-  }
-  const Bug bug_;
-  mutable std::deque<int64_t> short_;  // what states show
-};
-
-// Starts workers as processes of the ocean: what a worker's command line says, and serve_rank.
-class OceanProcesses : public launch::Processes {
- public:
-  // `workers`: where the newest process of each rank is noted.
-  OceanProcesses(Sea& sea, Waters& waters, std::map<int32_t, int>& workers)
-      : sea_(sea), waters_(waters), workers_(workers) {}
-
-  Result<pid_t> spawn(const launch::ChildOptions& child) override {
-    Process& process = sea_.ocean().start(
-        waters_.process().host, [this, child](Waters& waters) { return work(child, waters); });
-    const auto rank = std::find(child.arguments.begin(), child.arguments.end(), "--rank");
-    workers_[std::stoi(*std::next(rank))] = process.pid;
-    return process.pid;
-  }
-  void await_end(pid_t pid) override {
-    Process* process = sea_.ocean().find(pid);
-    const bool deaf = sea_.bug_ == Bug::kExitIsNotHeard;
-    while (process->alive || (deaf && WIFSIGNALED(process->status))) {
-      process->at_end.push_back([who = self] { who->ready = true; });
-      sea_.ocean().wait(kNever);
-    }
-  }
-  int await_exit(pid_t pid) override {
-    await_end(pid);
-    return sea_.ocean().find(pid)->status;
-  }
-  void signal(pid_t pid, int number) override {
-    sea_.ocean().end(*sea_.ocean().find(pid), number, false);
-  }
-
- private:
-  int work(const launch::ChildOptions& child, Waters& waters) {
-    OceanSockets sockets(sea_, waters);
-    Process& parent = waters_.process();
-    launch::RankSessionOptions session;
-    std::map<std::string, std::string> words;
-    for (size_t i = 1; i < child.arguments.size(); ++i) {
-      const bool has_value = i + 1 < child.arguments.size() && child.arguments[i + 1][0] != '-';
-      words[child.arguments[i]] = has_value ? child.arguments[i + 1] : "";
-    }
-    session.rank = std::stoi(words.at("--rank"));
-    session.ranks = std::stoi(words.at("--ranks"));
-    session.launcher = *transport::parse_address(words.at("--launcher"));
-    session.listen_address = words.at("--listen");
-    session.join_max = round_to_ns(Seconds{std::stod(words.at("--join-timeout"))});
-    session.terms.floor = round_to_ns(Seconds{std::stod(words.at("--lease"))});
-    session.terms.ceiling = round_to_ns(Seconds{std::stod(words.at("--grace"))});
-    session.security.plain_tcp = true;
-    session.token_file = words.contains("--token-file") ? words["--token-file"] : "";
-    session.output = words["--out"];
-    session.checkpoints = words["--checkpoints"];
-    session.returns = words.contains("--returns");
-    for (const auto& [key, value] : child.environment) {
-      if (key == launch::kTokenVariable) session.token = *link::Token::parse(value);
-    }
-    session.stuck_max = SimDuration{3'000'000'000};
-    session.realtime = false;
-    session.memory_available = [&sea = sea_] { return std::optional(sea.memory_); };
-    session.sockets = &sockets;
-    session.end_process = [&](int code) { sea_.ocean().end(waters.process(), code << 8, false); };
-    // As the kernel does for a child that asked for it, until it asks no more.
-    const auto seated = std::make_shared<bool>(false);
-    if (words.contains("--child")) {
-      parent.at_end.push_back([this, &waters, seated] {
-        if (!*seated) sea_.ocean().end(waters.process(), SIGKILL, false);
-      });
-    }
-    session.on_seated = [seated] { *seated = true; };
-    const launch::RankEnd end = launch::serve_rank(
-        session,
-        [&](const plan::Plan& plan, int32_t rank) -> Result<std::unique_ptr<runtime::Kernels>> {
-          return std::make_unique<OceanKernels>(plan, rank, waters, sea_.bug_);
-        },
-        waters);
-    *seated = true;
-    if (end.status) return 0;
-    if (sea_.log_)
-      sea_.log_(
-          fmt::format("a process of rank {} ends: {}", session.rank, end.status.error().text()));
-    return session.returns && end.again ? launch::kComesAgain : end.status.error().exit_code();
-  }
-
-  Sea& sea_;
-  Waters& waters_;
-  std::map<int32_t, int>& workers_;
-};
-
 struct RunOptions {
   plan::Plan plan;
   std::string folder;
   bool on_several_hosts = false;  // rank r alone on host r; else all on host 0
   bool systemd = false;  // Restart=on-failure on other hosts; else mpirun's or srun's child
+  std::vector<std::string> spares;  // a host for each, after those of the ranks: its datacenter
+  std::set<int> no_inbound;         // hosts that say so
   int restarts = 100;
   control::LeaseTerms terms;
   SimDuration join_max{60'000'000'000};
@@ -170,22 +41,36 @@ struct RunRecord {
   std::vector<int64_t> steps;  // as they were reported
   int64_t launchers = 0;
   int restarts = 0;
-  int full_disks = 0;  // runs that ended because of one
-  std::string wrong;   // what ought not to have ended it, or was not named
+  int full_disks = 0;         // runs that ended because of one
+  int seated = 0;             // seats that went to a spare
+  int spliced = 0;            // links that went through the launcher's host
+  int begun_again = 0;        // runs that lost what was on the disk of a host for good,
+  int begun_for_a_spare = 0;  // or could not reach what a spare has
+  std::string wrong;          // what ought not to have ended it, or was not named
 };
 
 class Run {
  public:
   Run(Sea& sea, RunOptions options) : sea_(sea), options_(std::move(options)) {
     options_.plan.checkpoint->directory = folder(0) + "/checkpoints";
+    if (sea_.bug_ == Bug::kSpliceIsNotToldAgain) {
+      sea_.swallows_ = [this](const link::Tag& tag, const link::Payload& payload) {
+        if (record_.launchers < 2 || tag != launch::kControlTag) return false;
+        const auto message = launch::decode(payload);
+        const auto* meet = message ? std::get_if<launch::Meet>(&*message) : nullptr;
+        return meet && meet->way == launch::Way::kSpliced;
+      };
+    }
     start_host(0);
     if (!options_.on_several_hosts) return;
-    for (int rank = 1; rank < hosts(); ++rank) start_host(rank);
+    for (int host = 1; host < all_hosts(); ++host) start_host(host);
   }
 
+  // Of ranks; those of spares come after them.
   int hosts() const {
     return options_.on_several_hosts ? static_cast<int>(options_.plan.ranks.size()) : 1;
   }
+  int all_hosts() const { return hosts() + static_cast<int>(options_.spares.size()); }
   std::string folder(int host) const { return fmt::format("{}/host-{}", options_.folder, host); }
   const RunRecord& record() const { return record_; }
   bool over() const { return record_.end.has_value(); }
@@ -193,19 +78,50 @@ class Run {
   // Whoever was started for this, on one host; they start what else there is.
   void start_host(int host) {
     const auto before = started_.find(host);
-    if (over() || (before != started_.end() && before->second->alive)) return;
+    if (away_.contains(host) || over() || (before != started_.end() && before->second->alive))
+      return;
     started_[host] = &sea_.ocean().start(host, [this, host](Waters& waters) {
-      return host == 0 ? supervise(waters) : return_as(host, waters);
+      if (host == 0) return supervise(waters);
+      return host < hosts() ? return_as(host, waters) : wait_as_spare(host, waters);
     });
   }
-  // The host loses its power; it is back after so long.
-  void lose_host(int host, SimDuration absence) {
+  // The host loses its power; it is back after so long, or never.
+  void lose_host(int host, std::optional<SimDuration> absence) {
+    if (gone_.contains(host)) return;
+    away_.insert(host);
+    if (!absence) gone_.insert(host);
     for (const auto& each : sea_.ocean().processes()) {
       if (each->host == host) sea_.ocean().end(*each, SIGKILL, true);
     }
     release_locks();
     if (sea_.bug_ == Bug::kDiskForgets) empty_newest_shard(host);
-    sea_.ocean().at(sea_.ocean().now() + absence, [this, host] { start_host(host); });
+    if (!absence) return;
+    SimTime& back = back_at_[host];
+    back = std::max(back, sea_.ocean().now() + *absence);
+    sea_.ocean().at(back, [this, host, at = back] {
+      if (back_at_[host] != at || gone_.contains(host)) return;  // it was lost again meanwhile
+      away_.erase(host);
+      start_host(host);
+    });
+  }
+  // It cannot call the launcher until then.
+  void cut_off(int host, SimTime until) {
+    sea_.cut(0, host, until);
+    SimTime& back = reached_at_[host];
+    back = std::max(back, until);
+  }
+  // Every process there, by signal 9; whoever keeps the host's services starts them again.
+  void kill_all(int host) {
+    for (const auto& each : sea_.ocean().processes()) {
+      if (each->host == host) sea_.ocean().end(*each, SIGKILL, false);
+    }
+    sea_.ocean().at(sea_.ocean().now() + SimDuration{5'000'000'000},
+                    [this, host] { start_host(host); });
+  }
+  // Who still runs or waits although the run is over.
+  bool all_ended() const {
+    const auto& all = sea_.ocean().processes();
+    return std::none_of(all.begin(), all.end(), [](const auto& each) { return each->alive; });
   }
   // Its disk is full for so long; `disk` says how.
   void fill_disk(int host, SimDuration span, Disk disk) {
@@ -291,6 +207,13 @@ class Run {
       if (!is_named || is_early || error.exit_code() != 2)
         record_.wrong = "it ended because of a full disk: " + text;
       resume_ = true;
+    } else if (says("no host has") && !(gone_.empty() && back_at_.empty() && reached_at_.empty())) {
+      // Once all are back somebody has; what is lost for good has to be done again. So has what a
+      // spare has that waits at the door: it is not asked, and people follow the message's hint.
+      for (const auto& [host, back] : back_at_) at = std::max(at, back);
+      for (const auto& [host, back] : reached_at_) at = std::max(at, back);
+      resume_ = gone_.empty() && ++read_in_vain_ < 2;
+      if (!resume_) begin_again();
     } else if (says("no checkpoint to resume from")) {
       resume_ = false;
     } else if (says("an earlier run left a checkpoint")) {
@@ -301,9 +224,16 @@ class Run {
     steps_at_start_ = record_.steps.size();
     note("people read: " + text);
     sea_.ocean().at(at + SimDuration{10'000'000'000}, [this] {
-      for (int host = 0; host < hosts(); ++host) start_host(host);
+      for (int host = 0; host < all_hosts(); ++host) start_host(host);
     });
     return true;
+  }
+  void begin_again() {
+    ++(gone_.empty() ? record_.begun_for_a_spare : record_.begun_again);
+    read_in_vain_ = 0;
+    std::error_code ec;
+    for (int host = 0; host < all_hosts(); ++host)
+      fs::remove_all(folder(host) + "/checkpoints", ec);
   }
 
   // supervisor.h, without the fork.
@@ -368,7 +298,13 @@ class Run {
     options.on_progress = [this](const launch::Progress& progress) {
       record_.steps.push_back(progress.step);
     };
-    options.on_note = [this](const std::string& text) { note(text); };
+    options.open_splice = open_splice_in(sea_, waters.process());
+    options.no_inbound = options_.no_inbound.contains(0);
+    options.on_note = [this](const std::string& text) {
+      record_.seated += text.starts_with("a spare takes the seat");
+      record_.spliced += text.find("through this host") != text.npos;
+      note(text);
+    };
     options.resume = resume_;
     const auto summary = launch::launch(options_.plan, options, waters);
     const bool is_done = summary || is_all_done(summary.error());
@@ -378,37 +314,57 @@ class Run {
     return summary ? 0 : 1;
   }
 
+  launch::SpareOptions waiting(int host, OceanSockets& sockets) {
+    return {.start = {.program = "/bin/true",
+                      .rank = host,
+                      .ranks = static_cast<int32_t>(options_.plan.ranks.size()),
+                      .launcher = {address_of(0), 29500},
+                      .berth = {.address = address_of(host),
+                                .no_inbound = options_.no_inbound.contains(host)},
+                      .security = {.credentials = "", .plain_tcp = true},
+                      .token = token_,
+                      .output = folder(host) + "/out",
+                      .checkpoints = folder(host) + "/checkpoints",
+                      .join_max = options_.join_max,
+                      .terms = options_.terms},
+            .sockets = &sockets,
+            .log = [this, host](const std::string& line) {
+              note(fmt::format("host {}: {}", host, line));
+            }};
+  }
   // Of other hosts: mpirun's, srun's or systemd's child with --restarts (returning_worker.h).
   int return_as(int host, Waters& waters) {
     OceanProcesses processes(sea_, waters, workers_);
-    launch::WorkerStart start{.program = "/bin/true",
-                              .rank = host,
-                              .ranks = static_cast<int32_t>(options_.plan.ranks.size()),
-                              .launcher = {address_of(0), 29500},
-                              .berth = {.address = address_of(host)},
-                              .security = {.credentials = "", .plain_tcp = true},
-                              .token = token_,
-                              .output = folder(host) + "/out",
-                              .checkpoints = folder(host) + "/checkpoints",
-                              .join_max = options_.join_max,
-                              .terms = options_.terms,
-                              .child = false,
-                              .returns = true};
-    launch::WorkerStart first = start;
-    first.join_max = launch::first_patience(start);
-    auto status = launch::run_worker(first, processes);
-    start.join_max = start.join_max * 10;
+    OceanSockets sockets(sea_, waters);
+    const launch::SpareOptions seat = waiting(host, sockets);
     const bool again = sea_.bug_ != Bug::kNobodyComesAgain;
-    const bool found_nobody = status && *status != 0 && !launch::comes_again(*status);
-    if (status && again) status = launch::run_again(start, *status, processes);
+    const auto status = again ? launch::return_in_seat(seat, kPatience, processes, waters)
+                              : launch::run_worker(seat.start, processes);
     // Before the first step people do it, and where it found no launcher from the beginning.
-    const bool failed = !status || *status != 0;
-    const bool by_hand = record_.steps.empty() || found_nobody;
-    if (failed && again && !over() && (options_.systemd || by_hand)) {
-      sea_.ocean().at(waters.now() + SimDuration{5'000'000'000},
-                      [this, host] { start_host(host); });
-    }
-    return failed ? 1 : 0;
+    if (again) start_again_after(host, status, processes.started() == 1);
+    return status ? WEXITSTATUS(*status) : 1;
+  }
+  int wait_as_spare(int host, Waters& waters) {
+    OceanProcesses processes(sea_, waters, workers_, true);
+    OceanSockets sockets(sea_, waters);
+    launch::SpareOptions spare = waiting(host, sockets);
+    spare.datacenter = options_.spares[static_cast<size_t>(host - hosts())];
+    const auto status = launch::return_as_spare(spare, kPatience, processes, waters);
+    const bool leaves = sea_.bug_ == Bug::kSpareLeavesItsSeat && processes.started() > 0;
+    if (!leaves) start_again_after(host, status, processes.started() == 0);
+    return status ? WEXITSTATUS(*status) : 1;
+  }
+  // systemd does, but for what only a person can mend (examples/systemd); people do before the first
+  // step, and where it found no launcher.
+  void start_again_after(int host, const Result<int>& status, bool found_nobody) {
+    // A spare hears of every end, people begin anew after some.
+    if (status && *status == 0 && host < hosts()) return;
+    if (!status) note(fmt::format("host {}: {}", host, status.error().text()));
+    const int code = status ? WEXITSTATUS(*status) : status.error().exit_code();
+    const bool by_hand = record_.steps.empty() || found_nobody || code == 0;
+    if (over() || !((options_.systemd && code != 2) || by_hand)) return;
+    sea_.ocean().at(sea_.ocean().now() + SimDuration{5'000'000'000},
+                    [this, host] { start_host(host); });
   }
 
   // The last checkpoint was there, and what came behind it did not fit.
@@ -417,11 +373,16 @@ class Run {
            error.message.find("nothing is left of run.steps") != std::string::npos;
   }
 
+  static constexpr int64_t kPatience = 9;  // windows of --join-timeout, beside the first
   Sea& sea_;
   RunOptions options_;
   RunRecord record_;
-  bool resume_ = false;        // people say so
-  size_t steps_at_start_ = 0;  // how many had been reported when people started it
+  std::set<int> away_, gone_;          // hosts without power; those that never have it again
+  std::map<int, SimTime> back_at_;     // by host: from when on they have power again,
+  std::map<int, SimTime> reached_at_;  // and reach the launcher
+  bool resume_ = false;                // people say so
+  int read_in_vain_ = 0;               // in a row: some of the state is nowhere
+  size_t steps_at_start_ = 0;          // how many had been reported when people started it
   const link::Token token_ = *link::Token::parse("000102030405060708090a0b0c0d0e0f");
   int launcher_ = -1;
   std::map<int32_t, int> workers_;   // the newest process of each rank

@@ -19,149 +19,9 @@
 
 #include "perform/link/frame.h"
 #include "perform/transport/endpoint.h"
-#include "support/ocean.h"
+#include "support/ocean_splice.h"
 
 namespace tombolo::ocean {
-
-using transport::Endpoint;
-
-class OceanEndpoint;
-
-// What is broken on purpose, for the ocean to find.
-enum class Bug {
-  kNone,
-  kMessageLostInReset,    // a link that comes back forgets a message
-  kLinksHaveNoGrace,      // a connection that is lost is a link that is lost
-  kExitIsNotHeard,        // the launcher does not hear that a process ended
-  kTokenIsDrawnAgain,     // by a launcher that goes on with a run
-  kNobodyComesAgain,      // who starts ranks of other hosts does not start them again
-  kStateIsOneShort,       // what is saved lacks the last update
-  kUpdateAgainAfterLoad,  // the first update after a resume is made twice
-  kDiskForgets,           // what was synced is not there after a power cut
-  kJournalForgets,        // the last entry is not there after a kill
-  kKeptUnderAnotherStep,  // a state that was left is one step older than it says
-  kFullDiskIsBelieved,    // what did not fit is said to be written
-  kClocksCanBeSet,        // time is what the wall clock says
-  kSlowIsLost,            // a link that is slow for seconds is lost
-};
-
-inline std::string address_of(int host) { return fmt::format("10.0.0.{}", host + 1); }
-
-// One direction of a link: what is on its way.
-struct Stream {
-  std::deque<std::pair<SimTime, std::function<void()>>> on_its_way;
-  bool moving = false;
-};
-
-struct Wire {
-  OceanEndpoint* ends[2] = {};
-  int32_t ranks[2] = {};
-  int hosts[2] = {};
-  SimDuration grace;        // 0: it does not outlive its connections
-  SimDuration silence_max;  // then a connection that carries nothing is lost
-  Stream streams[2];        // by the end that sends
-  SimTime reset_until;
-  bool forgets[2] = {};  // what this end sends next
-  bool over = false;
-};
-using WirePtr = std::shared_ptr<Wire>;
-
-class Sea {
- public:
-  explicit Sea(Ocean& ocean) : ocean_(ocean), random_(ocean.random().stream("sea")) {}
-
-  Ocean& ocean() { return ocean_; }
-  Random& random() { return random_; }
-  SimDuration latency(int from, int to) {
-    if (from == to) return {20'000 + static_cast<int64_t>(random_.below(50'000))};
-    auto [at, is_new] = latencies_.try_emplace(std::minmax(from, to));
-    if (is_new) at->second = {2'000'000 + static_cast<int64_t>(random_.below(60'000'000))};
-    return at->second + SimDuration{static_cast<int64_t>(random_.below(2'000'000))} +
-           queueing(from, to);
-  }
-
-  // Until then every message waits on its way, up to so long.
-  void slow(int from, int to, SimTime until, SimDuration most) {
-    CHECK(most.ns > 0, "a path that is slow by {} ns", most.ns);
-    slow_[std::minmax(from, to)] = {until, most};
-  }
-  SimDuration queueing(int from, int to) {
-    const auto at = slow_.find(std::minmax(from, to));
-    if (at == slow_.end() || at->second.first <= ocean_.now()) return {};
-    return {static_cast<int64_t>(random_.below(static_cast<uint64_t>(at->second.second.ns)))};
-  }
-
-  bool is_cut(int from, int to) const {
-    const auto at = cut_until_.find(std::minmax(from, to));
-    return at != cut_until_.end() && at->second > ocean_.now();
-  }
-  void cut(int from, int to, SimTime until) {
-    SimTime& at = cut_until_[std::minmax(from, to)];
-    const SimTime since = ocean_.now();
-    at = std::max(at, until);
-    for (const WirePtr& each : std::vector(wires_)) {
-      if (each->grace.ns == 0 ||
-          std::minmax(each->hosts[0], each->hosts[1]) != std::minmax(from, to))
-        continue;
-      const SimTime over = since + each->silence_max + each->grace;
-      if (until >= over)
-        ocean_.at(over, [this, each] { lose(each, "it had no connection for too long"); });
-    }
-  }
-  // Every link between them, or one.
-  void reset(int from, int to, bool one);
-  void lose(const WirePtr& wire, const std::string& why);
-
-  // After the latency, behind what was sent before, and not before the path is whole.
-  void send(const WirePtr& wire, int end, std::function<void()> arrives) {
-    if (std::exchange(wire->forgets[end], false)) return;
-    Stream& stream = wire->streams[end];
-    const SimDuration way = latency(wire->hosts[end], wire->hosts[1 - end]);
-    if (bug_ == Bug::kSlowIsLost && way.ns > 3'000'000'000)
-      return lose(wire, "it did not answer for 3 s");
-    SimTime at = ocean_.now() + way;
-    if (!stream.on_its_way.empty()) at = std::max(at, stream.on_its_way.back().first);
-    stream.on_its_way.emplace_back(at, std::move(arrives));
-    if (!std::exchange(stream.moving, true)) move_at(wire, end, at);
-  }
-
-  std::map<std::pair<int, uint16_t>, OceanEndpoint*> doors_;  // by host and port
-  std::vector<WirePtr> wires_;
-  uint16_t next_port_ = 40'000;
-  uint64_t attempts_ = 0;
-  Bug bug_ = Bug::kNone;
-  int64_t memory_ = int64_t{1} << 40;            // that each host can still give
-  std::function<void(const std::string&)> log_;  // for a person who watches one storm
-
- private:
-  void move_at(const WirePtr& wire, int end, SimTime at) {
-    ocean_.at(at, [this, wire, end] { move(wire, end); });
-  }
-  void move(const WirePtr& wire, int end) {
-    Stream& stream = wire->streams[end];
-    if (stream.on_its_way.empty()) {
-      stream.moving = false;
-      return;
-    }
-    if (is_cut(wire->hosts[0], wire->hosts[1]) || ocean_.now() < wire->reset_until) {
-      const auto again =
-          SimDuration{50'000'000 + static_cast<int64_t>(random_.below(1'500'000'000))};
-      return move_at(wire, end, ocean_.now() + again);
-    }
-    if (stream.on_its_way.front().first > ocean_.now())
-      return move_at(wire, end, stream.on_its_way.front().first);
-    const auto arrives = std::move(stream.on_its_way.front().second);
-    stream.on_its_way.pop_front();
-    arrives();
-    move_at(wire, end, ocean_.now());
-  }
-
-  Ocean& ocean_;
-  Random random_;
-  std::map<std::pair<int, int>, SimDuration> latencies_;
-  std::map<std::pair<int, int>, SimTime> cut_until_;
-  std::map<std::pair<int, int>, std::pair<SimTime, SimDuration>> slow_;  // until when, by how much
-};
 
 class OceanEndpoint final : public Endpoint, public Belonging {
  public:
@@ -217,9 +77,21 @@ class OceanEndpoint final : public Endpoint, public Belonging {
     if (aborted_) return fail(*aborted_);
     return fail({ErrorCode::kLostPeer, fmt::format("rank {} did not call in time", rank)});
   }
-  Status meet(int32_t rank, const std::string&, uint16_t, const link::LinkShape&,
-              SimTime) override {
-    return failed(fmt::format("rank {}: nobody splices in this ocean", rank));
+  Status meet(int32_t rank, const std::string& host, uint16_t port, const link::LinkShape&,
+              SimTime deadline) override {
+    if (aborted_) return fail(*aborted_);
+    Peer& p = peers_[rank];
+    if (p.claimed) return failed(fmt::format("there is a link to rank {} already", rank));
+    p.claimed = true;
+    p.refused.reset();
+    const uint64_t id = ++sea_.attempts_;
+    if (options_.identity.rank < rank) p.gathering.expect(id, 1);
+    const Status met = wait_at_splice(rank, p, id, host, port, deadline);
+    sea_.splice_calls_.erase(id);
+    if (met || p.up) return {};
+    p.claimed = false;
+    p.gathering.start_over();
+    return met;
   }
 
   Status send(int32_t rank, link::Tag tag, link::Payload payload, link::Urgency) override {
@@ -319,11 +191,16 @@ class OceanEndpoint final : public Endpoint, public Belonging {
   // --- What the sea does to it.
 
   // A hello has come. The error is what the caller reads.
-  Status greet(const link::Frame& hello, OceanEndpoint& caller) {
+  Status greet(const link::Frame& hello, OceanEndpoint& caller,
+               const OceanSpliceDoor* door = nullptr) {
     if (aborted_ || closing_) return fail(link::about_to_end());
     const link::Caller who = TRY(link::check_hello(options_.identity, hello));
     Peer& p = peers_[who.rank];
-    const auto welcome = p.gathering.add(who, false);
+    auto welcome = p.gathering.add(who, false);
+    if (!welcome && sea_.bug_ == Bug::kSeatIsNotFenced) {
+      p = Peer{.claimed = true};
+      welcome = p.gathering.add(who, false);
+    }
     if (!welcome) {
       if (options_.on_duplicate && link::is_duplicate_refusal(welcome.error()))
         options_.on_duplicate(who.rank);
@@ -336,6 +213,10 @@ class OceanEndpoint final : public Endpoint, public Belonging {
     wire->ranks[1] = options_.identity.rank;
     wire->hosts[0] = caller.waters_.process().host;
     wire->hosts[1] = waters_.process().host;
+    if (door) {
+      wire->via = door->host();
+      wire->door = door->number();
+    }
     wire->grace = std::min(caller.options_.grace, options_.grace);
     wire->silence_max = std::min(caller.options_.silence_max, options_.silence_max);
     sea_.wires_.push_back(wire);
@@ -343,9 +224,45 @@ class OceanEndpoint final : public Endpoint, public Belonging {
     caller.come_up(caller.peers_[options_.identity.rank], wire, 0);
     return {};
   }
+  // Two whose calls were joined: the lower one says hello, until the handshake's time is over.
+  static void introduce(Sea& sea, OceanSpliceDoor::Pair pair, uint64_t door, SimTime until) {
+    const auto first = sea.splice_calls_.find(pair.first);
+    const auto second = sea.splice_calls_.find(pair.second);
+    const auto none = sea.splice_calls_.end();
+    const bool over = !sea.splices_.contains(door) || sea.ocean().now() >= until;
+    const bool both = first != none && second != none;
+    if (over || !both || !first->second.first->reaches(door) ||
+        !second->second.first->reaches(door)) {
+      for (const auto& call : {first, second}) {
+        if (over && call != none)
+          call->second.first->refuse(call->second.second, "nobody spoke at the splice");
+      }
+      if (!over) {
+        sea.ocean().at(sea.ocean().now() + SimDuration{200'000'000},
+                       [&sea, pair, door, until] { introduce(sea, pair, door, until); });
+      }
+      return;
+    }
+    const bool in_order =
+        first->second.first->options_.identity.rank < second->second.first->options_.identity.rank;
+    const auto& [id, lower] = in_order ? *first : *second;
+    const auto& [other_id, higher] = in_order ? *second : *first;
+    link::FrameDecoder decoder(link::kStrangerPayloadMax);
+    Status said;
+    CHECK(decoder.feed(
+              link::hello_frame(lower.first->options_.identity, lower.second, {.attempt = id},
+                                {.grace = lower.first->options_.grace}),
+              [&, caller = lower.first, called = higher.first](const link::Frame& hello) -> Status {
+                said = called->greet(hello, *caller, sea.splices_.at(door));
+                return {};
+              }),
+          "a hello that cannot be read");
+    if (said) return;
+    for (const auto& call : {lower, higher}) call.first->refuse(call.second, said.error().message);
+  }
   void take(int32_t from, link::Tag tag, link::Payload payload, SimTime sent) {
     Peer& p = peers_[from];
-    if (p.ended) return;
+    if (p.ended || (sea_.swallows_ && sea_.swallows_(tag, payload))) return;
     p.inbox[tag].push_back({std::move(payload), sent, waters_.now()});
     changed_.notify_all();
   }
@@ -364,6 +281,7 @@ class OceanEndpoint final : public Endpoint, public Belonging {
     int end = 0;  // ours, of the wire
     bool claimed = false, up = false, told_up = false, told_end = false;
     std::optional<Error> ended;
+    std::optional<Error> refused;  // at a splice
     Box inbox;
   };
 
@@ -391,6 +309,49 @@ class OceanEndpoint final : public Endpoint, public Belonging {
     });
   }
 
+  bool reaches(uint64_t door) const {
+    const auto at = sea_.splices_.find(door);
+    return at != sea_.splices_.end() && !sea_.is_cut(waters_.process().host, at->second->host()) &&
+           !sea_.ocean().is_suspended(at->second->host());
+  }
+  void refuse(int32_t rank, const std::string& why) {
+    peers_[rank].refused =
+        Error{ErrorCode::kLostPeer, fmt::format("no link to rank {}: {}", rank, why), {}, {}};
+    changed_.notify_all();
+  }
+  void rest() { pause(waters_.now() + SimDuration{100'000'000}); }
+  Status wait_at_splice(int32_t rank, Peer& p, uint64_t id, const std::string& host, uint16_t port,
+                        SimTime deadline) {
+    const auto lost = [&](const std::string& why) {
+      return fail({ErrorCode::kLostPeer, fmt::format("no link to rank {}: {}", rank, why), {}, {}});
+    };
+    uint64_t door = 0;
+    while (!aborted_ && !p.up && door == 0) {
+      if (waters_.now() >= deadline) return lost("the coordinator did not answer");
+      const OceanSpliceDoor* there = find_splice(sea_, host, port);
+      if (there && reaches(there->number())) door = there->number();
+      rest();
+    }
+    if (aborted_) return fail(*aborted_);
+    if (!sea_.splices_.contains(door)) return lost("the coordinator hung up");
+    sea_.splice_calls_[id] = {this, rank};
+    const auto answer = sea_.splices_.at(door)->call(
+        id, link::encode_preface(options_.identity.token, {options_.identity.rank, rank, 0}));
+    if (!answer) return lost(answer.error().message);
+    if (answer->replaced) sea_.splice_calls_.erase(*answer->replaced);
+    if (answer->joined)
+      introduce(sea_, *answer->joined, door, waters_.now() + options_.handshake_max);
+    while (!aborted_ && !p.up && waters_.now() < deadline) {
+      if (p.refused) return fail(*p.refused);
+      if (!sea_.splices_.contains(door) || !sea_.splice_calls_.contains(id))
+        return lost("the coordinator hung up before that rank called it");
+      rest();
+    }
+    if (sea_.splices_.contains(door)) sea_.splices_.at(door)->hang_up(id);
+    if (aborted_) return fail(*aborted_);
+    return p.up ? Status() : lost("it did not call the coordinator in time");
+  }
+
   Status call(int32_t rank, Peer& p, uint64_t attempt, const std::string& host, uint16_t port,
               SimTime deadline) {
     const auto own_host = waters_.process().host;
@@ -404,7 +365,7 @@ class OceanEndpoint final : public Endpoint, public Belonging {
         there = at.first;
         called = door;
       }
-      if (there >= 0 && !sea_.is_cut(own_host, there)) {
+      if (there >= 0 && !sea_.is_cut(own_host, there) && sea_.can_call(own_host, there, port)) {
         const SimTime back = waters_.now() + sea_.latency(own_host, there) * 2;
         while (waters_.now() < back && !aborted_) pause(back);
         const auto door = sea_.doors_.find({there, port});
@@ -441,6 +402,12 @@ class OceanEndpoint final : public Endpoint, public Belonging {
     if (gone_) return;
     gone_ = true;
     sea_.doors_.erase({waters_.process().host, port_});
+    for (auto& [number, door] : sea_.splices_) {
+      for (const auto& [id, call] : sea_.splice_calls_) {
+        if (call.first == this && !silently) door->hang_up(id);  // a silent one it knows nothing of
+      }
+    }
+    std::erase_if(sea_.splice_calls_, [&](const auto& call) { return call.second.first == this; });
     std::erase(waters_.process().belongings, this);
     for (auto& [rank, p] : peers_) {
       if (!p.wire) continue;
@@ -493,9 +460,12 @@ inline void Sea::lose(const WirePtr& wire, const std::string& why) {
 
 inline void Sea::reset(int from, int to, bool one) {
   for (const WirePtr& each : std::vector(wires_)) {
-    if (std::minmax(each->hosts[0], each->hosts[1]) != std::minmax(from, to)) continue;
+    if (!each->takes(from, to)) continue;
     if (each->grace.ns == 0) {
       lose(each, "Connection reset by peer");
+    } else if (!can_call_again(*each)) {
+      ocean_.at(ocean_.now() + each->grace,
+                [this, each] { lose(each, "it cannot be called again"); });
     } else {
       each->forgets[0] = each->forgets[1] = bug_ == Bug::kMessageLostInReset;
       each->reset_until =
@@ -514,7 +484,17 @@ class OceanSockets : public transport::Sockets {
     TRY(endpoint->listen());
     return endpoint;
   }
-  bool takes_connections(const transport::Address&, SimDuration) override { return true; }
+  bool takes_connections(const transport::Address& at, SimDuration patience) override {
+    const int host = waters_.process().host;
+    const SimTime until = waters_.now() + patience;
+    for (const auto& [place, door] : sea_.doors_) {
+      if (place.second != at.port || address_of(place.first) != at.host) continue;
+      if (sea_.can_call(host, place.first, at.port)) return true;
+      break;
+    }
+    waters_.sleep_until(until);
+    return false;
+  }
 
  private:
   Sea& sea_;

@@ -214,6 +214,8 @@ void Coordinator::stepped(int64_t step) {
   losses_ = 0;
 }
 
+void Coordinator::done() { write({.kind = Entry::Kind::kDone, .epoch = epoch_, .step = step_}); }
+
 void Coordinator::close(const std::string& reason) {
   if (state_ == State::kOver) return;
   write({.kind = Entry::Kind::kClosed, .epoch = epoch_, .step = step_, .text = reason});

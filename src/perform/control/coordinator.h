@@ -109,6 +109,9 @@ class Coordinator {
   SimTime due() const;
   // All members have done this step.
   void stepped(int64_t step);
+  // All steps are done, and nothing of them is only in the members' memory: who ends from here on
+  // is not missed, by the coordinators after this one either.
+  void done();
   // The run is over: done, or given up by its owner.
   void close(const std::string& reason);
 

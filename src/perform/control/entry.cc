@@ -17,6 +17,7 @@ constexpr auto enum_names(Entry::Kind) {
                                         {Kind::kBegun, "begun"},
                                         {Kind::kLost, "lost"},
                                         {Kind::kEnded, "ended"},
+                                        {Kind::kDone, "done"},
                                         {Kind::kClosed, "closed"}});
 }
 

@@ -69,12 +69,13 @@ class Journal {
 //           get. On disk before anybody hears of it
 //   lost    a member of it, and how
 //   ended   an epoch: none of its members works any more
+//   done    all steps are done, and what is left of them is on every host: ranks may end from here on
 //   closed  the run is over, as a person was told
 //
 // An epoch that was begun and has not ended may have members that still work. A run that was not
-// closed lost its coordinator.
+// closed lost its coordinator; one that is done needs no ranks any more.
 struct Entry {
-  enum class Kind { kRun, kBegun, kLost, kEnded, kClosed };
+  enum class Kind { kRun, kBegun, kLost, kEnded, kDone, kClosed };
   Kind kind = Kind::kRun;
   uint64_t epoch = 0;
   int64_t step = 0;

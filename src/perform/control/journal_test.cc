@@ -97,6 +97,7 @@ TEST(Entries, AreReadBackEqual) {
         Entry{.kind = Entry::Kind::kBegun, .epoch = 3, .step = 40},
         Entry{.kind = Entry::Kind::kLost, .epoch = 3, .step = 41, .text = "rank 1 \"was\"\nlost"},
         Entry{.kind = Entry::Kind::kEnded, .epoch = 3, .step = 41},
+        Entry{.kind = Entry::Kind::kDone, .epoch = 3, .step = 50},
         Entry{.kind = Entry::Kind::kClosed, .epoch = 3, .step = 50, .text = "done"}}) {
     const auto back = parse_record(to_record(entry), "journal");
     ASSERT_TRUE(back) << back.error().text();

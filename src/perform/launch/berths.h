@@ -64,6 +64,10 @@ struct WorkerStart {
 
 // With which a worker that returns ends when it wants to be started again.
 inline constexpr int kComesAgain = 75;
+// The same, from an epoch that never began: a spare in that seat is of more use at the door.
+inline constexpr int kComesAgainFromGathering = 77;
+// And when another process has its seat for good: it may wait as a spare (spare.h) until it is free.
+inline constexpr int kDisplaced = 76;
 
 // The token goes into the environment, which only this user can read.
 ChildOptions worker_child(const WorkerStart& start);

@@ -125,6 +125,8 @@ void describe(Archive& a, Meet& m) {
 template <class Archive>
 void describe(Archive& a, Waiting& m) {
   a.optional("datacenter", m.datacenter);
+  a.optional("rank", m.rank);
+  a.check(m.rank >= -1, "rank", "is no rank");
 }
 
 template <class Archive>

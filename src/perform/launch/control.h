@@ -67,10 +67,11 @@ struct Start {
   int64_t state_epoch = 0;                 // in which it was kept; 0: it is of a checkpoint
   bool keep = false;                       // leaves its state when stopped (kept_state.h)
 };
-// From a spare (spare.h): I wait for a seat of this datacenter; empty: of any.
+// From a spare (spare.h): I wait for a seat of this datacenter; empty: of any. Or for this one alone.
 struct Waiting {
   static constexpr const char* kKind = "waiting";
   std::string datacenter;
+  int32_t rank = -1;  // -1: whichever is free
 };
 // To a spare: this rank's seat is free, take it.
 struct VacantSeat {

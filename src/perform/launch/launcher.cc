@@ -9,12 +9,12 @@
 #include <map>
 #include <set>
 #include <thread>
-#include <tuple>
 
 #include "base/check.h"
 #include "base/file.h"
 #include "perform/launch/berths.h"
 #include "perform/launch/child_process.h"
+#include "perform/launch/farewell.h"
 #include "perform/launch/membership.h"
 #include "perform/launch/pairings.h"
 #include "perform/launch/rank_session.h"
@@ -22,10 +22,8 @@
 #include "perform/launch/silence.h"
 #include "perform/launch/state_desk.h"
 #include "perform/launch/workers.h"
-#include "perform/runtime/emulated_kernels.h"
 #include "perform/runtime/kept_state.h"
 #include "spec/plan/plan_file.h"
-#include "spec/schedule/schedule.h"
 #include "spec/trace/trace_file.h"
 
 namespace tombolo::launch {
@@ -37,11 +35,13 @@ constexpr SimDuration kStopMax{5'000'000'000};     // for workers to end by them
 constexpr SimDuration kLeaveMax{600'000'000'000};  // for those that leave their state behind
 constexpr SimDuration kSeatMax{10'000'000'000};    // for a spare to come to the seat it was given
 constexpr SimDuration kReturnMax{5'000'000'000};   // for survivors to come again, before spares may
+constexpr int kLackingMax = 6;  // gatherings that wait for a host which alone has some of the state
 
 // What attempts before this one leave to it: of this launcher, or of one that was killed.
 struct Past {
   std::string why;                   // there is another; empty: this is the first
   std::map<int64_t, double> losses;  // by iteration
+  int lacking = 0;                   // gatherings in a row in which no host had the state
 };
 
 // The checkpoint that all begin with, if there is one. Reads only.
@@ -91,6 +91,7 @@ class Launch {
   // After run(): it was halted, and the coordinator gathers another epoch.
   bool goes_on_again() const { return again_; }
   bool all_had_come() const { return joined_; }
+  bool lacks_state() const { return lacks_state_; }
   const std::map<int64_t, double>& losses() const { return losses_; }
   std::optional<double> first_loss() const {
     return book_ ? book_->summary().first_loss : std::nullopt;
@@ -116,9 +117,12 @@ class Launch {
 
   Status prepare();
   Status wait_for_members();
+  Status open_door();
   Status start();
+  Result<RunSummary> finish_for_another();
   Status supervise();
   Status all_came();
+  void open_desk();
   Status begin_if_known();
   Status handle(int32_t rank, const Event& event);
   Status handle(int32_t rank, const Hello& hello);
@@ -172,9 +176,11 @@ class Launch {
   const size_t ranks_;
   std::string program_;
   std::vector<Berth> berths_;
+  link::Token token_;  // of this epoch's door
   std::optional<TokenFile> token_file_;
   SimTime offer_at_ = kNever;  // the seats of those who have not come
   bool joined_ = false;        // all ranks said hello
+  bool lacks_state_ = false;   // nobody who came has some of it
   bool went_ = false;          // all ranks were ready
   bool told_over_ = false;
   SimTime end_deadline_ = kNever;  // for all to end, once they were told
@@ -238,6 +244,7 @@ Status Launch::prepare() {
 Result<RunSummary> Launch::run() {
   TRY(prepare());
   book_ = std::make_unique<RunBook>(plan_, first_iteration_);
+  if (membership_.was_done()) return finish_for_another();
   seats_.resize(ranks_);
   TRY(wait_for_members());
   Status status = start();
@@ -251,6 +258,30 @@ Result<RunSummary> Launch::run() {
   }
   workers_.reset();
   return conclude();
+}
+
+// The launcher before was killed behind the last step: what ranks had to leave is on this host, and
+// those that have not heard yet that all is done come again to hear it.
+Result<RunSummary> Launch::finish_for_another() {
+  if (options_.on_note) options_.on_note(past_.why + "; all steps are done");
+  open_desk();
+  RunSummary summary = book_->summary();
+  if (desk_->take_fetched()) {
+    summary = TRY(conclude());
+  } else {
+    summary.trace_path = options_.output + "/trace.jsonl";
+    summary.trace = TRY(trace::read_trace(summary.trace_path));
+    if (checkpoint_) summary.checkpoint = checkpoint_->folder;
+  }
+  for (const auto& record : summary.trace.records) {
+    if (record.name == "loss" && record.iteration == plan_.run.steps)
+      summary.final_loss = record.value;
+  }
+  if (!options_.rendezvous) return summary;
+  TRY(open_door());
+  say_farewell(*workers_, ranks_, desk_->over(), options_.end_max, clock_);
+  workers_.reset();
+  return summary;
 }
 
 // Before the next epoch nobody of the last one may work any more.
@@ -308,15 +339,15 @@ void Launch::stop_workers(const Error& error) {
   }
 }
 
-// First the door, then the token: whoever finds the port taken does not touch another run's token.
-Status Launch::start() {
+Status Launch::open_door() {
   const auto& rendezvous = options_.rendezvous;
   Workers::Options door{.ranks = static_cast<int32_t>(ranks_),
                         .security = options_.security,
                         .terms = options_.terms,
                         .log = options_.log,
                         .sockets = options_.sockets,
-                        .processes = options_.processes};
+                        .processes = options_.processes,
+                        .open_splice = options_.open_splice};
   if (options_.islands) door.network = options_.islands->network;
   door.at = rendezvous
                 ? rendezvous->at
@@ -332,13 +363,22 @@ Status Launch::start() {
     return membership_.beat(rank, beat);
   };
   workers_ = TRY(Workers::listen(door, clock_));
+  token_ = door.token;
+  return {};
+}
+
+// First the door, then the token: whoever finds the port taken does not touch another run's token.
+Status Launch::start() {
+  TRY(open_door());
   TRY(begin_());
+  const auto& rendezvous = options_.rendezvous;
   if (rendezvous) {
     // Who was part of the run comes again at once; at the start ranks may come one after the other.
-    const SimDuration patience = goes_on_ ? kReturnMax : SimDuration{rendezvous->join_max.ns / 2};
+    const bool at_once = goes_on_ && past_.lacking == 0;
+    const SimDuration patience = at_once ? kReturnMax : SimDuration{rendezvous->join_max.ns / 2};
     if (options_.restarts > 0) offer_at_ = clock_.now() + patience;
     if (!rendezvous->token) {
-      token_file_.emplace(TRY(TokenFile::create(token_path(options_.output), door.token)));
+      token_file_.emplace(TRY(TokenFile::create(token_path(options_.output), token_)));
     }
   }
   for (size_t r = 0; r < ranks_; ++r) {
@@ -379,6 +419,8 @@ Status Launch::end_if_done() {
   if (told_over_) return {};
   desk_->all_finished();
   if (!desk_->idle()) return {};
+  membership_.done();
+  TRY(membership_.status());
   told_over_ = true;
   end_deadline_ = clock_.now() + options_.end_max;
   workers_->tell_spares(Over{});
@@ -426,7 +468,9 @@ void Launch::offer_seats() {
     Seat& seat = seats_[r];
     const auto rank = static_cast<int32_t>(r);
     if (is_child(rank) || !seat.address.empty() || clock_.now() < seat.given_until) continue;
-    if (!workers_->give_seat(rank, plan_.ranks[r].datacenter)) continue;
+    // Who sat there last has the newest state: which of the two that is nobody knows.
+    const bool owner_first = past_.lacking % 2 == 0;
+    if (!workers_->give_seat(rank, plan_.ranks[r].datacenter, owner_first)) continue;
     seat.given_until = clock_.now() + kSeatMax;
     if (options_.on_note) options_.on_note(fmt::format("a spare takes the seat of {}", name(rank)));
   }
@@ -466,6 +510,12 @@ Status Launch::handle(int32_t rank, const Hello& hello) {
 Status Launch::all_came() {
   joined_ = true;
   token_file_.reset();
+  open_desk();
+  if (goes_on_) desk_->clear();  // of a launcher that was killed
+  return tell_all(desk_->survey());
+}
+
+void Launch::open_desk() {
   desk_.emplace(plan_, StateDesk::Options{.output = options_.output,
                                           .epoch = static_cast<int64_t>(membership_.epoch()),
                                           .goes_on = goes_on_,
@@ -478,7 +528,6 @@ Status Launch::all_came() {
                                                 static_cast<void>(workers_->tell(rank, message));
                                               },
                                           .note = options_.on_note});
-  return tell_all(desk_->survey());
 }
 
 Status Launch::handle(int32_t rank, const Inventory& message) {
@@ -490,7 +539,13 @@ Status Launch::handle(int32_t rank, const Inventory& message) {
 // Once it is known with what all begin.
 Status Launch::begin_if_known() {
   if (begun_) return {};
-  auto beginning = TRY(desk_->beginning());
+  auto found = desk_->beginning();
+  if (!found && found.error().code == ErrorCode::kLostPeer) {
+    // A spare may sit where a rank sat that alone has it, and is only late.
+    lacks_state_ = goes_on_ && options_.rendezvous && past_.lacking < kLackingMax;
+    if (!lacks_state_) found.error().code = ErrorCode::kUnusable;
+  }
+  auto beginning = TRY(std::move(found));
   if (!beginning) return {};
   begun_ = true;
   first_iteration_ = beginning->first_iteration;
@@ -754,8 +809,9 @@ std::string Launch::resume_hint() const {
 // Nothing half-written: neither shards without a manifest nor parts of a Trace.
 void Launch::clean_up() {
   // Also those of which the report never came, because its rank was killed or stopped before. But
-  // where all shards were there another host may have the manifest, and go on from them.
-  if (plan_.checkpoint) {
+  // where all shards were there another host may have the manifest, and go on from them. Where
+  // nobody began it is not even known what is unfinished.
+  if (plan_.checkpoint && begun_) {
     runtime::discard_unfinished(plan_.checkpoint->directory, first_iteration_,
                                 desk_ ? desk_->complete() : std::set<int64_t>());
   }
@@ -794,68 +850,6 @@ Result<RunSummary> Launch::conclude() {
 }
 
 }  // namespace
-
-Status check_performable(const plan::Plan& plan) {
-  TRY(plan::validate(plan));
-  const plan::Parallelism& p = plan.parallelism;
-  int64_t tensor = p.tensor;
-  for (const int64_t at_stage : p.tensor_per_stage) tensor = std::max(tensor, at_stage);
-  for (const auto& [name, degree, plain] :
-       {std::tuple("tensor", tensor, 1), std::tuple("context", p.context, 1),
-        std::tuple("expert", p.expert, 1), std::tuple("zero", p.zero, 0)}) {
-    if (degree == plain) continue;
-    return unusable(
-        fmt::format("parallelism.{} = {}: can be predicted but not performed yet; ranks "
-                    "run pipelines and replicas, each on one device",
-                    name, degree),
-        fmt::format("{} = {}", name, plain));
-  }
-  for (const plan::Placement& placement : plan.ranks) {
-    const cluster::Device& device = plan.device_of(placement.rank);
-    if (device.kind != cluster::DeviceKind::kAccelerator) continue;
-    return unusable(fmt::format("rank {} sits on \"{}\", which can be predicted but not run here",
-                                placement.rank, device.name),
-                    fmt::format("device = \"cpu\" or \"emulated:{}\"", device.name));
-  }
-  const auto is_emulated = [&](const plan::Placement& placement) {
-    return plan.device_of(placement.rank).kind == cluster::DeviceKind::kEmulated;
-  };
-  const auto emulated = std::find_if(plan.ranks.begin(), plan.ranks.end(), is_emulated);
-  const auto computing = std::find_if_not(plan.ranks.begin(), plan.ranks.end(), is_emulated);
-  if (emulated != plan.ranks.end() && computing != plan.ranks.end()) {
-    return unusable(
-        fmt::format("rank {} sits on \"{}\" and computes, rank {} on \"{}\" and only waits: what "
-                    "one sends is nothing that the other can use",
-                    computing->rank, plan.device_of(computing->rank).name, emulated->rank,
-                    plan.device_of(emulated->rank).name),
-        "device = \"cpu\" in all datacenters, or emulated ones in all");
-  }
-  TRY(runtime::check_byte_scale(plan));
-  if (plan.stages.size() > runtime::kStagesMax) {
-    return unusable(fmt::format("{} stages: messages can be told apart for {} of them",
-                                plan.stages.size(), runtime::kStagesMax),
-                    "a smaller parallelism.virtual_stages");
-  }
-  TRY(schedule::build(plan));
-  return {};
-}
-
-Result<control::LeaseTerms> lease_terms(std::optional<Seconds> lease, Seconds grace) {
-  const double max = seconds(control::kLeaseMax).value;
-  if (!(grace.value >= 1 && grace.value <= max))
-    return unusable(fmt::format("--grace {:g} s: from 1 s to {:g} s", grace.value, max),
-                    "--grace 60s");
-  control::LeaseTerms terms;
-  terms.ceiling = terms.floor = round_to_ns(grace);
-  if (!lease) return terms;
-  if (!(lease->value >= 1 && lease->value <= grace.value)) {
-    return unusable(fmt::format("--lease {:g} s: from 1 s to the grace, which is {:g} s",
-                                lease->value, grace.value),
-                    "leaving it out: then a lease lasts as long as the grace");
-  }
-  terms.floor = round_to_ns(*lease);
-  return terms;
-}
 
 Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, Threads& clock) {
   const Status terms = options.terms.check();
@@ -906,9 +900,13 @@ Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, 
     if (!run.goes_on_again()) return end(std::move(summary));
     ++restarts;
     const std::string& why = summary.error().message;
-    if (!run.all_had_come() && options.on_note) options.on_note(why + "; waiting for all again");
+    const bool lacks_state = run.lacks_state();
+    if ((!run.all_had_come() || lacks_state) && options.on_note)
+      options.on_note(why + "; waiting for all again");
     // What was lost at first says more than who did not come again.
-    past = {run.all_had_come() || past.why.empty() ? why : past.why, run.losses()};
+    const bool still_lacks = lacks_state || (past.lacking > 0 && !run.all_had_come());
+    past = {run.all_had_come() || past.why.empty() ? why : past.why, run.losses(),
+            still_lacks ? past.lacking + 1 : 0};
   }
 }
 

@@ -36,6 +36,7 @@
 #include "perform/launch/run_book.h"
 #include "perform/launch/security.h"
 #include "perform/launch/telemetry.h"
+#include "perform/launch/workers.h"
 #include "perform/transport/endpoint.h"
 #include "spec/plan/plan.h"
 
@@ -81,6 +82,7 @@ struct LaunchOptions {
   const std::atomic<bool>* stop = nullptr;          // set: stop in order (stop_signals.h)
   transport::Sockets* sockets = &transport::system_sockets();
   Processes* processes = &system_processes();
+  OpenSplice open_splice = open_system_splice;
 };
 
 // Blocks until the run is over; no worker that it started outlives it. Errors: unusable (taken

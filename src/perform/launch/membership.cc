@@ -75,6 +75,7 @@ Result<std::unique_ptr<Membership>> Membership::open(const plan::Plan& plan,
       std::move(journal),
       control::Coordinator(coordinator_options(plan, options), entries, clock.now()), clock));
   self->goes_on_ = goes_on;
+  self->was_done_ = goes_on && entries.back().kind == Entry::Kind::kDone;
   if (options.all_ended) self->coordinator_.all_ended(clock.now());
   self->carry_out();
   TRY(self->status_);
@@ -180,6 +181,12 @@ bool Membership::begun() const {
 void Membership::stepped(int64_t step) {
   std::lock_guard lock(mutex_);
   coordinator_.stepped(step);
+}
+
+void Membership::done() {
+  std::lock_guard lock(mutex_);
+  coordinator_.done();
+  carry_out();
 }
 
 void Membership::close(const std::string& reason) {

@@ -44,6 +44,9 @@ class Membership {
 
   // The journal's run was cut short, and this one goes on with it.
   bool goes_on() const { return goes_on_; }
+  // And all its steps are done: the launcher before was killed behind that, so ranks may have ended
+  // and do not come again.
+  bool was_done() const { return was_done_; }
   // The run's epoch now gathers. Before that, how long to wait, because members of an earlier
   // epoch may still work.
   std::optional<SimDuration> wait() const;
@@ -69,6 +72,8 @@ class Membership {
   // Everybody knows that all are here.
   bool begun() const;
   void stepped(int64_t step);
+  // Before ranks are told that they may end.
+  void done();
   // A person was told how it ended: nobody goes on by itself.
   void close(const std::string& reason);
   // The disk refused an entry.
@@ -89,6 +94,7 @@ class Membership {
   std::optional<Halted> halted_;
   Status status_;
   bool goes_on_ = false;
+  bool was_done_ = false;
 };
 
 }  // namespace tombolo::launch

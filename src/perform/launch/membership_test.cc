@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/folder_test.h"
 #include "support/test_plan.h"
 
 namespace tombolo::launch {
@@ -74,6 +75,32 @@ TEST(Membership, ARankThatNeverCameEndsTheRunAndIsNamed) {
   EXPECT_EQ(members.halted()->reason, "rank 1 (paris) did not come within 2 s: 1 of 2 are here");
   EXPECT_FALSE(members.halted()->lost);
   EXPECT_FALSE(members.halted()->again);
+}
+
+using MembershipFolder = FolderTest;
+
+// A launcher that is killed behind the last step leaves a run that needs no ranks any more.
+TEST_F(MembershipFolder, TheNextLauncherKnowsThatAllIsDone) {
+  const plan::Plan plan = make_test_plan({.stages = 2});
+  ManualClock clock;
+  const auto open = [&] { return *Membership::open(plan, {.output = folder_}, clock); };
+  {
+    const auto first = open();
+    EXPECT_FALSE(first->was_done());
+    first->begin();
+    for (const int32_t rank : {0, 1}) first->came(rank);
+  }
+  {
+    const auto killed_early = open();
+    EXPECT_TRUE(killed_early->goes_on());
+    EXPECT_FALSE(killed_early->was_done());
+    killed_early->done();
+    ASSERT_TRUE(killed_early->status());
+  }
+  const auto killed_late = open();
+  EXPECT_TRUE(killed_late->goes_on());
+  EXPECT_TRUE(killed_late->was_done());
+  killed_late->close("all steps are done");
 }
 
 TEST(MembershipDeathTest, RanksHaveSeats) {

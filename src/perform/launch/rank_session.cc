@@ -54,9 +54,13 @@ class RankSession {
 
   Status run(const KernelsFactory& make_kernels);
   bool told() const { return told_; }
-  // Of a rank that had its place: the launcher said so, or cannot say anything.
+  bool began() const { return began_; }
+  bool displaced() const { return displaced_; }
+  // Of a rank that had its place: the launcher said so, or cannot say anything. Trouble of its own
+  // that no launcher has heard of it takes to the next one, which waits for it.
   bool comes_again(const Error& error) const {
-    return again_ || (seated_.ns != 0 && !told_ && error.code == ErrorCode::kLostPeer);
+    const bool unheard = error.code == ErrorCode::kLostPeer || cannot_tell_;
+    return again_ || (seated_.ns != 0 && !told_ && unheard);
   }
 
  private:
@@ -126,6 +130,9 @@ class RankSession {
   int64_t state_fetched_ = 0;  // and from other hosts
   Finished finished_;          // what it will say when all is done
   bool explained_ = false;     // how it ended
+  bool began_ = false;         // it heard with what all begin
+  bool displaced_ = false;     // another process has its seat
+  bool cannot_tell_ = false;   // it gave up, and no launcher was there to hear why
   std::unique_ptr<Thread> reporter_;  // from when all links are up
   std::unique_ptr<runtime::RelayThread>
       relay_;  // where the pipelines of a cell share the WAN in time
@@ -222,8 +229,8 @@ Result<Endpoint::Options> RankSession::door(const link::Token& token, uint64_t e
 // hangs up without a word was killed, or goes on with another door. Who says that this rank is there
 // already will know better when the lease of the process before is over, and open another door.
 Status RankSession::dial_launcher() {
-  SimTime deadline = in(options_.join_max);
-  bool knows_another = false;
+  const SimTime deadline = in(options_.join_max);
+  SimTime taken_until = kNever;  // by the process before, whose lease runs out
   SimDuration pause = kLookAgain;
   while (true) {
     token_ = TRY(token(deadline));
@@ -233,14 +240,16 @@ Status RankSession::dial_launcher() {
     if (linked) return {};
     const Error& error = linked.error();
     const bool is_duplicate = link::is_duplicate_refusal(error);
-    if (is_duplicate && options_.returns && !std::exchange(knows_another, true))
-      deadline = std::max(deadline, in(options_.terms.ceiling) + options_.join_max);
+    if (!is_duplicate) taken_until = kNever;
+    if (is_duplicate && taken_until == kNever)
+      taken_until = in(std::min(options_.join_max, options_.terms.ceiling));
     const bool hung_up = error.code == ErrorCode::kLostPeer;
     const bool early = hung_up ||
                        (options_.returns && (is_duplicate || link::is_ending_refusal(error))) ||
                        (link::is_token_refusal(error) && !options_.token_file.empty());
-    if (!early || clock_.now() >= deadline) {
+    if (!early || clock_.now() >= (is_duplicate ? taken_until : deadline)) {
       told_ = is_duplicate;
+      displaced_ = is_duplicate && options_.returns;
       return hung_up ? fail(nobody_there()) : linked;
     }
     // A seat that somebody sits on may stay taken for long, and each call costs both sides a line.
@@ -294,6 +303,10 @@ Status RankSession::join() {
     while (for_the_files(first)) first = TRY(hear());
   }
   if (auto* stop = std::get_if<Stop>(&first)) return fail(stopped(*stop));
+  if (auto* over = std::get_if<Over>(&first)) {
+    over_ = std::move(*over);
+    return {};
+  }
   auto* start = std::get_if<Start>(&first);
   const auto ranks = static_cast<size_t>(options_.ranks);
   if (!start || !keeper_ || start->addresses.size() != ranks ||
@@ -301,6 +314,7 @@ Status RankSession::join() {
     return failed("the launcher did not begin with a start message for all ranks");
   }
   start_ = std::move(*start);
+  began_ = true;
   if (start_.keep && options_.on_seated) options_.on_seated();
   return {};
 }
@@ -346,6 +360,11 @@ Result<ControlMessage> RankSession::hear() {
 
 Status RankSession::run(const KernelsFactory& make_kernels) {
   TRY(during(join(), "joining the run"));
+  if (over_) {  // the launcher was killed before this rank heard of it
+    TRY(leave());
+    tidy_up();
+    return {};
+  }
   listener_ = clock_.start([this] { listen(); });
   Status status = work(make_kernels);
   if (status) status = leave();
@@ -470,9 +489,11 @@ Status RankSession::write_trace(const trace::Trace& part) {
 
 // All is done: what is of no use to anybody goes.
 void RankSession::tidy_up() {
-  keeper_->finish();
+  if (keeper_) keeper_->finish();
   std::error_code ec;
-  const StatePlaces& places = keeper_->places();
+  const StatePlaces places =
+      keeper_ ? keeper_->places() : StatePlaces{options_.output, options_.checkpoints};
+  if (places.output.empty()) return;  // the launcher's folder, which it tidies up itself
   if (std::count(over_->fetched.begin(), over_->fetched.end(), options_.rank) > 0)
     std::filesystem::remove(rank_trace_path(places.output, options_.rank), ec);
   std::filesystem::remove_all(runtime::kept_folder(places.output), ec);
@@ -775,7 +796,8 @@ Error RankSession::explain(Error error) {
   lock.lock();
   clock_.await(*changed_, lock, in(kVerdictMax), [&] { return verdict_.has_value(); });
   // Then the launcher has the whole story, and tells it once for all ranks.
-  if (verdict_) return {error.code, "gave up; the launcher says why"};
+  if (verdict_ && told_) return {error.code, "gave up; the launcher says why"};
+  cannot_tell_ = true;
   return error;
 }
 
@@ -787,7 +809,13 @@ RankEnd serve_rank(const RankSessionOptions& options, const KernelsFactory& make
   RankSession session(options, clock);
   Status status = session.run(make_kernels);
   const bool again = !status && session.comes_again(status.error());
-  return {std::move(status), session.told(), again};
+  return {std::move(status), session.told(), again, session.began(), session.displaced()};
+}
+
+int RankEnd::exit_code(bool returns) const {
+  if (status) return 0;
+  if (returns && again) return began ? kComesAgain : kComesAgainFromGathering;
+  return displaced ? kDisplaced : status.error().exit_code();
 }
 
 std::string rank_trace_path(const std::string& folder, int32_t rank) {

@@ -51,7 +51,8 @@ struct RankSessionOptions {
   SimDuration join_max{60'000'000'000};  // a busy machine starts slowly
   control::LeaseTerms terms;             // until the launcher grants a lease, and its beats
   // Whoever started this rank starts it again when the run gathers anew. So while the launcher
-  // still knows the process before, it asks again.
+  // still knows the process before, it asks again; where that lasts longer than a lease, the seat
+  // is somebody else's, and it ends as displaced.
   bool returns = false;
   // Ends the process when the first thread is still busy so long after a stop and after its state
   // was left; zero: never. A rank that returns then ends with kComesAgain (berths.h).
@@ -69,8 +70,12 @@ struct RankSessionOptions {
 
 struct RankEnd {
   Status status;
-  bool told = false;   // people hear of it from the launcher; nobody needs to repeat it
-  bool again = false;  // it was part of the run, which goes on with all who come again
+  bool told = false;       // people hear of it from the launcher; nobody needs to repeat it
+  bool again = false;      // it was part of the run, which goes on with all who come again
+  bool began = false;      // all had come, and it was told with what they begin
+  bool displaced = false;  // another process has its seat, and no lease of a dead one lasts so long
+  // Of the process; `returns` as in its options.
+  int exit_code(bool returns) const;
 };
 
 // Returns when all steps are done, or with the reason why not. Where another rank or the launcher

@@ -1,6 +1,7 @@
 // A process that keeps a rank's worker as its child, and starts it again whenever the run gathers
 // anew: where the worker ends with kComesAgain (berths.h), or by a signal that nobody sent to this
-// process.
+// process. Where somebody else has the rank's seat for good, it waits as a spare (spare.h) until
+// that seat is free: it neither knocks in vain nor takes another's, and ends well with the run.
 //
 // State of the process: one worker at a time, and signals that a person or a launcher sends are
 // passed on to it.
@@ -8,6 +9,7 @@
 
 #include "base/result.h"
 #include "perform/launch/berths.h"
+#include "perform/launch/spare.h"
 
 namespace tombolo::launch {
 
@@ -28,5 +30,14 @@ bool comes_again(int status);
 // last.
 Result<int> run_again(const WorkerStart& start, int status,
                       Processes& processes = system_processes());
+
+// The whole life of such a process: how its last worker ended, 0 where the run is over. `waiting`
+// has how the rank is started, and how it waits where its seat is taken; its `seat` does not count.
+// The launcher waits for lost ranks as often as `restarts` says, and so does a rank for it.
+Result<int> return_in_seat(SpareOptions waiting, int64_t restarts, Processes& processes,
+                           Threads& threads);
+// And of a spare: it takes a seat that is free, and waits for the next where it has lost that one.
+Result<int> return_as_spare(const SpareOptions& waiting, int64_t restarts, Processes& processes,
+                            Threads& threads);
 
 }  // namespace tombolo::launch

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "base/file.h"
+#include "perform/launch/rank_session.h"
 #include "perform/launch/supervisor.h"
 #include "support/folder_test.h"
 
@@ -37,6 +38,17 @@ TEST_F(ReturningScript, IsStartedUntilItIsDone) {
   ASSERT_TRUE(status) << status.error().text();
   EXPECT_EQ(*status, 0);
   EXPECT_EQ(*read_file(at("lives")), "life\nlife\nlife\nlife\n");
+}
+
+TEST(RankEnd, TellsWhoStartedItWhatToDo) {
+  const Status lost = fail({ErrorCode::kLostPeer, "stopped", {}, {}});
+  EXPECT_EQ((RankEnd{.status = {}, .again = true}.exit_code(true)), 0);
+  EXPECT_EQ((RankEnd{.status = lost, .again = true, .began = true}.exit_code(true)), kComesAgain);
+  EXPECT_EQ((RankEnd{.status = lost, .again = true}.exit_code(true)), kComesAgainFromGathering);
+  EXPECT_TRUE(comes_again(kComesAgainFromGathering << 8));
+  EXPECT_EQ((RankEnd{.status = lost, .displaced = true}.exit_code(true)), kDisplaced);
+  EXPECT_FALSE(comes_again(kDisplaced << 8)) << "it waits for its seat";
+  EXPECT_EQ((RankEnd{.status = lost, .again = true, .began = true}.exit_code(false)), 1);
 }
 
 TEST(SupervisorDeathTest, ASupervisorStartsSomebodyAgain) {

@@ -31,6 +31,7 @@ class SpareSession {
       const Told told = TRY(listen());
       endpoint_.reset();
       if (told.seat || told.over) return told.seat;
+      patience_ends_ = clock_.now() + start_.join_max;  // it was there until now
     }
     return std::nullopt;
   }
@@ -84,7 +85,8 @@ class SpareSession {
     if (linked) {
       patience_ends_ = clock_.now() + start_.join_max;
       // A launcher that ended meanwhile, because the next epoch gathers, is called again.
-      return endpoint_->send(launcher(), kControlTag, encode(Waiting{options_.datacenter}))
+      return endpoint_
+          ->send(launcher(), kControlTag, encode(Waiting{options_.datacenter, options_.seat}))
           .has_value();
     }
     endpoint_.reset();
@@ -107,7 +109,8 @@ class SpareSession {
       if (!received) continue;
       const ControlMessage message = TRY(decode(received->payload));
       if (const auto* seat = std::get_if<VacantSeat>(&message)) {
-        if (seat->rank >= 0 && seat->rank < start_.ranks) return Told{.seat = seat->rank};
+        const bool wanted = options_.seat < 0 || seat->rank == options_.seat;
+        if (wanted && seat->rank >= 0 && seat->rank < start_.ranks) return Told{.seat = seat->rank};
         return failed(fmt::format("the launcher offered the seat of rank {} of {}", seat->rank,
                                   start_.ranks));
       }

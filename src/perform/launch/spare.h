@@ -30,6 +30,7 @@ struct SpareOptions {
   // that it cannot find, in the beginning and later.
   WorkerStart start;
   std::string datacenter;  // whose seats it takes; empty: any
+  int32_t seat = -1;       // that of this rank alone, which was this host's; -1: whichever is free
   std::string network;     // of the emulated islands it is in; empty: none
   // Where the launcher's journal would be, if the token is found beside it, which is there only
   // while ranks gather: as long as the journal is there the run goes on. Empty: nowhere.

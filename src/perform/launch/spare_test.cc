@@ -34,12 +34,14 @@ class SpareTest : public testing::Test {
     port_ = (*workers)->port();
     return std::move(*workers);
   }
-  std::future<Seat> wait(const std::string& datacenter, SimDuration patience = kSecond * 20) {
+  std::future<Seat> wait(const std::string& datacenter, SimDuration patience = kSecond * 20,
+                         int32_t seat = -1) {
     SpareOptions options{.start = {.ranks = 4,
                                    .launcher = {"127.0.0.1", port_},
                                    .token = token_,
                                    .join_max = patience},
                          .datacenter = datacenter,
+                         .seat = seat,
                          .asked_to_end = [this] { return ends_.load(); }};
     return std::async(std::launch::async,
                       [options, this] { return wait_for_seat(options, clock_); });
@@ -75,6 +77,20 @@ TEST_F(SpareTest, OneThatDoesNotSayWhereItIsTakesAnySeat) {
   auto anywhere = wait("");
   give(*launcher, 3, "paris");
   EXPECT_EQ(*anywhere.get(), 3);
+}
+
+// A rank that came back, and whose seat somebody else had.
+TEST_F(SpareTest, OneWhoseSeatItWasTakesThatAlone) {
+  const auto launcher = listen();
+  auto owner = wait("", kSecond * 20, 2);
+  auto anywhere = wait("");
+  give(*launcher, 2, "paris");  // one of them is here by now; the other one soon
+  const auto both = [&] { return is_over(owner) && is_over(anywhere); };
+  const SimTime deadline = clock_.now() + kSecond * 20;
+  while (!both() && clock_.now() < deadline)
+    static_cast<void>(launcher->give_seat(is_over(owner) ? 3 : 2, "paris", is_over(anywhere)));
+  EXPECT_EQ(*owner.get(), 2);
+  EXPECT_THAT(*anywhere.get(), testing::AnyOf(2, 3));
 }
 
 // The next epoch's launcher has the same address; all that wait call it.
@@ -130,17 +146,21 @@ TEST_F(SpareTest, SaysThatThereIsNoRun) {
 struct Call {
   Status linked, sent;
   std::vector<ControlMessage> says;  // after these it is gone
+  SimDuration after{};               // and so long after the call
 };
 
 class ScriptedEndpoint final : public transport::Endpoint {
  public:
-  explicit ScriptedEndpoint(Call call) : call_(std::move(call)) {}
+  ScriptedEndpoint(Call call, Clock& clock)
+      : call_(std::move(call)), clock_(clock), until_(clock.now() + call_.after) {}
   uint16_t port() const override { return 1; }
   Status connect(int32_t, const std::string&, uint16_t, const link::LinkShape&, SimTime) override {
     return call_.linked;
   }
   Status send(int32_t, link::Tag, link::Payload, link::Urgency) override { return call_.sent; }
-  Result<Came> receive_any(std::span<const Awaited>, SimTime) override {
+  Result<Came> receive_any(std::span<const Awaited>, SimTime deadline) override {
+    clock_.sleep_until(std::min(deadline, until_));
+    if (clock_.now() < until_) return failed("it did not come in time");
     if (said_ == call_.says.size()) return fail({ErrorCode::kLostPeer, "it is gone", {}, {}});
     return Came{0, {.payload = encode(call_.says[said_++])}};
   }
@@ -158,6 +178,8 @@ class ScriptedEndpoint final : public transport::Endpoint {
 
  private:
   const Call call_;
+  Clock& clock_;
+  const SimTime until_;
   size_t said_ = 0;
 };
 
@@ -165,9 +187,10 @@ class ScriptedEndpoint final : public transport::Endpoint {
 class Script final : public transport::Sockets {
  public:
   explicit Script(std::vector<Call> calls) : calls_(std::move(calls)) {}
-  Result<std::unique_ptr<transport::Endpoint>> open(transport::Endpoint::Options, Clock&) override {
+  Result<std::unique_ptr<transport::Endpoint>> open(transport::Endpoint::Options,
+                                                    Clock& clock) override {
     CHECK(opened_ < calls_.size(), "it calls a {}th time", opened_ + 1);
-    return std::make_unique<ScriptedEndpoint>(calls_[opened_++]);
+    return std::make_unique<ScriptedEndpoint>(calls_[opened_++], clock);
   }
   bool takes_connections(const transport::Address&, SimDuration) override { return true; }
   Seat play() {
@@ -193,6 +216,13 @@ TEST(ScriptedSpare, CallsAgainWheneverTheLauncherGoesAway) {
                  {.says = {VacantSeat{3}}}});
   EXPECT_EQ(*script.play(), 3);
   EXPECT_EQ(script.opened(), 5u);
+}
+
+// However long it has waited there before.
+TEST(ScriptedSpare, CallsAgainAfterHours) {
+  const Stop again{.reason = "rank 1 was lost", .again = true};
+  Script script({{.says = {again}, .after = kSecond * 7200}, {.says = {VacantSeat{3}}}});
+  EXPECT_EQ(*script.play(), 3);
 }
 
 TEST(ScriptedSpare, IsDoneWhenTheRunIs) {

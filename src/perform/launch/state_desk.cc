@@ -232,6 +232,17 @@ Status StateDesk::finished(int32_t rank, const Finished& finished) {
   return {};
 }
 
+bool StateDesk::take_fetched() {
+  std::error_code ec;
+  bool all = true;
+  for (size_t r = 0; r < plan_.ranks.size(); ++r) {
+    const auto rank = static_cast<int32_t>(r);
+    if (std::filesystem::exists(fetched_path(rank), ec)) fetched_.push_back(rank);
+    all = all && std::filesystem::exists(trace_path(rank), ec);
+  }
+  return all;
+}
+
 void StateDesk::clear() const {
   std::error_code ec;
   for (size_t r = 0; r < plan_.ranks.size(); ++r) {

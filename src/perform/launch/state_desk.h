@@ -74,6 +74,9 @@ class StateDesk {
   Over over() const { return {fetched_}; }
   // Where a rank's part of the Trace lies now.
   std::string trace_path(int32_t rank) const;
+  // Of a run that was done: what the launcher before had fetched of the Trace is ours. False: not
+  // all parts are here any more, because it had merged them.
+  bool take_fetched();
   // When all ranks have ended, or not: what is of no use any more goes.
   void clear() const;
 

@@ -27,20 +27,22 @@ std::optional<StateSources::Found> StateSources::newest_manifest(int64_t below) 
 Status StateSources::check(const runtime::Manifest& manifest, uint64_t epoch) const {
   for (const runtime::Shard& shard : manifest.shards) {
     const auto found = files_.find({static_cast<int64_t>(epoch), manifest.step, shard.file});
-    std::string where;
-    if (found != files_.end()) {
-      const auto whole = [&](const auto& each) { return each.second == shard.bytes; };
-      if (std::any_of(found->second.begin(), found->second.end(), whole)) continue;
-      const auto& [rank, bytes] = *found->second.begin();
-      where = fmt::format(
-          "on the host of rank {} the shard is damaged: it has {} bytes, the "
-          "manifest says {}",
-          rank, bytes, shard.bytes);
-    } else {
-      where = "no host has this shard";
+    if (found == files_.end()) {
+      return fail({ErrorCode::kLostPeer,
+                   fmt::format("the checkpoint of step {}: {}: no host has this shard",
+                               manifest.step, shard.file),
+                   {},
+                   std::string("starting the rank of the host that has it, or ") +
+                       runtime::kOlderCheckpoint});
     }
+    const auto whole = [&](const auto& each) { return each.second == shard.bytes; };
+    if (std::any_of(found->second.begin(), found->second.end(), whole)) continue;
+    const auto& [rank, bytes] = *found->second.begin();
     return unusable(
-        fmt::format("the checkpoint of step {}: {}: {}", manifest.step, shard.file, where),
+        fmt::format(
+            "the checkpoint of step {}: {}: on the host of rank {} the shard is damaged: it "
+            "has {} bytes, the manifest says {}",
+            manifest.step, shard.file, rank, bytes, shard.bytes),
         runtime::kOlderCheckpoint);
   }
   return {};

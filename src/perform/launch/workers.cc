@@ -51,18 +51,24 @@ Result<std::unique_ptr<Workers>> Workers::listen(const Options& options, Threads
   return workers;
 }
 
+Result<Splice> open_system_splice(transport::SpliceDoor::Options options) {
+  std::shared_ptr<transport::SpliceDoor> door =
+      TRY(transport::SpliceDoor::open(std::move(options)));
+  const uint16_t port = door->port();
+  return Splice{std::move(door), port};
+}
+
 Result<uint16_t> Workers::open_splice() {
-  splice_ = TRY(
-      during(transport::SpliceDoor::open(
-                 {.listen_address = listen_address(),
-                  .port = static_cast<uint16_t>(options_.at.port == 0 ? 0 : options_.at.port + 1),
-                  .network = options_.network,
-                  .anywhere = options_.security.reaches_other_hosts(),
-                  .token = options_.token,
-                  .ranks = options_.ranks,
-                  .log = options_.log}),
-             "opening the door for ranks that nobody can call"));
-  return splice_->port();
+  splice_ = TRY(during(options_.open_splice({.listen_address = listen_address(),
+                                             .port = static_cast<uint16_t>(
+                                                 options_.at.port == 0 ? 0 : options_.at.port + 1),
+                                             .network = options_.network,
+                                             .anywhere = options_.security.reaches_other_hosts(),
+                                             .token = options_.token,
+                                             .ranks = options_.ranks,
+                                             .log = options_.log}),
+                       "opening the door for ranks that nobody can call"));
+  return splice_.port;
 }
 
 void Workers::check_rank(int32_t rank) const {
@@ -150,15 +156,20 @@ void Workers::heard_spare(int32_t spare, const Endpoint::News::What& what) {
   if (!received) return;
   const auto message = decode(received->payload);
   const auto* waiting = message ? std::get_if<Waiting>(&*message) : nullptr;
-  if (waiting) waiting_[spare] = waiting->datacenter;
+  if (waiting) waiting_[spare] = *waiting;
 }
 
-bool Workers::give_seat(int32_t rank, const std::string& datacenter) {
+bool Workers::give_seat(int32_t rank, const std::string& datacenter, bool owner_first) {
   check_rank(rank);
   std::lock_guard lock(mutex_);
-  const auto fits = std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& spare) {
-    return spare.second.empty() || spare.second == datacenter;
-  });
+  const auto find = [&](bool owner) {
+    return std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& spare) {
+      const auto& [where, only] = spare.second;
+      return owner ? only == rank : only < 0 && (where.empty() || where == datacenter);
+    });
+  };
+  auto fits = find(owner_first);
+  if (fits == waiting_.end()) fits = find(!owner_first);
   if (fits == waiting_.end()) return false;
   const int32_t spare = fits->first;
   waiting_.erase(fits);
@@ -166,12 +177,12 @@ bool Workers::give_seat(int32_t rank, const std::string& datacenter) {
 }
 
 void Workers::tell_spares(const ControlMessage& message) {
-  std::map<int32_t, std::string> waiting;
+  std::map<int32_t, Waiting> waiting;
   {
     std::lock_guard lock(mutex_);
     waiting = waiting_;
   }
-  for (const auto& [spare, datacenter] : waiting) {
+  for (const auto& [spare, wants] : waiting) {
     // Who went away meanwhile does not hear it, and need not.
     static_cast<void>(endpoint_->send(spare, kControlTag, encode(message)));
   }

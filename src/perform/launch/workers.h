@@ -42,6 +42,14 @@ struct Event {
   std::variant<ControlMessage, Exited, Disconnected, Duplicate> what;
 };
 
+// A door that joins the calls of two ranks; it hangs up with its last owner.
+struct Splice {
+  std::shared_ptr<void> door;
+  uint16_t port = 0;
+};
+using OpenSplice = std::function<Result<Splice>(transport::SpliceDoor::Options)>;
+Result<Splice> open_system_splice(transport::SpliceDoor::Options options);
+
 class Workers {
  public:
   struct Options {
@@ -56,6 +64,7 @@ class Workers {
     std::function<void(const std::string&)> log;
     transport::Sockets* sockets = &transport::system_sockets();
     Processes* processes = &system_processes();
+    OpenSplice open_splice = open_system_splice;
     // A rank is there, and its heartbeat, which is answered; on the thread that listens: however
     // busy the launcher is, nobody is missed.
     std::function<void(int32_t rank)> on_hello;
@@ -78,8 +87,9 @@ class Workers {
   std::optional<Event> next(SimDuration patience);
 
   Status tell(int32_t rank, const ControlMessage& message);
-  // A spare that waits (spare.h) takes this seat, of that datacenter; false: none does.
-  bool give_seat(int32_t rank, const std::string& datacenter);
+  // A spare that waits (spare.h) takes this seat, of that datacenter; its owner, who came back and
+  // waits for it alone, before others or after them. False: none does.
+  bool give_seat(int32_t rank, const std::string& datacenter, bool owner_first = true);
   void tell_spares(const ControlMessage& message);
   // Kills a rank's process, if it was started here: it may be stopped, and hear nothing.
   void kill_now(int32_t rank);
@@ -109,18 +119,18 @@ class Workers {
   const Options options_;
   Threads& threads_;
   std::unique_ptr<transport::Endpoint> endpoint_;
-  std::unique_ptr<transport::SpliceDoor> splice_;
+  Splice splice_;
   std::unique_ptr<Signal> changed_ = threads_.signal();
   std::vector<std::unique_ptr<Thread>> running_threads_;
   std::unique_ptr<Thread> listening_;
 
   std::mutex mutex_;
   std::deque<Event> events_;
-  std::vector<pid_t> running_;              // by rank; -1: not started, or waited for
-  std::vector<bool> spawned_;               // by rank: its process was started here
-  std::vector<bool> connected_;             // by rank, as long as it is
-  std::vector<bool> came_;                  // it was
-  std::map<int32_t, std::string> waiting_;  // spares, by their number, and of which datacenter
+  std::vector<pid_t> running_;          // by rank; -1: not started, or waited for
+  std::vector<bool> spawned_;           // by rank: its process was started here
+  std::vector<bool> connected_;         // by rank, as long as it is
+  std::vector<bool> came_;              // it was
+  std::map<int32_t, Waiting> waiting_;  // spares, by their number, and for what
 };
 
 }  // namespace tombolo::launch

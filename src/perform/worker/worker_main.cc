@@ -188,7 +188,7 @@ int main(int argc, char** argv) {
   if (!end.told)
     fmt::print(stderr, "{}: {}\n", about(*run_command, *profile_command, arguments),
                status.error().text());
-  return session.returns && end.again ? launch::kComesAgain : status.error().exit_code();
+  return end.exit_code(session.returns);
 }
 
 }  // namespace

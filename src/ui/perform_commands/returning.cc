@@ -2,7 +2,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <iostream>
 
 #include "base/check.h"
@@ -16,32 +15,21 @@
 namespace tombolo::perform_commands {
 namespace {
 
-constexpr int64_t kWindowsMax = 999;  // of --join-timeout that a rank waits for its launcher
-constexpr SimDuration kSeatMax{5'000'000'000};  // for a spare to take the seat it was given
+constexpr int kRestarts = 3;  // that a spare takes the run to have, unless it is said
 
 [[noreturn]] void end_as(int status) {
   _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
-Result<launch::WorkerStart> returning(const TrainOptions& options,
-                                      const launch::LaunchedRank& launched) {
-  launch::WorkerStart start = TRY(worker_start(options, launched));
-  start.child = true;
-  start.returns = true;
-  return start;
-}
-
-// In the seat. Nothing: somebody else sat there after all.
-Result<std::optional<int>> sit(const TrainOptions& options, int32_t rank, int32_t ranks) {
-  launch::WorkerStart start =
-      TRY(returning(options, {.launcher = "--spare", .rank = rank, .ranks = ranks}));
-  launch::WorkerStart first = start;
-  first.join_max = std::min(start.join_max, kSeatMax);
-  const int status = TRY(launch::run_worker(first));
-  if (WIFEXITED(status) && WEXITSTATUS(status) != 0 && !launch::comes_again(status) &&
-      !launch::asked_to_end())
-    return std::nullopt;
-  return TRY(launch::run_again(start, status));
+// How it waits for the seat of `rank`, or for any.
+Result<launch::SpareOptions> waiting(const TrainOptions& options,
+                                     const launch::LaunchedRank& launched) {
+  launch::SpareOptions out{.start = TRY(worker_start(options, launched)),
+                           .asked_to_end = launch::asked_to_end,
+                           .log = [](const std::string& line) { std::cerr << line << "\n"; }};
+  if (const auto islands = TRY(cluster::islands_of_environment())) out.network = islands->network;
+  if (!out.start.token) out.journal = launch::Membership::journal_path(options.out);
+  return out;
 }
 
 }  // namespace
@@ -49,16 +37,11 @@ Result<std::optional<int>> sit(const TrainOptions& options, int32_t rank, int32_
 Error return_as(const TrainOptions& options, const launch::LaunchedRank& launched) {
   CHECK(launched.rank > 0, "rank {} is the launcher's own process", launched.rank);
   launch::pass_signals_to_worker();
-  const auto start = returning(options, launched);
+  const auto start = waiting(options, launched);
   if (!start) return start.error();
-  launch::WorkerStart first = *start;
-  first.join_max = launch::first_patience(*start);
-  auto status = launch::run_worker(first);
-  // The launcher waits for lost ranks as often as --restarts says, and so does a rank for it.
-  launch::WorkerStart later = *start;
-  later.join_max = {start->join_max.ns *
-                    (1 + std::min(int64_t{options.restarts.value_or(0)}, kWindowsMax))};
-  if (status) status = launch::run_again(later, *status);
+  SystemClock clock;
+  const auto status = launch::return_in_seat(*start, options.restarts.value_or(0),
+                                             launch::system_processes(), clock);
   if (!status) return status.error();
   end_as(*status);
 }
@@ -74,19 +57,13 @@ Status wait_as_spare(const TrainOptions& options) {
         fmt::format("--datacenter {}: the job has no datacenter of that name", options.datacenter),
         fmt::format("one of {}", fmt::join(names, ", ")));
   }
-  launch::SpareOptions spare{
-      .start = TRY(worker_start(options, {.launcher = "--spare", .rank = 1, .ranks = ranks})),
-      .datacenter = options.datacenter,
-      .asked_to_end = launch::asked_to_end,
-      .log = [](const std::string& line) { std::cerr << line << "\n"; }};
-  if (const auto islands = TRY(cluster::islands_of_environment())) spare.network = islands->network;
-  if (!spare.start.token) spare.journal = launch::Membership::journal_path(options.out);
+  launch::SpareOptions spare =
+      TRY(waiting(options, {.launcher = "--spare", .rank = 1, .ranks = ranks}));
+  spare.datacenter = options.datacenter;
   SystemClock clock;
-  while (true) {
-    const auto rank = TRY(launch::wait_for_seat(spare, clock));
-    if (!rank) break;
-    if (const auto status = TRY(sit(options, *rank, ranks))) end_as(*status);
-  }
+  const int status = TRY(launch::return_as_spare(spare, options.restarts.value_or(kRestarts),
+                                                 launch::system_processes(), clock));
+  if (status != 0) end_as(status);
   if (launch::asked_to_end()) return failed("interrupted while waiting for a seat");
   return {};
 }

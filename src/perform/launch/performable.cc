@@ -1,0 +1,74 @@
+// What a launcher refuses before it starts anything (launcher.h).
+#include <algorithm>
+#include <tuple>
+
+#include "perform/launch/launcher.h"
+#include "perform/runtime/emulated_kernels.h"
+#include "perform/runtime/perform.h"
+#include "spec/schedule/schedule.h"
+
+namespace tombolo::launch {
+
+Status check_performable(const plan::Plan& plan) {
+  TRY(plan::validate(plan));
+  const plan::Parallelism& p = plan.parallelism;
+  int64_t tensor = p.tensor;
+  for (const int64_t at_stage : p.tensor_per_stage) tensor = std::max(tensor, at_stage);
+  for (const auto& [name, degree, plain] :
+       {std::tuple("tensor", tensor, 1), std::tuple("context", p.context, 1),
+        std::tuple("expert", p.expert, 1), std::tuple("zero", p.zero, 0)}) {
+    if (degree == plain) continue;
+    return unusable(
+        fmt::format("parallelism.{} = {}: can be predicted but not performed yet; ranks "
+                    "run pipelines and replicas, each on one device",
+                    name, degree),
+        fmt::format("{} = {}", name, plain));
+  }
+  for (const plan::Placement& placement : plan.ranks) {
+    const cluster::Device& device = plan.device_of(placement.rank);
+    if (device.kind != cluster::DeviceKind::kAccelerator) continue;
+    return unusable(fmt::format("rank {} sits on \"{}\", which can be predicted but not run here",
+                                placement.rank, device.name),
+                    fmt::format("device = \"cpu\" or \"emulated:{}\"", device.name));
+  }
+  const auto is_emulated = [&](const plan::Placement& placement) {
+    return plan.device_of(placement.rank).kind == cluster::DeviceKind::kEmulated;
+  };
+  const auto emulated = std::find_if(plan.ranks.begin(), plan.ranks.end(), is_emulated);
+  const auto computing = std::find_if_not(plan.ranks.begin(), plan.ranks.end(), is_emulated);
+  if (emulated != plan.ranks.end() && computing != plan.ranks.end()) {
+    return unusable(
+        fmt::format("rank {} sits on \"{}\" and computes, rank {} on \"{}\" and only waits: what "
+                    "one sends is nothing that the other can use",
+                    computing->rank, plan.device_of(computing->rank).name, emulated->rank,
+                    plan.device_of(emulated->rank).name),
+        "device = \"cpu\" in all datacenters, or emulated ones in all");
+  }
+  TRY(runtime::check_byte_scale(plan));
+  if (plan.stages.size() > runtime::kStagesMax) {
+    return unusable(fmt::format("{} stages: messages can be told apart for {} of them",
+                                plan.stages.size(), runtime::kStagesMax),
+                    "a smaller parallelism.virtual_stages");
+  }
+  TRY(schedule::build(plan));
+  return {};
+}
+
+Result<control::LeaseTerms> lease_terms(std::optional<Seconds> lease, Seconds grace) {
+  const double max = seconds(control::kLeaseMax).value;
+  if (!(grace.value >= 1 && grace.value <= max))
+    return unusable(fmt::format("--grace {:g} s: from 1 s to {:g} s", grace.value, max),
+                    "--grace 60s");
+  control::LeaseTerms terms;
+  terms.ceiling = terms.floor = round_to_ns(grace);
+  if (!lease) return terms;
+  if (!(lease->value >= 1 && lease->value <= grace.value)) {
+    return unusable(fmt::format("--lease {:g} s: from 1 s to the grace, which is {:g} s",
+                                lease->value, grace.value),
+                    "leaving it out: then a lease lasts as long as the grace");
+  }
+  terms.floor = round_to_ns(*lease);
+  return terms;
+}
+
+}  // namespace tombolo::launch

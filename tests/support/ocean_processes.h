@@ -1,0 +1,154 @@
+// Workers as processes of the ocean.
+#pragma once
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "perform/launch/berths.h"
+#include "perform/launch/child_process.h"
+#include "perform/launch/rank_session.h"
+#include "perform/launch/rendezvous.h"
+#include "perform/launch/returning_worker.h"
+#include "perform/runtime/emulated_kernels.h"
+#include "support/ocean_sockets.h"
+
+namespace tombolo::ocean {
+
+// With what is broken on purpose.
+class OceanKernels : public runtime::EmulatedKernels {
+ public:
+  OceanKernels(const plan::Plan& plan, int32_t rank, Clock& clock, Bug bug)
+      : EmulatedKernels(plan, rank, clock), bug_(bug) {}
+
+  Result<std::vector<runtime::TensorView>> state() const override {
+    auto tensors = TRY(EmulatedKernels::state());
+    if (bug_ != Bug::kStateIsOneShort) return tensors;
+    for (runtime::TensorView& tensor : tensors) {
+      int64_t& updates = short_.emplace_back();
+      std::memcpy(&updates, tensor.bytes.data(), sizeof updates);
+      --updates;
+      tensor.bytes = std::as_bytes(std::span(&updates, 1));
+    }
+    return tensors;
+  }
+  Status load(const runtime::TensorSource& tensors) override {
+    return EmulatedKernels::load([&](const std::string& name) -> Result<runtime::NamedTensor> {
+      auto tensor = TRY(tensors(name));
+      if (bug_ == Bug::kUpdateAgainAfterLoad) count(tensor, 1);
+      return tensor;
+    });
+  }
+
+ private:
+  static void count(runtime::NamedTensor& tensor, int64_t more) {
+    int64_t updates = 0;
+    std::memcpy(&updates, tensor.bytes.data(), sizeof updates);
+    updates += more;
+    std::memcpy(tensor.bytes.data(), &updates, sizeof updates);
+  }
+  const Bug bug_;
+  mutable std::deque<int64_t> short_;  // what states show
+};
+
+// Starts workers as processes of the ocean: what a worker's command line says, and serve_rank.
+class OceanProcesses : public launch::Processes {
+ public:
+  // `workers`: where the newest process of each rank is noted.
+  OceanProcesses(Sea& sea, Waters& waters, std::map<int32_t, int>& workers, bool is_spare = false)
+      : sea_(sea), waters_(waters), workers_(workers), is_spare_(is_spare) {}
+  int started() const { return started_; }
+
+  Result<pid_t> spawn(const launch::ChildOptions& child) override {
+    Process& process = sea_.ocean().start(
+        waters_.process().host, [this, child](Waters& waters) { return work(child, waters); });
+    ++started_;
+    const auto rank = std::find(child.arguments.begin(), child.arguments.end(), "--rank");
+    workers_[std::stoi(*std::next(rank))] = process.pid;
+    return process.pid;
+  }
+  void await_end(pid_t pid) override {
+    Process* process = sea_.ocean().find(pid);
+    const bool deaf = sea_.bug_ == Bug::kExitIsNotHeard;
+    while (process->alive || (deaf && WIFSIGNALED(process->status))) {
+      process->at_end.push_back([who = self] { who->ready = true; });
+      sea_.ocean().wait(kNever);
+    }
+  }
+  int await_exit(pid_t pid) override {
+    await_end(pid);
+    return sea_.ocean().find(pid)->status;
+  }
+  void signal(pid_t pid, int number) override {
+    sea_.ocean().end(*sea_.ocean().find(pid), number, false);
+  }
+
+ private:
+  int work(const launch::ChildOptions& child, Waters& waters) {
+    OceanSockets sockets(sea_, waters);
+    Process& parent = waters_.process();
+    launch::RankSessionOptions session;
+    std::map<std::string, std::string> words;
+    for (size_t i = 1; i < child.arguments.size(); ++i) {
+      const bool has_value = i + 1 < child.arguments.size() && child.arguments[i + 1][0] != '-';
+      words[child.arguments[i]] = has_value ? child.arguments[i + 1] : "";
+    }
+    session.rank = std::stoi(words.at("--rank"));
+    session.ranks = std::stoi(words.at("--ranks"));
+    session.launcher = *transport::parse_address(words.at("--launcher"));
+    session.listen_address = words.at("--listen");
+    session.no_inbound = words.contains("--no-inbound");
+    session.join_max = round_to_ns(Seconds{std::stod(words.at("--join-timeout"))});
+    session.terms.floor = round_to_ns(Seconds{std::stod(words.at("--lease"))});
+    session.terms.ceiling = round_to_ns(Seconds{std::stod(words.at("--grace"))});
+    session.security.plain_tcp = true;
+    session.token_file = words.contains("--token-file") ? words["--token-file"] : "";
+    session.output = words["--out"];
+    session.checkpoints = words["--checkpoints"];
+    session.returns = words.contains("--returns");
+    for (const auto& [key, value] : child.environment) {
+      if (key == launch::kTokenVariable) session.token = *link::Token::parse(value);
+    }
+    session.stuck_max = SimDuration{3'000'000'000};
+    session.realtime = false;
+    session.memory_available = [&sea = sea_] { return std::optional(sea.memory_); };
+    session.sockets = &sockets;
+    session.end_process = [&](int code) { sea_.ocean().end(waters.process(), code << 8, false); };
+    // As the kernel does for a child that asked for it, until it asks no more.
+    const auto seated = std::make_shared<bool>(false);
+    if (words.contains("--child")) {
+      parent.at_end.push_back([this, &waters, seated] {
+        if (!*seated) sea_.ocean().end(waters.process(), SIGKILL, false);
+      });
+    }
+    session.on_seated = [seated] { *seated = true; };
+    const launch::RankEnd end = launch::serve_rank(
+        session,
+        [&](const plan::Plan& plan, int32_t rank) -> Result<std::unique_ptr<runtime::Kernels>> {
+          return std::make_unique<OceanKernels>(plan, rank, waters, sea_.bug_);
+        },
+        waters);
+    *seated = true;
+    if (end.status) return 0;
+    if (sea_.log_)
+      sea_.log_(
+          fmt::format("a process of rank {} ends: {}", session.rank, end.status.error().text()));
+    const int code = end.exit_code(session.returns);
+    const bool leaves = sea_.bug_ == Bug::kSpareLeavesItsSeat && is_spare_;
+    return leaves && launch::comes_again(code << 8) ? 0 : code;
+  }
+
+  Sea& sea_;
+  Waters& waters_;
+  std::map<int32_t, int>& workers_;
+  const bool is_spare_;
+  int started_ = 0;
+};
+
+}  // namespace tombolo::ocean
