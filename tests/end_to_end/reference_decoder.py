@@ -218,7 +218,9 @@ def train(torch, case, forward, weights, tokens):
             group["lr"] = rate_of(o, step, steps)
         first = [((step - 1) * batch + s) % windows * sequence for s in range(batch)]
         samples = torch.stack([tokens[at:at + sequence + 1] for at in first])
-        logits = forward(samples[:, :-1])
+        # In bf16 as PyTorch's own rules have it: products of rounded numbers, all else, weights and optimizer in float32.
+        with torch.autocast("cpu", torch.bfloat16, enabled=case.get("precision") == "bf16"):
+            logits = forward(samples[:, :-1]).float()
         loss = -torch.log_softmax(logits, -1).gather(2, samples[:, 1:, None]).mean()
         optimizer.zero_grad()
         loss.backward()

@@ -41,7 +41,7 @@ devices_per_node = 8
 [training]
 global_batch = {batch}
 micro_batch = 1
-precision = "fp32"
+precision = "{precision}"
 [optimizer]
 learning_rate = {rate}
 learning_rate_min = {rate_min}
@@ -68,7 +68,7 @@ OPTIMIZER = {"learning_rate": 1e-3, "learning_rate_min": 1e-4, "warmup_steps": 5
 
 
 class WeightCase(Case):
-    def prepare(self, family, steps=0, dtype="F32", per_file=1000, prefix=True, optimizer=OPTIMIZER, **changes):
+    def prepare(self, family, steps=0, dtype="F32", per_file=1000, prefix=True, optimizer=OPTIMIZER, precision="fp32", **changes):
         """Weights, and what plain PyTorch makes of them: its answer."""
         python = reference_decoder.python_with_torch()
         if not python:
@@ -77,7 +77,7 @@ class WeightCase(Case):
         tokens = [draw.randrange(VOCABULARY) for _ in range(40 * SEQUENCE + 1)]
         (self.folder / "tokens.bin").write_bytes(struct.pack(f"<{len(tokens)}H", *tokens))
         case = {"config": CONFIGS[family] | changes, "dtype": dtype, "per_file": per_file, "prefix": prefix, "sequence": SEQUENCE,
-                "global_batch": BATCH, "steps": steps, "optimizer": optimizer}
+                "global_batch": BATCH, "steps": steps, "optimizer": optimizer, "precision": precision}
         self.write("case.json", json.dumps(case))
         done = subprocess.run([python, reference_decoder.__file__, self.folder / "case.json"], capture_output=True, text=True,
                               timeout=GUARD_S)
@@ -85,9 +85,9 @@ class WeightCase(Case):
         return json.loads((self.folder / "answer.json").read_text())
 
     def job(self, pipeline=1, data=1, steps=50, rate=1e-3, rate_min=1e-4, decay=0.1, schedule="1f1b", virtual_stages=1,
-            sequence=SEQUENCE, name="job.toml", model=""):
+            sequence=SEQUENCE, name="job.toml", model="", precision="fp32"):
         text = JOB.format(pipeline=pipeline, data=data, steps=steps, rate=rate, rate_min=rate_min, decay=decay, schedule=schedule,
-                          virtual_stages=virtual_stages, sequence=sequence, batch=BATCH)
+                          virtual_stages=virtual_stages, sequence=sequence, batch=BATCH, precision=precision)
         return self.write(name, text.replace("[[cluster", model + "\n[[cluster", 1))
 
     def check_logits(self, stages):
@@ -106,7 +106,7 @@ class WeightCase(Case):
             print(f"logits on {number} stages: off by {worst:.1e} at most, of up to {max(map(abs, wanted)):.1f}")
             self.assertLess(worst, 1e-4, f"{number} stages")
 
-    def check_losses(self, wanted, **layout):
+    def check_losses(self, wanted, most=1e-5, **layout):
         self.job(steps=len(wanted), **layout)
         for folder in ("run", "checkpoints"):
             shutil.rmtree(self.folder / folder, ignore_errors=True)
@@ -115,7 +115,7 @@ class WeightCase(Case):
         self.assertEqual(len(ours), len(wanted))
         worst = max(abs(ours[i + 1] / loss - 1) for i, loss in enumerate(wanted))
         print(f"{len(wanted)} losses from {wanted[0]:.4f} to {wanted[-1]:.4f} on {layout}: off by {worst:.1e} at most")
-        self.assertLess(worst, 1e-5, layout)
+        self.assertLess(worst, most, layout)
         self.assertLess(wanted[-1], 0.98 * wanted[0], "nothing was learned")
 
 
@@ -126,12 +126,12 @@ class WeightsIn(WeightCase):
         self.check_logits([1, 2, 4])
         self.check_losses(answer["losses"], pipeline=2)
 
-    def test_mistral_in_bf16(self):
+    def test_mistral_of_bf16_weights(self):
         answer = self.prepare("mistral", steps=50, dtype="BF16")
         self.check_logits([1, 2])
         self.check_losses(answer["losses"], pipeline=1)
 
-    def test_qwen2_in_f16(self):
+    def test_qwen2_of_f16_weights(self):
         answer = self.prepare("qwen2", steps=50, dtype="F16", prefix=False)
         self.check_logits([1, 2])
         self.check_losses(answer["losses"], pipeline=2)
@@ -149,6 +149,41 @@ class WeightsIn(WeightCase):
         self.check_losses(answer["losses"], pipeline=2)
         # First and last stage are of one rank, and its two copies one matrix.
         self.check_losses(answer["losses"], pipeline=2, schedule="zb-v", virtual_stages=2)
+
+    # Against PyTorch's autocast, which rounds elsewhere: what stages send each other is bf16 here, its sums of layers are fp32.
+    def check_in_bf16(self, family, *layouts):
+        answer = self.prepare(family, steps=50, precision="bf16")
+        for layout in layouts:
+            self.check_losses(answer["losses"], most=1e-2, precision="bf16", **layout)
+
+    def test_llama_in_bf16(self):
+        self.check_in_bf16("llama", {"pipeline": 1}, {"pipeline": 4}, {"pipeline": 2, "data": 2})
+        # As many bytes over each link as the prediction says, half of those of fp32, and weights in a checkpoint as ever.
+        sent = self.bytes_sent("trace.jsonl")
+        self.assertEqual(sent, self.bytes_sent("predicted.jsonl"))
+        self.assertEqual({size for sizes in sent.values() for size in sizes}, {SEQUENCE * LLAMA_LIKE["hidden_size"] * 2})
+        for path in (self.folder / "checkpoints").rglob("*.safetensors"):
+            self.assertLessEqual({dtype for dtype, _, _ in read_safetensors(path).values()}, {"F32", "I64"})
+        self.ok("export", "--checkpoint", "checkpoints", "--out", "exported", "--like", "weights")
+        self.assertEqual({dtype for dtype, _, _ in read_folder(self.folder / "exported").values()}, {"F32"})
+
+    def test_mistral_in_bf16(self):
+        self.check_in_bf16("mistral", {"pipeline": 2})
+
+    def test_qwen3_in_bf16(self):
+        self.check_in_bf16("qwen3", {"pipeline": 4}, {"pipeline": 2, "data": 2})
+
+    def test_gpt2_in_bf16(self):
+        self.check_in_bf16("gpt2", {"pipeline": 2, "schedule": "zb-v", "virtual_stages": 2})
+
+    def bytes_sent(self, trace):
+        """{(rank, peer, action): sizes} of the messages between stages in the first iteration."""
+        out = {}
+        for line in (self.folder / "run" / trace).read_text().splitlines():
+            each = json.loads(line)
+            if each.get("lane") == "link" and each["iteration"] == 1:
+                out.setdefault((each["rank"], each["peer"], each["action"]), []).append(each["bytes"])
+        return out
 
     # Other optimizers, clipping by one norm of all stages and replicas, other rules: against torch.optim and clip_grad_norm_.
     def check_optimizer(self, family, layouts, **optimizer):

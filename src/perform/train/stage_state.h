@@ -1,0 +1,73 @@
+// What a rank holds of one stage from one iteration to the next: its parameters and the optimizer's
+// state of each, what of it checkpoints hold, and one step of the optimizer.
+//
+// Checkpoints hold, per parameter NAME, the tensors NAME, NAME.adam.first_moment,
+// NAME.adam.second_moment (F32) and NAME.adam.step (I64, one number); of SGD and Muon NAME.sgd or
+// NAME.muon with .momentum and .step.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/hash.h"
+#include "base/result.h"
+#include "perform/runtime/kernels.h"
+#include "perform/train/stage_module.h"
+#include "perform/train/torch_compat.h"
+#include "spec/plan/settings.h"
+
+namespace tombolo::train {
+
+inline std::span<float> floats(const at::Tensor& tensor) {
+  return {tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel())};
+}
+
+// An optimizer's state of a parameter: AdamW has both, the momentum of SGD and Muon is the first.
+struct Moments {
+  at::Tensor first, second;
+};
+
+// How an iteration's update goes.
+struct UpdateStep {
+  double learning_rate = 0;
+  double gradient_factor = 1;  // gradients count so many times (Kernels::scale_gradients)
+};
+
+class StageState {
+ public:
+  // Moments begin at zero.
+  StageState(StageModule module, const plan::Optimizer& optimizer);
+
+  StageModule& module() { return module_; }
+  const StageModule& module() const { return module_; }
+
+  // Failed, naming `doing`, where a parameter has no gradient.
+  Status check_gradients(const char* doing) const;
+
+  // Of weights, their copies in bfloat16, gradients as far as there are any, and the optimizer's
+  // state.
+  int64_t bytes() const;
+
+  // One step of the optimizer with the parameters' gradients, which are gone afterwards.
+  void update(const UpdateStep& step);
+
+  // Where they lie: update() and load() write into the very same tensors.
+  void add_views(std::vector<runtime::TensorView>& out) const;
+  void add_to(RunningDigest& digest) const;
+  // `step`: of the optimizer, where other stages have loaded one; all must agree.
+  Status load(const runtime::TensorSource& tensors, std::optional<int64_t>& step);
+  void set_updates(int64_t updates) { updates_ = updates; }
+
+ private:
+  plan::OptimizerName optimizer_of(const Parameter& parameter) const;
+  double decay_of(const Parameter& parameter) const;
+  void update(const UpdateStep& step, const Parameter& parameter, const Moments& moments) const;
+
+  StageModule module_;
+  plan::Optimizer optimizer_;
+  std::vector<Moments> moments_;  // one per parameter
+  int64_t updates_ = 0;
+};
+
+}  // namespace tombolo::train
