@@ -57,7 +57,7 @@ inline Story live_together(const plan::Plan& plan, const From& from = {}) {
   };
   std::vector<std::unique_ptr<runtime::Kernels>> kernels;
   for (const plan::Placement& place : plan.ranks) {
-    auto made = make_torch_kernels(plan, place.rank);
+    auto made = make_torch_kernels(plan, place.rank, {.bf16_products = true});
     CHECK(made.has_value(), "{}", made.error().text());
     kernels.push_back(std::move(*made));
   }

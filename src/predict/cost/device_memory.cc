@@ -250,14 +250,22 @@ DeviceMemory memory_of(const Model& m, const Configuration& c, const StackConsta
     return Bytes{per_parameter * (mine.dense / (split ? replicas : 1) +
                                   mine.experts / (split ? expert_replicas : 1))};
   };
+  // In float32 the weights are their own master copy, which a stack with narrower ones counts to the
+  // optimizer.
+  const bool wide = e > 2;
+  const double parameter_bytes =
+      wide ? std::max(stack.parameter_memory, e) : stack.parameter_memory;
+  const double master_bytes = parameter_bytes > stack.parameter_memory ? e : 0;
   DeviceMemory memory;
-  memory.parameters = bytes(stack.parameter_memory, 3);
-  const double gradient_bytes = stack.gradient_memory + (inputs.bf16 ? stack.bf16_gradients : 0);
+  memory.parameters = bytes(parameter_bytes, 3);
+  const double gradient_bytes =
+      (wide ? std::max(stack.gradient_memory, e) : stack.gradient_memory) +
+      (inputs.bf16 ? stack.bf16_gradients : 0);
   memory.gradients = bytes(gradient_bytes, 2);
   const bool stated = inputs.state_bytes != MemoryInputs{}.state_bytes;
   memory.optimizer =
-      bytes(stated ? std::max(0.0, inputs.state_bytes - stack.parameter_memory - gradient_bytes)
-                   : stack.optimizer_memory,
+      bytes(stated ? std::max(0.0, inputs.state_bytes - parameter_bytes - gradient_bytes)
+                   : stack.optimizer_memory - master_bytes,
             1);
 
   // Activations.
