@@ -181,8 +181,21 @@ void StageModule::compute_in_bf16() {
 void StageModule::refresh_copies() {
   const at::NoGradGuard no_gradients;
   for (Parameter& parameter : parameters_) {
-    if (parameter.half.defined()) parameter.half.copy_(parameter.value);
+    if (parameter.half.defined() && parameter.has_value()) parameter.half.copy_(parameter.value);
   }
+}
+
+// The embedding is looked up in its values.
+bool StageModule::reads_copy_alone(size_t index) const {
+  return parameters_[index].half.defined() && static_cast<int>(index) != embedding_.weight;
+}
+
+void StageModule::leave_to_another(size_t index) {
+  Parameter& parameter = parameters_[index];
+  parameter.elsewhere = true;
+  if (!reads_copy_alone(index)) return;
+  parameter.value = at::zeros({1}, parameter.value.scalar_type()).expand(parameter.value.sizes());
+  parameter.value.set_requires_grad(true);
 }
 
 at::Tensor StageModule::apply(const Affine& affine, const at::Tensor& x,

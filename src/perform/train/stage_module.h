@@ -36,6 +36,10 @@ struct Parameter {
   // of the embedding; checkpoints have one of the two.
   bool copy = false;
   at::Tensor half = {};  // in mixed precision, of what matrix products read: a copy in bfloat16
+  // Of the replicas that shard the optimizer (ZeRO-1), another one updates it. Where `half` is all
+  // that this one reads of it, `value` has the shape of the parameter and the memory of a number.
+  bool elsewhere = false;
+  bool has_value() const { return value.numel() == 0 || value.is_contiguous(); }
 };
 
 class StageModule {
@@ -62,6 +66,10 @@ class StageModule {
   void compute_in_bf16();
   // After the values have changed: the copies follow.
   void refresh_copies();
+  // The optimizer's part of it is another replica's: keeps of its values what passes read.
+  void leave_to_another(size_t parameter);
+  // Passes read the copy of the parameter and not its values.
+  bool reads_copy_alone(size_t parameter) const;
   at::ScalarType activation_type() const { return activation_type_; }
 
   // In the order of the forward pass.

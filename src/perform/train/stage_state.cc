@@ -51,9 +51,17 @@ Result<NamedTensor> find(const runtime::TensorSource& tensors, const std::string
 }  // namespace
 
 StageState::StageState(StageModule module, const plan::Optimizer& optimizer)
-    : module_(std::move(module)), optimizer_(optimizer) {
+    : StageState(std::move(module), optimizer, {}, 0) {}
+
+StageState::StageState(StageModule module, const plan::Optimizer& optimizer,
+                       std::vector<int32_t> owners, int32_t own)
+    : module_(std::move(module)), optimizer_(optimizer), owners_(std::move(owners)) {
+  for (size_t i = 0; i < owners_.size(); ++i) {
+    if (owners_[i] != own) module_.leave_to_another(i);
+  }
   for (const Parameter& parameter : module_.parameters()) {
     Moments& moments = moments_.emplace_back();
+    if (parameter.elsewhere) continue;
     moments.first = at::zeros_like(parameter.value);
     if (optimizer_of(parameter) == OptimizerName::kAdamW)
       moments.second = at::zeros_like(parameter.value);
@@ -89,8 +97,9 @@ int64_t StageState::bytes() const {
   const auto add = [&](const at::Tensor& tensor) { sum += tensor.defined() ? tensor.nbytes() : 0; };
   for (size_t i = 0; i < moments_.size(); ++i) {
     const Parameter& parameter = module_.parameters()[i];
-    for (const at::Tensor* each : {&parameter.value, &parameter.half, &parameter.value.grad(),
-                                   &moments_[i].first, &moments_[i].second})
+    if (parameter.has_value()) add(parameter.value);
+    for (const at::Tensor* each :
+         {&parameter.half, &parameter.value.grad(), &moments_[i].first, &moments_[i].second})
       add(*each);
   }
   return static_cast<int64_t>(sum);
@@ -100,7 +109,7 @@ void StageState::update(const UpdateStep& step) {
   ++updates_;
   for (size_t i = 0; i < moments_.size(); ++i) {
     Parameter& parameter = module_.parameters()[i];
-    update(step, parameter, moments_[i]);
+    if (!parameter.elsewhere) update(step, parameter, moments_[i]);
     parameter.value.mutable_grad() = at::Tensor();  // nobody needs it until the next iteration
   }
   module_.refresh_copies();
@@ -140,10 +149,20 @@ void StageState::update(const UpdateStep& step, const Parameter& parameter,
   }
 }
 
+std::vector<StageState::Shared> StageState::shared() const {
+  std::vector<Shared> out;
+  for (size_t i = 0; i < owners_.size(); ++i) {
+    const Parameter& parameter = module_.parameters()[i];
+    const bool narrow = module_.reads_copy_alone(i);
+    out.push_back({(narrow ? parameter.half : parameter.value).detach(), owners_[i]});
+  }
+  return out;
+}
+
 void StageState::add_views(std::vector<runtime::TensorView>& out) const {
   for (size_t i = 0; i < moments_.size(); ++i) {
     const Parameter& parameter = module_.parameters()[i];
-    if (parameter.copy) continue;
+    if (parameter.copy || parameter.elsewhere) continue;
     const std::vector<int64_t> shape = parameter.value.sizes().vec();
     const auto add = [&](const std::string& name, const at::Tensor& values) {
       out.push_back({name, "F32", shape, std::as_bytes(floats(values))});
@@ -158,14 +177,15 @@ void StageState::add_views(std::vector<runtime::TensorView>& out) const {
 
 void StageState::add_to(RunningDigest& digest) const {
   const auto add = [&](const at::Tensor& values) {
-    const std::span<float> numbers = floats(values);
-    digest.add({reinterpret_cast<const char*>(numbers.data()), numbers.size_bytes()});
+    digest.add({static_cast<const char*>(values.data_ptr()), values.nbytes()});
   };
   for (size_t i = 0; i < moments_.size(); ++i) {
     const Parameter& parameter = module_.parameters()[i];
+    if (!owners_.empty()) continue;
     add(parameter.value);
     for (const auto& [name, values] : named(moments_[i], optimizer_of(parameter))) add(values);
   }
+  for (const Shared& each : shared()) add(each.values);
   digest.add({reinterpret_cast<const char*>(&updates_), sizeof updates_});
 }
 
@@ -175,10 +195,19 @@ Status StageState::load(const runtime::TensorSource& tensors, std::optional<int6
     std::memcpy(to.data_ptr(), from.bytes.data(), from.bytes.size());
     return {};
   };
+  const auto take_values = [&](const Parameter& parameter) -> Status {
+    if (parameter.has_value()) return take(parameter.value, parameter.name);
+    const at::NoGradGuard no_gradients;
+    const at::Tensor wide = at::empty(parameter.value.sizes(), at::kFloat);
+    TRY(take(wide, parameter.name));
+    parameter.half.copy_(wide);
+    return {};
+  };
   for (size_t i = 0; i < moments_.size(); ++i) {
     const Parameter& parameter = module_.parameters()[i];
     const std::string& name = parameter.name;
-    TRY(take(parameter.value, name));
+    TRY(take_values(parameter));
+    if (parameter.elsewhere) continue;
     const OptimizerName its = optimizer_of(parameter);
     for (const auto& [moment, values] : named(moments_[i], its)) TRY(take(values, name + moment));
     int64_t its_step = 0;

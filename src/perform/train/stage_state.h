@@ -4,6 +4,12 @@
 // Checkpoints hold, per parameter NAME, the tensors NAME, NAME.adam.first_moment,
 // NAME.adam.second_moment (F32) and NAME.adam.step (I64, one number); of SGD and Muon NAME.sgd or
 // NAME.muon with .momentum and .step.
+//
+// Replicas may shard it (ZeRO-1: Rajbhandari et al. 2020). Then each keeps the optimizer's state of
+// its own parameters, updates and saves these, and gets the others' new values from their owners; in
+// bf16, where passes read copies, it has the float32 values of its own matrices alone. Whole
+// parameters: Muon wants whole matrices, and checkpoints hold them under their names, whoever they
+// were of and whose they will be.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +44,9 @@ class StageState {
  public:
   // Moments begin at zero.
   StageState(StageModule module, const plan::Optimizer& optimizer);
+  // The same of a replica that updates the parameters of which owners[i] == own.
+  StageState(StageModule module, const plan::Optimizer& optimizer, std::vector<int32_t> owners,
+             int32_t own);
 
   StageModule& module() { return module_; }
   const StageModule& module() const { return module_; }
@@ -52,8 +61,18 @@ class StageState {
   // One step of the optimizer with the parameters' gradients, which are gone afterwards.
   void update(const UpdateStep& step);
 
+  // What replicas read of each parameter once its owner has updated it, in the order of parameters;
+  // nothing where the state is not sharded. Values that come there are complete with
+  // refresh_copies().
+  struct Shared {
+    at::Tensor values;
+    int32_t owner = 0;
+  };
+  std::vector<Shared> shared() const;
+
   // Where they lie: update() and load() write into the very same tensors.
   void add_views(std::vector<runtime::TensorView>& out) const;
+  // Equal on all replicas: with sharded state, of what all of them have.
   void add_to(RunningDigest& digest) const;
   // `step`: of the optimizer, where other stages have loaded one; all must agree.
   Status load(const runtime::TensorSource& tensors, std::optional<int64_t>& step);
@@ -66,7 +85,8 @@ class StageState {
 
   StageModule module_;
   plan::Optimizer optimizer_;
-  std::vector<Moments> moments_;  // one per parameter
+  std::vector<int32_t> owners_;   // one per parameter, or none
+  std::vector<Moments> moments_;  // one per parameter, undefined of what is another's
   int64_t updates_ = 0;
 };
 

@@ -6,8 +6,10 @@
 #include <map>
 #include <utility>
 
+#include "perform/runtime/checkpoint.h"
 #include "perform/runtime/messenger.h"
 #include "perform/runtime/perform.h"
+#include "perform/train/balanced_owners.h"
 #include "perform/train/blas_check.h"
 #include "perform/train/check_plan.h"
 #include "perform/train/kept_memory.h"
@@ -121,6 +123,7 @@ class TorchKernels : public runtime::Kernels {
   Result<Payload> go_back(Held& held, InFlight& kept, int64_t microbatch, Payload output_gradient);
   Parameter* tied(int32_t stage);
   Status sum_tied_gradients();
+  Status gather_parameters(Held& held);
   plan::Plan plan_;
   int32_t replica_;
   std::vector<Held> stages_;        // ascending
@@ -244,7 +247,11 @@ Status TorchKernels::begin_anew() {
     TRY(folder.check(plan_.model));
     for (Held& held : stages_) {
       for (const Parameter& parameter : held.state.module().parameters()) {
-        TRY(folder.read(parameter.name, parameter.value.sizes().vec(), floats(parameter.value)));
+        const bool here = parameter.has_value();
+        const at::Tensor wide =
+            here ? parameter.value : at::empty(parameter.value.sizes(), at::kFloat);
+        TRY(folder.read(parameter.name, wide.sizes().vec(), floats(wide)));
+        if (!here) parameter.half.copy_(wide);
       }
       held.state.module().refresh_copies();
     }
@@ -467,6 +474,17 @@ Result<std::optional<double>> TorchKernels::gradient_squares() {
   });
 }
 
+// A profile of one rank has no group, and no others to hear from.
+Status TorchKernels::gather_parameters(Held& held) {
+  std::vector<ReplicaGroup::Owned> owned;
+  for (const StageState::Shared& each : held.state.shared())
+    owned.push_back({each.values, static_cast<size_t>(each.owner)});
+  if (owned.empty() || !group_) return {};
+  TRY(group_->gather(owned));
+  held.state.module().refresh_copies();
+  return {};
+}
+
 Status TorchKernels::update(int32_t stage) {
   return guarded("updating the weights", [&]() -> Status {
     Held& own = held(stage);
@@ -487,7 +505,7 @@ Status TorchKernels::update(int32_t stage) {
     own.state.update(
         {.learning_rate = update::learning_rate(plan_.optimizer, plan_.run.steps, iteration_),
          .gradient_factor = gradient_factor_});
-    return {};
+    return gather_parameters(own);
   });
 }
 
@@ -576,15 +594,23 @@ Result<std::unique_ptr<runtime::Kernels>> make_torch_kernels(const plan::Plan& p
       samples = TRY(Samples::open(plan, place.replica));
     }
     std::vector<Held> stages;
+    std::vector<int64_t> loads(static_cast<size_t>(plan.replicas()));
     for (const int32_t stage : own) {
       const model::Slice& slice = plan.stages[static_cast<size_t>(stage)].slice;
       StageModule module = TRY(StageModule::create(plan.model, slice, seed));
       if (plan.training.precision == plan::Precision::kBf16) module.compute_in_bf16();
+      std::vector<int32_t> owners;
+      if (runtime::shards_optimizer(plan)) {
+        std::vector<int64_t> sizes;
+        for (const Parameter& each : module.parameters()) sizes.push_back(each.value.numel());
+        owners = balanced_owners(sizes, loads);
+      }
       stages.push_back({.index = stage,
                         .first = stage == 0,
                         .last = stage + 1 == shape.stages,
                         .drops = shape.recomputes(stage),
-                        .state = StageState(std::move(module), plan.optimizer)});
+                        .state = StageState(std::move(module), plan.optimizer, std::move(owners),
+                                            place.replica)});
     }
     return std::make_unique<TorchKernels>(plan, place.replica, std::move(stages),
                                           std::move(samples), threads);
