@@ -51,6 +51,7 @@ weight_decay = {decay}
 [parallelism]
 pipeline = {pipeline}
 data = {data}
+zero = {zero}
 schedule = "{schedule}"
 virtual_stages = {virtual_stages}
 [data]
@@ -86,9 +87,9 @@ class WeightCase(Case):
         return json.loads((self.folder / "answer.json").read_text())
 
     def job(self, pipeline=1, data=1, steps=50, rate=1e-3, rate_min=1e-4, decay=0.1, schedule="1f1b", virtual_stages=1,
-            sequence=SEQUENCE, name="job.toml", model="", precision="fp32"):
+            sequence=SEQUENCE, name="job.toml", model="", precision="fp32", zero=0):
         text = JOB.format(pipeline=pipeline, data=data, steps=steps, rate=rate, rate_min=rate_min, decay=decay, schedule=schedule,
-                          virtual_stages=virtual_stages, sequence=sequence, batch=BATCH, precision=precision)
+                          virtual_stages=virtual_stages, sequence=sequence, batch=BATCH, precision=precision, zero=zero)
         return self.write(name, text.replace("[[cluster", model + "\n[[cluster", 1))
 
     def check_logits(self, stages):
@@ -161,12 +162,46 @@ class WeightsIn(WeightCase):
 
     def check_state(self, spared):
         """What each rank allocated beside what the Plan says, which counts 2 bytes for copies that some parameters do without."""
-        stages = json.loads(self.ok("convert", "job.toml", "--to", "plan"))["stages"]
-        taken = [self.records(self.folder / "run" / "trace.jsonl", "state_bytes", by="rank")[rank] for rank in range(len(stages))]
-        units = {"B": 1, "KB": 1000, "KiB": 1024, "MiB": 1 << 20}
-        planned = [float(number) * units[unit] for number, unit in (stage["state"].split() for stage in stages)]
+        planned, taken = self.planned_state(), self.taken_state()
         self.assertEqual([a - b for a, b in zip(planned, taken)], spared)
         self.assertTrue(all(b > 0.97 * a for a, b in zip(planned, taken)))
+
+    def planned_state(self):
+        units = {"B": 1, "KB": 1000, "KiB": 1024, "MiB": 1 << 20}
+        stages = json.loads(self.ok("convert", "job.toml", "--to", "plan"))["stages"]
+        return [float(number) * units[unit] for number, unit in (stage["state"].split() for stage in stages)]
+
+    def taken_state(self):
+        """By rank."""
+        taken = self.records(self.folder / "run" / "trace.jsonl", "state_bytes", by="rank")
+        return [taken[rank] for rank in sorted(taken)]
+
+    # ZeRO-1: every rank writes the part that it has, and anything goes on from it.
+    def test_replicas_that_shard_the_optimizer(self):
+        self.prepare("llama")
+        traces = {}
+        for zero in (0, 1):
+            for folder in ("run", "checkpoints"):
+                shutil.rmtree(self.folder / folder, ignore_errors=True)
+            self.job(pipeline=2, data=2, steps=6, zero=zero, rate_min=1e-3)
+            self.ok("train", "job.toml", "--init", "weights", "--out", "run")
+            traces[zero] = self.records(self.folder / "run" / "trace.jsonl", "loss")
+            self.ok("export", "--checkpoint", "checkpoints", "--out", f"exported-{zero}", "--like", "weights")
+        self.assertEqual(traces[1], traces[0])
+        self.assertEqual(read_folder(self.folder / "exported-1"), read_folder(self.folder / "exported-0"))
+        self.assertEqual(sorted(path.name.split(".")[0] for path in self.folder.glob("checkpoints/step-*/*.safetensors")),
+                         [f"rank-{rank}" for rank in range(4)])
+        planned, taken = self.planned_state(), self.taken_state()
+        for rank, bytes in enumerate(taken):
+            print(f"rank {rank}: {bytes:.0f} bytes of state, planned {planned[rank // 2]:.0f}")
+        for stage in (0, 1):
+            self.assertAlmostEqual(sum(taken[2 * stage:2 * stage + 2]) / 2 / planned[stage], 1, delta=0.01)
+        self.job(pipeline=2, data=1, steps=7, rate_min=1e-3)
+        self.ok("train", "job.toml", "--resume", "--out", "run")
+        self.assertEqual(sorted(self.records(self.folder / "run" / "trace.jsonl", "loss")), [7])
+        self.job(pipeline=1, data=4, steps=8, zero=1, rate_min=1e-3)
+        self.ok("train", "job.toml", "--resume", "--out", "run")
+        self.assertEqual(sorted(self.records(self.folder / "run" / "trace.jsonl", "loss")), [8])
 
     def test_llama_in_bf16(self):
         self.check_in_bf16("llama", {"pipeline": 1}, {"pipeline": 2, "data": 2}, {"pipeline": 4})
