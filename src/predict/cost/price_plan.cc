@@ -123,6 +123,12 @@ void price_reduction(plan::Plan& plan) {
       what.latency = std::max(what.latency, hop.latency);
     }
     plan.stages[s].cost.reduce = ring_all_reduce(what);
+    if (plan.parallelism.zero == 0) continue;
+    // New parameters go round after the update: the second half of a ring, in the precision that
+    // passes read.
+    what.size = what.size * (plan::element_bytes(plan.training.precision) /
+                             plan::gradient_bytes(plan.training.precision));
+    plan.stages[s].cost.update += ring_all_reduce(what) / 2;
   }
 }
 
