@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """Training beside eager PyTorch: the same shapes, the same core, in turns.
 
-    bench/eager_pytorch.py --bench build/torch/bench/train_bench [--shapes demo,shakespeare] [--rounds 7] [--core 0]
+    bench/eager_pytorch.py --bench build/torch/bench/train_bench [--shapes demo,shakespeare] [--precision bf16] [--rounds 7]
+        [--core 0]
 
 Each round runs `train_bench --time` and then eager PyTorch, each in a process of its own that is bound to one core and
 computes with one thread: two iterations to warm up, then the measured ones. The figure of a process is the median CPU
@@ -49,7 +50,7 @@ devices_per_node = 1
 [training]
 global_batch = {batch}
 micro_batch = {micro_batch}
-precision = "fp32"
+precision = "{precision}"
 [optimizer]
 learning_rate = 1e-3
 beta1 = 0.9
@@ -64,8 +65,8 @@ steps = {steps}
 """
 
 
-def eager(shape, steps):
-    """Prints the same line as train_bench --time."""
+def eager(shape, steps, precision="fp32"):
+    """Prints the same line as train_bench --time. bf16 as PyTorch recommends it for CPUs: torch.autocast."""
     import torch
     import torch.nn as nn
     import torch.nn.functional as F
@@ -138,8 +139,9 @@ def eager(shape, steps):
         optimizer.zero_grad(set_to_none=True)
         total = 0.0
         for i in range(0, batch, micro):
-            logits = model(tokens[i : i + micro, :-1])
-            loss = F.cross_entropy(logits.view(-1, VOCABULARY), tokens[i : i + micro, 1:].reshape(-1))
+            with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+                logits = model(tokens[i : i + micro, :-1])
+            loss = F.cross_entropy(logits.float().view(-1, VOCABULARY), tokens[i : i + micro, 1:].reshape(-1))
             (loss * (micro / batch)).backward()
             total += loss.item()
         optimizer.step()
@@ -163,14 +165,14 @@ def compare(name, arguments, folder):
     shape = SHAPES[name]
     job = os.path.join(folder, name + ".toml")
     with open(job, "w") as file:
-        file.write(JOB.format(**shape, steps=arguments.steps))
-    asked = json.dumps(dict(shape=shape, steps=arguments.steps))
+        file.write(JOB.format(**shape, steps=arguments.steps, precision=arguments.precision))
+    asked = json.dumps(dict(shape=shape, steps=arguments.steps, precision=arguments.precision))
     results = {"tombolo": [], "eager": []}
     for _ in range(arguments.rounds):
         results["tombolo"].append(run([arguments.bench, "--time", job], arguments.core))
         results["eager"].append(run([sys.executable, os.path.abspath(__file__), "--eager", asked], arguments.core,
                                     **(KEPT_MEMORY if arguments.same_memory else {})))
-    print(f"{name}: {shape}, fp32, {arguments.rounds} rounds of {arguments.steps} iterations")
+    print(f"{name}: {shape}, {arguments.precision}, {arguments.rounds} rounds of {arguments.steps} iterations")
     medians = {}
     for who, rounds in results.items():
         cpu = [statistics.median(r["cpu_s"]) for r in rounds]
@@ -189,6 +191,7 @@ def main():
     parser.add_argument("--shapes", default=",".join(SHAPES))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
     parser.add_argument("--core", type=int, default=0)
     parser.add_argument("--same-memory", action="store_true", help="freed memory stays with eager PyTorch too, in huge pages")
     parser.add_argument("--eager", help=argparse.SUPPRESS)

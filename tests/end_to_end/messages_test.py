@@ -48,9 +48,9 @@ class Messages(Case):
         self.refused(2, ['parallelism.pipeline = "auto"', "tombolo plan"], "simulate", job)
 
     def test_what_is_not_there_yet_is_refused_by_name(self):
-        job = self.job("pipeline = 3", "pipeline = 3\nzero = 1")
+        job = self.job("pipeline = 3", "pipeline = 3\nzero = 2")
         self.ok("simulate", job)
-        self.refused(2, ["parallelism.zero = 1: can be predicted but not performed yet"], "train", job)
+        self.refused(2, ["parallelism.zero = 2: can be predicted but not performed yet"], "train", job)
         job = self.job('schedule = "gpipe"', 'schedule = "chimera"')
         self.refused(2, ['schedule = "chimera"', '"gpipe" or "1f1b"'], "simulate", job)
 

@@ -95,11 +95,11 @@ class Case(unittest.TestCase):
         self.assertEqual(done.stdout, "")
         return done.stderr
 
-    def records(self, trace, name):
-        """{iteration: value} of a Trace's records."""
+    def records(self, trace, name, by="iteration"):
+        """{iteration: value} of a Trace's records, or {rank: value}."""
         out = {}
         for line in pathlib.Path(trace).read_text().splitlines():
             entry = json.loads(line)
             if entry.get("record") == name:
-                out[entry["iteration"]] = entry["value"]
+                out[entry[by]] = entry["value"]
         return out

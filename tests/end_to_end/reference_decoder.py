@@ -96,8 +96,9 @@ def shapes(config):
 
 # --- the decoder, once more ----------------------------------------------------------------------
 
-def decoder(torch, config, weights):
-    """A function from tokens [samples, sequence] to logits [samples, sequence, vocabulary]."""
+def decoder(torch, config, weights, precision="fp32"):
+    """A function from tokens [samples, sequence] to logits [samples, sequence, vocabulary]. In bf16 every product reads and
+    writes numbers of it, and so does every layer; norms, rotations, softmax and activation functions compute in float32."""
     c, w = config, weights
     gpt2 = c["model_type"] == "gpt2"
     heads = c["n_head"] if gpt2 else c["num_attention_heads"]
@@ -106,19 +107,24 @@ def decoder(torch, config, weights):
     size = hidden // heads if gpt2 else c.get("head_dim", hidden // heads)
     layers = c["n_layer"] if gpt2 else c["num_hidden_layers"]
 
+    def narrow(x):
+        return x.bfloat16() if precision == "bf16" else x
+
     def layer_norm(x, name):
+        x = x.float()
         mean = x.mean(-1, keepdim=True)
         variance = ((x - mean) ** 2).mean(-1, keepdim=True)
-        return (x - mean) / torch.sqrt(variance + c["layer_norm_epsilon"]) * w[name + ".weight"] + w[name + ".bias"]
+        return narrow((x - mean) / torch.sqrt(variance + c["layer_norm_epsilon"]) * w[name + ".weight"] + w[name + ".bias"])
 
     def rms_norm(x, name):
-        return x / torch.sqrt((x * x).mean(-1, keepdim=True) + c["rms_norm_eps"]) * w[name + ".weight"]
+        x = x.float()
+        return narrow(x / torch.sqrt((x * x).mean(-1, keepdim=True) + c["rms_norm_eps"]) * w[name + ".weight"])
 
     def linear(x, name):
         if gpt2:  # Conv1D: [inputs, outputs]
-            return x @ w[name + ".weight"] + w[name + ".bias"]
-        y = x @ w[name + ".weight"].T
-        return y + w[name + ".bias"] if name + ".bias" in w else y
+            return x @ narrow(w[name + ".weight"]) + narrow(w[name + ".bias"])
+        y = x @ narrow(w[name + ".weight"]).T
+        return y + narrow(w[name + ".bias"]) if name + ".bias" in w else y
 
     def angle_per_token(pair):
         frequency = 1 / c["rope_theta"] ** (2 * pair / size)
@@ -139,8 +145,8 @@ def decoder(torch, config, weights):
         position = torch.arange(x.shape[1], dtype=torch.float64)
         angle = torch.stack([position * angle_per_token(pair) for pair in range(size // 2)], 1)
         cosine, sine = torch.cos(angle).float(), torch.sin(angle).float()
-        a, b = x[..., :size // 2], x[..., size // 2:]
-        return torch.cat([a * cosine - b * sine, a * sine + b * cosine], -1)
+        a, b = x.float()[..., :size // 2], x.float()[..., size // 2:]
+        return narrow(torch.cat([a * cosine - b * sine, a * sine + b * cosine], -1))
 
     def attention(x, layer):
         if gpt2:
@@ -157,23 +163,24 @@ def decoder(torch, config, weights):
                 query, key = rms_norm(query, layer + "self_attn.q_norm"), rms_norm(key, layer + "self_attn.k_norm")
             if not gpt2:
                 query, key = rotate(query), rotate(key)
-            scores = (query @ key.transpose(1, 2) / math.sqrt(size)).masked_fill(~below, -math.inf)
-            out.append(torch.softmax(scores, -1) @ value)
+            scores = ((query @ key.transpose(1, 2)).float() / math.sqrt(size)).masked_fill(~below, -math.inf)
+            out.append(narrow(torch.softmax(scores, -1)) @ value)
         return linear(torch.cat(out, -1), layer + ("attn.c_proj" if gpt2 else "self_attn.o_proj"))
 
     def mlp(x, layer):
         if gpt2:
-            y = linear(x, layer + "mlp.c_fc")
+            y = linear(x, layer + "mlp.c_fc").float()
             y = 0.5 * y * (1 + torch.tanh(math.sqrt(2 / math.pi) * (y + 0.044715 * y ** 3)))
-            return linear(y, layer + "mlp.c_proj")
-        gate = linear(x, layer + "mlp.gate_proj")
-        return linear(gate * torch.sigmoid(gate) * linear(x, layer + "mlp.up_proj"), layer + "mlp.down_proj")
+            return linear(narrow(y), layer + "mlp.c_proj")
+        gate, up = linear(x, layer + "mlp.gate_proj").float(), linear(x, layer + "mlp.up_proj").float()
+        return linear(narrow(gate * torch.sigmoid(gate) * up), layer + "mlp.down_proj")
 
     def forward(tokens):
         if gpt2:
             x = w["transformer.wte.weight"][tokens] + w["transformer.wpe.weight"][:tokens.shape[1]]
         else:
             x = w["model.embed_tokens.weight"][tokens]
+        x = narrow(x)
         for i in range(layers):
             layer = f"transformer.h.{i}." if gpt2 else f"model.layers.{i}."
             if gpt2:
@@ -184,7 +191,7 @@ def decoder(torch, config, weights):
                 x = x + mlp(rms_norm(x, layer + "post_attention_layernorm"), layer)
         x = layer_norm(x, "transformer.ln_f") if gpt2 else rms_norm(x, "model.norm")
         embedding = "transformer.wte.weight" if gpt2 else "model.embed_tokens.weight"
-        return x @ w[embedding if c["tie_word_embeddings"] else "lm_head.weight"].T
+        return x @ narrow(w[embedding if c["tie_word_embeddings"] else "lm_head.weight"]).T
 
     return forward
 
@@ -218,7 +225,7 @@ def train(torch, case, forward, weights, tokens):
             group["lr"] = rate_of(o, step, steps)
         first = [((step - 1) * batch + s) % windows * sequence for s in range(batch)]
         samples = torch.stack([tokens[at:at + sequence + 1] for at in first])
-        logits = forward(samples[:, :-1])
+        logits = forward(samples[:, :-1]).float()
         loss = -torch.log_softmax(logits, -1).gather(2, samples[:, 1:, None]).mean()
         optimizer.zero_grad()
         loss.backward()
@@ -265,6 +272,7 @@ def main(case_path):
     with torch.no_grad():
         logits = forward(tokens[:2 * case["sequence"]].view(2, -1))
     (folder / "logits.bin").write_bytes(logits.contiguous().numpy().tobytes())
+    forward = decoder(torch, config, weights, case.get("precision", "fp32"))
     losses, norms = train(torch, case, forward, weights, tokens)
     answer = {"losses": losses, "norms": norms}
     (folder / "answer.json").write_text(json.dumps(answer))

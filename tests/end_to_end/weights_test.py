@@ -1,5 +1,6 @@
 """Weights of others, in and out, against decoders in plain PyTorch (reference_decoder.py)."""
 import json
+import os
 import pathlib
 import random
 import shutil
@@ -41,7 +42,7 @@ devices_per_node = 8
 [training]
 global_batch = {batch}
 micro_batch = 1
-precision = "fp32"
+precision = "{precision}"
 [optimizer]
 learning_rate = {rate}
 learning_rate_min = {rate_min}
@@ -50,6 +51,7 @@ weight_decay = {decay}
 [parallelism]
 pipeline = {pipeline}
 data = {data}
+zero = {zero}
 schedule = "{schedule}"
 virtual_stages = {virtual_stages}
 [data]
@@ -68,7 +70,7 @@ OPTIMIZER = {"learning_rate": 1e-3, "learning_rate_min": 1e-4, "warmup_steps": 5
 
 
 class WeightCase(Case):
-    def prepare(self, family, steps=0, dtype="F32", per_file=1000, prefix=True, optimizer=OPTIMIZER, **changes):
+    def prepare(self, family, steps=0, dtype="F32", per_file=1000, prefix=True, optimizer=OPTIMIZER, precision="fp32", **changes):
         """Weights, and what plain PyTorch makes of them: its answer."""
         python = reference_decoder.python_with_torch()
         if not python:
@@ -77,7 +79,7 @@ class WeightCase(Case):
         tokens = [draw.randrange(VOCABULARY) for _ in range(40 * SEQUENCE + 1)]
         (self.folder / "tokens.bin").write_bytes(struct.pack(f"<{len(tokens)}H", *tokens))
         case = {"config": CONFIGS[family] | changes, "dtype": dtype, "per_file": per_file, "prefix": prefix, "sequence": SEQUENCE,
-                "global_batch": BATCH, "steps": steps, "optimizer": optimizer}
+                "global_batch": BATCH, "steps": steps, "optimizer": optimizer, "precision": precision}
         self.write("case.json", json.dumps(case))
         done = subprocess.run([python, reference_decoder.__file__, self.folder / "case.json"], capture_output=True, text=True,
                               timeout=GUARD_S)
@@ -85,9 +87,9 @@ class WeightCase(Case):
         return json.loads((self.folder / "answer.json").read_text())
 
     def job(self, pipeline=1, data=1, steps=50, rate=1e-3, rate_min=1e-4, decay=0.1, schedule="1f1b", virtual_stages=1,
-            sequence=SEQUENCE, name="job.toml", model=""):
+            sequence=SEQUENCE, name="job.toml", model="", precision="fp32", zero=0):
         text = JOB.format(pipeline=pipeline, data=data, steps=steps, rate=rate, rate_min=rate_min, decay=decay, schedule=schedule,
-                          virtual_stages=virtual_stages, sequence=sequence, batch=BATCH)
+                          virtual_stages=virtual_stages, sequence=sequence, batch=BATCH, precision=precision, zero=zero)
         return self.write(name, text.replace("[[cluster", model + "\n[[cluster", 1))
 
     def check_logits(self, stages):
@@ -106,7 +108,8 @@ class WeightCase(Case):
             print(f"logits on {number} stages: off by {worst:.1e} at most, of up to {max(map(abs, wanted)):.1f}")
             self.assertLess(worst, 1e-4, f"{number} stages")
 
-    def check_losses(self, wanted, **layout):
+    def check_losses(self, wanted, most=1e-5, **layout):
+        os.environ["TOMBOLO_SLOW_BF16"] = "1"  # numbers are the same wherever it runs
         self.job(steps=len(wanted), **layout)
         for folder in ("run", "checkpoints"):
             shutil.rmtree(self.folder / folder, ignore_errors=True)
@@ -115,7 +118,7 @@ class WeightCase(Case):
         self.assertEqual(len(ours), len(wanted))
         worst = max(abs(ours[i + 1] / loss - 1) for i, loss in enumerate(wanted))
         print(f"{len(wanted)} losses from {wanted[0]:.4f} to {wanted[-1]:.4f} on {layout}: off by {worst:.1e} at most")
-        self.assertLess(worst, 1e-5, layout)
+        self.assertLess(worst, most, layout)
         self.assertLess(wanted[-1], 0.98 * wanted[0], "nothing was learned")
 
 
@@ -126,12 +129,12 @@ class WeightsIn(WeightCase):
         self.check_logits([1, 2, 4])
         self.check_losses(answer["losses"], pipeline=2)
 
-    def test_mistral_in_bf16(self):
+    def test_mistral_of_bf16_weights(self):
         answer = self.prepare("mistral", steps=50, dtype="BF16")
         self.check_logits([1, 2])
         self.check_losses(answer["losses"], pipeline=1)
 
-    def test_qwen2_in_f16(self):
+    def test_qwen2_of_f16_weights(self):
         answer = self.prepare("qwen2", steps=50, dtype="F16", prefix=False)
         self.check_logits([1, 2])
         self.check_losses(answer["losses"], pipeline=2)
@@ -149,6 +152,87 @@ class WeightsIn(WeightCase):
         self.check_losses(answer["losses"], pipeline=2)
         # First and last stage are of one rank, and its two copies one matrix.
         self.check_losses(answer["losses"], pipeline=2, schedule="zb-v", virtual_stages=2)
+
+    # The reference rounds at the same places, and sums in another order. AdamW's first steps are the signs of gradients, of which
+    # rounding turns the small ones; at twice this learning rate losses differ by up to 1.02e-2, and as much from those in fp32.
+    def check_in_bf16(self, family, *layouts):
+        answer = self.prepare(family, steps=50, precision="bf16", optimizer=OPTIMIZER | {"learning_rate": 5e-4})
+        for layout in layouts:
+            self.check_losses(answer["losses"], most=1e-2, precision="bf16", rate=5e-4, **layout)
+
+    def check_state(self, spared):
+        """What each rank allocated beside what the Plan says, which counts 2 bytes for copies that some parameters do without."""
+        planned, taken = self.planned_state(), self.taken_state()
+        self.assertEqual([a - b for a, b in zip(planned, taken)], spared)
+        self.assertTrue(all(b > 0.97 * a for a, b in zip(planned, taken)))
+
+    def planned_state(self):
+        units = {"B": 1, "KB": 1000, "KiB": 1024, "MiB": 1 << 20}
+        stages = json.loads(self.ok("convert", "job.toml", "--to", "plan"))["stages"]
+        return [float(number) * units[unit] for number, unit in (stage["state"].split() for stage in stages)]
+
+    def taken_state(self):
+        """By rank."""
+        taken = self.records(self.folder / "run" / "trace.jsonl", "state_bytes", by="rank")
+        return [taken[rank] for rank in sorted(taken)]
+
+    # ZeRO-1: every rank writes the part that it has, and anything goes on from it.
+    def test_replicas_that_shard_the_optimizer(self):
+        self.prepare("llama")
+        traces = {}
+        for zero in (0, 1):
+            for folder in ("run", "checkpoints"):
+                shutil.rmtree(self.folder / folder, ignore_errors=True)
+            self.job(pipeline=2, data=2, steps=6, zero=zero, rate_min=1e-3)
+            self.ok("train", "job.toml", "--init", "weights", "--out", "run")
+            traces[zero] = self.records(self.folder / "run" / "trace.jsonl", "loss")
+            self.ok("export", "--checkpoint", "checkpoints", "--out", f"exported-{zero}", "--like", "weights")
+        self.assertEqual(traces[1], traces[0])
+        self.assertEqual(read_folder(self.folder / "exported-1"), read_folder(self.folder / "exported-0"))
+        self.assertEqual(sorted(path.name.split(".")[0] for path in self.folder.glob("checkpoints/step-*/*.safetensors")),
+                         [f"rank-{rank}" for rank in range(4)])
+        planned, taken = self.planned_state(), self.taken_state()
+        for rank, bytes in enumerate(taken):
+            print(f"rank {rank}: {bytes:.0f} bytes of state, planned {planned[rank // 2]:.0f}")
+        for stage in (0, 1):
+            self.assertAlmostEqual(sum(taken[2 * stage:2 * stage + 2]) / 2 / planned[stage], 1, delta=0.01)
+        self.job(pipeline=2, data=1, steps=7, rate_min=1e-3)
+        self.ok("train", "job.toml", "--resume", "--out", "run")
+        self.assertEqual(sorted(self.records(self.folder / "run" / "trace.jsonl", "loss")), [7])
+        self.job(pipeline=1, data=4, steps=8, zero=1, rate_min=1e-3)
+        self.ok("train", "job.toml", "--resume", "--out", "run")
+        self.assertEqual(sorted(self.records(self.folder / "run" / "trace.jsonl", "loss")), [8])
+
+    def test_llama_in_bf16(self):
+        self.check_in_bf16("llama", {"pipeline": 1}, {"pipeline": 2, "data": 2}, {"pipeline": 4})
+        layer, ends = 2 * 2 * 32, 2 * VOCABULARY * 32  # two norms of each of four stages; the embedding, the norm of the head
+        self.check_state([layer + ends, layer, layer, layer + 2 * 32])
+        # As many bytes over each link as the prediction says, half of those of fp32, and weights in a checkpoint as ever.
+        sent = self.bytes_sent("trace.jsonl")
+        self.assertEqual(sent, self.bytes_sent("predicted.jsonl"))
+        self.assertEqual({size for sizes in sent.values() for size in sizes}, {SEQUENCE * LLAMA_LIKE["hidden_size"] * 2})
+        for path in (self.folder / "checkpoints").rglob("*.safetensors"):
+            self.assertLessEqual({dtype for dtype, _, _ in read_safetensors(path).values()}, {"F32", "I64"})
+        self.ok("export", "--checkpoint", "checkpoints", "--out", "exported", "--like", "weights")
+        self.assertEqual({dtype for dtype, _, _ in read_folder(self.folder / "exported").values()}, {"F32"})
+
+    def test_mistral_in_bf16(self):
+        self.check_in_bf16("mistral", {"pipeline": 2})
+
+    def test_qwen3_in_bf16(self):
+        self.check_in_bf16("qwen3", {"pipeline": 4}, {"pipeline": 2, "data": 2})
+
+    def test_gpt2_in_bf16(self):
+        self.check_in_bf16("gpt2", {"pipeline": 2, "schedule": "zb-v", "virtual_stages": 2})
+
+    def bytes_sent(self, trace):
+        """{(rank, peer, action): sizes} of the messages between stages in the first iteration."""
+        out = {}
+        for line in (self.folder / "run" / trace).read_text().splitlines():
+            each = json.loads(line)
+            if each.get("lane") == "link" and each["iteration"] == 1:
+                out.setdefault((each["rank"], each["peer"], each["action"]), []).append(each["bytes"])
+        return out
 
     # Other optimizers, clipping by one norm of all stages and replicas, other rules: against torch.optim and clip_grad_norm_.
     def check_optimizer(self, family, layouts, **optimizer):

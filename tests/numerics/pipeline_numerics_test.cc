@@ -226,8 +226,8 @@ TEST(Kernels, RefuseByNameWhatTheyCannotCompute) {
     EXPECT_THAT(kernels.error().text(), HasSubstr(message));
   };
   plan::Plan plan = good;
-  plan.training.precision = plan::Precision::kBf16;
-  expect(plan, "training.precision");
+  plan.training.precision = plan::Precision::kFp16;
+  expect(plan, "training.precision = \"fp16\"");
   plan = good;
   plan.training.recompute = model::Recompute::kSelective;
   expect(plan, "recompute = \"selective\"");

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 
+#include "perform/runtime/checkpoint.h"
 #include "perform/runtime/perform.h"
 #include "perform/train/torch_kernels.h"
 #include "spec/schedule/schedule.h"
@@ -21,7 +22,8 @@ struct Story {
   std::map<int64_t, double> losses;              // by step: mean over the pipelines
   std::map<int64_t, double> norms;               // by step: of the gradients
   std::vector<int64_t> skipped;                  // steps whose update was left out
-  std::vector<runtime::NamedTensor> checkpoint;  // of the first pipeline, after the last step
+  std::vector<runtime::NamedTensor> checkpoint;  // of all that write one, after the last step
+  std::vector<int64_t> state_bytes;              // by rank
   std::vector<std::string> digests;              // by rank
   std::optional<double> evaluation;              // held-out text, after the last step
   std::vector<Status> ends;                      // by rank
@@ -57,7 +59,7 @@ inline Story live_together(const plan::Plan& plan, const From& from = {}) {
   };
   std::vector<std::unique_ptr<runtime::Kernels>> kernels;
   for (const plan::Placement& place : plan.ranks) {
-    auto made = make_torch_kernels(plan, place.rank);
+    auto made = make_torch_kernels(plan, place.rank, {.bf16_products = true});
     CHECK(made.has_value(), "{}", made.error().text());
     kernels.push_back(std::move(*made));
   }
@@ -88,7 +90,8 @@ inline Story live_together(const plan::Plan& plan, const From& from = {}) {
   for (auto& rank : ranks) story.ends.push_back(rank.get());
   for (const plan::Placement& place : plan.ranks) {
     story.digests.push_back(*kernels[place.rank]->weights_digest());
-    if (place.replica > 0) continue;
+    story.state_bytes.push_back(kernels[place.rank]->state_bytes());
+    if (!runtime::writes_shard(plan, place.rank)) continue;
     auto part = kernels[place.rank]->save();
     for (runtime::NamedTensor& tensor : *part) story.checkpoint.push_back(std::move(tensor));
   }

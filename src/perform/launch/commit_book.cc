@@ -12,7 +12,7 @@ Result<std::optional<runtime::Manifest>> CommitBook::add(int32_t rank, int64_t s
   if (shard.epoch != epoch_)
     return refused(fmt::format("it is of epoch {}, and this is epoch {}", shard.epoch, epoch_));
   const auto ranks = static_cast<int32_t>(plan_.ranks.size());
-  if (rank < 0 || rank >= ranks || plan_.ranks[static_cast<size_t>(rank)].replica != 0)
+  if (rank < 0 || rank >= ranks || !runtime::writes_shard(plan_, rank))
     return refused("another rank writes for it");
   if (shard.file != runtime::shard_file(rank, shard.digest))
     return refused(fmt::format("its name is \"{}\"", shard.file));
@@ -20,8 +20,9 @@ Result<std::optional<runtime::Manifest>> CommitBook::add(int32_t rank, int64_t s
   if (missed_.contains(step)) return std::nullopt;
   auto& shards = shards_[step];
   shards[rank] = shard;
-  if (shards.size() < plan_.ranks.size() / static_cast<size_t>(plan_.replicas()))
-    return std::nullopt;
+  int32_t writers = 0;
+  for (int32_t each = 0; each < ranks; ++each) writers += runtime::writes_shard(plan_, each);
+  if (std::ssize(shards) < writers) return std::nullopt;
   runtime::Manifest manifest{.step = step,
                              .seed = plan_.run.seed,
                              .plan_digest = plan::plan_digest(plan_),

@@ -25,7 +25,8 @@ class CommitBook {
   // The Plan outlives the book.
   CommitBook(const plan::Plan& plan, int64_t epoch) : plan_(plan), epoch_(epoch) {}
 
-  // One rank's shard. The manifest where it is the last one: of replicas the first writes for all.
+  // One rank's shard. The manifest where it is the last one: of replicas the first writes for all,
+  // where they do not shard the optimizer's state.
   // Fails, naming the rank, where it is of another epoch, of a rank that writes none, or has
   // another file's name: then it is as if it had never come.
   Result<std::optional<runtime::Manifest>> add(int32_t rank, int64_t step,

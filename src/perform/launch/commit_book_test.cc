@@ -40,6 +40,21 @@ TEST_F(Commits, WaitForEveryShardAndThenForEveryRank) {
   EXPECT_FALSE(book_.pending());
 }
 
+// Each replica has a part of the optimizer's state, and none can be done without.
+TEST_F(Commits, OfShardedStateWaitForEveryReplica) {
+  plan::Plan plan = plan_;
+  plan.parallelism.zero = 1;
+  CommitBook book(plan, 3);
+  for (int32_t rank = 0; rank < 4; ++rank) {
+    const auto said = book.add(rank, 4, shard_of(rank, 3));
+    ASSERT_TRUE(said) << said.error().text();
+    ASSERT_EQ(said->has_value(), rank == 3);
+    if (*said) {
+      EXPECT_EQ((*said)->shards.size(), 4u);
+    }
+  }
+}
+
 // A rank that was cut off, stopped, and goes on when all others have begun anew.
 TEST_F(Commits, RefuseWhatAZombieReports) {
   const auto zombie = book_.add(first_, 4, shard_of(first_, 2));

@@ -33,9 +33,9 @@ TEST(CheckPerformable, RefusesMoreStagesThanMessagesCanBeToldApartFor) {
 
 TEST(CheckPerformable, RefusesByNameWhatIsOnlyPredicted) {
   plan::Plan plan = make_test_plan({});
-  plan.parallelism.zero = 1;
+  plan.parallelism.zero = 2;
   EXPECT_THAT(complaint(plan),
-              HasSubstr("parallelism.zero = 1: can be predicted but not performed"));
+              HasSubstr("parallelism.zero = 2: can be predicted but not performed"));
   plan = make_test_plan({});
   plan.parallelism.tensor = 2;
   for (plan::Placement& rank : plan.ranks) rank.shards = 2;

@@ -16,7 +16,7 @@ Status check_performable(const plan::Plan& plan) {
   for (const int64_t at_stage : p.tensor_per_stage) tensor = std::max(tensor, at_stage);
   for (const auto& [name, degree, plain] :
        {std::tuple("tensor", tensor, 1), std::tuple("context", p.context, 1),
-        std::tuple("expert", p.expert, 1), std::tuple("zero", p.zero, 0)}) {
+        std::tuple("expert", p.expert, 1)}) {
     if (degree == plain) continue;
     return unusable(
         fmt::format("parallelism.{} = {}: can be predicted but not performed yet; ranks "
@@ -24,8 +24,18 @@ Status check_performable(const plan::Plan& plan) {
                     name, degree),
         fmt::format("{} = {}", name, plain));
   }
+  if (p.zero > 1) {
+    return unusable(fmt::format("parallelism.zero = {}: can be predicted but not performed yet; "
+                                "replicas shard their optimizer state at most",
+                                p.zero),
+                    "zero = 1, or 0");
+  }
   for (const plan::Placement& placement : plan.ranks) {
     const cluster::Device& device = plan.device_of(placement.rank);
+    if (p.zero > 0 && device.kind == cluster::DeviceKind::kEmulated) {
+      return unusable("parallelism.zero = 1: emulated devices have no optimizer state to shard",
+                      "zero = 0, or device = \"cpu\"");
+    }
     if (device.kind != cluster::DeviceKind::kAccelerator) continue;
     return unusable(fmt::format("rank {} sits on \"{}\", which can be predicted but not run here",
                                 placement.rank, device.name),

@@ -96,12 +96,18 @@ class StageProfiler {
 };
 
 void StageProfiler::scale_down() {
-  if (plan_.training.precision != plan::Precision::kFp32) return;
-  for (size_t at = 0; at + 4 <= gradient_.size(); at += 4) {
+  const plan::Precision precision = plan_.training.precision;
+  if (precision != plan::Precision::kFp32 && precision != plan::Precision::kBf16) return;
+  // A bfloat16 is the upper half of a float.
+  const size_t element = precision == plan::Precision::kFp32 ? 4 : 2;
+  for (size_t at = 0; at + element <= gradient_.size(); at += element) {
+    std::byte bytes[4] = {};
+    std::memcpy(bytes + 4 - element, gradient_.data() + at, element);
     float value = 0;
-    std::memcpy(&value, gradient_.data() + at, 4);
+    std::memcpy(&value, bytes, 4);
     value *= 1e-4f;
-    std::memcpy(gradient_.data() + at, &value, 4);
+    std::memcpy(bytes, &value, 4);
+    std::memcpy(gradient_.data() + at, bytes + 4 - element, element);
   }
 }
 

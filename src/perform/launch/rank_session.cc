@@ -462,6 +462,7 @@ Status RankSession::perform_all(const plan::Plan& plan, const schedule::Schedule
     add("state_bytes_read", static_cast<double>(state_read_));
     add("state_bytes_fetched", static_cast<double>(state_fetched_));
   }
+  if (kernels.state_bytes() > 0) add("state_bytes", static_cast<double>(kernels.state_bytes()));
   if (plan.run.threads) add("threads", static_cast<double>(kernels.threads()));
   if (emulated) {
     add(runtime::kRealtimeRecord, realtime ? 1 : 0);

@@ -179,6 +179,14 @@ Result<Shard> write_shard(const std::string& directory, int64_t step, int32_t ra
                      });
 }
 
+bool shards_optimizer(const plan::Plan& plan) {
+  return plan.parallelism.zero > 0 && plan.replicas() > 1;
+}
+
+bool writes_shard(const plan::Plan& plan, int32_t rank) {
+  return plan.ranks[static_cast<size_t>(rank)].replica == 0 || shards_optimizer(plan);
+}
+
 Status commit_checkpoint(const std::string& directory, const Manifest& manifest, int32_t rank) {
   TRY(check_names(manifest));
   return during(commit_manifest(directory, manifest, rank),

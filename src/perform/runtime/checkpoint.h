@@ -65,6 +65,11 @@ struct FoundCheckpoint {
   Manifest manifest;
 };
 
+// Replicas of a stage hold a part of its optimizer state each (ZeRO-1), and write it. Else all hold
+// the same, and the first one writes.
+bool shards_optimizer(const plan::Plan& plan);
+bool writes_shard(const plan::Plan& plan, int32_t rank);
+
 std::string step_folder(const std::string& directory, int64_t step);
 
 // "rank-3.5d8c1f0a93b2e764.safetensors".

@@ -146,14 +146,17 @@ std::vector<KeptShard> list_kept(const std::string& output, int32_t rank) {
 
 std::optional<KeptChoice> choose_kept(std::span<const KeptShard> kept, const plan::Plan& plan,
                                       int64_t first) {
-  const size_t places = plan.ranks.size() / static_cast<size_t>(plan.replicas());
-  // By step and epoch, then by place in the pipeline; of replicas the first.
+  const bool whole = !shards_optimizer(plan);  // each replica has all of its stages
+  const size_t places =
+      whole ? plan.ranks.size() / static_cast<size_t>(plan.replicas()) : plan.ranks.size();
+  // By step and epoch, then by place in the pipeline, of replicas the first; or by rank.
   std::map<std::pair<int64_t, int64_t>, std::map<int32_t, const KeptShard*>> found;
   for (const KeptShard& each : kept) {
     if (each.rank < 0 || static_cast<size_t>(each.rank) >= plan.ranks.size()) continue;
     if (each.step < first || each.step >= plan.run.steps) continue;
     const KeptShard*& at =
-        found[{each.step, each.shard.epoch}][plan.ranks[static_cast<size_t>(each.rank)].stage];
+        found[{each.step, each.shard.epoch}]
+             [whole ? plan.ranks[static_cast<size_t>(each.rank)].stage : each.rank];
     if (!at || each.rank < at->rank) at = &each;
   }
   for (auto at = found.rbegin(); at != found.rend(); ++at) {

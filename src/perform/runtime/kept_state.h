@@ -7,7 +7,9 @@
 //   run/kept/epoch-3/step-00000041/rank-0.5d8c1f0a93b2e764.safetensors, rank-0.json
 //
 // on its own host. When the run gathers again each says what it has, and all go on from the newest
-// step that every stage can supply, from whichever of its replicas is left.
+// step that every stage can supply, from whichever of its replicas is left. Where replicas shard the
+// optimizer's state, that is one that every rank can supply: who is lost for good takes a part along,
+// and the run goes back to a checkpoint.
 //
 // There is one: the ranks of an epoch are at most one update apart. Say a rank has done the update
 // of iteration i. It needed gradients of each micro-batch of each pipeline, and each of these

@@ -100,6 +100,16 @@ TEST(KeptStatesOfManyHosts, AreChosenByWhatEveryStageCanSupply) {
   EXPECT_EQ(choose_kept(kept, plan, 1)->epoch, 3u) << "of the newest epoch";
   kept = {of(first, 1, 10), of(last, 1, 10), of(99, 1, 9)};
   EXPECT_FALSE(choose_kept(kept, plan, 1)) << "nothing would be left to do";
+
+  // Where replicas shard the optimizer's state, every rank has a part of its own.
+  plan::Plan sharded = plan;
+  sharded.parallelism.zero = 1;
+  kept = {of(0, 1, 5), of(1, 1, 5), of(2, 1, 5)};
+  EXPECT_TRUE(choose_kept(kept, plan, 1));
+  EXPECT_FALSE(choose_kept(kept, sharded, 1)) << "rank 3 is lost";
+  kept.push_back(of(3, 1, 5));
+  ASSERT_TRUE(choose_kept(kept, sharded, 1));
+  EXPECT_EQ(choose_kept(kept, sharded, 1)->manifest.shards.size(), 4u);
 }
 
 // Whoever stops the rank does not wait for the thread that computes.

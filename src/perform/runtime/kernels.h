@@ -157,6 +157,11 @@ class Kernels {
   // of the last stage only.
   virtual std::optional<double> loss() const = 0;
 
+  // At most so far: bytes of weights, gradients and optimizer state of this rank, every tensor
+  // counted, at the end of an iteration's gradients. What the Plan says of it is Stage::state. 0:
+  // kernels that hold none.
+  virtual int64_t state_bytes() const { return 0; }
+
   // Held-out data: evaluation_batches() micro-batches, this replica's share_of all, passed through
   // the stages one after the other. evaluate() counts from 0 within the share. The last stage
   // returns an empty payload and keeps the mean for evaluation_loss().

@@ -409,9 +409,8 @@ Status Performer::evaluate_batch(int32_t stage, int64_t step, int64_t batch, int
   return messenger_.send(peer, tag(kEvaluationTensor, stage, batch), std::move(output));
 }
 
-// Replicas hold the same bits.
 Status Performer::checkpoint(int64_t step) {
-  if (replica_ != 0) return {};
+  if (!writes_shard(plan_, options_.rank)) return {};
   const SimTime start = now();
   TRY(writer_.finish());
   writer_.begin(step, TRY(kernels_.state()));

@@ -4,18 +4,18 @@
 
 namespace tombolo::train {
 
-bool has_bf16_products(std::string_view cpuinfo) {
+CpuFeatures cpu_features(std::string_view cpuinfo) {
   const size_t flags = cpuinfo.find("\nflags");
-  if (flags == std::string_view::npos) return false;
+  if (flags == std::string_view::npos) return {};
   std::string line{cpuinfo.substr(flags + 1, cpuinfo.find('\n', flags + 1) - flags - 1)};
   line += ' ';
-  return line.find(" avx512_bf16 ") != std::string::npos ||
-         line.find(" amx_bf16 ") != std::string::npos;
+  const auto has = [&](const char* word) { return line.find(word) != std::string::npos; };
+  return {.bf16_products = has(" avx512_bf16 ") || has(" amx_bf16 ")};
 }
 
-bool has_bf16_products() {
+CpuFeatures cpu_features() {
   const Result<std::string> text = read_file("/proc/cpuinfo");
-  return text && has_bf16_products(*text);
+  return text ? cpu_features(*text) : CpuFeatures{};
 }
 
 }  // namespace tombolo::train

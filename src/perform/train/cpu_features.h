@@ -6,11 +6,19 @@
 
 namespace tombolo::train {
 
-// Of the text of /proc/cpuinfo: AVX-512's or AMX's products of bfloat16. Without either LibTorch
-// converts every number to float32 and back, and is slower than in float32.
-bool has_bf16_products(std::string_view cpuinfo);
+struct CpuFeatures {
+  // AVX-512's or AMX's products of bfloat16. Without either oneDNN and LibTorch convert every number
+  // to float32 and back, which gives the same results and is slower than float32.
+  bool bf16_products = false;
+};
+
+// Of the text of /proc/cpuinfo.
+CpuFeatures cpu_features(std::string_view cpuinfo);
 
 // Of this machine's.
-bool has_bf16_products();
+CpuFeatures cpu_features();
+
+// Set to 1, a worker trains in bf16 on any processor.
+inline constexpr const char* kSlowBf16Variable = "TOMBOLO_SLOW_BF16";
 
 }  // namespace tombolo::train

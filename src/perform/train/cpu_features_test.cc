@@ -5,12 +5,13 @@
 namespace tombolo::train {
 namespace {
 
+bool products(std::string_view cpuinfo) { return cpu_features(cpuinfo).bf16_products; }
+
 TEST(CpuFeatures, AreWordsOfTheFlags) {
-  EXPECT_TRUE(has_bf16_products("processor\t: 0\nflags\t\t: fpu avx512_bf16 clzero\nbugs\t:\n"));
-  EXPECT_TRUE(has_bf16_products("processor\t: 0\nflags\t\t: fpu amx_bf16\n"));
-  EXPECT_FALSE(
-      has_bf16_products("processor\t: 0\nflags\t\t: fpu avx512_bf16x avx512f\nx: amx_bf16 \n"));
-  EXPECT_FALSE(has_bf16_products(""));
+  EXPECT_TRUE(products("processor\t: 0\nflags\t\t: fpu avx512_bf16 clzero\nbugs\t:\n"));
+  EXPECT_TRUE(products("processor\t: 0\nflags\t\t: fpu amx_bf16\n"));
+  EXPECT_FALSE(products("processor\t: 0\nflags\t\t: fpu avx512_bf16x avx512f\nx: amx_bf16 \n"));
+  EXPECT_FALSE(products(""));
 }
 
 }  // namespace

@@ -122,7 +122,7 @@ Result<plan::DeviceRates> measure_rates(const RatesOptions& o,
   keep_freed_memory(4_GB);  // as where training runs
   plan::DeviceRates rates{.threads = o.threads, .memory = memory_of_rank(o.threads)};
   std::vector<plan::Precision> precisions = {plan::Precision::kFp32};
-  if (has_bf16_products()) precisions.push_back(plan::Precision::kBf16);
+  if (cpu_features().bf16_products) precisions.push_back(plan::Precision::kBf16);
   const auto layers = static_cast<int64_t>(o.hidden.size());
   const auto figures = static_cast<int64_t>(precisions.size()) * (layers + 1) + 1 + 2 * layers;
   const Stopwatch watch(now, o.budget / real(figures));

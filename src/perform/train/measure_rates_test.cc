@@ -14,7 +14,7 @@ TEST(MeasureRates, AreWorkOverTime) {
       {.budget = 1_us, .hidden = {32, 64}, .sequence = 16, .rows = 32, .stream_array = 1_MB},
       [&] { return Seconds{1e-3 * ms++}; });
   ASSERT_TRUE(rates) << rates.error().text();
-  const size_t precisions = has_bf16_products() ? 2 : 1;
+  const size_t precisions = cpu_features().bf16_products ? 2 : 1;
   ASSERT_EQ(rates->products.size(), 3 * precisions);
   const plan::MeasuredProduct& first = rates->products.front();
   EXPECT_EQ(first.precision, plan::Precision::kFp32);

@@ -4,11 +4,16 @@
 #include <limits>
 #include <numbers>
 
+#include "perform/train/mixed_operations.h"
+
 namespace tombolo::train {
 namespace {
 
+bool is_bf16(const at::Tensor& x) { return x.scalar_type() == at::kBFloat16; }
+
 at::Tensor rotate(const at::Tensor& x, const AttentionTables& tables) {
   if (!tables.cosine.defined()) return x;
+  if (is_bf16(x)) return mixed::rotate(x, tables.cosine, tables.sine);
   const std::vector<at::Tensor> halves = x.chunk(2, -1);
   return at::cat({halves[0] * tables.cosine - halves[1] * tables.sine,
                   halves[1] * tables.cosine + halves[0] * tables.sine},
@@ -28,10 +33,13 @@ at::Tensor stretched(const at::Tensor& frequency, const model::RopeScaling& r) {
 }  // namespace
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  if (is_bf16(x)) return mixed::rms_norm(x, weight, epsilon);
   return x * at::rsqrt(x.square().mean(-1, true) + epsilon) * weight;
 }
 
-at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) { return at::silu(gate) * up; }
+at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
+  return is_bf16(gate) ? mixed::swiglu(gate, up) : at::silu(gate) * up;
+}
 
 AttentionTables attention_tables(const AttentionShape& shape,
                                  const std::optional<RotaryPositions>& positions,
@@ -60,15 +68,18 @@ at::Tensor causal_attention(const AttentionShape& s, const AttentionTables& tabl
   const int64_t groups = s.samples * s.kv_heads;
   const int64_t shared = s.heads / s.kv_heads;  // query heads per key head
   const double scale = 1 / std::sqrt(static_cast<double>(s.head_size));
-  const at::Tensor q = (rotate(by_head(query, s.heads), tables) * scale)
+  // bfloat16 scales in softmax, in float32.
+  const at::Tensor turned = rotate(by_head(query, s.heads), tables);
+  const at::Tensor q = (is_bf16(query) ? turned : turned * scale)
                            .reshape({groups, shared * s.sequence, s.head_size});
   const at::Tensor k =
       rotate(by_head(key, s.kv_heads), tables).reshape({groups, s.sequence, s.head_size});
   const at::Tensor v = by_head(value, s.kv_heads).reshape({groups, s.sequence, s.head_size});
   const at::Tensor scores =
       at::bmm(q, k.transpose(1, 2)).view({groups, shared, s.sequence, s.sequence});
-  const at::Tensor weights =
-      at::softmax(scores + tables.mask, -1).view({groups, shared * s.sequence, s.sequence});
+  const at::Tensor weights = (is_bf16(query) ? mixed::masked_softmax(scores, tables.mask, scale)
+                                             : at::softmax(scores + tables.mask, -1))
+                                 .view({groups, shared * s.sequence, s.sequence});
   return at::bmm(weights, v)
       .view({s.samples, s.heads, s.sequence, s.head_size})
       .transpose(1, 2)

@@ -1,5 +1,6 @@
 // The operations between a decoder's matrix products, from LibTorch's own: autograd knows their
-// gradients, and they run wherever the tensors are.
+// gradients, and they run wherever the tensors are. Activations in bfloat16 are computed in float32
+// between (mixed_operations.h); then weights of norms and the tables are float32.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 #include "perform/train/replica_group.h"
 
+#include <cstring>
 #include <utility>
 
 #include "perform/runtime/messenger.h"
@@ -56,6 +57,16 @@ class ReplicaGroup::Backend {
     std::vector<at::Tensor> there = {values.to(kDevice)};  // the very same tensor on a cpu
     group_.allreduce(there)->wait();
     if (!there[0].is_same(values)) values.copy_(there[0]);
+  }
+
+  // As bytes: Gloo knows no bfloat16.
+  void give(const at::Tensor& values, size_t owner) {
+    const at::Tensor bytes = values.view({-1}).view(at::kByte);
+    std::vector<at::Tensor> there = {bytes.to(kDevice)};
+    c10d::BroadcastOptions options;
+    options.rootRank = static_cast<int64_t>(owner);
+    group_.broadcast(there, options)->wait();
+    if (!there[0].is_same(bytes)) bytes.copy_(there[0]);
   }
 
  private:
@@ -128,6 +139,50 @@ Status ReplicaGroup::sum_over_links(at::Tensor& values) {
   TRY(runtime::ring_sum(replicas_, static_cast<uint64_t>(++meetings_), numbers));
   if (!here.is_same(values)) values.copy_(here);
   return {};
+}
+
+Status ReplicaGroup::gather(std::span<const Owned> tensors) {
+  if (over_links()) return gather_over_links(tensors);
+  TRY(meet());
+  try {
+    for (const Owned& each : tensors) backend_->give(each.values, each.owner);
+    return {};
+  } catch (const std::exception& error) {
+    return fail(lost(reason(error)));
+  }
+}
+
+// Links have orders of their own: all that is one's own is sent first, and nobody waits to send.
+Status ReplicaGroup::gather_over_links(std::span<const Owned> tensors) {
+  const auto iteration = static_cast<uint64_t>(++meetings_);
+  const auto each = [&](bool own, const auto& act) -> Status {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if ((tensors[i].owner == replicas_.own) == own)
+        TRY(act(tensors[i], link::Tag{iteration, runtime::kReplicaTensor + i}));
+    }
+    return {};
+  };
+  TRY(each(true, [&](const Owned& own, const link::Tag& tag) -> Status {
+    const at::Tensor here = own.values.cpu();
+    const auto* bytes = static_cast<const std::byte*>(here.data_ptr());
+    for (size_t r = 0; r < replicas_.ranks.size(); ++r) {
+      if (r == replicas_.own) continue;
+      TRY(replicas_.messenger->send(replicas_.ranks[r], tag, {bytes, bytes + here.nbytes()}));
+    }
+    return {};
+  }));
+  return each(false, [&](const Owned& other, const link::Tag& tag) -> Status {
+    const link::Received got = TRY(replicas_.messenger->receive(replicas_.ranks[other.owner], tag));
+    at::Tensor here = other.values.cpu();
+    if (got.payload.size() != here.nbytes()) {
+      return failed(
+          fmt::format("a parameter of {} bytes came in {}", here.nbytes(), got.payload.size()),
+          "start every rank with the same Plan");
+    }
+    std::memcpy(here.data_ptr(), got.payload.data(), got.payload.size());
+    if (!here.is_same(other.values)) other.values.copy_(here);
+    return {};
+  });
 }
 
 Status ReplicaGroup::meet() {

@@ -21,6 +21,7 @@
 
 #include <chrono>
 #include <memory>
+#include <span>
 
 #include "base/result.h"
 #include "perform/runtime/kernels.h"
@@ -43,6 +44,15 @@ class ReplicaGroup {
   // Bytes: 2 (n - 1) / n of the tensor leave each replica, and as many come.
   Status sum(at::Tensor& values);
 
+  // Of each tensor every replica gets the bytes that its owner has; all call this with tensors of
+  // the same sizes in the same order. Contiguous, of any type. kLostPeer as above.
+  // Bytes: n - 1 times its own leave each owner.
+  struct Owned {
+    at::Tensor values;
+    size_t owner = 0;  // of Replicas::ranks
+  };
+  Status gather(std::span<const Owned> tensors);
+
   bool over_links() const { return !backend_; }
 
  private:
@@ -52,6 +62,7 @@ class ReplicaGroup {
   Result<bool> share_a_host();
   Status connect();
   Status sum_over_links(at::Tensor& values);
+  Status gather_over_links(std::span<const Owned> tensors);
   Error lost(const std::string& why) const;
 
   const runtime::Replicas replicas_;

@@ -131,6 +131,34 @@ TEST(ReplicaGroup, SumsOverTheLinksWhereReplicasAreOnSeveralHosts) {
   }
 }
 
+// Whole tensors of any type, also where one owner has several and another none.
+TEST(ReplicaGroup, GathersWhatEachOwns) {
+  for (const char* address : {"127.0.0.1", "10.3.0.1"}) {
+    on_all(3, [&](Replicas replica, MemoryHub&) {
+      replica.address = address;
+      auto group = ReplicaGroup::join(replica, 0);
+      ASSERT_TRUE(group) << group.error().text();
+      EXPECT_EQ((*group)->over_links(), std::string(address) != "127.0.0.1");
+      for (int turn = 0; turn < 2; ++turn) {
+        std::vector<ReplicaGroup::Owned> tensors;
+        for (const size_t owner : {2, 0, 2}) {
+          const auto type = tensors.empty() ? at::kBFloat16 : at::kFloat;
+          const double own = owner == replica.own ? turn + 2.5 : -1;
+          tensors.push_back(
+              {at::full({3, 1 + static_cast<int64_t>(tensors.size())}, own, type), owner});
+        }
+        const Status gathered = (*group)->gather(tensors);
+        ASSERT_TRUE(gathered) << gathered.error().text();
+        for (const ReplicaGroup::Owned& each : tensors)
+          EXPECT_TRUE(same_bits(each.values, at::full_like(each.values, turn + 2.5)));
+        at::Tensor sum = at::ones({2}, at::kFloat);
+        ASSERT_TRUE((*group)->sum(sum));  // the two in turns, as iterations have them
+        EXPECT_TRUE(same_bits(sum, at::full({2}, 3, at::kFloat)));
+      }
+    });
+  }
+}
+
 TEST(ReplicaGroup, DoesNotWaitForAReplicaThatIsLostBeforeJoining) {
   on_all(2, [](const Replicas& replica, MemoryHub& hub) {
     if (replica.own == 1) return hub.lose(1);

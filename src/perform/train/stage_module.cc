@@ -162,18 +162,57 @@ Result<StageModule> StageModule::create(const model::Model& m, const model::Slic
   return module;
 }
 
+void StageModule::compute_in_bf16() {
+  activation_type_ = at::kBFloat16;
+  const auto copy = [&](const Affine& affine) {
+    if (affine.weight == kNone) return;
+    Parameter& parameter = parameters_[static_cast<size_t>(affine.weight)];
+    parameter.half = at::empty(parameter.value.sizes(), at::kBFloat16);
+  };
+  for (const Layer& layer : layers_) {
+    for (const Affine& each :
+         {layer.query, layer.key, layer.value, layer.output, layer.gate, layer.up, layer.down})
+      copy(each);
+  }
+  copy(head_);
+  refresh_copies();
+}
+
+void StageModule::refresh_copies() {
+  const at::NoGradGuard no_gradients;
+  for (Parameter& parameter : parameters_) {
+    if (parameter.half.defined() && parameter.has_value()) parameter.half.copy_(parameter.value);
+  }
+}
+
+// The embedding is looked up in its values.
+bool StageModule::reads_copy_alone(size_t index) const {
+  return parameters_[index].half.defined() && static_cast<int>(index) != embedding_.weight;
+}
+
+void StageModule::leave_to_another(size_t index) {
+  Parameter& parameter = parameters_[index];
+  parameter.elsewhere = true;
+  if (!reads_copy_alone(index)) return;
+  parameter.value = at::zeros({1}, parameter.value.scalar_type()).expand(parameter.value.sizes());
+  parameter.value.set_requires_grad(true);
+}
+
 at::Tensor StageModule::apply(const Affine& affine, const at::Tensor& x,
                               WeightGradients* gradients) const {
+  const Parameter& weight = parameters_[static_cast<size_t>(affine.weight)];
+  const at::Tensor& used = weight.half.defined() ? weight.half : weight.value;
   const at::Tensor bias = affine.bias == kNone ? at::Tensor() : value(affine.bias);
-  if (gradients) return linear(x, value(affine.weight), bias, *gradients);
-  return bias.defined() ? at::linear(x, value(affine.weight), bias)
-                        : at::linear(x, value(affine.weight));
+  if (gradients) return linear(x, {weight.value, used}, bias, *gradients);
+  return bias.defined() ? at::linear(x, used, bias.to(x.scalar_type())) : at::linear(x, used);
 }
 
 at::Tensor StageModule::normalise(const Affine& affine, const at::Tensor& x) const {
   if (model_.norm == Norm::kRms) return rms_norm(x, value(affine.weight), model_.norm_epsilon);
-  return at::layer_norm(x, {x.size(-1)}, value(affine.weight), value(affine.bias),
-                        model_.norm_epsilon);
+  const at::Tensor wide = x.scalar_type() == at::kBFloat16 ? x.to(at::kFloat) : x;
+  return at::layer_norm(wide, {x.size(-1)}, value(affine.weight), value(affine.bias),
+                        model_.norm_epsilon)
+      .to(x.scalar_type());
 }
 
 // Each head of each row by itself; without such a norm x as it is.
@@ -217,6 +256,7 @@ at::Tensor StageModule::forward(const at::Tensor& input, WeightGradients* gradie
       x = x + value(positions_.weight).slice(0, 0, model_.sequence);
     }
     x = x.view({-1, model_.hidden});
+    if (activation_type_ == at::kBFloat16) x = x.to(at::kBFloat16);
   }
   for (const Layer& layer : layers_) x = run_layer(layer, x, gradients);
   if (head_.weight != kNone) x = apply(head_, normalise(norm_, x), gradients);
@@ -224,7 +264,8 @@ at::Tensor StageModule::forward(const at::Tensor& input, WeightGradients* gradie
 }
 
 at::Tensor StageModule::loss(const at::Tensor& logits, const at::Tensor& targets) {
-  return at::cross_entropy_loss(logits, targets);
+  const bool narrow = logits.scalar_type() == at::kBFloat16;
+  return at::cross_entropy_loss(narrow ? logits.to(at::kFloat) : logits, targets);
 }
 
 }  // namespace tombolo::train

@@ -35,6 +35,11 @@ struct Parameter {
   // Of the embedding: on the stage of a head that is tied to it. Its gradient is summed with that
   // of the embedding; checkpoints have one of the two.
   bool copy = false;
+  at::Tensor half = {};  // in mixed precision, of what matrix products read: a copy in bfloat16
+  // Of the replicas that shard the optimizer (ZeRO-1), another one updates it. Where `half` is all
+  // that this one reads of it, `value` has the shape of the parameter and the memory of a number.
+  bool elsewhere = false;
+  bool has_value() const { return value.numel() == 0 || value.is_contiguous(); }
 };
 
 class StageModule {
@@ -53,6 +58,19 @@ class StageModule {
 
   // Mean cross entropy in nats per token. targets: int64 [samples * sequence].
   static at::Tensor loss(const at::Tensor& logits, const at::Tensor& targets);
+
+  // From now on activations are bfloat16, from the output of the embedding on, and so are copies of
+  // the matrices that products read. Embeddings are looked up in float32; norms, softmax and loss
+  // are computed in it (mixed_operations.h), and gradients add up in it. Such a forward pass has
+  // gradients of weights only with WeightGradients.
+  void compute_in_bf16();
+  // After the values have changed: the copies follow.
+  void refresh_copies();
+  // The optimizer's part of it is another replica's: keeps of its values what passes read.
+  void leave_to_another(size_t parameter);
+  // Passes read the copy of the parameter and not its values.
+  bool reads_copy_alone(size_t parameter) const;
+  at::ScalarType activation_type() const { return activation_type_; }
 
   // In the order of the forward pass.
   std::vector<Parameter>& parameters() { return parameters_; }
@@ -83,6 +101,7 @@ class StageModule {
   std::vector<Layer> layers_;
   Affine embedding_, positions_, norm_, head_;
   AttentionTables tables_;
+  at::ScalarType activation_type_ = at::kFloat;
 };
 
 }  // namespace tombolo::train

@@ -33,8 +33,9 @@ int64_t neighbours_of(const plan::Plan& plan, int32_t rank) {
 double seconds_of_a_product(const plan::Plan& plan) {
   const at::NoGradGuard no_gradients;
   const int64_t rows = plan.training.micro_batch * plan.model.sequence;
-  const at::Tensor input = at::ones({rows, plan.model.hidden}, at::kFloat);
-  const at::Tensor weight = at::ones({plan.model.hidden, plan.model.ffn}, at::kFloat);
+  const auto type = plan.training.precision == plan::Precision::kBf16 ? at::kBFloat16 : at::kFloat;
+  const at::Tensor input = at::ones({rows, plan.model.hidden}, type);
+  const at::Tensor weight = at::ones({plan.model.hidden, plan.model.ffn}, type);
   at::mm(input, weight);  // threads are made, caches filled
   using Clock = std::chrono::steady_clock;
   double best = 1e9;
@@ -53,7 +54,11 @@ double seconds_of_a_product(const plan::Plan& plan) {
 
 // Matrix products alone get them: LibTorch's own threads, which are OpenMP's, spin while those of
 // OpenBLAS compute, and both together took 2.2 times as long as one (docs/results.md).
-void set_threads(int64_t threads) {
+void set_threads(int64_t threads, plan::Precision precision) {
+  if (precision == plan::Precision::kBf16) {
+    use_blas_threads(1);
+    return compat::use_threads(static_cast<int>(threads));
+  }
   const bool blas_has_them = use_blas_threads(static_cast<int>(threads));
   compat::use_threads(blas_has_them ? 1 : static_cast<int>(threads));
 }
@@ -77,11 +82,11 @@ int64_t use_threads(const plan::Plan& plan, int32_t rank) {
   if (threads == 0) {
     const int64_t most = cores_allowed() / std::max<int64_t>(1, neighbours_of(plan, rank));
     threads = choose_threads(most, [&](int64_t tried) {
-      set_threads(tried);
+      set_threads(tried, plan.training.precision);
       return seconds_of_a_product(plan);
     });
   }
-  set_threads(threads);
+  set_threads(threads, plan.training.precision);
   return threads;
 }
 

@@ -20,7 +20,8 @@ int64_t choose_threads(int64_t most, const std::function<double(int64_t threads)
 // this process may use. Some tenths of a second where it measures. Process-wide: sets them, too.
 int64_t use_threads(const plan::Plan& plan, int32_t rank);
 
-// So many, whatever a Plan says. Process-wide.
-void set_threads(int64_t threads);
+// So many, whatever a Plan says. Process-wide. Products in fp32 are OpenBLAS', in bf16 oneDNN's, which
+// computes with LibTorch's threads.
+void set_threads(int64_t threads, plan::Precision precision = plan::Precision::kFp32);
 
 }  // namespace tombolo::train

@@ -6,27 +6,26 @@
 #include <map>
 #include <utility>
 
-#include "base/hash.h"
+#include "perform/runtime/checkpoint.h"
 #include "perform/runtime/messenger.h"
 #include "perform/runtime/perform.h"
+#include "perform/train/balanced_owners.h"
 #include "perform/train/blas_check.h"
+#include "perform/train/check_plan.h"
 #include "perform/train/kept_memory.h"
 #include "perform/train/replica_group.h"
 #include "perform/train/samples.h"
 #include "perform/train/stage_module.h"
+#include "perform/train/stage_state.h"
 #include "perform/train/threads.h"
-#include "perform/update/adamw.h"
 #include "perform/update/clip.h"
 #include "perform/update/learning_rate.h"
-#include "perform/update/momentum.h"
-#include "perform/update/muon.h"
 #include "perform/weights/weight_folder.h"
 #include "spec/schedule/schedule.h"
 
 namespace tombolo::train {
 namespace {
 
-using runtime::NamedTensor;
 using runtime::Payload;
 
 // LibTorch throws; nothing that this module hands out does.
@@ -44,21 +43,12 @@ auto guarded(const char* doing, Function function) -> decltype(function()) {
   }
 }
 
-std::span<float> floats(const at::Tensor& tensor) {
-  return {tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel())};
-}
-
 // The tensor as bytes, row-major.
 Payload bytes_of(const at::Tensor& tensor) {
   const at::Tensor flat = tensor.contiguous();
   const auto* begin = static_cast<const std::byte*>(flat.data_ptr());
   return {begin, begin + flat.nbytes()};
 }
-
-// An optimizer's state of a parameter: AdamW has both, the momentum of SGD and Muon is the first.
-struct Moments {
-  at::Tensor first, second;
-};
 
 // What a micro-batch keeps on a stage from its forward to its backward pass; from I to W the weight
 // gradients alone. They are declared first, for they outlive the graph.
@@ -75,44 +65,9 @@ struct Held {
   int32_t index = 0;  // in the Plan
   bool first = false, last = false;
   bool drops = false;  // activations, to recompute them
-  StageModule module;
-  std::vector<Moments> moments = {};  // one per parameter
-  int64_t updates = 0;
+  StageState state;
   std::map<int64_t, InFlight> in_flight = {};  // by micro-batch
 };
-
-// Norms and biases never do; the embeddings as the job says.
-bool decays(const plan::Optimizer& optimizer, const Parameter& parameter) {
-  const bool embeds = parameter.name == "embedding.weight" || parameter.name == "positions.weight";
-  return parameter.decays && (optimizer.decay_embedding.value_or(true) || !embeds);
-}
-
-// Who updates this parameter: Muon leaves all but the matrices of layers to AdamW.
-plan::OptimizerName optimizer_of(const plan::Optimizer& optimizer, const Parameter& parameter) {
-  const plan::OptimizerName name = optimizer.name_in_use();
-  const bool in_layer = parameter.name.starts_with("layers.") && parameter.value.dim() == 2;
-  return name == plan::OptimizerName::kMuon && !in_layer ? plan::OptimizerName::kAdamW : name;
-}
-
-// As checkpoints name it behind the parameter's name. Of undefined tensors there are none.
-using NamedMoments = std::vector<std::pair<const char*, at::Tensor>>;
-NamedMoments named(const Moments& moments, plan::OptimizerName optimizer) {
-  switch (optimizer) {
-    case plan::OptimizerName::kSgd:
-      return {{".sgd.momentum", moments.first}};
-    case plan::OptimizerName::kMuon:
-      return {{".muon.momentum", moments.first}};
-    case plan::OptimizerName::kAdamW:
-      break;
-  }
-  return {{".adam.first_moment", moments.first}, {".adam.second_moment", moments.second}};
-}
-
-const char* step_name(plan::OptimizerName optimizer) {
-  return optimizer == plan::OptimizerName::kSgd    ? ".sgd.step"
-         : optimizer == plan::OptimizerName::kMuon ? ".muon.step"
-                                                   : ".adam.step";
-}
 
 class TorchKernels : public runtime::Kernels {
  public:
@@ -124,14 +79,6 @@ class TorchKernels : public runtime::Kernels {
         samples_(std::move(samples)),
         threads_(threads) {
     if (samples_) evaluation_batches_ = evaluation_share().count;
-    for (Held& held : stages_) {
-      for (const Parameter& parameter : held.module.parameters()) {
-        Moments& moments = held.moments.emplace_back();
-        moments.first = at::zeros_like(parameter.value);
-        if (optimizer(parameter) == plan::OptimizerName::kAdamW)
-          moments.second = at::zeros_like(parameter.value);
-      }
-    }
   }
 
   int64_t threads() const override { return threads_; }
@@ -151,6 +98,7 @@ class TorchKernels : public runtime::Kernels {
   void scale_gradients(double factor) override { gradient_factor_ = factor; }
   Status update(int32_t stage) override;
   std::optional<double> loss() const override { return loss_; }
+  int64_t state_bytes() const override { return state_bytes_; }
 
   int64_t evaluation_batches() const override { return evaluation_batches_; }
   Result<Payload> evaluate(int32_t stage, int64_t batch, Payload input) override;
@@ -173,14 +121,9 @@ class TorchKernels : public runtime::Kernels {
   Status run(const Held& held, int64_t microbatch, InFlight& kept) const;
   Result<InFlight*> in_flight(Held& held, int64_t microbatch, const char* doing);
   Result<Payload> go_back(Held& held, InFlight& kept, int64_t microbatch, Payload output_gradient);
-  Status check_gradients(const Held& held, const char* doing) const;
   Parameter* tied(int32_t stage);
   Status sum_tied_gradients();
-  plan::OptimizerName optimizer(const Parameter& parameter) const {
-    return optimizer_of(plan_.optimizer, parameter);
-  }
-  void step(const Held& held, const Parameter& parameter, const Moments& moments) const;
-
+  Status gather_parameters(Held& held);
   plan::Plan plan_;
   int32_t replica_;
   std::vector<Held> stages_;        // ascending
@@ -191,6 +134,7 @@ class TorchKernels : public runtime::Kernels {
   int64_t tied_summed_ = 0;  // the iteration of which the tied gradients are summed
   int64_t iteration_ = 0;
   double gradient_factor_ = 1;
+  int64_t state_bytes_ = 0;
   double loss_sum_ = 0;
   int64_t losses_ = 0;
   std::optional<double> loss_;
@@ -273,7 +217,8 @@ Result<Payload> TorchKernels::agree_on_data(Payload facts) {
 Result<at::Tensor> TorchKernels::hidden_from(const Payload& bytes, int32_t stage,
                                              const char* what) const {
   const int64_t rows = plan_.training.micro_batch * plan_.model.sequence;
-  at::Tensor tensor = at::empty({rows, plan_.model.hidden}, at::kFloat);
+  at::Tensor tensor =
+      at::empty({rows, plan_.model.hidden}, stages_.front().state.module().activation_type());
   if (bytes.size() != tensor.nbytes()) {
     return failed(fmt::format("stage {} received {} of {} bytes, expected {}", stage, what,
                               bytes.size(), tensor.nbytes()),
@@ -300,10 +245,15 @@ Status TorchKernels::begin_anew() {
   return guarded("reading weights", [&]() -> Status {
     const weights::WeightFolder folder = TRY(weights::WeightFolder::open(*plan_.run.init));
     TRY(folder.check(plan_.model));
-    for (const Held& held : stages_) {
-      for (const Parameter& parameter : held.module.parameters()) {
-        TRY(folder.read(parameter.name, parameter.value.sizes().vec(), floats(parameter.value)));
+    for (Held& held : stages_) {
+      for (const Parameter& parameter : held.state.module().parameters()) {
+        const bool here = parameter.has_value();
+        const at::Tensor wide =
+            here ? parameter.value : at::empty(parameter.value.sizes(), at::kFloat);
+        TRY(folder.read(parameter.name, wide.sizes().vec(), floats(wide)));
+        if (!here) parameter.half.copy_(wide);
       }
+      held.state.module().refresh_copies();
     }
     return {};
   });
@@ -320,7 +270,7 @@ Status TorchKernels::begin_iteration(int64_t iteration) {
   for (Held& held : stages_) {
     held.in_flight.clear();
     // Undefined gradients: the first backward pass hands over its own instead of adding to zeros.
-    for (Parameter& parameter : held.module.parameters()) {
+    for (Parameter& parameter : held.state.module().parameters()) {
       parameter.value.mutable_grad() = at::Tensor();
     }
   }
@@ -328,7 +278,7 @@ Status TorchKernels::begin_iteration(int64_t iteration) {
 }
 
 Status TorchKernels::run(const Held& held, int64_t microbatch, InFlight& kept) const {
-  kept.output = held.module.forward(kept.input, kept.gradients.get());
+  kept.output = held.state.module().forward(kept.input, kept.gradients.get());
   if (!held.last) return {};
   const at::Tensor targets = TRY(training_tokens(microbatch, 1));
   kept.output = StageModule::loss(kept.output, targets.view({-1}));
@@ -438,28 +388,19 @@ Status TorchKernels::backward_weight(int32_t stage, int64_t microbatch) {
   });
 }
 
-Status TorchKernels::check_gradients(const Held& held, const char* doing) const {
-  for (const Parameter& parameter : held.module.parameters()) {
-    if (!parameter.value.grad().defined()) {
-      return failed(
-          fmt::format("{} has no gradient: {} before any backward pass", parameter.name, doing));
-    }
-  }
-  return {};
-}
-
 // One tensor of all gradients, which become views of it as they are copied: so no gradient is there
 // twice, and none is copied back.
 Status TorchKernels::reduce_gradients(int32_t stage) {
   return guarded("summing the gradients", [&]() -> Status {
     Held& own = held(stage);
-    TRY(check_gradients(own, "sum"));
+    TRY(own.state.check_gradients("sum"));
     if (!group_) return failed(fmt::format("stage {} has not joined its replicas", stage));
     int64_t size = 0;
-    for (const Parameter& parameter : own.module.parameters()) size += parameter.value.numel();
+    for (const Parameter& parameter : own.state.module().parameters())
+      size += parameter.value.numel();
     at::Tensor all = at::empty({size}, at::kFloat);
     int64_t begin = 0;
-    for (Parameter& parameter : own.module.parameters()) {
+    for (Parameter& parameter : own.state.module().parameters()) {
       const int64_t end = begin + parameter.value.numel();
       at::Tensor part = all.slice(0, begin, end).view(parameter.value.sizes());
       part.copy_(parameter.value.grad());
@@ -474,7 +415,7 @@ Status TorchKernels::reduce_gradients(int32_t stage) {
 Parameter* TorchKernels::tied(int32_t stage) {
   for (Held& held : stages_) {
     if (held.index != stage) continue;
-    for (Parameter& parameter : held.module.parameters()) {
+    for (Parameter& parameter : held.state.module().parameters()) {
       if (parameter.name == kEmbedding) return &parameter;
     }
   }
@@ -524,8 +465,8 @@ Result<std::optional<double>> TorchKernels::gradient_squares() {
     TRY(sum_tied_gradients());
     double sum = 0;
     for (const Held& own : stages_) {
-      TRY(check_gradients(own, "norm"));
-      for (const Parameter& parameter : own.module.parameters()) {
+      TRY(own.state.check_gradients("norm"));
+      for (const Parameter& parameter : own.state.module().parameters()) {
         if (!parameter.copy) sum += update::squares(floats(parameter.value.grad().contiguous()));
       }
     }
@@ -533,10 +474,24 @@ Result<std::optional<double>> TorchKernels::gradient_squares() {
   });
 }
 
+// A profile of one rank has no group, and no others to hear from.
+Status TorchKernels::gather_parameters(Held& held) {
+  std::vector<ReplicaGroup::Owned> owned;
+  for (const StageState::Shared& each : held.state.shared())
+    owned.push_back({each.values, static_cast<size_t>(each.owner)});
+  if (owned.empty() || !group_) return {};
+  TRY(group_->gather(owned));
+  held.state.module().refresh_copies();
+  return {};
+}
+
 Status TorchKernels::update(int32_t stage) {
   return guarded("updating the weights", [&]() -> Status {
     Held& own = held(stage);
     TRY(sum_tied_gradients());
+    int64_t bytes = 0;
+    for (const Held& each : stages_) bytes += each.state.bytes();
+    state_bytes_ = std::max(state_bytes_, bytes);
     const bool skips = gradient_factor_ == 0;
     if (own.last) {
       loss_ = loss_sum_ / static_cast<double>(std::max<int64_t>(losses_, 1));
@@ -545,52 +500,13 @@ Status TorchKernels::update(int32_t stage) {
                       "a smaller optimizer.learning_rate, or more optimizer.warmup_steps");
       }
     }
-    TRY(check_gradients(own, "update"));
+    TRY(own.state.check_gradients("update"));
     if (skips) return {};
-    ++own.updates;
-    for (size_t i = 0; i < own.module.parameters().size(); ++i) {
-      Parameter& parameter = own.module.parameters()[i];
-      step(own, parameter, own.moments[i]);
-      parameter.value.mutable_grad() = at::Tensor();  // nobody needs it until the next iteration
-    }
-    return {};
+    own.state.update(
+        {.learning_rate = update::learning_rate(plan_.optimizer, plan_.run.steps, iteration_),
+         .gradient_factor = gradient_factor_});
+    return gather_parameters(own);
   });
-}
-
-void TorchKernels::step(const Held& held, const Parameter& parameter,
-                        const Moments& moments) const {
-  const plan::Optimizer& wanted = plan_.optimizer;
-  const double rate = update::learning_rate(wanted, plan_.run.steps, iteration_);
-  const double decay = decays(wanted, parameter) ? wanted.weight_decay : 0;
-  at::Tensor gradient = parameter.value.grad().contiguous();
-  // Another tensor, because two copies of a tied embedding may have one gradient.
-  if (gradient_factor_ != 1) gradient = gradient * gradient_factor_;
-  const std::span<float> weights = floats(parameter.value), gradients = floats(gradient);
-  switch (optimizer(parameter)) {
-    case plan::OptimizerName::kSgd:
-      return update::momentum({.learning_rate = rate,
-                               .momentum = wanted.momentum.value_or(0.9),
-                               .weight_decay = decay,
-                               .nesterov = wanted.nesterov.value_or(false)},
-                              weights, gradients, floats(moments.first));
-    case plan::OptimizerName::kMuon:
-      // One learning rate for its matrices and AdamW's rest.
-      return update::muon({.learning_rate = rate,
-                           .momentum = wanted.momentum.value_or(0.95),
-                           .weight_decay = decay,
-                           .nesterov = wanted.nesterov.value_or(true),
-                           .scaling = update::MuonScaling::kMatchAdamW},
-                          parameter.value.size(0), parameter.value.size(1), weights, gradients,
-                          floats(moments.first));
-    case plan::OptimizerName::kAdamW:
-      return update::adamw({.learning_rate = rate,
-                            .beta1 = wanted.beta1,
-                            .beta2 = wanted.beta2,
-                            .epsilon = wanted.epsilon,
-                            .weight_decay = decay,
-                            .step = held.updates},
-                           weights, gradients, floats(moments.first), floats(moments.second));
-  }
 }
 
 // --- evaluation ----------------------------------------------------------------------------------
@@ -601,7 +517,7 @@ Result<Payload> TorchKernels::evaluate(int32_t stage, int64_t batch, Payload inp
     const at::NoGradGuard no_gradients;
     const at::Tensor in =
         TRY(own.first ? evaluation_tokens(batch, 0) : hidden_from(input, stage, "activations"));
-    const at::Tensor output = own.module.forward(in);
+    const at::Tensor output = own.state.module().forward(in);
     if (!own.last) return bytes_of(output);
     if (batch == 0) {
       evaluation_sum_ = 0;
@@ -622,29 +538,11 @@ std::optional<double> TorchKernels::evaluation_loss() const {
 
 // --- checkpoints and digests ---------------------------------------------------------------------
 
-// Updates and load() write into the very same tensors.
 Result<std::vector<runtime::TensorView>> TorchKernels::state() const {
   using Views = std::vector<runtime::TensorView>;
   return guarded("listing the weights", [&]() -> Result<Views> {
     Views tensors;
-    for (const Held& held : stages_) {
-      for (size_t i = 0; i < held.moments.size(); ++i) {
-        const Parameter& parameter = held.module.parameters()[i];
-        if (parameter.copy) continue;
-        const std::vector<int64_t> shape = parameter.value.sizes().vec();
-        const auto add = [&](const std::string& name, const at::Tensor& values) {
-          tensors.push_back({name, "F32", shape, std::as_bytes(floats(values))});
-        };
-        add(parameter.name, parameter.value);
-        const plan::OptimizerName its = optimizer(parameter);
-        for (const auto& [name, values] : named(held.moments[i], its))
-          add(parameter.name + name, values);
-        tensors.push_back({parameter.name + step_name(its),
-                           "I64",
-                           {1},
-                           std::as_bytes(std::span(&held.updates, 1))});
-      }
-    }
+    for (const Held& held : stages_) held.state.add_views(tensors);
     return tensors;
   });
 }
@@ -652,118 +550,18 @@ Result<std::vector<runtime::TensorView>> TorchKernels::state() const {
 Result<std::string> TorchKernels::weights_digest() const {
   return guarded("hashing the weights", [&]() -> Result<std::string> {
     RunningDigest digest;
-    const auto add = [&](const at::Tensor& values) {
-      const std::span<float> numbers = floats(values);
-      digest.add({reinterpret_cast<const char*>(numbers.data()), numbers.size_bytes()});
-    };
-    for (const Held& held : stages_) {
-      for (size_t i = 0; i < held.moments.size(); ++i) {
-        const Parameter& parameter = held.module.parameters()[i];
-        add(parameter.value);
-        for (const auto& [name, values] : named(held.moments[i], optimizer(parameter))) add(values);
-      }
-      digest.add({reinterpret_cast<const char*>(&held.updates), sizeof held.updates});
-    }
+    for (const Held& held : stages_) held.state.add_to(digest);
     return digest.text();
   });
-}
-
-Result<NamedTensor> find(const runtime::TensorSource& tensors, const std::string& name,
-                         const std::string& dtype, const std::vector<int64_t>& shape) {
-  NamedTensor tensor = TRY(tensors(name));
-  int64_t size = dtype == "I64" ? 8 : 4;
-  for (const int64_t extent : shape) size *= extent;
-  if (tensor.dtype != dtype || tensor.shape != shape ||
-      tensor.bytes.size() != static_cast<size_t>(size)) {
-    return unusable(fmt::format("the checkpoint's {} is {} [{}] in {} bytes, the model has {} [{}]",
-                                name, tensor.dtype, fmt::join(tensor.shape, ", "),
-                                tensor.bytes.size(), dtype, fmt::join(shape, ", ")),
-                    "a checkpoint of the same model");
-  }
-  return tensor;
 }
 
 Status TorchKernels::load(const runtime::TensorSource& tensors) {
   return guarded("loading a checkpoint", [&]() -> Status {
     std::optional<int64_t> step;
-    const auto take = [&](const at::Tensor& to, const std::string& name) -> Status {
-      const NamedTensor from = TRY(find(tensors, name, "F32", to.sizes().vec()));
-      std::memcpy(to.data_ptr(), from.bytes.data(), from.bytes.size());
-      return {};
-    };
-    const auto take_all = [&](const Parameter& parameter, const Moments& moments) -> Status {
-      const std::string& name = parameter.name;
-      TRY(take(parameter.value, name));
-      const plan::OptimizerName its = optimizer(parameter);
-      for (const auto& [moment, values] : named(moments, its)) TRY(take(values, name + moment));
-      int64_t its_step = 0;
-      const NamedTensor count = TRY(find(tensors, name + step_name(its), "I64", {1}));
-      std::memcpy(&its_step, count.bytes.data(), 8);
-      if (its_step < 0 || (step && *step != its_step)) {
-        return unusable(fmt::format("the checkpoint's {}{} is {}, other parameters are at {}", name,
-                                    step_name(its), its_step, step.value_or(0)),
-                        "parts that were written at the same iteration");
-      }
-      step = its_step;
-      return {};
-    };
-    for (const Held& held : stages_) {
-      for (size_t i = 0; i < held.moments.size(); ++i) {
-        TRY(take_all(held.module.parameters()[i], held.moments[i]));
-      }
-    }
-    for (Held& held : stages_) held.updates = step.value_or(0);
+    for (Held& held : stages_) TRY(held.state.load(tensors, step));
+    for (Held& held : stages_) held.state.set_updates(step.value_or(0));
     return {};
   });
-}
-
-// --- what can be computed ------------------------------------------------------------------------
-
-// The two ranks that hold copies of a tied embedding must be able to talk to each other.
-Status check_tied_ends(const plan::Plan& plan, int32_t rank) {
-  const auto stages = static_cast<int32_t>(plan.stages.size());
-  const int32_t replica = plan.ranks[static_cast<size_t>(rank)].replica;
-  const int32_t first = plan.rank_of(0, replica), last = plan.rank_of(stages - 1, replica);
-  if (!plan.model.tied_embeddings || first == last || runtime::other_end(plan, first)) return {};
-  return unusable(
-      fmt::format("model.tied_embeddings = true: the first stage (in {}) and the last one (in {}) "
-                  "hold a copy each, and no link between them is described",
-                  plan.datacenter_of(first).name, plan.datacenter_of(last).name),
-      "a [[cluster.wan]] between the two, or parallelism.datacenter_per_stage");
-}
-
-Status check_plan(const plan::Plan& plan, int32_t rank) {
-  if (rank < 0 || static_cast<size_t>(rank) >= plan.ranks.size()) {
-    return unusable(fmt::format("rank {}: the Plan has ranks 0 to {}", rank,
-                                static_cast<int64_t>(plan.ranks.size()) - 1));
-  }
-  const cluster::Device& device = plan.device_of(rank);
-  if (device.kind != cluster::DeviceKind::kCpu) {
-    return unusable(
-        fmt::format("datacenter \"{}\": device = \"{}\" cannot compute here",
-                    plan.datacenter_of(rank).name, device.name),
-        "device = \"cpu\", or \"emulated:<catalog name>\" for durations without results");
-  }
-  if (plan.training.precision != plan::Precision::kFp32) {
-    return unusable("training.precision: a cpu computes in fp32 only", "precision = \"fp32\"");
-  }
-  if (plan.training.recompute == model::Recompute::kSelective) {
-    return unusable(
-        "training.recompute = \"selective\": a cpu recomputes a whole stage or nothing yet",
-        "recompute = \"none\" or \"full\"");
-  }
-  const plan::Parallelism& p = plan.parallelism;
-  const std::pair<const char*, int64_t> degrees[] = {
-      {"tensor", p.tensor}, {"context", p.context}, {"expert", p.expert}};
-  for (const auto& [name, degree] : degrees) {
-    if (degree != 1) {
-      return unusable(fmt::format("parallelism.{} = {}: training here knows pipeline stages "
-                                  "and their replicas only",
-                                  name, degree),
-                      fmt::format("{} = 1", name));
-    }
-  }
-  return check_tied_ends(plan, rank);
 }
 
 // What the rank's stages may take at most, by the Plan.
@@ -778,10 +576,11 @@ Bytes memory_of(const plan::Plan& plan, const std::vector<int32_t>& stages) {
 
 }  // namespace
 
-Result<std::unique_ptr<runtime::Kernels>> make_torch_kernels(const plan::Plan& plan, int32_t rank) {
+Result<std::unique_ptr<runtime::Kernels>> make_torch_kernels(const plan::Plan& plan, int32_t rank,
+                                                             const CpuFeatures& cpu) {
   using Made = Result<std::unique_ptr<runtime::Kernels>>;
   return guarded("preparing a stage", [&]() -> Made {
-    TRY(check_plan(plan, rank));
+    TRY(check_plan(plan, rank, cpu));
     TRY(check_blas());
     const int64_t threads = use_threads(plan, rank);
     const plan::Placement& place = plan.ranks[static_cast<size_t>(rank)];
@@ -795,13 +594,23 @@ Result<std::unique_ptr<runtime::Kernels>> make_torch_kernels(const plan::Plan& p
       samples = TRY(Samples::open(plan, place.replica));
     }
     std::vector<Held> stages;
+    std::vector<int64_t> loads(static_cast<size_t>(plan.replicas()));
     for (const int32_t stage : own) {
       const model::Slice& slice = plan.stages[static_cast<size_t>(stage)].slice;
+      StageModule module = TRY(StageModule::create(plan.model, slice, seed));
+      if (plan.training.precision == plan::Precision::kBf16) module.compute_in_bf16();
+      std::vector<int32_t> owners;
+      if (runtime::shards_optimizer(plan)) {
+        std::vector<int64_t> sizes;
+        for (const Parameter& each : module.parameters()) sizes.push_back(each.value.numel());
+        owners = balanced_owners(sizes, loads);
+      }
       stages.push_back({.index = stage,
                         .first = stage == 0,
                         .last = stage + 1 == shape.stages,
                         .drops = shape.recomputes(stage),
-                        .module = TRY(StageModule::create(plan.model, slice, seed))});
+                        .state = StageState(std::move(module), plan.optimizer, std::move(owners),
+                                            place.replica)});
     }
     return std::make_unique<TorchKernels>(plan, place.replica, std::move(stages),
                                           std::move(samples), threads);

@@ -1,4 +1,4 @@
-// Kernels that compute with LibTorch on one core.
+// Kernels that compute with LibTorch on a CPU.
 //
 // A micro-batch's forward pass keeps its input and output, which hold the graph that the backward
 // pass runs; with recompute = "full" it keeps the input alone until recompute(). The last stage
@@ -17,8 +17,12 @@
 // begins with the sum of both gradients: in memory where one rank has both, else from rank to rank
 // (Kernels::join_other_end). Checkpoints hold it once.
 //
-// The loss is in nats per token. Checkpoints hold, per parameter NAME, the tensors NAME,
-// NAME.adam.first_moment, NAME.adam.second_moment (F32) and NAME.adam.step (I64, one number).
+// With precision = "bf16", activations are bfloat16, and so are what stages send each other and the
+// copies of matrices that products read. Parameters, gradients, their sums and the optimizer's
+// state are float32, hence 18 bytes per parameter of a matrix with AdamW (Megatron-LM's); an
+// embedding that is no head, norms and biases have no copy. Checkpoints hold no bfloat16.
+//
+// The loss is in nats per token. What checkpoints hold: stage_state.h.
 #pragma once
 
 #include <cstdint>
@@ -26,14 +30,16 @@
 
 #include "base/result.h"
 #include "perform/runtime/kernels.h"
+#include "perform/train/cpu_features.h"
 #include "spec/plan/plan.h"
 
 namespace tombolo::train {
 
-// Opens the data of its pipeline where the rank has the first or the last stage. Unusable, by name, for what cannot be computed here: other devices than "cpu",
-// precisions other than fp32, recompute = "selective", other ways to split the model than stages
-// and replicas, the slow netlib BLAS, an unreadable text. From then on the process computes on one
-// thread.
-Result<std::unique_ptr<runtime::Kernels>> make_torch_kernels(const plan::Plan& plan, int32_t rank);
+// Opens the data of its pipeline where the rank has the first or the last stage. Unusable, by name,
+// for what cannot be computed here (check_plan.h), the slow netlib BLAS, an unreadable text. From
+// then on the process computes with [run] threads, 1 where the job says nothing. `cpu`: a processor
+// without products of bf16 gives the same results where it is said to have them, slowly.
+Result<std::unique_ptr<runtime::Kernels>> make_torch_kernels(
+    const plan::Plan& plan, int32_t rank, const CpuFeatures& cpu = cpu_features());
 
 }  // namespace tombolo::train

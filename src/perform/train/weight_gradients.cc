@@ -11,13 +11,13 @@ using torch::autograd::variable_list;
 // which of its products this is.
 struct Products {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const at::Tensor& bias, int64_t address) {
+                            const at::Tensor& used, const at::Tensor& bias, int64_t address) {
     auto* gradients = reinterpret_cast<WeightGradients*>(address);
-    context->save_for_backward({x, weight});
+    context->save_for_backward({x, used});
     context->saved_data["gradients"] = address;
     context->saved_data["product"] = static_cast<int64_t>(gradients->products_.size());
     gradients->products_.push_back({weight, {}, {}});
-    return bias.defined() ? at::linear(x, weight, bias) : at::linear(x, weight);
+    return bias.defined() ? at::linear(x, used, bias.to(x.scalar_type())) : at::linear(x, used);
   }
 
   // The gradients of x and of the weight; the latter is undefined where it waits.
@@ -25,14 +25,14 @@ struct Products {
                                                     const at::Tensor& gradient) {
     const variable_list saved = context->get_saved_variables();
     auto* gradients = reinterpret_cast<WeightGradients*>(context->saved_data["gradients"].toInt());
+    auto& product =
+        gradients->products_[static_cast<size_t>(context->saved_data["product"].toInt())];
     at::Tensor of_weight;
     if (gradients->deferred_) {
-      auto& product =
-          gradients->products_[static_cast<size_t>(context->saved_data["product"].toInt())];
       product.input = saved[0].detach();
       product.gradient = gradient;
     } else {
-      of_weight = gradient.t().mm(saved[0]);
+      of_weight = gradient.t().mm(saved[0]).to(product.weight.scalar_type());
     }
     return {gradient.mm(saved[1]), of_weight};
   }
@@ -42,23 +42,25 @@ namespace {
 
 struct Linear : torch::autograd::Function<Linear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            int64_t address) {
-    return Products::forward(context, x, weight, {}, address);
+                            const at::Tensor& used, int64_t address) {
+    return Products::forward(context, x, weight, used, {}, address);
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     auto [of_x, of_weight] = Products::backward(context, gradients[0]);
-    return {of_x, of_weight, at::Tensor()};
+    return {of_x, of_weight, at::Tensor(), at::Tensor()};
   }
 };
 
 struct LinearWithBias : torch::autograd::Function<LinearWithBias> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const at::Tensor& bias, int64_t address) {
-    return Products::forward(context, x, weight, bias, address);
+                            const at::Tensor& used, const at::Tensor& bias, int64_t address) {
+    context->saved_data["bias"] = static_cast<int64_t>(bias.scalar_type());
+    return Products::forward(context, x, weight, used, bias, address);
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     auto [of_x, of_weight] = Products::backward(context, gradients[0]);
-    return {of_x, of_weight, gradients[0].sum(0), at::Tensor()};
+    const auto type = static_cast<at::ScalarType>(context->saved_data["bias"].toInt());
+    return {of_x, of_weight, at::Tensor(), gradients[0].sum(0, false, type), at::Tensor()};
   }
 };
 
@@ -73,17 +75,19 @@ void WeightGradients::compute() {
     if (sum.defined()) {
       sum.add_(fresh);
     } else {
-      sum = fresh;
+      sum = fresh.to(product.weight.scalar_type());
     }
     product.gradient = product.input = at::Tensor();
   }
 }
 
-at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+at::Tensor linear(const at::Tensor& x, const Weight& weight, const at::Tensor& bias,
                   WeightGradients& gradients) {
   const auto address = reinterpret_cast<int64_t>(&gradients);
-  return bias.defined() ? LinearWithBias::apply(x, weight, bias, address)
-                        : Linear::apply(x, weight, address);
+  // No gradient goes to what is used: where it is the leaf itself, that is the leaf's.
+  const at::Tensor used = weight.used.detach();
+  return bias.defined() ? LinearWithBias::apply(x, weight.leaf, used, bias, address)
+                        : Linear::apply(x, weight.leaf, used, address);
 }
 
 }  // namespace tombolo::train

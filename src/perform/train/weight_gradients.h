@@ -10,6 +10,9 @@
 //
 // Both ways add up the same products in the order of the micro-batches, hence the same bits, except
 // where a matrix is used twice (tied embeddings).
+//
+// In mixed precision the products read a copy of the weight in bfloat16 and the gradient that a
+// product gives is added to the others of the weight in float32.
 #pragma once
 
 #include <vector>
@@ -30,16 +33,23 @@ class WeightGradients {
  private:
   friend struct Products;
   struct Product {
-    at::Tensor weight;
+    at::Tensor weight;           // whose gradient it is
     at::Tensor input, gradient;  // once a pass backward has left them here
   };
   std::vector<Product> products_;
   bool deferred_ = false;
 };
 
-// x weight^T + bias, as at::linear: x [rows, columns], weight [outputs, columns]; an undefined bias
+// A matrix as a leaf that gets gradients, and as products read it: the same tensor, or a copy of it
+// in the type of x.
+struct Weight {
+  const at::Tensor& leaf;
+  const at::Tensor& used;
+};
+
+// x used^T + bias, as at::linear: x [rows, columns], weight [outputs, columns]; an undefined bias
 // is none.
-at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+at::Tensor linear(const at::Tensor& x, const Weight& weight, const at::Tensor& bias,
                   WeightGradients& gradients);
 
 }  // namespace tombolo::train

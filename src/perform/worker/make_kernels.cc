@@ -1,11 +1,28 @@
 #include "perform/worker/make_kernels.h"
 
+#include <cstdlib>
+#include <string_view>
+
 #include "perform/runtime/emulated_kernels.h"
 #ifdef TOMBOLO_TORCH
 #include "perform/train/torch_kernels.h"
 #endif
 
 namespace tombolo::worker {
+
+#ifdef TOMBOLO_TORCH
+namespace {
+
+// What the processor has, or what somebody says it shall pass for.
+train::CpuFeatures cpu_in_use() {
+  train::CpuFeatures cpu = train::cpu_features();
+  const char* slow = std::getenv(train::kSlowBf16Variable);
+  cpu.bf16_products = cpu.bf16_products || (slow && std::string_view(slow) == "1");
+  return cpu;
+}
+
+}  // namespace
+#endif
 
 Result<std::unique_ptr<runtime::Kernels>> make_kernels(const plan::Plan& plan, int32_t rank,
                                                        Clock& clock) {
@@ -15,7 +32,7 @@ Result<std::unique_ptr<runtime::Kernels>> make_kernels(const plan::Plan& plan, i
       return std::make_unique<runtime::EmulatedKernels>(plan, rank, clock);
     case cluster::DeviceKind::kCpu:
 #ifdef TOMBOLO_TORCH
-      return train::make_torch_kernels(plan, rank);
+      return train::make_torch_kernels(plan, rank, cpu_in_use());
 #else
       return unusable("this worker was built without LibTorch, which computes on device = \"cpu\"",
                       "building it with: cmake --preset torch && cmake --build --preset torch");

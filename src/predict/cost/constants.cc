@@ -63,9 +63,10 @@ DeviceConstants roofline_constants(const cluster::Device& device) {
           .kernel = 0_s};
 }
 
-// The shares of the peak are those of whole stages: launches and element-wise operators are in
-// them.
+// What trains on a CPU is our own: it sums gradients in float32. The shares of the peak are those of
+// whole stages: launches and element-wise operators are in them.
 void leave_products_alone(StackConstants& stack) {
+  stack.gradient_bytes = 4;
   stack.layer_passes = stack.mlp_passes = stack.expert_passes = 0;
   stack.logit_bytes = stack.score_bytes = 0;
   stack.host_layer = stack.host_experts = stack.host_collective = 0_s;

@@ -217,6 +217,37 @@ void add_layers_at_work(const Model& m, const Configuration& c, const StackConst
                             bytes.gradient * layer_at_work};
 }
 
+// Weights, gradients and optimizer. Returns the bytes of a parameter's gradient.
+double add_state(const Configuration& c, const StackConstants& stack, const MemoryInputs& inputs,
+                 const Held& mine, DeviceMemory& memory) {
+  // Replicas are data x context; those of an expert are fewer by expert parallelism.
+  const double replicas = real(c.data * c.context);
+  const double expert_replicas = std::max(1.0, replicas / real(c.expert));
+  const auto bytes = [&](double per_parameter, int64_t zero) {
+    const bool split = c.zero >= zero;
+    return Bytes{per_parameter * (mine.dense / (split ? replicas : 1) +
+                                  mine.experts / (split ? expert_replicas : 1))};
+  };
+  // In float32 the weights are their own master copy, which a stack with narrower ones counts to the
+  // optimizer.
+  const double e = inputs.element_bytes;
+  const bool wide = e > 2;
+  const double parameter_bytes =
+      wide ? std::max(stack.parameter_memory, e) : stack.parameter_memory;
+  const double master_bytes = parameter_bytes > stack.parameter_memory ? e : 0;
+  memory.parameters = bytes(parameter_bytes, 3);
+  const double gradient_bytes =
+      (wide ? std::max(stack.gradient_memory, e) : stack.gradient_memory) +
+      (inputs.bf16 ? stack.bf16_gradients : 0);
+  memory.gradients = bytes(gradient_bytes, 2);
+  const bool stated = inputs.state_bytes != MemoryInputs{}.state_bytes;
+  memory.optimizer =
+      bytes(stated ? std::max(0.0, inputs.state_bytes - parameter_bytes - gradient_bytes)
+                   : stack.optimizer_memory - master_bytes,
+            1);
+  return gradient_bytes;
+}
+
 // `waiting`: from what a forward pass keeps of each chunk to what all that wait keep at most.
 template <typename Waiting>
 DeviceMemory memory_of(const Model& m, const Configuration& c, const StackConstants& stack,
@@ -242,23 +273,8 @@ DeviceMemory memory_of(const Model& m, const Configuration& c, const StackConsta
   const double sequence = c.sequence_parallel ? t : 1;
   const double h = real(m.hidden);
 
-  // State. Replicas are data x context; those of an expert are fewer by expert parallelism.
-  const double replicas = real(c.data * c.context);
-  const double expert_replicas = std::max(1.0, replicas / real(c.expert));
-  const auto bytes = [&](double per_parameter, int64_t zero) {
-    const bool split = c.zero >= zero;
-    return Bytes{per_parameter * (mine.dense / (split ? replicas : 1) +
-                                  mine.experts / (split ? expert_replicas : 1))};
-  };
   DeviceMemory memory;
-  memory.parameters = bytes(stack.parameter_memory, 3);
-  const double gradient_bytes = stack.gradient_memory + (inputs.bf16 ? stack.bf16_gradients : 0);
-  memory.gradients = bytes(gradient_bytes, 2);
-  const bool stated = inputs.state_bytes != MemoryInputs{}.state_bytes;
-  memory.optimizer =
-      bytes(stated ? std::max(0.0, inputs.state_bytes - stack.parameter_memory - gradient_bytes)
-                   : stack.optimizer_memory,
-            1);
+  const double gradient_bytes = add_state(c, stack, inputs, mine, memory);
 
   // Activations.
   const double tokens = real(c.micro_batch * m.sequence) / real(c.context);

@@ -37,8 +37,8 @@ struct DeviceMemory {
 struct MemoryInputs {
   double element_bytes = 2;  // of weights and activations
   // Per parameter, weights, gradients and optimizer together. 16, Adam in mixed precision, stands
-  // for what the stack keeps: parameter_memory + gradient_memory + optimizer_memory. Of any other
-  // number the optimizer has what weights and gradients leave.
+  // for what the stack keeps: parameter_memory + gradient_memory + optimizer_memory, and in float32,
+  // where weights are their own master copy, 4 less that copy. Of any other number the optimizer has what weights and gradients leave.
   double state_bytes = 16;
   bool bf16 = true;  // some stacks add up gradients of this format in float32
 };

@@ -187,6 +187,26 @@ TEST(DeviceMemory, the_fullest_stage_is_reported) {
   }
 }
 
+// 2 + 4 + 12 bytes in 16 bits: weights, gradients, and a master copy with two moments. In float32 the
+// weights are that copy: 4 + 4 + 8.
+TEST(DeviceMemory, float32_weights_are_their_own_master_copy) {
+  const Model m = *model::preset("llama3-70b");
+  const double parameters = static_cast<double>(model::parameters(m));
+  const StackConstants stack;
+  const DeviceMemory narrow = stage_memory(m, {}, stack, {.element_bytes = 2}, 0);
+  const DeviceMemory wide = stage_memory(m, {}, stack, {.element_bytes = 4, .bf16 = false}, 0);
+  EXPECT_EQ(narrow.parameters.value, 2 * parameters);
+  EXPECT_EQ(narrow.gradients.value, 4 * parameters);
+  EXPECT_EQ(narrow.optimizer.value, 12 * parameters);
+  EXPECT_EQ(wide.parameters.value, 4 * parameters);
+  EXPECT_EQ(wide.gradients.value, 4 * parameters);
+  EXPECT_EQ(wide.optimizer.value, 8 * parameters);
+  // Stated, all three are what is stated.
+  const DeviceMemory stated =
+      stage_memory(m, {}, stack, {.element_bytes = 4, .state_bytes = 12, .bf16 = false}, 0);
+  EXPECT_EQ(stated.optimizer.value, 4 * parameters);
+}
+
 TEST(DeviceMemory, stages_hold_the_model) {
   StackConstants stack = bare_stack();
   stack.parameter_memory = 1;

@@ -127,6 +127,12 @@ void price_reduction(plan::Plan& plan) {
     }
     plan.stages[s].cost.reduce = ring_all_reduce(what);
     plan.stages[s].cost.reduce_hidden = 0_s;
+    if (plan.parallelism.zero == 0) continue;
+    // New parameters go round after the update: the second half of a ring, in the precision that
+    // passes read.
+    what.size = what.size * (plan::element_bytes(plan.training.precision) /
+                             plan::gradient_bytes(plan.training.precision));
+    plan.stages[s].cost.update += ring_all_reduce(what) / 2;
   }
 }
 

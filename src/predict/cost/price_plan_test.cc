@@ -57,6 +57,32 @@ TEST(PricePlan, ASumAcrossDatacentersTakesWhatTheWanTakes) {
   }
 }
 
+// With ZeRO-1 each replica of the two then sends the other its half of the parameters.
+TEST(PricePlan, ShardedReplicasPassParametersRoundAfterTheUpdate) {
+  plan::Job job = *plan::parse_job(test::kReplicated, "job.toml");
+  const plan::Plan by_law = *make_plan(job);
+  plan::Hardware hardware{.model = by_law.model,
+                          .micro_batch = by_law.training.micro_batch,
+                          .precision = std::string(to_name(by_law.training.precision)),
+                          .recompute = by_law.training.recompute};
+  for (int32_t s = 0; s < std::ssize(by_law.stages); ++s) {
+    hardware.stages.push_back({.slice = by_law.stages[s].slice,
+                               .device = by_law.device_of(by_law.rank_of(s, 0)).name,
+                               .cost = {.forward = 1_ms, .backward = 2_ms, .update = 3_ms}});
+  }
+  job.parallelism.zero = 1;
+  const Result<plan::Plan> made = make_plan(job, &hardware);
+  ASSERT_TRUE(made) << made.error().text();
+  for (const plan::Stage& stage : made->stages) {
+    const double parameters = static_cast<double>(model::parameters(made->model, stage.slice));
+    EXPECT_DOUBLE_EQ(stage.gradients.value, 4 * parameters);
+    const double sent = plan::element_bytes(made->training.precision) * parameters / 2;
+    const bool first = &stage == &made->stages[0];
+    EXPECT_NEAR(stage.cost.update.value,
+                first ? 3e-3 + 1e-3 + sent / 1e9 : 3e-3 + 2e-6 + sent / 1e10, 1e-12);
+  }
+}
+
 // Whatever parallelism: the Plan has what the law says of each stage, and fits where the law says
 // so.
 TEST(PricePlan, TheLawOfAcceleratorsIsTombolo) {

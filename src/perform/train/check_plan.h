@@ -1,0 +1,17 @@
+// What of a Plan is computed here, and what is refused by name. Sees no LibTorch.
+#pragma once
+
+#include <cstdint>
+
+#include "base/result.h"
+#include "perform/train/cpu_features.h"
+#include "spec/plan/plan.h"
+
+namespace tombolo::train {
+
+// Unusable, naming key and value: devices other than "cpu"; precisions other than fp32 and bf16,
+// and bf16 where `cpu` has no products of it; recompute = "selective"; ways to split the model
+// other than stages and replicas; tied embeddings on two ranks that no link joins.
+Status check_plan(const plan::Plan& plan, int32_t rank, const CpuFeatures& cpu);
+
+}  // namespace tombolo::train

@@ -1,0 +1,227 @@
+#include "perform/train/stage_state.h"
+
+#include <cstring>
+#include <utility>
+
+#include "perform/update/adamw.h"
+#include "perform/update/momentum.h"
+#include "perform/update/muon.h"
+
+namespace tombolo::train {
+namespace {
+
+using plan::OptimizerName;
+using runtime::NamedTensor;
+
+// As checkpoints name it behind the parameter's name.
+using NamedMoments = std::vector<std::pair<const char*, at::Tensor>>;
+NamedMoments named(const Moments& moments, OptimizerName optimizer) {
+  switch (optimizer) {
+    case OptimizerName::kSgd:
+      return {{".sgd.momentum", moments.first}};
+    case OptimizerName::kMuon:
+      return {{".muon.momentum", moments.first}};
+    case OptimizerName::kAdamW:
+      break;
+  }
+  return {{".adam.first_moment", moments.first}, {".adam.second_moment", moments.second}};
+}
+
+const char* step_name(OptimizerName optimizer) {
+  return optimizer == OptimizerName::kSgd    ? ".sgd.step"
+         : optimizer == OptimizerName::kMuon ? ".muon.step"
+                                             : ".adam.step";
+}
+
+Result<NamedTensor> find(const runtime::TensorSource& tensors, const std::string& name,
+                         const std::string& dtype, const std::vector<int64_t>& shape) {
+  NamedTensor tensor = TRY(tensors(name));
+  int64_t size = dtype == "I64" ? 8 : 4;
+  for (const int64_t extent : shape) size *= extent;
+  if (tensor.dtype != dtype || tensor.shape != shape ||
+      tensor.bytes.size() != static_cast<size_t>(size)) {
+    return unusable(fmt::format("the checkpoint's {} is {} [{}] in {} bytes, the model has {} [{}]",
+                                name, tensor.dtype, fmt::join(tensor.shape, ", "),
+                                tensor.bytes.size(), dtype, fmt::join(shape, ", ")),
+                    "a checkpoint of the same model");
+  }
+  return tensor;
+}
+
+}  // namespace
+
+StageState::StageState(StageModule module, const plan::Optimizer& optimizer)
+    : StageState(std::move(module), optimizer, {}, 0) {}
+
+StageState::StageState(StageModule module, const plan::Optimizer& optimizer,
+                       std::vector<int32_t> owners, int32_t own)
+    : module_(std::move(module)), optimizer_(optimizer), owners_(std::move(owners)) {
+  for (size_t i = 0; i < owners_.size(); ++i) {
+    if (owners_[i] != own) module_.leave_to_another(i);
+  }
+  for (const Parameter& parameter : module_.parameters()) {
+    Moments& moments = moments_.emplace_back();
+    if (parameter.elsewhere) continue;
+    moments.first = at::zeros_like(parameter.value);
+    if (optimizer_of(parameter) == OptimizerName::kAdamW)
+      moments.second = at::zeros_like(parameter.value);
+  }
+}
+
+// Muon leaves all but the matrices of layers to AdamW.
+OptimizerName StageState::optimizer_of(const Parameter& parameter) const {
+  const OptimizerName name = optimizer_.name_in_use();
+  const bool in_layer = parameter.name.starts_with("layers.") && parameter.value.dim() == 2;
+  return name == OptimizerName::kMuon && !in_layer ? OptimizerName::kAdamW : name;
+}
+
+// Norms and biases never decay; the embeddings as the job says.
+double StageState::decay_of(const Parameter& parameter) const {
+  const bool embeds = parameter.name == "embedding.weight" || parameter.name == "positions.weight";
+  const bool decays = parameter.decays && (optimizer_.decay_embedding.value_or(true) || !embeds);
+  return decays ? optimizer_.weight_decay : 0;
+}
+
+Status StageState::check_gradients(const char* doing) const {
+  for (const Parameter& parameter : module_.parameters()) {
+    if (!parameter.value.grad().defined()) {
+      return failed(
+          fmt::format("{} has no gradient: {} before any backward pass", parameter.name, doing));
+    }
+  }
+  return {};
+}
+
+int64_t StageState::bytes() const {
+  size_t sum = 0;
+  const auto add = [&](const at::Tensor& tensor) { sum += tensor.defined() ? tensor.nbytes() : 0; };
+  for (size_t i = 0; i < moments_.size(); ++i) {
+    const Parameter& parameter = module_.parameters()[i];
+    if (parameter.has_value()) add(parameter.value);
+    for (const at::Tensor* each :
+         {&parameter.half, &parameter.value.grad(), &moments_[i].first, &moments_[i].second})
+      add(*each);
+  }
+  return static_cast<int64_t>(sum);
+}
+
+void StageState::update(const UpdateStep& step) {
+  ++updates_;
+  for (size_t i = 0; i < moments_.size(); ++i) {
+    Parameter& parameter = module_.parameters()[i];
+    if (!parameter.elsewhere) update(step, parameter, moments_[i]);
+    parameter.value.mutable_grad() = at::Tensor();  // nobody needs it until the next iteration
+  }
+  module_.refresh_copies();
+}
+
+void StageState::update(const UpdateStep& step, const Parameter& parameter,
+                        const Moments& moments) const {
+  const plan::Optimizer& wanted = optimizer_;
+  at::Tensor gradient = parameter.value.grad().contiguous();
+  // Another tensor, because two copies of a tied embedding may have one gradient.
+  if (step.gradient_factor != 1) gradient = gradient * step.gradient_factor;
+  const std::span<float> weights = floats(parameter.value), gradients = floats(gradient);
+  switch (optimizer_of(parameter)) {
+    case OptimizerName::kSgd:
+      return update::momentum({.learning_rate = step.learning_rate,
+                               .momentum = wanted.momentum.value_or(0.9),
+                               .weight_decay = decay_of(parameter),
+                               .nesterov = wanted.nesterov.value_or(false)},
+                              weights, gradients, floats(moments.first));
+    case OptimizerName::kMuon:
+      // One learning rate for its matrices and AdamW's rest.
+      return update::muon({.learning_rate = step.learning_rate,
+                           .momentum = wanted.momentum.value_or(0.95),
+                           .weight_decay = decay_of(parameter),
+                           .nesterov = wanted.nesterov.value_or(true),
+                           .scaling = update::MuonScaling::kMatchAdamW},
+                          parameter.value.size(0), parameter.value.size(1), weights, gradients,
+                          floats(moments.first));
+    case OptimizerName::kAdamW:
+      return update::adamw({.learning_rate = step.learning_rate,
+                            .beta1 = wanted.beta1,
+                            .beta2 = wanted.beta2,
+                            .epsilon = wanted.epsilon,
+                            .weight_decay = decay_of(parameter),
+                            .step = updates_},
+                           weights, gradients, floats(moments.first), floats(moments.second));
+  }
+}
+
+std::vector<StageState::Shared> StageState::shared() const {
+  std::vector<Shared> out;
+  for (size_t i = 0; i < owners_.size(); ++i) {
+    const Parameter& parameter = module_.parameters()[i];
+    const bool narrow = module_.reads_copy_alone(i);
+    out.push_back({(narrow ? parameter.half : parameter.value).detach(), owners_[i]});
+  }
+  return out;
+}
+
+void StageState::add_views(std::vector<runtime::TensorView>& out) const {
+  for (size_t i = 0; i < moments_.size(); ++i) {
+    const Parameter& parameter = module_.parameters()[i];
+    if (parameter.copy || parameter.elsewhere) continue;
+    const std::vector<int64_t> shape = parameter.value.sizes().vec();
+    const auto add = [&](const std::string& name, const at::Tensor& values) {
+      out.push_back({name, "F32", shape, std::as_bytes(floats(values))});
+    };
+    add(parameter.name, parameter.value);
+    const OptimizerName its = optimizer_of(parameter);
+    for (const auto& [name, values] : named(moments_[i], its)) add(parameter.name + name, values);
+    out.push_back(
+        {parameter.name + step_name(its), "I64", {1}, std::as_bytes(std::span(&updates_, 1))});
+  }
+}
+
+void StageState::add_to(RunningDigest& digest) const {
+  const auto add = [&](const at::Tensor& values) {
+    digest.add({static_cast<const char*>(values.data_ptr()), values.nbytes()});
+  };
+  for (size_t i = 0; i < moments_.size(); ++i) {
+    const Parameter& parameter = module_.parameters()[i];
+    if (!owners_.empty()) continue;
+    add(parameter.value);
+    for (const auto& [name, values] : named(moments_[i], optimizer_of(parameter))) add(values);
+  }
+  for (const Shared& each : shared()) add(each.values);
+  digest.add({reinterpret_cast<const char*>(&updates_), sizeof updates_});
+}
+
+Status StageState::load(const runtime::TensorSource& tensors, std::optional<int64_t>& step) {
+  const auto take = [&](const at::Tensor& to, const std::string& name) -> Status {
+    const NamedTensor from = TRY(find(tensors, name, "F32", to.sizes().vec()));
+    std::memcpy(to.data_ptr(), from.bytes.data(), from.bytes.size());
+    return {};
+  };
+  const auto take_values = [&](const Parameter& parameter) -> Status {
+    if (parameter.has_value()) return take(parameter.value, parameter.name);
+    const at::NoGradGuard no_gradients;
+    const at::Tensor wide = at::empty(parameter.value.sizes(), at::kFloat);
+    TRY(take(wide, parameter.name));
+    parameter.half.copy_(wide);
+    return {};
+  };
+  for (size_t i = 0; i < moments_.size(); ++i) {
+    const Parameter& parameter = module_.parameters()[i];
+    const std::string& name = parameter.name;
+    TRY(take_values(parameter));
+    if (parameter.elsewhere) continue;
+    const OptimizerName its = optimizer_of(parameter);
+    for (const auto& [moment, values] : named(moments_[i], its)) TRY(take(values, name + moment));
+    int64_t its_step = 0;
+    const NamedTensor count = TRY(find(tensors, name + step_name(its), "I64", {1}));
+    std::memcpy(&its_step, count.bytes.data(), 8);
+    if (its_step < 0 || (step && *step != its_step)) {
+      return unusable(fmt::format("the checkpoint's {}{} is {}, other parameters are at {}", name,
+                                  step_name(its), its_step, step.value_or(0)),
+                      "parts that were written at the same iteration");
+    }
+    step = its_step;
+  }
+  module_.refresh_copies();
+  return {};
+}
+
+}  // namespace tombolo::train

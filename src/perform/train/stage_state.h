@@ -1,0 +1,93 @@
+// What a rank holds of one stage from one iteration to the next: its parameters and the optimizer's
+// state of each, what of it checkpoints hold, and one step of the optimizer.
+//
+// Checkpoints hold, per parameter NAME, the tensors NAME, NAME.adam.first_moment,
+// NAME.adam.second_moment (F32) and NAME.adam.step (I64, one number); of SGD and Muon NAME.sgd or
+// NAME.muon with .momentum and .step.
+//
+// Replicas may shard it (ZeRO-1: Rajbhandari et al. 2020). Then each keeps the optimizer's state of
+// its own parameters, updates and saves these, and gets the others' new values from their owners; in
+// bf16, where passes read copies, it has the float32 values of its own matrices alone. Whole
+// parameters: Muon wants whole matrices, and checkpoints hold them under their names, whoever they
+// were of and whose they will be.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/hash.h"
+#include "base/result.h"
+#include "perform/runtime/kernels.h"
+#include "perform/train/stage_module.h"
+#include "perform/train/torch_compat.h"
+#include "spec/plan/settings.h"
+
+namespace tombolo::train {
+
+inline std::span<float> floats(const at::Tensor& tensor) {
+  return {tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel())};
+}
+
+// An optimizer's state of a parameter: AdamW has both, the momentum of SGD and Muon is the first.
+struct Moments {
+  at::Tensor first, second;
+};
+
+// How an iteration's update goes.
+struct UpdateStep {
+  double learning_rate = 0;
+  double gradient_factor = 1;  // gradients count so many times (Kernels::scale_gradients)
+};
+
+class StageState {
+ public:
+  // Moments begin at zero.
+  StageState(StageModule module, const plan::Optimizer& optimizer);
+  // The same of a replica that updates the parameters of which owners[i] == own.
+  StageState(StageModule module, const plan::Optimizer& optimizer, std::vector<int32_t> owners,
+             int32_t own);
+
+  StageModule& module() { return module_; }
+  const StageModule& module() const { return module_; }
+
+  // Failed, naming `doing`, where a parameter has no gradient.
+  Status check_gradients(const char* doing) const;
+
+  // Of weights, their copies in bfloat16, gradients as far as there are any, and the optimizer's
+  // state.
+  int64_t bytes() const;
+
+  // One step of the optimizer with the parameters' gradients, which are gone afterwards.
+  void update(const UpdateStep& step);
+
+  // What replicas read of each parameter once its owner has updated it, in the order of parameters;
+  // nothing where the state is not sharded. Values that come there are complete with
+  // refresh_copies().
+  struct Shared {
+    at::Tensor values;
+    int32_t owner = 0;
+  };
+  std::vector<Shared> shared() const;
+
+  // Where they lie: update() and load() write into the very same tensors.
+  void add_views(std::vector<runtime::TensorView>& out) const;
+  // Equal on all replicas: with sharded state, of what all of them have.
+  void add_to(RunningDigest& digest) const;
+  // `step`: of the optimizer, where other stages have loaded one; all must agree.
+  Status load(const runtime::TensorSource& tensors, std::optional<int64_t>& step);
+  void set_updates(int64_t updates) { updates_ = updates; }
+
+ private:
+  plan::OptimizerName optimizer_of(const Parameter& parameter) const;
+  double decay_of(const Parameter& parameter) const;
+  void update(const UpdateStep& step, const Parameter& parameter, const Moments& moments) const;
+
+  StageModule module_;
+  plan::Optimizer optimizer_;
+  std::vector<int32_t> owners_;   // one per parameter, or none
+  std::vector<Moments> moments_;  // one per parameter, undefined of what is another's
+  int64_t updates_ = 0;
+};
+
+}  // namespace tombolo::train
