@@ -810,8 +810,8 @@ std::string Launch::resume_hint() const {
 void Launch::clean_up() {
   // Also those of which the report never came, because its rank was killed or stopped before. But
   // where all shards were there another host may have the manifest, and go on from them. Where
-  // nobody began it is not even known what is unfinished.
-  if (plan_.checkpoint && begun_) {
+  // nobody began, other hosts may have a manifest that this one lacks.
+  if (plan_.checkpoint && (begun_ || !options_.rendezvous)) {
     runtime::discard_unfinished(plan_.checkpoint->directory, first_iteration_,
                                 desk_ ? desk_->complete() : std::set<int64_t>());
   }
