@@ -227,11 +227,13 @@ void discard_step(const std::string& directory, int64_t step) {
 }
 
 std::vector<StepFile> list_checkpoints(const std::string& directory, size_t most) {
-  std::vector<int64_t> steps = steps_in(directory, true);
-  const std::vector<int64_t> unfinished = steps_in(directory, false);
-  steps.insert(steps.end(), unfinished.begin(), unfinished.end());
+  std::vector<int64_t> steps;
+  for (const bool finished : {true, false}) {
+    const std::vector<int64_t> all = steps_in(directory, finished);
+    const size_t newest = std::min(most, all.size());
+    steps.insert(steps.end(), all.end() - static_cast<ptrdiff_t>(newest), all.end());
+  }
   std::sort(steps.rbegin(), steps.rend());
-  if (steps.size() > most) steps.resize(most);
   std::vector<StepFile> out;
   for (const int64_t step : steps) {
     std::error_code ec;

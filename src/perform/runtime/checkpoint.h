@@ -105,8 +105,9 @@ void discard_unfinished(const std::string& directory, int64_t first,
 // Removes the folder of one step, unless the checkpoint exists here.
 void discard_step(const std::string& directory, int64_t step);
 
-// What lies in a directory of checkpoints, by the newest step; of `most` steps at most. Sizes are
-// those of the files, whatever a manifest says.
+// What lies in a directory of checkpoints, by the newest step: of `most` steps that have a manifest
+// and as many that have none, so that what was never finished hides nothing that was. Sizes are those
+// of the files, whatever a manifest says.
 struct StepFile {
   int64_t step = 0;
   std::string file;

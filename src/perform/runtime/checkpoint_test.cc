@@ -213,6 +213,13 @@ TEST_F(Checkpoints, AreListedByTheNewestStep) {
   EXPECT_EQ(all[1].file, latest().manifest.shards[0].file);
   EXPECT_EQ(all[1].bytes, latest().manifest.shards[0].bytes);
   EXPECT_EQ(list_checkpoints(directory_, 9).size(), 6u);
+  const NamedTensor tensor = number("layers.0.x", 1);
+  for (const int64_t step : {6, 8, 10})
+    ASSERT_TRUE(write_shard(directory_, step, 0, 1, {&tensor, 1})) << "never finished";
+  const auto with_others = list_checkpoints(directory_, 1);
+  ASSERT_EQ(with_others.size(), 4u);
+  EXPECT_EQ(with_others[0].step, 10);
+  EXPECT_EQ(with_others[1].step, 4) << "is not hidden";
   EXPECT_TRUE(list_checkpoints(directory_ + "/nowhere", 9).empty());
 }
 
