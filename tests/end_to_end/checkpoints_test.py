@@ -159,7 +159,7 @@ class Damage(Apart):
         self.train(two(4))
         shard = self.shard(1, 4)
         shard.unlink()
-        self.fails(2, [f"{shard.name}: no host has this shard", "try an older checkpoint"], two(6), "--resume")
+        self.fails(2, [f"{shard.name}: no host has this shard", "or an older checkpoint"], two(6), "--resume")
         self.older_goes_on()
 
     def test_a_truncated_shard(self):

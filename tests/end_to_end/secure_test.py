@@ -117,7 +117,8 @@ class SecureRuns(Launched):
         more = ["--restarts", 1, "--join-timeout", 5]
         first = self.start_ranks([0], 4, "--credentials", "first", *more, TOMBOLO_TOKEN=TOKEN)
         others = self.start_ranks([1, 2, 3], 4, "--credentials", "second", *more, TOMBOLO_TOKEN=TOKEN)
-        self.wait(lambda: (self.folder / "run" / "journal").exists() and len(self.workers()) == 4, "they do not begin")
+        journal = self.folder / "run" / "journal"
+        self.wait(lambda: journal.exists() and "begun" in journal.read_text(), "they do not begin")
         self.assertIn("from its next connection on", self.ok("init", "--directory", "first", "--refuse", "paris"))
         os.kill(self.workers()[1], signal.SIGKILL)
         code, _, err = self.end(first[0])

@@ -67,7 +67,10 @@ class OceanProcesses : public launch::Processes {
 
   Result<pid_t> spawn(const launch::ChildOptions& child) override {
     Process& process = sea_.ocean().start(
-        waters_.process().host, [this, child](Waters& waters) { return work(child, waters); });
+        waters_.process().host,
+        [&sea = sea_, &parent = waters_.process(), is_spare = is_spare_, child](Waters& waters) {
+          return work(sea, parent, is_spare, child, waters);
+        });
     ++started_;
     const auto rank = std::find(child.arguments.begin(), child.arguments.end(), "--rank");
     workers_[std::stoi(*std::next(rank))] = process.pid;
@@ -90,9 +93,10 @@ class OceanProcesses : public launch::Processes {
   }
 
  private:
-  int work(const launch::ChildOptions& child, Waters& waters) {
-    OceanSockets sockets(sea_, waters);
-    Process& parent = waters_.process();
+  // Its parent may be over before it, and these Processes with it.
+  static int work(Sea& sea, Process& parent, bool is_spare, const launch::ChildOptions& child,
+                  Waters& waters) {
+    OceanSockets sockets(sea, waters);
     launch::RankSessionOptions session;
     std::map<std::string, std::string> words;
     for (size_t i = 1; i < child.arguments.size(); ++i) {
@@ -117,30 +121,30 @@ class OceanProcesses : public launch::Processes {
     }
     session.stuck_max = SimDuration{3'000'000'000};
     session.realtime = false;
-    session.memory_available = [&sea = sea_] { return std::optional(sea.memory_); };
+    session.memory_available = [&sea] { return std::optional(sea.memory_); };
     session.sockets = &sockets;
-    session.end_process = [&](int code) { sea_.ocean().end(waters.process(), code << 8, false); };
+    session.end_process = [&](int code) { sea.ocean().end(waters.process(), code << 8, false); };
     // As the kernel does for a child that asked for it, until it asks no more.
     const auto seated = std::make_shared<bool>(false);
     if (words.contains("--child")) {
-      parent.at_end.push_back([this, &waters, seated] {
-        if (!*seated) sea_.ocean().end(waters.process(), SIGKILL, false);
+      parent.at_end.push_back([&sea, &waters, seated] {
+        if (!*seated) sea.ocean().end(waters.process(), SIGKILL, false);
       });
     }
     session.on_seated = [seated] { *seated = true; };
     const launch::RankEnd end = launch::serve_rank(
         session,
         [&](const plan::Plan& plan, int32_t rank) -> Result<std::unique_ptr<runtime::Kernels>> {
-          return std::make_unique<OceanKernels>(plan, rank, waters, sea_.bug_);
+          return std::make_unique<OceanKernels>(plan, rank, waters, sea.bug_);
         },
         waters);
     *seated = true;
     if (end.status) return 0;
-    if (sea_.log_)
-      sea_.log_(
+    if (sea.log_)
+      sea.log_(
           fmt::format("a process of rank {} ends: {}", session.rank, end.status.error().text()));
     const int code = end.exit_code(session.returns);
-    const bool leaves = sea_.bug_ == Bug::kSpareLeavesItsSeat && is_spare_;
+    const bool leaves = sea.bug_ == Bug::kSpareLeavesItsSeat && is_spare;
     return leaves && launch::comes_again(code << 8) ? 0 : code;
   }
 
