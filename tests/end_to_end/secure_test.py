@@ -1,4 +1,5 @@
 """`tombolo init` and runs whose every connection is TLS, on one host and as if on two."""
+import json
 import os
 import signal
 import stat
@@ -110,6 +111,10 @@ class SecureRuns(Launched):
         first.terminate()
         self.end(first)
 
+    def steps_done(self):
+        done = self.tombolo("status", "--out", "run", "--json")
+        return json.loads(done.stdout)["steps_done"] if done.returncode == 0 else 0
+
     # Credentials are read again for each epoch: so a renewed certificate is taken up, and a host that was
     # refused meanwhile is out.
     def test_a_host_that_is_refused_during_a_run_is_out_with_the_next_epoch(self):
@@ -117,8 +122,7 @@ class SecureRuns(Launched):
         more = ["--restarts", 1, "--join-timeout", 5]
         first = self.start_ranks([0], 4, "--credentials", "first", *more, TOMBOLO_TOKEN=TOKEN)
         others = self.start_ranks([1, 2, 3], 4, "--credentials", "second", *more, TOMBOLO_TOKEN=TOKEN)
-        journal = self.folder / "run" / "journal"
-        self.wait(lambda: journal.exists() and "begun" in journal.read_text(), "they do not begin")
+        self.wait(lambda: self.steps_done() > 0, "no step is done")
         self.assertIn("from its next connection on", self.ok("init", "--directory", "first", "--refuse", "paris"))
         os.kill(self.workers()[1], signal.SIGKILL)
         code, _, err = self.end(first[0])
