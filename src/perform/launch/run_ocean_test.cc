@@ -492,7 +492,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Plant{Bug::kJournalForgets, 84}, Plant{Bug::kKeptUnderAnotherStep},
                     Plant{Bug::kFullDiskIsBelieved}, Plant{Bug::kClocksCanBeSet, 16},
                     Plant{Bug::kSlowIsLost, 43}, Plant{Bug::kSeatIsNotFenced},
-                    Plant{Bug::kSpareLeavesItsSeat, 385}, Plant{Bug::kSplicedWithAnother, 95},
+                    Plant{Bug::kSpareLeavesItsSeat, 385}, Plant{Bug::kSplicedWithAnother, 399},
                     Plant{Bug::kSpliceIsNotToldAgain, 20}));
 
 }  // namespace
