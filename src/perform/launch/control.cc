@@ -1,8 +1,6 @@
 #include "perform/launch/control.h"
 
-#include <array>
 #include <cstring>
-#include <optional>
 
 #include "base/json.h"
 
@@ -255,14 +253,27 @@ void describe(Archive& a, Stop& m) {
   a.optional("again", m.again);
 }
 
-// These two have a form of their own: see Brief.
+// Epochs count from 1, one per loss: they fit.
 template <class Archive>
-void describe(Archive& a, BeatReport&) {
-  a.check(false, "beat", "is never JSON");
+void describe_epoch(Archive& a, uint64_t& epoch) {
+  auto number = static_cast<int64_t>(epoch);
+  a.required("epoch", number);
+  a.check(number >= 0, "epoch", "must not be negative");
+  epoch = static_cast<uint64_t>(number);
 }
+
 template <class Archive>
-void describe(Archive& a, LeaseGrant&) {
-  a.check(false, "lease", "is never JSON");
+void describe(Archive& a, BeatReport& m) {
+  describe_epoch(a, m.beat.epoch);
+  a.required("sent_ns", m.beat.sent.ns);
+}
+
+template <class Archive>
+void describe(Archive& a, LeaseGrant& m) {
+  describe_epoch(a, m.grant.epoch);
+  a.required("sent_ns", m.grant.sent.ns);
+  a.required("length_ns", m.grant.length.ns);
+  a.optional("working", m.grant.working);
 }
 
 namespace {
@@ -281,61 +292,9 @@ Result<ControlMessage> decode_kind(const std::string& kind, const Value& value) 
   }
 }
 
-// A thousand ranks say 4,000 beats a second, each is answered, and as JSON that costs a launcher more
-// than all else it does with them. No JSON begins with these bytes.
-enum class Brief : uint8_t { kBeat = 1, kLease = 2 };
-
-class BriefWriter {
- public:
-  explicit BriefWriter(Brief kind) : bytes_{static_cast<std::byte>(kind)} {}
-  BriefWriter& put(uint64_t value) {
-    for (int i = 0; i < 8; ++i) bytes_.push_back(static_cast<std::byte>(value >> (8 * i)));
-    return *this;
-  }
-  BriefWriter& put(int64_t value) { return put(static_cast<uint64_t>(value)); }
-  link::Payload take() { return std::move(bytes_); }
-
- private:
-  link::Payload bytes_;
-};
-
-std::optional<link::Payload> encode_brief(const ControlMessage& message) {
-  if (const auto* beat = std::get_if<BeatReport>(&message))
-    return BriefWriter(Brief::kBeat).put(beat->beat.epoch).put(beat->beat.sent.ns).take();
-  const auto* lease = std::get_if<LeaseGrant>(&message);
-  if (!lease) return std::nullopt;
-  const control::Grant& grant = lease->grant;
-  return BriefWriter(Brief::kLease)
-      .put(grant.epoch)
-      .put(grant.sent.ns)
-      .put(grant.length.ns)
-      .put(static_cast<uint64_t>(grant.working))
-      .take();
-}
-
-Result<ControlMessage> decode_brief(const link::Payload& payload) {
-  const auto kind = static_cast<Brief>(payload.front());
-  const size_t numbers = kind == Brief::kBeat ? 2 : 4;
-  if (payload.size() != 1 + 8 * numbers)
-    return failed(fmt::format("{}: {} bytes of kind {}", kName, payload.size(),
-                              static_cast<int>(payload.front())));
-  std::array<int64_t, 4> number{};
-  for (size_t i = 0; i < 8 * numbers; ++i) {
-    const auto byte = static_cast<uint64_t>(payload[1 + i]) << (8 * (i % 8));
-    number[i / 8] = static_cast<int64_t>(static_cast<uint64_t>(number[i / 8]) | byte);
-  }
-  if (number[0] < 0 || (number[3] != 0 && number[3] != 1))
-    return failed(fmt::format("{}: epoch {}, working {}", kName, number[0], number[3]));
-  const auto epoch = static_cast<uint64_t>(number[0]);
-  const SimTime sent{number[1]};
-  if (kind == Brief::kBeat) return BeatReport{{epoch, sent}};
-  return LeaseGrant{{epoch, sent, {number[2]}, number[3] == 1}};
-}
-
 }  // namespace
 
 link::Payload encode(const ControlMessage& message) {
-  if (auto brief = encode_brief(message)) return std::move(*brief);
   const std::string text = std::visit(
       [](const auto& m) {
         return to_json(Value(Value::Table{{m.kKind, write_fields(m)}}), -1);
@@ -351,9 +310,6 @@ link::Payload encode(const ControlMessage& message) {
 }
 
 Result<ControlMessage> decode(const link::Payload& payload) {
-  if (!payload.empty() &&
-      (payload.front() == std::byte(Brief::kBeat) || payload.front() == std::byte(Brief::kLease)))
-    return decode_brief(payload);
   std::string_view text(reinterpret_cast<const char*>(payload.data()), payload.size());
   std::string_view behind;
   if (text.starts_with(kPieceBegins)) {
