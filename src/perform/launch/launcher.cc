@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -29,9 +30,10 @@
 namespace tombolo::launch {
 namespace {
 
-constexpr SimDuration kPatience{50'000'000};       // between two looks at the stop flag
-constexpr SimDuration kCauseMax{1'500'000'000};    // for the cause to show behind its effect
-constexpr SimDuration kStopMax{5'000'000'000};     // for workers to end by themselves
+constexpr SimDuration kPatience{50'000'000};     // between two looks at the stop flag
+constexpr SimDuration kCauseMax{1'500'000'000};  // for the cause to show behind its effect
+constexpr SimDuration kStopMax{5'000'000'000};   // for workers to end by themselves
+constexpr SimDuration kSayWaitsAfter{1'000'000'000};
 constexpr SimDuration kLeaveMax{600'000'000'000};  // for those that leave their state behind
 constexpr SimDuration kSeatMax{10'000'000'000};    // for a spare to come to the seat it was given
 constexpr SimDuration kReturnMax{5'000'000'000};   // for survivors to come again, before spares may
@@ -157,6 +159,8 @@ class Launch {
   Status go_if_ready();
   Error halt(Error error);
   void stop_workers(const Error& error);
+  void await_others();
+  void note_waits(SimDuration lease);
   bool keeps_state() const;
   void suspect(Error error);
   void clean_up();
@@ -292,8 +296,8 @@ Status Launch::wait_for_members() {
     if (!std::exchange(told, true) && span->ns > 1'000'000'000 && options_.on_note) {
       options_.on_note(
           fmt::format("waiting {:.0f} s at most, until the workers of the launcher "
-                      "before are certain to have stopped",
-                      seconds(*span).value));
+                      "before have certainly stopped",
+                      std::ceil(seconds(*span).value)));
     }
     clock_.sleep_until(clock_.now() + std::min(*span, kPatience));
     membership_.tick();
@@ -326,17 +330,46 @@ void Launch::stop_workers(const Error& error) {
   const SimTime now = clock_.now();
   workers_->stop_all({error.message, again_}, now + kStopMax,
                      now + (again_ ? kLeaveMax : kStopMax));
-  while (const auto event = workers_->next({})) {
-    if (const auto* end = std::get_if<Disconnected>(&event->what))
-      seats_[event->rank].disconnected = end->error.message;
-  }
-  workers_.reset();
   for (size_t r = 0; r < ranks_; ++r) {
-    // Of another's child it is known once its connection has ended, because the other end did that;
-    // else its lease has to run out.
     const auto rank = static_cast<int32_t>(r);
     if (is_child(rank) || seats_[r].disconnected) membership_.ended(rank, "stopped");
   }
+  await_others();
+  workers_.reset();
+}
+
+// Of another's child it is known that it works no more once its connection has ended, because the
+// other end did that; else its lease has to run out. So the door stays open for that long.
+void Launch::await_others() {
+  const auto take = [this](const Event& event) {
+    const auto* end = std::get_if<Disconnected>(&event.what);
+    if (!end) return;
+    seats_[event.rank].disconnected = end->error.message;
+    membership_.ended(event.rank, "stopped");
+  };
+  while (const auto event = workers_->next({})) take(*event);
+  SimTime tell_at = clock_.now() + kSayWaitsAfter;
+  while (again_ && check_stop()) {
+    const auto lease = membership_.wait();
+    if (!lease) return;
+    if (const auto event = workers_->next(std::min(*lease, kPatience))) take(*event);
+    membership_.tick();
+    if (clock_.now() < tell_at) continue;
+    tell_at = kNever;
+    note_waits(*lease);
+  }
+}
+
+void Launch::note_waits(SimDuration lease) {
+  std::vector<std::string> here;
+  for (size_t r = 0; r < ranks_; ++r) {
+    const auto rank = static_cast<int32_t>(r);
+    if (!is_child(rank) && !seats_[r].disconnected) here.push_back(name(rank));
+  }
+  if (here.empty() || !options_.on_note) return;
+  options_.on_note(fmt::format(
+      "waiting {:.0f} s at most, until {} certainly stopped", std::ceil(seconds(lease).value),
+      fmt::format("{} {}", fmt::join(here, " and "), here.size() == 1 ? "has" : "have")));
 }
 
 Status Launch::open_door() {

@@ -133,10 +133,9 @@ void Workers::hear() {
     if (is_spare(rank, options_.ranks)) {
       heard_spare(rank, news->what);
     } else if (std::holds_alternative<Endpoint::Up>(news->what)) {
-      connected(rank, true);
+      connected(rank);
     } else if (const auto* end = std::get_if<Error>(&news->what)) {
-      connected(rank, false);
-      post({rank, Disconnected{*end}});
+      gone(rank, *end);
     } else {
       auto message = decode(std::get<link::Received>(news->what).payload);
       if (message) {
@@ -189,6 +188,7 @@ void Workers::tell_spares(const ControlMessage& message) {
 }
 
 void Workers::take(int32_t rank, ControlMessage message) {
+  if (stopping_) return;  // what it says belongs to an epoch that is over
   if (const auto* beat = std::get_if<BeatReport>(&message); beat && options_.on_beat) {
     // Who cannot be told will be missed by its connection.
     static_cast<void>(tell(rank, LeaseGrant{options_.on_beat(rank, beat->beat)}));
@@ -212,10 +212,18 @@ void Workers::call_back(int32_t rank, Hello hello) {
   post({rank, std::move(hello)});
 }
 
-void Workers::connected(int32_t rank, bool is) {
+void Workers::connected(int32_t rank) {
   std::lock_guard lock(mutex_);
-  connected_[rank] = is;
+  connected_[rank] = true;
   came_[rank] = true;
+  changed_->notify_all();
+}
+
+// At once with its event: whoever sees that all are gone finds the events of all.
+void Workers::gone(int32_t rank, const Error& why) {
+  std::lock_guard lock(mutex_);
+  connected_[rank] = false;
+  events_.push_back({rank, Disconnected{why}});
   changed_->notify_all();
 }
 
@@ -242,6 +250,7 @@ void Workers::kill_now(int32_t rank) {
 }
 
 void Workers::stop_all(const Stop& stop, SimTime deadline, SimTime leave_deadline) {
+  stopping_ = true;
   for (int32_t rank = 0; rank < options_.ranks; ++rank) {
     // Who went away meanwhile does not hear it, and need not.
     static_cast<void>(tell(rank, stop));

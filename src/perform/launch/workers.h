@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <map>
@@ -95,7 +96,7 @@ class Workers {
   void kill_now(int32_t rank);
   // Says stop to all. A process of ours that has not gone by the deadline is killed; those that
   // have may be leaving their state behind, and have until leave_deadline to end. Others' processes
-  // are not waited for beyond the deadline.
+  // are not waited for beyond the deadline; next() tells of those that go later.
   void stop_all(const Stop& stop, SimTime deadline, SimTime leave_deadline);
 
  private:
@@ -108,7 +109,8 @@ class Workers {
   void heard_spare(int32_t spare, const transport::Endpoint::News::What& what);
   void take(int32_t rank, ControlMessage message);
   void call_back(int32_t rank, Hello hello);
-  void connected(int32_t rank, bool is);
+  void connected(int32_t rank);
+  void gone(int32_t rank, const Error& why);
   void watch(int32_t rank, pid_t pid);
   void post(Event event);
   // Of a process of ours its end is enough: a cut path does not tell of a connection's.
@@ -130,6 +132,7 @@ class Workers {
   std::vector<bool> spawned_;           // by rank: its process was started here
   std::vector<bool> connected_;         // by rank, as long as it is
   std::vector<bool> came_;              // it was
+  std::atomic<bool> stopping_ = false;  // all were told
   std::map<int32_t, Waiting> waiting_;  // spares, by their number, and for what
 };
 
