@@ -262,6 +262,7 @@ class Driver final : public Endpoint {
   // Where all are welcome: whose messages next() hands out, and ranks of which there may be news.
   std::optional<link::Tag> welcomed_;
   std::deque<int32_t> news_;
+  bool news_are_dense_ = false;  // the last one came soon after the one before
   int waiting_for_room_ = 0;
   std::optional<Error> aborted_;
   bool closing_ = false;
