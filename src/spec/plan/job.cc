@@ -85,6 +85,7 @@ void describe(Archive& a, JobFile& file) {
             "searches");
   }
   a.optional("parallelism", file.job.parallelism);
+  a.optional("exchange", file.job.exchange);
   a.optional("stage_times", file.job.stage_times);
   a.optional("data", file.job.data);
   a.optional("run", file.job.run);
@@ -582,6 +583,7 @@ Result<Plan> lay_out(const Job& job) {
   plan.training = job.training;
   plan.optimizer = job.optimizer;
   plan.parallelism = job.parallelism;
+  plan.exchange = job.exchange;
   plan.data = job.data;
   plan.run = job.run;
   plan.checkpoint = job.checkpoint;

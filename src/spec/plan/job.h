@@ -12,6 +12,7 @@
 #include "base/fields.h"
 #include "base/file.h"
 #include "base/result.h"
+#include "spec/plan/exchange_settings.h"
 #include "spec/plan/plan.h"
 #include "spec/plan/settings.h"
 
@@ -38,6 +39,7 @@ struct Job {
   Training training;
   Optimizer optimizer;
   Parallelism parallelism;
+  std::optional<Exchange> exchange;
   std::optional<StageTimes> stage_times;
   std::optional<Data> data;
   Run run;
@@ -83,9 +85,10 @@ Result<Plan> lay_out(const Job& job);
 // `path` is where the text will be written. `comment` stands above it, line by line.
 std::string to_toml_text(const Job& job, const std::string& path, const std::string& comment);
 
-// The tables [data], [run] and [checkpoint] of a Job or of a Plan, as the file at `path` says them.
+// The tables [exchange], [data], [run] and [checkpoint] of a Job or of a Plan, as the file at `path` says them.
 template <class JobOrPlan>
 void append_run_tables(Value::Table& file, const JobOrPlan& said, const std::string& path) {
+  if (said.exchange) file.emplace_back("exchange", write_fields(*said.exchange));
   if (said.data) {
     Data data = *said.data;
     change_paths(data, [&](const std::string& name) { return path_seen_from(path, name); });

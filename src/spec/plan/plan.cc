@@ -127,6 +127,13 @@ bool Plan::replicas_lie_apart() const {
   return false;
 }
 
+bool Plan::exchanges_gradients() const {
+  if (!replicas_lie_apart() || !has_model()) return false;
+  const bool told = cost_source == CostSource::kStageTimes;
+  return !told || std::all_of(stages.begin(), stages.end(),
+                              [](const Stage& stage) { return stage.cost.reduce == 0_s; });
+}
+
 Status validate(const Plan& plan) {
   const int64_t chunks = plan.parallelism.virtual_stages;
   if (chunks != 1 && layout_of(plan.parallelism.schedule) == Layout::kLine) {

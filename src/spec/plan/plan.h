@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "spec/cluster/cluster.h"
 #include "spec/model/model.h"
+#include "spec/plan/exchange_settings.h"
 #include "spec/plan/given_schedule.h"
 #include "spec/plan/hardware.h"
 #include "spec/plan/settings.h"
@@ -87,6 +88,7 @@ struct Plan {
   Seconds wan_latency;  // [stage_times].latency: on top of it
   std::optional<int64_t> in_flight;  // [stage_times].in_flight: micro-batches a rank has memory for
   std::optional<GivenSchedule> given;        // instead of building parallelism.schedule by its name
+  std::optional<Exchange> exchange;          // left out: as Exchange has it
   std::vector<MeasuredLink> measured_links;  // from the hardware file; for prediction only
   std::optional<Data> data;
   Run run;
@@ -113,6 +115,12 @@ struct Plan {
   std::vector<int32_t> replicas_of(int32_t stage) const;  // their ranks, ascending
   // Some stage has them in several datacenters; then so has each, as every pipeline lies in one.
   bool replicas_lie_apart() const;
+  // Then their sums are messages, group by group (schedule/gradient_exchange.h), unless
+  // [stage_times] says how long one takes, or there is no model to say what is summed.
+  bool exchanges_gradients() const;
+  bool exchange_overlaps() const {
+    return exchanges_gradients() && exchange.value_or(Exchange{}).overlap;
+  }
   // Whether recomputation is worth anything: the last of several stages runs B right after F, while
   // its activations are still there.
   bool may_recompute(size_t stage) const {
