@@ -49,7 +49,7 @@ struct Stage {
 // Ranks are numbered as Megatron's order "tp-cp-ep-dp-pp" numbers whatever is outside of a shard,
 // innermost first:
 //   rank = position x data + replica
-// Replicas of a stage sit in one datacenter, where they sum their gradients.
+// Replicas of a stage sum their gradients, wherever they lie.
 struct Placement {
   int32_t rank = 0;
   int32_t stage = 0;  // the position
@@ -113,10 +113,12 @@ struct Plan {
     return position_of(stage) * replicas() + replica;
   }
   std::vector<int32_t> replicas_of(int32_t stage) const;  // their ranks, ascending
-  // Some stage has them in several datacenters; then so has each, as every pipeline lies in one.
+  // Whether this stage has them in several datacenters, or any stage.
+  bool replicas_lie_apart(int32_t stage) const;
   bool replicas_lie_apart() const;
   // Then their sums are messages, group by group (schedule/gradient_exchange.h), unless
   // [stage_times] says how long one takes, or there is no model to say what is summed.
+  bool exchanges_gradients(int32_t stage) const;
   bool exchanges_gradients() const;
   bool exchange_overlaps() const {
     return exchanges_gradients() && exchange.value_or(Exchange{}).overlap;
@@ -138,9 +140,9 @@ struct Plan {
 };
 
 // Unusable where the parts do not fit together: ranks, stages and layers must cover each other, a
-// device holds one shard, replicas of a stage share a datacenter or each pipeline lies in one, on
-// devices of one kind, and neighbours in different datacenters need a link, of a pipeline and of
-// the ring in which gradients are summed. Cost: O(shards log shards + stages).
+// device holds one shard, replicas of a stage work on devices of one kind, and whoever sends to one
+// another from different datacenters needs a link: neighbours of a pipeline, and replicas of a
+// stage. Cost: O(shards log shards + stages x replicas x datacenters).
 Status validate(const Plan& plan);
 
 // How bytes get from one rank to another.

@@ -74,13 +74,28 @@ Status check_times(const plan::Plan& plan, const Shape& shape) {
     TRY(check(fmt::format("backward of stage {}", s), cost.backward));
     TRY(check(fmt::format("recompute of stage {}", s), cost.recompute));
     const auto stage = static_cast<int32_t>(s);
-    if (!shape.crosses(stage)) continue;
-    const plan::Channel channel =
-        plan::expected_channel(plan, plan.rank_of(stage, 0), plan.rank_of(stage + 1, 0));
-    TRY(check("a transfer over " + channel.link,
-              channel.latency + channel.serialisation(plan.boundary)));
+    for (int32_t replica = 0; replica < shape.replicas && shape.crosses(stage); ++replica) {
+      const plan::Channel channel = plan::expected_channel(plan, plan.rank_of(stage, replica),
+                                                           plan.rank_of(stage + 1, replica));
+      TRY(check("a transfer over " + channel.link,
+                channel.latency + channel.serialisation(plan.boundary)));
+    }
   }
   return {};
+}
+
+// Whether all pipelines of each cell cross the WAN behind this stage, from one datacenter to one.
+bool crossed_alike(const plan::Plan& plan, int32_t stage, int32_t cell) {
+  const auto where = [&](int32_t of, int32_t replica) -> const std::string& {
+    return plan.ranks[static_cast<size_t>(plan.rank_of(of, replica))].datacenter;
+  };
+  for (int32_t replica = 0; replica < plan.replicas(); ++replica) {
+    const std::string &here = where(stage, replica), &next = where(stage + 1, replica);
+    const int32_t first = replica - replica % cell;
+    if (here == next || here != where(stage, first) || next != where(stage + 1, first))
+      return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -106,13 +121,10 @@ Shape shape_of(const plan::Plan& plan) {
   }
   if (plan.parallelism.sharing_in_use() == plan::Sharing::kSpatial) return shape;
   shape.cell = static_cast<int32_t>(plan.parallelism.pipelines_per_cell());
-  bool any = false;  // within one datacenter there is nothing to share
   for (int32_t s = 0; s + 1 < shape.stages; ++s) {
-    const std::string& here = plan.ranks[static_cast<size_t>(plan.rank_of(s, 0))].datacenter;
-    const std::string& next = plan.ranks[static_cast<size_t>(plan.rank_of(s + 1, 0))].datacenter;
-    shape.shared.push_back(here != next);
-    any = any || here != next;
+    shape.shared.push_back(crossed_alike(plan, s, shape.cell));
   }
+  const bool any = std::find(shape.shared.begin(), shape.shared.end(), true) != shape.shared.end();
   if (!any) shape.shared.clear();
   return shape;
 }

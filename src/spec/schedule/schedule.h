@@ -50,8 +50,10 @@ struct Shape {
   int32_t replicas = 1;         // pipelines side by side; rank = position x replicas + replica
   int32_t chunks = 1;           // stages per rank
   plan::Layout layout = plan::Layout::kLine;
-  int32_t cell = 1;          // pipelines per DP-cell; divides replicas
-  std::vector<bool> shared;  // per boundary: whether a cell shares it in time; empty: none
+  int32_t cell = 1;  // pipelines per DP-cell; divides replicas
+  // Per boundary: whether cells share it in time; empty: none. Those that the pipelines of a cell
+  // do not all cross, and between the same datacenters, are crossed by each pipeline for itself.
+  std::vector<bool> shared;
 
   bool shares(int32_t boundary) const {
     return !shared.empty() && shared[static_cast<size_t>(boundary)];
