@@ -135,7 +135,7 @@ Status check_numbers(const Job& job) {
   const Parallelism& p = job.parallelism;
   const Training& t = job.training;
   TRY(check_virtual_stages(job));
-  if (t.global_batch % (t.micro_batch * p.data) != 0) {
+  if (p.microbatches_per_replica.empty() && t.global_batch % (t.micro_batch * p.data) != 0) {
     return unusable(fmt::format("{}: training.global_batch = {}: not a multiple of micro_batch x "
                                 "data = {}",
                                 job.file, t.global_batch, t.micro_batch * p.data),

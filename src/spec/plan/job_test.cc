@@ -208,6 +208,19 @@ TEST(LayOut, EndsStayWhereTheirDataIs) {
               HasSubstr("parallelism.first_stage_in: there is no datacenter \"barn\""));
 }
 
+// kApart has 8 samples.
+TEST(LayOut, PipelinesMayTakeUnlikeParts) {
+  const std::string where = "datacenter_per_replica = [\"cloud\", \"lab\"]\n";
+  const Plan plan = *plan_of(apart_at(where + "microbatches_per_replica = [6, 2]"));
+  EXPECT_EQ(plan.microbatches(), 6);
+  EXPECT_EQ(plan.microbatches_of(1), 2);
+  EXPECT_EQ(*parse_plan(to_json_text(plan), "plan.json"), plan);
+  EXPECT_THAT(plan_of(apart_at(where + "microbatches_per_replica = [6, 3]")).error().text(),
+              HasSubstr("microbatches_per_replica sums to 9, and global_batch = 8 has 8"));
+  EXPECT_THAT(plan_of(apart_at(where + "microbatches_per_replica = [8]")).error().text(),
+              HasSubstr("wanted 2 numbers of at least 1"));
+}
+
 TEST(Plan, ReplicasApartNeedALink) {
   Plan plan = *plan_of(test::kApart);
   plan.cluster.wan.clear();

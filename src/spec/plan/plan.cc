@@ -135,6 +135,29 @@ Status validate_boundaries(const Plan& plan) {
   return {};
 }
 
+// The pipelines' micro-batches are the batch.
+Status validate_batches(const Plan& plan) {
+  const std::vector<int64_t>& each = plan.parallelism.microbatches_per_replica;
+  if (!each.empty() && std::ssize(each) != plan.parallelism.data) {
+    return unusable(fmt::format("microbatches_per_replica has {} numbers for {} pipelines",
+                                each.size(), plan.parallelism.data));
+  }
+  int64_t all = 0;
+  for (int32_t replica = 0; replica < plan.replicas(); ++replica) {
+    if (plan.microbatches_of(replica) < 1) {
+      return unusable("global_batch is not a multiple of micro_batch x data");
+    }
+    all += plan.microbatches_of(replica);
+  }
+  if (all * plan.training.micro_batch == plan.training.global_batch) return {};
+  if (each.empty()) return unusable("global_batch is not a multiple of micro_batch x data");
+  return unusable(
+      fmt::format("microbatches_per_replica sums to {}, and global_batch = {} has {} x micro_batch",
+                  all, plan.training.global_batch,
+                  plan.training.global_batch / plan.training.micro_batch),
+      fmt::format("global_batch = {}", all * plan.training.micro_batch));
+}
+
 // Samples and labels do not leave the datacenters that hold them.
 Status validate_ends(const Plan& plan) {
   const auto last = static_cast<int32_t>(plan.stages.size()) - 1;
@@ -205,11 +228,7 @@ Status validate(const Plan& plan) {
     return unusable(fmt::format("{} ranks for pipeline = {} and data = {}", plan.ranks.size(),
                                 plan.parallelism.pipeline, plan.parallelism.data));
   }
-  if (plan.microbatches() < 1 ||
-      plan.microbatches() * plan.training.micro_batch * plan.parallelism.data !=
-          plan.training.global_batch) {
-    return unusable("global_batch is not a multiple of micro_batch x data");
-  }
+  TRY(validate_batches(plan));
   if (plan.model.kv_heads < 1 || plan.model.ffn < 1) {
     return unusable("the model of a Plan must be resolved: kv_heads and ffn are missing");
   }

@@ -5,6 +5,7 @@
 // with a version (plan_file.h). Made from a job by cost::make_plan.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -94,10 +95,17 @@ struct Plan {
   Run run;
   std::optional<Checkpoint> checkpoint;
 
+  // Of each pipeline; where they differ, of the one that has most.
   int64_t microbatches() const {
     CHECK(training.micro_batch >= 1 && parallelism.data >= 1, "micro-batches of {} in {} pipelines",
           training.micro_batch, parallelism.data);
-    return training.global_batch / (training.micro_batch * parallelism.data);
+    const std::vector<int64_t>& each = parallelism.microbatches_per_replica;
+    return each.empty() ? training.global_batch / (training.micro_batch * parallelism.data)
+                        : *std::max_element(each.begin(), each.end());
+  }
+  int64_t microbatches_of(int32_t replica) const {
+    const std::vector<int64_t>& each = parallelism.microbatches_per_replica;
+    return each.empty() ? microbatches() : each[static_cast<size_t>(replica)];
   }
   int32_t replicas() const { return static_cast<int32_t>(parallelism.data); }
   // [stage_times] may stand without a model; the one in the Plan then has no bytes to send.

@@ -145,6 +145,9 @@ struct Parallelism {
   // Datacenters that hold samples and labels, which must not leave: none but these may have the
   // first and the last stage. Empty: any.
   std::vector<std::string> first_stage_in, last_stage_in;
+  // Micro-batches of each pipeline, where they differ; their sum x micro_batch is global_batch, and
+  // each sample weighs the same in the gradient. Left out: all alike.
+  std::vector<int64_t> microbatches_per_replica;
   // Left out: all pipelines are one DP-cell that shares the WAN in time where schedule = "atlas";
   // elsewhere every pipeline is by itself.
   std::optional<int64_t> cell;  // pipelines per DP-cell; divides data
@@ -312,6 +315,13 @@ void describe(Archive& a, Parallelism& p) {
   a.optional("tensor_per_stage", p.tensor_per_stage);
   describe_places(a, "datacenter_per_stage", p.datacenter_per_stage);
   a.optional("datacenter_per_replica", p.datacenter_per_replica);
+  a.optional("microbatches_per_replica", p.microbatches_per_replica);
+  a.check(p.microbatches_per_replica.empty() ||
+              (std::ssize(p.microbatches_per_replica) == p.data &&
+               std::all_of(p.microbatches_per_replica.begin(), p.microbatches_per_replica.end(),
+                           [](int64_t m) { return m >= 1 && m <= 100'000'000; })),
+          "microbatches_per_replica",
+          fmt::format("wanted {} numbers of at least 1, one for each pipeline", p.data));
   a.optional("first_stage_in", p.first_stage_in);
   a.optional("last_stage_in", p.last_stage_in);
   a.optional("cell", p.cell);
