@@ -65,12 +65,13 @@ std::vector<model::Slice> split_layers(const model::Model& model, const Parallel
 // that it can be placed. Infeasible where the cluster has too few devices.
 Result<std::vector<Placement>> place(const Job& job);
 
-// Unusable where the job puts whole pipelines into datacenters: for searches, which put stages into
-// them and leave the replicas of each together.
+// Unusable where the job puts replicas of a stage into several datacenters: for searches, which
+// leave the replicas of each stage together.
 Status check_pipelines_are_free(const Job& job);
 
 // Splits the layers evenly, and lays contiguous stages evenly over the datacenters in the order of
-// the file (as far as their devices go; all replicas of a stage in one datacenter). In one
+// the file (as far as their devices go; all replicas of a stage in one datacenter), unless
+// [parallelism] says where they lie. In one
 // datacenter devices follow [parallelism].order. Its stages have no memory yet, and no times but
 // those of [stage_times]: cost::make_plan prices them. Infeasible where the cluster has too few
 // devices. Whether a stage fits into memory depends on the schedule: schedule::check_memory.
