@@ -29,7 +29,8 @@ void check_round_trip(const tombolo::plan::Job& job) {
   const auto back = tombolo::plan::parse_job(toml, "again.toml");
   CHECK(back, "{}\n{}", back.error().text(), toml);
   CHECK(back->model == job.model && back->cluster == job.cluster &&
-            back->training == job.training && back->parallelism == job.parallelism,
+            back->training == job.training && back->parallelism == job.parallelism &&
+            back->exchange == job.exchange,
         "changed on the way through\n{}", toml);
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 
 #include "perform/runtime/checkpoint.h"
 #include "perform/runtime/perform.h"
@@ -25,8 +26,10 @@ struct Story {
   std::vector<runtime::NamedTensor> checkpoint;  // of all that write one, after the last step
   std::vector<int64_t> state_bytes;              // by rank
   std::vector<std::string> digests;              // by rank
-  std::optional<double> evaluation;              // held-out text, after the last step
-  std::vector<Status> ends;                      // by rank
+  // By step, and stage where they are of one rank each: what replicas held, as far as it differed.
+  std::map<std::pair<int64_t, int32_t>, std::set<std::string>> compared;
+  std::optional<double> evaluation;  // held-out text, after the last step
+  std::vector<Status> ends;          // by rank
 };
 
 // Where it begins: empty, with the first values that a Plan's seed draws.
@@ -42,9 +45,10 @@ inline Story live_together(const plan::Plan& plan, const From& from = {}) {
   std::mutex mutex;
   Story story;
   SystemClock clock;
-  runtime::Hooks hooks;
-  hooks.iteration = [&](const runtime::IterationReport& report) -> Status {
+  const auto note = [&](int32_t rank, const runtime::IterationReport& report) -> Status {
     const std::lock_guard lock(mutex);
+    if (report.weights_digest)
+      story.compared[{report.iteration, plan.ranks[rank].stage}].insert(*report.weights_digest);
     if (report.loss) story.losses[report.iteration] += *report.loss / plan.replicas();
     if (report.gradient_norm) story.norms[report.iteration] = *report.gradient_norm;
     if (report.update_skipped &&
@@ -52,7 +56,7 @@ inline Story live_together(const plan::Plan& plan, const From& from = {}) {
       story.skipped.push_back(report.iteration);
     return {};
   };
-  hooks.evaluation = [&](const runtime::Evaluation& evaluation) -> Status {
+  const auto evaluated = [&](const runtime::Evaluation& evaluation) -> Status {
     const std::lock_guard lock(mutex);
     if (!story.evaluation) story.evaluation = evaluation.loss;
     return {};
@@ -66,11 +70,16 @@ inline Story live_together(const plan::Plan& plan, const From& from = {}) {
   const auto live = [&](int32_t rank) -> Status {
     const plan::Placement& own = plan.ranks[rank];
     MemoryMessenger messenger(hub, rank);
+    const runtime::Hooks hooks{
+        .iteration = [&,
+                      rank](const runtime::IterationReport& report) { return note(rank, report); },
+        .evaluation = evaluated};
     if (!from.checkpoint.empty()) TRY(kernels[rank]->load(source_of(from.checkpoint)));
     if (plan.replicas() > 1) {
       TRY(kernels[rank]->join_replicas({.ranks = plan.replicas_of(own.stage),
                                         .own = static_cast<size_t>(own.replica),
                                         .messenger = &messenger,
+                                        .lie_apart = plan.replicas_lie_apart(),
                                         .address = "127.0.0.1"}));
     }
     if (const auto other = runtime::other_end(plan, rank))

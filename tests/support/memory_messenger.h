@@ -5,7 +5,9 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "perform/runtime/messenger.h"
@@ -20,16 +22,25 @@ class MemoryHub {
     changed_.notify_all();
   }
 
-  Result<link::Received> take(int32_t from, int32_t to, link::Tag tag) {
+  using Awaited = runtime::Messenger::Awaited;
+  using Came = runtime::Messenger::Came;
+  Result<Came> take_any(int32_t to, std::span<const Awaited> wanted) {
     std::unique_lock lock(mutex_);
-    auto& waiting = messages_[{from, to, tag}];
-    changed_.wait(lock, [&] { return !waiting.empty() || lost_.count(from) > 0; });
-    if (waiting.empty()) {
-      return fail({ErrorCode::kLostPeer, fmt::format("rank {} went away", from)});
+    while (true) {
+      std::optional<int32_t> lost;
+      for (size_t i = 0; i < wanted.size(); ++i) {
+        auto& waiting = messages_[{wanted[i].peer, to, wanted[i].tag}];
+        if (waiting.empty()) {
+          if (lost_.count(wanted[i].peer) > 0) lost = wanted[i].peer;
+          continue;
+        }
+        Came came{i, {.payload = std::move(waiting.front())}};
+        waiting.pop_front();
+        return came;
+      }
+      if (lost) return fail({ErrorCode::kLostPeer, fmt::format("rank {} went away", *lost)});
+      changed_.wait(lock);
     }
-    link::Received message{.payload = std::move(waiting.front())};
-    waiting.pop_front();
-    return message;
   }
 
   // Whoever waits for it, now or later, hears that it is gone.
@@ -53,8 +64,8 @@ class MemoryMessenger : public runtime::Messenger {
     hub_.put(rank_, peer, tag, std::move(payload));
     return {};
   }
-  Result<link::Received> receive(int32_t peer, link::Tag tag) override {
-    return hub_.take(peer, rank_, tag);
+  Result<Came> receive_any(std::span<const Awaited> wanted) override {
+    return hub_.take_any(rank_, wanted);
   }
 
  private:

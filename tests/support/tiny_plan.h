@@ -40,12 +40,21 @@ struct TinyLayout {
   int virtual_stages = 1;
   bool over_a_wan = false;  // half of the pipeline each in two datacenters
   std::string recompute = "none";
+  bool apart = false;  // half of the pipelines each in two datacenters, with all their stages
+  int hidden = 32;     // 192: each layer is a group of gradients by itself (plan/gradient_groups.h)
 };
 
 inline plan::Plan tiny_plan(const TinyLayout& layout) {
-  const int devices = layout.pipeline * layout.data / (layout.over_a_wan ? 2 : 1);
-  const std::string elsewhere = !layout.over_a_wan ? ""
-                                                   : fmt::format(R"([[cluster.datacenter]]
+  const bool two_places = layout.over_a_wan || layout.apart;
+  const int devices = layout.pipeline * layout.data / (two_places ? 2 : 1);
+  std::string places;
+  for (int i = 0; i < (layout.apart ? layout.data : 0); ++i) {
+    places += fmt::format("{}\"{}\"", i == 0 ? "datacenter_per_replica = [" : ", ",
+                          i < layout.data / 2 ? "here" : "there");
+  }
+  if (layout.apart) places += "]\n";
+  const std::string elsewhere = !two_places ? ""
+                                            : fmt::format(R"([[cluster.datacenter]]
 name = "there"
 device = "cpu"
 nodes = 1
@@ -55,15 +64,15 @@ between = ["here", "there"]
 one_way_latency = "1 ms"
 node_pair_limit = "1 Gbps"
 )",
-                                                                 devices);
-  const std::string job =
-      fmt::format(R"(
+                                                          devices);
+  const std::string job = fmt::format(
+      R"(
 [model]
 layers = 4
-hidden = 32
+hidden = {}
 heads = 4
 kv_heads = 2
-ffn = 64
+ffn = {}
 vocabulary = 256
 sequence = 32
 [[cluster.datacenter]]
@@ -84,14 +93,14 @@ pipeline = {}
 data = {}
 schedule = "{}"
 virtual_stages = {}
-[run]
+{}[run]
 steps = 30
 seed = 3
 [data]
 text = "{}"
 )",
-                  devices, elsewhere, layout.recompute, layout.pipeline, layout.data,
-                  layout.schedule, layout.virtual_stages, test_text_file());
+      layout.hidden, 2 * layout.hidden, devices, elsewhere, layout.recompute, layout.pipeline,
+      layout.data, layout.schedule, layout.virtual_stages, places, test_text_file());
   const auto parsed = plan::parse_job(job, "test.toml");
   CHECK(parsed.has_value(), "{}", parsed.error().text());
   auto plan = plan::lay_out(*parsed);

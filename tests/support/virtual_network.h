@@ -60,7 +60,10 @@ class VirtualMessenger : public Messenger {
     return {};
   }
 
-  Result<link::Received> receive(int32_t peer, link::Tag tag) override {
+  // Of one: which of several is there first would depend on the machine.
+  Result<Came> receive_any(std::span<const Awaited> wanted) override {
+    CHECK(wanted.size() == 1, "{} messages are awaited at once", wanted.size());
+    const auto& [peer, tag] = wanted.front();
     std::unique_lock lock(network_.mutex_);
     auto& queue = network_.links_[{peer, rank_}].waiting[tag];
     network_.changed_.wait(lock, [&] { return !queue.empty() || network_.closed_; });
@@ -68,7 +71,7 @@ class VirtualMessenger : public Messenger {
     link::Received message = std::move(queue.front());
     queue.pop_front();
     clock_.sleep_until(message.delivered);
-    return message;
+    return Came{0, std::move(message)};
   }
 
  private:

@@ -213,7 +213,7 @@ plan::Job with_plan(plan::Job job, const MixedPlan& plan) {
     unlike = unlike || stage.tensor != p.tensor;
     p.tensor_per_stage.push_back(stage.tensor);
     p.layers_per_stage.push_back(stage.layers);
-    p.datacenter_per_stage.push_back(stage.datacenter);
+    p.datacenter_per_stage.push_back({stage.datacenter});
   }
   if (!unlike) p.tensor_per_stage.clear();
   p.pipeline = static_cast<int64_t>(plan.stages.size());

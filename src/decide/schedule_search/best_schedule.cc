@@ -98,7 +98,29 @@ Result<schedule_proof::Exact> prove(const BestSchedule& best, bool split_backwar
   return exact;
 }
 
+namespace {
+
+// One cell is ordered, and all others do the same.
+Status check_cells_are_alike(const plan::Plan& plan) {
+  if (!plan.parallelism.microbatches_per_replica.empty()) {
+    return unusable("parallelism.microbatches_per_replica: a search orders one pipeline for all",
+                    "pipelines with equal numbers of micro-batches, or a schedule by its name");
+  }
+  for (const plan::Placement& at : plan.ranks) {
+    const bool crosses = at.datacenter != plan.ranks[static_cast<size_t>(at.replica)].datacenter;
+    if (!crosses || !plan.replicas_lie_apart()) continue;
+    return unusable(
+        "parallelism.datacenter_per_stage: a search orders one pipeline for all, and "
+        "these cross the WAN unlike one another",
+        "a schedule by its name");
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<BestSchedule> best_schedule(const plan::Plan& plan, const BestScheduleOptions& options) {
+  TRY(check_cells_are_alike(plan));
   std::vector<Tried> all = detail::try_all(plan, options);
   if (options.incumbent) {
     all.insert(all.begin(), TRY(detail::try_incumbent(*options.incumbent)));

@@ -21,6 +21,7 @@ plan::Job job_of(const plan::Plan& plan) {
   job.parallelism = plan.parallelism;
   job.data = plan.data;
   job.run = plan.run;
+  job.exchange = plan.exchange;
   job.checkpoint = plan.checkpoint;
   plan::say_datacenters(plan, job.parallelism);
   return job;

@@ -674,11 +674,16 @@ runtime::Hooks RankSession::hooks(const runtime::Kernels& kernels) {
   runtime::Hooks out;
   if (kept_) {
     out.before_update = [this, &kernels](int64_t step) { return keep_state(step, kernels); };
+    out.updated = [this](int64_t step) -> Status {
+      kept_->updated(step);
+      return {};
+    };
   }
   out.iteration = [this](const runtime::IterationReport& report) {
-    if (kept_) kept_->updated(report.iteration);
     return say(ProgressReport{report});
   };
+  // What it cannot exchange the launcher hears of at once, for others wait for it.
+  out.exchange_failed = [this](const Error& error) { static_cast<void>(say(Failure{error})); };
   out.write = [this](int64_t step, runtime::LentState& state) {
     return runtime::write_shard(keeper_->places().checkpoints, step, options_.rank, start_.epoch,
                                 state);

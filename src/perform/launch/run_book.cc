@@ -84,8 +84,9 @@ Result<std::optional<Progress>> RunBook::add(int32_t rank, const runtime::Iterat
   std::map<int32_t, Weighted> losses;
   for (const auto& [owner, each] : open.losses) losses[owner] = {each};
   const std::optional<double> loss = mean(losses);
-  const SimDuration duration = open.end - open.start;
+  const SimDuration duration = duration_of(open);
   durations_.push_back(duration);
+  last_end_ = open.end;
   if (!first_loss_) first_loss_ = loss;
   final_loss_ = loss;
   steps_done_ = report.iteration;
@@ -134,6 +135,11 @@ void RunBook::add_evaluation(int32_t rank, const runtime::Evaluation& evaluation
     losses[owner] = {each.loss, static_cast<double>(each.batches)};
   }
   evaluation_loss_ = mean(losses);
+}
+
+SimDuration RunBook::duration_of(const Open& open) const {
+  const bool overlaps = plan_.exchange_overlaps() && last_end_ && open.start < *last_end_;
+  return open.end - (overlaps ? *last_end_ : open.start);
 }
 
 // The first iteration pays for caches, memory and the links' slow start.

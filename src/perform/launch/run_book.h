@@ -4,6 +4,10 @@
 // Where a pipeline has replicas, each reports the loss of its own micro-batches; the loss of the
 // iteration is their mean, summed in the order of replicas, so that it is the same number whatever
 // arrives first.
+//
+// Where gradients are exchanged while the next iteration begins, iterations overlap. One then takes
+// as long as from the end of the one before to its own: over many that is the period from start to
+// start.
 #pragma once
 
 #include <functional>
@@ -77,6 +81,7 @@ class RunBook {
   };
   void check_rank(int32_t rank) const;
   Status compare_replicas(int64_t iteration, const Open& open) const;
+  SimDuration duration_of(const Open& open) const;
   Seconds median() const;
 
   const plan::Plan& plan_;  // the launcher's
@@ -86,6 +91,7 @@ class RunBook {
   int64_t steps_done_;
   std::map<int64_t, Open> open_;  // iterations that some ranks have done
   std::vector<SimDuration> durations_;
+  std::optional<SimTime> last_end_;  // of the iteration before
   std::optional<double> first_loss_, final_loss_, evaluation_loss_;
   int64_t evaluated_step_ = 0;
   std::map<int32_t, runtime::Evaluation> evaluations_;  // of that step, by rank

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 
 #include "spec/plan/plan_file.h"
@@ -59,6 +60,21 @@ TEST(RunBook, TheMedianLeavesTheFirstIterationOut) {
   EXPECT_EQ(summary.first_loss, 5.0);
   EXPECT_EQ(summary.final_loss, 2.0);
   EXPECT_DOUBLE_EQ(summary.tokens_per_s, 2 / 0.02);
+}
+
+// 1: 0 to 100 ms, 2: 60 to 190, 3: 130 to 270. The last one began when nothing was under way.
+TEST(RunBook, IterationsThatOverlapLastFromEndToEnd) {
+  const plan::Plan plan = make_test_plan({.stages = 1, .replicas = 2, .steps = 4, .apart = true});
+  RunBook book(plan, 1);
+  std::vector<int64_t> lasted_ms;
+  for (const auto& [start, end] : {std::pair(0, 100), {60, 190}, {130, 270}, {300, 350}}) {
+    const auto iteration = static_cast<int64_t>(lasted_ms.size()) + 1;
+    ASSERT_TRUE(book.add(0, report(iteration, start, end)));
+    const auto progress = book.add(1, report(iteration, start, end - 1));
+    ASSERT_TRUE(progress && *progress);
+    lasted_ms.push_back(std::llround((*progress)->iteration.value * 1000));
+  }
+  EXPECT_THAT(lasted_ms, ::testing::ElementsAre(100, 90, 80, 50));
 }
 
 TEST(RunBook, AfterAResumeStepsGoOnCounting) {

@@ -54,6 +54,9 @@ class Voyage {
     stages_ = 2 + static_cast<int>(random_.below(2));
     steps_ = 8 + static_cast<int>(random_.below(8));
     const bool is_slow = random_.below(8) == 0;
+    // Drawn apart: a seed's other draws stay the same.
+    const bool is_apart = replicas_ == 2 && Random(storm_.seed).stream("apart").below(2) == 0;
+    if (storm_.is_loud && is_apart) say("each pipeline lies in a datacenter of its own");
     options.plan = make_test_plan({.stages = stages_,
                                    .microbatches = 2,
                                    .replicas = replicas_,
@@ -62,7 +65,8 @@ class Voyage {
                                    .backward = "200 ms",
                                    .checkpoints = "checkpoints",
                                    .every = 1 + static_cast<int>(random_.below(4)),
-                                   .byte_scale = 64});
+                                   .byte_scale = 64,
+                                   .apart = is_apart});
     options.folder = folder_;
     options.on_several_hosts = random_.below(3) > 0;
     options.systemd = random_.below(2) > 0;

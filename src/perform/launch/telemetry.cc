@@ -87,15 +87,6 @@ Labels with(Labels labels, const char* name, std::string value) {
   return labels;
 }
 
-std::string class_of(link::Urgency urgency) {
-  // urgency_of() puts what is no micro-batch at the end of an iteration.
-  const auto of = [](uint64_t tensor) { return runtime::urgency_of({0, tensor}) & UINT32_MAX; };
-  const uint64_t within = urgency & UINT32_MAX;
-  return within == of(runtime::kReplicaTensor)      ? "gradients"
-         : within == of(runtime::kEvaluationTensor) ? "evaluation"
-                                                    : "pipeline";
-}
-
 Value or_null(const std::optional<double>& number) { return number ? Value(*number) : Value(); }
 
 struct LinkSeries {
@@ -185,7 +176,8 @@ std::vector<LinkReport> link_reports(std::vector<LinkStatistics> links, int32_t 
     if (link.peer == launcher || !link.up) continue;
     std::map<std::string, uint64_t> queue;
     for (const char* name : {"pipeline", "gradients", "evaluation"}) queue[name] = 0;
-    for (const auto& [urgency, bytes] : link.queued_bytes) queue[class_of(urgency)] += bytes;
+    for (const auto& [urgency, bytes] : link.queued_bytes)
+      queue[runtime::class_of(urgency)] += bytes;
     LinkReport& report = out.emplace_back();
     for (const auto& [name, bytes] : queue) report.queue.push_back({name, bytes});
     report.silent = round_to_ns(link.silence);

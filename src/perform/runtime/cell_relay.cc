@@ -87,8 +87,15 @@ Status CellMessenger::send(int32_t peer, Tag tag, Payload payload) {
   return {};
 }
 
-Result<Received> CellMessenger::receive(int32_t peer, Tag tag) {
-  if (!shares(peer, tag)) return messenger_.receive(peer, tag);
+Result<Messenger::Came> CellMessenger::receive_any(std::span<const Awaited> wanted) {
+  const auto is_shared = [&](const Awaited& each) { return shares(each.peer, each.tag); };
+  if (std::none_of(wanted.begin(), wanted.end(), is_shared)) return messenger_.receive_any(wanted);
+  CHECK(wanted.size() == 1, "{} messages are awaited at once, some of them in shares",
+        wanted.size());
+  return Came{0, TRY(gather(wanted.front().tag))};
+}
+
+Result<Received> CellMessenger::gather(Tag tag) {
   const Tag share = link::share_tag(Hop::kGather, tag, place(rank_));
   link::Gather gather(static_cast<uint32_t>(members_.size()));
   for (uint32_t s = 0; s < members_.size(); ++s) {

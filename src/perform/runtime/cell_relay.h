@@ -33,9 +33,11 @@ class CellMessenger : public Messenger {
  public:
   CellMessenger(const plan::Plan& plan, int32_t rank, Messenger& messenger);
   Status send(int32_t peer, link::Tag tag, link::Payload payload) override;
-  Result<link::Received> receive(int32_t peer, link::Tag tag) override;
+  // Of a shared message it waits by itself: it comes from several.
+  Result<Came> receive_any(std::span<const Awaited> wanted) override;
 
  private:
+  Result<link::Received> gather(link::Tag tag);
   bool shares(int32_t peer, const link::Tag& tag) const;
   uint32_t place(int32_t rank) const;  // in its cell
 

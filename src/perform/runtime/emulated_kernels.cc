@@ -125,6 +125,9 @@ EmulatedKernels::EmulatedKernels(const plan::Plan& plan, int32_t rank, Clock& cl
   for (const int32_t stage : schedule::shape_of(plan).stages_at(plan.ranks[rank].stage)) {
     stages_[stage] = {plan.stages[stage], gradient_bytes(plan, stage)};
   }
+  if (!plan.exchanges_gradients()) return;
+  groups_.emplace(plan, rank, clock, options.check_every_byte,
+                  [this](int32_t stage) { ++held(stage).updates; });
 }
 
 EmulatedKernels::Held& EmulatedKernels::held(int32_t stage) {
@@ -142,6 +145,11 @@ void EmulatedKernels::wait(SimTime start, SimDuration duration) {
   iteration_lateness_.sum += std::max(end - due, SimDuration{0});
   iteration_lateness_.kept += end - start - duration;
   ++iteration_lateness_.waits;
+}
+
+void EmulatedKernels::make_gradients(int32_t stage, SimTime start, SimDuration duration) {
+  if (groups_) return groups_->backward(stage, start, duration, waiting());
+  wait(start, duration);
 }
 
 Status EmulatedKernels::check(const Payload& payload, int32_t stage, int64_t microbatch,
@@ -174,6 +182,7 @@ Status EmulatedKernels::check_pattern(const Payload& payload, uint64_t first) co
 Status EmulatedKernels::begin_iteration(int64_t iteration) {
   iteration_ = iteration;
   iteration_lateness_ = {};
+  if (groups_) groups_->begin_iteration(iteration);
   return {};
 }
 
@@ -185,7 +194,12 @@ Result<Payload> EmulatedKernels::forward(int32_t stage, int64_t microbatch, Payl
   input = {};
   Payload output;
   if (!own.slice.head) output = pattern(payload_, iteration_, microbatch, stage, false);
-  wait(start, round_to_ns(own.cost.forward));
+  const SimDuration duration = round_to_ns(own.cost.forward);
+  if (groups_) {
+    TRY(groups_->forward(stage, start, duration, waiting()));
+  } else {
+    wait(start, duration);
+  }
   return output;
 }
 
@@ -195,7 +209,7 @@ Status EmulatedKernels::recompute(int32_t stage, int64_t) {
 }
 
 Result<Payload> EmulatedKernels::go_back(int32_t stage, int64_t microbatch, Payload output_gradient,
-                                         SimDuration duration) {
+                                         const Spend& spend) {
   const SimTime start = clock_.now();
   const plan::Stage& own = held(stage).stage;
   if (!own.slice.head) TRY(check(output_gradient, stage, microbatch, true));
@@ -204,24 +218,27 @@ Result<Payload> EmulatedKernels::go_back(int32_t stage, int64_t microbatch, Payl
   if (!own.slice.embedding) {
     gradient = pattern(payload_, iteration_, microbatch, stage - 1, true);
   }
-  wait(start, duration);
+  spend(start);
   return gradient;
 }
 
 Result<Payload> EmulatedKernels::backward(int32_t stage, int64_t microbatch,
                                           Payload output_gradient) {
+  const SimDuration duration = round_to_ns(held(stage).stage.cost.backward);
   return go_back(stage, microbatch, std::move(output_gradient),
-                 round_to_ns(held(stage).stage.cost.backward));
+                 [&](SimTime start) { make_gradients(stage, start, duration); });
 }
 
 Result<Payload> EmulatedKernels::backward_input(int32_t stage, int64_t microbatch,
                                                 Payload output_gradient) {
+  const SimDuration duration = schedule::durations_of(held(stage).stage.cost).backward_input;
   return go_back(stage, microbatch, std::move(output_gradient),
-                 schedule::durations_of(held(stage).stage.cost).backward_input);
+                 [&](SimTime start) { wait(start, duration); });
 }
 
 Status EmulatedKernels::backward_weight(int32_t stage, int64_t) {
-  wait(clock_.now(), schedule::durations_of(held(stage).stage.cost).backward_weight);
+  make_gradients(stage, clock_.now(),
+                 schedule::durations_of(held(stage).stage.cost).backward_weight);
   return {};
 }
 

@@ -7,7 +7,8 @@
 // Waiting: a sleep ends late, by some 60 us on a plain kernel. The lateness of one wait is taken
 // off the next, so that it does not add up; beyond 10 ms it is kept as what it is, a busy machine.
 //
-// Replicas really pass their gradients around a ring (ring_exchange.h), in chunks of such patterns;
+// Where the Plan exchanges gradients by groups, passes stop at the groups' borders and gradients are
+// made up (emulated_groups.h). Elsewhere replicas really pass their gradients around a ring (ring_exchange.h), in chunks of such patterns;
 // where [stage_times] imagined how long that takes they meet and then wait for so long.
 //
 // A rank with several stages passes payloads between neighbours of its own as it does over a link.
@@ -21,6 +22,7 @@
 #include <map>
 
 #include "base/clock.h"
+#include "perform/runtime/emulated_groups.h"
 #include "perform/runtime/kernels.h"
 #include "perform/runtime/ring_exchange.h"
 #include "spec/plan/plan.h"
@@ -47,6 +49,7 @@ class EmulatedKernels : public Kernels {
   EmulatedKernels(const plan::Plan& plan, int32_t rank, Clock& clock)
       : EmulatedKernels(plan, rank, clock, Options{}) {}
 
+  ParameterGroups* parameters() override { return groups_ ? &*groups_ : nullptr; }
   Status join_replicas(const Replicas& replicas) override;
   Status begin_iteration(int64_t iteration) override;
   Result<Payload> forward(int32_t stage, int64_t microbatch, Payload input) override;
@@ -78,8 +81,14 @@ class EmulatedKernels : public Kernels {
   };
   Held& held(int32_t stage);
   void wait(SimTime start, SimDuration duration);
+  EmulatedGroups::Wait waiting() {
+    return [this](SimTime start, SimDuration duration) { wait(start, duration); };
+  }
+  // What lasts, from so early on.
+  using Spend = std::function<void(SimTime start)>;
   Result<Payload> go_back(int32_t stage, int64_t microbatch, Payload output_gradient,
-                          SimDuration duration);
+                          const Spend& spend);
+  void make_gradients(int32_t stage, SimTime start, SimDuration duration);
   // `stage` is the one that received it.
   Status check(const Payload& payload, int32_t stage, int64_t microbatch, bool gradient) const;
   Status check_pattern(const Payload& payload, uint64_t first) const;
@@ -95,7 +104,8 @@ class EmulatedKernels : public Kernels {
   const link::LinkShape hop_;       // from the predecessor in the ring of replicas
   int64_t iteration_ = 0;
   Replicas replicas_;
-  SimDuration lateness_;  // of the waits so far, to be made up for
+  std::optional<EmulatedGroups> groups_;  // where the Plan exchanges them
+  SimDuration lateness_;                  // of the waits so far, to be made up for
   Lateness iteration_lateness_;
 };
 

@@ -18,6 +18,13 @@
 // is, or the copy that it took before its own update of i. The same holds with several stages per
 // rank: one that was stopped between two updates supplies the copy alone.
 //
+// It also holds where groups of gradients are updated one by one while the next iteration begins
+// (exchange_thread.h). Say a rank has begun to update a group of iteration i. Its sum holds
+// gradients of each micro-batch of each pipeline, which passed forward through all stages in
+// iteration i; and a forward pass of i waits, at each stage, for every group's update of i - 1. So
+// again all ranks have done all of i - 1, and each took its copy before the first group of i. What a
+// rank has updated of i when it stops does not count unless it is all of it.
+//
 // Without a copy a rank supplies what it holds, unless it is between two updates. Until the first
 // rank begins its update of iteration i, and after the last one has ended it, all hold the same
 // step, and nothing is lost; between the two there may be no step that all can supply, and the run

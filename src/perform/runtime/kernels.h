@@ -25,7 +25,8 @@
 
 namespace tombolo::runtime {
 
-class Messenger;  // messenger.h
+class Messenger;        // messenger.h
+class ParameterGroups;  // parameter_groups.h
 
 using Payload = std::vector<std::byte>;
 
@@ -98,6 +99,9 @@ class Kernels {
   virtual ~Kernels() = default;
 
   virtual int64_t threads() const { return 1; }  // with which they compute
+
+  // Their second face; null: what needs it cannot be done with them.
+  virtual ParameterGroups* parameters() { return nullptr; }
 
   // Where the Plan has replicas: called once, after load() and before the first iteration. All
   // replicas call it at about the same time and may talk to each other, now and in

@@ -10,6 +10,9 @@
 namespace tombolo::runtime {
 namespace {
 
+constexpr uint64_t kPipeline = 0, kReplicas = 1, kEvaluation = 2;
+constexpr uint64_t kClassShift = 30;  // room for kStagesMax x kGroupsMax groups below it
+
 Error about_a_peer(Error error) {
   error.code = ErrorCode::kLostPeer;
   return error;
@@ -21,8 +24,8 @@ Status EndpointMessenger::send(int32_t peer, link::Tag tag, link::Payload payloa
   return endpoint_.send(peer, tag, std::move(payload), urgency_of(tag)).map_error(about_a_peer);
 }
 
-Result<link::Received> EndpointMessenger::receive(int32_t peer, link::Tag tag) {
-  return endpoint_.receive(peer, tag, kNever).map_error(about_a_peer);
+Result<Messenger::Came> EndpointMessenger::receive_any(std::span<const Awaited> wanted) {
+  return endpoint_.receive_any(wanted, kNever).map_error(about_a_peer);
 }
 
 uint64_t pipeline_tensor(const action::Action& message) {
@@ -36,15 +39,28 @@ uint64_t pipeline_tensor(const action::Action& message) {
   return boundary * kTensorsPerBoundary + within;
 }
 
-// The iteration in the upper 32 bits, the class below it. Equal ones go in the order in which they
-// were handed over.
+uint64_t group_tensor(int32_t stage, int32_t group, int64_t round) {
+  const auto s = static_cast<uint64_t>(stage), g = static_cast<uint64_t>(group);
+  CHECK(s < kStagesMax && g < kGroupsMax && static_cast<uint64_t>(round) < kRoundsMax,
+        "round {} of group {} of stage {} has no number", round, group, stage);
+  return kGroupTensor + ((s * kGroupsMax + g) * kRoundsMax + static_cast<uint64_t>(round));
+}
+
+// The iteration in the upper 32 bits, the class in two bits below it, then which group of
+// parameters. Equal ones go in the order in which they were handed over.
 link::Urgency urgency_of(link::Tag tag) {
-  constexpr uint64_t kPipeline = 0, kReplicas = 1, kEvaluation = 2;
   if (link::is_share(tag)) tag = link::whole_tag(tag);
-  const uint64_t within = tag.tensor >= kReplicaTensor      ? kReplicas
-                          : tag.tensor >= kEvaluationTensor ? kEvaluation
-                                                            : kPipeline;
-  return std::min<uint64_t>(tag.iteration, UINT32_MAX) << 32 | within;
+  const uint64_t of_class = tag.tensor >= kReplicaTensor      ? kReplicas
+                            : tag.tensor >= kEvaluationTensor ? kEvaluation
+                                                              : kPipeline;
+  const bool of_group = tag.tensor >= kGroupTensor && tag.tensor < kWakeTensor;
+  const uint64_t need = of_group ? 1 + (tag.tensor - kGroupTensor) / kRoundsMax : 0;
+  return std::min<uint64_t>(tag.iteration, UINT32_MAX) << 32 | of_class << kClassShift | need;
+}
+
+const char* class_of(link::Urgency urgency) {
+  const uint64_t of_class = (urgency & UINT32_MAX) >> kClassShift;
+  return of_class == kReplicas ? "gradients" : of_class == kEvaluation ? "evaluation" : "pipeline";
 }
 
 link::LinkShape shape_between(const plan::Plan& plan, int32_t from, int32_t to, bool emulated_wan) {

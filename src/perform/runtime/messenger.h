@@ -2,13 +2,13 @@
 // else.
 #pragma once
 
+#include <span>
+
 #include "perform/transport/endpoint.h"
 #include "spec/action/action.h"
 #include "spec/plan/plan.h"
 
 namespace tombolo::runtime {
-
-// No deadline: a receive ends when the message comes or the peer is lost.
 
 // Tensor numbers of an iteration. Those of a pipeline's messages lie far below evaluation, and from
 // kReplicaTensor to kNormTensor they belong to Kernels, for what replicas and ends say to each
@@ -27,6 +27,12 @@ inline constexpr uint64_t kNormTensor = uint64_t{1} << 44;
 // What they tell each other of their data, before the first iteration.
 inline constexpr uint64_t kDataTensor = uint64_t{1} << 45;
 
+// Of the sums of gradients by groups, and what a rank's threads send itself to wake each other.
+inline constexpr uint64_t kGroupTensor = uint64_t{1} << 46;
+inline constexpr uint64_t kWakeTensor = uint64_t{1} << 47;
+inline constexpr uint64_t kGroupsMax = uint64_t{1} << 12;  // of a stage
+inline constexpr uint64_t kRoundsMax = uint64_t{1} << 12;  // of a group's exchange
+
 // The message of one micro-batch across the boundary between a stage and the next, as its sender
 // and its receiver both number it.
 uint64_t pipeline_tensor(const action::Action& message);
@@ -34,18 +40,33 @@ inline uint64_t replica_tensor(int32_t stage) {
   return kReplicaTensor + static_cast<uint64_t>(stage) * kTensorsPerBoundary;
 }
 
+// A message of the exchange of one group of parameters; `round` counts within it.
+uint64_t group_tensor(int32_t stage, int32_t group, int64_t round);
+
 // Who goes first where several messages wait for one link: the earlier iteration; within it what
 // the pipeline waits for, in the order in which it was handed over, which is the schedule's; then
-// what replicas say to each other (the sums of gradients, which only the update waits for);
-// evaluation comes last. The launcher's messages go before all of them. A share goes when its
-// message would; relays state an urgency of their own (cell_relay.h).
+// what replicas say to each other (the sums of gradients, which only the update waits for), of
+// groups those first which the next forward pass needs first; evaluation comes last. The launcher's
+// messages go before all of them. A share goes when its message would; relays state an urgency of
+// their own (cell_relay.h).
 link::Urgency urgency_of(link::Tag tag);
+// What kind of message that is: "pipeline", "gradients" or "evaluation".
+const char* class_of(link::Urgency urgency);
 
 class Messenger {
  public:
   virtual ~Messenger() = default;
   virtual Status send(int32_t peer, link::Tag tag, link::Payload payload) = 0;
-  virtual Result<link::Received> receive(int32_t peer, link::Tag tag) = 0;
+
+  // Of several messages the first that is there: of those that are, the one that stands first in
+  // `wanted`. No deadline: it ends when one comes, or when a peer of them is lost.
+  using Awaited = transport::Endpoint::Awaited;
+  using Came = transport::Endpoint::Came;
+  virtual Result<Came> receive_any(std::span<const Awaited> wanted) = 0;
+  Result<link::Received> receive(int32_t peer, link::Tag tag) {
+    const Awaited wanted{peer, tag};
+    return std::move(TRY(receive_any({&wanted, 1})).message);
+  }
 };
 
 // The errors of an Endpoint are about peers, whatever their wording: all become kLostPeer, so that
@@ -54,7 +75,7 @@ class EndpointMessenger : public Messenger {
  public:
   explicit EndpointMessenger(transport::Endpoint& endpoint) : endpoint_(endpoint) {}
   Status send(int32_t peer, link::Tag tag, link::Payload payload) override;
-  Result<link::Received> receive(int32_t peer, link::Tag tag) override;
+  Result<Came> receive_any(std::span<const Awaited> wanted) override;
 
  private:
   transport::Endpoint& endpoint_;

@@ -26,6 +26,27 @@ TEST(Urgency, AllOfAPipelinesMessagesAreEqual) {
   EXPECT_EQ(urgency_of({3, 6}), urgency_of({3, 5 * kTensorsPerBoundary}));
 }
 
+// Group 0 of stage 2 is needed before its group 1, and both before stage 3.
+TEST(Urgency, WhatTheNextForwardNeedsFirstGoesFirst) {
+  const std::vector<link::Tag> order = {
+      {3, 7},                               // a micro-batch
+      {3, replica_tensor(7)},               // a sum without groups
+      {3, group_tensor(2, 0, 4)},           // and with
+      {3, group_tensor(2, 1, 0)},           //
+      {3, group_tensor(3, 0, 0)},           //
+      {3, group_tensor(65'535, 4'095, 0)},  //
+      {3, kEvaluationTensor},               // a held-out batch
+      {4, group_tensor(0, 0, 0)},           // the next iteration
+  };
+  for (size_t i = 1; i < order.size(); ++i)
+    EXPECT_LT(urgency_of(order[i - 1]), urgency_of(order[i])) << link::text(order[i]);
+  EXPECT_EQ(urgency_of(order[2]), urgency_of({3, group_tensor(2, 0, 0)}));
+  EXPECT_STREQ(class_of(urgency_of(order[0])), "pipeline");
+  EXPECT_STREQ(class_of(urgency_of(order[1])), "gradients");
+  EXPECT_STREQ(class_of(urgency_of(order[5])), "gradients");
+  EXPECT_STREQ(class_of(urgency_of(order[6])), "evaluation");
+}
+
 // Of stages 4 and 5 either end numbers a message alike; stages 0 and 1 of the same ranks otherwise.
 TEST(PipelineTensor, IsTheSameForSenderAndReceiver) {
   const auto tensor = [](const char* text) { return pipeline_tensor(*action::parse_action(text)); };

@@ -10,7 +10,10 @@
 #include "perform/runtime/cell_relay.h"
 #include "perform/runtime/data_facts.h"
 #include "perform/runtime/emulated_kernels.h"
+#include "perform/runtime/exchange_thread.h"
 #include "perform/runtime/machine_load.h"
+#include "perform/runtime/parameter_groups.h"
+#include "perform/runtime/report_desk.h"
 #include "perform/update/clip.h"
 
 namespace tombolo::runtime {
@@ -54,6 +57,8 @@ class Performer {
         replica_(plan.ranks[options.rank].replica),
         last_stage_(shape_.stages - 1),
         holds_last_(stages_.back() == last_stage_),
+        updates_by_group_(updates_by_group(plan)),
+        desk_(options.first_iteration, hooks.iteration),
         writer_({.write = hooks.write ? hooks.write : writing(),
                  .report = hooks.shard,
                  .miss = hooks.missed,
@@ -69,10 +74,16 @@ class Performer {
       return write_shard(plan_.checkpoint->directory, step, options_.rank, 0, state);
     };
   }
+  Status start_exchange();
+  Status before_update(int64_t step);
+  Status updated(int64_t iteration);
+  Status settle() { return exchange_ ? exchange_->await_all() : Status{}; }
+  void note_exchange();
   Status iterate(int64_t iteration);
   Status act(const Action& action);
   Status compute(const Action& action);
   Status reduce(const Action& action);
+  Status reduce_by_groups(const Action& action);
   Status send(const Action& action);
   Status receive(const Action& action);
   void pass_output(const Action& action, Payload output);
@@ -117,6 +128,8 @@ class Performer {
   const int32_t replica_;
   const int32_t last_stage_;  // of the model
   const bool holds_last_;
+  const bool updates_by_group_;              // on the exchange's thread
+  std::map<int32_t, Action> last_backward_;  // of an iteration, by stage
 
   int64_t iteration_ = 0;
   int64_t updating_ = 0;  // the newest iteration of which an update began
@@ -131,22 +144,65 @@ class Performer {
   std::optional<Clipping> clipping_;  // of this iteration
   int64_t skipped_in_a_row_ = 0;
   trace::Trace trace_;
-  CheckpointWriter writer_;  // the last one: it goes before what it uses
+  ReportDesk desk_;
+  // Where groups are updated the exchange's thread has it, but while nothing is under way there.
+  CheckpointWriter writer_;
+  std::unique_ptr<ExchangeThread> exchange_;  // the last one: it goes before what it uses
 };
+
+Status Performer::start_exchange() {
+  ParameterGroups* parameters = kernels_.parameters();
+  if (!parameters) {
+    return unusable(
+        "replicas lie in several datacenters, and these kernels cannot hand out their "
+        "gradients group by group",
+        "datacenter_per_stage, which keeps the replicas of a stage together");
+  }
+  for (const Action& action : order_) {
+    if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight)
+      last_backward_[action.stage] = action;
+  }
+  exchange_ = std::make_unique<ExchangeThread>(
+      plan_,
+      ExchangeOptions{.rank = options_.rank,
+                      .origin = options_.origin,
+                      .overlap = plan_.exchange_overlaps(),
+                      .updates = updates_by_group_},
+      *parameters, messenger_, clock_,
+      ExchangeHooks{.before_update = [this](int64_t step) { return before_update(step); },
+                    .updated = [this](int64_t iteration) { return updated(iteration); },
+                    .failed = hooks_.exchange_failed});
+  return {};
+}
+
+// The thread that updates calls both.
+Status Performer::before_update(int64_t step) {
+  if (updates_by_group_) TRY(writer_.check());
+  writer_.before_update();
+  return hooks_.before_update ? hooks_.before_update(step) : Status{};
+}
+
+Status Performer::updated(int64_t iteration) {
+  if (hooks_.updated) TRY(hooks_.updated(iteration));
+  return desk_.updated(iteration, now());
+}
 
 Result<trace::Trace> Performer::run() {
   const int64_t steps = plan_.run.steps;
   TRY(during(agree_on_data(plan_, options_.rank, options_.first_iteration, kernels_, messenger_),
              "comparing the data of the pipeline's first and last stage"));
+  if (plan_.exchanges_gradients()) TRY(start_exchange());
   for (int64_t i = options_.first_iteration; i <= steps; ++i) {
     TRY(iterate(i));
-    TRY(writer_.check());
+    if (!updates_by_group_) TRY(writer_.check());
     const bool end = i == steps;
     const int64_t every = plan_.run.evaluate_every;
     if (end || (every > 0 && i % every == 0)) TRY(evaluate(i));
     if (!plan_.checkpoint || plan_.checkpoint->every <= 0) continue;
     if (end || i % plan_.checkpoint->every == 0) TRY(checkpoint(i));
   }
+  if (exchange_) TRY(exchange_->finish());
+  note_exchange();
   TRY(writer_.finish());
   record_writes();
   return std::move(trace_);
@@ -161,6 +217,7 @@ Status Performer::iterate(int64_t iteration) {
   clipping_.reset();
   const auto room = options_.intervals_max - static_cast<int64_t>(trace_.intervals.size());
   drawing_ = room >= static_cast<int64_t>(order_.size());
+  if (exchange_) exchange_->begin_iteration(iteration);
   TRY(kernels_.begin_iteration(iteration));
   for (const Action& action : order_) {
     TRY(during(act(action),
@@ -170,8 +227,18 @@ Status Performer::iterate(int64_t iteration) {
   const size_t left =
       inputs_.size() + output_gradients_.size() + outputs_.size() + input_gradients_.size();
   CHECK(left == 0, "{} results of iteration {} were not used", left, iteration);
-  const IterationReport done = TRY(report(iteration));
-  return hooks_.iteration ? hooks_.iteration(done) : Status{};
+  note_exchange();
+  IterationReport done = TRY(report(iteration));
+  if (!updates_by_group_) TRY(updated(iteration));
+  return desk_.hand_in(std::move(done));
+}
+
+void Performer::note_exchange() {
+  if (!exchange_) return;
+  const SimDuration exposed = exchange_->take_waited();
+  wan_wait_ += exposed;
+  if (plan_.exchange_overlaps()) record("exposed_s", iteration_, seconds(exposed).value);
+  for (const Interval& each : exchange_->take_intervals()) draw(each);
 }
 
 Result<IterationReport> Performer::report(int64_t iteration) {
@@ -193,21 +260,24 @@ Result<IterationReport> Performer::report(int64_t iteration) {
   out.late_s = record_lateness(iteration);
   const int64_t every = plan_.run.compare_replicas_every;
   if (has_replicas() && every > 0 && (iteration % every == 0 || iteration == plan_.run.steps)) {
+    TRY(settle());
     out.weights_digest = TRY(during(kernels_.weights_digest(), "comparing the replicas"));
   }
   return out;
 }
 
 Status Performer::act(const Action& action) {
+  if (action.kind == ActionKind::kUpdate && updates_by_group_) return {};
   if (action.kind == ActionKind::kUpdate && updating_ < iteration_) {
     updating_ = iteration_;
+    TRY(settle());
     TRY(clip_gradients());
-    writer_.before_update();
-    if (hooks_.before_update) TRY(hooks_.before_update(iteration_ - 1));
+    TRY(before_update(iteration_ - 1));
   }
   if (action::is_send(action.kind)) return send(action);
   if (action::is_receive(action.kind)) return receive(action);
-  if (action.kind == ActionKind::kReduceGradients) return reduce(action);
+  if (action.kind == ActionKind::kReduceGradients)
+    return exchange_ ? reduce_by_groups(action) : reduce(action);
   return compute(action);
 }
 
@@ -263,6 +333,8 @@ Result<double> Performer::sum_over_stages(double own) {
 Status Performer::compute(const Action& action) {
   const int32_t s = action.stage, m = action.microbatch;
   await_release(action);
+  if (exchange_ && action.kind == ActionKind::kForward) TRY(exchange_->await_ready(s, 0));
+  if (exchange_ && last_backward_.at(s) == action) TRY(kernels_.parameters()->last_backward(s));
   const SimTime start = now();
   if (!first_computation_) first_computation_ = start;
   switch (action.kind) {
@@ -333,6 +405,13 @@ Status Performer::reduce(const Action& action) {
   return {};
 }
 
+// With overlap all groups have left, and nobody waits for them here.
+Status Performer::reduce_by_groups(const Action& action) {
+  if (plan_.exchange_overlaps()) return {};
+  exchange_->release(action.stage);
+  return exchange_->await_stage(action.stage);
+}
+
 Status Performer::send(const Action& action) {
   const bool activation = action.kind == ActionKind::kSendActivation;
   const int32_t peer = pipeline_rank(action.stage + (activation ? 1 : -1));
@@ -356,6 +435,7 @@ Status Performer::receive(const Action& action) {
 Status Performer::evaluate(int64_t step) {
   const int64_t batches = kernels_.evaluation_batches();
   if (batches == 0) return {};
+  TRY(settle());
   drawing_ = options_.intervals_max - static_cast<int64_t>(trace_.intervals.size()) >= 2 * batches;
   for (int64_t first = 0; first < batches; first += kEvaluationWindow) {
     for (const int32_t stage : stages_) {
@@ -412,6 +492,7 @@ Status Performer::evaluate_batch(int32_t stage, int64_t step, int64_t batch, int
 Status Performer::checkpoint(int64_t step) {
   if (!writes_shard(plan_, options_.rank)) return {};
   const SimTime start = now();
+  TRY(settle());
   TRY(writer_.finish());
   writer_.begin(step, TRY(kernels_.state()));
   drawing_ = static_cast<int64_t>(trace_.intervals.size()) < options_.intervals_max;

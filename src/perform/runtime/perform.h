@@ -4,7 +4,10 @@
 //   SEND         hands the result over and goes on
 //   RECV         waits for the message, and draws the link's interval from the sender's stamp
 //   F B I W R U  Kernels
-//   REDUCE_GRAD  Kernels, with the other replicas of the stage
+//   REDUCE_GRAD  Kernels, with the other replicas of the stage. Where these lie in several
+//                datacenters the sum goes by groups, on a thread of its own (exchange_thread.h):
+//                unless the Plan says otherwise it began in the last backward pass, and this waits
+//                for nothing, nor does U; the next forward pass waits for the groups it comes to
 //   E            held-out data passes through the stages of every pipeline, each with its share,
 //                every run.evaluate_every steps and at the end
 //   C            begins to write the state, every checkpoint.every steps and at the end, while the
@@ -26,6 +29,7 @@
 #include "base/clock.h"
 #include "perform/runtime/checkpoint.h"
 #include "perform/runtime/checkpoint_writer.h"
+#include "perform/runtime/iteration_report.h"
 #include "perform/runtime/kernels.h"
 #include "perform/runtime/messenger.h"
 #include "spec/plan/plan.h"
@@ -33,26 +37,6 @@
 #include "spec/trace/trace.h"
 
 namespace tombolo::runtime {
-
-// What a rank did in one iteration. Times since the run's origin.
-struct IterationReport {
-  int64_t iteration = 0;
-  SimTime start;                              // of its first computation
-  SimTime end;                                // of its update
-  std::optional<double> loss;                 // on the last stage: of this replica's micro-batches
-  std::optional<std::string> weights_digest;  // where replicas are compared
-  std::optional<double> late_s;               // of emulated ranks: lost to the machine
-  std::optional<double> gradient_norm;        // on the last stage, where it is clipped and finite
-  bool update_skipped = false;                // because it was no number
-  SimDuration wan_wait;  // for messages from other datacenters, and for sums with replicas there
-};
-
-// Held-out text after a step, from a rank of the last stage: the mean over its share.
-struct Evaluation {
-  int64_t step = 0;
-  double loss = 0;
-  int64_t batches = 1;
-};
 
 struct PerformOptions {
   int32_t rank = 0;
@@ -68,23 +52,29 @@ struct PerformOptions {
   Room has_room = {};  // for copies of what an update finds unwritten; left out: always
 };
 
-// Called on the performing thread, those about shards on the writing one; a failure ends the run.
+// Called one at a time; on the performing thread, where groups of gradients are updated as they are
+// summed on the exchange's, and those about shards on the writing one. A failure ends the run.
 struct Hooks {
   std::function<Status(int64_t step)> before_update;  // the weights are still those after this step
-  std::function<Status(const IterationReport&)> iteration;
-  std::function<Status(int64_t step, const Shard& shard)> shard;
-  std::function<Status(const Evaluation&)> evaluation;
+  std::function<Status(int64_t step)> updated = {};   // the weights are all those after this step
+  std::function<Status(const IterationReport&)> iteration = {};  // updated, and all else is done
+  std::function<Status(int64_t step, const Shard& shard)> shard = {};
+  std::function<Status(const Evaluation&)> evaluation = {};
   CheckpointWriter::Write write = {};                 // left out: into the Plan's directory
   std::function<void(const std::string&)> note = {};  // one line for people
   // Of a shard that could not be written, and the run goes on; left out: that ends it.
   CheckpointWriter::Miss missed = {};
+  // Gradients are exchanged no more, on the exchange's thread: perform() will fail, and until then
+  // may wait for others.
+  std::function<void(const Error&)> exchange_failed = {};
 };
 
 // Returns this rank's part of the Trace, without a header. Records: "loss" and "evaluation_loss";
 // where there are replicas "replica_loss", "replica_evaluation_loss" and
 // "replica_evaluation_batches", of which merge_parts makes the former; "checkpoint_write_s", how
 // long a shard took to be written, and "checkpoint_held_s", how long the next update was held up
-// by it; "machine_late_s" of emulated ranks (machine_load.h).
+// by it; "machine_late_s" of emulated ranks (machine_load.h); where gradients are exchanged while
+// passes go on "exposed_s", how long an iteration waited for that.
 Result<trace::Trace> perform(const plan::Plan& plan, const schedule::Order& order,
                              const PerformOptions& options, Kernels& kernels, Messenger& messenger,
                              Threads& clock, const Hooks& hooks);

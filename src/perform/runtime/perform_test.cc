@@ -102,13 +102,14 @@ class DiaryMessenger : public Messenger {
     diary_.push_back(fmt::format("send {} to {}", name(tag, payload), peer));
     return {};
   }
-  Result<Received> receive(int32_t peer, Tag tag) override {
+  Result<Came> receive_any(std::span<const Awaited> wanted) override {
+    const auto& [peer, tag] = wanted.front();
     if (lost_) return fail({ErrorCode::kLostPeer, "lost rank 1"});
     const bool gradient = tag.tensor % 2 == 1;
     const auto microbatch = static_cast<int>(tag.tensor % kTensorsPerBoundary / 2 % 10);
     const Payload payload = {static_cast<std::byte>((gradient ? 'P' : 'p') + microbatch)};
     diary_.push_back(fmt::format("receive {} from {}", name(tag, payload), peer));
-    return Received{payload, clock_.now() - SimDuration{500}, clock_.now()};
+    return Came{0, {payload, clock_.now() - SimDuration{500}, clock_.now()}};
   }
   bool lost_ = false;
 
@@ -325,9 +326,9 @@ TEST_F(Performing, APipelineBeginsNoEarlierThanItIsReleased) {
    public:
     explicit Gradients(const plan::Plan& plan) : plan_(plan) {}
     Status send(int32_t, Tag, Payload) override { return {}; }
-    Result<Received> receive(int32_t, Tag tag) override {
-      return Received{
-          pattern(payload_bytes(plan_), static_cast<int64_t>(tag.iteration), 0, 0, true), {}, {}};
+    Result<Came> receive_any(std::span<const Awaited> wanted) override {
+      const auto iteration = static_cast<int64_t>(wanted.front().tag.iteration);
+      return Came{0, {pattern(payload_bytes(plan_), iteration, 0, 0, true), {}, {}}};
     }
 
    private:

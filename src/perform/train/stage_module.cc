@@ -179,10 +179,13 @@ void StageModule::compute_in_bf16() {
 }
 
 void StageModule::refresh_copies() {
+  for (size_t i = 0; i < parameters_.size(); ++i) refresh_copy(i);
+}
+
+void StageModule::refresh_copy(size_t index) {
   const at::NoGradGuard no_gradients;
-  for (Parameter& parameter : parameters_) {
-    if (parameter.half.defined() && parameter.has_value()) parameter.half.copy_(parameter.value);
-  }
+  Parameter& parameter = parameters_[index];
+  if (parameter.half.defined() && parameter.has_value()) parameter.half.copy_(parameter.value);
 }
 
 // The embedding is looked up in its values.
@@ -248,9 +251,14 @@ at::Tensor StageModule::run_layer(const Layer& layer, const at::Tensor& x,
   return attended + times(wide, layer.down);
 }
 
-at::Tensor StageModule::forward(const at::Tensor& input, WeightGradients* gradients) const {
+at::Tensor StageModule::forward(const at::Tensor& input, WeightGradients* gradients,
+                                const Need& need) const {
+  const auto needs = [&](const Affine& affine) {
+    if (need) need(static_cast<size_t>(affine.weight));
+  };
   at::Tensor x = input;
   if (embedding_.weight != kNone) {
+    needs(embedding_);
     x = at::embedding(value(embedding_.weight), input);
     if (positions_.weight != kNone) {
       x = x + value(positions_.weight).slice(0, 0, model_.sequence);
@@ -258,8 +266,14 @@ at::Tensor StageModule::forward(const at::Tensor& input, WeightGradients* gradie
     x = x.view({-1, model_.hidden});
     if (activation_type_ == at::kBFloat16) x = x.to(at::kBFloat16);
   }
-  for (const Layer& layer : layers_) x = run_layer(layer, x, gradients);
-  if (head_.weight != kNone) x = apply(head_, normalise(norm_, x), gradients);
+  for (const Layer& layer : layers_) {
+    needs(layer.attention_norm);
+    x = run_layer(layer, x, gradients);
+  }
+  if (head_.weight != kNone) {
+    needs(norm_);
+    x = apply(head_, normalise(norm_, x), gradients);
+  }
   return x;
 }
 

@@ -16,6 +16,7 @@
 // docs/decisions/0007-libtorch-operators-and-named-initial-values.md
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -53,8 +54,11 @@ class StageModule {
   // input: tokens, int64 [samples, sequence], where the slice has the embedding; else hidden states
   // [samples * sequence, hidden]. Returns hidden states, or logits [samples * sequence, vocabulary]
   // where it has the head. `gradients`: what the backward pass may leave for later; outlives the
-  // graph of the result.
-  at::Tensor forward(const at::Tensor& input, WeightGradients* gradients = nullptr) const;
+  // graph of the result. `need`: called before the pass first reads a parameter of the embedding, of
+  // each layer, and of norm and head, with its number.
+  using Need = std::function<void(size_t parameter)>;
+  at::Tensor forward(const at::Tensor& input, WeightGradients* gradients = nullptr,
+                     const Need& need = {}) const;
 
   // Mean cross entropy in nats per token. targets: int64 [samples * sequence].
   static at::Tensor loss(const at::Tensor& logits, const at::Tensor& targets);
@@ -66,6 +70,7 @@ class StageModule {
   void compute_in_bf16();
   // After the values have changed: the copies follow.
   void refresh_copies();
+  void refresh_copy(size_t parameter);
   // The optimizer's part of it is another replica's: keeps of its values what passes read.
   void leave_to_another(size_t parameter);
   // Passes read the copy of the parameter and not its values.

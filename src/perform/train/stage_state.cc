@@ -106,19 +106,24 @@ int64_t StageState::bytes() const {
 }
 
 void StageState::update(const UpdateStep& step) {
-  ++updates_;
+  begin_update();
   for (size_t i = 0; i < moments_.size(); ++i) {
     Parameter& parameter = module_.parameters()[i];
-    if (!parameter.elsewhere) update(step, parameter, moments_[i]);
+    if (!parameter.elsewhere) apply(step, parameter, moments_[i], parameter.value.grad());
     parameter.value.mutable_grad() = at::Tensor();  // nobody needs it until the next iteration
   }
   module_.refresh_copies();
 }
 
-void StageState::update(const UpdateStep& step, const Parameter& parameter,
-                        const Moments& moments) const {
+void StageState::update(const UpdateStep& step, size_t parameter, const at::Tensor& gradient) {
+  apply(step, module_.parameters()[parameter], moments_[parameter], gradient);
+  module_.refresh_copy(parameter);
+}
+
+void StageState::apply(const UpdateStep& step, const Parameter& parameter, const Moments& moments,
+                       at::Tensor gradient) const {
   const plan::Optimizer& wanted = optimizer_;
-  at::Tensor gradient = parameter.value.grad().contiguous();
+  gradient = gradient.contiguous();
   // Another tensor, because two copies of a tied embedding may have one gradient.
   if (step.gradient_factor != 1) gradient = gradient * step.gradient_factor;
   const std::span<float> weights = floats(parameter.value), gradients = floats(gradient);

@@ -60,6 +60,10 @@ class StageState {
 
   // One step of the optimizer with the parameters' gradients, which are gone afterwards.
   void update(const UpdateStep& step);
+  // The same parameter by parameter, any thread: first that a step begins, then each once, with a
+  // gradient of as many elements. Copies that passes read follow at once.
+  void begin_update() { ++updates_; }
+  void update(const UpdateStep& step, size_t parameter, const at::Tensor& gradient);
 
   // What replicas read of each parameter once its owner has updated it, in the order of parameters;
   // nothing where the state is not sharded. Values that come there are complete with
@@ -81,7 +85,8 @@ class StageState {
  private:
   plan::OptimizerName optimizer_of(const Parameter& parameter) const;
   double decay_of(const Parameter& parameter) const;
-  void update(const UpdateStep& step, const Parameter& parameter, const Moments& moments) const;
+  void apply(const UpdateStep& step, const Parameter& parameter, const Moments& moments,
+             at::Tensor gradient) const;
 
   StageModule module_;
   plan::Optimizer optimizer_;

@@ -12,12 +12,14 @@
 #include "perform/train/balanced_owners.h"
 #include "perform/train/blas_check.h"
 #include "perform/train/check_plan.h"
+#include "perform/train/guarded.h"
 #include "perform/train/kept_memory.h"
 #include "perform/train/replica_group.h"
 #include "perform/train/samples.h"
 #include "perform/train/stage_module.h"
 #include "perform/train/stage_state.h"
 #include "perform/train/threads.h"
+#include "perform/train/torch_groups.h"
 #include "perform/update/clip.h"
 #include "perform/update/learning_rate.h"
 #include "perform/weights/weight_folder.h"
@@ -27,21 +29,6 @@ namespace tombolo::train {
 namespace {
 
 using runtime::Payload;
-
-// LibTorch throws; nothing that this module hands out does.
-template <class Function>
-auto guarded(const char* doing, Function function) -> decltype(function()) {
-  try {
-    return function();
-  } catch (const std::bad_alloc&) {
-    return infeasible(fmt::format("out of memory while {}", doing),
-                      "a smaller training.micro_batch, or recompute = \"full\"");
-  } catch (const c10::Error& error) {
-    return failed(fmt::format("LibTorch, while {}: {}", doing, error.what_without_backtrace()));
-  } catch (const std::exception& error) {
-    return failed(fmt::format("while {}: {}", doing, error.what()));
-  }
-}
 
 // The tensor as bytes, row-major.
 Payload bytes_of(const at::Tensor& tensor) {
@@ -77,11 +64,15 @@ class TorchKernels : public runtime::Kernels {
         replica_(replica),
         stages_(std::move(stages)),
         samples_(std::move(samples)),
-        threads_(threads) {
+        threads_(threads),
+        groups_(plan_, states_by_number(), [this](int32_t stage) {
+          return settle_loss(held(stage), plan_.optimizer.clip_norm.has_value());
+        }) {
     if (samples_) evaluation_batches_ = evaluation_share().count;
   }
 
   int64_t threads() const override { return threads_; }
+  runtime::ParameterGroups* parameters() override { return &groups_; }
   Status join_replicas(const runtime::Replicas& replicas) override;
   void join_other_end(const runtime::OtherEnd& other) override { other_end_ = other; }
   Status begin_anew() override;
@@ -117,6 +108,9 @@ class TorchKernels : public runtime::Kernels {
   runtime::Share evaluation_share() const;  // in batches
   Result<at::Tensor> evaluation_tokens(int64_t batch, int64_t offset) const;
   Held& held(int32_t stage);
+  std::map<int32_t, StageState*> states_by_number();
+  Status settle_loss(const Held& held, bool may_skip);
+  void measure_state();
   Result<at::Tensor> hidden_from(const Payload& bytes, int32_t stage, const char* what) const;
   Status run(const Held& held, int64_t microbatch, InFlight& kept) const;
   Result<InFlight*> in_flight(Held& held, int64_t microbatch, const char* doing);
@@ -141,6 +135,7 @@ class TorchKernels : public runtime::Kernels {
   int64_t evaluation_batches_ = 0;
   double evaluation_sum_ = 0;
   int64_t evaluations_ = 0;
+  TorchGroups groups_;  // the last one: it speaks of the others
 };
 
 Held& TorchKernels::held(int32_t stage) {
@@ -148,6 +143,12 @@ Held& TorchKernels::held(int32_t stage) {
     if (held.index == stage) return held;
   }
   TORCH_CHECK(false, "stage ", stage, " is not of this rank");
+}
+
+std::map<int32_t, StageState*> TorchKernels::states_by_number() {
+  std::map<int32_t, StageState*> states;
+  for (Held& held : stages_) states[held.index] = &held.state;
+  return states;
 }
 
 // --- data ----------------------------------------------------------------------------------------
@@ -278,7 +279,8 @@ Status TorchKernels::begin_iteration(int64_t iteration) {
 }
 
 Status TorchKernels::run(const Held& held, int64_t microbatch, InFlight& kept) const {
-  kept.output = held.state.module().forward(kept.input, kept.gradients.get());
+  kept.output =
+      held.state.module().forward(kept.input, kept.gradients.get(), groups_.need(held.index));
   if (!held.last) return {};
   const at::Tensor targets = TRY(training_tokens(microbatch, 1));
   kept.output = StageModule::loss(kept.output, targets.view({-1}));
@@ -345,7 +347,10 @@ Result<Payload> TorchKernels::go_back(Held& own, InFlight& kept, int64_t microba
   } else {
     gradient = TRY(hidden_from(output_gradient, own.index, "gradients"));
   }
+  groups_.begin_backward(own.index);
   torch::autograd::backward({kept.output}, {gradient});
+  TRY(groups_.end_backward(own.index));
+  if (groups_.are_watched()) measure_state();
   Payload payload;
   if (!own.first) payload = bytes_of(kept.input.grad());
   return payload;
@@ -382,7 +387,8 @@ Status TorchKernels::backward_weight(int32_t stage, int64_t microbatch) {
           fmt::format("stage {}: the weights' gradients of micro-batch {} before its input's",
                       stage, microbatch));
     }
-    kept->gradients->compute();
+    TRY(groups_.compute(stage, *kept->gradients));
+    if (groups_.are_watched()) measure_state();
     own.in_flight.erase(microbatch);
     return {};
   });
@@ -485,21 +491,29 @@ Status TorchKernels::gather_parameters(Held& held) {
   return {};
 }
 
+void TorchKernels::measure_state() {
+  int64_t bytes = 0;
+  for (const Held& each : stages_) bytes += each.state.bytes();
+  state_bytes_ = std::max(state_bytes_, bytes);
+}
+
+// All forward passes of the iteration are over. Where the update may be left out, a loss that is no
+// number is no failure.
+Status TorchKernels::settle_loss(const Held& held, bool may_skip) {
+  if (!held.last) return {};
+  loss_ = loss_sum_ / static_cast<double>(std::max<int64_t>(losses_, 1));
+  if (std::isfinite(*loss_) || may_skip) return {};
+  return failed(fmt::format("the loss of iteration {} is {}", iteration_, std::abs(*loss_)),
+                "a smaller optimizer.learning_rate, or more optimizer.warmup_steps");
+}
+
 Status TorchKernels::update(int32_t stage) {
   return guarded("updating the weights", [&]() -> Status {
     Held& own = held(stage);
     TRY(sum_tied_gradients());
-    int64_t bytes = 0;
-    for (const Held& each : stages_) bytes += each.state.bytes();
-    state_bytes_ = std::max(state_bytes_, bytes);
+    measure_state();
     const bool skips = gradient_factor_ == 0;
-    if (own.last) {
-      loss_ = loss_sum_ / static_cast<double>(std::max<int64_t>(losses_, 1));
-      if (!std::isfinite(*loss_) && !skips) {
-        return failed(fmt::format("the loss of iteration {} is {}", iteration_, std::abs(*loss_)),
-                      "a smaller optimizer.learning_rate, or more optimizer.warmup_steps");
-      }
-    }
+    TRY(settle_loss(own, skips));
     TRY(own.state.check_gradients("update"));
     if (skips) return {};
     own.state.update(

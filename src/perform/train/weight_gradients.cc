@@ -66,9 +66,18 @@ struct LinearWithBias : torch::autograd::Function<LinearWithBias> {
 
 }  // namespace
 
-void WeightGradients::compute() {
+std::vector<at::Tensor> WeightGradients::waiting() const {
+  std::vector<at::Tensor> weights;
+  for (const Product& product : products_) {
+    if (product.gradient.defined()) weights.push_back(product.weight);
+  }
+  return weights;
+}
+
+void WeightGradients::compute(const Done& done) {
   const at::NoGradGuard no_gradients;
-  for (Product& product : products_) {
+  for (auto at = products_.rbegin(); at != products_.rend(); ++at) {
+    Product& product = *at;
     if (!product.gradient.defined()) continue;
     const at::Tensor fresh = product.gradient.t().mm(product.input);
     at::Tensor& sum = product.weight.mutable_grad();
@@ -78,6 +87,7 @@ void WeightGradients::compute() {
       sum = fresh.to(product.weight.scalar_type());
     }
     product.gradient = product.input = at::Tensor();
+    if (done) done(product.weight);
   }
 }
 

@@ -15,6 +15,7 @@
 // product gives is added to the others of the weight in float32.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "perform/train/torch_compat.h"
@@ -27,8 +28,13 @@ class WeightGradients {
   // From now on a pass backward leaves the products out.
   void defer() { deferred_ = true; }
 
-  // Adds what was left out to the gradients of the weights, and forgets it.
-  void compute();
+  // The weights whose gradients lack what was left out, in the order of the forward pass.
+  std::vector<at::Tensor> waiting() const;
+
+  // Adds what was left out to the gradients of the weights, and forgets it: the last of the forward
+  // pass first, as a pass backward would. `done`: called when a weight lacks nothing.
+  using Done = std::function<void(const at::Tensor& weight)>;
+  void compute(const Done& done = {});
 
  private:
   friend struct Products;

@@ -82,6 +82,15 @@ Status check_pipeline(const plan::Plan& plan, const std::string& file) {
     return unusable(file + ": model is missing",
                     "[model] with preset = \"gpt3-175b\" or config = \"config.json\"");
   }
+  for (const plan::Placement& at : plan.ranks) {
+    const bool crosses = at.datacenter != plan.ranks[static_cast<size_t>(at.replica)].datacenter;
+    if (!crosses || !plan.replicas_lie_apart()) continue;
+    return unusable(
+        fmt::format("{}: parallelism.datacenter_per_stage: the law mixed-pipeline takes all "
+                    "pipelines to lie alike, and replicas of a stage lie in several datacenters",
+                    file),
+        "tombolo simulate, which plays every pipeline where it lies");
+  }
   if (plan.parallelism.virtual_stages == 1) return {};
   return unusable(
       fmt::format("{}: parallelism.virtual_stages = {}: the law mixed-pipeline, for stages in {}, "

@@ -235,7 +235,9 @@ class Checker {
       for (int32_t replica = 0; replica < shape_.replicas; ++replica) {
         for (int32_t stage = 0; stage < shape_.stages; ++stage) {
           const int32_t rank = shape_.rank_of(stage, replica);
-          for (int32_t m = 0; m < shape_.microbatches; ++m) check_pass(i, rank, stage, m, replica);
+          for (int32_t m = 0; m < shape_.microbatches_of(replica); ++m) {
+            check_pass(i, rank, stage, m, replica);
+          }
           const Interval* sum = find(i, rank, ActionKind::kReduceGradients, stage, -1);
           follows(find(i, rank, ActionKind::kUpdate, stage, -1), sum);
         }

@@ -85,6 +85,7 @@ void describe(Archive& a, JobFile& file) {
             "searches");
   }
   a.optional("parallelism", file.job.parallelism);
+  a.optional("exchange", file.job.exchange);
   a.optional("stage_times", file.job.stage_times);
   a.optional("data", file.job.data);
   a.optional("run", file.job.run);
@@ -134,7 +135,7 @@ Status check_numbers(const Job& job) {
   const Parallelism& p = job.parallelism;
   const Training& t = job.training;
   TRY(check_virtual_stages(job));
-  if (t.global_batch % (t.micro_batch * p.data) != 0) {
+  if (p.microbatches_per_replica.empty() && t.global_batch % (t.micro_batch * p.data) != 0) {
     return unusable(fmt::format("{}: training.global_batch = {}: not a multiple of micro_batch x "
                                 "data = {}",
                                 job.file, t.global_batch, t.micro_batch * p.data),
@@ -289,40 +290,59 @@ Result<std::vector<int64_t>> share_stages(const Job& job) {
   return shares;
 }
 
-// By their indices in the cluster.
-Result<std::vector<size_t>> find_datacenters(const Job& job, const char* key,
+// Of each position of the pipeline, the indices of its datacenters in the cluster: one for all
+// replicas, or one for each.
+using Where = std::vector<std::vector<size_t>>;
+
+Result<size_t> find_datacenter(const Job& job, const std::string& key, const std::string& name) {
+  const auto& all = job.cluster.datacenters;
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const auto& d) { return d.name == name; });
+  if (found != all.end()) return static_cast<size_t>(found - all.begin());
+  return unusable(
+      fmt::format("{}: parallelism.{}: there is no datacenter \"{}\"", job.file, key, name));
+}
+
+Result<std::vector<size_t>> find_datacenters(const Job& job, const std::string& key,
                                              const std::vector<std::string>& names) {
   std::vector<size_t> where;
-  const auto& datacenters = job.cluster.datacenters;
   for (size_t i = 0; i < names.size(); ++i) {
-    const auto found = std::find_if(datacenters.begin(), datacenters.end(),
-                                    [&](const auto& d) { return d.name == names[i]; });
-    if (found == datacenters.end()) {
-      return unusable(fmt::format("{}: parallelism.{}[{}]: there is no datacenter \"{}\"", job.file,
-                                  key, i, names[i]));
-    }
-    where.push_back(static_cast<size_t>(found - datacenters.begin()));
+    where.push_back(TRY(find_datacenter(job, fmt::format("{}[{}]", key, i), names[i])));
   }
   return where;
 }
 
-// The datacenter of each stage.
-Result<std::vector<size_t>> datacenters_of_stages(const Job& job) {
-  const std::vector<std::string>& given = job.parallelism.datacenter_per_stage;
-  std::vector<size_t> where;
-  if (given.empty()) {
+Result<Where> where_stages_lie(const Job& job) {
+  const Parallelism& p = job.parallelism;
+  const auto pipeline = static_cast<size_t>(p.pipeline);
+  Where where;
+  if (!p.datacenter_per_replica.empty()) {
+    where.assign(pipeline,
+                 TRY(find_datacenters(job, "datacenter_per_replica", p.datacenter_per_replica)));
+    return where;
+  }
+  if (p.datacenter_per_stage.empty()) {
     const std::vector<int64_t> shares = TRY(share_stages(job));
     for (size_t d = 0; d < shares.size(); ++d) {
-      where.insert(where.end(), static_cast<size_t>(shares[d]), d);
+      where.insert(where.end(), static_cast<size_t>(shares[d]), {d});
     }
     return where;
   }
-  if (given.size() != static_cast<size_t>(job.parallelism.pipeline)) {
+  if (p.datacenter_per_stage.size() != pipeline) {
     return unusable(fmt::format("{}: parallelism.datacenter_per_stage: {} names for {} stages",
-                                job.file, given.size(), job.parallelism.pipeline),
-                    "one name per stage, or none");
+                                job.file, p.datacenter_per_stage.size(), pipeline),
+                    "one name per stage, or a list of names with one per pipeline, or none");
   }
-  return find_datacenters(job, "datacenter_per_stage", given);
+  for (size_t s = 0; s < pipeline; ++s) {
+    const std::vector<std::string>& names = p.datacenter_per_stage[s];
+    const std::string key = fmt::format("datacenter_per_stage[{}]", s);
+    if (names.size() == 1) {
+      where.push_back({TRY(find_datacenter(job, key, names[0]))});
+    } else {
+      where.push_back(TRY(find_datacenters(job, key, names)));
+    }
+  }
+  return where;
 }
 
 // How far apart ranks lie that differ by one in a dimension, in devices: [parallelism].order. Of
@@ -408,17 +428,35 @@ Result<std::vector<Placement>> place_by_order(const Job& job, const Strides& str
   return ranks;
 }
 
-Error no_room_for_pipeline(const Job& job, const cluster::Datacenter& datacenter, int64_t replica) {
+// Position `s` of pipeline `replica` finds no devices left in `here`.
+Error no_room(const Job& job, const Where& where, int64_t s, int64_t replica, size_t here) {
   const Parallelism& p = job.parallelism;
-  const auto& names = p.datacenter_per_replica;
-  int64_t devices = 0;  // of a pipeline
-  for (int64_t s = 0; s < p.pipeline; ++s) devices += p.shards_at(s);
-  return Error{ErrorCode::kInfeasible,
-               fmt::format("pipeline {} does not fit: {} has {} devices for {} pipelines of {}",
-                           replica, datacenter.name, datacenter.devices(),
-                           std::count(names.begin(), names.end(), datacenter.name), devices),
-               {},
-               "fewer stages, or fewer pipelines there"};
+  const cluster::Datacenter& datacenter = job.cluster.datacenters[here];
+  const auto infeasible_as = [](std::string message, std::string hint) {
+    return Error{ErrorCode::kInfeasible, std::move(message), {}, std::move(hint)};
+  };
+  if (!p.datacenter_per_replica.empty()) {
+    const auto& names = p.datacenter_per_replica;
+    int64_t devices = 0;  // of a pipeline
+    for (int64_t each = 0; each < p.pipeline; ++each) devices += p.shards_at(each);
+    return infeasible_as(
+        fmt::format("pipeline {} does not fit: {} has {} devices for {} pipelines of {}", replica,
+                    datacenter.name, datacenter.devices(),
+                    std::count(names.begin(), names.end(), datacenter.name), devices),
+        "fewer stages, or fewer pipelines there");
+  }
+  const auto& at = where[static_cast<size_t>(s)];
+  if (at.size() == 1) {
+    const auto taken = std::count(where.begin(), where.begin() + s + 1, at);
+    return infeasible_as(fmt::format("stage {} does not fit: {} has {} devices for {} stages x {}",
+                                     s, datacenter.name, datacenter.devices(), taken,
+                                     replicas_text(job, p.shards_at(s))),
+                         "fewer stages there, or fewer replicas");
+  }
+  return infeasible_as(
+      fmt::format("stage {} of pipeline {} does not fit: the {} devices of {} are taken", s,
+                  replica, datacenter.devices(), datacenter.name),
+      "another datacenter for it in datacenter_per_stage, or more nodes there");
 }
 
 void take_stage_times(const StageTimes& times, Plan& plan) {
@@ -440,41 +478,36 @@ void take_stage_times(const StageTimes& times, Plan& plan) {
 }  // namespace
 
 Status check_pipelines_are_free(const Job& job) {
-  if (job.parallelism.datacenter_per_replica.empty()) return {};
-  return unusable(fmt::format("{}: parallelism.datacenter_per_replica is given, and a search keeps "
-                              "the replicas of a stage in one datacenter",
-                              job.file),
-                  "tombolo simulate, which takes pipelines where they are, or without this key");
+  const Parallelism& p = job.parallelism;
+  const bool lists = std::any_of(p.datacenter_per_stage.begin(), p.datacenter_per_stage.end(),
+                                 [](const auto& names) { return names.size() > 1; });
+  if (p.datacenter_per_replica.empty() && !lists) return {};
+  return unusable(
+      fmt::format("{}: parallelism.{} is given, and a search keeps the replicas of a stage in one "
+                  "datacenter",
+                  job.file, lists ? "datacenter_per_stage with a list" : "datacenter_per_replica"),
+      "tombolo simulate, which takes pipelines where they are, or without this key");
 }
 
 Result<std::vector<Placement>> place(const Job& job) {
   const Strides strides = TRY(strides_of(job));
   const Parallelism& p = job.parallelism;
-  const bool by_pipelines = !p.datacenter_per_replica.empty();
   const bool one_datacenter = job.cluster.datacenters.size() == 1;
   if (one_datacenter && p.tensor_per_stage.empty() && p.datacenter_per_stage.empty() &&
-      !by_pipelines) {
+      p.datacenter_per_replica.empty()) {
     return place_by_order(job, strides);
   }
-  const std::vector<size_t> where =
-      TRY(by_pipelines ? find_datacenters(job, "datacenter_per_replica", p.datacenter_per_replica)
-                       : datacenters_of_stages(job));
+  const Where where = TRY(where_stages_lie(job));
   std::vector<Devices> devices = devices_of(job.cluster);
   std::vector<Placement> ranks;
   for (int64_t s = 0; s < p.pipeline; ++s) {
     const int64_t shards = p.shards_at(s);
+    const std::vector<size_t>& at = where[static_cast<size_t>(s)];
     for (int64_t replica = 0; replica < p.data; ++replica) {
-      const size_t here = where[static_cast<size_t>(by_pipelines ? replica : s)];
+      const size_t here = at[at.size() == 1 ? 0 : static_cast<size_t>(replica)];
       const cluster::Datacenter& datacenter = job.cluster.datacenters[here];
       const std::optional<int64_t> first = devices[here].take(shards);
-      if (!first && by_pipelines) return fail(no_room_for_pipeline(job, datacenter, replica));
-      if (!first) {
-        const auto taken = std::count(where.begin(), where.begin() + s + 1, here);
-        return infeasible(
-            fmt::format("stage {} does not fit: {} has {} devices for {} stages x {}", s,
-                        datacenter.name, datacenter.devices(), taken, replicas_text(job, shards)),
-            "fewer stages there, or fewer replicas");
-      }
+      if (!first) return fail(no_room(job, where, s, replica, here));
       ranks.push_back({.rank = static_cast<int32_t>(ranks.size()),
                        .stage = static_cast<int32_t>(s),
                        .datacenter = datacenter.name,
@@ -582,6 +615,7 @@ Result<Plan> lay_out(const Job& job) {
   plan.training = job.training;
   plan.optimizer = job.optimizer;
   plan.parallelism = job.parallelism;
+  plan.exchange = job.exchange;
   plan.data = job.data;
   plan.run = job.run;
   plan.checkpoint = job.checkpoint;

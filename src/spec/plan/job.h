@@ -12,6 +12,7 @@
 #include "base/fields.h"
 #include "base/file.h"
 #include "base/result.h"
+#include "spec/plan/exchange_settings.h"
 #include "spec/plan/plan.h"
 #include "spec/plan/settings.h"
 
@@ -38,6 +39,7 @@ struct Job {
   Training training;
   Optimizer optimizer;
   Parallelism parallelism;
+  std::optional<Exchange> exchange;
   std::optional<StageTimes> stage_times;
   std::optional<Data> data;
   Run run;
@@ -63,12 +65,13 @@ std::vector<model::Slice> split_layers(const model::Model& model, const Parallel
 // that it can be placed. Infeasible where the cluster has too few devices.
 Result<std::vector<Placement>> place(const Job& job);
 
-// Unusable where the job puts whole pipelines into datacenters: for searches, which put stages into
-// them and leave the replicas of each together.
+// Unusable where the job puts replicas of a stage into several datacenters: for searches, which
+// leave the replicas of each stage together.
 Status check_pipelines_are_free(const Job& job);
 
 // Splits the layers evenly, and lays contiguous stages evenly over the datacenters in the order of
-// the file (as far as their devices go; all replicas of a stage in one datacenter). In one
+// the file (as far as their devices go; all replicas of a stage in one datacenter), unless
+// [parallelism] says where they lie. In one
 // datacenter devices follow [parallelism].order. Its stages have no memory yet, and no times but
 // those of [stage_times]: cost::make_plan prices them. Infeasible where the cluster has too few
 // devices. Whether a stage fits into memory depends on the schedule: schedule::check_memory.
@@ -83,9 +86,10 @@ Result<Plan> lay_out(const Job& job);
 // `path` is where the text will be written. `comment` stands above it, line by line.
 std::string to_toml_text(const Job& job, const std::string& path, const std::string& comment);
 
-// The tables [data], [run] and [checkpoint] of a Job or of a Plan, as the file at `path` says them.
+// The tables [exchange], [data], [run] and [checkpoint] of a Job or of a Plan, as the file at `path` says them.
 template <class JobOrPlan>
 void append_run_tables(Value::Table& file, const JobOrPlan& said, const std::string& path) {
+  if (said.exchange) file.emplace_back("exchange", write_fields(*said.exchange));
   if (said.data) {
     Data data = *said.data;
     change_paths(data, [&](const std::string& name) { return path_seen_from(path, name); });

@@ -158,11 +158,71 @@ TEST(LayOut, PipelinesApartSayWhatIsWrong) {
   EXPECT_THAT(refused("data = 2\n", "data = 2\nzero = 1\n"), HasSubstr("parallelism.zero = 1"));
 }
 
-TEST(Plan, RefusesPipelinesThatLieInSeveralDatacentersWithReplicasApart) {
+// kApart with its pipelines laid out otherwise.
+std::string apart_at(const std::string& where) {
+  std::string text = test::kApart;
+  const std::string key = "datacenter_per_replica = [\"cloud\", \"lab\"]";
+  text.replace(text.find(key), key.size(), where);
+  return text;
+}
+
+TEST(LayOut, PutsEachReplicaOfAStageSomewhere) {
+  const Plan plan = *plan_of(apart_at("datacenter_per_stage = [\"cloud\", [\"cloud\", \"lab\"]]"));
+  EXPECT_EQ(plan.ranks[1].datacenter, "cloud");
+  EXPECT_EQ(plan.ranks[2].datacenter, "cloud");
+  EXPECT_EQ(plan.ranks[3], (Placement{3, 1, "lab", 0, 0, 1}));
+  EXPECT_TRUE(plan.replicas_lie_apart());
+  // As a job it says the same again.
+  const Job job = *parse_job(to_json_text(plan), "plan.json");
+  EXPECT_EQ(job.parallelism.datacenter_per_stage,
+            (std::vector<std::vector<std::string>>{{"cloud"}, {"cloud", "lab"}}));
+  EXPECT_EQ(parse_job(to_toml_text(job, "again.toml", ""), "again.toml")->parallelism,
+            job.parallelism);
+}
+
+TEST(LayOut, ListsOfDatacentersSayWhatIsWrong) {
+  const auto refused = [](const std::string& where) {
+    const Result<Plan> plan = plan_of(apart_at(where));
+    return plan ? "it is accepted" : plan.error().text();
+  };
+  EXPECT_THAT(refused("datacenter_per_stage = [\"cloud\", [\"cloud\", \"lab\", \"lab\"]]"),
+              HasSubstr("wanted one name for a stage, or 2, one for each pipeline"));
+  EXPECT_THAT(refused("datacenter_per_stage = [\"cloud\", 7]"),
+              HasSubstr("wants names of datacenters"));
+  EXPECT_THAT(refused("datacenter_per_stage = [\"cloud\", [\"cloud\", \"barn\"]]"),
+              HasSubstr("datacenter_per_stage[1][1]: there is no datacenter \"barn\""));
+  EXPECT_THAT(refused("datacenter_per_stage = [\"cloud\", [\"cloud\", \"cloud\"]]"),
+              HasSubstr("stage 1 of pipeline 0 does not fit: the 2 devices of cloud are taken"));
+}
+
+TEST(LayOut, EndsStayWhereTheirDataIs) {
+  const std::string where = "datacenter_per_stage = [\"cloud\", \"lab\"]\n";
+  EXPECT_TRUE(plan_of(apart_at(where + "first_stage_in = [\"cloud\"]\nlast_stage_in = [\"lab\"]")));
+  const auto refused = [&](const std::string& key) {
+    return plan_of(apart_at(where + key)).error().text();
+  };
+  EXPECT_THAT(refused("last_stage_in = [\"cloud\"]"),
+              HasSubstr("stage 1 of pipeline 0 lies in lab, and parallelism.last_stage_in names "
+                        "cloud"));
+  EXPECT_THAT(refused("first_stage_in = [\"barn\"]"),
+              HasSubstr("parallelism.first_stage_in: there is no datacenter \"barn\""));
+}
+
+// kApart has 8 samples.
+TEST(LayOut, PipelinesMayTakeUnlikeParts) {
+  const std::string where = "datacenter_per_replica = [\"cloud\", \"lab\"]\n";
+  const Plan plan = *plan_of(apart_at(where + "microbatches_per_replica = [6, 2]"));
+  EXPECT_EQ(plan.microbatches(), 6);
+  EXPECT_EQ(plan.microbatches_of(1), 2);
+  EXPECT_EQ(*parse_plan(to_json_text(plan), "plan.json"), plan);
+  EXPECT_THAT(plan_of(apart_at(where + "microbatches_per_replica = [6, 3]")).error().text(),
+              HasSubstr("microbatches_per_replica sums to 9, and global_batch = 8 has 8"));
+  EXPECT_THAT(plan_of(apart_at(where + "microbatches_per_replica = [8]")).error().text(),
+              HasSubstr("wanted 2 numbers of at least 1"));
+}
+
+TEST(Plan, ReplicasApartNeedALink) {
   Plan plan = *plan_of(test::kApart);
-  std::swap(plan.ranks[2].datacenter, plan.ranks[3].datacenter);
-  EXPECT_THAT(validate(plan).error().text(), HasSubstr("pipeline 0 lies in cloud and in lab"));
-  plan = *plan_of(test::kApart);
   plan.cluster.wan.clear();
   EXPECT_THAT(validate(plan).error().text(), HasSubstr("no WAN link between cloud and lab"));
 }

@@ -91,12 +91,24 @@ bool is_plan(std::string_view text) {
 void say_datacenters(const Plan& plan, Parallelism& parallelism) {
   parallelism.datacenter_per_stage.clear();
   parallelism.datacenter_per_replica.clear();
-  const bool apart = plan.replicas_lie_apart();
-  const int64_t names = apart ? parallelism.data : parallelism.pipeline;
-  for (int64_t i = 0; i < names; ++i) {
-    const std::string& name =
-        plan.ranks[static_cast<size_t>(apart ? i : i * parallelism.data)].datacenter;
-    (apart ? parallelism.datacenter_per_replica : parallelism.datacenter_per_stage).push_back(name);
+  const auto& ranks = plan.ranks;
+  const bool whole_pipelines = std::all_of(ranks.begin(), ranks.end(), [&](const Placement& at) {
+    return at.datacenter == ranks[static_cast<size_t>(at.replica)].datacenter;
+  });
+  if (whole_pipelines && plan.replicas_lie_apart()) {
+    for (int64_t replica = 0; replica < parallelism.data; ++replica) {
+      parallelism.datacenter_per_replica.push_back(ranks[static_cast<size_t>(replica)].datacenter);
+    }
+    return;
+  }
+  for (int64_t position = 0; position < parallelism.pipeline; ++position) {
+    std::vector<std::string> names;
+    for (int64_t replica = 0; replica < parallelism.data; ++replica) {
+      names.push_back(ranks[static_cast<size_t>(position * parallelism.data + replica)].datacenter);
+    }
+    const bool together = std::count(names.begin(), names.end(), names[0]) == std::ssize(names);
+    if (together) names.resize(1);
+    parallelism.datacenter_per_stage.push_back(std::move(names));
   }
 }
 

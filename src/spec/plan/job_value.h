@@ -3,7 +3,8 @@
 // Whoever takes a job takes what `tombolo plan --out` wrote, job.toml and plan.json alike, because
 // this is the one place that tells them apart. As a job a Plan says
 //
-//   [model] [cluster] [training] [optimizer] [parallelism] [data] [run] [checkpoint]
+//   [model] [cluster] [training] [optimizer] [parallelism] [exchange] [data]
+//   [run] [checkpoint]
 //            as they stand in it; [model] is left out where the Plan has none
 //   [stage_times]
 //            where its times were given or measured: those of its stages. Times that a law said are

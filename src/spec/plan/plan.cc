@@ -78,8 +78,34 @@ Status validate_places(const Plan& plan) {
   return {};
 }
 
-// A stage has one price, so its replicas work on devices of one kind; and the forms of schedules
-// know one pipeline that crosses a WAN, or none does.
+// A stage has one price, so its replicas work on devices of one kind; and between any two of their
+// datacenters gradients are exchanged.
+Status validate_replicas(const Plan& plan, int32_t position) {
+  const cluster::Datacenter& home = plan.datacenter_of(plan.rank_of(position, 0));
+  std::vector<const cluster::Datacenter*> there{&home};
+  for (int32_t replica = 1; replica < plan.replicas(); ++replica) {
+    const cluster::Datacenter& here = plan.datacenter_of(plan.rank_of(position, replica));
+    if (std::find(there.begin(), there.end(), &here) != there.end()) continue;
+    if (here.device != home.device || here.scale_up != home.scale_up ||
+        here.scale_out != home.scale_out) {
+      return unusable(fmt::format("replicas of stage {} lie in {} and in {}, whose devices or "
+                                  "networks differ",
+                                  position, home.name, here.name),
+                      "datacenters that differ in their names and nodes alone");
+    }
+    for (const cluster::Datacenter* other : there) {
+      if (plan.cluster.link(other->name, here.name)) continue;
+      return unusable(
+          fmt::format("there is no WAN link between {} and {}", other->name, here.name),
+          fmt::format("adding a [[wan]] table for this pair: replicas of stage {} in both sum "
+                      "gradients",
+                      position));
+    }
+    there.push_back(&here);
+  }
+  return {};
+}
+
 Status validate_apart(const Plan& plan) {
   const Parallelism& p = plan.parallelism;
   if (p.context > 1 || p.zero > 0) {
@@ -89,30 +115,68 @@ Status validate_apart(const Plan& plan) {
                                   : fmt::format("zero = {}", p.zero)),
         "context = 1 and zero = 0: both would send what they gather across the WAN as well");
   }
-  for (const Placement& placement : plan.ranks) {
-    const Placement& first = plan.ranks[plan.rank_of(0, placement.replica)];
-    if (placement.datacenter != first.datacenter) {
-      return unusable(
-          fmt::format("pipeline {} lies in {} and in {}, and replicas of its stages lie "
-                      "elsewhere",
-                      placement.replica, first.datacenter, placement.datacenter),
-          "parallelism.datacenter_per_replica, which puts each pipeline in one");
+  for (int32_t position = 0; position < p.pipeline; ++position) {
+    TRY(validate_replicas(plan, position));
+  }
+  return {};
+}
+
+// Neighbouring stages of each pipeline can send to one another.
+Status validate_boundaries(const Plan& plan) {
+  for (int32_t s = 1; s < static_cast<int32_t>(plan.stages.size()); ++s) {
+    for (int32_t replica = 0; replica < plan.replicas(); ++replica) {
+      const std::string& before = plan.ranks[plan.rank_of(s - 1, replica)].datacenter;
+      const std::string& here = plan.ranks[plan.rank_of(s, replica)].datacenter;
+      if (before == here || plan.cluster.link(before, here)) continue;
+      return unusable(fmt::format("there is no WAN link between {} and {}", before, here),
+                      "adding a [[wan]] table for this pair");
     }
   }
+  return {};
+}
+
+// The pipelines' micro-batches are the batch.
+Status validate_batches(const Plan& plan) {
+  const std::vector<int64_t>& each = plan.parallelism.microbatches_per_replica;
+  if (!each.empty() && std::ssize(each) != plan.parallelism.data) {
+    return unusable(fmt::format("microbatches_per_replica has {} numbers for {} pipelines",
+                                each.size(), plan.parallelism.data));
+  }
+  int64_t all = 0;
   for (int32_t replica = 0; replica < plan.replicas(); ++replica) {
-    const cluster::Datacenter& here = plan.datacenter_of(replica);
-    const cluster::Datacenter& home = plan.datacenter_of(0);
-    if (here.device != home.device || here.scale_up != home.scale_up ||
-        here.scale_out != home.scale_out) {
-      return unusable(fmt::format("pipelines lie in {} and in {}, whose devices or networks differ",
-                                  home.name, here.name),
-                      "datacenters that differ in their names and nodes alone");
+    if (plan.microbatches_of(replica) < 1) {
+      return unusable("global_batch is not a multiple of micro_batch x data");
     }
-    for (int32_t other = 0; other < replica; ++other) {
-      const std::string& there = plan.datacenter_of(other).name;
-      if (there == here.name || plan.cluster.link(there, here.name)) continue;
-      return unusable(fmt::format("there is no WAN link between {} and {}", there, here.name),
-                      "adding a [[wan]] table for this pair: pipelines in both sum gradients");
+    all += plan.microbatches_of(replica);
+  }
+  if (all * plan.training.micro_batch == plan.training.global_batch) return {};
+  if (each.empty()) return unusable("global_batch is not a multiple of micro_batch x data");
+  return unusable(
+      fmt::format("microbatches_per_replica sums to {}, and global_batch = {} has {} x micro_batch",
+                  all, plan.training.global_batch,
+                  plan.training.global_batch / plan.training.micro_batch),
+      fmt::format("global_batch = {}", all * plan.training.micro_batch));
+}
+
+// Samples and labels do not leave the datacenters that hold them.
+Status validate_ends(const Plan& plan) {
+  const auto last = static_cast<int32_t>(plan.stages.size()) - 1;
+  const std::tuple<const char*, int32_t, const std::vector<std::string>*> ends[] = {
+      {"first_stage_in", 0, &plan.parallelism.first_stage_in},
+      {"last_stage_in", last, &plan.parallelism.last_stage_in}};
+  for (const auto& [key, stage, allowed] : ends) {
+    for (const std::string& name : *allowed) {
+      if (plan.cluster.find(name)) continue;
+      return unusable(fmt::format("parallelism.{}: there is no datacenter \"{}\"", key, name));
+    }
+    for (const int32_t rank : plan.replicas_of(stage)) {
+      const std::string& here = plan.ranks[static_cast<size_t>(rank)].datacenter;
+      if (allowed->empty() || std::count(allowed->begin(), allowed->end(), here) > 0) continue;
+      return unusable(fmt::format("stage {} of pipeline {} lies in {}, and parallelism.{} names {}",
+                                  stage, plan.ranks[static_cast<size_t>(rank)].replica, here, key,
+                                  fmt::join(*allowed, ", ")),
+                      "parallelism.datacenter_per_stage with the ends of each pipeline where their "
+                      "data may be");
     }
   }
   return {};
@@ -120,9 +184,31 @@ Status validate_apart(const Plan& plan) {
 
 }  // namespace
 
+bool Plan::replicas_lie_apart(int32_t stage) const {
+  const std::string& home = ranks[static_cast<size_t>(rank_of(stage, 0))].datacenter;
+  for (int32_t replica = 1; replica < replicas(); ++replica) {
+    if (ranks[static_cast<size_t>(rank_of(stage, replica))].datacenter != home) return true;
+  }
+  return false;
+}
+
 bool Plan::replicas_lie_apart() const {
-  for (const Placement& placement : ranks) {
-    if (placement.datacenter != ranks[rank_of(placement.stage, 0)].datacenter) return true;
+  // The first stages lie at all positions.
+  for (int32_t stage = 0; stage < parallelism.pipeline; ++stage) {
+    if (replicas_lie_apart(stage)) return true;
+  }
+  return false;
+}
+
+bool Plan::exchanges_gradients(int32_t stage) const {
+  if (!has_model() || !replicas_lie_apart(stage)) return false;
+  return cost_source != CostSource::kStageTimes ||
+         stages[static_cast<size_t>(stage)].cost.reduce == 0_s;
+}
+
+bool Plan::exchanges_gradients() const {
+  for (int32_t stage = 0; stage < std::ssize(stages); ++stage) {
+    if (exchanges_gradients(stage)) return true;
   }
   return false;
 }
@@ -142,11 +228,7 @@ Status validate(const Plan& plan) {
     return unusable(fmt::format("{} ranks for pipeline = {} and data = {}", plan.ranks.size(),
                                 plan.parallelism.pipeline, plan.parallelism.data));
   }
-  if (plan.microbatches() < 1 ||
-      plan.microbatches() * plan.training.micro_batch * plan.parallelism.data !=
-          plan.training.global_batch) {
-    return unusable("global_batch is not a multiple of micro_batch x data");
-  }
+  TRY(validate_batches(plan));
   if (plan.model.kv_heads < 1 || plan.model.ffn < 1) {
     return unusable("the model of a Plan must be resolved: kv_heads and ffn are missing");
   }
@@ -181,15 +263,8 @@ Status validate(const Plan& plan) {
   }
   TRY(validate_places(plan));
   if (plan.replicas_lie_apart()) TRY(validate_apart(plan));
-  for (int32_t s = 1; s < static_cast<int32_t>(plan.stages.size()); ++s) {
-    const std::string& before = plan.ranks[plan.rank_of(s - 1, 0)].datacenter;
-    const std::string& here = plan.ranks[plan.rank_of(s, 0)].datacenter;
-    if (before != here && !plan.cluster.link(before, here)) {
-      return unusable(fmt::format("there is no WAN link between {} and {}", before, here),
-                      "adding a [[wan]] table for this pair");
-    }
-  }
-  return {};
+  TRY(validate_boundaries(plan));
+  return validate_ends(plan);
 }
 
 std::vector<NodePair> node_pairs(const Plan& plan, int32_t from, int32_t to) {

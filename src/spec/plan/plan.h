@@ -5,6 +5,7 @@
 // with a version (plan_file.h). Made from a job by cost::make_plan.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "base/check.h"
 #include "spec/cluster/cluster.h"
 #include "spec/model/model.h"
+#include "spec/plan/exchange_settings.h"
 #include "spec/plan/given_schedule.h"
 #include "spec/plan/hardware.h"
 #include "spec/plan/settings.h"
@@ -48,7 +50,7 @@ struct Stage {
 // Ranks are numbered as Megatron's order "tp-cp-ep-dp-pp" numbers whatever is outside of a shard,
 // innermost first:
 //   rank = position x data + replica
-// Replicas of a stage sit in one datacenter, where they sum their gradients.
+// Replicas of a stage sum their gradients, wherever they lie.
 struct Placement {
   int32_t rank = 0;
   int32_t stage = 0;  // the position
@@ -87,15 +89,23 @@ struct Plan {
   Seconds wan_latency;  // [stage_times].latency: on top of it
   std::optional<int64_t> in_flight;  // [stage_times].in_flight: micro-batches a rank has memory for
   std::optional<GivenSchedule> given;        // instead of building parallelism.schedule by its name
+  std::optional<Exchange> exchange;          // left out: as Exchange has it
   std::vector<MeasuredLink> measured_links;  // from the hardware file; for prediction only
   std::optional<Data> data;
   Run run;
   std::optional<Checkpoint> checkpoint;
 
+  // Of each pipeline; where they differ, of the one that has most.
   int64_t microbatches() const {
     CHECK(training.micro_batch >= 1 && parallelism.data >= 1, "micro-batches of {} in {} pipelines",
           training.micro_batch, parallelism.data);
-    return training.global_batch / (training.micro_batch * parallelism.data);
+    const std::vector<int64_t>& each = parallelism.microbatches_per_replica;
+    return each.empty() ? training.global_batch / (training.micro_batch * parallelism.data)
+                        : *std::max_element(each.begin(), each.end());
+  }
+  int64_t microbatches_of(int32_t replica) const {
+    const std::vector<int64_t>& each = parallelism.microbatches_per_replica;
+    return each.empty() ? microbatches() : each[static_cast<size_t>(replica)];
   }
   int32_t replicas() const { return static_cast<int32_t>(parallelism.data); }
   // [stage_times] may stand without a model; the one in the Plan then has no bytes to send.
@@ -111,8 +121,16 @@ struct Plan {
     return position_of(stage) * replicas() + replica;
   }
   std::vector<int32_t> replicas_of(int32_t stage) const;  // their ranks, ascending
-  // Some stage has them in several datacenters; then so has each, as every pipeline lies in one.
+  // Whether this stage has them in several datacenters, or any stage.
+  bool replicas_lie_apart(int32_t stage) const;
   bool replicas_lie_apart() const;
+  // Then their sums are messages, group by group (schedule/gradient_exchange.h), unless
+  // [stage_times] says how long one takes, or there is no model to say what is summed.
+  bool exchanges_gradients(int32_t stage) const;
+  bool exchanges_gradients() const;
+  bool exchange_overlaps() const {
+    return exchanges_gradients() && exchange.value_or(Exchange{}).overlap;
+  }
   // Whether recomputation is worth anything: the last of several stages runs B right after F, while
   // its activations are still there.
   bool may_recompute(size_t stage) const {
@@ -130,9 +148,9 @@ struct Plan {
 };
 
 // Unusable where the parts do not fit together: ranks, stages and layers must cover each other, a
-// device holds one shard, replicas of a stage share a datacenter or each pipeline lies in one, on
-// devices of one kind, and neighbours in different datacenters need a link, of a pipeline and of
-// the ring in which gradients are summed. Cost: O(shards log shards + stages).
+// device holds one shard, replicas of a stage work on devices of one kind, and whoever sends to one
+// another from different datacenters needs a link: neighbours of a pipeline, and replicas of a
+// stage. Cost: O(shards log shards + stages x replicas x datacenters).
 Status validate(const Plan& plan);
 
 // How bytes get from one rank to another.

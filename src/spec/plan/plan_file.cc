@@ -82,6 +82,7 @@ void describe(Archive& a, Plan& plan) {
   a.optional("in_flight", plan.in_flight);
   a.optional("given", plan.given);
   a.optional("measured_links", plan.measured_links);
+  a.optional("exchange", plan.exchange);
   a.optional("data", plan.data);
   a.required("run", plan.run);
   a.optional("checkpoint", plan.checkpoint);

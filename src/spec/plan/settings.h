@@ -137,11 +137,17 @@ struct Parallelism {
   // Tensor parallelism of each position of the pipeline, where kinds of devices differ; left out:
   // `tensor` everywhere.
   std::vector<int64_t> tensor_per_stage;
-  // Where each stage lies with all its replicas; left out: even shares in the order of the file.
-  std::vector<std::string> datacenter_per_stage;
-  // Where each pipeline lies with all its stages, instead: then gradients are summed across
-  // datacenters.
+  // Where each stage lies: one name for all its replicas, or one for each of them; left out: even
+  // shares in the order of the file.
+  std::vector<std::vector<std::string>> datacenter_per_stage;
+  // Where each pipeline lies with all its stages, instead.
   std::vector<std::string> datacenter_per_replica;
+  // Datacenters that hold samples and labels, which must not leave: none but these may have the
+  // first and the last stage. Empty: any.
+  std::vector<std::string> first_stage_in, last_stage_in;
+  // Micro-batches of each pipeline, where they differ; their sum x micro_batch is global_batch, and
+  // each sample weighs the same in the gradient. Left out: all alike.
+  std::vector<int64_t> microbatches_per_replica;
   // Left out: all pipelines are one DP-cell that shares the WAN in time where schedule = "atlas";
   // elsewhere every pipeline is by itself.
   std::optional<int64_t> cell;  // pipelines per DP-cell; divides data
@@ -249,6 +255,32 @@ void describe(Archive& a, Optimizer& o) {
   a.check(o.weight_decay >= 0, "weight_decay", "must not be negative");
 }
 
+// For each stage a name, or a list of names: ["lab", ["lab", "cloud"]].
+template <class Archive>
+void describe_places(Archive& a, const char* key, std::vector<std::vector<std::string>>& places) {
+  std::vector<Value> list;
+  if constexpr (!Archive::kReads) {
+    for (const std::vector<std::string>& names : places) {
+      Value::Array each(names.begin(), names.end());
+      list.push_back(names.size() == 1 ? Value(names.front()) : Value(std::move(each)));
+    }
+  }
+  a.optional(key, list);
+  if constexpr (Archive::kReads) {
+    places.clear();
+    for (const Value& each : list) {
+      const auto* names = each.template get<Value::Array>();
+      places.emplace_back();
+      for (const Value& name : names ? *names : Value::Array{each}) {
+        const auto* text = name.template get<std::string>();
+        if (!text)
+          return a.refuse(key, "wants names of datacenters", "[\"lab\", [\"lab\", \"cloud\"]]");
+        places.back().push_back(*text);
+      }
+    }
+  }
+}
+
 template <class Archive>
 void describe(Archive& a, Parallelism& p) {
   // A key may say "auto" in a job for `tombolo plan` (open_job.h); all others need a number.
@@ -281,8 +313,17 @@ void describe(Archive& a, Parallelism& p) {
   a.optional("schedule", p.schedule);
   a.optional("layers_per_stage", p.layers_per_stage);
   a.optional("tensor_per_stage", p.tensor_per_stage);
-  a.optional("datacenter_per_stage", p.datacenter_per_stage);
+  describe_places(a, "datacenter_per_stage", p.datacenter_per_stage);
   a.optional("datacenter_per_replica", p.datacenter_per_replica);
+  a.optional("microbatches_per_replica", p.microbatches_per_replica);
+  a.check(p.microbatches_per_replica.empty() ||
+              (std::ssize(p.microbatches_per_replica) == p.data &&
+               std::all_of(p.microbatches_per_replica.begin(), p.microbatches_per_replica.end(),
+                           [](int64_t m) { return m >= 1 && m <= 100'000'000; })),
+          "microbatches_per_replica",
+          fmt::format("wanted {} numbers of at least 1, one for each pipeline", p.data));
+  a.optional("first_stage_in", p.first_stage_in);
+  a.optional("last_stage_in", p.last_stage_in);
   a.optional("cell", p.cell);
   a.optional("sharing", p.sharing);
   a.optional("discipline", p.discipline);
@@ -297,6 +338,10 @@ void describe(Archive& a, Parallelism& p) {
           fmt::format("wanted {} numbers of at least 1, one for each stage", p.pipeline));
   a.check(p.datacenter_per_replica.empty() || std::ssize(p.datacenter_per_replica) == p.data,
           "datacenter_per_replica", fmt::format("wanted {} names, one for each pipeline", p.data));
+  for (const std::vector<std::string>& names : p.datacenter_per_stage) {
+    a.check(names.size() == 1 || std::ssize(names) == p.data, "datacenter_per_stage",
+            fmt::format("wanted one name for a stage, or {}, one for each pipeline", p.data));
+  }
   a.check(p.datacenter_per_replica.empty() || p.datacenter_per_stage.empty(),
           "datacenter_per_replica", "says where all stages lie, and so does datacenter_per_stage",
           "one of the two");

@@ -44,15 +44,16 @@ Times times_of(const plan::Plan& plan) {
   Times times;
   for (const plan::Stage& stage : plan.stages) times.stages.push_back(durations_of(stage.cost));
   for (int32_t s = 0; s + 1 < shape.stages; ++s) {
-    const int32_t from = plan.rank_of(s, 0);
-    const int32_t to = plan.rank_of(s + 1, 0);
     times.transfer.push_back({});
     times.latency.push_back({});
-    if (from == to) continue;
-    const plan::Channel channel = shape.shares(s) ? plan::shared_channel(plan, from, to)
-                                                  : plan::expected_channel(plan, from, to);
-    times.transfer.back() = round_to_ns(channel.serialisation(plan.boundary));
-    times.latency.back() = round_to_ns(channel.latency);
+    for (int32_t replica = 0; replica < shape.replicas && shape.crosses(s); ++replica) {
+      const int32_t from = plan.rank_of(s, replica), to = plan.rank_of(s + 1, replica);
+      const plan::Channel channel = shape.shares(s) ? plan::shared_channel(plan, from, to)
+                                                    : plan::expected_channel(plan, from, to);
+      times.transfer.back() =
+          std::max(times.transfer.back(), round_to_ns(channel.serialisation(plan.boundary)));
+      times.latency.back() = std::max(times.latency.back(), round_to_ns(channel.latency));
+    }
   }
   return times;
 }

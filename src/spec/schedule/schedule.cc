@@ -1,6 +1,7 @@
 #include "spec/schedule/schedule.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/check.h"
 #include "spec/schedule/passes.h"
@@ -46,6 +47,12 @@ Status check_shape(const std::string& name, const Shape& shape) {
         "sharing = \"spatial\", or a schedule with one stage per rank");
   }
   CHECK(shape.layout == layout, "the shape's layout is not that of schedule \"{}\"", name);
+  if (!shape.microbatches_each.empty() && !shape.shared.empty()) {
+    return unusable(
+        "microbatches_per_replica: the pipelines of a cell that shares the WAN in time "
+        "do all the same",
+        "sharing = \"spatial\", or pipelines with equal numbers of micro-batches");
+  }
   constexpr int64_t kActionsPerMicrobatch = 8;  // F, R, I, W and two messages in and two out
   if (int64_t{shape.stages} * shape.replicas * shape.microbatches >
       kActionsMax / kActionsPerMicrobatch) {
@@ -74,13 +81,28 @@ Status check_times(const plan::Plan& plan, const Shape& shape) {
     TRY(check(fmt::format("backward of stage {}", s), cost.backward));
     TRY(check(fmt::format("recompute of stage {}", s), cost.recompute));
     const auto stage = static_cast<int32_t>(s);
-    if (!shape.crosses(stage)) continue;
-    const plan::Channel channel =
-        plan::expected_channel(plan, plan.rank_of(stage, 0), plan.rank_of(stage + 1, 0));
-    TRY(check("a transfer over " + channel.link,
-              channel.latency + channel.serialisation(plan.boundary)));
+    for (int32_t replica = 0; replica < shape.replicas && shape.crosses(stage); ++replica) {
+      const plan::Channel channel = plan::expected_channel(plan, plan.rank_of(stage, replica),
+                                                           plan.rank_of(stage + 1, replica));
+      TRY(check("a transfer over " + channel.link,
+                channel.latency + channel.serialisation(plan.boundary)));
+    }
   }
   return {};
+}
+
+// Whether all pipelines of each cell cross the WAN behind this stage, from one datacenter to one.
+bool crossed_alike(const plan::Plan& plan, int32_t stage, int32_t cell) {
+  const auto where = [&](int32_t of, int32_t replica) -> const std::string& {
+    return plan.ranks[static_cast<size_t>(plan.rank_of(of, replica))].datacenter;
+  };
+  for (int32_t replica = 0; replica < plan.replicas(); ++replica) {
+    const std::string &here = where(stage, replica), &next = where(stage + 1, replica);
+    const int32_t first = replica - replica % cell;
+    if (here == next || here != where(stage, first) || next != where(stage + 1, first))
+      return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -104,15 +126,15 @@ Shape shape_of(const plan::Plan& plan) {
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     shape.recompute.push_back(plan.may_recompute(s) && plan.stages[s].cost.recompute.value > 0);
   }
+  for (const int64_t each : plan.parallelism.microbatches_per_replica) {
+    shape.microbatches_each.push_back(static_cast<int32_t>(each));
+  }
   if (plan.parallelism.sharing_in_use() == plan::Sharing::kSpatial) return shape;
   shape.cell = static_cast<int32_t>(plan.parallelism.pipelines_per_cell());
-  bool any = false;  // within one datacenter there is nothing to share
   for (int32_t s = 0; s + 1 < shape.stages; ++s) {
-    const std::string& here = plan.ranks[static_cast<size_t>(plan.rank_of(s, 0))].datacenter;
-    const std::string& next = plan.ranks[static_cast<size_t>(plan.rank_of(s + 1, 0))].datacenter;
-    shape.shared.push_back(here != next);
-    any = any || here != next;
+    shape.shared.push_back(crossed_alike(plan, s, shape.cell));
   }
+  const bool any = std::find(shape.shared.begin(), shape.shared.end(), true) != shape.shared.end();
   if (!any) shape.shared.clear();
   return shape;
 }
@@ -147,6 +169,37 @@ Result<Schedule> build(const std::string& name, const Shape& shape) {
   return build(name, shape, equal_times(shape.stages, {kUnit, kUnit, kUnit, kUnit}));
 }
 
+namespace {
+
+// Pipelines with unlike numbers of micro-batches do not know of one another: each is ordered as if
+// it were alone, once for each number.
+Result<Schedule> build_each(const std::string& name, const Shape& shape, const Times& times,
+                            plan::Discipline discipline, const Memory& memory) {
+  std::map<int32_t, Schedule> alone;  // by micro-batches
+  Schedule out{name, std::vector<Order>(static_cast<size_t>(shape.ranks()))};
+  for (int32_t replica = 0; replica < shape.replicas; ++replica) {
+    Shape one = shape;
+    one.microbatches = shape.microbatches_of(replica);
+    one.microbatches_each.clear();
+    one.replicas = one.cell = 1;
+    if (!alone.contains(one.microbatches)) {
+      alone[one.microbatches] = TRY(build(name, one, times, discipline, memory));
+    }
+    for (int32_t position = 0; position < shape.positions(); ++position) {
+      Order order = alone[one.microbatches].ranks[static_cast<size_t>(position)];
+      std::erase_if(order, [](const Action& action) { return action.microbatch < 0; });
+      out.ranks[static_cast<size_t>(position * shape.replicas + replica)] = std::move(order);
+    }
+  }
+  add_update(out.ranks, shape);
+  if (const Status sound = validate(out, shape); !sound) {
+    CHECK(false, "policy {} made a broken schedule: {}", name, sound.error().text());
+  }
+  return out;
+}
+
+}  // namespace
+
 Result<Schedule> build(const std::string& name, const Shape& shape, const Times& times,
                        plan::Discipline discipline, const Memory& memory) {
   const Policy* policy = find_policy(name);
@@ -158,6 +211,9 @@ Result<Schedule> build(const std::string& name, const Shape& shape, const Times&
     return unusable(fmt::format("schedule = \"{}\": there is no such schedule yet", name), known);
   }
   TRY(check_shape(name, shape));
+  if (!shape.microbatches_each.empty()) {
+    return build_each(name, shape, times, discipline, memory);
+  }
   Schedule schedule{name, {}};
   if (policy->rules) {
     Rules rules = policy->rules(shape, times, discipline);

@@ -45,14 +45,24 @@ struct Schedule {
 // (chunks > 1), the layout says which.
 struct Shape {
   int32_t stages = 1;           // of all ranks of one pipeline: positions x chunks
-  int32_t microbatches = 1;     // of one pipeline
+  int32_t microbatches = 1;     // of one pipeline: of the one that has most
   std::vector<bool> recompute;  // per stage: R before each backward; empty: nowhere
   int32_t replicas = 1;         // pipelines side by side; rank = position x replicas + replica
   int32_t chunks = 1;           // stages per rank
   plan::Layout layout = plan::Layout::kLine;
-  int32_t cell = 1;          // pipelines per DP-cell; divides replicas
-  std::vector<bool> shared;  // per boundary: whether a cell shares it in time; empty: none
+  int32_t cell = 1;  // pipelines per DP-cell; divides replicas
+  // Per boundary: whether cells share it in time; empty: none. Those that the pipelines of a cell
+  // do not all cross, and between the same datacenters, are crossed by each pipeline for itself.
+  std::vector<bool> shared;
 
+  // Per pipeline, where they have unlike numbers of micro-batches; empty: all alike. Then no boundary
+  // is shared.
+  std::vector<int32_t> microbatches_each = {};
+
+  int32_t microbatches_of(int32_t replica) const {
+    return microbatches_each.empty() ? microbatches
+                                     : microbatches_each[static_cast<size_t>(replica)];
+  }
   bool shares(int32_t boundary) const {
     return !shared.empty() && shared[static_cast<size_t>(boundary)];
   }

@@ -51,7 +51,8 @@ Times equal_times(int32_t stages, const StageDurations& each);
 // (attention scores, which have no weights, are left out). Collectives belong to the inputs' half.
 StageDurations durations_of(const plan::StageCost& cost);
 
-// As the Plan expects them; a transfer is the serialisation of one message alone.
+// As the Plan expects them; a transfer is the serialisation of one message alone. All pipelines
+// follow one order, so where they lie unlike each boundary counts as the slowest of them has it.
 Times times_of(const plan::Plan& plan);
 
 // One iteration as a trace without labels (draw_ascii draws it): computations, and transfers that

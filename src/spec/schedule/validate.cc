@@ -55,6 +55,7 @@ class Positions {
 Status locate(const Schedule& schedule, const Shape& shape, size_t rank, Positions& at) {
   const Order& order = schedule.ranks[rank];
   const int32_t position = static_cast<int32_t>(rank) / shape.replicas;
+  const int32_t microbatches = shape.microbatches_of(static_cast<int32_t>(rank) % shape.replicas);
   const auto chunks = static_cast<size_t>(shape.chunks);
   at.clear();
   for (size_t i = 0; i < order.size(); ++i) {
@@ -77,8 +78,8 @@ Status locate(const Schedule& schedule, const Shape& shape, size_t rank, Positio
       if (i + 2 * chunks < order.size() || i + chunks >= order.size()) {
         return wrong(" must come right before the update");
       }
-    } else if (action.microbatch < 0 || action.microbatch >= shape.microbatches) {
-      return wrong(fmt::format(": there are micro-batches 0 to {}", shape.microbatches - 1));
+    } else if (action.microbatch < 0 || action.microbatch >= microbatches) {
+      return wrong(fmt::format(": there are micro-batches 0 to {}", microbatches - 1));
     }
     if (action::is_communication(action.kind) && !shape.crosses(boundary_of(action))) {
       return wrong(" has no stage at the other end");
@@ -303,8 +304,9 @@ Status validate(const Schedule& schedule, const Shape& shape) {
   Positions at(shape);
   for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
     TRY(locate(schedule, shape, rank, at));
+    const int32_t microbatches = shape.microbatches_of(static_cast<int32_t>(rank) % shape.replicas);
     for (const int32_t stage : shape.stages_at(static_cast<int32_t>(rank) / shape.replicas)) {
-      for (int32_t m = 0; m < shape.microbatches; ++m) {
+      for (int32_t m = 0; m < microbatches; ++m) {
         TRY(check_microbatch(at, shape, rank, stage, m));
       }
     }

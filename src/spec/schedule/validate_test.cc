@@ -38,6 +38,29 @@ auto swapped(const char* one, const char* other) {
   return [=](Order& order) { std::iter_swap(find(order, one), find(order, other)); };
 }
 
+// Two stages; pipeline 0 has three micro-batches and pipeline 1 one.
+TEST(Validate, PipelinesMayHaveUnlikeNumbersOfMicrobatches) {
+  for (const std::string& name : schedule_names()) {
+    Shape shape = shape_for(name, 2, 3);
+    shape.replicas = 2;
+    shape.microbatches_each = {3, 1};
+    const Result<Schedule> schedule = build(name, shape);
+    ASSERT_TRUE(schedule) << name << ": " << schedule.error().text();
+    const auto forwards = [&](size_t rank) {
+      const Order& order = schedule->ranks[rank];
+      return std::count_if(order.begin(), order.end(), [](const auto& action) {
+        return action.kind == action::ActionKind::kForward;
+      });
+    };
+    EXPECT_EQ(forwards(0), 3 * shape.chunks) << name;
+    EXPECT_EQ(forwards(1), shape.chunks) << name;
+    Schedule broken = *schedule;
+    broken.ranks[1][0].microbatch = 1;
+    EXPECT_THAT(validate(broken, shape).error().text(),
+                HasSubstr("there are micro-batches 0 to 0"));
+  }
+}
+
 TEST(Validate, AcceptsWhatIsSound) {
   EXPECT_EQ(complaint([](Order&) {}), "sound");
 }

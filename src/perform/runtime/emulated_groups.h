@@ -1,0 +1,70 @@
+// Groups of parameters that are not there: made-up gradients of real bytes.
+//
+// Passes stop at the groups' borders, where the Plan says that they are: a forward pass asks for each
+// group before its part, the last backward pass of an iteration makes up a group's gradient after
+// its part. Numbers follow from iteration, stage, group, element and replica, and are small and
+// whole, so their sum is known to the bit: an update checks it, then lasts its part of the stage's.
+//
+// Memory: the gradients of the groups that are complete and not updated yet.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "base/clock.h"
+#include "perform/runtime/parameter_groups.h"
+#include "spec/plan/gradient_groups.h"
+#include "spec/plan/plan.h"
+
+namespace tombolo::runtime {
+
+class EmulatedGroups final : public ParameterGroups {
+ public:
+  // Until so long after `start`.
+  using Wait = std::function<void(SimTime start, SimDuration duration)>;
+
+  // updated: all groups of a stage are, on the thread that updates. Clock and Plan outlive it.
+  EmulatedGroups(const plan::Plan& plan, int32_t rank, Clock& clock, bool check_every_number,
+                 std::function<void(int32_t stage)> updated);
+
+  // --- the passes
+  void begin_iteration(int64_t iteration) { iteration_ = iteration; }
+  // Both last `duration` from `start` on, and what they wait for groups.
+  Status forward(int32_t stage, SimTime start, SimDuration duration, const Wait& wait);
+  // Whole, or the half that makes the gradients of weights.
+  void backward(int32_t stage, SimTime start, SimDuration duration, const Wait& wait);
+
+  // --- ParameterGroups
+  void watch(GroupWatcher& watcher) override { watcher_ = &watcher; }
+  Status last_backward(int32_t stage) override;
+  std::span<float> gradient(int32_t stage, int32_t group) override;
+  Status update_group(int64_t iteration, int32_t stage, int32_t group) override;
+
+ private:
+  struct Group {
+    plan::GradientGroup in_plan;
+    int64_t elements = 0;
+    std::vector<float> gradient = {};  // while it is complete and not updated
+  };
+  struct Held {
+    std::vector<Group> groups;
+    SimDuration update;  // of all of them
+    size_t updated = 0;  // groups, in this iteration
+    bool is_last = false;
+  };
+  Held& held(int32_t stage);
+  int64_t seed(int64_t iteration, int32_t stage, int32_t group) const;
+  Status check(const Group& group, int64_t seed) const;
+
+  Clock& clock_;
+  const bool check_every_number_;
+  const std::function<void(int32_t stage)> updated_;
+  const int32_t replica_;
+  const int32_t replicas_;
+  std::map<int32_t, Held> stages_;  // those of this rank
+  GroupWatcher* watcher_ = nullptr;
+  int64_t iteration_ = 0;
+};
+
+}  // namespace tombolo::runtime

@@ -1,0 +1,161 @@
+// A rank's part in the sums of gradients by groups: a thread of its own that sends, adds and updates
+// while the performing thread goes on (schedule/gradient_exchange.h says what is sent to whom).
+//
+// A group is handed over when its gradient is complete. Of the groups under way the thread takes up
+// first what is due first: the earlier iteration, then what the next forward pass needs first; on
+// the links the same rule holds (urgency_of). When a group is summed it is updated at once, and the
+// forward pass that waits for it goes on.
+//
+//   performing thread   complete(s, g) ... complete(s, 0)        await_ready(s, 0) ...
+//   this thread            sum of g, update of g, sum of 0, update of 0
+//
+// Where updates need to know all gradients before (updates_by_group), sums leave during the backward
+// pass all the same, and who performs waits for all of them, then updates as it does without groups.
+//
+// Memory: gradients are summed where they lie. Beside them there is what was handed to the links
+// and has not left yet, at most kCopiesMax or one group of a rank with one stage, and what came from
+// faster replicas, at most one iteration's. Groups begin in the order in which they were handed
+// over, the same on all replicas, so the oldest one is under way everywhere, and nobody waits for
+// ever.
+//
+// All hooks are called on this thread.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "perform/runtime/group_sum.h"
+#include "perform/runtime/messenger.h"
+#include "perform/runtime/parameter_groups.h"
+#include "spec/plan/plan.h"
+#include "spec/trace/trace.h"
+
+namespace tombolo::runtime {
+
+// Whether groups are updated one by one. Not where a norm to clip by is known only when all gradients
+// are, nor where two stages have copies of a tied embedding, which sum theirs when both are there.
+bool updates_by_group(const plan::Plan& plan);
+
+struct ExchangeOptions {
+  int32_t rank = 0;
+  SimTime origin;       // on the clock: time 0 of the Trace
+  bool overlap = true;  // a complete group leaves at once; else when its stage is released
+  bool updates = true;  // a summed group is updated at once
+};
+
+struct ExchangeHooks {
+  // Before anything of iteration step + 1 is updated.
+  std::function<Status(int64_t step)> before_update = {};
+  // All groups of this rank are; nobody who waits for the last of them knows yet.
+  std::function<Status(int64_t iteration)> updated = {};
+  // At most once: why whoever waits for a group is told so, now and later.
+  std::function<void(const Error&)> failed = {};
+};
+
+class ExchangeThread final : public GroupWatcher {
+ public:
+  static constexpr int64_t kCopiesMax = int64_t{64} << 20;  // bytes
+
+  // All outlive it.
+  ExchangeThread(const plan::Plan& plan, const ExchangeOptions& options,
+                 ParameterGroups& parameters, Messenger& messenger, Threads& threads,
+                 ExchangeHooks hooks);
+  ~ExchangeThread() override;  // leaves what is under way
+
+  // --- the performing thread
+  void begin_iteration(int64_t iteration) { iteration_ = iteration; }
+  void complete(int32_t stage, int32_t group) override;
+  Status await_ready(int32_t stage, int32_t group) override;
+  // Without overlap: what is complete of this stage leaves now.
+  void release(int32_t stage);
+  Status await_stage(int32_t stage);  // all that was handed over of it is summed, and updated
+  Status await_all();
+  // How long await_... took since the last call.
+  SimDuration take_waited() { return std::exchange(waited_, {}); }
+  // What was done since the last call: REDUCE_GRAD of each group from when it was handed over until
+  // it was summed, and UPDATE of each stage.
+  std::vector<trace::Interval> take_intervals();
+  // Waits for what is under way, and for the end of the thread; once.
+  Status finish();
+
+ private:
+  // Due first is less: the earlier iteration, then what is needed first.
+  struct Key {
+    int64_t iteration = 0;
+    int32_t stage = 0;
+    int32_t group = 0;
+    auto operator<=>(const Key&) const = default;
+  };
+  struct HandedOver {
+    Key key;
+    SimTime since;
+  };
+  struct UnderWay {
+    SimTime since;
+    int64_t bytes = 0;
+    GroupSum sum;
+  };
+  struct StageUpdate {
+    SimTime start;
+    size_t groups = 0;  // that are updated
+  };
+
+  Status work();
+  Status begin_new();
+  Status begin(const HandedOver& group);
+  std::vector<Messenger::Awaited> awaited() const;  // what wakes, then groups as they are due
+  Status advance(size_t place, const link::Received& message);
+  Status send(std::vector<GroupSum::Parcel> parcels);
+  Status update(const Key& key);
+  Status settle(const Key& key);
+  void hand_over(const Key& key, SimTime since);
+  void wake();
+  bool is_over();
+  template <class Settled>
+  Status await(const Settled& settled);
+  void draw(trace::Interval interval);
+
+  const ExchangeOptions options_;
+  const int32_t position_;  // of the rank in its pipeline
+  const plan::Plan& plan_;
+  ParameterGroups& parameters_;
+  Messenger& messenger_;
+  Threads& threads_;
+  const ExchangeHooks hooks_;
+  const std::vector<int32_t> replicas_;  // ranks
+  std::map<int32_t, size_t> groups_;     // of each stage of this rank
+  size_t groups_of_all_ = 0;
+
+  // The performing thread's.
+  int64_t iteration_ = 0;
+  SimDuration waited_;
+  std::vector<HandedOver> held_;  // complete and not released
+
+  // This thread's.
+  std::map<Key, UnderWay> under_way_;
+  int64_t bytes_under_way_ = 0;
+  int64_t updating_ = 0;  // the newest iteration of which something is updated
+  std::map<std::pair<int64_t, int32_t>, StageUpdate> updates_;  // by iteration and stage
+  std::map<int64_t, size_t> settled_;                           // groups, by iteration
+
+  std::mutex mutex_;  // of all below
+  const std::unique_ptr<Signal> changed_;
+  std::deque<HandedOver> handed_over_;
+  std::set<std::pair<int32_t, int32_t>> pending_;  // (stage, group): handed over and not settled
+  std::vector<trace::Interval> intervals_;
+  bool ending_ = false;   // nothing more is handed over
+  bool leaving_ = false;  // and nobody wants what is under way
+  bool over_ = false;
+  Status status_;
+
+  std::unique_ptr<Thread> thread_;  // last: its end is awaited before all else goes
+};
+
+}  // namespace tombolo::runtime

@@ -1,0 +1,244 @@
+// Whole runs of emulated ranks in two datacenters, in an ocean's time: every instant follows from
+// the Plan. What each replica made up is checked when it is summed (emulated_groups.h).
+#include "perform/runtime/exchange_thread.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "perform/runtime/emulated_kernels.h"
+#include "perform/runtime/perform.h"
+#include "spec/plan/gradient_groups.h"
+#include "spec/plan/job.h"
+#include "support/ocean_links.h"
+
+namespace tombolo::runtime {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int64_t kOneMs = 1'000'000;
+
+struct Labs {
+  int pipelines = 2;  // half of them in each
+  int stages = 1;
+  int microbatches = 1;
+  int steps = 4;
+  std::string rate = "1 Gbps";
+  std::string more = "[exchange]\noverlap = true\n";
+};
+
+// Four layers of 2.1 MB of gradients beside an embedding and a head that are joined with their
+// neighbours; a forward of 40 ms and a backward of 80 ms on each stage.
+plan::Plan plan_of(const Labs& labs) {
+  std::string places;
+  for (int i = 0; i < labs.pipelines; ++i)
+    places += fmt::format("{}\"{}\"", i == 0 ? "" : ", ", i < labs.pipelines / 2 ? "lab" : "cloud");
+  std::string job = fmt::format(R"(
+[model]
+layers = 4
+hidden = 208
+heads = 4
+ffn = 832
+vocabulary = 64
+sequence = 16
+[training]
+global_batch = {}
+precision = "fp32"
+[parallelism]
+pipeline = {}
+data = {}
+datacenter_per_replica = [{}]
+[run]
+steps = {}
+[stage_times]
+forward = "40 ms"
+backward = "80 ms"
+{})",
+                                labs.microbatches * labs.pipelines, labs.stages, labs.pipelines,
+                                places, labs.steps, labs.more);
+  for (const char* name : {"lab", "cloud"}) {
+    job += fmt::format(
+        "[[cluster.datacenter]]\nname = \"{}\"\ndevice = \"emulated:a100-80g\"\n"
+        "devices_per_node = {}\n",
+        name, labs.stages * labs.pipelines / 2);
+  }
+  job += fmt::format(
+      "[[cluster.wan]]\nbetween = [\"lab\", \"cloud\"]\none_way_latency = \"10 ms\"\n"
+      "node_pair_limit = \"{}\"\n",
+      labs.rate);
+  const auto parsed = plan::parse_job(job, "/test/labs.toml");
+  CHECK(parsed, "{}", parsed.error().text());
+  auto plan = plan::lay_out(*parsed);
+  CHECK(plan, "{}", plan.error().text());
+  return std::move(*plan);
+}
+
+struct Outcome {
+  std::vector<trace::Trace> parts;  // by rank
+  std::vector<Status> ends;
+  std::vector<std::string> told;  // "0 before 1", "0 after 2", "0 report 2", ...
+  std::map<std::pair<int32_t, int32_t>, int64_t> bytes;
+};
+
+// `lost`: a rank that is gone after so long.
+struct Loss {
+  int32_t rank = 0;
+  SimTime at;
+};
+Outcome perform_in_ocean(const plan::Plan& plan, std::optional<Loss> loss = {}) {
+  const auto schedule = schedule::build(plan);
+  CHECK(schedule, "{}", schedule.error().text());
+  ocean::Ocean ocean(1);
+  ocean::OceanLinks links(ocean,
+                          [&](int32_t from, int32_t to) { return shape_between(plan, from, to); });
+  Outcome out;
+  out.parts.resize(plan.ranks.size());
+  out.ends.resize(plan.ranks.size());
+  size_t done = 0;
+  const SimTime origin = ocean.now();
+  const auto live = [&](int32_t rank, ocean::Waters& waters) -> Status {
+    ocean::OceanMessenger messenger(links, rank);
+    EmulatedKernels kernels(plan, rank, waters, {.check_every_byte = true});
+    TRY(kernels.join_replicas({.ranks = plan.replicas_of(plan.ranks[rank].stage),
+                               .own = static_cast<size_t>(plan.ranks[rank].replica),
+                               .messenger = &messenger,
+                               .lie_apart = true}));
+    const auto tell = [&, rank](const char* what, int64_t step) -> Status {
+      out.told.push_back(fmt::format("{} {} {}", rank, what, step));
+      return {};
+    };
+    const Hooks hooks{
+        .before_update = [&](int64_t step) { return tell("before", step); },
+        .updated = [&](int64_t step) { return tell("updated", step); },
+        .iteration =
+            [&](const IterationReport& report) { return tell("report", report.iteration); }};
+    out.parts[rank] = TRY(perform(plan, schedule->ranks[rank], {.rank = rank, .origin = origin},
+                                  kernels, messenger, waters, hooks));
+    return {};
+  };
+  for (const plan::Placement& place : plan.ranks) {
+    ocean.start(place.rank, [&, rank = place.rank](ocean::Waters& waters) {
+      out.ends[rank] = live(rank, waters);
+      if (!out.ends[rank]) links.lose(rank);
+      ++done;
+      return 0;
+    });
+  }
+  if (loss) ocean.at(origin + (loss->at - SimTime{}), [&] { links.lose(loss->rank); });
+  CHECK(ocean.sail([&] { return done == plan.ranks.size(); }), "all wait for ever");
+  out.bytes = links.bytes();
+  return out;
+}
+
+std::vector<SimTime> starts_of(const trace::Trace& part, action::ActionKind kind) {
+  std::vector<SimTime> starts;
+  for (const trace::Interval& each : part.intervals) {
+    if (each.action.kind == kind) starts.push_back(each.start);
+  }
+  return starts;
+}
+
+// From start to start, by iteration.
+std::vector<int64_t> periods(const trace::Trace& part) {
+  const auto starts = starts_of(part, action::ActionKind::kForward);
+  std::vector<int64_t> out;
+  for (size_t i = 1; i < starts.size(); ++i) out.push_back((starts[i] - starts[i - 1]).ns);
+  return out;
+}
+
+double bytes_of_gradients(const plan::Plan& plan) { return plan.stages[0].gradients.value; }
+
+TEST(Exchange, WithoutOverlapAnIterationIsComputationThenTheSum) {
+  const plan::Plan plan = plan_of({.more = "[exchange]\noverlap = false\n"});
+  const Outcome run = perform_in_ocean(plan);
+  EXPECT_THAT(run.ends, Each(testing::Truly([](const Status& s) { return s.has_value(); })));
+  // All bytes once over 1 Gbps, and 10 ms.
+  const double expected = 120e6 + bytes_of_gradients(plan) * 8 + 10e6;
+  for (const trace::Trace& part : run.parts)
+    EXPECT_THAT(periods(part), Each(testing::Truly([&](int64_t ns) {
+                  return std::abs(static_cast<double>(ns) - expected) < 1000;
+                })));
+  EXPECT_EQ(run.bytes.at({0, 1}), 4 * static_cast<int64_t>(bytes_of_gradients(plan)));
+}
+
+TEST(Exchange, OnAFastLinkOnlyTheLatencyOfTheLastGroupIsSeen) {
+  const plan::Plan plan = plan_of({.rate = "1000 Gbps"});
+  const Outcome run = perform_in_ocean(plan);
+  EXPECT_EQ(run.bytes.at({0, 1}), 4 * static_cast<int64_t>(bytes_of_gradients(plan)));
+  for (const int64_t period : periods(run.parts[0])) {
+    EXPECT_GE(period, 130 * kOneMs);
+    EXPECT_LT(period, 131 * kOneMs);
+  }
+}
+
+// Bound by the link: while the group that is needed last comes, nothing else is left to be sent. So
+// the link rests for the latency, that group's part of the forward pass and its part of the backward
+// one.
+TEST(Exchange, OnASlowLinkTheNextIterationBeginsWhileGradientsAreOnTheirWay) {
+  const plan::Plan plan = plan_of({.rate = "200 Mbps"});
+  const auto groups = plan::gradient_groups(plan, 0);
+  const double last = 1 - groups.back().needed_at;
+  const double expected = bytes_of_gradients(plan) * 8 / 0.2 + 10e6 + last * 120e6;
+  const Outcome run = perform_in_ocean(plan);
+  const auto found = periods(run.parts[0]);
+  const double segment = 8.0 * ocean::OceanLinks::kSegment / 0.2;
+  EXPECT_NEAR(static_cast<double>(found.back()), expected, 3 * segment);
+  // Of an iteration, groups are summed in the order of need, but for those that had left before.
+  std::vector<int64_t> exposed;
+  for (const trace::Record& each : run.parts[0].records)
+    if (each.name == "exposed_s") exposed.push_back(static_cast<int64_t>(each.value * 1e9));
+  EXPECT_EQ(exposed.front(), 0);
+  EXPECT_GT(exposed.back(), 100 * kOneMs);
+}
+
+TEST(Exchange, AnIterationIsReportedOnceItIsUpdatedAndUpdatedAfterItsCopy) {
+  const Outcome run = perform_in_ocean(plan_of({.steps = 2, .rate = "200 Mbps"}));
+  std::vector<std::string> of_rank;
+  for (const std::string& each : run.told)
+    if (each.starts_with("1 ")) of_rank.push_back(each);
+  EXPECT_THAT(of_rank, ElementsAre("1 before 0", "1 updated 1", "1 report 1", "1 before 1",
+                                   "1 updated 2", "1 report 2"));
+}
+
+// Two stages, four pipelines: two levels. Each sum is checked number by number.
+TEST(Exchange, TwoLevelsOfTwoStagesSumWhatAllMadeUp) {
+  const plan::Plan plan = plan_of({.pipelines = 4, .stages = 2, .microbatches = 3});
+  const Outcome run = perform_in_ocean(plan);
+  for (const Status& end : run.ends) EXPECT_TRUE(end) << end.error().text();
+  const auto gradients = static_cast<int64_t>(bytes_of_gradients(plan));
+  // Of stage 0 each sends half to its neighbour twice, and half over the WAN once, in 4 steps.
+  EXPECT_NEAR(static_cast<double>(run.bytes.at({0, 1})), 4.0 * static_cast<double>(gradients), 64);
+  EXPECT_NEAR(static_cast<double>(run.bytes.at({0, 2})), 2.0 * static_cast<double>(gradients), 64);
+}
+
+TEST(Exchange, WhoLosesAReplicaSaysSo) {
+  const plan::Plan plan = plan_of({.stages = 2, .microbatches = 2, .steps = 50});
+  const Outcome run = perform_in_ocean(plan, Loss{1, SimTime{700 * kOneMs}});
+  ASSERT_FALSE(run.ends[0]);
+  EXPECT_EQ(run.ends[0].error().code, ErrorCode::kLostPeer);
+  EXPECT_THAT(run.ends[0].error().text(), HasSubstr("exchanging gradients"));
+  for (const Status& end : run.ends) EXPECT_FALSE(end);
+}
+
+TEST(Exchange, KernelsWithoutGroupsAreRefused) {
+  class NoGroups : public EmulatedKernels {
+   public:
+    using EmulatedKernels::EmulatedKernels;
+    ParameterGroups* parameters() override { return nullptr; }
+  };
+  const plan::Plan plan = plan_of({});
+  SystemClock clock;
+  NoGroups kernels(plan, 0, clock);
+  ocean::Ocean ocean(1);
+  ocean::OceanLinks links(ocean, {});
+  ocean::OceanMessenger messenger(links, 0);
+  const auto trace =
+      perform(plan, schedule::build(plan)->ranks[0], {}, kernels, messenger, clock, {});
+  ASSERT_FALSE(trace);
+  EXPECT_THAT(trace.error().text(), HasSubstr("cannot hand out their gradients group by group"));
+}
+
+}  // namespace
+}  // namespace tombolo::runtime

@@ -1,0 +1,56 @@
+// The second face of Kernels, for those that have parameters: groups of them, whose gradients leave
+// for other replicas while the backward pass still goes on.
+//
+// Which groups a stage has, the Plan says (plan/gradient_groups.h): 0 is what a forward pass needs
+// first. In the last backward pass of an iteration groups become complete in the reverse order, and
+// the watcher hears of each. From then on until its update a group's gradient belongs to the
+// watcher; passes do not touch it, nor do they read the parameters, until the next iteration's
+// forward pass asks for them. So the watcher may sum and update on a thread of its own.
+//
+//   performing thread              the watcher's thread
+//   last_backward(s), backward
+//     complete(s, 2)               gradient(s, 2) is summed over the replicas, update_group(s, 2)
+//     complete(s, 1)               ...
+//   begin_iteration, forward
+//     await_ready(s, 0), computes with group 0, await_ready(s, 1), ...
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/result.h"
+
+namespace tombolo::runtime {
+
+// Who sums and updates; called on the thread that calls the kernels, within their passes.
+class GroupWatcher {
+ public:
+  virtual ~GroupWatcher() = default;
+  // The gradient over all micro-batches of this iteration is there. Returns at once.
+  virtual void complete(int32_t stage, int32_t group) = 0;
+  // Returns when the group's last update is done; fails where it will never be. Costs next to
+  // nothing where there is nothing to wait for.
+  virtual Status await_ready(int32_t stage, int32_t group) = 0;
+};
+
+class ParameterGroups {
+ public:
+  virtual ~ParameterGroups() = default;
+
+  // Before the first iteration; the watcher outlives the passes.
+  virtual void watch(GroupWatcher& watcher) = 0;
+
+  // The next call of backward() or backward_weight() of this stage is the last one of the iteration:
+  // in it every group of the stage becomes complete, once. Fails where the iteration must not be
+  // counted, such as one whose loss is no number.
+  virtual Status last_backward(int32_t stage) = 0;
+
+  // Of a complete group, until its update: all its elements in one order that replicas share.
+  virtual std::span<float> gradient(int32_t stage, int32_t group) = 0;
+
+  // One step of the optimizer for this group, with the gradient as it is now. Each group once an
+  // iteration; while it runs nobody may read its parameters. Any thread, one at a time.
+  virtual Status update_group(int64_t iteration, int32_t stage, int32_t group) = 0;
+};
+
+}  // namespace tombolo::runtime

@@ -1,0 +1,165 @@
+#include "perform/train/stage_groups.h"
+
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "spec/plan/gradient_groups.h"
+
+namespace tombolo::train {
+namespace {
+
+constexpr std::string_view kLayers = "layers.";
+
+// The layer that a parameter belongs to; nothing: to the embedding, or to norm and head.
+std::optional<int64_t> layer_of(std::string_view name) {
+  if (!name.starts_with(kLayers)) return std::nullopt;
+  int64_t layer = 0;
+  const std::from_chars_result read =
+      std::from_chars(name.data() + kLayers.size(), name.data() + name.size(), layer);
+  CHECK(read.ec == std::errc{}, "a parameter named \"{}\"", name);
+  return layer;
+}
+
+bool holds(const model::Slice& slice, const Parameter& parameter) {
+  const std::string& name = parameter.name;
+  if (const auto layer = layer_of(name))
+    return *layer >= slice.first_layer && *layer < slice.first_layer + slice.layers;
+  const bool embeds = !parameter.copy && (name == "embedding.weight" || name == "positions.weight");
+  return embeds ? slice.embedding : slice.head;
+}
+
+}  // namespace
+
+// Autograd calls it after it has added to the gradient of a leaf.
+class StageGroups::Hook : public torch::autograd::FunctionPostHook {
+ public:
+  Hook(std::shared_ptr<StageGroups*> groups, size_t parameter)
+      : groups_(std::move(groups)), parameter_(parameter) {}
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
+                                            const torch::autograd::variable_list&) override {
+    if ((*groups_)->counting_) (*groups_)->note(parameter_);
+    return outputs;
+  }
+
+ private:
+  const std::shared_ptr<StageGroups*> groups_;
+  const size_t parameter_;
+};
+
+StageGroups::StageGroups(const plan::Plan& plan, int32_t stage, StageState& state,
+                         Complete complete)
+    : state_(state), complete_(std::move(complete)) {
+  const std::vector<Parameter>& parameters = state_.module().parameters();
+  group_of_.resize(parameters.size(), -1);
+  for (const plan::GradientGroup& each : plan::gradient_groups(plan, stage)) {
+    Group group;
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      if (!holds(each.slice, parameters[i])) continue;
+      CHECK(group_of_[i] < 0, "{} lies in two groups", parameters[i].name);
+      group_of_[i] = static_cast<int32_t>(groups_.size());
+      group.parameters.push_back(i);
+    }
+    groups_.push_back(std::move(group));
+  }
+  const auto self = std::make_shared<StageGroups*>(this);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    CHECK(group_of_[i] >= 0, "{} lies in no group", parameters[i].name);
+    accumulators_.push_back(torch::autograd::impl::grad_accumulator(parameters[i].value));
+    accumulators_.back()->add_post_hook(std::make_unique<Hook>(self, i));
+  }
+}
+
+StageGroups::~StageGroups() = default;
+
+void StageGroups::start_counting() {
+  counting_ = true;
+  for (Group& group : groups_) group.lacking = group.parameters.size();
+}
+
+void StageGroups::begin_backward() {
+  if (std::exchange(expected_, false)) start_counting();
+}
+
+Status StageGroups::end_backward() {
+  if (!std::exchange(counting_, false)) return {};
+  for (const Group& group : groups_) {
+    if (group.lacking == 0) continue;
+    return failed(fmt::format("{} parameters of a group have no gradient after the last backward",
+                              group.lacking));
+  }
+  return {};
+}
+
+Status StageGroups::compute(WeightGradients& gradients) {
+  begin_backward();
+  if (!counting_) {
+    gradients.compute();
+    return {};
+  }
+  const std::vector<Parameter>& parameters = state_.module().parameters();
+  const auto place = [&](const at::Tensor& weight) {
+    const auto at = std::find_if(parameters.begin(), parameters.end(),
+                                 [&](const Parameter& each) { return each.value.is_same(weight); });
+    TORCH_CHECK(at != parameters.end(), "a product with a weight that is no parameter");
+    return static_cast<size_t>(at - parameters.begin());
+  };
+  std::vector<bool> waits(parameters.size());
+  for (const at::Tensor& weight : gradients.waiting()) waits[place(weight)] = true;
+  for (size_t i = parameters.size(); i-- > 0;) {
+    if (!waits[i]) note(i);
+  }
+  gradients.compute([&](const at::Tensor& weight) { note(place(weight)); });
+  return end_backward();
+}
+
+void StageGroups::note(size_t parameter) {
+  Group& group = groups_[static_cast<size_t>(group_of_[parameter])];
+  TORCH_CHECK(group.lacking > 0, state_.module().parameters()[parameter].name,
+              " has its gradient twice in one pass");
+  if (--group.lacking == 0) complete(group);
+}
+
+void StageGroups::complete(Group& group) {
+  const at::NoGradGuard no_gradients;
+  std::vector<Parameter>& parameters = state_.module().parameters();
+  int64_t size = 0;
+  for (const size_t i : group.parameters) size += parameters[i].value.numel();
+  group.gradient = at::empty({size}, at::kFloat);
+  int64_t begin = 0;
+  for (const size_t i : group.parameters) {
+    const at::Tensor& value = parameters[i].value;
+    const int64_t end = begin + value.numel();
+    at::Tensor part = group.gradient.slice(0, begin, end).view(value.sizes());
+    TORCH_CHECK(value.grad().defined(), parameters[i].name, " has no gradient");
+    part.copy_(value.grad());
+    parameters[i].value.mutable_grad() = part;
+    begin = end;
+  }
+  complete_(static_cast<int32_t>(&group - groups_.data()));
+}
+
+std::span<float> StageGroups::gradient(int32_t group) const {
+  const at::Tensor& gradient = groups_.at(static_cast<size_t>(group)).gradient;
+  CHECK(gradient.defined(), "the gradient of group {} is not complete", group);
+  return floats(gradient);
+}
+
+void StageGroups::update(int32_t group, const UpdateStep& step) {
+  if (updated_ == 0) state_.begin_update();
+  if (++updated_ == groups_.size()) updated_ = 0;
+  Group& its = groups_.at(static_cast<size_t>(group));
+  const at::Tensor gradient = std::exchange(its.gradient, at::Tensor());
+  const std::vector<Parameter>& parameters = state_.module().parameters();
+  int64_t begin = 0;
+  for (const size_t i : its.parameters) {
+    const int64_t end = begin + parameters[i].value.numel();
+    state_.update(step, i, gradient.slice(0, begin, end));
+    begin = end;
+  }
+}
+
+}  // namespace tombolo::train

@@ -1,0 +1,69 @@
+// The parameters of a stage in the groups of the Plan (plan/gradient_groups.h), and the moments at
+// which their gradients are complete.
+//
+// In the last backward pass of an iteration autograd adds what a parameter's gradient still lacks,
+// and tells so: that is true of matrices, embeddings, norms and biases, and of a matrix that is used
+// twice it comes after both. Where gradients of weights were left for later (weight_gradients.h) the
+// products tell. When all of a group have theirs, these are copied into one tensor, of which they
+// become views: so no gradient is there twice, and a sum comes to stand where they are read.
+//
+// Source of the idea: Li et al., PyTorch Distributed (VLDB 2020), section 3.2; here groups follow
+// the layers, because the next forward pass asks for them layer by layer.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "perform/train/stage_state.h"
+#include "spec/plan/plan.h"
+
+namespace tombolo::train {
+
+class StageGroups {
+ public:
+  using Complete = std::function<void(int32_t group)>;
+  // The state outlives it and stays where it is. `complete` is called within backward passes.
+  StageGroups(const plan::Plan& plan, int32_t stage, StageState& state, Complete complete);
+  ~StageGroups();
+
+  int32_t groups() const { return static_cast<int32_t>(groups_.size()); }
+  int32_t group_of(size_t parameter) const { return group_of_[parameter]; }
+
+  // The next backward pass is the last one of the iteration.
+  void expect() { expected_ = true; }
+  // Around every whole pass.
+  void begin_backward();
+  Status end_backward();
+  // Instead, what was left out of passes that are over.
+  Status compute(WeightGradients& gradients);
+
+  std::span<float> gradient(int32_t group) const;
+  // One step of the optimizer; the gradient is gone afterwards. Any thread.
+  void update(int32_t group, const UpdateStep& step);
+
+ private:
+  struct Group {
+    std::vector<size_t> parameters;
+    size_t lacking = 0;  // parameters without their whole gradient
+    at::Tensor gradient;
+  };
+  class Hook;
+  void note(size_t parameter);
+  void complete(Group& group);
+  void start_counting();
+
+  StageState& state_;
+  const Complete complete_;
+  std::vector<Group> groups_;
+  std::vector<int32_t> group_of_;  // by parameter
+  // Those of leaves: alive as long as somebody holds them, and their hooks with them.
+  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
+  bool expected_ = false, counting_ = false;
+  size_t updated_ = 0;  // groups, in this iteration
+};
+
+}  // namespace tombolo::train

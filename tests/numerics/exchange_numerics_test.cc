@@ -1,0 +1,119 @@
+// Replicas in two datacenters against one process: gradients leave group by group during the backward
+// pass and each group is updated as it is summed; losses stay those of one process, and replicas
+// hold the same bits.
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "story.h"
+
+namespace tombolo::train {
+namespace {
+
+using ::testing::SizeIs;
+
+// Two pipelines of two stages in each of two datacenters; each layer is a group.
+constexpr TinyLayout kApart{.pipeline = 2, .data = 4, .apart = true, .hidden = 192};
+constexpr TinyLayout kAlone{.hidden = 192};
+
+plan::Plan apart(TinyLayout layout, bool overlap = true, int64_t steps = 30) {
+  plan::Plan plan = tiny_plan(layout);
+  CHECK(plan.exchanges_gradients(), "nothing is exchanged");
+  plan.exchange = plan::Exchange{.overlap = overlap};
+  plan.run.steps = steps;
+  plan.run.compare_replicas_every = 0;
+  return plan;
+}
+
+double largest_difference(const Story& expected, const Story& actual) {
+  double largest = 0;
+  for (const auto& [step, loss] : expected.losses)
+    largest = std::max(largest, std::abs(actual.losses.at(step) / loss - 1));
+  return largest;
+}
+
+// Replicas of a stage, of which each rank holds one.
+void expect_equal_replicas(const plan::Plan& plan, const Story& story) {
+  for (const plan::Placement& place : plan.ranks)
+    EXPECT_EQ(story.digests[place.rank], story.digests[plan.rank_of(place.stage, 0)])
+        << "rank " << place.rank;
+}
+
+TEST(ExchangeNumerics, TwoDatacentersEqualOneProcess) {
+  const Story one = train(with_steps(tiny_plan(kAlone), 30));
+  plan::Plan plan = apart(kApart);
+  const Story free = train(plan);
+  plan.run.compare_replicas_every = 1;
+  const Story compared = train(plan);
+  ASSERT_EQ(one.losses.size(), 30u);
+  const double largest = largest_difference(one, free);
+  RecordProperty("largest_relative_difference", fmt::format("{:.3g}", largest));
+  EXPECT_LT(largest, 1e-4);
+  EXPECT_LT(one.losses.at(30), one.losses.at(1) - 1);  // it learned something
+  expect_equal_replicas(plan, free);
+  // Waiting for all of an exchange after each step changes nothing, and after each all are equal.
+  EXPECT_EQ(compared.digests, free.digests);
+  EXPECT_EQ(compared.losses, free.losses);
+  ASSERT_EQ(compared.compared.size(), 60u);
+  for (const auto& [step, digests] : compared.compared)
+    EXPECT_THAT(digests, SizeIs(1)) << "step " << step.first << ", stage " << step.second;
+}
+
+TEST(ExchangeNumerics, WithAndWithoutOverlapAllBitsAreTheSame) {
+  struct Case {
+    const char* name;
+    TinyLayout layout;
+    std::optional<double> clip_norm = {};
+    bool tied = false;
+  };
+  const Case cases[] = {
+      {"1f1b", kApart},
+      {"backwards in halves",
+       {.pipeline = 2, .data = 2, .schedule = "zb-h1", .apart = true, .hidden = 192}},
+      {"two stages a rank",
+       {.pipeline = 2,
+        .data = 2,
+        .schedule = "zb-v",
+        .virtual_stages = 2,
+        .apart = true,
+        .hidden = 192}},
+      {"recomputed", {.pipeline = 2, .data = 2, .recompute = "full", .apart = true, .hidden = 192}},
+      {"clipped", kApart, 0.1},
+      {"tied on two ranks", kApart, {}, true},
+      {"tied on one rank", {.data = 2, .apart = true, .hidden = 192}, {}, true},
+  };
+  for (const Case& each : cases) {
+    const auto run = [&](bool overlap) {
+      plan::Plan plan = apart(each.layout, overlap, 6);
+      plan.optimizer.clip_norm = each.clip_norm;
+      plan.model.tied_embeddings = each.tied;
+      const Story story = train(plan);
+      expect_equal_replicas(plan, story);
+      return story;
+    };
+    const Story with = run(true), without = run(false);
+    EXPECT_EQ(with.digests, without.digests) << each.name;
+    EXPECT_EQ(with.losses, without.losses) << each.name;
+    EXPECT_EQ(with.norms, without.norms) << each.name;
+  }
+}
+
+// What a run of five steps left goes on to the bits that a run of ten has.
+TEST(ExchangeNumerics, ACheckpointGoesOnExactly) {
+  plan::Plan plan = apart(kApart, true, 10);
+  plan.optimizer.rule = plan::RateRule::kConstant;  // whatever the number of steps
+  const Story whole = train(plan), begun = train(with_steps(plan, 5));
+  const Story rest = train(plan, {.checkpoint = begun.checkpoint, .first = 6});
+  EXPECT_EQ(rest.digests, whole.digests);
+}
+
+TEST(ExchangeNumerics, ALossThatIsNoNumberEndsTheRunBeforeItsUpdate) {
+  plan::Plan plan = apart(kApart, true, 3);
+  plan.optimizer.learning_rate = 1e30;
+  plan.optimizer.warmup_steps = 0;
+  const Story story = live_together(plan);
+  for (const Status& end : story.ends) EXPECT_FALSE(end);
+}
+
+}  // namespace
+}  // namespace tombolo::train
