@@ -18,7 +18,7 @@ import slurm
 from faults_test import alive
 from launchers_test import clean_environment, two_free_ports
 from program import BUILD, GUARD_S, TWO_EMULATED, Case, needs_torch
-from training_test import replicated, tiny
+from training_test import pipelines_apart, replicated, tiny
 
 LONG = "--long" in sys.argv or bool(os.environ.get("TOMBOLO_LONG"))
 SLOW_S = 30 if LONG else 6  # a forward pass; whoever is stopped in it ends after three seconds
@@ -145,8 +145,15 @@ class Recovery(Case):
 
     @needs_torch
     def test_random_kills_of_real_training(self):
+        self.kill_in(replicated)
+
+    @needs_torch
+    def test_random_kills_where_replicas_lie_apart(self):
+        self.kill_in(pipelines_apart)
+
+    def kill_in(self, layout):
         steps = 400 if LONG else 40
-        job = replicated(tiny(2, steps=steps, every=10))
+        job = layout(tiny(2, steps=steps, every=10))
         self.write("job.toml", job)
         self.ok("train", "job.toml", "--out", "once")
         losses = self.records(self.folder / "once" / "trace.jsonl", "loss")

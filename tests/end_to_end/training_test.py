@@ -66,6 +66,11 @@ def replicated(job):
     return job.replace("pipeline = 2", "pipeline = 2\ndata = 2")
 
 
+def pipelines_apart(job):
+    """The same with a whole pipeline in each datacenter: gradients cross the WAN, group by group."""
+    return replicated(job).replace("data = 2", 'data = 2\ndatacenter_per_replica = ["oregon", "paris"]')
+
+
 GPT2 = 'norm = "layernorm"\nactivation = "gelu"\npositions = "learned"\nbias = true\n'
 
 

@@ -71,6 +71,55 @@ every = 10
 """
 
 
+# Four groups of gradients in each of two datacenters, 6.8 MB together, which take 0.3 s: the next iteration begins meanwhile.
+TWO_LABS = """
+[model]
+layers = 4
+hidden = 192
+heads = 4
+ffn = 512
+vocabulary = 256
+sequence = 16
+
+[[cluster.datacenter]]
+name = "oregon"
+device = "{device}"
+[[cluster.datacenter]]
+name = "paris"
+device = "{device}"
+[[cluster.wan]]
+between = ["oregon", "paris"]
+one_way_latency = "10 ms"
+node_pair_limit = "200 Mbps"
+connections = 4
+
+[training]
+global_batch = 4
+micro_batch = 2
+precision = "fp32"
+
+[parallelism]
+pipeline = 1
+data = 2
+datacenter_per_replica = ["oregon", "paris"]
+
+[run]
+steps = {steps}
+compare_replicas_every = {compare_every}
+
+[checkpoint]
+directory = "checkpoints"
+every = 10
+{kernels}
+"""
+
+
+def two_labs(steps, compare_every=10):
+    """A replica in each of two datacenters: nothing but gradients goes across, over four connections."""
+    return TWO_LABS.format(steps=steps, device="cpu" if REAL else "emulated:a100-80g", compare_every=compare_every,
+                           kernels=REAL_KERNELS if REAL else EMULATED_KERNELS)
+
+
 def three_ranks(steps):
     """Two in oregon, the launcher's host first, and one in paris; four connections across."""
     return THREE_RANKS.format(steps=steps, device="cpu" if REAL else "emulated:a100-80g",

@@ -3,7 +3,7 @@ import re
 import time
 import unittest
 
-from disturbed import Disturbed, three_ranks
+from disturbed import Disturbed, three_ranks, two_labs
 from emulator import LONG
 
 SILENT = r"rank (\d) \(\w+\) has heard nothing from rank (\d) \(\w+\) for (?:[5-9]|10) s; both reach the (?:launcher|coordinator)"
@@ -39,6 +39,21 @@ class Healing(Disturbed):
             self.assertEqual(self.workers(), before)
             said = self.check_healed(islands)
         self.assertGreaterEqual(len(re.findall(r"connection \d of 4 to rank [12] is back", said)), 8, said)
+
+    def test_connections_are_reset_while_gradients_cross(self):
+        """Replicas in two datacenters: of groups that are on their way nothing is lost, and nothing is added twice."""
+        job = two_labs(self.STEPS)
+        with self.undisturbed(job):
+            islands = self.start(job)
+            for i in range(3):
+                there = self.connections(0, 1)
+                self.assertEqual(len(there), 4, self.said())
+                for connection in there if i == 2 else there[i:i + 1]:
+                    self.reset(i % 2, connection if i % 2 == 0 else connection[::-1])
+                self.wait(lambda: len(self.connections(0, 1)) == 4, "not all connections come back")
+            with self.cut(islands):
+                time.sleep(5)
+            self.check_healed(islands)
 
     def test_paths_are_cut(self):
         """That between two workers alone, which the launcher names; then that between two datacenters."""

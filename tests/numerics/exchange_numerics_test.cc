@@ -98,6 +98,39 @@ TEST(ExchangeNumerics, WithAndWithoutOverlapAllBitsAreTheSame) {
   }
 }
 
+// A pipeline has a third of the samples: the gradient is that of the whole batch, as one process has
+// it; over the WAN, and inside a datacenter.
+TEST(ExchangeNumerics, PipelinesWithUnlikePartsOfTheBatchEqualOneProcess) {
+  const auto unlike = [](plan::Plan plan) {
+    plan.training.global_batch = 6;
+    if (plan.replicas() > 1) plan.parallelism.microbatches_per_replica = {2, 1};
+    return with_steps(std::move(plan), 30);
+  };
+  const Story one = train(unlike(tiny_plan(kAlone)));
+  for (const bool is_apart : {true, false}) {
+    const plan::Plan plan =
+        unlike(tiny_plan({.pipeline = 2, .data = 2, .apart = is_apart, .hidden = 192}));
+    const Story two = train(plan);
+    EXPECT_LT(largest_difference(one, two), 1e-4);
+    expect_equal_replicas(plan, two);
+  }
+}
+
+// As on Atlas' testbed: pipelines cross the WAN, and of the middle stage the replicas lie apart too.
+TEST(ExchangeNumerics, PipelinesThatCrossAndReplicasApartEqualOneProcess) {
+  const Story one = train(with_steps(tiny_plan(kAlone), 30));
+  const plan::Plan plan =
+      apart({.pipeline = 3,
+             .data = 2,
+             .where = "datacenter_per_stage = [\"here\", [\"here\", \"there\"], \"there\"]\n",
+             .hidden = 192});
+  EXPECT_FALSE(plan.exchanges_gradients(0));
+  EXPECT_TRUE(plan.exchanges_gradients(1));
+  const Story crossing = train(plan);
+  EXPECT_LT(largest_difference(one, crossing), 1e-4);
+  expect_equal_replicas(plan, crossing);
+}
+
 // What a run of five steps left goes on to the bits that a run of ten has.
 TEST(ExchangeNumerics, ACheckpointGoesOnExactly) {
   plan::Plan plan = apart(kApart, true, 10);

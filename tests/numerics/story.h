@@ -20,7 +20,7 @@ namespace tombolo::train {
 
 // What the ranks of a run did together.
 struct Story {
-  std::map<int64_t, double> losses;              // by step: mean over the pipelines
+  std::map<int64_t, double> losses;              // by step: mean over all samples
   std::map<int64_t, double> norms;               // by step: of the gradients
   std::vector<int64_t> skipped;                  // steps whose update was left out
   std::vector<runtime::NamedTensor> checkpoint;  // of all that write one, after the last step
@@ -49,7 +49,12 @@ inline Story live_together(const plan::Plan& plan, const From& from = {}) {
     const std::lock_guard lock(mutex);
     if (report.weights_digest)
       story.compared[{report.iteration, plan.ranks[rank].stage}].insert(*report.weights_digest);
-    if (report.loss) story.losses[report.iteration] += *report.loss / plan.replicas();
+    const int64_t samples =
+        plan.microbatches_of(plan.ranks[rank].replica) * plan.training.micro_batch;
+    if (report.loss) {
+      story.losses[report.iteration] += *report.loss * static_cast<double>(samples) /
+                                        static_cast<double>(plan.training.global_batch);
+    }
     if (report.gradient_norm) story.norms[report.iteration] = *report.gradient_norm;
     if (report.update_skipped &&
         (story.skipped.empty() || story.skipped.back() != report.iteration))
@@ -79,7 +84,7 @@ inline Story live_together(const plan::Plan& plan, const From& from = {}) {
       TRY(kernels[rank]->join_replicas({.ranks = plan.replicas_of(own.stage),
                                         .own = static_cast<size_t>(own.replica),
                                         .messenger = &messenger,
-                                        .lie_apart = plan.replicas_lie_apart(),
+                                        .lie_apart = plan.replicas_lie_apart(own.stage),
                                         .address = "127.0.0.1"}));
     }
     if (const auto other = runtime::other_end(plan, rank))

@@ -40,14 +40,15 @@ struct TinyLayout {
   int virtual_stages = 1;
   bool over_a_wan = false;  // half of the pipeline each in two datacenters
   std::string recompute = "none";
-  bool apart = false;  // half of the pipelines each in two datacenters, with all their stages
-  int hidden = 32;     // 192: each layer is a group of gradients by itself (plan/gradient_groups.h)
+  bool apart = false;      // half of the pipelines each in two datacenters, with all their stages
+  std::string where = {};  // words of [parallelism] that say so otherwise
+  int hidden = 32;  // 192: each layer is a group of gradients by itself (plan/gradient_groups.h)
 };
 
 inline plan::Plan tiny_plan(const TinyLayout& layout) {
-  const bool two_places = layout.over_a_wan || layout.apart;
+  const bool two_places = layout.over_a_wan || layout.apart || !layout.where.empty();
   const int devices = layout.pipeline * layout.data / (two_places ? 2 : 1);
-  std::string places;
+  std::string places = layout.where;
   for (int i = 0; i < (layout.apart ? layout.data : 0); ++i) {
     places += fmt::format("{}\"{}\"", i == 0 ? "datacenter_per_replica = [" : ", ",
                           i < layout.data / 2 ? "here" : "there");

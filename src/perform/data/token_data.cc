@@ -46,8 +46,14 @@ TokenData::TokenData(std::vector<TokenFile> files, std::vector<int64_t> ends, Sa
       readers_(std::move(readers)),
       sequence_(plan.model.sequence),
       global_batch_(plan.training.global_batch),
-      per_pipeline_(plan.training.global_batch / plan.parallelism.data),
-      vocabulary_(plan.model.vocabulary) {}
+      vocabulary_(plan.model.vocabulary) {
+  const int64_t samples = plan.training.micro_batch;
+  for (const int32_t reader : readers_) {
+    const int64_t count = plan.microbatches_of(reader) * samples;
+    parts_.push_back({plan.microbatches_before(reader) * samples, count, per_iteration_});
+    per_iteration_ += count;
+  }
+}
 
 Result<TokenData> TokenData::open(const plan::Plan& plan, int32_t pipeline) {
   CHECK(pipeline >= 0 && pipeline < plan.replicas(), "pipeline {} of {}", pipeline,
@@ -105,11 +111,11 @@ Status TokenData::read(int64_t window, std::span<int64_t> out) const {
 Status TokenData::training_window(int64_t iteration, int64_t sample, std::span<int64_t> out) const {
   CHECK(iteration >= 1 && sample >= 0 && sample < global_batch_, "sample {} of {} in iteration {}",
         sample, global_batch_, iteration);
-  const auto pipeline = static_cast<int32_t>(sample / per_pipeline_);
-  const auto reader = std::ranges::lower_bound(readers_, pipeline);
-  CHECK(reader != readers_.end() && *reader == pipeline, "pipeline {} reads other files", pipeline);
-  const int64_t before = (iteration - 1) * std::ssize(readers_) + (reader - readers_.begin());
-  const int64_t position = before * per_pipeline_ + sample % per_pipeline_;
+  const auto part = std::ranges::find_if(parts_, [&](const Part& each) {
+    return sample >= each.first && sample < each.first + each.count;
+  });
+  CHECK(part != parts_.end(), "sample {} is of a pipeline that reads other files", sample);
+  const int64_t position = (iteration - 1) * per_iteration_ + part->before + sample - part->first;
   return during(read(order_.at(position), out),
                 fmt::format("reading sample {} of iteration {}", sample, iteration));
 }

@@ -10,10 +10,10 @@
 // global batch, is position (i - 1) x global_batch + s. So it does not matter who asks: first
 // and last stage, any number of replicas, and a run that was resumed see the same.
 //
-// Where [data] has shares, each is read like that by its own n of C pipelines, as if they were the
-// run: n / C of the global batch per iteration, and epochs of its own. Sample s belongs to pipeline
-// s / b with b = global_batch / C; where that is the j-th of its share, counted from 0, the
-// position is (i - 1) x n b + j b + s mod b.
+// Where [data] has shares, each is read like that by its own pipelines, as if they were the run: per
+// iteration what they have of the global batch, n samples together, and epochs of its own. The
+// batch is divided between pipelines in their order. Of a pipeline whose samples begin with b, and
+// which comes after a samples of its share, sample s has the position (i - 1) x n + a + s - b.
 #pragma once
 
 #include <cstdint>
@@ -65,7 +65,13 @@ class TokenData {
   std::vector<int32_t> readers_;
   int64_t sequence_;
   int64_t global_batch_;
-  int64_t per_pipeline_;  // samples of an iteration
+  // Of an iteration's samples those of one reader: where they begin in the batch, how many there are,
+  // and how many its share's readers before it have.
+  struct Part {
+    int64_t first = 0, count = 0, before = 0;
+  };
+  std::vector<Part> parts_;  // by reader
+  int64_t per_iteration_ = 0;
   int64_t vocabulary_;
   int64_t evaluation_windows_ = 0;
   int64_t evaluation_stride_ = 0;

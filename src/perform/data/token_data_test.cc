@@ -157,7 +157,7 @@ TEST_F(TokenDataTest, SharesAreReadAtTheirOwnPace) {
   EXPECT_THAT(shown(2), ElementsAre(4, 5, 2, 0, 0, 1));  // both begin their second epoch
   EXPECT_THAT(shown(3), ElementsAre(2, 3, 1, 2, 4, 5));
   EXPECT_THAT(shown(4), ElementsAre(0, 1, 0, 1, 2, 3));
-  EXPECT_DEATH(window(*of_two, 1, 2), "pipeline 1 reads other files");
+  EXPECT_DEATH(window(*of_two, 1, 2), "sample 2 is of a pipeline that reads other files");
 }
 
 // Share k of n pipelines among C reads as a job of its own would, with n / C of the batch and
@@ -223,6 +223,7 @@ TEST_F(TokenDataTest, AShareGoesOnWhereItWasWhileItsPartOfThePipelinesStays) {
 // A host has what its own pipelines read. Two shares may have the same files.
 TEST_F(TokenDataTest, FilesOfOtherSharesAreNotOpened) {
   set_pipelines(2);
+  plan_.training.micro_batch = 1;  // three of them for each
   plan_.data->share = {
       {.tokens = {counting("a", 0, 81)}, .datacenters = {}, .pipelines = {0}},
       {.tokens = {folder_ + "/elsewhere.bin"}, .datacenters = {}, .pipelines = {1}}};

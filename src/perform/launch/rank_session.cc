@@ -604,7 +604,7 @@ Status RankSession::join_replicas(const plan::Plan& plan, runtime::Messenger& me
   return during(kernels.join_replicas({.ranks = plan.replicas_of(own.stage),
                                        .own = static_cast<size_t>(own.replica),
                                        .messenger = &messenger,
-                                       .lie_apart = plan.replicas_lie_apart(),
+                                       .lie_apart = plan.replicas_lie_apart(own.stage),
                                        .address = options_.listen_address}),
                 fmt::format("joining the replicas of stage {}", own.stage));
 }

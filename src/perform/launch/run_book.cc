@@ -28,10 +28,16 @@ std::string place_of(const plan::Plan& plan, int32_t rank) {
                      plan.ranks[rank].replica);
 }
 
-// What the replicas recorded under `part`, weighted by `weight` where that is not empty, as one
-// record per iteration.
-void add_means(const std::string& part, const std::string& weight, const std::string& name,
-               trace::Trace& trace) {
+// Of a rank's pipeline, where 1 is that of the one with most; 1 of each where all have as many.
+double share_of_batch(const plan::Plan& plan, int32_t rank) {
+  return static_cast<double>(plan.microbatches_of(plan.ranks[rank].replica)) /
+         static_cast<double>(plan.microbatches());
+}
+
+// What the replicas recorded under `part`, weighted by `weight` where that is not empty and else by
+// their samples, as one record per iteration.
+void add_means(const plan::Plan& plan, const std::string& part, const std::string& weight,
+               const std::string& name, trace::Trace& trace) {
   struct Found {
     std::map<int32_t, Weighted> parts;
     SimTime at;
@@ -42,6 +48,7 @@ void add_means(const std::string& part, const std::string& weight, const std::st
     Found& of = found[record.iteration];
     of.at = std::max(of.at, record.at);
     Weighted& weighted = of.parts[record.rank];
+    if (weight.empty()) weighted.weight = share_of_batch(plan, record.rank);
     (record.name == part ? weighted.value : weighted.weight) = record.value;
   }
   for (const auto& [iteration, of] : found) {
@@ -82,7 +89,8 @@ Result<std::optional<Progress>> RunBook::add(int32_t rank, const runtime::Iterat
 
   TRY(compare_replicas(report.iteration, open));
   std::map<int32_t, Weighted> losses;
-  for (const auto& [owner, each] : open.losses) losses[owner] = {each};
+  for (const auto& [owner, each] : open.losses)
+    losses[owner] = {each, share_of_batch(plan_, owner)};
   const std::optional<double> loss = mean(losses);
   const SimDuration duration = duration_of(open);
   durations_.push_back(duration);
@@ -183,8 +191,9 @@ trace::Trace merge_parts(const plan::Plan& plan, std::vector<trace::Trace> parts
     out.records.insert(out.records.end(), part.records.begin(), part.records.end());
   }
   if (plan.replicas() > 1) {
-    add_means("replica_loss", "", "loss", out);
-    add_means("replica_evaluation_loss", "replica_evaluation_batches", "evaluation_loss", out);
+    add_means(plan, "replica_loss", "", "loss", out);
+    add_means(plan, "replica_evaluation_loss", "replica_evaluation_batches", "evaluation_loss",
+              out);
   }
   for (const trace::IterationTime& time : trace::iteration_times(out)) {
     const Seconds span = seconds(time.end - time.start);

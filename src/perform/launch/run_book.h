@@ -2,7 +2,7 @@
 // the losses were, whether replicas still agree, and what stands in the summary at the end.
 //
 // Where a pipeline has replicas, each reports the loss of its own micro-batches; the loss of the
-// iteration is their mean, summed in the order of replicas, so that it is the same number whatever
+// iteration is the mean over all samples, summed in the order of replicas, so that it is the same number whatever
 // arrives first.
 //
 // Where gradients are exchanged while the next iteration begins, iterations overlap. One then takes

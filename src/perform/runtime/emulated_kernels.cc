@@ -75,6 +75,24 @@ int64_t gradient_bytes(const plan::Plan& plan, int32_t stage) {
   return std::llround(plan.stages[stage].gradients.value / plan.run.byte_scale);
 }
 
+namespace {
+
+// The largest message in which gradients are summed.
+int64_t largest_of_gradients(const plan::Plan& plan) {
+  int64_t largest = 0;
+  for (int32_t s = 0; s < static_cast<int32_t>(plan.stages.size()); ++s) {
+    if (plan.exchanges_gradients(s)) {
+      for (const plan::GradientGroup& each : plan::gradient_groups(plan, s))
+        largest = std::max<int64_t>(largest, std::llround(each.bytes.value / plan.run.byte_scale));
+    } else if (plan.replicas() > 1 && plan.cost_source != plan::CostSource::kStageTimes) {
+      largest = std::max(largest, share_of(gradient_bytes(plan, s), 0, plan.replicas()).count);
+    }
+  }
+  return largest;
+}
+
+}  // namespace
+
 Status check_byte_scale(const plan::Plan& plan) {
   const double scale = plan.run.byte_scale;
   bool emulated = false;
@@ -97,12 +115,7 @@ Status check_byte_scale(const plan::Plan& plan) {
                                              static_cast<double>(kPayloadMin)))));
   }
   if (!emulated) return {};
-  int64_t largest = payload_bytes(plan);
-  if (plan.replicas() > 1 && plan.cost_source != plan::CostSource::kStageTimes) {
-    for (int32_t s = 0; s < static_cast<int32_t>(plan.stages.size()); ++s) {
-      largest = std::max(largest, share_of(gradient_bytes(plan, s), 0, plan.replicas()).count);
-    }
-  }
+  const int64_t largest = std::max(payload_bytes(plan), largest_of_gradients(plan));
   if (largest <= kMessageMax) return {};
   const auto times = static_cast<double>(largest) / static_cast<double>(kMessageMax);
   return unusable(fmt::format("a message of {} bytes is larger than the {} that are sent at once",
@@ -125,7 +138,7 @@ EmulatedKernels::EmulatedKernels(const plan::Plan& plan, int32_t rank, Clock& cl
   for (const int32_t stage : schedule::shape_of(plan).stages_at(plan.ranks[rank].stage)) {
     stages_[stage] = {plan.stages[stage], gradient_bytes(plan, stage)};
   }
-  if (!plan.exchanges_gradients()) return;
+  if (!plan.exchanges_gradients(plan.ranks[rank].stage)) return;
   groups_.emplace(plan, rank, clock, options.check_every_byte,
                   [this](int32_t stage) { ++held(stage).updates; });
 }

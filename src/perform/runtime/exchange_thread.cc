@@ -99,7 +99,7 @@ Status ExchangeThread::await(const Settled& settled) {
   if (settled()) return {};
   const SimTime since = threads_.now();
   threads_.await(*changed_, lock, kNever, [&] { return settled() || over_; });
-  waited_ += threads_.now() - since;
+  waits_.push_back({since_origin(since), since_origin(threads_.now())});
   if (settled()) return {};
   if (!status_) return status_;
   return failed("the sums of gradients have ended before a group that is waited for");
@@ -223,26 +223,19 @@ Status ExchangeThread::update(const Key& key) {
     updating_ = iteration;
     if (hooks_.before_update) TRY(hooks_.before_update(iteration - 1));
   }
-  StageUpdate& all = updates_[{iteration, stage}];
-  if (all.groups == 0) all.start = threads_.now();
+  const SimTime start = threads_.now();
   TRY(parameters_.update_group(iteration, stage, group));
-  if (++all.groups == groups_.at(stage)) {
-    draw({.lane = trace::Lane::kCollective,
-          .action = {ActionKind::kUpdate, stage, -1},
-          .iteration = iteration,
-          .start = all.start,
-          .end = threads_.now()});
-    updates_.erase({iteration, stage});
-  }
-  if (++settled_[iteration] < groups_of_all_) return {};
-  settled_.erase(iteration);
+  draw({.lane = trace::Lane::kCompute,
+        .action = {ActionKind::kUpdate, stage, -1},
+        .iteration = iteration,
+        .start = start,
+        .end = threads_.now()});
+  if (++updated_[iteration] < groups_of_all_) return {};
+  updated_.erase(iteration);
   return hooks_.updated ? hooks_.updated(iteration) : Status{};
 }
 
 void ExchangeThread::draw(trace::Interval interval) {
-  const auto since_origin = [&](SimTime instant) {
-    return SimTime{} + (instant - options_.origin);
-  };
   interval.rank = options_.rank;
   interval.start = since_origin(interval.start);
   interval.end = since_origin(interval.end);

@@ -77,10 +77,13 @@ class ExchangeThread final : public GroupWatcher {
   void release(int32_t stage);
   Status await_stage(int32_t stage);  // all that was handed over of it is summed, and updated
   Status await_all();
-  // How long await_... took since the last call.
-  SimDuration take_waited() { return std::exchange(waited_, {}); }
-  // What was done since the last call: REDUCE_GRAD of each group from when it was handed over until
-  // it was summed, and UPDATE of each stage.
+  // When await_... kept this thread waiting since the last call, in order; times of the Trace.
+  struct Wait {
+    SimTime start, end;
+  };
+  std::vector<Wait> take_waits() { return std::exchange(waits_, {}); }
+  // What was done since the last call: of each group REDUCE_GRAD, from when it was handed over until
+  // it was summed, and UPDATE.
   std::vector<trace::Interval> take_intervals();
   // Waits for what is under way, and for the end of the thread; once.
   Status finish();
@@ -102,11 +105,6 @@ class ExchangeThread final : public GroupWatcher {
     int64_t bytes = 0;
     GroupSum sum;
   };
-  struct StageUpdate {
-    SimTime start;
-    size_t groups = 0;  // that are updated
-  };
-
   Status work();
   Status begin_new();
   Status begin(const HandedOver& group);
@@ -121,6 +119,7 @@ class ExchangeThread final : public GroupWatcher {
   template <class Settled>
   Status await(const Settled& settled);
   void draw(trace::Interval interval);
+  SimTime since_origin(SimTime instant) const { return SimTime{} + (instant - options_.origin); }
 
   const ExchangeOptions options_;
   const int32_t position_;  // of the rank in its pipeline
@@ -135,15 +134,14 @@ class ExchangeThread final : public GroupWatcher {
 
   // The performing thread's.
   int64_t iteration_ = 0;
-  SimDuration waited_;
+  std::vector<Wait> waits_;
   std::vector<HandedOver> held_;  // complete and not released
 
   // This thread's.
   std::map<Key, UnderWay> under_way_;
   int64_t bytes_under_way_ = 0;
-  int64_t updating_ = 0;  // the newest iteration of which something is updated
-  std::map<std::pair<int64_t, int32_t>, StageUpdate> updates_;  // by iteration and stage
-  std::map<int64_t, size_t> settled_;                           // groups, by iteration
+  int64_t updating_ = 0;               // the newest iteration of which something is updated
+  std::map<int64_t, size_t> updated_;  // groups, by iteration
 
   std::mutex mutex_;  // of all below
   const std::unique_ptr<Signal> changed_;

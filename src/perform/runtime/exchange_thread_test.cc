@@ -135,7 +135,8 @@ Outcome perform_in_ocean(const plan::Plan& plan, std::optional<Loss> loss = {}) 
 std::vector<SimTime> starts_of(const trace::Trace& part, action::ActionKind kind) {
   std::vector<SimTime> starts;
   for (const trace::Interval& each : part.intervals) {
-    if (each.action.kind == kind) starts.push_back(each.start);
+    if (each.action.kind == kind && (each.iteration > static_cast<int64_t>(starts.size())))
+      starts.push_back(each.start);
   }
   return starts;
 }

@@ -57,7 +57,8 @@ class Performer {
         replica_(plan.ranks[options.rank].replica),
         last_stage_(shape_.stages - 1),
         holds_last_(stages_.back() == last_stage_),
-        updates_by_group_(updates_by_group(plan)),
+        exchanges_(plan.exchanges_gradients(plan.ranks[options.rank].stage)),
+        updates_by_group_(exchanges_ && updates_by_group(plan)),
         desk_(options.first_iteration, hooks.iteration),
         writer_({.write = hooks.write ? hooks.write : writing(),
                  .report = hooks.shard,
@@ -78,7 +79,8 @@ class Performer {
   Status before_update(int64_t step);
   Status updated(int64_t iteration);
   Status settle() { return exchange_ ? exchange_->await_all() : Status{}; }
-  void note_exchange();
+  void draw_exchange();
+  std::vector<ExchangeThread::Wait> take_waits();
   Status iterate(int64_t iteration);
   Status act(const Action& action);
   Status compute(const Action& action);
@@ -128,6 +130,7 @@ class Performer {
   const int32_t replica_;
   const int32_t last_stage_;  // of the model
   const bool holds_last_;
+  const bool exchanges_;                     // gradients, group by group
   const bool updates_by_group_;              // on the exchange's thread
   std::map<int32_t, Action> last_backward_;  // of an iteration, by stage
 
@@ -141,6 +144,7 @@ class Performer {
   Waiting inputs_, output_gradients_, outputs_, input_gradients_;
   Lateness message_lateness_;         // of this iteration
   SimDuration wan_wait_;              // of this iteration
+  SimDuration exposed_;               // of it, for gradients
   std::optional<Clipping> clipping_;  // of this iteration
   int64_t skipped_in_a_row_ = 0;
   trace::Trace trace_;
@@ -191,7 +195,7 @@ Result<trace::Trace> Performer::run() {
   const int64_t steps = plan_.run.steps;
   TRY(during(agree_on_data(plan_, options_.rank, options_.first_iteration, kernels_, messenger_),
              "comparing the data of the pipeline's first and last stage"));
-  if (plan_.exchanges_gradients()) TRY(start_exchange());
+  if (exchanges_) TRY(start_exchange());
   for (int64_t i = options_.first_iteration; i <= steps; ++i) {
     TRY(iterate(i));
     if (!updates_by_group_) TRY(writer_.check());
@@ -202,7 +206,7 @@ Result<trace::Trace> Performer::run() {
     if (end || i % plan_.checkpoint->every == 0) TRY(checkpoint(i));
   }
   if (exchange_) TRY(exchange_->finish());
-  note_exchange();
+  draw_exchange();
   TRY(writer_.finish());
   record_writes();
   return std::move(trace_);
@@ -213,7 +217,7 @@ Status Performer::iterate(int64_t iteration) {
   begun_ = std::max(clock_.now(), options_.origin);
   first_computation_.reset();
   message_lateness_ = {};
-  wan_wait_ = {};
+  wan_wait_ = exposed_ = {};
   clipping_.reset();
   const auto room = options_.intervals_max - static_cast<int64_t>(trace_.intervals.size());
   drawing_ = room >= static_cast<int64_t>(order_.size());
@@ -227,18 +231,29 @@ Status Performer::iterate(int64_t iteration) {
   const size_t left =
       inputs_.size() + output_gradients_.size() + outputs_.size() + input_gradients_.size();
   CHECK(left == 0, "{} results of iteration {} were not used", left, iteration);
-  note_exchange();
+  take_waits();
+  if (exchange_ && plan_.exchange_overlaps())
+    record("exposed_s", iteration_, seconds(exposed_).value);
+  draw_exchange();
   IterationReport done = TRY(report(iteration));
   if (!updates_by_group_) TRY(updated(iteration));
   return desk_.hand_in(std::move(done));
 }
 
-void Performer::note_exchange() {
+void Performer::draw_exchange() {
   if (!exchange_) return;
-  const SimDuration exposed = exchange_->take_waited();
-  wan_wait_ += exposed;
-  if (plan_.exchange_overlaps()) record("exposed_s", iteration_, seconds(exposed).value);
   for (const Interval& each : exchange_->take_intervals()) draw(each);
+}
+
+// For sums of gradients, since the last call.
+std::vector<ExchangeThread::Wait> Performer::take_waits() {
+  std::vector<ExchangeThread::Wait> waits;
+  if (exchange_) waits = exchange_->take_waits();
+  for (const auto& [start, end] : waits) {
+    exposed_ += end - start;
+    wan_wait_ += end - start;
+  }
+  return waits;
 }
 
 Result<IterationReport> Performer::report(int64_t iteration) {
@@ -335,6 +350,7 @@ Status Performer::compute(const Action& action) {
   await_release(action);
   if (exchange_ && action.kind == ActionKind::kForward) TRY(exchange_->await_ready(s, 0));
   if (exchange_ && last_backward_.at(s) == action) TRY(kernels_.parameters()->last_backward(s));
+  take_waits();
   const SimTime start = now();
   if (!first_computation_) first_computation_ = start;
   switch (action.kind) {
@@ -491,8 +507,8 @@ Status Performer::evaluate_batch(int32_t stage, int64_t step, int64_t batch, int
 
 Status Performer::checkpoint(int64_t step) {
   if (!writes_shard(plan_, options_.rank)) return {};
-  const SimTime start = now();
   TRY(settle());
+  const SimTime start = now();
   TRY(writer_.finish());
   writer_.begin(step, TRY(kernels_.state()));
   drawing_ = static_cast<int64_t>(trace_.intervals.size()) < options_.intervals_max;
@@ -539,13 +555,21 @@ void Performer::draw(const Interval& interval) {
   if (drawing_) trace_.intervals.push_back(interval);
 }
 
+// In parts, where it waited for groups of parameters between them.
 void Performer::draw_compute(const Action& action, int64_t iteration, SimTime start) {
-  draw({.lane = Lane::kCompute,
-        .rank = options_.rank,
-        .action = action,
-        .iteration = iteration,
-        .start = start,
-        .end = now()});
+  Interval part{.lane = Lane::kCompute,
+                .rank = options_.rank,
+                .action = action,
+                .iteration = iteration,
+                .start = start};
+  for (const auto& [wait, end] : take_waits()) {
+    if (end <= start) continue;
+    part.end = std::max(wait, part.start);
+    if (part.end > part.start) draw(part);
+    part.start = end;
+  }
+  part.end = now();
+  draw(part);
 }
 
 void Performer::draw_link(const Action& sent, int32_t sender, int64_t iteration,

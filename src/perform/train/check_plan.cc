@@ -64,12 +64,6 @@ Status check_plan(const plan::Plan& plan, int32_t rank, const CpuFeatures& cpu) 
                       fmt::format("{} = 1", name));
     }
   }
-  if (!p.microbatches_per_replica.empty()) {
-    return unusable(
-        "parallelism.microbatches_per_replica: gradients are summed as if all pipelines had equal "
-        "numbers of samples",
-        "tombolo simulate, which predicts it, or leaving it out");
-  }
   return check_tied_ends(plan, rank);
 }
 

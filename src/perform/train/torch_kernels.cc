@@ -168,7 +168,8 @@ Result<at::Tensor> TorchKernels::tokens(Read read, int64_t offset) const {
 
 // Replica by replica, the micro-batches of all pipelines are those of one that has the whole batch.
 Result<at::Tensor> TorchKernels::training_tokens(int64_t microbatch, int64_t offset) const {
-  const int64_t first = (replica_ * plan_.microbatches() + microbatch) * plan_.training.micro_batch;
+  const int64_t first =
+      (plan_.microbatches_before(replica_) + microbatch) * plan_.training.micro_batch;
   return tokens(
       [&](int64_t i, std::span<int64_t> out) {
         return samples_->training(iteration_, first + i, out);
@@ -342,7 +343,7 @@ Result<Payload> TorchKernels::go_back(Held& own, InFlight& kept, int64_t microba
   }
   at::Tensor gradient;
   if (own.last) {
-    const int64_t microbatches = plan_.microbatches() * plan_.replicas();
+    const int64_t microbatches = plan_.training.global_batch / plan_.training.micro_batch;
     gradient = at::full({}, 1.0 / static_cast<double>(microbatches), at::kFloat);
   } else {
     gradient = TRY(hidden_from(output_gradient, own.index, "gradients"));

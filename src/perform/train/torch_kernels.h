@@ -8,8 +8,8 @@
 // A backward pass in halves (I, then W) does what a whole one does, in another order
 // (weight_gradients.h).
 //
-// Pipeline r of a Plan computes micro-batches r M to r M + M - 1 of the global batch, M per
-// pipeline: together what one process would see. Its part of the held-out text is contiguous too,
+// The pipelines of a Plan divide the micro-batches of the global batch in their order, and each
+// sample weighs the same in the gradient: together what one process would see. Its part of the held-out text is contiguous too,
 // and where [data] has shares, one of what the readers of its share hold out.
 // The stage's replicas sum their gradients as one tensor (replica_group.h).
 //

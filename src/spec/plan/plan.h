@@ -107,6 +107,12 @@ struct Plan {
     const std::vector<int64_t>& each = parallelism.microbatches_per_replica;
     return each.empty() ? microbatches() : each[static_cast<size_t>(replica)];
   }
+  // Those of the pipelines before it: the batch is divided in their order.
+  int64_t microbatches_before(int32_t replica) const {
+    int64_t sum = 0;
+    for (int32_t r = 0; r < replica; ++r) sum += microbatches_of(r);
+    return sum;
+  }
   int32_t replicas() const { return static_cast<int32_t>(parallelism.data); }
   // [stage_times] may stand without a model; the one in the Plan then has no bytes to send.
   bool has_model() const { return boundary.value > 0; }
