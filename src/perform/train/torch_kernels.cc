@@ -12,6 +12,7 @@
 #include "perform/train/balanced_owners.h"
 #include "perform/train/blas_check.h"
 #include "perform/train/check_plan.h"
+#include "perform/train/device_stream.h"
 #include "perform/train/guarded.h"
 #include "perform/train/kept_memory.h"
 #include "perform/train/replica_group.h"
@@ -29,13 +30,6 @@ namespace tombolo::train {
 namespace {
 
 using runtime::Payload;
-
-// The tensor as bytes, row-major.
-Payload bytes_of(const at::Tensor& tensor) {
-  const at::Tensor flat = tensor.contiguous();
-  const auto* begin = static_cast<const std::byte*>(flat.data_ptr());
-  return {begin, begin + flat.nbytes()};
-}
 
 // What a micro-batch keeps on a stage from its forward to its backward pass; from I to W the weight
 // gradients alone. They are declared first, for they outlive the graph.
@@ -135,6 +129,7 @@ class TorchKernels : public runtime::Kernels {
   int64_t evaluation_batches_ = 0;
   double evaluation_sum_ = 0;
   int64_t evaluations_ = 0;
+  const std::unique_ptr<DeviceStream> stream_ = cpu_stream();
   TorchGroups groups_;  // the last one: it speaks of the others
 };
 
@@ -163,7 +158,7 @@ Result<at::Tensor> TorchKernels::tokens(Read read, int64_t offset) const {
     TRY(read(i, sample));
     token = std::copy_n(sample.begin() + offset, sequence, token);
   }
-  return tokens;
+  return tokens.to(stream_->device());
 }
 
 // Replica by replica, the micro-batches of all pipelines are those of one that has the whole batch.
@@ -219,15 +214,14 @@ Result<Payload> TorchKernels::agree_on_data(Payload facts) {
 Result<at::Tensor> TorchKernels::hidden_from(const Payload& bytes, int32_t stage,
                                              const char* what) const {
   const int64_t rows = plan_.training.micro_batch * plan_.model.sequence;
-  at::Tensor tensor =
-      at::empty({rows, plan_.model.hidden}, stages_.front().state.module().activation_type());
-  if (bytes.size() != tensor.nbytes()) {
+  const at::ScalarType type = stages_.front().state.module().activation_type();
+  const size_t expected = static_cast<size_t>(rows * plan_.model.hidden) * at::elementSize(type);
+  if (bytes.size() != expected) {
     return failed(fmt::format("stage {} received {} of {} bytes, expected {}", stage, what,
-                              bytes.size(), tensor.nbytes()),
+                              bytes.size(), expected),
                   "start every rank with the same Plan");
   }
-  std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
-  return tensor;
+  return stream_->upload(bytes, {rows, plan_.model.hidden}, type);
 }
 
 // --- replicas ------------------------------------------------------------------------------------
@@ -305,7 +299,7 @@ Result<Payload> TorchKernels::forward(int32_t stage, int64_t microbatch, Payload
       loss_sum_ += static_cast<double>(kept.output.item<float>());
       ++losses_;
     } else {
-      payload = bytes_of(kept.output.detach());
+      payload = stream_->download(kept.output.detach());
     }
     if (own.drops) {
       kept.output = at::Tensor();
@@ -330,6 +324,7 @@ Status TorchKernels::recompute(int32_t stage, int64_t microbatch) {
     Held& own = held(stage);
     InFlight* kept = TRY(in_flight(own, microbatch, "recomputation"));
     if (!kept->output.defined()) TRY(run(own, microbatch, *kept));
+    stream_->finish();
     return {};
   });
 }
@@ -353,7 +348,7 @@ Result<Payload> TorchKernels::go_back(Held& own, InFlight& kept, int64_t microba
   TRY(groups_.end_backward(own.index));
   if (groups_.are_watched()) measure_state();
   Payload payload;
-  if (!own.first) payload = bytes_of(kept.input.grad());
+  if (!own.first) payload = stream_->download(kept.input.grad());
   return payload;
 }
 
@@ -389,6 +384,7 @@ Status TorchKernels::backward_weight(int32_t stage, int64_t microbatch) {
                       stage, microbatch));
     }
     TRY(groups_.compute(stage, *kept->gradients));
+    stream_->finish();
     if (groups_.are_watched()) measure_state();
     own.in_flight.erase(microbatch);
     return {};
@@ -453,15 +449,15 @@ Status TorchKernels::sum_tied_gradients() {
   if (!own) return {};
   if (!other_end_) return failed("the ranks of the tied embedding have not met");
   const link::Tag tag{static_cast<uint64_t>(iteration_), runtime::kTiedTensor};
-  TRY(other_end_->messenger->send(other_end_->rank, tag, bytes_of(own->value.grad())));
+  TRY(other_end_->messenger->send(other_end_->rank, tag, stream_->download(own->value.grad())));
   const link::Received theirs = TRY(other_end_->messenger->receive(other_end_->rank, tag));
   if (theirs.payload.size() != own->value.nbytes()) {
     return failed(fmt::format("a gradient of {} bytes for {}, expected {}", theirs.payload.size(),
                               own->name, own->value.nbytes()),
                   "start every rank with the same Plan");
   }
-  at::Tensor gradient = at::empty_like(own->value, at::TensorOptions().requires_grad(false));
-  std::memcpy(gradient.data_ptr(), theirs.payload.data(), theirs.payload.size());
+  const at::Tensor gradient =
+      stream_->upload(theirs.payload, own->value.sizes(), own->value.scalar_type());
   own->value.mutable_grad() = own->value.grad() + gradient;
   return {};
 }
@@ -520,6 +516,7 @@ Status TorchKernels::update(int32_t stage) {
     own.state.update(
         {.learning_rate = update::learning_rate(plan_.optimizer, plan_.run.steps, iteration_),
          .gradient_factor = gradient_factor_});
+    stream_->finish();
     return gather_parameters(own);
   });
 }
@@ -533,7 +530,7 @@ Result<Payload> TorchKernels::evaluate(int32_t stage, int64_t batch, Payload inp
     const at::Tensor in =
         TRY(own.first ? evaluation_tokens(batch, 0) : hidden_from(input, stage, "activations"));
     const at::Tensor output = own.state.module().forward(in);
-    if (!own.last) return bytes_of(output);
+    if (!own.last) return stream_->download(output);
     if (batch == 0) {
       evaluation_sum_ = 0;
       evaluations_ = 0;

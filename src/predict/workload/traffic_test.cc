@@ -204,7 +204,7 @@ TEST(Traffic, follows_the_places_of_a_plan) {
   job.parallelism.tensor = 2;
   job.parallelism.pipeline = 4;
   // By rank all eight would sit in oregon.
-  job.parallelism.datacenter_per_stage = {"oregon", "paris", "paris", "oregon"};
+  job.parallelism.datacenter_per_stage = {{"oregon"}, {"paris"}, {"paris"}, {"oregon"}};
   const KindTraffic pipeline = traffic_of(job).summarize().of(TrafficKind::kPipeline);
   EXPECT_EQ(pipeline.at(Reach::kOtherDatacenter).pairs, 8);
   // Between the two stages in paris, and between the copies of the embedding in oregon.

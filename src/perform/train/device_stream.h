@@ -1,0 +1,40 @@
+// The order in which a device does what it is told, and the way of bytes between it and a message.
+//
+// On a CPU a call returns when its work is done. An accelerator queues work on a stream, and the
+// host goes on: what it uploads is there for everything queued later, and what it downloads was
+// computed by everything queued before. Kernels cross between messages and tensors here alone, so
+// that a stage on another device needs another stream and no other kernels.
+//
+// One thread uses a stream. Cost: one copy of the bytes each way.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "perform/runtime/kernels.h"
+#include "perform/train/torch_compat.h"
+
+namespace tombolo::train {
+
+class DeviceStream {
+ public:
+  virtual ~DeviceStream() = default;
+
+  virtual at::Device device() const = 0;
+
+  // A tensor on the device, row-major, of as many bytes as the shape says (CHECKed). `bytes` may go
+  // when this returns.
+  virtual at::Tensor upload(std::span<const std::byte> bytes, at::IntArrayRef shape,
+                            at::ScalarType type) = 0;
+
+  // The tensor's values, row-major, when all that was queued before is done.
+  virtual runtime::Payload download(const at::Tensor& tensor) = 0;
+
+  // Returns when all that was queued is done: before a clock is read, or other threads read memory.
+  virtual void finish() = 0;
+};
+
+// Of a device that does everything at once.
+std::unique_ptr<DeviceStream> cpu_stream();
+
+}  // namespace tombolo::train
