@@ -41,8 +41,8 @@ double segment_seconds(const StrandPair& pair, PairSet segment,
 // No order finishes the segment sooner: the longest of its streams and of its chains.
 double segment_bound(const StrandPair& pair, PairSet segment);
 
-// One strand alone as a framework runs it: one operator after the other, but that the pieces of
-// attention under context parallelism run beside the keys they do not need yet.
+// One strand alone as a framework runs it: one operator after the other, but that asynchronous
+// communication goes on beside what does not need it (framework_order).
 double strand_seconds(const StrandPair& pair, bool forward);
 
 }  // namespace tombolo::strand

@@ -81,9 +81,11 @@ TEST(CoRun, DisciplineAndEvents) {
   EXPECT_DOUBLE_EQ(co_run(pair, pair.all(), {.rank = forward_first, .waits = after_gather}), 12);
 }
 
-// A framework runs a strand in order, but that keys travel beside the attention before them.
+// A framework runs a strand in order, but that asynchronous communication goes on beside it.
 TEST(CoRun, OneStrandAlone) {
-  const StrandPair pair(dag_of({product(1), keys(2, 1), product(3, 1), product(3, 0b110)}),
+  Operator ahead = keys(2, 1);
+  ahead.async = true;
+  const StrandPair pair(dag_of({product(1), ahead, product(3, 1), product(3, 0b110)}),
                         dag_of({gather(5), product(1)}), halves());
   EXPECT_DOUBLE_EQ(strand_seconds(pair, true), 1 + 2 + (3 - 2 * 0.9) + 3);
   EXPECT_DOUBLE_EQ(strand_seconds(pair, false), 6);

@@ -66,7 +66,7 @@ Dag framework_order(const Dag& dag) {
   Dag out;
   OperatorSet in_order = 0;
   for (Operator op : dag.operators()) {
-    if (op.kind == Kind::kContext) {
+    if (op.async) {
       out.add(std::move(op));
     } else {
       op.after |= in_order;

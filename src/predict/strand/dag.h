@@ -62,6 +62,7 @@ struct Operator {
   double seconds = 0;     // alone on the device
   OperatorSet after = 0;  // waits for these
   bool no_sm = false;     // communication by copy engines or RDMA: takes no multiprocessors
+  bool async = false;     // communication that frameworks start and leave alone until it is needed
 
   bool operator==(const Operator&) const = default;
 };
@@ -96,8 +97,8 @@ Dag chain(const Dag& layer, size_t copies);
 // The same operators one after the other, as they are numbered: a framework's own order.
 Dag in_order(const Dag& dag);
 
-// The same, but that exchanges of keys run beside what comes after them, as far as that does not
-// need the keys: ring attention as frameworks have it.
+// The same, but that asynchronous communication runs beside what comes after it, as far as that does
+// not need it: what one strand hides by itself.
 Dag framework_order(const Dag& dag);
 
 // All order ideals, the empty one first, in order of size. Cost: O(ideals x operators). CHECKs that

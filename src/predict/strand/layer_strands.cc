@@ -10,12 +10,14 @@ class Weaver {
  public:
   Weaver(Dag& dag, const LayerShape& shape) : dag_(dag), shape_(shape) {}
 
-  OperatorSet add(std::string name, Kind kind, double seconds, OperatorSet after) {
+  OperatorSet add(std::string name, Kind kind, double seconds, OperatorSet after,
+                  bool async = false) {
     return only(dag_.add({.name = std::move(name),
                           .kind = kind,
                           .stream = stream_of(kind),
                           .seconds = seconds,
-                          .after = after}));
+                          .after = after,
+                          .async = async}));
   }
   // After the last of these, and the last from now on.
   void then(std::string name, Kind kind, double seconds) {
@@ -56,7 +58,7 @@ class LayerWeaver {
     then("QKV", Kind::kProduct, inputs(o_) + o_.attention_passes);
     forward_attention(w, prefix);
     then("PROJ", Kind::kProduct, o_.projection);
-    close(w, prefix, "1");
+    close(w, prefix, "1", false);
     then("BDA1", Kind::kElementwise, residual(o_));
     then("LN2", Kind::kElementwise, norm(o_));
     if (o_.experts) {
@@ -66,7 +68,7 @@ class LayerWeaver {
       then("FC1", Kind::kProduct, o_.mlp.up);
       then("ACT", Kind::kElementwise, o_.mlp.passes);
       then("FC2", Kind::kProduct, o_.mlp.down);
-      close(w, prefix, "2");
+      close(w, prefix, "2", false);
     }
     then("BDA2", Kind::kElementwise, residual(o_));
   }
@@ -91,12 +93,14 @@ class LayerWeaver {
 
  private:
   bool scattered() const { return s_.tensor && s_.sequence_parallel; }
-  bool summed() const { return s_.tensor && !s_.sequence_parallel; }
 
-  // What ends a block whose outputs are partial sums.
-  void close(Weaver& w, const std::string& prefix, const char* number) const {
-    if (scattered()) w.then(prefix + "RS" + number, Kind::kTensor, o_.gather);
-    if (summed()) w.then(prefix + "AR" + number, Kind::kTensor, 2 * o_.gather);
+  // What ends a block whose outputs are partial sums. In the backward pass the gradient of weights
+  // is computed meanwhile.
+  void close(Weaver& w, const std::string& prefix, const char* number, bool async) const {
+    if (!s_.tensor) return;
+    w.last = scattered()
+                 ? w.add(prefix + "RS" + number, Kind::kTensor, o_.gather, w.last, async)
+                 : w.add(prefix + "AR" + number, Kind::kTensor, 2 * o_.gather, w.last, async);
   }
 
   void forward_attention(Weaver& w, const std::string& prefix) const {
@@ -107,7 +111,7 @@ class LayerWeaver {
       OperatorSet after = w.last;
       if (piece > 0) {
         keys = w.add(fmt::format("{}P{}", prefix, piece), Kind::kContext, o_.keys / (pieces - 1),
-                     keys);
+                     keys, true);
         after |= keys;
       }
       w.last = w.add(fmt::format("{}FA{}", prefix, piece), Kind::kAttention, o_.attention / pieces,
@@ -127,7 +131,7 @@ class LayerWeaver {
     then("EFC1", Kind::kProduct, *o_.experts * o_.mlp.up);
     then("EACT", Kind::kElementwise, *o_.experts * o_.mlp.passes);
     then("EFC2", Kind::kProduct, *o_.experts * o_.mlp.down);
-    close(w, prefix, "2");
+    close(w, prefix, "2", false);
     if (s_.exchange) then("A2A2", Kind::kExpert, o_.exchange);
     then("UNPERMUTE", Kind::kElementwise, o_.permute / 2);
     if (o_.shared.total() > 0) {  // beside all of it
@@ -149,7 +153,7 @@ class LayerWeaver {
 
   OperatorSet gather_input(Weaver& w, const char* name, OperatorSet begin) const {
     if (!scattered() || !s_.gather_again) return 0;
-    return w.add(name, Kind::kTensor, o_.gather, begin);
+    return w.add(name, Kind::kTensor, o_.gather, begin, true);
   }
 
   void backward_mlp(Weaver& w, OperatorSet begin) const {
@@ -157,7 +161,7 @@ class LayerWeaver {
     products(w, "FC2", o_.mlp.down, 0);
     w.then("bACT", Kind::kElementwise, 2 * o_.mlp.passes);
     products(w, "FC1", o_.mlp.up, gather_input(w, "gAG2", begin));
-    close(w, "b", "2");
+    close(w, "b", "2", true);
   }
 
   void backward_experts(Weaver& w) const {
@@ -168,7 +172,7 @@ class LayerWeaver {
     products(w, "EFC2", *o_.experts * o_.mlp.down, 0);
     w.then("bEACT", Kind::kElementwise, 2 * *o_.experts * o_.mlp.passes);
     products(w, "EFC1", *o_.experts * o_.mlp.up, 0);
-    close(w, "b", "2");
+    close(w, "b", "2", true);
     if (s_.exchange) w.then("bA2A1", Kind::kExpert, o_.exchange);
     w.then("bPERMUTE", Kind::kElementwise, o_.permute / 2 * o_.pass_backward);
     products(w, "ROUTER", o_.router, 0);
@@ -187,7 +191,7 @@ class LayerWeaver {
     products(w, "PROJ", o_.projection, 0);
     backward_attention(w);
     products(w, "QKV", inputs(o_) + o_.attention_passes, gather_input(w, "gAG1", begin));
-    close(w, "b", "1");
+    close(w, "b", "1", true);
   }
 
   // The first exchange brings keys, the last takes their gradients home, those between do both: the
@@ -205,7 +209,7 @@ class LayerWeaver {
       attention = w.add(fmt::format("bFA{}", piece), Kind::kAttentionBackward,
                         o_.attention_backward / pieces, before);
       travelled = w.add(fmt::format("bP{}", piece + 1), Kind::kContext,
-                        o_.keys * units / (pieces - 1), last ? before | attention : before);
+                        o_.keys * units / (pieces - 1), last ? before | attention : before, true);
     }
     w.last = travelled;
   }

@@ -14,6 +14,10 @@
 // that Pi brings, of which there are c - 1 forward and c backward (keys; keys and their gradients;
 // at the end gradients alone). Experts: the router, permutation, two exchanges, group products.
 //
+// Frameworks hide some of this by themselves, and so does one strand alone here: keys travel beside
+// attention; Megatron-LM gathers an input again beside the gradient of the other, and scatters the
+// gradient of an input beside that of the weights. These operators are asynchronous.
+//
 // Where the law prices several of these as one, its time is cut: norms and residuals into four
 // equal parts, casts to 8 bits between the norms, copies of tokens into both permutations. The sum
 // is the law's.
