@@ -27,11 +27,6 @@ Pace clamped(Pace pace) {
   return pace;
 }
 
-// A chained layer's "FC1.2" goes by the name of "FC1".
-std::string_view name_of(const Operator& op) {
-  return std::string_view(op.name).substr(0, op.name.find('.'));
-}
-
 }  // namespace
 
 Pace pace_of_effectiveness(double effectiveness, double error) {
@@ -46,6 +41,10 @@ Pace pace_of_times(const PairTimes& t, double error) {
   const double together = std::min(t.first_beside, t.second_beside);
   return clamped({(t.first - (t.first_beside - together)) / together,
                   (t.second - (t.second_beside - together)) / together, error});
+}
+
+std::string_view name_in_layer(const Operator& op) {
+  return std::string_view(op.name).substr(0, op.name.find('.'));
 }
 
 std::string_view class_of(const Operator& op) {
@@ -68,7 +67,7 @@ const Pace* OverlapTable::find(std::string_view first, std::string_view second) 
 }
 
 Pace OverlapTable::pace(const Operator& first, const Operator& second) const {
-  const std::string_view names[] = {name_of(first), name_of(second)};
+  const std::string_view names[] = {name_in_layer(first), name_in_layer(second)};
   const std::string_view classes[] = {class_of(first), class_of(second)};
   for (const auto& [a, b] : {std::pair(names[0], names[1]), std::pair(names[0], classes[1]),
                              std::pair(classes[0], names[1]), std::pair(classes[0], classes[1])}) {

@@ -49,6 +49,9 @@ Pace pace_of_times(const PairTimes& times, double error);
 std::string_view class_of(const Operator& op);
 bool is_class(std::string_view name);
 
+// "FC1" of the "FC1.2" of a second layer.
+std::string_view name_in_layer(const Operator& op);
+
 class OverlapTable {
  public:
   // `first` and `second` are names of operators or of classes.

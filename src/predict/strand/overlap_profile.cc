@@ -107,7 +107,7 @@ std::vector<double> apply_times(const Profile& profile, Dag& dag) {
   for (const ProfileRow& row : profile.rows) {
     if (!row.second.empty()) continue;
     for (size_t i = 0; i < dag.size(); ++i) {
-      if (dag[i].name != row.first) continue;
+      if (name_in_layer(dag[i]) != row.first) continue;
       dag.set_seconds(i, row.microseconds.first * 1e-6);
       errors[i] = row.error();
     }

@@ -30,6 +30,9 @@ TEST(Profile, ReadsPairsAndTimes) {
   EXPECT_DOUBLE_EQ(dag[1].seconds, 412.5e-6);
   EXPECT_EQ(dag[0].seconds, 1e-5);
 
+  Dag two = chain(dag, 2);
+  EXPECT_EQ(apply_times(profile, two), (std::vector<double>{0, 0.01, 0, 0.01}));
+
   OverlapTable table;
   apply_pairs(profile, table);
   const Operator gather{.name = "AG", .kind = Kind::kTensor, .stream = Stream::kLocal};
