@@ -70,4 +70,19 @@ std::vector<Table> astra_sim();
 // says so.
 std::vector<Table> rail_only_traffic();
 
+// DHelix: operators, baselines, gains, hidden communication, what each kind of overlap is worth.
+// dhelix_settings.h says what was fitted to what. docs/laws/strands.md.
+std::vector<Table> dhelix();
+
+// Of the same paper mixtures of experts and the traffic of Llama 3.1 405B, and what NVIDIA measured
+// of the overlap of experts' communication.
+std::vector<Table> dhelix_experts();
+
+inline constexpr const char* kDhelix =
+    "Wang et al. 2024, Hiding Communication Cost in Distributed LLM Training via Micro-batch "
+    "Co-execution (DHelix), revision of 2025-02-21, ";
+
+// A claim where it holds, and a miss with its reason where it does not.
+Row row_or_miss(Row row, const char* reason);
+
 }  // namespace tombolo::reproduce

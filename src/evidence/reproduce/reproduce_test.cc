@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 
 namespace tombolo::reproduce {
@@ -21,6 +22,19 @@ TEST(Reproduce, EveryClaimHolds) {
                                 << row.published << ", band " << row.band;
     }
   }
+}
+
+// The error of DHelix' gains in points of the gain itself, by barrier. 20 us was committed to.
+TEST(Reproduce, MeanErrorsOfDHelixGains) {
+  const auto error_of = [](const char* name) {
+    const std::vector<Table> tables = *reproduce(name);
+    double sum = 0;
+    for (const Row& row : tables[0].rows) sum += std::abs(row.ours - row.published);
+    return sum / static_cast<double>(tables[0].rows.size());
+  };
+  EXPECT_NEAR(error_of("dhelix/gains"), 0.068, 0.001);
+  EXPECT_NEAR(error_of("dhelix/gains-100us"), 0.059, 0.001);
+  EXPECT_NEAR(error_of("dhelix/gains-200us"), 0.050, 0.001);
 }
 
 TEST(Reproduce, AFigureOutsideItsBandIsNotOk) {

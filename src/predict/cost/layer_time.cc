@@ -74,74 +74,70 @@ double LayerPricer::attention_core(const Configuration& c) const {
 }
 
 // The matrices around attention.
-LayerPass LayerPricer::attention_block(const Configuration& c) const {
+void LayerPricer::attention_block(const Configuration& c, LayerOperators& o) const {
   const double tokens = real(c.micro_batch) * real(m_.sequence) / real(c.context);
   const double h = real(m_.hidden), t = real(c.tensor);
-  LayerPass pass;
   double width = 0;
   if (m_.latent_attention) {
     const model::LatentAttention& l = *m_.latent_attention;
     const double q = real(l.query_rank), kv = real(l.kv_rank), heads = real(m_.heads) / t;
     const double query = heads * real(l.nope_dim + l.rope_dim);
     const double keys = heads * real(l.nope_dim + l.value_dim);
-    if (q > 0) pass.compute += product(tokens, q, h, fp8_);
-    pass.compute += product(tokens, query, q > 0 ? q : h, fp8_);
-    pass.compute += product(tokens, kv + real(l.rope_dim), h, fp8_);
-    pass.compute += product(tokens, keys, kv, fp8_);
-    pass.compute += product(tokens, h, heads * real(l.value_dim), fp8_);
+    if (q > 0) o.query_down = product(tokens, q, h, fp8_);
+    o.query = product(tokens, query, q > 0 ? q : h, fp8_);
+    o.key_down = product(tokens, kv + real(l.rope_dim), h, fp8_);
+    o.key = product(tokens, keys, kv, fp8_);
+    o.projection = product(tokens, h, heads * real(l.value_dim), fp8_);
     width = 2 * query + keys + q + kv;
   } else {
     const double a = real(m_.attention_width()) / t;
     const double kv = real(m_.kv_heads * m_.head_size()) / std::min(t, real(m_.kv_heads));
-    pass.compute += product(tokens, a + 2 * kv, h, fp8_);
-    pass.compute += product(tokens, h, a, fp8_);
+    o.query = product(tokens, a + 2 * kv, h, fp8_);
+    o.projection = product(tokens, h, a, fp8_);
     width = a + 2 * kv;
   }
-  pass.compute += memory(tokens * width * element_ * stack_.mlp_passes / 2);
-  return pass;
+  o.attention_passes = memory(tokens * width * element_ * stack_.mlp_passes / 2);
 }
 
 // `tokens` rows through an MLP of `width`, both already divided by what divides them.
-LayerPass LayerPricer::mlp_block(double width, double tokens) const {
+LayerOperators::Mlp LayerPricer::mlp_block(double width, double tokens) const {
   const double h = real(m_.hidden);
   const bool gated = m_.activation == model::Activation::kSwiglu;
-  LayerPass pass;
-  pass.compute += product(tokens, (gated ? 2 : 1) * width, h, fp8_);
-  pass.compute += product(tokens, h, width, fp8_);
-  pass.compute += memory(tokens * width * element_ * stack_.mlp_passes * (gated ? 1.5 : 1));
-  return pass;
+  return {.up = product(tokens, (gated ? 2 : 1) * width, h, fp8_),
+          .down = product(tokens, h, width, fp8_),
+          .passes = memory(tokens * width * element_ * stack_.mlp_passes * (gated ? 1.5 : 1))};
 }
 
-LayerTime LayerPricer::layer(const Configuration& c, const Layout& layout, bool experts) const {
+LayerOperators LayerPricer::operators(const Configuration& c, const Layout& layout,
+                                      bool experts) const {
   const double tokens = real(c.micro_batch) * real(m_.sequence) / real(c.context);
   const double h = real(m_.hidden), t = real(c.tensor);
   const double divided = c.sequence_parallel ? t : 1;
 
-  LayerPass matrices = attention_block(c);  // what the backward pass does twice
-  LayerPass forward;
+  LayerOperators o;
+  attention_block(c, o);
   if (experts) {
     const model::Experts& e = *m_.experts;
     // A device's experts see the tokens of all ranks of their group: as many copies as it sends.
     const double copies = tokens * real(e.per_token);
     const double local = std::max(1.0, real(e.count) / real(c.expert));
     const double rows = std::max(1.0, copies / local);
-    matrices += mlp_block(real(e.ffn) / t, rows) * local;
-    if (e.shared_ffn > 0) matrices += mlp_block(real(e.shared_ffn) / t, tokens);
-    matrices.compute += product(tokens / divided, real(e.count), h, false);
+    o.mlp = mlp_block(real(e.ffn) / t, rows);
+    o.experts = local;
+    if (e.shared_ffn > 0) o.shared = mlp_block(real(e.shared_ffn) / t, tokens);
+    o.router = product(tokens / divided, real(e.count), h, false);
     // Copies of tokens: permuted, sent, and summed with their weights.
-    forward.compute += memory(copies / divided * h * element_ * stack_.expert_passes);
-    if (c.expert > 1) {
-      forward.expert = 2 * all_to_all(copies / divided * h * element_, layout.expert);
-    }
+    o.permute = memory(copies / divided * h * element_ * stack_.expert_passes);
+    if (c.expert > 1) o.exchange = all_to_all(copies / divided * h * element_, layout.expert);
   } else {
-    matrices += mlp_block(real(m_.ffn) / t, tokens);
+    o.mlp = mlp_block(real(m_.ffn) / t, tokens);
   }
-  const double passes = memory(tokens / divided * h * element_ * stack_.layer_passes);
-  const double casts = fp8_ ? memory(tokens * h * stack_.fp8_passes) : 0;
-
-  forward.attention = attention_core(c);
-  forward.compute += matrices.compute + forward.attention + passes + casts;
-  if (c.tensor > 1) forward.tensor = 2 * all_reduce(tokens * h * element_, layout.tensor);
+  o.norms = memory(tokens / divided * h * element_ * stack_.layer_passes);
+  o.casts = fp8_ ? memory(tokens * h * stack_.fp8_passes) : 0;
+  o.pass_backward = stack_.backward_passes;
+  o.attention = attention_core(c);
+  o.attention_backward = (stack_.attention == Attention::kFlash ? 2.5 : 2.0) * o.attention;
+  if (c.tensor > 1) o.gather = all_gather(tokens * h * element_, layout.tensor);
   if (c.context > 1) {
     const double keys =
         m_.latent_attention
@@ -149,32 +145,46 @@ LayerTime LayerPricer::layer(const Configuration& c, const Layout& layout, bool 
                   real(m_.latent_attention->nope_dim + m_.latent_attention->rope_dim +
                        m_.latent_attention->value_dim)
             : 2 * real(m_.kv_heads * m_.head_size()) / std::min(t, real(m_.kv_heads));
-    forward.context = all_gather(tokens * real(c.context) * keys * element_, layout.context);
+    o.keys = all_gather(tokens * real(c.context) * keys * element_, layout.context);
   }
+  o.all_again = c.recompute == model::Recompute::kFull;
+  if (c.recompute == model::Recompute::kSelective) {
+    if (stack_.selective == SelectiveRecompute::kOperators) {
+      o.again = (layer_of(o).forward.compute - o.attention) / 2;
+    } else if (stack_.attention == Attention::kUnfused) {
+      o.again = o.attention;
+    }
+  }
+  return o;
+}
+
+double LayerOperators::attention_block() const {
+  return query_down + query + key_down + key + projection + attention_passes;
+}
+
+double LayerOperators::matrices() const {
+  return attention_block() + mlp.total() * experts.value_or(1) + shared.total() + router;
+}
+
+// Sums in one fixed order, so that equal operators give equal bits.
+LayerTime layer_of(const LayerOperators& o) {
+  const double matrices = o.matrices();
+  LayerPass forward;
+  forward.attention = o.attention;
+  forward.compute = o.permute + (matrices + o.attention + o.norms + o.casts);
+  forward.tensor = 4 * o.gather;
+  forward.context = o.keys;
+  forward.expert = 2 * o.exchange;
 
   LayerPass backward;
-  const double attention_backward = stack_.attention == Attention::kFlash ? 2.5 : 2.0;
-  backward.attention = attention_backward * forward.attention;
-  backward.compute =
-      2 * (matrices.compute) + backward.attention +
-      stack_.backward_passes * (forward.compute - matrices.compute - forward.attention);
+  backward.attention = o.attention_backward;
+  backward.compute = 2 * matrices + backward.attention +
+                     o.pass_backward * (forward.compute - matrices - forward.attention);
   backward.tensor = forward.tensor;
   backward.context = 2 * forward.context;
   backward.expert = forward.expert;
-  switch (c.recompute) {
-    case model::Recompute::kNone:
-      break;
-    case model::Recompute::kSelective:
-      if (stack_.selective == SelectiveRecompute::kOperators) {
-        backward += LayerPass{.compute = (forward.compute - forward.attention) / 2};
-      } else if (stack_.attention == Attention::kUnfused) {
-        backward.compute += forward.attention;
-      }
-      break;
-    case model::Recompute::kFull:
-      backward += forward;
-      break;
-  }
+  backward.compute += o.again;
+  if (o.all_again) backward += forward;
   return {forward, backward};
 }
 

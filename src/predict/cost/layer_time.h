@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "base/units.h"
 #include "predict/cost/configuration.h"
@@ -42,13 +43,59 @@ struct LayerTime {
   LayerPass backward;  // recomputation included
 };
 
+// The same layer operator by operator, in seconds of one forward pass; 0 what it does not have.
+//
+// The backward pass does every matrix product twice, for the gradients of its input and of its
+// weights. Collectives are those of one direction: tensor parallelism has four gathers or scatters
+// in each, experts two exchanges. Everything else about a layer's time is their sum (layer_of).
+struct LayerOperators {
+  // With latent attention queries and keys are compressed first; without it `query` is the product
+  // that makes queries, keys and values together.
+  double query_down = 0, query = 0, key_down = 0, key = 0, projection = 0;
+  double attention_passes = 0;  // element-wise, around those
+  double attention = 0;         // scores, softmax, and their product with the values
+  double attention_backward = 0;
+
+  struct Mlp {
+    double up = 0;  // gate included
+    double down = 0;
+    double passes = 0;  // activation
+
+    double total() const { return up + down + passes; }
+  };
+  Mlp mlp;  // dense; or that of one expert, of which a device has `experts`
+  std::optional<double> experts;
+  Mlp shared;  // the expert that every token visits
+  double router = 0;
+  double permute = 0;        // copies of tokens, both ways
+  double norms = 0;          // norms and residuals
+  double casts = 0;          // to 8 bits
+  double pass_backward = 1;  // backward over forward, of permute, norms and casts
+
+  double gather = 0;    // of tensor parallelism, one of four
+  double keys = 0;      // of context parallelism, all that a device fetches
+  double exchange = 0;  // of experts, one of two
+
+  double again = 0;        // computed in the backward pass: selective recomputation
+  bool all_again = false;  // full recomputation: the forward pass, collectives included
+
+  // Attention's matrices, and all that the backward pass does twice, with what is between them.
+  double attention_block() const;
+  double matrices() const;
+};
+
+LayerTime layer_of(const LayerOperators& operators);
+
 // Rates and sizes that do not depend on the configuration, resolved once.
 class LayerPricer {
  public:
   LayerPricer(const model::Model& model, const cluster::Datacenter& datacenter,
               const Constants& constants, double element_bytes, bool fp8);
 
-  LayerTime layer(const Configuration& c, const Layout& layout, bool experts) const;
+  LayerOperators operators(const Configuration& c, const Layout& layout, bool experts) const;
+  LayerTime layer(const Configuration& c, const Layout& layout, bool experts) const {
+    return layer_of(operators(c, layout, experts));
+  }
   LayerTime head(const Configuration& c, const Layout& layout) const;
   LayerTime embedding(const Configuration& c) const;
 
@@ -66,8 +113,8 @@ class LayerPricer {
  private:
   double product(double m, double n, double k, bool eight_bits) const;
   double attention_core(const Configuration& c) const;
-  LayerPass attention_block(const Configuration& c) const;
-  LayerPass mlp_block(double width, double tokens) const;
+  void attention_block(const Configuration& c, LayerOperators& o) const;
+  LayerOperators::Mlp mlp_block(double width, double tokens) const;
 
   const model::Model& m_;
   const DeviceConstants& device_;

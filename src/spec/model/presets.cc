@@ -71,6 +71,15 @@ Model qwen3_moe(std::string name, const Shape& shape, const LlamaShape& more, in
   return m;
 }
 
+// LayerNorms and biases in attention; the head's bias, 32,064 numbers, is left out.
+Model phi_moe(std::string name, int64_t layers) {
+  Model m = llama(std::move(name), {layers, 4096, 32}, {8, 6400, 32064, 4096});
+  m.norm = Norm::kLayer;
+  m.qkv_bias = m.output_bias = true;
+  m.experts = Experts{.count = 16, .per_token = 2, .ffn = 6400};
+  return m;
+}
+
 Model deepseek(std::string name, const Shape& shape, const LlamaShape& more, Experts experts) {
   Model m = llama(std::move(name), shape, more);
   m.latent_attention = LatentAttention{.query_rank = 1536};
@@ -162,6 +171,8 @@ std::vector<Model> presets() {
                 .score_bias = true}),
       // OpenAI 2025, gpt-oss-120b & gpt-oss-20b Model Card, and the published config.json.
       gpt_oss(),
+      // Abdin et al. 2024, Phi-3 Technical Report, and the published config.json.
+      phi_moe("phi3.5-moe", 32),
       // xAI 2024, run.py and model.py of github.com/xai-org/grok-1.
       grok(),
       // Parmar et al. 2024, Nemotron-4 15B, table 1; NVIDIA 2024, Nemotron-4 340B, table 1.
@@ -181,6 +192,7 @@ constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
     {"llama3.1-8b", "llama3-8b"},
     {"llama3.1-70b", "llama3-70b"},
     {"nemotron-340b", "nemotron4-340b"},
+    {"phi-42b", "phi3.5-moe"},
     {"nemotron-15b", "nemotron4-15b"}};
 
 // A name without what people write differently: case, and the signs between its parts.

@@ -1,4 +1,5 @@
-// Commands that predict: simulate, estimate, traffic, fabric, convert (astra: astra_command.h).
+// Commands that predict: simulate, estimate, traffic, strand, fabric, convert (astra:
+// astra_command.h).
 //
 // Each is a function over plain options that writes its answer to a stream, and beside it what puts
 // its words on the command line (ui/command/command.h).
@@ -56,6 +57,24 @@ struct TrafficCommandOptions {
 };
 Status traffic(const TrafficCommandOptions& options, std::ostream& out);
 command::Command add_traffic(CLI::App& app);
+
+struct StrandCommandOptions {
+  std::string job;
+  std::string profile;    // overlap profile (CSV); empty: published overlap
+  bool barriers = false;  // perform with them, instead of events
+  std::string barrier = "20us";
+  int segment = 4;  // strand::SearchOptions
+  int64_t layers = 1;
+  bool gather_again = false;
+  bool dense = false;
+  std::vector<std::string> copies;  // "local", "cross"
+  std::vector<double> sm_shares;
+  std::string report;  // HTML page to write; empty: none
+  bool json = false;
+};
+// Infeasible, after its answer: strands that are not worth it.
+Status strands(const StrandCommandOptions& options, std::ostream& out);
+command::Command add_strand(CLI::App& app);
 
 struct ConvertOptions {
   std::string input;  // a Trace, a Plan, a job, a Chakra trace or an execution trace of PyTorch

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/value.h"
+#include "ui/report/page_parts.h"
 #include "ui/report/template.h"
 
 namespace tombolo::report {
@@ -32,33 +33,19 @@ Value map_data(const HeatMap& map, size_t layers) {
 }
 
 Value page_data(const HeatMapPage& page) {
-  Value::Array cards, layers, maps, tables;
-  for (const HeatMapCard& card : page.cards) {
-    cards.push_back(
-        Value::Table{{"what", card.what}, {"figure", card.figure}, {"detail", card.detail}});
-  }
-  for (const HeatMapLayer& layer : page.layers) {
-    layers.push_back(Value::Table{{"name", layer.name}, {"color", layer.color}});
-  }
+  Value::Array maps;
   for (const HeatMap& map : page.maps) maps.push_back(map_data(map, page.layers.size()));
-  for (const HeatMapTable& table : page.tables) {
-    Value::Array rows;
-    for (const std::vector<std::string>& row : table.rows) {
-      CHECK(row.size() == table.columns.size(), "a row of {} cells under {} columns", row.size(),
-            table.columns.size());
-      rows.push_back(texts(row));
-    }
-    tables.push_back(Value::Table{{"title", table.title},
-                                  {"columns", texts(table.columns)},
-                                  {"figures", table.figures},
-                                  {"rows", std::move(rows)},
-                                  {"remark", table.remark}});
-  }
-  return Value::Table{
-      {"title", page.title},     {"summary", page.summary},     {"thing", page.thing},
-      {"group", page.group},     {"cards", std::move(cards)},   {"layers", std::move(layers)},
-      {"maps", std::move(maps)}, {"tables", std::move(tables)}, {"notes", texts(page.notes)},
-      {"command", page.command}, {"version", page.version}};
+  return Value::Table{{"title", page.title},
+                      {"summary", page.summary},
+                      {"thing", page.thing},
+                      {"group", page.group},
+                      {"cards", cards_data(page.cards)},
+                      {"layers", layers_data(page.layers)},
+                      {"maps", std::move(maps)},
+                      {"tables", tables_data(page.tables)},
+                      {"notes", texts(page.notes)},
+                      {"command", page.command},
+                      {"version", page.version}};
 }
 
 }  // namespace
@@ -69,6 +56,7 @@ std::string render_heat_maps(const HeatMapPage& page) {
   return fill_template(asset("heat_map.html"), {{"title", title},
                                                 {"style", asset("page.css")},
                                                 {"words", asset("words.js")},
+                                                {"parts", asset("parts.js")},
                                                 {"heat_map", asset("heat_map.js")},
                                                 {"data", data}});
 }

@@ -1,7 +1,6 @@
 // The page of heat maps: a canvas each, a cell per pair of rows, the bytes under the pointer.
 "use strict";
 
-const by_id = (id) => document.getElementById(id);
 const kFaintest = 0.22;  // of a cell that has hardly any bytes
 const kDecades = 4;      // between the faintest and the fullest colour
 
@@ -140,22 +139,8 @@ class HeatMap {
   }
 }
 
-function table_section(table, number) {
-  const id = `table-${number}`;
-  const cell = (tag, text, i) => element(tag, {class: i > 0 && i <= table.figures ? "number" : null}, text);
-  return element("section", {"aria-labelledby": id}, element("h2", {id}, table.title),
-    element("div", {class: "scroll"}, element("table", {},
-      element("thead", {}, element("tr", {}, table.columns.map((text, i) => cell("th", text, i)))),
-      element("tbody", {}, table.rows.map((row) => element("tr", {}, row.map((text, i) => cell("td", text, i))))))),
-    table.remark ? element("p", {class: "note"}, table.remark) : null);
-}
-
 function fill_page() {
-  by_id("summary").textContent = data.summary;
-  by_id("cards").append(...data.cards.map(({what, figure, detail}) =>
-    element("div", {class: "card"}, element("div", {class: "what"}, what, badge("predicted")),
-            element("div", {class: "figure"}, figure), element("div", {class: "detail"}, detail))));
-  by_id("tables").append(...data.tables.map(table_section));
+  fill_parts();
 
   const maps = data.maps.map((map) => new HeatMap(map));
   by_id("maps").append(...maps.map((map) => map.root));
@@ -172,11 +157,6 @@ function fill_page() {
     `A cell has the colour of the kind with most bytes; full colour is the largest cell of the map, each ` +
     `step to a tenth is fainter.` +
     (data.maps.some((map) => map.group > 1 && map.group < map.count) ? ` Outlined: the ${data.group}s.` : "");
-
-  by_id("inputs-body").append(
-    element("pre", {class: "commands"}, data.command),
-    element("p", {class: "note"}, "Tombolo " + data.version),
-    ...data.notes.map((note) => element("p", {class: "note"}, "Note: " + note)));
 }
 
 fill_page();

@@ -1,0 +1,48 @@
+// Operators of two strands on the three streams of a device, in continuous time.
+//
+// A stream runs one operator at a time, in the order in which they were put on it. An operator
+// starts when its stream is free and what it waits for is done; it progresses at the product of its
+// paces beside those that run on the other streams.
+//
+// A segment of a plan runs its most urgent operator first: the one with most work after it, inside
+// the segment.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "predict/strand/device_streams.h"
+#include "predict/strand/strand_pair.h"
+
+namespace tombolo::strand {
+
+enum class Discipline : uint8_t {
+  kEager,   // a stream takes the first that can start
+  kInOrder  // a stream takes the first, and waits for it: what queues of a device do
+};
+
+struct Order {
+  std::span<const double> rank;  // of each operator of the pair: how late; ties: the lower number
+  Discipline discipline = Discipline::kEager;
+  std::span<const PairSet> waits = {};  // what each waits for besides its strand: events
+};
+
+// Seconds until all of `set` are done; those outside count as done. `runs`, where given, gets every
+// operator in order of start. CHECKs that an order kept to the letter ends. Cost: O(operators of
+// the set squared).
+double co_run(const StrandPair& pair, PairSet set, const Order& order,
+              std::vector<OperatorRun>* runs = nullptr);
+
+// A segment by itself: the most urgent first.
+double segment_seconds(const StrandPair& pair, PairSet segment,
+                       std::vector<OperatorRun>* runs = nullptr);
+
+// No order finishes the segment sooner: the longest of its streams and of its chains.
+double segment_bound(const StrandPair& pair, PairSet segment);
+
+// One strand alone as a framework runs it: one operator after the other, but that asynchronous
+// communication goes on beside what does not need it (framework_order).
+double strand_seconds(const StrandPair& pair, bool forward);
+
+}  // namespace tombolo::strand

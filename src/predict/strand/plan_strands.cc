@@ -1,0 +1,227 @@
+#include "predict/strand/plan_strands.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "predict/cost/device_memory.h"
+#include "predict/cost/law.h"
+#include "predict/cost/layer_time.h"
+#include "predict/strand/equation_2.h"
+#include "predict/strand/layer_strands.h"
+#include "predict/strand/sm_share.h"
+
+namespace tombolo::strand {
+namespace {
+
+Status check_job(const plan::Job& job, const StrandOptions& options) {
+  if (!job.model) {
+    return unusable(fmt::format("{}: model is missing", job.file),
+                    "[model] with preset = \"llama3-70b\" or config = \"config.json\"");
+  }
+  if (!job.parallelism.tensor_per_stage.empty()) {
+    return unusable(fmt::format("{}: parallelism.tensor_per_stage = [{}]: strands are planned for "
+                                "one tensor degree",
+                                job.file, fmt::join(job.parallelism.tensor_per_stage, ", ")),
+                    "tensor = 8, once for each degree");
+  }
+  if (options.dense && !(job.model->experts && job.model->experts->dense_layers > 0)) {
+    return unusable(
+        fmt::format("{}: the model has no dense layers beside layers with experts", job.file),
+        "leave out --dense");
+  }
+  return cost::check_divisions(job);
+}
+
+Status check_there_is_something_to_hide(const plan::Job& job, const cost::Configuration& c,
+                                        bool experts) {
+  if (c.tensor == 1 && c.context == 1 && !(experts && c.expert > 1)) {
+    return infeasible(
+        fmt::format("{}: nothing to hide: tensor = 1, context = 1{}, so a layer does not "
+                    "communicate",
+                    job.file, experts ? ", expert = 1" : ""),
+        "tensor = 8, or leave strands out");
+  }
+  if (c.micro_batches() < 2) {
+    return infeasible(
+        fmt::format("{}: one micro-batch per pipeline: the backward pass of one needs "
+                    "the forward pass of another beside it",
+                    job.file),
+        fmt::format("micro_batch = {} or less", std::max<int64_t>(1, c.micro_batch / 2)));
+  }
+  return {};
+}
+
+// What the stack leaves of both passes by its own overlap (cost/iteration.h does the same).
+double hidden_by_stack(const cost::LayerTime& layer, const cost::StackConstants& stack) {
+  double seconds = 0;
+  for (const cost::LayerPass* pass : {&layer.forward, &layer.backward}) {
+    seconds += pass->compute + pass->tensor * (1 - stack.tensor_overlap) +
+               pass->expert * (1 - stack.expert_overlap) +
+               std::max(0.0, pass->context - pass->attention * stack.context_overlap);
+  }
+  return seconds;
+}
+
+struct Priced {
+  LayerStrands strands;
+  double by_stack = 0;
+  Bytes activations;  // of a layer
+  std::vector<std::string> notes;
+};
+
+Result<Priced> price(const plan::Job& job, const cost::Configuration& c, bool experts,
+                     const StrandOptions& options) {
+  const cluster::Datacenter& site = job.cluster.datacenters[0];
+  const cost::LawSettings settings = cost::settings_of(job.training);
+  const cost::Constants constants =
+      TRY(during(cost::find_constants(site, settings.stack), job.file));
+  const cost::LayerPricer pricer(*job.model, site, constants, settings.element_bytes, settings.fp8);
+  const cost::Layout layout =
+      cost::lay_out(c, cost::usable_domain(site.scale_up.domain, c.devices()));
+  const cost::LayerOperators operators = pricer.operators(c, layout, experts);
+  Priced out;
+  out.strands = layer_strands(shape_of(c, layout, options.gather_again), operators);
+  const size_t longest = std::max(out.strands.forward.size(), out.strands.backward.size());
+  if (longest * static_cast<size_t>(options.layers) > kOperatorsMax) {
+    return unusable(fmt::format("{} layers of up to {} operators: a strand has at most {}",
+                                options.layers, longest, kOperatorsMax),
+                    fmt::format("--layers {}", kOperatorsMax / longest));
+  }
+  const auto layers = static_cast<size_t>(options.layers);
+  out.strands.forward = chain(out.strands.forward, layers);
+  out.strands.backward = chain(out.strands.backward, layers);
+  out.by_stack = real(options.layers) * hidden_by_stack(layer_of(operators), constants.stack);
+  const cost::MemoryInputs memory{.element_bytes = settings.element_bytes,
+                                  .state_bytes = settings.state_bytes,
+                                  .bf16 = settings.bf16};
+  const int64_t last = job.model->layers - 1;  // a layer with experts, where some have them
+  out.activations = cost::slice_memory(*job.model, c, constants.stack, memory,
+                                       {.first_layer = last, .layers = 1}, 1)
+                        .activations;
+  out.notes = constants.assumed;
+  const double host = constants.stack.host_layer.value * (1 + constants.stack.host_backward);
+  if (host * real(options.layers) > out.strands.forward.seconds(out.strands.forward.all()) +
+                                        out.strands.backward.seconds(out.strands.backward.all())) {
+    out.notes.push_back(fmt::format(
+        "the host launches a layer in {:.3g} ms, longer than it runs: times are those of captured "
+        "graphs, which it does not slow",
+        1e3 * host));
+  }
+  return out;
+}
+
+// The same search for every share; the fastest counts.
+void search(const StrandPair& pair, const StrandOptions& options, StrandAnswer& best) {
+  const SegmentPlan plan = search_segments(pair, options.search);
+  StreamSchedule streams = search_streams(pair, plan, options.nodes_max);
+  const bool events = options.execution == Execution::kEvents;
+  const double paired = events ? streams.seconds : plan.seconds;
+  if (best.paired > 0 && paired >= best.paired) return;
+  best.pair = pair;
+  best.paired = paired;
+  best.runs.clear();
+  if (events) {
+    best.runs = streams.runs;
+  } else {
+    replay(pair, plan, options.search.barrier, &best.runs);
+  }
+  best.plan = plan;
+  best.streams = std::move(streams);
+}
+
+void search_shares(const StrandPair& pair, const StrandOptions& options, StrandAnswer& best) {
+  if (options.sm_shares.empty()) return search(pair, options, best);
+  for (const double share : options.sm_shares) {
+    const double before = best.paired;
+    search(with_sm_share(pair, kSmShareDefault, share), options, best);
+    if (best.paired != before) best.sm_share = share;
+  }
+}
+
+// Against both strands one after the other as the stack runs them, whatever share of the
+// multiprocessors was chosen here.
+GainSpread spread_of(const StrandAnswer& answer, const StrandOptions& options,
+                     const Uncertainty& uncertainty) {
+  const double other_share = answer.sequential / sequential_seconds(answer.pair);
+  GainSpread gain = gain_spread(answer.pair, uncertainty, [&](const StrandPair& other) {
+    return options.execution == Execution::kEvents
+               ? replay(other, answer.streams)
+               : replay(other, answer.plan, options.search.barrier);
+  });
+  for (double* each : {&gain.expected, &gain.low, &gain.high}) *each *= other_share;
+  return gain;
+}
+
+// Never slower than without: a gain that the noise may eat is none.
+std::string refusal(const StrandAnswer& answer, const std::string& stack) {
+  if (answer.gain.low <= 1) {
+    return fmt::format("the gain is below the noise: {:.3f} expected, {:.3f} in one case of twenty",
+                       answer.gain.expected, answer.gain.low);
+  }
+  const double over_stack = answer.by_stack / answer.paired;
+  const double share = answer.gain.low / answer.expected_gain();
+  if (over_stack * share <= 1) {
+    return fmt::format(
+        "the stack {} hides as much by itself: {:.1f} us a pair, {:.1f} us with strands, within "
+        "the noise",
+        stack, 1e6 * answer.by_stack, 1e6 * answer.paired);
+  }
+  return "";
+}
+
+void note_pipeline(const plan::Job& job, std::vector<std::string>& notes) {
+  const std::string& schedule = job.parallelism.schedule;
+  if (job.parallelism.pipeline == 1 || schedule == "w" || schedule == "dualpipev") return;
+  notes.push_back(fmt::format(
+      "schedule = \"{}\": forward and backward passes meet on every rank only where the model is "
+      "folded, with schedule = \"w\" or \"dualpipev\"",
+      schedule));
+}
+
+}  // namespace
+
+Result<StrandAnswer> plan_strands(const plan::Job& job, const StrandOptions& options) {
+  CHECK(options.layers >= 1, "{} layers", options.layers);
+  TRY(check_job(job, options));
+  const cost::Configuration c = TRY(cost::configuration_of(job));
+  const bool experts = job.model->experts.has_value() && !options.dense;
+  TRY(check_there_is_something_to_hide(job, c, experts));
+  Priced priced = TRY(price(job, c, experts, options));
+  PublishedOverlap overlap = published_overlap(job.cluster.datacenters[0].device.name);
+  Uncertainty uncertainty = options.uncertainty;
+  if (options.profile) {
+    apply_pairs(*options.profile, overlap.table);
+    uncertainty.measured = apply_times(*options.profile, priced.strands.forward);
+    const std::vector<double> more = apply_times(*options.profile, priced.strands.backward);
+    uncertainty.measured.insert(uncertainty.measured.end(), more.begin(), more.end());
+  }
+  for (Dag* dag : {&priced.strands.forward, &priced.strands.backward}) {
+    for (size_t i = 0; i < dag->size(); ++i) {
+      const Operator& op = (*dag)[i];
+      dag->set_no_sm(i, std::find(options.copies.begin(), options.copies.end(), op.stream) !=
+                            options.copies.end());
+    }
+  }
+  StrandAnswer answer{.pair = StrandPair(std::move(priced.strands.forward),
+                                         std::move(priced.strands.backward), overlap.table)};
+  answer.notes = std::move(priced.notes);
+  answer.execution = options.execution;
+  answer.by_stack = priced.by_stack;
+  answer.memory_more = priced.activations;
+  answer.sequential = sequential_seconds(answer.pair);
+  answer.equation_2 =
+      equation_2(segment_times(answer.pair, single_operators(answer.pair.forward()),
+                               single_operators(answer.pair.backward()), options.search.barrier))
+          .back();
+  search_shares(StrandPair(answer.pair), options, answer);
+  answer.gain = spread_of(answer, options, uncertainty);
+  answer.exposure = exposure_of(answer.pair, answer.runs, answer.paired);
+  answer.overlap = fmt::format("figure 4 of Wang et al. 2024 (DHelix), {}{}", overlap.platform,
+                               overlap.nearest ? ", the nearest platform" : "");
+  if (options.profile) answer.overlap = "the profile, and where it says nothing " + answer.overlap;
+  answer.refused = refusal(answer, job.training.stack);
+  note_pipeline(job, answer.notes);
+  return answer;
+}
+
+}  // namespace tombolo::strand

@@ -1,0 +1,119 @@
+#include "predict/strand/plan_strands.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tombolo::strand {
+namespace {
+
+plan::Job job_of(const std::string& model, const std::string& device, int64_t tensor) {
+  plan::Job job;
+  job.file = "job.toml";
+  job.model = *model::preset(model);
+  cluster::Datacenter site;
+  site.name = "site";
+  site.device = *cluster::catalog_device(device);
+  site.nodes = 8;
+  site.devices_per_node = 8;
+  site.scale_up.bandwidth = 32_GBps;
+  job.cluster.datacenters = {site};
+  job.parallelism.tensor = tensor;
+  job.parallelism.data = 64 / tensor;
+  job.parallelism.sequence_parallel = tensor > 1;
+  job.training.global_batch = 512;
+  job.training.stack = "megatron";
+  return job;
+}
+
+TEST(PlanStrands, HidesMostOfWhatSlowLinksTake) {
+  const StrandAnswer answer = *plan_strands(job_of("llama3-70b", "a40-48g", 8), {});
+  EXPECT_EQ(answer.plan.states, 15 * 106);
+  EXPECT_EQ(answer.refused, "");
+  EXPECT_GT(answer.expected_gain(), 1.2);
+  EXPECT_LT(answer.gain.low, answer.expected_gain());
+  EXPECT_GT(answer.gain.low, 1);
+  // No plan is shorter than its computation, nor a schedule without barriers longer than with.
+  EXPECT_GE(answer.paired, answer.exposure.computation);
+  EXPECT_LE(answer.streams.seconds, answer.plan.seconds);
+  EXPECT_LE(answer.plan.seconds, answer.equation_2);
+  const Exposure& e = answer.exposure;
+  EXPECT_NEAR(e.seconds, e.computation + e.slowdown + e.waiting[0] + e.standing, 1e-9 * e.seconds);
+  EXPECT_GT(answer.memory_more.value, 0);
+  // Every operator runs once.
+  PairSet seen;
+  for (const OperatorRun& run : answer.runs) seen.add(run.op, answer.pair.forward().size());
+  EXPECT_EQ(seen, answer.pair.all());
+}
+
+TEST(PlanStrands, RefusesWhatTheNoiseMayEat) {
+  StrandOptions options;
+  options.search.barrier = 1;  // a second
+  options.execution = Execution::kBarriers;
+  const StrandAnswer slow = *plan_strands(job_of("llama3-8b", "h100-80g", 2), options);
+  EXPECT_THAT(slow.refused, ::testing::HasSubstr("below the noise"));
+  // What the stack hides by itself is no gain: with dearer barriers there comes a point where strands
+  // still beat one after the other and no longer beat NeMo.
+  plan::Job job = job_of("llama3-8b", "h100-80g", 8);
+  job.training.stack = "nemo";
+  options.uncertainty.law = 0;
+  std::string refused;
+  for (options.search.barrier = 1e-5; refused.empty(); options.search.barrier *= 1.5) {
+    refused = plan_strands(job, options)->refused;
+  }
+  EXPECT_THAT(refused, ::testing::HasSubstr("the stack nemo hides as much by itself"));
+}
+
+TEST(PlanStrands, SaysWhatItCannotDo) {
+  plan::Job job = job_of("llama3-8b", "h100-80g", 1);
+  EXPECT_THAT(plan_strands(job, {}).error().text(), ::testing::HasSubstr("nothing to hide"));
+  EXPECT_EQ(plan_strands(job, {}).error().code, ErrorCode::kInfeasible);
+  job = job_of("llama3-8b", "h100-80g", 8);
+  job.training.global_batch = 8;
+  EXPECT_THAT(plan_strands(job, {}).error().text(), ::testing::HasSubstr("one micro-batch"));
+  job = job_of("llama3-8b", "h100-80g", 8);
+  EXPECT_THAT(plan_strands(job, {.layers = 5}).error().text(), ::testing::HasSubstr("--layers 3"));
+  EXPECT_THAT(plan_strands(job, {.dense = true}).error().text(),
+              ::testing::HasSubstr("no dense layers"));
+  job.model.reset();
+  EXPECT_THAT(plan_strands(job, {}).error().text(), ::testing::HasSubstr("model is missing"));
+}
+
+TEST(PlanStrands, PlansSeveralLayersAsOne) {
+  const plan::Job job = job_of("llama3-70b", "a40-48g", 8);
+  StrandOptions options;
+  options.search.segment_max = 3;
+  const StrandAnswer one = *plan_strands(job, options);
+  options.layers = 2;
+  const StrandAnswer two = *plan_strands(job, options);
+  EXPECT_NEAR(two.sequential, 2 * one.sequential, 1e-9 * two.sequential);
+  EXPECT_LE(two.plan.seconds, 2 * one.plan.seconds * (1 + 1e-9));
+}
+
+// With all that is measured alike, copies hide better than kernels that take multiprocessors.
+TEST(PlanStrands, CopiesAndSharesAreDecisions) {
+  const plan::Job job = job_of("llama3-70b", "a40-48g", 8);
+  const StrandAnswer kernels = *plan_strands(job, {});
+  const StrandAnswer copies = *plan_strands(job, {.copies = {Stream::kLocal}});
+  EXPECT_LT(copies.paired, kernels.paired);
+  const StrandAnswer chosen = *plan_strands(job, {.sm_shares = {0.02, 0.1, 0.3}});
+  ASSERT_TRUE(chosen.sm_share);
+  for (const double share : {0.02, 0.1, 0.3}) {
+    EXPECT_LE(chosen.paired, plan_strands(job, {.sm_shares = {share}})->paired);
+  }
+}
+
+// A profile replaces times and paces; measured with little spread it makes the gain surer.
+TEST(PlanStrands, TakesAProfile) {
+  const plan::Job job = job_of("llama3-70b", "a40-48g", 8);
+  StrandOptions options;
+  options.profile = *parse_profile(
+      "first,second,first_us,second_us,first_beside_us,second_beside_us,repeats,spread\n"
+      "FC1,,1000000,,,,100,0.01\nproduct,local,100,100,100,100,100,0.01\n",
+      "overlap.csv");
+  const StrandAnswer answer = *plan_strands(job, options);
+  EXPECT_GT(answer.sequential, 1);
+  EXPECT_THAT(answer.overlap, ::testing::StartsWith("the profile"));
+}
+
+}  // namespace
+}  // namespace tombolo::strand

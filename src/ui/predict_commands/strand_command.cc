@@ -1,0 +1,339 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+
+#include "predict/strand/plan_strands.h"
+#include "predict/strand/stream_picture.h"
+#include "ui/command/answer.h"
+#include "ui/command/output_files.h"
+#include "ui/predict_commands/predict_commands.h"
+#include "ui/report/stream_chart.h"
+
+namespace tombolo::predict_commands {
+namespace {
+
+using strand::Exposure;
+using strand::StrandAnswer;
+
+constexpr size_t kPictureWidth = 100;
+
+Result<std::vector<strand::Stream>> read_copies(const std::vector<std::string>& names) {
+  std::vector<strand::Stream> out;
+  for (const std::string& name : names) {
+    if (name != "local" && name != "cross") {
+      return unusable(fmt::format("--copies {}: is no link", name), "local, cross or both");
+    }
+    out.push_back(name == "local" ? strand::Stream::kLocal : strand::Stream::kCross);
+  }
+  return out;
+}
+
+Status check_shares(const std::vector<double>& shares) {
+  for (const double share : shares) {
+    if (share > 0 && share < 1) continue;
+    return unusable(fmt::format("--sm-shares {}: must lie between 0 and 1", share),
+                    "--sm-shares 0.05,0.1,0.15");
+  }
+  return {};
+}
+
+Result<strand::StrandOptions> options_of(const StrandCommandOptions& given) {
+  strand::StrandOptions options;
+  if (given.segment < 1 || given.segment > 8) {
+    return unusable(fmt::format("--segment {}: must lie between 1 and 8", given.segment), "4");
+  }
+  if (given.layers < 1) {
+    return unusable(fmt::format("--layers {}: must be at least 1", given.layers), "1");
+  }
+  options.search.segment_max = given.segment;
+  options.search.barrier =
+      TRY(during(parse_quantity<Seconds>(given.barrier), "reading --barrier")).value;
+  if (options.search.barrier < 0) {
+    return unusable(fmt::format("--barrier \"{}\": must not be negative", given.barrier), "20us");
+  }
+  options.execution = given.barriers ? strand::Execution::kBarriers : strand::Execution::kEvents;
+  options.layers = given.layers;
+  options.gather_again = given.gather_again;
+  options.dense = given.dense;
+  options.copies = TRY(read_copies(given.copies));
+  TRY(check_shares(given.sm_shares));
+  options.sm_shares = given.sm_shares;
+  if (!given.profile.empty()) options.profile = TRY(strand::read_profile(given.profile));
+  return options;
+}
+
+std::string microseconds(double seconds) { return fmt::format("{:.1f} us", 1e6 * seconds); }
+
+std::string names_of(const strand::Dag& dag, strand::OperatorSet set) {
+  std::string out;
+  for (size_t i = 0; i < dag.size(); ++i) {
+    if (strand::holds(set, i)) out += (out.empty() ? "" : " ") + dag[i].name;
+  }
+  return out.empty() ? "-" : out;
+}
+
+std::string degrees_text(const plan::Job& job) {
+  const plan::Parallelism& p = job.parallelism;
+  std::string out = fmt::format("tensor {}", p.tensor);
+  if (p.context > 1) out += fmt::format(", context {}", p.context);
+  if (p.expert > 1) out += fmt::format(", expert {}", p.expert);
+  return out + (p.sequence_parallel ? ", sequence parallel" : "");
+}
+
+std::string headline(const plan::Job& job, const StrandAnswer& answer) {
+  return fmt::format("{} on {}, {}: {} + {} operators",
+                     job.model->name.empty() ? "model" : job.model->name,
+                     job.cluster.datacenters[0].device.name, degrees_text(job),
+                     answer.pair.forward().size(), answer.pair.backward().size());
+}
+
+// What communication is for, where it hides and where it does not.
+std::vector<std::vector<std::string>> exposure_rows(const Exposure& e) {
+  std::vector<std::vector<std::string>> rows;
+  const auto share = [&](double seconds) {
+    return fmt::format("{:.1f} %", 100 * seconds / e.seconds);
+  };
+  rows.push_back({"computation", microseconds(e.computation), share(e.computation), ""});
+  rows.push_back(
+      {"its slow-down beside communication", microseconds(e.slowdown), share(e.slowdown), ""});
+  for (size_t cause = 0; cause < strand::kCommunicationKinds; ++cause) {
+    if (e.communication[cause] == 0) continue;
+    rows.push_back(
+        {fmt::format("waiting for {} communication", to_name(strand::kCommunications[cause])),
+         microseconds(e.waiting[cause]), share(e.waiting[cause]),
+         fmt::format("of {} alone", microseconds(e.communication[cause]))});
+  }
+  if (e.standing > 0) {
+    rows.push_back({"barriers and launches", microseconds(e.standing), share(e.standing), ""});
+  }
+  return rows;
+}
+
+void print_line(std::ostream& out, std::string text) {
+  text.erase(text.find_last_not_of(' ') + 1);
+  out << text << "\n";
+}
+
+void print_times(std::ostream& out, const StrandAnswer& a) {
+  const auto line = [&](const char* what, double seconds, const std::string& note) {
+    print_line(out, fmt::format("  {:<36}{:>14}  {}", what, microseconds(seconds), note));
+  };
+  const auto gain = [&](double seconds) {
+    return fmt::format("gain {:.3f}", a.sequential / seconds);
+  };
+  line("one after the other", a.sequential, "");
+  line("as the stack overlaps by itself", a.by_stack, "");
+  line("equation 2 of DHelix, with barriers", a.equation_2, gain(a.equation_2));
+  line("segments with barriers", a.plan.seconds, gain(a.plan.seconds));
+  line("streams with events", a.streams.seconds,
+       gain(a.streams.seconds) + (a.streams.proved ? ", nothing is shorter" : ""));
+}
+
+void print_segments(std::ostream& out, const StrandAnswer& a) {
+  print_line(out, fmt::format("  {:<3}{:<34}{}", "", "forward", "backward"));
+  for (size_t i = 0; i < a.plan.segments.size(); ++i) {
+    const strand::Segment& segment = a.plan.segments[i];
+    print_line(out, fmt::format("  {:<3}{:<34}{:<38}{:>12}", i + 1,
+                                names_of(a.pair.forward(), segment.operators.forward),
+                                names_of(a.pair.backward(), segment.operators.backward),
+                                microseconds(segment.seconds)));
+  }
+}
+
+void print_text(std::ostream& out, const plan::Job& job, const StrandAnswer& a) {
+  out << fmt::format("{}: {}\n", job.name, headline(job, a));
+  out << "predicted, the forward pass of one micro-batch beside the backward pass of another:\n\n";
+  print_times(out, a);
+  out << fmt::format(
+      "\n  gain {:.3f} by {}; under errors of times and paces {:.3f} on average, above {:.3f} in "
+      "19 "
+      "cases of 20\n",
+      a.expected_gain(), to_name(a.execution), a.gain.expected, a.gain.low);
+  out << fmt::format(
+      "  hidden: {:.1f} % of {} of communication; memory: {} more, a layer's "
+      "activations\n\n",
+      100 * a.exposure.hidden_share(), microseconds(a.exposure.communication_total()),
+      brief(a.memory_more));
+  for (const auto& row : exposure_rows(a.exposure)) {
+    print_line(out, fmt::format("  {:<36}{:>14}{:>9}  {}", row[0], row[1], row[2], row[3]));
+  }
+  out << "\n" << strand::picture(a.pair, a.runs, a.paired, kPictureWidth) << "\n";
+  print_segments(out, a);
+  if (a.sm_share) {
+    out << fmt::format("\n  communication takes {:.3g} % of the multiprocessors\n",
+                       100 * *a.sm_share);
+  }
+  out << fmt::format("\n  {} states, {} segments played, {} nodes; overlap: {}\n", a.plan.states,
+                     a.plan.played, a.streams.nodes, a.overlap);
+  for (const std::string& note : a.notes) out << "  note: " << note << "\n";
+}
+
+Value operators_json(const strand::Dag& dag, strand::OperatorSet set) {
+  Value::Array out;
+  for (size_t i = 0; i < dag.size(); ++i) {
+    if (strand::holds(set, i)) out.push_back(dag[i].name);
+  }
+  return out;
+}
+
+Value exposure_json(const Exposure& e) {
+  Value::Table waiting, communication;
+  for (size_t cause = 0; cause < strand::kCommunicationKinds; ++cause) {
+    const std::string name(to_name(strand::kCommunications[cause]));
+    waiting.emplace_back(name, 1e6 * e.waiting[cause]);
+    communication.emplace_back(name, 1e6 * e.communication[cause]);
+  }
+  return Value::Table{{"computation_us", 1e6 * e.computation},
+                      {"slowdown_us", 1e6 * e.slowdown},
+                      {"waiting_us", std::move(waiting)},
+                      {"standing_us", 1e6 * e.standing},
+                      {"communication_us", std::move(communication)}};
+}
+
+Value::Table to_json(const StrandAnswer& a, double wall) {
+  Value::Array segments, runs, notes;
+  for (const strand::Segment& segment : a.plan.segments) {
+    segments.push_back(
+        Value::Table{{"forward", operators_json(a.pair.forward(), segment.operators.forward)},
+                     {"backward", operators_json(a.pair.backward(), segment.operators.backward)},
+                     {"us", 1e6 * segment.seconds}});
+  }
+  for (const strand::OperatorRun& run : a.runs) {
+    runs.push_back(Value::Table{{"operator", a.pair[run.op].name},
+                                {"stream", std::string(to_name(a.pair[run.op].stream))},
+                                {"start_us", 1e6 * run.start},
+                                {"end_us", 1e6 * run.end}});
+  }
+  for (const std::string& note : a.notes) notes.push_back(note);
+  Value::Table out{{"provenance", "predicted"},
+                   {"law", "strands"},
+                   {"sequential_us", 1e6 * a.sequential},
+                   {"stack_us", 1e6 * a.by_stack},
+                   {"equation_2_us", 1e6 * a.equation_2},
+                   {"barriers_us", 1e6 * a.plan.seconds},
+                   {"events_us", 1e6 * a.streams.seconds},
+                   {"execution", std::string(to_name(a.execution))},
+                   {"paired_us", 1e6 * a.paired},
+                   {"gain", a.expected_gain()},
+                   {"gain_expected", a.gain.expected},
+                   {"gain_low", a.gain.low},
+                   {"hidden_fraction", a.exposure.hidden_share()},
+                   {"exposure", exposure_json(a.exposure)},
+                   {"memory_more_bytes", a.memory_more.value},
+                   {"segments", std::move(segments)},
+                   {"runs", std::move(runs)},
+                   {"states", a.plan.states},
+                   {"proved", a.streams.proved},
+                   {"overlap", a.overlap},
+                   {"notes", std::move(notes)}};
+  if (a.sm_share) out.emplace_back("sm_share", *a.sm_share);
+  if (!a.refused.empty()) out.emplace_back("refused", a.refused);
+  out.emplace_back("wall_s", wall);
+  return out;
+}
+
+const char* color_of(strand::Kind kind, bool forward) {
+  switch (kind) {
+    case strand::Kind::kTensor:
+      return "--kind-SEND_F";
+    case strand::Kind::kContext:
+      return "--kind-SEND_B";
+    case strand::Kind::kExpert:
+      return "--kind-E";
+    default:
+      return forward ? "--kind-F" : "--kind-B";
+  }
+}
+
+std::string to_page(const StrandCommandOptions& options, const plan::Job& job,
+                    const StrandAnswer& a) {
+  report::StreamChartPage page;
+  page.title = "Strands of " + job.name;
+  page.summary = headline(job, a) + "; forward of one micro-batch beside backward of another";
+  page.cards = {{"Gain", fmt::format("{:.3f}", a.expected_gain()),
+                 fmt::format("above {:.3f} in 19 cases of 20", a.gain.low)},
+                {"A layer, both ways", microseconds(a.paired),
+                 microseconds(a.sequential) + " one after the other"},
+                {"Communication hidden", fmt::format("{:.1f} %", 100 * a.exposure.hidden_share()),
+                 "of " + microseconds(a.exposure.communication_total())},
+                {"Memory", brief(a.memory_more), "more: a layer's activations"}};
+  page.rows = {"computation", "local link", "cross link"};
+  page.end = 1e6 * a.paired;
+  for (const strand::OperatorRun& run : a.runs) {
+    const strand::Operator& op = a.pair[run.op];
+    page.blocks.push_back({.name = op.name,
+                           .row = static_cast<int64_t>(op.stream),
+                           .start = 1e6 * run.start,
+                           .end = 1e6 * run.end,
+                           .color = color_of(op.kind, run.op < a.pair.forward().size())});
+  }
+  page.legend = {{"forward", "--kind-F"},
+                 {"backward", "--kind-B"},
+                 {"tensor communication", "--kind-SEND_F"},
+                 {"keys and values", "--kind-SEND_B"},
+                 {"tokens to experts", "--kind-E"}};
+  page.tables = {{.title = "Where the time goes",
+                  .columns = {"", "time", "of all", ""},
+                  .figures = 2,
+                  .rows = exposure_rows(a.exposure)}};
+  page.notes = a.notes;
+  if (!a.refused.empty()) page.notes.insert(page.notes.begin(), "Not worth it: " + a.refused);
+  page.command = "tombolo strand " + options.job;
+  page.version = command::version();
+  return report::render_streams(page);
+}
+
+}  // namespace
+
+Status strands(const StrandCommandOptions& given, std::ostream& out) {
+  const auto begin = std::chrono::steady_clock::now();
+  const strand::StrandOptions options = TRY(options_of(given));
+  const plan::Job job = TRY(plan::read_job(given.job));
+  const StrandAnswer answer = TRY(strand::plan_strands(job, options));
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
+  command::OutputFiles files;
+  if (!given.report.empty()) TRY(files.add(given.report, to_page(given, job, answer)));
+  TRY(files.commit());
+  if (given.json) {
+    command::print_json(out, to_json(answer, wall.count()));
+  } else {
+    print_text(out, job, answer);
+    if (!given.report.empty()) out << "report: " << given.report << "\n";
+  }
+  if (answer.refused.empty()) return {};
+  return infeasible(fmt::format("{}: strands are not worth it: {}", job.file, answer.refused),
+                    "the job as it is, or a profile that is surer (--profile)");
+}
+
+command::Command add_strand(CLI::App& app) {
+  auto options = std::make_shared<StrandCommandOptions>();
+  CLI::App* words = app.add_subcommand(
+      "strand",
+      "the forward pass of one micro-batch beside the backward pass of another, operator "
+      "by operator");
+  words->add_option("job", options->job, "job file (TOML) or Plan (JSON)")->required();
+  words->add_option("--profile", options->profile,
+                    "overlap profile (CSV): times of operators alone and beside each other");
+  words->add_flag("--barriers", options->barriers,
+                  "perform with barriers after segments, as DHelix does, instead of events");
+  words->add_option("--barrier", options->barrier, "what a barrier takes")->capture_default_str();
+  words->add_option("--segment", options->segment, "operators of one pass in a segment at most")
+      ->capture_default_str();
+  words->add_option("--layers", options->layers, "layers planned as one")->capture_default_str();
+  words->add_flag("--gather-again", options->gather_again,
+                  "gather inputs again for gradients of weights, as Megatron-LM does");
+  words->add_flag("--dense", options->dense, "of a model with experts, a layer without");
+  words
+      ->add_option("--copies", options->copies,
+                   "links whose transfers take no multiprocessors: local, cross")
+      ->delimiter(',');
+  words
+      ->add_option("--sm-shares", options->sm_shares,
+                   "of the multiprocessors for communication, to choose from")
+      ->delimiter(',');
+  words->add_option("--report", options->report, "HTML page to write");
+  command::add_json(words, options->json);
+  return {words, [options](std::ostream& out) { return strands(*options, out); }};
+}
+
+}  // namespace tombolo::predict_commands
