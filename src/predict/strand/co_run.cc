@@ -22,6 +22,37 @@ void tails(const Dag& dag, OperatorSet set, double* tail) {
   }
 }
 
+// One that has not started, with what it waits for.
+struct Waiting {
+  size_t op;
+  PairSet after;
+
+  bool ready(const PairSet& pending) const {
+    return ((after.forward & pending.forward) | (after.backward & pending.backward)) == 0;
+  }
+};
+
+// Those of the set in their order, each with what it waits for inside the set. How many there are.
+size_t put_in_order(const StrandPair& pair, PairSet set, const Order& order, Waiting* waiting) {
+  size_t count = 0;
+  for (OperatorSet s = set.forward; s != 0; s &= s - 1) {
+    const auto i = static_cast<size_t>(std::countr_zero(s));
+    waiting[count++] = {i, {pair.forward()[i].after & set.forward, 0}};
+  }
+  for (OperatorSet s = set.backward; s != 0; s &= s - 1) {
+    const auto i = static_cast<size_t>(std::countr_zero(s));
+    waiting[count++] = {pair.forward().size() + i, {0, pair.backward()[i].after & set.backward}};
+  }
+  for (size_t at = 0; at < count && !order.waits.empty(); ++at) {
+    waiting[at].after.forward |= order.waits[waiting[at].op].forward;
+    waiting[at].after.backward |= order.waits[waiting[at].op].backward;
+  }
+  std::stable_sort(waiting, waiting + count, [&](const Waiting& a, const Waiting& b) {
+    return order.rank[a.op] < order.rank[b.op];
+  });
+  return count;
+}
+
 }  // namespace
 
 double co_run(const StrandPair& pair, PairSet set, const Order& order,
@@ -30,29 +61,9 @@ double co_run(const StrandPair& pair, PairSet set, const Order& order,
         pair.size());
   CHECK(order.waits.empty() || order.waits.size() == pair.size(), "{} waits for {} operators",
         order.waits.size(), pair.size());
-  // Those of the set in order, each with what it waits for inside the set.
-  struct Waiting {
-    size_t op;
-    PairSet after;
-  };
   std::array<Waiting, kBoth> waiting;
-  size_t left = 0;
-  const size_t forward = pair.forward().size();
-  for (OperatorSet s = set.forward; s != 0; s &= s - 1) {
-    const auto i = static_cast<size_t>(std::countr_zero(s));
-    waiting[left++] = {i, {pair.forward()[i].after & set.forward, 0}};
-  }
-  for (OperatorSet s = set.backward; s != 0; s &= s - 1) {
-    const auto i = static_cast<size_t>(std::countr_zero(s));
-    waiting[left++] = {forward + i, {0, pair.backward()[i].after & set.backward}};
-  }
-  for (size_t at = 0; at < left && !order.waits.empty(); ++at) {
-    waiting[at].after.forward |= order.waits[waiting[at].op].forward;
-    waiting[at].after.backward |= order.waits[waiting[at].op].backward;
-  }
-  std::stable_sort(
-      waiting.begin(), waiting.begin() + static_cast<ptrdiff_t>(left),
-      [&](const Waiting& a, const Waiting& b) { return order.rank[a.op] < order.rank[b.op]; });
+  size_t left = put_in_order(pair, set, order, waiting.data());
+  const size_t forwards = pair.forward().size();
 
   DeviceStreams streams;
   double now = 0;
@@ -62,10 +73,8 @@ double co_run(const StrandPair& pair, PairSet set, const Order& order,
     std::array<bool, kStreams> held{};  // by one that waits
     for (size_t at = 0; at < left; ++at) {
       const Waiting& w = waiting[at];
-      const bool ready =
-          ((w.after.forward & pending.forward) | (w.after.backward & pending.backward)) == 0;
       const Stream stream = pair[w.op].stream;
-      if (ready && streams.free(stream) && !held[static_cast<size_t>(stream)]) {
+      if (w.ready(pending) && streams.free(stream) && !held[static_cast<size_t>(stream)]) {
         streams.start(pair, w.op, now);
       } else {
         held[static_cast<size_t>(stream)] = order.discipline == Discipline::kInOrder;
@@ -77,7 +86,7 @@ double co_run(const StrandPair& pair, PairSet set, const Order& order,
     const DeviceStreams::Ended ended = streams.advance(pair, now);
     now += ended.step;
     for (size_t i = 0; i < ended.count; ++i) {
-      pending.remove(ended.runs[i].op, forward);
+      pending.remove(ended.runs[i].op, forwards);
       if (runs) runs->push_back(ended.runs[i]);
     }
   }
