@@ -10,6 +10,7 @@
 #include <set>
 
 #include "perform/runtime/checkpoint.h"
+#include "perform/runtime/neighbours.h"
 #include "perform/runtime/perform.h"
 #include "perform/train/torch_kernels.h"
 #include "spec/schedule/schedule.h"

@@ -6,6 +6,7 @@
 #include <map>
 #include <tuple>
 
+#include "perform/runtime/neighbours.h"
 #include "predict/sim/simulate.h"
 #include "support/test_plan.h"
 #include "support/virtual_run.h"

@@ -26,6 +26,7 @@
 #include "perform/runtime/cell_relay.h"
 #include "perform/runtime/kept_state.h"
 #include "perform/runtime/machine_load.h"
+#include "perform/runtime/neighbours.h"
 #include "perform/runtime/realtime.h"
 #include "perform/runtime/state_reader.h"
 #include "spec/plan/plan_file.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "perform/runtime/perform.h"
+#include "perform/runtime/neighbours.h"
 
 namespace tombolo::launch {
 

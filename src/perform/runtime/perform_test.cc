@@ -12,6 +12,7 @@
 
 #include "perform/runtime/emulated_kernels.h"
 #include "perform/runtime/machine_load.h"
+#include "perform/runtime/neighbours.h"
 #include "support/test_plan.h"
 #include "support/virtual_run.h"
 

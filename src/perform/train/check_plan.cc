@@ -1,6 +1,6 @@
 #include "perform/train/check_plan.h"
 
-#include "perform/runtime/perform.h"
+#include "perform/runtime/neighbours.h"
 
 namespace tombolo::train {
 namespace {

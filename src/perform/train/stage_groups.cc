@@ -37,16 +37,15 @@ bool holds(const model::Slice& slice, const Parameter& parameter) {
 // Autograd calls it after it has added to the gradient of a leaf.
 class StageGroups::Hook : public torch::autograd::FunctionPostHook {
  public:
-  Hook(std::shared_ptr<StageGroups*> groups, size_t parameter)
-      : groups_(std::move(groups)), parameter_(parameter) {}
+  Hook(StageGroups& groups, size_t parameter) : groups_(groups), parameter_(parameter) {}
   torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
                                             const torch::autograd::variable_list&) override {
-    if ((*groups_)->counting_) (*groups_)->note(parameter_);
+    if (groups_.counting_) groups_.note(parameter_);
     return outputs;
   }
 
  private:
-  const std::shared_ptr<StageGroups*> groups_;
+  StageGroups& groups_;
   const size_t parameter_;
 };
 
@@ -65,15 +64,12 @@ StageGroups::StageGroups(const plan::Plan& plan, int32_t stage, StageState& stat
     }
     groups_.push_back(std::move(group));
   }
-  const auto self = std::make_shared<StageGroups*>(this);
   for (size_t i = 0; i < parameters.size(); ++i) {
     CHECK(group_of_[i] >= 0, "{} lies in no group", parameters[i].name);
     accumulators_.push_back(torch::autograd::impl::grad_accumulator(parameters[i].value));
-    accumulators_.back()->add_post_hook(std::make_unique<Hook>(self, i));
+    accumulators_.back()->add_post_hook(std::make_unique<Hook>(*this, i));
   }
 }
-
-StageGroups::~StageGroups() = default;
 
 void StageGroups::start_counting() {
   counting_ = true;

@@ -26,9 +26,11 @@ namespace tombolo::train {
 class StageGroups {
  public:
   using Complete = std::function<void(int32_t group)>;
-  // The state outlives it and stays where it is. `complete` is called within backward passes.
+  // The state outlives it and stays where it is; no pass backward comes after it. `complete` is
+  // called within passes backward.
   StageGroups(const plan::Plan& plan, int32_t stage, StageState& state, Complete complete);
-  ~StageGroups();
+  // Hooks know where it is.
+  StageGroups(const StageGroups&) = delete;
 
   int32_t groups() const { return static_cast<int32_t>(groups_.size()); }
   int32_t group_of(size_t parameter) const { return group_of_[parameter]; }
