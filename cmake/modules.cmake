@@ -2,11 +2,11 @@
 # the rest takes longer to compile than it saves.
 option(TOMBOLO_OPTIMISE_HOT "Optimise what computes for long, whatever the build type says" OFF)
 set(TOMBOLO_HOT base action model plan graph trace schedule engine sim cost strand workload schedule_proof schedule_search search geo score astra sweep
-    link transport control runtime launch wanem)
+    link transport control compress runtime launch wanem)
 # Test programs that are compiled so as well.
 set(TOMBOLO_HOT_TESTS launch)
 # With TOMBOLO_FUZZ, the modules whose branches guide the fuzzers: those that read what others wrote.
-set(TOMBOLO_FUZZED base model cluster plan graph chakra trace schedule strand network astra sweep trust link transport control runtime
+set(TOMBOLO_FUZZED base model cluster plan graph chakra trace schedule strand network astra sweep trust link transport control compress runtime
     launch data text weights wanem)
 
 # tombolo_module(NAME [USES module...] [LIBS library...] [OPTIMISED filter]): one static library per module, src/GROUP/NAME/.

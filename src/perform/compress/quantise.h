@@ -1,0 +1,59 @@
+// Values of a block as they travel, and what the receiver makes of them.
+//
+//   bf16   16 bits each: the upper half of a float, rounded to nearest even, never to infinity
+//   int8   scale * q,          q in -127..127, scale the smallest that covers the block's maximum
+//   int4   scale * q,          q in -7..7, the same
+//   2bit   scale * (q - 1.5),  q in 0..3, scale near 1.25 times the mean magnitude, at which the
+//          mean squared error of normally distributed values is least (Max, 1960: 0.996 sigma)
+//
+// A scale has 8 bits: a float's exponent and two bits of its fraction, from 2^-48 to 1.75 * 2^15.
+// What is larger than a scale can say is clipped: error feedback sends the rest later. Products of
+// scale and q are exact, so a residual from which the sent value is taken away is rounded once, and
+// has the same bits on every machine.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "perform/compress/blocks.h"
+
+namespace tombolo::compress {
+
+enum class Values : uint8_t { kBf16 = 0, kInt8 = 1, kInt4 = 2, kTwoBit = 3 };
+inline constexpr int kValuesCount = 4;
+
+std::string_view values_name(Values values);  // "bf16", "int8", "int4", "2bit"
+Result<Values> values_named(std::string_view name);
+
+// Bytes of a block's codes, without its scale.
+size_t code_bytes(Values values);
+bool has_scales(Values values);
+
+// Writes the codes of 16 finite numbers, and what the receiver will read in them; returns the scale
+// (0 for bf16).
+uint8_t quantise(Values values, const float* numbers, uint8_t* codes, float* sent);
+
+// All that quantise() writes, and any other codes but bf16's infinity and NaN, give finite numbers.
+void dequantise(Values values, const uint8_t* codes, uint8_t scale, float* numbers);
+
+// A sparse update with its values as they travel.
+struct PackedBlocks {
+  int64_t length = 0;  // elements of the tensor
+  Values values = Values::kBf16;
+  std::vector<uint32_t> ids;    // ascending
+  std::vector<uint8_t> scales;  // one for each, none for bf16
+  std::vector<uint8_t> codes;   // code_bytes() for each
+
+  // Makes room for, or cuts down to, this many blocks.
+  void resize(size_t blocks);
+  bool operator==(const PackedBlocks&) const = default;
+};
+
+// What the receiver reads; `to` keeps its memory. Values beyond the tensor's end become zero.
+void unpack(const PackedBlocks& packed, Blocks& to);
+PackedBlocks pack(const Blocks& blocks, Values values);
+
+}  // namespace tombolo::compress
