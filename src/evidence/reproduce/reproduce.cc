@@ -230,6 +230,7 @@ std::vector<Table> compute_tables() {
   for (Table& table : astra_sim()) tables.push_back(std::move(table));
   for (Table& table : atlas_selection()) tables.push_back(std::move(table));
   for (Table& table : atlas_schedules()) tables.push_back(std::move(table));
+  for (Table& table : atlas_testbed()) tables.push_back(std::move(table));
   for (Table& table : rail_only_figures()) tables.push_back(std::move(table));
   for (Table& table : rail_only_traffic()) tables.push_back(std::move(table));
   std::sort(tables.begin(), tables.end(),

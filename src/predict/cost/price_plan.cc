@@ -4,6 +4,7 @@
 
 #include "predict/cost/collective.h"
 #include "predict/cost/constants.h"
+#include "predict/cost/exchange_time.h"
 #include "predict/cost/iteration.h"
 #include "predict/cost/law.h"
 #include "predict/cost/stage_laws.h"
@@ -116,6 +117,7 @@ void price_by_law(const LawsOfPlan& laws, plan::Plan& plan) {
 void price_reduction(plan::Plan& plan) {
   if (plan.replicas() == 1) return;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
+    if (plan.replicas_lie_apart(static_cast<int32_t>(s))) continue;
     const std::vector<int32_t> ring = plan.replicas_of(static_cast<int32_t>(s));
     AllReduce what{
         .size = plan.stages[s].gradients * static_cast<double>(plan.ranks[ring.front()].shards),
@@ -150,7 +152,11 @@ Result<plan::Plan> make_plan(const plan::Job& job, const plan::Hardware* hardwar
     price_reduction(plan);
   } else {
     price_by_law(laws, plan);
-    if (plan.replicas_lie_apart()) price_reduction(plan);
+  }
+  for (int32_t s = 0; s < static_cast<int32_t>(plan.stages.size()); ++s) {
+    if (!plan.replicas_lie_apart(s)) continue;
+    plan.stages[static_cast<size_t>(s)].cost.reduce = exchange_alone(plan, s);
+    plan.stages[static_cast<size_t>(s)].cost.reduce_hidden = 0_s;
   }
   return plan;
 }

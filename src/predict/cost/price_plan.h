@@ -9,7 +9,8 @@
 // Estimates in closed form, searches, the simulator and sweeps combine these prices and make none
 // of their own. With `tombolo` a pass of a stage includes what the stack leaves exposed of the
 // collectives inside, and the sum of gradients is what it leaves exposed of it; else the sum takes
-// what the law `ring-all-reduce` says, over the slowest hop of the ring.
+// what the law `ring-all-reduce` says, over the slowest hop of the ring; and of replicas in several
+// datacenters what the law `gradient-exchange` says of it alone, which simulations do not ask for.
 #pragma once
 
 #include <optional>

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "spec/plan/resources.h"
+#include "spec/schedule/gradient_exchange.h"
 
 namespace tombolo::sim {
 namespace {
@@ -74,6 +75,23 @@ Sends shared_sends(const schedule::Shape& shape, const graph::Graphs& graphs) {
   return sends;
 }
 
+// Between the replicas of a stage that send one another gradients.
+void add_exchange(const plan::Plan& plan, int32_t stage, plan::Resources& resources,
+                  Channels& channels) {
+  const std::vector<int32_t> ranks = plan.replicas_of(stage);
+  const plan::Stage& here = plan.stages[static_cast<size_t>(stage)];
+  const auto elements =
+      static_cast<int64_t>(here.gradients.value / plan::gradient_bytes(plan.training.precision));
+  for (const auto& round : schedule::gradient_exchange(plan, stage, elements).rounds) {
+    for (const schedule::ExchangeMessage& message : round) {
+      const int32_t from = ranks[static_cast<size_t>(message.from)];
+      const int32_t to = ranks[static_cast<size_t>(message.to)];
+      if (channels.laws.contains({from, to})) continue;
+      channels.laws.emplace(std::pair{from, to}, law_between(plan, from, to, resources));
+    }
+  }
+}
+
 }  // namespace
 
 Channels channels_of(const plan::Plan& plan) {
@@ -99,6 +117,9 @@ Channels channels_of(const plan::Plan& plan) {
         channels.laws.emplace(std::pair{from, to}, law_between(plan, from, to, resources));
       }
     }
+  }
+  for (int32_t stage = 0; stage < static_cast<int32_t>(plan.stages.size()); ++stage) {
+    if (plan.exchanges_gradients(stage)) add_exchange(plan, stage, resources, channels);
   }
   for (const plan::Placement& rank : plan.ranks) {
     engine::Flow flow;

@@ -283,6 +283,7 @@ class Interpreter {
   void start_message(size_t channel_index) {
     Channel& channel = channels_[channel_index];
     if (channel.next == channel.order.size()) return;
+    if (!channel.shared) most_urgent_first(channel);
     State& message = nodes_[channel.order[channel.next]];
     if (!message.handed_over) return;
     channel.busy = true;
@@ -295,6 +296,18 @@ class Interpreter {
       const engine::FlowId flow = network_.start(queue_.now(), bytes, law);
       owns(flow, {.of_collective = false, .index = static_cast<uint32_t>(channel_index)});
     }
+  }
+
+  // Of those that wait on a channel, the first of the lowest comm_priority; the others stay in their
+  // order.
+  void most_urgent_first(Channel& channel) const {
+    const auto waiting = channel.order.begin() + static_cast<ptrdiff_t>(channel.next);
+    const auto priority = [&](size_t send) { return nodes_[send].node->comm_priority; };
+    if (priority(*waiting) == 0) return;
+    const auto first = std::min_element(waiting, channel.order.end(), [&](size_t a, size_t b) {
+      return priority(a) < priority(b);
+    });
+    std::rotate(waiting, first, first + 1);
   }
 
   // It lasts as long as its law says, or longer where what else passes the ranks' ports leaves it
@@ -407,8 +420,12 @@ Execution interpret(const graph::Graphs& graphs, const Channels& channels) {
 graph::Graphs repeat(const graph::Graphs& graphs, int64_t times) {
   CHECK(times >= 1, "a graph {} times", times);
   int64_t tags = 0;
+  uint32_t priorities = 0;  // 0 is no priority; above it, earlier iterations go first
   for (const graph::Graph& graph : graphs) {
-    for (const Node& node : graph.nodes) tags = std::max(tags, node.comm_tag + 1);
+    for (const Node& node : graph.nodes) {
+      tags = std::max(tags, node.comm_tag + 1);
+      priorities = std::max(priorities, node.comm_priority);
+    }
   }
   graph::Graphs out;
   for (const graph::Graph& graph : graphs) {
@@ -416,6 +433,9 @@ graph::Graphs repeat(const graph::Graphs& graphs, int64_t times) {
     if (graph.nodes.empty()) continue;
     std::vector<Node>& nodes = out.back().nodes;
     const int64_t ids = graph.nodes.back().id + 1;
+    const bool carries = std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+      return !node.details->carried_deps.empty();
+    });
     std::set<int64_t> last;  // nodes that no other waits for, receives and sends aside
     for (const Node& node : graph.nodes) {
       if (node.type == NodeType::kCompute) last.insert(node.id);
@@ -431,13 +451,18 @@ graph::Graphs repeat(const graph::Graphs& graphs, int64_t times) {
         Node copy = node;
         copy.id += i * ids;
         copy.comm_tag += i * tags;
+        if (copy.comm_priority > 0) copy.comm_priority += static_cast<uint32_t>(i) * priorities;
         for (auto* dependencies : {&copy.data_deps, &copy.ctrl_deps}) {
           for (int64_t& id : *dependencies) id += i * ids;
         }
         const bool begins =
             (node.type == NodeType::kCompute || node.type == NodeType::kCollective) &&
             node.ctrl_deps.empty();
-        if (begins && i > 0) {
+        for (const int64_t id : node.details->carried_deps) {
+          if (i > 0) copy.ctrl_deps.push_back(id + (i - 1) * ids);
+        }
+        copy.details = graph::NodeDetails{};
+        if (begins && i > 0 && !carries) {
           for (const int64_t id : last) copy.ctrl_deps.push_back(id + (i - 1) * ids);
         }
         nodes.push_back(std::move(copy));

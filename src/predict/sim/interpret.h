@@ -2,8 +2,8 @@
 //
 // A node may start when what it depends on has finished and its delay is over. A rank computes one
 // node at a time (the lowest id among those that may start); sends proceed by themselves, one at a
-// time per channel (channels.h), in the order in which they became ready, or in that of a shared
-// channel; a receive has finished when it may start and its message has arrived; a collective lasts
+// time per channel (channels.h), in the order in which they became ready, those with a lower
+// comm_priority first, or in the order of a shared channel; a receive has finished when it may start and its message has arrived; a collective lasts
 // as long as its node says from when the last of its ranks is ready, and ends for all at once.
 //
 // Rounding: durations and latencies are whole nanoseconds already; the last byte of a flow leaves
@@ -40,7 +40,8 @@ struct Execution {
 Execution interpret(const graph::Graphs& graphs, const Channels& channels);
 
 // The same graph `times` over: a rank begins again when the nodes that nobody on it waits for (its
-// update) are done. Node ids and tags continue upwards, names repeat.
+// update) are done, or as its carried_deps say. Node ids, tags and priorities continue upwards,
+// names repeat.
 graph::Graphs repeat(const graph::Graphs& graphs, int64_t times);
 
 }  // namespace tombolo::sim

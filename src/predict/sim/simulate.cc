@@ -11,6 +11,21 @@
 namespace tombolo::sim {
 namespace {
 
+// Each replica passes all gradients to each of the others, one after the other: more than it does.
+template <class Add>
+Status add_exchange_of(const plan::Plan& plan, int32_t stage, double iterations, const Add& add) {
+  const std::vector<int32_t> ranks = plan.replicas_of(stage);
+  const Bytes bytes = plan.stages[static_cast<size_t>(stage)].gradients;
+  const double times = iterations * static_cast<double>(ranks.size());
+  for (const int32_t to : ranks) {
+    if (to == ranks.front()) continue;
+    const plan::Channel channel = plan::expected_channel(plan, ranks.front(), to);
+    TRY(add("latency of " + channel.link, channel.latency, 4 * times));
+    TRY(add("gradients over " + channel.link, channel.serialisation(bytes), times * times));
+  }
+  return {};
+}
+
 // A Plan file can say anything. An upper bound of the simulated time, every message and computation
 // after the other, must fit into 64 bits of nanoseconds; so must the bytes.
 Status check_numbers(const plan::Plan& plan, int64_t iterations) {
@@ -62,6 +77,10 @@ Status check_numbers(const plan::Plan& plan, int64_t iterations) {
     TRY(add("latency of " + channel.link, channel.latency, 2 * microbatches));
     TRY(add("a transfer over " + channel.link, channel.serialisation(plan.boundary),
             2 * microbatches * sharing));
+  }
+  for (int32_t stage = 0; stage < static_cast<int32_t>(plan.stages.size()); ++stage) {
+    if (!plan.exchanges_gradients(stage)) continue;
+    TRY(add_exchange_of(plan, stage, static_cast<double>(iterations), add));
   }
   return {};
 }
@@ -126,31 +145,61 @@ void add_pass(const plan::Plan& plan, trace::Interval pass,
   intervals.insert(intervals.end(), parts.rbegin(), parts.rend());
 }
 
-// Receives leave no interval: their send's says when the message was there.
+// When a group of gradients was handed over (ids of schedules count from 0).
+SimTime handed_over(const graph::Graph& graph, const graph::Node& sum, const Execution& execution) {
+  const auto first = static_cast<size_t>(sum.data_deps.front());
+  return execution.spans[static_cast<size_t>(graph.rank)][first].end;
+}
+
+trace::Interval interval_of(const graph::Graph& graph, const graph::Node& node, const Span& span,
+                            const Execution& execution) {
+  const bool link = node.type == graph::NodeType::kSend;
+  const bool group = node.type == graph::NodeType::kInvalid;
+  const bool collective = group || node.type == graph::NodeType::kCollective;
+  return {.lane = link         ? trace::Lane::kLink
+                  : collective ? trace::Lane::kCollective
+                               : trace::Lane::kCompute,
+          .rank = graph.rank,
+          .peer = link ? node.comm_peer : -1,
+          .action = *node.action,
+          .start = group ? handed_over(graph, node, execution) : span.start,
+          .end = span.end,
+          .bytes = node.comm_size};
+}
+
+// Whether the node behind this one computes another part of the same pass or update.
+bool goes_on(const graph::Graph& graph, size_t i, size_t per_iteration) {
+  if ((i + 1) % per_iteration == 0 || graph.nodes[i].type != graph::NodeType::kCompute)
+    return false;
+  const graph::Node& next = graph.nodes[i + 1];
+  return next.type == graph::NodeType::kCompute && next.action == graph.nodes[i].action;
+}
+
+// Receives leave no interval: their send's says when the message was there. Parts of a pass that
+// follow one another without a gap are one interval, and what the pass communicates inside stands
+// behind the last one.
 std::vector<trace::Interval> intervals_of(const plan::Plan& plan, const graph::Graphs& graphs,
                                           const Execution& execution, size_t iterations) {
   std::vector<trace::Interval> intervals;
   for (const graph::Graph& graph : graphs) {
+    const std::vector<Span>& spans = execution.spans[static_cast<size_t>(graph.rank)];
     const size_t per_iteration = graph.nodes.size() / iterations;
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
       const graph::Node& node = graph.nodes[i];
-      const Span& span = execution.spans[graph.rank][i];
       if (node.type == graph::NodeType::kReceive) continue;
+      Span span = spans[i];
+      while (goes_on(graph, i, per_iteration) && spans[i + 1].start == span.end) {
+        span.end = spans[++i].end;
+      }
       if (span.start == span.end && node.comm_size == 0) continue;
       CHECK(node.action, "node {} of a schedule has no action: \"{}\"", node.id, node.name);
-      const bool link = node.type == graph::NodeType::kSend;
-      const bool collective = node.type == graph::NodeType::kCollective;
-      trace::Interval interval{.lane = link         ? trace::Lane::kLink
-                                       : collective ? trace::Lane::kCollective
-                                                    : trace::Lane::kCompute,
-                               .rank = graph.rank,
-                               .peer = link ? node.comm_peer : -1,
-                               .action = *node.action,
-                               .iteration = static_cast<int64_t>(i / per_iteration) + 1,
-                               .start = span.start,
-                               .end = span.end,
-                               .bytes = node.comm_size};
-      add_pass(plan, std::move(interval), intervals);
+      trace::Interval interval = interval_of(graph, node, span, execution);
+      interval.iteration = static_cast<int64_t>(i / per_iteration) + 1;
+      if (goes_on(graph, i, per_iteration)) {
+        intervals.push_back(std::move(interval));
+      } else {
+        add_pass(plan, std::move(interval), intervals);
+      }
     }
   }
   return intervals;
@@ -163,24 +212,25 @@ Result<Simulation> simulate(const plan::Plan& plan, const Options& options) {
   if (options.iterations < 1) {
     return unusable(fmt::format("iterations = {}: must be at least 1", options.iterations));
   }
-  TRY(check_numbers(plan, options.iterations));
+  const int64_t iterations =
+      plan.exchange_overlaps() ? std::max(options.iterations, kOverlappingMin) : options.iterations;
+  TRY(check_numbers(plan, iterations));
   const schedule::Schedule schedule = TRY(schedule::build(plan));
   const graph::Graphs once = schedule::to_graph(plan, schedule);
   size_t nodes = 0;
   for (const graph::Graph& graph : once) nodes += graph.nodes.size();
-  if (static_cast<double>(nodes) * static_cast<double>(options.iterations) >
+  if (static_cast<double>(nodes) * static_cast<double>(iterations) >
       static_cast<double>(schedule::kActionsMax)) {
-    return unusable(fmt::format("iterations = {}: {} actions each are too many to simulate",
-                                options.iterations, nodes),
-                    "fewer iterations");
+    return unusable(
+        fmt::format("iterations = {}: {} actions each are too many to simulate", iterations, nodes),
+        "fewer iterations");
   }
-  const graph::Graphs graphs = repeat(once, options.iterations);
+  const graph::Graphs graphs = repeat(once, iterations);
   const Execution execution = interpret(graphs, channels_of(plan, schedule, graphs));
 
   Simulation out;
   out.trace.header = header_of(plan, execution);
-  out.trace.intervals =
-      intervals_of(plan, graphs, execution, static_cast<size_t>(options.iterations));
+  out.trace.intervals = intervals_of(plan, graphs, execution, static_cast<size_t>(iterations));
   trace::normalize(out.trace);
   out.breakdown = trace::breakdown(out.trace);
   out.iteration = trace::median_iteration(trace::iteration_times(out.trace));

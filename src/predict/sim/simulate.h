@@ -17,13 +17,17 @@
 
 namespace tombolo::sim {
 
+// Where iterations overlap (Plan::exchange_overlaps) at least so many are simulated: the first one
+// waits for no gradients, the last one for nobody, and the median is that of the others.
+inline constexpr int64_t kOverlappingMin = 4;
+
 struct Options {
   int64_t iterations = 1;  // a rank begins the next one when its update is done
 };
 
 struct Simulation {
   trace::Trace trace;     // normalized; header.command and header.version are left to the caller
-  SimDuration iteration;  // median over the iterations, first start to last end
+  SimDuration iteration;  // median over the iterations (trace::iteration_times)
   trace::Breakdown breakdown;  // of the trace
   uint64_t events = 0;
   std::string fingerprint;         // of the order of events; also in the trace's header

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/time.h"
 #include "spec/plan/resources.h"
+#include "spec/schedule/exchange_graph.h"
 #include "spec/schedule/schedule.h"
 
 namespace tombolo::sim {
@@ -87,10 +88,12 @@ class Checker {
       iterations_ = std::max(iterations_, interval.iteration);
       if (action::is_inside_a_pass(interval.action.kind)) {
         put_back(interval);
-        continue;
+      } else if (is_exchange(interval)) {
+        exchange_.push_back(interval);
+      } else {
+        if (interval.lane == Lane::kCompute) computations_.push_back(interval);
+        add(interval);
       }
-      intervals_.push_back(interval);
-      found_[{interval.iteration, interval.rank, interval.action}] = &intervals_.back();
     }
   }
 
@@ -98,6 +101,10 @@ class Checker {
     check_bytes();
     check_order();
     check_causality();
+    if (plan_.exchanges_gradients()) {
+      check_exchange();
+      check_one_at_a_time();
+    }
     check_capacity();
     check_memory();
     return std::move(out_);
@@ -105,6 +112,28 @@ class Checker {
 
  private:
   using Key = std::tuple<int64_t, int32_t, Action>;
+
+  // A group of gradients on the collective lane, or one of its messages.
+  bool is_exchange(const Interval& interval) const {
+    return interval.action.kind == ActionKind::kReduceGradients &&
+           plan_.exchanges_gradients(interval.action.stage);
+  }
+
+  // A pass that waits for parameters, and an update group by group, stand in several intervals;
+  // here they are one.
+  void add(const Interval& interval) {
+    const Key key{interval.iteration, interval.rank, interval.action};
+    const auto at = found_.find(key);
+    const bool again = at != found_.end() && interval.lane == Lane::kCompute &&
+                       plan_.exchange_overlaps() && interval.start >= at->second->end;
+    if (again) {
+      gaps_[at->second] += interval.start - at->second->end;
+      at->second->end = interval.end;
+      return;
+    }
+    intervals_.push_back(interval);
+    found_[key] = &intervals_.back();
+  }
 
   // What a pass communicates inside stands behind its computation; here it is part of the pass
   // again.
@@ -179,7 +208,7 @@ class Checker {
       const Interval* sum_before = nullptr;  // sums begin beside the last computations
       for (int64_t iteration = 1; iteration <= iterations_; ++iteration) {
         for (const Action& action : schedule_.ranks[r]) {
-          if (action::is_receive(action.kind)) continue;
+          if (action::is_receive(action.kind) || by_messages(action)) continue;
           const Interval* interval =
               find(iteration, rank, action.kind, action.stage, action.microbatch);
           const bool message = action::is_send(action.kind);
@@ -197,12 +226,14 @@ class Checker {
           if (message) continue;
           const bool collective = action.kind == ActionKind::kReduceGradients;
           const Interval*& previous = collective ? sum_before : before;
-          if (previous && interval->start < previous->end) {
+          // Updates of groups run when they may, beside what the schedule orders.
+          const bool ordered = action.kind != ActionKind::kUpdate || !overlaps(action.stage);
+          if (ordered && previous && interval->start < previous->end) {
             tell(ViolationKind::kOrder, fmt::format("{} begins before {} has ended",
                                                     name_of(*interval), name_of(*previous)));
           }
-          previous = interval;
-          const SimDuration took = interval->end - interval->start;
+          if (ordered) previous = interval;
+          const SimDuration took = worked(interval);
           const SimDuration wanted = duration_of(action);
           if (collective ? took >= wanted : took == wanted) continue;
           tell(ViolationKind::kOrder, fmt::format("{} takes {} ns, and the Plan says {}",
@@ -213,6 +244,108 @@ class Checker {
     if (expected != intervals_.size()) {
       tell(ViolationKind::kOrder, fmt::format("{} intervals are in no schedule, or there twice",
                                               intervals_.size() - expected));
+    }
+  }
+
+  bool overlaps(int32_t stage) const {
+    return plan_.exchange_overlaps() && plan_.exchanges_gradients(stage);
+  }
+  bool by_messages(const Action& action) const {
+    return action.kind == ActionKind::kReduceGradients && plan_.exchanges_gradients(action.stage);
+  }
+  SimDuration worked(const Interval* interval) const {
+    const auto gap = gaps_.find(interval);
+    return interval->end - interval->start - (gap == gaps_.end() ? SimDuration{} : gap->second);
+  }
+
+  // Every rank sums all its gradients, and sends for it what gradient_exchange.h says; parameters
+  // are updated once their gradients may be there, and used once they are updated.
+  void check_exchange() {
+    struct Found {
+      int64_t summed = 0, sent = 0;
+      SimTime first_end{INT64_MAX}, last_end{0};
+    };
+    std::map<std::tuple<int64_t, int32_t, int32_t>, Found> found;
+    for (const Interval& each : exchange_) {
+      Found& here = found[{each.iteration, each.rank, each.action.stage}];
+      (each.lane == Lane::kLink ? here.sent : here.summed) += each.bytes;
+      if (each.lane == Lane::kLink) continue;
+      here.first_end = std::min(here.first_end, each.end);
+      here.last_end = std::max(here.last_end, each.end);
+    }
+    for (int32_t stage = 0; stage < shape_.stages; ++stage) {
+      if (!plan_.exchanges_gradients(stage)) continue;
+      const std::vector<int64_t> sends = bytes_sent(stage);
+      const int64_t gradients =
+          std::llround(plan_.stages[static_cast<size_t>(stage)].gradients.value);
+      for (int64_t i = 1; i <= iterations_; ++i) {
+        for (int32_t replica = 0; replica < shape_.replicas; ++replica) {
+          const int32_t rank = shape_.rank_of(stage, replica);
+          const Found& here = found[{i, rank, stage}];
+          if (here.summed != gradients || here.sent != sends[static_cast<size_t>(replica)]) {
+            tell(ViolationKind::kBytes,
+                 fmt::format("rank {} sums {} bytes of stage {} in iteration {} and sends {} for "
+                             "it, and the Plan says {} and {}",
+                             rank, here.summed, stage, i, here.sent, gradients,
+                             sends[static_cast<size_t>(replica)]));
+          }
+          const Interval* update = find(i, rank, ActionKind::kUpdate, stage, -1);
+          const SimTime wanted = overlaps(stage) ? here.first_end : here.last_end;
+          if (update && (update->start < wanted || update->end < here.last_end)) {
+            tell(ViolationKind::kCausality,
+                 fmt::format("{} begins at {} ns and ends at {} ns, its gradients are summed from "
+                             "{} to {} ns",
+                             name_of(*update), update->start.ns, update->end.ns, here.first_end.ns,
+                             here.last_end.ns));
+          }
+          check_uses(update, rank, stage);
+        }
+      }
+    }
+  }
+
+  // The first forward pass of the next iteration ends after the update.
+  void check_uses(const Interval* update, int32_t rank, int32_t stage) {
+    if (!update) return;
+    for (const Action& action : schedule_.ranks[static_cast<size_t>(rank)]) {
+      if (action.kind != ActionKind::kForward || action.stage != stage) continue;
+      const Interval* next =
+          find(update->iteration + 1, rank, action.kind, stage, action.microbatch);
+      if (next && next->end < update->end) {
+        tell(ViolationKind::kCausality,
+             fmt::format("{} ends at {} ns, {} at {} ns", name_of(*next), next->end.ns,
+                         name_of(*update), update->end.ns));
+      }
+      return;
+    }
+  }
+
+  // Of each replica in an iteration.
+  std::vector<int64_t> bytes_sent(int32_t stage) const {
+    std::vector<int64_t> sent(static_cast<size_t>(shape_.replicas));
+    const auto exchange = schedule::detail::exchange_of(plan_, stage, 0);
+    for (const auto& group : exchange.groups) {
+      for (const auto& round : group.exchange.rounds) {
+        for (const schedule::ExchangeMessage& message : round) {
+          const auto rank = static_cast<size_t>(shape_.rank_of(stage, message.from));
+          sent[static_cast<size_t>(message.from)] +=
+              schedule::detail::message_bytes(exchange, message, plan_.ranks[rank].shards);
+        }
+      }
+    }
+    return sent;
+  }
+
+  // Passes and updates, in parts as they stand in the Trace.
+  void check_one_at_a_time() {
+    std::sort(computations_.begin(), computations_.end(), [](const auto& a, const auto& b) {
+      return std::tie(a.rank, a.start, a.end) < std::tie(b.rank, b.start, b.end);
+    });
+    for (size_t i = 1; i < computations_.size(); ++i) {
+      const Interval &before = computations_[i - 1], &here = computations_[i];
+      if (before.rank != here.rank || before.end <= here.start) continue;
+      tell(ViolationKind::kOrder,
+           fmt::format("{} begins before {} has ended", name_of(here), name_of(before)));
     }
   }
 
@@ -238,7 +371,7 @@ class Checker {
           for (int32_t m = 0; m < shape_.microbatches_of(replica); ++m) {
             check_pass(i, rank, stage, m, replica);
           }
-          const Interval* sum = find(i, rank, ActionKind::kReduceGradients, stage, -1);
+          const Interval* sum = find(i, rank, ActionKind::kReduceGradients, stage, -1);  // or none
           follows(find(i, rank, ActionKind::kUpdate, stage, -1), sum);
         }
       }
@@ -301,6 +434,14 @@ class Checker {
                                            : plan::expected_channel(plan_, pair.first, pair.second);
       load(interval, interval.end - round_to_ns(channel.latency), routes[pair]);
     }
+    for (const Interval& interval : exchange_) {
+      begin = std::min(begin, interval.start);
+      end = std::max(end, interval.end);
+      if (interval.lane != Lane::kLink) continue;
+      const plan::Channel channel = plan::expected_channel(plan_, interval.rank, interval.peer);
+      load(interval, interval.end - round_to_ns(channel.latency),
+           resources.message(interval.rank, interval.peer));
+    }
     for (size_t r = 0; r < demands.size(); ++r) {
       const plan::Resource& resource = resources.all()[r];
       const double span = seconds(end - begin).value;
@@ -356,6 +497,9 @@ class Checker {
   schedule::Times times_;
   std::vector<Interval> intervals_;  // of iterations, passes whole
   std::map<Key, Interval*> found_;
+  std::vector<Interval> exchange_;               // groups of gradients, and their messages
+  std::vector<Interval> computations_;           // as they stand in the Trace
+  std::map<const Interval*, SimDuration> gaps_;  // of an interval of several parts
   int64_t iterations_ = 0;
   Check out_;
 };

@@ -61,6 +61,10 @@ Status check_node(const Graph& graph, const Node& node, size_t ranks) {
     }
     if (node.comm_peer == graph.rank) return wrong(graph, node, "it sends to its own rank");
   }
+  for (const int64_t id : node.details->carried_deps) {
+    if (position(graph, id) >= 0) continue;
+    return wrong(graph, node, fmt::format("it carries node {}, which does not exist", id));
+  }
   for (const auto* dependencies : {&node.data_deps, &node.ctrl_deps}) {
     for (const int64_t id : *dependencies) {
       if (id == node.id) return wrong(graph, node, "it depends on itself");

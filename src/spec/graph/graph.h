@@ -79,6 +79,9 @@ struct NodeDetails {
   std::vector<uint8_t> involved_dims;  // 1 for each dimension of the network it uses; empty: all
   // As the file words them. Of METADATA nodes (process groups stand there); of others if asked for.
   std::vector<std::string> inputs, outputs;
+  // Of a graph that is one iteration of many: ids on the same rank whose nodes must be finished in
+  // the iteration before. A rank that says it anywhere begins an iteration as these say.
+  std::vector<int64_t> carried_deps;
 
   bool operator==(const NodeDetails&) const = default;
 };
@@ -115,9 +118,10 @@ struct Node {
   bool is_cpu_op = false;  // runs on the host: takes no accelerator, and communicates nothing
   SimDuration duration;    // COMP_NODE; of a COMM_COLL_NODE from when its last rank is there
   SimDuration delay;       // from its dependencies' end until it may start; keeps nobody busy
-  int64_t comm_size = 0;   // bytes; of a collective what each rank contributes
+  int64_t comm_size = 0;   // bytes; of a collective what each rank contributes; of an INVALID_NODE
+                           // that gathers the messages of a sum, what is summed
   int32_t comm_peer = -1;  // rank at the other end: comm_dst of a send, comm_src of a receive
-  uint32_t comm_priority = 0;
+  uint32_t comm_priority = 0;  // of a send: it overtakes those of a higher number that wait
   int64_t comm_tag = 0;
   std::vector<int32_t> comm_group;  // COMM_COLL_NODE: the ranks, ascending, where they are known;
                                     // what files name by details->pg_name is resolved by others

@@ -30,7 +30,7 @@ void describe(Archive& a, Node& node) {
     a.optional("duration_ns", node.duration.ns);
   }
   if (Archive::kReads || node.delay.ns != 0) a.optional("delay_ns", node.delay.ns);
-  if (Archive::kReads || collective || sends) {
+  if (Archive::kReads || collective || sends || node.comm_size != 0) {
     a.optional("comm_size", node.comm_size);
     if (Archive::kReads || sends) a.optional("comm_peer", node.comm_peer);
     if (Archive::kReads || node.comm_priority != 0) {
@@ -47,6 +47,7 @@ void describe(Archive& a, Node& node) {
     a.optional("involved_dims", said.involved_dims);
     a.optional("inputs", said.inputs);
     a.optional("outputs", said.outputs);
+    a.optional("carried_deps", said.carried_deps);
     if (Archive::kReads) node.details = said;
   }
   a.optional("data_deps", node.data_deps);

@@ -39,24 +39,24 @@ std::string two_labs(const std::string& more) {
   )" + more;
 }
 
-Plan plan_of(const std::string& more) {
+Plan with_exchange(const std::string& more) {
   const auto plan = parse_job(two_labs(more), "job.toml").and_then(lay_out);
   CHECK(plan, "{}", plan.error().text());
   return *plan;
 }
 
 TEST(Exchange, OverlapsUnlessItIsToldNotTo) {
-  EXPECT_TRUE(plan_of("").exchange_overlaps());
-  EXPECT_TRUE(plan_of("[exchange]\nmode = \"dense\"").exchange_overlaps());
-  const Plan waits = plan_of("[exchange]\noverlap = false");
+  EXPECT_TRUE(with_exchange("").exchange_overlaps());
+  EXPECT_TRUE(with_exchange("[exchange]\nmode = \"dense\"").exchange_overlaps());
+  const Plan waits = with_exchange("[exchange]\noverlap = false");
   EXPECT_TRUE(waits.exchanges_gradients());
   EXPECT_FALSE(waits.exchange_overlaps());
 }
 
 TEST(Exchange, IsASumOfFixedDurationWhereAJobSaysHowLongItTakes) {
   const std::string times = "[stage_times]\nforward = \"1 ms\"\nbackward = \"2 ms\"\n";
-  EXPECT_TRUE(plan_of(times).exchanges_gradients());
-  EXPECT_FALSE(plan_of(times + "reduce = \"3 ms\"").exchanges_gradients());
+  EXPECT_TRUE(with_exchange(times).exchanges_gradients());
+  EXPECT_FALSE(with_exchange(times + "reduce = \"3 ms\"").exchanges_gradients());
 }
 
 TEST(Exchange, RefusesModesThatAreNotThereYet) {
@@ -67,8 +67,8 @@ TEST(Exchange, RefusesModesThatAreNotThereYet) {
 }
 
 TEST(Exchange, IsSaidByJobsAndPlansThatWereToldOfIt) {
-  EXPECT_THAT(to_json_text(plan_of("")), Not(HasSubstr("exchange")));
-  const Plan told = plan_of("[exchange]\noverlap = false");
+  EXPECT_THAT(to_json_text(with_exchange("")), Not(HasSubstr("exchange")));
+  const Plan told = with_exchange("[exchange]\noverlap = false");
   EXPECT_EQ(parse_plan(to_json_text(told), "plan.json")->exchange, told.exchange);
   const Job job = *parse_job(two_labs("[exchange]\noverlap = false"), "job.toml");
   EXPECT_EQ(parse_job(to_toml_text(job, "again.toml", ""), "again.toml")->exchange, job.exchange);

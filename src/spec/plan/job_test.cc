@@ -167,17 +167,21 @@ std::string apart_at(const std::string& where) {
 }
 
 TEST(LayOut, PutsEachReplicaOfAStageSomewhere) {
-  const Plan plan = *plan_of(apart_at("datacenter_per_stage = [\"cloud\", [\"cloud\", \"lab\"]]"));
-  EXPECT_EQ(plan.ranks[1].datacenter, "cloud");
-  EXPECT_EQ(plan.ranks[2].datacenter, "cloud");
-  EXPECT_EQ(plan.ranks[3], (Placement{3, 1, "lab", 0, 0, 1}));
-  EXPECT_TRUE(plan.replicas_lie_apart());
+  const Result<Plan> made =
+      plan_of(apart_at("datacenter_per_stage = [[\"cloud\", \"lab\"], [\"lab\", \"cloud\"]]"));
+  ASSERT_TRUE(made) << made.error().text();
+  const Plan& plan = *made;
+  EXPECT_EQ(plan.ranks[0].datacenter, "cloud");
+  EXPECT_EQ(plan.ranks[2].datacenter, "lab");
+  EXPECT_EQ(plan.ranks[3], (Placement{3, 1, "cloud", 1, 0, 1}));
+  EXPECT_TRUE(plan.replicas_lie_apart(1));
   // As a job it says the same again.
-  const Job job = *parse_job(to_json_text(plan), "plan.json");
-  EXPECT_EQ(job.parallelism.datacenter_per_stage,
-            (std::vector<std::vector<std::string>>{{"cloud"}, {"cloud", "lab"}}));
-  EXPECT_EQ(parse_job(to_toml_text(job, "again.toml", ""), "again.toml")->parallelism,
-            job.parallelism);
+  const Result<Job> job = parse_job(to_json_text(plan), "plan.json");
+  ASSERT_TRUE(job) << job.error().text();
+  EXPECT_EQ(job->parallelism.datacenter_per_stage,
+            (std::vector<std::vector<std::string>>{{"cloud", "lab"}, {"lab", "cloud"}}));
+  EXPECT_EQ(parse_job(to_toml_text(*job, "again.toml", ""), "again.toml")->parallelism,
+            job->parallelism);
 }
 
 TEST(LayOut, ListsOfDatacentersSayWhatIsWrong) {

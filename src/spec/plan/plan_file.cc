@@ -15,6 +15,8 @@ void describe(Archive& a, Stage& stage) {
   a.required("activations", stage.activations);
   a.optional("workspace", stage.workspace);
   a.optional("gradients", stage.gradients);
+  a.check(stage.gradients.value >= 0 && stage.gradients.value < 9e18, "gradients",
+          "must not be negative, nor beyond 9 EB");
 }
 
 template <class Archive>

@@ -54,7 +54,7 @@ Route Resources::sum_of_gradients(int32_t rank) {
   const Placement& here = plan_.ranks[static_cast<size_t>(rank)];
   const auto members = static_cast<double>(plan_.parallelism.data * plan_.parallelism.context);
   if (members == 1 || plan_.cost_source == CostSource::kStageTimes) return route;
-  if (plan_.replicas_lie_apart()) return pass_on_gradients(rank);
+  if (plan_.replicas_lie_apart(here.stage)) return route;
   // Those that sum with the first shard: the same part of every layer, of all contexts and
   // replicas.
   std::map<int64_t, double> on_node;
@@ -76,15 +76,6 @@ Route Resources::sum_of_gradients(int32_t rank) {
     add_use(route, port(ResourceKind::kNetworkOut, rank), outside);
     add_use(route, port(ResourceKind::kNetworkIn, rank), outside);
   }
-  return route;
-}
-
-// docs/laws/ring_all_reduce.md: 2 (n - 1) parts of n, of each shard.
-Route Resources::pass_on_gradients(int32_t rank) {
-  const Placement& here = plan_.ranks[static_cast<size_t>(rank)];
-  const int32_t n = plan_.replicas();
-  Route route = message(rank, plan_.rank_of(here.stage, (here.replica + 1) % n));
-  for (Use& use : route) use.share *= 2.0 * (n - 1) / n * static_cast<double>(here.shards);
   return route;
 }
 

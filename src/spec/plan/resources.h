@@ -66,14 +66,12 @@ class Resources {
   // devices has: a reduce-scatter inside the node and between nodes, and a gather back; with ZeRO
   // the first of them, as gathers of parameters hide behind the next forward pass. Over nodes a
   // device passes on what its node has summed. Empty where there is one replica, and where
-  // [stage_times] says how long a sum takes. Of replicas that lie apart the whole rank's: what it
-  // passes on to the next one in their ring, over the WAN as well.
+  // [stage_times] says how long a sum takes, or replicas lie apart and sum by messages.
   Route sum_of_gradients(int32_t rank);
 
  private:
   using Key = std::tuple<ResourceKind, int64_t, int64_t, int64_t, int64_t>;
 
-  Route pass_on_gradients(int32_t rank);
   uint32_t port(ResourceKind kind, int32_t rank);
   void cross_wan(int32_t from, int32_t to, double share, Route& route);
   uint32_t find(const Key& key, std::string name, BytesPerSecond capacity);

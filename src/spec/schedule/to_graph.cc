@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "spec/schedule/exchange_graph.h"
 #include "spec/schedule/schedule.h"
 
 namespace tombolo::schedule {
@@ -98,6 +99,9 @@ class RankOrder {
     sum_ = node.id;
   }
 
+  int64_t first() const { return computations_.front(); }
+  int64_t last() const { return computations_.back(); }
+
  private:
   void begin_beside(Node& node, SimDuration hidden, const std::vector<Node>& nodes) const {
     SimDuration span;
@@ -131,55 +135,236 @@ SimDuration release_of(const Schedule& schedule, int32_t replica) {
   return schedule.release.empty() ? SimDuration{} : schedule.release[static_cast<size_t>(replica)];
 }
 
+// Builds the graph of one rank, action by action.
+class RankGraph {
+ public:
+  // `exchanges`: by stage; of those whose gradients go by messages.
+  RankGraph(const plan::Plan& plan, const Schedule& schedule, const Shape& shape, int32_t rank,
+            const std::map<int32_t, detail::StageExchange>& exchanges)
+      : plan_(plan),
+        shape_(shape),
+        exchanges_(exchanges),
+        actions_(schedule.ranks[static_cast<size_t>(rank)]),
+        release_(release_of(schedule, rank % shape.replicas)),
+        overlaps_(plan.exchange_overlaps()),
+        hidden_(hidden_sums(plan, actions_)),
+        graph_{rank, {}} {
+    for (const Action& action : actions_) {
+      if (is_backward(action.kind)) last_backward_[action.stage] = action;
+    }
+  }
+
+  graph::Graph build() {
+    for (const Action& action : actions_) add(action);
+    carry();
+    return std::move(graph_);
+  }
+
+ private:
+  // Of a stage that exchanges: what its groups wait for, and what waits for them, in the order of
+  // need.
+  struct Exchanged {
+    std::vector<int64_t> complete, summed, updated, needs;
+  };
+
+  static bool is_backward(ActionKind kind) {
+    return kind == ActionKind::kBackward || kind == ActionKind::kBackwardInput ||
+           kind == ActionKind::kBackwardWeight;
+  }
+
+  void add(const Action& action) {
+    const auto exchange = exchanges_.find(action.stage);
+    const bool exchanges = exchange != exchanges_.end();
+    if (action::is_communication(action.kind)) {
+      add_message(action);
+    } else if (action.kind == ActionKind::kReduceGradients) {
+      exchanges ? add_groups(exchange->second) : add_collective(action);
+    } else if (exchanges && overlaps_ && action.kind == ActionKind::kUpdate) {
+      add_updates(exchange->second);
+    } else if (exchanges && overlaps_ && action == last_backward_.at(action.stage)) {
+      add_last_backward(action, exchange->second);
+    } else if (exchanges && overlaps_ && action.kind == ActionKind::kForward &&
+               exchanged_[action.stage].needs.empty()) {
+      add_first_forward(action, exchange->second);
+    } else {
+      Node node = node_of(action);
+      node.duration = duration_of(plan_, action);
+      if (exchanges && action.kind == ActionKind::kUpdate) node.data_deps = summed();
+      order_.compute(node);
+      file(action, std::move(node));
+    }
+  }
+
+  Node node_of(const Action& action) {
+    Node node;
+    node.id = static_cast<int64_t>(graph_.nodes.size());
+    node.name = action::to_text(action);
+    node.action = action;
+    for (const ActionKind kind : inputs_of(action.kind)) {
+      const auto input = ids_.find({kind, action.stage, action.microbatch});
+      if (input != ids_.end()) node.data_deps.push_back(input->second);
+    }
+    std::sort(node.data_deps.begin(), node.data_deps.end());
+    // The pipeline begins with the first forward of its first stage.
+    if (action.kind == ActionKind::kForward && action.stage == 0 && !begun_) {
+      begun_ = true;
+      node.delay = release_;
+    }
+    return node;
+  }
+
+  void file(const Action& action, Node node) {
+    ids_.insert_or_assign(action, node.id);
+    graph_.nodes.push_back(std::move(node));
+  }
+
+  void add_message(const Action& action) {
+    Node node = node_of(action);
+    node.type = action::is_send(action.kind) ? NodeType::kSend : NodeType::kReceive;
+    node.comm_size = std::llround(plan_.boundary.value);
+    node.comm_peer = peer_of(shape_, graph_.rank, action);
+    node.comm_tag = tag_of(shape_, action);
+    file(action, std::move(node));
+  }
+
+  void add_collective(const Action& action) {
+    Node node = node_of(action);
+    node.type = NodeType::kCollective;
+    node.duration = duration_of(plan_, action);
+    node.comm_size = std::llround(plan_.stages[action.stage].gradients.value);
+    node.comm_group = plan_.replicas_of(action.stage);
+    node.comm_tag = action.stage / shape_.positions();
+    order_.sum(node, hidden_, graph_.nodes);
+    file(action, std::move(node));
+  }
+
+  // A pass in parts, one after the other; the last one stands for it. Returns the parts' ids.
+  std::vector<int64_t> add_parts(const Action& action, const std::vector<double>& shares) {
+    std::vector<int64_t> parts;
+    for (const SimDuration part : detail::cut(duration_of(plan_, action), shares)) {
+      Node node = node_of(action);
+      node.duration = part;
+      order_.compute(node);
+      parts.push_back(node.id);
+      file(action, std::move(node));
+    }
+    return parts;
+  }
+
+  // The last group comes first.
+  void add_last_backward(const Action& action, const detail::StageExchange& exchange) {
+    std::vector<double> shares;
+    for (const auto& group : exchange.groups) shares.push_back(group.what.complete_at);
+    std::reverse(shares.begin(), shares.end());
+    std::vector<int64_t> parts = add_parts(action, shares);
+    std::reverse(parts.begin(), parts.end());
+    exchanged_[action.stage].complete = std::move(parts);
+  }
+
+  // A part for each group, from where it is needed.
+  void add_first_forward(const Action& action, const detail::StageExchange& exchange) {
+    std::vector<double> shares;
+    for (size_t g = 1; g < exchange.groups.size(); ++g) {
+      shares.push_back(exchange.groups[g].what.needed_at);
+    }
+    shares.push_back(1);
+    exchanged_[action.stage].needs = add_parts(action, shares);
+  }
+
+  void add_groups(const detail::StageExchange& exchange) {
+    Exchanged& stage = exchanged_[exchange.stage];
+    const std::vector<int32_t> ranks = plan_.replicas_of(exchange.stage);
+    const int64_t shards = plan_.ranks[static_cast<size_t>(graph_.rank)].shards;
+    stage.summed.resize(exchange.groups.size());
+    for (size_t g = exchange.groups.size(); g-- > 0;) {
+      const int64_t ready = overlaps_ ? stage.complete[g] : order_.last();
+      stage.summed[g] = detail::add_group(exchange, g, ranks, graph_.rank % shape_.replicas, shards,
+                                          ready, graph_);
+    }
+  }
+
+  // Of all stages of this rank.
+  std::vector<int64_t> summed() const {
+    std::vector<int64_t> out;
+    for (const auto& [stage, each] : exchanged_) {
+      out.insert(out.end(), each.summed.begin(), each.summed.end());
+    }
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+
+  // In no order but that of need: each as soon as it may.
+  void add_updates(const detail::StageExchange& exchange) {
+    Exchanged& stage = exchanged_[exchange.stage];
+    const Action action{ActionKind::kUpdate, exchange.stage, -1};
+    std::vector<double> shares;
+    double until = 0;
+    for (const auto& group : exchange.groups) {
+      until += group.what.bytes.value;
+      const double all = plan_.stages[action.stage].gradients.value;
+      shares.push_back(all > 0 ? std::min(1.0, until / all) : 1);
+    }
+    shares.back() = 1;
+    const std::vector<SimDuration> parts = detail::cut(duration_of(plan_, action), shares);
+    for (size_t g = 0; g < parts.size(); ++g) {
+      Node node = node_of(action);
+      node.duration = parts[g];
+      node.data_deps = plan_.optimizer.clip_norm ? summed() : std::vector<int64_t>{stage.summed[g]};
+      stage.updated.push_back(node.id);
+      file(action, std::move(node));
+    }
+  }
+
+  // What the next iteration waits for on a rank that exchanges: its order, and parameter by
+  // parameter.
+  void carry() {
+    if (exchanged_.empty() || !overlaps_) return;
+    graph_.nodes[static_cast<size_t>(order_.first())].details.edit().carried_deps = {order_.last()};
+    for (const auto& [number, stage] : exchanged_) {
+      for (size_t g = 0; g < stage.needs.size(); ++g) {
+        Node& needs = graph_.nodes[static_cast<size_t>(stage.needs[g])];
+        needs.details.edit().carried_deps.push_back(stage.updated[g]);
+      }
+    }
+  }
+
+  const plan::Plan& plan_;
+  const Shape& shape_;
+  const std::map<int32_t, detail::StageExchange>& exchanges_;
+  const Order& actions_;
+  const SimDuration release_;
+  const bool overlaps_;
+  const SimDuration hidden_;
+  graph::Graph graph_;
+  std::map<Action, int64_t> ids_;
+  std::map<int32_t, Action> last_backward_;
+  std::map<int32_t, Exchanged> exchanged_;
+  RankOrder order_;
+  bool begun_ = false;
+};
+
+// By stage, of those whose gradients go by messages.
+std::map<int32_t, detail::StageExchange> exchanges_of(const plan::Plan& plan) {
+  std::map<int32_t, detail::StageExchange> exchanges;
+  int64_t tag = 0;
+  for (int32_t stage = 0; stage < std::ssize(plan.stages); ++stage) {
+    if (!plan.exchanges_gradients(stage)) continue;
+    exchanges[stage] = detail::exchange_of(plan, stage, tag);
+    tag = exchanges[stage].end_tag;
+  }
+  return exchanges;
+}
+
 }  // namespace
 
 graph::Graphs to_graph(const plan::Plan& plan, const Schedule& schedule) {
   CHECK(schedule.ranks.size() == plan.ranks.size(), "a schedule for {} ranks, a Plan of {}",
         schedule.ranks.size(), plan.ranks.size());
   const Shape shape = shape_of(plan);
+  const std::map<int32_t, detail::StageExchange> exchanges = exchanges_of(plan);
   graph::Graphs graphs;
-  for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
-    graph::Graph graph{static_cast<int32_t>(rank), {}};
-    std::map<Action, int64_t> ids;
-    RankOrder order;
-    const SimDuration hidden = hidden_sums(plan, schedule.ranks[rank]);
-    bool begun = false;  // the pipeline, with the first forward of its first stage
-    for (const Action& action : schedule.ranks[rank]) {
-      Node node;
-      node.id = static_cast<int64_t>(graph.nodes.size());
-      node.name = action::to_text(action);
-      node.action = action;
-      for (const ActionKind kind : inputs_of(action.kind)) {
-        const auto input = ids.find({kind, action.stage, action.microbatch});
-        if (input != ids.end()) node.data_deps.push_back(input->second);
-      }
-      std::sort(node.data_deps.begin(), node.data_deps.end());
-      if (action::is_communication(action.kind)) {
-        node.type = action::is_send(action.kind) ? NodeType::kSend : NodeType::kReceive;
-        node.comm_size = std::llround(plan.boundary.value);
-        node.comm_peer = peer_of(shape, graph.rank, action);
-        node.comm_tag = tag_of(shape, action);
-      } else if (action.kind == ActionKind::kReduceGradients) {
-        node.type = NodeType::kCollective;
-        node.duration = duration_of(plan, action);
-        node.comm_size = std::llround(plan.stages[action.stage].gradients.value);
-        node.comm_group = plan.replicas_of(action.stage);
-        node.comm_tag = action.stage / shape.positions();
-        order.sum(node, hidden, graph.nodes);
-      } else {
-        node.duration = duration_of(plan, action);
-        order.compute(node);
-      }
-      const bool begins_pipeline =
-          action.kind == ActionKind::kForward && action.stage == 0 && !begun;
-      if (begins_pipeline) {
-        begun = true;
-        node.delay = release_of(schedule, graph.rank % shape.replicas);
-      }
-      ids.emplace(action, node.id);
-      graph.nodes.push_back(std::move(node));
-    }
-    graphs.push_back(std::move(graph));
+  for (int32_t rank = 0; rank < std::ssize(schedule.ranks); ++rank) {
+    graphs.push_back(RankGraph(plan, schedule, shape, rank, exchanges).build());
   }
   return graphs;
 }

@@ -14,7 +14,43 @@ using Spans = std::vector<std::pair<SimTime, SimTime>>;
 struct Busy {
   Spans compute;
   Spans communication;  // links from or to this rank, and its part in collectives
+  Spans sums;           // of gradients: part of that
 };
+using BusyRanks = std::map<std::pair<int64_t, int32_t>, Busy>;  // by iteration and rank
+
+void add_busy(const Interval& interval, int64_t iteration, const std::pair<SimTime, SimTime>& span,
+              BusyRanks& busy) {
+  Busy& own = busy[{iteration, interval.rank}];
+  if (interval.lane == Lane::kCompute || interval.lane == Lane::kHost) {
+    own.compute.push_back(span);
+    return;
+  }
+  own.communication.push_back(span);
+  const bool sum = interval.action.kind == action::ActionKind::kReduceGradients;
+  if (sum && interval.lane == Lane::kCollective) own.sums.push_back(span);
+  if (interval.peer >= 0) busy[{iteration, interval.peer}].communication.push_back(span);
+}
+
+// Each interval in its own iteration; or, cut, in all that it reaches into.
+BusyRanks busy_ranks(const Trace& trace, const std::vector<IterationTime>& times) {
+  BusyRanks busy;
+  const bool overlap = iterations_overlap(trace);
+  for (const Interval& interval : trace.intervals) {
+    if (interval.iteration <= 0) continue;
+    if (!overlap) {
+      add_busy(interval, interval.iteration, {interval.start, interval.end}, busy);
+      continue;
+    }
+    auto time = std::partition_point(times.begin(), times.end(), [&](const IterationTime& each) {
+      return each.end <= interval.start;
+    });
+    for (; time != times.end() && time->start < interval.end; ++time) {
+      add_busy(interval, time->iteration,
+               {std::max(time->start, interval.start), std::min(time->end, interval.end)}, busy);
+    }
+  }
+  return busy;
+}
 
 std::vector<WanUse> wan_use(const Trace& trace, const std::vector<IterationTime>& times) {
   std::map<int32_t, std::string> datacenter;
@@ -94,24 +130,14 @@ SimDuration TimeSet::measure_outside(const TimeSet& other) const {
 Breakdown breakdown(const Trace& trace) {
   std::set<int32_t> ranks;
   for (const RankLabel& label : trace.header.ranks) ranks.insert(label.rank);
-  std::map<std::pair<int64_t, int32_t>, Busy> busy;  // by (iteration, rank)
   for (const Interval& interval : trace.intervals) {
     if (interval.iteration <= 0) continue;
-    const std::pair span{interval.start, interval.end};
     ranks.insert(interval.rank);
-    Busy& own = busy[{interval.iteration, interval.rank}];
-    if (interval.lane == Lane::kCompute || interval.lane == Lane::kHost) {
-      own.compute.push_back(span);
-      continue;
-    }
-    own.communication.push_back(span);
-    if (interval.peer >= 0) {
-      ranks.insert(interval.peer);
-      busy[{interval.iteration, interval.peer}].communication.push_back(span);
-    }
+    if (interval.lane != Lane::kCompute && interval.peer >= 0) ranks.insert(interval.peer);
   }
   Breakdown out;
   const std::vector<IterationTime> times = iteration_times(trace);
+  BusyRanks busy = busy_ranks(trace, times);
   for (const IterationTime& time : times) {
     for (const int32_t rank : ranks) {
       Busy& own = busy[{time.iteration, rank}];
@@ -121,7 +147,8 @@ Breakdown breakdown(const Trace& trace) {
       parts.exposed_communication = TimeSet(std::move(own.communication)).measure_outside(compute);
       parts.idle = (time.end - time.start) - parts.compute - parts.exposed_communication;
       out.sum += parts;
-      out.rows.push_back({time.iteration, rank, parts});
+      out.rows.push_back(
+          {time.iteration, rank, parts, TimeSet(std::move(own.sums)).measure_outside(compute)});
     }
   }
   if (out.sum.total().ns > 0) {

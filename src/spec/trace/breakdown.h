@@ -3,7 +3,7 @@
 // An iteration lasts from its first start to its last end over all ranks (iteration_times). Each
 // rank spends that span computing, waiting while a link from or to it is busy or while it is in a
 // collective (exposed communication), or idle; the three add up to the span exactly. Only intervals
-// of the iteration itself count, so work of neighbouring iterations that overlap shows as idle. A
+// of the iteration itself count, or, where iterations overlap, whatever falls into the span. A
 // link is busy from the first byte leaving to the last byte being there: latency counts. A
 // collective lasts from the rank's arrival, so waiting for the other ranks counts, too. Of a
 // graph's nodes, the host's compute, and transfers from memory communicate; exposed.h divides more
@@ -34,6 +34,7 @@ struct RankParts {
   int64_t iteration = 0;
   int32_t rank = 0;
   Parts parts;
+  SimDuration exposed_exchange;  // of the exposed: while gradients of the rank's stages are summed
 };
 
 // All bytes from one datacenter to another, over the span of all iterations.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "base/hash.h"
 #include "base/json.h"
@@ -16,12 +18,19 @@ struct Durations {
 using Sides = std::array<Durations, 2>;                                 // predicted, measured
 using Table = std::map<std::pair<int32_t, action::ActionKind>, Sides>;  // by (stage or -1, kind)
 
+// An action that others interrupt (a pass that waits for parameters, an update group by group)
+// counts once; the messages of a sum are counted with the sum.
 void collect(const Trace& trace, int64_t first_iteration, size_t side, Table& table) {
+  std::set<std::tuple<int64_t, int32_t, action::Action>> computed;
   for (const Interval& interval : trace.intervals) {
     if (interval.iteration < first_iteration) continue;
+    const bool sum = interval.action.kind == action::ActionKind::kReduceGradients;
+    if (sum && interval.lane == Lane::kLink) continue;
+    const bool again = interval.lane == Lane::kCompute &&
+                       !computed.emplace(interval.iteration, interval.rank, interval.action).second;
     for (const int32_t stage : {-1, interval.action.stage}) {
       Durations& durations = table[{stage, interval.action.kind}][side];
-      ++durations.count;
+      durations.count += again ? 0 : 1;
       durations.sum += static_cast<double>((interval.end - interval.start).ns);
     }
   }

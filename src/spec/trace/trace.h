@@ -143,8 +143,14 @@ struct Trace {
 // name, rank).
 void normalize(Trace& trace);
 
+// Whether some rank begins an iteration while gradients of the one before are still summed there, or
+// parameters updated: where replicas apart exchange them beside computing.
+bool iterations_overlap(const Trace& trace);
+
 // First start to last end over all ranks of an iteration, for every iteration that has intervals,
 // in order. Waiting for the first input counts; evaluation and checkpoints (iteration 0) do not.
+// Where iterations overlap, each ends where the next one begins, so that its length is a period; but
+// the last one, which has no next, ends with all that belongs to it.
 struct IterationTime {
   int64_t iteration = 0;
   SimTime start;

@@ -1,0 +1,57 @@
+// The exchange of a stage's gradients as nodes of a Graph: group by group, the messages of
+// gradient_exchange.h, and what waits for them.
+//
+//   passes     The last backward pass of the stage is cut where a group's gradient is complete, and
+//              the first forward pass where a group is needed, so that others may wait for a part.
+//   messages   Groups leave in the reverse of need, but a group that is needed earlier overtakes
+//              those that wait (comm_priority; sim::repeat lets earlier iterations go first).
+//   sums       A node that takes no time says when a group is summed on this rank; its first
+//              dependency is what handed the group over.
+//   updates    One for each group, as soon as it is summed; with clip_norm, when all of the rank's
+//              groups are. The first forward pass of the next iteration carries them.
+//
+// Without overlap all groups are handed over after the rank's last backward pass, one update waits
+// for all, and the next iteration for the update.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "base/time.h"
+#include "spec/graph/graph.h"
+#include "spec/plan/gradient_groups.h"
+#include "spec/plan/plan.h"
+#include "spec/schedule/gradient_exchange.h"
+
+namespace tombolo::schedule::detail {
+
+// What is the same for all ranks of a stage.
+struct StageExchange {
+  struct Group {
+    plan::GradientGroup what;
+    int64_t bytes = 0;          // as gradients, of one shard
+    GradientExchange exchange;  // in elements of one shard
+    int64_t first_tag = 0;      // of its messages, in the order of their rounds
+  };
+  int32_t stage = 0;
+  double element_bytes = 4;
+  std::vector<Group> groups;  // in the order of need
+  int64_t end_tag = 0;        // behind the last
+};
+
+// Tags count from `first_tag`; exchanges of one position must not share any.
+StageExchange exchange_of(const plan::Plan& plan, int32_t stage, int64_t first_tag);
+
+// The durations of `pass` cut at these shares of it, which ascend from above 0 to 1.
+std::vector<SimDuration> cut(SimDuration pass, const std::vector<double>& shares);
+
+// Bytes on the wire of one message, all shards of a rank side by side.
+int64_t message_bytes(const StageExchange& stage, const ExchangeMessage& message, int64_t shards);
+
+// Appends the messages of a group among `ranks` (of the replicas) to the graph of the one whose
+// replica is `own`, from when node `ready` is finished. Returns the node that says it is summed.
+int64_t add_group(const StageExchange& stage, size_t group, const std::vector<int32_t>& ranks,
+                  int32_t own, int64_t shards, int64_t ready, graph::Graph& graph);
+
+}  // namespace tombolo::schedule::detail
