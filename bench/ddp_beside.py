@@ -125,10 +125,10 @@ class Cell:
             folder = pathlib.Path(name)
             (folder / "job.toml").write_text(self.job(*settings))
             done = subprocess.run([self.arguments.build / "tombolo", "simulate", folder / "job.toml", "--iterations", "6",
-                                   "--out", folder / "run"], capture_output=True, text=True)
+                                   "--out", folder / "trace.jsonl"], capture_output=True, text=True)
             if done.returncode != 0:
                 sys.exit(done.stderr)
-            return statistics.mean(periods((folder / "run" / "trace.jsonl").read_text()))
+            return statistics.mean(periods((folder / "trace.jsonl").read_text()))
 
 
 def periods(trace):
