@@ -18,7 +18,7 @@
 namespace tombolo::update {
 namespace {
 
-constexpr size_t kAhead = 8;  // blocks whose lines are asked for before they are needed
+constexpr size_t kAhead = 16;  // blocks whose lines are asked for before they are needed
 
 // base^exponent by squaring: the same bits everywhere, which std::pow does not promise.
 double power(double base, uint32_t exponent) {
@@ -30,9 +30,13 @@ double power(double base, uint32_t exponent) {
   return result;
 }
 
-// Calls work(i, begin, count) for each block i, whose numbers are [begin, begin + count).
-template <class Work>
-inline void for_each_block(const SparseGradient& gradient, int64_t size, const Work& work) {
+// Calls work(i, begin, count) for each block i, whose numbers are [begin, begin + count), and asks for
+// its lines of `arrays` some blocks before.
+template <size_t kArrays, class Work>
+__attribute__((always_inline)) inline void for_each_block(const SparseGradient& gradient,
+                                                          int64_t size,
+                                                          const std::array<float*, kArrays>& arrays,
+                                                          const Work& work) {
   const size_t blocks = gradient.blocks.size();
   CHECK(gradient.values.size() == blocks * kSparseBlock, "{} values of {} blocks",
         gradient.values.size(), blocks);
@@ -40,9 +44,16 @@ inline void for_each_block(const SparseGradient& gradient, int64_t size, const W
   const int64_t last = int64_t{gradient.blocks.back()} * kSparseBlock;
   CHECK(last < size, "block {} of {} numbers", gradient.blocks.back(), size);
   for (size_t i = 0; i + 1 < blocks; ++i) {
+    const int64_t next = gradient.blocks[std::min(i + kAhead, blocks - 1)];
+    for (float* const array : arrays) __builtin_prefetch(array + next * kSparseBlock, 1);
     work(i, int64_t{gradient.blocks[i]} * kSparseBlock, kSparseBlock);
   }
   work(blocks - 1, last, std::min(kSparseBlock, size - last));
+}
+
+TOMBOLO_SPARSE_LOOP
+void step_sgd(float rate, const float* __restrict g, float* __restrict w) {
+  for (int64_t i = 0; i < kSparseBlock; ++i) w[i] -= rate * g[i];
 }
 
 // What a step of momentum is made of.
@@ -76,7 +87,7 @@ Missed missed_steps(const MomentumStep& step, uint32_t missed) {
 }
 
 TOMBOLO_SPARSE_LOOP
-void catch_up(const Missed& missed, int64_t count, float* __restrict w, float* __restrict b) {
+void catch_up(Missed missed, int64_t count, float* __restrict w, float* __restrict b) {
   for (int64_t i = 0; i < count; ++i) {
     w[i] -= missed.moved * b[i];
     b[i] *= missed.kept;
@@ -84,7 +95,7 @@ void catch_up(const Missed& missed, int64_t count, float* __restrict w, float* _
 }
 
 TOMBOLO_SPARSE_LOOP
-void step_momentum(const Momentum& f, int64_t count, const float* __restrict g, float* __restrict w,
+void step_momentum(Momentum f, int64_t count, const float* __restrict g, float* __restrict w,
                    float* __restrict b) {
   for (int64_t i = 0; i < count; ++i) {
     b[i] = f.keep * b[i] + g[i];
@@ -111,8 +122,9 @@ LazyAdam factors_of(const AdamStep& step, uint32_t elapsed) {
 }
 
 TOMBOLO_SPARSE_LOOP
-void step_lazy_adam(const LazyAdam& f, int64_t count, const float* __restrict g,
+void step_lazy_adam(const LazyAdam& factors, int64_t count, const float* __restrict g,
                     float* __restrict w, float* __restrict m, float* __restrict v) {
+  const LazyAdam f = factors;  // nothing that is written can be one of them
   for (int64_t i = 0; i < count; ++i) {
     m[i] = f.beta1 * m[i] + f.one_minus_beta1 * g[i];
     v[i] = f.beta2 * v[i] + f.one_minus_beta2 * g[i] * g[i];
@@ -130,22 +142,14 @@ void check_state(size_t size, size_t state, size_t last_steps) {
 
 int64_t sparse_blocks(int64_t numbers) { return (numbers + kSparseBlock - 1) / kSparseBlock; }
 
-TOMBOLO_SPARSE_LOOP
 void sparse_sgd(double rate, const SparseGradient& gradient, std::span<float> weights) {
   const auto by = static_cast<float>(rate);
-  const size_t last = gradient.blocks.empty() ? 0 : gradient.blocks.size() - 1;
   float* const all = weights.data();
-  for_each_block(gradient, static_cast<int64_t>(weights.size()),
+  for_each_block(gradient, static_cast<int64_t>(weights.size()), std::array{all},
                  [&](size_t i, int64_t begin, int64_t count) {
-                   const size_t next = std::min(i + kAhead, last);
-                   __builtin_prefetch(all + int64_t{gradient.blocks[next]} * kSparseBlock, 1);
-                   float* const w = all + begin;
                    const float* const g = gradient.values.data() + i * kSparseBlock;
-                   if (count == kSparseBlock) {
-                     for (int64_t k = 0; k < kSparseBlock; ++k) w[k] -= by * g[k];
-                   } else {
-                     for (int64_t k = 0; k < count; ++k) w[k] -= by * g[k];
-                   }
+                   if (count == kSparseBlock) return step_sgd(by, g, all + begin);
+                   for (int64_t k = 0; k < count; ++k) all[begin + k] -= by * g[k];
                  });
 }
 
@@ -155,6 +159,7 @@ void sparse_momentum(const MomentumStep& step, uint32_t t, const SparseGradient&
   check_state(weights.size(), buffer.size(), last_steps.size());
   const Momentum factors = factors_of(step);
   for_each_block(gradient, static_cast<int64_t>(weights.size()),
+                 std::array{weights.data(), buffer.data()},
                  [&](size_t i, int64_t begin, int64_t count) {
                    const uint32_t block = gradient.blocks[i];
                    CHECK(last_steps[block] < t, "step {} after {}", t, last_steps[block]);
@@ -191,6 +196,7 @@ void sparse_adamw(const AdamStep& step, const SparseGradient& gradient, std::spa
   uint32_t elapsed = 1;
   LazyAdam factors = factors_of(step, elapsed);  // the same for blocks that waited as long
   for_each_block(gradient, static_cast<int64_t>(weights.size()),
+                 std::array{weights.data(), first_moments.data(), second_moments.data()},
                  [&](size_t i, int64_t begin, int64_t count) {
                    const uint32_t block = gradient.blocks[i];
                    CHECK(last_steps[block] < t, "step {} after {}", t, last_steps[block]);
