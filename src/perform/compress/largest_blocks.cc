@@ -21,9 +21,6 @@ std::pair<uint32_t, int64_t> last_bin(const Histogram& histogram, int64_t target
 }
 
 // Nearly all groups of 32 keys hold nothing: their maximum says so. Infinite ones only look again.
-#if defined(__GNUC__) && !defined(__clang__)
-__attribute__((optimize("O3")))
-#endif
 uint16_t
 highest_of(const uint16_t* keys) {
   uint16_t highest = 0;

@@ -44,14 +44,6 @@ float rounded(float x) {
 
 float clamped(float x, float limit) { return std::min(std::max(x, -limit), limit); }
 
-// g++ vectorises no loop of integers and floats below -O3. Lanes round as one does.
-#if defined(__GNUC__) && !defined(__clang__)
-#define TOMBOLO_VECTORISED __attribute__((optimize("O3", "no-trapping-math")))
-#else
-#define TOMBOLO_VECTORISED
-#endif
-
-TOMBOLO_VECTORISED
 void to_bf16(const float* numbers, uint8_t* codes, float* sent) {
   constexpr uint32_t kLargest = 0x7f7f0000;
   std::array<uint32_t, kBlock> bits;
@@ -68,7 +60,6 @@ void to_bf16(const float* numbers, uint8_t* codes, float* sent) {
   std::memcpy(codes, upper.data(), sizeof upper);
 }
 
-TOMBOLO_VECTORISED
 void from_bf16(const uint8_t* codes, float* numbers) {
   std::array<uint16_t, kBlock> upper;
   std::memcpy(upper.data(), codes, sizeof upper);
@@ -77,13 +68,24 @@ void from_bf16(const uint8_t* codes, float* numbers) {
   std::memcpy(numbers, bits.data(), sizeof bits);
 }
 
-float largest_of(const float* numbers) {
-  float largest = 0;
-  for (int64_t i = 0; i < kBlock; ++i) largest = std::max(largest, std::fabs(numbers[i]));
-  return largest;
+// Magnitudes combined in halves, 8 by 8 down to one by one, which lanes can do side by side.
+template <class Combine>
+inline float halved(const float* numbers, const Combine& combine) {
+  std::array<float, kBlock> x;
+  for (size_t i = 0; i < kBlock; ++i) x[i] = std::fabs(numbers[i]);
+  for (size_t i = 0; i < 8; ++i) x[i] = combine(x[i], x[i + 8]);
+  for (size_t i = 0; i < 4; ++i) x[i] = combine(x[i], x[i + 4]);
+  return combine(combine(x[0], x[2]), combine(x[1], x[3]));
 }
 
-TOMBOLO_VECTORISED
+float largest_of(const float* numbers) {
+  return halved(numbers, [](float a, float b) { return a > b ? a : b; });
+}
+
+float sum_of(const float* numbers) {
+  return halved(numbers, [](float a, float b) { return a + b; });
+}
+
 void to_integers(const float* numbers, float scale, float limit, float* integers, float* sent) {
   const float inverse = 1 / scale;
   for (int64_t i = 0; i < kBlock; ++i) {
@@ -112,20 +114,18 @@ uint8_t to_int4(const float* numbers, uint8_t* codes, float* sent) {
 }
 
 uint8_t to_two_bits(const float* numbers, uint8_t* codes, float* sent) {
-  std::array<float, kBlock> sums;
-  for (size_t i = 0; i < kBlock; ++i) sums[i] = std::fabs(numbers[i]);
-  for (size_t width = kBlock / 2; width > 0; width /= 2) {
-    for (size_t i = 0; i < width; ++i) sums[i] += sums[i + width];
-  }
-  const uint8_t code = scale_near(sums[0] * (1.25f / kBlock));
+  const uint8_t code = scale_near(sum_of(numbers) * (1.25f / kBlock));
   const float scale = scale_of(code), inverse = 1 / scale;
-  std::fill_n(codes, code_bytes(Values::kTwoBit), uint8_t{0});
+  std::array<int32_t, kBlock> q;
   for (size_t i = 0; i < kBlock; ++i) {
     // Below 0 lie 0 (under -1) and 1, from 0 on 2 and 3 (from 1 on), in units of the scale.
     const float x = numbers[i] * inverse;
-    const int q = (x >= -1) + (x >= 0) + (x >= 1);
-    sent[i] = scale * (static_cast<float>(q) - 1.5f);
-    codes[i / 4] = static_cast<uint8_t>(codes[i / 4] | (q << (2 * (i % 4))));
+    q[i] = (x >= -1 ? 1 : 0) + (x >= 0 ? 1 : 0) + (x >= 1 ? 1 : 0);
+    sent[i] = scale * (static_cast<float>(q[i]) - 1.5f);
+  }
+  for (size_t i = 0; i < kBlock / 4; ++i) {
+    codes[i] = static_cast<uint8_t>(q[4 * i] | (q[4 * i + 1] << 2) | (q[4 * i + 2] << 4) |
+                                    (q[4 * i + 3] << 6));
   }
   return code;
 }

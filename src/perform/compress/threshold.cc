@@ -16,9 +16,6 @@ constexpr uint32_t kDoubling = 128;  // bins
 
 float bin_begin(uint32_t bin) { return std::bit_cast<float>(bin << 16); }
 
-#if defined(__GNUC__) && !defined(__clang__)
-__attribute__((optimize("O3")))
-#endif
 uint64_t
 sum_of_doubling(const uint32_t* bins) {
   uint64_t sum = 0;
