@@ -21,8 +21,7 @@ std::pair<uint32_t, int64_t> last_bin(const Histogram& histogram, int64_t target
 }
 
 // Nearly all groups of 32 keys hold nothing: their maximum says so. Infinite ones only look again.
-uint16_t
-highest_of(const uint16_t* keys) {
+uint16_t highest_of(const uint16_t* keys) {
   uint16_t highest = 0;
   for (int i = 0; i < 32; ++i) highest = std::max(highest, keys[i]);
   return highest;

@@ -16,8 +16,7 @@ constexpr uint32_t kDoubling = 128;  // bins
 
 float bin_begin(uint32_t bin) { return std::bit_cast<float>(bin << 16); }
 
-uint64_t
-sum_of_doubling(const uint32_t* bins) {
+uint64_t sum_of_doubling(const uint32_t* bins) {
   uint64_t sum = 0;
   for (uint32_t i = 0; i < kDoubling; ++i) sum += bins[i];
   return sum;
