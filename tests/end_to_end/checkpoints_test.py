@@ -236,13 +236,13 @@ class Lost(Apart):
         self.assertEqual(self.state([0, 1]), whole)
 
     def test_what_ranks_kept_on_their_own_hosts(self):
-        job = (two(40).replace("pipeline = 2", "pipeline = 2\ndata = 2").replace("every = 2", "every = 1000")
+        job = (two(160).replace("pipeline = 2", "pipeline = 2\ndata = 2").replace("every = 2", "every = 1000")
                .replace('device = "emulated:a100-80g"', 'device = "emulated:a100-80g"\ndevices_per_node = 2'))
         processes = self.start(job, "--restarts", "3", ranks=4)
-        self.wait(lambda: re.search(r"step ([5-9]|\d\d)/40", self.errors()), "nothing goes on")
+        self.wait(lambda: re.search(r"step ([5-9]|\d\d|1[0-4]\d)/160", self.errors()), "nothing goes on")
         self.kill_a_worker(processes[3])
         answer = self.finish(processes)
-        self.assertEqual((answer["steps"], answer["restarts"]), (40, 1), self.errors())
+        self.assertEqual((answer["steps"], answer["restarts"]), (160, 1), self.errors())
         # Its stage's other replica kept it: at most one iteration was done again.
         self.assertRegex(self.errors(), r"starting again after step \d+")
         self.assertFalse(list(self.folder.glob("host-*/run/kept")))
