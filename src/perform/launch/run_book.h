@@ -2,8 +2,8 @@
 // the losses were, whether replicas still agree, and what stands in the summary at the end.
 //
 // Where a pipeline has replicas, each reports the loss of its own micro-batches; the loss of the
-// iteration is the mean over all samples, summed in the order of replicas, so that it is the same number whatever
-// arrives first.
+// iteration is the mean over all samples, summed in the order of replicas, so that it is the same
+// number whatever arrives first.
 //
 // Where gradients are exchanged while the next iteration begins, iterations overlap. One then takes
 // as long as from the end of the one before to its own: over many that is the period from start to

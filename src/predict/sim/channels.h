@@ -14,8 +14,8 @@
 //                        waits for the next one. A flow of which every pipeline of the cell carries
 //                        an equal part over its own pair of nodes
 //   exchanges            the messages of replicas in several datacenters: as above, by pair of ranks
-//   sums of gradients    within a datacenter; a flow for each rank, capped so that alone it takes what its law says;
-//                        it crosses the ports and the cards of the rank's devices
+//   sums of gradients    within a datacenter; a flow for each rank, capped so that alone it takes
+//                        what its law says; it crosses the ports and the cards of the rank's devices
 //   [stage_times]        a fixed occupancy and the latency given there; channels do not meet
 //
 // Flows that meet on a resource (spec/plan/resources.h) share it max-min fairly, whoever sends

@@ -3,8 +3,9 @@
 // A node may start when what it depends on has finished and its delay is over. A rank computes one
 // node at a time (the lowest id among those that may start); sends proceed by themselves, one at a
 // time per channel (channels.h), in the order in which they became ready, those with a lower
-// comm_priority first, or in the order of a shared channel; a receive has finished when it may start and its message has arrived; a collective lasts
-// as long as its node says from when the last of its ranks is ready, and ends for all at once.
+// comm_priority first, or in the order of a shared channel; a receive has finished when it may start
+// and its message has arrived; a collective lasts as long as its node says from when the last of its
+// ranks is ready, and ends for all at once.
 //
 // Rounding: durations and latencies are whole nanoseconds already; the last byte of a flow leaves
 // at the next whole nanosecond (engine/fluid.h). Cost: O(events * log ranks), plus one solve of the

@@ -234,6 +234,7 @@ Result<Simulation> simulate(const plan::Plan& plan, const Options& options) {
   trace::normalize(out.trace);
   out.breakdown = trace::breakdown(out.trace);
   out.iteration = trace::median_iteration(trace::iteration_times(out.trace));
+  out.iterations = iterations;
   out.events = execution.events;
   out.fingerprint = execution.fingerprint;
   out.peak_memory = schedule::peak_memory(plan, schedule);

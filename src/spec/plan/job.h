@@ -86,7 +86,8 @@ Result<Plan> lay_out(const Job& job);
 // `path` is where the text will be written. `comment` stands above it, line by line.
 std::string to_toml_text(const Job& job, const std::string& path, const std::string& comment);
 
-// The tables [exchange], [data], [run] and [checkpoint] of a Job or of a Plan, as the file at `path` says them.
+// The tables [exchange], [data], [run] and [checkpoint] of a Job or of a Plan, as the file at `path`
+// says them.
 template <class JobOrPlan>
 void append_run_tables(Value::Table& file, const JobOrPlan& said, const std::string& path) {
   if (said.exchange) file.emplace_back("exchange", write_fields(*said.exchange));

@@ -178,7 +178,7 @@ Status simulate(const SimulateOptions& options, std::ostream& out) {
                       {"utilization", simulation.breakdown.utilization},
                       {"peak_memory_bytes", peak},
                       {"peak_memory_per_rank_bytes", peaks},
-                      {"iterations", int64_t{options.iterations}},
+                      {"iterations", simulation.iterations},
                       {"events", static_cast<int64_t>(simulation.events)},
                       {"fingerprint", simulation.fingerprint},
                       {"plan_digest", plan::plan_digest(plan)},
