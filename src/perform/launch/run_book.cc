@@ -180,6 +180,7 @@ trace::Trace merge_parts(const plan::Plan& plan, std::vector<trace::Trace> parts
   header.plan_digest = plan::plan_digest(plan);
   header.seed = plan.run.seed;
   header.byte_scale = plan.run.byte_scale;
+  header.overlaps = plan.exchange_overlaps();
   header.plan = plan::to_value(plan);
   for (const plan::Placement& placement : plan.ranks) {
     const cluster::Device& device = plan.device_of(placement.rank);

@@ -92,6 +92,7 @@ trace::Header header_of(const plan::Plan& plan, const Execution& execution) {
   header.plan_digest = plan::plan_digest(plan);
   header.fingerprint = execution.fingerprint;
   header.seed = plan.run.seed;
+  header.overlaps = plan.exchange_overlaps();
   for (const plan::Placement& placement : plan.ranks) {
     header.ranks.push_back({placement.rank, placement.stage, placement.datacenter,
                             plan.device_of(placement.rank).name, placement.replica});

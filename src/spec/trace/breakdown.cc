@@ -34,7 +34,7 @@ void add_busy(const Interval& interval, int64_t iteration, const std::pair<SimTi
 // Each interval in its own iteration; or, cut, in all that it reaches into.
 BusyRanks busy_ranks(const Trace& trace, const std::vector<IterationTime>& times) {
   BusyRanks busy;
-  const bool overlap = iterations_overlap(trace);
+  const bool overlap = trace.header.overlaps;
   for (const Interval& interval : trace.intervals) {
     if (interval.iteration <= 0) continue;
     if (!overlap) {
@@ -151,6 +151,8 @@ Breakdown breakdown(const Trace& trace) {
           {time.iteration, rank, parts, TimeSet(std::move(own.sums)).measure_outside(compute)});
     }
   }
+  for (const RankParts& row : out.rows) out.exposed_exchange += row.exposed_exchange;
+  if (!out.rows.empty()) out.exposed_exchange.ns /= std::ssize(out.rows);
   if (out.sum.total().ns > 0) {
     out.utilization = seconds(out.sum.compute) / seconds(out.sum.total());
   }

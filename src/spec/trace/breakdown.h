@@ -51,8 +51,10 @@ struct WanUse {
 struct Breakdown {
   std::vector<RankParts> rows;  // by iteration, then rank
   Parts sum;                    // over all ranks and iterations
-  double utilization = 0;       // compute / total of the sum; 0 for an empty trace
-  std::vector<WanUse> wan;      // by (from, to); needs the header's rank labels
+  // Of a rank in an iteration, the mean: computing nothing while gradients of its stages are summed.
+  SimDuration exposed_exchange;
+  double utilization = 0;   // compute / total of the sum; 0 for an empty trace
+  std::vector<WanUse> wan;  // by (from, to); needs the header's rank labels
 };
 
 // Ranks are those of the header and those with intervals. Cost: O(n log n) in the intervals.

@@ -86,6 +86,9 @@ TEST(Breakdown, ACollectiveIsExposedCommunication) {
   EXPECT_EQ(result.rows[0].parts, parts(14, 11, 0));
   EXPECT_EQ(result.rows[1].parts, parts(14, 6, 5));
   EXPECT_EQ(result.rows[2].parts, parts(0, 13, 12));
+  EXPECT_EQ(result.rows[0].exposed_exchange.ns, 8);  // 10 to 18
+  EXPECT_EQ(result.rows[1].exposed_exchange.ns, 6);
+  EXPECT_EQ(result.exposed_exchange.ns, 14 / 3);
   // The sum stays inside a datacenter: it is no use of the WAN.
   ASSERT_EQ(result.wan.size(), 1u);
   EXPECT_EQ(result.wan[0].bytes, 90);

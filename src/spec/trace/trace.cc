@@ -30,27 +30,6 @@ void normalize(Trace& trace) {
   });
 }
 
-bool iterations_overlap(const Trace& trace) {
-  // By rank and iteration: when it begins to compute, and when its sums and updates are over.
-  std::map<std::pair<int32_t, int64_t>, SimTime> begun, over;
-  for (const Interval& interval : trace.intervals) {
-    const std::pair key{interval.rank, interval.iteration};
-    if (interval.iteration <= 0) continue;
-    const bool sum = interval.action.kind == action::ActionKind::kReduceGradients;
-    if (sum || interval.action.kind == action::ActionKind::kUpdate) {
-      SimTime& end = over.try_emplace(key, interval.end).first->second;
-      end = std::max(end, interval.end);
-    } else if (interval.lane == Lane::kCompute) {
-      SimTime& start = begun.try_emplace(key, interval.start).first->second;
-      start = std::min(start, interval.start);
-    }
-  }
-  return std::any_of(over.begin(), over.end(), [&](const auto& entry) {
-    const auto next = begun.find({entry.first.first, entry.first.second + 1});
-    return next != begun.end() && next->second < entry.second;
-  });
-}
-
 std::vector<IterationTime> iteration_times(const Trace& trace) {
   std::map<int64_t, IterationTime> by_iteration;
   for (const Interval& interval : trace.intervals) {
@@ -64,7 +43,7 @@ std::vector<IterationTime> iteration_times(const Trace& trace) {
   }
   std::vector<IterationTime> out;
   for (const auto& [iteration, time] : by_iteration) out.push_back(time);
-  if (!iterations_overlap(trace)) return out;
+  if (!trace.header.overlaps) return out;
   for (size_t i = 0; i + 1 < out.size(); ++i) out[i].end = out[i + 1].start;
   return out;
 }

@@ -121,6 +121,9 @@ struct Header {
   std::string fingerprint;  // of the order of events; empty unless predicted
   uint64_t seed = 0;
   double byte_scale = 1;  // what emulated payloads were divided by
+  // Gradients are exchanged while ranks begin the next iteration (Plan::exchange_overlaps): an
+  // iteration then counts as a period.
+  bool overlaps = false;
   std::vector<RankLabel> ranks;
   Value plan;                     // the whole Plan, so that a trace explains itself
   std::optional<GraphRun> graph;  // instead of it
@@ -143,13 +146,9 @@ struct Trace {
 // name, rank).
 void normalize(Trace& trace);
 
-// Whether some rank begins an iteration while gradients of the one before are still summed there, or
-// parameters updated: where replicas apart exchange them beside computing.
-bool iterations_overlap(const Trace& trace);
-
 // First start to last end over all ranks of an iteration, for every iteration that has intervals,
 // in order. Waiting for the first input counts; evaluation and checkpoints (iteration 0) do not.
-// Where iterations overlap, each ends where the next one begins, so that its length is a period; but
+// Where iterations overlap (Header::overlaps), each ends where the next one begins, so that its length is a period; but
 // the last one, which has no next, ends with all that belongs to it.
 struct IterationTime {
   int64_t iteration = 0;

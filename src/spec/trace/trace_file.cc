@@ -74,6 +74,7 @@ void describe(Archive& a, HeaderLine& line) {
     if (a.ok()) header.seed = std::strtoull(seed.c_str(), nullptr, 10);
   }
   a.optional("byte_scale", header.byte_scale);
+  if (Archive::kReads || header.overlaps) a.optional("overlaps", header.overlaps);
   a.optional("ranks", header.ranks);
   if (Archive::kReads || !header.plan.is_null()) a.optional("plan", header.plan);
   a.optional("graph", header.graph);

@@ -27,8 +27,19 @@ namespace {
 
 Value or_null(const std::optional<double>& number) { return number ? Value(*number) : Value(); }
 
+// Of an iteration, what ranks waited for sums of gradients, computing nothing: means over ranks.
+struct Exposed {
+  SimDuration predicted;
+  SimDuration measured;
+
+  Exposed(const trace::Trace& prediction, const trace::Trace& measurement)
+      : predicted(trace::breakdown(prediction).exposed_exchange),
+        measured(trace::breakdown(measurement).exposed_exchange) {}
+};
+
 void print_text(std::ostream& out, const plan::Plan& plan, const launch::RunSummary& summary,
-                const trace::Comparison& comparison, const std::string& predicted_path) {
+                const trace::Comparison& comparison, const Exposed& exposed,
+                const std::string& predicted_path) {
   const trace::Provenance provenance = summary.trace.header.provenance;
   out << command::iteration_line(trace::Provenance::kPredicted,
                                  seconds(comparison.predicted_iteration),
@@ -38,6 +49,11 @@ void print_text(std::ostream& out, const plan::Plan& plan, const launch::RunSumm
       fmt::format("median of {}; the prediction is off by {}{}", comparison.measured_iterations,
                   command::percent(comparison.iteration_error),
                   command::scale_note(summary.trace.header)));
+  if (exposed.predicted.ns > 0 || exposed.measured.ns > 0) {
+    out << fmt::format("  waiting for sums of gradients: {} predicted, {} {}\n",
+                       brief(seconds(exposed.predicted)), brief(seconds(exposed.measured)),
+                       to_name(provenance));
+  }
   if (summary.machine.worth_a_line()) out << summary.machine.brief() << "\n";
   if (summary.first_loss && summary.final_loss) {
     out << fmt::format("loss: first {:.4f}, last {:.4f} nats per token", *summary.first_loss,
@@ -58,7 +74,8 @@ void print_text(std::ostream& out, const plan::Plan& plan, const launch::RunSumm
 }
 
 void print_answer(std::ostream& out, const plan::Plan& plan, const launch::RunSummary& summary,
-                  const trace::Comparison& comparison, const std::string& predicted_path) {
+                  const trace::Comparison& comparison, const Exposed& exposed,
+                  const std::string& predicted_path) {
   command::print_json(out,
                       {{"provenance", std::string(to_name(summary.trace.header.provenance))},
                        {"steps", summary.steps},
@@ -69,6 +86,9 @@ void print_answer(std::ostream& out, const plan::Plan& plan, const launch::RunSu
                        {"iteration_s", seconds(comparison.measured_iteration).value},
                        {"predicted_iteration_s", seconds(comparison.predicted_iteration).value},
                        {"iteration_error", comparison.iteration_error},
+                       {"period_s", seconds(comparison.measured_iteration).value},
+                       {"exposed_s", seconds(exposed.measured).value},
+                       {"predicted_exposed_s", seconds(exposed.predicted).value},
                        {"cost_source", std::string(to_name(plan.cost_source))},
                        {"byte_scale", summary.trace.header.byte_scale},
                        {"machine", Value(summary.machine.table())},
@@ -212,11 +232,12 @@ Status train(const TrainOptions& options, std::ostream& out) {
   const int64_t warmup = trace::iteration_times(summary.trace).size() > 1 ? 1 : 0;
   const trace::Comparison comparison =
       TRY(trace::compare(prediction.trace, summary.trace, {.warmup = warmup}));
+  const Exposed exposed(prediction.trace, summary.trace);
   if (!options.json) {
-    print_text(out, plan, summary, comparison, predicted_path);
+    print_text(out, plan, summary, comparison, exposed, predicted_path);
     return {};
   }
-  print_answer(out, plan, summary, comparison, predicted_path);
+  print_answer(out, plan, summary, comparison, exposed, predicted_path);
   return {};
 }
 

@@ -55,6 +55,10 @@ void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation
   };
   out << fmt::format("  ranks compute {:.1f} %, wait for communication {:.1f} %, idle {:.1f} %\n",
                      share(sum.compute), share(sum.exposed_communication), share(sum.idle));
+  if (const SimDuration exposed = simulation.breakdown.exposed_exchange; exposed.ns > 0) {
+    out << fmt::format("  of that {} of an iteration, in the mean, for sums of gradients\n",
+                       brief(seconds(exposed)));
+  }
   print_wan(out, simulation.breakdown.wan);
   const auto peak = std::max_element(simulation.peak_memory.begin(), simulation.peak_memory.end());
   const bool has_model = plan.boundary.value > 0;  // [stage_times] may stand without one
@@ -175,6 +179,7 @@ Status simulate(const SimulateOptions& options, std::ostream& out) {
                       {"iteration_ns", simulation.iteration.ns},
                       {"cost_source", std::string(to_name(plan.cost_source))},
                       {"breakdown", breakdown_json(simulation.breakdown.sum)},
+                      {"exposed_exchange_ns", simulation.breakdown.exposed_exchange.ns},
                       {"utilization", simulation.breakdown.utilization},
                       {"peak_memory_bytes", peak},
                       {"peak_memory_per_rank_bytes", peaks},
