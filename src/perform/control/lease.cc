@@ -56,7 +56,7 @@ SimDuration LeaseBook::renew(SimTime now) {
 Lease::Lease(const LeaseTerms& terms) : terms_(sound(terms)) {}
 
 Beat Lease::beat(uint64_t epoch, SimTime now) {
-  next_beat_ = now + terms_.beat;
+  next_beat_ = now + (epoch == 0 ? SimDuration{terms_.beat.ns / 2} : terms_.beat);
   return {epoch, now};
 }
 

@@ -38,7 +38,7 @@ namespace tombolo::control {
 inline constexpr SimDuration kLeaseMax{3'600'000'000'000};
 
 struct LeaseTerms {
-  SimDuration beat{250'000'000};        // between two heartbeats of a member
+  SimDuration beat{500'000'000};        // between two heartbeats of a member
   SimDuration floor{60'000'000'000};    // the shortest lease
   SimDuration ceiling{60'000'000'000};  // the longest; at most kLeaseMax
   double multiple = 8;                  // of the longest gap seen
@@ -89,7 +89,8 @@ class Lease {
  public:
   explicit Lease(const LeaseTerms& terms);
 
-  // Says that we are there; the next one is due a beat later.
+  // Says that we are there; the next one is due a beat later, or half a beat where no epoch is known
+  // yet: everybody waits for that, and nobody for a lease of a minute.
   Beat beat(uint64_t epoch, SimTime now);
   SimTime next_beat() const { return next_beat_; }
 

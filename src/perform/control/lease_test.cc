@@ -29,6 +29,8 @@ TEST(Lease, TheCoordinatorsEndComesAfterTheMembers) {
   Lease lease(kTerms);
   const Beat beat = lease.beat(1, at_ms(0));
   EXPECT_EQ(lease.next_beat(), at_ms(100));
+  lease.beat(0, at_ms(100));
+  EXPECT_EQ(lease.next_beat(), at_ms(150)) << "without an epoch";
   const SimDuration length = book.renew(at_ms(40));  // 40 ms later, on a clock with the same origin
   lease.granted({.epoch = 1, .sent = beat.sent, .length = length}, at_ms(80));
   EXPECT_EQ(lease.end(), at_ms(1000));

@@ -83,6 +83,7 @@ TEST(LeaseTerms, LastAsLongAsTheGraceUnlessAskedOtherwise) {
   const auto quick = lease_terms(Seconds{3}, Seconds{15});
   ASSERT_TRUE(quick) << quick.error().text();
   EXPECT_EQ(quick->floor, SimDuration{3'000'000'000});
+  EXPECT_EQ(quick->beat, SimDuration{250'000'000}) << "a twelfth";
   EXPECT_EQ(quick->ceiling, SimDuration{15'000'000'000});
   for (const auto& [lease, grace] :
        {std::pair(20.0, 15.0), std::pair(0.5, 15.0), std::pair(3.0, 0.5), std::pair(3.0, 3601.0)}) {

@@ -64,6 +64,9 @@ Status check_performable(const plan::Plan& plan) {
   return {};
 }
 
+// A short lease outlives a few beats that are late.
+constexpr int64_t kBeatsPerLease = 12;
+
 Result<control::LeaseTerms> lease_terms(std::optional<Seconds> lease, Seconds grace) {
   const double max = seconds(control::kLeaseMax).value;
   if (!(grace.value >= 1 && grace.value <= max))
@@ -78,6 +81,7 @@ Result<control::LeaseTerms> lease_terms(std::optional<Seconds> lease, Seconds gr
                     "leaving it out: then a lease lasts as long as the grace");
   }
   terms.floor = round_to_ns(*lease);
+  terms.beat = std::min(terms.beat, SimDuration{terms.floor.ns / kBeatsPerLease});
   return terms;
 }
 
