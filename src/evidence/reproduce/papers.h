@@ -41,6 +41,9 @@ std::vector<Table> atlas_schedules();
 // testbed, utilisation and figure-2-simulated: replicas apart, simulated.
 std::vector<Table> atlas_testbed();
 
+// CrossPipe, of pipelines or replicas across two datacenters: figure-9.
+std::vector<Table> crosspipe();
+
 // The rail-only paper, of domain size, bandwidth and batch (figures 9 to 11, sections 6.2 to 6.4)
 // and of collectives on rails (appendices A and D).
 //
