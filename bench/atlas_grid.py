@@ -4,12 +4,14 @@ emulated islands (kernel TCP over an emulated WAN), beside what the paper's figu
 
     bench/atlas_grid.py [--build build/release] [--models a,b] [--latencies 10,40] [--microbatches 4,16]
                         [--schedules gpipe,1f1b,varuna,atlas,atlas-greedy] [--connections one,many] [--longest 12] [--runs 1]
-                        [--long] [--set key=value]... [--no-islands]
+                        [--layout ours|papers] [--long] [--set key=value]... [--no-islands]
 
 Baselines run with one connection in the paper's window (figure 9) and with as many as fill the node pair's 5 Gbps
 (figure 10: 5, 9, 13, 16 at 10, 20, 30, 40 ms); Atlas always with many, its pipelines released one after the other as in
 the paper's figure 6, or all at once (atlas-greedy). A cell whose iteration is predicted to take
 longer than --longest seconds is only predicted. --long: all four latencies, and nothing is too long.
+--layout papers: four nodes in each datacenter, as the paper has it, so that two stages have replicas in two datacenters and their
+gradients cross the WAN beside the activations; its boundaries are not shared in time, as only some pipelines cross each.
 
 Prints a table and ends with exit code 1 where a cell is off by more than 10 % on a machine that was not too busy. As it
 stands it takes about 11 minutes, with --long 45; needs what tools/islands needs. --no-islands: the
@@ -27,6 +29,8 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BAND = 0.10
 PAIR_BPS, WINDOW_BYTES, CONNECTIONS_MAX = 5e9, 3e6, 16  # examples/atlas/three-dc.toml; what a link can have
+# Where the replicas of each stage lie when every datacenter has four nodes.
+PAPERS_PLACES = '["oregon", ["oregon", "iowa", "iowa"], ["iowa", "iowa", "virginia"], "virginia"]'
 # Atlas, section 6.2, in words; the figures' bars are not printed. Megatron's schedule is 1F1B.
 PAPER = {"one": {"gpipe": 17, "1f1b": 13, "varuna": 12}, "many": {"gpipe": 1.82, "1f1b": 1.72, "varuna": 1.52}}
 
@@ -46,7 +50,7 @@ def connections_at(latency_ms, kind):
     return min(CONNECTIONS_MAX, math.ceil(PAIR_BPS / 8 * 2 * latency_ms / 1000 / WINDOW_BYTES))
 
 
-def write_job(folder, cell, settings):
+def write_job(folder, cell, settings, layout):
     """The model's example with the cell's figures, next to its cluster."""
     model, latency, microbatches, schedule, kind = cell
     with open(f"{ROOT}/examples/atlas/gpt-{model}.toml") as file:
@@ -67,6 +71,9 @@ def write_job(folder, cell, settings):
     job = re.sub(r"(?m)^discipline = .*\n", "", job)
     job = replace(job, "schedule", f'"{name_of}"' + (f'\ndiscipline = "{discipline}"' if discipline else ""))
     job = replace(job, "file", f'"{name}-cluster.toml"')
+    if layout == "papers":
+        job = job.replace("[parallelism]\n", f"[parallelism]\ndatacenter_per_stage = {PAPERS_PLACES}\n")
+        cluster = replace(cluster, "nodes", 4)
     for setting in settings:
         key, value = setting.split("=", 1)
         job = replace(job, key, value)
@@ -146,6 +153,7 @@ def main():
     parser.add_argument("--connections", type=words, default=["one", "many"])
     parser.add_argument("--longest", type=float, default=12, metavar="SECONDS")
     parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--layout", choices=["ours", "papers"], default="ours")
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--no-islands", action="store_true")
@@ -156,7 +164,7 @@ def main():
         arguments.longest = math.inf
 
     where = "pacing shim on loopback" if arguments.no_islands else "emulated islands, kernel TCP"
-    print(f"4 stages x 3 pipelines, 3 datacenters; emulated A100s; {where}; median without the first iteration; bytes "
+    print(f"4 stages x 3 pipelines, 3 datacenters{' of 4 nodes' if arguments.layout == 'papers' else ''}; emulated A100s; {where}; median without the first iteration; bytes "
           "divided by 50 (GPT-A) and 100 (GPT-B)\n")
     print("| model | one way | micro-batches | schedule | connections | predicted | emulated | error | machine |")
     print("|---|---|---|---|---|---|---|---|---|")
@@ -167,7 +175,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for cell in cells:
             model, latency, microbatches, schedule, kind = cell
-            job = write_job(folder, cell, arguments.settings)
+            job = write_job(folder, cell, arguments.settings, arguments.layout)
             seconds = predict(arguments, job)
             label = f"| GPT-{model.upper()} | {latency} ms | {microbatches} | {schedule} | {connections_at(latency, kind)} |"
             if seconds is None:
