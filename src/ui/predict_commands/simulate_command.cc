@@ -41,10 +41,11 @@ void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation
   const std::string pipelines =
       plan.replicas() > 1 ? fmt::format(" x {} pipelines", plan.replicas()) : "";
   const bool sharded = plan.devices() > std::ssize(plan.ranks);
-  out << fmt::format(
-      "{}: {} stages{}{}, {} micro-batches, schedule {}\n", plan.name, plan.stages.size(),
-      pipelines, sharded ? fmt::format(" on {} devices", plan.devices()) : "", plan.microbatches(),
-      plan.given ? plan.given->name : plan.parallelism.schedule);
+  out << fmt::format("{}: {} stages{}{}, {} micro-batches, schedule {}{}\n", plan.name,
+                     plan.stages.size(), pipelines,
+                     sharded ? fmt::format(" on {} devices", plan.devices()) : "",
+                     plan.microbatches(), plan.given ? plan.given->name : plan.parallelism.schedule,
+                     plan.pairs.empty() ? "" : ", overlapped F&B");
   out << command::iteration_line(trace::Provenance::kPredicted, seconds(simulation.iteration),
                                  fmt::format("stage times: {}", to_name(plan.cost_source)));
   const trace::Parts& sum = simulation.breakdown.sum;
@@ -126,6 +127,7 @@ std::string simulate_command_line(const SimulateOptions& options) {
   if (options.no_split) line += " --no-split";
   if (options.prove) line += " --prove";
   if (!options.measured.empty()) line += " --measured " + options.measured;
+  if (options.strands) line += " --strands";
   return line;
 }
 
@@ -142,9 +144,9 @@ Status simulate(const SimulateOptions& options, std::ostream& out) {
                     "--policy best");
   }
   const bool as_it_stands = options.policy.empty();
-  const ChosenPolicy chosen = as_it_stands
-                                  ? ChosenPolicy{TRY(command::load_plan(options.in)), {}, {}}
-                                  : TRY(choose_policy(options));
+  ChosenPolicy chosen = as_it_stands ? ChosenPolicy{TRY(command::load_plan(options.in)), {}, {}}
+                                     : TRY(choose_policy(options));
+  if (as_it_stands && options.strands) chosen = TRY(with_strands(options, std::move(chosen.plan)));
   const plan::Plan& plan = chosen.plan;
   const sim::Simulation simulation =
       TRY(command::predict(plan, options.iterations, simulate_command_line(options)));
@@ -184,7 +186,7 @@ Status simulate(const SimulateOptions& options, std::ostream& out) {
                       {"plan_digest", plan::plan_digest(plan)},
                       {"seed", fmt::format("{}", plan.run.seed)},
                       {"wall_s", wall.count()}};
-  if (!as_it_stands) answer.emplace_back("policy", policy_json(chosen));
+  if (!as_it_stands || options.strands) answer.emplace_back("policy", policy_json(chosen));
   if (check) add_check(answer, *check);
   command::print_json(out, answer);
   return judge(check);
@@ -213,6 +215,9 @@ command::Command add_simulate(CLI::App& app) {
       ->add_option("--measured", options->measured,
                    "best: Trace from which the stage times are taken")
       ->needs(policy);
+  words->add_flag("--strands", options->strands,
+                  "run each forward of a folded schedule beside a backward, as strands of a layer "
+                  "take them (tombolo strand); best tries it where layers communicate");
   words->add_option("--out-plan", options->out_plan,
                     "write the Plan that performs what was predicted");
   words->add_flag("--check", options->check,
