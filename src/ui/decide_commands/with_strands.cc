@@ -19,10 +19,11 @@ plan::Job folded(const plan::Job& job, const std::string& schedule) {
   return out;
 }
 
-Result<sim::Simulation> simulate_folded(const plan::Job& job, const plan::LayerPair& layer) {
+Result<sim::Simulation> simulate_folded(const plan::Job& job,
+                                        const std::optional<plan::LayerPair>& layer) {
   constexpr double kPassesMax = 500'000;  // of micro-batches through stages: some two seconds
   plan::Plan plan = TRY(cost::make_plan(job));
-  plan.pairs = plan::pair_costs(plan, layer);
+  if (layer) plan.pairs = plan::pair_costs(plan, *layer);
   TRY(schedule::check_memory(plan, TRY(schedule::build(plan))));
   const double passes = static_cast<double>(plan.microbatches()) *
                         static_cast<double>(plan.stages.size()) * plan.replicas();
@@ -46,7 +47,7 @@ std::optional<WithStrands> with_strands(const plan::Job& job) {
   if (!with.offer.layer) return with;
   for (const char* schedule : {"dualpipev", "w"}) {
     const Result<sim::Simulation> simulation =
-        simulate_folded(folded(job, schedule), *with.offer.layer);
+        simulate_folded(folded(job, schedule), with.offer.layer);
     if (!simulation) {
       with.obstacle = simulation.error().message;
       continue;
@@ -55,6 +56,8 @@ std::optional<WithStrands> with_strands(const plan::Job& job) {
     if (with.iteration && *with.iteration <= time) continue;
     with.schedule = schedule;
     with.iteration = time;
+    const Result<sim::Simulation> apart = simulate_folded(folded(job, schedule), std::nullopt);
+    with.one_after_the_other = apart ? seconds(apart->iteration) : 0_s;
     with.peak_memory =
         *std::max_element(simulation->peak_memory.begin(), simulation->peak_memory.end());
   }

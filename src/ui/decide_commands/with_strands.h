@@ -18,11 +18,12 @@ struct WithStrands {
   // none fits, and `obstacle` says why.
   std::string schedule;
   std::optional<Seconds> iteration;
+  Seconds one_after_the_other;  // of the same schedule without pairs
   Bytes peak_memory;
   std::string obstacle;
 };
 
-// Nothing where no layer of the job communicates inside. Cost: a search for strands, and two
+// Nothing where no layer of the job communicates inside. Cost: a search for strands, and four
 // simulations.
 std::optional<WithStrands> with_strands(const plan::Job& job);
 
