@@ -75,10 +75,12 @@ void print_strands(std::ostream& out, const WithStrands& with,
         simulated && *simulated > 0_s
             ? fmt::format(", {:.1f} % less", 100 * (1 - *with.iteration / *simulated))
             : "";
+    const std::string without = with.one_after_the_other > 0_s
+                                    ? fmt::format(" ({} without)", brief(with.one_after_the_other))
+                                    : "";
     out << fmt::format(
-        "  with strands: {} simulated{}, schedule {} with overlapped F&B, {} at the "
-        "peak\n",
-        brief(*with.iteration), less, with.schedule, brief(with.peak_memory));
+        "  with strands: {} simulated{}, schedule {} with overlapped F&B{}, {} at the peak\n",
+        brief(*with.iteration), less, with.schedule, without, brief(with.peak_memory));
   }
 }
 
@@ -94,6 +96,9 @@ Value strands_json(const WithStrands& with) {
   }
   json.emplace_back("schedule", with.schedule);
   json.emplace_back("simulated_s", with.iteration->value);
+  if (with.one_after_the_other > 0_s) {
+    json.emplace_back("without_pairs_s", with.one_after_the_other.value);
+  }
   json.emplace_back("memory_bytes", with.peak_memory.value);
   return json;
 }
