@@ -129,12 +129,22 @@ Status check_pair_times(const Job& job) {
                                 job.file, job.parallelism.schedule),
                     "schedule = \"dualpipev\" or \"w\", which fold the model");
   }
+  if (job.parallelism.virtual_stages != 2) {
+    return unusable(fmt::format("{}: stage_times.pair: pairs are of the two stages of a rank, and "
+                                "virtual_stages = {}",
+                                job.file, job.parallelism.virtual_stages),
+                    "virtual_stages = 2");
+  }
   const auto stages = static_cast<size_t>(stages_of(job.parallelism));
+  constexpr double kRounded = 1 - 1e-6;  // texts round
   for (size_t s = 0; s < stages; ++s) {
     const Seconds pair = of_stage(times.pair, s), forward = of_stage(times.forward, s);
     const Seconds backward = of_stage(times.backward, stages - 1 - s);
     const Seconds ends = times.pair_forward.empty() ? pair : of_stage(times.pair_forward, s);
-    if (pair >= std::max(forward, backward) && ends >= forward && ends <= pair) continue;
+    if (pair >= std::max(forward, backward) * kRounded && ends >= forward * kRounded &&
+        pair >= ends * kRounded && pair < 9e9_s) {
+      continue;
+    }
     return unusable(
         fmt::format("{}: stage_times.pair = \"{}\" of stage {}, whose forward ends after {}: alone "
                     "the forward takes {} and the backward beside it {}",

@@ -61,9 +61,14 @@ void describe(Archive& a, GivenSchedule& given) {
   a.required("name", given.name);
   describe_texts(a, "ranks", given.ranks, order_text, parse_order);
   describe_texts(a, "links", given.links, link_text, parse_link);
-  if (Archive::kReads || std::any_of(given.pairs.begin(), given.pairs.end(),
-                                     [](const auto& pairs) { return !pairs.empty(); })) {
+  const bool any = std::any_of(given.pairs.begin(), given.pairs.end(),
+                               [](const auto& of_rank) { return !of_rank.empty(); });
+  if (Archive::kReads || any) {
     describe_texts(a, "pairs", given.pairs, pairs_text, parse_pairs);
+  }
+  if (Archive::kReads && std::all_of(given.pairs.begin(), given.pairs.end(),
+                                     [](const auto& of_rank) { return of_rank.empty(); })) {
+    given.pairs.clear();
   }
   a.optional("release", given.release);
 }

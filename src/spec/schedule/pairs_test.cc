@@ -198,6 +198,17 @@ TEST(Pairs, PassThroughAPlanAndThroughCsv) {
   EXPECT_THAT(text, StartsWith("0F0,1F0,(0F1;1B0)OVERLAP_F_B,(1F1;0B0)OVERLAP_F_B,(0F2;1B1)"));
 }
 
+// A computation that stands alone before it stands in a pair, which no sound schedule has.
+TEST(Pairs, PassThroughCsvWhateverStandsBeforeThem) {
+  const Schedule read = *parse_csv("0F1,(0F1;0B0)OVERLAP_F_B\n", "a.csv");
+  EXPECT_EQ(*parse_csv(to_csv(read, CsvContent::kEverything), "a.csv"), read);
+}
+
+// So few micro-batches that none meets another.
+TEST(Pairs, AreNoneWhereNothingMeets) {
+  EXPECT_EQ(build("w", folded("w", 3, 2))->pairs, build("w", shape_for("w", 3, 2))->pairs);
+}
+
 TEST(Pairs, AreNeighboursInTheOrderOfTheirRank) {
   const Shape shape = folded("w", 2, 4);
   const Schedule sound = *build("w", shape);

@@ -260,6 +260,9 @@ Result<Schedule> build(const std::string& name, const Shape& shape, const Times&
     const std::vector<Order> compute = policy->order_compute(shape, times);
     std::vector<std::vector<Pair>> pairs;
     if (shape.pairs && policy->pairs) pairs = policy->pairs(shape);
+    const bool any = std::any_of(pairs.begin(), pairs.end(),
+                                 [](const auto& of_position) { return !of_position.empty(); });
+    if (!any) pairs.clear();
     schedule.ranks =
         replicate(add_communication(compute, shape, RecomputeWhen::kWithGradient, pairs), shape);
     schedule.pairs = replicate(pairs, shape);

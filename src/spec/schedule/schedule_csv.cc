@@ -48,7 +48,8 @@ std::string to_csv(const Schedule& schedule, CsvContent content) {
       if (content == CsvContent::kComputations && action::is_communication(order[i].kind)) continue;
       if (!first) out += ',';
       first = false;
-      if (next_pair < pairs.size() && pairs[next_pair].forward == order[i]) {
+      if (next_pair < pairs.size() && i + 1 < order.size() &&
+          pairs[next_pair] == Pair{order[i], order[i + 1]}) {
         out += fmt::format("({};{}){}", action::to_text(order[i]), action::to_text(order[i + 1]),
                            kOverlap);
         ++next_pair;

@@ -7,6 +7,7 @@
 #include "predict/sim/trace_check.h"
 #include "spec/plan/plan_file.h"
 #include "spec/schedule/ascii.h"
+#include "spec/schedule/policy.h"
 #include "spec/trace/trace_file.h"
 #include "ui/command/answer.h"
 #include "ui/command/input.h"
@@ -37,6 +38,12 @@ void print_wan(std::ostream& out, const std::vector<trace::WanUse>& wan) {
   }
 }
 
+bool has_pairs(const plan::Plan& plan) {
+  if (plan.given) return !plan.given->pairs.empty();
+  const schedule::Policy* policy = schedule::find_policy(plan.parallelism.schedule);
+  return !plan.pairs.empty() && policy && policy->pairs;
+}
+
 void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation& simulation) {
   const std::string pipelines =
       plan.replicas() > 1 ? fmt::format(" x {} pipelines", plan.replicas()) : "";
@@ -45,7 +52,7 @@ void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation
                      plan.stages.size(), pipelines,
                      sharded ? fmt::format(" on {} devices", plan.devices()) : "",
                      plan.microbatches(), plan.given ? plan.given->name : plan.parallelism.schedule,
-                     plan.pairs.empty() ? "" : ", overlapped F&B");
+                     has_pairs(plan) ? ", overlapped F&B" : "");
   out << command::iteration_line(trace::Provenance::kPredicted, seconds(simulation.iteration),
                                  fmt::format("stage times: {}", to_name(plan.cost_source)));
   const trace::Parts& sum = simulation.breakdown.sum;
