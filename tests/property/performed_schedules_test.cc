@@ -113,5 +113,46 @@ TEST_P(EverySchedule, IsPerformedAsPredictedWhereItWasGiven) {
   expect_the_same(plan, GetParam());
 }
 
+// Co-executed, whichever side ends first: the forward's result leaves before the pair has ended, or
+// the backward's does.
+class EveryScheduleWithPairs : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Performed, EveryScheduleWithPairs, ::testing::Values("w", "dualpipev"));
+
+plan::Plan plan_with_pairs(TestPlan wanted, const char* pair, const char* pair_forward) {
+  wanted.pair = pair;
+  wanted.pair_forward = pair_forward;
+  wanted.forward = "2 ms";
+  wanted.backward = "5000001 ns";
+  return plan_of(wanted);
+}
+
+TEST_P(EveryScheduleWithPairs, IsPerformedAsPredicted) {
+  for (const char* transfer : {"300 us", "1700 us"}) {
+    for (const char* forward_end : {"5500003 ns", "2200000 ns"}) {
+      const TestPlan wanted{.stages = 3,
+                            .microbatches = 8,
+                            .replicas = 2,
+                            .steps = 2,
+                            .transfer = transfer,
+                            .reduce = "3 ms",
+                            .schedule = GetParam()};
+      plan::Plan plan = plan_with_pairs(wanted, "5500003 ns", forward_end);
+      expect_the_same(plan, GetParam());
+      for (plan::PairCost& pair : plan.pairs) {
+        pair.backward_end = Seconds{5.000001e-3};
+        pair.forward_end = Seconds{5.7e-3};
+      }
+      expect_the_same(plan, GetParam() + ", backwards that end first");
+    }
+  }
+}
+
+TEST_P(EveryScheduleWithPairs, IsPerformedAsPredictedWhereItWasGiven) {
+  plan::Plan plan = plan_with_pairs(
+      {.stages = 3, .microbatches = 7, .steps = 2, .schedule = GetParam()}, "6 ms", "6 ms");
+  plan.given = schedule::to_given(*schedule::build(plan));
+  expect_the_same(plan, GetParam());
+}
+
 }  // namespace
 }  // namespace tombolo

@@ -17,6 +17,8 @@ struct TestPlan {
   std::string backward = "2 ms";
   std::string transfer = "1 ms";
   std::string reduce;  // empty: takes no time
+  std::string pair;    // of a forward beside a backward; empty: one after the other
+  std::string pair_forward;
   std::string schedule = "1f1b";
   int virtual_stages = 1;
   std::string sharing = "spatial";
@@ -53,6 +55,10 @@ inline plan::Plan make_test_plan(const TestPlan& wanted) {
       wanted.virtual_stages, wanted.sharing, where, wanted.steps, wanted.byte_scale, wanted.forward,
       wanted.backward, wanted.transfer);
   if (!wanted.reduce.empty()) job += fmt::format("reduce = \"{}\"\n", wanted.reduce);
+  if (!wanted.pair.empty()) job += fmt::format("pair = \"{}\"\n", wanted.pair);
+  if (!wanted.pair_forward.empty()) {
+    job += fmt::format("pair_forward = \"{}\"\n", wanted.pair_forward);
+  }
   if (!wanted.checkpoints.empty()) {
     job += fmt::format("[checkpoint]\ndirectory = \"{}\"\nevery = {}\n", wanted.checkpoints,
                        wanted.every);

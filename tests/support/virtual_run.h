@@ -27,6 +27,7 @@ inline Result<std::vector<trace::Trace>> perform_virtually(
     const plan::Placement& own = plan.ranks[rank];
     PerformOptions options{.rank = rank};
     if (!schedule.release.empty()) options.release = schedule.release[own.replica];
+    if (!schedule.pairs.empty()) options.pairs = schedule.pairs[static_cast<size_t>(rank)];
     if (plan.replicas() > 1) {
       TRY(kernels.join_replicas({.ranks = plan.replicas_of(own.stage),
                                  .own = static_cast<size_t>(own.replica),

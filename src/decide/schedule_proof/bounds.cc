@@ -58,10 +58,26 @@ Ways ways_of(const schedule::Shape& shape, const schedule::Times& times, bool sp
 
 std::string text(SimDuration duration) { return brief(seconds(duration)); }
 
+// What a forward and a backward of stages on one rank save at most beside each other, by the
+// forward's stage: each forward is in one pair.
+std::vector<SimDuration> savings_of(const schedule::Times& times) {
+  std::vector<SimDuration> savings(times.stages.size());
+  for (const schedule::PairDurations& pair : times.pairs) {
+    const auto f = static_cast<size_t>(pair.forward), b = static_cast<size_t>(pair.backward);
+    const SimDuration apart = times.stages[f].forward + times.stages[b].backward();
+    savings[f] = std::max(savings[f], apart - pair.duration());
+  }
+  return savings;
+}
+
 class Bounds {
  public:
   Bounds(const schedule::Shape& shape, const schedule::Times& times, bool split)
-      : shape_(shape), times_(times), split_(split), ways_(ways_of(shape, times, split)) {}
+      : shape_(shape),
+        times_(times),
+        split_(split),
+        ways_(ways_of(shape, times, split)),
+        savings_(savings_of(times)) {}
 
   std::vector<LowerBound> take() {
     std::stable_sort(bounds_.begin(), bounds_.end(),
@@ -81,7 +97,7 @@ class Bounds {
     for (const int32_t stage : shape_.stages_at(position)) {
       const auto s = static_cast<size_t>(stage);
       const schedule::StageDurations& each = times_.stages[s];
-      all += each.forward + each.backward();
+      all += busy(s);
       if (shape_.recomputes(stage)) all += each.recompute;
       weights += each.backward_weight;
       before = std::min(before, ways_.to_forward[s]);
@@ -194,8 +210,7 @@ class Bounds {
         rank, places, shape_.microbatches, (shape_.microbatches - 1) % places, text(first_end),
         trips - 2, text(taken), text(last));
     // All others go on when the first gradient is there, and before the last forward.
-    const SimDuration between =
-        (times_.stages[s].forward + times_.stages[s].backward()) * (shape_.microbatches - places);
+    const SimDuration between = busy(s) * (shape_.microbatches - places);
     add(ways_.to_backward[s] + between + ways_.after_forward[s],
         "rank {} has memory for {} of {} micro-batches, its first gradient is there after {}, then "
         "it computes {} until its last forward is done, and {} lie behind that",
@@ -213,11 +228,16 @@ class Bounds {
     for (size_t t = s; t < times_.stages.size(); ++t) {
       if (t > s)
         way_back += between(shape_, times_, static_cast<int32_t>(t - 1)) + ways_.backward[t - 1];
-      SimDuration each = times_.stages[t].forward + ways_.backward[t];
+      SimDuration each = times_.stages[t].forward + ways_.backward[t] - savings_[t];
       if (shape_.recomputes(static_cast<int32_t>(t))) each += times_.stages[t].recompute;
       latest = std::max(latest, ways_.to_forward[t] + each * (microbatch + 1) + way_back);
     }
     return latest + (split_ ? times_.stages[s].backward_weight : SimDuration{});
+  }
+
+  // How long a micro-batch keeps the rank of a stage at least, but for recomputation.
+  SimDuration busy(size_t s) const {
+    return times_.stages[s].forward + times_.stages[s].backward() - savings_[s];
   }
 
   template <typename... Args>
@@ -229,6 +249,7 @@ class Bounds {
   const schedule::Times& times_;
   const bool split_;
   const Ways ways_;
+  const std::vector<SimDuration> savings_;
   std::vector<LowerBound> bounds_;
 };
 

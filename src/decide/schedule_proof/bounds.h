@@ -24,7 +24,8 @@ struct LowerBound {
 //             of them behind others; and all but K micro-batches between its first gradient and its
 //             last forward
 // Where backwards may be split, a way back needs I only, and a rank's last W has nothing behind it;
-// those bounds hold for whole backwards, too, whose own are tighter.
+// those bounds hold for whole backwards, too, whose own are tighter. Where passes may be co-executed
+// every forward counts as if it were in the pair that saves most.
 // Cost: O(stages), with memory its square.
 std::vector<LowerBound> lower_bounds(const schedule::Shape& shape, const schedule::Times& times,
                                      const schedule::Memory& memory, bool split_backward = true);

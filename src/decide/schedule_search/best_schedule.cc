@@ -86,6 +86,12 @@ Result<schedule_proof::Exact> prove(const BestSchedule& best, bool split_backwar
                                     int64_t nodes_max) {
   CHECK(!best.candidates.empty(), "the proof of no schedule");
   const plan::Plan one = one_cell(best.plan);
+  if (!one.pairs.empty()) {
+    return unusable(
+        "a proof goes through schedules whose passes run one after the other, and the "
+        "Plan has pairs",
+        "a Plan without pairs");
+  }
   schedule_proof::ExactOptions options;
   options.split_backward = split_backward;
   options.nodes_max = nodes_max;

@@ -9,7 +9,8 @@
 // rank), and near-optimal schedules (near_optimal.h) on lines, folds and loops; on lines each
 // pipeline by itself (spatial) and in DP-cells of every size that divides `data`, whose pipelines
 // share the WAN in time. All keep to the memory, counted in micro-batches of a whole stage, and to
-// the same work per position (schedule_variant.h).
+// the same work per position (schedule_variant.h). Where it is known how long passes take beside
+// each other, w and dualpipev are tried with their pairs co-executed, too.
 //
 // All that can be taken are simulated, and the simulated time alone decides which is first: it
 // knows about flows that share a link and about sums of gradients. A schedule's own clock
@@ -30,6 +31,7 @@
 #include "decide/schedule_proof/bounds.h"
 #include "decide/schedule_proof/exact.h"
 #include "decide/schedule_search/schedule_variant.h"
+#include "spec/plan/layer_pair.h"
 
 namespace tombolo::schedule_search {
 
@@ -39,6 +41,9 @@ struct BestScheduleOptions {
   // That all searches play together, and as much work again for improving what they find: the
   // work is bounded, not the time. Loops, which are not improved, come on top.
   int64_t passes_max = 8'000'000;
+  // What a layer's forward and backward take beside each other, for folded schedules with pairs; left
+  // out: only where the Plan has pairs itself.
+  std::optional<plan::LayerPair> layer_pair = {};
   // What is performed today, under the times of the Plan: a candidate like the others.
   std::optional<plan::Plan> incumbent = {};
 };
@@ -49,6 +54,7 @@ struct ScheduleCandidate {
   ScheduleVariant variant;
   bool is_published = false;  // what its name alone stands for: what the best is held against
   bool splits = false;        // backwards into I and W
+  bool pairs = false;         // a forward and a backward beside each other
   std::string obstacle;       // why it cannot be taken, with numbers; empty: it can
   // Where it can be laid out; in micro-batches of a whole stage, on the tightest rank.
   std::optional<double> in_flight;

@@ -87,6 +87,37 @@ void take(const Cell& cell, schedule::Schedule of_one, TriedSchedule& tried) {
   tried.of_one = std::move(of_one);
 }
 
+// Of a fold: its pairs co-executed, where it is known how long they take.
+std::optional<TriedSchedule> try_with_pairs(const plan::Plan& base, const ScheduleVariant& variant,
+                                            const std::optional<plan::LayerPair>& layer) {
+  const schedule::Policy* policy = schedule::find_policy(variant.schedule);
+  if (!policy || !policy->pairs || variant.chunks != 2) return std::nullopt;
+  Result<Cell> cell = lay_out(base, variant);
+  if (!cell) return std::nullopt;  // without pairs it was told
+  cell->plan.pairs = pairs_for(base, cell->plan, layer);
+  if (cell->plan.pairs.empty()) return std::nullopt;
+  TriedSchedule tried;
+  tried.candidate = {.name = name_of(variant) + ", overlapped F&B",
+                     .family = variant.schedule,
+                     .variant = variant,
+                     .pairs = true};
+  if (const Status sound = plan::validate(cell->plan); !sound) {
+    tried.candidate.obstacle = sound.error().message;
+    return tried;
+  }
+  cell->one = one_cell(cell->plan);
+  cell->shape = schedule::shape_of(cell->one);
+  cell->times = schedule::times_of(cell->one);
+  tried.plan = cell->plan;
+  Result<schedule::Schedule> of_one = schedule::build(cell->one);
+  if (!of_one) {
+    tried.candidate.obstacle = of_one.error().message;
+    return tried;
+  }
+  take(*cell, std::move(*of_one), tried);
+  return tried;
+}
+
 TriedSchedule try_named(const plan::Plan& base, const ScheduleVariant& variant) {
   TriedSchedule tried;
   tried.candidate = {.name = name_of(variant),
@@ -268,6 +299,10 @@ std::vector<TriedSchedule> try_all(const plan::Plan& base, const BestScheduleOpt
                               !tried.candidate.makespan && tried.candidate.in_flight;
     all.push_back(std::move(tried));
     if (needs_memory) all.push_back(try_varuna_within_memory(base));
+    std::optional<TriedSchedule> with_pairs = try_with_pairs(base, variant, options.layer_pair);
+    if (with_pairs && (options.split_backward || !with_pairs->candidate.splits)) {
+      all.push_back(std::move(*with_pairs));
+    }
   }
   const std::vector<Search> list = searches(base, options.split_backward);
   const auto improved = std::count_if(list.begin(), list.end(),

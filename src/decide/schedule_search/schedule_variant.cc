@@ -155,6 +155,15 @@ Result<plan::Plan> with_schedule(const plan::Plan& plan, const std::string& name
   return vary(plan, variant_of(plan, name));
 }
 
+std::vector<plan::PairCost> pairs_for(const plan::Plan& base, const plan::Plan& folded,
+                                      const std::optional<plan::LayerPair>& layer) {
+  if (plan::layout_of(folded.parallelism.schedule) != plan::Layout::kFold) return {};
+  const bool has = !base.pairs.empty() && base.stages.size() == folded.stages.size() &&
+                   plan::layout_of(base.parallelism.schedule) == plan::Layout::kFold;
+  if (has) return base.pairs;
+  return layer ? plan::pair_costs(folded, *layer) : std::vector<plan::PairCost>{};
+}
+
 plan::Plan one_cell(const plan::Plan& plan) {
   const int64_t cell = plan.parallelism.sharing_in_use() == plan::Sharing::kTemporal
                            ? plan.parallelism.pipelines_per_cell()

@@ -15,6 +15,7 @@
 
 #include "base/result.h"
 #include "spec/plan/job.h"
+#include "spec/plan/layer_pair.h"
 #include "spec/plan/plan.h"
 #include "spec/schedule/schedule.h"
 #include "spec/trace/trace.h"
@@ -53,6 +54,11 @@ ScheduleVariant variant_of(const plan::Plan& plan, const std::string& name);
 
 // The Plan under the schedule of this name.
 Result<plan::Plan> with_schedule(const plan::Plan& plan, const std::string& name);
+
+// How long the pairs of a folded layout of the same model take: those of `base`, if it is folded so
+// and says so, or as a layer has them. Empty: not known.
+std::vector<plan::PairCost> pairs_for(const plan::Plan& base, const plan::Plan& folded,
+                                      const std::optional<plan::LayerPair>& layer);
 
 // The Plan of the first DP-cell alone, or of the first pipeline where none share in time: what
 // schedules of alike pipelines can be searched on. It has no sum of gradients among cells.

@@ -70,7 +70,9 @@ Waits waits_of(const trace::Trace& trace) {
   for (const auto& [rank, intervals] : computations) {
     SimTime free = times.front().start;
     for (const trace::Interval* interval : intervals) {  // by start: the trace is normalized
-      waits.compute += seconds(interval->end - interval->start).value;
+      // Of a pair, what lies beside the other counts once.
+      waits.compute +=
+          seconds(std::max(SimDuration{}, interval->end - std::max(interval->start, free))).value;
       const std::optional<Action> needs = message_for(interval->action);
       const auto message = needs ? messages.find({rank, *needs}) : messages.end();
       if (message != messages.end()) {
@@ -128,6 +130,9 @@ std::vector<std::string> why_faster(const PerformedSchedule& fast, const Perform
                     "{} instead of {}",
                     fast.plan->parallelism.pipelines_per_cell(), brief(seconds(wan.transfer)),
                     brief(seconds(wan_before.transfer))));
+  }
+  if (!fast.plan->pairs.empty() && slow.plan->pairs.empty()) {
+    why.push_back("a forward and a backward run beside each other, so that communication hides");
   }
   if (fast.splits && !slow.splits) {
     why.push_back("gradients of weights are put off until a rank would wait");

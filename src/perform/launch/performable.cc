@@ -54,6 +54,12 @@ Status check_performable(const plan::Plan& plan) {
                     plan.device_of(emulated->rank).name),
         "device = \"cpu\" in all datacenters, or emulated ones in all");
   }
+  if (!plan.pairs.empty() && computing != plan.ranks.end()) {
+    return unusable(fmt::format("the Plan has pairs, and rank {} computes on \"{}\", whose kernels "
+                                "run one pass at a time",
+                                computing->rank, plan.device_of(computing->rank).name),
+                    "a Plan without pairs, or device = \"emulated:<catalog name>\"");
+  }
   TRY(runtime::check_byte_scale(plan));
   if (plan.stages.size() > runtime::kStagesMax) {
     return unusable(fmt::format("{} stages: messages can be told apart for {} of them",

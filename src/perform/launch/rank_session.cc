@@ -452,6 +452,8 @@ Status RankSession::perform_all(const plan::Plan& plan, const schedule::Schedule
        .first_iteration = start_.first_iteration,
        .origin = origin,
        .release = schedule.release.empty() ? SimDuration{} : schedule.release[replica],
+       .pairs = schedule.pairs.empty() ? std::vector<schedule::Pair>{}
+                                       : schedule.pairs[static_cast<size_t>(options_.rank)],
        .emulated_wan = !options_.network.empty(),
        .one_clock = !on_several_hosts(),
        .has_room = room()},

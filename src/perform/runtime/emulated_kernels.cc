@@ -132,6 +132,7 @@ EmulatedKernels::EmulatedKernels(const plan::Plan& plan, int32_t rank, Clock& cl
                                  Options options)
     : clock_(clock),
       options_(options),
+      pairs_(plan.pairs),
       payload_(payload_bytes(plan)),
       imagined_reduction_(plan.cost_source == plan::CostSource::kStageTimes),
       hop_(hop_before(plan, rank)) {
@@ -253,6 +254,41 @@ Status EmulatedKernels::backward_weight(int32_t stage, int64_t) {
   make_gradients(stage, clock_.now(),
                  schedule::durations_of(held(stage).stage.cost).backward_weight);
   return {};
+}
+
+// Neither side is the first forward of its stage nor its last backward, so no groups of parameters or
+// gradients are waited for.
+Status EmulatedKernels::co_execute(PairOfPasses passes, const PairResults& results) {
+  const SimTime start = clock_.now();
+  const int32_t f = passes.forward_stage, b = passes.backward_stage;
+  const auto cost = std::find_if(pairs_.begin(), pairs_.end(), [&](const plan::PairCost& pair) {
+    return pair.forward == f && pair.backward == b;
+  });
+  CHECK(cost != pairs_.end(), "the Plan has no pair of stages {} and {}", f, b);
+  const plan::Stage &forward = held(f).stage, &backward = held(b).stage;
+  if (!forward.slice.embedding) TRY(check(passes.input, f, passes.forward_microbatch, false));
+  if (!backward.slice.head) {
+    TRY(check(passes.output_gradient, b, passes.backward_microbatch, true));
+  }
+  Payload output, gradient;
+  if (!forward.slice.head) {
+    output = pattern(payload_, iteration_, passes.forward_microbatch, f, false);
+  }
+  if (!backward.slice.embedding) {
+    gradient = pattern(payload_, iteration_, passes.backward_microbatch, b - 1, true);
+  }
+  const SimDuration forward_end = round_to_ns(cost->forward_end);
+  const SimDuration backward_end = round_to_ns(cost->backward_end);
+  const bool forward_first = forward_end <= backward_end;
+  const SimDuration first_end = std::min(forward_end, backward_end);
+  const auto hand_over = [&](bool of_forward) {
+    return of_forward ? results.forward(std::move(output)) : results.backward(std::move(gradient));
+  };
+  wait(start, first_end);
+  const SimTime between = clock_.now();
+  TRY(hand_over(forward_first));
+  wait(between, std::max(forward_end, backward_end) - first_end);
+  return hand_over(!forward_first);
 }
 
 Status EmulatedKernels::join_replicas(const Replicas& replicas) {

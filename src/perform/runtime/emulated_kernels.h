@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "perform/runtime/emulated_groups.h"
 #include "perform/runtime/kernels.h"
+#include "perform/runtime/pair_kernels.h"
 #include "perform/runtime/ring_exchange.h"
 #include "spec/plan/plan.h"
 
@@ -40,7 +41,7 @@ int64_t gradient_bytes(const plan::Plan& plan, int32_t stage);
 // payload, and where even so a message would be larger than the transport takes.
 Status check_byte_scale(const plan::Plan& plan);
 
-class EmulatedKernels : public Kernels {
+class EmulatedKernels : public Kernels, public PairKernels {
  public:
   struct Options {
     bool check_every_byte = false;  // otherwise length, first and last eight bytes
@@ -50,6 +51,7 @@ class EmulatedKernels : public Kernels {
       : EmulatedKernels(plan, rank, clock, Options{}) {}
 
   ParameterGroups* parameters() override { return groups_ ? &*groups_ : nullptr; }
+  PairKernels* pairs() override { return this; }
   Status join_replicas(const Replicas& replicas) override;
   Status begin_iteration(int64_t iteration) override;
   Result<Payload> forward(int32_t stage, int64_t microbatch, Payload input) override;
@@ -58,6 +60,8 @@ class EmulatedKernels : public Kernels {
   Result<Payload> backward_input(int32_t stage, int64_t microbatch,
                                  Payload output_gradient) override;
   Status backward_weight(int32_t stage, int64_t microbatch) override;
+  // Each side ends when the Plan says that it does within the pair.
+  Status co_execute(PairOfPasses passes, const PairResults& results) override;
   Status reduce_gradients(int32_t stage) override;
   Status update(int32_t stage) override;
   std::optional<double> loss() const override { return std::nullopt; }
@@ -99,9 +103,10 @@ class EmulatedKernels : public Kernels {
   Clock& clock_;
   const Options options_;
   std::map<int32_t, Held> stages_;  // those of this rank
-  const int64_t payload_;           // bytes of a payload
-  const bool imagined_reduction_;   // a time alone
-  const link::LinkShape hop_;       // from the predecessor in the ring of replicas
+  const std::vector<plan::PairCost> pairs_;
+  const int64_t payload_;          // bytes of a payload
+  const bool imagined_reduction_;  // a time alone
+  const link::LinkShape hop_;      // from the predecessor in the ring of replicas
   int64_t iteration_ = 0;
   Replicas replicas_;
   std::optional<EmulatedGroups> groups_;  // where the Plan exchanges them

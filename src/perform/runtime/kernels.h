@@ -27,6 +27,7 @@ namespace tombolo::runtime {
 
 class Messenger;        // messenger.h
 class ParameterGroups;  // parameter_groups.h
+class PairKernels;      // pair_kernels.h
 
 using Payload = std::vector<std::byte>;
 
@@ -100,8 +101,9 @@ class Kernels {
 
   virtual int64_t threads() const { return 1; }  // with which they compute
 
-  // Their second face; null: what needs it cannot be done with them.
+  // Their other faces; null: what needs one cannot be done with them.
   virtual ParameterGroups* parameters() { return nullptr; }
+  virtual PairKernels* pairs() { return nullptr; }
 
   // Where the Plan has replicas: called once, after load() and before the first iteration. All
   // replicas call it at about the same time and may talk to each other, now and in

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "base/check.h"
 #include "perform/runtime/cell_relay.h"
@@ -11,6 +12,7 @@
 #include "perform/runtime/emulated_kernels.h"
 #include "perform/runtime/exchange_thread.h"
 #include "perform/runtime/machine_load.h"
+#include "perform/runtime/pair_kernels.h"
 #include "perform/runtime/parameter_groups.h"
 #include "perform/runtime/report_desk.h"
 #include "perform/update/clip.h"
@@ -81,7 +83,10 @@ class Performer {
   void draw_exchange();
   std::vector<ExchangeThread::Wait> take_waits();
   Status iterate(int64_t iteration);
+  Status act_all();
   Status act(const Action& action);
+  Status co_execute(const schedule::Pair& pair);
+  Status hand_over(const Action& done, Payload result, SimTime start);
   Status compute(const Action& action);
   Status reduce(const Action& action);
   Status reduce_by_groups(const Action& action);
@@ -192,6 +197,12 @@ Status Performer::updated(int64_t iteration) {
 
 Result<trace::Trace> Performer::run() {
   const int64_t steps = plan_.run.steps;
+  if (!options_.pairs.empty() && !kernels_.pairs()) {
+    return unusable(
+        "the schedule co-executes a forward with a backward, and these kernels run one pass at a "
+        "time",
+        "a Plan without pairs, or emulated devices");
+  }
   TRY(during(agree_on_data(plan_, options_.rank, options_.first_iteration, kernels_, messenger_),
              "comparing the data of the pipeline's first and last stage"));
   if (exchanges_) TRY(start_exchange());
@@ -222,10 +233,7 @@ Status Performer::iterate(int64_t iteration) {
   drawing_ = room >= static_cast<int64_t>(order_.size());
   if (exchange_) exchange_->begin_iteration(iteration);
   TRY(kernels_.begin_iteration(iteration));
-  for (const Action& action : order_) {
-    TRY(during(act(action),
-               fmt::format("performing {} of iteration {}", action::to_text(action), iteration)));
-  }
+  TRY(act_all());
   // A schedule sends whatever it computes for others, and computes with whatever comes.
   const size_t left =
       inputs_.size() + output_gradients_.size() + outputs_.size() + input_gradients_.size();
@@ -278,6 +286,63 @@ Result<IterationReport> Performer::report(int64_t iteration) {
     out.weights_digest = TRY(during(kernels_.weights_digest(), "comparing the replicas"));
   }
   return out;
+}
+
+// Of a pair, the sends behind it are done with it: each left as its side ended.
+Status Performer::act_all() {
+  size_t next_pair = 0;
+  std::set<Action> sent;
+  for (size_t i = 0; i < order_.size(); ++i) {
+    const Action& action = order_[i];
+    const bool pair =
+        next_pair < options_.pairs.size() && options_.pairs[next_pair].forward == action;
+    if (sent.erase(action) > 0) continue;
+    TRY(during(pair ? co_execute(options_.pairs[next_pair]) : act(action),
+               fmt::format("performing {} of iteration {}", action::to_text(action), iteration_)));
+    if (!pair) continue;
+    const auto& [forward, backward] = options_.pairs[next_pair++];
+    if (shape_.crosses(forward.stage)) {
+      sent.insert({ActionKind::kSendActivation, forward.stage, forward.microbatch});
+    }
+    if (shape_.crosses(backward.stage - 1)) {
+      sent.insert({ActionKind::kSendGradient, backward.stage, backward.microbatch});
+    }
+    ++i;  // its backward
+  }
+  return {};
+}
+
+// The forward is not the first of its stage in the iteration and the backward not the last: the
+// backward's micro-batch has been through all forwards, the forward's through no backward. So no
+// exchange of gradients waits for them, or they for one.
+Status Performer::co_execute(const schedule::Pair& pair) {
+  const auto& [forward, backward] = pair;
+  CHECK(!exchange_ || last_backward_.at(backward.stage) != backward, "{} is the last of its stage",
+        action::to_text(backward));
+  take_waits();
+  const SimTime start = now();
+  return kernels_.pairs()->co_execute(
+      {.forward_stage = forward.stage,
+       .forward_microbatch = forward.microbatch,
+       .input = take(inputs_, forward),
+       .backward_stage = backward.stage,
+       .backward_microbatch = backward.microbatch,
+       .output_gradient = take(output_gradients_, backward)},
+      {.forward = [&](Payload output) { return hand_over(forward, std::move(output), start); },
+       .backward =
+           [&](Payload gradient) { return hand_over(backward, std::move(gradient), start); }});
+}
+
+Status Performer::hand_over(const Action& done, Payload result, SimTime start) {
+  draw_compute(done, iteration_, start);
+  if (done.kind == ActionKind::kForward) {
+    pass_output(done, std::move(result));
+    if (!shape_.crosses(done.stage)) return {};
+    return send({ActionKind::kSendActivation, done.stage, done.microbatch});
+  }
+  pass_gradient(done, std::move(result));
+  if (!shape_.crosses(done.stage - 1)) return {};
+  return send({ActionKind::kSendGradient, done.stage, done.microbatch});
 }
 
 Status Performer::act(const Action& action) {

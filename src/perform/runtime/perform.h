@@ -3,7 +3,8 @@
 //
 //   SEND         hands the result over and goes on
 //   RECV         waits for the message, and draws the link's interval from the sender's stamp
-//   F B I W R U  Kernels
+//   F B I W R U  Kernels; a pair of F and B by their face for it (pair_kernels.h), which hands over
+//                either result when it is there
 //   REDUCE_GRAD  Kernels, with the other replicas of the stage. Where these lie in several
 //                datacenters the sum goes by groups, on a thread of its own (exchange_thread.h):
 //                unless the Plan says otherwise it began in the last backward pass, and this waits
@@ -41,10 +42,11 @@ namespace tombolo::runtime {
 struct PerformOptions {
   int32_t rank = 0;
   int64_t first_iteration = 1;
-  SimTime origin;             // on the clock: time 0 of the Trace
-  SimDuration release;        // the pipeline's first forward begins no earlier than so long
-                              // after the iteration does (schedule::Schedule)
-  bool emulated_wan = false;  // shape_between
+  SimTime origin;       // on the clock: time 0 of the Trace
+  SimDuration release;  // the pipeline's first forward begins no earlier than so long
+                        // after the iteration does (schedule::Schedule)
+  std::vector<schedule::Pair> pairs = {};  // of this rank's order; Kernels need the face for them
+  bool emulated_wan = false;               // shape_between
   // Ranks share a host. Otherwise nothing is paced, and a transfer is drawn as the instant at which
   // it came, because nobody here knows when it left.
   bool one_clock = true;

@@ -461,7 +461,9 @@ graph::Graphs repeat(const graph::Graphs& graphs, int64_t times) {
         for (const int64_t id : node.details->carried_deps) {
           if (i > 0) copy.ctrl_deps.push_back(id + (i - 1) * ids);
         }
+        const std::optional<int64_t> beside = node.details->co_executed_with;
         copy.details = graph::NodeDetails{};
+        if (beside) copy.details.edit().co_executed_with = *beside + i * ids;
         if (begins && i > 0 && !carries) {
           for (const int64_t id : last) copy.ctrl_deps.push_back(id + (i - 1) * ids);
         }

@@ -58,6 +58,10 @@ Status check_numbers(const plan::Plan& plan, int64_t iterations) {
       return unusable(fmt::format("gradients = \"{}\" cannot be summed", format(gradients)));
     }
   }
+  for (const plan::PairCost& pair : plan.pairs) {
+    TRY(add(fmt::format("a pair of stages {} and {}", pair.forward, pair.backward), pair.duration(),
+            microbatches));
+  }
   if (plan.given) {
     for (const Seconds release : plan.given->release) {
       TRY(add("a release of the given schedule", release, static_cast<double>(iterations)));
@@ -176,9 +180,16 @@ bool goes_on(const graph::Graph& graph, size_t i, size_t per_iteration) {
   return next.type == graph::NodeType::kCompute && next.action == graph.nodes[i].action;
 }
 
+// Whether the node is a side of co-executed passes: it, or the next one, says so.
+bool is_of_pair(const graph::Graph& graph, size_t i) {
+  const auto beside = [&](size_t k) { return graph.nodes[k].details->co_executed_with; };
+  return beside(i) || (i + 1 < graph.nodes.size() && beside(i + 1) == graph.nodes[i].id);
+}
+
 // Receives leave no interval: their send's says when the message was there. Parts of a pass that
 // follow one another without a gap are one interval, and what the pass communicates inside stands
-// behind the last one.
+// behind the last one. The two sides of a pair begin together, and what they communicate inside is
+// not drawn: what of it lies behind what is another matter (predict/strand).
 std::vector<trace::Interval> intervals_of(const plan::Plan& plan, const graph::Graphs& graphs,
                                           const Execution& execution, size_t iterations) {
   std::vector<trace::Interval> intervals;
@@ -189,6 +200,10 @@ std::vector<trace::Interval> intervals_of(const plan::Plan& plan, const graph::G
       const graph::Node& node = graph.nodes[i];
       if (node.type == graph::NodeType::kReceive) continue;
       Span span = spans[i];
+      const bool pair = is_of_pair(graph, i);
+      if (const auto& beside = node.details->co_executed_with) {
+        span.start = spans[static_cast<size_t>(*beside)].start;  // ids of schedules count from 0
+      }
       while (goes_on(graph, i, per_iteration) && spans[i + 1].start == span.end) {
         span.end = spans[++i].end;
       }
@@ -196,7 +211,7 @@ std::vector<trace::Interval> intervals_of(const plan::Plan& plan, const graph::G
       CHECK(node.action, "node {} of a schedule has no action: \"{}\"", node.id, node.name);
       trace::Interval interval = interval_of(graph, node, span, execution);
       interval.iteration = static_cast<int64_t>(i / per_iteration) + 1;
-      if (goes_on(graph, i, per_iteration)) {
+      if (goes_on(graph, i, per_iteration) || pair) {
         intervals.push_back(std::move(interval));
       } else {
         add_pass(plan, std::move(interval), intervals);

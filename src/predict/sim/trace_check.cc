@@ -82,6 +82,7 @@ class Checker {
         schedule_(schedule),
         shape_(schedule::shape_of(plan)),
         times_(schedule::times_of(plan)) {
+    find_pairs();
     intervals_.reserve(trace.intervals.size());
     for (const Interval& interval : trace.intervals) {
       if (interval.iteration < 1) continue;  // evaluation, checkpoints
@@ -191,7 +192,32 @@ class Checker {
     }
   }
 
-  SimDuration duration_of(const Action& action) const {
+  void find_pairs() {
+    for (size_t rank = 0; rank < schedule_.pairs.size(); ++rank) {
+      for (const schedule::Pair& pair : schedule_.pairs[rank]) {
+        for (const Action& side : {pair.forward, pair.backward}) {
+          pair_of_[{static_cast<int32_t>(rank), side}] = pair;
+        }
+      }
+    }
+  }
+  const schedule::Pair* pair_of(int32_t rank, const Action& action) const {
+    const auto at = pair_of_.find({rank, action});
+    return at == pair_of_.end() ? nullptr : &at->second;
+  }
+  // Whether these run beside each other.
+  bool beside(const Interval& one, const Interval& other) const {
+    const schedule::Pair* pair = pair_of(one.rank, one.action);
+    return pair && one.action != other.action && one.iteration == other.iteration &&
+           (pair->forward == other.action || pair->backward == other.action);
+  }
+
+  SimDuration duration_of(int32_t rank, const Action& action) const {
+    if (const schedule::Pair* pair = pair_of(rank, action)) {
+      const schedule::PairDurations durations =
+          times_.pair(pair->forward.stage, pair->backward.stage);
+      return action == pair->forward ? durations.forward_end : durations.backward_end;
+    }
     const plan::StageCost& cost = plan_.stages[action.stage].cost;
     if (action.kind == ActionKind::kUpdate) return round_to_ns(cost.update);
     if (action.kind == ActionKind::kReduceGradients)
@@ -215,7 +241,7 @@ class Checker {
           // What takes no time and has no bytes leaves no interval.
           if (!interval) {
             if (message ? plan_.boundary.value == 0 && silent(action)
-                        : duration_of(action).ns == 0) {
+                        : duration_of(rank, action).ns == 0) {
               continue;
             }
             tell(ViolationKind::kOrder, fmt::format("{} of rank {} in iteration {} is missing",
@@ -228,13 +254,18 @@ class Checker {
           const Interval*& previous = collective ? sum_before : before;
           // Updates of groups run when they may, beside what the schedule orders.
           const bool ordered = action.kind != ActionKind::kUpdate || !overlaps(action.stage);
-          if (ordered && previous && interval->start < previous->end) {
+          const bool together = previous && beside(*previous, *interval);
+          if (together && interval->start != previous->start) {
+            tell(ViolationKind::kOrder,
+                 fmt::format("{} does not begin with {}", name_of(*interval), name_of(*previous)));
+          }
+          if (ordered && previous && !together && interval->start < previous->end) {
             tell(ViolationKind::kOrder, fmt::format("{} begins before {} has ended",
                                                     name_of(*interval), name_of(*previous)));
           }
-          if (ordered) previous = interval;
+          if (ordered && !(together && previous->end > interval->end)) previous = interval;
           const SimDuration took = worked(interval);
-          const SimDuration wanted = duration_of(action);
+          const SimDuration wanted = duration_of(rank, action);
           if (collective ? took >= wanted : took == wanted) continue;
           tell(ViolationKind::kOrder, fmt::format("{} takes {} ns, and the Plan says {}",
                                                   name_of(*interval), took.ns, wanted.ns));
@@ -343,7 +374,7 @@ class Checker {
     });
     for (size_t i = 1; i < computations_.size(); ++i) {
       const Interval &before = computations_[i - 1], &here = computations_[i];
-      if (before.rank != here.rank || before.end <= here.start) continue;
+      if (before.rank != here.rank || before.end <= here.start || beside(before, here)) continue;
       tell(ViolationKind::kOrder,
            fmt::format("{} begins before {} has ended", name_of(here), name_of(before)));
     }
@@ -458,6 +489,17 @@ class Checker {
                      [](const auto& a, const auto& b) { return a.used_share > b.used_share; });
   }
 
+  // When both sides of the pair that the interval belongs to have ended.
+  SimTime pair_end(const Interval& side, const schedule::Pair& pair) const {
+    SimTime end = side.end;
+    for (const Action& each : {pair.forward, pair.backward}) {
+      const Interval* found =
+          find(side.iteration, side.rank, each.kind, each.stage, each.microbatch);
+      if (found) end = std::max(end, found->end);
+    }
+    return end;
+  }
+
   // By the moments of the Trace, whatever the schedule meant.
   void check_memory() {
     for (size_t r = 0; r < plan_.ranks.size(); ++r) {
@@ -468,15 +510,23 @@ class Checker {
       }
       out_.peak_memory.push_back(standing + workspace);
     }
-    // What is kept grows where a forward begins, and shrinks where its backward has ended.
+    // What is kept grows where a forward begins, and shrinks where its backward has ended; of a pair,
+    // by layers until both have ended.
     std::map<int32_t, std::map<std::pair<SimTime, bool>, double>> changes;
     for (const auto& [key, interval] : found_) {
       const ActionKind kind = interval->action.kind;
       const double bytes =
           plan_.stages[static_cast<size_t>(interval->action.stage)].activations.value;
-      if (kind == ActionKind::kForward) changes[interval->rank][{interval->start, true}] += bytes;
-      if (kind == ActionKind::kBackward || kind == ActionKind::kBackwardWeight) {
-        changes[interval->rank][{interval->end, false}] -= bytes;
+      auto& here = changes[interval->rank];
+      const schedule::Pair* pair = pair_of(interval->rank, interval->action);
+      if (pair && kind == ActionKind::kForward) {
+        const double first = schedule::activations_of_pair(plan_, *pair).value;
+        here[{interval->start, true}] += first;
+        here[{pair_end(*interval, *pair), true}] += bytes - first;
+      } else if (kind == ActionKind::kForward) {
+        here[{interval->start, true}] += bytes;
+      } else if (kind == ActionKind::kBackward || kind == ActionKind::kBackwardWeight) {
+        here[{pair ? pair_end(*interval, *pair) : interval->end, false}] -= bytes;
       }
     }
     for (const auto& [rank, steps] : changes) {
@@ -497,6 +547,7 @@ class Checker {
   schedule::Times times_;
   std::vector<Interval> intervals_;  // of iterations, passes whole
   std::map<Key, Interval*> found_;
+  std::map<std::pair<int32_t, Action>, schedule::Pair> pair_of_;  // by rank and either side
   std::vector<Interval> exchange_;               // groups of gradients, and their messages
   std::vector<Interval> computations_;           // as they stand in the Trace
   std::map<const Interval*, SimDuration> gaps_;  // of an interval of several parts

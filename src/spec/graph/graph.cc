@@ -65,6 +65,12 @@ Status check_node(const Graph& graph, const Node& node, size_t ranks) {
     if (position(graph, id) >= 0) continue;
     return wrong(graph, node, fmt::format("it carries node {}, which does not exist", id));
   }
+  const std::optional<int64_t>& beside = node.details->co_executed_with;
+  if (beside &&
+      std::find(node.ctrl_deps.begin(), node.ctrl_deps.end(), *beside) == node.ctrl_deps.end()) {
+    return wrong(graph, node,
+                 fmt::format("it runs beside node {} and does not depend on it", *beside));
+  }
   for (const auto* dependencies : {&node.data_deps, &node.ctrl_deps}) {
     for (const int64_t id : *dependencies) {
       if (id == node.id) return wrong(graph, node, "it depends on itself");

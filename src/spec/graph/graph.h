@@ -82,6 +82,9 @@ struct NodeDetails {
   // Of a graph that is one iteration of many: ids on the same rank whose nodes must be finished in
   // the iteration before. A rank that says it anywhere begins an iteration as these say.
   std::vector<int64_t> carried_deps;
+  // Of a COMP_NODE: the node of this rank beside which it runs, since that one began. Its duration
+  // is what is left of it when that one has ended, which is one of its ctrl_deps.
+  std::optional<int64_t> co_executed_with;
 
   bool operator==(const NodeDetails&) const = default;
 };

@@ -48,6 +48,9 @@ void describe(Archive& a, Node& node) {
     a.optional("inputs", said.inputs);
     a.optional("outputs", said.outputs);
     a.optional("carried_deps", said.carried_deps);
+    if (Archive::kReads || said.co_executed_with) {
+      a.optional("co_executed_with", said.co_executed_with);
+    }
     if (Archive::kReads) node.details = said;
   }
   a.optional("data_deps", node.data_deps);

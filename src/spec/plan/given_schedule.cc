@@ -46,6 +46,15 @@ std::string link_text(const LinkOrder& link) {
   return out;
 }
 
+std::string pairs_text(const std::vector<Pair>& pairs) {
+  std::string out;
+  for (const Pair& pair : pairs) {
+    if (!out.empty()) out += ' ';
+    out += action::to_text(pair.forward) + ';' + action::to_text(pair.backward);
+  }
+  return out;
+}
+
 Result<std::vector<action::Action>> parse_order(std::string_view text) {
   std::vector<action::Action> order;
   for (std::string_view word = take_word(text); !word.empty(); word = take_word(text)) {
@@ -57,6 +66,21 @@ Result<std::vector<action::Action>> parse_order(std::string_view text) {
     order.push_back(*action);
   }
   return order;
+}
+
+Result<std::vector<Pair>> parse_pairs(std::string_view text) {
+  std::vector<Pair> pairs;
+  for (std::string_view word = take_word(text); !word.empty(); word = take_word(text)) {
+    const size_t middle = std::min(word.find(';'), word.size());
+    const auto forward = action::parse_action(word.substr(0, middle));
+    const auto backward = action::parse_action(word.substr(std::min(middle + 1, word.size())));
+    if (!forward || !backward) {
+      return unusable(fmt::format("\"{}\" is no pair", shortened(word)),
+                      "a forward and the backward behind it, as in \"0F4;3B1\"");
+    }
+    pairs.push_back({*forward, *backward});
+  }
+  return pairs;
 }
 
 Result<LinkOrder> parse_link(std::string_view text) {

@@ -7,6 +7,7 @@
 //                            where a recomputation waits for one. What must be sent and updated
 //                            follows.
 //   "1 F 0: 0.0 1.0 0.1"     boundary, direction and cell: pipeline.micro-batch, ...
+//   "0F4;3B1 3F4;0B1"        of a rank, which neighbours of its order are co-executed
 #pragma once
 
 #include <compare>
@@ -39,19 +40,29 @@ struct LinkOrder {
   bool operator==(const LinkOrder&) const = default;
 };
 
+// A forward and the backward right behind it in the order of a rank, which run beside each other.
+struct Pair {
+  action::Action forward;
+  action::Action backward;
+  auto operator<=>(const Pair&) const = default;
+};
+
 struct GivenSchedule {
   std::string name;                                // of its family, as in "atlas, 6 in flight"
   std::vector<std::vector<action::Action>> ranks;  // ranks[r]
   std::vector<LinkOrder> links;                    // where DP-cells share the WAN in time
   std::vector<Seconds> release;  // per replica: its first forward begins no earlier; empty: at once
+  std::vector<std::vector<Pair>> pairs = {};  // per rank, in its order; empty: none
 
   bool operator==(const GivenSchedule&) const = default;
 };
 
 std::string order_text(const std::vector<action::Action>& order);
 std::string link_text(const LinkOrder& link);
+std::string pairs_text(const std::vector<Pair>& pairs);
 // Unusable, with the word that is wrong.
 Result<std::vector<action::Action>> parse_order(std::string_view text);
 Result<LinkOrder> parse_link(std::string_view text);
+Result<std::vector<Pair>> parse_pairs(std::string_view text);
 
 }  // namespace tombolo::plan

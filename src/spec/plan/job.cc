@@ -51,6 +51,10 @@ void describe(Archive& a, StageTimes& times) {
   per_stage(a, "backward", times.backward);
   per_stage(a, "backward_weight", times.backward_weight);
   per_stage(a, "recompute", times.recompute);
+  per_stage(a, "pair", times.pair);
+  per_stage(a, "pair_forward", times.pair_forward);
+  a.check(times.pair_forward.empty() || !times.pair.empty(), "pair_forward",
+          "is when the forward of a pair ends, and pair is left out", "pair = \"3 ms\" beside it");
   a.optional("reduce", times.reduce);
   a.optional("transfer", times.transfer);
   a.optional("latency", times.latency);
@@ -114,6 +118,42 @@ Result<cluster::Cluster> read_job_cluster(const Value& section, const std::strin
 // Chunks of the model in one pipeline: several per rank where there are virtual stages.
 int64_t stages_of(const Parallelism& p) { return p.pipeline * p.virtual_stages; }
 
+// Where the model is folded a rank holds a stage and the one as far from the end; a pair is a
+// forward of one and a backward of the other.
+Status check_pair_times(const Job& job) {
+  const StageTimes& times = *job.stage_times;
+  if (times.pair.empty()) return {};
+  if (layout_of(job.parallelism.schedule) != Layout::kFold) {
+    return unusable(fmt::format("{}: stage_times.pair: schedule = \"{}\" has no pairs of a forward "
+                                "and a backward",
+                                job.file, job.parallelism.schedule),
+                    "schedule = \"dualpipev\" or \"w\", which fold the model");
+  }
+  if (job.parallelism.virtual_stages != 2) {
+    return unusable(fmt::format("{}: stage_times.pair: pairs are of the two stages of a rank, and "
+                                "virtual_stages = {}",
+                                job.file, job.parallelism.virtual_stages),
+                    "virtual_stages = 2");
+  }
+  const auto stages = static_cast<size_t>(stages_of(job.parallelism));
+  constexpr double kRounded = 1 - 1e-6;  // texts round
+  for (size_t s = 0; s < stages; ++s) {
+    const Seconds pair = of_stage(times.pair, s), forward = of_stage(times.forward, s);
+    const Seconds backward = of_stage(times.backward, stages - 1 - s);
+    const Seconds ends = times.pair_forward.empty() ? pair : of_stage(times.pair_forward, s);
+    if (pair >= std::max(forward, backward) * kRounded && ends >= forward * kRounded &&
+        pair >= ends * kRounded && pair < 9e9_s) {
+      continue;
+    }
+    return unusable(
+        fmt::format("{}: stage_times.pair = \"{}\" of stage {}, whose forward ends after {}: alone "
+                    "the forward takes {} and the backward beside it {}",
+                    job.file, format(pair), s, format(ends), format(forward), format(backward)),
+        "a pair at least as long as each of the two, pair_forward between forward and pair");
+  }
+  return {};
+}
+
 Status check_virtual_stages(const Job& job) {
   const Parallelism& p = job.parallelism;
   if (p.virtual_stages == 1) return {};
@@ -171,13 +211,15 @@ Status check_numbers(const Job& job) {
     }
   }
   if (job.stage_times) {
-    for (const auto* times : {&job.stage_times->forward, &job.stage_times->backward,
-                              &job.stage_times->backward_weight, &job.stage_times->recompute}) {
+    for (const auto* times :
+         {&job.stage_times->forward, &job.stage_times->backward, &job.stage_times->backward_weight,
+          &job.stage_times->recompute, &job.stage_times->pair, &job.stage_times->pair_forward}) {
       if (times->size() > 1 && times->size() != static_cast<size_t>(stages_of(p))) {
         return unusable(fmt::format("{}: stage_times: a list has {} entries for {} stages",
                                     job.file, times->size(), stages_of(p)));
       }
     }
+    TRY(check_pair_times(job));
   }
   return {};
 }
@@ -468,6 +510,16 @@ void take_stage_times(const StageTimes& times, Plan& plan) {
             .recompute = last ? 0_s : of_stage(times.recompute, s),
             .reduce = times.reduce.value_or(0_s)};
     if (!times.backward_weight.empty()) cost.backward_weight = of_stage(times.backward_weight, s);
+  }
+  const auto stages = static_cast<int32_t>(plan.stages.size());
+  for (int32_t s = 0; s < stages && !times.pair.empty(); ++s) {
+    const auto at = static_cast<size_t>(s);
+    const Seconds pair = of_stage(times.pair, at);
+    plan.pairs.push_back(
+        {.forward = s,
+         .backward = stages - 1 - s,
+         .forward_end = times.pair_forward.empty() ? pair : of_stage(times.pair_forward, at),
+         .backward_end = pair});
   }
   plan.wan_transfer = times.transfer;
   plan.wan_latency = times.latency.value_or(0_s);

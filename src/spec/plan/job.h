@@ -29,6 +29,10 @@ struct StageTimes {
   std::optional<Seconds> latency;    // from its last byte leaving to its being there; left out: 0
   std::optional<int64_t> in_flight;  // micro-batches a device has memory for; left out: any number
   std::optional<Seconds> reduce;     // sum of gradients among the replicas; left out: none
+  // A forward co-executed with the backward of the rank's other stage, by the forward's stage: both
+  // together; and when the forward's result is there, left out: at the end. Empty: they are not.
+  std::vector<Seconds> pair;
+  std::vector<Seconds> pair_forward;
 };
 
 struct Job {

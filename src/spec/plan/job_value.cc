@@ -23,6 +23,21 @@ Value per_stage_value(const std::vector<Seconds>& times) {
   return Value(std::move(list));
 }
 
+// Whether [stage_times].pair and pair_forward say all pairs: each stage with the one as far from
+// the other end, and no backward that ends before its forward.
+bool says_pairs(const Plan& plan) {
+  if (plan.pairs.empty()) return true;
+  if (plan.pairs.size() != plan.stages.size()) return false;
+  const auto last = static_cast<int32_t>(plan.stages.size()) - 1;
+  for (int32_t s = 0; s <= last; ++s) {
+    const PairCost& pair = plan.pairs[static_cast<size_t>(s)];
+    if (pair.forward != s || pair.backward != last - s || pair.forward_end > pair.backward_end) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // The stages' times, as a person would have written them.
 Value stage_times_value(const Plan& plan) {
   std::vector<Seconds> forward, backward, recompute, weights;
@@ -41,6 +56,15 @@ Value stage_times_value(const Plan& plan) {
   if (split) times.emplace_back("backward_weight", per_stage_value(weights));
   if (recompute.front() > 0_s || recompute != std::vector(recompute.size(), 0_s)) {
     times.emplace_back("recompute", per_stage_value(recompute));
+  }
+  if (says_pairs(plan) && !plan.pairs.empty()) {
+    std::vector<Seconds> pair, pair_forward;
+    for (const PairCost& each : plan.pairs) {
+      pair.push_back(each.backward_end);
+      pair_forward.push_back(each.forward_end);
+    }
+    times.emplace_back("pair", per_stage_value(pair));
+    if (pair_forward != pair) times.emplace_back("pair_forward", per_stage_value(pair_forward));
   }
   const Seconds reduce = plan.stages.front().cost.reduce;
   if (reduce > 0_s) times.emplace_back("reduce", format(reduce));
@@ -148,6 +172,10 @@ Result<JobValue> to_job_value(const Plan& plan, const std::string& file) {
         fmt::format("left out: the schedule that was found for this Plan (given = \"{}\"); counted "
                     "as schedule = \"{}\"",
                     plan.given->name, plan.parallelism.schedule));
+  }
+  if (!plan.pairs.empty() && !(told && says_pairs(plan))) {
+    out.notes.push_back(
+        "left out: how long co-executed passes take (pairs); counted one after the other");
   }
   if (!plan.measured_links.empty()) {
     out.notes.push_back("left out: measured_links; WAN links are those that cluster.wan describes");

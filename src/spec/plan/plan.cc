@@ -182,6 +182,43 @@ Status validate_ends(const Plan& plan) {
   return {};
 }
 
+// Of one rank, in order, each once; neither side ends before it would alone.
+Status validate_pairs(const Plan& plan) {
+  const auto stages = std::ssize(plan.stages);
+  for (size_t i = 0; i < plan.pairs.size(); ++i) {
+    const PairCost& pair = plan.pairs[i];
+    const auto wrong = [&](const std::string& why, const std::string& hint) {
+      return unusable(
+          fmt::format("pairs[{}], of stages {} and {}: {}", i, pair.forward, pair.backward, why),
+          hint);
+    };
+    const auto exists = [&](int32_t stage) { return stage >= 0 && stage < stages; };
+    if (!exists(pair.forward) || !exists(pair.backward) ||
+        plan.position_of(pair.forward) != plan.position_of(pair.backward)) {
+      return wrong("they are not of one rank",
+                   fmt::format("two of the stages 0 to {} that lie on one rank", stages - 1));
+    }
+    if (i > 0 && std::pair{plan.pairs[i - 1].forward, plan.pairs[i - 1].backward} >=
+                     std::pair{pair.forward, pair.backward}) {
+      return wrong("they stand behind others that come later, or twice",
+                   "pairs by forward, then by backward");
+    }
+    const Seconds forward = plan.stages[static_cast<size_t>(pair.forward)].cost.forward;
+    const Seconds backward = plan.stages[static_cast<size_t>(pair.backward)].cost.backward;
+    const auto late_enough = [](Seconds end, Seconds alone) {  // texts round
+      return end.value >= alone.value * (1 - 1e-6) && end.value < 9e9;
+    };
+    if (!late_enough(pair.forward_end, forward) || !late_enough(pair.backward_end, backward)) {
+      return wrong(fmt::format("the forward pass ends after {} and the backward pass after {}; "
+                               "alone they take {} and {}",
+                               format(pair.forward_end), format(pair.backward_end), format(forward),
+                               format(backward)),
+                   "ends no earlier than that, and below 290 years");
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 bool Plan::replicas_lie_apart(int32_t stage) const {
@@ -261,6 +298,7 @@ Status validate(const Plan& plan) {
                       r, r, rank / plan.replicas(), rank % plan.replicas()));
     }
   }
+  TRY(validate_pairs(plan));
   TRY(validate_places(plan));
   if (plan.replicas_lie_apart()) TRY(validate_apart(plan));
   TRY(validate_boundaries(plan));

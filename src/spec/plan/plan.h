@@ -16,6 +16,7 @@
 #include "spec/plan/exchange_settings.h"
 #include "spec/plan/given_schedule.h"
 #include "spec/plan/hardware.h"
+#include "spec/plan/pair_cost.h"
 #include "spec/plan/settings.h"
 #include "spec/plan/stage_cost.h"
 
@@ -82,6 +83,7 @@ struct Plan {
   CostSource cost_source = CostSource::kRoofline;
   std::string constants;         // digest of the constants that the law `tombolo` took; empty: none
   std::vector<Stage> stages;     // stages[s] is pipeline stage s; pipeline x virtual_stages
+  std::vector<PairCost> pairs;   // of passes that are co-executed, by (forward, backward)
   std::vector<Placement> ranks;  // ranks[r].rank == r
   Bytes boundary;                // one micro-batch between two stages
   std::optional<Seconds>

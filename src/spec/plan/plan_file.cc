@@ -1,5 +1,7 @@
 #include "spec/plan/plan_file.h"
 
+#include <algorithm>
+
 #include "base/fields.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -59,6 +61,15 @@ void describe(Archive& a, GivenSchedule& given) {
   a.required("name", given.name);
   describe_texts(a, "ranks", given.ranks, order_text, parse_order);
   describe_texts(a, "links", given.links, link_text, parse_link);
+  const bool any = std::any_of(given.pairs.begin(), given.pairs.end(),
+                               [](const auto& of_rank) { return !of_rank.empty(); });
+  if (Archive::kReads || any) {
+    describe_texts(a, "pairs", given.pairs, pairs_text, parse_pairs);
+  }
+  if (Archive::kReads && std::all_of(given.pairs.begin(), given.pairs.end(),
+                                     [](const auto& of_rank) { return of_rank.empty(); })) {
+    given.pairs.clear();
+  }
   a.optional("release", given.release);
 }
 
@@ -77,6 +88,7 @@ void describe(Archive& a, Plan& plan) {
   a.required("cost_source", plan.cost_source);
   a.optional("constants", plan.constants);
   a.required("stages", plan.stages);
+  if (Archive::kReads || !plan.pairs.empty()) a.optional("pairs", plan.pairs);
   a.required("ranks", plan.ranks);
   a.required("boundary", plan.boundary);
   a.optional("wan_transfer", plan.wan_transfer);

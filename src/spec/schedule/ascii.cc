@@ -99,9 +99,35 @@ struct Row {
   int32_t replica = 0;
   int32_t stage = 0;
   int32_t rank = 0;
+  bool beside = false;  // what runs beside the row above
   std::string name = {};
   std::vector<const Interval*> intervals = {};
 };
+
+bool is_forward(const Interval& interval) {
+  return interval.lane == trace::Lane::kCompute && interval.action.kind == ActionKind::kForward;
+}
+
+// The backwards that run beside a forward of the row, taken out of it.
+Row take_beside(Row& row) {
+  Row beside{row.replica, row.stage, row.rank, true, "beside it", {}};
+  std::vector<const Interval*> forwards;
+  std::copy_if(row.intervals.begin(), row.intervals.end(), std::back_inserter(forwards),
+               [](const Interval* interval) { return is_forward(*interval); });
+  std::erase_if(row.intervals, [&](const Interval* interval) {
+    if (interval->lane != trace::Lane::kCompute || interval->action.kind != ActionKind::kBackward) {
+      return false;
+    }
+    // Forwards of a rank follow one another: the last one that begins before this ends decides.
+    const auto next = std::partition_point(
+        forwards.begin(), forwards.end(),
+        [&](const Interval* forward) { return forward->start < interval->end; });
+    const bool found = next != forwards.begin() && interval->start < next[-1]->end;
+    if (found) beside.intervals.push_back(interval);
+    return found;
+  });
+  return beside;
+}
 
 std::vector<Row> rows_of(const trace::Trace& trace,
                          const std::map<int32_t, std::vector<const Interval*>>& by_rank) {
@@ -117,10 +143,13 @@ std::vector<Row> rows_of(const trace::Trace& trace,
       row.stage = label.stage;
       row.name += fmt::format(", stage {}", label.stage);
     }
+    Row beside = take_beside(row);
     rows.push_back(std::move(row));
+    if (!beside.intervals.empty()) rows.push_back(std::move(beside));
   }
   std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
-    return std::tie(a.replica, a.stage, a.rank) < std::tie(b.replica, b.stage, b.rank);
+    return std::tie(a.replica, a.stage, a.rank, a.beside) <
+           std::tie(b.replica, b.stage, b.rank, b.beside);
   });
   return rows;
 }

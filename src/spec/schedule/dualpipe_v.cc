@@ -26,10 +26,14 @@ class DualPipeWriter {
     append_backward_input(shape_, stages_[chunk], m, order_);
     weights_.push_back({ActionKind::kBackwardWeight, stages_[chunk], m});
   }
-  // A pair that DualPipeV overlaps: here one after the other.
+  // A pair that DualPipeV overlaps; where the shape has none, one after the other.
   void forward_and_backward(int forward_chunk, int backward_chunk) {
-    forward(forward_chunk);
-    backward(backward_chunk);
+    if (std::max(forwards_[forward_chunk], backwards_[backward_chunk]) >= shape_.microbatches) {
+      forward(forward_chunk);
+      return backward(backward_chunk);
+    }
+    append_pair(shape_, {ActionKind::kForward, stages_[forward_chunk], forwards_[forward_chunk]++},
+                stages_[backward_chunk], backwards_[backward_chunk]++, order_, pairs_);
   }
   void oldest_weight() {
     if (weights_.empty()) return;
@@ -40,6 +44,7 @@ class DualPipeWriter {
     while (!weights_.empty()) oldest_weight();
     return std::move(order_);
   }
+  std::vector<Pair> take_pairs() { return std::move(pairs_); }
 
  private:
   void add(const action::Action& action) {
@@ -52,15 +57,14 @@ class DualPipeWriter {
   int32_t backwards_[2] = {0, 0};
   std::deque<action::Action> weights_;  // halves that are put off, oldest first
   Order order_;
+  std::vector<Pair> pairs_;
 };
 
-}  // namespace
-
 // The eight steps of DualPipeV's reference implementation.
-std::vector<Order> dualpipe_v(const Shape& shape, const Times&) {
+std::vector<DualPipeWriter> write_positions(const Shape& shape) {
   const int32_t positions = shape.positions();
   const int32_t microbatches = std::max(2 * positions, shape.microbatches);
-  std::vector<Order> orders;
+  std::vector<DualPipeWriter> writers;
   for (int32_t position = 0; position < positions; ++position) {
     const int32_t after = positions - 1 - position;
     DualPipeWriter out(shape, position);
@@ -95,9 +99,23 @@ std::vector<Order> dualpipe_v(const Shape& shape, const Times&) {
       out.oldest_weight();
       out.backward(0, true);
     }
-    orders.push_back(out.take());
+    writers.push_back(std::move(out));
   }
+  return writers;
+}
+
+}  // namespace
+
+std::vector<Order> dualpipe_v(const Shape& shape, const Times&) {
+  std::vector<Order> orders;
+  for (DualPipeWriter& writer : write_positions(shape)) orders.push_back(writer.take());
   return orders;
+}
+
+std::vector<std::vector<Pair>> dualpipe_v_pairs(const Shape& shape) {
+  std::vector<std::vector<Pair>> pairs;
+  for (DualPipeWriter& writer : write_positions(shape)) pairs.push_back(writer.take_pairs());
+  return pairs;
 }
 
 }  // namespace tombolo::schedule

@@ -26,6 +26,16 @@ SimDuration StageDurations::of(action::ActionKind kind) const {
   }
 }
 
+PairDurations Times::pair(int32_t forward, int32_t backward) const {
+  const auto key = [](const PairDurations& pair) { return std::pair{pair.forward, pair.backward}; };
+  const auto found =
+      std::lower_bound(pairs.begin(), pairs.end(), std::pair{forward, backward},
+                       [&](const auto& pair, const auto& wanted) { return key(pair) < wanted; });
+  if (found != pairs.end() && key(*found) == std::pair{forward, backward}) return *found;
+  const SimDuration first = stages[static_cast<size_t>(forward)].forward;
+  return {forward, backward, first, first + stages[static_cast<size_t>(backward)].backward()};
+}
+
 Times equal_times(int32_t stages, const StageDurations& each) {
   return {std::vector<StageDurations>(static_cast<size_t>(stages), each), {}};
 }
@@ -43,6 +53,10 @@ Times times_of(const plan::Plan& plan) {
   const Shape shape = shape_of(plan);
   Times times;
   for (const plan::Stage& stage : plan.stages) times.stages.push_back(durations_of(stage.cost));
+  for (const plan::PairCost& pair : plan.pairs) {
+    times.pairs.push_back({pair.forward, pair.backward, round_to_ns(pair.forward_end),
+                           round_to_ns(pair.backward_end)});
+  }
   for (int32_t s = 0; s + 1 < shape.stages; ++s) {
     times.transfer.push_back({});
     times.latency.push_back({});
@@ -96,10 +110,11 @@ Bubble bubble_of(const trace::Trace& trace) {
   std::map<int32_t, Rank> ranks;
   for (const trace::Interval& interval : trace.intervals) {
     if (interval.lane != trace::Lane::kCompute) continue;
-    Rank& rank = ranks.emplace(interval.rank, Rank{interval.start, interval.end, {}}).first->second;
-    rank.start = std::min(rank.start, interval.start);
+    // In order of start; of a pair, what lies beside the other counts once.
+    Rank& rank =
+        ranks.emplace(interval.rank, Rank{interval.start, interval.start, {}}).first->second;
+    rank.work += std::max(SimDuration{}, interval.end - std::max(interval.start, rank.end));
     rank.end = std::max(rank.end, interval.end);
-    rank.work += interval.end - interval.start;
   }
   Bubble out;
   if (ranks.empty()) return out;

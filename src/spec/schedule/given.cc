@@ -23,11 +23,16 @@ bool opens_backward(const Action& action, const Action& receive) {
          action.stage == receive.stage && action.microbatch == receive.microbatch;
 }
 
-// What a Plan carries of an order.
-Order without_what_follows(const Order& order) {
+// What a Plan carries of an order. Of a pair, the receive of its backward stands before both.
+Order without_what_follows(const Order& order, const std::vector<Pair>& pairs) {
   Order out;
+  size_t next_pair = 0;
   for (size_t i = 0; i < order.size(); ++i) {
-    const bool early_receive = order[i].kind == ActionKind::kReceiveGradient &&
+    while (next_pair < pairs.size() && order[i] == pairs[next_pair].backward) ++next_pair;
+    const bool before_pair = next_pair < pairs.size() && i + 1 < order.size() &&
+                             order[i + 1] == pairs[next_pair].forward &&
+                             opens_backward(pairs[next_pair].backward, order[i]);
+    const bool early_receive = order[i].kind == ActionKind::kReceiveGradient && !before_pair &&
                                i + 1 < order.size() && !opens_backward(order[i + 1], order[i]);
     if (is_computation(order[i].kind) || early_receive) out.push_back(order[i]);
   }
@@ -82,7 +87,12 @@ void drop_second_receives(Order& order) {
 plan::GivenSchedule to_given(const Schedule& schedule) {
   plan::GivenSchedule given;
   given.name = schedule.name;
-  for (const Order& order : schedule.ranks) given.ranks.push_back(without_what_follows(order));
+  given.pairs = schedule.pairs;
+  for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    const std::vector<Pair> pairs =
+        schedule.pairs.empty() ? std::vector<Pair>{} : schedule.pairs[rank];
+    given.ranks.push_back(without_what_follows(schedule.ranks[rank], pairs));
+  }
   given.links = schedule.links;
   for (const SimDuration release : schedule.release) given.release.push_back(seconds(release));
   return given;
@@ -106,7 +116,13 @@ Result<Schedule> from_given(const plan::GivenSchedule& given, const Shape& shape
   for (size_t rank = 0; rank < given.ranks.size(); ++rank) {
     TRY(check_order(given.ranks[rank], shape, rank));
   }
-  schedule.ranks = add_communication(schedule.ranks, shape, RecomputeWhen::kAhead);
+  if (!given.pairs.empty() && given.pairs.size() != given.ranks.size()) {
+    return unusable(
+        fmt::format("given.pairs pairs {} ranks of {}", given.pairs.size(), given.ranks.size()),
+        "one text per rank, or none at all");
+  }
+  schedule.pairs = given.pairs;
+  schedule.ranks = add_communication(schedule.ranks, shape, RecomputeWhen::kAhead, schedule.pairs);
   for (Order& order : schedule.ranks) drop_second_receives(order);
   add_update(schedule.ranks, shape);
   schedule.links = given.links;

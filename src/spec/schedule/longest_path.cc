@@ -1,6 +1,7 @@
 #include "spec/schedule/longest_path.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 namespace tombolo::schedule::detail {
@@ -62,6 +63,7 @@ class Walk {
     size_t next = 0;            // in its order
     SimTime now = {};           // its last computation ends, its last awaited message is there
     size_t awaited = kNothing;  // the message
+    size_t next_pair = 0;       // of its pairs
   };
   struct Link {
     SimTime free = {};
@@ -96,9 +98,48 @@ class Walk {
           if (!receive(rank, number({action.stage, true, replica, m}))) return;
           break;
         default:
-          compute(index, replica, action);
+          if (const Pair* pair = begins_pair(index, action)) {
+            rank.next = co_execute(index, replica, *pair);
+          } else {
+            compute(index, replica, action);
+          }
       }
     }
+  }
+
+  const Pair* begins_pair(size_t index, const Action& action) const {
+    if (schedule_.pairs.empty()) return nullptr;
+    const std::vector<Pair>& pairs = schedule_.pairs[index];
+    const size_t next = ranks_[index].next_pair;
+    return next < pairs.size() && pairs[next].forward == action ? &pairs[next] : nullptr;
+  }
+
+  // The pair and its sends, which leave in the order in which its sides end. Returns where the last
+  // of them stands.
+  size_t co_execute(size_t index, int32_t replica, const Pair& pair) {
+    Rank& rank = ranks_[index];
+    ++rank.next_pair;
+    const PairDurations durations = times_.pair(pair.forward.stage, pair.backward.stage);
+    const SimTime start = rank.now;
+    const std::array<std::pair<Action, SimTime>, 2> sides{
+        std::pair{pair.forward, start + durations.forward_end},
+        std::pair{pair.backward, start + durations.backward_end}};
+    rank.now = start + durations.duration();
+    for (const auto& [action, end] : sides) draw_computation(index, action, start, end);
+    const Order& order = schedule_.ranks[index];
+    size_t last = rank.next + 1;
+    const bool forward_first = durations.forward_ends_first();
+    for (const size_t side : {forward_first ? 0 : 1, forward_first ? 1 : 0}) {
+      const auto& [action, end] = sides[side];
+      const Action sent{side == 0 ? ActionKind::kSendActivation : ActionKind::kSendGradient,
+                        action.stage, action.microbatch};
+      for (size_t i = rank.next + 2; i < std::min(order.size(), rank.next + 4); ++i) {
+        if (order[i] != sent) continue;
+        send({sent.stage - (side == 0 ? 0 : 1), side == 1, replica, sent.microbatch}, end);
+        ++last;
+      }
+    }
+    return last;
   }
 
   void compute(size_t index, int32_t replica, const Action& action) {
@@ -110,11 +151,16 @@ class Walk {
     if (duration.ns == 0) return;
     const SimTime start = now;
     now = now + duration;
+    draw_computation(index, action, start, now);
+  }
+
+  void draw_computation(size_t index, const Action& action, SimTime start, SimTime end) {
+    if (start == end) return;
     first_ = std::min(first_, start);
-    last_ = std::max(last_, now);
+    last_ = std::max(last_, end);
     if (!drawing_) return;
     drawing_->intervals.push_back(
-        {trace::Lane::kCompute, static_cast<int32_t>(index), -1, action, 1, start, now, 0});
+        {trace::Lane::kCompute, static_cast<int32_t>(index), -1, action, 1, start, end, 0});
   }
 
   // Whether it is there.

@@ -70,25 +70,66 @@ std::vector<int64_t> peak_in_flight(const Schedule& schedule) {
   return peaks;
 }
 
+Bytes activations_of_pair(const plan::Plan& plan, const Pair& pair) {
+  const plan::Stage& forward = plan.stages[static_cast<size_t>(pair.forward.stage)];
+  const plan::Stage& backward = plan.stages[static_cast<size_t>(pair.backward.stage)];
+  const auto layers = [](const plan::Stage& stage) {
+    return static_cast<double>(std::max<int64_t>(1, stage.slice.layers));
+  };
+  return std::max(
+      forward.activations / layers(forward),
+      forward.activations - backward.activations + backward.activations / layers(backward));
+}
+
+namespace {
+
+// What a rank keeps, action by action.
+class Replay {
+ public:
+  Replay(const plan::Plan& plan, const std::vector<Pair>& pairs) : plan_(plan), pairs_(pairs) {}
+
+  void act(const action::Action& action) {
+    if (closes(action.kind)) --in_flight_[action.stage];
+    if (action.kind != action::ActionKind::kForward) return;
+    const bool begins_pair = next_ < pairs_.size() && pairs_[next_].forward == action;
+    if (begins_pair) peak_ = std::max(peak_, kept() + activations_of_pair(plan_, pairs_[next_]));
+    ++in_flight_[action.stage];
+    if (begins_pair) {
+      ++next_;  // its backward, which is next, closes another micro-batch
+    } else {
+      peak_ = std::max(peak_, kept());
+    }
+  }
+  Bytes peak() const { return peak_; }
+
+ private:
+  Bytes kept() const {
+    Bytes now;
+    for (const auto& [stage, count] : in_flight_) {
+      now += plan_.stages[static_cast<size_t>(stage)].activations * static_cast<double>(count);
+    }
+    return now;
+  }
+
+  const plan::Plan& plan_;
+  const std::vector<Pair>& pairs_;
+  std::map<int32_t, int64_t> in_flight_;  // by stage
+  size_t next_ = 0;
+  Bytes peak_;
+};
+
+}  // namespace
+
 std::vector<Bytes> peak_memory(const plan::Plan& plan, const Schedule& schedule) {
   CHECK(schedule.ranks.size() == plan.ranks.size(), "a schedule for {} ranks and a Plan for {}",
         schedule.ranks.size(), plan.ranks.size());
   const Shape shape = shape_of(plan);
   std::vector<Bytes> peaks;
+  const std::vector<Pair> none;
   for (size_t r = 0; r < plan.ranks.size(); ++r) {
-    std::map<int32_t, int64_t> in_flight;  // by stage
-    Bytes peak;
-    for (const action::Action& action : schedule.ranks[r]) {
-      if (closes(action.kind)) --in_flight[action.stage];
-      if (action.kind != action::ActionKind::kForward) continue;
-      ++in_flight[action.stage];
-      Bytes now;
-      for (const auto& [stage, count] : in_flight) {
-        now += plan.stages[stage].activations * static_cast<double>(count);
-      }
-      peak = std::max(peak, now);
-    }
-    peaks.push_back(standing_of(plan, shape, r).total() + peak);
+    Replay replay(plan, schedule.pairs.empty() ? none : schedule.pairs[r]);
+    for (const action::Action& action : schedule.ranks[r]) replay.act(action);
+    peaks.push_back(standing_of(plan, shape, r).total() + replay.peak());
   }
   return peaks;
 }

@@ -5,39 +5,66 @@ namespace tombolo::schedule {
 using action::Action;
 using action::ActionKind;
 
-std::vector<Order> add_communication(const std::vector<Order>& compute, const Shape& shape,
-                                     RecomputeWhen when) {
-  std::vector<Order> ranks;
-  for (const Order& actions : compute) {
-    Order out;
-    for (const Action& action : actions) {
-      const bool from_previous = shape.crosses(action.stage - 1);
-      const bool from_next = shape.crosses(action.stage);
-      const bool forward = action.kind == ActionKind::kForward;
-      const bool backward =
-          action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardInput;
-      const bool recomputes_first =
-          when == RecomputeWhen::kWithGradient && shape.recomputes(action.stage);
-      const bool opens_backward =
-          recomputes_first ? action.kind == ActionKind::kRecompute : backward;
-      const auto add = [&](ActionKind kind) {
-        out.push_back({kind, action.stage, action.microbatch});
-      };
-      if (forward && from_previous) add(ActionKind::kReceiveActivation);
-      if (opens_backward && from_next) add(ActionKind::kReceiveGradient);
-      out.push_back(action);
-      if (forward && from_next) add(ActionKind::kSendActivation);
-      if (backward && from_previous) add(ActionKind::kSendGradient);
-    }
-    ranks.push_back(std::move(out));
-  }
-  return ranks;
-}
+namespace {
 
-std::vector<Order> replicate(const std::vector<Order>& positions, const Shape& shape) {
+// What the computations of one rank receive and send.
+class Communication {
+ public:
+  Communication(const Shape& shape, RecomputeWhen when) : shape_(shape), when_(when) {}
+
+  void receives(const Action& action) {
+    if (action.kind == ActionKind::kForward && shape_.crosses(action.stage - 1)) {
+      add(ActionKind::kReceiveActivation, action);
+    }
+    const bool recomputes_first =
+        when_ == RecomputeWhen::kWithGradient && shape_.recomputes(action.stage);
+    const bool opens_backward =
+        recomputes_first ? action.kind == ActionKind::kRecompute : is_backward(action);
+    if (opens_backward && shape_.crosses(action.stage)) add(ActionKind::kReceiveGradient, action);
+  }
+  void computes(const Action& action) { out_.push_back(action); }
+  void sends(const Action& action) {
+    if (action.kind == ActionKind::kForward && shape_.crosses(action.stage)) {
+      add(ActionKind::kSendActivation, action);
+    }
+    if (is_backward(action) && shape_.crosses(action.stage - 1)) {
+      add(ActionKind::kSendGradient, action);
+    }
+  }
+  Order take() { return std::move(out_); }
+
+ private:
+  static bool is_backward(const Action& action) {
+    return action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardInput;
+  }
+  void add(ActionKind kind, const Action& of) { out_.push_back({kind, of.stage, of.microbatch}); }
+
+  const Shape& shape_;
+  const RecomputeWhen when_;
+  Order out_;
+};
+
+}  // namespace
+
+std::vector<Order> add_communication(const std::vector<Order>& compute, const Shape& shape,
+                                     RecomputeWhen when,
+                                     const std::vector<std::vector<Pair>>& pairs) {
   std::vector<Order> ranks;
-  for (int32_t rank = 0; rank < shape.ranks(); ++rank) {
-    ranks.push_back(positions[static_cast<size_t>(rank / shape.replicas)]);
+  for (size_t r = 0; r < compute.size(); ++r) {
+    Communication out(shape, when);
+    const std::vector<Pair> of_rank = pairs.empty() ? std::vector<Pair>{} : pairs[r];
+    size_t next_pair = 0;
+    for (size_t i = 0; i < compute[r].size(); ++i) {
+      const bool is_pair = next_pair < of_rank.size() && i + 1 < compute[r].size() &&
+                           of_rank[next_pair] == Pair{compute[r][i], compute[r][i + 1]};
+      const size_t last = i + (is_pair ? 1 : 0);
+      for (size_t k = i; k <= last; ++k) out.receives(compute[r][k]);
+      for (size_t k = i; k <= last; ++k) out.computes(compute[r][k]);
+      for (size_t k = i; k <= last; ++k) out.sends(compute[r][k]);
+      if (is_pair) ++next_pair;
+      i = last;
+    }
+    ranks.push_back(out.take());
   }
   return ranks;
 }

@@ -12,11 +12,20 @@ enum class RecomputeWhen { kWithGradient, kAhead };
 // Inserts what a pipeline must send and receive: a receive right before the computation that needs
 // it (for a gradient B or I; or R, where it waits), a send right after the computation that made
 // it. Nothing passes between neighbouring stages of one rank.
+// Pairs, of each order, stay neighbours: receives of both before them, sends behind them.
 std::vector<Order> add_communication(const std::vector<Order>& compute, const Shape& shape,
-                                     RecomputeWhen when = RecomputeWhen::kWithGradient);
+                                     RecomputeWhen when = RecomputeWhen::kWithGradient,
+                                     const std::vector<std::vector<Pair>>& pairs = {});
 
-// The pipeline `replicas` times side by side: an order per rank from an order per position.
-std::vector<Order> replicate(const std::vector<Order>& positions, const Shape& shape);
+// The pipeline `replicas` times side by side: an order, or its pairs, per rank from one per position.
+template <class T>
+std::vector<T> replicate(const std::vector<T>& positions, const Shape& shape) {
+  std::vector<T> ranks;
+  for (int32_t rank = 0; rank < shape.ranks() && !positions.empty(); ++rank) {
+    ranks.push_back(positions[static_cast<size_t>(rank / shape.replicas)]);
+  }
+  return ranks;
+}
 
 // Appends one optimizer update per stage of each rank, after the sums of gradients where there are
 // replicas.

@@ -22,9 +22,9 @@ constexpr std::array kPolicies{
     Policy{"w",
            "Wang et al., Hiding Communication Cost in Distributed LLM Training via Micro-batch "
            "Co-execution (DHelix), 2024",
-           w_shape},
+           w_shape, nullptr, false, w_shape_pairs},
     Policy{"dualpipev", "DeepSeek-AI, DualPipe (DualPipeV), github.com/deepseek-ai/DualPipe, 2025",
-           dualpipe_v},
+           dualpipe_v, nullptr, false, dualpipe_v_pairs},
     Policy{"atlas",
            "Palak et al., Improving training time and GPU utilization in geo-distributed language "
            "model training (Atlas), 2024",
@@ -47,6 +47,20 @@ void append_backward(const Shape& shape, int32_t stage, int32_t microbatch, Orde
     order.push_back({action::ActionKind::kRecompute, stage, microbatch});
   }
   order.push_back({action::ActionKind::kBackward, stage, microbatch});
+}
+
+void append_pair(const Shape& shape, const action::Action& forward, int32_t backward_stage,
+                 int32_t microbatch, Order& order, std::vector<Pair>& pairs) {
+  const action::Action backward{action::ActionKind::kBackward, backward_stage, microbatch};
+  if (!shape.pairs) {
+    order.push_back(forward);
+    return append_backward(shape, backward_stage, microbatch, order);
+  }
+  if (shape.recomputes(backward_stage)) {
+    order.push_back({action::ActionKind::kRecompute, backward_stage, microbatch});
+  }
+  order.insert(order.end(), {forward, backward});
+  pairs.push_back({forward, backward});
 }
 
 void append_backward_input(const Shape& shape, int32_t stage, int32_t microbatch, Order& order) {

@@ -74,7 +74,9 @@ std::vector<Order> zb_v(const Shape& shape, const Times& times);
 // bubble is (P-1) max(f, b) for M >= P. docs/laws/w_shape.md.
 // Source: Wang et al., "Hiding Communication Cost in Distributed LLM Training via Micro-batch
 // Co-execution" (DHelix), 2024, section 4.1 and figure 8.
+// With pairs of F&B each: T = 2 (M - 1) F&B + 2 P (f + b), here in times of a chunk, M >= 2P.
 std::vector<Order> w_shape(const Shape& shape, const Times& times);
+std::vector<std::vector<Pair>> w_shape_pairs(const Shape& shape);
 
 // The model folded once; forwards of one chunk beside backwards of the other, weights' halves put
 // off at the end. The published bubble is (P-1)(F&B + B - 3 W) in times of a chunk, F&B that of a
@@ -82,6 +84,7 @@ std::vector<Order> w_shape(const Shape& shape, const Times& times);
 // chunks. docs/laws/dualpipe_v.md. Source: DeepSeek-AI, "DualPipe", github.com/deepseek-ai/DualPipe
 // (dualpipev.py), 2025.
 std::vector<Order> dualpipe_v(const Shape& shape, const Times& times);
+std::vector<std::vector<Pair>> dualpipe_v_pairs(const Shape& shape);
 
 struct Policy {
   std::string_view name;  // in job files
@@ -90,6 +93,8 @@ struct Policy {
   std::vector<Order> (*order_compute)(const Shape& shape, const Times& times) = nullptr;
   Rules (*rules)(const Shape& shape, const Times& times, plan::Discipline discipline) = nullptr;
   bool keeps_to_memory = false;
+  // Of an order per position: which neighbours the law co-executes, where the shape has pairs.
+  std::vector<std::vector<Pair>> (*pairs)(const Shape& shape) = nullptr;
 };
 std::span<const Policy> policies();
 const Policy* find_policy(std::string_view name);  // null where there is none
@@ -97,6 +102,11 @@ const Policy* find_policy(std::string_view name);  // null where there is none
 // Appends B of a micro-batch, and R before it where the stage recomputes: R waits for the gradient
 // like B does, as torch's checkpointing runs the forward again inside the backward.
 void append_backward(const Shape& shape, int32_t stage, int32_t microbatch, Order& order);
+
+// Appends a forward and a backward that a policy has beside each other. Where the shape has pairs a
+// recomputation comes before both, and they are added to `pairs`; else behind the forward.
+void append_pair(const Shape& shape, const action::Action& forward, int32_t backward_stage,
+                 int32_t microbatch, Order& order, std::vector<Pair>& pairs);
 
 // Appends I of a micro-batch, and R before it where the stage recomputes.
 void append_backward_input(const Shape& shape, int32_t stage, int32_t microbatch, Order& order);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "base/check.h"
 #include "spec/schedule/passes.h"
@@ -75,6 +77,10 @@ Status check_times(const plan::Plan& plan, const Shape& shape) {
                                 what, format(time)),
                     "another unit, or fewer micro-batches");
   };
+  for (const plan::PairCost& pair : plan.pairs) {
+    TRY(check(fmt::format("a pair of stages {} and {}", pair.forward, pair.backward),
+              pair.duration()));
+  }
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const plan::StageCost& cost = plan.stages[s].cost;
     TRY(check(fmt::format("forward of stage {}", s), cost.forward));
@@ -105,6 +111,34 @@ bool crossed_alike(const plan::Plan& plan, int32_t stage, int32_t cell) {
   return true;
 }
 
+Result<Schedule> build_for(const plan::Plan& plan, const Shape& shape) {
+  if (plan.given) return from_given(*plan.given, shape);
+  const Policy* policy = find_policy(plan.parallelism.schedule);
+  const bool needs_times = policy && (policy->rules || !shape.shared.empty());
+  if (!needs_times) return build(plan.parallelism.schedule, shape);
+  TRY(during(check_times(plan, shape), "reading the Plan"));
+  return build(plan.parallelism.schedule, shape, times_of(plan), plan.parallelism.discipline,
+               memory_of(plan));
+}
+
+// Of every pair the Plan says how long it takes.
+Status check_pair_costs(const plan::Plan& plan, const Schedule& schedule) {
+  std::set<std::pair<int32_t, int32_t>> known;
+  for (const plan::PairCost& pair : plan.pairs) known.emplace(pair.forward, pair.backward);
+  for (const std::vector<Pair>& of_rank : schedule.pairs) {
+    for (const Pair& pair : of_rank) {
+      if (known.contains({pair.forward.stage, pair.backward.stage})) continue;
+      return unusable(
+          fmt::format("schedule \"{}\" co-executes {} and {}, and the Plan has no pair "
+                      "of stages {} and {}",
+                      schedule.name, action::to_text(pair.forward), action::to_text(pair.backward),
+                      pair.forward.stage, pair.backward.stage),
+          "pairs with an entry for them, or none at all: one after the other");
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<int32_t> Shape::stages_at(int32_t position) const {
@@ -126,6 +160,7 @@ Shape shape_of(const plan::Plan& plan) {
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     shape.recompute.push_back(plan.may_recompute(s) && plan.stages[s].cost.recompute.value > 0);
   }
+  shape.pairs = !plan.pairs.empty();
   for (const int64_t each : plan.parallelism.microbatches_per_replica) {
     shape.microbatches_each.push_back(static_cast<int32_t>(each));
   }
@@ -155,13 +190,9 @@ std::vector<std::string> schedule_names() {
 
 Result<Schedule> build(const plan::Plan& plan) {
   const Shape shape = shape_of(plan);
-  if (plan.given) return from_given(*plan.given, shape);
-  const Policy* policy = find_policy(plan.parallelism.schedule);
-  const bool needs_times = policy && (policy->rules || !shape.shared.empty());
-  if (!needs_times) return build(plan.parallelism.schedule, shape);
-  TRY(during(check_times(plan, shape), "reading the Plan"));
-  return build(plan.parallelism.schedule, shape, times_of(plan), plan.parallelism.discipline,
-               memory_of(plan));
+  Schedule schedule = TRY(build_for(plan, shape));
+  TRY(check_pair_costs(plan, schedule));
+  return schedule;
 }
 
 Result<Schedule> build(const std::string& name, const Shape& shape) {
@@ -188,7 +219,11 @@ Result<Schedule> build_each(const std::string& name, const Shape& shape, const T
     for (int32_t position = 0; position < shape.positions(); ++position) {
       Order order = alone[one.microbatches].ranks[static_cast<size_t>(position)];
       std::erase_if(order, [](const Action& action) { return action.microbatch < 0; });
-      out.ranks[static_cast<size_t>(position * shape.replicas + replica)] = std::move(order);
+      const auto rank = static_cast<size_t>(position * shape.replicas + replica);
+      out.ranks[rank] = std::move(order);
+      if (alone[one.microbatches].pairs.empty()) continue;
+      out.pairs.resize(out.ranks.size());
+      out.pairs[rank] = alone[one.microbatches].pairs[static_cast<size_t>(position)];
     }
   }
   add_update(out.ranks, shape);
@@ -223,8 +258,14 @@ Result<Schedule> build(const std::string& name, const Shape& shape, const Times&
     schedule = TRY(play(name, shape, times, rules)).schedule;
   } else {
     const std::vector<Order> compute = policy->order_compute(shape, times);
+    std::vector<std::vector<Pair>> pairs;
+    if (shape.pairs && policy->pairs) pairs = policy->pairs(shape);
+    const bool any = std::any_of(pairs.begin(), pairs.end(),
+                                 [](const auto& of_position) { return !of_position.empty(); });
+    if (!any) pairs.clear();
     schedule.ranks =
-        replicate(add_communication(compute, shape, RecomputeWhen::kWithGradient), shape);
+        replicate(add_communication(compute, shape, RecomputeWhen::kWithGradient, pairs), shape);
+    schedule.pairs = replicate(pairs, shape);
     add_update(schedule.ranks, shape);
     schedule = order_links(std::move(schedule), shape, times, cell_rules(shape, times, discipline));
   }

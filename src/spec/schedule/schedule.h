@@ -10,6 +10,9 @@
 // directed pair of ranks travel in the order of their sends. Where the pipelines of a DP-cell share
 // the WAN in time, one transfer of the cell at a time crosses a boundary in a direction, in the
 // order that the schedule states; the link waits for the next one rather than let another pass.
+// Of a pair, a forward and a backward that are neighbours in the order of a rank and run beside each
+// other, the receives come before both and the sends after both; it begins when both inputs are
+// there, and what is sent leaves as its side ends, the forward's first where both end together.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +31,7 @@ namespace tombolo::schedule {
 using Order = std::vector<action::Action>;
 
 using plan::LinkOrder;
+using plan::Pair;
 using plan::Transfer;
 
 struct Schedule {
@@ -37,6 +41,8 @@ struct Schedule {
   // Per replica: its first forward begins so long after the iteration does, no earlier. Empty:
   // none.
   std::vector<SimDuration> release = {};
+  // pairs[r]: which neighbours in the order of rank r are co-executed, in that order. Empty: none.
+  std::vector<std::vector<Pair>> pairs = {};
 
   bool operator==(const Schedule&) const = default;
 };
@@ -58,6 +64,9 @@ struct Shape {
   // Per pipeline, where they have unlike numbers of micro-batches; empty: all alike. Then no boundary
   // is shared.
   std::vector<int32_t> microbatches_each = {};
+  // Whether passes that a policy has beside each other are co-executed (w, dualpipev), or else run
+  // one after the other.
+  bool pairs = false;
 
   int32_t microbatches_of(int32_t replica) const {
     return microbatches_each.empty() ? microbatches
@@ -105,7 +114,7 @@ std::vector<std::string> schedule_names();
 // Replicas of a stage sum their gradients before the update. They follow the same order, except
 // where a policy orders the pipelines of a DP-cell together (atlas) or the Plan gives the schedule.
 // Unusable, naming the known ones, for a name that is not there yet; for a shape that the policy
-// does not take; and above kActionsMax actions, before any memory is spent on them.
+// does not take; for pairs of which the Plan does not say how long they take; and above kActionsMax actions, before any memory is spent on them.
 //
 // Policies that follow rules in time (Varuna, Atlas) need to know how long things take, and so do
 // link orders of shared boundaries; without times a backward takes two forwards, a recomputation
@@ -129,8 +138,8 @@ Result<Schedule> from_given(const plan::GivenSchedule& given, const Shape& shape
 // stage at the end, and where there are replicas the sums of gradients right before; every
 // computation that needs a message is preceded by its receive, every send by its computation; sends
 // and receives of a pair agree in order, activations and gradients each; every transfer over a
-// shared boundary stands once in its link's order; and all ranks together can finish, links in
-// their order (no deadlock).
+// shared boundary stands once in its link's order; pairs are neighbours; and all ranks together can
+// finish, links in their order (no deadlock).
 Status validate(const Schedule& schedule, const Shape& shape);
 
 // Distinguishes the messages of one iteration on one directed pair of ranks that each hold one
@@ -146,8 +155,13 @@ std::vector<int64_t> peak_in_flight(const Schedule& schedule);
 std::vector<int64_t> messages_sent(const Schedule& schedule);
 
 // Bytes at the peak, of a device of each rank: state, activations of the micro-batches in flight,
-// and the largest workspace of its stages.
+// and the largest workspace of its stages. A pair takes and frees activations layer by layer, so
+// that it needs those of a layer on top and not those of a stage.
 std::vector<Bytes> peak_memory(const plan::Plan& plan, const Schedule& schedule);
+
+// Activations that a pair needs at once beside those kept before it: a layer of the forward's stage,
+// or what its stage has more than the backward's and a layer of that.
+Bytes activations_of_pair(const plan::Plan& plan, const Pair& pair);
 
 // Infeasible, naming the stage, what it needs, what the device has and the largest part, where a
 // stage does not fit. Of Plans with imagined [stage_times] only their in_flight counts.
@@ -155,7 +169,7 @@ Status check_memory(const plan::Plan& plan, const Schedule& schedule);
 
 // One Graph per rank, for one iteration. Computations and collectives last what the Plan says,
 // sends carry plan.boundary bytes. Control dependencies keep the order of computations; node names
-// are actions.
+// are actions. A pair is two nodes: the side that ends first, and what is left of the other.
 graph::Graphs to_graph(const plan::Plan& plan, const Schedule& schedule);
 
 }  // namespace tombolo::schedule

@@ -18,17 +18,45 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
 
+// How PyTorch writes a forward and a backward that run beside each other: "(0F4;3B1)OVERLAP_F_B".
+constexpr std::string_view kOverlap = "OVERLAP_F_B";
+
+// The actions of a cell; two of a pair.
+Result<std::vector<action::Action>> parse_cell(std::string_view cell) {
+  if (!cell.ends_with(kOverlap)) return std::vector{TRY(action::parse_action(cell))};
+  std::string_view inside = trimmed(cell.substr(0, cell.size() - kOverlap.size()));
+  if (inside.size() < 2 || inside.front() != '(' || inside.back() != ')') {
+    return unusable(fmt::format("\"{}\" is no pair", cell), "\"(0F4;3B1)OVERLAP_F_B\"");
+  }
+  inside = inside.substr(1, inside.size() - 2);
+  const action::Action forward = TRY(action::parse_action(trimmed(take(inside, ';'))));
+  const action::Action backward = TRY(action::parse_action(trimmed(inside)));
+  return std::vector{forward, backward};
+}
+
 }  // namespace
 
 std::string to_csv(const Schedule& schedule, CsvContent content) {
   std::string out;
-  for (const Order& order : schedule.ranks) {
+  for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    const Order& order = schedule.ranks[rank];
+    const std::vector<Pair> pairs =
+        schedule.pairs.empty() ? std::vector<Pair>{} : schedule.pairs[rank];
+    size_t next_pair = 0;
     bool first = true;
-    for (const action::Action& action : order) {
-      if (content == CsvContent::kComputations && action::is_communication(action.kind)) continue;
+    for (size_t i = 0; i < order.size(); ++i) {
+      if (content == CsvContent::kComputations && action::is_communication(order[i].kind)) continue;
       if (!first) out += ',';
-      out += action::to_text(action);
       first = false;
+      if (next_pair < pairs.size() && i + 1 < order.size() &&
+          pairs[next_pair] == Pair{order[i], order[i + 1]}) {
+        out += fmt::format("({};{}){}", action::to_text(order[i]), action::to_text(order[i + 1]),
+                           kOverlap);
+        ++next_pair;
+        ++i;
+      } else {
+        out += action::to_text(order[i]);
+      }
     }
     out += '\n';
   }
@@ -37,22 +65,29 @@ std::string to_csv(const Schedule& schedule, CsvContent content) {
 
 Result<Schedule> parse_csv(std::string_view text, const std::string& name) {
   Schedule schedule{name, {}};
+  std::vector<std::vector<Pair>> all_pairs;
+  bool any_pair = false;
   while (!text.empty()) {
     std::string_view row = take(text, '\n');
     Order order;
+    std::vector<Pair> pairs;
     while (!row.empty()) {
       const std::string_view cell = trimmed(take(row, ','));
       if (cell.empty()) continue;
-      Result<action::Action> action = action::parse_action(cell);
-      if (!action) {
-        action.error().message =
-            fmt::format("{}:{}: {}", name, schedule.ranks.size() + 1, action.error().message);
-        return fail(action.error());
+      Result<std::vector<action::Action>> actions = parse_cell(cell);
+      if (!actions) {
+        actions.error().message =
+            fmt::format("{}:{}: {}", name, schedule.ranks.size() + 1, actions.error().message);
+        return fail(actions.error());
       }
-      order.push_back(*action);
+      order.insert(order.end(), actions->begin(), actions->end());
+      if (actions->size() == 2) pairs.push_back({order.end()[-2], order.back()});
     }
     schedule.ranks.push_back(std::move(order));
+    all_pairs.push_back(std::move(pairs));
+    any_pair = any_pair || !all_pairs.back().empty();
   }
+  if (any_pair) schedule.pairs = std::move(all_pairs);
   return schedule;
 }
 

@@ -3,7 +3,8 @@
 //   0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,...
 //
 // PyTorch's pipeline runtime (torch.distributed.pipelining, PipelineScheduleMulti) reads and writes
-// the same form for F, B, I, W and the messages; R and U are ours. Files that hold computations
+// the same form for F, B, I, W, co-executed passes ("(0F4;3B1)OVERLAP_F_B") and the messages; R and U
+// are ours. Files that hold computations
 // only can be completed with add_communication (passes.h).
 #pragma once
 

@@ -6,6 +6,7 @@
 // fixed occupancies both agree.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "base/time.h"
@@ -28,13 +29,25 @@ struct StageDurations {
   SimDuration of(action::ActionKind kind) const;  // 0 for what is no computation on a micro-batch
 };
 
+// Of a forward of one stage beside a backward of another, from the start of the pair.
+struct PairDurations {
+  int32_t forward = 0, backward = 0;  // the stages
+  SimDuration forward_end, backward_end;
+
+  SimDuration duration() const { return std::max(forward_end, backward_end); }
+  bool forward_ends_first() const { return forward_end <= backward_end; }
+};
+
 struct Times {
   std::vector<StageDurations> stages;
   // [s]: how long a message owns the link between stages s and s + 1, each way: that of its
   // pipeline, or that of its DP-cell where the shape says that the cell shares it. Empty: no time.
   std::vector<SimDuration> transfer;
   std::vector<SimDuration> latency = {};  // [s]: from then until it is there; empty: none
+  std::vector<PairDurations> pairs = {};  // by (forward, backward)
 
+  // Where nothing is said of it: one after the other, the forward first. Cost: log of their number.
+  PairDurations pair(int32_t forward, int32_t backward) const;
   SimDuration transfer_over(int32_t boundary) const {
     return transfer.empty() ? SimDuration{0} : transfer[static_cast<size_t>(boundary)];
   }

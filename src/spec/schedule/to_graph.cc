@@ -145,6 +145,8 @@ class RankGraph {
         shape_(shape),
         exchanges_(exchanges),
         actions_(schedule.ranks[static_cast<size_t>(rank)]),
+        pairs_(schedule.pairs.empty() ? std::vector<Pair>{}
+                                      : schedule.pairs[static_cast<size_t>(rank)]),
         release_(release_of(schedule, rank % shape.replicas)),
         overlaps_(plan.exchange_overlaps()),
         hidden_(hidden_sums(plan, actions_)),
@@ -155,7 +157,15 @@ class RankGraph {
   }
 
   graph::Graph build() {
-    for (const Action& action : actions_) add(action);
+    size_t next_pair = 0;
+    for (size_t i = 0; i < actions_.size(); ++i) {
+      if (next_pair < pairs_.size() && actions_[i] == pairs_[next_pair].forward) {
+        add_pair(pairs_[next_pair++]);
+        ++i;  // its backward
+      } else {
+        add(actions_[i]);
+      }
+    }
     carry();
     return std::move(graph_);
   }
@@ -193,6 +203,41 @@ class RankGraph {
       order_.compute(node);
       file(action, std::move(node));
     }
+  }
+
+  // The side that ends first, once the inputs of both are there, and behind it what is left of the
+  // other.
+  void add_pair(const Pair& pair) {
+    const PairDurations durations = times_of_pair(pair);
+    const bool forward_first = durations.forward_ends_first();
+    const Action& first = forward_first ? pair.forward : pair.backward;
+    const Action& second = forward_first ? pair.backward : pair.forward;
+    const SimDuration ends = std::min(durations.forward_end, durations.backward_end);
+    Node node = node_of(first);
+    const std::vector<int64_t> others = node_of(second).data_deps;
+    node.data_deps.insert(node.data_deps.end(), others.begin(), others.end());
+    std::sort(node.data_deps.begin(), node.data_deps.end());
+    node.data_deps.erase(std::unique(node.data_deps.begin(), node.data_deps.end()),
+                         node.data_deps.end());
+    node.duration = ends;
+    const int64_t id = node.id;
+    order_.compute(node);
+    file(first, std::move(node));
+    Node rest = node_of(second);
+    rest.duration = durations.duration() - ends;
+    rest.details.edit().co_executed_with = id;
+    order_.compute(rest);
+    file(second, std::move(rest));
+  }
+
+  PairDurations times_of_pair(const Pair& pair) const {
+    for (const plan::PairCost& cost : plan_.pairs) {
+      if (cost.forward != pair.forward.stage || cost.backward != pair.backward.stage) continue;
+      return {cost.forward, cost.backward, round_to_ns(cost.forward_end),
+              round_to_ns(cost.backward_end)};
+    }
+    CHECK(false, "the Plan has no pair of stages {} and {}", pair.forward.stage,
+          pair.backward.stage);
   }
 
   Node node_of(const Action& action) {
@@ -332,6 +377,7 @@ class RankGraph {
   const Shape& shape_;
   const std::map<int32_t, detail::StageExchange>& exchanges_;
   const Order& actions_;
+  const std::vector<Pair> pairs_;
   const SimDuration release_;
   const bool overlaps_;
   const SimDuration hidden_;

@@ -1,4 +1,5 @@
 // What must hold of any schedule.
+#include <algorithm>
 #include <array>
 #include <tuple>
 
@@ -192,7 +193,7 @@ std::vector<Stream> streams_of(const Schedule& schedule, const Shape& shape) {
 
 // Messages of a pair travel in the order of their sends; a receiver that asks for another order
 // would wait for a message stuck behind one that it does not take.
-Status check_pairs(const Schedule& schedule, const Shape& shape) {
+Status check_messages(const Schedule& schedule, const Shape& shape) {
   for (const Stream& stream : streams_of(schedule, shape)) {
     for (size_t i = 0; i < stream.sent.size(); ++i) {
       const Action& sent = stream.sent[i];
@@ -204,6 +205,33 @@ Status check_pairs(const Schedule& schedule, const Shape& shape) {
       return broken(static_cast<size_t>(stream.receiver),
                     fmt::format("its message {} from rank {} is {}, but it receives {}", i,
                                 stream.sender, to_text(sent), to_text(asked)));
+    }
+  }
+  return {};
+}
+
+// Co-executed are a forward and the whole backward right behind it, in the order of the rank.
+Status check_neighbours(const Schedule& schedule) {
+  if (schedule.pairs.empty()) return {};
+  if (schedule.pairs.size() != schedule.ranks.size()) {
+    return unusable(fmt::format("the schedule is broken: it has pairs of {} ranks of {}",
+                                schedule.pairs.size(), schedule.ranks.size()));
+  }
+  for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    const Order& order = schedule.ranks[rank];
+    size_t next = 0;
+    for (const Pair& pair : schedule.pairs[rank]) {
+      const auto found =
+          std::find(order.begin() + static_cast<ptrdiff_t>(next), order.end(), pair.forward);
+      const bool neighbours = pair.forward.kind == kForward && pair.backward.kind == kBackward &&
+                              found != order.end() && found + 1 != order.end() &&
+                              found[1] == pair.backward;
+      if (!neighbours) {
+        return broken(rank, fmt::format("it pairs {} with {}, which is not a forward with the "
+                                        "backward right behind it, or not in the order of the rank",
+                                        to_text(pair.forward), to_text(pair.backward)));
+      }
+      next = static_cast<size_t>(found - order.begin()) + 2;
     }
   }
   return {};
@@ -311,7 +339,8 @@ Status validate(const Schedule& schedule, const Shape& shape) {
       }
     }
   }
-  TRY(check_pairs(schedule, shape));
+  TRY(check_messages(schedule, shape));
+  TRY(check_neighbours(schedule));
   TRY(check_links(schedule, shape));
   TRY(check_release(schedule, shape));
   return check_finishes(schedule, shape);

@@ -15,6 +15,7 @@
 #include "ui/command/answer.h"
 #include "ui/command/progress.h"
 #include "ui/decide_commands/decide_commands.h"
+#include "ui/decide_commands/with_strands.h"
 
 namespace tombolo::decide_commands {
 namespace {
@@ -320,6 +321,8 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
   }
   const RankedPlan& best = found.top.front();
   const std::optional<Seconds> simulated = simulated_time(best.job);
+  const std::optional<WithStrands> strands =
+      law == cost::Law::kTombolo ? with_strands(best.job) : std::nullopt;
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   search::Export exported;
   if (!options.export_to.empty()) exported = TRY(search::export_job(best.job, options.export_to));
@@ -328,6 +331,7 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
 
   if (options.json) {
     Value::Table answer = to_json(found, options, simulated, wall.count());
+    if (strands) answer.emplace_back("strands", strands_json(*strands));
     if (!options.export_to.empty()) {
       Value::Array notes;
       for (const std::string& note : exported.notes) notes.push_back(note);
@@ -339,6 +343,7 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
     return {};
   }
   print_text(out, open.job, found, options, simulated, wall.count());
+  if (strands) print_strands(out, *strands, simulated);
   if (!written.empty()) out << written << "\n";
   if (!options.export_to.empty()) {
     out << "\n# " << options.export_to << "\n" << exported.text;

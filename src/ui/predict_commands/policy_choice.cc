@@ -2,6 +2,8 @@
 
 #include "base/check.h"
 #include "predict/sim/simulate.h"
+#include "spec/plan/layer_pair.h"
+#include "spec/schedule/policy.h"
 #include "spec/schedule/schedule.h"
 #include "spec/trace/trace_file.h"
 #include "ui/command/answer.h"
@@ -17,14 +19,34 @@ using schedule_search::ScheduleCandidate;
 
 Result<plan::Plan> named_plan(const std::string& name, const plan::Plan& plan) {
   plan::Plan out = TRY(schedule_search::with_schedule(plan, name));
+  out.pairs = schedule_search::pairs_for(plan, out, std::nullopt);
   TRY(schedule::check_memory(out, TRY(schedule::build(out))));
   return out;
+}
+
+// Strands of the law's layer; nothing where another source priced the stages, or no layer
+// communicates inside and nobody asked.
+Result<std::optional<strand::PairOffer>> offer_for(const SimulateOptions& options,
+                                                   const plan::Plan& plan) {
+  const plan::Parallelism& p = plan.parallelism;
+  const bool communicates = p.tensor > 1 || p.context > 1 || p.expert > 1;
+  const bool alike = p.tensor_per_stage.empty();
+  if (plan.cost_source != plan::CostSource::kTombolo) return std::nullopt;
+  if (!options.strands && !(communicates && alike)) return std::nullopt;
+  const plan::Job job = TRY(plan::read_job(options.in.input));
+  return std::optional(TRY(during(strand::offer_pairs(job), "planning strands of a layer")));
 }
 
 // The schedule is found again for measured times. What was performed so far is the Plan's own
 // schedule if it carries one, else the best for the planned times.
 Result<ChosenPolicy> adjust(const plan::Plan& plan, const std::string& trace_file,
                             schedule_search::BestScheduleOptions options) {
+  if (!plan.pairs.empty()) {
+    return unusable(
+        "--measured: the Plan has pairs, and passes beside each other do not tell what "
+        "they take alone",
+        "a Plan without pairs, and a Trace of it");
+  }
   const trace::Trace trace = TRY(trace::read_trace(trace_file));
   const schedule_search::PositionWork planned = schedule_search::work_of(plan);
   const schedule_search::PositionWork measured = TRY(during(
@@ -131,6 +153,17 @@ void print_proof(std::ostream& out, const schedule_proof::Exact& proof, SimDurat
   }
 }
 
+void print_strands(std::ostream& out, const strand::PairOffer& offer) {
+  if (!offer.layer) {
+    out << fmt::format("  without strands: {}\n", offer.why_not);
+    return;
+  }
+  out << fmt::format(
+      "  strands: a layer's forward and backward take {} beside each other, {} one after the "
+      "other; gain over both alone {:.3f}, above {:.3f} in 19 cases of 20\n",
+      brief(offer.layer->together), brief(offer.layer->apart), offer.gain.expected, offer.gain.low);
+}
+
 void check_found(const ChosenPolicy& chosen) {
   CHECK(!chosen.best || !chosen.best->candidates.empty(), "the best schedule of none");
   CHECK(!chosen.proof || chosen.best, "a proof of nothing");
@@ -180,12 +213,38 @@ Value without_split_json(const BestSchedule& best) {
 
 }  // namespace
 
+Result<ChosenPolicy> with_strands(const SimulateOptions& options, plan::Plan plan) {
+  const std::string& schedule = plan.parallelism.schedule;
+  const schedule::Policy* policy = schedule::find_policy(schedule);
+  if (!policy || !policy->pairs || plan.given) {
+    return unusable(fmt::format("--strands: schedule = \"{}\" has no pairs of a forward and a "
+                                "backward",
+                                plan.given ? plan.given->name : schedule),
+                    "--policy dualpipev, or w, which fold the model");
+  }
+  const std::optional<strand::PairOffer> strands = TRY(offer_for(options, plan));
+  if (!strands) {
+    return unusable(fmt::format("--strands: stage times: {}; strands are priced by the law tombolo",
+                                to_name(plan.cost_source)),
+                    "a [model] without [stage_times], or [stage_times] pair = \"3 ms\"");
+  }
+  if (!strands->layer) {
+    return infeasible("--strands: " + strands->why_not, "passes one after the other");
+  }
+  plan.pairs = plan::pair_costs(plan, *strands->layer);
+  TRY(schedule::check_memory(plan, TRY(schedule::build(plan))));
+  return ChosenPolicy{.plan = std::move(plan), .best = {}, .strands = strands};
+}
+
 Result<ChosenPolicy> choose_policy(const SimulateOptions& options) {
   const plan::Plan plan = TRY(command::open_plan(options.in));
-  const schedule_search::BestScheduleOptions search{.split_backward = !options.no_split};
+  schedule_search::BestScheduleOptions search{.split_backward = !options.no_split};
   if (options.policy != "best") {
-    return ChosenPolicy{TRY(named_plan(options.policy, plan)), std::nullopt};
+    const plan::Plan named = TRY(named_plan(options.policy, plan));
+    return options.strands ? with_strands(options, named) : ChosenPolicy{named, std::nullopt};
   }
+  const std::optional<strand::PairOffer> strands = TRY(offer_for(options, plan));
+  if (strands) search.layer_pair = strands->layer;
   ChosenPolicy chosen;
   if (!options.measured.empty()) {
     chosen = TRY(adjust(plan, options.measured, search));
@@ -193,6 +252,7 @@ Result<ChosenPolicy> choose_policy(const SimulateOptions& options) {
     chosen.best = TRY(schedule_search::best_schedule(plan, search));
     chosen.plan = chosen.best->plan;
   }
+  chosen.strands = strands;
   if (options.prove) {
     chosen.proof = TRY(during(schedule_search::prove(*chosen.best, search.split_backward),
                               "proving what --policy best found"));
@@ -214,12 +274,32 @@ void print_policy(std::ostream& out, const ChosenPolicy& chosen) {
         100 * schedule_search::time_saved(chosen.best->iteration(), a.before));
   }
   if (chosen.best) print_best(out, *chosen.best);
+  if (chosen.strands) print_strands(out, *chosen.strands);
   if (chosen.proof) print_proof(out, *chosen.proof, *chosen.best->winner().makespan);
 }
 
+namespace {
+
+Value strands_json(const strand::PairOffer& offer) {
+  if (!offer.layer) return Value::Table{{"why_not", offer.why_not}};
+  return Value::Table{{"together_s", offer.layer->together.value},
+                      {"apart_s", offer.layer->apart.value},
+                      {"gain", offer.gain.expected},
+                      {"gain_low", offer.gain.low},
+                      {"memory_more_bytes", offer.memory_more.value}};
+}
+
+Value winner_json(const ChosenPolicy& chosen) {
+  Value::Table json{{"winner", chosen.plan.parallelism.schedule}};
+  if (chosen.strands) json.emplace_back("strands", strands_json(*chosen.strands));
+  return json;
+}
+
+}  // namespace
+
 Value policy_json(const ChosenPolicy& chosen) {
   check_found(chosen);
-  if (!chosen.best) return Value::Table{{"winner", chosen.plan.parallelism.schedule}};
+  if (!chosen.best) return winner_json(chosen);
   const BestSchedule& best = *chosen.best;
   Value::Array candidates;
   for (const ScheduleCandidate& candidate : best.candidates) {
@@ -248,6 +328,7 @@ Value policy_json(const ChosenPolicy& chosen) {
                      {"after_ns", best.iteration().ns},
                      {"gain", schedule_search::time_saved(best.iteration(), a.before)}});
   }
+  if (chosen.strands) json.emplace_back("strands", strands_json(*chosen.strands));
   if (chosen.proof) {
     json.emplace_back("optimum", Value::Table{{"proven", chosen.proof->proven},
                                               {"makespan_ns", chosen.proof->makespan.ns},

@@ -31,6 +31,7 @@ struct SimulateOptions {
   bool no_split = false;  // best: gradients of inputs and weights stay together
   bool prove = false;     // best: say whether anything is shorter
   std::string measured;   // best: Trace from which stage times are taken
+  bool strands = false;   // co-execute pairs of passes, as strands of a layer take them
   std::string out_plan;   // Plan
   bool ascii = false;
   bool check = false;

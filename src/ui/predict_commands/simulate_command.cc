@@ -7,6 +7,7 @@
 #include "predict/sim/trace_check.h"
 #include "spec/plan/plan_file.h"
 #include "spec/schedule/ascii.h"
+#include "spec/schedule/policy.h"
 #include "spec/trace/trace_file.h"
 #include "ui/command/answer.h"
 #include "ui/command/input.h"
@@ -37,14 +38,21 @@ void print_wan(std::ostream& out, const std::vector<trace::WanUse>& wan) {
   }
 }
 
+bool has_pairs(const plan::Plan& plan) {
+  if (plan.given) return !plan.given->pairs.empty();
+  const schedule::Policy* policy = schedule::find_policy(plan.parallelism.schedule);
+  return !plan.pairs.empty() && policy && policy->pairs;
+}
+
 void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation& simulation) {
   const std::string pipelines =
       plan.replicas() > 1 ? fmt::format(" x {} pipelines", plan.replicas()) : "";
   const bool sharded = plan.devices() > std::ssize(plan.ranks);
-  out << fmt::format(
-      "{}: {} stages{}{}, {} micro-batches, schedule {}\n", plan.name, plan.stages.size(),
-      pipelines, sharded ? fmt::format(" on {} devices", plan.devices()) : "", plan.microbatches(),
-      plan.given ? plan.given->name : plan.parallelism.schedule);
+  out << fmt::format("{}: {} stages{}{}, {} micro-batches, schedule {}{}\n", plan.name,
+                     plan.stages.size(), pipelines,
+                     sharded ? fmt::format(" on {} devices", plan.devices()) : "",
+                     plan.microbatches(), plan.given ? plan.given->name : plan.parallelism.schedule,
+                     has_pairs(plan) ? ", overlapped F&B" : "");
   out << command::iteration_line(trace::Provenance::kPredicted, seconds(simulation.iteration),
                                  fmt::format("stage times: {}", to_name(plan.cost_source)));
   const trace::Parts& sum = simulation.breakdown.sum;
@@ -130,6 +138,7 @@ std::string simulate_command_line(const SimulateOptions& options) {
   if (options.no_split) line += " --no-split";
   if (options.prove) line += " --prove";
   if (!options.measured.empty()) line += " --measured " + options.measured;
+  if (options.strands) line += " --strands";
   return line;
 }
 
@@ -146,9 +155,9 @@ Status simulate(const SimulateOptions& options, std::ostream& out) {
                     "--policy best");
   }
   const bool as_it_stands = options.policy.empty();
-  const ChosenPolicy chosen = as_it_stands
-                                  ? ChosenPolicy{TRY(command::load_plan(options.in)), {}, {}}
-                                  : TRY(choose_policy(options));
+  ChosenPolicy chosen = as_it_stands ? ChosenPolicy{TRY(command::load_plan(options.in)), {}, {}}
+                                     : TRY(choose_policy(options));
+  if (as_it_stands && options.strands) chosen = TRY(with_strands(options, std::move(chosen.plan)));
   const plan::Plan& plan = chosen.plan;
   const sim::Simulation simulation =
       TRY(command::predict(plan, options.iterations, simulate_command_line(options)));
@@ -189,7 +198,7 @@ Status simulate(const SimulateOptions& options, std::ostream& out) {
                       {"plan_digest", plan::plan_digest(plan)},
                       {"seed", fmt::format("{}", plan.run.seed)},
                       {"wall_s", wall.count()}};
-  if (!as_it_stands) answer.emplace_back("policy", policy_json(chosen));
+  if (!as_it_stands || options.strands) answer.emplace_back("policy", policy_json(chosen));
   if (check) add_check(answer, *check);
   command::print_json(out, answer);
   return judge(check);
@@ -218,6 +227,9 @@ command::Command add_simulate(CLI::App& app) {
       ->add_option("--measured", options->measured,
                    "best: Trace from which the stage times are taken")
       ->needs(policy);
+  words->add_flag("--strands", options->strands,
+                  "run each forward of a folded schedule beside a backward, as strands of a layer "
+                  "take them (tombolo strand); best tries it where layers communicate");
   words->add_option("--out-plan", options->out_plan,
                     "write the Plan that performs what was predicted");
   words->add_flag("--check", options->check,

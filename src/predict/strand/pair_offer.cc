@@ -1,0 +1,59 @@
+#include "predict/strand/pair_offer.h"
+
+#include <algorithm>
+
+#include "predict/strand/plan_strands.h"
+
+namespace tombolo::strand {
+namespace {
+
+// When the last operator of a strand ends.
+Seconds end_of(const StrandAnswer& answer, bool forward) {
+  double end = 0;
+  for (const OperatorRun& run : answer.runs) {
+    if ((run.op < answer.pair.forward().size()) == forward) end = std::max(end, run.end);
+  }
+  return Seconds{end};
+}
+
+// Why no layer speaks for all, or nothing.
+std::string unlike_layers(const plan::Job& job) {
+  if (job.model && job.model->experts && job.model->experts->dense_layers > 0) {
+    return "layers with and without experts take unlike times beside each other";
+  }
+  const cluster::Datacenter& first = job.cluster.datacenters.front();
+  for (const cluster::Datacenter& other : job.cluster.datacenters) {
+    if (other.device == first.device && other.scale_up == first.scale_up &&
+        other.scale_out == first.scale_out) {
+      continue;
+    }
+    return fmt::format("layers in {} and {} take unlike times beside each other", first.name,
+                       other.name);
+  }
+  return "";
+}
+
+}  // namespace
+
+Result<PairOffer> offer_pairs(const plan::Job& job) {
+  if (std::string why_not = unlike_layers(job); !why_not.empty()) {
+    return PairOffer{.why_not = std::move(why_not)};
+  }
+  plan::Job kept = job;
+  kept.training.recompute = model::Recompute::kNone;
+  Result<StrandAnswer> answer = plan_strands(kept, {});
+  if (!answer && answer.error().code == ErrorCode::kInfeasible) {
+    return PairOffer{.why_not = answer.error().message};
+  }
+  if (!answer) return fail(answer.error());
+  PairOffer offer{.gain = answer->gain, .memory_more = answer->memory_more};
+  offer.why_not = answer->refused;
+  if (!offer.why_not.empty()) return offer;
+  offer.layer = plan::LayerPair{.apart = Seconds{answer->by_stack},
+                                .together = Seconds{answer->paired},
+                                .forward_end = end_of(*answer, true),
+                                .backward_end = end_of(*answer, false)};
+  return offer;
+}
+
+}  // namespace tombolo::strand

@@ -1,0 +1,28 @@
+// What strands offer a pipeline: how long a forward and a backward of a job's layer take beside each
+// other, or why they should run one after the other.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "predict/strand/gain_spread.h"
+#include "spec/plan/job.h"
+#include "spec/plan/layer_pair.h"
+
+namespace tombolo::strand {
+
+struct PairOffer {
+  std::optional<plan::LayerPair> layer;  // left out: do without
+  GainSpread gain;                       // over both strands alone, under errors
+  Bytes memory_more;                     // activations: a layer of a second micro-batch
+  std::string why_not;                   // where it is left out
+};
+
+// Plans the strands of a layer (plan_strands.h), with events. A recomputation stays outside: in a
+// schedule it runs alone, before the pair. Nothing to hide, a gain below the noise, a stack that
+// hides as much by itself, and layers of two kinds are answers: why_not says so. Unusable: what no
+// law can price. Cost: that of a search, some 10 to 500 ms.
+Result<PairOffer> offer_pairs(const plan::Job& job);
+
+}  // namespace tombolo::strand

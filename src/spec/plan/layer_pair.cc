@@ -1,0 +1,38 @@
+#include "spec/plan/layer_pair.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace tombolo::plan {
+
+std::vector<PairCost> pair_costs(const Plan& plan, const LayerPair& layer) {
+  CHECK(layout_of(plan.parallelism.schedule) == Layout::kFold && plan.stages.size() % 2 == 0,
+        "schedule \"{}\" with {} stages folds nothing", plan.parallelism.schedule,
+        plan.stages.size());
+  CHECK(layer.together > 0_s && layer.together <= layer.apart &&
+            std::max(layer.forward_end, layer.backward_end) <= layer.together * 1.000001,
+        "a pair of {} s instead of {} s", layer.together.value, layer.apart.value);
+  std::vector<PairCost> pairs;
+  const size_t stages = plan.stages.size();
+  for (size_t s = 0; s < stages; ++s) {
+    const Stage &forward = plan.stages[s], &backward = plan.stages[stages - 1 - s];
+    const int64_t beside = std::min(forward.slice.layers, backward.slice.layers);
+    const Seconds alone = std::max(forward.cost.forward, backward.cost.backward);
+    const Seconds saved = (layer.apart - layer.together) * static_cast<double>(beside);
+    const Seconds all = std::max(alone, forward.cost.forward + backward.cost.backward - saved);
+    const auto end = [&](const Stage& stage, Seconds in_layer, Seconds least) {
+      const Seconds early = stage.slice.layers == beside && beside > 0
+                                ? std::max(0_s, layer.together - in_layer)
+                                : 0_s;
+      return std::max(least, all - early);
+    };
+    pairs.push_back({.forward = static_cast<int32_t>(s),
+                     .backward = static_cast<int32_t>(stages - 1 - s),
+                     .forward_end = end(forward, layer.forward_end, forward.cost.forward),
+                     .backward_end = end(backward, layer.backward_end, backward.cost.backward)});
+  }
+  return pairs;
+}
+
+}  // namespace tombolo::plan

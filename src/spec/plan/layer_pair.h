@@ -1,0 +1,30 @@
+// From a layer to the stages of a Plan: what a forward and a backward of whole stages take beside
+// each other, where it is known of a layer.
+#pragma once
+
+#include <vector>
+
+#include "base/units.h"
+#include "spec/plan/plan.h"
+
+namespace tombolo::plan {
+
+// One layer's forward of a micro-batch and its backward of another.
+struct LayerPair {
+  Seconds apart;     // one after the other, as the stages of the Plan are priced
+  Seconds together;  // beside each other
+  // When either side ends within `together`.
+  Seconds forward_end;
+  Seconds backward_end;
+
+  bool operator==(const LayerPair&) const = default;
+};
+
+// Of a Plan that folds the model: each stage's forward beside the backward of the other stage on its
+// rank, by the forward's stage. As many layers as both have run beside each other, each saving what
+// a layer saves; what a stage has besides (more layers, embedding, head) runs alone. A side of that
+// many layers ends within the last of them as it does within a layer; a longer one with the pair.
+// CHECKs that the Plan folds the model once.
+std::vector<PairCost> pair_costs(const Plan& plan, const LayerPair& layer);
+
+}  // namespace tombolo::plan

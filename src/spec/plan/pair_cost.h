@@ -1,0 +1,39 @@
+// How long a forward pass and a backward pass of one rank take when they are co-executed: the
+// forward of one micro-batch beside the backward of another, so that communication of one hides
+// behind computation of the other.
+//
+// A pair begins when the inputs of both are there. Each side hands over its result when it ends;
+// the rank goes on when both have. What each takes alone is StageCost's. A stage that recomputes
+// does so alone, before the pair.
+//
+// Who says so: [stage_times].pair of the job, or a plan of strands (predict/strand).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/fields.h"
+#include "base/units.h"
+
+namespace tombolo::plan {
+
+struct PairCost {
+  int32_t forward = 0;   // stage of the forward pass
+  int32_t backward = 0;  // stage of the backward pass, on the same rank
+  // From the start of the pair.
+  Seconds forward_end;
+  Seconds backward_end;
+
+  Seconds duration() const { return std::max(forward_end, backward_end); }
+  bool operator==(const PairCost&) const = default;
+};
+
+template <class Archive>
+void describe(Archive& a, PairCost& pair) {
+  a.required("forward", pair.forward);
+  a.required("backward", pair.backward);
+  a.required("forward_end", pair.forward_end);
+  a.required("backward_end", pair.backward_end);
+}
+
+}  // namespace tombolo::plan
