@@ -6,15 +6,9 @@
 #include <limits>
 
 #include "base/check.h"
-#include "perform/compress/largest_blocks.h"
 
 namespace tombolo::compress {
 namespace {
-
-// A chunk's part of what was found.
-struct Run {
-  size_t begin = 0, end = 0;
-};
 
 template <class T>
 void gather(const std::vector<T>& from, const std::vector<Run>& runs, size_t width,
@@ -110,12 +104,11 @@ size_t capacity_of(int64_t target, int64_t blocks) {
   return static_cast<size_t>(std::min(blocks, target + target / 4 + 16));
 }
 
-// Whether to look at the threshold again after this many of `chunks`: at 4, 8, 16, ..., 64 times on
-// the way, and before each of the last that are left.
+// Whether to look at the threshold again after this many of `chunks`: at 4, 8, 16, ..., and 64 times
+// on the way.
 bool looks_again(int64_t done, int64_t chunks) {
-  const int64_t often = std::max<int64_t>(1, chunks / 64);
   const bool power = done >= 4 && (done & (done - 1)) == 0;
-  return power || done % often == 0 || chunks - done < often;
+  return power || (done > 0 && done % std::max<int64_t>(1, chunks / 64) == 0);
 }
 
 }  // namespace
@@ -127,15 +120,18 @@ BlockCompressor::BlockCompressor(const CompressOptions& options)
 }
 
 template <class Scan, class Sink>
-void BlockCompressor::by_threshold(int64_t blocks, int64_t target, const SelectionState& state,
-                                   const Scan& scan_blocks, Sink& sink) {
+void BlockCompressor::by_threshold(std::span<const float> numbers, int64_t target,
+                                   const SelectionState& state, const Scan& scan_blocks,
+                                   Sink& sink) {
+  const int64_t blocks = blocks_of(static_cast<int64_t>(numbers.size()));
   const int64_t size = chunk_blocks(blocks), chunks = (blocks + size - 1) / size;
-  const std::vector<int64_t> order = scattered(chunks, state.step);
+  std::vector<int64_t> order = scattered(chunks, state.step);
+  const int64_t late = chunks - chunks / 16;
   std::vector<Run> runs(order.size());
   float threshold = state.threshold;
   int64_t scanned = 0;
-  for (int64_t done = 0; done < chunks; ++done) {
-    if (done > 0 && looks_again(done, chunks)) {
+  for (int64_t done = 0; done < late; ++done) {
+    if (looks_again(done, chunks)) {
       const auto left = static_cast<double>(target) - static_cast<double>(sink.count());
       threshold = threshold_of(
           histogram_, left * static_cast<double>(scanned) / static_cast<double>(blocks - scanned));
@@ -151,25 +147,48 @@ void BlockCompressor::by_threshold(int64_t blocks, int64_t target, const Selecti
     runs[static_cast<size_t>(chunk)] = {begin, sink.count()};
     scanned += request.blocks;
   }
+  // What is left to send comes out of the chunks that are left, and is exactly as much.
+  const std::span<int64_t> rest(order.begin() + late, order.end());
+  std::sort(rest.begin(), rest.end());
+  std::vector<BlockRange> ranges;
+  for (const int64_t chunk : rest) {
+    ranges.push_back({chunk * size, std::min(blocks, (chunk + 1) * size)});
+  }
+  std::vector<Run> late_runs(ranges.size());
+  const int64_t left = std::max<int64_t>(0, target - static_cast<int64_t>(sink.count()));
+  exactly(numbers, ranges, left, scan_blocks, sink, late_runs);
+  for (size_t i = 0; i < rest.size(); ++i) runs[static_cast<size_t>(rest[i])] = late_runs[i];
   sink.finish(runs);
 }
 
 template <class Scan, class Sink>
-void BlockCompressor::exactly(std::span<const float> numbers, int64_t target,
-                              const Scan& scan_blocks, Sink& sink) {
-  const int64_t blocks = blocks_of(static_cast<int64_t>(numbers.size()));
-  keys_.resize(std::max(keys_.size(), static_cast<size_t>(blocks)));
-  for (int64_t first = 0; first < blocks; first += kScanBlocks) {
-    scan_blocks(ScanRequest{.first = first,
-                            .blocks = std::min(kScanBlocks, blocks - first),
-                            .threshold = std::numeric_limits<float>::infinity(),
-                            .histogram = histogram_.counts(),
-                            .keys = keys_.data(),
-                            .hits = hits_.data()});
+void BlockCompressor::exactly(std::span<const float> numbers, std::span<const BlockRange> ranges,
+                              int64_t target, const Scan& scan_blocks, Sink& sink,
+                              std::span<Run> runs) {
+  const auto blocks = static_cast<size_t>(blocks_of(static_cast<int64_t>(numbers.size())));
+  keys_.resize(std::max(keys_.size(), blocks));
+  late_.clear();
+  for (const BlockRange& range : ranges) {
+    for (int64_t first = range.first; first < range.end; first += kScanBlocks) {
+      scan_blocks(ScanRequest{.first = first,
+                              .blocks = std::min(kScanBlocks, range.end - first),
+                              .threshold = std::numeric_limits<float>::infinity(),
+                              .histogram = late_.counts(),
+                              .keys = keys_.data(),
+                              .hits = hits_.data()});
+    }
   }
-  const std::span<const uint16_t> keys(keys_.data(), static_cast<size_t>(blocks));
-  sink.add(largest_blocks(numbers, keys, histogram_, target));
-  sink.finish({{0, sink.count()}});
+  const std::vector<uint32_t> ids =
+      largest_blocks(numbers, ranges, {keys_.data(), blocks}, late_, target);
+  auto at = ids.begin();
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    const auto end = std::lower_bound(at, ids.end(), static_cast<uint64_t>(ranges[i].end));
+    const size_t begin = sink.count();
+    sink.add({at, end});
+    runs[i] = {begin, sink.count()};
+    at = end;
+  }
+  histogram_.add(late_);
 }
 
 template <class Scan, class Sink>
@@ -182,9 +201,12 @@ Selected BlockCompressor::run(std::span<const float> numbers, SelectionState& st
                blocks < kThresholdBlocksMin;
   histogram_.clear();
   if (done.exact) {
-    exactly(numbers, done.target, scan_blocks, sink);
+    const std::array<BlockRange, 1> all = {BlockRange{0, blocks}};
+    std::array<Run, 1> run;
+    exactly(numbers, all, done.target, scan_blocks, sink, run);
+    sink.finish({run.begin(), run.end()});
   } else {
-    by_threshold(blocks, done.target, state, scan_blocks, sink);
+    by_threshold(numbers, done.target, state, scan_blocks, sink);
   }
   done.blocks = static_cast<int64_t>(sink.count());
   done.not_finite = histogram_.not_finite();

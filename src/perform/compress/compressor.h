@@ -20,6 +20,7 @@
 #include <span>
 #include <vector>
 
+#include "perform/compress/largest_blocks.h"
 #include "perform/compress/quantise.h"
 #include "perform/compress/scan.h"
 #include "perform/compress/threshold.h"
@@ -42,8 +43,13 @@ struct Selected {
   int64_t not_finite = 0;  // blocks whose norm is infinite or NaN: never sent. The step is void
 };
 
-// Holds memory that one tensor after the other may use: 150 KB, what is sent once over, and after an
-// exact selection 2 bytes a block. A tensor's own state is the caller's.
+// A chunk's part of what was found.
+struct Run {
+  size_t begin = 0, end = 0;
+};
+
+// Holds memory that one tensor after the other may use: 280 KB, what is sent once over, and 2 bytes a
+// block. A tensor's own state is the caller's.
 class BlockCompressor {
  public:
   // density in (0, 1], decay in [0, 1], exact_every >= 1, replicas >= 1.
@@ -62,13 +68,14 @@ class BlockCompressor {
   Selected run(std::span<const float> numbers, SelectionState& state, const Scan& scan_blocks,
                Sink& sink);
   template <class Scan, class Sink>
-  void by_threshold(int64_t blocks, int64_t target, const SelectionState& state,
+  void by_threshold(std::span<const float> numbers, int64_t target, const SelectionState& state,
                     const Scan& scan_blocks, Sink& sink);
   template <class Scan, class Sink>
-  void exactly(std::span<const float> numbers, int64_t target, const Scan& scan_blocks, Sink& sink);
+  void exactly(std::span<const float> numbers, std::span<const BlockRange> ranges, int64_t target,
+               const Scan& scan_blocks, Sink& sink, std::span<Run> runs);
 
   CompressOptions options_;
-  Histogram histogram_;
+  Histogram histogram_, late_;
   std::vector<uint32_t> hits_;
   std::vector<uint16_t> keys_;
   PackedBlocks found_;  // in the order of the scan

@@ -4,8 +4,8 @@
 // from the histogram of the blocks it has seen: of what is left to send, as large a share is wanted
 // of the blocks to come. It visits chunks of the tensor in an order of which every beginning is
 // spread over the whole (multiples of the golden ratio), from another place each step. So a count
-// that is off in the first chunks is made up for in the later ones, and what remains at the end is
-// the chance of the last 64th.
+// that is off in the first chunks is made up for in the later ones; and out of the last sixteenth
+// exactly as many are taken as are still wanted (largest_blocks.h).
 //
 // Last step's threshold alone is not enough: with error feedback, norms grow by 40 % from the first
 // step to the second and by 2.5 % at the twentieth, and where norms are distributed normally 1 %
