@@ -32,13 +32,6 @@ double largest_difference(const Story& expected, const Story& actual) {
   return largest;
 }
 
-// Replicas of a stage, of which each rank holds one.
-void expect_equal_replicas(const plan::Plan& plan, const Story& story) {
-  for (const plan::Placement& place : plan.ranks)
-    EXPECT_EQ(story.digests[place.rank], story.digests[plan.rank_of(place.stage, 0)])
-        << "rank " << place.rank;
-}
-
 TEST(ExchangeNumerics, TwoDatacentersEqualOneProcess) {
   const Story one = train(with_steps(tiny_plan(kAlone), 30));
   plan::Plan plan = apart(kApart);

@@ -120,6 +120,13 @@ inline Story train(const plan::Plan& plan, const From& from = {}) {
   return story;
 }
 
+// Replicas of a stage, of which each rank holds one.
+inline void expect_equal_replicas(const plan::Plan& plan, const Story& story) {
+  for (const plan::Placement& place : plan.ranks)
+    EXPECT_EQ(story.digests[place.rank], story.digests[plan.rank_of(place.stage, 0)])
+        << "rank " << place.rank;
+}
+
 inline plan::Plan with_steps(plan::Plan plan, int64_t steps) {
   plan.run.steps = steps;
   return plan;

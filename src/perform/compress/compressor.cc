@@ -6,15 +6,9 @@
 #include <limits>
 
 #include "base/check.h"
-#include "perform/compress/largest_blocks.h"
 
 namespace tombolo::compress {
 namespace {
-
-// A chunk's part of what was found.
-struct Run {
-  size_t begin = 0, end = 0;
-};
 
 template <class T>
 void gather(const std::vector<T>& from, const std::vector<Run>& runs, size_t width,
@@ -98,9 +92,6 @@ class Parcel {
   size_t count_ = 0;
 };
 
-// Fewer blocks than these, and the selection is exact: the chance of a threshold would show.
-constexpr int64_t kThresholdBlocksMin = 262144;
-
 // The more chunks the better a threshold learned from some fits the others; each costs a little.
 int64_t chunk_blocks(int64_t blocks) {
   return std::clamp<int64_t>(blocks / 1024 / 4 * 4, 256, kScanBlocks);
@@ -110,12 +101,9 @@ size_t capacity_of(int64_t target, int64_t blocks) {
   return static_cast<size_t>(std::min(blocks, target + target / 4 + 16));
 }
 
-// Whether to look at the threshold again after this many of `chunks`: at 4, 8, 16, ..., 64 times on
-// the way, and before each of the last that are left.
-bool looks_again(int64_t done, int64_t chunks) {
-  const int64_t often = std::max<int64_t>(1, chunks / 64);
-  const bool power = done >= 4 && (done & (done - 1)) == 0;
-  return power || done % often == 0 || chunks - done < often;
+// Blocks of chunk `i` of `size` blocks each.
+BlockRange chunk_range(int64_t i, int64_t size, int64_t blocks) {
+  return {i * size, std::min(blocks, (i + 1) * size)};
 }
 
 }  // namespace
@@ -127,49 +115,88 @@ BlockCompressor::BlockCompressor(const CompressOptions& options)
 }
 
 template <class Scan, class Sink>
-void BlockCompressor::by_threshold(int64_t blocks, int64_t target, const SelectionState& state,
+void BlockCompressor::by_threshold(std::span<const float> numbers, int64_t target, int64_t step,
                                    const Scan& scan_blocks, Sink& sink) {
+  const int64_t blocks = blocks_of(static_cast<int64_t>(numbers.size()));
   const int64_t size = chunk_blocks(blocks), chunks = (blocks + size - 1) / size;
-  const std::vector<int64_t> order = scattered(chunks, state.step);
-  std::vector<Run> runs(order.size());
-  float threshold = state.threshold;
+  std::vector<int64_t> order = scattered(chunks, step);
+  const int64_t early = chunks / 16;
+  std::sort(order.begin(), order.begin() + early);
+  const std::span<const int64_t> sample(order.begin(), order.begin() + early);
+  std::vector<BlockRange> ranges;
   int64_t scanned = 0;
-  for (int64_t done = 0; done < chunks; ++done) {
-    if (done > 0 && looks_again(done, chunks)) {
+  for (const int64_t chunk : sample) {
+    ranges.push_back(chunk_range(chunk, size, blocks));
+    scanned += ranges.back().end - ranges.back().first;
+  }
+  scan_aside(numbers, ranges, scan_blocks);
+
+  std::vector<Run> runs(order.size());
+  const int64_t learn_every = std::max<int64_t>(1, chunks / 64);
+  int64_t undecided = blocks;
+  float threshold = 0;
+  for (int64_t done = early; done < chunks; ++done) {
+    if (done == early || done % learn_every == 0) {
       const auto left = static_cast<double>(target) - static_cast<double>(sink.count());
       threshold = threshold_of(
-          histogram_, left * static_cast<double>(scanned) / static_cast<double>(blocks - scanned));
+          histogram_, left * static_cast<double>(scanned) / static_cast<double>(undecided));
     }
     const int64_t chunk = order[static_cast<size_t>(done)];
-    const ScanRequest request{.first = chunk * size,
-                              .blocks = std::min(size, blocks - chunk * size),
-                              .threshold = threshold,
-                              .histogram = histogram_.counts(),
-                              .hits = hits_.data()};
-    const size_t found = scan_blocks(request), begin = sink.count();
+    const BlockRange range = chunk_range(chunk, size, blocks);
+    const size_t begin = sink.count();
+    const size_t found = scan_blocks(ScanRequest{.first = range.first,
+                                                 .blocks = range.end - range.first,
+                                                 .threshold = threshold,
+                                                 .histogram = histogram_.counts(),
+                                                 .hits = hits_.data()});
     sink.add({hits_.data(), found});
     runs[static_cast<size_t>(chunk)] = {begin, sink.count()};
-    scanned += request.blocks;
+    scanned += range.end - range.first;
+    undecided -= range.end - range.first;
   }
+
+  // What is left to send comes out of the sample, and is exactly as much.
+  const int64_t left = std::max<int64_t>(0, target - static_cast<int64_t>(sink.count()));
+  const std::vector<Run> of_sample = take_aside(numbers, ranges, left, sink);
+  for (size_t i = 0; i < sample.size(); ++i) runs[static_cast<size_t>(sample[i])] = of_sample[i];
   sink.finish(runs);
 }
 
-template <class Scan, class Sink>
-void BlockCompressor::exactly(std::span<const float> numbers, int64_t target,
-                              const Scan& scan_blocks, Sink& sink) {
-  const int64_t blocks = blocks_of(static_cast<int64_t>(numbers.size()));
-  keys_.resize(std::max(keys_.size(), static_cast<size_t>(blocks)));
-  for (int64_t first = 0; first < blocks; first += kScanBlocks) {
-    scan_blocks(ScanRequest{.first = first,
-                            .blocks = std::min(kScanBlocks, blocks - first),
-                            .threshold = std::numeric_limits<float>::infinity(),
-                            .histogram = histogram_.counts(),
-                            .keys = keys_.data(),
-                            .hits = hits_.data()});
+template <class Scan>
+void BlockCompressor::scan_aside(std::span<const float> numbers, std::span<const BlockRange> ranges,
+                                 const Scan& scan_blocks) {
+  const auto blocks = static_cast<size_t>(blocks_of(static_cast<int64_t>(numbers.size())));
+  keys_.resize(std::max(keys_.size(), blocks));
+  aside_.clear();
+  for (const BlockRange& range : ranges) {
+    for (int64_t first = range.first; first < range.end; first += kScanBlocks) {
+      scan_blocks(ScanRequest{.first = first,
+                              .blocks = std::min(kScanBlocks, range.end - first),
+                              .threshold = std::numeric_limits<float>::infinity(),
+                              .histogram = aside_.counts(),
+                              .keys = keys_.data(),
+                              .hits = hits_.data()});
+    }
   }
-  const std::span<const uint16_t> keys(keys_.data(), static_cast<size_t>(blocks));
-  sink.add(largest_blocks(numbers, keys, histogram_, target));
-  sink.finish({{0, sink.count()}});
+  histogram_.add(aside_);
+}
+
+template <class Sink>
+std::vector<Run> BlockCompressor::take_aside(std::span<const float> numbers,
+                                             std::span<const BlockRange> ranges, int64_t target,
+                                             Sink& sink) {
+  const std::vector<uint32_t> ids = largest_blocks(numbers, ranges, keys_, aside_, target);
+  std::vector<Run> runs;
+  auto at = ids.begin();
+  for (const BlockRange& range : ranges) {
+    const auto end = std::lower_bound(at, ids.end(), range.end,
+                                      [](uint32_t id, int64_t limit) { return id < limit; });
+    const size_t begin = sink.count();
+    sink.add({at, end});
+    runs.push_back({begin, sink.count()});
+    at = end;
+  }
+  return runs;
 }
 
 template <class Scan, class Sink>
@@ -178,20 +205,20 @@ Selected BlockCompressor::run(std::span<const float> numbers, SelectionState& st
   const auto length = static_cast<int64_t>(numbers.size());
   const int64_t blocks = blocks_of(length);
   Selected done{.target = block_target(length, options_.density, options_.replicas)};
-  done.exact = state.step == 0 || state.since_exact + 1 >= options_.exact_every ||
-               blocks < kThresholdBlocksMin;
+  done.exact = state.since_exact + 1 >= options_.exact_every ||
+               blocks < std::max(options_.exact_below, 16 * chunk_blocks(blocks));
   histogram_.clear();
   if (done.exact) {
-    exactly(numbers, done.target, scan_blocks, sink);
+    const std::array<BlockRange, 1> all = {BlockRange{0, blocks}};
+    scan_aside(numbers, all, scan_blocks);
+    sink.finish(take_aside(numbers, all, done.target, sink));
   } else {
-    by_threshold(blocks, done.target, state, scan_blocks, sink);
+    by_threshold(numbers, done.target, state.step, scan_blocks, sink);
   }
   done.blocks = static_cast<int64_t>(sink.count());
   done.not_finite = histogram_.not_finite();
   done.threshold = threshold_of(histogram_, static_cast<double>(done.target));
-  state = {.step = state.step + 1,
-           .since_exact = done.exact ? 0 : state.since_exact + 1,
-           .threshold = done.threshold};
+  state = {.step = state.step + 1, .since_exact = done.exact ? 0 : state.since_exact + 1};
   return done;
 }
 

@@ -10,8 +10,8 @@
 // corrects as it goes (threshold.h), so that adding, choosing, coding and subtracting touch each
 // line once: 12 bytes an element, as b[i] += a[i]. An exact selection, of the blocks with the
 // largest norms and the lower number where norms are equal, keeps 2 bytes a block aside and visits
-// what it selects a second time: about a quarter longer. The first step is exact, every n-th, and
-// every step of a tensor of less than 4.2 million elements, where a threshold would be off by chance.
+// what it selects a second time: about a quarter longer. Every n-th step is exact, and every one of a
+// small tensor, where a threshold would be off by chance.
 //
 // The same bits on every machine. Cost beside the pass: about 20 us a call.
 #pragma once
@@ -20,6 +20,7 @@
 #include <span>
 #include <vector>
 
+#include "perform/compress/largest_blocks.h"
 #include "perform/compress/quantise.h"
 #include "perform/compress/scan.h"
 #include "perform/compress/threshold.h"
@@ -30,8 +31,9 @@ struct CompressOptions {
   double density = 0.01;  // of the blocks, over all replicas together
   int64_t replicas = 1;   // each sends its share
   Values values = Values::kBf16;
-  double decay = 1;          // of the residual before a gradient is added; SparseLoCo: 0.95
-  int64_t exact_every = 64;  // steps; 1: always exact
+  double decay = 1;              // of the residual before a gradient is added; SparseLoCo: 0.95
+  int64_t exact_every = 64;      // steps; 1: always exact
+  int64_t exact_below = 262144;  // blocks: a tensor with fewer, 16 MB, is always exact
 };
 
 struct Selected {
@@ -42,8 +44,13 @@ struct Selected {
   int64_t not_finite = 0;  // blocks whose norm is infinite or NaN: never sent. The step is void
 };
 
-// Holds memory that one tensor after the other may use: 150 KB, what is sent once over, and after an
-// exact selection 2 bytes a block. A tensor's own state is the caller's.
+// A chunk's part of what was found.
+struct Run {
+  size_t begin = 0, end = 0;
+};
+
+// Holds memory that one tensor after the other may use: 280 KB, what is sent once over, and 2 bytes a
+// block. A tensor's own state is the caller's.
 class BlockCompressor {
  public:
   // density in (0, 1], decay in [0, 1], exact_every >= 1, replicas >= 1.
@@ -62,13 +69,20 @@ class BlockCompressor {
   Selected run(std::span<const float> numbers, SelectionState& state, const Scan& scan_blocks,
                Sink& sink);
   template <class Scan, class Sink>
-  void by_threshold(int64_t blocks, int64_t target, const SelectionState& state,
+  void by_threshold(std::span<const float> numbers, int64_t target, int64_t step,
                     const Scan& scan_blocks, Sink& sink);
-  template <class Scan, class Sink>
-  void exactly(std::span<const float> numbers, int64_t target, const Scan& scan_blocks, Sink& sink);
+  // Counts blocks of ranges and notes their bins, but does not choose any.
+  template <class Scan>
+  void scan_aside(std::span<const float> numbers, std::span<const BlockRange> ranges,
+                  const Scan& scan_blocks);
+  // The largest of them; which of these are each range's.
+  template <class Sink>
+  std::vector<Run> take_aside(std::span<const float> numbers, std::span<const BlockRange> ranges,
+                              int64_t target, Sink& sink);
 
   CompressOptions options_;
-  Histogram histogram_;
+  Histogram histogram_;  // of all blocks scanned so far
+  Histogram aside_;      // of those set aside
   std::vector<uint32_t> hits_;
   std::vector<uint16_t> keys_;
   PackedBlocks found_;  // in the order of the scan

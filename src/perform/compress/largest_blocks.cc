@@ -29,23 +29,31 @@ uint16_t highest_of(const uint16_t* keys) {
 
 }  // namespace
 
-std::vector<uint32_t> largest_blocks(std::span<const float> numbers, std::span<const uint16_t> keys,
-                                     const Histogram& histogram, int64_t target) {
+std::vector<uint32_t> largest_blocks(std::span<const float> numbers,
+                                     std::span<const BlockRange> ranges,
+                                     std::span<const uint16_t> keys, const Histogram& histogram,
+                                     int64_t target) {
   const auto [bin, above] = last_bin(histogram, target);
   std::vector<uint32_t> ids;
   ids.reserve(static_cast<size_t>(target));
   std::vector<std::pair<float, uint32_t>> doubtful;
-  for (size_t begin = 0; begin < keys.size(); begin += 32) {
-    const size_t end = std::min(keys.size(), begin + 32);
-    if (end == begin + 32 && highest_of(keys.data() + begin) < bin) continue;
-    for (size_t b = begin; b < end; ++b) {
-      if (keys[b] < bin || keys[b] >= Histogram::kFirstNotFinite) continue;
-      if (keys[b] > bin) {
+  const auto look = [&, lowest = bin](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      const uint16_t key = keys[static_cast<size_t>(b)];
+      if (key < lowest || key >= Histogram::kFirstNotFinite) continue;
+      if (key > lowest) {
         ids.push_back(static_cast<uint32_t>(b));
-      } else if (const float norm = block_norm(numbers, static_cast<int64_t>(b)); norm > 0) {
+      } else if (const float norm = block_norm(numbers, b); norm > 0) {
         doubtful.emplace_back(-norm,
                               static_cast<uint32_t>(b));  // largest norm, lowest number first
       }
+    }
+  };
+  for (const BlockRange& range : ranges) {
+    for (int64_t begin = range.first; begin < range.end; begin += 32) {
+      const int64_t end = std::min(range.end, begin + 32);
+      if (end == begin + 32 && highest_of(keys.data() + begin) < bin) continue;
+      look(begin, end);
     }
   }
   CHECK(static_cast<int64_t>(ids.size()) == above, "{} blocks above a bin, counted {}", ids.size(),

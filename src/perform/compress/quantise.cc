@@ -107,7 +107,7 @@ uint8_t to_int4(const float* numbers, uint8_t* codes, float* sent) {
   std::array<float, kBlock> q;
   to_integers(numbers, scale_of(scale), 7, q.data(), sent);
   for (size_t i = 0; i < kBlock / 2; ++i) {
-    const int low = static_cast<int>(q[2 * i]) & 15, high = static_cast<int>(q[2 * i + 1]) & 15;
+    const int low = static_cast<int>(q[i]) & 15, high = static_cast<int>(q[i + 8]) & 15;
     codes[i] = static_cast<uint8_t>(low | (high << 4));
   }
   return scale;
@@ -124,8 +124,7 @@ uint8_t to_two_bits(const float* numbers, uint8_t* codes, float* sent) {
     sent[i] = scale * (static_cast<float>(q[i]) - 1.5f);
   }
   for (size_t i = 0; i < kBlock / 4; ++i) {
-    codes[i] = static_cast<uint8_t>(q[4 * i] | (q[4 * i + 1] << 2) | (q[4 * i + 2] << 4) |
-                                    (q[4 * i + 3] << 6));
+    codes[i] = static_cast<uint8_t>(q[i] | (q[i + 4] << 2) | (q[i + 8] << 4) | (q[i + 12] << 6));
   }
   return code;
 }
@@ -175,13 +174,13 @@ void dequantise(Values values, const uint8_t* codes, uint8_t scale_code, float* 
       return;
     case Values::kInt4:
       for (size_t i = 0; i < kBlock; ++i) {
-        const int q = (codes[i / 2] >> (4 * (i % 2))) & 15;
+        const int q = (codes[i % 8] >> (4 * (i / 8))) & 15;
         numbers[i] = scale * static_cast<float>(q < 8 ? q : q - 16);
       }
       return;
     case Values::kTwoBit:
       for (size_t i = 0; i < kBlock; ++i) {
-        const int q = (codes[i / 4] >> (2 * (i % 4))) & 3;
+        const int q = (codes[i % 4] >> (2 * (i / 4))) & 3;
         numbers[i] = scale * (static_cast<float>(q) - 1.5f);
       }
       return;

@@ -6,6 +6,9 @@
 //   2bit   scale * (q - 1.5),  q in 0..3, scale near 1.25 times the mean magnitude, at which the
 //          mean squared error of normally distributed values is least (Max, 1960: 0.996 sigma)
 //
+// Of int4, byte i has elements i (lower half) and i + 8; of 2bit, elements i, i + 4, i + 8, i + 12,
+// the first in the lowest bits.
+//
 // A scale has 8 bits: a float's exponent and two bits of its fraction, from 2^-48 to 1.75 * 2^15.
 // What is larger than a scale can say is clipped: error feedback sends the rest later. Products of
 // scale and q are exact, so a residual from which the sent value is taken away is rounded once, and

@@ -223,6 +223,10 @@ int64_t in_fours(const ScanRequest& request, int64_t length) {
 
 }  // namespace
 
+void Histogram::add(const Histogram& other) {
+  for (size_t bin = 0; bin < kBins; ++bin) counts_[bin] += other.counts_[bin];
+}
+
 int64_t Histogram::not_finite() const {
   int64_t sum = 0;
   for (size_t bin = kFirstNotFinite; bin < kBins; ++bin) sum += counts_[bin];

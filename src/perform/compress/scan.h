@@ -30,6 +30,7 @@ class Histogram {
   void clear() { counts_.assign(kBins, 0); }
   uint32_t* counts() { return counts_.data(); }
   const std::vector<uint32_t>& bins() const { return counts_; }
+  void add(const Histogram& other);
   int64_t not_finite() const;
 
  private:

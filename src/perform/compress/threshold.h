@@ -1,15 +1,15 @@
-// The norm from which blocks are sent, so that about as many are as were asked for.
+// The norm from which blocks are sent, so that as many are as were asked for.
 //
-// A scan begins with the threshold that would have been right for the step before, and then learns
-// from the histogram of the blocks it has seen: of what is left to send, as large a share is wanted
-// of the blocks to come. It visits chunks of the tensor in an order of which every beginning is
-// spread over the whole (multiples of the golden ratio), from another place each step. So a count
-// that is off in the first chunks is made up for in the later ones, and what remains at the end is
-// the chance of the last 64th.
+// A scan learns it from the histogram of the blocks it has seen: of what is left to send, as large a
+// share is wanted of them as of the blocks to come. It visits chunks of the tensor in an order of
+// which every beginning is spread over the whole (multiples of the golden ratio), from another place
+// each step. The first sixteenth is only looked at. Through the rest the threshold is set anew again
+// and again, so what was too much is made up for; and at the end exactly as many blocks are taken
+// out of that sixteenth as are still wanted (largest_blocks.h).
 //
-// Last step's threshold alone is not enough: with error feedback, norms grow by 40 % from the first
-// step to the second and by 2.5 % at the twentieth, and where norms are distributed normally 1 %
-// more norm is a fifth more blocks.
+// Thresholds of earlier steps are not needed, and would mislead: with error feedback norms grow by
+// 40 % from the first step to the second and by 2.5 % at the twentieth, and where they are
+// distributed normally 1 % more norm is a fifth more blocks.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,7 @@ namespace tombolo::compress {
 // What has to be kept of a tensor's selection between steps, and in checkpoints.
 struct SelectionState {
   int64_t step = 0;         // selections made
-  int64_t since_exact = 0;  // steps
-  float threshold = 0;      // that would have been right for the last of them
+  int64_t since_exact = 0;  // of them
 
   bool operator==(const SelectionState&) const = default;
 };

@@ -183,8 +183,12 @@ bool shards_optimizer(const plan::Plan& plan) {
   return plan.parallelism.zero > 0 && plan.replicas() > 1;
 }
 
+bool holds_residuals(const plan::Plan& plan) {
+  return plan.exchange && plan.exchange->is_sparse() && plan.exchanges_gradients();
+}
+
 bool writes_shard(const plan::Plan& plan, int32_t rank) {
-  return plan.ranks[static_cast<size_t>(rank)].replica == 0 || shards_optimizer(plan);
+  return plan.ranks[static_cast<size_t>(rank)].replica == 0 || shares_out_state(plan);
 }
 
 Status commit_checkpoint(const std::string& directory, const Manifest& manifest, int32_t rank) {

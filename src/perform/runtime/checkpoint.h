@@ -65,9 +65,14 @@ struct FoundCheckpoint {
   Manifest manifest;
 };
 
-// Replicas of a stage hold a part of its optimizer state each (ZeRO-1), and write it. Else all hold
-// the same, and the first one writes.
+// Replicas of a stage hold a part of its state each, and write it: of the optimizer's (ZeRO-1), or of
+// what sparse updates have left back (runtime/sparse_updates.h; what all hold the first one writes).
+// Else all hold the same, and the first one writes.
 bool shards_optimizer(const plan::Plan& plan);
+bool holds_residuals(const plan::Plan& plan);
+inline bool shares_out_state(const plan::Plan& plan) {
+  return shards_optimizer(plan) || holds_residuals(plan);
+}
 bool writes_shard(const plan::Plan& plan, int32_t rank);
 
 std::string step_folder(const std::string& directory, int64_t step);

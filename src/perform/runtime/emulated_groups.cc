@@ -1,9 +1,12 @@
 #include "perform/runtime/emulated_groups.h"
 
 #include <cmath>
+#include <cstring>
 
 #include "base/check.h"
+#include "perform/runtime/checkpoint.h"
 #include "spec/schedule/schedule.h"
+#include "spec/schedule/sparse_exchange.h"
 
 namespace tombolo::runtime {
 namespace {
@@ -13,6 +16,14 @@ constexpr int64_t kNumbers = 1 << 12;  // what is made up is smaller, so that su
 // What replica 0 makes up; replica r has r more.
 float made_up(int64_t seed, int64_t element) {
   return static_cast<float>((seed + element) % kNumbers);
+}
+
+// Between -1 and 1, as if drawn: the finaliser of MurmurHash3 (Appleby, 2011) of a counter.
+float noise(uint32_t counter) {
+  counter = (counter ^ (counter >> 16)) * 0x85ebca6bu;
+  counter = (counter ^ (counter >> 13)) * 0xc2b2ae35u;
+  counter ^= counter >> 16;
+  return static_cast<float>(static_cast<int32_t>(counter)) * 0x1p-31f;
 }
 
 // Between two shares of a pass; the parts of a pass add up to it.
@@ -27,6 +38,7 @@ EmulatedGroups::EmulatedGroups(const plan::Plan& plan, int32_t rank, Clock& cloc
                                bool check_every_number, std::function<void(int32_t)> updated)
     : clock_(clock),
       check_every_number_(check_every_number),
+      is_sparse_(holds_residuals(plan)),
       updated_(std::move(updated)),
       replica_(plan.ranks[rank].replica),
       replicas_(plan.replicas()) {
@@ -34,8 +46,18 @@ EmulatedGroups::EmulatedGroups(const plan::Plan& plan, int32_t rank, Clock& cloc
     Held& held = stages_[stage];
     held.update = round_to_ns(plan.stages[stage].cost.update);
     for (const plan::GradientGroup& each : plan::gradient_groups(plan, stage)) {
-      const double floats = each.bytes.value / plan.run.byte_scale / sizeof(float);
+      const double element = is_sparse_ ? plan::gradient_bytes(plan.training.precision)
+                                        : static_cast<double>(sizeof(float));
+      const double floats = each.bytes.value / plan.run.byte_scale / element;
       held.groups.push_back({each, std::max<int64_t>(std::llround(floats), 1)});
+      if (!is_sparse_) continue;
+      Group& group = held.groups.back();
+      const auto number = static_cast<int32_t>(held.groups.size()) - 1;
+      const auto size = static_cast<size_t>(group.elements);
+      group.parameters.resize(size);
+      if (schedule::sparse_role(plan, rank, stage, number).leads) group.residual.resize(size);
+      group.name = fmt::format("stages.{}.groups.{}.emulated", stage, number);
+      group.residual_name = group.name + ".residual." + plan.datacenter_of(rank).name;
     }
   }
 }
@@ -66,14 +88,26 @@ void EmulatedGroups::backward(int32_t stage, SimTime start, SimDuration duration
     Group& group = own.groups[g];
     const auto number = static_cast<int32_t>(g);
     const SimTime since = done == 0 ? start : clock_.now();
-    group.gradient.resize(static_cast<size_t>(group.elements));
-    const int64_t first = seed(iteration_, stage, number);
-    for (int64_t i = 0; i < group.elements; ++i)
-      group.gradient[static_cast<size_t>(i)] = made_up(first, i) + static_cast<float>(replica_);
+    make_up(stage, number);
     wait(since, part_of(duration, done, group.in_plan.complete_at));
     done = group.in_plan.complete_at;
     if (watcher_) watcher_->complete(stage, number);
   }
+}
+
+void EmulatedGroups::make_up(int32_t stage, int32_t number) {
+  Group& group = held(stage).groups[static_cast<size_t>(number)];
+  group.gradient.resize(static_cast<size_t>(group.elements));
+  const int64_t first = seed(iteration_, stage, number);
+  if (is_sparse_) {
+    // The replicas' counters begin far apart.
+    const uint32_t place = static_cast<uint32_t>(first * replicas_ + replica_) * 0x9e3779b9u;
+    for (size_t i = 0; i < group.gradient.size(); ++i)
+      group.gradient[i] = noise(place + static_cast<uint32_t>(i));
+    return;
+  }
+  for (int64_t i = 0; i < group.elements; ++i)
+    group.gradient[static_cast<size_t>(i)] = made_up(first, i) + static_cast<float>(replica_);
 }
 
 Status EmulatedGroups::last_backward(int32_t stage) {
@@ -86,19 +120,78 @@ std::span<float> EmulatedGroups::gradient(int32_t stage, int32_t group) {
 }
 
 Status EmulatedGroups::update_group(int64_t iteration, int32_t stage, int32_t group) {
-  Held& own = held(stage);
-  Group& its = own.groups.at(static_cast<size_t>(group));
+  Group& its = held(stage).groups.at(static_cast<size_t>(group));
   const SimTime start = clock_.now();
   TRY(during(
       check(its, seed(iteration, stage, group)),
       fmt::format("updating group {} of stage {} in iteration {}", group, stage, iteration)));
   its.gradient = {};
+  end_update(stage, start);
+  return {};
+}
+
+std::span<float> EmulatedGroups::residual(int32_t stage, int32_t group) {
+  return held(stage).groups.at(static_cast<size_t>(group)).residual;
+}
+
+Status EmulatedGroups::update_group_sparsely(int64_t, int32_t stage, int32_t group,
+                                             const update::SparseGradient& gradient) {
+  const SimTime start = clock_.now();
+  update::sparse_sgd(1, gradient, held(stage).groups.at(static_cast<size_t>(group)).parameters);
+  end_update(stage, start);
+  return {};
+}
+
+// Groups last alike, and together as long as the stage's update.
+void EmulatedGroups::end_update(int32_t stage, SimTime start) {
+  Held& own = held(stage);
   const auto groups = static_cast<double>(own.groups.size());
   const auto before = static_cast<double>(own.updated);
   clock_.sleep_until(start + part_of(own.update, before / groups, (before + 1) / groups));
-  if (++own.updated < own.groups.size()) return {};
+  if (++own.updated < own.groups.size()) return;
   own.updated = 0;
   updated_(stage);
+}
+
+void EmulatedGroups::add_views(std::vector<TensorView>& out) const {
+  const auto add = [&](const std::string& name, const std::vector<float>& values) {
+    if (values.empty()) return;
+    out.push_back({name, "F32", {std::ssize(values)}, std::as_bytes(std::span(values))});
+  };
+  for (const auto& [stage, own] : stages_) {
+    for (const Group& group : own.groups) {
+      if (writes_parameters()) add(group.name, group.parameters);
+      add(group.residual_name, group.residual);
+    }
+  }
+}
+
+void EmulatedGroups::add_to(RunningDigest& digest) const {
+  for (const auto& [stage, own] : stages_) {
+    for (const Group& group : own.groups) {
+      const auto bytes = std::as_bytes(std::span(group.parameters));
+      digest.add({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    }
+  }
+}
+
+Status EmulatedGroups::load(const TensorSource& tensors) {
+  const auto take = [&](const std::string& name, std::vector<float>& to) -> Status {
+    if (to.empty()) return {};
+    const NamedTensor tensor = TRY(tensors(name));
+    if (tensor.dtype != "F32" || tensor.bytes.size() != to.size() * sizeof(float)) {
+      return unusable(
+          fmt::format("the checkpoint's tensor \"{}\" is no F32 [{}]", tensor.name, to.size()));
+    }
+    std::memcpy(to.data(), tensor.bytes.data(), tensor.bytes.size());
+    return {};
+  };
+  for (auto& [stage, own] : stages_) {
+    for (Group& group : own.groups) {
+      TRY(take(group.name, group.parameters));
+      TRY(take(group.residual_name, group.residual));
+    }
+  }
   return {};
 }
 

@@ -5,7 +5,12 @@
 // its part. Numbers follow from iteration, stage, group, element and replica, and are small and
 // whole, so their sum is known to the bit: an update checks it, then lasts its part of the stage's.
 //
-// Memory: the gradients of the groups that are complete and not updated yet.
+// Where the exchange is sparse, gradients are noise instead, so that blocks are chosen as they would
+// be, and there are parameters: from zero, each update subtracts what came. So parameters plus the
+// residuals of all leaders are the negative sum of all that was made up, but for rounding.
+//
+// Memory: the gradients of the groups that are complete and not updated yet; sparse, those of all
+// groups, their parameters and the residuals.
 #pragma once
 
 #include <functional>
@@ -13,6 +18,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/hash.h"
+#include "perform/runtime/kernels.h"
 #include "perform/runtime/parameter_groups.h"
 #include "spec/plan/gradient_groups.h"
 #include "spec/plan/plan.h"
@@ -40,12 +47,25 @@ class EmulatedGroups final : public ParameterGroups {
   Status last_backward(int32_t stage) override;
   std::span<float> gradient(int32_t stage, int32_t group) override;
   Status update_group(int64_t iteration, int32_t stage, int32_t group) override;
+  std::span<float> residual(int32_t stage, int32_t group) override;
+  Status update_group_sparsely(int64_t iteration, int32_t stage, int32_t group,
+                               const update::SparseGradient& gradient) override;
+
+  // --- the state; nothing where the exchange is dense
+  bool is_sparse() const { return is_sparse_; }
+  void add_views(std::vector<TensorView>& out) const;
+  void add_to(RunningDigest& digest) const;
+  Status load(const TensorSource& tensors);
+  bool writes_parameters() const { return replica_ == 0; }
 
  private:
   struct Group {
     plan::GradientGroup in_plan;
     int64_t elements = 0;
-    std::vector<float> gradient = {};  // while it is complete and not updated
+    std::vector<float> gradient = {};                   // while it is complete and not updated
+    std::vector<float> parameters = {}, residual = {};  // sparse; the latter of who leads
+    std::string name = {};                              // in checkpoints
+    std::string residual_name = {};
   };
   struct Held {
     std::vector<Group> groups;
@@ -54,11 +74,14 @@ class EmulatedGroups final : public ParameterGroups {
     bool is_last = false;
   };
   Held& held(int32_t stage);
+  void make_up(int32_t stage, int32_t group);
+  void end_update(int32_t stage, SimTime start);
   int64_t seed(int64_t iteration, int32_t stage, int32_t group) const;
   Status check(const Group& group, int64_t seed) const;
 
   Clock& clock_;
   const bool check_every_number_;
+  const bool is_sparse_;
   const std::function<void(int32_t stage)> updated_;
   const int32_t replica_;
   const int32_t replicas_;

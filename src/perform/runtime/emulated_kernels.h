@@ -70,7 +70,8 @@ class EmulatedKernels : public Kernels, public PairKernels {
   std::optional<double> evaluation_loss() const override { return std::nullopt; }
 
   Result<std::string> weights_digest() const override;
-  // One number per layer: how many updates it has seen.
+  // One number per layer: how many updates it has seen. Where the exchange is sparse, parameters and
+  // residuals beside it.
   Result<std::vector<TensorView>> state() const override;
   Status load(const TensorSource& tensors) override;
 

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "spec/plan/gradient_groups.h"
 #include "spec/schedule/schedule.h"
+#include "spec/schedule/sparse_exchange.h"
 
 namespace tombolo::runtime {
 namespace {
@@ -31,10 +32,19 @@ ExchangeThread::ExchangeThread(const plan::Plan& plan, const ExchangeOptions& op
       threads_(threads),
       hooks_(std::move(hooks)),
       replicas_(plan.replicas_of(position_)),
-      changed_(threads.signal()) {
+      exchange_(plan.exchange.value_or(plan::Exchange{})),
+      changed_(threads.signal()),
+      versions_({.first_iteration = options.first_iteration,
+                 .staleness = exchange_.staleness_in_use(),
+                 .fixed = exchange_.is_fixed()}) {
   for (const int32_t stage : schedule::shape_of(plan).stages_at(position_)) {
-    groups_[stage] = plan::gradient_groups(plan, stage).size();
-    groups_of_all_ += groups_[stage];
+    const auto groups = static_cast<int32_t>(plan::gradient_groups(plan, stage).size());
+    for (int32_t group = 0; group < groups; ++group) versions_.add(stage, group);
+    ++stages_;
+  }
+  if (exchange_.is_sparse()) {
+    CHECK(options.updates, "sparse updates that are not made group by group");
+    compressor_.emplace(compress_options(exchange_));
   }
   parameters_.watch(*this);
   thread_ = threads_.start([this] {
@@ -82,9 +92,7 @@ void ExchangeThread::release(int32_t stage) {
 void ExchangeThread::hand_over(const Key& key, SimTime since) {
   {
     const std::lock_guard lock(mutex_);
-    const bool is_new = pending_.emplace(key.stage, key.group).second;
-    CHECK(is_new, "group {} of stage {} is handed over in iteration {}, and is under way",
-          key.group, key.stage, key.iteration);
+    versions_.complete(key);
     handed_over_.push_back({key, since});
   }
   wake();
@@ -106,18 +114,35 @@ Status ExchangeThread::await(const Settled& settled) {
 }
 
 Status ExchangeThread::await_ready(int32_t stage, int32_t group) {
-  return await([&] { return !pending_.contains({stage, group}); });
+  return await([&] { return versions_.try_use(stage, group, iteration_); });
 }
 
 Status ExchangeThread::await_stage(int32_t stage) {
-  return await([&] {
-    const auto first = pending_.lower_bound({stage, 0});
-    return first == pending_.end() || first->first != stage;
-  });
+  return await([&] { return versions_.is_settled(stage); });
 }
 
 Status ExchangeThread::await_all() {
-  return await([&] { return pending_.empty(); });
+  const auto drain = [&](bool on) {
+    const std::lock_guard lock(mutex_);
+    versions_.drain(on);
+  };
+  if (exchange_.staleness_in_use() > 0) {
+    drain(true);
+    wake();
+  }
+  const Status settled = await([&] { return versions_.is_settled(); });
+  drain(false);
+  return settled;
+}
+
+Status ExchangeThread::await_taken(int32_t stage) {
+  if (!exchange_.is_sparse()) return {};
+  return await([&] { return versions_.is_taken(stage); });
+}
+
+GroupVersions::Freshness ExchangeThread::take_freshness() {
+  const std::lock_guard lock(mutex_);
+  return versions_.take_freshness();
 }
 
 std::vector<trace::Interval> ExchangeThread::take_intervals() {
@@ -141,6 +166,7 @@ Status ExchangeThread::finish() {
 
 Status ExchangeThread::work() {
   while (true) {
+    TRY(make_updates());
     TRY(begin_new());
     if (is_over()) return {};
     const auto came = TRY(messenger_.receive_any(awaited()));
@@ -150,7 +176,7 @@ Status ExchangeThread::work() {
 
 bool ExchangeThread::is_over() {
   const std::lock_guard lock(mutex_);
-  return leaving_ || (ending_ && handed_over_.empty() && under_way_.empty());
+  return leaving_ || (ending_ && handed_over_.empty() && under_way_.empty() && merged_.empty());
 }
 
 // In the order in which they were handed over, as far as copies of them may lie with the links. A
@@ -158,7 +184,7 @@ bool ExchangeThread::is_over() {
 Status ExchangeThread::begin_new() {
   while (true) {
     std::unique_lock lock(mutex_);
-    const bool is_full = groups_.size() == 1 && bytes_under_way_ >= kCopiesMax;
+    const bool is_full = stages_ == 1 && bytes_under_way_ >= kCopiesMax;
     if (leaving_ || handed_over_.empty() || is_full) return {};
     const HandedOver next = handed_over_.front();
     handed_over_.pop_front();
@@ -171,14 +197,41 @@ Status ExchangeThread::begin(const HandedOver& group) {
   const auto& [iteration, stage, number] = group.key;
   const std::span<float> gradient = parameters_.gradient(stage, number);
   const link::Tag first{static_cast<uint64_t>(iteration), group_tensor(stage, number, 0)};
-  const auto exchange = schedule::gradient_exchange(plan_, stage, std::ssize(gradient));
+  const auto exchange = schedule::gradient_exchange(plan_, stage, std::ssize(gradient), number);
   const auto own = static_cast<size_t>(plan_.ranks[options_.rank].replica);
   const auto bytes = static_cast<int64_t>(gradient.size_bytes());
-  UnderWay entry{group.since, bytes, GroupSum(exchange, replicas_, own, first, gradient)};
-  GroupSum& sum = under_way_.emplace(group.key, std::move(entry)).first->second.sum;
+  if (exchange_.is_sparse()) TRY(before(group.key));
+  UnderWay entry{group.since, bytes, bytes, sparse_updates(group.key, gradient), nullptr};
+  entry.sum =
+      std::make_unique<GroupSum>(exchange, replicas_, own, first, gradient, entry.updates.get());
+  UnderWay& placed = under_way_.emplace(group.key, std::move(entry)).first->second;
   bytes_under_way_ += bytes;
-  TRY(send(sum.begin()));
-  return sum.done() ? settle(group.key) : Status{};
+  TRY(send(TRY(placed.sum->begin())));
+  note_taken(group.key, placed);
+  return placed.sum->done() ? settle(group.key) : Status{};
+}
+
+std::unique_ptr<SparseUpdates> ExchangeThread::sparse_updates(const Key& key,
+                                                              std::span<const float> gradient) {
+  if (!exchange_.is_sparse()) return nullptr;
+  const auto role = schedule::sparse_role(plan_, options_.rank, key.stage, key.group);
+  const SparseUpdates::Options options{.datacenters = static_cast<size_t>(role.datacenters),
+                                       .own = static_cast<size_t>(role.datacenter),
+                                       .iteration = key.iteration,
+                                       .compress = compress_options(exchange_)};
+  const std::span<float> residual =
+      role.leads ? parameters_.residual(key.stage, key.group) : std::span<float>{};
+  return std::make_unique<SparseUpdates>(options, gradient, residual, *compressor_);
+}
+
+// The gradient of a sparse update is of no more use once that is made, and may change. Blocks of few
+// bytes are left.
+void ExchangeThread::note_taken(const Key& key, UnderWay& entry) {
+  if (!entry.updates || entry.copied == 0 || !entry.updates->is_taken()) return;
+  bytes_under_way_ -= std::exchange(entry.copied, 0);
+  const std::lock_guard lock(mutex_);
+  versions_.take(key);
+  changed_->notify_all();
 }
 
 Status ExchangeThread::send(std::vector<GroupSum::Parcel> parcels) {
@@ -189,50 +242,87 @@ Status ExchangeThread::send(std::vector<GroupSum::Parcel> parcels) {
 
 std::vector<Messenger::Awaited> ExchangeThread::awaited() const {
   std::vector<Messenger::Awaited> out = {{options_.rank, kWake}};
-  for (const auto& [key, each] : under_way_) out.push_back(each.sum.wanted());
+  for (const auto& [key, each] : under_way_) out.push_back(each.sum->wanted());
   return out;
 }
 
 Status ExchangeThread::advance(size_t place, const link::Received& message) {
   const auto at = std::next(under_way_.begin(), static_cast<ptrdiff_t>(place));
-  TRY(send(TRY(at->second.sum.take(message))));
-  return at->second.sum.done() ? settle(at->first) : Status{};
+  TRY(send(TRY(at->second.sum->take(message))));
+  note_taken(at->first, at->second);
+  return at->second.sum->done() ? settle(at->first) : Status{};
 }
 
-// The group is summed. Who waits for it hears so once it is updated.
+// The group is summed, or all updates of it are there. Who waits for it hears so once it is updated.
 Status ExchangeThread::settle(const Key& settled) {
   const Key key = settled;
   const auto node = under_way_.extract(key);
-  bytes_under_way_ -= node.mapped().bytes;
+  const UnderWay& group = node.mapped();
+  bytes_under_way_ -= group.copied;
   draw({.lane = trace::Lane::kCollective,
         .action = {ActionKind::kReduceGradients, key.stage, -1},
         .iteration = key.iteration,
-        .start = node.mapped().since,
+        .start = group.since,
         .end = threads_.now(),
-        .bytes = node.mapped().bytes});
-  if (options_.updates) TRY(update(key));
-  const std::lock_guard lock(mutex_);
-  pending_.erase({key.stage, key.group});
-  changed_->notify_all();
+        .bytes = group.bytes});
+  if (group.updates) {
+    merged_.emplace(key, group.updates->merged());
+    return make_updates();
+  }
+  if (options_.updates) {
+    TRY(before(key));
+    return update(key, nullptr);
+  }
+  end_update(key);
   return {};
 }
 
-Status ExchangeThread::update(const Key& key) {
-  const auto& [iteration, stage, group] = key;
-  if (updating_ < iteration) {
-    updating_ = iteration;
-    if (hooks_.before_update) TRY(hooks_.before_update(iteration - 1));
+// Those that came and are not made yet, as far as no pass uses their groups.
+Status ExchangeThread::make_updates() {
+  for (auto at = merged_.begin(); at != merged_.end();) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!versions_.may_update(at->first)) {
+        ++at;
+        continue;
+      }
+      versions_.begin_update(at->first);
+    }
+    TRY(update(at->first, &at->second));
+    at = merged_.erase(at);
   }
+  return {};
+}
+
+Status ExchangeThread::before(const Key& key) {
+  if (updating_ >= key.iteration) return {};
+  updating_ = key.iteration;
+  return hooks_.before_update ? hooks_.before_update(key.iteration - 1) : Status{};
+}
+
+Status ExchangeThread::update(const Key& key, const compress::Merged* sparse) {
+  const auto& [iteration, stage, group] = key;
   const SimTime start = threads_.now();
-  TRY(parameters_.update_group(iteration, stage, group));
+  if (sparse) {
+    TRY(parameters_.update_group_sparsely(iteration, stage, group,
+                                          {sparse->blocks.ids, sparse->blocks.values}));
+  } else {
+    TRY(parameters_.update_group(iteration, stage, group));
+  }
   draw({.lane = trace::Lane::kCompute,
         .action = {ActionKind::kUpdate, stage, -1},
         .iteration = iteration,
         .start = start,
         .end = threads_.now()});
-  if (++updated_[iteration] < groups_of_all_) return {};
-  updated_.erase(iteration);
-  return hooks_.updated ? hooks_.updated(iteration) : Status{};
+  if (versions_.is_last() && hooks_.updated) TRY(hooks_.updated(iteration));
+  end_update(key);
+  return {};
+}
+
+void ExchangeThread::end_update(const Key& key) {
+  const std::lock_guard lock(mutex_);
+  versions_.end_update(key);
+  changed_->notify_all();
 }
 
 void ExchangeThread::draw(trace::Interval interval) {

@@ -18,6 +18,11 @@
 // over, the same on all replicas, so the oldest one is under way everywhere, and nobody waits for
 // ever.
 //
+// Where the Plan's [exchange] is sparse, a group is a sparse update of each datacenter instead of a sum
+// (sparse_updates.h). Its update is made when it is merged and no pass uses the group
+// (group_versions.h): at once, or, with staleness, when the passes of the next iteration are done with
+// it. Updates that came and wait for that are kept as blocks.
+//
 // All hooks are called on this thread.
 #pragma once
 
@@ -26,12 +31,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/clock.h"
 #include "perform/runtime/group_sum.h"
+#include "perform/runtime/group_versions.h"
 #include "perform/runtime/messenger.h"
 #include "perform/runtime/parameter_groups.h"
 #include "spec/plan/plan.h"
@@ -45,13 +51,15 @@ bool updates_by_group(const plan::Plan& plan);
 
 struct ExchangeOptions {
   int32_t rank = 0;
+  int64_t first_iteration = 1;
   SimTime origin;       // on the clock: time 0 of the Trace
   bool overlap = true;  // a complete group leaves at once; else when its stage is released
   bool updates = true;  // a summed group is updated at once
 };
 
 struct ExchangeHooks {
-  // Before anything of iteration step + 1 is updated.
+  // Before anything of iteration step + 1 is updated; or, where it is sparse, before anything of the
+  // state changes for it: residuals do when updates are made of gradients.
   std::function<Status(int64_t step)> before_update = {};
   // All groups of this rank are; nobody who waits for the last of them knows yet.
   std::function<Status(int64_t iteration)> updated = {};
@@ -77,6 +85,10 @@ class ExchangeThread final : public GroupWatcher {
   void release(int32_t stage);
   Status await_stage(int32_t stage);  // all that was handed over of it is summed, and updated
   Status await_all();
+  // The gradients of this stage may change: their sparse updates are made. Else nothing to wait for.
+  Status await_taken(int32_t stage);
+  // Of the groups that passes began to use since the last call, how many were up to date.
+  GroupVersions::Freshness take_freshness();
   // When await_... kept this thread waiting since the last call, in order; times of the Trace.
   struct Wait {
     SimTime start, end;
@@ -89,21 +101,17 @@ class ExchangeThread final : public GroupWatcher {
   Status finish();
 
  private:
-  // Due first is less: the earlier iteration, then what is needed first.
-  struct Key {
-    int64_t iteration = 0;
-    int32_t stage = 0;
-    int32_t group = 0;
-    auto operator<=>(const Key&) const = default;
-  };
+  using Key = GroupKey;
   struct HandedOver {
     Key key;
     SimTime since;
   };
   struct UnderWay {
     SimTime since;
-    int64_t bytes = 0;
-    GroupSum sum;
+    int64_t bytes = 0;                       // of gradients
+    int64_t copied = 0;                      // of them, that may lie with the links
+    std::unique_ptr<SparseUpdates> updates;  // none where it is dense
+    std::unique_ptr<GroupSum> sum;
   };
   Status work();
   Status begin_new();
@@ -111,11 +119,16 @@ class ExchangeThread final : public GroupWatcher {
   std::vector<Messenger::Awaited> awaited() const;  // what wakes, then groups as they are due
   Status advance(size_t place, const link::Received& message);
   Status send(std::vector<GroupSum::Parcel> parcels);
-  Status update(const Key& key);
+  std::unique_ptr<SparseUpdates> sparse_updates(const Key& key, std::span<const float> gradient);
+  Status before(const Key& key);
+  void note_taken(const Key& key, UnderWay& entry);
   Status settle(const Key& key);
+  Status make_updates();
+  Status update(const Key& key, const compress::Merged* sparse);
   void hand_over(const Key& key, SimTime since);
   void wake();
   bool is_over();
+  void end_update(const Key& key);
   template <class Settled>
   Status await(const Settled& settled);
   void draw(trace::Interval interval);
@@ -129,8 +142,8 @@ class ExchangeThread final : public GroupWatcher {
   Threads& threads_;
   const ExchangeHooks hooks_;
   const std::vector<int32_t> replicas_;  // ranks
-  std::map<int32_t, size_t> groups_;     // of each stage of this rank
-  size_t groups_of_all_ = 0;
+  const plan::Exchange exchange_;
+  size_t stages_ = 0;  // of this rank
 
   // The performing thread's.
   int64_t iteration_ = 0;
@@ -139,14 +152,15 @@ class ExchangeThread final : public GroupWatcher {
 
   // This thread's.
   std::map<Key, UnderWay> under_way_;
+  std::map<Key, compress::Merged> merged_;               // and not made yet
+  std::optional<compress::BlockCompressor> compressor_;  // where it is sparse
   int64_t bytes_under_way_ = 0;
-  int64_t updating_ = 0;               // the newest iteration of which something is updated
-  std::map<int64_t, size_t> updated_;  // groups, by iteration
+  int64_t updating_ = 0;  // the newest iteration of which something is updated
 
   std::mutex mutex_;  // of all below
   const std::unique_ptr<Signal> changed_;
   std::deque<HandedOver> handed_over_;
-  std::set<std::pair<int32_t, int32_t>> pending_;  // (stage, group): handed over and not settled
+  GroupVersions versions_;
   std::vector<trace::Interval> intervals_;
   bool ending_ = false;   // nothing more is handed over
   bool leaving_ = false;  // and nobody wants what is under way

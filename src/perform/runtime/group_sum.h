@@ -3,13 +3,15 @@
 //
 // It knows neither links nor threads (exchange_thread.h has those). The sum comes to stand where the
 // values are. What comes is added in the order of the exchange, whenever it comes, so all replicas
-// end with the same bits. Memory: none but the messages.
+// end with the same bits. Memory: none but the messages. Where the exchange has messages with sparse
+// updates instead (schedule/sparse_exchange.h), SparseUpdates makes them and takes them.
 #pragma once
 
 #include <span>
 #include <vector>
 
 #include "perform/runtime/messenger.h"
+#include "perform/runtime/sparse_updates.h"
 #include "spec/schedule/gradient_exchange.h"
 
 namespace tombolo::runtime {
@@ -17,9 +19,10 @@ namespace tombolo::runtime {
 class GroupSum {
  public:
   // ranks: of all replicas, of which this one is ranks[own]. Messages of round t are tagged
-  // first.tensor + t (group_tensor). `values`, as many as the exchange is made for, outlive it.
+  // first.tensor + t (group_tensor). `values`, as many as the exchange is made for, outlive it, as
+  // does `updates`, which an exchange of sparse updates needs.
   GroupSum(const schedule::GradientExchange& exchange, std::span<const int32_t> ranks, size_t own,
-           link::Tag first, std::span<float> values);
+           link::Tag first, std::span<float> values, SparseUpdates* updates = nullptr);
 
   struct Parcel {
     int32_t to = 0;
@@ -27,12 +30,12 @@ class GroupSum {
     link::Payload payload;
   };
   // What is sent without waiting for anybody. Once, before all else.
-  std::vector<Parcel> begin() { return go_on(); }
+  Result<std::vector<Parcel>> begin() { return go_on(); }
   // All is sent and all came: the values are the sum.
   bool done() const { return round_ == rounds_.size(); }
   // The next message that counts, unless done().
   Messenger::Awaited wanted() const;
-  // That message; what is sent now. Fails where it has another length, and is of no use afterwards.
+  // That message; what is sent now. Fails where it is no such message, and is of no use afterwards.
   Result<std::vector<Parcel>> take(const link::Received& message);
 
  private:
@@ -40,17 +43,21 @@ class GroupSum {
     int32_t peer = 0;  // rank
     int64_t first = 0, count = 0;
     bool adds = false;
+    int32_t update_of = -1;  // instead of elements, this datacenter's update
   };
   struct Round {
     std::vector<Part> out, in;
   };
-  std::vector<Parcel> go_on();
+  Result<std::vector<Parcel>> go_on();
+  Result<link::Payload> payload_of(const Part& part);
+  Status add(const Part& part, const link::Payload& payload);
   std::span<float> values_of(const Part& part) const;
   link::Tag tag() const { return {first_.iteration, first_.tensor + round_}; }
 
   std::vector<Round> rounds_;
   const link::Tag first_;
   const std::span<float> values_;
+  SparseUpdates* const updates_;
   size_t round_ = 0;
   size_t taken_ = 0;  // of what comes in this round
 };

@@ -35,7 +35,7 @@ class Sums {
 
   // What is there goes on, whoever the draw hits; in what order things come does not matter.
   void run() {
-    for (size_t r = 0; r < sums_.size(); ++r) send(r, sums_[r].begin());
+    for (size_t r = 0; r < sums_.size(); ++r) send(r, *sums_[r].begin());
     size_t done = 0;
     while (done < sums_.size()) {
       done = 0;
@@ -101,7 +101,7 @@ TEST(GroupSum, OneThatIsAloneIsDoneAtOnce) {
   std::vector<float> values = {1, 2};
   const int32_t rank = 3;
   GroupSum sum(schedule::gradient_exchange(std::vector<int32_t>{0}, 2), {&rank, 1}, 0, {}, values);
-  EXPECT_TRUE(sum.begin().empty());
+  EXPECT_TRUE(sum.begin()->empty());
   EXPECT_TRUE(sum.done());
 }
 
@@ -110,7 +110,7 @@ TEST(GroupSum, AMessageOfAnotherLengthIsRefused) {
   const std::vector<int32_t> ranks = {3, 5};
   GroupSum sum(schedule::gradient_exchange(std::vector<int32_t>{0, 1}, 3), ranks, 1,
                {2, group_tensor(4, 1, 0)}, values);
-  const auto sent = sum.begin();
+  const auto sent = *sum.begin();
   ASSERT_EQ(sent.size(), 1u);
   EXPECT_EQ(sent[0].to, 3);
   EXPECT_EQ(sent[0].tag, (link::Tag{2, group_tensor(4, 1, 0)}));

@@ -146,7 +146,7 @@ std::vector<KeptShard> list_kept(const std::string& output, int32_t rank) {
 
 std::optional<KeptChoice> choose_kept(std::span<const KeptShard> kept, const plan::Plan& plan,
                                       int64_t first) {
-  const bool whole = !shards_optimizer(plan);  // each replica has all of its stages
+  const bool whole = !shares_out_state(plan);  // each replica has all of its stages
   const size_t places =
       whole ? plan.ranks.size() / static_cast<size_t>(plan.replicas()) : plan.ranks.size();
   // By step and epoch, then by place in the pipeline, of replicas the first; or by rank.

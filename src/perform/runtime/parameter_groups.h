@@ -13,12 +13,16 @@
 //     complete(s, 1)               ...
 //   begin_iteration, forward
 //     await_ready(s, 0), computes with group 0, await_ready(s, 1), ...
+//
+// With staleness (group_versions.h) the update may come an iteration later, and its gradient is then
+// taken over before the next one is complete.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
 #include "base/result.h"
+#include "perform/update/sparse.h"
 
 namespace tombolo::runtime {
 
@@ -51,6 +55,17 @@ class ParameterGroups {
   // One step of the optimizer for this group, with the gradient as it is now. Each group once an
   // iteration; while it runs nobody may read its parameters. Any thread, one at a time.
   virtual Status update_group(int64_t iteration, int32_t stage, int32_t group) = 0;
+
+  // --- where the Plan's [exchange] is sparse
+
+  // What this rank's datacenter has not sent yet of the group's gradient, as long as that; empty where
+  // another replica leads (schedule/sparse_exchange.h). The watcher's alone, zeros at first, and part
+  // of Kernels::state().
+  virtual std::span<float> residual(int32_t stage, int32_t group) = 0;
+
+  // Instead of update_group: with these blocks of the gradient, whose other numbers are zero.
+  virtual Status update_group_sparsely(int64_t iteration, int32_t stage, int32_t group,
+                                       const update::SparseGradient& gradient) = 0;
 };
 
 }  // namespace tombolo::runtime

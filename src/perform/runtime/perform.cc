@@ -81,6 +81,7 @@ class Performer {
   Status updated(int64_t iteration);
   Status settle() { return exchange_ ? exchange_->await_all() : Status{}; }
   void draw_exchange();
+  void record_freshness();
   std::vector<ExchangeThread::Wait> take_waits();
   Status iterate(int64_t iteration);
   Status act_all();
@@ -173,6 +174,7 @@ Status Performer::start_exchange() {
   exchange_ = std::make_unique<ExchangeThread>(
       plan_,
       ExchangeOptions{.rank = options_.rank,
+                      .first_iteration = options_.first_iteration,
                       .origin = options_.origin,
                       .overlap = plan_.exchange_overlaps(),
                       .updates = updates_by_group_},
@@ -241,6 +243,7 @@ Status Performer::iterate(int64_t iteration) {
   take_waits();
   if (exchange_ && plan_.exchange_overlaps())
     record("exposed_s", iteration_, seconds(exposed_).value);
+  record_freshness();
   draw_exchange();
   IterationReport done = TRY(report(iteration));
   if (!updates_by_group_) TRY(updated(iteration));
@@ -250,6 +253,13 @@ Status Performer::iterate(int64_t iteration) {
 void Performer::draw_exchange() {
   if (!exchange_) return;
   for (const Interval& each : exchange_->take_intervals()) draw(each);
+}
+
+void Performer::record_freshness() {
+  if (!exchange_ || plan_.exchange.value_or(plan::Exchange{}).staleness_in_use() == 0) return;
+  const GroupVersions::Freshness here = exchange_->take_freshness();
+  if (here.used == 0) return;
+  record("fresh_share", iteration_, real(here.fresh) / real(here.used));
 }
 
 // For sums of gradients, since the last call.
@@ -413,7 +423,10 @@ Status Performer::compute(const Action& action) {
   const int32_t s = action.stage, m = action.microbatch;
   await_release(action);
   if (exchange_ && action.kind == ActionKind::kForward) TRY(exchange_->await_ready(s, 0));
-  if (exchange_ && last_backward_.at(s) == action) TRY(kernels_.parameters()->last_backward(s));
+  if (exchange_ && last_backward_.at(s) == action) {
+    TRY(exchange_->await_taken(s));
+    TRY(kernels_.parameters()->last_backward(s));
+  }
   take_waits();
   const SimTime start = now();
   if (!first_computation_) first_computation_ = start;

@@ -76,7 +76,8 @@ struct Hooks {
 // "replica_evaluation_batches", of which merge_parts makes the former; "checkpoint_write_s", how
 // long a shard took to be written, and "checkpoint_held_s", how long the next update was held up
 // by it; "machine_late_s" of emulated ranks (machine_load.h); where gradients are exchanged while
-// passes go on "exposed_s", how long an iteration waited for that.
+// passes go on "exposed_s", how long an iteration waited for that; with staleness "fresh_share", of how
+// many groups of parameters the iteration used the newest version.
 Result<trace::Trace> perform(const plan::Plan& plan, const schedule::Order& order,
                              const PerformOptions& options, Kernels& kernels, Messenger& messenger,
                              Threads& clock, const Hooks& hooks);

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <utility>
 
+#include "perform/runtime/checkpoint.h"
 #include "spec/plan/gradient_groups.h"
 
 namespace tombolo::train {
@@ -32,7 +33,25 @@ bool holds(const model::Slice& slice, const Parameter& parameter) {
   return embeds ? slice.embedding : slice.head;
 }
 
+int64_t rounded_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+
 }  // namespace
+
+std::vector<GroupLayout> group_layouts(const plan::Plan& plan, int32_t stage,
+                                       const std::vector<Parameter>& parameters) {
+  const int64_t unit = runtime::holds_residuals(plan) ? update::kSparseBlock : 1;
+  std::vector<GroupLayout> out;
+  for (const plan::GradientGroup& each : plan::gradient_groups(plan, stage)) {
+    GroupLayout& layout = out.emplace_back();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      if (!holds(each.slice, parameters[i])) continue;
+      layout.parameters.push_back(i);
+      layout.begins.push_back(layout.size);
+      layout.size += rounded_up(parameters[i].value.numel(), unit);
+    }
+  }
+  return out;
+}
 
 // Autograd calls it after it has added to the gradient of a leaf.
 class StageGroups::Hook : public torch::autograd::FunctionPostHook {
@@ -54,15 +73,12 @@ StageGroups::StageGroups(const plan::Plan& plan, int32_t stage, StageState& stat
     : state_(state), complete_(std::move(complete)) {
   const std::vector<Parameter>& parameters = state_.module().parameters();
   group_of_.resize(parameters.size(), -1);
-  for (const plan::GradientGroup& each : plan::gradient_groups(plan, stage)) {
-    Group group;
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      if (!holds(each.slice, parameters[i])) continue;
+  for (GroupLayout& layout : group_layouts(plan, stage, parameters)) {
+    for (const size_t i : layout.parameters) {
       CHECK(group_of_[i] < 0, "{} lies in two groups", parameters[i].name);
       group_of_[i] = static_cast<int32_t>(groups_.size());
-      group.parameters.push_back(i);
     }
-    groups_.push_back(std::move(group));
+    groups_.push_back({.layout = std::move(layout)});
   }
   for (size_t i = 0; i < parameters.size(); ++i) {
     CHECK(group_of_[i] >= 0, "{} lies in no group", parameters[i].name);
@@ -73,7 +89,7 @@ StageGroups::StageGroups(const plan::Plan& plan, int32_t stage, StageState& stat
 
 void StageGroups::start_counting() {
   counting_ = true;
-  for (Group& group : groups_) group.lacking = group.parameters.size();
+  for (Group& group : groups_) group.lacking = group.layout.parameters.size();
 }
 
 void StageGroups::begin_backward() {
@@ -122,18 +138,19 @@ void StageGroups::note(size_t parameter) {
 void StageGroups::complete(Group& group) {
   const at::NoGradGuard no_gradients;
   std::vector<Parameter>& parameters = state_.module().parameters();
-  int64_t size = 0;
-  for (const size_t i : group.parameters) size += parameters[i].value.numel();
-  group.gradient = at::empty({size}, at::kFloat);
-  int64_t begin = 0;
-  for (const size_t i : group.parameters) {
-    const at::Tensor& value = parameters[i].value;
-    const int64_t end = begin + value.numel();
-    at::Tensor part = group.gradient.slice(0, begin, end).view(value.sizes());
-    TORCH_CHECK(value.grad().defined(), parameters[i].name, " has no gradient");
+  const GroupLayout& layout = group.layout;
+  int64_t numbers = 0;
+  for (const size_t i : layout.parameters) numbers += parameters[i].value.numel();
+  group.gradient = numbers == layout.size ? at::empty({layout.size}, at::kFloat)
+                                          : at::zeros({layout.size}, at::kFloat);
+  for (size_t at = 0; at < layout.parameters.size(); ++at) {
+    Parameter& parameter = parameters[layout.parameters[at]];
+    const at::Tensor& value = parameter.value;
+    const int64_t begin = layout.begins[at];
+    at::Tensor part = group.gradient.slice(0, begin, begin + value.numel()).view(value.sizes());
+    TORCH_CHECK(value.grad().defined(), parameter.name, " has no gradient");
     part.copy_(value.grad());
-    parameters[i].value.mutable_grad() = part;
-    begin = end;
+    parameter.value.mutable_grad() = part;
   }
   complete_(static_cast<int32_t>(&group - groups_.data()));
 }
@@ -144,17 +161,41 @@ std::span<float> StageGroups::gradient(int32_t group) const {
   return floats(gradient);
 }
 
-void StageGroups::update(int32_t group, const UpdateStep& step) {
+void StageGroups::begin_update() {
   if (updated_ == 0) state_.begin_update();
   if (++updated_ == groups_.size()) updated_ = 0;
+}
+
+void StageGroups::update(int32_t group, const UpdateStep& step) {
+  begin_update();
   Group& its = groups_.at(static_cast<size_t>(group));
   const at::Tensor gradient = std::exchange(its.gradient, at::Tensor());
   const std::vector<Parameter>& parameters = state_.module().parameters();
-  int64_t begin = 0;
-  for (const size_t i : its.parameters) {
-    const int64_t end = begin + parameters[i].value.numel();
-    state_.update(step, i, gradient.slice(0, begin, end));
-    begin = end;
+  for (size_t at = 0; at < its.layout.parameters.size(); ++at) {
+    const size_t i = its.layout.parameters[at];
+    const int64_t begin = its.layout.begins[at];
+    state_.update(step, i, gradient.slice(0, begin, begin + parameters[i].value.numel()));
+  }
+}
+
+// Each parameter's blocks count from its own beginning.
+void StageGroups::update(int32_t group, const UpdateStep& step,
+                         const update::SparseGradient& gradient) {
+  begin_update();
+  const GroupLayout& layout = groups_.at(static_cast<size_t>(group)).layout;
+  const std::vector<Parameter>& parameters = state_.module().parameters();
+  size_t from = 0;
+  std::vector<uint32_t> own;
+  for (size_t at = 0; at < layout.parameters.size(); ++at) {
+    const size_t i = layout.parameters[at];
+    const auto first = static_cast<uint32_t>(layout.begins[at] / update::kSparseBlock);
+    const int64_t end = first + update::sparse_blocks(parameters[i].value.numel());
+    own.clear();
+    while (from + own.size() < gradient.blocks.size() && gradient.blocks[from + own.size()] < end)
+      own.push_back(gradient.blocks[from + own.size()] - first);
+    const size_t values = static_cast<size_t>(update::kSparseBlock);
+    state_.update(step, i, {own, gradient.values.subspan(from * values, own.size() * values)});
+    from += own.size();
   }
 }
 

@@ -23,6 +23,16 @@
 
 namespace tombolo::train {
 
+// Which parameters a group has, and where each begins in its gradient: one behind the other, or at a
+// multiple of a sparse update's block, zeros between, so that no block is of two parameters.
+struct GroupLayout {
+  std::vector<size_t> parameters;
+  std::vector<int64_t> begins;
+  int64_t size = 0;
+};
+std::vector<GroupLayout> group_layouts(const plan::Plan& plan, int32_t stage,
+                                       const std::vector<Parameter>& parameters);
+
 class StageGroups {
  public:
   using Complete = std::function<void(int32_t group)>;
@@ -46,10 +56,12 @@ class StageGroups {
   std::span<float> gradient(int32_t group) const;
   // One step of the optimizer; the gradient is gone afterwards. Any thread.
   void update(int32_t group, const UpdateStep& step);
+  // One step with these blocks of a gradient, whatever gradient there is.
+  void update(int32_t group, const UpdateStep& step, const update::SparseGradient& gradient);
 
  private:
   struct Group {
-    std::vector<size_t> parameters;
+    GroupLayout layout;
     size_t lacking = 0;  // parameters without their whole gradient
     at::Tensor gradient;
   };
@@ -57,6 +69,7 @@ class StageGroups {
   void note(size_t parameter);
   void complete(Group& group);
   void start_counting();
+  void begin_update();
 
   StageState& state_;
   const Complete complete_;

@@ -3,8 +3,6 @@
 #include <cstring>
 #include <utility>
 
-#include "perform/update/adamw.h"
-#include "perform/update/momentum.h"
 #include "perform/update/muon.h"
 
 namespace tombolo::train {
@@ -25,6 +23,10 @@ NamedMoments named(const Moments& moments, OptimizerName optimizer) {
       break;
   }
   return {{".adam.first_moment", moments.first}, {".adam.second_moment", moments.second}};
+}
+
+std::string last_steps_name(OptimizerName optimizer) {
+  return optimizer == OptimizerName::kSgd ? ".sgd.last_steps" : ".adam.last_steps";
 }
 
 const char* step_name(OptimizerName optimizer) {
@@ -129,11 +131,8 @@ void StageState::apply(const UpdateStep& step, const Parameter& parameter, const
   const std::span<float> weights = floats(parameter.value), gradients = floats(gradient);
   switch (optimizer_of(parameter)) {
     case OptimizerName::kSgd:
-      return update::momentum({.learning_rate = step.learning_rate,
-                               .momentum = wanted.momentum.value_or(0.9),
-                               .weight_decay = decay_of(parameter),
-                               .nesterov = wanted.nesterov.value_or(false)},
-                              weights, gradients, floats(moments.first));
+      return update::momentum(momentum_step(step, parameter), weights, gradients,
+                              floats(moments.first));
     case OptimizerName::kMuon:
       // One learning rate for its matrices and AdamW's rest.
       return update::muon({.learning_rate = step.learning_rate,
@@ -144,14 +143,48 @@ void StageState::apply(const UpdateStep& step, const Parameter& parameter, const
                           parameter.value.size(0), parameter.value.size(1), weights, gradients,
                           floats(moments.first));
     case OptimizerName::kAdamW:
-      return update::adamw({.learning_rate = step.learning_rate,
-                            .beta1 = wanted.beta1,
-                            .beta2 = wanted.beta2,
-                            .epsilon = wanted.epsilon,
-                            .weight_decay = decay_of(parameter),
-                            .step = updates_},
-                           weights, gradients, floats(moments.first), floats(moments.second));
+      return update::adamw(adam_step(step, parameter), weights, gradients, floats(moments.first),
+                           floats(moments.second));
   }
+}
+
+update::MomentumStep StageState::momentum_step(const UpdateStep& step,
+                                               const Parameter& parameter) const {
+  return {.learning_rate = step.learning_rate,
+          .momentum = optimizer_.momentum.value_or(0.9),
+          .weight_decay = decay_of(parameter),
+          .nesterov = optimizer_.nesterov.value_or(false)};
+}
+
+update::AdamStep StageState::adam_step(const UpdateStep& step, const Parameter& parameter) const {
+  return {.learning_rate = step.learning_rate,
+          .beta1 = optimizer_.beta1,
+          .beta2 = optimizer_.beta2,
+          .epsilon = optimizer_.epsilon,
+          .weight_decay = decay_of(parameter),
+          .step = updates_};
+}
+
+void StageState::expect_sparse() {
+  for (const Parameter& parameter : module_.parameters())
+    last_steps_.emplace_back(static_cast<size_t>(update::sparse_blocks(parameter.value.numel())));
+}
+
+void StageState::update(const UpdateStep& step, size_t index,
+                        const update::SparseGradient& gradient) {
+  const Parameter& parameter = module_.parameters()[index];
+  const Moments& moments = moments_[index];
+  const std::span<float> weights = floats(parameter.value);
+  if (optimizer_of(parameter) == OptimizerName::kAdamW) {
+    update::sparse_adamw(adam_step(step, parameter), gradient, weights, floats(moments.first),
+                         floats(moments.second), last_steps_.at(index));
+  } else if (const auto how = momentum_step(step, parameter); how.momentum == 0) {
+    update::sparse_sgd(how.learning_rate, gradient, weights);
+  } else {
+    update::sparse_momentum(how, static_cast<uint32_t>(updates_), gradient, weights,
+                            floats(moments.first), last_steps_.at(index));
+  }
+  module_.refresh_copy(index);
 }
 
 std::vector<StageState::Shared> StageState::shared() const {
@@ -175,6 +208,13 @@ void StageState::add_views(std::vector<runtime::TensorView>& out) const {
     add(parameter.name, parameter.value);
     const OptimizerName its = optimizer_of(parameter);
     for (const auto& [name, values] : named(moments_[i], its)) add(parameter.name + name, values);
+    if (!last_steps_.empty()) {
+      const std::span blocks(last_steps_[i]);
+      out.push_back({parameter.name + last_steps_name(its),
+                     "U32",
+                     {std::ssize(blocks)},
+                     std::as_bytes(blocks)});
+    }
     out.push_back(
         {parameter.name + step_name(its), "I64", {1}, std::as_bytes(std::span(&updates_, 1))});
   }
@@ -190,6 +230,8 @@ void StageState::add_to(RunningDigest& digest) const {
     add(parameter.value);
     for (const auto& [name, values] : named(moments_[i], optimizer_of(parameter))) add(values);
   }
+  for (const auto& blocks : last_steps_)
+    digest.add({reinterpret_cast<const char*>(blocks.data()), blocks.size() * sizeof(uint32_t)});
   for (const Shared& each : shared()) add(each.values);
   digest.add({reinterpret_cast<const char*>(&updates_), sizeof updates_});
 }
@@ -215,6 +257,12 @@ Status StageState::load(const runtime::TensorSource& tensors, std::optional<int6
     if (parameter.elsewhere) continue;
     const OptimizerName its = optimizer_of(parameter);
     for (const auto& [moment, values] : named(moments_[i], its)) TRY(take(values, name + moment));
+    if (!last_steps_.empty()) {
+      std::vector<uint32_t>& to = last_steps_[i];
+      const NamedTensor from =
+          TRY(find(tensors, name + last_steps_name(its), "U32", {std::ssize(to)}));
+      std::memcpy(to.data(), from.bytes.data(), from.bytes.size());
+    }
     int64_t its_step = 0;
     const NamedTensor count = TRY(find(tensors, name + step_name(its), "I64", {1}));
     std::memcpy(&its_step, count.bytes.data(), 8);

@@ -3,7 +3,8 @@
 //
 // Checkpoints hold, per parameter NAME, the tensors NAME, NAME.adam.first_moment,
 // NAME.adam.second_moment (F32) and NAME.adam.step (I64, one number); of SGD and Muon NAME.sgd or
-// NAME.muon with .momentum and .step.
+// NAME.muon with .momentum and .step. Where updates are sparse, .last_steps beside them: U32, of each
+// block of 16 numbers the step of its last gradient.
 //
 // Replicas may shard it (ZeRO-1: Rajbhandari et al. 2020). Then each keeps the optimizer's state of
 // its own parameters, updates and saves these, and gets the others' new values from their owners; in
@@ -21,6 +22,9 @@
 #include "perform/runtime/kernels.h"
 #include "perform/train/stage_module.h"
 #include "perform/train/torch_compat.h"
+#include "perform/update/adamw.h"
+#include "perform/update/momentum.h"
+#include "perform/update/sparse.h"
 #include "spec/plan/settings.h"
 
 namespace tombolo::train {
@@ -64,6 +68,9 @@ class StageState {
   // gradient of as many elements. Copies that passes read follow at once.
   void begin_update() { ++updates_; }
   void update(const UpdateStep& step, size_t parameter, const at::Tensor& gradient);
+  // With some blocks of a gradient (update/sparse.h), after expect_sparse() before all else.
+  void expect_sparse();
+  void update(const UpdateStep& step, size_t parameter, const update::SparseGradient& gradient);
 
   // What replicas read of each parameter once its owner has updated it, in the order of parameters;
   // nothing where the state is not sharded. Values that come there are complete with
@@ -87,11 +94,14 @@ class StageState {
   double decay_of(const Parameter& parameter) const;
   void apply(const UpdateStep& step, const Parameter& parameter, const Moments& moments,
              at::Tensor gradient) const;
+  update::MomentumStep momentum_step(const UpdateStep& step, const Parameter& parameter) const;
+  update::AdamStep adam_step(const UpdateStep& step, const Parameter& parameter) const;
 
   StageModule module_;
   plan::Optimizer optimizer_;
   std::vector<int32_t> owners_;   // one per parameter, or none
   std::vector<Moments> moments_;  // one per parameter, undefined of what is another's
+  std::vector<std::vector<uint32_t>> last_steps_;  // one per parameter where updates are sparse
   int64_t updates_ = 0;
 };
 

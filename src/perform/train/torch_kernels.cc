@@ -59,7 +59,7 @@ class TorchKernels : public runtime::Kernels {
         stages_(std::move(stages)),
         samples_(std::move(samples)),
         threads_(threads),
-        groups_(plan_, states_by_number(), [this](int32_t stage) {
+        groups_(plan_, replica_, states_by_number(), [this](int32_t stage) {
           return settle_loss(held(stage), plan_.optimizer.clip_norm.has_value());
         }) {
     if (samples_) evaluation_batches_ = evaluation_share().count;
@@ -554,7 +554,11 @@ Result<std::vector<runtime::TensorView>> TorchKernels::state() const {
   using Views = std::vector<runtime::TensorView>;
   return guarded("listing the weights", [&]() -> Result<Views> {
     Views tensors;
-    for (const Held& held : stages_) held.state.add_views(tensors);
+    const bool writes_parameters = !runtime::holds_residuals(plan_) || replica_ == 0;
+    if (writes_parameters) {
+      for (const Held& held : stages_) held.state.add_views(tensors);
+    }
+    groups_.add_views(tensors);
     return tensors;
   });
 }
@@ -572,7 +576,7 @@ Status TorchKernels::load(const runtime::TensorSource& tensors) {
     std::optional<int64_t> step;
     for (Held& held : stages_) TRY(held.state.load(tensors, step));
     for (Held& held : stages_) held.state.set_updates(step.value_or(0));
-    return {};
+    return groups_.load(tensors);
   });
 }
 
@@ -623,6 +627,7 @@ Result<std::unique_ptr<runtime::Kernels>> make_torch_kernels(const plan::Plan& p
                         .drops = shape.recomputes(stage),
                         .state = StageState(std::move(module), plan.optimizer, std::move(owners),
                                             place.replica)});
+      if (runtime::holds_residuals(plan)) stages.back().state.expect_sparse();
     }
     return std::make_unique<TorchKernels>(plan, place.replica, std::move(stages),
                                           std::move(samples), threads);

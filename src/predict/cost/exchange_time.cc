@@ -21,7 +21,7 @@ Seconds exchange_alone(const plan::Plan& plan, int32_t stage) {
     for (const schedule::ExchangeMessage& message : round) {
       const int32_t from = ranks[static_cast<size_t>(message.from)];
       const int32_t to = ranks[static_cast<size_t>(message.to)];
-      const Bytes bytes{real(message.count) * element *
+      const Bytes bytes{schedule::bytes_of(plan, message) *
                         real(plan.ranks[static_cast<size_t>(from)].shards)};
       const plan::Channel channel = plan::expected_channel(plan, from, to);
       slowest = std::max(slowest, channel.latency + channel.serialisation(bytes));

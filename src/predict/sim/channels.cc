@@ -82,12 +82,16 @@ void add_exchange(const plan::Plan& plan, int32_t stage, plan::Resources& resour
   const plan::Stage& here = plan.stages[static_cast<size_t>(stage)];
   const auto elements =
       static_cast<int64_t>(here.gradients.value / plan::gradient_bytes(plan.training.precision));
-  for (const auto& round : schedule::gradient_exchange(plan, stage, elements).rounds) {
-    for (const schedule::ExchangeMessage& message : round) {
-      const int32_t from = ranks[static_cast<size_t>(message.from)];
-      const int32_t to = ranks[static_cast<size_t>(message.to)];
-      if (channels.laws.contains({from, to})) continue;
-      channels.laws.emplace(std::pair{from, to}, law_between(plan, from, to, resources));
+  const bool sparse = plan.exchange && plan.exchange->is_sparse();
+  const auto turns = static_cast<int32_t>(sparse ? ranks.size() : 1);  // leaders change
+  for (int32_t group = 0; group < turns; ++group) {
+    for (const auto& round : schedule::gradient_exchange(plan, stage, elements, group).rounds) {
+      for (const schedule::ExchangeMessage& message : round) {
+        const int32_t from = ranks[static_cast<size_t>(message.from)];
+        const int32_t to = ranks[static_cast<size_t>(message.to)];
+        if (channels.laws.contains({from, to})) continue;
+        channels.laws.emplace(std::pair{from, to}, law_between(plan, from, to, resources));
+      }
     }
   }
 }

@@ -335,13 +335,15 @@ class Checker {
     }
   }
 
-  // The first forward pass of the next iteration ends after the update.
+  // The first forward pass of the next iteration ends after the update; with staleness, of the one
+  // after.
   void check_uses(const Interval* update, int32_t rank, int32_t stage) {
     if (!update) return;
+    const int64_t staleness = plan_.exchange.value_or(plan::Exchange{}).staleness_in_use();
     for (const Action& action : schedule_.ranks[static_cast<size_t>(rank)]) {
       if (action.kind != ActionKind::kForward || action.stage != stage) continue;
       const Interval* next =
-          find(update->iteration + 1, rank, action.kind, stage, action.microbatch);
+          find(update->iteration + 1 + staleness, rank, action.kind, stage, action.microbatch);
       if (next && next->end < update->end) {
         tell(ViolationKind::kCausality,
              fmt::format("{} ends at {} ns, {} at {} ns", name_of(*next), next->end.ns,

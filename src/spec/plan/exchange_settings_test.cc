@@ -59,16 +59,52 @@ TEST(Exchange, IsASumOfFixedDurationWhereAJobSaysHowLongItTakes) {
   EXPECT_FALSE(with_exchange(times + "reduce = \"3 ms\"").exchanges_gradients());
 }
 
+std::string why_not(const std::string& more) {
+  const auto plan = parse_job(two_labs(more), "job.toml").and_then(lay_out);
+  return plan ? "" : plan.error().text();
+}
+
 TEST(Exchange, RefusesModesThatAreNotThereYet) {
-  const auto job = parse_job(two_labs("[exchange]\nmode = \"sparse\""), "job.toml");
-  ASSERT_FALSE(job);
-  EXPECT_THAT(job.error().text(), HasSubstr("exchange.mode = \"sparse\""));
-  EXPECT_THAT(job.error().text(), HasSubstr("dense"));
+  const std::string why = why_not("[exchange]\nmode = \"local\"");
+  EXPECT_THAT(why, HasSubstr("exchange.mode = \"local\""));
+  EXPECT_THAT(why, HasSubstr("dense"));
+}
+
+TEST(Exchange, SparseHasDefaultsOfItsOwn) {
+  const Exchange sparse = *with_exchange("[exchange]\nmode = \"sparse\"").exchange;
+  EXPECT_EQ(sparse.density_in_use(), 0.01);
+  EXPECT_EQ(sparse.values_in_use(), SentValues::kBf16);
+  EXPECT_EQ(sparse.staleness_in_use(), 1);
+  EXPECT_FALSE(sparse.is_fixed());
+  EXPECT_EQ(Exchange{}.staleness_in_use(), 0);
+}
+
+// Every line that is refused, and a word of why.
+TEST(Exchange, SaysWhatDoesNotGoTogether) {
+  const std::string sparse = "[exchange]\nmode = \"sparse\"\n";
+  const std::pair<std::string, const char*> cases[] = {
+      {"[exchange]\ndensity = 0.1", "exchange.density = 0.1: needs mode = \"sparse\""},
+      {"[exchange]\nstaleness = 0", "needs mode = \"sparse\""},
+      {sparse + "density = 0.0", "above 0"},
+      {sparse + "density = 1.5", "at most 1"},
+      {sparse + "staleness = 2", "0 or 1"},
+      {sparse + "staleness = 0\nfreshness = \"fixed\"", "needs staleness = 1"},
+      {sparse + "overlap = false", "group by group"},
+      {sparse + "values = \"fp8\"", "bf16"},
+      {sparse + "[optimizer]\nclip_norm = 1.0", "clip_norm"},
+      {sparse + "[optimizer]\nname = \"muon\"", "muon"},
+      {sparse + "[optimizer]\nname = \"sgd\"", "weight_decay"},
+  };
+  for (const auto& [more, word] : cases) EXPECT_THAT(why_not(more), HasSubstr(word)) << more;
+  EXPECT_EQ(why_not(sparse + "[optimizer]\nname = \"sgd\"\nweight_decay = 0.0"), "");
 }
 
 TEST(Exchange, IsSaidByJobsAndPlansThatWereToldOfIt) {
   EXPECT_THAT(to_json_text(with_exchange("")), Not(HasSubstr("exchange")));
   const Plan told = with_exchange("[exchange]\noverlap = false");
+  const Plan sparse = with_exchange(
+      "[exchange]\nmode = \"sparse\"\ndensity = 0.05\nvalues = \"2bit\"\nfreshness = \"fixed\"");
+  EXPECT_EQ(parse_plan(to_json_text(sparse), "plan.json")->exchange, sparse.exchange);
   EXPECT_EQ(parse_plan(to_json_text(told), "plan.json")->exchange, told.exchange);
   const Job job = *parse_job(two_labs("[exchange]\noverlap = false"), "job.toml");
   EXPECT_EQ(parse_job(to_toml_text(job, "again.toml", ""), "again.toml")->exchange, job.exchange);

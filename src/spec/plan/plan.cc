@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "spec/plan/exchange_check.h"
 
 namespace tombolo::plan {
 
@@ -118,7 +119,7 @@ Status validate_apart(const Plan& plan) {
   for (int32_t position = 0; position < p.pipeline; ++position) {
     TRY(validate_replicas(plan, position));
   }
-  return {};
+  return check_exchange(plan);
 }
 
 // Neighbouring stages of each pipeline can send to one another.

@@ -21,17 +21,18 @@ Node node_of(const StageExchange& stage, const graph::Graph& graph, NodeType typ
 }  // namespace
 
 StageExchange exchange_of(const plan::Plan& plan, int32_t stage, int64_t first_tag) {
-  StageExchange out{.stage = stage,
-                    .element_bytes = plan::gradient_bytes(plan.training.precision),
-                    .end_tag = first_tag};
+  StageExchange out{.stage = stage, .plan = &plan, .end_tag = first_tag};
+  const double element_bytes = plan::gradient_bytes(plan.training.precision);
   double until = 0;  // bytes; each group ends at a whole one
   int64_t before = 0;
   for (const plan::GradientGroup& group : plan::gradient_groups(plan, stage)) {
     until += group.bytes.value;
     const int64_t bytes = std::llround(until) - before;
     before += bytes;
-    const auto elements = static_cast<int64_t>(std::ceil(real(bytes) / out.element_bytes));
-    out.groups.push_back({group, bytes, gradient_exchange(plan, stage, elements), out.end_tag});
+    const auto elements = static_cast<int64_t>(std::ceil(real(bytes) / element_bytes));
+    const auto number = static_cast<int32_t>(out.groups.size());
+    out.groups.push_back(
+        {group, bytes, gradient_exchange(plan, stage, elements, number), out.end_tag});
     for (const auto& round : out.groups.back().exchange.rounds) out.end_tag += std::ssize(round);
   }
   return out;
@@ -51,7 +52,7 @@ std::vector<SimDuration> cut(SimDuration pass, const std::vector<double>& shares
 }
 
 int64_t message_bytes(const StageExchange& stage, const ExchangeMessage& message, int64_t shards) {
-  return std::llround(real(message.count) * stage.element_bytes) * shards;
+  return std::llround(bytes_of(*stage.plan, message)) * shards;
 }
 
 int64_t add_group(const StageExchange& stage, size_t group, const std::vector<int32_t>& ranks,

@@ -35,7 +35,7 @@ struct StageExchange {
     int64_t first_tag = 0;      // of its messages, in the order of their rounds
   };
   int32_t stage = 0;
-  double element_bytes = 4;
+  const plan::Plan* plan = nullptr;
   std::vector<Group> groups;  // in the order of need
   int64_t end_tag = 0;        // behind the last
 };

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "spec/schedule/sparse_exchange.h"
 
 namespace tombolo::schedule {
 namespace {
@@ -30,22 +31,6 @@ void send(Round& round, int32_t from, int32_t to, const Range& range, bool adds)
   if (range.first < range.end) {
     round.push_back({from, to, range.first, range.end - range.first, adds});
   }
-}
-
-// Replicas by datacenter, in the order in which datacenters first appear.
-std::vector<std::vector<int32_t>> by_datacenter(std::span<const int32_t> datacenters) {
-  std::vector<std::vector<int32_t>> members;
-  std::vector<int32_t> names;
-  for (size_t replica = 0; replica < datacenters.size(); ++replica) {
-    const auto at = std::find(names.begin(), names.end(), datacenters[replica]);
-    const auto index = static_cast<size_t>(at - names.begin());
-    if (at == names.end()) {
-      names.push_back(datacenters[replica]);
-      members.emplace_back();
-    }
-    members[index].push_back(static_cast<int32_t>(replica));
-  }
-  return members;
 }
 
 // Everyone's chunk from all others of the datacenter, or to them. In each step everyone sends one
@@ -127,6 +112,23 @@ std::vector<Round> exchange_in_a_ring(const std::vector<Piece>& pieces, size_t n
   return rounds;
 }
 
+}  // namespace
+
+std::vector<std::vector<int32_t>> by_datacenter(std::span<const int32_t> datacenters) {
+  std::vector<std::vector<int32_t>> members;
+  std::vector<int32_t> names;
+  for (size_t replica = 0; replica < datacenters.size(); ++replica) {
+    const auto at = std::find(names.begin(), names.end(), datacenters[replica]);
+    const auto index = static_cast<size_t>(at - names.begin());
+    if (at == names.end()) {
+      names.push_back(datacenters[replica]);
+      members.emplace_back();
+    }
+    members[index].push_back(static_cast<int32_t>(replica));
+  }
+  return members;
+}
+
 std::vector<int32_t> datacenters_of(const plan::Plan& plan, int32_t stage) {
   std::vector<int32_t> datacenters;
   for (const int32_t rank : plan.replicas_of(stage)) {
@@ -134,8 +136,6 @@ std::vector<int32_t> datacenters_of(const plan::Plan& plan, int32_t stage) {
   }
   return datacenters;
 }
-
-}  // namespace
 
 GradientExchange gradient_exchange(std::span<const int32_t> datacenters, int64_t elements,
                                    Across across) {
@@ -183,8 +183,17 @@ Across faster_across(const plan::Plan& plan, int32_t stage) {
   return 2 * real(std::ssize(members) - 1) * ring < 2 * direct ? Across::kRing : Across::kDirect;
 }
 
-GradientExchange gradient_exchange(const plan::Plan& plan, int32_t stage, int64_t elements) {
-  return gradient_exchange(datacenters_of(plan, stage), elements, faster_across(plan, stage));
+GradientExchange gradient_exchange(const plan::Plan& plan, int32_t stage, int64_t elements,
+                                   int32_t group) {
+  const std::vector<int32_t> datacenters = datacenters_of(plan, stage);
+  if (plan.exchange && plan.exchange->is_sparse())
+    return sparse_exchange(datacenters, elements, group);
+  return gradient_exchange(datacenters, elements, faster_across(plan, stage));
+}
+
+double bytes_of(const plan::Plan& plan, const ExchangeMessage& message) {
+  if (message.is_update()) return expected_update_bytes(*plan.exchange, message.count);
+  return real(message.count) * plan::gradient_bytes(plan.training.precision);
 }
 
 }  // namespace tombolo::schedule

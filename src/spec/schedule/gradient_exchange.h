@@ -45,7 +45,11 @@ struct ExchangeMessage {
   int64_t first = 0;  // of the elements that it carries
   int64_t count = 0;  // at least 1
   bool adds = false;  // to what the receiver has; otherwise it takes its place
+  // Instead of the elements, the sparse update that this datacenter makes of them
+  // (sparse_exchange.h); datacenters count in the order in which they first appear.
+  int32_t update_of = -1;
 
+  bool is_update() const { return update_of >= 0; }
   bool operator==(const ExchangeMessage&) const = default;
 };
 
@@ -66,8 +70,20 @@ GradientExchange gradient_exchange(std::span<const int32_t> datacenters, int64_t
 
 // Of a stage of a Plan: its replicas, and the way across that is faster by the arithmetic of
 // docs/laws/gradient_exchange.md for all its gradients at once, with links as the cluster file has
-// them (what was measured is for predictions alone). `elements` are those of one shard.
-GradientExchange gradient_exchange(const plan::Plan& plan, int32_t stage, int64_t elements);
+// them (what was measured is for predictions alone). `elements` are those of one shard. Where
+// [exchange] has mode = "sparse", of one group: sparse_exchange.h.
+GradientExchange gradient_exchange(const plan::Plan& plan, int32_t stage, int64_t elements,
+                                   int32_t group = 0);
 Across faster_across(const plan::Plan& plan, int32_t stage);
+
+// By replica, the number of its datacenter in the Plan.
+std::vector<int32_t> datacenters_of(const plan::Plan& plan, int32_t stage);
+
+// Replicas by datacenter, in the order in which datacenters first appear.
+std::vector<std::vector<int32_t>> by_datacenter(std::span<const int32_t> datacenters);
+
+// Bytes of a message of one shard: what so many elements take as gradients, or what a sparse update of
+// so many is expected to take.
+double bytes_of(const plan::Plan& plan, const ExchangeMessage& message);
 
 }  // namespace tombolo::schedule

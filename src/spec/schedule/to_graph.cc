@@ -360,15 +360,27 @@ class RankGraph {
     }
   }
 
+  // A node that takes no time and says of the iteration before that `id` was finished in it.
+  int64_t remember(int64_t id) {
+    Node node = node_of(*graph_.nodes[static_cast<size_t>(id)].action);
+    node.type = NodeType::kInvalid;
+    node.details.edit().carried_deps = {id};
+    graph_.nodes.push_back(node);
+    return node.id;
+  }
+
   // What the next iteration waits for on a rank that exchanges: its order, and parameter by
-  // parameter.
+  // parameter; with staleness, of the iteration before.
   void carry() {
     if (exchanged_.empty() || !overlaps_) return;
+    const int64_t staleness = plan_.exchange.value_or(plan::Exchange{}).staleness_in_use();
     graph_.nodes[static_cast<size_t>(order_.first())].details.edit().carried_deps = {order_.last()};
     for (const auto& [number, stage] : exchanged_) {
       for (size_t g = 0; g < stage.needs.size(); ++g) {
+        int64_t updated = stage.updated[g];
+        for (int64_t i = 0; i < staleness; ++i) updated = remember(updated);
         Node& needs = graph_.nodes[static_cast<size_t>(stage.needs[g])];
-        needs.details.edit().carried_deps.push_back(stage.updated[g]);
+        needs.details.edit().carried_deps.push_back(updated);
       }
     }
   }

@@ -1,0 +1,13 @@
+// What of a Plan goes together with its [exchange].
+#pragma once
+
+#include "spec/plan/plan.h"
+
+namespace tombolo::plan {
+
+// Sparse updates come group by group, and each changes only blocks of a group. Unusable, by name, for
+// what needs all gradients at once, or to change all parameters: a norm to clip by, two copies of a
+// tied embedding, Muon, weight decay of SGD.
+Status check_exchange(const Plan& plan);
+
+}  // namespace tombolo::plan

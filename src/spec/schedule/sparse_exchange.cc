@@ -1,0 +1,88 @@
+#include "spec/schedule/sparse_exchange.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace tombolo::schedule {
+namespace {
+
+constexpr int64_t kBlock = 16;  // numbers
+constexpr double kHeader = 24;
+
+// Bytes of a block's values, and of its scale where they need one.
+double value_bytes(plan::SentValues values) {
+  switch (values) {
+    case plan::SentValues::kBf16:
+      return 32;
+    case plan::SentValues::kInt8:
+      return 17;
+    case plan::SentValues::kInt4:
+      return 9;
+    case plan::SentValues::kTwoBit:
+      return 5;
+  }
+  CHECK(false, "values {}", static_cast<int>(values));
+}
+
+}  // namespace
+
+std::vector<int32_t> leaders_of(std::span<const int32_t> datacenters, int32_t group) {
+  std::vector<int32_t> leaders;
+  for (const std::vector<int32_t>& here : by_datacenter(datacenters))
+    leaders.push_back(here[static_cast<size_t>(group) % here.size()]);
+  return leaders;
+}
+
+GradientExchange sparse_exchange(std::span<const int32_t> datacenters, int64_t elements,
+                                 int32_t group) {
+  CHECK(elements >= 0 && group >= 0, "{} elements of group {}", elements, group);
+  if (elements == 0) return {};
+  const std::vector<std::vector<int32_t>> members = by_datacenter(datacenters);
+  const std::vector<int32_t> leaders = leaders_of(datacenters, group);
+  const auto others = [&](size_t d) {
+    std::vector<int32_t> out = members[d];
+    std::erase(out, leaders[d]);
+    return out;
+  };
+  std::vector<std::vector<ExchangeMessage>> rounds(2 + members.size());
+  for (size_t d = 0; d < members.size(); ++d) {
+    const auto here = static_cast<int32_t>(d);
+    for (const int32_t member : others(d)) {
+      rounds[0].push_back({member, leaders[d], 0, elements, true});
+      rounds[1].push_back({leaders[d], member, 0, elements, false, here});
+    }
+    for (size_t e = 0; e < members.size(); ++e) {
+      if (e == d) continue;
+      rounds[1].push_back({leaders[d], leaders[e], 0, elements, false, here});
+      for (const int32_t member : others(e))
+        rounds[2 + d].push_back({leaders[e], member, 0, elements, false, here});
+    }
+  }
+  std::erase_if(rounds, [](const auto& round) { return round.empty(); });
+  return {std::move(rounds)};
+}
+
+SparseRole sparse_role(const plan::Plan& plan, int32_t rank, int32_t stage, int32_t group) {
+  const std::vector<int32_t> where = datacenters_of(plan, stage);
+  const std::vector<std::vector<int32_t>> members = by_datacenter(where);
+  const int32_t replica = plan.ranks[static_cast<size_t>(rank)].replica;
+  const std::vector<int32_t> leaders = leaders_of(where, group);
+  for (size_t d = 0; d < members.size(); ++d) {
+    if (std::find(members[d].begin(), members[d].end(), replica) == members[d].end()) continue;
+    return {static_cast<int32_t>(d), leaders[d] == replica, static_cast<int32_t>(members.size())};
+  }
+  CHECK(false, "replica {} of stage {} lies nowhere", replica, stage);
+}
+
+double expected_update_bytes(const plan::Exchange& exchange, int64_t elements) {
+  if (elements == 0) return kHeader;
+  const double all = std::ceil(real(elements) / static_cast<double>(kBlock));
+  const double blocks = std::max(1.0, std::round(all * exchange.density_in_use()));
+  const double left_out = 1 - blocks / all;
+  const double number = 1 + std::pow(left_out, 128) + std::pow(left_out, 16384);
+  return kHeader + blocks * (number + value_bytes(exchange.values_in_use()));
+}
+
+}  // namespace tombolo::schedule
