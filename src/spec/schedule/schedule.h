@@ -146,7 +146,7 @@ std::vector<int64_t> peak_in_flight(const Schedule& schedule);
 std::vector<int64_t> messages_sent(const Schedule& schedule);
 
 // Bytes at the peak, of a device of each rank: state, activations of the micro-batches in flight,
-// and the largest workspace of its stages.
+// the largest workspace of its stages, and [prefill].memory.
 std::vector<Bytes> peak_memory(const plan::Plan& plan, const Schedule& schedule);
 
 // Infeasible, naming the stage, what it needs, what the device has and the largest part, where a
