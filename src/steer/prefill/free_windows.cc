@@ -34,13 +34,21 @@ void FreeWindows::extend(SimTime now, SimTime until) {
   // Periods that went by while nobody asked; the one before this may reach into it.
   const int64_t since = now.ns - origin_.ns;
   const int64_t current = since >= 0 ? since / period_.ns : -((-since - 1) / period_.ns) - 1;
-  next_period_ = std::max(next_period_, current - 1);
-  for (; covered_until_ < until; ++next_period_) {
+  if (next_period_ < current - 1) {
+    next_period_ = current - 1;
+    next_gap_ = 0;
+  }
+  while (covered_until_ < until) {
     const SimTime begin = origin_ + period_ * next_period_;
-    for (const Span& gap : gaps_) {
+    if (next_gap_ < gaps_.size()) {
+      const Span& gap = gaps_[next_gap_++];
       append({begin + SimDuration{gap.start.ns}, begin + SimDuration{gap.end.ns} - guard_}, now);
+      covered_until_ = begin + SimDuration{gap.end.ns};
+    } else {
+      next_gap_ = 0;
+      ++next_period_;
+      covered_until_ = std::max(covered_until_, begin + period_);
     }
-    covered_until_ = begin + period_;
   }
 }
 
@@ -91,6 +99,7 @@ void FreeWindows::remake(SimTime now, SimDuration later, SimDuration guard) {
   windows_.clear();
   head_ = 0;
   next_period_ = -1;
+  next_gap_ = 0;
   covered_until_ = origin_ - period_;
   extend(now, std::max(until, now));
 }

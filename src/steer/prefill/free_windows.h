@@ -52,6 +52,7 @@ class FreeWindows {
   bool always_free_ = false;
   SimTime origin_;            // of period 0
   int64_t next_period_ = -1;  // not made yet; that of -1 goes on in period 0
+  size_t next_gap_ = 0;       // of it
   SimTime covered_until_;     // all windows that begin before it are made
   std::vector<Span> windows_;
   size_t head_ = 0;

@@ -19,11 +19,11 @@ FreeWindows windows() { return FreeWindows({{{20}, {30}}, {{50}, {80}}}, {100}, 
 
 TEST(FreeWindows, ArePeriodicAndLeaveTheGuardFree) {
   FreeWindows w = windows();
-  w.reach({0}, {150});
+  w.reach({0}, {151});
   EXPECT_THAT(list(w, {0}), ElementsAre(Span{{0}, {18}}, Span{{30}, {48}}, Span{{80}, {118}},
                                         Span{{130}, {148}}, Span{{180}, {218}}));
   EXPECT_EQ(w.earliest().ns, 0);
-  w.reach({40}, {150});
+  w.reach({40}, {151});
   EXPECT_EQ(w.earliest().ns, 30);
   EXPECT_THAT(list(w, {148}), ElementsAre(Span{{180}, {218}}));
 }

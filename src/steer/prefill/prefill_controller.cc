@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
 
 #include "base/check.h"
@@ -50,18 +51,23 @@ struct StagePass {
 template <class Emit>
 SimTime pass_stage(const FreeWindows& windows, SimTime t, const StagePass& pass, const Emit& emit) {
   int64_t left = pass.layers;
+  SimDuration whole = pass.layer * left + pass.tail;
+  SimTime start_max = pass.latest - whole;
   for (const Span* window = windows.first_after(t); window != windows.end(); ++window) {
     const SimTime start = std::max(t, window->start);
-    const SimDuration whole = pass.layer * left + pass.tail;
-    if (start + whole > pass.latest) return kNever;
+    if (start > start_max) return kNever;
     const SimDuration room = window->end - start;
-    int64_t fit = left;
-    if (room < whole) fit = pass.suspension ? std::min(room.ns / pass.layer.ns, left - 1) : 0;
-    if (fit == 0) continue;
-    t = start + (fit == left ? whole : pass.layer * fit);
+    if (room >= whole) {
+      emit(left, start, start + whole);
+      return start + whole;
+    }
+    if (room < pass.layer || !pass.suspension || left == 1) continue;
+    const int64_t fit = std::min(room.ns / pass.layer.ns, left - 1);
+    t = start + pass.layer * fit;
     emit(fit, start, t);
     left -= fit;
-    if (left == 0) return t;
+    whole = pass.layer * left + pass.tail;
+    start_max = pass.latest - whole;
   }
   return kNever;
 }
@@ -80,31 +86,78 @@ PrefillController::PrefillController(PrefillSetting setting) : setting_(std::mov
     windows_.emplace_back(busy, setting_.period, setting_.guard, shortest);
   }
   bookings_.resize(setting_.busy.size());
+  for (const PrefillPipeline& pipeline : setting_.pipelines) layers_.push_back(layers_of(pipeline));
+  find_kinds(shortest);
   line_free_.assign(setting_.lines.size(), std::vector<SimTime>(setting_.lines.size()));
 }
 
-bool PrefillController::line_to(const PrefillPipeline& pipeline,
-                                const PrefillRequest& request) const {
-  const size_t from = pipeline.datacenter;
-  const size_t to = request.decode == kDecodeAtHome ? from : static_cast<size_t>(request.decode);
-  return to < setting_.lines.size() && setting_.lines[from][to].rate.value > 0;
+// Pipelines whose GPUs are busy at the same times, with the same layers on each: without prompts all
+// of a kind end at the same time.
+void PrefillController::find_kinds(SimDuration shortest) {
+  std::map<std::vector<std::pair<int64_t, int64_t>>, int32_t> pattern_ids, kind_ids;
+  std::vector<int32_t> pattern_of;
+  for (const Busy& busy : setting_.busy) {
+    std::vector<std::pair<int64_t, int64_t>> spans;
+    for (const Span& span : busy) spans.emplace_back(span.start.ns, span.end.ns);
+    const auto [known, first] = pattern_ids.emplace(spans, std::ssize(patterns_));
+    if (first) patterns_.emplace_back(busy, setting_.period, setting_.guard, shortest);
+    pattern_of.push_back(known->second);
+  }
+  for (size_t p = 0; p < setting_.pipelines.size(); ++p) {
+    const PrefillPipeline& pipeline = setting_.pipelines[p];
+    std::vector<std::pair<int64_t, int64_t>> key{{static_cast<int64_t>(pipeline.table), 0}};
+    PrefillPipeline unused = pipeline;
+    for (PipelineStage& stage : unused.stages) {
+      stage.gpu = pattern_of[static_cast<size_t>(stage.gpu)];
+      key.emplace_back(stage.gpu, stage.layers);
+    }
+    const auto [known, first] = kind_ids.emplace(key, std::ssize(kinds_));
+    if (first) kinds_.push_back(std::move(unused));
+    kind_of_.push_back(known->second);
+  }
 }
 
-bool PrefillController::walk(const PrefillPipeline& pipeline, const PromptTime& time, Progress at,
-                             SimTime latest, SimTime now) {
+// Of each datacenter, what a hand-over from there takes after the first token at least: a layer's KV
+// cache over the line. kNoLine where there is none. Whether there is any.
+bool PrefillController::find_lines(const PrefillRequest& request) {
+  const Bytes layer = setting_.kv_per_token_and_layer * real(request.tokens);
+  handing_.assign(setting_.lines.size(), kNoLine);
+  bool any = false;
+  for (size_t from = 0; from < setting_.lines.size(); ++from) {
+    const size_t to = request.decode == kDecodeAtHome ? from : static_cast<size_t>(request.decode);
+    if (to >= setting_.lines.size()) continue;
+    const KvLine& line = setting_.lines[from][to];
+    if (line.rate.value <= 0) continue;
+    handing_[from] = round_to_ns(layer / line.rate) + round_to_ns(line.latency);
+    any = true;
+  }
+  return any;
+}
+
+bool PrefillController::walk(std::vector<FreeWindows>& gpus, const PrefillPipeline& pipeline,
+                             const PromptTime& time, Progress at, SimTime latest, SimTime now) {
   runs_.clear();
+  int64_t behind = -at.done;  // layers to come
+  for (size_t s = at.stage; s < pipeline.stages.size(); ++s) behind += pipeline.stages[s].layers;
   for (; at.stage < pipeline.stages.size(); ++at.stage, at.done = 0) {
     const PipelineStage& stage = pipeline.stages[at.stage];
     const bool last = at.stage + 1 == pipeline.stages.size();
-    FreeWindows& windows = windows_[static_cast<size_t>(stage.gpu)];
+    FreeWindows& windows = gpus[static_cast<size_t>(stage.gpu)];
     windows.reach(now, latest);
-    const StagePass pass{time.layer, last ? time.ends : SimDuration{}, stage.layers - at.done,
-                         setting_.suspension, latest};
+    const int64_t left = stage.layers - at.done;
+    behind -= left;
+    // What is to come after this shard takes at least so long.
+    const SimDuration after = last ? SimDuration{}
+                                   : time.layer * behind + time.ends +
+                                         time.transfer * (std::ssize(pipeline.stages) - 1 -
+                                                          static_cast<int64_t>(at.stage));
+    const StagePass pass{time.layer, last ? time.ends : SimDuration{}, left, setting_.suspension,
+                         latest - after};
     const SimTime end =
-        pass_stage(windows, at.ready, pass, [&](int64_t layers, SimTime from, SimTime to) {
+        pass_stage(windows, at.ready, pass, [&](int64_t fit, SimTime from, SimTime to) {
           runs_.push_back(
-              {stage.gpu, static_cast<int32_t>(at.stage), at.first_layer, layers, from, to});
-          at.first_layer += layers;
+              {stage.gpu, static_cast<int32_t>(at.stage), at.first_layer, fit, from, to});
+          at.first_layer += fit;
         });
     if (end == kNever) return false;
     at.ready = end + time.transfer;
@@ -137,36 +190,66 @@ SimTime PrefillController::hand_over(const PrefillPipeline& pipeline, const Pref
   return handed + round_to_ns(line.latency);
 }
 
+// When a prompt ends on a pipeline of each kind that has no other; kNever: after the bound.
+void PrefillController::find_bounds(SimTime bound, SimTime now) {
+  kind_ends_.clear();
+  for (const PrefillPipeline& kind : kinds_) {
+    const bool in_time = walk(patterns_, kind, times_[kind.table], {.ready = now}, bound, now);
+    kind_ends_.push_back(in_time ? runs_.back().end : kNever);
+  }
+}
+
+// Pipelines with the earliest hand-over that they could have.
+void PrefillController::find_candidates(SimTime bound, SimTime now) {
+  candidates_.clear();
+  for (size_t p = 0; p < setting_.pipelines.size(); ++p) {
+    const PrefillPipeline& pipeline = setting_.pipelines[p];
+    const SimDuration handing = handing_[pipeline.datacenter];
+    if (handing == kNoLine) continue;
+    const auto first = static_cast<size_t>(pipeline.stages.front().gpu);
+    SimTime at_best = std::max(now, windows_[first].earliest()) +
+                      times_[pipeline.table].total(layers_[p], std::ssize(pipeline.stages));
+    if (kind_of_[p] != kNoKind) {
+      at_best = std::max(at_best, kind_ends_[static_cast<size_t>(kind_of_[p])]);
+    }
+    if (at_best + handing <= bound) {
+      candidates_.emplace_back(at_best + handing, static_cast<int32_t>(p));
+    }
+  }
+}
+
+void PrefillController::try_pipeline(const PrefillRequest& request, int32_t p, SimTime now,
+                                     PrefillPlacement& best) {
+  const PrefillPipeline& pipeline = setting_.pipelines[static_cast<size_t>(p)];
+  const PromptTime& time = times_[pipeline.table];
+  const SimTime latest = best.handed_over - SimDuration{1} - handing_[pipeline.datacenter];
+  if (!walk(windows_, pipeline, time, {.ready = now}, latest, now)) return;
+  const SimTime handed = hand_over(pipeline, request, time, runs_);
+  if (handed >= best.handed_over) return;
+  best = {request.id, p, std::move(best.runs), runs_.back().end, handed};
+  best.runs.swap(runs_);
+}
+
 Admission PrefillController::place(const PrefillRequest& request, SimTime now) {
+  if (!find_lines(request)) return {Verdict::kNoLine, {}};
   times_.clear();
   for (const DurationTable& table : setting_.tables) times_.push_back(table.at(request.tokens));
   const SimTime bound = (request.batch ? now : request.arrival) + setting_.within;
-  candidates_.clear();
-  bool any_line = false;
-  for (size_t p = 0; p < setting_.pipelines.size(); ++p) {
-    const PrefillPipeline& pipeline = setting_.pipelines[p];
-    if (!line_to(pipeline, request)) continue;
-    any_line = true;
-    const auto first = static_cast<size_t>(pipeline.stages.front().gpu);
-    const SimTime at_best =
-        std::max(now, windows_[first].earliest()) +
-        times_[pipeline.table].total(layers_of(pipeline), std::ssize(pipeline.stages));
-    if (at_best <= bound) candidates_.emplace_back(at_best, static_cast<int32_t>(p));
-  }
-  if (!any_line) return {Verdict::kNoLine, {}};
-  std::make_heap(candidates_.begin(), candidates_.end(), std::greater<>());
+  find_bounds(bound, now);
+  find_candidates(bound, now);
+  if (candidates_.empty()) return {Verdict::kNoWindow, {}};
   PrefillPlacement best{.pipeline = -1, .handed_over = bound + SimDuration{1}};
+  // Mostly the first one tried leaves nothing to gain, and no order of the others is asked for.
+  const auto first = std::min_element(candidates_.begin(), candidates_.end());
+  try_pipeline(request, first->second, now, best);
+  candidates_.erase(first);
+  std::erase_if(candidates_, [&](const auto& each) { return each.first >= best.handed_over; });
+  std::make_heap(candidates_.begin(), candidates_.end(), std::greater<>());
   for (auto end = candidates_.end(); end != candidates_.begin(); --end) {
     std::pop_heap(candidates_.begin(), end, std::greater<>());
     const auto [at_best, p] = *(end - 1);
     if (at_best >= best.handed_over) break;
-    const PrefillPipeline& pipeline = setting_.pipelines[static_cast<size_t>(p)];
-    const PromptTime& time = times_[pipeline.table];
-    if (!walk(pipeline, time, {.ready = now}, best.handed_over - SimDuration{1}, now)) continue;
-    const SimTime handed = hand_over(pipeline, request, time, runs_);
-    if (handed >= best.handed_over) continue;
-    best = {request.id, p, std::move(best.runs), runs_.back().end, handed};
-    best.runs.swap(runs_);
+    try_pipeline(request, p, now, best);
   }
   if (best.pipeline < 0) return {Verdict::kNoWindow, {}};
   return {Verdict::kPlaced, std::move(best)};
@@ -285,7 +368,7 @@ PrefillPlacement PrefillController::go_on(Active& active, SimTime now) {
     at = {at.stage + 1, 0, at.first_layer, std::max(now, run.end + time.transfer)};
   }
   PrefillPlacement placement{active.request.id, active.placement.pipeline, begun, kNever, kNever};
-  if (!walk(pipeline, time, at, now + setting_.within, now)) return placement;
+  if (!walk(windows_, pipeline, time, at, now + setting_.within, now)) return placement;
   const std::vector<PrefillRun> rest = runs_;
   placement.runs.insert(placement.runs.end(), rest.begin(), rest.end());
   placement.first_token = placement.runs.back().end;
@@ -301,6 +384,11 @@ std::vector<PrefillPlacement> PrefillController::shift(int32_t gpu, SimDuration 
                                                        SimDuration guard, SimTime now) {
   CHECK(gpu >= 0 && gpu < std::ssize(windows_), "GPU {} of {}", gpu, windows_.size());
   windows_[static_cast<size_t>(gpu)].remake(now, later, guard);
+  for (size_t p = 0; p < setting_.pipelines.size(); ++p) {
+    for (const PipelineStage& stage : setting_.pipelines[p].stages) {
+      if (stage.gpu == gpu) kind_of_[p] = kNoKind;
+    }
+  }
   std::vector<int64_t> displaced;
   take_again(gpu, now, displaced);
   if (displaced.empty()) return {};

@@ -145,9 +145,17 @@ class PrefillController {
     PrefillPlacement placement;
   };
 
-  bool line_to(const PrefillPipeline& pipeline, const PrefillRequest& request) const;
-  bool walk(const PrefillPipeline& pipeline, const PromptTime& time, Progress at, SimTime latest,
-            SimTime now);
+  static constexpr SimDuration kNoLine{-1};
+
+  bool find_lines(const PrefillRequest& request);
+  void find_candidates(SimTime bound, SimTime now);
+  void try_pipeline(const PrefillRequest& request, int32_t pipeline, SimTime now,
+                    PrefillPlacement& best);
+  void find_kinds(SimDuration shortest);
+  void find_bounds(SimTime bound, SimTime now);
+  // Fills runs_; false: it would end after `latest`.
+  bool walk(std::vector<FreeWindows>& gpus, const PrefillPipeline& pipeline, const PromptTime& time,
+            Progress at, SimTime latest, SimTime now);
   SimTime hand_over(const PrefillPipeline& pipeline, const PrefillRequest& request,
                     const PromptTime& time, const std::vector<PrefillRun>& runs) const;
   Admission place(const PrefillRequest& request, SimTime now);
@@ -158,13 +166,22 @@ class PrefillController {
   void forget(int32_t gpu, SimTime now);
 
   PrefillSetting setting_;
-  std::vector<FreeWindows> windows_;                 // by GPU
+  std::vector<FreeWindows> windows_;  // by GPU
+  std::vector<int64_t> layers_;       // by pipeline
+  // Of pipelines whose GPUs are busy alike: what they can do at best. A pipeline of which training
+  // was shifted is of no kind.
+  static constexpr int32_t kNoKind = -1;
+  std::vector<FreeWindows> patterns_;  // without prompts
+  std::vector<PrefillPipeline> kinds_;
+  std::vector<int32_t> kind_of_;                     // by pipeline
+  std::vector<SimTime> kind_ends_;                   // of the prompt at hand
   std::vector<std::deque<Booking>> bookings_;        // by GPU, in order of start
   std::vector<std::vector<SimTime>> line_free_;      // by line
   std::unordered_map<int64_t, Active> active_;       // placed, not over
   std::deque<std::pair<SimTime, int64_t>> endings_;  // of those, about in order
   std::deque<PrefillRequest> queue_;
-  std::vector<PromptTime> times_;  // of the prompt at hand, by table
+  std::vector<SimDuration> handing_;  // of the prompt at hand, by datacenter
+  std::vector<PromptTime> times_;     // of the prompt at hand, by table
   std::vector<std::pair<SimTime, int32_t>> candidates_;
   std::vector<PrefillRun> runs_;  // of the pipeline at hand
 };
