@@ -1,7 +1,7 @@
 # What computes, or moves bytes, for long. A build that is made to be tested once optimises these alone (TOMBOLO_OPTIMISE_HOT):
 # the rest takes longer to compile than it saves.
 option(TOMBOLO_OPTIMISE_HOT "Optimise what computes for long, whatever the build type says" OFF)
-set(TOMBOLO_HOT base action model plan graph trace schedule engine sim cost strand workload schedule_proof schedule_search search geo score astra sweep
+set(TOMBOLO_HOT base action model plan graph trace schedule prefill engine sim cost strand workload schedule_proof schedule_search search geo score astra sweep
     link transport control compress runtime launch wanem)
 # Test programs that are compiled so as well.
 set(TOMBOLO_HOT_TESTS launch)

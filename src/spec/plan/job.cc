@@ -70,9 +70,9 @@ void describe(Archive& a, StageTimes& times) {
 
 namespace {
 
-// The file's sections; model and cluster have readers of their own.
+// The file's sections; model, cluster and prefill have readers of their own.
 struct JobFile {
-  Value model, cluster;
+  Value model, cluster, prefill;
   Job job;
 };
 
@@ -94,6 +94,7 @@ void describe(Archive& a, JobFile& file) {
   a.optional("data", file.job.data);
   a.optional("run", file.job.run);
   a.optional("checkpoint", file.job.checkpoint);
+  a.optional("prefill", file.prefill);
   a.optional("selection", file.job.selection);
 }
 
@@ -647,6 +648,7 @@ Result<Job> job_from_value(const Value& value, const std::string& file) {
     return unusable(fmt::format("{}: cluster: wanted a table", file), "[cluster]");
   }
   job.cluster = TRY(read_job_cluster(sections.cluster, file));
+  if (!sections.prefill.is_null()) job.prefill = TRY(read_prefill(sections.prefill, file));
   if (job.data) {
     TRY(check_share_names(*job.data, job.cluster, file));
     change_paths(*job.data, [&](const std::string& path) { return sibling_path(file, path); });
@@ -671,6 +673,7 @@ Result<Plan> lay_out(const Job& job) {
   plan.data = job.data;
   plan.run = job.run;
   plan.checkpoint = job.checkpoint;
+  plan.prefill = job.prefill;
   for (const model::Slice& slice : split_layers(plan.model, plan.parallelism)) {
     Stage stage{.slice = slice};
     const int64_t tensor =

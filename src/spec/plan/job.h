@@ -48,6 +48,7 @@ struct Job {
   std::optional<Data> data;
   Run run;
   std::optional<Checkpoint> checkpoint;
+  std::optional<Prefill> prefill;
   std::optional<Selection> selection;  // for tombolo select alone
   std::vector<std::string> notes;      // what the model's config.json says and no law counts
   std::string constants;               // of a Plan read as a job: Plan::constants
@@ -90,7 +91,7 @@ Result<Plan> lay_out(const Job& job);
 // `path` is where the text will be written. `comment` stands above it, line by line.
 std::string to_toml_text(const Job& job, const std::string& path, const std::string& comment);
 
-// The tables [exchange], [data], [run] and [checkpoint] of a Job or of a Plan, as the file at `path`
+// The tables [exchange], [data], [run], [checkpoint] and [prefill] of a Job or of a Plan, as the file at `path`
 // says them.
 template <class JobOrPlan>
 void append_run_tables(Value::Table& file, const JobOrPlan& said, const std::string& path) {
@@ -108,6 +109,7 @@ void append_run_tables(Value::Table& file, const JobOrPlan& said, const std::str
     checkpoint.directory = path_seen_from(path, checkpoint.directory);
     file.emplace_back("checkpoint", write_fields(checkpoint));
   }
+  if (said.prefill) file.emplace_back("prefill", write_fields(*said.prefill));
 }
 
 }  // namespace tombolo::plan

@@ -4,7 +4,7 @@
 // this is the one place that tells them apart. As a job a Plan says
 //
 //   [model] [cluster] [training] [optimizer] [parallelism] [exchange] [data]
-//   [run] [checkpoint]
+//   [run] [checkpoint] [prefill]
 //            as they stand in it; [model] is left out where the Plan has none
 //   [stage_times]
 //            where its times were given or measured: those of its stages. Times that a law said are

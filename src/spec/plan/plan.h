@@ -17,6 +17,7 @@
 #include "spec/plan/given_schedule.h"
 #include "spec/plan/hardware.h"
 #include "spec/plan/pair_cost.h"
+#include "spec/plan/prefill_settings.h"
 #include "spec/plan/settings.h"
 #include "spec/plan/stage_cost.h"
 
@@ -96,6 +97,7 @@ struct Plan {
   std::optional<Data> data;
   Run run;
   std::optional<Checkpoint> checkpoint;
+  std::optional<Prefill> prefill;  // what is served from the bubbles; left out: nothing
 
   // Of each pipeline; where they differ, of the one that has most.
   int64_t microbatches() const {

@@ -100,6 +100,7 @@ void describe(Archive& a, Plan& plan) {
   a.optional("data", plan.data);
   a.required("run", plan.run);
   a.optional("checkpoint", plan.checkpoint);
+  a.optional("prefill", plan.prefill);
 }
 
 Value to_value(const Plan& plan) { return write_fields(plan); }

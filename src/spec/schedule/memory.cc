@@ -14,15 +14,17 @@ bool closes(action::ActionKind kind) {
   return kind == action::ActionKind::kBackward || kind == action::ActionKind::kBackwardWeight;
 }
 
-// What a rank holds whatever is in flight: weights, gradients and optimizer of all its stages, and
-// the largest workspace.
+// What a rank holds whatever is in flight: weights, gradients and optimizer of all its stages, the
+// largest workspace, and the shard of the model that serves prompts from the bubbles.
 struct Standing {
   Bytes state;
   Bytes workspace;
-  Bytes total() const { return state + workspace; }
+  Bytes prefill;
+  Bytes total() const { return state + workspace + prefill; }
 };
 Standing standing_of(const plan::Plan& plan, const Shape& shape, size_t rank) {
   Standing out;
+  if (plan.prefill) out.prefill = plan.prefill->memory;
   for (const int32_t stage : shape.stages_at(plan.ranks[rank].stage)) {
     out.state += plan.stages[stage].state;
     out.workspace = std::max(out.workspace, plan.stages[stage].workspace);

@@ -155,8 +155,8 @@ std::vector<int64_t> peak_in_flight(const Schedule& schedule);
 std::vector<int64_t> messages_sent(const Schedule& schedule);
 
 // Bytes at the peak, of a device of each rank: state, activations of the micro-batches in flight,
-// and the largest workspace of its stages. A pair takes and frees activations layer by layer, so
-// that it needs those of a layer on top and not those of a stage.
+// the largest workspace of its stages, and [prefill].memory. A pair takes and frees activations layer
+// by layer, so that it needs those of a layer on top and not those of a stage.
 std::vector<Bytes> peak_memory(const plan::Plan& plan, const Schedule& schedule);
 
 // Activations that a pair needs at once beside those kept before it: a layer of the forward's stage,

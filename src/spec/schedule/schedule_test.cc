@@ -132,6 +132,15 @@ TEST(Schedule, PeakMemoryByHand) {
   EXPECT_EQ(peak_memory(plan, *build(plan)), (std::vector<Bytes>{24_GB, 21_GB, 18_GB, 15_GB}));
 }
 
+// What serves prompts from the bubbles is kept free of training.
+TEST(Schedule, PeakMemoryHoldsTheModelOfPrefill) {
+  plan::Plan plan = plan_of_bytes(4, 60_GB, 2_GB, 5_GB);
+  EXPECT_TRUE(check_memory(plan, *build(plan)));
+  plan.prefill = plan::Prefill{.memory = 3_GB};
+  EXPECT_EQ(peak_memory(plan, *build(plan))[0], 60_GB + 2_GB + 4 * 5_GB + 3_GB);
+  EXPECT_FALSE(check_memory(plan, *build(plan)));
+}
+
 // Of the two stages of a rank both states count, all activations, and the larger workspace.
 TEST(Schedule, PeakMemoryOfTwoStagesPerRankByHand) {
   const Shape shape = shape_for("interleaved", 2, 2, 2);

@@ -1,0 +1,62 @@
+// Bubbles: the gaps between the computations of training on each GPU, period by period.
+//
+// An iteration is a period: what a GPU computes in one, it computes again a period later, at the
+// same phase. So the gaps are cyclic, and the last one of an iteration goes on in the next.
+//
+// A GPU is taken while a computation runs and while a pass waits for its own collectives (TP, CP,
+// EP, DP): these hold its multiprocessors. It is free while it waits for activations, for gradients
+// or for the sum of gradients.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "spec/trace/trace.h"
+
+namespace tombolo::prefill {
+
+struct Span {
+  SimTime start;
+  SimTime end;
+
+  SimDuration length() const { return end - start; }
+  bool operator==(const Span&) const = default;
+};
+
+// Computations of a period in order, disjoint, not touching, within [0, period).
+using Busy = std::vector<Span>;
+
+struct Bubbles {
+  SimDuration period;
+  std::vector<Busy> busy;  // by rank
+
+  // Of all ranks' time the share that training computes.
+  double utilization() const;
+};
+
+// From the last iteration of a Trace that has a next one: then the period is the longest way from a
+// rank's first computation in the one to that in the next. Where all ranks agree on it, the schedule
+// is periodic and the windows are exact; else it is the slowest rank's. A Trace of one iteration
+// says its length. Unusable: a Trace in which nothing is computed.
+//
+// Cost: O(n log n) in the intervals.
+Result<Bubbles> bubbles_of(const trace::Trace& trace);
+
+// What `busy` leaves free of a period: starts in [0, period), the last one may end in the next
+// period. Of a GPU that never computes, one gap as long as the period.
+std::vector<Span> gaps_of(const Busy& busy, SimDuration period);
+
+// How the idle time of a period is cut up: a schedule that leaves it in one piece is better to fill
+// than one that leaves crumbs (Atlas calls it bubble consolidation).
+struct GapLengths {
+  int64_t gaps = 0;  // of all ranks, in a period
+  double idle_share = 0;
+  SimDuration p10, p50, p90, longest;
+  // Half of the idle time is in gaps at least so long.
+  SimDuration half_of_idle;
+};
+GapLengths gap_lengths(const Bubbles& bubbles);
+
+}  // namespace tombolo::prefill

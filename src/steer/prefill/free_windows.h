@@ -1,0 +1,61 @@
+// When one GPU is free for prefill: an ordered list of windows, period after period, without what
+// was placed already.
+//
+// A window is a gap of training less the guard before the computation that ends it. The list is
+// made as far as it is asked for, and forgotten as time goes on. Windows in which not even the
+// shortest layer fits are left out, so the first one is one to begin with.
+//
+// Cost: finding a window O(log n) in those of the horizon, taking one O(n) moves of 16 bytes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "steer/prefill/bubble_windows.h"
+
+namespace tombolo::prefill {
+
+class FreeWindows {
+ public:
+  // `usable_min`: the shortest layer. The first period begins at 0.
+  FreeWindows(const Busy& busy, SimDuration period, SimDuration guard, SimDuration usable_min);
+
+  // Forgets what has ended by `now` and makes windows up to `until`.
+  void reach(SimTime now, SimTime until) {
+    if (head_ < windows_.size() && windows_[head_].end <= now) forget(now);
+    if (covered_until_ < until) extend(now, until);
+  }
+  SimDuration guard() const { return guard_; }
+  // No window before this is free, as far as windows were made.
+  SimTime earliest() const {
+    return head_ < windows_.size() ? windows_[head_].start : covered_until_;
+  }
+  // The first window that ends after `t`, and the end of the list.
+  const Span* first_after(SimTime t) const;
+  const Span* end() const { return windows_.data() + windows_.size(); }
+
+  // Takes a span out. Whether it was free as a whole; else nothing is taken.
+  bool take(SimTime start, SimTime end);
+  // The same of whatever of it is free.
+  void block(SimTime start, SimTime end);
+  // From `now` on training is so much later than it was thought to be (negative: earlier), and the
+  // guard is another. Gives back all that was taken: the caller takes again.
+  void remake(SimTime now, SimDuration later, SimDuration guard);
+
+ private:
+  void forget(SimTime now);
+  void extend(SimTime now, SimTime until);
+  void append(Span window, SimTime now);
+
+  std::vector<Span> gaps_;  // of a period
+  SimDuration period_, guard_, usable_min_;
+  bool always_free_ = false;
+  SimTime origin_;            // of period 0
+  int64_t next_period_ = -1;  // not made yet; that of -1 goes on in period 0
+  size_t next_gap_ = 0;       // of it
+  SimTime covered_until_;     // all windows that begin before it are made
+  std::vector<Span> windows_;
+  size_t head_ = 0;
+};
+
+}  // namespace tombolo::prefill
