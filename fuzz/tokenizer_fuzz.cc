@@ -27,6 +27,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     const auto again = (*tokenizer)->encode(text);
     CHECK(again && *again == *ids, "other ids the second time");
+    for (const int64_t id : *ids) static_cast<void>((*tokenizer)->bytes_of(id));
+    const auto plain = (*tokenizer)->encode_plain(text);
+    CHECK(!plain || plain->empty() || plain->front() < (*tokenizer)->vocabulary(), "no such id");
   }
   return 0;
 }

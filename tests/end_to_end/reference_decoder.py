@@ -196,6 +196,16 @@ def decoder(torch, config, weights, precision="fp32"):
     return forward
 
 
+def likeliest(torch, forward, prompt, count):
+    """So many tokens, each the likeliest after all before it, and the logits from which each was taken."""
+    tokens, rows = list(prompt), []
+    with torch.no_grad():
+        while len(rows) < count:
+            rows.append(forward(torch.tensor([tokens]))[0, -1])
+            tokens.append(int(rows[-1].argmax()))
+    return tokens[len(prompt):], rows
+
+
 def rate_of(optimizer, step, steps):
     """A linear warm-up, then as the rule says."""
     o = optimizer
@@ -272,9 +282,12 @@ def main(case_path):
     with torch.no_grad():
         logits = forward(tokens[:2 * case["sequence"]].view(2, -1))
     (folder / "logits.bin").write_bytes(logits.contiguous().numpy().tobytes())
+    answers = [likeliest(torch, forward, prompt, case["answer_tokens"]) for prompt in case.get("prompts", [])]
+    for i, (_, rows) in enumerate(answers):
+        (folder / f"answer-{i}.bin").write_bytes(torch.stack(rows).contiguous().numpy().tobytes())
     forward = decoder(torch, config, weights, case.get("precision", "fp32"))
     losses, norms = train(torch, case, forward, weights, tokens)
-    answer = {"losses": losses, "norms": norms}
+    answer = {"losses": losses, "norms": norms, "answers": [tokens for tokens, _ in answers]}
     (folder / "answer.json").write_text(json.dumps(answer))
 
 

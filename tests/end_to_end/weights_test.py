@@ -70,7 +70,8 @@ OPTIMIZER = {"learning_rate": 1e-3, "learning_rate_min": 1e-4, "warmup_steps": 5
 
 
 class WeightCase(Case):
-    def prepare(self, family, steps=0, dtype="F32", per_file=1000, prefix=True, optimizer=OPTIMIZER, precision="fp32", **changes):
+    def prepare(self, family, steps=0, dtype="F32", per_file=1000, prefix=True, optimizer=OPTIMIZER, precision="fp32", prompts=(),
+                answer_tokens=0, **changes):
         """Weights, and what plain PyTorch makes of them: its answer."""
         python = reference_decoder.python_with_torch()
         if not python:
@@ -79,7 +80,8 @@ class WeightCase(Case):
         tokens = [draw.randrange(VOCABULARY) for _ in range(40 * SEQUENCE + 1)]
         (self.folder / "tokens.bin").write_bytes(struct.pack(f"<{len(tokens)}H", *tokens))
         case = {"config": CONFIGS[family] | changes, "dtype": dtype, "per_file": per_file, "prefix": prefix, "sequence": SEQUENCE,
-                "global_batch": BATCH, "steps": steps, "optimizer": optimizer, "precision": precision}
+                "global_batch": BATCH, "steps": steps, "optimizer": optimizer, "precision": precision,
+                "prompts": list(prompts), "answer_tokens": answer_tokens}
         self.write("case.json", json.dumps(case))
         done = subprocess.run([python, reference_decoder.__file__, self.folder / "case.json"], capture_output=True, text=True,
                               timeout=GUARD_S)

@@ -89,6 +89,24 @@ std::string spelt(std::string_view bytes) {
   return out;
 }
 
+std::string unspelt(std::string_view spelling) {
+  static const std::unordered_map<std::string_view, char> bytes = [] {
+    std::unordered_map<std::string_view, char> out;
+    for (size_t i = 0; i < 256; ++i) out.emplace(alphabet()[i], static_cast<char>(i));
+    return out;
+  }();
+  std::string out;
+  for (size_t at = 0; at < spelling.size();) {
+    // Letters of the alphabet have one byte or two.
+    const size_t length = static_cast<unsigned char>(spelling[at]) < 0x80 ? 1 : 2;
+    const auto found = bytes.find(spelling.substr(at, length));
+    const bool known = found != bytes.end();
+    out += known ? found->second : spelling[at];
+    at += known ? length : 1;
+  }
+  return out;
+}
+
 Result<BytePairs> BytePairs::read(const Value& model, const std::string& name) {
   if (!model.get<Value::Table>()) {
     return unusable(fmt::format("{}: model: wanted a table, found {}", name, model.kind()));
@@ -108,6 +126,7 @@ Status BytePairs::read_vocabulary(const Value* vocabulary, const std::string& na
   const auto* table = vocabulary ? vocabulary->get<Value::Table>() : nullptr;
   if (!table) return unusable(fmt::format("{}: model.vocab: wanted a table of ids", name));
   ids_.reserve(table->size());
+  spellings_.reserve(table->size());
   for (const auto& [word, value] : *table) {
     const int64_t* id = value.get<int64_t>();
     if (!id || *id < 0 || *id > kIdMax) {
@@ -115,6 +134,7 @@ Status BytePairs::read_vocabulary(const Value* vocabulary, const std::string& na
           fmt::format("{}: model.vocab[\"{}\"]: wanted an id from 0 to {}", name, word, kIdMax));
     }
     ids_.emplace(word, *id);
+    spellings_.emplace(*id, word);
     id_max_ = std::max(id_max_, *id);
   }
   for (size_t byte = 0; byte < bytes_.size(); ++byte) bytes_[byte] = find(alphabet()[byte]);
@@ -157,6 +177,11 @@ Status BytePairs::read_merge(const Value& merge, int64_t rank, const std::string
   }
   merges_.insert_or_assign(pair_key(*find(left), *find(right)), Merge{rank, *find(left + right)});
   return {};
+}
+
+std::string BytePairs::bytes_of(int64_t id) const {
+  const auto found = spellings_.find(id);
+  return found == spellings_.end() ? "" : unspelt(found->second);
 }
 
 std::optional<int64_t> BytePairs::find(const std::string& spelling) const {

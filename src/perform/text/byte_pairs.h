@@ -18,6 +18,8 @@ namespace tombolo::text {
 // GPT-2's alphabet: a printable character for every byte, most of them the byte itself, "Ġ" for a
 // space. Vocabularies spell their words in it.
 std::string spelt(std::string_view bytes);
+// The way back. Characters that are not of the alphabet stay what they are.
+std::string unspelt(std::string_view spelling);
 
 class BytePairs {
  public:
@@ -28,6 +30,9 @@ class BytePairs {
   // Appends the ids of `word`, as it stands in the text. O(n log n) in its bytes. Unusable where
   // the vocabulary lacks one of them.
   Status encode(std::string_view word, std::vector<int64_t>& out) const;
+
+  // The bytes of a token; empty for an id that is none.
+  std::string bytes_of(int64_t id) const;
 
   std::optional<int64_t> find(const std::string& spelling) const;
   int64_t id_max() const { return id_max_; }  // -1 where the vocabulary is empty
@@ -43,6 +48,7 @@ class BytePairs {
   const Merge* merge_of(int64_t left, int64_t right) const;
 
   std::unordered_map<std::string, int64_t> ids_;
+  std::unordered_map<int64_t, std::string> spellings_;
   std::unordered_map<uint64_t, Merge> merges_;     // by both ids
   std::array<std::optional<int64_t>, 256> bytes_;  // the id of each
   int64_t id_max_ = -1;

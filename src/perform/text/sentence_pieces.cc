@@ -2,6 +2,8 @@
 
 #include <sentencepiece_processor.h>
 
+#include <charconv>
+
 #include "perform/text/unicode_text.h"
 
 namespace tombolo::text {
@@ -45,6 +47,24 @@ Result<std::vector<int64_t>> SentencePieces::encode(std::string_view text) {
   const auto encoded = model_->Encode({text.data(), text.size()}, &pieces);
   if (!encoded.ok()) return failed("SentencePiece: " + reason(encoded));
   return std::vector<int64_t>(pieces.begin(), pieces.end());
+}
+
+std::string SentencePieces::bytes_of(int64_t id) const {
+  if (id < 0 || id >= model_->GetPieceSize()) return "";
+  const int piece = static_cast<int>(id);
+  if (model_->IsControl(piece) || model_->IsUnknown(piece)) return "";
+  std::string text = model_->IdToPiece(piece);
+  if (model_->IsByte(piece)) {  // "<0x0A>", unless the model is a strange one
+    unsigned byte = 0;
+    const char* end = text.data() + text.size();
+    if (text.size() != 6 || std::from_chars(text.data() + 3, end, byte, 16).ptr + 1 != end)
+      return "";
+    return std::string(1, static_cast<char>(byte));
+  }
+  constexpr std::string_view kSpace = "\u2581";
+  for (size_t at = 0; (at = text.find(kSpace, at)) != std::string::npos; ++at)
+    text.replace(at, kSpace.size(), " ");
+  return text;
 }
 
 std::optional<int64_t> SentencePieces::id_of(const std::string& token) const {

@@ -25,6 +25,8 @@ class SentencePieces final : public TextEncoder {
 
   // Also unusable beyond 64 MiB: the library keeps some hundred bytes for each.
   Result<std::vector<int64_t>> encode(std::string_view text) override;
+  Result<std::vector<int64_t>> encode_plain(std::string_view text) override { return encode(text); }
+  std::string bytes_of(int64_t id) const override;
   std::optional<int64_t> id_of(const std::string& token) const override;
   int64_t vocabulary() const override;
 

@@ -130,7 +130,9 @@ Status Tokenizer::read_added_tokens(const Value* list, const std::string& name) 
           kKnownTokenizers);
     }
     // As a special token may say nothing of it: those are taken as they stand.
-    const bool normalized = flag_of(token, "normalized", !flag_of(token, "special", false));
+    const bool special = flag_of(token, "special", false);
+    const bool normalized = flag_of(token, "normalized", !special);
+    added_bytes_[*id] = special ? "" : content;
     (normalized ? after_ : before_).add(content, *id);
     added_max_ = std::max(added_max_, *id);
   }
@@ -224,7 +226,8 @@ Result<std::vector<int64_t>> Tokenizer::encode(std::string_view text) {
   size_t done = 0;
   while (done < text.size()) {
     const auto match = before_.next(text, done);
-    TRY(encode_raw(text.substr(done, match ? match->begin - done : std::string_view::npos), out));
+    TRY(encode_raw(text.substr(done, match ? match->begin - done : std::string_view::npos), true,
+                   out));
     if (!match) break;
     out.push_back(match->id);
     done = match->end;
@@ -232,13 +235,26 @@ Result<std::vector<int64_t>> Tokenizer::encode(std::string_view text) {
   return out;
 }
 
+Result<std::vector<int64_t>> Tokenizer::encode_plain(std::string_view text) {
+  TRY(check_utf8(text));
+  std::vector<int64_t> out;
+  TRY(encode_raw(text, false, out));
+  return out;
+}
+
+std::string Tokenizer::bytes_of(int64_t id) const {
+  const auto added = added_bytes_.find(id);
+  return added != added_bytes_.end() ? added->second : pairs_.bytes_of(id);
+}
+
 // Between the tokens that are looked for before the normalizer.
-Status Tokenizer::encode_raw(std::string_view text, std::vector<int64_t>& out) {
+Status Tokenizer::encode_raw(std::string_view text, bool with_added, std::vector<int64_t>& out) {
   std::string changed;
   for (const NormalForm form : normalizers_) {
     changed = TRY(normalized(text, form));
     text = changed;
   }
+  if (!with_added) return encode_from(0, text, out);
   size_t done = 0;
   while (done < text.size()) {
     const auto match = after_.next(text, done);

@@ -51,6 +51,8 @@ class Tokenizer final : public TextEncoder {
 
   // Remembers words.
   Result<std::vector<int64_t>> encode(std::string_view text) override;
+  Result<std::vector<int64_t>> encode_plain(std::string_view text) override;
+  std::string bytes_of(int64_t id) const override;
   std::optional<int64_t> id_of(const std::string& token) const override;
   int64_t vocabulary() const override;
 
@@ -69,13 +71,14 @@ class Tokenizer final : public TextEncoder {
   Status read_byte_level(const Value& step, const std::string& where);
   Status read_split(const Value& step, const std::string& where);
 
-  Status encode_raw(std::string_view text, std::vector<int64_t>& out);
+  Status encode_raw(std::string_view text, bool with_added, std::vector<int64_t>& out);
   Status encode_from(size_t step, std::string_view piece, std::vector<int64_t>& out);
   Status encode_word(std::string_view word, std::vector<int64_t>& out);
 
   BytePairs pairs_;
   AddedTokens before_, after_;  // the normalizer
   int64_t added_max_ = -1;
+  std::unordered_map<int64_t, std::string> added_bytes_;  // empty for special ones
   std::vector<NormalForm> normalizers_;
   std::vector<Step> steps_;
   bool byte_level_ = false;

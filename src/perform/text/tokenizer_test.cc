@@ -224,5 +224,35 @@ TEST(Tokenizer, SaysWhatOfATextItCannotEncode) {
   EXPECT_THAT(small.encode("ab").error().text(), HasSubstr("no token for the byte 0x62 of \"ab\""));
 }
 
+// Whatever a text is cut into, its parts are the text: also where a character lies in two tokens.
+TEST(Tokenizer, TokensAreTheBytesOfTheirText) {
+  Tokenizer made = tokenizer(tokenizer_json(test::gpt2_merges()));
+  for (const std::string text :
+       {" to in the and a, of.", "the\n\ttide 12", "\u00fcber \u65e5\u672c", "\x7f\u00a0!"}) {
+    std::string bytes;
+    for (const int64_t id : ids(made, text)) bytes += made.bytes_of(id);
+    EXPECT_EQ(bytes, text);
+  }
+  EXPECT_EQ(made.bytes_of(262), " the");
+  EXPECT_EQ(made.bytes_of(198), "\n");
+  EXPECT_EQ(made.bytes_of(*made.id_of("<|endoftext|>")), "");  // special: no text
+  EXPECT_EQ(made.bytes_of(100'000), "");
+  EXPECT_EQ(made.bytes_of(-1), "");
+}
+
+// Who writes a prompt must not be able to end it.
+TEST(Tokenizer, PlainTextHasNoSpecialTokens) {
+  Tokenizer made = tokenizer(tokenizer_json(test::gpt2_merges()));
+  const int64_t end = *made.id_of("<|endoftext|>");
+  EXPECT_THAT(ids(made, "a<|endoftext|>"), ElementsAre(64, end));
+  const auto plain = made.encode_plain("a<|endoftext|>");
+  ASSERT_TRUE(plain);
+  EXPECT_THAT(*plain, testing::Not(testing::Contains(end)));
+  std::string bytes;
+  for (const int64_t id : *plain) bytes += made.bytes_of(id);
+  EXPECT_EQ(bytes, "a<|endoftext|>");
+  EXPECT_FALSE(made.encode_plain("\xff"));
+}
+
 }  // namespace
 }  // namespace tombolo::text

@@ -1,5 +1,6 @@
 #include "perform/train/operations.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -11,15 +12,6 @@ namespace {
 
 bool is_bf16(const at::Tensor& x) { return x.scalar_type() == at::kBFloat16; }
 
-at::Tensor rotate(const at::Tensor& x, const AttentionTables& tables) {
-  if (!tables.cosine.defined()) return x;
-  if (is_bf16(x)) return mixed::rotate(x, tables.cosine, tables.sine);
-  const std::vector<at::Tensor> halves = x.chunk(2, -1);
-  return at::cat({halves[0] * tables.cosine - halves[1] * tables.sine,
-                  halves[1] * tables.cosine + halves[0] * tables.sine},
-                 -1);
-}
-
 // Angles per token, stretched as Llama 3.1 does (model::RopeScaling).
 at::Tensor stretched(const at::Tensor& frequency, const model::RopeScaling& r) {
   const at::Tensor turns =
@@ -30,7 +22,73 @@ at::Tensor stretched(const at::Tensor& frequency, const model::RopeScaling& r) {
   return frequency * (kept + (1 - kept) / r.factor);
 }
 
+void fill_angles(AttentionTables& tables, const RotaryPositions& positions, int64_t head_size,
+                 const at::Tensor& at_positions, at::ScalarType type) {
+  const at::Tensor pair = at::arange(head_size / 2, at::kDouble);
+  at::Tensor frequency =
+      at::exp(pair * (-2.0 * std::log(positions.theta) / static_cast<double>(head_size)));
+  if (positions.scaling) frequency = stretched(frequency, *positions.scaling);
+  const at::Tensor angle = at::outer(at_positions, frequency);
+  tables.cosine = at::cos(angle).to(type);
+  tables.sine = at::sin(angle).to(type);
+}
+
+// attend_back() of rows whose scores fit. [rows, heads * head_size] -> the same.
+at::Tensor attend_rows(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                       int64_t heads, int64_t kv_heads) {
+  const int64_t rows = query.size(0), seen = key.size(0), size = query.size(1) / heads;
+  const int64_t shared = heads / kv_heads;
+  const double scale = 1 / std::sqrt(static_cast<double>(size));
+  const at::Tensor q = (query.view({rows, heads, size}).transpose(0, 1) * scale)
+                           .reshape({kv_heads, shared * rows, size});
+  const at::Tensor k = key.view({seen, kv_heads, size}).permute({1, 2, 0});
+  const at::Tensor v = value.view({seen, kv_heads, size}).transpose(0, 1);
+  at::Tensor scores = at::bmm(q, k).view({kv_heads, shared, rows, seen});
+  if (rows > 1) {
+    const double infinity = std::numeric_limits<double>::infinity();
+    scores = scores + at::full({rows, seen}, -infinity, query.options()).triu(seen - rows + 1);
+  }
+  const at::Tensor weights = at::softmax(scores, -1).view({kv_heads, shared * rows, seen});
+  return at::bmm(weights, v)
+      .view({heads, rows, size})
+      .transpose(0, 1)
+      .reshape({rows, heads * size});
+}
+
 }  // namespace
+
+at::Tensor rotate(const at::Tensor& x, const AttentionTables& tables) {
+  if (!tables.cosine.defined()) return x;
+  if (is_bf16(x)) return mixed::rotate(x, tables.cosine, tables.sine);
+  const std::vector<at::Tensor> halves = x.chunk(2, -1);
+  return at::cat({halves[0] * tables.cosine - halves[1] * tables.sine,
+                  halves[1] * tables.cosine + halves[0] * tables.sine},
+                 -1);
+}
+
+AttentionTables rotary_tables(const RotaryPositions& positions, int64_t head_size, int64_t first,
+                              int64_t count) {
+  AttentionTables tables;
+  fill_angles(tables, positions, head_size, at::arange(first, first + count, at::kDouble),
+              at::kFloat);
+  return tables;
+}
+
+at::Tensor attend_back(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                       int64_t heads, int64_t kv_heads) {
+  constexpr int64_t kScoresMax = (int64_t{64} << 20) / 4;
+  const int64_t rows = query.size(0), past = key.size(0) - rows;
+  const int64_t each = std::max<int64_t>(1, kScoresMax / (heads * key.size(0)));
+  if (each >= rows) return attend_rows(query, key, value, heads, kv_heads);
+  at::Tensor out = at::empty_like(query);
+  for (int64_t begin = 0; begin < rows; begin += each) {
+    const int64_t end = std::min(begin + each, rows);
+    out.slice(0, begin, end)
+        .copy_(attend_rows(query.slice(0, begin, end), key.slice(0, 0, past + end),
+                           value.slice(0, 0, past + end), heads, kv_heads));
+  }
+  return out;
+}
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
   if (is_bf16(x)) return mixed::rms_norm(x, weight, epsilon);
@@ -48,13 +106,7 @@ AttentionTables attention_tables(const AttentionShape& shape,
   const double infinity = std::numeric_limits<double>::infinity();
   tables.mask = at::full({shape.sequence, shape.sequence}, -infinity, at::dtype(type)).triu(1);
   if (positions) {
-    const at::Tensor pair = at::arange(shape.head_size / 2, at::kDouble);
-    at::Tensor frequency =
-        at::exp(pair * (-2.0 * std::log(positions->theta) / static_cast<double>(shape.head_size)));
-    if (positions->scaling) frequency = stretched(frequency, *positions->scaling);
-    const at::Tensor angle = at::outer(at::arange(shape.sequence, at::kDouble), frequency);
-    tables.cosine = at::cos(angle).to(type);
-    tables.sine = at::sin(angle).to(type);
+    fill_angles(tables, *positions, shape.head_size, at::arange(shape.sequence, at::kDouble), type);
   }
   return tables;
 }

@@ -43,6 +43,23 @@ AttentionTables attention_tables(const AttentionShape& shape,
                                  const std::optional<RotaryPositions>& positions,
                                  at::ScalarType type);
 
+// Of `count` positions from `first` on, in float32; without a mask.
+AttentionTables rotary_tables(const RotaryPositions& positions, int64_t head_size, int64_t first,
+                              int64_t count);
+
+// x: [..., positions, head_size], as the tables say; as it is where they have no angles.
+at::Tensor rotate(const at::Tensor& x, const AttentionTables& tables);
+
+// Attention of some rows that follow others of the same sample, forward only:
+//
+//   out_i = sum_{j <= past + i} softmax_j(q_i k_j / sqrt(head_size)) v_j
+//
+// query: [rows, heads * head_size], rotated; key, value: [past + rows, kv_heads * head_size], keys
+// rotated, the last `rows` of them those of the query. Rows are taken some at a time, each with the
+// keys that it may see, so that scores take no more than 64 MiB or those of one row.
+at::Tensor attend_back(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                       int64_t heads, int64_t kv_heads);
+
 // Causal attention with grouped queries: query head i reads key and value head i / (heads /
 // kv_heads). Rotary positions (Su et al. 2021) turn element i with i + head_size / 2 by position *
 // theta^(-2 i / head_size), as Llama's published weights do.

@@ -242,6 +242,14 @@ at::Tensor StageModule::run_layer(const Layer& layer, const at::Tensor& x,
       attention_shape(x.size(0)), tables_,
       normalise_heads(layer.query_norm, times(normed, layer.query)),
       normalise_heads(layer.key_norm, times(normed, layer.key)), times(normed, layer.value));
+  return after_attention(layer, x, mixed, gradients);
+}
+
+at::Tensor StageModule::after_attention(const Layer& layer, const at::Tensor& x,
+                                        const at::Tensor& mixed, WeightGradients* gradients) const {
+  const auto times = [&](const at::Tensor& in, const Affine& affine) {
+    return apply(affine, in, gradients);
+  };
   const at::Tensor attended = x + times(mixed, layer.output);
 
   const at::Tensor again = normalise(layer.mlp_norm, attended);
@@ -249,6 +257,31 @@ at::Tensor StageModule::run_layer(const Layer& layer, const at::Tensor& x,
                               ? swiglu(times(again, layer.gate), times(again, layer.up))
                               : at::gelu(times(again, layer.up), "tanh");  // GPT-2's
   return attended + times(wide, layer.down);
+}
+
+StageModule::Projected StageModule::project(size_t index, const at::Tensor& x) const {
+  const Layer& layer = layers_[index];
+  const at::Tensor normed = normalise(layer.attention_norm, x);
+  return {normalise_heads(layer.query_norm, apply(layer.query, normed, nullptr)),
+          normalise_heads(layer.key_norm, apply(layer.key, normed, nullptr)),
+          apply(layer.value, normed, nullptr)};
+}
+
+at::Tensor StageModule::finish_layer(size_t index, const at::Tensor& x,
+                                     const at::Tensor& mixed) const {
+  return after_attention(layers_[index], x, mixed, nullptr);
+}
+
+at::Tensor StageModule::logits(const at::Tensor& x) const {
+  return apply(head_, normalise(norm_, x), nullptr);
+}
+
+at::Tensor StageModule::embed(const at::Tensor& tokens, int64_t first) const {
+  at::Tensor x = at::embedding(value(embedding_.weight), tokens);
+  if (positions_.weight != kNone) {
+    x = x + value(positions_.weight).slice(0, first, first + tokens.size(-1));
+  }
+  return x.view({-1, model_.hidden});
 }
 
 at::Tensor StageModule::forward(const at::Tensor& input, WeightGradients* gradients,
@@ -259,11 +292,7 @@ at::Tensor StageModule::forward(const at::Tensor& input, WeightGradients* gradie
   at::Tensor x = input;
   if (embedding_.weight != kNone) {
     needs(embedding_);
-    x = at::embedding(value(embedding_.weight), input);
-    if (positions_.weight != kNone) {
-      x = x + value(positions_.weight).slice(0, 0, model_.sequence);
-    }
-    x = x.view({-1, model_.hidden});
+    x = embed(input, 0);
     if (activation_type_ == at::kBFloat16) x = x.to(at::kBFloat16);
   }
   for (const Layer& layer : layers_) {

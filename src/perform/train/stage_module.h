@@ -60,6 +60,17 @@ class StageModule {
   at::Tensor forward(const at::Tensor& input, WeightGradients* gradients = nullptr,
                      const Need& need = {}) const;
 
+  // The same in parts, for passes that look back on keys and values which others have kept
+  // (prefill_shard.h). Rows follow each other in one sample; `first`: the position of the first.
+  at::Tensor embed(const at::Tensor& tokens, int64_t first) const;
+  struct Projected {
+    at::Tensor query, key, value;  // [rows, heads or kv_heads * head_size], normalised, not rotated
+  };
+  Projected project(size_t layer, const at::Tensor& x) const;
+  // The rest of the layer, from what attention made of the values.
+  at::Tensor finish_layer(size_t layer, const at::Tensor& x, const at::Tensor& mixed) const;
+  at::Tensor logits(const at::Tensor& x) const;
+
   // Mean cross entropy in nats per token. targets: int64 [samples * sequence].
   static at::Tensor loss(const at::Tensor& logits, const at::Tensor& targets);
 
@@ -100,6 +111,8 @@ class StageModule {
   at::Tensor normalise_heads(const Affine& affine, const at::Tensor& x) const;
   AttentionShape attention_shape(int64_t rows) const;
   at::Tensor run_layer(const Layer& layer, const at::Tensor& x, WeightGradients* gradients) const;
+  at::Tensor after_attention(const Layer& layer, const at::Tensor& x, const at::Tensor& mixed,
+                             WeightGradients* gradients) const;
 
   model::Model model_;
   std::vector<Parameter> parameters_;

@@ -1,5 +1,5 @@
-// tombolo-worker: one rank of a run, one stage of a profile, or one rank of a roofline. Started by
-// `tombolo train`, `tombolo profile` and `tombolo roofline`, hardly ever by hand.
+// tombolo-worker: one rank of a run, one stage of a profile, one rank of a roofline, or who answers
+// prompts. Started by `tombolo train`, `profile`, `roofline` and `prefill`, hardly ever by hand.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -16,6 +16,7 @@
 #include "perform/runtime/perform.h"
 #include "perform/worker/make_kernels.h"
 #include "perform/worker/measure_device.h"
+#include "perform/worker/serve_prompts.h"
 #include "spec/cluster/islands.h"
 #include "spec/plan/plan_file.h"
 
@@ -37,6 +38,7 @@ struct Arguments {
   double seconds = 10;
   int64_t threads = 1;
   std::vector<int64_t> hidden = {256, 512, 1024};
+  PromptOptions prompts;
 };
 
 // What the session needs beside the command line: the token and the islands it is in.
@@ -117,10 +119,40 @@ Status measure_roofline(const Arguments& arguments) {
   return {};
 }
 
+// Standard output is a socket to the front, in both directions.
+Status answer_prompts(Arguments& arguments) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  signal(SIGINT, SIG_IGN);  // ^C is the front's to answer
+  arguments.prompts.threads = arguments.threads;
+  const SystemClock clock;
+  return serve_prompts(arguments.prompts, STDOUT_FILENO, clock);
+}
+
+void add_generate(CLI::App* command, Arguments& arguments) {
+  PromptOptions& prompts = arguments.prompts;
+  command->add_option("--weights", prompts.weights, "folder with the model")->required();
+  command->add_option("--context", prompts.context, "tokens; 0: the model's")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--kv-bytes", prompts.limits.kv_bytes, "of all keys and values")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--requests", prompts.limits.requests_max, "at once")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--threads", arguments.threads, "with which it computes")
+      ->check(CLI::Range(1, 1024));
+}
+
 // What the command was about, for its message.
-std::string about(const CLI::App& run, const CLI::App& profile, const Arguments& arguments) {
-  if (run.parsed()) return fmt::format("rank {}", arguments.session.rank);
-  return profile.parsed() ? fmt::format("stage {}", arguments.stage) : "roofline";
+std::string about(const CLI::App& command, const Arguments& arguments) {
+  if (command.get_name() == "run") return fmt::format("rank {}", arguments.session.rank);
+  if (command.get_name() == "profile") return fmt::format("stage {}", arguments.stage);
+  return command.get_name();
+}
+
+launch::RankEnd perform(const CLI::App& command, Arguments& arguments) {
+  if (command.get_name() == "run") return run(arguments);
+  if (command.get_name() == "profile") return {profile(arguments)};
+  if (command.get_name() == "generate") return {answer_prompts(arguments)};
+  return {measure_roofline(arguments)};
 }
 
 int main(int argc, char** argv) {
@@ -174,20 +206,18 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::Range(32, 32768));
   roofline_command->add_option("--seconds", arguments.seconds, "how long, about");
+  add_generate(app.add_subcommand("generate", "answers prompts that come through a socket"),
+               arguments);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  const launch::RankEnd end = run_command->parsed() ? run(arguments)
-                              : profile_command->parsed()
-                                  ? launch::RankEnd{profile(arguments)}
-                                  : launch::RankEnd{measure_roofline(arguments)};
+  const CLI::App& command = *app.get_subcommands().front();
+  const launch::RankEnd end = perform(command, arguments);
   const Status& status = end.status;
   if (status) return 0;
-  if (!end.told)
-    fmt::print(stderr, "{}: {}\n", about(*run_command, *profile_command, arguments),
-               status.error().text());
+  if (!end.told) fmt::print(stderr, "{}: {}\n", about(command, arguments), status.error().text());
   return end.exit_code(session.returns);
 }
 

@@ -103,6 +103,31 @@ struct ExportCommandOptions {
 Status export_checkpoint(const ExportCommandOptions& options, std::ostream& out);
 command::Command add_export(CLI::App& app);
 
+struct PrefillOptions {
+  std::string weights;    // folder
+  std::string tokenizer;  // file; empty: the folder's
+  std::string listen = "127.0.0.1:8000";
+  std::string name;  // of the model; empty: the folder's
+  int64_t context = 0;
+  std::string kv_memory = "1 GiB";
+  int64_t requests = 16;
+  int64_t threads = 1;
+  int64_t prompt_tokens = 8192;
+  int64_t answer_tokens = 4096;
+  std::string answer_time = "5 min";
+  std::string body = "1 MiB";
+  std::string api_keys;  // file; empty: anybody who can reach the address
+  std::string certificate, private_key;
+  std::string chat = "auto";
+  std::string worker;
+  bool json = false;
+
+  std::string tokenizer_path() const;
+};
+// Answers prompts until a signal comes (serve::ApiServer, serve::WorkerBackend).
+Status prefill(const PrefillOptions& options, std::ostream& out);
+command::Command add_prefill(CLI::App& app);
+
 struct InitOptions {
   std::string directory;  // of this host's credentials; empty: trust::default_directory()
   std::string name;       // of this host; empty: what it calls itself

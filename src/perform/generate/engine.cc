@@ -1,0 +1,138 @@
+#include "perform/generate/engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace tombolo::generate {
+
+struct Engine::Work {
+  Work(Request request_in, KvShape shape, int64_t room)
+      : request(std::move(request_in)),
+        cache(shape, room),
+        random(Random(static_cast<uint64_t>(request.sampling.seed)).stream("tokens")),
+        next(request.tokens) {}
+
+  Request request;
+  KvCache cache;
+  Random random;
+  std::vector<int64_t> next;  // the tokens of the next pass
+  int64_t given = 0;          // tokens of the answer
+  std::unique_ptr<Pass> pass = {};
+};
+
+Engine::Engine(const Shard& shard, EngineLimits limits, const Clock& clock)
+    : shard_(shard), limits_(limits), clock_(clock), times_(shard.facts().model) {
+  const ShardFacts& facts = shard.facts();
+  CHECK(facts.slice.embedding && facts.slice.head && facts.slice.layers == facts.model.layers,
+        "{} of {} layers are no whole model", facts.slice.layers, facts.model.layers);
+}
+
+Engine::~Engine() = default;
+
+std::optional<Refused> Engine::admit(Request request) {
+  const ShardFacts& facts = shard_.facts();
+  const auto prompt = static_cast<int64_t>(request.tokens.size());
+  if (prompt == 0 || request.tokens_max < 1) return Refused{Refusal::kInvalid, "an empty prompt"};
+  for (const int64_t token : request.tokens) {
+    if (token >= 0 && token < facts.model.vocabulary) continue;
+    return Refused{Refusal::kInvalid,
+                   fmt::format("token {}: the vocabulary has {}", token, facts.model.vocabulary)};
+  }
+  const auto same = [&](const auto& work) { return work->request.id == request.id; };
+  if (std::ranges::any_of(work_, same)) return Refused{Refusal::kInvalid, "its id is in use"};
+  // Before they are added: any numbers may have come.
+  if (prompt > facts.model.sequence || request.tokens_max > facts.model.sequence - prompt) {
+    return Refused{Refusal::kTooLong,
+                   fmt::format("a prompt of {} tokens and an answer of up to {}: the model has {} "
+                               "positions",
+                               prompt, request.tokens_max, facts.model.sequence)};
+  }
+  // The last token of an answer is never read again.
+  const int64_t room = prompt + request.tokens_max - 1;
+  const int64_t bytes = facts.kv().bytes(room);
+  if (bytes > limits_.kv_bytes) {
+    return Refused{Refusal::kTooLong, fmt::format("keys and values of {} tokens take {} bytes, and "
+                                                  "all prompts together have {}",
+                                                  room, bytes, limits_.kv_bytes)};
+  }
+  if (requests() >= limits_.requests_max || bytes > limits_.kv_bytes - kv_bytes_used_) {
+    return Refused{Refusal::kBusy, fmt::format("{} prompts are being answered", requests())};
+  }
+  kv_bytes_used_ += bytes;
+  work_.push_back(std::make_unique<Work>(std::move(request), facts.kv(), room));
+  return std::nullopt;
+}
+
+void Engine::cancel(int64_t id) {
+  const auto found =
+      std::ranges::find_if(work_, [&](const auto& work) { return work->request.id == id; });
+  if (found == work_.end()) return;
+  kv_bytes_used_ -= (*found)->cache.bytes();
+  work_.erase(found);
+}
+
+Status Engine::begin_pass(Work& work) {
+  if (!work.pass) work.pass = TRY(shard_.begin({.tokens = work.next}, work.cache));
+  return {};
+}
+
+LayerWork Engine::next_work() const {
+  CHECK(!idle(), "no layer is due");
+  const Work& work = *work_.front();
+  const int64_t left = work.pass ? work.pass->layers_left() : shard_.facts().slice.layers;
+  return {.rows = static_cast<int64_t>(work.next.size()),
+          .past = work.cache.tokens(),
+          .head = left == 1};
+}
+
+SimDuration Engine::next_layer() const { return times_.expect(next_work()); }
+
+void Engine::do_layer(const Tell& tell) {
+  const LayerWork layer = next_work();
+  Work& work = *work_.front();
+  const SimTime begin = clock_.now();
+  Status done = begin_pass(work);
+  if (done) done = work.pass->do_layer();
+  if (!done) {
+    return end_first(tell, {.kind = EngineEventKind::kFailed, .message = done.error().message});
+  }
+  times_.observe(layer, clock_.now() - begin);
+  if (work.pass->layers_left() == 0) finish_pass(tell);
+}
+
+void Engine::finish_pass(const Tell& tell) {
+  Work& work = *work_.front();
+  const auto token = sample(work.pass->output(), work.request.sampling, work.random);
+  if (!token) {
+    return end_first(tell, {.kind = EngineEventKind::kFailed, .message = token.error().message});
+  }
+  if (std::ranges::find(work.request.stop, *token) != work.request.stop.end()) {
+    return end_first(tell, {.kind = EngineEventKind::kStop});
+  }
+  work.pass.reset();
+  tell({.id = work.request.id, .kind = EngineEventKind::kToken, .token = *token});
+  if (++work.given == work.request.tokens_max) {
+    return end_first(tell, {.kind = EngineEventKind::kLength});
+  }
+  work.next.assign(1, *token);
+  std::rotate(work_.begin(), work_.begin() + 1, work_.end());
+}
+
+void Engine::end_first(const Tell& tell, EngineEvent event) {
+  event.id = work_.front()->request.id;
+  cancel(event.id);
+  tell(event);
+}
+
+int64_t Engine::work_until(SimTime until, const Tell& tell) {
+  int64_t done = 0;
+  while (!idle() && next_layer() <= until - clock_.now()) {
+    do_layer(tell);
+    ++done;
+  }
+  return done;
+}
+
+}  // namespace tombolo::generate

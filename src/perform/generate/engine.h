@@ -1,0 +1,109 @@
+// Prompts that were admitted, and their answers token by token: a layer at a time, so that whoever
+// has other things to do can go and do them in between.
+//
+// Admission counts before it promises: the KV cache of a prompt and of the longest answer that it
+// asks for is allocated when it is admitted, or the prompt is refused. Nothing grows later, and no
+// prompt is ever put out again.
+//
+// Passes take turns, prompt by prompt: one pass of each, a prefill or a token. A pass that has begun
+// is finished before another's begins, so there is one set of activations at a time.
+//
+// For one thread. Time comes from the clock that is passed in.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/fields.h"
+#include "base/random.h"
+#include "perform/generate/layer_times.h"
+#include "perform/generate/sampling.h"
+#include "perform/generate/shard.h"
+
+namespace tombolo::generate {
+
+struct Request {
+  int64_t id = 0;               // of who asks; no two at once have the same
+  std::vector<int64_t> tokens;  // the prompt, one at least
+  int64_t tokens_max = 1;       // of the answer
+  std::vector<int64_t> stop;    // ends with one of these, which is not part of the answer
+  Sampling sampling;
+
+  bool operator==(const Request&) const = default;
+};
+
+enum class Refusal {
+  kBusy,     // no memory or no place now; later perhaps
+  kTooLong,  // prompt and answer are longer than the model's positions, or than all of the memory
+  kInvalid,  // no prompt, ids outside the vocabulary, an id that is in use
+};
+constexpr auto enum_names(Refusal) {
+  return std::to_array<EnumName<Refusal>>(
+      {{Refusal::kBusy, "busy"}, {Refusal::kTooLong, "too_long"}, {Refusal::kInvalid, "invalid"}});
+}
+struct Refused {
+  Refusal why = Refusal::kBusy;
+  std::string message;
+};
+
+enum class EngineEventKind { kToken, kStop, kLength, kFailed };
+struct EngineEvent {
+  int64_t id = 0;
+  EngineEventKind kind = EngineEventKind::kToken;
+  int64_t token = 0;         // of kToken
+  std::string message = {};  // of kFailed
+};
+
+struct EngineLimits {
+  int64_t kv_bytes = int64_t{1} << 30;  // of all caches together
+  int64_t requests_max = 64;            // at once
+};
+
+class Engine {
+ public:
+  // `shard` is a whole model and outlives the engine.
+  Engine(const Shard& shard, EngineLimits limits, const Clock& clock);
+  ~Engine();
+
+  // Nothing: it is admitted.
+  std::optional<Refused> admit(Request request);
+  void cancel(int64_t id);  // of nobody: ignored, it may just have ended
+  bool idle() const { return work_.empty(); }
+
+  // One layer. CHECKs that it is not idle. What it brought about goes to `tell`, which must not call
+  // the engine.
+  using Tell = std::function<void(const EngineEvent&)>;
+  void do_layer(const Tell& tell);
+
+  // Layers for as long as the next one should be over by `until`. How many. Without work, or where
+  // even the next layer is too long, none.
+  int64_t work_until(SimTime until, const Tell& tell);
+
+  SimDuration next_layer()
+      const;  // how long it should take (layer_times.h); CHECKs that one is due
+  int64_t kv_bytes_used() const { return kv_bytes_used_; }
+  int64_t requests() const { return static_cast<int64_t>(work_.size()); }
+
+ private:
+  struct Work;
+
+  Status begin_pass(Work& work);
+  LayerWork next_work() const;
+  void finish_pass(const Tell& tell);
+  void end_first(const Tell& tell, EngineEvent event);
+
+  const Shard& shard_;
+  EngineLimits limits_;
+  const Clock& clock_;
+  LayerTimes times_;
+  std::deque<std::unique_ptr<Work>> work_;  // whose turn it is first
+  int64_t kv_bytes_used_ = 0;
+};
+
+}  // namespace tombolo::generate

@@ -1,0 +1,192 @@
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <filesystem>
+#include <iostream>
+#include <random>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "perform/launch/stop_signals.h"
+#include "perform/text/text_encoder.h"
+#include "perform/weights/text_ends.h"
+#include "perform/weights/weight_folder.h"
+#include "ui/command/answer.h"
+#include "ui/perform_commands/perform_commands.h"
+#include "ui/serve/api_server.h"
+#include "ui/serve/worker_backend.h"
+
+namespace tombolo::perform_commands {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr SimDuration kGlance{200'000'000};
+
+Result<int64_t> bytes_of(const std::string& text, const char* option) {
+  const Bytes bytes = TRY(during(parse_quantity<Bytes>(text), fmt::format("reading {}", option)));
+  if (!(bytes.value >= 1) || bytes.value > 1e15)
+    return unusable(fmt::format("{} {}: no size of memory", option, text), "1 GiB");
+  return static_cast<int64_t>(bytes.value);
+}
+
+Result<weights::TextEnds> ends_of(const std::string& folder, const weights::Config& config) {
+  const std::string path = folder + "/generation_config.json";
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return weights::text_ends(config, Value());
+  return during(
+      weights::text_ends(config, TRY(parse_json(TRY(read_file(path, int64_t{1} << 20)), path))),
+      "reading " + path);
+}
+
+Result<serve::ServeLimits> limits_of(const PrefillOptions& options) {
+  serve::ServeLimits out{.body_bytes = TRY(bytes_of(options.body, "--body")),
+                         .prompt_tokens = options.prompt_tokens,
+                         .answer_tokens = options.answer_tokens,
+                         .requests = options.requests};
+  const Seconds time =
+      TRY(during(parse_quantity<Seconds>(options.answer_time), "reading --answer-time"));
+  if (!(time.value >= 0.001) || time.value > 86'400)
+    return unusable(fmt::format("--answer-time {}: no time to answer in", options.answer_time),
+                    "5 min");
+  out.answer_time = round_to_ns(time);
+  return out;
+}
+
+// Name, keys, certificate and all that the folder says of its texts.
+Result<serve::ServeOptions> serve_options(const PrefillOptions& options,
+                                          const text::TextEncoder& tokenizer) {
+  const weights::WeightFolder folder = TRY(weights::WeightFolder::open(options.weights));
+  const model::Model& model = folder.config().model;
+  if (tokenizer.vocabulary() > model.vocabulary) {
+    return unusable(fmt::format("{}: its vocabulary has {} tokens, the model's {}",
+                                options.tokenizer_path(), tokenizer.vocabulary(), model.vocabulary),
+                    "the tokenizer of this model");
+  }
+  if (options.certificate.empty() != options.private_key.empty())
+    return unusable("--certificate and --private-key belong together", "both, or none");
+  const weights::TextEnds ends = TRY(ends_of(options.weights, folder.config()));
+  serve::ServeOptions out{
+      .listen = TRY(during(transport::parse_address(options.listen), "reading --listen")),
+      .certificate = options.certificate,
+      .private_key = options.private_key,
+      .limits = TRY(limits_of(options)),
+      .model = options.name,
+      .begin = ends.begin,
+      .end = ends.end};
+  if (!options.api_keys.empty()) out.keys = TRY(serve::ApiKeys::read(options.api_keys));
+  if (out.model.empty()) {
+    const fs::path path = fs::weakly_canonical(options.weights);
+    out.model = path.filename().string();
+  }
+  const auto chat = from_name<serve::ChatTemplate>(options.chat);
+  out.chat = chat ? *chat : serve::template_of(tokenizer);
+  if (out.chat != serve::ChatTemplate::kPlain && out.chat != serve::template_of(tokenizer))
+    return unusable(fmt::format("--chat {}: the tokenizer lacks its special tokens", options.chat),
+                    "auto");
+  out.seed = std::random_device{}();
+  out.unix_time = [] {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  };
+  return out;
+}
+
+void say_ready(const PrefillOptions& options, const serve::ServeOptions& serve,
+               const generate::WorkerFacts& facts, const transport::Address& at,
+               std::ostream& out) {
+  const std::string url =
+      fmt::format("{}://{}/v1", serve.certificate.empty() ? "http" : "https", at.text());
+  if (options.json) {
+    command::print_json(out, {{"url", url},
+                              {"model", serve.model},
+                              {"positions", facts.positions},
+                              {"weight_bytes", facts.weight_bytes},
+                              {"kv_bytes_per_token", facts.kv_bytes_per_token},
+                              {"kv_bytes_max", facts.kv_bytes_max}});
+  } else {
+    out << fmt::format(
+        "{} answers at {}\n  weights {}, keys and values {} a token, {} for all prompts together\n"
+        "  up to {} tokens of prompt and answer, {} prompts at once{}\n",
+        serve.model, url, brief(Bytes{real(facts.weight_bytes)}),
+        brief(Bytes{real(facts.kv_bytes_per_token)}), brief(Bytes{real(facts.kv_bytes_max)}),
+        facts.positions, serve.limits.requests,
+        serve.keys.empty() ? "; anybody on this machine may ask" : "");
+  }
+  out.flush();
+}
+
+}  // namespace
+
+std::string PrefillOptions::tokenizer_path() const {
+  return tokenizer.empty() ? weights + "/tokenizer.json" : tokenizer;
+}
+
+Status prefill(const PrefillOptions& options, std::ostream& out) {
+  launch::StopSignals signals(launch::SecondSignal::kEnds);
+  const auto tokenizer = TRY(text::read_tokenizer(options.tokenizer_path()));
+  serve::ServeOptions serve = TRY(serve_options(options, *tokenizer));
+  const auto worker =
+      TRY(serve::WorkerBackend::start({.program = options.worker,
+                                       .weights = options.weights,
+                                       .context = options.context,
+                                       .kv_bytes = TRY(bytes_of(options.kv_memory, "--kv-memory")),
+                                       .requests = options.requests,
+                                       .threads = options.threads}));
+  serve.positions = worker->facts().positions;
+  SystemClock clock;
+  const auto server = TRY(serve::ApiServer::open(serve, *worker, *tokenizer, clock));
+  say_ready(options, serve, worker->facts(), server->address(), out);
+  while (!signals.flag()) {
+    if (!worker->alive()) return failed("the worker has gone; it says why above");
+    clock.sleep_until(clock.now() + kGlance);
+  }
+  return {};
+}
+
+command::Command add_prefill(CLI::App& app) {
+  auto options = std::make_shared<PrefillOptions>();
+  CLI::App* words = app.add_subcommand(
+      "prefill", "answer prompts over OpenAI's HTTP API, with weights of Hugging Face's layout");
+  words->add_option("--weights", options->weights, "folder: config.json and safetensors")
+      ->required();
+  words->add_option("--tokenizer", options->tokenizer,
+                    "tokenizer.json or tokenizer.model; left out: WEIGHTS/tokenizer.json");
+  words->add_option("--listen", options->listen, "ADDRESS:PORT; port 0: any that is free")
+      ->capture_default_str();
+  words->add_option("--name", options->name, "of the model, for clients; left out: the folder's");
+  words
+      ->add_option("--context", options->context,
+                   "tokens of prompt and answer together; 0: the model's positions")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  words->add_option("--kv-memory", options->kv_memory, "keys and values of all prompts together")
+      ->capture_default_str();
+  words->add_option("--requests", options->requests, "answered at once; others get 429")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  words->add_option("--threads", options->threads, "with which the worker computes")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  words->add_option("--prompt-tokens", options->prompt_tokens, "of a prompt, at most")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  words->add_option("--answer-tokens", options->answer_tokens, "of an answer, at most")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  words->add_option("--answer-time", options->answer_time, "of an answer, at most")
+      ->capture_default_str();
+  words->add_option("--body", options->body, "of a request, at most")->capture_default_str();
+  words->add_option("--api-keys", options->api_keys,
+                    "file with a key a line, readable by its owner");
+  words->add_option("--certificate", options->certificate, "PEM: HTTPS, as other hosts need it");
+  words->add_option("--private-key", options->private_key, "PEM, of the certificate");
+  words->add_option("--chat", options->chat, "how a chat becomes a prompt")
+      ->check(CLI::IsMember({"auto", "chatml", "llama3", "plain"}))
+      ->capture_default_str();
+  words->add_option("--worker", options->worker, "path of tombolo-worker");
+  command::add_json(words, options->json);
+  return {words, [options](std::ostream& out) { return prefill(*options, out); }};
+}
+
+}  // namespace tombolo::perform_commands

@@ -1,0 +1,39 @@
+// Answers as OpenAI's clients read them: the objects text_completion, chat.completion and
+// chat.completion.chunk, whole or as server-sent events. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/value.h"
+
+namespace tombolo::serve {
+
+struct AnswerFacts {
+  bool chat = false;
+  std::string id;  // "cmpl-..." or "chatcmpl-..."
+  std::string model;
+  int64_t created = 0;  // seconds since 1970
+};
+
+struct Usage {
+  int64_t prompt = 0, answer = 0;
+};
+
+Value whole_answer(const AnswerFacts& facts, const std::string& text, const std::string& end,
+                   const Usage& usage);
+
+// A piece of a stream. `end`: in the last one, why it is the last.
+Value answer_chunk(const AnswerFacts& facts, const std::string& text,
+                   const std::optional<std::string>& end);
+// The first one of a chat: who speaks.
+Value opening_chunk(const AnswerFacts& facts);
+// Behind the last one, for who asked for it.
+Value usage_chunk(const AnswerFacts& facts, const Usage& usage);
+
+// "data: {...}\n\n"
+std::string event(const Value& value);
+inline constexpr const char* kDone = "data: [DONE]\n\n";
+
+}  // namespace tombolo::serve

@@ -1,0 +1,223 @@
+#include "ui/serve/api_request.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/json.h"
+
+namespace tombolo::serve {
+namespace {
+
+// TRY for ApiResult.
+#define API_TRY(...)                                                  \
+  ({                                                                  \
+    auto result_of_try = (__VA_ARGS__);                               \
+    if (!result_of_try) return tl::unexpected(result_of_try.error()); \
+    std::move(*result_of_try);                                        \
+  })
+
+using Maybe = const Value*;
+
+// Nothing where the field is left out or null.
+Maybe given(const Value& body, std::string_view key) {
+  const Value* found = body.find(key);
+  return found && !found->is_null() ? found : nullptr;
+}
+
+ApiResult<std::string> text_at(const Value& body, const char* key) {
+  const Maybe found = given(body, key);
+  const std::string* text = found ? found->get<std::string>() : nullptr;
+  if (!text) return bad_request(key, fmt::format("`{}` must be a string.", key));
+  return *text;
+}
+
+ApiResult<bool> flag_at(const Value& body, const char* key) {
+  const Maybe found = given(body, key);
+  if (!found) return false;
+  const bool* flag = found->get<bool>();
+  if (!flag) return bad_request(key, fmt::format("`{}` must be true or false.", key));
+  return *flag;
+}
+
+ApiResult<double> number_at(const Value& body, const char* key, double otherwise, double most) {
+  const Maybe found = given(body, key);
+  if (!found) return otherwise;
+  const double* real = found->get<double>();
+  const int64_t* whole = found->get<int64_t>();
+  const double value = real ? *real : whole ? static_cast<double>(*whole) : -1;
+  if (!(value >= 0 && value <= most)) {
+    return bad_request(key, fmt::format("`{}` must lie between 0 and {}.", key, most));
+  }
+  return value;
+}
+
+ApiResult<std::optional<int64_t>> integer_at(const Value& body, const char* key, int64_t least) {
+  const Maybe found = given(body, key);
+  if (!found) return std::optional<int64_t>();
+  const int64_t* value = found->get<int64_t>();
+  if (!value || *value < least) {
+    return bad_request(key, fmt::format("`{}` must be an integer of at least {}.", key, least));
+  }
+  return std::optional(*value);
+}
+
+// Fields that ask for something else than is computed, unless they ask for what everybody gets.
+std::optional<ApiError> not_computed(const Value& body) {
+  struct Field {
+    const char* key;
+    Value usual;
+  };
+  static const std::array kFields = {Field{"n", 1},
+                                     Field{"best_of", 1},
+                                     Field{"echo", false},
+                                     Field{"suffix", ""},
+                                     Field{"logprobs", false},
+                                     Field{"top_logprobs", 0},
+                                     Field{"presence_penalty", 0},
+                                     Field{"frequency_penalty", 0},
+                                     Field{"logit_bias", Value::Table{}},
+                                     Field{"tools", Value::Array{}},
+                                     Field{"functions", Value::Array{}},
+                                     Field{"modalities", Value::Array{Value("text")}},
+                                     Field{"audio", Value()},
+                                     Field{"response_format", Value::Table{{"type", "text"}}}};
+  for (const auto& [key, usual] : kFields) {
+    const Maybe found = given(body, key);
+    const double* real = found ? found->get<double>() : nullptr;
+    const bool is_zero = real && *real == 0 && usual == Value(0);
+    if (!found || *found == usual || is_zero) continue;
+    return ApiError{.message = fmt::format("`{}` is not supported here with this value.", key),
+                    .param = key,
+                    .code = "unsupported_parameter"};
+  }
+  return std::nullopt;
+}
+
+ApiResult<std::vector<std::string>> stop_of(const Value& body) {
+  const Maybe found = given(body, "stop");
+  std::vector<std::string> out;
+  if (!found) return out;
+  Value::Array single = {*found};
+  const auto* list = found->get<Value::Array>();
+  for (const Value& each : list ? *list : single) {
+    const std::string* text = each.get<std::string>();
+    if (!text || text->empty()) {
+      return bad_request("stop", "`stop` must be a string or a list of strings, none empty.");
+    }
+    out.push_back(*text);
+  }
+  if (out.size() > 4) return bad_request("stop", "`stop` may have four strings.");
+  return out;
+}
+
+ApiResult<Value> object_of(std::string_view body) {
+  auto value = parse_json(body, "the body");
+  if (!value) return bad_request("", "The body is not valid JSON: " + value.error().message);
+  if (!value->get<Value::Table>()) return bad_request("", "The body must be a JSON object.");
+  return std::move(*value);
+}
+
+// What both have in common.
+ApiResult<ApiRequest> common(const Value& body) {
+  ApiRequest out;
+  out.model = API_TRY(text_at(body, "model"));
+  if (auto error = not_computed(body)) return tl::unexpected(std::move(*error));
+  out.tokens_max = API_TRY(integer_at(body, "max_tokens", 1));
+  out.temperature = API_TRY(number_at(body, "temperature", 1, 2));
+  out.top_p = API_TRY(number_at(body, "top_p", 1, 1));
+  if (out.top_p == 0) out.top_p = 1e-9;  // the likeliest token alone
+  out.seed = API_TRY(integer_at(body, "seed", INT64_MIN));
+  out.stop = API_TRY(stop_of(body));
+  out.stream = API_TRY(flag_at(body, "stream"));
+  if (const Maybe options = given(body, "stream_options")) {
+    out.stream_usage = API_TRY(flag_at(*options, "include_usage"));
+  }
+  return out;
+}
+
+ApiResult<std::vector<int64_t>> ids_of(const Value::Array& list) {
+  std::vector<int64_t> out;
+  out.reserve(list.size());
+  for (const Value& each : list) {
+    const int64_t* id = each.get<int64_t>();
+    if (!id || *id < 0) return bad_request("prompt", "`prompt`: token ids are whole numbers.");
+    out.push_back(*id);
+  }
+  return out;
+}
+
+// A text, a list of ids, or a list of one of these.
+ApiResult<ApiRequest> with_prompt(ApiRequest out, const Value& prompt, bool inside) {
+  if (const std::string* text = prompt.get<std::string>()) {
+    out.text = *text;
+    return out;
+  }
+  const auto* list = prompt.get<Value::Array>();
+  if (!list || list->empty()) {
+    return bad_request("prompt", "`prompt` must be a string or a list of token ids.");
+  }
+  if (!inside && !list->front().get<int64_t>()) {
+    if (list->size() > 1) return bad_request("prompt", "`prompt`: one at a time.");
+    return with_prompt(std::move(out), list->front(), true);
+  }
+  out.tokens = API_TRY(ids_of(*list));
+  return out;
+}
+
+// A text, or parts of which each is a text.
+ApiResult<std::string> content_of(const Value& message, const std::string& where) {
+  const Maybe content = given(message, "content");
+  if (const auto* text = content ? content->get<std::string>() : nullptr) return *text;
+  const auto* parts = content ? content->get<Value::Array>() : nullptr;
+  if (!parts) return bad_request(where, fmt::format("`{}.content` must be a string.", where));
+  std::string out;
+  for (const Value& part : *parts) {
+    const Maybe type = given(part, "type"), text = given(part, "text");
+    const std::string* words = text ? text->get<std::string>() : nullptr;
+    if (!type || *type != Value("text") || !words) {
+      return bad_request(where, fmt::format("`{}.content`: only texts are supported.", where));
+    }
+    out += *words;
+  }
+  return out;
+}
+
+ApiResult<ChatMessage> message_of(const Value& message, size_t index) {
+  constexpr std::array kRoles = {"system", "developer", "user", "assistant"};
+  const std::string where = fmt::format("messages[{}]", index);
+  const Maybe role = given(message, "role");
+  const std::string* name = role ? role->get<std::string>() : nullptr;
+  if (!name || std::ranges::find(kRoles, *name) == kRoles.end()) {
+    return bad_request(where, fmt::format("`{}.role` must be system, user or assistant.", where));
+  }
+  return ChatMessage{*name, API_TRY(content_of(message, where))};
+}
+
+}  // namespace
+
+ApiResult<ApiRequest> parse_completion(std::string_view body) {
+  const Value value = API_TRY(object_of(body));
+  ApiRequest out = API_TRY(common(value));
+  const Maybe prompt = given(value, "prompt");
+  if (!prompt) return bad_request("prompt", "`prompt` is missing.");
+  return with_prompt(std::move(out), *prompt, false);
+}
+
+ApiResult<ApiRequest> parse_chat(std::string_view body) {
+  const Value value = API_TRY(object_of(body));
+  ApiRequest out = API_TRY(common(value));
+  // The newer name of max_tokens.
+  const auto most = API_TRY(integer_at(value, "max_completion_tokens", 1));
+  if (most) out.tokens_max = most;
+  const Maybe messages = given(value, "messages");
+  const auto* list = messages ? messages->get<Value::Array>() : nullptr;
+  if (!list || list->empty()) {
+    return bad_request("messages", "`messages` must be a list of at least one message.");
+  }
+  for (size_t i = 0; i < list->size(); ++i) {
+    out.messages.push_back(API_TRY(message_of((*list)[i], i)));
+  }
+  return out;
+}
+
+}  // namespace tombolo::serve

@@ -1,0 +1,45 @@
+// What clients of OpenAI's API may ask for here: the bodies of POST /v1/completions and POST
+// /v1/chat/completions. Pure; fuzzed by fuzz/api_request_fuzz.cc.
+//
+// What would change the answer and is not computed (several choices, log probabilities, tools,
+// images, penalties) is refused by name; what only accompanies a request (user, metadata) is
+// ignored. Fields and defaults: OpenAI's API reference, version 1 of the API.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perform/generate/sampling.h"
+#include "ui/serve/api_error.h"
+
+namespace tombolo::serve {
+
+struct ChatMessage {
+  std::string role;  // system, developer, user, assistant
+  std::string content;
+  bool operator==(const ChatMessage&) const = default;
+};
+
+struct ApiRequest {
+  std::string model;
+  // One of three.
+  std::optional<std::string> text;
+  std::vector<int64_t> tokens;
+  std::vector<ChatMessage> messages;
+
+  std::optional<int64_t> tokens_max;
+  double temperature = 1;
+  double top_p = 1;
+  std::optional<int64_t> seed;
+  std::vector<std::string> stop;  // up to four, none empty
+  bool stream = false;
+  bool stream_usage = false;
+};
+
+ApiResult<ApiRequest> parse_completion(std::string_view body);
+ApiResult<ApiRequest> parse_chat(std::string_view body);
+
+}  // namespace tombolo::serve

@@ -1,0 +1,381 @@
+#include "ui/serve/api_server.h"
+
+#include <httplib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "base/check.h"
+#include "base/json.h"
+#include "base/parallel.h"
+#include "ui/serve/connection.h"
+#include "ui/serve/request_desk.h"
+
+namespace tombolo::serve {
+namespace {
+
+constexpr std::chrono::milliseconds kRequestTime{10'000};
+constexpr std::chrono::milliseconds kRequestTimeWhereOthersWait{1'000};
+constexpr std::chrono::milliseconds kWriteTime{10'000};
+constexpr size_t kBesideTheBody = 16 * 1024;
+constexpr size_t kMoreThreads = 16;  // than prompts at once: for who is refused, and for metrics
+constexpr int kWaitingMax = 64;
+constexpr SimDuration kGlance{100'000'000};  // how often somebody looks whether the client is there
+
+}  // namespace
+
+namespace http {  // not unnamed: ApiServer::Inside has members of these
+
+class CountedPool : public httplib::ThreadPool {
+ public:
+  CountedPool(size_t threads, std::atomic<int>& waiting)
+      : httplib::ThreadPool(threads), waiting_(waiting) {}
+  void enqueue(std::function<void()> serve) override {
+    ++waiting_;
+    httplib::ThreadPool::enqueue(std::move(serve));
+  }
+
+ private:
+  std::atomic<int>& waiting_;
+};
+
+struct FreeContext {
+  void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
+};
+using TlsContext = std::unique_ptr<SSL_CTX, FreeContext>;
+
+class LimitedServer : public httplib::Server {
+ public:
+  std::atomic<int> waiting{0};
+  size_t request_bytes = 0;
+  TlsContext tls;
+
+ private:
+  bool process_and_close_socket(socket_t socket) override {
+    bool served = false;
+    const int others = --waiting;
+    if (others <= kWaitingMax) {
+      Connection connection(
+          socket, tls.get(),
+          {.request_bytes = request_bytes,
+           .request_time = others > 0 ? kRequestTimeWhereOthersWait : kRequestTime,
+           .write_time = kWriteTime});
+      bool closed = false;
+      served = connection.open() &&
+               process_request(connection, /*close_connection*/ true, closed, nullptr);
+      connection.close_politely();
+    }
+    shutdown(socket, SHUT_RDWR);
+    ::close(socket);
+    return served;
+  }
+};
+
+}  // namespace http
+
+class ApiServer::Inside {
+ public:
+  Inside(ServeOptions options, Backend& backend, text::TextEncoder& tokenizer, const Clock& clock)
+      : options_(std::move(options)),
+        backend_(backend),
+        clock_(clock),
+        desk_(options_, backend, tokenizer, clock, metrics_) {}
+  ~Inside() {
+    stopping_ = true;
+    http_.stop();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  Status open();
+  const transport::Address& address() const { return options_.listen; }
+
+ private:
+  using Request = httplib::Request;
+  using Response = httplib::Response;
+
+  Status check_who_can_reach() const;
+  Status read_certificate();
+  Status bind();
+  void set_limits();
+  void route();
+
+  httplib::Server::HandlerResponse before_routing(const Request& request, Response& response);
+  void complete(bool chat, const Request& request, Response& response);
+  void answer_whole(Admitted& admitted, Response& response);
+  bool stream_piece(Admitted& admitted, httplib::DataSink& sink);
+  bool stream_end(Admitted& admitted, const Piece& piece, httplib::DataSink& sink);
+  // The next piece; ended by time, by who leaves, or because the server stops.
+  Piece next_piece(Admitted& admitted);
+  Value model_object() const;
+
+  static void send(Response& response, const Value& value, int status = 200);
+  static void refuse(Response& response, const ApiError& error);
+
+  ServeOptions options_;
+  Backend& backend_;
+  const Clock& clock_;
+  ServeMetrics metrics_;
+  RequestDesk desk_;
+  std::atomic<bool> stopping_{false};
+  http::LimitedServer http_;
+  std::thread thread_;
+};
+
+// --- opening -------------------------------------------------------------------------------------
+
+Status ApiServer::Inside::check_who_can_reach() const {
+  if (transport::is_loopback(options_.listen.host)) return {};
+  if (options_.certificate.empty()) {
+    return unusable(fmt::format("{} can be reached by other hosts, and prompts, answers and keys "
+                                "would cross the network in clear text",
+                                options_.listen.text()),
+                    "--certificate FILE --private-key FILE, or --listen 127.0.0.1:8000");
+  }
+  if (options_.keys.empty()) {
+    return unusable(fmt::format("{} can be reached by other hosts, and anybody could ask",
+                                options_.listen.text()),
+                    "--api-keys FILE, or --listen 127.0.0.1:8000");
+  }
+  return {};
+}
+
+Status ApiServer::Inside::read_certificate() {
+  if (options_.certificate.empty()) return {};
+  http::TlsContext context(SSL_CTX_new(TLS_server_method()));
+  CHECK(context, "OpenSSL gives no context");
+  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
+  SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+  SSL_CTX_set_mode(context.get(),
+                   SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  if (SSL_CTX_use_certificate_chain_file(context.get(), options_.certificate.c_str()) != 1) {
+    ERR_clear_error();
+    return unusable(fmt::format("{}: no certificate in PEM that can be read", options_.certificate),
+                    "the file with the certificate first, then those that vouch for it");
+  }
+  const bool has_key = SSL_CTX_use_PrivateKey_file(context.get(), options_.private_key.c_str(),
+                                                   SSL_FILETYPE_PEM) == 1;
+  if (!has_key || SSL_CTX_check_private_key(context.get()) != 1) {
+    ERR_clear_error();
+    return unusable(fmt::format("{}: no private key in PEM that belongs to {}",
+                                options_.private_key, options_.certificate),
+                    "both files of one and the same certificate");
+  }
+  http_.tls = std::move(context);
+  return {};
+}
+
+void ApiServer::Inside::set_limits() {
+  http_.request_bytes = static_cast<size_t>(options_.limits.body_bytes) + kBesideTheBody;
+  http_.set_payload_max_length(static_cast<size_t>(options_.limits.body_bytes));
+  const size_t threads = static_cast<size_t>(options_.limits.requests) + kMoreThreads;
+  http_.new_task_queue = [this, threads] {
+    return new serve::http::CountedPool(threads, http_.waiting);
+  };
+  // The library would share the port with another process that asks for the same. Pieces of a
+  // stream go out as they come.
+  http_.set_socket_options([](socket_t socket) {
+    const int yes = 1;
+    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  });
+  http_.set_tcp_nodelay(true);
+}
+
+Status ApiServer::Inside::bind() {
+  transport::Address& here = options_.listen;
+  if (here.port == 0) {
+    const int port = http_.bind_to_any_port(here.host);
+    if (port <= 0)
+      return unusable(fmt::format("cannot listen on {}", here.text()), "an address of this host");
+    here.port = static_cast<uint16_t>(port);
+    return {};
+  }
+  if (http_.bind_to_port(here.host, here.port)) return {};
+  return unusable(fmt::format("cannot listen on {}", here.text()),
+                  "an address of this host with a free port; port 0: any");
+}
+
+Status ApiServer::Inside::open() {
+  CHECK(options_.unix_time && options_.positions > 0 && !options_.model.empty(),
+        "a server without a clock or a model");
+  TRY(check_who_can_reach());
+  TRY(read_certificate());
+  set_limits();
+  route();
+  TRY(bind());
+  thread_ = start_without_signals([this] { http_.listen_after_bind(); });
+  while (!http_.is_running()) std::this_thread::yield();  // else stop() could come before the start
+  return {};
+}
+
+// --- requests ------------------------------------------------------------------------------------
+
+void ApiServer::Inside::send(Response& response, const Value& value, int status) {
+  response.status = status;
+  response.set_content(to_json(value, -1), "application/json");
+}
+
+void ApiServer::Inside::refuse(Response& response, const ApiError& error) {
+  if (error.retry_after_s > 0)
+    response.set_header("Retry-After", fmt::format("{}", error.retry_after_s));
+  if (error.status == 401) response.set_header("WWW-Authenticate", "Bearer");
+  send(response, error_object(error), error.status);
+}
+
+Value ApiServer::Inside::model_object() const {
+  return Value::Table{{"id", options_.model},
+                      {"object", "model"},
+                      {"created", 0},
+                      {"owned_by", "tombolo"},
+                      {"max_model_len", options_.positions}};
+}
+
+// Before a body is read.
+httplib::Server::HandlerResponse ApiServer::Inside::before_routing(const Request& request,
+                                                                   Response& response) {
+  using httplib::Server;
+  if (request.path == "/health") return Server::HandlerResponse::Unhandled;
+  if (!options_.keys.allow(request.get_header_value("Authorization"))) {
+    refuse(response, invalid_key());
+    return Server::HandlerResponse::Handled;
+  }
+  // Compressed bodies would have no bound.
+  const std::string coding = request.get_header_value("Content-Encoding");
+  if ((!coding.empty() && coding != "identity") || request.is_multipart_form_data()) {
+    refuse(response, of_status(415));
+    return Server::HandlerResponse::Handled;
+  }
+  return Server::HandlerResponse::Unhandled;
+}
+
+void ApiServer::Inside::route() {
+  http_.set_pre_routing_handler([this](const Request& request, Response& response) {
+    return before_routing(request, response);
+  });
+  http_.Post("/v1/completions", [this](const Request& request, Response& response) {
+    complete(false, request, response);
+  });
+  http_.Post("/v1/chat/completions", [this](const Request& request, Response& response) {
+    complete(true, request, response);
+  });
+  http_.Get("/v1/models", [this](const Request&, Response& response) {
+    send(response, Value::Table{{"object", "list"}, {"data", Value::Array{model_object()}}});
+  });
+  http_.Get("/v1/models/(.+)", [this](const Request& request, Response& response) {
+    if (request.path == "/v1/models/" + options_.model) return send(response, model_object());
+    refuse(response, unknown_model("of this path"));
+  });
+  http_.Get("/health", [this](const Request&, Response& response) {
+    const bool alive = backend_.alive();
+    send(response, Value::Table{{"status", alive ? "ok" : "the worker has gone"}},
+         alive ? 200 : 503);
+  });
+  http_.Get("/metrics", [this](const Request&, Response& response) {
+    response.set_content(metrics_.text(), "text/plain; version=0.0.4");
+  });
+  http_.set_error_handler([](const Request&, Response& response) {
+    if (response.body.empty()) refuse(response, of_status(response.status));
+  });
+  http_.set_exception_handler([](const Request&, Response& response, std::exception_ptr) {
+    refuse(response, server_error("The server failed."));
+  });
+  http_.set_logger([this](const Request& request, const Response& response) {
+    static const std::set<std::string> kPaths = {"/v1/completions", "/v1/chat/completions",
+                                                 "/v1/models", "/health", "/metrics"};
+    metrics_.request(kPaths.contains(request.path) ? request.path : "other", response.status);
+  });
+}
+
+void ApiServer::Inside::complete(bool chat, const Request& request, Response& response) {
+  auto made = desk_.admit(chat, request.body);
+  if (!made) return refuse(response, made.error());
+  const std::shared_ptr<Admitted> admitted = std::move(*made);
+  metrics_.running(1);
+  if (!admitted->stream) {
+    answer_whole(*admitted, response);
+    metrics_.running(-1);
+    return;
+  }
+  response.set_header("Cache-Control", "no-cache");
+  response.set_chunked_content_provider(
+      "text/event-stream",
+      [this, admitted](size_t, httplib::DataSink& sink) { return stream_piece(*admitted, sink); },
+      [this](bool) { metrics_.running(-1); });
+}
+
+Piece ApiServer::Inside::next_piece(Admitted& admitted) {
+  const SimTime until = admitted.arrived + options_.limits.answer_time;
+  const Connection* client = Connection::of_this_thread();
+  CHECK(client, "a request without a connection");
+  for (;;) {
+    if (client->gone()) {
+      metrics_.left();
+      return {.failed = "The client has left."};
+    }
+    if (stopping_) return {.failed = "The server is stopping."};
+    if (clock_.now() >= until) return {.failed = "The answer took too long."};
+    const int64_t before = admitted.completion.tokens();
+    Piece piece = admitted.completion.next(kGlance);
+    if (admitted.completion.tokens() > before) metrics_.answer_token();
+    if (piece.first) metrics_.first_token(clock_.now() - admitted.arrived);
+    if (!piece.text.empty() || piece.end || piece.failed) return piece;
+  }
+}
+
+void ApiServer::Inside::answer_whole(Admitted& admitted, Response& response) {
+  std::string text;
+  for (;;) {
+    const Piece piece = next_piece(admitted);
+    if (piece.failed) return refuse(response, server_error(*piece.failed));
+    text += piece.text;
+    if (!piece.end) continue;
+    return send(response, whole_answer(admitted.facts, text, *piece.end,
+                                       {admitted.prompt_tokens, admitted.completion.tokens()}));
+  }
+}
+
+bool ApiServer::Inside::stream_end(Admitted& admitted, const Piece& piece,
+                                   httplib::DataSink& sink) {
+  std::string last = piece.failed ? event(error_object(server_error(*piece.failed)))
+                                  : event(answer_chunk(admitted.facts, "", piece.end));
+  if (admitted.stream_usage && !piece.failed) {
+    last +=
+        event(usage_chunk(admitted.facts, {admitted.prompt_tokens, admitted.completion.tokens()}));
+  }
+  last += kDone;
+  const bool written = sink.write(last.data(), last.size());
+  sink.done();
+  return written;
+}
+
+// False ends the connection: the client has left.
+bool ApiServer::Inside::stream_piece(Admitted& admitted, httplib::DataSink& sink) {
+  const auto write = [&](const std::string& text) { return sink.write(text.data(), text.size()); };
+  const bool opens = admitted.facts.chat && admitted.completion.tokens() == 0;
+  const Piece piece = next_piece(admitted);
+  if (opens && !piece.failed && !write(event(opening_chunk(admitted.facts)))) return false;
+  if (!piece.text.empty() && !write(event(answer_chunk(admitted.facts, piece.text, {})))) {
+    metrics_.left();
+    return false;
+  }
+  return piece.end || piece.failed ? stream_end(admitted, piece, sink) : true;
+}
+
+// --- outside -------------------------------------------------------------------------------------
+
+ApiServer::ApiServer(std::unique_ptr<Inside> inside) : inside_(std::move(inside)) {}
+ApiServer::~ApiServer() = default;
+const transport::Address& ApiServer::address() const { return inside_->address(); }
+
+Result<std::unique_ptr<ApiServer>> ApiServer::open(ServeOptions options, Backend& backend,
+                                                   text::TextEncoder& tokenizer,
+                                                   const Clock& clock) {
+  auto inside = std::make_unique<Inside>(std::move(options), backend, tokenizer, clock);
+  TRY(inside->open());
+  return std::unique_ptr<ApiServer>(new ApiServer(std::move(inside)));
+}
+
+}  // namespace tombolo::serve

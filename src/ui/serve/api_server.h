@@ -1,0 +1,75 @@
+// A server of OpenAI's API over HTTP/1.1 or HTTPS: POST /v1/completions and /v1/chat/completions,
+// whole or as server-sent events, GET /v1/models, /health and /metrics. cpp-httplib is behind it.
+//
+// Every resource has a bound, and whoever exceeds it is told so at once:
+//
+//   bytes of a request            limits.body_bytes, 16 KiB for all else       413, or no answer
+//   time to send one              10 s, 1 s while others wait                  the connection ends
+//   prompts at once               limits.requests                              429, Retry-After
+//   memory of keys and values     the backend's                                503, Retry-After
+//   tokens of a prompt            limits.prompt_tokens, the model's positions  400
+//   time of an answer             limits.answer_time                           it ends there
+//   connections                   limits.requests + 16 served, 64 waiting      closed unheard
+//
+// Bodies are parsed and tokenized one at a time: a body of 1 MiB may take 100 MiB while it is
+// parsed. A client that leaves is noticed within 100 ms or at its next piece, and its prompt is
+// given up.
+//
+// Keys are asked for before a body is read, on every path but /health. Nothing is logged.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "perform/text/text_encoder.h"
+#include "perform/transport/address.h"
+#include "ui/serve/api_keys.h"
+#include "ui/serve/backend.h"
+#include "ui/serve/chat_prompt.h"
+
+namespace tombolo::serve {
+
+struct ServeLimits {
+  int64_t body_bytes = int64_t{1} << 20;
+  int64_t prompt_tokens = 8192;
+  int64_t answer_tokens = 4096;
+  int64_t requests = 16;
+  SimDuration answer_time{300'000'000'000};
+};
+
+struct ServeOptions {
+  transport::Address listen{"127.0.0.1", 8000};
+  std::string certificate, private_key;  // PEM files; both or none
+  ApiKeys keys;
+  ServeLimits limits;
+  std::string model;           // as clients call it
+  int64_t positions = 0;       // of prompt and answer together
+  std::vector<int64_t> begin;  // before every prompt that is a text, as in "<s>"
+  std::vector<int64_t> end;    // tokens that end an answer
+  ChatTemplate chat = ChatTemplate::kPlain;
+  uint64_t seed = 0;  // of ids, and of requests that name no seed
+  std::function<int64_t()> unix_time;
+};
+
+class ApiServer {
+ public:
+  // Unusable where the address is taken, the certificate or the key cannot be read, and where
+  // others than this machine could reach an address without TLS or without keys. What is passed in
+  // outlives the server.
+  static Result<std::unique_ptr<ApiServer>> open(ServeOptions options, Backend& backend,
+                                                 text::TextEncoder& tokenizer, const Clock& clock);
+  // Ends answers that are being given, and waits for them.
+  ~ApiServer();
+
+  const transport::Address& address() const;
+
+ private:
+  class Inside;
+  explicit ApiServer(std::unique_ptr<Inside> inside);
+  std::unique_ptr<Inside> inside_;
+};
+
+}  // namespace tombolo::serve

@@ -1,0 +1,222 @@
+#include "ui/serve/api_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <httplib.h>
+
+#include <thread>
+
+#include "base/json.h"
+#include "perform/text/tokenizer.h"
+#include "support/fake_backend.h"
+#include "support/tokenizer_texts.h"
+
+namespace tombolo::serve {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kKey = "correct-horse-battery";
+
+class Served : public testing::Test {
+ protected:
+  // "abc" as tokens of its bytes: GPT-2's ids of printable ASCII count from '!'.
+  void SetUp() override { backend_.says = {64, 65, 66}; }
+
+  ServeOptions options() {
+    return {.listen = {"127.0.0.1", 0}, .model = "m", .positions = 64, .unix_time = [] {
+              return int64_t{1'700'000'000};
+            }};
+  }
+  void open(ServeOptions options) {
+    auto server = ApiServer::open(std::move(options), backend_, tokenizer_, clock_);
+    ASSERT_TRUE(server) << server.error().text();
+    server_ = std::move(*server);
+  }
+  httplib::Client client() {
+    httplib::Client out("127.0.0.1", server_->address().port);
+    out.set_read_timeout(60);
+    return out;
+  }
+  httplib::Result post(const std::string& body, const httplib::Headers& headers = {},
+                       const char* path = "/v1/completions") {
+    return client().Post(path, headers, body, "application/json");
+  }
+  static std::string error_code(const httplib::Result& answer) {
+    const Value body = parse_json(answer->body, "answer").value();
+    const std::string* code = body.find("error")->find("code")->get<std::string>();
+    return code ? *code : "null";
+  }
+
+  FakeBackend backend_;
+  text::Tokenizer tokenizer_ = text::Tokenizer::parse(test::tokenizer_json({}), "t").value();
+  SystemClock clock_;
+  std::unique_ptr<ApiServer> server_;
+};
+
+constexpr const char* kHello = R"({"model":"m","prompt":"Hi","max_tokens":9,"temperature":0})";
+
+TEST_F(Served, AnswersWhole) {
+  ServeOptions wanted = options();
+  wanted.begin = {5};
+  wanted.end = {7};
+  open(std::move(wanted));
+  const auto answer = post(kHello);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->status, 200);
+  const Value body = parse_json(answer->body, "answer").value();
+  const Value& choice = (*body.find("choices")->get<Value::Array>())[0];
+  EXPECT_EQ(*choice.find("text"), Value("abc"));
+  EXPECT_EQ(*choice.find("finish_reason"), Value("stop"));
+  EXPECT_EQ(*body.find("created"), Value(int64_t{1'700'000'000}));
+  EXPECT_EQ(*body.find("usage")->find("total_tokens"), Value(6));
+  const auto asked = backend_.requests();
+  ASSERT_EQ(asked.size(), 1U);
+  EXPECT_THAT(asked[0].tokens, ElementsAre(5, 'H' - '!', 'i' - '!'));
+  EXPECT_THAT(asked[0].stop, ElementsAre(7));
+  EXPECT_EQ(asked[0].tokens_max, 9);
+  EXPECT_EQ(asked[0].sampling.temperature, 0);
+}
+
+TEST_F(Served, StreamsPieceByPiece) {
+  open(options());
+  const auto answer = post(R"({"model":"m","prompt":"Hi","max_tokens":2,"stream":true})");
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->get_header_value("Content-Type"), "text/event-stream");
+  EXPECT_THAT(answer->body, HasSubstr(R"("text":"a")"));
+  EXPECT_THAT(answer->body, HasSubstr(R"("finish_reason":"length")"));
+  EXPECT_TRUE(answer->body.ends_with("\n\ndata: [DONE]\n\n"));
+}
+
+// Before a byte of a body is read, and without a word about it.
+TEST_F(Served, AsksForAKey) {
+  ServeOptions wanted = options();
+  wanted.keys = ApiKeys::parse(kKey, "keys").value();
+  open(std::move(wanted));
+  EXPECT_EQ(post(kHello)->status, 401);
+  const auto wrong = post(kHello, {{"Authorization", "Bearer correct-horse-batterx"}});
+  EXPECT_EQ(wrong->status, 401);
+  EXPECT_EQ(error_code(wrong), "invalid_api_key");
+  EXPECT_THAT(wrong->body, Not(HasSubstr("horse")));
+  EXPECT_EQ(client().Get("/metrics")->status, 401);
+  EXPECT_EQ(client().Get("/v1/nothing")->status, 401);
+  EXPECT_EQ(client().Get("/health")->status, 200);
+  EXPECT_EQ(post(kHello, {{"Authorization", std::string("Bearer ") + kKey}})->status, 200);
+}
+
+TEST_F(Served, RefusesWithTheRightStatus) {
+  ServeOptions wanted = options();
+  wanted.limits.body_bytes = 200;
+  wanted.limits.prompt_tokens = 50;
+  open(std::move(wanted));
+  EXPECT_EQ(error_code(post(R"({"model":"other","prompt":"x"})")), "model_not_found");
+  const auto too_long = post(R"({"model":"m","prompt":")" + std::string(51, 'x') + "\"}");
+  EXPECT_EQ(too_long->status, 400);
+  EXPECT_EQ(error_code(too_long), "context_length_exceeded");
+  EXPECT_EQ(post(R"({"model":"m","prompt":"x","max_tokens":64})")->status, 400);
+  EXPECT_EQ(post(R"({"model":"m","prompt":""})")->status, 400);
+  EXPECT_EQ(post(std::string(300, ' '))->status, 413);
+  EXPECT_EQ(post(kHello, {{"Content-Encoding", "gzip"}})->status, 415);
+  EXPECT_EQ(client().Get("/v1/completions")->status, 404);
+  EXPECT_TRUE(backend_.requests().empty());
+  backend_.refuses = generate::Refused{generate::Refusal::kBusy, "full"};
+  const auto full = post(kHello);
+  EXPECT_EQ(full->status, 503);
+  EXPECT_EQ(full->get_header_value("Retry-After"), "1");
+  backend_.refuses = generate::Refused{generate::Refusal::kTooLong, "long"};
+  EXPECT_EQ(post(kHello)->status, 400);
+}
+
+TEST_F(Served, NoMoreAtOnceThanWasSaid) {
+  ServeOptions wanted = options();
+  wanted.limits.requests = 1;
+  open(std::move(wanted));
+  backend_.waits = true;
+  std::thread first([&] { EXPECT_EQ(post(kHello)->status, 200); });
+  while (backend_.requests().empty()) std::this_thread::yield();
+  const auto second = post(kHello);
+  EXPECT_EQ(second->status, 429);
+  EXPECT_EQ(second->get_header_value("Retry-After"), "1");
+  EXPECT_THAT(client().Get("/metrics")->body, HasSubstr("requests_running 1"));
+  backend_.go_on();
+  first.join();
+  EXPECT_EQ(post(kHello)->status, 200);
+}
+
+// Streaming or not: its prompt is given up.
+TEST_F(Served, NoticesWhoLeaves) {
+  open(options());
+  for (const bool stream : {false, true}) {
+    backend_.waits = true;
+    httplib::Client leaves("127.0.0.1", server_->address().port);
+    leaves.set_read_timeout(std::chrono::milliseconds(300));
+    EXPECT_FALSE(leaves.Post("/v1/completions",
+                             fmt::format(R"({{"model":"m","prompt":"x","stream":{}}})", stream),
+                             "application/json"));
+    backend_.await_none_open();
+    backend_.go_on();
+  }
+  EXPECT_THAT(client().Get("/metrics")->body, HasSubstr("clients_left_total 2"));
+}
+
+TEST_F(Served, AnswersHaveAnEndInTime) {
+  ServeOptions wanted = options();
+  wanted.limits.answer_time = SimDuration{200'000'000};
+  open(std::move(wanted));
+  backend_.waits = true;
+  const auto answer = post(kHello);
+  EXPECT_EQ(answer->status, 500);
+  EXPECT_THAT(answer->body, HasSubstr("took too long"));
+  backend_.await_none_open();
+}
+
+TEST_F(Served, SaysWhatBroke) {
+  open(options());
+  backend_.fails = true;
+  EXPECT_EQ(post(kHello)->status, 500);
+  const auto stream = post(R"({"model":"m","prompt":"Hi","stream":true})");
+  EXPECT_EQ(stream->status, 200);  // it had begun
+  EXPECT_THAT(stream->body, HasSubstr(R"({"error":{"message":"It broke.")"));
+  EXPECT_EQ(client().Get("/health")->status, 200);
+  backend_.die();
+  EXPECT_EQ(client().Get("/health")->status, 503);
+}
+
+// Otherwise keys and prompts would cross a network in clear text.
+TEST_F(Served, OpensToOthersOnlyWithTlsAndKeys) {
+  ServeOptions wanted = options();
+  wanted.listen.host = "0.0.0.0";
+  const auto refused = ApiServer::open(wanted, backend_, tokenizer_, clock_);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kUnusable);
+  EXPECT_THAT(refused.error().text(), HasSubstr("clear text"));
+  wanted.certificate = "cert.pem";
+  const auto anybody = ApiServer::open(wanted, backend_, tokenizer_, clock_);
+  ASSERT_FALSE(anybody);
+  EXPECT_THAT(anybody.error().text(), HasSubstr("anybody could ask"));
+  wanted.keys = ApiKeys::parse(kKey, "keys").value();
+  const auto no_file = ApiServer::open(wanted, backend_, tokenizer_, clock_);
+  ASSERT_FALSE(no_file);
+  EXPECT_THAT(no_file.error().text(), HasSubstr("cert.pem: no certificate in PEM"));
+}
+
+// A destructor in the middle of an answer.
+TEST_F(Served, StopsWhileItAnswers) {
+  open(options());
+  backend_.waits = true;
+  const uint16_t port = server_->address().port;
+  std::thread asks([port] {
+    httplib::Client client("127.0.0.1", port);
+    const auto answer = client.Post("/v1/completions", kHello, "application/json");
+    EXPECT_TRUE(!answer || answer->status == 500);
+  });
+  while (backend_.requests().empty()) std::this_thread::yield();
+  server_.reset();
+  asks.join();
+  backend_.await_none_open();
+}
+
+}  // namespace
+}  // namespace tombolo::serve

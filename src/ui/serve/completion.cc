@@ -1,0 +1,33 @@
+#include "ui/serve/completion.h"
+
+#include "base/check.h"
+
+namespace tombolo::serve {
+
+Piece Completion::next(SimDuration patience) {
+  CHECK(answer_, "the answer has ended");
+  Step step = answer_->next(patience);
+  Piece out;
+  switch (step.kind) {
+    case StepKind::kWaiting:
+      return out;
+    case StepKind::kToken:
+      out.first = ++tokens_ == 1;
+      out.text = text_.add(tokenizer_.bytes_of(step.token));
+      if (!text_.stopped()) return out;
+      out.end = "stop";
+      break;
+    case StepKind::kStop:
+    case StepKind::kLength:
+      out.text = text_.finish();
+      out.end = step.kind == StepKind::kStop || text_.stopped() ? "stop" : "length";
+      break;
+    case StepKind::kFailed:
+      out.failed = std::move(step.message);
+      break;
+  }
+  answer_.reset();
+  return out;
+}
+
+}  // namespace tombolo::serve

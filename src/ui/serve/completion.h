@@ -1,0 +1,41 @@
+// One request on its way: tokens from a backend become pieces of text, until the answer ends or
+// nobody wants more of it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "perform/text/text_encoder.h"
+#include "ui/serve/answer_text.h"
+#include "ui/serve/backend.h"
+
+namespace tombolo::serve {
+
+struct Piece {
+  std::string text;
+  bool first = false;                      // the answer's first token came with it
+  std::optional<std::string> end = {};     // "stop" or "length": nothing follows
+  std::optional<std::string> failed = {};  // why; nothing follows
+};
+
+class Completion {
+ public:
+  Completion(std::unique_ptr<Answer> answer, std::vector<std::string> stop,
+             const text::TextEncoder& tokenizer)
+      : answer_(std::move(answer)), text_(std::move(stop)), tokenizer_(tokenizer) {}
+
+  // What there is within `patience`, perhaps nothing. CHECKs that the end has not come.
+  Piece next(SimDuration patience);
+  bool ended() const { return !answer_; }
+  int64_t tokens() const { return tokens_; }  // of the answer, so far
+
+ private:
+  std::unique_ptr<Answer> answer_;  // gone when the answer has ended
+  AnswerText text_;
+  const text::TextEncoder& tokenizer_;
+  int64_t tokens_ = 0;
+};
+
+}  // namespace tombolo::serve

@@ -1,0 +1,67 @@
+// From a body to an admitted prompt: parsed, tokenized, held against every limit, and given to the
+// backend. Any thread may call it; one body is looked at a time.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string_view>
+
+#include "base/random.h"
+#include "ui/serve/api_answer.h"
+#include "ui/serve/api_request.h"
+#include "ui/serve/api_server.h"
+#include "ui/serve/completion.h"
+#include "ui/serve/serve_metrics.h"
+
+namespace tombolo::serve {
+
+// One of limits.requests places, for as long as it lives.
+class Place {
+ public:
+  // Nothing where all of them are taken.
+  static std::unique_ptr<Place> take(std::atomic<int64_t>& taken, int64_t most);
+  explicit Place(std::atomic<int64_t>& taken) : taken_(taken) {}
+  Place(const Place&) = delete;
+  ~Place() { --taken_; }
+
+ private:
+  std::atomic<int64_t>& taken_;
+};
+
+// An answer on its way, and what its objects say.
+struct Admitted {
+  std::unique_ptr<Place> place;
+  Completion completion;
+  AnswerFacts facts;
+  int64_t prompt_tokens = 0;
+  bool stream = false, stream_usage = false;
+  SimTime arrived;
+};
+
+class RequestDesk {
+ public:
+  RequestDesk(const ServeOptions& options, Backend& backend, text::TextEncoder& tokenizer,
+              const Clock& clock, ServeMetrics& metrics);
+
+  ApiResult<std::unique_ptr<Admitted>> admit(bool chat, std::string_view body);
+
+ private:
+  struct Prompt {
+    std::vector<int64_t> tokens, stop;
+    std::vector<std::string> stop_strings;
+  };
+  ApiResult<Prompt> prompt_of(const ApiRequest& request);
+  ApiResult<int64_t> tokens_max(const ApiRequest& request, bool chat, int64_t prompt) const;
+
+  const ServeOptions& options_;
+  Backend& backend_;
+  text::TextEncoder& tokenizer_;
+  const Clock& clock_;
+  ServeMetrics& metrics_;
+  std::mutex one_at_a_time_;  // parser, tokenizer and random_
+  Random random_;
+  std::atomic<int64_t> running_{0};
+};
+
+}  // namespace tombolo::serve

@@ -1,0 +1,75 @@
+// A `tombolo-worker generate` as a backend: a child process, which has LibTorch and the weights, at
+// the other end of a socket (generate/front_message.h).
+//
+// The worker ends with this object, or when this process does. Where it ends before, all answers
+// fail, nothing is admitted any more, and alive() says so.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "perform/generate/front_message.h"
+#include "ui/serve/backend.h"
+
+namespace tombolo::serve {
+
+struct WorkerOptions {
+  std::string program;  // path of tombolo-worker; empty: the one beside this program
+  std::string weights;  // folder
+  int64_t context = 0;  // 0: the model's
+  int64_t kv_bytes = int64_t{1} << 30;
+  int64_t requests = 16;
+  int64_t threads = 1;
+};
+
+class WorkerBackend final : public Backend {
+ public:
+  // Returns when the weights are there. Fails where the worker ends before, which has said why on
+  // standard error.
+  static Result<std::unique_ptr<WorkerBackend>> start(const WorkerOptions& options);
+  ~WorkerBackend() override;
+
+  const generate::WorkerFacts& facts() const { return facts_; }
+  tl::expected<std::unique_ptr<Answer>, generate::Refused> admit(
+      generate::Request request) override;
+  bool alive() const override;
+
+ private:
+  class Stream;
+  // What came for one request and was not read yet. Bounded: a worker sends no more tokens than
+  // were asked for.
+  struct Inbox {
+    std::deque<Step> steps;
+    std::optional<generate::Refused> refused;
+    bool admitted = false;
+  };
+
+  WorkerBackend(int socket, int pid) : socket_(socket), pid_(pid) {}
+  Status greet();
+  Error ended_early();
+  void listen();  // until the worker ends
+  void take(const generate::WorkerMessage& message);
+  bool say(const generate::FrontMessage& message);
+  Step next(int64_t id, SimDuration patience);
+  void forget(int64_t id);
+
+  int socket_ = -1;
+  int pid_ = -1;
+  generate::WorkerFacts facts_;
+  generate::Lines lines_;
+  mutable std::mutex mutex_;
+  std::mutex writing_;
+  std::condition_variable news_;
+  std::map<int64_t, Inbox> inboxes_;
+  int64_t next_id_ = 0;
+  bool alive_ = false;
+  std::thread listener_;
+};
+
+}  // namespace tombolo::serve

@@ -1,0 +1,338 @@
+"""Prompts and answers: the executor against decoders in plain PyTorch, and `tombolo prefill` as its clients see it."""
+import http.client
+import json
+import os
+import pathlib
+import random
+import signal
+import socket
+import ssl
+import struct
+import subprocess
+import threading
+import time
+import unittest
+
+from program import BUILD, GUARD_S, needs_torch
+from reference_decoder import read_folder
+from weights_test import CONFIGS, VOCABULARY, WeightCase
+
+ANSWER = 6  # tokens
+
+
+def draw_prompts(lengths, vocabulary=VOCABULARY):
+    draw = random.Random(5)
+    return [[draw.randrange(vocabulary) for _ in range(length)] for length in lengths]
+
+
+# One shard or several, at rest between layers or not, keys and values handed over to another model that decodes.
+@needs_torch
+class Executor(WeightCase):
+    # On each number of shards a rest after so many layers; starting a program takes most of the time.
+    def check(self, family, lengths, shards, pauses=(1, 0, 2), context=0, **changes):
+        prompts = draw_prompts(lengths)
+        answers = self.prepare(family, prompts=prompts, answer_tokens=ANSWER, **changes)["answers"]
+        for i, prompt in enumerate(prompts):
+            wanted = struct.unpack(f"<{ANSWER * VOCABULARY}f", (self.folder / f"answer-{i}.bin").read_bytes())
+            for number, pause in zip(shards, pauses):
+                command = [BUILD / "prefill_text", self.folder / "weights", number, pause, ",".join(map(str, prompt)), ANSWER,
+                           self.folder / "ours.bin", context]
+                done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=GUARD_S)
+                what = f"{family}, {len(prompt)} tokens, {number} shards, rests after {pause} layers"
+                self.assertEqual(done.returncode, 0, f"{what}: {done.stderr}")
+                ours = struct.unpack(f"<{ANSWER * VOCABULARY}f", (self.folder / "ours.bin").read_bytes())
+                worst = max(abs(a - b) for a, b in zip(ours, wanted))
+                print(f"{what}: logits off by {worst:.1e} at most, of up to {max(map(abs, wanted)):.1f}")
+                self.assertLess(worst, 1e-4, what)
+                self.assertEqual([int(token) for token in done.stdout.split(",")], answers[i], what)
+
+    def test_llama(self):
+        self.check("llama", [1, 7, 58], [1, 2, 4])
+
+    # As far as its attention reaches back.
+    def test_mistral_of_bf16_weights(self):
+        self.check("mistral", [5, 26], [1, 2], context=32, dtype="BF16")
+
+    def test_qwen2_of_f16_weights(self):
+        self.check("qwen2", [9, 40], [1, 2], dtype="F16")
+
+    # Its embedding is the head too.
+    def test_qwen3(self):
+        self.check("qwen3", [1, 33], [1, 4])
+
+    def test_gpt2(self):
+        self.check("gpt2", [3, 18], [1, 2])
+
+    # A shard per layer.
+    def test_eight_shards(self):
+        self.check("llama", [19], [8, 1], num_hidden_layers=8)
+
+    # Longer than what attention takes at a time (operations.h).
+    def test_a_long_prompt(self):
+        self.check("llama", [2300], [1, 2], max_position_embeddings=4096, num_hidden_layers=2)
+
+
+def letters():
+    """GPT-2's alphabet, and the order of its first 256 ids: {byte: (character, id)}."""
+    own = [*range(ord("!"), ord("~") + 1), *range(0xa1, 0xad), *range(0xae, 0x100)]
+    others = [byte for byte in range(256) if byte not in own]
+    spelt = {byte: chr(byte) for byte in own} | {byte: chr(256 + i) for i, byte in enumerate(others)}
+    return {byte: (spelt[byte], i) for i, byte in enumerate(own + others)}
+
+
+END, VOCABULARY_OF_BYTES = 256, 300
+BYTES = letters()
+ID = {byte: number for byte, (_, number) in BYTES.items()}
+BYTE = {number: byte for byte, number in ID.items()}
+KEY = "correct-horse-battery-staple"
+
+
+def text_of(tokens):
+    return bytes(BYTE[token] for token in tokens if token in BYTE).decode("utf-8", "replace")
+
+
+# `tombolo prefill`, as a client sees it, against what plain PyTorch answers.
+@needs_torch
+class Server(WeightCase):
+    PROMPT, LENGTH = "The tide comes in over the sand", 24
+
+    def setUp(self):
+        super().setUp()
+        self.server = None
+        self.answer = self.prepare("llama", prompts=[[ID[byte] for byte in self.PROMPT.encode()]], answer_tokens=self.LENGTH,
+                                   vocab_size=VOCABULARY_OF_BYTES, max_position_embeddings=128, rope_scaling=None,
+                                   bos_token_id=None, eos_token_id=None)["answers"][0]
+        vocabulary = {letter: number for letter, number in BYTES.values()} | {"<|endoftext|>": END}
+        self.write("weights/tokenizer.json", json.dumps(
+            {"model": {"type": "BPE", "vocab": vocabulary, "merges": []},
+             "added_tokens": [{"id": END, "content": "<|endoftext|>", "special": True}],
+             "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}}))
+
+    def start(self, *options, ca=None):
+        command = [BUILD / "tombolo", "prefill", "--weights", "weights", "--listen", "127.0.0.1:0", "--json", *options]
+        self.server = subprocess.Popen(list(map(str, command)), cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.stop)
+        lines = []
+        for line in self.server.stdout:
+            lines.append(line)
+            if line == "}\n":
+                break
+        self.assertTrue(lines, self.server.stderr.read() if self.server.poll() is not None else "")
+        self.facts = json.loads("".join(lines))
+        self.port = int(self.facts["url"].rsplit(":", 1)[1].split("/")[0])
+        self.context = ssl.create_default_context(cafile=ca) if ca else None
+
+    def stop(self):
+        if self.server.poll() is None:
+            self.server.send_signal(signal.SIGTERM)
+        out, err = self.server.communicate(timeout=GUARD_S)
+        self.assertNotIn(KEY, out + err)
+        return self.server.returncode
+
+    def children(self):
+        tasks = pathlib.Path(f"/proc/{self.server.pid}/task").glob("*/children")
+        return [int(child) for task in tasks for child in task.read_text().split()]
+
+    def connect(self):
+        if self.context:
+            return http.client.HTTPSConnection("localhost", self.port, timeout=60, context=self.context)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+
+    def ask(self, path, body=None, key=None, method=None, headers={}):
+        """Status, headers, and the body as it came."""
+        connection = self.connect()
+        text = body if body is None or isinstance(body, (str, bytes)) else json.dumps(body)
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {}) | headers
+        connection.request(method or ("GET" if body is None else "POST"), path, text, headers)
+        answer = connection.getresponse()
+        out = answer.status, dict(answer.getheaders()), answer.read().decode()
+        connection.close()
+        return out
+
+    def completion(self, **fields):
+        body = {"model": "weights", "prompt": self.PROMPT, "max_tokens": self.LENGTH, "temperature": 0} | fields
+        status, _, text = self.ask("/v1/completions", body)
+        self.assertEqual(status, 200, text)
+        return json.loads(text)
+
+    def events(self, path, body, key=None):
+        status, headers, text = self.ask(path, body | {"stream": True}, key)
+        self.assertEqual((status, headers["Content-Type"]), (200, "text/event-stream"), text)
+        self.assertTrue(text.endswith("data: [DONE]\n\n"), text)
+        return [json.loads(line.removeprefix("data: ")) for line in text.split("\n\n")[:-2]]
+
+    def refusal(self, status, *question, **options):
+        got, headers, text = self.ask(*question, **options)
+        self.assertEqual(got, status, text)
+        error = json.loads(text)["error"]
+        self.assertEqual(set(error), {"message", "type", "param", "code"})
+        return error, headers
+
+    def test_texts_of_plain_pytorch(self):
+        self.start()
+        wanted = text_of(self.answer)
+        whole = self.completion()
+        self.assertEqual(whole["object"], "text_completion")
+        self.assertEqual(whole["choices"], [{"index": 0, "text": wanted, "logprobs": None, "finish_reason": "length"}])
+        prompt = len(self.PROMPT)
+        self.assertEqual(whole["usage"], {"prompt_tokens": prompt, "completion_tokens": self.LENGTH,
+                                          "total_tokens": prompt + self.LENGTH})
+        self.assertEqual(self.completion(prompt=[ID[byte] for byte in self.PROMPT.encode()])["choices"], whole["choices"])
+        body = {"model": "weights", "prompt": self.PROMPT, "max_tokens": self.LENGTH, "temperature": 0,
+                "stream_options": {"include_usage": True}}
+        events = self.events("/v1/completions", body)
+        self.assertEqual(events[-1]["usage"], whole["usage"])
+        self.assertEqual("".join(event["choices"][0]["text"] for event in events[:-1]), wanted)
+        self.assertEqual(events[-2]["choices"][0]["finish_reason"], "length")
+        # Equal seeds, equal texts; another one, another.
+        first, again, other = (self.completion(temperature=1.5, seed=seed)["choices"][0]["text"] for seed in (3, 3, 4))
+        self.assertEqual(first, again)
+        self.assertNotEqual(first, other)
+        # A text ends before a stop string.
+        cut = next(i for i in range(4, len(wanted)) if wanted[i] != "\ufffd" and wanted[i] not in wanted[:i])
+        stopped = self.completion(stop=["no such text", wanted[cut]])["choices"][0]
+        self.assertEqual((stopped["text"], stopped["finish_reason"]), (wanted[:cut], "stop"))
+        self.assertEqual(self.facts["weight_bytes"], sum(len(data) for _, _, data in read_folder(self.folder / "weights").values()))
+        self.assertEqual(self.stop(), 0)
+
+    def test_chat_and_models(self):
+        self.start("--name", "shore")
+        body = {"model": "shore", "messages": [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Hello"}],
+                "max_completion_tokens": 8, "temperature": 0}
+        status, _, text = self.ask("/v1/chat/completions", body)
+        self.assertEqual(status, 200, text)
+        whole = json.loads(text)
+        self.assertEqual((whole["object"], whole["choices"][0]["message"]["role"]), ("chat.completion", "assistant"))
+        # The plain template: as a completion of the same text.
+        plain = self.completion(model="shore", prompt="System: Be short.\n\nUser: Hello\n\nAssistant:", max_tokens=8)
+        self.assertEqual(whole["choices"][0]["message"]["content"], plain["choices"][0]["text"])
+        events = self.events("/v1/chat/completions", body)
+        self.assertEqual(events[0]["choices"][0]["delta"], {"role": "assistant", "content": ""})
+        self.assertEqual("".join(event["choices"][0]["delta"].get("content", "") for event in events), plain["choices"][0]["text"])
+        self.assertEqual({event["object"] for event in events}, {"chat.completion.chunk"})
+        models = json.loads(self.ask("/v1/models")[2])["data"]
+        self.assertEqual([(model["id"], model["max_model_len"]) for model in models], [("shore", 128)])
+        self.assertEqual(self.ask("/v1/models/shore")[0], 200)
+        self.assertEqual(self.refusal(404, "/v1/models/other")[0]["code"], "model_not_found")
+
+    def test_refusals(self):
+        self.write("keys", f"# of the tests\n{KEY}\n")
+        (self.folder / "keys").chmod(0o600)
+        self.start("--api-keys", "keys", "--prompt-tokens", 100, "--requests", 2)
+        path, good = "/v1/completions", {"model": "weights", "prompt": "Hello", "max_tokens": 2}
+        for key in (None, "wrong", KEY[:-1], KEY + "x"):
+            error, headers = self.refusal(401, path, good, key=key)
+            self.assertEqual(error["code"], "invalid_api_key")
+            self.assertNotIn(KEY[:8], json.dumps(error))
+        self.refusal(401, "/metrics")
+        self.assertEqual(self.ask("/health")[0], 200)
+        self.assertEqual(self.ask(path, good, key=KEY)[0], 200)
+        for body, code, param in [(good | {"model": "other"}, 404, "model"), (good | {"prompt": "x" * 101}, 400, "prompt"),
+                                  (good | {"max_tokens": 124}, 400, "prompt"), (good | {"prompt": ""}, 400, "prompt"),
+                                  (good | {"prompt": [300]}, 400, "prompt"), (good | {"temperature": "hot"}, 400, "temperature"),
+                                  (good | {"n": 2}, 400, "n"), (good | {"logprobs": 5}, 400, "logprobs"),
+                                  ("{\"model\":", 400, None), ("[" * 10000, 400, None), (b"\xff\xfe", 400, None)]:
+            with self.subTest(body=body):
+                error, _ = self.refusal(code, path, body, key=KEY)
+                self.assertEqual(error["param"], param)
+        self.assertEqual(self.refusal(400, path, good | {"prompt": "x" * 101}, key=KEY)[0]["code"], "context_length_exceeded")
+        self.refusal(413, path, good | {"prompt": "x" * (1 << 20)}, key=KEY)
+        self.refusal(415, path, json.dumps(good), key=KEY, headers={"Content-Encoding": "gzip"})
+        self.refusal(404, "/v1/embeddings", good, key=KEY)
+        self.assertIn('requests_total{path="/v1/completions",status="401"} 4', self.ask("/metrics", key=KEY)[2])
+
+    # As many as were said are answered at once, others are told to come again; who leaves makes room.
+    def test_too_many_and_clients_that_leave(self):
+        self.start("--requests", 1)
+        body = json.dumps({"model": "weights", "prompt": "Hello", "max_tokens": 120, "stream": True, "temperature": 0})
+        slow = socket.create_connection(("127.0.0.1", self.port))
+        slow.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        slow.recv(200)
+        statuses = set()
+        for _ in range(200):
+            status, headers, _ = self.ask("/v1/completions", {"model": "weights", "prompt": "Hello", "max_tokens": 1})
+            statuses.add(status)
+            if status == 429:
+                self.assertEqual(headers["Retry-After"], "1")
+                break
+        slow.close()
+        self.assertLessEqual(statuses, {200, 429})
+        until = time.monotonic() + 60
+        while self.ask("/v1/completions", {"model": "weights", "prompt": "Hello", "max_tokens": 1})[0] != 200:
+            self.assertLess(time.monotonic(), until, "the place of who left was never free")
+        self.assertIn("requests_running 0", self.ask("/metrics")[2])
+
+    def test_no_memory_for_keys_and_values(self):
+        self.start("--kv-memory", "20 KB")
+        error, headers = self.refusal(400, "/v1/completions", {"model": "weights", "prompt": "x" * 100, "max_tokens": 2})
+        self.assertEqual(error["code"], "context_length_exceeded")
+        self.assertEqual(self.completion(prompt="x", max_tokens=2)["usage"]["completion_tokens"], 2)
+
+    def test_a_worker_that_dies(self):
+        self.start()
+        for child in self.children():
+            os.kill(child, signal.SIGKILL)
+        self.assertEqual(self.server.wait(timeout=GUARD_S), 1)
+        self.assertIn("the worker has gone", self.server.stderr.read())
+
+    # Other hosts need TLS and keys.
+    def test_https(self):
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                        "-keyout", "key.pem", "-out", "cert.pem", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"],
+                       cwd=self.folder, check=True, capture_output=True)
+        self.refused(2, ["0.0.0.0:0 can be reached by other hosts", "--certificate"], "prefill", "--weights", "weights", "--listen",
+                     "0.0.0.0:0")
+        tls = ["--certificate", "cert.pem", "--private-key", "key.pem"]
+        self.refused(2, ["anybody could ask", "--api-keys"], "prefill", "--weights", "weights", "--listen", "0.0.0.0:0", *tls)
+        self.write("keys", KEY)
+        self.refused(2, ["others than its owner may read the keys", "chmod 600"], "prefill", "--weights", "weights", "--api-keys",
+                     "keys")
+        (self.folder / "keys").chmod(0o600)
+        self.start("--api-keys", "keys", *tls, ca=self.folder / "cert.pem")
+        body = {"model": "weights", "prompt": self.PROMPT, "max_tokens": self.LENGTH, "temperature": 0}
+        events = self.events("/v1/completions", body, key=KEY)
+        self.assertEqual("".join(event["choices"][0]["text"] for event in events), text_of(self.answer))
+        # Who talks without TLS gets nothing, and harms nobody.
+        with socket.create_connection(("127.0.0.1", self.port)) as plain:
+            plain.sendall(b"GET /health HTTP/1.1\r\n\r\n")
+            self.assertNotIn(b"200", plain.recv(1000))
+        self.assertEqual(self.ask("/health")[0], 200)
+
+    # Memory is what it was after a tenth of them.
+    def test_a_thousand_requests(self):
+        self.start("--requests", 4)
+        pids = [self.server.pid, *self.children()]
+
+        def resident():
+            return sum(int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 for pid in pids)
+
+        def many(count):
+            for i in range(count):
+                status = self.ask("/v1/completions", {"model": "weights", "prompt": "x" * (1 + i % 60), "max_tokens": 1 + i % 3})[0]
+                self.assertIn(status, (200, 429))
+
+        def at_once(count):
+            threads = [threading.Thread(target=many, args=(count // 4,)) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
+        at_once(100)
+        before = resident()
+        at_once(900)
+        print(f"resident: {before / 1e6:.1f} MB after 100 requests, {resident() / 1e6:.1f} MB after 1000")
+        self.assertLess(resident() - before, 16e6)
+
+
+# Refused before anything is started.
+class BadPrefill(WeightCase):
+    def test_what_cannot_be_served(self):
+        self.refused(2, ["nowhere/tokenizer.json"], "prefill", "--weights", "nowhere")
+        self.refused(2, ["--weights"], "prefill")
+        self.refused(2, ["--listn", "--listen"], "prefill", "--weights", "x", "--listn", "y")
+
+
+if __name__ == "__main__":
+    unittest.main()
