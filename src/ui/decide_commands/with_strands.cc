@@ -53,10 +53,17 @@ std::optional<WithStrands> with_strands(const plan::Job& job) {
       continue;
     }
     const Seconds time = seconds(simulation->iteration);
+    const Result<sim::Simulation> apart = simulate_folded(folded(job, schedule), std::nullopt);
+    if (apart && seconds(apart->iteration) <= time) {
+      with.obstacle = fmt::format(
+          "schedule {} takes {} with its pairs and {} without: the next rank waits for both of a "
+          "pair, and few micro-batches make up for it",
+          schedule, brief(time), brief(seconds(apart->iteration)));
+      continue;
+    }
     if (with.iteration && *with.iteration <= time) continue;
     with.schedule = schedule;
     with.iteration = time;
-    const Result<sim::Simulation> apart = simulate_folded(folded(job, schedule), std::nullopt);
     with.one_after_the_other = apart ? seconds(apart->iteration) : 0_s;
     with.peak_memory =
         *std::max_element(simulation->peak_memory.begin(), simulation->peak_memory.end());
