@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string job_text(const std::string& prefill) {
+std::string prefill_job(const std::string& prefill) {
   return R"([model]
 preset = "gpt2"
 [[cluster.datacenter]]
@@ -27,14 +27,14 @@ pipeline = 2
 
 TEST(PrefillSettings, NameAPresetOrAModelInline) {
   const Result<Job> named = parse_job(
-      job_text("[prefill]\nmodel = \"llama3-8b\"\nmemory = \"2 GB\"\ndepth = 8\n"), "job.toml");
+      prefill_job("[prefill]\nmodel = \"llama3-8b\"\nmemory = \"2 GB\"\ndepth = 8\n"), "job.toml");
   ASSERT_TRUE(named) << named.error().text();
   EXPECT_EQ(named->prefill->model, *model::preset("llama3-8b"));
   EXPECT_EQ(named->prefill->memory, 2_GB);
   EXPECT_EQ(named->prefill->depth, 8);
 
   const Result<Job> inlined =
-      parse_job(job_text("[prefill]\nmemory = \"2 GB\"\n[prefill.model]\npreset = "
+      parse_job(prefill_job("[prefill]\nmemory = \"2 GB\"\n[prefill.model]\npreset = "
                          "\"llama3-8b\"\nsequence = 4096\n"),
                 "job.toml");
   ASSERT_TRUE(inlined) << inlined.error().text();
@@ -43,7 +43,7 @@ TEST(PrefillSettings, NameAPresetOrAModelInline) {
 
 TEST(PrefillSettings, StandInPlansAndInJobsThatAreWritten) {
   const Job job =
-      *parse_job(job_text("[prefill]\nmodel = \"llama3-8b\"\nmemory = \"2 GB\"\n"), "job.toml");
+      *parse_job(prefill_job("[prefill]\nmodel = \"llama3-8b\"\nmemory = \"2 GB\"\n"), "job.toml");
   const Plan plan = *lay_out(job);
   EXPECT_EQ(plan.prefill, job.prefill);
   const Result<Plan> again = parse_plan(to_json_text(plan), "plan.json");
@@ -56,7 +56,7 @@ TEST(PrefillSettings, StandInPlansAndInJobsThatAreWritten) {
 
 TEST(PrefillSettings, SayWhatIsWrongAndWhere) {
   const auto text_of = [](const std::string& prefill) {
-    const Result<Job> job = parse_job(job_text(prefill), "job.toml");
+    const Result<Job> job = parse_job(prefill_job(prefill), "job.toml");
     return job ? std::string("no error") : job.error().text();
   };
   EXPECT_THAT(text_of("[prefill]\nmodel = \"llama9\"\nmemory = \"2 GB\"\n"),
