@@ -4,7 +4,7 @@ emulated islands (kernel TCP over an emulated WAN), beside what the paper's figu
 
     bench/atlas_grid.py [--build build/release] [--models a,b] [--latencies 10,40] [--microbatches 4,16]
                         [--schedules gpipe,1f1b,varuna,atlas,atlas-greedy] [--connections one,many] [--longest 12] [--runs 1]
-                        [--layout ours|papers] [--long] [--set key=value]... [--no-islands]
+                        [--layout ours|papers|figure-2] [--long] [--set key=value]... [--no-islands]
 
 Baselines run with one connection in the paper's window (figure 9) and with as many as fill the node pair's 5 Gbps
 (figure 10: 5, 9, 13, 16 at 10, 20, 30, 40 ms); Atlas always with many, its pipelines released one after the other as in
@@ -12,6 +12,7 @@ the paper's figure 6, or all at once (atlas-greedy). A cell whose iteration is p
 longer than --longest seconds is only predicted. --long: all four latencies, and nothing is too long.
 --layout papers: four nodes in each datacenter, as the paper has it, so that two stages have replicas in two datacenters and their
 gradients cross the WAN beside the activations; its boundaries are not shared in time, as only some pipelines cross each.
+--layout figure-2: no pipeline; two nodes in each datacenter hold the whole model and sum its gradients, as in the paper's section 3.1.
 
 Prints a table and ends with exit code 1 where a cell is off by more than 10 % on a machine that was not too busy. As it
 stands it takes about 11 minutes, with --long 45; needs what tools/islands needs. --no-islands: the
@@ -30,6 +31,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BAND = 0.10
 PAIR_BPS, WINDOW_BYTES, CONNECTIONS_MAX = 5e9, 3e6, 16  # examples/atlas/three-dc.toml; what a link can have
 # Where the replicas of each stage lie when every datacenter has four nodes.
+FIGURE_2_PLACES = '["oregon", "oregon", "iowa", "iowa", "virginia", "virginia"]'
 PAPERS_PLACES = '["oregon", ["oregon", "iowa", "iowa"], ["iowa", "iowa", "virginia"], "virginia"]'
 # Atlas, section 6.2, in words; the figures' bars are not printed. Megatron's schedule is 1F1B.
 PAPER = {"one": {"gpipe": 17, "1f1b": 13, "varuna": 12}, "many": {"gpipe": 1.82, "1f1b": 1.72, "varuna": 1.52}}
@@ -64,6 +66,10 @@ def write_job(folder, cell, settings, layout):
             sys.exit(f"atlas_grid: no {key} in the example")
         return out
 
+    if layout == "figure-2":
+        job = replace(replace(job, "pipeline", 1), "data", 6)
+        job = job.replace("[parallelism]\n", f"[parallelism]\ndatacenter_per_replica = {FIGURE_2_PLACES}\n")
+        cluster = replace(cluster, "nodes", 2)
     pipelines = int(re.search(r"(?m)^data = (\d+)", job).group(1))
     name = "-".join(map(str, cell))
     job = replace(job, "global_batch", microbatches * pipelines)
@@ -153,7 +159,7 @@ def main():
     parser.add_argument("--connections", type=words, default=["one", "many"])
     parser.add_argument("--longest", type=float, default=12, metavar="SECONDS")
     parser.add_argument("--runs", type=int, default=1)
-    parser.add_argument("--layout", choices=["ours", "papers"], default="ours")
+    parser.add_argument("--layout", choices=["ours", "papers", "figure-2"], default="ours")
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--no-islands", action="store_true")
@@ -164,7 +170,9 @@ def main():
         arguments.longest = math.inf
 
     where = "pacing shim on loopback" if arguments.no_islands else "emulated islands, kernel TCP"
-    print(f"4 stages x 3 pipelines, 3 datacenters{' of 4 nodes' if arguments.layout == 'papers' else ''}; emulated A100s; {where}; median without the first iteration; bytes "
+    shape = {"ours": "4 stages x 3 pipelines, 3 datacenters", "papers": "4 stages x 3 pipelines, 3 datacenters of 4 nodes",
+             "figure-2": "6 replicas, 3 datacenters of 2 nodes"}[arguments.layout]
+    print(f"{shape}; emulated A100s; {where}; median without the first iteration; bytes "
           "divided by 50 (GPT-A) and 100 (GPT-B)\n")
     print("| model | one way | micro-batches | schedule | connections | predicted | emulated | error | machine |")
     print("|---|---|---|---|---|---|---|---|---|")

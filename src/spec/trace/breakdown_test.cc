@@ -94,6 +94,24 @@ TEST(Breakdown, ACollectiveIsExposedCommunication) {
   EXPECT_EQ(result.wan[0].bytes, 90);
 }
 
+// Iterations that begin at 0, 8, 20 and 35, each with an update 25 later: 8, 12 and 15 from start to
+// start, and 25 of the last one, which nothing ends. The first waits for no gradients, so 12 and 15
+// count; of two iterations the first does.
+TEST(IterationTimes, ArePeriodsWhereTheTraceSaysThatTheyOverlap) {
+  Trace trace;
+  trace.header.overlaps = true;
+  for (const auto& [iteration, start] : {std::pair(1, 0), {2, 8}, {3, 20}, {4, 35}}) {
+    trace.intervals.push_back(compute(0, start, start + 5, iteration));
+    trace.intervals.push_back(compute(1, start + 20, start + 25, iteration));
+  }
+  EXPECT_EQ(median_iteration(iteration_times(trace)).ns, 13);
+  EXPECT_EQ(counting(iteration_times(trace)).size(), 2u);
+  trace.intervals.resize(4);
+  EXPECT_EQ(median_iteration(iteration_times(trace)).ns, 8);
+  trace.header.overlaps = false;
+  EXPECT_EQ(median_iteration(iteration_times(trace)).ns, 25);
+}
+
 TEST(Breakdown, IterationsStandApart) {
   Trace trace;
   trace.intervals = {compute(0, 0, 4, 1), compute(1, 4, 10, 1), compute(0, 10, 14, 2),

@@ -126,6 +126,12 @@ std::string structure_digest(const Header& header) {
   return digest(to_json(Value(std::move(structure)), -1));
 }
 
+int64_t warmup_of(const Trace& trace) {
+  const bool performed = trace.header.provenance != Provenance::kPredicted;
+  const size_t needed = trace.header.overlaps ? 2 : 1;  // a period ends where the next one begins
+  return performed && iteration_times(trace).size() > needed ? 1 : 0;
+}
+
 Result<Comparison> compare(const Trace& predicted, const Trace& measured,
                            const ComparisonOptions& options) {
   const bool same = predicted.header.plan_digest == measured.header.plan_digest ||
@@ -153,7 +159,7 @@ Result<Comparison> compare(const Trace& predicted, const Trace& measured,
   out.predicted_iteration = median_iteration(expected);
   out.measured_iteration = median_iteration(happened);
   out.predicted_iterations = static_cast<int64_t>(expected.size());
-  out.measured_iterations = static_cast<int64_t>(happened.size());
+  out.measured_iterations = std::ssize(counting(happened));
   if (out.measured_iteration.ns == 0) {
     return unusable("the measured iterations take no time: nothing to compare with");
   }

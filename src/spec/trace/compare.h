@@ -20,6 +20,9 @@ struct ComparisonOptions {
   bool allow_different_plans = false;  // compare what was planned differently all the same
 };
 
+// How many first iterations to leave out of a Trace: of what was performed one, where others are left.
+int64_t warmup_of(const Trace& trace);
+
 // All intervals of one kind of action, at one stage or at all: how many there were per side, and
 // their mean durations, over all replicas. A mean or an error is absent where a side has none (or
 // takes no time). A sum of gradients counts from each rank's arrival: its mean holds the waiting.

@@ -45,13 +45,24 @@ std::vector<IterationTime> iteration_times(const Trace& trace) {
   for (const auto& [iteration, time] : by_iteration) out.push_back(time);
   if (!trace.header.overlaps) return out;
   for (size_t i = 0; i + 1 < out.size(); ++i) out[i].end = out[i + 1].start;
+  if (!out.empty()) out.front().steady = out.back().steady = false;
   return out;
+}
+
+std::vector<IterationTime> counting(std::vector<IterationTime> times) {
+  const auto is_steady = [](const IterationTime& time) { return time.steady; };
+  if (std::any_of(times.begin(), times.end(), is_steady)) {
+    std::erase_if(times, [](const IterationTime& time) { return !time.steady; });
+  } else if (times.size() > 1) {
+    times.pop_back();
+  }
+  return times;
 }
 
 SimDuration median_iteration(const std::vector<IterationTime>& times) {
   if (times.empty()) return {};
   std::vector<SimDuration> spans;
-  for (const IterationTime& time : times) {
+  for (const IterationTime& time : counting(times)) {
     CHECK(time.end >= time.start, "iteration {} lasts from {} to {} ns", time.iteration,
           time.start.ns, time.end.ns);
     spans.push_back(time.end - time.start);

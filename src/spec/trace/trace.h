@@ -148,16 +148,21 @@ void normalize(Trace& trace);
 
 // First start to last end over all ranks of an iteration, for every iteration that has intervals,
 // in order. Waiting for the first input counts; evaluation and checkpoints (iteration 0) do not.
-// Where iterations overlap (Header::overlaps), each ends where the next one begins, so that its length is a period; but
-// the last one, which has no next, ends with all that belongs to it.
+// Where iterations overlap (Header::overlaps), each ends where the next one begins, so that its length
+// is a period; but the last one, which has no next, ends with all that belongs to it.
 struct IterationTime {
   int64_t iteration = 0;
   SimTime start;
   SimTime end;
+  // Not, where iterations overlap, of the first one, which waits for no gradients, and the last one.
+  bool steady = true;
 };
 std::vector<IterationTime> iteration_times(const Trace& trace);
 
-// The middle duration (the mean of the middle two, rounded down); 0 where there is none.
+// Those whose lengths count: the steady ones, or all but the last where none is, or the only one.
+std::vector<IterationTime> counting(std::vector<IterationTime> times);
+
+// Of those that count; 0 without iterations.
 SimDuration median_iteration(const std::vector<IterationTime>& times);
 
 }  // namespace tombolo::trace

@@ -228,10 +228,8 @@ Status train(const TrainOptions& options, std::ostream& out) {
   if (!run) return fail(run.error());
 
   const launch::RunSummary& summary = *run;
-  // One iteration alone is its own measurement; with more, the first warms up.
-  const int64_t warmup = trace::iteration_times(summary.trace).size() > 1 ? 1 : 0;
-  const trace::Comparison comparison =
-      TRY(trace::compare(prediction.trace, summary.trace, {.warmup = warmup}));
+  const trace::Comparison comparison = TRY(
+      trace::compare(prediction.trace, summary.trace, {.warmup = trace::warmup_of(summary.trace)}));
   const Exposed exposed(prediction.trace, summary.trace);
   if (!options.json) {
     print_text(out, plan, summary, comparison, exposed, predicted_path);

@@ -19,7 +19,7 @@ constexpr std::string_view kMachine = "machine_";
 
 std::vector<trace::IterationTime> counting_iterations(const Trace& trace) {
   std::vector<trace::IterationTime> times = trace::iteration_times(trace);
-  times.erase(times.begin(), times.begin() + warmup_of(trace));
+  times.erase(times.begin(), times.begin() + trace::warmup_of(trace));
   return times;
 }
 
@@ -35,13 +35,8 @@ Value ns_or_null(const std::optional<Seconds>& duration) {
 
 }  // namespace
 
-int64_t warmup_of(const Trace& trace) {
-  const bool performed = trace.header.provenance != trace::Provenance::kPredicted;
-  return performed && trace::iteration_times(trace).size() > 1 ? 1 : 0;
-}
-
 Value iteration_summary(const Trace& trace) {
-  const std::vector<trace::IterationTime> times = counting_iterations(trace);
+  const auto times = trace::counting(counting_iterations(trace));
   const auto [shortest, longest] = std::minmax_element(
       times.begin(), times.end(),
       [](const auto& a, const auto& b) { return a.end - a.start < b.end - b.start; });
@@ -49,7 +44,7 @@ Value iteration_summary(const Trace& trace) {
                       {"min_ns", (shortest->end - shortest->start).ns},
                       {"max_ns", (longest->end - longest->start).ns},
                       {"iterations", static_cast<int64_t>(times.size())},
-                      {"warmup", warmup_of(trace)}};
+                      {"warmup", trace::warmup_of(trace)}};
 }
 
 Value breakdown_rows(const Trace& trace) {
@@ -118,8 +113,8 @@ Value graph_run(const Trace& trace) {
 }
 
 Result<Value> comparison(const Trace& first, const Trace& second) {
-  const trace::Comparison compared = TRY(
-      trace::compare(first, second, {.warmup = warmup_of(second), .allow_different_plans = true}));
+  const trace::Comparison compared = TRY(trace::compare(
+      first, second, {.warmup = trace::warmup_of(second), .allow_different_plans = true}));
   Value::Array rows;
   for (const trace::KindComparison& row : compared.per_stage) {
     rows.push_back(Value::Table{{"kind", row.kind},

@@ -11,10 +11,6 @@
 
 namespace tombolo::report {
 
-// How many iterations at the start of a Trace do not count: one where it was performed, as it
-// connects, allocates and fills caches; none where it was predicted, or has no other.
-int64_t warmup_of(const trace::Trace& trace);
-
 // {"median_ns", "min_ns", "max_ns", "iterations", "warmup"}.
 Value iteration_summary(const trace::Trace& trace);
 
