@@ -257,5 +257,33 @@ TEST(BestSchedule, MemoryForNothingIsInfeasible) {
   EXPECT_THAT(best.error().message, HasSubstr("position 0"));
 }
 
+// One model, folded on two positions; a layer forward and one backward take 1 ms instead of 1.5 ms.
+TEST(BestSchedule, TriesPairsWhereItIsKnownHowLongTheyTake) {
+  Setting setting{.datacenters = {"oregon"}, .micro_batches = 8, .in_flight = 0};
+  setting.times = "forward = \"1 ms\"\nbackward = \"2 ms\"\n";
+  const plan::LayerPair layer{
+      .apart = 1.5_ms, .together = 1_ms, .forward_end = 1_ms, .backward_end = 1_ms};
+  const BestSchedule best = best_of(setting, {.layer_pair = layer});
+  // Half a stage has a layer: f = 0.5 ms, i = w = 0.5 ms, and pairs of 1 ms. P = 2, M = 8.
+  EXPECT_EQ(find(best, "w, overlapped F&B").iteration, round_to_ns(20_ms));  // 14 + 4 x 1.5
+  EXPECT_EQ(find(best, "dualpipev, overlapped F&B").iteration,
+            round_to_ns(18.5_ms));  // 24 - 12 x 0.5 + 1 + 1 - 1.5
+  EXPECT_EQ(best.winner().name, "dualpipev, overlapped F&B");
+  EXPECT_FALSE(best.winner().is_published);
+  EXPECT_EQ(best.plan.pairs.size(), 4u);
+  EXPECT_LE(best.bound.value, best.iteration());
+  EXPECT_EQ(sim::simulate(best.plan)->iteration, best.iteration());
+  EXPECT_THAT(best.why, ::testing::Contains(HasSubstr("beside each other")));
+  EXPECT_THAT(prove(best, true).error().text(), HasSubstr("the Plan has pairs"));
+  // Without splitting backwards there is W alone.
+  const BestSchedule whole = best_of(setting, {.split_backward = false, .layer_pair = layer});
+  EXPECT_EQ(whole.winner().name, "w, overlapped F&B");
+  // A Plan's own pairs.
+  plan::Plan folded = best.plan;
+  for (plan::PairCost& pair : folded.pairs) pair.forward_end = pair.backward_end = 1.25_ms;
+  const BestSchedule again = *best_schedule(folded, {.passes_max = 200'000});
+  EXPECT_EQ(find(again, "w, overlapped F&B").iteration, round_to_ns(23.5_ms));  // 17.5 + 6
+}
+
 }  // namespace
 }  // namespace tombolo::schedule_search

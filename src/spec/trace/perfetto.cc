@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
@@ -52,6 +53,12 @@ class Threads {
   };
 
   Thread find(const Interval& interval) {
+    // Co-executed passes begin together: the second one lies beside the track.
+    if (interval.lane == Lane::kCompute) {
+      SimTime& until = computes_until_[interval.rank];
+      if (interval.start < until) return beside(interval);
+      until = interval.end;
+    }
     // What a pass communicates inside follows its computation, and overlaps nothing there.
     if (interval.lane == Lane::kCompute || action::is_inside_a_pass(interval.action.kind))
       return first_time(interval, 0);
@@ -77,6 +84,17 @@ class Threads {
   std::map<std::tuple<int32_t, Lane, int32_t>, std::vector<Track>> tracks_;
   static constexpr int64_t kFirst = 1 << 30;
   std::map<int32_t, int64_t> count_;
+
+  std::map<int32_t, SimTime> computes_until_;  // by rank
+
+  Thread beside(const Interval& interval) {
+    SimTime& until = computes_until_[interval.rank];
+    until = std::max(until, interval.end);
+    std::vector<Track>& tracks = tracks_[{interval.rank, Lane::kCompute, 0}];
+    const bool is_new = tracks.empty();
+    if (is_new) tracks.push_back({kFirst + count_[interval.rank]++, {}});
+    return {tracks.front().number, "compute beside it", is_new};
+  }
 
   Thread first_time(const Interval& interval, int64_t number) {
     return {number, lane_name(interval), known_.emplace(interval.rank, number).second};
@@ -170,8 +188,10 @@ std::string to_perfetto(const Trace& trace) {
                              arrow, message.rank, int64_t{message.peer} + 2,
                              microseconds(message.start.ns)));
     writer.event(fmt::format(R"("ph":"f","bp":"e","name":"message","cat":"message","id":{},)"
-                             R"("pid":{},"tid":0,"ts":{})",
-                             arrow, consumer->rank, microseconds(consumer->start.ns)));
+                             R"("pid":{},"tid":{},"ts":{})",
+                             arrow, consumer->rank,
+                             numbers[static_cast<size_t>(consumer - trace.intervals.data())],
+                             microseconds(consumer->start.ns)));
     ++arrow;
   }
   for (const Record& record : trace.records) {

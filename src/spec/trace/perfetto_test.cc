@@ -56,6 +56,46 @@ TEST(Perfetto, IsJsonWithNamesTimesAndArrows) {
   EXPECT_THAT(text, HasSubstr(R"("ph":"C","name":"loss","pid":1,"ts":2.000,"args":{"value":5.5})"));
 }
 
+// Bars of a track do not overlap: a backward that runs beside a forward has one of its own, and the
+// message for it ends there.
+TEST(Perfetto, CoExecutedPassesHaveATrackEach) {
+  Trace trace = sample();
+  trace.intervals = {{.lane = Lane::kLink,
+                      .rank = 1,
+                      .peer = 0,
+                      .action = {action::ActionKind::kSendGradient, 1, 2},
+                      .iteration = 1,
+                      .start = {0},
+                      .end = {100},
+                      .bytes = 64},
+                     {.lane = Lane::kCompute,
+                      .rank = 0,
+                      .action = {action::ActionKind::kForward, 0, 3},
+                      .iteration = 1,
+                      .start = {100},
+                      .end = {1500}},
+                     {.lane = Lane::kCompute,
+                      .rank = 0,
+                      .action = {action::ActionKind::kBackward, 0, 2},
+                      .iteration = 1,
+                      .start = {100},
+                      .end = {1800}},
+                     {.lane = Lane::kCompute,
+                      .rank = 0,
+                      .action = {action::ActionKind::kForward, 0, 4},
+                      .iteration = 1,
+                      .start = {1800},
+                      .end = {2000}}};
+  const std::string text = to_perfetto(trace);
+  EXPECT_THAT(text, HasSubstr(R"("name":"0F3","cat":"compute","pid":0,"tid":0)"));
+  EXPECT_THAT(text, HasSubstr(R"("name":"0B2","cat":"compute","pid":0,"tid":1073741824)"));
+  EXPECT_THAT(text, HasSubstr(R"("name":"0F4","cat":"compute","pid":0,"tid":0)"));
+  EXPECT_THAT(text, HasSubstr(R"("name":"compute beside it")"));
+  EXPECT_THAT(text,
+              HasSubstr(R"("ph":"f","bp":"e","name":"message","cat":"message","id":0,"pid":0,)"
+                        R"("tid":1073741824)"));
+}
+
 // Two pipelines: their ranks' processes name them, and the sum of gradients has a track beside the
 // computations, which a sum may overlap.
 TEST(Perfetto, CollectivesHaveATrackOfTheirOwn) {
