@@ -27,9 +27,9 @@ plan::Plan thin_plan(const Thin& line) {
   const std::string text = fmt::format(
       "[model]\nlayers = {}\nhidden = {}\nheads = 8\nvocabulary = 8\nsequence = 64\n"
       "positions = \"rope\"\n"
-      "[[cluster.datacenter]]\nname = \"lab\"\ndevice = \"h100-80g\"\n"
+      "[[cluster.datacenter]]\nname = \"lab\"\ndevice = \"h100-80g\"\nnodes = 3\n"
       "scale_out = {{ bandwidth = \"400 Gbps\", latency = \"5 us\" }}\n"
-      "[[cluster.datacenter]]\nname = \"cloud\"\ndevice = \"h100-80g\"\n"
+      "[[cluster.datacenter]]\nname = \"cloud\"\ndevice = \"h100-80g\"\nnodes = 3\n"
       "scale_out = {{ bandwidth = \"400 Gbps\", latency = \"5 us\" }}\n"
       "[[cluster.wan]]\nbetween = [\"lab\", \"cloud\"]\none_way_latency = \"20 ms\"\n"
       "node_pair_limit = \"{} Mbps\"\nconnections = 64\n"
