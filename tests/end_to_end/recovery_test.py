@@ -151,6 +151,16 @@ class Recovery(Case):
     def test_random_kills_where_replicas_lie_apart(self):
         self.kill_in(pipelines_apart)
 
+    @needs_torch
+    def test_random_kills_with_sparse_updates(self):
+        # Without staleness ranks go on from kept states, with it from a checkpoint; residuals come along.
+        for how in ['staleness = 0', 'freshness = "fixed"']:
+            with self.subTest(how):
+                self.kill_in(lambda job: pipelines_apart(job) + f'\n[exchange]\nmode = "sparse"\ndensity = 0.05\n{how}\n')
+                shutil.rmtree(self.folder / "checkpoints")
+                shutil.rmtree(self.folder / "run")
+                shutil.rmtree(self.folder / "once")
+
     def kill_in(self, layout):
         steps = 400 if LONG else 40
         job = layout(tiny(2, steps=steps, every=10))

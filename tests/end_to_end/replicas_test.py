@@ -8,7 +8,7 @@ import subprocess
 import time
 import unittest
 
-from program import BUILD, GUARD_S, TWO_EMULATED, Case
+from program import BUILD, GUARD_S, ROOT, TWO_EMULATED, Case
 
 # 2 stages x 3 replicas; times are imagined, so is that of the sum.
 SIX = (TWO_EMULATED.replace('device = "emulated:a100-80g"', 'device = "emulated:a100-80g"\ndevices_per_node = 3')
@@ -73,6 +73,14 @@ class Replicas(Case):
         self.assertEqual(launcher.returncode, 1, message)
         self.assertRegex(message, r"rank 4 \(paris\) was lost")
         self.assertFalse([pid for pid in workers.values() if alive(pid)])
+
+    def test_sparse_updates_hide_a_thin_line(self):
+        example = (ROOT / "examples" / "thin-lines" / "two-labs.toml").read_text()
+        answer = self.json("train", self.write("job.toml", example), "--out", "run")
+        self.assertEqual(answer["steps"], 8)
+        self.assertGreater(answer["fresh_share"], 0)
+        self.assertLessEqual(answer["fresh_share"], 1)
+        self.assertLess(answer["predicted_iteration_s"], 1)  # with all gradients 13 s
 
     def test_a_run_goes_on_with_another_number_of_pipelines(self):
         self.ok("train", self.write("job.toml", SIX + CHECKPOINTS), "--out", "run")

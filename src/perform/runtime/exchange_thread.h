@@ -21,7 +21,8 @@
 // Where the Plan's [exchange] is sparse, a group is a sparse update of each datacenter instead of a sum
 // (sparse_updates.h). Its update is made when it is merged and no pass uses the group
 // (group_versions.h): at once, or, with staleness, when the passes of the next iteration are done with
-// it. Updates that came and wait for that are kept as blocks.
+// it. Updates that came and wait for that are kept as blocks. What others of a datacenter hand to their
+// leader does not count as copies then, and may be all gradients of an iteration.
 //
 // All hooks are called on this thread.
 #pragma once

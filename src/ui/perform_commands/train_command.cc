@@ -73,29 +73,43 @@ void print_text(std::ostream& out, const plan::Plan& plan, const launch::RunSumm
   out << "traces: " << predicted_path << " " << summary.trace_path << "\n";
 }
 
+// Of the layers that passes began to use, the share that was up to date: the mean of what ranks
+// recorded. Left out where updates are never late.
+void add_fresh_share(const trace::Trace& trace, Value::Table& answer) {
+  double sum = 0;
+  int64_t count = 0;
+  for (const trace::Record& each : trace.records) {
+    if (each.name != "fresh_share") continue;
+    sum += each.value;
+    ++count;
+  }
+  if (count > 0) answer.emplace_back("fresh_share", sum / real(count));
+}
+
 void print_answer(std::ostream& out, const plan::Plan& plan, const launch::RunSummary& summary,
                   const trace::Comparison& comparison, const Exposed& exposed,
                   const std::string& predicted_path) {
-  command::print_json(out,
-                      {{"provenance", std::string(to_name(summary.trace.header.provenance))},
-                       {"steps", summary.steps},
-                       {"first_loss", or_null(summary.first_loss)},
-                       {"final_loss", or_null(summary.final_loss)},
-                       {"evaluation_loss", or_null(summary.evaluation_loss)},
-                       {"tokens_per_s", summary.tokens_per_s},
-                       {"iteration_s", seconds(comparison.measured_iteration).value},
-                       {"predicted_iteration_s", seconds(comparison.predicted_iteration).value},
-                       {"iteration_error", comparison.iteration_error},
-                       {"period_s", seconds(comparison.measured_iteration).value},
-                       {"exposed_s", seconds(exposed.measured).value},
-                       {"predicted_exposed_s", seconds(exposed.predicted).value},
-                       {"cost_source", std::string(to_name(plan.cost_source))},
-                       {"byte_scale", summary.trace.header.byte_scale},
-                       {"machine", Value(summary.machine.table())},
-                       {"trace", summary.trace_path},
-                       {"predicted_trace", predicted_path},
-                       {"restarts", int64_t{summary.restarts}},
-                       {"checkpoint", summary.checkpoint}});
+  Value::Table answer = {{"provenance", std::string(to_name(summary.trace.header.provenance))},
+                         {"steps", summary.steps},
+                         {"first_loss", or_null(summary.first_loss)},
+                         {"final_loss", or_null(summary.final_loss)},
+                         {"evaluation_loss", or_null(summary.evaluation_loss)},
+                         {"tokens_per_s", summary.tokens_per_s},
+                         {"iteration_s", seconds(comparison.measured_iteration).value},
+                         {"predicted_iteration_s", seconds(comparison.predicted_iteration).value},
+                         {"iteration_error", comparison.iteration_error},
+                         {"period_s", seconds(comparison.measured_iteration).value},
+                         {"exposed_s", seconds(exposed.measured).value},
+                         {"predicted_exposed_s", seconds(exposed.predicted).value},
+                         {"cost_source", std::string(to_name(plan.cost_source))},
+                         {"byte_scale", summary.trace.header.byte_scale},
+                         {"machine", Value(summary.machine.table())},
+                         {"trace", summary.trace_path},
+                         {"predicted_trace", predicted_path},
+                         {"restarts", int64_t{summary.restarts}},
+                         {"checkpoint", summary.checkpoint}};
+  add_fresh_share(summary.trace, answer);
+  command::print_json(out, answer);
 }
 
 // What was asked for. `islands` and `launched`: where and by whom this process was started.
