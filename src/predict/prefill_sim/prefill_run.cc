@@ -217,8 +217,12 @@ Result<int32_t> decode_index(const plan::Plan& plan, const std::string& name) {
   for (size_t d = 0; d < plan.cluster.datacenters.size(); ++d) {
     if (plan.cluster.datacenters[d].name == name) return static_cast<int32_t>(d);
   }
+  std::string known;
+  for (const cluster::Datacenter& each : plan.cluster.datacenters) {
+    known += (known.empty() ? "" : ", ") + each.name;
+  }
   return unusable(fmt::format("there is no datacenter \"{}\" to decode in", name),
-                  "one of the job's: " + plan.cluster.datacenters[0].name);
+                  "one of " + known);
 }
 
 }  // namespace

@@ -76,6 +76,12 @@ Result<int64_t> tokens_of(const CsvRow& row, std::string_view column, int64_t le
 
 Result<std::vector<TracedRequest>> parse_request_trace(std::string_view csv,
                                                        const std::string& file) {
+  const std::string_view header = csv.substr(0, csv.find('\n'));
+  for (const char* column : {"TIMESTAMP", "ContextTokens", "GeneratedTokens"}) {
+    if (header.find(column) != std::string_view::npos) continue;
+    return unusable(fmt::format("{}:1: not a trace of requests: no column \"{}\"", file, column),
+                    "TIMESTAMP,ContextTokens,GeneratedTokens in the first line");
+  }
   std::vector<TracedRequest> requests;
   int64_t first = 0;
   const std::vector<CsvRow> rows = TRY(parse_csv(csv, file));
