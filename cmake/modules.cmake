@@ -1,12 +1,12 @@
 # What computes, or moves bytes, for long. A build that is made to be tested once optimises these alone (TOMBOLO_OPTIMISE_HOT):
 # the rest takes longer to compile than it saves.
 option(TOMBOLO_OPTIMISE_HOT "Optimise what computes for long, whatever the build type says" OFF)
-set(TOMBOLO_HOT base action model plan graph trace schedule prefill engine sim cost strand workload schedule_proof schedule_search search geo score astra sweep
+set(TOMBOLO_HOT base action model plan graph trace schedule prefill prefill_sim engine sim cost strand workload schedule_proof schedule_search search geo score astra sweep
     link transport control compress runtime launch wanem)
 # Test programs that are compiled so as well.
 set(TOMBOLO_HOT_TESTS launch)
 # With TOMBOLO_FUZZ, the modules whose branches guide the fuzzers: those that read what others wrote.
-set(TOMBOLO_FUZZED base model cluster plan graph chakra trace schedule strand network astra sweep trust link transport control compress runtime
+set(TOMBOLO_FUZZED prefill_sim base model cluster plan graph chakra trace schedule strand network astra sweep trust link transport control compress runtime
     launch data text weights generate serve wanem)
 
 # tombolo_module(NAME [USES module...] [LIBS library...] [OPTIMISED filter]): one static library per module, src/GROUP/NAME/.

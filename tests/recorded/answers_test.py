@@ -37,6 +37,8 @@ def masked(text, out, measured):
     text = re.sub(r"\b\d+\.\d+\.\d+ \([0-9a-f]{7,}[^)]*\)", "VERSION", text)
     text = re.sub(r"\b20\d\d-\d\d-\d\d \d\d:\d\d UTC", "DATE", text)
     text = re.sub(r'("wall_s":\s*)[-+.\de]+', r"\1WALL", text)
+    text = re.sub(r'("placement_us":\s*\{)[^}]*', r"\1MEASURED", text)
+    text = re.sub(r"(placement measured: ).*", r"\1MEASURED", text)
     if measured:
         text = re.sub(r'("(?!predicted)\w+":\s*)-?\d+\.[-+.\de]+', r"\1MEASURED", text)
         text = re.sub(r'("measured_\w+_ns":\s*)\d+', r"\1MEASURED", text)

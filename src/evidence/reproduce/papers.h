@@ -44,6 +44,10 @@ std::vector<Table> atlas_testbed();
 // CrossPipe, of pipelines or replicas across two datacenters: figure-9.
 std::vector<Table> crosspipe();
 
+// BubbleTea, of the same paper: utilisation, queueing, ttft-by-depth, memory and loading. Placement is
+// measured instead, by bench/prefill_bench (docs/results.md). docs/laws/prefill_windows.md.
+std::vector<Table> bubbletea();
+
 // The rail-only paper, of domain size, bandwidth and batch (figures 9 to 11, sections 6.2 to 6.4)
 // and of collectives on rails (appendices A and D).
 //

@@ -1,6 +1,7 @@
 #include "steer/prefill/prefill_controller.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <map>
 #include <set>
@@ -37,6 +38,15 @@ int64_t layers_of(const PrefillPipeline& pipeline) {
   int64_t layers = 0;
   for (const PipelineStage& stage : pipeline.stages) layers += stage.layers;
   return layers;
+}
+
+// Lengths of prompts, eight to an octave: of two in different buckets the longer one has the higher.
+constexpr size_t kBuckets = 8 * 28;
+
+size_t bucket_of(int64_t tokens) {
+  const auto whole = static_cast<uint64_t>(tokens) << 3;
+  const auto octave = static_cast<size_t>(std::bit_width(whole)) - 4;
+  return std::min(8 * octave + ((whole >> octave) & 7), kBuckets - 1);
 }
 
 // Layers of one shard, from `t` on, as early as they fit; where the last one ends, or kNever.
@@ -88,6 +98,7 @@ PrefillController::PrefillController(PrefillSetting setting) : setting_(std::mov
   bookings_.resize(setting_.busy.size());
   for (const PrefillPipeline& pipeline : setting_.pipelines) layers_.push_back(layers_of(pipeline));
   find_kinds(shortest);
+  not_before_.assign(setting_.pipelines.size(), {});
   line_free_.assign(setting_.lines.size(), std::vector<SimTime>(setting_.lines.size()));
 }
 
@@ -200,8 +211,9 @@ void PrefillController::find_bounds(SimTime bound, SimTime now) {
 }
 
 // Pipelines with the earliest hand-over that they could have.
-void PrefillController::find_candidates(SimTime bound, SimTime now) {
+void PrefillController::find_candidates(int64_t tokens, SimTime bound, SimTime now) {
   candidates_.clear();
+  const size_t bucket = bucket_of(tokens);
   for (size_t p = 0; p < setting_.pipelines.size(); ++p) {
     const PrefillPipeline& pipeline = setting_.pipelines[p];
     const SimDuration handing = handing_[pipeline.datacenter];
@@ -212,6 +224,7 @@ void PrefillController::find_candidates(SimTime bound, SimTime now) {
     if (kind_of_[p] != kNoKind) {
       at_best = std::max(at_best, kind_ends_[static_cast<size_t>(kind_of_[p])]);
     }
+    if (!not_before_[p].empty()) at_best = std::max(at_best, not_before_[p][bucket]);
     if (at_best + handing <= bound) {
       candidates_.emplace_back(at_best + handing, static_cast<int32_t>(p));
     }
@@ -223,11 +236,25 @@ void PrefillController::try_pipeline(const PrefillRequest& request, int32_t p, S
   const PrefillPipeline& pipeline = setting_.pipelines[static_cast<size_t>(p)];
   const PromptTime& time = times_[pipeline.table];
   const SimTime latest = best.handed_over - SimDuration{1} - handing_[pipeline.datacenter];
-  if (!walk(windows_, pipeline, time, {.ready = now}, latest, now)) return;
+  // Where none would do so far, how far this one is from it is worth knowing: the next prompts ask
+  // the same.
+  const SimTime look = best.pipeline < 0 ? latest + SimDuration{setting_.within.ns / 4} : latest;
+  const bool ends = walk(windows_, pipeline, time, {.ready = now}, look, now);
+  if (!ends || runs_.back().end > latest) {
+    keep_from(p, request.tokens, ends ? runs_.back().end : look + SimDuration{1});
+    return;
+  }
   const SimTime handed = hand_over(pipeline, request, time, runs_);
   if (handed >= best.handed_over) return;
   best = {request.id, p, std::move(best.runs), runs_.back().end, handed};
   best.runs.swap(runs_);
+}
+
+// A prompt at least as long does not end before this on a pipeline: time only takes windows away.
+void PrefillController::keep_from(int32_t p, int64_t tokens, SimTime end) {
+  std::vector<SimTime>& known = not_before_[static_cast<size_t>(p)];
+  known.resize(kBuckets);
+  for (size_t b = bucket_of(tokens) + 1; b < kBuckets && known[b] < end; ++b) known[b] = end;
 }
 
 Admission PrefillController::place(const PrefillRequest& request, SimTime now) {
@@ -236,7 +263,7 @@ Admission PrefillController::place(const PrefillRequest& request, SimTime now) {
   for (const DurationTable& table : setting_.tables) times_.push_back(table.at(request.tokens));
   const SimTime bound = (request.batch ? now : request.arrival) + setting_.within;
   find_bounds(bound, now);
-  find_candidates(bound, now);
+  find_candidates(request.tokens, bound, now);
   if (candidates_.empty()) return {Verdict::kNoWindow, {}};
   PrefillPlacement best{.pipeline = -1, .handed_over = bound + SimDuration{1}};
   // Mostly the first one tried leaves nothing to gain, and no order of the others is asked for.
@@ -386,7 +413,9 @@ std::vector<PrefillPlacement> PrefillController::shift(int32_t gpu, SimDuration 
   windows_[static_cast<size_t>(gpu)].remake(now, later, guard);
   for (size_t p = 0; p < setting_.pipelines.size(); ++p) {
     for (const PipelineStage& stage : setting_.pipelines[p].stages) {
-      if (stage.gpu == gpu) kind_of_[p] = kNoKind;
+      if (stage.gpu != gpu) continue;
+      kind_of_[p] = kNoKind;
+      not_before_[p].clear();
     }
   }
   std::vector<int64_t> displaced;

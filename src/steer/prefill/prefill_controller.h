@@ -148,7 +148,8 @@ class PrefillController {
   static constexpr SimDuration kNoLine{-1};
 
   bool find_lines(const PrefillRequest& request);
-  void find_candidates(SimTime bound, SimTime now);
+  void find_candidates(int64_t tokens, SimTime bound, SimTime now);
+  void keep_from(int32_t pipeline, int64_t tokens, SimTime end);
   void try_pipeline(const PrefillRequest& request, int32_t pipeline, SimTime now,
                     PrefillPlacement& best);
   void find_kinds(SimDuration shortest);
@@ -173,7 +174,9 @@ class PrefillController {
   static constexpr int32_t kNoKind = -1;
   std::vector<FreeWindows> patterns_;  // without prompts
   std::vector<PrefillPipeline> kinds_;
-  std::vector<int32_t> kind_of_;                     // by pipeline
+  std::vector<int32_t> kind_of_;  // by pipeline
+  // What was learned where a prompt did not fit: by pipeline and bucket of lengths.
+  std::vector<std::vector<SimTime>> not_before_;
   std::vector<SimTime> kind_ends_;                   // of the prompt at hand
   std::vector<std::deque<Booking>> bookings_;        // by GPU, in order of start
   std::vector<std::vector<SimTime>> line_free_;      // by line

@@ -35,6 +35,11 @@ struct SimulateOptions {
   std::string out_plan;   // Plan
   bool ascii = false;
   bool check = false;
+  std::string prefill;         // recorded requests for the model of [prefill]; empty: none
+  double prefill_scale = 1;    // of their rate
+  bool no_suspension = false;  // a shard runs within one window
+  bool prefill_batch = false;  // requests queue instead of being refused
+  std::string prefill_decode;  // datacenter of the decode workers; empty: the pipeline's own
   bool json = false;
 };
 Status simulate(const SimulateOptions& options, std::ostream& out);

@@ -14,6 +14,7 @@
 #include "ui/command/output_files.h"
 #include "ui/predict_commands/policy_choice.h"
 #include "ui/predict_commands/predict_commands.h"
+#include "ui/predict_commands/simulate_prefill.h"
 
 namespace tombolo::predict_commands {
 namespace {
@@ -154,6 +155,10 @@ Status simulate(const SimulateOptions& options, std::ostream& out) {
                                                  : "--measured"),
                     "--policy best");
   }
+  if (options.prefill.empty() && (options.prefill_scale != 1 || options.no_suspension ||
+                                  options.prefill_batch || !options.prefill_decode.empty())) {
+    return unusable("what is said about prefill needs requests", "--prefill FILE.csv");
+  }
   const bool as_it_stands = options.policy.empty();
   ChosenPolicy chosen = as_it_stands ? ChosenPolicy{TRY(command::load_plan(options.in)), {}, {}}
                                      : TRY(choose_policy(options));
@@ -163,6 +168,8 @@ Status simulate(const SimulateOptions& options, std::ostream& out) {
       TRY(command::predict(plan, options.iterations, simulate_command_line(options)));
   std::optional<sim::Check> check;
   if (options.check) check = TRY(sim::check_trace(plan, simulation.trace));
+  std::optional<prefill_sim::PrefillReport> prefill;
+  if (!options.prefill.empty()) prefill = TRY(simulate_prefill(options, plan));
   command::OutputFiles files;
   if (!options.out.empty()) TRY(files.add(options.out, trace::to_json_lines(simulation.trace)));
   TRY(files.add(options.out_plan, plan::to_json_text(plan)));
@@ -173,6 +180,7 @@ Status simulate(const SimulateOptions& options, std::ostream& out) {
     print_text(out, plan, simulation);
     print_policy(out, chosen);
     if (check) print_check(out, *check);
+    if (prefill) print_prefill(out, plan, *prefill);
     if (options.ascii) {
       const schedule::Shape shape = schedule::shape_of(plan);
       const schedule::Times times = schedule::times_of(plan);
@@ -200,6 +208,7 @@ Status simulate(const SimulateOptions& options, std::ostream& out) {
                       {"wall_s", wall.count()}};
   if (!as_it_stands || options.strands) answer.emplace_back("policy", policy_json(chosen));
   if (check) add_check(answer, *check);
+  if (prefill) add_prefill(answer, *prefill);
   command::print_json(out, answer);
   return judge(check);
 }
@@ -235,6 +244,18 @@ command::Command add_simulate(CLI::App& app) {
   words->add_flag("--check", options->check,
                   "add the Trace up again: no resource carries more than it can, nothing begins "
                   "before what it needs");
+  words->add_option("--prefill", options->prefill,
+                    "what the bubbles carry of recorded requests (CSV as Azure publishes them) to "
+                    "the model of [prefill]");
+  words
+      ->add_option("--prefill-scale", options->prefill_scale, "requests come so many times as fast")
+      ->check(CLI::PositiveNumber);
+  words->add_flag("--no-suspension", options->no_suspension,
+                  "prefill: the layers of a GPU run within one gap");
+  words->add_flag("--prefill-batch", options->prefill_batch,
+                  "prefill: requests queue instead of being refused");
+  words->add_option("--prefill-decode", options->prefill_decode,
+                    "prefill: datacenter of the decode workers; left out: each pipeline's own");
   words->add_flag("--ascii", options->ascii, "draw the schedule in the terminal");
   command::add_json(words, options->json);
   return {words, [options](std::ostream& out) { return simulate(*options, out); }};
