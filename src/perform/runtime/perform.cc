@@ -326,7 +326,7 @@ Status Performer::act_all() {
 // backward's micro-batch has been through all forwards, the forward's through no backward. So no
 // exchange of gradients waits for them, or they for one.
 Status Performer::co_execute(const schedule::Pair& pair) {
-  const auto& [forward, backward] = pair;
+  const Action &forward = pair.forward, &backward = pair.backward;
   CHECK(!exchange_ || last_backward_.at(backward.stage) != backward, "{} is the last of its stage",
         action::to_text(backward));
   take_waits();
