@@ -24,7 +24,7 @@ hidden = 128
 heads = 4
 ffn = 352
 vocabulary = 256
-sequence = 128
+sequence = 64
 [[cluster.datacenter]]
 name = "lab"
 device = "cpu"
@@ -81,7 +81,7 @@ def losses(arguments, mode, seed):
         if done.returncode != 0:
             sys.exit(f"{mode}, seed {seed}: {done.stderr}")
     entries = [json.loads(line) for line in trace.read_text().splitlines()]
-    found = {e["iteration"]: e["value"] for e in entries if e.get("name") == "loss"}
+    found = {e["iteration"]: e["value"] for e in entries if e.get("record") == "loss"}
     return [found[i] for i in sorted(found)]
 
 

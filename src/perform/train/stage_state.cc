@@ -260,7 +260,8 @@ Status StageState::load(const runtime::TensorSource& tensors, std::optional<int6
     if (!last_steps_.empty()) {
       std::vector<uint32_t>& to = last_steps_[i];
       const NamedTensor from =
-          TRY(find(tensors, name + last_steps_name(its), "U32", {std::ssize(to)}));
+          TRY(during(find(tensors, name + last_steps_name(its), "U32", {std::ssize(to)}),
+                     "reading what [exchange] mode = \"sparse\" keeps, and \"dense\" does not"));
       std::memcpy(to.data(), from.bytes.data(), from.bytes.size());
     }
     int64_t its_step = 0;
