@@ -134,8 +134,7 @@ int64_t dedicated_gpus(const PrefillSetting& bubbles, const std::vector<TracedRe
                        const PrefillRunOptions& options, int64_t accepted, int64_t at_most) {
   PrefillRunOptions interactive = options;
   interactive.batch = false;
-  int64_t layers = 0;
-  for (const prefill::PipelineStage& stage : bubbles.pipelines[0].stages) layers += stage.layers;
+  const int64_t layers = bubbles.pipelines[0].layers();
   const auto enough = [&](int64_t gpus) {
     PrefillSetting own;
     own.period = bubbles.period;
