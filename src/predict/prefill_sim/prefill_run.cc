@@ -60,8 +60,9 @@ Result<std::vector<TracedRequest>> scaled(const std::vector<TracedRequest>& requ
   CHECK(!requests.empty() && period.ns > 0, "{} requests over periods of {} ns", requests.size(),
         period.ns);
   const double last = real(requests.back().arrival.ns) / scale;
+  if (last < 1) return requests;  // all at once: when would they come again?
   // From the last one to the first one again: as between any two on average.
-  const double round = std::max(last * (1 + 1 / real(std::ssize(requests))), 1.0);
+  const double round = last * (1 + 1 / real(std::ssize(requests)));
   const double rounds = std::ceil(real(kPeriodsMin * period.ns) / round);
   if (rounds * real(std::ssize(requests)) > kRequestsMax) {
     return unusable(
@@ -134,8 +135,7 @@ int64_t dedicated_gpus(const PrefillSetting& bubbles, const std::vector<TracedRe
                        const PrefillRunOptions& options, int64_t accepted, int64_t at_most) {
   PrefillRunOptions interactive = options;
   interactive.batch = false;
-  int64_t layers = 0;
-  for (const prefill::PipelineStage& stage : bubbles.pipelines[0].stages) layers += stage.layers;
+  const int64_t layers = bubbles.pipelines[0].layers();
   const auto enough = [&](int64_t gpus) {
     PrefillSetting own;
     own.period = bubbles.period;

@@ -138,6 +138,13 @@ TEST(PrefillRun, CountsWhatIsTooLong) {
   EXPECT_EQ(report.accepted, 1);
 }
 
+// They come once; shares are of one period.
+TEST(PrefillRun, TakesRequestsThatComeAllAtOnce) {
+  const PrefillReport report = run({{{0}, 100}, {{0}, 100}});
+  EXPECT_EQ(report.accepted, 2);
+  EXPECT_EQ(report.span, report.period);
+}
+
 TEST(PrefillRun, SaysWhatCannotBe) {
   const std::vector<TracedRequest> one{{{0}, 100}};
   const auto text_of = [&](const plan::Plan& plan, const PrefillRunOptions& options) {

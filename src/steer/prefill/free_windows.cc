@@ -80,6 +80,7 @@ bool FreeWindows::take(SimTime start, SimTime end) {
   } else {
     windows_.erase(here);
   }
+  taken_until_ = std::max(taken_until_, end);
   return true;
 }
 
@@ -98,6 +99,7 @@ void FreeWindows::remake(SimTime now, SimDuration later, SimDuration guard) {
   guard_ = guard;
   windows_.clear();
   head_ = 0;
+  taken_until_ = now;
   next_period_ = -1;
   next_gap_ = 0;
   covered_until_ = origin_ - period_;

@@ -26,6 +26,8 @@ class FreeWindows {
     if (covered_until_ < until) extend(now, until);
   }
   SimDuration guard() const { return guard_; }
+  // From here on windows are as if nothing had been taken.
+  SimTime taken_until() const { return taken_until_; }
   // No window before this is free, as far as windows were made.
   SimTime earliest() const {
     return head_ < windows_.size() ? windows_[head_].start : covered_until_;
@@ -54,6 +56,7 @@ class FreeWindows {
   int64_t next_period_ = -1;  // not made yet; that of -1 goes on in period 0
   size_t next_gap_ = 0;       // of it
   SimTime covered_until_;     // all windows that begin before it are made
+  SimTime taken_until_;
   std::vector<Span> windows_;
   size_t head_ = 0;
 };

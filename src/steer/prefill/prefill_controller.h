@@ -38,6 +38,12 @@ struct PrefillPipeline {
   std::vector<PipelineStage> stages;  // every layer of the model once
   size_t datacenter = 0;
   size_t table = 0;  // of durations
+
+  int64_t layers() const {
+    int64_t sum = 0;
+    for (const PipelineStage& stage : stages) sum += stage.layers;
+    return sum;
+  }
 };
 
 // From a datacenter to another, or from a GPU into its datacenter's network.
@@ -160,7 +166,8 @@ class PrefillController {
   SimTime hand_over(const PrefillPipeline& pipeline, const PrefillRequest& request,
                     const PromptTime& time, const std::vector<PrefillRun>& runs) const;
   Admission place(const PrefillRequest& request, SimTime now);
-  void book(const PrefillRequest& request, PrefillPlacement placement);
+  void book(const PrefillRequest& request, PrefillPlacement placement, SimTime now);
+  FreeWindows& windows_at(std::vector<FreeWindows>& gpus, int32_t gpu, SimTime t);
   void take_again(int32_t gpu, SimTime now, std::vector<int64_t>& displaced);
   void drop_unbegun(const Active& active, SimTime now, std::vector<int32_t>& gpus);
   PrefillPlacement go_on(Active& active, SimTime now);
@@ -173,6 +180,8 @@ class PrefillController {
   // was shifted is of no kind.
   static constexpr int32_t kNoKind = -1;
   std::vector<FreeWindows> patterns_;  // without prompts
+  std::vector<int32_t> pattern_of_;    // by GPU
+  std::vector<SimTime> first_free_;    // by pipeline: before it no window of its first GPU
   std::vector<PrefillPipeline> kinds_;
   std::vector<int32_t> kind_of_;  // by pipeline
   // What was learned where a prompt did not fit: by pipeline and bucket of lengths.

@@ -241,15 +241,19 @@ TEST(PlacementOracle, EveryPromptIsPlacedAsEarlyAsCanBe) {
           .arrival = {now - static_cast<int64_t>(random.below(2)) * std::min<int64_t>(now, 5)},
           .tokens = static_cast<int64_t>(1 + random.below(30))};
       int64_t best = INT64_MAX;
-      for (const PrefillPipeline& pipeline : setting.pipelines) {
-        best = std::min(best, oracle.prefill(pipeline, request.tokens, now, false));
+      int32_t first = -1;
+      for (size_t p = 0; p < setting.pipelines.size(); ++p) {
+        const int64_t end = oracle.prefill(setting.pipelines[p], request.tokens, now, false);
+        if (end < best) first = static_cast<int32_t>(p);
+        best = std::min(best, end);
       }
       const bool fits = best <= request.arrival.ns + setting.within.ns;
       const Admission answer = controller.submit(request, {now});
       ASSERT_EQ(answer.verdict == Verdict::kPlaced, fits) << "seed " << seed << " prompt " << id;
       if (!fits) continue;
       ASSERT_EQ(answer.placement.first_token.ns, best) << "seed " << seed << " prompt " << id;
-      const auto& pipeline = setting.pipelines[static_cast<size_t>(answer.placement.pipeline)];
+      ASSERT_EQ(answer.placement.pipeline, first) << "seed " << seed << " prompt " << id;
+      const PrefillPipeline& pipeline = setting.pipelines[static_cast<size_t>(first)];
       ASSERT_EQ(oracle.prefill(pipeline, request.tokens, now, true), best);
       placed.push_back({request, answer.placement});
     }
