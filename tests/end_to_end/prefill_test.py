@@ -92,8 +92,7 @@ def text_of(tokens):
 
 
 # `tombolo prefill`, as a client sees it, against what plain PyTorch answers.
-@needs_torch
-class Server(WeightCase):
+class ServerCase(WeightCase):
     PROMPT, LENGTH = "The tide comes in over the sand", 24
 
     def setUp(self):
@@ -169,6 +168,9 @@ class Server(WeightCase):
         self.assertEqual(set(error), {"message", "type", "param", "code"})
         return error, headers
 
+
+@needs_torch
+class Server(ServerCase):
     def test_texts_of_plain_pytorch(self):
         self.start()
         wanted = text_of(self.answer)
@@ -326,12 +328,79 @@ class Server(WeightCase):
         self.assertLess(resident() - before, 16e6)
 
 
+# A rank of a run answers while it waits for the other one: texts are plain PyTorch's, and losses those of a run without prompts.
+@needs_torch
+class Gaps(ServerCase):
+    JOB = """
+[model]
+layers = 2
+hidden = 64
+heads = 4
+vocabulary = 256
+sequence = 32
+[[cluster.datacenter]]
+name = "oregon"
+device = "cpu"
+[[cluster.datacenter]]
+name = "paris"
+device = "cpu"
+[[cluster.wan]]
+between = ["oregon", "paris"]
+one_way_latency = "20 ms"
+node_pair_limit = "1 Gbps"
+[training]
+global_batch = 4
+micro_batch = 1
+precision = "fp32"
+[parallelism]
+pipeline = 2
+schedule = "1f1b"
+[run]
+steps = 60
+"""
+
+    def train(self, out, *options):
+        command = [BUILD / "tombolo", "train", "job.toml", "--data", "text.txt", "--out", out, *options]
+        return subprocess.Popen(list(map(str, command)), cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                stderr=subprocess.PIPE, text=True)
+
+    def ended(self, run):
+        _, err = run.communicate(timeout=GUARD_S)
+        self.assertEqual(run.returncode, 0, err)
+
+    def test_answers_while_it_trains(self):
+        self.write("job.toml", self.JOB)
+        self.write("text.txt", "The tide comes in over the sand and goes out again. " * 1000)
+        self.ended(self.train("alone"))
+        run = self.train("both", "--prompt-weights", "weights", "--prompt-rank", 1)
+        self.addCleanup(run.kill)
+        path = self.folder / "both" / "prompts.socket"
+        until = time.monotonic() + GUARD_S
+        while not path.exists() and run.poll() is None:
+            self.assertLess(time.monotonic(), until, "the rank opens no socket")
+            time.sleep(0.01)
+        self.start("--run", path)
+        texts = [self.completion()["choices"][0]["text"]]
+        self.ended(run)
+        self.assertEqual(texts, [text_of(self.answer)])
+        self.assertEqual(self.server.wait(timeout=GUARD_S), 1)  # the run has ended
+        self.assertFalse(path.exists())
+        alone, both = (self.records(self.folder / out / "trace.jsonl", "loss") for out in ("alone", "both"))
+        self.assertEqual(len(alone), 60)
+        self.assertEqual(alone, both)
+        layers = self.records(self.folder / "both" / "trace.jsonl", "prompt_layers", by="rank")
+        self.assertEqual(list(layers), [1])
+        self.assertGreaterEqual(layers[1], 4 * self.LENGTH)
+
+
 # Refused before anything is started.
 class BadPrefill(WeightCase):
     def test_what_cannot_be_served(self):
         self.refused(2, ["nowhere/tokenizer.json"], "prefill", "--weights", "nowhere")
         self.refused(2, ["--weights"], "prefill")
         self.refused(2, ["--listn", "--listen"], "prefill", "--weights", "x", "--listn", "y")
+        self.write("job.toml", Gaps.JOB)
+        self.refused(2, ["nowhere/config.json", "--prompt-weights"], "train", "job.toml", "--prompt-weights", "nowhere")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,11 @@
 #include "base/check.h"
 
 namespace tombolo::generate {
+namespace {
+
+constexpr int kRefusedMax = 8;
+
+}  // namespace
 
 struct Engine::Work {
   Work(Request request_in, KvShape shape, int64_t room)
@@ -126,12 +131,20 @@ void Engine::end_first(const Tell& tell, EngineEvent event) {
   tell(event);
 }
 
+bool Engine::work_once(SimTime until, const Tell& tell) {
+  if (idle()) return false;
+  if (next_layer() > until - clock_.now()) {
+    if (++refused_ % kRefusedMax == 0) times_.forget_slowest(next_work());
+    return false;
+  }
+  refused_ = 0;
+  do_layer(tell);
+  return true;
+}
+
 int64_t Engine::work_until(SimTime until, const Tell& tell) {
   int64_t done = 0;
-  while (!idle() && next_layer() <= until - clock_.now()) {
-    do_layer(tell);
-    ++done;
-  }
+  while (work_once(until, tell)) ++done;
   return done;
 }
 

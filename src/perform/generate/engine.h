@@ -81,8 +81,11 @@ class Engine {
   using Tell = std::function<void(const EngineEvent&)>;
   void do_layer(const Tell& tell);
 
-  // Layers for as long as the next one should be over by `until`. How many. Without work, or where
-  // even the next layer is too long, none.
+  // A layer, if one is due that should be over by `until`. False: none was done. Expectations that
+  // have refused eight layers in a row lose their slowest observation, so that a prompt gets on even
+  // where no gap is long enough, by few layers that overrun theirs.
+  bool work_once(SimTime until, const Tell& tell);
+  // Layers for as long as that does any. How many.
   int64_t work_until(SimTime until, const Tell& tell);
 
   SimDuration next_layer()
@@ -104,6 +107,7 @@ class Engine {
   LayerTimes times_;
   std::deque<std::unique_ptr<Work>> work_;  // whose turn it is first
   int64_t kv_bytes_used_ = 0;
+  int refused_ = 0;  // layers in a row, for being too long
 };
 
 }  // namespace tombolo::generate

@@ -95,6 +95,22 @@ TEST(Engine, RestsBetweenLayersWhereTheNextDoesNotFit) {
   EXPECT_THAT(heard.tokens[1], ElementsAre(7));
 }
 
+// Layers of a second, windows of 5 us: every eighth window takes one, and the prompt is answered.
+TEST(Engine, APromptGetsOnWhereNoWindowIsLongEnough) {
+  ManualClock clock;
+  const ToyShard slow(clock, SimDuration{1'000'000'000}, toy_model(8));
+  Engine engine(slow, {}, clock);
+  Heard heard;
+  EXPECT_FALSE(engine.admit({.id = 1, .tokens = {3, 4}, .tokens_max = 1}));
+  engine.do_layer(heard.ear());
+  for (int layer = 1; layer < 8; ++layer) {
+    int refused = 0;
+    while (!engine.work_once(clock.now() + SimDuration{5'000}, heard.ear())) ++refused;
+    EXPECT_EQ(refused, 8) << "layer " << layer;
+  }
+  EXPECT_THAT(heard.tokens[1], ElementsAre(7));
+}
+
 // Of a toy: 2 x 3 layers x tokens x 1 number x 4 bytes. The last token of an answer needs none.
 TEST(Engine, CountsKeysAndValuesBeforeItPromises) {
   ManualClock clock;

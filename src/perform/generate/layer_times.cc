@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 
 #include "base/check.h"
 
@@ -29,11 +30,20 @@ void LayerTimes::observe(const LayerWork& work, SimDuration took) {
   kind.next = (kind.next + 1) % kRemembered;
 }
 
+std::map<int, LayerTimes::Kind>::const_iterator LayerTimes::nearest(const LayerWork& work) const {
+  auto at = kinds_.upper_bound(kind_of(work.rows));
+  return at == kinds_.begin() ? at : std::prev(at);
+}
+
+void LayerTimes::forget_slowest(const LayerWork& work) {
+  if (kinds_.empty()) return;
+  auto& known = kinds_.at(nearest(work)->first).seconds_per_flop;
+  *std::ranges::max_element(known) = 0;
+}
+
 SimDuration LayerTimes::expect(const LayerWork& work) const {
   if (kinds_.empty()) return {};
-  auto nearest = kinds_.upper_bound(kind_of(work.rows));
-  if (nearest != kinds_.begin()) --nearest;
-  const double most = std::ranges::max(nearest->second.seconds_per_flop);
+  const double most = std::ranges::max(nearest(work)->second.seconds_per_flop);
   return round_to_ns(Seconds{most * layer_flops(model_, work).value});
 }
 

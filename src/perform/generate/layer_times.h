@@ -39,6 +39,9 @@ class LayerTimes {
 
   void observe(const LayerWork& work, SimDuration took);
   SimDuration expect(const LayerWork& work) const;
+  // Of the kind that `work` is expected by: one slow layer, on a busy machine, is not to keep
+  // prompts waiting for ever.
+  void forget_slowest(const LayerWork& work);
 
  private:
   static constexpr size_t kRemembered = 16;
@@ -46,6 +49,8 @@ class LayerTimes {
     std::array<double, kRemembered> seconds_per_flop{};  // the last ones, oldest overwritten
     size_t next = 0;
   };
+
+  std::map<int, Kind>::const_iterator nearest(const LayerWork& work) const;
 
   model::Model model_;
   std::map<int, Kind> kinds_;  // by the power of two

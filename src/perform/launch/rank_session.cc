@@ -84,7 +84,7 @@ class RankSession {
   Result<ControlMessage> hear();
   Status work(const KernelsFactory& make_kernels);
   Status perform_all(const plan::Plan& plan, const schedule::Schedule& schedule,
-                     runtime::Kernels& kernels, runtime::Messenger& messenger);
+                     runtime::Kernels& kernels, runtime::FillingMessenger& messenger);
   void leave_state();
   Status link_neighbours(const plan::Plan& plan);
   Status link_to(const plan::Plan& plan, int32_t peer);
@@ -393,7 +393,11 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
     return failed(fmt::format("a Plan of {} ranks for {}", plan.ranks.size(), options_.ranks));
   }
   const schedule::Schedule schedule = TRY(schedule::build(plan));
-  runtime::EndpointMessenger messenger(*endpoint_);  // outlives the kernels, which may use it
+  std::unique_ptr<runtime::Filler> filler;
+  if (options_.make_filler)
+    filler = TRY(during(options_.make_filler(options_.rank), "preparing for prompts"));
+  // Outlives the kernels, which may use it.
+  runtime::FillingMessenger messenger(*endpoint_, filler.get(), clock_, options_.filling);
   const bool takes_checkpoints = plan.checkpoint && plan.checkpoint->every > 0;
   if (takes_checkpoints && keeper_->places().checkpoints.empty())
     return failed("the launcher did not say where checkpoints go");
@@ -433,7 +437,7 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
 }
 
 Status RankSession::perform_all(const plan::Plan& plan, const schedule::Schedule& schedule,
-                                runtime::Kernels& kernels, runtime::Messenger& messenger) {
+                                runtime::Kernels& kernels, runtime::FillingMessenger& messenger) {
   const bool emulated = plan.device_of(options_.rank).kind == cluster::DeviceKind::kEmulated;
   const bool realtime = emulated && options_.realtime && runtime::make_realtime();
   TRY(link_neighbours(plan));
@@ -466,6 +470,10 @@ Status RankSession::perform_all(const plan::Plan& plan, const schedule::Schedule
   if (start_.first_iteration > 1) {
     add("state_bytes_read", static_cast<double>(state_read_));
     add("state_bytes_fetched", static_cast<double>(state_fetched_));
+  }
+  if (options_.make_filler) {
+    add("prompts_s", seconds(messenger.filled()).value);
+    add("prompt_layers", static_cast<double>(messenger.pieces()));
   }
   if (kernels.state_bytes() > 0) add("state_bytes", static_cast<double>(kernels.state_bytes()));
   if (plan.run.threads) add("threads", static_cast<double>(kernels.threads()));

@@ -19,6 +19,7 @@
 #include "perform/control/lease.h"
 #include "perform/launch/security.h"
 #include "perform/link/handshake.h"
+#include "perform/runtime/filler.h"
 #include "perform/runtime/kernels.h"
 #include "perform/runtime/memory_room.h"
 #include "perform/transport/address.h"
@@ -30,6 +31,9 @@ namespace tombolo::launch {
 // What makes a rank's kernels once the Plan is known. May take long; runs on the performing thread.
 using KernelsFactory =
     std::function<Result<std::unique_ptr<runtime::Kernels>>(const plan::Plan& plan, int32_t rank)>;
+
+// What a rank does while it waits; null: nothing. After the Plan is known, on the performing thread.
+using FillerFactory = std::function<Result<std::unique_ptr<runtime::Filler>>(int32_t rank)>;
 
 struct RankSessionOptions {
   int32_t rank = 0;
@@ -62,6 +66,8 @@ struct RankSessionOptions {
   std::function<std::optional<int64_t>()> memory_available = [] {
     return runtime::memory_available();
   };
+  FillerFactory make_filler;  // left out: nothing
+  runtime::FillingMessenger::Options filling;
   transport::Sockets* sockets = &transport::system_sockets();
   std::function<void(const std::string&)> log;  // one line, from any thread
   // From now on this rank notices the launcher's end by itself, and has something to leave.

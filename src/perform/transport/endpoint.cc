@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "perform/transport/address.h"
 #include "perform/transport/driver.h"
+#include "perform/transport/receive_timeout.h"
 
 namespace tombolo::transport {
 namespace {
@@ -297,7 +298,7 @@ Result<Endpoint::Came> Driver::receive_any(std::span<const Awaited> wanted, SimT
     if (gone) return fail(*gone);
     if (now >= deadline) {
       const auto& [rank, tag] = wanted.front();
-      return failed(fmt::format("rank {} did not send {} in time", rank, link::text(tag)));
+      return fail(receive_timeout(rank, tag));
     }
     wait_for(lock, awaited, again);
   }

@@ -1,13 +1,15 @@
 #include "perform/worker/serve_prompts.h"
 
-#include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
-#include "perform/generate/front_message.h"
+#include "perform/worker/prompt_door.h"
 #ifdef TOMBOLO_TORCH
 #include "perform/train/prefill_shard.h"
 #include "perform/train/threads.h"
@@ -16,92 +18,122 @@
 namespace tombolo::worker {
 namespace {
 
-using generate::Engine;
-using generate::FrontMessage;
-using generate::FrontWord;
-using generate::WorkerMessage;
-using generate::WorkerWord;
+// Of the user that this process runs as, whatever the modes of folders say.
+bool is_of_this_user(int socket) {
+  ucred other{};
+  socklen_t size = sizeof other;
+  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &other, &size) == 0 && other.uid == geteuid();
+}
 
-class PromptDoor {
+Result<int> listen_at(const std::string& path) {
+  sockaddr_un at{};
+  at.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof at.sun_path)
+    return unusable(fmt::format("\"{}\": no path for a socket", path), "one of up to 107 bytes");
+  path.copy(at.sun_path, path.size());
+  const int door = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  struct stat before {};
+  if (lstat(path.c_str(), &before) == 0 && S_ISSOCK(before.st_mode)) unlink(path.c_str());
+  const bool bound = door >= 0 && bind(door, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0 &&
+                     chmod(path.c_str(), S_IRUSR | S_IWUSR) == 0 && ::listen(door, 1) == 0;
+  if (bound) return door;
+  const int error = errno;
+  if (door >= 0) ::close(door);
+  return unusable(fmt::format("{}: no socket for prompts: {}", path, std::strerror(error)),
+                  "a path in a folder that can be written");
+}
+
+class PromptFiller final : public runtime::Filler {
  public:
-  PromptDoor(const generate::Shard& shard, const generate::EngineLimits& limits, int socket,
-             const Clock& clock)
-      : socket_(socket), engine_(shard, limits, clock) {}
-
-  Status serve() {
-    for (;;) {
-      if (!TRY(listen())) return {};
-      if (engine_.idle()) continue;
-      engine_.do_layer([&](const generate::EngineEvent& event) { say(message_of(event)); });
-    }
+  PromptFiller(std::unique_ptr<generate::Shard> own, const generate::Shard& shard,
+               const generate::EngineLimits& limits, std::string path, int door, const Clock& clock)
+      : own_(std::move(own)),
+        shard_(shard),
+        limits_(limits),
+        path_(std::move(path)),
+        door_(door),
+        clock_(clock) {}
+  ~PromptFiller() override {
+    ::close(door_);
+    unlink(path_.c_str());
   }
-  void say(const WorkerMessage& message) {
-    const std::string line = to_line(message) + "\n";
-    for (size_t done = 0; done < line.size();) {
-      const ssize_t sent = send(socket_, line.data() + done, line.size() - done, MSG_NOSIGNAL);
-      if (sent < 0 && errno == EINTR) continue;
-      if (sent <= 0) return;  // the other end has gone: the next read says so
-      done += static_cast<size_t>(sent);
-    }
+
+  bool fill(SimTime until) override {
+    if (!front_) accept_one();
+    if (!front_) return false;
+    const auto there = front_->listen(false);
+    if (there && *there) return front_->do_layer_until(until);
+    front_.reset();
+    return false;
   }
 
  private:
-  // Takes what has come; waits for it where there is nothing else to do. False: nothing will come.
-  Result<bool> listen() {
-    pollfd asked{.fd = socket_, .events = POLLIN, .revents = 0};
-    const int ready = poll(&asked, 1, engine_.idle() ? -1 : 0);
-    if (ready == 0 || (ready < 0 && errno == EINTR)) return true;
-    std::array<char, 65'536> bytes;
-    const ssize_t got = recv(socket_, bytes.data(), bytes.size(), 0);
-    if (got < 0 && errno == EINTR) return true;
-    if (got < 0) return failed(fmt::format("reading prompts: {}", std::strerror(errno)));
-    if (got == 0) return false;
-    TRY(lines_.add({bytes.data(), static_cast<size_t>(got)}));
-    while (const auto line = lines_.next()) take(TRY(generate::parse_front(*line)));
-    return true;
+  void accept_one() {
+    const int socket = accept4(door_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (socket < 0) return;
+    if (is_of_this_user(socket)) {
+      front_.emplace(shard_, limits_, socket, clock_);
+    } else {
+      ::close(socket);
+    }
   }
 
-  void take(const FrontMessage& message) {
-    const int64_t id = message.request.id;
-    if (message.kind == FrontWord::kCancel) return engine_.cancel(id);
-    const auto refused = engine_.admit(message.request);
-    if (!refused) return say({.kind = WorkerWord::kAdmitted, .id = id});
-    say({.kind = WorkerWord::kRefused, .id = id, .why = refused->why, .message = refused->message});
-  }
-
-  int socket_;
-  Engine engine_;
-  generate::Lines lines_;
+  std::unique_ptr<generate::Shard> own_;
+  const generate::Shard& shard_;
+  generate::EngineLimits limits_;
+  std::string path_;
+  int door_;
+  const Clock& clock_;
+  std::optional<PromptDoor> front_;
 };
+
+#ifdef TOMBOLO_TORCH
+Result<std::unique_ptr<generate::Shard>> load_whole(const PromptOptions& options) {
+  const weights::WeightFolder folder = TRY(weights::WeightFolder::open(options.weights));
+  return train::load_shard(folder, model::stage_slice(folder.config().model, 1, 0),
+                           options.context);
+}
+void compute_with(int64_t threads) { train::set_threads(threads); }
+#else
+Result<std::unique_ptr<generate::Shard>> load_whole(const PromptOptions&) {
+  return unusable("this worker was built without LibTorch, which computes what prompts ask for",
+                  "building it with: cmake --preset torch && cmake --build --preset torch");
+}
+void compute_with(int64_t) {}
+#endif
 
 }  // namespace
 
 Status serve_prompts(const generate::Shard& shard, const generate::EngineLimits& limits, int socket,
                      const Clock& clock) {
-  const generate::ShardFacts& facts = shard.facts();
   PromptDoor door(shard, limits, socket, clock);
-  door.say({.kind = WorkerWord::kReady,
-            .facts = generate::WorkerFacts{.vocabulary = facts.model.vocabulary,
-                                           .positions = facts.model.sequence,
-                                           .weight_bytes = facts.weight_bytes,
-                                           .kv_bytes_per_token = facts.kv().bytes(1),
-                                           .kv_bytes_max = limits.kv_bytes}});
-  return door.serve();
+  while (TRY(door.listen(true))) {
+    if (!door.idle()) door.do_layer();
+  }
+  return {};
 }
 
-#ifdef TOMBOLO_TORCH
 Status serve_prompts(const PromptOptions& options, int socket, const Clock& clock) {
-  train::set_threads(options.threads);
-  const weights::WeightFolder folder = TRY(weights::WeightFolder::open(options.weights));
-  const auto shard = TRY(
-      train::load_shard(folder, model::stage_slice(folder.config().model, 1, 0), options.context));
+  compute_with(options.threads);
+  const auto shard = TRY(load_whole(options));
   return serve_prompts(*shard, options.limits, socket, clock);
 }
-#else
-Status serve_prompts(const PromptOptions&, int, const Clock&) {
-  return unusable("this worker was built without LibTorch, which computes what prompts ask for",
-                  "building it with: cmake --preset torch && cmake --build --preset torch");
+
+Result<std::unique_ptr<runtime::Filler>> prompt_filler(const generate::Shard& shard,
+                                                       const generate::EngineLimits& limits,
+                                                       const std::string& path,
+                                                       const Clock& clock) {
+  const int door = TRY(listen_at(path));
+  return std::make_unique<PromptFiller>(nullptr, shard, limits, path, door, clock);
 }
-#endif
+
+Result<std::unique_ptr<runtime::Filler>> prompt_filler(const PromptOptions& options,
+                                                       const std::string& path,
+                                                       const Clock& clock) {
+  auto shard = TRY(load_whole(options));
+  const int door = TRY(listen_at(path));
+  const generate::Shard& whole = *shard;
+  return std::make_unique<PromptFiller>(std::move(shard), whole, options.limits, path, door, clock);
+}
 
 }  // namespace tombolo::worker

@@ -1,13 +1,13 @@
-// A worker that answers prompts, and does nothing else: requests come and tokens go through a
-// socket (generate/front_message.h). It looks at the socket between any two layers, so a refusal or
-// a cancellation waits for one layer at most.
+// A worker that answers prompts: alone (`tombolo-worker generate`), or in the gaps of training.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "base/clock.h"
 #include "perform/generate/engine.h"
+#include "perform/runtime/filler.h"
 
 namespace tombolo::worker {
 
@@ -18,12 +18,23 @@ struct PromptOptions {
   int64_t threads = 1;
 };
 
-// Returns when the other end has closed the socket. Unusable where the weights are, and without
-// LibTorch.
+// Requests come and tokens go through the socket (generate/front_message.h), which is this call's;
+// it looks there between any two layers, so a refusal or a cancellation waits for one layer at most.
+// Returns when the other end has closed it. Unusable where the weights are, and without LibTorch.
 Status serve_prompts(const PromptOptions& options, int socket, const Clock& clock);
 
 // The same with a model that is there already.
 Status serve_prompts(const generate::Shard& shard, const generate::EngineLimits& limits, int socket,
                      const Clock& clock);
+
+// Answers prompts while a rank waits for messages: fronts of the same user connect to the Unix
+// socket `path`, one at a time, which is made anew. A front that leaves, that does not read or that
+// sends what is no message is given up, with its prompts; training does not notice.
+Result<std::unique_ptr<runtime::Filler>> prompt_filler(const PromptOptions& options,
+                                                       const std::string& path, const Clock& clock);
+// `shard` outlives it.
+Result<std::unique_ptr<runtime::Filler>> prompt_filler(const generate::Shard& shard,
+                                                       const generate::EngineLimits& limits,
+                                                       const std::string& path, const Clock& clock);
 
 }  // namespace tombolo::worker

@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <thread>
 
 #include "perform/generate/front_message.h"
+#include "support/folder_test.h"
 #include "support/toy_shard.h"
 
 namespace tombolo::worker {
@@ -18,7 +21,7 @@ using generate::FrontWord;
 using generate::to_line;
 using generate::WorkerMessage;
 using generate::WorkerWord;
-using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // A worker with a toy in a thread, and the front's end of its socket.
 class ServedPrompts : public testing::Test {
@@ -27,7 +30,6 @@ class ServedPrompts : public testing::Test {
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends_), 0);
     thread_ = std::thread([this] {
       status_ = serve_prompts(shard_, {.kv_bytes = 24 * 10, .requests_max = 4}, ends_[1], clock_);
-      close(ends_[1]);
     });
     const WorkerMessage ready = hear();
     EXPECT_EQ(ready.kind, WorkerWord::kReady);
@@ -95,6 +97,96 @@ TEST_F(ServedPrompts, EndsAtWhatIsNoMessage) {
   thread_.join();
   EXPECT_FALSE(status_);
   thread_ = std::thread([] {});
+}
+
+// --- in gaps -------------------------------------------------------------------------------------
+
+int connect_to(const std::string& path) {
+  sockaddr_un at{};
+  at.sun_family = AF_UNIX;
+  path.copy(at.sun_path, sizeof at.sun_path - 1);
+  const int out = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  EXPECT_EQ(connect(out, reinterpret_cast<sockaddr*>(&at), sizeof at), 0) << path;
+  return out;
+}
+
+void say_to(int socket, const std::string& bytes) {
+  EXPECT_EQ(send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(bytes.size()));
+}
+
+// All that has come and not been read.
+std::string hear_from(int socket) {
+  std::string out(65'536, '\0');
+  const ssize_t got = recv(socket, out.data(), out.size(), MSG_DONTWAIT);
+  out.resize(got > 0 ? static_cast<size_t>(got) : 0);
+  return out;
+}
+
+class PromptsInGaps : public FolderTest {
+ protected:
+  void SetUp() override {
+    FolderTest::SetUp();
+    path_ = at("prompts.socket");
+    auto made = prompt_filler(shard_, {.kv_bytes = 24 * 10, .requests_max = 4}, path_, clock_);
+    ASSERT_TRUE(made) << made.error().text();
+    filler_ = std::move(*made);
+  }
+  bool fill(int64_t ns = 10'000) { return filler_->fill(clock_.now() + SimDuration{ns}); }
+
+  ManualClock clock_;
+  generate::ToyShard shard_{clock_, SimDuration{1000}};
+  std::string path_;
+  std::unique_ptr<runtime::Filler> filler_;
+};
+
+// Layer by layer, and only where one fits.
+TEST_F(PromptsInGaps, AreAnsweredALayerAtATime) {
+  EXPECT_FALSE(fill());  // nobody is there
+  const int front = connect_to(path_);
+  EXPECT_FALSE(fill());
+  EXPECT_THAT(hear_from(front), HasSubstr("\"ready\""));
+  say_to(front, to_line(FrontMessage{.request = {.id = 5, .tokens = {3, 4}}}) + "\n");
+  EXPECT_TRUE(fill());
+  EXPECT_THAT(hear_from(front), HasSubstr("\"admitted\""));
+  EXPECT_FALSE(fill(999));  // a layer takes 1,000
+  EXPECT_TRUE(fill(1000));
+  EXPECT_EQ(hear_from(front), "");
+  EXPECT_TRUE(fill());
+  EXPECT_THAT(hear_from(front), HasSubstr("\"token\":7"));
+  EXPECT_FALSE(fill());
+  close(front);
+}
+
+// Who leaves, and who sends what is no message: the next one is served.
+TEST_F(PromptsInGaps, FrontsComeAndGo) {
+  for (const char* last : {"", "nonsense\n", "{}\n"}) {
+    const int front = connect_to(path_);
+    EXPECT_FALSE(fill());
+    say_to(front,
+           to_line(FrontMessage{.request = {.id = 5, .tokens = {3}, .tokens_max = 8}}) + "\n");
+    EXPECT_TRUE(fill());
+    say_to(front, last);
+    close(front);
+    while (fill()) {
+    }
+  }
+  const int front = connect_to(path_);
+  EXPECT_FALSE(fill());
+  EXPECT_THAT(hear_from(front), HasSubstr("\"ready\""));
+  close(front);
+}
+
+TEST_F(PromptsInGaps, TheSocketIsMadeAnewAndGoes) {
+  struct stat facts {};
+  ASSERT_EQ(stat(path_.c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 0777, 0600u);
+  auto second = prompt_filler(shard_, {}, path_, clock_);  // as after a crash
+  ASSERT_TRUE(second) << second.error().text();
+  second->reset();
+  EXPECT_NE(stat(path_.c_str(), &facts), 0);
+  EXPECT_FALSE(prompt_filler(shard_, {}, at("no/such/folder"), clock_));
+  EXPECT_FALSE(prompt_filler(shard_, {}, std::string(200, 'x'), clock_));
 }
 
 }  // namespace

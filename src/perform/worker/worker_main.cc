@@ -13,6 +13,7 @@
 #include "perform/launch/profile.h"
 #include "perform/launch/rank_session.h"
 #include "perform/launch/rendezvous.h"
+#include "perform/launch/run_prompts.h"
 #include "perform/runtime/perform.h"
 #include "perform/worker/make_kernels.h"
 #include "perform/worker/measure_device.h"
@@ -68,6 +69,21 @@ Status complete(Arguments& arguments) {
   return {};
 }
 
+// Where this rank is the one that answers prompts.
+Status prepare_prompts(launch::RankSessionOptions& session, const Clock& clock) {
+  const auto prompts = TRY(launch::prompts_of_environment());
+  if (!prompts || prompts->rank != session.rank) return {};
+  session.filling.piece = SimDuration{prompts->piece_ns};
+  session.make_filler = [prompts = *prompts, &clock](int32_t) {
+    return prompt_filler(
+        {.weights = prompts.weights,
+         .context = prompts.context,
+         .limits = {.kv_bytes = prompts.kv_bytes, .requests_max = prompts.requests}},
+        prompts.socket, clock);
+  };
+  return {};
+}
+
 // mpirun says SIGTERM to all ranks at once, and kills them as soon as one of them has ended. Rank 0
 // shall have the time to stop the run in order, so this rank waits a second for its word.
 void on_terminate(int) { alarm(1); }
@@ -90,6 +106,7 @@ launch::RankEnd run(Arguments& arguments) {
   // From then on it ends by itself when the launcher does, and leaves its state before.
   session.on_seated = [] { prctl(PR_SET_PDEATHSIG, 0); };
   SystemClock clock;
+  if (Status status = prepare_prompts(session, clock); !status) return {std::move(status)};
   return launch::serve_rank(
       session,
       [&](const plan::Plan& plan, int32_t rank) { return make_kernels(plan, rank, clock); }, clock);

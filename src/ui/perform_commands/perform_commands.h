@@ -65,6 +65,12 @@ struct TrainOptions {
   bool spare = false;              // wait for a seat of such a run,
   std::string datacenter;          // in this one; empty: in any
   std::optional<bool> keep_state;  // left out: where there are replicas
+  std::string
+      prompt_weights;  // folder: one rank answers prompts with it while it waits; empty: none
+  std::string prompt_socket;  // path, for `tombolo prefill --run`; empty: OUT/prompts.socket
+  int32_t prompt_rank = 0;
+  std::string prompt_memory = "1 GiB";  // of keys and values
+  std::string prompt_piece = "5 ms";    // the longest layer
   std::string worker;
   bool capabilities = false;            // print what can be planned and what can be run, and end
   std::string metrics = "127.0.0.1:0";  // where /metrics and /status are served; port 0: any
@@ -107,6 +113,7 @@ struct PrefillOptions {
   std::string weights;    // folder
   std::string tokenizer;  // file; empty: the folder's
   std::string listen = "127.0.0.1:8000";
+  std::string run;   // socket of a run that answers in its gaps; empty: a worker of its own
   std::string name;  // of the model; empty: the folder's
   int64_t context = 0;
   std::string kv_memory = "1 GiB";

@@ -127,7 +127,8 @@ Status prefill(const PrefillOptions& options, std::ostream& out) {
   const auto tokenizer = TRY(text::read_tokenizer(options.tokenizer_path()));
   serve::ServeOptions serve = TRY(serve_options(options, *tokenizer));
   const auto worker =
-      TRY(serve::WorkerBackend::start({.program = options.worker,
+      TRY(serve::WorkerBackend::start({.run = options.run,
+                                       .program = options.worker,
                                        .weights = options.weights,
                                        .context = options.context,
                                        .kv_bytes = TRY(bytes_of(options.kv_memory, "--kv-memory")),
@@ -154,6 +155,8 @@ command::Command add_prefill(CLI::App& app) {
                     "tokenizer.json or tokenizer.model; left out: WEIGHTS/tokenizer.json");
   words->add_option("--listen", options->listen, "ADDRESS:PORT; port 0: any that is free")
       ->capture_default_str();
+  words->add_option("--run", options->run,
+                    "socket of a run: it answers in its gaps (train --prompt-weights)");
   words->add_option("--name", options->name, "of the model, for clients; left out: the folder's");
   words
       ->add_option("--context", options->context,

@@ -2,12 +2,14 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "perform/launch/launcher.h"
+#include "perform/launch/run_prompts.h"
 #include "perform/launch/stop_signals.h"
 #include "perform/launch/supervisor.h"
 #include "perform/weights/weight_folder.h"
@@ -171,9 +173,44 @@ Status place_weights(const TrainOptions& options, plan::Plan& plan) {
   return during(folder.check(plan.model), doing);
 }
 
+// Also to ranks that others start with this process' environment.
+Status place_prompts(const TrainOptions& options) {
+  if (options.prompt_weights.empty()) return {};
+  TRY(during(weights::WeightFolder::open(options.prompt_weights),
+             "reading the weights of --prompt-weights"));
+  const Bytes memory =
+      TRY(during(parse_quantity<Bytes>(options.prompt_memory), "reading --prompt-memory"));
+  const Seconds piece =
+      TRY(during(parse_quantity<Seconds>(options.prompt_piece), "reading --prompt-piece"));
+  if (!(memory.value >= 1 && memory.value <= 1e15 && piece.value > 0 && piece.value <= 10)) {
+    return unusable(fmt::format("--prompt-memory {} --prompt-piece {}: out of range",
+                                options.prompt_memory, options.prompt_piece),
+                    "--prompt-memory \"1 GiB\" --prompt-piece \"5 ms\"");
+  }
+  const launch::RunPrompts prompts{.rank = options.prompt_rank,
+                                   .weights = options.prompt_weights,
+                                   .socket = options.prompt_socket.empty()
+                                                 ? options.out + "/prompts.socket"
+                                                 : options.prompt_socket,
+                                   .kv_bytes = static_cast<int64_t>(memory.value),
+                                   .piece_ns = round_to_ns(piece).ns};
+  setenv(launch::kPromptsVariable, launch::to_text(prompts).c_str(), 1);
+  return {};
+}
+
+Status check_prompts(const TrainOptions& options, const plan::Plan& plan) {
+  if (options.prompt_weights.empty()) return {};
+  const auto ranks = static_cast<int32_t>(plan.ranks.size());
+  if (options.prompt_rank < ranks) return {};
+  return unusable(
+      fmt::format("--prompt-rank {}: the Plan has {} ranks", options.prompt_rank, ranks),
+      fmt::format("0 to {}", ranks - 1));
+}
+
 }  // namespace
 
 Status train(const TrainOptions& options, std::ostream& out) {
+  TRY(place_prompts(options));
   if (options.spare) return wait_as_spare(options);
   const std::optional<launch::LaunchedRank> launched = TRY(find_launched_rank());
   // Launchers start again what they started, unless somebody asks for it.
@@ -187,6 +224,7 @@ Status train(const TrainOptions& options, std::ostream& out) {
   if (launched) TRY(check_size(plan, *launched));
   TRY(place_checkpoints(options, plan));
   TRY(place_weights(options, plan));
+  TRY(check_prompts(options, plan));
   const auto islands = TRY(cluster::islands_of_environment());
   const std::string predicted_path = options.out + "/predicted.jsonl";
   const sim::Simulation prediction =
@@ -322,6 +360,19 @@ command::Command add_train(CLI::App& app) {
       "where every stage has replicas)");
   words->add_flag_callback(
       "--no-keep-state", [options] { options->keep_state = false; }, "they do not");
+  words->add_option("--prompt-weights", options->prompt_weights,
+                    "folder: a rank answers prompts with this model while it waits for others");
+  words->add_option("--prompt-socket", options->prompt_socket,
+                    "where `tombolo prefill --run` finds it; left out: OUT/prompts.socket");
+  words->add_option("--prompt-rank", options->prompt_rank, "which rank")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  words->add_option("--prompt-memory", options->prompt_memory, "keys and values of all prompts")
+      ->capture_default_str();
+  words
+      ->add_option("--prompt-piece", options->prompt_piece,
+                   "the longest layer: so long training may have to wait for one")
+      ->capture_default_str();
   words->add_option("--worker", options->worker, "path of tombolo-worker");
   words
       ->add_option("--metrics", options->metrics,

@@ -2,6 +2,8 @@
 
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +25,12 @@ using generate::Refused;
 using generate::WorkerMessage;
 using generate::WorkerWord;
 
+namespace {
+
+constexpr int kGreetingMax = 10;  // seconds, of a run
+
+}  // namespace
+
 class WorkerBackend::Stream final : public Answer {
  public:
   Stream(WorkerBackend& worker, int64_t id) : worker_(worker), id_(id) {}
@@ -34,7 +42,23 @@ class WorkerBackend::Stream final : public Answer {
   int64_t id_;
 };
 
-Result<std::unique_ptr<WorkerBackend>> WorkerBackend::start(const WorkerOptions& options) {
+Result<int> WorkerBackend::connect_to(const std::string& path) {
+  sockaddr_un at{};
+  at.sun_family = AF_UNIX;
+  if (path.size() >= sizeof at.sun_path)
+    return unusable(fmt::format("{}: no path for a socket", path), "one of up to 107 bytes");
+  path.copy(at.sun_path, path.size());
+  const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const timeval patience{.tv_sec = kGreetingMax};
+  setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  if (connect(socket, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0) return socket;
+  const int error = errno;
+  ::close(socket);
+  return unusable(fmt::format("{}: no run answers prompts there: {}", path, std::strerror(error)),
+                  "tombolo train JOB --prompt-weights FOLDER, and its OUT/prompts.socket");
+}
+
+Result<std::pair<int, int>> WorkerBackend::spawn(const WorkerOptions& options) {
   const std::string program =
       options.program.empty() ? TRY(launch::sibling_program("tombolo-worker")) : options.program;
   std::array<int, 2> ends{};
@@ -50,14 +74,24 @@ Result<std::unique_ptr<WorkerBackend>> WorkerBackend::start(const WorkerOptions&
        .environment = {{"OMP_NUM_THREADS", threads}, {"OPENBLAS_NUM_THREADS", threads}},
        .stdout_fd = ends[1]});
   ::close(ends[1]);
-  if (!child) {
-    ::close(ends[0]);
-    return fail(child.error());
+  if (child) return std::pair(ends[0], *child);
+  ::close(ends[0]);
+  return fail(child.error());
+}
+
+Result<std::unique_ptr<WorkerBackend>> WorkerBackend::start(const WorkerOptions& options) {
+  std::pair<int, int> worker{-1, -1};
+  if (options.run.empty()) {
+    worker = TRY(spawn(options));
+  } else {
+    worker.first = TRY(connect_to(options.run));
   }
-  std::unique_ptr<WorkerBackend> out(new WorkerBackend(ends[0], *child));
+  std::unique_ptr<WorkerBackend> out(new WorkerBackend(worker.first, worker.second));
   TRY(out->greet());
+  const timeval for_ever{};
+  setsockopt(out->socket_, SOL_SOCKET, SO_RCVTIMEO, &for_ever, sizeof for_ever);
   out->alive_ = true;
-  out->listener_ = start_without_signals([worker = out.get()] { worker->listen(); });
+  out->listener_ = start_without_signals([backend = out.get()] { backend->listen(); });
   return out;
 }
 
@@ -71,6 +105,12 @@ WorkerBackend::~WorkerBackend() {
 }
 
 Error WorkerBackend::ended_early() {
+  if (pid_ < 0) {
+    return {ErrorCode::kFailed,
+            fmt::format("the run did not greet within {} s", kGreetingMax),
+            {},
+            "one front at a time, and a rank that waits for messages at times"};
+  }
   const int status = launch::await_exit(std::exchange(pid_, -1));
   const bool unusable = WIFEXITED(status) && WEXITSTATUS(status) == 2;
   return {unusable ? ErrorCode::kUnusable : ErrorCode::kFailed,

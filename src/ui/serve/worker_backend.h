@@ -1,7 +1,8 @@
-// A `tombolo-worker generate` as a backend: a child process, which has LibTorch and the weights, at
-// the other end of a socket (generate/front_message.h).
+// A `tombolo-worker` as a backend, which has LibTorch and the weights, at the other end of a socket
+// (generate/front_message.h): a child process (`generate`) that does nothing else, or the rank of a
+// run that answers while it waits.
 //
-// The worker ends with this object, or when this process does. Where it ends before, all answers
+// The child ends with this object, or when this process does. Where it ends before, all answers
 // fail, nothing is admitted any more, and alive() says so.
 #pragma once
 
@@ -13,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "perform/generate/front_message.h"
 #include "ui/serve/backend.h"
@@ -20,9 +22,10 @@
 namespace tombolo::serve {
 
 struct WorkerOptions {
-  std::string program;  // path of tombolo-worker; empty: the one beside this program
-  std::string weights;  // folder
-  int64_t context = 0;  // 0: the model's
+  std::string run = {};  // path of a run's socket; empty: a child, as the others say
+  std::string program;   // path of tombolo-worker; empty: the one beside this program
+  std::string weights;   // folder
+  int64_t context = 0;   // 0: the model's
   int64_t kv_bytes = int64_t{1} << 30;
   int64_t requests = 16;
   int64_t threads = 1;
@@ -30,8 +33,8 @@ struct WorkerOptions {
 
 class WorkerBackend final : public Backend {
  public:
-  // Returns when the weights are there. Fails where the worker ends before, which has said why on
-  // standard error.
+  // Returns when the weights are there. Fails where the child ends before, which has said why on
+  // standard error, and where a run does not greet within 10 s, as one that computes without a gap.
   static Result<std::unique_ptr<WorkerBackend>> start(const WorkerOptions& options);
   ~WorkerBackend() override;
 
@@ -51,6 +54,8 @@ class WorkerBackend final : public Backend {
   };
 
   WorkerBackend(int socket, int pid) : socket_(socket), pid_(pid) {}
+  static Result<int> connect_to(const std::string& path);
+  static Result<std::pair<int, int>> spawn(const WorkerOptions& options);  // socket and process
   Status greet();
   Error ended_early();
   void listen();  // until the worker ends

@@ -1,0 +1,59 @@
+// What a rank's thread does instead of sleeping while it waits for a message: computation that has
+// nothing to do with training, in pieces that end when they said they would.
+//
+// Training comes first: a piece begins only while no message is there that the rank waits for, and
+// should be over by the time that it is given. A message that comes in between waits for that one
+// piece. Nothing of training is computed otherwise, so what it computes is the same, bit for bit.
+#pragma once
+
+#include <optional>
+#include <thread>
+
+#include "base/clock.h"
+#include "perform/runtime/messenger.h"
+
+namespace tombolo::runtime {
+
+class Filler {
+ public:
+  virtual ~Filler() = default;
+  // Computes a piece that should end by then. False: there was none, or none so short. Must not
+  // wait for anything. On the performing thread.
+  virtual bool fill(SimTime until) = 0;
+};
+
+// An EndpointMessenger whose owner fills what it waits for. Threads other than the one that made it
+// wait as ever, and so do all where there is no filler.
+class FillingMessenger : public EndpointMessenger {
+ public:
+  // `piece`: how long a message may have to wait, which is what fill() is given. Without anything to
+  // do it asks again every `glance`.
+  struct Options {
+    SimDuration piece{5'000'000};
+    SimDuration glance{2'000'000};
+  };
+  FillingMessenger(transport::Endpoint& endpoint, Filler* filler, const Clock& clock,
+                   Options options)
+      : EndpointMessenger(endpoint),
+        endpoint_(endpoint),
+        filler_(filler),
+        clock_(clock),
+        options_(options) {}
+
+  Result<Came> receive_any(std::span<const Awaited> wanted) override;
+
+  // How long it has filled, and in how many pieces.
+  SimDuration filled() const { return filled_; }
+  int64_t pieces() const { return pieces_; }
+
+ private:
+  transport::Endpoint& endpoint_;
+  Filler* filler_;
+  const Clock& clock_;
+  Options options_;
+  const std::thread::id owner_ = std::this_thread::get_id();
+  SimDuration filled_;
+  int64_t pieces_ = 0;
+};
+
+}  // namespace tombolo::runtime

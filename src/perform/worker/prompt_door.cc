@@ -1,0 +1,85 @@
+#include "perform/worker/prompt_door.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace tombolo::worker {
+
+using generate::FrontMessage;
+using generate::FrontWord;
+using generate::WorkerMessage;
+using generate::WorkerWord;
+
+PromptDoor::PromptDoor(const generate::Shard& shard, const generate::EngineLimits& limits,
+                       int socket, const Clock& clock)
+    : socket_(socket), engine_(shard, limits, clock) {
+  const generate::ShardFacts& facts = shard.facts();
+  say({.kind = WorkerWord::kReady,
+       .facts = generate::WorkerFacts{.vocabulary = facts.model.vocabulary,
+                                      .positions = facts.model.sequence,
+                                      .weight_bytes = facts.weight_bytes,
+                                      .kv_bytes_per_token = facts.kv().bytes(1),
+                                      .kv_bytes_max = limits.kv_bytes}});
+}
+
+PromptDoor::~PromptDoor() { ::close(socket_); }
+
+Result<bool> PromptDoor::listen(bool wait) {
+  if (gone_) return false;
+  const auto events = static_cast<short>(outbox_.empty() ? POLLIN : POLLIN | POLLOUT);
+  pollfd asked{.fd = socket_, .events = events, .revents = 0};
+  const int ready = poll(&asked, 1, wait && engine_.idle() ? -1 : 0);
+  if (ready == 0 || (ready < 0 && errno == EINTR)) return true;
+  flush();
+  if ((asked.revents & ~POLLOUT) == 0) return !gone_;
+  std::array<char, 65'536> bytes;
+  const ssize_t got = recv(socket_, bytes.data(), bytes.size(), MSG_DONTWAIT);
+  if (got < 0 && (errno == EINTR || errno == EAGAIN)) return true;
+  if (got < 0) return failed(fmt::format("reading prompts: {}", std::strerror(errno)));
+  if (got == 0) return false;
+  TRY(lines_.add({bytes.data(), static_cast<size_t>(got)}));
+  while (const auto line = lines_.next()) take(TRY(generate::parse_front(*line)));
+  return !gone_;
+}
+
+void PromptDoor::do_layer() {
+  engine_.do_layer([&](const generate::EngineEvent& event) { say(message_of(event)); });
+}
+
+bool PromptDoor::do_layer_until(SimTime until) {
+  return engine_.work_once(until,
+                           [&](const generate::EngineEvent& event) { say(message_of(event)); });
+}
+
+void PromptDoor::take(const FrontMessage& message) {
+  const int64_t id = message.request.id;
+  if (message.kind == FrontWord::kCancel) return engine_.cancel(id);
+  const auto refused = engine_.admit(message.request);
+  if (!refused) return say({.kind = WorkerWord::kAdmitted, .id = id});
+  say({.kind = WorkerWord::kRefused, .id = id, .why = refused->why, .message = refused->message});
+}
+
+void PromptDoor::say(const WorkerMessage& message) {
+  outbox_ += to_line(message) + "\n";
+  flush();
+  if (outbox_.size() > kOutboxMax) gone_ = true;
+}
+
+void PromptDoor::flush() {
+  while (!outbox_.empty()) {
+    const ssize_t sent = send(socket_, outbox_.data(), outbox_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent <= 0) {
+      gone_ = gone_ || errno != EAGAIN;
+      return;
+    }
+    outbox_.erase(0, static_cast<size_t>(sent));
+  }
+}
+
+}  // namespace tombolo::worker

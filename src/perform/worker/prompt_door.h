@@ -1,0 +1,43 @@
+// A front's prompts at a worker: what comes through a socket goes to an engine, and what the engine
+// says goes back. Nothing here blocks unless it is told to: a front that does not read is given up.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "perform/generate/front_message.h"
+
+namespace tombolo::worker {
+
+class PromptDoor {
+ public:
+  // Says at once which model is there. The socket is this object's from now on.
+  PromptDoor(const generate::Shard& shard, const generate::EngineLimits& limits, int socket,
+             const Clock& clock);
+  ~PromptDoor();
+
+  // Takes what has come, and sends what could not be sent before. `wait`: for something to come,
+  // where there is nothing to do. False: the front has gone, or does not read.
+  Result<bool> listen(bool wait);
+
+  bool idle() const { return engine_.idle(); }
+  void do_layer();
+  // A layer, if one is due and should be over by then.
+  bool do_layer_until(SimTime until);
+
+ private:
+  static constexpr size_t kOutboxMax = size_t{4} << 20;  // what a front may leave unread
+
+  void take(const generate::FrontMessage& message);
+  void say(const generate::WorkerMessage& message);
+  void flush();
+
+  int socket_;
+  generate::Engine engine_;
+  generate::Lines lines_;
+  std::string outbox_;
+  bool gone_ = false;
+};
+
+}  // namespace tombolo::worker
