@@ -4,7 +4,6 @@
 #include <map>
 
 #include "base/check.h"
-#include "base/clock.h"
 #include "steer/prefill/prefill_controller.h"
 
 namespace tombolo::prefill {
@@ -63,12 +62,12 @@ bool PrefillController::find_lines(const PrefillRequest& request) {
   return any;
 }
 
-// When a prompt ends on a pipeline of each kind that has no other; kNever: after the bound.
+// When a prompt ends on a pipeline of each kind that has no other; or after the bound.
 void PrefillController::find_bounds(SimTime bound, SimTime now) {
   kind_ends_.clear();
   for (const PrefillPipeline& kind : kinds_) {
     const bool in_time = walk(patterns_, kind, times_[kind.table], {.ready = now}, bound, now);
-    kind_ends_.push_back(in_time ? runs_.back().end : kNever);
+    kind_ends_.push_back(in_time ? runs_.back().end : bound + SimDuration{1});
   }
 }
 
