@@ -118,7 +118,7 @@ def train(arguments, job, folder, steps):
 
 def measure(arguments, job, folder, predicted):
     """[(seconds, busy)] of the runs; the first iteration of each does not count."""
-    steps = 4 if predicted < 1.5 else 3 if predicted < 4 else 2
+    steps = 4 if predicted < 1.5 else 3
     out = []
     for run in range(arguments.runs if predicted <= arguments.longest else 0):
         done = train(arguments, job, f"{folder}/out", steps)

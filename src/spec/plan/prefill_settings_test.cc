@@ -35,7 +35,7 @@ TEST(PrefillSettings, NameAPresetOrAModelInline) {
 
   const Result<Job> inlined =
       parse_job(prefill_job("[prefill]\nmemory = \"2 GB\"\n[prefill.model]\npreset = "
-                         "\"llama3-8b\"\nsequence = 4096\n"),
+                            "\"llama3-8b\"\nsequence = 4096\n"),
                 "job.toml");
   ASSERT_TRUE(inlined) << inlined.error().text();
   EXPECT_EQ(inlined->prefill->model.sequence, 4096);

@@ -162,7 +162,7 @@ std::vector<IterationTime> iteration_times(const Trace& trace);
 // Those whose lengths count: the steady ones, or all but the last where none is, or the only one.
 std::vector<IterationTime> counting(std::vector<IterationTime> times);
 
-// Of those that count; 0 without iterations.
+// Of those that count, but of two that overlap half of what both take; 0 without iterations.
 SimDuration median_iteration(const std::vector<IterationTime>& times);
 
 }  // namespace tombolo::trace
