@@ -29,6 +29,9 @@ namespace {
 
 constexpr int kGreetingMax = 10;  // seconds, of a run
 
+// A rank answers between its passes, which may take long; a client then asks somebody else sooner.
+constexpr std::chrono::seconds kAdmissionMax{10};
+
 }  // namespace
 
 class WorkerBackend::Stream final : public Answer {
@@ -88,8 +91,9 @@ Result<std::unique_ptr<WorkerBackend>> WorkerBackend::start(const WorkerOptions&
   }
   std::unique_ptr<WorkerBackend> out(new WorkerBackend(worker.first, worker.second));
   TRY(out->greet());
-  const timeval for_ever{};
+  const timeval for_ever{}, patience{.tv_sec = kAdmissionMax.count()};
   setsockopt(out->socket_, SOL_SOCKET, SO_RCVTIMEO, &for_ever, sizeof for_ever);
+  setsockopt(out->socket_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   out->alive_ = true;
   out->listener_ = start_without_signals([backend = out.get()] { backend->listen(); });
   return out;
@@ -191,7 +195,10 @@ bool WorkerBackend::say(const FrontMessage& message) {
   for (size_t done = 0; done < line.size();) {
     const ssize_t sent = send(socket_, line.data() + done, line.size() - done, MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
-    if (sent <= 0) return false;
+    if (sent <= 0) {
+      shutdown(socket_, SHUT_RDWR);  // half a line may have left: nothing can follow it
+      return false;
+    }
     done += static_cast<size_t>(sent);
   }
   return true;
@@ -210,9 +217,11 @@ tl::expected<std::unique_ptr<Answer>, Refused> WorkerBackend::admit(generate::Re
   if (!say({.kind = FrontWord::kRequest, .request = std::move(request)})) return gone();
   std::unique_lock lock(mutex_);
   const Inbox& inbox = inboxes_.at(id);
-  news_.wait(lock, [&] { return inbox.admitted || inbox.refused || !alive_; });
+  const bool answered = news_.wait_for(lock, kAdmissionMax,
+                                       [&] { return inbox.admitted || inbox.refused || !alive_; });
   if (inbox.admitted) return stream;
-  const Refused refused = inbox.refused.value_or(Refused{Refusal::kBusy, "the worker has gone"});
+  const Refused refused = inbox.refused.value_or(
+      Refused{Refusal::kBusy, answered ? "the worker has gone" : "the worker is busy elsewhere"});
   lock.unlock();
   return tl::unexpected(refused);
 }
