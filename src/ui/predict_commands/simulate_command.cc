@@ -65,7 +65,7 @@ void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation
   out << fmt::format("  ranks compute {:.1f} %, wait for communication {:.1f} %, idle {:.1f} %\n",
                      share(sum.compute), share(sum.exposed_communication), share(sum.idle));
   if (const SimDuration exposed = simulation.breakdown.exposed_exchange; exposed.ns > 0) {
-    out << fmt::format("  of that {} of an iteration, in the mean, for sums of gradients\n",
+    out << fmt::format("  waiting for sums of gradients: {} of an iteration, the mean over ranks\n",
                        brief(seconds(exposed)));
   }
   print_wan(out, simulation.breakdown.wan);
