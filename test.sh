@@ -32,7 +32,7 @@ tsan_labels=(engine link transport runtime launch worker)
 # What LibTorch, real time or a browser decides, and what computes for minutes under a sanitizer. The rest runs under the
 # sanitizers. --long runs all of it in both builds.
 swift_labels=(train numerics with_torch optimised islands browser recorded)
-swift_programs=(tombolo tombolo-worker tombolo-islands sample_report imported_logits)
+swift_programs=(tombolo tombolo-worker tombolo-islands)
 
 passed=0 failed=0 skipped=0
 times=""

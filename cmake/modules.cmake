@@ -84,6 +84,19 @@ function(tombolo_test name)
   endforeach()
 endfunction()
 
+# tombolo_test_program(NAME SOURCES file... USES module... FOR label): a program that Python tests start. It is built with the
+# tests of that label: what ./test.sh builds from a fresh clone is what its tests find.
+function(tombolo_test_program name)
+  cmake_parse_arguments(ARG "" "FOR" "SOURCES;USES" ${ARGN})
+  list(TRANSFORM ARG_USES PREPEND "tombolo_")
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_USES})
+  if(NOT TARGET tests_of_${ARG_FOR})
+    add_custom_target(tests_of_${ARG_FOR})
+  endif()
+  add_dependencies(tests_of_${ARG_FOR} ${name})
+endfunction()
+
 function(tombolo_discover name labels filter)
   string(MAKE_C_IDENTIFIER "tests_of_${name}_${filter}" found)
   # LibTorch takes seconds to load where nothing has read it yet.
