@@ -92,6 +92,16 @@ LayerWork Engine::next_work() const {
           .head = left == 1};
 }
 
+std::vector<int64_t> Engine::turns() const {
+  std::vector<int64_t> out;
+  for (const auto& work : work_) out.push_back(static_cast<int64_t>(work->next.size()));
+  return out;
+}
+
+void Engine::doubt(const LayerWork& work) {
+  if (++doubts_ % kRefusedMax == 0) times_.forget_slowest(work);
+}
+
 SimDuration Engine::next_layer() const { return times_.expect(next_work()); }
 
 void Engine::do_layer(const Tell& tell) {

@@ -89,6 +89,13 @@ class Engine {
   // Layers for as long as that does any. How many.
   int64_t work_until(SimTime until, const Tell& tell);
 
+  // Tokens of the next pass of each prompt, or of the one that has begun, in the order of turns.
+  std::vector<int64_t> turns() const;
+  SimDuration expect(const LayerWork& work) const { return times_.expect(work); }
+  // Somebody refused a prompt for what is expected of such layers, although nothing else was to be
+  // done. As nobody learns from prompts that are refused, every eighth time the slowest observation
+  // is forgotten.
+  void doubt(const LayerWork& work);
   SimDuration next_layer()
       const;  // how long it should take (layer_times.h); CHECKs that one is due
   int64_t kv_bytes_used() const { return kv_bytes_used_; }
@@ -108,7 +115,8 @@ class Engine {
   LayerTimes times_;
   std::deque<std::unique_ptr<Work>> work_;  // whose turn it is first
   int64_t kv_bytes_used_ = 0;
-  int refused_ = 0;            // windows in a row, for being too short
+  int refused_ = 0;  // windows in a row, for being too short
+  int doubts_ = 0;
   SimTime refused_until_{-1};  // the last of them
 };
 

@@ -4,9 +4,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/units.h"
+#include "steer/prefill/gap_admission.h"
 
 namespace tombolo::worker {
 
@@ -15,9 +22,34 @@ using generate::FrontWord;
 using generate::WorkerMessage;
 using generate::WorkerWord;
 
+namespace {
+
+// By the slowest of the last layers like it; nothing before the first one. Where a longer prompt was
+// faster than a shorter one, it is taken to be as slow.
+std::optional<prefill::DurationTable> times_of(const generate::Engine& engine, int64_t positions) {
+  std::vector<prefill::DurationTable::Row> rows;
+  Seconds layer, ends;
+  for (int64_t tokens = 1;; tokens = std::min(2 * tokens, positions)) {
+    const SimDuration body = engine.expect({.rows = tokens});
+    const SimDuration whole = engine.expect({.rows = tokens, .head = true});
+    layer = std::max(layer, seconds(body));
+    ends = std::max(ends, seconds(whole - body));
+    rows.push_back({.tokens = tokens, .layer = layer, .ends = ends});
+    if (tokens == positions) break;
+  }
+  auto table = prefill::DurationTable::make(std::move(rows));
+  return table ? std::optional(*table) : std::nullopt;
+}
+
+}  // namespace
+
 PromptDoor::PromptDoor(const generate::Shard& shard, const generate::EngineLimits& limits,
-                       int socket, const Clock& clock)
-    : socket_(socket), engine_(shard, limits, clock) {
+                       int socket, const Clock& clock, PromptGaps gaps)
+    : socket_(socket),
+      facts_(shard.facts()),
+      clock_(clock),
+      gaps_(gaps),
+      engine_(shard, limits, clock) {
   const generate::ShardFacts& facts = shard.facts();
   say({.kind = WorkerWord::kReady,
        .facts = generate::WorkerFacts{.vocabulary = facts.model.vocabulary,
@@ -59,9 +91,30 @@ bool PromptDoor::do_layer_until(SimTime until) {
 void PromptDoor::take(const FrontMessage& message) {
   const int64_t id = message.request.id;
   if (message.kind == FrontWord::kCancel) return engine_.cancel(id);
-  const auto refused = engine_.admit(message.request);
+  auto refused = engine_.admit(message.request);
+  if (!refused && !fits_into_gaps(std::ssize(message.request.tokens))) {
+    engine_.cancel(id);
+    refused = {generate::Refusal::kBusy,
+               fmt::format("the gaps of training leave no room for its first token within {}",
+                           brief(seconds(gaps_.within)))};
+  }
   if (!refused) return say({.kind = WorkerWord::kAdmitted, .id = id});
   say({.kind = WorkerWord::kRefused, .id = id, .why = refused->why, .message = refused->message});
+}
+
+// The prompt that was admitted last, behind one pass of each of the others.
+bool PromptDoor::fits_into_gaps(int64_t tokens) {
+  if (!gaps_.windows || !gaps_.windows->period_begin()) return true;
+  const auto times = times_of(engine_, facts_.model.sequence);
+  if (!times) return true;
+  const auto in_time = [&](const std::vector<int64_t>& passes) {
+    return prefill::end_of_passes(*gaps_.windows, *times, facts_.slice.layers, passes, gaps_.within,
+                                  clock_.now())
+        .has_value();
+  };
+  if (in_time(engine_.turns())) return true;
+  if (!in_time({tokens})) engine_.doubt({.rows = tokens});
+  return false;
 }
 
 void PromptDoor::say(const WorkerMessage& message) {

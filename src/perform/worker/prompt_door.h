@@ -7,14 +7,23 @@
 
 #include "base/clock.h"
 #include "perform/generate/front_message.h"
+#include "steer/prefill/rank_windows.h"
 
 namespace tombolo::worker {
+
+// When a rank of a run answers, and what is refused at once: a prompt whose first token would not be
+// there in time, by how long layers took so far. As long as nothing is known of that, or of the
+// rank's gaps, none is.
+struct PromptGaps {
+  const prefill::RankWindows* windows = nullptr;  // outlives whoever has this; null: all the time
+  SimDuration within{10'000'000'000};
+};
 
 class PromptDoor {
  public:
   // Says at once which model is there. The socket is this object's from now on.
   PromptDoor(const generate::Shard& shard, const generate::EngineLimits& limits, int socket,
-             const Clock& clock);
+             const Clock& clock, PromptGaps gaps = {});
   ~PromptDoor();
 
   // Takes what has come, and sends what could not be sent before. `wait`: for something to come,
@@ -32,8 +41,12 @@ class PromptDoor {
   void take(const generate::FrontMessage& message);
   void say(const generate::WorkerMessage& message);
   void flush();
+  bool fits_into_gaps(int64_t tokens);
 
   int socket_;
+  const generate::ShardFacts& facts_;
+  const Clock& clock_;
+  PromptGaps gaps_;
   generate::Engine engine_;
   generate::Lines lines_;
   std::string outbox_;

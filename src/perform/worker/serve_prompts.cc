@@ -9,7 +9,6 @@
 #include <cstring>
 #include <optional>
 
-#include "perform/worker/prompt_door.h"
 #ifdef TOMBOLO_TORCH
 #include "perform/train/prefill_shard.h"
 #include "perform/train/threads.h"
@@ -46,13 +45,15 @@ Result<int> listen_at(const std::string& path) {
 class PromptFiller final : public runtime::Filler {
  public:
   PromptFiller(std::unique_ptr<generate::Shard> own, const generate::Shard& shard,
-               const generate::EngineLimits& limits, std::string path, int door, const Clock& clock)
+               const generate::EngineLimits& limits, std::string path, int door, const Clock& clock,
+               PromptGaps gaps)
       : own_(std::move(own)),
         shard_(shard),
         limits_(limits),
         path_(std::move(path)),
         door_(door),
-        clock_(clock) {}
+        clock_(clock),
+        gaps_(gaps) {}
   ~PromptFiller() override {
     ::close(door_);
     unlink(path_.c_str());
@@ -72,7 +73,7 @@ class PromptFiller final : public runtime::Filler {
     const int socket = accept4(door_, nullptr, nullptr, SOCK_CLOEXEC);
     if (socket < 0) return;
     if (is_of_this_user(socket)) {
-      front_.emplace(shard_, limits_, socket, clock_);
+      front_.emplace(shard_, limits_, socket, clock_, gaps_);
     } else {
       ::close(socket);
     }
@@ -84,6 +85,7 @@ class PromptFiller final : public runtime::Filler {
   std::string path_;
   int door_;
   const Clock& clock_;
+  PromptGaps gaps_;
   std::optional<PromptDoor> front_;
 };
 
@@ -121,19 +123,20 @@ Status serve_prompts(const PromptOptions& options, int socket, const Clock& cloc
 
 Result<std::unique_ptr<runtime::Filler>> prompt_filler(const generate::Shard& shard,
                                                        const generate::EngineLimits& limits,
-                                                       const std::string& path,
-                                                       const Clock& clock) {
+                                                       const std::string& path, const Clock& clock,
+                                                       PromptGaps gaps) {
   const int door = TRY(listen_at(path));
-  return std::make_unique<PromptFiller>(nullptr, shard, limits, path, door, clock);
+  return std::make_unique<PromptFiller>(nullptr, shard, limits, path, door, clock, gaps);
 }
 
 Result<std::unique_ptr<runtime::Filler>> prompt_filler(const PromptOptions& options,
-                                                       const std::string& path,
-                                                       const Clock& clock) {
+                                                       const std::string& path, const Clock& clock,
+                                                       PromptGaps gaps) {
   auto shard = TRY(load_whole(options));
   const int door = TRY(listen_at(path));
   const generate::Shard& whole = *shard;
-  return std::make_unique<PromptFiller>(std::move(shard), whole, options.limits, path, door, clock);
+  return std::make_unique<PromptFiller>(std::move(shard), whole, options.limits, path, door, clock,
+                                        gaps);
 }
 
 }  // namespace tombolo::worker

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "perform/generate/engine.h"
 #include "perform/runtime/filler.h"
+#include "perform/worker/prompt_door.h"
 
 namespace tombolo::worker {
 
@@ -31,10 +32,12 @@ Status serve_prompts(const generate::Shard& shard, const generate::EngineLimits&
 // socket `path`, one at a time, which is made anew. A front that leaves, that does not read or that
 // sends what is no message is given up, with its prompts; training does not notice.
 Result<std::unique_ptr<runtime::Filler>> prompt_filler(const PromptOptions& options,
-                                                       const std::string& path, const Clock& clock);
+                                                       const std::string& path, const Clock& clock,
+                                                       PromptGaps gaps = {});
 // `shard` outlives it.
 Result<std::unique_ptr<runtime::Filler>> prompt_filler(const generate::Shard& shard,
                                                        const generate::EngineLimits& limits,
-                                                       const std::string& path, const Clock& clock);
+                                                       const std::string& path, const Clock& clock,
+                                                       PromptGaps gaps = {});
 
 }  // namespace tombolo::worker

@@ -158,6 +158,45 @@ TEST_F(PromptsInGaps, AreAnsweredALayerAtATime) {
   close(front);
 }
 
+// Three layers of 1,000 ns; gaps of 2,000 before the next period of 10,000, of which 8,000 are
+// computed. A prompt that would take a period and more is refused where less is allowed.
+TEST(PromptsInForeseenGaps, AreRefusedWhereNoWindowIsThereInTime) {
+  ManualClock clock;
+  const generate::ToyShard shard(clock, SimDuration{1000});
+  constexpr action::Action kForward{action::ActionKind::kForward, 0, 0};
+  prefill::RankWindows windows({.period = {10'000}, .computations = {{kForward, {0}, {8'000}}}},
+                               {0});
+  windows.begins(1, kForward, {-8'000});
+  windows.ends(1, kForward, {0});
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  PromptDoor door(shard, {}, ends[1], clock, {.windows = &windows, .within = {11'500}});
+  const auto ask = [&](int64_t id) {
+    say_to(ends[0], to_line(FrontMessage{.request = {.id = id, .tokens = {3, 4}}}) + "\n");
+    EXPECT_TRUE(door.listen(false).value());
+    return hear_from(ends[0]);
+  };
+  EXPECT_THAT(ask(1), HasSubstr("\"admitted\""));  // nobody knows how long a layer takes
+  door.do_layer();  // now it is known: 1,000 of the 2,000 of this window are left
+  // The first prompt's pass, counted whole, takes this window and one of the next, then come three.
+  const std::string refused = ask(2);
+  EXPECT_THAT(refused, HasSubstr("\"refused\""));
+  EXPECT_THAT(refused, HasSubstr("\"busy\""));
+  EXPECT_THAT(refused, HasSubstr("the gaps of training"));
+  door.do_layer();
+  door.do_layer();  // the first is answered
+  windows.begins(2, kForward, {3'000});
+  windows.ends(2, kForward, {11'000});
+  clock.advance({8'000});
+  EXPECT_THAT(ask(3), HasSubstr("\"admitted\""));  // 2,000 now and 1,000 at 21,000
+  EXPECT_THAT(ask(4), HasSubstr("\"refused\""));
+  // What was seen once is no law for ever: where not even a prompt alone would fit, it is forgotten.
+  clock.advance({1'900});
+  int64_t id = 5;
+  while (ask(id).find("\"refused\"") != std::string::npos) ASSERT_LT(++id, 100);
+  close(ends[0]);
+}
+
 // Who leaves, and who sends what is no message: the next one is served.
 TEST_F(PromptsInGaps, FrontsComeAndGo) {
   for (const char* last : {"", "nonsense\n", "{}\n"}) {

@@ -87,12 +87,14 @@ Status prepare_prompts(launch::RankSessionOptions& session,
     };
     return {};
   }
-  session.make_filler = [prompts = *prompts, &clock](int32_t) {
+  const PromptGaps gaps{.windows = session.filling.windows,
+                        .within = SimDuration{prompts->within_ns}};
+  session.make_filler = [prompts = *prompts, gaps, &clock](int32_t) {
     return prompt_filler(
         {.weights = prompts.weights,
          .context = prompts.context,
          .limits = {.kv_bytes = prompts.kv_bytes, .requests_max = prompts.requests}},
-        prompts.socket, clock);
+        prompts.socket, clock, gaps);
   };
   return {};
 }
