@@ -391,6 +391,24 @@ steps = 60
         layers = self.records(self.folder / "both" / "trace.jsonl", "prompt_layers", by="rank")
         self.assertEqual(list(layers), [1])
         self.assertGreaterEqual(layers[1], 4 * self.LENGTH)
+        for name in ("prompt_holds", "prompt_held_s", "prompt_held_max_s", "prompt_guard_s"):  # the last: gaps were foreseen
+            records = self.records(self.folder / "both" / "trace.jsonl", name, by="rank")
+            self.assertEqual(list(records), [1], name)
+            self.assertGreaterEqual(records[1], 0)
+
+    # Emulated ranks carry a load of prompts in the gaps that their Plan foresees, and pass the same bytes as without.
+    def test_emulated_ranks_carry_a_load(self):
+        job = self.JOB.replace("cpu", "emulated:a100-80g").replace("global_batch = 4", "global_batch = 8").replace("hidden = 64", "hidden = 4096")
+        self.write("job.toml", job.replace("steps = 60", "steps = 10") + '[prefill]\nmodel = "llama3-8b"\nmemory = "16.1 GB"\n')
+        self.ended(self.train("load", "--prompt-load", 512))
+        trace = self.folder / "load" / "trace.jsonl"
+        for name in ("prompt_layers", "prompt_guard_s"):
+            self.assertEqual(sorted(self.records(trace, name, by="rank")), [0, 1])
+        self.assertGreater(min(self.records(trace, "prompt_layers", by="rank").values()), 0)
+        self.refused(2, ["--prompt-load 9000", "8192"], "train", "job.toml", "--prompt-load", "9000")
+        self.refused(2, ["one of both"], "train", "job.toml", "--prompt-load", "512", "--prompt-weights", "weights")
+        self.write("job.toml", job)
+        self.refused(2, ["[prefill]", "model"], "train", "job.toml", "--prompt-load", "512")
 
 
 # Refused before anything is started.

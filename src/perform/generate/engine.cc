@@ -133,7 +133,10 @@ void Engine::end_first(const Tell& tell, EngineEvent event) {
 
 bool Engine::work_once(SimTime until, const Tell& tell) {
   if (idle()) return false;
-  if (next_layer() > until - clock_.now()) {
+  const SimDuration left = until - clock_.now();
+  if (next_layer() > left) {
+    if (left.ns <= 0 || until == refused_until_) return false;
+    refused_until_ = until;
     if (++refused_ % kRefusedMax == 0) times_.forget_slowest(next_work());
     return false;
   }

@@ -82,8 +82,9 @@ class Engine {
   void do_layer(const Tell& tell);
 
   // A layer, if one is due that should be over by `until`. False: none was done. Expectations that
-  // have refused eight layers in a row lose their slowest observation, so that a prompt gets on even
-  // where no gap is long enough, by few layers that overrun theirs.
+  // have refused eight windows in a row (each with an `until` of its own) lose their slowest
+  // observation, so that a prompt gets on even where no gap is long enough, by few layers that
+  // overrun theirs.
   bool work_once(SimTime until, const Tell& tell);
   // Layers for as long as that does any. How many.
   int64_t work_until(SimTime until, const Tell& tell);
@@ -107,7 +108,8 @@ class Engine {
   LayerTimes times_;
   std::deque<std::unique_ptr<Work>> work_;  // whose turn it is first
   int64_t kv_bytes_used_ = 0;
-  int refused_ = 0;  // layers in a row, for being too long
+  int refused_ = 0;            // windows in a row, for being too short
+  SimTime refused_until_{-1};  // the last of them
 };
 
 }  // namespace tombolo::generate

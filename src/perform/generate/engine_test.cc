@@ -105,10 +105,29 @@ TEST(Engine, APromptGetsOnWhereNoWindowIsLongEnough) {
   engine.do_layer(heard.ear());
   for (int layer = 1; layer < 8; ++layer) {
     int refused = 0;
-    while (!engine.work_once(clock.now() + SimDuration{5'000}, heard.ear())) ++refused;
+    while (!engine.work_once(clock.now() + SimDuration{5'000}, heard.ear())) {
+      clock.advance({100'000});
+      ASSERT_LE(++refused, 8);
+    }
     EXPECT_EQ(refused, 8) << "layer " << layer;
   }
   EXPECT_THAT(heard.tokens[1], ElementsAre(7));
+}
+
+// Whoever asks again and again until the same instant has seen one window, and one that is over is
+// none.
+TEST(Engine, AWindowRefusesOnce) {
+  ManualClock clock;
+  const ToyShard slow(clock, SimDuration{1'000'000'000}, toy_model(8));
+  Engine engine(slow, {}, clock);
+  Heard heard;
+  EXPECT_FALSE(engine.admit({.id = 1, .tokens = {3, 4}, .tokens_max = 1}));
+  engine.do_layer(heard.ear());
+  const SimTime end = clock.now() + SimDuration{5'000};
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_FALSE(engine.work_once(end, heard.ear()));
+    EXPECT_FALSE(engine.work_once(end - SimDuration{5'000 + i}, heard.ear()));
+  }
 }
 
 // Of a toy: 2 x 3 layers x tokens x 1 number x 4 bytes. The last token of an answer needs none.

@@ -462,7 +462,8 @@ Status RankSession::perform_all(const plan::Plan& plan, const schedule::Schedule
                                        : schedule.pairs[static_cast<size_t>(options_.rank)],
        .emulated_wan = !options_.network.empty(),
        .one_clock = !on_several_hosts(),
-       .has_room = room()},
+       .has_room = room(),
+       .windows = options_.filling.windows},
       kernels, in_cell, clock_, hooks(kernels)));
   const auto add = [&](const char* name, double value) {
     part.records.push_back({.name = name, .rank = options_.rank, .value = value});
@@ -474,6 +475,11 @@ Status RankSession::perform_all(const plan::Plan& plan, const schedule::Schedule
   if (options_.make_filler) {
     add("prompts_s", seconds(messenger.filled()).value);
     add("prompt_layers", static_cast<double>(messenger.pieces()));
+    add("prompt_holds", static_cast<double>(messenger.held().times));
+    add("prompt_held_s", seconds(messenger.held().sum).value);
+    add("prompt_held_max_s", seconds(messenger.held().longest).value);
+    if (options_.filling.windows)
+      add("prompt_guard_s", seconds(options_.filling.windows->guard()).value);
   }
   if (kernels.state_bytes() > 0) add("state_bytes", static_cast<double>(kernels.state_bytes()));
   if (plan.run.threads) add("threads", static_cast<double>(kernels.threads()));

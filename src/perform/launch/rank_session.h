@@ -33,6 +33,7 @@ using KernelsFactory =
     std::function<Result<std::unique_ptr<runtime::Kernels>>(const plan::Plan& plan, int32_t rank)>;
 
 // What a rank does while it waits; null: nothing. After the Plan is known, on the performing thread.
+// When it may is `filling.windows`, which hears of the rank's computations.
 using FillerFactory = std::function<Result<std::unique_ptr<runtime::Filler>>(int32_t rank)>;
 
 struct RankSessionOptions {

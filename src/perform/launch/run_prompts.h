@@ -5,30 +5,60 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "base/time.h"
+#include "steer/prefill/rank_windows.h"
 
 namespace tombolo::launch {
 
 inline constexpr const char* kPromptsVariable = "TOMBOLO_PROMPTS";
 
+// When a rank's training leaves time, by the Plan's prediction.
+struct RankGaps {
+  int32_t rank = 0;
+  prefill::RankPlan plan;
+
+  bool operator==(const RankGaps&) const = default;
+};
+
+// Prompts without end and without words: emulated ranks wait for as long as each layer would take.
+struct PromptLoad {
+  int64_t tokens = 0;  // of each
+  int64_t layers = 1;
+  int64_t layer_ns = 1;
+  int64_t ends_ns = 0;  // with the last layer
+
+  bool operator==(const PromptLoad&) const = default;
+};
+
 struct RunPrompts {
-  int32_t rank = 0;     // which one answers
-  std::string weights;  // folder with a model of its own
+  int32_t rank = 0;     // which one answers; with a load all do
+  std::string weights;  // folder with a model of its own; empty: a load
   std::string socket;   // path, on which fronts find it
   int64_t context = 0;
   int64_t kv_bytes = int64_t{1} << 30;
   int64_t requests = 16;
   int64_t piece_ns =
-      5'000'000;  // the longest layer: so long a message of training may have to wait
+      5'000'000;  // so long a message may have to wait where the Plan foresees no gap
+  int64_t guard_ns = 1'000'000;        // kept free before a computation, until it is learned
+  int64_t within_ns = 10'000'000'000;  // to the first token, or a prompt is refused
+  std::vector<RankGaps> gaps;          // of the ranks that answer; left out: nothing is foreseen
+  std::optional<PromptLoad> load;
 
   bool operator==(const RunPrompts&) const = default;
 };
 
+// At most kPromptsTextMax bytes, which a variable of the environment may have: gaps beyond are left
+// out.
+inline constexpr size_t kPromptsTextMax = 120'000;
 std::string to_text(const RunPrompts& prompts);
 Result<RunPrompts> parse_run_prompts(const std::string& text);
 // Nothing where the variable is not set.
 Result<std::optional<RunPrompts>> prompts_of_environment();
+
+// Of this rank; nothing: no gap of it is foreseen.
+std::optional<prefill::RankWindows> windows_of(const RunPrompts& prompts, int32_t rank);
 
 }  // namespace tombolo::launch

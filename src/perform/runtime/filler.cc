@@ -1,28 +1,47 @@
 #include "perform/runtime/filler.h"
 
+#include <algorithm>
+
 #include "perform/transport/receive_timeout.h"
 
 namespace tombolo::runtime {
+
+SimTime FillingMessenger::end_of_piece(SimTime begin) const {
+  const SimTime piece = begin + options_.piece;
+  return options_.windows ? options_.windows->until(begin).value_or(piece) : piece;
+}
+
+void FillingMessenger::note_held(SimDuration by) {
+  if (by.ns <= 0) return;
+  ++held_.times;
+  held_.sum += by;
+  held_.longest = std::max(held_.longest, by);
+  if (options_.windows) options_.windows->held(by);
+}
 
 Result<Messenger::Came> FillingMessenger::receive_any(std::span<const Awaited> wanted) {
   if (!filler_ || std::this_thread::get_id() != owner_)
     return EndpointMessenger::receive_any(wanted);
   SimTime until = clock_.now();
+  SimTime begin = until;  // of the last piece; `until`, where that was none
   for (;;) {
     auto came = endpoint_.receive_any(wanted, until);
-    if (came) return came;
+    if (came) {
+      note_held(until - std::max(begin, came->message.delivered));
+      return came;
+    }
     if (!transport::is_receive_timeout(came.error())) {
       came.error().code = ErrorCode::kLostPeer;
       return came;
     }
-    const SimTime begin = clock_.now();
-    const bool filled = filler_->fill(begin + options_.piece);
+    begin = clock_.now();
+    const bool filled = filler_->fill(end_of_piece(begin));
     until = clock_.now();
     if (filled) {
       filled_ += until - begin;
       ++pieces_;
     } else {
-      until = until + options_.glance;
+      begin = until = until + options_.glance;
     }
   }
 }

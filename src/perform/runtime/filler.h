@@ -2,8 +2,10 @@
 // nothing to do with training, in pieces that end when they said they would.
 //
 // Training comes first: a piece begins only while no message is there that the rank waits for, and
-// should be over by the time that it is given. A message that comes in between waits for that one
-// piece. Nothing of training is computed otherwise, so what it computes is the same, bit for bit.
+// should be over by the time that it is given: the end of the window that the Plan foresees, less a
+// guard (steer/prefill/rank_windows.h), or, in a wait that it does not foresee, so long from now as a
+// message may wait. A message that comes before waits for that one piece. Nothing of training is
+// computed otherwise, so what it computes is the same, bit for bit.
 #pragma once
 
 #include <optional>
@@ -11,6 +13,7 @@
 
 #include "base/clock.h"
 #include "perform/runtime/messenger.h"
+#include "steer/prefill/rank_windows.h"
 
 namespace tombolo::runtime {
 
@@ -26,11 +29,17 @@ class Filler {
 // wait as ever, and so do all where there is no filler.
 class FillingMessenger : public EndpointMessenger {
  public:
-  // `piece`: how long a message may have to wait, which is what fill() is given. Without anything to
+  // `piece`: how long a message may have to wait that the Plan does not foresee. Without anything to
   // do it asks again every `glance`.
   struct Options {
     SimDuration piece{5'000'000};
     SimDuration glance{2'000'000};
+    prefill::RankWindows* windows = nullptr;  // outlives it; null: nothing is foreseen
+  };
+  // How often a message was there before the piece was over that ran then, and for how long.
+  struct Held {
+    int64_t times = 0;
+    SimDuration sum, longest;
   };
   FillingMessenger(transport::Endpoint& endpoint, Filler* filler, const Clock& clock,
                    Options options)
@@ -45,8 +54,12 @@ class FillingMessenger : public EndpointMessenger {
   // How long it has filled, and in how many pieces.
   SimDuration filled() const { return filled_; }
   int64_t pieces() const { return pieces_; }
+  const Held& held() const { return held_; }
 
  private:
+  SimTime end_of_piece(SimTime begin) const;
+  void note_held(SimDuration by);
+
   transport::Endpoint& endpoint_;
   Filler* filler_;
   const Clock& clock_;
@@ -54,6 +67,7 @@ class FillingMessenger : public EndpointMessenger {
   const std::thread::id owner_ = std::this_thread::get_id();
   SimDuration filled_;
   int64_t pieces_ = 0;
+  Held held_;
 };
 
 }  // namespace tombolo::runtime

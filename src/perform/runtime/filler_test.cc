@@ -6,6 +6,7 @@
 #include <functional>
 #include <set>
 #include <thread>
+#include <vector>
 
 #include "perform/transport/receive_timeout.h"
 #include "support/test_endpoints.h"
@@ -86,6 +87,62 @@ TEST_F(FillerTest, OtherThreadsWaitAsEver) {
   ASSERT_TRUE(one_->send(0, kTag, {}));
   other.join();
   EXPECT_EQ(filler.calls(), 0);
+}
+
+// What a message waits for a piece is counted, once and no longer than since it came.
+TEST_F(FillerTest, CountsForHowLongAMessageWaited) {
+  class SlowFiller : public Filler {
+   public:
+    SlowFiller(Clock& clock, std::function<void()> first) : clock_(clock), first_(first) {}
+    bool fill(SimTime) override {
+      first_();
+      clock_.sleep_until(clock_.now() + SimDuration{20'000'000});
+      return true;
+    }
+
+   private:
+    Clock& clock_;
+    std::function<void()> first_;
+  } filler(clock_, [&] { ASSERT_TRUE(zero_->send(0, kTag, link::Payload(3))); });
+  FillingMessenger messenger(*zero_, &filler, clock_, {.piece = kPiece});
+  ASSERT_TRUE(messenger.receive(0, kTag));
+  EXPECT_EQ(messenger.pieces(), 1);
+  EXPECT_EQ(messenger.held().times, 1);
+  EXPECT_GT(messenger.held().sum.ns, 0);
+  EXPECT_LE(messenger.held().sum, messenger.filled());
+  EXPECT_EQ(messenger.held().longest, messenger.held().sum);
+}
+
+// In a gap that is foreseen a piece may be as long as that is; where training is due, none is begun.
+TEST_F(FillerTest, FillsUntilTheWindowEnds) {
+  const action::Action first{action::ActionKind::kForward, 0, 0}, second{first.kind, 0, 1};
+  constexpr int64_t kHour = 3'600'000'000'000;
+  prefill::RankWindows windows(
+      {.period = {3 * kHour}, .computations = {{first, {0}, {1}}, {second, {kHour}, {2 * kHour}}}},
+      {7});
+  const SimTime begin = clock_.now();
+  windows.begins(1, first, begin);
+  windows.ends(1, first, begin + SimDuration{1});
+  class HeardFiller : public Filler {
+   public:
+    explicit HeardFiller(std::function<void(SimTime)> heard) : heard_(heard) {}
+    bool fill(SimTime until) override {
+      heard_(until);
+      return true;
+    }
+
+   private:
+    std::function<void(SimTime)> heard_;
+  };
+  std::vector<SimTime> ends;
+  HeardFiller filler([&](SimTime until) {
+    ends.push_back(until);
+    ASSERT_TRUE(zero_->send(0, kTag, link::Payload(3)));
+  });
+  FillingMessenger messenger(*zero_, &filler, clock_, {.piece = kPiece, .windows = &windows});
+  ASSERT_TRUE(messenger.receive(0, kTag));
+  ASSERT_EQ(ends.size(), 1u);
+  EXPECT_EQ(ends[0], begin + SimDuration{kHour - 7});
 }
 
 TEST(ReceiveTimeout, IsToldFromOtherErrors) {

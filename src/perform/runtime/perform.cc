@@ -96,6 +96,12 @@ class Performer {
   void pass_output(const Action& action, Payload output);
   void pass_gradient(const Action& action, Payload gradient);
   void await_release(const Action& action);
+  void tell_begin(const Action& action) {
+    if (options_.windows) options_.windows->begins(iteration_, action, clock_.now());
+  }
+  void tell_end(const Action& action) {
+    if (options_.windows) options_.windows->ends(iteration_, action, clock_.now());
+  }
   Status evaluate(int64_t step);
   Status evaluate_batch(int32_t stage, int64_t step, int64_t batch, int64_t batches);
   Status clip_gradients();
@@ -331,7 +337,8 @@ Status Performer::co_execute(const schedule::Pair& pair) {
         action::to_text(backward));
   take_waits();
   const SimTime start = now();
-  return kernels_.pairs()->co_execute(
+  tell_begin(forward);
+  TRY(kernels_.pairs()->co_execute(
       {.forward_stage = forward.stage,
        .forward_microbatch = forward.microbatch,
        .input = take(inputs_, forward),
@@ -340,7 +347,10 @@ Status Performer::co_execute(const schedule::Pair& pair) {
        .output_gradient = take(output_gradients_, backward)},
       {.forward = [&](Payload output) { return hand_over(forward, std::move(output), start); },
        .backward =
-           [&](Payload gradient) { return hand_over(backward, std::move(gradient), start); }});
+           [&](Payload gradient) { return hand_over(backward, std::move(gradient), start); }}));
+  tell_end(forward);
+  tell_end(backward);
+  return {};
 }
 
 Status Performer::hand_over(const Action& done, Payload result, SimTime start) {
@@ -430,6 +440,7 @@ Status Performer::compute(const Action& action) {
   take_waits();
   const SimTime start = now();
   if (!first_computation_) first_computation_ = start;
+  tell_begin(action);
   switch (action.kind) {
     case ActionKind::kForward:
       pass_output(action, TRY(kernels_.forward(s, m, take(inputs_, action))));
@@ -452,6 +463,7 @@ Status Performer::compute(const Action& action) {
     default:
       CHECK(false, "{} is no computation of an iteration", action::to_text(action));
   }
+  tell_end(action);
   draw_compute(action, iteration_, start);
   return {};
 }

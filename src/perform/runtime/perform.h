@@ -36,6 +36,7 @@
 #include "spec/plan/plan.h"
 #include "spec/schedule/schedule.h"
 #include "spec/trace/trace.h"
+#include "steer/prefill/rank_windows.h"
 
 namespace tombolo::runtime {
 
@@ -52,6 +53,7 @@ struct PerformOptions {
   bool one_clock = true;
   int64_t intervals_max = 1'000'000;  // about 80 bytes each; later iterations are not drawn
   Room has_room = {};  // for copies of what an update finds unwritten; left out: always
+  prefill::RankWindows* windows = nullptr;  // hears of every computation; null: nobody asks
 };
 
 // Called one at a time; on the performing thread, where groups of gradients are updated as they are

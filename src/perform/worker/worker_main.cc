@@ -15,11 +15,13 @@
 #include "perform/launch/rendezvous.h"
 #include "perform/launch/run_prompts.h"
 #include "perform/runtime/perform.h"
+#include "perform/runtime/prompt_load.h"
 #include "perform/worker/make_kernels.h"
 #include "perform/worker/measure_device.h"
 #include "perform/worker/serve_prompts.h"
 #include "spec/cluster/islands.h"
 #include "spec/plan/plan_file.h"
+#include "steer/prefill/rank_windows.h"
 
 namespace tombolo::worker {
 namespace {
@@ -69,11 +71,22 @@ Status complete(Arguments& arguments) {
   return {};
 }
 
-// Where this rank is the one that answers prompts.
-Status prepare_prompts(launch::RankSessionOptions& session, const Clock& clock) {
+// Where this rank is one that answers prompts. `windows` outlives the session.
+Status prepare_prompts(launch::RankSessionOptions& session,
+                       std::optional<prefill::RankWindows>& windows, Clock& clock) {
   const auto prompts = TRY(launch::prompts_of_environment());
-  if (!prompts || prompts->rank != session.rank) return {};
+  if (!prompts || (!prompts->load && prompts->rank != session.rank)) return {};
   session.filling.piece = SimDuration{prompts->piece_ns};
+  windows = launch::windows_of(*prompts, session.rank);
+  session.filling.windows = windows ? &*windows : nullptr;
+  if (const auto& load = prompts->load) {
+    session.make_filler = [load = *load,
+                           &clock](int32_t) -> Result<std::unique_ptr<runtime::Filler>> {
+      return std::make_unique<runtime::PromptLoadFiller>(load.layers, SimDuration{load.layer_ns},
+                                                         SimDuration{load.ends_ns}, clock);
+    };
+    return {};
+  }
   session.make_filler = [prompts = *prompts, &clock](int32_t) {
     return prompt_filler(
         {.weights = prompts.weights,
@@ -106,7 +119,8 @@ launch::RankEnd run(Arguments& arguments) {
   // From then on it ends by itself when the launcher does, and leaves its state before.
   session.on_seated = [] { prctl(PR_SET_PDEATHSIG, 0); };
   SystemClock clock;
-  if (Status status = prepare_prompts(session, clock); !status) return {std::move(status)};
+  std::optional<prefill::RankWindows> windows;
+  if (Status status = prepare_prompts(session, windows, clock); !status) return {std::move(status)};
   return launch::serve_rank(
       session,
       [&](const plan::Plan& plan, int32_t rank) { return make_kernels(plan, rank, clock); }, clock);

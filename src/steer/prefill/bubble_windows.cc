@@ -8,13 +8,14 @@
 #include "base/quantiles.h"
 
 namespace tombolo::prefill {
-namespace {
 
 bool takes_gpu(const trace::Interval& interval) {
   if (interval.iteration < 1) return false;
   return interval.lane == trace::Lane::kCompute ||
          std::holds_alternative<trace::PassPart>(interval.origin);
 }
+
+namespace {
 
 // The beginning of each rank's computations in an iteration.
 std::map<int32_t, SimTime> begins_of(const trace::Trace& trace, int64_t iteration) {
@@ -27,7 +28,8 @@ std::map<int32_t, SimTime> begins_of(const trace::Trace& trace, int64_t iteratio
   return begins;
 }
 
-// Spans of any order, cut at the end of the period and put into it.
+}  // namespace
+
 Busy folded(const std::vector<Span>& spans, SimTime origin, SimDuration period) {
   Busy parts;
   for (const Span& span : spans) {
@@ -54,8 +56,6 @@ Busy folded(const std::vector<Span>& spans, SimTime origin, SimDuration period) 
   return busy;
 }
 
-}  // namespace
-
 double Bubbles::utilization() const {
   int64_t taken = 0;
   for (const Busy& each : busy) {
@@ -65,41 +65,45 @@ double Bubbles::utilization() const {
   return all > 0 ? real(taken) / all : 0;
 }
 
-Result<Bubbles> bubbles_of(const trace::Trace& trace) {
+Result<Period> period_of(const trace::Trace& trace) {
   int64_t last = 0;
-  size_t ranks = trace.header.ranks.size();
   for (const trace::Interval& interval : trace.intervals) {
-    if (!takes_gpu(interval)) continue;
-    last = std::max(last, interval.iteration);
-    ranks = std::max(ranks, static_cast<size_t>(interval.rank) + 1);
+    if (takes_gpu(interval)) last = std::max(last, interval.iteration);
   }
   if (last == 0) return unusable("the Trace has no computation: there are no gaps between any");
   const std::map<int32_t, SimTime> next = begins_of(trace, last);
   std::map<int32_t, SimTime> here = begins_of(trace, last - 1);
-  const int64_t iteration = here.empty() ? last : last - 1;
+  Period period{.iteration = here.empty() ? last : last - 1};
   if (here.empty()) here = next;
-
-  std::vector<std::vector<Span>> spans(ranks);
-  SimTime origin = here.begin()->second, end = origin;
-  for (const auto& [rank, begin] : here) origin = std::min(origin, begin);
+  period.origin = here.begin()->second;
+  for (const auto& [rank, begin] : here) period.origin = std::min(period.origin, begin);
   for (const trace::Interval& interval : trace.intervals) {
-    if (!takes_gpu(interval) || interval.iteration != iteration) continue;
+    if (period.iteration < last || !takes_gpu(interval) || interval.iteration != last) continue;
+    period.length = std::max(period.length, interval.end - period.origin);
+  }
+  for (const auto& [rank, begin] : here) {
+    const auto again = next.find(rank);
+    if (again == next.end()) continue;
+    period.length = std::max(period.length, again->second - begin);
+  }
+  if (period.length.ns <= 0) return unusable("the computations of the Trace take no time");
+  return period;
+}
+
+Result<Bubbles> bubbles_of(const trace::Trace& trace) {
+  const Period period = TRY(period_of(trace));
+  size_t ranks = trace.header.ranks.size();
+  for (const trace::Interval& interval : trace.intervals) {
+    if (takes_gpu(interval)) ranks = std::max(ranks, static_cast<size_t>(interval.rank) + 1);
+  }
+  std::vector<std::vector<Span>> spans(ranks);
+  for (const trace::Interval& interval : trace.intervals) {
+    if (!takes_gpu(interval) || interval.iteration != period.iteration) continue;
     spans[static_cast<size_t>(interval.rank)].push_back({interval.start, interval.end});
-    end = std::max(end, interval.end);
   }
-  Bubbles bubbles;
-  if (iteration == last) {
-    bubbles.period = end - origin;
-  } else {
-    for (const auto& [rank, begin] : here) {
-      const auto again = next.find(rank);
-      if (again == next.end()) continue;
-      bubbles.period = std::max(bubbles.period, again->second - begin);
-    }
-  }
-  if (bubbles.period.ns <= 0) return unusable("the computations of the Trace take no time");
+  Bubbles bubbles{.period = period.length, .busy = {}};
   for (const std::vector<Span>& each : spans) {
-    bubbles.busy.push_back(folded(each, origin, bubbles.period));
+    bubbles.busy.push_back(folded(each, period.origin, period.length));
   }
   return bubbles;
 }

@@ -36,12 +36,27 @@ struct Bubbles {
   double utilization() const;
 };
 
-// From the last iteration of a Trace that has a next one: then the period is the longest way from a
+// Whether a GPU is taken while this lasts; what belongs to no iteration does not repeat.
+bool takes_gpu(const trace::Interval& interval);
+
+// The iteration of a Trace that repeats, its first computation, and how long until the next one.
+struct Period {
+  int64_t iteration = 0;
+  SimTime origin;
+  SimDuration length;
+};
+
+// The last iteration of a Trace that has a next one: then the period is the longest way from a
 // rank's first computation in the one to that in the next. Where all ranks agree on it, the schedule
 // is periodic and the windows are exact; else it is the slowest rank's. A Trace of one iteration
 // says its length. Unusable: a Trace in which nothing is computed.
-//
-// Cost: O(n log n) in the intervals.
+Result<Period> period_of(const trace::Trace& trace);
+
+// Spans of any order, cut at the end of the period and put into it. CHECKs that none begins before
+// `origin` or is longer than the period.
+Busy folded(const std::vector<Span>& spans, SimTime origin, SimDuration period);
+
+// Of that iteration, all ranks. Cost: O(n log n) in the intervals. Unusable: as period_of.
 Result<Bubbles> bubbles_of(const trace::Trace& trace);
 
 // What `busy` leaves free of a period: starts in [0, period), the last one may end in the next

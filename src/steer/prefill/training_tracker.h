@@ -2,13 +2,15 @@
 //
 // A worker says when a computation begins and when it ends. Whatever comes after follows at the
 // predicted distance: training that is 3 ms late stays so until the next signal, and is late in the
-// next period as well. A computation may also come earlier than that. How much earlier is what the
-// guard has to hold: prefill ends so long before a computation is expected.
+// next period as well. Where the last periods say that a computation follows at another distance
+// than predicted, it is expected at that one. It may also come earlier. How much earlier is what
+// the guard has to hold: prefill ends so long before a computation is expected.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "steer/prefill/bubble_windows.h"
 
@@ -34,9 +36,26 @@ class GuardLearner {
   SimDuration value_;
 };
 
+// By how much a computation comes later than predicted (negative: earlier), period after period: the
+// median of the last five times, which one odd iteration does not move; nothing until three.
+class DriftLearner {
+ public:
+  static constexpr size_t kKept = 5;
+  static constexpr size_t kEnough = 3;
+
+  void observe(SimDuration later);
+  SimDuration value() const { return value_; }
+
+ private:
+  std::array<int64_t, kKept> later_{};
+  size_t seen_ = 0;
+  SimDuration value_;
+};
+
 class TrainingTracker {
  public:
   // `busy` as the Plan predicts it; periods count from 0, the first one begins at `origin`.
+  // Computations may touch here, and those that go on in the next period are not cut.
   TrainingTracker(Busy busy, SimDuration period, SimTime origin, SimDuration guard);
 
   // Computation `index` of `busy` in a period. Signals may be missing, but come in order: CHECKs
@@ -61,6 +80,7 @@ class TrainingTracker {
   SimDuration period_;
   SimTime origin_;
   GuardLearner guard_;
+  std::vector<DriftLearner> drifts_;  // by computation
   SimDuration late_{0};
   bool computing_ = false;
   int64_t next_period_ = 0;

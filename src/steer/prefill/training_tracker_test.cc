@@ -43,6 +43,29 @@ TEST(TrainingTracker, ToleratesSignalsThatAreMissing) {
   EXPECT_EQ(t.next().ns, 1407);
 }
 
+// Of every period's second computation: it comes 4 early twice, then is expected so.
+TEST(TrainingTracker, ExpectsWhatTheLastPeriodsShowed) {
+  TrainingTracker t = tracker();
+  for (int64_t k = 0; k < 4; ++k) {
+    const int64_t at = 1000 + 100 * k;
+    t.begins(k, 0, {at});
+    t.ends(k, 0, {at + 30});
+    EXPECT_EQ(t.next().ns, at + (k < 3 ? 60 : 56));
+    t.begins(k, 1, {at + 56});
+    t.ends(k, 1, {at + 90});
+  }
+}
+
+TEST(DriftLearner, IsTheMedianOfTheLastFive) {
+  DriftLearner drift;
+  for (const int64_t each : {100, -7}) drift.observe({each});
+  EXPECT_EQ(drift.value().ns, 0);
+  drift.observe({3});
+  EXPECT_EQ(drift.value().ns, 3);
+  for (const int64_t each : {4, 5, 6}) drift.observe({each});
+  EXPECT_EQ(drift.value().ns, 4);  // of -7, 3, 4, 5, 6
+}
+
 // 99 of 100 came 10 early and one 1000: type 7 puts the 99th percentile at index 98.01 of 0..99.
 TEST(GuardLearner, HoldsAgainstAllButTheRarest) {
   GuardLearner guard({7});

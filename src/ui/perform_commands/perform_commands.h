@@ -70,7 +70,8 @@ struct TrainOptions {
   std::string prompt_socket;  // path, for `tombolo prefill --run`; empty: OUT/prompts.socket
   int32_t prompt_rank = 0;
   std::string prompt_memory = "1 GiB";  // of keys and values
-  std::string prompt_piece = "5 ms";    // the longest layer
+  std::string prompt_piece = "5 ms";    // the longest layer where the Plan foresees no gap
+  int64_t prompt_load = 0;  // tokens of each prompt of a load for emulated ranks; 0: none
   std::string worker;
   bool capabilities = false;            // print what can be planned and what can be run, and end
   std::string metrics = "127.0.0.1:0";  // where /metrics and /status are served; port 0: any

@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "perform/launch/launcher.h"
-#include "perform/launch/run_prompts.h"
 #include "perform/launch/stop_signals.h"
 #include "perform/launch/supervisor.h"
 #include "perform/weights/weight_folder.h"
@@ -21,6 +20,7 @@
 #include "ui/command/progress.h"
 #include "ui/perform_commands/launched.h"
 #include "ui/perform_commands/perform_commands.h"
+#include "ui/perform_commands/prompt_gaps.h"
 #include "ui/perform_commands/step_board.h"
 #include "ui/perform_commands/watched_run.h"
 
@@ -56,6 +56,7 @@ void print_text(std::ostream& out, const plan::Plan& plan, const launch::RunSumm
                        brief(seconds(exposed.predicted)), brief(seconds(exposed.measured)),
                        to_name(provenance));
   }
+  if (const auto use = prompt_use(summary.trace)) out << to_line(*use, provenance) << "\n";
   if (summary.machine.worth_a_line()) out << summary.machine.brief() << "\n";
   if (summary.first_loss && summary.final_loss) {
     out << fmt::format("loss: first {:.4f}, last {:.4f} nats per token", *summary.first_loss,
@@ -111,6 +112,7 @@ void print_answer(std::ostream& out, const plan::Plan& plan, const launch::RunSu
                          {"restarts", int64_t{summary.restarts}},
                          {"checkpoint", summary.checkpoint}};
   add_fresh_share(summary.trace, answer);
+  if (const auto use = prompt_use(summary.trace)) answer.emplace_back("prompts", to_value(*use));
   command::print_json(out, answer);
 }
 
@@ -173,44 +175,10 @@ Status place_weights(const TrainOptions& options, plan::Plan& plan) {
   return during(folder.check(plan.model), doing);
 }
 
-// Also to ranks that others start with this process' environment.
-Status place_prompts(const TrainOptions& options) {
-  if (options.prompt_weights.empty()) return {};
-  TRY(during(weights::WeightFolder::open(options.prompt_weights),
-             "reading the weights of --prompt-weights"));
-  const Bytes memory =
-      TRY(during(parse_quantity<Bytes>(options.prompt_memory), "reading --prompt-memory"));
-  const Seconds piece =
-      TRY(during(parse_quantity<Seconds>(options.prompt_piece), "reading --prompt-piece"));
-  if (!(memory.value >= 1 && memory.value <= 1e15 && piece.value > 0 && piece.value <= 10)) {
-    return unusable(fmt::format("--prompt-memory {} --prompt-piece {}: out of range",
-                                options.prompt_memory, options.prompt_piece),
-                    "--prompt-memory \"1 GiB\" --prompt-piece \"5 ms\"");
-  }
-  const launch::RunPrompts prompts{.rank = options.prompt_rank,
-                                   .weights = options.prompt_weights,
-                                   .socket = options.prompt_socket.empty()
-                                                 ? options.out + "/prompts.socket"
-                                                 : options.prompt_socket,
-                                   .kv_bytes = static_cast<int64_t>(memory.value),
-                                   .piece_ns = round_to_ns(piece).ns};
-  setenv(launch::kPromptsVariable, launch::to_text(prompts).c_str(), 1);
-  return {};
-}
-
-Status check_prompts(const TrainOptions& options, const plan::Plan& plan) {
-  if (options.prompt_weights.empty()) return {};
-  const auto ranks = static_cast<int32_t>(plan.ranks.size());
-  if (options.prompt_rank < ranks) return {};
-  return unusable(
-      fmt::format("--prompt-rank {}: the Plan has {} ranks", options.prompt_rank, ranks),
-      fmt::format("0 to {}", ranks - 1));
-}
-
 }  // namespace
 
 Status train(const TrainOptions& options, std::ostream& out) {
-  TRY(place_prompts(options));
+  std::optional<launch::RunPrompts> prompts = TRY(place_prompts(options));
   if (options.spare) return wait_as_spare(options);
   const std::optional<launch::LaunchedRank> launched = TRY(find_launched_rank());
   // Launchers start again what they started, unless somebody asks for it.
@@ -224,7 +192,7 @@ Status train(const TrainOptions& options, std::ostream& out) {
   if (launched) TRY(check_size(plan, *launched));
   TRY(place_checkpoints(options, plan));
   TRY(place_weights(options, plan));
-  TRY(check_prompts(options, plan));
+  if (prompts) TRY(place_gaps(options, plan, *prompts));
   const auto islands = TRY(cluster::islands_of_environment());
   const std::string predicted_path = options.out + "/predicted.jsonl";
   const sim::Simulation prediction =
@@ -370,9 +338,16 @@ command::Command add_train(CLI::App& app) {
   words->add_option("--prompt-memory", options->prompt_memory, "keys and values of all prompts")
       ->capture_default_str();
   words
-      ->add_option("--prompt-piece", options->prompt_piece,
-                   "the longest layer: so long training may have to wait for one")
+      ->add_option(
+          "--prompt-piece", options->prompt_piece,
+          "the longest layer in a wait that the Plan does not foresee: so long training may "
+          "have to wait for one")
       ->capture_default_str();
+  words
+      ->add_option("--prompt-load", options->prompt_load,
+                   "emulated ranks: all of them wait, in their gaps, for as long as layers of "
+                   "prompts of so many tokens to [prefill].model would take")
+      ->check(CLI::PositiveNumber);
   words->add_option("--worker", options->worker, "path of tombolo-worker");
   words
       ->add_option("--metrics", options->metrics,

@@ -1,0 +1,164 @@
+#include "ui/perform_commands/prompt_gaps.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "perform/weights/weight_folder.h"
+#include "predict/cost/prefill_time.h"
+#include "steer/prefill/rank_windows.h"
+#include "ui/command/input.h"
+
+namespace tombolo::perform_commands {
+namespace {
+
+constexpr int64_t kIterations = 4;  // fewer have no period between two that have settled
+
+void say_to_ranks(const launch::RunPrompts& prompts) {
+  setenv(launch::kPromptsVariable, launch::to_text(prompts).c_str(), 1);
+}
+
+Status check_emulated(const TrainOptions& options, const plan::Plan& plan) {
+  const std::string asked = fmt::format("--prompt-load {}", options.prompt_load);
+  if (!plan.prefill) {
+    return unusable(asked + ": the job says no model of prompts",
+                    "[prefill] with model = \"llama3-8b\" and memory = \"16.1 GB\"");
+  }
+  if (options.prompt_load > plan.prefill->model.sequence) {
+    return unusable(fmt::format("{}: {} takes prompts of up to {}", asked, plan.prefill->model.name,
+                                plan.prefill->model.sequence));
+  }
+  for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    const cluster::Device& device = plan.device_of(static_cast<int32_t>(rank));
+    if (device.kind == cluster::DeviceKind::kEmulated) continue;
+    return unusable(
+        fmt::format("{}: device = \"{}\" computes, and would only wait", asked, device.name),
+        "--prompt-weights, or devices that are emulated");
+  }
+  return {};
+}
+
+// On the device of the first rank, for all ranks.
+Result<launch::PromptLoad> load_of(const TrainOptions& options, const plan::Plan& plan) {
+  const auto here = std::ranges::find(plan.cluster.datacenters, plan.ranks.front().datacenter,
+                                      &cluster::Datacenter::name);
+  CHECK(here != plan.cluster.datacenters.end(), "no datacenter {}", plan.ranks.front().datacenter);
+  const cost::PrefillTime time = TRY(cost::prefill_time(
+      plan.prefill->model, *here, cost::ShardHop::kScaleOut, options.prompt_load));
+  return launch::PromptLoad{.tokens = options.prompt_load,
+                            .layers = plan.prefill->model.layers,
+                            .layer_ns = std::max<int64_t>(round_to_ns(time.layer).ns, 1),
+                            .ends_ns = round_to_ns(time.ends).ns};
+}
+
+}  // namespace
+
+Result<std::optional<launch::RunPrompts>> place_prompts(const TrainOptions& options) {
+  if (options.prompt_weights.empty() && options.prompt_load == 0) return std::nullopt;
+  if (!options.prompt_weights.empty() && options.prompt_load > 0)
+    return unusable("--prompt-weights and --prompt-load: one of both");
+  if (options.prompt_load == 0) {
+    TRY(during(weights::WeightFolder::open(options.prompt_weights),
+               "reading the weights of --prompt-weights"));
+  }
+  const Bytes memory =
+      TRY(during(parse_quantity<Bytes>(options.prompt_memory), "reading --prompt-memory"));
+  const Seconds piece =
+      TRY(during(parse_quantity<Seconds>(options.prompt_piece), "reading --prompt-piece"));
+  if (!(memory.value >= 1 && memory.value <= 1e15 && piece.value > 0 && piece.value <= 10)) {
+    return unusable(fmt::format("--prompt-memory {} --prompt-piece {}: out of range",
+                                options.prompt_memory, options.prompt_piece),
+                    "--prompt-memory \"1 GiB\" --prompt-piece \"5 ms\"");
+  }
+  launch::RunPrompts prompts{.rank = options.prompt_rank,
+                             .weights = options.prompt_weights,
+                             .socket = options.prompt_socket.empty()
+                                           ? options.out + "/prompts.socket"
+                                           : options.prompt_socket,
+                             .kv_bytes = static_cast<int64_t>(memory.value),
+                             .piece_ns = round_to_ns(piece).ns};
+  say_to_ranks(prompts);
+  return prompts;
+}
+
+Status place_gaps(const TrainOptions& options, const plan::Plan& plan,
+                  launch::RunPrompts& prompts) {
+  const auto ranks = static_cast<int32_t>(plan.ranks.size());
+  const bool load = options.prompt_load > 0;
+  if (!load && prompts.rank >= ranks) {
+    return unusable(fmt::format("--prompt-rank {}: the Plan has {} ranks", prompts.rank, ranks),
+                    fmt::format("0 to {}", ranks - 1));
+  }
+  if (load) {
+    TRY(check_emulated(options, plan));
+    prompts.load = TRY(load_of(options, plan));
+  }
+  if (plan.prefill) {
+    prompts.guard_ns = round_to_ns(plan.prefill->guard).ns;
+    prompts.within_ns = round_to_ns(plan.prefill->ttft_max).ns;
+  }
+  const sim::Simulation steady =
+      TRY(command::predict(plan, kIterations, command::command_line("simulate", options.in)));
+  std::vector<prefill::RankPlan> plans = TRY(prefill::rank_plans(steady.trace));
+  for (int32_t rank = 0; rank < std::ssize(plans); ++rank) {
+    if ((!load && rank != prompts.rank) || plans[rank].computations.empty()) continue;
+    prompts.gaps.push_back({rank, std::move(plans[rank])});
+  }
+  say_to_ranks(prompts);
+  return {};
+}
+
+std::optional<PromptUse> prompt_use(const trace::Trace& trace) {
+  PromptUse use;
+  std::set<int32_t> ranks;
+  for (const trace::Record& each : trace.records) {
+    if (each.name == "prompts_s") ranks.insert(each.rank), use.layers_s += each.value;
+    if (each.name == "prompt_layers") use.layers += static_cast<int64_t>(each.value);
+    if (each.name == "prompt_holds") use.holds += static_cast<int64_t>(each.value);
+    if (each.name == "prompt_held_s") use.held_s += each.value;
+    if (each.name == "prompt_held_max_s") use.held_max_s = std::max(use.held_max_s, each.value);
+    if (each.name == "prompt_guard_s") use.guard_s = std::max(use.guard_s, each.value);
+  }
+  if (ranks.empty()) return std::nullopt;
+  use.ranks = std::ssize(ranks);
+  SimTime begin{std::numeric_limits<int64_t>::max()}, end;
+  double computed_s = 0;
+  for (const trace::Interval& each : trace.intervals) {
+    if (each.lane != trace::Lane::kCompute || each.iteration < 1) continue;
+    begin = std::min(begin, each.start);
+    end = std::max(end, each.end);
+    if (ranks.contains(each.rank)) computed_s += seconds(each.end - each.start).value;
+  }
+  if (end <= begin) return use;
+  const double all = seconds(end - begin).value * real(use.ranks);
+  use.training_share = computed_s / all;
+  use.prompt_share = use.layers_s / all;
+  use.held_share = use.held_s / all;
+  return use;
+}
+
+std::string to_line(const PromptUse& use, trace::Provenance provenance) {
+  return fmt::format(
+      "  prompts: {} layers on {} rank{} for {:.1f} % of the time, training {:.1f} %, {}; training "
+      "waited for {} of them, {:.2f} % of the time, {} at most",
+      use.layers, use.ranks, use.ranks == 1 ? "" : "s", 100 * use.prompt_share,
+      100 * use.training_share, to_name(provenance), use.holds, 100 * use.held_share,
+      brief(Seconds{use.held_max_s}));
+}
+
+Value to_value(const PromptUse& use) {
+  return Value::Table{{"ranks", use.ranks},
+                      {"layers", use.layers},
+                      {"layers_s", use.layers_s},
+                      {"training_share", use.training_share},
+                      {"prompt_share", use.prompt_share},
+                      {"holds", use.holds},
+                      {"held_s", use.held_s},
+                      {"held_max_s", use.held_max_s},
+                      {"held_share", use.held_share},
+                      {"guard_s", use.guard_s}};
+}
+
+}  // namespace tombolo::perform_commands
