@@ -12,6 +12,8 @@
 namespace tombolo::launch {
 
 inline constexpr const char* kPromptsVariable = "TOMBOLO_PROMPTS";
+// The token of a decode worker and those who call it (handover/decode_link.h), in hexadecimal.
+inline constexpr const char* kDecodeTokenVariable = "TOMBOLO_DECODE_TOKEN";
 
 struct RunPrompts {
   int32_t rank = 0;     // which one answers
