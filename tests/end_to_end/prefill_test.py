@@ -427,6 +427,28 @@ class Decoding(DecodingCase):
         self.assertIn("the decode worker has gone", self.server.stderr.read())
         self.assertEqual(self.decoder.wait(timeout=GUARD_S), 1)
 
+    # Nor does it matter to the decode worker who is killed in front of it: it serves the next one.
+    def test_a_front_and_a_reader_that_die(self):
+        words = self.start_decoder()
+        for whose in (lambda: self.children(), lambda: [self.server.pid], lambda: []):
+            self.start_once_served(words)
+            self.assertEqual(self.completion()["choices"][0]["text"], text_of(self.answer))
+            for pid in whose():
+                os.kill(pid, signal.SIGKILL)
+                self.server.communicate(timeout=GUARD_S)
+                self.assertNotEqual(self.server.returncode, 0)
+        self.assertIsNone(self.decoder.poll())
+
+    # Until the decode worker has noticed that nobody is there any more, it may refuse another front.
+    def start_once_served(self, words):
+        until = time.monotonic() + GUARD_S
+        while True:
+            try:
+                return self.start(*words)
+            except AssertionError:
+                self.assertLess(time.monotonic(), until, "no front is served any more")
+                self.server.communicate(timeout=GUARD_S)
+
     def test_what_cannot_be_linked(self):
         words = self.start_decoder("--context", 64)
         self.refused(2, ["positions", "--context"], "prefill", "--weights", "weights", "--listen", "127.0.0.1:0", *words)
