@@ -414,9 +414,10 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
                              kernels->threads() == 1 ? "" : "s"));
   }
   Status status = resume(plan, *kernels);
-  // With staleness a copy before an update has residuals of another step.
+  // With staleness a copy before an update has residuals of another step; with local steps nobody
+  // elsewhere has the parameters of a datacenter.
   const int64_t staleness = plan.exchange.value_or(plan::Exchange{}).staleness_in_use();
-  if (status && start_.keep && staleness == 0) {
+  if (status && start_.keep && staleness == 0 && !runtime::steps_locally(plan)) {
     std::lock_guard lock(leave_mutex_);
     kept_.emplace(
         runtime::kept_folder(keeper_->places().output, static_cast<uint64_t>(start_.epoch)),
