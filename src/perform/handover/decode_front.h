@@ -27,7 +27,7 @@ class DecodeFront {
   DecodeFront() = default;
   void listen();
 
-  const SystemClock clock_;
+  SystemClock clock_;
   std::function<void(const generate::WorkerMessage&)> hear_;
   std::function<void(const std::string&)> end_;
   generate::WorkerFacts facts_;
