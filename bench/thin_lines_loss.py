@@ -1,12 +1,24 @@
 #!/usr/bin/env python3
-"""How many steps sparse, late updates cost: a decoder of 0.9 million parameters learns a text in two datacenters.
+"""Loss against wall clock on a thin line: a decoder of 0.9 million parameters learns a text in two datacenters.
 
-    bench/thin_lines_loss.py --text FILE [--build build/swift] [--steps 400] [--seeds 1] [--modes dense,sparse-0.05-1,...]
+    bench/thin_lines_loss.py --text FILE [--build build/swift] [--steps 300] [--seeds 3] [--modes dense,local-30,...]
 
-Two replicas with LibTorch on this machine, their links paced as two labs with 10 ms between them; what takes how long here
-means nothing, steps and losses do. A mode is dense, or sparse-DENSITY-STALENESS, and -fixed or values behind it. A figure is
-the mean training loss, in nats per byte, over the last 50 steps and all seeds; beside it the first step from which the mean
-over 50 steps is at most dense's figure. Runs are kept in --out, and what is there is not run again.
+A mode is one of
+
+    dense                        every gradient, every step
+    sparse-DENSITY-STALENESS     and -fixed, -int8, -int4 or -2bit behind it
+    local-EVERY                  DiLoCo, and -pFRAGMENTS (streamed) or values behind it
+    slocal-EVERY-DENSITY         sparse local steps, and values behind it
+
+with @STEPS behind it where it takes another number of steps than --steps, and so another schedule of the learning rate. Two
+replicas with LibTorch on this machine, their links paced as two labs with 10 ms between them: what takes how long here means
+nothing, steps and losses do. A loss is the mean training loss, in nats per byte, over the last 50 steps and all seeds; "after"
+is the first step from which the mean over 50 steps is at most dense's loss.
+
+The wall clock is a composite: these steps times the period of the model of bench/ddp_beside.py (46 MB, 170 ms of computing)
+in that mode at 100 Mbps and a round trip of 2 ms, as `tombolo simulate` predicts it. DDP's is dense's steps times --ddp
+seconds, measured by bench/ddp_beside.py. Runs are kept in --out, and what is there is not run again: the command can be
+stopped and given again.
 """
 import argparse
 import json
@@ -14,6 +26,9 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import tempfile
+
+import ddp_beside
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 WINDOW = 50
@@ -61,21 +76,36 @@ compare_replicas_every = 100
 def exchange(mode):
     if mode == "dense":
         return ""
-    words = mode.split("-")
-    out = f'[exchange]\nmode = "sparse"\ndensity = {words[1]}\nstaleness = {words[2]}\n'
-    for word in words[3:]:
-        out += 'freshness = "fixed"\n' if word == "fixed" else f'values = "{word}"\n'
+    kind, *words = mode.split("-")
+    names = {"sparse": ("sparse", ["density", "staleness"]), "local": ("local", ["every"]),
+             "slocal": ("sparse-local", ["every", "density"])}
+    name, keys = names[kind]
+    out = f'[exchange]\nmode = "{name}"\n' + "".join(f"{key} = {word}\n" for key, word in zip(keys, words))
+    for word in words[len(keys):]:
+        if word == "fixed":
+            out += 'freshness = "fixed"\n'
+        elif word.startswith("p"):
+            out += f"fragments = {word[1:]}\n"
+        else:
+            out += f'values = "{word}"\n'
     return out
 
 
-def losses(arguments, mode, seed):
+def split(arguments, run):
+    """(mode, steps)"""
+    mode, _, steps = run.partition("@")
+    return mode, int(steps or arguments.steps)
+
+
+def losses(arguments, run, seed):
     """By step."""
-    folder = arguments.out / f"{mode}-{arguments.rate}-{arguments.steps}-{seed}"
+    mode, steps = split(arguments, run)
+    folder = arguments.out / f"{mode}-{arguments.rate}-{steps}-{seed}"
     trace = folder / "run" / "trace.jsonl"
     if not trace.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "job.toml").write_text(JOB.format(text=arguments.text.resolve(), steps=arguments.steps, seed=seed,
-                                                    rate=arguments.rate, exchange=exchange(mode)))
+        (folder / "job.toml").write_text(JOB.format(text=arguments.text.resolve(), steps=steps, seed=seed, rate=arguments.rate,
+                                                    exchange=exchange(mode)))
         done = subprocess.run([arguments.build / "tombolo", "train", "job.toml", "--out", "run"], cwd=folder,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode != 0:
@@ -83,6 +113,22 @@ def losses(arguments, mode, seed):
     entries = [json.loads(line) for line in trace.read_text().splitlines()]
     found = {e["iteration"]: e["value"] for e in entries if e.get("record") == "loss"}
     return [found[i] for i in sorted(found)]
+
+
+def period(arguments, mode):
+    """Seconds of a step of the 46 MB model, predicted; over whole rounds of local steps."""
+    words = mode.split("-")
+    every = int(words[1]) if words[0] in ("local", "slocal") else 4
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        steps = 3 * every + 3
+        (folder / "job.toml").write_text(ddp_beside.JOB.format(one_way=1, mbps=100, loss=0.0, connections=8, control="cubic",
+                                                               steps=steps) + exchange(mode))
+        done = subprocess.run([arguments.build / "tombolo", "simulate", "job.toml", "--iterations", str(steps), "--out",
+                               "trace.jsonl"], cwd=folder, capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"{mode}: {done.stderr}")
+        return statistics.mean(ddp_beside.periods((folder / "trace.jsonl").read_text())[-2 * every:])
 
 
 def means(series):
@@ -94,21 +140,27 @@ def main():
     parser.add_argument("--text", type=pathlib.Path, required=True)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "swift")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("thin-lines-loss"))
-    parser.add_argument("--steps", type=int, default=400)
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rate", default="3e-3")
-    parser.add_argument("--modes", default="dense,sparse-1-0,sparse-0.05-0,sparse-0.05-1,sparse-0.01-1")
+    parser.add_argument("--ddp", type=float, default=4.338, help="seconds of a step of DDP on the same line")
+    parser.add_argument("--modes", default="dense,sparse-0.05-1,sparse-0.05-1@900,sparse-0.01-1@900,local-10,local-30,local-30@600,"
+                                           "local-30-p3,slocal-10-0.05,slocal-30-0.05,slocal-30-0.05-2bit,slocal-30-0.05@600")
     arguments = parser.parse_args()
     arguments.build = arguments.build.resolve()
-    target = None
-    print(f"| mode | loss, last {WINDOW} of {arguments.steps} steps | at dense's loss after |")
-    print("|---|---|---|")
-    for mode in arguments.modes.split(","):
-        runs = [losses(arguments, mode, seed) for seed in range(1, arguments.seeds + 1)]
+    target = ddp_s = None
+    print(f"| mode | steps | loss, last {WINDOW} | after | a step, s | wall clock, s | DDP's over it |")
+    print("|---|---|---|---|---|---|---|")
+    for run in arguments.modes.split(","):
+        mode, steps = split(arguments, run)
+        runs = [losses(arguments, run, seed) for seed in range(1, arguments.seeds + 1)]
         curve = means([statistics.mean(at) for at in zip(*runs)])
         target = curve[-1] if target is None else target
+        ddp_s = steps * arguments.ddp if ddp_s is None else ddp_s
         there = next((i + WINDOW for i, loss in enumerate(curve) if loss <= target), None)
-        print(f"| {mode} | {curve[-1]:.3f} | {f'{there} steps' if there else 'never'} |", flush=True)
+        step_s = period(arguments, mode)
+        clock = f"{there * step_s:.0f} | {ddp_s / (there * step_s):.1f}" if there else "– | –"
+        print(f"| {mode} | {steps} | {curve[-1]:.3f} | {there or 'never'} | {step_s:.3f} | {clock} |", flush=True)
 
 
 if __name__ == "__main__":

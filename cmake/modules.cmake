@@ -7,7 +7,7 @@ set(TOMBOLO_HOT base action model plan graph trace schedule prefill prefill_sim 
 set(TOMBOLO_HOT_TESTS launch)
 # With TOMBOLO_FUZZ, the modules whose branches guide the fuzzers: those that read what others wrote.
 set(TOMBOLO_FUZZED prefill_sim base model cluster plan graph chakra trace schedule strand network astra sweep trust link transport control compress runtime
-    launch data text weights generate serve wanem)
+    launch data text weights generate handover serve wanem)
 
 # tombolo_module(NAME [USES module...] [LIBS library...] [OPTIMISED filter]): one static library per module, src/GROUP/NAME/.
 #

@@ -455,6 +455,52 @@ class HeatMapTest(unittest.TestCase):
             self.assertEqual(0, browser.run("return Math.max(0, document.documentElement.scrollWidth - innerWidth)"))
 
 
+# Moves over the block of a page of streams that has this number; what the page then reads.
+BLOCK = """const blocks = document.querySelectorAll('#streams svg rect[rx]');
+           blocks[arguments[0]].dispatchEvent(new PointerEvent('pointerenter'));
+           return document.querySelector('#streams .reading').textContent"""
+# How far the blocks of each row lie apart, or over one another if below 0.
+GAPS = """const rows = {};
+          for (const b of document.querySelectorAll('#streams svg rect[rx]')) {
+            const box = b.getBBox();
+            (rows[box.y] ||= []).push([box.x, box.x + box.width]);
+          }
+          return Math.min(...Object.values(rows).flatMap((row) => row.sort((a, b) => a[0] - b[0]).slice(1)
+            .map((box, i) => box[0] - row[i][1])))"""
+
+
+# The times below the rows.
+AXIS = """return [...document.querySelectorAll('#streams svg text')].filter((t) => / (µs|ms)$/.test(t.textContent))
+            .map((t) => t.textContent).join(' ')"""
+
+
+class StreamsTest(unittest.TestCase):
+    def browse(self, width=1280, *flags):
+        browser = Browser(self.id().split(".")[-1], width, 900, *flags)
+        browser.open("streams.html")
+        return browser
+
+    def test_a_block_tells_when_its_operator_runs(self):
+        with self.browse() as browser:
+            browser.screenshot("streams")
+            self.assertEqual([], browser.errors())
+            self.assertEqual("FC2d: 0.0 µs to 500.0 µs, 500.0 µs", browser.run(BLOCK, 0))
+            self.assertEqual("FC2w: 900.0 µs to 1.50 ms, 600.0 µs", browser.run(BLOCK, 4))
+            self.assertEqual("LN: 2.00 ms to 2.00 ms, 0.5 µs", browser.run(BLOCK, 7))  # a pixel wide
+            self.assertGreaterEqual(browser.run(GAPS), -0.01)
+            text = browser.run("return document.body.innerText")
+            for words in ("tombolo strand sample.toml", "<b>hostile</b>", "keys and values", "Where the time goes", "local link"):
+                self.assertIn(words, text)
+
+    def test_dark_and_on_a_phone(self):
+        with self.browse(1280, "--force-dark-mode", "--blink-settings=preferredColorScheme=0") as browser:
+            browser.screenshot("streams-dark")
+        with self.browse(390) as browser:
+            browser.screenshot("streams-narrow")
+            self.assertEqual("0.0 µs 1.00 ms 2.00 ms", browser.run(AXIS))
+            self.assertEqual(0, browser.run("return Math.max(0, document.documentElement.scrollWidth - innerWidth)"))
+
+
 # Moves over a chart of the page of what-ifs, to a place between 0 (left) and 1 (right); what it then reads.
 HOVER = """const svg = document.querySelectorAll('#charts svg')[arguments[0]], box = svg.getBoundingClientRect();
            const x = box.left + 74 + arguments[1] * (box.width - 74 - 14);

@@ -4,7 +4,8 @@
 //   sample_report FOLDER     pair.html (predicted and measured), predicted.html, large.html,
 //                            replicas.html (predicted and emulated, 6 iterations),
 //                            replicas_once.html (1 iteration),
-//                            graphs.html, graphs_once.html (one rank for all)
+//                            graphs.html, graphs_once.html (one rank for all), heat_map.html,
+//                            streams.html, sweep.html
 //
 // The runs are 1F1B on two stages in two datacenters, but for replicas (sample_replicas.h). The
 // "measured" one is the same arithmetic with seeded noise; it exists only to be drawn.
@@ -18,6 +19,7 @@
 #include "sample_graphs.h"
 #include "sample_heat_map.h"
 #include "sample_replicas.h"
+#include "sample_streams.h"
 #include "sample_sweep.h"
 #include "spec/plan/job.h"
 #include "spec/plan/plan_file.h"
@@ -195,6 +197,7 @@ Status write_reports(const std::string& folder) {
   const trace::Trace graphs_once = TRY(report::sample_graphs(true));
   TRY(save("graphs_once.html", {graphs_once}));
   TRY(write_file(folder + "/heat_map.html", report::render_heat_maps(report::sample_heat_map())));
+  TRY(write_file(folder + "/streams.html", report::render_streams(report::sample_streams())));
   TRY(write_file(folder + "/sweep.html", report::render_sweep(report::sample_sweep())));
 
   // 20 iterations of 833 micro-batches: 100,000 intervals. 200 of them would be a gigabyte of page.

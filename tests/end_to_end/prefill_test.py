@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import socket
 import ssl
@@ -328,9 +329,177 @@ class Server(ServerCase):
         self.assertLess(resident() - before, 16e6)
 
 
+# With a decode worker.
+class DecodingCase(ServerCase):
+    def start_decoder(self, *options):
+        command = [BUILD / "tombolo", "decode", "--weights", "weights", "--listen", "127.0.0.1:0", "--json", *options]
+        self.decoder = subprocess.Popen(list(map(str, command)), cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.stop_decoder)
+        lines = []
+        for line in self.decoder.stdout:
+            lines.append(line)
+            if line == "}\n":
+                break
+        self.assertTrue(lines, self.decoder.stderr.read() if self.decoder.poll() is not None else "")
+        self.place = json.loads("".join(lines))
+        return ["--decode", self.place["address"], "--decode-token", self.place["token"]]
+
+    def stop_decoder(self):
+        if self.decoder.poll() is None:
+            self.decoder.send_signal(signal.SIGTERM)
+        out, err = self.decoder.communicate(timeout=GUARD_S)
+        self.assertNotIn(self.place["token"], err)
+        return self.decoder.returncode
+
+    def decoder_pids(self):
+        tasks = pathlib.Path(f"/proc/{self.decoder.pid}/task").glob("*/children")
+        return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+# The same texts, whoever finishes them: prompts are read by one process, and their answers are written by another, which has the keys
+# and values over a link of several connections.
+@needs_torch
+class Decoding(DecodingCase):
+    def test_texts_of_one_process(self):
+        self.start(*self.start_decoder("--threads", 1), "--decode-connections", 3)
+        wanted = text_of(self.answer)
+        self.assertEqual(self.completion()["choices"][0]["text"], wanted)
+        self.assertEqual(self.completion(max_tokens=1)["choices"][0]["text"], text_of(self.answer[:1]))
+        events = self.events("/v1/completions", {"model": "weights", "prompt": self.PROMPT, "max_tokens": self.LENGTH, "temperature": 0})
+        self.assertEqual("".join(event["choices"][0]["text"] for event in events), wanted)
+        drawn = [self.completion(temperature=1.5, seed=seed)["choices"][0]["text"] for seed in range(4)]
+        self.assertEqual(self.stop(), 0)
+        # The decode worker serves the next front; without it the same seeds give the same texts.
+        self.start("--decode", self.place["address"], "--decode-token", self.place["token"])
+        self.assertEqual(self.completion()["choices"][0]["text"], wanted)
+        self.assertEqual(self.stop(), 0)
+        self.start()
+        self.assertEqual([self.completion(temperature=1.5, seed=seed)["choices"][0]["text"] for seed in range(4)], drawn)
+        self.assertEqual(self.stop(), 0)
+        self.assertEqual(self.stop_decoder(), 0)
+
+    # Every family, and weights of every type: tokens of plain PyTorch.
+    def test_families(self):
+        cases = [("mistral", "BF16", {"sliding_window": 128, "max_position_embeddings": 128}), ("qwen2", "F16", {"max_position_embeddings": 128}),
+                 ("qwen3", "F32", {"max_position_embeddings": 128}), ("gpt2", "F32", {"n_positions": 128})]
+        for family, dtype, changes in cases:
+            with self.subTest(family=family):
+                tokenizer = (self.folder / "weights" / "tokenizer.json").read_text()
+                shutil.rmtree(self.folder / "weights")
+                answer = self.prepare(family, prompts=[[ID[byte] for byte in self.PROMPT.encode()]], answer_tokens=self.LENGTH,
+                                      dtype=dtype, vocab_size=VOCABULARY_OF_BYTES, bos_token_id=None, eos_token_id=None,
+                                      **changes)["answers"][0]
+                self.write("weights/tokenizer.json", tokenizer)
+                self.start(*self.start_decoder())
+                self.assertEqual(self.completion()["choices"][0]["text"], text_of(answer))
+                self.assertEqual(self.stop(), 0)
+                self.assertEqual(self.stop_decoder(), 0)
+
+    # Who asks while the decode worker dies gets one error object, and the front ends, to be started again.
+    def test_a_decode_worker_that_dies(self):
+        self.start(*self.start_decoder())
+        body = {"model": "weights", "prompt": self.PROMPT, "max_tokens": 90, "temperature": 0}
+        answers = []
+
+        def ask():
+            while True:
+                try:
+                    answers.append(self.ask("/v1/completions", body))
+                except (OSError, http.client.HTTPException):  # the front has ended
+                    return
+                if answers[-1][0] != 200:
+                    return
+
+        client = threading.Thread(target=ask)
+        client.start()
+        until = time.monotonic() + GUARD_S
+        while not answers and time.monotonic() < until:
+            time.sleep(0.01)
+        for pid in self.decoder_pids():
+            os.kill(pid, signal.SIGKILL)
+        client.join(timeout=GUARD_S)
+        self.assertFalse(client.is_alive())
+        if answers[-1][0] != 200:  # or else the front ended between two prompts
+            self.assertIn(answers[-1][0], (500, 503))
+            self.assertEqual(set(json.loads(answers[-1][2])["error"]), {"message", "type", "param", "code"})
+        self.assertEqual(self.server.wait(timeout=GUARD_S), 1)
+        self.assertIn("the decode worker has gone", self.server.stderr.read())
+        self.assertEqual(self.decoder.wait(timeout=GUARD_S), 1)
+
+    # Nor does it matter to the decode worker who is killed in front of it: it serves the next one.
+    def test_a_front_and_a_reader_that_die(self):
+        words = self.start_decoder()
+        for whose in (lambda: self.children(), lambda: [self.server.pid], lambda: []):
+            self.start_once_served(words)
+            self.assertEqual(self.completion()["choices"][0]["text"], text_of(self.answer))
+            for pid in whose():
+                os.kill(pid, signal.SIGKILL)
+                self.server.communicate(timeout=GUARD_S)
+                self.assertNotEqual(self.server.returncode, 0)
+        self.assertIsNone(self.decoder.poll())
+
+    # Until the decode worker has noticed that nobody is there any more, it may refuse another front.
+    def start_once_served(self, words):
+        until = time.monotonic() + GUARD_S
+        while True:
+            try:
+                return self.start(*words)
+            except AssertionError:
+                self.assertLess(time.monotonic(), until, "no front is served any more")
+                self.server.communicate(timeout=GUARD_S)
+
+    def test_what_cannot_be_linked(self):
+        words = self.start_decoder("--context", 64)
+        self.refused(2, ["positions", "--context"], "prefill", "--weights", "weights", "--listen", "127.0.0.1:0", *words)
+        self.refused(1, ["calling the decode worker"], "prefill", "--weights", "weights", "--listen", "127.0.0.1:0", *words[:2],
+                     "--decode-token", "0" * 32)
+        self.refused(2, ["token is missing"], "prefill", "--weights", "weights", "--decode", "127.0.0.1:9")
+        self.refused(2, ["--decode HOST:PORT"], "prefill", "--weights", "weights", "--plain-tcp")
+        self.refused(2, ["nowhere/config.json"], "decode", "--weights", "nowhere")
+        self.refused(2, ["10.1.2.3"], "decode", "--weights", "weights", "--listen", "10.1.2.3:29610")
+
+    # As between hosts: TLS, whose certificates keep strangers out.
+    def test_over_tls(self):
+        self.ok("init", "--directory", "ours", "--name", "here")
+        self.ok("init", "--directory", "theirs", "--name", "here")
+        words = self.start_decoder("--credentials", "ours")
+        self.start(*words, "--credentials", "ours")
+        self.assertEqual(self.completion()["choices"][0]["text"], text_of(self.answer))
+        self.assertEqual(self.stop(), 0)
+        for options in ([], ["--credentials", "theirs"]):
+            self.refused(1, ["calling the decode worker"], "prefill", "--weights", "weights", "--listen", "127.0.0.1:0", *words, *options)
+
+    # Memory of all four processes is what it was after a tenth of the prompts.
+    def test_five_hundred_requests(self):
+        self.start(*self.start_decoder(), "--requests", 4)
+        pids = [self.server.pid, *self.children(), self.decoder.pid, *self.decoder_pids()]
+
+        def resident():
+            return sum(int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 for pid in pids)
+
+        def many(count):
+            for i in range(count):
+                status = self.ask("/v1/completions", {"model": "weights", "prompt": "x" * (1 + i % 60), "max_tokens": 1 + i % 4})[0]
+                self.assertIn(status, (200, 429))
+
+        def at_once(count):
+            threads = [threading.Thread(target=many, args=(count // 4,)) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
+        at_once(100)
+        before = resident()
+        at_once(400)
+        print(f"resident: {before / 1e6:.1f} MB after 100 requests, {resident() / 1e6:.1f} MB after 500")
+        self.assertLess(resident() - before, 16e6)
+
+
 # A rank of a run answers while it waits for the other one: texts are plain PyTorch's, and losses those of a run without prompts.
 @needs_torch
-class Gaps(ServerCase):
+class Gaps(DecodingCase):
     JOB = """
 [model]
 layers = 2
@@ -395,6 +564,12 @@ steps = 60
             records = self.records(self.folder / "both" / "trace.jsonl", name, by="rank")
             self.assertEqual(list(records), [1], name)
             self.assertGreaterEqual(records[1], 0)
+        # Each has its span in the Trace, where the rank waited.
+        spans = [entry for entry in map(json.loads, (self.folder / "both" / "trace.jsonl").read_text().splitlines())
+                 if entry.get("action") == "1PROMPT"]
+        self.assertLessEqual(len(spans), layers[1])
+        self.assertGreaterEqual(len(spans), 4 * self.LENGTH)
+        self.assertEqual({span["rank"] for span in spans}, {1})
 
     # Emulated ranks carry a load of prompts in the gaps that their Plan foresees, and pass the same bytes as without.
     def test_emulated_ranks_carry_a_load(self):
@@ -409,6 +584,26 @@ steps = 60
         self.refused(2, ["one of both"], "train", "job.toml", "--prompt-load", "512", "--prompt-weights", "weights")
         self.write("job.toml", job)
         self.refused(2, ["[prefill]", "model"], "train", "job.toml", "--prompt-load", "512")
+
+    # The rank reads the prompt in its gaps; the rest of the answer is none of its business.
+    def test_reads_prompts_for_a_decode_worker(self):
+        self.write("job.toml", self.JOB)
+        self.write("text.txt", "The tide comes in over the sand and goes out again. " * 1000)
+        words = self.start_decoder()
+        run = self.train("both", "--prompt-weights", "weights", "--prompt-rank", 1)
+        self.addCleanup(run.kill)
+        path = self.folder / "both" / "prompts.socket"
+        until = time.monotonic() + GUARD_S
+        while not path.exists() and run.poll() is None:
+            self.assertLess(time.monotonic(), until, "the rank opens no socket")
+            time.sleep(0.01)
+        self.start("--run", path, *words)
+        self.assertEqual(self.completion()["choices"][0]["text"], text_of(self.answer))
+        self.stop()
+        self.ended(run)
+        self.assertEqual(len(self.records(self.folder / "both" / "trace.jsonl", "loss")), 60)
+        # A pass of four layers, and not one for each token.
+        self.assertEqual(self.records(self.folder / "both" / "trace.jsonl", "prompt_layers", by="rank"), {1: 4})
 
 
 # Refused before anything is started.

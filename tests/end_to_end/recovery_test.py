@@ -161,6 +161,17 @@ class Recovery(Case):
                 shutil.rmtree(self.folder / "run")
                 shutil.rmtree(self.folder / "once")
 
+    @needs_torch
+    def test_random_kills_with_local_steps(self):
+        # From a checkpoint: residuals, momenta and what had arrived and not been used come along.
+        for how in ['mode = "local"\nevery = 7', 'mode = "local"\nevery = 6\nfragments = 2\ndelay = 4\nvalues = "int4"',
+                    'mode = "sparse-local"\nevery = 4\ndensity = 0.1']:
+            with self.subTest(how):
+                self.kill_in(lambda job: pipelines_apart(job) + f'\n[exchange]\n{how}\n')
+                shutil.rmtree(self.folder / "checkpoints")
+                shutil.rmtree(self.folder / "run")
+                shutil.rmtree(self.folder / "once")
+
     def kill_in(self, layout):
         steps = 400 if LONG else 40
         job = layout(tiny(2, steps=steps, every=10))

@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "decide/schedule_proof/bounds.h"
+#include "predict/sim/channels.h"
+#include "predict/sim/interpret.h"
 #include "predict/sim/simulate.h"
 #include "predict/sim/trace_check.h"
+#include "spec/schedule/bidirectional.h"
 #include "support/test_plan.h"
 
 namespace tombolo {
@@ -49,6 +52,29 @@ TEST(SimulatedPairs, TakeAsLongAsTheirLaws) {
         const int64_t work = 2 * m * apart - 2 * (m - p) * (apart - pair);
         EXPECT_EQ(simulated(plan_of("dualpipev", p, m, s)),
                   work + (p - 1) * (pair + kBackward - 3 * kForward));
+      }
+    }
+  }
+}
+
+// DualPipe, two copies of the model. A Plan of the fold lends places and times: what it calls a chunk
+// is a whole stage here, of which each copy has half of the micro-batches.
+TEST(SimulatedPairs, OfTwoCopiesTakeAsLongAsTheirLaw) {
+  for (const double s : {1.1, 1.2, 1.3}) {
+    const int64_t apart = kForward + kBackward;
+    const auto pair = static_cast<int64_t>(std::llround(static_cast<double>(apart) / s));
+    for (const int p : {2, 4}) {
+      for (const int m : {2 * p, 4 * p}) {
+        const plan::Plan plan = plan_of("dualpipev", p, m / 2, s);
+        const schedule::Schedule schedule = schedule::bidirectional(schedule::shape_of(plan));
+        const graph::Graphs graphs = schedule::to_graph(plan, schedule);
+        int64_t end = 0;
+        for (const auto& of_rank :
+             sim::interpret(graphs, sim::channels_of(plan, schedule, graphs)).spans) {
+          for (const sim::Span& span : of_rank) end = std::max(end, span.end.ns);
+        }
+        const int64_t work = m * apart - (m - p) * (apart - pair);
+        EXPECT_EQ(end, work + (p / 2 - 1) * (pair + kBackward - 3 * kForward)) << p << " x " << m;
       }
     }
   }

@@ -63,10 +63,12 @@ class ToyShard final : public Shard {
       if (--left_ > 0) return {};
       cache_.append(rows());
       int64_t sum = 0;
-      for (const float key : cache_.keys(layer, 0, past_ + rows()))
+      for (const float key : cache_.keys(layer, 0, past_ + rows())) {
+        if (!(key >= 0 && key < 1e6F)) return failed("a key that is none of the toy's");
         sum += static_cast<int64_t>(key) - layer;
+      }
       logits_.assign(10, 0.0F);
-      logits_[static_cast<size_t>(sum % 10)] = 1;
+      logits_[static_cast<size_t>((sum % 10 + 10) % 10)] = 1;
       return {};
     }
     std::span<const float> output() const override { return logits_; }

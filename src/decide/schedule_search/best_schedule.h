@@ -10,7 +10,8 @@
 // pipeline by itself (spatial) and in DP-cells of every size that divides `data`, whose pipelines
 // share the WAN in time. All keep to the memory, counted in micro-batches of a whole stage, and to
 // the same work per position (schedule_variant.h). Where it is known how long passes take beside
-// each other, w and dualpipev are tried with their pairs co-executed, too.
+// each other, w and dualpipev are tried with their pairs co-executed, too, and improved
+// (pair_search.h).
 //
 // All that can be taken are simulated, and the simulated time alone decides which is first: it
 // knows about flows that share a link and about sums of gradients. A schedule's own clock

@@ -285,5 +285,21 @@ TEST(BestSchedule, TriesPairsWhereItIsKnownHowLongTheyTake) {
   EXPECT_EQ(find(again, "w, overlapped F&B").iteration, round_to_ns(23.5_ms));  // 17.5 + 6
 }
 
+// Chunks of 0.4, 0.6 and 0.3 ms, pairs of 1.2 ms: published orders leave something, in two pipelines.
+TEST(BestSchedule, SearchesPairs) {
+  Setting setting{.datacenters = {"oregon"}, .micro_batches = 6, .data = 2, .in_flight = 0};
+  setting.times = "forward = \"0.8 ms\"\nbackward = \"1.8 ms\"\nbackward_weight = \"0.6 ms\"\n";
+  const plan::LayerPair layer{
+      .apart = 1.3_ms, .together = 1.2_ms, .forward_end = 1.2_ms, .backward_end = 1.2_ms};
+  const BestSchedule best = best_of(setting, {.passes_max = 200'000, .layer_pair = layer});
+  const ScheduleCandidate& found = find(best, "found: dualpipev with pairs, improved");
+  EXPECT_LT(*found.iteration, *find(best, "w, overlapped F&B").iteration);
+  EXPECT_LT(*found.iteration, *find(best, "dualpipev, overlapped F&B").iteration);
+  EXPECT_EQ(found.iteration, found.makespan);
+  const BestSchedule whole =
+      best_of(setting, {.split_backward = false, .passes_max = 200'000, .layer_pair = layer});
+  for (const ScheduleCandidate& each : whole.candidates) EXPECT_FALSE(each.splits) << each.name;
+}
+
 }  // namespace
 }  // namespace tombolo::schedule_search

@@ -189,7 +189,9 @@ schedule::Schedule for_every_cell(const schedule::Schedule& of_one, const schedu
   for (int32_t rank = 0; rank < all.ranks(); ++rank) {
     const int32_t position = rank / all.replicas;
     const int32_t pipeline = rank % all.replicas % one.replicas;
-    out.ranks.push_back(of_one.ranks[static_cast<size_t>(position * one.replicas + pipeline)]);
+    const auto as = static_cast<size_t>(position * one.replicas + pipeline);
+    out.ranks.push_back(of_one.ranks[as]);
+    if (!of_one.pairs.empty()) out.pairs.push_back(of_one.pairs[as]);
   }
   for (const schedule::LinkOrder& link : of_one.links) {
     for (int32_t cell = 0; cell < all.replicas / one.replicas; ++cell) {

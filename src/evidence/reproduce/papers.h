@@ -88,6 +88,10 @@ std::vector<Table> dhelix();
 // of the overlap of experts' communication.
 std::vector<Table> dhelix_experts();
 
+// And what it is measured against: Intra-batch, and the bidirectional pipeline with two copies of the
+// model, whose largest model is section 6.5's.
+std::vector<Table> dhelix_baselines();
+
 inline constexpr const char* kDhelix =
     "Wang et al. 2024, Hiding Communication Cost in Distributed LLM Training via Micro-batch "
     "Co-execution (DHelix), revision of 2025-02-21, ";

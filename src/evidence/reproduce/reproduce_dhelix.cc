@@ -226,6 +226,7 @@ std::vector<Table> dhelix() {
                             ablation(),
                             wavelet()};
   for (Table& table : dhelix_experts()) tables.push_back(std::move(table));
+  for (Table& table : dhelix_baselines()) tables.push_back(std::move(table));
   return tables;
 }
 

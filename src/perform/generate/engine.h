@@ -14,9 +14,11 @@
 #include <array>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -28,12 +30,26 @@
 
 namespace tombolo::generate {
 
+// Who computes the tokens of an answer behind its first one. A prompt may be read in the gaps of a
+// training and its answer be written by a decode worker, which has nothing else to do: then both are
+// asked with the same request, and keys and values go from one to the other (kv_rows.h).
+enum class Share {
+  kWhole,    // the same engine
+  kPrefill,  // another: this one ends with the first token, and hands its cache over
+  kDecode,   // this one, once that cache is here
+};
+constexpr auto enum_names(Share) {
+  return std::to_array<EnumName<Share>>(
+      {{Share::kWhole, "whole"}, {Share::kPrefill, "prefill"}, {Share::kDecode, "decode"}});
+}
+
 struct Request {
   int64_t id = 0;               // of who asks; no two at once have the same
   std::vector<int64_t> tokens;  // the prompt, one at least
   int64_t tokens_max = 1;       // of the answer
   std::vector<int64_t> stop;    // ends with one of these, which is not part of the answer
   Sampling sampling;
+  Share share = Share::kWhole;
 
   bool operator==(const Request&) const = default;
 };
@@ -58,6 +74,13 @@ struct EngineEvent {
   EngineEventKind kind = EngineEventKind::kToken;
   int64_t token = 0;         // of kToken
   std::string message = {};  // of kFailed
+};
+
+// A prompt that was read here and is answered elsewhere. Its cache counts until it is released.
+struct HandedOver {
+  int64_t id = 0;
+  int64_t first_token = 0;  // of the answer: it was told
+  std::unique_ptr<KvCache> cache;
 };
 
 struct EngineLimits {
@@ -96,10 +119,22 @@ class Engine {
   // done. As nobody learns from prompts that are refused, every eighth time the slowest observation
   // is forgotten.
   void doubt(const LayerWork& work);
+  // Share::kPrefill. What ended with its first token since the last call; whoever takes it says when
+  // its memory is free again.
+  std::vector<HandedOver> take_handed_over() { return std::exchange(handed_over_, {}); }
+  void release(int64_t kv_bytes);
+
+  // Share::kDecode. The cache that waits for the rows of this prompt, for whoever fills it; null: nobody
+  // waits for them (any more). With the first token, which must be of the vocabulary, the answer goes
+  // on from there.
+  KvCache* awaiting(int64_t id);
+  int64_t awaited_tokens(int64_t id) const;  // of that prompt; CHECKs that it waits
+  Status adopt(int64_t id, int64_t first_token);
+
   SimDuration next_layer()
       const;  // how long it should take (layer_times.h); CHECKs that one is due
   int64_t kv_bytes_used() const { return kv_bytes_used_; }
-  int64_t requests() const { return static_cast<int64_t>(work_.size()); }
+  int64_t requests() const { return static_cast<int64_t>(work_.size() + awaiting_.size()); }
 
  private:
   struct Work;
@@ -108,12 +143,15 @@ class Engine {
   LayerWork next_work() const;
   void finish_pass(const Tell& tell);
   void end_first(const Tell& tell, EngineEvent event);
+  void hand_over_first(int64_t first_token);
 
   const Shard& shard_;
   EngineLimits limits_;
   const Clock& clock_;
   LayerTimes times_;
-  std::deque<std::unique_ptr<Work>> work_;  // whose turn it is first
+  std::deque<std::unique_ptr<Work>> work_;             // whose turn it is first
+  std::map<int64_t, std::unique_ptr<Work>> awaiting_;  // their rows
+  std::vector<HandedOver> handed_over_;
   int64_t kv_bytes_used_ = 0;
   int refused_ = 0;  // windows in a row, for being too short
   int doubts_ = 0;

@@ -17,6 +17,18 @@ void describe(Archive& a, WorkerFacts& f) {
 }
 
 template <class Archive>
+void describe(Archive& a, DecodePlace& d) {
+  a.required("host", d.host);
+  a.required("port", d.port);
+  a.required("token", d.token);
+  a.optional("credentials", d.credentials);
+  a.optional("plain_tcp", d.plain_tcp);
+  a.optional("connections", d.connections);
+  a.check(d.port > 0 && d.port < 65'536, "port", "must lie between 1 and 65535");
+  a.check(d.connections > 0 && d.connections <= 16, "connections", "must lie between 1 and 16");
+}
+
+template <class Archive>
 void describe(Archive& a, FrontMessage& m) {
   a.required("kind", m.kind);
   a.required("id", m.request.id);
@@ -26,6 +38,9 @@ void describe(Archive& a, FrontMessage& m) {
   a.optional("temperature", m.request.sampling.temperature);
   a.optional("top_p", m.request.sampling.top_p);
   a.optional("seed", m.request.sampling.seed);
+  if (Archive::kReads || m.request.share != Share::kWhole) a.optional("share", m.request.share);
+  if (Archive::kReads || m.decode) a.optional("decode", m.decode);
+  a.check(m.kind != FrontWord::kDecode || m.decode, "decode", "where is it?");
   a.check(m.request.sampling.temperature >= 0 && m.request.sampling.temperature <= 100,
           "temperature", "must lie between 0 and 100");
   a.check(m.request.sampling.top_p > 0 && m.request.sampling.top_p <= 1, "top_p",

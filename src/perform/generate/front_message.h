@@ -6,6 +6,14 @@
 //   worker  {"kind":"admitted","id":7}  or  {"kind":"refused","id":7,"why":"busy","message":"..."}
 //   worker  {"kind":"token","id":7,"token":42} ... {"kind":"stop","id":7}
 //   front   {"kind":"cancel","id":7}                   its reader has left
+//
+// Where a decode worker finishes the answers, the front tells the worker where it is, once
+//
+//   front   {"kind":"decode","id":0,"decode":{"host":"10.0.0.2","port":29610,...}}
+//   worker  {"kind":"linked"}  or  {"kind":"failed","message":"..."}
+//
+// and asks both with the same request, each for its share (engine.h). What the two say to it are these
+// messages as well; keys and values go from the one to the other (kv_rows.h).
 #pragma once
 
 #include <array>
@@ -21,14 +29,29 @@ namespace tombolo::generate {
 
 inline constexpr size_t kLineMax = size_t{4} << 20;  // a prompt of 400,000 tokens
 
-enum class FrontWord { kRequest, kCancel };
+enum class FrontWord { kRequest, kCancel, kDecode };
 constexpr auto enum_names(FrontWord) {
-  return std::to_array<EnumName<FrontWord>>(
-      {{FrontWord::kRequest, "request"}, {FrontWord::kCancel, "cancel"}});
+  return std::to_array<EnumName<FrontWord>>({{FrontWord::kRequest, "request"},
+                                             {FrontWord::kCancel, "cancel"},
+                                             {FrontWord::kDecode, "decode"}});
 }
+
+// Where a decode worker is, and how it is reached; both are of one user on one host.
+struct DecodePlace {
+  std::string host;
+  int64_t port = 0;
+  std::string token;             // 32 hexadecimal digits; a secret
+  std::string credentials = {};  // folder: TLS; empty: none
+  bool plain_tcp = false;        // to other hosts, too
+  int64_t connections = 4;       // that carry keys and values side by side
+
+  bool operator==(const DecodePlace&) const = default;
+};
+
 struct FrontMessage {
   FrontWord kind = FrontWord::kRequest;
   Request request;  // of kCancel the id alone
+  std::optional<DecodePlace> decode = {};
 
   bool operator==(const FrontMessage&) const = default;
 };
@@ -44,9 +67,10 @@ struct WorkerFacts {
   bool operator==(const WorkerFacts&) const = default;
 };
 
-enum class WorkerWord { kReady, kAdmitted, kRefused, kToken, kStop, kLength, kFailed };
+enum class WorkerWord { kReady, kLinked, kAdmitted, kRefused, kToken, kStop, kLength, kFailed };
 constexpr auto enum_names(WorkerWord) {
   return std::to_array<EnumName<WorkerWord>>({{WorkerWord::kReady, "ready"},
+                                              {WorkerWord::kLinked, "linked"},
                                               {WorkerWord::kAdmitted, "admitted"},
                                               {WorkerWord::kRefused, "refused"},
                                               {WorkerWord::kToken, "token"},

@@ -49,4 +49,8 @@ Result<int64_t> sample(std::span<const float> logits, const Sampling& sampling, 
   return static_cast<int64_t>(kept.back());  // rounding
 }
 
+void skip_sample(const Sampling& sampling, Random& random) {
+  if (sampling.temperature > 0) random.uniform();
+}
+
 }  // namespace tombolo::generate

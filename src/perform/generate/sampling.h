@@ -23,4 +23,8 @@ struct Sampling {
 // top_p < 1.
 Result<int64_t> sample(std::span<const float> logits, const Sampling& sampling, Random& random);
 
+// Leaves the generator as a sample() does that was taken elsewhere: an answer that is handed over goes
+// on as it would have.
+void skip_sample(const Sampling& sampling, Random& random);
+
 }  // namespace tombolo::generate

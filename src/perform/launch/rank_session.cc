@@ -28,6 +28,7 @@
 #include "perform/runtime/machine_load.h"
 #include "perform/runtime/neighbours.h"
 #include "perform/runtime/realtime.h"
+#include "perform/runtime/recorded_filler.h"
 #include "perform/runtime/state_reader.h"
 #include "spec/plan/plan_file.h"
 #include "spec/trace/trace_file.h"
@@ -84,7 +85,8 @@ class RankSession {
   Result<ControlMessage> hear();
   Status work(const KernelsFactory& make_kernels);
   Status perform_all(const plan::Plan& plan, const schedule::Schedule& schedule,
-                     runtime::Kernels& kernels, runtime::FillingMessenger& messenger);
+                     runtime::Kernels& kernels, runtime::FillingMessenger& messenger,
+                     const runtime::RecordedFiller& prompts);
   void leave_state();
   Status link_neighbours(const plan::Plan& plan);
   Status link_to(const plan::Plan& plan, int32_t peer);
@@ -397,7 +399,9 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
   if (options_.make_filler)
     filler = TRY(during(options_.make_filler(options_.rank), "preparing for prompts"));
   // Outlives the kernels, which may use it.
-  runtime::FillingMessenger messenger(*endpoint_, filler.get(), clock_, options_.filling);
+  runtime::RecordedFiller recorded(filler.get(), clock_);
+  runtime::FillingMessenger messenger(*endpoint_, filler ? &recorded : nullptr, clock_,
+                                      options_.filling);
   const bool takes_checkpoints = plan.checkpoint && plan.checkpoint->every > 0;
   if (takes_checkpoints && keeper_->places().checkpoints.empty())
     return failed("the launcher did not say where checkpoints go");
@@ -410,16 +414,17 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
                              kernels->threads() == 1 ? "" : "s"));
   }
   Status status = resume(plan, *kernels);
-  // With staleness a copy before an update has residuals of another step.
+  // With staleness a copy before an update has residuals of another step; with local steps nobody
+  // elsewhere has the parameters of a datacenter.
   const int64_t staleness = plan.exchange.value_or(plan::Exchange{}).staleness_in_use();
-  if (status && start_.keep && staleness == 0) {
+  if (status && start_.keep && staleness == 0 && !runtime::steps_locally(plan)) {
     std::lock_guard lock(leave_mutex_);
     kept_.emplace(
         runtime::kept_folder(keeper_->places().output, static_cast<uint64_t>(start_.epoch)),
         options_.rank, start_.epoch, start_.first_iteration - 1, room());
     kernels_ = kernels.get();
   }
-  if (status) status = perform_all(plan, schedule, *kernels, messenger);
+  if (status) status = perform_all(plan, schedule, *kernels, messenger, recorded);
   if (!status) {
     {
       std::lock_guard lock(mutex_);
@@ -437,7 +442,8 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
 }
 
 Status RankSession::perform_all(const plan::Plan& plan, const schedule::Schedule& schedule,
-                                runtime::Kernels& kernels, runtime::FillingMessenger& messenger) {
+                                runtime::Kernels& kernels, runtime::FillingMessenger& messenger,
+                                const runtime::RecordedFiller& prompts) {
   const bool emulated = plan.device_of(options_.rank).kind == cluster::DeviceKind::kEmulated;
   const bool realtime = emulated && options_.realtime && runtime::make_realtime();
   TRY(link_neighbours(plan));
@@ -480,6 +486,8 @@ Status RankSession::perform_all(const plan::Plan& plan, const schedule::Schedule
     add("prompt_held_max_s", seconds(messenger.held().longest).value);
     if (options_.filling.windows)
       add("prompt_guard_s", seconds(options_.filling.windows->guard()).value);
+    const auto layers = prompts.intervals(options_.rank, plan.ranks[options_.rank].stage, origin);
+    part.intervals.insert(part.intervals.end(), layers.begin(), layers.end());
   }
   if (kernels.state_bytes() > 0) add("state_bytes", static_cast<double>(kernels.state_bytes()));
   if (plan.run.threads) add("threads", static_cast<double>(kernels.threads()));

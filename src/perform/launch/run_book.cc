@@ -1,10 +1,12 @@
 #include "perform/launch/run_book.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/quantiles.h"
 #include "spec/plan/plan_file.h"
+#include "spec/schedule/local_steps.h"
 
 namespace tombolo::launch {
 namespace {
@@ -154,6 +156,14 @@ SimDuration RunBook::duration_of(const Open& open) const {
 Seconds RunBook::median() const {
   if (durations_.empty()) return 0_s;
   const auto first = durations_.begin() + (durations_.size() > 1 ? 1 : 0);
+  // Where iterations take turns the mean over whole ones, from the end.
+  const auto cycle = static_cast<ptrdiff_t>(schedule::cycle_of(plan_));
+  const ptrdiff_t turns = (durations_.end() - first) / cycle;
+  if (cycle > 1 && turns > 0) {
+    const auto sum =
+        std::accumulate(durations_.end() - turns * cycle, durations_.end(), SimDuration{});
+    return seconds(sum) / real(static_cast<int64_t>(turns * cycle));
+  }
   return seconds(tombolo::median(std::vector<SimDuration>(first, durations_.end())));
 }
 
@@ -181,6 +191,7 @@ trace::Trace merge_parts(const plan::Plan& plan, std::vector<trace::Trace> parts
   header.seed = plan.run.seed;
   header.byte_scale = plan.run.byte_scale;
   header.overlaps = plan.exchange_overlaps();
+  header.cycle = schedule::cycle_of(plan);
   header.plan = plan::to_value(plan);
   for (const plan::Placement& placement : plan.ranks) {
     const cluster::Device& device = plan.device_of(placement.rank);

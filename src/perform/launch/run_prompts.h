@@ -14,6 +14,8 @@
 namespace tombolo::launch {
 
 inline constexpr const char* kPromptsVariable = "TOMBOLO_PROMPTS";
+// The token of a decode worker and those who call it (handover/decode_link.h), in hexadecimal.
+inline constexpr const char* kDecodeTokenVariable = "TOMBOLO_DECODE_TOKEN";
 
 // When a rank's training leaves time, by the Plan's prediction.
 struct RankGaps {

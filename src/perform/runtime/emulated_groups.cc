@@ -1,5 +1,6 @@
 #include "perform/runtime/emulated_groups.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -38,28 +39,40 @@ EmulatedGroups::EmulatedGroups(const plan::Plan& plan, int32_t rank, Clock& cloc
                                bool check_every_number, std::function<void(int32_t)> updated)
     : clock_(clock),
       check_every_number_(check_every_number),
-      is_sparse_(holds_residuals(plan)),
+      has_parameters_(holds_residuals(plan) || steps_locally(plan)),
+      writes_(has_parameters_ && runtime::writes_parameters(plan, rank)),
       updated_(std::move(updated)),
       replica_(plan.ranks[rank].replica),
-      replicas_(plan.replicas()) {
+      replicas_(plan.replicas()),
+      suffix_(parameter_suffix(plan, rank)),
+      residual_suffix_(".residual." + plan.datacenter_of(rank).name) {
   for (const int32_t stage : schedule::shape_of(plan).stages_at(plan.ranks[rank].stage)) {
-    Held& held = stages_[stage];
-    held.update = round_to_ns(plan.stages[stage].cost.update);
-    for (const plan::GradientGroup& each : plan::gradient_groups(plan, stage)) {
-      const double element = is_sparse_ ? plan::gradient_bytes(plan.training.precision)
-                                        : static_cast<double>(sizeof(float));
-      const double floats = each.bytes.value / plan.run.byte_scale / element;
-      held.groups.push_back({each, std::max<int64_t>(std::llround(floats), 1)});
-      if (!is_sparse_) continue;
-      Group& group = held.groups.back();
-      const auto number = static_cast<int32_t>(held.groups.size()) - 1;
-      const auto size = static_cast<size_t>(group.elements);
-      group.parameters.resize(size);
-      if (schedule::sparse_role(plan, rank, stage, number).leads) group.residual.resize(size);
-      group.name = fmt::format("stages.{}.groups.{}.emulated", stage, number);
-      group.residual_name = group.name + ".residual." + plan.datacenter_of(rank).name;
-    }
+    stages_[stage].update = round_to_ns(plan.stages[stage].cost.update);
+    for (const plan::GradientGroup& each : plan::gradient_groups(plan, stage))
+      add_group(plan, rank, stage, each);
   }
+}
+
+void EmulatedGroups::add_group(const plan::Plan& plan, int32_t rank, int32_t stage,
+                               const plan::GradientGroup& in_plan) {
+  std::vector<Group>& groups = stages_[stage].groups;
+  const double element = has_parameters_ ? plan::gradient_bytes(plan.training.precision)
+                                         : static_cast<double>(sizeof(float));
+  const double floats = in_plan.bytes.value / plan.run.byte_scale / element;
+  groups.push_back({in_plan, std::max<int64_t>(std::llround(floats), 1)});
+  if (!has_parameters_) return;
+  Group& group = groups.back();
+  const auto number = static_cast<int32_t>(groups.size()) - 1;
+  const auto size = static_cast<size_t>(group.elements);
+  const plan::Exchange exchange = plan.exchange.value_or(plan::Exchange{});
+  group.name = fmt::format("stages.{}.groups.{}.emulated", stage, number);
+  group.parameters.resize(size);
+  if (exchange.keeps_residuals() && schedule::sparse_role(plan, rank, stage, number).leads)
+    group.residual.resize(size);
+  if (!exchange.is_local()) return;
+  group.anchor.resize(size);
+  if (exchange.outer_momentum_in_use() > 0) group.momentum.resize(size);
+  if (exchange.delay_in_use() > 0) group.arrived.resize(size);
 }
 
 EmulatedGroups::Held& EmulatedGroups::held(int32_t stage) {
@@ -99,7 +112,7 @@ void EmulatedGroups::make_up(int32_t stage, int32_t number) {
   Group& group = held(stage).groups[static_cast<size_t>(number)];
   group.gradient.resize(static_cast<size_t>(group.elements));
   const int64_t first = seed(iteration_, stage, number);
-  if (is_sparse_) {
+  if (has_parameters_) {
     // The replicas' counters begin far apart.
     const uint32_t place = static_cast<uint32_t>(first * replicas_ + replica_) * 0x9e3779b9u;
     for (size_t i = 0; i < group.gradient.size(); ++i)
@@ -122,6 +135,11 @@ std::span<float> EmulatedGroups::gradient(int32_t stage, int32_t group) {
 Status EmulatedGroups::update_group(int64_t iteration, int32_t stage, int32_t group) {
   Group& its = held(stage).groups.at(static_cast<size_t>(group));
   const SimTime start = clock_.now();
+  if (has_parameters_) {
+    for (size_t i = 0; i < its.parameters.size(); ++i) its.parameters[i] -= its.gradient[i];
+    end_update(stage, start);
+    return {};
+  }
   TRY(during(
       check(its, seed(iteration, stage, group)),
       fmt::format("updating group {} of stage {} in iteration {}", group, stage, iteration)));
@@ -142,6 +160,21 @@ Status EmulatedGroups::update_group_sparsely(int64_t, int32_t stage, int32_t gro
   return {};
 }
 
+update::OuterState EmulatedGroups::outer_state(int32_t stage, int32_t group) {
+  Group& its = held(stage).groups.at(static_cast<size_t>(group));
+  return {its.anchor, its.momentum, its.arrived};
+}
+
+std::vector<float> EmulatedGroups::parameters(int32_t stage, int32_t group) {
+  return held(stage).groups.at(static_cast<size_t>(group)).parameters;
+}
+
+Status EmulatedGroups::set_parameters(int32_t stage, int32_t group, std::span<const float> values) {
+  std::vector<float>& to = held(stage).groups.at(static_cast<size_t>(group)).parameters;
+  std::copy(values.begin(), values.end(), to.begin());
+  return {};
+}
+
 // Groups last alike, and together as long as the stage's update.
 void EmulatedGroups::end_update(int32_t stage, SimTime start) {
   Held& own = held(stage);
@@ -153,24 +186,40 @@ void EmulatedGroups::end_update(int32_t stage, SimTime start) {
   updated_(stage);
 }
 
-void EmulatedGroups::add_views(std::vector<TensorView>& out) const {
-  const auto add = [&](const std::string& name, const std::vector<float>& values) {
-    if (values.empty()) return;
-    out.push_back({name, "F32", {std::ssize(values)}, std::as_bytes(std::span(values))});
-  };
-  for (const auto& [stage, own] : stages_) {
-    for (const Group& group : own.groups) {
-      if (writes_parameters()) add(group.name, group.parameters);
-      add(group.residual_name, group.residual);
+// With the name of each in checkpoints: parameters, residuals, and what all replicas share.
+template <class Stages, class Call>
+void EmulatedGroups::for_each_kept(Stages& stages, bool own, bool shared, const Call& call) const {
+  for (auto& [stage, held] : stages) {
+    for (auto& group : held.groups) {
+      if (own) call(group.name + suffix_, group.parameters);
+      call(group.name + residual_suffix_, group.residual);
+      if (!shared) continue;
+      call(group.name + ".outer.anchor", group.anchor);
+      call(group.name + ".outer.momentum", group.momentum);
+      call(group.name + ".outer.arrived", group.arrived);
     }
   }
 }
 
+void EmulatedGroups::add_views(std::vector<TensorView>& out) const {
+  for_each_kept(
+      stages_, writes_, replica_ == 0,
+      [&](const std::string& name, const std::vector<float>& values) {
+        if (values.empty()) return;
+        out.push_back({name, "F32", {std::ssize(values)}, std::as_bytes(std::span(values))});
+      });
+}
+
+// With local steps what replicas share, else their parameters.
 void EmulatedGroups::add_to(RunningDigest& digest) const {
   for (const auto& [stage, own] : stages_) {
     for (const Group& group : own.groups) {
-      const auto bytes = std::as_bytes(std::span(group.parameters));
-      digest.add({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+      const bool local = !group.anchor.empty();
+      for (const auto* each : {local ? &group.anchor : &group.parameters, &group.momentum}) {
+        if (each->empty()) continue;
+        const auto bytes = std::as_bytes(std::span(*each));
+        digest.add({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+      }
     }
   }
 }
@@ -186,13 +235,11 @@ Status EmulatedGroups::load(const TensorSource& tensors) {
     std::memcpy(to.data(), tensor.bytes.data(), tensor.bytes.size());
     return {};
   };
-  for (auto& [stage, own] : stages_) {
-    for (Group& group : own.groups) {
-      TRY(take(group.name, group.parameters));
-      TRY(take(group.residual_name, group.residual));
-    }
-  }
-  return {};
+  Status status;
+  for_each_kept(stages_, true, true, [&](const std::string& name, std::vector<float>& to) {
+    if (status) status = take(name, to);
+  });
+  return status;
 }
 
 // Neighbouring groups, stages and iterations begin elsewhere.

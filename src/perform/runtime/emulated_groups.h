@@ -7,14 +7,16 @@
 //
 // Where the exchange is sparse, gradients are noise instead, so that blocks are chosen as they would
 // be, and there are parameters: from zero, each update subtracts what came. So parameters plus the
-// residuals of all leaders are the negative sum of all that was made up, but for rounding.
+// residuals of all leaders are the negative sum of all that was made up, but for rounding. With local
+// steps it is the same: an inner step subtracts the gradient of a datacenter.
 //
 // Memory: the gradients of the groups that are complete and not updated yet; sparse, those of all
-// groups, their parameters and the residuals.
+// groups, their parameters and the residuals; with local steps the anchors and momenta beside them.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -51,21 +53,25 @@ class EmulatedGroups final : public ParameterGroups {
   Status update_group_sparsely(int64_t iteration, int32_t stage, int32_t group,
                                const update::SparseGradient& gradient) override;
 
+  update::OuterState outer_state(int32_t stage, int32_t group) override;
+  std::vector<float> parameters(int32_t stage, int32_t group) override;
+  Status set_parameters(int32_t stage, int32_t group, std::span<const float> values) override;
+
   // --- the state; nothing where the exchange is dense
-  bool is_sparse() const { return is_sparse_; }
+  bool has_parameters() const { return has_parameters_; }
+  bool is_first() const { return replica_ == 0; }
   void add_views(std::vector<TensorView>& out) const;
   void add_to(RunningDigest& digest) const;
   Status load(const TensorSource& tensors);
-  bool writes_parameters() const { return replica_ == 0; }
 
  private:
   struct Group {
     plan::GradientGroup in_plan;
     int64_t elements = 0;
     std::vector<float> gradient = {};                   // while it is complete and not updated
-    std::vector<float> parameters = {}, residual = {};  // sparse; the latter of who leads
-    std::string name = {};                              // in checkpoints
-    std::string residual_name = {};
+    std::vector<float> parameters = {}, residual = {};  // the latter of who leads
+    std::vector<float> anchor = {}, momentum = {}, arrived = {};
+    std::string name = {};  // in checkpoints
   };
   struct Held {
     std::vector<Group> groups;
@@ -74,6 +80,10 @@ class EmulatedGroups final : public ParameterGroups {
     bool is_last = false;
   };
   Held& held(int32_t stage);
+  void add_group(const plan::Plan& plan, int32_t rank, int32_t stage,
+                 const plan::GradientGroup& in_plan);
+  template <class Stages, class Call>
+  void for_each_kept(Stages& stages, bool own, bool shared, const Call& call) const;
   void make_up(int32_t stage, int32_t group);
   void end_update(int32_t stage, SimTime start);
   int64_t seed(int64_t iteration, int32_t stage, int32_t group) const;
@@ -81,10 +91,12 @@ class EmulatedGroups final : public ParameterGroups {
 
   Clock& clock_;
   const bool check_every_number_;
-  const bool is_sparse_;
+  const bool has_parameters_;
+  const bool writes_;  // parameters
   const std::function<void(int32_t stage)> updated_;
   const int32_t replica_;
   const int32_t replicas_;
+  const std::string suffix_, residual_suffix_;
   std::map<int32_t, Held> stages_;  // those of this rank
   GroupWatcher* watcher_ = nullptr;
   int64_t iteration_ = 0;

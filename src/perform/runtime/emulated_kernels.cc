@@ -369,7 +369,7 @@ Result<Payload> EmulatedKernels::evaluate(int32_t, int64_t, Payload) { return Pa
 Result<std::string> EmulatedKernels::weights_digest() const {
   std::string updates;
   for (const auto& [stage, own] : stages_) updates += fmt::format("{} updates ", own.updates);
-  if (!groups_ || !groups_->is_sparse()) return digest(updates);
+  if (!groups_ || !groups_->has_parameters()) return digest(updates);
   RunningDigest all;
   all.add(updates);
   groups_->add_to(all);
@@ -379,7 +379,7 @@ Result<std::string> EmulatedKernels::weights_digest() const {
 Result<std::vector<TensorView>> EmulatedKernels::state() const {
   std::vector<TensorView> out;
   if (groups_) groups_->add_views(out);
-  if (groups_ && groups_->is_sparse() && !groups_->writes_parameters()) return out;
+  if (groups_ && groups_->has_parameters() && !groups_->is_first()) return out;
   for (const auto& [stage, own] : stages_) {
     const model::Slice& slice = own.stage.slice;
     for (int64_t i = 0; i < slice.layers; ++i) {

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "spec/plan/gradient_groups.h"
+#include "spec/schedule/local_steps.h"
 #include "spec/schedule/schedule.h"
 #include "spec/schedule/sparse_exchange.h"
 
@@ -37,9 +38,16 @@ ExchangeThread::ExchangeThread(const plan::Plan& plan, const ExchangeOptions& op
       versions_({.first_iteration = options.first_iteration,
                  .staleness = exchange_.staleness_in_use(),
                  .fixed = exchange_.is_fixed()}) {
+  if (exchange_.is_local()) {
+    CHECK(options.updates, "inner steps that are not made group by group");
+    outer_book_.emplace(plan, options.rank, options.first_iteration, parameters);
+  }
   for (const int32_t stage : schedule::shape_of(plan).stages_at(position_)) {
     const auto groups = static_cast<int32_t>(plan::gradient_groups(plan, stage).size());
-    for (int32_t group = 0; group < groups; ++group) versions_.add(stage, group);
+    for (int32_t group = 0; group < groups; ++group) {
+      versions_.add(stage, group);
+      if (outer_book_) outer_book_->add(stage, group);
+    }
     ++stages_;
   }
   if (exchange_.is_sparse()) {
@@ -135,6 +143,11 @@ Status ExchangeThread::await_all() {
   return settled;
 }
 
+Status ExchangeThread::await_arrivals() {
+  TRY(await_all());
+  return await([&] { return outer_under_way_ == 0; });
+}
+
 Status ExchangeThread::await_taken(int32_t stage) {
   if (!exchange_.is_sparse()) return {};
   return await([&] { return versions_.is_taken(stage); });
@@ -152,7 +165,7 @@ std::vector<trace::Interval> ExchangeThread::take_intervals() {
 
 Status ExchangeThread::finish() {
   CHECK(thread_, "an exchange is finished a second time");
-  TRY(await_all());
+  TRY(await_arrivals());
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
@@ -201,14 +214,21 @@ Status ExchangeThread::begin(const HandedOver& group) {
   const auto own = static_cast<size_t>(plan_.ranks[options_.rank].replica);
   const auto bytes = static_cast<int64_t>(gradient.size_bytes());
   if (exchange_.is_sparse()) TRY(before(group.key));
-  UnderWay entry{group.since, bytes, bytes, sparse_updates(group.key, gradient), nullptr};
+  UnderWay entry{.key = group.key,
+                 .since = group.since,
+                 .bytes = bytes,
+                 .copied = bytes,
+                 .updates = sparse_updates(group.key, gradient),
+                 .outer = nullptr,
+                 .sum = nullptr};
   entry.sum =
       std::make_unique<GroupSum>(exchange, replicas_, own, first, gradient, entry.updates.get());
-  UnderWay& placed = under_way_.emplace(group.key, std::move(entry)).first->second;
+  const Due due{group.key};
+  UnderWay& placed = under_way_.emplace(due, std::move(entry)).first->second;
   bytes_under_way_ += bytes;
   TRY(send(TRY(placed.sum->begin())));
   note_taken(group.key, placed);
-  return placed.sum->done() ? settle(group.key) : Status{};
+  return placed.sum->done() ? settle(due) : Status{};
 }
 
 std::unique_ptr<SparseUpdates> ExchangeThread::sparse_updates(const Key& key,
@@ -249,16 +269,17 @@ std::vector<Messenger::Awaited> ExchangeThread::awaited() const {
 Status ExchangeThread::advance(size_t place, const link::Received& message) {
   const auto at = std::next(under_way_.begin(), static_cast<ptrdiff_t>(place));
   TRY(send(TRY(at->second.sum->take(message))));
-  note_taken(at->first, at->second);
+  note_taken(at->second.key, at->second);
   return at->second.sum->done() ? settle(at->first) : Status{};
 }
 
 // The group is summed, or all updates of it are there. Who waits for it hears so once it is updated.
-Status ExchangeThread::settle(const Key& settled) {
-  const Key key = settled;
-  const auto node = under_way_.extract(key);
+Status ExchangeThread::settle(const Due& due) {
+  const auto node = under_way_.extract(Due{due});
   const UnderWay& group = node.mapped();
+  const Key key = group.key;
   bytes_under_way_ -= group.copied;
+  if (group.outer) return settle_outer(group);
   draw({.lane = trace::Lane::kCollective,
         .action = {ActionKind::kReduceGradients, key.stage, -1},
         .iteration = key.iteration,
@@ -314,7 +335,68 @@ Status ExchangeThread::update(const Key& key, const compress::Merged* sparse) {
         .iteration = iteration,
         .start = start,
         .end = threads_.now()});
-  if (versions_.is_last() && hooks_.updated) TRY(hooks_.updated(iteration));
+  return outer_book_ ? after_update(key) : finish_update(key);
+}
+
+// The inner step of a group is made.
+Status ExchangeThread::after_update(const Key& key) {
+  if (outer_book_->begins(key)) TRY(begin_outer(key));
+  if (!outer_book_->ends(key)) return finish_update(key);
+  if (outer_book_->has_arrived(key)) {
+    TRY(outer_book_->end(key));
+    return finish_update(key);
+  }
+  held_up_.insert(key);
+  return {};
+}
+
+Status ExchangeThread::begin_outer(const Key& key) {
+  const auto& [iteration, stage, number] = key;
+  {
+    const std::lock_guard lock(mutex_);
+    ++outer_under_way_;
+  }
+  const std::span<float> anchor = parameters_.outer_state(stage, number).anchor;
+  const link::Tag first{static_cast<uint64_t>(iteration),
+                        group_tensor(stage, number, kRoundsMax / 2)};
+  UnderWay entry{.key = key,
+                 .since = threads_.now(),
+                 .bytes = static_cast<int64_t>(anchor.size_bytes()),
+                 .copied = 0,
+                 .updates = nullptr,
+                 .outer = outer_book_->begin(key),
+                 .sum = nullptr};
+  entry.sum = std::make_unique<GroupSum>(
+      schedule::outer_exchange(plan_, stage, std::ssize(anchor), number), replicas_,
+      static_cast<size_t>(plan_.ranks[options_.rank].replica), first, anchor, entry.outer.get());
+  const Due due{outer_book_->end_of(key), true};
+  UnderWay& placed = under_way_.emplace(due, std::move(entry)).first->second;
+  TRY(send(TRY(placed.sum->begin())));
+  return placed.sum->done() ? settle(due) : Status{};
+}
+
+// All updates of an outer step are there.
+Status ExchangeThread::settle_outer(const UnderWay& step) {
+  outer_book_->arrive(step.key, *step.outer);
+  draw({.lane = trace::Lane::kCollective,
+        .action = {ActionKind::kReduceGradients, step.key.stage, -1},
+        .iteration = step.key.iteration,
+        .start = step.since,
+        .end = threads_.now(),
+        .bytes = step.bytes});
+  const Key end = outer_book_->end_of(step.key);
+  const bool waits = held_up_.erase(end) > 0;
+  if (waits) TRY(outer_book_->end(end));
+  {
+    const std::lock_guard lock(mutex_);
+    --outer_under_way_;
+    changed_->notify_all();
+  }
+  return waits ? finish_update(end) : Status{};
+}
+
+Status ExchangeThread::finish_update(const Key& key) {
+  if (versions_.is_last() && hooks_.updated) TRY(hooks_.updated(key.iteration));
   end_update(key);
   return {};
 }

@@ -24,6 +24,10 @@
 // it. Updates that came and wait for that are kept as blocks. What others of a datacenter hand to their
 // leader does not count as copies then, and may be all gradients of an iteration.
 //
+// Where it has local steps, the sum is that of a datacenter, its update an inner step, and after some of
+// them an outer step begins or ends (outer_book.h). A group that waits for updates of others then is
+// not up to date before it ended.
+//
 // All hooks are called on this thread.
 #pragma once
 
@@ -33,6 +37,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -40,7 +45,9 @@
 #include "perform/runtime/group_sum.h"
 #include "perform/runtime/group_versions.h"
 #include "perform/runtime/messenger.h"
+#include "perform/runtime/outer_book.h"
 #include "perform/runtime/parameter_groups.h"
+#include "perform/runtime/sparse_updates.h"
 #include "spec/plan/plan.h"
 #include "spec/trace/trace.h"
 
@@ -86,6 +93,7 @@ class ExchangeThread final : public GroupWatcher {
   void release(int32_t stage);
   Status await_stage(int32_t stage);  // all that was handed over of it is summed, and updated
   Status await_all();
+  Status await_arrivals();  // and all that is on its way, though its outer step ends later
   // The gradients of this stage may change: their sparse updates are made. Else nothing to wait for.
   Status await_taken(int32_t stage);
   // Of the groups that passes began to use since the last call, how many were up to date.
@@ -107,11 +115,19 @@ class ExchangeThread final : public GroupWatcher {
     Key key;
     SimTime since;
   };
+  // The sum of a group, or its outer step: by when it is due.
+  struct Due {
+    Key key;
+    bool outer = false;
+    auto operator<=>(const Due&) const = default;
+  };
   struct UnderWay {
+    Key key;  // of the iteration in which it began
     SimTime since;
     int64_t bytes = 0;                       // of gradients
     int64_t copied = 0;                      // of them, that may lie with the links
     std::unique_ptr<SparseUpdates> updates;  // none where it is dense
+    std::unique_ptr<OuterUpdates> outer;     // of an outer step
     std::unique_ptr<GroupSum> sum;
   };
   Status work();
@@ -123,12 +139,16 @@ class ExchangeThread final : public GroupWatcher {
   std::unique_ptr<SparseUpdates> sparse_updates(const Key& key, std::span<const float> gradient);
   Status before(const Key& key);
   void note_taken(const Key& key, UnderWay& entry);
-  Status settle(const Key& key);
+  Status settle(const Due& due);
+  Status begin_outer(const Key& key);
+  Status settle_outer(const UnderWay& step);
+  Status after_update(const Key& key);
   Status make_updates();
   Status update(const Key& key, const compress::Merged* sparse);
   void hand_over(const Key& key, SimTime since);
   void wake();
   bool is_over();
+  Status finish_update(const Key& key);
   void end_update(const Key& key);
   template <class Settled>
   Status await(const Settled& settled);
@@ -152,9 +172,11 @@ class ExchangeThread final : public GroupWatcher {
   std::vector<HandedOver> held_;  // complete and not released
 
   // This thread's.
-  std::map<Key, UnderWay> under_way_;
+  std::map<Due, UnderWay> under_way_;
   std::map<Key, compress::Merged> merged_;               // and not made yet
   std::optional<compress::BlockCompressor> compressor_;  // where it is sparse
+  std::optional<OuterBook> outer_book_;                  // where it has local steps
+  std::set<Key> held_up_;                                // whose outer steps end when all is there
   int64_t bytes_under_way_ = 0;
   int64_t updating_ = 0;  // the newest iteration of which something is updated
 
@@ -162,6 +184,7 @@ class ExchangeThread final : public GroupWatcher {
   const std::unique_ptr<Signal> changed_;
   std::deque<HandedOver> handed_over_;
   GroupVersions versions_;
+  int64_t outer_under_way_ = 0;  // outer steps
   std::vector<trace::Interval> intervals_;
   bool ending_ = false;   // nothing more is handed over
   bool leaving_ = false;  // and nobody wants what is under way

@@ -344,6 +344,76 @@ TEST(SparseExchange, GoesOnFromACheckpointWithTheSameBits) {
   }
 }
 
+std::string local(const std::string& more = "") { return "[exchange]\nmode = \"local\"\n" + more; }
+const char* const kLocalWays[] = {
+    "every = 3\n", "every = 4\nfragments = 2\nvalues = \"int4\"\n",
+    "every = 4\nfragments = 4\ndelay = 3\nblend = 0.25\nvalues = \"fp32\"\n"};
+std::vector<std::string> all_local_ways() {
+  std::vector<std::string> out;
+  for (const char* how : kLocalWays) out.push_back(local(how));
+  for (const char* how :
+       {"every = 3\ndensity = 0.1\n", "every = 4\nfragments = 2\nvalues = \"2bit\"\n"})
+    out.push_back(std::string("[exchange]\nmode = \"sparse-local\"\n") + how);
+  return out;
+}
+
+// Four replicas in two datacenters: what they share has the same bits, whatever each has learned alone.
+TEST(LocalSteps, AllReplicasShareTheSameAnchors) {
+  for (const std::string& how : all_local_ways()) {
+    const plan::Plan plan =
+        plan_of({.pipelines = 4, .stages = 2, .microbatches = 3, .steps = 9, .more = how});
+    const Outcome run = perform_in_ocean(plan);
+    for (const Status& end : run.ends) ASSERT_TRUE(end) << how << end.error().text();
+    for (const plan::Placement& place : plan.ranks)
+      EXPECT_EQ(run.digests[place.rank], run.digests[plan.rank_of(place.stage, 0)]) << how;
+  }
+}
+
+// In fp32 all bytes every 4 steps, and a header of each group.
+TEST(LocalSteps, CrossTheWanEveryHSteps) {
+  const plan::Plan plan = plan_of({.steps = 8, .more = local("every = 4\nvalues = \"fp32\"\n")});
+  const Outcome run = perform_in_ocean(plan);
+  const double expected = 2 * bytes_of_gradients(plan);
+  EXPECT_NEAR(static_cast<double>(run.bytes.at({0, 1})), expected, 0.001 * expected);
+}
+
+// 120 ms of passes. 4.3 MB in bf16 take 0.35 s at 100 Mbps, 10 steps after the first and the second time.
+TEST(LocalSteps, DelayHidesAThinLine) {
+  const auto exposed_with = [&](const std::string& how) {
+    const Outcome run = perform_in_ocean(
+        plan_of({.steps = 21, .rate = "100 Mbps", .more = local("every = 10\n" + how)}));
+    double sum = 0;
+    for (const double each : records(run.parts[0], "exposed_s")) sum += each;
+    return sum;
+  };
+  EXPECT_GT(exposed_with(""), 0.65);
+  EXPECT_EQ(exposed_with("delay = 8\n"), 0);
+  EXPECT_EQ(exposed_with("fragments = 2\n"), 0);
+}
+
+// At every step of two outer ones, some of whose updates are on their way then.
+TEST(LocalSteps, GoOnFromACheckpointWithTheSameBits) {
+  for (const std::string& how : all_local_ways()) {
+    plan::Plan whole = plan_of({.steps = 9, .more = how});
+    const Outcome all = perform_in_ocean(whole);
+    for (const int steps : {3, 5, 7}) {
+      plan::Plan plan = whole;
+      plan.run.steps = steps;
+      const Outcome begun = perform_in_ocean(plan);
+      const Outcome rest = perform_in_ocean(whole, {}, {begun.state, steps + 1});
+      for (const Status& end : rest.ends) ASSERT_TRUE(end) << how << end.error().text();
+      EXPECT_EQ(rest.digests, all.digests) << how << steps;
+      ASSERT_EQ(rest.state.size(), all.state.size());
+      for (const NamedTensor& each : all.state) {
+        const auto found = std::find_if(rest.state.begin(), rest.state.end(),
+                                        [&](const NamedTensor& x) { return x.name == each.name; });
+        ASSERT_NE(found, rest.state.end()) << each.name;
+        EXPECT_EQ(found->bytes, each.bytes) << how << steps << " " << each.name;
+      }
+    }
+  }
+}
+
 TEST(Exchange, WhoLosesAReplicaSaysSo) {
   const plan::Plan plan = plan_of({.stages = 2, .microbatches = 2, .steps = 50});
   const Outcome run = perform_in_ocean(plan, Loss{1, SimTime{700 * kOneMs}});

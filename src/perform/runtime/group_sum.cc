@@ -8,7 +8,7 @@
 namespace tombolo::runtime {
 
 GroupSum::GroupSum(const schedule::GradientExchange& exchange, std::span<const int32_t> ranks,
-                   size_t own, link::Tag first, std::span<float> values, SparseUpdates* updates)
+                   size_t own, link::Tag first, std::span<float> values, DatacenterUpdates* updates)
     : first_(first), values_(values), updates_(updates) {
   CHECK(own < ranks.size(), "replica {} of {}", own, ranks.size());
   CHECK(exchange.rounds.size() < kRoundsMax, "{} rounds", exchange.rounds.size());

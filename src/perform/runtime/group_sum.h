@@ -3,15 +3,16 @@
 //
 // It knows neither links nor threads (exchange_thread.h has those). The sum comes to stand where the
 // values are. What comes is added in the order of the exchange, whenever it comes, so all replicas
-// end with the same bits. Memory: none but the messages. Where the exchange has messages with sparse
-// updates instead (schedule/sparse_exchange.h), SparseUpdates makes them and takes them.
+// end with the same bits. Memory: none but the messages. Where the exchange has messages with
+// updates of datacenters instead (schedule/sparse_exchange.h, schedule/local_steps.h), DatacenterUpdates
+// makes them and takes them.
 #pragma once
 
 #include <span>
 #include <vector>
 
+#include "perform/runtime/datacenter_updates.h"
 #include "perform/runtime/messenger.h"
-#include "perform/runtime/sparse_updates.h"
 #include "spec/schedule/gradient_exchange.h"
 
 namespace tombolo::runtime {
@@ -22,7 +23,7 @@ class GroupSum {
   // first.tensor + t (group_tensor). `values`, as many as the exchange is made for, outlive it, as
   // does `updates`, which an exchange of sparse updates needs.
   GroupSum(const schedule::GradientExchange& exchange, std::span<const int32_t> ranks, size_t own,
-           link::Tag first, std::span<float> values, SparseUpdates* updates = nullptr);
+           link::Tag first, std::span<float> values, DatacenterUpdates* updates = nullptr);
 
   struct Parcel {
     int32_t to = 0;
@@ -57,7 +58,7 @@ class GroupSum {
   std::vector<Round> rounds_;
   const link::Tag first_;
   const std::span<float> values_;
-  SparseUpdates* const updates_;
+  DatacenterUpdates* const updates_;
   size_t round_ = 0;
   size_t taken_ = 0;  // of what comes in this round
 };

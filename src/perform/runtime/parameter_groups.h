@@ -20,8 +20,10 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/result.h"
+#include "perform/update/outer.h"
 #include "perform/update/sparse.h"
 
 namespace tombolo::runtime {
@@ -56,16 +58,28 @@ class ParameterGroups {
   // iteration; while it runs nobody may read its parameters. Any thread, one at a time.
   virtual Status update_group(int64_t iteration, int32_t stage, int32_t group) = 0;
 
-  // --- where the Plan's [exchange] is sparse
+  // --- where the Plan's [exchange] keeps residuals
 
-  // What this rank's datacenter has not sent yet of the group's gradient, as long as that; empty where
-  // another replica leads (schedule/sparse_exchange.h). The watcher's alone, zeros at first, and part
-  // of Kernels::state().
+  // What this rank's datacenter has not sent yet of the group's gradient, or of what its parameters
+  // changed by, as long as that; empty where another replica leads (schedule/sparse_exchange.h). The
+  // watcher's alone, zeros at first, and part of Kernels::state().
   virtual std::span<float> residual(int32_t stage, int32_t group) = 0;
+
+  // --- where it is sparse
 
   // Instead of update_group: with these blocks of the gradient, whose other numbers are zero.
   virtual Status update_group_sparsely(int64_t iteration, int32_t stage, int32_t group,
                                        const update::SparseGradient& gradient) = 0;
+
+  // --- where it has local steps: update_group is an inner step then
+
+  // The watcher's alone, as long as the gradient, part of Kernels::state(). At first the anchor is the
+  // parameters, the rest is zero.
+  virtual update::OuterState outer_state(int32_t stage, int32_t group) = 0;
+  // All of a group, in the order of its gradient, with zeros where that has none. Between an update and
+  // the next pass, as update_group.
+  virtual std::vector<float> parameters(int32_t stage, int32_t group) = 0;
+  virtual Status set_parameters(int32_t stage, int32_t group, std::span<const float> values) = 0;
 };
 
 }  // namespace tombolo::runtime

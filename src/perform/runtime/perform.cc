@@ -596,7 +596,7 @@ Status Performer::evaluate_batch(int32_t stage, int64_t step, int64_t batch, int
 
 Status Performer::checkpoint(int64_t step) {
   if (!writes_shard(plan_, options_.rank)) return {};
-  TRY(settle());
+  if (exchange_) TRY(exchange_->await_arrivals());
   const SimTime start = now();
   TRY(writer_.finish());
   writer_.begin(step, TRY(kernels_.state()));

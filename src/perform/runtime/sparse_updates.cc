@@ -16,10 +16,13 @@ compress::CompressOptions compress_options(const plan::Exchange& exchange) {
         return compress::Values::kInt4;
       case plan::SentValues::kTwoBit:
         return compress::Values::kTwoBit;
+      case plan::SentValues::kFp32:
+        break;
     }
     CHECK(false, "values {}", static_cast<int>(exchange.values_in_use()));
   };
-  return {.density = exchange.density_in_use(), .values = values()};
+  return {
+      .density = exchange.density_in_use(), .values = values(), .decay = exchange.decay_in_use()};
 }
 
 compress::SelectionState selection_state(const compress::CompressOptions& options,

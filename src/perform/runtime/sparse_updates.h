@@ -18,19 +18,19 @@
 
 #include "perform/compress/compressor.h"
 #include "perform/compress/merge.h"
-#include "perform/link/message.h"
+#include "perform/runtime/datacenter_updates.h"
 #include "spec/plan/exchange_settings.h"
 
 namespace tombolo::runtime {
 
 compress::CompressOptions compress_options(const plan::Exchange& exchange);
 
-// Of a selection in this iteration: a function of the iteration alone, so nothing of it belongs into a
+// Of a selection in this iteration, or outer step: a function of its number alone, so nothing of it belongs into a
 // checkpoint.
 compress::SelectionState selection_state(const compress::CompressOptions& options,
                                          int64_t iteration);
 
-class SparseUpdates {
+class SparseUpdates final : public DatacenterUpdates {
  public:
   struct Options {
     size_t datacenters = 2;
@@ -44,11 +44,9 @@ class SparseUpdates {
   SparseUpdates(const Options& options, std::span<const float> gradient, std::span<float> residual,
                 compress::BlockCompressor& compressor);
 
-  // The update of a datacenter as bytes: the own one, which a leader makes at the first call, or one
-  // that came. Fails where a gradient is no finite number.
-  Result<link::Payload> give(size_t datacenter);
-  // Fails where the bytes are no update of this group.
-  Status take(size_t datacenter, const link::Payload& update);
+  // Fails where a gradient is no finite number.
+  Result<link::Payload> give(size_t datacenter) override;
+  Status take(size_t datacenter, const link::Payload& update) override;
 
   // The gradient is not looked at any more.
   bool is_taken() const { return residual_.empty() || made_; }

@@ -24,7 +24,7 @@
 namespace tombolo::train {
 
 // Which parameters a group has, and where each begins in its gradient: one behind the other, or at a
-// multiple of a sparse update's block, zeros between, so that no block is of two parameters.
+// multiple of an update's block, zeros between, so that no block is of two parameters.
 struct GroupLayout {
   std::vector<size_t> parameters;
   std::vector<int64_t> begins;

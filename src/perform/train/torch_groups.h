@@ -39,24 +39,38 @@ class TorchGroups final : public runtime::ParameterGroups {
   Status update_group_sparsely(int64_t iteration, int32_t stage, int32_t group,
                                const update::SparseGradient& gradient) override;
 
-  // --- residuals, where this rank leads groups: NAME.residual.DATACENTER of each parameter
+  update::OuterState outer_state(int32_t stage, int32_t group) override;
+  std::vector<float> parameters(int32_t stage, int32_t group) override;
+  Status set_parameters(int32_t stage, int32_t group, std::span<const float> values) override;
+
+  // --- what is kept beside parameters, of each parameter: NAME.residual.DATACENTER where this rank leads
+  // groups; with local steps NAME.outer.anchor, NAME.outer.momentum and NAME.outer.arrived, which
+  // the first replica writes and all read
   void add_views(std::vector<runtime::TensorView>& out) const;
   Status load(const runtime::TensorSource& tensors);
+  // Parameters are what they are now: anchors are the same.
+  void begin_anew();
+  // What replicas have in common where they have parameters of their own.
+  void add_to(RunningDigest& digest) const;
 
  private:
-  struct Residual {
+  struct Kept {
     GroupLayout layout;
-    std::vector<float> numbers;  // as the group's gradient
+    std::vector<float> residual = {};  // all as the group's gradient, or empty
+    std::vector<float> anchor = {}, momentum = {}, arrived = {};
   };
-  template <class Residuals, class Call>
-  void for_each_part(Residuals& residuals, const Call& call) const;
+  template <class AllKept, class Call>
+  void for_each_part(AllKept& all, bool shared, const Call& call) const;
+  void add_kept(int32_t rank, int32_t stage, int32_t group, GroupLayout layout);
   UpdateStep step_of(int64_t iteration) const;
 
   const plan::Plan& plan_;
   const std::map<int32_t, StageState*> states_;
   const Settle settle_;
   std::string datacenter_;
-  std::map<std::pair<int32_t, int32_t>, Residual> residuals_;  // by stage and group
+  const int32_t replica_;
+  double inner_factor_ = 1;                           // of gradients in inner steps
+  std::map<std::pair<int32_t, int32_t>, Kept> kept_;  // by stage and group
   runtime::GroupWatcher* watcher_ = nullptr;
   std::map<int32_t, std::unique_ptr<StageGroups>> groups_;  // while somebody watches
 };

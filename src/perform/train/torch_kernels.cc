@@ -251,6 +251,7 @@ Status TorchKernels::begin_anew() {
       }
       held.state.module().refresh_copies();
     }
+    groups_.begin_anew();
     return {};
   });
 }
@@ -554,10 +555,11 @@ Result<std::vector<runtime::TensorView>> TorchKernels::state() const {
   using Views = std::vector<runtime::TensorView>;
   return guarded("listing the weights", [&]() -> Result<Views> {
     Views tensors;
-    const bool writes_parameters = !runtime::holds_residuals(plan_) || replica_ == 0;
-    if (writes_parameters) {
+    const int32_t rank = plan_.rank_of(stages_.front().index, replica_);
+    if (runtime::writes_parameters(plan_, rank)) {
       for (const Held& held : stages_) held.state.add_views(tensors);
     }
+    for (runtime::TensorView& each : tensors) each.name += runtime::parameter_suffix(plan_, rank);
     groups_.add_views(tensors);
     return tensors;
   });
@@ -566,7 +568,11 @@ Result<std::vector<runtime::TensorView>> TorchKernels::state() const {
 Result<std::string> TorchKernels::weights_digest() const {
   return guarded("hashing the weights", [&]() -> Result<std::string> {
     RunningDigest digest;
-    for (const Held& held : stages_) held.state.add_to(digest);
+    if (runtime::steps_locally(plan_)) {
+      groups_.add_to(digest);
+    } else {
+      for (const Held& held : stages_) held.state.add_to(digest);
+    }
     return digest.text();
   });
 }
@@ -574,7 +580,9 @@ Result<std::string> TorchKernels::weights_digest() const {
 Status TorchKernels::load(const runtime::TensorSource& tensors) {
   return guarded("loading a checkpoint", [&]() -> Status {
     std::optional<int64_t> step;
-    for (Held& held : stages_) TRY(held.state.load(tensors, step));
+    const int32_t rank = plan_.rank_of(stages_.front().index, replica_);
+    const auto own = runtime::with_suffix(tensors, runtime::parameter_suffix(plan_, rank));
+    for (Held& held : stages_) TRY(held.state.load(own, step));
     for (Held& held : stages_) held.state.set_updates(step.value_or(0));
     return groups_.load(tensors);
   });
@@ -627,7 +635,8 @@ Result<std::unique_ptr<runtime::Kernels>> make_torch_kernels(const plan::Plan& p
                         .drops = shape.recomputes(stage),
                         .state = StageState(std::move(module), plan.optimizer, std::move(owners),
                                             place.replica)});
-      if (runtime::holds_residuals(plan)) stages.back().state.expect_sparse();
+      if (plan.exchange && plan.exchange->is_sparse() && runtime::holds_residuals(plan))
+        stages.back().state.expect_sparse();
     }
     return std::make_unique<TorchKernels>(plan, place.replica, std::move(stages),
                                           std::move(samples), threads);

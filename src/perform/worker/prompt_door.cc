@@ -19,10 +19,13 @@ namespace tombolo::worker {
 
 using generate::FrontMessage;
 using generate::FrontWord;
+using generate::Share;
 using generate::WorkerMessage;
 using generate::WorkerWord;
 
 namespace {
+
+constexpr int kGlanceMs = 50;  // at the sender, while there is nothing else to do
 
 // By the slowest of the last layers like it; nothing before the first one. Where a longer prompt was
 // faster than a shorter one, it is taken to be as slow.
@@ -62,10 +65,12 @@ PromptDoor::PromptDoor(const generate::Shard& shard, const generate::EngineLimit
 PromptDoor::~PromptDoor() { ::close(socket_); }
 
 Result<bool> PromptDoor::listen(bool wait) {
+  hear_sender();
   if (gone_) return false;
+  const int patience = sender_ ? kGlanceMs : -1;
   const auto events = static_cast<short>(outbox_.empty() ? POLLIN : POLLIN | POLLOUT);
   pollfd asked{.fd = socket_, .events = events, .revents = 0};
-  const int ready = poll(&asked, 1, wait && engine_.idle() ? -1 : 0);
+  const int ready = poll(&asked, 1, wait && engine_.idle() ? patience : 0);
   if (ready == 0 || (ready < 0 && errno == EINTR)) return true;
   flush();
   if ((asked.revents & ~POLLOUT) == 0) return !gone_;
@@ -81,17 +86,46 @@ Result<bool> PromptDoor::listen(bool wait) {
 
 void PromptDoor::do_layer() {
   engine_.do_layer([&](const generate::EngineEvent& event) { say(message_of(event)); });
+  hand_over();
 }
 
 bool PromptDoor::do_layer_until(SimTime until) {
-  return engine_.work_once(until,
-                           [&](const generate::EngineEvent& event) { say(message_of(event)); });
+  const bool done =
+      engine_.work_once(until, [&](const generate::EngineEvent& event) { say(message_of(event)); });
+  if (done) hand_over();
+  return done;
+}
+
+void PromptDoor::hand_over() {
+  for (generate::HandedOver& prompt : engine_.take_handed_over()) sender_->give(std::move(prompt));
+}
+
+void PromptDoor::hear_sender() {
+  if (!sender_) return;
+  const handover::CacheSender::News news = sender_->news();
+  engine_.release(news.bytes_free);
+  if (news.linked) say({.kind = WorkerWord::kLinked});
+  if (!news.failed) return;
+  say({.kind = WorkerWord::kFailed, .message = *news.failed});
+  gone_ = true;
+}
+
+std::optional<generate::Refused> PromptDoor::admit(const generate::Request& request) {
+  if (request.share == Share::kDecode)
+    return generate::Refused{generate::Refusal::kInvalid, "a decode worker's share"};
+  if (request.share == Share::kPrefill && !sender_)
+    return generate::Refused{generate::Refusal::kInvalid, "no decode worker was named"};
+  return engine_.admit(request);
 }
 
 void PromptDoor::take(const FrontMessage& message) {
   const int64_t id = message.request.id;
   if (message.kind == FrontWord::kCancel) return engine_.cancel(id);
-  auto refused = engine_.admit(message.request);
+  if (message.kind == FrontWord::kDecode) {
+    if (!sender_) sender_ = std::make_unique<handover::CacheSender>(*message.decode);
+    return;
+  }
+  auto refused = admit(message.request);
   if (!refused && !fits_into_gaps(std::ssize(message.request.tokens))) {
     engine_.cancel(id);
     refused = {generate::Refusal::kBusy,

@@ -1,12 +1,16 @@
 // A front's prompts at a worker: what comes through a socket goes to an engine, and what the engine
-// says goes back. Nothing here blocks unless it is told to: a front that does not read is given up.
+// says goes back. Nothing here blocks unless it is told to: a front that does not read is given up. Where
+// the front has named a decode worker, caches go there (handover/cache_sender.h); when that one is lost,
+// so is the front, which has nobody to finish its answers.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
 #include "perform/generate/front_message.h"
+#include "perform/handover/cache_sender.h"
 #include "steer/prefill/rank_windows.h"
 
 namespace tombolo::worker {
@@ -39,6 +43,9 @@ class PromptDoor {
   static constexpr size_t kOutboxMax = size_t{4} << 20;  // what a front may leave unread
 
   void take(const generate::FrontMessage& message);
+  std::optional<generate::Refused> admit(const generate::Request& request);
+  void hand_over();
+  void hear_sender();
   void say(const generate::WorkerMessage& message);
   void flush();
   bool fits_into_gaps(int64_t tokens);
@@ -48,6 +55,7 @@ class PromptDoor {
   const Clock& clock_;
   PromptGaps gaps_;
   generate::Engine engine_;
+  std::unique_ptr<handover::CacheSender> sender_;
   generate::Lines lines_;
   std::string outbox_;
   bool gone_ = false;

@@ -5,10 +5,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <optional>
 
+#include "perform/handover/decode_worker.h"
 #ifdef TOMBOLO_TORCH
 #include "perform/train/prefill_shard.h"
 #include "perform/train/threads.h"
@@ -119,6 +121,23 @@ Status serve_prompts(const PromptOptions& options, int socket, const Clock& cloc
   compute_with(options.threads);
   const auto shard = TRY(load_whole(options));
   return serve_prompts(*shard, options.limits, socket, clock);
+}
+
+Status serve_decode(const PromptOptions& options, const generate::DecodePlace& place, int socket) {
+  compute_with(options.threads);
+  const auto shard = TRY(load_whole(options));
+  const auto worker = TRY(handover::DecodeWorker::listen(
+      *shard, options.limits, place,
+      [](const std::string& line) { fmt::print(stderr, "decode: {}\n", line); }));
+  const std::string ready =
+      fmt::format("{}\n{}\n",
+                  to_line(generate::WorkerMessage{.kind = generate::WorkerWord::kReady,
+                                                  .facts = worker->facts()}),
+                  worker->port());
+  if (write(socket, ready.data(), ready.size()) != static_cast<ssize_t>(ready.size()))
+    return failed("who started it does not listen");
+  const std::atomic<bool> never{false};
+  return worker->serve(never);
 }
 
 Result<std::unique_ptr<runtime::Filler>> prompt_filler(const generate::Shard& shard,

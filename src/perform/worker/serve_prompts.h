@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "perform/generate/engine.h"
+#include "perform/generate/front_message.h"
 #include "perform/runtime/filler.h"
 #include "perform/worker/prompt_door.h"
 
@@ -27,6 +28,10 @@ Status serve_prompts(const PromptOptions& options, int socket, const Clock& cloc
 // The same with a model that is there already.
 Status serve_prompts(const generate::Shard& shard, const generate::EngineLimits& limits, int socket,
                      const Clock& clock);
+
+// Answers prompts that were read elsewhere (handover/decode_worker.h), until it is killed. The socket,
+// which is this call's, hears once that it listens: a line of its facts, and one with its port.
+Status serve_decode(const PromptOptions& options, const generate::DecodePlace& place, int socket);
 
 // Answers prompts while a rank waits for messages: fronts of the same user connect to the Unix
 // socket `path`, one at a time, which is made anew. A front that leaves, that does not read or that

@@ -42,6 +42,7 @@ struct Arguments {
   int64_t threads = 1;
   std::vector<int64_t> hidden = {256, 512, 1024};
   PromptOptions prompts;
+  generate::DecodePlace decode;
 };
 
 // What the session needs beside the command line: the token and the islands it is in.
@@ -161,6 +162,29 @@ Status answer_prompts(Arguments& arguments) {
   return serve_prompts(arguments.prompts, STDOUT_FILENO, clock);
 }
 
+// Standard output hears once that it listens.
+Status decode_prompts(Arguments& arguments) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  signal(SIGINT, SIG_IGN);  // ^C is its parent's to answer
+  arguments.prompts.threads = arguments.threads;
+  const char* token = std::getenv(launch::kDecodeTokenVariable);
+  if (!token)
+    return unusable(fmt::format("{} is not set: a worker is started by a command",
+                                launch::kDecodeTokenVariable),
+                    "tombolo decode --weights FOLDER");
+  arguments.decode.token = token;
+  unsetenv(launch::kDecodeTokenVariable);
+  return serve_decode(arguments.prompts, arguments.decode, STDOUT_FILENO);
+}
+
+void add_decode(CLI::App* command, Arguments& arguments) {
+  command->add_option("--host", arguments.decode.host, "address to listen on")->required();
+  command->add_option("--port", arguments.decode.port, "0: any that is free")
+      ->check(CLI::Range(0, 65'535));
+  command->add_option("--credentials", arguments.decode.credentials, "folder: TLS");
+  command->add_flag("--plain-tcp", arguments.decode.plain_tcp, "also to other hosts");
+}
+
 void add_generate(CLI::App* command, Arguments& arguments) {
   PromptOptions& prompts = arguments.prompts;
   command->add_option("--weights", prompts.weights, "folder with the model")->required();
@@ -185,6 +209,7 @@ launch::RankEnd perform(const CLI::App& command, Arguments& arguments) {
   if (command.get_name() == "run") return run(arguments);
   if (command.get_name() == "profile") return {profile(arguments)};
   if (command.get_name() == "generate") return {answer_prompts(arguments)};
+  if (command.get_name() == "decode") return {decode_prompts(arguments)};
   return {measure_roofline(arguments)};
 }
 
@@ -241,6 +266,10 @@ int main(int argc, char** argv) {
   roofline_command->add_option("--seconds", arguments.seconds, "how long, about");
   add_generate(app.add_subcommand("generate", "answers prompts that come through a socket"),
                arguments);
+  CLI::App* decode_command =
+      app.add_subcommand("decode", "answers prompts that were read elsewhere");
+  add_generate(decode_command, arguments);
+  add_decode(decode_command, arguments);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

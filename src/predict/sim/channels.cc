@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "spec/plan/resources.h"
 #include "spec/schedule/gradient_exchange.h"
+#include "spec/schedule/local_steps.h"
 
 namespace tombolo::sim {
 namespace {
@@ -83,9 +84,15 @@ void add_exchange(const plan::Plan& plan, int32_t stage, plan::Resources& resour
   const auto elements =
       static_cast<int64_t>(here.gradients.value / plan::gradient_bytes(plan.training.precision));
   const bool sparse = plan.exchange && plan.exchange->is_sparse();
-  const auto turns = static_cast<int32_t>(sparse ? ranks.size() : 1);  // leaders change
+  const bool local = plan.exchange && plan.exchange->is_local();
+  const auto turns = static_cast<int32_t>(sparse || local ? ranks.size() : 1);  // leaders change
   for (int32_t group = 0; group < turns; ++group) {
-    for (const auto& round : schedule::gradient_exchange(plan, stage, elements, group).rounds) {
+    auto rounds = schedule::gradient_exchange(plan, stage, elements, group).rounds;
+    if (local) {
+      const auto outer = schedule::outer_exchange(plan, stage, elements, group).rounds;
+      rounds.insert(rounds.end(), outer.begin(), outer.end());
+    }
+    for (const auto& round : rounds) {
       for (const schedule::ExchangeMessage& message : round) {
         const int32_t from = ranks[static_cast<size_t>(message.from)];
         const int32_t to = ranks[static_cast<size_t>(message.to)];

@@ -417,7 +417,7 @@ Execution interpret(const graph::Graphs& graphs, const Channels& channels) {
   return Interpreter(graphs, channels).run();
 }
 
-graph::Graphs repeat(const graph::Graphs& graphs, int64_t times) {
+graph::Graphs repeat(const graph::Graphs& graphs, int64_t times, const LeavesOut& leaves_out) {
   CHECK(times >= 1, "a graph {} times", times);
   int64_t tags = 0;
   uint32_t priorities = 0;  // 0 is no priority; above it, earlier iterations go first
@@ -449,6 +449,10 @@ graph::Graphs repeat(const graph::Graphs& graphs, int64_t times) {
     for (int64_t i = 0; i < times; ++i) {
       for (const Node& node : graph.nodes) {
         Node copy = node;
+        if (leaves_out && leaves_out(node, i + 1)) {
+          copy.type = NodeType::kInvalid;
+          copy.comm_size = 0;
+        }
         copy.id += i * ids;
         copy.comm_tag += i * tags;
         if (copy.comm_priority > 0) copy.comm_priority += static_cast<uint32_t>(i) * priorities;

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -42,7 +43,8 @@ Execution interpret(const graph::Graphs& graphs, const Channels& channels);
 
 // The same graph `times` over: a rank begins again when the nodes that nobody on it waits for (its
 // update) are done, or as its carried_deps say. Node ids, tags and priorities continue upwards,
-// names repeat.
-graph::Graphs repeat(const graph::Graphs& graphs, int64_t times);
+// names repeat. What is left out of an iteration, from 1, takes no time and no bytes there.
+using LeavesOut = std::function<bool(const graph::Node& node, int64_t iteration)>;
+graph::Graphs repeat(const graph::Graphs& graphs, int64_t times, const LeavesOut& leaves_out = {});
 
 }  // namespace tombolo::sim

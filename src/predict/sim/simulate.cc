@@ -6,6 +6,8 @@
 #include "base/check.h"
 #include "predict/sim/interpret.h"
 #include "spec/plan/plan_file.h"
+#include "spec/schedule/exchange_graph.h"
+#include "spec/schedule/local_steps.h"
 #include "spec/schedule/schedule.h"
 
 namespace tombolo::sim {
@@ -97,6 +99,7 @@ trace::Header header_of(const plan::Plan& plan, const Execution& execution) {
   header.fingerprint = execution.fingerprint;
   header.seed = plan.run.seed;
   header.overlaps = plan.exchange_overlaps();
+  header.cycle = schedule::cycle_of(plan);
   for (const plan::Placement& placement : plan.ranks) {
     header.ranks.push_back({placement.rank, placement.stage, placement.datacenter,
                             plan.device_of(placement.rank).name, placement.replica});
@@ -221,6 +224,13 @@ std::vector<trace::Interval> intervals_of(const plan::Plan& plan, const graph::G
   return intervals;
 }
 
+// Of local steps two turns: the second one waits for what the first one began.
+int64_t iterations_of(const plan::Plan& plan, int64_t wanted) {
+  if (!plan.exchange_overlaps()) return wanted;
+  const int64_t cycle = schedule::cycle_of(plan);
+  return std::max({wanted, kOverlappingMin, cycle > 1 ? 2 * cycle + 2 : 0});
+}
+
 }  // namespace
 
 Result<Simulation> simulate(const plan::Plan& plan, const Options& options) {
@@ -228,8 +238,7 @@ Result<Simulation> simulate(const plan::Plan& plan, const Options& options) {
   if (options.iterations < 1) {
     return unusable(fmt::format("iterations = {}: must be at least 1", options.iterations));
   }
-  const int64_t iterations =
-      plan.exchange_overlaps() ? std::max(options.iterations, kOverlappingMin) : options.iterations;
+  const int64_t iterations = iterations_of(plan, options.iterations);
   TRY(check_numbers(plan, iterations));
   const schedule::Schedule schedule = TRY(schedule::build(plan));
   const graph::Graphs once = schedule::to_graph(plan, schedule);
@@ -241,7 +250,11 @@ Result<Simulation> simulate(const plan::Plan& plan, const Options& options) {
         fmt::format("iterations = {}: {} actions each are too many to simulate", iterations, nodes),
         "fewer iterations");
   }
-  const graph::Graphs graphs = repeat(once, iterations);
+  const schedule::detail::OuterCalendar calendar(plan);
+  const graph::Graphs graphs =
+      repeat(once, iterations, [&](const graph::Node& node, int64_t iteration) {
+        return calendar.leaves_out(node, iteration);
+      });
   const Execution execution = interpret(graphs, channels_of(plan, schedule, graphs));
 
   Simulation out;

@@ -29,7 +29,8 @@ struct Simulation {
   trace::Trace trace;     // normalized; header.command and header.version are left to the caller
   SimDuration iteration;  // median over the iterations (trace::iteration_times)
   trace::Breakdown breakdown;  // of the trace
-  int64_t iterations = 0;      // in the trace: those asked for, or more where they overlap
+  int64_t iterations =
+      0;  // in the trace: those asked for, or more where they overlap, or take turns
   uint64_t events = 0;
   std::string fingerprint;         // of the order of events; also in the trace's header
   std::vector<Bytes> peak_memory;  // per rank: state, and activations in flight

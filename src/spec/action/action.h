@@ -4,7 +4,8 @@
 // "0F1" (stage 0, forward, micro-batch 1), "1B0", "0I1", "0W1", "0SEND_F1", "1RECV_F1", "1SEND_B0",
 // "0RECV_B0". Where a rank holds several stages, each counts by itself.
 // Kinds that belong to no micro-batch leave it out: "0REDUCE_GRAD" (of stage 0, among its
-// replicas), "0U" (its optimizer update), "0E" (evaluation).
+// replicas), "0U" (its optimizer update), "0E" (evaluation), "0PROMPT" (a layer for somebody's prompt
+// while the rank of stage 0 waited: no part of training, which no schedule orders).
 //
 // Of a pass the simulator shows what its collectives keep the device waiting as intervals of their
 // own, right behind its computation: TP, CP, EP, DP, in the words of Megatron's groups.
@@ -35,6 +36,7 @@ enum class ActionKind {
   kUpdate,                // U: optimizer step
   kEvaluate,              // E: forward on held-out data, outside of an iteration
   kCheckpoint,            // C: writing a checkpoint, outside of an iteration
+  kPrompt,                // PROMPT: a layer of a prompt, in a gap of training
   kNode,                  // NODE: of a Chakra graph, in a run without a Plan
   kTensorCommunication,   // TP: inside a pass, of a layer's shards
   kContextCommunication,  // CP: keys and values
@@ -57,6 +59,7 @@ constexpr auto enum_names(ActionKind) {
                                               {kUpdate, "U"},
                                               {kEvaluate, "E"},
                                               {kCheckpoint, "C"},
+                                              {kPrompt, "PROMPT"},
                                               {kNode, "NODE"},
                                               {kTensorCommunication, "TP"},
                                               {kContextCommunication, "CP"},

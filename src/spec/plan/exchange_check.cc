@@ -3,29 +3,48 @@
 namespace tombolo::plan {
 namespace {
 
-Status refused(const std::string& what, const std::string& why, const std::string& instead) {
-  return unusable(fmt::format("[exchange] mode = \"sparse\" and {}: {}", what, why), instead);
+Status refused(const Plan& plan, const std::string& what, const std::string& why,
+               const std::string& instead) {
+  return unusable(
+      fmt::format("[exchange] mode = \"{}\" and {}: {}", to_name(plan.exchange->mode), what, why),
+      instead);
+}
+
+// The parameters of a datacenter are one state: whole pipelines lie in it.
+Status check_local(const Plan& plan) {
+  for (int32_t replica = 0; replica < plan.replicas(); ++replica) {
+    const size_t home = plan.datacenter_index(plan.rank_of(0, replica));
+    for (size_t stage = 1; stage < plan.stages.size(); ++stage) {
+      const int32_t rank = plan.rank_of(static_cast<int32_t>(stage), replica);
+      if (plan.datacenter_index(rank) == home) continue;
+      return refused(plan, fmt::format("pipeline {} in two datacenters", replica),
+                     "each datacenter trains a whole model of its own", "datacenter_per_replica");
+    }
+  }
+  return {};
 }
 
 }  // namespace
 
 Status check_exchange(const Plan& plan) {
-  if (!plan.exchange || !plan.exchange->is_sparse()) return {};
+  if (!plan.exchange || plan.exchange->mode == ExchangeMode::kDense) return {};
   const Optimizer& optimizer = plan.optimizer;
   if (optimizer.clip_norm) {
-    return refused(fmt::format("optimizer.clip_norm = {:g}", *optimizer.clip_norm),
+    return refused(plan, fmt::format("optimizer.clip_norm = {:g}", *optimizer.clip_norm),
                    "groups are updated before the norm of all is known", "no clip_norm");
   }
   if (plan.model.tied_embeddings && plan.stages.size() > 1) {
-    return refused("model.tied_embeddings = true on several stages",
-                   "the two copies would get different blocks", "pipeline = 1");
+    return refused(plan, "model.tied_embeddings = true on several stages",
+                   "the two copies would get different updates", "pipeline = 1");
   }
+  if (plan.exchange->is_local()) return check_local(plan);
   if (optimizer.name_in_use() == OptimizerName::kMuon) {
-    return refused("optimizer.name = \"muon\"", "it needs whole matrices",
+    return refused(plan, "optimizer.name = \"muon\"", "it needs whole matrices",
                    "name = \"adamw\" or \"sgd\"");
   }
   if (optimizer.name_in_use() == OptimizerName::kSgd && optimizer.weight_decay > 0) {
     return refused(
+        plan,
         fmt::format("optimizer.weight_decay = {:g} with name = \"sgd\"", optimizer.weight_decay),
         "it would pass through the momentum of all parameters", "weight_decay = 0");
   }

@@ -7,7 +7,8 @@ namespace tombolo::plan {
 
 // Sparse updates come group by group, and each changes only blocks of a group. Unusable, by name, for
 // what needs all gradients at once, or to change all parameters: a norm to clip by, two copies of a
-// tied embedding, Muon, weight decay of SGD.
+// tied embedding, Muon, weight decay of SGD. Local steps refuse the first two, and pipelines that do not
+// lie in one datacenter each.
 Status check_exchange(const Plan& plan);
 
 }  // namespace tombolo::plan

@@ -1,29 +1,36 @@
-// [exchange]: how replicas of a stage sum their gradients where they lie in several datacenters.
+// [exchange]: how replicas of a stage sum their gradients, or train together, where they lie in several
+// datacenters.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "base/fields.h"
 
 namespace tombolo::plan {
 
 enum class ExchangeMode {
-  kDense,   // all numbers, as they are, every step
-  kSparse,  // of each datacenter's sum its largest blocks, every step; the rest is kept back
+  kDense,        // all numbers, as they are, every step
+  kSparse,       // of each datacenter's sum its largest blocks, every step; the rest is kept back
+  kLocal,        // each datacenter trains on its own; how far it came crosses every so many steps
+  kSparseLocal,  // of that the largest blocks; the rest is kept back
 };
 constexpr auto enum_names(ExchangeMode) {
-  return std::to_array<EnumName<ExchangeMode>>(
-      {{ExchangeMode::kDense, "dense"}, {ExchangeMode::kSparse, "sparse"}});
+  return std::to_array<EnumName<ExchangeMode>>({{ExchangeMode::kDense, "dense"},
+                                                {ExchangeMode::kSparse, "sparse"},
+                                                {ExchangeMode::kLocal, "local"},
+                                                {ExchangeMode::kSparseLocal, "sparse-local"}});
 }
 
-// How numbers of a sparse update travel (perform/compress/quantise.h).
-enum class SentValues { kBf16, kInt8, kInt4, kTwoBit };
+// How numbers of an update travel (perform/compress/quantise.h).
+enum class SentValues { kBf16, kInt8, kInt4, kTwoBit, kFp32 };
 constexpr auto enum_names(SentValues) {
   return std::to_array<EnumName<SentValues>>({{SentValues::kBf16, "bf16"},
                                               {SentValues::kInt8, "int8"},
                                               {SentValues::kInt4, "int4"},
-                                              {SentValues::kTwoBit, "2bit"}});
+                                              {SentValues::kTwoBit, "2bit"},
+                                              {SentValues::kFp32, "fp32"}});
 }
 
 // With staleness 1, which parameters a forward pass uses.
@@ -36,6 +43,8 @@ constexpr auto enum_names(Freshness) {
       {{Freshness::kTimely, "timely"}, {Freshness::kFixed, "fixed"}});
 }
 
+inline constexpr int64_t kLocalStepsMax = 100'000;
+
 // Where all replicas of a stage share a datacenter, nothing of it plays a part.
 struct Exchange {
   ExchangeMode mode = ExchangeMode::kDense;
@@ -46,11 +55,36 @@ struct Exchange {
 
   // Of sparse updates.
   std::optional<double> density;       // blocks that each datacenter sends, of all; left out: 0.01
-  std::optional<SentValues> values;    // left out: bf16
+  std::optional<SentValues> values;    // of local steps, too; left out: bf16
   std::optional<int64_t> staleness;    // updates that a forward pass may do without; left out: 1
   std::optional<Freshness> freshness;  // left out: timely
 
+  // Of local steps (schedule/local_steps.h).
+  std::optional<int64_t> every;  // steps from one outer step of a group to its next; left out: 30
+  std::optional<double> outer_rate;      // left out: by the number of datacenters
+  std::optional<double> outer_momentum;  // of mode = "local", Nesterov's; left out: 0.9
+  std::optional<int64_t> fragments;      // of the groups, one after the other; left out: 1
+  std::optional<int64_t> delay;  // steps until an outer step is made; left out: every / fragments,
+                                 // of one fragment 0
+  std::optional<double> blend;   // of a datacenter's own parameters then; left out: 0.5 after a
+                                 // delay, else 0
+  std::optional<double> decay;   // of what is kept back; mode = "sparse-local"; left out: 0.95
+
   bool is_sparse() const { return mode == ExchangeMode::kSparse; }
+  bool is_local() const { return mode == ExchangeMode::kLocal || is_sparse_local(); }
+  bool is_sparse_local() const { return mode == ExchangeMode::kSparseLocal; }
+  bool keeps_residuals() const { return is_sparse() || is_sparse_local(); }
+  int64_t every_in_use() const { return every.value_or(30); }
+  int64_t fragments_in_use() const { return fragments.value_or(1); }
+  int64_t delay_in_use() const {
+    const int64_t all = fragments_in_use();
+    return delay.value_or(all > 1 ? every_in_use() / all : 0);
+  }
+  double blend_in_use() const { return blend.value_or(delay_in_use() > 0 ? 0.5 : 0); }
+  double outer_momentum_in_use() const {
+    return is_sparse_local() ? 0 : outer_momentum.value_or(0.9);
+  }
+  double decay_in_use() const { return is_sparse_local() ? decay.value_or(0.95) : 1; }
   double density_in_use() const { return density.value_or(0.01); }
   SentValues values_in_use() const { return values.value_or(SentValues::kBf16); }
   int64_t staleness_in_use() const { return is_sparse() ? staleness.value_or(1) : 0; }
@@ -60,16 +94,16 @@ struct Exchange {
 };
 
 template <class Archive>
-void describe(Archive& a, Exchange& exchange) {
-  a.optional("mode", exchange.mode);
-  a.optional("overlap", exchange.overlap);
-  a.optional("density", exchange.density);
-  a.optional("values", exchange.values);
-  a.optional("staleness", exchange.staleness);
-  a.optional("freshness", exchange.freshness);
+void check_sparse(Archive& a, const Exchange& exchange) {
   const bool sparse = exchange.is_sparse();
-  a.check(sparse || !exchange.density, "density", "needs mode = \"sparse\"");
-  a.check(sparse || !exchange.values, "values", "needs mode = \"sparse\"");
+  const bool blocks = exchange.keeps_residuals();
+  a.check(blocks || !exchange.density, "density", "needs mode = \"sparse\" or \"sparse-local\"");
+  a.check(blocks || exchange.is_local() || !exchange.values, "values",
+          "needs mode = \"sparse\", \"local\" or \"sparse-local\"");
+  a.check(!blocks || exchange.values != SentValues::kFp32, "values",
+          fmt::format("must not be \"fp32\" with mode = \"{}\", whose rounding is made up for",
+                      to_name(exchange.mode)),
+          "values = \"bf16\"");
   a.check(sparse || !exchange.staleness, "staleness", "needs mode = \"sparse\"");
   a.check(sparse || !exchange.freshness, "freshness", "needs mode = \"sparse\"");
   a.check(exchange.density_in_use() > 0 && exchange.density_in_use() <= 1, "density",
@@ -78,8 +112,64 @@ void describe(Archive& a, Exchange& exchange) {
           "must be 0 or 1");
   a.check(!exchange.freshness || exchange.staleness != 0, "freshness",
           "needs staleness = 1: with 0 every pass uses the newest parameters");
-  a.check(!sparse || exchange.overlap, "overlap",
-          "must be true with mode = \"sparse\", whose updates come group by group");
+  a.check(exchange.mode == ExchangeMode::kDense || exchange.overlap, "overlap",
+          fmt::format("must be true with mode = \"{}\", whose updates come group by group",
+                      to_name(exchange.mode)));
+}
+
+template <class Archive>
+void check_local(Archive& a, const Exchange& exchange) {
+  const bool local = exchange.is_local();
+  for (const auto& [key, there] : {std::pair{"every", exchange.every.has_value()},
+                                   {"outer_rate", exchange.outer_rate.has_value()},
+                                   {"outer_momentum", exchange.outer_momentum.has_value()},
+                                   {"fragments", exchange.fragments.has_value()},
+                                   {"delay", exchange.delay.has_value()},
+                                   {"blend", exchange.blend.has_value()}}) {
+    a.check(local || !there, key, "needs mode = \"local\" or \"sparse-local\"");
+  }
+  const bool sparse = exchange.is_sparse_local();
+  a.check(sparse || !exchange.decay, "decay", "needs mode = \"sparse-local\"");
+  a.check(!sparse || !exchange.outer_momentum, "outer_momentum",
+          "needs mode = \"local\": what sparse updates keep back takes its place");
+  a.check(exchange.mode != ExchangeMode::kLocal || exchange.values != SentValues::kTwoBit, "values",
+          "must have more than 2 bits with mode = \"local\", which makes up for no rounding",
+          "values = \"int4\", or mode = \"sparse-local\"");
+  const int64_t every = exchange.every_in_use();
+  a.check(every >= 1 && every <= kLocalStepsMax, "every",
+          fmt::format("must be from 1 to {} steps", kLocalStepsMax), "every = 30");
+  a.check(exchange.fragments_in_use() >= 1 && exchange.fragments_in_use() <= every, "fragments",
+          fmt::format("must be from 1 to every = {}", every));
+  a.check(exchange.fragments_in_use() < 1 ||
+              (exchange.delay_in_use() >= 0 && exchange.delay_in_use() < every),
+          "delay",
+          fmt::format("must be from 0 to {}: the group's next outer step begins then", every - 1));
+  a.check(exchange.outer_rate.value_or(1) > 0, "outer_rate", "must be above 0");
+  const double momentum = exchange.outer_momentum.value_or(0);
+  a.check(momentum >= 0 && momentum < 1, "outer_momentum", "must be from 0 to below 1");
+  a.check(exchange.blend.value_or(0) >= 0 && exchange.blend.value_or(0) < 1, "blend",
+          "must be from 0, the others' parameters alone, to below 1");
+  const double decay = exchange.decay.value_or(1);
+  a.check(decay >= 0 && decay <= 1, "decay", "must be from 0 to 1", "decay = 0.95");
+}
+
+template <class Archive>
+void describe(Archive& a, Exchange& exchange) {
+  a.optional("mode", exchange.mode);
+  a.optional("overlap", exchange.overlap);
+  a.optional("density", exchange.density);
+  a.optional("values", exchange.values);
+  a.optional("staleness", exchange.staleness);
+  a.optional("freshness", exchange.freshness);
+  a.optional("every", exchange.every);
+  a.optional("outer_rate", exchange.outer_rate);
+  a.optional("outer_momentum", exchange.outer_momentum);
+  a.optional("fragments", exchange.fragments);
+  a.optional("delay", exchange.delay);
+  a.optional("blend", exchange.blend);
+  a.optional("decay", exchange.decay);
+  check_sparse(a, exchange);
+  check_local(a, exchange);
 }
 
 }  // namespace tombolo::plan

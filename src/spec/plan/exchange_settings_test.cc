@@ -65,9 +65,51 @@ std::string why_not(const std::string& more) {
 }
 
 TEST(Exchange, RefusesModesThatAreNotThereYet) {
-  const std::string why = why_not("[exchange]\nmode = \"local\"");
-  EXPECT_THAT(why, HasSubstr("exchange.mode = \"local\""));
+  const std::string why = why_not("[exchange]\nmode = \"gossip\"");
+  EXPECT_THAT(why, HasSubstr("exchange.mode = \"gossip\""));
   EXPECT_THAT(why, HasSubstr("dense"));
+}
+
+TEST(Exchange, LocalStepsHaveDefaultsOfTheirOwn) {
+  const Exchange local = *with_exchange("[exchange]\nmode = \"local\"").exchange;
+  EXPECT_EQ(local.every_in_use(), 30);
+  EXPECT_EQ(local.outer_momentum_in_use(), 0.9);
+  EXPECT_EQ(local.delay_in_use(), 0);
+  EXPECT_EQ(local.blend_in_use(), 0);
+  EXPECT_FALSE(local.keeps_residuals());
+  const Exchange streamed =
+      *with_exchange("[exchange]\nmode = \"local\"\nevery = 50\nfragments = 4").exchange;
+  EXPECT_EQ(streamed.delay_in_use(), 12);
+  EXPECT_EQ(streamed.blend_in_use(), 0.5);
+  const Exchange sparse = *with_exchange("[exchange]\nmode = \"sparse-local\"").exchange;
+  EXPECT_EQ(sparse.outer_momentum_in_use(), 0);
+  EXPECT_EQ(sparse.decay_in_use(), 0.95);
+  EXPECT_EQ(sparse.staleness_in_use(), 0);
+}
+
+TEST(Exchange, SaysWhatDoesNotGoWithLocalSteps) {
+  const std::string local = "[exchange]\nmode = \"local\"\n";
+  const std::string sparse = "[exchange]\nmode = \"sparse-local\"\n";
+  const std::pair<std::string, const char*> cases[] = {
+      {"[exchange]\nevery = 5", "exchange.every = 5: needs mode = \"local\""},
+      {local + "density = 0.1", "needs mode = \"sparse\" or \"sparse-local\""},
+      {local + "staleness = 0", "needs mode = \"sparse\""},
+      {local + "every = 0", "from 1 to"},
+      {local + "every = 4\nfragments = 5", "from 1 to every = 4"},
+      {local + "every = 4\ndelay = 4", "from 0 to 3"},
+      {local + "blend = 1.0", "below 1"},
+      {local + "outer_rate = 0.0", "above 0"},
+      {local + "outer_momentum = 1.0", "below 1"},
+      {local + "values = \"2bit\"", "sparse-local"},
+      {local + "decay = 0.9", "needs mode = \"sparse-local\""},
+      {local + "overlap = false", "group by group"},
+      {sparse + "values = \"fp32\"", "bf16"},
+      {sparse + "outer_momentum = 0.5", "needs mode = \"local\""},
+      {local + "[optimizer]\nclip_norm = 1.0", "clip_norm"},
+  };
+  for (const auto& [more, word] : cases) EXPECT_THAT(why_not(more), HasSubstr(word)) << more;
+  EXPECT_EQ(why_not(local + "[optimizer]\nname = \"muon\""), "");
+  EXPECT_EQ(why_not(sparse + "values = \"2bit\"\n[optimizer]\nname = \"sgd\""), "");
 }
 
 TEST(Exchange, SparseHasDefaultsOfItsOwn) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <deque>
 
+#include "spec/schedule/dualpipe_order.h"
 #include "spec/schedule/policy.h"
 
 namespace tombolo::schedule {
@@ -12,8 +13,8 @@ using action::ActionKind;
 // ordered as many would be.
 class DualPipeWriter {
  public:
-  DualPipeWriter(const Shape& shape, int32_t position)
-      : shape_(shape), stages_{position, shape.stages - 1 - position} {}
+  DualPipeWriter(const Shape& shape, std::array<int32_t, 2> stages)
+      : shape_(shape), stages_(stages) {}
 
   void forward(int chunk) { add({ActionKind::kForward, stages_[chunk], forwards_[chunk]++}); }
   void backward(int chunk, bool in_halves = false) {
@@ -52,7 +53,7 @@ class DualPipeWriter {
   }
 
   const Shape& shape_;
-  int32_t stages_[2];
+  std::array<int32_t, 2> stages_;
   int32_t forwards_[2] = {0, 0};
   int32_t backwards_[2] = {0, 0};
   std::deque<action::Action> weights_;  // halves that are put off, oldest first
@@ -60,61 +61,70 @@ class DualPipeWriter {
   std::vector<Pair> pairs_;
 };
 
-// The eight steps of DualPipeV's reference implementation.
-std::vector<DualPipeWriter> write_positions(const Shape& shape) {
-  const int32_t positions = shape.positions();
-  const int32_t microbatches = std::max(2 * positions, shape.microbatches);
-  std::vector<DualPipeWriter> writers;
-  for (int32_t position = 0; position < positions; ++position) {
-    const int32_t after = positions - 1 - position;
-    DualPipeWriter out(shape, position);
-    for (int32_t i = 0; i < 2 * after; ++i) out.forward(0);
-    for (int32_t i = 0; i < position + 1; ++i) {
-      out.forward(0);
-      out.forward(1);
-    }
-    for (int32_t i = 0; i < after; ++i) {
-      out.backward(1, true);
-      out.oldest_weight();
-      out.forward(1);
-    }
-    for (int32_t i = 0; i < microbatches - 2 * positions + position + 1; ++i) {
-      out.forward_and_backward(0, 1);
-      out.forward_and_backward(1, 0);
-    }
-    for (int32_t i = 0; i < after; ++i) {
-      out.backward(1);
-      out.forward_and_backward(1, 0);
-    }
-    // From the middle on weights' halves are put off, to fill the end.
-    bool in_halves = false;
-    for (int32_t i = 0; i < position + 1; ++i) {
-      const bool middle = i == (position + 1) / 2;
-      if (middle && position % 2 == 1) in_halves = true;
-      out.backward(1, in_halves);
-      if (middle && position % 2 == 0) in_halves = true;
-      out.backward(0, in_halves);
-    }
-    for (int32_t i = 0; i < after; ++i) {
-      out.oldest_weight();
-      out.backward(0, true);
-    }
-    writers.push_back(std::move(out));
+}  // namespace
+
+detail::DualPipePosition detail::dualpipe_position(const Shape& shape,
+                                                   std::array<int32_t, 2> stages, int32_t position,
+                                                   int32_t of) {
+  const int32_t microbatches = std::max(2 * of, shape.microbatches);
+  const int32_t after = of - 1 - position;
+  DualPipeWriter out(shape, stages);
+  for (int32_t i = 0; i < 2 * after; ++i) out.forward(0);
+  for (int32_t i = 0; i < position + 1; ++i) {
+    out.forward(0);
+    out.forward(1);
   }
-  return writers;
+  for (int32_t i = 0; i < after; ++i) {
+    out.backward(1, true);
+    out.oldest_weight();
+    out.forward(1);
+  }
+  for (int32_t i = 0; i < microbatches - 2 * of + position + 1; ++i) {
+    out.forward_and_backward(0, 1);
+    out.forward_and_backward(1, 0);
+  }
+  for (int32_t i = 0; i < after; ++i) {
+    out.backward(1);
+    out.forward_and_backward(1, 0);
+  }
+  // From the middle on weights' halves are put off, to fill the end.
+  bool in_halves = false;
+  for (int32_t i = 0; i < position + 1; ++i) {
+    const bool middle = i == (position + 1) / 2;
+    if (middle && position % 2 == 1) in_halves = true;
+    out.backward(1, in_halves);
+    if (middle && position % 2 == 0) in_halves = true;
+    out.backward(0, in_halves);
+  }
+  for (int32_t i = 0; i < after; ++i) {
+    out.oldest_weight();
+    out.backward(0, true);
+  }
+  return {out.take(), out.take_pairs()};
+}
+
+namespace {
+
+detail::DualPipePosition folded_position(const Shape& shape, int32_t position) {
+  return detail::dualpipe_position(shape, {position, shape.stages - 1 - position}, position,
+                                   shape.positions());
 }
 
 }  // namespace
 
 std::vector<Order> dualpipe_v(const Shape& shape, const Times&) {
   std::vector<Order> orders;
-  for (DualPipeWriter& writer : write_positions(shape)) orders.push_back(writer.take());
+  for (int32_t position = 0; position < shape.positions(); ++position) {
+    orders.push_back(folded_position(shape, position).order);
+  }
   return orders;
 }
 
 std::vector<std::vector<Pair>> dualpipe_v_pairs(const Shape& shape) {
   std::vector<std::vector<Pair>> pairs;
-  for (DualPipeWriter& writer : write_positions(shape)) pairs.push_back(writer.take_pairs());
+  for (int32_t position = 0; position < shape.positions(); ++position) {
+    pairs.push_back(folded_position(shape, position).pairs);
+  }
   return pairs;
 }
 

@@ -18,6 +18,54 @@ Node node_of(const StageExchange& stage, const graph::Graph& graph, NodeType typ
           .type = type};
 }
 
+int64_t messages_in(const GradientExchange& exchange) {
+  int64_t count = 0;
+  for (const auto& round : exchange.rounds) count += std::ssize(round);
+  return count;
+}
+
+// The messages of one exchange of a group among `ranks`.
+struct Messages {
+  const StageExchange& stage;
+  size_t group = 0;
+  const GradientExchange& exchange;
+  int64_t first_tag = 0;
+};
+
+// Returns the node that says that all of them are there.
+int64_t add_messages(const Messages& messages, const std::vector<int32_t>& ranks, int32_t own,
+                     int64_t shards, int64_t ready, graph::Graph& graph) {
+  int64_t tag = messages.first_tag;
+  int64_t begun = ready;  // when the round begins for this rank
+  for (const auto& round : messages.exchange.rounds) {
+    std::vector<int64_t> received{begun};
+    for (const ExchangeMessage& message : round) {
+      const int64_t number = tag++;
+      if (message.from != own && message.to != own) continue;
+      const bool sends = message.from == own;
+      Node node = node_of(messages.stage, graph, sends ? NodeType::kSend : NodeType::kReceive);
+      node.comm_size = message_bytes(messages.stage, message, shards);
+      node.comm_peer = ranks[static_cast<size_t>(sends ? message.to : message.from)];
+      node.comm_priority = static_cast<uint32_t>(messages.group) + 1;
+      node.comm_tag = number;
+      node.data_deps = {begun};
+      if (!sends) received.push_back(node.id);
+      graph.nodes.push_back(std::move(node));
+    }
+    if (received.size() == 1) continue;
+    Node there = node_of(messages.stage, graph, NodeType::kInvalid);
+    there.data_deps = std::move(received);
+    begun = there.id;
+    graph.nodes.push_back(std::move(there));
+  }
+  Node summed = node_of(messages.stage, graph, NodeType::kInvalid);
+  summed.comm_size = messages.stage.groups[messages.group].bytes;
+  summed.data_deps = {ready};
+  if (begun != ready) summed.data_deps.push_back(begun);
+  graph.nodes.push_back(summed);
+  return summed.id;
+}
+
 }  // namespace
 
 StageExchange exchange_of(const plan::Plan& plan, int32_t stage, int64_t first_tag) {
@@ -33,9 +81,26 @@ StageExchange exchange_of(const plan::Plan& plan, int32_t stage, int64_t first_t
     const auto number = static_cast<int32_t>(out.groups.size());
     out.groups.push_back(
         {group, bytes, gradient_exchange(plan, stage, elements, number), out.end_tag});
-    for (const auto& round : out.groups.back().exchange.rounds) out.end_tag += std::ssize(round);
+    StageExchange::Group& added = out.groups.back();
+    out.end_tag += messages_in(added.exchange);
+    if (!plan.exchange || !plan.exchange->is_local()) continue;
+    added.outer = outer_exchange(plan, stage, elements, number);
+    added.first_outer_tag = out.end_tag;
+    added.steps = outer_steps(plan, stage, number);
+    out.end_tag += messages_in(added.outer);
   }
   return out;
+}
+
+std::map<int32_t, StageExchange> exchanges_of(const plan::Plan& plan) {
+  std::map<int32_t, StageExchange> exchanges;
+  int64_t tag = 0;
+  for (int32_t stage = 0; stage < std::ssize(plan.stages); ++stage) {
+    if (!plan.exchanges_gradients(stage)) continue;
+    exchanges[stage] = exchange_of(plan, stage, tag);
+    tag = exchanges[stage].end_tag;
+  }
+  return exchanges;
 }
 
 std::vector<SimDuration> cut(SimDuration pass, const std::vector<double>& shares) {
@@ -58,35 +123,37 @@ int64_t message_bytes(const StageExchange& stage, const ExchangeMessage& message
 int64_t add_group(const StageExchange& stage, size_t group, const std::vector<int32_t>& ranks,
                   int32_t own, int64_t shards, int64_t ready, graph::Graph& graph) {
   const StageExchange::Group& here = stage.groups[group];
-  int64_t tag = here.first_tag;
-  int64_t begun = ready;  // when the round begins for this rank
-  for (const auto& round : here.exchange.rounds) {
-    std::vector<int64_t> received{begun};
-    for (const ExchangeMessage& message : round) {
-      const int64_t number = tag++;
-      if (message.from != own && message.to != own) continue;
-      const bool sends = message.from == own;
-      Node node = node_of(stage, graph, sends ? NodeType::kSend : NodeType::kReceive);
-      node.comm_size = message_bytes(stage, message, shards);
-      node.comm_peer = ranks[static_cast<size_t>(sends ? message.to : message.from)];
-      node.comm_priority = static_cast<uint32_t>(group) + 1;
-      node.comm_tag = number;
-      node.data_deps = {begun};
-      if (!sends) received.push_back(node.id);
-      graph.nodes.push_back(std::move(node));
+  return add_messages({stage, group, here.exchange, here.first_tag}, ranks, own, shards, ready,
+                      graph);
+}
+
+int64_t add_outer(const StageExchange& stage, size_t group, const std::vector<int32_t>& ranks,
+                  int32_t own, int64_t shards, int64_t ready, graph::Graph& graph) {
+  const StageExchange::Group& here = stage.groups[group];
+  const int64_t gathered = add_messages({stage, group, here.outer, here.first_outer_tag}, ranks,
+                                        own, shards, ready, graph);
+  graph.nodes.back().comm_tag = here.first_outer_tag;  // so that the calendar knows it
+  return gathered;
+}
+
+OuterCalendar::OuterCalendar(const plan::Plan& plan) {
+  for (const auto& [stage, exchange] : exchanges_of(plan)) {
+    for (const StageExchange::Group& each : exchange.groups) {
+      const int64_t count = messages_in(each.outer);
+      if (count == 0) continue;
+      tags_.push_back({each.first_outer_tag, each.first_outer_tag + count, each.steps});
     }
-    if (received.size() == 1) continue;
-    Node there = node_of(stage, graph, NodeType::kInvalid);
-    there.data_deps = std::move(received);
-    begun = there.id;
-    graph.nodes.push_back(std::move(there));
   }
-  Node summed = node_of(stage, graph, NodeType::kInvalid);
-  summed.comm_size = here.bytes;
-  summed.data_deps = {ready};
-  if (begun != ready) summed.data_deps.push_back(begun);
-  graph.nodes.push_back(summed);
-  return summed.id;
+}
+
+bool OuterCalendar::leaves_out(const graph::Node& node, int64_t iteration) const {
+  const bool sums = node.action && node.action->kind == action::ActionKind::kReduceGradients;
+  if (!sums || node.comm_size == 0) return false;
+  for (const Tags& each : tags_) {
+    if (node.comm_tag < each.first || node.comm_tag >= each.end) continue;
+    return !each.steps.begins(iteration);
+  }
+  return false;
 }
 
 }  // namespace tombolo::schedule::detail

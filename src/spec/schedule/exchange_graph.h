@@ -10,11 +10,16 @@
 //   updates    One for each group, as soon as it is summed; with clip_norm, when all of the rank's
 //              groups are. The first forward pass of the next iteration carries them.
 //
+//   outer      With local steps (local_steps.h), the messages of an outer step after each update. A Graph
+//   steps      of one iteration has those of all groups; OuterCalendar says which are left out in
+//              which iteration. The first forward pass waits for the step that ends before it.
+//
 // Without overlap all groups are handed over after the rank's last backward pass, one update waits
 // for all, and the next iteration for the update.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -23,6 +28,7 @@
 #include "spec/plan/gradient_groups.h"
 #include "spec/plan/plan.h"
 #include "spec/schedule/gradient_exchange.h"
+#include "spec/schedule/local_steps.h"
 
 namespace tombolo::schedule::detail {
 
@@ -33,6 +39,10 @@ struct StageExchange {
     int64_t bytes = 0;          // as gradients, of one shard
     GradientExchange exchange;  // in elements of one shard
     int64_t first_tag = 0;      // of its messages, in the order of their rounds
+    // With local steps, else empty.
+    GradientExchange outer = {};
+    int64_t first_outer_tag = 0;
+    OuterSteps steps = {};
   };
   int32_t stage = 0;
   const plan::Plan* plan = nullptr;
@@ -42,6 +52,8 @@ struct StageExchange {
 
 // Tags count from `first_tag`; exchanges of one position must not share any.
 StageExchange exchange_of(const plan::Plan& plan, int32_t stage, int64_t first_tag);
+// By stage, of those whose gradients go by messages.
+std::map<int32_t, StageExchange> exchanges_of(const plan::Plan& plan);
 
 // The durations of `pass` cut at these shares of it, which ascend from above 0 to 1.
 std::vector<SimDuration> cut(SimDuration pass, const std::vector<double>& shares);
@@ -53,5 +65,24 @@ int64_t message_bytes(const StageExchange& stage, const ExchangeMessage& message
 // replica is `own`, from when node `ready` is finished. Returns the node that says it is summed.
 int64_t add_group(const StageExchange& stage, size_t group, const std::vector<int32_t>& ranks,
                   int32_t own, int64_t shards, int64_t ready, graph::Graph& graph);
+// The same of its outer step; the node says that all updates are there.
+int64_t add_outer(const StageExchange& stage, size_t group, const std::vector<int32_t>& ranks,
+                  int32_t own, int64_t shards, int64_t ready, graph::Graph& graph);
+
+// When outer steps are made.
+class OuterCalendar {
+ public:
+  explicit OuterCalendar(const plan::Plan& plan);
+  // Whether a node of a Graph of one iteration, from add_outer, sends, receives and gathers nothing in
+  // this one, from 1.
+  bool leaves_out(const graph::Node& node, int64_t iteration) const;
+
+ private:
+  struct Tags {
+    int64_t first = 0, end = 0;
+    OuterSteps steps;
+  };
+  std::vector<Tags> tags_;  // ascending
+};
 
 }  // namespace tombolo::schedule::detail

@@ -159,6 +159,16 @@ GradientExchange gradient_exchange(std::span<const int32_t> datacenters, int64_t
   return {std::move(rounds)};
 }
 
+GradientExchange sum_inside(std::span<const int32_t> datacenters, int64_t elements) {
+  std::vector<Round> rounds(2);
+  for (const auto& here : by_datacenter(datacenters)) {
+    exchange_inside(here, {0, elements}, /*sums=*/true, rounds[0]);
+    exchange_inside(here, {0, elements}, /*sums=*/false, rounds[1]);
+  }
+  std::erase_if(rounds, [](const Round& round) { return round.empty(); });
+  return {std::move(rounds)};
+}
+
 Across faster_across(const plan::Plan& plan, int32_t stage) {
   const std::vector<std::vector<int32_t>> members = by_datacenter(datacenters_of(plan, stage));
   const size_t n = members.size();
@@ -188,6 +198,7 @@ GradientExchange gradient_exchange(const plan::Plan& plan, int32_t stage, int64_
   const std::vector<int32_t> datacenters = datacenters_of(plan, stage);
   if (plan.exchange && plan.exchange->is_sparse())
     return sparse_exchange(datacenters, elements, group);
+  if (plan.exchange && plan.exchange->is_local()) return sum_inside(datacenters, elements);
   return gradient_exchange(datacenters, elements, faster_across(plan, stage));
 }
 

@@ -68,10 +68,14 @@ enum class Across {
 GradientExchange gradient_exchange(std::span<const int32_t> datacenters, int64_t elements,
                                    Across across = Across::kDirect);
 
+// The first and the last level alone: each datacenter ends with its own sum.
+GradientExchange sum_inside(std::span<const int32_t> datacenters, int64_t elements);
+
 // Of a stage of a Plan: its replicas, and the way across that is faster by the arithmetic of
 // docs/laws/gradient_exchange.md for all its gradients at once, with links as the cluster file has
 // them (what was measured is for predictions alone). `elements` are those of one shard. Where
-// [exchange] has mode = "sparse", of one group: sparse_exchange.h.
+// [exchange] has mode = "sparse", of one group: sparse_exchange.h. With local steps, what is summed
+// every step: sum_inside.
 GradientExchange gradient_exchange(const plan::Plan& plan, int32_t stage, int64_t elements,
                                    int32_t group = 0);
 Across faster_across(const plan::Plan& plan, int32_t stage);

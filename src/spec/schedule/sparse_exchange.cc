@@ -22,6 +22,8 @@ double value_bytes(plan::SentValues values) {
       return 9;
     case plan::SentValues::kTwoBit:
       return 5;
+    case plan::SentValues::kFp32:
+      return 64;
   }
   CHECK(false, "values {}", static_cast<int>(values));
 }
@@ -79,6 +81,7 @@ SparseRole sparse_role(const plan::Plan& plan, int32_t rank, int32_t stage, int3
 double expected_update_bytes(const plan::Exchange& exchange, int64_t elements) {
   if (elements == 0) return kHeader;
   const double all = std::ceil(real(elements) / static_cast<double>(kBlock));
+  if (!exchange.keeps_residuals()) return kHeader + all * value_bytes(exchange.values_in_use());
   const double blocks = std::max(1.0, std::round(all * exchange.density_in_use()));
   const double left_out = 1 - blocks / all;
   const double number = 1 + std::pow(left_out, 128) + std::pow(left_out, 16384);

@@ -175,6 +175,7 @@ class RankGraph {
   // need.
   struct Exchanged {
     std::vector<int64_t> complete, summed, updated, needs;
+    std::vector<int64_t> arrived;  // with local steps, of outer ones
   };
 
   static bool is_backward(ActionKind kind) {
@@ -358,6 +359,17 @@ class RankGraph {
       stage.updated.push_back(node.id);
       file(action, std::move(node));
     }
+    if (!exchange.groups.front().outer.rounds.empty()) add_outer_steps(exchange);
+  }
+
+  void add_outer_steps(const detail::StageExchange& exchange) {
+    Exchanged& stage = exchanged_[exchange.stage];
+    const std::vector<int32_t> ranks = plan_.replicas_of(exchange.stage);
+    const int64_t shards = plan_.ranks[static_cast<size_t>(graph_.rank)].shards;
+    for (size_t g = 0; g < exchange.groups.size(); ++g) {
+      stage.arrived.push_back(detail::add_outer(exchange, g, ranks, graph_.rank % shape_.replicas,
+                                                shards, stage.updated[g], graph_));
+    }
   }
 
   // A node that takes no time and says of the iteration before that `id` was finished in it.
@@ -379,8 +391,16 @@ class RankGraph {
       for (size_t g = 0; g < stage.needs.size(); ++g) {
         int64_t updated = stage.updated[g];
         for (int64_t i = 0; i < staleness; ++i) updated = remember(updated);
-        Node& needs = graph_.nodes[static_cast<size_t>(stage.needs[g])];
-        needs.details.edit().carried_deps.push_back(updated);
+        std::vector<int64_t> waits{updated};
+        if (!stage.arrived.empty()) {
+          int64_t arrived = stage.arrived[g];
+          const int64_t delay = exchanges_.at(number).groups[g].steps.delay;
+          for (int64_t i = 0; i < delay; ++i) arrived = remember(arrived);
+          waits.push_back(arrived);
+        }
+        auto& carried =
+            graph_.nodes[static_cast<size_t>(stage.needs[g])].details.edit().carried_deps;
+        carried.insert(carried.end(), waits.begin(), waits.end());
       }
     }
   }
@@ -401,25 +421,13 @@ class RankGraph {
   bool begun_ = false;
 };
 
-// By stage, of those whose gradients go by messages.
-std::map<int32_t, detail::StageExchange> exchanges_of(const plan::Plan& plan) {
-  std::map<int32_t, detail::StageExchange> exchanges;
-  int64_t tag = 0;
-  for (int32_t stage = 0; stage < std::ssize(plan.stages); ++stage) {
-    if (!plan.exchanges_gradients(stage)) continue;
-    exchanges[stage] = detail::exchange_of(plan, stage, tag);
-    tag = exchanges[stage].end_tag;
-  }
-  return exchanges;
-}
-
 }  // namespace
 
 graph::Graphs to_graph(const plan::Plan& plan, const Schedule& schedule) {
   CHECK(schedule.ranks.size() == plan.ranks.size(), "a schedule for {} ranks, a Plan of {}",
         schedule.ranks.size(), plan.ranks.size());
   const Shape shape = shape_of(plan);
-  const std::map<int32_t, detail::StageExchange> exchanges = exchanges_of(plan);
+  const std::map<int32_t, detail::StageExchange> exchanges = detail::exchanges_of(plan);
   graph::Graphs graphs;
   for (int32_t rank = 0; rank < std::ssize(schedule.ranks); ++rank) {
     graphs.push_back(RankGraph(plan, schedule, shape, rank, exchanges).build());

@@ -3,6 +3,7 @@
 #include <array>
 #include <tuple>
 
+#include "spec/schedule/bidirectional.h"
 #include "spec/schedule/longest_path.h"
 #include "spec/schedule/schedule.h"
 
@@ -102,9 +103,12 @@ Status locate(const Schedule& schedule, const Shape& shape, size_t rank, Positio
   return {};
 }
 
+// Whether neighbouring stages of one rank hand over to each other, or are of two copies.
+enum class Copies { kOne, kTwo };
+
 // One micro-batch on one stage: everything is there, and each step follows what it needs.
-Status check_microbatch(const Positions& at, const Shape& shape, size_t rank, int32_t stage,
-                        int32_t microbatch) {
+Status check_microbatch(const Positions& at, const Shape& shape, Copies copies, size_t rank,
+                        int32_t stage, int32_t microbatch) {
   const bool from_previous = shape.crosses(stage - 1);
   const bool from_next = shape.crosses(stage);
   const bool recompute = shape.recomputes(stage);
@@ -133,7 +137,8 @@ Status check_microbatch(const Positions& at, const Shape& shape, size_t rank, in
     }
   }
   // Neighbouring stages of one rank hand over without a message.
-  const int32_t next = stage + 1 < shape.stages && !from_next ? stage + 1 : stage;
+  const bool hands_over = copies == Copies::kOne && stage + 1 < shape.stages && !from_next;
+  const int32_t next = hands_over ? stage + 1 : stage;
   const std::array<std::pair<Action, Action>, 10> orders{
       {{{kForward, stage, microbatch}, {backward, stage, microbatch}},
        {{kForward, stage, microbatch}, {kRecompute, stage, microbatch}},
@@ -322,9 +327,7 @@ Status check_finishes(const Schedule& schedule, const Shape& shape) {
   return {};
 }
 
-}  // namespace
-
-Status validate(const Schedule& schedule, const Shape& shape) {
+Status validate_all(const Schedule& schedule, const Shape& shape, Copies copies) {
   if (schedule.ranks.size() != static_cast<size_t>(shape.ranks())) {
     return unusable(fmt::format("the schedule has {} ranks for {} stages x {} replicas",
                                 schedule.ranks.size(), shape.positions(), shape.replicas));
@@ -335,7 +338,7 @@ Status validate(const Schedule& schedule, const Shape& shape) {
     const int32_t microbatches = shape.microbatches_of(static_cast<int32_t>(rank) % shape.replicas);
     for (const int32_t stage : shape.stages_at(static_cast<int32_t>(rank) / shape.replicas)) {
       for (int32_t m = 0; m < microbatches; ++m) {
-        TRY(check_microbatch(at, shape, rank, stage, m));
+        TRY(check_microbatch(at, shape, copies, rank, stage, m));
       }
     }
   }
@@ -344,6 +347,16 @@ Status validate(const Schedule& schedule, const Shape& shape) {
   TRY(check_links(schedule, shape));
   TRY(check_release(schedule, shape));
   return check_finishes(schedule, shape);
+}
+
+}  // namespace
+
+Status validate(const Schedule& schedule, const Shape& shape) {
+  return validate_all(schedule, shape, Copies::kOne);
+}
+
+Status validate_copies(const Schedule& schedule, const Shape& shape) {
+  return validate_all(schedule, shape, Copies::kTwo);
 }
 
 }  // namespace tombolo::schedule

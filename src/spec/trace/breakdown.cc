@@ -15,6 +15,7 @@ struct Busy {
   Spans compute;
   Spans communication;  // links from or to this rank, and its part in collectives
   Spans sums;           // of gradients: part of that
+  Spans prompts;
 };
 using BusyRanks = std::map<std::pair<int64_t, int32_t>, Busy>;  // by iteration and rank
 
@@ -31,6 +32,27 @@ void add_busy(const Interval& interval, int64_t iteration, const std::pair<SimTi
   if (interval.peer >= 0) busy[{iteration, interval.peer}].communication.push_back(span);
 }
 
+// Calls add(iteration, span) for what of the interval lies in each iteration.
+template <class Add>
+void cut(const Interval& interval, const std::vector<IterationTime>& times, const Add& add) {
+  auto time = std::partition_point(times.begin(), times.end(), [&](const IterationTime& each) {
+    return each.end <= interval.start;
+  });
+  for (; time != times.end() && time->start < interval.end; ++time) {
+    add(time->iteration,
+        std::pair(std::max(time->start, interval.start), std::min(time->end, interval.end)));
+  }
+}
+
+void add_prompts(const Trace& trace, const std::vector<IterationTime>& times, BusyRanks& busy) {
+  for (const Interval& interval : trace.intervals) {
+    if (interval.action.kind != action::ActionKind::kPrompt) continue;
+    cut(interval, times, [&](int64_t iteration, const std::pair<SimTime, SimTime>& span) {
+      busy[{iteration, interval.rank}].prompts.push_back(span);
+    });
+  }
+}
+
 // Each interval in its own iteration; or, cut, in all that it reaches into.
 BusyRanks busy_ranks(const Trace& trace, const std::vector<IterationTime>& times) {
   BusyRanks busy;
@@ -41,15 +63,29 @@ BusyRanks busy_ranks(const Trace& trace, const std::vector<IterationTime>& times
       add_busy(interval, interval.iteration, {interval.start, interval.end}, busy);
       continue;
     }
-    auto time = std::partition_point(times.begin(), times.end(), [&](const IterationTime& each) {
-      return each.end <= interval.start;
+    cut(interval, times, [&](int64_t iteration, const std::pair<SimTime, SimTime>& span) {
+      add_busy(interval, iteration, span, busy);
     });
-    for (; time != times.end() && time->start < interval.end; ++time) {
-      add_busy(interval, time->iteration,
-               {std::max(time->start, interval.start), std::min(time->end, interval.end)}, busy);
-    }
   }
+  add_prompts(trace, times, busy);
   return busy;
+}
+
+RankParts row_of(const IterationTime& time, int32_t rank, Busy busy) {
+  Spans both = busy.compute;
+  both.insert(both.end(), busy.prompts.begin(), busy.prompts.end());
+  const TimeSet compute(std::move(busy.compute));
+  const TimeSet computed_at_all(std::move(both));
+  const TimeSet communication(std::move(busy.communication));
+  RankParts row{.iteration = time.iteration, .rank = rank};
+  row.parts.compute = compute.measure();
+  row.parts.exposed_communication = communication.measure_outside(compute);
+  row.parts.idle = (time.end - time.start) - row.parts.compute - row.parts.exposed_communication;
+  row.exposed_exchange = TimeSet(std::move(busy.sums)).measure_outside(compute);
+  row.prompts_exposed =
+      row.parts.exposed_communication - communication.measure_outside(computed_at_all);
+  row.prompts_idle = computed_at_all.measure() - row.parts.compute - row.prompts_exposed;
+  return row;
 }
 
 std::vector<WanUse> wan_use(const Trace& trace, const std::vector<IterationTime>& times) {
@@ -136,25 +172,21 @@ Breakdown breakdown(const Trace& trace) {
     if (interval.lane != Lane::kCompute && interval.peer >= 0) ranks.insert(interval.peer);
   }
   Breakdown out;
+  SimDuration prompts;
   const std::vector<IterationTime> times = iteration_times(trace);
   BusyRanks busy = busy_ranks(trace, times);
   for (const IterationTime& time : times) {
     for (const int32_t rank : ranks) {
-      Busy& own = busy[{time.iteration, rank}];
-      const TimeSet compute(std::move(own.compute));
-      Parts parts;
-      parts.compute = compute.measure();
-      parts.exposed_communication = TimeSet(std::move(own.communication)).measure_outside(compute);
-      parts.idle = (time.end - time.start) - parts.compute - parts.exposed_communication;
-      out.sum += parts;
-      out.rows.push_back(
-          {time.iteration, rank, parts, TimeSet(std::move(own.sums)).measure_outside(compute)});
+      out.rows.push_back(row_of(time, rank, std::move(busy[{time.iteration, rank}])));
+      out.sum += out.rows.back().parts;
+      prompts += out.rows.back().prompts();
     }
   }
   for (const RankParts& row : out.rows) out.exposed_exchange += row.exposed_exchange;
   if (!out.rows.empty()) out.exposed_exchange.ns /= std::ssize(out.rows);
   if (out.sum.total().ns > 0) {
     out.utilization = seconds(out.sum.compute) / seconds(out.sum.total());
+    out.utilization_with_prompts = seconds(out.sum.compute + prompts) / seconds(out.sum.total());
   }
   if (!times.empty()) out.wan = wan_use(trace, times);
   return out;

@@ -7,7 +7,8 @@
 // link is busy from the first byte leaving to the last byte being there: latency counts. A
 // collective lasts from the rank's arrival, so waiting for the other ranks counts, too. Of a
 // graph's nodes, the host's compute, and transfers from memory communicate; exposed.h divides more
-// finely.
+// finely. Layers of prompts (PROMPT) belong to no iteration: they change none of the three, and it is
+// said beside them how much of the waiting and of the idle time they took.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +36,10 @@ struct RankParts {
   int32_t rank = 0;
   Parts parts;
   SimDuration exposed_exchange;  // of the exposed: while gradients of the rank's stages are summed
+  // For prompts, in what training left: of the exposed and of the idle time.
+  SimDuration prompts_exposed;
+  SimDuration prompts_idle;
+  SimDuration prompts() const { return prompts_exposed + prompts_idle; }
 };
 
 // All bytes from one datacenter to another, over the span of all iterations.
@@ -53,8 +58,9 @@ struct Breakdown {
   Parts sum;                    // over all ranks and iterations
   // Of a rank in an iteration, the mean: computing nothing while gradients of its stages are summed.
   SimDuration exposed_exchange;
-  double utilization = 0;   // compute / total of the sum; 0 for an empty trace
-  std::vector<WanUse> wan;  // by (from, to); needs the header's rank labels
+  double utilization = 0;               // compute / total of the sum; 0 for an empty trace
+  double utilization_with_prompts = 0;  // what is computed for prompts as well
+  std::vector<WanUse> wan;              // by (from, to); needs the header's rank labels
 };
 
 // Ranks are those of the header and those with intervals. Cost: O(n log n) in the intervals.

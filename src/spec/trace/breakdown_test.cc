@@ -46,6 +46,26 @@ TEST(Breakdown, ByHand) {
   EXPECT_DOUBLE_EQ(result.utilization, 23.0 / 60.0);
 }
 
+// Prompts of rank 0 at 12-20, of which 12-18 lies in its waiting for links and 18-20 in its idle time; 28-40
+// is beyond the end at 30, and 28-30 lies in its own computing. What training does is as before.
+TEST(Breakdown, PromptsInTheGaps) {
+  Trace trace = by_hand();
+  for (const auto& [start, end] : {std::pair(12, 20), std::pair(28, 40)}) {
+    trace.intervals.push_back(compute(0, start, end, 0));
+    trace.intervals.back().action = {action::ActionKind::kPrompt, 0, -1};
+  }
+  const Breakdown before = breakdown(by_hand());
+  const Breakdown result = breakdown(trace);
+  ASSERT_EQ(result.rows.size(), 2u);
+  EXPECT_EQ(result.rows[0].parts, before.rows[0].parts);
+  EXPECT_EQ(result.rows[0].prompts_exposed.ns, 6);
+  EXPECT_EQ(result.rows[0].prompts_idle.ns, 2);
+  EXPECT_EQ(result.rows[1].prompts().ns, 0);
+  EXPECT_EQ(result.utilization, before.utilization);
+  EXPECT_DOUBLE_EQ(result.utilization_with_prompts, (23.0 + 8.0) / 60.0);
+  EXPECT_EQ(before.utilization_with_prompts, before.utilization);
+}
+
 // Oregon to Paris: 90 bytes, busy 5-18 of 30 ns.
 TEST(Breakdown, WanByHand) {
   const Breakdown result = breakdown(by_hand());

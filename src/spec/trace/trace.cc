@@ -42,7 +42,10 @@ std::vector<IterationTime> iteration_times(const Trace& trace) {
     it->second.end = std::max(it->second.end, interval.end);
   }
   std::vector<IterationTime> out;
-  for (const auto& [iteration, time] : by_iteration) out.push_back(time);
+  for (auto& [iteration, time] : by_iteration) {
+    time.cycle = trace.header.cycle;
+    out.push_back(time);
+  }
   if (!trace.header.overlaps) return out;
   for (size_t i = 0; i + 1 < out.size(); ++i) out[i].end = out[i + 1].start;
   if (!out.empty()) out.front().steady = out.back().steady = false;
@@ -59,12 +62,25 @@ std::vector<IterationTime> counting(std::vector<IterationTime> times) {
   return times;
 }
 
+namespace {
+
+// Over whole turns, from the end.
+SimDuration mean_of_turns(const std::vector<IterationTime>& times) {
+  const auto cycle = static_cast<size_t>(times.front().cycle);
+  const size_t count = times.size() < cycle ? times.size() : times.size() / cycle * cycle;
+  const IterationTime& first = times[times.size() - count];
+  return {(times.back().end - first.start).ns / static_cast<int64_t>(count)};
+}
+
+}  // namespace
+
 SimDuration median_iteration(const std::vector<IterationTime>& times) {
   if (times.empty()) return {};
   // Without a whole period: what all take together, shared out.
   const auto is_steady = [](const IterationTime& time) { return time.steady; };
   if (times.size() > 1 && std::none_of(times.begin(), times.end(), is_steady))
     return {(times.back().end - times.front().start).ns / std::ssize(times)};
+  if (times.front().cycle > 1) return mean_of_turns(counting(times));
   std::vector<SimDuration> spans;
   for (const IterationTime& time : counting(times)) {
     CHECK(time.end >= time.start, "iteration {} lasts from {} to {} ns", time.iteration,

@@ -124,6 +124,9 @@ struct Header {
   // Gradients are exchanged while ranks begin the next iteration (Plan::exchange_overlaps): an
   // iteration then counts as a period.
   bool overlaps = false;
+  // Iterations that take unlike long in turns, so many of them in each (local steps: Exchange::every):
+  // what one takes is then a mean over whole turns.
+  int64_t cycle = 1;
   std::vector<RankLabel> ranks;
   Value plan;                     // the whole Plan, so that a trace explains itself
   std::optional<GraphRun> graph;  // instead of it
@@ -156,13 +159,15 @@ struct IterationTime {
   SimTime end;
   // Not, where iterations overlap, of the first one, which waits for no gradients, and the last one.
   bool steady = true;
+  int64_t cycle = 1;  // Header::cycle
 };
 std::vector<IterationTime> iteration_times(const Trace& trace);
 
 // Those whose lengths count: the steady ones, or all but the last where none is, or the only one.
 std::vector<IterationTime> counting(std::vector<IterationTime> times);
 
-// Of those that count, but of two that overlap half of what both take; 0 without iterations.
+// Of those that count, but of two that overlap half of what both take; 0 without iterations. Where they
+// take turns the mean, over as many whole turns as there are at the end, or over all.
 SimDuration median_iteration(const std::vector<IterationTime>& times);
 
 }  // namespace tombolo::trace

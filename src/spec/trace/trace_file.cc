@@ -75,6 +75,8 @@ void describe(Archive& a, HeaderLine& line) {
   }
   a.optional("byte_scale", header.byte_scale);
   if (Archive::kReads || header.overlaps) a.optional("overlaps", header.overlaps);
+  if (Archive::kReads || header.cycle != 1) a.optional("cycle", header.cycle);
+  a.check(header.cycle >= 1, "cycle", "must be at least 1");
   a.optional("ranks", header.ranks);
   if (Archive::kReads || !header.plan.is_null()) a.optional("plan", header.plan);
   a.optional("graph", header.graph);

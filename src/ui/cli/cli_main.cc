@@ -23,13 +23,29 @@ using namespace predict_commands;
 
 // In the order in which --help lists them.
 using Add = command::Command (*)(CLI::App& app);
-const Add kCommands[] = {
-    add_simulate, add_profile, add_roofline,  add_train,
-    add_tokenize, add_export,  add_prefill,   add_init,
-    add_estimate, add_plan,    add_select,    [](CLI::App& app) { return add_sweep(app); },
-    add_traffic,  add_strand,  add_reproduce, add_compare,
-    add_report,   add_convert, add_fabric,    add_probe,
-    add_status,   add_astra};
+const Add kCommands[] = {add_simulate,
+                         add_profile,
+                         add_roofline,
+                         add_train,
+                         add_tokenize,
+                         add_export,
+                         add_prefill,
+                         add_decode,
+                         add_init,
+                         add_estimate,
+                         add_plan,
+                         add_select,
+                         [](CLI::App& app) { return add_sweep(app); },
+                         add_traffic,
+                         add_strand,
+                         add_reproduce,
+                         add_compare,
+                         add_report,
+                         add_convert,
+                         add_fabric,
+                         add_probe,
+                         add_status,
+                         add_astra};
 
 int finish(const Status& status) {
   std::cout.flush();

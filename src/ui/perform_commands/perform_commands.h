@@ -128,6 +128,11 @@ struct PrefillOptions {
   std::string certificate, private_key;
   std::string chat = "auto";
   std::string worker;
+  std::string decode;        // HOST:PORT of a decode worker that finishes the answers; empty: none
+  std::string decode_token;  // that it printed; empty: launch::kDecodeTokenVariable
+  int64_t decode_connections = 4;
+  std::string credentials;  // folder: TLS to the decode worker
+  bool plain_tcp = false;
   bool json = false;
 
   std::string tokenizer_path() const;
@@ -135,6 +140,23 @@ struct PrefillOptions {
 // Answers prompts until a signal comes (serve::ApiServer, serve::WorkerBackend).
 Status prefill(const PrefillOptions& options, std::ostream& out);
 command::Command add_prefill(CLI::App& app);
+
+struct DecodeOptions {
+  std::string weights;  // folder
+  std::string listen = "127.0.0.1:29610";
+  std::string token;  // 32 hexadecimal digits; empty: launch::kDecodeTokenVariable, or drawn
+  std::string credentials;
+  bool plain_tcp = false;
+  int64_t context = 0;
+  std::string kv_memory = "1 GiB";
+  int64_t requests = 64;
+  int64_t threads = 1;
+  std::string worker;
+  bool json = false;
+};
+// Finishes answers to prompts that were read elsewhere, until a signal comes (handover::DecodeWorker).
+Status decode(const DecodeOptions& options, std::ostream& out);
+command::Command add_decode(CLI::App& app);
 
 struct InitOptions {
   std::string directory;  // of this host's credentials; empty: trust::default_directory()

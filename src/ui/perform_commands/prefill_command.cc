@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <random>
@@ -7,6 +8,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "perform/launch/run_prompts.h"
 #include "perform/launch/stop_signals.h"
 #include "perform/text/text_encoder.h"
 #include "perform/weights/text_ends.h"
@@ -51,6 +53,35 @@ Result<serve::ServeLimits> limits_of(const PrefillOptions& options) {
                     "5 min");
   out.answer_time = round_to_ns(time);
   return out;
+}
+
+// Where answers are finished; nothing where they are finished here. By address, so that nobody else has to
+// ask for it.
+Result<std::optional<generate::DecodePlace>> decode_place(const PrefillOptions& options) {
+  if (options.decode.empty()) {
+    if (options.credentials.empty() && !options.plain_tcp && options.decode_token.empty())
+      return std::nullopt;
+    return unusable("--credentials, --plain-tcp and --decode-token are about a decode worker",
+                    "--decode HOST:PORT");
+  }
+  const auto at = TRY(during(transport::parse_address(options.decode), "reading --decode"));
+  const char* variable = std::getenv(launch::kDecodeTokenVariable);
+  std::string token = options.decode_token;
+  if (token.empty() && variable) token = variable;
+  if (token.empty()) {
+    return unusable("the decode worker's token is missing",
+                    fmt::format("--decode-token, or {}: tombolo decode prints it",
+                                launch::kDecodeTokenVariable));
+  }
+  TRY(during(link::Token::parse(token), "reading the decode worker's token"));
+  std::string credentials = options.credentials;
+  if (!credentials.empty()) credentials = fs::absolute(credentials).string();
+  return generate::DecodePlace{.host = TRY(transport::resolve(at.host)),
+                               .port = at.port,
+                               .token = token,
+                               .credentials = credentials,
+                               .plain_tcp = options.plain_tcp,
+                               .connections = options.decode_connections};
 }
 
 // Name, keys, certificate and all that the folder says of its texts.
@@ -133,13 +164,14 @@ Status prefill(const PrefillOptions& options, std::ostream& out) {
                                        .context = options.context,
                                        .kv_bytes = TRY(bytes_of(options.kv_memory, "--kv-memory")),
                                        .requests = options.requests,
-                                       .threads = options.threads}));
+                                       .threads = options.threads,
+                                       .decode = TRY(decode_place(options))}));
   serve.positions = worker->facts().positions;
   SystemClock clock;
   const auto server = TRY(serve::ApiServer::open(serve, *worker, *tokenizer, clock));
   say_ready(options, serve, worker->facts(), server->address(), out);
   while (!signals.flag()) {
-    if (!worker->alive()) return failed("the worker has gone; it says why above");
+    if (!worker->alive()) return failed(worker->end() + "; it says why above");
     clock.sleep_until(clock.now() + kGlance);
   }
   return {};
@@ -187,6 +219,20 @@ command::Command add_prefill(CLI::App& app) {
   words->add_option("--chat", options->chat, "how a chat becomes a prompt")
       ->check(CLI::IsMember({"auto", "chatml", "llama3", "plain"}))
       ->capture_default_str();
+  words->add_option("--decode", options->decode,
+                    "HOST:PORT of a tombolo decode, which finishes the answers");
+  words->add_option("--decode-token", options->decode_token,
+                    "that it printed; left out: TOMBOLO_DECODE_TOKEN");
+  words
+      ->add_option("--decode-connections", options->decode_connections,
+                   "that carry keys and values there")
+      ->check(CLI::Range(1, 16))
+      ->capture_default_str();
+  CLI::Option* credentials =
+      words->add_option("--credentials", options->credentials,
+                        "folder that tombolo init made: TLS to the decode worker");
+  words->add_flag("--plain-tcp", options->plain_tcp, "to a decode worker elsewhere in clear text")
+      ->excludes(credentials);
   words->add_option("--worker", options->worker, "path of tombolo-worker");
   command::add_json(words, options->json);
   return {words, [options](std::ostream& out) { return prefill(*options, out); }};

@@ -66,6 +66,7 @@ command::Command add_traffic(CLI::App& app);
 
 struct StrandCommandOptions {
   std::string job;
+  std::string beside;     // another job, whose plan stands beside; empty: none
   std::string profile;    // overlap profile (CSV); empty: published overlap
   bool barriers = false;  // perform with them, instead of events
   std::string barrier = "20us";

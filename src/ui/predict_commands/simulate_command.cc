@@ -5,6 +5,7 @@
 
 #include "predict/sim/simulate.h"
 #include "predict/sim/trace_check.h"
+#include "spec/cluster/tight_windows.h"
 #include "spec/plan/plan_file.h"
 #include "spec/schedule/ascii.h"
 #include "spec/schedule/policy.h"
@@ -36,6 +37,38 @@ void print_wan(std::ostream& out, const std::vector<trace::WanUse>& wan) {
                          brief(use.rate));
     }
     out << fmt::format("busy {:.0f} %\n", 100 * use.busy_fraction);
+  }
+}
+
+// The share of the time while data crosses from one to the other, and back, together: above 1 both at once.
+double busy_both_ways(const std::vector<trace::WanUse>& wan, const cluster::WanLink& link) {
+  double sum = 0;
+  for (const trace::WanUse& use : wan) {
+    if (link.joins(use.from, use.to)) sum += use.busy_fraction;
+  }
+  return sum;
+}
+
+void print_notes_on_wan(std::ostream& out, const cluster::WanLink& link,
+                        const std::vector<trace::WanUse>& wan) {
+  std::string ignored;
+  const auto ignore = [&](bool given, const char* what) {
+    if (given) ignored += fmt::format("{}{}", ignored.empty() ? "" : ", ", what);
+  };
+  ignore(link.loss > 0, "loss");
+  ignore(link.jitter.value > 0, "jitter");
+  ignore(!link.rate_trace.empty(), "rate_trace");
+  if (!ignored.empty()) {
+    out << fmt::format("  note: not part of the law for WAN flows yet: {} of {} - {}\n", ignored,
+                       link.between[0], link.between[1]);
+  }
+  if (cluster::has_tight_windows(link) && busy_both_ways(wan, link) > 1) {
+    out << fmt::format(
+        "  note: {} - {}: the windows of {} connections hold {:.2f} of what a node pair carries in "
+        "a round trip; "
+        "with data in both directions at once transfers may take longer than predicted; 1.5 would "
+        "do\n",
+        link.between[0], link.between[1], link.connections, cluster::window_share(link));
   }
 }
 
@@ -77,17 +110,7 @@ void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation
                        brief(plan.device_of(rank).memory), rank);
   }
   for (const cluster::WanLink& link : plan.cluster.wan) {
-    std::string ignored;
-    const auto ignore = [&](bool given, const char* what) {
-      if (given) ignored += fmt::format("{}{}", ignored.empty() ? "" : ", ", what);
-    };
-    ignore(link.loss > 0, "loss");
-    ignore(link.jitter.value > 0, "jitter");
-    ignore(!link.rate_trace.empty(), "rate_trace");
-    if (!ignored.empty()) {
-      out << fmt::format("  note: not part of the law for WAN flows yet: {} of {} - {}\n", ignored,
-                         link.between[0], link.between[1]);
-    }
+    print_notes_on_wan(out, link, simulation.breakdown.wan);
   }
   out << fmt::format("  seed {}, plan {}, {} events, fingerprint {}\n", plan.run.seed,
                      plan::plan_digest(plan), simulation.events, simulation.fingerprint);

@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "predict/strand/plan_strands.h"
 #include "predict/strand/stream_picture.h"
@@ -101,10 +102,7 @@ void print_segments(std::ostream& out, const StrandAnswer& a) {
   }
 }
 
-void print_text(std::ostream& out, const plan::Job& job, const StrandAnswer& a) {
-  out << fmt::format("{}: {}\n", job.name, strand_headline(job, a));
-  out << "predicted, the forward pass of one micro-batch beside the backward pass of another:\n\n";
-  print_times(out, a);
+void print_gain(std::ostream& out, const StrandAnswer& a) {
   out << fmt::format(
       "\n  gain {:.3f} by {}; under errors of times and paces {:.3f} on average, above {:.3f} in "
       "19 "
@@ -115,11 +113,31 @@ void print_text(std::ostream& out, const plan::Job& job, const StrandAnswer& a) 
       "activations\n\n",
       100 * a.exposure.hidden_share(), microseconds(a.exposure.communication_total()),
       brief(a.memory_more));
+}
+
+void print_plan(std::ostream& out, const StrandAnswer& a) {
+  out << strand::picture(a.pair, a.runs, a.paired, kPictureWidth) << "\n";
+  print_segments(out, a);
+}
+
+// What two jobs differ in: their pictures and segments, one below the other.
+void print_beside(std::ostream& out, const plan::Job& job, const StrandAnswer& a) {
+  out << fmt::format("\nbeside it, {}: {}\n", job.name, strand_headline(job, a));
+  print_gain(out, a);
+  print_plan(out, a);
+  if (!a.refused.empty()) out << fmt::format("\n  not worth it: {}\n", a.refused);
+}
+
+void print_text(std::ostream& out, const plan::Job& job, const StrandAnswer& a) {
+  out << fmt::format("{}: {}\n", job.name, strand_headline(job, a));
+  out << "predicted, the forward pass of one micro-batch beside the backward pass of another:\n\n";
+  print_times(out, a);
+  print_gain(out, a);
   for (const auto& row : exposure_rows(a.exposure)) {
     print_line(out, fmt::format("  {:<36}{:>14}{:>9}  {}", row[0], row[1], row[2], row[3]));
   }
-  out << "\n" << strand::picture(a.pair, a.runs, a.paired, kPictureWidth) << "\n";
-  print_segments(out, a);
+  out << "\n";
+  print_plan(out, a);
   if (a.sm_share) {
     out << fmt::format("\n  communication takes {:.3g} % of the multiprocessors\n",
                        100 * *a.sm_share);
@@ -195,19 +213,41 @@ Value::Table to_json(const StrandAnswer& a, double wall) {
 
 }  // namespace
 
+namespace {
+
+struct Strands {
+  plan::Job job;
+  StrandAnswer answer;
+};
+Result<Strands> strands_of(const std::string& file, const strand::StrandOptions& options) {
+  plan::Job job = TRY(plan::read_job(file));
+  StrandAnswer answer = TRY(strand::plan_strands(job, options));
+  return Strands{std::move(job), std::move(answer)};
+}
+
+}  // namespace
+
 Status strands(const StrandCommandOptions& given, std::ostream& out) {
   const auto begin = std::chrono::steady_clock::now();
   const strand::StrandOptions options = TRY(options_of(given));
-  const plan::Job job = TRY(plan::read_job(given.job));
-  const StrandAnswer answer = TRY(strand::plan_strands(job, options));
+  if (!given.beside.empty() && !given.report.empty()) {
+    return unusable("--beside and --report: a page shows one job",
+                    "one of them; a page for each job");
+  }
+  const auto [job, answer] = TRY(strands_of(given.job, options));
+  std::optional<Strands> beside;
+  if (!given.beside.empty()) beside = TRY(strands_of(given.beside, options));
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   command::OutputFiles files;
   if (!given.report.empty()) TRY(files.add(given.report, strand_page(given, job, answer)));
   TRY(files.commit());
   if (given.json) {
-    command::print_json(out, to_json(answer, wall.count()));
+    Value::Table json = to_json(answer, wall.count());
+    if (beside) json.emplace_back("beside", to_json(beside->answer, wall.count()));
+    command::print_json(out, std::move(json));
   } else {
     print_text(out, job, answer);
+    if (beside) print_beside(out, beside->job, beside->answer);
     if (!given.report.empty()) out << "report: " << given.report << "\n";
   }
   if (answer.refused.empty()) return {};
@@ -222,6 +262,8 @@ command::Command add_strand(CLI::App& app) {
       "the forward pass of one micro-batch beside the backward pass of another, operator "
       "by operator");
   words->add_option("job", options->job, "job file (TOML) or Plan (JSON)")->required();
+  words->add_option("--beside", options->beside,
+                    "another job: its plan below the first one, under the same options");
   words->add_option("--profile", options->profile,
                     "overlap profile (CSV): times of operators alone and beside each other");
   words->add_flag("--barriers", options->barriers,

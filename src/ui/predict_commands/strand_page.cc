@@ -1,5 +1,7 @@
 #include "ui/predict_commands/strand_page.h"
 
+#include <algorithm>
+
 #include "ui/command/command.h"
 #include "ui/report/stream_chart.h"
 
@@ -72,10 +74,10 @@ std::string strand_page(const StrandCommandOptions& options, const plan::Job& jo
       strand_headline(job, a) + "; forward of one micro-batch beside backward of another";
   page.cards = {{"Gain", fmt::format("{:.3f}", a.expected_gain()),
                  fmt::format("above {:.3f} in 19 cases of 20", a.gain.low)},
-                {"A layer, both ways", microseconds(a.paired),
-                 microseconds(a.sequential) + " one after the other"},
+                {"A layer, both ways", brief(Seconds{a.paired}),
+                 brief(Seconds{a.sequential}) + " one after the other"},
                 {"Communication hidden", fmt::format("{:.1f} %", 100 * a.exposure.hidden_share()),
-                 "of " + microseconds(a.exposure.communication_total())},
+                 "of " + brief(Seconds{a.exposure.communication_total()})},
                 {"Memory", brief(a.memory_more), "more: a layer's activations"}};
   page.rows = {"computation", "local link", "cross link"};
   page.end = 1e6 * a.paired;
@@ -87,11 +89,16 @@ std::string strand_page(const StrandCommandOptions& options, const plan::Job& jo
                            .end = 1e6 * run.end,
                            .color = color_of(op.kind, run.op < a.pair.forward().size())});
   }
-  page.legend = {{"forward", "--kind-F"},
-                 {"backward", "--kind-B"},
-                 {"tensor communication", "--kind-SEND_F"},
-                 {"keys and values", "--kind-SEND_B"},
-                 {"tokens to experts", "--kind-E"}};
+  for (const report::HeatMapLayer& each :
+       {report::HeatMapLayer{"forward", "--kind-F"}, report::HeatMapLayer{"backward", "--kind-B"},
+        report::HeatMapLayer{"tensor communication", "--kind-SEND_F"},
+        report::HeatMapLayer{"keys and values", "--kind-SEND_B"},
+        report::HeatMapLayer{"tokens to experts", "--kind-E"}}) {
+    if (std::any_of(page.blocks.begin(), page.blocks.end(),
+                    [&](const report::StreamBlock& block) { return block.color == each.color; })) {
+      page.legend.push_back(each);
+    }
+  }
   page.tables = {{.title = "Where the time goes",
                   .columns = {"", "time", "of all", ""},
                   .figures = 2,

@@ -49,18 +49,31 @@ Value iteration_summary(const Trace& trace) {
 
 Value breakdown_rows(const Trace& trace) {
   const std::vector<trace::IterationTime> times = counting_iterations(trace);
-  std::map<int32_t, trace::Parts> sums;
+  struct Sums {
+    trace::Parts parts;
+    SimDuration prompts, prompts_exposed;
+  };
+  std::map<int32_t, Sums> sums;
+  bool any_prompts = false;
   for (const trace::RankParts& row : trace::breakdown(trace).rows) {
-    if (row.iteration >= times.front().iteration) sums[row.rank] += row.parts;
+    if (row.iteration < times.front().iteration) continue;
+    Sums& sum = sums[row.rank];
+    sum.parts += row.parts;
+    sum.prompts += row.prompts();
+    sum.prompts_exposed += row.prompts_exposed;
+    any_prompts = any_prompts || row.prompts().ns > 0;
   }
   const double count = static_cast<double>(times.size());
   const auto mean = [&](SimDuration sum) { return static_cast<double>(sum.ns) / count; };
   Value::Array rows;
   for (const auto& [rank, sum] : sums) {
-    rows.push_back(Value::Table{{"rank", int64_t{rank}},
-                                {"compute_ns", mean(sum.compute)},
-                                {"exposed_communication_ns", mean(sum.exposed_communication)},
-                                {"idle_ns", mean(sum.idle)}});
+    const SimDuration exposed = sum.parts.exposed_communication - sum.prompts_exposed;
+    const SimDuration idle = sum.parts.idle - (sum.prompts - sum.prompts_exposed);
+    Value::Table row{{"rank", int64_t{rank}}, {"compute_ns", mean(sum.parts.compute)}};
+    if (any_prompts) row.emplace_back("prompts_ns", mean(sum.prompts));
+    row.emplace_back("exposed_communication_ns", mean(exposed));
+    row.emplace_back("idle_ns", mean(idle));
+    rows.push_back(std::move(row));
   }
   return rows;
 }

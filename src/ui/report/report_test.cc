@@ -88,6 +88,24 @@ TEST(Report, CarriesTheNumbersOfBothTraces) {
   EXPECT_EQ(at(rank0, "idle_ns"), Value(10.0));
 }
 
+// Rank 0 waits 5 ns for its message and has nothing to do for 10: of the two, prompts take what they take.
+TEST(Report, ShowsPromptsInTheGaps) {
+  Trace trace = make_trace(Provenance::kMeasured, {20});
+  const trace::IterationTime whole = trace::iteration_times(trace).front();
+  trace.intervals.push_back(
+      {Lane::kCompute, 0, -1, {ActionKind::kPrompt, 0, -1}, 0, whole.start, whole.end, 0});
+  trace::normalize(trace);
+  const Value data = data_of(*render_html({}, {&trace, 1}));
+  const Value& measured = at(at(data, "traces"), 0);
+  const Value& rank0 = at(at(measured, "breakdown"), 0);
+  EXPECT_EQ(at(rank0, "compute_ns"), Value(20.0));
+  EXPECT_EQ(at(rank0, "prompts_ns"), Value(15.0));
+  EXPECT_EQ(at(rank0, "exposed_communication_ns"), Value(0.0));
+  EXPECT_EQ(at(rank0, "idle_ns"), Value(0.0));
+  EXPECT_EQ(at(at(at(measured, "breakdown"), 1), "prompts_ns"), Value(0.0));
+  EXPECT_NE(to_json(at(measured, "timeline"), -1).find("\"0PROMPT\""), std::string::npos);
+}
+
 TEST(Report, ComparesKindsPerStage) {
   const std::vector<Trace> traces = {make_trace(Provenance::kPredicted, {10}),
                                      make_trace(Provenance::kEmulated, {50, 20, 20})};

@@ -202,7 +202,7 @@ Value timeline(const Trace& trace, const std::vector<int64_t>& iterations) {
   for (const int64_t iteration : iterations) rows[iteration];
   std::map<std::tuple<action::Action, std::string, Lane>, int64_t> action_numbers;
   Value::Array actions;
-  size_t embedded = 0;
+  size_t embedded = 0, prompts = 0;  // both bounded
 
   for (const Interval& i : trace.intervals) {
     // The iteration it belongs to, or the last one that started before it.
@@ -217,6 +217,8 @@ Value timeline(const Trace& trace, const std::vector<int64_t>& iterations) {
     const auto row = rows.find(home->iteration);
     if (row == rows.end()) continue;
     if (i.iteration > 0 && embedded++ >= kIntervalsMax) continue;
+    const bool is_prompt = i.action.kind == action::ActionKind::kPrompt;
+    if (is_prompt && prompts++ >= kIntervalsMax) continue;
     const bool is_node = i.action.kind == action::ActionKind::kNode;
     const auto [action, is_new] = action_numbers.try_emplace(
         {i.action, is_node ? to_text(i.origin) : "", is_node ? i.lane : Lane{}},
@@ -239,11 +241,13 @@ Value timeline(const Trace& trace, const std::vector<int64_t>& iterations) {
                                             {"duration_ns", (time.end - time.start).ns},
                                             {"rows", std::move(row->second)}});
   }
-  return Value::Table{
-      {"lanes", std::move(lane_values)},
-      {"actions", std::move(actions)},
-      {"iterations", std::move(iteration_values)},
-      {"intervals_left_out", static_cast<int64_t>(embedded - std::min(embedded, kIntervalsMax))}};
+  const auto beyond = [](size_t count) {
+    return static_cast<int64_t>(count - std::min(count, kIntervalsMax));
+  };
+  return Value::Table{{"lanes", std::move(lane_values)},
+                      {"actions", std::move(actions)},
+                      {"iterations", std::move(iteration_values)},
+                      {"intervals_left_out", beyond(embedded) + beyond(prompts)}};
 }
 
 Value iteration_curve(const Trace& trace) {

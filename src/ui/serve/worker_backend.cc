@@ -7,10 +7,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "base/parallel.h"
@@ -22,6 +24,7 @@ using generate::FrontMessage;
 using generate::FrontWord;
 using generate::Refusal;
 using generate::Refused;
+using generate::Share;
 using generate::WorkerMessage;
 using generate::WorkerWord;
 
@@ -91,15 +94,20 @@ Result<std::unique_ptr<WorkerBackend>> WorkerBackend::start(const WorkerOptions&
   }
   std::unique_ptr<WorkerBackend> out(new WorkerBackend(worker.first, worker.second));
   TRY(out->greet());
+  if (options.decode) TRY(out->link_decode_worker(*options.decode));
   const timeval for_ever{}, patience{.tv_sec = kAdmissionMax.count()};
   setsockopt(out->socket_, SOL_SOCKET, SO_RCVTIMEO, &for_ever, sizeof for_ever);
   setsockopt(out->socket_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-  out->alive_ = true;
+  {
+    const std::lock_guard lock(out->mutex_);
+    out->alive_ = out->end_.empty();
+  }
   out->listener_ = start_without_signals([backend = out.get()] { backend->listen(); });
   return out;
 }
 
 WorkerBackend::~WorkerBackend() {
+  decode_.reset();
   shutdown(socket_, SHUT_RDWR);  // it ends at the end of what it reads
   if (listener_.joinable()) listener_.join();
   ::close(socket_);
@@ -124,22 +132,46 @@ Error WorkerBackend::ended_early() {
           ""};
 }
 
-// Waits for the first line.
-Status WorkerBackend::greet() {
+Result<WorkerMessage> WorkerBackend::hear_one() {
   std::array<char, 4096> bytes{};
   for (;;) {
-    if (const auto line = lines_.next()) {
-      const WorkerMessage ready = TRY(generate::parse_worker(*line));
-      if (ready.kind != WorkerWord::kReady || !ready.facts)
-        return failed("the worker began with something else than its model");
-      facts_ = *ready.facts;
-      return {};
-    }
+    if (const auto line = lines_.next()) return generate::parse_worker(*line);
     const ssize_t got = recv(socket_, bytes.data(), bytes.size(), 0);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return fail(ended_early());
     TRY(lines_.add({bytes.data(), static_cast<size_t>(got)}));
   }
+}
+
+// Waits for the first line.
+Status WorkerBackend::greet() {
+  const WorkerMessage ready = TRY(hear_one());
+  if (ready.kind != WorkerWord::kReady || !ready.facts)
+    return failed("the worker began with something else than its model");
+  facts_ = *ready.facts;
+  return {};
+}
+
+// First this front, then the worker, which has the keys and values. Nobody asks for anything before.
+Status WorkerBackend::link_decode_worker(const generate::DecodePlace& place) {
+  decode_ = TRY(handover::DecodeFront::open(
+      place, [this](const WorkerMessage& message) { take_decoded(message); },
+      [this](const std::string& why) { end_all("the decode worker has gone: " + why); }));
+  const generate::WorkerFacts& there = decode_->facts();
+  if (there.vocabulary != facts_.vocabulary || there.weight_bytes != facts_.weight_bytes ||
+      there.kv_bytes_per_token != facts_.kv_bytes_per_token || there.positions < facts_.positions) {
+    return unusable(
+        fmt::format(
+            "the decode worker has another model: a vocabulary of {} and {} bytes of weights, "
+            "and {} and {} here; {} positions, and {} here",
+            there.vocabulary, there.weight_bytes, facts_.vocabulary, facts_.weight_bytes,
+            there.positions, facts_.positions),
+        "tombolo decode with the same --weights and --context");
+  }
+  if (!say({.kind = FrontWord::kDecode, .decode = place})) return fail(ended_early());
+  const WorkerMessage answer = TRY(hear_one());
+  if (answer.kind == WorkerWord::kLinked) return {};
+  return failed(fmt::format("the worker does not reach the decode worker: {}", answer.message));
 }
 
 void WorkerBackend::listen() {
@@ -152,40 +184,70 @@ void WorkerBackend::listen() {
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0 || !lines_.add({bytes.data(), static_cast<size_t>(got)})) break;
   }
+  end_all("the worker has gone");
+}
+
+void WorkerBackend::end_all(const std::string& why) {
   const std::lock_guard lock(mutex_);
+  if (!end_.empty()) return;
+  end_ = why;
   alive_ = false;
   for (auto& [id, inbox] : inboxes_)
     inbox.steps.push_back({.kind = StepKind::kFailed, .message = "The worker has gone."});
   news_.notify_all();
 }
 
+namespace {
+
+// What a message adds to an answer; nothing where it is about something else.
+std::optional<Step> step_of(const WorkerMessage& message) {
+  switch (message.kind) {
+    case WorkerWord::kReady:
+    case WorkerWord::kLinked:
+    case WorkerWord::kAdmitted:
+    case WorkerWord::kRefused:
+      return std::nullopt;
+    case WorkerWord::kToken:
+      return Step{.kind = StepKind::kToken, .token = message.token};
+    case WorkerWord::kStop:
+      return Step{.kind = StepKind::kStop};
+    case WorkerWord::kLength:
+      return Step{.kind = StepKind::kLength};
+    case WorkerWord::kFailed:
+      return Step{.kind = StepKind::kFailed, .message = message.message};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 void WorkerBackend::take(const WorkerMessage& message) {
+  // The worker itself has failed, as where it cannot reach the decode worker any more.
+  if (message.kind == WorkerWord::kFailed && message.id == 0) return end_all(message.message);
   const std::lock_guard lock(mutex_);
   const auto found = inboxes_.find(message.id);
   if (found == inboxes_.end()) return;  // its reader has left
   Inbox& inbox = found->second;
-  switch (message.kind) {
-    case WorkerWord::kReady:
-      return;
-    case WorkerWord::kAdmitted:
-      inbox.admitted = true;
-      break;
-    case WorkerWord::kRefused:
-      inbox.refused = Refused{message.why, message.message};
-      break;
-    case WorkerWord::kToken:
-      inbox.steps.push_back({.kind = StepKind::kToken, .token = message.token});
-      break;
-    case WorkerWord::kStop:
-      inbox.steps.push_back({.kind = StepKind::kStop});
-      break;
-    case WorkerWord::kLength:
-      inbox.steps.push_back({.kind = StepKind::kLength});
-      break;
-    case WorkerWord::kFailed:
-      inbox.steps.push_back({.kind = StepKind::kFailed, .message = message.message});
-      break;
+  if (message.kind == WorkerWord::kAdmitted) inbox.admitted = true;
+  if (message.kind == WorkerWord::kRefused) inbox.refused = Refused{message.why, message.message};
+  if (auto step = step_of(message)) inbox.steps.push_back(std::move(*step));
+  if (inbox.shared && message.kind == WorkerWord::kToken && !inbox.has_first) {
+    inbox.has_first = true;
+    std::ranges::move(std::exchange(inbox.early, {}), std::back_inserter(inbox.steps));
   }
+  news_.notify_all();
+}
+
+// The two links are not ordered: what follows the first token may be here before it.
+void WorkerBackend::take_decoded(const WorkerMessage& message) {
+  const std::lock_guard lock(mutex_);
+  const auto found = inboxes_.find(message.id);
+  if (found == inboxes_.end()) return;
+  Inbox& inbox = found->second;
+  if (message.kind == WorkerWord::kAdmitted) inbox.has_room = true;
+  if (message.kind == WorkerWord::kRefused) inbox.refused = Refused{message.why, message.message};
+  if (auto step = step_of(message))
+    (inbox.has_first ? inbox.steps : inbox.early).push_back(std::move(*step));
   news_.notify_all();
 }
 
@@ -204,26 +266,43 @@ bool WorkerBackend::say(const FrontMessage& message) {
   return true;
 }
 
+// Who is asked depends on the share. False: it did not say yes.
+bool WorkerBackend::ask(generate::Request request, bool Inbox::*answered) {
+  const int64_t id = request.id;
+  const bool decodes = request.share == Share::kDecode;
+  const FrontMessage message{.kind = FrontWord::kRequest, .request = std::move(request)};
+  if (decodes ? !decode_->say(message) : !say(message)) return false;
+  std::unique_lock lock(mutex_);
+  const Inbox& inbox = inboxes_.at(id);
+  news_.wait_for(lock, kAdmissionMax, [&] { return inbox.*answered || inbox.refused || !alive_; });
+  return inbox.*answered;
+}
+
 tl::expected<std::unique_ptr<Answer>, Refused> WorkerBackend::admit(generate::Request request) {
-  const auto gone = [] { return tl::unexpected(Refused{Refusal::kBusy, "the worker has gone"}); };
+  const bool shared = decode_ && request.tokens_max > 1;
   {
     const std::lock_guard lock(mutex_);
-    if (!alive_) return gone();
+    if (!alive_) return tl::unexpected(Refused{Refusal::kBusy, end_});
     request.id = ++next_id_;
-    inboxes_.try_emplace(request.id);
+    inboxes_.try_emplace(request.id).first->second.shared = shared;
   }
   const int64_t id = request.id;
   auto stream = std::make_unique<Stream>(*this, id);
-  if (!say({.kind = FrontWord::kRequest, .request = std::move(request)})) return gone();
+  request.share = Share::kDecode;
+  bool admitted = !shared || ask(request, &Inbox::has_room);
+  request.share = shared ? Share::kPrefill : Share::kWhole;
+  admitted = admitted && ask(std::move(request), &Inbox::admitted);
+  if (admitted) return stream;
   std::unique_lock lock(mutex_);
-  const Inbox& inbox = inboxes_.at(id);
-  const bool answered = news_.wait_for(lock, kAdmissionMax,
-                                       [&] { return inbox.admitted || inbox.refused || !alive_; });
-  if (inbox.admitted) return stream;
-  const Refused refused = inbox.refused.value_or(
-      Refused{Refusal::kBusy, answered ? "the worker has gone" : "the worker is busy elsewhere"});
+  const Refused refused = inboxes_.at(id).refused.value_or(
+      Refused{Refusal::kBusy, alive_ ? "the worker is busy elsewhere" : "the worker has gone"});
   lock.unlock();
   return tl::unexpected(refused);
+}
+
+std::string WorkerBackend::end() const {
+  const std::lock_guard lock(mutex_);
+  return end_;
 }
 
 bool WorkerBackend::alive() const {
@@ -248,6 +327,7 @@ void WorkerBackend::forget(int64_t id) {
     inboxes_.erase(id);
     if (!alive_) return;
   }
+  if (decode_) decode_->say({.kind = FrontWord::kCancel, .request = {.id = id}});
   say({.kind = FrontWord::kCancel, .request = {.id = id}});
 }
 

@@ -2,6 +2,10 @@
 // (generate/front_message.h): a child process (`generate`) that does nothing else, or the rank of a
 // run that answers while it waits.
 //
+// With a decode worker (handover/decode_worker.h) each answer of more than one token is shared: the worker
+// here reads the prompt and gives the first token, the other one gives those behind it. Both admit a prompt,
+// or it is refused. Where either ends, all is over.
+//
 // The child ends with this object, or when this process does. Where it ends before, all answers
 // fail, nothing is admitted any more, and alive() says so.
 #pragma once
@@ -17,6 +21,7 @@
 #include <utility>
 
 #include "perform/generate/front_message.h"
+#include "perform/handover/decode_front.h"
 #include "ui/serve/backend.h"
 
 namespace tombolo::serve {
@@ -29,6 +34,7 @@ struct WorkerOptions {
   int64_t kv_bytes = int64_t{1} << 30;
   int64_t requests = 16;
   int64_t threads = 1;
+  std::optional<generate::DecodePlace> decode = {};  // by address, not by name
 };
 
 class WorkerBackend final : public Backend {
@@ -42,6 +48,7 @@ class WorkerBackend final : public Backend {
   tl::expected<std::unique_ptr<Answer>, generate::Refused> admit(
       generate::Request request) override;
   bool alive() const override;
+  std::string end() const;  // why it is not alive
 
  private:
   class Stream;
@@ -51,15 +58,23 @@ class WorkerBackend final : public Backend {
     std::deque<Step> steps;
     std::optional<generate::Refused> refused;
     bool admitted = false;
+    // Of a shared answer: the decode worker has room, and what it said before the first token was here.
+    bool shared = false, has_room = false, has_first = false;
+    std::deque<Step> early = {};
   };
 
   WorkerBackend(int socket, int pid) : socket_(socket), pid_(pid) {}
   static Result<int> connect_to(const std::string& path);
   static Result<std::pair<int, int>> spawn(const WorkerOptions& options);  // socket and process
   Status greet();
+  Result<generate::WorkerMessage> hear_one();
+  Status link_decode_worker(const generate::DecodePlace& place);
   Error ended_early();
   void listen();  // until the worker ends
   void take(const generate::WorkerMessage& message);
+  void take_decoded(const generate::WorkerMessage& message);
+  void end_all(const std::string& why);
+  bool ask(generate::Request request, bool Inbox::*answered);
   bool say(const generate::FrontMessage& message);
   Step next(int64_t id, SimDuration patience);
   void forget(int64_t id);
@@ -74,7 +89,9 @@ class WorkerBackend final : public Backend {
   std::map<int64_t, Inbox> inboxes_;
   int64_t next_id_ = 0;
   bool alive_ = false;
+  std::string end_;
   std::thread listener_;
+  std::unique_ptr<handover::DecodeFront> decode_;  // calls this object: gone first
 };
 
 }  // namespace tombolo::serve

@@ -97,11 +97,27 @@ function notices() {
   return out.map((text) => element("p", {class: "notice"}, text));
 }
 
+const kPrompts = ["prompts_ns", "Prompts", "--kind-PROMPT"];
 const kParts = [["compute_ns", "Compute", "--kind-F"], ["exposed_communication_ns", "Exposed communication", "--kind-SEND_B"],
                 ["idle_ns", "Idle", "--idle"]];
 
+// Where prompts were answered in the gaps, what they took stands apart.
+function parts_of_time() {
+  const prompts = data.traces.some((trace) => trace.breakdown.some((row) => row.prompts_ns > 0));
+  return prompts ? [kParts[0], kPrompts, ...kParts.slice(1)] : kParts;
+}
+
+// How busy all ranks were together, with prompts and without.
+function prompts_text(trace) {
+  const sum = (key) => d3.sum(trace.breakdown, (row) => row[key] || 0);
+  const all = d3.sum(parts_of_time(), ([key]) => sum(key));
+  return ` Ranks compute for training ${share_text(sum("compute_ns") / all)} of the time, ` +
+         `and with prompts ${share_text((sum("compute_ns") + sum("prompts_ns")) / all)}.`;
+}
+
 function breakdown_section() {
   if (of_graphs) return data.traces.flatMap(graph_sections);
+  const parts = parts_of_time();
   const longest = d3.max(data.traces, (trace) => trace.summary.median_ns);
   const ranks = [...new Set(data.traces.flatMap((trace) => trace.breakdown.map((row) => row.rank)))].sort((a, b) => a - b);
   const rows = ranks.flatMap((rank) => data.traces.flatMap((trace, t) => {
@@ -113,23 +129,25 @@ function breakdown_section() {
     {title: "Rank", of: (row) => row.begins ? element("span", {}, `rank ${row.rank} `, element("span", {class: "note"}, row.place)) : ""},
     {title: "", of: (row) => brief_badge_of(row.trace)},
     {title: "", class: "wide", of: (row) => breakdown_bar(row, longest)},
-    ...kParts.map(([key, name]) => ({title: name, number: true, of: (row) => time_text(row[key], 3)})),
+    ...parts.map(([key, name]) => ({title: name, number: true, of: (row) => time_text(row[key] || 0, 3)})),
   ];
   return [
     element("div", {class: "stacks"}, table_of(columns, rows, (row, i) => row.begins && i > 0 ? "begins" : null)),
-    element("ul", {class: "legend"}, kParts.map(([, name, color]) => legend_item(name, color)),
+    element("ul", {class: "legend"}, parts.map(([, name, color]) => legend_item(name, color)),
             data.traces.map((trace) => element("li", {}, badge_of(trace)))),
     element("p", {class: "note"}, "Per rank, mean over the iterations of the headline. Communication is exposed " +
             "while the rank computes nothing and one of its messages is on the way, or a pass waits for its collectives" +
             (has_replicas ? ", or it is in the sum of gradients or waits there for other replicas" : "") +
-            "; idle is what remains."),
+            "; idle is what remains.",
+            data.traces.filter((trace) => trace.breakdown.some((row) => row.prompts_ns > 0)).map((trace) => [" ", badge_of(trace), prompts_text(trace)])),
   ];
 }
 
 function breakdown_bar(row, longest) {
-  const text = kParts.map(([key, name]) => `${name} ${time_text(row[key], 3)}`).join(", ");
+  const parts = parts_of_time();
+  const text = parts.map(([key, name]) => `${name} ${time_text(row[key] || 0, 3)}`).join(", ");
   return element("div", {class: "bar", role: "img", "aria-label": text, title: text},
-                 kParts.map(([key, , color]) => element("span", {style: `width:${100 * row[key] / longest}%;background:var(${color})`})));
+                 parts.map(([key, , color]) => element("span", {style: `width:${100 * (row[key] || 0) / longest}%;background:var(${color})`})));
 }
 
 function legend_item(name, color) {

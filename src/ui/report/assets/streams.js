@@ -37,10 +37,11 @@ class Streams {
       this.add("rect", {x: x(0), y: y + 4, width: x(data.end) - x(0), height: kRowHeight - 8, fill: color_of("--faint")});
     });
     for (const block of data.blocks) this.draw_block(block, x);
-    for (let part = 0; part <= 4; ++part) {
-      const time = data.end * part / 4;
+    const parts = width - kLabelWidth < 400 ? 2 : 4;  // as many as do not touch
+    for (let part = 0; part <= parts; ++part) {
+      const time = data.end * part / parts;
       this.add("text", {x: x(time), y: height - 6, fill: color_of("--soft"), "font-size": 12,
-                        "text-anchor": part === 0 ? "start" : part === 4 ? "end" : "middle"}, microseconds(time));
+                        "text-anchor": part === 0 ? "start" : part === parts ? "end" : "middle"}, microseconds(time));
     }
   }
 

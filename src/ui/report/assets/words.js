@@ -56,6 +56,7 @@ const kKinds = {
   RECV_B: {name: "Receiving gradients", color: "--kind-RECV"},
   E: {name: "Evaluation", color: "--kind-E"},
   C: {name: "Checkpoint", color: "--kind-C"},
+  PROMPT: {name: "Prompt, in a gap", color: "--kind-PROMPT", brief: "p"},
   NODE: {name: "Node", color: "--kind-C"},
   // Nodes of graphs by their lane. Chunks of a collective keep their colour from dimension to dimension.
   compute: {name: "Computation", color: "--kind-F"},

@@ -1,0 +1,67 @@
+// Keys and values on their way from who read a prompt to who answers it: messages of some rows of one
+// layer, in order, each of which says what it belongs to.
+//
+//    0  "TKV1"            magic
+//    4  uint32            0 keys, 1 values
+//    8  int64             the prompt's id
+//   16  uint64            its tokens, of which each layer has a row
+//   24  uint64            the first token of the answer
+//   32  uint32 uint32     layers of the model; the layer of these rows
+//   40  uint32 uint32     numbers of a row; rows here
+//   48  uint64            the first of them
+//   56  float32           rows x numbers
+//
+// Little-endian. Order: layer by layer, keys before values, rows as tokens. A message has at most
+// kKvMessageMax bytes, so that no receiver needs more at once, and a link of several connections
+// (transport) carries them side by side.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "perform/generate/engine.h"
+
+namespace tombolo::generate {
+
+inline constexpr size_t kKvMessageMax = size_t{1} << 20;
+inline constexpr size_t kKvHeaderBytes = 56;
+
+struct KvRows {
+  int64_t id = 0;
+  int64_t tokens = 0;
+  int64_t first_token = 0;
+  KvShape shape;
+  int64_t layer = 0;
+  bool values = false;  // or else keys
+  int64_t first = 0, count = 0;
+  std::span<const std::byte> numbers = {};  // count x width x 4 bytes; may lie at any address
+};
+
+using KvMessage = std::vector<std::byte>;
+KvMessage encode(const KvRows& rows);
+// Fails on what is none: every length is checked before it is used. The view lives as long as the bytes.
+Result<KvRows> decode_kv_rows(std::span<const std::byte> message);
+
+// All messages of a cache, in order, made one at a time. Ends early where `say` fails.
+Status say_kv_rows(const HandedOver& prompt, const std::function<Status(KvMessage)>& say);
+
+// Rows as they come, into the caches of an engine that waits for them.
+class KvIntake {
+ public:
+  explicit KvIntake(Engine& engine) : engine_(engine) {}
+
+  // Rows of a prompt that nobody waits for are dropped: it may just have been cancelled. With the last
+  // row the engine adopts the prompt. Fails where the rows are not those that come next, or not of this
+  // model; nothing more should be believed of who sent them.
+  Status take(std::span<const std::byte> message);
+
+ private:
+  Engine& engine_;
+  std::map<int64_t, int64_t> taken_;  // rows of each prompt
+};
+
+}  // namespace tombolo::generate

@@ -1,0 +1,53 @@
+// Caches on their way to a decode worker, sent by a thread of its own: who reads prompts in the gaps of
+// a training gives a cache away and waits for nothing.
+//
+// Memory: what was given and has not left (the engine that admitted it counts it until then), and what
+// the link holds (decode_link.h).
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "perform/generate/kv_rows.h"
+#include "perform/handover/decode_link.h"
+
+namespace tombolo::handover {
+
+class CacheSender {
+ public:
+  explicit CacheSender(generate::DecodePlace place);
+  // What has not left is dropped; the decode worker sees that this end has gone.
+  ~CacheSender();
+
+  void give(generate::HandedOver prompt);
+
+  // What has become of it since the last call. Never waits.
+  struct News {
+    bool linked = false;                     // the decode worker has answered, once
+    int64_t bytes_free = 0;                  // of caches that have left
+    std::optional<std::string> failed = {};  // it cannot be reached (any more); nothing follows
+  };
+  News news();
+
+ private:
+  void run();
+  Status call();
+  Status send_one(const generate::HandedOver& prompt);
+
+  const generate::DecodePlace place_;
+  const SystemClock clock_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::unique_ptr<transport::Endpoint> endpoint_;
+  std::deque<generate::HandedOver> waiting_;
+  News news_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace tombolo::handover

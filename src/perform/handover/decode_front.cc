@@ -1,0 +1,59 @@
+#include "perform/handover/decode_front.h"
+
+#include <utility>
+
+#include "base/parallel.h"
+
+namespace tombolo::handover {
+
+using generate::WorkerWord;
+
+namespace {
+
+constexpr SimDuration kGreetingMax{10'000'000'000};
+constexpr SimDuration kGoodbyeMax{500'000'000};
+
+}  // namespace
+
+Result<std::unique_ptr<DecodeFront>> DecodeFront::open(
+    const generate::DecodePlace& place, std::function<void(const generate::WorkerMessage&)> hear,
+    std::function<void(const std::string&)> end) {
+  std::unique_ptr<DecodeFront> out(new DecodeFront);
+  out->hear_ = std::move(hear);
+  out->end_ = std::move(end);
+  out->endpoint_ = TRY(open_endpoint(place, kFrontRank, out->clock_));
+  TRY(call_decode_worker(*out->endpoint_, place, kFrontRank, out->clock_));
+  const link::Received greeting =
+      TRY(out->endpoint_->receive(kDecodeRank, kDecodeTag, out->clock_.now() + kGreetingMax));
+  const auto ready = TRY(generate::parse_worker(to_text(greeting.payload)));
+  if (ready.kind != WorkerWord::kReady || !ready.facts)
+    return failed("the decode worker began with something else than its model");
+  out->facts_ = *ready.facts;
+  out->listener_ = start_without_signals([front = out.get()] { front->listen(); });
+  return out;
+}
+
+DecodeFront::~DecodeFront() {
+  if (endpoint_) {
+    endpoint_->abort({ErrorCode::kFailed, "the front has ended", {}, ""});
+    if (listener_.joinable()) listener_.join();
+    static_cast<void>(endpoint_->close(clock_.now() + kGoodbyeMax));
+  }
+}
+
+bool DecodeFront::say(const generate::FrontMessage& message) {
+  return static_cast<bool>(
+      endpoint_->send(kDecodeRank, kDecodeTag, to_payload(generate::to_line(message))));
+}
+
+void DecodeFront::listen() {
+  for (;;) {
+    const auto received = endpoint_->receive(kDecodeRank, kDecodeTag, kNever);
+    if (!received) return end_(received.error().message);
+    const auto message = generate::parse_worker(to_text(received->payload));
+    if (!message) return end_("it said what is no message");
+    hear_(*message);
+  }
+}
+
+}  // namespace tombolo::handover

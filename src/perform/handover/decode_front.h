@@ -1,0 +1,38 @@
+// A front's link to a decode worker: requests and cancellations there, tokens back.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "perform/handover/decode_link.h"
+
+namespace tombolo::handover {
+
+class DecodeFront {
+ public:
+  // Calls, and returns when the worker has said which model it has. `hear` gets every message after that,
+  // `end` the reason why no other will come, once; both on a thread of this object.
+  static Result<std::unique_ptr<DecodeFront>> open(
+      const generate::DecodePlace& place, std::function<void(const generate::WorkerMessage&)> hear,
+      std::function<void(const std::string&)> end);
+  ~DecodeFront();
+
+  const generate::WorkerFacts& facts() const { return facts_; }
+  // From any thread. False: the worker has gone.
+  bool say(const generate::FrontMessage& message);
+
+ private:
+  DecodeFront() = default;
+  void listen();
+
+  SystemClock clock_;
+  std::function<void(const generate::WorkerMessage&)> hear_;
+  std::function<void(const std::string&)> end_;
+  generate::WorkerFacts facts_;
+  std::unique_ptr<transport::Endpoint> endpoint_;
+  std::thread listener_;
+};
+
+}  // namespace tombolo::handover

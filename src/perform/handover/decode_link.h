@@ -1,0 +1,40 @@
+// The links between who reads prompts and who answers them. The three are ranks of a job of their own,
+// which is no run and has no Plan:
+//
+//   rank 0   the decode worker, which listens
+//   rank 1   the front: requests and tokens (generate/front_message.h), a message each
+//   rank 2   who reads the prompts: keys and values (generate/kv_rows.h)
+//
+// They share a token. TLS with credentials; plain TCP on this machine, or where it was asked for by name
+// (transport/endpoint.h). A link outlives a lost connection for kDecodeGrace; then whoever was at its
+// other end is gone.
+#pragma once
+
+#include <memory>
+
+#include "base/clock.h"
+#include "perform/generate/front_message.h"
+#include "perform/transport/endpoint.h"
+
+namespace tombolo::handover {
+
+inline constexpr int32_t kDecodeRank = 0, kFrontRank = 1, kPrefillRank = 2;
+inline constexpr link::Tag kDecodeTag{.iteration = 0, .tensor = 1};
+inline constexpr SimDuration kDecodeGrace{3'000'000'000};
+
+// Of such a rank. What may lie between two of them is bounded. Unusable where token or credentials are.
+Result<transport::Endpoint::Options> endpoint_options(const generate::DecodePlace& place,
+                                                      int32_t rank);
+
+// The endpoint of a rank that calls; `place` has an address, not a name.
+Result<std::unique_ptr<transport::Endpoint>> open_endpoint(const generate::DecodePlace& place,
+                                                           int32_t rank, const Clock& clock);
+// Calls the decode worker, which has 5 s to answer. Another thread may abort the endpoint meanwhile. Rank 2
+// has place.connections, the front one.
+Status call_decode_worker(transport::Endpoint& endpoint, const generate::DecodePlace& place,
+                          int32_t rank, const Clock& clock);
+
+link::Payload to_payload(const std::string& line);
+std::string to_text(const link::Payload& payload);
+
+}  // namespace tombolo::handover

@@ -1,0 +1,53 @@
+// The decode worker: takes the keys and values of prompts that were read elsewhere, and answers them.
+//
+// One front and one reader of prompts at a time. When either is lost, or says what cannot be, everything
+// of theirs is dropped and the worker waits for the next two: it keeps no state that outlives them. What it
+// holds at most: the caches that its limits allow, and two links' worth of messages (decode_link.h).
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "perform/generate/kv_rows.h"
+#include "perform/handover/decode_link.h"
+
+namespace tombolo::handover {
+
+class DecodeWorker {
+ public:
+  // Listens from now on, at place.host; place.port 0: any that is free. `shard` is a whole model and
+  // outlives the worker. `log` hears when somebody has gone, and why; prompts and tokens it does not hear.
+  static Result<std::unique_ptr<DecodeWorker>> listen(const generate::Shard& shard,
+                                                      const generate::EngineLimits& limits,
+                                                      const generate::DecodePlace& place,
+                                                      std::function<void(const std::string&)> log);
+
+  uint16_t port() const { return port_; }
+  generate::WorkerFacts facts() const;
+  // Until `stop`, which it looks at between two layers and once in 100 ms. Fails where it can no longer
+  // listen.
+  Status serve(const std::atomic<bool>& stop);
+
+ private:
+  DecodeWorker(const generate::Shard& shard, const generate::EngineLimits& limits,
+               const generate::DecodePlace& place, std::function<void(const std::string&)> log)
+      : shard_(shard), limits_(limits), place_(place), log_(std::move(log)) {}
+  Status open();
+  // Until somebody is lost; why.
+  std::string serve_two(const std::atomic<bool>& stop);
+  Status take(generate::Engine& engine, generate::KvIntake& intake,
+              const transport::Endpoint::News& news);
+  Status take_line(generate::Engine& engine, const std::string& line);
+  void say(const generate::WorkerMessage& message);
+
+  const generate::Shard& shard_;
+  const generate::EngineLimits limits_;
+  const generate::DecodePlace place_;
+  const std::function<void(const std::string&)> log_;
+  const SystemClock clock_;
+  std::unique_ptr<transport::Endpoint> endpoint_;
+  uint16_t port_ = 0;
+};
+
+}  // namespace tombolo::handover

@@ -1,0 +1,92 @@
+// Local steps between datacenters: the simulator against closed forms of a period, and its Traces against the
+// rules that hold of all.
+#include "spec/schedule/local_steps.h"
+
+#include <gtest/gtest.h>
+
+#include "predict/cost/price_plan.h"
+#include "predict/sim/simulate.h"
+#include "predict/sim/trace_check.h"
+#include "spec/plan/gradient_groups.h"
+#include "spec/plan/job.h"
+#include "spec/schedule/sparse_exchange.h"
+
+namespace tombolo {
+namespace {
+
+// Passes of 10 and 20 ms, twice an iteration, an update of 4 ms; one way 20 ms.
+plan::Plan local_plan(const std::string& exchange, double mbps,
+                      const std::string& places = "\"lab\", \"cloud\"", int replicas = 2) {
+  const std::string text = fmt::format(
+      "[model]\nlayers = 4\nhidden = 256\nheads = 8\nvocabulary = 8\nsequence = 64\n"
+      "positions = \"rope\"\n"
+      "[[cluster.datacenter]]\nname = \"lab\"\ndevice = \"h100-80g\"\nnodes = 3\n"
+      "scale_out = {{ bandwidth = \"400 Gbps\", latency = \"5 us\" }}\n"
+      "[[cluster.datacenter]]\nname = \"cloud\"\ndevice = \"h100-80g\"\nnodes = 3\n"
+      "scale_out = {{ bandwidth = \"400 Gbps\", latency = \"5 us\" }}\n"
+      "[[cluster.wan]]\nbetween = [\"lab\", \"cloud\"]\none_way_latency = \"20 ms\"\n"
+      "node_pair_limit = \"{} Mbps\"\nconnections = 64\n"
+      "[training]\nglobal_batch = {}\n[parallelism]\npipeline = 1\ndata = {}\n"
+      "datacenter_per_replica = [{}]\n[exchange]\n{}"
+      "[stage_times]\nforward = \"10 ms\"\nbackward = \"20 ms\"\n",
+      mbps, replicas * 2, replicas, places, exchange);
+  auto plan = plan::parse_job(text, "job.toml").and_then([](const plan::Job& job) {
+    return cost::make_plan(job);
+  });
+  CHECK(plan, "{}", plan.error().text());
+  plan->stages[0].cost.update = 4_ms;
+  return *plan;
+}
+
+double mean_period(const plan::Plan& plan) {
+  const auto answer = sim::simulate(plan);
+  CHECK(answer, "{}", answer.error().text());
+  const Result<sim::Check> check = sim::check_trace(plan, answer->trace);
+  CHECK(check, "{}", check.error().text());
+  for (const sim::Violation& violation : check->violations) ADD_FAILURE() << violation.text;
+  return seconds(answer->iteration).value;
+}
+
+double outer_bytes(const plan::Plan& plan) {
+  double sum = 0;
+  for (const plan::GradientGroup& group : plan::gradient_groups(plan, 0))
+    sum += schedule::expected_update_bytes(*plan.exchange,
+                                           static_cast<int64_t>(group.bytes.value / 4));
+  return sum;
+}
+
+// Of H steps the last one waits for all bytes and the latency, less what the passes hide: of the groups that
+// the first forward pass, of 10 ms, needs later.
+TEST(LocalStepsSimulated, WithoutDelayAnOuterStepIsSeenOnceInHSteps) {
+  for (const char* values : {"fp32", "bf16", "int4"}) {
+    const plan::Plan plan =
+        local_plan(fmt::format("mode = \"local\"\nevery = 5\nvalues = \"{}\"\n", values), 100);
+    const double outer = outer_bytes(plan) * 8e-8 + 20e-3;
+    EXPECT_NEAR(5 * mean_period(plan), 5 * 64e-3 + outer, 10e-3) << values;
+  }
+}
+
+TEST(LocalStepsSimulated, ADelayHidesWhatTheLineHasTimeFor) {
+  for (const char* how : {"delay = 9\n", "fragments = 2\n", "fragments = 3\ndelay = 7\n"}) {
+    const plan::Plan plan = local_plan(fmt::format("mode = \"local\"\nevery = 10\n{}", how), 100);
+    EXPECT_NEAR(mean_period(plan), 64e-3, 1e-4) << how;
+  }
+}
+
+// Bound by the line: as long as its bytes take.
+TEST(LocalStepsSimulated, AThinLineIsBusyAllTheTime) {
+  const plan::Plan plan = local_plan("mode = \"local\"\nevery = 4\nfragments = 2\ndelay = 3\n", 10);
+  EXPECT_NEAR(4 * mean_period(plan) / (outer_bytes(plan) * 8e-7), 1, 3e-2);
+}
+
+TEST(LocalStepsSimulated, SeveralReplicasInEachAreSound) {
+  for (const char* mode : {"local", "sparse-local"}) {
+    const plan::Plan plan =
+        local_plan(fmt::format("mode = \"{}\"\nevery = 3\nfragments = 3\n", mode), 10'000,
+                   "\"lab\", \"cloud\", \"lab\", \"cloud\", \"cloud\"", 5);
+    EXPECT_NEAR(mean_period(plan), 64e-3, 2e-3) << mode;
+  }
+}
+
+}  // namespace
+}  // namespace tombolo
