@@ -27,6 +27,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "perform/compress/chunks.h"
 #include "perform/compress/compressor.h"
 #include "perform/compress/merge.h"
 #include "perform/compress/selection.h"
@@ -188,6 +189,9 @@ void measure_selection(Stopwatch& watch, Arrays& a, std::vector<FusedPass>& fuse
   }
   SelectionState begin;
   watch.measure("fused exactly", [&] { exact.compress(a.gradient, a.residual, begin, sent); });
+  watch.measure("chunks 2bit", [&] {
+    CHECK(compress_chunks({.values = Values::kTwoBit}, a.gradient, a.residual), "not finite");
+  });
   watch.measure("memcpy", [&] { std::memcpy(a.residual.data(), a.gradient.data(), 4 * size); });
 }
 
@@ -244,6 +248,7 @@ int passes(int64_t elements, int rounds) {
                  {"fused int4", "add"},
                  {"fused 2bit", "add"},
                  {"fused exactly", "add"},
+                 {"chunks 2bit", "fused 2bit"},
                  {"sparse SGD", "dense SGD"},
                  {"sparse momentum", "dense momentum"},
                  {"sparse AdamW", "dense AdamW"},

@@ -49,7 +49,7 @@ def measure(build, mode, turns, cell):
         job = folder / "job.toml"
         steps = turns * every + 4
         job.write_text(ddp_beside.JOB.format(one_way=rtt / 2, mbps=mbps, loss=0.0, connections=8, control="cubic", steps=steps) +
-                       f'[exchange]\nmode = "{mode}"\nevery = {every}\n{how}\n')
+                       f'[exchange]\nmode = "{mode}"\nsteps = {every}\n{how}\n')
         tombolo(build, "train", job, "--out", folder / "run", "--json")
         predicted = json.loads(tombolo(build, "simulate", job, "--json"))["iteration_ns"] / 1e9
         return *turn(folder / "run" / "trace.jsonl", every), predicted

@@ -6,14 +6,15 @@
 A mode is one of
 
     dense                        every gradient, every step
-    sparse-DENSITY-STALENESS     and -fixed, -int8, -int4 or -2bit behind it
-    local-EVERY                  DiLoCo, and -pFRAGMENTS (streamed) or values behind it
-    slocal-EVERY-DENSITY         sparse local steps, and values behind it
+    sparse-DENSITY-STALENESS     and -fixed, -chunks, -int8, -int4 or -2bit behind it
+    local-STEPS                  DiLoCo, and -pFRAGMENTS (streamed) or values behind it
+    slocal-STEPS-DENSITY         sparse local steps, and -chunks or values behind it
 
-with @STEPS behind it where it takes another number of steps than --steps, and so another schedule of the learning rate. Two
-replicas with LibTorch on this machine, their links paced as two labs with 10 ms between them: what takes how long here means
-nothing, steps and losses do. A loss is the mean training loss, in nats per byte, over the last 50 steps and all seeds; "after"
-is the first step from which the mean over 50 steps is at most dense's loss.
+with -b0 behind it for AdamW without a first moment (what is kept back is one), -nofeedback where nothing is kept back, and @STEPS
+where it takes another number of steps than --steps, and so another schedule of the learning rate. Two replicas with LibTorch
+on this machine, their links paced as two labs with 10 ms between them: what takes how long here means nothing, steps and losses
+do. A loss is the mean training loss, in nats per byte, over the last 50 steps and all seeds; "after" is the first step from
+which the mean over 50 steps is at most dense's loss.
 
 The wall clock is a composite: these steps times the period of the model of bench/ddp_beside.py (46 MB, 170 ms of computing)
 in that mode at 100 Mbps and a round trip of 2 ms, as `tombolo simulate` predicts it. DDP's is dense's steps times --ddp
@@ -32,6 +33,9 @@ import ddp_beside
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 WINDOW = 50
+MODES = ("dense,sparse-0.05-1-b0@450,sparse-0.05-1-b0@600,sparse-0.05-1-2bit-b0@600,sparse-0.01-1-b0@900,sparse-0.05-1@600,"
+         "local-10,local-30,local-30@600,local-30-p3@600,slocal-10-0.05@600,slocal-30-0.05@600,slocal-30-0.05-2bit@600,"
+         "slocal-30-0.05-2bit-nofeedback@600")
 JOB = """
 [model]
 layers = 4
@@ -58,6 +62,7 @@ precision = "fp32"
 learning_rate = {rate}
 warmup_steps = 20
 learning_rate_min = 1e-4
+beta1 = {beta1}
 [parallelism]
 pipeline = 1
 data = 2
@@ -77,13 +82,19 @@ def exchange(mode):
     if mode == "dense":
         return ""
     kind, *words = mode.split("-")
-    names = {"sparse": ("sparse", ["density", "staleness"]), "local": ("local", ["every"]),
-             "slocal": ("sparse-local", ["every", "density"])}
+    names = {"sparse": ("sparse", ["density", "staleness"]), "local": ("local", ["steps"]),
+             "slocal": ("sparse-local", ["steps", "density"])}
     name, keys = names[kind]
     out = f'[exchange]\nmode = "{name}"\n' + "".join(f"{key} = {word}\n" for key, word in zip(keys, words))
     for word in words[len(keys):]:
-        if word == "fixed":
+        if word == "b0":
+            continue
+        if word == "nofeedback":
+            out += "decay = 0.0\n"
+        elif word == "fixed":
             out += 'freshness = "fixed"\n'
+        elif word == "chunks":
+            out += 'select = "chunks"\n'
         elif word.startswith("p"):
             out += f"fragments = {word[1:]}\n"
         else:
@@ -105,7 +116,7 @@ def losses(arguments, run, seed):
     if not trace.exists():
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "job.toml").write_text(JOB.format(text=arguments.text.resolve(), steps=steps, seed=seed, rate=arguments.rate,
-                                                    exchange=exchange(mode)))
+                                                    beta1=0.0 if "-b0" in mode else 0.9, exchange=exchange(mode)))
         done = subprocess.run([arguments.build / "tombolo", "train", "job.toml", "--out", "run"], cwd=folder,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode != 0:
@@ -144,8 +155,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rate", default="3e-3")
     parser.add_argument("--ddp", type=float, default=4.338, help="seconds of a step of DDP on the same line")
-    parser.add_argument("--modes", default="dense,sparse-0.05-1,sparse-0.05-1@900,sparse-0.01-1@900,local-10,local-30,local-30@600,"
-                                           "local-30-p3,slocal-10-0.05,slocal-30-0.05,slocal-30-0.05-2bit,slocal-30-0.05@600")
+    parser.add_argument("--modes", default=MODES)
     arguments = parser.parse_args()
     arguments.build = arguments.build.resolve()
     target = ddp_s = None

@@ -2,7 +2,7 @@
 # the rest takes longer to compile than it saves.
 option(TOMBOLO_OPTIMISE_HOT "Optimise what computes for long, whatever the build type says" OFF)
 set(TOMBOLO_HOT base action model plan graph trace schedule prefill prefill_sim engine sim cost strand workload schedule_proof schedule_search search geo score astra sweep
-    link transport control compress runtime launch wanem)
+    link transport control compress update runtime launch wanem)
 # Test programs that are compiled so as well.
 set(TOMBOLO_HOT_TESTS launch)
 # With TOMBOLO_FUZZ, the modules whose branches guide the fuzzers: those that read what others wrote.

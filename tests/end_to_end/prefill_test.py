@@ -331,8 +331,8 @@ class Server(ServerCase):
 
 # With a decode worker.
 class DecodingCase(ServerCase):
-    def start_decoder(self, *options):
-        command = [BUILD / "tombolo", "decode", "--weights", "weights", "--listen", "127.0.0.1:0", "--json", *options]
+    def start_decoder(self, *options, port=0):
+        command = [BUILD / "tombolo", "decode", "--weights", "weights", "--listen", f"127.0.0.1:{port}", "--json", *options]
         self.decoder = subprocess.Popen(list(map(str, command)), cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.stop_decoder)
@@ -396,9 +396,9 @@ class Decoding(DecodingCase):
                 self.assertEqual(self.stop(), 0)
                 self.assertEqual(self.stop_decoder(), 0)
 
-    # Who asks while the decode worker dies gets one error object, and the front ends, to be started again.
+    # Who asks while the decode worker dies gets one error object, and the front ends where it does not come back.
     def test_a_decode_worker_that_dies(self):
-        self.start(*self.start_decoder())
+        self.start(*self.start_decoder(), "--patience", "2 s")
         body = {"model": "weights", "prompt": self.PROMPT, "max_tokens": 90, "temperature": 0}
         answers = []
 
@@ -424,7 +424,8 @@ class Decoding(DecodingCase):
             self.assertIn(answers[-1][0], (500, 503))
             self.assertEqual(set(json.loads(answers[-1][2])["error"]), {"message", "type", "param", "code"})
         self.assertEqual(self.server.wait(timeout=GUARD_S), 1)
-        self.assertIn("the decode worker has gone", self.server.stderr.read())
+        # Its link is lost after 3 s, signs of life are missed sooner or later than that.
+        self.assertRegex(self.server.stderr.read(), "the decode worker has (gone|said nothing).*and was not back within 2 s")
         self.assertEqual(self.decoder.wait(timeout=GUARD_S), 1)
 
     # Nor does it matter to the decode worker who is killed in front of it: it serves the next one.
@@ -548,12 +549,14 @@ steps = 60
         while not path.exists() and run.poll() is None:
             self.assertLess(time.monotonic(), until, "the rank opens no socket")
             time.sleep(0.01)
-        self.start("--run", path)
+        self.start("--run", path, "--patience", "200 s")
         texts = [self.completion()["choices"][0]["text"]]
         self.ended(run)
         self.assertEqual(texts, [text_of(self.answer)])
-        self.assertEqual(self.server.wait(timeout=GUARD_S), 1)  # the run has ended
         self.assertFalse(path.exists())
+        while self.ask("/health")[0] == 200:
+            time.sleep(0.01)
+        self.assertEqual(self.stop(), 0)
         alone, both = (self.records(self.folder / out / "trace.jsonl", "loss") for out in ("alone", "both"))
         self.assertEqual(len(alone), 60)
         self.assertEqual(alone, both)

@@ -164,8 +164,8 @@ class Recovery(Case):
     @needs_torch
     def test_random_kills_with_local_steps(self):
         # From a checkpoint: residuals, momenta and what had arrived and not been used come along.
-        for how in ['mode = "local"\nevery = 7', 'mode = "local"\nevery = 6\nfragments = 2\ndelay = 4\nvalues = "int4"',
-                    'mode = "sparse-local"\nevery = 4\ndensity = 0.1']:
+        for how in ['mode = "local"\nsteps = 7', 'mode = "local"\nsteps = 6\nfragments = 2\ndelay = 4\nvalues = "int4"',
+                    'mode = "sparse-local"\nsteps = 4\ndensity = 0.1']:
             with self.subTest(how):
                 self.kill_in(lambda job: pipelines_apart(job) + f'\n[exchange]\n{how}\n')
                 shutil.rmtree(self.folder / "checkpoints")

@@ -24,7 +24,7 @@ plan::Plan locally(const plan::Exchange& how, int64_t steps) {
 TEST(LocalNumerics, AnOuterStepAfterEachInnerOneIsDenseSgd) {
   plan::Plan local = locally({.mode = plan::ExchangeMode::kLocal,
                               .values = plan::SentValues::kFp32,
-                              .every = 1,
+                              .steps = 1,
                               .outer_rate = 1,
                               .outer_momentum = 0},
                              15);
@@ -48,13 +48,13 @@ TEST(LocalNumerics, ManyInnerStepsLearnAndGoOnBitForBit) {
   using plan::ExchangeMode;
   using plan::SentValues;
   const plan::Exchange ways[] = {
-      {.mode = ExchangeMode::kLocal, .every = 5},
+      {.mode = ExchangeMode::kLocal, .steps = 5},
       {.mode = ExchangeMode::kLocal,
        .values = SentValues::kInt4,
-       .every = 6,
+       .steps = 6,
        .fragments = 2,
        .delay = 4},
-      {.mode = ExchangeMode::kSparseLocal, .density = 0.1, .values = SentValues::kInt4, .every = 5},
+      {.mode = ExchangeMode::kSparseLocal, .density = 0.1, .values = SentValues::kInt4, .steps = 5},
   };
   for (const plan::Exchange& how : ways) {
     const plan::Plan plan = locally(how, 20);
@@ -71,7 +71,7 @@ TEST(LocalNumerics, ManyInnerStepsLearnAndGoOnBitForBit) {
 
 // After an outer step without a blend, all replicas hold the same parameters, bit for bit.
 TEST(LocalNumerics, AllParametersAreEqualAfterAnOuterStep) {
-  const plan::Plan plan = locally({.mode = plan::ExchangeMode::kLocal, .every = 4}, 8);
+  const plan::Plan plan = locally({.mode = plan::ExchangeMode::kLocal, .steps = 4}, 8);
   const Story story = train(plan);
   int compared = 0;
   for (const runtime::NamedTensor& each : story.checkpoint) {

@@ -16,7 +16,8 @@ namespace {
 
 // Passes of 10 and 20 ms, twice an iteration, an update of 4 ms; one way 20 ms.
 plan::Plan local_plan(const std::string& exchange, double mbps,
-                      const std::string& places = "\"lab\", \"cloud\"", int replicas = 2) {
+                      const std::string& places = "\"lab\", \"cloud\"", int replicas = 2,
+                      int stages = 1) {
   const std::string text = fmt::format(
       "[model]\nlayers = 4\nhidden = 256\nheads = 8\nvocabulary = 8\nsequence = 64\n"
       "positions = \"rope\"\n"
@@ -26,10 +27,10 @@ plan::Plan local_plan(const std::string& exchange, double mbps,
       "scale_out = {{ bandwidth = \"400 Gbps\", latency = \"5 us\" }}\n"
       "[[cluster.wan]]\nbetween = [\"lab\", \"cloud\"]\none_way_latency = \"20 ms\"\n"
       "node_pair_limit = \"{} Mbps\"\nconnections = 64\n"
-      "[training]\nglobal_batch = {}\n[parallelism]\npipeline = 1\ndata = {}\n"
+      "[training]\nglobal_batch = {}\n[parallelism]\npipeline = {}\ndata = {}\n"
       "datacenter_per_replica = [{}]\n[exchange]\n{}"
       "[stage_times]\nforward = \"10 ms\"\nbackward = \"20 ms\"\n",
-      mbps, replicas * 2, replicas, places, exchange);
+      mbps, replicas * 2, stages, replicas, places, exchange);
   auto plan = plan::parse_job(text, "job.toml").and_then([](const plan::Job& job) {
     return cost::make_plan(job);
   });
@@ -60,7 +61,7 @@ double outer_bytes(const plan::Plan& plan) {
 TEST(LocalStepsSimulated, WithoutDelayAnOuterStepIsSeenOnceInHSteps) {
   for (const char* values : {"fp32", "bf16", "int4"}) {
     const plan::Plan plan =
-        local_plan(fmt::format("mode = \"local\"\nevery = 5\nvalues = \"{}\"\n", values), 100);
+        local_plan(fmt::format("mode = \"local\"\nsteps = 5\nvalues = \"{}\"\n", values), 100);
     const double outer = outer_bytes(plan) * 8e-8 + 20e-3;
     EXPECT_NEAR(5 * mean_period(plan), 5 * 64e-3 + outer, 10e-3) << values;
   }
@@ -68,23 +69,34 @@ TEST(LocalStepsSimulated, WithoutDelayAnOuterStepIsSeenOnceInHSteps) {
 
 TEST(LocalStepsSimulated, ADelayHidesWhatTheLineHasTimeFor) {
   for (const char* how : {"delay = 9\n", "fragments = 2\n", "fragments = 3\ndelay = 7\n"}) {
-    const plan::Plan plan = local_plan(fmt::format("mode = \"local\"\nevery = 10\n{}", how), 100);
+    const plan::Plan plan = local_plan(fmt::format("mode = \"local\"\nsteps = 10\n{}", how), 100);
     EXPECT_NEAR(mean_period(plan), 64e-3, 1e-4) << how;
   }
 }
 
 // Bound by the line: as long as its bytes take.
 TEST(LocalStepsSimulated, AThinLineIsBusyAllTheTime) {
-  const plan::Plan plan = local_plan("mode = \"local\"\nevery = 4\nfragments = 2\ndelay = 3\n", 10);
+  const plan::Plan plan = local_plan("mode = \"local\"\nsteps = 4\nfragments = 2\ndelay = 3\n", 10);
   EXPECT_NEAR(4 * mean_period(plan) / (outer_bytes(plan) * 8e-7), 1, 3e-2);
 }
 
 TEST(LocalStepsSimulated, SeveralReplicasInEachAreSound) {
   for (const char* mode : {"local", "sparse-local"}) {
     const plan::Plan plan =
-        local_plan(fmt::format("mode = \"{}\"\nevery = 3\nfragments = 3\n", mode), 10'000,
+        local_plan(fmt::format("mode = \"{}\"\nsteps = 3\nfragments = 3\n", mode), 10'000,
                    "\"lab\", \"cloud\", \"lab\", \"cloud\", \"cloud\"", 5);
     EXPECT_NEAR(mean_period(plan), 64e-3, 2e-3) << mode;
+  }
+}
+
+// An outer step of the first stage begins where nothing else has a number, and ends two steps and more
+// later: each rule holds of each interval all the same.
+TEST(LocalStepsSimulated, PipelinesWithDelaysAreSound) {
+  for (const char* how : {"steps = 4\ndelay = 3\n", "steps = 6\nfragments = 2\n",
+                          "steps = 5\ndelay = 2\nblend = 0.0\n"}) {
+    const plan::Plan plan =
+        local_plan(fmt::format("mode = \"local\"\n{}", how), 10'000, "\"lab\", \"cloud\"", 2, 2);
+    EXPECT_GT(mean_period(plan), 90e-3) << how;
   }
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "ui/serve/backend.h"
@@ -19,6 +20,7 @@ class FakeBackend final : public Backend {
   std::optional<generate::Refused> refuses;  // every prompt
   bool waits = false;                        // for go_on(), before each answer's second token
   bool fails = false;                        // after the first token
+  int64_t lost_after = -1;                   // so many tokens who computes has gone; -1: never
 
   tl::expected<std::unique_ptr<Answer>, generate::Refused> admit(
       generate::Request request) override {
@@ -29,6 +31,7 @@ class FakeBackend final : public Backend {
     return std::make_unique<FakeAnswer>(*this, request.tokens_max);
   }
   bool alive() const override { return !dead_; }
+  std::string end() const override { return dead_ ? "the fake has gone" : ""; }
 
   void die() { dead_ = true; }
   void go_on() {
@@ -60,6 +63,7 @@ class FakeBackend final : public Backend {
       const auto goes_on = [&] { return !backend_.waits || said_ == 0; };
       if (!backend_.news_.wait_for(lock, std::chrono::nanoseconds(patience.ns), goes_on)) return {};
       if (backend_.fails && said_ == 1) return {.kind = StepKind::kFailed, .message = "It broke."};
+      if (said_ == backend_.lost_after) return {.kind = StepKind::kLost, .message = "It has gone."};
       if (said_ == most_) return {.kind = StepKind::kLength};
       if (said_ == std::ssize(backend_.says)) return {.kind = StepKind::kStop};
       return {.kind = StepKind::kToken, .token = backend_.says[static_cast<size_t>(said_++)]};

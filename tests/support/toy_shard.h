@@ -1,5 +1,6 @@
 // A model whose next token is the sum of all tokens before it, modulo its vocabulary: whoever loses,
-// repeats or mixes up a key gets another one. A layer takes a stated time on the clock.
+// repeats or mixes up a key gets another one. A layer takes a stated time on the clock. A shard of it passes
+// tokens on as the first number of a row.
 #pragma once
 
 #include <numeric>
@@ -27,10 +28,11 @@ inline model::Model toy_model(int64_t layers = 3, int64_t context = 64) {
 class ToyShard final : public Shard {
  public:
   ToyShard(ManualClock& clock, SimDuration layer, model::Model model = toy_model())
+      : ToyShard(clock, layer, model, model::stage_slice(model, 1, 0)) {}
+  ToyShard(ManualClock& clock, SimDuration layer, const model::Model& model,
+           const model::Slice& slice)
       : clock_(clock), layer_(layer) {
-    facts_ = {.model = model,
-              .slice = {.layers = model.layers, .embedding = true, .head = true},
-              .weight_bytes = 4 * model::parameters(model)};
+    facts_ = {.model = model, .slice = slice, .weight_bytes = 4 * model::parameters(model, slice)};
   }
   const ShardFacts& facts() const override { return facts_; }
   Result<std::unique_ptr<Pass>> begin(const PassInput& input, KvCache& cache) const override {
@@ -50,36 +52,51 @@ class ToyShard final : public Shard {
           cache_(cache),
           tokens_(input.tokens.begin(), input.tokens.end()),
           past_(cache.tokens()),
-          left_(shard.facts_.model.layers) {}
+          left_(shard.facts_.slice.layers) {
+      const auto width = static_cast<size_t>(shard.facts_.model.hidden);
+      for (size_t i = 0; i < input.hidden.size(); i += width) {
+        const float token = input.hidden[i];
+        tokens_.push_back(token >= 0 && token < 10 ? static_cast<int64_t>(token) : 0);
+      }
+    }
     int64_t rows() const override { return static_cast<int64_t>(tokens_.size()); }
     int64_t layers_left() const override { return left_; }
     Status do_layer() override {
       CHECK(left_ > 0, "all layers are done");
       if (shard_.fails) return failed("the toy is broken");
       shard_.clock_.advance(shard_.layer_);
-      const int64_t layer = shard_.facts_.model.layers - left_;
+      const int64_t layer = shard_.facts_.slice.layers - left_;
       const auto keys = cache_.keys(layer, past_, rows());
       for (size_t i = 0; i < tokens_.size(); ++i) keys[i] = static_cast<float>(tokens_[i] + layer);
       if (--left_ > 0) return {};
       cache_.append(rows());
+      if (!shard_.facts_.slice.head) return pass_on();
       int64_t sum = 0;
       for (const float key : cache_.keys(layer, 0, past_ + rows())) {
         if (!(key >= 0 && key < 1e6F)) return failed("a key that is none of the toy's");
         sum += static_cast<int64_t>(key) - layer;
       }
-      logits_.assign(10, 0.0F);
-      logits_[static_cast<size_t>((sum % 10 + 10) % 10)] = 1;
+      output_.assign(10, 0.0F);
+      output_[static_cast<size_t>((sum % 10 + 10) % 10)] = 1;
       return {};
     }
-    std::span<const float> output() const override { return logits_; }
+    std::span<const float> output() const override { return output_; }
 
    private:
+    Status pass_on() {
+      const auto width = static_cast<size_t>(shard_.facts_.model.hidden);
+      output_.assign(tokens_.size() * width, 0.0F);
+      for (size_t i = 0; i < tokens_.size(); ++i)
+        output_[i * width] = static_cast<float>(tokens_[i]);
+      return {};
+    }
+
     const ToyShard& shard_;
     KvCache& cache_;
     std::vector<int64_t> tokens_;
     int64_t past_ = 0;
     int64_t left_ = 0;
-    std::vector<float> logits_;
+    std::vector<float> output_;
   };
 
   ManualClock& clock_;

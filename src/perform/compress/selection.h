@@ -8,7 +8,7 @@
 //                 2020)
 //   top-k         the elements with the largest magnitudes (Aji & Heafield, 2017)
 //   chunk-top-k   the 64 largest of every 4,096 elements, or as many as the density says (SparseLoCo,
-//                 2025)
+//                 2025; chunks.h sends them)
 //   random-k      elements drawn without looking (Stich et al., 2018)
 //
 // Written to be clear, not fast, but for ours.

@@ -6,32 +6,37 @@
 #include "base/check.h"
 
 namespace tombolo::generate {
-namespace {
-
-constexpr int kRefusedMax = 8;
-
-}  // namespace
 
 struct Engine::Work {
-  Work(Request request_in, KvShape shape, int64_t room)
+  Work(Request request_in, KvShape shape, int64_t room, int64_t bytes_in, int64_t number_in)
       : request(std::move(request_in)),
+        bytes(bytes_in),
+        number(number_in),
         cache(std::make_unique<KvCache>(shape, room)),
         random(Random(static_cast<uint64_t>(request.sampling.seed)).stream("tokens")),
         next(request.tokens) {}
 
   Request request;
+  int64_t bytes = 0;   // that admission counted
+  int64_t number = 0;  // to other ranks
   std::unique_ptr<KvCache> cache;
   Random random;
   std::vector<int64_t> next;  // the tokens of the next pass
   int64_t given = 0;          // tokens of the answer
+  int64_t away_bytes = 0;     // of the pass that is under way
   std::unique_ptr<Pass> pass = {};
 };
 
-Engine::Engine(const Shard& shard, EngineLimits limits, const Clock& clock)
-    : shard_(shard), limits_(limits), clock_(clock), times_(shard.facts().model) {
+Engine::Engine(const Shard& shard, EngineLimits limits, const Clock& clock, int64_t first_number)
+    : shard_(shard),
+      limits_(limits),
+      clock_(clock),
+      pace_(shard.facts().model),
+      next_number_(first_number) {
   const ShardFacts& facts = shard.facts();
-  CHECK(facts.slice.embedding && facts.slice.head && facts.slice.layers == facts.model.layers,
-        "{} of {} layers are no whole model", facts.slice.layers, facts.model.layers);
+  CHECK(facts.slice.embedding && facts.slice.head == (facts.slice.layers == facts.model.layers),
+        "{} of {} layers are neither a whole model nor its first layers", facts.slice.layers,
+        facts.model.layers);
 }
 
 Engine::~Engine() = default;
@@ -48,9 +53,7 @@ std::optional<Refused> Engine::admit(Request request) {
     return Refused{Refusal::kInvalid,
                    fmt::format("token {}: the vocabulary has {}", token, facts.model.vocabulary)};
   }
-  const auto same = [&](const auto& work) { return work->request.id == request.id; };
-  if (std::ranges::any_of(work_, same) || awaiting_.contains(request.id))
-    return Refused{Refusal::kInvalid, "its id is in use"};
+  if (in_use(request.id)) return Refused{Refusal::kInvalid, "its id is in use"};
   // Before they are added: any numbers may have come.
   if (prompt > facts.model.sequence || request.tokens_max > facts.model.sequence - prompt) {
     return Refused{Refusal::kTooLong,
@@ -60,7 +63,7 @@ std::optional<Refused> Engine::admit(Request request) {
   }
   // The last token of an answer is never read again.
   const int64_t room = request.share == Share::kPrefill ? prompt : prompt + request.tokens_max - 1;
-  const int64_t bytes = facts.kv().bytes(room);
+  const int64_t bytes = counted().bytes(room);
   if (bytes > limits_.kv_bytes) {
     return Refused{Refusal::kTooLong, fmt::format("keys and values of {} tokens take {} bytes, and "
                                                   "all prompts together have {}",
@@ -70,7 +73,7 @@ std::optional<Refused> Engine::admit(Request request) {
     return Refused{Refusal::kBusy, fmt::format("{} prompts are being answered", requests())};
   }
   kv_bytes_used_ += bytes;
-  auto work = std::make_unique<Work>(std::move(request), facts.kv(), room);
+  auto work = std::make_unique<Work>(std::move(request), facts.kv(), room, bytes, next_number_++);
   if (work->request.share == Share::kDecode) {
     const int64_t id = work->request.id;
     awaiting_.emplace(id, std::move(work));
@@ -78,6 +81,19 @@ std::optional<Refused> Engine::admit(Request request) {
     work_.push_back(std::move(work));
   }
   return std::nullopt;
+}
+
+bool Engine::in_use(int64_t id) const {
+  const auto same = [&](const auto& work) { return work->request.id == id; };
+  return std::ranges::any_of(work_, same) || awaiting_.contains(id) ||
+         std::ranges::any_of(
+             away_, same, [](const auto& entry) -> const auto& { return entry.second; });
+}
+
+KvShape Engine::counted() const {
+  KvShape shape = shard_.facts().kv();
+  shape.layers = std::max(shape.layers, limits_.layers_counted);
+  return shape;
 }
 
 void Engine::release(int64_t kv_bytes) {
@@ -113,15 +129,26 @@ Status Engine::adopt(int64_t id, int64_t first_token) {
 }
 
 void Engine::cancel(int64_t id) {
+  const auto same = [&](const auto& work) { return work->request.id == id; };
   if (const auto node = awaiting_.extract(id); !node.empty()) {
-    kv_bytes_used_ -= node.mapped()->cache->bytes();
-    return;
+    forget(*node.mapped());
+  } else if (const auto found = std::ranges::find_if(work_, same); found != work_.end()) {
+    forget(**found);
+    work_.erase(found);
+  } else {
+    const auto away = std::ranges::find_if(away_, [&](const auto& e) { return same(e.second); });
+    if (away == away_.end()) return;
+    away_bytes_ -= away->second->away_bytes;
+    forget(*away->second);
+    away_.erase(away);
   }
-  const auto found =
-      std::ranges::find_if(work_, [&](const auto& work) { return work->request.id == id; });
-  if (found == work_.end()) return;
-  kv_bytes_used_ -= (*found)->cache->bytes();
-  work_.erase(found);
+}
+
+// Its memory is free, here at once and elsewhere before what is said next comes there.
+void Engine::forget(const Work& work) {
+  kv_bytes_used_ -= work.bytes;
+  if (!shard_.facts().slice.head)
+    departed_.push_back({.word = ShardWord::kDrop, .prompt = work.number});
 }
 
 Status Engine::begin_pass(Work& work) {
@@ -135,51 +162,108 @@ LayerWork Engine::next_work() const {
   const int64_t left = work.pass ? work.pass->layers_left() : shard_.facts().slice.layers;
   return {.rows = static_cast<int64_t>(work.next.size()),
           .past = work.cache->tokens(),
-          .head = left == 1};
+          .head = left == 1 && shard_.facts().slice.head};
+}
+
+// A pass that has begun is finished.
+bool Engine::due() const {
+  if (idle()) return false;
+  const Work& work = *work_.front();
+  if (away_.empty() || work.pass) return true;
+  const int64_t row = shard_.facts().model.hidden * static_cast<int64_t>(sizeof(float));
+  return away_bytes_ + std::ssize(work.next) * row <= kAwayBytesMax;
 }
 
 std::vector<int64_t> Engine::turns() const {
-  std::vector<int64_t> out;
+  std::vector<int64_t> out(away_.size(), 1);  // they come back for a token each
   for (const auto& work : work_) out.push_back(static_cast<int64_t>(work->next.size()));
   return out;
 }
 
-void Engine::doubt(const LayerWork& work) {
-  if (++doubts_ % kRefusedMax == 0) times_.forget_slowest(work);
-}
-
-SimDuration Engine::next_layer() const { return times_.expect(next_work()); }
+SimDuration Engine::next_layer() const { return pace_.expect(next_work()); }
 
 void Engine::do_layer(const Tell& tell) {
+  CHECK(due(), "no layer is due");
   const LayerWork layer = next_work();
   Work& work = *work_.front();
   const SimTime begin = clock_.now();
   Status done = begin_pass(work);
   if (done) done = work.pass->do_layer();
   if (!done) {
-    return end_first(tell, {.kind = EngineEventKind::kFailed, .message = done.error().message});
+    return end(work.request.id, tell,
+               {.kind = EngineEventKind::kFailed, .message = done.error().message});
   }
-  times_.observe(layer, clock_.now() - begin);
+  pace_.observe(layer, clock_.now() - begin);
   if (work.pass->layers_left() == 0) finish_pass(tell);
 }
 
 void Engine::finish_pass(const Tell& tell) {
+  if (!shard_.facts().slice.head) return depart_first();
   Work& work = *work_.front();
-  const auto token = sample(work.pass->output(), work.request.sampling, work.random);
+  if (!draw(work, work.pass->output(), tell)) return;
+  work.pass.reset();
+  if (work.request.share == Share::kPrefill) return hand_over_first(work.next.front());
+  std::rotate(work_.begin(), work_.begin() + 1, work_.end());
+}
+
+// The token that follows, which the next pass is of. False: the answer has ended, and the work is gone.
+bool Engine::draw(Work& work, std::span<const float> logits, const Tell& tell) {
+  const int64_t id = work.request.id;
+  const auto token = sample(logits, work.request.sampling, work.random);
   if (!token) {
-    return end_first(tell, {.kind = EngineEventKind::kFailed, .message = token.error().message});
+    end(id, tell, {.kind = EngineEventKind::kFailed, .message = token.error().message});
+    return false;
   }
   if (std::ranges::find(work.request.stop, *token) != work.request.stop.end()) {
-    return end_first(tell, {.kind = EngineEventKind::kStop});
+    end(id, tell, {.kind = EngineEventKind::kStop});
+    return false;
   }
-  work.pass.reset();
-  tell({.id = work.request.id, .kind = EngineEventKind::kToken, .token = *token});
+  tell({.id = id, .kind = EngineEventKind::kToken, .token = *token});
   if (++work.given == work.request.tokens_max) {
-    return end_first(tell, {.kind = EngineEventKind::kLength});
+    end(id, tell, {.kind = EngineEventKind::kLength});
+    return false;
   }
-  if (work.request.share == Share::kPrefill) return hand_over_first(*token);
   work.next.assign(1, *token);
-  std::rotate(work_.begin(), work_.begin() + 1, work_.end());
+  return true;
+}
+
+void Engine::depart_first() {
+  Work& work = *work_.front();
+  const auto output = work.pass->output();
+  const auto rows = std::ssize(work.next);
+  departed_.push_back({.word = ShardWord::kHidden,
+                       .prompt = work.number,
+                       .past = work.cache->tokens() - rows,
+                       .room = work.cache->capacity(),
+                       .rows = rows,
+                       .numbers = {output.begin(), output.end()}});
+  work.pass.reset();
+  work.away_bytes = std::ssize(departed_.back().numbers) * static_cast<int64_t>(sizeof(float));
+  away_bytes_ += work.away_bytes;
+  away_.emplace(work.number, std::move(work_.front()));
+  work_.pop_front();
+}
+
+Status Engine::arrive(std::span<const std::byte> bytes, const Tell& tell) {
+  const ShardMessage message = TRY(decode_shard_message(bytes));
+  const bool logits = message.word == ShardWord::kLogits;
+  if (!logits && message.word != ShardWord::kFailed)
+    return failed("the last rank of a prompt sends what is the first one's to say");
+  const int64_t vocabulary = shard_.facts().model.vocabulary;
+  if (logits && std::ssize(message.numbers) != vocabulary)
+    return failed(
+        fmt::format("{} logits: the vocabulary has {}", message.numbers.size(), vocabulary));
+  auto node = away_.extract(message.prompt);
+  if (node.empty()) return {};
+  away_bytes_ -= node.mapped()->away_bytes;
+  work_.push_back(std::move(node.mapped()));
+  Work& work = *work_.back();
+  if (logits) {
+    draw(work, message.numbers, tell);
+  } else {
+    end(work.request.id, tell, {.kind = EngineEventKind::kFailed, .message = message.text});
+  }
+  return {};
 }
 
 // Its memory counts on.
@@ -190,22 +274,14 @@ void Engine::hand_over_first(int64_t first_token) {
   work_.pop_front();
 }
 
-void Engine::end_first(const Tell& tell, EngineEvent event) {
-  event.id = work_.front()->request.id;
-  cancel(event.id);
+void Engine::end(int64_t id, const Tell& tell, EngineEvent event) {
+  event.id = id;
+  cancel(id);
   tell(event);
 }
 
 bool Engine::work_once(SimTime until, const Tell& tell) {
-  if (idle()) return false;
-  const SimDuration left = until - clock_.now();
-  if (next_layer() > left) {
-    if (left.ns <= 0 || until == refused_until_) return false;
-    refused_until_ = until;
-    if (++refused_ % kRefusedMax == 0) times_.forget_slowest(next_work());
-    return false;
-  }
-  refused_ = 0;
+  if (!due() || !pace_.fits(next_work(), until, clock_.now())) return false;
   do_layer(tell);
   return true;
 }

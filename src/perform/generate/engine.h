@@ -8,6 +8,11 @@
 // Passes take turns, prompt by prompt: one pass of each, a prefill or a token. A pass that has begun
 // is finished before another's begins, so there is one set of activations at a time.
 //
+// A shard without the head has the first layers of a model whose others are elsewhere
+// (later_layers.h): then a pass leaves when its layers are done, others are computed meanwhile, and
+// logits come back. Passes under way have at most kAwayBytesMax of hidden states, or are one: that
+// bounds what any rank and any link holds of them.
+//
 // For one thread. Time comes from the clock that is passed in.
 #pragma once
 
@@ -17,6 +22,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,9 +30,10 @@
 #include "base/clock.h"
 #include "base/fields.h"
 #include "base/random.h"
-#include "perform/generate/layer_times.h"
+#include "perform/generate/layer_pace.h"
 #include "perform/generate/sampling.h"
 #include "perform/generate/shard.h"
+#include "perform/generate/shard_message.h"
 
 namespace tombolo::generate {
 
@@ -86,39 +93,46 @@ struct HandedOver {
 struct EngineLimits {
   int64_t kv_bytes = int64_t{1} << 30;  // of all caches together
   int64_t requests_max = 64;            // at once
+  // Layers that caches are counted with: those of the largest shard, where each rank of several has a
+  // budget of kv_bytes. 0: the shard's own.
+  int64_t layers_counted = 0;
 };
+
+inline constexpr int64_t kAwayBytesMax = int64_t{256} << 20;
 
 class Engine {
  public:
-  // `shard` is a whole model and outlives the engine.
-  Engine(const Shard& shard, EngineLimits limits, const Clock& clock);
+  // `shard` is a whole model, or has its first layers; it outlives the engine. `first_number`: of
+  // prompts, in messages to other ranks, which never hear a number twice.
+  Engine(const Shard& shard, EngineLimits limits, const Clock& clock, int64_t first_number = 1);
   ~Engine();
 
   // Nothing: it is admitted.
   std::optional<Refused> admit(Request request);
-  void cancel(int64_t id);  // of nobody: ignored, it may just have ended
-  bool idle() const { return work_.empty(); }
+  void cancel(int64_t id);                     // of nobody: ignored, it may just have ended
+  bool idle() const { return work_.empty(); }  // passes under way do not count
 
-  // One layer. CHECKs that it is not idle. What it brought about goes to `tell`, which must not call
+  // One layer. CHECKs that one is due. What it brought about goes to `tell`, which must not call
   // the engine.
   using Tell = std::function<void(const EngineEvent&)>;
   void do_layer(const Tell& tell);
 
-  // A layer, if one is due that should be over by `until`. False: none was done. Expectations that
-  // have refused eight windows in a row (each with an `until` of its own) lose their slowest
-  // observation, so that a prompt gets on even where no gap is long enough, by few layers that
-  // overrun theirs.
+  // A layer, if one is due that should be over by `until` (layer_pace.h). False: none was done.
   bool work_once(SimTime until, const Tell& tell);
   // Layers for as long as that does any. How many.
   int64_t work_until(SimTime until, const Tell& tell);
 
   // Tokens of the next pass of each prompt, or of the one that has begun, in the order of turns.
   std::vector<int64_t> turns() const;
-  SimDuration expect(const LayerWork& work) const { return times_.expect(work); }
-  // Somebody refused a prompt for what is expected of such layers, although nothing else was to be
-  // done. As nobody learns from prompts that are refused, every eighth time the slowest observation
-  // is forgotten.
-  void doubt(const LayerWork& work);
+  SimDuration expect(const LayerWork& work) const { return pace_.expect(work); }
+  void doubt(const LayerWork& work) { pace_.doubt(work); }  // layer_pace.h
+
+  // For the rank with the next layers, in order, since the last call.
+  std::vector<ShardMessage> take_departed() { return std::exchange(departed_, {}); }
+  // What the last rank says: logits of a pass, or why there are none. Of a prompt that has ended
+  // meanwhile: ignored. Fails on what the last rank cannot say.
+  Status arrive(std::span<const std::byte> message, const Tell& tell);
+  int64_t next_number() const { return next_number_; }
   // Share::kPrefill. What ended with its first token since the last call; whoever takes it says when
   // its memory is free again.
   std::vector<HandedOver> take_handed_over() { return std::exchange(handed_over_, {}); }
@@ -134,28 +148,37 @@ class Engine {
   SimDuration next_layer()
       const;  // how long it should take (layer_times.h); CHECKs that one is due
   int64_t kv_bytes_used() const { return kv_bytes_used_; }
-  int64_t requests() const { return static_cast<int64_t>(work_.size() + awaiting_.size()); }
+  int64_t requests() const {
+    return static_cast<int64_t>(work_.size() + away_.size() + awaiting_.size());
+  }
 
  private:
   struct Work;
 
   Status begin_pass(Work& work);
   LayerWork next_work() const;
+  bool due() const;
+  bool in_use(int64_t id) const;
+  KvShape counted() const;
   void finish_pass(const Tell& tell);
-  void end_first(const Tell& tell, EngineEvent event);
+  bool draw(Work& work, std::span<const float> logits, const Tell& tell);
+  void end(int64_t id, const Tell& tell, EngineEvent event);
+  void forget(const Work& work);
+  void depart_first();
   void hand_over_first(int64_t first_token);
 
   const Shard& shard_;
   EngineLimits limits_;
   const Clock& clock_;
-  LayerTimes times_;
-  std::deque<std::unique_ptr<Work>> work_;             // whose turn it is first
+  LayerPace pace_;
+  std::deque<std::unique_ptr<Work>> work_;         // whose turn it is first
+  std::map<int64_t, std::unique_ptr<Work>> away_;  // by number: passes at other ranks
+  std::vector<ShardMessage> departed_;
   std::map<int64_t, std::unique_ptr<Work>> awaiting_;  // their rows
   std::vector<HandedOver> handed_over_;
   int64_t kv_bytes_used_ = 0;
-  int refused_ = 0;  // windows in a row, for being too short
-  int doubts_ = 0;
-  SimTime refused_until_{-1};  // the last of them
+  int64_t away_bytes_ = 0;
+  int64_t next_number_;
 };
 
 }  // namespace tombolo::generate

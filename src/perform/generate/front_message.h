@@ -6,6 +6,8 @@
 //   worker  {"kind":"admitted","id":7}  or  {"kind":"refused","id":7,"why":"busy","message":"..."}
 //   worker  {"kind":"token","id":7,"token":42} ... {"kind":"stop","id":7}
 //   front   {"kind":"cancel","id":7}                   its reader has left
+//   front   {"kind":"beat","id":0}                     is anybody there?
+//   worker  {"kind":"beat"}
 //
 // Where a decode worker finishes the answers, the front tells the worker where it is, once
 //
@@ -29,11 +31,12 @@ namespace tombolo::generate {
 
 inline constexpr size_t kLineMax = size_t{4} << 20;  // a prompt of 400,000 tokens
 
-enum class FrontWord { kRequest, kCancel, kDecode };
+enum class FrontWord { kRequest, kCancel, kDecode, kBeat };
 constexpr auto enum_names(FrontWord) {
   return std::to_array<EnumName<FrontWord>>({{FrontWord::kRequest, "request"},
                                              {FrontWord::kCancel, "cancel"},
-                                             {FrontWord::kDecode, "decode"}});
+                                             {FrontWord::kDecode, "decode"},
+                                             {FrontWord::kBeat, "beat"}});
 }
 
 // Where a decode worker is, and how it is reached; both are of one user on one host.
@@ -67,7 +70,17 @@ struct WorkerFacts {
   bool operator==(const WorkerFacts&) const = default;
 };
 
-enum class WorkerWord { kReady, kLinked, kAdmitted, kRefused, kToken, kStop, kLength, kFailed };
+enum class WorkerWord {
+  kReady,
+  kLinked,
+  kAdmitted,
+  kRefused,
+  kToken,
+  kStop,
+  kLength,
+  kFailed,
+  kBeat
+};
 constexpr auto enum_names(WorkerWord) {
   return std::to_array<EnumName<WorkerWord>>({{WorkerWord::kReady, "ready"},
                                               {WorkerWord::kLinked, "linked"},
@@ -76,7 +89,8 @@ constexpr auto enum_names(WorkerWord) {
                                               {WorkerWord::kToken, "token"},
                                               {WorkerWord::kStop, "stop"},
                                               {WorkerWord::kLength, "length"},
-                                              {WorkerWord::kFailed, "failed"}});
+                                              {WorkerWord::kFailed, "failed"},
+                                              {WorkerWord::kBeat, "beat"}});
 }
 struct WorkerMessage {
   WorkerWord kind = WorkerWord::kReady;

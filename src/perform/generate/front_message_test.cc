@@ -15,6 +15,9 @@ TEST(Message, WhatIsWrittenReadsBack) {
   EXPECT_EQ(parse_front(to_line(request)).value(), request);
   const FrontMessage cancel{.kind = FrontWord::kCancel, .request = {.id = 7}};
   EXPECT_EQ(parse_front(to_line(cancel)).value(), cancel);
+  const FrontMessage beat{.kind = FrontWord::kBeat};
+  EXPECT_EQ(parse_front(to_line(beat)).value(), beat);
+  EXPECT_EQ(parse_worker(R"({"kind":"beat"})").value(), WorkerMessage{.kind = WorkerWord::kBeat});
   const WorkerMessage ready{.facts = WorkerFacts{.vocabulary = 10,
                                                  .positions = 64,
                                                  .weight_bytes = 100,

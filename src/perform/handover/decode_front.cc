@@ -34,11 +34,14 @@ Result<std::unique_ptr<DecodeFront>> DecodeFront::open(
 }
 
 DecodeFront::~DecodeFront() {
-  if (endpoint_) {
-    endpoint_->abort({ErrorCode::kFailed, "the front has ended", {}, ""});
-    if (listener_.joinable()) listener_.join();
+  if (endpoint_) hang_up();
+}
+
+void DecodeFront::hang_up() {
+  endpoint_->abort({ErrorCode::kFailed, "the front has ended", {}, ""});
+  if (listener_.joinable()) listener_.join();
+  if (!std::exchange(closed_, true))
     static_cast<void>(endpoint_->close(clock_.now() + kGoodbyeMax));
-  }
 }
 
 bool DecodeFront::say(const generate::FrontMessage& message) {

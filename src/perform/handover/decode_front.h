@@ -22,6 +22,8 @@ class DecodeFront {
   const generate::WorkerFacts& facts() const { return facts_; }
   // From any thread. False: the worker has gone.
   bool say(const generate::FrontMessage& message);
+  // The worker sees that this front has gone; `end` has been called when this returns. Once or again.
+  void hang_up();
 
  private:
   DecodeFront() = default;
@@ -33,6 +35,7 @@ class DecodeFront {
   generate::WorkerFacts facts_;
   std::unique_ptr<transport::Endpoint> endpoint_;
   std::thread listener_;
+  bool closed_ = false;
 };
 
 }  // namespace tombolo::handover

@@ -35,6 +35,7 @@ Result<transport::Endpoint::Options> endpoint_options(const generate::DecodePlac
   out.inbox_max = kLinkBytesMax;
   out.outbox_max = kLinkBytesMax;
   out.grace = kDecodeGrace;
+  out.silence_max = kDecodeSilence;
   return out;
 }
 

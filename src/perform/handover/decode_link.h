@@ -6,8 +6,9 @@
 //   rank 2   who reads the prompts: keys and values (generate/kv_rows.h)
 //
 // They share a token. TLS with credentials; plain TCP on this machine, or where it was asked for by name
-// (transport/endpoint.h). A link outlives a lost connection for kDecodeGrace; then whoever was at its
-// other end is gone.
+// (transport/endpoint.h). A connection that says nothing for kDecodeSilence is lost, as where a process is
+// stopped or a path swallows everything; a link outlives a lost connection for kDecodeGrace. Then whoever
+// was at its other end is gone.
 #pragma once
 
 #include <memory>
@@ -21,6 +22,7 @@ namespace tombolo::handover {
 inline constexpr int32_t kDecodeRank = 0, kFrontRank = 1, kPrefillRank = 2;
 inline constexpr link::Tag kDecodeTag{.iteration = 0, .tensor = 1};
 inline constexpr SimDuration kDecodeGrace{3'000'000'000};
+inline constexpr SimDuration kDecodeSilence{5'000'000'000};
 
 // Of such a rank. What may lie between two of them is bounded. Unusable where token or credentials are.
 Result<transport::Endpoint::Options> endpoint_options(const generate::DecodePlace& place,

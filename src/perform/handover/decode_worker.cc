@@ -101,6 +101,10 @@ Status DecodeWorker::take_line(Engine& engine, const std::string& line) {
     engine.cancel(id);
     return {};
   }
+  if (message.kind == FrontWord::kBeat) {
+    say({.kind = WorkerWord::kBeat});
+    return {};
+  }
   if (message.kind != FrontWord::kRequest || message.request.share != Share::kDecode)
     return failed("the front asks for what is no decode worker's");
   if (const auto refused = engine.admit(message.request)) {

@@ -138,6 +138,8 @@ TEST_F(HandOver, AnswersWhatWasReadElsewhere) {
   const auto front = call(heard);
   ASSERT_TRUE(front);
   EXPECT_EQ(front->facts(), worker_->facts());
+  EXPECT_TRUE(front->say({.kind = FrontWord::kBeat}));
+  EXPECT_TRUE(heard.heard(0, WorkerWord::kBeat));
   EXPECT_TRUE(front->say({.request = kRequest}));
   ASSERT_TRUE(heard.heard(5, WorkerWord::kAdmitted));
   CacheSender sender(place_);

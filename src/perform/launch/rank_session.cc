@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -397,7 +398,7 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
   const schedule::Schedule schedule = TRY(schedule::build(plan));
   std::unique_ptr<runtime::Filler> filler;
   if (options_.make_filler)
-    filler = TRY(during(options_.make_filler(options_.rank), "preparing for prompts"));
+    filler = TRY(during(options_.make_filler(options_.rank, *endpoint_), "preparing for prompts"));
   // Outlives the kernels, which may use it.
   runtime::RecordedFiller recorded(filler.get(), clock_);
   runtime::FillingMessenger messenger(*endpoint_, filler ? &recorded : nullptr, clock_,
@@ -544,7 +545,10 @@ void RankSession::leave_state() {
 Status RankSession::link_neighbours(const plan::Plan& plan) {
   std::map<int32_t, Status> links;
   std::vector<std::unique_ptr<Thread>> calls;
-  for (const int32_t peer : runtime::neighbours(plan, options_.rank)) {
+  const std::vector<int32_t> neighbours = runtime::neighbours(plan, options_.rank);
+  std::set<int32_t> peers(neighbours.begin(), neighbours.end());
+  peers.insert(options_.filling_peers.begin(), options_.filling_peers.end());
+  for (const int32_t peer : peers) {
     calls.push_back(clock_.start([this, &plan, peer, &linked = links[peer]] {
       linked = link_to(plan, peer);
       std::lock_guard lock(mutex_);

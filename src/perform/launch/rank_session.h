@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "perform/control/lease.h"
@@ -33,8 +34,10 @@ using KernelsFactory =
     std::function<Result<std::unique_ptr<runtime::Kernels>>(const plan::Plan& plan, int32_t rank)>;
 
 // What a rank does while it waits; null: nothing. After the Plan is known, on the performing thread.
-// When it may is `filling.windows`, which hears of the rank's computations.
-using FillerFactory = std::function<Result<std::unique_ptr<runtime::Filler>>(int32_t rank)>;
+// When it may is `filling.windows`, which hears of the rank's computations. The endpoint outlives it,
+// and has links to the neighbours and the `filling_peers` when it first fills.
+using FillerFactory = std::function<Result<std::unique_ptr<runtime::Filler>>(
+    int32_t rank, transport::Endpoint& endpoint)>;
 
 struct RankSessionOptions {
   int32_t rank = 0;
@@ -69,6 +72,7 @@ struct RankSessionOptions {
   };
   FillerFactory make_filler;  // left out: nothing
   runtime::FillingMessenger::Options filling;
+  std::vector<int32_t> filling_peers;  // whom the filler talks to; they name this rank, too
   transport::Sockets* sockets = &transport::system_sockets();
   std::function<void(const std::string&)> log;  // one line, from any thread
   // From now on this rank notices the launcher's end by itself, and has something to leave.

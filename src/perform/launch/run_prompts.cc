@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 #include <sstream>
 
 #include "base/fields.h"
@@ -72,14 +73,16 @@ void describe(Archive& a, PromptLoad& l) {
 
 template <class Archive>
 void describe(Archive& a, RunPrompts& p) {
-  a.required("rank", p.rank);
+  a.required("ranks", p.ranks);
   a.required("weights", p.weights);
   a.required("socket", p.socket);
   a.required("context", p.context);
   a.required("kv_bytes", p.kv_bytes);
   a.required("requests", p.requests);
   a.required("piece_ns", p.piece_ns);
-  a.check(p.rank >= 0, "rank", "must not be negative");
+  const std::set<int32_t> once(p.ranks.begin(), p.ranks.end());
+  a.check(!once.empty() && once.size() == p.ranks.size() && *once.begin() >= 0, "ranks",
+          "must name ranks, each once");
   a.check(p.context >= 0, "context", "must not be negative");
   a.check(p.kv_bytes > 0, "kv_bytes", "must be positive");
   a.check(p.requests > 0, "requests", "must be positive");

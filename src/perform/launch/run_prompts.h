@@ -36,7 +36,9 @@ struct PromptLoad {
 };
 
 struct RunPrompts {
-  int32_t rank = 0;     // which one answers; with a load all do
+  // Which ones answer, each with as many consecutive layers as the others; the first of them meets the
+  // front. With a load all do, whatever is said.
+  std::vector<int32_t> ranks = {0};
   std::string weights;  // folder with a model of its own; empty: a load
   std::string socket;   // path, on which fronts find it
   int64_t context = 0;

@@ -11,7 +11,7 @@ TEST(RunPrompts, GoThroughTheEnvironment) {
   unsetenv(kPromptsVariable);
   EXPECT_EQ(prompts_of_environment().value(), std::nullopt);
   const RunPrompts prompts{
-      .rank = 3,
+      .ranks = {3, 1},
       .weights = "a \"folder\"",
       .socket = "/run/x",
       .context = 7,
@@ -27,7 +27,7 @@ TEST(RunPrompts, GoThroughTheEnvironment) {
       .load = PromptLoad{1, 2, 3, 4}};
   setenv(kPromptsVariable, to_text(prompts).c_str(), 1);
   EXPECT_EQ(prompts_of_environment().value(), prompts);
-  setenv(kPromptsVariable, R"({"rank":-1})", 1);
+  setenv(kPromptsVariable, R"({"ranks":[-1]})", 1);
   EXPECT_FALSE(prompts_of_environment());
   unsetenv(kPromptsVariable);
   EXPECT_TRUE(windows_of(prompts, 3));

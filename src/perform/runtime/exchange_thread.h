@@ -111,6 +111,7 @@ class ExchangeThread final : public GroupWatcher {
 
  private:
   using Key = GroupKey;
+  static constexpr link::Tag kWake{.iteration = 0, .tensor = kWakeTensor};
   struct HandedOver {
     Key key;
     SimTime since;

@@ -346,13 +346,13 @@ TEST(SparseExchange, GoesOnFromACheckpointWithTheSameBits) {
 
 std::string local(const std::string& more = "") { return "[exchange]\nmode = \"local\"\n" + more; }
 const char* const kLocalWays[] = {
-    "every = 3\n", "every = 4\nfragments = 2\nvalues = \"int4\"\n",
-    "every = 4\nfragments = 4\ndelay = 3\nblend = 0.25\nvalues = \"fp32\"\n"};
+    "steps = 3\n", "steps = 4\nfragments = 2\nvalues = \"int4\"\n",
+    "steps = 4\nfragments = 4\ndelay = 3\nblend = 0.25\nvalues = \"fp32\"\n"};
 std::vector<std::string> all_local_ways() {
   std::vector<std::string> out;
   for (const char* how : kLocalWays) out.push_back(local(how));
   for (const char* how :
-       {"every = 3\ndensity = 0.1\n", "every = 4\nfragments = 2\nvalues = \"2bit\"\n"})
+       {"steps = 3\ndensity = 0.1\n", "steps = 4\nfragments = 2\nvalues = \"2bit\"\n"})
     out.push_back(std::string("[exchange]\nmode = \"sparse-local\"\n") + how);
   return out;
 }
@@ -371,7 +371,7 @@ TEST(LocalSteps, AllReplicasShareTheSameAnchors) {
 
 // In fp32 all bytes every 4 steps, and a header of each group.
 TEST(LocalSteps, CrossTheWanEveryHSteps) {
-  const plan::Plan plan = plan_of({.steps = 8, .more = local("every = 4\nvalues = \"fp32\"\n")});
+  const plan::Plan plan = plan_of({.steps = 8, .more = local("steps = 4\nvalues = \"fp32\"\n")});
   const Outcome run = perform_in_ocean(plan);
   const double expected = 2 * bytes_of_gradients(plan);
   EXPECT_NEAR(static_cast<double>(run.bytes.at({0, 1})), expected, 0.001 * expected);
@@ -381,7 +381,7 @@ TEST(LocalSteps, CrossTheWanEveryHSteps) {
 TEST(LocalSteps, DelayHidesAThinLine) {
   const auto exposed_with = [&](const std::string& how) {
     const Outcome run = perform_in_ocean(
-        plan_of({.steps = 21, .rate = "100 Mbps", .more = local("every = 10\n" + how)}));
+        plan_of({.steps = 21, .rate = "100 Mbps", .more = local("steps = 10\n" + how)}));
     double sum = 0;
     for (const double each : records(run.parts[0], "exposed_s")) sum += each;
     return sum;

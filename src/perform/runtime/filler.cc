@@ -1,10 +1,15 @@
 #include "perform/runtime/filler.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "perform/transport/receive_timeout.h"
 
 namespace tombolo::runtime {
+
+Status Filler::take(const link::Payload& message) {
+  return failed(fmt::format("a message of {} bytes that nobody waits for", message.size()));
+}
 
 SimTime FillingMessenger::end_of_piece(SimTime begin) const {
   const SimTime piece = begin + options_.piece;
@@ -22,10 +27,17 @@ void FillingMessenger::note_held(SimDuration by) {
 Result<Messenger::Came> FillingMessenger::receive_any(std::span<const Awaited> wanted) {
   if (!filler_ || std::this_thread::get_id() != owner_)
     return EndpointMessenger::receive_any(wanted);
+  std::vector<Awaited> all(wanted.begin(), wanted.end());
+  if (const auto own = filler_->awaited()) all.push_back(*own);
   SimTime until = clock_.now();
   SimTime begin = until;  // of the last piece; `until`, where that was none
   for (;;) {
-    auto came = endpoint_.receive_any(wanted, until);
+    auto came = endpoint_.receive_any(all, until);
+    if (came && came->which == wanted.size()) {
+      TRY(filler_->take(came->message.payload));
+      begin = until = clock_.now();
+      continue;
+    }
     if (came) {
       note_held(until - std::max(begin, came->message.delivered));
       return came;

@@ -23,6 +23,12 @@ class Filler {
   // Computes a piece that should end by then. False: there was none, or none so short. Must not
   // wait for anything. On the performing thread.
   virtual bool fill(SimTime until) = 0;
+
+  // Messages that it waits for itself, from another rank's filler: they are handed over when they are
+  // there and none of training is. Where that rank is lost, so is the run's rank, as with training.
+  virtual std::optional<transport::Endpoint::Awaited> awaited() const { return std::nullopt; }
+  // A failure ends the rank. On the performing thread.
+  virtual Status take(const link::Payload& message);
 };
 
 // An EndpointMessenger whose owner fills what it waits for. Threads other than the one that made it

@@ -79,6 +79,49 @@ TEST_F(FillerTest, HearsThatAPeerIsLost) {
   EXPECT_THAT(came.error().message, HasSubstr("lost rank 1"));
 }
 
+// Waits for messages of its own beside the messenger's.
+class HearingFiller : public Filler {
+ public:
+  static constexpr link::Tag kOwn{0, kPromptTensor};
+  bool fill(SimTime) override { return false; }
+  std::optional<transport::Endpoint::Awaited> awaited() const override {
+    return transport::Endpoint::Awaited{1, kOwn};
+  }
+  Status take(const link::Payload& message) override {
+    if (message.empty()) return failed("an empty message");
+    heard_.push_back(message.size());
+    return {};
+  }
+  const std::vector<size_t>& heard() const { return heard_; }
+
+ private:
+  std::vector<size_t> heard_;
+};
+
+// In their order, while training has nothing; it goes first where both are there.
+TEST_F(FillerTest, MessagesOfTheFiller) {
+  HearingFiller filler;
+  FillingMessenger messenger(*zero_, &filler, clock_, {.piece = kPiece});
+  ASSERT_TRUE(one_->send(0, HearingFiller::kOwn, link::Payload(3), kPromptUrgency));
+  ASSERT_TRUE(one_->send(0, HearingFiller::kOwn, link::Payload(4), kPromptUrgency));
+  std::thread later([&] {
+    SystemClock().sleep_until(clock_.now() + SimDuration{20'000'000});
+    EXPECT_TRUE(one_->send(0, kTag, link::Payload(7)));
+  });
+  EXPECT_EQ(messenger.receive(1, kTag)->payload.size(), 7u);
+  later.join();
+  EXPECT_THAT(filler.heard(), testing::ElementsAre(3, 4));
+  EXPECT_EQ(messenger.held().times, 0);
+  EXPECT_STREQ(class_of(kPromptUrgency), "prompts");
+}
+
+TEST_F(FillerTest, AFillerThatIsToldNonsenseEndsTheRank) {
+  HearingFiller filler;
+  FillingMessenger messenger(*zero_, &filler, clock_, {.piece = kPiece});
+  ASSERT_TRUE(one_->send(0, HearingFiller::kOwn, {}, kPromptUrgency));
+  EXPECT_THAT(messenger.receive(1, kTag).error().message, HasSubstr("an empty message"));
+}
+
 // LibTorch and the engine are one thread's.
 TEST_F(FillerTest, OtherThreadsWaitAsEver) {
   CountedFiller filler(clock_, 1, [] {});

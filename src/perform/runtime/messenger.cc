@@ -59,6 +59,7 @@ link::Urgency urgency_of(link::Tag tag) {
 }
 
 const char* class_of(link::Urgency urgency) {
+  if (urgency == kPromptUrgency) return "prompts";
   const uint64_t of_class = (urgency & UINT32_MAX) >> kClassShift;
   return of_class == kReplicas ? "gradients" : of_class == kEvaluation ? "evaluation" : "pipeline";
 }

@@ -30,6 +30,10 @@ inline constexpr uint64_t kDataTensor = uint64_t{1} << 45;
 // Of the sums of gradients by groups, and what a rank's threads send itself to wake each other.
 inline constexpr uint64_t kGroupTensor = uint64_t{1} << 46;
 inline constexpr uint64_t kWakeTensor = uint64_t{1} << 47;
+// Of fillers, which answer prompts together: in no iteration, and behind all of training.
+inline constexpr uint64_t kPromptTensor = uint64_t{1} << 48;
+inline constexpr link::Urgency kPromptUrgency = ~link::Urgency{0};
+
 inline constexpr uint64_t kGroupsMax = uint64_t{1} << 12;  // of a stage
 inline constexpr uint64_t kRoundsMax = uint64_t{1} << 12;  // of a group's exchange
 

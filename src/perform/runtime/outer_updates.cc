@@ -70,6 +70,11 @@ Result<link::Payload> OuterUpdates::make() {
     if (!bytes) return diverged("of the parameters' changes " + bytes.error().message);
     return link::Payload(bytes->begin(), bytes->end());
   }
+  if (const auto chunks = chunk_options(options_.exchange)) {
+    auto bytes = compress::compress_chunks(*chunks, change, residual_);
+    if (!bytes) return diverged("of the parameters' changes " + bytes.error().message);
+    return std::move(*bytes);
+  }
   const compress::CompressOptions how = compress_options(options_.exchange);
   compress::SelectionState state = selection_state(how, options_.number);
   compress::PackedBlocks packed;
@@ -79,25 +84,34 @@ Result<link::Payload> OuterUpdates::make() {
   return compress::encode(packed);
 }
 
+Result<OuterUpdates::Update> OuterUpdates::decoded(const link::Payload& bytes) const {
+  Update update{.bytes = bytes, .numbers = {}, .blocks = {}, .chosen = {}};
+  if (!options_.exchange.is_sparse_local()) {
+    update.numbers = TRY(compress::decode_dense(bytes, elements_));
+  } else if (options_.exchange.selects_chunks()) {
+    update.chosen = TRY(compress::decode_chunks(bytes, elements_));
+  } else {
+    compress::unpack(TRY(compress::decode(bytes, elements_, compress::blocks_of(elements_))),
+                     update.blocks);
+  }
+  return update;
+}
+
 Status OuterUpdates::take(size_t datacenter, const link::Payload& bytes) {
   CHECK(!updates_.at(datacenter), "a second update of datacenter {}", datacenter);
-  const std::string doing = fmt::format("reading the outer update of datacenter {}", datacenter);
-  Update update{.bytes = bytes, .numbers = {}, .blocks = {}};
-  if (options_.exchange.is_sparse_local()) {
-    const compress::PackedBlocks packed =
-        TRY(during(compress::decode(bytes, elements_, compress::blocks_of(elements_)), doing));
-    compress::unpack(packed, update.blocks);
-  } else {
-    update.numbers = TRY(during(compress::decode_dense(bytes, elements_), doing));
-  }
-  updates_[datacenter] = std::move(update);
+  updates_[datacenter] = TRY(
+      during(decoded(bytes), fmt::format("reading the outer update of datacenter {}", datacenter)));
   return {};
 }
 
 std::vector<float> OuterUpdates::mean() const {
   for (const auto& each : updates_)
     CHECK(each, "a mean of {} updates before all are there", updates_.size());
-  if (options_.exchange.is_sparse_local()) return mean_of_blocks();
+  if (!options_.exchange.is_sparse_local()) return mean_of_all();
+  return options_.exchange.selects_chunks() ? mean_of_chunks() : mean_of_blocks();
+}
+
+std::vector<float> OuterUpdates::mean_of_all() const {
   std::vector<float> sum = updates_[0]->numbers;
   for (size_t d = 1; d < updates_.size(); ++d) {
     const std::vector<float>& its = updates_[d]->numbers;
@@ -119,6 +133,16 @@ std::vector<float> OuterUpdates::mean_of_blocks() const {
   compress::merge(all, clipped_to_median(norms), merged);
   compress::divide_by_senders(merged);
   return merged.blocks.dense();
+}
+
+std::vector<float> OuterUpdates::mean_of_chunks() const {
+  std::vector<compress::ChosenNumbers> all;
+  std::vector<double> norms;
+  for (const auto& each : updates_) {
+    all.push_back(each->chosen);
+    norms.push_back(norm_of(each->chosen.values));
+  }
+  return compress::mean_over_senders(all, clipped_to_median(norms));
 }
 
 }  // namespace tombolo::runtime

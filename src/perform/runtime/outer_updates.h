@@ -5,7 +5,8 @@
 //   mode = "sparse-local"  (SparseLoCo: Sarfi et al. 2025) The change is added to `decay` times what was
 //                          kept back, and the blocks with the largest norms leave, as quantised. An
 //                          update whose norm is above the median of all counts less, so that its norm is
-//                          the median. Of each block the mean is over those who sent it.
+//                          the median. Of each block the mean is over those who sent it. Or single
+//                          numbers of chunks (compress/chunks.h), of each the same mean.
 //
 // Knows neither ranks nor links. Everyone decodes the same bytes, its own datacenter's included, and
 // adds them in the order of the datacenters, so all replicas have the same bits. Memory: an update of
@@ -16,6 +17,7 @@
 #include <span>
 #include <vector>
 
+#include "perform/compress/chunks.h"
 #include "perform/compress/compressor.h"
 #include "perform/runtime/datacenter_updates.h"
 #include "spec/plan/exchange_settings.h"
@@ -42,19 +44,23 @@ class OuterUpdates final : public DatacenterUpdates {
   std::vector<float> mean() const;
 
  private:
+  struct Update {
+    link::Payload bytes;
+    std::vector<float> numbers;      // all, or:
+    compress::Blocks blocks;         // or:
+    compress::ChosenNumbers chosen;  // of chunks
+  };
   Result<link::Payload> make();
+  Result<Update> decoded(const link::Payload& bytes) const;
+  std::vector<float> mean_of_all() const;
   std::vector<float> mean_of_blocks() const;
+  std::vector<float> mean_of_chunks() const;
 
   const Options options_;
   const int64_t elements_;
   std::vector<float> change_;
   const std::span<float> residual_;
   compress::BlockCompressor* const compressor_;
-  struct Update {
-    link::Payload bytes;
-    std::vector<float> numbers;  // all, or:
-    compress::Blocks blocks;
-  };
   std::vector<std::optional<Update>> updates_;  // by datacenter
 };
 

@@ -72,6 +72,36 @@ TEST(OuterUpdates, OfBlocksAreTheMeanOverThoseWhoSentThem) {
   EXPECT_EQ(residuals[2], blocks(1, 0));
 }
 
+// One number of a chunk: the first is sent by two of three, the third's update has the largest norm,
+// of which as much counts as of the median.
+TEST(OuterUpdates, OfChunksAreTheMeanOverThoseWhoSentANumber) {
+  const auto numbers = [](float first, float last) {
+    std::vector<float> out(4096);
+    out.front() = first, out.back() = last;
+    return out;
+  };
+  std::vector<std::vector<float>> residuals(3, numbers(0, 2));
+  const plan::Exchange exchange{.mode = plan::ExchangeMode::kSparseLocal,
+                                .select = plan::Select::kChunks,
+                                .density = 1.0 / 4096,
+                                .decay = 0.5};
+  // Kept back: half of 2. Sent are 4 and 2 of the first number, 8 of the last, which counts as 4.
+  const auto found = means(exchange, {numbers(4, 0), numbers(2, 0.5f), numbers(1, 7)}, residuals);
+  for (const auto& each : found) EXPECT_EQ(each, numbers(3, 4));
+  EXPECT_EQ(residuals[0], numbers(0, 1));
+  EXPECT_EQ(residuals[1], numbers(0, 1.5f));
+  EXPECT_EQ(residuals[2], numbers(1, 0));
+}
+
+// The norms of three blocks of ones, twos and fours are 4, 8 and 16: the last one counts half.
+TEST(OuterUpdates, ClipTheLargestNormOfBlocksToTheMedian) {
+  std::vector<std::vector<float>> changes, residuals(3, std::vector<float>(16));
+  for (const float each : {1.0f, 2.0f, 4.0f}) changes.emplace_back(16, each);
+  const auto found =
+      means({.mode = plan::ExchangeMode::kSparseLocal, .density = 1}, changes, residuals);
+  for (const auto& each : found) EXPECT_THAT(each, Each((1 + 2 + 2) / 3.0f));
+}
+
 TEST(OuterUpdates, SayWhatIsWrong) {
   const plan::Exchange exchange{.mode = plan::ExchangeMode::kLocal};
   OuterUpdates updates({2, 0, 1, exchange}, 3, {1, INFINITY, 2}, {}, nullptr);

@@ -3,6 +3,7 @@
 // On the performing thread, as every filler.
 #pragma once
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,10 @@ class RecordedFiller final : public Filler {
       : filler_(filler), clock_(clock), spans_max_(spans_max) {}
 
   bool fill(SimTime until) override;
+  std::optional<transport::Endpoint::Awaited> awaited() const override {
+    return filler_ ? filler_->awaited() : std::nullopt;
+  }
+  Status take(const link::Payload& message) override { return filler_->take(message); }
 
   // Layers of prompts by this rank, as times since `origin`; what began before is left out.
   std::vector<trace::Interval> intervals(int32_t rank, int32_t stage, SimTime origin) const;

@@ -25,6 +25,13 @@ compress::CompressOptions compress_options(const plan::Exchange& exchange) {
       .density = exchange.density_in_use(), .values = values(), .decay = exchange.decay_in_use()};
 }
 
+std::optional<compress::ChunkOptions> chunk_options(const plan::Exchange& exchange) {
+  if (!exchange.selects_chunks()) return std::nullopt;
+  return compress::ChunkOptions{.per_chunk = compress::numbers_of_chunk(exchange.density_in_use()),
+                                .values = compress_options(exchange).values,
+                                .decay = exchange.decay_in_use()};
+}
+
 compress::SelectionState selection_state(const compress::CompressOptions& options,
                                          int64_t iteration) {
   return {.step = iteration - 1, .since_exact = (iteration - 1) % options.exact_every};
@@ -52,25 +59,35 @@ Result<link::Payload> SparseUpdates::give(size_t datacenter) {
 
 Status SparseUpdates::make() {
   made_ = true;
+  const auto diverged = [&](const std::string& what) {
+    return failed(fmt::format("{} in iteration {}: training diverged", what, options_.iteration),
+                  "a smaller learning_rate, or more warmup_steps");
+  };
+  if (options_.chunks) {
+    const auto update = compress::compress_chunks(*options_.chunks, gradient_, residual_);
+    if (!update) return diverged("of gradients " + update.error().message);
+    return take(options_.own, *update);
+  }
   compress::SelectionState state = selection_state(options_.compress, options_.iteration);
   compress::PackedBlocks packed;
   const compress::Selected done = compressor_.compress(gradient_, residual_, state, packed);
-  if (done.not_finite > 0) {
-    return failed(fmt::format("{} blocks of gradients are no finite numbers in iteration {}: "
-                              "training diverged",
-                              done.not_finite, options_.iteration),
-                  "a smaller learning_rate, or more warmup_steps");
-  }
+  if (done.not_finite > 0)
+    return diverged(fmt::format("{} blocks of gradients are no finite numbers", done.not_finite));
   return take(options_.own, compress::encode(packed));
 }
 
-Status SparseUpdates::take(size_t datacenter, const link::Payload& update) {
+Result<compress::Blocks> SparseUpdates::decoded(const link::Payload& update) const {
   const auto length = static_cast<int64_t>(gradient_.size());
-  const compress::PackedBlocks packed =
-      TRY(during(compress::decode(update, length, compress::blocks_of(length)),
-                 fmt::format("reading the sparse update of datacenter {}", datacenter)));
+  if (options_.chunks) return compress::blocks_around(TRY(compress::decode_chunks(update, length)));
+  compress::Blocks blocks;
+  compress::unpack(TRY(compress::decode(update, length, compress::blocks_of(length))), blocks);
+  return blocks;
+}
+
+Status SparseUpdates::take(size_t datacenter, const link::Payload& update) {
   CHECK(!unpacked_.at(datacenter), "a second update of datacenter {}", datacenter);
-  compress::unpack(packed, unpacked_[datacenter].emplace());
+  unpacked_[datacenter] = TRY(during(
+      decoded(update), fmt::format("reading the sparse update of datacenter {}", datacenter)));
   bytes_[datacenter] = update;
   return {};
 }

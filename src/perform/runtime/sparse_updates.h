@@ -1,9 +1,9 @@
 // What the datacenters send each other of one group of gradients in one iteration instead of the
 // group: a sparse update of each, and what becomes of all of them.
 //
-//   update of a datacenter   the blocks with the largest norms of what it has not sent yet
-//                            (perform/compress); what stays behind is its residual, which its leader
-//                            keeps from iteration to iteration
+//   update of a datacenter   the blocks with the largest norms of what it has not sent yet, or of
+//                            each chunk the largest numbers (perform/compress); what stays behind is
+//                            its residual, which its leader keeps from iteration to iteration
 //   the merge                the sum of all, block by block, in the order of the datacenters
 //
 // Knows neither ranks nor links (group_sum.h sends and hears). Everyone decodes the same bytes, its
@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "perform/compress/chunks.h"
 #include "perform/compress/compressor.h"
 #include "perform/compress/merge.h"
 #include "perform/runtime/datacenter_updates.h"
@@ -23,7 +24,9 @@
 
 namespace tombolo::runtime {
 
+// As the Plan says of blocks; of chunks, where it selects them.
 compress::CompressOptions compress_options(const plan::Exchange& exchange);
+std::optional<compress::ChunkOptions> chunk_options(const plan::Exchange& exchange);
 
 // Of a selection in this iteration, or outer step: a function of its number alone, so nothing of it belongs into a
 // checkpoint.
@@ -37,6 +40,7 @@ class SparseUpdates final : public DatacenterUpdates {
     size_t own = 0;
     int64_t iteration = 1;
     compress::CompressOptions compress;
+    std::optional<compress::ChunkOptions> chunks;  // instead of blocks
   };
   // `gradient` is the datacenter's sum when its update is asked for; `residual` is as long, or empty
   // where another replica leads. `compressor` is made with the same options. All outlive it, the
@@ -55,6 +59,7 @@ class SparseUpdates final : public DatacenterUpdates {
 
  private:
   Status make();
+  Result<compress::Blocks> decoded(const link::Payload& update) const;
 
   const Options options_;
   const std::span<const float> gradient_;

@@ -21,7 +21,9 @@ std::vector<float> noise(Random& random, size_t size) {
 class TwoLeaders {
  public:
   TwoLeaders(const plan::Exchange& exchange, size_t size)
-      : options_(compress_options(exchange)), compressor_(options_) {
+      : options_(compress_options(exchange)),
+        chunks_(chunk_options(exchange)),
+        compressor_(options_) {
     for (auto& each : residuals_) each.resize(size);
   }
 
@@ -30,7 +32,7 @@ class TwoLeaders {
     ++iteration_;
     std::vector<SparseUpdates> both;
     for (size_t d = 0; d < 2; ++d)
-      both.emplace_back(SparseUpdates::Options{2, d, iteration_, options_}, gradients[d],
+      both.emplace_back(SparseUpdates::Options{2, d, iteration_, options_, chunks_}, gradients[d],
                         residuals_[d], compressor_);
     EXPECT_FALSE(both[0].is_taken());
     const link::Payload first = *both[0].give(0), second = *both[1].give(1);
@@ -47,6 +49,7 @@ class TwoLeaders {
 
  private:
   const compress::CompressOptions options_;
+  const std::optional<compress::ChunkOptions> chunks_;
   compress::BlockCompressor compressor_;
   std::array<std::vector<float>, 2> residuals_;
   int64_t iteration_ = 0;
@@ -70,11 +73,16 @@ TEST(SparseUpdates, OfAllBlocksAreTheSumButForRounding) {
 // Nothing is lost: what was merged and what stays behind is what was given, after any number of steps.
 TEST(SparseUpdates, WhatIsSentAndWhatStaysIsWhatWasGiven) {
   constexpr size_t kSize = 16 * 500;
-  for (const plan::SentValues values : {plan::SentValues::kBf16, plan::SentValues::kInt8,
-                                        plan::SentValues::kInt4, plan::SentValues::kTwoBit}) {
+  using plan::SentValues;
+  const std::pair<plan::Select, SentValues> ways[] = {
+      {plan::Select::kBlocks, SentValues::kBf16},   {plan::Select::kBlocks, SentValues::kInt8},
+      {plan::Select::kBlocks, SentValues::kInt4},   {plan::Select::kBlocks, SentValues::kTwoBit},
+      {plan::Select::kChunks, SentValues::kTwoBit}, {plan::Select::kChunks, SentValues::kBf16}};
+  for (const auto& [select, values] : ways) {
     Random random(4);
-    TwoLeaders leaders({.mode = plan::ExchangeMode::kSparse, .density = 0.05, .values = values},
-                       kSize);
+    TwoLeaders leaders(
+        {.mode = plan::ExchangeMode::kSparse, .select = select, .density = 0.05, .values = values},
+        kSize);
     std::vector<double> given(kSize), sent(kSize);
     for (int step = 0; step < 100; ++step) {
       const std::array gradients{noise(random, kSize), noise(random, kSize)};
@@ -108,11 +116,25 @@ TEST(SparseUpdates, AreAsLongAsThePlanExpects) {
   }
 }
 
+TEST(SparseUpdates, OfChunksAreExactlyAsLongAsThePlanExpects) {
+  for (const size_t size : {1, 100, 4096, 5000, 100'000}) {
+    for (const auto values : {plan::SentValues::kBf16, plan::SentValues::kTwoBit}) {
+      const plan::Exchange exchange{
+          .mode = plan::ExchangeMode::kSparse, .select = plan::Select::kChunks, .values = values};
+      Random random(5);
+      TwoLeaders leaders(exchange, size);
+      leaders.exchange({noise(random, size), noise(random, size)});
+      EXPECT_EQ(static_cast<double>(leaders.bytes),
+                schedule::expected_update_bytes(exchange, static_cast<int64_t>(size)));
+    }
+  }
+}
+
 TEST(SparseUpdates, SayWhyTheyRefuse) {
   const auto options = compress_options({.mode = plan::ExchangeMode::kSparse});
   compress::BlockCompressor compressor(options);
   std::vector<float> gradient(64, 1.0f), residual(64);
-  SparseUpdates updates({2, 0, 1, options}, gradient, residual, compressor);
+  SparseUpdates updates({2, 0, 1, options, {}}, gradient, residual, compressor);
   const Status taken = updates.take(1, link::Payload(30));
   ASSERT_FALSE(taken);
   EXPECT_THAT(taken.error().text(), HasSubstr("sparse update of datacenter 1"));

@@ -47,19 +47,30 @@ std::optional<prefill::DurationTable> times_of(const generate::Engine& engine, i
 }  // namespace
 
 PromptDoor::PromptDoor(const generate::Shard& shard, const generate::EngineLimits& limits,
-                       int socket, const Clock& clock, PromptGaps gaps)
+                       int socket, const Clock& clock, PromptGaps gaps, OtherShards others)
     : socket_(socket),
       facts_(shard.facts()),
       clock_(clock),
       gaps_(gaps),
-      engine_(shard, limits, clock) {
-  const generate::ShardFacts& facts = shard.facts();
-  say({.kind = WorkerWord::kReady,
-       .facts = generate::WorkerFacts{.vocabulary = facts.model.vocabulary,
-                                      .positions = facts.model.sequence,
-                                      .weight_bytes = facts.weight_bytes,
-                                      .kv_bytes_per_token = facts.kv().bytes(1),
-                                      .kv_bytes_max = limits.kv_bytes}});
+      others_(std::move(others)),
+      engine_(shard, limits, clock, others_.first_number) {
+  say({.kind = WorkerWord::kReady, .facts = model_facts(limits)});
+}
+
+// Of the whole model: of several shards the largest decides how many tokens have room.
+generate::WorkerFacts PromptDoor::model_facts(const generate::EngineLimits& limits) const {
+  generate::WorkerFacts out{.vocabulary = facts_.model.vocabulary,
+                            .positions = facts_.model.sequence,
+                            .weight_bytes = facts_.weight_bytes,
+                            .kv_bytes_per_token = facts_.kv().bytes(1),
+                            .kv_bytes_max = limits.kv_bytes};
+  if (others_.shards == 1) return out;
+  const generate::KvShape whole{.layers = facts_.model.layers, .width = facts_.kv().width};
+  const generate::KvShape largest{.layers = limits.layers_counted, .width = whole.width};
+  out.weight_bytes = static_cast<int64_t>(sizeof(float)) * model::parameters(facts_.model);
+  out.kv_bytes_per_token = whole.bytes(1);
+  out.kv_bytes_max = whole.bytes(limits.kv_bytes / largest.bytes(1));
+  return out;
 }
 
 PromptDoor::~PromptDoor() { ::close(socket_); }
@@ -81,6 +92,7 @@ Result<bool> PromptDoor::listen(bool wait) {
   if (got == 0) return false;
   TRY(lines_.add({bytes.data(), static_cast<size_t>(got)}));
   while (const auto line = lines_.next()) take(TRY(generate::parse_front(*line)));
+  hand_over();
   return !gone_;
 }
 
@@ -96,7 +108,15 @@ bool PromptDoor::do_layer_until(SimTime until) {
   return done;
 }
 
+Status PromptDoor::arrive(const link::Payload& message) {
+  const Status arrived =
+      engine_.arrive(message, [&](const generate::EngineEvent& event) { say(message_of(event)); });
+  hand_over();
+  return arrived;
+}
+
 void PromptDoor::hand_over() {
+  for (const generate::ShardMessage& message : engine_.take_departed()) others_.say(message);
   for (generate::HandedOver& prompt : engine_.take_handed_over()) sender_->give(std::move(prompt));
 }
 
@@ -121,10 +141,8 @@ std::optional<generate::Refused> PromptDoor::admit(const generate::Request& requ
 void PromptDoor::take(const FrontMessage& message) {
   const int64_t id = message.request.id;
   if (message.kind == FrontWord::kCancel) return engine_.cancel(id);
-  if (message.kind == FrontWord::kDecode) {
-    if (!sender_) sender_ = std::make_unique<handover::CacheSender>(*message.decode);
-    return;
-  }
+  if (message.kind == FrontWord::kBeat) return say({.kind = WorkerWord::kBeat});
+  if (message.kind == FrontWord::kDecode) return take_decode_place(*message.decode);
   auto refused = admit(message.request);
   if (!refused && !fits_into_gaps(std::ssize(message.request.tokens))) {
     engine_.cancel(id);
@@ -136,13 +154,26 @@ void PromptDoor::take(const FrontMessage& message) {
   say({.kind = WorkerWord::kRefused, .id = id, .why = refused->why, .message = refused->message});
 }
 
-// The prompt that was admitted last, behind one pass of each of the others.
+void PromptDoor::take_decode_place(const generate::DecodePlace& place) {
+  if (others_.shards > 1) {
+    return say(
+        {.kind = WorkerWord::kFailed,
+         .message = fmt::format("{} ranks share this model, and hand no keys and values over "
+                                "(--prompt-ranks with one rank does)",
+                                others_.shards)});
+  }
+  if (!sender_) sender_ = std::make_unique<handover::CacheSender>(place);
+}
+
+// The prompt that was admitted last, behind one pass of each of the others. Each of several shards has
+// as much of the time as the others.
 bool PromptDoor::fits_into_gaps(int64_t tokens) {
   if (!gaps_.windows || !gaps_.windows->period_begin()) return true;
   const auto times = times_of(engine_, facts_.model.sequence);
   if (!times) return true;
+  const SimDuration within{gaps_.within.ns / others_.shards};
   const auto in_time = [&](const std::vector<int64_t>& passes) {
-    return prefill::end_of_passes(*gaps_.windows, *times, facts_.slice.layers, passes, gaps_.within,
+    return prefill::end_of_passes(*gaps_.windows, *times, facts_.slice.layers, passes, within,
                                   clock_.now())
         .has_value();
   };

@@ -4,12 +4,14 @@
 // so is the front, which has nobody to finish its answers.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "base/clock.h"
 #include "perform/generate/front_message.h"
+#include "perform/generate/shard_message.h"
 #include "perform/handover/cache_sender.h"
 #include "steer/prefill/rank_windows.h"
 
@@ -23,11 +25,19 @@ struct PromptGaps {
   SimDuration within{10'000'000'000};
 };
 
+// Where the shard has the first layers only (generate/engine.h): how many ranks share the model, who takes
+// what goes to the next of them, and the first number of a prompt that they have not heard yet.
+struct OtherShards {
+  int64_t shards = 1;
+  std::function<void(const generate::ShardMessage&)> say;
+  int64_t first_number = 1;
+};
+
 class PromptDoor {
  public:
   // Says at once which model is there. The socket is this object's from now on.
   PromptDoor(const generate::Shard& shard, const generate::EngineLimits& limits, int socket,
-             const Clock& clock, PromptGaps gaps = {});
+             const Clock& clock, PromptGaps gaps = {}, OtherShards others = {});
   ~PromptDoor();
 
   // Takes what has come, and sends what could not be sent before. `wait`: for something to come,
@@ -39,11 +49,17 @@ class PromptDoor {
   // A layer, if one is due and should be over by then.
   bool do_layer_until(SimTime until);
 
+  // From the last of the other ranks.
+  Status arrive(const link::Payload& message);
+  int64_t next_number() const { return engine_.next_number(); }
+
  private:
   static constexpr size_t kOutboxMax = size_t{4} << 20;  // what a front may leave unread
 
   void take(const generate::FrontMessage& message);
   std::optional<generate::Refused> admit(const generate::Request& request);
+  generate::WorkerFacts model_facts(const generate::EngineLimits& limits) const;
+  void take_decode_place(const generate::DecodePlace& place);
   void hand_over();
   void hear_sender();
   void say(const generate::WorkerMessage& message);
@@ -54,6 +70,7 @@ class PromptDoor {
   const generate::ShardFacts& facts_;
   const Clock& clock_;
   PromptGaps gaps_;
+  OtherShards others_;
   generate::Engine engine_;
   std::unique_ptr<handover::CacheSender> sender_;
   generate::Lines lines_;

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "perform/handover/decode_worker.h"
+#include "perform/worker/shard_filler.h"
 #ifdef TOMBOLO_TORCH
 #include "perform/train/prefill_shard.h"
 #include "perform/train/threads.h"
@@ -46,16 +47,18 @@ Result<int> listen_at(const std::string& path) {
 
 class PromptFiller final : public runtime::Filler {
  public:
-  PromptFiller(std::unique_ptr<generate::Shard> own, const generate::Shard& shard,
-               const generate::EngineLimits& limits, std::string path, int door, const Clock& clock,
-               PromptGaps gaps)
-      : own_(std::move(own)),
-        shard_(shard),
+  PromptFiller(std::unique_ptr<generate::Shard> shard, const generate::EngineLimits& limits,
+               std::string path, int door, const Clock& clock, PromptGaps gaps,
+               std::optional<ShardRing> ring)
+      : shard_(std::move(shard)),
         limits_(limits),
         path_(std::move(path)),
         door_(door),
         clock_(clock),
-        gaps_(gaps) {}
+        gaps_(gaps),
+        ring_(std::move(ring)) {
+    if (ring_) limits_.layers_counted = ring_->layers_max(shard_->facts().model);
+  }
   ~PromptFiller() override {
     ::close(door_);
     unlink(path_.c_str());
@@ -66,40 +69,64 @@ class PromptFiller final : public runtime::Filler {
     if (!front_) return false;
     const auto there = front_->listen(false);
     if (there && *there) return front_->do_layer_until(until);
+    next_number_ = front_->next_number();
     front_.reset();
+    if (ring_) ring_->say({.word = generate::ShardWord::kDropAll});
     return false;
+  }
+
+  std::optional<transport::Endpoint::Awaited> awaited() const override {
+    return ring_ ? std::optional(ring_->awaited()) : std::nullopt;
+  }
+  // What is of a front that has left is dropped.
+  Status take(const link::Payload& message) override {
+    return front_ ? front_->arrive(message) : Status{};
   }
 
  private:
   void accept_one() {
     const int socket = accept4(door_, nullptr, nullptr, SOCK_CLOEXEC);
     if (socket < 0) return;
-    if (is_of_this_user(socket)) {
-      front_.emplace(shard_, limits_, socket, clock_, gaps_);
-    } else {
+    if (!is_of_this_user(socket)) {
       ::close(socket);
+      return;
     }
+    OtherShards others{.first_number = next_number_};
+    if (ring_) {
+      others.shards = ring_->shards();
+      others.say = [this](const generate::ShardMessage& message) { ring_->say(message); };
+    }
+    front_.emplace(*shard_, limits_, socket, clock_, gaps_, std::move(others));
   }
 
-  std::unique_ptr<generate::Shard> own_;
-  const generate::Shard& shard_;
+  std::unique_ptr<generate::Shard> shard_;
   generate::EngineLimits limits_;
   std::string path_;
   int door_;
   const Clock& clock_;
   PromptGaps gaps_;
+  std::optional<ShardRing> ring_;
   std::optional<PromptDoor> front_;
+  int64_t next_number_ = 1;
 };
 
 #ifdef TOMBOLO_TORCH
-Result<std::unique_ptr<generate::Shard>> load_whole(const PromptOptions& options) {
+// Only what the slice has is read.
+Result<std::unique_ptr<generate::Shard>> load(const PromptOptions& options,
+                                              const std::optional<ShardRing>& ring = {}) {
   const weights::WeightFolder folder = TRY(weights::WeightFolder::open(options.weights));
-  return train::load_shard(folder, model::stage_slice(folder.config().model, 1, 0),
+  const model::Model& model = folder.config().model;
+  if (ring && ring->shards() > model.layers) {
+    return unusable(fmt::format("{} layers over {} ranks", model.layers, ring->shards()),
+                    fmt::format("at most {} ranks", model.layers));
+  }
+  return train::load_shard(folder, ring ? ring->slice(model) : model::stage_slice(model, 1, 0),
                            options.context);
 }
 void compute_with(int64_t threads) { train::set_threads(threads); }
 #else
-Result<std::unique_ptr<generate::Shard>> load_whole(const PromptOptions&) {
+Result<std::unique_ptr<generate::Shard>> load(const PromptOptions&,
+                                              const std::optional<ShardRing>& = {}) {
   return unusable("this worker was built without LibTorch, which computes what prompts ask for",
                   "building it with: cmake --preset torch && cmake --build --preset torch");
 }
@@ -119,13 +146,13 @@ Status serve_prompts(const generate::Shard& shard, const generate::EngineLimits&
 
 Status serve_prompts(const PromptOptions& options, int socket, const Clock& clock) {
   compute_with(options.threads);
-  const auto shard = TRY(load_whole(options));
+  const auto shard = TRY(load(options));
   return serve_prompts(*shard, options.limits, socket, clock);
 }
 
 Status serve_decode(const PromptOptions& options, const generate::DecodePlace& place, int socket) {
   compute_with(options.threads);
-  const auto shard = TRY(load_whole(options));
+  const auto shard = TRY(load(options));
   const auto worker = TRY(handover::DecodeWorker::listen(
       *shard, options.limits, place,
       [](const std::string& line) { fmt::print(stderr, "decode: {}\n", line); }));
@@ -140,22 +167,26 @@ Status serve_decode(const PromptOptions& options, const generate::DecodePlace& p
   return worker->serve(never);
 }
 
-Result<std::unique_ptr<runtime::Filler>> prompt_filler(const generate::Shard& shard,
+Result<std::unique_ptr<runtime::Filler>> prompt_filler(std::unique_ptr<generate::Shard> shard,
                                                        const generate::EngineLimits& limits,
                                                        const std::string& path, const Clock& clock,
-                                                       PromptGaps gaps) {
+                                                       PromptGaps gaps,
+                                                       std::optional<ShardRing> ring) {
+  if (ring && !ring->first()) {
+    return std::make_unique<ShardFiller>(std::move(shard), limits.kv_bytes, std::move(*ring),
+                                         clock);
+  }
   const int door = TRY(listen_at(path));
-  return std::make_unique<PromptFiller>(nullptr, shard, limits, path, door, clock, gaps);
+  return std::make_unique<PromptFiller>(std::move(shard), limits, path, door, clock, gaps,
+                                        std::move(ring));
 }
 
 Result<std::unique_ptr<runtime::Filler>> prompt_filler(const PromptOptions& options,
                                                        const std::string& path, const Clock& clock,
-                                                       PromptGaps gaps) {
-  auto shard = TRY(load_whole(options));
-  const int door = TRY(listen_at(path));
-  const generate::Shard& whole = *shard;
-  return std::make_unique<PromptFiller>(std::move(shard), whole, options.limits, path, door, clock,
-                                        gaps);
+                                                       PromptGaps gaps,
+                                                       std::optional<ShardRing> ring) {
+  auto shard = TRY(load(options, ring));
+  return prompt_filler(std::move(shard), options.limits, path, clock, gaps, std::move(ring));
 }
 
 }  // namespace tombolo::worker

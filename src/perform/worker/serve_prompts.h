@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
@@ -10,6 +11,7 @@
 #include "perform/generate/front_message.h"
 #include "perform/runtime/filler.h"
 #include "perform/worker/prompt_door.h"
+#include "perform/worker/shard_ring.h"
 
 namespace tombolo::worker {
 
@@ -36,13 +38,18 @@ Status serve_decode(const PromptOptions& options, const generate::DecodePlace& p
 // Answers prompts while a rank waits for messages: fronts of the same user connect to the Unix
 // socket `path`, one at a time, which is made anew. A front that leaves, that does not read or that
 // sends what is no message is given up, with its prompts; training does not notice.
+//
+// With a ring the rank has its layers of the model only: the first one meets fronts, the others compute
+// what comes from there (shard_filler.h), each with `limits.kv_bytes` of its own.
 Result<std::unique_ptr<runtime::Filler>> prompt_filler(const PromptOptions& options,
                                                        const std::string& path, const Clock& clock,
-                                                       PromptGaps gaps = {});
-// `shard` outlives it.
-Result<std::unique_ptr<runtime::Filler>> prompt_filler(const generate::Shard& shard,
+                                                       PromptGaps gaps = {},
+                                                       std::optional<ShardRing> ring = {});
+// The shard that the ring's rank has, or a whole model.
+Result<std::unique_ptr<runtime::Filler>> prompt_filler(std::unique_ptr<generate::Shard> shard,
                                                        const generate::EngineLimits& limits,
                                                        const std::string& path, const Clock& clock,
-                                                       PromptGaps gaps = {});
+                                                       PromptGaps gaps = {},
+                                                       std::optional<ShardRing> ring = {});
 
 }  // namespace tombolo::worker

@@ -74,6 +74,12 @@ TEST_F(ServedPrompts, AnswersUntilTheOtherEndCloses) {
   EXPECT_EQ(end.id, 5);
 }
 
+// An answer under way or none: whoever asks hears that somebody is there.
+TEST_F(ServedPrompts, GivesASignOfLife) {
+  say(FrontMessage{.kind = FrontWord::kBeat});
+  EXPECT_EQ(hear().kind, WorkerWord::kBeat);
+}
+
 TEST_F(ServedPrompts, RefusesWhatHasNoRoom) {
   say({.request = {.id = 1, .tokens = {3, 4}, .tokens_max = 12}});
   const WorkerMessage refused = hear();
@@ -128,14 +134,16 @@ class PromptsInGaps : public FolderTest {
   void SetUp() override {
     FolderTest::SetUp();
     path_ = at("prompts.socket");
-    auto made = prompt_filler(shard_, {.kv_bytes = 24 * 10, .requests_max = 4}, path_, clock_);
+    auto made = prompt_filler(toy(), {.kv_bytes = 24 * 10, .requests_max = 4}, path_, clock_);
     ASSERT_TRUE(made) << made.error().text();
     filler_ = std::move(*made);
+  }
+  std::unique_ptr<generate::Shard> toy() {
+    return std::make_unique<generate::ToyShard>(clock_, SimDuration{1000});
   }
   bool fill(int64_t ns = 10'000) { return filler_->fill(clock_.now() + SimDuration{ns}); }
 
   ManualClock clock_;
-  generate::ToyShard shard_{clock_, SimDuration{1000}};
   std::string path_;
   std::unique_ptr<runtime::Filler> filler_;
 };
@@ -220,12 +228,12 @@ TEST_F(PromptsInGaps, TheSocketIsMadeAnewAndGoes) {
   struct stat facts {};
   ASSERT_EQ(stat(path_.c_str(), &facts), 0);
   EXPECT_EQ(facts.st_mode & 0777, 0600u);
-  auto second = prompt_filler(shard_, {}, path_, clock_);  // as after a crash
+  auto second = prompt_filler(toy(), {}, path_, clock_);  // as after a crash
   ASSERT_TRUE(second) << second.error().text();
   second->reset();
   EXPECT_NE(stat(path_.c_str(), &facts), 0);
-  EXPECT_FALSE(prompt_filler(shard_, {}, at("no/such/folder"), clock_));
-  EXPECT_FALSE(prompt_filler(shard_, {}, std::string(200, 'x'), clock_));
+  EXPECT_FALSE(prompt_filler(toy(), {}, at("no/such/folder"), clock_));
+  EXPECT_FALSE(prompt_filler(toy(), {}, std::string(200, 'x'), clock_));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -76,13 +77,17 @@ Status complete(Arguments& arguments) {
 Status prepare_prompts(launch::RankSessionOptions& session,
                        std::optional<prefill::RankWindows>& windows, Clock& clock) {
   const auto prompts = TRY(launch::prompts_of_environment());
-  if (!prompts || (!prompts->load && prompts->rank != session.rank)) return {};
+  const auto answers = [&] {
+    return prompts->load || std::ranges::find(prompts->ranks, session.rank) != prompts->ranks.end();
+  };
+  if (!prompts || !answers()) return {};
   session.filling.piece = SimDuration{prompts->piece_ns};
   windows = launch::windows_of(*prompts, session.rank);
   session.filling.windows = windows ? &*windows : nullptr;
   if (const auto& load = prompts->load) {
-    session.make_filler = [load = *load,
-                           &clock](int32_t) -> Result<std::unique_ptr<runtime::Filler>> {
+    session.make_filler = [load = *load, &clock](
+                              int32_t,
+                              transport::Endpoint&) -> Result<std::unique_ptr<runtime::Filler>> {
       return std::make_unique<runtime::PromptLoadFiller>(load.layers, SimDuration{load.layer_ns},
                                                          SimDuration{load.ends_ns}, clock);
     };
@@ -90,12 +95,16 @@ Status prepare_prompts(launch::RankSessionOptions& session,
   }
   const PromptGaps gaps{.windows = session.filling.windows,
                         .within = SimDuration{prompts->within_ns}};
-  session.make_filler = [prompts = *prompts, gaps, &clock](int32_t) {
+  session.filling_peers = ring_peers(prompts->ranks, session.rank);
+  session.make_filler = [prompts = *prompts, gaps, &clock](int32_t rank,
+                                                           transport::Endpoint& endpoint) {
+    std::optional<ShardRing> ring;
+    if (prompts.ranks.size() > 1) ring.emplace(prompts.ranks, rank, endpoint);
     return prompt_filler(
         {.weights = prompts.weights,
          .context = prompts.context,
          .limits = {.kv_bytes = prompts.kv_bytes, .requests_max = prompts.requests}},
-        prompts.socket, clock, gaps);
+        prompts.socket, clock, gaps, std::move(ring));
   };
   return {};
 }

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "predict/cost/law.h"
+#include "spec/schedule/exchange_memory.h"
 
 namespace tombolo::cost {
 
@@ -120,6 +121,16 @@ Hop hop_between(const plan::Plan& plan, const StageLaws& laws, const Configurati
   return laws.inside(plan.datacenter_index(from), of_sender);
 }
 
+// Of the replica that keeps most.
+Bytes kept_for_exchange(const plan::Plan& plan, int32_t stage) {
+  Bytes most;
+  for (int32_t replica = 0; replica < plan.replicas(); ++replica) {
+    const int32_t rank = plan.rank_of(stage, replica);
+    most = std::max(most, schedule::exchange_memory(plan, rank, stage).total());
+  }
+  return most;
+}
+
 }  // namespace
 
 const PlacedStage& PlanPrediction::fullest() const {
@@ -166,6 +177,7 @@ Result<PlanPrediction> predict_plan(const plan::Plan& plan, const std::string& f
                           .backward = backward,
                           .memory = law.stage_memory(c, stage.slice, waiting),
                           .memory_of_device = here.device.memory});
+    out.stages.back().memory.optimizer += kept_for_exchange(plan, s);
     for (const std::string& assumed : law.constants().assumed) {
       const auto known = std::find(out.assumed.begin(), out.assumed.end(), assumed);
       if (known == out.assumed.end()) out.assumed.push_back(assumed);

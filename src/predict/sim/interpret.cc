@@ -46,9 +46,11 @@ class Interpreter {
   }
 
   Execution run() {
+    std::vector<size_t> free;  // before any is met: what that sets free is met at once
     for (size_t i = 0; i < nodes_.size(); ++i) {
-      if (nodes_[i].waiting_for == 0) met(i);
+      if (nodes_[i].waiting_for == 0) free.push_back(i);
     }
+    for (const size_t each : free) met(each);
     start_computations();
     watch_flows();
     while (!queue_.empty()) {

@@ -145,6 +145,22 @@ TEST(Interpret, RepeatChainsEachRankByItsLastComputation) {
   EXPECT_EQ(twice[0].nodes[4].data_deps, (std::vector<int64_t>{3}));
 }
 
+// A computation that waits for a message and for the second of two nodes that take no time: each of
+// these is finished once, and the message still waited for.
+TEST(Interpret, NodesThatTakeNoTimeAreFinishedOnce) {
+  const auto nothing = [](int64_t id, std::vector<int64_t> deps) {
+    Node node = compute(id, 0, std::move(deps));
+    node.type = graph::NodeType::kInvalid;
+    return node;
+  };
+  const Graphs graphs = {
+      {0, {nothing(0, {}), nothing(1, {0}), receive(2, 1, 8), compute(3, 1, {1, 2})}},
+      {1, {compute(0, 5), send(1, 0, 8, {0})}}};
+  Channels channels;
+  channels.laws[{1, 0}] = {.latency = SimDuration{1'000'000}, .occupancy = SimDuration{0}};
+  EXPECT_EQ(interpret(graphs, channels).spans[0][3], ms(6, 7));
+}
+
 TEST(InterpretDeath, MissingChannelsAreBugs) {
   const Graphs graphs = {{0, {send(0, 1, 8)}}, {1, {receive(0, 0, 8)}}};
   EXPECT_DEATH(interpret(graphs, {}), "no channel from rank 0 to rank 1");

@@ -10,6 +10,7 @@
 #include "base/time.h"
 #include "spec/plan/resources.h"
 #include "spec/schedule/exchange_graph.h"
+#include "spec/schedule/exchange_memory.h"
 #include "spec/schedule/schedule.h"
 
 namespace tombolo::sim {
@@ -520,6 +521,7 @@ class Checker {
       Bytes standing, workspace;
       for (const int32_t stage : shape_.stages_at(plan_.ranks[r].stage)) {
         standing += plan_.stages[static_cast<size_t>(stage)].state;
+        standing += schedule::exchange_memory(plan_, static_cast<int32_t>(r), stage).total();
         workspace = std::max(workspace, plan_.stages[static_cast<size_t>(stage)].workspace);
       }
       out_.peak_memory.push_back(standing + workspace);

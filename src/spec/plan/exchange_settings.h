@@ -23,6 +23,14 @@ constexpr auto enum_names(ExchangeMode) {
                                                 {ExchangeMode::kSparseLocal, "sparse-local"}});
 }
 
+// What of an update is chosen: blocks of 16 numbers by their norms, of a whole group; or single numbers,
+// of each chunk of 4,096 the largest (SparseLoCo, 2025).
+enum class Select { kBlocks, kChunks };
+constexpr auto enum_names(Select) {
+  return std::to_array<EnumName<Select>>(
+      {{Select::kBlocks, "blocks"}, {Select::kChunks, "chunks"}});
+}
+
 // How numbers of an update travel (perform/compress/quantise.h).
 enum class SentValues { kBf16, kInt8, kInt4, kTwoBit, kFp32 };
 constexpr auto enum_names(SentValues) {
@@ -54,17 +62,19 @@ struct Exchange {
   bool overlap = true;
 
   // Of sparse updates.
-  std::optional<double> density;       // blocks that each datacenter sends, of all; left out: 0.01
+  std::optional<Select> select;        // left out: blocks
+  std::optional<double> density;       // what each datacenter sends, of all; left out: 0.01 of the
+                                       // blocks, 64 numbers of each chunk
   std::optional<SentValues> values;    // of local steps, too; left out: bf16
   std::optional<int64_t> staleness;    // updates that a forward pass may do without; left out: 1
   std::optional<Freshness> freshness;  // left out: timely
 
   // Of local steps (schedule/local_steps.h).
-  std::optional<int64_t> every;  // steps from one outer step of a group to its next; left out: 30
+  std::optional<int64_t> steps;          // from one outer step of a group to its next; left out: 30
   std::optional<double> outer_rate;      // left out: by the number of datacenters
   std::optional<double> outer_momentum;  // of mode = "local", Nesterov's; left out: 0.9
   std::optional<int64_t> fragments;      // of the groups, one after the other; left out: 1
-  std::optional<int64_t> delay;  // steps until an outer step is made; left out: every / fragments,
+  std::optional<int64_t> delay;  // steps until an outer step is made; left out: steps / fragments,
                                  // of one fragment 0
   std::optional<double> blend;   // of a datacenter's own parameters then; left out: 0.5 after a
                                  // delay, else 0
@@ -74,18 +84,19 @@ struct Exchange {
   bool is_local() const { return mode == ExchangeMode::kLocal || is_sparse_local(); }
   bool is_sparse_local() const { return mode == ExchangeMode::kSparseLocal; }
   bool keeps_residuals() const { return is_sparse() || is_sparse_local(); }
-  int64_t every_in_use() const { return every.value_or(30); }
+  int64_t steps_in_use() const { return steps.value_or(30); }
   int64_t fragments_in_use() const { return fragments.value_or(1); }
   int64_t delay_in_use() const {
     const int64_t all = fragments_in_use();
-    return delay.value_or(all > 1 ? every_in_use() / all : 0);
+    return delay.value_or(all > 1 ? steps_in_use() / all : 0);
   }
   double blend_in_use() const { return blend.value_or(delay_in_use() > 0 ? 0.5 : 0); }
   double outer_momentum_in_use() const {
     return is_sparse_local() ? 0 : outer_momentum.value_or(0.9);
   }
   double decay_in_use() const { return is_sparse_local() ? decay.value_or(0.95) : 1; }
-  double density_in_use() const { return density.value_or(0.01); }
+  bool selects_chunks() const { return keeps_residuals() && select == Select::kChunks; }
+  double density_in_use() const { return density.value_or(selects_chunks() ? 64.0 / 4096 : 0.01); }
   SentValues values_in_use() const { return values.value_or(SentValues::kBf16); }
   int64_t staleness_in_use() const { return is_sparse() ? staleness.value_or(1) : 0; }
   bool is_fixed() const { return freshness == Freshness::kFixed && staleness_in_use() > 0; }
@@ -97,6 +108,7 @@ template <class Archive>
 void check_sparse(Archive& a, const Exchange& exchange) {
   const bool sparse = exchange.is_sparse();
   const bool blocks = exchange.keeps_residuals();
+  a.check(blocks || !exchange.select, "select", "needs mode = \"sparse\" or \"sparse-local\"");
   a.check(blocks || !exchange.density, "density", "needs mode = \"sparse\" or \"sparse-local\"");
   a.check(blocks || exchange.is_local() || !exchange.values, "values",
           "needs mode = \"sparse\", \"local\" or \"sparse-local\"");
@@ -120,7 +132,7 @@ void check_sparse(Archive& a, const Exchange& exchange) {
 template <class Archive>
 void check_local(Archive& a, const Exchange& exchange) {
   const bool local = exchange.is_local();
-  for (const auto& [key, there] : {std::pair{"every", exchange.every.has_value()},
+  for (const auto& [key, there] : {std::pair{"steps", exchange.steps.has_value()},
                                    {"outer_rate", exchange.outer_rate.has_value()},
                                    {"outer_momentum", exchange.outer_momentum.has_value()},
                                    {"fragments", exchange.fragments.has_value()},
@@ -135,15 +147,15 @@ void check_local(Archive& a, const Exchange& exchange) {
   a.check(exchange.mode != ExchangeMode::kLocal || exchange.values != SentValues::kTwoBit, "values",
           "must have more than 2 bits with mode = \"local\", which makes up for no rounding",
           "values = \"int4\", or mode = \"sparse-local\"");
-  const int64_t every = exchange.every_in_use();
-  a.check(every >= 1 && every <= kLocalStepsMax, "every",
-          fmt::format("must be from 1 to {} steps", kLocalStepsMax), "every = 30");
-  a.check(exchange.fragments_in_use() >= 1 && exchange.fragments_in_use() <= every, "fragments",
-          fmt::format("must be from 1 to every = {}", every));
+  const int64_t steps = exchange.steps_in_use();
+  a.check(steps >= 1 && steps <= kLocalStepsMax, "steps",
+          fmt::format("must be from 1 to {}", kLocalStepsMax), "steps = 30");
+  a.check(exchange.fragments_in_use() >= 1 && exchange.fragments_in_use() <= steps, "fragments",
+          fmt::format("must be from 1 to steps = {}", steps));
   a.check(exchange.fragments_in_use() < 1 ||
-              (exchange.delay_in_use() >= 0 && exchange.delay_in_use() < every),
+              (exchange.delay_in_use() >= 0 && exchange.delay_in_use() < steps),
           "delay",
-          fmt::format("must be from 0 to {}: the group's next outer step begins then", every - 1));
+          fmt::format("must be from 0 to {}: the group's next outer step begins then", steps - 1));
   a.check(exchange.outer_rate.value_or(1) > 0, "outer_rate", "must be above 0");
   const double momentum = exchange.outer_momentum.value_or(0);
   a.check(momentum >= 0 && momentum < 1, "outer_momentum", "must be from 0 to below 1");
@@ -157,11 +169,13 @@ template <class Archive>
 void describe(Archive& a, Exchange& exchange) {
   a.optional("mode", exchange.mode);
   a.optional("overlap", exchange.overlap);
+  a.optional("select", exchange.select);
   a.optional("density", exchange.density);
   a.optional("values", exchange.values);
   a.optional("staleness", exchange.staleness);
   a.optional("freshness", exchange.freshness);
-  a.optional("every", exchange.every);
+  a.optional("steps", exchange.steps);
+  if (a.has("every")) a.refuse("every", "is called steps", "steps = 30");
   a.optional("outer_rate", exchange.outer_rate);
   a.optional("outer_momentum", exchange.outer_momentum);
   a.optional("fragments", exchange.fragments);

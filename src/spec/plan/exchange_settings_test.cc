@@ -72,31 +72,38 @@ TEST(Exchange, RefusesModesThatAreNotThereYet) {
 
 TEST(Exchange, LocalStepsHaveDefaultsOfTheirOwn) {
   const Exchange local = *with_exchange("[exchange]\nmode = \"local\"").exchange;
-  EXPECT_EQ(local.every_in_use(), 30);
+  EXPECT_EQ(local.steps_in_use(), 30);
   EXPECT_EQ(local.outer_momentum_in_use(), 0.9);
   EXPECT_EQ(local.delay_in_use(), 0);
   EXPECT_EQ(local.blend_in_use(), 0);
   EXPECT_FALSE(local.keeps_residuals());
   const Exchange streamed =
-      *with_exchange("[exchange]\nmode = \"local\"\nevery = 50\nfragments = 4").exchange;
+      *with_exchange("[exchange]\nmode = \"local\"\nsteps = 50\nfragments = 4").exchange;
   EXPECT_EQ(streamed.delay_in_use(), 12);
   EXPECT_EQ(streamed.blend_in_use(), 0.5);
   const Exchange sparse = *with_exchange("[exchange]\nmode = \"sparse-local\"").exchange;
   EXPECT_EQ(sparse.outer_momentum_in_use(), 0);
   EXPECT_EQ(sparse.decay_in_use(), 0.95);
   EXPECT_EQ(sparse.staleness_in_use(), 0);
+  EXPECT_FALSE(sparse.selects_chunks());
+  const Exchange chunks =
+      *with_exchange("[exchange]\nmode = \"sparse-local\"\nselect = \"chunks\"").exchange;
+  EXPECT_TRUE(chunks.selects_chunks());
+  EXPECT_EQ(chunks.density_in_use(), 64.0 / 4096);
 }
 
 TEST(Exchange, SaysWhatDoesNotGoWithLocalSteps) {
   const std::string local = "[exchange]\nmode = \"local\"\n";
   const std::string sparse = "[exchange]\nmode = \"sparse-local\"\n";
   const std::pair<std::string, const char*> cases[] = {
-      {"[exchange]\nevery = 5", "exchange.every = 5: needs mode = \"local\""},
+      {"[exchange]\nsteps = 5", "exchange.steps = 5: needs mode = \"local\""},
+      {local + "select = \"chunks\"", "needs mode = \"sparse\" or \"sparse-local\""},
+      {"[exchange]\nmode = \"local\"\nevery = 5", "exchange.every = 5: is called steps"},
       {local + "density = 0.1", "needs mode = \"sparse\" or \"sparse-local\""},
       {local + "staleness = 0", "needs mode = \"sparse\""},
-      {local + "every = 0", "from 1 to"},
-      {local + "every = 4\nfragments = 5", "from 1 to every = 4"},
-      {local + "every = 4\ndelay = 4", "from 0 to 3"},
+      {local + "steps = 0", "from 1 to"},
+      {local + "steps = 4\nfragments = 5", "from 1 to steps = 4"},
+      {local + "steps = 4\ndelay = 4", "from 0 to 3"},
       {local + "blend = 1.0", "below 1"},
       {local + "outer_rate = 0.0", "above 0"},
       {local + "outer_momentum = 1.0", "below 1"},

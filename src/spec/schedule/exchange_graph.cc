@@ -85,7 +85,7 @@ StageExchange exchange_of(const plan::Plan& plan, int32_t stage, int64_t first_t
     out.end_tag += messages_in(added.exchange);
     if (!plan.exchange || !plan.exchange->is_local()) continue;
     added.outer = outer_exchange(plan, stage, elements, number);
-    added.first_outer_tag = out.end_tag;
+    added.first_outer_tag = ++out.end_tag;  // 0 is what nodes have that are no messages
     added.steps = outer_steps(plan, stage, number);
     out.end_tag += messages_in(added.outer);
   }

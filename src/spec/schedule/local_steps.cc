@@ -33,7 +33,7 @@ OuterSteps outer_steps(const plan::Plan& plan, int32_t stage, int32_t group) {
   std::vector<double> bytes;
   for (const plan::GradientGroup& each : plan::gradient_groups(plan, stage))
     bytes.push_back(each.bytes.value);
-  const int64_t every = plan.exchange->every_in_use(), parts = plan.exchange->fragments_in_use();
+  const int64_t every = plan.exchange->steps_in_use(), parts = plan.exchange->fragments_in_use();
   const int64_t fragment = fragments_of(bytes, parts).at(static_cast<size_t>(group));
   // The last fragment begins at multiples of `every`, the others evenly before.
   const int64_t offset = every - (fragment + 1) * every / parts;
@@ -42,7 +42,7 @@ OuterSteps outer_steps(const plan::Plan& plan, int32_t stage, int32_t group) {
 
 int64_t cycle_of(const plan::Plan& plan) {
   const bool local = plan.exchange && plan.exchange->is_local() && plan.exchanges_gradients();
-  return local ? plan.exchange->every_in_use() : 1;
+  return local ? plan.exchange->steps_in_use() : 1;
 }
 
 GradientExchange outer_exchange(std::span<const int32_t> datacenters, int64_t elements,

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "spec/schedule/exchange_memory.h"
 #include "spec/schedule/schedule.h"
 
 namespace tombolo::schedule {
@@ -14,19 +15,22 @@ bool closes(action::ActionKind kind) {
   return kind == action::ActionKind::kBackward || kind == action::ActionKind::kBackwardWeight;
 }
 
-// What a rank holds whatever is in flight: weights, gradients and optimizer of all its stages, the
-// largest workspace, and the shard of the model that serves prompts from the bubbles.
+// What a rank holds whatever is in flight: weights, gradients and optimizer of all its stages, what it
+// keeps of their exchange, the largest workspace, and the shard of the model that serves prompts from
+// the bubbles.
 struct Standing {
   Bytes state;
+  Bytes exchange;
   Bytes workspace;
   Bytes prefill;
-  Bytes total() const { return state + workspace + prefill; }
+  Bytes total() const { return state + exchange + workspace + prefill; }
 };
 Standing standing_of(const plan::Plan& plan, const Shape& shape, size_t rank) {
   Standing out;
   if (plan.prefill) out.prefill = plan.prefill->memory;
   for (const int32_t stage : shape.stages_at(plan.ranks[rank].stage)) {
     out.state += plan.stages[stage].state;
+    out.exchange += exchange_memory(plan, static_cast<int32_t>(rank), stage).total();
     out.workspace = std::max(out.workspace, plan.stages[stage].workspace);
   }
   return out;
@@ -180,10 +184,12 @@ Status check_memory(const plan::Plan& plan, const Schedule& schedule) {
   const int64_t in_flight = peak_in_flight(schedule)[worst];
   const Bytes activations = needs[worst] - standing.total();
   const bool state_is_larger = standing.state > activations;
-  const std::string largest =
+  std::string largest =
       state_is_larger ? fmt::format("weights, gradients and optimizer, {}", brief(standing.state))
                       : fmt::format("activations of {} micro-batches in flight, {}", in_flight,
                                     brief(activations));
+  if (standing.exchange > Bytes{})
+    largest += fmt::format("; kept for [exchange], {}", brief(standing.exchange));
   const bool recomputes = plan.training.recompute == model::Recompute::kFull;
   return infeasible(
       fmt::format("stage {} does not fit in memory: it needs {}, {} has {}; largest: {}",

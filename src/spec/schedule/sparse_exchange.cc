@@ -28,6 +28,19 @@ double value_bytes(plan::SentValues values) {
   CHECK(false, "values {}", static_cast<int>(values));
 }
 
+// Of perform/compress/chunks.h: 12 bits for each number's position, values in sixteens.
+double update_bytes_of_chunks(const plan::Exchange& exchange, int64_t elements) {
+  constexpr int64_t kChunk = 4096;
+  const auto whole = std::clamp<int64_t>(
+      std::llround(exchange.density_in_use() * static_cast<double>(kChunk)), 1, kChunk);
+  const int64_t rest = elements % kChunk;
+  const int64_t of_rest = std::max<int64_t>(1, (rest * whole + kChunk / 2) / kChunk);
+  const int64_t numbers = elements / kChunk * whole + (rest > 0 ? of_rest : 0);
+  const int64_t blocks = (numbers + kBlock - 1) / kBlock;
+  return kHeader + real((3 * numbers + 1) / 2) +
+         real(blocks) * value_bytes(exchange.values_in_use());
+}
+
 }  // namespace
 
 std::vector<int32_t> leaders_of(std::span<const int32_t> datacenters, int32_t group) {
@@ -80,6 +93,7 @@ SparseRole sparse_role(const plan::Plan& plan, int32_t rank, int32_t stage, int3
 
 double expected_update_bytes(const plan::Exchange& exchange, int64_t elements) {
   if (elements == 0) return kHeader;
+  if (exchange.selects_chunks()) return update_bytes_of_chunks(exchange, elements);
   const double all = std::ceil(real(elements) / static_cast<double>(kBlock));
   if (!exchange.keeps_residuals()) return kHeader + all * value_bytes(exchange.values_in_use());
   const double blocks = std::max(1.0, std::round(all * exchange.density_in_use()));

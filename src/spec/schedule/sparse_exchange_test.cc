@@ -81,5 +81,17 @@ TEST(SparseExchange, BytesAreThoseOfTheCode) {
   EXPECT_NEAR(expected_update_bytes(exchange, 16'000'000), 24 + 10'000 * 33.276, 20);
 }
 
+// 10 chunks and 32 numbers more: 64 of each and the half of one, 641 numbers in 962 bytes and 41 groups
+// of values.
+TEST(SparseExchange, BytesOfChunksAreExact) {
+  plan::Exchange exchange{.mode = plan::ExchangeMode::kSparseLocal,
+                          .select = plan::Select::kChunks};
+  EXPECT_EQ(expected_update_bytes(exchange, 40'992), 24 + 962 + 41 * 32);
+  exchange.values = plan::SentValues::kTwoBit;
+  EXPECT_EQ(expected_update_bytes(exchange, 40'992), 24 + 962 + 41 * 5);
+  exchange.density = 1;
+  EXPECT_EQ(expected_update_bytes(exchange, 4096), 24 + 6144 + 256 * 5);
+}
+
 }  // namespace
 }  // namespace tombolo::schedule

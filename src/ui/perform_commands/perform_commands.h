@@ -65,10 +65,10 @@ struct TrainOptions {
   bool spare = false;              // wait for a seat of such a run,
   std::string datacenter;          // in this one; empty: in any
   std::optional<bool> keep_state;  // left out: where there are replicas
-  std::string
-      prompt_weights;  // folder: one rank answers prompts with it while it waits; empty: none
-  std::string prompt_socket;  // path, for `tombolo prefill --run`; empty: OUT/prompts.socket
-  int32_t prompt_rank = 0;
+  std::string prompt_weights;  // folder: ranks answer prompts with it while they wait; empty: none
+  std::string prompt_socket;   // path, for `tombolo prefill --run`; empty: OUT/prompts.socket
+  // Which ranks answer, each with its share of the layers; with one, that one has the whole model.
+  std::vector<int32_t> prompt_ranks = {0};
   std::string prompt_memory = "1 GiB";  // of keys and values
   std::string prompt_piece = "5 ms";    // the longest layer where the Plan foresees no gap
   int64_t prompt_load = 0;  // tokens of each prompt of a load for emulated ranks; 0: none
@@ -123,6 +123,7 @@ struct PrefillOptions {
   int64_t prompt_tokens = 8192;
   int64_t answer_tokens = 4096;
   std::string answer_time = "5 min";
+  std::string patience = "30 s";
   std::string body = "1 MiB";
   std::string api_keys;  // file; empty: anybody who can reach the address
   std::string certificate, private_key;

@@ -16,6 +16,7 @@
 #include "ui/command/answer.h"
 #include "ui/perform_commands/perform_commands.h"
 #include "ui/serve/api_server.h"
+#include "ui/serve/lasting_backend.h"
 #include "ui/serve/worker_backend.h"
 
 namespace tombolo::perform_commands {
@@ -147,6 +148,46 @@ void say_ready(const PrefillOptions& options, const serve::ServeOptions& serve,
   out.flush();
 }
 
+Result<SimDuration> patience_of(const PrefillOptions& options) {
+  const Seconds time = TRY(during(parse_quantity<Seconds>(options.patience), "reading --patience"));
+  if (!(time.value >= 1) || time.value > 86'400)
+    return unusable(fmt::format("--patience {}: not between 1 s and a day", options.patience),
+                    "30 s");
+  return round_to_ns(time);
+}
+
+Result<serve::WorkerOptions> worker_options(const PrefillOptions& options) {
+  return serve::WorkerOptions{.run = options.run,
+                              .program = options.worker,
+                              .weights = options.weights,
+                              .context = options.context,
+                              .kv_bytes = TRY(bytes_of(options.kv_memory, "--kv-memory")),
+                              .requests = options.requests,
+                              .threads = options.threads,
+                              .decode = TRY(decode_place(options)),
+                              .silence = TRY(patience_of(options))};
+}
+
+Result<serve::LastingOptions> lasting_options(const PrefillOptions& options) {
+  serve::LastingOptions out{.patience = TRY(patience_of(options))};
+  out.prompt_patience = std::min(out.prompt_patience, out.patience);
+  out.log = [](const std::string& line) { fmt::print(stderr, "prefill: {}\n", line); };
+  return out;
+}
+
+// The next worker, of the same model: clients were told its length.
+serve::LastingBackend::Open opener(const serve::WorkerOptions& wanted,
+                                   const generate::WorkerFacts& facts) {
+  return [wanted, facts](SimDuration patience,
+                         const std::atomic<bool>& stop) -> Result<std::unique_ptr<serve::Backend>> {
+    serve::WorkerOptions now = wanted;
+    now.greeting = patience;
+    auto next = TRY(serve::WorkerBackend::start(now, stop));
+    if (next->facts() == facts) return next;
+    return failed("it has another model now");
+  };
+}
+
 }  // namespace
 
 std::string PrefillOptions::tokenizer_path() const {
@@ -157,21 +198,18 @@ Status prefill(const PrefillOptions& options, std::ostream& out) {
   launch::StopSignals signals(launch::SecondSignal::kEnds);
   const auto tokenizer = TRY(text::read_tokenizer(options.tokenizer_path()));
   serve::ServeOptions serve = TRY(serve_options(options, *tokenizer));
-  const auto worker =
-      TRY(serve::WorkerBackend::start({.run = options.run,
-                                       .program = options.worker,
-                                       .weights = options.weights,
-                                       .context = options.context,
-                                       .kv_bytes = TRY(bytes_of(options.kv_memory, "--kv-memory")),
-                                       .requests = options.requests,
-                                       .threads = options.threads,
-                                       .decode = TRY(decode_place(options))}));
-  serve.positions = worker->facts().positions;
+  const serve::WorkerOptions wanted = TRY(worker_options(options));
+  const serve::LastingOptions lasting = TRY(lasting_options(options));
+  const std::atomic<bool> never{false};
+  auto worker = TRY(serve::WorkerBackend::start(wanted, never));
+  const generate::WorkerFacts facts = worker->facts();
+  serve.positions = facts.positions;
   SystemClock clock;
-  const auto server = TRY(serve::ApiServer::open(serve, *worker, *tokenizer, clock));
-  say_ready(options, serve, worker->facts(), server->address(), out);
+  serve::LastingBackend backend(std::move(worker), opener(wanted, facts), lasting, clock);
+  const auto server = TRY(serve::ApiServer::open(serve, backend, *tokenizer, clock));
+  say_ready(options, serve, facts, server->address(), out);
   while (!signals.flag()) {
-    if (!worker->alive()) return failed(worker->end() + "; it says why above");
+    if (!backend.alive()) return failed(backend.end());
     clock.sleep_until(clock.now() + kGlance);
   }
   return {};
@@ -210,6 +248,10 @@ command::Command add_prefill(CLI::App& app) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   words->add_option("--answer-time", options->answer_time, "of an answer, at most")
+      ->capture_default_str();
+  words
+      ->add_option("--patience", options->patience,
+                   "with a run or a decode worker that is silent, and with one that has gone")
       ->capture_default_str();
   words->add_option("--body", options->body, "of a request, at most")->capture_default_str();
   words->add_option("--api-keys", options->api_keys,

@@ -40,6 +40,61 @@ Status check_emulated(const TrainOptions& options, const plan::Plan& plan) {
   return {};
 }
 
+Status check_ranks(const plan::Plan& plan, const std::vector<int32_t>& answering) {
+  const std::string asked = fmt::format("--prompt-ranks {}", fmt::join(answering, ","));
+  const auto ranks = static_cast<int32_t>(plan.ranks.size());
+  std::set<int32_t> seen;
+  for (const int32_t rank : answering) {
+    if (rank < 0 || rank >= ranks) {
+      return unusable(fmt::format("{}: the Plan has {} ranks", asked, ranks),
+                      fmt::format("0 to {}", ranks - 1));
+    }
+    if (!seen.insert(rank).second)
+      return unusable(fmt::format("{}: rank {} stands there twice", asked, rank));
+    const std::string &first = plan.datacenter_of(answering.front()).name,
+                      &here = plan.datacenter_of(rank).name;
+    if (first == here) continue;
+    return unusable(
+        fmt::format("{}: rank {} is in {} and rank {} in {}; hidden states of every token "
+                    "would cross the WAN",
+                    asked, answering.front(), first, rank, here),
+        "ranks of one datacenter");
+  }
+  return {};
+}
+
+// What each of the ranks takes beside training: its layers' weights, in float32, and keys and values.
+Status check_memory(const TrainOptions& options, const plan::Plan& plan,
+                    const launch::RunPrompts& prompts, const model::Model& model) {
+  const auto shards = std::ssize(prompts.ranks);
+  for (int64_t i = 0; plan.prefill && i < shards; ++i) {
+    const Bytes weights{4 * real(model::parameters(model, model::stage_slice(model, shards, i)))};
+    const Bytes kept{real(prompts.kv_bytes)};
+    if ((weights + kept) <= plan.prefill->memory) continue;
+    return unusable(
+        fmt::format("[prefill] memory = \"{}\" for prompts on each rank: {} of weights on rank {} "
+                    "and --prompt-memory {} do not fit",
+                    format(plan.prefill->memory), brief(weights),
+                    prompts.ranks[static_cast<size_t>(i)], options.prompt_memory),
+        fmt::format("memory = \"{}\", less --prompt-memory, or more --prompt-ranks",
+                    brief(weights + kept)));
+  }
+  return {};
+}
+
+Status check_shards(const TrainOptions& options, const plan::Plan& plan,
+                    const launch::RunPrompts& prompts) {
+  TRY(check_ranks(plan, prompts.ranks));
+  const weights::WeightFolder folder = TRY(weights::WeightFolder::open(options.prompt_weights));
+  const model::Model& model = folder.config().model;
+  if (std::ssize(prompts.ranks) > model.layers) {
+    return unusable(fmt::format("--prompt-ranks {}: {} ranks for {} layers",
+                                fmt::join(prompts.ranks, ","), prompts.ranks.size(), model.layers),
+                    fmt::format("at most {}", model.layers));
+  }
+  return check_memory(options, plan, prompts, model);
+}
+
 // On the device of the first rank, for all ranks.
 Result<launch::PromptLoad> load_of(const TrainOptions& options, const plan::Plan& plan) {
   const auto here = std::ranges::find(plan.cluster.datacenters, plan.ranks.front().datacenter,
@@ -72,7 +127,7 @@ Result<std::optional<launch::RunPrompts>> place_prompts(const TrainOptions& opti
                                 options.prompt_memory, options.prompt_piece),
                     "--prompt-memory \"1 GiB\" --prompt-piece \"5 ms\"");
   }
-  launch::RunPrompts prompts{.rank = options.prompt_rank,
+  launch::RunPrompts prompts{.ranks = options.prompt_ranks,
                              .weights = options.prompt_weights,
                              .socket = options.prompt_socket.empty()
                                            ? options.out + "/prompts.socket"
@@ -85,12 +140,8 @@ Result<std::optional<launch::RunPrompts>> place_prompts(const TrainOptions& opti
 
 Status place_gaps(const TrainOptions& options, const plan::Plan& plan,
                   launch::RunPrompts& prompts) {
-  const auto ranks = static_cast<int32_t>(plan.ranks.size());
   const bool load = options.prompt_load > 0;
-  if (!load && prompts.rank >= ranks) {
-    return unusable(fmt::format("--prompt-rank {}: the Plan has {} ranks", prompts.rank, ranks),
-                    fmt::format("0 to {}", ranks - 1));
-  }
+  if (!load) TRY(check_shards(options, plan, prompts));
   if (load) {
     TRY(check_emulated(options, plan));
     prompts.load = TRY(load_of(options, plan));
@@ -103,7 +154,8 @@ Status place_gaps(const TrainOptions& options, const plan::Plan& plan,
       TRY(command::predict(plan, kIterations, command::command_line("simulate", options.in)));
   std::vector<prefill::RankPlan> plans = TRY(prefill::rank_plans(steady.trace));
   for (int32_t rank = 0; rank < std::ssize(plans); ++rank) {
-    if ((!load && rank != prompts.rank) || plans[rank].computations.empty()) continue;
+    const bool answers = load || std::ranges::find(prompts.ranks, rank) != prompts.ranks.end();
+    if (!answers || plans[rank].computations.empty()) continue;
     prompts.gaps.push_back({rank, std::move(plans[rank])});
   }
   say_to_ranks(prompts);

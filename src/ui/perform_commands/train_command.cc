@@ -329,13 +329,19 @@ command::Command add_train(CLI::App& app) {
   words->add_flag_callback(
       "--no-keep-state", [options] { options->keep_state = false; }, "they do not");
   words->add_option("--prompt-weights", options->prompt_weights,
-                    "folder: a rank answers prompts with this model while it waits for others");
+                    "folder: ranks answer prompts with this model while they wait for others");
   words->add_option("--prompt-socket", options->prompt_socket,
                     "where `tombolo prefill --run` finds it; left out: OUT/prompts.socket");
-  words->add_option("--prompt-rank", options->prompt_rank, "which rank")
+  words
+      ->add_option("--prompt-ranks,--prompt-rank", options->prompt_ranks,
+                   "which ranks, such as 1,3; several, of one datacenter, share the model's layers")
+      ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  words->add_option("--prompt-memory", options->prompt_memory, "keys and values of all prompts")
+  words
+      ->add_option("--prompt-memory", options->prompt_memory,
+                   "keys and values of all prompts, on each of these ranks")
       ->capture_default_str();
   words
       ->add_option(

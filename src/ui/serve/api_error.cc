@@ -48,6 +48,14 @@ ApiError server_error(const std::string& message) {
   return {.status = 500, .message = message, .type = "server_error"};
 }
 
+ApiError lost(const std::string& message) {
+  return {.status = 503,
+          .message = message,
+          .type = "server_error",
+          .code = "overloaded",
+          .retry_after_s = 1};
+}
+
 ApiError of_status(int status) {
   switch (status) {
     case 404:

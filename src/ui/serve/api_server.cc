@@ -26,6 +26,10 @@ constexpr size_t kMoreThreads = 16;  // than prompts at once: for who is refused
 constexpr int kWaitingMax = 64;
 constexpr SimDuration kGlance{100'000'000};  // how often somebody looks whether the client is there
 
+ApiError error_of(const Piece& piece) {
+  return piece.lost ? lost(*piece.failed) : server_error(*piece.failed);
+}
+
 }  // namespace
 
 namespace http {  // not unnamed: ApiServer::Inside has members of these
@@ -269,9 +273,9 @@ void ApiServer::Inside::route() {
     refuse(response, unknown_model("of this path"));
   });
   http_.Get("/health", [this](const Request&, Response& response) {
-    const bool alive = backend_.alive();
-    send(response, Value::Table{{"status", alive ? "ok" : "the worker has gone"}},
-         alive ? 200 : 503);
+    const bool ready = backend_.ready();
+    send(response, Value::Table{{"status", ready ? "ok" : "the worker has gone"}},
+         ready ? 200 : 503);
   });
   http_.Get("/metrics", [this](const Request&, Response& response) {
     response.set_content(metrics_.text(), "text/plain; version=0.0.4");
@@ -298,6 +302,12 @@ void ApiServer::Inside::complete(bool chat, const Request& request, Response& re
     answer_whole(*admitted, response);
     metrics_.running(-1);
     return;
+  }
+  // What fails before its first piece has a status of its own.
+  admitted->first = next_piece(*admitted);
+  if (admitted->first->failed) {
+    metrics_.running(-1);
+    return refuse(response, error_of(*admitted->first));
   }
   response.set_header("Cache-Control", "no-cache");
   response.set_chunked_content_provider(
@@ -329,7 +339,7 @@ void ApiServer::Inside::answer_whole(Admitted& admitted, Response& response) {
   std::string text;
   for (;;) {
     const Piece piece = next_piece(admitted);
-    if (piece.failed) return refuse(response, server_error(*piece.failed));
+    if (piece.failed) return refuse(response, error_of(piece));
     text += piece.text;
     if (!piece.end) continue;
     return send(response, whole_answer(admitted.facts, text, *piece.end,
@@ -339,7 +349,7 @@ void ApiServer::Inside::answer_whole(Admitted& admitted, Response& response) {
 
 bool ApiServer::Inside::stream_end(Admitted& admitted, const Piece& piece,
                                    httplib::DataSink& sink) {
-  std::string last = piece.failed ? event(error_object(server_error(*piece.failed)))
+  std::string last = piece.failed ? event(error_object(error_of(piece)))
                                   : event(answer_chunk(admitted.facts, "", piece.end));
   if (admitted.stream_usage && !piece.failed) {
     last +=
@@ -354,9 +364,11 @@ bool ApiServer::Inside::stream_end(Admitted& admitted, const Piece& piece,
 // False ends the connection: the client has left.
 bool ApiServer::Inside::stream_piece(Admitted& admitted, httplib::DataSink& sink) {
   const auto write = [&](const std::string& text) { return sink.write(text.data(), text.size()); };
-  const bool opens = admitted.facts.chat && admitted.completion.tokens() == 0;
-  const Piece piece = next_piece(admitted);
-  if (opens && !piece.failed && !write(event(opening_chunk(admitted.facts)))) return false;
+  const auto first = std::exchange(admitted.first, std::nullopt);
+  const Piece piece = first ? *first : next_piece(admitted);
+  admitted.completion.commit();
+  const bool opens = admitted.facts.chat && !std::exchange(admitted.opened, true);
+  if (opens && !write(event(opening_chunk(admitted.facts)))) return false;
   if (!piece.text.empty() && !write(event(answer_chunk(admitted.facts, piece.text, {})))) {
     metrics_.left();
     return false;

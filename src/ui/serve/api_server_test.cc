@@ -184,6 +184,26 @@ TEST_F(Served, SaysWhatBroke) {
   EXPECT_EQ(client().Get("/health")->status, 503);
 }
 
+// As long as the client has nothing, it may ask again: a stream has a status of its own until then.
+TEST_F(Served, SaysThatWhoComputedHasGone) {
+  open(options());
+  constexpr const char* kStream = R"({"model":"m","prompt":"Hi","stream":true})";
+  for (const char* question : {kHello, kStream}) {
+    backend_.lost_after = 0;
+    const auto answer = post(question);
+    EXPECT_EQ(answer->status, 503);
+    EXPECT_EQ(answer->get_header_value("Retry-After"), "1");
+    EXPECT_EQ(error_code(answer), "overloaded");
+  }
+  backend_.lost_after = 1;
+  EXPECT_EQ(post(kHello)->status, 503);
+  const auto stream = post(kStream);
+  EXPECT_EQ(stream->status, 200);
+  EXPECT_THAT(stream->body, HasSubstr(R"({"error":{"message":"It has gone.")"));
+  EXPECT_TRUE(stream->body.ends_with("\n\ndata: [DONE]\n\n"));
+  backend_.await_none_open();
+}
+
 // Otherwise keys and prompts would cross a network in clear text.
 TEST_F(Served, OpensToOthersOnlyWithTlsAndKeys) {
   ServeOptions wanted = options();

@@ -14,9 +14,10 @@ namespace tombolo::serve {
 
 enum class StepKind {
   kToken,
-  kStop,     // the end: one of the request's stop tokens came
-  kLength,   // the end: as many tokens as were asked for
-  kFailed,   // the end: `message` says why
+  kStop,    // the end: one of the request's stop tokens came
+  kLength,  // the end: as many tokens as were asked for
+  kFailed,  // the end: `message` says why
+  kLost,  // the end: who computed has gone, or has no place any more; the prompt could be asked again
   kWaiting,  // nothing yet
 };
 struct Step {
@@ -31,6 +32,8 @@ class Answer {
  public:
   virtual ~Answer() = default;
   virtual Step next(SimDuration patience) = 0;
+  // A part of it is with its reader: from now on it cannot be begun anew.
+  virtual void commit() {}
 };
 
 class Backend {
@@ -40,7 +43,12 @@ class Backend {
   // id of its own.
   virtual tl::expected<std::unique_ptr<Answer>, generate::Refused> admit(
       generate::Request request) = 0;
-  virtual bool alive() const = 0;  // false: it will never answer again
+  virtual bool alive() const = 0;                    // false: it will never answer again
+  virtual bool ready() const { return alive(); }     // false: it does not answer now
+  virtual std::string end() const = 0;               // why it is not alive
+  virtual bool may_return() const { return false; }  // not alive: another one may take its place
+  // Gives up all that is under way; nobody admits anything any more. Who computes hears it at once.
+  virtual void hang_up() {}
 };
 
 }  // namespace tombolo::serve

@@ -22,7 +22,9 @@ Piece Completion::next(SimDuration patience) {
       out.text = text_.finish();
       out.end = step.kind == StepKind::kStop || text_.stopped() ? "stop" : "length";
       break;
+    case StepKind::kLost:
     case StepKind::kFailed:
+      out.lost = step.kind == StepKind::kLost;
       out.failed = std::move(step.message);
       break;
   }

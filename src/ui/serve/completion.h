@@ -18,6 +18,7 @@ struct Piece {
   bool first = false;                      // the answer's first token came with it
   std::optional<std::string> end = {};     // "stop" or "length": nothing follows
   std::optional<std::string> failed = {};  // why; nothing follows
+  bool lost = false;                       // failed, and asking again may help
 };
 
 class Completion {
@@ -28,6 +29,9 @@ class Completion {
 
   // What there is within `patience`, perhaps nothing. CHECKs that the end has not come.
   Piece next(SimDuration patience);
+  void commit() {  // its reader has a part of it
+    if (answer_) answer_->commit();
+  }
   bool ended() const { return !answer_; }
   int64_t tokens() const { return tokens_; }  // of the answer, so far
 

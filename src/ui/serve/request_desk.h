@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
 
 #include "base/random.h"
@@ -37,6 +38,8 @@ struct Admitted {
   int64_t prompt_tokens = 0;
   bool stream = false, stream_usage = false;
   SimTime arrived;
+  std::optional<Piece> first = {};  // of a stream: came before its status was sent
+  bool opened = false;              // a stream has begun
 };
 
 class RequestDesk {

@@ -1,22 +1,11 @@
 #include "ui/serve/worker_backend.h"
 
-#include <signal.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <sys/un.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <iterator>
 #include <utility>
 
 #include "base/parallel.h"
-#include "perform/launch/child_process.h"
 
 namespace tombolo::serve {
 
@@ -30,10 +19,14 @@ using generate::WorkerWord;
 
 namespace {
 
-constexpr int kGreetingMax = 10;  // seconds, of a run
+constexpr SimDuration kBeat{1'000'000'000};
 
 // A rank answers between its passes, which may take long; a client then asks somebody else sooner.
 constexpr std::chrono::seconds kAdmissionMax{10};
+
+std::string silence_of(const char* who, int64_t beats) {
+  return fmt::format("{} has said nothing for {} s", who, beats * kBeat.ns / 1'000'000'000);
+}
 
 }  // namespace
 
@@ -48,115 +41,75 @@ class WorkerBackend::Stream final : public Answer {
   int64_t id_;
 };
 
-Result<int> WorkerBackend::connect_to(const std::string& path) {
-  sockaddr_un at{};
-  at.sun_family = AF_UNIX;
-  if (path.size() >= sizeof at.sun_path)
-    return unusable(fmt::format("{}: no path for a socket", path), "one of up to 107 bytes");
-  path.copy(at.sun_path, path.size());
-  const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const timeval patience{.tv_sec = kGreetingMax};
-  setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-  if (connect(socket, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0) return socket;
-  const int error = errno;
-  ::close(socket);
-  return unusable(fmt::format("{}: no run answers prompts there: {}", path, std::strerror(error)),
-                  "tombolo train JOB --prompt-weights FOLDER, and its OUT/prompts.socket");
-}
-
-Result<std::pair<int, int>> WorkerBackend::spawn(const WorkerOptions& options) {
-  const std::string program =
-      options.program.empty() ? TRY(launch::sibling_program("tombolo-worker")) : options.program;
-  std::array<int, 2> ends{};
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
-    return failed(fmt::format("no socket for the worker: {}", std::strerror(errno)));
-  const std::string threads = fmt::format("{}", options.threads);
-  const auto child = launch::spawn(
-      {.program = program,
-       .arguments = {"generate", "--weights", options.weights, "--context",
-                     fmt::format("{}", options.context), "--kv-bytes",
-                     fmt::format("{}", options.kv_bytes), "--requests",
-                     fmt::format("{}", options.requests), "--threads", threads},
-       .environment = {{"OMP_NUM_THREADS", threads}, {"OPENBLAS_NUM_THREADS", threads}},
-       .stdout_fd = ends[1]});
-  ::close(ends[1]);
-  if (child) return std::pair(ends[0], *child);
-  ::close(ends[0]);
-  return fail(child.error());
-}
-
-Result<std::unique_ptr<WorkerBackend>> WorkerBackend::start(const WorkerOptions& options) {
-  std::pair<int, int> worker{-1, -1};
-  if (options.run.empty()) {
-    worker = TRY(spawn(options));
-  } else {
-    worker.first = TRY(connect_to(options.run));
-  }
-  std::unique_ptr<WorkerBackend> out(new WorkerBackend(worker.first, worker.second));
-  TRY(out->greet());
-  if (options.decode) TRY(out->link_decode_worker(*options.decode));
-  const timeval for_ever{}, patience{.tv_sec = kAdmissionMax.count()};
-  setsockopt(out->socket_, SOL_SOCKET, SO_RCVTIMEO, &for_ever, sizeof for_ever);
-  setsockopt(out->socket_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+// A decode worker is called before weights are loaded, and after a rank has answered: whoever calls a run
+// again and again must not call a decode worker as often.
+Result<std::unique_ptr<WorkerBackend>> WorkerBackend::start(const WorkerOptions& options,
+                                                            const std::atomic<bool>& stop) {
+  std::unique_ptr<WorkerBackend> out(new WorkerBackend);
+  const bool child = options.run.empty();
+  if (child && options.decode) TRY(out->call_decode_worker(*options.decode));
+  TRY(out->open_line(options, stop));
+  if (!child && options.decode) TRY(out->call_decode_worker(*options.decode));
+  if (options.decode)
+    TRY(out->link_both(*options.decode, out->clock_.now() + options.greeting, stop));
   {
     const std::lock_guard lock(out->mutex_);
     out->alive_ = out->end_.empty();
   }
-  out->listener_ = start_without_signals([backend = out.get()] { backend->listen(); });
+  const int64_t beats = std::max<int64_t>(options.silence.ns / kBeat.ns, 1);
+  out->listener_ = start_without_signals([backend = out.get(), beats] { backend->listen(beats); });
   return out;
 }
 
 WorkerBackend::~WorkerBackend() {
-  decode_.reset();
-  shutdown(socket_, SHUT_RDWR);  // it ends at the end of what it reads
+  hang_up();
+  decode_.reset();  // it calls this object
+}
+
+void WorkerBackend::hang_up() {
+  end_all("the front has left");
+  if (decode_) decode_->hang_up();
+  if (line_) line_->hang_up();  // the listener ends at the end of what it reads
   if (listener_.joinable()) listener_.join();
-  ::close(socket_);
-  if (pid_ < 0) return;
-  kill(pid_, SIGKILL);
-  launch::await_exit(pid_);
 }
 
-Error WorkerBackend::ended_early() {
-  if (pid_ < 0) {
-    return {ErrorCode::kFailed,
-            fmt::format("the run did not greet within {} s", kGreetingMax),
-            {},
-            "one front at a time, and a rank that waits for messages at times"};
+// Waits for the first message.
+Status WorkerBackend::open_line(const WorkerOptions& options, const std::atomic<bool>& stop) {
+  if (options.run.empty()) {
+    line_ = TRY(WorkerLine::to_child({.program = options.program,
+                                      .weights = options.weights,
+                                      .context = options.context,
+                                      .kv_bytes = options.kv_bytes,
+                                      .requests = options.requests,
+                                      .threads = options.threads}));
+  } else {
+    line_ = TRY(WorkerLine::to_run(options.run));
   }
-  const int status = launch::await_exit(std::exchange(pid_, -1));
-  const bool unusable = WIFEXITED(status) && WEXITSTATUS(status) == 2;
-  return {unusable ? ErrorCode::kUnusable : ErrorCode::kFailed,
-          fmt::format("the worker ended before its model was ready: {}; it says why above",
-                      launch::describe_exit(status)),
-          {},
-          ""};
-}
-
-Result<WorkerMessage> WorkerBackend::hear_one() {
-  std::array<char, 4096> bytes{};
-  for (;;) {
-    if (const auto line = lines_.next()) return generate::parse_worker(*line);
-    const ssize_t got = recv(socket_, bytes.data(), bytes.size(), 0);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return fail(ended_early());
-    TRY(lines_.add({bytes.data(), static_cast<size_t>(got)}));
+  const SimTime until = line_->is_child() ? kNever : clock_.now() + options.greeting;
+  auto ready = line_->await(until, stop, clock_);
+  if (!ready && !options.run.empty()) {
+    return failed(
+        fmt::format("the run did not greet within {}: {}; one front at a time, and a "
+                    "rank that waits for messages at times",
+                    brief(seconds(options.greeting)), ready.error().message));
   }
-}
-
-// Waits for the first line.
-Status WorkerBackend::greet() {
-  const WorkerMessage ready = TRY(hear_one());
-  if (ready.kind != WorkerWord::kReady || !ready.facts)
+  const WorkerMessage message = TRY(std::move(ready));
+  if (message.kind != WorkerWord::kReady || !message.facts)
     return failed("the worker began with something else than its model");
-  facts_ = *ready.facts;
+  facts_ = *message.facts;
+  return {};
+}
+
+Status WorkerBackend::call_decode_worker(const generate::DecodePlace& place) {
+  decode_ = TRY(handover::DecodeFront::open(
+      place, [this](const WorkerMessage& message) { take_decoded(message); },
+      [this](const std::string& why) { end_all("the decode worker has gone: " + why); }));
   return {};
 }
 
 // First this front, then the worker, which has the keys and values. Nobody asks for anything before.
-Status WorkerBackend::link_decode_worker(const generate::DecodePlace& place) {
-  decode_ = TRY(handover::DecodeFront::open(
-      place, [this](const WorkerMessage& message) { take_decoded(message); },
-      [this](const std::string& why) { end_all("the decode worker has gone: " + why); }));
+Status WorkerBackend::link_both(const generate::DecodePlace& place, SimTime until,
+                                const std::atomic<bool>& stop) {
   const generate::WorkerFacts& there = decode_->facts();
   if (there.vocabulary != facts_.vocabulary || there.weight_bytes != facts_.weight_bytes ||
       there.kv_bytes_per_token != facts_.kv_bytes_per_token || there.positions < facts_.positions) {
@@ -168,32 +121,57 @@ Status WorkerBackend::link_decode_worker(const generate::DecodePlace& place) {
             there.positions, facts_.positions),
         "tombolo decode with the same --weights and --context");
   }
-  if (!say({.kind = FrontWord::kDecode, .decode = place})) return fail(ended_early());
-  const WorkerMessage answer = TRY(hear_one());
+  if (!line_->say({.kind = FrontWord::kDecode, .decode = place}))
+    return failed("the worker has gone");
+  const WorkerMessage answer =
+      TRY(during(line_->await(until, stop, clock_), "linking the worker to the decode worker"));
   if (answer.kind == WorkerWord::kLinked) return {};
   return failed(fmt::format("the worker does not reach the decode worker: {}", answer.message));
 }
 
-void WorkerBackend::listen() {
-  std::array<char, 65'536> bytes{};
+void WorkerBackend::listen(int64_t beats_max) {
+  SimTime next_beat = clock_.now() + kBeat;
   for (;;) {
-    while (const auto line = lines_.next()) {
-      if (const auto message = generate::parse_worker(*line)) take(*message);
+    const auto heard = line_->hear(kBeat);
+    if (!heard) return end_all("the worker has gone", !line_->is_child());
+    if (*heard) {
+      line_beats_ = 0;
+      take(**heard);
     }
-    const ssize_t got = recv(socket_, bytes.data(), bytes.size(), 0);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0 || !lines_.add({bytes.data(), static_cast<size_t>(got)})) break;
+    if (clock_.now() < next_beat) continue;
+    if (!beat(beats_max)) return;
+    next_beat = clock_.now() + kBeat;
   }
-  end_all("the worker has gone");
 }
 
-void WorkerBackend::end_all(const std::string& why) {
+// Silence is counted in beats that nobody has answered: a front that was stopped itself has sent none. A
+// child may be in a layer for long, and a silent one is nobody's but this front's.
+bool WorkerBackend::beat(int64_t beats_max) {
+  if (!line_->is_child()) {
+    if (line_beats_++ == beats_max) {
+      end_all(silence_of("the worker", beats_max));
+      return false;
+    }
+    line_->say_beat();
+  }
+  if (decode_) {
+    if (decode_beats_++ == beats_max) {
+      end_all(silence_of("the decode worker", beats_max));
+      return false;
+    }
+    decode_->say({.kind = FrontWord::kBeat});
+  }
+  return true;
+}
+
+void WorkerBackend::end_all(const std::string& why, bool may_return) {
   const std::lock_guard lock(mutex_);
   if (!end_.empty()) return;
   end_ = why;
+  may_return_ = may_return;
   alive_ = false;
   for (auto& [id, inbox] : inboxes_)
-    inbox.steps.push_back({.kind = StepKind::kFailed, .message = "The worker has gone."});
+    inbox.steps.push_back({.kind = StepKind::kLost, .message = "The worker has gone."});
   news_.notify_all();
 }
 
@@ -206,6 +184,7 @@ std::optional<Step> step_of(const WorkerMessage& message) {
     case WorkerWord::kLinked:
     case WorkerWord::kAdmitted:
     case WorkerWord::kRefused:
+    case WorkerWord::kBeat:
       return std::nullopt;
     case WorkerWord::kToken:
       return Step{.kind = StepKind::kToken, .token = message.token};
@@ -240,6 +219,7 @@ void WorkerBackend::take(const WorkerMessage& message) {
 
 // The two links are not ordered: what follows the first token may be here before it.
 void WorkerBackend::take_decoded(const WorkerMessage& message) {
+  decode_beats_ = 0;
   const std::lock_guard lock(mutex_);
   const auto found = inboxes_.find(message.id);
   if (found == inboxes_.end()) return;
@@ -251,27 +231,12 @@ void WorkerBackend::take_decoded(const WorkerMessage& message) {
   news_.notify_all();
 }
 
-bool WorkerBackend::say(const FrontMessage& message) {
-  const std::string line = generate::to_line(message) + "\n";
-  const std::lock_guard lock(writing_);
-  for (size_t done = 0; done < line.size();) {
-    const ssize_t sent = send(socket_, line.data() + done, line.size() - done, MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent <= 0) {
-      shutdown(socket_, SHUT_RDWR);  // half a line may have left: nothing can follow it
-      return false;
-    }
-    done += static_cast<size_t>(sent);
-  }
-  return true;
-}
-
 // Who is asked depends on the share. False: it did not say yes.
 bool WorkerBackend::ask(generate::Request request, bool Inbox::*answered) {
   const int64_t id = request.id;
   const bool decodes = request.share == Share::kDecode;
   const FrontMessage message{.kind = FrontWord::kRequest, .request = std::move(request)};
-  if (decodes ? !decode_->say(message) : !say(message)) return false;
+  if (decodes ? !decode_->say(message) : !line_->say(message)) return false;
   std::unique_lock lock(mutex_);
   const Inbox& inbox = inboxes_.at(id);
   news_.wait_for(lock, kAdmissionMax, [&] { return inbox.*answered || inbox.refused || !alive_; });
@@ -305,6 +270,11 @@ std::string WorkerBackend::end() const {
   return end_;
 }
 
+bool WorkerBackend::may_return() const {
+  const std::lock_guard lock(mutex_);
+  return may_return_;
+}
+
 bool WorkerBackend::alive() const {
   const std::lock_guard lock(mutex_);
   return alive_;
@@ -328,7 +298,7 @@ void WorkerBackend::forget(int64_t id) {
     if (!alive_) return;
   }
   if (decode_) decode_->say({.kind = FrontWord::kCancel, .request = {.id = id}});
-  say({.kind = FrontWord::kCancel, .request = {.id = id}});
+  line_->say({.kind = FrontWord::kCancel, .request = {.id = id}});
 }
 
 }  // namespace tombolo::serve

@@ -1,15 +1,18 @@
-// A `tombolo-worker` as a backend, which has LibTorch and the weights, at the other end of a socket
-// (generate/front_message.h): a child process (`generate`) that does nothing else, or the rank of a
-// run that answers while it waits.
+// A `tombolo-worker` as a backend, which has LibTorch and the weights, at the other end of a line
+// (worker_line.h): a child process, or the rank of a run that answers while it waits.
 //
 // With a decode worker (handover/decode_worker.h) each answer of more than one token is shared: the worker
 // here reads the prompt and gives the first token, the other one gives those behind it. Both admit a prompt,
-// or it is refused. Where either ends, all is over.
+// or it is refused. Where either ends, all is over: answers under way are lost (StepKind::kLost), nothing
+// is admitted any more, and alive() says so. Whether another one may take this one's place:
 //
-// The child ends with this object, or when this process does. Where it ends before, all answers
-// fail, nothing is admitted any more, and alive() says so.
+//   the child ends                                no: it has said why on standard error
+//   the rank ends, or its run starts anew         yes
+//   the decode worker ends, or its link is silent yes (5 s, and 3 s of grace: handover/decode_link.h)
+//   one of the two says nothing for `silence`     yes: they are asked for a sign of life once a second
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -18,11 +21,12 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <utility>
 
+#include "base/clock.h"
 #include "perform/generate/front_message.h"
 #include "perform/handover/decode_front.h"
 #include "ui/serve/backend.h"
+#include "ui/serve/worker_line.h"
 
 namespace tombolo::serve {
 
@@ -35,20 +39,26 @@ struct WorkerOptions {
   int64_t requests = 16;
   int64_t threads = 1;
   std::optional<generate::DecodePlace> decode = {};  // by address, not by name
+  SimDuration greeting{10'000'000'000};  // of a run, which greets as soon as it waits for a message
+  SimDuration silence{30'000'000'000};   // of a rank, and of a decode worker
 };
 
 class WorkerBackend final : public Backend {
  public:
   // Returns when the weights are there. Fails where the child ends before, which has said why on
-  // standard error, and where a run does not greet within 10 s, as one that computes without a gap.
-  static Result<std::unique_ptr<WorkerBackend>> start(const WorkerOptions& options);
+  // standard error, where a run does not greet in time, as one that computes without a gap, and when
+  // `stop` says so.
+  static Result<std::unique_ptr<WorkerBackend>> start(const WorkerOptions& options,
+                                                      const std::atomic<bool>& stop);
   ~WorkerBackend() override;
 
   const generate::WorkerFacts& facts() const { return facts_; }
   tl::expected<std::unique_ptr<Answer>, generate::Refused> admit(
       generate::Request request) override;
   bool alive() const override;
-  std::string end() const;  // why it is not alive
+  std::string end() const override;
+  bool may_return() const override;
+  void hang_up() override;
 
  private:
   class Stream;
@@ -63,32 +73,31 @@ class WorkerBackend final : public Backend {
     std::deque<Step> early = {};
   };
 
-  WorkerBackend(int socket, int pid) : socket_(socket), pid_(pid) {}
-  static Result<int> connect_to(const std::string& path);
-  static Result<std::pair<int, int>> spawn(const WorkerOptions& options);  // socket and process
-  Status greet();
-  Result<generate::WorkerMessage> hear_one();
-  Status link_decode_worker(const generate::DecodePlace& place);
-  Error ended_early();
-  void listen();  // until the worker ends
+  WorkerBackend() = default;
+  Status open_line(const WorkerOptions& options, const std::atomic<bool>& stop);
+  Status call_decode_worker(const generate::DecodePlace& place);
+  Status link_both(const generate::DecodePlace& place, SimTime until,
+                   const std::atomic<bool>& stop);
+  // Until the worker ends, or so many questions for a sign of life have no answer.
+  void listen(int64_t beats_max);
+  bool beat(int64_t beats_max);  // false: it is over
   void take(const generate::WorkerMessage& message);
   void take_decoded(const generate::WorkerMessage& message);
-  void end_all(const std::string& why);
+  void end_all(const std::string& why, bool may_return = true);
   bool ask(generate::Request request, bool Inbox::*answered);
-  bool say(const generate::FrontMessage& message);
   Step next(int64_t id, SimDuration patience);
   void forget(int64_t id);
 
-  int socket_ = -1;
-  int pid_ = -1;
+  const SystemClock clock_{};
   generate::WorkerFacts facts_;
-  generate::Lines lines_;
+  std::unique_ptr<WorkerLine> line_;
   mutable std::mutex mutex_;
-  std::mutex writing_;
   std::condition_variable news_;
   std::map<int64_t, Inbox> inboxes_;
   int64_t next_id_ = 0;
-  bool alive_ = false;
+  int64_t line_beats_ = 0;                // without an answer; of the listener
+  std::atomic<int64_t> decode_beats_{0};  // the same of the decode worker
+  bool alive_ = false, may_return_ = true;
   std::string end_;
   std::thread listener_;
   std::unique_ptr<handover::DecodeFront> decode_;  // calls this object: gone first

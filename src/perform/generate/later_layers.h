@@ -1,0 +1,69 @@
+// Prompts at a rank that has some layers of their model, but not the first ones: hidden states come
+// from the rank before and go on to the next, a layer at a time, in the order in which they came. The
+// rank with the first layers (engine.h) admits, draws the tokens and says when a prompt has ended.
+//
+// Memory: the first rank counts a prompt with the layers of the largest shard and keeps no more passes
+// under way than engine.h says, so what is admitted there has room here, where the budget is the same.
+// Whoever sends more is not believed.
+//
+// For one thread. Time comes from the clock that is passed in.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+
+#include "base/clock.h"
+#include "perform/generate/layer_pace.h"
+#include "perform/generate/shard.h"
+#include "perform/generate/shard_message.h"
+
+namespace tombolo::generate {
+
+class LaterLayers {
+ public:
+  // `shard` has no embedding, and outlives this. `kv_bytes`: of all caches together.
+  LaterLayers(const Shard& shard, int64_t kv_bytes, const Clock& clock);
+  ~LaterLayers();
+
+  // To the next rank; from the last one, to the first.
+  using Say = std::function<void(const ShardMessage&)>;
+  // Fails on what cannot come from the rank before: nothing more should be believed of it.
+  Status take(std::span<const std::byte> message, const Say& say);
+
+  bool idle() const { return turns_.empty(); }
+  // A layer, if one is due that should be over by `until` (layer_pace.h). False: none was done.
+  bool work_once(SimTime until, const Say& say);
+
+  int64_t kv_bytes_used() const { return kv_bytes_used_; }
+  int64_t prompts() const { return static_cast<int64_t>(prompts_.size()); }
+
+ private:
+  struct Prompt {
+    int64_t room = 0;                     // tokens
+    std::unique_ptr<KvCache> cache = {};  // from its first layer on
+    bool waiting = false;                 // it has a turn
+  };
+  struct Turn {
+    ShardMessage hidden;
+    std::unique_ptr<Pass> pass = {};  // once it has begun
+  };
+
+  Status take_hidden(ShardMessage hidden);
+  void drop(int64_t prompt);
+  Status do_layer(Turn& turn);
+  void finish(const Say& say);
+
+  const Shard& shard_;
+  int64_t kv_bytes_ = 0;
+  const Clock& clock_;
+  LayerPace pace_;
+  std::map<int64_t, Prompt> prompts_;
+  std::deque<Turn> turns_;  // whose pass it is first; their caches are of prompts_
+  int64_t kv_bytes_used_ = 0;
+};
+
+}  // namespace tombolo::generate

@@ -1,0 +1,64 @@
+// What ranks that share the layers of a prompt's model say to each other, in a ring: the first has the
+// embedding and the prompts, the last the head, and behind the last comes the first.
+//
+//    0  "TPS1"            magic
+//    4  uint32            word (below)
+//    8  int64             the prompt, by the first rank's number
+//   16  uint64            its tokens that went through before (hidden)
+//   24  uint64            the tokens that its cache is to have room for (hidden)
+//   32  uint32 uint32     rows; numbers of a row
+//   40  float32           rows x numbers (hidden, logits), or a text (failed)
+//
+// Little-endian. What a word has no use for is zero. Messages of one link stay in order, and each rank
+// passes a drop on when it comes: so a rank never holds more caches than the first one counted when it
+// sent what came last.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/fields.h"
+#include "base/result.h"
+
+namespace tombolo::generate {
+
+enum class ShardWord : uint32_t {
+  kHidden = 1,  // hidden states for the next layers
+  kLogits,      // of the last token, from the last rank to the first
+  kDrop,        // the prompt has ended: its keys and values go
+  kDropAll,     // so have all
+  kFailed,      // a rank cannot compute it: on to the first, which ends it
+};
+constexpr auto enum_names(ShardWord) {
+  return std::to_array<EnumName<ShardWord>>({{ShardWord::kHidden, "hidden"},
+                                             {ShardWord::kLogits, "logits"},
+                                             {ShardWord::kDrop, "drop"},
+                                             {ShardWord::kDropAll, "drop all"},
+                                             {ShardWord::kFailed, "failed"}});
+}
+
+struct ShardMessage {
+  ShardWord word = ShardWord::kHidden;
+  int64_t prompt = 0;
+  int64_t past = 0;  // tokens
+  int64_t room = 0;  // tokens
+  int64_t rows = 0;
+  std::vector<float> numbers = {};  // rows x as many each
+  std::string text = {};            // at most kShardTextMax bytes
+
+  bool operator==(const ShardMessage&) const = default;
+};
+
+inline constexpr size_t kShardHeaderBytes = 40;
+inline constexpr size_t kShardTextMax = 1024;
+
+// A longer text is cut. Cost: a copy of the numbers, as in decoding.
+std::vector<std::byte> encode(const ShardMessage& message);
+// Fails on what is none: every length is checked before it is used.
+Result<ShardMessage> decode_shard_message(std::span<const std::byte> bytes);
+
+}  // namespace tombolo::generate

@@ -1,0 +1,39 @@
+// Ranks that share the layers of a prompt's model, in a ring over the links of training
+// (generate/shard_message.h). Their messages go behind all of training's.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "perform/generate/shard.h"
+#include "perform/generate/shard_message.h"
+#include "perform/runtime/messenger.h"
+
+namespace tombolo::worker {
+
+// Whom a rank talks to, who is one of `ranks`: the one before and the one behind, which may be one.
+// None where it is alone.
+std::vector<int32_t> ring_peers(const std::vector<int32_t>& ranks, int32_t rank);
+
+class ShardRing {
+ public:
+  // `rank` is one of `ranks`, which has two at least; the endpoint outlives this.
+  ShardRing(std::vector<int32_t> ranks, int32_t rank, transport::Endpoint& endpoint);
+
+  bool first() const { return own_ == 0; }
+  int64_t shards() const { return static_cast<int64_t>(ranks_.size()); }
+  model::Slice slice(const model::Model& model) const;
+  int64_t layers_max(const model::Model& model) const;  // of the largest shard
+
+  // The messages of the rank before.
+  transport::Endpoint::Awaited awaited() const;
+  // To the rank behind. That it is lost is told by those who wait for it.
+  void say(const generate::ShardMessage& message) const;
+
+ private:
+  std::vector<int32_t> ranks_;
+  size_t own_ = 0;
+  transport::Endpoint& endpoint_;
+};
+
+}  // namespace tombolo::worker
