@@ -3,6 +3,7 @@ them."""
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import time
@@ -14,6 +15,33 @@ from program import BUILD, GUARD_S, ROOT, TWO_EMULATED, Case
 SIX = (TWO_EMULATED.replace('device = "emulated:a100-80g"', 'device = "emulated:a100-80g"\ndevices_per_node = 3')
        .replace("global_batch = 8", "global_batch = 12").replace("pipeline = 2", "pipeline = 2\ndata = 3")
        .replace('backward = "8 ms"', 'backward = "8 ms"\nreduce = "3 ms"'))
+# A pipeline of one stage in each of so many datacenters, all within 2 ms of each other.
+PLACES = ["oregon", "paris", "tokyo"]
+
+
+def in_datacenters(names, exchange, steps):
+    job = TWO_EMULATED[:TWO_EMULATED.index("[[cluster.datacenter]]")].replace("hidden = 64", "hidden = 192")
+    job += "".join(f'[[cluster.datacenter]]\nname = "{each}"\ndevice = "emulated:a100-80g"\n' for each in names)
+    job += "".join(f'[[cluster.wan]]\nbetween = ["{a}", "{b}"]\none_way_latency = "2 ms"\nnode_pair_limit = "1 Gbps"\n'
+                   for i, a in enumerate(names) for b in names[i + 1:])
+    where = ", ".join(f'"{each}"' for each in names)
+    return job + f"""[training]
+global_batch = 12
+micro_batch = 2
+[parallelism]
+pipeline = 1
+data = {len(names)}
+datacenter_per_replica = [{where}]
+[stage_times]
+forward = "1 ms"
+backward = "2 ms"
+[exchange]
+{exchange}
+[run]
+steps = {steps}
+"""
+
+
 CHECKPOINTS = """
 [checkpoint]
 directory = "checkpoints"
@@ -90,6 +118,22 @@ class Replicas(Case):
             job = SIX.replace("data = 3", f"data = {data}").replace("steps = 4", f"steps = {steps}")
             answer = self.json("train", self.write("job.toml", job + CHECKPOINTS), "--out", f"run-{data}", "--resume")
             self.assertEqual(answer["steps"], steps)
+
+    def test_a_run_goes_on_with_another_number_of_datacenters(self):
+        for mode in ['mode = "sparse"\ndensity = 0.05', 'mode = "local"\nsteps = 6\nfragments = 2\ndelay = 2',
+                     'mode = "sparse-local"\nsteps = 4\ndensity = 0.1']:
+            steps = 4
+            self.ok("train", self.write("job.toml", in_datacenters(PLACES, mode, steps) + CHECKPOINTS), "--out", "run")
+            for names in [PLACES[:2], PLACES, [PLACES[2], PLACES[0]], PLACES[:1]]:
+                steps += 4
+                with self.subTest(mode=mode, datacenters=names):
+                    job = in_datacenters(names, mode if len(names) > 1 else 'mode = "dense"', steps)
+                    answer = self.json("train", self.write("job.toml", job + CHECKPOINTS), "--out", f"run-{steps}", "--resume")
+                    self.assertEqual(answer["steps"], steps)
+            shutil.rmtree(self.folder / "checkpoints")
+            shutil.rmtree(self.folder / "run")
+            for each in self.folder.glob("run-*"):
+                shutil.rmtree(each)
 
     def test_bytes_are_scaled_only_where_nothing_is_computed(self):
         job = SIX.replace("steps = 4", "steps = 4\nbyte_scale = 8")

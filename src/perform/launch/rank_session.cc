@@ -25,6 +25,7 @@
 #include "perform/launch/rendezvous.h"
 #include "perform/launch/state_keeper.h"
 #include "perform/runtime/cell_relay.h"
+#include "perform/runtime/fitted_state.h"
 #include "perform/runtime/kept_state.h"
 #include "perform/runtime/machine_load.h"
 #include "perform/runtime/neighbours.h"
@@ -670,8 +671,16 @@ Status RankSession::resume(const plan::Plan& plan, runtime::Kernels& kernels) {
                                 wanted.bytes = bytes;
                                 return fetcher_.fetch(std::move(wanted));
                               });
-  TRY(during(kernels.load([&](const std::string& name) { return reader.read(name); }),
-             "loading " + found.folder));
+  const auto read = [&](const std::string& name) { return reader.read(name); };
+  if (start_.state_epoch != 0) {  // of this very Plan
+    TRY(during(kernels.load(read), "loading " + found.folder));
+  } else {
+    runtime::FittedState fitted(plan, options_.rank, runtime::shapes_of(found.manifest), read);
+    TRY(during(kernels.load([&](const std::string& name) { return fitted.read(name); }),
+               "loading " + found.folder));
+    for (const std::string& note : fitted.notes())
+      if (options_.log) options_.log(note);
+  }
   state_read_ = reader.bytes_read();
   state_fetched_ = reader.bytes_fetched();
   return {};

@@ -8,6 +8,7 @@
 #include "base/file_digest.h"
 #include "base/hash.h"
 #include "perform/launch/rank_session.h"
+#include "perform/runtime/fitted_state.h"
 
 namespace tombolo::launch {
 
@@ -57,8 +58,21 @@ Result<std::optional<StateDesk::Beginning>> StateDesk::beginning() {
       begin.state_epoch = static_cast<int64_t>(kept->epoch);
     }
   }
+  if (begin.state && begin.state_epoch == 0) leave_behind(*begin.state);
   if (begin.state) TRY(sources_.check(*begin.state, static_cast<uint64_t>(begin.state_epoch)));
   return begin;
+}
+
+// What datacenters had that take part no more, and took with them: nobody else needs it.
+void StateDesk::leave_behind(runtime::Manifest& manifest) const {
+  std::erase_if(manifest.shards, [&](const runtime::Shard& shard) {
+    const bool gone =
+        !sources_.has(shard, manifest.step) && runtime::is_left_behind(shard, plan_);
+    if (gone && options_.note)
+      options_.note(shard.file + ": no host has this shard of a datacenter that takes part no more; "
+                                 "the run goes on without it");
+    return gone;
+  });
 }
 
 // This host's own folder decides where it has a checkpoint: who removes a damaged one here is

@@ -103,6 +103,7 @@ class StateDesk {
             std::function<Status()> done);
   void ask_on(Pull& pull);
   Status pull_manifest(const StateSources::Found& found);
+  void leave_behind(runtime::Manifest& manifest) const;
   Status look_elsewhere();
   std::string fetched_path(int32_t rank) const;
 

@@ -277,6 +277,35 @@ TEST_F(Hosts, NameWhatIsMissingTornOrDamaged) {
   for (const int32_t rank : {0, 1}) EXPECT_EQ(*load(older, plan, rank, *before), 2);
 }
 
+// The host of a datacenter that takes part no more is away, with what only its own ranks would read.
+TEST_F(Hosts, ADatacenterThatLeftTakesItsShardAlong) {
+  const auto plan_in = [&](int datacenters) {
+    plan::Plan plan = make_test_plan({.stages = 1,
+                                      .replicas = datacenters,
+                                      .steps = 20,
+                                      .checkpoints = folder_ + "/host-0/checkpoints",
+                                      .every = 2,
+                                      .ring = datacenters > 2,
+                                      .apart = true});
+    plan.exchange = plan::Exchange{.mode = plan::ExchangeMode::kSparse};
+    return plan;
+  };
+  const plan::Plan three = plan_in(3), two = plan_in(2);
+  StateDesk before(three, options(three, false));
+  ASSERT_TRUE(gather(before, three));
+  write(before, three, 2);
+  StateDesk with_two(two, options(two, true));
+  const auto begin = gather(with_two, two);
+  ASSERT_TRUE(begin) << begin.error().text();
+  EXPECT_EQ(begin->state->shards.size(), 2u);
+  EXPECT_THAT(notes_, HasSubstr("a datacenter that takes part no more"));
+  EXPECT_EQ(*load(with_two, two, 1, *begin), 2);
+  // One that is still there is missed.
+  fs::remove_all(host(1).checkpoints);
+  StateDesk lacking(two, options(two, true));
+  EXPECT_THAT(gather(lacking, two).error().text(), HasSubstr("no host has this shard"));
+}
+
 // Killed when all shards were there, and no manifest.
 TEST_F(Hosts, ShardsWithoutAManifestAreNoCheckpoint) {
   const plan::Plan plan = plan_of(2);

@@ -37,6 +37,11 @@ class StateSources {
   // `epoch`: of kept states; 0: of a checkpoint.
   Status check(const runtime::Manifest& manifest, uint64_t epoch) const;
 
+  // Whether somebody has a file of its name, of a checkpoint.
+  bool has(const runtime::Shard& shard, int64_t step) const {
+    return files_.contains({0, step, shard.file});
+  }
+
   // Of those that have the file of this request, the same one for the same rank that asks. Nothing
   // where nobody does, or the range lies outside of it.
   std::optional<int32_t> source(const FileRequest& wanted, int32_t by) const;

@@ -10,6 +10,8 @@
 #include "base/file.h"
 #include "base/file_digest.h"
 #include "base/json.h"
+#include "spec/plan/gradient_groups.h"
+#include "spec/schedule/local_steps.h"
 
 namespace tombolo::runtime {
 namespace fs = std::filesystem;
@@ -316,6 +318,34 @@ Status verify_checkpoint(const FoundCheckpoint& checkpoint) {
   return {};
 }
 
+namespace {
+
+// A mean that has arrived belongs to the outer step that it was made for.
+Status check_outer_steps(const Manifest& manifest, const plan::Plan& plan,
+                         const std::string& where) {
+  if (!manifest.exchange || !manifest.exchange->is_local() || !steps_locally(plan)) return {};
+  plan::Plan before = plan;
+  before.exchange = manifest.exchange;
+  const int64_t next = manifest.step + 1;
+  for (int32_t stage = 0; stage < std::ssize(plan.stages); ++stage) {
+    const auto groups = static_cast<int32_t>(plan::gradient_groups(plan, stage).size());
+    for (int32_t group = 0; group < groups; ++group) {
+      const auto then = schedule::outer_steps(before, stage, group).under_way(next);
+      const auto now = schedule::outer_steps(plan, stage, group).under_way(next);
+      if (then == now) continue;
+      return unusable(
+          fmt::format("{} lies within an outer step of steps = {}, fragments = {}, delay = {} that "
+                      "began in step {}",
+                      where, before.exchange->steps_in_use(), before.exchange->fragments_in_use(),
+                      before.exchange->delay_in_use(), then.value_or(*now)),
+          "the [exchange] that wrote it, or a checkpoint between outer steps");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 Status check_fits(const FoundCheckpoint& checkpoint, const plan::Plan& plan) {
   const Manifest& manifest = checkpoint.manifest;
   const std::string where = fmt::format("the checkpoint {}", checkpoint.folder);
@@ -340,7 +370,7 @@ Status check_fits(const FoundCheckpoint& checkpoint, const plan::Plan& plan) {
                                 manifest.step, plan.run.steps),
                     fmt::format("run.steps larger than {}", manifest.step));
   }
-  return {};
+  return check_outer_steps(manifest, plan, where);
 }
 
 }  // namespace tombolo::runtime

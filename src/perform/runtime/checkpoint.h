@@ -54,6 +54,7 @@ struct Manifest {
   std::string plan_digest;
   std::string precision;
   model::Model model;  // whose weights these are
+  std::optional<plan::Exchange> exchange;
   std::vector<Shard> shards;
 
   bool operator==(const Manifest&) const = default;
@@ -149,8 +150,9 @@ Status check_shard_size(const std::string& path, const Shard& shard);
 inline constexpr const char* kOlderCheckpoint =
     "an older checkpoint: remove this step's folder and resume again";
 
-// Unusable, naming what differs, where the checkpoint is of another model, precision or seed. The
-// split over stages, the schedule and the number of steps may differ.
+// Unusable, naming what differs, where the checkpoint is of another model, precision or seed, or lies
+// within an outer step that this Plan does not know. The split over stages, the schedule and the number
+// of steps may differ; so may datacenters and [exchange] (fitted_state.h).
 Status check_fits(const FoundCheckpoint& checkpoint, const plan::Plan& plan);
 
 // A name that stays in its folder.
@@ -205,6 +207,7 @@ void describe(Archive& a, Manifest& manifest) {
   a.required("plan_digest", manifest.plan_digest);
   a.required("precision", manifest.precision);
   a.required("model", manifest.model);
+  a.optional("exchange", manifest.exchange);
   a.required("shards", manifest.shards);
   a.check(manifest.step >= 1, "step", "must be at least 1");
 }

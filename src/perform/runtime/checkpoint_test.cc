@@ -82,6 +82,35 @@ TEST_F(Checkpoints, AreFoundAndLoadedWhole) {
   EXPECT_EQ((*tensors)[1].bytes, Payload{std::byte{'b'}});
 }
 
+// A mean on its way ends in the step that it was made for, or the checkpoint is refused.
+TEST_F(Checkpoints, WithinAnOuterStepItsStepsStay) {
+  plan::Plan plan = make_test_plan({.stages = 1, .replicas = 2, .steps = 100, .apart = true});
+  const auto fits = [&](int64_t step, const plan::Exchange& wrote, const plan::Exchange& reads) {
+    plan.exchange = reads;
+    const Manifest manifest{.step = step,
+                            .seed = plan.run.seed,
+                            .plan_digest = "any",
+                            .precision = std::string(to_name(plan.training.precision)),
+                            .model = plan.model,
+                            .exchange = wrote};
+    return check_fits({"there", manifest}, plan);
+  };
+  const plan::Exchange ten{.mode = plan::ExchangeMode::kLocal, .steps = 10, .delay = 4};
+  plan::Exchange five = ten, slower = ten, sparse = ten;
+  five.steps = 5;
+  slower.delay = 6;
+  sparse.mode = plan::ExchangeMode::kSparse;
+  EXPECT_TRUE(fits(12, ten, ten)) << "of step 10, which ends after 14";
+  EXPECT_TRUE(fits(12, ten, five));
+  EXPECT_TRUE(fits(12, ten, slower));
+  EXPECT_TRUE(fits(19, ten, ten));
+  const Status within = fits(17, ten, five);
+  ASSERT_FALSE(within);
+  EXPECT_THAT(within.error().text(), HasSubstr("began in step 15"));
+  EXPECT_TRUE(fits(14, ten, five)) << "between two";
+  EXPECT_TRUE(fits(12, ten, sparse));
+}
+
 TEST_F(Checkpoints, WithoutAManifestThereIsNone) {
   const NamedTensor tensor = number("layers.0.x", 1);
   ASSERT_TRUE(write_shard(directory_, 5, 0, 1, {&tensor, 1}));

@@ -63,7 +63,8 @@ Manifest manifest_of(const plan::Plan& plan, int64_t step) {
           .seed = plan.run.seed,
           .plan_digest = plan::plan_digest(plan),
           .precision = std::string(to_name(plan.training.precision)),
-          .model = plan.model};
+          .model = plan.model,
+          .exchange = plan.exchange};
 }
 
 }  // namespace
