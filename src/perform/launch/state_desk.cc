@@ -66,11 +66,11 @@ Result<std::optional<StateDesk::Beginning>> StateDesk::beginning() {
 // What datacenters had that take part no more, and took with them: nobody else needs it.
 void StateDesk::leave_behind(runtime::Manifest& manifest) const {
   std::erase_if(manifest.shards, [&](const runtime::Shard& shard) {
-    const bool gone =
-        !sources_.has(shard, manifest.step) && runtime::is_left_behind(shard, plan_);
+    const bool gone = !sources_.has(shard, manifest.step) && runtime::is_left_behind(shard, plan_);
     if (gone && options_.note)
-      options_.note(shard.file + ": no host has this shard of a datacenter that takes part no more; "
-                                 "the run goes on without it");
+      options_.note(shard.file +
+                    ": no host has this shard of a datacenter that takes part no more; "
+                    "the run goes on without it");
     return gone;
   });
 }

@@ -40,8 +40,8 @@ Payload bytes_of_numbers(const std::vector<Number>& numbers) {
 // into += sign x more.
 Status add(NamedTensor& into, const NamedTensor& more, float sign) {
   if (into.dtype != "F32" || more.dtype != "F32" || into.bytes.size() != more.bytes.size()) {
-    return unusable(fmt::format("the checkpoint's {} and {} are no F32 of one shape", into.name,
-                                more.name));
+    return unusable(
+        fmt::format("the checkpoint's {} and {} are no F32 of one shape", into.name, more.name));
   }
   std::vector<float> sum = floats_of(into);
   const std::vector<float> numbers = floats_of(more);
@@ -119,14 +119,16 @@ Result<NamedTensor> FittedState::residual(const std::string& name, const std::st
   for (const std::string& datacenter : left->second) {
     const NamedTensor more = TRY(read_(parameter + std::string(kResidual) + datacenter));
     TRY(add(sum, more, 1));
-    notes_.insert(fmt::format("what {} had not sent is added to what {} has to send", datacenter, own_));
+    notes_.insert(
+        fmt::format("what {} had not sent is added to what {} has to send", datacenter, own_));
   }
   return sum;
 }
 
 // The mean of an outer step under way, as if the first datacenter were alone.
 Result<NamedTensor> FittedState::arrived(const std::string& name, const std::string& parameter) {
-  NamedTensor out = TRY(as(name, has(parameter + ".outer.anchor") ? parameter + ".outer.anchor" : parameter));
+  NamedTensor out =
+      TRY(as(name, has(parameter + ".outer.anchor") ? parameter + ".outer.anchor" : parameter));
   const NamedTensor now = TRY(read_(parameter));
   TRY(add(out, now, -1));
   return out;
@@ -134,7 +136,8 @@ Result<NamedTensor> FittedState::arrived(const std::string& name, const std::str
 
 Result<NamedTensor> FittedState::up_to_date(const std::string& name, const std::string& counted) {
   const size_t optimizer = counted.rfind('.');
-  if (optimizer == std::string::npos || !has(counted.substr(0, optimizer)) || !has(counted + ".step"))
+  if (optimizer == std::string::npos || !has(counted.substr(0, optimizer)) ||
+      !has(counted + ".step"))
     return read_(name);
   const NamedTensor count = TRY(read_(counted + ".step"));
   int64_t step = 0;
@@ -154,8 +157,7 @@ Result<NamedTensor> FittedState::as(const std::string& name, const std::string& 
 
 NamedTensor FittedState::zeros(const std::string& name, const std::string& parameter) const {
   const std::vector<int64_t>& shape = shapes_.at(parameter);
-  return {name, "F32", shape,
-          Payload(static_cast<size_t>(elements_of(shape)) * sizeof(float))};
+  return {name, "F32", shape, Payload(static_cast<size_t>(elements_of(shape)) * sizeof(float))};
 }
 
 }  // namespace tombolo::runtime

@@ -30,7 +30,8 @@ NamedTensor floats(const std::string& name, const std::vector<float>& numbers) {
 
 // A pipeline in each of so many datacenters: oregon, paris, tokyo.
 plan::Plan plan_of(int datacenters, const plan::Exchange& exchange) {
-  plan::Plan plan = make_test_plan({.stages = 1, .replicas = datacenters, .ring = datacenters > 2, .apart = true});
+  plan::Plan plan = make_test_plan(
+      {.stages = 1, .replicas = datacenters, .ring = datacenters > 2, .apart = true});
   plan.exchange = exchange;
   return plan;
 }
@@ -38,7 +39,9 @@ plan::Plan plan_of(int datacenters, const plan::Exchange& exchange) {
 class Fitted {
  public:
   Fitted(const plan::Plan& plan, int32_t rank, std::vector<NamedTensor> tensors)
-      : plan_(plan), tensors_(std::move(tensors)), state_(plan_, rank, shapes(), source_of(tensors_)) {}
+      : plan_(plan),
+        tensors_(std::move(tensors)),
+        state_(plan_, rank, shapes(), source_of(tensors_)) {}
 
   template <class Number = float>
   std::vector<Number> read(const std::string& name) {
@@ -83,21 +86,25 @@ TEST(FittedState, WhatADatacenterThatLeftHadNotSentTheFirstOneSends) {
 }
 
 TEST(FittedState, ADenseRunGoesOnSparsely) {
-  const std::vector<NamedTensor> dense = {
-      floats("w", std::vector<float>(33)), tensor<int64_t>("w.adam.step", "I64", {7})};
+  const std::vector<NamedTensor> dense = {floats("w", std::vector<float>(33)),
+                                          tensor<int64_t>("w.adam.step", "I64", {7})};
   Fitted sparse(plan_of(2, {.mode = ExchangeMode::kSparse}), 1, dense);
   EXPECT_THAT(sparse.read("w.residual.paris"), ::testing::Each(0));
   EXPECT_THAT(sparse.read<uint32_t>("w.adam.last_steps"), ElementsAre(7, 7, 7));
-  EXPECT_THAT(sparse.state().read("w.adam.second_moment").error().text(), HasSubstr("second_moment"));
-  EXPECT_THAT(sparse.state().read("v.residual.paris").error().text(), HasSubstr("v.residual.paris"));
+  EXPECT_THAT(sparse.state().read("w.adam.second_moment").error().text(),
+              HasSubstr("second_moment"));
+  EXPECT_THAT(sparse.state().read("v.residual.paris").error().text(),
+              HasSubstr("v.residual.paris"));
 }
 
 TEST(FittedState, ADatacenterThatComesBeginsWhereTheFirstOneIs) {
   const plan::Exchange local{.mode = ExchangeMode::kLocal};
-  const std::vector<NamedTensor> two = {
-      floats("w", {1, 2}), floats("w.in.paris", {3, 4}), floats("w.adam.first_moment", {5, 6}),
-      floats("w.adam.first_moment.in.paris", {7, 8}), floats("w.outer.anchor", {9, 10}),
-      floats("w.outer.momentum", {11, 12})};
+  const std::vector<NamedTensor> two = {floats("w", {1, 2}),
+                                        floats("w.in.paris", {3, 4}),
+                                        floats("w.adam.first_moment", {5, 6}),
+                                        floats("w.adam.first_moment.in.paris", {7, 8}),
+                                        floats("w.outer.anchor", {9, 10}),
+                                        floats("w.outer.momentum", {11, 12})};
   Fitted third(plan_of(3, local), 2, two), second(plan_of(3, local), 1, two);
   EXPECT_THAT(second.read("w.in.paris"), ElementsAre(3, 4));
   EXPECT_THAT(third.read("w.in.tokyo"), ElementsAre(1, 2));
@@ -135,7 +142,8 @@ TEST(FittedState, AShardMayStayWithWhoLeft) {
     for (const std::string& name : names) out.tensors.push_back({.name = name});
     return out;
   };
-  EXPECT_TRUE(is_left_behind(shard({"w.residual.tokyo", "w.in.tokyo", "w.adam.step.in.tokyo"}), plan));
+  EXPECT_TRUE(
+      is_left_behind(shard({"w.residual.tokyo", "w.in.tokyo", "w.adam.step.in.tokyo"}), plan));
   EXPECT_FALSE(is_left_behind(shard({"w.residual.tokyo", "w"}), plan));
   EXPECT_FALSE(is_left_behind(shard({"w.residual.paris"}), plan));
 }
@@ -143,8 +151,7 @@ TEST(FittedState, AShardMayStayWithWhoLeft) {
 // What kernels of one Plan wrote those of another read, whatever its mode and datacenters.
 TEST(FittedState, KernelsOfEveryModeReadThoseOfAll) {
   const std::vector<std::optional<plan::Exchange>> modes = {
-      std::nullopt,
-      plan::Exchange{.mode = ExchangeMode::kSparse},
+      std::nullopt, plan::Exchange{.mode = ExchangeMode::kSparse},
       plan::Exchange{.mode = ExchangeMode::kLocal, .steps = 4, .delay = 2},
       plan::Exchange{.mode = ExchangeMode::kSparseLocal, .steps = 4}};
   SystemClock clock;
