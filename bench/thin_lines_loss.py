@@ -34,9 +34,9 @@ import ddp_beside
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 WINDOW = 50
 MODES = ("dense,sparse-0.05-1-b0@450,sparse-0.05-1-b0@600,sparse-0.05-1-2bit-b0@600,sparse-0.01-1-b0@900,sparse-0.05-1@600,"
-         "local-10,local-30,local-30@600,local-30-p3@600,slocal-10-0.05@600,slocal-30-0.05@600,slocal-30-0.05-2bit@600,"
-         "slocal-30-0.05-2bit-nofeedback@600,sparse-0.015625-1-chunks-b0@600,slocal-30-0.05-chunks@600,"
-         "slocal-30-0.015625-2bit-chunks@600")
+         "sparse-0.015625-1-chunks-b0@600,local-10,local-30,local-30@600,local-30-p3@600,slocal-10-0.05@600,slocal-30-0.05@600,"
+         "slocal-30-0.05-2bit@600,slocal-30-0.05-2bit-nofeedback@600,slocal-30-0.05-chunks@600,slocal-30-0.015625-2bit-chunks@600,"
+         "slocal-10-0.05-2bit@600,slocal-10-0.05-chunks@600,local-10@600")
 JOB = """
 [model]
 layers = 4

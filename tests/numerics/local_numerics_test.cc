@@ -69,6 +69,31 @@ TEST(LocalNumerics, ManyInnerStepsLearnAndGoOnBitForBit) {
   }
 }
 
+// Inner steps are those of any optimizer.
+TEST(LocalNumerics, EveryOptimizerMakesInnerSteps) {
+  for (const auto name : {plan::OptimizerName::kSgd, plan::OptimizerName::kMuon}) {
+    plan::Plan plan =
+        locally({.mode = plan::ExchangeMode::kSparseLocal, .density = 0.1, .steps = 4}, 12);
+    plan.optimizer.name = name;
+    plan.optimizer.weight_decay = 0;
+    plan.optimizer.learning_rate = 0.02;
+    const Story story = train(plan);
+    expect_equal_replicas(plan, story);
+    EXPECT_LT(story.losses.at(12), story.losses.at(1) - 0.2);
+  }
+}
+
+// An outer step ends where the dense run did (runtime/fitted_state.h).
+TEST(LocalNumerics, ADenseRunGoesOnWithLocalSteps) {
+  const plan::Plan local = locally({.mode = plan::ExchangeMode::kLocal, .steps = 4}, 16);
+  plan::Plan dense = local;
+  dense.exchange.reset();
+  const Story begun = train(with_steps(dense, 8));
+  const Story rest = train(local, {begun.checkpoint, 9});
+  expect_equal_replicas(local, rest);
+  EXPECT_LT(rest.losses.at(16), begun.losses.at(8));
+}
+
 // After an outer step without a blend, all replicas hold the same parameters, bit for bit.
 TEST(LocalNumerics, AllParametersAreEqualAfterAnOuterStep) {
   const plan::Plan plan = locally({.mode = plan::ExchangeMode::kLocal, .steps = 4}, 8);

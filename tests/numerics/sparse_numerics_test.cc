@@ -98,5 +98,16 @@ TEST(SparseNumerics, ACheckpointGoesOnExactly) {
   }
 }
 
+// Before, all gradients; then the blocks with the largest norms, whose moments are up to date.
+TEST(SparseNumerics, ADenseRunGoesOnSparsely) {
+  plan::Plan plan = sparse(kOneEach, {.density = 0.1, .staleness = 0}, 16);
+  plan::Plan dense = plan;
+  dense.exchange.reset();
+  const Story begun = train(with_steps(dense, 8));
+  const Story rest = train(plan, {.checkpoint = begun.checkpoint, .first = 9});
+  expect_equal_replicas(plan, rest);
+  EXPECT_LT(rest.losses.at(16), begun.losses.at(8));
+}
+
 }  // namespace
 }  // namespace tombolo::train

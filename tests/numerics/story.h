@@ -10,6 +10,7 @@
 #include <set>
 
 #include "perform/runtime/checkpoint.h"
+#include "perform/runtime/fitted_state.h"
 #include "perform/runtime/neighbours.h"
 #include "perform/runtime/perform.h"
 #include "perform/train/torch_kernels.h"
@@ -80,7 +81,13 @@ inline Story live_together(const plan::Plan& plan, const From& from = {}) {
         .iteration = [&,
                       rank](const runtime::IterationReport& report) { return note(rank, report); },
         .evaluation = evaluated};
-    if (!from.checkpoint.empty()) TRY(kernels[rank]->load(source_of(from.checkpoint)));
+    if (!from.checkpoint.empty()) {
+      runtime::TensorShapes shapes;
+      for (const runtime::NamedTensor& each : from.checkpoint)
+        shapes.emplace(each.name, each.shape);
+      runtime::FittedState fitted(plan, rank, std::move(shapes), source_of(from.checkpoint));
+      TRY(kernels[rank]->load([&](const std::string& name) { return fitted.read(name); }));
+    }
     if (plan.replicas() > 1) {
       TRY(kernels[rank]->join_replicas({.ranks = plan.replicas_of(own.stage),
                                         .own = static_cast<size_t>(own.replica),
