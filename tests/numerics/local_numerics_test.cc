@@ -12,8 +12,9 @@ namespace {
 
 constexpr TinyLayout kTwoPipelinesEach{.pipeline = 2, .data = 4, .apart = true, .hidden = 192};
 
-plan::Plan locally(const plan::Exchange& how, int64_t steps) {
-  plan::Plan plan = tiny_plan(kTwoPipelinesEach);
+plan::Plan locally(const plan::Exchange& how, int64_t steps,
+                   const TinyLayout& layout = kTwoPipelinesEach) {
+  plan::Plan plan = tiny_plan(layout);
   plan.exchange = how;
   plan.run.steps = steps;
   plan.run.compare_replicas_every = 0;
@@ -73,7 +74,8 @@ TEST(LocalNumerics, ManyInnerStepsLearnAndGoOnBitForBit) {
 TEST(LocalNumerics, EveryOptimizerMakesInnerSteps) {
   for (const auto name : {plan::OptimizerName::kSgd, plan::OptimizerName::kMuon}) {
     plan::Plan plan =
-        locally({.mode = plan::ExchangeMode::kSparseLocal, .density = 0.1, .steps = 4}, 12);
+        locally({.mode = plan::ExchangeMode::kSparseLocal, .density = 0.1, .steps = 4}, 12,
+                {.data = 2, .apart = true, .hidden = 192});
     plan.optimizer.name = name;
     plan.optimizer.weight_decay = 0;
     plan.optimizer.learning_rate = 0.02;

@@ -7,10 +7,10 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <numeric>
 
 #include "base/check.h"
+#include "base/vectorised.h"
 
 namespace tombolo::compress {
 namespace {
@@ -68,15 +68,8 @@ uint32_t position_at(const uint8_t* from, size_t place) {
 // Magnitudes order as their bits do.
 uint32_t magnitude(float number) { return std::bit_cast<uint32_t>(number) & 0x7FFFFFFF; }
 
-// g++ vectorises little below -O3. Lanes do as one does.
-#if defined(__GNUC__) && !defined(__clang__)
-#define TOMBOLO_CHUNK_LOOP __attribute__((optimize("O3", "no-trapping-math"), noinline))
-#else
-#define TOMBOLO_CHUNK_LOOP
-#endif
-
 // into = decay * into + more; returns 0 where all are finite numbers, else no number.
-TOMBOLO_CHUNK_LOOP
+TOMBOLO_VECTORISED
 float accumulate_chunk(float decay, const float* __restrict more, float* __restrict into,
                        size_t size) {
   std::array<float, kBlock> difference{};  // of each with itself
@@ -98,7 +91,7 @@ float accumulate_chunk(float decay, const float* __restrict more, float* __restr
 }
 
 // Of each 16 numbers of a whole chunk, below zero where all have less than this magnitude.
-TOMBOLO_CHUNK_LOOP
+TOMBOLO_VECTORISED
 void note_large(const float* __restrict numbers, int32_t bound, int32_t* __restrict large) {
   for (size_t block = 0; block < kChunk / kBlock; ++block) {
     std::array<int32_t, kBlock> less;  // below zero: it is

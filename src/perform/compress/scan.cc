@@ -51,7 +51,7 @@ uint32_t four_blocks(const float* gradient, float decay, float* numbers, int64_t
 #else
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Not of 512 bits, where there are: with them a selection took 2.7 times as long (AMD EPYC, AVX-512).
+// Not of 512 bits, where there are: with them a selection took 2.5 times as long (AMD EPYC, AVX-512).
 const hn::CappedTag<float, 8> kWide;
 const hn::Full128<float> kFour;
 using Four = hn::Vec<hn::Full128<float> >;

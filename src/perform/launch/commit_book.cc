@@ -28,7 +28,8 @@ Result<std::optional<runtime::Manifest>> CommitBook::add(int32_t rank, int64_t s
                              .plan_digest = plan::plan_digest(plan_),
                              .precision = std::string(to_name(plan_.training.precision)),
                              .model = plan_.model,
-                             .exchange = plan_.exchange};
+                             .exchange = plan_.exchange,
+                             .layers_of_stages = runtime::layers_of_stages(plan_)};
   for (const auto& [owner, each] : shards) manifest.shards.push_back(each);
   shards_.erase(step);
   for (int32_t each = 0; each < ranks; ++each) awaited_[step].insert(each);

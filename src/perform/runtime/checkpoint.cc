@@ -219,6 +219,12 @@ TensorSource with_suffix(const TensorSource& tensors, const std::string& suffix)
   return [&tensors, suffix](const std::string& name) { return tensors(name + suffix); };
 }
 
+std::vector<int64_t> layers_of_stages(const plan::Plan& plan) {
+  std::vector<int64_t> out;
+  for (const plan::Stage& stage : plan.stages) out.push_back(stage.slice.layers);
+  return out;
+}
+
 bool writes_shard(const plan::Plan& plan, int32_t rank) {
   return plan.ranks[static_cast<size_t>(rank)].replica == 0 || shares_out_state(plan);
 }
@@ -326,6 +332,19 @@ Status check_outer_steps(const Manifest& manifest, const plan::Plan& plan,
   if (!manifest.exchange || !manifest.exchange->is_local() || !steps_locally(plan)) return {};
   plan::Plan before = plan;
   before.exchange = manifest.exchange;
+  const auto streams = [](const plan::Exchange& exchange) {
+    return exchange.fragments_in_use() > 1 && exchange.delay_in_use() > 0;
+  };
+  // Each stage is cut into fragments by itself: of other stages other parameters are under way.
+  if ((streams(*before.exchange) || streams(*plan.exchange)) &&
+      manifest.layers_of_stages != layers_of_stages(plan)) {
+    return unusable(
+        fmt::format("{} has fragments on their way, of stages of {} layers, and this job has "
+                    "stages of {}",
+                    where, fmt::join(manifest.layers_of_stages, ", "),
+                    fmt::join(layers_of_stages(plan), ", ")),
+        "the stages that wrote it");
+  }
   const int64_t next = manifest.step + 1;
   for (int32_t stage = 0; stage < std::ssize(plan.stages); ++stage) {
     const auto groups = static_cast<int32_t>(plan::gradient_groups(plan, stage).size());

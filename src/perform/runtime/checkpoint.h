@@ -55,6 +55,7 @@ struct Manifest {
   std::string precision;
   model::Model model;  // whose weights these are
   std::optional<plan::Exchange> exchange;
+  std::vector<int64_t> layers_of_stages;  // in the order of stages
   std::vector<Shard> shards;
 
   bool operator==(const Manifest&) const = default;
@@ -83,6 +84,7 @@ std::string parameter_suffix(const plan::Plan& plan, int32_t rank);
 // The same source, where what is asked for has that suffix.
 TensorSource with_suffix(const TensorSource& tensors, const std::string& suffix);
 bool writes_shard(const plan::Plan& plan, int32_t rank);
+std::vector<int64_t> layers_of_stages(const plan::Plan& plan);
 
 std::string step_folder(const std::string& directory, int64_t step);
 
@@ -208,6 +210,7 @@ void describe(Archive& a, Manifest& manifest) {
   a.required("precision", manifest.precision);
   a.required("model", manifest.model);
   a.optional("exchange", manifest.exchange);
+  a.optional("layers_of_stages", manifest.layers_of_stages);
   a.required("shards", manifest.shards);
   a.check(manifest.step >= 1, "step", "must be at least 1");
 }

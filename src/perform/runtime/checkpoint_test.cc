@@ -85,6 +85,7 @@ TEST_F(Checkpoints, AreFoundAndLoadedWhole) {
 // A mean on its way ends in the step that it was made for, or the checkpoint is refused.
 TEST_F(Checkpoints, WithinAnOuterStepItsStepsStay) {
   plan::Plan plan = make_test_plan({.stages = 1, .replicas = 2, .steps = 100, .apart = true});
+  std::vector<int64_t> split = layers_of_stages(plan);
   const auto fits = [&](int64_t step, const plan::Exchange& wrote, const plan::Exchange& reads) {
     plan.exchange = reads;
     const Manifest manifest{.step = step,
@@ -92,7 +93,8 @@ TEST_F(Checkpoints, WithinAnOuterStepItsStepsStay) {
                             .plan_digest = "any",
                             .precision = std::string(to_name(plan.training.precision)),
                             .model = plan.model,
-                            .exchange = wrote};
+                            .exchange = wrote,
+                            .layers_of_stages = split};
     return check_fits({"there", manifest}, plan);
   };
   const plan::Exchange ten{.mode = plan::ExchangeMode::kLocal, .steps = 10, .delay = 4};
@@ -109,6 +111,13 @@ TEST_F(Checkpoints, WithinAnOuterStepItsStepsStay) {
   EXPECT_THAT(within.error().text(), HasSubstr("began in step 15"));
   EXPECT_TRUE(fits(14, ten, five)) << "between two";
   EXPECT_TRUE(fits(12, ten, sparse));
+  // Fragments are of the stages that a run has.
+  plan::Exchange parts = ten;
+  parts.fragments = 2;
+  EXPECT_TRUE(fits(12, parts, parts));
+  split = {1, 1};
+  EXPECT_TRUE(fits(12, ten, ten)) << "all groups at once";
+  EXPECT_THAT(fits(12, parts, parts).error().text(), HasSubstr("of stages of 1, 1 layers"));
 }
 
 TEST_F(Checkpoints, WithoutAManifestThereIsNone) {

@@ -88,7 +88,11 @@ FittedState::FittedState(const plan::Plan& plan, int32_t rank, TensorShapes shap
     const size_t at = name.rfind(kResidual);
     if (at == std::string::npos) continue;
     const std::string datacenter = name.substr(at + kResidual.size());
-    if (!here.contains(datacenter)) left_[name.substr(0, at)].push_back(datacenter);
+    if (!holds_residuals(plan)) {
+      notes_.insert("what datacenters had not sent is lost: this job exchanges all there is");
+    } else if (!here.contains(datacenter)) {
+      left_[name.substr(0, at)].push_back(datacenter);
+    }
   }
 }
 

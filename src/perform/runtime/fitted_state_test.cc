@@ -125,6 +125,12 @@ TEST(FittedState, WithoutOuterStepsParametersAreTheAnchor) {
   EXPECT_THAT(undelayed.read("w.outer.arrived"), ElementsAre(3, -1));
 }
 
+TEST(FittedState, SaysThatResidualsAreLostWhereNobodySendsThem) {
+  Fitted dense(plan_of(2, {}), 0, {floats("w", {1}), floats("w.residual.oregon", {2})});
+  EXPECT_THAT(dense.read("w"), ElementsAre(1));
+  EXPECT_THAT(dense.state().notes(), ElementsAre(HasSubstr("had not sent is lost")));
+}
+
 // The datacenters of a Plan in another order: each has its own parameters.
 TEST(FittedState, TheFirstDatacenterMayBeAnother) {
   plan::Plan plan = plan_of(2, {.mode = ExchangeMode::kLocal});

@@ -64,7 +64,8 @@ Manifest manifest_of(const plan::Plan& plan, int64_t step) {
           .plan_digest = plan::plan_digest(plan),
           .precision = std::string(to_name(plan.training.precision)),
           .model = plan.model,
-          .exchange = plan.exchange};
+          .exchange = plan.exchange,
+          .layers_of_stages = layers_of_stages(plan)};
 }
 
 }  // namespace

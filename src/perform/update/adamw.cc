@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/vectorised.h"
 
 namespace tombolo::update {
 namespace {
@@ -16,11 +17,7 @@ struct Factors {
   float epsilon;
 };
 
-// g++ vectorises no loop of unknown length below -O3, and no square root that may set errno. Four
-// lanes round as one does.
-#if defined(__GNUC__) && !defined(__clang__)
-__attribute__((optimize("O3", "no-math-errno", "no-trapping-math")))
-#endif
+TOMBOLO_VECTORISED
 void step_adam(const Factors& factors, int64_t size, float* __restrict w, const float* __restrict g,
                float* __restrict m, float* __restrict v) {
   const Factors f = factors;

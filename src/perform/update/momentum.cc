@@ -3,20 +3,18 @@
 #include <cstddef>
 
 #include "base/check.h"
+#include "base/vectorised.h"
 
 namespace tombolo::update {
 namespace {
 
 struct Factors {
   float rate, keep, decay;
-  float own,
-      of_buffer;  // Nesterov's looks one momentum further ahead; both make one loop without branches
+  // Nesterov's looks one momentum further ahead; these make both one loop without branches.
+  float own, of_buffer;
 };
 
-// g++ vectorises no loop of unknown length below -O3. Four lanes round as one does.
-#if defined(__GNUC__) && !defined(__clang__)
-__attribute__((optimize("O3", "no-trapping-math")))
-#endif
+TOMBOLO_VECTORISED
 void step_momentum(const Factors& factors, size_t size, float* __restrict w,
                    const float* __restrict g, float* __restrict b) {
   const Factors f = factors;

@@ -6,14 +6,7 @@
 #include <cstddef>
 
 #include "base/check.h"
-
-// g++ vectorises no square root that may set errno, and little below -O3. Lanes round as one does.
-#if defined(__GNUC__) && !defined(__clang__)
-#define TOMBOLO_SPARSE_LOOP \
-  __attribute__((optimize("O3", "no-math-errno", "no-trapping-math"), noinline))
-#else
-#define TOMBOLO_SPARSE_LOOP
-#endif
+#include "base/vectorised.h"
 
 namespace tombolo::update {
 namespace {
@@ -51,7 +44,7 @@ __attribute__((always_inline)) inline void for_each_block(const SparseGradient& 
   work(blocks - 1, last, std::min(kSparseBlock, size - last));
 }
 
-TOMBOLO_SPARSE_LOOP
+TOMBOLO_VECTORISED
 void step_sgd(float rate, const float* __restrict g, float* __restrict w) {
   for (int64_t i = 0; i < kSparseBlock; ++i) w[i] -= rate * g[i];
 }
@@ -86,7 +79,7 @@ Missed missed_steps(const MomentumStep& step, uint32_t missed) {
   return {static_cast<float>(kept), static_cast<float>(step.learning_rate * share * sum)};
 }
 
-TOMBOLO_SPARSE_LOOP
+TOMBOLO_VECTORISED
 void catch_up(Missed missed, int64_t count, float* __restrict w, float* __restrict b) {
   for (int64_t i = 0; i < count; ++i) {
     w[i] -= missed.moved * b[i];
@@ -94,7 +87,7 @@ void catch_up(Missed missed, int64_t count, float* __restrict w, float* __restri
   }
 }
 
-TOMBOLO_SPARSE_LOOP
+TOMBOLO_VECTORISED
 void step_momentum(Momentum f, int64_t count, const float* __restrict g, float* __restrict w,
                    float* __restrict b) {
   for (int64_t i = 0; i < count; ++i) {
@@ -121,7 +114,7 @@ LazyAdam factors_of(const AdamStep& step, uint32_t elapsed) {
           .epsilon = static_cast<float>(step.epsilon)};
 }
 
-TOMBOLO_SPARSE_LOOP
+TOMBOLO_VECTORISED
 void step_lazy_adam(const LazyAdam& factors, int64_t count, const float* __restrict g,
                     float* __restrict w, float* __restrict m, float* __restrict v) {
   const LazyAdam f = factors;  // nothing that is written can be one of them
