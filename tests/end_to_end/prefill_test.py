@@ -108,7 +108,9 @@ class ServerCase(WeightCase):
              "added_tokens": [{"id": END, "content": "<|endoftext|>", "special": True}],
              "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}}))
 
+    # Of a run each completion is one that may wait: on a busy machine there may be no room in its gaps for long.
     def start(self, *options, ca=None):
+        self.tier = {"service_tier": "flex"} if "--run" in options else {}
         command = [BUILD / "tombolo", "prefill", "--weights", "weights", "--listen", "127.0.0.1:0", "--json", *options]
         self.server = subprocess.Popen(list(map(str, command)), cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                        stderr=subprocess.PIPE, text=True)
@@ -151,7 +153,7 @@ class ServerCase(WeightCase):
         return out
 
     def completion(self, **fields):
-        body = {"model": "weights", "prompt": self.PROMPT, "max_tokens": self.LENGTH, "temperature": 0} | fields
+        body = {"model": "weights", "prompt": self.PROMPT, "max_tokens": self.LENGTH, "temperature": 0} | self.tier | fields
         status, _, text = self.ask("/v1/completions", body)
         self.assertEqual(status, 200, text)
         return json.loads(text)
@@ -265,6 +267,30 @@ class Server(ServerCase):
         while self.ask("/v1/completions", {"model": "weights", "prompt": "Hello", "max_tokens": 1})[0] != 200:
             self.assertLess(time.monotonic(), until, "the place of who left was never free")
         self.assertIn("requests_running 0", self.ask("/metrics")[2])
+
+    # Those that may wait are answered all of them, two at once while others may come, beside those that may not.
+    def test_those_that_may_wait(self):
+        self.start("--requests", 2, "--flex-requests", 12)
+        wanted = self.completion()["choices"]
+        flex = {"model": "weights", "prompt": self.PROMPT, "max_tokens": self.LENGTH, "temperature": 0, "service_tier": "flex"}
+        answers, streams = [], []
+        threads = [threading.Thread(target=lambda: answers.append(self.ask("/v1/completions", flex))) for _ in range(8)]
+        threads += [threading.Thread(target=lambda: streams.append(self.events("/v1/completions", flex))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        until = time.monotonic() + GUARD_S
+        while "requests_waiting 0" in self.ask("/metrics")[2] and len(answers) + len(streams) < 12:
+            self.assertLess(time.monotonic(), until, "nobody waits")
+        for thread in threads:
+            thread.join()
+        self.assertEqual([(status, json.loads(text)["service_tier"]) for status, _, text in answers], [(200, "flex")] * 8)
+        self.assertEqual([json.loads(text)["choices"] for _, _, text in answers], [wanted] * 8)
+        texts = ["".join(event["choices"][0]["text"] for event in events) for events in streams]
+        self.assertEqual(texts, [wanted[0]["text"]] * 4)
+        metrics = self.ask("/metrics")[2]
+        self.assertIn("requests_running 0", metrics)
+        self.assertIn("requests_waiting 0", metrics)
+        self.refusal(400, "/v1/completions", flex | {"service_tier": "priority"})
 
     def test_no_memory_for_keys_and_values(self):
         self.start("--kv-memory", "20 KB")

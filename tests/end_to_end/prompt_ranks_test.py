@@ -133,19 +133,19 @@ class PromptRanks(RingCase):
         weight_bytes, kv_bytes = self.facts["weight_bytes"], self.facts["kv_bytes_per_token"]
         self.assertEqual(self.stop(), 0)
         self.assertEqual(wanted[1][0]["text"], text_of(self.answer))
-        for one_datacenter, ranks in [(False, [3, 2]), (True, [0, 2, 1, 3])]:
+        for one_datacenter, ranks, steps in [(False, [3, 2], 60), (True, [0, 2, 1, 3], 120)]:
             with self.subTest(ranks=ranks):
                 shutil.rmtree(self.folder / "both", ignore_errors=True)
-                self.write("job.toml", job(one_datacenter))
+                self.write("job.toml", job(one_datacenter, steps))
                 self.ended(self.train("alone"))
                 run = self.answering(ranks)
-                self.start("--run", self.path)
+                self.start("--run", self.path, "--patience", "1 s")
                 self.assertEqual((self.facts["weight_bytes"], self.facts["kv_bytes_per_token"]), (weight_bytes, kv_bytes))
                 got = [self.completion(**question)["choices"] for question in questions]
                 self.ended(run)
                 self.assertEqual(got, wanted)
                 self.assertEqual(self.server.wait(timeout=GUARD_S), 1)  # the run has ended
-                self.assertEqual(len(self.losses("alone")), 60)
+                self.assertEqual(len(self.losses("alone")), steps)
                 self.assertEqual(self.losses("alone"), self.losses("both"))
                 # Each has its share of the four layers in every pass.
                 layers = self.records(self.folder / "both" / "trace.jsonl", "prompt_layers", by="rank")

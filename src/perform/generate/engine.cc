@@ -69,7 +69,9 @@ std::optional<Refused> Engine::admit(Request request) {
                                                   "all prompts together have {}",
                                                   room, bytes, limits_.kv_bytes)};
   }
-  if (requests() >= limits_.requests_max || bytes > limits_.kv_bytes - kv_bytes_used_) {
+  const int64_t parts = request.flex && requests() > 0 ? 2 : 1;
+  if (requests() >= limits_.requests_max / parts ||
+      bytes > limits_.kv_bytes / parts - kv_bytes_used_) {
     return Refused{Refusal::kBusy, fmt::format("{} prompts are being answered", requests())};
   }
   kv_bytes_used_ += bytes;

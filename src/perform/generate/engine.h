@@ -57,6 +57,7 @@ struct Request {
   std::vector<int64_t> stop;    // ends with one of these, which is not part of the answer
   Sampling sampling;
   Share share = Share::kWhole;
+  bool flex = false;  // may wait: beside others it leaves half of all limits to those that may not
 
   bool operator==(const Request&) const = default;
 };

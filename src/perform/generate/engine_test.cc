@@ -151,6 +151,31 @@ TEST(Engine, CountsKeysAndValuesBeforeItPromises) {
   EXPECT_FALSE(engine.admit({.id = 3, .tokens = {1}, .tokens_max = 1}));
 }
 
+// Those that may wait leave half of places and memory to those that may not, unless they are alone.
+TEST(Engine, LeavesRoomToThoseThatMayNotWait) {
+  ManualClock clock;
+  const ToyShard shard(clock, kLayer);
+  Engine engine(shard, {.kv_bytes = 24 * 20, .requests_max = 4}, clock);
+  const auto admits = [&](int64_t id, bool flex, int64_t answer = 1) {
+    const auto refused =
+        engine.admit({.id = id, .tokens = {3, 4}, .tokens_max = answer, .flex = flex});
+    if (refused) EXPECT_EQ(refused->why, Refusal::kBusy);
+    return !refused;
+  };
+  EXPECT_TRUE(admits(1, true));
+  EXPECT_TRUE(admits(2, true));
+  EXPECT_FALSE(admits(3, true));
+  EXPECT_TRUE(admits(4, false));
+  EXPECT_TRUE(admits(5, false));
+  EXPECT_FALSE(admits(6, false));
+  for (const int64_t id : {1, 2, 5}) engine.cancel(id);
+  EXPECT_FALSE(admits(7, true, 10));  // 2 and 11 tokens of the 10 that it may have beside others
+  EXPECT_TRUE(admits(7, true, 7));
+  engine.cancel(4);
+  engine.cancel(7);
+  EXPECT_TRUE(admits(8, true, 19));  // alone: all of them
+}
+
 TEST(Engine, RefusesWhatCannotBeAnswered) {
   ManualClock clock;
   const ToyShard shard(clock, kLayer, toy_model(3, 8));

@@ -39,6 +39,7 @@ void describe(Archive& a, FrontMessage& m) {
   a.optional("top_p", m.request.sampling.top_p);
   a.optional("seed", m.request.sampling.seed);
   if (Archive::kReads || m.request.share != Share::kWhole) a.optional("share", m.request.share);
+  if (Archive::kReads || m.request.flex) a.optional("flex", m.request.flex);
   if (Archive::kReads || m.decode) a.optional("decode", m.decode);
   a.check(m.kind != FrontWord::kDecode || m.decode, "decode", "where is it?");
   a.check(m.request.sampling.temperature >= 0 && m.request.sampling.temperature <= 100,

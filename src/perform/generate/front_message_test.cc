@@ -6,12 +6,12 @@ namespace tombolo::generate {
 namespace {
 
 TEST(Message, WhatIsWrittenReadsBack) {
-  const FrontMessage request{
-      .request = {.id = 7,
-                  .tokens = {1, 2, 3},
-                  .tokens_max = 16,
-                  .stop = {2},
-                  .sampling = {.temperature = 0.5, .top_p = 0.9, .seed = 3}}};
+  const FrontMessage request{.request = {.id = 7,
+                                         .tokens = {1, 2, 3},
+                                         .tokens_max = 16,
+                                         .stop = {2},
+                                         .sampling = {.temperature = 0.5, .top_p = 0.9, .seed = 3},
+                                         .flex = true}};
   EXPECT_EQ(parse_front(to_line(request)).value(), request);
   const FrontMessage cancel{.kind = FrontWord::kCancel, .request = {.id = 7}};
   EXPECT_EQ(parse_front(to_line(cancel)).value(), cancel);

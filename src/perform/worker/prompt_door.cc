@@ -144,7 +144,8 @@ void PromptDoor::take(const FrontMessage& message) {
   if (message.kind == FrontWord::kBeat) return say({.kind = WorkerWord::kBeat});
   if (message.kind == FrontWord::kDecode) return take_decode_place(*message.decode);
   auto refused = admit(message.request);
-  if (!refused && !fits_into_gaps(std::ssize(message.request.tokens))) {
+  const bool alone = message.request.flex && engine_.requests() <= others_.shards;
+  if (!refused && !alone && !fits_into_gaps(message.request)) {
     engine_.cancel(id);
     refused = {generate::Refusal::kBusy,
                fmt::format("the gaps of training leave no room for its first token within {}",
@@ -167,7 +168,7 @@ void PromptDoor::take_decode_place(const generate::DecodePlace& place) {
 
 // The prompt that was admitted last, behind one pass of each of the others. Each of several shards has
 // as much of the time as the others.
-bool PromptDoor::fits_into_gaps(int64_t tokens) {
+bool PromptDoor::fits_into_gaps(const generate::Request& request) {
   if (!gaps_.windows || !gaps_.windows->period_begin()) return true;
   const auto times = times_of(engine_, facts_.model.sequence);
   if (!times) return true;
@@ -178,7 +179,9 @@ bool PromptDoor::fits_into_gaps(int64_t tokens) {
         .has_value();
   };
   if (in_time(engine_.turns())) return true;
-  if (!in_time({tokens})) engine_.doubt({.rows = tokens});
+  // Those that may wait ask again and again.
+  const int64_t tokens = std::ssize(request.tokens);
+  if (!request.flex && !in_time({tokens})) engine_.doubt({.rows = tokens});
   return false;
 }
 

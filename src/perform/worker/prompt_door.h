@@ -19,7 +19,8 @@ namespace tombolo::worker {
 
 // When a rank of a run answers, and what is refused at once: a prompt whose first token would not be
 // there in time, by how long layers took so far. As long as nothing is known of that, or of the
-// rank's gaps, none is.
+// rank's gaps, none is; nor is one that may wait (generate::Request::flex) while others under way are
+// fewer than the ranks that share the model.
 struct PromptGaps {
   const prefill::RankWindows* windows = nullptr;  // outlives whoever has this; null: all the time
   SimDuration within{10'000'000'000};
@@ -64,7 +65,7 @@ class PromptDoor {
   void hear_sender();
   void say(const generate::WorkerMessage& message);
   void flush();
-  bool fits_into_gaps(int64_t tokens);
+  bool fits_into_gaps(const generate::Request& request);
 
   int socket_;
   const generate::ShardFacts& facts_;

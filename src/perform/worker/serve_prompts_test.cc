@@ -179,8 +179,9 @@ TEST(PromptsInForeseenGaps, AreRefusedWhereNoWindowIsThereInTime) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
   PromptDoor door(shard, {}, ends[1], clock, {.windows = &windows, .within = {11'500}});
-  const auto ask = [&](int64_t id) {
-    say_to(ends[0], to_line(FrontMessage{.request = {.id = id, .tokens = {3, 4}}}) + "\n");
+  const auto ask = [&](int64_t id, bool flex = false) {
+    say_to(ends[0],
+           to_line(FrontMessage{.request = {.id = id, .tokens = {3, 4}, .flex = flex}}) + "\n");
     EXPECT_TRUE(door.listen(false).value());
     return hear_from(ends[0]);
   };
@@ -198,9 +199,15 @@ TEST(PromptsInForeseenGaps, AreRefusedWhereNoWindowIsThereInTime) {
   clock.advance({8'000});
   EXPECT_THAT(ask(3), HasSubstr("\"admitted\""));  // 2,000 now and 1,000 at 21,000
   EXPECT_THAT(ask(4), HasSubstr("\"refused\""));
-  // What was seen once is no law for ever: where not even a prompt alone would fit, it is forgotten.
+  // What was seen once is no law for ever: where not even a prompt alone would fit, it is forgotten. One
+  // that may wait is asked about no gaps, and begins when no other is under way.
   clock.advance({1'900});
-  int64_t id = 5;
+  int64_t id = 6;
+  EXPECT_THAT(ask(5, true), HasSubstr("\"refused\""));
+  say_to(ends[0], to_line(FrontMessage{.kind = FrontWord::kCancel, .request = {.id = 3}}) + "\n");
+  EXPECT_THAT(ask(4), HasSubstr("the gaps of training"));
+  EXPECT_THAT(ask(5, true), HasSubstr("\"admitted\""));
+  say_to(ends[0], to_line(FrontMessage{.kind = FrontWord::kCancel, .request = {.id = 5}}) + "\n");
   while (ask(id).find("\"refused\"") != std::string::npos) ASSERT_LT(++id, 100);
   close(ends[0]);
 }

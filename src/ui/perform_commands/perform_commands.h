@@ -123,6 +123,8 @@ struct PrefillOptions {
   int64_t prompt_tokens = 8192;
   int64_t answer_tokens = 4096;
   std::string answer_time = "5 min";
+  int64_t flex_requests = 64;
+  std::string flex_patience = "10 min";
   std::string patience = "30 s";
   std::string body = "1 MiB";
   std::string api_keys;  // file; empty: anybody who can reach the address

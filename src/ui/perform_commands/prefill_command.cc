@@ -16,6 +16,7 @@
 #include "ui/command/answer.h"
 #include "ui/perform_commands/perform_commands.h"
 #include "ui/serve/api_server.h"
+#include "ui/serve/flex_backend.h"
 #include "ui/serve/lasting_backend.h"
 #include "ui/serve/worker_backend.h"
 
@@ -42,17 +43,22 @@ Result<weights::TextEnds> ends_of(const std::string& folder, const weights::Conf
       "reading " + path);
 }
 
+Result<SimDuration> time_of(const std::string& text, const char* option, const char* usual) {
+  const Seconds time =
+      TRY(during(parse_quantity<Seconds>(text), fmt::format("reading {}", option)));
+  if (!(time.value >= 0.001) || time.value > 86'400)
+    return unusable(fmt::format("{} {}: not between 1 ms and a day", option, text), usual);
+  return round_to_ns(time);
+}
+
 Result<serve::ServeLimits> limits_of(const PrefillOptions& options) {
   serve::ServeLimits out{.body_bytes = TRY(bytes_of(options.body, "--body")),
                          .prompt_tokens = options.prompt_tokens,
                          .answer_tokens = options.answer_tokens,
                          .requests = options.requests};
-  const Seconds time =
-      TRY(during(parse_quantity<Seconds>(options.answer_time), "reading --answer-time"));
-  if (!(time.value >= 0.001) || time.value > 86'400)
-    return unusable(fmt::format("--answer-time {}: no time to answer in", options.answer_time),
-                    "5 min");
-  out.answer_time = round_to_ns(time);
+  out.flex_requests = options.flex_requests;
+  out.answer_time = TRY(time_of(options.answer_time, "--answer-time", "5 min"));
+  out.flex_patience = TRY(time_of(options.flex_patience, "--flex-patience", "10 min"));
   return out;
 }
 
@@ -139,10 +145,10 @@ void say_ready(const PrefillOptions& options, const serve::ServeOptions& serve,
   } else {
     out << fmt::format(
         "{} answers at {}\n  weights {}, keys and values {} a token, {} for all prompts together\n"
-        "  up to {} tokens of prompt and answer, {} prompts at once{}\n",
+        "  up to {} tokens of prompt and answer, {} prompts at once, {} that may wait{}\n",
         serve.model, url, brief(Bytes{real(facts.weight_bytes)}),
         brief(Bytes{real(facts.kv_bytes_per_token)}), brief(Bytes{real(facts.kv_bytes_max)}),
-        facts.positions, serve.limits.requests,
+        facts.positions, serve.limits.requests, serve.limits.flex_requests,
         serve.keys.empty() ? "; anybody on this machine may ask" : "");
   }
   out.flush();
@@ -206,7 +212,8 @@ Status prefill(const PrefillOptions& options, std::ostream& out) {
   serve.positions = facts.positions;
   SystemClock clock;
   serve::LastingBackend backend(std::move(worker), opener(wanted, facts), lasting, clock);
-  const auto server = TRY(serve::ApiServer::open(serve, backend, *tokenizer, clock));
+  serve::FlexBackend flex(backend, {.patience = serve.limits.flex_patience}, clock);
+  const auto server = TRY(serve::ApiServer::open(serve, flex, *tokenizer, clock));
   say_ready(options, serve, facts, server->address(), out);
   while (!signals.flag()) {
     if (!backend.alive()) return failed(backend.end());
@@ -248,6 +255,15 @@ command::Command add_prefill(CLI::App& app) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   words->add_option("--answer-time", options->answer_time, "of an answer, at most")
+      ->capture_default_str();
+  words
+      ->add_option("--flex-requests", options->flex_requests,
+                   "that may wait (\"service_tier\": \"flex\"), at once; others get 429")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  words
+      ->add_option("--flex-patience", options->flex_patience,
+                   "of a request that may wait, until it is begun")
       ->capture_default_str();
   words
       ->add_option("--patience", options->patience,

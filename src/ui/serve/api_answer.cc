@@ -12,11 +12,13 @@ Value usage_object(const Usage& usage) {
 }
 
 Value object(const AnswerFacts& facts, const char* kind, Value::Array choices) {
-  return Value::Table{{"id", facts.id},
-                      {"object", kind},
-                      {"created", facts.created},
-                      {"model", facts.model},
-                      {"choices", std::move(choices)}};
+  Value out = Value::Table{{"id", facts.id},
+                           {"object", kind},
+                           {"created", facts.created},
+                           {"model", facts.model},
+                           {"choices", std::move(choices)}};
+  if (facts.flex) out.set("service_tier", "flex");
+  return out;
 }
 
 Value choice(const char* key, Value content, const std::optional<std::string>& end) {

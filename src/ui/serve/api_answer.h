@@ -15,6 +15,7 @@ struct AnswerFacts {
   std::string id;  // "cmpl-..." or "chatcmpl-..."
   std::string model;
   int64_t created = 0;  // seconds since 1970
+  bool flex = false;    // the tier that it was answered with
 };
 
 struct Usage {

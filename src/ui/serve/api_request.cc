@@ -110,6 +110,16 @@ ApiResult<std::vector<std::string>> stop_of(const Value& body) {
   return out;
 }
 
+// OpenAI's word for requests that may wait for a place; whoever says nothing does not wait.
+ApiResult<bool> flex_of(const Value& body) {
+  constexpr const char* kKey = "service_tier";
+  if (!given(body, kKey)) return false;
+  const std::string tier = API_TRY(text_at(body, kKey));
+  if (tier == "flex") return true;
+  if (tier == "auto" || tier == "default") return false;
+  return bad_request(kKey, "`service_tier` may be \"auto\", \"default\" or \"flex\" here.");
+}
+
 ApiResult<Value> object_of(std::string_view body) {
   auto value = parse_json(body, "the body");
   if (!value) return bad_request("", "The body is not valid JSON: " + value.error().message);
@@ -128,6 +138,7 @@ ApiResult<ApiRequest> common(const Value& body) {
   if (out.top_p == 0) out.top_p = 1e-9;  // the likeliest token alone
   out.seed = API_TRY(integer_at(body, "seed", INT64_MIN));
   out.stop = API_TRY(stop_of(body));
+  out.flex = API_TRY(flex_of(body));
   out.stream = API_TRY(flag_at(body, "stream"));
   if (const Maybe options = given(body, "stream_options")) {
     out.stream_usage = API_TRY(flag_at(*options, "include_usage"));

@@ -35,6 +35,7 @@ struct ApiRequest {
   double top_p = 1;
   std::optional<int64_t> seed;
   std::vector<std::string> stop;  // up to four, none empty
+  bool flex = false;              // "service_tier": "flex"
   bool stream = false;
   bool stream_usage = false;
 };

@@ -22,6 +22,19 @@ TEST(ApiRequest, ReadsACompletion) {
   EXPECT_EQ(got->seed, -3);
   EXPECT_THAT(got->stop, ElementsAre("a", "b"));
   EXPECT_TRUE(got->stream && got->stream_usage);
+  EXPECT_FALSE(got->flex);
+}
+
+TEST(ApiRequest, KnowsThoseThatMayWait) {
+  for (const auto& [tier, flex] : {std::pair{R"("flex")", true},
+                                   {R"("auto")", false},
+                                   {R"("default")", false},
+                                   {"null", false}}) {
+    const auto got =
+        parse_completion(fmt::format(R"({{"model":"m","prompt":"x","service_tier":{}}})", tier));
+    ASSERT_TRUE(got) << tier;
+    EXPECT_EQ(got->flex, flex) << tier;
+  }
 }
 
 TEST(ApiRequest, TakesPromptsAsTheApiDoes) {
@@ -61,6 +74,8 @@ TEST(ApiRequest, RefusesByNameWhatIsNotComputed) {
            {R"("top_p":-0.1)", "top_p"},
            {R"("max_tokens":0)", "max_tokens"},
            {R"("seed":"x")", "seed"},
+           {R"("service_tier":"priority")", "service_tier"},
+           {R"("service_tier":1)", "service_tier"},
            {R"("stream":1)", "stream"},
            {R"("stop":[""])", "stop"},
            {R"("stop":["a","b","c","d","e"])", "stop"}}) {

@@ -175,7 +175,8 @@ Status ApiServer::Inside::read_certificate() {
 void ApiServer::Inside::set_limits() {
   http_.request_bytes = static_cast<size_t>(options_.limits.body_bytes) + kBesideTheBody;
   http_.set_payload_max_length(static_cast<size_t>(options_.limits.body_bytes));
-  const size_t threads = static_cast<size_t>(options_.limits.requests) + kMoreThreads;
+  const size_t threads =
+      static_cast<size_t>(options_.limits.requests + options_.limits.flex_requests) + kMoreThreads;
   http_.new_task_queue = [this, threads] {
     return new serve::http::CountedPool(threads, http_.waiting);
   };
@@ -278,7 +279,7 @@ void ApiServer::Inside::route() {
          ready ? 200 : 503);
   });
   http_.Get("/metrics", [this](const Request&, Response& response) {
-    response.set_content(metrics_.text(), "text/plain; version=0.0.4");
+    response.set_content(metrics_.text(backend_.waiting()), "text/plain; version=0.0.4");
   });
   http_.set_error_handler([](const Request&, Response& response) {
     if (response.body.empty()) refuse(response, of_status(response.status));
@@ -317,7 +318,9 @@ void ApiServer::Inside::complete(bool chat, const Request& request, Response& re
 }
 
 Piece ApiServer::Inside::next_piece(Admitted& admitted) {
-  const SimTime until = admitted.arrived + options_.limits.answer_time;
+  const ServeLimits& limits = options_.limits;
+  const SimDuration waits = admitted.facts.flex ? limits.flex_patience : SimDuration{};
+  const SimTime until = admitted.arrived + waits + limits.answer_time;
   const Connection* client = Connection::of_this_thread();
   CHECK(client, "a request without a connection");
   for (;;) {

@@ -5,11 +5,14 @@
 //
 //   bytes of a request            limits.body_bytes, 16 KiB for all else       413, or no answer
 //   time to send one              10 s, 1 s while others wait                  the connection ends
-//   prompts at once               limits.requests                              429, Retry-After
+//   prompts at once               limits.requests; limits.flex_requests that   429, Retry-After
+//                                 may wait, waiting or not
 //   memory of keys and values     the backend's                                503, Retry-After
 //   tokens of a prompt            limits.prompt_tokens, the model's positions  400
-//   time of an answer             limits.answer_time                           it ends there
-//   connections                   limits.requests + 16 served, 64 waiting      closed unheard
+//   time of an answer             limits.answer_time, behind                   it ends there
+//                                 limits.flex_patience for those that may wait
+//   connections                   limits.requests + flex_requests + 16 served, closed unheard
+//                                 64 waiting
 //
 // Bodies are parsed and tokenized one at a time: a body of 1 MiB may take 100 MiB while it is
 // parsed. A client that leaves is noticed within 100 ms or at its next piece, and its prompt is
@@ -38,6 +41,8 @@ struct ServeLimits {
   int64_t answer_tokens = 4096;
   int64_t requests = 16;
   SimDuration answer_time{300'000'000'000};
+  int64_t flex_requests = 64;
+  SimDuration flex_patience{600'000'000'000};
 };
 
 struct ServeOptions {

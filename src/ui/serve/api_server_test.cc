@@ -145,6 +145,32 @@ TEST_F(Served, NoMoreAtOnceThanWasSaid) {
   EXPECT_EQ(post(kHello)->status, 200);
 }
 
+// One that may wait has a place of its own, and says so in its answer.
+TEST_F(Served, ThoseThatMayWaitHavePlacesOfTheirOwn) {
+  ServeOptions wanted = options();
+  wanted.limits.requests = 1;
+  wanted.limits.flex_requests = 1;
+  open(std::move(wanted));
+  constexpr const char* kFlex = R"({"model":"m","prompt":"Hi","service_tier":"flex"})";
+  backend_.waits = true;
+  std::thread first([&] { EXPECT_EQ(post(kHello)->status, 200); });
+  std::thread flex([&] {
+    const auto answer = post(kFlex);
+    EXPECT_EQ(answer->status, 200);
+    EXPECT_THAT(answer->body, HasSubstr(R"("service_tier":"flex")"));
+  });
+  while (backend_.requests().size() < 2) std::this_thread::yield();
+  EXPECT_EQ(post(kHello)->status, 429);
+  EXPECT_EQ(post(kFlex)->status, 429);
+  EXPECT_THAT(client().Get("/metrics")->body, HasSubstr("requests_waiting 0"));
+  backend_.go_on();
+  first.join();
+  flex.join();
+  const auto asked = backend_.requests();
+  EXPECT_EQ(std::ranges::count(asked, true, &generate::Request::flex), 1);
+  EXPECT_THAT(post(kHello)->body, Not(HasSubstr("service_tier")));
+}
+
 // Streaming or not: its prompt is given up.
 TEST_F(Served, NoticesWhoLeaves) {
   open(options());

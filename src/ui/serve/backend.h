@@ -39,13 +39,14 @@ class Answer {
 class Backend {
  public:
   virtual ~Backend() = default;
-  // At once, or as soon as somebody who computes has a moment: never queues. Gives the request an
-  // id of its own.
+  // At once, or as soon as somebody who computes has a moment: never queues (flex_backend.h does, for
+  // those that may wait). Gives the request an id of its own.
   virtual tl::expected<std::unique_ptr<Answer>, generate::Refused> admit(
       generate::Request request) = 0;
   virtual bool alive() const = 0;                    // false: it will never answer again
   virtual bool ready() const { return alive(); }     // false: it does not answer now
   virtual std::string end() const = 0;               // why it is not alive
+  virtual int64_t waiting() const { return 0; }      // requests that are not begun
   virtual bool may_return() const { return false; }  // not alive: another one may take its place
   // Gives up all that is under way; nobody admits anything any more. Who computes hears it at once.
   virtual void hang_up() {}

@@ -66,9 +66,8 @@ ApiResult<int64_t> RequestDesk::tokens_max(const ApiRequest& request, bool chat,
 
 ApiResult<std::unique_ptr<Admitted>> RequestDesk::admit(bool chat, std::string_view body) {
   const SimTime arrived = clock_.now();
-  std::unique_ptr<Place> place = Place::take(running_, options_.limits.requests);
-  if (!place) return tl::unexpected(too_many_requests());
   AnswerFacts facts{.chat = chat, .model = options_.model, .created = options_.unix_time()};
+  std::unique_ptr<Place> place;
   ApiRequest request;
   Prompt prompt;
   generate::Request wanted;
@@ -77,6 +76,10 @@ ApiResult<std::unique_ptr<Admitted>> RequestDesk::admit(bool chat, std::string_v
     auto parsed = chat ? parse_chat(body) : parse_completion(body);
     if (!parsed) return tl::unexpected(std::move(parsed.error()));
     request = std::move(*parsed);
+    const ServeLimits& limits = options_.limits;
+    place = request.flex ? Place::take(flex_, limits.flex_requests)
+                         : Place::take(running_, limits.requests);
+    if (!place) return tl::unexpected(too_many_requests());
     if (request.model != options_.model) return tl::unexpected(unknown_model(request.model));
     auto made = prompt_of(request);
     if (!made) return tl::unexpected(std::move(made.error()));
@@ -90,6 +93,7 @@ ApiResult<std::unique_ptr<Admitted>> RequestDesk::admit(bool chat, std::string_v
   wanted.tokens = std::move(prompt.tokens);
   wanted.tokens_max = *most;
   wanted.stop = std::move(prompt.stop);
+  facts.flex = wanted.flex = request.flex;
   wanted.sampling.temperature = request.temperature;
   wanted.sampling.top_p = request.top_p;
   auto answer = backend_.admit(std::move(wanted));

@@ -17,7 +17,7 @@
 
 namespace tombolo::serve {
 
-// One of limits.requests places, for as long as it lives.
+// One of so many places, for as long as it lives.
 class Place {
  public:
   // Nothing where all of them are taken.
@@ -64,7 +64,7 @@ class RequestDesk {
   ServeMetrics& metrics_;
   std::mutex one_at_a_time_;  // parser, tokenizer and random_
   Random random_;
-  std::atomic<int64_t> running_{0};
+  std::atomic<int64_t> running_{0}, flex_{0};  // places that are taken
 };
 
 }  // namespace tombolo::serve

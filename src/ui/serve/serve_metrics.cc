@@ -50,7 +50,7 @@ void ServeMetrics::running(int64_t change) {
   running_ += change;
 }
 
-std::string ServeMetrics::text() const {
+std::string ServeMetrics::text(int64_t waiting) const {
   const std::lock_guard lock(mutex_);
   std::string out = heading("requests_total", "counter", "Requests answered, by path and status.");
   for (const auto& [what, count] : requests_) {
@@ -62,7 +62,8 @@ std::string ServeMetrics::text() const {
   out += one_number("answer_tokens_total", "counter", "Tokens of answers.", answer_tokens_);
   out += one_number("clients_left_total", "counter", "Clients that left before their answer ended.",
                     left_);
-  out += one_number("requests_running", "gauge", "Prompts being answered.", running_);
+  out += one_number("requests_running", "gauge", "Prompts being answered.", running_ - waiting);
+  out += one_number("requests_waiting", "gauge", "Prompts that may wait, and do.", waiting);
   out +=
       heading("first_token_seconds", "histogram", "From a request's arrival to its first token.");
   int64_t sum = 0;

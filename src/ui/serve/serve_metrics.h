@@ -22,7 +22,7 @@ class ServeMetrics {
   void left();  // a client went before its answer was complete
   void running(int64_t change);
 
-  std::string text() const;
+  std::string text(int64_t waiting) const;
 
  private:
   // Seconds to the first token, upper ends; one more for all others.
