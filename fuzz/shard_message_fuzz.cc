@@ -28,12 +28,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   while (size >= 2) {
     const size_t length = std::min<size_t>(data[0] + 256U * data[1], size - 2);
     const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data + 2), length);
-    if (const auto message = decode_shard_message(bytes))
-      CHECK(std::ranges::equal(encode(*message), bytes), "other bytes");
     static_cast<void>(later.take(bytes, nobody));
-    static_cast<void>(engine.arrive(bytes, silent));
+    if (const auto message = decode_shard_message(bytes)) {
+      CHECK(std::ranges::equal(encode(*message), bytes), "other bytes");
+      static_cast<void>(engine.arrive(*message, silent));
+    }
     CHECK(later.kv_bytes_used() <= kBytes, "{} bytes", later.kv_bytes_used());
     while (later.work_once(kNever, nobody)) {
+    }
+    for (const HandedOver& prompt : later.take_handed_over()) {
+      CHECK(prompt.cache, "nothing is handed over");
+      later.left(prompt.number, nobody);
     }
     engine.work_until(kNever, silent);
     data += 2 + length;

@@ -371,6 +371,16 @@ class DecodingCase(ServerCase):
         self.place = json.loads("".join(lines))
         return ["--decode", self.place["address"], "--decode-token", self.place["token"]]
 
+    # Until the decode worker has noticed that nobody is there any more, it may refuse another front.
+    def start_once_served(self, words):
+        until = time.monotonic() + GUARD_S
+        while True:
+            try:
+                return self.start(*words)
+            except AssertionError:
+                self.assertLess(time.monotonic(), until, "no front is served any more")
+                self.server.communicate(timeout=GUARD_S)
+
     def stop_decoder(self):
         if self.decoder.poll() is None:
             self.decoder.send_signal(signal.SIGTERM)
@@ -465,16 +475,6 @@ class Decoding(DecodingCase):
                 self.server.communicate(timeout=GUARD_S)
                 self.assertNotEqual(self.server.returncode, 0)
         self.assertIsNone(self.decoder.poll())
-
-    # Until the decode worker has noticed that nobody is there any more, it may refuse another front.
-    def start_once_served(self, words):
-        until = time.monotonic() + GUARD_S
-        while True:
-            try:
-                return self.start(*words)
-            except AssertionError:
-                self.assertLess(time.monotonic(), until, "no front is served any more")
-                self.server.communicate(timeout=GUARD_S)
 
     def test_what_cannot_be_linked(self):
         words = self.start_decoder("--context", 64)

@@ -12,6 +12,7 @@ import time
 import unittest
 
 import prefill_test
+import slurm
 from prefill_test import ID, VOCABULARY_OF_BYTES, text_of
 from program import BUILD, GUARD_S, needs_torch
 from weights_test import VOCABULARY, WeightCase
@@ -153,6 +154,50 @@ class PromptRanks(RingCase):
                 passes = 9 + 2 * self.LENGTH + 5
                 self.assertEqual(set(layers.values()), {passes * 4 // len(ranks)})
 
+    # Each rank sends keys and values of its layers to a decode worker, which goes on with the same texts.
+    def test_texts_with_a_decode_worker(self):
+        questions = [{}, {"temperature": 1.5, "seed": 3}, {"max_tokens": 1}, {"prompt": "The tide comes in. " * 6, "max_tokens": 5}]
+        self.start()
+        wanted = [self.completion(**question)["choices"] for question in questions]
+        self.assertEqual(self.stop(), 0)
+        self.write("job.toml", job())
+        self.ended(self.train("alone"))
+        words = self.start_decoder()
+        run = self.answering([0, 2, 1, 3])
+        self.start("--run", self.path, "--patience", "1 s", *words)
+        got = [self.completion(**question)["choices"] for question in questions]
+        self.ended(run)
+        self.assertEqual(got, wanted)
+        self.assertEqual(self.losses("alone"), self.losses("both"))
+        # One pass of each prompt, and not one for each token.
+        layers = self.records(self.folder / "both" / "trace.jsonl", "prompt_layers", by="rank")
+        self.assertEqual(layers, {rank: len(questions) for rank in range(4)})
+
+    # Whoever it was: decode worker, a rank in the middle with its run, a front. All link anew, and texts are the same.
+    def test_links_to_a_decode_worker_that_are_lost(self):
+        self.write("job.toml", job(steps=5000))  # it is killed before
+        port = slurm.free_port()
+        decoder = lambda: self.start_decoder("--token", "0123456789abcdef" * 2, port=port)
+        words = decoder()
+        run = self.answering([0, 1, 2])
+        text = text_of(self.answer)
+        self.start("--run", self.path, "--patience", "200 s", *words)
+        self.assertEqual(self.completion()["choices"][0]["text"], text)
+        for pid in self.decoder_pids():
+            os.kill(pid, signal.SIGKILL)
+        self.decoder.communicate(timeout=GUARD_S)
+        decoder()
+        self.assertEqual(self.completion()["choices"][0]["text"], text)
+        os.kill(rank_pids(run.pid)[1], signal.SIGKILL)
+        self.assertEqual(self.completion()["choices"][0]["text"], text)
+        self.server.kill()
+        self.server.communicate(timeout=GUARD_S)
+        self.start_once_served(["--run", self.path, *words])
+        self.assertEqual(self.completion()["choices"][0]["text"], text)
+        self.stop()
+        run.kill()
+        run.communicate(timeout=GUARD_S)
+
     # Every family, several prompts at once.
     def test_families(self):
         self.write("job.toml", job())
@@ -249,13 +294,6 @@ class PromptRanks(RingCase):
         # Weights and --prompt-memory, on each rank, where the job says how much there is.
         self.write("job.toml", job() + '[prefill]\nmodel = "llama3-8b"\nmemory = "1.1 GB"\ndepth = 1\n')
         self.refused(2, ["memory = ", "1.1 GB", "on rank 1", "--prompt-memory 2 GiB"], *ask, "1,0", "--prompt-memory", "2 GiB")
-        # Nobody has the keys and values of all layers.
-        self.write("job.toml", job())
-        words = self.start_decoder()
-        run = self.answering([0, 1])
-        self.refused(1, ["2 ranks share this model"], "prefill", "--weights", "weights", "--listen", "127.0.0.1:0", "--run", self.path, *words)
-        run.kill()
-        run.communicate(timeout=GUARD_S)
 
 
 if __name__ == "__main__":

@@ -77,11 +77,10 @@ class Ring {
     return [this, i](const ShardMessage& message) { give(i + 1, message); };
   }
   void give(size_t to, const ShardMessage& message) {
-    const auto bytes = encode(message);
     if (to == later_.size() && message.prompt == 1)
       logits.insert(logits.end(), message.numbers.begin(), message.numbers.end());
-    const Status taken =
-        to == later_.size() ? engine_->arrive(bytes, tell()) : later_[to].take(bytes, from(to));
+    const Status taken = to == later_.size() ? engine_->arrive(message, tell())
+                                             : later_[to].take(encode(message), from(to));
     if (!taken) status = taken;
   }
 

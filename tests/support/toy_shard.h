@@ -67,14 +67,16 @@ class ToyShard final : public Shard {
       shard_.clock_.advance(shard_.layer_);
       const int64_t layer = shard_.facts_.slice.layers - left_;
       const auto keys = cache_.keys(layer, past_, rows());
-      for (size_t i = 0; i < tokens_.size(); ++i) keys[i] = static_cast<float>(tokens_[i] + layer);
+      const int64_t of_model = shard_.facts_.slice.first_layer + layer;
+      for (size_t i = 0; i < tokens_.size(); ++i)
+        keys[i] = static_cast<float>(tokens_[i] + of_model);
       if (--left_ > 0) return {};
       cache_.append(rows());
       if (!shard_.facts_.slice.head) return pass_on();
       int64_t sum = 0;
       for (const float key : cache_.keys(layer, 0, past_ + rows())) {
         if (!(key >= 0 && key < 1e6F)) return failed("a key that is none of the toy's");
-        sum += static_cast<int64_t>(key) - layer;
+        sum += static_cast<int64_t>(key) - of_model;
       }
       output_.assign(10, 0.0F);
       output_[static_cast<size_t>((sum % 10 + 10) % 10)] = 1;

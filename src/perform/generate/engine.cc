@@ -98,10 +98,9 @@ KvShape Engine::counted() const {
   return shape;
 }
 
-void Engine::release(int64_t kv_bytes) {
-  CHECK(kv_bytes >= 0 && kv_bytes <= kv_bytes_used_, "{} bytes of {} are free again", kv_bytes,
-        kv_bytes_used_);
-  kv_bytes_used_ -= kv_bytes;
+void Engine::release(int64_t number) {
+  const auto node = handed_bytes_.extract(number);
+  if (!node.empty()) kv_bytes_used_ -= node.mapped();
 }
 
 KvCache* Engine::awaiting(int64_t id) {
@@ -204,7 +203,7 @@ void Engine::finish_pass(const Tell& tell) {
   Work& work = *work_.front();
   if (!draw(work, work.pass->output(), tell)) return;
   work.pass.reset();
-  if (work.request.share == Share::kPrefill) return hand_over_first(work.next.front());
+  if (work.request.share == Share::kPrefill) return hand_over(work);
   std::rotate(work_.begin(), work_.begin() + 1, work_.end());
 }
 
@@ -246,9 +245,12 @@ void Engine::depart_first() {
   work_.pop_front();
 }
 
-Status Engine::arrive(std::span<const std::byte> bytes, const Tell& tell) {
-  const ShardMessage message = TRY(decode_shard_message(bytes));
+Status Engine::arrive(const ShardMessage& message, const Tell& tell) {
   const bool logits = message.word == ShardWord::kLogits;
+  if (message.word == ShardWord::kSent) {
+    release(message.prompt);
+    return {};
+  }
   if (!logits && message.word != ShardWord::kFailed)
     return failed("the last rank of a prompt sends what is the first one's to say");
   const int64_t vocabulary = shard_.facts().model.vocabulary;
@@ -260,20 +262,31 @@ Status Engine::arrive(std::span<const std::byte> bytes, const Tell& tell) {
   away_bytes_ -= node.mapped()->away_bytes;
   work_.push_back(std::move(node.mapped()));
   Work& work = *work_.back();
-  if (logits) {
-    draw(work, message.numbers, tell);
-  } else {
+  if (!logits) {
     end(work.request.id, tell, {.kind = EngineEventKind::kFailed, .message = message.text});
+  } else if (draw(work, message.numbers, tell) && work.request.share == Share::kPrefill) {
+    hand_over(work);
   }
   return {};
 }
 
-// Its memory counts on.
-void Engine::hand_over_first(int64_t first_token) {
-  Work& work = *work_.front();
-  handed_over_.push_back(
-      {.id = work.request.id, .first_token = first_token, .cache = std::move(work.cache)});
-  work_.pop_front();
+// By every rank that has a part of its cache. Its memory counts on.
+void Engine::hand_over(Work& work) {
+  const int64_t first_token = work.next.front();
+  if (!shard_.facts().slice.head) {
+    departed_.push_back({.word = ShardWord::kHandOver,
+                         .prompt = work.number,
+                         .first_token = first_token,
+                         .id = work.request.id});
+  }
+  handed_bytes_.emplace(work.number, work.bytes);
+  handed_over_.push_back({.id = work.request.id,
+                          .first_token = first_token,
+                          .cache = std::move(work.cache),
+                          .number = work.number,
+                          .first_layer = shard_.facts().slice.first_layer,
+                          .layers = shard_.facts().model.layers});
+  std::erase_if(work_, [&](const auto& each) { return each.get() == &work; });
 }
 
 void Engine::end(int64_t id, const Tell& tell, EngineEvent event) {

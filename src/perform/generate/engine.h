@@ -89,6 +89,9 @@ struct HandedOver {
   int64_t id = 0;
   int64_t first_token = 0;  // of the answer: it was told
   std::unique_ptr<KvCache> cache;
+  int64_t number = 0;  // among the ranks that read it
+  int64_t first_layer = 0;
+  int64_t layers = 0;  // of the model
 };
 
 struct EngineLimits {
@@ -130,14 +133,15 @@ class Engine {
 
   // For the rank with the next layers, in order, since the last call.
   std::vector<ShardMessage> take_departed() { return std::exchange(departed_, {}); }
-  // What the last rank says: logits of a pass, or why there are none. Of a prompt that has ended
-  // meanwhile: ignored. Fails on what the last rank cannot say.
-  Status arrive(std::span<const std::byte> message, const Tell& tell);
+  // What the last rank says: logits of a pass, why there are none, or that all have handed theirs over. Of a
+  // prompt that has ended meanwhile: ignored. Fails on what the last rank cannot say.
+  Status arrive(const ShardMessage& message, const Tell& tell);
   int64_t next_number() const { return next_number_; }
+  int64_t draw_number() { return next_number_++; }  // that no prompt will have
   // Share::kPrefill. What ended with its first token since the last call; whoever takes it says when
-  // its memory is free again.
+  // its memory is free again, by its number; of nobody: ignored.
   std::vector<HandedOver> take_handed_over() { return std::exchange(handed_over_, {}); }
-  void release(int64_t kv_bytes);
+  void release(int64_t number);
 
   // Share::kDecode. The cache that waits for the rows of this prompt, for whoever fills it; null: nobody
   // waits for them (any more). With the first token, which must be of the vocabulary, the answer goes
@@ -166,7 +170,7 @@ class Engine {
   void end(int64_t id, const Tell& tell, EngineEvent event);
   void forget(const Work& work);
   void depart_first();
-  void hand_over_first(int64_t first_token);
+  void hand_over(Work& work);
 
   const Shard& shard_;
   EngineLimits limits_;
@@ -177,6 +181,7 @@ class Engine {
   std::vector<ShardMessage> departed_;
   std::map<int64_t, std::unique_ptr<Work>> awaiting_;  // their rows
   std::vector<HandedOver> handed_over_;
+  std::map<int64_t, int64_t> handed_bytes_;  // by number: counted until they are released
   int64_t kv_bytes_used_ = 0;
   int64_t away_bytes_ = 0;
   int64_t next_number_;

@@ -81,6 +81,7 @@ Result<KvRows> decode_kv_rows(std::span<const std::byte> message) {
 Status say_kv_rows(const HandedOver& prompt, const std::function<Status(KvMessage)>& say) {
   KvCache& cache = *prompt.cache;
   const KvShape shape = cache.shape();
+  const KvShape whole{.layers = std::max(prompt.layers, shape.layers), .width = shape.width};
   const int64_t row_bytes = shape.width * static_cast<int64_t>(sizeof(float));
   const int64_t room = static_cast<int64_t>(kKvMessageMax - kKvHeaderBytes) / row_bytes;
   CHECK(room > 0, "a key of {} bytes", row_bytes);
@@ -93,8 +94,8 @@ Status say_kv_rows(const HandedOver& prompt, const std::function<Status(KvMessag
       TRY(say(encode({.id = prompt.id,
                       .tokens = cache.tokens(),
                       .first_token = prompt.first_token,
-                      .shape = shape,
-                      .layer = half / 2,
+                      .shape = whole,
+                      .layer = prompt.first_layer + half / 2,
                       .values = values,
                       .first = first,
                       .count = count,
@@ -115,14 +116,21 @@ Status KvIntake::take(std::span<const std::byte> message) {
   if (rows.tokens != engine_.awaited_tokens(rows.id)) return fail(no_rows("another prompt's"));
   // Those that were cancelled on their way are not kept: there are no more than admitted prompts.
   std::erase_if(taken_, [&](const auto& entry) { return !engine_.awaiting(entry.first); });
-  int64_t& taken = taken_[rows.id];
-  const int64_t here = (2 * rows.layer + (rows.values ? 1 : 0)) * rows.tokens + rows.first;
-  if (here != taken) return fail(no_rows("out of order"));
+  Taken& taken = taken_[rows.id];
+  if (taken.rows.empty()) {
+    taken.rows.resize(static_cast<size_t>(rows.shape.layers));
+    taken.first_token = rows.first_token;
+  }
+  if (rows.first_token != taken.first_token) return fail(no_rows("another first token"));
+  int64_t& of_layer = taken.rows[static_cast<size_t>(rows.layer)];
+  if ((rows.values ? rows.tokens : 0) + rows.first != of_layer)
+    return fail(no_rows("out of order"));
   const auto into = rows.values ? cache->values(rows.layer, rows.first, rows.count)
                                 : cache->keys(rows.layer, rows.first, rows.count);
   std::memcpy(into.data(), rows.numbers.data(), rows.numbers.size());
-  taken += rows.count;
-  if (taken < 2 * rows.shape.layers * rows.tokens) return {};
+  of_layer += rows.count;
+  if (of_layer == 2 * rows.tokens) ++taken.layers;
+  if (taken.layers < rows.shape.layers) return {};
   taken_.erase(rows.id);
   return engine_.adopt(rows.id, rows.first_token);
 }

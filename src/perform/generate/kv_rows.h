@@ -11,7 +11,8 @@
 //   48  uint64            the first of them
 //   56  float32           rows x numbers
 //
-// Little-endian. Order: layer by layer, keys before values, rows as tokens. A message has at most
+// Little-endian. Order: of each layer keys before values, rows as tokens; layers come in any order, as
+// several ranks send some each. A message has at most
 // kKvMessageMax bytes, so that no receiver needs more at once, and a link of several connections
 // (transport) carries them side by side.
 #pragma once
@@ -61,7 +62,12 @@ class KvIntake {
 
  private:
   Engine& engine_;
-  std::map<int64_t, int64_t> taken_;  // rows of each prompt
+  struct Taken {
+    int64_t first_token = 0;
+    std::vector<int64_t> rows = {};  // keys and values together, by layer
+    int64_t layers = 0;              // that are complete
+  };
+  std::map<int64_t, Taken> taken_;  // by prompt
 };
 
 }  // namespace tombolo::generate

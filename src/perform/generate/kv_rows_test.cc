@@ -29,7 +29,7 @@ class KvHandOver : public testing::Test {
         out.push_back(std::move(message));
         return Status{};
       }));
-      prefill_.release(each.cache->bytes());
+      prefill_.release(each.number);
     }
     return out;
   }
@@ -123,11 +123,30 @@ TEST_F(KvHandOver, BelievesNothing) {
   refuses(with(44, 3), "rows out of range");
   refuses(with(44, 0xFFFFFFFF), "rows out of range");
   refuses(messages[1], "out of order");
-  // A first token that is none is noticed with the last row.
+  ASSERT_TRUE(intake_.take(messages[0]));
+  refuses(messages[0], "out of order");
+  refuses(with(24, 8), "another first token");
+}
+
+// A first token that is none is noticed with the last row.
+TEST_F(KvHandOver, BelievesNoFirstToken) {
+  auto messages = read({.id = 5, .tokens = {3, 4}, .tokens_max = 4});
+  for (KvMessage& message : messages) message[24] = std::byte{10};
   for (size_t i = 0; i + 1 < messages.size(); ++i) ASSERT_TRUE(intake_.take(messages[i]));
-  KvMessage last = messages.back();
-  last[24] = std::byte{10};
-  refuses(last, "the vocabulary has 10");
+  const Status last = intake_.take(messages.back());
+  ASSERT_FALSE(last);
+  EXPECT_THAT(last.error().message, HasSubstr("the vocabulary has 10"));
+}
+
+// As from several ranks, whose links are not ordered.
+TEST_F(KvHandOver, LayersComeInAnyOrder) {
+  const auto messages = read({.id = 5, .tokens = {3, 4}, .tokens_max = 4});
+  for (const size_t i : {4, 0, 2, 3, 5, 1}) {
+    EXPECT_TRUE(decode_.idle());
+    ASSERT_TRUE(intake_.take(messages[i]));
+  }
+  decode_.work_until(kNever, ear());
+  EXPECT_THAT(tokens_, ElementsAre(7, 4, 8, 6));
 }
 
 }  // namespace

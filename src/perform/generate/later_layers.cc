@@ -22,29 +22,83 @@ LaterLayers::LaterLayers(const Shard& shard, int64_t kv_bytes, const Clock& cloc
 LaterLayers::~LaterLayers() = default;
 
 Status LaterLayers::take(std::span<const std::byte> bytes, const Say& say) {
-  ShardMessage message = TRY(decode_shard_message(bytes));
+  return take(TRY(decode_shard_message(bytes)), say);
+}
+
+Status LaterLayers::take(ShardMessage message, const Say& say) {
   const bool last = shard_.facts().slice.head;
   switch (message.word) {
     case ShardWord::kHidden:
       return take_hidden(std::move(message));
     case ShardWord::kLogits:
       return failed("logits for a rank that draws no tokens");
+    case ShardWord::kDecode:
+      return failed("a decode worker for a rank that takes layers alone");
     case ShardWord::kDrop:
       drop(message.prompt);
       if (!last) say(message);
       return {};
     case ShardWord::kDropAll:
-      turns_.clear();
-      prompts_.clear();
-      kv_bytes_used_ = 0;
+      drop_all();
       if (!last) say(message);
       return {};
+    case ShardWord::kHandOver:
+      TRY(hand_over(message));
+      if (!last) say(message);
+      return {};
+    case ShardWord::kSent:
+      return take_sent(message, say);
     case ShardWord::kFailed:
       break;
   }
   drop(message.prompt);
   say(message);
   return {};
+}
+
+// Its pass is over: the first rank has its logits.
+Status LaterLayers::hand_over(const ShardMessage& message) {
+  const auto found = prompts_.find(message.prompt);
+  if (found == prompts_.end() || !found->second.cache || found->second.waiting)
+    return fail(not_believed(message.prompt, "handed over before they were read"));
+  const ShardFacts& facts = shard_.facts();
+  leaving_[message.prompt] = {.bytes = facts.kv().bytes(found->second.room)};
+  handed_over_.push_back({.id = message.id,
+                          .first_token = message.first_token,
+                          .cache = std::move(found->second.cache),
+                          .number = message.prompt,
+                          .first_layer = facts.slice.first_layer,
+                          .layers = facts.model.layers});
+  prompts_.erase(found);
+  return {};
+}
+
+// Of one that was dropped with all others: nobody waits for it.
+Status LaterLayers::take_sent(const ShardMessage& message, const Say& say) {
+  const auto found = leaving_.find(message.prompt);
+  if (found == leaving_.end()) return {};
+  found->second.sent_before = true;
+  if (found->second.bytes > 0) return {};
+  leaving_.erase(found);
+  say(message);
+  return {};
+}
+
+void LaterLayers::left(int64_t prompt, const Say& say) {
+  const auto found = leaving_.find(prompt);
+  if (found == leaving_.end()) return;
+  kv_bytes_used_ -= std::exchange(found->second.bytes, 0);
+  if (!found->second.sent_before) return;
+  leaving_.erase(found);
+  say({.word = ShardWord::kSent, .prompt = prompt});
+}
+
+void LaterLayers::drop_all() {
+  turns_.clear();
+  prompts_.clear();
+  leaving_.clear();
+  handed_over_.clear();
+  kv_bytes_used_ = 0;
 }
 
 Status LaterLayers::take_hidden(ShardMessage hidden) {

@@ -4,7 +4,8 @@
 //
 // Memory: the first rank counts a prompt with the layers of the largest shard and keeps no more passes
 // under way than engine.h says, so what is admitted there has room here, where the budget is the same.
-// Whoever sends more is not believed.
+// Whoever sends more is not believed. A cache that is handed over to a decode worker counts here until it has
+// left, and at the first rank until all have: each rank says so behind the one before.
 //
 // For one thread. Time comes from the clock that is passed in.
 #pragma once
@@ -15,8 +16,11 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
+#include "perform/generate/engine.h"
 #include "perform/generate/layer_pace.h"
 #include "perform/generate/shard.h"
 #include "perform/generate/shard_message.h"
@@ -33,6 +37,11 @@ class LaterLayers {
   using Say = std::function<void(const ShardMessage&)>;
   // Fails on what cannot come from the rank before: nothing more should be believed of it.
   Status take(std::span<const std::byte> message, const Say& say);
+  Status take(ShardMessage message, const Say& say);
+
+  // What is to go to the decode worker, since the last call; whoever takes it says when it has left.
+  std::vector<HandedOver> take_handed_over() { return std::exchange(handed_over_, {}); }
+  void left(int64_t prompt, const Say& say);
 
   bool idle() const { return turns_.empty(); }
   // A layer, if one is due that should be over by `until` (layer_pace.h). False: none was done.
@@ -52,8 +61,16 @@ class LaterLayers {
     std::unique_ptr<Pass> pass = {};  // once it has begun
   };
 
+  struct Leaving {
+    int64_t bytes = 0;         // until it has left
+    bool sent_before = false;  // all ranks before have sent theirs
+  };
+
   Status take_hidden(ShardMessage hidden);
+  Status hand_over(const ShardMessage& message);
+  Status take_sent(const ShardMessage& message, const Say& say);
   void drop(int64_t prompt);
+  void drop_all();
   Status do_layer(Turn& turn);
   void finish(const Say& say);
 
@@ -62,7 +79,9 @@ class LaterLayers {
   const Clock& clock_;
   LayerPace pace_;
   std::map<int64_t, Prompt> prompts_;
-  std::deque<Turn> turns_;  // whose pass it is first; their caches are of prompts_
+  std::deque<Turn> turns_;              // whose pass it is first; their caches are of prompts_
+  std::map<int64_t, Leaving> leaving_;  // by prompt
+  std::vector<HandedOver> handed_over_;
   int64_t kv_bytes_used_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "perform/generate/engine.h"
+#include "perform/generate/kv_rows.h"
 #include "support/toy_shard.h"
 
 namespace tombolo::generate {
@@ -54,6 +55,15 @@ class Ring {
     }
   }
 
+  // That rank's part of a prompt has gone to the decode worker.
+  void left(size_t rank, int64_t prompt) {
+    if (rank == 0) {
+      give(0, {.word = ShardWord::kSent, .prompt = prompt});
+    } else {
+      later[rank - 1]->left(prompt, from(rank - 1));
+    }
+  }
+
   std::optional<Engine> engine;
   std::vector<std::unique_ptr<LaterLayers>> later;
   std::map<int64_t, std::vector<int64_t>> tokens;
@@ -75,12 +85,11 @@ class Ring {
   }
   // To the later rank of that number, behind the last one to the first.
   void give(size_t to, const ShardMessage& message) {
-    const auto bytes = encode(message);
     if (to == later.size()) {
-      EXPECT_TRUE(engine->arrive(bytes, tell()));
+      EXPECT_TRUE(engine->arrive(decode_shard_message(encode(message)).value(), tell()));
       return pass_on();
     }
-    const Status taken = later[to]->take(bytes, from(to));
+    const Status taken = later[to]->take(encode(message), from(to));
     EXPECT_TRUE(taken) << (taken ? "" : taken.error().text());
   }
 
@@ -161,7 +170,45 @@ TEST(LaterLayers, AllAreDropped) {
   EXPECT_THAT(said, ElementsAre(ShardMessage{.word = ShardWord::kDropAll}));  // not by the last
   const ShardMessage late{
       .word = ShardWord::kLogits, .prompt = 99, .rows = 1, .numbers = std::vector<float>(10)};
-  EXPECT_TRUE(ring.engine->arrive(encode(late), [](const EngineEvent&) { FAIL(); }));
+  EXPECT_TRUE(ring.engine->arrive(late, [](const EngineEvent&) { FAIL(); }));
+}
+
+// Each rank has the rows of its layers; the first one counts the prompt until all have sent theirs.
+TEST(LaterLayers, KeysAndValuesGoToADecodeWorker) {
+  Ring ring(3);
+  ManualClock clock;
+  const ToyShard whole(clock, kRingLayer, toy_model(4));
+  Engine decode(whole, {}, clock);
+  KvIntake intake(decode);
+  const Request request{.id = 9, .tokens = {3, 4}, .tokens_max = 4, .share = Share::kDecode};
+  EXPECT_FALSE(decode.admit(request));
+  Request prompt = request;
+  prompt.share = Share::kPrefill;
+  EXPECT_FALSE(ring.engine->admit(prompt));
+  ring.run();
+  EXPECT_THAT(ring.tokens[9], ElementsAre(7));
+  const auto send = [&](std::vector<HandedOver> caches) {
+    ASSERT_EQ(caches.size(), 1U);
+    EXPECT_TRUE(decode.idle());
+    EXPECT_TRUE(say_kv_rows(caches[0], [&](const KvMessage& rows) { return intake.take(rows); }));
+  };
+  EXPECT_EQ(ring.engine->requests(), 0);
+  send(ring.later[1]->take_handed_over());
+  send(ring.engine->take_handed_over());
+  send(ring.later[0]->take_handed_over());
+  std::vector<int64_t> tokens;
+  decode.work_until(kNever, [&](const EngineEvent& event) {
+    if (event.kind == EngineEventKind::kToken) tokens.push_back(event.token);
+  });
+  EXPECT_THAT(tokens, ElementsAre(4, 8, 6));
+  // In any order: the last one is done when all before are.
+  ring.left(2, 1);
+  EXPECT_EQ(ring.later[1]->kv_bytes_used(), 0);
+  ring.left(0, 1);
+  EXPECT_GT(ring.engine->kv_bytes_used(), 0);
+  ring.left(1, 1);
+  EXPECT_EQ(ring.engine->kv_bytes_used(), 0);
+  EXPECT_EQ(ring.later[0]->kv_bytes_used() + ring.later[0]->prompts(), 0);
 }
 
 // A rank that cannot compute a layer ends the prompt, and no other.
@@ -214,7 +261,11 @@ TEST_F(Believed, NothingThatTheRankBeforeCannotSay) {
   EXPECT_THAT(refusal({.word = ShardWord::kLogits, .rows = 1, .numbers = {1}}),
               HasSubstr("draws no tokens"));
   EXPECT_EQ(refusal({.word = ShardWord::kDrop, .prompt = 77}), "");
-  EXPECT_FALSE(later_.take({}, [](const ShardMessage&) {}));
+  EXPECT_THAT(refusal({.word = ShardWord::kHandOver, .prompt = 77}),
+              HasSubstr("before they were read"));
+  EXPECT_EQ(refusal({.word = ShardWord::kSent, .prompt = 77}), "");
+  EXPECT_THAT(refusal({.word = ShardWord::kDecode, .prompt = 77}), HasSubstr("a decode worker"));
+  EXPECT_FALSE(later_.take(std::span<const std::byte>(), [](const ShardMessage&) {}));
 }
 
 // A layer that would not be over in time waits for a longer window.
@@ -231,7 +282,7 @@ TEST(Engine, BelievesLogitsOfItsModelOnly) {
   Ring ring(2);
   const auto tell = [](const EngineEvent&) { FAIL(); };
   const auto says = [&](const ShardMessage& message) {
-    return ring.engine->arrive(encode(message), tell).error().message;
+    return ring.engine->arrive(message, tell).error().message;
   };
   EXPECT_THAT(says({.word = ShardWord::kLogits, .rows = 1, .numbers = {1}}),
               HasSubstr("1 logits: the vocabulary has 10"));
@@ -254,7 +305,7 @@ TEST(Engine, KeepsFewHiddenStatesUnderWay) {
   EXPECT_EQ(engine.take_departed().size(), 1U);
   const ShardMessage logits{
       .word = ShardWord::kLogits, .prompt = 1, .rows = 1, .numbers = std::vector<float>(10)};
-  EXPECT_TRUE(engine.arrive(encode(logits), silent));
+  EXPECT_TRUE(engine.arrive(logits, silent));
   EXPECT_EQ(engine.work_until(kNever, silent), 1);
 }
 

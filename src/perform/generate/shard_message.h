@@ -4,14 +4,15 @@
 //    0  "TPS1"            magic
 //    4  uint32            word (below)
 //    8  int64             the prompt, by the first rank's number
-//   16  uint64            its tokens that went through before (hidden)
-//   24  uint64            the tokens that its cache is to have room for (hidden)
+//   16  uint64            its tokens that went through before (hidden); the first token of its answer (hand over)
+//   24  uint64            the tokens that its cache is to have room for (hidden); its id at the decode
+//                         worker (hand over)
 //   32  uint32 uint32     rows; numbers of a row
-//   40  float32           rows x numbers (hidden, logits), or a text (failed)
+//   40  float32           rows x numbers (hidden, logits), or a text (failed, decode)
 //
 // Little-endian. What a word has no use for is zero. Messages of one link stay in order, and each rank
 // passes a drop on when it comes: so a rank never holds more caches than the first one counted when it
-// sent what came last.
+// sent what came last. A cache that is handed over counts at the first rank until all have sent theirs.
 #pragma once
 
 #include <array>
@@ -32,13 +33,19 @@ enum class ShardWord : uint32_t {
   kDrop,        // the prompt has ended: its keys and values go
   kDropAll,     // so have all
   kFailed,      // a rank cannot compute it: on to the first, which ends it
+  kHandOver,    // the prompt has been read: its keys and values go to the decode worker
+  kSent,        // those of this rank and of all before it have gone there
+  kDecode,  // there is the decode worker (front_message.h); each rank passes it on when it is linked
 };
 constexpr auto enum_names(ShardWord) {
   return std::to_array<EnumName<ShardWord>>({{ShardWord::kHidden, "hidden"},
                                              {ShardWord::kLogits, "logits"},
                                              {ShardWord::kDrop, "drop"},
                                              {ShardWord::kDropAll, "drop all"},
-                                             {ShardWord::kFailed, "failed"}});
+                                             {ShardWord::kFailed, "failed"},
+                                             {ShardWord::kHandOver, "hand over"},
+                                             {ShardWord::kSent, "sent"},
+                                             {ShardWord::kDecode, "decode"}});
 }
 
 struct ShardMessage {
@@ -49,6 +56,8 @@ struct ShardMessage {
   int64_t rows = 0;
   std::vector<float> numbers = {};  // rows x as many each
   std::string text = {};            // at most kShardTextMax bytes
+  int64_t first_token = 0;          // of kHandOver
+  int64_t id = 0;                   // of kHandOver
 
   bool operator==(const ShardMessage&) const = default;
 };

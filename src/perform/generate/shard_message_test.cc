@@ -26,7 +26,10 @@ TEST(ShardMessage, GoesThroughBytes) {
       {.word = ShardWord::kLogits, .prompt = 7, .rows = 1, .numbers = {0.5F, -1}},
       {.word = ShardWord::kDrop, .prompt = 7},
       {.word = ShardWord::kDropAll},
-      {.word = ShardWord::kFailed, .prompt = 7, .text = "no memory"}};
+      {.word = ShardWord::kFailed, .prompt = 7, .text = "no memory"},
+      {.word = ShardWord::kHandOver, .prompt = 7, .first_token = 5, .id = 3},
+      {.word = ShardWord::kSent, .prompt = 7},
+      {.word = ShardWord::kDecode, .prompt = 7, .text = "there"}};
   for (const ShardMessage& message : messages) {
     const auto again = decode_shard_message(encode(message));
     ASSERT_TRUE(again) << again.error().text();
@@ -43,8 +46,8 @@ TEST(ShardMessage, BelievesNothing) {
   EXPECT_THAT(decode_shard_message({}).error().message, HasSubstr("too short"));
   EXPECT_THAT(shard_refusal(good, 0, 'X'), HasSubstr("something else"));
   EXPECT_THAT(shard_refusal(good, 4, 0), HasSubstr("something else"));
-  EXPECT_THAT(shard_refusal(good, 4, 6), HasSubstr("something else"));
-  EXPECT_THAT(shard_refusal(good, 4, 3), HasSubstr("tokens of what"));    // a drop
+  EXPECT_THAT(shard_refusal(good, 4, 9), HasSubstr("something else"));
+  EXPECT_THAT(shard_refusal(good, 4, 3), HasSubstr("rows of what"));      // a drop
   EXPECT_THAT(shard_refusal(good, 16, 8), HasSubstr("out of range"));     // 8 + 2 of 9 tokens
   EXPECT_THAT(shard_refusal(good, 23, 0xFF), HasSubstr("out of range"));  // past
   EXPECT_THAT(shard_refusal(good, 31, 0xFF), HasSubstr("out of range"));  // room
@@ -58,6 +61,11 @@ TEST(ShardMessage, BelievesNothing) {
   EXPECT_THAT(shard_refusal(logits, 24, 1), HasSubstr("tokens of what"));
   auto drop = encode({.word = ShardWord::kDrop});
   EXPECT_THAT(shard_refusal(drop, 36, 1), HasSubstr("rows of what"));
+  EXPECT_THAT(shard_refusal(encode({.word = ShardWord::kSent}), 16, 1),
+              HasSubstr("tokens of what"));
+  const auto given = encode({.word = ShardWord::kHandOver, .first_token = 5, .id = 3});
+  EXPECT_THAT(shard_refusal(given, 23, 0xFF), HasSubstr("out of range"));
+  EXPECT_THAT(shard_refusal(given, 31, 0xFF), HasSubstr("out of range"));
   drop.push_back({});
   EXPECT_THAT(decode_shard_message(drop).error().message, HasSubstr("too long"));
 }

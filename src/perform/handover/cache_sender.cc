@@ -2,11 +2,14 @@
 
 #include <utility>
 
+#include "base/check.h"
 #include "base/parallel.h"
 
 namespace tombolo::handover {
 
-CacheSender::CacheSender(generate::DecodePlace place) : place_(std::move(place)) {
+CacheSender::CacheSender(generate::DecodePlace place, int32_t reader)
+    : place_(std::move(place)), rank_(kPrefillRank + reader) {
+  CHECK(reader >= 0 && reader < kReadersMax, "reader {}", reader);
   thread_ = start_without_signals([this] { run(); });
 }
 
@@ -33,13 +36,13 @@ CacheSender::News CacheSender::news() {
 }
 
 Status CacheSender::call() {
-  auto endpoint = TRY(open_endpoint(place_, kPrefillRank, clock_));
+  auto endpoint = TRY(open_endpoint(place_, rank_, clock_));
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) return failed("stopped");
     endpoint_ = std::move(endpoint);
   }
-  TRY(call_decode_worker(*endpoint_, place_, kPrefillRank, clock_));
+  TRY(call_decode_worker(*endpoint_, place_, rank_, clock_));
   const std::lock_guard lock(mutex_);
   news_.linked = true;
   return {};
@@ -62,7 +65,7 @@ void CacheSender::run() {
     lock.unlock();
     status = send_one(prompt);
     lock.lock();
-    if (status) news_.bytes_free += prompt.cache->bytes();
+    if (status) news_.left.push_back(prompt.number);
   }
   const std::lock_guard lock(mutex_);
   news_.failed = status.error().message;

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "perform/generate/kv_rows.h"
 #include "perform/handover/decode_link.h"
@@ -20,7 +21,8 @@ namespace tombolo::handover {
 
 class CacheSender {
  public:
-  explicit CacheSender(generate::DecodePlace place);
+  // `reader`: which of those that share the model's layers; 0 is the first or only one.
+  explicit CacheSender(generate::DecodePlace place, int32_t reader = 0);
   // What has not left is dropped; the decode worker sees that this end has gone.
   ~CacheSender();
 
@@ -29,7 +31,7 @@ class CacheSender {
   // What has become of it since the last call. Never waits.
   struct News {
     bool linked = false;                     // the decode worker has answered, once
-    int64_t bytes_free = 0;                  // of caches that have left
+    std::vector<int64_t> left = {};          // by number
     std::optional<std::string> failed = {};  // it cannot be reached (any more); nothing follows
   };
   News news();
@@ -40,6 +42,7 @@ class CacheSender {
   Status send_one(const generate::HandedOver& prompt);
 
   const generate::DecodePlace place_;
+  const int32_t rank_;
   const SystemClock clock_;
   std::mutex mutex_;
   std::condition_variable changed_;

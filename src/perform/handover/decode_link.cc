@@ -24,7 +24,7 @@ Result<transport::Endpoint::Options> endpoint_options(const generate::DecodePlac
                                                       int32_t rank) {
   transport::Endpoint::Options out;
   out.identity = {.rank = rank,
-                  .ranks = 3,
+                  .ranks = kPrefillRank + kReadersMax,
                   .token = TRY(link::Token::parse(place.token)),
                   .incarnation = draw_incarnation()};
   out.credentials = TRY(launch::credentials_of({place.credentials, place.plain_tcp}));
@@ -53,7 +53,7 @@ Status call_decode_worker(transport::Endpoint& endpoint, const generate::DecodeP
   const transport::Address at{place.host, static_cast<uint16_t>(place.port)};
   const link::LinkShape shape{
       .slow_network = !transport::is_loopback(place.host),
-      .connections = rank == kPrefillRank ? static_cast<uint32_t>(place.connections) : 1U};
+      .connections = rank >= kPrefillRank ? static_cast<uint32_t>(place.connections) : 1U};
   return during(endpoint.connect(kDecodeRank, at.host, at.port, shape, clock.now() + kAnswerMax),
                 fmt::format("calling the decode worker at {}", at.text()));
 }

@@ -3,7 +3,8 @@
 //
 //   rank 0   the decode worker, which listens
 //   rank 1   the front: requests and tokens (generate/front_message.h), a message each
-//   rank 2   who reads the prompts: keys and values (generate/kv_rows.h)
+//   rank 2   who reads the prompts: keys and values (generate/kv_rows.h); where several ranks of a run share
+//            the model's layers, ranks 2, 3 and so on with those of theirs each
 //
 // They share a token. TLS with credentials; plain TCP on this machine, or where it was asked for by name
 // (transport/endpoint.h). A connection that says nothing for kDecodeSilence is lost, as where a process is
@@ -20,6 +21,7 @@
 namespace tombolo::handover {
 
 inline constexpr int32_t kDecodeRank = 0, kFrontRank = 1, kPrefillRank = 2;
+inline constexpr int32_t kReadersMax = 1024;
 inline constexpr link::Tag kDecodeTag{.iteration = 0, .tensor = 1};
 inline constexpr SimDuration kDecodeGrace{3'000'000'000};
 inline constexpr SimDuration kDecodeSilence{5'000'000'000};
@@ -31,8 +33,8 @@ Result<transport::Endpoint::Options> endpoint_options(const generate::DecodePlac
 // The endpoint of a rank that calls; `place` has an address, not a name.
 Result<std::unique_ptr<transport::Endpoint>> open_endpoint(const generate::DecodePlace& place,
                                                            int32_t rank, const Clock& clock);
-// Calls the decode worker, which has 5 s to answer. Another thread may abort the endpoint meanwhile. Rank 2
-// has place.connections, the front one.
+// Calls the decode worker, which has 5 s to answer. Another thread may abort the endpoint meanwhile. Readers
+// have place.connections each, the front one.
 Status call_decode_worker(transport::Endpoint& endpoint, const generate::DecodePlace& place,
                           int32_t rank, const Clock& clock);
 

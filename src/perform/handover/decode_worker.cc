@@ -56,7 +56,7 @@ generate::WorkerFacts DecodeWorker::facts() const {
 
 Status DecodeWorker::serve(const std::atomic<bool>& stop) {
   for (;;) {
-    const std::string why = serve_two(stop);
+    const std::string why = serve_those(stop);
     endpoint_->abort({ErrorCode::kFailed, why, {}, ""});
     static_cast<void>(endpoint_->close(clock_.now() + kGlance));  // they hear it
     endpoint_.reset();
@@ -66,7 +66,7 @@ Status DecodeWorker::serve(const std::atomic<bool>& stop) {
   }
 }
 
-std::string DecodeWorker::serve_two(const std::atomic<bool>& stop) {
+std::string DecodeWorker::serve_those(const std::atomic<bool>& stop) {
   Engine engine(shard_, limits_, clock_);
   KvIntake intake(engine);
   while (!stop) {
@@ -90,7 +90,7 @@ Status DecodeWorker::take(Engine& engine, KvIntake& intake, const Endpoint::News
     if (news.peer == kFrontRank) say({.kind = WorkerWord::kReady, .facts = facts()});
     return {};
   }
-  if (news.peer == kPrefillRank) return intake.take(received->payload);
+  if (news.peer >= kPrefillRank) return intake.take(received->payload);
   return take_line(engine, to_text(received->payload));
 }
 

@@ -1,8 +1,8 @@
 // The decode worker: takes the keys and values of prompts that were read elsewhere, and answers them.
 //
-// One front and one reader of prompts at a time. When either is lost, or says what cannot be, everything
-// of theirs is dropped and the worker waits for the next two: it keeps no state that outlives them. What it
-// holds at most: the caches that its limits allow, and two links' worth of messages (decode_link.h).
+// One front and its readers of prompts at a time. When one of them is lost, or says what cannot be, everything
+// of theirs is dropped and the worker waits for the next ones: it keeps no state that outlives them. What it
+// holds at most: the caches that its limits allow, and a link's worth of messages of each (decode_link.h).
 #pragma once
 
 #include <atomic>
@@ -35,7 +35,7 @@ class DecodeWorker {
       : shard_(shard), limits_(limits), place_(place), log_(std::move(log)) {}
   Status open();
   // Until somebody is lost; why.
-  std::string serve_two(const std::atomic<bool>& stop);
+  std::string serve_those(const std::atomic<bool>& stop);
   Status take(generate::Engine& engine, generate::KvIntake& intake,
               const transport::Endpoint::News& news);
   Status take_line(generate::Engine& engine, const std::string& line);

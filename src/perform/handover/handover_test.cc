@@ -115,7 +115,7 @@ class HandOver : public testing::Test {
     const SimTime until = clock_.now() + SimDuration{60'000'000'000};
     for (;;) {
       const auto news = sender.news();
-      if (news.linked || news.bytes_free > 0 || news.failed || clock_.now() > until) return news;
+      if (news.linked || !news.left.empty() || news.failed || clock_.now() > until) return news;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }

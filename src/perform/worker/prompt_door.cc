@@ -19,6 +19,7 @@ namespace tombolo::worker {
 
 using generate::FrontMessage;
 using generate::FrontWord;
+using generate::ShardWord;
 using generate::Share;
 using generate::WorkerMessage;
 using generate::WorkerWord;
@@ -108,7 +109,17 @@ bool PromptDoor::do_layer_until(SimTime until) {
   return done;
 }
 
-Status PromptDoor::arrive(const link::Payload& message) {
+Status PromptDoor::arrive(const link::Payload& bytes) {
+  const generate::ShardMessage message = TRY(generate::decode_shard_message(bytes));
+  const bool of_decode = decode_.prompt != 0 && message.prompt == decode_.prompt;
+  if (message.word == ShardWord::kDecode) {
+    if (of_decode) say({.kind = WorkerWord::kLinked});  // or else of a front that has left
+    return {};
+  }
+  if (of_decode && message.word == ShardWord::kFailed) {
+    give_up(message.text);
+    return {};
+  }
   const Status arrived =
       engine_.arrive(message, [&](const generate::EngineEvent& event) { say(message_of(event)); });
   hand_over();
@@ -122,11 +133,22 @@ void PromptDoor::hand_over() {
 
 void PromptDoor::hear_sender() {
   if (!sender_) return;
+  const bool alone = others_.shards == 1;
   const handover::CacheSender::News news = sender_->news();
-  engine_.release(news.bytes_free);
-  if (news.linked) say({.kind = WorkerWord::kLinked});
-  if (!news.failed) return;
-  say({.kind = WorkerWord::kFailed, .message = *news.failed});
+  for (const int64_t number : news.left) {
+    if (alone) {
+      engine_.release(number);
+    } else {  // it comes back when all have sent theirs
+      others_.say({.word = ShardWord::kSent, .prompt = number});
+    }
+  }
+  if (news.linked && alone) say({.kind = WorkerWord::kLinked});
+  if (news.linked && !alone) others_.say(decode_);
+  if (news.failed) give_up(*news.failed);
+}
+
+void PromptDoor::give_up(const std::string& why) {
+  say({.kind = WorkerWord::kFailed, .message = why});
   gone_ = true;
 }
 
@@ -155,15 +177,17 @@ void PromptDoor::take(const FrontMessage& message) {
   say({.kind = WorkerWord::kRefused, .id = id, .why = refused->why, .message = refused->message});
 }
 
+// The others call it one after the other, each when the one before is linked (shard_filler.h).
 void PromptDoor::take_decode_place(const generate::DecodePlace& place) {
+  if (sender_) return;
   if (others_.shards > 1) {
-    return say(
-        {.kind = WorkerWord::kFailed,
-         .message = fmt::format("{} ranks share this model, and hand no keys and values over "
-                                "(--prompt-ranks with one rank does)",
-                                others_.shards)});
+    decode_ = {.word = ShardWord::kDecode,
+               .prompt = engine_.draw_number(),
+               .text = to_line(FrontMessage{.kind = FrontWord::kDecode, .decode = place})};
+    if (decode_.text.size() > generate::kShardTextMax)
+      return give_up("the names of a decode worker's place are too long for the other ranks");
   }
-  if (!sender_) sender_ = std::make_unique<handover::CacheSender>(place);
+  sender_ = std::make_unique<handover::CacheSender>(place);
 }
 
 // The prompt that was admitted last, behind one pass of each of the others. Each of several shards has

@@ -63,6 +63,7 @@ class PromptDoor {
   void take_decode_place(const generate::DecodePlace& place);
   void hand_over();
   void hear_sender();
+  void give_up(const std::string& why);
   void say(const generate::WorkerMessage& message);
   void flush();
   bool fits_into_gaps(const generate::Request& request);
@@ -74,6 +75,7 @@ class PromptDoor {
   OtherShards others_;
   generate::Engine engine_;
   std::unique_ptr<handover::CacheSender> sender_;
+  generate::ShardMessage decode_;  // where the decode worker is, for the other ranks
   generate::Lines lines_;
   std::string outbox_;
   bool gone_ = false;

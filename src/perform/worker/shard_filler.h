@@ -1,11 +1,13 @@
 // A rank of several that answers prompts together with others, and has no front: layers of prompts that
-// the rank before sends, in the gaps of its own training.
+// the rank before sends, in the gaps of its own training; keys and values go from here to the decode worker, if
+// the front has named one.
 #pragma once
 
 #include <memory>
 
 #include "base/clock.h"
 #include "perform/generate/later_layers.h"
+#include "perform/handover/cache_sender.h"
 #include "perform/runtime/filler.h"
 #include "perform/worker/shard_ring.h"
 
@@ -17,18 +19,23 @@ class ShardFiller final : public runtime::Filler {
               const Clock& clock)
       : shard_(std::move(shard)), ring_(std::move(ring)), layers_(*shard_, kv_bytes, clock) {}
 
-  bool fill(SimTime until) override { return layers_.work_once(until, to_next()); }
+  bool fill(SimTime until) override;
   std::optional<transport::Endpoint::Awaited> awaited() const override { return ring_.awaited(); }
-  Status take(const link::Payload& message) override { return layers_.take(message, to_next()); }
+  Status take(const link::Payload& bytes) override;
 
  private:
   generate::LaterLayers::Say to_next() const {
     return [this](const generate::ShardMessage& message) { ring_.say(message); };
   }
+  Status call_decode_worker(generate::ShardMessage message);
+  void hear_sender();
 
   std::unique_ptr<generate::Shard> shard_;
   ShardRing ring_;
   generate::LaterLayers layers_;
+  // To the decode worker that this message named; it goes on when that has answered.
+  std::unique_ptr<handover::CacheSender> sender_;
+  generate::ShardMessage decode_;
 };
 
 }  // namespace tombolo::worker

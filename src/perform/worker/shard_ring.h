@@ -21,6 +21,7 @@ class ShardRing {
   ShardRing(std::vector<int32_t> ranks, int32_t rank, transport::Endpoint& endpoint);
 
   bool first() const { return own_ == 0; }
+  int32_t place() const { return static_cast<int32_t>(own_); }  // 0: the first
   int64_t shards() const { return static_cast<int64_t>(ranks_.size()); }
   model::Slice slice(const model::Model& model) const;
   int64_t layers_max(const model::Model& model) const;  // of the largest shard

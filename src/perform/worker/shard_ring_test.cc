@@ -7,7 +7,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <mutex>
+#include <thread>
+
 #include "perform/generate/front_message.h"
+#include "perform/handover/decode_front.h"
+#include "perform/handover/decode_worker.h"
 #include "perform/worker/serve_prompts.h"
 #include "support/test_endpoints.h"
 #include "support/toy_shard.h"
@@ -53,19 +59,23 @@ class TwoRanks : public transport::EndpointTest {
     const std::string line = to_line(message) + "\n";
     EXPECT_EQ(send(front_, line.data(), line.size(), 0), std::ssize(line));
   }
-  // Ranks that do nothing but wait, until the front hears that word.
+  // Ranks that do nothing but wait.
+  void serve_once() {
+    for (size_t rank = 0; rank < 2; ++rank) {
+      const auto wanted = fillers_[rank]->awaited();
+      const auto came = ends_[rank]->receive_any({&*wanted, 1}, clock_.now());
+      if (came) {
+        EXPECT_TRUE(fillers_[rank]->take(came->message.payload));
+      }
+      fillers_[rank]->fill(kNever);
+    }
+  }
+  // Until the front hears that word.
   std::vector<generate::WorkerMessage> hear_until(generate::WorkerWord word) {
     std::vector<generate::WorkerMessage> out;
     const SimTime end = clock_.now() + SimDuration{60'000'000'000};
     while (clock_.now() < end) {
-      for (size_t rank = 0; rank < 2; ++rank) {
-        const auto wanted = fillers_[rank]->awaited();
-        const auto came = ends_[rank]->receive_any({&*wanted, 1}, clock_.now());
-        if (came) {
-          EXPECT_TRUE(fillers_[rank]->take(came->message.payload));
-        }
-        fillers_[rank]->fill(kNever);
-      }
+      serve_once();
       char bytes[4096];
       const ssize_t got = recv(front_, bytes, sizeof bytes, MSG_DONTWAIT);
       if (got > 0) {
@@ -120,11 +130,107 @@ TEST_F(TwoRanks, AFrontThatLeavesTakesItsPromptsAlong) {
   EXPECT_THAT(answer(1), ElementsAre(7, 4, 8, 6));
 }
 
-TEST_F(TwoRanks, HaveNothingForADecodeWorker) {
-  ask({.kind = FrontWord::kDecode,
-       .decode = generate::DecodePlace{.host = "127.0.0.1", .port = 9, .token = "x"}});
-  EXPECT_THAT(hear_until(generate::WorkerWord::kFailed).back().message,
-              HasSubstr("2 ranks share this model"));
+// With a decode worker behind them: both send it what they have of a prompt.
+class TwoReaders : public TwoRanks {
+ protected:
+  void SetUp() override {
+    TwoRanks::SetUp();
+    auto worker = handover::DecodeWorker::listen(whole_, {}, place_, [](const std::string&) {});
+    ASSERT_TRUE(worker) << worker.error().text();
+    worker_ = std::move(*worker);
+    place_.port = worker_->port();
+    decode_ = std::thread([this] { EXPECT_TRUE(worker_->serve(stopped_)); });
+  }
+  void TearDown() override {
+    stop();
+    TwoRanks::TearDown();
+  }
+  void stop() {
+    stopped_ = true;
+    if (decode_.joinable()) decode_.join();
+  }
+  // The next front, which has linked all.
+  std::unique_ptr<handover::DecodeFront> link_all() {
+    std::unique_ptr<handover::DecodeFront> out;
+    const SimTime end = clock_.now() + SimDuration{60'000'000'000};
+    while (!out && clock_.now() < end) {  // the worker may be leaving those before
+      auto front = handover::DecodeFront::open(
+          place_,
+          [this](const generate::WorkerMessage& message) {
+            const std::lock_guard lock(mutex_);
+            heard_.push_back(message);
+          },
+          [](const std::string&) {});
+      if (front) out = std::move(*front);
+    }
+    EXPECT_TRUE(out);
+    ask({.kind = FrontWord::kDecode, .decode = place_});
+    hear_until(generate::WorkerWord::kLinked);
+    return out;
+  }
+  // The decode worker's tokens behind the first one, which the ranks gave.
+  std::vector<int64_t> continued(handover::DecodeFront& front, int64_t id) {
+    generate::Request request{
+        .id = id, .tokens = {1, 1, 1, 1, 1, 2}, .tokens_max = 4, .share = generate::Share::kDecode};
+    EXPECT_TRUE(front.say({.request = request}));
+    await(id, generate::WorkerWord::kAdmitted);
+    request.share = generate::Share::kPrefill;
+    ask({.request = request});
+    EXPECT_EQ(hear_until(generate::WorkerWord::kToken).back().token, 7);
+    return await(id, generate::WorkerWord::kLength);
+  }
+  std::vector<int64_t> await(int64_t id, generate::WorkerWord word) {
+    const SimTime end = clock_.now() + SimDuration{60'000'000'000};
+    std::vector<int64_t> tokens;
+    while (clock_.now() < end) {
+      serve_once();
+      const std::lock_guard lock(mutex_);
+      tokens.clear();
+      for (const auto& message : heard_) {
+        if (message.id != id) continue;
+        if (message.kind == generate::WorkerWord::kToken) tokens.push_back(message.token);
+        if (message.kind == word) return tokens;
+      }
+    }
+    ADD_FAILURE() << "the decode worker does not say so";
+    return tokens;
+  }
+
+  generate::DecodePlace place_{.host = "127.0.0.1", .token = "00112233445566778899aabbccddeeff"};
+  ManualClock clock_of_decode_;
+  generate::ToyShard whole_{clock_of_decode_, SimDuration{1000}};
+  std::unique_ptr<handover::DecodeWorker> worker_;
+  std::atomic<bool> stopped_{false};
+  std::thread decode_;
+  std::mutex mutex_;
+  std::vector<generate::WorkerMessage> heard_;
+};
+
+// Its memory is free again when both have sent it: each prompt takes more than half.
+TEST_F(TwoReaders, AnswerAsOneDoes) {
+  const auto front = link_all();
+  for (int64_t id = 1; id <= 5; ++id) EXPECT_THAT(continued(*front, id), ElementsAre(4, 8, 6));
+}
+
+TEST_F(TwoReaders, ServeTheNextFront) {
+  for (int64_t turn = 0; turn < 3; ++turn) {
+    const auto front = link_all();
+    EXPECT_THAT(continued(*front, 1), ElementsAre(4, 8, 6));
+    close(front_);
+    fillers_[1]->fill(kNever);
+    front_ = connect();
+    lines_ = {};
+    const std::lock_guard lock(mutex_);
+    heard_.clear();
+  }
+}
+
+TEST_F(TwoReaders, SayThatTheDecodeWorkerIsLost) {
+  const auto front = link_all();
+  stop();
+  ask({.request = {
+           .id = 1, .tokens = {3, 4}, .tokens_max = 4, .share = generate::Share::kPrefill}});
+  EXPECT_FALSE(hear_until(generate::WorkerWord::kFailed).back().message.empty());
 }
 
 TEST(ShardRing, NamesItsPeers) {
