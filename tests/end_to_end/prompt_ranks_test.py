@@ -198,6 +198,37 @@ class PromptRanks(RingCase):
         run.kill()
         run.communicate(timeout=GUARD_S)
 
+    # A run with two pipelines of ranks, one in each datacenter: prompts that come at once go to both.
+    def test_pipelines(self):
+        self.write("job.toml", job(False))
+        ask = ("train", "job.toml", "--data", "text.txt", "--prompt-weights", "weights", "--prompt-ranks")
+        self.refused(2, ["--prompt-ranks 2,1", "rank 1 stands there twice"], *ask, "0,1", "--prompt-ranks", "2,1")
+        self.refused(2, ["--prompt-ranks 1,x", "no ranks"], *ask, "1,x")
+        self.ended(self.train("alone"))
+        run = self.train("both", "--prompt-weights", "weights", "--prompt-ranks", "0,1", "--prompt-ranks", "3,2")
+        self.addCleanup(run.kill)
+        sockets = [self.folder / "both" / name for name in ("prompts.socket", "prompts-1.socket")]
+        for path in sockets:
+            self.wait_for(path.exists, run)
+        runs = [word for path in sockets for word in ("--run", path)]
+        self.refused(2, ["one --run"], "prefill", "--weights", "weights", "--listen", "127.0.0.1:0", *runs, "--decode", "127.0.0.1:9",
+                     "--decode-token", "0" * 32)
+        self.start(*runs)
+        texts = []
+        threads = [threading.Thread(target=lambda: texts.append(self.completion()["choices"][0]["text"])) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(texts, [text_of(self.answer)] * 6)
+        self.stop()
+        self.ended(run)
+        self.assertEqual(self.losses("alone"), self.losses("both"))
+        layers = self.records(self.folder / "both" / "trace.jsonl", "prompt_layers", by="rank")
+        self.assertEqual(sum(layers.values()), 6 * self.LENGTH * 4)
+        self.assertEqual([layers[0], layers[2]], [layers[1], layers[3]])
+        self.assertGreater(min(layers.values()), 0)
+
     # Every family, several prompts at once.
     def test_families(self):
         self.write("job.toml", job())

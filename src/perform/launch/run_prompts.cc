@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <set>
 #include <sstream>
 
@@ -73,16 +74,20 @@ void describe(Archive& a, PromptLoad& l) {
 
 template <class Archive>
 void describe(Archive& a, RunPrompts& p) {
-  a.required("ranks", p.ranks);
+  a.required("pipelines", p.pipelines);
   a.required("weights", p.weights);
   a.required("socket", p.socket);
   a.required("context", p.context);
   a.required("kv_bytes", p.kv_bytes);
   a.required("requests", p.requests);
   a.required("piece_ns", p.piece_ns);
-  const std::set<int32_t> once(p.ranks.begin(), p.ranks.end());
-  a.check(!once.empty() && once.size() == p.ranks.size() && *once.begin() >= 0, "ranks",
-          "must name ranks, each once");
+  std::set<int32_t> seen;
+  bool once = !p.pipelines.empty();
+  for (const auto& ranks : p.pipelines) {
+    once = once && !ranks.empty();
+    for (const int32_t rank : ranks) once = once && rank >= 0 && seen.insert(rank).second;
+  }
+  a.check(once, "pipelines", "must name ranks, each once");
   a.check(p.context >= 0, "context", "must not be negative");
   a.check(p.kv_bytes > 0, "kv_bytes", "must be positive");
   a.check(p.requests > 0, "requests", "must be positive");
@@ -116,6 +121,20 @@ Result<std::optional<RunPrompts>> prompts_of_environment() {
   const char* text = std::getenv(kPromptsVariable);
   if (!text) return std::nullopt;
   return TRY(parse_run_prompts(text));
+}
+
+std::optional<size_t> pipeline_of(const RunPrompts& prompts, int32_t rank) {
+  for (size_t i = 0; i < prompts.pipelines.size(); ++i)
+    if (std::ranges::find(prompts.pipelines[i], rank) != prompts.pipelines[i].end()) return i;
+  return std::nullopt;
+}
+
+std::string socket_of(const RunPrompts& prompts, size_t pipeline) {
+  if (pipeline == 0) return prompts.socket;
+  const std::filesystem::path path(prompts.socket);
+  const std::string name =
+      fmt::format("{}-{}{}", path.stem().string(), pipeline, path.extension().string());
+  return (path.parent_path() / name).string();
 }
 
 std::optional<prefill::RankWindows> windows_of(const RunPrompts& prompts, int32_t rank) {

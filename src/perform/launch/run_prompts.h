@@ -36,11 +36,11 @@ struct PromptLoad {
 };
 
 struct RunPrompts {
-  // Which ones answer, each with as many consecutive layers as the others; the first of them meets the
-  // front. With a load all do, whatever is said.
-  std::vector<int32_t> ranks = {0};
+  // Which ranks answer: pipelines of them, each of which has the model, its ranks as many consecutive layers
+  // as each other. The first rank of each meets its fronts. With a load all do, whatever is said.
+  std::vector<std::vector<int32_t>> pipelines = {{0}};
   std::string weights;  // folder with a model of its own; empty: a load
-  std::string socket;   // path, on which fronts find it
+  std::string socket;   // path, on which fronts find the first pipeline (socket_of)
   int64_t context = 0;
   int64_t kv_bytes = int64_t{1} << 30;
   int64_t requests = 16;
@@ -61,6 +61,11 @@ std::string to_text(const RunPrompts& prompts);
 Result<RunPrompts> parse_run_prompts(const std::string& text);
 // Nothing where the variable is not set.
 Result<std::optional<RunPrompts>> prompts_of_environment();
+
+// The one with this rank, if any.
+std::optional<size_t> pipeline_of(const RunPrompts& prompts, int32_t rank);
+// Where fronts find a pipeline: prompts.socket, prompts-1.socket and so on.
+std::string socket_of(const RunPrompts& prompts, size_t pipeline);
 
 // Of this rank; nothing: no gap of it is foreseen.
 std::optional<prefill::RankWindows> windows_of(const RunPrompts& prompts, int32_t rank);

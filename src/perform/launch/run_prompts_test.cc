@@ -11,7 +11,7 @@ TEST(RunPrompts, GoThroughTheEnvironment) {
   unsetenv(kPromptsVariable);
   EXPECT_EQ(prompts_of_environment().value(), std::nullopt);
   const RunPrompts prompts{
-      .ranks = {3, 1},
+      .pipelines = {{3, 1}, {2}},
       .weights = "a \"folder\"",
       .socket = "/run/x",
       .context = 7,
@@ -27,9 +27,20 @@ TEST(RunPrompts, GoThroughTheEnvironment) {
       .load = PromptLoad{1, 2, 3, 4}};
   setenv(kPromptsVariable, to_text(prompts).c_str(), 1);
   EXPECT_EQ(prompts_of_environment().value(), prompts);
-  setenv(kPromptsVariable, R"({"ranks":[-1]})", 1);
+  setenv(kPromptsVariable, R"({"pipelines":[[-1]]})", 1);
   EXPECT_FALSE(prompts_of_environment());
   unsetenv(kPromptsVariable);
+  RunPrompts twice = prompts;
+  twice.pipelines[1][0] = 3;
+  EXPECT_FALSE(parse_run_prompts(to_text(twice)));
+  twice.pipelines[1].clear();
+  EXPECT_FALSE(parse_run_prompts(to_text(twice)));
+  EXPECT_EQ(pipeline_of(prompts, 1), 0U);
+  EXPECT_EQ(pipeline_of(prompts, 2), 1U);
+  EXPECT_EQ(pipeline_of(prompts, 0), std::nullopt);
+  EXPECT_EQ(socket_of(prompts, 0), "/run/x");
+  EXPECT_EQ(socket_of(prompts, 1), "/run/x-1");
+  EXPECT_EQ(socket_of({.socket = "out/prompts.socket"}, 2), "out/prompts-2.socket");
   EXPECT_TRUE(windows_of(prompts, 3));
   EXPECT_FALSE(windows_of(prompts, 2));
 }

@@ -77,10 +77,8 @@ Status complete(Arguments& arguments) {
 Status prepare_prompts(launch::RankSessionOptions& session,
                        std::optional<prefill::RankWindows>& windows, Clock& clock) {
   const auto prompts = TRY(launch::prompts_of_environment());
-  const auto answers = [&] {
-    return prompts->load || std::ranges::find(prompts->ranks, session.rank) != prompts->ranks.end();
-  };
-  if (!prompts || !answers()) return {};
+  const auto own = prompts ? launch::pipeline_of(*prompts, session.rank) : std::nullopt;
+  if (!prompts || (!prompts->load && !own)) return {};
   session.filling.piece = SimDuration{prompts->piece_ns};
   windows = launch::windows_of(*prompts, session.rank);
   session.filling.windows = windows ? &*windows : nullptr;
@@ -95,16 +93,17 @@ Status prepare_prompts(launch::RankSessionOptions& session,
   }
   const PromptGaps gaps{.windows = session.filling.windows,
                         .within = SimDuration{prompts->within_ns}};
-  session.filling_peers = ring_peers(prompts->ranks, session.rank);
-  session.make_filler = [prompts = *prompts, gaps, &clock](int32_t rank,
-                                                           transport::Endpoint& endpoint) {
+  const std::vector<int32_t>& ranks = prompts->pipelines[*own];
+  session.filling_peers = ring_peers(ranks, session.rank);
+  session.make_filler = [prompts = *prompts, ranks, socket = launch::socket_of(*prompts, *own),
+                         gaps, &clock](int32_t rank, transport::Endpoint& endpoint) {
     std::optional<ShardRing> ring;
-    if (prompts.ranks.size() > 1) ring.emplace(prompts.ranks, rank, endpoint);
+    if (ranks.size() > 1) ring.emplace(ranks, rank, endpoint);
     return prompt_filler(
         {.weights = prompts.weights,
          .context = prompts.context,
          .limits = {.kv_bytes = prompts.kv_bytes, .requests_max = prompts.requests}},
-        prompts.socket, clock, gaps, std::move(ring));
+        socket, clock, gaps, std::move(ring));
   };
   return {};
 }

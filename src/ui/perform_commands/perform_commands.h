@@ -68,7 +68,7 @@ struct TrainOptions {
   std::string prompt_weights;  // folder: ranks answer prompts with it while they wait; empty: none
   std::string prompt_socket;   // path, for `tombolo prefill --run`; empty: OUT/prompts.socket
   // Which ranks answer, each with its share of the layers; with one, that one has the whole model.
-  std::vector<int32_t> prompt_ranks = {0};
+  std::vector<std::string> prompt_ranks = {"0"};
   std::string prompt_memory = "1 GiB";  // of keys and values
   std::string prompt_piece = "5 ms";    // the longest layer where the Plan foresees no gap
   int64_t prompt_load = 0;  // tokens of each prompt of a load for emulated ranks; 0: none
@@ -114,7 +114,8 @@ struct PrefillOptions {
   std::string weights;    // folder
   std::string tokenizer;  // file; empty: the folder's
   std::string listen = "127.0.0.1:8000";
-  std::string run;   // socket of a run that answers in its gaps; empty: a worker of its own
+  // Sockets of a run, or of several, that answer in their gaps; none: a worker of its own.
+  std::vector<std::string> runs;
   std::string name;  // of the model; empty: the folder's
   int64_t context = 0;
   std::string kv_memory = "1 GiB";

@@ -18,6 +18,7 @@
 #include "ui/serve/api_server.h"
 #include "ui/serve/flex_backend.h"
 #include "ui/serve/lasting_backend.h"
+#include "ui/serve/pool_backend.h"
 #include "ui/serve/worker_backend.h"
 
 namespace tombolo::perform_commands {
@@ -162,8 +163,9 @@ Result<SimDuration> patience_of(const PrefillOptions& options) {
   return round_to_ns(time);
 }
 
-Result<serve::WorkerOptions> worker_options(const PrefillOptions& options) {
-  return serve::WorkerOptions{.run = options.run,
+// `run`: a socket, or nothing for a worker of its own.
+Result<serve::WorkerOptions> worker_options(const PrefillOptions& options, const std::string& run) {
+  return serve::WorkerOptions{.run = run,
                               .program = options.worker,
                               .weights = options.weights,
                               .context = options.context,
@@ -194,6 +196,29 @@ serve::LastingBackend::Open opener(const serve::WorkerOptions& wanted,
   };
 }
 
+// Each of the runs' pipelines, or a worker of its own; all with the same model, whose facts are given.
+Result<std::vector<std::unique_ptr<serve::Backend>>> open_backends(const PrefillOptions& options,
+                                                                   const Clock& clock,
+                                                                   generate::WorkerFacts& facts) {
+  const serve::LastingOptions lasting = TRY(lasting_options(options));
+  const std::atomic<bool> never{false};
+  std::vector<std::unique_ptr<serve::Backend>> all;
+  const std::vector<std::string> alone = {""};
+  for (const std::string& run : options.runs.empty() ? alone : options.runs) {
+    const serve::WorkerOptions wanted = TRY(worker_options(options, run));
+    auto worker = TRY(serve::WorkerBackend::start(wanted, never));
+    if (all.empty()) facts = worker->facts();
+    if (worker->facts() != facts) {
+      return unusable(fmt::format("--run {}: another model, or another memory, than that of {}",
+                                  run, options.runs.front()),
+                      "pipelines of one run, with as many ranks each");
+    }
+    all.push_back(std::make_unique<serve::LastingBackend>(std::move(worker), opener(wanted, facts),
+                                                          lasting, clock));
+  }
+  return all;
+}
+
 }  // namespace
 
 std::string PrefillOptions::tokenizer_path() const {
@@ -204,14 +229,12 @@ Status prefill(const PrefillOptions& options, std::ostream& out) {
   launch::StopSignals signals(launch::SecondSignal::kEnds);
   const auto tokenizer = TRY(text::read_tokenizer(options.tokenizer_path()));
   serve::ServeOptions serve = TRY(serve_options(options, *tokenizer));
-  const serve::WorkerOptions wanted = TRY(worker_options(options));
-  const serve::LastingOptions lasting = TRY(lasting_options(options));
-  const std::atomic<bool> never{false};
-  auto worker = TRY(serve::WorkerBackend::start(wanted, never));
-  const generate::WorkerFacts facts = worker->facts();
-  serve.positions = facts.positions;
+  if (options.runs.size() > 1 && !options.decode.empty())
+    return unusable("--decode: a decode worker has one pipeline before it", "one --run");
   SystemClock clock;
-  serve::LastingBackend backend(std::move(worker), opener(wanted, facts), lasting, clock);
+  generate::WorkerFacts facts;
+  serve::PoolBackend backend(TRY(open_backends(options, clock, facts)));
+  serve.positions = facts.positions;
   serve::FlexBackend flex(backend, {.patience = serve.limits.flex_patience}, clock);
   const auto server = TRY(serve::ApiServer::open(serve, flex, *tokenizer, clock));
   say_ready(options, serve, facts, server->address(), out);
@@ -232,8 +255,12 @@ command::Command add_prefill(CLI::App& app) {
                     "tokenizer.json or tokenizer.model; left out: WEIGHTS/tokenizer.json");
   words->add_option("--listen", options->listen, "ADDRESS:PORT; port 0: any that is free")
       ->capture_default_str();
-  words->add_option("--run", options->run,
-                    "socket of a run: it answers in its gaps (train --prompt-weights)");
+  words
+      ->add_option(
+          "--run", options->runs,
+          "socket of a run: it answers in its gaps (train --prompt-weights); once for each "
+          "pipeline of its ranks")
+      ->allow_extra_args(false);
   words->add_option("--name", options->name, "of the model, for clients; left out: the folder's");
   words
       ->add_option("--context", options->context,

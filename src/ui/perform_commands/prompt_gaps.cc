@@ -1,6 +1,7 @@
 #include "ui/perform_commands/prompt_gaps.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <limits>
 #include <set>
@@ -40,10 +41,15 @@ Status check_emulated(const TrainOptions& options, const plan::Plan& plan) {
   return {};
 }
 
-Status check_ranks(const plan::Plan& plan, const std::vector<int32_t>& answering) {
-  const std::string asked = fmt::format("--prompt-ranks {}", fmt::join(answering, ","));
+std::string as_asked(const std::vector<int32_t>& pipeline) {
+  return fmt::format("--prompt-ranks {}", fmt::join(pipeline, ","));
+}
+
+// Of one pipeline; `seen` has the ranks of those before.
+Status check_ranks(const plan::Plan& plan, const std::vector<int32_t>& answering,
+                   std::set<int32_t>& seen) {
+  const std::string asked = as_asked(answering);
   const auto ranks = static_cast<int32_t>(plan.ranks.size());
-  std::set<int32_t> seen;
   for (const int32_t rank : answering) {
     if (rank < 0 || rank >= ranks) {
       return unusable(fmt::format("{}: the Plan has {} ranks", asked, ranks),
@@ -65,17 +71,18 @@ Status check_ranks(const plan::Plan& plan, const std::vector<int32_t>& answering
 
 // What each of the ranks takes beside training: its layers' weights, in float32, and keys and values.
 Status check_memory(const TrainOptions& options, const plan::Plan& plan,
-                    const launch::RunPrompts& prompts, const model::Model& model) {
-  const auto shards = std::ssize(prompts.ranks);
+                    const std::vector<int32_t>& ranks, int64_t kv_bytes,
+                    const model::Model& model) {
+  const auto shards = std::ssize(ranks);
   for (int64_t i = 0; plan.prefill && i < shards; ++i) {
     const Bytes weights{4 * real(model::parameters(model, model::stage_slice(model, shards, i)))};
-    const Bytes kept{real(prompts.kv_bytes)};
+    const Bytes kept{real(kv_bytes)};
     if ((weights + kept) <= plan.prefill->memory) continue;
     return unusable(
         fmt::format("[prefill] memory = \"{}\" for prompts on each rank: {} of weights on rank {} "
                     "and --prompt-memory {} do not fit",
-                    format(plan.prefill->memory), brief(weights),
-                    prompts.ranks[static_cast<size_t>(i)], options.prompt_memory),
+                    format(plan.prefill->memory), brief(weights), ranks[static_cast<size_t>(i)],
+                    options.prompt_memory),
         fmt::format("memory = \"{}\", less --prompt-memory, or more --prompt-ranks",
                     brief(weights + kept)));
   }
@@ -84,15 +91,35 @@ Status check_memory(const TrainOptions& options, const plan::Plan& plan,
 
 Status check_shards(const TrainOptions& options, const plan::Plan& plan,
                     const launch::RunPrompts& prompts) {
-  TRY(check_ranks(plan, prompts.ranks));
+  std::set<int32_t> seen;
+  for (const auto& ranks : prompts.pipelines) TRY(check_ranks(plan, ranks, seen));
   const weights::WeightFolder folder = TRY(weights::WeightFolder::open(options.prompt_weights));
   const model::Model& model = folder.config().model;
-  if (std::ssize(prompts.ranks) > model.layers) {
-    return unusable(fmt::format("--prompt-ranks {}: {} ranks for {} layers",
-                                fmt::join(prompts.ranks, ","), prompts.ranks.size(), model.layers),
-                    fmt::format("at most {}", model.layers));
+  for (const auto& ranks : prompts.pipelines) {
+    if (std::ssize(ranks) > model.layers) {
+      return unusable(
+          fmt::format("{}: {} ranks for {} layers", as_asked(ranks), ranks.size(), model.layers),
+          fmt::format("at most {}", model.layers));
+    }
+    TRY(check_memory(options, plan, ranks, prompts.kv_bytes, model));
   }
-  return check_memory(options, plan, prompts, model);
+  return {};
+}
+
+// "1,3": ranks of a pipeline.
+Result<std::vector<int32_t>> parse_pipeline(const std::string& text) {
+  std::vector<int32_t> ranks;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (;;) {
+    const auto [behind, error] = std::from_chars(at, end, ranks.emplace_back());
+    if (error != std::errc() || ranks.back() < 0 || (behind != end && *behind != ',')) {
+      return unusable(fmt::format("--prompt-ranks {}: no ranks, such as 1,3", text),
+                      "ranks with commas between them; the option again for another pipeline");
+    }
+    if (behind == end) return ranks;
+    at = behind + 1;
+  }
 }
 
 // On the device of the first rank, for all ranks.
@@ -127,7 +154,10 @@ Result<std::optional<launch::RunPrompts>> place_prompts(const TrainOptions& opti
                                 options.prompt_memory, options.prompt_piece),
                     "--prompt-memory \"1 GiB\" --prompt-piece \"5 ms\"");
   }
-  launch::RunPrompts prompts{.ranks = options.prompt_ranks,
+  std::vector<std::vector<int32_t>> pipelines;
+  for (const std::string& text : options.prompt_ranks)
+    pipelines.push_back(TRY(parse_pipeline(text)));
+  launch::RunPrompts prompts{.pipelines = std::move(pipelines),
                              .weights = options.prompt_weights,
                              .socket = options.prompt_socket.empty()
                                            ? options.out + "/prompts.socket"
@@ -154,7 +184,7 @@ Status place_gaps(const TrainOptions& options, const plan::Plan& plan,
       TRY(command::predict(plan, kIterations, command::command_line("simulate", options.in)));
   std::vector<prefill::RankPlan> plans = TRY(prefill::rank_plans(steady.trace));
   for (int32_t rank = 0; rank < std::ssize(plans); ++rank) {
-    const bool answers = load || std::ranges::find(prompts.ranks, rank) != prompts.ranks.end();
+    const bool answers = load || launch::pipeline_of(prompts, rank);
     if (!answers || plans[rank].computations.empty()) continue;
     prompts.gaps.push_back({rank, std::move(plans[rank])});
   }

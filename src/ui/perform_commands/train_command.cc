@@ -333,11 +333,11 @@ command::Command add_train(CLI::App& app) {
   words->add_option("--prompt-socket", options->prompt_socket,
                     "where `tombolo prefill --run` finds it; left out: OUT/prompts.socket");
   words
-      ->add_option("--prompt-ranks,--prompt-rank", options->prompt_ranks,
-                   "which ranks, such as 1,3; several, of one datacenter, share the model's layers")
-      ->delimiter(',')
+      ->add_option(
+          "--prompt-ranks,--prompt-rank", options->prompt_ranks,
+          "which ranks, such as 1,3; several, of one datacenter, share the model's layers; "
+          "once for each pipeline of such ranks")
       ->allow_extra_args(false)
-      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   words
       ->add_option("--prompt-memory", options->prompt_memory,

@@ -125,8 +125,8 @@ TEST_F(OfARun, NoticesSilence) {
 TEST_F(OfARun, HangsUp) {
   start(kSecond * 30);
   const auto answer = admitted();
-  backend_->hang_up();
   EXPECT_EQ(step(*answer).token, 7);
+  backend_->hang_up();
   EXPECT_EQ(step(*answer).kind, StepKind::kLost);
   char byte;
   while (recv(front_, &byte, 1, 0) > 0) {
