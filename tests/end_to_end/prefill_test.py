@@ -10,11 +10,12 @@ import socket
 import ssl
 import struct
 import subprocess
+import sys
 import threading
 import time
 import unittest
 
-from program import BUILD, GUARD_S, needs_torch
+from program import BUILD, GUARD_S, ROOT, needs_torch
 from reference_decoder import read_folder
 from weights_test import CONFIGS, VOCABULARY, WeightCase
 
@@ -599,6 +600,23 @@ steps = 60
         self.assertLessEqual(len(spans), layers[1])
         self.assertGreaterEqual(len(spans), 4 * self.LENGTH)
         self.assertEqual({span["rank"] for span in spans}, {1})
+
+    # A controller of somebody else's, which is what docs/formats/prompt_door.md shows.
+    def test_the_door(self):
+        self.write("job.toml", self.JOB.replace("steps = 60", "steps = 5000"))  # it is killed before
+        self.write("text.txt", "The tide comes in over the sand and goes out again. " * 1000)
+        run = self.train("run", "--prompt-weights", "weights", "--prompt-rank", 1)
+        self.addCleanup(run.kill)
+        until = time.monotonic() + GUARD_S
+        while not (self.folder / "run" / "prompts.socket").exists() and run.poll() is None:
+            self.assertLess(time.monotonic(), until, "the rank opens no socket")
+            time.sleep(0.01)
+        code = (ROOT / "docs" / "formats" / "prompt_door.md").read_text().split("```python\n")[1].split("```")[0]
+        code = code.replace("[84, 104, 101]", str([ID[byte] for byte in self.PROMPT.encode()])).replace('"id": 1', '"flex": True, "id": 1')
+        done = subprocess.run([sys.executable, "-c", code], cwd=self.folder, capture_output=True, text=True, timeout=GUARD_S)
+        self.assertEqual(done.stdout.split("\n"), ["128", "admitted ", *(f"token {token}" for token in self.answer[:5]), "length ", ""], done.stderr)
+        run.kill()
+        run.communicate(timeout=GUARD_S)
 
     # Emulated ranks carry a load of prompts in the gaps that their Plan foresees, and pass the same bytes as without.
     def test_emulated_ranks_carry_a_load(self):
