@@ -60,7 +60,11 @@ void FreeWindows::forget(SimTime now) {
 }
 
 const Span* FreeWindows::first_after(SimTime t) const {
-  return std::upper_bound(windows_.data() + head_, end(), t,
+  // Mostly it is one of the first.
+  const Span* from = windows_.data() + head_;
+  ptrdiff_t last = 4;
+  for (; end() - from > last && from[last - 1].end <= t; last *= 2) from += last;
+  return std::upper_bound(from, end() - from > last ? from + last : end(), t,
                           [](SimTime at, const Span& window) { return at < window.end; });
 }
 

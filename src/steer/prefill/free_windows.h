@@ -15,7 +15,8 @@
 
 namespace tombolo::prefill {
 
-class FreeWindows {
+// What a search reads lies in one cache line.
+class alignas(64) FreeWindows {
  public:
   // `usable_min`: the shortest layer. The first period begins at 0.
   FreeWindows(const Busy& busy, SimDuration period, SimDuration guard, SimDuration usable_min);

@@ -64,7 +64,7 @@ void PrefillController::try_pipeline(const PrefillRequest& request, int32_t p, S
   const SimTime latest = best.handed_over - later - handing_[pipeline.datacenter];
   // How far this one is from what is asked is worth knowing, most of all where none would do so far:
   // the next prompts ask the same.
-  const int64_t further = setting_.within.ns / (best.pipeline < 0 ? 4 : 16);
+  const int64_t further = setting_.within.ns / (best.pipeline < 0 ? 4 : 8);
   const SimTime look = latest + SimDuration{further};
   const bool ends = walk(windows_, pipeline, time, {.ready = now}, look, now);
   keep_from(p, request.tokens, ends ? runs_.back().end : look + SimDuration{1});
