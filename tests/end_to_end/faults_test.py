@@ -21,7 +21,7 @@ every = 2
 
 
 def worker_pids(parent):
-    """Process ids of the workers that this launcher started, or that of this supervisor."""
+    """Process ids of the workers that this launcher started, or that of this supervisor, by rank."""
     pids = []
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -31,7 +31,13 @@ def worker_pids(parent):
         if int(fields.split()[1]) == parent:
             pid = int(stat.parent.name)
             pids += [pid] if name == "tombolo-worker" else worker_pids(pid)
-    return sorted(pids)
+    return sorted(pids, key=rank_of)
+
+
+def rank_of(pid):
+    """Process ids are no order: they begin anew some time."""
+    words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return int(words[words.index(b"--rank") + 1]) if b"--rank" in words else 0
 
 
 def alive(pid):

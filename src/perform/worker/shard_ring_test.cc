@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "perform/generate/front_message.h"
@@ -70,24 +71,37 @@ class TwoRanks : public transport::EndpointTest {
       fillers_[rank]->fill(kNever);
     }
   }
+  // The front's next message, if it is there by now.
+  std::optional<generate::WorkerMessage> hear() {
+    serve_once();
+    char bytes[4096];
+    const ssize_t got = recv(front_, bytes, sizeof bytes, MSG_DONTWAIT);
+    if (got > 0) {
+      EXPECT_TRUE(lines_.add({bytes, static_cast<size_t>(got)}));
+    }
+    const auto line = lines_.next();
+    return line ? std::optional(generate::parse_worker(*line).value()) : std::nullopt;
+  }
   // Until the front hears that word.
   std::vector<generate::WorkerMessage> hear_until(generate::WorkerWord word) {
     std::vector<generate::WorkerMessage> out;
     const SimTime end = clock_.now() + SimDuration{60'000'000'000};
     while (clock_.now() < end) {
-      serve_once();
-      char bytes[4096];
-      const ssize_t got = recv(front_, bytes, sizeof bytes, MSG_DONTWAIT);
-      if (got > 0) {
-        EXPECT_TRUE(lines_.add({bytes, static_cast<size_t>(got)}));
-      }
-      while (const auto line = lines_.next()) {
-        out.push_back(generate::parse_worker(*line).value());
-        if (out.back().kind == word) return out;
-      }
+      const auto message = hear();
+      if (message) out.push_back(*message);
+      if (message && message->kind == word) return out;
     }
     ADD_FAILURE() << "nobody says so";
     return out;
+  }
+  // Whether it is admitted or refused.
+  generate::WorkerMessage hear_one(int64_t id) {
+    const SimTime end = clock_.now() + SimDuration{60'000'000'000};
+    while (clock_.now() < end) {
+      if (const auto message = hear(); message && message->id == id) return *message;
+    }
+    ADD_FAILURE() << "nobody says so";
+    return {};
   }
   std::vector<int64_t> answer(int64_t id) {
     ask({.request = {.id = id, .tokens = {3, 4}, .tokens_max = 4}});
@@ -175,7 +189,11 @@ class TwoReaders : public TwoRanks {
     EXPECT_TRUE(front.say({.request = request}));
     await(id, generate::WorkerWord::kAdmitted);
     request.share = generate::Share::kPrefill;
-    ask({.request = request});
+    // The memory of the one before is free when both ranks have sent it.
+    const SimTime end = clock_.now() + SimDuration{60'000'000'000};
+    do {
+      ask({.request = request});
+    } while (hear_one(id).kind == generate::WorkerWord::kRefused && clock_.now() < end);
     EXPECT_EQ(hear_until(generate::WorkerWord::kToken).back().token, 7);
     return await(id, generate::WorkerWord::kLength);
   }
