@@ -11,7 +11,7 @@
 namespace tombolo::update {
 namespace {
 
-constexpr size_t kAhead = 16;  // blocks whose lines are asked for before they are needed
+constexpr size_t kAhead = 32;  // blocks whose lines are asked for before they are needed
 
 // base^exponent by squaring: the same bits everywhere, which std::pow does not promise.
 double power(double base, uint32_t exponent) {
