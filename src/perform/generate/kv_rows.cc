@@ -81,7 +81,7 @@ Result<KvRows> decode_kv_rows(std::span<const std::byte> message) {
 Status say_kv_rows(const HandedOver& prompt, const std::function<Status(KvMessage)>& say) {
   KvCache& cache = *prompt.cache;
   const KvShape shape = cache.shape();
-  const KvShape whole{.layers = std::max(prompt.layers, shape.layers), .width = shape.width};
+  const KvShape whole{.layers = prompt.layers, .width = shape.width};
   const int64_t row_bytes = shape.width * static_cast<int64_t>(sizeof(float));
   const int64_t room = static_cast<int64_t>(kKvMessageMax - kKvHeaderBytes) / row_bytes;
   CHECK(room > 0, "a key of {} bytes", row_bytes);

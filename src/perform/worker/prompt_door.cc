@@ -113,7 +113,7 @@ Status PromptDoor::arrive(const link::Payload& bytes) {
   const generate::ShardMessage message = TRY(generate::decode_shard_message(bytes));
   const bool of_decode = decode_.prompt != 0 && message.prompt == decode_.prompt;
   if (message.word == ShardWord::kDecode) {
-    if (of_decode) say({.kind = WorkerWord::kLinked});  // or else of a front that has left
+    if (of_decode) say_linked();  // or else of a front that has left
     return {};
   }
   if (of_decode && message.word == ShardWord::kFailed) {
@@ -142,9 +142,14 @@ void PromptDoor::hear_sender() {
       others_.say({.word = ShardWord::kSent, .prompt = number});
     }
   }
-  if (news.linked && alone) say({.kind = WorkerWord::kLinked});
+  if (news.linked && alone) say_linked();
   if (news.linked && !alone) others_.say(decode_);
   if (news.failed) give_up(*news.failed);
+}
+
+void PromptDoor::say_linked() {
+  linked_ = true;
+  say({.kind = WorkerWord::kLinked});
 }
 
 void PromptDoor::give_up(const std::string& why) {
@@ -157,6 +162,9 @@ std::optional<generate::Refused> PromptDoor::admit(const generate::Request& requ
     return generate::Refused{generate::Refusal::kInvalid, "a decode worker's share"};
   if (request.share == Share::kPrefill && !sender_)
     return generate::Refused{generate::Refusal::kInvalid, "no decode worker was named"};
+  // A rank that has not heard of it would not know where to send what it has read.
+  if (request.share == Share::kPrefill && !linked_)
+    return generate::Refused{generate::Refusal::kBusy, "the decode worker is not linked yet"};
   return engine_.admit(request);
 }
 

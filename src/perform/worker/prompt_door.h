@@ -63,6 +63,7 @@ class PromptDoor {
   void take_decode_place(const generate::DecodePlace& place);
   void hand_over();
   void hear_sender();
+  void say_linked();
   void give_up(const std::string& why);
   void say(const generate::WorkerMessage& message);
   void flush();
@@ -76,6 +77,7 @@ class PromptDoor {
   generate::Engine engine_;
   std::unique_ptr<handover::CacheSender> sender_;
   generate::ShardMessage decode_;  // where the decode worker is, for the other ranks
+  bool linked_ = false;            // all ranks are, to it
   generate::Lines lines_;
   std::string outbox_;
   bool gone_ = false;

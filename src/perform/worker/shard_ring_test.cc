@@ -182,6 +182,15 @@ class TwoReaders : public TwoRanks {
     hear_until(generate::WorkerWord::kLinked);
     return out;
   }
+  // The front leaves, and another one comes.
+  void leave() {
+    close(front_);
+    fillers_[1]->fill(kNever);
+    front_ = connect();
+    lines_ = {};
+    const std::lock_guard lock(mutex_);
+    heard_.clear();
+  }
   // The decode worker's tokens behind the first one, which the ranks gave.
   std::vector<int64_t> continued(handover::DecodeFront& front, int64_t id) {
     generate::Request request{
@@ -230,16 +239,24 @@ TEST_F(TwoReaders, AnswerAsOneDoes) {
   for (int64_t id = 1; id <= 5; ++id) EXPECT_THAT(continued(*front, id), ElementsAre(4, 8, 6));
 }
 
+// Whatever a front says too early, or calls its prompts, the ranks go on.
+TEST_F(TwoReaders, NothingIsReadBeforeAllAreLinked) {
+  ask({.kind = FrontWord::kDecode, .decode = place_});
+  ask({.request = {.id = 1, .tokens = {3}, .tokens_max = 4, .share = generate::Share::kPrefill}});
+  EXPECT_THAT(hear_until(generate::WorkerWord::kRefused).back().message, HasSubstr("not linked"));
+  hear_until(generate::WorkerWord::kLinked);
+  ask({.request = {.id = -5, .tokens = {3}, .tokens_max = 4, .share = generate::Share::kPrefill}});
+  EXPECT_EQ(hear_until(generate::WorkerWord::kToken).back().id, -5);
+  leave();
+  const auto front = link_all();
+  EXPECT_THAT(continued(*front, 7), ElementsAre(4, 8, 6));
+}
+
 TEST_F(TwoReaders, ServeTheNextFront) {
   for (int64_t turn = 0; turn < 3; ++turn) {
     const auto front = link_all();
     EXPECT_THAT(continued(*front, 1), ElementsAre(4, 8, 6));
-    close(front_);
-    fillers_[1]->fill(kNever);
-    front_ = connect();
-    lines_ = {};
-    const std::lock_guard lock(mutex_);
-    heard_.clear();
+    leave();
   }
 }
 
