@@ -36,9 +36,7 @@ class FlexBackend final : public Backend {
   bool alive() const override { return inner_.alive(); }
   bool ready() const override { return inner_.ready(); }
   std::string end() const override { return inner_.end(); }
-  bool may_return() const override { return inner_.may_return(); }
   int64_t waiting() const override;
-  void hang_up() override { inner_.hang_up(); }
 
  private:
   class Flexible;

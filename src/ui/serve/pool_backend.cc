@@ -100,8 +100,4 @@ std::string PoolBackend::end() const {
   return out;
 }
 
-void PoolBackend::hang_up() {
-  for (const auto& each : all_) each->hang_up();
-}
-
 }  // namespace tombolo::serve

@@ -28,7 +28,6 @@ class PoolBackend final : public Backend {
   bool alive() const override;
   bool ready() const override;
   std::string end() const override;
-  void hang_up() override;
 
  private:
   class Pooled;
