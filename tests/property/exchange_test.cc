@@ -13,6 +13,7 @@
 #include "spec/plan/gradient_groups.h"
 #include "spec/plan/job.h"
 #include "support/seeds.h"
+#include "support/two_replicas.h"
 
 namespace tombolo {
 namespace {

@@ -73,7 +73,6 @@ class BoundSolver {
   // decisions() has reached the limit. Bounds stay readable until the next call.
   Outcome solve(int64_t decisions_max);
   int64_t decisions() const { return decisions_; }
-  int64_t conflicts() const { return conflicts_; }
 
  private:
   enum class Why : int8_t { kGuess, kClause, kDifference, kStored };

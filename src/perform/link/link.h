@@ -81,7 +81,6 @@ class Link {
   void resume(uint32_t connection, SimTime now);
   // Of a resumable link's connection that is here; null: it is not.
   Ledger* ledger(uint32_t connection);
-  size_t ledgers() const { return ledgers_.size(); }
   uint64_t kept_bytes() const;  // given to connections and not confirmed
   // Nothing waits and nothing is kept: the other side has it all.
   bool delivered() const;

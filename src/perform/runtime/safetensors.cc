@@ -248,20 +248,6 @@ Result<WrittenFile> SafetensorsWriter::finish(const PathOfDigest& path) {
   return std::move(written_);
 }
 
-Result<WrittenFile> write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
-                                      const Metadata& metadata) {
-  std::vector<TensorShape> shapes;
-  for (const NamedTensor& tensor : tensors) {
-    const auto size = static_cast<int64_t>(tensor.bytes.size());
-    CHECK(wanted_bytes(tensor.dtype, tensor.shape) == size, "{} has {} bytes for another shape",
-          tensor.name, size);
-    shapes.push_back({tensor.name, tensor.dtype, tensor.shape});
-  }
-  SafetensorsWriter writer = TRY(SafetensorsWriter::create(path, std::move(shapes), metadata));
-  for (const NamedTensor& tensor : tensors) TRY(writer.add(tensor.bytes));
-  return writer.finish();
-}
-
 Result<TensorPlaces> find_tensors(std::string_view bytes, const std::string& name) {
   if (bytes.size() < kLengthBytes) {
     return unusable(

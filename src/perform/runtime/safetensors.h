@@ -95,10 +95,6 @@ class SafetensorsWriter {
   std::optional<RunningDigest> tensor_digest_;  // of the one that is not
 };
 
-// All at once. CHECKs that every tensor's bytes fit its shape and that names differ.
-Result<WrittenFile> write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
-                                      const Metadata& metadata = {});
-
 // Where the tensors of a file lie, without their bytes and digests.
 struct TensorPlaces {
   Metadata metadata;

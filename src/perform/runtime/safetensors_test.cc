@@ -12,6 +12,18 @@
 namespace tombolo::runtime {
 namespace {
 
+// All at once.
+Result<WrittenFile> write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
+                                      const Metadata& metadata = {}) {
+  std::vector<TensorShape> shapes;
+  for (const NamedTensor& tensor : tensors) {
+    shapes.push_back({tensor.name, tensor.dtype, tensor.shape});
+  }
+  SafetensorsWriter writer = TRY(SafetensorsWriter::create(path, std::move(shapes), metadata));
+  for (const NamedTensor& tensor : tensors) TRY(writer.add(tensor.bytes));
+  return writer.finish();
+}
+
 using ::testing::HasSubstr;
 
 Payload bytes_of(std::string_view text) {

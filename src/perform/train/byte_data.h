@@ -33,7 +33,6 @@ class ByteData {
 
   // A multiple of micro_batch, so that every evaluation batch is full; 0 if nothing is held out.
   int64_t evaluation_windows() const { return evaluation_windows_; }
-  int64_t training_bytes() const { return training_bytes_; }
   std::string digest() const { return tombolo::digest(text_); }
 
  private:

@@ -39,20 +39,4 @@ Seconds exchange_alone(const plan::Plan& plan, int32_t stage) {
   return all;
 }
 
-Seconds period_in_turn(const TwoReplicas& what) {
-  return real(what.microbatches) * (what.forward + what.backward) + what.serialisation +
-         what.latency + what.update;
-}
-
-Seconds period_of_a_busy_link(const TwoReplicas& what) {
-  const double layers = real(what.layers);
-  const Seconds layer = what.serialisation / layers;
-  CHECK(what.layers >= 2 && layer >= what.backward * ((layers - 1) / layers) &&
-            layer >= (what.forward + what.update) / layers,
-        "{} layers of {} s each on the link do not keep it busy", what.layers, layer.value);
-  return real(what.microbatches) * (what.forward + what.backward) + what.serialisation +
-         what.latency + what.update / layers - what.backward * ((layers - 1) / layers) -
-         what.forward * ((layers - 2) / layers);
-}
-
 }  // namespace tombolo::cost

@@ -61,10 +61,6 @@ struct MixedIteration {
 MixedIteration mixed_iteration(std::span<const StagePass> stages, std::span<const Hop> hops,
                                std::span<const Seconds> ends, int64_t micro_batches);
 
-// No execution of 1F1B takes longer.
-Seconds mixed_pipeline_at_most(std::span<const StagePass> stages, std::span<const Hop> hops,
-                               int64_t micro_batches);
-
 // The same pipeline played action by action, with `transfer` exposed in full; what `tombolo
 // simulate` finds where flows do not share. Cost: O(stages x micro_batches).
 Seconds play_one_forward_one_backward(std::span<const StagePass> stages, std::span<const Hop> hops,

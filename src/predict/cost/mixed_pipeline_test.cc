@@ -9,6 +9,23 @@
 namespace tombolo::cost {
 namespace {
 
+// No execution of 1F1B takes longer.
+Seconds mixed_pipeline_at_most(std::span<const StagePass> stages, std::span<const Hop> hops,
+                               int64_t micro_batches) {
+  CHECK(micro_batches >= 1, "{} micro-batches", micro_batches);
+  // A schedule in which every action comes again after one period exists. Its longest way from the
+  // first forward to the first backward of stage 0 turns at some stage j, which has the warm-up of
+  // p - 1 - j micro-batches before it turns.
+  const Seconds each = period(stages, hops);
+  Seconds way, longest;
+  for (size_t j = 0; j < stages.size(); ++j) {
+    way += stages[j].total();
+    if (j > 0) way += 2 * hops[j - 1].transfer;
+    longest = std::max(longest, way + static_cast<double>(stages.size() - 1 - j) * each);
+  }
+  return longest + static_cast<double>(micro_batches - 1) * each;
+}
+
 Hop hop(double transfer, double occupancy = 0) {
   return {Seconds{transfer}, Seconds{transfer}, Seconds{occupancy}};
 }

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "base/random.h"
-#include "predict/engine/max_min_certificate.h"
+#include "support/max_min_certificate.h"
 
 namespace tombolo::engine {
 namespace {

@@ -1,4 +1,4 @@
-#include "predict/engine/max_min_certificate.h"
+#include "support/max_min_certificate.h"
 
 #include <gtest/gtest.h>
 

@@ -177,19 +177,4 @@ Result<ChunkedAllReduceTimes> play(const ChunkedAllReduce& collective) {
   return out;
 }
 
-Seconds baseline_time(const ChunkedAllReduce& collective) {
-  Bytes left = 2 * collective.size;
-  Seconds before, busiest, exposed;
-  for (const AllReduceDimension& dimension : collective.dimensions) {
-    const Seconds time = left * sent_share(dimension) / dimension.bandwidth;
-    if (time > busiest) {
-      busiest = time;
-      exposed = before;
-    }
-    before += time;
-    left = left / static_cast<double>(dimension.npus);
-  }
-  return busiest + exposed / static_cast<double>(collective.chunks);
-}
-
 }  // namespace tombolo::network

@@ -79,7 +79,4 @@ struct ChunkedAllReduceTimes {
 // finite, chunks below 1 or above 2^20.
 Result<ChunkedAllReduceTimes> play(const ChunkedAllReduce& collective);
 
-// The closed form above, of the order `baseline`; `collective` must be one that play() takes.
-Seconds baseline_time(const ChunkedAllReduce& collective);
-
 }  // namespace tombolo::network

@@ -8,6 +8,26 @@
 namespace tombolo::network {
 namespace {
 
+double share_sent(const AllReduceDimension& dimension) {
+  return static_cast<double>(dimension.npus - 1) / static_cast<double>(dimension.npus);
+}
+
+// The closed form of the header, of the order `baseline`; `collective` must be one that play() takes.
+Seconds baseline_time(const ChunkedAllReduce& collective) {
+  Bytes left = 2 * collective.size;
+  Seconds before, busiest, exposed;
+  for (const AllReduceDimension& dimension : collective.dimensions) {
+    const Seconds time = left * share_sent(dimension) / dimension.bandwidth;
+    if (time > busiest) {
+      busiest = time;
+      exposed = before;
+    }
+    before += time;
+    left = left / static_cast<double>(dimension.npus);
+  }
+  return busiest + exposed / static_cast<double>(collective.chunks);
+}
+
 using ::testing::HasSubstr;
 
 // Two dimensions of 2 NPUs at 1 and 1 B/s, 8 bytes in 2 chunks of 4. A chunk takes 2 s in the

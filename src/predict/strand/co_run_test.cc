@@ -10,6 +10,18 @@
 namespace tombolo::strand {
 namespace {
 
+// Wavelet with a barrier after each pair of operators.
+double lock_step_seconds(const StrandPair& pair, double barrier) {
+  double seconds = 0;
+  const size_t steps = std::max(pair.forward().size(), pair.backward().size());
+  for (size_t i = 0; i < steps; ++i) {
+    const PairSet both{i < pair.forward().size() ? only(i) : 0,
+                       i < pair.backward().size() ? only(i) : 0};
+    seconds += segment_seconds(pair, both) + barrier;
+  }
+  return seconds;
+}
+
 Operator product(double seconds, OperatorSet after = 0) {
   return {.name = "product", .seconds = seconds, .after = after};
 }

@@ -4,17 +4,6 @@
 
 namespace tombolo::strand {
 
-double lock_step_seconds(const StrandPair& pair, double barrier) {
-  double seconds = 0;
-  const size_t steps = std::max(pair.forward().size(), pair.backward().size());
-  for (size_t i = 0; i < steps; ++i) {
-    const PairSet both{i < pair.forward().size() ? only(i) : 0,
-                       i < pair.backward().size() ? only(i) : 0};
-    seconds += segment_seconds(pair, both) + barrier;
-  }
-  return seconds;
-}
-
 double in_turn_seconds(const StrandPair& pair, std::vector<OperatorRun>* runs) {
   std::vector<double> rank(pair.size());
   for (size_t i = 0; i < pair.size(); ++i) {

@@ -12,8 +12,6 @@
 
 namespace tombolo::strand {
 
-double lock_step_seconds(const StrandPair& pair, double barrier);
-
 // `runs`, where given, gets every operator.
 double in_turn_seconds(const StrandPair& pair, std::vector<OperatorRun>* runs = nullptr);
 
