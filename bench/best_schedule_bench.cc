@@ -161,7 +161,7 @@ Instance instance_of(const Setting& setting, bool temporal, int32_t chunks = 1) 
                .microbatches = setting.m,
                .replicas = setting.cell,
                .chunks = chunks,
-               .layout = chunks > 1 ? plan::Layout::kLoop : plan::Layout::kLine};
+               .layout = chunks > 1 ? layout::StageMapping::kLoop : layout::StageMapping::kLine};
   if (temporal) out.shape.cell = setting.cell;
   const int64_t each = kForward / chunks;
   out.times = equal_times(out.shape.stages, {{each}, {each}, {each}, {0}});
@@ -191,11 +191,11 @@ Baseline best_baseline(const Setting& setting, bool limit_varuna) {
     const Instance instance = instance_of(setting, false, name == "interleaved" ? 2 : 1);
     Schedule schedule;
     if (name == "varuna") {
-      Rules rules = varuna_rules(instance.shape, instance.times, plan::Discipline::kGreedy);
+      Rules rules = varuna_rules(instance.shape, instance.times, layout::Discipline::kGreedy);
       if (limit_varuna) rules.in_flight = instance.memory.in_flight;
       schedule = play(name, instance.shape, instance.times, rules)->schedule;
     } else {
-      schedule = *build(name, instance.shape, instance.times);
+      schedule = *build(*layout::find_schedule(name), instance.shape, instance.times);
     }
     const std::vector<int64_t> peaks = peak_in_flight(schedule);
     const bool fits = instance.memory.in_flight.empty() ||

@@ -44,9 +44,8 @@ StrandPair layer(int64_t context) {
   site.scale_out.bandwidth = 1.5625_GBps;
   const cost::Constants constants = *cost::find_constants(site, "megatron");
   const cost::LayerPricer pricer(m, site, constants, 2, false);
-  const cost::Configuration c{
-      .tensor = 8, .context = context, .micro_batch = 1, .sequence_parallel = true};
-  const cost::Layout layout = cost::lay_out(c, 8);
+  const cost::Configuration c{{.tensor = 8, .context = context, .sequence_parallel = true}, 1};
+  const cost::GroupPlacement layout = cost::lay_out(c, 8);
   const LayerStrands strands =
       layer_strands(shape_of(c, layout, false), pricer.operators(c, layout, false));
   return {strands.forward, strands.backward, published_overlap("a40-48g").table};

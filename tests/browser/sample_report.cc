@@ -81,7 +81,7 @@ class Runner {
     trace_.header.command = predicted ? "tombolo simulate two-datacenters.toml --iterations 3"
                                       : "tombolo train two-datacenters.toml --out run";
     if (predicted) trace_.header.fingerprint = "5f1d09c2a7be4e13";
-    for (const plan::Placement& p : plan.ranks) {
+    for (const layout::Placement& p : plan.ranks) {
       trace_.header.ranks.push_back({p.rank, p.stage, p.datacenter, plan.device_of(p.rank).name});
     }
   }

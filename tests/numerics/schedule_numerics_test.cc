@@ -17,7 +17,8 @@ constexpr int64_t kSteps = 6;
 
 // Four stages: four ranks of one, or two of two.
 TinyLayout layout_of(const std::string& schedule) {
-  const bool line = plan::layout_of(schedule) == plan::Layout::kLine;
+  const bool line =
+      layout::mapping_of(*layout::find_schedule(schedule)) == layout::StageMapping::kLine;
   return {.pipeline = line ? 4 : 2,
           .schedule = schedule,
           .virtual_stages = line ? 1 : 2,
@@ -41,7 +42,7 @@ const Story& one_process() {
 }
 
 class EverySchedule : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Numerics, EverySchedule, testing::ValuesIn(schedule::schedule_names()),
+INSTANTIATE_TEST_SUITE_P(Numerics, EverySchedule, testing::ValuesIn(layout::schedule_names()),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::erase(name, '-');

@@ -69,13 +69,13 @@ inline Story live_together(const plan::Plan& plan, const From& from = {}) {
     return {};
   };
   std::vector<std::unique_ptr<runtime::Kernels>> kernels;
-  for (const plan::Placement& place : plan.ranks) {
+  for (const layout::Placement& place : plan.ranks) {
     auto made = make_torch_kernels(plan, place.rank, {.bf16_products = true});
     CHECK(made.has_value(), "{}", made.error().text());
     kernels.push_back(std::move(*made));
   }
   const auto live = [&](int32_t rank) -> Status {
-    const plan::Placement& own = plan.ranks[rank];
+    const layout::Placement& own = plan.ranks[rank];
     MemoryMessenger messenger(hub, rank);
     const runtime::Hooks hooks{
         .iteration = [&,
@@ -102,7 +102,7 @@ inline Story live_together(const plan::Plan& plan, const From& from = {}) {
     return {};
   };
   std::vector<std::future<Status>> ranks;
-  for (const plan::Placement& place : plan.ranks) {
+  for (const layout::Placement& place : plan.ranks) {
     ranks.push_back(std::async(std::launch::async, [&, rank = place.rank] {
       const Status status = live(rank);
       if (!status) hub.lose(rank);
@@ -110,7 +110,7 @@ inline Story live_together(const plan::Plan& plan, const From& from = {}) {
     }));
   }
   for (auto& rank : ranks) story.ends.push_back(rank.get());
-  for (const plan::Placement& place : plan.ranks) {
+  for (const layout::Placement& place : plan.ranks) {
     story.digests.push_back(*kernels[place.rank]->weights_digest());
     story.state_bytes.push_back(kernels[place.rank]->state_bytes());
     if (!runtime::writes_shard(plan, place.rank)) continue;
@@ -129,7 +129,7 @@ inline Story train(const plan::Plan& plan, const From& from = {}) {
 
 // Replicas of a stage, of which each rank holds one.
 inline void expect_equal_replicas(const plan::Plan& plan, const Story& story) {
-  for (const plan::Placement& place : plan.ranks)
+  for (const layout::Placement& place : plan.ranks)
     EXPECT_EQ(story.digests[place.rank], story.digests[plan.rank_of(place.stage, 0)])
         << "rank " << place.rank;
 }

@@ -75,8 +75,8 @@ TEST(BestScheduleProperty, NoPublishedScheduleSimulatesShorterAndThePlanTakesAsL
       ASSERT_TRUE(simulation) << simulation.error().text();
       if (!shortest || simulation->iteration < *shortest) shortest = simulation->iteration;
     };
-    for (const std::string& name : schedule::schedule_names()) {
-      simulate(schedule_search::with_schedule(*plan, name));
+    for (const std::string& name : layout::schedule_names()) {
+      simulate(schedule_search::with_schedule(*plan, *layout::find_schedule(name)));
     }
     simulate(*plan);
 

@@ -96,7 +96,8 @@ std::string job_of_any_shape(Random& random) {
 
 // With as many virtual stages as the schedule wants.
 Result<plan::Plan> plan_with(const std::string& text, const std::string& schedule) {
-  const int chunks = plan::layout_of(schedule) == plan::Layout::kLine ? 1 : 2;
+  const int chunks =
+      layout::mapping_of(*layout::find_schedule(schedule)) == layout::StageMapping::kLine ? 1 : 2;
   return plan::parse_job(
              text + fmt::format("schedule = \"{}\"\nvirtual_stages = {}\n", schedule, chunks),
              "job.toml")
@@ -110,7 +111,7 @@ TEST(Capacity, NoResourceIsOverdrawnWhateverIsScheduled) {
   for (uint64_t seed = 0; seed < jobs; ++seed) {
     Random random(seed + 42'000);
     const std::string text = job_of_any_shape(random);
-    for (const std::string& schedule : schedule::schedule_names()) {
+    for (const std::string& schedule : layout::schedule_names()) {
       SCOPED_TRACE(fmt::format("seed {}\n{}schedule = \"{}\"", seed, text, schedule));
       const Result<plan::Plan> plan = plan_with(text, schedule);
       if (!plan) continue;  // not every schedule takes every shape; counted below
@@ -130,7 +131,7 @@ TEST(Capacity, NoResourceIsOverdrawnWhateverIsScheduled) {
     }
   }
   for (const auto& [schedule, count] : simulated) EXPECT_GE(count, jobs / 4) << schedule;
-  EXPECT_EQ(simulated.size(), schedule::schedule_names().size());
+  EXPECT_EQ(simulated.size(), layout::schedule_names().size());
   EXPECT_GT(fullest, 0.9);  // and there was something to overdraw
 }
 

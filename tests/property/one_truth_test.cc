@@ -143,7 +143,7 @@ TEST(OneTruth, WhatASearchWritesTheSimulatorConfirms) {
       EXPECT_NEAR(most / p.memory, 1, 1e-9) << plan->parallelism.virtual_stages;
       differences.push_back(seconds(simulated->iteration) / p.iteration - 1);
       if (show) {
-        const plan::Parallelism& q = p.job.parallelism;
+        const layout::Parallelism& q = p.job.parallelism;
         fmt::print("{} {} t{} c{} d{} p{} v{} z{} e{} mb{} m{} sim {:.4g} law {:.4g}  {:+.2f} %\n",
                    seed, p.job.model->name, q.tensor, q.context, q.data, q.pipeline,
                    q.virtual_stages, q.zero, q.expert, p.job.training.micro_batch,

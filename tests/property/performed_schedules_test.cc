@@ -48,7 +48,8 @@ void expect_the_same(const plan::Plan& plan, const std::string& name) {
 }
 
 int chunks_of(const std::string& schedule) {
-  return plan::layout_of(schedule) == plan::Layout::kLine ? 1 : 2;
+  return layout::mapping_of(*layout::find_schedule(schedule)) == layout::StageMapping::kLine ? 1
+                                                                                             : 2;
 }
 
 // In three datacenters; round and round needs a link from the last to the first.
@@ -59,7 +60,7 @@ plan::Plan plan_of(TestPlan wanted) {
 }
 
 class EverySchedule : public ::testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Performed, EverySchedule, ::testing::ValuesIn(schedule::schedule_names()),
+INSTANTIATE_TEST_SUITE_P(Performed, EverySchedule, ::testing::ValuesIn(layout::schedule_names()),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::erase(name, '-');

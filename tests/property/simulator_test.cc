@@ -221,9 +221,6 @@ TEST(Simulator, RefusesNumbersThatCannotBe) {
   plan.boundary = -1_B;
   EXPECT_THAT(message(plan), ::testing::HasSubstr("cannot be sent"));
   plan = good;
-  plan.parallelism.schedule = "zigzag";
-  EXPECT_THAT(message(plan), ::testing::HasSubstr("\"gpipe\" or \"1f1b\""));
-  plan = good;
   plan.training.global_batch = 100'000'000;
   EXPECT_THAT(message(plan), ::testing::HasSubstr("too many to schedule"));
   EXPECT_FALSE(sim::simulate(good, {.iterations = 0}));

@@ -66,10 +66,10 @@ inline plan::Job toy_job(const Toy& toy) {
   job.training.global_batch = toy.microbatches * toy.replicas;
   job.parallelism.pipeline = stages;
   job.parallelism.data = toy.replicas;
-  job.parallelism.schedule = toy.schedule;
+  job.parallelism.schedule = *layout::find_schedule(toy.schedule);
   if (toy.cell > 1) {
     job.parallelism.cell = toy.cell;
-    job.parallelism.sharing = plan::Sharing::kTemporal;
+    job.parallelism.sharing = layout::Sharing::kTemporal;
   }
   job.stage_times = plan::StageTimes{.forward = toy.forward,
                                      .backward = toy.backward,

@@ -24,7 +24,7 @@ inline Result<std::vector<trace::Trace>> perform_virtually(
     ManualClock clock;
     VirtualMessenger messenger(network, rank, clock);
     EmulatedKernels kernels(plan, rank, clock, {.check_every_byte = true});
-    const plan::Placement& own = plan.ranks[rank];
+    const layout::Placement& own = plan.ranks[rank];
     PerformOptions options{.rank = rank};
     if (!schedule.release.empty()) options.release = schedule.release[own.replica];
     if (!schedule.pairs.empty()) options.pairs = schedule.pairs[static_cast<size_t>(rank)];
@@ -45,7 +45,7 @@ inline Result<std::vector<trace::Trace>> perform_virtually(
     return trace;
   };
   std::vector<std::future<Result<trace::Trace>>> ranks;
-  for (const plan::Placement& placement : plan.ranks) {
+  for (const layout::Placement& placement : plan.ranks) {
     ranks.push_back(std::async(std::launch::async, live, placement.rank));
   }
   std::vector<trace::Trace> parts;

@@ -205,7 +205,7 @@ std::vector<std::pair<double, size_t>> by_promise(const MixedTask& task,
 
 plan::Job with_plan(plan::Job job, const MixedPlan& plan) {
   CHECK(!plan.stages.empty(), "a plan without a stage");
-  plan::Parallelism& p = job.parallelism;
+  layout::Parallelism& p = job.parallelism;
   p = {};
   p.tensor = plan.stages.front().tensor;
   bool unlike = false;

@@ -259,7 +259,7 @@ double brute_force(const plan::OpenJob& open, const HandLaw& law, search::Object
     for (const int64_t data : {1, 2, 4, 8}) {
       for (int64_t b = 1; b <= 8 / data; b *= 2) {
         for (const auto recompute : {model::Recompute::kNone, model::Recompute::kFull}) {
-          cost::Configuration c{.data = data, .micro_batch = b, .global_batch = 8};
+          cost::Configuration c{{.data = data}, b, 8};
           c.recompute = recompute;
           for (size_t set = 1; set < size_t{1} << places.size(); ++set) {
             std::vector<size_t> order;

@@ -49,7 +49,7 @@ Status check_names(const Job& job) {
 }
 
 Status check_parallelism(const Job& job) {
-  const plan::Parallelism& p = job.parallelism;
+  const layout::Parallelism& p = job.parallelism;
   for (const auto& [key, degree] :
        {std::pair("tensor", p.tensor), std::pair("context", p.context),
         std::pair("expert", p.expert), std::pair("virtual_stages", p.virtual_stages)}) {
@@ -59,9 +59,9 @@ Status check_parallelism(const Job& job) {
                     degree),
         fmt::format("{} = 1, or tombolo plan, which searches over datacenters too", key));
   }
-  if (p.schedule == "1f1b" || p.schedule == "atlas" || p.schedule == "gpipe") return {};
+  if (traits_of(p.schedule).has(layout::kSelectable)) return {};
   return unusable(fmt::format("{}: parallelism.schedule = \"{}\": select has no law for it",
-                              job.file, p.schedule),
+                              job.file, to_name(p.schedule)),
                   "\"1f1b\" or \"gpipe\"");
 }
 
@@ -152,7 +152,7 @@ Result<Stages> price_stages(const Job& job, const cluster::Datacenter& datacente
   Stages stages;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const plan::Stage& stage = plan.stages[s];
-    const int64_t in_flight = job.parallelism.schedule == "gpipe"
+    const int64_t in_flight = traits_of(job.parallelism.schedule).has(layout::kAllForwardsFirst)
                                   ? micro_batches
                                   : std::min(micro_batches, partitions - static_cast<int64_t>(s));
     stages.forward = std::max(stages.forward, stage.cost.forward);
@@ -370,7 +370,7 @@ Result<SelectionJob> selection_of(const plan::OpenJob& open) {
   }
   TRY(set_links(job, datacenters, out));
 
-  const bool gpipe = job.parallelism.schedule == "gpipe";
+  const bool gpipe = traits_of(job.parallelism.schedule).has(layout::kAllForwardsFirst);
   out.pipeline_law = gpipe ? "gpipe-cell" : "1f1b-cell";
   out.setting.cell_time = gpipe ? gpipe_cell : one_forward_one_backward_cell;
   if (job.stage_times && job.stage_times->reduce) {

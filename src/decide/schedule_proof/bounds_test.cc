@@ -113,7 +113,7 @@ TEST(LowerBounds, Memory) {
 // its B for all of 4 F and 4 B, stage 3 for one each, F = 1, B = 2: 12 + 3 per micro-batch, in two
 // places: 4 x 15 / 2.
 TEST(LowerBounds, MemoryOfSeveralStages) {
-  const schedule::Shape shape = schedule::shape_for("zb-v", 2, 4);
+  const schedule::Shape shape = schedule::shape_for(layout::ScheduleKind::kZbV, 2, 4);
   const schedule::Times times = schedule::equal_times(4, {slots(1), slots(1), slots(1), {}});
   const std::vector<LowerBound> bounds = lower_bounds(shape, times, {{2, 8}}, false);
   EXPECT_EQ(bound(bounds, "rank 0 has memory"), slots(30));

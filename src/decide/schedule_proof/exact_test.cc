@@ -245,7 +245,9 @@ TEST(ExactOracle, EqualsBruteForceWithSeveralStagesPerRank) {
   Random random(3);
   for (int n = 0; n < 8; ++n) {
     Instance instance;
-    instance.shape = schedule::shape_for(n % 2 == 0 ? "interleaved" : "zb-v", 2, 1 + n % 4 / 2);
+    instance.shape = schedule::shape_for(
+        n % 2 == 0 ? layout::ScheduleKind::kInterleaved : layout::ScheduleKind::kZbV, 2,
+        1 + n % 4 / 2);
     draw_times(random, instance);
     if (n >= 4) {
       for (int i = 0; i < 2; ++i) instance.memory.in_flight.push_back(2 + int32_t(random.below(3)));
@@ -336,7 +338,8 @@ TEST(Exact, SplitBackwardsAreNoLongerThanZbH1) {
     const Exact exact = solved(instance);
     check(instance, exact);
     EXPECT_EQ(exact.makespan, slots(3 * p + p - 1));
-    const schedule::Schedule published = *schedule::build("zb-h1", instance.shape);
+    const schedule::Schedule published =
+        *schedule::build(layout::ScheduleKind::kZbH1, instance.shape);
     EXPECT_EQ(schedule::makespan_of(published, instance.shape, instance.times), exact.makespan);
   }
 }
@@ -465,7 +468,7 @@ TEST(Exact, StopsAfterSoManyNodes) {
 }
 
 TEST(Exact, NeedsMemoryForOneMicrobatch) {
-  const schedule::Shape folded = schedule::shape_for("zb-v", 2, 2);
+  const schedule::Shape folded = schedule::shape_for(layout::ScheduleKind::kZbV, 2, 2);
   const schedule::Times times = schedule::equal_times(4, {slots(1), slots(1), slots(1), {}});
   EXPECT_TRUE(solve_exact(folded, times, {{2, 2}})->proven);
   const auto none = solve_exact(folded, times, {{2, 1}});

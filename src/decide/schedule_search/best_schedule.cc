@@ -69,7 +69,7 @@ tl::unexpected<Error> nothing_fits(const plan::Plan& base, const std::vector<Tri
   }
   std::string obstacles;
   for (const Tried& tried : all) {
-    if (tried.candidate.variant.schedule != "1f1b") continue;
+    if (tried.candidate.variant.schedule != layout::ScheduleKind::k1F1B) continue;
     obstacles = fmt::format(": {}: {}", tried.candidate.name, tried.candidate.obstacle);
     break;
   }
@@ -112,7 +112,7 @@ Status check_cells_are_alike(const plan::Plan& plan) {
     return unusable("parallelism.microbatches_per_replica: a search orders one pipeline for all",
                     "pipelines with equal numbers of micro-batches, or a schedule by its name");
   }
-  for (const plan::Placement& at : plan.ranks) {
+  for (const layout::Placement& at : plan.ranks) {
     const bool crosses = at.datacenter != plan.ranks[static_cast<size_t>(at.replica)].datacenter;
     if (!crosses || !plan.replicas_lie_apart()) continue;
     return unusable(

@@ -109,12 +109,12 @@ TEST(BestSchedule, RanksByWhatIsSimulatedWhereTheySharePaths) {
     const ScheduleCandidate& next = best->candidates[i + 1];
     if (!next.iteration) break;
     EXPECT_LE(*candidate.iteration, *next.iteration) << next.name;
-    delayed += candidate.variant.sharing == plan::Sharing::kSpatial &&
+    delayed += candidate.variant.sharing == layout::Sharing::kSpatial &&
                candidate.iteration->ns > 2 * candidate.makespan->ns;
   }
   EXPECT_GE(delayed, 3);  // else the two clocks differ nowhere
-  for (const std::string& name : schedule::schedule_names()) {
-    const Result<plan::Plan> named = with_schedule(*plan, name);
+  for (const std::string& name : layout::schedule_names()) {
+    const Result<plan::Plan> named = with_schedule(*plan, *layout::find_schedule(name));
     ASSERT_TRUE(named) << named.error().text();
     const Result<sim::Simulation> simulation = sim::simulate(*named);
     ASSERT_TRUE(simulation) << simulation.error().text();
@@ -195,7 +195,8 @@ TEST(BestSchedule, EveryPositionHasTheSameWorkInEveryFamily) {
                             "backward = [\"2 ms\", \"5 ms\", \"2 ms\", \"4 ms\"]\n"};
   const plan::Plan line = plan_of(setting);
   for (const ScheduleVariant& variant :
-       {ScheduleVariant{.schedule = "zb-v", .chunks = 2}, ScheduleVariant{.schedule = "gpipe"}}) {
+       {ScheduleVariant{.schedule = layout::ScheduleKind::kZbV, .chunks = 2},
+        ScheduleVariant{.schedule = layout::ScheduleKind::kGpipe}}) {
     const Result<plan::Plan> other = vary(line, variant);
     ASSERT_TRUE(other) << other.error().text();
     EXPECT_EQ(work_of(*other), work_of(line)) << variant.schedule;
@@ -205,7 +206,8 @@ TEST(BestSchedule, EveryPositionHasTheSameWorkInEveryFamily) {
 TEST(BestSchedule, TheLastChunkAloneDoesNotRecompute) {
   const plan::Plan line =
       plan_of({.times = "forward = \"2 ms\"\nbackward = \"4 ms\"\nrecompute = \"2 ms\"\n"});
-  const Result<plan::Plan> folded = vary(line, {.schedule = "zb-v", .chunks = 2});
+  const Result<plan::Plan> folded =
+      vary(line, {.schedule = layout::ScheduleKind::kZbV, .chunks = 2});
   ASSERT_TRUE(folded) << folded.error().text();
   ASSERT_EQ(folded->stages.size(), 8U);
   for (size_t s = 0; s < 8; ++s) {

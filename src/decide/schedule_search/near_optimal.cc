@@ -56,19 +56,20 @@ bool splits(const schedule::CellOrders& orders) {
 std::vector<Proposal> published(const schedule::Shape& shape, const schedule::Times& times,
                                 const schedule::Memory& memory, bool split_backward) {
   std::vector<Proposal> out;
-  std::vector<plan::Discipline> disciplines{plan::Discipline::kGreedy};
+  std::vector<layout::Discipline> disciplines{layout::Discipline::kGreedy};
   if (!shape.shared.empty() && shape.cell > 1) {
-    disciplines = {plan::Discipline::kGreedy, plan::Discipline::kReleased,
-                   plan::Discipline::kStrict};
+    disciplines = {layout::Discipline::kGreedy, layout::Discipline::kReleased,
+                   layout::Discipline::kStrict};
   }
-  for (const schedule::Policy& policy : schedule::policies()) {
-    if (plan::layout_of(policy.name) != shape.layout) continue;
+  for (const layout::ScheduleTraits& row : layout::kSchedules) {
+    if (row.mapping != shape.mapping) continue;
+    const schedule::Policy& policy = schedule::policy_of(row.kind);
     std::optional<Proposal> best;
-    for (const plan::Discipline discipline : disciplines) {
+    for (const layout::Discipline discipline : disciplines) {
       schedule::CellPlay play;
       if (policy.rules) {
         schedule::Rules rules = policy.rules(shape, times, discipline);
-        if (policy.keeps_to_memory) rules.in_flight = memory.in_flight;
+        if (row.has(layout::kKeepsToMemory)) rules.in_flight = memory.in_flight;
         play = schedule::play_cell(shape, times, rules);
       } else {
         std::vector<schedule::Order> ranks;
@@ -80,7 +81,7 @@ std::vector<Proposal> published(const schedule::Shape& shape, const schedule::Ti
       }
       if (!play.finished || (!split_backward && splits(play.orders))) continue;
       if (best && best->candidate.makespan <= play.makespan) continue;
-      best = propose(std::string(policy.name), shape, memory, std::move(play));
+      best = propose(std::string(row.name), shape, memory, std::move(play));
     }
     if (best) out.push_back(*std::move(best));
   }
@@ -133,7 +134,7 @@ void improve(std::vector<Proposal>& proposals, const schedule::Shape& cell,
              const SearchOptions& options, int threads) {
   constexpr size_t kStarts = 4;
   // Interleaved messages come in the order of their sends, which moves would not keep.
-  if (cell.layout == plan::Layout::kLoop) return;
+  if (cell.mapping == layout::StageMapping::kLoop) return;
   size_t starts = 0;
   while (starts < std::min(kStarts, proposals.size()) && proposals[starts].candidate.fits) ++starts;
   if (starts == 0 || proposals.front().candidate.makespan <= enough) return;

@@ -111,7 +111,7 @@ TEST(NearOptimal, TakesNoLongerThanThePublishedSchedules) {
   int named = 0;
   for (const Candidate& candidate : found->tried) {
     EXPECT_GE(candidate.makespan, found->makespan) << candidate.name;
-    named += schedule::find_policy(candidate.name) != nullptr;
+    named += layout::find_schedule(candidate.name).has_value();
   }
   EXPECT_EQ(named, 5);  // gpipe, 1f1b, varuna, zb-h1 and atlas have one stage per rank
 }
@@ -172,9 +172,10 @@ TEST(NearOptimal, NamesThePositionWithoutMemory) {
 
 // The model folded once: limits that chunks share must not make them wait for one another.
 TEST(NearOptimal, OrdersSeveralStagesPerRank) {
-  for (const plan::Layout layout : {plan::Layout::kFold, plan::Layout::kLoop}) {
+  for (const layout::StageMapping mapping :
+       {layout::StageMapping::kFold, layout::StageMapping::kLoop}) {
     for (const int32_t limit : {2, 3, 8}) {
-      const schedule::Shape shape{.stages = 8, .microbatches = 6, .chunks = 2, .layout = layout};
+      const schedule::Shape shape{.stages = 8, .microbatches = 6, .chunks = 2, .mapping = mapping};
       schedule::Times times = schedule::equal_times(8, {{2}, {2}, {2}, {0}});
       times.transfer.assign(7, {1});
       const Result<Found> found =

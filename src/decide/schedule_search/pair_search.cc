@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 #include <optional>
+#include <ranges>
 
 #include "base/check.h"
 #include "base/random.h"
@@ -268,12 +269,13 @@ bool splits_backwards(const Schedule& schedule) {
 Result<PairsFound> search_pairs(const Shape& shape, const schedule::Times& times,
                                 const schedule::Memory& memory, const PairSearchOptions& options) {
   CHECK(shape.pairs && shape.chunks == 2 && shape.replicas == 1 && shape.shared.empty() &&
-            shape.layout == plan::Layout::kFold,
+            shape.mapping == layout::StageMapping::kFold,
         "a search for pairs in another shape than a fold of one pipeline");
   std::vector<Schedule> starts;
   std::vector<int64_t> in_flight(static_cast<size_t>(shape.ranks()));
-  for (const char* name : {"dualpipev", "w"}) {
-    Schedule published = TRY(schedule::build(name, shape, times));
+  for (const layout::ScheduleTraits& row : layout::kSchedules | std::views::reverse) {
+    if (!row.has(layout::kPairs)) continue;
+    Schedule published = TRY(schedule::build(row.kind, shape, times));
     if (!within(published, memory)) continue;
     if (!options.split_backward && splits_backwards(published)) continue;
     const std::vector<int64_t> peaks = schedule::peak_in_flight(published);

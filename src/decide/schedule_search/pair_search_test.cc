@@ -19,7 +19,7 @@ struct PairCase {
 
 // Nanoseconds of a chunk; a pair takes (f + i + w) / s, rounded up.
 PairCase fold(int32_t positions, int32_t microbatches, int64_t f, int64_t i, int64_t w, double s) {
-  PairCase out{schedule::shape_for("w", positions, microbatches), {}};
+  PairCase out{schedule::shape_for(layout::ScheduleKind::kW, positions, microbatches), {}};
   out.shape.pairs = true;
   out.times = schedule::equal_times(out.shape.stages, {{f}, {i}, {w}, {}});
   const auto pair = static_cast<int64_t>(std::ceil(static_cast<double>(f + i + w) / s));
@@ -30,7 +30,9 @@ PairCase fold(int32_t positions, int32_t microbatches, int64_t f, int64_t i, int
 }
 
 int64_t published(const char* name, const PairCase& c) {
-  return schedule::makespan_of(*schedule::build(name, c.shape, c.times), c.shape, c.times).ns;
+  return schedule::makespan_of(*schedule::build(*layout::find_schedule(name), c.shape, c.times),
+                               c.shape, c.times)
+      .ns;
 }
 
 TEST(PairSearch, IsNeverLongerThanWhatIsPublishedNorShorterThanABound) {

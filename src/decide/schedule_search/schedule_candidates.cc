@@ -32,16 +32,16 @@ Result<Cell> lay_out(const plan::Plan& base, const ScheduleVariant& variant) {
 }
 
 std::string sharing_text(const ScheduleVariant& variant) {
-  return variant.sharing == plan::Sharing::kTemporal ? fmt::format(", cells of {}", variant.cell)
-                                                     : "";
+  return variant.sharing == layout::Sharing::kTemporal ? fmt::format(", cells of {}", variant.cell)
+                                                       : "";
 }
 
 std::string name_of(const ScheduleVariant& variant) {
-  std::string name = variant.schedule;
-  if (plan::layout_of(variant.schedule) == plan::Layout::kLoop) {
+  std::string name(to_name(variant.schedule));
+  if (layout::mapping_of(variant.schedule) == layout::StageMapping::kLoop) {
     name += fmt::format(", {} stages per rank", variant.chunks);
   }
-  if (variant.sharing == plan::Sharing::kTemporal) {
+  if (variant.sharing == layout::Sharing::kTemporal) {
     name += fmt::format(", {}", to_name(variant.discipline));
   }
   return name + sharing_text(variant);
@@ -91,15 +91,14 @@ void take(const Cell& cell, schedule::Schedule of_one, TriedSchedule& tried) {
 // Of a fold: its pairs co-executed, where it is known how long they take.
 std::optional<TriedSchedule> try_with_pairs(const plan::Plan& base, const ScheduleVariant& variant,
                                             const std::optional<plan::LayerPair>& layer) {
-  const schedule::Policy* policy = schedule::find_policy(variant.schedule);
-  if (!policy || !policy->pairs || variant.chunks != 2) return std::nullopt;
+  if (!traits_of(variant.schedule).has(layout::kPairs) || variant.chunks != 2) return std::nullopt;
   Result<Cell> cell = lay_out(base, variant);
   if (!cell) return std::nullopt;  // without pairs it was told
   cell->plan.pairs = pairs_for(base, cell->plan, layer);
   if (cell->plan.pairs.empty()) return std::nullopt;
   TriedSchedule tried;
   tried.candidate = {.name = name_of(variant) + ", overlapped F&B",
-                     .family = variant.schedule,
+                     .family = std::string(to_name(variant.schedule)),
                      .variant = variant,
                      .pairs = true};
   if (const Status sound = plan::validate(cell->plan); !sound) {
@@ -122,7 +121,9 @@ std::optional<TriedSchedule> try_with_pairs(const plan::Plan& base, const Schedu
 // A fold whose pairs are searched, where that finds something shorter than the published ones.
 std::optional<TriedSchedule> try_pair_search(const plan::Plan& base,
                                              const BestScheduleOptions& options) {
-  const ScheduleVariant variant{.schedule = "dualpipev", .chunks = 2};
+  const ScheduleVariant variant{.schedule = layout::first_schedule(
+                                    layout::StageMapping::kFold, layout::kHalves | layout::kPairs),
+                                .chunks = 2};
   Result<Cell> cell = lay_out(base, variant);
   if (!cell) return std::nullopt;  // without pairs it was told
   cell->plan.pairs = pairs_for(base, cell->plan, options.layer_pair);
@@ -158,7 +159,7 @@ std::optional<TriedSchedule> try_pair_search(const plan::Plan& base,
 TriedSchedule try_named(const plan::Plan& base, const ScheduleVariant& variant) {
   TriedSchedule tried;
   tried.candidate = {.name = name_of(variant),
-                     .family = variant.schedule,
+                     .family = std::string(to_name(variant.schedule)),
                      .variant = variant,
                      .is_published = true};
   Result<Cell> cell = lay_out(base, variant);
@@ -176,11 +177,12 @@ TriedSchedule try_named(const plan::Plan& base, const ScheduleVariant& variant) 
   return tried;
 }
 
-// Varuna's rules with no more in flight than memory holds.
-TriedSchedule try_varuna_within_memory(const plan::Plan& base) {
-  const ScheduleVariant variant{.schedule = "varuna"};
+// Rules that know no memory (Varuna's) with no more in flight than it holds.
+TriedSchedule try_within_memory(const plan::Plan& base, const ScheduleVariant& variant) {
   TriedSchedule tried;
-  tried.candidate = {.name = "varuna, kept to the memory", .family = "varuna", .variant = variant};
+  tried.candidate = {.name = fmt::format("{}, kept to the memory", to_name(variant.schedule)),
+                     .family = std::string(to_name(variant.schedule)),
+                     .variant = variant};
   tried.given = true;
   Result<Cell> cell = lay_out(base, variant);
   if (!cell) {
@@ -188,7 +190,8 @@ TriedSchedule try_varuna_within_memory(const plan::Plan& base) {
     return tried;
   }
   tried.plan = cell->plan;
-  schedule::Rules rules = schedule::varuna_rules(cell->shape, cell->times, variant.discipline);
+  schedule::Rules rules =
+      schedule::policy_of(variant.schedule).rules(cell->shape, cell->times, variant.discipline);
   rules.in_flight = cell->memory.in_flight;
   Result<schedule::Played> played =
       schedule::play(tried.candidate.name, cell->shape, cell->times, rules);
@@ -244,7 +247,7 @@ TriedSchedule try_search(const plan::Plan& base, const Search& search, int64_t p
 }
 
 bool crosses_wan(const plan::Plan& plan) {
-  return std::any_of(plan.ranks.begin(), plan.ranks.end(), [&](const plan::Placement& placement) {
+  return std::any_of(plan.ranks.begin(), plan.ranks.end(), [&](const layout::Placement& placement) {
     return placement.datacenter != plan.ranks.front().datacenter;
   });
 }
@@ -255,7 +258,7 @@ std::vector<ScheduleVariant> sharings(const plan::Plan& plan) {
   if (!crosses_wan(plan)) return out;
   for (int64_t cell = 2; cell <= plan.parallelism.data; ++cell) {
     if (plan.parallelism.data % cell != 0) continue;
-    out.push_back({.sharing = plan::Sharing::kTemporal,
+    out.push_back({.sharing = layout::Sharing::kTemporal,
                    .cell = cell,
                    .discipline = plan.parallelism.discipline});
   }
@@ -273,18 +276,19 @@ std::vector<ScheduleVariant> named_variants(const plan::Plan& plan) {
   std::vector<ScheduleVariant> out;
   const int64_t chunks_max = chunks_max_of(plan);
   const bool crosses = crosses_wan(plan);
-  for (const schedule::Policy& policy : schedule::policies()) {
-    const std::string name(policy.name);
-    const plan::Layout layout = plan::layout_of(name);
-    if (layout == plan::Layout::kFold) out.push_back({.schedule = name, .chunks = 2});
-    for (int64_t chunks = 2; layout == plan::Layout::kLoop && chunks <= chunks_max; ++chunks) {
-      out.push_back({.schedule = name, .chunks = chunks});
+  for (const layout::ScheduleTraits& row : layout::kSchedules) {
+    const layout::StageMapping mapping = row.mapping;
+    if (mapping == layout::StageMapping::kFold) out.push_back({.schedule = row.kind, .chunks = 2});
+    for (int64_t chunks = 2; mapping == layout::StageMapping::kLoop && chunks <= chunks_max;
+         ++chunks) {
+      out.push_back({.schedule = row.kind, .chunks = chunks});
     }
-    if (layout != plan::Layout::kLine) continue;
+    if (mapping != layout::StageMapping::kLine) continue;
     for (ScheduleVariant variant : sharings(plan)) {
-      variant.schedule = name;
-      if (name == "atlas" && variant.sharing == plan::Sharing::kTemporal) {
-        for (const auto& discipline : enum_names(plan::Discipline{})) {
+      variant.schedule = row.kind;
+      if (row.sharing == layout::Sharing::kTemporal &&
+          variant.sharing == layout::Sharing::kTemporal) {
+        for (const auto& discipline : enum_names(layout::Discipline{})) {
           variant.discipline = discipline.value;
           out.push_back(variant);
         }
@@ -295,12 +299,11 @@ std::vector<ScheduleVariant> named_variants(const plan::Plan& plan) {
   }
   // What the name alone stands for in this Plan, if that is something else: more stages per rank,
   // or other cells. There is nothing to share within a datacenter, by one pipeline, or in a loop.
-  for (const schedule::Policy& policy : schedule::policies()) {
-    const plan::Layout layout = plan::layout_of(policy.name);
-    ScheduleVariant variant = variant_of(plan, std::string(policy.name));
-    if (variant.sharing == plan::Sharing::kSpatial) {
+  for (const layout::ScheduleTraits& row : layout::kSchedules) {
+    ScheduleVariant variant = plan.parallelism.variant_as(row.kind);
+    if (variant.sharing == layout::Sharing::kSpatial) {
       variant.discipline = ScheduleVariant{}.discipline;
-    } else if (!crosses || variant.cell == 1 || layout != plan::Layout::kLine) {
+    } else if (!crosses || variant.cell == 1 || row.mapping != layout::StageMapping::kLine) {
       continue;
     }
     if (std::find(out.begin(), out.end(), variant) == out.end()) out.push_back(variant);
@@ -315,10 +318,12 @@ std::vector<Search> searches(const plan::Plan& plan, bool split) {
     for (ScheduleVariant variant : sharings(plan)) {
       out.push_back({"line", variant, halves});
       // Folds and loops need a name that stands for one: what is performed is given with it.
-      if (variant.sharing == plan::Sharing::kTemporal || plan.parallelism.pipeline == 1) continue;
+      if (variant.sharing == layout::Sharing::kTemporal || plan.parallelism.pipeline == 1) continue;
       if (chunks_max_of(plan) < 2) continue;
-      out.push_back({"fold", {.schedule = "zb-v", .chunks = 2}, halves});
-      out.push_back({"loop", {.schedule = "interleaved", .chunks = 2}, halves});
+      for (const auto& [family, mapping] : {std::pair("fold", layout::StageMapping::kFold),
+                                            std::pair("loop", layout::StageMapping::kLoop)}) {
+        out.push_back({family, {.schedule = layout::first_schedule(mapping), .chunks = 2}, halves});
+      }
     }
   }
   return out;
@@ -331,11 +336,12 @@ std::vector<TriedSchedule> try_all(const plan::Plan& base, const BestScheduleOpt
   for (const ScheduleVariant& variant : named_variants(base)) {
     TriedSchedule tried = try_named(base, variant);
     if (!options.split_backward && tried.candidate.splits) continue;
-    const bool needs_memory = variant.schedule == "varuna" &&
-                              variant.sharing == plan::Sharing::kSpatial &&
+    const bool needs_memory = schedule::policy_of(variant.schedule).rules &&
+                              !traits_of(variant.schedule).has(layout::kKeepsToMemory) &&
+                              variant.sharing == layout::Sharing::kSpatial &&
                               !tried.candidate.makespan && tried.candidate.in_flight;
     all.push_back(std::move(tried));
-    if (needs_memory) all.push_back(try_varuna_within_memory(base));
+    if (needs_memory) all.push_back(try_within_memory(base, {.schedule = variant.schedule}));
     std::optional<TriedSchedule> with_pairs = try_with_pairs(base, variant, options.layer_pair);
     if (with_pairs && (options.split_backward || !with_pairs->candidate.splits)) {
       all.push_back(std::move(*with_pairs));
@@ -358,14 +364,11 @@ std::vector<TriedSchedule> try_all(const plan::Plan& base, const BestScheduleOpt
 Result<TriedSchedule> try_incumbent(const plan::Plan& incumbent) {
   TriedSchedule tried;
   tried.plan = incumbent;
-  const plan::Parallelism& p = incumbent.parallelism;
-  tried.candidate = {.name = "as before: " + (incumbent.given ? incumbent.given->name : p.schedule),
+  const layout::Parallelism& p = incumbent.parallelism;
+  tried.candidate = {.name = "as before: " + (incumbent.given ? incumbent.given->name
+                                                              : std::string(to_name(p.schedule))),
                      .family = "incumbent",
-                     .variant = {.schedule = p.schedule,
-                                 .chunks = p.virtual_stages,
-                                 .sharing = p.sharing_in_use(),
-                                 .cell = p.pipelines_per_cell(),
-                                 .discipline = p.discipline}};
+                     .variant = p.variant()};
   const schedule::Schedule schedule = TRY(schedule::build(incumbent));
   const schedule::Shape shape = schedule::shape_of(incumbent);
   const std::vector<int64_t> peaks = schedule::peak_in_flight(schedule);

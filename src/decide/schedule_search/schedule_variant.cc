@@ -12,18 +12,10 @@ namespace {
 // The job that a Plan was made from, as far as its layout and model go.
 plan::Job job_of(const plan::Plan& plan) {
   plan::Job job;
-  job.name = plan.name;
+  static_cast<plan::Decisions&>(job) = plan;
   job.file = plan.name;
-  if (plan.boundary.value > 0) job.model = plan.model;  // imagined models send nothing
-  job.cluster = plan.cluster;
-  job.training = plan.training;
-  job.optimizer = plan.optimizer;
-  job.parallelism = plan.parallelism;
-  job.data = plan.data;
-  job.run = plan.run;
-  job.exchange = plan.exchange;
-  job.checkpoint = plan.checkpoint;
-  plan::say_datacenters(plan, job.parallelism);
+  if (plan.has_model()) job.model = plan.model;  // imagined models send nothing
+  layout::say_datacenters(plan.ranks, job.parallelism);
   return job;
 }
 
@@ -47,7 +39,8 @@ std::vector<int64_t> layers_of_chunks(const plan::Plan& plan, const ScheduleVari
   }
   std::vector<int64_t> layers;
   for (int32_t s = 0; s < positions * variant.chunks; ++s) {
-    const int32_t position = plan::position_of(plan::layout_of(variant.schedule), s, positions);
+    const int32_t position =
+        layout::position_of(layout::mapping_of(variant.schedule), s, positions);
     const int64_t all = of_position[static_cast<size_t>(position)];
     const int64_t chunk = s / positions;
     layers.push_back(all / variant.chunks + (chunk < all % variant.chunks ? 1 : 0));
@@ -106,13 +99,8 @@ plan::Plan with_work(plan::Plan plan, const PositionWork& work) {
 
 Result<plan::Plan> vary(const plan::Plan& plan, const ScheduleVariant& variant) {
   plan::Job job = job_of(plan);
-  plan::Parallelism& p = job.parallelism;
-  p.schedule = variant.schedule;
-  p.virtual_stages = variant.chunks;
-  p.sharing = variant.sharing;
-  p.cell.reset();
-  if (variant.sharing == plan::Sharing::kTemporal) p.cell = variant.cell;
-  p.discipline = variant.discipline;
+  layout::Parallelism& p = job.parallelism;
+  p.set_variant(variant);
   p.layers_per_stage = layers_of_chunks(plan, variant);
   const bool imagined = plan.cost_source == plan::CostSource::kStageTimes;
   const PositionWork work = work_of(plan);
@@ -137,35 +125,21 @@ Result<plan::Plan> vary(const plan::Plan& plan, const ScheduleVariant& variant) 
   return with_work(std::move(out), work);
 }
 
-ScheduleVariant variant_of(const plan::Plan& plan, const std::string& name) {
-  const plan::Parallelism& p = plan.parallelism;
-  ScheduleVariant variant{.schedule = name, .discipline = p.discipline};
-  const plan::Layout layout = plan::layout_of(name);
-  constexpr int64_t kChunks = 2;
-  if (layout != plan::Layout::kLine) {
-    variant.chunks = layout == plan::layout_of(p.schedule) ? p.virtual_stages : kChunks;
-  }
-  variant.sharing =
-      p.sharing.value_or(name == "atlas" ? plan::Sharing::kTemporal : plan::Sharing::kSpatial);
-  if (variant.sharing == plan::Sharing::kTemporal) variant.cell = p.cell.value_or(p.data);
-  return variant;
-}
-
-Result<plan::Plan> with_schedule(const plan::Plan& plan, const std::string& name) {
-  return vary(plan, variant_of(plan, name));
+Result<plan::Plan> with_schedule(const plan::Plan& plan, layout::ScheduleKind kind) {
+  return vary(plan, plan.parallelism.variant_as(kind));
 }
 
 std::vector<plan::PairCost> pairs_for(const plan::Plan& base, const plan::Plan& folded,
                                       const std::optional<plan::LayerPair>& layer) {
-  if (plan::layout_of(folded.parallelism.schedule) != plan::Layout::kFold) return {};
+  if (folded.parallelism.mapping() != layout::StageMapping::kFold) return {};
   const bool has = !base.pairs.empty() && base.stages.size() == folded.stages.size() &&
-                   plan::layout_of(base.parallelism.schedule) == plan::Layout::kFold;
+                   base.parallelism.mapping() == layout::StageMapping::kFold;
   if (has) return base.pairs;
   return layer ? plan::pair_costs(folded, *layer) : std::vector<plan::PairCost>{};
 }
 
 plan::Plan one_cell(const plan::Plan& plan) {
-  const int64_t cell = plan.parallelism.sharing_in_use() == plan::Sharing::kTemporal
+  const int64_t cell = plan.parallelism.sharing_in_use() == layout::Sharing::kTemporal
                            ? plan.parallelism.pipelines_per_cell()
                            : 1;
   plan::Plan out = plan;
@@ -174,7 +148,7 @@ plan::Plan one_cell(const plan::Plan& plan) {
   if (out.parallelism.cell) out.parallelism.cell = cell;
   out.given.reset();
   out.ranks.clear();
-  for (const plan::Placement& placement : plan.ranks) {
+  for (const layout::Placement& placement : plan.ranks) {
     if (placement.replica >= cell) continue;
     out.ranks.push_back(placement);
     out.ranks.back().rank = static_cast<int32_t>(out.ranks.size()) - 1;

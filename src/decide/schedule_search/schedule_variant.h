@@ -22,15 +22,7 @@
 
 namespace tombolo::schedule_search {
 
-struct ScheduleVariant {
-  std::string schedule = "1f1b";
-  int64_t chunks = 1;  // stages per position
-  plan::Sharing sharing = plan::Sharing::kSpatial;
-  int64_t cell = 1;  // pipelines that share in time; 1 where sharing is spatial
-  plan::Discipline discipline = plan::Discipline::kReleased;
-
-  bool operator==(const ScheduleVariant&) const = default;
-};
+using layout::ScheduleVariant;
 
 // What every position does with one micro-batch, and its update and sum of gradients.
 using PositionWork = std::vector<plan::StageCost>;
@@ -47,13 +39,8 @@ plan::Plan with_work(plan::Plan plan, const PositionWork& work);
 // has, or another policy's number of chunks. What `plan` was given to perform is left out.
 Result<plan::Plan> vary(const plan::Plan& plan, const ScheduleVariant& variant);
 
-// What the name alone stands for in this Plan: the sharing that the Plan says or else the
-// schedule's own, and as many stages per position as it has or else two where the layout needs
-// several.
-ScheduleVariant variant_of(const plan::Plan& plan, const std::string& name);
-
-// The Plan under the schedule of this name.
-Result<plan::Plan> with_schedule(const plan::Plan& plan, const std::string& name);
+// The Plan under this schedule, with what the name alone stands for in it (Parallelism::variant_as).
+Result<plan::Plan> with_schedule(const plan::Plan& plan, layout::ScheduleKind kind);
 
 // How long the pairs of a folded layout of the same model take: those of `base`, if it is folded so
 // and says so, or as a layer has them. Empty: not known.

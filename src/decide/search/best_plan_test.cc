@@ -74,7 +74,7 @@ TEST(BestPlan, KeepsWhatTheJobFixes) {
                                     {.top = 10, .with_band = false});
   EXPECT_EQ(found.top.size(), 10u);
   for (const RankedPlan& plan : found.top) {
-    const plan::Parallelism& p = plan.job.parallelism;
+    const layout::Parallelism& p = plan.job.parallelism;
     EXPECT_EQ(p.tensor, 4);
     EXPECT_EQ(p.zero, 1);
     EXPECT_FALSE(p.sequence_parallel);

@@ -41,7 +41,7 @@ class MegatronArguments {
   void note(std::string text) { out_.notes.push_back(std::move(text)); }
 
   void parallelism() {
-    const plan::Parallelism& p = job_.parallelism;
+    const layout::Parallelism& p = job_.parallelism;
     flag("tensor-model-parallel-size", p.tensor);
     if (p.sequence_parallel) flag("sequence-parallel");
     flag("pipeline-model-parallel-size", p.pipeline);
@@ -66,7 +66,8 @@ class MegatronArguments {
     if (p.order.find("tp") != 0) {
       note(fmt::format("order = \"{}\": Megatron numbers tensor ranks innermost", p.order));
     }
-    if (p.schedule == "gpipe") note("schedule = \"gpipe\": Megatron runs 1F1B");
+    if (p.schedule == layout::ScheduleKind::kGpipe)
+      note("schedule = \"gpipe\": Megatron runs 1F1B");
   }
 
   // "Et*3|t*4|t*4|t*3mL": E embedding, t a layer, m a multi-token layer, L the loss; chunks in the
@@ -191,8 +192,8 @@ class MegatronArguments {
   Export out_;
 };
 
-std::string torchtitan_schedule(const plan::Parallelism& p) {
-  if (p.schedule == "gpipe") return "GPipe";
+std::string torchtitan_schedule(const layout::Parallelism& p) {
+  if (p.schedule == layout::ScheduleKind::kGpipe) return "GPipe";
   return p.virtual_stages > 1 ? "Interleaved1F1B" : "1F1B";
 }
 
@@ -215,7 +216,7 @@ Status check_words(const plan::Job& job) {
                                 job.file, fmt::join(job.parallelism.tensor_per_stage, ", ")),
                     "tensor = 8 for all stages");
   }
-  return cost::check_divisions(job);
+  return plan::check_divisions(job);
 }
 
 }  // namespace
@@ -223,7 +224,7 @@ Status check_words(const plan::Job& job) {
 Export to_megatron(const plan::Job& job) { return MegatronArguments(job).write(); }
 
 Export to_torchtitan(const plan::Job& job) {
-  const plan::Parallelism& p = job.parallelism;
+  const layout::Parallelism& p = job.parallelism;
   const plan::Training& t = job.training;
   Export out;
   const auto section = [&](const char* name) {

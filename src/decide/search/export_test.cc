@@ -35,7 +35,7 @@ plan::Job llama_on_64(int64_t virtual_stages, int64_t zero) {
 
 TEST(Export, MegatronGetsArgumentsOfADenseModel) {
   plan::Job j = llama_on_64(2, 1);
-  j.parallelism.schedule = "interleaved";
+  j.parallelism.schedule = layout::ScheduleKind::kInterleaved;
   const Export out = to_megatron(j);
   EXPECT_EQ(out.text,
             "--tensor-model-parallel-size 2\n"

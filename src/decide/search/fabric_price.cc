@@ -19,10 +19,10 @@ constexpr double kSecondsPerYear = 365.0 * 24 * 3600;
 Result<network::Grid> expert_grid(const plan::Job& job) {
   const cluster::Datacenter& datacenter = job.cluster.datacenters[0];
   const int64_t domain = datacenter.scale_up.domain;
-  const workload::RankNumbering numbering =
-      TRY(workload::RankNumbering::make(job.parallelism, job.file));
+  const layout::RankNumbering numbering =
+      TRY(layout::RankNumbering::make(job.parallelism, job.file));
   std::map<int64_t, std::vector<int64_t>> rails;  // of the group's ranks, by domain
-  for (const int32_t rank : numbering.groups(workload::RankGroup::kExpert).members(0)) {
+  for (const int32_t rank : numbering.groups(layout::RankGroup::kExpert).members(0)) {
     rails[rank / domain].push_back(rank % domain);
   }
   const std::vector<int64_t>& first = rails.begin()->second;
@@ -41,7 +41,7 @@ Result<network::Grid> expert_grid(const plan::Job& job) {
 
 // What experts' exchanges take longer on rails, in one iteration.
 Result<Seconds> forwarding(const plan::Job& job) {
-  const plan::Parallelism& p = job.parallelism;
+  const layout::Parallelism& p = job.parallelism;
   if (p.expert == 1) return 0_s;
   const network::Grid grid = TRY(expert_grid(job));
   TRY(network::check(grid));
@@ -104,7 +104,7 @@ Status check(const plan::Job& job, Seconds iteration, const FabricPriceOptions& 
 }  // namespace
 
 network::FabricSize fabric_size(const plan::Job& job, int64_t radix) {
-  const plan::Parallelism& p = job.parallelism;
+  const layout::Parallelism& p = job.parallelism;
   return {
       .gpus = p.tensor * p.context * p.data * p.pipeline,
       .radix = radix,

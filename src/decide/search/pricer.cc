@@ -60,7 +60,7 @@ class RailOnlyPricer : public Pricer {
 
  private:
   cost::RailOnlySplit split(const Configuration& c) const {
-    const cost::Layout layout = cost::lay_out(c, domain_);
+    const cost::GroupPlacement layout = cost::lay_out(c, domain_);
     return {.tensor = layout.tensor,
             .pipeline = layout.pipeline,
             .data = layout.data,

@@ -120,7 +120,7 @@ TEST(RailOnlySearch, TakesTheOnlySplitThereIs) {
   const auto best = fastest_rail_only(model, rates, {.devices = 2, .domain = 2});
   ASSERT_TRUE(best) << best.error().text();
   EXPECT_EQ(best->evaluated, 1);
-  EXPECT_EQ(best->split.tensor, (cost::Grid{2, 1}));
+  EXPECT_EQ(best->split.tensor, (cost::DegreeSplit{2, 1}));
   EXPECT_EQ(best->split.devices(), 2);
 }
 

@@ -25,7 +25,7 @@ bool divides_layers(const SearchSpace& space, int64_t pipeline, int64_t virtual_
 
 bool stages_fit(const SearchSpace& space, const Configuration& c) {
   if (!divides_layers(space, c.pipeline, c.virtual_stages)) return false;
-  return c.virtual_stages == 1 || (c.pipeline > 1 && !c.gpipe);
+  return c.virtual_stages == 1 || (c.pipeline > 1 && !c.all_forwards_first());
 }
 
 bool batch_fits(const SearchSpace& space, const Configuration& c) {
@@ -52,7 +52,7 @@ std::vector<Configuration> outer_points(const SearchSpace& space) {
   Configuration c;
   c.global_batch = space.global_batch;
   c.order = space.order;
-  c.gpipe = space.gpipe;
+  c.schedule = space.schedule;
   for (const int64_t tensor : space.on(Axis::kTensor)) {
     for (const int64_t context : space.on(Axis::kContext)) {
       for (const int64_t pipeline : space.on(Axis::kPipeline)) {

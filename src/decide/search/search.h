@@ -99,8 +99,8 @@ struct SearchSpace {
   const std::vector<int64_t>& on(Axis axis) const { return values[static_cast<size_t>(axis)]; }
   std::vector<int64_t>& on(Axis axis) { return values[static_cast<size_t>(axis)]; }
 
-  cost::Order order = cost::kDefaultOrder;
-  bool gpipe = false;
+  layout::DimensionOrder order = layout::kMegatronOrder;
+  layout::ScheduleKind schedule = layout::ScheduleKind::k1F1B;  // of one stage per rank
   bool all_devices = false;   // only configurations that use every device
   bool uneven_stages = true;  // also stages that differ by a layer
   // Interleaved 1F1B runs micro-batches in rounds of as many as there are stages (Megatron-LM).

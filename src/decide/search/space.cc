@@ -37,7 +37,7 @@ class SpaceMaker {
     space_.global_batch = job_.training.global_batch;
     const cost::Configuration given = TRY(cost::configuration_of(job_));
     space_.order = given.order;
-    space_.gpipe = given.gpipe;
+    if (given.all_forwards_first()) space_.schedule = given.schedule;
     space_.all_devices = limits_.all_devices;
     space_.uneven_stages = !rail_only_;
     space_.whole_rounds = !rail_only_;
@@ -70,13 +70,11 @@ class SpaceMaker {
           return divisors(m_.heads, limits_.tensor_max > 0 ? limits_.tensor_max : space_.domain);
         },
         [&](int64_t t) -> std::string {
-          for (const auto& [name, number] :
-               {std::pair("heads", m_.heads), std::pair("kv_heads", m_.kv_heads),
-                std::pair("hidden", m_.hidden), std::pair("ffn", m_.ffn),
-                std::pair("sequence", m_.sequence)}) {
-            if (number % t != 0) return fmt::format("does not divide {} = {}", name, number);
-          }
-          return {};
+          // With or without sequence parallelism: both are tried.
+          return layout::why_not_tensor(
+              m_, t,
+              {.sequence_parallel = true,
+               .kv_heads_replicated = plan::replicates_kv_heads(job_.training.stack)});
         }));
     TRY(set(
         Axis::kContext, fixed_.context,
@@ -85,10 +83,7 @@ class SpaceMaker {
           return divisors(m_.sequence,
                           std::max<int64_t>(1, m_.sequence / limits_.context_tokens_min));
         },
-        [&](int64_t c) -> std::string {
-          if (c == 1 || m_.sequence % (2 * c) == 0) return {};
-          return fmt::format("twice it does not divide sequence = {}", m_.sequence);
-        }));
+        [&](int64_t c) -> std::string { return layout::why_not_context(m_, c); }));
     TRY(set(
         Axis::kPipeline, fixed_.pipeline, [&] { return pipelines(); },
         [&](int64_t p) -> std::string {
@@ -101,18 +96,11 @@ class SpaceMaker {
         }));
     TRY(set(
         Axis::kData, fixed_.data, [&] { return divisors(space_.global_batch, space_.devices); },
-        [&](int64_t d) -> std::string {
-          if (space_.global_batch % d == 0) return {};
-          return fmt::format("does not divide global_batch = {}", space_.global_batch);
-        }));
+        [&](int64_t d) -> std::string { return layout::why_not_data(space_.global_batch, d); }));
     const int64_t experts = m_.experts && !rail_only_ ? m_.experts->count : 1;
     return set(
         Axis::kExpert, fixed_.expert, [&] { return divisors(experts, experts); },
-        [&](int64_t e) -> std::string {
-          if (experts % e == 0) return {};
-          return m_.experts ? fmt::format("does not divide {} experts", experts)
-                            : "the model has no experts";
-        });
+        [&](int64_t e) -> std::string { return layout::why_not_expert_count(m_, e); });
   }
 
   std::vector<int64_t> pipelines() const {
@@ -163,7 +151,7 @@ class SpaceMaker {
   }
 
   std::vector<int64_t> virtual_stages() const {
-    if (space_.gpipe) return {1};
+    if (traits_of(space_.schedule).has(layout::kAllForwardsFirst)) return {1};
     std::vector<int64_t> values;
     for (int64_t v = 1; v <= limits_.virtual_stages_max; ++v) {
       if (m_.layers % v == 0 || (space_.uneven_stages && (m_.layers + 2) % v == 0)) {
@@ -218,7 +206,7 @@ Result<SearchSpace> make_space(const plan::OpenJob& open, cost::Law law,
 plan::Job with_configuration(plan::Job job, const cost::Configuration& c) {
   CHECK(job.model && c.pipeline >= 1 && c.pipeline <= job.model->layers, "{} stages of {}",
         c.pipeline, job.model ? fmt::format("{} layers", job.model->layers) : "no model");
-  plan::Parallelism& p = job.parallelism;
+  layout::Parallelism& p = job.parallelism;
   p.tensor = c.tensor;
   p.context = c.context;
   p.data = c.data;
@@ -227,7 +215,7 @@ plan::Job with_configuration(plan::Job job, const cost::Configuration& c) {
   p.virtual_stages = c.virtual_stages;
   p.zero = c.zero;
   p.sequence_parallel = c.sequence_parallel;
-  p.schedule = c.gpipe ? "gpipe" : c.virtual_stages > 1 ? "interleaved" : "1f1b";
+  p.schedule = c.all_forwards_first() ? c.schedule : layout::default_schedule(c.virtual_stages);
   p.layers_per_stage.clear();
   // With virtual stages a number per stage would not say which chunk is the shorter one.
   if (job.model->layers % c.pipeline != 0 && c.virtual_stages == 1) {

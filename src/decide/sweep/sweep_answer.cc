@@ -126,7 +126,8 @@ Result<std::vector<Value>> answer_simulate(const Value& value, const std::string
   const plan::Plan plan = TRY(cost::make_plan(job));
   if (question.policy.empty()) return answer_by_simulation(plan);
   if (question.policy == "best") return answer_best_schedule(plan);
-  return answer_by_simulation(TRY(schedule_search::with_schedule(plan, question.policy)));
+  return answer_by_simulation(
+      TRY(schedule_search::with_schedule(plan, TRY(layout::find_schedule(question.policy)))));
 }
 
 Result<std::vector<Value>> answer_estimate(const Value& value, const std::string& file,

@@ -112,13 +112,13 @@ DhelixLayer dhelix_layer(const DhelixSetting& s) {
   const cost::Constants constants = dhelix_constants(s.cluster);
   const model::Model m = model_of(s);
   const cost::LayerPricer pricer(m, site, constants, 2, false);
-  const cost::Configuration c{.tensor = s.tensor,
-                              .context = s.context,
-                              .data = s.data,
-                              .pipeline = s.pipeline,
-                              .micro_batch = 1,
-                              .sequence_parallel = true};
-  const cost::Layout layout = cost::lay_out(c, site.scale_up.domain);
+  const cost::Configuration c{{.tensor = s.tensor,
+                               .context = s.context,
+                               .data = s.data,
+                               .pipeline = s.pipeline,
+                               .sequence_parallel = true},
+                              1};
+  const cost::GroupPlacement layout = cost::lay_out(c, site.scale_up.domain);
   const strand::LayerStrands strands =
       strand::layer_strands(strand::shape_of(c, layout, true), pricer.operators(c, layout, false));
   cost::LayerTime ends = pricer.head(c, layout);

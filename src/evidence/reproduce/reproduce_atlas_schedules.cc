@@ -9,7 +9,7 @@
 namespace tombolo::reproduce {
 namespace {
 
-using plan::Discipline;
+using layout::Discipline;
 using schedule::Shape;
 using schedule::Times;
 
@@ -58,13 +58,13 @@ Times times_of(const Setting& setting, bool temporal) {
   return times;
 }
 
-// Spatial for varuna, temporal for atlas.
-SimDuration makespan(const Setting& setting, const char* policy, Discipline discipline) {
-  const bool temporal = std::string_view(policy) == "atlas";
+SimDuration makespan(const Setting& setting, std::string_view policy, Discipline discipline) {
+  const layout::ScheduleKind kind = *layout::find_schedule(policy);
+  const bool temporal = traits_of(kind).sharing == layout::Sharing::kTemporal;
   const Shape shape = shape_of(setting, temporal);
   const Times times = times_of(setting, temporal);
-  const auto rules = schedule::find_policy(policy)->rules(shape, times, discipline);
-  const Result<schedule::Played> played = schedule::play(policy, shape, times, rules);
+  const auto rules = schedule::policy_of(kind).rules(shape, times, discipline);
+  const Result<schedule::Played> played = schedule::play(std::string(policy), shape, times, rules);
   CHECK(played, "{}", played.error().text());
   return played->makespan;
 }
@@ -73,7 +73,8 @@ SimDuration makespan(const Setting& setting, const char* policy, Discipline disc
 SimDuration makespan_of_order(const Setting& setting, const std::string& policy) {
   const Shape shape = shape_of(setting, false);
   const Times times = times_of(setting, false);
-  const Result<schedule::Schedule> built = schedule::build(policy, shape, times);
+  const Result<schedule::Schedule> built =
+      schedule::build(*layout::find_schedule(policy), shape, times);
   CHECK(built, "{}", built.error().text());
   return schedule::bubble_of(schedule::evaluate(*built, shape, times)).makespan;
 }

@@ -96,13 +96,8 @@ class LargestModel {
   Needs needs(int64_t layers) const {
     model::Model m = model_;
     m.layers = 2 * layers;
-    const cost::Configuration c{.tensor = 8,
-                                .data = 4,
-                                .pipeline = 2,
-                                .micro_batch = 1,
-                                .global_batch = 64,
-                                .zero = 1,
-                                .sequence_parallel = true};
+    const cost::Configuration c{
+        {.tensor = 8, .data = 4, .pipeline = 2, .zero = 1, .sequence_parallel = true}, 1, 64};
     const cost::DeviceMemory d =
         cost::slice_memory(m, c, dhelix_constants(DhelixCluster::kA40).stack, {},
                            {.first_layer = 0, .layers = layers, .embedding = true}, 1);

@@ -20,8 +20,8 @@ StrandPair expert_layer(const model::Model& m, DhelixCluster cluster, int64_t da
   const cluster::Datacenter site = dhelix_site(cluster);
   const cost::Constants constants = dhelix_constants(cluster);
   const cost::LayerPricer pricer(m, site, constants, 2, false);
-  const cost::Configuration c{.data = data, .expert = expert, .micro_batch = 1};
-  const cost::Layout layout = cost::lay_out(c, site.scale_up.domain);
+  const cost::Configuration c{{.data = data, .expert = expert}, 1};
+  const cost::GroupPlacement layout = cost::lay_out(c, site.scale_up.domain);
   const strand::LayerStrands strands =
       strand::layer_strands(strand::shape_of(c, layout, false), pricer.operators(c, layout, true));
   return {strands.forward, strands.backward, strand::published_overlap(site.device.name).table};

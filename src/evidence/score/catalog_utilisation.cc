@@ -54,16 +54,13 @@ std::vector<Configuration> configurations(const model::Model& m, int64_t devices
     if (tensor > domain || m.heads % tensor != 0) continue;
     for (const int64_t micro_batch : {1, 2, 4}) {
       for (const int64_t zero : {2, 3}) {
-        add({.tensor = tensor, .micro_batch = micro_batch, .zero = zero});
+        add({{.tensor = tensor, .zero = zero}, micro_batch});
       }
       for (const int64_t pipeline : {1, 2, 4, 8, 16}) {
         for (const int64_t chunks : {1, 2, 4, 8}) {
           if (chunks > 1 && pipeline == 1) continue;
-          add({.tensor = tensor,
-               .pipeline = pipeline,
-               .virtual_stages = chunks,
-               .micro_batch = micro_batch,
-               .zero = 1});
+          add({{.tensor = tensor, .pipeline = pipeline, .virtual_stages = chunks, .zero = 1},
+               micro_batch});
         }
       }
     }

@@ -32,7 +32,7 @@ Result<std::vector<Berth>> berths_of(const plan::Plan& plan,
   if (!islands) return std::vector<Berth>(plan.ranks.size());
   TRY(check_islands(plan, *islands));
   std::vector<Berth> berths;
-  for (const plan::Placement& placement : plan.ranks) {
+  for (const layout::Placement& placement : plan.ranks) {
     const cluster::Host* host = islands->find(placement.datacenter, placement.node);
     if (!host) {
       return unusable(
@@ -50,7 +50,7 @@ Status check_reach(const plan::Plan& plan, const cluster::Islands& islands,
   const auto at = std::find_if(islands.hosts.begin(), islands.hosts.end(),
                                [&](const cluster::Host& host) { return host.address == launcher; });
   if (at == islands.hosts.end()) return {};  // loopback, or no host's: then nobody is elsewhere
-  for (const plan::Placement& placement : plan.ranks) {
+  for (const layout::Placement& placement : plan.ranks) {
     if (placement.datacenter == at->datacenter ||
         plan.cluster.link(placement.datacenter, at->datacenter)) {
       continue;

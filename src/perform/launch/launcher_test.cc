@@ -18,8 +18,9 @@ std::string complaint(const plan::Plan& plan) {
 }
 
 TEST(CheckPerformable, TakesEverySchedule) {
-  for (const std::string& name : schedule::schedule_names()) {
-    const int chunks = plan::layout_of(name) == plan::Layout::kLine ? 1 : 2;
+  for (const std::string& name : layout::schedule_names()) {
+    const int chunks =
+        layout::mapping_of(*layout::find_schedule(name)) == layout::StageMapping::kLine ? 1 : 2;
     const plan::Plan plan =
         make_test_plan({.microbatches = 4, .schedule = name, .virtual_stages = chunks});
     EXPECT_EQ(complaint(plan), "performable") << name;
@@ -38,7 +39,7 @@ TEST(CheckPerformable, RefusesByNameWhatIsOnlyPredicted) {
               HasSubstr("parallelism.zero = 2: can be predicted but not performed"));
   plan = make_test_plan({});
   plan.parallelism.tensor = 2;
-  for (plan::Placement& rank : plan.ranks) rank.shards = 2;
+  for (layout::Placement& rank : plan.ranks) rank.shards = 2;
   for (cluster::Datacenter& each : plan.cluster.datacenters) each.devices_per_node = 2;
   EXPECT_THAT(complaint(plan), HasSubstr("parallelism.tensor = 2: can be predicted but not"));
   EXPECT_THAT(complaint(plan), HasSubstr("tensor = 1"));
@@ -62,7 +63,8 @@ TEST(CheckPerformable, TakesCellsThatShareTheWanInTime) {
 
 TEST(CheckPerformable, TakesSchedulesThatAPlanCarriesIfTheyAreSound) {
   plan::Plan plan = make_test_plan({});
-  plan.given = schedule::to_given(*schedule::build("gpipe", schedule::shape_of(plan)));
+  plan.given =
+      schedule::to_given(*schedule::build(layout::ScheduleKind::kGpipe, schedule::shape_of(plan)));
   EXPECT_EQ(complaint(plan), "performable");
   plan.given->ranks.pop_back();
   EXPECT_THAT(complaint(plan), HasSubstr("given.ranks orders 1 ranks of 2"));

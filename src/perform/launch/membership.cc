@@ -17,7 +17,7 @@ control::CoordinatorOptions coordinator_options(const plan::Plan& plan,
                                                 const MembershipOptions& wanted) {
   control::CoordinatorOptions options{
       .terms = wanted.terms, .losses_max = wanted.losses_max, .gather_max = wanted.gather_max};
-  for (const plan::Placement& placement : plan.ranks) {
+  for (const layout::Placement& placement : plan.ranks) {
     options.seats.push_back({rank_name(plan, placement.rank), placement.datacenter});
   }
   return options;

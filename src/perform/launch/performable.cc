@@ -11,7 +11,7 @@ namespace tombolo::launch {
 
 Status check_performable(const plan::Plan& plan) {
   TRY(plan::validate(plan));
-  const plan::Parallelism& p = plan.parallelism;
+  const layout::Parallelism& p = plan.parallelism;
   int64_t tensor = p.tensor;
   for (const int64_t at_stage : p.tensor_per_stage) tensor = std::max(tensor, at_stage);
   for (const auto& [name, degree, plain] :
@@ -30,7 +30,7 @@ Status check_performable(const plan::Plan& plan) {
                                 p.zero),
                     "zero = 1, or 0");
   }
-  for (const plan::Placement& placement : plan.ranks) {
+  for (const layout::Placement& placement : plan.ranks) {
     const cluster::Device& device = plan.device_of(placement.rank);
     if (p.zero > 0 && device.kind == cluster::DeviceKind::kEmulated) {
       return unusable("parallelism.zero = 1: emulated devices have no optimizer state to shard",
@@ -41,7 +41,7 @@ Status check_performable(const plan::Plan& plan) {
                                 placement.rank, device.name),
                     fmt::format("device = \"cpu\" or \"emulated:{}\"", device.name));
   }
-  const auto is_emulated = [&](const plan::Placement& placement) {
+  const auto is_emulated = [&](const layout::Placement& placement) {
     return plan.device_of(placement.rank).kind == cluster::DeviceKind::kEmulated;
   };
   const auto emulated = std::find_if(plan.ranks.begin(), plan.ranks.end(), is_emulated);

@@ -632,7 +632,7 @@ void RankSession::start_relay(const plan::Plan& plan, const schedule::Schedule& 
 
 Status RankSession::join_replicas(const plan::Plan& plan, runtime::Messenger& messenger,
                                   runtime::Kernels& kernels) {
-  const plan::Placement& own = plan.ranks[options_.rank];
+  const layout::Placement& own = plan.ranks[options_.rank];
   return during(kernels.join_replicas({.ranks = plan.replicas_of(own.stage),
                                        .own = static_cast<size_t>(own.replica),
                                        .messenger = &messenger,

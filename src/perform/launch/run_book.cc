@@ -193,7 +193,7 @@ trace::Trace merge_parts(const plan::Plan& plan, std::vector<trace::Trace> parts
   header.overlaps = plan.exchange_overlaps();
   header.cycle = schedule::cycle_of(plan);
   header.plan = plan::to_value(plan);
-  for (const plan::Placement& placement : plan.ranks) {
+  for (const layout::Placement& placement : plan.ranks) {
     const cluster::Device& device = plan.device_of(placement.rank);
     header.ranks.push_back(
         {placement.rank, placement.stage, placement.datacenter, device.name, placement.replica});
@@ -223,7 +223,7 @@ double tokens_per_iteration(const plan::Plan& plan) {
 
 trace::Provenance provenance_of(const plan::Plan& plan) {
   const bool emulated =
-      std::any_of(plan.ranks.begin(), plan.ranks.end(), [&](const plan::Placement& placement) {
+      std::any_of(plan.ranks.begin(), plan.ranks.end(), [&](const layout::Placement& placement) {
         return plan.device_of(placement.rank).kind == cluster::DeviceKind::kEmulated;
       });
   return emulated ? trace::Provenance::kEmulated : trace::Provenance::kMeasured;

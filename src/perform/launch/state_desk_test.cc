@@ -85,7 +85,7 @@ class Hosts : public FolderTest {
   }
   // All ranks write their shards of a step after so many updates.
   void write(StateDesk& desk, const plan::Plan& plan, int64_t step) {
-    for (const plan::Placement& place : plan.ranks) {
+    for (const layout::Placement& place : plan.ranks) {
       runtime::EmulatedKernels kernels(plan, place.rank, clock_);
       for (int64_t i = 0; i < step; ++i) ASSERT_TRUE(kernels.update(place.stage));
       const auto shard =

@@ -190,8 +190,8 @@ Telemetry::Telemetry(const plan::Plan& plan, const Clock& clock)
     : clock_(clock),
       begun_(clock.now()),
       steps_(plan.run.steps),
-      schedule_(plan.parallelism.schedule) {
-  for (const plan::Placement& placement : plan.ranks)
+      schedule_(to_name(plan.parallelism.schedule)) {
+  for (const layout::Placement& placement : plan.ranks)
     ranks_.push_back({.datacenter = placement.datacenter});
 }
 

@@ -5,7 +5,7 @@
 namespace tombolo::runtime {
 namespace {
 
-// The rank at a position of the pipeline, as ranks are numbered (plan::Placement).
+// The rank at a position of the pipeline, as ranks are numbered (layout::Placement).
 int32_t rank_at(const plan::Plan& plan, int32_t position, int32_t replica) {
   return position * plan.replicas() + replica;
 }
@@ -22,7 +22,7 @@ bool whole_pipeline_computes(const plan::Plan& plan, int32_t replica) {
 
 Status agree_on_data(const plan::Plan& plan, int32_t rank, int64_t first_iteration,
                      Kernels& kernels, Messenger& messenger) {
-  const plan::Placement& own = plan.ranks[static_cast<size_t>(rank)];
+  const layout::Placement& own = plan.ranks[static_cast<size_t>(rank)];
   if (!plan.data || !whole_pipeline_computes(plan, own.replica)) return {};
   const link::Tag tag{static_cast<uint64_t>(first_iteration), kDataTensor};
   Payload facts;

@@ -40,7 +40,7 @@ uint64_t ring_word(int64_t iteration, int32_t stage, const RingStep& step, size_
 // From the predecessor in the ring of this rank's replicas.
 link::LinkShape hop_before(const plan::Plan& plan, int32_t rank) {
   if (plan.replicas() == 1) return {};
-  const plan::Placement& own = plan.ranks[rank];
+  const layout::Placement& own = plan.ranks[rank];
   const int32_t before = (own.replica + plan.replicas() - 1) % plan.replicas();
   return shape_between(plan, plan.rank_of(own.stage, before), rank);
 }
@@ -96,7 +96,7 @@ int64_t largest_of_gradients(const plan::Plan& plan) {
 Status check_byte_scale(const plan::Plan& plan) {
   const double scale = plan.run.byte_scale;
   bool emulated = false;
-  for (const plan::Placement& placement : plan.ranks) {
+  for (const layout::Placement& placement : plan.ranks) {
     const cluster::Device& device = plan.device_of(placement.rank);
     emulated = emulated || device.kind == cluster::DeviceKind::kEmulated;
     if (scale == 1 || device.kind == cluster::DeviceKind::kEmulated) continue;

@@ -135,7 +135,7 @@ Outcome perform_in_ocean(const plan::Plan& plan, std::optional<Loss> loss = {},
     }
     return {};
   };
-  for (const plan::Placement& place : plan.ranks) {
+  for (const layout::Placement& place : plan.ranks) {
     ocean.start(place.rank, [&, rank = place.rank](ocean::Waters& waters) {
       out.ends[rank] = live(rank, waters);
       if (!out.ends[rank]) links.lose(rank);
@@ -251,7 +251,7 @@ TEST(SparseExchange, AllReplicasEndWithTheSameBits) {
         plan_of({.pipelines = 4, .stages = 2, .microbatches = 3, .more = sparse(how)});
     const Outcome run = perform_in_ocean(plan);
     for (const Status& end : run.ends) ASSERT_TRUE(end) << end.error().text();
-    for (const plan::Placement& place : plan.ranks)
+    for (const layout::Placement& place : plan.ranks)
       EXPECT_EQ(run.digests[place.rank], run.digests[plan.rank_of(place.stage, 0)]) << how;
   }
 }
@@ -364,7 +364,7 @@ TEST(LocalSteps, AllReplicasShareTheSameAnchors) {
         plan_of({.pipelines = 4, .stages = 2, .microbatches = 3, .steps = 9, .more = how});
     const Outcome run = perform_in_ocean(plan);
     for (const Status& end : run.ends) ASSERT_TRUE(end) << how << end.error().text();
-    for (const plan::Placement& place : plan.ranks)
+    for (const layout::Placement& place : plan.ranks)
       EXPECT_EQ(run.digests[place.rank], run.digests[plan.rank_of(place.stage, 0)]) << how;
   }
 }

@@ -61,8 +61,9 @@ TensorShapes shapes_of(const Manifest& manifest) {
 
 bool is_left_behind(const Shard& shard, const plan::Plan& plan) {
   const auto is_here = [&](const std::string& datacenter) {
-    return std::any_of(plan.ranks.begin(), plan.ranks.end(),
-                       [&](const plan::Placement& each) { return each.datacenter == datacenter; });
+    return std::any_of(plan.ranks.begin(), plan.ranks.end(), [&](const layout::Placement& each) {
+      return each.datacenter == datacenter;
+    });
   };
   return std::all_of(shard.tensors.begin(), shard.tensors.end(), [&](const TensorPlace& place) {
     for (const std::string_view mark : {kResidual, kIn}) {

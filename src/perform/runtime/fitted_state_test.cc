@@ -167,7 +167,7 @@ TEST(FittedState, KernelsOfEveryModeReadThoseOfAll) {
       plan::Plan wrote = plan_of(before, {});
       wrote.exchange = from;
       std::vector<NamedTensor> state;
-      for (const plan::Placement& place : wrote.ranks) {
+      for (const layout::Placement& place : wrote.ranks) {
         if (!writes_shard(wrote, place.rank)) continue;
         EmulatedKernels kernels(wrote, place.rank, clock);
         auto part = kernels.save();
@@ -182,7 +182,7 @@ TEST(FittedState, KernelsOfEveryModeReadThoseOfAll) {
         for (const int after : {2, 3}) {
           plan::Plan reads = plan_of(after, {});
           reads.exchange = to;
-          for (const plan::Placement& place : reads.ranks) {
+          for (const layout::Placement& place : reads.ranks) {
             FittedState fitted(reads, place.rank, shapes, source_of(state));
             EmulatedKernels kernels(reads, place.rank, clock);
             const Status status =

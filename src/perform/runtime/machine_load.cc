@@ -64,7 +64,7 @@ MachineLoad machine_load(const plan::Plan& plan, const trace::Trace& trace,
     }
   }
   load.realtime = load.realtime && told > 0;
-  for (const plan::Placement& placement : plan.ranks) {
+  for (const layout::Placement& placement : plan.ranks) {
     const cluster::Device& device = plan.device_of(placement.rank);
     load.emulated = load.emulated || device.kind == cluster::DeviceKind::kEmulated;
   }

@@ -53,7 +53,7 @@ Status check_plan(const plan::Plan& plan, int32_t rank, const CpuFeatures& cpu) 
         "training.recompute = \"selective\": a cpu recomputes a whole stage or nothing yet",
         "recompute = \"none\" or \"full\"");
   }
-  const plan::Parallelism& p = plan.parallelism;
+  const layout::Parallelism& p = plan.parallelism;
   const std::pair<const char*, int64_t> degrees[] = {
       {"tensor", p.tensor}, {"context", p.context}, {"expert", p.expert}};
   for (const auto& [name, degree] : degrees) {

@@ -23,8 +23,8 @@ int64_t cores_allowed() {
 
 // Ranks that the Plan puts on this rank's node share its cores.
 int64_t neighbours_of(const plan::Plan& plan, int32_t rank) {
-  const plan::Placement& own = plan.ranks[static_cast<size_t>(rank)];
-  return std::count_if(plan.ranks.begin(), plan.ranks.end(), [&](const plan::Placement& other) {
+  const layout::Placement& own = plan.ranks[static_cast<size_t>(rank)];
+  return std::count_if(plan.ranks.begin(), plan.ranks.end(), [&](const layout::Placement& other) {
     return other.datacenter == own.datacenter && other.node == own.node;
   });
 }

@@ -607,7 +607,7 @@ Result<std::unique_ptr<runtime::Kernels>> make_torch_kernels(const plan::Plan& p
     TRY(check_plan(plan, rank, cpu));
     TRY(check_blas());
     const int64_t threads = use_threads(plan, rank);
-    const plan::Placement& place = plan.ranks[static_cast<size_t>(rank)];
+    const layout::Placement& place = plan.ranks[static_cast<size_t>(rank)];
     const schedule::Shape shape = schedule::shape_of(plan);
     keep_freed_memory(memory_of(plan, shape.stages_at(place.stage)));
     // Weights that are read need not be drawn before.

@@ -38,7 +38,7 @@ class Draw {
   Drawn all() {
     Drawn out;
     parallelism(out.job);
-    const plan::Parallelism& p = out.job.parallelism;
+    const layout::Parallelism& p = out.job.parallelism;
     network(p.tensor * p.context * p.data * p.pipeline, out.dimensions);
     // Half a ring is no ring: members of such a group are not alike.
     if (p.tensor == 4 && out.dimensions[0].npus == 8) out.dimensions[0].block = Block::kRing;
@@ -55,15 +55,19 @@ class Draw {
   }
 
   void parallelism(plan::Job& job) {
-    plan::Parallelism& p = job.parallelism;
+    layout::Parallelism& p = job.parallelism;
     p.tensor = pick<int64_t>({1, 2, 4, 4});
     p.pipeline = pick<int64_t>({1, 2, 2, 4});
     p.data = pick<int64_t>({1, 2, 4});
     p.context = p.tensor * p.pipeline * p.data <= 16 ? pick<int64_t>({1, 2}) : 1;
     p.zero = pick<int64_t>({0, 1, 2, 3});
     p.sequence_parallel = p.tensor > 1 && pick({true, false});
-    p.schedule = pick<const char*>({"1f1b", "1f1b", "gpipe", "zb-h1"});
-    if (p.pipeline == 2 && p.schedule == "1f1b") p.virtual_stages = pick<int64_t>({1, 2});
+    using enum layout::ScheduleKind;
+    p.schedule = pick<layout::ScheduleKind>({k1F1B, k1F1B, kGpipe, kZbH1});
+    if (p.pipeline == 2 && p.schedule == k1F1B) {
+      p.virtual_stages = pick<int64_t>({1, 2});
+      p.schedule = layout::default_schedule(p.virtual_stages);
+    }
     if (pick({true, false, false}) && (p.tensor == 1 || p.sequence_parallel)) {
       job.model->experts.emplace();
       job.model->experts->count = 8;
@@ -177,7 +181,7 @@ TEST_F(WorkloadRun, ClassesAnswerWhatAllRanksAnswer) {
 // Tensor groups of four on rows of three: some lie in one row, others in two.
 TEST_F(WorkloadRun, GroupsAcrossDimensionsAreNotTakenForEqual) {
   plan::Job job = small_job();
-  job.parallelism = {.tensor = 4, .pipeline = 1, .data = 3};
+  job.parallelism = {{.tensor = 4, .data = 3, .pipeline = 1}};
   job.training.global_batch = 6;
   const auto workload =
       workload::Workload::make(job, {.granularity = workload::Granularity::kStage});
@@ -202,7 +206,7 @@ TEST_F(WorkloadRun, GroupsAcrossDimensionsAreNotTakenForEqual) {
 // 2 stages x 8 ranks; each stage is one class, and its ranks count for all.
 TEST_F(WorkloadRun, CountsOverAllRanks) {
   plan::Job job = small_job();
-  job.parallelism = {.tensor = 4, .pipeline = 2, .data = 2};
+  job.parallelism = {{.tensor = 4, .data = 2, .pipeline = 2}};
   const auto workload = workload::Workload::make(job, {});
   ASSERT_TRUE(workload);
   const auto topology =

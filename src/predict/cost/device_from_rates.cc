@@ -45,7 +45,7 @@ LayerEfficiency efficiency_of(const plan::MeasuredLayer& layer, FlopsPerSecond p
   const Result<Constants> constants = find_constants(here, "tombolo");
   CHECK(constants.has_value(), "{}", constants.error().text());
   const LayerPricer pricer(layer.model, here, *constants, plan::element_bytes(precision), false);
-  const Configuration one{.micro_batch = layer.micro_batch, .global_batch = layer.micro_batch};
+  const Configuration one{{}, layer.micro_batch, layer.micro_batch};
   const LayerTime time = pricer.layer(one, lay_out(one, 1), false);
   const double attention = time.forward.attention + time.backward.attention;
   const double all = time.forward.compute + time.backward.compute;

@@ -159,7 +159,8 @@ double most_waiting(const Configuration& c, int64_t position, std::span<const do
   const int64_t micro_batches = std::max<int64_t>(1, c.micro_batches());
   const auto chunks = std::ssize(kept);
   const int64_t after = c.pipeline - 1 - position;
-  if (c.gpipe) return real(micro_batches) * std::accumulate(kept.begin(), kept.end(), 0.0);
+  if (c.all_forwards_first())
+    return real(micro_batches) * std::accumulate(kept.begin(), kept.end(), 0.0);
   if (chunks == 1) return kept[0] * real(std::min(micro_batches, after + 1));
   const int64_t warm_up = 2 * after + (chunks - 1) * c.pipeline;
   const bool alike = std::all_of(kept.begin(), kept.end(), [&](double k) { return k == kept[0]; });

@@ -40,7 +40,7 @@ double activations(const Model& m, const Configuration& c, int64_t stage = 0,
 }
 
 TEST(DeviceMemory, state_is_counted_and_divided_by_zero) {
-  Configuration c{.data = 4, .global_batch = 4};
+  Configuration c{{.data = 4}, 1, 4};
   const auto bytes = [&](int64_t zero) {
     c.zero = zero;
     const DeviceMemory memory = device_memory(tiny(), c, bare_stack(), {});
@@ -65,7 +65,7 @@ TEST(DeviceMemory, a_job_that_states_other_bytes_changes_the_optimizer) {
 TEST(DeviceMemory, experts_have_fewer_replicas) {
   Model m = tiny();
   m.experts = model::Experts{.count = 4, .per_token = 2, .ffn = 16, .dense_layers = 1};
-  const Configuration c{.data = 4, .expert = 2, .global_batch = 4, .zero = 1};
+  const Configuration c{{.data = 4, .expert = 2, .zero = 1}, 1, 4};
   const DeviceMemory memory = device_memory(m, c, bare_stack(), {});
   EXPECT_EQ(memory.parameters.value, 2 * (1832 + 4608.0 / 2));
   EXPECT_EQ(memory.optimizer.value, 12 * (1832.0 / 4 + 4608.0 / 2 / 2));
@@ -124,23 +124,23 @@ TEST(DeviceMemory, recomputation_keeps_less_and_works_on_one_layer) {
 
 TEST(DeviceMemory, a_stage_keeps_the_micro_batches_in_flight) {
   const double layer = 10 * (152 + 64);
-  Configuration c{.pipeline = 4, .global_batch = 8};
+  Configuration c{{.pipeline = 4}, 1, 8};
   EXPECT_EQ(activations(tiny(), c, 0), 4 * layer);
   EXPECT_EQ(activations(tiny(), c, 1), 3 * layer);
   EXPECT_EQ(activations(tiny(), c, 3), layer);
   c.global_batch = 2;
   EXPECT_EQ(activations(tiny(), c, 0), 2 * layer);
   c.global_batch = 8;
-  c.gpipe = true;
+  c.schedule = layout::ScheduleKind::kGpipe;
   EXPECT_EQ(activations(tiny(), c, 3), 8 * layer);
   // A stack that keeps what a stage sends: 16 bytes per token; the last stage sends nothing.
-  c.gpipe = false;
+  c.schedule = layout::ScheduleKind::k1F1B;
   StackConstants sender = bare_stack();
   sender.stage_outputs = true;
   EXPECT_EQ(activations(tiny(), c, 0, sender), 4 * (layer + 10 * 16));
   EXPECT_EQ(activations(tiny(), c, 3, sender), layer);
   // Interleaved: p layers' worth times 1 + (p-1)/(p v), Korthikanti et al., section 4.2.3.
-  const Configuration interleaved{.pipeline = 2, .virtual_stages = 2, .global_batch = 8};
+  const Configuration interleaved{{.pipeline = 2, .virtual_stages = 2}, 1, 8};
   EXPECT_EQ(activations(tiny(), interleaved, 0), 4 * layer * (1 + 1.0 / 4));
 }
 
@@ -152,7 +152,7 @@ TEST(DeviceMemory, chunks_of_unlike_sizes_wait_as_the_schedule_orders_them) {
   const double layer = 10 * (152 + 64);
   Model m = tiny();
   m.layers = 6;
-  Configuration c{.pipeline = 2, .virtual_stages = 2, .global_batch = 8};
+  Configuration c{{.pipeline = 2, .virtual_stages = 2}, 1, 8};
   EXPECT_EQ(activations(m, c, 0), (3 * 1 + 2 * 2) * layer);
   EXPECT_EQ(activations(m, c, 1), (3 * 2) * layer);
   c.global_batch = 1;  // a group that is not full
@@ -166,12 +166,12 @@ TEST(DeviceMemory, the_fullest_stage_is_reported) {
     for (const int64_t pipeline : {2, 5, 8, 16, 30}) {
       for (const int64_t virtual_stages : {1, 2}) {
         for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
-          Configuration c{.tensor = 4, .data = 4, .pipeline = pipeline, .expert = 4};
+          Configuration c{{.tensor = 4, .data = 4, .pipeline = pipeline, .expert = 4}};
           c.virtual_stages = virtual_stages;
           c.recompute = recompute;
           for (const int64_t batch : {4, 40, 400}) {
             c.global_batch = batch;
-            c.gpipe = batch == 40;
+            c.schedule = batch == 40 ? layout::ScheduleKind::kGpipe : layout::ScheduleKind::k1F1B;
             c.zero = batch % 3;
             double fullest = 0;
             for (int64_t stage = 0; stage < pipeline; ++stage) {
@@ -214,7 +214,7 @@ TEST(DeviceMemory, stages_hold_the_model) {
        {std::pair("llama3-70b", 8), std::pair("llama3-70b", 12), std::pair("llama3.1-405b", 16),
         std::pair("deepseek-v2", 8), std::pair("nemotron4-340b", 7)}) {
     const Model m = *model::preset(name);
-    const Configuration c{.pipeline = pipeline};
+    const Configuration c{{.pipeline = pipeline}};
     double parameters = 0;
     int64_t next_layer = 0;
     for (int64_t stage = 0; stage < pipeline; ++stage) {
@@ -261,11 +261,9 @@ TEST(DeviceMemory, prints_the_figures_of_korthikanti) {
     Model m = *model::preset(row.model);
     m.vocabulary = 1;
     m.positions = model::Positions::kRotary;
-    Configuration c{.tensor = 8,
-                    .pipeline = row.pipeline,
-                    .virtual_stages = row.virtual_stages,
-                    .micro_batch = row.micro_batch,
-                    .global_batch = row.batch};
+    Configuration c{{.tensor = 8, .pipeline = row.pipeline, .virtual_stages = row.virtual_stages},
+                    row.micro_batch,
+                    row.batch};
     const DeviceMemory baseline = stage_memory(m, c, stack, {}, 0);
     c.recompute = Recompute::kSelective;
     const double selective = activations(m, c, 0, stack) / baseline.activations.value;
@@ -295,7 +293,7 @@ TEST(DeviceMemory, is_near_what_megatron_allocates) {
   Model llama = *model::preset("llama3-70b");
   llama.layers = 12;
   llama.sequence = 4096;
-  Configuration c{.global_batch = 32, .zero = 1, .sequence_parallel = true};
+  Configuration c{{.zero = 1, .sequence_parallel = true}, 1, 32};
   c.tensor = 2, c.data = 4;
   expect_gib(llama, c, stack, 60.68, 0.02, "70B t2 d4");
   c.tensor = 8, c.data = 1;
@@ -313,7 +311,7 @@ TEST(DeviceMemory, is_near_what_megatron_allocates) {
     m.sequence = 4096;
     m.experts->dense_layers = 1;
     m.multi_token_layers.reset();
-    Configuration experts{.data = 4, .pipeline = 2, .expert = 4, .global_batch = 32, .zero = 1};
+    Configuration experts{{.data = 4, .pipeline = 2, .expert = 4, .zero = 1}, 1, 32};
     expect_gib(m, experts, stack, pipelined, 0.02, name);
     experts.data = experts.expert = 8;
     experts.pipeline = 1;
@@ -333,13 +331,13 @@ TEST(DeviceMemory, is_near_what_fully_sharded_training_reserves) {
   stack.reserved = 1;
   stack.workspace = 5_GiB;
   const Model small = *model::preset("llama3-8b");
-  Configuration c{.data = 128, .micro_batch = 2, .global_batch = 256, .zero = 3};
+  Configuration c{{.data = 128, .zero = 3}, 2, 256};
   c.recompute = Recompute::kSelective;
   expect_gib(small, c, stack, 62.0, 0.05, "8B on 128");
   c.data = 8;
   expect_gib(small, c, stack, 76.8, 0.05, "8B on 8");
   const Model large = *model::preset("llama3-70b");
-  Configuration split{.tensor = 8, .data = 32, .micro_batch = 16, .global_batch = 512, .zero = 3};
+  Configuration split{{.tensor = 8, .data = 32, .zero = 3}, 16, 512};
   split.sequence_parallel = true;
   split.recompute = Recompute::kFull;
   expect_gib(large, split, stack, 67.6, 0.05, "70B on 256");
@@ -356,7 +354,7 @@ TEST(DeviceMemory, is_near_what_bloom_took) {
   Model m = *model::preset("bloom-176b");
   m.layers = 72;
   m.heads = m.kv_heads = 64;
-  Configuration c{.tensor = 8, .global_batch = 2048, .zero = 1, .recompute = Recompute::kFull};
+  Configuration c{{.tensor = 8, .zero = 1}, 1, 2048, layout::ScheduleKind::k1F1B, Recompute::kFull};
   c.pipeline = 12, c.data = 4, c.micro_batch = 8;
   expect_gib(m, c, stack, 69, 0.10, "p12 d4, micro-batch 8");
   c.pipeline = 6, c.data = 8, c.micro_batch = 4;
@@ -376,7 +374,7 @@ TEST(DeviceMemory, is_near_what_bloom_took) {
 // Stage 1 of 4 holds as much as its layers do with the three micro-batches that wait there.
 TEST(DeviceMemory, of_any_slice_is_that_of_the_stage_which_holds_it) {
   const Model m = *model::preset("gpt3-175b");
-  Configuration c{.tensor = 8, .data = 4, .pipeline = 4, .global_batch = 64, .zero = 1};
+  Configuration c{{.tensor = 8, .data = 4, .pipeline = 4, .zero = 1}, 1, 64};
   c.sequence_parallel = true;
   EXPECT_EQ(slice_memory(m, c, {}, {}, {24, 24, false, false}, 3), stage_memory(m, c, {}, {}, 1));
   EXPECT_GT(slice_memory(m, c, {}, {}, {24, 25, false, false}, 3).total(),

@@ -135,8 +135,8 @@ class Pricing {
   DataParallel data_parallel(const Stage& s, const model::Slice& slice) const {
     const Held mine = held(slice);
     const double dense = mine.dense, experts = mine.experts;
-    const Grid& group = layout_.gradients;
-    const Grid expert_group = expert_replicas();
+    const DegreeSplit& group = layout_.gradients;
+    const DegreeSplit expert_group = expert_replicas();
     const auto gather = [&](double bytes_per_parameter) {
       return pricer_.all_gather(dense * bytes_per_parameter, group) +
              (experts > 0 ? pricer_.all_gather(experts * bytes_per_parameter, expert_group) : 0);
@@ -235,9 +235,9 @@ class Pricing {
   }
 
   // The ranks that hold the same experts: those of context and data outside the expert group.
-  Grid expert_replicas() const {
-    const Grid& g = layout_.gradients;
-    const Grid& e = layout_.expert;
+  DegreeSplit expert_replicas() const {
+    const DegreeSplit& g = layout_.gradients;
+    const DegreeSplit& e = layout_.expert;
     return {std::max<int64_t>(1, g.domain / e.domain), std::max<int64_t>(1, g.network / e.network)};
   }
 
@@ -245,7 +245,7 @@ class Pricing {
   const StackConstants& stack_;
   const LawSettings& settings_;
   const Configuration& c_;
-  Layout layout_;
+  GroupPlacement layout_;
   LayerPricer pricer_;
   double spread_ = 1;
   Layers layers_;
@@ -306,8 +306,9 @@ Prediction IterationLaw::predict(const Configuration& c,
     return slices[static_cast<size_t>(stage)];
   });
   for (int64_t stage = 0; stage < c.pipeline; ++stage) {
-    const int64_t in_flight =
-        c.gpipe ? c.micro_batches() : std::min(c.micro_batches(), c.pipeline - stage);
+    const int64_t in_flight = c.all_forwards_first()
+                                  ? c.micro_batches()
+                                  : std::min(c.micro_batches(), c.pipeline - stage);
     const DeviceMemory here = stage_memory(c, slices[static_cast<size_t>(stage)], in_flight);
     if (here.total() > out.memory.total()) out.memory = here;
   }

@@ -47,7 +47,7 @@ TEST(Iteration, OfEqualStagesIsTheClosedForm) {
   free.scale_out.bandwidth = free.scale_out.bandwidth * huge;
   const IterationLaw l(m, free, {}, constants);
   for (const int64_t v : {1, 2, 4}) {
-    Configuration c{.pipeline = 8, .virtual_stages = v, .global_batch = 24};
+    Configuration c{{.pipeline = 8, .virtual_stages = v}, 1, 24};
     const StagePrice middle = l.stage(c, {4, 4, false, false});
     const double f_and_b = (middle.forward + middle.backward).value;
     EXPECT_NEAR(l.time(c).total().value, (24 + 7.0 / static_cast<double>(v)) * f_and_b,
@@ -60,7 +60,7 @@ TEST(Iteration, OfUnequalStagesWaitsForTheSlowest) {
   model::Model m = *model::preset("gpt3-175b");
   m.layers = 7;  // 2 + 2 + 2 + 1, and the head on the last
   const IterationLaw l = law(silent(), m);
-  const Configuration c{.pipeline = 4, .global_batch = 16};
+  const Configuration c{{.pipeline = 4}, 1, 16};
   double sum = 0, slowest = 0;
   for (int64_t stage = 0; stage < 4; ++stage) {
     const StagePrice price = l.stage(c, model::stage_slice(m, 4, stage));
@@ -76,7 +76,7 @@ TEST(Iteration, OfUnequalStagesWaitsForTheSlowest) {
 TEST(Iteration, TakesTheLayersOfEachStage) {
   const model::Model m = *model::preset("gpt3-175b");
   const IterationLaw l = *IterationLaw::make(m, machines(), {.stack = "megatron-2022"});
-  const Configuration c{.tensor = 8, .pipeline = 4, .global_batch = 16, .sequence_parallel = true};
+  const Configuration c{{.tensor = 8, .pipeline = 4, .sequence_parallel = true}, 1, 16};
   const Prediction even = l.predict(c);
   const Prediction same = l.predict(c, {24, 24, 24, 24});
   EXPECT_EQ(same.time.total(), even.time.total());
@@ -98,15 +98,15 @@ TEST(Iteration, OfASmallModelTakesAsLongAsTheHost) {
   constants.stack.host_backward = 2;
   constants.device.kernel = 0_s;
   // Embedding and head are launched like one layer.
-  EXPECT_NEAR(law(constants, m).time({.global_batch = 10}).compute.value, 10 * (97 + 2 * 97) * 1e-3,
-              1e-9);
+  EXPECT_NEAR(law(constants, m).time(Configuration{{}, 1, 10}).compute.value,
+              10 * (97 + 2 * 97) * 1e-3, 1e-9);
 }
 
 // Of the sum of gradients only what the last backward pass does not hide is seen.
 TEST(Iteration, HidesGradientsBehindTheBackwardPass) {
   const model::Model m = *model::preset("llama3-8b");
   Constants constants = silent();
-  const Configuration c{.data = 16, .global_batch = 16};
+  const Configuration c{{.data = 16}, 1, 16};
   const double open = law(constants, m).time(c).data_communication.value;
   constants.stack.gradient_overlap = 1;
   const StagePrice price = law(constants, m).stage(c, {0, m.layers, true, true});
@@ -120,7 +120,7 @@ TEST(Iteration, HidesGradientsBehindTheBackwardPass) {
 TEST(Iteration, ShardedParametersAreGatheredForEveryPass) {
   const model::Model m = *model::preset("llama3-8b");
   Constants constants = silent();
-  const Configuration once{.data = 16, .global_batch = 64, .zero = 3};
+  const Configuration once{{.data = 16, .zero = 3}, 1, 64};
   Configuration fewer = once;
   fewer.micro_batch = 4;
   const double four = law(constants, m).time(once).data_communication.value;
@@ -146,14 +146,14 @@ TEST(Iteration, IsNeverFasterThanItsLowerBound) {
         const LawSettings settings{.stack = stack.name, .fp8 = random.below(2) == 0};
         const IterationLaw l = *IterationLaw::make(m, d, settings);
         for (int i = 0; i < 10; ++i) {
-          Configuration c{.tensor = pick(1, 2, 4, 8),
-                          .context = pick(1, 1, 2),
-                          .data = pick(1, 4, 16),
-                          .pipeline = pick(1, 2, 3, 8),
-                          .virtual_stages = pick(1, 1, 2),
-                          .micro_batch = pick(1, 2, 8),
-                          .zero = pick(0, 1, 2, 3),
-                          .sequence_parallel = random.below(2) == 0};
+          Configuration c{{.tensor = pick(1, 2, 4, 8),
+                           .context = pick(1, 1, 2),
+                           .data = pick(1, 4, 16),
+                           .pipeline = pick(1, 2, 3, 8),
+                           .virtual_stages = pick(1, 1, 2),
+                           .zero = pick(0, 1, 2, 3),
+                           .sequence_parallel = random.below(2) == 0},
+                          pick(1, 2, 8)};
           c.recompute = static_cast<model::Recompute>(random.below(3));
           c.global_batch = c.micro_batch * c.data * pick(1, 4, 32);
           if (m.experts) c.expert = pick(1, 2, 4) <= c.data ? c.data : 1;
@@ -179,7 +179,7 @@ TEST(Iteration, IsNeverFasterThanItsLowerBound) {
 TEST(Iteration, GathersKeysAndValuesBehindAttentionOrBeforeIt) {
   model::Model m = *model::preset("llama3.1-405b");
   m.sequence = 131072;
-  const Configuration c{.tensor = 8, .context = 16, .global_batch = 1, .sequence_parallel = true};
+  const Configuration c{{.tensor = 8, .context = 16, .sequence_parallel = true}, 1, 1};
   Constants constants = silent();
   const IterationTime ring = IterationLaw(m, machines(), {}, constants).time(c);
   EXPECT_EQ(ring.context_communication, 0_s);
@@ -195,7 +195,7 @@ TEST(Iteration, GathersKeysAndValuesBehindAttentionOrBeforeIt) {
 TEST(Iteration, StagesHoldEveryLayer) {
   const model::Model m = *model::preset("gpt-22b");
   const IterationLaw priced = law(silent(), m);
-  const Configuration c{.pipeline = 2, .global_batch = 4};
+  const Configuration c{{.pipeline = 2}, 1, 4};
   EXPECT_DEATH(priced.predict(c, {24, 23}), "stages of 47 layers for a model of 48");
   EXPECT_DEATH(priced.stage_memory(c, {0, 24, true, false}, -1), "-1 forward passes wait");
 }

@@ -27,17 +27,12 @@ Result<Law> find_law(std::string_view name);
 // A job as the laws see it: one configuration on one datacenter. Unusable: an order of parallelism
 // that cannot be read. `file` is for messages.
 Result<Configuration> configuration_of(const plan::Job& job);
-Result<Configuration> configuration_of(const plan::Parallelism& parallelism,
+Result<Configuration> configuration_of(const layout::Parallelism& parallelism,
                                        const plan::Training& training, const std::string& file);
 
 // [parallelism].layers_per_stage summed up by position of the pipeline; empty where it is left out.
-std::vector<int64_t> layers_at_positions(const plan::Parallelism& parallelism);
+std::vector<int64_t> layers_at_positions(const layout::Parallelism& parallelism);
 
 LawSettings settings_of(const plan::Training& training);
-
-// What no law can price: a batch that cannot be divided, fewer layers than stages, experts that
-// cannot be divided.
-Status check_divisions(const plan::Job& job);
-Status check_experts(const plan::Job& job);  // the last of these alone
 
 }  // namespace tombolo::cost

@@ -108,7 +108,7 @@ LayerOperators::Mlp LayerPricer::mlp_block(double width, double tokens) const {
           .passes = memory(tokens * width * element_ * stack_.mlp_passes * (gated ? 1.5 : 1))};
 }
 
-LayerOperators LayerPricer::operators(const Configuration& c, const Layout& layout,
+LayerOperators LayerPricer::operators(const Configuration& c, const GroupPlacement& layout,
                                       bool experts) const {
   const double tokens = real(c.micro_batch) * real(m_.sequence) / real(c.context);
   const double h = real(m_.hidden), t = real(c.tensor);
@@ -188,7 +188,7 @@ LayerTime layer_of(const LayerOperators& o) {
   return {forward, backward};
 }
 
-LayerTime LayerPricer::head(const Configuration& c, const Layout& layout) const {
+LayerTime LayerPricer::head(const Configuration& c, const GroupPlacement& layout) const {
   const double tokens = real(c.micro_batch) * real(m_.sequence) / real(c.context);
   const double v = real(m_.vocabulary) / real(c.tensor), h = real(m_.hidden);
   const double logits = product(tokens, v, h, false);
@@ -213,7 +213,7 @@ LayerTime LayerPricer::embedding(const Configuration& c) const {
   return time;
 }
 
-double LayerPricer::all_gather(double bytes, const Grid& grid) const {
+double LayerPricer::all_gather(double bytes, const DegreeSplit& grid) const {
   const double n = real(grid.degree());
   if (grid.degree() <= 1) return 0;
   if (grid.network == 1) {
@@ -227,7 +227,7 @@ double LayerPricer::all_gather(double bytes, const Grid& grid) const {
   return out_.startup.value + steps + bytes * (n - 1) / n / rate;
 }
 
-double LayerPricer::all_to_all(double bytes, const Grid& grid) const {
+double LayerPricer::all_to_all(double bytes, const DegreeSplit& grid) const {
   const double n = real(grid.degree());
   if (grid.degree() <= 1) return 0;
   const double inside = bytes * real(grid.domain - 1) / n / up_rate_;
@@ -236,7 +236,7 @@ double LayerPricer::all_to_all(double bytes, const Grid& grid) const {
   return out_.startup.value + std::max(inside, outside);
 }
 
-double LayerPricer::transfer(double bytes, const Grid& grid) const {
+double LayerPricer::transfer(double bytes, const DegreeSplit& grid) const {
   if (grid.degree() <= 1) return 0;
   if (grid.network == 1) return up_.startup.value + bytes / up_single_;
   return out_.startup.value + bytes / out_single_;

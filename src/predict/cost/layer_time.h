@@ -92,20 +92,23 @@ class LayerPricer {
   LayerPricer(const model::Model& model, const cluster::Datacenter& datacenter,
               const Constants& constants, double element_bytes, bool fp8);
 
-  LayerOperators operators(const Configuration& c, const Layout& layout, bool experts) const;
-  LayerTime layer(const Configuration& c, const Layout& layout, bool experts) const {
+  LayerOperators operators(const Configuration& c, const GroupPlacement& layout,
+                           bool experts) const;
+  LayerTime layer(const Configuration& c, const GroupPlacement& layout, bool experts) const {
     return layer_of(operators(c, layout, experts));
   }
-  LayerTime head(const Configuration& c, const Layout& layout) const;
+  LayerTime head(const Configuration& c, const GroupPlacement& layout) const;
   LayerTime embedding(const Configuration& c) const;
 
   // Collectives on a grid: `bytes` is what is gathered, reduced or exchanged in all.
-  double all_gather(double bytes, const Grid& grid) const;  // reduce-scatter the same
-  double all_reduce(double bytes, const Grid& grid) const { return 2 * all_gather(bytes, grid); }
+  double all_gather(double bytes, const DegreeSplit& grid) const;  // reduce-scatter the same
+  double all_reduce(double bytes, const DegreeSplit& grid) const {
+    return 2 * all_gather(bytes, grid);
+  }
   // Each device sends `bytes` to all others in equal parts.
-  double all_to_all(double bytes, const Grid& grid) const;
+  double all_to_all(double bytes, const DegreeSplit& grid) const;
   // From one device to one other, across the network where the grid leaves its domain.
-  double transfer(double bytes, const Grid& grid) const;
+  double transfer(double bytes, const DegreeSplit& grid) const;
 
   // Reading and writing so many bytes of device memory.
   double memory(double bytes) const { return bytes / memory_rate_; }

@@ -86,12 +86,13 @@ TEST_F(Layer, MovesScoresThroughMemoryWithoutFusion) {
   constants_.stack.attention = Attention::kUnfused;
   const double core = 171.799e-6 + 201.327e-6;
   EXPECT_NEAR(layer({}).forward.attention, core, 1e-9);
-  EXPECT_NEAR(layer({.recompute = model::Recompute::kSelective}).backward.compute,
-              2 * 257.698e-6 + 3 * core, 5e-9);
+  Configuration selective;
+  selective.recompute = model::Recompute::kSelective;
+  EXPECT_NEAR(layer(selective).backward.compute, 2 * 257.698e-6 + 3 * core, 5e-9);
 }
 
 TEST_F(Layer, FullRecomputationAddsAForwardPass) {
-  const Configuration once{.tensor = 2};
+  const Configuration once{{.tensor = 2}};
   Configuration again = once;
   again.recompute = model::Recompute::kFull;
   EXPECT_DOUBLE_EQ(layer(again).backward.compute,
@@ -117,12 +118,12 @@ TEST_F(Layer, EightBitsHalveTheProductsAndNotAttention) {
 // Two sums of 1024 x 1024 x 2 bytes among 4: each 2 x 3/4 x 2.097 MB / 100 GB/s = 31.46 us, and a
 // start-up of 1 us for each half.
 TEST_F(Layer, TensorParallelismSumsTwice) {
-  EXPECT_NEAR(layer({.tensor = 4}).forward.tensor, 2 * (31.457e-6 + 2e-6), 1e-9);
+  EXPECT_NEAR(layer({{.tensor = 4}}).forward.tensor, 2 * (31.457e-6 + 2e-6), 1e-9);
 }
 
 // Half of the keys and values come from the other rank: 2 x 1024 x 1024 x 2 bytes / 2.
 TEST_F(Layer, ContextParallelismPassesKeysAndValues) {
-  const LayerTime time = layer({.context = 2});
+  const LayerTime time = layer({{.context = 2}});
   EXPECT_NEAR(time.forward.context, 1e-6 + 2.0 * 1024 * 1024 * 2 / 2 / 100e9, 1e-10);
   EXPECT_NEAR(time.forward.attention, 42.950e-6 / 2, 1e-9);
 }
@@ -132,7 +133,7 @@ TEST_F(Layer, ContextParallelismPassesKeysAndValues) {
 TEST_F(Layer, ExpertsComputeWhatTokensVisitAndExchangeThem) {
   model_.experts = model::Experts{.count = 8, .per_token = 2, .ffn = 4096};
   constants_.stack.expert_passes = 0;
-  const LayerTime time = layer({.data = 4, .expert = 4}, true);
+  const LayerTime time = layer({{.data = 4, .expert = 4}}, true);
   const double router = 2.0 * 1024 * 8 * 1024 / 100e12;
   const double router_bytes = 2.0 * (1024 * 8 + 8 * 1024 + 1024 * 1024) / 1e12;
   const double mlp = 2 * 16.0 * 1024 * 1024 * 1024 / 100e12;

@@ -28,7 +28,7 @@ PrefillTime by_operators(const model::Model& model, const cluster::Datacenter& d
                          const Constants& constants, ShardHop hop) {
   const LayerPricer pricer(model, datacenter, constants, kStored, false);
   const Configuration one;
-  const Layout layout = lay_out(one, datacenter.scale_up.domain);
+  const GroupPlacement layout = lay_out(one, datacenter.scale_up.domain);
   const model::Slice all{0, model.layers, false, false};
   const model::LayerCounts kinds = model::count_layers(model, all);
   double layer = 0;
@@ -40,7 +40,7 @@ PrefillTime by_operators(const model::Model& model, const cluster::Datacenter& d
   time.layer = std::max(Seconds{layer}, constants.stack.host_layer);
   time.ends = Seconds{pricer.embedding(one).forward.compute + head_seconds(pricer, model)};
   const double bytes = kStored * real(model.sequence) * real(model.hidden);
-  const Grid grid = hop == ShardHop::kScaleUp ? Grid{2, 1} : Grid{1, 2};
+  const DegreeSplit grid = hop == ShardHop::kScaleUp ? DegreeSplit{2, 1} : DegreeSplit{1, 2};
   time.transfer = Seconds{pricer.transfer(bytes, grid)};
   return time;
 }

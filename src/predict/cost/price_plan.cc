@@ -141,7 +141,6 @@ void price_reduction(plan::Plan& plan) {
 }  // namespace
 
 Result<plan::Plan> make_plan(const plan::Job& job, const plan::Hardware* hardware) {
-  if (job.model) TRY(check_experts(job));
   plan::Plan plan = TRY(plan::lay_out(job));
   if (!job.model) return plan;  // its [stage_times] say all there is to say
   const LawsOfPlan laws = TRY(LawsOfPlan::make(job, plan));
@@ -164,7 +163,7 @@ Result<plan::Plan> make_plan(const plan::Job& job, const plan::Hardware* hardwar
 std::optional<double> mfu_of(const plan::Plan& plan, Seconds iteration) {
   if (plan.cost_source == plan::CostSource::kStageTimes || iteration.value <= 0) return {};
   FlopsPerSecond peak;
-  for (const plan::Placement& placement : plan.ranks) {
+  for (const layout::Placement& placement : plan.ranks) {
     peak += usable_peak(plan.device_of(placement.rank),
                         plan.training.precision == plan::Precision::kFp8) *
             real(placement.shards);

@@ -9,7 +9,7 @@ namespace tombolo::cost {
 namespace {
 
 // Equation 1.
-Seconds all_gather(Bytes gathered, const Grid& grid, const RailOnlyMachine& machine) {
+Seconds all_gather(Bytes gathered, const DegreeSplit& grid, const RailOnlyMachine& machine) {
   return network::hierarchical_all_gather({.domain = grid.domain,
                                            .domains = grid.network,
                                            .scale_up = machine.domain_bandwidth,
@@ -18,7 +18,7 @@ Seconds all_gather(Bytes gathered, const Grid& grid, const RailOnlyMachine& mach
 }
 
 // What a message of a group waits before it moves.
-Seconds latency(const Grid& grid, const RailOnlyMachine& machine) {
+Seconds latency(const DegreeSplit& grid, const RailOnlyMachine& machine) {
   if (grid.network > 1) return machine.network_latency;
   return grid.domain > 1 ? machine.domain_latency : 0_s;
 }

@@ -24,7 +24,7 @@
 //
 // B sequences per iteration, b per micro-batch, l layers, h hidden, s tokens, V vocabulary, v
 // virtual stages, F peak, C_F and C_S bandwidth of domain and network as the paper writes them; x_h
-// is the part of a degree inside a domain, x_l the part in the network (Grid, configuration.h); C_*
+// is the part of a degree inside a domain, x_l the part in the network (DegreeSplit, configuration.h); C_*
 // is C_S if p_l > 1, else C_F.
 //
 // Source: Wang, Ghobadi, Shakeri, Zhang, Hasani, "How to Build Low-cost Networks for Large Language
@@ -68,9 +68,9 @@ struct RailOnlyMachine {
 };
 
 struct RailOnlySplit {
-  Grid tensor;
-  Grid pipeline;
-  Grid data;
+  DegreeSplit tensor;
+  DegreeSplit pipeline;
+  DegreeSplit data;
   int64_t virtual_stages = 1;
   int64_t micro_batch = 1;
   int64_t global_batch = 1;

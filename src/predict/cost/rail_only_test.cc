@@ -104,14 +104,14 @@ TEST(RailOnlyMemory, by_hand) {
   EXPECT_EQ(lean.parameters + lean.gradients + lean.optimizer, 375_B);
 }
 
-TEST(Grid, fills_the_domain_from_the_innermost_degree) {
+TEST(DegreeSplit, fills_the_domain_from_the_innermost_degree) {
   int64_t left = 8;
-  EXPECT_EQ(take_from_domain(4, left), (Grid{4, 1}));
-  EXPECT_EQ(take_from_domain(6, left), (Grid{2, 3}));
+  EXPECT_EQ(take_from_domain(4, left), (DegreeSplit{4, 1}));
+  EXPECT_EQ(take_from_domain(6, left), (DegreeSplit{2, 3}));
   EXPECT_EQ(left, 1);
-  EXPECT_EQ(take_from_domain(5, left), (Grid{1, 5}));
+  EXPECT_EQ(take_from_domain(5, left), (DegreeSplit{1, 5}));
   left = 8;
-  EXPECT_EQ(take_from_domain(16, left), (Grid{8, 2}));
+  EXPECT_EQ(take_from_domain(16, left), (DegreeSplit{8, 2}));
 }
 
 // The same iteration told step by step: every micro-batch, layer, collective phase and hop of the
@@ -182,7 +182,7 @@ class StepByStep {
                          : machine_.domain_latency + boundary / machine_.domain_bandwidth;
   }
   // Rings along the rails, then inside the domain.
-  Seconds gather(double bytes, const Grid& grid) const {
+  Seconds gather(double bytes, const DegreeSplit& grid) const {
     Seconds time;
     const Bytes shard{bytes / static_cast<double>(grid.degree())};
     for (int64_t step = 1; step < grid.network; ++step) time += shard / machine_.network_bandwidth;

@@ -83,7 +83,7 @@ Status check_pipeline(const plan::Plan& plan, const std::string& file) {
     return unusable(file + ": model is missing",
                     "[model] with preset = \"gpt3-175b\" or config = \"config.json\"");
   }
-  for (const plan::Placement& at : plan.ranks) {
+  for (const layout::Placement& at : plan.ranks) {
     const bool crosses = at.datacenter != plan.ranks[static_cast<size_t>(at.replica)].datacenter;
     if (!crosses || !plan.replicas_lie_apart()) continue;
     return unusable(
@@ -163,7 +163,8 @@ Result<PlanPrediction> predict_plan(const plan::Plan& plan, const std::string& f
     const IterationLaw& law = laws.in(plan.datacenter_index(rank));
     const Configuration c =
         stage_configuration(of_all, plan.parallelism.tensor_at(s), laws.across());
-    const int64_t waiting = c.gpipe ? micro_batches : std::min<int64_t>(micro_batches, stages - s);
+    const int64_t waiting =
+        c.all_forwards_first() ? micro_batches : std::min<int64_t>(micro_batches, stages - s);
     const Seconds backward = stage.cost.backward + stage.cost.recompute;
     passes.push_back({stage.cost.forward, backward});
     ends.push_back(stage.cost.update + stage.cost.reduce);

@@ -19,7 +19,7 @@ constexpr const char* kRailOnlySource =
 
 // What would make the answer wrong.
 Status refuse_what_rail_only_does_not_know(const plan::Job& job) {
-  const plan::Parallelism& p = job.parallelism;
+  const layout::Parallelism& p = job.parallelism;
   for (const auto& [name, degree] :
        {std::pair("context", p.context), std::pair("expert", p.expert)}) {
     if (degree == 1) continue;
@@ -71,7 +71,7 @@ void note_the_model(const plan::Job& job, std::vector<std::string>& notes) {
                     "experts; without their all-to-all",
                     m.experts->count));
   }
-  const plan::Parallelism& p = job.parallelism;
+  const layout::Parallelism& p = job.parallelism;
   if (m.layers % (p.pipeline * p.virtual_stages) != 0 || !p.layers_per_stage.empty()) {
     notes.push_back(fmt::format("stages are counted as equal, {:.4g} layers each",
                                 static_cast<double>(m.layers) / static_cast<double>(p.pipeline)));
@@ -86,7 +86,7 @@ void note_the_model(const plan::Job& job, std::vector<std::string>& notes) {
 
 void note_the_training(const plan::Job& job, std::vector<std::string>& notes) {
   const plan::Training& t = job.training;
-  const plan::Parallelism& p = job.parallelism;
+  const layout::Parallelism& p = job.parallelism;
   const auto ignored = [&](bool given, const std::string& what) {
     if (given) notes.push_back("left out: " + what);
   };
@@ -99,8 +99,9 @@ void note_the_training(const plan::Job& job, std::vector<std::string>& notes) {
   ignored(p.tensor > 1 && !p.sequence_parallel,
           "sequence_parallel = false; tensor parallelism is counted with it");
   ignored(p.zero > 0, fmt::format("zero = {}; memory is that of zero = 0", p.zero));
-  ignored(p.schedule != "1f1b" && p.schedule != "interleaved",
-          fmt::format("schedule = \"{}\"; the law is that of 1f1b and interleaved", p.schedule));
+  ignored(!traits_of(p.schedule).has(layout::kClosedForm),
+          fmt::format("schedule = \"{}\"; the law is that of 1f1b and interleaved",
+                      to_name(p.schedule)));
   ignored(job.stage_times.has_value(), "[stage_times]");
   ignored(t.stack != "tombolo",
           fmt::format("stack = \"{}\"; the law has no constants of software", t.stack));
@@ -177,7 +178,7 @@ Status price_by_rail_only(const plan::Job& job, Estimate& e) {
 std::optional<Seconds> play(const plan::Job& job, const cost::IterationLaw& law,
                             const cost::Configuration& c, const cost::IterationTime& parts) {
   constexpr int64_t kAtMost = 5'000'000;  // actions: some ten milliseconds
-  if (c.pipeline == 1 || c.virtual_stages > 1 || c.gpipe) return {};
+  if (c.pipeline == 1 || c.virtual_stages > 1 || c.all_forwards_first()) return {};
   if (c.micro_batches() > kAtMost / c.pipeline) return {};
   std::vector<cost::StagePass> stages;
   int64_t first = 0;
@@ -200,10 +201,10 @@ std::optional<Seconds> play(const plan::Job& job, const cost::IterationLaw& law,
 
 // What the law tombolo counts otherwise than the job has it.
 void note_schedule(const plan::Job& job, std::vector<std::string>& notes) {
-  const std::string& schedule = job.parallelism.schedule;
-  if (schedule == "1f1b" || schedule == "interleaved") return;
+  const layout::ScheduleKind schedule = job.parallelism.schedule;
+  if (traits_of(schedule).has(layout::kClosedForm)) return;
   notes.push_back(fmt::format(
-      "left out: schedule = \"{}\"; the law is that of 1f1b and interleaved", schedule));
+      "left out: schedule = \"{}\"; the law is that of 1f1b and interleaved", to_name(schedule)));
 }
 
 void note_precision(const plan::Job& job, const cluster::Datacenter& datacenter,
@@ -221,7 +222,7 @@ void note_uneven(const char* what, int64_t number, const char* by, int64_t degre
 }
 
 void note_what_tombolo_leaves_out(const plan::Job& job, std::vector<std::string>& notes) {
-  const plan::Parallelism& p = job.parallelism;
+  const layout::Parallelism& p = job.parallelism;
   if (!p.layers_per_stage.empty() && p.virtual_stages > 1) {
     notes.push_back("virtual_stages with layers_per_stage: memory is counted without them");
   }
@@ -303,7 +304,7 @@ Result<Estimate> estimate(const plan::Job& job, cost::Law law, bool with_band) {
     return unusable(fmt::format("{}: model is missing", job.file),
                     "[model] with preset = \"gpt3-175b\" or config = \"config.json\"");
   }
-  TRY(cost::check_divisions(job));
+  TRY(plan::check_divisions(job));
   CHECK(!job.cluster.datacenters.empty(), "{}: a job without a datacenter", job.file);
   const cluster::Datacenter& datacenter = job.cluster.datacenters[0];
   Estimate e;

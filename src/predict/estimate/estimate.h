@@ -35,7 +35,7 @@ struct Estimate {
   cost::Law law = cost::Law::kTombolo;
   std::string law_source;  // its paper, or where it is derived
   cost::Configuration configuration;
-  cost::Layout layout;
+  cost::GroupPlacement layout;
   int64_t micro_batches = 0;       // of each pipeline
   int64_t devices = 0;             // that it takes
   int64_t devices_in_cluster = 0;  // it may need more

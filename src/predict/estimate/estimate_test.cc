@@ -47,15 +47,15 @@ TEST(Estimate, AnswersForARowOfTableFour) {
 TEST(Estimate, FillsTheDomainInTheOrderOfTheJob) {
   Estimate e = *estimate(job("tensor = 8\npipeline = 8", "tensor = 4\ndata = 4\npipeline = 4"),
                          cost::Law::kRailOnly);
-  EXPECT_EQ(e.layout.tensor, (cost::Grid{4, 1}));
-  EXPECT_EQ(e.layout.data, (cost::Grid{2, 2}));
-  EXPECT_EQ(e.layout.pipeline, (cost::Grid{1, 4}));
+  EXPECT_EQ(e.layout.tensor, (cost::DegreeSplit{4, 1}));
+  EXPECT_EQ(e.layout.data, (cost::DegreeSplit{2, 2}));
+  EXPECT_EQ(e.layout.pipeline, (cost::DegreeSplit{1, 4}));
   e = *estimate(
       job("tensor = 8\npipeline = 8", "order = \"pp-tp-dp\"\ntensor = 4\ndata = 4\npipeline = 4"),
       cost::Law::kRailOnly);
-  EXPECT_EQ(e.layout.pipeline, (cost::Grid{4, 1}));
-  EXPECT_EQ(e.layout.tensor, (cost::Grid{2, 2}));
-  EXPECT_EQ(e.layout.data, (cost::Grid{1, 4}));
+  EXPECT_EQ(e.layout.pipeline, (cost::DegreeSplit{4, 1}));
+  EXPECT_EQ(e.layout.tensor, (cost::DegreeSplit{2, 2}));
+  EXPECT_EQ(e.layout.data, (cost::DegreeSplit{1, 4}));
 }
 
 TEST(Estimate, AnswersWhereNothingFits) {
@@ -200,7 +200,7 @@ TEST(Estimate, KnowsStagesThatDiffer) {
   EXPECT_EQ(two.memory, two.stages_apart->stages[1].memory);
   EXPECT_TRUE(two.priced);
   EXPECT_THAT(complaint(unlike), HasSubstr("parallelism.tensor_per_stage = [8, 4]"));
-  unlike.parallelism.schedule = "zb-h1";
+  unlike.parallelism.schedule = layout::ScheduleKind::kZbH1;
   EXPECT_THAT(estimate(unlike, cost::Law::kTombolo)->notes, Contains(HasSubstr("zb-h1")));
 }
 

@@ -50,7 +50,7 @@ Result<std::vector<PublishedRun>> read_runs() {
   std::vector<PublishedRun> runs;
   for (const std::string& table : reference_names()) {
     for (ReferenceRow& row : TRY(read_reference("", table))) {
-      if (!row.iteration || row.ordering_only || !cost::check_divisions(row.job)) continue;
+      if (!row.iteration || row.ordering_only || !plan::check_divisions(row.job)) continue;
       const RunClass of = class_of(row.job, TRY(constants_of(row.job)));
       runs.push_back({of, std::move(row)});
     }

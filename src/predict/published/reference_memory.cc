@@ -36,7 +36,7 @@ Result<plan::Job> job_of(const CsvRow& row) {
     job.parallelism.tensor = 8;
     job.parallelism.pipeline = run.pipeline;
     job.parallelism.virtual_stages = run.virtual_stages;
-    if (run.virtual_stages > 1) job.parallelism.schedule = "interleaved";
+    if (run.virtual_stages > 1) job.parallelism.schedule = layout::ScheduleKind::kInterleaved;
     return job;
   }
   return fail(row.complaint("model", "wanted 22B, 175B, 530B or 1T"));

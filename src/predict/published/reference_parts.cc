@@ -82,13 +82,13 @@ Result<int64_t> degree(const CsvRow& row, std::string_view column) {
 }
 
 Status read_shared_columns(const CsvRow& row, plan::Job& job) {
-  plan::Parallelism& p = job.parallelism;
+  layout::Parallelism& p = job.parallelism;
   p.tensor = TRY(degree(row, "tp"));
   p.pipeline = TRY(degree(row, "pp"));
   p.context = TRY(degree(row, "cp"));
   p.expert = TRY(degree(row, "ep"));
   p.virtual_stages = TRY(degree(row, "vp"));
-  if (p.virtual_stages > 1) p.schedule = "interleaved";
+  if (p.virtual_stages > 1) p.schedule = layout::ScheduleKind::kInterleaved;
   const int64_t devices = TRY(degree(row, "gpus"));
   const int64_t others = p.tensor * p.pipeline * p.context;
   p.data = row.has("dp") ? TRY(degree(row, "dp")) : devices / others;
@@ -113,7 +113,7 @@ Seconds iteration_of(const plan::Job& job, double tokens_per_device_second) {
 std::string name_of(const plan::Job& job) {
   CHECK(job.model && !job.cluster.datacenters.empty(), "a name for {} on {} datacenters",
         job.model ? job.model->name : "no model", job.cluster.datacenters.size());
-  const plan::Parallelism& p = job.parallelism;
+  const layout::Parallelism& p = job.parallelism;
   std::string name = fmt::format("{} {}x{}", job.model->name, job.cluster.devices(),
                                  job.cluster.datacenters[0].device.name);
   const auto add = [&](const char* letters, int64_t number, int64_t usual) {

@@ -55,7 +55,7 @@ TEST(Reference, EveryRowIsAJob) {
     std::set<std::string> names;
     for (const ReferenceRow& row : read->rows) {
       EXPECT_TRUE(names.insert(row.name).second) << name << ": " << row.name << " twice";
-      const plan::Parallelism& p = row.job.parallelism;
+      const layout::Parallelism& p = row.job.parallelism;
       const model::Model& m = *row.job.model;
       EXPECT_EQ(p.tensor * p.pipeline * p.context * p.data, row.job.cluster.devices()) << row.name;
       // Llama 3 405B gave the embedding and the head a chunk each.
@@ -161,7 +161,7 @@ TEST(Reference, Nemo) {
   EXPECT_NEAR(row.iteration->value, 10.476, 5e-4);
   EXPECT_EQ(row.job.parallelism.data, 16);
   EXPECT_EQ(row.job.parallelism.virtual_stages, 6);
-  EXPECT_EQ(row.job.parallelism.schedule, "interleaved");
+  EXPECT_EQ(row.job.parallelism.schedule, layout::ScheduleKind::kInterleaved);
   EXPECT_EQ(row.job.parallelism.zero, 1);
   EXPECT_TRUE(row.job.parallelism.sequence_parallel);
   EXPECT_EQ(row.job.training.precision, plan::Precision::kFp8);

@@ -23,7 +23,7 @@ Status set_rate(const CsvRow& row, ReferenceRow& out) {
 // Megatron's stages where the layers do not fill them, but would with embedding and head counted as
 // a layer each, as in Llama 3.1 405B: 126 + 2 in 8 stages.
 void count_embedding_and_head(plan::Job& job) {
-  plan::Parallelism& p = job.parallelism;
+  layout::Parallelism& p = job.parallelism;
   const int64_t layers = job.model->layers;
   if (p.pipeline == 1 || layers % p.pipeline == 0 || (layers + 2) % p.pipeline != 0) return;
   p.layers_per_stage.assign(static_cast<size_t>(p.pipeline), (layers + 2) / p.pipeline);
@@ -34,7 +34,7 @@ void count_embedding_and_head(plan::Job& job) {
 // What NVIDIA's tables have in common: NeMo on Megatron Core with its distributed optimizer.
 Status set_nemo(const CsvRow& row, ReferenceRow& out) {
   plan::Job& job = out.job;
-  plan::Parallelism& p = job.parallelism;
+  layout::Parallelism& p = job.parallelism;
   job.training.stack = "nemo";
   if (row.has("precision")) {
     const std::string precision = lower(TRY(row.text("precision")));
@@ -133,7 +133,7 @@ Result<ReferenceRow> mlperf_row(const CsvRow& row) {
   job.model = TRY(model::preset("gpt3-175b"));
   job.training.precision = plan::Precision::kFp8;
   job.parallelism.virtual_stages = 12;
-  job.parallelism.schedule = "interleaved";
+  job.parallelism.schedule = layout::ScheduleKind::kInterleaved;
   TRY(set_nemo(row, out));
   out.assumptions.push_back(
       "12 virtual stages of one layer, the default of the submission's settings");
@@ -145,7 +145,7 @@ Result<ReferenceRow> torchtitan_row(const CsvRow& row) {
   ReferenceRow out;
   plan::Job& job = out.job;
   TRY(read_shared_columns(row, job));
-  plan::Parallelism& p = job.parallelism;
+  layout::Parallelism& p = job.parallelism;
   job.cluster = TRY(machines(row, "h100-96g", port_of("h100-96g")));
   job.model = TRY(preset_of(row, "llama3.1-"));
   p.zero = 3;
@@ -156,7 +156,7 @@ Result<ReferenceRow> torchtitan_row(const CsvRow& row) {
   job.training.global_batch = row.has("gbs") ? TRY(degree(row, "gbs")) : local_batch * p.data;
   const std::string technique = TRY(row.text("technique"));
   if (technique.find("nterleaved") != technique.npos) {
-    p.schedule = "interleaved";
+    p.schedule = layout::ScheduleKind::kInterleaved;
     p.virtual_stages = 2;
     out.assumptions.push_back("two virtual stages per device");
   }
@@ -181,7 +181,7 @@ Result<ReferenceRow> torchtitan_row(const CsvRow& row) {
 Result<ReferenceRow> simumax_row(const CsvRow& row) {
   ReferenceRow out;
   plan::Job& job = out.job;
-  plan::Parallelism& p = job.parallelism;
+  layout::Parallelism& p = job.parallelism;
   p.tensor = TRY(degree(row, "tp"));
   p.context = TRY(degree(row, "cp"));
   p.expert = TRY(degree(row, "ep"));

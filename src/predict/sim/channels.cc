@@ -132,7 +132,7 @@ Channels channels_of(const plan::Plan& plan) {
   for (int32_t stage = 0; stage < static_cast<int32_t>(plan.stages.size()); ++stage) {
     if (plan.exchanges_gradients(stage)) add_exchange(plan, stage, resources, channels);
   }
-  for (const plan::Placement& rank : plan.ranks) {
+  for (const layout::Placement& rank : plan.ranks) {
     engine::Flow flow;
     cross(resources.sum_of_gradients(rank.rank), flow);
     if (!flow.links.empty()) channels.sums.emplace(rank.rank, std::move(flow));

@@ -100,7 +100,7 @@ trace::Header header_of(const plan::Plan& plan, const Execution& execution) {
   header.seed = plan.run.seed;
   header.overlaps = plan.exchange_overlaps();
   header.cycle = schedule::cycle_of(plan);
-  for (const plan::Placement& placement : plan.ranks) {
+  for (const layout::Placement& placement : plan.ranks) {
     header.ranks.push_back({placement.rank, placement.stage, placement.datacenter,
                             plan.device_of(placement.rank).name, placement.replica});
   }

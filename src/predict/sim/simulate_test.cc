@@ -10,7 +10,8 @@ namespace tombolo::sim {
 namespace {
 
 plan::Plan toy_plan(const std::string& schedule, int replicas) {
-  const bool line = plan::layout_of(schedule) == plan::Layout::kLine;
+  const bool line =
+      layout::mapping_of(*layout::find_schedule(schedule)) == layout::StageMapping::kLine;
   const std::string text =
       fmt::format(R"(
     [[cluster.datacenter]]
@@ -44,7 +45,7 @@ plan::Plan toy_plan(const std::string& schedule, int replicas) {
 
 // Fixed occupancies, one pipeline: the simulator and the longest path are two ways to one answer.
 TEST(Simulate, EverySchedulesIterationIsItsLongestPath) {
-  for (const std::string& name : schedule::schedule_names()) {
+  for (const std::string& name : layout::schedule_names()) {
     const plan::Plan plan = toy_plan(name, 1);
     const Result<Simulation> simulation = simulate(plan);
     ASSERT_TRUE(simulation) << name << ": " << simulation.error().text();
@@ -57,7 +58,7 @@ TEST(Simulate, EverySchedulesIterationIsItsLongestPath) {
 // Replicas do not meet here, and sums of gradients take no time: two pipelines take as long as one,
 // iteration after iteration.
 TEST(Simulate, ReplicasAndIterationsOfEverySchedule) {
-  for (const std::string& name : schedule::schedule_names()) {
+  for (const std::string& name : layout::schedule_names()) {
     if (name == "atlas") continue;  // its pipelines share the WAN
     const Result<Simulation> one = simulate(toy_plan(name, 1));
     const Result<Simulation> two = simulate(toy_plan(name, 2), {.iterations = 3});
@@ -72,13 +73,13 @@ TEST(Simulate, ReplicasAndIterationsOfEverySchedule) {
 TEST(Simulate, VirtualStagesNeedTheirLayout) {
   plan::Plan plan = toy_plan("interleaved", 1);
   EXPECT_EQ(plan.stages.size(), 8u);
-  plan.parallelism.schedule = "1f1b";
+  plan.parallelism.schedule = layout::ScheduleKind::k1F1B;
   const Result<Simulation> line = simulate(plan);
   ASSERT_FALSE(line);
   EXPECT_THAT(line.error().text(),
               ::testing::HasSubstr("schedule = \"1f1b\" has one stage per rank"));
   plan = toy_plan("1f1b", 1);
-  plan.parallelism.schedule = "zb-v";
+  plan.parallelism.schedule = layout::ScheduleKind::kZbV;
   const Result<Simulation> fold = simulate(plan);
   ASSERT_FALSE(fold);
   EXPECT_THAT(fold.error().text(), ::testing::HasSubstr("virtual_stages = 1"));

@@ -196,7 +196,7 @@ TEST(CheckTrace, SumsAndMessagesShareACard) {
     datacenter.devices_per_node = 1;
     datacenter.scale_out.bandwidth = 1_Gbps;
   }
-  for (plan::Placement& rank : plan.ranks) {
+  for (layout::Placement& rank : plan.ranks) {
     rank.node = rank.replica;
     rank.device = 0;
   }

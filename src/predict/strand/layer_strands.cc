@@ -220,8 +220,9 @@ class LayerWeaver {
 
 }  // namespace
 
-LayerShape shape_of(const cost::Configuration& c, const cost::Layout& layout, bool gather_again) {
-  const auto stream = [](const cost::Grid& grid) {
+LayerShape shape_of(const cost::Configuration& c, const cost::GroupPlacement& layout,
+                    bool gather_again) {
+  const auto stream = [](const cost::DegreeSplit& grid) {
     return grid.network > 1 ? Stream::kCross : Stream::kLocal;
   };
   return {.tensor = c.tensor > 1,

@@ -43,7 +43,7 @@ struct LayerShape {
 };
 
 // Where a layout sends what: groups that stay inside a domain use its links.
-LayerShape shape_of(const cost::Configuration& configuration, const cost::Layout& layout,
+LayerShape shape_of(const cost::Configuration& configuration, const cost::GroupPlacement& layout,
                     bool gather_again);
 
 struct LayerStrands {

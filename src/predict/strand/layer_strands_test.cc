@@ -75,7 +75,7 @@ TEST_P(LayerSums, AreThoseOfTheLaw) {
   site.devices_per_node = 8;
   const cost::Constants constants = *cost::find_constants(site, given.stack);
   const cost::LayerPricer pricer(m, site, constants, 2, false);
-  const cost::Layout layout = cost::lay_out(given.configuration, 8);
+  const cost::GroupPlacement layout = cost::lay_out(given.configuration, 8);
   const bool experts = m.experts.has_value();
   const cost::LayerTime law = pricer.layer(given.configuration, layout, experts);
   const LayerStrands layer = layer_strands(shape_of(given.configuration, layout, false),
@@ -96,21 +96,27 @@ TEST_P(LayerSums, AreThoseOfTheLaw) {
   }
 }
 
+cost::Configuration recomputing(const layout::Degrees& degrees, model::Recompute recompute) {
+  cost::Configuration out{degrees};
+  out.recompute = recompute;
+  return out;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Jobs, LayerSums,
     ::testing::Values(
-        Case{"llama3-70b", {.tensor = 8, .sequence_parallel = true}, "megatron"},
-        Case{"llama3-70b", {.tensor = 8, .context = 4, .sequence_parallel = true}, "megatron"},
-        Case{"gpt3-175b", {.tensor = 16, .recompute = model::Recompute::kFull}, "megatron-2022"},
+        Case{"llama3-70b", {{.tensor = 8, .sequence_parallel = true}}, "megatron"},
+        Case{"llama3-70b", {{.tensor = 8, .context = 4, .sequence_parallel = true}}, "megatron"},
+        Case{"gpt3-175b", recomputing({.tensor = 16}, model::Recompute::kFull), "megatron-2022"},
         Case{"gpt3-175b",
-             {.tensor = 8, .sequence_parallel = true, .recompute = model::Recompute::kSelective},
+             recomputing({.tensor = 8, .sequence_parallel = true}, model::Recompute::kSelective),
              "megatron-deepspeed"},
         Case{"llama3-8b",
-             {.tensor = 4, .sequence_parallel = true, .recompute = model::Recompute::kSelective},
+             recomputing({.tensor = 4, .sequence_parallel = true}, model::Recompute::kSelective),
              "torchtitan"},
-        Case{"mixtral-8x7b", {.data = 8, .expert = 8}, "megatron"},
+        Case{"mixtral-8x7b", {{.data = 8, .expert = 8}}, "megatron"},
         Case{"deepseek-v3",
-             {.tensor = 2, .data = 32, .expert = 32, .sequence_parallel = true},
+             {{.tensor = 2, .data = 32, .expert = 32, .sequence_parallel = true}},
              "megatron"}));
 
 }  // namespace

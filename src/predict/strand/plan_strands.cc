@@ -29,7 +29,7 @@ Status check_job(const plan::Job& job, const StrandOptions& options) {
         fmt::format("{}: the model has no dense layers beside layers with experts", job.file),
         "leave out --dense");
   }
-  return cost::check_divisions(job);
+  return plan::check_divisions(job);
 }
 
 Status check_there_is_something_to_hide(const plan::Job& job, const cost::Configuration& c,
@@ -76,7 +76,7 @@ Result<Priced> price(const plan::Job& job, const cost::Configuration& c, bool ex
   const cost::Constants constants =
       TRY(during(cost::find_constants(site, settings.stack), job.file));
   const cost::LayerPricer pricer(*job.model, site, constants, settings.element_bytes, settings.fp8);
-  const cost::Layout layout =
+  const cost::GroupPlacement layout =
       cost::lay_out(c, cost::usable_domain(site.scale_up.domain, c.devices()));
   const cost::LayerOperators operators = pricer.operators(c, layout, experts);
   Priced out;
@@ -170,12 +170,12 @@ std::string refusal(const StrandAnswer& answer, const std::string& stack) {
 }
 
 void note_pipeline(const plan::Job& job, std::vector<std::string>& notes) {
-  const std::string& schedule = job.parallelism.schedule;
-  if (job.parallelism.pipeline == 1 || schedule == "w" || schedule == "dualpipev") return;
+  const layout::ScheduleKind schedule = job.parallelism.schedule;
+  if (job.parallelism.pipeline == 1 || traits_of(schedule).has(layout::kPairs)) return;
   notes.push_back(fmt::format(
       "schedule = \"{}\": forward and backward passes meet on every rank only where the model is "
       "folded, with schedule = \"w\" or \"dualpipev\"",
-      schedule));
+      to_name(schedule)));
 }
 
 }  // namespace

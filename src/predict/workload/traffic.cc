@@ -66,23 +66,24 @@ Result<Traffic> Traffic::make(const plan::Job& job, const TrafficOptions& option
 }
 
 Status Traffic::number(const plan::Job& job) {
-  const plan::Parallelism& p = job.parallelism;
+  const layout::Parallelism& p = job.parallelism;
   if (p.tensor_per_stage.empty()) {
-    sections_.push_back({TRY(RankNumbering::make(p, job.file))});
+    sections_.push_back({TRY(layout::RankNumbering::make(p, job.file))});
     gpus_ = sections_.front().numbering.ranks();
     return {};
   }
   for (int64_t s = 0; s < p.pipeline; ++s) {
-    plan::Parallelism one = p;
+    layout::Parallelism one = p;
     one.tensor = p.tensor_at(s);
     one.tensor_per_stage.clear();
     one.pipeline = 1;
-    sections_.push_back({TRY(RankNumbering::make(one, job.file)), static_cast<int32_t>(gpus_), s});
+    sections_.push_back(
+        {TRY(layout::RankNumbering::make(one, job.file)), static_cast<int32_t>(gpus_), s});
     gpus_ += sections_.back().numbering.ranks();
-    if (gpus_ > RankNumbering::kRanksMax) {
-      return unusable(
-          fmt::format("{}: parallelism: more than {} ranks", job.file, RankNumbering::kRanksMax),
-          "smaller degrees");
+    if (gpus_ > layout::RankNumbering::kRanksMax) {
+      return unusable(fmt::format("{}: parallelism: more than {} ranks", job.file,
+                                  layout::RankNumbering::kRanksMax),
+                      "smaller degrees");
     }
   }
   return {};
@@ -100,7 +101,8 @@ Status Traffic::place(const plan::Job& job) {
   }
   plan::Plan placed;  // of it, where ranks sit
   placed.cluster = cluster;
-  placed.ranks = TRY(during(plan::place(job), "placing the GPUs of " + job.file));
+  placed.ranks = TRY(
+      during(layout::place(job.parallelism, cluster, job.file), "placing the GPUs of " + job.file));
   std::vector<int32_t> domains_before{0};
   for (const cluster::Datacenter& datacenter : cluster.datacenters) {
     const int64_t size = datacenter.scale_up.domain;
@@ -108,11 +110,11 @@ Status Traffic::place(const plan::Job& job) {
     domains_before.push_back(domains_before.back() +
                              static_cast<int32_t>((datacenter.devices() + size - 1) / size));
   }
-  for (const plan::Placement& rank : placed.ranks) {
+  for (const layout::Placement& rank : placed.ranks) {
     const size_t d = placed.datacenter_index(rank.rank);
     const cluster::Datacenter& datacenter = cluster.datacenters[d];
     for (int64_t shard = 0; shard < rank.shards; ++shard) {
-      const plan::Place at = placed.place_of(rank.rank, shard);
+      const layout::Place at = placed.place_of(rank.rank, shard);
       const int64_t device = at.node * datacenter.devices_per_node + at.device;
       const int64_t size = datacenter.scale_up.domain;
       places_.push_back({static_cast<int32_t>(d),
@@ -151,7 +153,7 @@ Reach Traffic::reach(int32_t from, int32_t to) const {
   return a.local == b.local ? Reach::kRail : Reach::kOtherRail;
 }
 
-std::vector<int32_t> Traffic::members_of(const Section& section, const RankGroups& groups,
+std::vector<int32_t> Traffic::members_of(const Section& section, const layout::RankGroups& groups,
                                          size_t i) {
   std::vector<int32_t> members = groups.members(i);
   for (int32_t& rank : members) rank += section.first;
@@ -159,10 +161,10 @@ std::vector<int32_t> Traffic::members_of(const Section& section, const RankGroup
 }
 
 template <class Visit>
-void Traffic::for_each_ring(RankGroup kind_of_group, TrafficKind kind, Bytes StageVolume::*gathered,
-                            Visit&& visit) const {
+void Traffic::for_each_ring(layout::RankGroup kind_of_group, TrafficKind kind,
+                            Bytes StageVolume::*gathered, Visit&& visit) const {
   for (const Section& section : sections_) {
-    const RankGroups groups = section.numbering.groups(kind_of_group);
+    const layout::RankGroups groups = section.numbering.groups(kind_of_group);
     if (groups.offsets.size() < 2) continue;
     for (size_t g = 0; g < groups.bases.size(); ++g) {
       const int64_t stage = section.stage + section.numbering.stage_of(groups.bases[g]);
@@ -209,7 +211,8 @@ void Traffic::visit_group(const std::vector<int32_t>& members, TrafficKind kind,
 template <class Visit>
 void Traffic::for_each_stage_transfer(Visit&& visit) const {
   if (sections_.size() > 1) return for_each_unlike_transfer(visit);
-  const RankGroups groups = sections_.front().numbering.groups(RankGroup::kPipeline);
+  const layout::RankGroups groups =
+      sections_.front().numbering.groups(layout::RankGroup::kPipeline);
   const size_t p = groups.offsets.size();
   if (p < 2) return;
   for (size_t g = 0; g < groups.bases.size(); ++g) {
@@ -261,8 +264,8 @@ void Traffic::for_each_unlike_transfer(Visit&& visit) const {
     }
   };
   // context x data of them, each with activations of its own
-  const auto pipelines =
-      static_cast<int64_t>(sections_.front().numbering.groups(RankGroup::kTensor).bases.size());
+  const auto pipelines = static_cast<int64_t>(
+      sections_.front().numbering.groups(layout::RankGroup::kTensor).bases.size());
   const auto both_ways = [&](const Section& a, const Section& b, double times) {
     if (times == 0) return;
     const double whole = volume_.whole_boundary.value * times;
@@ -283,17 +286,18 @@ void Traffic::for_each_unlike_transfer(Visit&& visit) const {
 
 template <class Visit>
 void Traffic::for_each_transfer(Visit&& visit) const {
-  for_each_ring(RankGroup::kTensor, TrafficKind::kTensor, &StageVolume::tensor, visit);
-  for_each_ring(RankGroup::kContext, TrafficKind::kContext, &StageVolume::context, visit);
-  for_each_ring(RankGroup::kGradients, TrafficKind::kData, &StageVolume::data, visit);
-  for_each_ring(RankGroup::kExpertGradients, TrafficKind::kData, &StageVolume::expert_data, visit);
+  for_each_ring(layout::RankGroup::kTensor, TrafficKind::kTensor, &StageVolume::tensor, visit);
+  for_each_ring(layout::RankGroup::kContext, TrafficKind::kContext, &StageVolume::context, visit);
+  for_each_ring(layout::RankGroup::kGradients, TrafficKind::kData, &StageVolume::data, visit);
+  for_each_ring(layout::RankGroup::kExpertGradients, TrafficKind::kData, &StageVolume::expert_data,
+                visit);
   for_each_stage_transfer(visit);
 }
 
 template <class Visit>
 void Traffic::for_each_exchange(Visit&& visit) const {
   for (const Section& section : sections_) {
-    const RankGroups groups = section.numbering.groups(RankGroup::kExpert);
+    const layout::RankGroups groups = section.numbering.groups(layout::RankGroup::kExpert);
     if (groups.offsets.size() < 2) continue;
     for (size_t g = 0; g < groups.bases.size(); ++g) {
       const int64_t stage = section.stage + section.numbering.stage_of(groups.bases[g]);

@@ -9,7 +9,7 @@
 // several ranks in each of several domains, on the same rails in all, runs them in two phases, a
 // ring along each rail and a ring inside each domain (the paper's hierarchical collectives): the
 // same bytes, none across rails. Experts exchange tokens all to all, evenly. Pipelines send to the
-// next stage and back. Over several datacenters GPUs are where a Plan has them (plan::place).
+// next stage and back. Over several datacenters GPUs are where a Plan has them (layout::place).
 //
 // Stages of unlike tensor degrees are numbered one by one, one after the other. With sequence
 // parallelism neighbours then hold other parts of the same activations, and each sends the others
@@ -29,8 +29,8 @@
 #include "base/fields.h"
 #include "base/result.h"
 #include "base/units.h"
-#include "predict/workload/rank_numbering.h"
 #include "predict/workload/traffic_volume.h"
+#include "spec/layout/rank_numbering.h"
 #include "spec/plan/job.h"
 
 namespace tombolo::workload {
@@ -111,7 +111,7 @@ struct TrafficMatrix {
 
 class Traffic {
  public:
-  // Unusable: what rank_numbering.h, traffic_volume.h and plan::place refuse. GPUs that one
+  // Unusable: what rank_numbering.h, traffic_volume.h and layout::place refuse. GPUs that one
   // datacenter or like stages lack are taken to continue the last datacenter, and a note says so.
   static Result<Traffic> make(const plan::Job& job, const TrafficOptions& options);
 
@@ -135,7 +135,7 @@ class Traffic {
 
   // Stages that are numbered together: all, or one of unlike ones.
   struct Section {
-    RankNumbering numbering;
+    layout::RankNumbering numbering;
     int32_t first = 0;  // rank
     int64_t stage = 0;  // of the first rank
   };
@@ -144,14 +144,14 @@ class Traffic {
   Status number(const plan::Job& job);
   Status place(const plan::Job& job);
   void fill(const cluster::Cluster& cluster);
-  static std::vector<int32_t> members_of(const Section& section, const RankGroups& groups,
+  static std::vector<int32_t> members_of(const Section& section, const layout::RankGroups& groups,
                                          size_t i);
   Reach reach(int32_t from, int32_t to) const;
   // visit(kind, from, to, bytes) for every transfer but those of experts; a pair may come twice.
   template <class Visit>
   void for_each_transfer(Visit&& visit) const;
   template <class Visit>
-  void for_each_ring(RankGroup groups, TrafficKind kind, Bytes StageVolume::*gathered,
+  void for_each_ring(layout::RankGroup groups, TrafficKind kind, Bytes StageVolume::*gathered,
                      Visit&& visit) const;
   template <class Visit>
   void visit_group(const std::vector<int32_t>& members, TrafficKind kind, double bytes,

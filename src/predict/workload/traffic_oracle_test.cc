@@ -38,7 +38,7 @@ struct Oracle {
   Oracle(plan::Job the_job, std::vector<std::string> the_order, bool flat_rings)
       : job(std::move(the_job)), order(std::move(the_order)), flat(flat_rings) {
     volume = *traffic_volume(job, {});
-    const plan::Parallelism& p = job.parallelism;
+    const layout::Parallelism& p = job.parallelism;
     ranks = p.tensor * p.context * p.data * p.pipeline;
     domain = job.cluster.datacenters[0].scale_up.domain;
     for (Dense& dense : sent) {
@@ -143,7 +143,7 @@ plan::Job random_job(Random& random, std::vector<std::string>& order) {
   plan::Job job;
   job.file = "job.toml";
   job.model = *model::preset(random.below(2) == 0 ? "mixtral-8x7b" : "gpt3-175b");
-  plan::Parallelism& p = job.parallelism;
+  layout::Parallelism& p = job.parallelism;
   p.tensor = one_of({1, 2, 3, 4});
   p.context = one_of({1, 1, 2, 3});
   p.data = one_of({1, 2, 3, 4, 6});

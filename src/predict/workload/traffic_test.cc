@@ -285,17 +285,17 @@ TEST(Traffic, CallersKeepTheirPromises) {
   EXPECT_DEATH(m.at(TrafficKind::kTensor, 0, m.side), "from block 0 to 4 of 4");
   job.cluster.datacenters.clear();
   EXPECT_DEATH((void)Traffic::make(job, {}), "8 GPUs without a datacenter");
-  EXPECT_DEATH(plan::split_layers(*job.model, {.pipeline = 7, .virtual_stages = 7}),
+  EXPECT_DEATH(plan::split_layers(*job.model, {{.pipeline = 7, .virtual_stages = 7}}),
                "48 layers in 49 stages");
   job.model.reset();
   EXPECT_DEATH(micro_batch_volume(job, 1), "job.toml: a job without a model");
 }
 
 TEST(RankNumbering, RanksAndGroupsExist) {
-  const auto numbering = RankNumbering::make({.tensor = 4, .pipeline = 2}, "job.toml");
+  const auto numbering = layout::RankNumbering::make({{.tensor = 4, .pipeline = 2}}, "job.toml");
   ASSERT_TRUE(numbering);
   EXPECT_DEATH(numbering->stage_of(8), "rank 8 of 8");
-  EXPECT_DEATH(numbering->groups(RankGroup::kTensor).members(2), "group 2 of 2");
+  EXPECT_DEATH(numbering->groups(layout::RankGroup::kTensor).members(2), "group 2 of 2");
 }
 
 }  // namespace

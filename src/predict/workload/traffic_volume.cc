@@ -9,7 +9,7 @@ namespace tombolo::workload {
 namespace {
 
 Status check(const plan::Job& job) {
-  const plan::Parallelism& p = job.parallelism;
+  const layout::Parallelism& p = job.parallelism;
   const auto refuse = [&](const char* key, int64_t value, const std::string& why,
                           const std::string& hint) {
     return unusable(fmt::format("{}: parallelism.{} = {}: {}", job.file, key, value, why), hint);
@@ -18,20 +18,8 @@ Status check(const plan::Job& job) {
     return unusable(fmt::format("{}: model is missing", job.file),
                     "[model] with preset = \"gpt3-175b\" or config = \"config.json\"");
   }
-  const model::Model& m = *job.model;
-  if (m.layers < p.pipeline * p.virtual_stages && !plan::ends_stand_alone(p, m.layers)) {
-    return refuse("pipeline", p.pipeline,
-                  fmt::format("times {} virtual stages, but the model has only {} layers",
-                              p.virtual_stages, m.layers),
-                  fmt::format("pipeline x virtual_stages of at most {}", m.layers));
-  }
+  TRY(plan::check_divisions(job));
   if (p.expert == 1) return {};
-  if (!m.experts) return refuse("expert", p.expert, "the model has no experts", "expert = 1");
-  if (m.experts->count % p.expert != 0) {
-    return refuse("expert", p.expert,
-                  fmt::format("does not divide the {} experts of a layer", m.experts->count),
-                  "a divisor of experts.count");
-  }
   const auto& each = p.tensor_per_stage;
   const bool split = p.tensor > 1 || std::any_of(each.begin(), each.end(),
                                                  [](int64_t tensor) { return tensor > 1; });
@@ -46,7 +34,7 @@ Status check(const plan::Job& job) {
 
 // All-gathers and reduce-scatters of D, forward and backward, of one layer.
 double tensor_operations(const plan::Job& job, const VolumeOptions& options, bool experts) {
-  const plan::Parallelism& p = job.parallelism;
+  const layout::Parallelism& p = job.parallelism;
   const model::Model& m = *job.model;
   const double passes = job.training.recompute == model::Recompute::kFull ? 3 : 2;
   double attention = 2, mlp = 2;  // one gather, one reduce-scatter: as many bytes as an all-reduce
@@ -73,15 +61,12 @@ double data_bytes(const plan::Job& job, double micro_batches) {
 }
 
 void note_what_is_left_out(const plan::Job& job, std::vector<std::string>& notes) {
-  const plan::Parallelism& p = job.parallelism;
+  const layout::Parallelism& p = job.parallelism;
   int64_t widest = 1;
   for (int64_t s = 0; s < p.pipeline; ++s) widest = std::max(widest, p.tensor_at(s));
-  const bool straight = p.schedule == "1f1b" || p.schedule == "interleaved" ||
-                        p.schedule == "gpipe" || p.schedule == "varuna" || p.schedule == "atlas" ||
-                        p.schedule == "zb-h1";
-  if (!straight && p.pipeline > 1) {
+  if (p.mapping() == layout::StageMapping::kFold && p.pipeline > 1) {
     notes.push_back(fmt::format("schedule = \"{}\" folds the pipeline; stages are counted in a row",
-                                p.schedule));
+                                to_name(p.schedule)));
   }
   if (widest > 1) {
     notes.push_back(
@@ -100,7 +85,7 @@ MicroBatchVolume micro_batch_volume(const plan::Job& job, int64_t tensor) {
   CHECK(job.model, "{}: a job without a model", job.file);
   CHECK(tensor >= 1, "{}: a stage on {} devices", job.file, tensor);
   const model::Model& m = *job.model;
-  const plan::Parallelism& p = job.parallelism;
+  const layout::Parallelism& p = job.parallelism;
   const double bytes = plan::element_bytes(job.training.precision);
   const double tokens = real(job.training.micro_batch) * real(m.sequence);
   const auto t = real(tensor), c = real(p.context);
@@ -123,7 +108,7 @@ MicroBatchVolume micro_batch_volume(const plan::Job& job, int64_t tensor) {
 
 Result<TrafficVolume> traffic_volume(const plan::Job& job, const VolumeOptions& options) {
   TRY(check(job));
-  const plan::Parallelism& p = job.parallelism;
+  const layout::Parallelism& p = job.parallelism;
   const model::Model& m = *job.model;
   const auto micro_batches = real(job.training.global_batch / (job.training.micro_batch * p.data));
   const bool full = job.training.recompute == model::Recompute::kFull;

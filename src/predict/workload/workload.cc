@@ -14,7 +14,7 @@ Status check_graphs(const plan::Job& job) {
     return unusable(fmt::format("{}: model is missing", job.file),
                     "[model] with preset = \"gpt3-175b\" or config = \"config.json\"");
   }
-  return cost::check_divisions(job);
+  return plan::check_divisions(job);
 }
 
 // The law of each chunk of layers, and what a chunk takes to hand a micro-batch on: where a Plan
@@ -54,32 +54,22 @@ class ChunkLaws {
   plan::Plan placed_;  // over several datacenters
 };
 
-// As estimate reads a job: virtual stages without a schedule of their own are interleaved, and one
-// stage is no pipeline.
-std::string schedule_of(const plan::Parallelism& p) {
-  const bool line = plan::layout_of(p.schedule) == plan::Layout::kLine;
-  if (p.pipeline == 1 && !line) return "1f1b";
-  if (p.pipeline > 1 && p.virtual_stages > 1 && p.schedule == "1f1b") return "interleaved";
-  return p.schedule;
-}
-
-schedule::Shape shape_of(const plan::Job& job, const std::string& name) {
-  const plan::Parallelism& p = job.parallelism;
-  const int64_t chunks = p.pipeline == 1 ? 1 : p.virtual_stages;
-  schedule::Shape shape;
-  shape.stages = static_cast<int32_t>(p.pipeline * chunks);
-  shape.microbatches =
-      static_cast<int32_t>(job.training.global_batch / (job.training.micro_batch * p.data));
-  shape.chunks = static_cast<int32_t>(chunks);
-  shape.layout = plan::layout_of(name);
-  return shape;
+// One stage is no pipeline: its chunks of layers are one.
+plan::Decisions spread_of(const plan::Decisions& job) {
+  plan::Decisions out = job;
+  if (job.parallelism.pipeline > 1) return out;
+  out.parallelism.virtual_stages = 1;
+  if (out.parallelism.mapping() != layout::StageMapping::kLine) {
+    out.parallelism.schedule = layout::default_schedule(1);
+  }
+  return out;
 }
 
 }  // namespace
 
 Result<Workload> Workload::make(const plan::Job& job, const WorkloadOptions& options) {
   TRY(check_graphs(job));
-  const plan::Parallelism& p = job.parallelism;
+  const layout::Parallelism& p = job.parallelism;
   if (options.remote_parameters && p.zero != 3) {
     return unusable(
         fmt::format("{}: parallelism.zero = {}: parameters in remote memory are shards of ZeRO 3",
@@ -87,7 +77,7 @@ Result<Workload> Workload::make(const plan::Job& job, const WorkloadOptions& opt
         "zero = 3");
   }
   const TrafficVolume volume = TRY(traffic_volume(job, {}));
-  Workload out(TRY(RankNumbering::make(p, job.file)));
+  Workload out(TRY(layout::RankNumbering::make(p, job.file)));
   const ChunkLaws laws = TRY(ChunkLaws::make(job));
   const cost::Configuration of_job = TRY(cost::configuration_of(job));
   const cost::Configuration alone = cost::stage_configuration(of_job, p.tensor, laws.across());
@@ -97,8 +87,8 @@ Result<Workload> Workload::make(const plan::Job& job, const WorkloadOptions& opt
   out.weight_bytes_ = plan::element_bytes(job.training.precision);
   out.gradient_bytes_ = plan::gradient_bytes(job.training.precision);
   out.overhead_ = laws.of(0).constants().stack.host_iteration.value;
-  const std::string name = schedule_of(p);
-  out.shape_ = shape_of(job, name);
+  const plan::Decisions spread = spread_of(job);
+  out.shape_ = schedule::shape_of(spread);
 
   schedule::Times times;
   out.notes_ = job.notes;
@@ -119,7 +109,8 @@ Result<Workload> Workload::make(const plan::Job& job, const WorkloadOptions& opt
     out.chunks_.push_back(std::move(chunk));
   }
   out.schedule_ =
-      TRY(during(schedule::build(name, out.shape_, times, p.discipline), "reading " + job.file));
+      TRY(during(schedule::build(spread.parallelism.schedule, out.shape_, times, p.discipline),
+                 "reading " + job.file));
 
   const MicroBatchVolume batch = micro_batch_volume(job, p.tensor);
   out.boundary_ = batch.hidden / (p.sequence_parallel ? static_cast<double>(p.tensor) : 1);
@@ -130,9 +121,10 @@ Result<Workload> Workload::make(const plan::Job& job, const WorkloadOptions& opt
 }
 
 void Workload::find_groups() {
-  constexpr RankGroup kLists[] = {RankGroup::kTensor,          RankGroup::kContext,
-                                  RankGroup::kExpert,          RankGroup::kGradients,
-                                  RankGroup::kExpertGradients, RankGroup::kPipeline};
+  constexpr layout::RankGroup kLists[] = {
+      layout::RankGroup::kTensor,          layout::RankGroup::kContext,
+      layout::RankGroup::kExpert,          layout::RankGroup::kGradients,
+      layout::RankGroup::kExpertGradients, layout::RankGroup::kPipeline};
   int64_t name = 1;
   for (size_t kind = 0; kind < kKinds; ++kind) {
     Groups& g = groups_[kind];

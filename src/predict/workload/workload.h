@@ -28,11 +28,11 @@
 
 #include "base/check.h"
 #include "base/result.h"
-#include "predict/workload/rank_numbering.h"
 #include "predict/workload/traffic.h"
 #include "predict/workload/workload_parts.h"
 #include "spec/chakra/comm_groups.h"
 #include "spec/graph/graph.h"
+#include "spec/layout/rank_numbering.h"
 #include "spec/plan/job.h"
 #include "spec/schedule/schedule.h"
 
@@ -70,7 +70,7 @@ class Workload {
   // copy of the embedding.
   enum Kind : uint8_t { kTensor, kContext, kExpert, kGradients, kExpertGradients, kTied, kKinds };
   struct Groups {
-    RankGroups lists;
+    layout::RankGroups lists;
     std::vector<int32_t> of_rank;  // its group; -1: none
     int64_t first_name = 0;
     size_t size() const { return lists.offsets.size(); }
@@ -94,16 +94,16 @@ class Workload {
     double update = 0;  // seconds
   };
 
-  explicit Workload(RankNumbering numbering) : numbering_(numbering) {}
+  explicit Workload(layout::RankNumbering numbering) : numbering_(numbering) {}
   void find_groups();
 
-  RankNumbering numbering_;
+  layout::RankNumbering numbering_;
   std::array<Groups, kKinds> groups_;
   std::vector<int32_t> stage_offsets_;
   std::vector<Chunk> chunks_;    // in the order of the model
   schedule::Shape shape_;        // of one pipeline
   schedule::Schedule schedule_;  // by position
-  plan::Parallelism parallelism_;
+  layout::Parallelism parallelism_;
   double weight_bytes_ = 2, gradient_bytes_ = 4;
   bool remote_parameters_ = false;
   double overhead_ = 0;  // seconds of the host, per iteration

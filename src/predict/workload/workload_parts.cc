@@ -140,7 +140,7 @@ class Cutter {
   const model::Model& m_;
   const cost::Configuration& c_;
   MicroBatchVolume batch_;
-  cost::Layout layout_;
+  cost::GroupPlacement layout_;
   cost::LayerPricer pricer_;
 };
 

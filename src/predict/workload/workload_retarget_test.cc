@@ -12,7 +12,7 @@ using graph::Node;
 using graph::NodeType;
 
 // Sizes that four replicas can share without a rest.
-plan::Job job_of(const plan::Parallelism& parallelism, int64_t data, bool tied, bool experts) {
+plan::Job job_of(const layout::Parallelism& parallelism, int64_t data, bool tied, bool experts) {
   plan::Job job = job_of_small_model(4, 16, 4 * data);
   job.model->tied_embeddings = tied;
   if (experts) {
@@ -36,7 +36,7 @@ graph::Graphs bare_graphs_of(const Workload& workload) {
 
 struct Retargeting {
   const char* name;
-  plan::Parallelism parallelism;
+  layout::Parallelism parallelism;
   bool tied = false, experts = false;
   int64_t data = 2;
 };
@@ -75,18 +75,19 @@ void expect_equal(const Retargeting& c, int64_t from, int64_t to) {
 
 TEST(WorkloadRetarget, EqualsTheJobWithAsManyReplicas) {
   const std::vector<Retargeting> cases{
-      {"data", {.pipeline = 1}},
-      {"zero 1", {.pipeline = 1, .zero = 1}},
-      {"zero 3", {.pipeline = 1, .zero = 3}},
-      {"tensor", {.tensor = 4, .pipeline = 1}},
-      {"sequence, zero 2", {.tensor = 2, .pipeline = 1, .zero = 2, .sequence_parallel = true}},
-      {"pipeline", {.pipeline = 4}},
-      {"pipeline, zero 3", {.pipeline = 2, .zero = 3}},
-      {"tensor, pipeline, tied", {.tensor = 2, .pipeline = 2}, true},
-      {"interleaved", {.tensor = 2, .pipeline = 2, .virtual_stages = 2, .schedule = "interleaved"}},
-      {"zero bubble", {.tensor = 2, .pipeline = 4, .zero = 1, .schedule = "zb-h1"}},
-      {"context", {.tensor = 2, .pipeline = 2, .context = 2}},
-      {"experts", {.pipeline = 2, .expert = 2}, false, true, 4},
+      {"data", {{.pipeline = 1}}},
+      {"zero 1", {{.pipeline = 1, .zero = 1}}},
+      {"zero 3", {{.pipeline = 1, .zero = 3}}},
+      {"tensor", {{.tensor = 4, .pipeline = 1}}},
+      {"sequence, zero 2", {{.tensor = 2, .pipeline = 1, .zero = 2, .sequence_parallel = true}}},
+      {"pipeline", {{.pipeline = 4}}},
+      {"pipeline, zero 3", {{.pipeline = 2, .zero = 3}}},
+      {"tensor, pipeline, tied", {{.tensor = 2, .pipeline = 2}}, true},
+      {"interleaved",
+       {{.tensor = 2, .pipeline = 2, .virtual_stages = 2}, layout::ScheduleKind::kInterleaved}},
+      {"zero bubble", {{.tensor = 2, .pipeline = 4, .zero = 1}, layout::ScheduleKind::kZbH1}},
+      {"context", {{.tensor = 2, .context = 2, .pipeline = 2}}},
+      {"experts", {{.pipeline = 2, .expert = 2}}, false, true, 4},
   };
   for (const Retargeting& c : cases) {
     expect_equal(c, c.data, 2 * c.data);

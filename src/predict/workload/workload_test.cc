@@ -29,7 +29,7 @@ plan::Job with_experts(plan::Job job) {
 
 struct Case {
   const char* name;
-  plan::Parallelism parallelism;
+  layout::Parallelism parallelism;
   model::Recompute recompute = model::Recompute::kNone;
   bool experts = false;
 };
@@ -44,29 +44,31 @@ plan::Job job_of(const Case& c) {
 std::vector<Case> cases() {
   using enum model::Recompute;
   return {
-      {"tensor", {.tensor = 4, .pipeline = 1}},
-      {"sequence", {.tensor = 4, .pipeline = 1, .data = 2, .sequence_parallel = true}},
-      {"recompute", {.tensor = 2, .pipeline = 2, .data = 2, .sequence_parallel = true}, kFull},
-      {"context", {.tensor = 2, .pipeline = 2, .data = 2, .context = 2}, kSelective},
-      {"whole", {.pipeline = 1, .context = 4}, kFull},
-      {"zero1", {.pipeline = 2, .data = 4, .zero = 1}},
-      {"zero3", {.tensor = 2, .pipeline = 1, .data = 4, .zero = 3, .sequence_parallel = true}},
-      {"zero3 pipeline", {.pipeline = 2, .data = 2, .context = 2, .zero = 3}, kFull},
-      {"experts", {.pipeline = 2, .data = 4, .expert = 4}, kNone, true},
+      {"tensor", {{.tensor = 4, .pipeline = 1}}},
+      {"sequence", {{.tensor = 4, .data = 2, .pipeline = 1, .sequence_parallel = true}}},
+      {"recompute", {{.tensor = 2, .data = 2, .pipeline = 2, .sequence_parallel = true}}, kFull},
+      {"context", {{.tensor = 2, .context = 2, .data = 2, .pipeline = 2}}, kSelective},
+      {"whole", {{.context = 4, .pipeline = 1}}, kFull},
+      {"zero1", {{.data = 4, .pipeline = 2, .zero = 1}}},
+      {"zero3", {{.tensor = 2, .data = 4, .pipeline = 1, .zero = 3, .sequence_parallel = true}}},
+      {"zero3 pipeline", {{.context = 2, .data = 2, .pipeline = 2, .zero = 3}}, kFull},
+      {"experts", {{.data = 4, .pipeline = 2, .expert = 4}}, kNone, true},
       {"all",
-       {.tensor = 2,
-        .pipeline = 2,
-        .data = 2,
-        .context = 2,
-        .expert = 2,
-        .zero = 2,
-        .sequence_parallel = true},
+       {{.tensor = 2,
+         .context = 2,
+         .data = 2,
+         .pipeline = 2,
+         .expert = 2,
+         .zero = 2,
+         .sequence_parallel = true}},
        kFull,
        true},
       {"interleaved",
-       {.tensor = 2, .pipeline = 2, .data = 2, .virtual_stages = 2, .schedule = "interleaved"}},
-      {"zero-bubble", {.tensor = 2, .pipeline = 4, .data = 2, .zero = 1, .schedule = "zb-h1"}},
-      {"gpipe", {.pipeline = 4, .data = 2, .schedule = "gpipe"}},
+       {{.tensor = 2, .data = 2, .pipeline = 2, .virtual_stages = 2},
+        layout::ScheduleKind::kInterleaved}},
+      {"zero-bubble",
+       {{.tensor = 2, .data = 2, .pipeline = 4, .zero = 1}, layout::ScheduleKind::kZbH1}},
+      {"gpipe", {{.data = 2, .pipeline = 4}, layout::ScheduleKind::kGpipe}},
   };
 }
 
@@ -106,7 +108,7 @@ TEST_P(Workloads, AllRanksTogetherAreSound) {
 // Each gathering of parameters waits for the load of what the rank gives to it, and each sum of
 // gradients is stored as it was cut up: 2-byte parameters, 4-byte gradients.
 TEST(RemoteParameters, AreLoadedBeforeTheyAreGatheredAndStoredWhenSummed) {
-  const plan::Job job = job_of({"zero3", {.tensor = 2, .pipeline = 1, .data = 4, .zero = 3}});
+  const plan::Job job = job_of({"zero3", {{.tensor = 2, .data = 4, .pipeline = 1, .zero = 3}}});
   const auto workload = Workload::make(job, {.remote_parameters = true});
   ASSERT_TRUE(workload) << workload.error().text();
   const graph::Graphs graphs = graphs_of(*workload);
@@ -134,7 +136,7 @@ TEST(RemoteParameters, AreLoadedBeforeTheyAreGatheredAndStoredWhenSummed) {
   }
   EXPECT_EQ(loads, 2 * stores);  // forward and backward
   EXPECT_GT(stores, 0);
-  const auto zero1 = Workload::make(job_of({"zero1", {.pipeline = 2, .data = 4, .zero = 1}}),
+  const auto zero1 = Workload::make(job_of({"zero1", {{.data = 4, .pipeline = 2, .zero = 1}}}),
                                     {.remote_parameters = true});
   ASSERT_FALSE(zero1);
   EXPECT_NE(zero1.error().text().find("zero = 3"), std::string::npos) << zero1.error().text();
@@ -176,8 +178,8 @@ TEST_P(Workloads, AnyParallelismIsSoundAndMovesWhatTrafficCounts) {
     return from[static_cast<size_t>(random.below(from.size()))];
   };
   for (int i = 0; i < 100; ++i) {
-    Case c{"", {.tensor = draw({1, 2, 4}), .pipeline = draw({1, 2, 4}), .data = draw({1, 2})}};
-    plan::Parallelism& p = c.parallelism;
+    Case c{"", {{.tensor = draw({1, 2, 4}), .data = draw({1, 2}), .pipeline = draw({1, 2, 4})}}};
+    layout::Parallelism& p = c.parallelism;
     p.context = draw({1, 2});
     p.zero = draw({0, 1, 2, 3});
     p.sequence_parallel = draw({0, 1}) == 1;
@@ -267,7 +269,7 @@ TEST(Workload, TensorParallelismByHand) {
 TEST(Workload, GroupsAreNumberedAcrossKinds) {
   plan::Job job = small_job();
   job.model->tied_embeddings = true;
-  job.parallelism = {.tensor = 2, .pipeline = 2, .data = 2};
+  job.parallelism = {{.tensor = 2, .data = 2, .pipeline = 2}};
   const chakra::CommGroups groups = workload_of(job).groups();
   using Ranks = std::vector<int32_t>;
   EXPECT_EQ(groups, (chakra::CommGroups{{"1", Ranks{0, 1}},
@@ -312,10 +314,6 @@ TEST(Workload, WhatCannotBeIsRefusedByName) {
   plan::Job job = small_job();
   job.parallelism.expert = 2;
   EXPECT_THAT(complaint(job), HasSubstr("the model has no experts"));
-  job = small_job();
-  job.parallelism.schedule = "fastest";
-  job.parallelism.pipeline = 2;
-  EXPECT_THAT(complaint(job), HasSubstr("fastest"));
   job = small_job();
   job.parallelism.pipeline = 2;
   job.parallelism.tensor_per_stage = {2, 4};

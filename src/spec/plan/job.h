@@ -12,6 +12,7 @@
 #include "base/fields.h"
 #include "base/file.h"
 #include "base/result.h"
+#include "spec/layout/divisions.h"
 #include "spec/plan/exchange_settings.h"
 #include "spec/plan/plan.h"
 #include "spec/plan/settings.h"
@@ -35,20 +36,10 @@ struct StageTimes {
   std::vector<Seconds> pair_forward;
 };
 
-struct Job {
-  std::string name;  // of the file, without folder and ending
+struct Job : Decisions {
   std::string file;
   std::optional<model::Model> model;  // may be left out beside [stage_times]
-  cluster::Cluster cluster;
-  Training training;
-  Optimizer optimizer;
-  Parallelism parallelism;
-  std::optional<Exchange> exchange;
   std::optional<StageTimes> stage_times;
-  std::optional<Data> data;
-  Run run;
-  std::optional<Checkpoint> checkpoint;
-  std::optional<Prefill> prefill;
   std::optional<Selection> selection;  // for tombolo select alone
   std::vector<std::string> notes;      // what the model's config.json says and no law counts
   std::string constants;               // of a Plan read as a job: Plan::constants
@@ -64,11 +55,11 @@ Result<Job> job_from_value(const Value& value, const std::string& file);  // of 
 // What each stage of a pipeline holds, in the order of the model: pipeline x virtual_stages of
 // them, as even as possible (model::stage_slice) or as [parallelism].layers_per_stage says, of each
 // stage or of each position of the pipeline.
-std::vector<model::Slice> split_layers(const model::Model& model, const Parallelism& parallelism);
+std::vector<model::Slice> split_layers(const model::Model& model,
+                                       const layout::Parallelism& parallelism);
 
-// Where the ranks of a job sit, in their order; of its parallelism nothing else is checked than
-// that it can be placed. Infeasible where the cluster has too few devices.
-Result<std::vector<Placement>> place(const Job& job);
+// Whether the model and the batch divide as [parallelism] says (layout/divisions.h).
+Status check_divisions(const Job& job);
 
 // Unusable where the job puts replicas of a stage into several datacenters: for searches, which
 // leave the replicas of each stage together.

@@ -45,7 +45,7 @@ std::vector<int64_t> placed(int64_t stages, const std::vector<int64_t>& devices)
   }
   std::vector<int64_t> counts(devices.size(), 0);
   const Plan plan = *lay_out(job);
-  for (const Placement& placement : plan.ranks) ++counts[std::stoul(placement.datacenter)];
+  for (const layout::Placement& placement : plan.ranks) ++counts[std::stoul(placement.datacenter)];
   return counts;
 }
 
@@ -63,8 +63,8 @@ TEST(LayOut, FillsNodesDeviceByDevice) {
   job.cluster.datacenters[0].nodes = 2;
   job.parallelism.pipeline = 4;
   const Plan plan = *lay_out(job);  // 2 + 2, but east has one device
-  EXPECT_EQ(plan.ranks[2], (Placement{2, 2, "west", 1, 0}));
-  EXPECT_EQ(plan.ranks[3], (Placement{3, 3, "east", 0, 0}));
+  EXPECT_EQ(plan.ranks[2], (layout::Placement{2, 2, "west", 1, 0}));
+  EXPECT_EQ(plan.ranks[3], (layout::Placement{3, 3, "east", 0, 0}));
 }
 
 TEST(LayOut, SplitsLayersAsEvenlyAsPossible) {
@@ -105,10 +105,10 @@ TEST(LayOut, ReplicasOfAStageShareADatacenter) {
   const Plan plan = *plan_of(test::kReplicated);
   EXPECT_EQ(plan.microbatches(), 4);
   ASSERT_EQ(plan.ranks.size(), 6u);
-  EXPECT_EQ(plan.ranks[1], (Placement{1, 0, "a", 1, 0, 1}));
-  EXPECT_EQ(plan.ranks[2], (Placement{2, 1, "b", 0, 0, 0}));
-  EXPECT_EQ(plan.ranks[3], (Placement{3, 1, "b", 0, 1, 1}));
-  EXPECT_EQ(plan.ranks[5], (Placement{5, 2, "b", 1, 1, 1}));
+  EXPECT_EQ(plan.ranks[1], (layout::Placement{1, 0, "a", 1, 0, 1}));
+  EXPECT_EQ(plan.ranks[2], (layout::Placement{2, 1, "b", 0, 0, 0}));
+  EXPECT_EQ(plan.ranks[3], (layout::Placement{3, 1, "b", 0, 1, 1}));
+  EXPECT_EQ(plan.ranks[5], (layout::Placement{5, 2, "b", 1, 1, 1}));
   EXPECT_EQ(plan.rank_of(2, 1), 5);
   EXPECT_THAT(plan.replicas_of(1), ::testing::ElementsAre(2, 3));
   EXPECT_EQ(plan.stages[1].gradients,
@@ -131,10 +131,10 @@ TEST(LayOut, SaysWhereReplicasDoNotFit) {
 TEST(LayOut, PutsWholePipelinesIntoDatacenters) {
   const Plan plan = *plan_of(test::kApart);
   ASSERT_EQ(plan.ranks.size(), 4u);
-  EXPECT_EQ(plan.ranks[0], (Placement{0, 0, "cloud", 0, 0, 0}));
-  EXPECT_EQ(plan.ranks[1], (Placement{1, 0, "lab", 0, 0, 1}));
-  EXPECT_EQ(plan.ranks[2], (Placement{2, 1, "cloud", 1, 0, 0}));
-  EXPECT_EQ(plan.ranks[3], (Placement{3, 1, "lab", 1, 0, 1}));
+  EXPECT_EQ(plan.ranks[0], (layout::Placement{0, 0, "cloud", 0, 0, 0}));
+  EXPECT_EQ(plan.ranks[1], (layout::Placement{1, 0, "lab", 0, 0, 1}));
+  EXPECT_EQ(plan.ranks[2], (layout::Placement{2, 1, "cloud", 1, 0, 0}));
+  EXPECT_EQ(plan.ranks[3], (layout::Placement{3, 1, "lab", 1, 0, 1}));
   EXPECT_TRUE(plan.replicas_lie_apart());
   EXPECT_FALSE(plan_of(test::kReplicated)->replicas_lie_apart());
 }
@@ -173,7 +173,7 @@ TEST(LayOut, PutsEachReplicaOfAStageSomewhere) {
   const Plan& plan = *made;
   EXPECT_EQ(plan.ranks[0].datacenter, "cloud");
   EXPECT_EQ(plan.ranks[2].datacenter, "lab");
-  EXPECT_EQ(plan.ranks[3], (Placement{3, 1, "cloud", 1, 0, 1}));
+  EXPECT_EQ(plan.ranks[3], (layout::Placement{3, 1, "cloud", 1, 0, 1}));
   EXPECT_TRUE(plan.replicas_lie_apart(1));
   // As a job it says the same again.
   const Result<Job> job = parse_job(to_json_text(plan), "plan.json");

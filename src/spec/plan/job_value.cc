@@ -87,13 +87,14 @@ bool loses_times(const Plan& plan) {
 // writes are laid out so; of another one, figures that depend on places would be wrong.
 Status check_places(const Plan& plan, const Value& value, const std::string& file) {
   const Job job = TRY(job_from_value(value, file));
-  const std::vector<Placement> ranks = TRY(during(place(job), "placing the ranks of " + file));
+  const std::vector<layout::Placement> ranks = TRY(
+      during(layout::place(job.parallelism, job.cluster, file), "placing the ranks of " + file));
   CHECK(ranks.size() == plan.ranks.size(), "{}: {} ranks as a job, {} in the Plan", file,
         ranks.size(), plan.ranks.size());
   for (size_t r = 0; r < ranks.size(); ++r) {
-    const Placement &wanted = ranks[r], &here = plan.ranks[r];
+    const layout::Placement &wanted = ranks[r], &here = plan.ranks[r];
     if (wanted == here) continue;
-    const auto seat = [](const Placement& at) {
+    const auto seat = [](const layout::Placement& at) {
       return fmt::format("{} device(s) from node {}, device {} in {} on", at.shards, at.node,
                          at.device, at.datacenter);
     };
@@ -112,30 +113,6 @@ bool is_plan(std::string_view text) {
   return first != std::string_view::npos && text[first] == '{';
 }
 
-void say_datacenters(const Plan& plan, Parallelism& parallelism) {
-  parallelism.datacenter_per_stage.clear();
-  parallelism.datacenter_per_replica.clear();
-  const auto& ranks = plan.ranks;
-  const bool whole_pipelines = std::all_of(ranks.begin(), ranks.end(), [&](const Placement& at) {
-    return at.datacenter == ranks[static_cast<size_t>(at.replica)].datacenter;
-  });
-  if (whole_pipelines && plan.replicas_lie_apart()) {
-    for (int64_t replica = 0; replica < parallelism.data; ++replica) {
-      parallelism.datacenter_per_replica.push_back(ranks[static_cast<size_t>(replica)].datacenter);
-    }
-    return;
-  }
-  for (int64_t position = 0; position < parallelism.pipeline; ++position) {
-    std::vector<std::string> names;
-    for (int64_t replica = 0; replica < parallelism.data; ++replica) {
-      names.push_back(ranks[static_cast<size_t>(position * parallelism.data + replica)].datacenter);
-    }
-    const bool together = std::count(names.begin(), names.end(), names[0]) == std::ssize(names);
-    if (together) names.resize(1);
-    parallelism.datacenter_per_stage.push_back(std::move(names));
-  }
-}
-
 Result<JobValue> to_job_value(const Plan& plan, const std::string& file) {
   CHECK(!plan.stages.empty() && !plan.ranks.empty(), "{}: a Plan without stages or ranks", file);
   Value::Table job;
@@ -148,9 +125,9 @@ Result<JobValue> to_job_value(const Plan& plan, const std::string& file) {
   job.emplace_back("cluster", write_fields(cluster));
   job.emplace_back("training", write_fields(plan.training));
   job.emplace_back("optimizer", write_fields(plan.optimizer));
-  Parallelism parallelism = plan.parallelism;
+  layout::Parallelism parallelism = plan.parallelism;
   if (plan.cluster.datacenters.size() > 1) {
-    say_datacenters(plan, parallelism);
+    layout::say_datacenters(plan.ranks, parallelism);
   }
   job.emplace_back("parallelism", write_fields(parallelism));
   const bool told = plan.cost_source == CostSource::kStageTimes ||
@@ -171,7 +148,7 @@ Result<JobValue> to_job_value(const Plan& plan, const std::string& file) {
     out.notes.push_back(
         fmt::format("left out: the schedule that was found for this Plan (given = \"{}\"); counted "
                     "as schedule = \"{}\"",
-                    plan.given->name, plan.parallelism.schedule));
+                    plan.given->name, to_name(plan.parallelism.schedule)));
   }
   if (!plan.pairs.empty() && !(told && says_pairs(plan))) {
     out.notes.push_back(

@@ -45,9 +45,6 @@ Result<JobValue> read_job_value(const std::string& path);  // at most 64 MB
 // which speak for what was decided; else all of it.
 Value setting_of(JobValue job);
 
-// Where the ranks of a Plan sit, as a job says it.
-void say_datacenters(const Plan& plan, Parallelism& parallelism);
-
 // The job that a Plan says, for a file at `file`. Cost: O(stages + ranks).
 Result<JobValue> to_job_value(const Plan& plan, const std::string& file);
 

@@ -7,8 +7,8 @@
 namespace tombolo::plan {
 
 std::vector<PairCost> pair_costs(const Plan& plan, const LayerPair& layer) {
-  CHECK(layout_of(plan.parallelism.schedule) == Layout::kFold && plan.stages.size() % 2 == 0,
-        "schedule \"{}\" with {} stages folds nothing", plan.parallelism.schedule,
+  CHECK(plan.parallelism.mapping() == layout::StageMapping::kFold && plan.stages.size() % 2 == 0,
+        "schedule \"{}\" with {} stages folds nothing", to_name(plan.parallelism.schedule),
         plan.stages.size());
   CHECK(layer.together > 0_s && layer.together <= layer.apart &&
             std::max(layer.forward_end, layer.backward_end) <= layer.together * 1.000001,

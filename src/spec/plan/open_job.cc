@@ -55,7 +55,7 @@ Result<OpenJob> open_job_from_value(Value value, const std::string& file) {
 
   OpenJob open;
   open.job = TRY(job_from_value(value, file));
-  const Parallelism& p = open.job.parallelism;
+  const layout::Parallelism& p = open.job.parallelism;
   fix(parallelism, "tensor", p.tensor, open.fixed.tensor);
   fix(parallelism, "context", p.context, open.fixed.context);
   fix(parallelism, "data", p.data, open.fixed.data);

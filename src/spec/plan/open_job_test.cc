@@ -37,7 +37,7 @@ schedule = "auto"
   EXPECT_EQ(open->fixed.micro_batch, 2);
   EXPECT_FALSE(open->fixed.pipeline || open->fixed.data || open->fixed.context);
   EXPECT_FALSE(open->fixed.recompute || open->fixed.sequence_parallel);
-  EXPECT_EQ(open->job.parallelism.schedule, "1f1b");
+  EXPECT_EQ(open->job.parallelism.schedule, layout::ScheduleKind::k1F1B);
 }
 
 TEST(OpenJob, StillSaysWhatIsWrongAndWhere) {

@@ -18,8 +18,8 @@ const cluster::Datacenter& Plan::datacenter_of(int32_t rank) const {
   return *datacenter;
 }
 
-Place Plan::place_of(int32_t rank, int64_t shard) const {
-  const Placement& placement = ranks[static_cast<size_t>(rank)];
+layout::Place Plan::place_of(int32_t rank, int64_t shard) const {
+  const layout::Placement& placement = ranks[static_cast<size_t>(rank)];
   CHECK(shard >= 0 && shard < placement.shards, "shard {} of {}", shard, placement.shards);
   const int64_t on_node = datacenter_of(rank).devices_per_node;
   const int64_t device = placement.devices.empty()
@@ -30,7 +30,7 @@ Place Plan::place_of(int32_t rank, int64_t shard) const {
 
 int64_t Plan::devices() const {
   int64_t sum = 0;
-  for (const Placement& placement : ranks) sum += placement.shards;
+  for (const layout::Placement& placement : ranks) sum += placement.shards;
   return sum;
 }
 
@@ -47,7 +47,7 @@ namespace {
 // Every shard on a device of its own that the cluster has.
 Status validate_places(const Plan& plan) {
   std::set<std::tuple<std::string_view, int64_t, int64_t>> taken;
-  for (const Placement& placement : plan.ranks) {
+  for (const layout::Placement& placement : plan.ranks) {
     const auto missing = [&] {
       return unusable(
           fmt::format("rank {} sits on a device that the cluster does not have", placement.rank));
@@ -67,7 +67,7 @@ Status validate_places(const Plan& plan) {
       if (device < 0) return missing();
     }
     for (int64_t shard = 0; shard < placement.shards; ++shard) {
-      const Place place = plan.place_of(placement.rank, shard);
+      const layout::Place place = plan.place_of(placement.rank, shard);
       if (place.node >= datacenter->nodes) return missing();
       if (taken.emplace(placement.datacenter, place.node, place.device).second) continue;
       return unusable(
@@ -108,7 +108,7 @@ Status validate_replicas(const Plan& plan, int32_t position) {
 }
 
 Status validate_apart(const Plan& plan) {
-  const Parallelism& p = plan.parallelism;
+  const layout::Parallelism& p = plan.parallelism;
   if (p.context > 1 || p.zero > 0) {
     return unusable(
         fmt::format("replicas of a stage lie in several datacenters, and parallelism.{}",
@@ -253,9 +253,9 @@ bool Plan::exchanges_gradients() const {
 
 Status validate(const Plan& plan) {
   const int64_t chunks = plan.parallelism.virtual_stages;
-  if (chunks != 1 && layout_of(plan.parallelism.schedule) == Layout::kLine) {
+  if (chunks != 1 && plan.parallelism.mapping() == layout::StageMapping::kLine) {
     return unusable(fmt::format("virtual_stages = {}: schedule = \"{}\" has one stage per rank",
-                                chunks, plan.parallelism.schedule));
+                                chunks, to_name(plan.parallelism.schedule)));
   }
   if (plan.stages.size() != static_cast<size_t>(plan.parallelism.pipeline * chunks)) {
     return unusable(
@@ -289,7 +289,7 @@ Status validate(const Plan& plan) {
         fmt::format("the stages hold {} of the model's {} layers", next_layer, plan.model.layers));
   }
   for (size_t r = 0; r < plan.ranks.size(); ++r) {
-    const Placement& placement = plan.ranks[r];
+    const layout::Placement& placement = plan.ranks[r];
     const auto rank = static_cast<int32_t>(r);
     if (placement.rank != rank || placement.stage != rank / plan.replicas() ||
         placement.replica != rank % plan.replicas()) {

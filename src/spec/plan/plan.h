@@ -12,13 +12,12 @@
 
 #include "base/check.h"
 #include "spec/cluster/cluster.h"
+#include "spec/layout/placement.h"
 #include "spec/model/model.h"
-#include "spec/plan/exchange_settings.h"
+#include "spec/plan/decisions.h"
 #include "spec/plan/given_schedule.h"
 #include "spec/plan/hardware.h"
 #include "spec/plan/pair_cost.h"
-#include "spec/plan/prefill_settings.h"
-#include "spec/plan/settings.h"
 #include "spec/plan/stage_cost.h"
 
 namespace tombolo::plan {
@@ -44,87 +43,35 @@ struct Stage {
   bool operator==(const Stage&) const = default;
 };
 
-// One rank: a position of one pipeline, and the devices that work there as one, its shards
-// (tensor x context; experts are spread over the shards of replicas). In the simulator one actor
-// stands for all of them. With virtual stages a position holds several of the Plan's stages
-// (position_of).
-//
-// Ranks are numbered as Megatron's order "tp-cp-ep-dp-pp" numbers whatever is outside of a shard,
-// innermost first:
-//   rank = position x data + replica
-// Replicas of a stage sum their gradients, wherever they lie.
-struct Placement {
-  int32_t rank = 0;
-  int32_t stage = 0;  // the position
-  std::string datacenter;
-  int64_t node = 0;     // of the first shard
-  int64_t device = 0;   // on that node
-  int32_t replica = 0;  // which pipeline
-  int64_t shards = 1;
-  // Of each shard, node x devices_per_node + device. Left out: those that follow the first one.
-  std::vector<int64_t> devices = {};
-
-  bool operator==(const Placement&) const = default;
-};
-
-// Where one device is.
-struct Place {
-  int64_t node = 0;
-  int64_t device = 0;
-  auto operator<=>(const Place&) const = default;
-};
-
-struct Plan {
-  std::string name;
+struct Plan : Decisions {
   model::Model model;
-  cluster::Cluster cluster;
-  Training training;
-  Optimizer optimizer;
-  Parallelism parallelism;
   CostSource cost_source = CostSource::kRoofline;
-  std::string constants;         // digest of the constants that the law `tombolo` took; empty: none
-  std::vector<Stage> stages;     // stages[s] is pipeline stage s; pipeline x virtual_stages
-  std::vector<PairCost> pairs;   // of passes that are co-executed, by (forward, backward)
-  std::vector<Placement> ranks;  // ranks[r].rank == r
-  Bytes boundary;                // one micro-batch between two stages
+  std::string constants;        // digest of the constants that the law `tombolo` took; empty: none
+  std::vector<Stage> stages;    // stages[s] is pipeline stage s; pipeline x virtual_stages
+  std::vector<PairCost> pairs;  // of passes that are co-executed, by (forward, backward)
+  std::vector<layout::Placement> ranks;  // ranks[r].rank == r
+  Bytes boundary;                        // one micro-batch between two stages
   std::optional<Seconds>
       wan_transfer;     // [stage_times].transfer: occupancy of a WAN link by one node pair
   Seconds wan_latency;  // [stage_times].latency: on top of it
   std::optional<int64_t> in_flight;  // [stage_times].in_flight: micro-batches a rank has memory for
   std::optional<GivenSchedule> given;        // instead of building parallelism.schedule by its name
-  std::optional<Exchange> exchange;          // left out: as Exchange has it
   std::vector<MeasuredLink> measured_links;  // from the hardware file; for prediction only
-  std::optional<Data> data;
-  Run run;
-  std::optional<Checkpoint> checkpoint;
-  std::optional<Prefill> prefill;  // what is served from the bubbles; left out: nothing
 
-  // Of each pipeline; where they differ, of the one that has most.
-  int64_t microbatches() const {
-    CHECK(training.micro_batch >= 1 && parallelism.data >= 1, "micro-batches of {} in {} pipelines",
-          training.micro_batch, parallelism.data);
-    const std::vector<int64_t>& each = parallelism.microbatches_per_replica;
-    return each.empty() ? training.global_batch / (training.micro_batch * parallelism.data)
-                        : *std::max_element(each.begin(), each.end());
-  }
-  int64_t microbatches_of(int32_t replica) const {
-    const std::vector<int64_t>& each = parallelism.microbatches_per_replica;
-    return each.empty() ? microbatches() : each[static_cast<size_t>(replica)];
-  }
   // Those of the pipelines before it: the batch is divided in their order.
   int64_t microbatches_before(int32_t replica) const {
     int64_t sum = 0;
     for (int32_t r = 0; r < replica; ++r) sum += microbatches_of(r);
     return sum;
   }
-  int32_t replicas() const { return static_cast<int32_t>(parallelism.data); }
   // [stage_times] may stand without a model; the one in the Plan then has no bytes to send.
   bool has_model() const { return boundary.value > 0; }
-  // Where stage s lies in its pipeline; a rank holds several stages where there are virtual ones.
-  int32_t position_of(int32_t stage) const {
-    return plan::position_of(layout_of(parallelism.schedule), stage,
-                             static_cast<int32_t>(parallelism.pipeline));
+  // The schedule that was found for this Plan, or else the one it names.
+  std::string schedule_name() const {
+    return given ? given->name : std::string(to_name(parallelism.schedule));
   }
+  // Where stage s lies in its pipeline; a rank holds several stages where there are virtual ones.
+  int32_t position_of(int32_t stage) const { return parallelism.position_of(stage); }
   int32_t rank_of(int32_t stage, int32_t replica) const {
     CHECK(stage >= 0 && stage < std::ssize(stages) && replica >= 0 && replica < replicas(),
           "there is no stage {} of pipeline {}", stage, replica);
@@ -151,7 +98,7 @@ struct Plan {
   size_t datacenter_index(int32_t rank) const {  // in cluster.datacenters
     return static_cast<size_t>(&datacenter_of(rank) - cluster.datacenters.data());
   }
-  Place place_of(int32_t rank, int64_t shard) const;
+  layout::Place place_of(int32_t rank, int64_t shard) const;
   int64_t devices() const;  // of all shards of all ranks
   const cluster::Device& device_of(int32_t rank) const { return datacenter_of(rank).device; }
   bool operator==(const Plan&) const = default;

@@ -21,20 +21,6 @@ void describe(Archive& a, Stage& stage) {
           "must not be negative, nor beyond 9 EB");
 }
 
-template <class Archive>
-void describe(Archive& a, Placement& placement) {
-  a.required("rank", placement.rank);
-  a.required("stage", placement.stage);
-  a.optional("replica", placement.replica);
-  a.required("datacenter", placement.datacenter);
-  a.required("node", placement.node);
-  a.required("device", placement.device);
-  a.optional("shards", placement.shards);
-  a.optional("devices", placement.devices);
-  a.check(placement.shards >= 1 && placement.shards <= 1'000'000, "shards",
-          "must lie between 1 and 1000000");
-}
-
 // Each of a list, to and from the text that stands for it in the file.
 template <class Archive, class T>
 void describe_texts(Archive& a, const char* key, std::vector<T>& list,

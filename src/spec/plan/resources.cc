@@ -51,7 +51,7 @@ Route Resources::shared_message(int32_t from, int32_t to) {
 
 Route Resources::sum_of_gradients(int32_t rank) {
   Route route;
-  const Placement& here = plan_.ranks[static_cast<size_t>(rank)];
+  const layout::Placement& here = plan_.ranks[static_cast<size_t>(rank)];
   const auto members = static_cast<double>(plan_.parallelism.data * plan_.parallelism.context);
   if (members == 1 || plan_.cost_source == CostSource::kStageTimes) return route;
   if (plan_.replicas_lie_apart(here.stage)) return route;
@@ -80,8 +80,8 @@ Route Resources::sum_of_gradients(int32_t rank) {
 }
 
 void Resources::cross_wan(int32_t from, int32_t to, double share, Route& route) {
-  const Placement& source = plan_.ranks[from];
-  const Placement& target = plan_.ranks[to];
+  const layout::Placement& source = plan_.ranks[from];
+  const layout::Placement& target = plan_.ranks[to];
   const cluster::WanLink& link = *plan_.cluster.link(source.datacenter, target.datacenter);
   const BytesPerSecond measured = expected_channel(plan_, from, to).rate;
   const int64_t here = index_of(source.datacenter), there = index_of(target.datacenter);

@@ -139,8 +139,8 @@ TEST(Route, ImaginedTransfersPassNothing) {
 
 // ---- where shards lie ----
 
-std::vector<Place> places(const Plan& plan, int32_t rank) {
-  std::vector<Place> out;
+std::vector<layout::Place> places(const Plan& plan, int32_t rank) {
+  std::vector<layout::Place> out;
   for (int64_t s = 0; s < plan.ranks[static_cast<size_t>(rank)].shards; ++s) {
     out.push_back(plan.place_of(rank, s));
   }
@@ -177,20 +177,21 @@ Plan on_one_cluster(const std::string& parallelism) {
 TEST(Places, FollowTheOrderOfParallelism) {
   const Plan usual = on_one_cluster("tensor = 2\ncontext = 2\ndata = 4\npipeline = 2");
   EXPECT_EQ(usual.devices(), 32);
-  EXPECT_EQ(places(usual, 1), (std::vector<Place>{{0, 4}, {0, 5}, {0, 6}, {0, 7}}));
-  EXPECT_EQ(places(usual, 4)[0], (Place{2, 0}));  // stage 1 begins behind 16 devices
+  EXPECT_EQ(places(usual, 1), (std::vector<layout::Place>{{0, 4}, {0, 5}, {0, 6}, {0, 7}}));
+  EXPECT_EQ(places(usual, 4)[0], (layout::Place{2, 0}));  // stage 1 begins behind 16 devices
   EXPECT_TRUE(usual.ranks[1].devices.empty());
 
   // tp-dp-cp-pp: tensor 1 apart, data 2, context 8, pipeline 16.
   const Plan other =
       on_one_cluster("tensor = 2\ncontext = 2\ndata = 4\npipeline = 2\norder = \"tp-dp-cp-pp\"");
-  EXPECT_EQ(places(other, 1), (std::vector<Place>{{0, 2}, {0, 3}, {1, 2}, {1, 3}}));
-  EXPECT_EQ(places(other, 4)[0], (Place{2, 0}));
+  EXPECT_EQ(places(other, 1), (std::vector<layout::Place>{{0, 2}, {0, 3}, {1, 2}, {1, 3}}));
+  EXPECT_EQ(places(other, 4)[0], (layout::Place{2, 0}));
   EXPECT_TRUE(validate(other));
 
   const Plan inside_out =
       on_one_cluster("tensor = 2\ncontext = 2\ndata = 4\npipeline = 2\norder = \"tp-cp-pp-dp\"");
-  EXPECT_EQ(places(inside_out, 4)[0], (Place{0, 4}));  // stage 1 of replica 0 beside its stage 0
+  EXPECT_EQ(places(inside_out, 4)[0],
+            (layout::Place{0, 4}));  // stage 1 of replica 0 beside its stage 0
   EXPECT_TRUE(validate(inside_out));
 }
 
@@ -237,8 +238,8 @@ TEST(Places, TooFewDevicesAndStrangeOrdersAreRefused) {
 TEST(SplitLayers, EmbeddingAndHeadMayBeStagesOfTheirOwn) {
   model::Model llama;
   llama.layers = 126;
-  const std::vector<model::Slice> slices =
-      split_layers(llama, {.pipeline = 16, .virtual_stages = 8, .schedule = "interleaved"});
+  const std::vector<model::Slice> slices = split_layers(
+      llama, {{.pipeline = 16, .virtual_stages = 8}, layout::ScheduleKind::kInterleaved});
   ASSERT_EQ(slices.size(), 128u);
   EXPECT_EQ(slices[0], (model::Slice{0, 0, true, false}));
   EXPECT_EQ(slices[1], (model::Slice{0, 1, false, false}));
@@ -250,11 +251,11 @@ TEST(SplitLayers, EmbeddingAndHeadMayBeStagesOfTheirOwn) {
 TEST(SplitLayers, ANumberForEachPositionIsDividedAmongItsChunks) {
   model::Model m;
   m.layers = 8;
+  layout::Parallelism parallelism{{.pipeline = 2, .virtual_stages = 2},
+                                  layout::ScheduleKind::kInterleaved};
+  parallelism.layers_per_stage = {5, 3};
   std::vector<int64_t> layers;
-  for (const model::Slice& slice : split_layers(m, {.pipeline = 2,
-                                                   .virtual_stages = 2,
-                                                   .schedule = "interleaved",
-                                                   .layers_per_stage = {5, 3}})) {
+  for (const model::Slice& slice : split_layers(m, parallelism)) {
     layers.push_back(slice.layers);
   }
   EXPECT_EQ(layers, (std::vector<int64_t>{3, 2, 2, 1}));

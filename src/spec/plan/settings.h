@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/fields.h"
+#include "spec/layout/parallelism.h"
 #include "spec/model/model.h"
 #include "spec/plan/data_settings.h"
 
@@ -36,6 +37,12 @@ constexpr double gradient_bytes(Precision precision) {
 // constants of its own (predict/cost/constants).
 inline constexpr const char* kStacks[] = {
     "megatron", "megatron-2022", "megatron-deepspeed", "torchtitan", "fsdp", "nemo", "tombolo"};
+
+// Whether the stack takes more tensor ranks than the model has heads of keys and values, each held
+// by several (Megatron-Core: num_query_groups may divide the tensor degree).
+inline bool replicates_kv_heads(std::string_view stack) {
+  return stack == "megatron" || stack == "nemo";
+}
 
 struct Training {
   int64_t global_batch = 1;  // sequences per iteration
@@ -97,84 +104,6 @@ struct Optimizer {
 
   bool operator==(const Optimizer&) const = default;
 };
-
-// How the pipelines of a DP-cell use the WAN. A DP-cell is a group of pipelines laid out alike over
-// the same datacenters (Palak et al. 2024, Atlas, section 4.3).
-enum class Sharing {
-  kSpatial,   // each pipeline sends over its own node pair, at that pair's rate
-  kTemporal,  // one transfer of the cell at a time, over the node pairs of all its pipelines
-};
-constexpr auto enum_names(Sharing) {
-  return std::to_array<EnumName<Sharing>>(
-      {{Sharing::kSpatial, "spatial"}, {Sharing::kTemporal, "temporal"}});
-}
-
-// Who of a DP-cell goes first (schedule/player.h says exactly what each means).
-enum class Discipline {
-  kStrict,    // the lower pipeline's transfers before the higher one's
-  kReleased,  // first come, first served; pipelines begin one after the other
-  kGreedy,    // first come, first served; all begin at once
-};
-constexpr auto enum_names(Discipline) {
-  return std::to_array<EnumName<Discipline>>({{Discipline::kStrict, "strict"},
-                                              {Discipline::kReleased, "released"},
-                                              {Discipline::kGreedy, "greedy"}});
-}
-
-struct Parallelism {
-  int64_t tensor = 1;
-  int64_t pipeline = 1;
-  int64_t data = 1;
-  int64_t context = 1;
-  int64_t expert = 1;
-  int64_t virtual_stages = 1;
-  int64_t zero = 0;
-  bool sequence_parallel = false;
-  std::string order = "tp-cp-ep-dp-pp";  // innermost first
-  std::string schedule = "1f1b";
-  std::vector<int64_t>
-      layers_per_stage;  // left out: as even as possible, the first stages one more
-  // Tensor parallelism of each position of the pipeline, where kinds of devices differ; left out:
-  // `tensor` everywhere.
-  std::vector<int64_t> tensor_per_stage;
-  // Where each stage lies: one name for all its replicas, or one for each of them; left out: even
-  // shares in the order of the file.
-  std::vector<std::vector<std::string>> datacenter_per_stage;
-  // Where each pipeline lies with all its stages, instead.
-  std::vector<std::string> datacenter_per_replica;
-  // Datacenters that hold samples and labels, which must not leave: none but these may have the
-  // first and the last stage. Empty: any.
-  std::vector<std::string> first_stage_in, last_stage_in;
-  // Micro-batches of each pipeline, where they differ; their sum x micro_batch is global_batch, and
-  // each sample weighs the same in the gradient. Left out: all alike.
-  std::vector<int64_t> microbatches_per_replica;
-  // Left out: all pipelines are one DP-cell that shares the WAN in time where schedule = "atlas";
-  // elsewhere every pipeline is by itself.
-  std::optional<int64_t> cell;  // pipelines per DP-cell; divides data
-  std::optional<Sharing> sharing;
-  Discipline discipline = Discipline::kReleased;
-
-  int64_t tensor_at(int64_t position) const {
-    return tensor_per_stage.empty() ? tensor : tensor_per_stage[static_cast<size_t>(position)];
-  }
-  // Devices that work as one at a position of a pipeline: its shards. Experts are spread over the
-  // devices that context and data parallelism take.
-  int64_t shards_at(int64_t position) const { return tensor_at(position) * context; }
-  int64_t pipelines_per_cell() const {
-    return cell.value_or(sharing_in_use() == Sharing::kTemporal ? data : 1);
-  }
-  Sharing sharing_in_use() const {
-    return sharing.value_or(schedule == "atlas" ? Sharing::kTemporal : Sharing::kSpatial);
-  }
-
-  bool operator==(const Parallelism&) const = default;
-};
-
-// Whether there are two chunks more than layers: then the first one has the embedding alone and the
-// last one the head, as Llama 3 405B was cut, 126 layers into 16 x 8.
-inline bool ends_stand_alone(const Parallelism& p, int64_t layers) {
-  return p.virtual_stages > 1 && p.pipeline * p.virtual_stages == layers + 2;
-}
 
 struct Run {
   int64_t steps = 1;
@@ -253,103 +182,6 @@ void describe(Archive& a, Optimizer& o) {
   a.check(o.beta2 >= 0 && o.beta2 < 1, "beta2", "must lie in [0, 1)");
   a.check(o.epsilon > 0, "epsilon", "must be positive");
   a.check(o.weight_decay >= 0, "weight_decay", "must not be negative");
-}
-
-// For each stage a name, or a list of names: ["lab", ["lab", "cloud"]].
-template <class Archive>
-void describe_places(Archive& a, const char* key, std::vector<std::vector<std::string>>& places) {
-  std::vector<Value> list;
-  if constexpr (!Archive::kReads) {
-    for (const std::vector<std::string>& names : places) {
-      Value::Array each(names.begin(), names.end());
-      list.push_back(names.size() == 1 ? Value(names.front()) : Value(std::move(each)));
-    }
-  }
-  a.optional(key, list);
-  if constexpr (Archive::kReads) {
-    places.clear();
-    for (const Value& each : list) {
-      const auto* names = each.template get<Value::Array>();
-      places.emplace_back();
-      for (const Value& name : names ? *names : Value::Array{each}) {
-        const auto* text = name.template get<std::string>();
-        if (!text)
-          return a.refuse(key, "wants names of datacenters", "[\"lab\", [\"lab\", \"cloud\"]]");
-        places.back().push_back(*text);
-      }
-    }
-  }
-}
-
-template <class Archive>
-void describe(Archive& a, Parallelism& p) {
-  // A key may say "auto" in a job for `tombolo plan` (open_job.h); all others need a number.
-  const auto explicit_number = [&](const char* key, int64_t& number, int64_t max) {
-    if constexpr (Archive::kReads) {
-      Value raw;
-      a.optional(key, raw);
-      const std::string* text = raw.template get<std::string>();
-      if (text && *text == "auto") {
-        a.refuse(key, "asks for a search", "an explicit number, or tombolo plan, which searches");
-        return;
-      }
-    }
-    a.optional(key, number);
-    a.check(number >= 1 && number <= max, key, fmt::format("must lie between 1 and {}", max));
-  };
-  explicit_number("tensor", p.tensor, 1'000'000);
-  if (!a.has("pipeline")) {
-    a.check(false, "pipeline", "is left out, which asks for a search",
-            "an explicit number, as in pipeline = 2, or tombolo plan, which searches");
-  }
-  explicit_number("pipeline", p.pipeline, 100'000);
-  explicit_number("data", p.data, 1'000'000);
-  explicit_number("context", p.context, 1'000'000);
-  explicit_number("expert", p.expert, 1'000'000);
-  explicit_number("virtual_stages", p.virtual_stages, 100'000);
-  a.optional("zero", p.zero);
-  a.optional("sequence_parallel", p.sequence_parallel);
-  a.optional("order", p.order);
-  a.optional("schedule", p.schedule);
-  a.optional("layers_per_stage", p.layers_per_stage);
-  a.optional("tensor_per_stage", p.tensor_per_stage);
-  describe_places(a, "datacenter_per_stage", p.datacenter_per_stage);
-  a.optional("datacenter_per_replica", p.datacenter_per_replica);
-  a.optional("microbatches_per_replica", p.microbatches_per_replica);
-  a.check(p.microbatches_per_replica.empty() ||
-              (std::ssize(p.microbatches_per_replica) == p.data &&
-               std::all_of(p.microbatches_per_replica.begin(), p.microbatches_per_replica.end(),
-                           [](int64_t m) { return m >= 1 && m <= 100'000'000; })),
-          "microbatches_per_replica",
-          fmt::format("wanted {} numbers of at least 1, one for each pipeline", p.data));
-  a.optional("first_stage_in", p.first_stage_in);
-  a.optional("last_stage_in", p.last_stage_in);
-  a.optional("cell", p.cell);
-  a.optional("sharing", p.sharing);
-  a.optional("discipline", p.discipline);
-  a.check(!p.cell || (*p.cell >= 1 && *p.cell <= p.data && p.data % *p.cell == 0), "cell",
-          fmt::format("must be at least 1 and divide data = {}", p.data));
-  const bool enough = p.tensor_per_stage.empty() || std::ssize(p.tensor_per_stage) == p.pipeline;
-  bool positive = true;
-  for (const int64_t tensor : p.tensor_per_stage) {
-    positive = positive && tensor >= 1 && tensor <= 1'000'000;
-  }
-  a.check(enough && positive, "tensor_per_stage",
-          fmt::format("wanted {} numbers of at least 1, one for each stage", p.pipeline));
-  a.check(p.datacenter_per_replica.empty() || std::ssize(p.datacenter_per_replica) == p.data,
-          "datacenter_per_replica", fmt::format("wanted {} names, one for each pipeline", p.data));
-  for (const std::vector<std::string>& names : p.datacenter_per_stage) {
-    a.check(names.size() == 1 || std::ssize(names) == p.data, "datacenter_per_stage",
-            fmt::format("wanted one name for a stage, or {}, one for each pipeline", p.data));
-  }
-  a.check(p.datacenter_per_replica.empty() || p.datacenter_per_stage.empty(),
-          "datacenter_per_replica", "says where all stages lie, and so does datacenter_per_stage",
-          "one of the two");
-  a.check(p.zero >= 0 && p.zero <= 3, "zero", "must lie between 0 and 3");
-  a.check(!p.order.empty(), "order", "is empty", "\"tp-cp-ep-dp-pp\", innermost first");
-  a.check(!p.schedule.empty(), "schedule", "is empty", "\"1f1b\" or \"gpipe\"");
-  a.check(p.schedule != "auto", "schedule", "asks for a search",
-          "\"1f1b\", \"gpipe\", \"interleaved\" or another by its name");
 }
 
 template <class Archive>
@@ -431,33 +263,6 @@ void describe(Archive& a, Selection& s) {
           "4: a WAN transfer takes four times as long as a forward pass");
   a.check(within(s.pipelines_per_cell, 10'000), "pipelines_per_cell",
           "must lie between 1 and 10000");
-}
-
-// Where the stages of a pipeline lie when a rank holds several of them.
-//
-// Stages are chunks of the model, in its order; positions are the places of a pipeline, one rank
-// each. Usually stage s lies at position s. With virtual stages there are v times as many stages as
-// positions:
-//
-//   line   0 1 2 3          stage s at position s
-//   loop   0 1 2 3          round and round: s mod p (Megatron's interleaving)
-//          4 5 6 7
-//   fold   0 1 2 3          there and back: the last position holds two neighbours (ZB-V, W-shape,
-//          7 6 5 4          DualPipeV)
-enum class Layout { kLine, kLoop, kFold };
-
-constexpr int32_t position_of(Layout layout, int32_t stage, int32_t positions) {
-  if (layout == Layout::kLine || stage < positions) return stage;
-  const int32_t within = stage % positions;
-  const bool back = layout == Layout::kFold && (stage / positions) % 2 == 1;
-  return back ? positions - 1 - within : within;
-}
-
-// What a schedule asks for, by its name in job files; names that are not known are lines.
-constexpr Layout layout_of(std::string_view schedule) {
-  if (schedule == "interleaved") return Layout::kLoop;
-  if (schedule == "zb-v" || schedule == "w" || schedule == "dualpipev") return Layout::kFold;
-  return Layout::kLine;
 }
 
 }  // namespace tombolo::plan

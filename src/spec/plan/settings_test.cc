@@ -72,7 +72,8 @@ TEST(Optimizer, RefusesStepsOfDecayThatNoRuleUses) {
 
 TEST(Parallelism, NamesEachKeyOnceWhereOneIsUnknown) {
   const Value table = Value(Value::Table{{"pipeline", 1}, {"data", 1}, {"xyzzy", 2}});
-  const Result<Parallelism> read = read_fields<Parallelism>(table, "job.toml", "parallelism");
+  const Result<layout::Parallelism> read =
+      read_fields<layout::Parallelism>(table, "job.toml", "parallelism");
   ASSERT_FALSE(read);
   EXPECT_THAT(read.error().text(), testing::HasSubstr("one of tensor, pipeline, data, context"));
 }

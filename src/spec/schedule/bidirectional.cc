@@ -15,7 +15,7 @@ Shape bidirectional_shape(int32_t positions, int32_t microbatches) {
   return {.stages = 2 * positions,
           .microbatches = microbatches / 2,
           .chunks = 2,
-          .layout = plan::Layout::kFold};
+          .mapping = layout::StageMapping::kFold};
 }
 
 // The second half of the positions does with the second copy what the first does with the first one.

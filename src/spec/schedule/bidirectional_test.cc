@@ -8,6 +8,7 @@
 
 #include "spec/schedule/ascii.h"
 #include "spec/schedule/schedule_csv.h"
+#include "support/messages_sent.h"
 
 namespace tombolo::schedule {
 namespace {

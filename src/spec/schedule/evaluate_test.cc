@@ -4,6 +4,7 @@
 
 #include "spec/schedule/ascii.h"
 #include "spec/schedule/schedule.h"
+#include "support/messages_sent.h"
 #include "support/test_times.h"
 
 namespace tombolo::schedule {
@@ -17,7 +18,7 @@ constexpr SimDuration operator""_slots(unsigned long long n) {
 
 Bubble bubble(const std::string& name, const Shape& shape, const StageDurations& each) {
   const Times times = equal_times(shape.stages, each);
-  return bubble_of(evaluate(*build(name, shape, times), shape, times));
+  return bubble_of(evaluate(*build(*layout::find_schedule(name), shape, times), shape, times));
 }
 
 // Two stages, two micro-batches, forward 1, backward 2, a transfer 3: rank 0 sends at 1 and at 4
@@ -27,7 +28,7 @@ TEST(Evaluate, ByHand) {
   const Shape shape{2, 2, {}};
   Times times = equal_times(2, {1_slots, 1_slots, 1_slots, {}});
   times.transfer = {3_slots};
-  const trace::Trace trace = evaluate(*build("1f1b", shape), shape, times);
+  const trace::Trace trace = evaluate(*build(layout::ScheduleKind::k1F1B, shape), shape, times);
   EXPECT_EQ(draw_ascii(trace),
             "0 |01........aa.bb|\n"
             "1 |....0aa1bb.....|\n"
@@ -66,8 +67,8 @@ TEST(Evaluate, BubbleOf1F1B) {
 
 // Megatron's first rank of two with two chunks: 2 (2-1-0) + (2-1) 2 = 4 forwards to warm up.
 TEST(Interleaved, ByHand) {
-  const Shape shape = shape_for("interleaved", 2, 4, 2);
-  const Schedule schedule = *build("interleaved", shape);
+  const Shape shape = shape_for(layout::ScheduleKind::kInterleaved, 2, 4, 2);
+  const Schedule schedule = *build(layout::ScheduleKind::kInterleaved, shape);
   std::string first;
   for (const action::Action& action : schedule.ranks[0]) {
     if (!action::is_communication(action.kind)) first += action::to_text(action) + " ";
@@ -82,7 +83,8 @@ TEST(Interleaved, TheBubbleShrinksWithTheChunks) {
     for (int v = 2; v <= 4; ++v) {
       for (int m = p; m <= 3 * p; m += p) {
         const StageDurations chunk{2_slots, 2_slots, 2_slots, {}};
-        const Bubble out = bubble("interleaved", shape_for("interleaved", p, m, v), chunk);
+        const Bubble out =
+            bubble("interleaved", shape_for(layout::ScheduleKind::kInterleaved, p, m, v), chunk);
         EXPECT_EQ(out.idle, slots((p - 1) * 6)) << p << " " << v << " " << m;
         EXPECT_EQ(out.makespan, slots((m * v + p - 1) * 6));
       }
@@ -92,7 +94,8 @@ TEST(Interleaved, TheBubbleShrinksWithTheChunks) {
 
 // 2 (p-1-r) + (v-1) p + 1 chunks; 4 ranks, 2 chunks: 11, 9, 7, 5. Messages: v p - 1 boundaries.
 TEST(Interleaved, MemoryAndTraffic) {
-  const Schedule schedule = *build("interleaved", shape_for("interleaved", 4, 8, 2));
+  const Schedule schedule = *build(layout::ScheduleKind::kInterleaved,
+                                   shape_for(layout::ScheduleKind::kInterleaved, 4, 8, 2));
   EXPECT_THAT(peak_in_flight(schedule), ElementsAre(11, 9, 7, 5));
   // Rank 0 sends 2 x 8 activations and 8 gradients (chunk 0 has none to send), the last one
   // 8 activations (chunk 1 has none) and 16 gradients; the others all 32.
@@ -108,7 +111,8 @@ TEST(Varuna, FigureSixOfAtlas) {
   Shape shape{6, 4, {true, true, true, true, true, false}};
   Times times = equal_times(6, {1_slots, 1_slots, 1_slots, 1_slots});
   times.transfer = {0_slots, 2_slots, 0_slots, 2_slots, 0_slots};
-  const trace::Trace trace = evaluate(*build("varuna", shape, times), shape, times);
+  const trace::Trace trace =
+      evaluate(*build(layout::ScheduleKind::kVaruna, shape, times), shape, times);
   EXPECT_EQ(bubble_of(trace).makespan, 38_slots) << draw_ascii(trace);
 }
 
@@ -119,11 +123,12 @@ TEST(Varuna, RecomputesAheadOfTheGradient) {
   const Shape shape{2, 2, {true, false}};
   Times times = equal_times(2, {1_slots, 1_slots, 1_slots, 1_slots});
   times.transfer = {2_slots};
-  EXPECT_THAT(draw_ascii(evaluate(*build("varuna", shape, times), shape, times)),
-              ::testing::StartsWith("0 |01A.....aaBbb|\n"
-                                    "1 |...0aa1bb....|\n"));
+  EXPECT_THAT(
+      draw_ascii(evaluate(*build(layout::ScheduleKind::kVaruna, shape, times), shape, times)),
+      ::testing::StartsWith("0 |01A.....aaBbb|\n"
+                            "1 |...0aa1bb....|\n"));
   // 1F1B recomputes when the gradient is there: one slot later.
-  EXPECT_THAT(draw_ascii(evaluate(*build("1f1b", shape), shape, times)),
+  EXPECT_THAT(draw_ascii(evaluate(*build(layout::ScheduleKind::k1F1B, shape), shape, times)),
               ::testing::StartsWith("0 |01......AaaBbb|\n"
                                     "1 |...0aa1bb.....|\n"));
 }
@@ -145,7 +150,8 @@ TEST(ZeroBubble, H1LeavesAThirdOfTheBubble) {
 
 // Each stage as much as 1F1B's first.
 TEST(ZeroBubble, H1HoldsAsMuchAs1F1B) {
-  EXPECT_THAT(peak_in_flight(*build("zb-h1", {4, 9, {}})), ElementsAre(4, 4, 4, 4));
+  EXPECT_THAT(peak_in_flight(*build(layout::ScheduleKind::kZbH1, {4, 9, {}})),
+              ElementsAre(4, 4, 4, 4));
 }
 
 // No rank idles between its first forward and its last weight half; with 2p chunks of half the
@@ -153,9 +159,10 @@ TEST(ZeroBubble, H1HoldsAsMuchAs1F1B) {
 TEST(ZeroBubble, VHasNoBubbleInside) {
   for (int p = 1; p <= 6; ++p) {
     for (int m = 2 * p - 1; m <= 3 * p; ++m) {
-      const Shape shape = shape_for("zb-v", p, m);
+      const Shape shape = shape_for(layout::ScheduleKind::kZbV, p, m);
       EXPECT_EQ(bubble("zb-v", shape, {1_slots, 1_slots, 1_slots, {}}).inside, 0_slots);
-      EXPECT_THAT(peak_in_flight(*build("zb-v", shape)), ::testing::Each(::testing::Le(2 * p)));
+      EXPECT_THAT(peak_in_flight(*build(layout::ScheduleKind::kZbV, shape)),
+                  ::testing::Each(::testing::Le(2 * p)));
     }
   }
 }
@@ -168,7 +175,8 @@ TEST(WShape, Bubble) {
   for (int p = 1; p <= 5; ++p) {
     for (int m = p; m <= 3 * p; ++m) {
       for (const auto& [f, b] : {std::pair{1, 1}, {1, 2}, {3, 1}, {5, 8}}) {
-        const Bubble out = bubble("w", shape_for("w", p, m), {slots(f), slots(b), 0_slots, {}});
+        const Bubble out = bubble("w", shape_for(layout::ScheduleKind::kW, p, m),
+                                  {slots(f), slots(b), 0_slots, {}});
         EXPECT_EQ(out.idle, slots((p - 1) * 2 * std::max(f, b))) << p << " " << m;
       }
     }
@@ -176,7 +184,8 @@ TEST(WShape, Bubble) {
 }
 
 TEST(WShape, MemoryAndTraffic) {
-  const Schedule schedule = *build("w", shape_for("w", 4, 12));
+  const Schedule schedule =
+      *build(layout::ScheduleKind::kW, shape_for(layout::ScheduleKind::kW, 4, 12));
   EXPECT_THAT(peak_in_flight(schedule), ElementsAre(9, 9, 9, 9));
   // Twice that of 1F1B: each rank passes every micro-batch on down and up, both ways.
   EXPECT_THAT(messages_sent(schedule), ElementsAre(24, 48, 48, 24));
@@ -191,8 +200,8 @@ TEST(DualPipeV, Bubble) {
   for (int p = 1; p <= 5; ++p) {
     for (int m = 2 * p; m <= 3 * p; ++m) {
       for (const auto& [f, i, w] : {std::tuple{1, 1, 1}, {2, 1, 1}, {3, 2, 1}, {6, 4, 4}}) {
-        const Bubble out =
-            bubble("dualpipev", shape_for("dualpipev", p, m), {slots(f), slots(i), slots(w), {}});
+        const Bubble out = bubble("dualpipev", shape_for(layout::ScheduleKind::kDualPipeV, p, m),
+                                  {slots(f), slots(i), slots(w), {}});
         EXPECT_EQ(out.idle, slots((p - 1) * (f + i - w))) << p << " " << m;
       }
     }
@@ -201,7 +210,8 @@ TEST(DualPipeV, Bubble) {
 
 // Published: p + 1 stages' worth, 2 (p + 1) chunks; one of them is not needed.
 TEST(DualPipeV, Memory) {
-  const Schedule schedule = *build("dualpipev", shape_for("dualpipev", 4, 12));
+  const Schedule schedule =
+      *build(layout::ScheduleKind::kDualPipeV, shape_for(layout::ScheduleKind::kDualPipeV, 4, 12));
   EXPECT_THAT(peak_in_flight(schedule), ElementsAre(9, 9, 9, 9));
   EXPECT_THAT(messages_sent(schedule), ElementsAre(24, 48, 48, 24));
 }

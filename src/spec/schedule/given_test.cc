@@ -20,7 +20,7 @@ const Shape kShape{.stages = 2, .microbatches = 2, .replicas = 2, .cell = 2, .sh
 Schedule two_pipelines() {
   Shape apart = kShape;
   apart.shared.clear();
-  Schedule schedule = *build("1f1b", apart);
+  Schedule schedule = *build(layout::ScheduleKind::k1F1B, apart);
   take_turns(kShape, schedule);
   schedule.release = {{0}, {1'500'000}};
   return schedule;
@@ -41,14 +41,14 @@ TEST(GivenSchedule, HasComputationsAndTurns) {
 TEST(GivenSchedule, ReadsBackWhatItWrites) {
   EXPECT_EQ(*from_given(to_given(two_pipelines()), kShape), two_pipelines());
   // Of every policy, with a recomputation that waits for its gradient or runs ahead of it.
-  for (const std::string& name : schedule_names()) {
+  for (const std::string& name : layout::schedule_names()) {
     for (const bool recompute : {false, true}) {
-      Shape shape = shape_for(name, 3, 5);
+      Shape shape = shape_for(*layout::find_schedule(name), 3, 5);
       shape.replicas = 2;
       for (int32_t s = 0; recompute && s < shape.stages; ++s) {
         shape.recompute.push_back(s + 1 < shape.stages);
       }
-      const Schedule schedule = *build(name, shape);
+      const Schedule schedule = *build(*layout::find_schedule(name), shape);
       const Result<Schedule> again = from_given(to_given(schedule), shape);
       ASSERT_TRUE(again) << name << ": " << again.error().text();
       EXPECT_EQ(*again, schedule) << name;

@@ -7,6 +7,7 @@
 #include "spec/schedule/ascii.h"
 #include "spec/schedule/schedule.h"
 #include "spec/schedule/schedule_csv.h"
+#include "support/messages_sent.h"
 
 namespace tombolo::schedule {
 namespace {
@@ -17,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 Shape folded(const std::string& name, int32_t positions, int32_t microbatches) {
-  Shape shape = shape_for(name, positions, microbatches);
+  Shape shape = shape_for(*layout::find_schedule(name), positions, microbatches);
   shape.pairs = true;
   return shape;
 }
@@ -41,7 +42,7 @@ int64_t makespan(const std::string& name, int32_t positions, int32_t microbatche
                  const Chunk& chunk) {
   const Shape shape = folded(name, positions, microbatches);
   const Times times = times_of(shape, chunk);
-  return makespan_of(*build(name, shape, times), shape, times).ns;
+  return makespan_of(*build(*layout::find_schedule(name), shape, times), shape, times).ns;
 }
 
 // Every order of the three parts of a chunk, and pairs from one that hides all of its shorter side to
@@ -121,21 +122,23 @@ TEST(Pairs, AreWithinThePublishedTable) {
 // As without pairs: P stages' worth and half a one more, twice the messages of 1F1B.
 TEST(Pairs, TakeTheMemoryAndTrafficOfTheFold) {
   for (const char* name : {"w", "dualpipev"}) {
-    const Schedule schedule = *build(name, folded(name, 4, 12));
+    const Schedule schedule = *build(*layout::find_schedule(name), folded(name, 4, 12));
     EXPECT_THAT(peak_in_flight(schedule), ElementsAre(9, 9, 9, 9)) << name;
     EXPECT_THAT(messages_sent(schedule), ElementsAre(24, 48, 48, 24)) << name;
   }
 }
 
 TEST(Pairs, AreMadeOfTheForwardBesideTheBackwardOfTheOtherChunk) {
-  const Schedule w = *build("w", folded("w", 2, 4));
+  const Schedule w = *build(layout::ScheduleKind::kW, folded("w", 2, 4));
   EXPECT_EQ(plan::pairs_text(w.pairs[0]), "0F2;3B0 0F3;3B1 3F2;0B0 3F3;0B1");
   EXPECT_EQ(plan::pairs_text(w.pairs[1]), "1F2;2B0 2F2;1B0 1F3;2B1 2F3;1B1");
-  const Schedule dualpipev = *build("dualpipev", folded("dualpipev", 2, 4));
+  const Schedule dualpipev = *build(layout::ScheduleKind::kDualPipeV, folded("dualpipev", 2, 4));
   EXPECT_EQ(plan::pairs_text(dualpipev.pairs[0]), "0F3;3B1 3F2;0B0 3F3;0B1");
   // Without, both run in the same order and nothing else changes.
   for (const char* name : {"w", "dualpipev"}) {
-    EXPECT_THAT(build(name, shape_for(name, 2, 4))->pairs, ::testing::IsEmpty());
+    EXPECT_THAT(
+        build(*layout::find_schedule(name), shape_for(*layout::find_schedule(name), 2, 4))->pairs,
+        ::testing::IsEmpty());
   }
 }
 
@@ -147,7 +150,8 @@ std::pair<int64_t, int64_t> sends_after_pair(int64_t forward_end, int64_t backwa
   times.pairs[0].forward_end = {forward_end};
   times.pairs[0].backward_end = {backward_end};
   int64_t begin = 0, forward = 0, backward = 0;
-  for (const trace::Interval& i : evaluate(*build("w", shape), shape, times).intervals) {
+  for (const trace::Interval& i :
+       evaluate(*build(layout::ScheduleKind::kW, shape), shape, times).intervals) {
     const std::string text = action::to_text(i.action);
     if (text == "0F2") begin = i.start.ns;
     if (text == "0SEND_F2") forward = i.start.ns;
@@ -167,7 +171,7 @@ TEST(Pairs, HandOverEachResultWhenItsSideEnds) {
 TEST(Pairs, AreDrawnInTwoRows) {
   const Shape shape = folded("w", 1, 3);
   const Times times = times_of(shape, {2, 1, 2, 4, 3});
-  EXPECT_THAT(draw_ascii(evaluate(*build("w", shape, times), shape, times)),
+  EXPECT_THAT(draw_ascii(evaluate(*build(layout::ScheduleKind::kW, shape, times), shape, times)),
               StartsWith("        0 |0000111.111.222.222.cccccc|\n"
                          "beside it |....aaaaaaaabbbbbbbb......|\n"));
 }
@@ -176,7 +180,7 @@ TEST(Pairs, AreDrawnInTwoRows) {
 TEST(Pairs, RecomputeBeforeTheyBegin) {
   Shape shape = folded("w", 2, 4);
   shape.recompute = {true, true, true, false};
-  const Schedule schedule = *build("w", shape);
+  const Schedule schedule = *build(layout::ScheduleKind::kW, shape);
   EXPECT_THAT(plan::order_text(schedule.ranks[1]),
               HasSubstr("2RECV_B0 2R0 1RECV_F2 1F2 2B0 1R0 2F2 1B0 2SEND_F2 1SEND_B0"));
 }
@@ -187,14 +191,15 @@ TEST(Pairs, PassThroughAPlanAndThroughCsv) {
       Shape shape = folded(name, 3, 7);
       shape.replicas = 2;
       if (recomputes) shape.recompute = {true, true, true, true, true, false};
-      const Schedule schedule = *build(name, shape);
+      const Schedule schedule = *build(*layout::find_schedule(name), shape);
       EXPECT_EQ(*from_given(to_given(schedule), shape), schedule) << name;
       const Schedule read = *parse_csv(to_csv(schedule, CsvContent::kEverything), name);
       EXPECT_EQ(read.ranks, schedule.ranks);
       EXPECT_EQ(read.pairs, schedule.pairs);
     }
   }
-  const std::string text = to_csv(*build("w", folded("w", 1, 3)), CsvContent::kComputations);
+  const std::string text =
+      to_csv(*build(layout::ScheduleKind::kW, folded("w", 1, 3)), CsvContent::kComputations);
   EXPECT_THAT(text, StartsWith("0F0,1F0,(0F1;1B0)OVERLAP_F_B,(1F1;0B0)OVERLAP_F_B,(0F2;1B1)"));
 }
 
@@ -206,12 +211,13 @@ TEST(Pairs, PassThroughCsvWhateverStandsBeforeThem) {
 
 // So few micro-batches that none meets another.
 TEST(Pairs, AreNoneWhereNothingMeets) {
-  EXPECT_EQ(build("w", folded("w", 3, 2))->pairs, build("w", shape_for("w", 3, 2))->pairs);
+  EXPECT_EQ(build(layout::ScheduleKind::kW, folded("w", 3, 2))->pairs,
+            build(layout::ScheduleKind::kW, shape_for(layout::ScheduleKind::kW, 3, 2))->pairs);
 }
 
 TEST(Pairs, AreNeighboursInTheOrderOfTheirRank) {
   const Shape shape = folded("w", 2, 4);
-  const Schedule sound = *build("w", shape);
+  const Schedule sound = *build(layout::ScheduleKind::kW, shape);
   Schedule apart = sound;
   std::swap(apart.pairs[0][0].backward, apart.pairs[0][1].backward);
   EXPECT_THAT(validate(apart, shape).error().text(), HasSubstr("it pairs 0F2 with 3B1"));

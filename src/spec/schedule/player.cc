@@ -278,12 +278,14 @@ class Player {
 
   // Where one way brings messages for several stages of a rank: whether the next is for this one.
   bool is_next_of_way(size_t rank, int32_t s, bool gradient) const {
-    if (shape_.layout != plan::Layout::kLoop || !shape_.crosses(gradient ? s : s - 1)) return true;
+    if (shape_.mapping != layout::StageMapping::kLoop || !shape_.crosses(gradient ? s : s - 1))
+      return true;
     const Way& way = ways_[rank * 2 + gradient];
     return way.next < way.stages.size() && way.stages[way.next] == s;
   }
   void take(size_t rank, int32_t s, bool gradient) {
-    if (shape_.layout != plan::Layout::kLoop || !shape_.crosses(gradient ? s : s - 1)) return;
+    if (shape_.mapping != layout::StageMapping::kLoop || !shape_.crosses(gradient ? s : s - 1))
+      return;
     ++ways_[rank * 2 + gradient].next;
   }
 
@@ -391,7 +393,7 @@ class Player {
   // A message over a boundary is handed to its link at `ready`.
   void send(int32_t boundary, bool gradient, size_t c, size_t m, int64_t ready) {
     if (!shape_.crosses(boundary)) return arrive(boundary, gradient, c, m, ready);
-    if (shape_.layout == plan::Layout::kLoop) {
+    if (shape_.mapping == layout::StageMapping::kLoop) {
       const int32_t stage = boundary + (gradient ? 0 : 1);
       ways_[rank_at(stage, c) * 2 + gradient].stages.push_back(stage);
     }
@@ -523,10 +525,10 @@ Result<Played> play(const std::string& name, const Shape& shape, const Times& ti
   return Played{complete(name, shape, played.orders), played.makespan};
 }
 
-Rules cell_rules(const Shape& shape, const Times& times, plan::Discipline discipline) {
+Rules cell_rules(const Shape& shape, const Times& times, layout::Discipline discipline) {
   Rules rules;
-  if (discipline == plan::Discipline::kStrict) rules.link = LinkRule::kPipeline;
-  if (discipline != plan::Discipline::kReleased || shape.shared.empty()) return rules;
+  if (discipline == layout::Discipline::kStrict) rules.link = LinkRule::kPipeline;
+  if (discipline != layout::Discipline::kReleased || shape.shared.empty()) return rules;
   SimDuration slowest;
   for (int32_t boundary = 0; boundary + 1 < shape.stages; ++boundary) {
     if (shape.shares(boundary)) slowest = std::max(slowest, times.transfer_over(boundary));

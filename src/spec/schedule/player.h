@@ -98,12 +98,12 @@ Schedule complete(const std::string& name, const Shape& shape, const CellOrders&
 Result<Played> play(const std::string& name, const Shape& shape, const Times& times,
                     const Rules& rules);
 
-// How the pipelines of a DP-cell go about a shared WAN (plan::Discipline):
+// How the pipelines of a DP-cell go about a shared WAN (layout::Discipline):
 //   strict    links serve the lower pipeline first; all begin at once
 //   released  links serve first come, first served; pipeline c of the cell begins c M w / C after
 //             the first, when that one's M transfers, of w / C each, have passed a shared link
 //   greedy    first come, first served; all begin at once
-Rules cell_rules(const Shape& shape, const Times& times, plan::Discipline discipline);
+Rules cell_rules(const Shape& shape, const Times& times, layout::Discipline discipline);
 
 // For a schedule whose ranks are ordered already and whose cells are alike: in which order its
 // shared links serve them, by playing it, and the rules' releases. A schedule without shared

@@ -23,30 +23,30 @@ struct Figure6 {
               .replicas = 2};
   Times times = equal_times(6, {{kSlot}, {kSlot}, {kSlot}, {kSlot}});
 
-  explicit Figure6(plan::Sharing sharing) {
-    const int64_t transfer = sharing == plan::Sharing::kTemporal ? kSlot : 2 * kSlot;
+  explicit Figure6(layout::Sharing sharing) {
+    const int64_t transfer = sharing == layout::Sharing::kTemporal ? kSlot : 2 * kSlot;
     times.transfer = {{0}, {transfer}, {0}, {transfer}, {0}};
-    if (sharing == plan::Sharing::kSpatial) return;
+    if (sharing == layout::Sharing::kSpatial) return;
     shape.cell = 2;
     shape.shared = {false, true, false, true, false};
   }
 
-  int64_t slots(const std::string& name, plan::Discipline discipline) const {
-    const Rules rules = find_policy(name)->rules(shape, times, discipline);
+  int64_t slots(const std::string& name, layout::Discipline discipline) const {
+    const Rules rules = policy_of(*layout::find_schedule(name)).rules(shape, times, discipline);
     return play(name, shape, times, rules)->makespan.ns / kSlot;
   }
 };
 
 TEST(Player, VarunaTakesThe38SlotsOfFigure6) {
-  const Figure6 spatial(plan::Sharing::kSpatial);
-  EXPECT_EQ(spatial.slots("varuna", plan::Discipline::kGreedy), 38);
+  const Figure6 spatial(layout::Sharing::kSpatial);
+  EXPECT_EQ(spatial.slots("varuna", layout::Discipline::kGreedy), 38);
 }
 
 TEST(Player, AtlasTakesThe36SlotsOfFigure6WherePipelinesAreReleasedOneAfterTheOther) {
-  const Figure6 temporal(plan::Sharing::kTemporal);
-  EXPECT_EQ(temporal.slots("atlas", plan::Discipline::kReleased), 36);
-  EXPECT_EQ(temporal.slots("atlas", plan::Discipline::kStrict), 36);
-  EXPECT_EQ(temporal.slots("atlas", plan::Discipline::kGreedy), 34);
+  const Figure6 temporal(layout::Sharing::kTemporal);
+  EXPECT_EQ(temporal.slots("atlas", layout::Discipline::kReleased), 36);
+  EXPECT_EQ(temporal.slots("atlas", layout::Discipline::kStrict), 36);
+  EXPECT_EQ(temporal.slots("atlas", layout::Discipline::kGreedy), 34);
 }
 
 }  // namespace

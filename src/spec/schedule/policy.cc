@@ -5,42 +5,25 @@
 namespace tombolo::schedule {
 namespace {
 
+using OrderFunction = std::vector<Order>(const Shape&, const Times&);
+using PairsFunction = std::vector<std::vector<Pair>>(const Shape&);
+using RulesFunction = Rules(const Shape&, const Times&, layout::Discipline);
+
+constexpr Policy ordered(OrderFunction* order, PairsFunction* pairs = nullptr) {
+  return {.order_compute = order, .pairs = pairs};
+}
+constexpr Policy ruled(RulesFunction* rules) { return {.rules = rules}; }
+
 constexpr std::array kPolicies{
-    Policy{"gpipe", "Huang et al., GPipe, NeurIPS 2019", gpipe},
-    Policy{"1f1b", "Narayanan et al., Memory-Efficient Pipeline-Parallel DNN Training, ICML 2021",
-           one_forward_one_backward},
-    Policy{"interleaved",
-           "Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters Using "
-           "Megatron-LM, SC 2021",
-           interleaved},
-    Policy{"varuna",
-           "Athlur et al., Varuna: Scalable, Low-cost Training of Massive Deep Learning Models, "
-           "EuroSys 2022",
-           nullptr, varuna_rules},
-    Policy{"zb-h1", "Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024", zb_h1},
-    Policy{"zb-v", "Qi et al., Pipeline Parallelism with Controllable Memory, NeurIPS 2024", zb_v},
-    Policy{"w",
-           "Wang et al., Hiding Communication Cost in Distributed LLM Training via Micro-batch "
-           "Co-execution (DHelix), 2024",
-           w_shape, nullptr, false, w_shape_pairs},
-    Policy{"dualpipev", "DeepSeek-AI, DualPipe (DualPipeV), github.com/deepseek-ai/DualPipe, 2025",
-           dualpipe_v, nullptr, false, dualpipe_v_pairs},
-    Policy{"atlas",
-           "Palak et al., Improving training time and GPU utilization in geo-distributed language "
-           "model training (Atlas), 2024",
-           nullptr, atlas_rules, true},
+#define SCHEDULE(kind, name, stages, sharing, traits, function, citation) function,
+#include "spec/layout/schedules.inc"
+#undef SCHEDULE
 };
+static_assert(kPolicies.size() == layout::kSchedules.size());
 
 }  // namespace
 
-std::span<const Policy> policies() { return kPolicies; }
-
-const Policy* find_policy(std::string_view name) {
-  for (const Policy& policy : kPolicies) {
-    if (policy.name == name) return &policy;
-  }
-  return nullptr;
-}
+const Policy& policy_of(layout::ScheduleKind kind) { return kPolicies[static_cast<size_t>(kind)]; }
 
 void append_backward(const Shape& shape, int32_t stage, int32_t microbatch, Order& order) {
   if (shape.recomputes(stage)) {

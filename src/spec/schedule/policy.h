@@ -2,7 +2,7 @@
 //
 // A policy orders computations (F, R, B, or I and W) of one pipeline, an order per position; what
 // must be sent and received follows from them (passes.h). It sees the shape, and how long things
-// take; most need the shape only. A new policy is one function and one line in policy.cc.
+// take; most need the shape only. A new policy is one function here and one row in spec/layout/schedules.inc.
 #pragma once
 
 #include <span>
@@ -47,14 +47,14 @@ std::vector<Order> interleaved(const Shape& shape, const Times& times);
 // recompute. docs/laws/varuna.md.
 // Source: Athlur et al., "Varuna: Scalable, Low-cost Training of Massive Deep Learning Models",
 // EuroSys 2022, section 3.2.
-Rules varuna_rules(const Shape& shape, const Times& times, plan::Discipline discipline);
+Rules varuna_rules(const Shape& shape, const Times& times, layout::Discipline discipline);
 
 // A DP-cell at a time, its pipelines sharing the WAN in time: the cell's discipline (player.h), and
 // recomputation just in time at lower priority than forwards. With `released` it makes figure 6 of
 // the paper: 36 slots, where Varuna takes 38. docs/laws/atlas.md.
 // Source: Palak et al., "Improving training time and GPU utilization in geo-distributed language
 // model training" (Atlas), 2024, section 4.4.
-Rules atlas_rules(const Shape& shape, const Times& times, plan::Discipline discipline);
+Rules atlas_rules(const Shape& shape, const Times& times, layout::Discipline discipline);
 
 // 1F1B with backwards in halves: weights' halves fill what 1F1B leaves idle.
 //
@@ -86,18 +86,15 @@ std::vector<std::vector<Pair>> w_shape_pairs(const Shape& shape);
 std::vector<Order> dualpipe_v(const Shape& shape, const Times& times);
 std::vector<std::vector<Pair>> dualpipe_v_pairs(const Shape& shape);
 
+// How the schedule of one row of spec/layout/schedules.inc is made.
 struct Policy {
-  std::string_view name;  // in job files
-  std::string_view citation;
   // One of the two: an order per position, or rules for the player, which needs to know times.
   std::vector<Order> (*order_compute)(const Shape& shape, const Times& times) = nullptr;
-  Rules (*rules)(const Shape& shape, const Times& times, plan::Discipline discipline) = nullptr;
-  bool keeps_to_memory = false;
   // Of an order per position: which neighbours the law co-executes, where the shape has pairs.
   std::vector<std::vector<Pair>> (*pairs)(const Shape& shape) = nullptr;
+  Rules (*rules)(const Shape& shape, const Times& times, layout::Discipline discipline) = nullptr;
 };
-std::span<const Policy> policies();
-const Policy* find_policy(std::string_view name);  // null where there is none
+const Policy& policy_of(layout::ScheduleKind kind);
 
 // Appends B of a micro-batch, and R before it where the stage recomputes: R waits for the gradient
 // like B does, as torch's checkpointing runs the forward again inside the backward.

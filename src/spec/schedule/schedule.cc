@@ -16,7 +16,8 @@ using action::Action;
 using action::ActionKind;
 
 // Whether the policy can order this shape; the caller's mistakes are CHECKed, the user's are told.
-Status check_shape(const std::string& name, const Shape& shape) {
+Status check_shape(layout::ScheduleKind kind, const Shape& shape) {
+  const std::string_view name = name_of(kind);
   CHECK(shape.stages >= 1 && shape.microbatches >= 1 && shape.replicas >= 1 && shape.chunks >= 1,
         "{} stages, {} micro-batches, {} replicas, {} chunks", shape.stages, shape.microbatches,
         shape.replicas, shape.chunks);
@@ -25,19 +26,19 @@ Status check_shape(const std::string& name, const Shape& shape) {
   CHECK(shape.stages % shape.chunks == 0, "{} stages in chunks of {}", shape.stages, shape.chunks);
   CHECK(shape.recompute.empty() || shape.recompute.size() == static_cast<size_t>(shape.stages),
         "recompute is given for {} of {} stages", shape.recompute.size(), shape.stages);
-  const plan::Layout layout = plan::layout_of(name);
-  if (layout == plan::Layout::kLine && shape.chunks != 1) {
+  const layout::StageMapping mapping = mapping_of(kind);
+  if (mapping == layout::StageMapping::kLine && shape.chunks != 1) {
     return unusable(fmt::format("schedule = \"{}\" has one stage per rank, and virtual_stages = {}",
                                 name, shape.chunks),
                     "virtual_stages = 1, or schedule = \"interleaved\"");
   }
-  if (layout == plan::Layout::kLoop && shape.chunks < 2) {
+  if (mapping == layout::StageMapping::kLoop && shape.chunks < 2) {
     return unusable(fmt::format("schedule = \"{}\" interleaves the stages of a rank, and "
                                 "virtual_stages = {}",
                                 name, shape.chunks),
                     "virtual_stages = 2, or schedule = \"1f1b\"");
   }
-  if (layout == plan::Layout::kFold && shape.chunks != 2) {
+  if (mapping == layout::StageMapping::kFold && shape.chunks != 2) {
     return unusable(fmt::format("schedule = \"{}\" folds the model once, and virtual_stages = {}",
                                 name, shape.chunks),
                     "virtual_stages = 2");
@@ -48,7 +49,7 @@ Status check_shape(const std::string& name, const Shape& shape) {
                     name),
         "sharing = \"spatial\", or a schedule with one stage per rank");
   }
-  CHECK(shape.layout == layout, "the shape's layout is not that of schedule \"{}\"", name);
+  CHECK(shape.mapping == mapping, "the shape is not mapped as schedule \"{}\" is", name);
   if (!shape.microbatches_each.empty() && !shape.shared.empty()) {
     return unusable(
         "microbatches_per_replica: the pipelines of a cell that shares the WAN in time "
@@ -113,8 +114,8 @@ bool crossed_alike(const plan::Plan& plan, int32_t stage, int32_t cell) {
 
 Result<Schedule> build_for(const plan::Plan& plan, const Shape& shape) {
   if (plan.given) return from_given(*plan.given, shape);
-  const Policy* policy = find_policy(plan.parallelism.schedule);
-  const bool needs_times = policy && (policy->rules || !shape.shared.empty());
+  const Policy& policy = policy_of(plan.parallelism.schedule);
+  const bool needs_times = policy.rules || !shape.shared.empty();
   if (!needs_times) return build(plan.parallelism.schedule, shape);
   TRY(during(check_times(plan, shape), "reading the Plan"));
   return build(plan.parallelism.schedule, shape, times_of(plan), plan.parallelism.discipline,
@@ -156,7 +157,7 @@ Shape shape_of(const plan::Plan& plan) {
               .microbatches = static_cast<int32_t>(plan.microbatches()),
               .replicas = plan.replicas(),
               .chunks = static_cast<int32_t>(plan.parallelism.virtual_stages),
-              .layout = plan::layout_of(plan.parallelism.schedule)};
+              .mapping = plan.parallelism.mapping()};
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     shape.recompute.push_back(plan.may_recompute(s) && plan.stages[s].cost.recompute.value > 0);
   }
@@ -164,7 +165,7 @@ Shape shape_of(const plan::Plan& plan) {
   for (const int64_t each : plan.parallelism.microbatches_per_replica) {
     shape.microbatches_each.push_back(static_cast<int32_t>(each));
   }
-  if (plan.parallelism.sharing_in_use() == plan::Sharing::kSpatial) return shape;
+  if (plan.parallelism.sharing_in_use() == layout::Sharing::kSpatial) return shape;
   shape.cell = static_cast<int32_t>(plan.parallelism.pipelines_per_cell());
   for (int32_t s = 0; s + 1 < shape.stages; ++s) {
     shape.shared.push_back(crossed_alike(plan, s, shape.cell));
@@ -174,18 +175,21 @@ Shape shape_of(const plan::Plan& plan) {
   return shape;
 }
 
-Shape shape_for(const std::string& name, int32_t positions, int32_t microbatches, int32_t chunks) {
-  Shape shape{.microbatches = microbatches, .chunks = chunks, .layout = plan::layout_of(name)};
-  if (shape.layout == plan::Layout::kLoop) shape.chunks = std::max(chunks, 2);
-  if (shape.layout == plan::Layout::kFold) shape.chunks = 2;
-  shape.stages = positions * shape.chunks;
-  return shape;
+Shape shape_of(const plan::Decisions& job) {
+  const layout::Parallelism& p = job.parallelism;
+  return {.stages = static_cast<int32_t>(p.stages()),
+          .microbatches = static_cast<int32_t>(job.microbatches()),
+          .chunks = static_cast<int32_t>(p.virtual_stages),
+          .mapping = p.mapping()};
 }
 
-std::vector<std::string> schedule_names() {
-  std::vector<std::string> names;
-  for (const Policy& policy : policies()) names.emplace_back(policy.name);
-  return names;
+Shape shape_for(layout::ScheduleKind kind, int32_t positions, int32_t microbatches,
+                int32_t chunks) {
+  Shape shape{.microbatches = microbatches, .chunks = chunks, .mapping = mapping_of(kind)};
+  if (shape.mapping == layout::StageMapping::kLoop) shape.chunks = std::max(chunks, 2);
+  if (shape.mapping == layout::StageMapping::kFold) shape.chunks = 2;
+  shape.stages = positions * shape.chunks;
+  return shape;
 }
 
 Result<Schedule> build(const plan::Plan& plan) {
@@ -195,26 +199,26 @@ Result<Schedule> build(const plan::Plan& plan) {
   return schedule;
 }
 
-Result<Schedule> build(const std::string& name, const Shape& shape) {
+Result<Schedule> build(layout::ScheduleKind kind, const Shape& shape) {
   constexpr SimDuration kUnit{1'000'000};
-  return build(name, shape, equal_times(shape.stages, {kUnit, kUnit, kUnit, kUnit}));
+  return build(kind, shape, equal_times(shape.stages, {kUnit, kUnit, kUnit, kUnit}));
 }
 
 namespace {
 
 // Pipelines with unlike numbers of micro-batches do not know of one another: each is ordered as if
 // it were alone, once for each number.
-Result<Schedule> build_each(const std::string& name, const Shape& shape, const Times& times,
-                            plan::Discipline discipline, const Memory& memory) {
+Result<Schedule> build_each(layout::ScheduleKind kind, const Shape& shape, const Times& times,
+                            layout::Discipline discipline, const Memory& memory) {
   std::map<int32_t, Schedule> alone;  // by micro-batches
-  Schedule out{name, std::vector<Order>(static_cast<size_t>(shape.ranks()))};
+  Schedule out{std::string(name_of(kind)), std::vector<Order>(static_cast<size_t>(shape.ranks()))};
   for (int32_t replica = 0; replica < shape.replicas; ++replica) {
     Shape one = shape;
     one.microbatches = shape.microbatches_of(replica);
     one.microbatches_each.clear();
     one.replicas = one.cell = 1;
     if (!alone.contains(one.microbatches)) {
-      alone[one.microbatches] = TRY(build(name, one, times, discipline, memory));
+      alone[one.microbatches] = TRY(build(kind, one, times, discipline, memory));
     }
     for (int32_t position = 0; position < shape.positions(); ++position) {
       Order order = alone[one.microbatches].ranks[static_cast<size_t>(position)];
@@ -228,38 +232,31 @@ Result<Schedule> build_each(const std::string& name, const Shape& shape, const T
   }
   add_update(out.ranks, shape);
   if (const Status sound = validate(out, shape); !sound) {
-    CHECK(false, "policy {} made a broken schedule: {}", name, sound.error().text());
+    CHECK(false, "policy {} made a broken schedule: {}", out.name, sound.error().text());
   }
   return out;
 }
 
 }  // namespace
 
-Result<Schedule> build(const std::string& name, const Shape& shape, const Times& times,
-                       plan::Discipline discipline, const Memory& memory) {
-  const Policy* policy = find_policy(name);
-  if (!policy) {
-    std::string known;
-    for (const Policy& other : policies()) {
-      known += fmt::format("{}\"{}\"", known.empty() ? "" : " or ", other.name);
-    }
-    return unusable(fmt::format("schedule = \"{}\": there is no such schedule yet", name), known);
-  }
-  TRY(check_shape(name, shape));
+Result<Schedule> build(layout::ScheduleKind kind, const Shape& shape, const Times& times,
+                       layout::Discipline discipline, const Memory& memory) {
+  TRY(check_shape(kind, shape));
   if (!shape.microbatches_each.empty()) {
-    return build_each(name, shape, times, discipline, memory);
+    return build_each(kind, shape, times, discipline, memory);
   }
-  Schedule schedule{name, {}};
-  if (policy->rules) {
-    Rules rules = policy->rules(shape, times, discipline);
-    if (policy->keeps_to_memory) rules.in_flight = memory.in_flight;
+  const Policy& policy = policy_of(kind);
+  Schedule schedule{std::string(name_of(kind)), {}};
+  if (policy.rules) {
+    Rules rules = policy.rules(shape, times, discipline);
+    if (traits_of(kind).has(layout::kKeepsToMemory)) rules.in_flight = memory.in_flight;
     // Without room for one micro-batch nothing can run at all: check_memory says so.
     for (int32_t& most : rules.in_flight) most = std::max(most, 1);
-    schedule = TRY(play(name, shape, times, rules)).schedule;
+    schedule = TRY(play(schedule.name, shape, times, rules)).schedule;
   } else {
-    const std::vector<Order> compute = policy->order_compute(shape, times);
+    const std::vector<Order> compute = policy.order_compute(shape, times);
     std::vector<std::vector<Pair>> pairs;
-    if (shape.pairs && policy->pairs) pairs = policy->pairs(shape);
+    if (shape.pairs && policy.pairs) pairs = policy.pairs(shape);
     const bool any = std::any_of(pairs.begin(), pairs.end(),
                                  [](const auto& of_position) { return !of_position.empty(); });
     if (!any) pairs.clear();
@@ -270,7 +267,7 @@ Result<Schedule> build(const std::string& name, const Shape& shape, const Times&
     schedule = order_links(std::move(schedule), shape, times, cell_rules(shape, times, discipline));
   }
   if (const Status sound = validate(schedule, shape); !sound) {
-    CHECK(false, "policy {} made a broken schedule: {}", name, sound.error().text());
+    CHECK(false, "policy {} made a broken schedule: {}", schedule.name, sound.error().text());
   }
   return schedule;
 }
@@ -280,15 +277,6 @@ int64_t message_tag(const Action& action) {
   const bool gradient =
       action.kind == ActionKind::kSendGradient || action.kind == ActionKind::kReceiveGradient;
   return 2 * int64_t{action.microbatch} + (gradient ? 1 : 0);
-}
-
-std::vector<int64_t> messages_sent(const Schedule& schedule) {
-  std::vector<int64_t> out;
-  for (const Order& order : schedule.ranks) {
-    out.push_back(std::count_if(order.begin(), order.end(),
-                                [](const Action& action) { return action::is_send(action.kind); }));
-  }
-  return out;
 }
 
 }  // namespace tombolo::schedule

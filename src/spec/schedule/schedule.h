@@ -48,14 +48,14 @@ struct Schedule {
 };
 
 // The shape that schedules depend on. Stages are chunks of the model; where a rank holds several
-// (chunks > 1), the layout says which.
+// (chunks > 1), the mapping says which.
 struct Shape {
   int32_t stages = 1;           // of all ranks of one pipeline: positions x chunks
   int32_t microbatches = 1;     // of one pipeline: of the one that has most
   std::vector<bool> recompute;  // per stage: R before each backward; empty: nowhere
   int32_t replicas = 1;         // pipelines side by side; rank = position x replicas + replica
   int32_t chunks = 1;           // stages per rank
-  plan::Layout layout = plan::Layout::kLine;
+  layout::StageMapping mapping = layout::StageMapping::kLine;
   int32_t cell = 1;  // pipelines per DP-cell; divides replicas
   // Per boundary: whether cells share it in time; empty: none. Those that the pipelines of a cell
   // do not all cross, and between the same datacenters, are crossed by each pipeline for itself.
@@ -77,7 +77,9 @@ struct Shape {
   }
   int32_t positions() const { return stages / chunks; }
   int32_t ranks() const { return positions() * replicas; }
-  int32_t position_of(int32_t stage) const { return plan::position_of(layout, stage, positions()); }
+  int32_t position_of(int32_t stage) const {
+    return layout::position_of(mapping, stage, positions());
+  }
   int32_t rank_of(int32_t stage, int32_t replica) const {
     return position_of(stage) * replicas + replica;
   }
@@ -93,8 +95,11 @@ struct Shape {
 };
 Shape shape_of(const plan::Plan& plan);
 
-// One pipeline in the layout that the named schedule asks for; chunks for those that take any.
-Shape shape_for(const std::string& name, int32_t positions, int32_t microbatches,
+// Of a job that is not laid out: one pipeline, nothing recomputed, nothing shared.
+Shape shape_of(const plan::Decisions& job);
+
+// One pipeline mapped as the schedule asks for; chunks for those that take any.
+Shape shape_for(layout::ScheduleKind kind, int32_t positions, int32_t microbatches,
                 int32_t chunks = 1);
 
 // What devices have memory for, counted as peak_in_flight counts: from F to B (or W).
@@ -107,14 +112,10 @@ struct Memory {
 // position without room for one has 0.
 Memory memory_of(const plan::Plan& plan);
 
-// The names that build() knows.
-std::vector<std::string> schedule_names();
-
 // The whole schedule of one iteration: computations, communication and the optimizer update.
 // Replicas of a stage sum their gradients before the update. They follow the same order, except
 // where a policy orders the pipelines of a DP-cell together (atlas) or the Plan gives the schedule.
-// Unusable, naming the known ones, for a name that is not there yet; for a shape that the policy
-// does not take; for pairs of which the Plan does not say how long they take; and above kActionsMax actions, before any memory is spent on them.
+// Unusable for a shape that the policy does not take; for pairs of which the Plan does not say how long they take; and above kActionsMax actions, before any memory is spent on them.
 //
 // Policies that follow rules in time (Varuna, Atlas) need to know how long things take, and so do
 // link orders of shared boundaries; without times a backward takes two forwards, a recomputation
@@ -122,9 +123,9 @@ std::vector<std::string> schedule_names();
 // others check_memory says whether they do.
 inline constexpr int64_t kActionsMax = 50'000'000;
 Result<Schedule> build(const plan::Plan& plan);
-Result<Schedule> build(const std::string& name, const Shape& shape);
-Result<Schedule> build(const std::string& name, const Shape& shape, const Times& times,
-                       plan::Discipline discipline = plan::Discipline::kReleased,
+Result<Schedule> build(layout::ScheduleKind kind, const Shape& shape);
+Result<Schedule> build(layout::ScheduleKind kind, const Shape& shape, const Times& times,
+                       layout::Discipline discipline = layout::Discipline::kReleased,
                        const Memory& memory = {});
 
 // What a Plan carries to be performed as found: the computations of every rank, the order of every
@@ -150,9 +151,6 @@ int64_t message_tag(const action::Action& action);
 // or W closes. A rank with v stages counts each: v of them are as much as one of the undivided
 // stage. Between I and W only a part is needed, but all counts.
 std::vector<int64_t> peak_in_flight(const Schedule& schedule);
-
-// Messages per iteration that leave a rank, for the one before or after it in the pipeline.
-std::vector<int64_t> messages_sent(const Schedule& schedule);
 
 // Bytes at the peak, of a device of each rank: state, activations of the micro-batches in flight,
 // the largest workspace of its stages, and [prefill].memory. A pair takes and frees activations layer

@@ -9,7 +9,7 @@ namespace tombolo::schedule {
 namespace {
 
 TEST(ScheduleCsv, ReadsBackWhatItWrites) {
-  const Schedule schedule = *build("1f1b", {4, 6, {true, true, true, false}});
+  const Schedule schedule = *build(layout::ScheduleKind::k1F1B, {4, 6, {true, true, true, false}});
   const std::string text = to_csv(schedule, CsvContent::kEverything);
   EXPECT_EQ(parse_csv(text, "1f1b")->ranks, schedule.ranks);
 }
@@ -19,7 +19,7 @@ TEST(ScheduleCsv, ComputationsAreCompletedByThePasses) {
   Schedule read = *parse_csv("0F0,0F1,,,0B0,,0B1\n,1F0,1B0,1F1,1B1,,\n", "by hand");
   read.ranks = add_communication(read.ranks, {2, 2, {}});
   add_update(read.ranks, {2, 2, {}});
-  EXPECT_EQ(read.ranks, build("1f1b", {2, 2, {}})->ranks);
+  EXPECT_EQ(read.ranks, build(layout::ScheduleKind::k1F1B, {2, 2, {}})->ranks);
 }
 
 TEST(ScheduleCsv, SaysWhereACellIsWrong) {

@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::string computations(const std::string& name, const Shape& shape) {
-  return to_csv(*build(name, shape), CsvContent::kComputations);
+  return to_csv(*build(*layout::find_schedule(name), shape), CsvContent::kComputations);
 }
 
 TEST(Schedule, GpipeRunsAllForwardsThenAllBackwards) {
@@ -43,7 +43,8 @@ TEST(Schedule, RecomputationStandsRightBeforeItsBackward) {
 }
 
 TEST(Schedule, MessagesStandBesideTheirComputations) {
-  EXPECT_EQ(to_csv(*build("1f1b", {3, 1, {true, true, false}}), CsvContent::kEverything),
+  EXPECT_EQ(to_csv(*build(layout::ScheduleKind::k1F1B, {3, 1, {true, true, false}}),
+                   CsvContent::kEverything),
             "0F0,0SEND_F0,0RECV_B0,0R0,0B0,0U\n"
             "1RECV_F0,1F0,1SEND_F0,1RECV_B0,1R0,1B0,1SEND_B0,1U\n"
             "2RECV_F0,2F0,2B0,2SEND_B0,2U\n");
@@ -51,20 +52,26 @@ TEST(Schedule, MessagesStandBesideTheirComputations) {
 
 // GPipe keeps all M micro-batches everywhere; 1F1B at most P - s at stage s.
 TEST(Schedule, PeakInFlight) {
-  EXPECT_THAT(peak_in_flight(*build("gpipe", {3, 7, {}})), ElementsAre(7, 7, 7));
-  EXPECT_THAT(peak_in_flight(*build("1f1b", {3, 7, {}})), ElementsAre(3, 2, 1));
-  EXPECT_THAT(peak_in_flight(*build("1f1b", {3, 2, {}})), ElementsAre(2, 2, 1));
+  EXPECT_THAT(peak_in_flight(*build(layout::ScheduleKind::kGpipe, {3, 7, {}})),
+              ElementsAre(7, 7, 7));
+  EXPECT_THAT(peak_in_flight(*build(layout::ScheduleKind::k1F1B, {3, 7, {}})),
+              ElementsAre(3, 2, 1));
+  EXPECT_THAT(peak_in_flight(*build(layout::ScheduleKind::k1F1B, {3, 2, {}})),
+              ElementsAre(2, 2, 1));
 }
 
 TEST(Schedule, EverySizeIsSound) {
-  for (const std::string& name : schedule_names()) {
+  for (const std::string& name : layout::schedule_names()) {
     for (int32_t p = 1; p <= 6; ++p) {
       for (int32_t m = 1; m <= 13; ++m) {
-        Shape shape = shape_for(name, p, m, plan::layout_of(name) == plan::Layout::kLine ? 1 : 2);
+        Shape shape = shape_for(
+            *layout::find_schedule(name), p, m,
+            layout::mapping_of(*layout::find_schedule(name)) == layout::StageMapping::kLine ? 1
+                                                                                            : 2);
         shape.replicas = 1 + m % 2;
         shape.recompute.assign(shape.stages, m % 4 == 0);
         shape.recompute.back() = false;
-        const Status sound = validate(*build(name, shape), shape);
+        const Status sound = validate(*build(*layout::find_schedule(name), shape), shape);
         EXPECT_TRUE(sound) << name << " " << p << " x " << m << ": " << sound.error().text();
       }
     }
@@ -77,25 +84,22 @@ TEST(Schedule, TagsTellMessagesApart) {
   EXPECT_EQ(message_tag({action::ActionKind::kSendGradient, 1, 3}), 7);
 }
 
-TEST(Schedule, RefusesUnknownNamesAndHugeShapes) {
-  const Result<Schedule> unknown = build("chimera", {2, 2, {}});
-  ASSERT_FALSE(unknown);
-  EXPECT_EQ(unknown.error().exit_code(), 2);
-  EXPECT_THAT(unknown.error().text(), HasSubstr("\"chimera\": there is no such schedule yet"));
-  EXPECT_THAT(unknown.error().text(), HasSubstr("\"gpipe\" or \"1f1b\""));
-  const Result<Schedule> folded = build("1f1b", {4, 2, {}, 1, 2});
+TEST(Schedule, RefusesOtherMappingsAndHugeShapes) {
+  const Result<Schedule> folded = build(layout::ScheduleKind::k1F1B, {4, 2, {}, 1, 2});
   ASSERT_FALSE(folded);
   EXPECT_THAT(folded.error().text(), HasSubstr("\"1f1b\" has one stage per rank"));
-  const Result<Schedule> flat = build("interleaved", {4, 2, {}});
+  const Result<Schedule> flat = build(layout::ScheduleKind::kInterleaved, {4, 2, {}});
   ASSERT_FALSE(flat);
   EXPECT_THAT(flat.error().text(), HasSubstr("virtual_stages = 1"));
-  const Result<Schedule> huge = build("1f1b", {100'000, 100'000'000, {}});
+  const Result<Schedule> huge = build(layout::ScheduleKind::k1F1B, {100'000, 100'000'000, {}});
   ASSERT_FALSE(huge);
   EXPECT_THAT(huge.error().text(), HasSubstr("too many to schedule"));
 }
 
 TEST(Schedule, PoliciesCiteTheirSource) {
-  for (const Policy& policy : policies()) EXPECT_FALSE(policy.citation.empty()) << policy.name;
+  for (const layout::ScheduleTraits& row : layout::kSchedules) {
+    EXPECT_FALSE(row.citation.empty()) << row.name;
+  }
 }
 
 // --- memory
@@ -143,9 +147,9 @@ TEST(Schedule, PeakMemoryHoldsTheModelOfPrefill) {
 
 // Of the two stages of a rank both states count, all activations, and the larger workspace.
 TEST(Schedule, PeakMemoryOfTwoStagesPerRankByHand) {
-  const Shape shape = shape_for("interleaved", 2, 2, 2);
+  const Shape shape = shape_for(layout::ScheduleKind::kInterleaved, 2, 2, 2);
   plan::Plan plan = plan_of_bytes(2, 0_B, 0_B, 0_B, 2);
-  plan.parallelism.schedule = "interleaved";
+  plan.parallelism.schedule = layout::ScheduleKind::kInterleaved;
   plan.parallelism.virtual_stages = 2;
   plan.stages.clear();
   for (int32_t s = 0; s < 4; ++s) {
@@ -155,7 +159,7 @@ TEST(Schedule, PeakMemoryOfTwoStagesPerRankByHand) {
                            .workspace = s == 2 ? 7_GB : 2_GB});
   }
   const Schedule schedule = *build(plan);
-  ASSERT_EQ(schedule, *build("interleaved", shape));
+  ASSERT_EQ(schedule, *build(layout::ScheduleKind::kInterleaved, shape));
   // Rank 0 has stages 0 and 2: both micro-batches pass stage 0, then stage 2, before any comes
   // back.
   EXPECT_EQ(peak_memory(plan, schedule)[0], 20_GB + 7_GB + 2 * 1_GB + 2 * 100_GB);
@@ -174,7 +178,7 @@ TEST(Schedule, WhatDoesNotFitIsInfeasibleAndSaysWhy) {
   EXPECT_THAT(too_much_state.error().text(), HasSubstr("weights, gradients and optimizer, 80 GB"));
 
   plan::Plan activations = plan_of_bytes(8, 1_GB, 3_GB, 1_GB, 100);
-  activations.parallelism.schedule = "gpipe";
+  activations.parallelism.schedule = layout::ScheduleKind::kGpipe;
   const Status too_many = check_memory(activations, *build(activations));
   ASSERT_FALSE(too_many);
   EXPECT_THAT(too_many.error().text(),
@@ -200,7 +204,7 @@ TEST(Schedule, ImaginedTimesAreNotHeldAgainstMemory) {
 // Two stages, three pipelines: ranks 0 to 2 hold stage 0, and do the same.
 TEST(Schedule, ReplicasFollowOneOrderAndSumTheirGradients) {
   const Shape shape{.stages = 2, .microbatches = 2, .replicas = 3};
-  const Schedule schedule = *build("gpipe", shape);
+  const Schedule schedule = *build(layout::ScheduleKind::kGpipe, shape);
   ASSERT_EQ(schedule.ranks.size(), 6u);
   EXPECT_EQ(schedule.ranks[0], schedule.ranks[2]);
   EXPECT_EQ(schedule.ranks[3], schedule.ranks[5]);

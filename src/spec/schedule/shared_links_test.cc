@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 Schedule gpipe_of(const Shape& shape) {
   Shape apart = shape;
   apart.shared.clear();
-  return *build("gpipe", apart);
+  return *build(layout::ScheduleKind::kGpipe, apart);
 }
 
 std::vector<std::string> drawn(const trace::Trace& trace) {
@@ -177,7 +177,7 @@ TEST(SharedLinks, OrdersThatWaitForOneAnother) {
   const Shape shape{.stages = 2, .microbatches = 3, .replicas = 2, .cell = 2, .shared = {true}};
   Shape apart = shape;
   apart.shared.clear();
-  Schedule schedule = *build("1f1b", apart);
+  Schedule schedule = *build(layout::ScheduleKind::k1F1B, apart);
   one_after_the_other(shape, schedule);
   EXPECT_TRUE(validate(schedule, shape));
   std::reverse(schedule.links[1].transfers.begin(), schedule.links[1].transfers.end());

@@ -19,7 +19,7 @@ const Shape kThreeStages{3, 2, {true, true, false}};
 //   1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1,1SEND_F1,1RECV_B0,1R0,1B0,1SEND_B0,1RECV_B1,1R1,1B1,
 //   1SEND_B1,1U
 std::string complaint(const std::function<void(Order&)>& damage, size_t rank = 1) {
-  Schedule schedule = *build("gpipe", kThreeStages);
+  Schedule schedule = *build(layout::ScheduleKind::kGpipe, kThreeStages);
   damage(schedule.ranks[rank]);
   const Status status = validate(schedule, kThreeStages);
   return status ? "sound" : status.error().message;
@@ -40,11 +40,11 @@ auto swapped(const char* one, const char* other) {
 
 // Two stages; pipeline 0 has three micro-batches and pipeline 1 one.
 TEST(Validate, PipelinesMayHaveUnlikeNumbersOfMicrobatches) {
-  for (const std::string& name : schedule_names()) {
-    Shape shape = shape_for(name, 2, 3);
+  for (const std::string& name : layout::schedule_names()) {
+    Shape shape = shape_for(*layout::find_schedule(name), 2, 3);
     shape.replicas = 2;
     shape.microbatches_each = {3, 1};
-    const Result<Schedule> schedule = build(name, shape);
+    const Result<Schedule> schedule = build(*layout::find_schedule(name), shape);
     ASSERT_TRUE(schedule) << name << ": " << schedule.error().text();
     const auto forwards = [&](size_t rank) {
       const Order& order = schedule->ranks[rank];
@@ -66,7 +66,7 @@ TEST(Validate, AcceptsWhatIsSound) {
 }
 
 TEST(Validate, CountsRanks) {
-  Schedule schedule = *build("gpipe", kThreeStages);
+  Schedule schedule = *build(layout::ScheduleKind::kGpipe, kThreeStages);
   schedule.ranks.pop_back();
   EXPECT_THAT(validate(schedule, kThreeStages).error().message,
               HasSubstr("2 ranks for 3 stages x 1 replicas"));
@@ -84,7 +84,7 @@ TEST(Validate, MissingWork) {
 TEST(Validate, SumsOfGradients) {
   const Shape shape{.stages = 2, .microbatches = 2, .replicas = 2};
   const auto complaint_of = [&](const std::function<void(Order&)>& damage) {
-    Schedule schedule = *build("1f1b", shape);
+    Schedule schedule = *build(layout::ScheduleKind::k1F1B, shape);
     damage(schedule.ranks[3]);
     const Status status = validate(schedule, shape);
     return status ? "sound" : status.error().message;

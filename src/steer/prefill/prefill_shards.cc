@@ -43,7 +43,7 @@ class FleetMaker {
  public:
   FleetMaker(const plan::Plan& plan, const plan::Prefill& prefill)
       : plan_(plan), prefill_(prefill) {
-    for (const plan::Placement& placement : plan.ranks) {
+    for (const layout::Placement& placement : plan.ranks) {
       first_gpu_.push_back(static_cast<int32_t>(fleet_.gpus.size()));
       for (int64_t s = 0; s < placement.shards; ++s) fleet_.gpus.push_back({placement.rank, s});
     }

@@ -84,7 +84,7 @@ Value::Table parallelism_json(const MixedPlan& plan) {
   table.emplace_back("virtual_stages", int64_t{1});
   table.emplace_back("zero", plan.zero);
   table.emplace_back("sequence_parallel", plan.sequence_parallel);
-  table.emplace_back("schedule", "1f1b");
+  table.emplace_back("schedule", std::string(to_name(layout::default_schedule(1))));
   table.emplace_back("layers_per_stage", std::move(layers));
   table.emplace_back("datacenter_per_stage", std::move(where));
   table.emplace_back("micro_batch", plan.micro_batch);

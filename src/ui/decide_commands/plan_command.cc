@@ -111,7 +111,7 @@ Value::Table parallelism_json(const RankedPlan& plan) {
           {"zero", c.zero},
           {"sequence_parallel", c.sequence_parallel},
           {"order", plan.job.parallelism.order},
-          {"schedule", plan.job.parallelism.schedule},
+          {"schedule", std::string(to_name(plan.job.parallelism.schedule))},
           {"layers_per_stage", layers},
           {"micro_batch", c.micro_batch},
           {"micro_batches", c.micro_batches()},
@@ -122,8 +122,8 @@ Value::Table parallelism_json(const RankedPlan& plan) {
 Value::Array placement_json(const RankedPlan& plan) {
   const cluster::Datacenter& datacenter = plan.job.cluster.datacenters[0];
   const Configuration& c = plan.candidate.configuration;
-  const cost::Layout layout = cost::lay_out(c, datacenter.scale_up.domain);
-  const auto grid = [](const cost::Grid& g) {
+  const cost::GroupPlacement layout = cost::lay_out(c, datacenter.scale_up.domain);
+  const auto grid = [](const cost::DegreeSplit& g) {
     return Value::Table{{"in_domain", g.domain}, {"in_network", g.network}};
   };
   const int64_t nodes =

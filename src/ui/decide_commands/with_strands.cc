@@ -1,6 +1,7 @@
 #include "ui/decide_commands/with_strands.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "predict/cost/price_plan.h"
 #include "predict/sim/simulate.h"
@@ -11,7 +12,7 @@ namespace tombolo::decide_commands {
 namespace {
 
 // The job's model folded on the same ranks.
-plan::Job folded(const plan::Job& job, const std::string& schedule) {
+plan::Job folded(const plan::Job& job, layout::ScheduleKind schedule) {
   plan::Job out = job;
   out.parallelism.schedule = schedule;
   out.parallelism.virtual_stages = 2;
@@ -37,7 +38,7 @@ Result<sim::Simulation> simulate_folded(const plan::Job& job,
 }  // namespace
 
 std::optional<WithStrands> with_strands(const plan::Job& job) {
-  const plan::Parallelism& p = job.parallelism;
+  const layout::Parallelism& p = job.parallelism;
   if (p.tensor == 1 && p.context == 1 && p.expert == 1) return std::nullopt;
   Result<strand::PairOffer> offer = strand::offer_pairs(job);
   if (!offer) {
@@ -45,24 +46,25 @@ std::optional<WithStrands> with_strands(const plan::Job& job) {
   }
   WithStrands with{.offer = *std::move(offer)};
   if (!with.offer.layer) return with;
-  for (const char* schedule : {"dualpipev", "w"}) {
+  for (const layout::ScheduleTraits& row : layout::kSchedules | std::views::reverse) {
+    if (!row.has(layout::kPairs)) continue;
     const Result<sim::Simulation> simulation =
-        simulate_folded(folded(job, schedule), with.offer.layer);
+        simulate_folded(folded(job, row.kind), with.offer.layer);
     if (!simulation) {
       with.obstacle = simulation.error().message;
       continue;
     }
     const Seconds time = seconds(simulation->iteration);
-    const Result<sim::Simulation> apart = simulate_folded(folded(job, schedule), std::nullopt);
+    const Result<sim::Simulation> apart = simulate_folded(folded(job, row.kind), std::nullopt);
     if (apart && seconds(apart->iteration) <= time) {
       with.obstacle = fmt::format(
           "schedule {} takes {} with its pairs and {} without: the next rank waits for both of a "
           "pair, and few micro-batches make up for it",
-          schedule, brief(time), brief(seconds(apart->iteration)));
+          row.name, brief(time), brief(seconds(apart->iteration)));
       continue;
     }
     if (with.iteration && *with.iteration <= time) continue;
-    with.schedule = schedule;
+    with.schedule = row.name;
     with.iteration = time;
     with.one_after_the_other = apart ? seconds(apart->iteration) : 0_s;
     with.peak_memory =

@@ -22,7 +22,7 @@ Result<plan::Plan> plan_of(const ConvertOptions& options) {
 }
 
 // What the graphs of a Plan's ranks do not have: layers that several devices share.
-bool shares_layers(const plan::Parallelism& p) {
+bool shares_layers(const layout::Parallelism& p) {
   return p.tensor > 1 || !p.tensor_per_stage.empty() || p.context > 1 || p.expert > 1 ||
          p.zero > 0 || p.sequence_parallel;
 }

@@ -44,7 +44,7 @@ void print_parts(std::ostream& out, const Estimate& e) {
 
 // "tensor 8, pipeline 4, data 2 (in the network); 8 micro-batches of 1"
 void print_layout(std::ostream& out, const Estimate& e) {
-  const auto inside = [](const cost::Grid& grid) {
+  const auto inside = [](const cost::DegreeSplit& grid) {
     if (grid.network == 1) return fmt::format("{}", grid.degree());
     if (grid.domain == 1) return fmt::format("{} (in the network)", grid.degree());
     return fmt::format("{} ({} in a domain)", grid.degree(), grid.domain);
@@ -119,7 +119,7 @@ void print_text(std::ostream& out, const plan::Job& job, const Estimate& e, bool
   for (const std::string& note : e.notes) out << "  note: " << note << "\n";
 }
 
-Value grid_json(const cost::Grid& grid) {
+Value grid_json(const cost::DegreeSplit& grid) {
   return Value::Table{
       {"degree", grid.degree()}, {"in_domain", grid.domain}, {"in_network", grid.network}};
 }

@@ -18,7 +18,7 @@ using schedule_search::ScheduleCandidate;
 // ---- what is asked for ----
 
 Result<plan::Plan> named_plan(const std::string& name, const plan::Plan& plan) {
-  plan::Plan out = TRY(schedule_search::with_schedule(plan, name));
+  plan::Plan out = TRY(schedule_search::with_schedule(plan, TRY(layout::find_schedule(name))));
   out.pairs = schedule_search::pairs_for(plan, out, std::nullopt);
   TRY(schedule::check_memory(out, TRY(schedule::build(out))));
   return out;
@@ -28,7 +28,7 @@ Result<plan::Plan> named_plan(const std::string& name, const plan::Plan& plan) {
 // communicates inside and nobody asked.
 Result<std::optional<strand::PairOffer>> offer_for(const SimulateOptions& options,
                                                    const plan::Plan& plan) {
-  const plan::Parallelism& p = plan.parallelism;
+  const layout::Parallelism& p = plan.parallelism;
   const bool communicates = p.tensor > 1 || p.context > 1 || p.expert > 1;
   const bool alike = p.tensor_per_stage.empty();
   if (plan.cost_source != plan::CostSource::kTombolo) return std::nullopt;
@@ -168,7 +168,7 @@ void check_found(const ChosenPolicy& chosen) {
   CHECK(!chosen.best || !chosen.best->candidates.empty(), "the best schedule of none");
   CHECK(!chosen.proof || chosen.best, "a proof of nothing");
   CHECK(!chosen.adjustment || chosen.best, "schedule \"{}\" was adjusted without a search",
-        chosen.plan.parallelism.schedule);
+        to_name(chosen.plan.parallelism.schedule));
 }
 
 // ---- JSON ----
@@ -179,7 +179,7 @@ Value candidate_json(const ScheduleCandidate& candidate) {
   return Value::Table{
       {"name", candidate.name},
       {"family", candidate.family},
-      {"schedule", candidate.variant.schedule},
+      {"schedule", std::string(to_name(candidate.variant.schedule))},
       {"virtual_stages", candidate.variant.chunks},
       {"sharing", std::string(to_name(candidate.variant.sharing))},
       {"cell", candidate.variant.cell},
@@ -214,12 +214,10 @@ Value without_split_json(const BestSchedule& best) {
 }  // namespace
 
 Result<ChosenPolicy> with_strands(const SimulateOptions& options, plan::Plan plan) {
-  const std::string& schedule = plan.parallelism.schedule;
-  const schedule::Policy* policy = schedule::find_policy(schedule);
-  if (!policy || !policy->pairs || plan.given) {
+  if (plan.given || !traits_of(plan.parallelism.schedule).has(layout::kPairs)) {
     return unusable(fmt::format("--strands: schedule = \"{}\" has no pairs of a forward and a "
                                 "backward",
-                                plan.given ? plan.given->name : schedule),
+                                plan.schedule_name()),
                     "--policy dualpipev, or w, which fold the model");
   }
   const std::optional<strand::PairOffer> strands = TRY(offer_for(options, plan));
@@ -290,7 +288,7 @@ Value strands_json(const strand::PairOffer& offer) {
 }
 
 Value winner_json(const ChosenPolicy& chosen) {
-  Value::Table json{{"winner", chosen.plan.parallelism.schedule}};
+  Value::Table json{{"winner", std::string(to_name(chosen.plan.parallelism.schedule))}};
   if (chosen.strands) json.emplace_back("strands", strands_json(*chosen.strands));
   return json;
 }

@@ -74,19 +74,17 @@ void print_notes_on_wan(std::ostream& out, const cluster::WanLink& link,
 
 bool has_pairs(const plan::Plan& plan) {
   if (plan.given) return !plan.given->pairs.empty();
-  const schedule::Policy* policy = schedule::find_policy(plan.parallelism.schedule);
-  return !plan.pairs.empty() && policy && policy->pairs;
+  return !plan.pairs.empty() && traits_of(plan.parallelism.schedule).has(layout::kPairs);
 }
 
 void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation& simulation) {
   const std::string pipelines =
       plan.replicas() > 1 ? fmt::format(" x {} pipelines", plan.replicas()) : "";
   const bool sharded = plan.devices() > std::ssize(plan.ranks);
-  out << fmt::format("{}: {} stages{}{}, {} micro-batches, schedule {}{}\n", plan.name,
-                     plan.stages.size(), pipelines,
-                     sharded ? fmt::format(" on {} devices", plan.devices()) : "",
-                     plan.microbatches(), plan.given ? plan.given->name : plan.parallelism.schedule,
-                     has_pairs(plan) ? ", overlapped F&B" : "");
+  out << fmt::format(
+      "{}: {} stages{}{}, {} micro-batches, schedule {}{}\n", plan.name, plan.stages.size(),
+      pipelines, sharded ? fmt::format(" on {} devices", plan.devices()) : "", plan.microbatches(),
+      plan.schedule_name(), has_pairs(plan) ? ", overlapped F&B" : "");
   out << command::iteration_line(trace::Provenance::kPredicted, seconds(simulation.iteration),
                                  fmt::format("stage times: {}", to_name(plan.cost_source)));
   const trace::Parts& sum = simulation.breakdown.sum;

@@ -13,7 +13,7 @@ using strand::StrandAnswer;
 namespace {
 
 std::string degrees_text(const plan::Job& job) {
-  const plan::Parallelism& p = job.parallelism;
+  const layout::Parallelism& p = job.parallelism;
   std::string out = fmt::format("tensor {}", p.tensor);
   if (p.context > 1) out += fmt::format(", context {}", p.context);
   if (p.expert > 1) out += fmt::format(", expert {}", p.expert);

@@ -61,7 +61,7 @@ std::string places_text(const KindTraffic& kind) {
 }
 
 std::string headline(const plan::Job& job, const Traffic& traffic) {
-  const plan::Parallelism& p = job.parallelism;
+  const layout::Parallelism& p = job.parallelism;
   const std::string tensor = p.tensor_per_stage.empty()
                                  ? fmt::format("{}", p.tensor)
                                  : fmt::format("{} by stage", fmt::join(p.tensor_per_stage, " "));

@@ -38,11 +38,6 @@ bool has_model(const Plan& plan) {
   return plan.model.layers > 0 && plan.model.hidden > 0;
 }
 
-// By its own name where the Plan carries one that was found.
-std::string schedule_name(const Plan& plan) {
-  return plan.given ? plan.given->name : plan.parallelism.schedule;
-}
-
 Value model_facts(const Plan& plan) {
   const model::Model& m = plan.model;
   Facts facts("Model");
@@ -86,12 +81,12 @@ Value training_facts(const Plan& plan) {
 }
 
 Value parallelism_facts(const Plan& plan) {
-  const plan::Parallelism& p = plan.parallelism;
+  const layout::Parallelism& p = plan.parallelism;
   Facts facts("Parallelism");
   facts.add("pipeline", fmt::format("{} stages", p.pipeline));
   if (p.data > 1) facts.add("replicas", fmt::format("{} pipelines (data = {})", p.data, p.data));
-  facts.add("schedule", schedule_name(plan));
-  if (p.sharing_in_use() == plan::Sharing::kTemporal) {
+  facts.add("schedule", plan.schedule_name());
+  if (p.sharing_in_use() == layout::Sharing::kTemporal) {
     facts.add("WAN",
               fmt::format("shared in time by cells of {} pipelines", p.pipelines_per_cell()));
   }
@@ -126,7 +121,7 @@ Value stage_rows(const Plan& plan) {
     const auto append_new = [](std::string& list, const std::string& name) {
       if (list.find(name) == std::string::npos) list += (list.empty() ? "" : ", ") + name;
     };
-    for (const plan::Placement& placement : plan.ranks) {
+    for (const layout::Placement& placement : plan.ranks) {
       if (placement.stage != static_cast<int32_t>(s)) continue;
       ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", placement.rank);
       append_new(places, placement.datacenter);
@@ -174,7 +169,7 @@ Value link_rows(const Plan& plan) {
 
 std::string summary(const Plan& plan) {
   std::string places;
-  for (const plan::Placement& placement : plan.ranks) {
+  for (const layout::Placement& placement : plan.ranks) {
     if (places.find(placement.datacenter) != std::string::npos) continue;
     places += (places.empty() ? "" : ", ") + placement.datacenter;
   }
@@ -186,7 +181,7 @@ std::string summary(const Plan& plan) {
       plan.replicas() > 1 ? fmt::format("{} pipelines of {} {}", plan.replicas(), count, stages)
                           : fmt::format("{} pipeline {}", count, stages);
   return fmt::format("{}{} on {} · {} micro-batches{}, {}", what, pipelines, places,
-                     plan.microbatches(), plan.replicas() > 1 ? " each" : "", schedule_name(plan));
+                     plan.microbatches(), plan.replicas() > 1 ? " each" : "", plan.schedule_name());
 }
 
 }  // namespace

@@ -17,9 +17,9 @@
 
 #include "base/check.h"
 #include "base/result.h"
-#include "spec/plan/settings.h"
+#include "spec/layout/parallelism.h"
 
-namespace tombolo::workload {
+namespace tombolo::layout {
 
 enum class RankGroup : uint8_t {
   kTensor,
@@ -45,7 +45,7 @@ class RankNumbering {
   // Unusable: an order that names a dimension twice, or leaves out one that is split; experts that
   // do not divide context x data, or that would change the order of the stages; too many ranks;
   // tensor degrees per stage, which no one numbering has. `file` is for messages.
-  static Result<RankNumbering> make(const plan::Parallelism& parallelism, const std::string& file);
+  static Result<RankNumbering> make(const Parallelism& parallelism, const std::string& file);
 
   int64_t ranks() const { return ranks_; }
   int64_t stage_of(int64_t rank) const {
@@ -66,4 +66,4 @@ class RankNumbering {
   Axis tensor_, context_, data_, pipeline_, expert_, expert_data_;
 };
 
-}  // namespace tombolo::workload
+}  // namespace tombolo::layout

@@ -1,37 +1,8 @@
-#include "predict/workload/rank_numbering.h"
+#include "spec/layout/rank_numbering.h"
 
 #include <algorithm>
 
-namespace tombolo::workload {
-namespace {
-
-// "tp-cp-ep-dp-pp" -> its words. Unusable: a word that is unknown, twice, or missing though split.
-Result<std::vector<std::string>> read_order(const plan::Parallelism& p, const std::string& file) {
-  const auto refuse = [&](const std::string& why) {
-    return unusable(fmt::format("{}: parallelism.order = \"{}\": {}", file, p.order, why),
-                    "\"tp-cp-ep-dp-pp\", innermost first");
-  };
-  std::vector<std::pair<std::string, int64_t>> degrees{
-      {"tp", p.tensor}, {"cp", p.context}, {"ep", p.expert}, {"dp", p.data}, {"pp", p.pipeline}};
-  std::vector<std::string> words;
-  for (size_t begin = 0; begin <= p.order.size();) {
-    const size_t end = std::min(p.order.find('-', begin), p.order.size());
-    const std::string word = p.order.substr(begin, end - begin);
-    const auto found = std::find_if(degrees.begin(), degrees.end(),
-                                    [&](const auto& entry) { return entry.first == word; });
-    if (found == degrees.end()) return refuse(fmt::format("\"{}\" is unknown or twice", word));
-    degrees.erase(found);
-    words.push_back(word);
-    begin = end + 1;
-  }
-  for (const auto& [word, degree] : degrees) {
-    if (degree > 1) return refuse(fmt::format("\"{}\" is missing", word));
-  }
-  return words;
-}
-
-}  // namespace
-
+namespace tombolo::layout {
 std::vector<int32_t> RankGroups::members(size_t group) const {
   CHECK(group < bases.size(), "group {} of {}", group, bases.size());
   std::vector<int32_t> out(offsets);
@@ -39,7 +10,7 @@ std::vector<int32_t> RankGroups::members(size_t group) const {
   return out;
 }
 
-Result<RankNumbering> RankNumbering::make(const plan::Parallelism& p, const std::string& file) {
+Result<RankNumbering> RankNumbering::make(const Parallelism& p, const std::string& file) {
   if (!p.tensor_per_stage.empty()) {
     return unusable(fmt::format("{}: parallelism.tensor_per_stage = [{}]: ranks are numbered with "
                                 "one tensor degree",
@@ -47,7 +18,7 @@ Result<RankNumbering> RankNumbering::make(const plan::Parallelism& p, const std:
                     "tensor = 8 for all stages; tombolo estimate, traffic and simulate know stages "
                     "of unlike degrees");
   }
-  const std::vector<std::string> order = TRY(read_order(p, file));
+  const DimensionOrder order = TRY(dimension_order(p, file));
   RankNumbering n;
   for (const int64_t degree : {p.tensor, p.context, p.data, p.pipeline}) {
     n.ranks_ *= degree;  // at most 2^20 x 10^6: cannot overflow
@@ -69,25 +40,31 @@ Result<RankNumbering> RankNumbering::make(const plan::Parallelism& p, const std:
   n.expert_.count = p.expert;
   n.expert_data_.count = p.context * p.data / p.expert;
   int64_t stride = 1, expert_stride = 1, expert_pipeline_stride = 1;
-  for (const std::string& word : order) {
-    const auto place = [](Axis& axis, int64_t& next) {
-      axis.stride = next;
-      next *= axis.count;
-    };
-    if (word == "tp") {
-      place(n.tensor_, stride);
-      expert_stride *= p.tensor;
-    } else if (word == "cp") {
-      place(n.context_, stride);
-    } else if (word == "dp") {
-      place(n.data_, stride);
-      place(n.expert_data_, expert_stride);
-    } else if (word == "ep") {
-      place(n.expert_, expert_stride);
-    } else {
-      place(n.pipeline_, stride);
-      expert_pipeline_stride = expert_stride;
-      expert_stride *= p.pipeline;
+  const auto lay = [](Axis& axis, int64_t& next) {
+    axis.stride = next;
+    next *= axis.count;
+  };
+  for (const Dimension dimension : order) {
+    switch (dimension) {
+      case Dimension::kTensor:
+        lay(n.tensor_, stride);
+        expert_stride *= p.tensor;
+        break;
+      case Dimension::kContext:
+        lay(n.context_, stride);
+        break;
+      case Dimension::kData:
+        lay(n.data_, stride);
+        lay(n.expert_data_, expert_stride);
+        break;
+      case Dimension::kExpert:
+        lay(n.expert_, expert_stride);
+        break;
+      case Dimension::kPipeline:
+        lay(n.pipeline_, stride);
+        expert_pipeline_stride = expert_stride;
+        expert_stride *= p.pipeline;
+        break;
     }
   }
   if (p.expert > 1 && p.pipeline > 1 && expert_pipeline_stride != n.pipeline_.stride) {
@@ -95,11 +72,6 @@ Result<RankNumbering> RankNumbering::make(const plan::Parallelism& p, const std:
                                 "stages than the rest of the model",
                                 file, p.order),
                     "\"pp\" last");
-  }
-  // Without "dp" in the order the experts' copies have nowhere to go.
-  if (n.expert_data_.count > 1 && p.data == 1 &&
-      std::find(order.begin(), order.end(), "dp") == order.end()) {
-    n.expert_data_.stride = expert_stride;
   }
   return n;
 }
@@ -145,4 +117,4 @@ RankGroups RankNumbering::groups(RankGroup kind) const {
   return out;
 }
 
-}  // namespace tombolo::workload
+}  // namespace tombolo::layout

@@ -1,0 +1,49 @@
+// Decisions: what a job says and its Plan takes over as it is. Both embed this one value, so that whatever is added here is in
+// the job, in the Plan, in the Plan read as a job again, and in every variant of it.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "spec/cluster/cluster.h"
+#include "spec/layout/parallelism.h"
+#include "spec/plan/data_settings.h"
+#include "spec/plan/exchange_settings.h"
+#include "spec/plan/prefill_settings.h"
+#include "spec/plan/settings.h"
+
+namespace tombolo::plan {
+
+struct Decisions {
+  std::string name;
+  cluster::Cluster cluster;
+  Training training;
+  Optimizer optimizer;
+  layout::Parallelism parallelism;
+  std::optional<Exchange> exchange;  // left out: as Exchange has it
+  std::optional<Data> data;
+  Run run;
+  std::optional<Checkpoint> checkpoint;
+  std::optional<Prefill> prefill;  // what is served from the bubbles; left out: nothing
+
+  // Of each pipeline; where they differ, of the one that has most.
+  int64_t microbatches() const {
+    CHECK(training.micro_batch >= 1 && parallelism.data >= 1, "micro-batches of {} in {} pipelines",
+          training.micro_batch, parallelism.data);
+    const std::vector<int64_t>& each = parallelism.microbatches_per_replica;
+    return each.empty() ? training.global_batch / (training.micro_batch * parallelism.data)
+                        : *std::max_element(each.begin(), each.end());
+  }
+  int64_t microbatches_of(int32_t replica) const {
+    const std::vector<int64_t>& each = parallelism.microbatches_per_replica;
+    return each.empty() ? microbatches() : each[static_cast<size_t>(replica)];
+  }
+  int32_t replicas() const { return static_cast<int32_t>(parallelism.data); }
+
+  bool operator==(const Decisions&) const = default;
+};
+
+}  // namespace tombolo::plan
