@@ -1,9 +1,11 @@
 #!/bin/bash
 # tools/setup on machines that lack something, played with programs of our own in front of PATH.
 set -eu
-setup=$(cd "$(dirname "$0")/../.." && pwd)/tools/setup
 stage=$(mktemp -d)
 trap 'rm -r "$stage"' EXIT
+mkdir "$stage/tools"
+setup=$stage/tools/setup  # its log goes below $stage, too
+cp "$(dirname "$0")/../../tools/setup" "$setup"
 
 program() { printf '#!/bin/bash\n%s\n' "$2" > "$stage/$1"; chmod +x "$stage/$1"; }
 fail() { echo "FAILED: $1"; echo "$output"; exit 1; }
@@ -25,17 +27,20 @@ run
 [[ ${output##*$'\n'} == "sudo apt-get update && sudo apt-get install -y --no-install-recommends cmake" ]] ||
   fail "the last line is not the command to type"
 
-# Root: updates, then installs exactly what is missing.
+# Root: updates, then installs exactly what is missing. One line says so; what apt-get says is in the log.
 program id 'echo 0'
-program apt-get "echo \"\$*\" >> $stage/log"
+program apt-get "echo \"\$*\" >> $stage/log; echo Unpacking; echo 'dpkg: warning' >&2"
 run
 [[ $code -eq 0 ]] || fail "exit code $code instead of 0"
+[[ $output == "Installing"*": cmake" && $output != *$'\n'* ]] || fail "not one line of progress"
+[[ $(grep -c 'Unpacking\|dpkg: warning' "$stage/build/setup.log") -eq 4 ]] || fail "build/setup.log lacks what apt-get said"
 [[ $(sed -n 1p "$stage/log") == *update && $(sed -n 2p "$stage/log") == *"--no-install-recommends cmake" ]] ||
   fail "apt-get was told: $(cat "$stage/log")"
 
-# Root without a network.
-program apt-get 'exit 100'
+# Root without a network: the reason is shown, of a long log the end.
+program apt-get 'seq 1 1000; echo "Temporary failure resolving deb.debian.org"; exit 100'
 run
+[[ $output == *$'\n1000\nTemporary failure'* && $output != *$'\n100\n'* ]] || fail "the reason for the failure is not shown"
 [[ $code -eq 2 && $output == *"apt-get update && apt-get install -y --no-install-recommends cmake" ]] ||
   fail "a failed installation goes unnoticed"
 
