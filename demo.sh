@@ -4,7 +4,7 @@
 #   ./demo.sh [--data FILE] [--steps N]
 #
 # Installs what is missing (or says what to install), builds, then runs examples/two-datacenters/.
-# Everything it makes is in build/demo/ and run/.
+# Everything it makes is in build/ (its programs in build/demo/) and run/.
 set -euo pipefail
 cd "$(dirname "$0")"
 exec < /dev/null
@@ -33,8 +33,9 @@ tools/setup --torch
 mkdir -p build run
 rm -rf run/checkpoints  # of an earlier demo: training refuses to overwrite checkpoints
 echo "Building (the first time takes some minutes; log: build/demo.log)" >&2
+programs=(tombolo tombolo-worker tombolo-islands)
 build() {
-  cmake --preset torch -B build/demo -DTOMBOLO_TESTS=OFF && cmake --build build/demo --target tombolo tombolo-worker
+  cmake --preset torch -B build/demo -DTOMBOLO_TESTS=OFF && cmake --build build/demo --target "${programs[@]}"
 }
 if ! build > build/demo.log 2>&1; then
   tail -30 build/demo.log >&2
@@ -42,10 +43,18 @@ if ! build > build/demo.log 2>&1; then
   exit 1
 fi
 
-if [[ -z $data ]]; then
-  # English that every Debian carries. Links there are other names of the same licences.
+# English that every Debian carries, for the job names it. Links there are other names of the same licences.
+if [[ -z $data || ! -e run/corpus.txt ]]; then
   find /usr/share/common-licenses -type f -print0 | sort -z | xargs -0 cat > run/corpus.txt
-  data=run/corpus.txt
+fi
+[[ -n $data ]] || data=run/corpus.txt
+
+# Times of all cores so far, in the kernel's ticks: in use, and all of them (proc(5)).
+cpu_ticks() { awk '/^cpu / { for (i = 2; i <= 9; ++i) all += $i; printf "%.0f %.0f\n", all - $5 - $6, all }' /proc/stat; }
+read -r used all < <(cpu_ticks) && sleep 2 && read -r used_now all_now < <(cpu_ticks)
+busy=$((100 * (used_now - used) / (all_now - all)))
+if [[ $busy -gt 20 ]]; then
+  echo "Note: other work keeps this machine $busy % busy. Both figures below will be too long, and differ as that work changes." >&2
 fi
 
 tombolo=build/demo/tombolo
@@ -62,3 +71,6 @@ $tombolo compare run/predicted.jsonl run/trace.jsonl
 echo
 cat run/summary.txt
 $tombolo report run/predicted.jsonl run/trace.jsonl --out run/report.html
+echo
+echo "The programs are in build/demo/. Type this, and the commands of README.md work in this folder:"
+printf 'export PATH=%q:$PATH\n' "$PWD/build/demo"
