@@ -18,6 +18,10 @@ bool uneven(const plan::Job& job) {
   });
 }
 
+int64_t microbatches(const plan::Job& job) {
+  return job.training.global_batch / (job.training.micro_batch * job.parallelism.data);
+}
+
 class MegatronArguments {
  public:
   explicit MegatronArguments(const plan::Job& job) : job_(job), m_(*job.model) {}
@@ -47,11 +51,7 @@ class MegatronArguments {
     flag("pipeline-model-parallel-size", p.pipeline);
     flag("context-parallel-size", p.context);
     if (m_.experts) flag("expert-model-parallel-size", p.expert);
-    if (uneven(job_)) {
-      flag("pipeline-model-parallel-layout", layout());
-    } else if (p.virtual_stages > 1) {
-      flag("num-virtual-stages-per-pipeline-rank", p.virtual_stages);
-    }
+    if (p.pipeline > 1) schedule();
     if (p.zero >= 2) {
       flag("use-megatron-fsdp");
       flag("data-parallel-sharding-strategy", p.zero == 2 ? "optim_grads" : "optim_grads_params");
@@ -66,8 +66,30 @@ class MegatronArguments {
     if (p.order.find("tp") != 0) {
       note(fmt::format("order = \"{}\": Megatron numbers tensor ranks innermost", p.order));
     }
-    if (p.schedule == layout::ScheduleKind::kGpipe)
-      note("schedule = \"gpipe\": Megatron runs 1F1B");
+  }
+
+  // Megatron runs 1F1B, interleaved where a rank has several stages, and no other schedule.
+  void schedule() {
+    const layout::Parallelism& p = job_.parallelism;
+    const bool interleaved = p.virtual_stages > 1;
+    if (uneven(job_)) {
+      flag("pipeline-model-parallel-layout", layout());
+    } else if (interleaved) {
+      flag("num-virtual-stages-per-pipeline-rank", p.virtual_stages);
+    }
+    // "1f1b" of several stages per rank is interleaved to us, too.
+    if (p.schedule != layout::ScheduleKind::k1F1B &&
+        !(interleaved && p.schedule == layout::ScheduleKind::kInterleaved)) {
+      note(fmt::format("schedule = \"{}\": Megatron runs {}", to_name(p.schedule),
+                       interleaved ? "interleaved 1F1B" : "1F1B"));
+    }
+    const int64_t count = microbatches(job_);
+    if (interleaved && count % p.pipeline != 0) {
+      note(
+          fmt::format("{} micro-batches per pipeline: Megatron refuses to interleave what is no "
+                      "multiple of pipeline = {}",
+                      count, p.pipeline));
+    }
   }
 
   // "Et*3|t*4|t*4|t*3mL": E embedding, t a layer, m a multi-token layer, L the loss; chunks in the
@@ -192,9 +214,37 @@ class MegatronArguments {
   Export out_;
 };
 
-std::string torchtitan_schedule(const layout::Parallelism& p) {
-  if (p.schedule == layout::ScheduleKind::kGpipe) return "GPipe";
-  return p.virtual_stages > 1 ? "Interleaved1F1B" : "1F1B";
+// The schedule by the name that PyTorch knows it by (get_schedule_class in
+// torch/distributed/pipelining/schedules.py), and what its class refuses. InterleavedZeroBubble
+// would be zb-h1 with one stage per rank, but torchtitan gives it at least two.
+std::string torchtitan_schedule(const plan::Job& job, Export& out) {
+  const layout::Parallelism& p = job.parallelism;
+  const int64_t count = microbatches(job);
+  const auto refuses = [&](std::string_view name, std::string_view why) {
+    out.notes.push_back(
+        fmt::format("{} micro-batches per pipeline: {} of PyTorch refuses {}", count, name, why));
+  };
+  if (p.schedule == layout::ScheduleKind::kGpipe && p.virtual_stages == 1) return "GPipe";
+  if (p.schedule == layout::ScheduleKind::kZbV && p.virtual_stages == 2) return "ZBVZeroBubble";
+  if (p.schedule == layout::ScheduleKind::kDualPipeV && p.virtual_stages == 2) {
+    if (count < 2 * p.pipeline) refuses("DualPipeV", "fewer than there are stages");
+    if (p.expert > 1 && job.training.recompute != model::Recompute::kNone) {
+      out.notes.push_back("recompute: torchtitan's DualPipeV refuses it beside expert parallelism");
+    }
+    return "DualPipeV";
+  }
+  const bool interleaved = p.virtual_stages > 1;
+  const char* name = interleaved ? "Interleaved1F1B" : "1F1B";
+  if (p.schedule != layout::ScheduleKind::k1F1B &&
+      !(interleaved && p.schedule == layout::ScheduleKind::kInterleaved)) {
+    out.notes.push_back(fmt::format("schedule = \"{}\": torchtitan has none such and runs {}",
+                                    to_name(p.schedule), name));
+  }
+  const int64_t rounds = std::max<int64_t>(1, count / p.pipeline);
+  if (interleaved && count % rounds != 0) {
+    refuses(name, fmt::format("what is no multiple of its {} rounds", rounds));
+  }
+  return name;
 }
 
 // What neither program has words for.
@@ -251,7 +301,7 @@ Export to_torchtitan(const plan::Job& job) {
   if (job.model->experts) number("expert_parallel_degree", p.expert);
   number("pipeline_parallel_degree", p.pipeline);
   if (p.pipeline > 1) {
-    word("pipeline_parallel_schedule", torchtitan_schedule(p));
+    word("pipeline_parallel_schedule", torchtitan_schedule(job, out));
     number("pipeline_parallel_microbatch_size", t.micro_batch);
     // torchtitan counts embedding and head as a layer each, unless told otherwise.
     const int64_t chunks = p.pipeline * p.virtual_stages, layers = job.model->layers;

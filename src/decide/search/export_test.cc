@@ -3,13 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 namespace tombolo::search {
 namespace {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::SizeIs;
 
 plan::Job preset_job(const char* preset) {
   plan::Job job;
@@ -145,6 +149,83 @@ TEST(Export, TorchtitanSaysWhatItDoesDifferently) {
   ASSERT_EQ(out.notes.size(), 3u);
   EXPECT_THAT(out.notes[1], HasSubstr("zero = 1"));
   EXPECT_THAT(out.notes[2], HasSubstr("sequence_parallel = false"));
+}
+
+// Of `schedule` in 4 stages, or 8 where a rank has two.
+plan::Job pipeline_of(const char* schedule, int64_t virtual_stages) {
+  plan::Job j = preset_job("llama3-8b");
+  j.parallelism.pipeline = 4;
+  j.parallelism.virtual_stages = virtual_stages;
+  j.parallelism.schedule = *layout::find_schedule(schedule);
+  return j;
+}
+
+TEST(Export, MegatronSaysWhichSchedulesItHasNot) {
+  for (const char* schedule : {"gpipe", "zb-h1", "varuna", "atlas"}) {
+    EXPECT_THAT(to_megatron(pipeline_of(schedule, 1)).notes,
+                ElementsAre(fmt::format("schedule = \"{}\": Megatron runs 1F1B", schedule)));
+  }
+  for (const char* schedule : {"zb-v", "w", "dualpipev"}) {
+    EXPECT_THAT(
+        to_megatron(pipeline_of(schedule, 2)).notes,
+        ElementsAre(fmt::format("schedule = \"{}\": Megatron runs interleaved 1F1B", schedule)));
+  }
+  EXPECT_THAT(to_megatron(pipeline_of("1f1b", 1)).notes, IsEmpty());
+  EXPECT_THAT(to_megatron(pipeline_of("interleaved", 2)).notes, IsEmpty());
+  EXPECT_THAT(to_megatron(pipeline_of("interleaved", 1)).notes, SizeIs(1));
+}
+
+TEST(Export, MegatronInterleavesWholeGroupsOfMicrobatches) {
+  plan::Job j = pipeline_of("interleaved", 2);
+  j.training.global_batch = 6;
+  EXPECT_THAT(to_megatron(j).notes,
+              ElementsAre("6 micro-batches per pipeline: Megatron refuses to interleave what is no "
+                          "multiple of pipeline = 4"));
+  j.parallelism.virtual_stages = 1;
+  j.parallelism.schedule = layout::ScheduleKind::k1F1B;
+  EXPECT_THAT(to_megatron(j).notes, IsEmpty());
+}
+
+TEST(Export, OneStageHasNoSchedule) {
+  plan::Job j = pipeline_of("dualpipev", 2);
+  j.parallelism.pipeline = 1;
+  EXPECT_THAT(to_megatron(j).notes, IsEmpty());
+  EXPECT_THAT(to_megatron(j).text, Not(HasSubstr("virtual")));
+  EXPECT_THAT(to_torchtitan(j).notes, SizeIs(1));  // whose the model's name is
+}
+
+TEST(Export, TorchtitanKnowsSchedulesByPyTorchsNames) {
+  const std::tuple<const char*, int64_t, const char*> known[] = {
+      {"gpipe", 1, "GPipe"},
+      {"1f1b", 1, "1F1B"},
+      {"interleaved", 2, "Interleaved1F1B"},
+      {"zb-v", 2, "ZBVZeroBubble"},
+      {"dualpipev", 2, "DualPipeV"}};
+  for (const auto& [schedule, stages, name] : known) {
+    const Export out = to_torchtitan(pipeline_of(schedule, stages));
+    EXPECT_THAT(out.text, HasSubstr(fmt::format("pipeline_parallel_schedule = \"{}\"\n", name)));
+    EXPECT_THAT(out.notes, SizeIs(1)) << schedule;
+  }
+  const std::tuple<const char*, int64_t, const char*> unknown[] = {{"zb-h1", 1, "1F1B"},
+                                                                   {"varuna", 1, "1F1B"},
+                                                                   {"atlas", 1, "1F1B"},
+                                                                   {"w", 2, "Interleaved1F1B"}};
+  for (const auto& [schedule, stages, name] : unknown) {
+    EXPECT_THAT(to_torchtitan(pipeline_of(schedule, stages)).notes,
+                Contains(fmt::format("schedule = \"{}\": torchtitan has none such and runs {}",
+                                     schedule, name)));
+  }
+}
+
+TEST(Export, TorchtitanSaysWhichMicrobatchesPyTorchRefuses) {
+  plan::Job j = pipeline_of("interleaved", 2);
+  j.training.global_batch = 11;  // two rounds
+  EXPECT_THAT(to_torchtitan(j).notes, Contains(HasSubstr("no multiple of its 2 rounds")));
+  j.training.global_batch = 10;
+  EXPECT_THAT(to_torchtitan(j).notes, SizeIs(1));
+  j.parallelism.schedule = layout::ScheduleKind::kDualPipeV;
+  j.training.global_batch = 7;  // of 8 stages
+  EXPECT_THAT(to_torchtitan(j).notes, Contains(HasSubstr("fewer than there are stages")));
 }
 
 TEST(Export, OtherFormatsAreRefusedByName) {
