@@ -67,6 +67,8 @@ TEST(Export, MegatronGetsArgumentsOfADenseModel) {
             "--norm-epsilon 1e-05\n"
             "--swiglu\n"
             "--disable-bias-linear\n"
+            "--attention-dropout 0.0\n"
+            "--hidden-dropout 0.0\n"
             "--untie-embeddings-and-output-weights\n");
   EXPECT_TRUE(out.notes.empty());
 }
@@ -88,15 +90,117 @@ TEST(Export, MegatronGetsExpertsAndLatentAttention) {
   plan::Job j = preset_job("deepseek-v3");
   j.parallelism.expert = 8;
   j.parallelism.data = 8;
-  const std::string text = to_megatron(j).text;
+  const Export out = to_megatron(j);
   for (const char* argument :
        {"--expert-model-parallel-size 8\n", "--num-experts 256\n", "--moe-router-topk 8\n",
-        "--moe-ffn-hidden-size 2048\n", "--moe-shared-expert-intermediate-size 2048\n",
-        "--moe-layer-freq [0]*3+[1]*58\n", "--multi-latent-attention\n", "--q-lora-rank 1536\n",
+        "--moe-ffn-hidden-size 2048\n", "--moe-token-dispatcher-type alltoall\n",
+        "--moe-shared-expert-intermediate-size 2048\n", "--moe-layer-freq [0]*3+[1]*58\n",
+        "--moe-router-enable-expert-bias\n--moe-router-score-function sigmoid\n",
+        "--multi-latent-attention\n", "--qk-layernorm\n", "--q-lora-rank 1536\n",
         "--kv-lora-rank 512\n", "--qk-head-dim 128\n", "--qk-pos-emb-head-dim 64\n",
-        "--v-head-dim 128\n"}) {
-    EXPECT_THAT(text, HasSubstr(argument));
+        "--v-head-dim 128\n", "--rotary-scaling-factor 1.0\n"}) {
+    EXPECT_THAT(out.text, HasSubstr(argument));
   }
+  EXPECT_THAT(out.notes, ElementsAre(HasSubstr("--moe-router-topk-scaling-factor 2.5")));
+}
+
+TEST(Export, MegatronsRouterScoresByDefault) {
+  plan::Job j = preset_job("mixtral-8x7b");
+  EXPECT_THAT(to_megatron(j).text, Not(HasSubstr("score-function")));
+  EXPECT_THAT(to_megatron(j).notes, ElementsAre(HasSubstr("no auxiliary loss")));
+  // A softmax over the one chosen expert would be 1.
+  j.model->experts->per_token = 1;
+  EXPECT_THAT(to_megatron(j).text, HasSubstr("--moe-router-pre-softmax\n"));
+  j.parallelism.tensor = 2;
+  EXPECT_THAT(to_megatron(j).notes, Contains(HasSubstr("sequence_parallel = false")));
+}
+
+TEST(Export, MegatronGetsTheRopeScalingOfLlama3) {
+  plan::Job j = preset_job("llama3-8b");
+  EXPECT_THAT(to_megatron(j).text, Not(HasSubstr("rope-scaling")));
+  j.model->rope_scaling = model::RopeScaling{.factor = 32};
+  EXPECT_THAT(to_megatron(j).text,
+              HasSubstr("--rotary-base 500000\n--use-rope-scaling\n--rope-scaling-factor 32\n"));
+  EXPECT_THAT(to_megatron(j).notes, IsEmpty());
+  j.model->rope_scaling->first_sequence = 4096;  // its other numbers are constants there
+  EXPECT_THAT(to_megatron(j).notes, ElementsAre(HasSubstr("first_sequence = 8192")));
+  j = preset_job("deepseek-v2");
+  j.model->rope_scaling = model::RopeScaling{};
+  EXPECT_THAT(to_megatron(j).text, Not(HasSubstr("use-rope-scaling")));
+  EXPECT_THAT(to_megatron(j).notes, Contains(HasSubstr("rope_scaling")));
+}
+
+TEST(Export, MegatronsBasesAreWhole) {
+  plan::Job j = preset_job("llama3-8b");
+  j.model->rope_theta = 10000.5;
+  EXPECT_THAT(to_megatron(j).notes, ElementsAre(HasSubstr("rope_theta = 10000.5")));
+}
+
+// Which of the two switches, and what neither can say.
+TEST(Export, MegatronLosesBiasesOfSomeLayersOnly) {
+  plan::Job j = preset_job("llama3-8b");
+  j.model->qkv_bias = true;  // as Qwen2
+  Export out = to_megatron(j);
+  EXPECT_THAT(out.text, HasSubstr("--disable-bias-linear\n--add-qkv-bias\n"));
+  EXPECT_THAT(out.notes, IsEmpty());
+  j.model->output_bias = true;  // as "attention_bias": true
+  out = to_megatron(j);
+  EXPECT_THAT(out.text, HasSubstr("--disable-bias-linear\n--add-qkv-bias\n"));
+  EXPECT_THAT(out.notes, ElementsAre("biases of the projection after attention are left out: no "
+                                     "argument gives them alone"));
+  j.model->mlp_bias = true;  // all there are
+  out = to_megatron(j);
+  EXPECT_THAT(out.text, Not(HasSubstr("bias")));
+  EXPECT_THAT(out.notes, IsEmpty());
+}
+
+TEST(Export, MegatronGetsBiasesOfGptOssByDefault) {
+  plan::Job j = preset_job("gpt-oss-120b");
+  j.parallelism.tensor = 2;
+  j.parallelism.sequence_parallel = true;
+  Export out = to_megatron(j);
+  EXPECT_THAT(out.text, Not(HasSubstr("bias")));
+  EXPECT_THAT(out.text, HasSubstr("--softmax-type learnable\n"));
+  EXPECT_THAT(out.notes, Contains(HasSubstr("--expert-tensor-parallel-size 1")));
+  EXPECT_THAT(out.notes, Contains(HasSubstr("sliding windows")));
+  j.model->experts->bias = false;
+  out = to_megatron(j);
+  EXPECT_THAT(out.text, HasSubstr("--disable-bias-linear\n--add-qkv-bias\n"));
+  EXPECT_THAT(out.notes, Contains(HasSubstr("biases of the projection after attention")));
+}
+
+TEST(Export, MegatronCompressesWithoutBiases) {
+  plan::Job j = preset_job("deepseek-v3");
+  j.model->qkv_bias = j.model->output_bias = true;
+  const Export out = to_megatron(j);
+  EXPECT_THAT(out.text, HasSubstr("--disable-bias-linear\n"));
+  EXPECT_THAT(out.text, Not(HasSubstr("--add-qkv-bias")));
+  EXPECT_THAT(out.notes, Contains("biases of compressed queries, keys and values and of the "
+                                  "projection after attention are left out: no argument gives "
+                                  "them alone"));
+}
+
+// 128256 = 128 x 1002 = 8 x 16032, and 16032 = 32 x 501. 50257 is odd.
+TEST(Export, MegatronPadsNoVocabularyThatDivides) {
+  plan::Job j = preset_job("llama3-8b");
+  EXPECT_THAT(to_megatron(j).text, Not(HasSubstr("divisible")));
+  j.parallelism.tensor = 8;
+  EXPECT_THAT(to_megatron(j).text,
+              HasSubstr("--vocab-size 128256\n--make-vocab-size-divisible-by 32\n"));
+  EXPECT_THAT(to_megatron(j).notes, IsEmpty());
+  j = preset_job("gpt2");
+  EXPECT_THAT(to_megatron(j).text, HasSubstr("--make-vocab-size-divisible-by 1\n"));
+  EXPECT_THAT(to_megatron(j).notes, IsEmpty());
+  j.parallelism.tensor = 2;
+  EXPECT_THAT(to_megatron(j).notes, ElementsAre("vocabulary = 50257: Megatron pads it to 50258, a "
+                                                "multiple of tensor = 2"));
+}
+
+TEST(Export, MegatronHasNoLayerNormWithoutBiases) {
+  plan::Job j = preset_job("mpt-7b");
+  EXPECT_THAT(to_megatron(j).notes, IsEmpty());
+  j.model->norm_bias = false;
+  EXPECT_THAT(to_megatron(j).notes, ElementsAre(HasSubstr("norm_bias = false")));
 }
 
 TEST(Export, MegatronShardsWeightsByItsFsdp) {
