@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -11,6 +13,27 @@ namespace tombolo::search {
 namespace {
 
 using model::Model;
+
+// Of `order`, innermost first, the kinds of ranks that there are several of. Where experts lie
+// follows from the others.
+std::vector<std::string> ranks_in_order(const layout::Parallelism& p, std::string_view order) {
+  std::vector<std::string> kinds;
+  for (std::string_view rest = order; !rest.empty();) {
+    const std::string_view kind = rest.substr(0, rest.find('-'));
+    rest.remove_prefix(std::min(rest.size(), kind.size() + 1));
+    const int64_t degree = kind == "tp"   ? p.tensor
+                           : kind == "cp" ? p.context
+                           : kind == "dp" ? p.data
+                           : kind == "pp" ? p.pipeline
+                                          : 1;
+    if (degree > 1) kinds.emplace_back(kind);
+  }
+  return kinds;
+}
+
+bool same_order(const layout::Parallelism& p, std::string_view order) {
+  return ranks_in_order(p, p.order) == ranks_in_order(p, order);
+}
 
 // Whether chunks hold unlike numbers of layers.
 bool uneven(const plan::Job& job) {
@@ -22,6 +45,17 @@ bool uneven(const plan::Job& job) {
 
 int64_t microbatches(const plan::Job& job) {
   return job.training.global_batch / (job.training.micro_batch * job.parallelism.data);
+}
+
+// What either program leaves to its user or has not.
+void leave_out_for_all(const plan::Job& job, Export& out) {
+  if (job.optimizer.name_in_use() != plan::OptimizerName::kAdamW) {
+    out.notes.push_back(fmt::format("optimizer.name = \"{}\": the optimizer is yours to choose",
+                                    to_name(job.optimizer.name_in_use())));
+  }
+  if (!job.parallelism.microbatches_per_replica.empty()) {
+    out.notes.push_back("microbatches_per_replica: all replicas get as many");
+  }
 }
 
 class MegatronArguments {
@@ -65,8 +99,11 @@ class MegatronArguments {
     if (p.zero >= 1) flag("use-distributed-optimizer");
     const size_t data = p.order.find("dp"), pipeline = p.order.find("pp");
     if (pipeline < data) flag("use-tp-pp-dp-mapping");
-    if (p.order.find("tp") != 0) {
-      note(fmt::format("order = \"{}\": Megatron numbers tensor ranks innermost", p.order));
+    if (!same_order(p, "tp-cp-dp-pp") && !same_order(p, "tp-cp-pp-dp")) {
+      note(
+          fmt::format("order = \"{}\": Megatron numbers ranks as tp-cp-ep-dp-pp or "
+                      "tp-cp-ep-pp-dp",
+                      p.order));
     }
   }
 
@@ -314,6 +351,7 @@ class MegatronArguments {
           "(--window-size 127,0 --window-attn-skip-freq 2), its SwiGLU (--quick-geglu "
           "--glu-linear-offset 1.0 --activation-func-clamp-value 7.0), YaRN");
     }
+    leave_out_for_all(job_, out_);
   }
 
   const plan::Job& job_;
@@ -354,6 +392,140 @@ std::string torchtitan_schedule(const plan::Job& job, Export& out) {
   return name;
 }
 
+// Of n layers in so many chunks torchtitan is told how many each has; the last may have fewer.
+std::optional<int64_t> torchtitan_layers(int64_t n, int64_t chunks) {
+  const auto rounded_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  const int64_t each = rounded_up(n, chunks);
+  if (rounded_up(n, each) != chunks) return std::nullopt;
+  return each;
+}
+
+class TorchtitanTables {
+ public:
+  explicit TorchtitanTables(const plan::Job& job) : job_(job) {}
+
+  Export write() {
+    out_.text =
+        "# For torchtitan 0.2.2 (20 February 2026), the last release that reads TOML: from 23 "
+        "February\n# on (commit 9810191bb) its configurations are Python.\n";
+    note("[model].name and flavor are yours: torchtitan knows its models by name");
+    training();
+    parallelism();
+    if (job_.parallelism.pipeline > 1) pipeline();
+    section("activation_checkpoint");
+    word("mode", std::string(to_name(job_.training.recompute)));
+    if (job_.training.recompute == model::Recompute::kSelective) word("selective_ac_option", "op");
+    leave_out();
+    return std::move(out_);
+  }
+
+ private:
+  void section(const char* name) { out_.text += fmt::format("\n[{}]\n", name); }
+  void number(const char* key, int64_t value) { out_.text += fmt::format("{} = {}\n", key, value); }
+  void word(const char* key, const std::string& value) {
+    out_.text += fmt::format("{} = \"{}\"\n", key, value);
+  }
+  void note(std::string text) { out_.notes.push_back(std::move(text)); }
+
+  void training() {
+    const layout::Parallelism& p = job_.parallelism;
+    const plan::Training& t = job_.training;
+    section("training");
+    // A pipeline takes all sequences of a replica at once; without one they are accumulated.
+    number("local_batch_size", p.pipeline > 1 ? t.global_batch / p.data : t.micro_batch);
+    number("global_batch_size", t.global_batch);
+    number("seq_len", job_.model->sequence);
+    if (t.precision == plan::Precision::kFp32) word("mixed_precision_param", "float32");
+  }
+
+  void parallelism() {
+    const layout::Parallelism& p = job_.parallelism;
+    section("parallelism");
+    number("data_parallel_replicate_degree", p.zero == 0 ? p.data : 1);
+    number("data_parallel_shard_degree", p.zero == 0 ? 1 : p.data);
+    if (p.zero > 0) word("fsdp_reshard_after_forward", p.zero == 3 ? "always" : "never");
+    number("tensor_parallel_degree", p.tensor);
+    number("context_parallel_degree", p.context);
+    if (job_.model->experts) number("expert_parallel_degree", p.expert);
+    // Left out: experts are not cut, and their ranks include those of tensor parallelism.
+    if (p.expert > 1 && p.tensor > 1) number("expert_tensor_parallel_degree", p.tensor);
+    number("pipeline_parallel_degree", p.pipeline);
+  }
+
+  void pipeline() {
+    const layout::Parallelism& p = job_.parallelism;
+    word("pipeline_parallel_schedule", torchtitan_schedule(job_, out_));
+    number("pipeline_parallel_microbatch_size", job_.training.micro_batch);
+    // torchtitan counts embedding and head as a layer each, unless told otherwise.
+    const int64_t chunks = p.pipeline * p.virtual_stages, layers = job_.model->layers;
+    const int64_t ends = layers % chunks != 0 && (layers + 2) % chunks == 0 ? 1 : 0;
+    number("pipeline_parallel_first_stage_less_layers", ends);
+    number("pipeline_parallel_last_stage_less_layers", ends);
+    // Left out: a stage per rank, or two with the schedules that interleave.
+    if (p.virtual_stages > 2) {
+      const std::optional<int64_t> each = torchtitan_layers(layers + 2 * ends, chunks);
+      if (each) number("pipeline_parallel_layers_per_stage", *each);
+      if (!each) {
+        note(
+            fmt::format("virtual_stages = {}: torchtitan cannot cut {} layers into {} stages and "
+                        "takes two per rank",
+                        p.virtual_stages, layers, chunks));
+      }
+    }
+    layout::Parallelism even = p;
+    even.layers_per_stage.clear();
+    if (plan::split_layers(*job_.model, p) != plan::split_layers(*job_.model, even)) {
+      note("layers_per_stage: torchtitan spreads the layers evenly");
+    }
+  }
+
+  void leave_out() {
+    const layout::Parallelism& p = job_.parallelism;
+    if (p.zero == 1) {
+      note(
+          "zero = 1: torchtitan shards gradients and weights too, and keeps the "
+          "weights between passes (\"never\")");
+    }
+    if (p.tensor > 1 && !p.sequence_parallel) {
+      note("sequence_parallel = false: torchtitan's tensor parallelism includes it");
+    }
+    if (p.context > 1 && p.zero == 0) {
+      note("context > 1: torchtitan shards weights over context ranks");
+    }
+    if (p.expert > p.context && p.zero == 0) {
+      note("zero = 0: torchtitan spreads experts over ranks that share out weights only");
+    }
+    if (!same_order(p, "tp-cp-dp-pp")) {
+      note(fmt::format("order = \"{}\": torchtitan numbers ranks as tp-cp-dp-pp", p.order));
+    }
+    precision();
+    leave_out_for_all(job_, out_);
+  }
+
+  // Weights are kept in float32; passes are in bfloat16 where FSDP shards, or data parallelism is
+  // all there is.
+  void precision() {
+    const layout::Parallelism& p = job_.parallelism;
+    const plan::Precision precision = job_.training.precision;
+    if (precision == plan::Precision::kFp8) {
+      note("precision = \"fp8\": add the converter float8 to [model]");
+    }
+    if (precision == plan::Precision::kFp16) {
+      note("precision = \"fp16\": torchtitan runs bfloat16");
+    }
+    const bool sharded = p.context > 1 || (p.zero > 0 && p.data > 1);
+    if (precision != plan::Precision::kFp32 && !sharded && (p.tensor > 1 || p.pipeline > 1)) {
+      note(
+          fmt::format("precision = \"{}\": torchtitan computes in float32 where tensor or pipeline "
+                      "parallelism comes without sharded weights",
+                      to_name(precision)));
+    }
+  }
+
+  const plan::Job& job_;
+  Export out_;
+};
+
 // What neither program has words for.
 Status check_words(const plan::Job& job) {
   if (!job.model) {
@@ -380,71 +552,7 @@ Status check_words(const plan::Job& job) {
 
 Export to_megatron(const plan::Job& job) { return MegatronArguments(job).write(); }
 
-Export to_torchtitan(const plan::Job& job) {
-  const layout::Parallelism& p = job.parallelism;
-  const plan::Training& t = job.training;
-  Export out;
-  const auto section = [&](const char* name) {
-    out.text += fmt::format("{}[{}]\n", out.text.empty() ? "" : "\n", name);
-  };
-  const auto number = [&](const char* key, int64_t value) {
-    out.text += fmt::format("{} = {}\n", key, value);
-  };
-  const auto word = [&](const char* key, const std::string& value) {
-    out.text += fmt::format("{} = \"{}\"\n", key, value);
-  };
-  section("training");
-  // A pipeline takes all sequences of a replica at once; without one they are accumulated.
-  number("local_batch_size", p.pipeline > 1 ? t.global_batch / p.data : t.micro_batch);
-  number("global_batch_size", t.global_batch);
-  number("seq_len", job.model->sequence);
-
-  section("parallelism");
-  number("data_parallel_replicate_degree", p.zero == 0 ? p.data : 1);
-  number("data_parallel_shard_degree", p.zero == 0 ? 1 : p.data);
-  if (p.zero > 0) word("fsdp_reshard_after_forward", p.zero == 3 ? "always" : "never");
-  number("tensor_parallel_degree", p.tensor);
-  number("context_parallel_degree", p.context);
-  if (job.model->experts) number("expert_parallel_degree", p.expert);
-  number("pipeline_parallel_degree", p.pipeline);
-  if (p.pipeline > 1) {
-    word("pipeline_parallel_schedule", torchtitan_schedule(job, out));
-    number("pipeline_parallel_microbatch_size", t.micro_batch);
-    // torchtitan counts embedding and head as a layer each, unless told otherwise.
-    const int64_t chunks = p.pipeline * p.virtual_stages, layers = job.model->layers;
-    const int64_t ends = layers % chunks != 0 && (layers + 2) % chunks == 0 ? 1 : 0;
-    number("pipeline_parallel_first_stage_less_layers", ends);
-    number("pipeline_parallel_last_stage_less_layers", ends);
-    // Left out: a stage per rank, or two with the interleaved schedule.
-    if (p.virtual_stages > 2) {
-      number("pipeline_parallel_layers_per_stage", (layers + 2 * ends) / chunks);
-    }
-  }
-
-  section("activation_checkpoint");
-  word("mode", std::string(to_name(t.recompute)));
-  if (t.recompute == model::Recompute::kSelective) word("selective_ac_option", "op");
-
-  out.notes.push_back("[model].name and flavor are yours: torchtitan knows its models by name");
-  if (p.zero == 1) {
-    out.notes.push_back(
-        "zero = 1: torchtitan shards gradients and weights too, and keeps the "
-        "weights between passes (\"never\")");
-  }
-  if (p.pipeline > 1 && uneven(job) && job.model->layers % (p.pipeline * p.virtual_stages) == 0) {
-    out.notes.push_back("layers_per_stage: torchtitan spreads the layers evenly");
-  }
-  if (p.tensor > 1 && !p.sequence_parallel) {
-    out.notes.push_back("sequence_parallel = false: torchtitan's tensor parallelism includes it");
-  }
-  if (p.context > 1 && p.zero == 0) {
-    out.notes.push_back("context > 1: torchtitan shards weights over context ranks");
-  }
-  if (t.precision == plan::Precision::kFp8) {
-    out.notes.push_back("precision = \"fp8\": add the converter float8 to [model]");
-  }
-  return out;
-}
+Export to_torchtitan(const plan::Job& job) { return TorchtitanTables(job).write(); }
 
 Result<Export> export_job(const plan::Job& job, const std::string& format) {
   TRY(check_words(job));

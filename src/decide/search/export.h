@@ -1,8 +1,9 @@
 // A plan in the words of other programs: arguments of Megatron-LM, a configuration of torchtitan.
 //
-// Names as of Megatron Core 0.14 (megatron/training/arguments.py) and torchtitan 0.2
-// (torchtitan/config/job_config.py). What one of them cannot say, or says differently, is left out
-// and listed in `notes`.
+// Names as of Megatron-LM d98e8a64 of August 2026 (megatron/training/arguments.py and
+// megatron/core/transformer/transformer_config.py) and torchtitan 0.2.2 of February 2026
+// (torchtitan/config/job_config.py), the last release that reads TOML. What one of them cannot say,
+// or says differently, is left out and listed in `notes`.
 #pragma once
 
 #include <string>

@@ -12,6 +12,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
 using ::testing::Not;
 using ::testing::SizeIs;
 
@@ -220,7 +221,9 @@ TEST(Export, TorchtitanGetsItsConfiguration) {
   plan::Job j = llama_on_64(4, 3);
   // A replica has 256/8 sequences; 32 layers are 16 chunks of two.
   EXPECT_EQ(to_torchtitan(j).text,
-            "[training]\n"
+            "# For torchtitan 0.2.2 (20 February 2026), the last release that reads TOML: from 23 "
+            "February\n# on (commit 9810191bb) its configurations are Python.\n"
+            "\n[training]\n"
             "local_batch_size = 32\n"
             "global_batch_size = 256\n"
             "seq_len = 8192\n"
@@ -261,6 +264,7 @@ plan::Job pipeline_of(const char* schedule, int64_t virtual_stages) {
   j.parallelism.pipeline = 4;
   j.parallelism.virtual_stages = virtual_stages;
   j.parallelism.schedule = *layout::find_schedule(schedule);
+  j.training.precision = plan::Precision::kFp32;  // as torchtitan has it where nothing is sharded
   return j;
 }
 
@@ -330,6 +334,69 @@ TEST(Export, TorchtitanSaysWhichMicrobatchesPyTorchRefuses) {
   j.parallelism.schedule = layout::ScheduleKind::kDualPipeV;
   j.training.global_batch = 7;  // of 8 stages
   EXPECT_THAT(to_torchtitan(j).notes, Contains(HasSubstr("fewer than there are stages")));
+}
+
+// 32 layers in 12 chunks: 3 each make 11 of them, 2 each make 16. In 20: 2 each make 16.
+TEST(Export, TorchtitanSaysWhatItCannotCut) {
+  plan::Job j = pipeline_of("interleaved", 4);
+  EXPECT_THAT(to_torchtitan(j).text, HasSubstr("layers_per_stage = 2\n"));
+  j.parallelism.virtual_stages = 3;
+  EXPECT_THAT(to_torchtitan(j).text, Not(HasSubstr("layers_per_stage = ")));
+  EXPECT_THAT(to_torchtitan(j).notes, Contains(HasSubstr("cannot cut 32 layers into 12 stages")));
+  j.model->layers = 35;  // 3 each, and 2
+  EXPECT_THAT(to_torchtitan(j).text, HasSubstr("layers_per_stage = 3\n"));
+}
+
+TEST(Export, TorchtitanComputesInFloat32WithoutFsdp) {
+  plan::Job j = pipeline_of("1f1b", 1);
+  j.training.precision = plan::Precision::kBf16;
+  EXPECT_THAT(to_torchtitan(j).notes, Contains(HasSubstr("precision = \"bf16\"")));
+  j.training.precision = plan::Precision::kFp32;
+  EXPECT_THAT(to_torchtitan(j).text, HasSubstr("mixed_precision_param = \"float32\"\n"));
+  EXPECT_THAT(to_torchtitan(j).notes, SizeIs(1));
+  j.training.precision = plan::Precision::kFp16;
+  j.parallelism.data = 2;
+  j.parallelism.zero = 3;
+  EXPECT_THAT(to_torchtitan(j).notes, Contains(HasSubstr("precision = \"fp16\"")));
+  EXPECT_THAT(to_torchtitan(j).notes, SizeIs(2));
+}
+
+TEST(Export, TorchtitanCutsExpertsAsWeDo) {
+  plan::Job j = preset_job("mixtral-8x7b");
+  j.parallelism.tensor = 2;
+  j.parallelism.sequence_parallel = true;
+  j.parallelism.data = 8;
+  j.parallelism.expert = 8;
+  j.parallelism.zero = 3;
+  EXPECT_THAT(to_torchtitan(j).text,
+              HasSubstr("expert_parallel_degree = 8\nexpert_tensor_parallel_degree = 2\n"));
+  EXPECT_THAT(to_torchtitan(j).notes, SizeIs(1));
+  j.parallelism.zero = 0;
+  EXPECT_THAT(to_torchtitan(j).notes, Contains(HasSubstr("spreads experts over ranks")));
+}
+
+// Only the order of ranks that there are several of tells.
+TEST(Export, OrdersThatAreNotTheirsAreNoted) {
+  plan::Job j = preset_job("llama3-8b");
+  j.parallelism.order = "tp-dp-cp-ep-pp";
+  j.parallelism.tensor = j.parallelism.data = 2;
+  j.parallelism.sequence_parallel = true;
+  j.parallelism.zero = 3;
+  EXPECT_THAT(to_megatron(j).notes, IsEmpty());
+  EXPECT_THAT(to_torchtitan(j).notes, SizeIs(1));
+  j.parallelism.context = 2;
+  EXPECT_THAT(to_megatron(j).notes, ElementsAre(HasSubstr("order = \"tp-dp-cp-ep-pp\"")));
+  EXPECT_THAT(to_torchtitan(j).notes, Contains(HasSubstr("order = \"tp-dp-cp-ep-pp\"")));
+}
+
+TEST(Export, WhatIsTheUsersIsNoted) {
+  plan::Job j = preset_job("llama3-8b");
+  j.optimizer.name = plan::OptimizerName::kMuon;
+  j.parallelism.data = 2;
+  j.parallelism.microbatches_per_replica = {100, 156};
+  EXPECT_THAT(to_megatron(j).notes, ElementsAre(HasSubstr("optimizer.name = \"muon\""),
+                                                HasSubstr("microbatches_per_replica")));
+  EXPECT_THAT(to_torchtitan(j).notes, IsSupersetOf(to_megatron(j).notes));
 }
 
 TEST(Export, OtherFormatsAreRefusedByName) {
