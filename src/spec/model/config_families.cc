@@ -40,17 +40,21 @@ Defaults defaults_of(const std::string& family) {
   return {};
 }
 
-// rope_theta, or the same within rope_parameters, as later versions write it.
-double read_rope_theta(Config& c, double otherwise) {
+// A number within rope_parameters, where later versions write what used to stand beside it.
+double rope_parameter(Config& c, const char* key, double otherwise) {
   const Value* table = c.take("rope_parameters");
-  const Value* inner = table && table->get<Value::Table>() ? table->find("rope_theta") : nullptr;
-  if (inner && inner->get<int64_t>()) otherwise = static_cast<double>(*inner->get<int64_t>());
-  if (inner && inner->get<double>()) otherwise = *inner->get<double>();
-  return c.number("rope_theta", otherwise);
+  const Value* inner = table && table->get<Value::Table>() ? table->find(key) : nullptr;
+  if (inner && inner->get<int64_t>()) return static_cast<double>(*inner->get<int64_t>());
+  if (inner && inner->get<double>()) return *inner->get<double>();
+  return otherwise;
 }
 
-// Llama 3.1's, the one that changes what is computed and that we compute. Others change neither a
-// count nor a time; who starts from such weights is told (perform/weights).
+double read_rope_theta(Config& c, double otherwise) {
+  return c.number("rope_theta", rope_parameter(c, "rope_theta", otherwise));
+}
+
+// Llama 3.1's, the one that we compute. Others change neither a count nor a time, but what is
+// computed, wherever the model goes from here.
 void read_rope_scaling(Config& c, Model& m) {
   const Value* value = c.take("rope_scaling");
   if (!value) value = c.take("rope_parameters");
@@ -59,14 +63,28 @@ void read_rope_scaling(Config& c, Model& m) {
   Config inner(*table, c.file() + ": rope_scaling");
   std::string type = inner.text("rope_type");
   if (type.empty()) type = inner.text("type");
-  if (type != "llama3") return;
-  inner.take("rope_theta");
+  if (type != "llama3") {
+    if (!type.empty() && type != "default") {
+      c.note(
+          fmt::format("rope_scaling of type \"{}\" is ignored: positions are not stretched", type));
+    }
+    return;
+  }
+  for (const char* key : {"rope_theta", "partial_rotary_factor"}) inner.take(key);
   const int64_t first = inner.needed("original_max_position_embeddings", kCountMax);
   m.rope_scaling = RopeScaling{.factor = inner.number("factor", 8),
                                .low_frequency_factor = inner.number("low_freq_factor", 1),
                                .high_frequency_factor = inner.number("high_freq_factor", 4),
                                .first_sequence = first};
   c.absorb(std::move(inner));
+}
+
+// Heads that are rotated in part have as many parameters, and take as long.
+void read_rotary_share(Config& c, const char* key, double otherwise) {
+  const double share = c.number(key, rope_parameter(c, "partial_rotary_factor", otherwise));
+  if (share != 1) {
+    c.note(fmt::format("{} = {} is ignored: heads are rotated whole", key, share));
+  }
 }
 
 void read_biases(Config& c, const std::string& family, bool otherwise, Model& m) {
@@ -169,6 +187,7 @@ Model read_llama_like(Config& c, const std::string& family) {
   if (!m.latent_attention) check_heads(c, "hidden_size", "num_attention_heads", m);
   m.rope_theta = read_rope_theta(c, defaults.rope_theta);
   read_rope_scaling(c, m);
+  read_rotary_share(c, "partial_rotary_factor", family == "nemotron" ? 0.5 : 1);
   m.norm_epsilon =
       c.number(family == "nemotron" ? "norm_eps" : "rms_norm_eps", defaults.norm_epsilon);
   m.tied_embeddings = c.flag("tie_word_embeddings", false);
@@ -219,7 +238,9 @@ Model read_gpt_neox(Config& c) {
   if (!c.flag("attention_bias", true)) m.qkv_bias = m.output_bias = false;
   m.parallel_residual = c.flag("use_parallel_residual", true);
   m.norm_epsilon = c.number("layer_norm_eps", 1e-5);
-  m.rope_theta = c.number("rotary_emb_base", m.rope_theta);
+  m.rope_theta = c.number("rotary_emb_base", rope_parameter(c, "rope_theta", m.rope_theta));
+  read_rope_scaling(c, m);
+  read_rotary_share(c, "rotary_pct", 0.25);
   m.tied_embeddings = c.flag("tie_word_embeddings", false);
   check_heads(c, "hidden_size", "num_attention_heads", m);
   c.text("hidden_act");

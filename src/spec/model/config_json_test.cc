@@ -170,6 +170,21 @@ TEST(ConfigJson, ListsWhatItIgnores) {
   EXPECT_THAT(read_config(llama_with("silu", "gelu")).notes, ElementsAre(HasSubstr("hidden_act")));
 }
 
+// Neither a count nor a time depends on how positions are rotated, but what is trained does.
+TEST(ConfigJson, SaysWhichRotationsItIgnores) {
+  EXPECT_THAT(read_config(kGptNeox20b).notes, ElementsAre(HasSubstr("rotary_pct = 0.25")));
+  const auto notes = [](const char* rope) {
+    return read_config(llama_with("\"rope_scaling\": null", rope)).notes;
+  };
+  EXPECT_THAT(notes("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}"),
+              ElementsAre(HasSubstr("rope_scaling of type \"linear\" is ignored")));
+  EXPECT_THAT(notes("\"rope_scaling\": {\"rope_type\": \"default\"}"), IsEmpty());
+  EXPECT_THAT(notes("\"partial_rotary_factor\": 1.0"), IsEmpty());
+  EXPECT_THAT(notes("\"rope_parameters\": {\"rope_type\": \"default\", "
+                    "\"partial_rotary_factor\": 0.5}"),
+              ElementsAre(HasSubstr("partial_rotary_factor = 0.5 is ignored")));
+}
+
 TEST(ConfigJson, RefusesWhatContradictsItself) {
   EXPECT_THAT(config_complaint(llama_with("\"hidden_size\": 4096", "\"hidden_size\": 4097")),
               HasSubstr("num_attention_heads = 32: does not divide hidden_size = 4097"));
