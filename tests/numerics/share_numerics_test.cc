@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/file.h"
 #include "perform/data/token_writer.h"
+#include "perform/runtime/data_facts.h"
 #include "story.h"
 #include "support/folder_test.h"
 
@@ -101,20 +103,41 @@ TEST_F(ShareNumerics, OnlyTheEndsOfAPipelineNeedItsFiles) {
   for (const int32_t rank : {1, 2, 3, 5}) EXPECT_TRUE(make_torch_kernels(plan, rank)) << rank;
 }
 
-// As two hosts may have it: another file of that name.
+// As two hosts may have it: another file of that name. Ranks 0 and 1 are the ends of a pipeline, or
+// two replicas.
 TEST_F(ShareNumerics, CopiesThatDifferEndTheRun) {
-  plan::Plan plan = tiny_plan({.pipeline = 2, .over_a_wan = true});
-  plan.data = plan::Data{.tokens = {token_file("letters", letters_)}, .evaluation_fraction = 0.25};
-  auto first = std::move(*make_torch_kernels(plan, 0));
-  plan.data->tokens = {token_file("others", others_)};
-  auto last = std::move(*make_torch_kernels(plan, 1));
-  const runtime::Payload facts = *first->agree_on_data({});
-  const auto compared = last->agree_on_data(facts);
-  ASSERT_FALSE(compared);
-  EXPECT_EQ(compared.error().exit_code(), 2);
-  EXPECT_THAT(compared.error().text(),
-              HasSubstr("rank 0 in here, which reads inputs, and on rank 1 in there, which reads "
-                        "targets, differ"));
+  std::string backwards = letters_;
+  std::ranges::reverse(backwards);
+  const auto compared = [&](plan::Plan plan, const plan::Data& of_0, const plan::Data& of_1) {
+    MemoryHub hub;
+    Status last;
+    for (const auto& [rank, data] : {std::pair(0, of_0), {1, of_1}}) {
+      plan.data = data;
+      const auto kernels = std::move(*make_torch_kernels(plan, rank));
+      MemoryMessenger messenger(hub, rank);
+      last = runtime::agree_on_data(plan, rank, 1, *kernels, messenger);
+    }
+    if (!last) EXPECT_EQ(last.error().exit_code(), 2);
+    return last ? "" : last.error().text();
+  };
+  const plan::Data tokens{.tokens = {token_file("letters", letters_)}, .evaluation_fraction = 0.25};
+  const plan::Data other_tokens{.tokens = {token_file("backwards", backwards)},
+                                .evaluation_fraction = 0.25};
+  ASSERT_TRUE(write_file(at("letters.txt"), letters_) &&
+              write_file(at("backwards.txt"), backwards));
+  const plan::Data text{.text = at("letters.txt"), .evaluation_fraction = 0};
+  const plan::Data other_text{.text = at("backwards.txt"), .evaluation_fraction = 0};
+  const plan::Plan ends = tiny_plan({.pipeline = 2, .over_a_wan = true});
+  const plan::Plan replicas = tiny_plan({.data = 2, .apart = true});
+  for (const auto& [one, other] : {std::pair(tokens, other_tokens), {text, other_text}}) {
+    EXPECT_EQ(compared(ends, one, one), "");
+    EXPECT_THAT(compared(ends, one, other),
+                HasSubstr("rank 0 in here, which reads inputs, and on rank 1 in there, which reads "
+                          "targets, differ"));
+    EXPECT_EQ(compared(replicas, one, one), "");
+    EXPECT_THAT(compared(replicas, one, other),
+                HasSubstr("rank 0 in here (replica 0) and on rank 1 in there (replica 1) differ"));
+  }
 }
 
 }  // namespace

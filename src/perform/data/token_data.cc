@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "base/hash.h"
 #include "spec/plan/data_shares.h"
 
 namespace tombolo::data {
@@ -127,12 +126,12 @@ Status TokenData::evaluation_window(int64_t window, std::span<int64_t> out) cons
                 fmt::format("reading sample {} of the evaluation", window));
 }
 
-std::string TokenData::digest() const {
-  std::string lengths;
-  for (const TokenFile& file : files_) {
-    lengths += fmt::format("{} {}\n", file.tokens(), to_name(file.type()));
-  }
-  return tombolo::digest(lengths);
+Result<FileDigest> TokenData::content(size_t file) const {
+  double all = 0;
+  for (const TokenFile& each : files_) all += static_cast<double>(each.bytes());
+  const TokenFile& one = files_[file];
+  const double part = static_cast<double>(one.bytes()) / std::max(all, 1.0);
+  return one.content(static_cast<int64_t>(std::ceil(part * double{kDigestBytesMax})));
 }
 
 }  // namespace tombolo::data

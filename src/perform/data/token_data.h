@@ -51,8 +51,11 @@ class TokenData {
 
   // The pipelines that go through these files together, ascending.
   const std::vector<int32_t>& readers() const { return readers_; }
-  // Differs where the files have other lengths or types of ids.
-  std::string digest() const;
+  // In the order in which they are read.
+  const std::vector<TokenFile>& files() const { return files_; }
+  // Of one of them (TokenFile::content), with what it may have of kDigestBytesMax for all.
+  static constexpr int64_t kDigestBytesMax = int64_t{64} << 20;
+  Result<FileDigest> content(size_t file) const;
 
  private:
   TokenData(std::vector<TokenFile> files, std::vector<int64_t> ends, SampleOrder order,

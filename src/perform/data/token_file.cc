@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "perform/data/token_index.h"
 
 namespace tombolo::data {
@@ -97,6 +98,26 @@ Result<TokenFile> TokenFile::open(const std::string& path, std::optional<TokenFo
       TRY(known == TokenFormat::kMegatron ? megatron_shape(file, type) : nanogpt_shape(file, type));
   file.expect_random();
   return TokenFile(std::move(file), shape.type, shape.tokens);
+}
+
+Result<FileDigest> TokenFile::content(int64_t bytes_max) const {
+  constexpr int64_t kPiece = int64_t{64} << 10;
+  TRY(file_.check_length());
+  const int64_t size = file_.size();
+  const int64_t all = (size + kPiece - 1) / kPiece;
+  const int64_t pieces = std::min(all, std::max<int64_t>((bytes_max + kPiece - 1) / kPiece, 2));
+  RunningDigest digest;
+  digest.add(to_name(type_));
+  for (int64_t i = 0; i < pieces; ++i) {
+    // Of a whole file one behind the other; else the last one ends with the file.
+    const int64_t begin = pieces == all ? i * kPiece : (size - kPiece) * i / (pieces - 1);
+    const auto from = static_cast<size_t>(begin);
+    const auto to = static_cast<size_t>(std::min(size, begin + kPiece));
+    file_.fetch(from, to);
+    digest.add({reinterpret_cast<const char*>(file_.bytes().data()) + from, to - from});
+    file_.release(from, to);
+  }
+  return FileDigest{size, digest.text()};
 }
 
 Status TokenFile::read(int64_t first, std::span<int64_t> out, int64_t vocabulary) const {

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "base/file_digest.h"
 #include "base/result.h"
 #include "perform/data/mapped_file.h"
 #include "spec/plan/settings.h"
@@ -22,7 +23,15 @@ class TokenFile {
 
   const std::string& path() const { return file_.path(); }
   int64_t tokens() const { return tokens_; }
+  int64_t bytes() const { return file_.size(); }
   plan::TokenType type() const { return type_; }
+
+  // Whether copies are the same: the digest is of the type of ids and of all bytes, or, of a file
+  // longer than that, of about `bytes_max` of them in pieces that lie evenly between its beginning
+  // and its end. So a file that was cut, shifted or written anew is told apart, and a single byte
+  // of a file of terabytes may not be: to read all of it would take hours. Lets go of what it has
+  // read. Unusable where the file has become shorter.
+  Result<FileDigest> content(int64_t bytes_max) const;
 
   // Ids `first`, `first` + 1 ... into all of `out`, which must lie in the file. Unusable, by
   // position and value, at an id that is not in 0 .. vocabulary - 1: files are not read through

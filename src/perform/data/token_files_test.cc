@@ -52,6 +52,31 @@ std::vector<int64_t> ids(const TokenFile& file, int64_t first, size_t count) {
   return out;
 }
 
+// All of a short file; of a long one pieces of 64 KiB, the first and the last among them.
+TEST_F(TokenFiles, CopiesAreToldApart) {
+  constexpr int64_t kPiece = 65536, kSize = 10 * kPiece;
+  const std::string path = at("copy.bin");
+  const auto content = [&](int64_t changed, int64_t bytes_max, const char* ids = "uint8") {
+    std::string bytes(kSize, 'a');
+    if (changed >= 0) bytes[static_cast<size_t>(changed)] = 'b';
+    EXPECT_TRUE(write_file(path, bytes));
+    const auto file = TokenFile::open(path, TokenFormat::kNanogpt, from_name<TokenType>(ids));
+    EXPECT_TRUE(file);
+    const auto content = file->content(bytes_max);
+    EXPECT_TRUE(content);
+    EXPECT_EQ(content->bytes, kSize);
+    return content->digest;
+  };
+  for (const int64_t byte : {int64_t{0}, kSize / 2, kSize - 1})
+    EXPECT_NE(content(-1, kSize), content(byte, kSize)) << byte;
+  EXPECT_EQ(content(-1, kSize), content(-1, 10 * kSize));
+  EXPECT_NE(content(-1, kSize), content(-1, kSize, "uint16"));
+  // Four pieces: they begin at 0, 3, 6 and 9 times 64 KiB.
+  for (const int64_t byte : {int64_t{0}, 3 * kPiece, 7 * kPiece - 1, kSize - 1})
+    EXPECT_NE(content(-1, 4 * kPiece), content(byte, 4 * kPiece)) << byte;
+  EXPECT_EQ(content(-1, 4 * kPiece), content(2 * kPiece, 4 * kPiece));
+}
+
 TEST_F(TokenFiles, AreReadAsTheyWereWrittenInEveryType) {
   using enum TokenType;
   for (const TokenType type : {kUint8, kInt16, kUint16, kInt32, kInt64}) {

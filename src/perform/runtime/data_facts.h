@@ -1,8 +1,14 @@
-// What the ranks of a pipeline must agree on before they train: the data.
+// What ranks must agree on before they train: the data.
 //
-// The ranks of the first and of the last stage read it, perhaps from copies in two datacenters,
-// which had better be equal. Those between them read nothing, and yet must know how many held-out
-// batches will pass. So a few bytes go down the pipeline, from the first position to the last.
+// The ranks of the first and of the last stage of every pipeline read it, perhaps from copies in
+// several datacenters. Pipelines that read the same files (all of them, but where [[data.share]]
+// says otherwise) divide their samples, so copies that differ would train another model than the
+// one asked for, in silence. Ranks between the ends read nothing, and yet must know how many
+// held-out batches will pass.
+//
+// So each pipeline's first position sends its facts to those of the other pipelines that read the
+// same files, if it is the first of them, and each position sends them down its pipeline. Cost: a
+// message of about 100 bytes for each file and link.
 #pragma once
 
 #include "base/result.h"
@@ -13,8 +19,13 @@
 namespace tombolo::runtime {
 
 // Called by all ranks of a Plan, with the same iteration. Does nothing where the Plan names no
-// data, or emulated devices in its pipeline read none. Waits for the ranks before this one.
+// data, or emulated devices in its pipeline read none. Waits for ranks before this one only.
+// Unusable, naming both ranks and the first file that differs.
 Status agree_on_data(const plan::Plan& plan, int32_t rank, int64_t first_iteration,
                      Kernels& kernels, Messenger& messenger);
+
+// As they go from rank to rank.
+Payload encode(const DataFacts& facts);
+Result<DataFacts> decode_data_facts(const Payload& payload);
 
 }  // namespace tombolo::runtime

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "base/file_digest.h"
 #include "base/result.h"
 #include "base/time.h"
 
@@ -56,6 +57,16 @@ struct Replicas {
 struct OtherEnd {
   int32_t rank = 0;
   Messenger* messenger = nullptr;  // outlives the Kernels' use of it; the link is up
+};
+
+// What a rank knows of the data before it trains, for comparing with other ranks (data_facts.h).
+struct DataFacts {
+  struct File {
+    std::string path;
+    FileDigest content;
+  };
+  std::vector<File> files;         // that this rank reads; empty: none
+  int64_t evaluation_batches = 0;  // of this rank's pipeline
 };
 
 // A named array of a checkpoint, in the words of safetensors.
@@ -118,10 +129,10 @@ class Kernels {
   // read now. Fails as they cannot be read.
   virtual Status begin_anew() { return {}; }
 
-  // Where the Plan names data: called once, before the first iteration, from the first position of
-  // the pipeline to the last (data_facts.h). `facts` is what the position before returned, empty on
-  // the first one. Ranks that read data compare with it, others learn evaluation_batches() from it.
-  virtual Result<Payload> agree_on_data(Payload facts) { return facts; }
+  // Where the Plan names data, before the first iteration. Ranks that read none are told how many
+  // evaluation_batches() there are.
+  virtual Result<DataFacts> data_facts() const { return DataFacts{}; }
+  virtual void expect_evaluation_batches(int64_t /*batches*/) {}
 
   // Iterations count from 1; after a resume they go on where the checkpoint stopped.
   virtual Status begin_iteration(int64_t iteration) = 0;

@@ -31,10 +31,6 @@ class DiaryKernels : public Kernels {
  public:
   explicit DiaryKernels(Diary& diary) : diary_(diary) {}
   Status join_replicas(const Replicas&) override { return {}; }
-  Result<Payload> agree_on_data(Payload facts) override {
-    diary_.push_back(fmt::format("agree({})", text(facts)));
-    return payload('d');
-  }
   Status begin_iteration(int64_t iteration) override {
     diary_.push_back(fmt::format("begin {}", iteration));
     return {};
@@ -296,26 +292,6 @@ TEST_F(Performing, TheEndsOfAPipelineMeetWhereTheyHoldOneMatrix) {
   plan.model.tied_embeddings = true;
   compute(cluster::DeviceKind::kCpu);
   EXPECT_FALSE(other_end(plan, 0));
-}
-
-// Before the first iteration each hears of the data what the rank before it says: of 3 stages x 2
-// pipelines, ranks 1, 3 and 5 are pipeline 1.
-TEST_F(Performing, APipelineAgreesOnItsData) {
-  plan::Plan plan = make_test_plan({.stages = 3, .microbatches = 1, .replicas = 2, .steps = 1});
-  const auto begins = [&](int32_t rank) {
-    diary_.clear();
-    EXPECT_TRUE(perform_rank(rank, plan));
-    return Diary(diary_.begin(), std::find(diary_.begin(), diary_.end(), "begin 1"));
-  };
-  EXPECT_THAT(begins(3), ElementsAre()) << "there is none";
-  plan.data = plan::Data{.text = "corpus.txt"};
-  EXPECT_THAT(begins(3), ElementsAre()) << "nobody reads it";
-  for (cluster::Datacenter& each : plan.cluster.datacenters) {
-    each.device.kind = cluster::DeviceKind::kCpu;
-  }
-  EXPECT_THAT(begins(1), ElementsAre("agree()", "send 1/0 d to 3"));
-  EXPECT_THAT(begins(3), ElementsAre("receive 1/0 p from 1", "agree(p)", "send 1/0 d to 5"));
-  EXPECT_THAT(begins(5), ElementsAre("receive 1/0 p from 3", "agree(p)"));
 }
 
 // A found schedule may hold a pipeline back, so that another one's transfers go first.

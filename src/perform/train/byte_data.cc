@@ -55,6 +55,7 @@ Result<ByteData> ByteData::make(std::string text, const std::string& file, const
     data.evaluation_windows_ = batches * micro_batch;
     data.evaluation_stride_ = possible / data.evaluation_windows_ * sequence;
   }
+  data.file_ = file;
   data.text_ = std::move(text);
   return data;
 }

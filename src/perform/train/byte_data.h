@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "base/file_digest.h"
 #include "base/hash.h"
 #include "base/result.h"
 #include "spec/plan/plan.h"
@@ -33,9 +34,14 @@ class ByteData {
 
   // A multiple of micro_batch, so that every evaluation batch is full; 0 if nothing is held out.
   int64_t evaluation_windows() const { return evaluation_windows_; }
-  std::string digest() const { return tombolo::digest(text_); }
+  int64_t training_bytes() const { return training_bytes_; }
+  const std::string& file() const { return file_; }
+  FileDigest content() const {
+    return {static_cast<int64_t>(text_.size()), tombolo::digest(text_)};
+  }
 
  private:
+  std::string file_;
   std::string text_;
   int64_t sequence_ = 0;
   uint64_t seed_ = 0;

@@ -35,8 +35,16 @@ int64_t Samples::evaluation_windows() const {
   return std::visit([](const auto& source) { return source.evaluation_windows(); }, source_);
 }
 
-std::string Samples::digest() const {
-  return std::visit([](const auto& source) { return source.digest(); }, source_);
+Result<std::vector<runtime::DataFacts::File>> Samples::files() const {
+  std::vector<runtime::DataFacts::File> out;
+  if (const auto* text = std::get_if<ByteData>(&source_)) {
+    out.push_back({text->file(), text->content()});
+    return out;
+  }
+  const auto& tokens = std::get<data::TokenData>(source_);
+  for (size_t i = 0; i < tokens.files().size(); ++i)
+    out.push_back({tokens.files()[i].path(), TRY(tokens.content(i))});
+  return out;
 }
 
 }  // namespace tombolo::train

@@ -9,9 +9,11 @@
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "base/result.h"
 #include "perform/data/token_data.h"
+#include "perform/runtime/kernels.h"
 #include "perform/train/byte_data.h"
 #include "spec/plan/plan.h"
 
@@ -31,8 +33,8 @@ class Samples {
   // Which of the pipelines that evaluate these windows together this one is.
   int64_t reader() const { return reader_; }
   int64_t readers() const { return readers_; }
-  // Differs where other data is read. Of token files their lengths say that.
-  std::string digest() const;
+  // What is read, in order. Unusable where a file has become shorter.
+  Result<std::vector<runtime::DataFacts::File>> files() const;
 
  private:
   using Source = std::variant<ByteData, data::TokenData>;

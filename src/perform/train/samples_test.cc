@@ -80,7 +80,8 @@ TEST(Samples, OfASharePassToItsOwnReaders) {
   ASSERT_TRUE(text);
   EXPECT_EQ(text->reader(), 3);
   EXPECT_EQ(text->readers(), 4);
-  EXPECT_NE(text->digest(), of_one->digest());
+  EXPECT_EQ(text->files()->at(0).path, test_text_file());
+  EXPECT_NE(text->files()->at(0).content, of_one->files()->at(0).content);
 }
 
 TEST(Samples, AnIdThatTheModelLacksIsRefused) {

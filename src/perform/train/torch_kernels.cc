@@ -70,7 +70,8 @@ class TorchKernels : public runtime::Kernels {
   Status join_replicas(const runtime::Replicas& replicas) override;
   void join_other_end(const runtime::OtherEnd& other) override { other_end_ = other; }
   Status begin_anew() override;
-  Result<Payload> agree_on_data(Payload facts) override;
+  Result<runtime::DataFacts> data_facts() const override;
+  void expect_evaluation_batches(int64_t batches) override { evaluation_batches_ = batches; }
   Status begin_iteration(int64_t iteration) override;
   Result<Payload> forward(int32_t stage, int64_t microbatch, Payload input) override;
   Status recompute(int32_t stage, int64_t microbatch) override;
@@ -184,31 +185,9 @@ Result<at::Tensor> TorchKernels::evaluation_tokens(int64_t batch, int64_t offset
       offset);
 }
 
-// The number of held-out batches, then the digest of what is read.
-Result<Payload> TorchKernels::agree_on_data(Payload facts) {
-  constexpr size_t kCount = sizeof evaluation_batches_;
-  if (!facts.empty() && facts.size() < kCount) {
-    return failed(fmt::format("{} bytes on the data of the first stage", facts.size()),
-                  "start every rank with the same Plan");
-  }
-  if (samples_) {
-    const std::string digest = samples_->digest();
-    const auto* text = reinterpret_cast<const std::byte*>(digest.data());
-    Payload own(kCount);
-    std::memcpy(own.data(), &evaluation_batches_, kCount);
-    own.insert(own.end(), text, text + digest.size());
-    if (facts.empty() || facts == own) return own;
-    const auto last_stage = static_cast<int32_t>(plan_.stages.size()) - 1;
-    const int32_t first = plan_.rank_of(0, replica_), last = plan_.rank_of(last_stage, replica_);
-    return unusable(
-        fmt::format("the files of [data] on rank {} in {}, which reads inputs, and on rank {} in "
-                    "{}, which reads targets, differ",
-                    first, plan_.datacenter_of(first).name, last, plan_.datacenter_of(last).name),
-        "copies of the same files at the same paths of both hosts");
-  }
-  if (!facts.empty()) std::memcpy(&evaluation_batches_, facts.data(), kCount);
-  if (evaluation_batches_ < 0) return failed("fewer than no batches to evaluate");
-  return facts;
+Result<runtime::DataFacts> TorchKernels::data_facts() const {
+  if (!samples_) return runtime::DataFacts{};
+  return runtime::DataFacts{TRY(samples_->files()), evaluation_batches_};
 }
 
 Result<at::Tensor> TorchKernels::hidden_from(const Payload& bytes, int32_t stage,
