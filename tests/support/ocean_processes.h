@@ -24,12 +24,22 @@ namespace tombolo::ocean {
 // With what is broken on purpose.
 class OceanKernels : public runtime::EmulatedKernels {
  public:
-  OceanKernels(const plan::Plan& plan, int32_t rank, Clock& clock, Bug bug)
-      : EmulatedKernels(plan, rank, clock), bug_(bug) {}
+  OceanKernels(const plan::Plan& plan, int32_t rank, Clock& clock, const Sea& sea)
+      : EmulatedKernels(plan, rank, clock), sea_(sea), rank_(rank), clock_(clock) {}
+
+  Status begin_iteration(int64_t iteration) override {
+    iteration_ = iteration;
+    return EmulatedKernels::begin_iteration(iteration);
+  }
+  Result<runtime::Payload> forward(int32_t stage, int64_t microbatch,
+                                   runtime::Payload input) override {
+    if (sea_.hangs_) clock_.sleep_until(clock_.now() + sea_.hangs_(rank_, iteration_));
+    return EmulatedKernels::forward(stage, microbatch, std::move(input));
+  }
 
   Result<std::vector<runtime::TensorView>> state() const override {
     auto tensors = TRY(EmulatedKernels::state());
-    if (bug_ != Bug::kStateIsOneShort) return tensors;
+    if (sea_.bug_ != Bug::kStateIsOneShort) return tensors;
     for (runtime::TensorView& tensor : tensors) {
       int64_t& updates = short_.emplace_back();
       std::memcpy(&updates, tensor.bytes.data(), sizeof updates);
@@ -41,7 +51,7 @@ class OceanKernels : public runtime::EmulatedKernels {
   Status load(const runtime::TensorSource& tensors) override {
     return EmulatedKernels::load([&](const std::string& name) -> Result<runtime::NamedTensor> {
       auto tensor = TRY(tensors(name));
-      if (bug_ == Bug::kUpdateAgainAfterLoad) count(tensor, 1);
+      if (sea_.bug_ == Bug::kUpdateAgainAfterLoad) count(tensor, 1);
       return tensor;
     });
   }
@@ -53,7 +63,10 @@ class OceanKernels : public runtime::EmulatedKernels {
     updates += more;
     std::memcpy(tensor.bytes.data(), &updates, sizeof updates);
   }
-  const Bug bug_;
+  const Sea& sea_;
+  const int32_t rank_;
+  Clock& clock_;
+  int64_t iteration_ = 0;
   mutable std::deque<int64_t> short_;  // what states show
 };
 
@@ -135,7 +148,7 @@ class OceanProcesses : public launch::Processes {
     const launch::RankEnd end = launch::serve_rank(
         session,
         [&](const plan::Plan& plan, int32_t rank) -> Result<std::unique_ptr<runtime::Kernels>> {
-          return std::make_unique<OceanKernels>(plan, rank, waters, sea.bug_);
+          return std::make_unique<OceanKernels>(plan, rank, waters, sea);
         },
         waters);
     *seated = true;

@@ -41,9 +41,11 @@ struct RunRecord {
   std::vector<int64_t> steps;  // as they were reported
   int64_t launchers = 0;
   int restarts = 0;
-  int full_disks = 0;         // runs that ended because of one
-  int seated = 0;             // seats that went to a spare
-  int spliced = 0;            // links that went through the launcher's host
+  int full_disks = 0;  // runs that ended because of one
+  int seated = 0;      // seats that went to a spare
+  int spliced = 0;     // links that went through the launcher's host
+  // Ranks that hung, and went on again, in the launcher's words; when.
+  std::vector<std::pair<SimTime, std::string>> hung;
   int begun_again = 0;        // runs that lost what was on the disk of a host for good,
   int begun_for_a_spare = 0;  // or could not reach what a spare has
   std::string wrong;          // what ought not to have ended it, or was not named
@@ -303,6 +305,7 @@ class Run {
     options.on_note = [this](const std::string& text) {
       record_.seated += text.starts_with("a spare takes the seat");
       record_.spliced += text.find("through this host") != text.npos;
+      if (text.find(" progress") != text.npos) record_.hung.push_back({sea_.ocean().now(), text});
       note(text);
     };
     options.resume = resume_;

@@ -178,7 +178,9 @@ class Sea {
   uint16_t next_port_ = kFirstRankPort;
   uint64_t attempts_ = 0;
   Bug bug_ = Bug::kNone;
-  int64_t memory_ = int64_t{1} << 40;            // that each host can still give
+  int64_t memory_ = int64_t{1} << 40;  // that each host can still give
+  // How long this rank's next computation of that iteration hangs.
+  std::function<SimDuration(int32_t rank, int64_t iteration)> hangs_;
   std::function<void(const std::string&)> log_;  // for a person who watches one storm
 
  private:

@@ -59,6 +59,8 @@ void describe(Archive& a, launch::LinkReport& report) {
 template <class Archive>
 void describe(Archive& a, LinksReport& m) {
   a.optional("links", m.links);
+  a.optional("done", m.activity.done);
+  a.optional("waits", m.activity.waits);
 }
 
 template <class Archive>

@@ -27,6 +27,7 @@
 #include "perform/launch/pairings.h"
 #include "perform/launch/telemetry.h"
 #include "perform/link/message.h"
+#include "perform/runtime/activity.h"
 #include "perform/runtime/checkpoint.h"
 #include "perform/runtime/kept_state.h"
 #include "perform/runtime/perform.h"
@@ -164,10 +165,11 @@ struct FilePiece {
   std::string error;  // why there are no bytes
   link::Payload bytes = {};
 };
-// How my links are doing; every second or so.
+// How my links are doing, and what my threads; every second or so.
 struct LinksReport {
   static constexpr const char* kKind = "links";
   std::vector<LinkReport> links;
+  runtime::Activity::Report activity = {};
 };
 // All steps are done and the Trace is written: so many bytes, and these.
 struct Finished {

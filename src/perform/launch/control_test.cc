@@ -59,8 +59,10 @@ TEST(ControlMessages, ComeBackAsTheyWere) {
 
   LinkReport quiet;
   quiet.silent = SimDuration{6'000'000'000};
-  const auto links = decode(encode(LinksReport{{quiet}}));
+  const auto links = decode(encode(LinksReport{{quiet}, {.done = 7, .waits = false}}));
   ASSERT_TRUE(links) << links.error().text();
+  EXPECT_EQ(std::get<LinksReport>(*links).activity.done, 7);
+  EXPECT_FALSE(std::get<LinksReport>(*links).activity.waits);
   EXPECT_EQ(std::get<LinksReport>(*links).links[0].silent, quiet.silent);
   link::Payload bytes = bytes_of("\n{not JSON}\n");
   const auto piece = decode(encode(FilePiece{.id = 9, .error = {}, .bytes = bytes}));

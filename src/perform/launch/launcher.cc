@@ -18,6 +18,7 @@
 #include "perform/launch/farewell.h"
 #include "perform/launch/membership.h"
 #include "perform/launch/pairings.h"
+#include "perform/launch/progress_watch.h"
 #include "perform/launch/rank_session.h"
 #include "perform/launch/reach.h"
 #include "perform/launch/silence.h"
@@ -213,6 +214,7 @@ class Launch {
   std::vector<Apart> apart_;
   int32_t splice_port_ = 0;  // 0: the door is not open
   SilenceWatch silence_{plan_};
+  ProgressWatch progress_{plan_};
   runtime::CpuMeter cpu_;           // from when all ranks go,
   std::optional<double> cpu_busy_;  // to the end of the last iteration
 };
@@ -534,6 +536,7 @@ Status Launch::handle(int32_t rank, const Hello& hello) {
   seats_[rank].address = hello.address;
   seats_[rank].reach = hello.reach;
   if (options_.on_start) options_.on_start(rank, hello.pid);
+  if (options_.telemetry) options_.telemetry->add(rank, std::optional<Hang>());
   for (const Seat& seat : seats_) {
     if (seat.address.empty()) return {};
   }
@@ -742,6 +745,9 @@ Status Launch::handle(int32_t rank, const LinksReport& message) {
   for (const std::string& line : silence_.add(rank, message.links, clock_.now())) {
     if (options_.on_note) options_.on_note(line);
   }
+  const auto line = progress_.add(rank, message.activity, clock_.now(), book_->usual_iteration());
+  if (line && options_.on_note) options_.on_note(*line);
+  if (options_.telemetry) options_.telemetry->add(rank, progress_.hang(rank));
   return {};
 }
 

@@ -87,7 +87,8 @@ class RankSession {
   Result<ControlMessage> hear();
   Status work(const KernelsFactory& make_kernels);
   Status perform_all(const plan::Plan& plan, const schedule::Schedule& schedule,
-                     runtime::Kernels& kernels, runtime::FillingMessenger& messenger,
+                     runtime::Kernels& kernels, runtime::WatchedMessenger& messenger,
+                     const runtime::FillingMessenger& filling,
                      const runtime::RecordedFiller& prompts);
   void leave_state();
   Status link_neighbours(const plan::Plan& plan);
@@ -131,13 +132,14 @@ class RankSession {
   std::mutex leave_mutex_;  // held while the state is left
   std::optional<runtime::KeptState> kept_;
   const runtime::Kernels* kernels_ = nullptr;  // whose state is to be left; nothing: no more
-  int64_t state_read_ = 0;     // bytes of the state that it began with, from this host's disk
-  int64_t state_fetched_ = 0;  // and from other hosts
-  Finished finished_;          // what it will say when all is done
-  bool explained_ = false;     // how it ended
-  bool began_ = false;         // it heard with what all begin
-  bool displaced_ = false;     // another process has its seat
-  bool cannot_tell_ = false;   // it gave up, and no launcher was there to hear why
+  int64_t state_read_ = 0;      // bytes of the state that it began with, from this host's disk
+  int64_t state_fetched_ = 0;   // and from other hosts
+  Finished finished_;           // what it will say when all is done
+  runtime::Activity activity_;  // for the launcher to see that it goes on
+  bool explained_ = false;      // how it ended
+  bool began_ = false;          // it heard with what all begin
+  bool displaced_ = false;      // another process has its seat
+  bool cannot_tell_ = false;    // it gave up, and no launcher was there to hear why
   std::unique_ptr<Thread> reporter_;  // from when all links are up
   std::unique_ptr<runtime::RelayThread>
       relay_;  // where the pipelines of a cell share the WAN in time
@@ -402,8 +404,9 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
     filler = TRY(during(options_.make_filler(options_.rank, *endpoint_), "preparing for prompts"));
   // Outlives the kernels, which may use it.
   runtime::RecordedFiller recorded(filler.get(), clock_);
-  runtime::FillingMessenger messenger(*endpoint_, filler ? &recorded : nullptr, clock_,
-                                      options_.filling);
+  runtime::FillingMessenger filling(*endpoint_, filler ? &recorded : nullptr, clock_,
+                                    options_.filling);
+  runtime::WatchedMessenger messenger(filling, activity_);
   const bool takes_checkpoints = plan.checkpoint && plan.checkpoint->every > 0;
   if (takes_checkpoints && keeper_->places().checkpoints.empty())
     return failed("the launcher did not say where checkpoints go");
@@ -426,7 +429,7 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
         options_.rank, start_.epoch, start_.first_iteration - 1, room());
     kernels_ = kernels.get();
   }
-  if (status) status = perform_all(plan, schedule, *kernels, messenger, recorded);
+  if (status) status = perform_all(plan, schedule, *kernels, messenger, filling, recorded);
   if (!status) {
     {
       std::lock_guard lock(mutex_);
@@ -444,7 +447,8 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
 }
 
 Status RankSession::perform_all(const plan::Plan& plan, const schedule::Schedule& schedule,
-                                runtime::Kernels& kernels, runtime::FillingMessenger& messenger,
+                                runtime::Kernels& kernels, runtime::WatchedMessenger& messenger,
+                                const runtime::FillingMessenger& filling,
                                 const runtime::RecordedFiller& prompts) {
   const bool emulated = plan.device_of(options_.rank).kind == cluster::DeviceKind::kEmulated;
   const bool realtime = emulated && options_.realtime && runtime::make_realtime();
@@ -471,7 +475,8 @@ Status RankSession::perform_all(const plan::Plan& plan, const schedule::Schedule
        .emulated_wan = !options_.network.empty(),
        .one_clock = !on_several_hosts(),
        .has_room = room(),
-       .windows = options_.filling.windows},
+       .windows = options_.filling.windows,
+       .activity = &activity_},
       kernels, in_cell, clock_, hooks(kernels)));
   const auto add = [&](const char* name, double value) {
     part.records.push_back({.name = name, .rank = options_.rank, .value = value});
@@ -481,11 +486,11 @@ Status RankSession::perform_all(const plan::Plan& plan, const schedule::Schedule
     add("state_bytes_fetched", static_cast<double>(state_fetched_));
   }
   if (options_.make_filler) {
-    add("prompts_s", seconds(messenger.filled()).value);
-    add("prompt_layers", static_cast<double>(messenger.pieces()));
-    add("prompt_holds", static_cast<double>(messenger.held().times));
-    add("prompt_held_s", seconds(messenger.held().sum).value);
-    add("prompt_held_max_s", seconds(messenger.held().longest).value);
+    add("prompts_s", seconds(filling.filled()).value);
+    add("prompt_layers", static_cast<double>(filling.pieces()));
+    add("prompt_holds", static_cast<double>(filling.held().times));
+    add("prompt_held_s", seconds(filling.held().sum).value);
+    add("prompt_held_max_s", seconds(filling.held().longest).value);
     if (options_.filling.windows)
       add("prompt_guard_s", seconds(options_.filling.windows->guard()).value);
     const auto layers = prompts.intervals(options_.rank, plan.ranks[options_.rank].stage, origin);
@@ -787,12 +792,13 @@ bool RankSession::for_the_files(ControlMessage& order) {
   return true;
 }
 
-// The third thread: for people who watch, beside everything else.
+// The third thread: for people who watch, and for a launcher that asks whether the first one goes on.
 void RankSession::report_links() {
   std::unique_lock lock(mutex_);
   while (!clock_.await(*changed_, lock, in(kReportEvery), [&] { return done_ || verdict_; })) {
     lock.unlock();
-    const Status said = say(LinksReport{link_reports(endpoint_->statistics(), launcher())});
+    const Status said =
+        say(LinksReport{link_reports(endpoint_->statistics(), launcher()), activity_.report()});
     if (!said) return;  // the other threads learn why
     lock.lock();
   }

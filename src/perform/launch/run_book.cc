@@ -96,6 +96,7 @@ Result<std::optional<Progress>> RunBook::add(int32_t rank, const runtime::Iterat
   const std::optional<double> loss = mean(losses);
   const SimDuration duration = duration_of(open);
   durations_.push_back(duration);
+  usual_ = median();
   last_end_ = open.end;
   if (!first_loss_) first_loss_ = loss;
   final_loss_ = loss;
@@ -110,7 +111,7 @@ Result<std::optional<Progress>> RunBook::add(int32_t rank, const runtime::Iterat
       .update_skipped = open.update_skipped,
       .tokens_per_s = tokens_ / std::max(seconds(duration).value, 1e-9),
       .iteration = seconds(duration),
-      .remaining = median() * static_cast<double>(steps_ - report.iteration),
+      .remaining = *usual_ * static_cast<double>(steps_ - report.iteration),
       .wan_wait_share = seconds(open.wan_wait).value /
                         (std::max(seconds(duration).value, 1e-9) * static_cast<double>(ranks_))};
   open_.erase(it);

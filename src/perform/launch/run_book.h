@@ -66,6 +66,8 @@ class RunBook {
   void add_evaluation(int32_t rank, const runtime::Evaluation& evaluation);
 
   int64_t steps_done() const { return steps_done_; }
+  // The median, without the first where there is another; nothing before there is one.
+  std::optional<Seconds> usual_iteration() const { return usual_; }
   RunSummary summary() const;  // without trace, checkpoint and machine
 
  private:
@@ -91,6 +93,7 @@ class RunBook {
   int64_t steps_done_;
   std::map<int64_t, Open> open_;  // iterations that some ranks have done
   std::vector<SimDuration> durations_;
+  std::optional<Seconds> usual_;     // of them
   std::optional<SimTime> last_end_;  // of the iteration before
   std::optional<double> first_loss_, final_loss_, evaluation_loss_;
   int64_t evaluated_step_ = 0;

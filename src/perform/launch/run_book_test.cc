@@ -50,7 +50,9 @@ TEST(RunBook, WaitsForOtherDatacentersAreAShareOfAllRanksTime) {
 TEST(RunBook, TheMedianLeavesTheFirstIterationOut) {
   const plan::Plan plan = make_test_plan({.stages = 1, .steps = 4});
   RunBook book(plan, 1);
+  EXPECT_FALSE(book.usual_iteration());
   ASSERT_TRUE(book.add(0, report(1, 0, 500, 5.0)));
+  EXPECT_EQ(book.usual_iteration(), Seconds{0.5});
   ASSERT_TRUE(book.add(0, report(2, 500, 510, 4.0)));
   ASSERT_TRUE(book.add(0, report(3, 510, 530, 3.0)));
   ASSERT_TRUE(book.add(0, report(4, 530, 560, 2.0)));

@@ -29,16 +29,23 @@ struct Storm {
   int64_t memory = int64_t{1} << 40;  // bytes that each host can still give
 };
 
+std::string folder_for_hosts() {
+  std::string name = "/dev/shm/ocean.XXXXXX";  // in memory, where that is
+  if (!mkdtemp(name.data())) {
+    name = (fs::temp_directory_path() / "ocean.XXXXXX").string();
+    CHECK(mkdtemp(name.data()), "no folder for the hosts");
+  }
+  return name;
+}
+
 class Voyage {
  public:
   explicit Voyage(const Storm& storm)
-      : storm_(storm), random_(storm.seed), ocean_(storm.seed), sea_(ocean_) {
-    std::string name = "/dev/shm/ocean.XXXXXX";  // in memory, where that is
-    if (!mkdtemp(name.data())) {
-      name = (fs::temp_directory_path() / "ocean.XXXXXX").string();
-      CHECK(mkdtemp(name.data()), "no folder for the hosts");
-    }
-    folder_ = name;
+      : storm_(storm),
+        random_(storm.seed),
+        ocean_(storm.seed),
+        sea_(ocean_),
+        folder_(folder_for_hosts()) {
     sea_.bug_ = storm.bug;
     sea_.memory_ = storm.memory;
     if (storm.is_loud) sea_.log_ = [this](const std::string& what) { say(what); };
@@ -102,6 +109,7 @@ class Voyage {
     if (late) return fmt::format("it still goes on after {}", brief(seconds(limit - SimTime{})));
     if (!*run.record().end) return "it failed: " + run.record().end->error().text();
     if (!run.record().wrong.empty()) return run.record().wrong;
+    if (!run.record().hung.empty()) return "it was said to hang: " + run.record().hung[0].second;
     if (wall_clock_reads > 0) return "somebody reads the wall clock";
     if (!options.spares.empty() && !all_end(run)) return "somebody waits for a run that is over";
     const std::string hasty = check_patience(run);
@@ -377,15 +385,15 @@ class Voyage {
   Random random_;
   Ocean ocean_;
   Sea sea_;
-  std::string folder_;
+  const std::string folder_;
   int stages_ = 2, replicas_ = 1, steps_ = 10;
   int64_t faults_ = 0;
   int64_t walls_ = 0;
   bool is_harmless_ = true;  // nothing but short trouble between workers
 };
 
-// In a process of its own, which its parked threads end with.
-std::string sail(const Storm& storm) {
+// In a process of its own, which its parked threads end with: `voyage` says what went wrong.
+std::string in_a_process(const std::function<std::string()>& voyage) {
   int pipe_ends[2];
   CHECK(pipe(pipe_ends) == 0, "no pipe");
   const pid_t child = fork();
@@ -393,9 +401,7 @@ std::string sail(const Storm& storm) {
   if (child == 0) {
     const rlimit patience{60, 60};  // seconds of computing, however busy the machine is
     setrlimit(RLIMIT_CPU, &patience);
-    auto* voyage = new Voyage(storm);  // kept: threads are parked in it
-    const std::string wrong = voyage->sail();
-    voyage->clean_up();
+    const std::string wrong = voyage();
     const auto written = write(pipe_ends[1], wrong.data(), wrong.size());
     _exit(written == static_cast<ssize_t>(wrong.size()) ? 0 : 1);
   }
@@ -406,6 +412,15 @@ std::string sail(const Storm& storm) {
   close(pipe_ends[0]);
   const int status = launch::await_exit(child);
   return status == 0 ? wrong : "its process was " + launch::describe_exit(status);
+}
+
+std::string sail(const Storm& storm) {
+  return in_a_process([&] {
+    auto* voyage = new Voyage(storm);  // kept: threads are parked in it
+    std::string wrong = voyage->sail();
+    voyage->clean_up();
+    return wrong;
+  });
 }
 
 #if defined(__has_feature)
@@ -463,6 +478,72 @@ INSTANTIATE_TEST_SUITE_P(ManyRunOcean, Storms, testing::Range<uint64_t>(0, 40));
 
 // Nobody copies a state: updates wait for checkpoints, and ranks leave what they hold.
 TEST(RunOcean, ManyStormsWithoutMemoryForCopies) { sail_all(1, seeds(15, 1000), {.memory = 0}); }
+
+// Iterations of about a second; in one of them, once, a computation of one rank hangs.
+struct HangCase {
+  bool is_apart = false;  // replicas, whose gradients a thread exchanges
+  int64_t iteration = 6;
+  SimDuration lasts;
+  int32_t rank = 1;
+};
+
+// What the launcher says, each line with how long after the computation began; and at last how often
+// it started again.
+std::string sail_with_a_hang(const HangCase& hang) {
+  return in_a_process([&]() -> std::string {
+    const std::string folder = folder_for_hosts();
+    auto* ocean = new Ocean(1);  // all kept: threads are parked in them
+    auto* sea = new Sea(*ocean);
+    auto* begun = new std::optional<SimTime>();
+    sea->hangs_ = [=](int32_t rank, int64_t iteration) {
+      if (rank != hang.rank || iteration != hang.iteration || *begun) return SimDuration{};
+      *begun = ocean->now();
+      return hang.lasts;
+    };
+    auto* run = new Run(*sea, {.plan = make_test_plan({.stages = 2,
+                                                       .replicas = 2,
+                                                       .steps = 12,
+                                                       .forward = "100 ms",
+                                                       .backward = "200 ms",
+                                                       .checkpoints = "checkpoints",
+                                                       .every = 4,
+                                                       .byte_scale = 64,
+                                                       .apart = hang.is_apart}),
+                               .folder = folder,
+                               .on_several_hosts = true});
+    ocean->sail([&] { return run->over(); });
+    fs::remove_all(folder);
+    std::string said;
+    for (const auto& [at, line] : run->record().hung)
+      said += fmt::format("{:.0f} s: {}\n", seconds(at - **begun).value, line);
+    return said + fmt::format("{} times again", run->record().restarts);
+  });
+}
+
+// The others wait for it, make no progress either, and are not named. Reports come every second.
+TEST(RunOcean, ARankThatHangsIsNamedAndThoseThatWaitAreNot) {
+#ifdef TOMBOLO_NO_FORKS
+  GTEST_SKIP() << "under ThreadSanitizer";
+#endif
+  for (const bool is_apart : {false, true}) {
+    EXPECT_THAT(sail_with_a_hang({.is_apart = is_apart, .lasts = kSecond * 100}),
+                testing::MatchesRegex(
+                    "3[0-2] s: rank 1 \\([a-z]+\\) has made no progress for 3[01] s \\(its usual "
+                    "iteration takes "
+                    "[0-9.]+ m?s\\); its heartbeats continue\n"
+                    "10[01] s: rank 1 \\([a-z]+\\) makes progress again, after (99|10[01]) s\n"
+                    "0 times again"));
+  }
+}
+
+// Libraries are loaded and kernels compiled in the first; later on a rank may need 30 s.
+TEST(RunOcean, NeitherAFirstIterationNorAShortPauseHangs) {
+#ifdef TOMBOLO_NO_FORKS
+  GTEST_SKIP() << "under ThreadSanitizer";
+#endif
+  EXPECT_EQ(sail_with_a_hang({.iteration = 1, .lasts = kSecond * 500}), "0 times again");
+  EXPECT_EQ(sail_with_a_hang({.lasts = kSecond * 28}), "0 times again");
+}
 
 // So it would be noticed: with each of these some storm ends otherwise.
 struct Plant {

@@ -215,6 +215,12 @@ void Telemetry::add(int32_t rank, const runtime::IterationReport& report) {
   ranks_[rank].late_s = report.late_s;
 }
 
+void Telemetry::add(int32_t rank, const std::optional<Hang>& hang) {
+  std::lock_guard lock(mutex_);
+  if (!knows(rank)) return;
+  ranks_[rank].hang = hang;
+}
+
 void Telemetry::add(const Progress& progress) {
   std::lock_guard lock(mutex_);
   progress_ = progress;
@@ -223,6 +229,11 @@ void Telemetry::add(const Progress& progress) {
 std::optional<double> Telemetry::silence_s(const Rank& rank) const {
   if (!rank.heard) return std::nullopt;
   return seconds(clock_.now() - *rank.heard).value;
+}
+
+std::optional<double> Telemetry::hang_s(const Rank& rank) const {
+  if (!rank.hang) return std::nullopt;
+  return seconds(clock_.now() - rank.hang->since).value;
 }
 
 std::string Telemetry::prometheus() const {
@@ -251,12 +262,15 @@ std::string Telemetry::prometheus() const {
     }
   }
   auto& silence = out.open("rank_silence_seconds", "Time since the rank was last heard.");
+  auto& hang = out.open("rank_hang_seconds",
+                        "Time since the last progress of a rank that has hung; 0: it has not.");
   auto& late =
       out.open("schedule_lateness_seconds",
                "What the machine cost an emulated rank's last iteration beyond its schedule.");
   for (size_t r = 0; r < ranks_.size(); ++r) {
     const Labels labels{{"rank", fmt::format("{}", r)}, {"datacenter", ranks_[r].datacenter}};
     if (const auto s = silence_s(ranks_[r])) Families::add(silence, *s, labels);
+    Families::add(hang, hang_s(ranks_[r]).value_or(0), labels);
     if (ranks_[r].late_s) Families::add(late, *ranks_[r].late_s, labels);
   }
   std::vector<LinkSeries> links;
@@ -271,6 +285,13 @@ std::string Telemetry::prometheus() const {
   return out.text();
 }
 
+// In words; empty: none.
+std::string Telemetry::trouble(size_t rank) const {
+  const Rank& of = ranks_[rank];
+  if (!of.hang) return "";
+  return hang_text(fmt::format("rank {} ({})", rank, of.datacenter), *of.hang, clock_.now());
+}
+
 Value Telemetry::status() const {
   std::lock_guard lock(mutex_);
   Value::Array ranks, links;
@@ -280,7 +301,9 @@ Value Telemetry::status() const {
                                        {"datacenter", rank.datacenter},
                                        {"iteration", rank.iteration},
                                        {"heard_s_ago", or_null(silence_s(rank))},
-                                       {"late_s", or_null(rank.late_s)}}));
+                                       {"late_s", or_null(rank.late_s)},
+                                       {"hang_s", or_null(hang_s(rank))},
+                                       {"trouble", trouble(r)}}));
     for (const LinkReport& report : rank.links) {
       const auto peer = static_cast<size_t>(report.link.peer);
       links.push_back(link_status(r, rank.datacenter, report,

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/value.h"
+#include "perform/launch/progress_watch.h"
 #include "perform/launch/run_book.h"
 #include "perform/link/link_statistics.h"
 #include "perform/runtime/perform.h"
@@ -39,6 +40,7 @@ class Telemetry {
   void heard(int32_t rank);
   void add(int32_t rank, std::vector<LinkReport> links);
   void add(int32_t rank, const runtime::IterationReport& report);
+  void add(int32_t rank, const std::optional<Hang>& hang);  // that it has hung, or has not
   void add(const Progress& progress);
 
   // Prometheus' text format 0.0.4.
@@ -53,9 +55,12 @@ class Telemetry {
     std::optional<double> late_s;  // of its last iteration
     int64_t iteration = 0;
     std::vector<LinkReport> links;
+    std::optional<Hang> hang;
   };
   bool knows(int32_t rank) const { return rank >= 0 && static_cast<size_t>(rank) < ranks_.size(); }
   std::optional<double> silence_s(const Rank& rank) const;
+  std::optional<double> hang_s(const Rank& rank) const;
+  std::string trouble(size_t rank) const;
 
   const Clock& clock_;
   const SimTime begun_;

@@ -105,12 +105,31 @@ TEST(Telemetry, TellsTheStatusOfEveryRankAndLink) {
   const Value status = telemetry.status();
   const Value& rank = status.find("ranks")->get<Value::Array>()->at(0);
   EXPECT_EQ(*rank.find("heard_s_ago"), Value(3.0));
+  EXPECT_TRUE(rank.find("hang_s")->is_null());
+  EXPECT_EQ(*rank.find("trouble"), Value(""));
   EXPECT_TRUE(status.find("loss")->is_null());
   const Value& link = status.find("links")->get<Value::Array>()->at(0);
   EXPECT_EQ(*link.find("pulling"), Value(1));
   EXPECT_EQ(*link.find("congestion_control"), Value("bbr"));
   EXPECT_EQ(*link.find("reason"), Value("it \"won\""));
   EXPECT_EQ(*link.find("queue_bytes")->find("gradients"), Value(7));
+}
+
+TEST(Telemetry, NamesARankThatHasHung) {
+  const plan::Plan plan = make_test_plan({});
+  ManualClock clock;
+  Telemetry telemetry(plan, clock);
+  telemetry.add(1, Hang{.since = clock.now(), .usual = Seconds{2.1}});
+  clock.advance({41'000'000'000});
+  const auto rank = [&] { return telemetry.status().find("ranks")->get<Value::Array>()->at(1); };
+  EXPECT_EQ(*rank().find("hang_s"), Value(41.0));
+  EXPECT_EQ(*rank().find("trouble"),
+            Value("rank 1 (paris) has made no progress for 41 s (its usual iteration takes 2.1 s); "
+                  "its heartbeats continue"));
+  EXPECT_THAT(telemetry.prometheus(),
+              HasSubstr("tombolo_rank_hang_seconds{rank=\"1\",datacenter=\"paris\"} 41\n"));
+  telemetry.add(1, std::optional<Hang>());
+  EXPECT_EQ(*rank().find("trouble"), Value(""));
 }
 
 // What a rank says comes to the launcher whole.

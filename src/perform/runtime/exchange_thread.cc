@@ -103,6 +103,7 @@ Status ExchangeThread::await(const Settled& settled) {
   std::unique_lock lock(mutex_);
   if (settled()) return {};
   const SimTime since = threads_.now();
+  const Activity::Wait wait(options_.activity, Activity::For::kExchange);
   threads_.await(*changed_, lock, kNever, [&] { return settled() || over_; });
   waits_.push_back({since_origin(since), since_origin(threads_.now())});
   if (settled()) return {};

@@ -42,6 +42,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "perform/runtime/activity.h"
 #include "perform/runtime/group_sum.h"
 #include "perform/runtime/group_versions.h"
 #include "perform/runtime/messenger.h"
@@ -60,9 +61,10 @@ bool updates_by_group(const plan::Plan& plan);
 struct ExchangeOptions {
   int32_t rank = 0;
   int64_t first_iteration = 1;
-  SimTime origin;       // on the clock: time 0 of the Trace
-  bool overlap = true;  // a complete group leaves at once; else when its stage is released
-  bool updates = true;  // a summed group is updated at once
+  SimTime origin;                // on the clock: time 0 of the Trace
+  bool overlap = true;           // a complete group leaves at once; else when its stage is released
+  bool updates = true;           // a summed group is updated at once
+  Activity* activity = nullptr;  // hears of who waits; null: nobody asks
 };
 
 struct ExchangeHooks {

@@ -107,6 +107,10 @@ class Performer {
   Status clip_gradients();
   Result<double> sum_over_stages(double own);
   Status checkpoint(int64_t step);
+  Status finish_write();
+  void note_done() {
+    if (options_.activity) options_.activity->add_done();
+  }
   void record_writes();
 
   SimTime now() const { return SimTime{} + (clock_.now() - options_.origin); }
@@ -183,7 +187,8 @@ Status Performer::start_exchange() {
                       .first_iteration = options_.first_iteration,
                       .origin = options_.origin,
                       .overlap = plan_.exchange_overlaps(),
-                      .updates = updates_by_group_},
+                      .updates = updates_by_group_,
+                      .activity = options_.activity},
       *parameters, messenger_, clock_,
       ExchangeHooks{.before_update = [this](int64_t step) { return before_update(step); },
                     .updated = [this](int64_t iteration) { return updated(iteration); },
@@ -194,7 +199,10 @@ Status Performer::start_exchange() {
 // The thread that updates calls both.
 Status Performer::before_update(int64_t step) {
   if (updates_by_group_) TRY(writer_.check());
-  writer_.before_update();
+  {
+    const Activity::Wait wait(options_.activity);
+    writer_.before_update();
+  }
   return hooks_.before_update ? hooks_.before_update(step) : Status{};
 }
 
@@ -205,6 +213,7 @@ Status Performer::updated(int64_t iteration) {
 
 Result<trace::Trace> Performer::run() {
   const int64_t steps = plan_.run.steps;
+  if (options_.activity) options_.activity->begin();
   if (!options_.pairs.empty() && !kernels_.pairs()) {
     return unusable(
         "the schedule co-executes a forward with a backward, and these kernels run one pass at a "
@@ -225,8 +234,9 @@ Result<trace::Trace> Performer::run() {
   }
   if (exchange_) TRY(exchange_->finish());
   draw_exchange();
-  TRY(writer_.finish());
+  TRY(finish_write());
   record_writes();
+  if (options_.activity) options_.activity->end();
   return std::move(trace_);
 }
 
@@ -315,6 +325,7 @@ Status Performer::act_all() {
     if (sent.erase(action) > 0) continue;
     TRY(during(pair ? co_execute(options_.pairs[next_pair]) : act(action),
                fmt::format("performing {} of iteration {}", action::to_text(action), iteration_)));
+    note_done();
     if (!pair) continue;
     const auto& [forward, backward] = options_.pairs[next_pair++];
     if (shape_.crosses(forward.stage)) {
@@ -547,6 +558,7 @@ Status Performer::evaluate(int64_t step) {
       for (int64_t batch = first; batch < std::min(batches, first + kEvaluationWindow); ++batch) {
         TRY(during(evaluate_batch(stage, step, batch, batches),
                    fmt::format("evaluating batch {} after step {}", batch, step)));
+        note_done();
       }
     }
   }
@@ -598,11 +610,16 @@ Status Performer::checkpoint(int64_t step) {
   if (!writes_shard(plan_, options_.rank)) return {};
   if (exchange_) TRY(exchange_->await_arrivals());
   const SimTime start = now();
-  TRY(writer_.finish());
+  TRY(finish_write());
   writer_.begin(step, TRY(kernels_.state()));
   drawing_ = static_cast<int64_t>(trace_.intervals.size()) < options_.intervals_max;
   draw_compute({ActionKind::kCheckpoint, stages_.front(), -1}, 0, start);
   return {};
+}
+
+Status Performer::finish_write() {
+  const Activity::Wait wait(options_.activity);
+  return writer_.finish();
 }
 
 void Performer::record_writes() {

@@ -28,6 +28,7 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "perform/runtime/activity.h"
 #include "perform/runtime/checkpoint.h"
 #include "perform/runtime/checkpoint_writer.h"
 #include "perform/runtime/iteration_report.h"
@@ -54,6 +55,7 @@ struct PerformOptions {
   int64_t intervals_max = 1'000'000;  // about 80 bytes each; later iterations are not drawn
   Room has_room = {};  // for copies of what an update finds unwritten; left out: always
   prefill::RankWindows* windows = nullptr;  // hears of every computation; null: nobody asks
+  Activity* activity = nullptr;             // the same
 };
 
 // Called one at a time; on the performing thread, where groups of gradients are updated as they are

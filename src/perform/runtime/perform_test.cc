@@ -37,6 +37,7 @@ class DiaryKernels : public Kernels {
   }
   Result<Payload> forward(int32_t s, int64_t m, Payload input) override {
     diary_.push_back(fmt::format("{}F{}({})", s, m, text(input)));
+    if (activity_) reports_.push_back(activity_->report());
     return payload('a' + m);
   }
   Status recompute(int32_t s, int64_t m) override {
@@ -78,6 +79,8 @@ class DiaryKernels : public Kernels {
 
   std::optional<double> loss_;
   int64_t batches_ = 0;
+  const Activity* activity_ = nullptr;
+  std::vector<Activity::Report> reports_;  // of it, in forward passes
   std::string digest_ = "same";
 
  private:
@@ -222,6 +225,25 @@ TEST_F(Performing, EvaluationDoesNotFloodTheLink) {
   // One of training and sixteen of evaluation before it, two after it.
   EXPECT_EQ(std::count_if(diary_.begin(), first_wait, sent), 17);
   EXPECT_EQ(std::count_if(first_wait, diary_.end(), sent), 2);
+}
+
+// Of one stage: F, B, F, B, U of each iteration, then a held-out batch.
+TEST_F(Performing, WhatIsDoneIsCountedWithinAnIterationAndNothingWaits) {
+  const plan::Plan plan = make_test_plan({.stages = 1, .steps = 2});
+  const auto schedule = schedule::build(plan);
+  Activity activity;
+  kernels_.activity_ = &activity;
+  kernels_.batches_ = 1;
+  ASSERT_TRUE(perform(plan, schedule->ranks[0], {.rank = 0, .activity = &activity}, kernels_,
+                      messenger_, clock_, {}));
+  std::vector<int64_t> done;
+  for (const Activity::Report& report : kernels_.reports_) {
+    EXPECT_FALSE(report.waits);
+    done.push_back(report.done);
+  }
+  EXPECT_THAT(done, ElementsAre(0, 2, 5, 7));
+  EXPECT_EQ(activity.report().done, 11);
+  EXPECT_TRUE(activity.report().waits) << "it has nothing left to do";
 }
 
 // Rank 3 of 2 stages x 2 replicas: stage 1, replica 1. Its pipeline goes through rank 1.

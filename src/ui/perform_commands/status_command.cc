@@ -83,6 +83,9 @@ std::string rank_lines(const Value& status) {
                         : "not yet",
                     has(rank, "late_s") ? brief(Seconds{number(rank, "late_s")}) : "-");
   }
+  for (const Value& rank : list(status, "ranks")) {
+    if (!word(rank, "trouble").empty()) out += word(rank, "trouble") + "\n";
+  }
   return out;
 }
 
