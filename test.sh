@@ -46,6 +46,8 @@ limit=$(cat /sys/fs/cgroup/memory.max 2> /dev/null || echo max)
 jobs=$((memory_kb / 1500000))
 [[ $jobs -gt $(nproc) ]] && jobs=$(nproc)
 [[ $jobs -lt 1 ]] && jobs=1
+room_for_two=false  # tests and a build at once
+[[ $memory_kb -ge $((2 * jobs * 1500000)) ]] && room_for_two=true
 
 # The sanitizers' shadow memory does not fit beside the addresses that newer kernels draw at random.
 fixed_addresses=(setarch "$(uname -m)" -R)
@@ -123,15 +125,36 @@ existing_targets() {  # PRESET TARGET...
   for target in "$@"; do grep -qx "$target" <<< "$all" && echo "$target"; done
 }
 
-build_and_run() {  # PRESET "LABEL..." "NOT" [PROGRAM...]: the tests with these labels but not that one, and the programs they start
-  local preset=$1 labels without=() targets
+build_tests() {  # PRESET "LABEL..." [PROGRAM...]: the tests with these labels, and the programs they start
+  local preset=$1 labels targets
   read -ra labels <<< "$2"
-  [[ -n $3 ]] && without=(-LE "^$3$")
-  shift 3
+  shift 2
   configure "$preset" || return
   mapfile -t targets < <(existing_targets "$preset" "${labels[@]/#/tests_of_}" "$@")
-  [[ ${#targets[@]} -gt 0 ]] || { flunk "$preset: none of the labels ${labels[*]} has tests"; return; }
-  build "$preset" "${targets[@]}" && run_ctest "$preset" -L "^($(IFS='|'; echo "${labels[*]}"))$" "${without[@]}"
+  [[ ${#targets[@]} -gt 0 ]] || { flunk "$preset: none of the labels ${labels[*]} has tests"; return 1; }
+  build "$preset" "${targets[@]}"
+}
+
+run_tests() {  # PRESET "LABEL..." [ctest option...]
+  local preset=$1 labels
+  read -ra labels <<< "$2"
+  shift 2
+  run_ctest "$preset" -L "^($(IFS='|'; echo "${labels[*]}"))$" "$@"
+}
+
+# While tests wait, cores are idle: another stage is built with what they leave. That stage builds again, and says what failed.
+beside() {  # BUILD COMMAND...: the command, and the build at the lowest priority
+  local build=$1 building=
+  shift
+  if [[ -z $only ]] && ! $long && ! $quick && $room_for_two; then
+    set -m  # a group of processes, to end all of them with this one
+    (renice -n 19 "$BASHPID" > /dev/null; "$build") > "$logs/beside.log" 2>&1 &
+    building=$!
+    set +m
+    trap 'kill -- -'"$building"' 2> /dev/null' EXIT
+  fi
+  "$@"
+  [[ -n $building ]] && { wait "$building"; trap - EXIT; }
 }
 
 set_up() { tools/setup --torch --test || { say "the set-up is incomplete (see above)"; exit 2; }; }
@@ -144,18 +167,22 @@ sanitizers() {
   if $long; then
     build dev && run_ctest dev -LE '^fuzz$'  # the next stage begins with the same corpora
   else
-    build dev unit_tests tombolo tombolo-worker && run_ctest dev -LE '^(browser|fuzz|islands|optimised|recorded)$' -E _NOT_BUILT
+    build dev unit_tests tombolo tombolo-worker &&
+      beside build_threads run_ctest dev -LE '^(browser|fuzz|islands|optimised|recorded)$' -E _NOT_BUILT
   fi
 }
 
-threads() { build_and_run tsan "${tsan_labels[*]}" ""; }
+build_threads() { build_tests tsan "${tsan_labels[*]}"; }
+build_swift() { build_tests swift "${swift_labels[*]}" "${swift_programs[@]}"; }
+
+threads() { build_threads && beside build_swift run_tests tsan "${tsan_labels[*]}"; }
 
 swift() {
   if $long; then
     build torch && run_ctest torch
     build release && pass "every file includes what it needs"  # each compiled alone, nothing precompiled
   else
-    build_and_run swift "${swift_labels[*]}" "" "${swift_programs[@]}"
+    build_swift && run_tests swift "${swift_labels[*]}"
   fi
 }
 
@@ -203,7 +230,7 @@ touched() {
   labels=$(tools/touched | grep -vxE "$(IFS='|'; echo "${swift_labels[*]}")" | tr '\n' ' ')
   [[ -n $labels ]] || { say "  no test by itself"; return; }
   say "  $labels"
-  build_and_run dev "$labels" optimised
+  build_tests dev "$labels" && run_tests dev "$labels" -LE '^optimised$'
 }
 
 stage "set-up" set_up
