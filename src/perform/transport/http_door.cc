@@ -4,14 +4,13 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <chrono>
 #include <thread>
 
 #include "base/check.h"
 #include "base/parallel.h"
+#include "perform/transport/http_server.h"
 
 namespace tombolo::transport {
 namespace {
@@ -62,43 +61,19 @@ class OneRequest : public httplib::Stream {
   std::chrono::steady_clock::time_point until_;
 };
 
-class BoundedQueue : public httplib::ThreadPool {
- public:
-  explicit BoundedQueue(std::atomic<int>& waiting)
-      : httplib::ThreadPool(kThreads), waiting_(waiting) {}
-  void enqueue(std::function<void()> serve) override {
-    ++waiting_;
-    httplib::ThreadPool::enqueue(std::move(serve));
-  }
-
- private:
-  std::atomic<int>& waiting_;
-};
-
-class BoundedServer : public httplib::Server {
- public:
-  std::atomic<int> waiting{0};
-
- private:
-  bool process_and_close_socket(socket_t socket) override {
-    bool served = false;
-    const int others = --waiting;
-    if (others <= kWaitingMax) {
-      OneRequest request(socket,
-                         others > 0 ? kPatienceWhereOthersWait : std::chrono::seconds(kPatience));
-      bool closed = false;
-      served = process_request(request, /*close_connection*/ true, closed, nullptr);
-    }
-    shutdown(socket, SHUT_RDWR);
-    ::close(socket);
-    return served;
+class DoorServer : public HttpServer {
+  bool serve(socket_t socket, int waiting) override {
+    if (waiting > kWaitingMax) return false;
+    OneRequest request(socket,
+                       waiting > 0 ? kPatienceWhereOthersWait : std::chrono::seconds(kPatience));
+    return answer(request);
   }
 };
 
 }  // namespace http
 
 struct HttpDoor::Server {
-  http::BoundedServer http;
+  http::DoorServer http;
   std::thread thread;
 };
 
@@ -116,8 +91,8 @@ Result<std::unique_ptr<HttpDoor>> HttpDoor::open(const Address& at,
     CHECK(path.starts_with('/') && page.text, "nobody writes the page \"{}\"", path);
   }
   auto server = std::make_unique<Server>();
-  http::BoundedServer& http = server->http;
-  http.new_task_queue = [&http] { return new transport::http::BoundedQueue(http.waiting); };
+  httplib::Server& http = server->http;
+  server->http.set_threads(kThreads);
   http.set_payload_max_length(kRequestMax);
   // The library would share the port with another process that asks for the same.
   http.set_socket_options([](socket_t socket) {

@@ -2,7 +2,6 @@
 
 #include <httplib.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <set>
@@ -12,6 +11,7 @@
 #include "base/check.h"
 #include "base/json.h"
 #include "base/parallel.h"
+#include "perform/transport/http_server.h"
 #include "ui/serve/connection.h"
 #include "ui/serve/request_desk.h"
 
@@ -34,47 +34,25 @@ ApiError error_of(const Piece& piece) {
 
 namespace http {  // not unnamed: ApiServer::Inside has members of these
 
-class CountedPool : public httplib::ThreadPool {
- public:
-  CountedPool(size_t threads, std::atomic<int>& waiting)
-      : httplib::ThreadPool(threads), waiting_(waiting) {}
-  void enqueue(std::function<void()> serve) override {
-    ++waiting_;
-    httplib::ThreadPool::enqueue(std::move(serve));
-  }
-
- private:
-  std::atomic<int>& waiting_;
-};
-
 struct FreeContext {
   void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
 };
 using TlsContext = std::unique_ptr<SSL_CTX, FreeContext>;
 
-class LimitedServer : public httplib::Server {
+class LimitedServer : public transport::HttpServer {
  public:
-  std::atomic<int> waiting{0};
   size_t request_bytes = 0;
   TlsContext tls;
 
  private:
-  bool process_and_close_socket(socket_t socket) override {
-    bool served = false;
-    const int others = --waiting;
-    if (others <= kWaitingMax) {
-      Connection connection(
-          socket, tls.get(),
-          {.request_bytes = request_bytes,
-           .request_time = others > 0 ? kRequestTimeWhereOthersWait : kRequestTime,
-           .write_time = kWriteTime});
-      bool closed = false;
-      served = connection.open() &&
-               process_request(connection, /*close_connection*/ true, closed, nullptr);
-      connection.close_politely();
-    }
-    shutdown(socket, SHUT_RDWR);
-    ::close(socket);
+  bool serve(socket_t socket, int waiting) override {
+    if (waiting > kWaitingMax) return false;
+    Connection connection(socket, tls.get(),
+                          {.request_bytes = request_bytes,
+                           .request_time = waiting > 0 ? kRequestTimeWhereOthersWait : kRequestTime,
+                           .write_time = kWriteTime});
+    const bool served = connection.open() && answer(connection);
+    connection.close_politely();
     return served;
   }
 };
@@ -177,9 +155,7 @@ void ApiServer::Inside::set_limits() {
   http_.set_payload_max_length(static_cast<size_t>(options_.limits.body_bytes));
   const size_t threads =
       static_cast<size_t>(options_.limits.requests + options_.limits.flex_requests) + kMoreThreads;
-  http_.new_task_queue = [this, threads] {
-    return new serve::http::CountedPool(threads, http_.waiting);
-  };
+  http_.set_threads(threads);
   // The library would share the port with another process that asks for the same. Pieces of a
   // stream go out as they come.
   http_.set_socket_options([](socket_t socket) {
