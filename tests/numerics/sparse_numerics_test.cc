@@ -58,7 +58,7 @@ TEST(SparseNumerics, FewBlocksStillLearnAndReplicasHoldTheSameBits) {
       {{.density = 0.05, .values = plan::SentValues::kTwoBit, .freshness = plan::Freshness::kFixed},
        {.pipeline = 2,
         .data = 2,
-        .schedule = "zb-h1",
+        .schedule = layout::ScheduleKind::kZbH1,
         .apart = true,
         .hidden = 192}},
   };

@@ -204,6 +204,21 @@ TEST(Estimate, KnowsStagesThatDiffer) {
   EXPECT_THAT(estimate(unlike, cost::Law::kTombolo)->notes, Contains(HasSubstr("zb-h1")));
 }
 
+// A GPU to a node, and nothing said of a fast fabric: everything between them crosses the network.
+TEST(Estimate, NodesOfOneGpuShareNoDomain) {
+  const auto single = [](const char* scale_up) {
+    std::string text = test::kGptOn64;
+    const std::string from = "nodes = 8\ndevices_per_node = 8\nscale_up = { domain = 8, ";
+    text.replace(text.find(from), from.size(),
+                 fmt::format("nodes = 64\nscale_up = {{ {}", scale_up));
+    return *estimate(*plan::parse_job(text, "job.toml"), cost::Law::kTombolo);
+  };
+  const Estimate left_out = single("");
+  EXPECT_EQ(left_out.layout.tensor, (cost::Grid{1, 8}));
+  EXPECT_EQ(left_out.iteration, single("domain = 1, ").iteration);
+  EXPECT_GT(left_out.iteration, 1.2 * single("domain = 8, ").iteration);
+}
+
 // A device of nobody's catalog: the nearest by peak stands in, and the estimate says so.
 TEST(Estimate, SaysWhoseConstantsItTook) {
   const Estimate e = *estimate(

@@ -49,7 +49,7 @@ std::vector<std::string> catalog_names();
 Result<Device> catalog_device(const std::string& name);
 
 struct ScaleUp {
-  int64_t domain = 8;  // devices that share it
+  int64_t domain = 1;  // devices that share it; left out: those of a node
   BytesPerSecond bandwidth = 300_GBps;
   Seconds latency = 1_us;
   std::string fabric;  // whose constants the law `tombolo` takes; left out: those of the device
@@ -171,14 +171,16 @@ void describe(Archive& a, Datacenter& datacenter) {
   a.required("device", datacenter.device);
   a.optional("nodes", datacenter.nodes);
   a.optional("devices_per_node", datacenter.devices_per_node);
+  a.check(datacenter.devices_per_node >= 1 && datacenter.devices_per_node <= 10'000,
+          "devices_per_node", "must lie between 1 and 10000");
+  // What leaves a node crosses the network, unless the file says that the fast fabric goes on.
+  if constexpr (Archive::kReads) datacenter.scale_up.domain = datacenter.devices_per_node;
   a.optional("scale_up", datacenter.scale_up);
   a.optional("scale_out", datacenter.scale_out);
   a.optional("price", datacenter.price);
   a.check(!datacenter.name.empty(), "name", "must not be empty");
   a.check(datacenter.nodes >= 1 && datacenter.nodes <= 10'000'000, "nodes",
           "must lie between 1 and 10000000");
-  a.check(datacenter.devices_per_node >= 1 && datacenter.devices_per_node <= 10'000,
-          "devices_per_node", "must lie between 1 and 10000");
 }
 
 constexpr int64_t kConnectionsTuned = 16;  // what a link of the transport has at most

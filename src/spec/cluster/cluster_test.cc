@@ -135,6 +135,30 @@ std::string complaint(const std::string& from, const std::string& to) {
   return cluster ? "accepted" : cluster.error().text();
 }
 
+// A file that does not say how far the fast fabric goes means its nodes; an NVL72 says so.
+TEST(ClusterFile, AScaleUpDomainIsANodeUnlessItSays) {
+  EXPECT_EQ(read(kTwo)->datacenters[0].scale_up.domain, 8);
+  EXPECT_EQ(read(kTwo)->datacenters[1].scale_up.domain, 1);
+  const auto domain = [](const std::string& node) {
+    std::string text = kTwo;
+    const std::string from = "devices_per_node = 8";
+    text.replace(text.find(from), from.size(), node);
+    const Result<Cluster> cluster = read(text);
+    EXPECT_TRUE(cluster) << cluster.error().text();
+    // As a Plan carries it: resolved.
+    EXPECT_EQ(*read_fields<Cluster>(write_fields(*cluster), "plan.json"), *cluster);
+    return cluster->datacenters[0].scale_up.domain;
+  };
+  EXPECT_EQ(domain("devices_per_node = 16"), 16);
+  EXPECT_EQ(domain("devices_per_node = 4\nscale_up = { bandwidth = \"450 GBps\" }"), 4);
+  EXPECT_EQ(domain("scale_up = { bandwidth = \"450 GBps\" }\ndevices_per_node = 4"), 4);
+  EXPECT_EQ(domain("devices_per_node = 4\nscale_up = { domain = 72, bandwidth = \"900 GBps\" }"),
+            72);
+  EXPECT_THAT(complaint("devices_per_node = 8",
+                        "devices_per_node = 0\nscale_up = { bandwidth = \"450 GBps\" }"),
+              HasSubstr("datacenter[0].devices_per_node = 0: must lie between"));
+}
+
 TEST(ClusterFile, ReadsNamesAndInlineDevices) {
   const Cluster cluster = *read(kTwo);
   EXPECT_EQ(cluster.devices(), 17);

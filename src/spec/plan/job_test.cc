@@ -158,6 +158,25 @@ TEST(LayOut, PipelinesApartSayWhatIsWrong) {
   EXPECT_THAT(refused("data = 2\n", "data = 2\nzero = 1\n"), HasSubstr("parallelism.zero = 1"));
 }
 
+// Nodes of unlike size are alike to a stage on one device, and to one on two that has a domain of two in
+// both: what a file does not say of domains makes no difference.
+TEST(LayOut, PipelinesApartMayLieOnNodesOfUnlikeSize) {
+  const auto lab_and_cloud = [](const std::string& lab, const std::string& cloud, int tensor) {
+    std::string text = test::kApart;
+    text.insert(text.find("nodes = 2\n[[cluster.wan]]"), cloud);
+    text.insert(text.find("nodes = 2\n"), lab);
+    text.insert(text.find("pipeline = 2"), fmt::format("tensor = {}\n", tensor));
+    const Result<Plan> plan = plan_of(text);
+    return plan ? "accepted" : plan.error().text();
+  };
+  EXPECT_EQ(lab_and_cloud("devices_per_node = 2\n", "", 1), "accepted");
+  EXPECT_EQ(lab_and_cloud("devices_per_node = 2\n", "devices_per_node = 4\n", 2), "accepted");
+  const std::string single =
+      "devices_per_node = 2\nscale_up = { domain = 1, bandwidth = \"300 GBps\" }\n";
+  EXPECT_THAT(lab_and_cloud("devices_per_node = 2\n", single, 2),
+              HasSubstr("whose devices or networks differ"));
+}
+
 // kApart with its pipelines laid out otherwise.
 std::string apart_at(const std::string& where) {
   std::string text = test::kApart;

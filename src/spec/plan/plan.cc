@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string_view>
 #include <tuple>
@@ -79,6 +80,14 @@ Status validate_places(const Plan& plan) {
   return {};
 }
 
+// Whether a stage on so many devices takes as long in both: of a scale-up domain counts what it fills.
+bool are_alike(const cluster::Datacenter& a, const cluster::Datacenter& b, int64_t shards) {
+  cluster::ScaleUp scale_up = b.scale_up;
+  if (std::gcd(shards, a.scale_up.domain) == std::gcd(shards, b.scale_up.domain))
+    scale_up.domain = a.scale_up.domain;
+  return a.device == b.device && a.scale_up == scale_up && a.scale_out == b.scale_out;
+}
+
 // A stage has one price, so its replicas work on devices of one kind; and between any two of their
 // datacenters gradients are exchanged.
 Status validate_replicas(const Plan& plan, int32_t position) {
@@ -87,8 +96,8 @@ Status validate_replicas(const Plan& plan, int32_t position) {
   for (int32_t replica = 1; replica < plan.replicas(); ++replica) {
     const cluster::Datacenter& here = plan.datacenter_of(plan.rank_of(position, replica));
     if (std::find(there.begin(), there.end(), &here) != there.end()) continue;
-    if (here.device != home.device || here.scale_up != home.scale_up ||
-        here.scale_out != home.scale_out) {
+    const int64_t shards = plan.ranks[static_cast<size_t>(plan.rank_of(position, 0))].shards;
+    if (!are_alike(home, here, shards)) {
       return unusable(fmt::format("replicas of stage {} lie in {} and in {}, whose devices or "
                                   "networks differ",
                                   position, home.name, here.name),
