@@ -86,6 +86,7 @@ int main(int argc, char** argv) {
       "\"devices\": {}, \"data\": {}, \"micro_batch\": {}, \"stages\": \"{}\"}}\n",
       cost ? "cost" : "time", threads, cpu, elapsed, found->settings, found->settings_cut,
       found->evaluated, found->feasible, best.time.iteration.value, best.time.played.value,
-      best.cost().value, best.devices, best.data, best.micro_batch, stages_text(best));
+      best.cost().value_or(Dollars{}).value, best.devices, best.data, best.micro_batch,
+      stages_text(best));
   return 0;
 }

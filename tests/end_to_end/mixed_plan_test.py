@@ -68,6 +68,24 @@ class MixedPlan(Case):
         # Other laws of stage times: the simulator prices them by the law roofline.
         self.assertLess(abs(simulated["iteration_ns"] / 1e9 / best["iteration_s"] - 1), 0.5)
 
+    def test_what_has_no_price_costs_null(self):
+        prices = ['\nprice = "2 USD/device-hour"', ""]
+        one_priced = TWO_KINDS
+        for kind in ("a100", "h100"):
+            one_priced = one_priced.replace(f'"emulated:{kind}-80g"', f'"emulated:{kind}-80g"' + prices.pop(0))
+        for text in (TWO_KINDS, one_priced):
+            job = self.write("job.toml", text)
+            best = self.json("plan", job, "--out", self.folder / "plan.json")["best"]
+            self.assertEqual(len(best["placement"]), 2)
+            self.assertIsNone(best["cost_usd"])
+            self.assertIsNone(best["egress_usd"])
+            printed = self.ok("plan", job)
+            self.assertNotIn("for WAN traffic", printed)
+            self.assertIn("         -        2  ", printed)
+            estimated = self.json("estimate", self.folder / "plan.json")
+            self.assertIsNone(estimated["cost_usd"])
+            self.assertIsNone(estimated["egress_usd"])
+
     def test_what_has_no_meaning_there_is_refused(self):
         for option in (["--all-devices"], ["--export", "megatron"], ["--law", "rail-only"]):
             self.refused(2, ["5 datacenters"], "plan", FIVE_ZONES, *option)

@@ -57,6 +57,15 @@ class Plan(Case):
         self.assertEqual(times, sorted(times))
         self.assertLess(answer["band"]["low_s"], answer["band"]["high_s"])
 
+    def test_what_has_no_price_costs_null(self):
+        job = self.write("job.toml", TWO_STAGES)
+        for plan in self.json("plan", job)["top"]:
+            self.assertIsNone(plan["cost_usd"])
+        self.assertIn("         -  tensor", self.ok("plan", job))
+        estimated = self.write("estimated.toml", TWO_STAGES + "pipeline = 2\n")
+        self.assertIsNone(self.json("estimate", estimated)["cost_usd"])
+        self.assertIn("cost unknown: the cluster names no price", self.ok("estimate", estimated))
+
     def test_threads_and_pruning_change_nothing(self):
         one = self.json("plan", EXAMPLE, "--threads", 1, "--top", 20)
         one.pop("wall_s")

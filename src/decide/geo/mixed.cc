@@ -148,6 +148,7 @@ MixedPlan plan_of(const plan::OpenJob& open, const MixedLaw& law, const MixedSpl
   std::vector<cost::Hop> hops;
   std::vector<Seconds> ends;
   double rate = 0;
+  bool names_prices = true;
   FlopsPerSecond peak;
   int64_t first = 0;
   const auto all = static_cast<int64_t>(split.partition.layers.size());
@@ -176,12 +177,13 @@ MixedPlan plan_of(const plan::OpenJob& open, const MixedLaw& law, const MixedSpl
       plan.devices += plan.data * c.tensor;
       peak += cost::usable_peak(places[z].device, fp8) * real(plan.data * c.tensor);
       rate += priced.rate(z);
+      names_prices = names_prices && places[z].price.value > 0;
       first += layers;
     }
   }
   plan.time = cost::mixed_iteration(passes, hops, ends, plan.micro_batches);
   const Seconds iteration = plan.time.iteration;
-  plan.price = Dollars{rate * iteration.value};
+  if (names_prices) plan.price = Dollars{rate * iteration.value};
   plan.score = split.score;
   const int64_t batch = open.job.training.global_batch;
   plan.tokens_per_second = real(batch * open.job.model->sequence) / iteration.value;

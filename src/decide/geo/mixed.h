@@ -30,6 +30,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,11 +58,12 @@ struct MixedPlan {
   int64_t devices = 0;
   double tokens_per_second = 0;
   double mfu = 0;  // operations of the model / (peak of the devices in use x iteration)
-  Dollars price;   // of the devices, for one iteration
-  Dollars egress;  // of WAN traffic, for one iteration
+  // Of the devices, for one iteration; none where a datacenter in use names no price.
+  std::optional<Dollars> price;
+  Dollars egress;                                          // of WAN traffic, for one iteration
   double score = std::numeric_limits<double>::infinity();  // the objective; smaller is better
 
-  Dollars cost() const { return price + egress; }
+  std::optional<Dollars> cost() const { return price ? std::optional(*price + egress) : price; }
 };
 
 // Why a value lost, as a sentence: "recompute full: 12.9 s, 8.0 % more", "recompute none: memory

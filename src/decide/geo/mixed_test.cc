@@ -438,7 +438,7 @@ global_batch = 32
     EXPECT_NEAR(predicted->time.played.value, plan.time.played.value,
                 1e-9 * plan.time.iteration.value);
     EXPECT_EQ(predicted->devices, plan.devices);
-    EXPECT_NEAR((*predicted->rental + predicted->egress).value, plan.cost().value, 1e-9);
+    EXPECT_NEAR((*predicted->rental + predicted->egress).value, plan.cost()->value, 1e-9);
     ASSERT_EQ(predicted->stages.size(), plan.stages.size());
     for (size_t s = 0; s < plan.stages.size(); ++s) {
       EXPECT_EQ(predicted->stages[s].memory, plan.stages[s].memory);
@@ -446,6 +446,17 @@ global_batch = 32
     }
   }
   EXPECT_TRUE(several);
+
+  // One of them at no known price: there is a cost of plans on the other alone.
+  plan::OpenJob unpriced = open;
+  unpriced.job.cluster.datacenters[1].price = {};
+  const auto without = search_mixed(unpriced, {.top = 9});
+  ASSERT_TRUE(without) << without.error().text();
+  for (const MixedPlan& plan : without->top) {
+    const auto on_other = [](const cost::PlacedStage& stage) { return stage.datacenter == "b"; };
+    const bool known = std::none_of(plan.stages.begin(), plan.stages.end(), on_other);
+    EXPECT_EQ(plan.cost().has_value(), known);
+  }
 }
 
 TEST(Mixed, OrdersOfManyDatacentersFollowTheMap) {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,8 +41,8 @@ struct RankedPlan {
   plan::Job job;
   std::vector<std::pair<std::string, Seconds>> parts;
   double tokens_per_second = 0;
-  double mfu = 0;    // operations of the model over peak x devices x time
-  Dollars price{0};  // of an iteration, the devices in use; 0 where the cluster names none
+  double mfu = 0;                // operations of the model over peak x devices x time
+  std::optional<Dollars> price;  // of an iteration, the devices in use; the cluster may name none
   int64_t idle_devices = 0;
 };
 

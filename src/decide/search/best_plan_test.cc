@@ -50,7 +50,7 @@ TEST(BestPlan, AgreesWithTheEstimateOfWhatItFound) {
       EXPECT_DOUBLE_EQ(again.iteration.value, plan.candidate.time.value);
       EXPECT_DOUBLE_EQ(again.memory.total().value, plan.candidate.memory.value);
       EXPECT_DOUBLE_EQ(again.mfu, plan.mfu);
-      EXPECT_DOUBLE_EQ(again.price.value, plan.price.value);
+      EXPECT_DOUBLE_EQ(again.price->value, plan.price->value);
       EXPECT_TRUE(again.fits());
     }
   }

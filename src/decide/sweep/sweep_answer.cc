@@ -146,10 +146,9 @@ Result<std::vector<Value>> answer_estimate(const Value& value, const std::string
             .iteration = e.iteration,
             .sequences = job.training.global_batch,
             .tokens = job.model->sequence,
-            .cost = {},
+            .cost = e.price,
             .mfu = e.mfu,
             .memory = e.memory.total()};
-  if (e.priced) f.cost = e.price;
   return to_row(f);
 }
 
@@ -183,10 +182,9 @@ Result<std::vector<Value>> answer_plan(const plan::OpenJob& open, const SweepQue
             .iteration = best.candidate.time,
             .sequences = open.job.training.global_batch,
             .tokens = open.job.model->sequence,
-            .cost = {},
+            .cost = best.price,
             .mfu = best.mfu,
             .memory = best.candidate.memory};
-  if (cluster.datacenters[0].price.value > 0) f.cost = best.price;
   return with_plan_columns(
       to_row(f),
       {c.tensor, c.pipeline, c.data, c.context, c.expert, c.virtual_stages, c.zero, c.micro_batch,
@@ -208,22 +206,18 @@ Result<std::vector<Value>> answer_mixed_plan(const plan::OpenJob& open,
   Bytes memory;
   Places places;
   int64_t tensor = 1;
-  bool priced = true;
   for (const geo::MixedStage& stage : best.stages) {
     memory = std::max(memory, stage.memory.total());
     places.add(stage.datacenter, stage.tensor * best.data);
     tensor = std::max(tensor, stage.tensor);
-    const cluster::Datacenter* datacenter = open.job.cluster.find(stage.datacenter);
-    priced = priced && datacenter && datacenter->price.value > 0;
   }
   Figures f{.devices = best.devices,
             .iteration = best.time.iteration,
             .sequences = open.job.training.global_batch,
             .tokens = open.job.model->sequence,
-            .cost = {},
+            .cost = best.cost(),
             .mfu = best.mfu,
             .memory = memory};
-  if (priced) f.cost = best.cost();
   const auto pipeline = static_cast<int64_t>(best.stages.size());
   return with_plan_columns(to_row(f), {tensor, pipeline, best.data, 1, 1, 1, best.zero,
                                        best.micro_batch, best.recompute, places.text()});

@@ -254,8 +254,7 @@ Status price_stages_apart(const plan::Job& job, Estimate& e) {
     e.mfu = work / (predicted.peak * e.iteration);
     e.hfu = (work + recomputed_flops(job)) / (predicted.peak * e.iteration);
   }
-  e.priced = predicted.rental.has_value();
-  if (e.priced) e.price = *predicted.rental + predicted.egress;
+  if (predicted.rental) e.price = *predicted.rental + predicted.egress;
   e.notes.insert(e.notes.end(), predicted.assumed.begin(), predicted.assumed.end());
   note_schedule(job, e.notes);
   std::set<std::string> devices;
@@ -334,8 +333,7 @@ Result<Estimate> estimate(const plan::Job& job, cost::Law law, bool with_band) {
                                   e.devices_in_cluster));
   }
   TRY(law == cost::Law::kRailOnly ? price_by_rail_only(job, e) : price_by_tombolo(job, e));
-  e.priced = datacenter.price.value > 0;
-  e.price = datacenter.price * real(e.devices) * e.iteration;
+  if (datacenter.price.value > 0) e.price = datacenter.price * real(e.devices) * e.iteration;
   if (with_band && law == cost::Law::kTombolo) {
     published::BandOrNote errors = TRY(published::error_band(job, e.iteration));
     e.band = std::move(errors.band);

@@ -51,8 +51,8 @@ struct Estimate {
   double hfu = 0;             // with those done again for recomputation
   cost::DeviceMemory memory;  // of the fullest device
   Bytes memory_of_device;
-  Dollars price;                   // of the iteration, WAN traffic included; 0 where not priced
-  bool priced = false;             // every datacenter in use names a price
+  // Of the iteration, WAN traffic included; none where a datacenter in use names no price.
+  std::optional<Dollars> price;
   std::vector<std::string> notes;  // what was assumed or left out, one sentence each
 
   bool fits() const { return memory.total() <= memory_of_device; }

@@ -36,7 +36,7 @@ TEST(Estimate, AnswersForARowOfTableFour) {
   EXPECT_EQ(e.configuration.devices(), 64);
   EXPECT_EQ(e.micro_batches, 64);
   EXPECT_NEAR(e.iteration.value, 11.891674, 1e-6);
-  EXPECT_NEAR(e.price.value, 0.4228, 1e-4);
+  EXPECT_NEAR(e.price->value, 0.4228, 1e-4);
   EXPECT_NEAR(e.mfu, 0.594187, 1e-6);
   EXPECT_NEAR(e.hfu, 0.599522, 1e-6);
   EXPECT_NEAR(e.memory.total().value, 174.604e9 / 4 + 12.3515625 * 1073741824, 1e7);
@@ -184,7 +184,7 @@ TEST(Estimate, KnowsStagesThatDiffer) {
   EXPECT_EQ(e.played, e.stages_apart->time.played);
   EXPECT_EQ(e.devices, 6);
   EXPECT_EQ(e.devices_in_cluster, 7);
-  EXPECT_FALSE(e.priced);
+  EXPECT_FALSE(e.price);
   EXPECT_FALSE(e.band);
   EXPECT_GT(e.mfu, 0);
   EXPECT_EQ(e.hfu, e.mfu);
@@ -198,7 +198,7 @@ TEST(Estimate, KnowsStagesThatDiffer) {
   EXPECT_EQ(two.devices, 12);
   EXPECT_FALSE(two.fits());  // 88 GB of weights alone on each of the four
   EXPECT_EQ(two.memory, two.stages_apart->stages[1].memory);
-  EXPECT_TRUE(two.priced);
+  EXPECT_TRUE(two.price);
   EXPECT_THAT(complaint(unlike), HasSubstr("parallelism.tensor_per_stage = [8, 4]"));
   unlike.parallelism.schedule = layout::ScheduleKind::kZbH1;
   EXPECT_THAT(estimate(unlike, cost::Law::kTombolo)->notes, Contains(HasSubstr("zb-h1")));

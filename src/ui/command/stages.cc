@@ -1,5 +1,7 @@
 #include "ui/command/stages.h"
 
+#include <algorithm>
+
 namespace tombolo::command {
 namespace {
 
@@ -99,6 +101,12 @@ Value::Table parts_json(const cost::MixedIteration& time) {
   return {{"round_trip_s", time.round_trip.value},
           {"period_s", time.period.value},
           {"end_s", time.end.value}};
+}
+
+Value egress_json(const cluster::Cluster& cluster, Dollars egress) {
+  const bool priced = std::any_of(cluster.wan.begin(), cluster.wan.end(),
+                                  [](const auto& link) { return link.price.value > 0; });
+  return priced ? Value(egress.value) : Value();
 }
 
 }  // namespace tombolo::command

@@ -24,4 +24,7 @@ std::string way_text(const std::vector<cost::PlacedStage>& stages);
 Value::Array stages_json(const std::vector<cost::PlacedStage>& stages, int64_t shards_of_one);
 Value::Table parts_json(const cost::MixedIteration& time);
 
+// What an iteration's WAN traffic costs: null where no WAN link of the cluster names a price.
+Value egress_json(const cluster::Cluster& cluster, Dollars egress);
+
 }  // namespace tombolo::command

@@ -28,8 +28,8 @@ void print_best(std::ostream& out, const MixedPlan& best) {
   out << fmt::format("  {}, {} stages, {} devices\n", choice_text(best), best.stages.size(),
                      best.devices);
   out << "  " << command::time_text(best.time) << "\n";
-  if (best.cost().value > 0) {
-    out << fmt::format("  {} an iteration, of that {} for WAN traffic\n", brief(best.cost()),
+  if (best.cost()) {
+    out << fmt::format("  {} an iteration, of that {} for WAN traffic\n", brief(*best.cost()),
                        brief(best.egress));
   }
   command::print_stages(out, best.stages);
@@ -49,7 +49,7 @@ void print_text(std::ostream& out, const plan::Job& job, const MixedResult& foun
     const MixedPlan& plan = found.top[i];
     out << fmt::format("  {:>2}.{:>11}{:>6.1f} %{:>10}{:>9}  {}; {}\n", i + 1,
                        brief(plan.time.iteration), 100 * plan.mfu,
-                       plan.cost().value > 0 ? brief(plan.cost()) : "-", plan.devices,
+                       plan.cost() ? brief(*plan.cost()) : "-", plan.devices,
                        command::way_text(plan.stages), choice_text(plan));
   }
   const std::vector<geo::MixedWhyNot> chosen = geo::short_list(found.why_not);
@@ -93,7 +93,7 @@ Value::Table parallelism_json(const MixedPlan& plan) {
   return table;
 }
 
-Value::Table plan_json(const MixedPlan& plan) {
+Value::Table plan_json(const plan::Job& job, const MixedPlan& plan) {
   Bytes most;
   for (const MixedStage& s : plan.stages) most = std::max(most, s.memory.total());
   return {{"parallelism", parallelism_json(plan)},
@@ -103,16 +103,17 @@ Value::Table plan_json(const MixedPlan& plan) {
           {"throughput", plan.tokens_per_second},
           {"mfu", plan.mfu},
           {"memory_bytes", most.value},
-          {"cost_usd", plan.cost().value},
-          {"egress_usd", plan.egress.value},
+          {"cost_usd", plan.cost() ? Value(plan.cost()->value) : Value()},
+          {"egress_usd", command::egress_json(job.cluster, plan.egress)},
           {"devices", plan.devices},
           {"placement", command::stages_json(plan.stages, plan.data)}};
 }
 
-Value::Table to_json(const MixedResult& found, const MixedPlanOptions& options,
-                     const std::optional<Seconds>& simulated, double wall) {
+Value::Table to_json(const plan::Job& job, const MixedResult& found,
+                     const MixedPlanOptions& options, const std::optional<Seconds>& simulated,
+                     double wall) {
   Value::Array top, why_not, notes;
-  for (const MixedPlan& plan : found.top) top.push_back(plan_json(plan));
+  for (const MixedPlan& plan : found.top) top.push_back(plan_json(job, plan));
   for (const geo::MixedWhyNot& why : found.why_not) {
     why_not.push_back(Value::Table{
         {"family", why.family()}, {"axis", why.axis}, {"value", why.value}, {"text", why.reason}});
@@ -167,7 +168,7 @@ Status plan_mixed(const plan::OpenJob& open, const MixedPlanOptions& options, st
   std::string written;
   if (!options.out.empty()) written = TRY(write_artifact(open.job, found.top.front(), options));
   if (options.json) {
-    command::print_json(out, to_json(found, options, simulated, wall.count()));
+    command::print_json(out, to_json(open.job, found, options, simulated, wall.count()));
     return {};
   }
   print_text(out, open.job, found, options, simulated, wall.count());

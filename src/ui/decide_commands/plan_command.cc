@@ -28,7 +28,7 @@ using search::WhyNot;
 // ---- text ----
 
 std::string price_text(const RankedPlan& plan) {
-  return plan.price.value > 0 ? brief(plan.price) : std::string("-");
+  return plan.price ? brief(*plan.price) : std::string("-");
 }
 
 void print_top(std::ostream& out, const std::vector<RankedPlan>& top) {
@@ -154,7 +154,7 @@ Value::Table ranked_json(const RankedPlan& plan) {
           {"throughput", plan.tokens_per_second},
           {"mfu", plan.mfu},
           {"memory_bytes", plan.candidate.memory.value},
-          {"cost_usd", plan.price.value},
+          {"cost_usd", plan.price ? Value(plan.price->value) : Value()},
           {"devices", plan.candidate.configuration.devices()},
           {"placement", placement_json(plan)}};
 }

@@ -107,9 +107,9 @@ void print_text(std::ostream& out, const plan::Job& job, const Estimate& e, bool
       "    parameters {}, gradients {}, optimizer {}, activations {}, workspace {}\n",
       brief(e.memory.parameters), brief(e.memory.gradients), brief(e.memory.optimizer),
       brief(e.memory.activations), brief(e.memory.workspace + e.memory.gathered));
-  if (e.priced) {
+  if (e.price) {
     out << fmt::format(
-        "  cost {} per iteration{}\n", brief(e.price),
+        "  cost {} per iteration{}\n", brief(*e.price),
         e.stages_apart && e.stages_apart->egress.value > 0
             ? fmt::format(", of that {} for WAN traffic", brief(e.stages_apart->egress))
             : "");
@@ -167,7 +167,7 @@ Value::Table parallelism_json(const Estimate& e) {
           {"micro_batches", e.micro_batches}};
 }
 
-Value::Table to_json(const Estimate& e) {
+Value::Table to_json(const plan::Job& job, const Estimate& e) {
   Value::Array notes;
   for (const std::string& note : e.notes) notes.push_back(note);
   Value::Table out{
@@ -188,14 +188,14 @@ Value::Table to_json(const Estimate& e) {
                               {"total_bytes", e.memory.total().value},
                               {"device_bytes", e.memory_of_device.value},
                               {"fits", e.fits()}}},
-      {"cost_usd", e.price.value},
+      {"cost_usd", e.price ? Value(e.price->value) : Value()},
       {"devices", e.devices},
       {"devices_in_cluster", e.devices_in_cluster},
       {"parallelism", parallelism_json(e)},
       {"notes", notes}};
   if (e.stages_apart) {
     const int64_t shards = e.configuration.data * e.configuration.context;
-    out.emplace_back("egress_usd", e.stages_apart->egress.value);
+    out.emplace_back("egress_usd", command::egress_json(job.cluster, e.stages_apart->egress));
     out.emplace_back("placement", command::stages_json(e.stages_apart->stages, shards));
   }
   return out;
@@ -208,7 +208,7 @@ Status estimate(const EstimateOptions& options, std::ostream& out) {
   const bool by_default = options.law.empty();
   const Estimate answer = TRY(estimate::estimate(job, TRY(cost::find_law(options.law)), true));
   if (options.json) {
-    command::print_json(out, to_json(answer));
+    command::print_json(out, to_json(job, answer));
   } else {
     print_text(out, job, answer, by_default);
   }
