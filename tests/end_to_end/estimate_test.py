@@ -46,6 +46,20 @@ class Estimate(Case):
         self.assertIn(f"({band['rows']} rows: {band['of']}", self.ok("estimate", job))
         self.refused(2, ["moon", "no such law", "tombolo"], "estimate", job, "--law", "moon")
 
+    def test_an_exchange_whose_time_is_not_known_has_no_cost(self):
+        dense = (ROOT / "examples" / "across-datacenters" / "two-labs.toml").read_text()
+        dense = dense.replace("nodes = 2\n", 'nodes = 2\nprice = "2 USD/device-hour"\n')
+        dense = dense.replace("connections = 4\n", 'connections = 4\nprice = "0.1 USD/GB"\n')
+        # 167 million parameters in bf16 cross in both directions: 0.667 GB.
+        answer = self.json("estimate", self.write("dense.toml", dense))
+        self.assertAlmostEqual(answer["egress_usd"], 0.0667, delta=0.0001)
+        self.assertAlmostEqual(answer["cost_usd"], 0.0667 + 4 * 2 / 3600 * answer["iteration_s"], delta=0.0001)
+        local = self.write("local.toml", dense + '[exchange]\nmode = "local"\nsteps = 10\n')
+        answer = self.json("estimate", local)
+        self.assertAlmostEqual(answer["egress_usd"], 0.00667, delta=0.00001)
+        self.assertIsNone(answer["cost_usd"])
+        self.assertIn("cost unknown: see the note on [exchange]", self.ok("estimate", local))
+
     def test_published_tables_lie_in_their_bands(self):
         answer = self.json("reproduce")
         self.assertTrue(answer["ok"])

@@ -103,6 +103,16 @@ data = 2
 datacenter_per_replica = ["cloud", "lab"]
 )";
 
+// kApart at 3.60 USD an hour for a device and 0.1 USD for a GB that crosses, and what is said of [exchange].
+inline std::string priced_apart(const std::string& exchange = "") {
+  std::string text = kApart;
+  for (const char* line : {"nodes = 2\n[[cluster.datacenter]]", "nodes = 2\n[[cluster.wan]]"}) {
+    text.insert(text.find(line), "price = \"3.60 USD/device-hour\"\n");
+  }
+  text.insert(text.find("node_pair_limit"), "price = \"0.1 USD/GB\"\n");
+  return text + exchange;
+}
+
 inline constexpr const char* kOpenJob = R"(
 [model]
 preset = "llama3-8b"

@@ -43,8 +43,8 @@ struct SweepQuestion {
 
 // The names of the figures, in order. Of all questions:
 //   devices, iteration_s, sequences_per_s, tokens_per_s, cost_usd (of an iteration, WAN traffic
-//   included by simulate, and by plan over several datacenters), cost_per_million_tokens_usd, mfu,
-//   memory_bytes (of the fullest device)
+//   included by simulate and estimate, and by plan over several datacenters),
+//   cost_per_million_tokens_usd, mfu, memory_bytes (of the fullest device)
 std::vector<std::string> sweep_columns(const SweepQuestion& question);
 
 // One value per column. `job` is what the file says, parsed; `file` is for messages and relative

@@ -1,9 +1,11 @@
 #include "predict/cost/stage_laws.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/check.h"
 #include "predict/cost/law.h"
+#include "spec/schedule/exchange_graph.h"
 #include "spec/schedule/exchange_memory.h"
 
 namespace tombolo::cost {
@@ -121,6 +123,47 @@ Hop hop_between(const plan::Plan& plan, const StageLaws& laws, const Configurati
   return laws.inside(plan.datacenter_index(from), of_sender);
 }
 
+// What the messages of one exchange of a stage cost in WAN traffic.
+Dollars egress_of_messages(const plan::Plan& plan, const schedule::detail::StageExchange& stage,
+                           const schedule::GradientExchange& exchange) {
+  const std::vector<int32_t> ranks = plan.replicas_of(stage.stage);
+  const auto at = [&](int32_t replica) -> const layout::Placement& {
+    return plan.ranks[static_cast<size_t>(ranks[static_cast<size_t>(replica)])];
+  };
+  Dollars all;
+  for (const auto& round : exchange.rounds) {
+    for (const schedule::ExchangeMessage& message : round) {
+      const layout::Placement& from = at(message.from);
+      const layout::Placement& to = at(message.to);
+      if (from.datacenter == to.datacenter) continue;
+      const int64_t bytes = schedule::detail::message_bytes(stage, message, from.shards);
+      all += plan.cluster.link(from.datacenter, to.datacenter)->price * Bytes{real(bytes)};
+    }
+  }
+  return all;
+}
+
+// Of sums of gradients, per iteration: outer steps are made every so many.
+Dollars egress_of_exchange(const plan::Plan& plan) {
+  Dollars all;
+  for (const auto& entry : schedule::detail::exchanges_of(plan)) {
+    for (const schedule::detail::StageExchange::Group& group : entry.second.groups) {
+      all += egress_of_messages(plan, entry.second, group.exchange);
+      all += egress_of_messages(plan, entry.second, group.outer) / real(group.steps.every);
+    }
+  }
+  return all;
+}
+
+// Devices of a stage, by the number of their datacenter.
+std::map<size_t, int64_t> devices_of(const plan::Plan& plan, int32_t stage) {
+  std::map<size_t, int64_t> devices;
+  for (const int32_t rank : plan.replicas_of(stage)) {
+    devices[plan.datacenter_index(rank)] += plan.ranks[static_cast<size_t>(rank)].shards;
+  }
+  return devices;
+}
+
 // Of the replica that keeps most.
 Bytes kept_for_exchange(const plan::Plan& plan, int32_t stage) {
   Bytes most;
@@ -183,11 +226,13 @@ Result<PlanPrediction> predict_plan(const plan::Plan& plan, const std::string& f
       const auto known = std::find(out.assumed.begin(), out.assumed.end(), assumed);
       if (known == out.assumed.end()) out.assumed.push_back(assumed);
     }
-    const int64_t devices = plan.ranks[rank].shards * plan.parallelism.data;
-    out.devices += devices;
-    out.peak += usable_peak(here.device, fp8) * real(devices);
-    rate += here.price * real(devices);
-    priced = priced && here.price.value > 0;
+    for (const auto& [datacenter, devices] : devices_of(plan, s)) {
+      const cluster::Datacenter& place = plan.cluster.datacenters[datacenter];
+      out.devices += devices;
+      out.peak += usable_peak(place.device, fp8) * real(devices);
+      rate += place.price * real(devices);
+      priced = priced && place.price.value > 0;
+    }
     if (s == 0) continue;
     const int32_t before = plan.rank_of(s - 1, 0);
     hops.push_back(hop_between(plan, laws, c, before, rank));
@@ -196,6 +241,7 @@ Result<PlanPrediction> predict_plan(const plan::Plan& plan, const std::string& f
       out.egress += egress_of(*link, plan.boundary, micro_batches, plan.parallelism.data);
     }
   }
+  out.egress += egress_of_exchange(plan);
   out.time = mixed_iteration(passes, hops, ends, micro_batches);
   if (priced) out.rental = rate * out.time.iteration;
   return out;

@@ -233,6 +233,21 @@ void note_what_tombolo_leaves_out(const plan::Job& job, std::vector<std::string>
   note_uneven("sequence", job.model->sequence, "context", p.context, notes);
 }
 
+// Sums of gradients that no pass waits for, or not in every iteration, have a time of their own.
+// False: the estimate's is not it.
+bool note_exchange(const plan::Plan& plan, std::vector<std::string>& notes) {
+  const plan::Exchange exchange = plan.exchange.value_or(plan::Exchange{});
+  if (exchange.mode == plan::ExchangeMode::kDense || !plan.exchanges_gradients()) return true;
+  notes.push_back(
+      fmt::format("[exchange] mode = \"{}\": time {}, so the cost of an iteration is not known; "
+                  "tombolo simulate "
+                  "plays it, tombolo sweep prices that",
+                  to_name(exchange.mode),
+                  exchange.is_local() ? "leaves out the outer steps between datacenters"
+                                      : "counts as if every iteration waited for its own updates"));
+  return false;
+}
+
 bool stands_apart(const plan::Job& job) {
   return job.cluster.datacenters.size() > 1 || !job.parallelism.tensor_per_stage.empty();
 }
@@ -254,7 +269,8 @@ Status price_stages_apart(const plan::Job& job, Estimate& e) {
     e.mfu = work / (predicted.peak * e.iteration);
     e.hfu = (work + recomputed_flops(job)) / (predicted.peak * e.iteration);
   }
-  if (predicted.rental) e.price = *predicted.rental + predicted.egress;
+  const bool timed = note_exchange(plan, e.notes);
+  if (timed && predicted.rental) e.price = *predicted.rental + predicted.egress;
   e.notes.insert(e.notes.end(), predicted.assumed.begin(), predicted.assumed.end());
   note_schedule(job, e.notes);
   std::set<std::string> devices;

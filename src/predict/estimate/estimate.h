@@ -51,7 +51,8 @@ struct Estimate {
   double hfu = 0;             // with those done again for recomputation
   cost::DeviceMemory memory;  // of the fullest device
   Bytes memory_of_device;
-  // Of the iteration, WAN traffic included; none where a datacenter in use names no price.
+  // Of the iteration, WAN traffic included; none where a datacenter in use names no price, or where
+  // the time is not that of the job's [exchange].
   std::optional<Dollars> price;
   std::vector<std::string> notes;  // what was assumed or left out, one sentence each
 

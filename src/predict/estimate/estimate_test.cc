@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "predict/cost/price_plan.h"
 #include "support/job_texts.h"
 
 namespace tombolo::estimate {
@@ -202,6 +203,38 @@ TEST(Estimate, KnowsStagesThatDiffer) {
   EXPECT_THAT(complaint(unlike), HasSubstr("parallelism.tensor_per_stage = [8, 4]"));
   unlike.parallelism.schedule = layout::ScheduleKind::kZbH1;
   EXPECT_THAT(estimate(unlike, cost::Law::kTombolo)->notes, Contains(HasSubstr("zb-h1")));
+}
+
+// A pipeline in each of two datacenters: each sends all gradients to the other, at 0.1 USD a GB. Four
+// devices at 0.001 USD a second, or two and two at unlike prices.
+TEST(Estimate, PaysForTheSumsOfReplicasApart) {
+  const auto read = [](const std::string& text) { return *plan::parse_job(text, "job.toml"); };
+  const plan::Job apart = read(test::priced_apart());
+  const plan::Plan plan = *cost::make_plan(apart);
+  const double crossing = 2 * (plan.stages[0].gradients + plan.stages[1].gradients).value;
+  Estimate e = *estimate(apart, cost::Law::kTombolo);
+  EXPECT_NEAR(e.stages_apart->egress.value, crossing * 0.1e-9, 1e-15);
+  EXPECT_NEAR(e.price->value, 4 * 0.001 * e.iteration.value + crossing * 0.1e-9, 1e-12);
+  plan::Job unlike = apart;
+  unlike.cluster.datacenters[1].price = DollarsPerSecond{0.003};
+  e = *estimate(unlike, cost::Law::kTombolo);
+  EXPECT_NEAR(e.price->value, 8 * 0.001 * e.iteration.value + crossing * 0.1e-9, 1e-12);
+  unlike.cluster.datacenters[0].price = {};
+  EXPECT_FALSE(estimate(unlike, cost::Law::kTombolo)->price);
+
+  // Bytes are known of any [exchange]: of sparse updates a hundredth of the blocks with their 32 bytes
+  // and 1.28 for the number; of local steps all that changed, in bf16 as gradients are, once in ten
+  // iterations. The time of an iteration is not, and so no cost.
+  for (const auto& [exchange, share] :
+       {std::pair("mode = \"sparse\"", 0.0104), std::pair("mode = \"local\"\nsteps = 10", 0.1),
+        std::pair("mode = \"sparse-local\"\nsteps = 10", 0.00104)}) {
+    SCOPED_TRACE(exchange);
+    e = *estimate(read(test::priced_apart(std::string("[exchange]\n") + exchange)),
+                  cost::Law::kTombolo);
+    EXPECT_FALSE(e.price);
+    EXPECT_THAT(e.notes, Contains(HasSubstr("so the cost of an iteration is not known")));
+    EXPECT_NEAR(e.stages_apart->egress.value / (crossing * 0.1e-9), share, 0.1 * share);
+  }
 }
 
 // A GPU to a node, and nothing said of a fast fabric: everything between them crosses the network.

@@ -114,7 +114,9 @@ void print_text(std::ostream& out, const plan::Job& job, const Estimate& e, bool
             ? fmt::format(", of that {} for WAN traffic", brief(e.stages_apart->egress))
             : "");
   } else {
-    out << "  cost unknown: the cluster names no price\n";
+    const bool rented = e.stages_apart && e.stages_apart->rental;
+    out << fmt::format("  cost unknown: {}\n",
+                       rented ? "see the note on [exchange]" : "the cluster names no price");
   }
   for (const std::string& note : e.notes) out << "  note: " << note << "\n";
 }
