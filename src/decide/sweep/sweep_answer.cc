@@ -93,7 +93,7 @@ std::optional<Dollars> cost_of(const plan::Plan& plan, const sim::Simulation& si
   Dollars cost = devices * seconds(simulation.iteration);
   for (const trace::WanUse& use : simulation.breakdown.wan) {
     const cluster::WanLink* link = plan.cluster.link(use.from, use.to);
-    if (link) cost += link->price * Bytes{static_cast<double>(use.bytes)};
+    if (link) cost += link->price * use.bytes_per_iteration;
   }
   return cost;
 }

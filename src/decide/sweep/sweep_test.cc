@@ -9,6 +9,7 @@
 #include "base/csv.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "predict/cost/price_plan.h"
 #include "support/folder_test.h"
 #include "support/job_texts.h"
 
@@ -113,6 +114,30 @@ TEST_F(SweepTest, CostsWhatTheDevicesInUseCost) {
              {"stage_times.transfer=0 ms", "training.global_batch=1", "parallelism.pipeline=2"});
   rows = run_sweep(as_given, {});
   EXPECT_NEAR(figure(as_given, rows[0], "cost_usd"), 0.003 * 0.006, 1e-15);
+}
+
+// A pipeline in each of two datacenters. Iterations overlap, so that four are simulated, of local steps two
+// turns and two: what crosses is paid for one of them. Each sends all gradients to the other, at 0.1 USD
+// a GB; of local steps as many bytes once in `steps` iterations, and a head of each update. Four devices
+// cost 0.004 USD a second.
+TEST_F(SweepTest, PaysForTheBytesOfOneIteration) {
+  const auto egress = [&](const Sweep& s, const SweepRow& row) {
+    EXPECT_EQ(row.status, SweepStatus::kOk) << row.reason;
+    return figure(s, row, "cost_usd") - 0.004 * figure(s, row, "iteration_s");
+  };
+  const std::string dense = write("dense.toml", test::priced_apart());
+  const plan::Plan plan = *cost::make_plan(*plan::read_job(dense));
+  const double bytes = 2 * (plan.stages[0].gradients + plan.stages[1].gradients).value;
+  for (const SweepAsk ask : {SweepAsk::kSimulate, SweepAsk::kEstimate}) {
+    const Sweep s = *sweep(dense, {"training.global_batch=8"}, ask);
+    EXPECT_NEAR(egress(s, run_sweep(s, {})[0]), bytes * 0.1e-9, 1e-12);
+  }
+  const Sweep local =
+      *sweep(write("local.toml", test::priced_apart("[exchange]\nmode = \"local\"\nsteps = 5")),
+             {"exchange.steps=5,20"});
+  const std::vector<SweepRow> rows = run_sweep(local, {});
+  EXPECT_NEAR(egress(local, rows[0]), bytes * 0.1e-9 / 5, bytes * 0.1e-9 / 500);
+  EXPECT_NEAR(egress(local, rows[1]), bytes * 0.1e-9 / 20, bytes * 0.1e-9 / 2000);
 }
 
 TEST_F(SweepTest, ReachesTheClusterFileThatTheJobNames) {

@@ -88,7 +88,15 @@ RankParts row_of(const IterationTime& time, int32_t rank, Busy busy) {
   return row;
 }
 
+// The iterations that stand for all others: whole turns, from the first on; without one, all.
+int64_t in_whole_turns(const Trace& trace, int64_t iterations) {
+  const int64_t cycle = std::max<int64_t>(1, trace.header.cycle);
+  return iterations >= cycle ? iterations - iterations % cycle : iterations;
+}
+
 std::vector<WanUse> wan_use(const Trace& trace, const std::vector<IterationTime>& times) {
+  const int64_t counted = in_whole_turns(trace, std::ssize(times));
+  const int64_t last = times[static_cast<size_t>(counted - 1)].iteration;
   std::map<int32_t, std::string> datacenter;
   for (const RankLabel& label : trace.header.ranks) datacenter[label.rank] = label.datacenter;
   std::map<std::pair<std::string, std::string>, std::pair<WanUse, Spans>> uses;
@@ -102,11 +110,14 @@ std::vector<WanUse> wan_use(const Trace& trace, const std::vector<IterationTime>
     use.to = to;
     ++use.messages;
     use.bytes += interval.bytes;
+    if (interval.iteration <= last)
+      use.bytes_per_iteration += Bytes{static_cast<double>(interval.bytes)};
     spans.emplace_back(interval.start, interval.end);
   }
   std::vector<WanUse> out;
   for (auto& [ends, entry] : uses) {
     auto& [use, spans] = entry;
+    use.bytes_per_iteration = use.bytes_per_iteration / static_cast<double>(counted);
     SimTime start = times.front().start;
     SimTime end = times.front().end;
     for (const IterationTime& time : times) {

@@ -48,9 +48,10 @@ struct WanUse {
   std::string to;
   int64_t messages = 0;
   int64_t bytes = 0;
-  SimDuration busy;          // while at least one message is under way
-  double busy_fraction = 0;  // of the span
-  BytesPerSecond rate;       // bytes over the span
+  Bytes bytes_per_iteration;  // the mean, of whole turns where iterations take turns (cycle)
+  SimDuration busy;           // while at least one message is under way
+  double busy_fraction = 0;   // of the span
+  BytesPerSecond rate;        // bytes over the span
 };
 
 struct Breakdown {

@@ -78,6 +78,32 @@ TEST(Breakdown, WanByHand) {
   EXPECT_DOUBLE_EQ(result.wan[0].busy_fraction, 13.0 / 30.0);
   EXPECT_DOUBLE_EQ(result.wan[0].rate.value, 90 / 30e-9);
   EXPECT_EQ(result.wan[1].bytes, 30);
+  EXPECT_EQ(result.wan[0].bytes_per_iteration, Bytes{90});
+}
+
+// 90 bytes in each of four iterations. In turns of three that send 90, 90 and 0: 60 of an iteration, and
+// a fourth one begins the next turn. A trace without a whole turn counts what it has.
+TEST(Breakdown, WanBytesOfAnIteration) {
+  const auto repeated = [](int64_t iterations, int64_t cycle) {
+    Trace all;
+    all.header = by_hand().header;
+    all.header.cycle = cycle;
+    for (int64_t i = 0; i < iterations; ++i) {
+      for (Interval interval : by_hand().intervals) {
+        if (cycle > 1 && interval.lane == Lane::kLink && i % cycle == 2) continue;
+        interval.iteration = i + 1;
+        interval.start.ns += 30 * i;
+        interval.end.ns += 30 * i;
+        all.intervals.push_back(interval);
+      }
+    }
+    return breakdown(all).wan[0];
+  };
+  EXPECT_EQ(repeated(4, 1).bytes, 4 * 90);
+  EXPECT_EQ(repeated(4, 1).bytes_per_iteration, Bytes{90});
+  EXPECT_EQ(repeated(4, 3).bytes, 3 * 90);
+  EXPECT_EQ(repeated(4, 3).bytes_per_iteration, Bytes{60});
+  EXPECT_EQ(repeated(2, 3).bytes_per_iteration, Bytes{90});
 }
 
 // Rank 0 computes 0-10 and sums from 10 to 20; rank 1 computes 0-14 and sums from 14 to 20, so rank
