@@ -60,6 +60,12 @@ class Estimate(Case):
         self.assertIsNone(answer["cost_usd"])
         self.assertIn("cost unknown: see the note on [exchange]", self.ok("estimate", local))
 
+    def test_totals_of_several_iterations_say_so(self):
+        job = ROOT / "examples" / "across-datacenters" / "two-labs.toml"
+        self.assertIn("40 messages, 1.33 GB in 4 iterations (", self.ok("simulate", job))
+        self.assertIn("80 messages, 2.67 GB in 8 iterations (", self.ok("simulate", job, "--iterations", 8))
+        self.assertNotIn("iterations", self.ok("simulate", ROOT / "examples" / "toy" / "job.toml"))
+
     def test_published_tables_lie_in_their_bands(self):
         answer = self.json("reproduce")
         self.assertTrue(answer["ok"])

@@ -29,14 +29,17 @@ Value breakdown_json(const trace::Parts& parts) {
                       {"idle_ns", parts.idle.ns}};
 }
 
-void print_wan(std::ostream& out, const std::vector<trace::WanUse>& wan) {
-  for (const trace::WanUse& use : wan) {
-    out << fmt::format("  {} -> {}: {} messages, ", use.from, use.to, use.messages);
-    if (use.bytes > 0) {
-      out << fmt::format("{} ({} on average), ", brief(Bytes{static_cast<double>(use.bytes)}),
-                         brief(use.rate));
-    }
-    out << fmt::format("busy {:.0f} %\n", 100 * use.busy_fraction);
+// Totals are those of all simulated iterations, of which there may be more than were asked for.
+void print_wan(std::ostream& out, const sim::Simulation& simulation) {
+  const std::string of = simulation.iterations == 1
+                             ? std::string()
+                             : fmt::format(" in {} iterations", simulation.iterations);
+  for (const trace::WanUse& use : simulation.breakdown.wan) {
+    out << fmt::format("  {} -> {}: {} messages", use.from, use.to, use.messages);
+    if (use.bytes > 0) out << fmt::format(", {}", brief(Bytes{static_cast<double>(use.bytes)}));
+    out << of;
+    if (use.bytes > 0) out << fmt::format(" ({} on average)", brief(use.rate));
+    out << fmt::format(", busy {:.0f} %\n", 100 * use.busy_fraction);
   }
 }
 
@@ -99,7 +102,7 @@ void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation
     out << fmt::format("  waiting for sums of gradients: {} of an iteration, the mean over ranks\n",
                        brief(seconds(exposed)));
   }
-  print_wan(out, simulation.breakdown.wan);
+  print_wan(out, simulation);
   const auto peak = std::max_element(simulation.peak_memory.begin(), simulation.peak_memory.end());
   const bool has_model = plan.boundary.value > 0;  // [stage_times] may stand without one
   if (has_model && peak != simulation.peak_memory.end()) {
