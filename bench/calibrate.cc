@@ -346,7 +346,7 @@ int main(int argc, char** argv) {
       if (!row.iteration) continue;
       const auto c = cost::configuration_of(row.job);
       CHECK(c.has_value(), "{}", c.error().message);
-      const Status possible = cost::check_divisions(row.job);
+      const Status possible = plan::check_divisions(row.job);
       if (!possible) {
         fmt::print("{} {}: {}\n", row.table, row.name, possible.error().message);
         continue;

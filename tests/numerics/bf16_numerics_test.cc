@@ -26,7 +26,7 @@ TEST(Bf16, StagesComputeTheBitsOfOneProcess) {
   EXPECT_LT(whole.losses.at(10), whole.losses.at(1) - 0.5) << "it learned something";
   for (const TinyLayout& layout :
        {TinyLayout{.pipeline = 4}, TinyLayout{.pipeline = 2, .recompute = "full"},
-        TinyLayout{.pipeline = 2, .schedule = layout::ScheduleKind::kZbH1}}) {
+        TinyLayout{.pipeline = 2, .schedule = "zb-h1"}}) {
     SCOPED_TRACE(layout.schedule);
     const Story cut = train(in_bf16(tiny_plan(layout)));
     EXPECT_EQ(cut.losses, whole.losses);

@@ -51,7 +51,7 @@ TEST_P(EveryOptimizer, ClipsByOneNormHoweverTheModelIsCut) {
 
   for (const TinyLayout& layout :
        {TinyLayout{.pipeline = 4, .over_a_wan = true}, TinyLayout{.pipeline = 2, .data = 2},
-        TinyLayout{.pipeline = 2, .schedule = layout::ScheduleKind::kZbV, .virtual_stages = 2}}) {
+        TinyLayout{.pipeline = 2, .schedule = "zb-v", .virtual_stages = 2}}) {
     SCOPED_TRACE(fmt::format("{} of {} stages", layout.data, layout.pipeline));
     const Story cut = train(clipped(tiny_plan(layout), GetParam()));
     expect_close(cut.losses, whole.losses);

@@ -56,11 +56,7 @@ TEST(SparseNumerics, FewBlocksStillLearnAndReplicasHoldTheSameBits) {
       {{.density = 0.05, .staleness = 1}, kTwoEach},
       {{.density = 0.05, .values = plan::SentValues::kInt4, .staleness = 1}},
       {{.density = 0.05, .values = plan::SentValues::kTwoBit, .freshness = plan::Freshness::kFixed},
-       {.pipeline = 2,
-        .data = 2,
-        .schedule = layout::ScheduleKind::kZbH1,
-        .apart = true,
-        .hidden = 192}},
+       {.pipeline = 2, .data = 2, .schedule = "zb-h1", .apart = true, .hidden = 192}},
   };
   for (const Case& each : cases) {
     const plan::Plan plan = sparse(each.layout, each.how, 30);

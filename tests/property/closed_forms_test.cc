@@ -56,7 +56,7 @@ TEST(ClosedForms, GpipeOverTheWan) {
             const auto half = [&](int64_t each) {
               return P * each + n * w + (M - 1) * (n > 0 ? std::max(each, w) : each);
             };
-            const int64_t simulated = iteration_ns({.schedule = layout::ScheduleKind::kGpipe,
+            const int64_t simulated = iteration_ns({.schedule = "gpipe",
                                                     .stages = stages,
                                                     .microbatches = M,
                                                     .forward = {f * 1_ms},
@@ -80,7 +80,7 @@ TEST(ClosedForms, GpipeOverTheWan) {
 //            sends 40-48 (there at 68) and 48-56 (there at 76)
 //   stage 0  B0 68-70, B1 76-78
 TEST(ClosedForms, LatencyAndRateByHand) {
-  const Toy toy{.schedule = layout::ScheduleKind::kGpipe,
+  const Toy toy{.schedule = "gpipe",
                 .stages = {1, 1},
                 .microbatches = 2,
                 .one_way_latency = 20_ms,
@@ -109,7 +109,7 @@ TEST(ClosedForms, LatencyAndRateByHand) {
 // arrive. Two connections could have 150 MB/s, but the pair's limit is 125: 60 ms; so for ten.
 TEST(ClosedForms, WindowsCapAFlow) {
   const auto forward_only = [](int64_t connections) {
-    const Toy toy{.schedule = layout::ScheduleKind::kGpipe,
+    const Toy toy{.schedule = "gpipe",
                   .stages = {1, 1},
                   .microbatches = 1,
                   .forward = {0_ms},

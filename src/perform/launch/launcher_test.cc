@@ -28,8 +28,7 @@ TEST(CheckPerformable, TakesEverySchedule) {
 }
 
 TEST(CheckPerformable, RefusesMoreStagesThanMessagesCanBeToldApartFor) {
-  EXPECT_THAT(complaint(make_test_plan(
-                  {.schedule = layout::ScheduleKind::kInterleaved, .virtual_stages = 40'000})),
+  EXPECT_THAT(complaint(make_test_plan({.schedule = "interleaved", .virtual_stages = 40'000})),
               HasSubstr("80000 stages: messages can be told apart for 65536 of them"));
 }
 

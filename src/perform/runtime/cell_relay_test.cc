@@ -21,7 +21,7 @@ plan::Plan four_ranks() {
                          .replicas = 2,
                          .steps = 2,
                          .transfer = "4 ms",
-                         .schedule = layout::ScheduleKind::kAtlas,
+                         .schedule = "atlas",
                          .sharing = "temporal"});
 }
 

@@ -264,8 +264,8 @@ TEST_F(Performing, APipelineKeepsToItsReplica) {
 // ZB-V on two ranks: down and up again, so that rank 1 holds stages 1 and 2, between which nothing
 // is sent. What leaves for rank 0 is the activation over boundary 2 and the gradient over 0.
 TEST_F(Performing, NeighbouringStagesOfARankPassResultsOnWithoutAMessage) {
-  const plan::Plan plan = make_test_plan(
-      {.microbatches = 1, .steps = 1, .schedule = layout::ScheduleKind::kZbV, .virtual_stages = 2});
+  const plan::Plan plan =
+      make_test_plan({.microbatches = 1, .steps = 1, .schedule = "zb-v", .virtual_stages = 2});
   ASSERT_TRUE(perform_rank(1, plan));
   EXPECT_THAT(diary_, ElementsAre("begin 1", "receive 1/0 p from 0", "1F0(p)", "2F0(a)",
                                   "send 1 over 2/0 a to 0", "receive 1 over 2/1 P from 0", "2I0(P)",
@@ -274,8 +274,8 @@ TEST_F(Performing, NeighbouringStagesOfARankPassResultsOnWithoutAMessage) {
 
 TEST_F(Performing, NeighboursFollowTheLayout) {
   // Down and up: 0 1 2 3 / 7 6 5 4. Nobody has a link to itself, or two to one peer.
-  const auto folded = make_test_plan(
-      {.stages = 4, .microbatches = 8, .schedule = layout::ScheduleKind::kW, .virtual_stages = 2});
+  const auto folded =
+      make_test_plan({.stages = 4, .microbatches = 8, .schedule = "w", .virtual_stages = 2});
   EXPECT_THAT(neighbours(folded, 0), ElementsAre(1));
   EXPECT_THAT(neighbours(folded, 2), ElementsAre(1, 3));
   EXPECT_THAT(neighbours(folded, 3), ElementsAre(2));
@@ -284,7 +284,7 @@ TEST_F(Performing, NeighboursFollowTheLayout) {
   const auto plan = make_test_plan({.stages = 2,
                                     .microbatches = 4,
                                     .replicas = 2,
-                                    .schedule = layout::ScheduleKind::kInterleaved,
+                                    .schedule = "interleaved",
                                     .virtual_stages = 2});
   EXPECT_THAT(neighbours(plan, 3), ElementsAre(1, 2));
 }
@@ -309,8 +309,7 @@ TEST_F(Performing, TheEndsOfAPipelineMeetWhereTheyHoldOneMatrix) {
   EXPECT_FALSE(other_end(plan, 0)) << "nothing is computed";
   EXPECT_THAT(neighbours(plan, 5), ElementsAre(3, 4));
   // Down and up again: both ends are of rank 0.
-  plan = make_test_plan(
-      {.microbatches = 1, .schedule = layout::ScheduleKind::kZbV, .virtual_stages = 2});
+  plan = make_test_plan({.microbatches = 1, .schedule = "zb-v", .virtual_stages = 2});
   plan.model.tied_embeddings = true;
   compute(cluster::DeviceKind::kCpu);
   EXPECT_FALSE(other_end(plan, 0));
