@@ -38,7 +38,41 @@ scale_out = { bandwidth = "200 Gbps" }
 """
 
 
+# Keys and values of a long sequence over 32 devices: a pass through a layer has 77 operators.
+WIDE = """
+[model]
+preset = "llama3-8b"
+sequence = 131072
+[[cluster.datacenter]]
+name = "a"
+device = "h100-80g"
+nodes = 8
+devices_per_node = 8
+scale_up = { domain = 8, bandwidth = "450 GBps", latency = "1 us" }
+scale_out = { bandwidth = "400 Gbps", latency = "5 us" }
+[training]
+global_batch = 16
+micro_batch = 1
+[parallelism]
+tensor = 1
+context = 32
+data = 2
+pipeline = 1
+zero = 1
+"""
+
+
 class Plan(Case):
+    def test_without_strands_where_a_layer_is_beyond_them(self):
+        job = self.write("wide.toml", WIDE)
+        limit = "context = 32: a pass through a layer has 77 operators, and a strand at most 64"
+        self.assertIn(f"  without strands: {job}: {limit}\n", self.ok("plan", job))
+        answer = self.json("plan", job)
+        self.assertIn(limit, answer["strands"]["why_not"])
+        self.assertEqual(answer["best"]["parallelism"]["context"], 32)
+        self.assertEqual(self.refused(3, [], "strand", job),
+                         f"{job}: {limit}\n  try context = 16 or less, or leave strands out\n")
+
     def test_the_answer_has_what_programs_need(self):
         answer = self.json("plan", EXAMPLE)
         best = answer["best"]

@@ -243,4 +243,17 @@ LayerStrands layer_strands(const LayerShape& shape, const cost::LayerOperators& 
   return out;
 }
 
+// Context parallelism alone makes layers long: attention in c pieces adds c - 1 of them to either pass,
+// c - 1 transfers to the forward and c to the backward pass.
+OperatorCounts operator_counts(const LayerShape& shape, const cost::LayerOperators& times) {
+  LayerShape in_one_piece = shape;
+  in_one_piece.context = 1;
+  const LayerStrands layer = layer_strands(in_one_piece, times);
+  const int64_t forward = 2 * (shape.context - 1);
+  const int64_t backward = shape.context > 1 ? 2 * shape.context - 1 : 0;
+  return {.forward = std::ssize(layer.forward.operators()) + forward,
+          .backward =
+              std::ssize(layer.backward.operators()) + backward + (times.all_again ? forward : 0)};
+}
+
 }  // namespace tombolo::strand

@@ -50,6 +50,14 @@ struct LayerStrands {
   Dag forward;
   Dag backward;  // recomputation before it, where there is some
 };
+// CHECKs that a strand has room for them: operator_counts says.
 LayerStrands layer_strands(const LayerShape& shape, const cost::LayerOperators& times);
+
+// How many operators the two strands would have, whatever a strand has room for.
+struct OperatorCounts {
+  int64_t forward = 0;
+  int64_t backward = 0;
+};
+OperatorCounts operator_counts(const LayerShape& shape, const cost::LayerOperators& times);
 
 }  // namespace tombolo::strand

@@ -45,6 +45,33 @@ TEST(LayerStrands, SumsStandForGatherAndScatter) {
   EXPECT_EQ(layer.forward.seconds(layer.forward.all()), 4);
 }
 
+// What a layer has is known before any of it is made, for every shape that a strand has room for.
+TEST(LayerStrands, AreCountedBeforeTheyAreMade) {
+  for (const bool experts : {false, true}) {
+    for (const bool all_again : {false, true}) {
+      cost::LayerOperators times{.all_again = all_again};
+      if (experts) times.experts = 1;
+      for (int64_t context = 1; context <= 8; ++context) {
+        const LayerShape shape{.tensor = true,
+                               .sequence_parallel = true,
+                               .context = context,
+                               .exchange = experts,
+                               .gather_again = true};
+        const OperatorCounts counts = operator_counts(shape, times);
+        if (counts.backward > static_cast<int64_t>(kOperatorsMax)) break;
+        const LayerStrands layer = layer_strands(shape, times);
+        EXPECT_EQ(counts.forward, std::ssize(layer.forward.operators())) << context;
+        EXPECT_EQ(counts.backward, std::ssize(layer.backward.operators())) << context;
+      }
+    }
+  }
+  // A dense layer has 14 and 18; the pieces of a million add 2 (c - 1) and 2 c - 1.
+  const OperatorCounts wide =
+      operator_counts({.tensor = true, .sequence_parallel = true, .context = 1'000'000}, {});
+  EXPECT_EQ(wide.forward, 14 + 1'999'998);
+  EXPECT_EQ(wide.backward, 18 + 1'999'999);
+}
+
 // Keys take 3 units forward on 4 ranks, 6 backward: 1, 2, 2, 1.
 TEST(LayerStrands, KeysTravelTwiceInTheBackwardPass) {
   const LayerStrands layer = layer_strands({.context = 4}, {.keys = 3});

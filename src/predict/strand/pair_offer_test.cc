@@ -55,6 +55,9 @@ TEST(PairOffer, SaysWhyNot) {
   plan::Job single = job_of(8, 32_GBps);
   single.training.global_batch = 8;
   EXPECT_THAT(offer_pairs(single)->why_not, HasSubstr("one micro-batch per pipeline"));
+  plan::Job wide = job_of(1, 32_GBps);
+  wide.parallelism.context = 64;
+  EXPECT_THAT(offer_pairs(wide)->why_not, HasSubstr("context = 64: a pass through a layer has"));
   plan::Job unlike = job_of(8, 32_GBps);
   unlike.cluster.datacenters.push_back(unlike.cluster.datacenters.front());
   unlike.cluster.datacenters.back().name = "faster";

@@ -62,6 +62,46 @@ double hidden_by_stack(const cost::LayerTime& layer, const cost::StackConstants&
   return seconds;
 }
 
+int64_t longest_of(const LayerShape& shape, const cost::LayerOperators& operators) {
+  const OperatorCounts counts = operator_counts(shape, operators);
+  return std::max(counts.forward, counts.backward);
+}
+
+// Paces are shares of what is left to do: beside an operator of ages the others would be nothing.
+Status check_duration(const plan::Job& job, const cost::LayerOperators& operators) {
+  constexpr double kMost = 1e9;
+  const cost::LayerTime layer = cost::layer_of(operators);
+  double seconds = 0;
+  for (const cost::LayerPass* pass : {&layer.forward, &layer.backward})
+    seconds += pass->compute + pass->tensor + pass->expert + pass->context;
+  if (seconds < kMost) return {};
+  return infeasible(
+      fmt::format("{}: a layer takes {}: longer than 31 years", job.file, brief(Seconds{seconds})),
+      "faster links, or leave strands out");
+}
+
+// Before any operator is made. One layer too long is beyond the law; several are asked for.
+Status check_length(const plan::Job& job, const LayerShape& shape,
+                    const cost::LayerOperators& operators, int64_t layers) {
+  constexpr auto kMost = static_cast<int64_t>(kOperatorsMax);
+  const int64_t longest = longest_of(shape, operators);
+  if (longest > kMost) {
+    LayerShape fitting = shape;
+    while (longest_of(fitting, operators) > kMost) fitting.context /= 2;
+    return infeasible(
+        fmt::format("{}: context = {}: a pass through a layer has {} operators, and a strand at "
+                    "most {}",
+                    job.file, shape.context, longest, kMost),
+        fmt::format("context = {} or less, or leave strands out", fitting.context));
+  }
+  if (layers > kMost / longest) {
+    return unusable(fmt::format("{} layers of up to {} operators: a strand has at most {}", layers,
+                                longest, kMost),
+                    fmt::format("--layers {}", kMost / longest));
+  }
+  return {};
+}
+
 struct Priced {
   LayerStrands strands;
   double by_stack = 0;
@@ -79,14 +119,11 @@ Result<Priced> price(const plan::Job& job, const cost::Configuration& c, bool ex
   const cost::GroupPlacement layout =
       cost::lay_out(c, cost::usable_domain(site.scale_up.domain, c.devices()));
   const cost::LayerOperators operators = pricer.operators(c, layout, experts);
+  const LayerShape shape = shape_of(c, layout, options.gather_again);
+  TRY(check_duration(job, operators));
+  TRY(check_length(job, shape, operators, options.layers));
   Priced out;
-  out.strands = layer_strands(shape_of(c, layout, options.gather_again), operators);
-  const size_t longest = std::max(out.strands.forward.size(), out.strands.backward.size());
-  if (longest * static_cast<size_t>(options.layers) > kOperatorsMax) {
-    return unusable(fmt::format("{} layers of up to {} operators: a strand has at most {}",
-                                options.layers, longest, kOperatorsMax),
-                    fmt::format("--layers {}", kOperatorsMax / longest));
-  }
+  out.strands = layer_strands(shape, operators);
   const auto layers = static_cast<size_t>(options.layers);
   out.strands.forward = chain(out.strands.forward, layers);
   out.strands.backward = chain(out.strands.backward, layers);

@@ -63,9 +63,10 @@ struct StrandAnswer {
   double expected_gain() const { return sequential / paired; }
 };
 
-// Unusable: no model, parallelism that no law can price, an unknown stack, more operators than a
-// strand can have. Infeasible: no communication inside a layer, or one micro-batch and nothing to
-// pair it with. A plan that is not worth it is an answer: `refused` says why.
+// Unusable: no model, parallelism that no law can price, an unknown stack, more layers than a strand has
+// room for. Infeasible: no communication inside a layer, one micro-batch and nothing to pair it with, or
+// a layer of more than kOperatorsMax operators. A plan that is not worth it is an answer: `refused` says
+// why.
 Result<StrandAnswer> plan_strands(const plan::Job& job, const StrandOptions& options);
 
 }  // namespace tombolo::strand

@@ -78,6 +78,26 @@ TEST(PlanStrands, SaysWhatItCannotDo) {
   EXPECT_THAT(plan_strands(job, {}).error().text(), ::testing::HasSubstr("model is missing"));
 }
 
+// With context parallelism over 32 attention falls into 32 pieces. A dense layer without tensor parallelism
+// has 10 and 14 operators: 10 + 62 = 72 forward, 14 + 63 = 77 backward; over 16 they are 45.
+TEST(PlanStrands, ALayerOfTooManyOperatorsIsBeyondTheLaw) {
+  plan::Job job = job_of("llama3-8b", "h100-80g", 1);
+  job.parallelism.data = 2;
+  job.parallelism.context = 32;
+  const Result<StrandAnswer> wide = plan_strands(job, {});
+  ASSERT_FALSE(wide);
+  EXPECT_EQ(wide.error().code, ErrorCode::kInfeasible);
+  EXPECT_EQ(
+      wide.error().text(),
+      "job.toml: context = 32: a pass through a layer has 77 operators, and a strand at most 64\n"
+      "  try context = 16 or less, or leave strands out");
+  EXPECT_EQ(plan_strands(job, {.layers = int64_t{1} << 62}).error().code, ErrorCode::kInfeasible);
+  job.parallelism.context = 16;
+  EXPECT_TRUE(plan_strands(job, {}));
+  EXPECT_THAT(plan_strands(job, {.layers = int64_t{1} << 62}).error().text(),
+              ::testing::HasSubstr("--layers 1"));
+}
+
 TEST(PlanStrands, PlansSeveralLayersAsOne) {
   const plan::Job job = job_of("llama3-70b", "a40-48g", 8);
   StrandOptions options;
