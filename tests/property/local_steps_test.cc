@@ -39,8 +39,8 @@ plan::Plan local_plan(const std::string& exchange, double mbps,
   return *plan;
 }
 
-double mean_period(const plan::Plan& plan) {
-  const auto answer = sim::simulate(plan);
+double mean_period(const plan::Plan& plan, int64_t iterations = 1) {
+  const auto answer = sim::simulate(plan, {.iterations = iterations});
   CHECK(answer, "{}", answer.error().text());
   const Result<sim::Check> check = sim::check_trace(plan, answer->trace);
   CHECK(check, "{}", check.error().text());
@@ -72,6 +72,24 @@ TEST(LocalStepsSimulated, ADelayHidesWhatTheLineHasTimeFor) {
     const plan::Plan plan = local_plan(fmt::format("mode = \"local\"\nsteps = 10\n{}", how), 100);
     EXPECT_NEAR(mean_period(plan), 64e-3, 1e-4) << how;
   }
+}
+
+// H = 6, two fragments: one begins after steps 3, 9, ..., the other after 6, 12, ..., and each is waited for
+// two steps of 64 ms later, when the line is free again. So a turn takes six steps, and twice what an update
+// and the latency take beyond two steps; less what of the first forward pass, of 10 ms, needs no group yet.
+// The first turn has one of these waits, and no number of iterations changes the answer.
+TEST(LocalStepsSimulated, EveryFragmentIsWaitedForInEveryTurn) {
+  const plan::Plan plan = local_plan("mode = \"local\"\nsteps = 6\nfragments = 2\ndelay = 2\n", 10);
+  const double waits = outer_bytes(plan) * 8e-7 + 2 * 20e-3 - 4 * 64e-3;
+  ASSERT_GT(waits, 6 * 64e-3);
+  EXPECT_NEAR(6 * mean_period(plan), 6 * 64e-3 + waits, 2 * 10e-3);
+  EXPECT_NEAR(mean_period(plan, 122), mean_period(plan), 1e-8);
+}
+
+// Each fragment waits for the one before it: the first turn that is like all others is the third.
+TEST(LocalStepsSimulated, FragmentsThatWaitForOneAnotherTakeThreeTurns) {
+  const plan::Plan plan = local_plan("mode = \"local\"\nsteps = 6\nfragments = 2\ndelay = 5\n", 10);
+  EXPECT_NEAR(mean_period(plan, 122), mean_period(plan), 1e-8);
 }
 
 // Bound by the line: as long as its bytes take.

@@ -157,13 +157,13 @@ SimDuration RunBook::duration_of(const Open& open) const {
 Seconds RunBook::median() const {
   if (durations_.empty()) return 0_s;
   const auto first = durations_.begin() + (durations_.size() > 1 ? 1 : 0);
-  // Where iterations take turns the mean over whole ones, from the end.
-  const auto cycle = static_cast<ptrdiff_t>(schedule::cycle_of(plan_));
-  const ptrdiff_t turns = (durations_.end() - first) / cycle;
-  if (cycle > 1 && turns > 0) {
-    const auto sum =
-        std::accumulate(durations_.end() - turns * cycle, durations_.end(), SimDuration{});
-    return seconds(sum) / real(static_cast<int64_t>(turns * cycle));
+  // Where iterations take turns the mean over whole ones.
+  const int64_t cycle = schedule::cycle_of(plan_);
+  if (cycle > 1 && durations_.end() - first >= cycle) {
+    const auto count = static_cast<std::ptrdiff_t>(
+        trace::late_turns(static_cast<size_t>(durations_.end() - first), cycle));
+    const auto sum = std::accumulate(durations_.end() - count, durations_.end(), SimDuration{});
+    return seconds(sum) / real(int64_t{count});
   }
   return seconds(tombolo::median(std::vector<SimDuration>(first, durations_.end())));
 }

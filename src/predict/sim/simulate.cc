@@ -224,11 +224,15 @@ std::vector<trace::Interval> intervals_of(const plan::Plan& plan, const graph::G
   return intervals;
 }
 
-// Of local steps two turns: the second one waits for what the first one began.
+// Of local steps so many turns that the last one waits for all that those before began (trace::late_turns),
+// and the iterations around them. Fragments that are put off wait for one another, so theirs take one more.
 int64_t iterations_of(const plan::Plan& plan, int64_t wanted) {
   if (!plan.exchange_overlaps()) return wanted;
   const int64_t cycle = schedule::cycle_of(plan);
-  return std::max({wanted, kOverlappingMin, cycle > 1 ? 2 * cycle + 2 : 0});
+  if (cycle == 1) return std::max(wanted, kOverlappingMin);
+  const plan::Exchange& exchange = *plan.exchange;
+  const int64_t turns = exchange.fragments_in_use() > 1 && exchange.delay_in_use() > 0 ? 3 : 2;
+  return std::max({wanted, kOverlappingMin, turns * cycle + 2});
 }
 
 }  // namespace

@@ -158,6 +158,33 @@ TEST(IterationTimes, ArePeriodsWhereTheTraceSaysThatTheyOverlap) {
   EXPECT_EQ(median_iteration(iteration_times(trace)).ns, 25);
 }
 
+// Turns of three: of seven iterations between the first and the last two turns are whole, and the later
+// one counts, of 10, 10 and 40. The one before has 10, 10 and 10: nothing was put off to it.
+TEST(IterationTimes, OfTurnsCountWithoutTheFirst) {
+  Trace trace;
+  trace.header.overlaps = true;
+  trace.header.cycle = 3;
+  int64_t start = 0;
+  for (int64_t iteration = 1; const int64_t length : {10, 10, 10, 10, 10, 10, 10, 40, 5}) {
+    trace.intervals.push_back(compute(0, start, start + 5, iteration++));
+    start += length;
+  }
+  const std::vector<IterationTime> times = counting(iteration_times(trace));
+  ASSERT_EQ(times.size(), 3u);
+  EXPECT_EQ(times.front().iteration, 6);
+  EXPECT_EQ(median_iteration(iteration_times(trace)).ns, (10 + 10 + 40) / 3);
+}
+
+TEST(IterationTimes, AreThoseOfLateTurns) {
+  EXPECT_EQ(late_turns(7, 1), 7u);
+  EXPECT_EQ(late_turns(5, 6), 5u);
+  EXPECT_EQ(late_turns(11, 6), 6u);
+  EXPECT_EQ(late_turns(12, 6), 6u);
+  EXPECT_EQ(late_turns(18, 6), 6u);
+  EXPECT_EQ(late_turns(25, 6), 12u);
+  EXPECT_EQ(late_turns(0, 6), 0u);
+}
+
 TEST(Breakdown, IterationsStandApart) {
   Trace trace;
   trace.intervals = {compute(0, 0, 4, 1), compute(1, 4, 10, 1), compute(0, 10, 14, 2),

@@ -52,6 +52,15 @@ std::vector<IterationTime> iteration_times(const Trace& trace) {
   return out;
 }
 
+size_t late_turns(size_t iterations, int64_t cycle) {
+  CHECK(cycle >= 1, "turns of {} iterations", cycle);
+  const auto length = static_cast<size_t>(cycle);
+  const size_t turns = iterations / length;
+  if (cycle == 1 || turns == 0) return iterations;
+  constexpr size_t kEarly = 2;
+  return (turns > kEarly ? turns - kEarly : 1) * length;
+}
+
 std::vector<IterationTime> counting(std::vector<IterationTime> times) {
   const auto is_steady = [](const IterationTime& time) { return time.steady; };
   if (std::any_of(times.begin(), times.end(), is_steady)) {
@@ -59,28 +68,21 @@ std::vector<IterationTime> counting(std::vector<IterationTime> times) {
   } else if (times.size() > 1) {
     times.pop_back();
   }
+  if (times.empty()) return times;
+  const size_t count = late_turns(times.size(), times.front().cycle);
+  times.erase(times.begin(), times.end() - static_cast<std::ptrdiff_t>(count));
   return times;
 }
 
-namespace {
-
-// Over whole turns, from the end.
-SimDuration mean_of_turns(const std::vector<IterationTime>& times) {
-  const auto cycle = static_cast<size_t>(times.front().cycle);
-  const size_t count = times.size() < cycle ? times.size() : times.size() / cycle * cycle;
-  const IterationTime& first = times[times.size() - count];
-  return {(times.back().end - first.start).ns / static_cast<int64_t>(count)};
-}
-
-}  // namespace
-
 SimDuration median_iteration(const std::vector<IterationTime>& times) {
   if (times.empty()) return {};
+  const auto mean = [](const std::vector<IterationTime>& all) {
+    return SimDuration{(all.back().end - all.front().start).ns / std::ssize(all)};
+  };
   // Without a whole period: what all take together, shared out.
   const auto is_steady = [](const IterationTime& time) { return time.steady; };
-  if (times.size() > 1 && std::none_of(times.begin(), times.end(), is_steady))
-    return {(times.back().end - times.front().start).ns / std::ssize(times)};
-  if (times.front().cycle > 1) return mean_of_turns(counting(times));
+  if (times.size() > 1 && std::none_of(times.begin(), times.end(), is_steady)) return mean(times);
+  if (times.front().cycle > 1) return mean(counting(times));
   std::vector<SimDuration> spans;
   for (const IterationTime& time : counting(times)) {
     CHECK(time.end >= time.start, "iteration {} lasts from {} to {} ns", time.iteration,

@@ -164,10 +164,16 @@ struct IterationTime {
 std::vector<IterationTime> iteration_times(const Trace& trace);
 
 // Those whose lengths count: the steady ones, or all but the last where none is, or the only one.
+// Where they take turns, of these the late turns, or all without a whole one.
 std::vector<IterationTime> counting(std::vector<IterationTime> times);
 
+// Of so many iterations that take turns of `cycle`, how many at the end make the whole turns that count:
+// from the third on, or the last one. What a delay puts off is not waited for in the first turn, and in
+// the second by steps that themselves waited for nothing. All where no turn is whole.
+size_t late_turns(size_t iterations, int64_t cycle);
+
 // Of those that count, but of two that overlap half of what both take; 0 without iterations. Where they
-// take turns the mean, over as many whole turns as there are at the end, or over all.
+// take turns the mean.
 SimDuration median_iteration(const std::vector<IterationTime>& times);
 
 }  // namespace tombolo::trace

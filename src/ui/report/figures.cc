@@ -36,11 +36,12 @@ Value ns_or_null(const std::optional<Seconds>& duration) {
 }  // namespace
 
 Value iteration_summary(const Trace& trace) {
-  const auto times = trace::counting(counting_iterations(trace));
+  const auto after_warmup = counting_iterations(trace);
+  const auto times = trace::counting(after_warmup);
   const auto [shortest, longest] = std::minmax_element(
       times.begin(), times.end(),
       [](const auto& a, const auto& b) { return a.end - a.start < b.end - b.start; });
-  return Value::Table{{"median_ns", trace::median_iteration(times).ns},
+  return Value::Table{{"median_ns", trace::median_iteration(after_warmup).ns},
                       {"min_ns", (shortest->end - shortest->start).ns},
                       {"max_ns", (longest->end - longest->start).ns},
                       {"iterations", static_cast<int64_t>(times.size())},
