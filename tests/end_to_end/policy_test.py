@@ -54,6 +54,35 @@ class Figure6(Case):
         self.assertIn("of pipeline |..00001111..........................|", drawing)
 
 
+class Prefill(Case):
+    """What a job serves from its bubbles, under another schedule."""
+    JOB = ROOT / "examples" / "prefill" / "gpt-a.toml"
+
+    def with_memory(self, memory):
+        text = self.JOB.read_text().replace('"16.1 GB"', f'"{memory}"')
+        return self.write("job.toml", text.replace('"three-dc.toml"', f'"{self.JOB.parent / "three-dc.toml"}"'))
+
+    def test_takes_its_memory_under_any_schedule(self):
+        job = self.with_memory("75 GB")
+        too_much = ["does not fit in memory: it needs 84.8 GB, emulated:a100-80g has 83.8 GB; "
+                    "largest: the shard of the model of [prefill], 75 GB"]
+        self.refused(3, too_much, "simulate", job)
+        self.refused(3, too_much, "simulate", job, "--policy", "atlas")
+
+    def test_is_the_same_under_the_name_of_its_own_schedule(self):
+        own, named = self.json("simulate", self.JOB), self.json("simulate", self.JOB, "--policy", "atlas")
+        for key in ("iteration_ns", "peak_memory_bytes", "plan_digest"):
+            self.assertEqual(own[key], named[key], key)
+
+    def test_goes_on_into_the_plan_and_serves_requests(self):
+        requests = self.write("requests.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+                              "2023-11-16 18:17:03.9799600,512,8\n2023-11-16 18:17:04.0319600,256,4\n")
+        answer = self.json("simulate", self.JOB, "--policy", "1f1b", "--prefill", requests, "--out-plan", "plan.json")
+        self.assertIn("prefill", answer)
+        said = json.loads((self.folder / "plan.json").read_text())["prefill"]
+        self.assertEqual(said["memory"], "16.1 GB")
+
+
 class Policy(Case):
     def best(self, text, *arguments):
         return self.json("simulate", self.write("job.toml", text), "--policy", "best", *arguments)

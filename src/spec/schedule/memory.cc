@@ -1,5 +1,6 @@
 // What a schedule asks of the devices' memory, and what they have room for.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -164,6 +165,27 @@ Status check_in_flight(const plan::Plan& plan, const Schedule& schedule) {
       "a larger in_flight, or tombolo simulate --policy best, which keeps to it");
 }
 
+// A part of what a rank needs, and what makes it smaller.
+struct Part {
+  Bytes size;
+  std::string name;
+  std::string remedy;
+};
+Part largest_part(const plan::Plan& plan, const Standing& standing, Bytes activations,
+                  int64_t in_flight) {
+  const bool recomputes = plan.training.recompute == model::Recompute::kFull;
+  const std::array parts = {
+      Part{activations, fmt::format("activations of {} micro-batches in flight", in_flight),
+           recomputes ? "a smaller micro_batch, or more stages"
+                      : "a smaller micro_batch, recompute = \"full\", or more stages"},
+      Part{standing.state, "weights, gradients and optimizer",
+           "more stages, tensor parallelism, zero = 1, or a smaller model"},
+      Part{standing.prefill, "the shard of the model of [prefill]",
+           "a smaller memory in [prefill], with more stages or a smaller model there"}};
+  return *std::max_element(parts.begin(), parts.end(),
+                           [](const Part& a, const Part& b) { return a.size < b.size; });
+}
+
 }  // namespace
 
 Status check_memory(const plan::Plan& plan, const Schedule& schedule) {
@@ -183,21 +205,15 @@ Status check_memory(const plan::Plan& plan, const Schedule& schedule) {
   const Standing standing = standing_of(plan, shape_of(plan), worst);
   const int64_t in_flight = peak_in_flight(schedule)[worst];
   const Bytes activations = needs[worst] - standing.total();
-  const bool state_is_larger = standing.state > activations;
-  std::string largest =
-      state_is_larger ? fmt::format("weights, gradients and optimizer, {}", brief(standing.state))
-                      : fmt::format("activations of {} micro-batches in flight, {}", in_flight,
-                                    brief(activations));
+  const Part largest = largest_part(plan, standing, activations, in_flight);
+  std::string text = fmt::format("{}, {}", largest.name, brief(largest.size));
   if (standing.exchange > Bytes{})
-    largest += fmt::format("; kept for [exchange], {}", brief(standing.exchange));
-  const bool recomputes = plan.training.recompute == model::Recompute::kFull;
+    text += fmt::format("; kept for [exchange], {}", brief(standing.exchange));
   return infeasible(
       fmt::format("stage {} does not fit in memory: it needs {}, {} has {}; largest: {}",
                   plan.ranks[worst].stage, brief(needs[worst]), device.name, brief(device.memory),
-                  largest),
-      state_is_larger ? "more stages, tensor parallelism, zero = 1, or a smaller model"
-      : recomputes    ? "a smaller micro_batch, or more stages"
-                      : "a smaller micro_batch, recompute = \"full\", or more stages");
+                  text),
+      largest.remedy);
 }
 
 }  // namespace tombolo::schedule

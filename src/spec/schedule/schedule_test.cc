@@ -143,6 +143,10 @@ TEST(Schedule, PeakMemoryHoldsTheModelOfPrefill) {
   plan.prefill = plan::Prefill{.memory = 3_GB};
   EXPECT_EQ(peak_memory(plan, *build(plan))[0], 60_GB + 2_GB + 4 * 5_GB + 3_GB);
   EXPECT_FALSE(check_memory(plan, *build(plan)));
+  plan.prefill->memory = 61_GB;
+  EXPECT_THAT(check_memory(plan, *build(plan)).error().text(),
+              HasSubstr("it needs 143 GB, a100-80g has 83.8 GB; largest: the shard of the model of "
+                        "[prefill], 61 GB\n  try a smaller memory in [prefill]"));
 }
 
 // Of the two stages of a rank both states count, all activations, and the larger workspace.
