@@ -341,4 +341,20 @@ Result<Plan> lay_out(const Job& job) {
   return plan;
 }
 
+std::optional<std::string> note_on_links(const Job& job) {
+  if (!job.stage_times || !job.stage_times->transfer || job.stage_times->latency) return {};
+  std::vector<std::string> links;
+  Seconds longest;
+  for (const cluster::WanLink& link : job.cluster.wan) {
+    if (link.one_way_latency <= 0_s) continue;
+    links.push_back(fmt::format("{} - {}", link.between[0], link.between[1]));
+    longest = std::max(longest, link.one_way_latency);
+  }
+  if (links.empty()) return {};
+  return fmt::format(
+      "one_way_latency of {} has no effect: [stage_times] gives transfer without latency, which is "
+      "then 0; latency = \"{}\" there counts",
+      fmt::join(links, ", "), brief(longest));
+}
+
 }  // namespace tombolo::plan

@@ -73,6 +73,10 @@ Status check_pipelines_are_free(const Job& job);
 // devices. Whether a stage fits into memory depends on the schedule: schedule::check_memory.
 Result<Plan> lay_out(const Job& job);
 
+// What the job says of its links and a Plan of it does not count, a sentence or none: latencies beside
+// [stage_times] transfer, which comes with a latency of its own.
+std::optional<std::string> note_on_links(const Job& job);
+
 // A Job as the text that people write: for `tombolo plan --out job.toml`.
 //
 // Everything is resolved: the model field by field, the cluster in the file, a device by name where

@@ -267,6 +267,20 @@ transfer = "5 ms"
   EXPECT_EQ(channel.serialisation(plan.boundary), 5_ms);
 }
 
+// What is asked for and has no effect is noted.
+TEST(NoteOnLinks, NamesLatenciesThatStageTimesReplace) {
+  const auto note = [](const std::string& more) {
+    return note_on_links(*parse_job(test::kTwoCpus + more, "job.toml"));
+  };
+  const std::string times = "[stage_times]\nforward = \"1 ms\"\nbackward = \"2 ms\"\n";
+  EXPECT_EQ(note(times + "transfer = \"5 ms\"\n"),
+            "one_way_latency of west - east has no effect: [stage_times] gives transfer without "
+            "latency, which is then 0; latency = \"20 ms\" there counts");
+  EXPECT_FALSE(note(times + "transfer = \"5 ms\"\nlatency = \"0 ms\"\n"));
+  EXPECT_FALSE(note(times));
+  EXPECT_FALSE(note(""));
+}
+
 TEST(LayOut, StageTimesMaySayWhatTheWeightsTake) {
   const std::string text = std::string(test::kTwoCpus) + R"([stage_times]
 forward = "1 ms"

@@ -11,7 +11,8 @@
 
 namespace tombolo::command {
 
-// A job or a Plan file, whichever it is, with the replacements applied and the memory checked.
+// A job or a Plan file, whichever it is, with the replacements applied and the memory checked. What of a
+// job has no effect goes to stderr.
 Result<plan::Plan> load_plan(const InputOptions& in);
 
 // The same, where the schedule is still to be chosen: nothing is built or checked.
