@@ -160,13 +160,34 @@ class Compiler {
     if (in.is_cpu_op) return unusable("the host cannot communicate (is_cpu_op is set)");
     if (in.comm_size < 0)
       return unusable(fmt::format("comm_size = {}: must not be negative", in.comm_size));
-    if (in.type != NodeType::kCollective) return check_peer(in, rank);
+    if (in.type != NodeType::kCollective) {
+      TRY(check_span(in.comm_size, 1));
+      return check_peer(in, rank);
+    }
     if (!simulated(in.collective)) {
       return unusable(fmt::format("{} cannot be simulated", to_name(in.collective)),
                       "ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL; BROADCAST is replayed");
     }
     TRY(find_group(in, rank, groups, out));
+    const size_t members = out.group < 0 ? static_cast<size_t>(topology_.npus())
+                                         : out_.groups[static_cast<size_t>(out.group)].ranks.size();
+    TRY(check_span(in.comm_size, static_cast<double>(members)));
     return find_custom(in, out);
+  }
+
+  // No message, and no phase of a collective of so many members, may be longer than what simulated time
+  // can add up: of each byte every member may get all the others'.
+  Status check_span(int64_t bytes, double members) const {
+    constexpr double kBytesPerNs = (1 << 30) / 1e9;  // of a unit of bandwidth
+    constexpr double kMost = 1e17;                   // ns: three years
+    for (size_t d = 0; d < topology_.dimensions(); ++d) {
+      const double bandwidth = topology_.dimension(d).bandwidth;
+      if (static_cast<double>(bytes) * members / (bandwidth * kBytesPerNs) < kMost) continue;
+      return unusable(fmt::format("comm_size = {}: would take years at bandwidth[{}] = {}", bytes,
+                                  d, bandwidth),
+                      "faster links, or smaller messages");
+    }
+    return {};
   }
 
   Status check_peer(const graph::Node& in, int32_t rank) const {
@@ -267,8 +288,9 @@ class Compiler {
       out.tag = in.comm_tag;
       out.replay_ns = in.duration.ns == 0 ? 1 : in.duration.ns;
       if (in.type != NodeType::kCompute) {
-        TRY(during(check_peer(in, static_cast<int32_t>(position)),
-                   fmt::format("reading node {} of {}", in.id, path)));
+        const std::string doing = fmt::format("reading node {} of {}", in.id, path);
+        TRY(during(check_peer(in, static_cast<int32_t>(position)), doing));
+        TRY(during(check_span(in.comm_size, 1), doing));
       }
     }
     return program;

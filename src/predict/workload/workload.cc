@@ -65,6 +65,16 @@ plan::Decisions spread_of(const plan::Decisions& job) {
   return out;
 }
 
+// All of an iteration, one after the other, must fit into 64 bits of nanoseconds.
+Status check_time(const plan::Job& job, const schedule::Shape& shape, const char* what,
+                  Seconds time) {
+  const double times = 8.0 * shape.stages * shape.microbatches;
+  if (time.value >= 0 && time.value * times < 9e9) return {};
+  return unusable(fmt::format("{}: {} takes {}: an iteration would span over 290 years", job.file,
+                              what, brief(time)),
+                  "faster links or devices, or fewer micro-batches");
+}
+
 }  // namespace
 
 Result<Workload> Workload::make(const plan::Job& job, const WorkloadOptions& options) {
@@ -95,7 +105,11 @@ Result<Workload> Workload::make(const plan::Job& job, const WorkloadOptions& opt
   for (const model::Slice& slice : plan::split_layers(*job.model, p)) {
     const size_t index = out.chunks_.size();
     const cost::IterationLaw& law = laws.of(index);
-    if (index > 0) times.transfer.push_back(round_to_ns(laws.transfer(index - 1, c)));
+    if (index > 0) {
+      const Seconds transfer = laws.transfer(index - 1, c);
+      TRY(check_time(job, out.shape_, "a transfer between stages", transfer));
+      times.transfer.push_back(round_to_ns(transfer));
+    }
     for (const std::string& assumed : law.constants().assumed) {
       const auto known = std::find(out.notes_.begin(), out.notes_.end(), assumed);
       if (known == out.notes_.end()) out.notes_.push_back(assumed);
@@ -103,6 +117,8 @@ Result<Workload> Workload::make(const plan::Job& job, const WorkloadOptions& opt
     Chunk chunk;
     chunk.parts = parts_of(job, slice, law, c, options.granularity);
     const cost::StagePrice price = law.stage(alone, slice);
+    TRY(check_time(job, out.shape_, "a micro-batch of a stage",
+                   price.forward + price.backward + price.update));
     chunk.update = price.update.value;
     const plan::StageCost cost{.forward = price.forward, .backward = price.backward};
     times.stages.push_back(schedule::durations_of(cost));

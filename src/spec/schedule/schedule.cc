@@ -67,12 +67,13 @@ Status check_shape(layout::ScheduleKind kind, const Shape& shape) {
   return {};
 }
 
-// A Plan file can say anything; what is played in time must fit into 64 bits of nanoseconds.
-Status check_times(const plan::Plan& plan, const Shape& shape) {
+// A Plan file can say anything, and so can a job's links: each time must fit into 64 bits of nanoseconds, and
+// where the schedule is played in time all of an iteration together.
+Status check_times(const plan::Plan& plan, const Shape& shape, bool played) {
   const double actions =
-      8.0 * static_cast<double>(plan.stages.size()) * static_cast<double>(plan.microbatches());
-  const auto check = [&](const std::string& what, Seconds time) -> Status {
-    if (time.value >= 0 && time.value * actions < 9e9) return {};
+      played ? 8.0 * real(std::ssize(plan.stages)) * real(plan.microbatches()) : 1;
+  const auto check = [](const std::string& what, Seconds time, double times) -> Status {
+    if (time.value >= 0 && time.value * times < 9e9) return {};
     return unusable(fmt::format("{} takes {}: times must not be negative, and all of an iteration "
                                 "together must stay below 290 years",
                                 what, format(time)),
@@ -80,19 +81,21 @@ Status check_times(const plan::Plan& plan, const Shape& shape) {
   };
   for (const plan::PairCost& pair : plan.pairs) {
     TRY(check(fmt::format("a pair of stages {} and {}", pair.forward, pair.backward),
-              pair.duration()));
+              pair.duration(), actions));
   }
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const plan::StageCost& cost = plan.stages[s].cost;
-    TRY(check(fmt::format("forward of stage {}", s), cost.forward));
-    TRY(check(fmt::format("backward of stage {}", s), cost.backward));
-    TRY(check(fmt::format("recompute of stage {}", s), cost.recompute));
+    TRY(check(fmt::format("forward of stage {}", s), cost.forward, actions));
+    TRY(check(fmt::format("backward of stage {}", s), cost.backward, actions));
+    TRY(check(fmt::format("recompute of stage {}", s), cost.recompute, actions));
+    TRY(check(fmt::format("update of stage {}", s), cost.update, 1));
+    TRY(check(fmt::format("reduce of stage {}", s), cost.reduce + cost.reduce_hidden, 1));
     const auto stage = static_cast<int32_t>(s);
     for (int32_t replica = 0; replica < shape.replicas && shape.crosses(stage); ++replica) {
       const plan::Channel channel = plan::expected_channel(plan, plan.rank_of(stage, replica),
                                                            plan.rank_of(stage + 1, replica));
       TRY(check("a transfer over " + channel.link,
-                channel.latency + channel.serialisation(plan.boundary)));
+                channel.latency + channel.serialisation(plan.boundary), actions));
     }
   }
   return {};
@@ -113,11 +116,14 @@ bool crossed_alike(const plan::Plan& plan, int32_t stage, int32_t cell) {
 }
 
 Result<Schedule> build_for(const plan::Plan& plan, const Shape& shape) {
-  if (plan.given) return from_given(*plan.given, shape);
+  if (plan.given) {
+    TRY(during(check_times(plan, shape, false), "reading the Plan"));
+    return from_given(*plan.given, shape);
+  }
   const Policy& policy = policy_of(plan.parallelism.schedule);
   const bool needs_times = policy.rules || !shape.shared.empty();
+  TRY(during(check_times(plan, shape, needs_times), "reading the Plan"));
   if (!needs_times) return build(plan.parallelism.schedule, shape);
-  TRY(during(check_times(plan, shape), "reading the Plan"));
   return build(plan.parallelism.schedule, shape, times_of(plan), plan.parallelism.discipline,
                memory_of(plan));
 }
