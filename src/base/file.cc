@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "base/check.h"
 
@@ -28,6 +29,8 @@ std::string hint_for(int error) {
       return "checking the spelling of the path";
     case EISDIR:
       return "the path of a file, not of a folder";
+    case ENXIO:
+      return "the path of a file, a FIFO or a device";
     default:
       return "";
   }
@@ -43,6 +46,43 @@ Error file_error(const std::string& path, const char* doing, int error) {
 std::string folder_of(const std::string& path) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
   return parent.empty() ? "." : parent;
+}
+
+// As many as Linux follows.
+constexpr int kLinksMax = 40;
+
+// Where a chain of symbolic links ends, whether or not anything is there.
+Result<std::string> end_of_links(const std::string& path) {
+  namespace fs = std::filesystem;
+  fs::path at = path;
+  std::error_code ec;
+  for (int links = 0; fs::is_symlink(at, ec); ++links) {
+    if (links == kLinksMax) return fail(file_error(path, "follow the link", ELOOP));
+    const fs::path next = fs::read_symlink(at, ec);
+    if (ec) return fail(file_error(path, "follow the link", ec.value()));
+    at = at.parent_path() / next;  // an absolute one replaces it
+  }
+  return at.string();
+}
+
+// Pipes and devices may know no such thing.
+int flush_to_disk(int fd) {
+  const int error = fsync(fd) == 0 ? 0 : errno;
+  return error == EINVAL || error == ENOTSUP || error == EROFS ? 0 : error;
+}
+
+bool is_stdout(const struct stat& there) {
+  struct stat about {};
+  return fstat(STDOUT_FILENO, &about) == 0 && about.st_dev == there.st_dev &&
+         about.st_ino == there.st_ino;
+}
+
+// The new file's owner and mode are those of the one that it will replace. A group's permissions are
+// of no use to another group.
+void take_after(int fd, const struct stat& old) {
+  const bool same_group =
+      fchown(fd, old.st_uid, old.st_gid) == 0 || fchown(fd, uid_t(-1), old.st_gid) == 0;
+  fchmod(fd, old.st_mode & (same_group ? 0777 : 0707));
 }
 
 }  // namespace
@@ -71,29 +111,45 @@ Result<std::string> read_file(const std::string& path, int64_t limit) {
   return out;
 }
 
-AtomicFile::AtomicFile(std::string path, std::string temporary, int fd)
-    : path_(std::move(path)), temporary_(std::move(temporary)), fd_(fd) {}
+AtomicFile::AtomicFile(std::string path, std::string place, std::string temporary, int fd)
+    : path_(std::move(path)), place_(std::move(place)), temporary_(std::move(temporary)), fd_(fd) {}
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
-    : path_(std::move(other.path_)), temporary_(std::move(other.temporary_)), fd_(other.fd_) {
-  other.fd_ = -1;
-}
+    : path_(std::move(other.path_)),
+      place_(std::move(other.place_)),
+      temporary_(std::move(other.temporary_)),
+      fd_(std::exchange(other.fd_, -1)) {}
 
 AtomicFile::~AtomicFile() {
   if (fd_ < 0) return;
   close(fd_);
-  unlink(temporary_.c_str());
+  if (!temporary_.empty()) unlink(temporary_.c_str());
 }
 
 Error AtomicFile::error(const char* doing) const { return file_error(path_, doing, errno); }
 
 Result<AtomicFile> AtomicFile::create(const std::string& path) {
-  if (std::filesystem::is_directory(path)) return fail(file_error(path, "write it", EISDIR));
-  std::string temporary = path + ".XXXXXX.tmp";
+  struct stat old {};
+  const bool exists = stat(path.c_str(), &old) == 0;
+  if (exists && S_ISDIR(old.st_mode)) return fail(file_error(path, "write it", EISDIR));
+  if (exists && is_stdout(old)) return in_place(path, fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0));
+  if (exists && !S_ISREG(old.st_mode))
+    return in_place(path, open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
+  const std::string place = TRY(end_of_links(path));
+  std::string temporary = place + ".XXXXXX.tmp";
   const int fd = mkostemps(temporary.data(), 4, O_CLOEXEC);
   if (fd < 0) return fail(file_error(path, "create it", errno));
-  fchmod(fd, 0644);
-  return AtomicFile(path, temporary, fd);
+  if (exists) {
+    take_after(fd, old);
+  } else {
+    fchmod(fd, 0644);
+  }
+  return AtomicFile(path, place, temporary, fd);
+}
+
+Result<AtomicFile> AtomicFile::in_place(const std::string& path, int fd) {
+  if (fd < 0) return fail(file_error(path, "open it for writing", errno));
+  return AtomicFile(path, path, "", fd);
 }
 
 Status AtomicFile::write(std::string_view bytes) {
@@ -109,15 +165,24 @@ Status AtomicFile::write(std::string_view bytes) {
 
 Status AtomicFile::commit() {
   CHECK(fd_ >= 0, "{} is committed or moved away already", path_);
+  if (temporary_.empty()) {
+    if (const int error = flush_to_disk(fd_)) return fail(file_error(path_, "write it", error));
+    close(std::exchange(fd_, -1));
+    return {};
+  }
   if (fsync(fd_) != 0) return fail(error("write it to disk"));
-  if (rename(temporary_.c_str(), path_.c_str()) != 0) return fail(error("rename it into place"));
-  close(fd_);
-  fd_ = -1;
-  return sync_folder(folder_of(path_));  // the rename itself must survive a power cut too
+  if (rename(temporary_.c_str(), place_.c_str()) != 0) return fail(error("rename it into place"));
+  close(std::exchange(fd_, -1));
+  return sync_folder(folder_of(place_));  // the rename itself must survive a power cut too
 }
 
 Status AtomicFile::commit_as(const std::string& path) {
   CHECK(folder_of(path) == folder_of(path_), "{} is not in the folder of {}", path, path_);
+  if (path == path_) return commit();
+  if (temporary_.empty())
+    return unusable(fmt::format("{}: no regular file, which cannot be renamed", path_),
+                    "removing it");
+  place_ = TRY(end_of_links(path));
   path_ = path;
   return commit();
 }

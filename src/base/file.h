@@ -17,6 +17,11 @@ Result<std::string> read_file(const std::string& path, int64_t limit = int64_t{1
 
 // Nothing half-written, ever: bytes go to a temporary name in the same folder, which is fsynced and
 // renamed onto `path` by commit(). Without commit() the destructor removes the temporary file.
+//
+// A symbolic link is followed and stays, also one that leads to nothing yet. A file that exists keeps
+// its mode, and its owner where this process may give files away. What is there and no regular file
+// (a device, a FIFO), or is what stdout goes to, is never replaced: it is opened and written in place,
+// so that what was written before an error has been written.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::string& path);
@@ -30,10 +35,12 @@ class AtomicFile {
   Status commit_as(const std::string& path);
 
  private:
-  AtomicFile(std::string path, std::string temporary, int fd);
+  AtomicFile(std::string path, std::string place, std::string temporary, int fd);
+  static Result<AtomicFile> in_place(const std::string& path, int fd);
   Error error(const char* doing) const;
-  std::string path_;
-  std::string temporary_;
+  std::string path_;       // as the caller calls it
+  std::string place_;      // where its links lead: what is replaced
+  std::string temporary_;  // empty: written in place
   int fd_ = -1;
 };
 

@@ -1,12 +1,15 @@
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <thread>
 
 #include "support/folder_test.h"
 
@@ -133,6 +136,92 @@ TEST_F(File, MayBeNamedAfterWhatItHolds) {
   ASSERT_TRUE(file->commit_as(at("abc")));
   EXPECT_EQ(*read_file(at("abc")), "abc");
   EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(File, ALinkIsFollowedAndStays) {
+  ASSERT_TRUE(make_directories(at("there")));
+  ASSERT_TRUE(write_file(at("there/real"), "old"));
+  std::filesystem::create_symlink("there/real", at("link"));
+  std::filesystem::create_symlink("link", at("link_to_link"));
+  std::filesystem::create_symlink("there/new", at("dangling"));
+  ASSERT_TRUE(write_file(at("link_to_link"), "new"));
+  ASSERT_TRUE(write_file(at("dangling"), "created"));
+  EXPECT_EQ(*read_file(at("there/real")), "new");
+  EXPECT_EQ(*read_file(at("there/new")), "created");
+  for (const char* link : {"link", "link_to_link", "dangling"})
+    EXPECT_TRUE(std::filesystem::is_symlink(at(link))) << link;
+  EXPECT_EQ(files(), 4u) << "no temporary file stays";
+
+  std::filesystem::create_symlink("circle", at("circle"));
+  EXPECT_EQ(write_file(at("circle"), "").error().message,
+            at("circle") + ": cannot follow the link: Too many levels of symbolic links");
+}
+
+TEST_F(File, ItsModeStays) {
+  ASSERT_TRUE(write_file(at("x"), "old"));
+  ASSERT_EQ(chmod(at("x").c_str(), 0600), 0);
+  if (geteuid() == 0) {
+    ASSERT_EQ(chown(at("x").c_str(), 65534, 65534), 0);
+  }
+  struct stat before {
+  }, after{};
+  ASSERT_EQ(stat(at("x").c_str(), &before), 0);
+  ASSERT_TRUE(write_file(at("x"), "new"));
+  ASSERT_EQ(stat(at("x").c_str(), &after), 0);
+  EXPECT_EQ(*read_file(at("x")), "new");
+  EXPECT_NE(before.st_ino, after.st_ino);  // replaced, not overwritten
+  EXPECT_EQ(after.st_mode & 0777, 0600u);
+  EXPECT_EQ(std::pair(after.st_uid, after.st_gid), std::pair(before.st_uid, before.st_gid));
+}
+
+TEST_F(File, AFifoIsWrittenInPlace) {
+  ASSERT_EQ(mkfifo(at("fifo").c_str(), 0600), 0);
+  std::string got;
+  std::thread reader([&] { got = *read_file(at("fifo")); });
+  EXPECT_TRUE(write_file(at("fifo"), "through"));
+  reader.join();
+  EXPECT_EQ(got, "through");
+  EXPECT_TRUE(std::filesystem::is_fifo(at("fifo")));
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(File, AFullDeviceSaysSoAndStays) {
+  // As /dev/full, in a folder of our own.
+  if (mknod(at("full").c_str(), S_IFCHR | 0666, makedev(1, 7)) != 0)
+    GTEST_SKIP() << "this user may not make devices";
+  const int fd = open(at("full").c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) GTEST_SKIP() << "devices of this folder cannot be opened";
+  close(fd);
+  EXPECT_EQ(write_file(at("full"), "x").error().text(),
+            at("full") +
+                ": cannot write it: No space left on device\n"
+                "  try freeing space, or another folder for the output");
+  EXPECT_TRUE(std::filesystem::is_character_file(at("full")));
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(File, WhatStdoutGoesToIsNotReplaced) {
+  const int old = dup(STDOUT_FILENO);
+  const int fd = open(at("out").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+  fflush(stdout);
+  ASSERT_GE(dup2(fd, STDOUT_FILENO), 0);
+  const ssize_t before = write(STDOUT_FILENO, "printed, ", 9);
+  const Status status = write_file(at("out"), "written");
+  dup2(old, STDOUT_FILENO);
+  close(old);
+  close(fd);
+  EXPECT_TRUE(status && before == 9);
+  EXPECT_EQ(*read_file(at("out")), "printed, written");
+}
+
+TEST_F(File, AFifoTakesNoOtherName) {
+  ASSERT_EQ(mkfifo(at("fifo").c_str(), 0600), 0);
+  const int reader = open(at("fifo").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  Result<AtomicFile> file = AtomicFile::create(at("fifo"));
+  ASSERT_TRUE(file);
+  EXPECT_EQ(file->commit_as(at("x")).error().message,
+            at("fifo") + ": no regular file, which cannot be renamed");
+  close(reader);
 }
 
 TEST_F(File, FoldersAreAskedBeforeAnythingIsWritten) {

@@ -1,4 +1,5 @@
 """Bad input gets file, line, key, value and what to try; exit 2, or 3 where nothing fits."""
+import json
 import socket
 import subprocess
 import unittest
@@ -141,6 +142,22 @@ pipeline = 2
         self.refused(2, ["not a Trace"], "report", self.write("t.jsonl", "{}\n"))
         self.refused(2, ["truncated"], "compare",
                      self.write("t.jsonl", '{"tombolo_trace": 1, "provenance": "predicted"}\n'), "t.jsonl")
+
+    def test_a_figure_from_a_machine_that_was_too_busy(self):
+        job = self.job()
+        self.ok("simulate", job, "--out", "predicted.jsonl")
+        self.assertNotIn("machine", self.ok("compare", "predicted.jsonl", "predicted.jsonl", "--warmup", "0"))
+        records = [("machine_busy_share", 0.99), ("machine_own_share", 0.46), ("machine_too_busy", 1)]
+        lines = [json.loads(line) for line in (self.folder / "predicted.jsonl").read_text().splitlines()]
+        lines[0]["provenance"] = "measured"
+        lines[-1]["records"] += len(records)
+        lines[-1:-1] = [{"record": name, "iteration": 0, "rank": 0, "at_ns": 0, "value": value} for name, value in records]
+        self.write("measured.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+        self.assertIn("error +0.0 %)\nmachine: 99 % busy, 46 % with this run: too busy for this figure to mean anything; "
+                      "try again when nothing else runs\n",
+                      self.ok("compare", "predicted.jsonl", "measured.jsonl", "--warmup", "0"))
+        answer = self.json("compare", "predicted.jsonl", "measured.jsonl", "--warmup", "0")
+        self.assertEqual((answer["machine_busy_share"], answer["too_busy"]), (0.99, True))
 
     def test_traces_of_different_plans_are_compared_with_a_warning(self):
         for name, forward in (("one", "4 ms"), ("other", "6 ms")):

@@ -6,7 +6,7 @@
 //   TRY(files.commit());
 //
 // Until commit() the files of these names are what they were, so that a command that cannot write
-// one of its answers replaces none.
+// one of its answers replaces none. Devices and FIFOs are written at add(), as everywhere.
 #pragma once
 
 #include <string>

@@ -1,10 +1,8 @@
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
-#include <array>
 #include <iostream>
 
 #include "base/clock.h"
+#include "base/host_name.h"
 #include "base/units.h"
 #include "perform/transport/join_hosts.h"
 #include "perform/trust/authority.h"
@@ -21,12 +19,6 @@ Result<std::string> directory_of(const InitOptions& options) {
   if (directory.empty())
     return unusable("neither HOME nor XDG_CONFIG_HOME is set", "--directory DIR");
   return directory;
-}
-
-std::string own_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
 }
 
 Status check_free(const std::string& directory) {
@@ -52,7 +44,7 @@ Status describe(const std::string& directory, std::ostream& out) {
 // The first host: an authority and a certificate of its own.
 Status begin(const InitOptions& options, const std::string& directory, std::ostream& out) {
   TRY(check_free(directory));
-  const std::string name = options.name.empty() ? own_name() : options.name;
+  const std::string name = options.name.empty() ? host_name() : options.name;
   TRY(during(trust::check_name(name), "naming this host; --name NAME says it better"));
   const trust::WallTime now = trust::wall_time();
   const trust::Authority authority = TRY(trust::Authority::create(now));
@@ -87,7 +79,7 @@ Status invite(const InitOptions& options, const std::string& directory, std::ost
   welcome.on_listen = [&](uint16_t port) {
     out << fmt::format(
         "on the host that becomes \"{}\", within {}:\n\n  tombolo init --join {}:{} {}\n\n",
-        options.invite, brief(lasts), anywhere ? own_name() : welcome.at.host, port,
+        options.invite, brief(lasts), anywhere ? host_name() : welcome.at.host, port,
         welcome.invitation.text());
     out.flush();
   };

@@ -2,9 +2,9 @@
 
 #include <unistd.h>
 
-#include <array>
 #include <utility>
 
+#include "base/host_name.h"
 #include "perform/update/learning_rate.h"
 #include "predict/cost/price_plan.h"
 
@@ -38,11 +38,6 @@ constexpr Column kColumns[] = {
      [](const plan::Plan&, const launch::Progress& p) { return std::optional(p.wan_wait_share); }}};
 constexpr const char* kEvaluation = "evaluation_loss";
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "host";
-}
-
 }  // namespace
 
 StepBoard::StepBoard(board::Board board, const plan::Plan& plan, WallSeconds wall_seconds,
@@ -61,7 +56,7 @@ Result<StepBoard> StepBoard::open(const std::string& folder, const plan::Plan& p
       TRY(board::Board::open({.folder = folder,
                               .provenance = std::string(to_name(launch::provenance_of(plan))),
                               .columns = std::move(columns),
-                              .host = host_name(),
+                              .host = host_name().empty() ? "host" : host_name(),
                               .process = getpid(),
                               .wall_time = wall_seconds()}));
   return StepBoard(std::move(board), plan, std::move(wall_seconds), std::move(note));
