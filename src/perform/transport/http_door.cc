@@ -99,6 +99,12 @@ Result<std::unique_ptr<HttpDoor>> HttpDoor::open(const Address& at,
     const int yes = 1;
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   });
+  // Pages are whole: 8 KiB of overlapping ranges would ask for a page 2,700 times. The request is the
+  // library's own, and no constant.
+  http.set_pre_routing_handler([](const httplib::Request& request, httplib::Response&) {
+    const_cast<httplib::Request&>(request).ranges.clear();
+    return httplib::Server::HandlerResponse::Unhandled;
+  });
   for (auto& [path, page] : pages) {
     http.Get(path, [page = std::move(page)](const httplib::Request&, httplib::Response& response) {
       response.set_content(page.text(), page.content_type);

@@ -64,6 +64,26 @@ TEST(HttpDoor, HearsNoMoreThanARequest) {
   EXPECT_EQ(http_page((*door)->address(), "/metrics").value(), "served 1\n");
 }
 
+// 2,700 ranges in 8 KiB would be an answer of 2,700 pages.
+TEST(HttpDoor, AnswersWithTheWholePageOnce) {
+  int served = 0;
+  const auto door = HttpDoor::open({"127.0.0.1", 0}, one_page(served));
+  ASSERT_TRUE(door);
+  const int stranger = call((*door)->address());
+  std::string asked = "GET /metrics HTTP/1.1\r\nHost: x\r\nRange: bytes=0-";
+  for (int i = 1; i < 2'600; ++i) asked += ",0-";
+  asked += "\r\n\r\n";
+  ASSERT_EQ(send(stranger, asked.data(), asked.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(asked.size()));
+  std::string answer;
+  char bytes[4096];
+  for (ssize_t got = 0; (got = recv(stranger, bytes, sizeof bytes, 0)) > 0;)
+    answer.append(bytes, static_cast<size_t>(got));
+  close(stranger);
+  EXPECT_THAT(answer, ::testing::StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(answer, ::testing::EndsWith("\r\n\r\nserved 1\n"));
+}
+
 // They are shown the door after 2 s at most, two at a time, or at once where too many wait.
 TEST(HttpDoor, TheSilentDoNotKeepOthersOut) {
   int served = 0;

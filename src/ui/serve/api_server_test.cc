@@ -145,6 +145,16 @@ TEST_F(Served, NoMoreAtOnceThanWasSaid) {
   EXPECT_EQ(post(kHello)->status, 200);
 }
 
+// Each of 1,000 ranges would be a copy of the page.
+TEST_F(Served, PagesAreWholeWhateverRangesAreAskedFor) {
+  open(options());
+  std::string ranges = "bytes=0-";
+  for (int i = 1; i < 1000; ++i) ranges += ",0-";
+  const auto page = client().Get("/metrics", {{"Range", ranges}});
+  EXPECT_EQ(page->status, 200);
+  EXPECT_THAT(page->body, ::testing::StartsWith("#"));
+}
+
 // One that may wait has a place of its own, and says so in its answer.
 TEST_F(Served, ThoseThatMayWaitHavePlacesOfTheirOwn) {
   ServeOptions wanted = options();
