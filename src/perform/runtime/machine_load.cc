@@ -56,7 +56,7 @@ MachineLoad machine_load(const plan::Plan& plan, const trace::Trace& trace,
     if (record.name == kLateRecord) {
       double& worst = late[record.iteration];
       worst = std::max(worst, record.value);
-    } else if (record.name == kRealtimeRecord) {
+    } else if (record.name == trace::kRealtimeRecord) {
       load.realtime = load.realtime && record.value != 0;
       ++told;
     } else if (record.name == kCoresUsedRecord) {
@@ -77,7 +77,8 @@ MachineLoad machine_load(const plan::Plan& plan, const trace::Trace& trace,
   }
   load.lateness = middle(std::move(shares));
   const double busy = load.realtime ? load.own_busy : cpu_busy.value_or(load.own_busy);
-  load.too_busy = load.emulated && (load.lateness > kLatenessShareMax || busy > kCpuBusyMax);
+  load.too_busy = busy > kCpuBusyMax && (load.emulated || busy - load.own_busy > kOthersShareMax);
+  if (load.emulated && load.lateness > kLatenessShareMax) load.too_busy = true;
   return load;
 }
 
@@ -85,35 +86,28 @@ void add_records(const MachineLoad& load, trace::Trace& trace) {
   const auto add = [&](const char* name, double value) {
     trace.records.push_back({.name = name, .value = value});
   };
-  if (load.cpu_busy) add(kCpuBusyRecord, *load.cpu_busy);
-  if (load.emulated) {
-    add(kLatenessRecord, load.lateness);
-    add(kTooBusyRecord, load.too_busy ? 1 : 0);
-  }
+  if (load.cpu_busy) add(trace::kCpuBusyRecord, *load.cpu_busy);
+  add(trace::kOwnBusyRecord, load.own_busy);
+  if (load.emulated) add(trace::kLatenessRecord, load.lateness);
+  add(trace::kTooBusyRecord, load.too_busy ? 1 : 0);
   trace::normalize(trace);
 }
 
-std::string MachineLoad::brief() const {
-  std::string out = "machine: ";
-  if (!emulated) return out + fmt::format("{} ranks compute on {} cores", ranks, cores);
-  if (cpu_busy) out += fmt::format("{:.0f} % busy, ", 100 * *cpu_busy);
-  out += fmt::format("{:.0f} % with this run, ", 100 * own_busy);
-  out += fmt::format("emulated waits late by {:.1f} % of an iteration at most", 100 * lateness);
-  if (realtime) out += ", real-time scheduling";
-  if (!too_busy) return out + ": fine";
-  return out +
-         ": too busy for this figure to mean anything; try a larger run.byte_scale or fewer ranks";
+std::string MachineLoad::note() const {
+  if (emulated || ranks <= cores) return "";
+  return fmt::format("machine: {} ranks compute on {} cores", ranks, cores);
 }
 
 Value::Table MachineLoad::table() const {
   Value::Table out{{"emulated", emulated},
                    {"cpu_busy", cpu_busy ? Value(*cpu_busy) : Value()},
                    {"ranks", ranks},
-                   {"cores", cores}};
-  if (!emulated) return out;
-  out.push_back({"own_busy", own_busy});
-  out.push_back({"lateness", lateness});
-  out.push_back({"realtime", realtime});
+                   {"cores", cores},
+                   {"own_busy", own_busy}};
+  if (emulated) {
+    out.push_back({"lateness", lateness});
+    out.push_back({"realtime", realtime});
+  }
   out.push_back({"too_busy", too_busy});
   return out;
 }

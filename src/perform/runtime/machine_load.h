@@ -13,8 +13,12 @@
 // Beyond 2 % of lateness the machine is a visible part of the figure: predictions are held to
 // 10 %, and a fifth of that is what the emulation may cost. Beyond 90 % busy somebody is nearly
 // always in the way of a rank that is due, queues form, and the lateness that was seen says little
-// about the next run. Ranks that really compute have no such figure: more of them than cores is
-// worth a note.
+// about the next run.
+//
+// Ranks that really compute are late in no such way, and may well fill the machine themselves. There
+// it is too busy where more than 90 % of it was, and a tenth went to others. Ranks on other hosts
+// count as this one's, so that a run on several may be disturbed without a word. More computing ranks
+// than cores are worth a note.
 #pragma once
 
 #include <cstdint>
@@ -26,38 +30,32 @@
 #include "base/value.h"
 #include "perform/runtime/kernels.h"
 #include "spec/plan/plan.h"
+#include "spec/trace/machine_words.h"
 #include "spec/trace/trace.h"
 
 namespace tombolo::runtime {
 
 inline constexpr double kLatenessShareMax = 0.02;
 inline constexpr double kCpuBusyMax = 0.90;
+inline constexpr double kOthersShareMax = 0.10;
 
-// Records of a Trace; the report shows all that begin with "machine_". Of emulated ranks: seconds
-// per iteration; 1 or 0; how many cores it used.
+// Records of a Trace, beside those of the whole run (spec/trace/machine_words.h). Of emulated ranks:
+// seconds per iteration; of all: how many cores it used.
 inline constexpr const char* kLateRecord = "machine_late_s";
-inline constexpr const char* kRealtimeRecord = "machine_realtime";
 inline constexpr const char* kCoresUsedRecord = "machine_cores_used";
-// Of the whole run: shares; 1 or 0.
-inline constexpr const char* kCpuBusyRecord = "machine_busy_share";
-inline constexpr const char* kLatenessRecord = "machine_lateness_share";
-inline constexpr const char* kTooBusyRecord = "machine_too_busy";
 
 struct MachineLoad {
   bool emulated = false;           // any rank
   double lateness = 0;             // share of an iteration: its worst rank's; the middle iteration
   std::optional<double> cpu_busy;  // share; nothing where it could not be measured
-  double own_busy = 0;             // of it the emulated ranks
+  double own_busy = 0;             // of it the ranks
   bool realtime = false;           // all emulated ranks ran under SCHED_FIFO
   int64_t ranks = 0;
   int64_t cores = 0;
   bool too_busy = false;
 
-  // Whether a person should hear of it: always where something is emulated.
-  bool worth_a_line() const { return emulated || ranks > cores; }
-  // "machine: 41 % busy, 12 % with this run, emulated waits late by 0.2 % of an iteration at most:
-  // fine".
-  std::string brief() const;
+  // "machine: 4 ranks compute on 2 cores"; empty where there are enough, or none compute.
+  std::string note() const;
   Value::Table table() const;  // for JSON
 };
 

@@ -1,14 +1,15 @@
 #include "perform/runtime/machine_load.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <map>
 
 #include "support/test_plan.h"
 
 namespace tombolo::runtime {
 namespace {
 
-using ::testing::HasSubstr;
+using trace::kRealtimeRecord;
 
 constexpr int64_t kMillisecond = 1'000'000;
 
@@ -46,22 +47,15 @@ TEST(MachineLoad, TheWorstRankOfTheMiddleIterationCounts) {
   const MachineLoad load = machine_load(plan, trace, 0.41, 2);
   EXPECT_DOUBLE_EQ(load.lateness, 0.03);
   EXPECT_TRUE(load.too_busy);
-  EXPECT_THAT(load.brief(), HasSubstr("too busy for this figure to mean anything; try a larger "
-                                      "run.byte_scale or fewer ranks"));
 }
 
 TEST(MachineLoad, AQuietMachineIsFine) {
   const plan::Plan plan = make_test_plan({});
   trace::Trace trace = trace_with({{50, 50}, {0.1, 0.2}, {0.1, 0.2}});
-  EXPECT_EQ(machine_load(plan, trace, 0.41, 2).brief(),
+  add_records(machine_load(plan, trace, 0.41, 2), trace);
+  EXPECT_EQ(trace::machine_words(trace).line,
             "machine: 41 % busy, 0 % with this run, emulated waits late by 0.2 % of an iteration "
             "at most: fine");
-  for (int32_t rank = 0; rank < 2; ++rank) {
-    trace.records.push_back({.name = kRealtimeRecord, .rank = rank, .value = 1});
-  }
-  EXPECT_EQ(machine_load(plan, trace, {}, 2).brief(),
-            "machine: 0 % with this run, emulated waits late by 0.2 % of an iteration at most, "
-            "real-time scheduling: fine");
 }
 
 // Two ranks use 0.5 cores each of two: with real-time scheduling nobody else is in their way.
@@ -79,29 +73,51 @@ TEST(MachineLoad, OthersGiveWayToRealtimeRanks) {
   EXPECT_TRUE(machine_load(plan, trace, 0.95, 1).too_busy) << "they fill the one core";
 }
 
-// Real kernels compute with all there is: a note, and no verdict.
-TEST(MachineLoad, MoreComputingRanksThanCoresIsANote) {
-  plan::Plan plan = make_test_plan({.stages = 4});
-  for (auto& datacenter : plan.cluster.datacenters) {
-    datacenter.device.kind = cluster::DeviceKind::kCpu;
+class ComputingRanks : public ::testing::Test {
+ protected:
+  ComputingRanks() {
+    for (auto& datacenter : plan_.cluster.datacenters)
+      datacenter.device.kind = cluster::DeviceKind::kCpu;
   }
-  const MachineLoad load = machine_load(plan, {}, 0.99, 2);
-  EXPECT_FALSE(load.too_busy);
-  EXPECT_TRUE(load.worth_a_line());
-  EXPECT_EQ(load.brief(), "machine: 4 ranks compute on 2 cores");
-  EXPECT_FALSE(machine_load(plan, {}, 0.99, 4).worth_a_line());
+  // Of four ranks that use so many cores together.
+  MachineLoad load(double cores_used, double cpu_busy, int64_t cores) const {
+    trace::Trace trace;
+    for (int32_t rank = 0; rank < 4; ++rank)
+      trace.records.push_back({.name = kCoresUsedRecord, .rank = rank, .value = cores_used / 4});
+    return machine_load(plan_, trace, cpu_busy, cores);
+  }
+
+  plan::Plan plan_ = make_test_plan({.stages = 4});
+};
+
+TEST_F(ComputingRanks, MoreThanCoresAreANote) {
+  const MachineLoad crowded = load(1.96, 0.99, 2);
+  EXPECT_FALSE(crowded.too_busy) << "they compute with all there is, and nobody else does";
+  EXPECT_EQ(crowded.note(), "machine: 4 ranks compute on 2 cores");
+  EXPECT_EQ(load(1.96, 0.99, 4).note(), "");
+}
+
+// Two of four cores are theirs, and one and a half went to others: 0.98 - 0.5 of the machine.
+TEST_F(ComputingRanks, AreSlowedDownByWhatElseRuns) {
+  const MachineLoad disturbed = load(2, 0.98, 4);
+  EXPECT_TRUE(disturbed.too_busy);
+  EXPECT_DOUBLE_EQ(disturbed.own_busy, 0.5);
+  EXPECT_FALSE(load(2, 0.85, 4).too_busy) << "there was room for both";
+  EXPECT_FALSE(load(8, 0.98, 4).too_busy) << "some of them are on other hosts";
+  EXPECT_FALSE(machine_load(plan_, {}, {}, 2).too_busy) << "nothing was measured";
 }
 
 TEST(MachineLoad, TheTraceSaysItToo) {
   const plan::Plan plan = make_test_plan({});
   trace::Trace trace = trace_with({{0, 0}});
   add_records(machine_load(plan, trace, 0.5, 2), trace);
-  ASSERT_EQ(trace.records.size(), 5u);
-  EXPECT_EQ(trace.records[0].name, kCpuBusyRecord);
-  EXPECT_EQ(trace.records[0].value, 0.5);
-  EXPECT_EQ(trace.records[1].name, kLatenessRecord);
-  EXPECT_EQ(trace.records[2].name, kTooBusyRecord);
-  EXPECT_EQ(trace.records[2].value, 0);
+  std::map<std::string, double> records;
+  for (const trace::Record& record : trace.records) records[record.name] = record.value;
+  records.erase(kLateRecord);
+  EXPECT_EQ(records, (std::map<std::string, double>{{trace::kCpuBusyRecord, 0.5},
+                                                    {trace::kOwnBusyRecord, 0},
+                                                    {trace::kLatenessRecord, 0},
+                                                    {trace::kTooBusyRecord, 0}}));
 }
 
 // user 100, nice 5, system 20, idle 300, iowait 7, irq 1, softirq 2, steal 10; guest is in user.

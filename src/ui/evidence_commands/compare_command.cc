@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "spec/trace/compare.h"
+#include "spec/trace/machine_words.h"
 #include "spec/trace/trace_file.h"
 #include "ui/command/answer.h"
 #include "ui/evidence_commands/evidence_commands.h"
@@ -60,6 +61,7 @@ Status compare(const CompareOptions& options, std::ostream& out) {
   const std::vector<trace::PlanDifference> differences =
       same_plan ? std::vector<trace::PlanDifference>()
                 : trace::plan_differences(predicted.header, measured.header);
+  const trace::MachineWords machine = trace::machine_words(measured);
   if (options.json) {
     command::print_json(
         out, {{"predicted_provenance", std::string(to_name(predicted.header.provenance))},
@@ -68,6 +70,8 @@ Status compare(const CompareOptions& options, std::ostream& out) {
               {"measured_iteration_ns", result.measured_iteration.ns},
               {"iteration_error", result.iteration_error},
               {"measured_iterations", result.measured_iterations},
+              {"machine_busy_share", or_null(machine.busy_share)},
+              {"too_busy", machine.too_busy},
               {"same_plan", same_plan},
               {"plan_differences_count", static_cast<int64_t>(differences.size())},
               {"plan_differences", differences_json(differences)},
@@ -85,6 +89,7 @@ Status compare(const CompareOptions& options, std::ostream& out) {
       measured.header.provenance, seconds(result.measured_iteration),
       fmt::format("median of {}, without the first {}; error {}", result.measured_iterations,
                   options.warmup, command::percent(result.iteration_error)));
+  if (machine.too_busy) out << machine.line << "\n";
   out << fmt::format("  {:<8} {:>6} {:>12} {:>12} {:>9}\n", "action", "stage",
                      to_name(predicted.header.provenance), to_name(measured.header.provenance),
                      "error");
