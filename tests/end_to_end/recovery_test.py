@@ -237,6 +237,26 @@ class Recovery(Case):
         self.assertIn("interrupted after step", (self.folder / "errors").read_text())
         self.assertFalse((self.folder / "run" / "journal").exists())
 
+    def test_two_runs_with_one_folder_of_checkpoints(self):
+        """Also where the second one would begin, or go on from what the first one has so far."""
+        process = self.start(four_emulated(100000, 2))
+        self.runs(process)
+        for more in [], ["--resume"], ["--restarts", "0"]:
+            message = self.refused(2, ["checkpoints: another run (", "/run) writes its checkpoints here", "--checkpoints"],
+                                   "train", "job.toml", "--out", "other", *more)
+            self.assertEqual(message.count("another run"), 1)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=GUARD_S)
+        self.assertIn("interrupted after step", (self.folder / "errors").read_text())
+        self.assertFalse((self.folder / "checkpoints" / "lock").exists())
+
+    def test_a_folder_that_is_not_ours_stays(self):
+        (self.folder / "kept").mkdir()
+        (self.folder / "kept" / "thesis.txt").write_text("mine")
+        self.write("job.toml", four_emulated(2, 1000))
+        self.ok("train", "job.toml", "--out", ".")
+        self.assertEqual((self.folder / "kept" / "thesis.txt").read_text(), "mine")
+
 
 class Gateway:
     """Passes on what comes to its port, and resets all connections when it is told to, as a gateway does that forgets."""

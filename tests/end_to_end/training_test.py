@@ -212,6 +212,13 @@ class Real(Case):
         self.assertEqual(self.json("simulate", job, "--hardware", "hardware.json")["cost_source"], "profile")
         answer = self.json("train", job, "--hardware", "hardware.json", "--out", "run")
         self.assertEqual(answer["provenance"], "measured")
+        # Whether the machine was too busy is no matter of ours; that all say the same of it is.
+        self.assertEqual(answer["too_busy"], answer["machine"]["too_busy"])
+        self.assertEqual("too busy for this figure to mean anything" in self.ok("compare", answer["predicted_trace"], answer["trace"]),
+                         answer["too_busy"])
+        compared = self.json("compare", answer["predicted_trace"], answer["trace"])
+        for key in "machine_busy_share", "too_busy":
+            self.assertEqual(compared[key], answer[key])
         self.assertGreater(answer["tokens_per_s"], 0)
         self.assertTrue(pathlib.Path(self.folder / answer["trace"]).exists())
         # Measured for this job only.

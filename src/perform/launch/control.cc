@@ -76,6 +76,7 @@ void describe(Archive& a, Survey& m) {
   a.required("output", m.output);
   a.optional("checkpoints", m.checkpoints);
   a.required("fresh", m.fresh);
+  a.optional("run", m.run);
 }
 
 template <class Archive>

@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "perform/launch/berths.h"
+#include "perform/launch/checkpoint_lock.h"
 #include "perform/launch/child_process.h"
 #include "perform/launch/farewell.h"
 #include "perform/launch/membership.h"
@@ -47,16 +48,19 @@ struct Past {
   int lacking = 0;                   // gatherings in a row in which no host had the state
 };
 
+bool takes_checkpoints(const plan::Plan& plan) {
+  return plan.checkpoint && plan.checkpoint->every > 0;
+}
+
 // The checkpoint that all begin with, if there is one. Reads only.
 Result<std::optional<runtime::FoundCheckpoint>> checkpoint_of(const plan::Plan& plan,
                                                               const LaunchOptions& options,
                                                               bool goes_on) {
-  const bool takes_checkpoints = plan.checkpoint && plan.checkpoint->every > 0;
   if (options.resume && !plan.checkpoint) {
     return unusable("there is nothing to resume from: the job has no [checkpoint]",
                     "[checkpoint] with directory = \"checkpoints\" and every = 10");
   }
-  if (!takes_checkpoints && !options.resume) return std::nullopt;
+  if (!takes_checkpoints(plan) && !options.resume) return std::nullopt;
   const std::string& directory = plan.checkpoint->directory;
   // A run that lost somebody when it was all but done still has its last steps to do.
   const auto found =
@@ -73,6 +77,14 @@ Result<std::optional<runtime::FoundCheckpoint>> checkpoint_of(const plan::Plan& 
   }
   if (found) TRY(runtime::check_fits(*found, plan));
   return found;
+}
+
+// While this host works for the run. Where there are checkpoints already, before a word about them:
+// they may be another run's, which still goes on.
+Result<CheckpointLock> lock_checkpoints(const plan::Plan& plan, const LaunchOptions& options,
+                                        Clock& clock) {
+  return CheckpointLock::take(plan.checkpoint->directory,
+                              run_name(options.output, options.restarts > 0), clock);
 }
 
 class Launch {
@@ -553,6 +565,7 @@ Status Launch::all_came() {
 
 void Launch::open_desk() {
   desk_.emplace(plan_, StateDesk::Options{.output = options_.output,
+                                          .run = run_name(options_.output, options_.restarts > 0),
                                           .epoch = static_cast<int64_t>(membership_.epoch()),
                                           .goes_on = goes_on_,
                                           .resume = options_.resume,
@@ -850,7 +863,7 @@ void Launch::clean_up() {
   // Also those of which the report never came, because its rank was killed or stopped before. But
   // where all shards were there another host may have the manifest, and go on from them. Where
   // nobody began, other hosts may have a manifest that this one lacks.
-  if (plan_.checkpoint && (begun_ || !options_.rendezvous)) {
+  if (takes_checkpoints(plan_) && (begun_ || !options_.rendezvous)) {
     runtime::discard_unfinished(plan_.checkpoint->directory, first_iteration_,
                                 desk_ ? desk_->complete() : std::set<int64_t>());
   }
@@ -879,8 +892,8 @@ Result<RunSummary> Launch::conclude() {
       during(trace::write_trace(summary.trace_path, summary.trace), "writing the trace");
   clean_up();
   TRY(written);
-  if (checkpoint_) {
-    summary.checkpoint = checkpoint_->folder;
+  if (checkpoint_) summary.checkpoint = checkpoint_->folder;
+  if (checkpoint_ && takes_checkpoints(plan_)) {
     // Nobody can be lost any more. Other hosts have done so, but for one that was wanted until now.
     runtime::retire_checkpoints(plan_.checkpoint->directory, checkpoint_->manifest.step,
                                 plan_.checkpoint->keep);
@@ -900,25 +913,31 @@ Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, 
   const bool lasting = options.restarts > 0;
   // What is refused leaves the folder as it is, journal and kept states included.
   const bool goes_on = lasting && TRY(Membership::was_cut_short(plan, options.output));
+  std::optional<CheckpointLock> lock;
+  if (takes_checkpoints(plan) && std::filesystem::exists(plan.checkpoint->directory))
+    lock.emplace(TRY(lock_checkpoints(plan, options, clock)));
   TRY(checkpoint_of(plan, options, goes_on));
+  if (takes_checkpoints(plan) && !lock) {
+    TRY(make_directories(plan.checkpoint->directory));
+    lock.emplace(TRY(lock_checkpoints(plan, options, clock)));
+  }
   MembershipOptions members{.output = lasting ? options.output : "",
                             .all_ended = options.all_ended,
                             .terms = options.terms,
                             .losses_max = options.restarts};
   if (options.rendezvous) members.gather_max = options.rendezvous->join_max;
   const auto membership = TRY(Membership::open(plan, members, clock));
-  const std::string kept = runtime::kept_folder(options.output);
-  std::error_code ec;
   Past past;
   if (membership->goes_on()) past.why = "the launcher of this run was killed";
-  if (past.why.empty()) std::filesystem::remove_all(kept, ec);
+  if (past.why.empty()) runtime::remove_kept(options.output);
   std::optional<double> first_loss;
   int restarts = 0;
   const auto end = [&](Result<RunSummary> summary) {
     // What could not be written down is left as it was: the next launcher goes on from there.
     if (!summary && !membership->status()) return summary;
     membership->close(summary ? "all steps are done" : summary.error().message);
-    std::filesystem::remove_all(kept, ec);
+    runtime::remove_kept(options.output);
+    std::error_code ec;
     if (lasting) std::filesystem::remove(Membership::journal_path(options.output), ec);
     return summary;
   };

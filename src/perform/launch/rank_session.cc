@@ -328,7 +328,8 @@ Status RankSession::join() {
 
 // What this host says about folders counts; else what the launcher does.
 Status RankSession::take_stock(const Survey& survey) {
-  StatePlaces places{options_.output.empty() ? survey.output : options_.output, survey.checkpoints};
+  StatePlaces places{options_.output.empty() ? survey.output : options_.output, survey.checkpoints,
+                     survey.run};
   if (!survey.checkpoints.empty() && !options_.checkpoints.empty())
     places.checkpoints = options_.checkpoints;
   keeper_.emplace(
@@ -410,7 +411,7 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
   const bool takes_checkpoints = plan.checkpoint && plan.checkpoint->every > 0;
   if (takes_checkpoints && keeper_->places().checkpoints.empty())
     return failed("the launcher did not say where checkpoints go");
-  TRY(during(keeper_->check(takes_checkpoints),
+  TRY(during(keeper_->prepare(takes_checkpoints),
              "preparing the folders of " + rank_name(plan, options_.rank)));
   const auto kernels =
       TRY(during(make_kernels(plan, options_.rank), "loading " + rank_name(plan, options_.rank)));
@@ -498,10 +499,8 @@ Status RankSession::perform_all(const plan::Plan& plan, const schedule::Schedule
   }
   if (kernels.state_bytes() > 0) add("state_bytes", static_cast<double>(kernels.state_bytes()));
   if (plan.run.threads) add("threads", static_cast<double>(kernels.threads()));
-  if (emulated) {
-    add(runtime::kRealtimeRecord, realtime ? 1 : 0);
-    add(runtime::kCoresUsedRecord, cpu.cores());
-  }
+  if (emulated) add(trace::kRealtimeRecord, realtime ? 1 : 0);
+  add(runtime::kCoresUsedRecord, cpu.cores());
   TRY(during(write_trace(part), "writing the trace"));
   if (relay_) TRY(relay_->finish());
   // A slow link may need long for the last gradients; a stop, or a lost peer, ends the wait.
@@ -531,7 +530,7 @@ void RankSession::tidy_up() {
   if (places.output.empty()) return;  // the launcher's folder, which it tidies up itself
   if (std::count(over_->fetched.begin(), over_->fetched.end(), options_.rank) > 0)
     std::filesystem::remove(rank_trace_path(places.output, options_.rank), ec);
-  std::filesystem::remove_all(runtime::kept_folder(places.output), ec);
+  runtime::remove_kept(places.output);
 }
 
 // Not where the launcher said that all is over. Once: by the listening thread when it hears the
@@ -658,7 +657,8 @@ std::string RankSession::state_folder() const {
 // a rank's whose host has them.
 Status RankSession::resume(const plan::Plan& plan, runtime::Kernels& kernels) {
   const std::string& checkpoints = keeper_->places().checkpoints;
-  if (!checkpoints.empty()) runtime::discard_unfinished(checkpoints, start_.first_iteration);
+  if (plan.checkpoint && plan.checkpoint->every > 0 && !checkpoints.empty())
+    runtime::discard_unfinished(checkpoints, start_.first_iteration);
   if (!start_.state) return kernels.begin_anew();
   if (start_.state->step + 1 != start_.first_iteration)
     return failed(fmt::format("a state of step {} for iteration {}", start_.state->step,

@@ -10,15 +10,15 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/host_name.h"
+
 namespace tombolo::launch {
 namespace {
 
 // Up to the first dot, as MASTER_ADDR may be the full name and gethostname() the short one.
 bool is_own_name(const std::string& name) {
-  std::array<char, 256> own{};
-  if (gethostname(own.data(), own.size() - 1) != 0) return false;
-  const std::string_view short_own =
-      std::string_view(own.data()).substr(0, std::string_view(own.data()).find('.'));
+  const std::string own = host_name();
+  const std::string_view short_own = std::string_view(own).substr(0, own.find('.'));
   return !short_own.empty() && std::string_view(name).substr(0, name.find('.')) == short_own;
 }
 

@@ -31,7 +31,8 @@ Survey StateDesk::survey() const {
   const bool takes = plan_.checkpoint && (plan_.checkpoint->every > 0 || options_.resume);
   return {.output = std::filesystem::absolute(options_.output).string(),
           .checkpoints = takes ? plan_.checkpoint->directory : "",
-          .fresh = !options_.goes_on};
+          .fresh = !options_.goes_on,
+          .run = options_.run};
 }
 
 Status StateDesk::add(int32_t rank, const Inventory& inventory) {

@@ -32,6 +32,7 @@ class StateDesk {
  public:
   struct Options {
     std::string output;      // the launcher's folder
+    std::string run = {};    // what ranks call it in the lock of its checkpoints
     int64_t epoch = 0;       // that gathers
     bool goes_on = false;    // with a run that lost somebody
     bool resume = false;     // a person said so

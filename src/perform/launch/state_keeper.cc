@@ -1,7 +1,5 @@
 #include "perform/launch/state_keeper.h"
 
-#include <filesystem>
-
 #include "base/file.h"
 #include "perform/launch/rank_session.h"
 #include "perform/runtime/kept_state.h"
@@ -58,18 +56,21 @@ Inventory StateKeeper::take_stock(bool fresh) const {
   Inventory out;
   if (!places_.checkpoints.empty())
     out.files = runtime::list_checkpoints(places_.checkpoints, kStepsListed);
-  std::error_code ec;
   if (fresh) {
-    std::filesystem::remove_all(runtime::kept_folder(places_.output), ec);
+    runtime::remove_kept(places_.output);
   } else {
     out.kept = runtime::list_kept(places_.output, rank_);
   }
   return out;
 }
 
-Status StateKeeper::check(bool takes_checkpoints) const {
+Status StateKeeper::prepare(bool takes_checkpoints) {
   TRY(check_writable(places_.output));
-  return takes_checkpoints ? check_writable(places_.checkpoints) : Status();
+  if (!takes_checkpoints) return {};
+  TRY(check_writable(places_.checkpoints));
+  if (!places_.run.empty() && !lock_)
+    lock_.emplace(TRY(CheckpointLock::take(places_.checkpoints, places_.run, threads_)));
+  return {};
 }
 
 void StateKeeper::take(Order order) {

@@ -11,11 +11,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <variant>
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "perform/launch/checkpoint_lock.h"
 #include "perform/launch/control.h"
 #include "spec/plan/plan.h"
 
@@ -25,6 +27,7 @@ namespace tombolo::launch {
 struct StatePlaces {
   std::string output;       // its part of the Trace, and kept states
   std::string checkpoints;  // empty: the Plan has none
+  std::string run = {};     // whose they are (checkpoint_lock.h); empty: they are not locked
 };
 
 // What is said to whom who lacks `asked` of it: an answer with the bytes, or with what is wrong.
@@ -41,9 +44,9 @@ class StateKeeper {
   // What of earlier attempts is here; where the run begins afresh nothing of kept states, which
   // are removed. On the calling thread.
   Inventory take_stock(bool fresh) const;
-  // All folders can be written to, that of checkpoints where some will be: before the first step,
-  // and not after the last one.
-  Status check(bool takes_checkpoints) const;
+  // All folders can be written to, that of checkpoints where some will be, and no other run writes
+  // there as long as this keeper is: before the first step, and not after the last one.
+  Status prepare(bool takes_checkpoints);
 
   // To be done in order; returns at once. Trouble is the launcher's to hear.
   using Order = std::variant<Commit, Drop, Retire, FileRequest>;
@@ -66,6 +69,7 @@ class StateKeeper {
   const std::unique_ptr<Signal> changed_;
   std::deque<Order> orders_;
   bool over_ = false;
+  std::optional<CheckpointLock> lock_;
   std::unique_ptr<Thread> thread_;
 };
 

@@ -128,14 +128,30 @@ TEST_F(Keeping, AFreshRunForgetsWhatWasKept) {
   EXPECT_FALSE(fs::exists(runtime::kept_folder(places_.output)));
 }
 
+TEST_F(Keeping, AnotherRunsCheckpointsAreNotWritten) {
+  ManualClock clock;
+  ASSERT_TRUE(make_directories(places_.checkpoints));
+  const auto other = CheckpointLock::take(places_.checkpoints, "a:/run", clock);
+  places_.run = "b:/run";
+  StateKeeper keeper(
+      places_, 0, [](const ControlMessage&) { return Status(); }, clock);
+  EXPECT_THAT(keeper.prepare(true).error().text(), HasSubstr("another run (a:/run)"));
+  EXPECT_TRUE(keeper.prepare(false)) << "it takes none";
+  places_.run = "a:/run";
+  StateKeeper same(
+      places_, 0, [](const ControlMessage&) { return Status(); }, clock);
+  EXPECT_TRUE(same.prepare(true));
+}
+
 TEST_F(Keeping, FoldersThatCannotBeAreNamedBeforeTheFirstStep) {
   ASSERT_TRUE(write_file(folder_ + "/file", "x"));
   StateKeeper keeper(
       {folder_ + "/file/out", ""}, 0, [](const ControlMessage&) { return Status(); }, clock_);
-  EXPECT_THAT(keeper.check(false).error().text(), HasSubstr(folder_ + "/file/out: cannot create"));
+  EXPECT_THAT(keeper.prepare(false).error().text(),
+              HasSubstr(folder_ + "/file/out: cannot create"));
   StateKeeper good(
       places_, 0, [](const ControlMessage&) { return Status(); }, clock_);
-  EXPECT_TRUE(good.check(true));
+  EXPECT_TRUE(good.prepare(true));
   EXPECT_TRUE(fs::is_empty(places_.output)) << "the probe is gone";
   EXPECT_TRUE(fs::exists(places_.checkpoints));
 }

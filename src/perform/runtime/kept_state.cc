@@ -127,6 +127,17 @@ std::string kept_folder(const std::string& output, uint64_t epoch) {
   return fmt::format("{}/{}{}", kept_folder(output), kEpochPrefix, epoch);
 }
 
+void remove_kept(const std::string& output) {
+  std::vector<fs::path> ours;
+  std::error_code ec;
+  for (const auto& folder : fs::directory_iterator(kept_folder(output), ec)) {
+    if (epoch_of(folder.path().filename().string())) ours.push_back(folder.path());
+  }
+  for (const fs::path& folder : ours) fs::remove_all(folder, ec);
+  const bool is_link = fs::is_symlink(kept_folder(output), ec);
+  if (!ours.empty() && !is_link) fs::remove(kept_folder(output), ec);  // only where it is empty
+}
+
 std::vector<KeptShard> list_kept(const std::string& output, int32_t rank) {
   std::vector<KeptShard> out;
   const std::string own = fmt::format("rank-{}.json", rank);

@@ -85,6 +85,8 @@ class KeptState {
 // "run/kept", and the folder of an epoch in it.
 std::string kept_folder(const std::string& output);
 std::string kept_folder(const std::string& output, uint64_t epoch);
+// The kept states of all epochs. What else lies in that folder is somebody else's, and stays.
+void remove_kept(const std::string& output);
 
 // One of them: what stands beside a shard, and makes it exist.
 struct KeptShard {

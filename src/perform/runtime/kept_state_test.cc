@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/file.h"
 #include "perform/runtime/emulated_kernels.h"
 #include "support/folder_test.h"
 #include "support/test_plan.h"
@@ -37,6 +38,23 @@ TEST_F(KeptStates, AreOfTheLastStepsThatAreWhole) {
   kept.updated(4);
   ASSERT_TRUE(kept.leave(kernels_));
   EXPECT_EQ(newest(), 4);
+}
+
+// A run's output may be a folder that has a "kept" of its own.
+TEST_F(KeptStates, AreRemovedAndNothingElseIs) {
+  KeptState kept(kept_, 0, 7, 3);
+  ASSERT_TRUE(kept.leave(kernels_));
+  for (const char* file : {"thesis.txt", "epoch-x", "epoch-1.txt"})
+    ASSERT_TRUE(write_file(kept_folder(output_) + "/" + file, "mine"));
+  remove_kept(output_);
+  EXPECT_FALSE(std::filesystem::exists(kept_));
+  for (const char* file : {"thesis.txt", "epoch-x", "epoch-1.txt"})
+    EXPECT_TRUE(std::filesystem::remove(kept_folder(output_) + "/" + file)) << file;
+  remove_kept(output_);
+  EXPECT_TRUE(std::filesystem::exists(kept_folder(output_))) << "nothing in it was ours";
+  ASSERT_TRUE(kept.leave(kernels_));
+  remove_kept(output_);
+  EXPECT_FALSE(std::filesystem::exists(kept_folder(output_)));
 }
 
 // A rank whose host has no room for a copy supplies what it holds, but within an update nothing.

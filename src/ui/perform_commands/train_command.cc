@@ -14,6 +14,7 @@
 #include "perform/weights/weight_folder.h"
 #include "spec/plan/plan_file.h"
 #include "spec/trace/compare.h"
+#include "spec/trace/machine_words.h"
 #include "spec/trace/trace_file.h"
 #include "ui/command/answer.h"
 #include "ui/command/input.h"
@@ -57,7 +58,9 @@ void print_text(std::ostream& out, const plan::Plan& plan, const launch::RunSumm
                        to_name(provenance));
   }
   if (const auto use = prompt_use(summary.trace)) out << to_line(*use, provenance) << "\n";
-  if (summary.machine.worth_a_line()) out << summary.machine.brief() << "\n";
+  std::string machine = trace::machine_words(summary.trace).line;
+  if (machine.empty()) machine = summary.machine.note();
+  if (!machine.empty()) out << machine << "\n";
   if (summary.first_loss && summary.final_loss) {
     out << fmt::format("loss: first {:.4f}, last {:.4f} nats per token", *summary.first_loss,
                        *summary.final_loss);
@@ -92,6 +95,7 @@ void add_fresh_share(const trace::Trace& trace, Value::Table& answer) {
 void print_answer(std::ostream& out, const plan::Plan& plan, const launch::RunSummary& summary,
                   const trace::Comparison& comparison, const Exposed& exposed,
                   const std::string& predicted_path) {
+  const trace::MachineWords machine = trace::machine_words(summary.trace);
   Value::Table answer = {{"provenance", std::string(to_name(summary.trace.header.provenance))},
                          {"steps", summary.steps},
                          {"first_loss", or_null(summary.first_loss)},
@@ -106,6 +110,8 @@ void print_answer(std::ostream& out, const plan::Plan& plan, const launch::RunSu
                          {"predicted_exposed_s", seconds(exposed.predicted).value},
                          {"cost_source", std::string(to_name(plan.cost_source))},
                          {"byte_scale", summary.trace.header.byte_scale},
+                         {"machine_busy_share", or_null(machine.busy_share)},
+                         {"too_busy", machine.too_busy},
                          {"machine", Value(summary.machine.table())},
                          {"trace", summary.trace_path},
                          {"predicted_trace", predicted_path},
