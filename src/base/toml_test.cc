@@ -61,10 +61,14 @@ TEST(Toml, AVeryLongDottedKeyDoesNotOverflowTheStack) {
   EXPECT_EQ(toml_refusal("a = \"" + dots + "\" # " + dots + "\nb = '" + dots + "'\n"), "accepted");
 }
 
-// Both made toml++ 3.3 rely on promises that the text had broken.
+// Each makes toml++ rely on promises that the text has broken.
 TEST(Toml, HostileTextIsRefusedWithALine) {
   EXPECT_TRUE(toml_refusal("a = 1979-05-27Tx\n").starts_with("job.toml:1:"));
   EXPECT_TRUE(toml_refusal("a = 1980-05\xef\xb8\x8f\n").starts_with("job.toml:1:"));
+  EXPECT_EQ(toml_refusal("name = \u201coregon\u201d\n"),
+            "job.toml:1: a character beyond ASCII outside quotes\n"
+            "  try straight quotes around the text");
+  EXPECT_EQ(toml_refusal("name = \"caf\u00e9\" # \u00e9\n"), "accepted");
 }
 
 TEST(Toml, WritesAsAPersonWouldAndReadsBackEqual) {

@@ -46,6 +46,12 @@ class MessengerStore : public c10d::Store {
   int64_t getNumKeys() override;
   int64_t add(const std::string& key, int64_t value) override;  // throws
   bool deleteKey(const std::string& key) override;              // throws
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 8)
+  // For other threads, which this one serves as well.
+  c10::intrusive_ptr<c10d::Store> clone() override {
+    return c10::intrusive_ptr<c10d::Store>::reclaim_copy(this);
+  }
+#endif
 
  private:
   void listen(int32_t peer);

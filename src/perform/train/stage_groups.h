@@ -19,6 +19,7 @@
 
 #include "base/result.h"
 #include "perform/train/stage_state.h"
+#include "perform/train/torch_compat.h"
 #include "spec/plan/plan.h"
 
 namespace tombolo::train {
@@ -76,7 +77,7 @@ class StageGroups {
   std::vector<Group> groups_;
   std::vector<int32_t> group_of_;  // by parameter
   // Those of leaves: alive as long as somebody holds them, and their hooks with them.
-  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
+  std::vector<compat::GradAccumulator> accumulators_;
   bool expected_ = false, counting_ = false;
   size_t updated_ = 0;  // groups, in this iteration
 };

@@ -1,4 +1,5 @@
-// What differs between LibTorch 1.13 (Debian) and PyTorch 2.x, and the headers that train/ needs.
+// What differs between LibTorch 1.13 (Debian 12) and PyTorch 2.x (Debian 13 has 2.6), and the headers
+// that train/ needs.
 //
 // Debian's build includes glog, whose CHECK(condition) takes the place of ours; this header gives
 // it back.
@@ -10,9 +11,11 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/version.h>
 
 #include <optional>
+#include <utility>
 
 #include "base/check.h"
 
@@ -29,6 +32,10 @@ using Optional = std::optional<T>;
 template <class T>
 using Optional = c10::optional<T>;
 #endif
+
+// A std::shared_ptr, and c10's intrusive_ptr by 2.14.
+using GradAccumulator =
+    decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
 
 // Process-wide. The pool of inter-operator threads can be sized once only, hence the static.
 inline void use_threads(int threads) {
