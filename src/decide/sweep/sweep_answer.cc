@@ -152,19 +152,15 @@ Result<std::vector<Value>> answer_estimate(const Value& value, const std::string
   return to_row(f);
 }
 
-struct PlanColumns {
-  int64_t tensor, pipeline, data, context, expert, virtual_stages, zero, micro_batch;
-  model::Recompute recompute;
-  std::string datacenters;
-};
-
-std::vector<Value> with_plan_columns(std::vector<Value> row, const PlanColumns& c) {
-  for (const int64_t number : {c.tensor, c.pipeline, c.data, c.context, c.expert, c.virtual_stages,
-                               c.zero, c.micro_batch}) {
+std::vector<Value> with_plan_columns(std::vector<Value> row, const layout::Degrees& d,
+                                     int64_t micro_batch, model::Recompute recompute,
+                                     std::string datacenters) {
+  for (const int64_t number :
+       {d.tensor, d.pipeline, d.data, d.context, d.expert, d.virtual_stages, d.zero, micro_batch}) {
     row.emplace_back(number);
   }
-  row.emplace_back(std::string(to_name(c.recompute)));
-  row.emplace_back(c.datacenters);
+  row.emplace_back(std::string(to_name(recompute)));
+  row.emplace_back(std::move(datacenters));
   return row;
 }
 
@@ -185,10 +181,8 @@ Result<std::vector<Value>> answer_plan(const plan::OpenJob& open, const SweepQue
             .cost = best.price,
             .mfu = best.mfu,
             .memory = best.candidate.memory};
-  return with_plan_columns(
-      to_row(f),
-      {c.tensor, c.pipeline, c.data, c.context, c.expert, c.virtual_stages, c.zero, c.micro_batch,
-       c.recompute, fmt::format("{} {}", cluster.datacenters[0].name, c.devices())});
+  return with_plan_columns(to_row(f), c, c.micro_batch, c.recompute,
+                           fmt::format("{} {}", cluster.datacenters[0].name, c.devices()));
 }
 
 // Over several datacenters; the columns of a single one that have no meaning here are 1.
@@ -205,11 +199,11 @@ Result<std::vector<Value>> answer_mixed_plan(const plan::OpenJob& open,
   const geo::MixedPlan& best = found.top.front();
   Bytes memory;
   Places places;
-  int64_t tensor = 1;
+  layout::Degrees degrees = geo::with_plan(open.job, best).parallelism;
   for (const geo::MixedStage& stage : best.stages) {
     memory = std::max(memory, stage.memory.total());
     places.add(stage.datacenter, stage.tensor * best.data);
-    tensor = std::max(tensor, stage.tensor);
+    degrees.tensor = std::max(degrees.tensor, stage.tensor);
   }
   Figures f{.devices = best.devices,
             .iteration = best.time.iteration,
@@ -218,9 +212,7 @@ Result<std::vector<Value>> answer_mixed_plan(const plan::OpenJob& open,
             .cost = best.cost(),
             .mfu = best.mfu,
             .memory = memory};
-  const auto pipeline = static_cast<int64_t>(best.stages.size());
-  return with_plan_columns(to_row(f), {tensor, pipeline, best.data, 1, 1, 1, best.zero,
-                                       best.micro_batch, best.recompute, places.text()});
+  return with_plan_columns(to_row(f), degrees, best.micro_batch, best.recompute, places.text());
 }
 
 // How long cells take, each shape once per thread: configurations that differ in prices or in GPUs
