@@ -4,7 +4,6 @@
 #include <array>
 #include <limits>
 #include <optional>
-#include <ranges>
 
 #include "base/check.h"
 #include "base/random.h"
@@ -273,8 +272,7 @@ Result<PairsFound> search_pairs(const Shape& shape, const schedule::Times& times
         "a search for pairs in another shape than a fold of one pipeline");
   std::vector<Schedule> starts;
   std::vector<int64_t> in_flight(static_cast<size_t>(shape.ranks()));
-  for (const layout::ScheduleTraits& row : layout::kSchedules | std::views::reverse) {
-    if (!row.has(layout::kPairs)) continue;
+  for (const layout::ScheduleTraits& row : layout::schedules_with(layout::kPairs)) {
     Schedule published = TRY(schedule::build(row.kind, shape, times));
     if (!within(published, memory)) continue;
     if (!options.split_backward && splits_backwards(published)) continue;

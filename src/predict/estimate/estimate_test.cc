@@ -247,7 +247,7 @@ TEST(Estimate, NodesOfOneGpuShareNoDomain) {
     return *estimate(*plan::parse_job(text, "job.toml"), cost::Law::kTombolo);
   };
   const Estimate left_out = single("");
-  EXPECT_EQ(left_out.layout.tensor, (cost::Grid{1, 8}));
+  EXPECT_EQ(left_out.layout.tensor, (cost::DegreeSplit{1, 8}));
   EXPECT_EQ(left_out.iteration, single("domain = 1, ").iteration);
   EXPECT_GT(left_out.iteration, 1.2 * single("domain = 8, ").iteration);
 }

@@ -113,6 +113,9 @@ constexpr ScheduleKind first_schedule(StageMapping mapping, uint32_t traits = kN
 // By the name that files and options have for it. Unusable, naming the known ones.
 Result<ScheduleKind> find_schedule(std::string_view name);
 
+// The rows that have a trait, the last one first: of equally good schedules the newer one.
+std::vector<ScheduleTraits> schedules_with(ScheduleTrait trait);
+
 // All names, in the order of the rows.
 std::vector<std::string> schedule_names();
 

@@ -1,7 +1,6 @@
 #include "ui/decide_commands/with_strands.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "predict/cost/price_plan.h"
 #include "predict/sim/simulate.h"
@@ -46,8 +45,7 @@ std::optional<WithStrands> with_strands(const plan::Job& job) {
   }
   WithStrands with{.offer = *std::move(offer)};
   if (!with.offer.layer) return with;
-  for (const layout::ScheduleTraits& row : layout::kSchedules | std::views::reverse) {
-    if (!row.has(layout::kPairs)) continue;
+  for (const layout::ScheduleTraits& row : layout::schedules_with(layout::kPairs)) {
     const Result<sim::Simulation> simulation =
         simulate_folded(folded(job, row.kind), with.offer.layer);
     if (!simulation) {
