@@ -57,13 +57,13 @@ double outer_bytes(const plan::Plan& plan) {
 }
 
 // Of H steps the last one waits for all bytes and the latency, less what the passes hide: of the groups that
-// the first forward pass, of 10 ms, needs later.
+// the first forward pass, of 10 ms, needs later, and of the update, of 4 ms, which goes group by group.
 TEST(LocalStepsSimulated, WithoutDelayAnOuterStepIsSeenOnceInHSteps) {
   for (const char* values : {"fp32", "bf16", "int4"}) {
     const plan::Plan plan =
         local_plan(fmt::format("mode = \"local\"\nsteps = 5\nvalues = \"{}\"\n", values), 100);
     const double outer = outer_bytes(plan) * 8e-8 + 20e-3;
-    EXPECT_NEAR(5 * mean_period(plan), 5 * 64e-3 + outer, 10e-3) << values;
+    EXPECT_NEAR(5 * mean_period(plan), 5 * 64e-3 + outer, 14e-3) << values;
   }
 }
 
