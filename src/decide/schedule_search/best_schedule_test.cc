@@ -199,7 +199,7 @@ TEST(BestSchedule, EveryPositionHasTheSameWorkInEveryFamily) {
         ScheduleVariant{.schedule = layout::ScheduleKind::kGpipe}}) {
     const Result<plan::Plan> other = vary(line, variant);
     ASSERT_TRUE(other) << other.error().text();
-    EXPECT_EQ(work_of(*other), work_of(line)) << variant.schedule;
+    EXPECT_EQ(work_of(*other), work_of(line)) << to_name(variant.schedule);
   }
 }
 
