@@ -110,6 +110,7 @@ inline std::string priced_apart(const std::string& exchange = "") {
     text.insert(text.find(line), "price = \"3.60 USD/device-hour\"\n");
   }
   text.insert(text.find("node_pair_limit"), "price = \"0.1 USD/GB\"\n");
+  text.insert(text.find("global_batch"), "stack = \"megatron\"\n");  // sums gradients in fp32
   return text + exchange;
 }
 

@@ -79,12 +79,10 @@ TEST(Estimate, SaysWhatItLeavesOut) {
   EXPECT_THAT(notes("tensor = 8", "tensor = 8\nzero = 1"), Contains(HasSubstr("zero = 1")));
   EXPECT_THAT(notes("virtual_stages = 3", "virtual_stages = 5"),
               Contains(HasSubstr("12 layers each")));
-  EXPECT_THAT(notes("tensor = 8", "tensor = 5"), Contains(HasSubstr("heads = 96 is no multiple")));
   EXPECT_THAT(notes("gpt3-175b", "llama3-8b"), Contains(HasSubstr("12 h^2")));
   EXPECT_THAT(notes("\"selective\"", "\"selective\"\nprecision = \"fp32\""),
               Contains(HasSubstr("fp32")));
-  EXPECT_THAT(notes("tensor = 8", "tensor = 8\nschedule = \"gpipe\""),
-              Contains(HasSubstr("gpipe")));
+  EXPECT_THAT(notes("virtual_stages = 3", "schedule = \"gpipe\""), Contains(HasSubstr("gpipe")));
   EXPECT_THAT(notes("\"selective\"", "\"selective\"\nstack = \"nemo\""),
               Contains(HasSubstr("nemo")));
 }
@@ -222,12 +220,12 @@ TEST(Estimate, PaysForTheSumsOfReplicasApart) {
   unlike.cluster.datacenters[0].price = {};
   EXPECT_FALSE(estimate(unlike, cost::Law::kTombolo)->price);
 
-  // Bytes are known of any [exchange]: of sparse updates a hundredth of the blocks with their 32 bytes
-  // and 1.28 for the number; of local steps all that changed, in bf16 as gradients are, once in ten
-  // iterations. The time of an iteration is not, and so no cost.
+  // Bytes are known of any [exchange], in bf16 where dense sums of this stack are in fp32: of sparse
+  // updates a hundredth of the blocks with their 32 bytes and 1.28 for the number; of local steps all
+  // that changed, once in ten iterations. The time of an iteration is not, and so no cost.
   for (const auto& [exchange, share] :
-       {std::pair("mode = \"sparse\"", 0.0104), std::pair("mode = \"local\"\nsteps = 10", 0.1),
-        std::pair("mode = \"sparse-local\"\nsteps = 10", 0.00104)}) {
+       {std::pair("mode = \"sparse\"", 0.0052), std::pair("mode = \"local\"\nsteps = 10", 0.05),
+        std::pair("mode = \"sparse-local\"\nsteps = 10", 0.00052)}) {
     SCOPED_TRACE(exchange);
     e = *estimate(read(test::priced_apart(std::string("[exchange]\n") + exchange)),
                   cost::Law::kTombolo);

@@ -14,7 +14,7 @@ plan::Job job_of(const std::string& model, const std::string& device, int64_t te
   site.name = "site";
   site.device = *cluster::catalog_device(device);
   site.nodes = 8;
-  site.devices_per_node = 8;
+  site.devices_per_node = site.scale_up.domain = 8;
   site.scale_up.bandwidth = 32_GBps;
   job.cluster.datacenters = {site};
   job.parallelism.tensor = tensor;

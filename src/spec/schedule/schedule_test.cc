@@ -244,10 +244,10 @@ TEST(Schedule, ItsGraphTalksWithinAPipelineAndSumsWithinAStage) {
   plan::Plan plan = plan_of_bytes(2, 1_GB, 1_GB, 1_GB);
   plan.parallelism.data = 2;
   plan.training.global_batch = 2;
-  plan.ranks = {{0, 0, "dc0", 0, 0, 0},
-                {1, 0, "dc0", 1, 0, 1},
-                {2, 1, "dc0", 2, 0, 0},
-                {3, 1, "dc0", 3, 0, 1}};
+  plan.ranks = {{0, 0, "oregon", 0, 0, 0},
+                {1, 0, "oregon", 1, 0, 1},
+                {2, 1, "oregon", 2, 0, 0},
+                {3, 1, "oregon", 3, 0, 1}};
   plan.stages[1].gradients = 12_MB;
   plan.stages[1].cost.reduce = 3_ms;
   const graph::Graphs graphs = to_graph(plan, *build(plan));
