@@ -96,7 +96,7 @@ std::string DhelixSetting::label() const {
 
 std::span<const DhelixSetting> dhelix_settings() { return kSettings; }
 
-const DhelixSetting& dhelix_setting(const std::string& label) {
+const DhelixSetting& dhelix_setting(std::string_view label) {
   for (const DhelixSetting& each : kSettings) {
     if (each.label() == label) return each;
   }

@@ -15,6 +15,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "predict/cost/constants.h"
 #include "predict/strand/strand_pair.h"
@@ -38,7 +39,7 @@ struct DhelixSetting {
   std::string label() const;  // "A40 Llama-8B cp2"
 };
 std::span<const DhelixSetting> dhelix_settings();
-const DhelixSetting& dhelix_setting(const std::string& label);
+const DhelixSetting& dhelix_setting(std::string_view label);
 
 // The machines, and what was fitted to their baselines.
 cluster::Datacenter dhelix_site(DhelixCluster cluster);
