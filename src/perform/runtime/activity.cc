@@ -1,5 +1,7 @@
 #include "perform/runtime/activity.h"
 
+#include <algorithm>
+
 namespace tombolo::runtime {
 
 void Activity::set_working(bool working) {
@@ -19,23 +21,29 @@ Activity::Report Activity::report() const {
   return {done_, waits || !working_};
 }
 
-void Activity::count(For what, int more) {
+void Activity::count(For what, Thread thread, int more) {
   const std::lock_guard lock(mutex_);
-  Waits& waits = std::this_thread::get_id() == performing_ ? of_performing_ : of_exchange_;
+  Waits& waits = thread == Thread::kPerforming ? of_performing_ : of_exchange_;
   (what == For::kOthers ? waits.others : waits.exchange) += more;
 }
 
-Activity::Wait::Wait(Activity* activity, For what) : activity_(activity), what_(what) {
-  if (activity_) activity_->count(what_, 1);
+Activity::Wait::Wait(Activity* activity, For what, Thread thread)
+    : activity_(activity), what_(what), thread_(thread) {
+  if (activity_) activity_->count(what_, thread_, 1);
 }
 
 Activity::Wait::~Wait() {
-  if (activity_) activity_->count(what_, -1);
+  if (activity_) activity_->count(what_, thread_, -1);
 }
 
 Result<Messenger::Came> WatchedMessenger::receive_any(std::span<const Awaited> wanted) {
   Result<Came> came = [&] {
-    const Activity::Wait wait(&activity_);
+    const bool of_exchange = std::any_of(wanted.begin(), wanted.end(), [](const Awaited& each) {
+      return each.tag.tensor == kWakeTensor;
+    });
+    const Activity::Wait wait(
+        &activity_, Activity::For::kOthers,
+        of_exchange ? Activity::Thread::kExchange : Activity::Thread::kPerforming);
     return messenger_.receive_any(wanted);
   }();
   activity_.add_done();

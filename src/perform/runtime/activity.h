@@ -13,7 +13,6 @@
 
 #include <cstdint>
 #include <mutex>
-#include <thread>
 
 #include "perform/runtime/messenger.h"
 
@@ -25,19 +24,22 @@ class Activity {
     int64_t done = 0;   // grows
     bool waits = true;  // or has nothing to do: before begin(), after end()
   };
-  Activity() = default;  // on the performing thread
 
   void begin() { set_working(true); }
   void end() { set_working(false); }
   void add_done();
   Report report() const;
 
-  // While it lives this thread waits; for the exchange's thread, on the performing one. They nest.
-  // Of no activity: nobody asks.
+  enum class Thread {
+    kPerforming,
+    kExchange
+  };  // who waits; said, since simulated threads have no ids
   enum class For { kOthers, kExchange };
+  // While it lives a thread waits; for the exchange's thread, on the performing one. They nest.
+  // Of no activity: nobody asks.
   class Wait {
    public:
-    explicit Wait(Activity* activity, For what = For::kOthers);
+    explicit Wait(Activity* activity, For what = For::kOthers, Thread thread = Thread::kPerforming);
     ~Wait();
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;
@@ -45,6 +47,7 @@ class Activity {
    private:
     Activity* activity_;
     const For what_;
+    const Thread thread_;
   };
 
  private:
@@ -52,16 +55,16 @@ class Activity {
     int others = 0, exchange = 0;
   };
   void set_working(bool working);
-  void count(For what, int more);
+  void count(For what, Thread thread, int more);
 
-  const std::thread::id performing_ = std::this_thread::get_id();
   mutable std::mutex mutex_;
   bool working_ = false;
   int64_t done_ = 0;
   Waits of_performing_, of_exchange_;
 };
 
-// Who waits for a message waits.
+// Who waits for a message waits: the exchange's thread where its own wake-up is among what is wanted,
+// else the performing one.
 class WatchedMessenger : public Messenger {
  public:
   WatchedMessenger(Messenger& messenger, Activity& activity)

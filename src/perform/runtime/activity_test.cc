@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <thread>
-
 namespace tombolo::runtime {
 namespace {
 
@@ -34,16 +32,14 @@ TEST(Activity, WaitsNest) {
 TEST(Activity, AnExchangeThatHangsIsNoWait) {
   Activity activity;
   activity.begin();
-  std::thread([&] {
-    const Activity::Wait for_a_message(&activity);
+  {
+    const Activity::Wait for_a_message(&activity, For::kOthers, Activity::Thread::kExchange);
     EXPECT_FALSE(activity.report().waits) << "the performing thread computes";
-  }).join();
+  }
   const Activity::Wait for_the_exchange(&activity, For::kExchange);
   EXPECT_FALSE(activity.report().waits) << "an update is computed";
-  std::thread([&] {
-    const Activity::Wait for_a_message(&activity);
-    EXPECT_TRUE(activity.report().waits);
-  }).join();
+  const Activity::Wait for_a_message(&activity, For::kOthers, Activity::Thread::kExchange);
+  EXPECT_TRUE(activity.report().waits);
 }
 
 // Asks what is reported while it waits.
