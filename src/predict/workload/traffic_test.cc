@@ -274,7 +274,7 @@ TEST(Traffic, refuses_what_cannot_be_laid_out) {
   EXPECT_THAT(complaint(other), HasSubstr("data x context = 2"));
   other.model->experts->count = 9;
   EXPECT_THAT(complaint(other), HasSubstr("9 experts"));
-  job.parallelism.data = 1'000'000;
+  job.parallelism.data = job.training.global_batch = 1'000'000;
   EXPECT_THAT(complaint(job), HasSubstr("more than 1048576 ranks"));
   job.model.reset();
   EXPECT_THAT(complaint(job), HasSubstr("model is missing"));
