@@ -69,7 +69,7 @@ tl::unexpected<Error> nothing_fits(const plan::Plan& base, const std::vector<Tri
   }
   std::string obstacles;
   for (const Tried& tried : all) {
-    if (tried.candidate.variant.schedule != layout::ScheduleKind::k1F1B) continue;
+    if (tried.candidate.variant.schedule != layout::default_schedule(1)) continue;
     obstacles = fmt::format(": {}: {}", tried.candidate.name, tried.candidate.obstacle);
     break;
   }
