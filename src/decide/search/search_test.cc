@@ -147,7 +147,7 @@ plan::OpenJob random_job(Random& random) {
   datacenter.device = *cluster::catalog_device(random.below(2) == 0 ? "a100-80g" : "h100-80g");
   datacenter.device.memory = Bytes{static_cast<double>(pick({4, 16, 80})) * 1e9};
   datacenter.nodes = pick({1, 2, 5});
-  datacenter.devices_per_node = 8;
+  datacenter.devices_per_node = datacenter.scale_up.domain = 8;
   if (random.below(2) == 0) datacenter.price = DollarsPerSecond{2.0 / 3600};
   open.job.cluster.datacenters = {datacenter};
   open.job.training.global_batch = pick({8, 48, 64});
