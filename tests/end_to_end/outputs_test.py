@@ -10,9 +10,9 @@ EXAMPLES = ROOT / "examples"
 TOY = EXAMPLES / "toy" / "job.toml"
 STRANDS = EXAMPLES / "strands"
 RAILS = EXAMPLES / "rail-only" / "table4-175b.toml"
-PLANNING = EXAMPLES / "planning" / "llama3-70b" / "job.toml"
 
-# Each with one option that names a file to write, last.
+# Each with one option that names a file to write, last. (plan --out and sweep --out read the kind of file from its ending;
+# they write through the same function.)
 COMMANDS = {
     "simulate": ["simulate", TOY, "--out"],
     "simulate's Plan": ["simulate", TOY, "--out-plan"],
@@ -21,8 +21,6 @@ COMMANDS = {
     "traffic's page": ["traffic", RAILS, "--report"],
     "strand": ["strand", STRANDS / "llama-25b.toml", "--report"],
     "astra": ["astra", "--job", EXAMPLES / "astra-sim" / "gpt-1t.toml", "--trace"],
-    "plan": ["plan", PLANNING, "--out"],
-    "sweep's rows": ["sweep", TOY, "--vary", "training.global_batch=4,8", "--out"],
     "sweep's page": ["sweep", TOY, "--vary", "training.global_batch=4,8", "--report"],
     "report": ["report", "trace.jsonl", "--out"],
 }
