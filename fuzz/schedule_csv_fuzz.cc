@@ -16,8 +16,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string written = to_csv(*schedule, CsvContent::kEverything);
   const auto back = parse_csv(written, "input.csv");
   CHECK(back && *back == *schedule, "changed on the way through {}", written);
-  for (const char* name : {"1f1b", "interleaved", "zb-v"}) {
-    const auto sound = validate(*schedule, shape_for(name, 2, 2));
+  using enum tombolo::layout::ScheduleKind;
+  for (const auto kind : {k1F1B, kInterleaved, kZbV}) {
+    const auto sound = validate(*schedule, shape_for(kind, 2, 2));
     CHECK(sound || !sound.error().message.empty(), "refused without a word");
   }
   return 0;
