@@ -37,10 +37,15 @@ bool is_still_there(const std::string& path, int fd) {
 }
 
 Status name_holder(const std::string& path, int fd, const std::string& run) {
-  if (ftruncate(fd, 0) == 0 &&
-      pwrite(fd, run.data(), run.size(), 0) == static_cast<ssize_t>(run.size()))
-    return {};
-  return fail(lock_error(path, "write"));
+  if (ftruncate(fd, 0) != 0) return fail(lock_error(path, "write"));
+  // A disk that is nearly full takes a part; only the next write says why.
+  for (size_t done = 0; done < run.size();) {
+    const ssize_t wrote =
+        pwrite(fd, run.data() + done, run.size() - done, static_cast<off_t>(done));
+    if (wrote < 0) return fail(lock_error(path, "write"));
+    done += static_cast<size_t>(wrote);
+  }
+  return {};
 }
 
 // Whose it is, once the lock is shared with them; nothing while somebody takes it or lets it go.

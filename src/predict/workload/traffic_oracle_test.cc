@@ -136,6 +136,16 @@ struct Oracle {
   }
 };
 
+// By two, three and four, and by products of them.
+void make_divisible(model::Model& m) {
+  m.heads = 48;
+  if (m.kv_heads > 0) m.kv_heads = 24;
+  m.hidden = m.heads * 128;
+  m.ffn = 3 * m.hidden;
+  m.sequence = 2304;
+  m.layers = 72;
+}
+
 plan::Job random_job(Random& random, std::vector<std::string>& order) {
   const auto one_of = [&](std::vector<int64_t> numbers) {
     return numbers[random.below(numbers.size())];
@@ -143,12 +153,14 @@ plan::Job random_job(Random& random, std::vector<std::string>& order) {
   plan::Job job;
   job.file = "job.toml";
   job.model = *model::preset(random.below(2) == 0 ? "mixtral-8x7b" : "gpt3-175b");
+  make_divisible(*job.model);
   layout::Parallelism& p = job.parallelism;
   p.tensor = one_of({1, 2, 3, 4});
   p.context = one_of({1, 1, 2, 3});
   p.data = one_of({1, 2, 3, 4, 6});
   p.pipeline = one_of({1, 2, 3, 4});
-  p.virtual_stages = one_of({1, 2, 3});
+  p.virtual_stages = p.pipeline > 1 ? one_of({1, 2, 3}) : 1;
+  p.schedule = layout::default_schedule(p.virtual_stages);
   p.zero = one_of({0, 1, 3});
   p.sequence_parallel = true;
   if (job.model->experts) {
@@ -165,7 +177,7 @@ plan::Job random_job(Random& random, std::vector<std::string>& order) {
   datacenter.scale_up.domain = one_of({1, 2, 3, 4, 6, 8, 12, 16, 24});
   datacenter.nodes = 1000;
   job.cluster.datacenters = {datacenter};
-  job.training.global_batch = 2 * p.data;
+  job.training.global_batch = 12 * p.data;  // as many microbatches as interleaving takes
   return job;
 }
 

@@ -184,6 +184,7 @@ TEST_P(Workloads, AnyParallelismIsSoundAndMovesWhatTrafficCounts) {
     p.zero = draw({0, 1, 2, 3});
     p.sequence_parallel = draw({0, 1}) == 1;
     p.virtual_stages = p.pipeline > 1 ? draw({1, 2}) : 1;
+    p.schedule = layout::default_schedule(p.virtual_stages);
     c.experts = draw({0, 1}) == 1;
     if (c.experts && (p.tensor == 1 || p.sequence_parallel))
       p.expert = draw({1, p.context * p.data});
