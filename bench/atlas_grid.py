@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Atlas' testbed, predicted against emulated: every cell of model x latency x micro-batches x schedule x connections, in
+"""Atlas' testbed, predicted against emulated: every cell of model x latency x microbatches x schedule x connections, in
 emulated islands (kernel TCP over an emulated WAN), beside what the paper's figures 9 and 10 are said to show.
 
     bench/atlas_grid.py [--build build/release] [--models a,b] [--latencies 10,40] [--microbatches 4,16]
@@ -137,7 +137,7 @@ def beside_the_paper(predicted, emulated):
             rules = ["atlas", "atlas-greedy"]
             atlas = [times[c] for c in ((model, latency, microbatches, rule, "many") for rule in rules) if c in times]
             if name in schedules and connections == kind and atlas and (not latencies or latency in latencies):
-                found.append((value / min(atlas), f"GPT-{model.upper()}, {latency} ms, {microbatches} micro-batches"))
+                found.append((value / min(atlas), f"GPT-{model.upper()}, {latency} ms, {microbatches} microbatches"))
         return "{:.2f} ({})".format(*max(found)) if found else "–"
 
     for kind, claims in PAPER.items():
@@ -174,7 +174,7 @@ def main():
              "figure-2": "6 replicas, 3 datacenters of 2 nodes"}[arguments.layout]
     print(f"{shape}; emulated A100s; {where}; median without the first iteration; bytes "
           "divided by 50 (GPT-A) and 100 (GPT-B)\n")
-    print("| model | one way | micro-batches | schedule | connections | predicted | emulated | error | machine |")
+    print("| model | one way | microbatches | schedule | connections | predicted | emulated | error | machine |")
     print("|---|---|---|---|---|---|---|---|---|")
     cells = [(model, latency, microbatches, schedule, kind) for model in arguments.models for latency in latencies
              for microbatches in arguments.microbatches for kind in arguments.connections

@@ -3,7 +3,7 @@
 //   best_schedule_bench exact [N]      against the proven optimum of N (200) small random instances
 //   best_schedule_bench table [N]      against GPipe, 1F1B, interleaved and Varuna with spatial
 //                                      sharing and the same memory, on N (60) settings
-//   best_schedule_bench large          60 stages, 60 micro-batches, cells of 4, 4 datacenters
+//   best_schedule_bench large          60 stages, 60 microbatches, cells of 4, 4 datacenters
 //
 // JSON lines. Forwards take 1 ms, backwards 2 (half of it for weights); w is the transfer of one
 // pipeline alone. Gains are baseline / ours - 1; `whole` is without splitting backwards. Varuna is

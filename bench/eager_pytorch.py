@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 
-# batch and micro-batch in sequences.
+# batch and microbatch in sequences.
 SHAPES = {
     "demo": dict(layers=2, hidden=256, heads=8, kv_heads=4, ffn=704, sequence=256, batch=16, micro_batch=2),
     "shakespeare": dict(layers=4, hidden=256, heads=8, kv_heads=8, ffn=704, sequence=256, batch=16, micro_batch=4),

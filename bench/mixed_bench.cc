@@ -4,7 +4,7 @@
 //   time 2
 //
 // All subsets and orders of the zones, stages and layers per zone, tensor parallelism per kind of
-// GPU, data, micro-batch, recomputation and ZeRO. Prints one JSON line with CPU seconds of all
+// GPU, data, microbatch, recomputation and ZeRO. Prints one JSON line with CPU seconds of all
 // threads and the best plan. Sketch: some 17,000 settings, 30 us each for a bound, of which a few
 // hundred are searched at some 10 ms: a few seconds.
 // Checked: one thread finds the same plan, and the plan is no faster than all devices at peak.

@@ -3,7 +3,7 @@
 
     bench/performed_schedules.py [--build build/release] [--steps 12] [--only gpipe,zb-v]
 
-A rank's part of the model takes 10 ms forward and 20 ms backward for a micro-batch, of which there are eight; a message
+A rank's part of the model takes 10 ms forward and 20 ms backward for a microbatch, of which there are eight; a message
 across the WAN occupies it for 4 ms and arrives 5 ms later. Schedules with two stages per rank have them half as long.
 With "+pairs" a forward and a backward beside each other take 12.5 ms instead of 15, the forward's result leaves after 10.
 "found" is the schedule that `tombolo simulate --policy best` writes into a Plan. Prints a table as in docs/results.md;

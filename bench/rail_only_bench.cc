@@ -2,7 +2,7 @@
 //
 //   rail_only_bench
 //
-// GPT-1T on 4,096 H100: every tensor x pipeline x data with all interleavings and micro-batches
+// GPT-1T on 4,096 H100: every tensor x pipeline x data with all interleavings and microbatches
 // that divide evenly, time and memory of each. Prints one JSON line with the median and the spread
 // (max - min) of the repeats, by CPU time of this thread.
 //

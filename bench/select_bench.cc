@@ -17,7 +17,7 @@ int main() {
   for (const auto& [ratio, pipelines] : {std::pair(4, 48), std::pair(2, 50)}) {
     geo::SelectionSetting setting;
     for (int i = 0; i < 5; ++i) setting.sites.push_back({fmt::format("dc{}", i), 600, 1_s, 2_s});
-    setting.partitions = setting.micro_batches = 60;
+    setting.partitions = setting.microbatches = 60;
     setting.pipelines_per_cell = ratio;
     setting.link = [ratio = ratio](size_t, size_t, int64_t sharing, int64_t) {
       const double share = static_cast<double>(ratio) / static_cast<double>(sharing);

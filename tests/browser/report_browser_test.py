@@ -224,7 +224,7 @@ class ReportTest(unittest.TestCase):
 
     def test_search_highlights_and_counts(self):
         with self.browse("pair.html") as browser:
-            # Eight micro-batches, two stages, two Traces.
+            # Eight microbatches, two stages, two Traces.
             for text, count in (("0F1", "2 matches"), ("B", "32 matches"), ("SEND", "32 matches"), ("0F", "16 matches"),
                                 ("F rank:1", "16 matches"), ("nonsense", "0 matches"), ("", "")):
                 self.assertEqual(count, browser.run(SEARCH, text), text)
@@ -289,7 +289,7 @@ class ReportTest(unittest.TestCase):
             browser.screenshot("replicas")
             self.assertEqual([], browser.errors())
             text = browser.run("return document.body.innerText")
-            for words in ("3 pipelines of 4 stages on oregon, iowa, virginia", "16 micro-batches each", "Sum of gradients",
+            for words in ("3 pipelines of 4 stages on oregon, iowa, virginia", "16 microbatches each", "Sum of gradients",
                           "stage 2 · pipeline 1 · iowa", "busy share 62 % on average, 67 % at most", "late 4.00 ms", "realtime yes", "too busy no"):
                 self.assertIn(words, text)
             self.assertNotIn("The machine was too busy", text)

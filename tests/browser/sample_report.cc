@@ -200,7 +200,7 @@ Status write_reports(const std::string& folder) {
   TRY(write_file(folder + "/streams.html", report::render_streams(report::sample_streams())));
   TRY(write_file(folder + "/sweep.html", report::render_sweep(report::sample_sweep())));
 
-  // 20 iterations of 833 micro-batches: 100,000 intervals. 200 of them would be a gigabyte of page.
+  // 20 iterations of 833 microbatches: 100,000 intervals. 200 of them would be a gigabyte of page.
   trace::Trace large = Runner({kEmulated, 200, 833, 0.1, true}, plan).run();
   large.header.byte_scale = 20;
   large.header.name = "large </script><b>hostile</b>";

@@ -42,7 +42,7 @@ class Determinism(Case):
 
     def test_toy_by_hand(self):
         # GPipe, stages 0 and 1 in west, 2 in east; F = 1, B = 2, WAN 2 ms, inside 0. The link is the
-        # bottleneck of both halves (it takes 2 per micro-batch):
+        # bottleneck of both halves (it takes 2 per microbatch):
         #   forwards  3 x 1 + 2 + 3 x max(1, 2) = 11;  backwards 3 x 2 + 2 + 3 x max(2, 2) = 14
         answer = self.json("simulate", ROOT / "examples" / "toy" / "job.toml")
         self.assertEqual(answer["iteration_ns"], 25_000_000)

@@ -36,7 +36,7 @@ in_flight = {in_flight}
 
 
 class Figure6(Case):
-    """Six stages in three datacenters, two pipelines, four micro-batches: Palak et al. 2024, a slot is 1 ms."""
+    """Six stages in three datacenters, two pipelines, four microbatches: Palak et al. 2024, a slot is 1 ms."""
 
     def slots(self, *arguments):
         return self.json("simulate", EXAMPLES / "figure-6.toml", *arguments)["iteration_ns"] / 1e6
@@ -184,7 +184,7 @@ class Policy(Case):
 
     def test_what_does_not_fit_exits_with_3(self):
         path = self.write("job.toml", job(in_flight=2))
-        self.refused(3, ["1f1b keeps 4 micro-batches in flight", "in_flight is 2"], "simulate", path)
+        self.refused(3, ["1f1b keeps 4 microbatches in flight", "in_flight is 2"], "simulate", path)
         self.refused(3, ["gpipe keeps 6"], "simulate", path, "--policy", "gpipe")
         text = ('[model]\npreset = "gpt3-175b"\nsequence = 2048\n[[cluster.datacenter]]\nname = "oregon"\n'
                 'device = "a100-80g"\nnodes = 4\n[training]\nglobal_batch = 8\n[parallelism]\npipeline = 4\n')

@@ -63,7 +63,7 @@ class Replicas(Case):
     def test_six_ranks_do_what_was_predicted(self):
         answer = self.json("train", self.write("job.toml", SIX), "--out", "run")
         self.assertEqual(answer["steps"], 4)
-        # Two micro-batches of each pipeline; the same work, interval by interval.
+        # Two microbatches of each pipeline; the same work, interval by interval.
         key = lambda e: (e["action"], e["lane"], e["rank"], e.get("peer", -1), e.get("bytes", 0))
         predicted = sorted(key(e) for e in self.lines("run/predicted.jsonl")
                            if e.get("iteration") == 1 and "action" in e and not e["action"].endswith("U"))

@@ -96,7 +96,7 @@ class Select(Case):
 
     def test_all_is_derived_from_the_model(self):
         answer = self.select(datacenters(64, 32) + MODEL)
-        # 4096 tokens x 4096 numbers x 2 bytes over 5 Gbps: 53.7 ms per micro-batch and pair of nodes.
+        # 4096 tokens x 4096 numbers x 2 bytes over 5 Gbps: 53.7 ms per microbatch and pair of nodes.
         self.assertGreater(answer["communication_to_compute"], 0)
         self.assertGreaterEqual(answer["pipelines_per_cell"], answer["communication_to_compute"] - 1e-9)
         self.assertEqual((answer["global_batch"], answer["micro_batches"]), (32, None))

@@ -43,7 +43,7 @@ class Sweep(Case):
         self.assertAlmostEqual(row["iteration_s"], simulated["iteration_ns"] / 1e9, places=12)
         self.assertEqual(row["memory_bytes"], simulated["peak_memory_bytes"])
         # Eight devices, half of them at 2.10 and half at 2.50 USD an hour, and the bytes over the WAN: 32
-        # micro-batches of 4096 x 4096 numbers of 2 bytes, there and back.
+        # microbatches of 4096 x 4096 numbers of 2 bytes, there and back.
         devices = 4 * (2.10 + 2.50) / 3600 * row["iteration_s"]
         egress = 2 * 32 * 4096 * 4096 * 2 / 1e9 * 0.02
         self.assertAlmostEqual(row["cost_usd"], devices + egress, places=9)

@@ -59,7 +59,7 @@ class Ranks(Case):
         self.assertEqual(done.returncode, 0, done.stderr)
         entries = [json.loads(line) for line in (self.folder / "run" / "trace.jsonl").read_text().splitlines()[1:]]
         sends = [entry for entry in entries if "SEND" in entry.get("action", "")]
-        # 3 steps x 4 micro-batches x 3 boundaries x 2 directions. No packet is faster than its WAN; those of a
+        # 3 steps x 4 microbatches x 3 boundaries x 2 directions. No packet is faster than its WAN; those of a
         # datacenter are not held up by it.
         self.assertEqual(len(sends), 3 * 4 * 3 * 2)
         for entry in sends:

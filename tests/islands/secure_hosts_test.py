@@ -91,7 +91,7 @@ class SecureHosts(Case):
         self.assertIn("3 steps", done.stdout)
         entries = [json.loads(line) for line in (self.folder / "run" / "trace.jsonl").read_text().splitlines()[1:]]
         sends = [entry for entry in entries if "SEND" in entry.get("action", "")]
-        # 3 steps x 4 micro-batches x 3 boundaries x 2 directions; nothing lies a day away.
+        # 3 steps x 4 microbatches x 3 boundaries x 2 directions; nothing lies a day away.
         self.assertEqual(len(sends), 3 * 4 * 3 * 2)
         for entry in entries:
             if "end_ns" in entry:

@@ -259,7 +259,7 @@ TEST(Kernels, FailOnBytesOfAnotherShapeAndOnCallsOutOfOrder) {
   EXPECT_THAT(result.error().text(), HasSubstr("received activations of 12 bytes, expected 8192"));
   result = pipeline[1]->backward(1, 3, {});
   ASSERT_FALSE(result);
-  EXPECT_THAT(result.error().text(), HasSubstr("micro-batch 3 before its forward pass"));
+  EXPECT_THAT(result.error().text(), HasSubstr("microbatch 3 before its forward pass"));
   EXPECT_THAT(pipeline[1]->update(1).error().text(), HasSubstr("no gradient"));
 }
 

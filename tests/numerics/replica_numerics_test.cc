@@ -20,7 +20,7 @@ using runtime::Payload;
 
 // What one pipeline of the run saw.
 struct ReplicaStory {
-  std::vector<double> losses;                     // of its own micro-batches, per step
+  std::vector<double> losses;                     // of its own microbatches, per step
   std::vector<std::vector<std::string>> digests;  // per step and stage
   std::vector<NamedTensor> checkpoint;
   int64_t evaluation_batches = 0;
@@ -122,7 +122,7 @@ std::vector<ReplicaStory> train_replicas(const plan::Plan& plan, const Span& spa
   return stories;
 }
 
-// Over all replicas, which have as many micro-batches each.
+// Over all replicas, which have as many microbatches each.
 std::vector<double> mean_losses(const std::vector<ReplicaStory>& stories) {
   std::vector<double> means(stories[0].losses.size(), 0);
   for (const ReplicaStory& story : stories) {

@@ -99,7 +99,7 @@ TEST(Numerics, ACheckpointContinuesUnderAnotherSchedule) {
   EXPECT_EQ(train(with_steps(folded, 5), {begun.checkpoint, 3}).digests, whole.digests);
 }
 
-// I for all micro-batches, then W for all, against B: the same bits, for both families of models.
+// I for all microbatches, then W for all, against B: the same bits, for both families of models.
 TEST(Numerics, HalvesOfABackwardEqualTheWhole) {
   for (const plan::Plan& plan : {tiny_plan(2), as_gpt2(tiny_plan(2))}) {
     std::vector<std::string> digests;
@@ -138,11 +138,11 @@ TEST(Kernels, WantTheHalvesOfABackwardInTheirOrder) {
   ASSERT_TRUE(kernels->begin_iteration(1));
   ASSERT_TRUE(kernels->forward(0, 0, {}));
   EXPECT_THAT(kernels->backward_weight(0, 0).error().text(),
-              testing::HasSubstr("micro-batch 0 before its input's"));
+              testing::HasSubstr("microbatch 0 before its input's"));
   ASSERT_TRUE(kernels->backward_input(0, 0, {}));
   ASSERT_TRUE(kernels->backward_weight(0, 0));
   EXPECT_THAT(kernels->backward_weight(0, 0).error().text(),
-              testing::HasSubstr("micro-batch 0 before its forward pass"));
+              testing::HasSubstr("microbatch 0 before its forward pass"));
 }
 
 }  // namespace

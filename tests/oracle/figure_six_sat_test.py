@@ -2,7 +2,7 @@
 
 src/decide/schedule_proof/exact.cc guesses who goes first; here every operation has a variable per slot, "has it
 begun by then?". What the two have in common is the figure: six stages, two per datacenter; two
-pipelines of four micro-batches that share the links between datacenters; F = R = 1, B = 2, a
+pipelines of four microbatches that share the links between datacenters; F = R = 1, B = 2, a
 transfer 1; the last stage recomputes nothing. Needs the Debian package cadical; skipped without.
 """
 
@@ -89,7 +89,7 @@ class Encoding:
             self.follows(last, gradient)
 
     def keep_order(self):
-        """Of each kind, micro-batch after micro-batch; and pipeline 0 crosses first."""
+        """Of each kind, microbatch after microbatch; and pipeline 0 crosses first."""
         for kind, s, c, m in self.begun_by:
             if m > 0:
                 self.follows((kind, s, c, m), (kind, s, c, m - 1))
@@ -107,7 +107,7 @@ class Encoding:
                 self.add(-busy[a, slot], -busy[b, slot])
 
     def nothing_between(self, rank):
-        """Whatever begins after R of a micro-batch begins after its B, too."""
+        """Whatever begins after R of a microbatch begins after its B, too."""
         for recompute in (o for o in rank if o[0] == "R"):
             backward = ("B", *recompute[1:])
             for other, slot in itertools.product(rank, range(self.slots)):

@@ -2,7 +2,7 @@
 // something ends to the next, and lets everybody do what may be done.
 //
 // Shares nothing with schedule/, sim/ and engine/: 1F1B is stated as the rule "hold at most P - s
-// micro-batches, prefer forward", GPipe as "forward while there are any", fair shares as "take the
+// microbatches, prefer forward", GPipe as "forward while there are any", fair shares as "take the
 // tightest limit, give everybody below it his part, go on with the rest". Everything that moves is
 // asked at every step.
 #pragma once

@@ -140,7 +140,7 @@ TEST(PipelineOracle, AgreesWithTheSimulator) {
       const double expected = oracle::makespan(c.pipelines) * 1e6;
       ASSERT_NEAR(static_cast<double>(simulation->iteration.ns), expected, replicas == 1 ? 0 : 100)
           << "seed " << seed << ": " << replicas << " x " << c.toy.schedule << ", "
-          << c.pipelines.stages << " stages, " << c.pipelines.microbatches << " micro-batches";
+          << c.pipelines.stages << " stages, " << c.pipelines.microbatches << " microbatches";
     }
   }
 }

@@ -74,7 +74,7 @@ std::string unlike_datacenters(Random& random, int64_t datacenters, const Degree
 std::string job_of_any_shape(Random& random) {
   const auto datacenters = 1 + static_cast<int64_t>(random.below(4));
   const Degrees d = degrees_of_any_size(random, datacenters);
-  const int64_t micro_batches = d.pipeline * (1 + static_cast<int64_t>(random.below(3)));
+  const int64_t microbatches = d.pipeline * (1 + static_cast<int64_t>(random.below(3)));
   const int hidden = one_of<int>(random, {256, 1024, 4096});
   const int sequence = one_of<int>(random, {512, 2048});
   const auto recompute = one_of<std::string>(random, {"none", "full"});
@@ -86,7 +86,7 @@ std::string job_of_any_shape(Random& random) {
   job += fmt::format(
       "[training]\nglobal_batch = {}\nmicro_batch = 1\nprecision = \"bf16\"\nrecompute = \"{}\"\n"
       "[parallelism]\npipeline = {}\ndata = {}\ntensor = {}\ncontext = {}\nzero = {}\n",
-      micro_batches * d.data, recompute, d.pipeline, d.data, d.tensor, d.context, zero);
+      microbatches * d.data, recompute, d.pipeline, d.data, d.tensor, d.context, zero);
   if (datacenters > 1 && random.below(2) == 0) {
     const auto sharing = one_of<std::string>(random, {"temporal", "spatial"});
     job += fmt::format("cell = {}\nsharing = \"{}\"\n", d.cell, sharing);

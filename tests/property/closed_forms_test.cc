@@ -73,7 +73,7 @@ TEST(ClosedForms, GpipeOverTheWan) {
   EXPECT_EQ(cases, 7 * 4 * 2 * 2 * 4);
 }
 
-// Two stages, two micro-batches, GPipe; a message is 1 MB, the link 1 Gbps (8 ms), 20 ms away.
+// Two stages, two microbatches, GPipe; a message is 1 MB, the link 1 Gbps (8 ms), 20 ms away.
 //
 //   stage 0  F0 0-1, F1 1-2       sends 1-9 (there at 29) and 9-17 (there at 37)
 //   stage 1  F0 29-30, F1 37-38, B0 38-40, B1 40-42

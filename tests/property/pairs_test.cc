@@ -58,7 +58,7 @@ TEST(SimulatedPairs, TakeAsLongAsTheirLaws) {
 }
 
 // DualPipe, two copies of the model. A Plan of the fold lends places and times: what it calls a chunk
-// is a whole stage here, of which each copy has half of the micro-batches.
+// is a whole stage here, of which each copy has half of the microbatches.
 TEST(SimulatedPairs, OfTwoCopiesTakeAsLongAsTheirLaw) {
   for (const double s : {1.1, 1.2, 1.3}) {
     const int64_t apart = kForward + kBackward;
@@ -95,7 +95,7 @@ TEST(SimulatedPairs, AreNoShorterThanTheBounds) {
   }
 }
 
-// 1F1B's first position keeps P micro-batches. W keeps as many on every position, half a one more
+// 1F1B's first position keeps P microbatches. W keeps as many on every position, half a one more
 // where a chunk is freed at once, and a layer more where activations go layer by layer: here each
 // chunk has eight layers of 1 GB.
 TEST(SimulatedPairs, NeedALayerMoreAndNotAChunk) {

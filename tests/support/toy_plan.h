@@ -27,7 +27,7 @@ struct Toy {
   std::optional<Bytes> tcp_window = {};
   int64_t connections = 1;
   int64_t boundary_bytes = 0;  // an even number; 0: no model
-  int64_t replicas = 1;        // of the pipeline, with as many micro-batches each
+  int64_t replicas = 1;        // of the pipeline, with as many microbatches each
   std::optional<Seconds> reduce = {};
   std::optional<int64_t> in_flight = {};
   // Pipelines that share the WAN in time; 1: each by itself.

@@ -7,7 +7,7 @@
 
 namespace tombolo::cost {
 
-// One replica in each of two datacenters, the whole model on each, M micro-batches.
+// One replica in each of two datacenters, the whole model on each, M microbatches.
 struct TwoReplicas {
   int64_t layers = 1;  // L equal ones, a group each; all times and bytes are those of all L
   int64_t microbatches = 1;

@@ -22,8 +22,8 @@ void check_shape(const DpCell& cell) {
     CHECK(link.occupancy.value >= 0 && link.latency.value >= 0, "a link of {} s and {} s",
           link.occupancy.value, link.latency.value);
   }
-  CHECK(cell.pipelines >= 1 && cell.micro_batches >= 1, "{} pipelines, {} micro-batches",
-        cell.pipelines, cell.micro_batches);
+  CHECK(cell.pipelines >= 1 && cell.microbatches >= 1, "{} pipelines, {} microbatches",
+        cell.pipelines, cell.microbatches);
 }
 
 enum class Ends : uint8_t { kForward, kBackward, kTransfer, kLatency };
@@ -56,7 +56,7 @@ struct Channel {
 class Cell {
  public:
   explicit Cell(const DpCell& cell)
-      : stages_(cell.stages()), micro_batches_(cell.micro_batches), pipelines_(cell.pipelines) {
+      : stages_(cell.stages()), microbatches_(cell.microbatches), pipelines_(cell.pipelines) {
     for (size_t part = 0; part < cell.parts.size(); ++part) {
       for (int64_t s = 0; s < cell.parts[part].stages; ++s) {
         forward_.push_back(round_to_ns(cell.parts[part].forward).ns);
@@ -70,7 +70,7 @@ class Cell {
     }
     channels_.resize(2 * cell.links.size());
     states_.resize(static_cast<size_t>(pipelines_ * stages_));
-    for (int64_t p = 0; p < pipelines_; ++p) state(p, 0).forwards_here = micro_batches_;
+    for (int64_t p = 0; p < pipelines_; ++p) state(p, 0).forwards_here = microbatches_;
   }
 
   int64_t play() {
@@ -89,7 +89,7 @@ class Cell {
       start_touched(now);
     }
     for (const StageState& s : states_) {
-      CHECK(s.backwards == micro_batches_, "a pipeline stood still");
+      CHECK(s.backwards == microbatches_, "a pipeline stood still");
     }
     return now;
   }
@@ -106,7 +106,7 @@ class Cell {
     touch(pipeline, stage);
   }
 
-  // The micro-batch has left `stage`; it is next wanted by its neighbour.
+  // The microbatch has left `stage`; it is next wanted by its neighbour.
   void leave(int32_t pipeline, int32_t stage, bool forward, int64_t now) {
     if (forward && stage + 1 == stages_) return arrive(pipeline, stage, false);
     if (!forward && stage == 0) return;
@@ -161,9 +161,9 @@ class Cell {
   // 1F1B: warm-up forwards, then one backward, one forward in turn.
   void start_pass(int32_t pipeline, int32_t stage, int64_t now) {
     StageState& s = state(pipeline, stage);
-    if (s.busy || s.backwards == micro_batches_) return;
+    if (s.busy || s.backwards == microbatches_) return;
     const int64_t warm_up = stages_ - 1 - stage;
-    const bool forward = s.forwards < micro_batches_ && s.forwards <= s.backwards + warm_up;
+    const bool forward = s.forwards < microbatches_ && s.forwards <= s.backwards + warm_up;
     if (forward ? s.forwards_here == s.forwards : s.backwards_here == s.backwards) return;
     s.busy = true;
     const auto i = static_cast<size_t>(stage);
@@ -177,7 +177,7 @@ class Cell {
     int32_t destination;
   };
 
-  const int64_t stages_, micro_batches_, pipelines_;
+  const int64_t stages_, microbatches_, pipelines_;
   std::vector<int64_t> forward_, backward_;
   std::vector<int32_t> link_after_;  // of each stage; -1: the next stage is in the same datacenter
   std::vector<int64_t> occupancy_, latency_;
@@ -209,31 +209,31 @@ Seconds gpipe_cell(const DpCell& cell) {
     hops += link.occupancy + link.latency;
     occupancy = std::max(occupancy, link.occupancy);
   }
-  const double others = real(cell.micro_batches - 1);
+  const double others = real(cell.microbatches - 1);
   const Seconds one = forwards + hops + others * std::max(forward, occupancy) + backwards + hops +
                       others * std::max(backward, occupancy);
   if (cell.links.empty()) return one;
-  return one + real((cell.pipelines - 1) * cell.micro_batches) * std::max(forward, occupancy);
+  return one + real((cell.pipelines - 1) * cell.microbatches) * std::max(forward, occupancy);
 }
 
 Seconds one_forward_one_backward_cell(const DpCell& cell) {
   check_shape(cell);
   if (cell.links.empty()) {
     const CellPart& part = cell.parts[0];
-    return real(part.stages + cell.micro_batches - 1) * (part.forward + part.backward);
+    return real(part.stages + cell.microbatches - 1) * (part.forward + part.backward);
   }
   return seconds(SimDuration{Cell(cell).play()});
 }
 
 Seconds cell_at_least(const DpCell& cell) {
   check_shape(cell);
-  // The last stage of a part begins after one micro-batch came through all before it, works on all
+  // The last stage of a part begins after one microbatch came through all before it, works on all
   // of them, and the last gradient goes the same way back.
   Seconds way, most;
   for (size_t i = 0; i < cell.parts.size(); ++i) {
     const CellPart& part = cell.parts[i];
     const Seconds pass = part.forward + part.backward;
-    most = std::max(most, way + real(part.stages - 1 + cell.micro_batches) * pass);
+    most = std::max(most, way + real(part.stages - 1 + cell.microbatches) * pass);
     way += real(part.stages) * pass;
     if (i < cell.links.size()) way += 2 * (cell.links[i].occupancy + cell.links[i].latency);
   }

@@ -1,13 +1,13 @@
 // How long the pipelines of a DP-cell take that share the WAN in time.
 //
 // A DP-cell is a group of pipelines laid out alike over the same datacenters. At each boundary
-// between two datacenters one micro-batch of the cell at a time owns the bandwidth of all its nodes
+// between two datacenters one microbatch of the cell at a time owns the bandwidth of all its nodes
 // (Atlas' temporal bandwidth sharing: scatter inside the datacenter, parallel WAN, gather), in
 // either direction. Inside a datacenter transfers are free.
 //
 // Two laws, by schedule:
 //   1f1b-cell   1F1B played action by action on every pipeline of the cell. A boundary serves
-//               micro-batches in the order in which they are ready, the lower pipeline first where
+//               microbatches in the order in which they are ready, the lower pipeline first where
 //               two are ready at once. One datacenter with equal stages: (M + P - 1)(f + b).
 //   gpipe-cell  GPipe in closed form, pipelines released one after the other:
 //               T = [sum f + sum (w + l) + (M - 1) max(f, w)] + [the same with b]
@@ -34,7 +34,7 @@ struct CellPart {
   bool operator==(const CellPart&) const = default;
 };
 
-// The WAN between two parts, as one micro-batch meets it.
+// The WAN between two parts, as one microbatch meets it.
 struct CellLink {
   Seconds occupancy;  // until the next one may follow
   Seconds latency;    // after its last byte has left
@@ -46,7 +46,7 @@ struct DpCell {
   std::vector<CellPart> parts;
   std::vector<CellLink> links;
   int64_t pipelines = 1;
-  int64_t micro_batches = 1;  // of each pipeline
+  int64_t microbatches = 1;  // of each pipeline
 
   int64_t stages() const;
 };
@@ -56,7 +56,7 @@ Seconds gpipe_cell(const DpCell& cell);
 // Cost: 2 C P M passes of some 60 ns each; nothing to speak of in one datacenter.
 Seconds one_forward_one_backward_cell(const DpCell& cell);
 
-// No schedule that runs every micro-batch forward and backward through all stages is faster.
+// No schedule that runs every microbatch forward and backward through all stages is faster.
 Seconds cell_at_least(const DpCell& cell);
 
 }  // namespace tombolo::geo

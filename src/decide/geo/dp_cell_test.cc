@@ -25,7 +25,7 @@ TEST(DpCell, GpipeByHand) {
 }
 
 TEST(DpCell, TwoPipelinesTakeTurnsOnTheWan) {
-  // One stage on either side, one micro-batch, f = b = 1, a transfer owns the WAN for 2.
+  // One stage on either side, one microbatch, f = b = 1, a transfer owns the WAN for 2.
   //   pipeline 0: F 0..1, WAN 1..3, F 3..4, B 4..5, WAN 5..7, B 7..8
   //   pipeline 1: F 0..1, WAN 3..5, F 5..6, B 6..7, WAN 7..9, B 9..10
   const DpCell cell{{{1, 1_s, 1_s}, {1, 1_s, 1_s}}, {{2_s, 0_s}}, 2, 1};
@@ -70,7 +70,7 @@ TEST(DpCell, OnePipelineIsTheSameAsPlayedElsewhere) {
       hops.insert(hops.end(), static_cast<size_t>(p.stages - 1), cost::Hop{});
     }
     EXPECT_DOUBLE_EQ(one_forward_one_backward_cell(cell).value,
-                     cost::play_one_forward_one_backward(stages, hops, cell.micro_batches).value)
+                     cost::play_one_forward_one_backward(stages, hops, cell.microbatches).value)
         << "case " << i;
   }
 }
@@ -85,12 +85,12 @@ TEST(DpCell, NothingIsFasterThanItsBound) {
 }
 
 TEST(DpCell, ACellIsNoFasterThanItsWan) {
-  // All micro-batches of all pipelines cross each boundary one by one.
+  // All microbatches of all pipelines cross each boundary one by one.
   Random random(3);
   for (int i = 0; i < 200; ++i) {
     const DpCell cell = any_cell(random, between(random, 1, 4));
     for (const CellLink& link : cell.links) {
-      const auto crossings = static_cast<double>(cell.pipelines * cell.micro_batches);
+      const auto crossings = static_cast<double>(cell.pipelines * cell.microbatches);
       EXPECT_GE(one_forward_one_backward_cell(cell).value, (crossings * link.occupancy).value);
     }
   }

@@ -14,7 +14,7 @@
 namespace tombolo::geo {
 namespace {
 
-constexpr int64_t kMicroBatchMax = 32;
+constexpr int64_t kMicrobatchMax = 32;
 constexpr size_t kDatacentersMax = 12;
 constexpr size_t kWaveMax = 32;  // settings between two exchanges of the bar
 
@@ -36,7 +36,7 @@ Status check_job(const plan::OpenJob& open, const MixedOptions& options) {
   TRY(plan::check_pipelines_are_free(job));
   if (open.fixed.zero.value_or(0) > 1) {
     return unusable(fmt::format("{}: parallelism.zero = {}: over several datacenters there is a "
-                                "pipeline, whose micro-batches would sum sharded gradients each",
+                                "pipeline, whose microbatches would sum sharded gradients each",
                                 job.file, *open.fixed.zero),
                     "zero = 0 or 1");
   }
@@ -116,7 +116,7 @@ std::vector<MixedSetting> settings_of(const plan::OpenJob& open) {
          fixed_or(open.fixed.data, divisors(batch, open.job.cluster.devices()))) {
       if (batch % data != 0) continue;
       for (const int64_t micro_batch :
-           fixed_or(open.fixed.micro_batch, divisors(batch / data, kMicroBatchMax))) {
+           fixed_or(open.fixed.micro_batch, divisors(batch / data, kMicrobatchMax))) {
         if (batch / data % micro_batch != 0) continue;
         for (const Recompute recompute : recomputes) {
           for (const int64_t zero : fixed_or(open.fixed.zero, {0, 1})) {
@@ -140,7 +140,7 @@ MixedPlan plan_of(const plan::OpenJob& open, const MixedLaw& law, const MixedSpl
   MixedPlan plan;
   plan.data = split.setting.data;
   plan.micro_batch = split.setting.micro_batch;
-  plan.micro_batches = priced.micro_batches();
+  plan.microbatches = priced.microbatches();
   plan.zero = split.setting.zero;
   plan.recompute = split.setting.recompute;
   const bool fp8 = open.job.training.precision == plan::Precision::kFp8;
@@ -158,7 +158,7 @@ MixedPlan plan_of(const plan::OpenJob& open, const MixedLaw& law, const MixedSpl
       const cluster::WanLink& link =
           *open.job.cluster.link(places[split.order[i - 1]].name, places[z].name);
       hops.push_back(priced.wan(link, split.order[i - 1], z));
-      plan.egress += cost::egress_of(link, priced.boundary(), plan.micro_batches, plan.data);
+      plan.egress += cost::egress_of(link, priced.boundary(), plan.microbatches, plan.data);
     }
     for (int64_t j = 0; j < split.stages[i]; ++j) {
       const auto s = static_cast<int64_t>(passes.size());
@@ -172,7 +172,7 @@ MixedPlan plan_of(const plan::OpenJob& open, const MixedLaw& law, const MixedSpl
       plan.sequence_parallel = plan.sequence_parallel || c.sequence_parallel;
       plan.stages.push_back({s, places[z].name, places[z].device.name, c.tensor, first, layers,
                              price.forward, price.backward,
-                             law.memory(z, c, slice, std::min(plan.micro_batches, all - s)),
+                             law.memory(z, c, slice, std::min(plan.microbatches, all - s)),
                              places[z].device.memory});
       plan.devices += plan.data * c.tensor;
       peak += cost::usable_peak(places[z].device, fp8) * real(plan.data * c.tensor);
@@ -181,7 +181,7 @@ MixedPlan plan_of(const plan::OpenJob& open, const MixedLaw& law, const MixedSpl
       first += layers;
     }
   }
-  plan.time = cost::mixed_iteration(passes, hops, ends, plan.micro_batches);
+  plan.time = cost::mixed_iteration(passes, hops, ends, plan.microbatches);
   const Seconds iteration = plan.time.iteration;
   if (names_prices) plan.price = Dollars{rate * iteration.value};
   plan.score = split.score;
@@ -242,7 +242,7 @@ Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedLaw& law,
   const std::vector<MixedSetting> settings = settings_of(open);
   if (settings.empty()) {
     return unusable(
-        fmt::format("{}: training.global_batch = {}: no micro-batch and number of "
+        fmt::format("{}: training.global_batch = {}: no microbatch and number of "
                     "pipelines divide it",
                     open.job.file, open.job.training.global_batch));
   }

@@ -8,7 +8,7 @@
 //   stages per datacenter, 1 up to what its devices have room for
 //   layers per stage: slower devices get fewer
 //   tensor parallelism per kind of device, within a scale-up domain
-//   data parallelism, micro-batch, recomputation, ZeRO 0 or 1
+//   data parallelism, microbatch, recomputation, ZeRO 0 or 1
 //
 // An iteration takes what the law `mixed-pipeline` says of the stages, which a MixedLaw prices. The
 // search is exhaustive but for orders of seven datacenters and more (nearest neighbours, improved
@@ -17,10 +17,10 @@
 //   time  no partition has a shorter period than one that fills every stage with layers at its
 //         device's best rate, none a shorter round trip than the fastest devices could have
 //   cost  every device that is held is paid for as long as the iteration lasts
-//   memory  a stage q from the end keeps q micro-batches; where all stages together hold fewer
+//   memory  a stage q from the end keeps q microbatches; where all stages together hold fewer
 //         layers than the model has, nothing fits
 //
-// For each setting (tensor, data, micro-batch, recomputation, ZeRO) and order the best split is
+// For each setting (tensor, data, microbatch, recomputation, ZeRO) and order the best split is
 // found exactly (mixed_partition.h). Settings are taken in waves, most promising first, so the
 // answer does not depend on the number of threads.
 //
@@ -49,7 +49,7 @@ struct MixedPlan {
   std::vector<MixedStage> stages;
   int64_t data = 1;
   int64_t micro_batch = 1;
-  int64_t micro_batches = 1;  // of each pipeline
+  int64_t microbatches = 1;  // of each pipeline
   int64_t zero = 0;
   model::Recompute recompute = model::Recompute::kNone;
   bool sequence_parallel = false;  // where tensor > 1
@@ -67,7 +67,7 @@ struct MixedPlan {
 };
 
 // Why a value lost, as a sentence: "recompute full: 12.9 s, 8.0 % more", "recompute none: memory
-// holds 61 of 96 layers; ...", "micro-batch 8: at least 14.1 s" (cut by its bound).
+// holds 61 of 96 layers; ...", "microbatch 8: at least 14.1 s" (cut by its bound).
 struct MixedWhyNot {
   std::string axis;   // "recompute"
   std::string value;  // "full"

@@ -42,8 +42,8 @@ double passes_bound(std::span<const StageRoom> rooms, double layers, double peri
 }  // namespace
 
 double period_bound(std::span<const StageRoom> rooms, const PipelineNeeds& needs) {
-  CHECK(needs.layers >= 1 && needs.micro_batches >= 1, "{} layers and {} micro-batches",
-        needs.layers, needs.micro_batches);
+  CHECK(needs.layers >= 1 && needs.microbatches >= 1, "{} layers and {} microbatches", needs.layers,
+        needs.microbatches);
   int64_t stages = 0;
   double per_second = 0;
   for (const StageRoom& room : rooms) {
@@ -73,7 +73,7 @@ double period_bound(std::span<const StageRoom> rooms, const PipelineNeeds& needs
 double time_bound(std::span<const StageRoom> rooms, const PipelineNeeds& needs) {
   const double shortest = period_bound(rooms, needs);
   if (shortest == kInfinity) return kInfinity;
-  const double layers = real(needs.layers), m = real(needs.micro_batches - 1);
+  const double layers = real(needs.layers), m = real(needs.microbatches - 1);
   double best = passes_bound(rooms, layers, shortest) + m * shortest;
   // Corners: where all devices up to some speed can hold the model by themselves.
   for (const StageRoom& corner : rooms) {
@@ -92,7 +92,7 @@ double time_bound(std::span<const StageRoom> rooms, const PipelineNeeds& needs) 
 double cost_bound(std::span<const StageRoom> rooms, const PipelineNeeds& needs) {
   const double shortest = period_bound(rooms, needs);
   if (shortest == kInfinity) return kInfinity;
-  const double layers = real(needs.layers), m = real(needs.micro_batches);
+  const double layers = real(needs.layers), m = real(needs.microbatches);
   double decided_rate = 0, decided_per_second = 0, decided_holds = 0;
   double others_rate = 0, others_per_layer = kInfinity, others_busy = kInfinity;
   double all_busy = kInfinity, rate_min = kInfinity;

@@ -15,7 +15,7 @@ inline constexpr double kRounding = 1e-9;
 
 // Stages in one datacenter.
 struct StageRoom {
-  double layer = 0;                                     // s per layer and micro-batch, at best
+  double layer = 0;                                     // s per layer and microbatch, at best
   int64_t stages = 0;                                   // at most; exactly so many where `decided`
   int64_t holds = std::numeric_limits<int64_t>::max();  // layers that a stage has memory for
   double rate = 0;                                      // USD/s of one stage with its replicas
@@ -24,7 +24,7 @@ struct StageRoom {
 
 struct PipelineNeeds {
   int64_t layers = 1;
-  int64_t micro_batches = 1;
+  int64_t microbatches = 1;
   double transfers = 0;   // s, there and back over all boundaries, at least
   double exposed = 0;     // of that, in steady state
   double period_min = 0;  // s: the busiest link

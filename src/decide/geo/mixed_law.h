@@ -13,7 +13,7 @@ namespace tombolo::geo {
 // parallelism. Called from several threads.
 //
 // The search counts on this: a pass grows with the layers of a slice, no faster than their number;
-// memory grows with layers and with micro-batches in flight; embedding and head add to both.
+// memory grows with layers and with microbatches in flight; embedding and head add to both.
 class MixedLaw {
  public:
   virtual ~MixedLaw() = default;

@@ -62,7 +62,7 @@ std::vector<std::vector<size_t>> orders_of(const std::vector<size_t>& datacenter
     do keep(order);
     while (std::next_permutation(order.begin(), order.end()));
   } else {
-    // Both directions: the last stages hold fewer micro-batches, the ends hold embedding and head.
+    // Both directions: the last stages hold fewer microbatches, the ends hold embedding and head.
     for (const size_t start : datacenters) {
       std::vector<size_t> order = nearest_neighbours(datacenters, start, transfer);
       keep(order);

@@ -130,7 +130,7 @@ class Filler {
 class Solver {
  public:
   explicit Solver(const PartitionProblem& problem)
-      : problem_(problem), filler_(problem), m_(static_cast<double>(problem.micro_batches - 1)) {
+      : problem_(problem), filler_(problem), m_(static_cast<double>(problem.microbatches - 1)) {
     for (const PartitionStage& stage : problem.stages) {
       double pass = kInfinity, end = kInfinity, each = kInfinity;
       for (const auto& row : stage.table->rows) {
@@ -242,17 +242,16 @@ Partition price_partition(const PartitionProblem& problem, std::vector<int64_t> 
   }
   out.round_trip = cost::round_trip(passes, problem.hops).value;
   out.period = cost::period(passes, problem.hops).value;
-  out.total =
-      out.round_trip + static_cast<double>(problem.micro_batches - 1) * out.period + out.end;
+  out.total = out.round_trip + static_cast<double>(problem.microbatches - 1) * out.period + out.end;
   out.layers = std::move(layers);
   return out;
 }
 
 std::optional<Partition> best_partition(const PartitionProblem& problem, double limit) {
-  CHECK(problem.layers >= 1 && problem.micro_batches >= 1 &&
+  CHECK(problem.layers >= 1 && problem.microbatches >= 1 &&
             problem.hops.size() + 1 == problem.stages.size(),
-        "{} layers and {} micro-batches for {} stages with {} hops", problem.layers,
-        problem.micro_batches, problem.stages.size(), problem.hops.size());
+        "{} layers and {} microbatches for {} stages with {} hops", problem.layers,
+        problem.microbatches, problem.stages.size(), problem.hops.size());
   for (const PartitionStage& stage : problem.stages) {
     CHECK(
         stage.table && !stage.table->rows.empty() && stage.most.size() == stage.table->rows.size(),

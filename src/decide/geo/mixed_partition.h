@@ -28,7 +28,7 @@ namespace tombolo::geo {
 
 // What a stage with a given number of layers takes.
 struct StageNumbers {
-  double pass = 0;  // forward and backward of one micro-batch, s; grows with the layers
+  double pass = 0;  // forward and backward of one microbatch, s; grows with the layers
   double end = 0;   // gradients and optimizer, once per iteration, s
 };
 
@@ -52,7 +52,7 @@ struct PartitionStage {
 
 struct PartitionProblem {
   int64_t layers = 1;
-  int64_t micro_batches = 1;
+  int64_t microbatches = 1;
   std::vector<PartitionStage> stages;
   std::vector<cost::Hop> hops;
 };

@@ -24,7 +24,7 @@ TEST(MixedPartition, SlowerDevicesGetFewerLayers) {
   // Layers take 1 on the first stage and 2 on the second: of 6, four and two make both take 4.
   const StageTable fast = table_of(6, 1, 0), slow = table_of(6, 2, 0);
   const PartitionProblem problem{.layers = 6,
-                                 .micro_batches = 10,
+                                 .microbatches = 10,
                                  .stages = {{&fast, {6}}, {&slow, {6}}},
                                  .hops = {cost::Hop{}}};
   const auto best = best_partition(problem, 1e9);
@@ -35,11 +35,11 @@ TEST(MixedPartition, SlowerDevicesGetFewerLayers) {
   EXPECT_TRUE(best_partition(problem, 44.1));
 }
 
-TEST(MixedPartition, OneMicroBatchTakesTheShortestRoundTrip) {
-  // With a single micro-batch nothing overlaps: the slow stage gets as little as possible.
+TEST(MixedPartition, OneMicrobatchTakesTheShortestRoundTrip) {
+  // With a single microbatch nothing overlaps: the slow stage gets as little as possible.
   const StageTable fast = table_of(6, 1, 0), slow = table_of(6, 2, 0);
   const PartitionProblem problem{.layers = 6,
-                                 .micro_batches = 1,
+                                 .microbatches = 1,
                                  .stages = {{&fast, {6}}, {&slow, {6}}},
                                  .hops = {cost::Hop{}}};
   EXPECT_EQ(best_partition(problem, 1e9)->layers, (std::vector<int64_t>{5, 1}));
@@ -48,7 +48,7 @@ TEST(MixedPartition, OneMicroBatchTakesTheShortestRoundTrip) {
 TEST(MixedPartition, MemoryBindsWhereTimeWouldNot) {
   const StageTable fast = table_of(6, 1, 0), slow = table_of(6, 2, 0);
   PartitionProblem problem{.layers = 6,
-                           .micro_batches = 10,
+                           .microbatches = 10,
                            .stages = {{&fast, {3}}, {&slow, {6}}},
                            .hops = {cost::Hop{}}};
   EXPECT_EQ(best_partition(problem, 1e9)->layers, (std::vector<int64_t>{3, 3}));
@@ -84,7 +84,7 @@ TEST(MixedPartition, EqualsBruteForceOverAllPartitions) {
     const auto stages = 1 + static_cast<size_t>(random.below(5));
     PartitionProblem problem;
     problem.layers = static_cast<int64_t>(stages + random.below(9));
-    problem.micro_batches = 1 + static_cast<int64_t>(random.below(12));
+    problem.microbatches = 1 + static_cast<int64_t>(random.below(12));
     std::vector<StageTable> tables;
     for (size_t s = 0; s < stages; ++s) {
       // Some cases with two kinds of layers: the first two take half.
@@ -142,7 +142,7 @@ TEST(MixedPartition, EqualsBruteForceOverAllPartitions) {
 TEST(MixedPartitionDeathTest, StagesHaveHopsTablesAndLayers) {
   const StageTable table = table_of(6, 1, 0);
   PartitionProblem problem{.layers = 6,
-                           .micro_batches = 10,
+                           .microbatches = 10,
                            .stages = {{&table, {6}}, {&table, {6}}},
                            .hops = {cost::Hop{}}};
   EXPECT_DEATH(price_partition(problem, {6, 0}), "stage 1 of 2 has 0 layers");

@@ -40,7 +40,7 @@ std::vector<uint64_t> subsets(const PricedSetting& priced, size_t datacenters) {
 }
 
 PipelineNeeds needs_of(const PricedSetting& priced, const std::vector<size_t>& datacenters) {
-  PipelineNeeds needs{.layers = priced.layers(), .micro_batches = priced.micro_batches()};
+  PipelineNeeds needs{.layers = priced.layers(), .microbatches = priced.microbatches()};
   for (const size_t z : datacenters) needs.end_min = std::max(needs.end_min, priced.end_min(z));
   return needs;
 }
@@ -167,7 +167,7 @@ class SettingSearch {
       needs_.exposed += 2 * hops_.back().exposed.value;
       needs_.period_min = std::max(needs_.period_min, hops_.back().occupancy.value);
       needs_.egress +=
-          cost::egress_of(link, priced_.boundary(), priced_.micro_batches(), priced_.setting().data)
+          cost::egress_of(link, priced_.boundary(), priced_.microbatches(), priced_.setting().data)
               .value;
     }
     rooms_.clear();
@@ -231,7 +231,7 @@ class SettingSearch {
   void split_layers(int64_t stages) {
     const std::optional<int64_t> wanted = task_.open.fixed.pipeline;
     if (wanted && *wanted != stages) return;
-    PartitionProblem problem{.layers = priced_.layers(), .micro_batches = priced_.micro_batches()};
+    PartitionProblem problem{.layers = priced_.layers(), .microbatches = priced_.microbatches()};
     double rate = 0;
     PipelineNeeds needs = needs_;
     int64_t s = 0;

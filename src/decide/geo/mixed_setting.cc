@@ -12,7 +12,7 @@ PricedSetting::PricedSetting(const plan::Job& job, const MixedLaw& law, const Mi
       law_(law),
       setting_(setting),
       sequence_parallel_(sequence_parallel),
-      micro_batches_(job.training.global_batch / (setting.micro_batch * setting.data)),
+      microbatches_(job.training.global_batch / (setting.micro_batch * setting.data)),
       layers_(job.model->layers),
       special_(job.model->experts ? job.model->experts->dense_layers : 0),
       boundary_(model::boundary_bytes(*job.model, setting.micro_batch,
@@ -20,8 +20,8 @@ PricedSetting::PricedSetting(const plan::Job& job, const MixedLaw& law, const Mi
       zones_(job.cluster.datacenters.size()) {
   CHECK(setting_.tensor.size() == zones_.size(), "tensor parallelism in {} of {} datacenters",
         setting_.tensor.size(), zones_.size());
-  CHECK(micro_batches_ * setting_.micro_batch * setting_.data == job_.training.global_batch,
-        "{} pipelines with micro-batches of {} do not divide a batch of {}", setting_.data,
+  CHECK(microbatches_ * setting_.micro_batch * setting_.data == job_.training.global_batch,
+        "{} pipelines with microbatches of {} do not divide a batch of {}", setting_.data,
         setting_.micro_batch, job_.training.global_batch);
   for (size_t z = 0; z < zones_.size(); ++z) price(z);
 }
@@ -92,9 +92,9 @@ const StageTable& PricedSetting::table(size_t datacenter, bool embedding, bool h
 
 const std::vector<int64_t>& PricedSetting::most(size_t datacenter, bool embedding, bool head,
                                                 int64_t in_flight) {
-  CHECK(in_flight >= 1, "memory for {} micro-batches", in_flight);
+  CHECK(in_flight >= 1, "memory for {} microbatches", in_flight);
   auto& known = zones_[datacenter].most[ends(embedding, head)];
-  in_flight = std::min(in_flight, micro_batches_);
+  in_flight = std::min(in_flight, microbatches_);
   const Bytes room = job_.cluster.datacenters[datacenter].device.memory;
   const cost::Configuration c = configuration(datacenter);
   while (static_cast<int64_t>(known.size()) < in_flight) {

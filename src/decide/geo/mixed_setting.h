@@ -35,7 +35,7 @@ class PricedSetting {
                 std::optional<bool> sequence_parallel);
 
   const MixedSetting& setting() const { return setting_; }
-  int64_t micro_batches() const { return micro_batches_; }
+  int64_t microbatches() const { return microbatches_; }
   int64_t layers() const { return layers_; }
   Bytes boundary() const { return boundary_; }
 
@@ -73,7 +73,7 @@ class PricedSetting {
   const MixedLaw& law_;
   MixedSetting setting_;
   std::optional<bool> sequence_parallel_;
-  int64_t micro_batches_, layers_, special_;  // special: first layers unlike the others
+  int64_t microbatches_, layers_, special_;  // special: first layers unlike the others
   Bytes boundary_;
   std::vector<Zone> zones_;
 };

@@ -23,7 +23,7 @@ using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::Property;
 
-// A law that can be worked out by hand: a layer of a micro-batch of b takes b x `layer` of its
+// A law that can be worked out by hand: a layer of a microbatch of b takes b x `layer` of its
 // datacenter, divided by tensor parallelism with 10 % lost at each doubling; half as much again is
 // the backward pass, and as much as the forward pass if it is done again. Embedding and head take a
 // quarter of a layer each. A layer keeps one unit of memory for its state and one for each
@@ -135,7 +135,7 @@ TEST(Mixed, SlowerDevicesGetFewerLayers) {
   const MixedPlan& best = found->top.front();
   EXPECT_EQ(layers_in(best, "a"), std::vector<int64_t>{4});
   EXPECT_EQ(layers_in(best, "b"), std::vector<int64_t>{2});
-  EXPECT_EQ(best.micro_batches, 8);
+  EXPECT_EQ(best.microbatches, 8);
   EXPECT_EQ(best.devices, 2);
 }
 
@@ -209,7 +209,7 @@ double brute_force(const plan::OpenJob& open, const HandLaw& law, search::Object
   const auto price_all = [&](const std::map<std::string, int64_t>& tensor, cost::Configuration c,
                              const std::vector<size_t>& order, const std::vector<int64_t>& stages) {
     const int64_t p = std::accumulate(stages.begin(), stages.end(), int64_t{0});
-    const int64_t m = c.micro_batches();
+    const int64_t m = c.microbatches();
     compositions(
         job.model->layers, std::vector<int64_t>(static_cast<size_t>(p), 99),
         [&](const std::vector<int64_t>& layers) {
@@ -482,8 +482,8 @@ TEST(MixedBound, IsNeverAboveTheBestPartition) {
     std::vector<StageTable> tables(count);
     std::vector<StageRoom> rooms;
     PartitionProblem problem{.layers = layers,
-                             .micro_batches = 1 + static_cast<int64_t>(random.below(20))};
-    PipelineNeeds needs{.layers = layers, .micro_batches = problem.micro_batches};
+                             .microbatches = 1 + static_cast<int64_t>(random.below(20))};
+    PipelineNeeds needs{.layers = layers, .microbatches = problem.microbatches};
     double rate = 0;
     for (size_t z = 0; z < count; ++z) {
       const double each = 0.5 + random.uniform(), fixed = 0.2 * random.uniform();
@@ -528,7 +528,7 @@ TEST(MixedDeathTest, CallersKeepTheirPromises) {
   EXPECT_DEATH(static_cast<void>(search_mixed(open, law, {.top = 0})), "top 0, threads 1");
   EXPECT_DEATH(static_cast<void>(with_plan(open.job, {})), "a plan without a stage");
   EXPECT_DEATH(orders_of({0, 2}, {{0, 1}, {1, 0}}), "no way from datacenter 2 to all 2");
-  EXPECT_DEATH(period_bound({}, {.layers = 0}), "0 layers and 1 micro-batches");
+  EXPECT_DEATH(period_bound({}, {.layers = 0}), "0 layers and 1 microbatches");
 }
 
 TEST(MixedSettingDeathTest, ASettingIsOfTheJob) {
@@ -538,9 +538,9 @@ TEST(MixedSettingDeathTest, ASettingIsOfTheJob) {
                "tensor parallelism in 1 of 2 datacenters");
   EXPECT_DEATH(
       PricedSetting(open.job, law, {.tensor = {1, 1}, .data = 3, .must_use = {}}, std::nullopt),
-      "3 pipelines with micro-batches of 1 do not divide a batch of 8");
+      "3 pipelines with microbatches of 1 do not divide a batch of 8");
   PricedSetting priced(open.job, law, {.tensor = {1, 1}, .must_use = {}}, std::nullopt);
-  EXPECT_DEATH(priced.most(0, true, false, 0), "memory for 0 micro-batches");
+  EXPECT_DEATH(priced.most(0, true, false, 0), "memory for 0 microbatches");
   const MixedOptions options;
   const MixedTask task{open, law, options};
   const std::vector<MixedSetting> settings;

@@ -39,7 +39,7 @@ std::vector<MixedWhyNotBook::Name> MixedWhyNotBook::names_of(const MixedSetting&
     names.push_back({"tensor on " + device, std::to_string(s.tensor[z])});
   }
   names.push_back({"data", std::to_string(s.data)});
-  names.push_back({"micro-batch", std::to_string(s.micro_batch)});
+  names.push_back({"microbatch", std::to_string(s.micro_batch)});
   names.push_back({"recompute", std::string(to_name(s.recompute))});
   names.push_back({"zero", std::to_string(s.zero)});
   return names;
@@ -79,7 +79,7 @@ std::string MixedWhyNotBook::describe(const MixedSetting& s) const {
     if (s.tensor[z] == 0 || !seen.insert(device).second) continue;
     tensors += fmt::format("tensor {} on {}, ", s.tensor[z], device);
   }
-  return fmt::format("{}data {}, micro-batch {}, recompute {}, zero {}", tensors, s.data,
+  return fmt::format("{}data {}, microbatch {}, recompute {}, zero {}", tensors, s.data,
                      s.micro_batch, to_name(s.recompute), s.zero);
 }
 
@@ -107,7 +107,7 @@ std::string MixedWhyNotBook::miss(const Family& family) const {
     const int64_t layers = priced.layers() / p + (s < priced.layers() % p ? 1 : 0);
     const cost::DeviceMemory memory =
         task_.law.memory(z, priced.configuration(z), {first, layers, s == 0, s + 1 == p},
-                         std::min(priced.micro_batches(), p - s));
+                         std::min(priced.microbatches(), p - s));
     first += layers;
     const double share = memory.total() / places[z].device.memory;
     if (share <= worst) continue;

@@ -23,7 +23,7 @@ int64_t sum(const std::vector<int64_t>& numbers) {
 // A law may round passes and transfers to nanoseconds. So much it may then be below a bound, in
 // which so many of them follow one another.
 Seconds rounding(const DpCell& cell) {
-  const auto passes = static_cast<double>(2 * (cell.stages() + cell.micro_batches));
+  const auto passes = static_cast<double>(2 * (cell.stages() + cell.microbatches));
   const auto transfers = static_cast<double>(4 * cell.links.size());
   return Seconds{0.5e-9 * (passes + transfers)};
 }
@@ -33,12 +33,12 @@ class RowPricer {
  public:
   explicit RowPricer(const SelectionSetting& setting) : setting_(setting) {}
 
-  // The cell of `pipelines` pipelines, one of `cells`, which run `micro_batches` each; empty: two
+  // The cell of `pipelines` pipelines, one of `cells`, which run `microbatches` each; empty: two
   // of its sites are not joined.
   std::optional<DpCell> cell(const std::vector<int64_t>& partitions, int64_t pipelines,
-                             int64_t cells, int64_t micro_batches,
+                             int64_t cells, int64_t microbatches,
                              std::string* obstacle = nullptr) const {
-    DpCell cell{{}, {}, pipelines, micro_batches};
+    DpCell cell{{}, {}, pipelines, microbatches};
     std::optional<size_t> last;
     for (size_t i = 0; i < partitions.size(); ++i) {
       if (partitions[i] == 0) continue;
@@ -62,7 +62,7 @@ class RowPricer {
 
   Seconds time(const DpCell& cell) {
     std::vector<double> shape = {static_cast<double>(cell.pipelines),
-                                 static_cast<double>(cell.micro_batches)};
+                                 static_cast<double>(cell.microbatches)};
     for (const CellPart& part : cell.parts) {
       shape.insert(shape.end(),
                    {static_cast<double>(part.stages), part.forward.value, part.backward.value});
@@ -93,17 +93,17 @@ class RowPricer {
     SelectionRow row;
     row.cells = cells;
     row.pipelines = pipelines;
-    row.micro_batches = setting_.micro_batches_of_one(pipelines);
-    row.all_micro_batches = setting_.micro_batches_of_all(pipelines);
+    row.microbatches = setting_.microbatches_of_one(pipelines);
+    row.all_microbatches = setting_.microbatches_of_all(pipelines);
     row.partitions = std::move(partitions);
     const int64_t placed = sum(row.partitions);
     if (placed < setting_.partitions) {
       row.obstacle = fmt::format("room for {} of {} partitions", placed, setting_.partitions);
       return row;
     }
-    if (row.all_micro_batches < pipelines) {
+    if (row.all_microbatches < pipelines) {
       row.obstacle =
-          fmt::format("{} micro-batches for {} pipelines", row.all_micro_batches, pipelines);
+          fmt::format("{} microbatches for {} pipelines", row.all_microbatches, pipelines);
       return row;
     }
     for (size_t i = 0; i < setting_.sites.size(); ++i) {
@@ -120,7 +120,7 @@ class RowPricer {
     }
     for (const int64_t size : sizes(pipelines, cells)) {
       const std::optional<DpCell> one =
-          cell(row.partitions, size, cells, row.micro_batches, &row.obstacle);
+          cell(row.partitions, size, cells, row.microbatches, &row.obstacle);
       if (!one) return row;
       row.pipeline = std::max(row.pipeline, time(*one));
     }
@@ -134,13 +134,13 @@ class RowPricer {
   std::optional<double> throughput_at_most(int64_t pipelines, int64_t cells,
                                            const std::vector<int64_t>& partitions) const {
     Seconds least;
-    const int64_t micro_batches = setting_.micro_batches_of_one(pipelines);
+    const int64_t microbatches = setting_.microbatches_of_one(pipelines);
     for (const int64_t size : sizes(pipelines, cells)) {
-      const std::optional<DpCell> one = cell(partitions, size, cells, micro_batches);
+      const std::optional<DpCell> one = cell(partitions, size, cells, microbatches);
       if (!one) return std::nullopt;
       least = std::max(least, cell_at_least(*one));
     }
-    return static_cast<double>(setting_.micro_batches_of_all(pipelines)) /
+    return static_cast<double>(setting_.microbatches_of_all(pipelines)) /
            (least + all_reduce(partitions, pipelines)).value;
   }
 
@@ -170,7 +170,7 @@ std::vector<Candidate> candidates(const SelectionSetting& setting, const RowPric
   for (const SelectionSite& site : setting.sites) all += site.gpus;
   std::vector<Candidate> found;
   for (int64_t pipelines = 1; pipelines <= all / setting.partitions; ++pipelines) {
-    if (pipelines > setting.micro_batches_of_all(pipelines)) break;
+    if (pipelines > setting.microbatches_of_all(pipelines)) break;
     const int64_t cells = (pipelines + setting.pipelines_per_cell - 1) / setting.pipelines_per_cell;
     const uint64_t last = (uint64_t{1} << (subsets ? n : 0)) - (subsets ? 1 : 0);
     for (uint64_t bits = 1; bits <= last; ++bits) {
@@ -239,17 +239,17 @@ tl::unexpected<Error> nothing_fits(const SelectionSetting& setting, const Select
 }
 
 Status check(const SelectionSetting& setting) {
-  CHECK(setting.partitions >= 1 && setting.pipelines_per_cell >= 1 && setting.micro_batches >= 1,
+  CHECK(setting.partitions >= 1 && setting.pipelines_per_cell >= 1 && setting.microbatches >= 1,
         "P = {}, C = {}, M = {}", setting.partitions, setting.pipelines_per_cell,
-        setting.micro_batches);
+        setting.microbatches);
   CHECK(setting.link && setting.all_reduce && setting.cell_time, "a law is missing");
   for (const SelectionSite& site : setting.sites) {
     CHECK(site.gpus >= 0, "{} has {} GPUs", site.name, site.gpus);
   }
-  const int64_t together = setting.micro_batches_of_all(setting.pipelines_per_cell);
+  const int64_t together = setting.microbatches_of_all(setting.pipelines_per_cell);
   if (together < setting.pipelines_per_cell) {
     return infeasible(
-        fmt::format("one DP-cell of {} pipelines needs as many micro-batches, and an iteration has "
+        fmt::format("one DP-cell of {} pipelines needs as many microbatches, and an iteration has "
                     "{}",
                     setting.pipelines_per_cell, together),
         fmt::format("selection.pipelines_per_cell = {}, or a larger training.global_batch",
@@ -278,7 +278,7 @@ Status check(const SelectionSetting& setting) {
 }  // namespace
 
 double SelectionRow::throughput() const {
-  return feasible ? static_cast<double>(all_micro_batches) / total().value : 0;
+  return feasible ? static_cast<double>(all_microbatches) / total().value : 0;
 }
 
 std::vector<int64_t> fill_sites(const SelectionSetting& setting, int64_t pipelines,

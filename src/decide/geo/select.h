@@ -7,10 +7,10 @@
 // datacenter, and what crosses the WAN is activations.
 //
 //   total(D) = time of a cell (dp_cell.h) + ring all-reduce among the D C replicas
-//   throughput(D) = micro-batches of an iteration / total(D)
+//   throughput(D) = microbatches of an iteration / total(D)
 //
 // The smallest D of the highest throughput is chosen. In the paper every pipeline runs M
-// micro-batches whatever D is, so an iteration grows with D; of a job with a batch it is the batch,
+// microbatches whatever D is, so an iteration grows with D; of a job with a batch it is the batch,
 // which the pipelines share.
 //
 // The floors leave GPUs unused: 120 of 600 at P = 60, C = 4. So `beyond` looks at any number of
@@ -36,7 +36,7 @@ namespace tombolo::geo {
 struct SelectionSite {
   std::string name;
   int64_t gpus = 0;
-  Seconds forward;  // of one partition and micro-batch, on a GPU here
+  Seconds forward;  // of one partition and microbatch, on a GPU here
   Seconds backward;
   DollarsPerSecond price = {};  // of one GPU
   bool must = false;            // holds at least one partition
@@ -46,17 +46,17 @@ struct SelectionSetting {
   std::vector<SelectionSite> sites;  // in the order in which they are filled
   int64_t partitions = 1;            // P
   int64_t pipelines_per_cell = 1;    // C
-  // What an iteration is: M micro-batches of each pipeline, or so many of all pipelines together,
+  // What an iteration is: M microbatches of each pipeline, or so many of all pipelines together,
   // shared as equally as can be. Those that have one more set the time.
-  int64_t micro_batches = 1;
-  std::optional<int64_t> micro_batches_together = {};
+  int64_t microbatches = 1;
+  std::optional<int64_t> microbatches_together = {};
 
-  int64_t micro_batches_of_one(int64_t pipelines) const {
-    if (!micro_batches_together) return micro_batches;
-    return (*micro_batches_together + pipelines - 1) / pipelines;
+  int64_t microbatches_of_one(int64_t pipelines) const {
+    if (!microbatches_together) return microbatches;
+    return (*microbatches_together + pipelines - 1) / pipelines;
   }
-  int64_t micro_batches_of_all(int64_t pipelines) const {
-    return micro_batches_together.value_or(pipelines * micro_batches);
+  int64_t microbatches_of_all(int64_t pipelines) const {
+    return microbatches_together.value_or(pipelines * microbatches);
   }
 
   // How one of `cells` cells of `pipelines` pipelines meets the WAN between two sites, by their
@@ -72,15 +72,15 @@ struct SelectionSetting {
 struct SelectionRow {
   int64_t cells = 0;                // D
   int64_t pipelines = 0;            // D C
-  int64_t micro_batches = 0;        // of one pipeline; of the busiest where they are not all alike
-  int64_t all_micro_batches = 0;    // of all pipelines
+  int64_t microbatches = 0;         // of one pipeline; of the busiest where they are not all alike
+  int64_t all_microbatches = 0;     // of all pipelines
   std::vector<int64_t> partitions;  // per site; of an infeasible row what found room
   bool feasible = false;
   std::string obstacle;  // why it is not
   Seconds pipeline;      // this and below only where feasible
   Seconds all_reduce;
   Seconds total() const { return pipeline + all_reduce; }
-  double throughput() const;  // micro-batches per second
+  double throughput() const;  // microbatches per second
   int64_t used_gpus = 0;
   int64_t unused_gpus = 0;
   Dollars cost;  // of the used GPUs, per iteration

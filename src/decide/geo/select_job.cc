@@ -103,13 +103,13 @@ Result<std::vector<cluster::Datacenter>> ordered(const Job& job) {
   return left;
 }
 
-// What an iteration is; and of one pipeline, how many micro-batches its memory must be able to
+// What an iteration is; and of one pipeline, how many microbatches its memory must be able to
 // hold: of a shared batch, the share of as many pipelines as the job has today.
-Result<int64_t> set_micro_batches(const Job& job, SelectionSetting& setting) {
+Result<int64_t> set_microbatches(const Job& job, SelectionSetting& setting) {
   const plan::Selection& wanted = selection_or_default(job);
-  if (wanted.micro_batches) {
-    setting.micro_batches = *wanted.micro_batches;
-    return setting.micro_batches;
+  if (wanted.microbatches) {
+    setting.microbatches = *wanted.microbatches;
+    return setting.microbatches;
   }
   const plan::Training& t = job.training;
   if (t.global_batch % t.micro_batch != 0) {
@@ -118,8 +118,8 @@ Result<int64_t> set_micro_batches(const Job& job, SelectionSetting& setting) {
                     t.global_batch, t.micro_batch),
         "another batch, or selection.micro_batches, of each pipeline");
   }
-  setting.micro_batches_together = t.global_batch / t.micro_batch;
-  return setting.micro_batches_of_one(job.parallelism.data);
+  setting.microbatches_together = t.global_batch / t.micro_batch;
+  return setting.microbatches_of_one(job.parallelism.data);
 }
 
 // What a pipeline of so many partitions costs in one datacenter.
@@ -133,7 +133,7 @@ struct Stages {
 bool times_are_units(const Job& job) { return !job.model && !job.stage_times; }
 
 Result<Stages> price_stages(const Job& job, const cluster::Datacenter& datacenter,
-                            int64_t partitions, int64_t micro_batches) {
+                            int64_t partitions, int64_t microbatches) {
   if (times_are_units(job)) return Stages{1_s, 2_s, {}, {}, {}};
   Job one = job;
   one.cluster = {{datacenter}, {}};
@@ -153,8 +153,8 @@ Result<Stages> price_stages(const Job& job, const cluster::Datacenter& datacente
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const plan::Stage& stage = plan.stages[s];
     const int64_t in_flight = traits_of(job.parallelism.schedule).has(layout::kAllForwardsFirst)
-                                  ? micro_batches
-                                  : std::min(micro_batches, partitions - static_cast<int64_t>(s));
+                                  ? microbatches
+                                  : std::min(microbatches, partitions - static_cast<int64_t>(s));
     stages.forward = std::max(stages.forward, stage.cost.forward);
     stages.backward = std::max(stages.backward, stage.cost.backward + stage.cost.recompute);
     stages.gradients = std::max(stages.gradients, stage.gradients);
@@ -175,7 +175,7 @@ const cluster::Datacenter& tightest(const std::vector<cluster::Datacenter>& data
 // The stated number of partitions; else the fewest that fit into memory.
 Result<int64_t> partitions_of(const plan::OpenJob& open,
                               const std::vector<cluster::Datacenter>& datacenters,
-                              int64_t micro_batches, SelectionJob& out) {
+                              int64_t microbatches, SelectionJob& out) {
   const Job& job = open.job;
   const cluster::Datacenter& tight = tightest(datacenters);
   const auto needs = [&](const char* what, Bytes bytes, int64_t partitions) {
@@ -186,7 +186,7 @@ Result<int64_t> partitions_of(const plan::OpenJob& open,
   if (!stated) stated = open.fixed.pipeline;
   if (stated) {
     if (!job.model || job.stage_times) return *stated;
-    const Stages stages = TRY(price_stages(job, tight, *stated, micro_batches));
+    const Stages stages = TRY(price_stages(job, tight, *stated, microbatches));
     if (stages.state > tight.device.memory) {
       return infeasible(needs("weights, gradients, optimizer and workspace of a stage need",
                               stages.state, *stated),
@@ -209,7 +209,7 @@ Result<int64_t> partitions_of(const plan::OpenJob& open,
   Stages stages;
   for (auto partitions = static_cast<int64_t>(least); partitions <= job.model->layers;
        ++partitions) {
-    stages = TRY(price_stages(job, tight, partitions, micro_batches));
+    stages = TRY(price_stages(job, tight, partitions, microbatches));
     if (stages.memory > tight.device.memory) continue;
     out.notes.push_back(
         fmt::format("{} partitions: the fewest whose stages fit into memory, {} of "
@@ -305,12 +305,12 @@ Status set_links(const Job& job, const std::vector<cluster::Datacenter>& datacen
   if (transfer) out.communication_to_compute = *transfer / forward;
   const double ratio = std::min(out.communication_to_compute, 10'000.0);
   const auto derived = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(ratio - 1e-9)));
-  const int64_t most = out.setting.micro_batches_together.value_or(derived);
+  const int64_t most = out.setting.microbatches_together.value_or(derived);
   out.setting.pipelines_per_cell = wanted.pipelines_per_cell.value_or(std::min(derived, most));
   if (!wanted.pipelines_per_cell && derived > most) {
     out.notes.push_back(fmt::format(
         "{} pipelines would keep the WAN from being the slower one, and an iteration has {} "
-        "micro-batches",
+        "microbatches",
         derived, most));
   }
   return {};
@@ -321,7 +321,7 @@ Status check_times(const Job& job, const SelectionSetting& setting) {
   constexpr Seconds kMost{9e9};
   const int64_t pipelines = setting.pipelines_per_cell;
   const double passes =
-      real(pipelines) * real(setting.micro_batches_of_one(pipelines)) * real(setting.partitions);
+      real(pipelines) * real(setting.microbatches_of_one(pipelines)) * real(setting.partitions);
   Seconds slowest;
   for (size_t i = 0; i < setting.sites.size(); ++i) {
     slowest = std::max(slowest, setting.sites[i].forward + setting.sites[i].backward);
@@ -335,7 +335,7 @@ Status check_times(const Job& job, const SelectionSetting& setting) {
       fmt::format("{}: a pass or a message takes {}: {:.0f} of them would span over 290 "
                   "years",
                   job.file, brief(slowest), passes),
-      "other units, or fewer micro-batches");
+      "other units, or fewer microbatches");
 }
 
 }  // namespace
@@ -351,7 +351,7 @@ Result<SelectionJob> selection_of(const plan::OpenJob& open) {
   }
   SelectionJob out;
   out.micro_batch = job.training.micro_batch;
-  const int64_t in_memory = TRY(set_micro_batches(job, out.setting));
+  const int64_t in_memory = TRY(set_microbatches(job, out.setting));
   out.setting.partitions = TRY(partitions_of(open, datacenters, in_memory, out));
 
   std::vector<Bytes> gradients;
@@ -396,11 +396,11 @@ Result<SelectionJob> selection_of(const plan::OpenJob& open) {
   for (const SelectionSite& site : out.setting.sites) gpus += site.gpus;
   // Of as many pipelines as there can be; fewer of them have no more passes together.
   const int64_t pipelines = std::max<int64_t>(1, gpus / out.setting.partitions);
-  const int64_t micro_batches = out.setting.micro_batches_of_one(pipelines);
-  if (!gpipe && datacenters.size() > 1 && gpus > kPassesMax / micro_batches / 2) {
-    return unusable(fmt::format("{}: {} GPUs x {} micro-batches are too many passes to play",
-                                job.file, gpus, micro_batches),
-                    out.setting.micro_batches_together
+  const int64_t microbatches = out.setting.microbatches_of_one(pipelines);
+  if (!gpipe && datacenters.size() > 1 && gpus > kPassesMax / microbatches / 2) {
+    return unusable(fmt::format("{}: {} GPUs x {} microbatches are too many passes to play",
+                                job.file, gpus, microbatches),
+                    out.setting.microbatches_together
                         ? "a smaller training.global_batch, or schedule = \"gpipe\", a closed form"
                         : "fewer selection.micro_batches, or schedule = \"gpipe\", a closed form");
   }

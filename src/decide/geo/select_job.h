@@ -8,9 +8,9 @@
 //      many instead, as in the paper: the batch of an iteration then grows with the pipelines
 //   C  a transfer over the slowest link between one pair of nodes, over the shortest forward pass,
 //      rounded up: as many pipelines as keep the WAN from being the slower one, and no more than
-//      there are micro-batches
+//      there are microbatches
 //   f, b  [stage_times], else the law roofline; the slowest stage of each datacenter stands for all
-//   w  C x f, [stage_times].transfer, or the bytes of a micro-batch over what a cell gets: the
+//   w  C x f, [stage_times].transfer, or the bytes of a microbatch over what a cell gets: the
 //      rate of one node pair times the pairs (one per pipeline, as far as the nodes go), and no
 //      more than its share of the path
 //   all-reduce  [stage_times].reduce, else ring-all-reduce over the scale-out network

@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Eight GPUs in oregon, four in paris; a micro-batch is 1024 x 1024 numbers of 2 bytes.
+// Eight GPUs in oregon, four in paris; a microbatch is 1024 x 1024 numbers of 2 bytes.
 std::string two_datacenters(const std::string& link, const std::string& rest) {
   return test::datacenters({{"oregon", 8}, {"paris", 4}}, "a100-80g") + R"(
 [[cluster.wan]]
@@ -79,15 +79,15 @@ TEST(SelectJob, TheBatchIsThatOfTheWholeJob) {
   for (const char* rest : {"", "[parallelism]\ndata = 3\n", "[parallelism]\ndata = 5\n"}) {
     const auto job = read(two_datacenters("", rest));
     ASSERT_TRUE(job) << job.error().text();
-    EXPECT_EQ(job->setting.micro_batches_together, 24) << rest;
-    EXPECT_EQ(job->setting.micro_batches_of_one(3), 8);
-    EXPECT_EQ(job->setting.micro_batches_of_one(5), 5);
+    EXPECT_EQ(job->setting.microbatches_together, 24) << rest;
+    EXPECT_EQ(job->setting.microbatches_of_one(3), 8);
+    EXPECT_EQ(job->setting.microbatches_of_one(5), 5);
   }
-  // Stated micro-batches are those of every pipeline, as Atlas has it.
+  // Stated microbatches are those of every pipeline, as Atlas has it.
   const auto stated = read(two_datacenters("", "[selection]\nmicro_batches = 7\n"));
   ASSERT_TRUE(stated) << stated.error().text();
-  EXPECT_FALSE(stated->setting.micro_batches_together);
-  EXPECT_EQ(stated->setting.micro_batches_of_all(5), 35);
+  EXPECT_FALSE(stated->setting.microbatches_together);
+  EXPECT_EQ(stated->setting.microbatches_of_all(5), 35);
   std::string text = two_datacenters("", "");
   text.replace(text.find("micro_batch = 1"), 15, "micro_batch = 5");
   const auto uneven = read(text);
@@ -96,7 +96,7 @@ TEST(SelectJob, TheBatchIsThatOfTheWholeJob) {
               HasSubstr("global_batch = 24: not a multiple of micro_batch = 5"));
 }
 
-TEST(SelectJob, ACellHasNoMorePipelinesThanMicroBatches) {
+TEST(SelectJob, ACellHasNoMorePipelinesThanMicrobatches) {
   std::string text =
       two_datacenters("", "[selection]\npartitions = 2\ncommunication_to_compute = 9\n");
   text.replace(text.find("global_batch = 24"), 17, "global_batch = 4");

@@ -15,14 +15,14 @@ using ::testing::HasSubstr;
 
 // Atlas' setting: a forward pass takes 1 s, a backward pass 2 s, a transfer C forward passes.
 SelectionSetting atlas(const std::vector<int64_t>& gpus, int64_t ratio, int64_t partitions = 60,
-                       int64_t micro_batches = 60) {
+                       int64_t microbatches = 60) {
   SelectionSetting setting;
   for (const int64_t count : gpus) {
     setting.sites.push_back({fmt::format("dc{}", setting.sites.size()), count, 1_s, 2_s});
   }
   setting.partitions = partitions;
   setting.pipelines_per_cell = ratio;
-  setting.micro_batches = micro_batches;
+  setting.microbatches = microbatches;
   setting.link = [ratio](size_t, size_t, int64_t pipelines, int64_t) {
     return std::optional<CellLink>(
         {Seconds{static_cast<double>(ratio) / static_cast<double>(pipelines)}, 0_s});
@@ -101,31 +101,31 @@ TEST(Select, TheTestbedOfThePaperIsInfeasible) {
 }
 
 TEST(Select, PipelinesShareTheBatchOfAJob) {
-  // Two stages and no WAN: N pipelines with M micro-batches take (M + 2 - 1) 3 s. 12 micro-batches
+  // Two stages and no WAN: N pipelines with M microbatches take (M + 2 - 1) 3 s. 12 microbatches
   // are 12, 6, 4, 3, 3 for up to five pipelines: the fifth brings nothing.
   SelectionSetting setting = atlas({10}, 1, 2);
-  setting.micro_batches_together = 12;
+  setting.microbatches_together = 12;
   const Result<SelectionResult> found = select_datacenters(setting);
   ASSERT_TRUE(found);
   ASSERT_EQ(found->rows.size(), 5);
-  const int64_t micro_batches[] = {12, 6, 4, 3, 3};
+  const int64_t microbatches[] = {12, 6, 4, 3, 3};
   for (size_t row = 0; row < 5; ++row) {
-    EXPECT_EQ(found->rows[row].micro_batches, micro_batches[row]);
-    EXPECT_EQ(found->rows[row].all_micro_batches, 12);
-    EXPECT_EQ(found->rows[row].total(), real(micro_batches[row] + 1) * 3_s);
+    EXPECT_EQ(found->rows[row].microbatches, microbatches[row]);
+    EXPECT_EQ(found->rows[row].all_microbatches, 12);
+    EXPECT_EQ(found->rows[row].total(), real(microbatches[row] + 1) * 3_s);
     EXPECT_NEAR(found->rows[row].throughput(), 12 / found->rows[row].total().value, 1e-12);
   }
   EXPECT_EQ(found->rows[found->chosen].cells, 4);
 }
 
-TEST(Select, APipelineWithoutAMicroBatchIsInfeasible) {
+TEST(Select, APipelineWithoutAMicrobatchIsInfeasible) {
   SelectionSetting setting = atlas({10}, 2, 2);
-  setting.micro_batches_together = 3;
+  setting.microbatches_together = 3;
   const Result<SelectionResult> found = select_datacenters(setting);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->rows[found->chosen].pipelines, 2);
-  EXPECT_THAT(found->rows[1].obstacle, HasSubstr("3 micro-batches for 4 pipelines"));
-  setting.micro_batches_together = 1;
+  EXPECT_THAT(found->rows[1].obstacle, HasSubstr("3 microbatches for 4 pipelines"));
+  setting.microbatches_together = 1;
   const Result<SelectionResult> none = select_datacenters(setting);
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code, ErrorCode::kInfeasible);
@@ -172,7 +172,7 @@ double best_by_brute_force(const SelectionSetting& setting, bool whole_cells) {
   for (int64_t pipelines = 1; pipelines <= all; ++pipelines) {
     const int64_t per_cell = setting.pipelines_per_cell;
     if (whole_cells && pipelines % per_cell != 0) continue;
-    if (setting.micro_batches_together && pipelines > *setting.micro_batches_together) break;
+    if (setting.microbatches_together && pipelines > *setting.microbatches_together) break;
     const int64_t cells = (pipelines + per_cell - 1) / per_cell;
     for (size_t set = 1; set < (size_t{1} << n); ++set) {
       if (whole_cells && set + 1 != size_t{1} << n) continue;
@@ -190,9 +190,9 @@ double best_by_brute_force(const SelectionSetting& setting, bool whole_cells) {
       Seconds slowest;
       for (int64_t c = 0; c < cells; ++c) {
         const int64_t size = pipelines / cells + (c < pipelines % cells ? 1 : 0);
-        const int64_t shared = setting.micro_batches_together.value_or(0);
+        const int64_t shared = setting.microbatches_together.value_or(0);
         const int64_t most = shared / pipelines + (shared % pipelines != 0 ? 1 : 0);
-        DpCell cell{{}, {}, size, shared > 0 ? most : setting.micro_batches};
+        DpCell cell{{}, {}, size, shared > 0 ? most : setting.microbatches};
         for (size_t i = 0; i < used.size(); ++i) {
           const SelectionSite& site = setting.sites[used[i]];
           cell.parts.push_back({counts[i], site.forward, site.backward});
@@ -202,8 +202,7 @@ double best_by_brute_force(const SelectionSetting& setting, bool whole_cells) {
       }
       Seconds sum_time;
       for (const size_t i : used) sum_time = std::max(sum_time, setting.all_reduce(i, pipelines));
-      const int64_t work =
-          setting.micro_batches_together.value_or(pipelines * setting.micro_batches);
+      const int64_t work = setting.microbatches_together.value_or(pipelines * setting.microbatches);
       best = std::max(best, static_cast<double>(work) / (slowest + sum_time).value);
     }
   }
@@ -245,7 +244,7 @@ TEST(SelectOracle, EqualsBruteForceOnSmallLists) {
   for (int i = 0; i < 300; ++i) {
     SelectionSetting setting = any_setting(random);
     if (i % 3 == 0) setting.cell_time = gpipe_cell;
-    if (i % 2 == 0) setting.micro_batches_together = drawn_between(random, 1, 24);
+    if (i % 2 == 0) setting.microbatches_together = drawn_between(random, 1, 24);
     const auto found = select_datacenters(setting);
     const double whole = best_by_brute_force(setting, true);
     if (!found) {

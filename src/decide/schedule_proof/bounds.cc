@@ -9,7 +9,7 @@
 namespace tombolo::schedule_proof {
 namespace {
 
-// The least that lies before and behind the computations of one micro-batch on each stage, with
+// The least that lies before and behind the computations of one microbatch on each stage, with
 // nobody in its way. A backward is I alone where it may be split.
 struct Ways {
   std::vector<SimDuration> to_forward, to_backward;        // until it can start
@@ -87,7 +87,7 @@ class Bounds {
 
   void path() {
     const SimDuration all = times_.stages[0].forward + ways_.after_forward[0];
-    add(all, "one micro-batch takes {} there and back", text(all));
+    add(all, "one microbatch takes {} there and back", text(all));
   }
 
   void work(int32_t position) {
@@ -170,7 +170,7 @@ class Bounds {
 
   void memory(int32_t position, int32_t places) {
     if (places < shape_.chunks) return;  // nothing fits at all
-    // How long a place is taken by one micro-batch of each stage.
+    // How long a place is taken by one microbatch of each stage.
     SimDuration taken;
     const std::vector<int32_t> stages = shape_.stages_at(position);
     SimDuration before = kForEver;
@@ -185,26 +185,26 @@ class Bounds {
     if (stages.size() > 1) {
       const SimDuration least{(taken.ns * shape_.microbatches + places - 1) / places};
       add(before + least + after,
-          "rank {} has memory for {} micro-batches of a stage, all of its {} take one for {} in "
+          "rank {} has memory for {} microbatches of a stage, all of its {} take one for {} in "
           "turn, the first input reaches it after {}, and {} lie behind its last backward",
           rank, places, stages.size() * static_cast<size_t>(shape_.microbatches), text(taken),
           text(before), text(after));
       return;
     }
-    // Micro-batch k + places comes after the end of k; the last one in such a row has its way back.
+    // Microbatch k + places comes after the end of k; the last one in such a row has its way back.
     const auto s = static_cast<size_t>(stages.front());
     const int64_t trips = (shape_.microbatches + places - 1) / places;
     const SimDuration last = times_.stages[s].forward + ways_.after_forward[s];
     add(before + taken * (trips - 1) + last,
-        "rank {} has memory for {} of {} micro-batches, hence {} round trips of {}, reached after "
+        "rank {} has memory for {} of {} microbatches, hence {} round trips of {}, reached after "
         "{}, the last of them done {} after its forward began",
         rank, places, shape_.microbatches, trips, text(taken), text(before), text(last));
     if (trips == 1) return;
-    // The row that ends with the last micro-batch begins with the r-th, which waits for those
+    // The row that ends with the last microbatch begins with the r-th, which waits for those
     // before it wherever that takes longest.
     const SimDuration first_end = earliest_end(s, (shape_.microbatches - 1) % places);
     add(first_end + taken * (trips - 2) + last,
-        "rank {} has memory for {} of {} micro-batches, micro-batch {} leaves it after {} at the "
+        "rank {} has memory for {} of {} microbatches, microbatch {} leaves it after {} at the "
         "earliest, then come {} round trips of {}, the last of them done {} after its forward "
         "began",
         rank, places, shape_.microbatches, (shape_.microbatches - 1) % places, text(first_end),
@@ -212,7 +212,7 @@ class Bounds {
     // All others go on when the first gradient is there, and before the last forward.
     const SimDuration between = busy(s) * (shape_.microbatches - places);
     add(ways_.to_backward[s] + between + ways_.after_forward[s],
-        "rank {} has memory for {} of {} micro-batches, its first gradient is there after {}, then "
+        "rank {} has memory for {} of {} microbatches, its first gradient is there after {}, then "
         "it computes {} until its last forward is done, and {} lie behind that",
         rank, places, shape_.microbatches, text(ways_.to_backward[s]), text(between),
         text(ways_.after_forward[s]));
@@ -221,7 +221,7 @@ class Bounds {
  private:
   static constexpr SimDuration kForEver{INT64_MAX};
 
-  // Of the backward (or W) of a micro-batch on a stage: on one of the stages behind, all up to it
+  // Of the backward (or W) of a microbatch on a stage: on one of the stages behind, all up to it
   // are computed there and back, and it goes on from there.
   SimDuration earliest_end(size_t s, int64_t microbatch) const {
     SimDuration latest, way_back;
@@ -235,7 +235,7 @@ class Bounds {
     return latest + (split_ ? times_.stages[s].backward_weight : SimDuration{});
   }
 
-  // How long a micro-batch keeps the rank of a stage at least, but for recomputation.
+  // How long a microbatch keeps the rank of a stage at least, but for recomputation.
   SimDuration busy(size_t s) const {
     return times_.stages[s].forward + times_.stages[s].backward() - savings_[s];
   }

@@ -19,9 +19,9 @@ struct LowerBound {
 // All of them, the tightest first:
 //   work      a rank's computations, after the shortest way to it and before the shortest way back
 //   link      a shared link's (or a pair's) transfers, with the ways before and after likewise
-//   path      one micro-batch there and back
+//   path      one microbatch there and back
 //   memory    with K in flight on a rank: M / K round trips from it to the end and back, the first
-//             of them behind others; and all but K micro-batches between its first gradient and its
+//             of them behind others; and all but K microbatches between its first gradient and its
 //             last forward
 // Where backwards may be split, a way back needs I only, and a rank's last W has nothing behind it;
 // those bounds hold for whole backwards, too, whose own are tighter. Where passes may be co-executed

@@ -23,7 +23,7 @@ SimDuration bound(const std::vector<LowerBound>& bounds, const std::string& begi
   return best;
 }
 
-// Three stages, four micro-batches, F = I = W = 1; between stages 0 and 1 a link that is taken for
+// Three stages, four microbatches, F = I = W = 1; between stages 0 and 1 a link that is taken for
 // 1 and is 1 away.
 struct ThreeStages {
   schedule::Shape shape{.stages = 3, .microbatches = 4};
@@ -38,7 +38,7 @@ TEST(LowerBounds, WholeBackwards) {
   const ThreeStages three;
   const std::vector<LowerBound> bounds = lower_bounds(three.shape, three.times, {}, false);
   // There 1 + 2 + 1 + 1, back 2 + 2 + 2 + 2.
-  EXPECT_EQ(bound(bounds, "one micro-batch"), slots(13));
+  EXPECT_EQ(bound(bounds, "one microbatch"), slots(13));
   // 4 (1 + 2) each; rank 1 is reached after 1 + 2 and has 2 + 2 behind it, rank 2 one more F and B.
   EXPECT_EQ(bound(bounds, "rank 0 computes"), slots(12));
   EXPECT_EQ(bound(bounds, "rank 1 computes"), slots(3 + 12 + 4));
@@ -57,7 +57,7 @@ TEST(LowerBounds, SplitBackwards) {
   const ThreeStages three;
   const std::vector<LowerBound> bounds = lower_bounds(three.shape, three.times, {});
   // There 5, back I, I, 2, I and W of stage 0.
-  EXPECT_EQ(bound(bounds, "one micro-batch"), slots(5 + 6));
+  EXPECT_EQ(bound(bounds, "one microbatch"), slots(5 + 6));
   // F and I before the last gradient: 8, behind it I, 2, I, W. All 12 after the way there are less.
   EXPECT_EQ(bound(bounds, "rank 2 computes"), slots(4 + 8 + 5));
   // 3 + 12 without a way back; 3 + 8 + 4 with it.
@@ -69,14 +69,14 @@ TEST(LowerBounds, Recomputation) {
   schedule::Shape shape{.stages = 2, .microbatches = 1, .recompute = {true, true}};
   schedule::Times times = schedule::equal_times(2, {slots(1), slots(1), slots(1), slots(2)});
   // F, F, R, B, B: stage 0 recomputes meanwhile. Its work is 1 + 2 + 2.
-  EXPECT_EQ(bound(lower_bounds(shape, times, {}, false), "one micro-batch"), slots(8));
+  EXPECT_EQ(bound(lower_bounds(shape, times, {}, false), "one microbatch"), slots(8));
   EXPECT_EQ(bound(lower_bounds(shape, times, {}, false), "rank 0"), slots(5));
   // Not if it takes longer than all of that: F, R = 9, B.
   times.stages[0].recompute = slots(9);
-  EXPECT_EQ(bound(lower_bounds(shape, times, {}, false), "one micro-batch"), slots(12));
+  EXPECT_EQ(bound(lower_bounds(shape, times, {}, false), "one microbatch"), slots(12));
 }
 
-// Three pipelines of two micro-batches share a link: 6 transfers of 2, after F, before F, B, 2, B.
+// Three pipelines of two microbatches share a link: 6 transfers of 2, after F, before F, B, 2, B.
 TEST(LowerBounds, SharedLink) {
   schedule::Shape shape{.stages = 2, .microbatches = 2, .replicas = 6, .cell = 3, .shared = {true}};
   schedule::Times times = schedule::equal_times(2, {slots(1), slots(1), slots(1), {}});
@@ -106,11 +106,11 @@ TEST(LowerBounds, Memory) {
   EXPECT_EQ(limited({3, 1}), slots(4 + 2 * 3 + 8));
   // No other bound says as much as the first.
   EXPECT_THAT(lower_bounds(shape, times, {{1, 3}}, false).front().reason,
-              StartsWith("rank 0 has memory for 1 of 3 micro-batches, hence 3 round trips of 12"));
+              StartsWith("rank 0 has memory for 1 of 3 microbatches, hence 3 round trips of 12"));
 }
 
 // Folded once: rank 0 holds stages 0 and 3, rank 1 stages 1 and 2. Stage 0 is taken from its F to
-// its B for all of 4 F and 4 B, stage 3 for one each, F = 1, B = 2: 12 + 3 per micro-batch, in two
+// its B for all of 4 F and 4 B, stage 3 for one each, F = 1, B = 2: 12 + 3 per microbatch, in two
 // places: 4 x 15 / 2.
 TEST(LowerBounds, MemoryOfSeveralStages) {
   const schedule::Shape shape = schedule::shape_for(layout::ScheduleKind::kZbV, 2, 4);

@@ -8,7 +8,7 @@
 namespace tombolo::schedule_proof {
 namespace {
 
-// Whether every rank has memory for a micro-batch on each of its stages: one by one, that is
+// Whether every rank has memory for a microbatch on each of its stages: one by one, that is
 // enough.
 Status check_memory(const schedule::Shape& shape, const schedule::Memory& memory) {
   if (memory.in_flight.empty()) return {};
@@ -17,7 +17,7 @@ Status check_memory(const schedule::Shape& shape, const schedule::Memory& memory
   for (int32_t position = 0; position < shape.positions(); ++position) {
     const int32_t places = memory.in_flight[static_cast<size_t>(position)];
     if (places >= shape.chunks) continue;
-    return infeasible(fmt::format("rank {} has memory for {} micro-batches in flight, and one on "
+    return infeasible(fmt::format("rank {} has memory for {} microbatches in flight, and one on "
                                   "each of its stages is {}",
                                   position * shape.replicas, places, shape.chunks),
                       "a smaller micro_batch, or more stages");
@@ -29,7 +29,7 @@ Status check_size(const schedule::Shape& shape) {
   const int64_t backwards = int64_t{shape.stages} * shape.cell * shape.microbatches;
   if (backwards <= kExactBackwardsMax) return {};
   return unusable(
-      fmt::format("{} stages x {} pipelines that share links x {} micro-batches are {} backwards, "
+      fmt::format("{} stages x {} pipelines that share links x {} microbatches are {} backwards, "
                   "too many for the shortest schedule to be proven",
                   shape.stages, shape.cell, shape.microbatches, backwards),
       fmt::format("at most {}, or a schedule that is near-optimal", kExactBackwardsMax));
@@ -48,7 +48,7 @@ Result<Exact> solve_exact(const schedule::Shape& shape, const schedule::Times& t
   detail::Timetable table =
       detail::solve(model.shop(), (known.ns + unit - 1) / unit, options.nodes_max);
   if (table.starts.empty()) {
-    CHECK(table.nodes >= options.nodes_max, "one micro-batch after the other does not fit");
+    CHECK(table.nodes >= options.nodes_max, "one microbatch after the other does not fit");
     table.starts.resize(model.shop().durations.size());
     std::iota(table.starts.begin(), table.starts.end(), int64_t{0});
   }

@@ -1,10 +1,10 @@
 // The shortest schedule of a small shape, proven.
 //
-// Micro-batches of a pipeline are alike, so it is enough to consider schedules in which every stage
-// takes them in their order (exchange argument: give the k-th execution of a kind to micro-batch k;
+// Microbatches of a pipeline are alike, so it is enough to consider schedules in which every stage
+// takes them in their order (exchange argument: give the k-th execution of a kind to microbatch k;
 // whatever it needs was there for k others before). What is left to decide is how each rank
 // interleaves its kinds (F, R, B, or F, R, I, W) and in which order a shared link takes its
-// pipelines. A limit of K micro-batches in flight says that F of k + K follows B (or W) of k.
+// pipelines. A limit of K microbatches in flight says that F of k + K follows B (or W) of k.
 //
 // This is a job shop with precedences (job_shop.h), solved by a search that learns from its
 // conflicts (bound_solver.h). Cells do not meet, nor do pipelines that share nothing: one of them
@@ -26,7 +26,7 @@ namespace tombolo::schedule_proof {
 struct ExactOptions {
   bool split_backward = false;
   // Whether a rank that has recomputed does nothing else until that backward: memory of what was
-  // recomputed is there for one micro-batch only. So do Varuna and the player.
+  // recomputed is there for one microbatch only. So do Varuna and the player.
   bool recompute_right_before = false;
   // Guesses of the search; then what was found is given, unproven. Some 10,000 per second for 200
   // operations, and far fewer for more.
@@ -41,7 +41,7 @@ struct Exact {
   int64_t nodes = 0;
 };
 
-// Infeasible where the memory holds no micro-batch; unusable where a cell has more than so many
+// Infeasible where the memory holds no microbatch; unusable where a cell has more than so many
 // backwards. Meant for some 200 computations and transfers or fewer; Figure 6 of Atlas has 168, of
 // which 48 are backwards.
 inline constexpr int64_t kExactBackwardsMax = 300;

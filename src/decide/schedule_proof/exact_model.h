@@ -18,7 +18,7 @@ class ExactModel {
 
   // Durations are in units of so much: their greatest common divisor.
   SimDuration unit() const { return {unit_}; }
-  // Operations are numbered in the order of one micro-batch after the other, there and back: an
+  // Operations are numbered in the order of one microbatch after the other, there and back: an
   // order that always fits, if nothing better is found.
   const JobShop& shop() const { return shop_; }
 
@@ -58,7 +58,7 @@ class ExactModel {
   int32_t pipelines_;  // that meet, or one
   int64_t unit_ = 1;
   JobShop shop_;
-  std::vector<OfMicrobatch> operations_;    // by stage, pipeline and micro-batch
+  std::vector<OfMicrobatch> operations_;    // by stage, pipeline and microbatch
   std::vector<schedule::Transfer> owners_;  // by operation
   std::vector<action::Action> actions_;     // by operation; of computations
 };

@@ -17,7 +17,7 @@ using action::ActionKind;
 // --- every order there is ------------------------------------------------------------------------
 
 // One computation after the other, in all ways: of each stage every kind in the order of its
-// micro-batches, F before R before B, I before W, as validate asks for.
+// microbatches, F before R before B, I before W, as validate asks for.
 class RankOrders {
  public:
   RankOrders(const schedule::Shape& shape, int32_t position, bool split, int64_t places)
@@ -142,7 +142,7 @@ struct Instance {
 };
 
 std::ostream& operator<<(std::ostream& out, const Instance& i) {
-  out << i.shape.stages << " stages, " << i.shape.microbatches << " micro-batches, "
+  out << i.shape.stages << " stages, " << i.shape.microbatches << " microbatches, "
       << i.shape.replicas << " pipelines, " << (i.split ? "split" : "whole") << ", in flight";
   for (const int32_t places : i.memory.in_flight) out << " " << places;
   for (size_t s = 0; s < i.times.stages.size(); ++s) {
@@ -260,7 +260,7 @@ TEST(ExactOracle, EqualsBruteForceWithSeveralStagesPerRank) {
   }
 }
 
-// Micro-batches in any order, F before B: none is shorter than the shortest that keeps theirs.
+// Microbatches in any order, F before B: none is shorter than the shortest that keeps theirs.
 std::vector<schedule::Order> any_orders(int32_t stage, int32_t microbatches) {
   schedule::Order actions;
   for (int32_t m = 0; m < microbatches; ++m) {
@@ -330,7 +330,7 @@ TEST(Exact, EqualStagesTakeAsLongAs1F1B) {
 }
 
 // Nothing idles but what lies before the last rank's first forward and behind its last I, where f =
-// i = w: m 3 + (p - 1), from p micro-batches on; the bubble that ZB-H1 leaves is (p-1)(f+i-w), too.
+// i = w: m 3 + (p - 1), from p microbatches on; the bubble that ZB-H1 leaves is (p-1)(f+i-w), too.
 TEST(Exact, SplitBackwardsAreNoLongerThanZbH1) {
   for (int p = 2; p <= 4; ++p) {
     const Instance instance{
@@ -346,7 +346,7 @@ TEST(Exact, SplitBackwardsAreNoLongerThanZbH1) {
 
 // --- Figure 6 of Atlas ---------------------------------------------------------------------------
 
-// Six stages, two per datacenter; two pipelines of four micro-batches; F = R = 1, B = 2; a transfer
+// Six stages, two per datacenter; two pipelines of four microbatches; F = R = 1, B = 2; a transfer
 // takes 1 with both pipelines' bandwidth; the last stage keeps its activations.
 Instance figure_six() {
   Instance out;
@@ -362,7 +362,7 @@ Instance figure_six() {
 }
 
 // Varuna needs 38 slots there, Atlas 36 (player_test.cc). Nothing needs less than 33; and 34 where
-// a rank keeps what it recomputed for one micro-batch only.
+// a rank keeps what it recomputed for one microbatch only.
 TEST(Exact, FigureSixOfAtlas) {
   const Instance instance = figure_six();
   const Exact exact = solved(instance);
@@ -475,7 +475,7 @@ TEST(Exact, NeedsMemoryForOneMicrobatch) {
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().exit_code(), 3);
   EXPECT_EQ(none.error().message,
-            "rank 1 has memory for 1 micro-batches in flight, and one on each of its stages is 2");
+            "rank 1 has memory for 1 microbatches in flight, and one on each of its stages is 2");
 }
 
 TEST(Exact, RefusesWhatIsTooLarge) {

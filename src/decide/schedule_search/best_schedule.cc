@@ -41,7 +41,7 @@ void simulate_all(std::vector<Tried>& all, int threads) {
   });
 }
 
-// Nothing fits: which position is furthest from holding one micro-batch.
+// Nothing fits: which position is furthest from holding one microbatch.
 tl::unexpected<Error> nothing_fits(const plan::Plan& base, const std::vector<Tried>& all) {
   const Result<plan::Plan> line = vary(base, {});
   if (line && !is_imagined(*line)) {
@@ -61,7 +61,7 @@ tl::unexpected<Error> nothing_fits(const plan::Plan& base, const std::vector<Tri
       return infeasible(
           fmt::format(
               "no schedule fits in memory: at position {}, weights, gradients, optimizer and "
-              "workspace need {}, one micro-batch {}, and {} has {}",
+              "workspace need {}, one microbatch {}, and {} has {}",
               worst, brief(line->stages[worst].state + line->stages[worst].workspace),
               brief(line->stages[worst].activations), device.name, brief(device.memory)),
           "more stages, recompute = \"full\", or a smaller micro_batch");
@@ -110,7 +110,7 @@ namespace {
 Status check_cells_are_alike(const plan::Plan& plan) {
   if (!plan.parallelism.microbatches_per_replica.empty()) {
     return unusable("parallelism.microbatches_per_replica: a search orders one pipeline for all",
-                    "pipelines with equal numbers of micro-batches, or a schedule by its name");
+                    "pipelines with equal numbers of microbatches, or a schedule by its name");
   }
   for (const layout::Placement& at : plan.ranks) {
     const bool crosses = at.datacenter != plan.ranks[static_cast<size_t>(at.replica)].datacenter;

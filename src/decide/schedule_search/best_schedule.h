@@ -8,7 +8,7 @@
 // Tried is every published schedule that build() knows by name (interleaved with 2 to 8 stages per
 // rank), and near-optimal schedules (near_optimal.h) on lines, folds and loops; on lines each
 // pipeline by itself (spatial) and in DP-cells of every size that divides `data`, whose pipelines
-// share the WAN in time. All keep to the memory, counted in micro-batches of a whole stage, and to
+// share the WAN in time. All keep to the memory, counted in microbatches of a whole stage, and to
 // the same work per position (schedule_variant.h). Where it is known how long passes take beside
 // each other, w and dualpipev are tried with their pairs co-executed, too, and improved
 // (pair_search.h).
@@ -20,7 +20,7 @@
 // agree exactly.
 //
 // The baseline is the published schedule that simulates shortest. Varuna as published takes in as
-// many micro-batches as come; where memory does not hold them, it is also played within the memory:
+// many microbatches as come; where memory does not hold them, it is also played within the memory:
 // a candidate that no paper offers.
 #pragma once
 
@@ -57,7 +57,7 @@ struct ScheduleCandidate {
   bool splits = false;        // backwards into I and W
   bool pairs = false;         // a forward and a backward beside each other
   std::string obstacle;       // why it cannot be taken, with numbers; empty: it can
-  // Where it can be laid out; in micro-batches of a whole stage, on the tightest rank.
+  // Where it can be laid out; in microbatches of a whole stage, on the tightest rank.
   std::optional<double> in_flight;
   // Where it can be taken: by its own clock, alone on its links, and simulated. Both or none.
   std::optional<SimDuration> makespan;
@@ -96,7 +96,7 @@ Result<schedule_proof::Exact> prove(const BestSchedule& best, bool split_backwar
 // Which part of `then` is saved where it takes `now`: 0.25 where 4 s become 3 s.
 double time_saved(SimDuration now, SimDuration then);
 
-// Infeasible where memory holds no micro-batch somewhere: the message names the position and the
+// Infeasible where memory holds no microbatch somewhere: the message names the position and the
 // numbers. Cost: some 300 ns x passes_max, and a simulation of every candidate, by all threads.
 Result<BestSchedule> best_schedule(const plan::Plan& plan, const BestScheduleOptions& options);
 

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 // more to be there.
 struct Setting {
   std::vector<std::string> datacenters = {"oregon", "paris"};
-  int64_t micro_batches = 6;
+  int64_t microbatches = 6;
   int64_t data = 1;
   int64_t in_flight = 4;
   std::string times =
@@ -39,7 +39,7 @@ plan::Plan plan_of(const Setting& setting) {
   }
   text += fmt::format(
       "[training]\nglobal_batch = {}\n[parallelism]\npipeline = {}\ndata = {}\n[stage_times]\n{}",
-      setting.micro_batches * setting.data, 2 * setting.datacenters.size(), setting.data,
+      setting.microbatches * setting.data, 2 * setting.datacenters.size(), setting.data,
       setting.times);
   if (setting.in_flight > 0) text += fmt::format("in_flight = {}\n", setting.in_flight);
   const Result<plan::Job> job = plan::parse_job(text, "job.toml");
@@ -134,7 +134,7 @@ TEST(BestSchedule, ThePlanPerformsIt) {
 }
 
 TEST(BestSchedule, WithinOneDatacenterOneForwardOneBackwardCannotBeBeatenUnsplit) {
-  // Two stages, 6 micro-batches: (6 + 2 - 1)(1 + 2) ms, and no order does better with whole
+  // Two stages, 6 microbatches: (6 + 2 - 1)(1 + 2) ms, and no order does better with whole
   // backwards on a line: the last backward of the first stage ends (p - 1)(f + b) after 6 (f + b).
   const BestSchedule best =
       best_of({.datacenters = {"oregon"}, .in_flight = 2}, {.split_backward = false});
@@ -147,7 +147,7 @@ TEST(BestSchedule, WithinOneDatacenterOneForwardOneBackwardCannotBeBeatenUnsplit
 // (6 + 2 - 1)(1 + 2) ms again: what the search says is proven, by a solver that shares nothing with
 // it but the shape.
 TEST(Prove, OneForwardOneBackwardIsTheShortestOnALine) {
-  const BestSchedule best = best_of({.datacenters = {"oregon"}, .micro_batches = 6, .in_flight = 2},
+  const BestSchedule best = best_of({.datacenters = {"oregon"}, .microbatches = 6, .in_flight = 2},
                                     {.split_backward = false});
   const auto exact = prove(best, false);
   ASSERT_TRUE(exact) << exact.error().text();
@@ -159,15 +159,15 @@ TEST(Prove, NothingIsShorterThanWhatItSaysAndTheSearchIsCloseToIt) {
   Random random(15);
   int proven = 0, met = 0;
   for (int i = 0; i < 12; ++i) {
-    Setting setting{.micro_batches = 2 + static_cast<int64_t>(random.below(4)),
+    Setting setting{.microbatches = 2 + static_cast<int64_t>(random.below(4)),
                     .data = 1 + static_cast<int64_t>(random.below(2)),
                     .in_flight = 2 + static_cast<int64_t>(random.below(3))};
     setting.times = fmt::format(
         "forward = \"{} ms\"\nbackward = \"{} ms\"\ntransfer = \"{} ms\"\nlatency = \"{} ms\"\n",
         1 + random.below(3), 2 + random.below(4), random.below(4), random.below(3));
     const bool split = random.below(2) == 0;
-    SCOPED_TRACE(fmt::format("{} micro-batches, {} pipelines, {} in flight, split {}\n{}",
-                             setting.micro_batches, setting.data, setting.in_flight, split,
+    SCOPED_TRACE(fmt::format("{} microbatches, {} pipelines, {} in flight, split {}\n{}",
+                             setting.microbatches, setting.data, setting.in_flight, split,
                              setting.times));
     const BestSchedule best = best_of(setting, {.split_backward = split});
     const auto exact = prove(best, split, 20'000);
@@ -182,7 +182,7 @@ TEST(Prove, NothingIsShorterThanWhatItSaysAndTheSearchIsCloseToIt) {
 }
 
 TEST(Prove, SaysHowMuchIsTooMuch) {
-  const BestSchedule best = best_of({.micro_batches = 96, .data = 1});
+  const BestSchedule best = best_of({.microbatches = 96, .data = 1});
   const auto exact = prove(best, true);
   ASSERT_FALSE(exact);
   EXPECT_EQ(exact.error().exit_code(), 2);
@@ -217,10 +217,10 @@ TEST(BestSchedule, TheLastChunkAloneDoesNotRecompute) {
 }
 
 TEST(BestSchedule, WhatDoesNotFitSaysHowMuchItNeeds) {
-  const BestSchedule best = best_of({.micro_batches = 8, .in_flight = 3});
+  const BestSchedule best = best_of({.microbatches = 8, .in_flight = 3});
   EXPECT_THAT(find(best, "1f1b").obstacle,
-              HasSubstr("4 micro-batches at position 0, which has it for 3"));
-  EXPECT_THAT(find(best, "gpipe").obstacle, HasSubstr("8 micro-batches"));
+              HasSubstr("4 microbatches at position 0, which has it for 3"));
+  EXPECT_THAT(find(best, "gpipe").obstacle, HasSubstr("8 microbatches"));
   // Varuna takes in what comes; within the memory it is not what is published.
   EXPECT_TRUE(find(best, "varuna, kept to the memory").iteration);
   EXPECT_FALSE(find(best, "varuna, kept to the memory").is_published);
@@ -261,7 +261,7 @@ TEST(BestSchedule, MemoryForNothingIsInfeasible) {
 
 // One model, folded on two positions; a layer forward and one backward take 1 ms instead of 1.5 ms.
 TEST(BestSchedule, TriesPairsWhereItIsKnownHowLongTheyTake) {
-  Setting setting{.datacenters = {"oregon"}, .micro_batches = 8, .in_flight = 0};
+  Setting setting{.datacenters = {"oregon"}, .microbatches = 8, .in_flight = 0};
   setting.times = "forward = \"1 ms\"\nbackward = \"2 ms\"\n";
   const plan::LayerPair layer{
       .apart = 1.5_ms, .together = 1_ms, .forward_end = 1_ms, .backward_end = 1_ms};
@@ -289,7 +289,7 @@ TEST(BestSchedule, TriesPairsWhereItIsKnownHowLongTheyTake) {
 
 // Chunks of 0.4, 0.6 and 0.3 ms, pairs of 1.2 ms: published orders leave something, in two pipelines.
 TEST(BestSchedule, SearchesPairs) {
-  Setting setting{.datacenters = {"oregon"}, .micro_batches = 6, .data = 2, .in_flight = 0};
+  Setting setting{.datacenters = {"oregon"}, .microbatches = 6, .data = 2, .in_flight = 0};
   setting.times = "forward = \"0.8 ms\"\nbackward = \"1.8 ms\"\nbackward_weight = \"0.6 ms\"\n";
   const plan::LayerPair layer{
       .apart = 1.3_ms, .together = 1.2_ms, .forward_end = 1.2_ms, .backward_end = 1.2_ms};

@@ -77,7 +77,7 @@ class Justify {
   bool split_ = false;
   std::vector<Operation> operations_;
   std::vector<std::vector<Arc>> before_, after_;
-  std::vector<int32_t> forward_, recompute_, backward_, weight_;  // by stage, pipeline, micro-batch
+  std::vector<int32_t> forward_, recompute_, backward_, weight_;  // by stage, pipeline, microbatch
   std::vector<schedule::LinkOrder> links_;
   int32_t machines_ = 0, link_machine_ = 0;
   std::vector<int64_t> key_, start_;

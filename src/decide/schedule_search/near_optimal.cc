@@ -91,7 +91,7 @@ std::vector<Proposal> published(const schedule::Shape& shape, const schedule::Ti
 Status check_room(const schedule::Shape& shape, const schedule::Memory& memory) {
   for (size_t position = 0; position < memory.in_flight.size(); ++position) {
     if (memory.in_flight[position] >= 1) continue;
-    return infeasible(fmt::format("position {} of {} has memory for {} micro-batches in flight, "
+    return infeasible(fmt::format("position {} of {} has memory for {} microbatches in flight, "
                                   "and needs 1",
                                   position, shape.positions(), memory.in_flight[position]),
                       "more memory, recompute = \"full\", a smaller micro_batch or more stages");
@@ -214,8 +214,8 @@ Result<Found> near_optimal(const schedule::Shape& shape, const schedule::Times& 
   improve(proposals, cell, times, memory, bound, options, threads);
   rank(proposals);
   if (proposals.empty() || !proposals.front().candidate.fits) {
-    return infeasible("no schedule keeps to so few micro-batches in flight",
-                      "memory for more micro-batches, or fewer virtual stages");
+    return infeasible("no schedule keeps to so few microbatches in flight",
+                      "memory for more microbatches, or fewer virtual stages");
   }
   for (Proposal& proposal : proposals) {
     proposal.candidate.makespan = proposal.candidate.makespan * unit;

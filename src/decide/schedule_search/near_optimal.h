@@ -23,7 +23,7 @@ namespace tombolo::schedule_search {
 struct SearchOptions {
   bool split_backward = true;  // whether I and W may be apart
   // Whether a rank that has recomputed does nothing else until that backward: memory of what was
-  // recomputed is there for one micro-batch only.
+  // recomputed is there for one microbatch only.
   bool recompute_right_before = true;
   int threads = 0;  // 0: all
   // The work is bounded, not the time: plays of rules (fewer where one has more than 15,000

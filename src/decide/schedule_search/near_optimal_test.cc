@@ -17,7 +17,7 @@ struct Instance {
   schedule::Memory memory;
 };
 
-// Up to four stages and micro-batches, one pipeline or two, with WANs, latency, recomputation,
+// Up to four stages and microbatches, one pipeline or two, with WANs, latency, recomputation,
 // sharing and memory as they come.
 Instance random_instance(Random& random) {
   const auto between = [&](int64_t low, int64_t high) {
@@ -116,8 +116,8 @@ TEST(NearOptimal, TakesNoLongerThanThePublishedSchedules) {
   EXPECT_EQ(named, 5);  // gpipe, 1f1b, varuna, zb-h1 and atlas have one stage per rank
 }
 
-// Two stages, four micro-batches, F = 1, B = 2, 4 of latency, memory for two. Stage 0 has its first
-// gradient after 1 + 4 + 1 + 2 + 4 = 12, then computes the other two micro-batches' share, 2 (1 +
+// Two stages, four microbatches, F = 1, B = 2, 4 of latency, memory for two. Stage 0 has its first
+// gradient after 1 + 4 + 1 + 2 + 4 = 12, then computes the other two microbatches' share, 2 (1 +
 // 2) = 6, and 4 + 1 + 2 + 4 + 2 = 13 lie behind the last forward: 31, and 1F1B takes no longer.
 TEST(NearOptimal, MeetsTheBoundWhereMemoryLimits) {
   const schedule::Shape shape{.stages = 2, .microbatches = 4};
@@ -166,7 +166,7 @@ TEST(NearOptimal, NamesThePositionWithoutMemory) {
   const Result<Found> found =
       near_optimal(shape, schedule::equal_times(2, {{1}, {1}, {1}, {0}}), {.in_flight = {1, 0}});
   ASSERT_FALSE(found);
-  EXPECT_NE(found.error().text().find("position 1 of 2 has memory for 0 micro-batches"),
+  EXPECT_NE(found.error().text().find("position 1 of 2 has memory for 0 microbatches"),
             std::string::npos);
 }
 

@@ -265,7 +265,7 @@ void OrderSearch::find_moves() {
   while (o != kNone) {
     const int32_t machine = machine_of_[static_cast<size_t>(o)];
     const std::vector<Operation>& order = machines_[static_cast<size_t>(machine)].order;
-    // Operations of a stage run in the order of their micro-batches, hence of their ends.
+    // Operations of a stage run in the order of their microbatches, hence of their ends.
     const auto at = std::partition_point(order.begin(), order.end(), [&](Operation other) {
       return end_[static_cast<size_t>(other)] < end_[static_cast<size_t>(o)];
     });

@@ -8,7 +8,7 @@
 // Source: the neighbourhoods N1 and N5 of job shops, van Laarhoven et al., Operations Research 40
 // (1992), Nowicki and Smutnicki, Management Science 42 (1996); acceptance by Burke and Bykov, "The
 // late acceptance hill-climbing heuristic", EJOR 258 (2017).
-// Micro-batches keep their order on every stage, no rank ever has more in flight than its memory
+// Microbatches keep their order on every stage, no rank ever has more in flight than its memory
 // holds, R stands right before its B unless it may go anywhere after its F. Releases are dropped:
 // once links have an order they only delay.
 #pragma once

@@ -10,7 +10,7 @@
 namespace tombolo::schedule_search {
 namespace {
 
-// 1F1B of two stages and three micro-batches, everything takes 1, a message is on its way for 4.
+// 1F1B of two stages and three microbatches, everything takes 1, a message is on its way for 4.
 // Stage 0 does F2 only after B0, which is back at 11: F2 [12,13], [17,18] on stage 1, B2 [18,19],
 // back at 23: 24 in all. With F2 at 2, stage 1 works from 5 to 11 without a gap, and B2 is back at
 // 15: 16 in all, and no less, since stage 1 has 6 to do and a way of 5 before and behind it.

@@ -187,7 +187,7 @@ class PairSearch {
     return true;
   }
 
-  // Per stage micro-batches in their order, each forward before its backward, halves in theirs; what
+  // Per stage microbatches in their order, each forward before its backward, halves in theirs; what
   // the last position hands over to itself in its order; no more in flight than there is memory for.
   bool keeps_order(size_t rank) const {
     std::array<std::array<int32_t, 2>, 2> done{};  // by chunk: F, and B or I

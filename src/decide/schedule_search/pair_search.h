@@ -3,7 +3,7 @@
 // A position's order is a list of passes and of pairs. A step at a random place moves one of them a
 // little, joins a forward and a backward of the rank's other stage to a pair, parts a pair, puts off
 // the gradient of weights of a backward, or puts both halves together again. What finishes, keeps
-// every stage's micro-batches in order and its rank within `in_flight`, and is at most a little
+// every stage's microbatches in order and its rank within `in_flight`, and is at most a little
 // longer than some steps ago is kept (late acceptance: Burke and Bykov, EJOR 258, 2017); the best
 // one is the answer. So it is never longer than the two that it starts from, and no proof: how far
 // a bound allows more is schedule_proof's to say.

@@ -27,7 +27,7 @@ auto key_of(const schedule::Rules& rules) {
 KnobSpace::KnobSpace(const schedule::Shape& shape, const schedule::Times& times,
                      const schedule::Memory& memory)
     : shape_(shape), memory_(memory) {
-  // From each stage to the end and back, and what the slowest resource takes per micro-batch.
+  // From each stage to the end and back, and what the slowest resource takes per microbatch.
   double round_trip = 0, slowest = 1;
   std::vector<double> of_stage(static_cast<size_t>(shape.stages));
   std::vector<double> work(static_cast<size_t>(shape.positions()));
@@ -110,7 +110,7 @@ std::string KnobSpace::text(const Knobs& knobs) const {
   if (!shape_.shared.empty()) {
     out += knobs.link == schedule::LinkRule::kFirstCome  ? ", links first come"
            : knobs.link == schedule::LinkRule::kPipeline ? ", links by pipeline"
-                                                         : ", links by micro-batch";
+                                                         : ", links by microbatch";
   }
   if (!rules.release.empty()) out += ", released one after the other";
   if (knobs.patience > 0) out += ", patient";

@@ -5,8 +5,8 @@
 // how backwards are split. A grid over the strongest ones comes first, then the best settings are
 // changed one knob at a time, and at last the depth of groups of positions.
 //
-// How deep: by Little's law a stage keeps as many micro-batches in flight as its round trip to the
-// end of the pipeline and back takes, at one micro-batch per turn of the slowest resource. Fewer
+// How deep: by Little's law a stage keeps as many microbatches in flight as its round trip to the
+// end of the pipeline and back takes, at one microbatch per turn of the slowest resource. Fewer
 // leave it waiting for gradients; more only hold memory, and let forwards get in the way.
 #pragma once
 
@@ -28,7 +28,7 @@ struct Knobs {
   schedule::RecomputeRule recompute = schedule::RecomputeRule::kJustInTime;
   schedule::LinkRule link = schedule::LinkRule::kFirstCome;
   bool split_backward = false;
-  double release = 0;  // between pipelines of a cell: in passes of all micro-batches over the WAN
+  double release = 0;  // between pipelines of a cell: in passes of all microbatches over the WAN
   double patience = 0;
 
   bool operator==(const Knobs&) const = default;

@@ -75,7 +75,7 @@ void take(const Cell& cell, schedule::Schedule of_one, TriedSchedule& tried) {
   if (is_imagined(cell.one) && !cell.memory.in_flight.empty() && over(worst) > 0) {
     const size_t position = worst / static_cast<size_t>(cell.shape.replicas);
     candidate.obstacle =
-        fmt::format("needs memory for {:.3g} micro-batches at position {}, which has it for {:.3g}",
+        fmt::format("needs memory for {:.3g} microbatches at position {}, which has it for {:.3g}",
                     static_cast<double>(peaks[worst]) / whole, position,
                     cell.memory.in_flight[position] / whole);
     return;

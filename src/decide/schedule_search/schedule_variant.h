@@ -5,7 +5,7 @@
 // have several. So that they can be compared, every position keeps its work: where stage times were
 // given or measured, a position's stages share the position's time, equally if imagined and as the
 // roofline splits them if the model is known. (A slow device is slow with any stage.) The very last
-// stage never recomputes. A message is a whole micro-batch at every boundary, so loops and folds
+// stage never recomputes. A message is a whole microbatch at every boundary, so loops and folds
 // send more of them.
 #pragma once
 
@@ -24,7 +24,7 @@ namespace tombolo::schedule_search {
 
 using layout::ScheduleVariant;
 
-// What every position does with one micro-batch, and its update and sum of gradients.
+// What every position does with one microbatch, and its update and sum of gradients.
 using PositionWork = std::vector<plan::StageCost>;
 
 // Of a Plan; the recomputation that its last stage does not do counts as if it did, as long per
@@ -58,7 +58,7 @@ schedule::Schedule for_every_cell(const schedule::Schedule& of_one, const schedu
 // How long the stages of a job really take, from a Trace of it: what a schedule is found for again
 // when a device turns out slower than planned.
 //
-// `planned` with its passes replaced by what the Trace saw: per rank, the median over micro-batches
+// `planned` with its passes replaced by what the Trace saw: per rank, the median over microbatches
 // and iterations of its forwards, of its backwards (whole, or in halves) and of its recomputations;
 // where a rank holds several stages, their sum. Of the replicas of a position the slowest counts,
 // for all of them wait for it. Updates and sums of gradients stay.

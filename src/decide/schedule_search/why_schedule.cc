@@ -121,7 +121,7 @@ std::vector<std::string> why_faster(const PerformedSchedule& fast, const Perform
   const Wan wan_before = slowest_wan(*slow.plan);
   if (fast.in_flight > slow.in_flight && wan.round_trip.ns > 0) {
     why.push_back(
-        fmt::format("{:.3g} instead of {:.3g} micro-batches in flight cover the round trip of {}",
+        fmt::format("{:.3g} instead of {:.3g} microbatches in flight cover the round trip of {}",
                     fast.in_flight, slow.in_flight, brief(seconds(wan.round_trip))));
   }
   if (wan.transfer < wan_before.transfer) {

@@ -24,7 +24,7 @@ struct PerformedSchedule {
   std::string name;
   const plan::Plan* plan = nullptr;
   const trace::Trace* trace = nullptr;
-  double in_flight = 0;  // micro-batches of a stage, at the most
+  double in_flight = 0;  // microbatches of a stage, at the most
   bool splits = false;
 };
 

@@ -116,7 +116,7 @@ std::string configuration_text(const Configuration& c) {
   if (c.recompute != model::Recompute::kNone) {
     text += fmt::format(", recompute {}", to_name(c.recompute));
   }
-  return text + fmt::format("; {} micro-batches of {}", c.micro_batches(), c.micro_batch);
+  return text + fmt::format("; {} microbatches of {}", c.microbatches(), c.micro_batch);
 }
 
 Result<BestPlan> best_plan(const plan::OpenJob& open, const BestPlanOptions& options) {

@@ -74,7 +74,7 @@ class MegatronArguments {
     const int64_t count = detail::microbatches(job_);
     if (interleaved && count % p.pipeline != 0) {
       note(
-          fmt::format("{} micro-batches per pipeline: Megatron refuses to interleave what is no "
+          fmt::format("{} microbatches per pipeline: Megatron refuses to interleave what is no "
                       "multiple of pipeline = {}",
                       count, p.pipeline));
     }
@@ -98,7 +98,7 @@ class MegatronArguments {
 
   void training() {
     const plan::Training& t = job_.training;
-    flag("micro-batch-size", t.micro_batch);
+    flag("microbatch-size", t.micro_batch);
     flag("global-batch-size", t.global_batch);
     if (t.recompute == model::Recompute::kSelective) flag("recompute-granularity", "selective");
     if (t.recompute == model::Recompute::kFull) {

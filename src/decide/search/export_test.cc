@@ -49,7 +49,7 @@ TEST(Export, MegatronGetsArgumentsOfADenseModel) {
             "--context-parallel-size 1\n"
             "--num-virtual-stages-per-pipeline-rank 2\n"
             "--use-distributed-optimizer\n"
-            "--micro-batch-size 2\n"
+            "--microbatch-size 2\n"
             "--global-batch-size 256\n"
             "--recompute-granularity selective\n"
             "--bf16\n"
@@ -287,7 +287,7 @@ TEST(Export, MegatronInterleavesWholeGroupsOfMicrobatches) {
   plan::Job j = pipeline_of("interleaved", 2);
   j.training.global_batch = 6;
   EXPECT_THAT(to_megatron(j).notes,
-              ElementsAre("6 micro-batches per pipeline: Megatron refuses to interleave what is no "
+              ElementsAre("6 microbatches per pipeline: Megatron refuses to interleave what is no "
                           "multiple of pipeline = 4"));
   j.parallelism.virtual_stages = 1;
   j.parallelism.schedule = layout::ScheduleKind::k1F1B;

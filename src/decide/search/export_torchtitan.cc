@@ -15,7 +15,7 @@ std::string torchtitan_schedule(const plan::Job& job, Export& out) {
   const int64_t count = detail::microbatches(job);
   const auto refuses = [&](std::string_view name, std::string_view why) {
     out.notes.push_back(
-        fmt::format("{} micro-batches per pipeline: {} of PyTorch refuses {}", count, name, why));
+        fmt::format("{} microbatches per pipeline: {} of PyTorch refuses {}", count, name, why));
   };
   if (p.schedule == layout::ScheduleKind::kGpipe && p.virtual_stages == 1) return "GPipe";
   if (p.schedule == layout::ScheduleKind::kZbV && p.virtual_stages == 2) return "ZBVZeroBubble";

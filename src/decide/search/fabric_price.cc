@@ -53,10 +53,10 @@ Result<Seconds> forwarding(const plan::Job& job) {
   const Bytes message = static_cast<double>(p.expert) * shard;
   const Seconds longer = network::all_to_all_rail_only(grid, message) -
                          network::all_to_all_full_bisection(grid, message);
-  const auto micro_batches =
+  const auto microbatches =
       static_cast<double>(job.training.global_batch / (job.training.micro_batch * p.data));
   const double filling =
-      static_cast<double>(p.pipeline - 1) / (static_cast<double>(p.virtual_stages) * micro_batches);
+      static_cast<double>(p.pipeline - 1) / (static_cast<double>(p.virtual_stages) * microbatches);
   return (1 + filling) * longer;
 }
 

@@ -45,7 +45,7 @@ TEST(FabricPrice, OfAPriceThatIncludesTheNetwork) {
   EXPECT_NEAR(prices.gain(), 2 / (2 - (5984.0 - 3740) / 26280) - 1, 1e-12);
 }
 
-// A GPU sends each of 16 a shard, for 4 layers, 4 exchanges each, 4 micro-batches:
+// A GPU sends each of 16 a shard, for 4 layers, 4 exchanges each, 4 microbatches:
 //   1024 x 4096 x 2 bytes x 2 experts / 16 = 1 MiB;  x 4 x 4 x 4 = 64 MiB
 // Equation 21 less 20 with x = 8, y = 2: y (x-1) D / C_F = 14 x 64 MiB / 900 GB/s = 1.043916 ms,
 // and (p-1)/(v m) = 1/4 of it for the other stage: 1.304895 ms.

@@ -8,10 +8,10 @@ namespace {
 
 using cost::Configuration;
 
-// A pipeline of p equal stages works m + (p-1)/v times as long as one micro-batch takes on one of
-// them; with unequal stages longer. Times what all micro-batches take on one: the bound.
+// A pipeline of p equal stages works m + (p-1)/v times as long as one microbatch takes on one of
+// them; with unequal stages longer. Times what all microbatches take on one: the bound.
 double with_bubble(const Configuration& c) {
-  return 1 + real(c.pipeline - 1) / (real(c.virtual_stages) * real(c.micro_batches()));
+  return 1 + real(c.pipeline - 1) / (real(c.virtual_stages) * real(c.microbatches()));
 }
 
 class RailOnlyPricer : public Pricer {

@@ -56,7 +56,7 @@ class RailOnlyChoice {
     }
   }
 
-  // Virtual stages and micro-batches: (13) and the rest of (18).
+  // Virtual stages and microbatches: (13) and the rest of (18).
   void interleave(cost::RailOnlySplit& split) {
     const int64_t p = split.pipeline.degree();
     for (const int64_t v : space_.virtual_stages) {

@@ -5,7 +5,7 @@
 //
 //   p d t = N                          every device has its share                       (11)
 //   d_h t_h p_h = K                    the parts inside a domain fill it                 (12)
-//   m b = B/d                          micro-batches divide what a replica gets          (13)
+//   m b = B/d                          microbatches divide what a replica gets          (13)
 //   x_h x_l = x for d, t and p         each degree is a grid of domain and network (14 to 16)
 //   l/(p v), s/t, h/t, B/d integers    equal stages, equal shares                        (18)
 //   memory <= R                        of a device of the first stage                    (19)

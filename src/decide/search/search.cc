@@ -30,7 +30,7 @@ bool stages_fit(const SearchSpace& space, const Configuration& c) {
 
 bool batch_fits(const SearchSpace& space, const Configuration& c) {
   if (c.global_batch % (c.micro_batch * c.data) != 0) return false;
-  return c.virtual_stages == 1 || !space.whole_rounds || c.micro_batches() % c.pipeline == 0;
+  return c.virtual_stages == 1 || !space.whole_rounds || c.microbatches() % c.pipeline == 0;
 }
 
 bool state_fits(const SearchSpace& space, const Configuration& c) {
@@ -71,7 +71,7 @@ std::vector<Configuration> outer_points(const SearchSpace& space) {
   return points;
 }
 
-// The innermost axis is the micro-batch: visit(configuration, index of the micro-batch) may return
+// The innermost axis is the microbatch: visit(configuration, index of the microbatch) may return
 // false to leave out larger ones.
 template <typename Visit>
 void inside_point(const SearchSpace& space, Configuration c, const Visit& visit) {
@@ -88,7 +88,7 @@ void inside_point(const SearchSpace& space, Configuration c, const Visit& visit)
           for (const int64_t recompute : space.on(Axis::kRecompute)) {
             c.recompute = static_cast<model::Recompute>(recompute);
             bool go_on = true;
-            const std::vector<int64_t>& sizes = space.on(Axis::kMicroBatch);
+            const std::vector<int64_t>& sizes = space.on(Axis::kMicrobatch);
             for (size_t i = 0; i < sizes.size(); ++i) {
               c.micro_batch = sizes[i];
               if (batch_fits(space, c)) go_on = visit(c, i, go_on);
@@ -206,14 +206,14 @@ class Search {
   }
 
  private:
-  // So that thresholds are low early. The bound of a micro-batch of the least size, with most
+  // So that thresholds are low early. The bound of a microbatch of the least size, with most
   // virtual stages, serves for this order and for nothing else.
   std::vector<Configuration> promising_first() const {
     std::vector<Configuration> points = outer_points(space_);
     std::vector<std::pair<double, size_t>> keys;
     for (size_t i = 0; i < points.size(); ++i) {
       Configuration c = points[i];
-      c.micro_batch = space_.on(Axis::kMicroBatch).front();
+      c.micro_batch = space_.on(Axis::kMicrobatch).front();
       keys.emplace_back(score_of(options_, c, pricer_.lower_bound(c)), i);
     }
     std::sort(keys.begin(), keys.end());
@@ -224,7 +224,7 @@ class Search {
 
   // All configurations of a point. `known` is what earlier waves found, the same for every thread.
   void examine(const Configuration& point, const Findings& known, Findings& found) const {
-    std::vector<double> bounds(space_.on(Axis::kMicroBatch).size());
+    std::vector<double> bounds(space_.on(Axis::kMicrobatch).size());
     int64_t bounds_of = 0;  // virtual stages for which they were computed; 0: none yet
     inside_point(space_, point, [&](const Configuration& c, size_t size, bool fits_so_far) {
       ++found.counts.covered;
@@ -327,7 +327,7 @@ int64_t value_on(const Configuration& c, Axis axis) {
       return c.expert;
     case Axis::kVirtualStages:
       return c.virtual_stages;
-    case Axis::kMicroBatch:
+    case Axis::kMicrobatch:
       return c.micro_batch;
     case Axis::kRecompute:
       return static_cast<int64_t>(c.recompute);
@@ -374,7 +374,7 @@ std::optional<Candidate> least_memory(const SearchSpace& space, const Pricer& pr
   std::optional<Candidate> least;
   for (const Configuration& point : outer_points(space)) {
     inside_point(space, point, [&](const Configuration& c, size_t, bool first) {
-      if (!first) return false;  // larger micro-batches need more
+      if (!first) return false;  // larger microbatches need more
       Candidate candidate{.configuration = c, .memory = pricer.memory(c)};
       if (!least || candidate.memory < least->memory ||
           (candidate.memory == least->memory && simplicity(c) < simplicity(least->configuration))) {
@@ -406,7 +406,7 @@ SearchResult search(const SearchSpace& space, const Pricer& pricer, const Search
         "{} devices in domains of {}, {} layers, a batch of {}", space.devices, space.domain,
         space.layers, space.global_batch);
   for (const Axis axis : {Axis::kTensor, Axis::kContext, Axis::kData, Axis::kPipeline,
-                          Axis::kExpert, Axis::kVirtualStages, Axis::kMicroBatch}) {
+                          Axis::kExpert, Axis::kVirtualStages, Axis::kMicrobatch}) {
     CHECK(space.on(axis).empty() || space.on(axis).front() >= 1, "{} = {}", to_name(axis),
           space.on(axis).front());
   }

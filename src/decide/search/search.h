@@ -5,7 +5,7 @@
 // order (better), so the answer is one, whatever the number of threads.
 //
 // Two cuts spare work and lose nothing:
-//   memory  micro-batches are tried in ascending order; what does not fit with a small one does not
+//   memory  microbatches are tried in ascending order; what does not fit with a small one does not
 //           fit with a larger one, all else equal, and is not priced.
 //   bound   a configuration whose lower bound on the objective is above the worst of the top N and
 //           above the best of every family that it belongs to cannot enter either list.
@@ -68,7 +68,7 @@ enum class Axis {
   kPipeline,
   kExpert,
   kVirtualStages,
-  kMicroBatch,
+  kMicrobatch,
   kRecompute,
   kZero,
   kSequenceParallel
@@ -81,7 +81,7 @@ constexpr auto enum_names(Axis) {
                                         {Axis::kPipeline, "pipeline"},
                                         {Axis::kExpert, "expert"},
                                         {Axis::kVirtualStages, "virtual_stages"},
-                                        {Axis::kMicroBatch, "micro_batch"},
+                                        {Axis::kMicrobatch, "micro_batch"},
                                         {Axis::kRecompute, "recompute"},
                                         {Axis::kZero, "zero"},
                                         {Axis::kSequenceParallel, "sequence_parallel"}});
@@ -103,9 +103,9 @@ struct SearchSpace {
   layout::ScheduleKind schedule = layout::ScheduleKind::k1F1B;  // of one stage per rank
   bool all_devices = false;   // only configurations that use every device
   bool uneven_stages = true;  // also stages that differ by a layer
-  // Interleaved 1F1B runs micro-batches in rounds of as many as there are stages (Megatron-LM).
+  // Interleaved 1F1B runs microbatches in rounds of as many as there are stages (Megatron-LM).
   bool whole_rounds = true;
-  // Sharded gradients (ZeRO 2) beside a pipeline would be summed once per micro-batch; no stack
+  // Sharded gradients (ZeRO 2) beside a pipeline would be summed once per microbatch; no stack
   // does so.
   bool zero2_with_pipeline = false;
   bool always_sequence_parallel = false;  // wherever tensor > 1
@@ -142,7 +142,7 @@ struct SearchCounts {
   int64_t evaluated = 0;         // of which memory and time were computed
   int64_t feasible = 0;          // of these, that fit
   int64_t over_memory = 0;       // memory was computed and is too much; time was not computed
-  int64_t pruned_by_memory = 0;  // a smaller micro-batch did not fit
+  int64_t pruned_by_memory = 0;  // a smaller microbatch did not fit
   int64_t pruned_by_bound = 0;
 };
 
@@ -176,7 +176,7 @@ SearchResult search(const SearchSpace& space, const Pricer& pricer, const Search
 SearchSpace restricted(SearchSpace space, Axis axis, int64_t value);
 
 // Of all configurations of a space, the one that needs the least memory, and its time; empty where
-// the space is. Cost: memory of all of them with the smallest micro-batch.
+// the space is. Cost: memory of all of them with the smallest microbatch.
 std::optional<Candidate> least_memory(const SearchSpace& space, const Pricer& pricer,
                                       const SearchOptions& options);
 

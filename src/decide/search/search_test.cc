@@ -25,7 +25,7 @@ class PlainPricer : public Pricer {
   Seconds time(const Configuration& c) const override {
     const auto degree = [](int64_t n) { return 0.01 * static_cast<double>(n - 1); };
     const double bubble = static_cast<double>(c.pipeline - 1) /
-                          static_cast<double>(c.virtual_stages * c.micro_batches());
+                          static_cast<double>(c.virtual_stages * c.microbatches());
     return lower_bound(c) * (1 + bubble + degree(c.tensor) * 4 + degree(c.data) +
                              0.02 * static_cast<double>(c.zero));
   }
@@ -49,7 +49,7 @@ SearchSpace small_space() {
   space.on(Axis::kPipeline) = {1, 2, 4};
   space.on(Axis::kExpert) = {1};
   space.on(Axis::kVirtualStages) = {1, 2};
-  space.on(Axis::kMicroBatch) = {1, 2, 4, 8};
+  space.on(Axis::kMicrobatch) = {1, 2, 4, 8};
   space.on(Axis::kRecompute) = {0};
   space.on(Axis::kZero) = {0, 1};
   space.on(Axis::kSequenceParallel) = {0};
@@ -201,7 +201,7 @@ TEST_P(AgainstNoPruning, SameTopAndSameFamilies) {
 }
 
 // What both cuts rest on.
-TEST_P(AgainstNoPruning, BoundsHoldAndMemoryGrowsWithTheMicroBatch) {
+TEST_P(AgainstNoPruning, BoundsHoldAndMemoryGrowsWithTheMicrobatch) {
   const Random seeds(18);
   for (int round = 0; round < 12; ++round) {
     Random random = seeds.stream(fmt::format("round/{}", round));
@@ -287,8 +287,8 @@ TEST(WhyNotDeathTest, PartsAndAxesAreInOneOrder) {
 }
 
 TEST(SpaceDeathTest, CallersKeepTheirPromises) {
-  EXPECT_DEATH(static_cast<void>(make_space({}, cost::Law::kTombolo, {.micro_batch_max = 0})),
-               "limits that leave nothing: .* micro-batches up to 0");
+  EXPECT_DEATH(static_cast<void>(make_space({}, cost::Law::kTombolo, {.microbatch_max = 0})),
+               "limits that leave nothing: .* microbatches up to 0");
   EXPECT_DEATH(with_configuration({}, {}), "1 stages of no model");
   EXPECT_DEATH(static_cast<void>(make_pricer({}, cost::Law::kTombolo)),
                "no model, in 0 datacenters");

@@ -139,8 +139,8 @@ class SpaceMaker {
       space_.on(axis) = fixed ? std::vector<int64_t>{*fixed} : std::move(all);
     };
     choose(Axis::kVirtualStages, fixed_.virtual_stages, virtual_stages());
-    choose(Axis::kMicroBatch, fixed_.micro_batch,
-           divisors(space_.global_batch, limits_.micro_batch_max));
+    choose(Axis::kMicrobatch, fixed_.micro_batch,
+           divisors(space_.global_batch, limits_.microbatch_max));
     choose(Axis::kZero, fixed_.zero,
            rail_only_ ? std::vector<int64_t>{0} : std::vector<int64_t>{0, 1, 2, 3});
     choose(Axis::kSequenceParallel, fixed_.sequence_parallel, {0, 1});
@@ -175,16 +175,16 @@ class SpaceMaker {
 std::string limits_text(const SpaceLimits& limits, int64_t domain) {
   return fmt::format(
       "tensor up to {}, at least {} tokens per context rank, up to {} virtual stages, "
-      "micro-batches "
+      "microbatches "
       "up to {}{}",
       limits.tensor_max > 0 ? limits.tensor_max : domain, limits.context_tokens_min,
-      limits.virtual_stages_max, limits.micro_batch_max, limits.all_devices ? ", all devices" : "");
+      limits.virtual_stages_max, limits.microbatch_max, limits.all_devices ? ", all devices" : "");
 }
 
 Result<SearchSpace> make_space(const plan::OpenJob& open, cost::Law law,
                                const SpaceLimits& limits) {
   CHECK(limits.tensor_max >= 0 && limits.context_tokens_min >= 1 &&
-            limits.virtual_stages_max >= 1 && limits.micro_batch_max >= 1,
+            limits.virtual_stages_max >= 1 && limits.microbatch_max >= 1,
         "limits that leave nothing: {}", limits_text(limits, 1));
   const plan::Job& job = open.job;
   if (!job.model) {

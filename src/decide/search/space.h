@@ -8,7 +8,7 @@
 //   data        divides the global batch
 //   expert      divides the number of routed experts
 //   virtual     at most 16 chunks per device
-//   micro-batch divides the global batch; at most 32 sequences
+//   microbatch divides the global batch; at most 32 sequences
 //
 // Limits keep what nobody would run out of the space; they are stated with every answer. What a job
 // fixes is taken as it is, beyond the limits too, as long as it divides.
@@ -28,7 +28,7 @@ struct SpaceLimits {
   int64_t tensor_max = 0;  // 0: the scale-up domain
   int64_t context_tokens_min = 1024;
   int64_t virtual_stages_max = 16;
-  int64_t micro_batch_max = 32;
+  int64_t microbatch_max = 32;
   bool all_devices = false;  // SearchSpace
 };
 

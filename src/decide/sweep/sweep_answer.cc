@@ -222,7 +222,7 @@ class CellTimes {
   Seconds of(const std::string& law, const geo::DpCell& cell,
              const std::function<Seconds(const geo::DpCell&)>& time) {
     std::vector<double> shape{static_cast<double>(cell.pipelines),
-                              static_cast<double>(cell.micro_batches)};
+                              static_cast<double>(cell.microbatches)};
     for (const geo::CellPart& part : cell.parts) {
       shape.insert(shape.end(),
                    {static_cast<double>(part.stages), part.forward.value, part.backward.value});
@@ -256,7 +256,7 @@ Result<std::vector<Value>> answer_select(const Value& value, const std::string& 
   }
   Figures f{.devices = chosen.used_gpus,
             .iteration = chosen.total(),
-            .sequences = chosen.all_micro_batches * job.micro_batch,
+            .sequences = chosen.all_microbatches * job.micro_batch,
             .tokens = {},
             .cost = {},
             .mfu = {},

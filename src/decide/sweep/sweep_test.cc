@@ -73,7 +73,7 @@ backward = "2 ms"
 transfer = "2 ms"
 )";
 
-// GPipe over one WAN boundary, the closed form of docs/laws: P stages, M micro-batches, f = 1 ms,
+// GPipe over one WAN boundary, the closed form of docs/laws: P stages, M microbatches, f = 1 ms,
 // b = 2 ms, a transfer w:
 //   T = [P f + w + (M - 1) max(f, w)] + [P b + w + (M - 1) max(b, w)]
 TEST_F(SweepTest, EqualsTheClosedFormOfGpipeOverTheWan) {
@@ -98,7 +98,7 @@ TEST_F(SweepTest, EqualsTheClosedFormOfGpipeOverTheWan) {
   }
 }
 
-// Two stages, one in each datacenter, one micro-batch, no transfer: 2 x 3 ms. Devices at 3.60 and
+// Two stages, one in each datacenter, one microbatch, no transfer: 2 x 3 ms. Devices at 3.60 and
 // 7.20 USD an hour are 0.003 USD a second together: 18e-6 USD. No model: no tokens.
 TEST_F(SweepTest, CostsWhatTheDevicesInUseCost) {
   write("two.toml", kTwoSites);

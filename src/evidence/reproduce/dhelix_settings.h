@@ -1,6 +1,6 @@
 // The settings in which DHelix was measured, and a layer of each as two strands.
 //
-// Source: Wang et al. 2024, Hiding Communication Cost in Distributed LLM Training via Micro-batch
+// Source: Wang et al. 2024, Hiding Communication Cost in Distributed LLM Training via Microbatch
 // Co-execution (DHelix), arXiv 2411.15871, in its revision of 2025-02-21
 // (github.com/1926627357/dhelix-data, paper.pdf). Throughputs are the heights of its bars, read from
 // the vector graphics to 0.1 TFLOPS; gains are printed on them.
@@ -9,7 +9,7 @@
 // attention, PCIe (the catalog's device-a40 and fabric-pcie4) and the share of InfiniBand's rate
 // that is reached, on 13 bars. A800: the same share, on 5; the rest is the catalog's A100. H100:
 // products and NVLink, on 3. What the paper leaves open: heads are not grouped (sizes fit grouped
-// ones, shares of context communication do not), one sequence is a micro-batch, vocabularies are
+// ones, shares of context communication do not), one sequence is a microbatch, vocabularies are
 // 128,256 (8B, 405B), 32,000 (what the sizes of the others leave) and 51,200 (GPT).
 #pragma once
 
@@ -50,10 +50,10 @@ cost::Constants dhelix_constants(DhelixCluster cluster);
 struct DhelixLayer {
   strand::StrandPair pair;
   double layers = 0;  // of a stage
-  double around = 0;  // seconds of head and embedding per micro-batch, not interleaved
-  double flops = 0;   // of a micro-batch on a GPU
+  double around = 0;  // seconds of head and embedding per microbatch, not interleaved
+  double flops = 0;   // of a microbatch on a GPU
 
-  // Of a micro-batch on the last stage, where a layer takes so long, forward and backward.
+  // Of a microbatch on the last stage, where a layer takes so long, forward and backward.
   double stage_seconds(double layer) const { return layers * layer + around; }
   double baseline_seconds() const;
   double tflops(double layer) const { return flops / stage_seconds(layer) / 1e12; }

@@ -25,10 +25,10 @@ inline constexpr const char* kAtlas =
     "model training, ";
 
 // A layer of GPT-A (sequences of 4,096, hidden size 4,096) or GPT-B (6,144 and 8,192) on an A100
-// with full recomputation, one sequence a micro-batch; heads of 128, as the paper leaves them out.
+// with full recomputation, one sequence a microbatch; heads of 128, as the paper leaves them out.
 struct AtlasLayer {
   plan::StageCost cost;
-  Bytes boundary;  // what one micro-batch sends to the next stage
+  Bytes boundary;  // what one microbatch sends to the next stage
 };
 AtlasLayer atlas_layer(int64_t sequence, int64_t hidden);
 
@@ -93,7 +93,7 @@ std::vector<Table> dhelix_experts();
 std::vector<Table> dhelix_baselines();
 
 inline constexpr const char* kDhelix =
-    "Wang et al. 2024, Hiding Communication Cost in Distributed LLM Training via Micro-batch "
+    "Wang et al. 2024, Hiding Communication Cost in Distributed LLM Training via Microbatch "
     "Co-execution (DHelix), revision of 2025-02-21, ";
 
 // A claim where it holds, and a miss with its reason where it does not.

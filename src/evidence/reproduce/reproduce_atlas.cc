@@ -8,14 +8,14 @@
 namespace tombolo::reproduce {
 namespace {
 
-// Sections 6.3 and 6.4: 60 partitions, 60 micro-batches, a transfer C times as long as a forward
+// Sections 6.3 and 6.4: 60 partitions, 60 microbatches, a transfer C times as long as a forward
 // pass, a backward pass twice as long, and the all-reduce left out.
 geo::SelectionResult select_from(const std::vector<int64_t>& gpus, int64_t ratio) {
   geo::SelectionSetting setting;
   for (const int64_t count : gpus) {
     setting.sites.push_back({fmt::format("dc{}", setting.sites.size()), count, 1_s, 2_s});
   }
-  setting.partitions = setting.micro_batches = 60;
+  setting.partitions = setting.microbatches = 60;
   setting.pipelines_per_cell = ratio;
   setting.link = [ratio](size_t, size_t, int64_t pipelines, int64_t) {
     const double share = static_cast<double>(ratio) / static_cast<double>(pipelines);
@@ -145,12 +145,12 @@ Table figure_2() {
 }
 
 // Share of communication in a pipeline of 6 nodes in 3 datacenters, one layer per node.
-double communication_share(int64_t length, int64_t hidden, int64_t micro_batches) {
+double communication_share(int64_t length, int64_t hidden, int64_t microbatches) {
   const AtlasLayer layer = atlas_layer(length, hidden);
   const geo::CellPart part{2, layer.cost.forward, layer.cost.backward + layer.cost.recompute};
   const geo::CellLink link{layer.boundary / one_connection_at_40_ms(), 40_ms};
-  const geo::DpCell near{{{6, part.forward, part.backward}}, {}, 1, micro_batches};
-  const geo::DpCell far{{part, part, part}, {link, link}, 1, micro_batches};
+  const geo::DpCell near{{{6, part.forward, part.backward}}, {}, 1, microbatches};
+  const geo::DpCell far{{part, part, part}, {link, link}, 1, microbatches};
   return 1 - geo::one_forward_one_backward_cell(near) / geo::one_forward_one_backward_cell(far);
 }
 
@@ -161,15 +161,15 @@ Table figure_3() {
       "\"around 2.5 seconds\"; the size of footnote 2 is elements, of 2 bytes each",
       {}};
   const Bytes activations = Bytes{2.0 * 6144 * 8192};
-  table.rows.push_back({"GPT-B, a micro-batch over the WAN",
+  table.rows.push_back({"GPT-B, a microbatch over the WAN",
                         (activations / one_connection_at_40_ms()).value, 2.5, "s", 0.10});
   const std::tuple<const char*, int64_t, int64_t, double> models[] = {{"GPT-A", 4096, 4096, 89.8},
                                                                       {"GPT-B", 6144, 8192, 91}};
   for (const auto& [name, length, hidden, share] : models) {
-    Row row{fmt::format("{}, time in communication, 4 micro-batches", name),
+    Row row{fmt::format("{}, time in communication, 4 microbatches", name),
             100 * communication_share(length, hidden, 4), share, "%", 0};
     row.not_reproduced =
-        "micro-batches and layers per node are not stated, and Varuna is not 1F1B; ours has a "
+        "microbatches and layers per node are not stated, and Varuna is not 1F1B; ours has a "
         "layer per node, and what is exposed of communication";
     table.rows.push_back(row);
   }

@@ -80,13 +80,12 @@ SimDuration makespan_of_order(const Setting& setting, const std::string& policy)
 }
 
 Table figure_6() {
-  Table table{
-      "atlas/figure-6",
-      std::string(kAtlas) +
-          "figure 6: 6 stages in 3 datacenters, 2 pipelines, 4 micro-batches; a forward and "
-          "a recomputation take a slot, a backward two, a transfer two over one node pair",
-      "exact under the disciplines of docs/laws/atlas.md",
-      {}};
+  Table table{"atlas/figure-6",
+              std::string(kAtlas) +
+                  "figure 6: 6 stages in 3 datacenters, 2 pipelines, 4 microbatches; a forward and "
+                  "a recomputation take a slot, a backward two, a transfer two over one node pair",
+              "exact under the disciplines of docs/laws/atlas.md",
+              {}};
   constexpr SimDuration kSlot{1'000'000};
   const Setting toy{.stages = {2, 2, 2},
                     .pipelines = 2,
@@ -119,7 +118,7 @@ Table figure_6() {
   return table;
 }
 
-// 5 datacenters, 60 stages, 60 micro-batches, a transfer C times as long as a forward pass.
+// 5 datacenters, 60 stages, 60 microbatches, a transfer C times as long as a forward pass.
 Setting section_6_3(int64_t ratio, bool recompute) {
   constexpr SimDuration kForward{1'000'000};
   return {.stages = {12, 12, 12, 12, 12},
@@ -162,11 +161,11 @@ Table figure_11_gain() {
 // Section 6.2: 4 stages of one layer each in 3 datacenters, which 4 GPUs each hold for 2 pipelines
 // but not, as the paper says, for 3; the last datacenter gets two of the stages here.
 Setting section_6_2(int64_t length, int64_t hidden, BytesPerSecond rate, Seconds latency,
-                    int32_t micro_batches) {
+                    int32_t microbatches) {
   const AtlasLayer layer = atlas_layer(length, hidden);
   return {.stages = {1, 1, 2},
           .pipelines = 3,
-          .microbatches = micro_batches,
+          .microbatches = microbatches,
           .forward = round_to_ns(layer.cost.forward),
           .backward = round_to_ns(layer.cost.backward),
           .recompute = round_to_ns(layer.cost.recompute),
@@ -174,14 +173,14 @@ Setting section_6_2(int64_t length, int64_t hidden, BytesPerSecond rate, Seconds
           .latency = round_to_ns(latency)};
 }
 
-// The largest ratio of a baseline to Atlas over both models, 4 and 16 micro-batches, 10 to 40 ms.
+// The largest ratio of a baseline to Atlas over both models, 4 and 16 microbatches, 10 to 40 ms.
 double largest_ratio(const std::string& baseline) {
   double largest = 0;
   const std::array<std::pair<int64_t, int64_t>, 2> models{{{4096, 4096}, {6144, 8192}}};
   for (const auto& [length, hidden] : models) {
-    for (const int32_t micro_batches : {4, 16}) {
+    for (const int32_t microbatches : {4, 16}) {
       for (const Seconds latency : {10_ms, 20_ms, 30_ms, 40_ms}) {
-        const Setting setting = section_6_2(length, hidden, 5_Gbps, latency, micro_batches);
+        const Setting setting = section_6_2(length, hidden, 5_Gbps, latency, microbatches);
         const SimDuration ours = std::min(makespan(setting, "atlas", Discipline::kReleased),
                                           makespan(setting, "atlas", Discipline::kGreedy));
         const SimDuration theirs = baseline == "varuna"
@@ -218,10 +217,10 @@ Table section_6_2_ratios() {
     Row row{fmt::format("many connections for all, over {}", name), largest_ratio(name), published,
             "x", 0};
     row.not_reproduced =
-        "layers per stage and micro-batch sizes are not stated, and 3 pipelines of 4 stages do not "
+        "layers per stage and microbatch sizes are not stated, and 3 pipelines of 4 stages do not "
         "fit into 3 datacenters of 4 GPUs with a stage in one datacenter; ours is a layer per "
         "stage, stages 1, 1 and 2, full recomputation, the best over both models, 4 and 16 "
-        "micro-batches, 10 to 40 ms";
+        "microbatches, 10 to 40 ms";
     table.rows.push_back(row);
   }
   return table;

@@ -13,7 +13,7 @@ namespace {
 
 struct TestbedRun {
   bool gpt_b = false;
-  int64_t micro_batches = 4;
+  int64_t microbatches = 4;
   int one_way_ms = 10;
   const char* schedule = "varuna";
   int connections = 1;
@@ -59,18 +59,18 @@ sim::Simulation testbed(const TestbedRun& of) {
                   "recompute = \"full\"\n[parallelism]\npipeline = 4\ndata = 3\n"
                   "schedule = \"{}\"\ndiscipline = \"greedy\"\ndatacenter_per_stage = "
                   "[\"a\", [\"a\", \"b\", \"b\"], [\"b\", \"b\", \"c\"], \"c\"]\n",
-                  3 * of.micro_batches, of.schedule));
+                  3 * of.microbatches, of.schedule));
 }
 
 constexpr int kManyConnections = 16;
 
-// The largest over both models, 4 and 16 micro-batches.
+// The largest over both models, 4 and 16 microbatches.
 double largest_gain(int one_way_ms) {
   double largest = 0;
   for (const bool gpt_b : {false, true}) {
-    for (const int64_t micro_batches : {4, 16}) {
-      const TestbedRun varuna{gpt_b, micro_batches, one_way_ms, "varuna", 1};
-      const TestbedRun atlas{gpt_b, micro_batches, one_way_ms, "atlas", kManyConnections};
+    for (const int64_t microbatches : {4, 16}) {
+      const TestbedRun varuna{gpt_b, microbatches, one_way_ms, "varuna", 1};
+      const TestbedRun atlas{gpt_b, microbatches, one_way_ms, "atlas", kManyConnections};
       largest =
           std::max(largest, seconds(testbed(varuna).iteration) / seconds(testbed(atlas).iteration));
     }
@@ -84,7 +84,7 @@ Table gains() {
                   "section 6.2: 4 GPUs in each of 3 datacenters, Atlas with many connections over "
                   "Varuna with one, simulated",
               "10 %, with nothing fitted: a layer per stage, full recomputation, one sequence a "
-              "micro-batch",
+              "microbatch",
               {}};
   const std::string reason =
       "layers per stage and the place of each rank are not stated; ours is a layer per stage, "
@@ -99,13 +99,13 @@ Table utilisation() {
   Table table{"atlas/utilisation",
               std::string(kAtlas) + "section 6.2: \"near 45 %\" of the GPUs' time, simulated",
               "none is claimed: the paper says neither for which model nor for how many "
-              "micro-batches",
+              "microbatches",
               {}};
   for (const bool gpt_b : {false, true}) {
     const TestbedRun of{gpt_b, 16, 10, "atlas", kManyConnections};
     table.rows.push_back({fmt::format("GPT-{}, M = 16, 10 ms", gpt_b ? "B" : "A"),
                           100 * testbed(of).breakdown.utilization, 45, "%", 0,
-                          "model, micro-batches and layers per stage are not stated"});
+                          "model, microbatches and layers per stage are not stated"});
   }
   return table;
 }

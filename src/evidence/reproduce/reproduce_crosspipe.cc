@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kPipelinesInAll = 64;  // of 8 x 16 GPUs
 constexpr int kStages = 16;
-constexpr int kMicroBatches = 32;  // of each pipeline
+constexpr int kMicrobatches = 32;  // of each pipeline
 
 // An element of an activation on the line. Precision is bf16, which has two bytes.
 constexpr double kBytesOfBf16 = 2;
@@ -64,7 +64,7 @@ std::string job_of(const Run& of, std::string_view schedule) {
   return fmt::format(
              "[model]\npreset = \"llama3.1-405b\"\nsequence = 8192\n[training]\nmicro_batch = 1\n"
              "precision = \"bf16\"\nglobal_batch = {}\n",
-             kMicroBatches * (replicas ? 2 : 1)) +
+             kMicrobatches * (replicas ? 2 : 1)) +
          cluster_of(BytesPerSecond{of.gigabytes * 1e9 * share}) +
          fmt::format(
              "[parallelism]\ntensor = 8\nsequence_parallel = true\npipeline = {}\nschedule = "

@@ -59,7 +59,7 @@ Table intra_batch() {
 
 // --- section 6.5 ------------------------------------------------------------------------------
 
-// Layers of Llama-25B on tensor 8, pipeline 2, data 4, one sequence a micro-batch; between whole
+// Layers of Llama-25B on tensor 8, pipeline 2, data 4, one sequence a microbatch; between whole
 // layers as the line through two of them. Heads are grouped, as the sizes have them.
 class LargestModel {
  public:
@@ -72,8 +72,8 @@ class LargestModel {
     copied_around_ = few.copied - 16 * each_.copied;
   }
 
-  // Bytes of the first stage with so many layers, two micro-batches kept: `extra` layers' activations
-  // of one micro-batch, and a second copy of weights and gradients or not.
+  // Bytes of the first stage with so many layers, two microbatches kept: `extra` layers' activations
+  // of one microbatch, and a second copy of weights and gradients or not.
   double bytes(double layers, double extra, bool two_copies) const {
     const double copies = two_copies ? layers * each_.copied + copied_around_ : 0;
     return around_ + layers * (each_.copied + each_.optimizer + 2 * each_.kept) +
@@ -90,7 +90,7 @@ class LargestModel {
   struct Needs {
     double copied = 0;     // weights and gradients
     double optimizer = 0;  // divided among replicas
-    double kept = 0;       // activations of a micro-batch
+    double kept = 0;       // activations of a microbatch
     double rest = 0;
   };
   Needs needs(int64_t layers) const {
@@ -119,7 +119,7 @@ class LargestModel {
   double around_ = 0, copied_around_ = 0;
 };
 
-// A rank of W keeps as many micro-batches as 1F1B's first stage and a layer's activations; of two
+// A rank of W keeps as many microbatches as 1F1B's first stage and a layer's activations; of two
 // copies the same, and weights and gradients twice.
 Table largest_model() {
   Table table{"dhelix/section-6.5",
@@ -141,12 +141,12 @@ Table largest_model() {
   return table;
 }
 
-// DualPipe's own table, of 8 ranks and 20 micro-batches: from its orders.
+// DualPipe's own table, of 8 ranks and 20 microbatches: from its orders.
 Table two_copies() {
   Table table{
       "dhelix/figure-6b",
       "DeepSeek-AI, DualPipe, README of 2025, as the bidirectional pipeline of figure 6b; 8 "
-      "ranks, 20 micro-batches, F = B = W, a pair of 2.5",
+      "ranks, 20 microbatches, F = B = W, a pair of 2.5",
       "exact",
       {}};
   constexpr int32_t kRanks = 8, kMicrobatches = 20;
@@ -165,7 +165,7 @@ Table two_copies() {
                         (kRanks / 2 - 1) * (kPair + 2 * kPart - 3 * kPart), "ns", 0});
   table.rows.push_back({"activations, PP + 1",
                         static_cast<double>(*std::max_element(peaks.begin(), peaks.end())),
-                        kRanks + 1, "micro-batches", 0});
+                        kRanks + 1, "microbatches", 0});
   table.rows.push_back({"parameters", static_cast<double>(shape.chunks), 2, "copies", 0});
   return table;
 }

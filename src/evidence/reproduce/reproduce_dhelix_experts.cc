@@ -70,7 +70,7 @@ Table nvidia() {
               "NVIDIA-NeMo/Megatron-Bridge, skills/mbridge-perf-expert-parallel-overlap, May 2026: "
               "Qwen3 30B-A3B on 16 H100, ep16, 41.25 s without, 31.31 s with overlap, 31.20 s with "
               "gradients of weights put off",
-              "sequence and micro-batch are not said (4,096 and 1 here), nor what an iteration has "
+              "sequence and microbatch are not said (4,096 and 1 here), nor what an iteration has "
               "besides layers: 15 %",
               {}};
   const StrandPair pair =

@@ -37,7 +37,7 @@ std::vector<Configuration> configurations(const model::Model& m, int64_t devices
     const int64_t chunks = c.pipeline * c.virtual_stages;
     const bool even = m.layers % chunks == 0 || (m.layers + 2) % chunks == 0;
     if (c.pipeline > 1 && (!even || chunks > m.layers)) return;
-    if (c.virtual_stages > 1 && c.micro_batches() % c.pipeline != 0) return;
+    if (c.virtual_stages > 1 && c.microbatches() % c.pipeline != 0) return;
     for (const auto recompute :
          {model::Recompute::kNone, model::Recompute::kSelective, model::Recompute::kFull}) {
       c.recompute = recompute;

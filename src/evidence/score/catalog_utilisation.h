@@ -4,7 +4,7 @@
 //
 // A cell is the best of a small space of configurations that fit: tensor parallelism inside a
 // domain, pipelines plain and interleaved, ZeRO 1 to 3, expert parallelism, recomputation,
-// micro-batches of 1 to 4; sequences of 8,192 tokens, 4 M tokens per iteration, 16 bits. Machines
+// microbatches of 1 to 4; sequences of 8,192 tokens, 4 M tokens per iteration, 16 bits. Machines
 // are as they are sold: nodes, scale-up domains and ports of each generation. `tombolo plan` looks
 // at more; the answer differs by a few percent.
 #pragma once

@@ -87,7 +87,7 @@ Result<TokenData> TokenData::open(const plan::Plan& plan, int32_t pipeline) {
   const int64_t batches =
       std::min(held_out, std::max(kEvaluationWindowsMax, micro_batch)) / micro_batch;
   if (batches == 0) {
-    return unusable(fmt::format("{}: {} of {} samples are held out for evaluation, one micro-batch "
+    return unusable(fmt::format("{}: {} of {} samples are held out for evaluation, one microbatch "
                                 "takes {}",
                                 own.tokens.front(), held_out, windows, micro_batch),
                     "more tokens, or data.evaluation_fraction = 0 for no evaluation");

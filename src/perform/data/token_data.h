@@ -31,7 +31,7 @@ namespace tombolo::data {
 
 class TokenData {
  public:
-  // At most this many windows are evaluated, spread evenly over those held out (or one micro-batch,
+  // At most this many windows are evaluated, spread evenly over those held out (or one microbatch,
   // if that is more).
   static constexpr int64_t kEvaluationWindowsMax = 256;
 

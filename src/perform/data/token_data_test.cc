@@ -177,7 +177,7 @@ TEST_F(TokenDataTest, AShareIsReadAsAJobOfItsOwn) {
   const auto alone = TokenData::open(plan_, 1);
   ASSERT_TRUE(share && alone);
   EXPECT_EQ(share->training_samples(), 12);   // of 15
-  EXPECT_EQ(share->evaluation_windows(), 2);  // of 3: whole micro-batches
+  EXPECT_EQ(share->evaluation_windows(), 2);  // of 3: whole microbatches
   std::set<std::vector<int64_t>> first_epoch;
   for (int64_t iteration = 1; iteration <= 7; ++iteration) {
     for (const auto& [in_share, by_itself] :
@@ -252,7 +252,7 @@ TEST_F(TokenDataTest, RefusesWhatIsTooShortOrBeyondTheVocabulary) {
   EXPECT_THAT(data.error().text(), HasSubstr("a.bin: 4 tokens, one sample takes sequence + 1 = 5"));
 
   plan_.data->tokens = {counting("a", 0, 41)};
-  plan_.data->evaluation_fraction = 0.1;  // one of ten, and a micro-batch takes two
+  plan_.data->evaluation_fraction = 0.1;  // one of ten, and a microbatch takes two
   data = TokenData::open(plan_);
   ASSERT_FALSE(data);
   EXPECT_THAT(data.error().text(), HasSubstr("evaluation_fraction = 0"));

@@ -18,12 +18,12 @@
 
 namespace tombolo::launch {
 
-// Medians and interquartile ranges over micro-batches (update: over iterations).
+// Medians and interquartile ranges over microbatches (update: over iterations).
 struct StageProfile {
   int32_t stage = 0;
   plan::StageCost cost;
   plan::StageCost spread;
-  int64_t samples = 0;  // micro-batches
+  int64_t samples = 0;  // microbatches
 
   bool operator==(const StageProfile&) const = default;
 };

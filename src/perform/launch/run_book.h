@@ -1,7 +1,7 @@
 // What the launcher knows of a run: which iterations all ranks have done, how long they took, what
 // the losses were, whether replicas still agree, and what stands in the summary at the end.
 //
-// Where a pipeline has replicas, each reports the loss of its own micro-batches; the loss of the
+// Where a pipeline has replicas, each reports the loss of its own microbatches; the loss of the
 // iteration is the mean over all samples, summed in the order of replicas, so that it is the same
 // number whatever arrives first.
 //

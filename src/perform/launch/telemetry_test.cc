@@ -19,7 +19,7 @@ namespace {
 using link::LinkStatistics;
 using ::testing::HasSubstr;
 
-// 3 MB/s on the one connection that pulls; 5 bytes of a micro-batch wait, 7 of gradients.
+// 3 MB/s on the one connection that pulls; 5 bytes of a microbatch wait, 7 of gradients.
 LinkStatistics busy_link() {
   LinkStatistics link{.peer = 1, .tuned = true, .reason = "it \"won\""};
   link.connections = {{.connection = 0,

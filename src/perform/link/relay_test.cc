@@ -192,7 +192,7 @@ class RelayOcean {
     return rank < c ? rank + c : rank - c;
   }
   // Some order of all transfers of one direction. Tensors are those of the schedule: twice the
-  // micro-batch, and one more for gradients.
+  // microbatch, and one more for gradients.
   std::vector<Turn> turns(uint64_t gradient) {
     std::vector<Turn> out;
     for (uint32_t owner = 0; owner < cell_; ++owner) {

@@ -21,7 +21,7 @@ std::vector<link::Passage> passages_of(const plan::Plan& plan, const schedule::S
 // The ranks of a stage whose pipelines are in the same cell as this one, ascending: the members.
 std::vector<int32_t> cell_of(const plan::Plan& plan, int32_t rank);
 
-// Whether micro-batches between these two neighbours in a pipeline are shared.
+// Whether microbatches between these two neighbours in a pipeline are shared.
 bool shares_transfer(const plan::Plan& plan, int32_t from, int32_t to);
 
 // shape_between, and for a shared transfer what the cell's links are together.

@@ -37,7 +37,7 @@ TEST(CellRelay, PassagesFollowTheOrderOfTheBoundary) {
   EXPECT_FALSE(first[1].outgoing);
   EXPECT_EQ(first[0].members, (std::vector<int32_t>{0, 1}));
   EXPECT_EQ(first[0].across, 3);
-  // Micro-batch m has tensor 2 m, its gradient one more.
+  // Microbatch m has tensor 2 m, its gradient one more.
   EXPECT_EQ(first[0].turns[0].owner, 1u);
   EXPECT_EQ(first[0].turns[0].tensor, 0u);
   EXPECT_EQ(first[0].turns[1].owner, 0u);

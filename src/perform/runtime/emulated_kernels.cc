@@ -107,7 +107,7 @@ Status check_byte_scale(const plan::Plan& plan) {
   }
   if (scale > 1 && payload_bytes(plan) < kPayloadMin) {
     return unusable(
-        fmt::format("run.byte_scale = {:g} leaves {} bytes of what a micro-batch sends: too few "
+        fmt::format("run.byte_scale = {:g} leaves {} bytes of what a microbatch sends: too few "
                     "to last as long as they should",
                     scale, payload_bytes(plan)),
         fmt::format("byte_scale of at most {:g}",
@@ -171,7 +171,7 @@ Status EmulatedKernels::check(const Payload& payload, int32_t stage, int64_t mic
   const auto wrong = [&](const std::string& what) {
     return failed(
         fmt::format("stage {} received another {} than was sent: iteration {}, "
-                    "micro-batch {}: {}",
+                    "microbatch {}: {}",
                     stage, gradient ? "gradient" : "activation", iteration_, microbatch, what));
   };
   if (static_cast<int64_t>(payload.size()) != payload_) {

@@ -1,7 +1,7 @@
 // EmulatedKernels: waits for as long as the Plan says a stage takes, and sends real bytes.
 //
 // Nothing is computed and nothing is allocated but what crosses a socket. A payload carries a
-// pattern that follows from iteration, micro-batch, boundary and direction; the receiver checks it,
+// pattern that follows from iteration, microbatch, boundary and direction; the receiver checks it,
 // so a run with emulated kernels is an end-to-end test of transport and schedule.
 //
 // Waiting: a sleep ends late, by some 60 us on a plain kernel. The lateness of one wait is taken
@@ -30,7 +30,7 @@
 
 namespace tombolo::runtime {
 
-// What one micro-batch puts on the wire: plan.boundary, or 64 KiB where [stage_times] imagined a
+// What one microbatch puts on the wire: plan.boundary, or 64 KiB where [stage_times] imagined a
 // model without bytes; divided by run.byte_scale.
 int64_t payload_bytes(const plan::Plan& plan);
 

@@ -92,7 +92,7 @@ TEST_F(Emulated, AnotherMessageIsNoticed) {
   const auto refusal = [&](Payload payload) { return last.forward(1, 1, payload).error().text(); };
   EXPECT_THAT(refusal(pattern(bytes - 1, 3, 1, 0, false)), HasSubstr("65535 bytes instead of"));
   EXPECT_THAT(refusal(pattern(bytes, 3, 0, 0, false)), HasSubstr("differs at byte 0"));
-  EXPECT_THAT(refusal(pattern(bytes, 2, 1, 0, false)), HasSubstr("iteration 3, micro-batch 1"));
+  EXPECT_THAT(refusal(pattern(bytes, 2, 1, 0, false)), HasSubstr("iteration 3, microbatch 1"));
   Payload torn = pattern(bytes, 3, 1, 0, false);
   torn[5000] ^= std::byte{1};
   EXPECT_THAT(refusal(torn), HasSubstr("differs at byte 5000"));

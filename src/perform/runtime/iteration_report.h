@@ -14,7 +14,7 @@ struct IterationReport {
   int64_t iteration = 0;
   SimTime start;                              // of its first computation
   SimTime end;                                // of its update
-  std::optional<double> loss;                 // on the last stage: of this replica's micro-batches
+  std::optional<double> loss;                 // on the last stage: of this replica's microbatches
   std::optional<std::string> weights_digest;  // where replicas are compared
   std::optional<double> late_s;               // of emulated ranks: lost to the machine
   std::optional<double> gradient_norm;        // on the last stage, where it is clipped and finite

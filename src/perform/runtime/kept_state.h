@@ -12,7 +12,7 @@
 // and the run goes back to a checkpoint.
 //
 // There is one: the ranks of an epoch are at most one update apart. Say a rank has done the update
-// of iteration i. It needed gradients of each micro-batch of each pipeline, and each of these
+// of iteration i. It needed gradients of each microbatch of each pipeline, and each of these
 // passed forward through all stages in iteration i. So every rank has begun iteration i, which it
 // does after its last update of iteration i - 1, and supplies either the state after i - 1 as it
 // is, or the copy that it took before its own update of i. The same holds with several stages per
@@ -20,7 +20,7 @@
 //
 // It also holds where groups of gradients are updated one by one while the next iteration begins
 // (exchange_thread.h). Say a rank has begun to update a group of iteration i. Its sum holds
-// gradients of each micro-batch of each pipeline, which passed forward through all stages in
+// gradients of each microbatch of each pipeline, which passed forward through all stages in
 // iteration i; and a forward pass of i waits, at each stage, for every group's update of i - 1. So
 // again all ranks have done all of i - 1, and each took its copy before the first group of i. What a
 // rank has updated of i when it stops does not count unless it is all of it.

@@ -7,7 +7,7 @@
 // A rank holds one stage or several (Layout, plan/settings.h); every call says which, by its number
 // in the Plan.
 //
-// One thread calls, except state(); calls follow the schedule. Of each stage, a micro-batch's
+// One thread calls, except state(); calls follow the schedule. Of each stage, a microbatch's
 // forward comes before its backward, an iteration's backwards before its sum of gradients, that
 // before its update.
 #pragma once
@@ -167,10 +167,10 @@ class Kernels {
   virtual void scale_gradients(double scale) { static_cast<void>(scale); }
 
   // One optimizer step of the stage with the mean gradient of the iteration, over all replicas'
-  // micro-batches.
+  // microbatches.
   virtual Status update(int32_t stage) = 0;
 
-  // After update(): the mean loss of this replica's micro-batches in nats per token, on the rank
+  // After update(): the mean loss of this replica's microbatches in nats per token, on the rank
   // of the last stage only.
   virtual std::optional<double> loss() const = 0;
 
@@ -179,7 +179,7 @@ class Kernels {
   // kernels that hold none.
   virtual int64_t state_bytes() const { return 0; }
 
-  // Held-out data: evaluation_batches() micro-batches, this replica's share_of all, passed through
+  // Held-out data: evaluation_batches() microbatches, this replica's share_of all, passed through
   // the stages one after the other. evaluate() counts from 0 within the share. The last stage
   // returns an empty payload and keeps the mean for evaluation_loss().
   virtual int64_t evaluation_batches() const = 0;

@@ -37,7 +37,7 @@ inline constexpr link::Urgency kPromptUrgency = ~link::Urgency{0};
 inline constexpr uint64_t kGroupsMax = uint64_t{1} << 12;  // of a stage
 inline constexpr uint64_t kRoundsMax = uint64_t{1} << 12;  // of a group's exchange
 
-// The message of one micro-batch across the boundary between a stage and the next, as its sender
+// The message of one microbatch across the boundary between a stage and the next, as its sender
 // and its receiver both number it.
 uint64_t pipeline_tensor(const action::Action& message);
 inline uint64_t replica_tensor(int32_t stage) {

@@ -11,7 +11,7 @@ namespace {
 TEST(Urgency, ThePipelineGoesBeforeSumsAndSumsBeforeEvaluation) {
   const std::vector<link::Tag> order = {
       {0, 0},                      // the launcher
-      {3, 199'999},                // the gradient of micro-batch 99,999
+      {3, 199'999},                // the gradient of microbatch 99,999
       {3, replica_tensor(7) + 5},  // a step of the ring
       {3, kEvaluationTensor + 2},  // a held-out batch
       {4, 0},
@@ -29,7 +29,7 @@ TEST(Urgency, AllOfAPipelinesMessagesAreEqual) {
 // Group 0 of stage 2 is needed before its group 1, and both before stage 3.
 TEST(Urgency, WhatTheNextForwardNeedsFirstGoesFirst) {
   const std::vector<link::Tag> order = {
-      {3, 7},                               // a micro-batch
+      {3, 7},                               // a microbatch
       {3, replica_tensor(7)},               // a sum without groups
       {3, group_tensor(2, 0, 4)},           // and with
       {3, group_tensor(2, 1, 0)},           //

@@ -1,4 +1,4 @@
-// The face of Kernels for pairs: a forward of one micro-batch co-executed with a backward of
+// The face of Kernels for pairs: a forward of one microbatch co-executed with a backward of
 // another, so that what one communicates hides behind what the other computes.
 //
 // Kernels without it are not asked to perform a Plan with pairs.

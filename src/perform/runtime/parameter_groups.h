@@ -32,7 +32,7 @@ namespace tombolo::runtime {
 class GroupWatcher {
  public:
   virtual ~GroupWatcher() = default;
-  // The gradient over all micro-batches of this iteration is there. Returns at once.
+  // The gradient over all microbatches of this iteration is there. Returns at once.
   virtual void complete(int32_t stage, int32_t group) = 0;
   // Returns when the group's last update is done; fails where it will never be. Costs next to
   // nothing where there is nothing to wait for.

@@ -122,7 +122,7 @@ class Performer {
   Result<link::Received> await(int32_t peer, Tag tag);
   Result<IterationReport> report(int64_t iteration);
   std::optional<double> record_lateness(int64_t iteration);
-  using Waiting = std::map<std::pair<int32_t, int32_t>, Payload>;  // by (stage, micro-batch)
+  using Waiting = std::map<std::pair<int32_t, int32_t>, Payload>;  // by (stage, microbatch)
   static Payload take(Waiting& from, const Action& action);
   void draw(const Interval& interval);
   void draw_compute(const Action& action, int64_t iteration, SimTime start);
@@ -340,7 +340,7 @@ Status Performer::act_all() {
 }
 
 // The forward is not the first of its stage in the iteration and the backward not the last: the
-// backward's micro-batch has been through all forwards, the forward's through no backward. So no
+// backward's microbatch has been through all forwards, the forward's through no backward. So no
 // exchange of gradients waits for them, or they for one.
 Status Performer::co_execute(const schedule::Pair& pair) {
   const Action &forward = pair.forward, &backward = pair.backward;
@@ -410,7 +410,7 @@ Status Performer::clip_gradients() {
 }
 
 // From the last position of the pipeline to the first, which knows the sum, and back: neighbours
-// are linked anyway, and both ways together are as long as a micro-batch's.
+// are linked anyway, and both ways together are as long as a microbatch's.
 Result<double> Performer::sum_over_stages(double own) {
   const int32_t position = plan_.ranks[options_.rank].stage;
   const int32_t last = shape_.positions() - 1;

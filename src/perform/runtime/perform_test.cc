@@ -140,8 +140,8 @@ class Performing : public ::testing::Test {
   DiaryMessenger messenger_{diary_, clock_};
 };
 
-// 1F1B, two stages, two micro-batches: the first stage warms up with one forward more than the
-// second. Tensor 2m is micro-batch m's activation, 2m + 1 its gradient.
+// 1F1B, two stages, two microbatches: the first stage warms up with one forward more than the
+// second. Tensor 2m is microbatch m's activation, 2m + 1 its gradient.
 TEST_F(Performing, TheFirstStageDoesWhatTheScheduleSays) {
   ASSERT_TRUE(perform_rank(0, make_test_plan({.steps = 1})));
   EXPECT_THAT(diary_, ElementsAre("begin 1", "0F0()", "send 1/0 a to 1", "0F1()", "send 1/2 b to 1",
@@ -533,7 +533,7 @@ class PerformingVirtually : public ::testing::Test {
   }
 };
 
-// F = 1 ms, B = 2 ms, 1 ms from stage to stage, one micro-batch: stage 1 ends B at 1 + 1 + 3 ms,
+// F = 1 ms, B = 2 ms, 1 ms from stage to stage, one microbatch: stage 1 ends B at 1 + 1 + 3 ms,
 // stage 0 at 5 + 1 + 2 ms. The sum lasts 4 ms for all replicas of a stage at once.
 TEST_F(PerformingVirtually, AnImaginedReductionLastsAsLongAsTheJobSays) {
   const auto parts =
@@ -635,7 +635,7 @@ TEST(PerformingOverLoopback, FourRanksInARowGetWhatWasSentToThem) {
     ASSERT_TRUE(trace) << trace.error().text();
     for (const trace::Interval& interval : trace->intervals) bytes += interval.bytes;
   }
-  // 3 boundaries x 2 directions x 6 micro-batches x 3 iterations, 64 KiB each.
+  // 3 boundaries x 2 directions x 6 microbatches x 3 iterations, 64 KiB each.
   EXPECT_EQ(bytes, 3 * 2 * 6 * 3 * 64 * 1024);
 }
 

@@ -48,7 +48,7 @@ Result<ByteData> ByteData::make(std::string text, const std::string& file, const
         std::min(possible, std::max(kEvaluationWindowsMax, micro_batch)) / micro_batch;
     if (batches == 0) {
       return unusable(fmt::format("{}: the last {} bytes are held out for evaluation, one "
-                                  "micro-batch takes {} x {} + 1",
+                                  "microbatch takes {} x {} + 1",
                                   file, held_out, micro_batch, sequence),
                       "a longer text, or data.evaluation_fraction = 0 for no evaluation");
     }

@@ -38,7 +38,7 @@ TEST(ByteData, NeverTrainsOnWhatIsHeldOut) {
   for (int64_t sample = 0; sample < 500; ++sample) {
     for (const uint8_t byte : data->training_window(1, sample)) ASSERT_EQ(byte, 'a');
   }
-  // (40 - 1) / 8 = 4 windows of 8 tokens: two micro-batches of two.
+  // (40 - 1) / 8 = 4 windows of 8 tokens: two microbatches of two.
   ASSERT_EQ(data->evaluation_windows(), 4);
   for (int64_t window = 0; window < 4; ++window) {
     for (const uint8_t byte : data->evaluation_window(window)) ASSERT_EQ(byte, 'b');

@@ -14,7 +14,7 @@ struct RatesOptions {
   // Hidden sizes of the layers, each with heads of 32 to 64 numbers and an MLP of 11/4 of that.
   std::vector<int64_t> hidden = {256, 512, 1024};
   int64_t sequence = 256;
-  int64_t rows = 1024;          // tokens of a micro-batch; a multiple of `sequence`
+  int64_t rows = 1024;          // tokens of a microbatch; a multiple of `sequence`
   Bytes stream_array = 128_MB;  // of each of three, at least; more where the caches are larger
 };
 

@@ -26,7 +26,7 @@ struct AttentionShape {
   int64_t head_size = 0;
 };
 
-// What does not change from one micro-batch to the next.
+// What does not change from one microbatch to the next.
 struct AttentionTables {
   at::Tensor cosine,
       sine;         // [sequence, head_size / 2]; undefined: queries and keys are not rotated

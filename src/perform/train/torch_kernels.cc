@@ -31,7 +31,7 @@ namespace {
 
 using runtime::Payload;
 
-// What a micro-batch keeps on a stage from its forward to its backward pass; from I to W the weight
+// What a microbatch keeps on a stage from its forward to its backward pass; from I to W the weight
 // gradients alone. They are declared first, for they outlive the graph.
 struct InFlight {
   std::unique_ptr<WeightGradients> gradients = std::make_unique<WeightGradients>();
@@ -47,7 +47,7 @@ struct Held {
   bool first = false, last = false;
   bool drops = false;  // activations, to recompute them
   StageState state;
-  std::map<int64_t, InFlight> in_flight = {};  // by micro-batch
+  std::map<int64_t, InFlight> in_flight = {};  // by microbatch
 };
 
 class TorchKernels : public runtime::Kernels {
@@ -96,7 +96,7 @@ class TorchKernels : public runtime::Kernels {
 
  private:
   // Tokens 0 .. sequence - 1 (offset 0) or 1 .. sequence (offset 1) of each sample of a
-  // micro-batch.
+  // microbatch.
   template <class Read>
   Result<at::Tensor> tokens(Read read, int64_t offset) const;
   Result<at::Tensor> training_tokens(int64_t microbatch, int64_t offset) const;
@@ -162,7 +162,7 @@ Result<at::Tensor> TorchKernels::tokens(Read read, int64_t offset) const {
   return tokens.to(stream_->device());
 }
 
-// Replica by replica, the micro-batches of all pipelines are those of one that has the whole batch.
+// Replica by replica, the microbatches of all pipelines are those of one that has the whole batch.
 Result<at::Tensor> TorchKernels::training_tokens(int64_t microbatch, int64_t offset) const {
   const int64_t first =
       (plan_.microbatches_before(replica_) + microbatch) * plan_.training.micro_batch;
@@ -293,7 +293,7 @@ Result<Payload> TorchKernels::forward(int32_t stage, int64_t microbatch, Payload
 Result<InFlight*> TorchKernels::in_flight(Held& held, int64_t microbatch, const char* doing) {
   const auto found = held.in_flight.find(microbatch);
   if (found == held.in_flight.end()) {
-    return failed(fmt::format("stage {}: {} of micro-batch {} before its forward pass", held.index,
+    return failed(fmt::format("stage {}: {} of microbatch {} before its forward pass", held.index,
                               doing, microbatch));
   }
   return &found->second;
@@ -313,7 +313,7 @@ Status TorchKernels::recompute(int32_t stage, int64_t microbatch) {
 Result<Payload> TorchKernels::go_back(Held& own, InFlight& kept, int64_t microbatch,
                                       Payload output_gradient) {
   if (!kept.output.defined()) {
-    return failed(fmt::format("stage {}: backward pass of micro-batch {} before its recomputation",
+    return failed(fmt::format("stage {}: backward pass of microbatch {} before its recomputation",
                               own.index, microbatch));
   }
   at::Tensor gradient;
@@ -360,8 +360,8 @@ Status TorchKernels::backward_weight(int32_t stage, int64_t microbatch) {
     InFlight* kept = TRY(in_flight(own, microbatch, "gradients of weights"));
     if (kept->output.defined()) {
       return failed(
-          fmt::format("stage {}: the weights' gradients of micro-batch {} before its input's",
-                      stage, microbatch));
+          fmt::format("stage {}: the weights' gradients of microbatch {} before its input's", stage,
+                      microbatch));
     }
     TRY(groups_.compute(stage, *kept->gradients));
     stream_->finish();

@@ -1,14 +1,14 @@
 // Kernels that compute with LibTorch on a CPU.
 //
-// A micro-batch's forward pass keeps its input and output, which hold the graph that the backward
+// A microbatch's forward pass keeps its input and output, which hold the graph that the backward
 // pass runs; with recompute = "full" it keeps the input alone until recompute(). The last stage
-// draws the targets itself and divides its loss by the number of micro-batches of all pipelines, so
+// draws the targets itself and divides its loss by the number of microbatches of all pipelines, so
 // gradients sum to their mean on every stage without further ado.
 //
 // A backward pass in halves (I, then W) does what a whole one does, in another order
 // (weight_gradients.h).
 //
-// The pipelines of a Plan divide the micro-batches of the global batch in their order, and each
+// The pipelines of a Plan divide the microbatches of the global batch in their order, and each
 // sample weighs the same in the gradient: together what one process would see. Its part of the held-out text is contiguous too,
 // and where [data] has shares, one of what the readers of its share hold out.
 // The stage's replicas sum their gradients as one tensor (replica_group.h).

@@ -8,7 +8,7 @@
 // computed twice, and of the activations only x and g wait. Source: Qi, Wan, Huang, Lin, Zero
 // Bubble Pipeline Parallelism (ICLR 2024), section 2 and its implementation in Megatron-LM.
 //
-// Both ways add up the same products in the order of the micro-batches, hence the same bits, except
+// Both ways add up the same products in the order of the microbatches, hence the same bits, except
 // where a matrix is used twice (tied embeddings).
 //
 // In mixed precision the products read a copy of the weight in bfloat16 and the gradient that a
@@ -22,7 +22,7 @@
 
 namespace tombolo::train {
 
-// Of one micro-batch on one stage. Outlives the graph that its products are part of.
+// Of one microbatch on one stage. Outlives the graph that its products are part of.
 class WeightGradients {
  public:
   // From now on a pass backward leaves the products out.

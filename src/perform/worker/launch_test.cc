@@ -144,7 +144,7 @@ TEST_F(Launching, FourEmulatedRanksPerformThePlan) {
   const auto file = trace::read_trace(summary->trace_path);
   ASSERT_TRUE(file) << file.error().text();
   EXPECT_EQ(*file, summary->trace);
-  // Per iteration: 4 stages x 8 micro-batches x (F, B), 4 updates, 3 boundaries x 8 x 2 messages.
+  // Per iteration: 4 stages x 8 microbatches x (F, B), 4 updates, 3 boundaries x 8 x 2 messages.
   EXPECT_EQ(file->intervals.size(), 6u * (4 * 8 * 2 + 4 + 3 * 8 * 2));
   EXPECT_EQ(trace::iteration_times(*file).size(), 6u);
   EXPECT_FALSE(fs::exists(options_.output + "/trace-rank-0.jsonl")) << "merged";

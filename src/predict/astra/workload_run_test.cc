@@ -219,7 +219,7 @@ TEST_F(WorkloadRun, CountsOverAllRanks) {
   ASSERT_TRUE(some) << some.error().text();
   EXPECT_EQ(some->answer.report.ranks.size(), 2u);
   EXPECT_EQ(workload->microbatches(), 4);
-  // Of 4 micro-batches every rank of the first stage sends one activation each, of the second one
+  // Of 4 microbatches every rank of the first stage sends one activation each, of the second one
   // gradient: 16 ranks x 4.
   EXPECT_EQ(some->count.messages, 64);
   WorkloadCount all;

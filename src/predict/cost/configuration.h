@@ -39,8 +39,8 @@ struct Configuration : layout::Degrees {
   model::Recompute recompute = model::Recompute::kNone;
   layout::DimensionOrder order = layout::kMegatronOrder;
 
-  int64_t micro_batches() const {  // of a pipeline
-    CHECK(micro_batch > 0 && data > 0, "micro-batches of {} in {} pipelines", micro_batch, data);
+  int64_t microbatches() const {  // of a pipeline
+    CHECK(micro_batch > 0 && data > 0, "microbatches of {} in {} pipelines", micro_batch, data);
     return global_batch / (micro_batch * data);
   }
   // All forward passes first, instead of 1F1B.

@@ -51,7 +51,7 @@ TEST(Layout, HoldsEveryDimension) {
                "a degree of 0 in what is left of a domain, 8");
   EXPECT_DEATH(usable_domain(0, 8), "8 devices in domains of 0");
   const Configuration none{{}, 0};
-  EXPECT_DEATH(none.micro_batches(), "micro-batches of 0 in 1 pipelines");
+  EXPECT_DEATH(none.microbatches(), "microbatches of 0 in 1 pipelines");
 }
 
 }  // namespace

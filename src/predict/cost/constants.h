@@ -89,14 +89,14 @@ struct StackConstants {
   double expert_passes = 6;         // the same per copy of a token that goes to an expert
   double fp8_passes = 4;            // bytes per hidden x token for casts to 8 bits
   double backward_passes = 1.5;     // backward passes over forward ones
-  double accumulate_bytes = 0;      // per parameter and micro-batch, where gradients are added up
+  double accumulate_bytes = 0;      // per parameter and microbatch, where gradients are added up
                                     // in kernels of their own
   double logit_bytes = 16;          // moved per logit, forward and backward
   Seconds host_layer{1e-3};         // the host's time to launch a layer forward
   double host_backward = 1.5;       // backward over forward
   Seconds host_experts{0};          // added for a layer with experts: routing waits for the host
   Seconds host_collective{20e-6};   // added per collective of tensor parallelism
-  Seconds host_micro_batch{1e-3};   // added per micro-batch, stage and pass
+  Seconds host_micro_batch{1e-3};   // added per microbatch, stage and pass
   Seconds host_iteration{10e-3};    // optimizer, logging, data
   Seconds host_optimizer_layer{0};  // of the optimizer, per layer
   // Overlap: the share of computation behind which communication hides.

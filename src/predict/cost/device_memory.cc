@@ -153,24 +153,24 @@ Chunks chunks_at(const Model& m, const Configuration& c, int64_t position) {
 }
 
 // What waits at most, where a forward pass of chunk i keeps kept[i]. Interleaved: the warm-up of
-// Megatron-LM and one more, in groups of as many micro-batches as there are positions. Of chunks
+// Megatron-LM and one more, in groups of as many microbatches as there are positions. Of chunks
 // of one size their number says all; else the order is gone through until it comes round.
 double most_waiting(const Configuration& c, int64_t position, std::span<const double> kept) {
-  const int64_t micro_batches = std::max<int64_t>(1, c.micro_batches());
+  const int64_t microbatches = std::max<int64_t>(1, c.microbatches());
   const auto chunks = std::ssize(kept);
   const int64_t after = c.pipeline - 1 - position;
   if (c.all_forwards_first())
-    return real(micro_batches) * std::accumulate(kept.begin(), kept.end(), 0.0);
-  if (chunks == 1) return kept[0] * real(std::min(micro_batches, after + 1));
+    return real(microbatches) * std::accumulate(kept.begin(), kept.end(), 0.0);
+  if (chunks == 1) return kept[0] * real(std::min(microbatches, after + 1));
   const int64_t warm_up = 2 * after + (chunks - 1) * c.pipeline;
   const bool alike = std::all_of(kept.begin(), kept.end(), [&](double k) { return k == kept[0]; });
-  if (alike && micro_batches % c.pipeline == 0)
-    return kept[0] * real(std::min(micro_batches * chunks, warm_up + 1));
+  if (alike && microbatches % c.pipeline == 0)
+    return kept[0] * real(std::min(microbatches * chunks, warm_up + 1));
 
   const int64_t round = c.pipeline * chunks;
-  const int64_t all = (micro_batches + c.pipeline - 1) / c.pipeline * round;
+  const int64_t all = (microbatches + c.pipeline - 1) / c.pipeline * round;
   const auto exists = [&](int64_t pass) {
-    return pass / round * c.pipeline + pass % c.pipeline < micro_batches;
+    return pass / round * c.pipeline + pass % c.pipeline < microbatches;
   };
   const auto chunk_of = [&](int64_t pass) { return pass / c.pipeline % chunks; };
   double now = 0, most = 0;
@@ -207,7 +207,7 @@ void add_layers_at_work(const Model& m, const Configuration& c, const StackConst
   memory.workspace += Bytes{stack.layer_buffers * dense_layer};
   if (c.zero < 3) return;
   // Gathered by ZeRO 3: the layer at work and the next one, and the ends, which stay, with the
-  // gradients of a layer. A pipeline gathers once per iteration, and its micro-batches sum whole
+  // gradients of a layer. A pipeline gathers once per iteration, and its microbatches sum whole
   // gradients.
   if (c.pipeline > 1) {
     memory.gathered = Bytes{(bytes.parameter + bytes.gradient) * (mine.dense + mine.experts)};

@@ -23,7 +23,7 @@ struct DeviceMemory {
   Bytes parameters;
   Bytes gradients;
   Bytes optimizer;
-  Bytes activations;  // kept from forward to backward, of all micro-batches in flight
+  Bytes activations;  // kept from forward to backward, of all microbatches in flight
   Bytes workspace;    // logits, temporary buffers, a layer's gathered parameters, the framework's
   Bytes gathered;     // by ZeRO 3 for a whole iteration: all of a stage, where there are several
 

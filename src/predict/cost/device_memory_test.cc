@@ -122,7 +122,7 @@ TEST(DeviceMemory, recomputation_keeps_less_and_works_on_one_layer) {
   EXPECT_EQ(device_memory(tiny(), c, reserved, {}).workspace.value, 10 * (328 + 224));
 }
 
-TEST(DeviceMemory, a_stage_keeps_the_micro_batches_in_flight) {
+TEST(DeviceMemory, a_stage_keeps_the_microbatches_in_flight) {
   const double layer = 10 * (152 + 64);
   Configuration c{{.pipeline = 4}, 1, 8};
   EXPECT_EQ(activations(tiny(), c, 0), 4 * layer);
@@ -145,7 +145,7 @@ TEST(DeviceMemory, a_stage_keeps_the_micro_batches_in_flight) {
 }
 
 // Six layers in four chunks, where the ends count as layers: 1, 2, 2, 1. The first position, with 1
-// and 2, passes forward 0 0 1 1 0 before it first passes backward 1: three micro-batches of its
+// and 2, passes forward 0 0 1 1 0 before it first passes backward 1: three microbatches of its
 // first chunk wait, and two of its second. The second one, with 2 and 1, passes forward 0 0 1,
 // backward 1, forward 1, backward 1, forward 0: then three of its first chunk wait.
 TEST(DeviceMemory, chunks_of_unlike_sizes_wait_as_the_schedule_orders_them) {
@@ -356,11 +356,11 @@ TEST(DeviceMemory, is_near_what_bloom_took) {
   m.heads = m.kv_heads = 64;
   Configuration c{{.tensor = 8, .zero = 1}, 1, 2048, layout::ScheduleKind::k1F1B, Recompute::kFull};
   c.pipeline = 12, c.data = 4, c.micro_batch = 8;
-  expect_gib(m, c, stack, 69, 0.10, "p12 d4, micro-batch 8");
+  expect_gib(m, c, stack, 69, 0.10, "p12 d4, microbatch 8");
   c.pipeline = 6, c.data = 8, c.micro_batch = 4;
-  expect_gib(m, c, stack, 55, 0.10, "p6 d8, micro-batch 4");
+  expect_gib(m, c, stack, 55, 0.10, "p6 d8, microbatch 4");
   c.pipeline = 4, c.data = 12, c.micro_batch = 2;
-  expect_gib(m, c, stack, 53, 0.10, "p4 d12, micro-batch 2");
+  expect_gib(m, c, stack, 53, 0.10, "p4 d12, microbatch 2");
   // Ran out of memory.
   c.tensor = 2, c.pipeline = 6, c.data = 32;
   EXPECT_GT(device_memory(m, c, stack, {}).total(), 80_GiB);
@@ -371,7 +371,7 @@ TEST(DeviceMemory, is_near_what_bloom_took) {
   expect_gib(m, c, stack, 73, 0.10, "BLOOM 176B");
 }
 
-// Stage 1 of 4 holds as much as its layers do with the three micro-batches that wait there.
+// Stage 1 of 4 holds as much as its layers do with the three microbatches that wait there.
 TEST(DeviceMemory, of_any_slice_is_that_of_the_stage_which_holds_it) {
   const Model m = *model::preset("gpt3-175b");
   Configuration c{{.tensor = 8, .data = 4, .pipeline = 4, .zero = 1}, 1, 64};

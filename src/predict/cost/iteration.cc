@@ -9,7 +9,7 @@
 namespace tombolo::cost {
 namespace {
 
-// One micro-batch through one stage, in one direction: where the time goes, and its sum.
+// One microbatch through one stage, in one direction: where the time goes, and its sum.
 struct SlicePass {
   double compute = 0;  // kernels, or the host that launches them
   double tensor = 0;   // exposed
@@ -54,7 +54,7 @@ class Pricing {
   template <class SliceOf>
   IterationTime time(const SliceOf& slice_of) const {
     const int64_t p = c_.pipeline;
-    const double m = real(c_.micro_batches()), v = real(c_.virtual_stages);
+    const double m = real(c_.microbatches()), v = real(c_.virtual_stages);
     Stage slowest, previous;
     model::Slice slowest_slice;
     model::LayerCounts counts;
@@ -103,7 +103,7 @@ class Pricing {
     return time;
   }
 
-  // What a stage hands on per micro-batch, all tensor ranks together.
+  // What a stage hands on per microbatch, all tensor ranks together.
   double boundary() const {
     return real(c_.micro_batch) * real(m_.sequence) / real(c_.context) * real(m_.hidden) *
            settings_.element_bytes;
@@ -112,7 +112,7 @@ class Pricing {
   // Sum of gradients, gathers of parameters and the optimizer step of one stage.
   void synchronise(const Stage& s, const model::Slice& slice, IterationTime& time) const {
     const DataParallel data = data_parallel(s, slice);
-    const double m = real(c_.micro_batches());
+    const double m = real(c_.microbatches());
     time.data_communication =
         Seconds{(m * (data.per_forward + data.per_backward) + data.once) * spread_};
 
@@ -126,7 +126,7 @@ class Pricing {
     time.overhead = stack_.host_iteration;
   }
 
-  // Exposed gathers of parameters and sums of gradients: for each micro-batch, and once per
+  // Exposed gathers of parameters and sums of gradients: for each microbatch, and once per
   // iteration.
   struct DataParallel {
     double per_forward = 0, per_backward = 0, once = 0;
@@ -306,9 +306,8 @@ Prediction IterationLaw::predict(const Configuration& c,
     return slices[static_cast<size_t>(stage)];
   });
   for (int64_t stage = 0; stage < c.pipeline; ++stage) {
-    const int64_t in_flight = c.all_forwards_first()
-                                  ? c.micro_batches()
-                                  : std::min(c.micro_batches(), c.pipeline - stage);
+    const int64_t in_flight =
+        c.all_forwards_first() ? c.microbatches() : std::min(c.microbatches(), c.pipeline - stage);
     const DeviceMemory here = stage_memory(c, slices[static_cast<size_t>(stage)], in_flight);
     if (here.total() > out.memory.total()) out.memory = here;
   }
@@ -360,9 +359,9 @@ Bytes IterationLaw::gradients(const Configuration& c, const model::Slice& slice)
 }
 
 DeviceMemory IterationLaw::stage_memory(const Configuration& c, const model::Slice& slice,
-                                        int64_t micro_batches_in_flight) const {
+                                        int64_t microbatches_in_flight) const {
   return slice_memory(model_, c, constants_.stack, memory_inputs(settings_), slice,
-                      real(micro_batches_in_flight));
+                      real(microbatches_in_flight));
 }
 
 Seconds IterationLaw::transfer(const Configuration& c) const {

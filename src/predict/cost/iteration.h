@@ -10,7 +10,7 @@
 //   iteration = m slowest + sum of the other stages / v        1F1B: fill, steady state, drain
 //             + exposed transfers between stages + exposed sum of gradients + optimizer
 //
-// m micro-batches, v virtual stages, `ends` the embedding or the head. For equal stages the second
+// m microbatches, v virtual stages, `ends` the embedding or the head. For equal stages the second
 // line is (m + (p-1)/v)(f + b). docs/laws/tombolo.md derives each term and names its source;
 // docs/results.md has its errors on a thousand published measurements.
 //
@@ -34,7 +34,7 @@ namespace tombolo::cost {
 
 // The parts of an iteration, on the critical path, adding up to its time.
 struct IterationTime {
-  Seconds compute;               // of the slowest stage, all micro-batches, with host floor
+  Seconds compute;               // of the slowest stage, all microbatches, with host floor
   Seconds bubble;                // fill and drain of the pipeline: computation of other stages
   Seconds bubble_communication;  // and transfers
   Seconds tensor_communication;  // exposed, as all that follow
@@ -57,7 +57,7 @@ struct Prediction {
   DeviceMemory memory;
 };
 
-// One stage by itself, per micro-batch: for plans whose stages differ in devices or layers. The
+// One stage by itself, per microbatch: for plans whose stages differ in devices or layers. The
 // sums of what StageParts has one by one; stragglers counted.
 struct StagePrice {
   Seconds forward;    // collectives inside the stage included
@@ -127,12 +127,12 @@ class IterationLaw {
   StageCompute stage_compute(const Configuration& configuration, const model::Slice& slice) const;
   // What each device sums once per iteration.
   Bytes gradients(const Configuration& configuration, const model::Slice& slice) const;
-  // Its memory, with so many micro-batches between forward and backward.
+  // Its memory, with so many microbatches between forward and backward.
   DeviceMemory stage_memory(const Configuration& configuration, const model::Slice& slice,
-                            int64_t micro_batches_in_flight) const;
-  // One micro-batch from a stage to the next inside the datacenter.
+                            int64_t microbatches_in_flight) const;
+  // One microbatch from a stage to the next inside the datacenter.
   Seconds transfer(const Configuration& configuration) const;
-  // One micro-batch over a stage boundary, per device: bytes that each device sends.
+  // One microbatch over a stage boundary, per device: bytes that each device sends.
   Bytes boundary(const Configuration& configuration) const;
 
   // No configuration with these degrees is faster: all operations at the best rate the constants

@@ -116,7 +116,7 @@ TEST(Iteration, HidesGradientsBehindTheBackwardPass) {
               gradients + std::max(0.0, gradients - price.backward.value), 1e-9);
 }
 
-// ZeRO 3 gathers parameters for every pass of every micro-batch: three times the bytes each.
+// ZeRO 3 gathers parameters for every pass of every microbatch: three times the bytes each.
 TEST(Iteration, ShardedParametersAreGatheredForEveryPass) {
   const model::Model m = *model::preset("llama3-8b");
   Constants constants = silent();

@@ -1,7 +1,7 @@
 // What one layer, the head and the embedding take on one device, operator by operator: the inner
 // half of the law `tombolo` (iteration.h).
 //
-// All times are of one micro-batch. Computation is what kernels take one after the other;
+// All times are of one microbatch. Computation is what kernels take one after the other;
 // communication is what collectives take, before anything is hidden. docs/laws/tombolo.md.
 #pragma once
 

@@ -16,7 +16,7 @@ void check_shape(std::span<const StagePass> stages, std::span<const Hop> hops) {
 // One stage while 1F1B is played: its place in the order of its actions.
 class Player {
  public:
-  Player(int64_t warm_up, int64_t micro_batches) : warm_up_(warm_up), all_(micro_batches) {}
+  Player(int64_t warm_up, int64_t microbatches) : warm_up_(warm_up), all_(microbatches) {}
 
   bool done() const { return backwards_ == all_; }
   // Forwards first; then one backward, one forward in turn, until forwards run out.
@@ -56,32 +56,32 @@ Seconds round_trip(std::span<const StagePass> stages, std::span<const Hop> hops)
 }
 
 Seconds mixed_pipeline(std::span<const StagePass> stages, std::span<const Hop> hops,
-                       int64_t micro_batches) {
-  CHECK(micro_batches >= 1, "{} micro-batches", micro_batches);
-  return round_trip(stages, hops) + static_cast<double>(micro_batches - 1) * period(stages, hops);
+                       int64_t microbatches) {
+  CHECK(microbatches >= 1, "{} microbatches", microbatches);
+  return round_trip(stages, hops) + static_cast<double>(microbatches - 1) * period(stages, hops);
 }
 
 MixedIteration mixed_iteration(std::span<const StagePass> stages, std::span<const Hop> hops,
-                               std::span<const Seconds> ends, int64_t micro_batches) {
+                               std::span<const Seconds> ends, int64_t microbatches) {
   constexpr int64_t kPlayedMax = 5'000'000;  // passes
   CHECK(ends.size() == stages.size(), "{} ends of {} stages", ends.size(), stages.size());
   MixedIteration out;
   out.round_trip = round_trip(stages, hops);
   out.period = period(stages, hops);
   out.end = *std::max_element(ends.begin(), ends.end());
-  out.iteration = mixed_pipeline(stages, hops, micro_batches) + out.end;
-  if (micro_batches <= kPlayedMax / std::ssize(stages)) {
-    out.played = play_one_forward_one_backward(stages, hops, micro_batches) + out.end;
+  out.iteration = mixed_pipeline(stages, hops, microbatches) + out.end;
+  if (microbatches <= kPlayedMax / std::ssize(stages)) {
+    out.played = play_one_forward_one_backward(stages, hops, microbatches) + out.end;
   }
   return out;
 }
 
 Seconds play_one_forward_one_backward(std::span<const StagePass> stages, std::span<const Hop> hops,
-                                      int64_t micro_batches) {
+                                      int64_t microbatches) {
   check_shape(stages, hops);
-  CHECK(micro_batches >= 1, "{} micro-batches", micro_batches);
+  CHECK(microbatches >= 1, "{} microbatches", microbatches);
   const size_t p = stages.size();
-  const auto m = static_cast<size_t>(micro_batches);
+  const auto m = static_cast<size_t>(microbatches);
   constexpr Seconds kNotYet{-1};
   // When an activation has come down to a stage, a gradient up to it.
   std::vector<Seconds> activation(p * m, kNotYet), gradient(p * m, kNotYet);
@@ -89,8 +89,8 @@ Seconds play_one_forward_one_backward(std::span<const StagePass> stages, std::sp
   std::fill_n(activation.begin(), m, Seconds{0});
   std::vector<Player> players;
   for (size_t s = 0; s < p; ++s) {
-    players.emplace_back(std::min<int64_t>(micro_batches, static_cast<int64_t>(p - 1 - s)),
-                         micro_batches);
+    players.emplace_back(std::min<int64_t>(microbatches, static_cast<int64_t>(p - 1 - s)),
+                         microbatches);
   }
   const auto send = [](Seconds ready, const Hop& hop, Seconds& link_free) {
     const Seconds begin = std::max(ready, link_free);

@@ -6,7 +6,7 @@
 //            [sum of (f + b) + sum of 2 c over the boundaries inside] / (j - i + 1)
 //
 // One stage alone gives the slowest stage. Longer runs matter where transfers are slow: neighbours
-// i and i+1 hold one micro-batch more and less, so that two micro-batches pass both of them and
+// i and i+1 hold one microbatch more and less, so that two microbatches pass both of them and
 // come back while each works once on both. By Hall's theorem for intervals the same number is the
 // smallest load to which stages can be brought when each boundary charges its 2 c to the two stages
 // beside it, in any proportion: a slow link costs least between stages that have time to spare.
@@ -24,14 +24,14 @@
 
 namespace tombolo::cost {
 
-// One micro-batch on one stage; recomputation belongs to backward.
+// One microbatch on one stage; recomputation belongs to backward.
 struct StagePass {
   Seconds forward;
   Seconds backward;
   Seconds total() const { return forward + backward; }
 };
 
-// One micro-batch between two stages, in either direction.
+// One microbatch between two stages, in either direction.
 struct Hop {
   Seconds transfer;   // until it has arrived, latency included
   Seconds exposed;    // of that, what the steady state waits for: less where a stack hides it
@@ -41,29 +41,29 @@ struct Hop {
 // hops[s] lies between stages s and s + 1. Cost: O(stages^2).
 Seconds period(std::span<const StagePass> stages, std::span<const Hop> hops);
 
-// Sum of all passes and transfers: one micro-batch there and back.
+// Sum of all passes and transfers: one microbatch there and back.
 Seconds round_trip(std::span<const StagePass> stages, std::span<const Hop> hops);
 
 // The law, without the sum of gradients and the optimizer.
 Seconds mixed_pipeline(std::span<const StagePass> stages, std::span<const Hop> hops,
-                       int64_t micro_batches);
+                       int64_t microbatches);
 
 // An iteration of such a pipeline and what it is made of, all that is printed of one.
 struct MixedIteration {
   Seconds round_trip;
   Seconds period;
   Seconds end;        // gradients and optimizer of the stage that takes longest over them
-  Seconds iteration;  // round_trip + (micro_batches - 1) period + end
+  Seconds iteration;  // round_trip + (microbatches - 1) period + end
   Seconds played;     // the same with 1F1B played action by action
 };
 // ends[s]: of each stage, once per iteration. Playing is left out (zero) beyond some ten
 // milliseconds of work.
 MixedIteration mixed_iteration(std::span<const StagePass> stages, std::span<const Hop> hops,
-                               std::span<const Seconds> ends, int64_t micro_batches);
+                               std::span<const Seconds> ends, int64_t microbatches);
 
 // The same pipeline played action by action, with `transfer` exposed in full; what `tombolo
-// simulate` finds where flows do not share. Cost: O(stages x micro_batches).
+// simulate` finds where flows do not share. Cost: O(stages x microbatches).
 Seconds play_one_forward_one_backward(std::span<const StagePass> stages, std::span<const Hop> hops,
-                                      int64_t micro_batches);
+                                      int64_t microbatches);
 
 }  // namespace tombolo::cost

@@ -11,11 +11,11 @@ namespace {
 
 // No execution of 1F1B takes longer.
 Seconds mixed_pipeline_at_most(std::span<const StagePass> stages, std::span<const Hop> hops,
-                               int64_t micro_batches) {
-  CHECK(micro_batches >= 1, "{} micro-batches", micro_batches);
+                               int64_t microbatches) {
+  CHECK(microbatches >= 1, "{} microbatches", microbatches);
   // A schedule in which every action comes again after one period exists. Its longest way from the
   // first forward to the first backward of stage 0 turns at some stage j, which has the warm-up of
-  // p - 1 - j micro-batches before it turns.
+  // p - 1 - j microbatches before it turns.
   const Seconds each = period(stages, hops);
   Seconds way, longest;
   for (size_t j = 0; j < stages.size(); ++j) {
@@ -23,7 +23,7 @@ Seconds mixed_pipeline_at_most(std::span<const StagePass> stages, std::span<cons
     if (j > 0) way += 2 * hops[j - 1].transfer;
     longest = std::max(longest, way + static_cast<double>(stages.size() - 1 - j) * each);
   }
-  return longest + static_cast<double>(micro_batches - 1) * each;
+  return longest + static_cast<double>(microbatches - 1) * each;
 }
 
 Hop hop(double transfer, double occupancy = 0) {
@@ -43,14 +43,14 @@ TEST(MixedPipeline, EqualStagesAndFreeTransfersGiveTheTextbookFormula) {
 }
 
 TEST(MixedPipeline, TheSlowestStageSetsThePace) {
-  // Stages of 3, 6 and 3: round trip 12, then 9 more micro-batches of 6: 66.
+  // Stages of 3, 6 and 3: round trip 12, then 9 more microbatches of 6: 66.
   const Pipeline p{{{1_s, 2_s}, {2_s, 4_s}, {1_s, 2_s}}, std::vector<Hop>(2)};
   EXPECT_DOUBLE_EQ(period(p.stages, p.hops).value, 6);
   EXPECT_DOUBLE_EQ(mixed_pipeline(p.stages, p.hops, 10).value, 66);
 }
 
 TEST(MixedPipeline, ASlowLinkIsPaidByTheStagesBesideIt) {
-  // Two stages of 3, a link of 5 each way: (3 + 3 + 2 x 5) / 2 = 8 per micro-batch, although both
+  // Two stages of 3, a link of 5 each way: (3 + 3 + 2 x 5) / 2 = 8 per microbatch, although both
   // stages work 3. Played: the same pace.
   const Pipeline p{{{1_s, 2_s}, {1_s, 2_s}}, {hop(5)}};
   EXPECT_DOUBLE_EQ(period(p.stages, p.hops).value, 8);
@@ -116,10 +116,10 @@ TEST(MixedPipeline, TheBoundHoldsForAnyStages) {
   }
 }
 
-TEST(MixedPipeline, HasAMicroBatch) {
+TEST(MixedPipeline, HasAMicrobatch) {
   const Pipeline p{std::vector<StagePass>(4, {1_s, 2_s}), std::vector<Hop>(3)};
-  EXPECT_DEATH(mixed_pipeline_at_most(p.stages, p.hops, 0), "0 micro-batches");
-  EXPECT_DEATH(play_one_forward_one_backward(p.stages, p.hops, -1), "-1 micro-batches");
+  EXPECT_DEATH(mixed_pipeline_at_most(p.stages, p.hops, 0), "0 microbatches");
+  EXPECT_DEATH(play_one_forward_one_backward(p.stages, p.hops, -1), "-1 microbatches");
 }
 
 }  // namespace

@@ -122,7 +122,7 @@ TEST(PricePlan, TheLawOfAcceleratorsIsTombolo) {
         EXPECT_NEAR((stage.cost.forward + stage.cost.backward + stage.cost.recompute - data).value,
                     (price.forward + price.backward).value, 1e-12);
         // Sequences are summed and gathered in every layer; what ZeRO 3 gathers, it gathers for
-        // each of 32 micro-batches.
+        // each of 32 microbatches.
         EXPECT_GT(inside.tensor, 0_s);
         EXPECT_EQ(data > 0_s, zero == std::string("3"));
         EXPECT_NEAR((32 * data + stage.cost.reduce).value, price.gradients.value, 1e-12);
@@ -130,7 +130,7 @@ TEST(PricePlan, TheLawOfAcceleratorsIsTombolo) {
         EXPECT_EQ(stage.cost.recompute > 0_s,
                   recompute == std::string("full") && !stage.slice.head);
       }
-      // 1F1B: the first stage keeps two micro-batches, the second one.
+      // 1F1B: the first stage keeps two microbatches, the second one.
       Bytes most;
       for (size_t s = 0; s < 2; ++s) {
         const plan::Stage& stage = plan.stages[s];

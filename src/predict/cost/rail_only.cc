@@ -41,7 +41,7 @@ RailOnlyTime rail_only(const RailOnlyModel& model, const RailOnlyMachine& machin
             machine.network_bandwidth.value > 0,
         "devices of {} FLOPS are joined by {} and {} B/s", machine.peak.value,
         machine.domain_bandwidth.value, machine.network_bandwidth.value);
-  CHECK(split.micro_batch >= 1 && split.virtual_stages >= 1, "micro-batches of {} in {} rounds",
+  CHECK(split.micro_batch >= 1 && split.virtual_stages >= 1, "microbatches of {} in {} rounds",
         split.micro_batch, split.virtual_stages);
   const double l = real(model.layers), h = real(model.hidden), s = real(model.sequence);
   const double t = real(split.tensor.degree()), p = real(split.pipeline.degree());

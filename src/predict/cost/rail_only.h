@@ -8,10 +8,10 @@
 //   base   = 72 B l s h^2                                operations of an iteration's matrices
 //   M_Attn = base (1/3 + 2/9 s/h)                        QKV, projection, scores and context
 //   M_FF   = base 2/3 + base V/(12 h l)                  MLP and logits
-//   t(b)   = (M_FF + gamma M_Attn) b / (F B p t),        m = B/(d b) micro-batches
+//   t(b)   = (M_FF + gamma M_Attn) b / (F B p t),        m = B/(d b) microbatches
 //   AG(D, x, y) = (y-1) D/(x y C_S) + (x-1) D/(x C_F)    all-gather of D bytes on x GPUs of a
 //                                                        domain and y domains (equation 1)
-//   D_t = 2 b h s                                        bytes of a micro-batch,
+//   D_t = 2 b h s                                        bytes of a microbatch,
 //   D_p = 2 b h s/t                                      of a boundary between stages,
 //   D_d = 2 l 12 h^2/(p t)                               of a rank's gradients
 //
@@ -22,7 +22,7 @@
 //     + 2 m v D_p/C_*  if p > 1                          pipeline, last stage       (6)
 //     + 2 AG(D_d, d_h, d_l)                              synchronisation            (7)
 //
-// B sequences per iteration, b per micro-batch, l layers, h hidden, s tokens, V vocabulary, v
+// B sequences per iteration, b per microbatch, l layers, h hidden, s tokens, V vocabulary, v
 // virtual stages, F peak, C_F and C_S bandwidth of domain and network as the paper writes them; x_h
 // is the part of a degree inside a domain, x_l the part in the network (DegreeSplit, configuration.h); C_*
 // is C_S if p_l > 1, else C_F.
@@ -111,7 +111,7 @@ RailOnlyFlops rail_only_flops(const RailOnlyModel& model, int64_t global_batch);
 //   k = 34 (selective), 34 + 5 a s/h (none), 2 (full; a 16-bit input per layer)
 //
 // Source: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
-// 2022, equations 2, 4 and 6 and section 4.2.3, with sequence parallelism. p micro-batches are in
+// 2022, equations 2, 4 and 6 and section 4.2.3, with sequence parallelism. p microbatches are in
 // flight, however few there are; embedding and head count as if spread over the stages.
 struct RailOnlyMemory {
   Bytes parameters;

@@ -114,7 +114,7 @@ TEST(DegreeSplit, fills_the_domain_from_the_innermost_degree) {
   EXPECT_EQ(take_from_domain(16, left), (DegreeSplit{8, 2}));
 }
 
-// The same iteration told step by step: every micro-batch, layer, collective phase and hop of the
+// The same iteration told step by step: every microbatch, layer, collective phase and hop of the
 // critical path by itself, operations counted from the model's shape.
 class StepByStep {
  public:
@@ -123,7 +123,7 @@ class StepByStep {
 
   RailOnlyTime time() {
     const int64_t stages = split_.pipeline.degree();
-    const int64_t micro_batches = split_.global_batch / split_.data.degree() / split_.micro_batch;
+    const int64_t microbatches = split_.global_batch / split_.data.degree() / split_.micro_batch;
     const int64_t layers = model_.layers / (stages * split_.virtual_stages);  // of a chunk
     RailOnlyTime time;
     // Filling and draining: all other stages pass one chunk forward and backward.
@@ -134,7 +134,7 @@ class StepByStep {
       for (int way = 0; way < 2; ++way) time.bubble_communication += hop(leaves);
     }
     // The last stage.
-    for (int64_t i = 0; i < micro_batches; ++i) {
+    for (int64_t i = 0; i < microbatches; ++i) {
       for (int64_t chunk = 0; chunk < split_.virtual_stages; ++chunk) {
         for (int64_t layer = 0; layer < layers; ++layer) {
           time.compute += layer_compute();
@@ -241,7 +241,7 @@ TEST(RailOnly, CallersKeepTheirPromises) {
   RailOnlyMachine machine{.peak = 312_TFLOPS, .domain_bandwidth = 300_GBps};
   EXPECT_DEATH(rail_only(model, machine, {}), "joined by 300000000000 and 0 B/s");
   machine.network_bandwidth = 25_GBps;
-  EXPECT_DEATH(rail_only(model, machine, {.micro_batch = 0}), "micro-batches of 0 in 1 rounds");
+  EXPECT_DEATH(rail_only(model, machine, {.micro_batch = 0}), "microbatches of 0 in 1 rounds");
   EXPECT_DEATH(rail_only_memory(model, {}, -2), "-2 bytes per parameter");
 }
 

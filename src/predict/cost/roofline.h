@@ -1,4 +1,4 @@
-// How long one pipeline stage takes for one micro-batch, and the law that says so.
+// How long one pipeline stage takes for one microbatch, and the law that says so.
 #pragma once
 
 #include "base/units.h"

@@ -33,7 +33,7 @@ TEST(Roofline, SmallWorkWaitsForTheWeights) {
   EXPECT_NEAR(cost.forward.value, 2.0 * static_cast<double>(parameters(m, layer)) / 2039e9, 1e-12);
 }
 
-// Korthikanti et al. 2022, table 4, baseline: a layer of GPT-22B, micro-batch 4, on 8 A100 with
+// Korthikanti et al. 2022, table 4, baseline: a layer of GPT-22B, microbatch 4, on 8 A100 with
 // tensor parallelism takes 7.7 ms forward and 11.9 ms backward. The law knows no tensor
 // parallelism: an eighth of one device's time leaves out its communication. Bands: forward within
 // 20 %, backward within 10 %, both together within 5 %.

@@ -73,9 +73,9 @@ Hop wan_hop(const cluster::WanLink& link, const WanEnd& from, const WanEnd& to, 
   return {transfer, transfer, occupancy};
 }
 
-Dollars egress_of(const cluster::WanLink& link, Bytes boundary, int64_t micro_batches,
+Dollars egress_of(const cluster::WanLink& link, Bytes boundary, int64_t microbatches,
                   int64_t data) {
-  return link.price * boundary * (2 * real(micro_batches) * real(data));
+  return link.price * boundary * (2 * real(microbatches) * real(data));
 }
 
 namespace {
@@ -191,7 +191,7 @@ Result<PlanPrediction> predict_plan(const plan::Plan& plan, const std::string& f
   const Configuration of_all = TRY(configuration_of(plan.parallelism, plan.training, file));
   const bool fp8 = plan.training.precision == plan::Precision::kFp8;
   const auto stages = static_cast<int32_t>(plan.stages.size());
-  const int64_t micro_batches = plan.microbatches();
+  const int64_t microbatches = plan.microbatches();
 
   PlanPrediction out;
   std::vector<StagePass> passes;
@@ -207,7 +207,7 @@ Result<PlanPrediction> predict_plan(const plan::Plan& plan, const std::string& f
     const Configuration c =
         stage_configuration(of_all, plan.parallelism.tensor_at(s), laws.across());
     const int64_t waiting =
-        c.all_forwards_first() ? micro_batches : std::min<int64_t>(micro_batches, stages - s);
+        c.all_forwards_first() ? microbatches : std::min<int64_t>(microbatches, stages - s);
     const Seconds backward = stage.cost.backward + stage.cost.recompute;
     passes.push_back({stage.cost.forward, backward});
     ends.push_back(stage.cost.update + stage.cost.reduce);
@@ -238,11 +238,11 @@ Result<PlanPrediction> predict_plan(const plan::Plan& plan, const std::string& f
     hops.push_back(hop_between(plan, laws, c, before, rank));
     const cluster::WanLink* link = plan.cluster.link(plan.datacenter_of(before).name, here.name);
     if (link && plan.datacenter_of(before).name != here.name) {
-      out.egress += egress_of(*link, plan.boundary, micro_batches, plan.parallelism.data);
+      out.egress += egress_of(*link, plan.boundary, microbatches, plan.parallelism.data);
     }
   }
   out.egress += egress_of_exchange(plan);
-  out.time = mixed_iteration(passes, hops, ends, micro_batches);
+  out.time = mixed_iteration(passes, hops, ends, microbatches);
   if (priced) out.rental = rate * out.time.iteration;
   return out;
 }

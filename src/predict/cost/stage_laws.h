@@ -53,15 +53,14 @@ struct WanEnd {
   int64_t shards = 1;
 };
 
-// A micro-batch of `size` bytes (of all shards together) between two stages of `data` replicas. All
+// A microbatch of `size` bytes (of all shards together) between two stages of `data` replicas. All
 // replicas send at once: those on one pair of nodes share what flow_rate gives it, all share the
 // path limit, and no replica sends faster than its devices' network. docs/laws/wan_flow.md.
 Hop wan_hop(const cluster::WanLink& link, const WanEnd& from, const WanEnd& to, int64_t data,
             Bytes size);
 
 // What all pipelines together pay for one boundary over a WAN link, there and back, per iteration.
-Dollars egress_of(const cluster::WanLink& link, Bytes boundary, int64_t micro_batches,
-                  int64_t data);
+Dollars egress_of(const cluster::WanLink& link, Bytes boundary, int64_t microbatches, int64_t data);
 
 // One row of a placement.
 struct PlacedStage {
@@ -71,9 +70,9 @@ struct PlacedStage {
   int64_t tensor = 1;
   int64_t first_layer = 0;
   int64_t layers = 0;
-  Seconds forward;      // one micro-batch
+  Seconds forward;      // one microbatch
   Seconds backward;     // recomputation included
-  DeviceMemory memory;  // with the micro-batches that 1F1B keeps there
+  DeviceMemory memory;  // with the microbatches that 1F1B keeps there
   Bytes memory_of_device;
 
   bool fits() const { return memory.total() <= memory_of_device; }

@@ -73,13 +73,13 @@ TEST(StageLaws, AnIterationIsThatOfThePlansOwnTimes) {
               1e-12);
   EXPECT_GT(predicted.time.played, predicted.time.round_trip);
   EXPECT_EQ(predicted.devices, 2 * 2 + 2 * 4);
-  // 4 A100 at 2 dollars and 8 H100 at 3; 16 micro-batches of 2 pipelines, there and back.
+  // 4 A100 at 2 dollars and 8 H100 at 3; 16 microbatches of 2 pipelines, there and back.
   EXPECT_NEAR(predicted.rental->value, (4 * 2 + 8 * 3) / 3600.0 * predicted.time.iteration.value,
               1e-12);
   EXPECT_NEAR(predicted.egress.value, 64 * plan.boundary.value * 0.02e-9, 1e-12);
 }
 
-// What the simulator keeps of a stage: its state, its workspace, and the micro-batches in flight.
+// What the simulator keeps of a stage: its state, its workspace, and the microbatches in flight.
 TEST(StageLaws, TheMemoryIsThatOfThePlan) {
   const plan::Plan plan = unlike_plan();
   const PlanPrediction predicted = *predict_plan(plan, "job.toml");
@@ -112,7 +112,7 @@ TEST(StageLaws, GivenTimesAreTaken) {
   const plan::Plan plan = unlike_plan(
       "[stage_times]\nforward = \"10 ms\"\nbackward = \"20 ms\"\ntransfer = \"40 ms\"\n"
       "latency = \"3 ms\"\n");
-  // 2 x 30 ms and twice 43 ms; two micro-batches pass in one round trip.
+  // 2 x 30 ms and twice 43 ms; two microbatches pass in one round trip.
   const PlanPrediction predicted = *predict_plan(plan, "job.toml");
   EXPECT_NEAR(predicted.time.round_trip.value, 0.146, 1e-12);
   EXPECT_NEAR(predicted.time.period.value, 0.073, 1e-12);

@@ -179,7 +179,7 @@ std::optional<Seconds> play(const plan::Job& job, const cost::IterationLaw& law,
                             const cost::Configuration& c, const cost::IterationTime& parts) {
   constexpr int64_t kAtMost = 5'000'000;  // actions: some ten milliseconds
   if (c.pipeline == 1 || c.virtual_stages > 1 || c.all_forwards_first()) return {};
-  if (c.micro_batches() > kAtMost / c.pipeline) return {};
+  if (c.microbatches() > kAtMost / c.pipeline) return {};
   std::vector<cost::StagePass> stages;
   int64_t first = 0;
   for (int64_t stage = 0; stage < c.pipeline; ++stage) {
@@ -195,7 +195,7 @@ std::optional<Seconds> play(const plan::Job& job, const cost::IterationLaw& law,
   const Seconds transfer = law.transfer(c);
   const std::vector<cost::Hop> hops(stages.size() - 1,
                                     cost::Hop{.transfer = transfer, .exposed = transfer});
-  return cost::play_one_forward_one_backward(stages, hops, c.micro_batches()) +
+  return cost::play_one_forward_one_backward(stages, hops, c.microbatches()) +
          parts.data_communication + parts.optimizer + parts.overhead;
 }
 
@@ -326,8 +326,8 @@ Result<Estimate> estimate(const plan::Job& job, cost::Law law, bool with_band) {
   e.law = law;
   e.configuration = TRY(cost::configuration_of(job));
   e.layout = cost::lay_out(e.configuration, datacenter.scale_up.domain);
-  e.micro_batches = e.configuration.micro_batches();
-  CHECK(e.micro_batches >= 1, "{}: a batch of {} has no micro-batch", job.file,
+  e.microbatches = e.configuration.microbatches();
+  CHECK(e.microbatches >= 1, "{}: a batch of {} has no microbatch", job.file,
         job.training.global_batch);
   e.devices = e.configuration.devices();
   e.devices_in_cluster = job.cluster.devices();

@@ -36,7 +36,7 @@ struct Estimate {
   std::string law_source;  // its paper, or where it is derived
   cost::Configuration configuration;
   cost::GroupPlacement layout;
-  int64_t micro_batches = 0;       // of each pipeline
+  int64_t microbatches = 0;        // of each pipeline
   int64_t devices = 0;             // that it takes
   int64_t devices_in_cluster = 0;  // it may need more
   cost::IterationTime parts;       // zero where stages_apart says more

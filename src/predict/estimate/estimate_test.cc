@@ -35,7 +35,7 @@ TEST(Estimate, AnswersForARowOfTableFour) {
   const Estimate e = *estimate(job(), cost::Law::kRailOnly);
   EXPECT_EQ(e.law, cost::Law::kRailOnly);
   EXPECT_EQ(e.configuration.devices(), 64);
-  EXPECT_EQ(e.micro_batches, 64);
+  EXPECT_EQ(e.microbatches, 64);
   EXPECT_NEAR(e.iteration.value, 11.891674, 1e-6);
   EXPECT_NEAR(e.price->value, 0.4228, 1e-4);
   EXPECT_NEAR(e.mfu, 0.594187, 1e-6);
@@ -268,10 +268,10 @@ TEST(Estimate, CallersKeepTheirPromises) {
   plan::Job empty = job();
   empty.training.global_batch = 0;
   EXPECT_DEATH((void)estimate(empty, cost::Law::kTombolo),
-               "job.toml: a batch of 0 has no micro-batch");
+               "job.toml: a batch of 0 has no microbatch");
   empty.training.micro_batch = 0;
   EXPECT_DEATH((void)estimate(empty, cost::Law::kTombolo),
-               "job.toml: micro-batches of 0 in 1 pipelines");
+               "job.toml: microbatches of 0 in 1 pipelines");
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ Status finish(const Source& source, const CsvRow& csv, std::set<std::string>& na
   const plan::Training& t = row.job.training;
   const int64_t together = t.micro_batch * row.job.parallelism.data;
   if (t.global_batch % together != 0) {
-    return unusable(fmt::format("{}:{}: a batch of {} is no multiple of micro-batch x data = {}",
+    return unusable(fmt::format("{}:{}: a batch of {} is no multiple of microbatch x data = {}",
                                 csv.file(), csv.line(), t.global_batch, together));
   }
   row.table = source.name;

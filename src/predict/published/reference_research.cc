@@ -161,7 +161,7 @@ Result<ReferenceRow> misc_row(const CsvRow& row) {
     job.parallelism.zero = 2;
     job.parallelism.sequence_parallel = true;
     out.assumptions.push_back(
-        "ZeRO 2, micro-batches of 1, no recomputation and context parallelism that balances causal "
+        "ZeRO 2, microbatches of 1, no recomputation and context parallelism that balances causal "
         "attention, as the model's paper describes; the stack of its authors counted as "
         "Megatron's");
   } else {
@@ -175,7 +175,7 @@ Result<ReferenceRow> misc_row(const CsvRow& row) {
     job.model->name = model;
     job.training.stack = model.starts_with("MT-NLG") ? "megatron-deepspeed" : "megatron-2022";
     job.training.recompute = model::Recompute::kFull;
-    out.assumptions.push_back("micro-batches of 1, full recomputation, vocabulary 51200");
+    out.assumptions.push_back("microbatches of 1, full recomputation, vocabulary 51200");
   }
   if (!out.iteration && row.has("tflops_per_gpu")) {
     // 6 operations per parameter and token and causal attention, the convention of such figures.

@@ -151,7 +151,7 @@ Result<ReferenceRow> torchtitan_row(const CsvRow& row) {
   p.zero = 3;
   p.sequence_parallel = p.tensor > 1;
   const int64_t local_batch = TRY(degree(row, "local_batch"));
-  // A pipeline cuts the local batch into sequences; else it is one micro-batch.
+  // A pipeline cuts the local batch into sequences; else it is one microbatch.
   job.training.micro_batch = p.pipeline > 1 ? 1 : local_batch;
   job.training.global_batch = row.has("gbs") ? TRY(degree(row, "gbs")) : local_batch * p.data;
   const std::string technique = TRY(row.text("technique"));

@@ -3,7 +3,7 @@
 //
 //   capacity   on each resource (spec/plan/resources.h), whatever span of time is looked at:
 //              bytes that begin and end within it fit through it
-//   memory     state, workspace and the activations of the micro-batches between F and B (or W) of
+//   memory     state, workspace and the activations of the microbatches between F and B (or W) of
 //              every rank fit into its device
 //   causality  nothing begins before what it needs is there; a rank computes one thing at a time
 //   order      every rank does what its schedule says, in that order, and takes as long as its

@@ -79,7 +79,7 @@ TEST(CheckTrace, PredictionsHold) {
     EXPECT_THAT(found(plan, simulation.trace), IsEmpty()) << schedule;
     const Check check = *check_trace(plan, simulation.trace);
     EXPECT_EQ(check.peak_memory, simulation.peak_memory) << schedule;
-    // 2 iterations x 2 pipelines x 4 micro-batches of 25 MB in each direction.
+    // 2 iterations x 2 pipelines x 4 microbatches of 25 MB in each direction.
     const auto pair =
         std::find_if(check.resources.begin(), check.resources.end(),
                      [](const auto& use) { return use.name == "a node 0 -> b node 0"; });

@@ -15,7 +15,7 @@ namespace tombolo::strand {
 struct PairOffer {
   std::optional<plan::LayerPair> layer;  // left out: do without
   GainSpread gain;                       // over both strands alone, under errors
-  Bytes memory_more;                     // activations: a layer of a second micro-batch
+  Bytes memory_more;                     // activations: a layer of a second microbatch
   std::string why_not;                   // where it is left out
 };
 

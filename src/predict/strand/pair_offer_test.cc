@@ -54,7 +54,7 @@ TEST(PairOffer, SaysWhyNot) {
   EXPECT_THAT(offer_pairs(job_of(1, 32_GBps))->why_not, HasSubstr("nothing to hide"));
   plan::Job single = job_of(8, 32_GBps);
   single.training.global_batch = 8;
-  EXPECT_THAT(offer_pairs(single)->why_not, HasSubstr("one micro-batch per pipeline"));
+  EXPECT_THAT(offer_pairs(single)->why_not, HasSubstr("one microbatch per pipeline"));
   plan::Job wide = job_of(1, 32_GBps);
   wide.parallelism.context = 64;
   EXPECT_THAT(offer_pairs(wide)->why_not, HasSubstr("context = 64: a pass through a layer has"));

@@ -41,9 +41,9 @@ Status check_there_is_something_to_hide(const plan::Job& job, const cost::Config
                     job.file, experts ? ", expert = 1" : ""),
         "tensor = 8, or leave strands out");
   }
-  if (c.micro_batches() < 2) {
+  if (c.microbatches() < 2) {
     return infeasible(
-        fmt::format("{}: one micro-batch per pipeline: the backward pass of one needs "
+        fmt::format("{}: one microbatch per pipeline: the backward pass of one needs "
                     "the forward pass of another beside it",
                     job.file),
         fmt::format("micro_batch = {} or less", std::max<int64_t>(1, c.micro_batch / 2)));

@@ -55,7 +55,7 @@ struct StrandAnswer {
   GainSpread gain;
   Exposure exposure;
   std::optional<double> sm_share;  // chosen
-  Bytes memory_more;               // activations: one layer of a second micro-batch
+  Bytes memory_more;               // activations: one layer of a second microbatch
   std::string overlap;             // where paces come from
   std::string refused;             // why not to do it; empty: do
   std::vector<std::string> notes;
@@ -64,7 +64,7 @@ struct StrandAnswer {
 };
 
 // Unusable: no model, parallelism that no law can price, an unknown stack, more layers than a strand has
-// room for. Infeasible: no communication inside a layer, one micro-batch and nothing to pair it with, or
+// room for. Infeasible: no communication inside a layer, one microbatch and nothing to pair it with, or
 // a layer of more than kOperatorsMax operators. A plan that is not worth it is an answer: `refused` says
 // why.
 Result<StrandAnswer> plan_strands(const plan::Job& job, const StrandOptions& options);

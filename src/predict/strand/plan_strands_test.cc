@@ -69,7 +69,7 @@ TEST(PlanStrands, SaysWhatItCannotDo) {
   EXPECT_EQ(plan_strands(job, {}).error().code, ErrorCode::kInfeasible);
   job = job_of("llama3-8b", "h100-80g", 8);
   job.training.global_batch = 8;
-  EXPECT_THAT(plan_strands(job, {}).error().text(), ::testing::HasSubstr("one micro-batch"));
+  EXPECT_THAT(plan_strands(job, {}).error().text(), ::testing::HasSubstr("one microbatch"));
   job = job_of("llama3-8b", "h100-80g", 8);
   EXPECT_THAT(plan_strands(job, {.layers = 5}).error().text(), ::testing::HasSubstr("--layers 3"));
   EXPECT_THAT(plan_strands(job, {.dense = true}).error().text(),

@@ -35,7 +35,7 @@ std::string complaint(const plan::Job& job) {
   return made ? "" : made.error().text();
 }
 
-// GPT 22B on two domains of 8: 48 layers of h = 6144, s = 2048, 4 micro-batches of one sequence on
+// GPT 22B on two domains of 8: 48 layers of h = 6144, s = 2048, 4 microbatches of one sequence on
 // each of two replicas.
 TEST(Traffic, by_hand) {
   plan::Job job = job_on(2, 8);
@@ -45,7 +45,7 @@ TEST(Traffic, by_hand) {
   const TrafficSummary s = traffic_of(job).summarize();
 
   // D = 2048 x 6144 x 2 B = 25,165,824 B. 8 gathers and scatters in a layer, two around the
-  // embedding, two around the head: 48 x 8 + 4 = 388 in each of 4 micro-batches. A GPU sends 7/8:
+  // embedding, two around the head: 48 x 8 + 4 = 388 in each of 4 microbatches. A GPU sends 7/8:
   // 7/8 x 4 x 388 x 25,165,824 = 34,175,188,992 B to one neighbour.
   const KindTraffic& tensor = s.of(TrafficKind::kTensor);
   EXPECT_EQ(tensor.gpu_max.value, 34'175'188'992.0);
@@ -70,7 +70,7 @@ TEST(Traffic, stages_send_forth_and_back_and_around_with_virtual_stages) {
   job.parallelism.schedule = layout::ScheduleKind::kInterleaved;
   const Traffic traffic = traffic_of(job);
   const TrafficMatrix m = traffic.matrix(0, 4, 4);
-  // 8 micro-batches of 2048 x 6144 x 2 B, three times to the next stage, twice from last to first.
+  // 8 microbatches of 2048 x 6144 x 2 B, three times to the next stage, twice from last to first.
   // Copies of the embedding, 51200 x 6144 x 2 B, lie on the last and the first stage.
   const double boundary = 8 * 25'165'824.0, tied = 51200 * 6144 * 2.0;
   EXPECT_EQ(m.at(TrafficKind::kPipeline, 1, 2), 3 * boundary);
@@ -86,7 +86,7 @@ TEST(Traffic, zero_gathers_parameters_instead_of_gradients) {
   job.training.global_batch = 12;
   job.parallelism.data = 4;
   const auto parameters = static_cast<double>(model::parameters(*job.model));
-  // Bytes per parameter: 4 + 4, 4 + 2, and in each of 3 micro-batches 2 + 2 + 4.
+  // Bytes per parameter: 4 + 4, 4 + 2, and in each of 3 microbatches 2 + 2 + 4.
   for (const auto& [zero, bytes] : {std::pair(0, 8.0), {1, 6.0}, {2, 6.0}, {3, 24.0}}) {
     job.parallelism.zero = zero;
     EXPECT_EQ(traffic_of(job).summarize().of(TrafficKind::kData).gpu_max.value,
@@ -124,7 +124,7 @@ TEST(Traffic, context_by_hand) {
   job.training.global_batch = 3;
   job.parallelism.tensor = 2;
   job.parallelism.context = 4;
-  // 3 micro-batches, 32 layers, 4 rings of 8192 x 2 x 4 x 128 x 2 B, three quarters of each.
+  // 3 microbatches, 32 layers, 4 rings of 8192 x 2 x 4 x 128 x 2 B, three quarters of each.
   const double whole = 3 * 32 * 4 * (8192.0 * 2 * 4 * 128 * 2);
   const TrafficSummary selective = traffic_of(job).summarize();
   EXPECT_EQ(selective.of(TrafficKind::kContext).gpu_max.value, whole * 3 / 4);
@@ -213,7 +213,7 @@ TEST(Traffic, follows_the_places_of_a_plan) {
   EXPECT_EQ(pipeline.at(Reach::kDomain).pairs, 4 + 4);
 }
 
-// GPT 22B in two stages, on 2 GPUs and on 4; 8 micro-batches of D = 25,165,824 B. Each half of an
+// GPT 22B in two stages, on 2 GPUs and on 4; 8 microbatches of D = 25,165,824 B. Each half of an
 // activation is two quarters.
 TEST(Traffic, of_unlike_stages_by_hand) {
   plan::Job job = job_on(1, 8);
@@ -290,7 +290,7 @@ TEST(Traffic, CallersKeepTheirPromises) {
   EXPECT_DEATH(plan::split_layers(*job.model, {{.pipeline = 7, .virtual_stages = 7}}),
                "48 layers in 49 stages");
   job.model.reset();
-  EXPECT_DEATH(micro_batch_volume(job, 1), "job.toml: a job without a model");
+  EXPECT_DEATH(microbatch_volume(job, 1), "job.toml: a job without a model");
 }
 
 TEST(RankNumbering, RanksAndGroupsExist) {

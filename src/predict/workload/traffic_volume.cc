@@ -47,14 +47,14 @@ double tensor_operations(const plan::Job& job, const VolumeOptions& options, boo
 }
 
 // All-gathers and reduce-scatters of a parameter and its gradient, in bytes, per iteration.
-double data_bytes(const plan::Job& job, double micro_batches) {
+double data_bytes(const plan::Job& job, double microbatches) {
   const double weight = plan::element_bytes(job.training.precision);
   const double gradient = plan::gradient_bytes(job.training.precision);
   switch (job.parallelism.zero) {
     case 0:
       return 2 * gradient;
     case 3:
-      return micro_batches * (2 * weight + gradient);
+      return microbatches * (2 * weight + gradient);
     default:
       return gradient + weight;
   }
@@ -81,7 +81,7 @@ void note_what_is_left_out(const plan::Job& job, std::vector<std::string>& notes
 
 }  // namespace
 
-MicroBatchVolume micro_batch_volume(const plan::Job& job, int64_t tensor) {
+MicrobatchVolume microbatch_volume(const plan::Job& job, int64_t tensor) {
   CHECK(job.model, "{}: a job without a model", job.file);
   CHECK(tensor >= 1, "{}: a stage on {} devices", job.file, tensor);
   const model::Model& m = *job.model;
@@ -89,7 +89,7 @@ MicroBatchVolume micro_batch_volume(const plan::Job& job, int64_t tensor) {
   const double bytes = plan::element_bytes(job.training.precision);
   const double tokens = real(job.training.micro_batch) * real(m.sequence);
   const auto t = real(tensor), c = real(p.context);
-  MicroBatchVolume out;
+  MicrobatchVolume out;
   out.hidden = tokens * real(m.hidden) * bytes / c;
   if (m.latent_attention) {
     const model::LatentAttention& l = *m.latent_attention;
@@ -110,7 +110,7 @@ Result<TrafficVolume> traffic_volume(const plan::Job& job, const VolumeOptions& 
   TRY(check(job));
   const layout::Parallelism& p = job.parallelism;
   const model::Model& m = *job.model;
-  const auto micro_batches = real(job.training.global_batch / (job.training.micro_batch * p.data));
+  const auto microbatches = real(job.training.global_batch / (job.training.micro_batch * p.data));
   const bool full = job.training.recompute == model::Recompute::kFull;
   const auto e = real(p.expert);
 
@@ -124,7 +124,7 @@ Result<TrafficVolume> traffic_volume(const plan::Job& job, const VolumeOptions& 
     const auto position = static_cast<int64_t>(i) % p.pipeline;
     StageVolume& stage = out.stages[static_cast<size_t>(position)];
     const int64_t tensor = p.tensor_at(position);
-    const MicroBatchVolume batch = micro_batch_volume(job, tensor);
+    const MicrobatchVolume batch = microbatch_volume(job, tensor);
     const auto t = real(tensor);
     const model::LayerCounts layers = model::count_layers(m, slice);
     const auto dense = real(layers.dense), routed = real(layers.experts);
@@ -133,28 +133,28 @@ Result<TrafficVolume> traffic_volume(const plan::Job& job, const VolumeOptions& 
                         routed * tensor_operations(job, options, true);
     if (slice.embedding) operations += 2;  // lookup, and its gradient
     if (slice.head) operations += 2;       // the head's input, and its gradient
-    stage.tensor += Bytes{micro_batches * operations * batch.hidden};
+    stage.tensor += Bytes{microbatches * operations * batch.hidden};
 
     // Forward once, backward keys and values again beside their gradients.
     const bool scores_again = job.training.recompute != model::Recompute::kNone;
     const double rings = scores_again ? 4 : 3;
-    stage.context += Bytes{micro_batches * (dense + routed) * rings * batch.keys_values};
+    stage.context += Bytes{microbatches * (dense + routed) * rings * batch.keys_values};
 
     // Dispatch and combine, forward and backward.
     if (p.expert > 1) {
-      stage.expert += Bytes{micro_batches * routed * (full ? 6 : 4) * batch.copies / e};
+      stage.expert += Bytes{microbatches * routed * (full ? 6 : 4) * batch.copies / e};
     }
 
     const auto all = real(model::parameters(m, slice));
     const double split = p.expert > 1 ? real(model::expert_parameters(m, slice)) : 0;
-    const double per_parameter = data_bytes(job, micro_batches);
+    const double per_parameter = data_bytes(job, microbatches);
     stage.data += Bytes{(all - split) / t * per_parameter};
     stage.expert_data += Bytes{split / (t * e) * per_parameter};
   }
-  const double hidden = micro_batch_volume(job, p.tensor).hidden;
+  const double hidden = microbatch_volume(job, p.tensor).hidden;
   const auto t = real(p.tensor);
-  out.boundary = Bytes{micro_batches * (p.sequence_parallel ? hidden / t : hidden)};
-  out.whole_boundary = Bytes{micro_batches * hidden};
+  out.boundary = Bytes{microbatches * (p.sequence_parallel ? hidden / t : hidden)};
+  out.whole_boundary = Bytes{microbatches * hidden};
   if (m.tied_embeddings && p.pipeline > 1) {
     // An all-reduce between two: each sends its half and the sum of the other's.
     const double bytes = plan::gradient_bytes(job.training.precision);

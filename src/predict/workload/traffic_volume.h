@@ -1,6 +1,6 @@
 // How many bytes one device of a stage hands to the others in one iteration, by kind.
 //
-// The letters are those of docs/laws/traffic.md: micro-batches of b sequences of s tokens, m of
+// The letters are those of docs/laws/traffic.md: microbatches of b sequences of s tokens, m of
 // them per pipeline, hidden size h, numbers of w bytes; tensor t, context c, data d, expert e.
 // D = b s h w / c is what a tensor-parallel group shares per operation.
 //
@@ -37,13 +37,13 @@ struct TrafficVolume {
   std::vector<std::string> notes;  // what was left out, one sentence each
 };
 
-// What a micro-batch moves, in the terms of one device of `tensor`.
-struct MicroBatchVolume {
+// What a microbatch moves, in the terms of one device of `tensor`.
+struct MicrobatchVolume {
   double hidden = 0;       // D, bytes
   double keys_values = 0;  // of the whole sequence, this device's heads, bytes
   double copies = 0;       // of tokens for experts, those of this device, bytes
 };
-MicroBatchVolume micro_batch_volume(const plan::Job& job, int64_t tensor);
+MicrobatchVolume microbatch_volume(const plan::Job& job, int64_t tensor);
 
 struct VolumeOptions {
   // With sequence parallelism Megatron-LM gathers the inputs of two products a layer once more in

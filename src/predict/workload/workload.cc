@@ -17,7 +17,7 @@ Status check_graphs(const plan::Job& job) {
   return plan::check_divisions(job);
 }
 
-// The law of each chunk of layers, and what a chunk takes to hand a micro-batch on: where a Plan
+// The law of each chunk of layers, and what a chunk takes to hand a microbatch on: where a Plan
 // has its stage, if there are several datacenters.
 class ChunkLaws {
  public:
@@ -72,7 +72,7 @@ Status check_time(const plan::Job& job, const schedule::Shape& shape, const char
   if (time.value >= 0 && time.value * times < 9e9) return {};
   return unusable(fmt::format("{}: {} takes {}: an iteration would span over 290 years", job.file,
                               what, brief(time)),
-                  "faster links or devices, or fewer micro-batches");
+                  "faster links or devices, or fewer microbatches");
 }
 
 }  // namespace
@@ -117,7 +117,7 @@ Result<Workload> Workload::make(const plan::Job& job, const WorkloadOptions& opt
     Chunk chunk;
     chunk.parts = parts_of(job, slice, law, c, options.granularity);
     const cost::StagePrice price = law.stage(alone, slice);
-    TRY(check_time(job, out.shape_, "a micro-batch of a stage",
+    TRY(check_time(job, out.shape_, "a microbatch of a stage",
                    price.forward + price.backward + price.update));
     chunk.update = price.update.value;
     const plan::StageCost cost{.forward = price.forward, .backward = price.backward};
@@ -128,7 +128,7 @@ Result<Workload> Workload::make(const plan::Job& job, const WorkloadOptions& opt
       TRY(during(schedule::build(spread.parallelism.schedule, out.shape_, times, p.discipline),
                  "reading " + job.file));
 
-  const MicroBatchVolume batch = micro_batch_volume(job, p.tensor);
+  const MicrobatchVolume batch = microbatch_volume(job, p.tensor);
   out.boundary_ = batch.hidden / (p.sequence_parallel ? static_cast<double>(p.tensor) : 1);
   const bool folded = out.shape_.position_of(0) == out.shape_.position_of(out.shape_.stages - 1);
   if (!folded) out.tied_ = volume.tied.value;

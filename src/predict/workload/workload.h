@@ -107,7 +107,7 @@ class Workload {
   double weight_bytes_ = 2, gradient_bytes_ = 4;
   bool remote_parameters_ = false;
   double overhead_ = 0;  // seconds of the host, per iteration
-  double boundary_ = 0;  // bytes per micro-batch
+  double boundary_ = 0;  // bytes per microbatch
   double tied_ = 0;      // bytes; 0: nothing is tied across stages
   std::vector<std::string> notes_;
 };

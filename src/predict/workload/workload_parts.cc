@@ -12,7 +12,7 @@ class Cutter {
       : job_(job),
         m_(*job.model),
         c_(c),
-        batch_(micro_batch_volume(job, job.parallelism.tensor)),
+        batch_(microbatch_volume(job, job.parallelism.tensor)),
         layout_(
             cost::lay_out(c, cost::usable_domain(law.datacenter().scale_up.domain, c.devices()))),
         pricer_(m_, law.datacenter(), law.constants(), plan::element_bytes(job.training.precision),
@@ -139,7 +139,7 @@ class Cutter {
   const plan::Job& job_;
   const model::Model& m_;
   const cost::Configuration& c_;
-  MicroBatchVolume batch_;
+  MicrobatchVolume batch_;
   cost::GroupPlacement layout_;
   cost::LayerPricer pricer_;
 };

@@ -1,4 +1,4 @@
-// The work of one chunk of layers for one micro-batch, cut into parts that can be drawn as a Graph:
+// The work of one chunk of layers for one microbatch, cut into parts that can be drawn as a Graph:
 // what a device computes, for how long, and what it exchanges around it.
 //
 // Times are those of the law `tombolo` (cost/iteration.h), host floor included; FLOPs those of

@@ -247,7 +247,7 @@ INSTANTIATE_TEST_SUITE_P(Both, Workloads,
                          });
 
 // Two ranks share each layer of one stage; 8 layers, each two sums forward and two backward, one
-// around the embedding and one before the head: 34 all-reduces in each of 16 micro-batches. The
+// around the embedding and one before the head: 34 all-reduces in each of 16 microbatches. The
 // group is that of all ranks, which has no name.
 TEST(Workload, TensorParallelismByHand) {
   plan::Job job = small_job();
@@ -291,7 +291,7 @@ TEST(Workload, GroupsAreNumberedAcrossKinds) {
 TEST(Workload, GradientsAreSummedBesideComputation) {
   plan::Job job = small_job();
   job.parallelism.data = 2;
-  job.training.global_batch = 2;  // one micro-batch each
+  job.training.global_batch = 2;  // one microbatch each
   const graph::Graph graph = workload_of(job).graph(0);
   const Node& update = graph.nodes.back();
   EXPECT_EQ(update.name, "0U");

@@ -24,7 +24,7 @@ std::string to_text(const Action& action) {
 Result<Action> parse_action(std::string_view text) {
   const auto wrong = [&] {
     return unusable(fmt::format("\"{}\" is not an action", text),
-                    "the form stage, kind, micro-batch, as in \"0F1\" or \"1SEND_B0\"");
+                    "the form stage, kind, microbatch, as in \"0F1\" or \"1SEND_B0\"");
   };
   std::string_view rest = text;
   Action action;

@@ -1,9 +1,9 @@
 // Actions: the words in which schedules, timelines and traces speak of one piece of work.
 //
-// Text form is the notation of torchtitan's pipeline schedules: stage, kind, micro-batch, as in
-// "0F1" (stage 0, forward, micro-batch 1), "1B0", "0I1", "0W1", "0SEND_F1", "1RECV_F1", "1SEND_B0",
+// Text form is the notation of torchtitan's pipeline schedules: stage, kind, microbatch, as in
+// "0F1" (stage 0, forward, microbatch 1), "1B0", "0I1", "0W1", "0SEND_F1", "1RECV_F1", "1SEND_B0",
 // "0RECV_B0". Where a rank holds several stages, each counts by itself.
-// Kinds that belong to no micro-batch leave it out: "0REDUCE_GRAD" (of stage 0, among its
+// Kinds that belong to no microbatch leave it out: "0REDUCE_GRAD" (of stage 0, among its
 // replicas), "0U" (its optimizer update), "0E" (evaluation), "0PROMPT" (a layer for somebody's prompt
 // while the rank of stage 0 waited: no part of training, which no schedule orders).
 //
@@ -74,7 +74,7 @@ constexpr auto enum_names(ActionKind) {
 struct Action {
   ActionKind kind = ActionKind::kForward;
   int32_t stage = 0;
-  int32_t microbatch = -1;  // -1: belongs to no micro-batch
+  int32_t microbatch = -1;  // -1: belongs to no microbatch
 
   auto operator<=>(const Action&) const = default;
 };

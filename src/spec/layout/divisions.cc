@@ -13,7 +13,7 @@ Status refuse(const std::string& file, const char* key, int64_t value, const std
 }
 
 Status check_batch(const Parallelism& p, const Batch& batch, const std::string& file) {
-  CHECK(batch.micro >= 1 && p.data >= 1, "{}: micro-batches of {} in {} pipelines", file,
+  CHECK(batch.micro >= 1 && p.data >= 1, "{}: microbatches of {} in {} pipelines", file,
         batch.micro, p.data);
   const int64_t together = batch.micro * p.data;
   if (!p.microbatches_per_replica.empty() || batch.global % together == 0) return {};

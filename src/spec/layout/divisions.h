@@ -31,7 +31,7 @@ std::string why_not_context(const model::Model& model, int64_t context);
 std::string why_not_data(int64_t global_batch, int64_t data);
 std::string why_not_expert_count(const model::Model& model, int64_t expert);
 
-// Sequences of an iteration, and of a micro-batch.
+// Sequences of an iteration, and of a microbatch.
 struct Batch {
   int64_t global = 1;
   int64_t micro = 1;

@@ -90,7 +90,7 @@ struct Parallelism : Degrees {
   // Datacenters that hold samples and labels, which must not leave: none but these may have the
   // first and the last stage. Empty: any.
   std::vector<std::string> first_stage_in, last_stage_in;
-  // Micro-batches of each pipeline, where they differ; their sum x micro_batch is global_batch, and
+  // Microbatches of each pipeline, where they differ; their sum x micro_batch is global_batch, and
   // each sample weighs the same in the gradient. Left out: all alike.
   std::vector<int64_t> microbatches_per_replica;
   // Left out: all pipelines are one DP-cell that shares the WAN in time where the schedule does so;

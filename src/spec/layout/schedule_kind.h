@@ -57,11 +57,11 @@ enum class ScheduleKind : uint8_t {
 enum ScheduleTrait : uint32_t {
   kNoTraits = 0,
   kAllForwardsFirst =
-      1 << 0,        // a stage keeps every micro-batch of the iteration before its first backward
+      1 << 0,        // a stage keeps every microbatch of the iteration before its first backward
   kHalves = 1 << 1,  // backward passes in two halves, for inputs and for weights
   kPairs =
       1 << 2,  // a forward beside a backward of the rank's other stage: they may be co-executed
-  kKeepsToMemory = 1 << 3,  // its rules hold no more micro-batches than the device has memory for
+  kKeepsToMemory = 1 << 3,  // its rules hold no more microbatches than the device has memory for
   kClosedForm = 1 << 4,     // predict/cost has its iteration in closed form
   kSelectable = 1 << 5,     // `tombolo select` has a law for it
 };

@@ -196,7 +196,7 @@ Flops forward_flops(const Model& model, const Slice& slice, int64_t samples);
 // Of these, attention scores and their products with the values: the terms in s^2.
 Flops score_flops(const Model& model, const Slice& slice, int64_t samples);
 
-// Activations that must be kept from forward to backward for one micro-batch of b samples, in
+// Activations that must be kept from forward to backward for one microbatch of b samples, in
 // bytes, with e bytes per element: Korthikanti et al. 2022, equation 1 with selective recomputation
 // of the attention core (34 s b h at 2 bytes) or without (plus 5 a s^2 b at 2 bytes); with full
 // recomputation only the input of each layer. Scaled by e / 2; the head adds its float32 logits.
@@ -213,7 +213,7 @@ constexpr auto enum_names(Recompute) {
 Bytes activation_bytes(const Model& model, const Slice& slice, int64_t samples,
                        double element_bytes, Recompute recompute);
 
-// What crosses a boundary between two stages per micro-batch: s b h elements.
+// What crosses a boundary between two stages per microbatch: s b h elements.
 Bytes boundary_bytes(const Model& model, int64_t samples, double element_bytes);
 
 template <class Archive>

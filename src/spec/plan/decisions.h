@@ -31,7 +31,7 @@ struct Decisions {
 
   // Of each pipeline; where they differ, of the one that has most.
   int64_t microbatches() const {
-    CHECK(training.micro_batch >= 1 && parallelism.data >= 1, "micro-batches of {} in {} pipelines",
+    CHECK(training.micro_batch >= 1 && parallelism.data >= 1, "microbatches of {} in {} pipelines",
           training.micro_batch, parallelism.data);
     const std::vector<int64_t>& each = parallelism.microbatches_per_replica;
     return each.empty() ? training.global_batch / (training.micro_batch * parallelism.data)

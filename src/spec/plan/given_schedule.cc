@@ -86,7 +86,7 @@ Result<std::vector<Pair>> parse_pairs(std::string_view text) {
 Result<LinkOrder> parse_link(std::string_view text) {
   const auto broken = [&] {
     return unusable(fmt::format("\"{}\" is not the order of a link", shortened(text)),
-                    "boundary, direction and cell, then pipeline.micro-batch, as in \"1 F 0: 0.0 "
+                    "boundary, direction and cell, then pipeline.microbatch, as in \"1 F 0: 0.0 "
                     "1.0 0.1 1.1\"");
   };
   const size_t colon = text.find(':');
@@ -107,7 +107,7 @@ Result<LinkOrder> parse_link(std::string_view text) {
     if (dot == std::string_view::npos || !read_number(word.substr(0, dot), transfer.replica) ||
         !read_number(word.substr(dot + 1), transfer.microbatch)) {
       return unusable(fmt::format("\"{}\" is no transfer", shortened(word)),
-                      "pipeline.micro-batch, as in \"1.0\"");
+                      "pipeline.microbatch, as in \"1.0\"");
     }
     link.transfers.push_back(transfer);
   }

@@ -6,7 +6,7 @@
 //   "0F0 0F1 0B0 0B1"        computations of a rank in their order (action/action.h); receives
 //                            where a recomputation waits for one. What must be sent and updated
 //                            follows.
-//   "1 F 0: 0.0 1.0 0.1"     boundary, direction and cell: pipeline.micro-batch, ...
+//   "1 F 0: 0.0 1.0 0.1"     boundary, direction and cell: pipeline.microbatch, ...
 //   "0F4;3B1 3F4;0B1"        of a rank, which neighbours of its order are co-executed
 #pragma once
 
@@ -22,7 +22,7 @@
 
 namespace tombolo::plan {
 
-// One transfer of a shared boundary: of which pipeline, and which micro-batch.
+// One transfer of a shared boundary: of which pipeline, and which microbatch.
 struct Transfer {
   int32_t replica = 0;
   int32_t microbatch = 0;

@@ -1,6 +1,6 @@
 // The hardware file: what `tombolo profile` measured on this machine, for `simulate` and `train`.
 //
-// A measurement speaks only for what was measured: the file names the model, the micro-batch and
+// A measurement speaks only for what was measured: the file names the model, the microbatch and
 // the slices, and a job that asks for anything else is refused with the command that measures it.
 #pragma once
 
@@ -19,7 +19,7 @@ struct MeasuredStage {
   model::Slice slice;
   std::string device;      // as the cluster names it
   StageCost cost;          // medians
-  int64_t samples = 0;     // how many micro-batches were timed
+  int64_t samples = 0;     // how many microbatches were timed
   Seconds forward_spread;  // interquartile range
   Seconds backward_spread;
 

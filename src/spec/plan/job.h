@@ -26,9 +26,9 @@ struct StageTimes {
   std::vector<Seconds> backward;
   std::vector<Seconds> backward_weight;  // of a backward, what its W takes; empty: half
   std::vector<Seconds> recompute;        // empty: none
-  std::optional<Seconds> transfer;       // one micro-batch over a WAN link; inside a datacenter 0
+  std::optional<Seconds> transfer;       // one microbatch over a WAN link; inside a datacenter 0
   std::optional<Seconds> latency;    // from its last byte leaving to its being there; left out: 0
-  std::optional<int64_t> in_flight;  // micro-batches a device has memory for; left out: any number
+  std::optional<int64_t> in_flight;  // microbatches a device has memory for; left out: any number
   std::optional<Seconds> reduce;     // sum of gradients among the replicas; left out: none
   // A forward co-executed with the backward of the rank's other stage, by the forward's stage: both
   // together; and when the forward's result is there, left out: at the end. Empty: they are not.

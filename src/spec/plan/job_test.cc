@@ -74,7 +74,7 @@ TEST(LayOut, SplitsLayersAsEvenlyAsPossible) {
   EXPECT_EQ(plan.stages[0].slice, (model::Slice{0, 4, true, false}));
   EXPECT_EQ(plan.stages[1].slice, (model::Slice{4, 3, false, true}));
   EXPECT_EQ(plan.microbatches(), 4);
-  EXPECT_EQ(plan.boundary.value, 2 * 256 * 256 * 4);  // micro-batch x sequence x hidden x fp32
+  EXPECT_EQ(plan.boundary.value, 2 * 256 * 256 * 4);  // microbatch x sequence x hidden x fp32
 
   job.parallelism.layers_per_stage = {2, 5};
   EXPECT_EQ(lay_out(job)->stages[1].slice, (model::Slice{2, 5, false, true}));
@@ -425,7 +425,7 @@ TEST(Plan, CallersKeepTheirPromises) {
   EXPECT_DEATH(plan.may_recompute(plan.stages.size()),
                fmt::format("stage {} of {}", stages, stages));
   plan.training.micro_batch = 0;
-  EXPECT_DEATH(plan.microbatches(), "micro-batches of 0 in");
+  EXPECT_DEATH(plan.microbatches(), "microbatches of 0 in");
 }
 
 }  // namespace

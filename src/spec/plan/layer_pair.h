@@ -9,7 +9,7 @@
 
 namespace tombolo::plan {
 
-// One layer's forward of a micro-batch and its backward of another.
+// One layer's forward of a microbatch and its backward of another.
 struct LayerPair {
   Seconds apart;     // one after the other, as the stages of the Plan are priced
   Seconds together;  // beside each other

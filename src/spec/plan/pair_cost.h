@@ -1,5 +1,5 @@
 // How long a forward pass and a backward pass of one rank take when they are co-executed: the
-// forward of one micro-batch beside the backward of another, so that communication of one hides
+// forward of one microbatch beside the backward of another, so that communication of one hides
 // behind computation of the other.
 //
 // A pair begins when the inputs of both are there. Each side hands over its result when it ends;

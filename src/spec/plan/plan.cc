@@ -145,7 +145,7 @@ Status validate_boundaries(const Plan& plan) {
   return {};
 }
 
-// The pipelines' micro-batches are the batch.
+// The pipelines' microbatches are the batch.
 Status validate_batches(const Plan& plan) {
   const std::vector<int64_t>& each = plan.parallelism.microbatches_per_replica;
   if (!each.empty() && std::ssize(each) != plan.parallelism.data) {

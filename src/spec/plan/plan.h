@@ -36,7 +36,7 @@ struct Stage {
   model::Slice slice;
   StageCost cost;
   Bytes state;        // weights, gradients and optimizer; what ZeRO 3 gathers of a pipeline's stage
-  Bytes activations;  // kept per micro-batch in flight
+  Bytes activations;  // kept per microbatch in flight
   Bytes workspace;    // needed for a while; of the stages of a rank, one at a time
   Bytes gradients;    // what replicas of this stage sum once per iteration
 
@@ -50,11 +50,11 @@ struct Plan : Decisions {
   std::vector<Stage> stages;    // stages[s] is pipeline stage s; pipeline x virtual_stages
   std::vector<PairCost> pairs;  // of passes that are co-executed, by (forward, backward)
   std::vector<layout::Placement> ranks;  // ranks[r].rank == r
-  Bytes boundary;                        // one micro-batch between two stages
+  Bytes boundary;                        // one microbatch between two stages
   std::optional<Seconds>
       wan_transfer;     // [stage_times].transfer: occupancy of a WAN link by one node pair
   Seconds wan_latency;  // [stage_times].latency: on top of it
-  std::optional<int64_t> in_flight;  // [stage_times].in_flight: micro-batches a rank has memory for
+  std::optional<int64_t> in_flight;  // [stage_times].in_flight: microbatches a rank has memory for
   std::optional<GivenSchedule> given;        // instead of building parallelism.schedule by its name
   std::vector<MeasuredLink> measured_links;  // from the hardware file; for prediction only
 

@@ -46,7 +46,7 @@ inline bool replicates_kv_heads(std::string_view stack) {
 
 struct Training {
   int64_t global_batch = 1;  // sequences per iteration
-  int64_t micro_batch = 1;   // sequences per micro-batch
+  int64_t micro_batch = 1;   // sequences per microbatch
   Precision precision = Precision::kBf16;
   model::Recompute recompute = model::Recompute::kNone;
   std::string stack = "tombolo";              // whose software constants
@@ -233,7 +233,7 @@ constexpr auto enum_names(DatacenterOrder) {
 struct Selection {
   std::optional<int64_t> partitions;  // P: stages of a pipeline, a GPU each
   std::optional<int64_t>
-      micro_batches;  // M: of each pipeline, however many; else they share the batch
+      microbatches;  // M: of each pipeline, however many; else they share the batch
   std::optional<double> communication_to_compute;  // C: a WAN transfer over a forward pass
   std::optional<int64_t> pipelines_per_cell;       // left out: C, rounded up
   DatacenterOrder order = DatacenterOrder::kAvailability;
@@ -246,7 +246,7 @@ struct Selection {
 template <class Archive>
 void describe(Archive& a, Selection& s) {
   a.optional("partitions", s.partitions);
-  a.optional("micro_batches", s.micro_batches);
+  a.optional("micro_batches", s.microbatches);
   a.optional("communication_to_compute", s.communication_to_compute);
   a.optional("pipelines_per_cell", s.pipelines_per_cell);
   a.optional("order", s.order);
@@ -256,7 +256,7 @@ void describe(Archive& a, Selection& s) {
     return !number || (*number >= 1 && *number <= max);
   };
   a.check(within(s.partitions, 100'000), "partitions", "must lie between 1 and 100000");
-  a.check(within(s.micro_batches, 1'000'000), "micro_batches", "must lie between 1 and 1000000");
+  a.check(within(s.microbatches, 1'000'000), "micro_batches", "must lie between 1 and 1000000");
   a.check(!s.communication_to_compute ||
               (*s.communication_to_compute > 0 && *s.communication_to_compute <= 10'000),
           "communication_to_compute", "must lie in (0, 10000]",

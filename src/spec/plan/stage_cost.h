@@ -28,8 +28,8 @@ struct PassCommunication {
 };
 
 struct StageCost {
-  Seconds forward;    // one micro-batch
-  Seconds backward;   // one micro-batch, without recomputation
+  Seconds forward;    // one microbatch
+  Seconds backward;   // one microbatch, without recomputation
   Seconds recompute;  // zero where activations are kept
   Seconds update;     // optimizer step, once per iteration
   // Sum of gradients among the replicas and gather of parameters, once per iteration: from the end

@@ -248,7 +248,7 @@ std::string draw_ascii(const trace::Trace& trace, const AsciiOptions& options) {
     draw(kPipeline, transfers, [&](const Interval& i) { return pipeline_of(i, *options.shape); });
   }
   out += fmt::format(
-      "a column is {}{}; 0-9 forward, a-j backward, {}A-J recompute of micro-batch 0-9 (mod 10), "
+      "a column is {}{}; 0-9 forward, a-j backward, {}A-J recompute of microbatch 0-9 (mod 10), "
       "{}* update, . idle\n",
       brief(seconds(SimDuration{grid.slot})), grid.exact ? "" : " and shows what takes most of it",
       split ? "k-t its input half, K-T its weight half, " : "", sums ? "+ sum of gradients, " : "");

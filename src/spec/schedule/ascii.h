@@ -1,14 +1,14 @@
 // A timed schedule as text: a row per rank, a column per slot of time.
 //
-//   oregon  0 |0123abcd   |      forward of micro-batch 0-9: digits
-//   paris   1 | 0a1b...                   backward: a-j, recompute: A-J (of micro-batch mod 10),
+//   oregon  0 |0123abcd   |      forward of microbatch 0-9: digits
+//   paris   1 | 0a1b...                   backward: a-j, recompute: A-J (of microbatch mod 10),
 //                                         backward in halves: k-t inputs, K-T weights
 //
 // Of several pipelines each is drawn by itself under its number, stage below stage, so that its
 // stairs are seen; the rows then name the stage, too. '+' is the sum of gradients.
 //
 // Links that a DP-cell shares in time get two rows below the ranks: of what they carry, the
-// micro-batch as in forwards and backwards, and of which pipeline (mod 10). What a transfer shows
+// microbatch as in forwards and backwards, and of which pipeline (mod 10). What a transfer shows
 // is how long it owns its link; it is there a latency later.
 //
 //   oregon -> paris |..00112233..|

@@ -36,7 +36,7 @@ TEST(Ascii, DrawsOneColumnPerStepOfTheGrid) {
   EXPECT_EQ(draw_ascii(toy()),
             "oregon 0 |0.....Aaa*|\n"
             " paris 1 |...0aa2...|\n"
-            "a column is 1 ms; 0-9 forward, a-j backward, A-J recompute of micro-batch 0-9 (mod "
+            "a column is 1 ms; 0-9 forward, a-j backward, A-J recompute of microbatch 0-9 (mod "
             "10), * update, . idle\n");
 }
 
@@ -74,7 +74,7 @@ TEST(Ascii, DrawsEachPipelineByItself) {
             "pipeline 1\n"
             "oregon 1, stage 0 |00...aa++*|\n"
             " paris 3, stage 1 |..0aa+....|\n"
-            "a column is 1 ms; 0-9 forward, a-j backward, A-J recompute of micro-batch 0-9 (mod "
+            "a column is 1 ms; 0-9 forward, a-j backward, A-J recompute of microbatch 0-9 (mod "
             "10), + sum of gradients, * update, . idle\n");
 }
 

@@ -11,7 +11,7 @@ namespace tombolo::schedule {
 
 Shape bidirectional_shape(int32_t positions, int32_t microbatches) {
   CHECK(positions >= 2 && positions % 2 == 0 && microbatches >= 2 && microbatches % 2 == 0,
-        "{} positions and {} micro-batches for two copies", positions, microbatches);
+        "{} positions and {} microbatches for two copies", positions, microbatches);
   return {.stages = 2 * positions,
           .microbatches = microbatches / 2,
           .chunks = 2,

@@ -1,4 +1,4 @@
-// Two copies of the model in one pipeline, whose micro-batches meet: the baseline that folding
+// Two copies of the model in one pipeline, whose microbatches meet: the baseline that folding
 // saves (figure 6b of DHelix), in the order of DualPipe.
 //
 // Position r holds stage r of one copy and stage P - 1 - r of the other, so that forwards of either
@@ -10,8 +10,8 @@
 //
 //   T = M (f + B) - (M - P)(f + B - F&B) + (P/2 - 1)(F&B + B - 3 w + max(0, f - i) + max(0, w - i))
 //
-// of M micro-batches in all, f, i, w and F&B of a whole stage, B = i + w, transfers and the sum of
-// both copies' gradients free. A rank holds at most P + 1 micro-batches of a stage (P and a layer
+// of M microbatches in all, f, i, w and F&B of a whole stage, B = i + w, transfers and the sum of
+// both copies' gradients free. A rank holds at most P + 1 microbatches of a stage (P and a layer
 // with pairs), twice the parameters and gradients, and sends what 1F1B sends. docs/laws/dualpipe.md.
 // Source: DeepSeek-AI, "DualPipe", github.com/deepseek-ai/DualPipe (dualpipe.py), 2025.
 #pragma once
@@ -20,10 +20,10 @@
 
 namespace tombolo::schedule {
 
-// `microbatches` of both copies together. Positions and micro-batches are even (CHECKed).
+// `microbatches` of both copies together. Positions and microbatches are even (CHECKed).
 Shape bidirectional_shape(int32_t positions, int32_t microbatches);
 
-// With pairs where the shape has them. Fewer micro-batches than P of each copy are ordered as P, the
+// With pairs where the shape has them. Fewer microbatches than P of each copy are ordered as P, the
 // missing ones left out. The updates at the end are of each copy; what sums their gradients before
 // is not part of it.
 Schedule bidirectional(const Shape& shape);

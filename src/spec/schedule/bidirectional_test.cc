@@ -50,7 +50,7 @@ TEST(Bidirectional, TakesAsLongAsItsLaw) {
           const int64_t longer = std::max(0, f - i) + std::max(0, w - i);
           ASSERT_EQ(makespan_of(bidirectional(shape), shape, copy_times(shape, {f, i, w, pair})).ns,
                     work + (p / 2 - 1) * (pair + b - 3 * w + longer))
-              << p << " positions, " << m << " micro-batches, " << f << " " << i << " " << w << " "
+              << p << " positions, " << m << " microbatches, " << f << " " << i << " " << w << " "
               << pair;
         }
       }
@@ -58,7 +58,7 @@ TEST(Bidirectional, TakesAsLongAsItsLaw) {
   }
 }
 
-// Published: P + 1 micro-batches of a stage, and 1F1B's messages.
+// Published: P + 1 microbatches of a stage, and 1F1B's messages.
 TEST(Bidirectional, TakesItsMemoryAndTraffic) {
   for (const bool pairs : {false, true}) {
     const Schedule schedule = bidirectional(two_copies(4, 16, pairs));

@@ -9,7 +9,7 @@ namespace {
 
 using action::ActionKind;
 
-// The order of one position. Micro-batches beyond the last are left out, so that few of them are
+// The order of one position. Microbatches beyond the last are left out, so that few of them are
 // ordered as many would be.
 class DualPipeWriter {
  public:

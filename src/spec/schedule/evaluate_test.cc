@@ -21,7 +21,7 @@ Bubble bubble(const std::string& name, const Shape& shape, const StageDurations&
   return bubble_of(evaluate(*build(*layout::find_schedule(name), shape, times), shape, times));
 }
 
-// Two stages, two micro-batches, forward 1, backward 2, a transfer 3: rank 0 sends at 1 and at 4
+// Two stages, two microbatches, forward 1, backward 2, a transfer 3: rank 0 sends at 1 and at 4
 // (the link is taken until then), rank 1 computes at 4-5, 5-7, 7-8, 8-10; its gradients arrive at
 // 10 and at 13.
 TEST(Evaluate, ByHand) {
@@ -32,7 +32,7 @@ TEST(Evaluate, ByHand) {
   EXPECT_EQ(draw_ascii(trace),
             "0 |01........aa.bb|\n"
             "1 |....0aa1bb.....|\n"
-            "a column is 1 ms; 0-9 forward, a-j backward, A-J recompute of micro-batch 0-9 (mod "
+            "a column is 1 ms; 0-9 forward, a-j backward, A-J recompute of microbatch 0-9 (mod "
             "10), * update, . idle\n");
   // 15 slots, of which each rank works 6.
   EXPECT_EQ(bubble_of(trace).makespan, 15_slots);
@@ -105,7 +105,7 @@ TEST(Interleaved, MemoryAndTraffic) {
 // --- Varuna
 // ----------------------------------------------------------------------------------------
 
-// Atlas' figure 6: six stages, two per datacenter, four micro-batches, F = R = 1, B = 2, a transfer
+// Atlas' figure 6: six stages, two per datacenter, four microbatches, F = R = 1, B = 2, a transfer
 // over the WAN takes 2; 38 slots.
 TEST(Varuna, FigureSixOfAtlas) {
   Shape shape{6, 4, {true, true, true, true, true, false}};
@@ -187,7 +187,7 @@ TEST(WShape, MemoryAndTraffic) {
   const Schedule schedule =
       *build(layout::ScheduleKind::kW, shape_for(layout::ScheduleKind::kW, 4, 12));
   EXPECT_THAT(peak_in_flight(schedule), ElementsAre(9, 9, 9, 9));
-  // Twice that of 1F1B: each rank passes every micro-batch on down and up, both ways.
+  // Twice that of 1F1B: each rank passes every microbatch on down and up, both ways.
   EXPECT_THAT(messages_sent(schedule), ElementsAre(24, 48, 48, 24));
 }
 

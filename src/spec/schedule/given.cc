@@ -61,7 +61,7 @@ Status check_order(const Order& order, const Shape& shape, size_t rank) {
                       shape.position_of(action.stage) == position;
     if (!here || action.microbatch < 0 || action.microbatch >= shape.microbatches) {
       return wrong("ranks", rank,
-                   fmt::format("{} is not of this rank: there are stages 0 to {} and micro-batches "
+                   fmt::format("{} is not of this rank: there are stages 0 to {} and microbatches "
                                "0 to {}",
                                action::to_text(action), shape.stages - 1, shape.microbatches - 1));
     }
@@ -103,7 +103,7 @@ Result<Schedule> from_given(const plan::GivenSchedule& given, const Shape& shape
   if (int64_t{shape.stages} * shape.replicas >
       kActionsMax / kActionsPerMicrobatch / shape.microbatches) {
     return unusable(
-        fmt::format("{} stages x {} replicas x {} micro-batches are too many to schedule",
+        fmt::format("{} stages x {} replicas x {} microbatches are too many to schedule",
                     shape.stages, shape.replicas, shape.microbatches),
         "a larger micro_batch");
   }

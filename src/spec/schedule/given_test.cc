@@ -81,7 +81,7 @@ TEST(GivenSchedule, SaysWhatIsWrong) {
   EXPECT_THAT(complaint([](Given& g) { g.links[0] = *plan::parse_link("2147483647 F 0: 0.0"); }),
               HasSubstr("is not shared"));
   EXPECT_THAT(complaint([](Given& g) { g.links[0] = *plan::parse_link("0 F 0: 0.0 2.0 0.1 1.1"); }),
-              HasSubstr("micro-batch 0 of pipeline 2, which does not exist there"));
+              HasSubstr("microbatch 0 of pipeline 2, which does not exist there"));
   EXPECT_THAT(complaint([](Given& g) { g.links.pop_back(); }),
               HasSubstr("it orders 1 shared links of 2"));
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();

@@ -10,7 +10,7 @@ struct Unit {
   int32_t microbatch;
 };
 
-// In which order the chunks of a rank meet the micro-batches: groups of as many as there are
+// In which order the chunks of a rank meet the microbatches: groups of as many as there are
 // positions; a group passes the first chunk, then the second, ...
 std::vector<Unit> forward_order(const Shape& shape) {
   std::vector<Unit> units;
@@ -24,7 +24,7 @@ std::vector<Unit> forward_order(const Shape& shape) {
 
 }  // namespace
 
-// A last group that is not full is ordered as if it were; micro-batches beyond the last are then
+// A last group that is not full is ordered as if it were; microbatches beyond the last are then
 // left out, which keeps the order of the others sound.
 std::vector<Order> interleaved(const Shape& shape, const Times&) {
   const std::vector<Unit> units = forward_order(shape);
@@ -46,7 +46,7 @@ std::vector<Order> interleaved(const Shape& shape, const Times&) {
     for (const Unit& unit : units) {
       if (forward < all) append_forward();
       if (unit.microbatch >= shape.microbatches) continue;
-      // Backward in the same order of micro-batches, from the last chunk to the first.
+      // Backward in the same order of microbatches, from the last chunk to the first.
       append_backward(shape, stage_of(shape.chunks - 1 - unit.chunk), unit.microbatch, order);
     }
     orders.push_back(std::move(order));

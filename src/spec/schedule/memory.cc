@@ -11,7 +11,7 @@
 namespace tombolo::schedule {
 namespace {
 
-// Whether the activations of a micro-batch may go after it.
+// Whether the activations of a microbatch may go after it.
 bool closes(action::ActionKind kind) {
   return kind == action::ActionKind::kBackward || kind == action::ActionKind::kBackwardWeight;
 }
@@ -102,7 +102,7 @@ class Replay {
     if (begins_pair) peak_ = std::max(peak_, kept() + activations_of_pair(plan_, pairs_[next_]));
     ++in_flight_[action.stage];
     if (begins_pair) {
-      ++next_;  // its backward, which is next, closes another micro-batch
+      ++next_;  // its backward, which is next, closes another microbatch
     } else {
       peak_ = std::max(peak_, kept());
     }
@@ -143,7 +143,7 @@ std::vector<Bytes> peak_memory(const plan::Plan& plan, const Schedule& schedule)
 
 namespace {
 
-// Against [stage_times].in_flight: in micro-batches, for imagined models have no bytes.
+// Against [stage_times].in_flight: in microbatches, for imagined models have no bytes.
 Status check_in_flight(const plan::Plan& plan, const Schedule& schedule) {
   const Memory memory = memory_of(plan);
   if (memory.in_flight.empty()) return {};
@@ -158,7 +158,7 @@ Status check_in_flight(const plan::Plan& plan, const Schedule& schedule) {
   if (needs.empty() || needs[worst] <= limit(worst)) return {};
   const auto chunks = static_cast<double>(plan.parallelism.virtual_stages);
   return infeasible(
-      fmt::format("stage {} does not fit in memory: {} keeps {:.3g} micro-batches in flight there, "
+      fmt::format("stage {} does not fit in memory: {} keeps {:.3g} microbatches in flight there, "
                   "and [stage_times].in_flight is {}",
                   plan.ranks[worst].stage, schedule.name,
                   static_cast<double>(needs[worst]) / chunks, *plan.in_flight),
@@ -175,7 +175,7 @@ Part largest_part(const plan::Plan& plan, const Standing& standing, Bytes activa
                   int64_t in_flight) {
   const bool recomputes = plan.training.recompute == model::Recompute::kFull;
   const std::array parts = {
-      Part{activations, fmt::format("activations of {} micro-batches in flight", in_flight),
+      Part{activations, fmt::format("activations of {} microbatches in flight", in_flight),
            recomputes ? "a smaller micro_batch, or more stages"
                       : "a smaller micro_batch, recompute = \"full\", or more stages"},
       Part{standing.state, "weights, gradients and optimizer",

@@ -68,7 +68,7 @@ TEST(DualPipeVWithPairs, TakesAsLongAsItsLaw) {
         const int64_t longer = std::max<int64_t>(0, c.f - c.i) + std::max<int64_t>(0, c.w - c.i);
         const int64_t bubble = (p - 1) * (c.pair + b - 3 * c.w + longer);
         ASSERT_EQ(makespan("dualpipev", p, m, c), work + bubble)
-            << p << " positions, " << m << " micro-batches, " << c.f << " " << c.i << " " << c.w
+            << p << " positions, " << m << " microbatches, " << c.f << " " << c.i << " " << c.w
             << " " << c.pair;
       }
     }
@@ -209,7 +209,7 @@ TEST(Pairs, PassThroughCsvWhateverStandsBeforeThem) {
   EXPECT_EQ(*parse_csv(to_csv(read, CsvContent::kEverything), "a.csv"), read);
 }
 
-// So few micro-batches that none meets another.
+// So few microbatches that none meets another.
 TEST(Pairs, AreNoneWhereNothingMeets) {
   EXPECT_EQ(build(layout::ScheduleKind::kW, folded("w", 3, 2))->pairs,
             build(layout::ScheduleKind::kW, shape_for(layout::ScheduleKind::kW, 3, 2))->pairs);

@@ -106,7 +106,7 @@ class Player {
     LinkOrder order;
     int64_t free = 0;
     struct Waiting {
-      std::vector<int64_t> ready;  // when, by micro-batch
+      std::vector<int64_t> ready;  // when, by microbatch
       size_t next = 0;
     };
     std::vector<Waiting> waiting = {};
@@ -252,7 +252,7 @@ class Player {
     return gradient >= 0 && gradient <= now && is_next_of_way(rank_at(s, c), s, true);
   }
 
-  // Whether memory keeps it from another forward, with so many micro-batches left free.
+  // Whether memory keeps it from another forward, with so many microbatches left free.
   bool full(size_t rank, size_t reserve) const {
     if (rules_.in_flight.empty()) return false;
     return ranks_[rank].in_flight + static_cast<int32_t>(reserve) >=
@@ -451,7 +451,7 @@ class Player {
   const size_t microbatches_;
   std::vector<Rank> ranks_;
   std::vector<Chunk> chunks_;
-  std::vector<int64_t> inputs_, gradients_;  // when they are there, by stage, pipeline, micro-batch
+  std::vector<int64_t> inputs_, gradients_;  // when they are there, by stage, pipeline, microbatch
   std::vector<std::vector<int32_t>> stages_at_;
   // By boundary and direction: which pair of positions it joins, which link of the cell it is.
   std::vector<size_t> own_of_;
@@ -517,10 +517,10 @@ Result<Played> play(const std::string& name, const Shape& shape, const Times& ti
                     const Rules& rules) {
   const CellPlay played = play_cell(shape, times, rules);
   if (!played.finished) {
-    return infeasible(fmt::format("schedule \"{}\": with so few micro-batches in flight its stages "
+    return infeasible(fmt::format("schedule \"{}\": with so few microbatches in flight its stages "
                                   "wait for one another",
                                   name),
-                      "memory for more micro-batches");
+                      "memory for more microbatches");
   }
   return Played{complete(name, shape, played.orders), played.makespan};
 }

@@ -6,7 +6,7 @@
 // backwards tell the others what is coming) and low pipelines before high ones. Nothing is
 // preempted, and nobody waits for something better except where a rule says so.
 //
-// Micro-batches of a pipeline are alike, so each stage takes them in their order; with several
+// Microbatches of a pipeline are alike, so each stage takes them in their order; with several
 // stages on a rank (chunks), the rule also chooses between those. Where messages for several stages
 // come on one way (interleaved), they are taken in the order of their sends. Of what a rank may
 // keep in flight, one is left free for each of its later stages, whose backwards free the others.
@@ -25,11 +25,11 @@ namespace tombolo::schedule {
 enum class LinkRule {
   kFirstCome,   // the one that has been ready longest; the lower pipeline among equals
   kPipeline,    // the lowest pipeline
-  kMicrobatch,  // the lowest micro-batch, then the lowest pipeline
+  kMicrobatch,  // the lowest microbatch, then the lowest pipeline
 };
 
 // What a rank does first where several things are possible; of its stages, the one nearest to the
-// end of a micro-batch's way.
+// end of a microbatch's way.
 enum class ComputeRule {
   kBackwardFirst,  // B or I, then F, then W
   kForwardFirst,   // F, then B or I, then W
@@ -54,7 +54,7 @@ struct Rules {
   RecomputeRule recompute = RecomputeRule::kWithGradient;
   WeightRule weights = WeightRule::kWhenIdle;
   bool split_backward = false;  // I and W instead of B
-  // Per position: most micro-batches in flight (from F to B or W; a rank with several stages counts
+  // Per position: most microbatches in flight (from F to B or W; a rank with several stages counts
   // each). Empty: any number.
   std::vector<int32_t> in_flight = {};
   std::vector<SimDuration> release = {};  // per pipeline of a cell; empty: all at once

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kSlot = 1'000'000;
 
-// Figure 6 of Atlas: 6 stages, two per datacenter, two pipelines, four micro-batches; a forward and
+// Figure 6 of Atlas: 6 stages, two per datacenter, two pipelines, four microbatches; a forward and
 // a recomputation take a slot, a backward two; a transfer between datacenters two, or one when both
 // pipelines' nodes carry it. The last stage never recomputes.
 struct Figure6 {

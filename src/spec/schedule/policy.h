@@ -14,26 +14,26 @@
 
 namespace tombolo::schedule {
 
-// All forwards, then all backwards, both in micro-batch order.
+// All forwards, then all backwards, both in microbatch order.
 //
-// With f per forward, b per backward, P stages, M micro-batches, n WAN boundaries that a
-// micro-batch occupies for w: T = [P f + n w + (M-1) max(f,w)] + [P b + n w + (M-1) max(b,w)]
+// With f per forward, b per backward, P stages, M microbatches, n WAN boundaries that a
+// microbatch occupies for w: T = [P f + n w + (M-1) max(f,w)] + [P b + n w + (M-1) max(b,w)]
 // (max only if n > 0). The paper draws backwards in reverse; with equal stage times any common
-// order takes as long, and this one frees the first micro-batch first. Every stage holds all M
-// micro-batches at its peak. docs/laws/gpipe.md.
+// order takes as long, and this one frees the first microbatch first. Every stage holds all M
+// microbatches at its peak. docs/laws/gpipe.md.
 // Source: Huang et al., "GPipe", NeurIPS 2019, figure 2c.
 std::vector<Order> gpipe(const Shape& shape, const Times& times);
 
 // Warm-up with as many forwards as stages follow, then one forward and one backward in turn, then
 // the remaining backwards.
 //
-// T = (M+P-1)(f+b) where transfers are free. Stage s holds at most min(M, P-s) micro-batches.
+// T = (M+P-1)(f+b) where transfers are free. Stage s holds at most min(M, P-s) microbatches.
 // docs/laws/one_forward_one_backward.md.
 // Source: Narayanan et al., "Memory-Efficient Pipeline-Parallel DNN Training", ICML 2021
 // (PipeDream-Flush), as in Megatron-LM.
 std::vector<Order> one_forward_one_backward(const Shape& shape, const Times& times);
 
-// 1F1B over v chunks per rank, in groups of P micro-batches: the group passes chunk after chunk.
+// 1F1B over v chunks per rank, in groups of P microbatches: the group passes chunk after chunk.
 //
 // T = (M v + P-1)(f+b)/v, i.e. the bubble is (P-1)/v of f+b, for M a multiple of P; v times the
 // messages. Rank r holds at most 2 (P-1-r) + (v-1) P + 1 chunks. docs/laws/interleaved.md.
@@ -43,7 +43,7 @@ std::vector<Order> interleaved(const Shape& shape, const Times& times);
 
 // By rules in time: a backward whose gradient is there goes first, then a recomputation that ends
 // no earlier than its gradient is due (just in time, and then nothing until that backward), then
-// forwards. No limit on forwards: stages keep the inputs of all M micro-batches where they
+// forwards. No limit on forwards: stages keep the inputs of all M microbatches where they
 // recompute. docs/laws/varuna.md.
 // Source: Athlur et al., "Varuna: Scalable, Low-cost Training of Massive Deep Learning Models",
 // EuroSys 2022, section 3.2.
@@ -59,20 +59,20 @@ Rules atlas_rules(const Shape& shape, const Times& times, layout::Discipline dis
 // 1F1B with backwards in halves: weights' halves fill what 1F1B leaves idle.
 //
 // The bubble is (P-1)(f+I-W), a third of 1F1B's where f = I = W. Every stage holds at most P
-// micro-batches, as 1F1B's first. docs/laws/zero_bubble.md.
+// microbatches, as 1F1B's first. docs/laws/zero_bubble.md.
 // Source: Qi, Wan, Huang, Lin, "Zero Bubble Pipeline Parallelism", ICLR 2024, section 2.
 std::vector<Order> zb_h1(const Shape& shape, const Times& times);
 
 // The model folded once: no rank idles between its first forward and its last weight half where
-// f = I = W and M >= 2P-1. At most 2P chunks, i.e. P micro-batches, per rank; 2P-2 boundaries.
+// f = I = W and M >= 2P-1. At most 2P chunks, i.e. P microbatches, per rank; 2P-2 boundaries.
 // docs/laws/zero_bubble.md.
 // Source: Qi, Wan, Nie, Lin, "Pipeline Parallelism with Controllable Memory", NeurIPS 2024.
 std::vector<Order> zb_v(const Shape& shape, const Times& times);
 
-// The model folded once, and the forward of micro-batch i + P beside the backward of i on every
+// The model folded once, and the forward of microbatch i + P beside the backward of i on every
 // rank: DHelix' W, whose pairs a plan of operators may overlap. With f and b of a rank's layers the
 // bubble is (P-1) max(f, b) for M >= P. docs/laws/w_shape.md.
-// Source: Wang et al., "Hiding Communication Cost in Distributed LLM Training via Micro-batch
+// Source: Wang et al., "Hiding Communication Cost in Distributed LLM Training via Microbatch
 // Co-execution" (DHelix), 2024, section 4.1 and figure 8.
 // With pairs of F&B each: T = 2 (M - 1) F&B + 2 P (f + b), here in times of a chunk, M >= 2P.
 std::vector<Order> w_shape(const Shape& shape, const Times& times);
@@ -96,7 +96,7 @@ struct Policy {
 };
 const Policy& policy_of(layout::ScheduleKind kind);
 
-// Appends B of a micro-batch, and R before it where the stage recomputes: R waits for the gradient
+// Appends B of a microbatch, and R before it where the stage recomputes: R waits for the gradient
 // like B does, as torch's checkpointing runs the forward again inside the backward.
 void append_backward(const Shape& shape, int32_t stage, int32_t microbatch, Order& order);
 
@@ -105,7 +105,7 @@ void append_backward(const Shape& shape, int32_t stage, int32_t microbatch, Orde
 void append_pair(const Shape& shape, const action::Action& forward, int32_t backward_stage,
                  int32_t microbatch, Order& order, std::vector<Pair>& pairs);
 
-// Appends I of a micro-batch, and R before it where the stage recomputes.
+// Appends I of a microbatch, and R before it where the stage recomputes.
 void append_backward_input(const Shape& shape, int32_t stage, int32_t microbatch, Order& order);
 
 }  // namespace tombolo::schedule

@@ -19,7 +19,7 @@ using action::ActionKind;
 Status check_shape(layout::ScheduleKind kind, const Shape& shape) {
   const std::string_view name = name_of(kind);
   CHECK(shape.stages >= 1 && shape.microbatches >= 1 && shape.replicas >= 1 && shape.chunks >= 1,
-        "{} stages, {} micro-batches, {} replicas, {} chunks", shape.stages, shape.microbatches,
+        "{} stages, {} microbatches, {} replicas, {} chunks", shape.stages, shape.microbatches,
         shape.replicas, shape.chunks);
   CHECK(shape.cell >= 1 && shape.replicas % shape.cell == 0, "cells of {} of {} pipelines",
         shape.cell, shape.replicas);
@@ -54,13 +54,13 @@ Status check_shape(layout::ScheduleKind kind, const Shape& shape) {
     return unusable(
         "microbatches_per_replica: the pipelines of a cell that shares the WAN in time "
         "do all the same",
-        "sharing = \"spatial\", or pipelines with equal numbers of micro-batches");
+        "sharing = \"spatial\", or pipelines with equal numbers of microbatches");
   }
   constexpr int64_t kActionsPerMicrobatch = 8;  // F, R, I, W and two messages in and two out
   if (int64_t{shape.stages} * shape.replicas * shape.microbatches >
       kActionsMax / kActionsPerMicrobatch) {
     return unusable(
-        fmt::format("{} stages x {} replicas x {} micro-batches are too many to schedule",
+        fmt::format("{} stages x {} replicas x {} microbatches are too many to schedule",
                     shape.stages, shape.replicas, shape.microbatches),
         "a larger micro_batch");
   }
@@ -77,7 +77,7 @@ Status check_times(const plan::Plan& plan, const Shape& shape, bool played) {
     return unusable(fmt::format("{} takes {}: times must not be negative, and all of an iteration "
                                 "together must stay below 290 years",
                                 what, format(time)),
-                    "another unit, or fewer micro-batches");
+                    "another unit, or fewer microbatches");
   };
   for (const plan::PairCost& pair : plan.pairs) {
     TRY(check(fmt::format("a pair of stages {} and {}", pair.forward, pair.backward),
@@ -212,11 +212,11 @@ Result<Schedule> build(layout::ScheduleKind kind, const Shape& shape) {
 
 namespace {
 
-// Pipelines with unlike numbers of micro-batches do not know of one another: each is ordered as if
+// Pipelines with unlike numbers of microbatches do not know of one another: each is ordered as if
 // it were alone, once for each number.
 Result<Schedule> build_each(layout::ScheduleKind kind, const Shape& shape, const Times& times,
                             layout::Discipline discipline, const Memory& memory) {
-  std::map<int32_t, Schedule> alone;  // by micro-batches
+  std::map<int32_t, Schedule> alone;  // by microbatches
   Schedule out{std::string(name_of(kind)), std::vector<Order>(static_cast<size_t>(shape.ranks()))};
   for (int32_t replica = 0; replica < shape.replicas; ++replica) {
     Shape one = shape;
@@ -256,7 +256,7 @@ Result<Schedule> build(layout::ScheduleKind kind, const Shape& shape, const Time
   if (policy.rules) {
     Rules rules = policy.rules(shape, times, discipline);
     if (traits_of(kind).has(layout::kKeepsToMemory)) rules.in_flight = memory.in_flight;
-    // Without room for one micro-batch nothing can run at all: check_memory says so.
+    // Without room for one microbatch nothing can run at all: check_memory says so.
     for (int32_t& most : rules.in_flight) most = std::max(most, 1);
     schedule = TRY(play(schedule.name, shape, times, rules)).schedule;
   } else {

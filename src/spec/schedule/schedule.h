@@ -61,7 +61,7 @@ struct Shape {
   // do not all cross, and between the same datacenters, are crossed by each pipeline for itself.
   std::vector<bool> shared;
 
-  // Per pipeline, where they have unlike numbers of micro-batches; empty: all alike. Then no boundary
+  // Per pipeline, where they have unlike numbers of microbatches; empty: all alike. Then no boundary
   // is shared.
   std::vector<int32_t> microbatches_each = {};
   // Whether passes that a policy has beside each other are co-executed (w, dualpipev), or else run
@@ -104,7 +104,7 @@ Shape shape_for(layout::ScheduleKind kind, int32_t positions, int32_t microbatch
 
 // What devices have memory for, counted as peak_in_flight counts: from F to B (or W).
 struct Memory {
-  std::vector<int32_t> in_flight;  // per position, in micro-batches of a stage; empty: any number
+  std::vector<int32_t> in_flight;  // per position, in microbatches of a stage; empty: any number
 };
 
 // What the devices of a Plan have room for beside weights, gradients and optimizer, or its
@@ -119,7 +119,7 @@ Memory memory_of(const plan::Plan& plan);
 //
 // Policies that follow rules in time (Varuna, Atlas) need to know how long things take, and so do
 // link orders of shared boundaries; without times a backward takes two forwards, a recomputation
-// one, and messages are free. Atlas keeps to the memory, if that holds one micro-batch; of the
+// one, and messages are free. Atlas keeps to the memory, if that holds one microbatch; of the
 // others check_memory says whether they do.
 inline constexpr int64_t kActionsMax = 50'000'000;
 Result<Schedule> build(const plan::Plan& plan);
@@ -135,7 +135,7 @@ plan::GivenSchedule to_given(const Schedule& schedule);
 Result<Schedule> from_given(const plan::GivenSchedule& given, const Shape& shape);
 
 // What must hold of any schedule: every stage runs F, then R where it recomputes, then B (or I, and
-// later W) of every micro-batch, once; backward of a micro-batch follows its F; one update per
+// later W) of every microbatch, once; backward of a microbatch follows its F; one update per
 // stage at the end, and where there are replicas the sums of gradients right before; every
 // computation that needs a message is preceded by its receive, every send by its computation; sends
 // and receives of a pair agree in order, activations and gradients each; every transfer over a
@@ -147,12 +147,12 @@ Status validate(const Schedule& schedule, const Shape& shape);
 // stage: 2 microbatch + (gradient).
 int64_t message_tag(const action::Action& action);
 
-// The largest number of micro-batches of a stage whose activations a rank holds at once: F opens, B
+// The largest number of microbatches of a stage whose activations a rank holds at once: F opens, B
 // or W closes. A rank with v stages counts each: v of them are as much as one of the undivided
 // stage. Between I and W only a part is needed, but all counts.
 std::vector<int64_t> peak_in_flight(const Schedule& schedule);
 
-// Bytes at the peak, of a device of each rank: state, activations of the micro-batches in flight,
+// Bytes at the peak, of a device of each rank: state, activations of the microbatches in flight,
 // the largest workspace of its stages, and [prefill].memory. A pair takes and frees activations layer
 // by layer, so that it needs those of a layer on top and not those of a stage.
 std::vector<Bytes> peak_memory(const plan::Plan& plan, const Schedule& schedule);

@@ -24,7 +24,7 @@ TEST(Schedule, GpipeRunsAllForwardsThenAllBackwards) {
             "1F0,1F1,1F2,1B0,1B1,1B2,1U\n");
 }
 
-// PipeDream-Flush with 3 stages and 4 micro-batches: 2, 1 and 0 forwards to warm up.
+// PipeDream-Flush with 3 stages and 4 microbatches: 2, 1 and 0 forwards to warm up.
 TEST(Schedule, OneForwardOneBackwardWarmsUpAndAlternates) {
   EXPECT_EQ(computations("1f1b", {3, 4, {}}),
             "0F0,0F1,0F2,0B0,0F3,0B1,0B2,0B3,0U\n"
@@ -50,7 +50,7 @@ TEST(Schedule, MessagesStandBesideTheirComputations) {
             "2RECV_F0,2F0,2B0,2SEND_B0,2U\n");
 }
 
-// GPipe keeps all M micro-batches everywhere; 1F1B at most P - s at stage s.
+// GPipe keeps all M microbatches everywhere; 1F1B at most P - s at stage s.
 TEST(Schedule, PeakInFlight) {
   EXPECT_THAT(peak_in_flight(*build(layout::ScheduleKind::kGpipe, {3, 7, {}})),
               ElementsAre(7, 7, 7));
@@ -130,7 +130,7 @@ plan::Plan plan_of_bytes(int64_t stages, Bytes state, Bytes workspace, Bytes act
   return plan;
 }
 
-// 1F1B keeps 4, 3, 2 and 1 micro-batches; of the workspace there is one, whatever is in flight.
+// 1F1B keeps 4, 3, 2 and 1 microbatches; of the workspace there is one, whatever is in flight.
 TEST(Schedule, PeakMemoryByHand) {
   const plan::Plan plan = plan_of_bytes(4, 10_GB, 2_GB, 3_GB);
   EXPECT_EQ(peak_memory(plan, *build(plan)), (std::vector<Bytes>{24_GB, 21_GB, 18_GB, 15_GB}));
@@ -164,7 +164,7 @@ TEST(Schedule, PeakMemoryOfTwoStagesPerRankByHand) {
   }
   const Schedule schedule = *build(plan);
   ASSERT_EQ(schedule, *build(layout::ScheduleKind::kInterleaved, shape));
-  // Rank 0 has stages 0 and 2: both micro-batches pass stage 0, then stage 2, before any comes
+  // Rank 0 has stages 0 and 2: both microbatches pass stage 0, then stage 2, before any comes
   // back.
   EXPECT_EQ(peak_memory(plan, schedule)[0], 20_GB + 7_GB + 2 * 1_GB + 2 * 100_GB);
 }
@@ -186,7 +186,7 @@ TEST(Schedule, WhatDoesNotFitIsInfeasibleAndSaysWhy) {
   const Status too_many = check_memory(activations, *build(activations));
   ASSERT_FALSE(too_many);
   EXPECT_THAT(too_many.error().text(),
-              HasSubstr("activations of 100 micro-batches in flight, 100 GB"));
+              HasSubstr("activations of 100 microbatches in flight, 100 GB"));
   EXPECT_THAT(too_many.error().text(), HasSubstr("recompute = \"full\""));
 }
 

@@ -31,7 +31,7 @@ std::vector<std::string> drawn(const trace::Trace& trace) {
   return out;
 }
 
-// Two pipelines of two stages, two micro-batches each, GPipe; F = 1, B = 2, the cell's link is
+// Two pipelines of two stages, two microbatches each, GPipe; F = 1, B = 2, the cell's link is
 // taken for 2 and is 3 away; it carries the pipelines in turn. Ranks 0 and 1 are stage 0 of
 // pipelines 0 and 1, ranks 2 and 3 stage 1. Pipeline 1 is released at 1.
 //
@@ -152,7 +152,7 @@ TEST(SharedLinks, EveryTransferOnce) {
   EXPECT_THAT(complaint([](Schedule& s) {
                 s.links[2].transfers[1] = {0, 0};
               }),
-              HasSubstr("from stage 1 to stage 0 carries micro-batch 0 of pipeline 0 twice"));
+              HasSubstr("from stage 1 to stage 0 carries microbatch 0 of pipeline 0 twice"));
   for (const Transfer& strange :
        std::vector<Transfer>{{2, 0}, {-1, 0}, {0, 2}, {0, -1}, {2'000'000'000, 2'000'000'000}}) {
     EXPECT_THAT(complaint([&](Schedule& s) { s.links[0].transfers[0] = strange; }),

@@ -18,7 +18,7 @@ namespace tombolo::schedule {
 struct Schedule;
 struct Shape;
 
-// Of one stage and one micro-batch.
+// Of one stage and one microbatch.
 struct StageDurations {
   SimDuration forward;
   SimDuration backward_input;   // I; B takes both
@@ -26,7 +26,7 @@ struct StageDurations {
   SimDuration recompute;
 
   SimDuration backward() const { return backward_input + backward_weight; }
-  SimDuration of(action::ActionKind kind) const;  // 0 for what is no computation on a micro-batch
+  SimDuration of(action::ActionKind kind) const;  // 0 for what is no computation on a microbatch
 };
 
 // Of a forward of one stage beside a backward of another, from the start of the pair.

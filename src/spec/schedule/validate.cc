@@ -33,7 +33,7 @@ class Positions {
                    (static_cast<size_t>(shape_.microbatches) + 1),
                kNowhere);
   }
-  // Of actions of this rank's stages, with a micro-batch of the shape or none (-1).
+  // Of actions of this rank's stages, with a microbatch of the shape or none (-1).
   uint32_t& of(const Action& action) { return at_[index(action)]; }
   uint32_t of(const Action& action) const { return at_[index(action)]; }
   bool has(const Action& action) const { return of(action) != kNowhere; }
@@ -71,7 +71,7 @@ Status locate(const Schedule& schedule, const Shape& shape, size_t rank, Positio
       return wrong(" does not belong into an iteration");
     }
     if (of_iteration(action.kind) && action.microbatch != -1) {
-      return wrong(" belongs to no micro-batch");
+      return wrong(" belongs to no microbatch");
     }
     if (action.kind == kUpdate) {
       if (i + chunks < order.size()) return wrong(" must be the last action");
@@ -81,7 +81,7 @@ Status locate(const Schedule& schedule, const Shape& shape, size_t rank, Positio
         return wrong(" must come right before the update");
       }
     } else if (action.microbatch < 0 || action.microbatch >= microbatches) {
-      return wrong(fmt::format(": there are micro-batches 0 to {}", microbatches - 1));
+      return wrong(fmt::format(": there are microbatches 0 to {}", microbatches - 1));
     }
     if (action::is_communication(action.kind) && !shape.crosses(boundary_of(action))) {
       return wrong(" has no stage at the other end");
@@ -106,7 +106,7 @@ Status locate(const Schedule& schedule, const Shape& shape, size_t rank, Positio
 // Whether neighbouring stages of one rank hand over to each other, or are of two copies.
 enum class Copies { kOne, kTwo };
 
-// One micro-batch on one stage: everything is there, and each step follows what it needs.
+// One microbatch on one stage: everything is there, and each step follows what it needs.
 Status check_microbatch(const Positions& at, const Shape& shape, Copies copies, size_t rank,
                         int32_t stage, int32_t microbatch) {
   const bool from_previous = shape.crosses(stage - 1);
@@ -277,7 +277,7 @@ Status check_links(const Schedule& schedule, const Shape& shape) {
     seen.assign(transfers, false);
     for (const Transfer& transfer : link.transfers) {
       const auto wrong_transfer = [&](const char* how) {
-        return wrong(fmt::format("{} carries micro-batch {} of pipeline {}{}", name_of(link),
+        return wrong(fmt::format("{} carries microbatch {} of pipeline {}{}", name_of(link),
                                  transfer.microbatch, transfer.replica, how));
       };
       const int64_t pipeline =

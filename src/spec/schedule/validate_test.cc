@@ -38,7 +38,7 @@ auto swapped(const char* one, const char* other) {
   return [=](Order& order) { std::iter_swap(find(order, one), find(order, other)); };
 }
 
-// Two stages; pipeline 0 has three micro-batches and pipeline 1 one.
+// Two stages; pipeline 0 has three microbatches and pipeline 1 one.
 TEST(Validate, PipelinesMayHaveUnlikeNumbersOfMicrobatches) {
   for (const std::string& name : layout::schedule_names()) {
     Shape shape = shape_for(*layout::find_schedule(name), 2, 3);
@@ -56,8 +56,7 @@ TEST(Validate, PipelinesMayHaveUnlikeNumbersOfMicrobatches) {
     EXPECT_EQ(forwards(1), shape.chunks) << name;
     Schedule broken = *schedule;
     broken.ranks[1][0].microbatch = 1;
-    EXPECT_THAT(validate(broken, shape).error().text(),
-                HasSubstr("there are micro-batches 0 to 0"));
+    EXPECT_THAT(validate(broken, shape).error().text(), HasSubstr("there are microbatches 0 to 0"));
   }
 }
 
@@ -105,8 +104,8 @@ TEST(Validate, WorkThatDoesNotBelongHere) {
   EXPECT_THAT(complaint(also("2F0")), HasSubstr("2F0 belongs to another stage"));
   EXPECT_THAT(complaint(also("1E")), HasSubstr("1E does not belong into an iteration"));
   EXPECT_THAT(complaint(also("1C")), HasSubstr("1C does not belong into an iteration"));
-  EXPECT_THAT(complaint(also("1F2")), HasSubstr("1F2: there are micro-batches 0 to 1"));
-  EXPECT_THAT(complaint(also("1F")), HasSubstr("1F: there are micro-batches 0 to 1"));
+  EXPECT_THAT(complaint(also("1F2")), HasSubstr("1F2: there are microbatches 0 to 1"));
+  EXPECT_THAT(complaint(also("1F")), HasSubstr("1F: there are microbatches 0 to 1"));
   EXPECT_THAT(complaint(also("1U")), HasSubstr("1U must be the last action"));
   EXPECT_THAT(complaint(also("2R0"), 2), HasSubstr("2R0: this stage does not recompute"));
 }
@@ -136,7 +135,7 @@ TEST(Validate, WrongOrders) {
 }
 
 TEST(Validate, PairsThatDisagree) {
-  // Rank 1 takes micro-batch 1 first, in itself soundly; rank 0 sends 0 first.
+  // Rank 1 takes microbatch 1 first, in itself soundly; rank 0 sends 0 first.
   const auto turned = [](Order& order) {
     for (action::Action& action : order) {
       const bool forward = action.kind == action::ActionKind::kForward ||

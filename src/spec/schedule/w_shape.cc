@@ -11,9 +11,9 @@ struct Position {
   std::vector<Pair> pairs;
 };
 
-// In slots: micro-batch i enters every second one, goes down the positions and back up, which takes
+// In slots: microbatch i enters every second one, goes down the positions and back up, which takes
 // 2 P slots, and its backward follows the same way. So each slot of a position holds at most one
-// forward and one backward; they meet where the backward of micro-batch i enters with the forward
+// forward and one backward; they meet where the backward of microbatch i enters with the forward
 // of i + P. The forward of such a pair comes first.
 Position order_position(const Shape& shape, int32_t position) {
   const int32_t down = position;

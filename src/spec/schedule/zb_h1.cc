@@ -4,8 +4,8 @@
 
 namespace tombolo::schedule {
 
-// As 1F1B, with the input half in place of the backward. The weight half of micro-batch i follows
-// the input half of micro-batch i + s at stage s, so that every stage holds as much as the first
+// As 1F1B, with the input half in place of the backward. The weight half of microbatch i follows
+// the input half of microbatch i + s at stage s, so that every stage holds as much as the first
 // one and gradients start on their way up as early as they can.
 std::vector<Order> zb_h1(const Shape& shape, const Times&) {
   std::vector<Order> orders;

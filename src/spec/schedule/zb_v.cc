@@ -7,7 +7,7 @@ namespace {
 
 using action::ActionKind;
 
-// The order of one position, action by action. Micro-batches beyond the last are left out, so that
+// The order of one position, action by action. Microbatches beyond the last are left out, so that
 // few of them are ordered as many would be.
 class Writer {
  public:

@@ -147,7 +147,7 @@ void check(const Interval& interval) {
   CHECK(interval.rank >= 0 && interval.iteration >= 0 && interval.bytes >= 0,
         "rank {} has {} bytes in iteration {}", interval.rank, interval.bytes, interval.iteration);
   CHECK(interval.action.stage >= 0 && interval.action.microbatch >= -1,
-        "an action of stage {} and micro-batch {}", interval.action.stage,
+        "an action of stage {} and microbatch {}", interval.action.stage,
         interval.action.microbatch);
 }
 

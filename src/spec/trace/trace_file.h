@@ -40,7 +40,7 @@ std::string to_perfetto(const Trace& trace);
 //
 //   provenance,iteration,lane,rank,peer,stage,kind,microbatch,start_ns,end_ns,bytes
 //
-// Empty cells: no peer (compute) and no micro-batch. Where there are nodes of a graph, a last
+// Empty cells: no peer (compute) and no microbatch. Where there are nodes of a graph, a last
 // column "name", in quotes.
 std::string to_csv(const Trace& trace);
 

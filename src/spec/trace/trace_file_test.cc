@@ -200,7 +200,7 @@ TEST(TraceFile, WhatIsWrittenCanBeRead) {
   EXPECT_DEATH(written({.rank = 3, .start = {7}, .end = {5}}), "rank 3 is at work from 7 to 5 ns");
   EXPECT_DEATH(written({.rank = -3}), "rank -3 has 0 bytes in iteration 0");
   EXPECT_DEATH(written({.action = {action::ActionKind::kForward, -1, 0}}),
-               "an action of stage -1 and micro-batch 0");
+               "an action of stage -1 and microbatch 0");
 }
 
 }  // namespace

@@ -18,8 +18,8 @@ using geo::MixedResult;
 using geo::MixedStage;
 
 std::string choice_text(const MixedPlan& plan) {
-  return fmt::format("data {}, micro-batch {} ({} per pipeline), recompute {}, zero {}", plan.data,
-                     plan.micro_batch, plan.micro_batches, to_name(plan.recompute), plan.zero);
+  return fmt::format("data {}, microbatch {} ({} per pipeline), recompute {}, zero {}", plan.data,
+                     plan.micro_batch, plan.microbatches, to_name(plan.recompute), plan.zero);
 }
 
 void print_best(std::ostream& out, const MixedPlan& best) {
@@ -88,7 +88,7 @@ Value::Table parallelism_json(const MixedPlan& plan) {
   table.emplace_back("layers_per_stage", std::move(layers));
   table.emplace_back("datacenter_per_stage", std::move(where));
   table.emplace_back("micro_batch", plan.micro_batch);
-  table.emplace_back("micro_batches", plan.micro_batches);
+  table.emplace_back("micro_batches", plan.microbatches);
   table.emplace_back("recompute", std::string(to_name(plan.recompute)));
   return table;
 }

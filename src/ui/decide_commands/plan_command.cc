@@ -114,7 +114,7 @@ Value::Table parallelism_json(const RankedPlan& plan) {
           {"schedule", std::string(to_name(plan.job.parallelism.schedule))},
           {"layers_per_stage", layers},
           {"micro_batch", c.micro_batch},
-          {"micro_batches", c.micro_batches()},
+          {"micro_batches", c.microbatches()},
           {"recompute", std::string(to_name(c.recompute))}};
 }
 
@@ -276,7 +276,7 @@ Result<plan::Plan> simulatable(const plan::Job& job) {
 }
 
 std::optional<Seconds> simulated_time(const plan::Job& job) {
-  constexpr double kPassesMax = 500'000;  // of micro-batches through stages: some two seconds
+  constexpr double kPassesMax = 500'000;  // of microbatches through stages: some two seconds
   const Result<plan::Plan> plan = cost::make_plan(job);
   if (!plan) return {};
   const double passes =

@@ -35,11 +35,11 @@ double sequences_per_s(const SelectionJob& job, const SelectionRow& row) {
 // What an iteration is, in every row.
 std::string batch_text(const SelectionJob& job) {
   const SelectionSetting& setting = job.setting;
-  if (!setting.micro_batches_together) {
-    return fmt::format("{} micro-batches per pipeline", setting.micro_batches);
+  if (!setting.microbatches_together) {
+    return fmt::format("{} microbatches per pipeline", setting.microbatches);
   }
   return fmt::format("{} sequences per iteration",
-                     *setting.micro_batches_together * job.micro_batch);
+                     *setting.microbatches_together * job.micro_batch);
 }
 
 void print_row(std::ostream& out, const SelectionJob& job, const SelectionRow& row,
@@ -52,7 +52,7 @@ void print_row(std::ostream& out, const SelectionJob& job, const SelectionRow& r
   }
   const std::string cost = job.priced ? brief(row.cost) : std::string("-");
   out << fmt::format("{:>2}{:>5}{:>10}{:>6}{:>10}{:>11}{:>10}{:>10.4g}{:>7}{:>7}{:>10}  {}\n", mark,
-                     row.cells, row.pipelines, row.micro_batches, brief(row.pipeline),
+                     row.cells, row.pipelines, row.microbatches, brief(row.pipeline),
                      brief(row.all_reduce), brief(row.total()), sequences_per_s(job, row),
                      row.used_gpus, row.unused_gpus, cost, partitions);
 }
@@ -96,9 +96,8 @@ void print_text(std::ostream& out, const std::string& name, const SelectionJob& 
   }
   if (found.beyond) print_row(out, job, *found.beyond, "+");
   if (skipped > 0) out << fmt::format("  {} rows of fewer cells: --json\n", skipped);
-  out << fmt::format(
-      "  laws: {}, {}; M: micro-batches of a pipeline; per s: sequences; {:.0f} ms\n",
-      job.pipeline_law, job.allreduce_law, 1000 * wall);
+  out << fmt::format("  laws: {}, {}; M: microbatches of a pipeline; per s: sequences; {:.0f} ms\n",
+                     job.pipeline_law, job.allreduce_law, 1000 * wall);
   for (const std::string& note : job.notes) out << "  note: " << note << "\n";
 }
 
@@ -112,8 +111,8 @@ Value::Table row_json(const SelectionJob& job, const SelectionRow& row) {
   const auto if_feasible = [&](double number) { return row.feasible ? Value(number) : Value(); };
   Value::Table out{{"cells", row.cells},
                    {"pipelines", row.pipelines},
-                   {"micro_batches", row.micro_batches},
-                   {"sequences", row.all_micro_batches * job.micro_batch},
+                   {"micro_batches", row.microbatches},
+                   {"sequences", row.all_microbatches * job.micro_batch},
                    {"partitions", partitions},
                    {"pipeline_s", if_feasible(row.pipeline.value)},
                    {"allreduce_s", if_feasible(row.all_reduce.value)},
@@ -133,9 +132,9 @@ Value::Table to_json(const SelectionJob& job, const SelectionResult& found, doub
   for (const std::string& note : job.notes) notes.push_back(note);
   const SelectionRow& chosen = found.rows[found.chosen];
   // One of the two is the same in all rows.
-  const std::optional<int64_t> together = job.setting.micro_batches_together;
+  const std::optional<int64_t> together = job.setting.microbatches_together;
   const Value global_batch = together ? Value(*together * job.micro_batch) : Value();
-  const Value each = together ? Value() : Value(job.setting.micro_batches);
+  const Value each = together ? Value() : Value(job.setting.microbatches);
   return {{"provenance", "predicted"},
           {"partitions", job.setting.partitions},
           {"global_batch", global_batch},
@@ -176,10 +175,10 @@ Status select(const SelectCommandOptions& options, std::ostream& out) {
         "subsets are too many");
   }
   const SelectionRow& chosen = found.rows[found.chosen];
-  if (chosen.all_micro_batches % chosen.pipelines != 0) {
-    job.notes.push_back(fmt::format(
-        "{} micro-batches over {} pipelines: some run {}, the others {}", chosen.all_micro_batches,
-        chosen.pipelines, chosen.micro_batches, chosen.micro_batches - 1));
+  if (chosen.all_microbatches % chosen.pipelines != 0) {
+    job.notes.push_back(fmt::format("{} microbatches over {} pipelines: some run {}, the others {}",
+                                    chosen.all_microbatches, chosen.pipelines, chosen.microbatches,
+                                    chosen.microbatches - 1));
   }
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   if (options.json) {

@@ -21,7 +21,7 @@ plan::Job folded(const plan::Job& job, layout::ScheduleKind schedule) {
 
 Result<sim::Simulation> simulate_folded(const plan::Job& job,
                                         const std::optional<plan::LayerPair>& layer) {
-  constexpr double kPassesMax = 500'000;  // of micro-batches through stages: some two seconds
+  constexpr double kPassesMax = 500'000;  // of microbatches through stages: some two seconds
   plan::Plan plan = TRY(cost::make_plan(job));
   if (layer) plan.pairs = plan::pair_costs(plan, *layer);
   TRY(schedule::check_memory(plan, TRY(schedule::build(plan))));
@@ -57,7 +57,7 @@ std::optional<WithStrands> with_strands(const plan::Job& job) {
     if (apart && seconds(apart->iteration) <= time) {
       with.obstacle = fmt::format(
           "schedule {} takes {} with its pairs and {} without: the next rank waits for both of a "
-          "pair, and few micro-batches make up for it",
+          "pair, and few microbatches make up for it",
           row.name, brief(time), brief(seconds(apart->iteration)));
       continue;
     }

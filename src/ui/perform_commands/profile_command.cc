@@ -36,7 +36,7 @@ Status profile(const ProfileOptions& options, std::ostream& out) {
     const plan::MeasuredStage& stage = hardware.stages[s];
     out << fmt::format(
         "  stage {}: forward {} (+- {}), backward {} (+- {}), of it weights {}, update {}; {} "
-        "micro-batches\n",
+        "microbatches\n",
         s, brief(stage.cost.forward), brief(0.5 * stage.forward_spread), brief(stage.cost.backward),
         brief(0.5 * stage.backward_spread), brief(stage.cost.backward_weight.value_or(0_s)),
         brief(stage.cost.update), stage.samples);

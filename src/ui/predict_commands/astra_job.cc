@@ -111,7 +111,7 @@ Result<astra::AstraAnswer> run_retargeted(const chakra::RetargetOptions& retarge
 
 std::string JobAnswer::brief(const astra::AstraAnswer& answer) const {
   std::string text = fmt::format(
-      "note: {} micro-batches per pipeline; {} ranks make {} collectives, {} computations and {} "
+      "note: {} microbatches per pipeline; {} ranks make {} collectives, {} computations and {} "
       "messages; {} were simulated",
       microbatches, answer.npus, run.count.collectives, run.count.computations, run.count.messages,
       answer.report.ranks.size());

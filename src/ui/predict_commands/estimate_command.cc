@@ -42,7 +42,7 @@ void print_parts(std::ostream& out, const Estimate& e) {
   }
 }
 
-// "tensor 8, pipeline 4, data 2 (in the network); 8 micro-batches of 1"
+// "tensor 8, pipeline 4, data 2 (in the network); 8 microbatches of 1"
 void print_layout(std::ostream& out, const Estimate& e) {
   const auto inside = [](const cost::DegreeSplit& grid) {
     if (grid.network == 1) return fmt::format("{}", grid.degree());
@@ -54,18 +54,18 @@ void print_layout(std::ostream& out, const Estimate& e) {
                      inside(e.layout.pipeline), inside(e.layout.data));
   if (c.context > 1) out << fmt::format(", context {}", inside(e.layout.context));
   if (c.expert > 1) out << fmt::format(", expert {}", inside(e.layout.expert));
-  out << fmt::format(", virtual stages {}; {} micro-batches of {}\n", c.virtual_stages,
-                     e.micro_batches, c.micro_batch);
+  out << fmt::format(", virtual stages {}; {} microbatches of {}\n", c.virtual_stages,
+                     e.microbatches, c.micro_batch);
 }
 
-// "pipeline 3 (oregon 2, paris 1), data 2; 8 micro-batches of 1"; tensor degrees stand with stages.
+// "pipeline 3 (oregon 2, paris 1), data 2; 8 microbatches of 1"; tensor degrees stand with stages.
 void print_layout_apart(std::ostream& out, const Estimate& e) {
   const cost::Configuration& c = e.configuration;
   out << fmt::format("  pipeline {} ({}), data {}", c.pipeline,
                      command::way_text(e.stages_apart->stages), c.data);
   if (c.context > 1) out << fmt::format(", context {}", c.context);
   if (c.expert > 1) out << fmt::format(", expert {}", c.expert);
-  out << fmt::format("; {} micro-batches of {}\n", e.micro_batches, c.micro_batch);
+  out << fmt::format("; {} microbatches of {}\n", e.microbatches, c.micro_batch);
 }
 
 // "a100-80g", "2 kinds"
@@ -155,7 +155,7 @@ Value::Table parallelism_json(const Estimate& e) {
     return {{"tensor", grid_json(e.layout.tensor)}, {"pipeline", grid_json(e.layout.pipeline)},
             {"data", grid_json(e.layout.data)},     {"context", grid_json(e.layout.context)},
             {"expert", grid_json(e.layout.expert)}, {"virtual_stages", c.virtual_stages},
-            {"micro_batches", e.micro_batches}};
+            {"micro_batches", e.microbatches}};
   }
   const auto degree = [](int64_t number) { return Value(Value::Table{{"degree", number}}); };
   Value::Array tensors;
@@ -166,7 +166,7 @@ Value::Table parallelism_json(const Estimate& e) {
           {"context", degree(c.context)},
           {"expert", degree(c.expert)},
           {"virtual_stages", c.virtual_stages},
-          {"micro_batches", e.micro_batches}};
+          {"micro_batches", e.microbatches}};
 }
 
 Value::Table to_json(const plan::Job& job, const Estimate& e) {

@@ -66,7 +66,7 @@ Result<ChosenPolicy> adjust(const plan::Plan& plan, const std::string& trace_fil
 
 // ---- text ----
 
-std::string micro_batches(const ScheduleCandidate& candidate) {
+std::string microbatches(const ScheduleCandidate& candidate) {
   return candidate.in_flight ? fmt::format("{:.3g}", *candidate.in_flight) : "-";
 }
 
@@ -77,7 +77,7 @@ void print_candidate(std::ostream& out, const ScheduleCandidate& candidate, cons
   std::string note = candidate.obstacle;
   if (candidate.splits && note.empty()) note = "backwards in halves";
   out << fmt::format("{:>2}{:>10}{:>11}{:>11}  {}{}\n", mark, time(candidate.iteration),
-                     time(candidate.makespan), micro_batches(candidate), candidate.name,
+                     time(candidate.makespan), microbatches(candidate), candidate.name,
                      note.empty() ? "" : ": " + note);
 }
 

@@ -85,7 +85,7 @@ void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation
       plan.replicas() > 1 ? fmt::format(" x {} pipelines", plan.replicas()) : "";
   const bool sharded = plan.devices() > std::ssize(plan.ranks);
   out << fmt::format(
-      "{}: {} stages{}{}, {} micro-batches, schedule {}{}\n", plan.name, plan.stages.size(),
+      "{}: {} stages{}{}, {} microbatches, schedule {}{}\n", plan.name, plan.stages.size(),
       pipelines, sharded ? fmt::format(" on {} devices", plan.devices()) : "", plan.microbatches(),
       plan.schedule_name(), has_pairs(plan) ? ", overlapped F&B" : "");
   out << command::iteration_line(trace::Provenance::kPredicted, seconds(simulation.iteration),

@@ -130,7 +130,7 @@ void print_beside(std::ostream& out, const plan::Job& job, const StrandAnswer& a
 
 void print_text(std::ostream& out, const plan::Job& job, const StrandAnswer& a) {
   out << fmt::format("{}: {}\n", job.name, strand_headline(job, a));
-  out << "predicted, the forward pass of one micro-batch beside the backward pass of another:\n\n";
+  out << "predicted, the forward pass of one microbatch beside the backward pass of another:\n\n";
   print_times(out, a);
   print_gain(out, a);
   for (const auto& row : exposure_rows(a.exposure)) {
@@ -259,7 +259,7 @@ command::Command add_strand(CLI::App& app) {
   auto options = std::make_shared<StrandCommandOptions>();
   CLI::App* words = app.add_subcommand(
       "strand",
-      "the forward pass of one micro-batch beside the backward pass of another, operator "
+      "the forward pass of one microbatch beside the backward pass of another, operator "
       "by operator");
   words->add_option("job", options->job, "job file (TOML) or Plan (JSON)")->required();
   words->add_option("--beside", options->beside,

@@ -70,8 +70,7 @@ std::string strand_page(const StrandCommandOptions& options, const plan::Job& jo
                         const StrandAnswer& a) {
   report::StreamChartPage page;
   page.title = "Strands of " + job.name;
-  page.summary =
-      strand_headline(job, a) + "; forward of one micro-batch beside backward of another";
+  page.summary = strand_headline(job, a) + "; forward of one microbatch beside backward of another";
   page.cards = {{"Gain", fmt::format("{:.3f}", a.expected_gain()),
                  fmt::format("above {:.3f} in 19 cases of 20", a.gain.low)},
                 {"A layer, both ways", brief(Seconds{a.paired}),

@@ -59,7 +59,7 @@ Value model_facts(const Plan& plan) {
 Value training_facts(const Plan& plan) {
   Facts facts("Training");
   facts.add("global batch", fmt::format("{} sequences", plan.training.global_batch));
-  facts.add("micro-batch", fmt::format("{} sequences", plan.training.micro_batch));
+  facts.add("microbatch", fmt::format("{} sequences", plan.training.micro_batch));
   facts.add("precision", std::string(to_name(plan.training.precision)));
   facts.add("recompute", std::string(to_name(plan.training.recompute)));
   facts.add("learning rate",
@@ -90,12 +90,12 @@ Value parallelism_facts(const Plan& plan) {
     facts.add("WAN",
               fmt::format("shared in time by cells of {} pipelines", p.pipelines_per_cell()));
   }
-  facts.add("micro-batches",
+  facts.add("microbatches",
             fmt::format("{}{}", plan.microbatches(), p.data > 1 ? " per pipeline" : ""));
   facts.add("tensor", p.tensor);
   if (p.virtual_stages > 1) facts.add("virtual stages", p.virtual_stages);
   facts.add("ranks", static_cast<int64_t>(plan.ranks.size()));
-  facts.add("bytes between stages", brief(plan.boundary) + " per micro-batch");
+  facts.add("bytes between stages", brief(plan.boundary) + " per microbatch");
   return facts.take();
 }
 
@@ -180,7 +180,7 @@ std::string summary(const Plan& plan) {
   const std::string pipelines =
       plan.replicas() > 1 ? fmt::format("{} pipelines of {} {}", plan.replicas(), count, stages)
                           : fmt::format("{} pipeline {}", count, stages);
-  return fmt::format("{}{} on {} · {} micro-batches{}, {}", what, pipelines, places,
+  return fmt::format("{}{} on {} · {} microbatches{}, {}", what, pipelines, places,
                      plan.microbatches(), plan.replicas() > 1 ? " each" : "", plan.schedule_name());
 }
 

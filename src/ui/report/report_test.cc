@@ -17,7 +17,7 @@ using trace::Lane;
 using trace::Provenance;
 using trace::Trace;
 
-// Two ranks and one micro-batch. An iteration of `f`: forward 0 in [0, f), the activation on its
+// Two ranks and one microbatch. An iteration of `f`: forward 0 in [0, f), the activation on its
 // way in [f, f + 5), forward 1 in [f + 5, f + 15). So it takes f + 15 ns.
 void add_iteration(Trace& trace, int64_t iteration, int64_t at, int64_t f) {
   trace.intervals.push_back(

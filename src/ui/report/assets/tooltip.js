@@ -7,7 +7,7 @@ function describe_item(item, trace) {
   const link = item.lane.kind === "link", sums = item.action.kind === "REDUCE_GRAD";
   const name = link ? {SEND_F: "Activations", SEND_B: "Gradients"}[item.action.kind] || kind.name : kind.name;
   const rows = [["action", item.action.text]];
-  if (item.action.microbatch >= 0) rows.push(["micro-batch", String(item.action.microbatch)]);
+  if (item.action.microbatch >= 0) rows.push(["microbatch", String(item.action.microbatch)]);
   rows.push([link ? "link" : "rank", item.lane.label + (item.lane.detail ? " · " + item.lane.detail : "")]);
   rows.push(["iteration", String(item.iteration)]);
   rows.push(["start", "+" + time_text(item.after, 5)]);

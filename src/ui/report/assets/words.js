@@ -76,7 +76,7 @@ const kChunkColors = 6;
 
 const kKindNames = Object.keys(kKinds);
 
-// A node of a graph: its name, and its chunk in place of a micro-batch.
+// A node of a graph: its name, and its chunk in place of a microbatch.
 function parse_node({name, kind, chunk}) {
   const drawn = kind === "chunk" ? kind + chunk % kChunkColors : kind;
   return {text: name, node: true, stage: -1, kind: drawn, number: kKindNames.indexOf(drawn), microbatch: chunk};
