@@ -36,7 +36,7 @@ using namespace tombolo::schedule_search;
 namespace {
 
 struct Instance {
-  Shape shape;
+  PipelineShape shape;
   Times times;
   Memory memory;
 };
@@ -55,7 +55,7 @@ Found search(const Instance& instance, bool split, bool right_before = true) {
   for (const LowerBound& bound : found->bounds) {
     CHECK(bound.value <= found->makespan, "{} ns below: {}", found->makespan.ns, bound.reason);
   }
-  for (const Candidate& other : found->tried) {
+  for (const TriedSchedule& other : found->tried) {
     CHECK(!other.fits || other.makespan >= found->makespan, "{} is better", other.name);
   }
   const std::vector<int64_t> peaks = peak_in_flight(found->schedule);

@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   uint32_t carried = 0;
   for (uint32_t first = 0, step = 1; first < packet.segments; step = step * 2 + 1) {
     const uint32_t last = step < packet.segments - first ? first + step : packet.segments;
-    const Slice slice = cut(frame, packet, first, last);
+    const PacketSlice slice = cut(frame, packet, first, last);
     std::vector<uint8_t> bytes(slice.head().begin(), slice.head().end());
     bytes.insert(bytes.end(), slice.payload.begin(), slice.payload.end());
     const Packet again = parse_packet(bytes);

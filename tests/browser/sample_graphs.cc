@@ -65,7 +65,8 @@ Result<trace::Trace> sample_graphs(bool collapsed) {
   graph::Graphs graphs;
   const int32_t count = collapsed ? 1 : topology.npus();
   for (int32_t rank = 0; rank < count; ++rank) graphs.push_back(rank_graph(rank, !collapsed));
-  const astra::Workload workload = TRY(astra::make_workload(graphs, {}, topology, settings, true));
+  const astra::RankPrograms workload =
+      TRY(astra::make_workload(graphs, {}, topology, settings, true));
   astra::AstraLedger ledger;
   astra::AstraRecorder recorder({.ranks_max = 4});
   astra::MachineOptions machine;

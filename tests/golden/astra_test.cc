@@ -69,7 +69,7 @@ Result<AstraAnswer> answer_of_files(const WorkloadFiles& files, const std::strin
                                     const std::string& system, const Way& way) {
   const network::Topology topology = TRY(network::parse_topology(network, "network.yml"));
   const SystemSettings settings = TRY(parse_system(system, "system.json"));
-  const Workload workload = TRY(read_workload(files, topology, settings));
+  const RankPrograms workload = TRY(read_workload(files, topology, settings));
   return run_astra(topology, settings, workload, way.machine, way.collapse);
 }
 

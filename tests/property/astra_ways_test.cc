@@ -158,7 +158,7 @@ class RandomSystem {
 
 // Observers change nothing, order of events included.
 void unwatched_is_the_same(const network::Topology& topology, const RandomSystem& system,
-                           const Workload& workload, const MachineOptions& options,
+                           const RankPrograms& workload, const MachineOptions& options,
                            const AstraAnswer& watched) {
   const auto unwatched = run_astra(topology, system.settings, workload, options, false);
   ASSERT_TRUE(unwatched);

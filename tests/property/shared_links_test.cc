@@ -50,7 +50,7 @@ void imagine_transfers(Random& random, Toy& toy) {
 }
 
 // Any order of the links in which everybody can finish, and any releases.
-void shuffle(Random& random, const schedule::Shape& shape, schedule::Schedule& schedule) {
+void shuffle(Random& random, const schedule::PipelineShape& shape, schedule::Schedule& schedule) {
   do {
     schedule::order_links_by(
         [&](int32_t replica, size_t n) {
@@ -86,7 +86,7 @@ TEST(SharedLinks, SimulatorAgreesWithTheLongestPath) {
     Toy toy = random_toy(random);
     imagine_transfers(random, toy);
     const plan::Plan plan = toy_plan(toy);
-    const schedule::Shape shape = schedule::shape_of(plan);
+    const schedule::PipelineShape shape = schedule::shape_of(plan);
     const schedule::Times times = schedule::times_of(plan);
     schedule::Schedule schedule = *schedule::build(plan);
     if (random.below(4) > 0) shuffle(random, shape, schedule);
@@ -130,7 +130,7 @@ TEST(SharedLinks, NoTwoTransfersOfACellOverlap) {
       }
     }
     const plan::Plan plan = toy_plan(toy);
-    const schedule::Shape shape = schedule::shape_of(plan);
+    const schedule::PipelineShape shape = schedule::shape_of(plan);
     const schedule::Times times = schedule::times_of(plan);
     const schedule::Schedule schedule = *schedule::build(plan);
     const sim::Simulation simulation = *sim::simulate(plan, {.iterations = 2});

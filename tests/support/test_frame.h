@@ -73,7 +73,7 @@ struct TestFrame {
   }
 };
 
-inline std::vector<uint8_t> joined(const Slice& slice) {
+inline std::vector<uint8_t> joined(const PacketSlice& slice) {
   std::vector<uint8_t> out(slice.head().begin(), slice.head().end());
   out.insert(out.end(), slice.payload.begin(), slice.payload.end());
   return out;

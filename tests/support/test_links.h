@@ -13,7 +13,8 @@ namespace tombolo::schedule {
 // says which of the pipelines' n-th transfers goes first (the smallest; equal ones by pipeline).
 using TransferRank = std::function<double(int32_t replica, size_t n)>;
 
-inline void order_links_by(const TransferRank& rank, const Shape& shape, Schedule& schedule) {
+inline void order_links_by(const TransferRank& rank, const PipelineShape& shape,
+                           Schedule& schedule) {
   schedule.links.clear();
   for (int32_t boundary = 0; boundary + 1 < shape.stages; ++boundary) {
     if (!shape.shares(boundary)) continue;
@@ -44,12 +45,12 @@ inline void order_links_by(const TransferRank& rank, const Shape& shape, Schedul
 }
 
 // The pipelines of a cell in turn.
-inline void take_turns(const Shape& shape, Schedule& schedule) {
+inline void take_turns(const PipelineShape& shape, Schedule& schedule) {
   order_links_by([](int32_t, size_t n) { return static_cast<double>(n); }, shape, schedule);
 }
 
 // All of the first pipeline, then all of the next.
-inline void one_after_the_other(const Shape& shape, Schedule& schedule) {
+inline void one_after_the_other(const PipelineShape& shape, Schedule& schedule) {
   order_links_by([](int32_t replica, size_t) { return static_cast<double>(replica); }, shape,
                  schedule);
 }

@@ -17,12 +17,13 @@ struct Ways {
   std::vector<SimDuration> backward;                       // B, or I
 };
 
-SimDuration between(const schedule::Shape& shape, const schedule::Times& times, int32_t boundary) {
+SimDuration between(const schedule::PipelineShape& shape, const schedule::Times& times,
+                    int32_t boundary) {
   if (!shape.crosses(boundary)) return {};
   return times.transfer_over(boundary) + times.latency_over(boundary);
 }
 
-Ways ways_of(const schedule::Shape& shape, const schedule::Times& times, bool split) {
+Ways ways_of(const schedule::PipelineShape& shape, const schedule::Times& times, bool split) {
   const auto stages = static_cast<size_t>(shape.stages);
   Ways ways;
   for (auto* each : {&ways.to_forward, &ways.to_backward, &ways.after_forward, &ways.after_backward,
@@ -72,7 +73,7 @@ std::vector<SimDuration> savings_of(const schedule::Times& times) {
 
 class Bounds {
  public:
-  Bounds(const schedule::Shape& shape, const schedule::Times& times, bool split)
+  Bounds(const schedule::PipelineShape& shape, const schedule::Times& times, bool split)
       : shape_(shape),
         times_(times),
         split_(split),
@@ -245,7 +246,7 @@ class Bounds {
     bounds_.push_back({value, fmt::format(format, std::forward<Args>(args)...)});
   }
 
-  const schedule::Shape& shape_;
+  const schedule::PipelineShape& shape_;
   const schedule::Times& times_;
   const bool split_;
   const Ways ways_;
@@ -255,8 +256,9 @@ class Bounds {
 
 }  // namespace
 
-std::vector<LowerBound> lower_bounds(const schedule::Shape& shape, const schedule::Times& times,
-                                     const schedule::Memory& memory, bool split_backward) {
+std::vector<LowerBound> lower_bounds(const schedule::PipelineShape& shape,
+                                     const schedule::Times& times, const schedule::Memory& memory,
+                                     bool split_backward) {
   CHECK(times.stages.size() == static_cast<size_t>(shape.stages), "times of {} stages for {}",
         times.stages.size(), shape.stages);
   CHECK(

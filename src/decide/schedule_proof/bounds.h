@@ -27,7 +27,8 @@ struct LowerBound {
 // those bounds hold for whole backwards, too, whose own are tighter. Where passes may be co-executed
 // every forward counts as if it were in the pair that saves most.
 // Cost: O(stages), with memory its square.
-std::vector<LowerBound> lower_bounds(const schedule::Shape& shape, const schedule::Times& times,
-                                     const schedule::Memory& memory, bool split_backward = true);
+std::vector<LowerBound> lower_bounds(const schedule::PipelineShape& shape,
+                                     const schedule::Times& times, const schedule::Memory& memory,
+                                     bool split_backward = true);
 
 }  // namespace tombolo::schedule_proof

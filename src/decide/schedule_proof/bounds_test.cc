@@ -26,7 +26,7 @@ SimDuration bound(const std::vector<LowerBound>& bounds, const std::string& begi
 // Three stages, four microbatches, F = I = W = 1; between stages 0 and 1 a link that is taken for
 // 1 and is 1 away.
 struct ThreeStages {
-  schedule::Shape shape{.stages = 3, .microbatches = 4};
+  schedule::PipelineShape shape{.stages = 3, .microbatches = 4};
   schedule::Times times = schedule::equal_times(3, {slots(1), slots(1), slots(1), {}});
   ThreeStages() {
     times.transfer = {slots(1), slots(0)};
@@ -66,7 +66,7 @@ TEST(LowerBounds, SplitBackwards) {
 
 // A recomputation hides behind what comes back, except on the last stage.
 TEST(LowerBounds, Recomputation) {
-  schedule::Shape shape{.stages = 2, .microbatches = 1, .recompute = {true, true}};
+  schedule::PipelineShape shape{.stages = 2, .microbatches = 1, .recompute = {true, true}};
   schedule::Times times = schedule::equal_times(2, {slots(1), slots(1), slots(1), slots(2)});
   // F, F, R, B, B: stage 0 recomputes meanwhile. Its work is 1 + 2 + 2.
   EXPECT_EQ(bound(lower_bounds(shape, times, {}, false), "one microbatch"), slots(8));
@@ -78,7 +78,8 @@ TEST(LowerBounds, Recomputation) {
 
 // Three pipelines of two microbatches share a link: 6 transfers of 2, after F, before F, B, 2, B.
 TEST(LowerBounds, SharedLink) {
-  schedule::Shape shape{.stages = 2, .microbatches = 2, .replicas = 6, .cell = 3, .shared = {true}};
+  schedule::PipelineShape shape{
+      .stages = 2, .microbatches = 2, .replicas = 6, .cell = 3, .shared = {true}};
   schedule::Times times = schedule::equal_times(2, {slots(1), slots(1), slots(1), {}});
   times.transfer = {slots(2)};
   const std::vector<LowerBound> bounds = lower_bounds(shape, times, {}, false);
@@ -93,7 +94,7 @@ TEST(LowerBounds, SharedLink) {
 // Two stages a transfer of 3 apart, F = 1, B = 2: a round trip from stage 0 takes 1 + 3 + 1 + 2 + 3
 // + 2, from stage 1 only 1 + 2.
 TEST(LowerBounds, Memory) {
-  schedule::Shape shape{.stages = 2, .microbatches = 3};
+  schedule::PipelineShape shape{.stages = 2, .microbatches = 3};
   schedule::Times times = schedule::equal_times(2, {slots(1), slots(1), slots(1), {}});
   times.transfer = {slots(3)};
   const auto limited = [&](std::vector<int32_t> places) {
@@ -113,7 +114,7 @@ TEST(LowerBounds, Memory) {
 // its B for all of 4 F and 4 B, stage 3 for one each, F = 1, B = 2: 12 + 3 per microbatch, in two
 // places: 4 x 15 / 2.
 TEST(LowerBounds, MemoryOfSeveralStages) {
-  const schedule::Shape shape = schedule::shape_for(layout::ScheduleKind::kZbV, 2, 4);
+  const schedule::PipelineShape shape = schedule::shape_for(layout::ScheduleKind::kZbV, 2, 4);
   const schedule::Times times = schedule::equal_times(4, {slots(1), slots(1), slots(1), {}});
   const std::vector<LowerBound> bounds = lower_bounds(shape, times, {{2, 8}}, false);
   EXPECT_EQ(bound(bounds, "rank 0 has memory"), slots(30));

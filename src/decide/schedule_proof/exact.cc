@@ -10,7 +10,7 @@ namespace {
 
 // Whether every rank has memory for a microbatch on each of its stages: one by one, that is
 // enough.
-Status check_memory(const schedule::Shape& shape, const schedule::Memory& memory) {
+Status check_memory(const schedule::PipelineShape& shape, const schedule::Memory& memory) {
   if (memory.in_flight.empty()) return {};
   CHECK(memory.in_flight.size() == static_cast<size_t>(shape.positions()),
         "memory of {} positions for {}", memory.in_flight.size(), shape.positions());
@@ -25,7 +25,7 @@ Status check_memory(const schedule::Shape& shape, const schedule::Memory& memory
   return {};
 }
 
-Status check_size(const schedule::Shape& shape) {
+Status check_size(const schedule::PipelineShape& shape) {
   const int64_t backwards = int64_t{shape.stages} * shape.cell * shape.microbatches;
   if (backwards <= kExactBackwardsMax) return {};
   return unusable(
@@ -37,7 +37,7 @@ Status check_size(const schedule::Shape& shape) {
 
 }  // namespace
 
-Result<Exact> solve_exact(const schedule::Shape& shape, const schedule::Times& times,
+Result<Exact> solve_exact(const schedule::PipelineShape& shape, const schedule::Times& times,
                           const schedule::Memory& memory, const ExactOptions& options) {
   TRY(check_memory(shape, memory));
   TRY(check_size(shape));

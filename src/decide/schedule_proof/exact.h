@@ -45,7 +45,7 @@ struct Exact {
 // backwards. Meant for some 200 computations and transfers or fewer; Figure 6 of Atlas has 168, of
 // which 48 are backwards.
 inline constexpr int64_t kExactBackwardsMax = 300;
-Result<Exact> solve_exact(const schedule::Shape& shape, const schedule::Times& times,
+Result<Exact> solve_exact(const schedule::PipelineShape& shape, const schedule::Times& times,
                           const schedule::Memory& memory, const ExactOptions& options = {});
 
 }  // namespace tombolo::schedule_proof

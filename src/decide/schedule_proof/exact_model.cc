@@ -14,14 +14,14 @@ namespace {
 using action::ActionKind;
 
 // Whether the pipelines of a cell can be in each other's way.
-bool meet(const schedule::Shape& shape, const schedule::Times& times) {
+bool meet(const schedule::PipelineShape& shape, const schedule::Times& times) {
   for (int32_t boundary = 0; boundary + 1 < shape.stages; ++boundary) {
     if (shape.shares(boundary) && times.transfer_over(boundary).ns > 0) return true;
   }
   return false;
 }
 
-int64_t common_divisor(const schedule::Shape& shape, const schedule::Times& times) {
+int64_t common_divisor(const schedule::PipelineShape& shape, const schedule::Times& times) {
   int64_t unit = 0;
   for (const schedule::StageDurations& stage : times.stages) {
     for (const SimDuration each :
@@ -38,7 +38,7 @@ int64_t common_divisor(const schedule::Shape& shape, const schedule::Times& time
 
 }  // namespace
 
-ExactModel::ExactModel(const schedule::Shape& shape, const schedule::Times& times,
+ExactModel::ExactModel(const schedule::PipelineShape& shape, const schedule::Times& times,
                        const schedule::Memory& memory, const ExactOptions& options)
     : shape_(shape),
       times_(times),
@@ -270,10 +270,10 @@ std::vector<int32_t> ExactModel::sorted(std::vector<int32_t> operations,
 }
 
 schedule::Schedule ExactModel::schedule(const std::vector<int64_t>& starts) const {
-  std::vector<schedule::Order> compute;
+  std::vector<schedule::RankActions> compute;
   for (int32_t rank = 0; rank < shape_.ranks(); ++rank) {
     const int32_t pipeline = rank % shape_.replicas % shape_.cell % pipelines_;
-    schedule::Order& order = compute.emplace_back();
+    schedule::RankActions& order = compute.emplace_back();
     // Ranks are the first machines, by position and pipeline.
     const auto machine = static_cast<size_t>(rank / shape_.replicas * pipelines_ + pipeline);
     for (const int32_t operation : sorted(shop_.machines[machine], starts)) {

@@ -13,7 +13,7 @@ namespace tombolo::schedule_proof::detail {
 class ExactModel {
  public:
   // The arguments outlive it.
-  ExactModel(const schedule::Shape& shape, const schedule::Times& times,
+  ExactModel(const schedule::PipelineShape& shape, const schedule::Times& times,
              const schedule::Memory& memory, const ExactOptions& options);
 
   // Durations are in units of so much: their greatest common divisor.
@@ -52,7 +52,7 @@ class ExactModel {
   std::vector<int32_t> sorted(std::vector<int32_t> operations,
                               const std::vector<int64_t>& starts) const;
 
-  const schedule::Shape& shape_;
+  const schedule::PipelineShape& shape_;
   const schedule::Times& times_;
   const bool split_;
   int32_t pipelines_;  // that meet, or one

@@ -20,7 +20,7 @@ using action::ActionKind;
 // microbatches, F before R before B, I before W, as validate asks for.
 class RankOrders {
  public:
-  RankOrders(const schedule::Shape& shape, int32_t position, bool split, int64_t places)
+  RankOrders(const schedule::PipelineShape& shape, int32_t position, bool split, int64_t places)
       : places_(places), stages_(shape.stages_at(position)) {
     for (const int32_t stage : stages_) {
       std::vector<ActionKind>& kinds = kinds_.emplace_back();
@@ -34,7 +34,7 @@ class RankOrders {
     for (const auto& kinds : kinds_) total_ += kinds.size() * size_t(shape.microbatches);
     extend(shape.microbatches);
   }
-  std::vector<schedule::Order> take() { return std::move(orders_); }
+  std::vector<schedule::RankActions> take() { return std::move(orders_); }
 
  private:
   void extend(int32_t microbatches) {
@@ -63,12 +63,12 @@ class RankOrders {
   std::vector<std::vector<ActionKind>> kinds_;
   std::vector<std::vector<int32_t>> done_;
   size_t total_ = 0;
-  schedule::Order order_;
-  std::vector<schedule::Order> orders_;
+  schedule::RankActions order_;
+  std::vector<schedule::RankActions> orders_;
 };
 
 // All orders in which a shared link can take its cell's transfers.
-std::vector<std::vector<schedule::Transfer>> link_orders(const schedule::Shape& shape) {
+std::vector<std::vector<schedule::Transfer>> link_orders(const schedule::PipelineShape& shape) {
   std::vector<std::vector<schedule::Transfer>> out;
   std::vector<int32_t> done(size_t(shape.cell), 0);
   std::vector<schedule::Transfer> order;
@@ -87,9 +87,9 @@ std::vector<std::vector<schedule::Transfer>> link_orders(const schedule::Shape& 
 }
 
 // The shortest of all schedules that validate, one after the other.
-SimDuration brute_force(const schedule::Shape& shape, const schedule::Times& times,
+SimDuration brute_force(const schedule::PipelineShape& shape, const schedule::Times& times,
                         const schedule::Memory& memory, bool split) {
-  std::vector<std::vector<schedule::Order>> of_rank;
+  std::vector<std::vector<schedule::RankActions>> of_rank;
   for (int32_t rank = 0; rank < shape.ranks(); ++rank) {
     const int32_t position = rank / shape.replicas;
     const int64_t places = memory.in_flight.empty() ? -1 : memory.in_flight[size_t(position)];
@@ -97,7 +97,7 @@ SimDuration brute_force(const schedule::Shape& shape, const schedule::Times& tim
   }
   const std::vector<std::vector<schedule::Transfer>> of_link = link_orders(shape);
   SimDuration best{INT64_MAX};
-  std::vector<schedule::Order> compute;
+  std::vector<schedule::RankActions> compute;
   schedule::Schedule schedule{"tried", {}};
   const std::function<void(int32_t)> order_links = [&](int32_t boundary) {
     while (boundary + 1 < shape.stages && !shape.shares(boundary)) ++boundary;
@@ -122,7 +122,7 @@ SimDuration brute_force(const schedule::Shape& shape, const schedule::Times& tim
       order_links(0);
       return;
     }
-    for (const schedule::Order& order : of_rank[compute.size()]) {
+    for (const schedule::RankActions& order : of_rank[compute.size()]) {
       compute.push_back(order);
       order_ranks();
       compute.pop_back();
@@ -135,7 +135,7 @@ SimDuration brute_force(const schedule::Shape& shape, const schedule::Times& tim
 // --- random instances ----------------------------------------------------------------------------
 
 struct Instance {
-  schedule::Shape shape;
+  schedule::PipelineShape shape;
   schedule::Times times;
   schedule::Memory memory;
   bool split = false;
@@ -170,7 +170,7 @@ void draw_times(Random& random, Instance& instance) {
 
 Instance draw(Random& random, int32_t stages_max, int32_t microbatches_max) {
   Instance out;
-  schedule::Shape& shape = out.shape;
+  schedule::PipelineShape& shape = out.shape;
   shape.stages = 1 + int32_t(random.below(uint64_t(stages_max)));
   shape.microbatches = 1 + int32_t(random.below(uint64_t(microbatches_max)));
   shape.replicas = shape.cell = 1 + int32_t(random.below(2));
@@ -261,14 +261,14 @@ TEST(ExactOracle, EqualsBruteForceWithSeveralStagesPerRank) {
 }
 
 // Microbatches in any order, F before B: none is shorter than the shortest that keeps theirs.
-std::vector<schedule::Order> any_orders(int32_t stage, int32_t microbatches) {
-  schedule::Order actions;
+std::vector<schedule::RankActions> any_orders(int32_t stage, int32_t microbatches) {
+  schedule::RankActions actions;
   for (int32_t m = 0; m < microbatches; ++m) {
     actions.push_back({ActionKind::kForward, stage, m});
     actions.push_back({ActionKind::kBackward, stage, m});
   }
   std::sort(actions.begin(), actions.end());
-  std::vector<schedule::Order> out;
+  std::vector<schedule::RankActions> out;
   do {
     const auto place = [&](ActionKind kind, int32_t m) {
       return std::find(actions.begin(), actions.end(), action::Action{kind, stage, m});
@@ -284,13 +284,13 @@ std::vector<schedule::Order> any_orders(int32_t stage, int32_t microbatches) {
 
 TEST(ExactOracle, OtherOrdersOfMicrobatchesAreNoShorter) {
   Random random(7);
-  const schedule::Shape shape{.stages = 2, .microbatches = 3};
+  const schedule::PipelineShape shape{.stages = 2, .microbatches = 3};
   for (int n = 0; n < 4; ++n) {
     Instance instance{.shape = shape};
     draw_times(random, instance);
     SimDuration best{INT64_MAX};
-    for (const schedule::Order& first : any_orders(0, 3)) {
-      for (const schedule::Order& second : any_orders(1, 3)) {
+    for (const schedule::RankActions& first : any_orders(0, 3)) {
+      for (const schedule::RankActions& second : any_orders(1, 3)) {
         schedule::Schedule schedule{"tried", schedule::add_communication({first, second}, shape)};
         schedule::add_update(schedule.ranks, shape);
         if (!schedule::validate(schedule, shape)) continue;
@@ -372,7 +372,7 @@ TEST(Exact, FigureSixOfAtlas) {
       *solve_exact(instance.shape, instance.times, {}, {.recompute_right_before = true});
   check(instance, strict);
   EXPECT_EQ(strict.makespan, slots(34));
-  for (const schedule::Order& order : strict.schedule.ranks) {
+  for (const schedule::RankActions& order : strict.schedule.ranks) {
     const action::Action* recomputed = nullptr;
     for (const action::Action& action : order) {
       if (action::is_communication(action.kind)) continue;
@@ -468,7 +468,7 @@ TEST(Exact, StopsAfterSoManyNodes) {
 }
 
 TEST(Exact, NeedsMemoryForOneMicrobatch) {
-  const schedule::Shape folded = schedule::shape_for(layout::ScheduleKind::kZbV, 2, 2);
+  const schedule::PipelineShape folded = schedule::shape_for(layout::ScheduleKind::kZbV, 2, 2);
   const schedule::Times times = schedule::equal_times(4, {slots(1), slots(1), slots(1), {}});
   EXPECT_TRUE(solve_exact(folded, times, {{2, 2}})->proven);
   const auto none = solve_exact(folded, times, {{2, 1}});

@@ -18,7 +18,7 @@ using Tried = detail::TriedSchedule;
 // A named schedule is what its Plan says; any other is carried by the Plan, for all cells.
 void complete_plan(Tried& tried) {
   if (!tried.given) return;
-  const schedule::Shape shape = schedule::shape_of(tried.plan);
+  const schedule::PipelineShape shape = schedule::shape_of(tried.plan);
   tried.of_one.name = tried.candidate.name;
   tried.plan.given = schedule::to_given(
       for_every_cell(tried.of_one, schedule::shape_of(one_cell(tried.plan)), shape));

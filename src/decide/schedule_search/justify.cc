@@ -10,7 +10,7 @@ namespace tombolo::schedule_search::detail {
 
 using action::ActionKind;
 
-Justify::Justify(const schedule::Shape& shape, const schedule::Times& times,
+Justify::Justify(const schedule::PipelineShape& shape, const schedule::Times& times,
                  const schedule::Memory& memory, const schedule::CellOrders& orders,
                  bool recompute_right_before)
     : shape_(shape),

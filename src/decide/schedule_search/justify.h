@@ -23,7 +23,7 @@ namespace tombolo::schedule_search::detail {
 class Justify {
  public:
   // The arguments outlive it. One stage per rank, one cell.
-  Justify(const schedule::Shape& shape, const schedule::Times& times,
+  Justify(const schedule::PipelineShape& shape, const schedule::Times& times,
           const schedule::Memory& memory, const schedule::CellOrders& orders,
           bool recompute_right_before = true);
 
@@ -70,7 +70,7 @@ class Justify {
   int64_t place(bool mirrored);
   int64_t gap(std::vector<Taken>& machine, int64_t earliest, int64_t duration);
 
-  const schedule::Shape& shape_;
+  const schedule::PipelineShape& shape_;
   const schedule::Times& times_;
   const schedule::Memory& memory_;
   const bool right_before_;  // R is a part of its B

@@ -19,11 +19,12 @@ namespace {
 
 // A whole way to do it, of one cell.
 struct Proposal {
-  Candidate candidate;
+  TriedSchedule candidate;
   schedule::CellOrders orders;
 };
 
-std::vector<int32_t> peaks_of(const schedule::CellOrders& orders, const schedule::Shape& shape) {
+std::vector<int32_t> peaks_of(const schedule::CellOrders& orders,
+                              const schedule::PipelineShape& shape) {
   std::vector<int32_t> peaks(static_cast<size_t>(shape.positions()));
   const std::vector<int64_t> of_ranks = schedule::peak_in_flight({"", orders.ranks});
   for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
@@ -33,8 +34,8 @@ std::vector<int32_t> peaks_of(const schedule::CellOrders& orders, const schedule
   return peaks;
 }
 
-Proposal propose(std::string name, const schedule::Shape& shape, const schedule::Memory& memory,
-                 schedule::CellPlay play) {
+Proposal propose(std::string name, const schedule::PipelineShape& shape,
+                 const schedule::Memory& memory, schedule::CellPlay play) {
   Proposal out{{std::move(name), play.makespan}, std::move(play.orders)};
   const std::vector<int32_t> peaks = peaks_of(out.orders, shape);
   for (size_t position = 0; position < peaks.size(); ++position) {
@@ -53,7 +54,7 @@ bool splits(const schedule::CellOrders& orders) {
 }
 
 // The schedules of the literature that take this shape, each under its best discipline.
-std::vector<Proposal> published(const schedule::Shape& shape, const schedule::Times& times,
+std::vector<Proposal> published(const schedule::PipelineShape& shape, const schedule::Times& times,
                                 const schedule::Memory& memory, bool split_backward) {
   std::vector<Proposal> out;
   std::vector<layout::Discipline> disciplines{layout::Discipline::kGreedy};
@@ -72,8 +73,8 @@ std::vector<Proposal> published(const schedule::Shape& shape, const schedule::Ti
         if (row.has(layout::kKeepsToMemory)) rules.in_flight = memory.in_flight;
         play = schedule::play_cell(shape, times, rules);
       } else {
-        std::vector<schedule::Order> ranks;
-        for (const schedule::Order& order : policy.order_compute(shape, times)) {
+        std::vector<schedule::RankActions> ranks;
+        for (const schedule::RankActions& order : policy.order_compute(shape, times)) {
           ranks.insert(ranks.end(), static_cast<size_t>(shape.cell), order);
         }
         play = schedule::play_links(shape, times, schedule::cell_rules(shape, times, discipline),
@@ -88,7 +89,7 @@ std::vector<Proposal> published(const schedule::Shape& shape, const schedule::Ti
   return out;
 }
 
-Status check_room(const schedule::Shape& shape, const schedule::Memory& memory) {
+Status check_room(const schedule::PipelineShape& shape, const schedule::Memory& memory) {
   for (size_t position = 0; position < memory.in_flight.size(); ++position) {
     if (memory.in_flight[position] >= 1) continue;
     return infeasible(fmt::format("position {} of {} has memory for {} microbatches in flight, "
@@ -108,9 +109,9 @@ void rank(std::vector<Proposal>& proposals) {
 }
 
 // The orders of one proposal, improved by so many steps: as a whole, then along the longest path.
-Proposal improved(const Proposal& from, const schedule::Shape& cell, const schedule::Times& times,
-                  const schedule::Memory& memory, SimDuration enough, int64_t steps,
-                  bool right_before) {
+Proposal improved(const Proposal& from, const schedule::PipelineShape& cell,
+                  const schedule::Times& times, const schedule::Memory& memory, SimDuration enough,
+                  int64_t steps, bool right_before) {
   constexpr int64_t kStepsPerPlacement = 30;  // of a computation, with a heap and gaps
   constexpr int64_t kPassesMax = 400, kEvaluationsMax = 20'000;
   schedule::CellOrders orders = from.orders;
@@ -129,7 +130,7 @@ Proposal improved(const Proposal& from, const schedule::Shape& cell, const sched
 }
 
 // Adds what becomes of the first few when their orders are improved.
-void improve(std::vector<Proposal>& proposals, const schedule::Shape& cell,
+void improve(std::vector<Proposal>& proposals, const schedule::PipelineShape& cell,
              const schedule::Times& times, const schedule::Memory& memory, SimDuration enough,
              const SearchOptions& options, int threads) {
   constexpr size_t kStarts = 4;
@@ -176,12 +177,12 @@ schedule::Times in_units(schedule::Times times, int64_t unit) {
 
 }  // namespace
 
-Result<Found> near_optimal(const schedule::Shape& shape, const schedule::Times& in_ns,
+Result<Found> near_optimal(const schedule::PipelineShape& shape, const schedule::Times& in_ns,
                            const schedule::Memory& memory, const SearchOptions& options) {
   TRY(check_room(shape, memory));
   const int64_t unit = unit_of(in_ns);
   const schedule::Times times = in_units(in_ns, unit);
-  schedule::Shape cell = shape;  // all cells do the same
+  schedule::PipelineShape cell = shape;  // all cells do the same
   cell.replicas = shape.cell;
   Found found;
   found.bounds = schedule_proof::lower_bounds(shape, in_ns, memory, options.split_backward);

@@ -32,7 +32,7 @@ struct SearchOptions {
   int64_t steps_max = 60'000'000;
 };
 
-struct Candidate {
+struct TriedSchedule {
   std::string name;  // "zb-h1", or "backward first, 12 in flight, weights when idle, improved"
   SimDuration makespan;
   int32_t in_flight = 0;  // the largest of any position
@@ -43,11 +43,11 @@ struct Found {
   schedule::Schedule schedule;
   SimDuration makespan;
   std::vector<schedule_proof::LowerBound> bounds;  // the tightest first
-  std::vector<Candidate> tried;  // by name, those that fit first, then the shortest
+  std::vector<TriedSchedule> tried;  // by name, those that fit first, then the shortest
 };
 
 // Infeasible, naming the position and the numbers, where memory holds too little for any schedule.
-Result<Found> near_optimal(const schedule::Shape& shape, const schedule::Times& times,
+Result<Found> near_optimal(const schedule::PipelineShape& shape, const schedule::Times& times,
                            const schedule::Memory& memory, const SearchOptions& options = {});
 
 }  // namespace tombolo::schedule_search

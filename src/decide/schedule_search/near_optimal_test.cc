@@ -12,7 +12,7 @@ namespace tombolo::schedule_search {
 namespace {
 
 struct Instance {
-  schedule::Shape shape;
+  schedule::PipelineShape shape;
   schedule::Times times;
   schedule::Memory memory;
 };
@@ -97,19 +97,19 @@ TEST(NearOptimal, StaysCloseToTheProvenOptimum) {
 // Figure 6 of Atlas (player_test.cc): 38 slots by Varuna, 36 by Atlas as printed, 34 greedily.
 TEST(NearOptimal, TakesNoLongerThanThePublishedSchedules) {
   constexpr int64_t kSlot = 1'000'000;
-  schedule::Shape shape{.stages = 6,
-                        .microbatches = 4,
-                        .recompute = {true, true, true, true, true, false},
-                        .replicas = 2,
-                        .cell = 2,
-                        .shared = {false, true, false, true, false}};
+  schedule::PipelineShape shape{.stages = 6,
+                                .microbatches = 4,
+                                .recompute = {true, true, true, true, true, false},
+                                .replicas = 2,
+                                .cell = 2,
+                                .shared = {false, true, false, true, false}};
   schedule::Times times = schedule::equal_times(6, {{kSlot}, {kSlot}, {kSlot}, {kSlot}});
   times.transfer = {{0}, {kSlot}, {0}, {kSlot}, {0}};
   const Result<Found> found = near_optimal(shape, times, {});
   ASSERT_TRUE(found) << found.error().text();
   EXPECT_LE(found->makespan.ns, 34 * kSlot);
   int named = 0;
-  for (const Candidate& candidate : found->tried) {
+  for (const TriedSchedule& candidate : found->tried) {
     EXPECT_GE(candidate.makespan, found->makespan) << candidate.name;
     named += layout::find_schedule(candidate.name).has_value();
   }
@@ -120,7 +120,7 @@ TEST(NearOptimal, TakesNoLongerThanThePublishedSchedules) {
 // gradient after 1 + 4 + 1 + 2 + 4 = 12, then computes the other two microbatches' share, 2 (1 +
 // 2) = 6, and 4 + 1 + 2 + 4 + 2 = 13 lie behind the last forward: 31, and 1F1B takes no longer.
 TEST(NearOptimal, MeetsTheBoundWhereMemoryLimits) {
-  const schedule::Shape shape{.stages = 2, .microbatches = 4};
+  const schedule::PipelineShape shape{.stages = 2, .microbatches = 4};
   schedule::Times times = schedule::equal_times(2, {{1}, {1}, {1}, {0}});
   times.transfer = {{0}};
   times.latency = {{4}};
@@ -162,7 +162,7 @@ TEST(NearOptimal, DoesNotDependOnTheNumberOfThreads) {
 }
 
 TEST(NearOptimal, NamesThePositionWithoutMemory) {
-  const schedule::Shape shape{.stages = 2, .microbatches = 2};
+  const schedule::PipelineShape shape{.stages = 2, .microbatches = 2};
   const Result<Found> found =
       near_optimal(shape, schedule::equal_times(2, {{1}, {1}, {1}, {0}}), {.in_flight = {1, 0}});
   ASSERT_FALSE(found);
@@ -175,7 +175,8 @@ TEST(NearOptimal, OrdersSeveralStagesPerRank) {
   for (const layout::StageMapping mapping :
        {layout::StageMapping::kFold, layout::StageMapping::kLoop}) {
     for (const int32_t limit : {2, 3, 8}) {
-      const schedule::Shape shape{.stages = 8, .microbatches = 6, .chunks = 2, .mapping = mapping};
+      const schedule::PipelineShape shape{
+          .stages = 8, .microbatches = 6, .chunks = 2, .mapping = mapping};
       schedule::Times times = schedule::equal_times(8, {{2}, {2}, {2}, {0}});
       times.transfer.assign(7, {1});
       const Result<Found> found =

@@ -9,7 +9,7 @@ namespace tombolo::schedule_search::detail {
 
 using action::ActionKind;
 
-OrderSearch::OrderSearch(const schedule::Shape& shape, const schedule::Times& times,
+OrderSearch::OrderSearch(const schedule::PipelineShape& shape, const schedule::Times& times,
                          const schedule::Memory& memory, const schedule::CellOrders& orders,
                          bool recompute_right_before)
     : shape_(shape), times_(times), memory_(memory), right_before_(recompute_right_before) {

@@ -25,7 +25,7 @@ namespace tombolo::schedule_search::detail {
 class OrderSearch {
  public:
   // The arguments outlive it.
-  OrderSearch(const schedule::Shape& shape, const schedule::Times& times,
+  OrderSearch(const schedule::PipelineShape& shape, const schedule::Times& times,
               const schedule::Memory& memory, const schedule::CellOrders& orders,
               bool recompute_right_before = true);
 
@@ -91,7 +91,7 @@ class OrderSearch {
   void undo(const Move& move);
   bool within_memory(size_t machine, size_t from, size_t to) const;
 
-  const schedule::Shape& shape_;
+  const schedule::PipelineShape& shape_;
   const schedule::Times& times_;
   const schedule::Memory& memory_;
   const bool right_before_;

@@ -15,7 +15,7 @@ namespace {
 // back at 23: 24 in all. With F2 at 2, stage 1 works from 5 to 11 without a gap, and B2 is back at
 // 15: 16 in all, and no less, since stage 1 has 6 to do and a way of 5 before and behind it.
 struct Far {
-  schedule::Shape shape{.stages = 2, .microbatches = 3};
+  schedule::PipelineShape shape{.stages = 2, .microbatches = 3};
   schedule::Times times = schedule::equal_times(2, {{1}, {1}, {0}, {0}});
   schedule::Memory unlimited;
   schedule::CellOrders orders;
@@ -65,12 +65,12 @@ TEST(OrderSearch, MakesSoundSchedules) {
   Random random = Random(3).stream("order_search_test");
   for (int i = 0; i < 50; ++i) {
     SCOPED_TRACE(i);
-    schedule::Shape shape{.stages = 4,
-                          .microbatches = 3 + static_cast<int32_t>(random.below(4)),
-                          .recompute = {i % 3 == 0, false, i % 3 == 0, false},
-                          .replicas = 2,
-                          .cell = 2,
-                          .shared = {false, true, false}};
+    schedule::PipelineShape shape{.stages = 4,
+                                  .microbatches = 3 + static_cast<int32_t>(random.below(4)),
+                                  .recompute = {i % 3 == 0, false, i % 3 == 0, false},
+                                  .replicas = 2,
+                                  .cell = 2,
+                                  .shared = {false, true, false}};
     schedule::Times times;
     const auto some = [&] { return SimDuration{1 + static_cast<int64_t>(random.below(9))}; };
     for (int s = 0; s < 4; ++s) times.stages.push_back({some(), some(), some(), some()});

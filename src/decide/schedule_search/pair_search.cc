@@ -15,10 +15,10 @@ namespace {
 
 using action::Action;
 using action::ActionKind;
-using schedule::Order;
 using schedule::Pair;
+using schedule::PipelineShape;
+using schedule::RankActions;
 using schedule::Schedule;
-using schedule::Shape;
 using enum action::ActionKind;
 
 // A pass, or a forward (`first`) beside a backward. Recomputations are left out: they follow.
@@ -28,7 +28,7 @@ struct Item {
 };
 using Items = std::vector<Item>;
 
-Items items_of(const Order& order, const std::vector<Pair>& pairs) {
+Items items_of(const RankActions& order, const std::vector<Pair>& pairs) {
   Items out;
   size_t next = 0;
   for (size_t i = 0; i < order.size(); ++i) {
@@ -50,8 +50,8 @@ bool goes_back(ActionKind kind) { return kind == kBackward || kind == kBackwardI
 
 class PairSearch {
  public:
-  PairSearch(const Shape& shape, const schedule::Times& times, std::vector<int64_t> in_flight,
-             const PairSearchOptions& options)
+  PairSearch(const PipelineShape& shape, const schedule::Times& times,
+             std::vector<int64_t> in_flight, const PairSearchOptions& options)
       : shape_(shape),
         times_(times),
         in_flight_(std::move(in_flight)),
@@ -219,7 +219,7 @@ class PairSearch {
   }
 
   Schedule assemble() const {
-    std::vector<Order> compute(ranks_.size());
+    std::vector<RankActions> compute(ranks_.size());
     std::vector<std::vector<Pair>> pairs(ranks_.size());
     for (size_t r = 0; r < ranks_.size(); ++r) {
       for (const Item& item : ranks_[r]) {
@@ -240,7 +240,7 @@ class PairSearch {
     return out;
   }
 
-  const Shape& shape_;
+  const PipelineShape& shape_;
   const schedule::Times& times_;
   const std::vector<int64_t> in_flight_;
   const PairSearchOptions options_;
@@ -257,7 +257,7 @@ bool within(const Schedule& schedule, const schedule::Memory& memory) {
 }
 
 bool splits_backwards(const Schedule& schedule) {
-  return std::any_of(schedule.ranks.begin(), schedule.ranks.end(), [](const Order& order) {
+  return std::any_of(schedule.ranks.begin(), schedule.ranks.end(), [](const RankActions& order) {
     return std::any_of(order.begin(), order.end(),
                        [](const Action& action) { return action.kind == kBackwardWeight; });
   });
@@ -265,7 +265,7 @@ bool splits_backwards(const Schedule& schedule) {
 
 }  // namespace
 
-Result<PairsFound> search_pairs(const Shape& shape, const schedule::Times& times,
+Result<PairsFound> search_pairs(const PipelineShape& shape, const schedule::Times& times,
                                 const schedule::Memory& memory, const PairSearchOptions& options) {
   CHECK(shape.pairs && shape.chunks == 2 && shape.replicas == 1 && shape.shared.empty() &&
             shape.mapping == layout::StageMapping::kFold,

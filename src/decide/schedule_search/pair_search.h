@@ -36,7 +36,7 @@ struct PairsFound {
 // `in_flight` as in schedule::Memory, of each position; empty: what the published ones need, where
 // they are within the memory of others. Infeasible: neither fits. CHECKs that the shape is a fold of
 // one pipeline with pairs.
-Result<PairsFound> search_pairs(const schedule::Shape& shape, const schedule::Times& times,
+Result<PairsFound> search_pairs(const schedule::PipelineShape& shape, const schedule::Times& times,
                                 const schedule::Memory& memory, const PairSearchOptions& options);
 
 }  // namespace tombolo::schedule_search

@@ -13,7 +13,7 @@ namespace tombolo::schedule_search {
 namespace {
 
 struct PairCase {
-  schedule::Shape shape;
+  schedule::PipelineShape shape;
   schedule::Times times;
 };
 
@@ -73,7 +73,7 @@ TEST(PairSearch, KeepsBackwardsWholeWhereItMust) {
   const PairsFound found =
       *search_pairs(c.shape, c.times, {}, {.steps_max = 500, .split_backward = false});
   EXPECT_EQ(found.start, "w");
-  for (const schedule::Order& order : found.schedule.ranks) {
+  for (const schedule::RankActions& order : found.schedule.ranks) {
     for (const action::Action& each : order) {
       EXPECT_NE(each.kind, action::ActionKind::kBackwardWeight);
     }

@@ -24,7 +24,7 @@ auto key_of(const schedule::Rules& rules) {
 
 }  // namespace
 
-KnobSpace::KnobSpace(const schedule::Shape& shape, const schedule::Times& times,
+KnobSpace::KnobSpace(const schedule::PipelineShape& shape, const schedule::Times& times,
                      const schedule::Memory& memory)
     : shape_(shape), memory_(memory) {
   // From each stage to the end and back, and what the slowest resource takes per microbatch.
@@ -187,7 +187,7 @@ std::vector<Knobs> KnobSpace::neighbours(const Knobs& knobs) const {
   return out;
 }
 
-std::vector<Trial> search_rules(const schedule::Shape& shape, const schedule::Times& times,
+std::vector<Trial> search_rules(const schedule::PipelineShape& shape, const schedule::Times& times,
                                 const schedule::Memory& memory, const RuleSearchOptions& options) {
   const KnobSpace space(shape, times, memory);
   std::set<decltype(key_of(schedule::Rules{}))> seen;

@@ -39,7 +39,7 @@ inline constexpr double kOneForwardOneBackward = -1;
 // What depends on the shape only, computed once.
 class KnobSpace {
  public:
-  KnobSpace(const schedule::Shape& shape, const schedule::Times& times,
+  KnobSpace(const schedule::PipelineShape& shape, const schedule::Times& times,
             const schedule::Memory& memory);
 
   schedule::Rules rules(const Knobs& knobs) const;
@@ -52,7 +52,7 @@ class KnobSpace {
  private:
   size_t group_of(int32_t position) const;
 
-  const schedule::Shape& shape_;
+  const schedule::PipelineShape& shape_;
   const schedule::Memory& memory_;
   SimDuration slowest_transfer_;  // of shared boundaries
   std::vector<double>
@@ -75,7 +75,7 @@ struct RuleSearchOptions {
   SimDuration enough;
   size_t keep = 4;
 };
-std::vector<Trial> search_rules(const schedule::Shape& shape, const schedule::Times& times,
+std::vector<Trial> search_rules(const schedule::PipelineShape& shape, const schedule::Times& times,
                                 const schedule::Memory& memory, const RuleSearchOptions& options);
 
 }  // namespace tombolo::schedule_search::detail

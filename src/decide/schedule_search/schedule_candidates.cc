@@ -16,7 +16,7 @@ constexpr int64_t kChunksMax = 8;  // stages per rank of interleaved schedules
 struct Cell {
   plan::Plan plan;  // of all cells
   plan::Plan one;
-  schedule::Shape shape;
+  schedule::PipelineShape shape;
   schedule::Times times;
   schedule::Memory memory;
 };
@@ -48,7 +48,7 @@ std::string name_of(const ScheduleVariant& variant) {
 }
 
 bool splits(const schedule::Schedule& schedule) {
-  for (const schedule::Order& order : schedule.ranks) {
+  for (const schedule::RankActions& order : schedule.ranks) {
     for (const action::Action& action : order) {
       if (action.kind == action::ActionKind::kBackwardWeight) return true;
     }
@@ -370,7 +370,7 @@ Result<TriedSchedule> try_incumbent(const plan::Plan& incumbent) {
                      .family = "incumbent",
                      .variant = p.variant()};
   const schedule::Schedule schedule = TRY(schedule::build(incumbent));
-  const schedule::Shape shape = schedule::shape_of(incumbent);
+  const schedule::PipelineShape shape = schedule::shape_of(incumbent);
   const std::vector<int64_t> peaks = schedule::peak_in_flight(schedule);
   tried.candidate.in_flight =
       static_cast<double>(*std::max_element(peaks.begin(), peaks.end())) / shape.chunks;

@@ -156,8 +156,9 @@ plan::Plan one_cell(const plan::Plan& plan) {
   return out;
 }
 
-schedule::Schedule for_every_cell(const schedule::Schedule& of_one, const schedule::Shape& one,
-                                  const schedule::Shape& all) {
+schedule::Schedule for_every_cell(const schedule::Schedule& of_one,
+                                  const schedule::PipelineShape& one,
+                                  const schedule::PipelineShape& all) {
   CHECK(all.replicas % one.replicas == 0, "{} pipelines do as {}", all.replicas, one.replicas);
   schedule::Schedule out{of_one.name, {}};
   for (int32_t rank = 0; rank < all.ranks(); ++rank) {

@@ -52,8 +52,9 @@ std::vector<plan::PairCost> pairs_for(const plan::Plan& base, const plan::Plan& 
 plan::Plan one_cell(const plan::Plan& plan);
 
 // What every cell does when each does as one: computations and links, to be handed to to_given.
-schedule::Schedule for_every_cell(const schedule::Schedule& of_one, const schedule::Shape& one,
-                                  const schedule::Shape& all);
+schedule::Schedule for_every_cell(const schedule::Schedule& of_one,
+                                  const schedule::PipelineShape& one,
+                                  const schedule::PipelineShape& all);
 
 // How long the stages of a job really take, from a Trace of it: what a schedule is found for again
 // when a device turns out slower than planned.

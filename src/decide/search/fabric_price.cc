@@ -65,7 +65,7 @@ void note_other_rails(const workload::TrafficSummary& traffic, std::vector<std::
   for (const workload::TrafficKind kind :
        {workload::TrafficKind::kTensor, workload::TrafficKind::kContext,
         workload::TrafficKind::kData, workload::TrafficKind::kPipeline}) {
-    const Bytes across = traffic.of(kind).at(workload::Reach::kOtherRail).bytes;
+    const Bytes across = traffic.of(kind).at(workload::PairReach::kOtherRail).bytes;
     if (across.value == 0) continue;
     notes.push_back(fmt::format(
         "left out: rail-only, {} of {} traffic an iteration are for other rails and are forwarded",

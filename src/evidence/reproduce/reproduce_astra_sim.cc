@@ -13,7 +13,7 @@ namespace {
 using network::AllReduceDimension;
 using network::ChunkChoice;
 using network::ChunkedAllReduceTimes;
-using network::DimensionOrder;
+using network::DimensionScheduling;
 using network::HierarchicalPool;
 using network::PoolTransfer;
 
@@ -30,7 +30,7 @@ std::vector<AllReduceDimension> dimensions(const std::vector<int64_t>& npus,
 }
 
 ChunkedAllReduceTimes all_reduce(const std::vector<AllReduceDimension>& dimensions,
-                                 DimensionOrder order = DimensionOrder::kBaseline,
+                                 DimensionScheduling order = DimensionScheduling::kBaseline,
                                  ChunkChoice choice = ChunkChoice::kFirstCome) {
   return *network::play({dimensions, 1_GiB, 64, order, choice});
 }
@@ -99,7 +99,8 @@ Table table_1_themis() {
   for (const System& system : systems) {
     const auto shape = dimensions(system.npus, system.bandwidth);
     const Seconds baseline = all_reduce(shape).time;
-    const Seconds themis = all_reduce(shape, DimensionOrder::kThemis, ChunkChoice::kSmallest).time;
+    const Seconds themis =
+        all_reduce(shape, DimensionScheduling::kThemis, ChunkChoice::kSmallest).time;
     const Seconds wafer = all_reduce(dimensions({512}, {system.wafer})).time;
     const auto row = [&](const char* what, double ours, double published, const char* unit,
                          double band) {
@@ -111,12 +112,13 @@ Table table_1_themis() {
   }
   const auto conv_4d = dimensions({2, 8, 8, 4}, {250, 200, 100, 50});
   table.rows.push_back({"Conv-4D, Themis without taking the smallest chunk first",
-                        all_reduce(conv_4d, DimensionOrder::kThemis).time / 1_us, 3872, "us",
+                        all_reduce(conv_4d, DimensionScheduling::kThemis).time / 1_us, 3872, "us",
                         0.5001 / 3872});
   const auto wafer = dimensions({512}, {350});
-  table.rows.push_back({"W-1D, Themis over the given order (\"no gain\")",
-                        all_reduce(wafer, DimensionOrder::kThemis).time / all_reduce(wafer).time, 1,
-                        "x", 1e-12});
+  table.rows.push_back(
+      {"W-1D, Themis over the given order (\"no gain\")",
+       all_reduce(wafer, DimensionScheduling::kThemis).time / all_reduce(wafer).time, 1, "x",
+       1e-12});
   return table;
 }
 
@@ -216,7 +218,7 @@ Table table_4() {
 // coarse for chunks of chunks: everything is a thousand times slower, so that it counts
 // picoseconds.
 double dlrm_time(const std::vector<int32_t>& npus, const std::vector<double>& bandwidth,
-                 DimensionOrder order) {
+                 DimensionScheduling order) {
   constexpr double kSlower = 1000;
   std::vector<network::Dimension> dimensions;
   for (size_t d = 0; d < npus.size(); ++d) {
@@ -228,7 +230,7 @@ double dlrm_time(const std::vector<int32_t>& npus, const std::vector<double>& ba
   settings.splits = 64;
   settings.endpoint_delay = 0;
   settings.dimension_order = order;
-  if (order == DimensionOrder::kThemis) settings.chunk_choice = ChunkChoice::kSmallest;
+  if (order == DimensionScheduling::kThemis) settings.chunk_choice = ChunkChoice::kSmallest;
   settings.algorithms[graph::CollectiveType::kAllReduce].assign(npus.size(),
                                                                 *network::parse_algorithm("ring"));
   settings.algorithms[graph::CollectiveType::kAllToAll].assign(
@@ -269,8 +271,8 @@ Table table_2_dlrm() {
                             {"Conv-3D", {16, 8, 4}, {200, 100, 50}, 350},
                             {"Conv-4D", {2, 8, 8, 4}, {250, 200, 100, 50}, 600}};
   for (const System& system : systems) {
-    const double themis = dlrm_time(system.npus, system.bandwidth, DimensionOrder::kThemis);
-    const double wafer = dlrm_time({512}, {system.wafer}, DimensionOrder::kBaseline);
+    const double themis = dlrm_time(system.npus, system.bandwidth, DimensionScheduling::kThemis);
+    const double wafer = dlrm_time({512}, {system.wafer}, DimensionScheduling::kBaseline);
     table.rows.push_back(
         {std::string(system.name) + ", Themis over the wafer", themis / wafer, 1, "x", 0.07});
   }

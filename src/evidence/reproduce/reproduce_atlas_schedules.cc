@@ -10,7 +10,7 @@ namespace tombolo::reproduce {
 namespace {
 
 using layout::Discipline;
-using schedule::Shape;
+using schedule::PipelineShape;
 using schedule::Times;
 
 // Contiguous stages of equal times over datacenters; all pipelines of a cell alike.
@@ -29,8 +29,8 @@ int32_t stages_of(const Setting& setting) {
   return sum;
 }
 
-Shape shape_of(const Setting& setting, bool temporal) {
-  Shape shape{.stages = stages_of(setting), .microbatches = setting.microbatches};
+PipelineShape shape_of(const Setting& setting, bool temporal) {
+  PipelineShape shape{.stages = stages_of(setting), .microbatches = setting.microbatches};
   shape.replicas = shape.cell = temporal ? setting.pipelines : 1;
   shape.recompute.assign(static_cast<size_t>(shape.stages), setting.recompute.ns > 0);
   shape.recompute.back() = false;
@@ -61,7 +61,7 @@ Times times_of(const Setting& setting, bool temporal) {
 SimDuration makespan(const Setting& setting, std::string_view policy, Discipline discipline) {
   const layout::ScheduleKind kind = *layout::find_schedule(policy);
   const bool temporal = traits_of(kind).sharing == layout::Sharing::kTemporal;
-  const Shape shape = shape_of(setting, temporal);
+  const PipelineShape shape = shape_of(setting, temporal);
   const Times times = times_of(setting, temporal);
   const auto rules = schedule::policy_of(kind).rules(shape, times, discipline);
   const Result<schedule::Played> played = schedule::play(std::string(policy), shape, times, rules);
@@ -71,7 +71,7 @@ SimDuration makespan(const Setting& setting, std::string_view policy, Discipline
 
 // The published schedules that are orders: one pipeline, its own node pair.
 SimDuration makespan_of_order(const Setting& setting, const std::string& policy) {
-  const Shape shape = shape_of(setting, false);
+  const PipelineShape shape = shape_of(setting, false);
   const Times times = times_of(setting, false);
   const Result<schedule::Schedule> built =
       schedule::build(*layout::find_schedule(policy), shape, times);

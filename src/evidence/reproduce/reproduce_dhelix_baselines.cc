@@ -151,7 +151,7 @@ Table two_copies() {
       {}};
   constexpr int32_t kRanks = 8, kMicrobatches = 20;
   constexpr int64_t kPart = 2, kPair = 5;
-  schedule::Shape shape = schedule::bidirectional_shape(kRanks, kMicrobatches);
+  schedule::PipelineShape shape = schedule::bidirectional_shape(kRanks, kMicrobatches);
   shape.pairs = true;
   schedule::Times times = schedule::equal_times(shape.stages, {{kPart}, {kPart}, {kPart}, {}});
   for (int32_t s = 0; s < shape.stages; ++s) {

@@ -323,7 +323,7 @@ void ForwardingThread::write_piece(const Wan::Arrival& arrival) {
   if (cargo.count() == cargo.frame_segments) {
     written = write(fd, frame.buffer.get(), frame.size);
   } else {
-    Slice slice = cut(frame.bytes(), frame.packet, cargo.first, cargo.last);
+    PacketSlice slice = cut(frame.bytes(), frame.packet, cargo.first, cargo.last);
     const iovec parts[] = {
         {slice.head_bytes.data(), slice.head_size},
         {const_cast<uint8_t*>(slice.payload.data()), slice.payload.size()},

@@ -81,7 +81,8 @@ Packet parse_packet(std::span<const uint8_t> frame) {
   return packet;
 }
 
-Slice cut(std::span<const uint8_t> frame, const Packet& packet, uint32_t first, uint32_t last) {
+PacketSlice cut(std::span<const uint8_t> frame, const Packet& packet, uint32_t first,
+                uint32_t last) {
   CHECK(packet.kind == PacketKind::kIpv4 && packet.segments > 1 && first < last &&
             last <= packet.segments &&
             frame.size() == kVnetHeader + packet.header_bytes + packet.payload_bytes,
@@ -91,7 +92,7 @@ Slice cut(std::span<const uint8_t> frame, const Packet& packet, uint32_t first, 
   const uint32_t to = std::min(last * packet.segment_payload, packet.payload_bytes);
   const uint32_t length = packet.header_bytes + to - from;
 
-  Slice slice;
+  PacketSlice slice;
   slice.head_size = kVnetHeader + packet.header_bytes;
   slice.payload = frame.subspan(slice.head_size + from, to - from);
   std::memcpy(slice.head_bytes.data(), frame.data(), slice.head_size);

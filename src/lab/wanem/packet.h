@@ -46,7 +46,7 @@ struct Packet {
 Packet parse_packet(std::span<const uint8_t> frame);
 
 // A frame of its own: headers made anew, and the payload where it stood. Write one after the other.
-struct Slice {
+struct PacketSlice {
   static constexpr uint32_t kHeadMax = kVnetHeader + 60 + 60;
   std::array<uint8_t, kHeadMax> head_bytes;
   uint32_t head_size = 0;
@@ -57,7 +57,8 @@ struct Slice {
 
 // Segments [first, last) of a super-frame. CHECKs that there are such segments, and that `packet`
 // has more than one.
-Slice cut(std::span<const uint8_t> frame, const Packet& packet, uint32_t first, uint32_t last);
+PacketSlice cut(std::span<const uint8_t> frame, const Packet& packet, uint32_t first,
+                uint32_t last);
 
 // The Internet checksum (RFC 1071) before it is complemented, folded to 16 bits; start with 0.
 uint16_t internet_sum(std::span<const uint8_t> bytes, uint32_t start);

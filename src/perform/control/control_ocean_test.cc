@@ -144,7 +144,7 @@ class Ocean {
   }
   // It may be killed behind any order.
   void carry_out() {
-    for (const Order& order : coordinator_->orders()) {
+    for (const Instruction& order : coordinator_->orders()) {
       if (storming() && random_.below(2000) == 0) return kill_coordinator();
       if (const auto* write = std::get_if<Write>(&order)) {
         if (write->entry.kind == Entry::Kind::kBegun) {

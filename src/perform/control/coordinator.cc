@@ -227,7 +227,7 @@ const Seat& Coordinator::seat(size_t number) const {
   return options_.seats[number];
 }
 
-std::vector<Order> Coordinator::orders() { return std::exchange(orders_, {}); }
+std::vector<Instruction> Coordinator::orders() { return std::exchange(orders_, {}); }
 
 std::vector<std::string> Coordinator::missing() const {
   std::vector<std::string> names;

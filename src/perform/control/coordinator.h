@@ -82,7 +82,7 @@ struct Halt {
 struct GiveUp {
   std::string reason;
 };
-using Order = std::variant<Write, Answer, Begin, Lost, Halt, GiveUp>;
+using Instruction = std::variant<Write, Answer, Begin, Lost, Halt, GiveUp>;
 
 // --- The coordinator ----------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class Coordinator {
   // The run is over: done, or given up by its owner.
   void close(const std::string& reason);
 
-  std::vector<Order> orders();  // since the last call
+  std::vector<Instruction> orders();  // since the last call
 
   State state() const { return state_; }
   uint64_t epoch() const { return epoch_; }
@@ -155,7 +155,7 @@ class Coordinator {
   // While all work: no lease ends before, because beats only make them longer. So a beat looks at
   // its own member alone.
   SimTime quiet_until_;
-  std::vector<Order> orders_;
+  std::vector<Instruction> orders_;
 };
 
 // --- A member -----------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ class CoordinatorTest : public ::testing::Test {
   // Carries its orders out, and says which there were.
   std::string carry_out(Coordinator& coordinator) {
     std::string said;
-    for (const Order& order : coordinator.orders()) {
+    for (const Instruction& order : coordinator.orders()) {
       if (const auto* write = std::get_if<Write>(&order)) journal_.push_back(write->entry);
       if (const auto* begin = std::get_if<Begin>(&order))
         said += fmt::format("begin {}; ", begin->epoch);

@@ -93,7 +93,7 @@ std::optional<control::Grant> Membership::carry_out() {
   std::optional<control::Grant> grant;
   std::optional<control::Lost> lost;
   bool halted = false;
-  for (const control::Order& order : coordinator_.orders()) {
+  for (const control::Instruction& order : coordinator_.orders()) {
     if (const auto* write = std::get_if<control::Write>(&order)) {
       if (journal_ && status_) status_ = journal_->append(control::to_record(write->entry));
     }

@@ -19,7 +19,7 @@ void check_place(const plan::Plan& plan, int32_t rank) {
 std::vector<int32_t> neighbours(const plan::Plan& plan, int32_t rank) {
   check_place(plan, rank);
   const layout::Placement& own = plan.ranks[rank];
-  const schedule::Shape shape = schedule::shape_of(plan);
+  const schedule::PipelineShape shape = schedule::shape_of(plan);
   std::set<int32_t> out;
   for (const int32_t replica : plan.replicas_of(own.stage)) out.insert(replica);
   for (const int32_t stage : shape.stages_at(own.stage)) {

@@ -44,8 +44,9 @@ struct Clipping {
 
 class Performer {
  public:
-  Performer(const plan::Plan& plan, const schedule::Order& order, const PerformOptions& options,
-            Kernels& kernels, Messenger& messenger, Threads& clock, const Hooks& hooks)
+  Performer(const plan::Plan& plan, const schedule::RankActions& order,
+            const PerformOptions& options, Kernels& kernels, Messenger& messenger, Threads& clock,
+            const Hooks& hooks)
       : plan_(plan),
         order_(order),
         options_(options),
@@ -134,13 +135,13 @@ class Performer {
   }
 
   const plan::Plan& plan_;
-  const schedule::Order& order_;
+  const schedule::RankActions& order_;
   const PerformOptions& options_;
   Kernels& kernels_;
   Messenger& messenger_;
   Threads& clock_;
   const Hooks& hooks_;
-  const schedule::Shape shape_;
+  const schedule::PipelineShape shape_;
   const std::vector<int32_t> stages_;  // of this rank, ascending
   const int32_t replica_;
   const int32_t last_stage_;  // of the model
@@ -698,7 +699,7 @@ void Performer::record(const char* name, int64_t iteration, double value) {
 
 }  // namespace
 
-Result<trace::Trace> perform(const plan::Plan& plan, const schedule::Order& order,
+Result<trace::Trace> perform(const plan::Plan& plan, const schedule::RankActions& order,
                              const PerformOptions& options, Kernels& kernels, Messenger& messenger,
                              Threads& clock, const Hooks& hooks) {
   check_rank(plan, options.rank);

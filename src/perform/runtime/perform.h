@@ -82,7 +82,7 @@ struct Hooks {
 // by it; "machine_late_s" of emulated ranks (machine_load.h); where gradients are exchanged while
 // passes go on "exposed_s", how long an iteration waited for that; with staleness "fresh_share", of how
 // many groups of parameters the iteration used the newest version.
-Result<trace::Trace> perform(const plan::Plan& plan, const schedule::Order& order,
+Result<trace::Trace> perform(const plan::Plan& plan, const schedule::RankActions& order,
                              const PerformOptions& options, Kernels& kernels, Messenger& messenger,
                              Threads& clock, const Hooks& hooks);
 

@@ -643,12 +643,12 @@ using PerformingDeathTest = Performing;
 
 TEST_F(PerformingDeathTest, ScheduleAndRankAreOfThePlan) {
   const plan::Plan plan = make_test_plan({.steps = 1});
-  const auto perform_order = [&](int32_t rank, const schedule::Order& order) {
+  const auto perform_order = [&](int32_t rank, const schedule::RankActions& order) {
     return perform(plan, order, {.rank = rank}, kernels_, messenger_, clock_, {}).has_value();
   };
   EXPECT_DEATH(perform_order(2, {}), "rank 2 of a Plan for 2");
   EXPECT_DEATH(neighbours(plan, -1), "rank -1 of a Plan for 2");
-  schedule::Order order = schedule::build(plan)->ranks[0];
+  schedule::RankActions order = schedule::build(plan)->ranks[0];
   std::erase_if(order, [](const auto& action) { return action::is_send(action.kind); });
   EXPECT_DEATH(perform_order(0, order), "2 results of iteration 1 were not used");
 }

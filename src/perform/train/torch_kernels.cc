@@ -587,7 +587,7 @@ Result<std::unique_ptr<runtime::Kernels>> make_torch_kernels(const plan::Plan& p
     TRY(check_blas());
     const int64_t threads = use_threads(plan, rank);
     const layout::Placement& place = plan.ranks[static_cast<size_t>(rank)];
-    const schedule::Shape shape = schedule::shape_of(plan);
+    const schedule::PipelineShape shape = schedule::shape_of(plan);
     keep_freed_memory(memory_of(plan, shape.stages_at(place.stage)));
     // Weights that are read need not be drawn before.
     const auto seed = plan.run.init ? std::nullopt : std::optional(plan.run.seed);

@@ -214,7 +214,7 @@ size_t number_in(std::vector<T>& list, const T& value, Same same) {
 
 class Reader {
  public:
-  explicit Reader(const Workload& workload) : workload_(workload) {}
+  explicit Reader(const RankPrograms& workload) : workload_(workload) {}
 
   // Nothing: collectives that are spelled out, or a message without its other end.
   std::optional<Encounters> run() {
@@ -231,7 +231,7 @@ class Reader {
   }
 
  private:
-  const Workload& workload_;
+  const RankPrograms& workload_;
   Encounters out_;
   bool custom_ = false;
 
@@ -328,7 +328,8 @@ Result<RankClasses> find_classes(const Encounters& encounters, const network::To
   return Refinement(encounters, topology, settings).run();
 }
 
-std::optional<RankClasses> find_classes(const Workload& workload, const network::Topology& topology,
+std::optional<RankClasses> find_classes(const RankPrograms& workload,
+                                        const network::Topology& topology,
                                         const SystemSettings& settings) {
   if (workload.one_for_all)
     return RankClasses{std::vector<int32_t>(workload.programs.size()), {0}, {}};
@@ -339,7 +340,7 @@ std::optional<RankClasses> find_classes(const Workload& workload, const network:
   return std::move(*classes);
 }
 
-bool messages_are_ambiguous(const Workload& workload, const RankClasses& classes) {
+bool messages_are_ambiguous(const RankPrograms& workload, const RankClasses& classes) {
   using Key = std::tuple<NodeType, int32_t, int64_t, int64_t>;
   for (const int32_t rank : classes.first) {
     std::map<Key, int32_t> peers;

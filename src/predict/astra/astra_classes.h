@@ -34,7 +34,7 @@ namespace tombolo::astra {
 struct RankClasses {
   std::vector<int32_t> class_of;  // per rank
   std::vector<int32_t> first;     // per class: its lowest rank, which stands for it
-  // Per group of the Workload: the group that stands for it, where its members are of a class each;
+  // Per group of the RankPrograms: the group that stands for it, where its members are of a class each;
   // -1 where they are all of one class.
   std::vector<int32_t> stand_in;
 };
@@ -56,12 +56,13 @@ struct Encounters {
 Result<RankClasses> find_classes(const Encounters& encounters, const network::Topology& topology,
                                  const SystemSettings& settings);
 // The same of what Programs say; nothing where it cannot be done.
-std::optional<RankClasses> find_classes(const Workload& workload, const network::Topology& topology,
+std::optional<RankClasses> find_classes(const RankPrograms& workload,
+                                        const network::Topology& topology,
                                         const SystemSettings& settings);
 
 // Whether messages of one class could be taken for each other: a rank exchanges messages of equal
 // tag and size with several ranks of one class. `workload` needs the Programs of those that stand
 // for their classes.
-bool messages_are_ambiguous(const Workload& workload, const RankClasses& classes);
+bool messages_are_ambiguous(const RankPrograms& workload, const RankClasses& classes);
 
 }  // namespace tombolo::astra

@@ -43,9 +43,9 @@ struct Pipeline {
       graphs.push_back({rank, nodes});
     }
   }
-  Workload workload() const { return *make_workload(graphs, groups, topology, settings); }
+  RankPrograms workload() const { return *make_workload(graphs, groups, topology, settings); }
   void expect_equal_answers(size_t simulated) const {
-    const Workload work = workload();
+    const RankPrograms work = workload();
     const auto all = run_astra(topology, settings, work, {}, false);
     const auto some = run_astra(topology, settings, work, {}, true);
     ASSERT_TRUE(all && some);
@@ -138,7 +138,7 @@ TEST(RankClasses, PairsAcrossStagesStandForEachOther) {
   pipeline.expect_equal_answers(2);
   const auto classes = find_classes(pipeline.workload(), pipeline.topology, pipeline.settings);
   ASSERT_TRUE(classes);
-  const Workload workload = pipeline.workload();
+  const RankPrograms workload = pipeline.workload();
   int32_t of_a_pair = -1;
   for (size_t g = 0; g < workload.groups.size(); ++g) {
     if (workload.groups[g].id < 3) {

@@ -25,7 +25,7 @@ struct FluidSystem {
   }
   Result<AstraAnswer> run(const Graphs& graphs, NetworkLaw law = NetworkLaw::kFluid) const {
     const network::Topology topology = TRY(network::Topology::create(dimensions));
-    const Workload workload = TRY(make_workload(graphs, {}, topology, settings));
+    const RankPrograms workload = TRY(make_workload(graphs, {}, topology, settings));
     MachineOptions machine;
     machine.law = law;
     return run_astra(topology, settings, workload, machine, true);

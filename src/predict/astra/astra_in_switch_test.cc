@@ -33,7 +33,7 @@ struct SwitchSystem {
       if (!groups.empty()) node.details.edit().pg_name = rank < 4 ? "1" : "2";
       graphs.push_back({rank, {node}});
     }
-    const Workload workload = TRY(make_workload(graphs, groups, topology, settings));
+    const RankPrograms workload = TRY(make_workload(graphs, groups, topology, settings));
     return run_astra(topology, settings, workload, machine, true);
   }
 };

@@ -43,7 +43,7 @@ Result<AstraAnswer> run(const graph::Graphs& graphs) {
   settings.track_memory = true;
   const network::Topology topology =
       *network::Topology::create({{network::Block::kRing, 2, 50, 500}});
-  const Workload workload = TRY(make_workload(graphs, {}, topology, settings));
+  const RankPrograms workload = TRY(make_workload(graphs, {}, topology, settings));
   return run_astra(topology, settings, workload, {}, true);
 }
 

@@ -10,7 +10,7 @@ using graph::NodeType;
 
 namespace {
 
-bool reaches_memory(const Workload& workload) {
+bool reaches_memory(const RankPrograms& workload) {
   const Program* seen = nullptr;  // ranks next to each other often share a Program
   for (const Program* program : workload.programs) {
     if (program == nullptr || program == seen) continue;
@@ -23,7 +23,7 @@ bool reaches_memory(const Workload& workload) {
 }  // namespace
 
 AstraMachine::AstraMachine(const network::Topology& topology, const SystemSettings& settings,
-                           const Workload& workload, const MachineOptions& options)
+                           const RankPrograms& workload, const MachineOptions& options)
     : topology_(&topology),
       settings_(&settings),
       workload_(&workload),

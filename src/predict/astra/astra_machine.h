@@ -99,7 +99,7 @@ class AstraMachine {
  public:
   // All must outlive the machine.
   AstraMachine(const network::Topology& topology, const SystemSettings& settings,
-               const Workload& workload, const MachineOptions& options = {});
+               const RankPrograms& workload, const MachineOptions& options = {});
   ~AstraMachine();
 
   // Once. Failed, naming a rank and a node: some rank cannot go on (a message or a member of a
@@ -384,7 +384,7 @@ class AstraMachine {
   // or ranks come to different orders and wait for each other.
   bool decides_late() const {
     return settings_->chunk_choice != network::ChunkChoice::kFirstCome ||
-           settings_->dimension_order != network::DimensionOrder::kBaseline;
+           settings_->dimension_order != network::DimensionScheduling::kBaseline;
   }
   bool stopped() const { return error_.has_value() || apart_; }
   void tell_phase(uint32_t chunk) const;
@@ -394,7 +394,7 @@ class AstraMachine {
 
   const network::Topology* topology_;
   const SystemSettings* settings_;
-  const Workload* workload_;
+  const RankPrograms* workload_;
   MachineOptions options_;
   CollectivePlanner planner_;
   engine::EventQueue queue_;

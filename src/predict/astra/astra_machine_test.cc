@@ -22,7 +22,7 @@ struct RingSystem {
     }
   }
   Result<AstraAnswer> run(const graph::Graphs& graphs, const MachineOptions& machine = {}) const {
-    const Workload workload = TRY(make_workload(graphs, groups, topology, settings));
+    const RankPrograms workload = TRY(make_workload(graphs, groups, topology, settings));
     return run_astra(topology, settings, workload, machine, true);
   }
 };
@@ -262,7 +262,7 @@ TEST(AstraMachine, RefusesWhatCannotBeSimulated) {
 TEST(AstraMachine, CallersKeepTheirPromises) {
   RingSystem system;
   const graph::Graphs graphs = {{0, {compute(0, 100), compute(1, 50, {0})}}};
-  const Workload workload = *make_workload(graphs, {}, system.topology, system.settings);
+  const RankPrograms workload = *make_workload(graphs, {}, system.topology, system.settings);
   AstraMachine machine(system.topology, system.settings, workload);
   ASSERT_TRUE(machine.run());
   EXPECT_DEATH((void)machine.run(), "a machine runs once");
@@ -279,7 +279,7 @@ TEST(AstraMachine, CallersKeepTheirPromises) {
   const auto graph_of = [&](int32_t) -> Result<graph::Graph> { return graphs[0]; };
   EXPECT_DEATH((void)make_workload({4}, graph_of, {}, system.topology, system.settings),
                "rank 4 of 4 NPUs");
-  const Workload lonely = *make_workload({2}, graph_of, {}, system.topology, system.settings);
+  const RankPrograms lonely = *make_workload({2}, graph_of, {}, system.topology, system.settings);
   EXPECT_DEATH((void)AstraMachine(system.topology, system.settings, lonely).run(),
                "rank 0 is NPU 0, which has no program");
 }
@@ -290,7 +290,7 @@ TEST(AstraMachine, EdgesAreAsManyAsDependencies) {
   Program program;
   program.nodes = {{.id = 4, .children = 2}, {.id = 6, .dependencies = 1}};
   program.children = {1, 1};
-  Workload workload;
+  RankPrograms workload;
   workload.programs.assign(4, &program);
   EXPECT_DEATH((void)AstraMachine(system.topology, system.settings, workload).run(),
                "node 6 of rank 0 waits for nothing, and node 4 is done");

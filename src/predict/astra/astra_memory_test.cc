@@ -29,7 +29,7 @@ struct MemorySystem {
     return out;
   }
   Result<AstraAnswer> run(const graph::Graphs& graphs) const {
-    const Workload workload = TRY(make_workload(graphs, {}, topology, settings));
+    const RankPrograms workload = TRY(make_workload(graphs, {}, topology, settings));
     MachineOptions machine;
     machine.memory = &memory;
     return run_astra(topology, settings, workload, machine, true);

@@ -21,7 +21,7 @@ class AstraObserver {
   struct Cast {
     const network::Topology* topology = nullptr;
     const SystemSettings* settings = nullptr;
-    const Workload* workload = nullptr;
+    const RankPrograms* workload = nullptr;
     const RankClasses* classes = nullptr;
     bool whole_phases = true;  // messages of phases are not told one by one
 

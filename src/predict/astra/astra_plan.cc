@@ -154,7 +154,7 @@ std::vector<std::vector<size_t>> CollectivePlanner::themis_orders(const Question
   const bool moves_bytes = question.kind == CollectiveType::kAllGather ||
                            question.kind == CollectiveType::kReduceScatter ||
                            there_and_back(question.kind);
-  if (settings_->dimension_order != network::DimensionOrder::kThemis || which.size() < 2 ||
+  if (settings_->dimension_order != network::DimensionScheduling::kThemis || which.size() < 2 ||
       !moves_bytes) {
     return {};
   }

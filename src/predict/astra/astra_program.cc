@@ -22,11 +22,11 @@ bool simulated(CollectiveType kind) {
          kind == CollectiveType::kBroadcast;
 }
 
-// Compiles the graphs of all ranks into one Workload.
+// Compiles the graphs of all ranks into one RankPrograms.
 class Compiler {
  public:
   Compiler(const chakra::CommGroups& groups, const network::Topology& topology,
-           const SystemSettings& settings, bool names, Workload& out)
+           const SystemSettings& settings, bool names, RankPrograms& out)
       : declared_(groups), topology_(topology), settings_(settings), names_(names), out_(out) {
     for (size_t g = 0; g < out.groups.size(); ++g) {
       numbers_[fmt::format("{}", out.groups[g].id)] = static_cast<int32_t>(g);
@@ -64,7 +64,7 @@ class Compiler {
   const network::Topology& topology_;
   const SystemSettings& settings_;
   bool names_;
-  Workload& out_;
+  RankPrograms& out_;
   std::map<std::string, const Program*> known_;  // by digest
   std::map<std::string, int32_t> numbers_;       // of groups that all ranks declare, once used
 
@@ -327,7 +327,7 @@ class Compiler {
 };
 
 // A Program for one rank stands for all where it names no rank and no group.
-Status take_for_all(const network::Topology& topology, Workload& out) {
+Status take_for_all(const network::Topology& topology, RankPrograms& out) {
   for (const Program::Node& node : out.programs[0]->nodes) {
     const bool names_a_rank = node.type == NodeType::kSend || node.type == NodeType::kReceive;
     if (!names_a_rank && node.group < 0) continue;
@@ -340,7 +340,7 @@ Status take_for_all(const network::Topology& topology, Workload& out) {
 }
 
 // All ranks run one Program, and nothing in it tells them apart.
-void find_out_whether_alike(Workload& out) {
+void find_out_whether_alike(RankPrograms& out) {
   out.one_for_all =
       std::all_of(out.programs.begin(), out.programs.end(),
                   [&](const Program* program) { return program == out.programs[0]; }) &&
@@ -368,10 +368,10 @@ int32_t Group::position(int32_t rank) const {
   return found == sorted_.end() || found->first != rank ? -1 : found->second;
 }
 
-Result<Workload> make_workload(const std::vector<int32_t>& ranks, const GraphOfRank& graph_of,
-                               std::vector<Group> groups, const network::Topology& topology,
-                               const SystemSettings& settings, bool names) {
-  Workload out;
+Result<RankPrograms> make_workload(const std::vector<int32_t>& ranks, const GraphOfRank& graph_of,
+                                   std::vector<Group> groups, const network::Topology& topology,
+                                   const SystemSettings& settings, bool names) {
+  RankPrograms out;
   out.groups = std::move(groups);
   const chakra::CommGroups none;
   Compiler compiler(none, topology, settings, names, out);
@@ -385,10 +385,10 @@ Result<Workload> make_workload(const std::vector<int32_t>& ranks, const GraphOfR
   return out;
 }
 
-Result<Workload> make_workload(const graph::Graphs& graphs, const chakra::CommGroups& groups,
-                               const network::Topology& topology, const SystemSettings& settings,
-                               bool names) {
-  Workload out;
+Result<RankPrograms> make_workload(const graph::Graphs& graphs, const chakra::CommGroups& groups,
+                                   const network::Topology& topology,
+                                   const SystemSettings& settings, bool names) {
+  RankPrograms out;
   Compiler compiler(groups, topology, settings, names, out);
   if (graphs.size() != 1 && graphs.size() != static_cast<size_t>(topology.npus())) {
     return unusable(fmt::format("{} graphs for {} NPUs", graphs.size(), topology.npus()));
@@ -401,11 +401,11 @@ Result<Workload> make_workload(const graph::Graphs& graphs, const chakra::CommGr
   return out;
 }
 
-Result<Workload> read_workload(const WorkloadFiles& files, const network::Topology& topology,
-                               const SystemSettings& settings) {
+Result<RankPrograms> read_workload(const WorkloadFiles& files, const network::Topology& topology,
+                                   const SystemSettings& settings) {
   chakra::CommGroups groups;
   if (!files.comm_groups.empty()) groups = TRY(chakra::read_comm_groups(files.comm_groups));
-  Workload out;
+  RankPrograms out;
   Compiler compiler(groups, topology, settings, files.names, out);
   const int32_t count = files.spmd ? 1 : topology.npus();
   for (int32_t rank = 0; rank < count; ++rank) {

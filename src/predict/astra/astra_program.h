@@ -40,7 +40,7 @@ struct Program {
     bool on_host = false;
     uint32_t priority = 0;
     int32_t peer = -1;
-    int32_t group = -1;  // index into Workload::groups; -1: all ranks
+    int32_t group = -1;  // index into RankPrograms::groups; -1: all ranks
     uint32_t dependencies = 0;
     uint32_t first_child = 0;  // in `children`
     uint32_t children = 0;
@@ -75,7 +75,7 @@ class Group {
   std::vector<std::pair<int32_t, int32_t>> sorted_;  // rank, position
 };
 
-struct Workload {
+struct RankPrograms {
   std::vector<const Program*> programs;  // per rank; null where another stands for it
   std::vector<Group> groups;
   std::vector<std::unique_ptr<Program>> owned;
@@ -92,19 +92,19 @@ struct WorkloadFiles {
   bool names = false;       // keep those of nodes; ranks that share a Program have the first one's
 };
 
-Result<Workload> read_workload(const WorkloadFiles& files, const network::Topology& topology,
-                               const SystemSettings& settings);
+Result<RankPrograms> read_workload(const WorkloadFiles& files, const network::Topology& topology,
+                                   const SystemSettings& settings);
 
 // The same of some ranks, whose graphs are asked for one by one; the others have no Program. Nodes
 // name the groups by their ids.
 using GraphOfRank = std::function<Result<graph::Graph>(int32_t rank)>;
-Result<Workload> make_workload(const std::vector<int32_t>& ranks, const GraphOfRank& graph_of,
-                               std::vector<Group> groups, const network::Topology& topology,
-                               const SystemSettings& settings, bool names = false);
+Result<RankPrograms> make_workload(const std::vector<int32_t>& ranks, const GraphOfRank& graph_of,
+                                   std::vector<Group> groups, const network::Topology& topology,
+                                   const SystemSettings& settings, bool names = false);
 
 // The same from graphs in memory, graphs[i] for rank i; one graph stands for all ranks.
-Result<Workload> make_workload(const graph::Graphs& graphs, const chakra::CommGroups& groups,
-                               const network::Topology& topology, const SystemSettings& settings,
-                               bool names = false);
+Result<RankPrograms> make_workload(const graph::Graphs& graphs, const chakra::CommGroups& groups,
+                                   const network::Topology& topology,
+                                   const SystemSettings& settings, bool names = false);
 
 }  // namespace tombolo::astra

@@ -7,7 +7,7 @@ namespace tombolo::astra {
 namespace {
 
 // Nodes that need a remote memory have one, and ask for what it can give.
-Status check(const Workload& workload, const SystemSettings& settings,
+Status check(const RankPrograms& workload, const SystemSettings& settings,
              const MachineOptions& machine) {
   const auto names_tensors = [](const Program* program) {
     return program != nullptr && program->tensors && !program->tensors->names.empty();
@@ -90,7 +90,7 @@ std::string why_not_classes(const MachineOptions& machine) {
 
 Result<std::optional<AstraAnswer>> run_classes(const network::Topology& topology,
                                                const SystemSettings& settings,
-                                               const Workload& workload,
+                                               const RankPrograms& workload,
                                                const MachineOptions& machine, RankClasses classes) {
   TRY(check_law(topology, machine.law));
   TRY(check(workload, settings, machine));
@@ -108,7 +108,7 @@ Result<std::optional<AstraAnswer>> run_classes(const network::Topology& topology
 }
 
 Result<AstraAnswer> run_astra(const network::Topology& topology, const SystemSettings& settings,
-                              const Workload& workload, const MachineOptions& machine,
+                              const RankPrograms& workload, const MachineOptions& machine,
                               bool collapse) {
   TRY(check_law(topology, machine.law));
   TRY(check(workload, settings, machine));
@@ -142,7 +142,8 @@ Result<AstraSystem> make_astra_system(network::Topology topology, SystemSettings
 
 Result<AstraAnswer> run_astra(const AstraOptions& options) {
   const AstraSystem system = TRY(read_astra_system(options));
-  const Workload workload = TRY(read_workload(options.workload, system.topology, system.settings));
+  const RankPrograms workload =
+      TRY(read_workload(options.workload, system.topology, system.settings));
   MachineOptions machine = options.machine;
   machine.memory = &system.memory;
   return run_astra(system.topology, system.settings, workload, machine, options.collapse);

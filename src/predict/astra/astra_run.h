@@ -64,12 +64,12 @@ std::string why_not_classes(const MachineOptions& machine);
 // would not be exact.
 Result<std::optional<AstraAnswer>> run_classes(const network::Topology& topology,
                                                const SystemSettings& settings,
-                                               const Workload& workload,
+                                               const RankPrograms& workload,
                                                const MachineOptions& machine, RankClasses classes);
 
 // The same from what the files say.
 Result<AstraAnswer> run_astra(const network::Topology& topology, const SystemSettings& settings,
-                              const Workload& workload, const MachineOptions& machine,
+                              const RankPrograms& workload, const MachineOptions& machine,
                               bool collapse);
 
 }  // namespace tombolo::astra

@@ -42,7 +42,7 @@ struct SystemSettings {
   AllReduceShape all_reduce_shape = AllReduceShape::kBaseline;
   // Themis: the order of dimensions of each chunk, and whether the smallest of those that wait for
   // a dimension goes first.
-  network::DimensionOrder dimension_order = network::DimensionOrder::kBaseline;
+  network::DimensionScheduling dimension_order = network::DimensionScheduling::kBaseline;
   network::ChunkChoice chunk_choice = network::ChunkChoice::kFirstCome;
   int32_t active_chunks = 1;    // at work at once per dimension
   int64_t splits = 1;           // chunks that a collective is cut into

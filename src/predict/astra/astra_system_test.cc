@@ -37,7 +37,7 @@ TEST(AstraSystem, KnowsThemisByAllItsNames) {
     const auto s =
         parse_system(fmt::format(R"({{"preferred-dataset-splits": 1, {}}})", text), "system.json");
     ASSERT_TRUE(s) << s.error().text();
-    EXPECT_EQ(s->dimension_order, network::DimensionOrder::kThemis);
+    EXPECT_EQ(s->dimension_order, network::DimensionScheduling::kThemis);
     EXPECT_EQ(s->chunk_choice, network::ChunkChoice::kSmallest);
   }
 }

@@ -9,11 +9,11 @@ namespace {
 using graph::CollectiveType;
 using network::Block;
 using network::ChunkChoice;
-using network::DimensionOrder;
+using network::DimensionScheduling;
 
 // A dimension's bandwidth is all that an NPU has in it; nothing costs time but bytes.
-Result<AstraAnswer> sum(const std::vector<network::Dimension>& dimensions, DimensionOrder order,
-                        ChunkChoice choice, bool collapse = true) {
+Result<AstraAnswer> sum(const std::vector<network::Dimension>& dimensions,
+                        DimensionScheduling order, ChunkChoice choice, bool collapse = true) {
   SystemSettings settings;
   settings.all_reduce_shape = AllReduceShape::kLocalBandwidthAware;
   settings.dimension_order = order;
@@ -33,7 +33,7 @@ Result<AstraAnswer> sum(const std::vector<network::Dimension>& dimensions, Dimen
   graph::Node node;
   node.type = graph::NodeType::kCollective;
   node.comm_size = 1 << 30;
-  const Workload workload = TRY(make_workload({{0, {node}}}, {}, topology, settings));
+  const RankPrograms workload = TRY(make_workload({{0, {node}}}, {}, topology, settings));
   return run_astra(topology, settings, workload, {}, collapse);
 }
 
@@ -55,10 +55,10 @@ double microseconds(const Result<AstraAnswer>& answer) {
 // are printed in whole microseconds.
 TEST(AstraThemis, TakesTheTimesOfTableOne) {
   const auto baseline = [](const auto& system) {
-    return microseconds(sum(system, DimensionOrder::kBaseline, ChunkChoice::kFirstCome));
+    return microseconds(sum(system, DimensionScheduling::kBaseline, ChunkChoice::kFirstCome));
   };
   const auto themis = [](const auto& system) {
-    return microseconds(sum(system, DimensionOrder::kThemis, ChunkChoice::kSmallest));
+    return microseconds(sum(system, DimensionScheduling::kThemis, ChunkChoice::kSmallest));
   };
   EXPECT_NEAR(baseline(kWafer2d), 7750, 4.8);
   EXPECT_NEAR(baseline(kConv3d), 9375, 4.8);
@@ -66,13 +66,13 @@ TEST(AstraThemis, TakesTheTimesOfTableOne) {
   EXPECT_NEAR(themis(kWafer2d), 4004, 4.8);
   EXPECT_NEAR(themis(kConv3d), 5801, 4.8);
   EXPECT_NEAR(themis(kConv4d), 3406, 4.8);
-  EXPECT_NEAR(microseconds(sum(kConv4d, DimensionOrder::kThemis, ChunkChoice::kFirstCome)), 3872,
-              4.8);
+  EXPECT_NEAR(microseconds(sum(kConv4d, DimensionScheduling::kThemis, ChunkChoice::kFirstCome)),
+              3872, 4.8);
 }
 
 TEST(AstraThemis, OneRankStandsForAll) {
-  const auto one = sum(kConv4d, DimensionOrder::kThemis, ChunkChoice::kSmallest);
-  const auto all = sum(kConv4d, DimensionOrder::kThemis, ChunkChoice::kSmallest, false);
+  const auto one = sum(kConv4d, DimensionScheduling::kThemis, ChunkChoice::kSmallest);
+  const auto all = sum(kConv4d, DimensionScheduling::kThemis, ChunkChoice::kSmallest, false);
   ASSERT_TRUE(one && all);
   EXPECT_TRUE(one->collapsed());
   EXPECT_FALSE(all->collapsed());

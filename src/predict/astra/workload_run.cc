@@ -10,7 +10,7 @@ using graph::Node;
 using graph::NodeType;
 
 // Per stage, what the graph of one of its ranks counts.
-std::vector<WorkloadCount> count_stages(const workload::Workload& workload) {
+std::vector<WorkloadCount> count_stages(const workload::RankPrograms& workload) {
   std::vector<WorkloadCount> out;
   for (const int32_t rank : workload.stages()) {
     WorkloadCount count;
@@ -28,11 +28,11 @@ std::vector<WorkloadCount> count_stages(const workload::Workload& workload) {
 
 // Whom every rank meets: ranks of a stage do the same, so that one graph of each stage tells.
 // O(ranks) and the graphs of one pipeline.
-Encounters encounters_of(const workload::Workload& workload) {
+Encounters encounters_of(const workload::RankPrograms& workload) {
   Encounters out;
-  std::array<size_t, workload::Workload::kKinds> first{};  // group of a kind
-  for (size_t kind = 0; kind < workload::Workload::kKinds; ++kind) {
-    const workload::Workload::Groups& g = workload.groups_of(kind);
+  std::array<size_t, workload::RankPrograms::kKinds> first{};  // group of a kind
+  for (size_t kind = 0; kind < workload::RankPrograms::kKinds; ++kind) {
+    const workload::RankPrograms::Groups& g = workload.groups_of(kind);
     first[kind] = out.groups.size();
     if (g.size() < 2 || g.size() == static_cast<size_t>(workload.ranks())) continue;
     for (size_t i = 0; i < g.lists.bases.size(); ++i) {
@@ -56,7 +56,7 @@ Encounters encounters_of(const workload::Workload& workload) {
       } else if (node.type == NodeType::kCollective && node.details->pg_name.empty()) {
         out.all_meet = true;
       } else if (node.type == NodeType::kCollective) {
-        note(stage.kinds, workload::Workload::kind_index(node));
+        note(stage.kinds, workload::RankPrograms::kind_index(node));
       }
     }
     stages.push_back(std::move(stage));
@@ -77,7 +77,7 @@ Encounters encounters_of(const workload::Workload& workload) {
 
 class Run {
  public:
-  Run(const workload::Workload& workload, const network::Topology& topology,
+  Run(const workload::RankPrograms& workload, const network::Topology& topology,
       const SystemSettings& settings, const WorkloadRunOptions& options)
       : workload_(workload),
         topology_(topology),
@@ -105,7 +105,7 @@ class Run {
   }
 
  private:
-  const workload::Workload& workload_;
+  const workload::RankPrograms& workload_;
   const network::Topology& topology_;
   const SystemSettings& settings_;
   const WorkloadRunOptions& options_;
@@ -117,7 +117,7 @@ class Run {
     return stages_[static_cast<size_t>(workload_.stage_of(rank))];
   }
 
-  Result<Workload> programs_of(const std::vector<int32_t>& ranks) const {
+  Result<RankPrograms> programs_of(const std::vector<int32_t>& ranks) const {
     int64_t nodes = 0;
     for (const int32_t rank : ranks) nodes += count_of(rank).nodes;
     if (nodes > options_.nodes_max) {
@@ -140,7 +140,7 @@ class Run {
       out_.not_collapsed = classes.error().message;
       return false;
     }
-    const Workload programs = TRY(programs_of(classes->first));
+    const RankPrograms programs = TRY(programs_of(classes->first));
     if (messages_are_ambiguous(programs, *classes)) {
       out_.not_collapsed = "messages to several ranks of one class agree in tag and size";
       return false;
@@ -158,7 +158,7 @@ class Run {
   Result<WorkloadAnswer> run_all() {
     std::vector<int32_t> ranks(static_cast<size_t>(workload_.ranks()));
     for (size_t r = 0; r < ranks.size(); ++r) ranks[r] = static_cast<int32_t>(r);
-    const Workload programs = TRY(programs_of(ranks));
+    const RankPrograms programs = TRY(programs_of(ranks));
     out_.answer = TRY(run_astra(topology_, settings_, programs, options_.machine, false));
     return std::move(out_);
   }
@@ -166,7 +166,7 @@ class Run {
 
 }  // namespace
 
-Result<WorkloadAnswer> run_workload(const workload::Workload& workload,
+Result<WorkloadAnswer> run_workload(const workload::RankPrograms& workload,
                                     const network::Topology& topology,
                                     const SystemSettings& settings,
                                     const WorkloadRunOptions& options) {

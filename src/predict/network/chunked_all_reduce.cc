@@ -65,7 +65,8 @@ std::vector<std::vector<Phase>> plan_chunks(const ChunkedAllReduce& c) {
   for (int64_t i = 0; i < c.chunks; ++i) {
     std::vector<Phase> phases;
     Bytes size = chunk;
-    const std::vector<size_t> order = c.order == DimensionOrder::kBaseline ? given : loads.next();
+    const std::vector<size_t> order =
+        c.order == DimensionScheduling::kBaseline ? given : loads.next();
     loads.give_chunk(order);
     for (const size_t d : order) {
       const AllReduceDimension& dimension = c.dimensions[d];

@@ -28,10 +28,10 @@
 
 namespace tombolo::network {
 
-enum class DimensionOrder : uint8_t { kBaseline, kThemis };
-constexpr auto enum_names(DimensionOrder) {
-  return std::to_array<EnumName<DimensionOrder>>(
-      {{DimensionOrder::kBaseline, "baseline"}, {DimensionOrder::kThemis, "themis"}});
+enum class DimensionScheduling : uint8_t { kBaseline, kThemis };
+constexpr auto enum_names(DimensionScheduling) {
+  return std::to_array<EnumName<DimensionScheduling>>(
+      {{DimensionScheduling::kBaseline, "baseline"}, {DimensionScheduling::kThemis, "themis"}});
 }
 
 // Which chunk a free dimension takes.
@@ -65,7 +65,7 @@ struct ChunkedAllReduce {
   std::vector<AllReduceDimension> dimensions;
   Bytes size;  // of one NPU's input
   int64_t chunks = 64;
-  DimensionOrder order = DimensionOrder::kBaseline;
+  DimensionScheduling order = DimensionScheduling::kBaseline;
   ChunkChoice choice = ChunkChoice::kFirstCome;
 };
 

@@ -78,7 +78,8 @@ TEST(ChunkedAllReduce, BoundsOnRandomSystems) {
       c.dimensions.push_back({2 + static_cast<int64_t>(random.below(15)),
                               (1 + static_cast<double>(random.below(20))) * 50_GBps});
     }
-    for (const DimensionOrder order : {DimensionOrder::kBaseline, DimensionOrder::kThemis}) {
+    for (const DimensionScheduling order :
+         {DimensionScheduling::kBaseline, DimensionScheduling::kThemis}) {
       for (const ChunkChoice choice : {ChunkChoice::kFirstCome, ChunkChoice::kSmallest}) {
         c.order = order;
         c.choice = choice;
@@ -92,7 +93,7 @@ TEST(ChunkedAllReduce, BoundsOnRandomSystems) {
         EXPECT_NEAR(sent / (2 * c.size.value * (npus - 1) / npus), 1, 1e-12);
         EXPECT_GE(t.time.value, t.ideal.value * (1 - 1e-12));
         EXPECT_GE(t.time.value, busiest * (1 - 1e-12));
-        if (order == DimensionOrder::kBaseline) {
+        if (order == DimensionScheduling::kBaseline) {
           EXPECT_GE(t.time.value, baseline_time(c).value * (1 - 1e-12)) << i;
         }
       }

@@ -41,8 +41,9 @@ ChannelLaw law_between(const plan::Plan& plan, int32_t from, int32_t to,
 }
 
 // Of each pipeline of the cell whose first one is `replica`, over one boundary in one direction.
-SharedChannel shared_channel(const plan::Plan& plan, const schedule::Shape& shape, int32_t boundary,
-                             bool gradients, int32_t replica, plan::Resources& resources) {
+SharedChannel shared_channel(const plan::Plan& plan, const schedule::PipelineShape& shape,
+                             int32_t boundary, bool gradients, int32_t replica,
+                             plan::Resources& resources) {
   SharedChannel shared;
   for (int32_t pipeline = replica; pipeline < replica + shape.cell; ++pipeline) {
     const int32_t here = shape.rank_of(boundary, pipeline);
@@ -61,7 +62,7 @@ SharedChannel shared_channel(const plan::Plan& plan, const schedule::Shape& shap
 // The ids of each send over a shared boundary, one per iteration.
 using Sends = std::map<std::pair<int32_t, action::Action>, std::vector<int64_t>>;
 
-Sends shared_sends(const schedule::Shape& shape, const graph::Graphs& graphs) {
+Sends shared_sends(const schedule::PipelineShape& shape, const graph::Graphs& graphs) {
   Sends sends;
   for (const graph::Graph& graph : graphs) {
     for (const graph::Node& node : graph.nodes) {
@@ -106,7 +107,7 @@ void add_exchange(const plan::Plan& plan, int32_t stage, plan::Resources& resour
 }  // namespace
 
 Channels channels_of(const plan::Plan& plan) {
-  const schedule::Shape shape = schedule::shape_of(plan);
+  const schedule::PipelineShape shape = schedule::shape_of(plan);
   Channels channels;
   plan::Resources resources(plan);
   for (int32_t stage = 0; stage + 1 < static_cast<int32_t>(plan.stages.size()); ++stage) {
@@ -149,7 +150,7 @@ Channels channels_of(const plan::Plan& plan, const schedule::Schedule& schedule,
   if (channels.shared.empty()) return channels;
   CHECK(channels.shared.size() == schedule.links.size(), "{} shared links, {} orders",
         channels.shared.size(), schedule.links.size());
-  const schedule::Shape shape = schedule::shape_of(plan);
+  const schedule::PipelineShape shape = schedule::shape_of(plan);
   const Sends sends = shared_sends(shape, graphs);
   const size_t iterations = sends.begin()->second.size();
   for (size_t i = 0; i < iterations; ++i) {

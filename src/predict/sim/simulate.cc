@@ -69,7 +69,7 @@ Status check_numbers(const plan::Plan& plan, int64_t iterations) {
       TRY(add("a release of the given schedule", release, static_cast<double>(iterations)));
     }
   }
-  const schedule::Shape shape = schedule::shape_of(plan);
+  const schedule::PipelineShape shape = schedule::shape_of(plan);
   const auto pairs = static_cast<int32_t>((plan.stages.size() - 1) * plan.parallelism.data);
   for (int32_t pair = 0; pair < pairs; ++pair) {
     const int32_t stage = pair / plan.replicas();

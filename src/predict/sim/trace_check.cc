@@ -559,7 +559,7 @@ class Checker {
 
   const plan::Plan& plan_;
   const schedule::Schedule& schedule_;
-  schedule::Shape shape_;
+  schedule::PipelineShape shape_;
   schedule::Times times_;
   std::vector<Interval> intervals_;  // of iterations, passes whole
   std::map<Key, Interval*> found_;

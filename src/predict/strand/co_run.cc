@@ -33,7 +33,8 @@ struct Waiting {
 };
 
 // Those of the set in their order, each with what it waits for inside the set. How many there are.
-size_t put_in_order(const StrandPair& pair, PairSet set, const Order& order, Waiting* waiting) {
+size_t put_in_order(const StrandPair& pair, PairSet set, const LaunchOrder& order,
+                    Waiting* waiting) {
   size_t count = 0;
   for (OperatorSet s = set.forward; s != 0; s &= s - 1) {
     const auto i = static_cast<size_t>(std::countr_zero(s));
@@ -55,7 +56,7 @@ size_t put_in_order(const StrandPair& pair, PairSet set, const Order& order, Wai
 
 }  // namespace
 
-double co_run(const StrandPair& pair, PairSet set, const Order& order,
+double co_run(const StrandPair& pair, PairSet set, const LaunchOrder& order,
               std::vector<OperatorRun>* runs) {
   CHECK(order.rank.size() >= pair.size(), "{} ranks for {} operators", order.rank.size(),
         pair.size());

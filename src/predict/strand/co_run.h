@@ -22,7 +22,7 @@ enum class Discipline : uint8_t {
   kInOrder  // a stream takes the first, and waits for it: what queues of a device do
 };
 
-struct Order {
+struct LaunchOrder {
   std::span<const double> rank;  // of each operator of the pair: how late; ties: the lower number
   Discipline discipline = Discipline::kEager;
   std::span<const PairSet> waits = {};  // what each waits for besides its strand: events
@@ -31,7 +31,7 @@ struct Order {
 // Seconds until all of `set` are done; those outside count as done. `runs`, where given, gets every
 // operator in order of start. CHECKs that an order kept to the letter ends. Cost: O(operators of
 // the set squared).
-double co_run(const StrandPair& pair, PairSet set, const Order& order,
+double co_run(const StrandPair& pair, PairSet set, const LaunchOrder& order,
               std::vector<OperatorRun>* runs = nullptr);
 
 // A segment by itself: the most urgent first.

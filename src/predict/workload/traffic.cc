@@ -146,11 +146,11 @@ void Traffic::fill(const cluster::Cluster& cluster) {
   }
 }
 
-Reach Traffic::reach(int32_t from, int32_t to) const {
+PairReach Traffic::reach(int32_t from, int32_t to) const {
   const Place &a = places_[static_cast<size_t>(from)], &b = places_[static_cast<size_t>(to)];
-  if (a.domain == b.domain) return Reach::kDomain;
-  if (a.datacenter != b.datacenter) return Reach::kOtherDatacenter;
-  return a.local == b.local ? Reach::kRail : Reach::kOtherRail;
+  if (a.domain == b.domain) return PairReach::kDomain;
+  if (a.datacenter != b.datacenter) return PairReach::kOtherDatacenter;
+  return a.local == b.local ? PairReach::kRail : PairReach::kOtherRail;
 }
 
 std::vector<int32_t> Traffic::members_of(const Section& section, const layout::RankGroups& groups,
@@ -343,11 +343,11 @@ class Traffic::Tally {
       const int64_t domain = in_domain[place.domain] - 1;
       const int64_t rail = on_rail[{place.datacenter, place.local}] - 1;
       const int64_t here = in_datacenter[place.datacenter] - 1;
-      const std::pair<Reach, int64_t> others[] = {
-          {Reach::kDomain, domain},
-          {Reach::kRail, rail},
-          {Reach::kOtherRail, here - domain - rail},
-          {Reach::kOtherDatacenter, static_cast<int64_t>(members.size()) - 1 - here}};
+      const std::pair<PairReach, int64_t> others[] = {
+          {PairReach::kDomain, domain},
+          {PairReach::kRail, rail},
+          {PairReach::kOtherRail, here - domain - rail},
+          {PairReach::kOtherDatacenter, static_cast<int64_t>(members.size()) - 1 - here}};
       for (const auto& [where, number] : others) {
         at(TrafficKind::kExpert, where).pairs += number;
         add_bytes(TrafficKind::kExpert, rank, where, bytes * static_cast<double>(number));
@@ -375,16 +375,16 @@ class Traffic::Tally {
 
  private:
   const Place& place_of(int32_t rank) const { return traffic_.places_[static_cast<size_t>(rank)]; }
-  PairTraffic& at(TrafficKind kind, Reach where) {
+  PairTraffic& at(TrafficKind kind, PairReach where) {
     return out_.by_kind[static_cast<size_t>(kind)].by_reach[static_cast<size_t>(where)];
   }
 
-  void add_bytes(TrafficKind kind, int32_t from, Reach where, double bytes) {
+  void add_bytes(TrafficKind kind, int32_t from, PairReach where, double bytes) {
     at(kind, where).bytes += Bytes{bytes};
     sent_[static_cast<size_t>(kind)][static_cast<size_t>(from)] += bytes;
     const auto domain = static_cast<size_t>(place_of(from).domain);
-    if (where == Reach::kDomain) own_[domain] += bytes;
-    if (where == Reach::kOtherRail) forwarded_[domain] += bytes;
+    if (where == PairReach::kDomain) own_[domain] += bytes;
+    if (where == PairReach::kOtherRail) forwarded_[domain] += bytes;
   }
 
   // Each kind counts its pairs once; a pair of two kinds counts once among those with traffic.
@@ -393,7 +393,7 @@ class Traffic::Tally {
     for (size_t kind = 0; kind < kTrafficKinds; ++kind) {
       sort_and_unite(keys_[kind]);
       for (const uint64_t key : keys_[kind]) {
-        const Reach where = traffic_.reach(from_of(key), to_of(key));
+        const PairReach where = traffic_.reach(from_of(key), to_of(key));
         ++at(static_cast<TrafficKind>(kind), where).pairs;
         // Pairs of an exchange are all counted there already.
         const int32_t exchange = exchange_of_[static_cast<size_t>(from_of(key))];

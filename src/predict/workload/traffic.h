@@ -46,13 +46,13 @@ constexpr auto enum_names(TrafficKind) {
 }
 
 // Where the two GPUs of a pair are. Rail: the same place in their domains.
-enum class Reach : uint8_t { kDomain, kRail, kOtherRail, kOtherDatacenter };
+enum class PairReach : uint8_t { kDomain, kRail, kOtherRail, kOtherDatacenter };
 inline constexpr size_t kReaches = 4;
-constexpr auto enum_names(Reach) {
-  return std::to_array<EnumName<Reach>>({{Reach::kDomain, "domain"},
-                                         {Reach::kRail, "rail"},
-                                         {Reach::kOtherRail, "other-rail"},
-                                         {Reach::kOtherDatacenter, "other-datacenter"}});
+constexpr auto enum_names(PairReach) {
+  return std::to_array<EnumName<PairReach>>({{PairReach::kDomain, "domain"},
+                                             {PairReach::kRail, "rail"},
+                                             {PairReach::kOtherRail, "other-rail"},
+                                             {PairReach::kOtherDatacenter, "other-datacenter"}});
 }
 
 struct TrafficOptions {
@@ -69,7 +69,7 @@ struct KindTraffic {
   std::array<PairTraffic, kReaches> by_reach;
   Bytes gpu_max;  // what the GPU that sends most sends
 
-  const PairTraffic& at(Reach reach) const { return by_reach[static_cast<size_t>(reach)]; }
+  const PairTraffic& at(PairReach reach) const { return by_reach[static_cast<size_t>(reach)]; }
   PairTraffic total() const;
 };
 
@@ -146,7 +146,7 @@ class Traffic {
   void fill(const cluster::Cluster& cluster);
   static std::vector<int32_t> members_of(const Section& section, const layout::RankGroups& groups,
                                          size_t i);
-  Reach reach(int32_t from, int32_t to) const;
+  PairReach reach(int32_t from, int32_t to) const;
   // visit(kind, from, to, bytes) for every transfer but those of experts; a pair may come twice.
   template <class Visit>
   void for_each_transfer(Visit&& visit) const;

@@ -200,13 +200,13 @@ void expect_equal(const Oracle& oracle, const Traffic& traffic) {
             << to_name(kind) << " " << from << " -> " << to;
         if (wanted == 0) continue;
         const int64_t d = oracle.domain;
-        const Reach reach = from / d == to / d   ? Reach::kDomain
-                            : from % d == to % d ? Reach::kRail
-                                                 : Reach::kOtherRail;
+        const PairReach reach = from / d == to / d   ? PairReach::kDomain
+                                : from % d == to % d ? PairReach::kRail
+                                                     : PairReach::kOtherRail;
         bytes[static_cast<size_t>(reach)] += wanted;
         ++pairs[static_cast<size_t>(reach)];
         busy[static_cast<size_t>(from)][static_cast<size_t>(to)] = true;
-        if (reach == Reach::kOtherRail) forwarded += wanted;
+        if (reach == PairReach::kOtherRail) forwarded += wanted;
       }
     }
     for (size_t r = 0; r < kReaches; ++r) {

@@ -49,13 +49,13 @@ TEST(Traffic, by_hand) {
   // 7/8 x 4 x 388 x 25,165,824 = 34,175,188,992 B to one neighbour.
   const KindTraffic& tensor = s.of(TrafficKind::kTensor);
   EXPECT_EQ(tensor.gpu_max.value, 34'175'188'992.0);
-  EXPECT_EQ(tensor.at(Reach::kDomain).bytes.value, 16 * 34'175'188'992.0);
-  EXPECT_EQ(tensor.at(Reach::kDomain).pairs, 16);
+  EXPECT_EQ(tensor.at(PairReach::kDomain).bytes.value, 16 * 34'175'188'992.0);
+  EXPECT_EQ(tensor.at(PairReach::kDomain).pairs, 16);
 
   // An eighth of the gradients, 2 B each, reduced and gathered: half of them each time.
   const KindTraffic& data = s.of(TrafficKind::kData);
   const double gradients = static_cast<double>(model::parameters(*job.model)) / 8 * 2;
-  EXPECT_EQ(data.at(Reach::kRail).bytes.value, 16 * gradients);
+  EXPECT_EQ(data.at(PairReach::kRail).bytes.value, 16 * gradients);
   EXPECT_EQ(data.total().pairs, 16);
   EXPECT_EQ(s.pairs, 16 * 15);
   EXPECT_EQ(s.pairs_without_traffic, 240 - 32);
@@ -106,8 +106,8 @@ TEST(Traffic, experts_across_domains_need_forwarding) {
   const KindTraffic& expert = s.of(TrafficKind::kExpert);
   const double each = expert.total().bytes.value / (32 * 31);
   EXPECT_EQ(expert.total().pairs, 32 * 31);
-  EXPECT_NEAR(expert.at(Reach::kDomain).bytes.value, 32 * 7 * each, 1);
-  EXPECT_NEAR(expert.at(Reach::kRail).bytes.value, 32 * 3 * each, 1);
+  EXPECT_NEAR(expert.at(PairReach::kDomain).bytes.value, 32 * 7 * each, 1);
+  EXPECT_NEAR(expert.at(PairReach::kRail).bytes.value, 32 * 3 * each, 1);
   EXPECT_NEAR(s.forwarding.bytes.value, 32 * 7 * 3 * each, 1);
   EXPECT_NEAR(s.forwarding.busiest_forwarded.value, 8 * 7 * 3 * each, 1);
   // 32 layers, dispatched and combined, forward and backward: 128 times 2 of 32 experts for each
@@ -162,7 +162,7 @@ TEST(Traffic, dense_models_whose_stages_fill_domains_stay_on_their_rails) {
         if (fills) {
           EXPECT_EQ(s.forwarding.bytes.value, 0);
         } else {
-          EXPECT_GT(s.of(TrafficKind::kPipeline).at(Reach::kOtherRail).bytes.value, 0);
+          EXPECT_GT(s.of(TrafficKind::kPipeline).at(PairReach::kOtherRail).bytes.value, 0);
         }
       }
     }
@@ -190,7 +190,7 @@ TEST(Traffic, datacenters_are_apart_and_missing_devices_are_said) {
   job.parallelism.pipeline = 2;
   const Traffic here = traffic_of(job);
   const KindTraffic pipeline = here.summarize().of(TrafficKind::kPipeline);
-  EXPECT_EQ(pipeline.at(Reach::kOtherDatacenter).pairs, 8);
+  EXPECT_EQ(pipeline.at(PairReach::kOtherDatacenter).pairs, 8);
   EXPECT_EQ(pipeline.total().pairs, 8);
   EXPECT_EQ(here.notes().size(), 1);
   job.parallelism.data = 2;
@@ -208,9 +208,9 @@ TEST(Traffic, follows_the_places_of_a_plan) {
   // By rank all eight would sit in oregon.
   job.parallelism.datacenter_per_stage = {{"oregon"}, {"paris"}, {"paris"}, {"oregon"}};
   const KindTraffic pipeline = traffic_of(job).summarize().of(TrafficKind::kPipeline);
-  EXPECT_EQ(pipeline.at(Reach::kOtherDatacenter).pairs, 8);
+  EXPECT_EQ(pipeline.at(PairReach::kOtherDatacenter).pairs, 8);
   // Between the two stages in paris, and between the copies of the embedding in oregon.
-  EXPECT_EQ(pipeline.at(Reach::kDomain).pairs, 4 + 4);
+  EXPECT_EQ(pipeline.at(PairReach::kDomain).pairs, 4 + 4);
 }
 
 // GPT 22B in two stages, on 2 GPUs and on 4; 8 microbatches of D = 25,165,824 B. Each half of an

@@ -66,7 +66,7 @@ plan::Decisions spread_of(const plan::Decisions& job) {
 }
 
 // All of an iteration, one after the other, must fit into 64 bits of nanoseconds.
-Status check_time(const plan::Job& job, const schedule::Shape& shape, const char* what,
+Status check_time(const plan::Job& job, const schedule::PipelineShape& shape, const char* what,
                   Seconds time) {
   const double times = 8.0 * shape.stages * shape.microbatches;
   if (time.value >= 0 && time.value * times < 9e9) return {};

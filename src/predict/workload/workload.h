@@ -100,9 +100,9 @@ class Workload {
   layout::RankNumbering numbering_;
   std::array<Groups, kKinds> groups_;
   std::vector<int32_t> stage_offsets_;
-  std::vector<Chunk> chunks_;    // in the order of the model
-  schedule::Shape shape_;        // of one pipeline
-  schedule::Schedule schedule_;  // by position
+  std::vector<Chunk> chunks_;      // in the order of the model
+  schedule::PipelineShape shape_;  // of one pipeline
+  schedule::Schedule schedule_;    // by position
   layout::Parallelism parallelism_;
   double weight_bytes_ = 2, gradient_bytes_ = 4;
   bool remote_parameters_ = false;

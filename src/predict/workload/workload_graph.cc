@@ -83,7 +83,7 @@ class WorkloadWriter {
   void forward(const Action& action) {
     for (const Part& part : chunk(action).parts) {
       parameters(part);
-      for (const Block& b : part.blocks) work(b.forward, "", b);
+      for (const LayerBlock& b : part.blocks) work(b.forward, "", b);
     }
   }
 
@@ -93,7 +93,7 @@ class WorkloadWriter {
     const std::vector<Part>& parts = chunk(action).parts;
     for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
       parameters(*part);
-      for (const Block& b : part->blocks) {
+      for (const LayerBlock& b : part->blocks) {
         if (b.again.seconds > 0) work(b.again, " again", b);
       }
       for (auto b = part->blocks.rbegin(); b != part->blocks.rend(); ++b) {
@@ -122,7 +122,7 @@ class WorkloadWriter {
 
   // Collectives, computation, collectives. Without sequence parallelism activations are whole: what
   // would be gathered before is there, and what would be scattered after is summed for all.
-  void work(const Pass& pass, const char* what, const Block& block) {
+  void work(const Pass& pass, const char* what, const LayerBlock& block) {
     const std::string name = text_ + what + " " + block.name;
     in_row(Workload::kExpert, CollectiveType::kAllToAll, pass.tokens, name + " dispatch");
     if (sequence_) in_row(Workload::kTensor, CollectiveType::kAllGather, pass.gather, name);

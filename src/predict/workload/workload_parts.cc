@@ -32,7 +32,7 @@ class Cutter {
     }
     const double moved = 2 * batch_.hidden / (c_.sequence_parallel ? t : 1);
     const auto count = static_cast<double>(out.blocks.size());
-    for (Block& b : out.blocks) {
+    for (LayerBlock& b : out.blocks) {
       b.touched =
           (out.dense + out.experts) * plan::element_bytes(job_.training.precision) / count + moved;
     }
@@ -47,9 +47,10 @@ class Cutter {
     double scores() const { return attention ? 1 : 0; }
   };
 
-  Block block(const std::string& name, const model::Slice& slice, bool attention, bool mlp) const {
+  LayerBlock block(const std::string& name, const model::Slice& slice, bool attention,
+                   bool mlp) const {
     const Share share{attention, mlp};
-    Block out;
+    LayerBlock out;
     out.name = name;
     const model::LayerCounts counts = model::count_layers(m_, slice);
     if (counts.dense > 0) layers(out, real(counts.dense), false, share);
@@ -67,7 +68,7 @@ class Cutter {
     return out;
   }
 
-  void layers(Block& out, double count, bool experts, Share share) const {
+  void layers(LayerBlock& out, double count, bool experts, Share share) const {
     const cost::LayerTime time = pricer_.layer(c_, layout_, experts);
     const auto seconds = [&](const cost::LayerPass& pass) {
       return count *
@@ -112,7 +113,7 @@ class Cutter {
     out.backward_weight.seconds += weight;
   }
 
-  static void around(Block& out, const cost::LayerTime& time, double gather, double scatter) {
+  static void around(LayerBlock& out, const cost::LayerTime& time, double gather, double scatter) {
     out.forward += Pass{.seconds = time.forward.compute, .gather = gather, .scatter = scatter};
     const double half = time.backward.compute / 2;
     out.backward_input += Pass{.seconds = half, .gather = scatter, .scatter = gather};
@@ -120,7 +121,7 @@ class Cutter {
   }
 
   // Of one device: forward once, the gradients of inputs and of weights each as much.
-  void add_flops(Block& out, const model::Slice& slice, Share share) const {
+  void add_flops(LayerBlock& out, const model::Slice& slice, Share share) const {
     const double devices = real(c_.tensor * c_.context);
     const double scores = model::score_flops(m_, slice, c_.micro_batch).value / devices;
     const model::Slice inside{slice.first_layer, slice.layers, false, false};
@@ -149,13 +150,13 @@ class Cutter {
 void scale_to(const cost::StageCompute& whole, std::vector<Part>& parts) {
   double forward = 0, backward = 0;
   for (const Part& part : parts) {
-    for (const Block& b : part.blocks) {
+    for (const LayerBlock& b : part.blocks) {
       forward += b.forward.seconds;
       backward += b.again.seconds + b.backward_input.seconds + b.backward_weight.seconds;
     }
   }
   for (Part& part : parts) {
-    for (Block& b : part.blocks) {
+    for (LayerBlock& b : part.blocks) {
       if (forward > 0) b.forward.seconds *= whole.forward.value / forward;
       for (Pass* pass : {&b.again, &b.backward_input, &b.backward_weight}) {
         if (backward > 0) pass->seconds *= whole.backward.value / backward;

@@ -30,7 +30,7 @@ struct Pass {
   Pass& operator+=(const Pass& o);
 };
 
-struct Block {
+struct LayerBlock {
   std::string name;  // "layer 3 attention"
   Pass forward;
   Pass again;           // the forward pass before the backward pass: full recomputation
@@ -42,7 +42,7 @@ struct Block {
 // What gathers its parameters and sums its gradients as one.
 struct Part {
   std::string name;  // "layer 3"
-  std::vector<Block> blocks;
+  std::vector<LayerBlock> blocks;
   double dense = 0;    // parameters on a device
   double experts = 0;  // of experts that are split
 };

@@ -33,7 +33,7 @@ class Search {
   Search(const graph::Graphs& graphs, const CommGroups& declared)
       : graphs_(graphs), declared_(declared) {}
 
-  Result<Replicas> run(const std::vector<std::string>& data_groups) {
+  Result<ReplicaRanks> run(const std::vector<std::string>& data_groups) {
     TRY(resolve());
     if (!data_groups.empty()) {
       TRY(mark(data_groups));
@@ -45,7 +45,7 @@ class Search {
  private:
   const graph::Graphs& graphs_;
   const CommGroups& declared_;
-  std::vector<Replicas::Joined> groups_;
+  std::vector<ReplicaRanks::Joined> groups_;
   std::map<std::string, int32_t> number_;
   std::vector<std::vector<int32_t>> joins_;  // per rank: the group of each collective, in order
   std::vector<std::vector<size_t>> kinds_;   // groups of one pattern
@@ -127,7 +127,7 @@ class Search {
     }
   }
 
-  Result<Replicas> choose() {
+  Result<ReplicaRanks> choose() {
     if (kinds_.size() > kKindsMax) {
       return unusable(fmt::format("groups of {} different patterns: too many to find out which are "
                                   "data-parallel",
@@ -171,8 +171,8 @@ class Search {
 
   // --- Replicas, where the groups marked as such join them -----------------------------------
 
-  Result<Replicas> replicas() const {
-    Replicas out;
+  Result<ReplicaRanks> replicas() const {
+    ReplicaRanks out;
     out.groups = groups_;
     TRY(split(out));
     TRY(find_places(out));
@@ -180,7 +180,7 @@ class Search {
     return out;
   }
 
-  Status split(Replicas& out) const {
+  Status split(ReplicaRanks& out) const {
     std::vector<int32_t> above(ranks());
     std::iota(above.begin(), above.end(), 0);
     const auto top = [&](int32_t r) {
@@ -197,7 +197,7 @@ class Search {
         if (is_message(node)) join(graph.rank, node.comm_peer);
       }
     }
-    for (const Replicas::Joined& group : groups_) {
+    for (const ReplicaRanks::Joined& group : groups_) {
       if (group.data) continue;
       for (const int32_t rank : group.ranks) join(group.ranks[0], rank);
     }
@@ -221,10 +221,10 @@ class Search {
   }
 
   // A rank's place: in the first data-parallel group that it is in, after how many of its replica.
-  Status find_places(Replicas& out) const {
+  Status find_places(ReplicaRanks& out) const {
     out.place_of.assign(ranks(), -1);
     int32_t places = 0;
-    for (const Replicas::Joined& group : groups_) {
+    for (const ReplicaRanks::Joined& group : groups_) {
       if (group.data) TRY(pair(group.ranks, out, places));
     }
     if (all_meet_) {
@@ -241,7 +241,7 @@ class Search {
   }
 
   // Members of a data-parallel group, by how many of their replica come before them in it.
-  Status pair(const std::vector<int32_t>& group, Replicas& out, int32_t& places) const {
+  Status pair(const std::vector<int32_t>& group, ReplicaRanks& out, int32_t& places) const {
     std::vector<std::vector<int32_t>> parts(out.at.size());
     for (const int32_t rank : group) parts[at(out.replica_of[at(rank)])].push_back(rank);
     for (const auto& part : parts) {
@@ -263,7 +263,7 @@ class Search {
     return {};
   }
 
-  Status compare(Replicas& out) const {
+  Status compare(ReplicaRanks& out) const {
     for (size_t replica = 0; replica < out.at.size(); ++replica) {
       out.same.emplace_back(groups_.size(), -1);
       for (size_t place = 0; place < out.at[0].size(); ++place) {
@@ -273,7 +273,7 @@ class Search {
     return {};
   }
 
-  Status compare(Replicas& out, size_t replica, int32_t first, int32_t other) const {
+  Status compare(ReplicaRanks& out, size_t replica, int32_t first, int32_t other) const {
     const std::vector<graph::Node>& ours = graphs_[at(first)].nodes;
     const std::vector<graph::Node>& theirs = graphs_[at(other)].nodes;
     const auto differ = [&](const std::string& how) {
@@ -308,7 +308,7 @@ class Search {
     return {};
   }
 
-  bool same_group(Replicas& out, size_t replica, int32_t ours, int32_t theirs) const {
+  bool same_group(ReplicaRanks& out, size_t replica, int32_t ours, int32_t theirs) const {
     if (ours == kWorld || theirs == kWorld || groups_[at(ours)].data) return ours == theirs;
     int32_t& known = out.same[replica][at(ours)];
     if (known >= 0) return known == theirs;
@@ -323,7 +323,7 @@ class Search {
 
   // --- Which candidate sums gradients ---------------------------------------------------------
 
-  bool sums_come_last(const Replicas& found) const {
+  bool sums_come_last(const ReplicaRanks& found) const {
     return std::all_of(found.at[0].begin(), found.at[0].end(),
                        [&](int32_t rank) { return sums_come_last(rank); });
   }
@@ -408,8 +408,8 @@ class Search {
 
 }  // namespace
 
-Result<Replicas> find_replicas(const graph::Graphs& graphs, const CommGroups& groups,
-                               const std::vector<std::string>& data_groups) {
+Result<ReplicaRanks> find_replicas(const graph::Graphs& graphs, const CommGroups& groups,
+                                   const std::vector<std::string>& data_groups) {
   CHECK(!graphs.empty(), "the replicas of no ranks");
   for (size_t r = 0; r < graphs.size(); ++r) {
     CHECK(graphs[r].rank == static_cast<int32_t>(r), "graph {} is of rank {}", r, graphs[r].rank);

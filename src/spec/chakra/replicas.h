@@ -26,7 +26,7 @@
 
 namespace tombolo::chakra {
 
-struct Replicas {
+struct ReplicaRanks {
   struct Joined {
     std::string name;
     std::vector<int32_t> ranks;
@@ -45,7 +45,7 @@ struct Replicas {
 // `data_groups`: names of the groups that join replicas, all of them; empty: they are found.
 // Unusable: an undeclared group; no replicas, with the reason; several candidates, with the names
 // to choose from.
-Result<Replicas> find_replicas(const graph::Graphs& graphs, const CommGroups& groups,
-                               const std::vector<std::string>& data_groups);
+Result<ReplicaRanks> find_replicas(const graph::Graphs& graphs, const CommGroups& groups,
+                                   const std::vector<std::string>& data_groups);
 
 }  // namespace tombolo::chakra

@@ -70,7 +70,7 @@ int32_t Retarget::rank_at(int32_t replica, int32_t place) const {
 }
 
 // Ascending where they were; else replica by replica, if they stood so, or place by place.
-std::vector<int32_t> Retarget::members_of(const Replicas::Joined& group) const {
+std::vector<int32_t> Retarget::members_of(const ReplicaRanks::Joined& group) const {
   std::vector<int32_t> places, out;
   for (const int32_t rank : group.ranks) {
     if (traced_.replica_of[index(rank)] == 0) places.push_back(traced_.place_of[index(rank)]);
@@ -97,7 +97,7 @@ void Retarget::name_groups() {
   int64_t next = 1;
   names_.resize(traced_.groups.size());
   for (size_t g = 0; g < traced_.groups.size(); ++g) {
-    const Replicas::Joined& group = traced_.groups[g];
+    const ReplicaRanks::Joined& group = traced_.groups[g];
     const auto add = [&](std::vector<int32_t> members) {
       names_[g].push_back(fmt::format("{}", next++));
       groups_.emplace(names_[g].back(), std::move(members));
@@ -142,7 +142,7 @@ graph::Graph Retarget::graph(int32_t rank) const {
     const auto found = number.find(first.nodes[n].details->pg_name);
     int64_t members = static_cast<int64_t>(graphs_.size());  // of all ranks
     if (found != number.end()) {
-      const Replicas::Joined& group = traced_.groups[found->second];
+      const ReplicaRanks::Joined& group = traced_.groups[found->second];
       const std::vector<std::string>& names = names_[found->second];
       node.details.edit().pg_name = group.data ? names[0] : names[index(u)];
       if (!group.data) continue;
@@ -165,7 +165,7 @@ int64_t Retarget::nodes() const {
 
 std::string Retarget::brief() const {
   std::vector<std::string> names;
-  for (const Replicas::Joined& group : traced_.groups) {
+  for (const ReplicaRanks::Joined& group : traced_.groups) {
     if (group.data) names.push_back(group.name);
   }
   std::string which =

@@ -44,11 +44,11 @@ class Retarget {
   void number_ranks(int32_t replicas);
   void name_groups();
   int32_t rank_at(int32_t replica, int32_t place) const;
-  std::vector<int32_t> members_of(const Replicas::Joined& group) const;
+  std::vector<int32_t> members_of(const ReplicaRanks::Joined& group) const;
   int64_t share(int64_t bytes, int64_t members) const;
 
   graph::Graphs graphs_;
-  Replicas traced_;
+  ReplicaRanks traced_;
   int32_t replicas_ = 0;
   std::vector<std::vector<int32_t>> at_;        // per new replica and place: its rank
   std::vector<int32_t> replica_of_, place_of_;  // per new rank

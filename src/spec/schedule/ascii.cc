@@ -50,7 +50,7 @@ struct Grid {
   bool exact = false;
 };
 
-char pipeline_of(const Interval& interval, const Shape& shape) {
+char pipeline_of(const Interval& interval, const PipelineShape& shape) {
   return static_cast<char>('0' + interval.rank % shape.replicas % 10);
 }
 
@@ -171,7 +171,7 @@ std::string datacenter_of(const trace::Trace& trace, int32_t rank) {
 std::vector<SharedRow> shared_rows(const trace::Trace& trace, const AsciiOptions& options) {
   std::vector<SharedRow> rows;
   if (!options.shape) return rows;
-  const Shape& shape = *options.shape;
+  const PipelineShape& shape = *options.shape;
   std::map<std::tuple<int32_t, bool, int32_t>, SharedRow> by_link;
   for (const Interval& interval : trace.intervals) {
     if (interval.lane != trace::Lane::kLink || interval.iteration != options.iteration) continue;

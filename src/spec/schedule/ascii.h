@@ -29,7 +29,7 @@ struct AsciiOptions {
   int width = 100;        // columns for time; at least 10
   int64_t iteration = 1;  // which one to draw
   // Left out: ranks alone. Which pipelines share which boundaries; their latencies.
-  const Shape* shape = nullptr;
+  const PipelineShape* shape = nullptr;
   const Times* times = nullptr;
 };
 

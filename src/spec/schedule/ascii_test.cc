@@ -100,7 +100,8 @@ TEST(Ascii, DrawsTheLinksThatACellShares) {
   };
   trace.intervals = {forward(0, 0, 0), forward(1, 0, 0),  forward(2, 1, 4),
                      forward(3, 1, 6), transfer(0, 1, 4), transfer(1, 3, 6)};
-  const Shape shape{.stages = 2, .microbatches = 8, .replicas = 2, .cell = 2, .shared = {true}};
+  const PipelineShape shape{
+      .stages = 2, .microbatches = 8, .replicas = 2, .cell = 2, .shared = {true}};
   Times times = equal_times(2, {});
   times.latency = {{1'000'000}};
   EXPECT_THAT(draw_ascii(trace, {.shape = &shape, .times = &times}),

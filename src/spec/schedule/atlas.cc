@@ -2,7 +2,7 @@
 
 namespace tombolo::schedule {
 
-Rules atlas_rules(const Shape& shape, const Times& times, layout::Discipline discipline) {
+Rules atlas_rules(const PipelineShape& shape, const Times& times, layout::Discipline discipline) {
   Rules rules = cell_rules(shape, times, discipline);
   rules.recompute = RecomputeRule::kAfterForwards;
   return rules;

@@ -9,7 +9,7 @@
 
 namespace tombolo::schedule {
 
-Shape bidirectional_shape(int32_t positions, int32_t microbatches) {
+PipelineShape bidirectional_shape(int32_t positions, int32_t microbatches) {
   CHECK(positions >= 2 && positions % 2 == 0 && microbatches >= 2 && microbatches % 2 == 0,
         "{} positions and {} microbatches for two copies", positions, microbatches);
   return {.stages = 2 * positions,
@@ -19,9 +19,9 @@ Shape bidirectional_shape(int32_t positions, int32_t microbatches) {
 }
 
 // The second half of the positions does with the second copy what the first does with the first one.
-Schedule bidirectional(const Shape& shape) {
+Schedule bidirectional(const PipelineShape& shape) {
   const int32_t positions = shape.positions();
-  std::vector<Order> compute;
+  std::vector<RankActions> compute;
   std::vector<std::vector<Pair>> pairs;
   for (int32_t position = 0; position < positions; ++position) {
     const int32_t first = position, second = shape.stages - 1 - position;
@@ -45,7 +45,8 @@ Schedule bidirectional(const Shape& shape) {
   return schedule;
 }
 
-trace::Trace evaluate_copies(const Schedule& schedule, const Shape& shape, const Times& times) {
+trace::Trace evaluate_copies(const Schedule& schedule, const PipelineShape& shape,
+                             const Times& times) {
   const Status sound = validate_copies(schedule, shape);
   CHECK(sound, "{}", sound.error().text());
   trace::Trace trace;

@@ -21,17 +21,18 @@
 namespace tombolo::schedule {
 
 // `microbatches` of both copies together. Positions and microbatches are even (CHECKed).
-Shape bidirectional_shape(int32_t positions, int32_t microbatches);
+PipelineShape bidirectional_shape(int32_t positions, int32_t microbatches);
 
 // With pairs where the shape has them. Fewer microbatches than P of each copy are ordered as P, the
 // missing ones left out. The updates at the end are of each copy; what sums their gradients before
 // is not part of it.
-Schedule bidirectional(const Shape& shape);
+Schedule bidirectional(const PipelineShape& shape);
 
 // What must hold of it: validate(), but that the copies hand nothing to one another.
-Status validate_copies(const Schedule& schedule, const Shape& shape);
+Status validate_copies(const Schedule& schedule, const PipelineShape& shape);
 
 // evaluate() of it.
-trace::Trace evaluate_copies(const Schedule& schedule, const Shape& shape, const Times& times);
+trace::Trace evaluate_copies(const Schedule& schedule, const PipelineShape& shape,
+                             const Times& times);
 
 }  // namespace tombolo::schedule

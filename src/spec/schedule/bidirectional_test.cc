@@ -19,8 +19,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Le;
 
-Shape two_copies(int32_t positions, int32_t microbatches, bool pairs = true) {
-  Shape shape = bidirectional_shape(positions, microbatches);
+PipelineShape two_copies(int32_t positions, int32_t microbatches, bool pairs = true) {
+  PipelineShape shape = bidirectional_shape(positions, microbatches);
   shape.pairs = pairs;
   return shape;
 }
@@ -29,7 +29,7 @@ Shape two_copies(int32_t positions, int32_t microbatches, bool pairs = true) {
 struct CopyStage {
   int64_t f, i, w, pair;
 };
-Times copy_times(const Shape& shape, const CopyStage& stage) {
+Times copy_times(const PipelineShape& shape, const CopyStage& stage) {
   Times times = equal_times(shape.stages, {{stage.f}, {stage.i}, {stage.w}, {}});
   for (int32_t s = 0; s < shape.stages; ++s) {
     times.pairs.push_back({s, shape.stages - 1 - s, {stage.pair}, {stage.pair}});
@@ -44,7 +44,7 @@ TEST(Bidirectional, TakesAsLongAsItsLaw) {
     for (int64_t pair = std::max(f, i + w); pair <= f + i + w; pair += 2) {
       for (int32_t p = 2; p <= 10; p += 2) {
         for (int32_t m = 2 * p; m <= 4 * p; m += 2) {
-          const Shape shape = two_copies(p, m);
+          const PipelineShape shape = two_copies(p, m);
           const int64_t b = i + w;
           const int64_t work = m * (f + b) - (m - p) * (f + b - pair);
           const int64_t longer = std::max(0, f - i) + std::max(0, w - i);
@@ -74,7 +74,7 @@ TEST(Bidirectional, EverySizeIsSound) {
   for (int32_t p = 2; p <= 8; p += 2) {
     for (int32_t m = 2; m <= 20; m += 2) {
       for (const bool recomputes : {false, true}) {
-        Shape shape = two_copies(p, m, m % 4 == 0);
+        PipelineShape shape = two_copies(p, m, m % 4 == 0);
         shape.replicas = 1 + m % 3;
         if (recomputes) shape.recompute.assign(static_cast<size_t>(shape.stages), true);
         EXPECT_TRUE(validate_copies(bidirectional(shape), shape)) << p << " x " << m;
@@ -95,7 +95,7 @@ TEST(Bidirectional, RunsForwardsBesideBackwardsOfTheOtherCopy) {
 
 // The copies hand nothing to one another: of a model in one piece this order is broken.
 TEST(Bidirectional, IsNoScheduleOfOneModel) {
-  const Shape shape = two_copies(4, 8);
+  const PipelineShape shape = two_copies(4, 8);
   const Schedule schedule = bidirectional(shape);
   EXPECT_TRUE(validate_copies(schedule, shape));
   EXPECT_THAT(validate(schedule, shape).error().text(), HasSubstr("4F0 comes before 3F0"));
@@ -105,7 +105,7 @@ TEST(Bidirectional, IsNoScheduleOfOneModel) {
 }
 
 TEST(Bidirectional, IsDrawn) {
-  const Shape shape = two_copies(2, 4);
+  const PipelineShape shape = two_copies(2, 4);
   EXPECT_THAT(
       draw_ascii(evaluate_copies(bidirectional(shape), shape, copy_times(shape, {1, 1, 1, 2}))),
       AllOf(HasSubstr("beside it |"), HasSubstr("        1 |")));

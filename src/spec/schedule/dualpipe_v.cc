@@ -13,7 +13,7 @@ using action::ActionKind;
 // ordered as many would be.
 class DualPipeWriter {
  public:
-  DualPipeWriter(const Shape& shape, std::array<int32_t, 2> stages)
+  DualPipeWriter(const PipelineShape& shape, std::array<int32_t, 2> stages)
       : shape_(shape), stages_(stages) {}
 
   void forward(int chunk) { add({ActionKind::kForward, stages_[chunk], forwards_[chunk]++}); }
@@ -41,7 +41,7 @@ class DualPipeWriter {
     add(weights_.front());
     weights_.pop_front();
   }
-  Order take() {
+  RankActions take() {
     while (!weights_.empty()) oldest_weight();
     return std::move(order_);
   }
@@ -52,18 +52,18 @@ class DualPipeWriter {
     if (action.microbatch < shape_.microbatches) order_.push_back(action);
   }
 
-  const Shape& shape_;
+  const PipelineShape& shape_;
   std::array<int32_t, 2> stages_;
   int32_t forwards_[2] = {0, 0};
   int32_t backwards_[2] = {0, 0};
   std::deque<action::Action> weights_;  // halves that are put off, oldest first
-  Order order_;
+  RankActions order_;
   std::vector<Pair> pairs_;
 };
 
 }  // namespace
 
-detail::DualPipePosition detail::dualpipe_position(const Shape& shape,
+detail::DualPipePosition detail::dualpipe_position(const PipelineShape& shape,
                                                    std::array<int32_t, 2> stages, int32_t position,
                                                    int32_t of) {
   const int32_t microbatches = std::max(2 * of, shape.microbatches);
@@ -105,22 +105,22 @@ detail::DualPipePosition detail::dualpipe_position(const Shape& shape,
 
 namespace {
 
-detail::DualPipePosition folded_position(const Shape& shape, int32_t position) {
+detail::DualPipePosition folded_position(const PipelineShape& shape, int32_t position) {
   return detail::dualpipe_position(shape, {position, shape.stages - 1 - position}, position,
                                    shape.positions());
 }
 
 }  // namespace
 
-std::vector<Order> dualpipe_v(const Shape& shape, const Times&) {
-  std::vector<Order> orders;
+std::vector<RankActions> dualpipe_v(const PipelineShape& shape, const Times&) {
+  std::vector<RankActions> orders;
   for (int32_t position = 0; position < shape.positions(); ++position) {
     orders.push_back(folded_position(shape, position).order);
   }
   return orders;
 }
 
-std::vector<std::vector<Pair>> dualpipe_v_pairs(const Shape& shape) {
+std::vector<std::vector<Pair>> dualpipe_v_pairs(const PipelineShape& shape) {
   std::vector<std::vector<Pair>> pairs;
   for (int32_t position = 0; position < shape.positions(); ++position) {
     pairs.push_back(folded_position(shape, position).pairs);

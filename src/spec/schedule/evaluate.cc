@@ -50,7 +50,7 @@ StageDurations durations_of(const plan::StageCost& cost) {
 }
 
 Times times_of(const plan::Plan& plan) {
-  const Shape shape = shape_of(plan);
+  const PipelineShape shape = shape_of(plan);
   Times times;
   for (const plan::Stage& stage : plan.stages) times.stages.push_back(durations_of(stage.cost));
   for (const plan::PairCost& pair : plan.pairs) {
@@ -74,7 +74,7 @@ Times times_of(const plan::Plan& plan) {
 
 namespace {
 
-void check_times(const Shape& shape, const Times& times) {
+void check_times(const PipelineShape& shape, const Times& times) {
   CHECK(times.stages.size() == static_cast<size_t>(shape.stages), "times of {} stages for {}",
         times.stages.size(), shape.stages);
   for (const std::vector<SimDuration>* each : {&times.transfer, &times.latency}) {
@@ -85,7 +85,7 @@ void check_times(const Shape& shape, const Times& times) {
 
 }  // namespace
 
-trace::Trace evaluate(const Schedule& schedule, const Shape& shape, const Times& times) {
+trace::Trace evaluate(const Schedule& schedule, const PipelineShape& shape, const Times& times) {
   const Status sound = validate(schedule, shape);
   CHECK(sound, "{}", sound.error().text());
   check_times(shape, times);
@@ -95,7 +95,7 @@ trace::Trace evaluate(const Schedule& schedule, const Shape& shape, const Times&
   return trace;
 }
 
-SimDuration makespan_of(const Schedule& schedule, const Shape& shape, const Times& times) {
+SimDuration makespan_of(const Schedule& schedule, const PipelineShape& shape, const Times& times) {
   check_times(shape, times);
   const detail::LongestPath path = detail::longest_path(schedule, shape, times);
   CHECK(path.finished(schedule), "the ranks of \"{}\" wait for one another", schedule.name);

@@ -16,7 +16,7 @@ constexpr SimDuration operator""_slots(unsigned long long n) {
   return {static_cast<int64_t>(n) * 1'000'000};
 }
 
-Bubble bubble(const std::string& name, const Shape& shape, const StageDurations& each) {
+Bubble bubble(const std::string& name, const PipelineShape& shape, const StageDurations& each) {
   const Times times = equal_times(shape.stages, each);
   return bubble_of(evaluate(*build(*layout::find_schedule(name), shape, times), shape, times));
 }
@@ -25,7 +25,7 @@ Bubble bubble(const std::string& name, const Shape& shape, const StageDurations&
 // (the link is taken until then), rank 1 computes at 4-5, 5-7, 7-8, 8-10; its gradients arrive at
 // 10 and at 13.
 TEST(Evaluate, ByHand) {
-  const Shape shape{2, 2, {}};
+  const PipelineShape shape{2, 2, {}};
   Times times = equal_times(2, {1_slots, 1_slots, 1_slots, {}});
   times.transfer = {3_slots};
   const trace::Trace trace = evaluate(*build(layout::ScheduleKind::k1F1B, shape), shape, times);
@@ -67,7 +67,7 @@ TEST(Evaluate, BubbleOf1F1B) {
 
 // Megatron's first rank of two with two chunks: 2 (2-1-0) + (2-1) 2 = 4 forwards to warm up.
 TEST(Interleaved, ByHand) {
-  const Shape shape = shape_for(layout::ScheduleKind::kInterleaved, 2, 4, 2);
+  const PipelineShape shape = shape_for(layout::ScheduleKind::kInterleaved, 2, 4, 2);
   const Schedule schedule = *build(layout::ScheduleKind::kInterleaved, shape);
   std::string first;
   for (const action::Action& action : schedule.ranks[0]) {
@@ -108,7 +108,7 @@ TEST(Interleaved, MemoryAndTraffic) {
 // Atlas' figure 6: six stages, two per datacenter, four microbatches, F = R = 1, B = 2, a transfer
 // over the WAN takes 2; 38 slots.
 TEST(Varuna, FigureSixOfAtlas) {
-  Shape shape{6, 4, {true, true, true, true, true, false}};
+  PipelineShape shape{6, 4, {true, true, true, true, true, false}};
   Times times = equal_times(6, {1_slots, 1_slots, 1_slots, 1_slots});
   times.transfer = {0_slots, 2_slots, 0_slots, 2_slots, 0_slots};
   const trace::Trace trace =
@@ -120,7 +120,7 @@ TEST(Varuna, FigureSixOfAtlas) {
 // is not taken twice: after R only that backward may follow. Without a deadline an order starts as
 // early as it can, so R0 ends at 3, although 7-8 would do.
 TEST(Varuna, RecomputesAheadOfTheGradient) {
-  const Shape shape{2, 2, {true, false}};
+  const PipelineShape shape{2, 2, {true, false}};
   Times times = equal_times(2, {1_slots, 1_slots, 1_slots, 1_slots});
   times.transfer = {2_slots};
   EXPECT_THAT(
@@ -159,7 +159,7 @@ TEST(ZeroBubble, H1HoldsAsMuchAs1F1B) {
 TEST(ZeroBubble, VHasNoBubbleInside) {
   for (int p = 1; p <= 6; ++p) {
     for (int m = 2 * p - 1; m <= 3 * p; ++m) {
-      const Shape shape = shape_for(layout::ScheduleKind::kZbV, p, m);
+      const PipelineShape shape = shape_for(layout::ScheduleKind::kZbV, p, m);
       EXPECT_EQ(bubble("zb-v", shape, {1_slots, 1_slots, 1_slots, {}}).inside, 0_slots);
       EXPECT_THAT(peak_in_flight(*build(layout::ScheduleKind::kZbV, shape)),
                   ::testing::Each(::testing::Le(2 * p)));

@@ -24,8 +24,8 @@ bool opens_backward(const Action& action, const Action& receive) {
 }
 
 // What a Plan carries of an order. Of a pair, the receive of its backward stands before both.
-Order without_what_follows(const Order& order, const std::vector<Pair>& pairs) {
-  Order out;
+RankActions without_what_follows(const RankActions& order, const std::vector<Pair>& pairs) {
+  RankActions out;
   size_t next_pair = 0;
   for (size_t i = 0; i < order.size(); ++i) {
     while (next_pair < pairs.size() && order[i] == pairs[next_pair].backward) ++next_pair;
@@ -50,7 +50,7 @@ tl::unexpected<Error> wrong(const char* list, size_t index, const std::string& w
   return unusable(fmt::format("given.{}[{}]: {}", list, index, why), hint);
 }
 
-Status check_order(const Order& order, const Shape& shape, size_t rank) {
+Status check_order(const RankActions& order, const PipelineShape& shape, size_t rank) {
   const int32_t position = static_cast<int32_t>(rank) / shape.replicas;
   for (const Action& action : order) {
     if (!is_computation(action.kind) && action.kind != ActionKind::kReceiveGradient) {
@@ -70,12 +70,12 @@ Status check_order(const Order& order, const Shape& shape, size_t rank) {
 }
 
 // A receive stands where it was given, not before the backward once more.
-void drop_second_receives(Order& order) {
+void drop_second_receives(RankActions& order) {
   std::set<Action> received;
   const auto second = [&](const Action& action) {
     return action.kind == ActionKind::kReceiveGradient && !received.insert(action).second;
   };
-  Order kept;
+  RankActions kept;
   for (const Action& action : order) {
     if (!second(action)) kept.push_back(action);
   }
@@ -98,7 +98,7 @@ plan::GivenSchedule to_given(const Schedule& schedule) {
   return given;
 }
 
-Result<Schedule> from_given(const plan::GivenSchedule& given, const Shape& shape) {
+Result<Schedule> from_given(const plan::GivenSchedule& given, const PipelineShape& shape) {
   constexpr int64_t kActionsPerMicrobatch = 8;  // F, R, I, W and two messages in and two out
   if (int64_t{shape.stages} * shape.replicas >
       kActionsMax / kActionsPerMicrobatch / shape.microbatches) {
@@ -123,7 +123,7 @@ Result<Schedule> from_given(const plan::GivenSchedule& given, const Shape& shape
   }
   schedule.pairs = given.pairs;
   schedule.ranks = add_communication(schedule.ranks, shape, RecomputeWhen::kAhead, schedule.pairs);
-  for (Order& order : schedule.ranks) drop_second_receives(order);
+  for (RankActions& order : schedule.ranks) drop_second_receives(order);
   add_update(schedule.ranks, shape);
   schedule.links = given.links;
   std::sort(schedule.links.begin(), schedule.links.end(), [](const auto& a, const auto& b) {

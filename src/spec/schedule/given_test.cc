@@ -14,11 +14,12 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const Shape kShape{.stages = 2, .microbatches = 2, .replicas = 2, .cell = 2, .shared = {true}};
+const PipelineShape kShape{
+    .stages = 2, .microbatches = 2, .replicas = 2, .cell = 2, .shared = {true}};
 
 // 1F1B of two pipelines that take turns on their link; the second one begins 1.5 ms later.
 Schedule two_pipelines() {
-  Shape apart = kShape;
+  PipelineShape apart = kShape;
   apart.shared.clear();
   Schedule schedule = *build(layout::ScheduleKind::k1F1B, apart);
   take_turns(kShape, schedule);
@@ -30,7 +31,7 @@ TEST(GivenSchedule, HasComputationsAndTurns) {
   const plan::GivenSchedule given = to_given(two_pipelines());
   EXPECT_EQ(given.name, "1f1b");
   std::vector<std::string> ranks, links;
-  for (const Order& order : given.ranks) ranks.push_back(plan::order_text(order));
+  for (const RankActions& order : given.ranks) ranks.push_back(plan::order_text(order));
   for (const LinkOrder& link : given.links) links.push_back(plan::link_text(link));
   EXPECT_THAT(ranks, ElementsAre("0F0 0F1 0B0 0B1", "0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1",
                                  "1F0 1B0 1F1 1B1"));
@@ -43,7 +44,7 @@ TEST(GivenSchedule, ReadsBackWhatItWrites) {
   // Of every policy, with a recomputation that waits for its gradient or runs ahead of it.
   for (const std::string& name : layout::schedule_names()) {
     for (const bool recompute : {false, true}) {
-      Shape shape = shape_for(*layout::find_schedule(name), 3, 5);
+      PipelineShape shape = shape_for(*layout::find_schedule(name), 3, 5);
       shape.replicas = 2;
       for (int32_t s = 0; recompute && s < shape.stages; ++s) {
         shape.recompute.push_back(s + 1 < shape.stages);

@@ -2,10 +2,10 @@
 
 namespace tombolo::schedule {
 
-std::vector<Order> gpipe(const Shape& shape, const Times&) {
-  std::vector<Order> ranks(shape.stages);
+std::vector<RankActions> gpipe(const PipelineShape& shape, const Times&) {
+  std::vector<RankActions> ranks(shape.stages);
   for (int32_t stage = 0; stage < shape.stages; ++stage) {
-    Order& order = ranks[stage];
+    RankActions& order = ranks[stage];
     for (int32_t m = 0; m < shape.microbatches; ++m) {
       order.push_back({action::ActionKind::kForward, stage, m});
     }

@@ -18,7 +18,8 @@ constexpr SimTime kUnknown{-1};
 // what is known of them.
 class Walk {
  public:
-  Walk(const Schedule& schedule, const Shape& shape, const Times& times, trace::Trace* drawing)
+  Walk(const Schedule& schedule, const PipelineShape& shape, const Times& times,
+       trace::Trace* drawing)
       : schedule_(schedule),
         shape_(shape),
         times_(times),
@@ -79,7 +80,7 @@ class Walk {
 
   void advance(size_t index) {
     Rank& rank = ranks_[index];
-    const Order& order = schedule_.ranks[index];
+    const RankActions& order = schedule_.ranks[index];
     const int32_t replica = static_cast<int32_t>(index) % shape_.replicas;
     for (; rank.next < order.size(); ++rank.next) {
       const Action& action = order[rank.next];
@@ -126,7 +127,7 @@ class Walk {
         std::pair{pair.backward, start + durations.backward_end}};
     rank.now = start + durations.duration();
     for (const auto& [action, end] : sides) draw_computation(index, action, start, end);
-    const Order& order = schedule_.ranks[index];
+    const RankActions& order = schedule_.ranks[index];
     size_t last = rank.next + 1;
     const bool forward_first = durations.forward_ends_first();
     for (const size_t side : {forward_first ? 0 : 1, forward_first ? 1 : 0}) {
@@ -235,7 +236,7 @@ class Walk {
   }
 
   const Schedule& schedule_;
-  const Shape& shape_;
+  const PipelineShape& shape_;
   const Times& times_;
   trace::Trace* drawing_;
   std::vector<Rank> ranks_;
@@ -251,7 +252,7 @@ class Walk {
 
 }  // namespace
 
-LongestPath longest_path(const Schedule& schedule, const Shape& shape, const Times& times,
+LongestPath longest_path(const Schedule& schedule, const PipelineShape& shape, const Times& times,
                          trace::Trace* drawing) {
   return Walk(schedule, shape, times, drawing).run();
 }

@@ -26,7 +26,7 @@ struct LongestPath {
 // Of orders whose actions, messages and links are all there (validate sees to that). Appends the
 // intervals to `drawing` in the order in which they were found, if there is one. Cost: O(actions),
 // some 10 ns each.
-LongestPath longest_path(const Schedule& schedule, const Shape& shape, const Times& times,
+LongestPath longest_path(const Schedule& schedule, const PipelineShape& shape, const Times& times,
                          trace::Trace* drawing = nullptr);
 
 }  // namespace tombolo::schedule::detail

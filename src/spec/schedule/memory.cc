@@ -26,7 +26,7 @@ struct Standing {
   Bytes prefill;
   Bytes total() const { return state + exchange + workspace + prefill; }
 };
-Standing standing_of(const plan::Plan& plan, const Shape& shape, size_t rank) {
+Standing standing_of(const plan::Plan& plan, const PipelineShape& shape, size_t rank) {
   Standing out;
   if (plan.prefill) out.prefill = plan.prefill->memory;
   for (const int32_t stage : shape.stages_at(plan.ranks[rank].stage)) {
@@ -40,7 +40,7 @@ Standing standing_of(const plan::Plan& plan, const Shape& shape, size_t rank) {
 }  // namespace
 
 Memory memory_of(const plan::Plan& plan) {
-  const Shape shape = shape_of(plan);
+  const PipelineShape shape = shape_of(plan);
   Memory memory;
   if (plan.cost_source == plan::CostSource::kStageTimes) {
     if (!plan.in_flight) return memory;
@@ -65,7 +65,7 @@ Memory memory_of(const plan::Plan& plan) {
 
 std::vector<int64_t> peak_in_flight(const Schedule& schedule) {
   std::vector<int64_t> peaks;
-  for (const Order& order : schedule.ranks) {
+  for (const RankActions& order : schedule.ranks) {
     int64_t now = 0;
     int64_t peak = 0;
     for (const action::Action& action : order) {
@@ -130,7 +130,7 @@ class Replay {
 std::vector<Bytes> peak_memory(const plan::Plan& plan, const Schedule& schedule) {
   CHECK(schedule.ranks.size() == plan.ranks.size(), "a schedule for {} ranks and a Plan for {}",
         schedule.ranks.size(), plan.ranks.size());
-  const Shape shape = shape_of(plan);
+  const PipelineShape shape = shape_of(plan);
   std::vector<Bytes> peaks;
   const std::vector<Pair> none;
   for (size_t r = 0; r < plan.ranks.size(); ++r) {

@@ -4,10 +4,10 @@
 
 namespace tombolo::schedule {
 
-std::vector<Order> one_forward_one_backward(const Shape& shape, const Times&) {
-  std::vector<Order> ranks(shape.stages);
+std::vector<RankActions> one_forward_one_backward(const PipelineShape& shape, const Times&) {
+  std::vector<RankActions> ranks(shape.stages);
   for (int32_t stage = 0; stage < shape.stages; ++stage) {
-    Order& order = ranks[stage];
+    RankActions& order = ranks[stage];
     const int32_t warmup = std::min(shape.microbatches, shape.stages - 1 - stage);
     int32_t forward = 0;
     for (; forward < warmup; ++forward) {

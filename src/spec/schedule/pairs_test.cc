@@ -17,8 +17,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-Shape folded(const std::string& name, int32_t positions, int32_t microbatches) {
-  Shape shape = shape_for(*layout::find_schedule(name), positions, microbatches);
+PipelineShape folded(const std::string& name, int32_t positions, int32_t microbatches) {
+  PipelineShape shape = shape_for(*layout::find_schedule(name), positions, microbatches);
   shape.pairs = true;
   return shape;
 }
@@ -29,7 +29,7 @@ struct Chunk {
   int64_t f, i, w, pair;
   int64_t forward_end = -1;
 };
-Times times_of(const Shape& shape, const Chunk& chunk) {
+Times times_of(const PipelineShape& shape, const Chunk& chunk) {
   Times times = equal_times(shape.stages, {{chunk.f}, {chunk.i}, {chunk.w}, {}});
   for (int32_t s = 0; s < shape.stages; ++s) {
     const int64_t forward_end = chunk.forward_end < 0 ? chunk.pair : chunk.forward_end;
@@ -40,7 +40,7 @@ Times times_of(const Shape& shape, const Chunk& chunk) {
 
 int64_t makespan(const std::string& name, int32_t positions, int32_t microbatches,
                  const Chunk& chunk) {
-  const Shape shape = folded(name, positions, microbatches);
+  const PipelineShape shape = folded(name, positions, microbatches);
   const Times times = times_of(shape, chunk);
   return makespan_of(*build(*layout::find_schedule(name), shape, times), shape, times).ns;
 }
@@ -144,7 +144,7 @@ TEST(Pairs, AreMadeOfTheForwardBesideTheBackwardOfTheOtherChunk) {
 
 // When the links between the two positions carry what the first pair of rank 0 makes, 0F2 beside 3B0.
 std::pair<int64_t, int64_t> sends_after_pair(int64_t forward_end, int64_t backward_end) {
-  const Shape shape = folded("w", 2, 4);
+  const PipelineShape shape = folded("w", 2, 4);
   Times times = times_of(shape, {2, 1, 2, 5});
   times.transfer = {{1}, {1}, {1}};
   times.pairs[0].forward_end = {forward_end};
@@ -169,7 +169,7 @@ TEST(Pairs, HandOverEachResultWhenItsSideEnds) {
 
 // f = 2, b = 3, and pairs of 4 whose forward ends after 3.
 TEST(Pairs, AreDrawnInTwoRows) {
-  const Shape shape = folded("w", 1, 3);
+  const PipelineShape shape = folded("w", 1, 3);
   const Times times = times_of(shape, {2, 1, 2, 4, 3});
   EXPECT_THAT(draw_ascii(evaluate(*build(layout::ScheduleKind::kW, shape, times), shape, times)),
               StartsWith("        0 |0000111.111.222.222.cccccc|\n"
@@ -178,7 +178,7 @@ TEST(Pairs, AreDrawnInTwoRows) {
 
 // A stage that recomputes does so before the pair, once the gradient is there.
 TEST(Pairs, RecomputeBeforeTheyBegin) {
-  Shape shape = folded("w", 2, 4);
+  PipelineShape shape = folded("w", 2, 4);
   shape.recompute = {true, true, true, false};
   const Schedule schedule = *build(layout::ScheduleKind::kW, shape);
   EXPECT_THAT(plan::order_text(schedule.ranks[1]),
@@ -188,7 +188,7 @@ TEST(Pairs, RecomputeBeforeTheyBegin) {
 TEST(Pairs, PassThroughAPlanAndThroughCsv) {
   for (const char* name : {"w", "dualpipev"}) {
     for (const bool recomputes : {false, true}) {
-      Shape shape = folded(name, 3, 7);
+      PipelineShape shape = folded(name, 3, 7);
       shape.replicas = 2;
       if (recomputes) shape.recompute = {true, true, true, true, true, false};
       const Schedule schedule = *build(*layout::find_schedule(name), shape);
@@ -216,7 +216,7 @@ TEST(Pairs, AreNoneWhereNothingMeets) {
 }
 
 TEST(Pairs, AreNeighboursInTheOrderOfTheirRank) {
-  const Shape shape = folded("w", 2, 4);
+  const PipelineShape shape = folded("w", 2, 4);
   const Schedule sound = *build(layout::ScheduleKind::kW, shape);
   Schedule apart = sound;
   std::swap(apart.pairs[0][0].backward, apart.pairs[0][1].backward);

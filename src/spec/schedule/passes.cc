@@ -10,7 +10,7 @@ namespace {
 // What the computations of one rank receive and send.
 class Communication {
  public:
-  Communication(const Shape& shape, RecomputeWhen when) : shape_(shape), when_(when) {}
+  Communication(const PipelineShape& shape, RecomputeWhen when) : shape_(shape), when_(when) {}
 
   void receives(const Action& action) {
     if (action.kind == ActionKind::kForward && shape_.crosses(action.stage - 1)) {
@@ -31,7 +31,7 @@ class Communication {
       add(ActionKind::kSendGradient, action);
     }
   }
-  Order take() { return std::move(out_); }
+  RankActions take() { return std::move(out_); }
 
  private:
   static bool is_backward(const Action& action) {
@@ -39,17 +39,17 @@ class Communication {
   }
   void add(ActionKind kind, const Action& of) { out_.push_back({kind, of.stage, of.microbatch}); }
 
-  const Shape& shape_;
+  const PipelineShape& shape_;
   const RecomputeWhen when_;
-  Order out_;
+  RankActions out_;
 };
 
 }  // namespace
 
-std::vector<Order> add_communication(const std::vector<Order>& compute, const Shape& shape,
-                                     RecomputeWhen when,
-                                     const std::vector<std::vector<Pair>>& pairs) {
-  std::vector<Order> ranks;
+std::vector<RankActions> add_communication(const std::vector<RankActions>& compute,
+                                           const PipelineShape& shape, RecomputeWhen when,
+                                           const std::vector<std::vector<Pair>>& pairs) {
+  std::vector<RankActions> ranks;
   for (size_t r = 0; r < compute.size(); ++r) {
     Communication out(shape, when);
     const std::vector<Pair> of_rank = pairs.empty() ? std::vector<Pair>{} : pairs[r];
@@ -69,7 +69,7 @@ std::vector<Order> add_communication(const std::vector<Order>& compute, const Sh
   return ranks;
 }
 
-void add_update(std::vector<Order>& ranks, const Shape& shape) {
+void add_update(std::vector<RankActions>& ranks, const PipelineShape& shape) {
   for (int32_t rank = 0; rank < shape.ranks(); ++rank) {
     const std::vector<int32_t> stages = shape.stages_at(rank / shape.replicas);
     for (const int32_t stage : stages) {

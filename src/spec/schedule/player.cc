@@ -20,7 +20,8 @@ constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 class Player {
  public:
   // With fixed orders, as in CellOrders, only links have a choice.
-  Player(const Shape& shape, const Times& times, const Rules& rules, std::vector<Order> fixed = {})
+  Player(const PipelineShape& shape, const Times& times, const Rules& rules,
+         std::vector<RankActions> fixed = {})
       : shape_(shape),
         times_(times),
         rules_(rules),
@@ -95,7 +96,7 @@ class Player {
   struct Rank {
     int64_t free = 0;
     int32_t in_flight = 0;
-    Order order = {};
+    RankActions order = {};
     size_t next = 0, todo = 0;  // of a fixed order
   };
   struct Chunk {  // one stage of one pipeline: how many of each kind were begun
@@ -132,7 +133,7 @@ class Player {
   size_t rank_at(int32_t stage, size_t pipeline) const {
     return rank_index(shape_.position_of(stage), pipeline);
   }
-  const Order& fixed_of(size_t rank) const {
+  const RankActions& fixed_of(size_t rank) const {
     return fixed_[static_cast<size_t>(position_of_rank(rank)) * pipelines_ + rank % pipelines_];
   }
   Chunk& chunk(int32_t stage, size_t pipeline) {
@@ -443,10 +444,10 @@ class Player {
     }
   }
 
-  const Shape& shape_;
+  const PipelineShape& shape_;
   const Times& times_;
   const Rules& rules_;
-  std::vector<Order> fixed_;
+  std::vector<RankActions> fixed_;
   const size_t pipelines_;
   const size_t microbatches_;
   std::vector<Rank> ranks_;
@@ -472,7 +473,8 @@ bool is_computation(const action::Action& action) {
 }
 
 // Every cell of a shape does what one did.
-std::vector<LinkOrder> for_all_cells(const std::vector<LinkOrder>& of_one, const Shape& shape) {
+std::vector<LinkOrder> for_all_cells(const std::vector<LinkOrder>& of_one,
+                                     const PipelineShape& shape) {
   std::vector<LinkOrder> out;
   for (const LinkOrder& link : of_one) {
     for (int32_t cell = 0; cell < shape.replicas / shape.cell; ++cell) {
@@ -486,17 +488,17 @@ std::vector<LinkOrder> for_all_cells(const std::vector<LinkOrder>& of_one, const
 
 }  // namespace
 
-CellPlay play_cell(const Shape& shape, const Times& times, const Rules& rules) {
+CellPlay play_cell(const PipelineShape& shape, const Times& times, const Rules& rules) {
   return Player(shape, times, rules).play();
 }
 
-CellPlay play_links(const Shape& shape, const Times& times, const Rules& rules,
-                    std::vector<Order> ranks) {
+CellPlay play_links(const PipelineShape& shape, const Times& times, const Rules& rules,
+                    std::vector<RankActions> ranks) {
   return Player(shape, times, rules, std::move(ranks)).play();
 }
 
-Schedule complete(const std::string& name, const Shape& shape, const CellOrders& orders) {
-  std::vector<Order> compute;
+Schedule complete(const std::string& name, const PipelineShape& shape, const CellOrders& orders) {
+  std::vector<RankActions> compute;
   for (int32_t rank = 0; rank < shape.ranks(); ++rank) {
     const int32_t position = rank / shape.replicas;
     const int32_t pipeline = rank % shape.replicas % shape.cell;
@@ -513,7 +515,7 @@ Schedule complete(const std::string& name, const Shape& shape, const CellOrders&
   return schedule;
 }
 
-Result<Played> play(const std::string& name, const Shape& shape, const Times& times,
+Result<Played> play(const std::string& name, const PipelineShape& shape, const Times& times,
                     const Rules& rules) {
   const CellPlay played = play_cell(shape, times, rules);
   if (!played.finished) {
@@ -525,7 +527,7 @@ Result<Played> play(const std::string& name, const Shape& shape, const Times& ti
   return Played{complete(name, shape, played.orders), played.makespan};
 }
 
-Rules cell_rules(const Shape& shape, const Times& times, layout::Discipline discipline) {
+Rules cell_rules(const PipelineShape& shape, const Times& times, layout::Discipline discipline) {
   Rules rules;
   if (discipline == layout::Discipline::kStrict) rules.link = LinkRule::kPipeline;
   if (discipline != layout::Discipline::kReleased || shape.shared.empty()) return rules;
@@ -539,14 +541,14 @@ Rules cell_rules(const Shape& shape, const Times& times, layout::Discipline disc
   return rules;
 }
 
-Schedule order_links(Schedule schedule, const Shape& shape, const Times& times,
+Schedule order_links(Schedule schedule, const PipelineShape& shape, const Times& times,
                      const Rules& rules) {
   if (shape.shared.empty()) return schedule;
   // The cells of a named schedule are alike: the first one speaks for all.
-  std::vector<Order> compute;
+  std::vector<RankActions> compute;
   for (int32_t position = 0; position < shape.positions(); ++position) {
     for (int32_t c = 0; c < shape.cell; ++c) {
-      const Order& order = schedule.ranks[static_cast<size_t>(position * shape.replicas + c)];
+      const RankActions& order = schedule.ranks[static_cast<size_t>(position * shape.replicas + c)];
       compute.emplace_back();
       std::copy_if(order.begin(), order.end(), std::back_inserter(compute.back()), is_computation);
     }

@@ -71,7 +71,7 @@ struct Played {
 // What one cell decides: computations of its ranks (position x cell + pipeline), and the order of
 // its shared links. All cells of a shape do the same.
 struct CellOrders {
-  std::vector<Order> ranks;
+  std::vector<RankActions> ranks;
   std::vector<LinkOrder> links;
   std::vector<SimDuration> release;  // per pipeline; empty: all at once
   bool recompute_ahead = false;      // R need not wait for the gradient
@@ -83,19 +83,19 @@ struct CellPlay {
   SimDuration makespan;
   bool finished = false;  // otherwise the rules left somebody waiting forever
 };
-CellPlay play_cell(const Shape& shape, const Times& times, const Rules& rules);
+CellPlay play_cell(const PipelineShape& shape, const Times& times, const Rules& rules);
 
 // Links choose by the rules; computations stay in this order.
-CellPlay play_links(const Shape& shape, const Times& times, const Rules& rules,
-                    std::vector<Order> ranks);
+CellPlay play_links(const PipelineShape& shape, const Times& times, const Rules& rules,
+                    std::vector<RankActions> ranks);
 
 // The schedule of all cells: with communication, links, sums of gradients and updates.
-Schedule complete(const std::string& name, const Shape& shape, const CellOrders& orders);
+Schedule complete(const std::string& name, const PipelineShape& shape, const CellOrders& orders);
 
 // Infeasible if rules and limits leave somebody waiting forever (a limit of in_flight below what
 // chunks need). The result validates, and evaluate() gives at most this makespan (the same where no
 // pipeline is released late). Cost: O(C P M log) tasks, about 150 ns each.
-Result<Played> play(const std::string& name, const Shape& shape, const Times& times,
+Result<Played> play(const std::string& name, const PipelineShape& shape, const Times& times,
                     const Rules& rules);
 
 // How the pipelines of a DP-cell go about a shared WAN (layout::Discipline):
@@ -103,11 +103,12 @@ Result<Played> play(const std::string& name, const Shape& shape, const Times& ti
 //   released  links serve first come, first served; pipeline c of the cell begins c M w / C after
 //             the first, when that one's M transfers, of w / C each, have passed a shared link
 //   greedy    first come, first served; all begin at once
-Rules cell_rules(const Shape& shape, const Times& times, layout::Discipline discipline);
+Rules cell_rules(const PipelineShape& shape, const Times& times, layout::Discipline discipline);
 
 // For a schedule whose ranks are ordered already and whose cells are alike: in which order its
 // shared links serve them, by playing it, and the rules' releases. A schedule without shared
 // boundaries stays as it is.
-Schedule order_links(Schedule schedule, const Shape& shape, const Times& times, const Rules& rules);
+Schedule order_links(Schedule schedule, const PipelineShape& shape, const Times& times,
+                     const Rules& rules);
 
 }  // namespace tombolo::schedule

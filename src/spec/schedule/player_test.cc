@@ -17,10 +17,10 @@ constexpr int64_t kSlot = 1'000'000;
 // a recomputation take a slot, a backward two; a transfer between datacenters two, or one when both
 // pipelines' nodes carry it. The last stage never recomputes.
 struct Figure6 {
-  Shape shape{.stages = 6,
-              .microbatches = 4,
-              .recompute = {true, true, true, true, true, false},
-              .replicas = 2};
+  PipelineShape shape{.stages = 6,
+                      .microbatches = 4,
+                      .recompute = {true, true, true, true, true, false},
+                      .replicas = 2};
   Times times = equal_times(6, {{kSlot}, {kSlot}, {kSlot}, {kSlot}});
 
   explicit Figure6(layout::Sharing sharing) {

@@ -5,9 +5,9 @@
 namespace tombolo::schedule {
 namespace {
 
-using OrderFunction = std::vector<Order>(const Shape&, const Times&);
-using PairsFunction = std::vector<std::vector<Pair>>(const Shape&);
-using RulesFunction = Rules(const Shape&, const Times&, layout::Discipline);
+using OrderFunction = std::vector<RankActions>(const PipelineShape&, const Times&);
+using PairsFunction = std::vector<std::vector<Pair>>(const PipelineShape&);
+using RulesFunction = Rules(const PipelineShape&, const Times&, layout::Discipline);
 
 constexpr Policy ordered(OrderFunction* order, PairsFunction* pairs = nullptr) {
   return {.order_compute = order, .pairs = pairs};
@@ -25,15 +25,16 @@ static_assert(kPolicies.size() == layout::kSchedules.size());
 
 const Policy& policy_of(layout::ScheduleKind kind) { return kPolicies[static_cast<size_t>(kind)]; }
 
-void append_backward(const Shape& shape, int32_t stage, int32_t microbatch, Order& order) {
+void append_backward(const PipelineShape& shape, int32_t stage, int32_t microbatch,
+                     RankActions& order) {
   if (shape.recomputes(stage)) {
     order.push_back({action::ActionKind::kRecompute, stage, microbatch});
   }
   order.push_back({action::ActionKind::kBackward, stage, microbatch});
 }
 
-void append_pair(const Shape& shape, const action::Action& forward, int32_t backward_stage,
-                 int32_t microbatch, Order& order, std::vector<Pair>& pairs) {
+void append_pair(const PipelineShape& shape, const action::Action& forward, int32_t backward_stage,
+                 int32_t microbatch, RankActions& order, std::vector<Pair>& pairs) {
   const action::Action backward{action::ActionKind::kBackward, backward_stage, microbatch};
   if (!shape.pairs) {
     order.push_back(forward);
@@ -46,7 +47,8 @@ void append_pair(const Shape& shape, const action::Action& forward, int32_t back
   pairs.push_back({forward, backward});
 }
 
-void append_backward_input(const Shape& shape, int32_t stage, int32_t microbatch, Order& order) {
+void append_backward_input(const PipelineShape& shape, int32_t stage, int32_t microbatch,
+                           RankActions& order) {
   if (shape.recomputes(stage)) {
     order.push_back({action::ActionKind::kRecompute, stage, microbatch});
   }

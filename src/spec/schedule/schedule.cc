@@ -16,7 +16,7 @@ using action::Action;
 using action::ActionKind;
 
 // Whether the policy can order this shape; the caller's mistakes are CHECKed, the user's are told.
-Status check_shape(layout::ScheduleKind kind, const Shape& shape) {
+Status check_shape(layout::ScheduleKind kind, const PipelineShape& shape) {
   const std::string_view name = name_of(kind);
   CHECK(shape.stages >= 1 && shape.microbatches >= 1 && shape.replicas >= 1 && shape.chunks >= 1,
         "{} stages, {} microbatches, {} replicas, {} chunks", shape.stages, shape.microbatches,
@@ -69,7 +69,7 @@ Status check_shape(layout::ScheduleKind kind, const Shape& shape) {
 
 // A Plan file can say anything, and so can a job's links: each time must fit into 64 bits of nanoseconds, and
 // where the schedule is played in time all of an iteration together.
-Status check_times(const plan::Plan& plan, const Shape& shape, bool played) {
+Status check_times(const plan::Plan& plan, const PipelineShape& shape, bool played) {
   const double actions =
       played ? 8.0 * real(std::ssize(plan.stages)) * real(plan.microbatches()) : 1;
   const auto check = [](const std::string& what, Seconds time, double times) -> Status {
@@ -115,7 +115,7 @@ bool crossed_alike(const plan::Plan& plan, int32_t stage, int32_t cell) {
   return true;
 }
 
-Result<Schedule> build_for(const plan::Plan& plan, const Shape& shape) {
+Result<Schedule> build_for(const plan::Plan& plan, const PipelineShape& shape) {
   if (plan.given) {
     TRY(during(check_times(plan, shape, false), "reading the Plan"));
     return from_given(*plan.given, shape);
@@ -148,7 +148,7 @@ Status check_pair_costs(const plan::Plan& plan, const Schedule& schedule) {
 
 }  // namespace
 
-std::vector<int32_t> Shape::stages_at(int32_t position) const {
+std::vector<int32_t> PipelineShape::stages_at(int32_t position) const {
   std::vector<int32_t> out;
   for (int32_t chunk = 0; chunk < chunks; ++chunk) {
     for (int32_t stage = chunk * positions(); stage < (chunk + 1) * positions(); ++stage) {
@@ -158,12 +158,12 @@ std::vector<int32_t> Shape::stages_at(int32_t position) const {
   return out;
 }
 
-Shape shape_of(const plan::Plan& plan) {
-  Shape shape{.stages = static_cast<int32_t>(plan.stages.size()),
-              .microbatches = static_cast<int32_t>(plan.microbatches()),
-              .replicas = plan.replicas(),
-              .chunks = static_cast<int32_t>(plan.parallelism.virtual_stages),
-              .mapping = plan.parallelism.mapping()};
+PipelineShape shape_of(const plan::Plan& plan) {
+  PipelineShape shape{.stages = static_cast<int32_t>(plan.stages.size()),
+                      .microbatches = static_cast<int32_t>(plan.microbatches()),
+                      .replicas = plan.replicas(),
+                      .chunks = static_cast<int32_t>(plan.parallelism.virtual_stages),
+                      .mapping = plan.parallelism.mapping()};
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     shape.recompute.push_back(plan.may_recompute(s) && plan.stages[s].cost.recompute.value > 0);
   }
@@ -181,7 +181,7 @@ Shape shape_of(const plan::Plan& plan) {
   return shape;
 }
 
-Shape shape_of(const plan::Decisions& job) {
+PipelineShape shape_of(const plan::Decisions& job) {
   const layout::Parallelism& p = job.parallelism;
   return {.stages = static_cast<int32_t>(p.stages()),
           .microbatches = static_cast<int32_t>(job.microbatches()),
@@ -189,9 +189,9 @@ Shape shape_of(const plan::Decisions& job) {
           .mapping = p.mapping()};
 }
 
-Shape shape_for(layout::ScheduleKind kind, int32_t positions, int32_t microbatches,
-                int32_t chunks) {
-  Shape shape{.microbatches = microbatches, .chunks = chunks, .mapping = mapping_of(kind)};
+PipelineShape shape_for(layout::ScheduleKind kind, int32_t positions, int32_t microbatches,
+                        int32_t chunks) {
+  PipelineShape shape{.microbatches = microbatches, .chunks = chunks, .mapping = mapping_of(kind)};
   if (shape.mapping == layout::StageMapping::kLoop) shape.chunks = std::max(chunks, 2);
   if (shape.mapping == layout::StageMapping::kFold) shape.chunks = 2;
   shape.stages = positions * shape.chunks;
@@ -199,13 +199,13 @@ Shape shape_for(layout::ScheduleKind kind, int32_t positions, int32_t microbatch
 }
 
 Result<Schedule> build(const plan::Plan& plan) {
-  const Shape shape = shape_of(plan);
+  const PipelineShape shape = shape_of(plan);
   Schedule schedule = TRY(build_for(plan, shape));
   TRY(check_pair_costs(plan, schedule));
   return schedule;
 }
 
-Result<Schedule> build(layout::ScheduleKind kind, const Shape& shape) {
+Result<Schedule> build(layout::ScheduleKind kind, const PipelineShape& shape) {
   constexpr SimDuration kUnit{1'000'000};
   return build(kind, shape, equal_times(shape.stages, {kUnit, kUnit, kUnit, kUnit}));
 }
@@ -214,12 +214,14 @@ namespace {
 
 // Pipelines with unlike numbers of microbatches do not know of one another: each is ordered as if
 // it were alone, once for each number.
-Result<Schedule> build_each(layout::ScheduleKind kind, const Shape& shape, const Times& times,
-                            layout::Discipline discipline, const Memory& memory) {
+Result<Schedule> build_each(layout::ScheduleKind kind, const PipelineShape& shape,
+                            const Times& times, layout::Discipline discipline,
+                            const Memory& memory) {
   std::map<int32_t, Schedule> alone;  // by microbatches
-  Schedule out{std::string(name_of(kind)), std::vector<Order>(static_cast<size_t>(shape.ranks()))};
+  Schedule out{std::string(name_of(kind)),
+               std::vector<RankActions>(static_cast<size_t>(shape.ranks()))};
   for (int32_t replica = 0; replica < shape.replicas; ++replica) {
-    Shape one = shape;
+    PipelineShape one = shape;
     one.microbatches = shape.microbatches_of(replica);
     one.microbatches_each.clear();
     one.replicas = one.cell = 1;
@@ -227,7 +229,7 @@ Result<Schedule> build_each(layout::ScheduleKind kind, const Shape& shape, const
       alone[one.microbatches] = TRY(build(kind, one, times, discipline, memory));
     }
     for (int32_t position = 0; position < shape.positions(); ++position) {
-      Order order = alone[one.microbatches].ranks[static_cast<size_t>(position)];
+      RankActions order = alone[one.microbatches].ranks[static_cast<size_t>(position)];
       std::erase_if(order, [](const Action& action) { return action.microbatch < 0; });
       const auto rank = static_cast<size_t>(position * shape.replicas + replica);
       out.ranks[rank] = std::move(order);
@@ -245,7 +247,7 @@ Result<Schedule> build_each(layout::ScheduleKind kind, const Shape& shape, const
 
 }  // namespace
 
-Result<Schedule> build(layout::ScheduleKind kind, const Shape& shape, const Times& times,
+Result<Schedule> build(layout::ScheduleKind kind, const PipelineShape& shape, const Times& times,
                        layout::Discipline discipline, const Memory& memory) {
   TRY(check_shape(kind, shape));
   if (!shape.microbatches_each.empty()) {
@@ -260,7 +262,7 @@ Result<Schedule> build(layout::ScheduleKind kind, const Shape& shape, const Time
     for (int32_t& most : rules.in_flight) most = std::max(most, 1);
     schedule = TRY(play(schedule.name, shape, times, rules)).schedule;
   } else {
-    const std::vector<Order> compute = policy.order_compute(shape, times);
+    const std::vector<RankActions> compute = policy.order_compute(shape, times);
     std::vector<std::vector<Pair>> pairs;
     if (shape.pairs && policy.pairs) pairs = policy.pairs(shape);
     const bool any = std::any_of(pairs.begin(), pairs.end(),

@@ -28,7 +28,7 @@
 
 namespace tombolo::schedule {
 
-using Order = std::vector<action::Action>;
+using RankActions = std::vector<action::Action>;
 
 using plan::LinkOrder;
 using plan::Pair;
@@ -36,7 +36,7 @@ using plan::Transfer;
 
 struct Schedule {
   std::string name;
-  std::vector<Order> ranks;           // ranks[r]: what rank r does in one iteration
+  std::vector<RankActions> ranks;     // ranks[r]: what rank r does in one iteration
   std::vector<LinkOrder> links = {};  // by (boundary, gradients, cell); of shared boundaries only
   // Per replica: its first forward begins so long after the iteration does, no earlier. Empty:
   // none.
@@ -49,7 +49,7 @@ struct Schedule {
 
 // The shape that schedules depend on. Stages are chunks of the model; where a rank holds several
 // (chunks > 1), the mapping says which.
-struct Shape {
+struct PipelineShape {
   int32_t stages = 1;           // of all ranks of one pipeline: positions x chunks
   int32_t microbatches = 1;     // of one pipeline: of the one that has most
   std::vector<bool> recompute;  // per stage: R before each backward; empty: nowhere
@@ -93,14 +93,14 @@ struct Shape {
   // Those at a position, ascending.
   std::vector<int32_t> stages_at(int32_t position) const;
 };
-Shape shape_of(const plan::Plan& plan);
+PipelineShape shape_of(const plan::Plan& plan);
 
 // Of a job that is not laid out: one pipeline, nothing recomputed, nothing shared.
-Shape shape_of(const plan::Decisions& job);
+PipelineShape shape_of(const plan::Decisions& job);
 
 // One pipeline mapped as the schedule asks for; chunks for those that take any.
-Shape shape_for(layout::ScheduleKind kind, int32_t positions, int32_t microbatches,
-                int32_t chunks = 1);
+PipelineShape shape_for(layout::ScheduleKind kind, int32_t positions, int32_t microbatches,
+                        int32_t chunks = 1);
 
 // What devices have memory for, counted as peak_in_flight counts: from F to B (or W).
 struct Memory {
@@ -123,8 +123,8 @@ Memory memory_of(const plan::Plan& plan);
 // others check_memory says whether they do.
 inline constexpr int64_t kActionsMax = 50'000'000;
 Result<Schedule> build(const plan::Plan& plan);
-Result<Schedule> build(layout::ScheduleKind kind, const Shape& shape);
-Result<Schedule> build(layout::ScheduleKind kind, const Shape& shape, const Times& times,
+Result<Schedule> build(layout::ScheduleKind kind, const PipelineShape& shape);
+Result<Schedule> build(layout::ScheduleKind kind, const PipelineShape& shape, const Times& times,
                        layout::Discipline discipline = layout::Discipline::kReleased,
                        const Memory& memory = {});
 
@@ -132,7 +132,7 @@ Result<Schedule> build(layout::ScheduleKind kind, const Shape& shape, const Time
 // shared link, and the releases. from_given adds communication and updates again, and refuses what
 // does not validate. Times are needed to price nothing: orders are taken as they are.
 plan::GivenSchedule to_given(const Schedule& schedule);
-Result<Schedule> from_given(const plan::GivenSchedule& given, const Shape& shape);
+Result<Schedule> from_given(const plan::GivenSchedule& given, const PipelineShape& shape);
 
 // What must hold of any schedule: every stage runs F, then R where it recomputes, then B (or I, and
 // later W) of every microbatch, once; backward of a microbatch follows its F; one update per
@@ -141,7 +141,7 @@ Result<Schedule> from_given(const plan::GivenSchedule& given, const Shape& shape
 // and receives of a pair agree in order, activations and gradients each; every transfer over a
 // shared boundary stands once in its link's order; pairs are neighbours; and all ranks together can
 // finish, links in their order (no deadlock).
-Status validate(const Schedule& schedule, const Shape& shape);
+Status validate(const Schedule& schedule, const PipelineShape& shape);
 
 // Distinguishes the messages of one iteration on one directed pair of ranks that each hold one
 // stage: 2 microbatch + (gradient).

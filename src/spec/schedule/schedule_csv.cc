@@ -39,7 +39,7 @@ Result<std::vector<action::Action>> parse_cell(std::string_view cell) {
 std::string to_csv(const Schedule& schedule, CsvContent content) {
   std::string out;
   for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
-    const Order& order = schedule.ranks[rank];
+    const RankActions& order = schedule.ranks[rank];
     const std::vector<Pair> pairs =
         schedule.pairs.empty() ? std::vector<Pair>{} : schedule.pairs[rank];
     size_t next_pair = 0;
@@ -69,7 +69,7 @@ Result<Schedule> parse_csv(std::string_view text, const std::string& name) {
   bool any_pair = false;
   while (!text.empty()) {
     std::string_view row = take(text, '\n');
-    Order order;
+    RankActions order;
     std::vector<Pair> pairs;
     while (!row.empty()) {
       const std::string_view cell = trimmed(take(row, ','));

@@ -14,7 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::string computations(const std::string& name, const Shape& shape) {
+std::string computations(const std::string& name, const PipelineShape& shape) {
   return to_csv(*build(*layout::find_schedule(name), shape), CsvContent::kComputations);
 }
 
@@ -64,7 +64,7 @@ TEST(Schedule, EverySizeIsSound) {
   for (const std::string& name : layout::schedule_names()) {
     for (int32_t p = 1; p <= 6; ++p) {
       for (int32_t m = 1; m <= 13; ++m) {
-        Shape shape = shape_for(
+        PipelineShape shape = shape_for(
             *layout::find_schedule(name), p, m,
             layout::mapping_of(*layout::find_schedule(name)) == layout::StageMapping::kLine ? 1
                                                                                             : 2);
@@ -151,7 +151,7 @@ TEST(Schedule, PeakMemoryHoldsTheModelOfPrefill) {
 
 // Of the two stages of a rank both states count, all activations, and the larger workspace.
 TEST(Schedule, PeakMemoryOfTwoStagesPerRankByHand) {
-  const Shape shape = shape_for(layout::ScheduleKind::kInterleaved, 2, 2, 2);
+  const PipelineShape shape = shape_for(layout::ScheduleKind::kInterleaved, 2, 2, 2);
   plan::Plan plan = plan_of_bytes(2, 0_B, 0_B, 0_B, 2);
   plan.parallelism.schedule = layout::ScheduleKind::kInterleaved;
   plan.parallelism.virtual_stages = 2;
@@ -207,7 +207,7 @@ TEST(Schedule, ImaginedTimesAreNotHeldAgainstMemory) {
 
 // Two stages, three pipelines: ranks 0 to 2 hold stage 0, and do the same.
 TEST(Schedule, ReplicasFollowOneOrderAndSumTheirGradients) {
-  const Shape shape{.stages = 2, .microbatches = 2, .replicas = 3};
+  const PipelineShape shape{.stages = 2, .microbatches = 2, .replicas = 3};
   const Schedule schedule = *build(layout::ScheduleKind::kGpipe, shape);
   ASSERT_EQ(schedule.ranks.size(), 6u);
   EXPECT_EQ(schedule.ranks[0], schedule.ranks[2]);

@@ -16,8 +16,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // GPipe of `replicas` pipelines without shared links; the caller shares them.
-Schedule gpipe_of(const Shape& shape) {
-  Shape apart = shape;
+Schedule gpipe_of(const PipelineShape& shape) {
+  PipelineShape apart = shape;
   apart.shared.clear();
   return *build(layout::ScheduleKind::kGpipe, apart);
 }
@@ -42,7 +42,8 @@ std::vector<std::string> drawn(const trace::Trace& trace) {
 //   back     0.0 13-15 (18), 1.0 15-17 (20), 0.1 17-19 (22), 1.1 19-21 (24)
 //   rank 0   B0 18-20, B1 22-24       rank 1   B0 20-22, B1 24-26
 TEST(SharedLinks, ByHand) {
-  const Shape shape{.stages = 2, .microbatches = 2, .replicas = 2, .cell = 2, .shared = {true}};
+  const PipelineShape shape{
+      .stages = 2, .microbatches = 2, .replicas = 2, .cell = 2, .shared = {true}};
   Times times = equal_times(2, {slots(1), slots(1), slots(1), {}});
   times.transfer = {slots(2)};
   times.latency = {slots(3)};
@@ -64,7 +65,8 @@ TEST(SharedLinks, ByHand) {
 // The link waits for the next one rather than let another pass: pipeline 1, released late, goes
 // first, so that pipeline 0 waits for it.
 TEST(SharedLinks, WaitForTheNextOfTheirOrder) {
-  const Shape shape{.stages = 2, .microbatches = 1, .replicas = 2, .cell = 2, .shared = {true}};
+  const PipelineShape shape{
+      .stages = 2, .microbatches = 1, .replicas = 2, .cell = 2, .shared = {true}};
   Times times = equal_times(2, {slots(1), slots(1), slots(1), {}});
   times.transfer = {slots(2)};
   Schedule schedule = gpipe_of(shape);
@@ -90,11 +92,11 @@ TEST(SharedLinks, GpipeEqualsItsClosedForm) {
                  {std::vector<bool>{true}, {false, true, false}, {true, false, true}}) {
               const auto P = static_cast<int64_t>(wan.size()) + 1;
               const int64_t n = std::count(wan.begin(), wan.end(), true);
-              Shape shape{.stages = static_cast<int32_t>(P),
-                          .microbatches = static_cast<int32_t>(M),
-                          .replicas = static_cast<int32_t>(C),
-                          .cell = static_cast<int32_t>(C),
-                          .shared = wan};
+              PipelineShape shape{.stages = static_cast<int32_t>(P),
+                                  .microbatches = static_cast<int32_t>(M),
+                                  .replicas = static_cast<int32_t>(C),
+                                  .cell = static_cast<int32_t>(C),
+                                  .shared = wan};
               Times times = equal_times(shape.stages, {slots(f), slots(b), {}, {}});
               for (const bool over : wan) times.transfer.push_back(slots(over ? shared_w : 0));
               Schedule schedule = gpipe_of(shape);
@@ -121,7 +123,7 @@ TEST(SharedLinks, GpipeEqualsItsClosedForm) {
 // --- what is wrong with an order
 // --------------------------------------------------------------------
 
-const Shape kCells{
+const PipelineShape kCells{
     .stages = 3, .microbatches = 2, .replicas = 4, .cell = 2, .shared = {true, false}};
 
 std::string complaint(const std::function<void(Schedule&)>& damage) {
@@ -174,8 +176,9 @@ TEST(SharedLinks, ReleasesOfAllPipelines) {
 // back: activation 2 of pipeline 0 waits for its gradient 0, which waits for all of pipeline 1's,
 // which wait for its activations, which wait for activation 2 of pipeline 0.
 TEST(SharedLinks, OrdersThatWaitForOneAnother) {
-  const Shape shape{.stages = 2, .microbatches = 3, .replicas = 2, .cell = 2, .shared = {true}};
-  Shape apart = shape;
+  const PipelineShape shape{
+      .stages = 2, .microbatches = 3, .replicas = 2, .cell = 2, .shared = {true}};
+  PipelineShape apart = shape;
   apart.shared.clear();
   Schedule schedule = *build(layout::ScheduleKind::k1F1B, apart);
   one_after_the_other(shape, schedule);

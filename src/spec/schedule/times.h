@@ -16,7 +16,7 @@
 namespace tombolo::schedule {
 
 struct Schedule;
-struct Shape;
+struct PipelineShape;
 
 // Of one stage and one microbatch.
 struct StageDurations {
@@ -70,11 +70,11 @@ Times times_of(const plan::Plan& plan);
 
 // One iteration as a trace without labels (draw_ascii draws it): computations, and transfers that
 // take time. Sums of gradients and updates take none. CHECKs that the schedule is sound.
-trace::Trace evaluate(const Schedule& schedule, const Shape& shape, const Times& times);
+trace::Trace evaluate(const Schedule& schedule, const PipelineShape& shape, const Times& times);
 
 // The same, of a schedule that is known to be sound: only how long it takes, from the first start
 // to the last end of computations. Cost: O(actions), some 10 ns each.
-SimDuration makespan_of(const Schedule& schedule, const Shape& shape, const Times& times);
+SimDuration makespan_of(const Schedule& schedule, const PipelineShape& shape, const Times& times);
 
 // What a timed schedule wastes. The ratio is as published: 1 - work / (ranks x makespan).
 struct Bubble {

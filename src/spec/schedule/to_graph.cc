@@ -61,13 +61,13 @@ std::vector<ActionKind> inputs_of(ActionKind kind) {
 }
 
 // The same pipeline's rank at the other end.
-int32_t peer_of(const Shape& shape, int32_t rank, const Action& action) {
+int32_t peer_of(const PipelineShape& shape, int32_t rank, const Action& action) {
   const int32_t stage = action.stage + (towards_next(action.kind) ? 1 : -1);
   return shape.rank_of(stage, rank % shape.replicas);
 }
 
 // Tells messages of a pair of ranks apart: those of one chunk's boundaries by message_tag.
-int64_t tag_of(const Shape& shape, const Action& message) {
+int64_t tag_of(const PipelineShape& shape, const Action& message) {
   const int64_t chunk = boundary_of(message) / shape.positions();
   return chunk * 2 * shape.microbatches + message_tag(message);
 }
@@ -139,8 +139,8 @@ SimDuration release_of(const Schedule& schedule, int32_t replica) {
 class RankGraph {
  public:
   // `exchanges`: by stage; of those whose gradients go by messages.
-  RankGraph(const plan::Plan& plan, const Schedule& schedule, const Shape& shape, int32_t rank,
-            const std::map<int32_t, detail::StageExchange>& exchanges)
+  RankGraph(const plan::Plan& plan, const Schedule& schedule, const PipelineShape& shape,
+            int32_t rank, const std::map<int32_t, detail::StageExchange>& exchanges)
       : plan_(plan),
         shape_(shape),
         exchanges_(exchanges),
@@ -406,9 +406,9 @@ class RankGraph {
   }
 
   const plan::Plan& plan_;
-  const Shape& shape_;
+  const PipelineShape& shape_;
   const std::map<int32_t, detail::StageExchange>& exchanges_;
-  const Order& actions_;
+  const RankActions& actions_;
   const std::vector<Pair> pairs_;
   const SimDuration release_;
   const bool overlaps_;
@@ -426,7 +426,7 @@ class RankGraph {
 graph::Graphs to_graph(const plan::Plan& plan, const Schedule& schedule) {
   CHECK(schedule.ranks.size() == plan.ranks.size(), "a schedule for {} ranks, a Plan of {}",
         schedule.ranks.size(), plan.ranks.size());
-  const Shape shape = shape_of(plan);
+  const PipelineShape shape = shape_of(plan);
   const std::map<int32_t, detail::StageExchange> exchanges = detail::exchanges_of(plan);
   graph::Graphs graphs;
   for (int32_t rank = 0; rank < std::ssize(schedule.ranks); ++rank) {

@@ -26,7 +26,7 @@ class Positions {
  public:
   static constexpr uint32_t kNowhere = static_cast<uint32_t>(-1);
 
-  explicit Positions(const Shape& shape) : shape_(shape) {}
+  explicit Positions(const PipelineShape& shape) : shape_(shape) {}
 
   void clear() {
     at_.assign(static_cast<size_t>(shape_.chunks) * kKinds *
@@ -48,14 +48,14 @@ class Positions {
            static_cast<size_t>(action.microbatch + 1);
   }
 
-  const Shape& shape_;
+  const PipelineShape& shape_;
   std::vector<uint32_t> at_;
 };
 
 // Only known actions of this rank's stages, each once; the updates at the end, and right before
 // them the sums of gradients where there are replicas.
-Status locate(const Schedule& schedule, const Shape& shape, size_t rank, Positions& at) {
-  const Order& order = schedule.ranks[rank];
+Status locate(const Schedule& schedule, const PipelineShape& shape, size_t rank, Positions& at) {
+  const RankActions& order = schedule.ranks[rank];
   const int32_t position = static_cast<int32_t>(rank) / shape.replicas;
   const int32_t microbatches = shape.microbatches_of(static_cast<int32_t>(rank) % shape.replicas);
   const auto chunks = static_cast<size_t>(shape.chunks);
@@ -107,7 +107,7 @@ Status locate(const Schedule& schedule, const Shape& shape, size_t rank, Positio
 enum class Copies { kOne, kTwo };
 
 // One microbatch on one stage: everything is there, and each step follows what it needs.
-Status check_microbatch(const Positions& at, const Shape& shape, Copies copies, size_t rank,
+Status check_microbatch(const Positions& at, const PipelineShape& shape, Copies copies, size_t rank,
                         int32_t stage, int32_t microbatch) {
   const bool from_previous = shape.crosses(stage - 1);
   const bool from_next = shape.crosses(stage);
@@ -167,7 +167,7 @@ struct Stream {
 
 // By sender, which of its neighbours (one further, one back, or from the last to the first), and
 // whether gradients.
-std::vector<Stream> streams_of(const Schedule& schedule, const Shape& shape) {
+std::vector<Stream> streams_of(const Schedule& schedule, const PipelineShape& shape) {
   std::vector<Stream> streams(schedule.ranks.size() * 6);
   for (size_t r = 0; r < schedule.ranks.size(); ++r) {
     const auto rank = static_cast<int32_t>(r);
@@ -198,7 +198,7 @@ std::vector<Stream> streams_of(const Schedule& schedule, const Shape& shape) {
 
 // Messages of a pair travel in the order of their sends; a receiver that asks for another order
 // would wait for a message stuck behind one that it does not take.
-Status check_messages(const Schedule& schedule, const Shape& shape) {
+Status check_messages(const Schedule& schedule, const PipelineShape& shape) {
   for (const Stream& stream : streams_of(schedule, shape)) {
     for (size_t i = 0; i < stream.sent.size(); ++i) {
       const Action& sent = stream.sent[i];
@@ -223,7 +223,7 @@ Status check_neighbours(const Schedule& schedule) {
                                 schedule.pairs.size(), schedule.ranks.size()));
   }
   for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
-    const Order& order = schedule.ranks[rank];
+    const RankActions& order = schedule.ranks[rank];
     size_t next = 0;
     for (const Pair& pair : schedule.pairs[rank]) {
       const auto found =
@@ -249,7 +249,7 @@ std::string name_of(const LinkOrder& link) {
 }
 
 // Every shared link has its order, and in it every transfer of its cell once.
-Status check_links(const Schedule& schedule, const Shape& shape) {
+Status check_links(const Schedule& schedule, const PipelineShape& shape) {
   const auto wrong = [](const std::string& why) {
     return unusable("the schedule is broken: " + why);
   };
@@ -298,7 +298,7 @@ Status check_links(const Schedule& schedule, const Shape& shape) {
   return {};
 }
 
-Status check_release(const Schedule& schedule, const Shape& shape) {
+Status check_release(const Schedule& schedule, const PipelineShape& shape) {
   if (!schedule.release.empty() && schedule.release.size() != static_cast<size_t>(shape.replicas)) {
     return unusable(fmt::format("the schedule is broken: it releases {} pipelines of {}",
                                 schedule.release.size(), shape.replicas));
@@ -313,7 +313,7 @@ Status check_release(const Schedule& schedule, const Shape& shape) {
 
 // Lets all ranks go on until none can, whatever it takes. Sums of gradients come after all
 // messages, so they cannot be in anybody's way.
-Status check_finishes(const Schedule& schedule, const Shape& shape) {
+Status check_finishes(const Schedule& schedule, const PipelineShape& shape) {
   const detail::LongestPath path =
       detail::longest_path(schedule, shape, equal_times(shape.stages, {}));
   for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
@@ -327,7 +327,7 @@ Status check_finishes(const Schedule& schedule, const Shape& shape) {
   return {};
 }
 
-Status validate_all(const Schedule& schedule, const Shape& shape, Copies copies) {
+Status validate_all(const Schedule& schedule, const PipelineShape& shape, Copies copies) {
   if (schedule.ranks.size() != static_cast<size_t>(shape.ranks())) {
     return unusable(fmt::format("the schedule has {} ranks for {} stages x {} replicas",
                                 schedule.ranks.size(), shape.positions(), shape.replicas));
@@ -351,11 +351,11 @@ Status validate_all(const Schedule& schedule, const Shape& shape, Copies copies)
 
 }  // namespace
 
-Status validate(const Schedule& schedule, const Shape& shape) {
+Status validate(const Schedule& schedule, const PipelineShape& shape) {
   return validate_all(schedule, shape, Copies::kOne);
 }
 
-Status validate_copies(const Schedule& schedule, const Shape& shape) {
+Status validate_copies(const Schedule& schedule, const PipelineShape& shape) {
   return validate_all(schedule, shape, Copies::kTwo);
 }
 

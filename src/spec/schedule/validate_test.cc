@@ -13,41 +13,41 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const Shape kThreeStages{3, 2, {true, true, false}};
+const PipelineShape kThreeStages{3, 2, {true, true, false}};
 
 // Rank 1 of the sound schedule:
 //   1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1,1SEND_F1,1RECV_B0,1R0,1B0,1SEND_B0,1RECV_B1,1R1,1B1,
 //   1SEND_B1,1U
-std::string complaint(const std::function<void(Order&)>& damage, size_t rank = 1) {
+std::string complaint(const std::function<void(RankActions&)>& damage, size_t rank = 1) {
   Schedule schedule = *build(layout::ScheduleKind::kGpipe, kThreeStages);
   damage(schedule.ranks[rank]);
   const Status status = validate(schedule, kThreeStages);
   return status ? "sound" : status.error().message;
 }
 
-Order::iterator find(Order& order, const char* text) {
+RankActions::iterator find(RankActions& order, const char* text) {
   return std::find(order.begin(), order.end(), *action::parse_action(text));
 }
 auto without(const char* text) {
-  return [=](Order& order) { order.erase(find(order, text)); };
+  return [=](RankActions& order) { order.erase(find(order, text)); };
 }
 auto also(const char* text) {
-  return [=](Order& order) { order.insert(order.begin(), *action::parse_action(text)); };
+  return [=](RankActions& order) { order.insert(order.begin(), *action::parse_action(text)); };
 }
 auto swapped(const char* one, const char* other) {
-  return [=](Order& order) { std::iter_swap(find(order, one), find(order, other)); };
+  return [=](RankActions& order) { std::iter_swap(find(order, one), find(order, other)); };
 }
 
 // Two stages; pipeline 0 has three microbatches and pipeline 1 one.
 TEST(Validate, PipelinesMayHaveUnlikeNumbersOfMicrobatches) {
   for (const std::string& name : layout::schedule_names()) {
-    Shape shape = shape_for(*layout::find_schedule(name), 2, 3);
+    PipelineShape shape = shape_for(*layout::find_schedule(name), 2, 3);
     shape.replicas = 2;
     shape.microbatches_each = {3, 1};
     const Result<Schedule> schedule = build(*layout::find_schedule(name), shape);
     ASSERT_TRUE(schedule) << name << ": " << schedule.error().text();
     const auto forwards = [&](size_t rank) {
-      const Order& order = schedule->ranks[rank];
+      const RankActions& order = schedule->ranks[rank];
       return std::count_if(order.begin(), order.end(), [](const auto& action) {
         return action.kind == action::ActionKind::kForward;
       });
@@ -61,7 +61,7 @@ TEST(Validate, PipelinesMayHaveUnlikeNumbersOfMicrobatches) {
 }
 
 TEST(Validate, AcceptsWhatIsSound) {
-  EXPECT_EQ(complaint([](Order&) {}), "sound");
+  EXPECT_EQ(complaint([](RankActions&) {}), "sound");
 }
 
 TEST(Validate, CountsRanks) {
@@ -81,14 +81,14 @@ TEST(Validate, MissingWork) {
 
 // Every rank of one stage, or none, could be wrong alike; the sum of gradients has one right place.
 TEST(Validate, SumsOfGradients) {
-  const Shape shape{.stages = 2, .microbatches = 2, .replicas = 2};
-  const auto complaint_of = [&](const std::function<void(Order&)>& damage) {
+  const PipelineShape shape{.stages = 2, .microbatches = 2, .replicas = 2};
+  const auto complaint_of = [&](const std::function<void(RankActions&)>& damage) {
     Schedule schedule = *build(layout::ScheduleKind::k1F1B, shape);
     damage(schedule.ranks[3]);
     const Status status = validate(schedule, shape);
     return status ? "sound" : status.error().message;
   };
-  EXPECT_EQ(complaint_of([](Order&) {}), "sound");
+  EXPECT_EQ(complaint_of([](RankActions&) {}), "sound");
   EXPECT_THAT(complaint_of(without("1REDUCE_GRAD")),
               HasSubstr("at rank 3: the replicas' gradients are not summed before the update"));
   EXPECT_THAT(complaint_of(swapped("1REDUCE_GRAD", "1B1")),
@@ -125,7 +125,7 @@ TEST(Validate, WrongOrders) {
   EXPECT_THAT(complaint(swapped("1F0", "1SEND_F0")), HasSubstr("1SEND_F0 comes before 1F0"));
   // A recomputation may run ahead of the gradient, its backward may not.
   EXPECT_EQ(complaint(swapped("1RECV_B0", "1R0")), "sound");
-  const auto too_late = [](Order& order) {
+  const auto too_late = [](RankActions& order) {
     swapped("1RECV_B0", "1R0")(order);
     swapped("1RECV_B0", "1B0")(order);
   };
@@ -136,7 +136,7 @@ TEST(Validate, WrongOrders) {
 
 TEST(Validate, PairsThatDisagree) {
   // Rank 1 takes microbatch 1 first, in itself soundly; rank 0 sends 0 first.
-  const auto turned = [](Order& order) {
+  const auto turned = [](RankActions& order) {
     for (action::Action& action : order) {
       const bool forward = action.kind == action::ActionKind::kForward ||
                            action.kind == action::ActionKind::kReceiveActivation ||

@@ -2,7 +2,7 @@
 
 namespace tombolo::schedule {
 
-Rules varuna_rules(const Shape& shape, const Times& times, layout::Discipline discipline) {
+Rules varuna_rules(const PipelineShape& shape, const Times& times, layout::Discipline discipline) {
   Rules rules = cell_rules(shape, times, discipline);
   rules.recompute = RecomputeRule::kJustInTime;
   return rules;

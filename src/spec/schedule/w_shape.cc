@@ -7,7 +7,7 @@ namespace tombolo::schedule {
 namespace {
 
 struct Position {
-  Order order;
+  RankActions order;
   std::vector<Pair> pairs;
 };
 
@@ -15,7 +15,7 @@ struct Position {
 // 2 P slots, and its backward follows the same way. So each slot of a position holds at most one
 // forward and one backward; they meet where the backward of microbatch i enters with the forward
 // of i + P. The forward of such a pair comes first.
-Position order_position(const Shape& shape, int32_t position) {
+Position order_position(const PipelineShape& shape, int32_t position) {
   const int32_t down = position;
   const int32_t up = shape.stages - 1 - position;
   struct Unit {
@@ -54,15 +54,15 @@ Position order_position(const Shape& shape, int32_t position) {
 
 }  // namespace
 
-std::vector<Order> w_shape(const Shape& shape, const Times&) {
-  std::vector<Order> orders;
+std::vector<RankActions> w_shape(const PipelineShape& shape, const Times&) {
+  std::vector<RankActions> orders;
   for (int32_t position = 0; position < shape.positions(); ++position) {
     orders.push_back(order_position(shape, position).order);
   }
   return orders;
 }
 
-std::vector<std::vector<Pair>> w_shape_pairs(const Shape& shape) {
+std::vector<std::vector<Pair>> w_shape_pairs(const PipelineShape& shape) {
   std::vector<std::vector<Pair>> pairs;
   for (int32_t position = 0; position < shape.positions(); ++position) {
     pairs.push_back(order_position(shape, position).pairs);

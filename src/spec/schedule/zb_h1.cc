@@ -7,10 +7,10 @@ namespace tombolo::schedule {
 // As 1F1B, with the input half in place of the backward. The weight half of microbatch i follows
 // the input half of microbatch i + s at stage s, so that every stage holds as much as the first
 // one and gradients start on their way up as early as they can.
-std::vector<Order> zb_h1(const Shape& shape, const Times&) {
-  std::vector<Order> orders;
+std::vector<RankActions> zb_h1(const PipelineShape& shape, const Times&) {
+  std::vector<RankActions> orders;
   for (int32_t stage = 0; stage < shape.stages; ++stage) {
-    Order order;
+    RankActions order;
     const int32_t warmup = std::min(shape.microbatches, shape.stages - 1 - stage);
     int32_t forward = 0;
     while (forward < warmup) order.push_back({action::ActionKind::kForward, stage, forward++});

@@ -11,7 +11,7 @@ using action::ActionKind;
 // few of them are ordered as many would be.
 class Writer {
  public:
-  Writer(const Shape& shape, int32_t position)
+  Writer(const PipelineShape& shape, int32_t position)
       : shape_(shape), stages_{position, shape.stages - 1 - position} {}
 
   void forward(int chunk) { add(ActionKind::kForward, chunk, forwards_[chunk]++); }
@@ -28,28 +28,28 @@ class Writer {
   void remaining_weights(int chunk) {
     while (weights_[chunk] < inputs_[chunk]) weight(chunk);
   }
-  Order take() { return std::move(order_); }
+  RankActions take() { return std::move(order_); }
 
  private:
   void add(ActionKind kind, int chunk, int32_t m) {
     if (m < shape_.microbatches) order_.push_back({kind, stages_[chunk], m});
   }
 
-  const Shape& shape_;
+  const PipelineShape& shape_;
   int32_t stages_[2];
   int32_t forwards_[2] = {0, 0};
   int32_t inputs_[2] = {0, 0};
   int32_t weights_[2] = {0, 0};
-  Order order_;
+  RankActions order_;
 };
 
 }  // namespace
 
 // Chunk 0 goes down the positions, chunk 1 back up.
-std::vector<Order> zb_v(const Shape& shape, const Times&) {
+std::vector<RankActions> zb_v(const PipelineShape& shape, const Times&) {
   const int32_t positions = shape.positions();
   const int32_t microbatches = std::max(2 * positions - 1, shape.microbatches);
-  std::vector<Order> orders;
+  std::vector<RankActions> orders;
   for (int32_t position = 0; position < positions; ++position) {
     Writer out(shape, position);
     for (int32_t i = 0; i < 2 * (positions - position) - 1; ++i) out.forward(0);

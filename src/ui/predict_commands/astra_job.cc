@@ -101,7 +101,7 @@ Result<astra::AstraAnswer> run_retargeted(const chakra::RetargetOptions& retarge
   for (const auto& [name, members] : traces.groups()) {
     groups.emplace_back(std::stoll(name), members);  // numbered by Retarget
   }
-  const astra::Workload workload = TRY(astra::make_workload(
+  const astra::RankPrograms workload = TRY(astra::make_workload(
       ranks, [&](int32_t rank) -> Result<graph::Graph> { return traces.graph(rank); },
       std::move(groups), system.topology, system.settings, options.workload.names));
   astra::MachineOptions machine = options.machine;

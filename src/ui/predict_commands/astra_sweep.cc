@@ -143,7 +143,7 @@ class AstraSweep {
       return row_of(
           TRY(run_retargeted({*options_.retarget, options_.data_groups}, system, of_astra_)));
     }
-    const astra::Workload workload =
+    const astra::RankPrograms workload =
         TRY(astra::read_workload(of_astra_.workload, system.topology, system.settings));
     astra::MachineOptions machine = of_astra_.machine;
     machine.memory = &system.memory;

@@ -206,7 +206,7 @@ Status simulate(const SimulateOptions& options, std::ostream& out) {
     if (check) print_check(out, *check);
     if (prefill) print_prefill(out, plan, *prefill);
     if (options.ascii) {
-      const schedule::Shape shape = schedule::shape_of(plan);
+      const schedule::PipelineShape shape = schedule::shape_of(plan);
       const schedule::Times times = schedule::times_of(plan);
       out << "\n" << schedule::draw_ascii(simulation.trace, {.shape = &shape, .times = &times});
     }

@@ -17,8 +17,8 @@ using namespace workload;
 
 constexpr TrafficKind kKinds[] = {TrafficKind::kTensor, TrafficKind::kContext, TrafficKind::kExpert,
                                   TrafficKind::kData, TrafficKind::kPipeline};
-constexpr Reach kWhere[] = {Reach::kDomain, Reach::kRail, Reach::kOtherRail,
-                            Reach::kOtherDatacenter};
+constexpr PairReach kWhere[] = {PairReach::kDomain, PairReach::kRail, PairReach::kOtherRail,
+                                PairReach::kOtherDatacenter};
 constexpr int64_t kTextSide = 32;   // two maps stand side by side in 80 columns
 constexpr int64_t kPageSide = 256;  // of the report's maps and of the CSV
 constexpr int64_t kDomainsShown = 4;
@@ -32,15 +32,15 @@ std::string share_text(double part) {
   return part >= 0.1 ? fmt::format("{:.1f} %", 100 * part) : fmt::format("{:.3g} %", 100 * part);
 }
 
-const char* where_text(Reach reach) {
+const char* where_text(PairReach reach) {
   switch (reach) {
-    case Reach::kDomain:
+    case PairReach::kDomain:
       return "in the domain";
-    case Reach::kRail:
+    case PairReach::kRail:
       return "on the rail";
-    case Reach::kOtherRail:
+    case PairReach::kOtherRail:
       return "across rails";
-    case Reach::kOtherDatacenter:
+    case PairReach::kOtherDatacenter:
       return "to other datacenters";
   }
   return "";
@@ -50,7 +50,7 @@ const char* where_text(Reach reach) {
 std::string places_text(const KindTraffic& kind) {
   const double all = kind.total().bytes.value;
   std::string out;
-  for (const Reach reach : kWhere) {
+  for (const PairReach reach : kWhere) {
     if (kind.at(reach).bytes.value <= 0) continue;
     const double part = share(kind.at(reach).bytes.value, all);
     out += out.empty() ? "" : ", ";
@@ -77,7 +77,7 @@ std::string headline(const plan::Job& job, const Traffic& traffic) {
 std::string forwarding_text(const TrafficSummary& s) {
   const Forwarding& f = s.forwarding;
   const bool apart = std::any_of(std::begin(kKinds), std::end(kKinds), [&](TrafficKind kind) {
-    return s.of(kind).at(Reach::kOtherDatacenter).pairs > 0;
+    return s.of(kind).at(PairReach::kOtherDatacenter).pairs > 0;
   });
   if (f.bytes.value == 0) {
     return fmt::format(
@@ -96,7 +96,7 @@ std::string forwarding_text(const TrafficSummary& s) {
     out += fmt::format("; the busiest domain carries {}, otherwise nothing",
                        brief(f.busiest_forwarded));
   }
-  if (s.of(TrafficKind::kPipeline).at(Reach::kOtherRail).bytes.value > 0) {
+  if (s.of(TrafficKind::kPipeline).at(PairReach::kOtherRail).bytes.value > 0) {
     out +=
         "; stages do not fill whole domains: with every other domain laid out backwards, or with "
         "tensor x context x data a multiple of the domain, they would meet on the same rails";
@@ -207,7 +207,7 @@ void print_text(std::ostream& out, const plan::Job& job, const Traffic& traffic,
 
 Value kind_json(const KindTraffic& kind, const TrafficSummary& s) {
   Value::Table by_reach;
-  for (const Reach reach : kWhere) {
+  for (const PairReach reach : kWhere) {
     std::string key(to_name(reach));
     std::replace(key.begin(), key.end(), '-', '_');
     by_reach.emplace_back(
@@ -286,7 +286,7 @@ std::string to_page(const TrafficCommandOptions& options, const plan::Job& job,
   const double pairs = static_cast<double>(s.pairs);
   const double domain =
       std::accumulate(std::begin(kKinds), std::end(kKinds), 0.0, [&](double sum, TrafficKind kind) {
-        return sum + s.of(kind).at(Reach::kDomain).bytes.value;
+        return sum + s.of(kind).at(PairReach::kDomain).bytes.value;
       });
   report::HeatMapPage page;
   page.title = "Traffic of " + job.name;
