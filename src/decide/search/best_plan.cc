@@ -104,6 +104,18 @@ tl::unexpected<Error> nothing_fits(const plan::OpenJob& open, const BestPlanOpti
       what_would_fit(open, options, *closest));
 }
 
+// A schedule that a job asks for, where the law has no closed form of it.
+void note_schedule(layout::ScheduleKind asked, std::vector<std::string>& notes) {
+  const auto searched = {layout::default_schedule(1), layout::default_schedule(2)};
+  if (std::count(searched.begin(), searched.end(), asked) > 0 ||
+      traits_of(asked).has(layout::kAllForwardsFirst))
+    return;
+  notes.push_back(fmt::format(
+      "schedule = \"{}\" is not searched, which compares 1F1B and its interleaving; tombolo "
+      "simulate --policy {} plays it",
+      name_of(asked), name_of(asked)));
+}
+
 }  // namespace
 
 std::string configuration_text(const Configuration& c) {
@@ -128,6 +140,7 @@ Result<BestPlan> best_plan(const plan::OpenJob& open, const BestPlanOptions& opt
     found.notes.push_back(
         "recompute = \"selective\" is not tried: with fused attention it is the same as none");
   }
+  note_schedule(open.job.parallelism.schedule, found.notes);
   const SearchOptions how = search_options(open, options);
   const SearchResult result = search(space, *pricer, how);
   if (result.top.empty()) return nothing_fits(open, options, space, result.closest);

@@ -31,11 +31,11 @@ Status check_chunks(const Parallelism& p, const std::string& file) {
                                 file, p.virtual_stages, p.stages(), kStagesMax),
                     "fewer virtual_stages");
   }
-  if (p.virtual_stages == 1 || p.mapping() != StageMapping::kLine) return {};
-  return unusable(fmt::format("{}: parallelism.virtual_stages = {}: schedule = \"{}\" has one "
-                              "stage per rank",
-                              file, p.virtual_stages, to_name(p.schedule)),
-                  "virtual_stages = 1, or schedule = \"interleaved\"");
+  const ChunkRefusal no = why_not_chunks(p.schedule, p.virtual_stages);
+  if (no.why.empty()) return {};
+  return unusable(
+      fmt::format("{}: parallelism.virtual_stages = {}: {}", file, p.virtual_stages, no.why),
+      no.hint);
 }
 
 Status check_layers(const Parallelism& p, const model::Model* model, const std::string& file) {

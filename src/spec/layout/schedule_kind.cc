@@ -27,4 +27,23 @@ std::vector<std::string> schedule_names() {
   return names;
 }
 
+ChunkRefusal why_not_chunks(ScheduleKind kind, int64_t chunks) {
+  const StageMapping mapping = mapping_of(kind);
+  if (takes_chunks(mapping, chunks)) return {};
+  const std::string schedule = fmt::format("schedule = \"{}\" ", name_of(kind));
+  switch (mapping) {
+    case StageMapping::kLine:
+      return {schedule + "has one stage per rank",
+              fmt::format("virtual_stages = 1, or schedule = \"{}\"",
+                          name_of(first_schedule(StageMapping::kLoop)))};
+    case StageMapping::kLoop:
+      return {schedule + "interleaves the stages of a rank",
+              fmt::format("virtual_stages = 2, or schedule = \"{}\"",
+                          name_of(default_schedule(chunks)))};
+    case StageMapping::kFold:
+      return {schedule + "folds the model once", "virtual_stages = 2"};
+  }
+  return {};
+}
+
 }  // namespace tombolo::layout

@@ -138,4 +138,11 @@ constexpr bool takes_chunks(StageMapping mapping, int64_t chunks) {
   return false;
 }
 
+// Why a schedule cannot have so many stages on a rank, and what to try; empty: it can.
+struct ChunkRefusal {
+  std::string why;
+  std::string hint;
+};
+ChunkRefusal why_not_chunks(ScheduleKind kind, int64_t chunks);
+
 }  // namespace tombolo::layout

@@ -25,6 +25,14 @@ Value without_auto(const Value& section, std::initializer_list<std::string_view>
   return out;
 }
 
+// Of a schedule that is given, the fewest stages on a rank; what cannot be read is refused later.
+int64_t least_chunks(const Value& parallelism) {
+  const Value* given = parallelism.find("schedule");
+  const std::string* name = given ? given->get<std::string>() : nullptr;
+  const auto kind = name ? from_name<layout::ScheduleKind>(*name) : std::nullopt;
+  return kind && !takes_chunks(mapping_of(*kind), 1) ? 2 : 1;
+}
+
 template <typename T>
 void fix(const Value& section, std::string_view key, const T& value, std::optional<T>& fixed) {
   if (section.find(key)) fixed = value;
@@ -51,6 +59,8 @@ Result<OpenJob> open_job_from_value(Value value, const std::string& file) {
   }
   Value complete = parallelism;
   if (!complete.find("pipeline")) complete.set("pipeline", 1);
+  // As many stages on a rank as the schedule wants, where their number is searched.
+  if (!complete.find("virtual_stages")) complete.set("virtual_stages", least_chunks(complete));
   value.set("parallelism", complete);
 
   OpenJob open;

@@ -262,9 +262,8 @@ bool Plan::exchanges_gradients() const {
 
 Status validate(const Plan& plan) {
   const int64_t chunks = plan.parallelism.virtual_stages;
-  if (chunks != 1 && plan.parallelism.mapping() == layout::StageMapping::kLine) {
-    return unusable(fmt::format("virtual_stages = {}: schedule = \"{}\" has one stage per rank",
-                                chunks, to_name(plan.parallelism.schedule)));
+  if (const auto no = layout::why_not_chunks(plan.parallelism.schedule, chunks); !no.why.empty()) {
+    return unusable(fmt::format("virtual_stages = {}: {}", chunks, no.why), no.hint);
   }
   if (plan.stages.size() != static_cast<size_t>(plan.parallelism.pipeline * chunks)) {
     return unusable(

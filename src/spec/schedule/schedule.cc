@@ -27,21 +27,8 @@ Status check_shape(layout::ScheduleKind kind, const PipelineShape& shape) {
   CHECK(shape.recompute.empty() || shape.recompute.size() == static_cast<size_t>(shape.stages),
         "recompute is given for {} of {} stages", shape.recompute.size(), shape.stages);
   const layout::StageMapping mapping = mapping_of(kind);
-  if (mapping == layout::StageMapping::kLine && shape.chunks != 1) {
-    return unusable(fmt::format("schedule = \"{}\" has one stage per rank, and virtual_stages = {}",
-                                name, shape.chunks),
-                    "virtual_stages = 1, or schedule = \"interleaved\"");
-  }
-  if (mapping == layout::StageMapping::kLoop && shape.chunks < 2) {
-    return unusable(fmt::format("schedule = \"{}\" interleaves the stages of a rank, and "
-                                "virtual_stages = {}",
-                                name, shape.chunks),
-                    "virtual_stages = 2, or schedule = \"1f1b\"");
-  }
-  if (mapping == layout::StageMapping::kFold && shape.chunks != 2) {
-    return unusable(fmt::format("schedule = \"{}\" folds the model once, and virtual_stages = {}",
-                                name, shape.chunks),
-                    "virtual_stages = 2");
+  if (const layout::ChunkRefusal no = why_not_chunks(kind, shape.chunks); !no.why.empty()) {
+    return unusable(fmt::format("{}, and virtual_stages = {}", no.why, shape.chunks), no.hint);
   }
   if (shape.chunks > 1 && !shape.shared.empty()) {
     return unusable(
