@@ -485,17 +485,17 @@ TEST_F(Launching, AWorkerThatGivesUpSaysWhy) {
   EXPECT_THAT(summary.error().text(), HasSubstr("was lost: it exited with code 1"));
 }
 
-// Workers inherit the limit; a write beyond it fails as on a full disk.
+// A write beyond the limit fails as on a full disk; the launcher has room for its lock.
 TEST_F(Launching, AFullDiskIsReportedByTheRankThatMetIt) {
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  signal(SIGXFSZ, SIG_IGN);
-  const rlimit small{512, before.rlim_max};  // bytes: the lock fits, no shard does
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  signal(SIGXFSZ, SIG_IGN);  // which workers inherit
+  options_.on_start = [this](int32_t rank, int64_t pid) {
+    pids_[rank] = static_cast<pid_t>(pid);
+    const rlimit small{64, 64};  // bytes: no shard fits
+    ASSERT_EQ(prlimit(pids_[rank], RLIMIT_FSIZE, &small, nullptr), 0);
+  };
   std::string notes;
   options_.on_note = [&](const std::string& note) { notes += note + "\n"; };
   const auto summary = launch(plan_with_checkpoints(2, 4, 2), options_, clock_);
-  setrlimit(RLIMIT_FSIZE, &before);
   EXPECT_THAT(notes, ::testing::AllOf(
                          HasSubstr("cannot write it: File too large"),
                          HasSubstr(folder_ + "/checkpoints/step-00000002"),
