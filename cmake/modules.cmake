@@ -3,6 +3,9 @@
 option(TOMBOLO_OPTIMISE_HOT "Optimise what computes for long, whatever the build type says" OFF)
 set(TOMBOLO_HOT base action model plan graph trace schedule prefill prefill_sim engine sim cost strand workload schedule_proof schedule_search search geo score astra sweep
     link transport control compress update runtime launch wanem)
+# Loops over numbers, vectors among them, which without optimisation are slower by tens: optimised under a sanitizer, too. They use
+# no precompiled headers (precompiled.cmake), which would have to be compiled so as well.
+set(TOMBOLO_VECTORS compress update)
 # Test programs that are compiled so as well.
 set(TOMBOLO_HOT_TESTS launch)
 # With TOMBOLO_FUZZ, the modules whose branches guide the fuzzers: those that read what others wrote.
@@ -27,6 +30,8 @@ function(tombolo_module name)
   set(options)
   if(TOMBOLO_OPTIMISE_HOT AND name IN_LIST TOMBOLO_HOT)
     string(APPEND variant _hot)
+    list(APPEND options -O1)
+  elseif(TOMBOLO_SANITIZE AND name IN_LIST TOMBOLO_VECTORS)
     list(APPEND options -O1)
   endif()
   if(TOMBOLO_FUZZ AND name IN_LIST TOMBOLO_FUZZED)
