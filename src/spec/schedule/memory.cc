@@ -171,7 +171,20 @@ struct Part {
   std::string name;
   std::string remedy;
 };
-Part largest_part(const plan::Plan& plan, const Standing& standing, Bytes activations,
+
+// For weights, gradients and optimizer that leave too little room by `excess`: only what this Plan may
+// still take.
+std::string remedy_for_state(const plan::Plan& plan, Bytes excess, Bytes activations) {
+  const bool recomputes = plan.training.recompute == model::Recompute::kFull;
+  std::string out = recomputes || activations < excess ? "" : "recompute = \"full\", ";
+  out += "more stages, tensor parallelism, ";
+  if (plan.parallelism.zero == 0 && plan.replicas() > 1 && !plan.replicas_lie_apart()) {
+    out += "zero = 1, ";
+  }
+  return out + "or a smaller model";
+}
+
+Part largest_part(const plan::Plan& plan, const Standing& standing, Bytes activations, Bytes excess,
                   int64_t in_flight) {
   const bool recomputes = plan.training.recompute == model::Recompute::kFull;
   const std::array parts = {
@@ -179,7 +192,7 @@ Part largest_part(const plan::Plan& plan, const Standing& standing, Bytes activa
            recomputes ? "a smaller micro_batch, or more stages"
                       : "a smaller micro_batch, recompute = \"full\", or more stages"},
       Part{standing.state, "weights, gradients and optimizer",
-           "more stages, tensor parallelism, zero = 1, or a smaller model"},
+           remedy_for_state(plan, excess, activations)},
       Part{standing.prefill, "the shard of the model of [prefill]",
            "a smaller memory in [prefill], with more stages or a smaller model there"}};
   return *std::max_element(parts.begin(), parts.end(),
@@ -205,7 +218,8 @@ Status check_memory(const plan::Plan& plan, const Schedule& schedule) {
   const Standing standing = standing_of(plan, shape_of(plan), worst);
   const int64_t in_flight = peak_in_flight(schedule)[worst];
   const Bytes activations = needs[worst] - standing.total();
-  const Part largest = largest_part(plan, standing, activations, in_flight);
+  const Part largest =
+      largest_part(plan, standing, activations, needs[worst] - device.memory, in_flight);
   std::string text = fmt::format("{}, {}", largest.name, brief(largest.size));
   if (standing.exchange > Bytes{})
     text += fmt::format("; kept for [exchange], {}", brief(standing.exchange));
