@@ -96,6 +96,11 @@ Result<ModelSection> read_model(const Value& table, const std::string& file,
                                   file, config_value->line, path, name),
                       "sequence = 2048 beside it");
     }
+    if (!table.find("sequence")) {
+      section.notes.push_back(
+          fmt::format("{}.sequence is left out: {} tokens, the most that {} allows", path,
+                      section.model.sequence, name));
+    }
   }
   const bool has_base = preset_value || config_value;
 
