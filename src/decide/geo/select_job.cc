@@ -50,6 +50,11 @@ Status check_names(const Job& job) {
 
 Status check_parallelism(const Job& job) {
   const layout::Parallelism& p = job.parallelism;
+  if (!traits_of(p.schedule).has(layout::kSelectable)) {
+    return unusable(fmt::format("{}: parallelism.schedule = \"{}\": select has no law for it",
+                                job.file, to_name(p.schedule)),
+                    "\"1f1b\" or \"gpipe\"");
+  }
   for (const auto& [key, degree] :
        {std::pair("tensor", p.tensor), std::pair("context", p.context),
         std::pair("expert", p.expert), std::pair("virtual_stages", p.virtual_stages)}) {
@@ -59,10 +64,7 @@ Status check_parallelism(const Job& job) {
                     degree),
         fmt::format("{} = 1, or tombolo plan, which searches over datacenters too", key));
   }
-  if (traits_of(p.schedule).has(layout::kSelectable)) return {};
-  return unusable(fmt::format("{}: parallelism.schedule = \"{}\": select has no law for it",
-                              job.file, to_name(p.schedule)),
-                  "\"1f1b\" or \"gpipe\"");
+  return {};
 }
 
 // The datacenters that may take part, in the order in which they are filled.
