@@ -10,6 +10,7 @@
 #include "decide/geo/mixed_bound.h"
 #include "decide/geo/mixed_search.h"
 #include "decide/geo/mixed_why_not.h"
+#include "predict/ledger/plan_ledger.h"
 
 namespace tombolo::geo {
 namespace {
@@ -158,7 +159,7 @@ MixedPlan plan_of(const plan::OpenJob& open, const MixedLaw& law, const MixedSpl
       const cluster::WanLink& link =
           *open.job.cluster.link(places[split.order[i - 1]].name, places[z].name);
       hops.push_back(priced.wan(link, split.order[i - 1], z));
-      plan.egress += cost::egress_of(link, priced.boundary(), plan.microbatches, plan.data);
+      plan.egress += ledger::egress_of(link, priced.boundary(), plan.microbatches, plan.data);
     }
     for (int64_t j = 0; j < split.stages[i]; ++j) {
       const auto s = static_cast<int64_t>(passes.size());
@@ -181,6 +182,9 @@ MixedPlan plan_of(const plan::OpenJob& open, const MixedLaw& law, const MixedSpl
       first += layers;
     }
   }
+  plan.egress += ledger::tied_egress(open.job.cluster, plan.stages.front().datacenter,
+                                     plan.stages.back().datacenter,
+                                     ledger::tied_bytes(open.job, *open.job.model), plan.data);
   plan.time = cost::mixed_iteration(passes, hops, ends, plan.microbatches);
   const Seconds iteration = plan.time.iteration;
   if (names_prices) plan.price = Dollars{rate * iteration.value};
@@ -288,6 +292,12 @@ Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedLaw& law,
   for (const MixedSplit& split : top) result.top.push_back(plan_of(open, law, split));
   result.why_not = book.why_not(top.front());
   result.notes = open.job.notes;
+  if (const Bytes tied = ledger::tied_bytes(open.job, *open.job.model);
+      tied.value > 0 && !result.top.empty()) {
+    const std::vector<MixedStage>& stages = result.top.front().stages;
+    const std::string &first = stages.front().datacenter, &last = stages.back().datacenter;
+    if (first != last) result.notes.push_back(ledger::note_on_tied_ends(first, last, tied));
+  }
   if (open.job.model->experts) {
     result.notes.push_back(
         "over several datacenters each device holds all experts of its layers: "

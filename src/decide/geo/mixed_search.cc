@@ -5,6 +5,7 @@
 
 #include "decide/geo/mixed_bound.h"
 #include "decide/geo/mixed_setting.h"
+#include "predict/ledger/plan_ledger.h"
 
 namespace tombolo::geo {
 namespace {
@@ -89,6 +90,7 @@ class SettingSearch {
       : task_(task),
         cluster_(task.open.job.cluster),
         priced_(task.open.job, task.law, setting, task.open.fixed.sequence_parallel),
+        tied_(ledger::tied_bytes(task.open.job, *task.open.job.model)),
         objective_(task.options.objective),
         limit_(static_cast<size_t>(task.options.top)),
         score_max_(task.options.prune ? score_max : kInfinity) {
@@ -166,10 +168,14 @@ class SettingSearch {
       needs_.transfers += 2 * hops_.back().transfer.value;
       needs_.exposed += 2 * hops_.back().exposed.value;
       needs_.period_min = std::max(needs_.period_min, hops_.back().occupancy.value);
-      needs_.egress +=
-          cost::egress_of(link, priced_.boundary(), priced_.microbatches(), priced_.setting().data)
-              .value;
+      needs_.egress += ledger::egress_of(link, priced_.boundary(), priced_.microbatches(),
+                                         priced_.setting().data)
+                           .value;
     }
+    needs_.egress +=
+        ledger::tied_egress(cluster_, cluster_.datacenters[order.front()].name,
+                            cluster_.datacenters[order.back()].name, tied_, priced_.setting().data)
+            .value;
     rooms_.clear();
     for (size_t i = 0; i < order.size(); ++i) {
       rooms_.push_back(room_of(priced_, order[i], static_cast<int64_t>(order.size() - 1 - i)));
@@ -275,6 +281,7 @@ class SettingSearch {
   const MixedTask& task_;
   const cluster::Cluster& cluster_;
   PricedSetting priced_;
+  Bytes tied_;  // what the ends of a pipeline send each other
   search::Objective objective_;
   size_t limit_;
   double score_max_;

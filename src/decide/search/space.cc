@@ -74,7 +74,7 @@ class SpaceMaker {
           return layout::why_not_tensor(
               m_, t,
               {.sequence_parallel = true,
-               .kv_heads_replicated = plan::replicates_kv_heads(job_.training.stack)});
+               .kv_heads_replicated = plan::find_stack(job_.training.stack)->replicates_kv_heads});
         }));
     TRY(set(
         Axis::kContext, fixed_.context,

@@ -13,6 +13,7 @@
 #include "predict/cost/iteration.h"
 #include "predict/cost/price_plan.h"
 #include "predict/estimate/estimate.h"
+#include "predict/ledger/plan_ledger.h"
 #include "predict/sim/simulate.h"
 #include "spec/plan/open_job.h"
 #include "spec/schedule/schedule.h"
@@ -84,18 +85,7 @@ class Places {
 // The devices for as long as the iteration lasts, and what crosses the WAN; unknown where a
 // datacenter in use names no price.
 std::optional<Dollars> cost_of(const plan::Plan& plan, const sim::Simulation& simulation) {
-  DollarsPerSecond devices;
-  for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
-    const DollarsPerSecond price = plan.datacenter_of(static_cast<int32_t>(rank)).price;
-    if (price.value <= 0) return {};
-    devices += price * real(plan.ranks[rank].shards);
-  }
-  Dollars cost = devices * seconds(simulation.iteration);
-  for (const trace::WanUse& use : simulation.breakdown.wan) {
-    const cluster::WanLink* link = plan.cluster.link(use.from, use.to);
-    if (link) cost += link->price * use.bytes_per_iteration;
-  }
-  return cost;
+  return ledger::Ledger::of(plan).cost(seconds(simulation.iteration)).total();
 }
 
 // ---- the questions ----

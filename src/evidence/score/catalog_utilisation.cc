@@ -107,7 +107,7 @@ Result<CatalogLimit> limit_of(const std::vector<published::HighestUtilisation>& 
 Result<CatalogTable> catalog_utilisation(bool experts) {
   const std::vector<published::HighestUtilisation> known = TRY(published::highest_utilisations());
   CatalogTable table{.experts = experts};
-  for (const char* stack : plan::kStacks) table.stacks.push_back(stack);
+  for (const plan::Stack& stack : plan::kStacks) table.stacks.push_back(stack.name);
   std::vector<Trained> models(std::begin(kDense), std::end(kDense));
   if (experts) models.assign(std::begin(kMixtures), std::end(kMixtures));
   for (const std::string& name : cluster::catalog_names()) {

@@ -56,8 +56,8 @@ EmulatedGroups::EmulatedGroups(const plan::Plan& plan, int32_t rank, Clock& cloc
 void EmulatedGroups::add_group(const plan::Plan& plan, int32_t rank, int32_t stage,
                                const plan::GradientGroup& in_plan) {
   std::vector<Group>& groups = stages_[stage].groups;
-  const double element = has_parameters_ ? plan::gradient_bytes(plan.training.precision)
-                                         : static_cast<double>(sizeof(float));
+  const double element =
+      has_parameters_ ? plan::gradient_bytes(plan) : static_cast<double>(sizeof(float));
   const double floats = in_plan.bytes.value / plan.run.byte_scale / element;
   groups.push_back({in_plan, std::max<int64_t>(std::llround(floats), 1)});
   if (!has_parameters_) return;

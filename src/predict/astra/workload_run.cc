@@ -10,7 +10,7 @@ using graph::Node;
 using graph::NodeType;
 
 // Per stage, what the graph of one of its ranks counts.
-std::vector<WorkloadCount> count_stages(const workload::RankPrograms& workload) {
+std::vector<WorkloadCount> count_stages(const workload::Workload& workload) {
   std::vector<WorkloadCount> out;
   for (const int32_t rank : workload.stages()) {
     WorkloadCount count;
@@ -28,11 +28,11 @@ std::vector<WorkloadCount> count_stages(const workload::RankPrograms& workload) 
 
 // Whom every rank meets: ranks of a stage do the same, so that one graph of each stage tells.
 // O(ranks) and the graphs of one pipeline.
-Encounters encounters_of(const workload::RankPrograms& workload) {
+Encounters encounters_of(const workload::Workload& workload) {
   Encounters out;
-  std::array<size_t, workload::RankPrograms::kKinds> first{};  // group of a kind
-  for (size_t kind = 0; kind < workload::RankPrograms::kKinds; ++kind) {
-    const workload::RankPrograms::Groups& g = workload.groups_of(kind);
+  std::array<size_t, workload::Workload::kKinds> first{};  // group of a kind
+  for (size_t kind = 0; kind < workload::Workload::kKinds; ++kind) {
+    const workload::Workload::Groups& g = workload.groups_of(kind);
     first[kind] = out.groups.size();
     if (g.size() < 2 || g.size() == static_cast<size_t>(workload.ranks())) continue;
     for (size_t i = 0; i < g.lists.bases.size(); ++i) {
@@ -56,7 +56,7 @@ Encounters encounters_of(const workload::RankPrograms& workload) {
       } else if (node.type == NodeType::kCollective && node.details->pg_name.empty()) {
         out.all_meet = true;
       } else if (node.type == NodeType::kCollective) {
-        note(stage.kinds, workload::RankPrograms::kind_index(node));
+        note(stage.kinds, workload::Workload::kind_index(node));
       }
     }
     stages.push_back(std::move(stage));
@@ -77,7 +77,7 @@ Encounters encounters_of(const workload::RankPrograms& workload) {
 
 class Run {
  public:
-  Run(const workload::RankPrograms& workload, const network::Topology& topology,
+  Run(const workload::Workload& workload, const network::Topology& topology,
       const SystemSettings& settings, const WorkloadRunOptions& options)
       : workload_(workload),
         topology_(topology),
@@ -105,7 +105,7 @@ class Run {
   }
 
  private:
-  const workload::RankPrograms& workload_;
+  const workload::Workload& workload_;
   const network::Topology& topology_;
   const SystemSettings& settings_;
   const WorkloadRunOptions& options_;
@@ -166,7 +166,7 @@ class Run {
 
 }  // namespace
 
-Result<WorkloadAnswer> run_workload(const workload::RankPrograms& workload,
+Result<WorkloadAnswer> run_workload(const workload::Workload& workload,
                                     const network::Topology& topology,
                                     const SystemSettings& settings,
                                     const WorkloadRunOptions& options) {

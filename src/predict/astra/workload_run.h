@@ -39,7 +39,7 @@ struct WorkloadRunOptions {
 };
 
 // Unusable: another number of NPUs than ranks; more nodes than nodes_max; what run_astra refuses.
-Result<WorkloadAnswer> run_workload(const workload::RankPrograms& workload,
+Result<WorkloadAnswer> run_workload(const workload::Workload& workload,
                                     const network::Topology& topology,
                                     const SystemSettings& settings,
                                     const WorkloadRunOptions& options);

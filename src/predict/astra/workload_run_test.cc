@@ -112,7 +112,7 @@ class Draw {
 class WorkloadRun : public FolderTest {
  protected:
   // As `convert` writes a job, and ASTRA-sim reads it.
-  Result<AstraAnswer> by_files(const workload::RankPrograms& workload,
+  Result<AstraAnswer> by_files(const workload::Workload& workload,
                                const network::Topology& topology, const SystemSettings& settings) {
     const std::string prefix = folder_ + "/job";
     graph::Graphs graphs;
@@ -132,7 +132,7 @@ class WorkloadRun : public FolderTest {
     return run_astra(topology, settings, TRY(read_workload(files, topology, settings)), {}, false);
   }
 
-  static Result<AstraAnswer> by_graphs(const workload::RankPrograms& workload,
+  static Result<AstraAnswer> by_graphs(const workload::Workload& workload,
                                        const network::Topology& topology,
                                        const SystemSettings& settings) {
     graph::Graphs graphs;
@@ -151,7 +151,7 @@ TEST_F(WorkloadRun, ClassesAnswerWhatAllRanksAnswer) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     const Drawn drawn = Draw(seed).all();
     const auto workload =
-        workload::RankPrograms::make(drawn.job, {.granularity = workload::Granularity::kStage});
+        workload::Workload::make(drawn.job, {.granularity = workload::Granularity::kStage});
     ASSERT_TRUE(workload) << workload.error().text();
     const auto topology = network::Topology::create(drawn.dimensions);
     ASSERT_TRUE(topology);
@@ -184,7 +184,7 @@ TEST_F(WorkloadRun, GroupsAcrossDimensionsAreNotTakenForEqual) {
   job.parallelism = {{.tensor = 4, .data = 3, .pipeline = 1}};
   job.training.global_batch = 6;
   const auto workload =
-      workload::RankPrograms::make(job, {.granularity = workload::Granularity::kStage});
+      workload::Workload::make(job, {.granularity = workload::Granularity::kStage});
   ASSERT_TRUE(workload) << workload.error().text();
   const auto topology =
       network::Topology::create({{Block::kRing, 3, 50, 500}, {Block::kRing, 4, 25, 500}});
@@ -207,7 +207,7 @@ TEST_F(WorkloadRun, GroupsAcrossDimensionsAreNotTakenForEqual) {
 TEST_F(WorkloadRun, CountsOverAllRanks) {
   plan::Job job = small_job();
   job.parallelism = {{.tensor = 4, .data = 2, .pipeline = 2}};
-  const auto workload = workload::RankPrograms::make(job, {});
+  const auto workload = workload::Workload::make(job, {});
   ASSERT_TRUE(workload);
   const auto topology =
       network::Topology::create({{Block::kSwitch, 4, 50, 500}, {Block::kSwitch, 4, 25, 500}});

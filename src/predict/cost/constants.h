@@ -108,7 +108,8 @@ struct StackConstants {
   double context_overlap = 1;     // of attention: 1 in a ring, 0 where keys are gathered before it
   double interference = 0.0;      // hidden communication slows computation by this share of itself
   bool scatter_pipeline = true;   // a stage sends 1/t of a boundary per device
-  double gradient_bytes = 2;      // per parameter, in the sum of gradients
+  double gradient_bytes = 2;      // per parameter, as the time of their sum says: for times alone,
+                                  // plan::gradient_bytes is what is sent
   double optimizer_passes = 1.5;  // bytes of state moved per byte of state, per iteration
   double spread = 0;              // slow-down per doubling of nodes: stragglers, congestion
   // Memory.

@@ -205,7 +205,7 @@ void add_layers_at_work(const Model& m, const Configuration& c, const StackConst
   const double layers_here = std::max<double>(1, real(slice.layers));
   const double dense_layer = (mine.dense - mine_at_ends.dense) / layers_here;
   memory.workspace += Bytes{stack.layer_buffers * dense_layer};
-  if (c.zero < 3) return;
+  if (c.zero < 3 || c.replicas() == 1) return;
   // Gathered by ZeRO 3: the layer at work and the next one, and the ends, which stay, with the
   // gradients of a layer. A pipeline gathers once per iteration, and its microbatches sum whole
   // gradients.
@@ -222,10 +222,9 @@ void add_layers_at_work(const Model& m, const Configuration& c, const StackConst
 double add_state(const Configuration& c, const StackConstants& stack, const MemoryInputs& inputs,
                  const Held& mine, DeviceMemory& memory) {
   // Replicas are data x context; those of an expert are fewer by expert parallelism.
-  const double replicas = real(c.data * c.context);
+  const double replicas = real(c.replicas());
   const double expert_replicas = std::max(1.0, replicas / real(c.expert));
-  const auto bytes = [&](double per_parameter, int64_t zero) {
-    const bool split = c.zero >= zero;
+  const auto bytes = [&](double per_parameter, bool split) {
     return Bytes{per_parameter * (mine.dense / (split ? replicas : 1) +
                                   mine.experts / (split ? expert_replicas : 1))};
   };
@@ -236,16 +235,16 @@ double add_state(const Configuration& c, const StackConstants& stack, const Memo
   const double parameter_bytes =
       wide ? std::max(stack.parameter_memory, e) : stack.parameter_memory;
   const double master_bytes = parameter_bytes > stack.parameter_memory ? e : 0;
-  memory.parameters = bytes(parameter_bytes, 3);
+  memory.parameters = bytes(parameter_bytes, c.zero >= 3);
   const double gradient_bytes =
       (wide ? std::max(stack.gradient_memory, e) : stack.gradient_memory) +
       (inputs.bf16 ? stack.bf16_gradients : 0);
-  memory.gradients = bytes(gradient_bytes, 2);
+  memory.gradients = bytes(gradient_bytes, c.sums_each_microbatch());
   const bool stated = inputs.state_bytes != MemoryInputs{}.state_bytes;
   memory.optimizer =
       bytes(stated ? std::max(0.0, inputs.state_bytes - parameter_bytes - gradient_bytes)
                    : stack.optimizer_memory - master_bytes,
-            1);
+            c.zero >= 1);
   return gradient_bytes;
 }
 

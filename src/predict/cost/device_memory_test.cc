@@ -52,6 +52,25 @@ TEST(DeviceMemory, state_is_counted_and_divided_by_zero) {
   EXPECT_EQ(bytes(3), (std::array{2888.0 / 2, 2888.0, 3 * 2888.0}));
 }
 
+// A pipeline adds up whole gradients, which ZeRO 2 scatters once.
+TEST(DeviceMemory, a_pipeline_keeps_whole_gradients_with_zero_2) {
+  const auto gradients = [](int64_t zero) {
+    const Configuration c{{.data = 4, .pipeline = 2, .zero = zero}, 1, 8};
+    return stage_memory(tiny(), c, bare_stack(), {}, 0).gradients;
+  };
+  EXPECT_GT(gradients(2), 0_B);
+  EXPECT_EQ(gradients(2), gradients(1));
+}
+
+// One replica has nothing to gather.
+TEST(DeviceMemory, a_single_replica_gathers_nothing) {
+  const auto memory = [](int64_t zero) {
+    const Configuration c{{.zero = zero}, 1, 1};
+    return device_memory(tiny(), c, bare_stack(), {}).total();
+  };
+  EXPECT_EQ(memory(3), memory(0));
+}
+
 TEST(DeviceMemory, a_job_that_states_other_bytes_changes_the_optimizer) {
   // 8-bit Adam: 10 bytes together, of which weights and gradients take 2 + 4.
   const DeviceMemory memory =

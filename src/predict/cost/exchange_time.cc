@@ -10,7 +10,7 @@ namespace tombolo::cost {
 
 Seconds exchange_alone(const plan::Plan& plan, int32_t stage) {
   const std::vector<int32_t> ranks = plan.replicas_of(stage);
-  const double element = plan::gradient_bytes(plan.training.precision);
+  const double element = plan::gradient_bytes(plan);
   const auto elements =
       static_cast<int64_t>(plan.stages[static_cast<size_t>(stage)].gradients.value / element);
   plan::Resources resources(plan);

@@ -158,6 +158,11 @@ class Pricing {
           exposed(parameters + gradients, s.backward.total(), stack_.parameter_overlap);
       return out;
     }
+    if (c_.sums_each_microbatch() && c_.microbatches() > 1) {
+      out.per_backward = exposed(gradients, s.backward.total(), stack_.gradient_overlap);
+      out.once = exposed(parameters, s.forward.total(), stack_.gradient_overlap);
+      return out;
+    }
     // Behind the last backward pass, and the first forward pass of the next iteration.
     out.hidden = hidden(gradients, s.backward.total(), stack_.gradient_overlap);
     out.once = exposed(gradients, s.backward.total(), stack_.gradient_overlap);
@@ -353,9 +358,8 @@ StageCompute IterationLaw::stage_compute(const Configuration& c, const model::Sl
           Seconds{s.backward.compute * pricing.spread()}};
 }
 
-Bytes IterationLaw::gradients(const Configuration& c, const model::Slice& slice) const {
-  return Bytes{Pricing(model_, datacenter_, constants_, settings_, c).parameters_held(slice) *
-               constants_.stack.gradient_bytes};
+double IterationLaw::parameters_held(const Configuration& c, const model::Slice& slice) const {
+  return Pricing(model_, datacenter_, constants_, settings_, c).parameters_held(slice);
 }
 
 DeviceMemory IterationLaw::stage_memory(const Configuration& c, const model::Slice& slice,

@@ -125,8 +125,8 @@ class IterationLaw {
   StagePrice stage(const Configuration& configuration, const model::Slice& slice) const;
   StageParts stage_parts(const Configuration& configuration, const model::Slice& slice) const;
   StageCompute stage_compute(const Configuration& configuration, const model::Slice& slice) const;
-  // What each device sums once per iteration.
-  Bytes gradients(const Configuration& configuration, const model::Slice& slice) const;
+  // Of the slice, on each device.
+  double parameters_held(const Configuration& configuration, const model::Slice& slice) const;
   // Its memory, with so many microbatches between forward and backward.
   DeviceMemory stage_memory(const Configuration& configuration, const model::Slice& slice,
                             int64_t microbatches_in_flight) const;

@@ -129,6 +129,24 @@ TEST(Iteration, ShardedParametersAreGatheredForEveryPass) {
   EXPECT_LT(law(constants, m).time(fewer).data_communication.value, four / 4);
 }
 
+// ZeRO 2 scatters gradients after every microbatch, and gathers parameters once; ZeRO 1 does each
+// once, and so does ZeRO 2 of one microbatch, or in a pipeline.
+TEST(Iteration, ScattersGradientsForEveryMicrobatchWithZero2) {
+  const model::Model m = *model::preset("llama3-8b");
+  const IterationLaw l = law(silent(), m);
+  const auto data = [&](int64_t zero, int64_t microbatches, int64_t pipeline = 1) {
+    return l
+        .time(Configuration{{.data = 16, .pipeline = pipeline, .zero = zero}, 1, 16 * microbatches})
+        .data_communication.value;
+  };
+  // An all-reduce is two such halves, without ZeRO: gradients of 2 bytes, as parameters are.
+  const double scatter = data(0, 1) / 2, gather = scatter;
+  EXPECT_NEAR(data(1, 8), scatter + gather, 1e-9);
+  EXPECT_NEAR(data(2, 1), scatter + gather, 1e-9);
+  EXPECT_NEAR(data(2, 8), 8 * scatter + gather, 1e-9);
+  EXPECT_EQ(data(2, 8, 2), data(1, 8, 2));
+}
+
 // The bound that the search cuts with holds for a thousand configurations of four models, on all
 // devices and stacks.
 TEST(Iteration, IsNeverFasterThanItsLowerBound) {

@@ -90,6 +90,7 @@ void price_by_law(const LawsOfPlan& laws, plan::Plan& plan) {
     const IterationLaw& law = laws.law(plan, s);
     const Configuration c = laws.at(plan, s);
     const StageParts parts = law.stage_parts(c, stage.slice);
+    const bool sums_as_it_goes = c.zero == 3 || (c.sums_each_microbatch() && c.microbatches() > 1);
     stage.cost = {.forward = parts.forward.total(),
                   .backward = parts.backward.total(),
                   .recompute = parts.recompute.total(),
@@ -99,8 +100,10 @@ void price_by_law(const LawsOfPlan& laws, plan::Plan& plan) {
                   .forward_communication = communication_of(parts.forward),
                   .backward_communication = communication_of(parts.backward),
                   .recompute_communication = communication_of(parts.recompute)};
-    // ZeRO 3 sums after each backward pass, and nothing once per iteration.
-    stage.gradients = c.zero == 3 ? Bytes{} : law.gradients(c, stage.slice);
+    // Nothing once per iteration where every backward pass has its sum.
+    stage.gradients = sums_as_it_goes
+                          ? Bytes{}
+                          : Bytes{law.parameters_held(c, stage.slice) * plan::gradient_bytes(plan)};
     // The last stage's backward pass follows its forward pass at once; stacks recompute there, too.
     if (plan.may_recompute(static_cast<size_t>(s))) continue;
     stage.cost.backward += stage.cost.recompute;
@@ -132,8 +135,8 @@ void price_reduction(plan::Plan& plan) {
     if (plan.parallelism.zero == 0) continue;
     // New parameters go round after the update: the second half of a ring, in the precision that
     // passes read.
-    what.size = what.size * (plan::element_bytes(plan.training.precision) /
-                             plan::gradient_bytes(plan.training.precision));
+    what.size =
+        what.size * (plan::element_bytes(plan.training.precision) / plan::gradient_bytes(plan));
     plan.stages[s].cost.update += ring_all_reduce(what) / 2;
   }
 }

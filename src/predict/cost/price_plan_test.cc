@@ -75,7 +75,7 @@ TEST(PricePlan, ShardedReplicasPassParametersRoundAfterTheUpdate) {
   ASSERT_TRUE(made) << made.error().text();
   for (const plan::Stage& stage : made->stages) {
     const double parameters = static_cast<double>(model::parameters(made->model, stage.slice));
-    EXPECT_DOUBLE_EQ(stage.gradients.value, 4 * parameters);
+    EXPECT_DOUBLE_EQ(stage.gradients.value, plan::gradient_bytes(*made) * parameters);
     const double sent = plan::element_bytes(made->training.precision) * parameters / 2;
     const bool first = &stage == &made->stages[0];
     EXPECT_NEAR(stage.cost.update.value,

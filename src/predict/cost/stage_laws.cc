@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "predict/cost/law.h"
-#include "spec/schedule/exchange_graph.h"
+#include "predict/ledger/plan_ledger.h"
 #include "spec/schedule/exchange_memory.h"
 
 namespace tombolo::cost {
@@ -73,11 +73,6 @@ Hop wan_hop(const cluster::WanLink& link, const WanEnd& from, const WanEnd& to, 
   return {transfer, transfer, occupancy};
 }
 
-Dollars egress_of(const cluster::WanLink& link, Bytes boundary, int64_t microbatches,
-                  int64_t data) {
-  return link.price * boundary * (2 * real(microbatches) * real(data));
-}
-
 namespace {
 
 Status check_pipeline(const plan::Plan& plan, const std::string& file) {
@@ -123,38 +118,6 @@ Hop hop_between(const plan::Plan& plan, const StageLaws& laws, const Configurati
   return laws.inside(plan.datacenter_index(from), of_sender);
 }
 
-// What the messages of one exchange of a stage cost in WAN traffic.
-Dollars egress_of_messages(const plan::Plan& plan, const schedule::detail::StageExchange& stage,
-                           const schedule::GradientExchange& exchange) {
-  const std::vector<int32_t> ranks = plan.replicas_of(stage.stage);
-  const auto at = [&](int32_t replica) -> const layout::Placement& {
-    return plan.ranks[static_cast<size_t>(ranks[static_cast<size_t>(replica)])];
-  };
-  Dollars all;
-  for (const auto& round : exchange.rounds) {
-    for (const schedule::ExchangeMessage& message : round) {
-      const layout::Placement& from = at(message.from);
-      const layout::Placement& to = at(message.to);
-      if (from.datacenter == to.datacenter) continue;
-      const int64_t bytes = schedule::detail::message_bytes(stage, message, from.shards);
-      all += plan.cluster.link(from.datacenter, to.datacenter)->price * Bytes{real(bytes)};
-    }
-  }
-  return all;
-}
-
-// Of sums of gradients, per iteration: outer steps are made every so many.
-Dollars egress_of_exchange(const plan::Plan& plan) {
-  Dollars all;
-  for (const auto& entry : schedule::detail::exchanges_of(plan)) {
-    for (const schedule::detail::StageExchange::Group& group : entry.second.groups) {
-      all += egress_of_messages(plan, entry.second, group.exchange);
-      all += egress_of_messages(plan, entry.second, group.outer) / real(group.steps.every);
-    }
-  }
-  return all;
-}
-
 // Devices of a stage, by the number of their datacenter.
 std::map<size_t, int64_t> devices_of(const plan::Plan& plan, int32_t stage) {
   std::map<size_t, int64_t> devices;
@@ -197,8 +160,6 @@ Result<PlanPrediction> predict_plan(const plan::Plan& plan, const std::string& f
   std::vector<StagePass> passes;
   std::vector<Hop> hops;
   std::vector<Seconds> ends;
-  DollarsPerSecond rate;
-  bool priced = true;
   for (int32_t s = 0; s < stages; ++s) {
     const plan::Stage& stage = plan.stages[s];
     const int32_t rank = plan.rank_of(s, 0);
@@ -230,20 +191,18 @@ Result<PlanPrediction> predict_plan(const plan::Plan& plan, const std::string& f
       const cluster::Datacenter& place = plan.cluster.datacenters[datacenter];
       out.devices += devices;
       out.peak += usable_peak(place.device, fp8) * real(devices);
-      rate += place.price * real(devices);
-      priced = priced && place.price.value > 0;
     }
     if (s == 0) continue;
     const int32_t before = plan.rank_of(s - 1, 0);
     hops.push_back(hop_between(plan, laws, c, before, rank));
-    const cluster::WanLink* link = plan.cluster.link(plan.datacenter_of(before).name, here.name);
-    if (link && plan.datacenter_of(before).name != here.name) {
-      out.egress += egress_of(*link, plan.boundary, microbatches, plan.parallelism.data);
-    }
   }
-  out.egress += egress_of_exchange(plan);
   out.time = mixed_iteration(passes, hops, ends, microbatches);
-  if (priced) out.rental = rate * out.time.iteration;
+  const ledger::Cost cost = ledger::Ledger::of(plan).cost(out.time.iteration);
+  out.rental = cost.devices;
+  out.egress = cost.egress;
+  if (const std::string note = ledger::note_on_tied_ends(plan); !note.empty()) {
+    out.assumed.push_back(note);
+  }
   return out;
 }
 

@@ -59,9 +59,6 @@ struct WanEnd {
 Hop wan_hop(const cluster::WanLink& link, const WanEnd& from, const WanEnd& to, int64_t data,
             Bytes size);
 
-// What all pipelines together pay for one boundary over a WAN link, there and back, per iteration.
-Dollars egress_of(const cluster::WanLink& link, Bytes boundary, int64_t microbatches, int64_t data);
-
 // One row of a placement.
 struct PlacedStage {
   int64_t stage = 0;

@@ -82,8 +82,7 @@ void add_exchange(const plan::Plan& plan, int32_t stage, plan::Resources& resour
                   Channels& channels) {
   const std::vector<int32_t> ranks = plan.replicas_of(stage);
   const plan::Stage& here = plan.stages[static_cast<size_t>(stage)];
-  const auto elements =
-      static_cast<int64_t>(here.gradients.value / plan::gradient_bytes(plan.training.precision));
+  const auto elements = static_cast<int64_t>(here.gradients.value / plan::gradient_bytes(plan));
   const bool sparse = plan.exchange && plan.exchange->is_sparse();
   const bool local = plan.exchange && plan.exchange->is_local();
   const auto turns = static_cast<int32_t>(sparse || local ? ranks.size() : 1);  // leaders change

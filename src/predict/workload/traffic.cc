@@ -6,6 +6,8 @@
 #include <span>
 
 #include "base/check.h"
+#include "predict/cost/price_plan.h"
+#include "predict/ledger/plan_ledger.h"
 
 namespace tombolo::workload {
 namespace {
@@ -62,6 +64,7 @@ Result<Traffic> Traffic::make(const plan::Job& job, const TrafficOptions& option
   }
   out.notes_.insert(out.notes_.end(), out.volume_.notes.begin(), out.volume_.notes.end());
   TRY(out.place(job));
+  TRY(out.exchange_apart(job));
   return out;
 }
 
@@ -126,6 +129,39 @@ Status Traffic::place(const plan::Job& job) {
   return {};
 }
 
+// Shard i of a rank tells shard i of another. With [stage_times] nothing is known of messages.
+Status Traffic::exchange_apart(const plan::Job& job) {
+  if (job.cluster.datacenters.size() == 1 || job.parallelism.data == 1) return {};
+  const Result<plan::Plan> made = cost::make_plan(job);
+  if (!made || !made->exchanges_gradients()) return {};  // a job that is larger than its cluster
+  const plan::Plan& plan = *made;
+  std::vector<int32_t> first_gpu;
+  int64_t before = 0;
+  for (const layout::Placement& rank : plan.ranks) {
+    first_gpu.push_back(static_cast<int32_t>(before));
+    before += rank.shards;
+  }
+  CHECK(before == gpus(), "{} of {} GPUs are in the Plan", before, gpus());
+  for (int32_t stage = 0; stage < std::ssize(plan.stages); ++stage) {
+    const auto position = static_cast<size_t>(plan.position_of(stage));
+    if (apart_.size() <= position) apart_.resize(position + 1);
+    apart_[position] = plan.exchanges_gradients(stage);
+  }
+  const ledger::Ledger ledger = ledger::Ledger::of(plan);
+  for (const ledger::PairFlow& flow : ledger.pairs()) {
+    if (flow.kind != ledger::MessageClass::kGradients &&
+        flow.kind != ledger::MessageClass::kOuterSteps)
+      continue;
+    const int64_t shards = plan.ranks[static_cast<size_t>(flow.from)].shards;
+    for (int32_t shard = 0; shard < shards; ++shard) {
+      transfers_apart_.push_back({first_gpu[static_cast<size_t>(flow.from)] + shard,
+                                  first_gpu[static_cast<size_t>(flow.to)] + shard,
+                                  flow.bytes.value / real(shards)});
+    }
+  }
+  return {};
+}
+
 // Ranks fill the datacenters in the order of the file, and each of these domain by domain.
 void Traffic::fill(const cluster::Cluster& cluster) {
   places_.reserve(static_cast<size_t>(gpus()));
@@ -168,6 +204,8 @@ void Traffic::for_each_ring(layout::RankGroup kind_of_group, TrafficKind kind,
     if (groups.offsets.size() < 2) continue;
     for (size_t g = 0; g < groups.bases.size(); ++g) {
       const int64_t stage = section.stage + section.numbering.stage_of(groups.bases[g]);
+      if (kind == TrafficKind::kData && !apart_.empty() && apart_[static_cast<size_t>(stage)])
+        continue;
       const double bytes = (volume_.stages[static_cast<size_t>(stage)].*gathered).value;
       visit_group(members_of(section, groups, g), kind, bytes, visit);
     }
@@ -291,6 +329,9 @@ void Traffic::for_each_transfer(Visit&& visit) const {
   for_each_ring(layout::RankGroup::kGradients, TrafficKind::kData, &StageVolume::data, visit);
   for_each_ring(layout::RankGroup::kExpertGradients, TrafficKind::kData, &StageVolume::expert_data,
                 visit);
+  for (const Transfer& each : transfers_apart_) {
+    visit(TrafficKind::kData, each.from, each.to, each.bytes);
+  }
   for_each_stage_transfer(visit);
 }
 

@@ -9,7 +9,9 @@
 // several ranks in each of several domains, on the same rails in all, runs them in two phases, a
 // ring along each rail and a ring inside each domain (the paper's hierarchical collectives): the
 // same bytes, none across rails. Experts exchange tokens all to all, evenly. Pipelines send to the
-// next stage and back. Over several datacenters GPUs are where a Plan has them (layout::place).
+// next stage and back. Over several datacenters GPUs are where a Plan has them (layout::place), and
+// replicas of a stage that lie apart send what [exchange] says, as the Plan's messages have it
+// (predict/ledger): per iteration, the mean where not every iteration sends as much.
 //
 // Stages of unlike tensor degrees are numbered one by one, one after the other. With sequence
 // parallelism neighbours then hold other parts of the same activations, and each sends the others
@@ -143,6 +145,7 @@ class Traffic {
   Traffic() = default;
   Status number(const plan::Job& job);
   Status place(const plan::Job& job);
+  Status exchange_apart(const plan::Job& job);
   void fill(const cluster::Cluster& cluster);
   static std::vector<int32_t> members_of(const Section& section, const layout::RankGroups& groups,
                                          size_t i);
@@ -171,6 +174,13 @@ class Traffic {
   bool flat_rings_ = false;
   int64_t domain_size_ = 1;
   std::vector<Place> places_;  // by rank
+  // Of replicas that lie apart, in place of their rings.
+  struct Transfer {
+    int32_t from = 0, to = 0;
+    double bytes = 0;
+  };
+  std::vector<bool> apart_;  // by stage; empty: none
+  std::vector<Transfer> transfers_apart_;
   std::vector<std::string> notes_;
 };
 

@@ -161,7 +161,7 @@ plan::Job random_job(Random& random, std::vector<std::string>& order) {
   p.pipeline = one_of({1, 2, 3, 4});
   p.virtual_stages = p.pipeline > 1 ? one_of({1, 2, 3}) : 1;
   p.schedule = layout::default_schedule(p.virtual_stages);
-  p.zero = one_of({0, 1, 3});
+  p.zero = one_of({0, 1, 2, 3});
   p.sequence_parallel = true;
   if (job.model->experts) {
     p.expert = one_of({1, 2, 4, 8});

@@ -49,14 +49,15 @@ double tensor_operations(const plan::Job& job, const VolumeOptions& options, boo
 // All-gathers and reduce-scatters of a parameter and its gradient, in bytes, per iteration.
 double data_bytes(const plan::Job& job, double microbatches) {
   const double weight = plan::element_bytes(job.training.precision);
-  const double gradient = plan::gradient_bytes(job.training.precision);
+  const double gradient = plan::gradient_bytes(job);
+  const double sums = job.parallelism.sums_each_microbatch() ? microbatches : 1;
   switch (job.parallelism.zero) {
     case 0:
       return 2 * gradient;
     case 3:
-      return microbatches * (2 * weight + gradient);
+      return microbatches * 2 * weight + sums * gradient;
     default:
-      return gradient + weight;
+      return sums * gradient + weight;
   }
 }
 
@@ -157,7 +158,7 @@ Result<TrafficVolume> traffic_volume(const plan::Job& job, const VolumeOptions& 
   out.whole_boundary = Bytes{microbatches * hidden};
   if (m.tied_embeddings && p.pipeline > 1) {
     // An all-reduce between two: each sends its half and the sum of the other's.
-    const double bytes = plan::gradient_bytes(job.training.precision);
+    const double bytes = plan::gradient_bytes(job);
     out.tied = Bytes{real(m.vocabulary * m.hidden) / t * bytes};
     out.whole_tied = Bytes{real(m.vocabulary * m.hidden) * bytes};
   }

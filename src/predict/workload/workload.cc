@@ -95,7 +95,7 @@ Result<Workload> Workload::make(const plan::Job& job, const WorkloadOptions& opt
   out.parallelism_ = p;
   out.remote_parameters_ = options.remote_parameters;
   out.weight_bytes_ = plan::element_bytes(job.training.precision);
-  out.gradient_bytes_ = plan::gradient_bytes(job.training.precision);
+  out.gradient_bytes_ = plan::gradient_bytes(job);
   out.overhead_ = laws.of(0).constants().stack.host_iteration.value;
   const plan::Decisions spread = spread_of(job);
   out.shape_ = schedule::shape_of(spread);

@@ -170,11 +170,11 @@ class WorkloadWriter {
     return last = add(std::move(node), {after, last});
   }
 
-  // Sums the gradients of a part after its last backward pass, with ZeRO 3 after each. What would
+  // Sums the gradients of a part after its last backward pass, or after each. What would
   // come before the rank's last message waits for it: where a rank does one communication at a
   // time, as in ASTRA-sim, the stages before this one would wait for the sums, one after another.
   void gradients(const Action& action, const Part& part, bool last) {
-    if (!last && w_.parallelism_.zero != 3) return;
+    if (!last && !w_.parallelism_.sums_each_microbatch()) return;
     if (last && sends_) {
       put_off_.push_back({action, text_, &part});
     } else {

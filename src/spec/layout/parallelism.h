@@ -38,6 +38,13 @@ struct Degrees {
   int64_t devices() const { return tensor * context * data * pipeline; }
   // Chunks of the model in one pipeline: several per rank where there are virtual stages.
   int64_t stages() const { return pipeline * virtual_stages; }
+  // Devices that share out what ZeRO shards; experts' are fewer by expert parallelism.
+  int64_t replicas() const { return data * context; }
+  // Whether gradients are summed after the backward pass of every microbatch, so that a device need
+  // keep no more than its shard of them: with ZeRO 2 and 3 (Megatron-FSDP, DeepSpeed and torchtitan
+  // reduce at each). In a pipeline ZeRO 2 adds up whole gradients and scatters them once, as Llama 3
+  // was trained (Chu et al., ISCA 2025).
+  bool sums_each_microbatch() const { return zero == 3 || (zero == 2 && pipeline == 1); }
   bool operator==(const Degrees&) const = default;
 };
 

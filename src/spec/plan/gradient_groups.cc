@@ -93,8 +93,7 @@ std::vector<GradientGroup> gradient_groups(const model::Model& model, const mode
 std::vector<GradientGroup> gradient_groups(const Plan& plan, int32_t stage) {
   CHECK(stage >= 0 && stage < std::ssize(plan.stages), "there is no stage {}", stage);
   const Stage& here = plan.stages[static_cast<size_t>(stage)];
-  return gradient_groups(plan.model, here.slice, here.gradients,
-                         gradient_bytes(plan.training.precision));
+  return gradient_groups(plan.model, here.slice, here.gradients, gradient_bytes(plan));
 }
 
 }  // namespace tombolo::plan

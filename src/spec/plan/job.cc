@@ -311,9 +311,10 @@ Result<Job> job_from_value(const Value& value, const std::string& file) {
 Result<Job> read_job(const std::string& path) { return to_job(TRY(read_job_value(path)), path); }
 
 Status check_divisions(const Job& job) {
-  return layout::check_divisions(
-      job.parallelism, {job.training.global_batch, job.training.micro_batch},
-      job.model ? &*job.model : nullptr, replicates_kv_heads(job.training.stack), job.file);
+  return layout::check_divisions(job.parallelism,
+                                 {job.training.global_batch, job.training.micro_batch},
+                                 job.model ? &*job.model : nullptr,
+                                 find_stack(job.training.stack)->replicates_kv_heads, job.file);
 }
 
 Result<Plan> lay_out(const Job& job) {
@@ -326,9 +327,8 @@ Result<Plan> lay_out(const Job& job) {
     const int64_t tensor =
         plan.parallelism.tensor_at(plan.position_of(static_cast<int32_t>(plan.stages.size())));
     if (job.model) {
-      stage.gradients =
-          Bytes{static_cast<double>(model::parameters(plan.model, slice)) /
-                static_cast<double>(tensor) * gradient_bytes(plan.training.precision)};
+      stage.gradients = Bytes{static_cast<double>(model::parameters(plan.model, slice)) /
+                              static_cast<double>(tensor) * gradient_bytes(plan)};
     }
     plan.stages.push_back(stage);
   }

@@ -112,7 +112,7 @@ TEST(LayOut, ReplicasOfAStageShareADatacenter) {
   EXPECT_EQ(plan.rank_of(2, 1), 5);
   EXPECT_THAT(plan.replicas_of(1), ::testing::ElementsAre(2, 3));
   EXPECT_EQ(plan.stages[1].gradients,
-            Bytes{4.0 * static_cast<double>(model::parameters(plan.model, plan.stages[1].slice))});
+            Bytes{2.0 * static_cast<double>(model::parameters(plan.model, plan.stages[1].slice))});
 }
 
 TEST(LayOut, SaysWhereReplicasDoNotFit) {

@@ -247,6 +247,20 @@ bool Plan::replicas_lie_apart() const {
   return false;
 }
 
+double gradient_bytes(const Decisions& decisions) {
+  const Training& training = decisions.training;
+  if (training.precision == Precision::kFp32) return 4;
+  if (training.precision == Precision::kFp16) return 2;
+  const Stack* stack = find_stack(training.stack);
+  CHECK(stack, "there is no stack {}", training.stack);
+  if (stack->sums_bf16_in_fp32) return 4;
+  const auto& places = decisions.cluster.datacenters;
+  const bool on_cpus = std::any_of(places.begin(), places.end(), [](const auto& place) {
+    return place.device.kind == cluster::DeviceKind::kCpu;
+  });
+  return on_cpus ? 4 : 2;
+}
+
 bool Plan::exchanges_gradients(int32_t stage) const {
   if (!has_model() || !replicas_lie_apart(stage)) return false;
   return cost_source != CostSource::kStageTimes ||

@@ -26,22 +26,40 @@ constexpr auto enum_names(Precision) {
 constexpr double element_bytes(Precision precision) {
   return precision == Precision::kFp32 ? 4 : 2;
 }
-// Of gradients in their sum: Megatron-LM sums those of bf16 weights in fp32, those of fp16 and fp32
-// weights as they are.
-constexpr double gradient_bytes(Precision precision) {
-  return precision == Precision::kFp16 ? 2 : 4;
-}
-
 // Software that trains, by release: `megatron` is today's Megatron-Core on every device,
 // `megatron-2022` the Megatron-LM of papers of that year, whose attention is not fused. Each has
-// constants of its own (predict/cost/constants).
-inline constexpr const char* kStacks[] = {
-    "megatron", "megatron-2022", "megatron-deepspeed", "torchtitan", "fsdp", "nemo", "tombolo"};
+// constants of its own for times and memory (predict/cost/constants); what it documents stands here.
+struct Stack {
+  const char* name;
+  // Takes more tensor ranks than the model has heads of keys and values, each held by several
+  // (Megatron-Core: num_query_groups may divide the tensor degree).
+  bool replicates_kv_heads;
+  // Sums the gradients of weights in bf16 (and fp8) in float32. Those of fp16 and of fp32 all sum as
+  // they are.
+  bool sums_bf16_in_fp32;
+};
+inline constexpr Stack kStacks[] = {
+    // --bf16 turns on --accumulate-allreduce-grads-in-fp32 (Megatron-LM, training/arguments.py).
+    {"megatron", true, true},
+    {"megatron-2022", false, true},
+    // BF16_Optimizer reduces the float32 gradients that it accumulates (DeepSpeed).
+    {"megatron-deepspeed", false, true},
+    // mixed_precision_reduce = "float32", the default (torchtitan).
+    {"torchtitan", false, true},
+    // mixed_precision: PURE, parameters, gradients and buffers in 16 bits (Composer, for MPT).
+    {"fsdp", false, false},
+    // grad_reduce_in_fp32 = False in its recipes for speed (NeMo, Megatron-Bridge).
+    {"nemo", true, false},
+    // Ours: on CPUs float32, which is what the trainer sends (gradient_bytes, decisions.h).
+    {"tombolo", false, false},
+};
 
-// Whether the stack takes more tensor ranks than the model has heads of keys and values, each held
-// by several (Megatron-Core: num_query_groups may divide the tensor degree).
-inline bool replicates_kv_heads(std::string_view stack) {
-  return stack == "megatron" || stack == "nemo";
+// Null where there is no such stack.
+constexpr const Stack* find_stack(std::string_view name) {
+  for (const Stack& stack : kStacks) {
+    if (stack.name == name) return &stack;
+  }
+  return nullptr;
 }
 
 struct Training {
@@ -141,10 +159,10 @@ void describe(Archive& a, Training& t) {
           "must lie between 1 and 100000000");
   a.check(t.micro_batch >= 1 && t.micro_batch <= t.global_batch, "micro_batch",
           fmt::format("must lie between 1 and global_batch = {}", t.global_batch));
-  bool known = false;
-  for (const char* stack : kStacks) known = known || t.stack == stack;
-  a.check(known, "stack", "is not a known software stack",
-          fmt::format("one of {}", fmt::join(kStacks, ", ")));
+  std::vector<std::string_view> stacks;
+  for (const Stack& stack : kStacks) stacks.emplace_back(stack.name);
+  a.check(find_stack(t.stack) != nullptr, "stack", "is not a known software stack",
+          fmt::format("one of {}", fmt::join(stacks, ", ")));
   a.check(t.optimizer_bytes_per_parameter >= 0 && t.optimizer_bytes_per_parameter <= 1000,
           "optimizer_bytes_per_parameter", "must lie between 0 and 1000");
 }

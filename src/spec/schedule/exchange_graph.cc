@@ -70,7 +70,7 @@ int64_t add_messages(const Messages& messages, const std::vector<int32_t>& ranks
 
 StageExchange exchange_of(const plan::Plan& plan, int32_t stage, int64_t first_tag) {
   StageExchange out{.stage = stage, .plan = &plan, .end_tag = first_tag};
-  const double element_bytes = plan::gradient_bytes(plan.training.precision);
+  const double element_bytes = plan::gradient_bytes(plan);
   double until = 0;  // bytes; each group ends at a whole one
   int64_t before = 0;
   for (const plan::GradientGroup& group : plan::gradient_groups(plan, stage)) {

@@ -48,7 +48,10 @@ node_pair_limit = "1 Gbps"
   return *plan;
 }
 
-Bytes one_each(const plan::Plan& plan) { return plan.stages[0].gradients; }  // float32, too
+// In float32, whatever gradients travel in.
+Bytes one_each(const plan::Plan& plan) {
+  return plan.stages[0].gradients * (4 / plan::gradient_bytes(plan));
+}
 
 // A law may say that gradients travel in two bytes each; what is kept has four all the same.
 TEST(ExchangeMemory, IsOfParametersNotOfBytesOnTheWire) {

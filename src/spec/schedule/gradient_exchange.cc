@@ -204,7 +204,7 @@ GradientExchange gradient_exchange(const plan::Plan& plan, int32_t stage, int64_
 
 double bytes_of(const plan::Plan& plan, const ExchangeMessage& message) {
   if (message.is_update()) return expected_update_bytes(*plan.exchange, message.count);
-  return real(message.count) * plan::gradient_bytes(plan.training.precision);
+  return real(message.count) * plan::gradient_bytes(plan);
 }
 
 }  // namespace tombolo::schedule

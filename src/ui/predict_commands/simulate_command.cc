@@ -3,6 +3,8 @@
 #include <chrono>
 #include <optional>
 
+#include "predict/cost/price_plan.h"
+#include "predict/ledger/plan_ledger.h"
 #include "predict/sim/simulate.h"
 #include "predict/sim/trace_check.h"
 #include "spec/cluster/tight_windows.h"
@@ -13,6 +15,7 @@
 #include "ui/command/answer.h"
 #include "ui/command/input.h"
 #include "ui/command/output_files.h"
+#include "ui/command/stages.h"
 #include "ui/predict_commands/policy_choice.h"
 #include "ui/predict_commands/predict_commands.h"
 #include "ui/predict_commands/simulate_prefill.h"
@@ -75,6 +78,37 @@ void print_notes_on_wan(std::ostream& out, const cluster::WanLink& link,
   }
 }
 
+// What an iteration is worth, and what it costs; keys as in `tombolo sweep`.
+struct Worth {
+  std::optional<double> tokens_per_s, mfu;
+  ledger::Ledger ledger;
+  ledger::Cost cost;
+};
+
+Worth worth_of(const plan::Plan& plan, SimDuration iteration) {
+  const Seconds time = seconds(iteration);
+  Worth worth{.ledger = ledger::Ledger::of(plan)};
+  if (plan.has_model() && time > 0_s) {
+    worth.tokens_per_s = real(plan.training.global_batch * plan.model.sequence) / time.value;
+    worth.mfu = cost::mfu_of(plan, time);
+  }
+  worth.cost = worth.ledger.cost(time);
+  return worth;
+}
+
+void print_worth(std::ostream& out, const Worth& worth) {
+  std::string line;
+  const auto add = [&](const std::string& text) { line += (line.empty() ? "" : ", ") + text; };
+  if (worth.tokens_per_s) add(fmt::format("{:.4g} tokens/s", *worth.tokens_per_s));
+  if (worth.mfu) add(fmt::format("MFU {:.1f} %", 100 * *worth.mfu));
+  const std::optional<Dollars> cost = worth.cost.total();
+  if (cost) add(fmt::format("{} per iteration", brief(*cost)));
+  if (worth.cost.egress.value > 0) {
+    add(fmt::format("{}{} for WAN traffic", cost ? "of that " : "", brief(worth.cost.egress)));
+  }
+  if (!line.empty()) out << "  " << line << "\n";
+}
+
 bool has_pairs(const plan::Plan& plan) {
   if (plan.given) return !plan.given->pairs.empty();
   return !plan.pairs.empty() && traits_of(plan.parallelism.schedule).has(layout::kPairs);
@@ -102,6 +136,7 @@ void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation
     out << fmt::format("  waiting for sums of gradients: {} of an iteration, the mean over ranks\n",
                        brief(seconds(exposed)));
   }
+  print_worth(out, worth_of(plan, simulation.iteration));
   print_wan(out, simulation);
   const auto peak = std::max_element(simulation.peak_memory.begin(), simulation.peak_memory.end());
   const bool has_model = plan.boundary.value > 0;  // [stage_times] may stand without one
@@ -112,6 +147,9 @@ void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation
   }
   for (const cluster::WanLink& link : plan.cluster.wan) {
     print_notes_on_wan(out, link, simulation.breakdown.wan);
+  }
+  if (const std::string note = ledger::note_on_tied_ends(plan); !note.empty()) {
+    out << "  note: " << note << "\n";
   }
   out << fmt::format("  seed {}, plan {}, {} events, fingerprint {}\n", plan.run.seed,
                      plan::plan_digest(plan), simulation.events, simulation.fingerprint);
@@ -149,6 +187,30 @@ void add_check(Value::Table& answer, const sim::Check& check) {
   }
   answer.emplace_back("resources", resources);
   answer.emplace_back("violations", violations);
+}
+
+// What one iteration sends over the WAN, by direction and class.
+Value wan_json(const ledger::Ledger& ledger) {
+  Value::Array ways;
+  for (const ledger::WanFlow& way : ledger.wan()) {
+    Value::Table bytes;
+    for (const auto& [kind, name] : enum_names(ledger::MessageClass{})) {
+      std::string key(name);
+      std::replace(key.begin(), key.end(), '-', '_');
+      bytes.emplace_back(key, way.by_class[static_cast<size_t>(kind)].value);
+    }
+    ways.push_back(Value::Table{{"from", way.from}, {"to", way.to}, {"bytes", bytes}});
+  }
+  return ways;
+}
+
+void add_worth(Value::Table& answer, const plan::Plan& plan, const Worth& worth) {
+  const std::optional<Dollars> cost = worth.cost.total();
+  answer.emplace_back("tokens_per_s", worth.tokens_per_s ? Value(*worth.tokens_per_s) : Value());
+  answer.emplace_back("mfu", worth.mfu ? Value(*worth.mfu) : Value());
+  answer.emplace_back("cost_usd", cost ? Value(cost->value) : Value());
+  answer.emplace_back("egress_usd", command::egress_json(plan.cluster, worth.cost.egress));
+  answer.emplace_back("wan_per_iteration", wan_json(worth.ledger));
 }
 
 Status judge(const std::optional<sim::Check>& check) {
@@ -230,6 +292,7 @@ Status simulate(const SimulateOptions& options, std::ostream& out) {
                       {"plan_digest", plan::plan_digest(plan)},
                       {"seed", fmt::format("{}", plan.run.seed)},
                       {"wall_s", wall.count()}};
+  add_worth(answer, plan, worth_of(plan, simulation.iteration));
   if (!as_it_stands || options.strands) answer.emplace_back("policy", policy_json(chosen));
   if (check) add_check(answer, *check);
   if (prefill) add_prefill(answer, *prefill);

@@ -1,0 +1,191 @@
+#include "predict/ledger/plan_ledger.h"
+
+#include <cmath>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "base/check.h"
+#include "spec/schedule/exchange_graph.h"
+
+namespace tombolo::ledger {
+namespace {
+
+using schedule::detail::StageExchange;
+
+class Counter {
+ public:
+  explicit Counter(const plan::Plan& plan) : plan_(plan) {}
+
+  void count_pipelines() {
+    const double each = std::round(plan_.boundary.value);
+    for (int32_t stage = 0; stage + 1 < std::ssize(plan_.stages); ++stage) {
+      for (int32_t replica = 0; replica < plan_.replicas(); ++replica) {
+        const int32_t here = plan_.rank_of(stage, replica);
+        const int32_t next = plan_.rank_of(stage + 1, replica);
+        if (here == next) continue;
+        const double times = real(plan_.microbatches_of(replica));
+        add(here, next, MessageClass::kPipeline, each, times);
+        add(next, here, MessageClass::kPipeline, each, times);
+      }
+    }
+  }
+
+  void count_exchanges() {
+    for (const auto& entry : schedule::detail::exchanges_of(plan_)) {
+      for (const StageExchange::Group& group : entry.second.groups) {
+        count(entry.second, group.exchange, MessageClass::kGradients, 1);
+        count(entry.second, group.outer, MessageClass::kOuterSteps, real(group.steps.every));
+      }
+    }
+  }
+
+  void count_tied_ends() {
+    const Bytes each = tied_bytes(plan_, plan_.model);
+    const auto last_stage = static_cast<int32_t>(plan_.stages.size()) - 1;
+    if (!plan_.has_model() || each.value == 0) return;
+    for (int32_t replica = 0; replica < plan_.replicas(); ++replica) {
+      const int32_t first = plan_.rank_of(0, replica), last = plan_.rank_of(last_stage, replica);
+      if (first == last) continue;
+      add(first, last, MessageClass::kTied, each.value, 1);
+      add(last, first, MessageClass::kTied, each.value, 1);
+    }
+  }
+
+  std::vector<PairFlow> take() {
+    std::vector<PairFlow> out;
+    for (const auto& [key, sum] : sums_) {
+      const auto& [from, to, kind] = key;
+      out.push_back({from, to, kind, Bytes{sum.bytes}, sum.messages});
+    }
+    return out;
+  }
+
+ private:
+  struct Sum {
+    double bytes = 0, messages = 0;
+  };
+
+  void add(int32_t from, int32_t to, MessageClass kind, double bytes, double times) {
+    Sum& sum = sums_[{from, to, kind}];
+    sum.bytes += bytes * times;
+    sum.messages += times;
+  }
+
+  // Messages that are sent once in `every` iterations.
+  void count(const StageExchange& stage, const schedule::GradientExchange& exchange,
+             MessageClass kind, double every) {
+    const std::vector<int32_t> ranks = plan_.replicas_of(stage.stage);
+    for (const auto& round : exchange.rounds) {
+      for (const schedule::ExchangeMessage& message : round) {
+        const int32_t from = ranks[static_cast<size_t>(message.from)];
+        const int64_t bytes = schedule::detail::message_bytes(
+            stage, message, plan_.ranks[static_cast<size_t>(from)].shards);
+        add(from, ranks[static_cast<size_t>(message.to)], kind, real(bytes), 1 / every);
+      }
+    }
+  }
+
+  const plan::Plan& plan_;
+  std::map<std::tuple<int32_t, int32_t, MessageClass>, Sum> sums_;
+};
+
+std::vector<WanFlow> over_the_wan(const plan::Plan& plan, const std::vector<PairFlow>& pairs) {
+  std::map<std::pair<std::string, std::string>, WanFlow> ways;
+  for (const PairFlow& pair : pairs) {
+    const std::string& from = plan.ranks[static_cast<size_t>(pair.from)].datacenter;
+    const std::string& to = plan.ranks[static_cast<size_t>(pair.to)].datacenter;
+    if (from == to) continue;
+    WanFlow& way = ways[{from, to}];
+    way.from = from;
+    way.to = to;
+    way.by_class[static_cast<size_t>(pair.kind)] += pair.bytes;
+    if (const cluster::WanLink* link = plan.cluster.link(from, to)) {
+      way.price += link->price * pair.bytes;
+    }
+  }
+  std::vector<WanFlow> out;
+  for (auto& entry : ways) out.push_back(std::move(entry.second));
+  return out;
+}
+
+std::optional<DollarsPerSecond> price_of_devices(const plan::Plan& plan) {
+  DollarsPerSecond all;
+  for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    const DollarsPerSecond price = plan.datacenter_of(static_cast<int32_t>(rank)).price;
+    if (price.value <= 0) return {};
+    all += price * real(plan.ranks[rank].shards);
+  }
+  return all;
+}
+
+}  // namespace
+
+Dollars egress_of(const cluster::WanLink& link, Bytes boundary, int64_t microbatches,
+                  int64_t data) {
+  return link.price * boundary * (2 * real(microbatches) * real(data));
+}
+
+Bytes tied_bytes(const plan::Decisions& decisions, const model::Model& model) {
+  if (!model.tied_embeddings) return {};
+  return Bytes{real(model.vocabulary * model.hidden * decisions.parallelism.context) *
+               plan::gradient_bytes(decisions)};
+}
+
+Dollars tied_egress(const cluster::Cluster& cluster, const std::string& first,
+                    const std::string& last, Bytes each, int64_t pipelines) {
+  const cluster::WanLink* link = first == last ? nullptr : cluster.link(first, last);
+  return link ? link->price * (2 * each) * real(pipelines) : Dollars{};
+}
+
+std::string note_on_tied_ends(const std::string& first, const std::string& last, Bytes each) {
+  return fmt::format(
+      "the tied embedding lies in {} and in {}: the {} of its gradients that each sends the other "
+      "count as bytes and money, not as time",
+      first, last, brief(each));
+}
+
+std::string note_on_tied_ends(const plan::Plan& plan) {
+  const Bytes each = tied_bytes(plan, plan.model);
+  if (!plan.has_model() || each.value == 0) return {};
+  const auto last_stage = static_cast<int32_t>(plan.stages.size()) - 1;
+  for (int32_t replica = 0; replica < plan.replicas(); ++replica) {
+    const cluster::Datacenter& first = plan.datacenter_of(plan.rank_of(0, replica));
+    const cluster::Datacenter& last = plan.datacenter_of(plan.rank_of(last_stage, replica));
+    if (first.name != last.name) return note_on_tied_ends(first.name, last.name, each);
+  }
+  return {};
+}
+
+Bytes WanFlow::bytes() const {
+  Bytes all;
+  for (const Bytes each : by_class) all += each;
+  return all;
+}
+
+Ledger Ledger::of(const plan::Plan& plan) {
+  Counter counter(plan);
+  counter.count_pipelines();
+  counter.count_exchanges();
+  counter.count_tied_ends();
+  Ledger out;
+  out.pairs_ = counter.take();
+  out.wan_ = over_the_wan(plan, out.pairs_);
+  out.devices_ = price_of_devices(plan);
+  return out;
+}
+
+Dollars Ledger::egress() const {
+  Dollars all;
+  for (const WanFlow& way : wan_) all += way.price;
+  return all;
+}
+
+Cost Ledger::cost(Seconds iteration) const {
+  CHECK(iteration >= 0_s, "an iteration of {} s", iteration.value);
+  Cost out{.devices = {}, .egress = egress()};
+  if (devices_) out.devices = *devices_ * iteration;
+  return out;
+}
+
+}  // namespace tombolo::ledger
