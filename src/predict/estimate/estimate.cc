@@ -8,7 +8,9 @@
 #include "predict/cost/mixed_pipeline.h"
 #include "predict/cost/price_plan.h"
 #include "predict/cost/rail_only.h"
+#include "predict/ledger/plan_ledger.h"
 #include "predict/published/error_band.h"
+#include "predict/sim/simulate.h"
 
 namespace tombolo::estimate {
 namespace {
@@ -233,19 +235,14 @@ void note_what_tombolo_leaves_out(const plan::Job& job, std::vector<std::string>
   note_uneven("sequence", job.model->sequence, "context", p.context, notes);
 }
 
-// Sums of gradients that no pass waits for, or not in every iteration, have a time of their own.
-// False: the estimate's is not it.
-bool note_exchange(const plan::Plan& plan, std::vector<std::string>& notes) {
+// Sums of gradients that no pass waits for, or not in every iteration, have no closed form: they are
+// played. Nothing where there are none.
+Result<std::optional<Seconds>> play_exchange(const plan::Plan& plan) {
   const plan::Exchange exchange = plan.exchange.value_or(plan::Exchange{});
-  if (exchange.mode == plan::ExchangeMode::kDense || !plan.exchanges_gradients()) return true;
-  notes.push_back(
-      fmt::format("[exchange] mode = \"{}\": time {}, so the cost of an iteration is not known; "
-                  "tombolo simulate "
-                  "plays it, tombolo sweep prices that",
-                  to_name(exchange.mode),
-                  exchange.is_local() ? "leaves out the outer steps between datacenters"
-                                      : "counts as if every iteration waited for its own updates"));
-  return false;
+  if (exchange.mode == plan::ExchangeMode::kDense || !plan.exchanges_gradients()) {
+    return std::nullopt;
+  }
+  return std::optional(seconds(TRY(sim::simulate(plan)).iteration));
 }
 
 bool stands_apart(const plan::Job& job) {
@@ -261,6 +258,15 @@ Status price_stages_apart(const plan::Job& job, Estimate& e) {
       fmt::format("docs/laws/mixed_pipeline.md, over stage times by {}", to_name(plan.cost_source));
   e.iteration = predicted.time.iteration;
   if (predicted.time.played > 0_s) e.played = predicted.time.played;
+  if (const auto played = TRY(play_exchange(plan))) {
+    e.iteration = *played;
+    e.played = played;
+    e.notes.push_back(
+        fmt::format("[exchange] mode = \"{}\" has no closed form: the iteration is as tombolo "
+                    "simulate plays it",
+                    to_name(plan.exchange->mode)));
+  }
+  e.price = ledger::Ledger::of(plan).cost(e.iteration).total();
   e.devices = predicted.devices;
   e.memory = predicted.fullest().memory;
   e.memory_of_device = predicted.fullest().memory_of_device;
@@ -269,8 +275,6 @@ Status price_stages_apart(const plan::Job& job, Estimate& e) {
     e.mfu = work / (predicted.peak * e.iteration);
     e.hfu = (work + recomputed_flops(job)) / (predicted.peak * e.iteration);
   }
-  const bool timed = note_exchange(plan, e.notes);
-  if (timed && predicted.rental) e.price = *predicted.rental + predicted.egress;
   e.notes.insert(e.notes.end(), predicted.assumed.begin(), predicted.assumed.end());
   note_schedule(job, e.notes);
   std::set<std::string> devices;

@@ -44,15 +44,15 @@ struct Estimate {
   std::optional<cost::PlanPrediction> stages_apart;
   Seconds iteration;
   // The same pipeline played action by action instead of the closed form: 1F1B of the law tombolo,
-  // without virtual stages. Nearer to the schedule where stages differ or transfers are slow.
+  // without virtual stages. Nearer to the schedule where stages differ or transfers are slow. Of
+  // replicas apart whose [exchange] has no closed form it is the iteration itself.
   std::optional<Seconds> played;
   std::optional<published::ErrorBand> band;
   double mfu = 0;             // operations of the model / (peak x devices x iteration)
   double hfu = 0;             // with those done again for recomputation
   cost::DeviceMemory memory;  // of the fullest device
   Bytes memory_of_device;
-  // Of the iteration, WAN traffic included; none where a datacenter in use names no price, or where
-  // the time is not that of the job's [exchange].
+  // Of the iteration, WAN traffic included; none where a datacenter in use names no price.
   std::optional<Dollars> price;
   std::vector<std::string> notes;  // what was assumed or left out, one sentence each
 

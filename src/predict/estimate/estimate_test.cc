@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "predict/cost/price_plan.h"
+#include "predict/sim/simulate.h"
 #include "support/job_texts.h"
 
 namespace tombolo::estimate {
@@ -222,15 +223,17 @@ TEST(Estimate, PaysForTheSumsOfReplicasApart) {
 
   // Bytes are known of any [exchange], in bf16 where dense sums of this stack are in fp32: of sparse
   // updates a hundredth of the blocks with their 32 bytes and 1.28 for the number; of local steps all
-  // that changed, once in ten iterations. The time of an iteration is not, and so no cost.
+  // that changed, once in ten iterations. Time is that of the simulator, which plays them.
   for (const auto& [exchange, share] :
        {std::pair("mode = \"sparse\"", 0.0052), std::pair("mode = \"local\"\nsteps = 10", 0.05),
         std::pair("mode = \"sparse-local\"\nsteps = 10", 0.00052)}) {
     SCOPED_TRACE(exchange);
-    e = *estimate(read(test::priced_apart(std::string("[exchange]\n") + exchange)),
-                  cost::Law::kTombolo);
-    EXPECT_FALSE(e.price);
-    EXPECT_THAT(e.notes, Contains(HasSubstr("so the cost of an iteration is not known")));
+    const plan::Job job = read(test::priced_apart(std::string("[exchange]\n") + exchange));
+    e = *estimate(job, cost::Law::kTombolo);
+    EXPECT_EQ(e.iteration, seconds(sim::simulate(*cost::make_plan(job))->iteration));
+    EXPECT_THAT(e.notes, Contains(HasSubstr("as tombolo simulate plays it")));
+    EXPECT_NEAR(e.price->value, 4 * 0.001 * e.iteration.value + e.stages_apart->egress.value,
+                1e-12);
     EXPECT_NEAR(e.stages_apart->egress.value / (crossing * 0.1e-9), share, 0.1 * share);
   }
 }

@@ -114,9 +114,7 @@ void print_text(std::ostream& out, const plan::Job& job, const Estimate& e, bool
             ? fmt::format(", of that {} for WAN traffic", brief(e.stages_apart->egress))
             : "");
   } else {
-    const bool rented = e.stages_apart && e.stages_apart->rental;
-    out << fmt::format("  cost unknown: {}\n",
-                       rented ? "see the note on [exchange]" : "the cluster names no price");
+    out << "  cost unknown: the cluster names no price\n";
   }
   for (const std::string& note : e.notes) out << "  note: " << note << "\n";
 }
