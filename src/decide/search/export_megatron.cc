@@ -98,7 +98,7 @@ class MegatronArguments {
 
   void training() {
     const plan::Training& t = job_.training;
-    flag("microbatch-size", t.micro_batch);
+    flag("micro-batch-size", t.micro_batch);
     flag("global-batch-size", t.global_batch);
     if (t.recompute == model::Recompute::kSelective) flag("recompute-granularity", "selective");
     if (t.recompute == model::Recompute::kFull) {

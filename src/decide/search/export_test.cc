@@ -49,7 +49,7 @@ TEST(Export, MegatronGetsArgumentsOfADenseModel) {
             "--context-parallel-size 1\n"
             "--num-virtual-stages-per-pipeline-rank 2\n"
             "--use-distributed-optimizer\n"
-            "--microbatch-size 2\n"
+            "--micro-batch-size 2\n"
             "--global-batch-size 256\n"
             "--recompute-granularity selective\n"
             "--bf16\n"
