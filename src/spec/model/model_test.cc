@@ -100,10 +100,13 @@ TEST_F(ModelFolder, ConfigsCanBeOverridden) {
   };
   const ModelSection whole = *job("");
   EXPECT_EQ(whole.model.sequence, 128);
-  EXPECT_THAT(whole.notes, ::testing::ElementsAre(HasSubstr("unknown and ignored: tide")));
+  EXPECT_THAT(whole.notes,
+              ::testing::ElementsAre(HasSubstr("unknown and ignored: tide"),
+                                     HasSubstr("model.sequence is left out: 128 tokens")));
   // A shorter sequence leaves the table of positions as long as it is; a longer one does not fit.
   const ModelSection shorter = *job("sequence = 32");
   EXPECT_EQ(shorter.model.sequence, 32);
+  EXPECT_EQ(shorter.notes.size(), 1u);
   EXPECT_EQ(parameters(shorter.model), parameters(whole.model));
   EXPECT_EQ(shorter.model.positions_max, 128);
   EXPECT_EQ(departure(shorter.model), "");
