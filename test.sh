@@ -230,7 +230,9 @@ touched() {
   labels=$(tools/touched | grep -vxE "$(IFS='|'; echo "${swift_labels[*]}")" | tr '\n' ' ')
   [[ -n $labels ]] || { say "  no test by itself"; return; }
   say "  $labels"
-  build_tests dev "$labels" && run_tests dev "$labels" -LE '^optimised$'
+  local programs=()  # that tests in Python start
+  [[ " $labels " == *" end_to_end "* ]] && programs=(tombolo tombolo-worker)
+  build_tests dev "$labels" "${programs[@]}" && run_tests dev "$labels" -LE '^optimised$'
 }
 
 stage "set-up" set_up
