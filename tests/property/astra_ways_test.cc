@@ -69,8 +69,8 @@ class RandomSystem {
   // Themis, switches that reduce, and remote memory whose order of service nobody sees: an NPU's
   // own, or a pool that moves all at once.
   void add_more() {
-    settings.dimension_order = pick<network::DimensionOrder>(
-        {network::DimensionOrder::kBaseline, network::DimensionOrder::kThemis});
+    settings.dimension_order = pick<network::DimensionScheduling>(
+        {network::DimensionScheduling::kBaseline, network::DimensionScheduling::kThemis});
     settings.chunk_choice = pick<network::ChunkChoice>(
         {network::ChunkChoice::kFirstCome, network::ChunkChoice::kSmallest});
     for (const CollectiveType kind :
