@@ -51,8 +51,8 @@ double mean_period(const plan::Plan& plan, int64_t iterations = 1) {
 double outer_bytes(const plan::Plan& plan) {
   double sum = 0;
   for (const plan::GradientGroup& group : plan::gradient_groups(plan, 0))
-    sum += schedule::expected_update_bytes(*plan.exchange,
-                                           static_cast<int64_t>(group.bytes.value / 4));
+    sum += schedule::expected_update_bytes(
+        *plan.exchange, static_cast<int64_t>(group.bytes.value / plan::gradient_bytes(plan)));
   return sum;
 }
 

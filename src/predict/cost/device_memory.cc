@@ -240,11 +240,6 @@ double add_state(const Configuration& c, const StackConstants& stack, const Memo
       (wide ? std::max(stack.gradient_memory, e) : stack.gradient_memory) +
       (inputs.bf16 ? stack.bf16_gradients : 0);
   memory.gradients = bytes(gradient_bytes, c.zero >= 2);
-  // A pipeline adds up whole gradients of the chunk that it computes.
-  if (c.zero == 2 && c.pipeline > 1) {
-    const double chunk = 1 / real(c.virtual_stages);
-    memory.gradients = memory.gradients * (1 - chunk) + bytes(gradient_bytes, false) * chunk;
-  }
   const bool stated = inputs.state_bytes != MemoryInputs{}.state_bytes;
   memory.optimizer =
       bytes(stated ? std::max(0.0, inputs.state_bytes - parameter_bytes - gradient_bytes)

@@ -52,17 +52,6 @@ TEST(DeviceMemory, state_is_counted_and_divided_by_zero) {
   EXPECT_EQ(bytes(3), (std::array{2888.0 / 2, 2888.0, 3 * 2888.0}));
 }
 
-// A pipeline adds up whole gradients of the chunk at work, which ZeRO 2 then scatters.
-TEST(DeviceMemory, a_pipeline_keeps_whole_gradients_of_a_chunk_with_zero_2) {
-  const auto gradients = [](int64_t zero, int64_t chunks) {
-    const Configuration c{{.data = 4, .pipeline = 2, .virtual_stages = chunks, .zero = zero}, 1, 8};
-    return stage_memory(tiny(), c, bare_stack(), {}, 0).gradients.value;
-  };
-  EXPECT_GT(gradients(2, 1), 0);
-  EXPECT_EQ(gradients(2, 1), gradients(1, 1));
-  EXPECT_NEAR(gradients(2, 2), gradients(1, 2) * (0.5 + 0.5 / 4), 1e-9 * gradients(1, 2));
-}
-
 // One replica has nothing to gather.
 TEST(DeviceMemory, a_single_replica_gathers_nothing) {
   const auto memory = [](int64_t zero) {

@@ -40,20 +40,14 @@ struct Degrees {
   int64_t stages() const { return pipeline * virtual_stages; }
   // Devices that share out what ZeRO shards; experts' are fewer by expert parallelism.
   int64_t replicas() const { return data * context; }
-  // Whether a stage's gradients are summed after so many of its microbatches' backward passes.
-  //
-  // ZeRO 3, and ZeRO 2 without a pipeline: after each, so that a device keeps no more than its shard
-  // (Megatron-FSDP, DeepSpeed, torchtitan). ZeRO 2 with virtual stages: after each round of
-  // `pipeline` microbatches, which a chunk computes in a row. Else once, when all are added up.
+  // Whether a stage's gradients are summed after so many of its microbatches' backward passes: after
+  // each with ZeRO 3, and with ZeRO 2 without a pipeline, so that a device keeps no more than its
+  // shard (Megatron-FSDP, DeepSpeed, torchtitan); else once, when all are added up.
   bool sums_after(int64_t done, int64_t microbatches) const {
-    if (done == microbatches || zero == 3) return true;
-    if (zero != 2 || (pipeline > 1 && virtual_stages == 1)) return false;
-    return pipeline == 1 || done % pipeline == 0;
+    return done == microbatches || zero == 3 || (zero == 2 && pipeline == 1);
   }
   int64_t sums(int64_t microbatches) const {
-    if (zero == 3 || (zero == 2 && pipeline == 1)) return microbatches;
-    if (zero != 2 || virtual_stages == 1) return 1;
-    return (microbatches + pipeline - 1) / pipeline;
+    return sums_after(0, microbatches) ? microbatches : 1;
   }
   bool operator==(const Degrees&) const = default;
 };
