@@ -198,6 +198,25 @@ TEST(OneLedger, EverybodyCountsTheSameBytesAndMoney) {
   EXPECT_GT(crossing, jobs / 3);
 }
 
+// What no Plan has, `traffic` does not count either: the other commands refuse such a job.
+TEST(OneLedger, TrafficRefusesReplicasApartThatNoPlanHas) {
+  const std::string two =
+      "[model]\nlayers = 2\nhidden = 96\nheads = 6\nsequence = 48\n"
+      "[[cluster.datacenter]]\nname = \"a\"\ndevice = \"a100-80g\"\nnodes = 4\n"
+      "[[cluster.datacenter]]\nname = \"b\"\ndevice = \"a100-80g\"\nnodes = 4\n"
+      "[[cluster.wan]]\nbetween = [\"a\", \"b\"]\none_way_latency = \"10 ms\"\n"
+      "node_pair_limit = \"1 Gbps\"\n[training]\nglobal_batch = 2\n"
+      "[parallelism]\npipeline = 1\ndata = 2\ndatacenter_per_replica = [\"a\", \"b\"]\n";
+  for (const char* more : {"context = 2", "zero = 1"}) {
+    const Result<plan::Job> job = plan::parse_job(two + more, "job.toml");
+    ASSERT_TRUE(job) << job.error().text();
+    const Result<workload::Traffic> traffic = workload::Traffic::make(*job, {});
+    ASSERT_FALSE(traffic) << more;
+    EXPECT_EQ(traffic.error().text(), cost::make_plan(*job).error().text());
+  }
+  EXPECT_TRUE(workload::Traffic::make(*plan::parse_job(two, "job.toml"), {}));
+}
+
 // Two replicas in two datacenters, one device each: 12 M numbers cross each way.
 TEST(OneLedger, GradientsHaveTheBytesOfPrecisionAndStack) {
   const auto sent = [](const std::string& device, const std::string& training) {

@@ -129,12 +129,13 @@ Status Traffic::place(const plan::Job& job) {
   return {};
 }
 
-// Shard i of a rank tells shard i of another. With [stage_times] nothing is known of messages.
+// Shard i of a rank tells shard i of another. A job that is larger than its cluster has no Plan: its
+// replicas are counted as rings, and a note says that the cluster was taken to be larger.
 Status Traffic::exchange_apart(const plan::Job& job) {
-  if (job.cluster.datacenters.size() == 1 || job.parallelism.data == 1) return {};
-  const Result<plan::Plan> made = cost::make_plan(job);
-  if (!made || !made->exchanges_gradients()) return {};  // a job that is larger than its cluster
-  const plan::Plan& plan = *made;
+  const bool may_lie_apart = job.cluster.datacenters.size() > 1 && job.parallelism.data > 1;
+  if (!may_lie_apart || gpus() > job.cluster.devices()) return {};
+  const plan::Plan plan = TRY(cost::make_plan(job));
+  if (!plan.exchanges_gradients()) return {};
   std::vector<int32_t> first_gpu;
   int64_t before = 0;
   for (const layout::Placement& rank : plan.ranks) {
