@@ -158,15 +158,14 @@ class Pricing {
           exposed(parameters + gradients, s.backward.total(), stack_.parameter_overlap);
       return out;
     }
-    const double sums = real(c_.sums(c_.microbatches()));
-    if (c_.pipeline == 1 && sums > 1) {  // as many as microbatches
+    if (c_.sums_each_microbatch() && c_.microbatches() > 1) {
       out.per_backward = exposed(gradients, s.backward.total(), stack_.gradient_overlap);
       out.once = exposed(parameters, s.forward.total(), stack_.gradient_overlap);
       return out;
     }
     // Behind the last backward pass, and the first forward pass of the next iteration.
-    out.hidden = sums * hidden(gradients, s.backward.total(), stack_.gradient_overlap);
-    out.once = sums * exposed(gradients, s.backward.total(), stack_.gradient_overlap);
+    out.hidden = hidden(gradients, s.backward.total(), stack_.gradient_overlap);
+    out.once = exposed(gradients, s.backward.total(), stack_.gradient_overlap);
     out.once += c_.zero > 0 ? exposed(parameters, s.forward.total(), stack_.gradient_overlap)
                             : exposed(gradients, 0, 0);
     return out;

@@ -90,7 +90,7 @@ void price_by_law(const LawsOfPlan& laws, plan::Plan& plan) {
     const IterationLaw& law = laws.law(plan, s);
     const Configuration c = laws.at(plan, s);
     const StageParts parts = law.stage_parts(c, stage.slice);
-    const bool sums_as_it_goes = c.zero == 3 || (c.pipeline == 1 && c.sums(c.microbatches()) > 1);
+    const bool sums_as_it_goes = c.zero == 3 || (c.sums_each_microbatch() && c.microbatches() > 1);
     stage.cost = {.forward = parts.forward.total(),
                   .backward = parts.backward.total(),
                   .recompute = parts.recompute.total(),

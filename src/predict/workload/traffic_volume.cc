@@ -1,7 +1,6 @@
 #include "predict/workload/traffic_volume.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/check.h"
 #include "spec/model/model.h"
@@ -51,7 +50,7 @@ double tensor_operations(const plan::Job& job, const VolumeOptions& options, boo
 double data_bytes(const plan::Job& job, double microbatches) {
   const double weight = plan::element_bytes(job.training.precision);
   const double gradient = plan::gradient_bytes(job);
-  const double sums = real(job.parallelism.sums(std::llround(microbatches)));
+  const double sums = job.parallelism.sums_each_microbatch() ? microbatches : 1;
   switch (job.parallelism.zero) {
     case 0:
       return 2 * gradient;

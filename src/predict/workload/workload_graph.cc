@@ -170,12 +170,11 @@ class WorkloadWriter {
     return last = add(std::move(node), {after, last});
   }
 
-  // Sums the gradients of a part after its last backward pass, or after each. What would
+  // Sums the gradients of a part after its last backward pass, or after each of them. What would
   // come before the rank's last message waits for it: where a rank does one communication at a
   // time, as in ASTRA-sim, the stages before this one would wait for the sums, one after another.
   void gradients(const Action& action, const Part& part, bool last) {
-    const int64_t done = done_[static_cast<size_t>(action.stage)];
-    if (!w_.parallelism_.sums_after(done, w_.shape_.microbatches)) return;
+    if (!last && !w_.parallelism_.sums_each_microbatch()) return;
     if (last && sends_) {
       put_off_.push_back({action, text_, &part});
     } else {

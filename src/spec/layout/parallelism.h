@@ -40,15 +40,10 @@ struct Degrees {
   int64_t stages() const { return pipeline * virtual_stages; }
   // Devices that share out what ZeRO shards; experts' are fewer by expert parallelism.
   int64_t replicas() const { return data * context; }
-  // Whether a stage's gradients are summed after so many of its microbatches' backward passes: after
-  // each with ZeRO 3, and with ZeRO 2 without a pipeline, so that a device keeps no more than its
-  // shard (Megatron-FSDP, DeepSpeed, torchtitan); else once, when all are added up.
-  bool sums_after(int64_t done, int64_t microbatches) const {
-    return done == microbatches || zero == 3 || (zero == 2 && pipeline == 1);
-  }
-  int64_t sums(int64_t microbatches) const {
-    return sums_after(0, microbatches) ? microbatches : 1;
-  }
+  // Whether gradients are summed after the backward pass of every microbatch, so that a device keeps
+  // no more than its shard: with ZeRO 3, and with ZeRO 2 without a pipeline (Megatron-FSDP, DeepSpeed,
+  // torchtitan). Else once, when all are added up.
+  bool sums_each_microbatch() const { return zero == 3 || (zero == 2 && pipeline == 1); }
   bool operator==(const Degrees&) const = default;
 };
 
