@@ -58,6 +58,8 @@ class Estimate(Case):
         answer = self.json("estimate", local)
         # As many bytes as simulate sends, once in ten iterations, and its time.
         self.assertAlmostEqual(answer["egress_usd"], 0.0667 / 10, delta=0.0001)
+        self.assertIsNone(answer["parts"])
+        self.assertIn("as tombolo simulate plays it", self.ok("estimate", local))
         self.assertAlmostEqual(answer["iteration_s"], self.json("simulate", local)["iteration_ns"] * 1e-9, places=9)
         self.assertAlmostEqual(answer["cost_usd"], answer["egress_usd"] + 4 * 2 / 3600 * answer["iteration_s"], places=9)
 

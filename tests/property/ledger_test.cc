@@ -171,9 +171,8 @@ void expect_paid(const plan::Plan& plan, const Ledger& ledger) {
   EXPECT_NEAR(cost.devices->value, devices, 1e-9 * devices);
   EXPECT_NEAR(cost.egress.value, egress, 1e-9 * egress);
   if (const auto closed = cost::predict_plan(plan, "job.toml")) {
-    EXPECT_NEAR(closed->egress.value, egress, 1e-9 * egress);
-    EXPECT_NEAR(closed->rental->value, devices / 3600 * closed->time.iteration.value,
-                1e-9 * closed->rental->value);
+    EXPECT_NEAR(closed->ledger.cost(hour).total()->value, devices + egress,
+                1e-9 * (devices + egress));
   }
 }
 

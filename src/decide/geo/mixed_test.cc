@@ -438,7 +438,8 @@ global_batch = 32
     EXPECT_NEAR(predicted->time.played.value, plan.time.played.value,
                 1e-9 * plan.time.iteration.value);
     EXPECT_EQ(predicted->devices, plan.devices);
-    EXPECT_NEAR((*predicted->rental + predicted->egress).value, plan.cost()->value, 1e-9);
+    EXPECT_NEAR(predicted->ledger.cost(predicted->time.iteration).total()->value,
+                plan.cost()->value, 1e-9);
     ASSERT_EQ(predicted->stages.size(), plan.stages.size());
     for (size_t s = 0; s < plan.stages.size(); ++s) {
       EXPECT_EQ(predicted->stages[s].memory, plan.stages[s].memory);

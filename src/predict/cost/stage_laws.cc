@@ -5,7 +5,6 @@
 
 #include "base/check.h"
 #include "predict/cost/law.h"
-#include "predict/ledger/plan_ledger.h"
 #include "spec/schedule/exchange_memory.h"
 
 namespace tombolo::cost {
@@ -197,9 +196,7 @@ Result<PlanPrediction> predict_plan(const plan::Plan& plan, const std::string& f
     hops.push_back(hop_between(plan, laws, c, before, rank));
   }
   out.time = mixed_iteration(passes, hops, ends, microbatches);
-  const ledger::Cost cost = ledger::Ledger::of(plan).cost(out.time.iteration);
-  out.rental = cost.devices;
-  out.egress = cost.egress;
+  out.ledger = ledger::Ledger::of(plan);
   if (const std::string note = ledger::note_on_tied_ends(plan); !note.empty()) {
     out.assumed.push_back(note);
   }

@@ -17,6 +17,7 @@
 #include "base/result.h"
 #include "predict/cost/iteration.h"
 #include "predict/cost/mixed_pipeline.h"
+#include "predict/ledger/plan_ledger.h"
 #include "spec/plan/plan.h"
 
 namespace tombolo::cost {
@@ -81,8 +82,7 @@ struct PlanPrediction {
   MixedIteration time;
   int64_t devices = 0;
   FlopsPerSecond peak;               // of all of them
-  std::optional<Dollars> rental;     // of the devices, for the iteration; none: a price is missing
-  Dollars egress;                    // of WAN traffic, for the iteration
+  ledger::Ledger ledger;             // its messages, and what an iteration costs
   std::vector<std::string> assumed;  // constants of other devices or fabrics that stood in
 
   // The stage that lacks most memory, or else the one that needs most.

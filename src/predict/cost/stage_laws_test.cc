@@ -74,9 +74,9 @@ TEST(StageLaws, AnIterationIsThatOfThePlansOwnTimes) {
   EXPECT_GT(predicted.time.played, predicted.time.round_trip);
   EXPECT_EQ(predicted.devices, 2 * 2 + 2 * 4);
   // 4 A100 at 2 dollars and 8 H100 at 3; 16 microbatches of 2 pipelines, there and back.
-  EXPECT_NEAR(predicted.rental->value, (4 * 2 + 8 * 3) / 3600.0 * predicted.time.iteration.value,
-              1e-12);
-  EXPECT_NEAR(predicted.egress.value, 64 * plan.boundary.value * 0.02e-9, 1e-12);
+  EXPECT_NEAR(predicted.ledger.cost(predicted.time.iteration).devices->value,
+              (4 * 2 + 8 * 3) / 3600.0 * predicted.time.iteration.value, 1e-12);
+  EXPECT_NEAR(predicted.ledger.egress().value, 64 * plan.boundary.value * 0.02e-9, 1e-12);
 }
 
 // What the simulator keeps of a stage: its state, its workspace, and the microbatches in flight.

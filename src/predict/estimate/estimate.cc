@@ -8,7 +8,6 @@
 #include "predict/cost/mixed_pipeline.h"
 #include "predict/cost/price_plan.h"
 #include "predict/cost/rail_only.h"
-#include "predict/ledger/plan_ledger.h"
 #include "predict/published/error_band.h"
 #include "predict/sim/simulate.h"
 
@@ -261,12 +260,15 @@ Status price_stages_apart(const plan::Job& job, Estimate& e) {
   if (const auto played = TRY(play_exchange(plan))) {
     e.iteration = *played;
     e.played = played;
+    e.exchange_played = true;
+    e.law_source = fmt::format("played as tombolo simulate does, over stage times by {}",
+                               to_name(plan.cost_source));
     e.notes.push_back(
         fmt::format("[exchange] mode = \"{}\" has no closed form: the iteration is as tombolo "
                     "simulate plays it",
                     to_name(plan.exchange->mode)));
   }
-  e.price = ledger::Ledger::of(plan).cost(e.iteration).total();
+  e.price = predicted.ledger.cost(e.iteration).total();
   e.devices = predicted.devices;
   e.memory = predicted.fullest().memory;
   e.memory_of_device = predicted.fullest().memory_of_device;

@@ -47,6 +47,7 @@ struct Estimate {
   // without virtual stages. Nearer to the schedule where stages differ or transfers are slow. Of
   // replicas apart whose [exchange] has no closed form it is the iteration itself.
   std::optional<Seconds> played;
+  bool exchange_played = false;  // by the simulator: no closed form is behind the iteration
   std::optional<published::ErrorBand> band;
   double mfu = 0;             // operations of the model / (peak x devices x iteration)
   double hfu = 0;             // with those done again for recomputation
@@ -60,7 +61,8 @@ struct Estimate {
 };
 
 // Unusable: a job without model, parallelism the law does not know, a batch that cannot be divided,
-// fewer layers than stages; with the law `rail-only` more datacenters than one. Takes microseconds;
+// fewer layers than stages; with the law `rail-only` more datacenters than one. Takes microseconds, or
+// what the simulator takes for the exchanges that have no closed form;
 // with an error band (law `tombolo`, `with_band`) the published runs, which are of one cluster
 // each, are read and predicted, too: some 20 ms.
 Result<Estimate> estimate(const plan::Job& job, cost::Law law, bool with_band = false);

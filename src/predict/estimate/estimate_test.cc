@@ -212,7 +212,7 @@ TEST(Estimate, PaysForTheSumsOfReplicasApart) {
   const plan::Plan plan = *cost::make_plan(apart);
   const double crossing = 2 * (plan.stages[0].gradients + plan.stages[1].gradients).value;
   Estimate e = *estimate(apart, cost::Law::kTombolo);
-  EXPECT_NEAR(e.stages_apart->egress.value, crossing * 0.1e-9, 1e-15);
+  EXPECT_NEAR(e.stages_apart->ledger.egress().value, crossing * 0.1e-9, 1e-15);
   EXPECT_NEAR(e.price->value, 4 * 0.001 * e.iteration.value + crossing * 0.1e-9, 1e-12);
   plan::Job unlike = apart;
   unlike.cluster.datacenters[1].price = DollarsPerSecond{0.003};
@@ -232,9 +232,9 @@ TEST(Estimate, PaysForTheSumsOfReplicasApart) {
     e = *estimate(job, cost::Law::kTombolo);
     EXPECT_EQ(e.iteration, seconds(sim::simulate(*cost::make_plan(job))->iteration));
     EXPECT_THAT(e.notes, Contains(HasSubstr("as tombolo simulate plays it")));
-    EXPECT_NEAR(e.price->value, 4 * 0.001 * e.iteration.value + e.stages_apart->egress.value,
-                1e-12);
-    EXPECT_NEAR(e.stages_apart->egress.value / (crossing * 0.1e-9), share, 0.1 * share);
+    EXPECT_NEAR(e.price->value,
+                4 * 0.001 * e.iteration.value + e.stages_apart->ledger.egress().value, 1e-12);
+    EXPECT_NEAR(e.stages_apart->ledger.egress().value / (crossing * 0.1e-9), share, 0.1 * share);
   }
 }
 

@@ -21,73 +21,72 @@ class Counter {
     const double each = std::round(plan_.boundary.value);
     for (int32_t stage = 0; stage + 1 < std::ssize(plan_.stages); ++stage) {
       for (int32_t replica = 0; replica < plan_.replicas(); ++replica) {
-        const int32_t here = plan_.rank_of(stage, replica);
-        const int32_t next = plan_.rank_of(stage + 1, replica);
-        if (here == next) continue;
-        const double times = real(plan_.microbatches_of(replica));
-        add(here, next, MessageClass::kPipeline, each, times);
-        add(next, here, MessageClass::kPipeline, each, times);
+        const double bytes = each * real(plan_.microbatches_of(replica));
+        add_both_ways(plan_.rank_of(stage, replica), plan_.rank_of(stage + 1, replica),
+                      MessageClass::kPipeline, bytes);
       }
     }
   }
 
   void count_exchanges() {
-    for (const auto& entry : schedule::detail::exchanges_of(plan_)) {
-      for (const StageExchange::Group& group : entry.second.groups) {
-        count(entry.second, group.exchange, MessageClass::kGradients, 1);
-        count(entry.second, group.outer, MessageClass::kOuterSteps, real(group.steps.every));
+    for (const auto& [stage, exchange] : schedule::detail::exchanges_of(plan_)) {
+      for (const MessageClass kind : {MessageClass::kGradients, MessageClass::kOuterSteps}) {
+        count(exchange, kind);
       }
     }
   }
 
   void count_tied_ends() {
-    const Bytes each = tied_bytes(plan_, plan_.model);
-    const auto last_stage = static_cast<int32_t>(plan_.stages.size()) - 1;
-    if (!plan_.has_model() || each.value == 0) return;
+    const double bytes = plan_.has_model() ? tied_bytes(plan_, plan_.model).value : 0;
+    if (bytes == 0) return;
+    const auto last = static_cast<int32_t>(plan_.stages.size()) - 1;
     for (int32_t replica = 0; replica < plan_.replicas(); ++replica) {
-      const int32_t first = plan_.rank_of(0, replica), last = plan_.rank_of(last_stage, replica);
-      if (first == last) continue;
-      add(first, last, MessageClass::kTied, each.value, 1);
-      add(last, first, MessageClass::kTied, each.value, 1);
+      add_both_ways(plan_.rank_of(0, replica), plan_.rank_of(last, replica), MessageClass::kTied,
+                    bytes);
     }
   }
 
   std::vector<PairFlow> take() {
     std::vector<PairFlow> out;
-    for (const auto& [key, sum] : sums_) {
+    for (const auto& [key, bytes] : sums_) {
       const auto& [from, to, kind] = key;
-      out.push_back({from, to, kind, Bytes{sum.bytes}, sum.messages});
+      out.push_back({from, to, kind, Bytes{bytes}});
     }
     return out;
   }
 
  private:
-  struct Sum {
-    double bytes = 0, messages = 0;
-  };
-
-  void add(int32_t from, int32_t to, MessageClass kind, double bytes, double times) {
-    Sum& sum = sums_[{from, to, kind}];
-    sum.bytes += bytes * times;
-    sum.messages += times;
+  void add_both_ways(int32_t a, int32_t b, MessageClass kind, double bytes) {
+    if (a == b) return;
+    sums_[{a, b, kind}] += bytes;
+    sums_[{b, a, kind}] += bytes;
   }
 
-  // Messages that are sent once in `every` iterations.
-  void count(const StageExchange& stage, const schedule::GradientExchange& exchange,
-             MessageClass kind, double every) {
+  // Of all groups of a stage. Replicas exchange with each other over and over: their sums stand in a
+  // square until all are counted.
+  void count(const StageExchange& stage, MessageClass kind) {
     const std::vector<int32_t> ranks = plan_.replicas_of(stage.stage);
-    for (const auto& round : exchange.rounds) {
-      for (const schedule::ExchangeMessage& message : round) {
-        const int32_t from = ranks[static_cast<size_t>(message.from)];
-        const int64_t bytes = schedule::detail::message_bytes(
-            stage, message, plan_.ranks[static_cast<size_t>(from)].shards);
-        add(from, ranks[static_cast<size_t>(message.to)], kind, real(bytes), 1 / every);
+    const size_t n = ranks.size();
+    std::vector<double> sums(n * n);
+    for (const StageExchange::Group& group : stage.groups) {
+      const bool outer = kind == MessageClass::kOuterSteps;
+      const double share = outer ? 1 / real(group.steps.every) : 1;
+      for (const auto& round : (outer ? group.outer : group.exchange).rounds) {
+        for (const schedule::ExchangeMessage& message : round) {
+          const auto from = static_cast<size_t>(message.from);
+          const int64_t shards = plan_.ranks[static_cast<size_t>(ranks[from])].shards;
+          sums[from * n + static_cast<size_t>(message.to)] +=
+              share * real(schedule::detail::message_bytes(stage, message, shards));
+        }
       }
+    }
+    for (size_t i = 0; i < n * n; ++i) {
+      if (sums[i] > 0) sums_[{ranks[i / n], ranks[i % n], kind}] += sums[i];
     }
   }
 
   const plan::Plan& plan_;
-  std::map<std::tuple<int32_t, int32_t, MessageClass>, Sum> sums_;
+  std::map<std::tuple<int32_t, int32_t, MessageClass>, double> sums_;
 };
 
 std::vector<WanFlow> over_the_wan(const plan::Plan& plan, const std::vector<PairFlow>& pairs) {

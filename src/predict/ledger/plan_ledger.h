@@ -5,8 +5,9 @@
 //   ledger.cost(iteration).total();      // devices x price x time + WAN bytes x price
 //
 // The messages are those that the schedule's Graph sends (spec/schedule/to_graph, exchange_graph): the
-// same lists, counted instead of played; those of tied ends are counted alone. What is sent every so many iterations (outer steps of
-// [exchange] mode = "local") counts with its share of one.
+// same lists, counted instead of played. What is sent every so many iterations (outer steps of
+// [exchange] mode = "local") counts with its share of one. No Graph has messages for the gradients of
+// a tied embedding yet: they are counted here alone.
 #pragma once
 
 #include <array>
@@ -40,8 +41,7 @@ struct PairFlow {
   int32_t from = 0;
   int32_t to = 0;
   MessageClass kind = MessageClass::kPipeline;
-  Bytes bytes;          // per iteration
-  double messages = 0;  // per iteration
+  Bytes bytes;  // per iteration
 };
 
 // One direction between two datacenters.

@@ -46,8 +46,8 @@ struct Decisions {
   bool operator==(const Decisions&) const = default;
 };
 
-// Bytes of a gradient in its sum, by the precision and by what the stack documents: the one answer,
-// whoever counts bytes. Constants that are fitted to measurements change times alone.
+// Bytes of a gradient in its sum, by the precision and by what the stack documents. Everything that
+// counts bytes asks here; constants that are fitted to measurements change times alone.
 double gradient_bytes(const Decisions& decisions);
 
 }  // namespace tombolo::plan

@@ -82,7 +82,9 @@ void print_text(std::ostream& out, const plan::Job& job, const Estimate& e, bool
                      count_text(model::parameters(*job.model)), e.devices, device_text(job, e));
   e.stages_apart ? print_layout_apart(out, e) : print_layout(out, e);
   out << fmt::format("predicted iteration: {}\n", time_text(e.iteration));
-  if (e.stages_apart) {
+  if (e.exchange_played) {
+    out << "  as tombolo simulate plays it\n";
+  } else if (e.stages_apart) {
     out << "  " << command::time_text(e.stages_apart->time) << "\n";
   } else if (e.played) {
     out << fmt::format("  {} played action by action\n", time_text(*e.played));
@@ -110,8 +112,8 @@ void print_text(std::ostream& out, const plan::Job& job, const Estimate& e, bool
   if (e.price) {
     out << fmt::format(
         "  cost {} per iteration{}\n", brief(*e.price),
-        e.stages_apart && e.stages_apart->egress.value > 0
-            ? fmt::format(", of that {} for WAN traffic", brief(e.stages_apart->egress))
+        e.stages_apart && e.stages_apart->ledger.egress().value > 0
+            ? fmt::format(", of that {} for WAN traffic", brief(e.stages_apart->ledger.egress()))
             : "");
   } else {
     out << "  cost unknown: the cluster names no price\n";
@@ -177,7 +179,10 @@ Value::Table to_json(const plan::Job& job, const Estimate& e) {
       {"iteration_s", e.iteration.value},
       {"played_s", e.played ? Value(e.played->value) : Value()},
       {"band", band_json(e.band)},
-      {"parts", e.stages_apart ? command::parts_json(e.stages_apart->time) : parts_json(e.parts)},
+      {"parts", e.exchange_played
+                    ? Value()  // those of the closed form do not add up to the iteration
+                : e.stages_apart ? Value(command::parts_json(e.stages_apart->time))
+                                 : Value(parts_json(e.parts))},
       {"mfu", e.mfu},
       {"hfu", e.hfu},
       {"memory", Value::Table{{"parameters_bytes", e.memory.parameters.value},
@@ -195,7 +200,8 @@ Value::Table to_json(const plan::Job& job, const Estimate& e) {
       {"notes", notes}};
   if (e.stages_apart) {
     const int64_t shards = e.configuration.data * e.configuration.context;
-    out.emplace_back("egress_usd", command::egress_json(job.cluster, e.stages_apart->egress));
+    out.emplace_back("egress_usd",
+                     command::egress_json(job.cluster, e.stages_apart->ledger.egress()));
     out.emplace_back("placement", command::stages_json(e.stages_apart->stages, shards));
   }
   return out;
