@@ -10,6 +10,7 @@
 #include "decide/geo/mixed_bound.h"
 #include "decide/geo/mixed_search.h"
 #include "decide/geo/mixed_why_not.h"
+#include "decide/search/best_plan.h"
 #include "predict/ledger/plan_ledger.h"
 
 namespace tombolo::geo {
@@ -292,6 +293,9 @@ Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedLaw& law,
   for (const MixedSplit& split : top) result.top.push_back(plan_of(open, law, split));
   result.why_not = book.why_not(top.front());
   result.notes = open.job.notes;
+  if (const auto asked = open.job.parallelism.schedule; asked != layout::default_schedule(1)) {
+    result.notes.push_back(search::note_on_schedule(asked, "1F1B alone over several datacenters"));
+  }
   if (const Bytes tied = ledger::tied_bytes(open.job, *open.job.model);
       tied.value > 0 && !result.top.empty()) {
     const std::vector<MixedStage>& stages = result.top.front().stages;

@@ -104,18 +104,6 @@ tl::unexpected<Error> nothing_fits(const plan::OpenJob& open, const BestPlanOpti
       what_would_fit(open, options, *closest));
 }
 
-// A schedule that a job asks for, where the law has no closed form of it.
-void note_schedule(layout::ScheduleKind asked, std::vector<std::string>& notes) {
-  const auto searched = {layout::default_schedule(1), layout::default_schedule(2)};
-  if (std::count(searched.begin(), searched.end(), asked) > 0 ||
-      traits_of(asked).has(layout::kAllForwardsFirst))
-    return;
-  notes.push_back(fmt::format(
-      "schedule = \"{}\" is not searched, which compares 1F1B and its interleaving; tombolo "
-      "simulate --policy {} plays it",
-      name_of(asked), name_of(asked)));
-}
-
 }  // namespace
 
 std::string configuration_text(const Configuration& c) {
@@ -131,6 +119,14 @@ std::string configuration_text(const Configuration& c) {
   return text + fmt::format("; {} microbatches of {}", c.microbatches(), c.micro_batch);
 }
 
+std::string note_on_schedule(layout::ScheduleKind asked, const std::string& searched) {
+  return fmt::format(
+      "parallelism.schedule = \"{}\" has no effect: the search knows {}; tombolo simulate --policy "
+      "{} "
+      "predicts it",
+      name_of(asked), searched, name_of(asked));
+}
+
 Result<BestPlan> best_plan(const plan::OpenJob& open, const BestPlanOptions& options) {
   SearchSpace space = TRY(make_space(open, options.law, options.limits));
   const std::unique_ptr<Pricer> pricer = TRY(make_pricer(open.job, options.law));
@@ -140,7 +136,11 @@ Result<BestPlan> best_plan(const plan::OpenJob& open, const BestPlanOptions& opt
     found.notes.push_back(
         "recompute = \"selective\" is not tried: with fused attention it is the same as none");
   }
-  note_schedule(open.job.parallelism.schedule, found.notes);
+  const layout::ScheduleKind asked = open.job.parallelism.schedule;
+  if (asked != layout::default_schedule(1) && asked != layout::default_schedule(2) &&
+      !traits_of(asked).has(layout::kAllForwardsFirst)) {
+    found.notes.push_back(note_on_schedule(asked, "1F1B and interleaved 1F1B"));
+  }
   const SearchOptions how = search_options(open, options);
   const SearchResult result = search(space, *pricer, how);
   if (result.top.empty()) return nothing_fits(open, options, space, result.closest);

@@ -63,4 +63,7 @@ Result<BestPlan> best_plan(const plan::OpenJob& open, const BestPlanOptions& opt
 // "tensor 8, pipeline 4, data 2; ..." with all that differs from the plain.
 std::string configuration_text(const cost::Configuration& configuration);
 
+// That a schedule which a job asks for is not what a search compares, which knows only `searched`.
+std::string note_on_schedule(layout::ScheduleKind asked, const std::string& searched);
+
 }  // namespace tombolo::search

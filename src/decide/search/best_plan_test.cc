@@ -163,5 +163,16 @@ TEST(BestPlan, SplitsLayersThatDoNotDivide) {
   EXPECT_THAT(found.top[0].job.parallelism.layers_per_stage, ::testing::ElementsAre(7, 8, 8, 7));
 }
 
+TEST(BestPlan, NotesAScheduleThatIsNotSearched) {
+  const auto notes = [](const std::string& schedule) {
+    return best_plan(open_job(2, "micro_batch = 1", "schedule = \"" + schedule + "\""), {})->notes;
+  };
+  const auto note = ::testing::HasSubstr("parallelism.schedule = \"zb-v\" has no effect");
+  EXPECT_THAT(notes("zb-v"), ::testing::Contains(note));
+  for (const char* searched : {"1f1b", "interleaved"}) {
+    EXPECT_THAT(notes(searched), ::testing::Not(::testing::Contains(HasSubstr("has no effect"))));
+  }
+}
+
 }  // namespace
 }  // namespace tombolo::search
