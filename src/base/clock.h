@@ -3,6 +3,7 @@
 // when all of them wait.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -64,20 +65,25 @@ class SystemClock : public Threads {
   std::unique_ptr<Signal> signal() override;
 };
 
-// Moves only when told to, or when somebody sleeps. Its threads are the machine's.
+// Moves only when told to, or when somebody sleeps. Its threads are the machine's, and any of them
+// may ask for the time while another one sleeps.
 class ManualClock : public SystemClock {
  public:
   SimTime now() const override { return now_; }
   void sleep_until(SimTime instant) override {
-    if (instant > now_) now_ = instant;
+    SimTime before = now_;
+    while (before < instant && !now_.compare_exchange_weak(before, instant)) {
+    }
   }
   void advance(SimDuration by) {
     CHECK(by.ns >= 0, "a clock that steps back by {} ns", -by.ns);
-    now_ = now_ + by;
+    SimTime before = now_;
+    while (!now_.compare_exchange_weak(before, before + by)) {
+    }
   }
 
  private:
-  SimTime now_;
+  std::atomic<SimTime> now_{SimTime{}};
 };
 
 }  // namespace tombolo
