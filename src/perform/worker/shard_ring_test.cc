@@ -149,7 +149,8 @@ class TwoReaders : public TwoRanks {
  protected:
   void SetUp() override {
     TwoRanks::SetUp();
-    auto worker = handover::DecodeWorker::listen(whole_, {}, place_, [](const std::string&) {});
+    auto worker = handover::DecodeWorker::listen(whole_, {}, place_,
+                                                 [this](const std::string&) { ++fronts_gone_; });
     ASSERT_TRUE(worker) << worker.error().text();
     worker_ = std::move(*worker);
     place_.port = worker_->port();
@@ -167,7 +168,7 @@ class TwoReaders : public TwoRanks {
   std::unique_ptr<handover::DecodeFront> link_all() {
     std::unique_ptr<handover::DecodeFront> out;
     const SimTime end = clock_.now() + SimDuration{60'000'000'000};
-    while (!out && clock_.now() < end) {  // the worker may be leaving those before
+    while (!out && clock_.now() < end) {  // the worker may not listen again yet
       auto front = handover::DecodeFront::open(
           place_,
           [this](const generate::WorkerMessage& message) {
@@ -182,12 +183,17 @@ class TwoReaders : public TwoRanks {
     hear_until(generate::WorkerWord::kLinked);
     return out;
   }
-  // The front leaves, and another one comes.
+  // The front leaves, the worker notices, and another one comes. Who linked to the worker before it has noticed would
+  // be lost with those who have gone.
   void leave() {
+    const int before = fronts_gone_;
     close(front_);
     fillers_[1]->fill(kNever);
     front_ = connect();
     lines_ = {};
+    const SimTime end = clock_.now() + SimDuration{60'000'000'000};
+    while (fronts_gone_ == before && clock_.now() < end) serve_once();
+    EXPECT_NE(fronts_gone_, before) << "the decode worker does not notice";
     const std::lock_guard lock(mutex_);
     heard_.clear();
   }
@@ -228,6 +234,7 @@ class TwoReaders : public TwoRanks {
   generate::ToyShard whole_{clock_of_decode_, SimDuration{1000}};
   std::unique_ptr<handover::DecodeWorker> worker_;
   std::atomic<bool> stopped_{false};
+  std::atomic<int> fronts_gone_{0};
   std::thread decode_;
   std::mutex mutex_;
   std::vector<generate::WorkerMessage> heard_;
