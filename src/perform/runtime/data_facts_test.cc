@@ -58,7 +58,9 @@ class DataFactsTest : public ::testing::Test {
       told_[rank] = kernels.evaluation_batches();
       if (status) return "";
       hub.lose(rank);
-      if (status.error().code == ErrorCode::kUnusable) EXPECT_EQ(status.error().exit_code(), 2);
+      if (status.error().code == ErrorCode::kUnusable) {
+        EXPECT_EQ(status.error().exit_code(), 2);
+      }
       return status.error().text();
     };
     std::vector<std::future<std::string>> ranks;

@@ -391,28 +391,31 @@ TEST(LocalSteps, DelayHidesAThinLine) {
   EXPECT_EQ(exposed_with("fragments = 2\n"), 0);
 }
 
+class LocalStepsGoOn : public ::testing::TestWithParam<std::string> {};
+
 // At every step of two outer ones, some of whose updates are on their way then.
-TEST(LocalSteps, GoOnFromACheckpointWithTheSameBits) {
-  for (const std::string& how : all_local_ways()) {
-    plan::Plan whole = plan_of({.steps = 9, .more = how});
-    const Outcome all = perform_in_ocean(whole);
-    for (const int steps : {3, 5, 7}) {
-      plan::Plan plan = whole;
-      plan.run.steps = steps;
-      const Outcome begun = perform_in_ocean(plan);
-      const Outcome rest = perform_in_ocean(whole, {}, {begun.state, steps + 1});
-      for (const Status& end : rest.ends) ASSERT_TRUE(end) << how << end.error().text();
-      EXPECT_EQ(rest.digests, all.digests) << how << steps;
-      ASSERT_EQ(rest.state.size(), all.state.size());
-      for (const NamedTensor& each : all.state) {
-        const auto found = std::find_if(rest.state.begin(), rest.state.end(),
-                                        [&](const NamedTensor& x) { return x.name == each.name; });
-        ASSERT_NE(found, rest.state.end()) << each.name;
-        EXPECT_EQ(found->bytes, each.bytes) << how << steps << " " << each.name;
-      }
+TEST_P(LocalStepsGoOn, FromACheckpointWithTheSameBits) {
+  plan::Plan whole = plan_of({.steps = 9, .more = GetParam()});
+  const Outcome all = perform_in_ocean(whole);
+  for (const int steps : {3, 5, 7}) {
+    plan::Plan plan = whole;
+    plan.run.steps = steps;
+    const Outcome begun = perform_in_ocean(plan);
+    const Outcome rest = perform_in_ocean(whole, {}, {begun.state, steps + 1});
+    for (const Status& end : rest.ends) ASSERT_TRUE(end) << end.error().text();
+    EXPECT_EQ(rest.digests, all.digests) << steps;
+    ASSERT_EQ(rest.state.size(), all.state.size());
+    for (const NamedTensor& each : all.state) {
+      const auto found = std::find_if(rest.state.begin(), rest.state.end(),
+                                      [&](const NamedTensor& x) { return x.name == each.name; });
+      ASSERT_NE(found, rest.state.end()) << each.name;
+      EXPECT_EQ(found->bytes, each.bytes) << steps << " " << each.name;
     }
   }
 }
+// A test for each way: all of them take minutes under a sanitizer.
+INSTANTIATE_TEST_SUITE_P(Ways, LocalStepsGoOn, ::testing::ValuesIn(all_local_ways()),
+                         [](const auto& way) { return std::to_string(way.index); });
 
 TEST(Exchange, WhoLosesAReplicaSaysSo) {
   const plan::Plan plan = plan_of({.stages = 2, .microbatches = 2, .steps = 50});
