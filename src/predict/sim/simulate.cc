@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/parallel.h"
+#include "predict/sim/equal_pipelines.h"
 #include "predict/sim/interpret.h"
 #include "spec/plan/plan_file.h"
 #include "spec/schedule/exchange_graph.h"
@@ -235,43 +237,96 @@ int64_t iterations_of(const plan::Plan& plan, int64_t wanted) {
   return std::max({wanted, kOverlappingMin, turns * cycle + 2});
 }
 
-}  // namespace
+struct Played {
+  schedule::Schedule schedule;
+  int64_t iterations = 0;
+  graph::Graphs graphs;
+  Execution execution;
+};
 
-Result<Simulation> simulate(const plan::Plan& plan, const Options& options) {
+// All pipelines, or one of each kind.
+Result<Played> play(const plan::Plan& plan, const Options& options, bool all) {
   TRY(during(plan::validate(plan), "checking the Plan"));
   if (options.iterations < 1) {
     return unusable(fmt::format("iterations = {}: must be at least 1", options.iterations));
   }
-  const int64_t iterations = iterations_of(plan, options.iterations);
-  TRY(check_numbers(plan, iterations));
-  const schedule::Schedule schedule = TRY(schedule::build(plan));
-  const graph::Graphs once = schedule::to_graph(plan, schedule);
+  Played out;
+  out.iterations = iterations_of(plan, options.iterations);
+  TRY(check_numbers(plan, out.iterations));
+  out.schedule = TRY(schedule::build(plan));
+  const graph::Graphs once =
+      all ? schedule::to_graph(plan, out.schedule)
+          : schedule::to_graph(plan, out.schedule, one_of_each_kind(plan, channels_of(plan)));
   size_t nodes = 0;
   for (const graph::Graph& graph : once) nodes += graph.nodes.size();
-  if (static_cast<double>(nodes) * static_cast<double>(iterations) >
+  if (static_cast<double>(nodes) * static_cast<double>(out.iterations) >
       static_cast<double>(schedule::kActionsMax)) {
-    return unusable(
-        fmt::format("iterations = {}: {} actions each are too many to simulate", iterations, nodes),
-        "fewer iterations");
+    return unusable(fmt::format("iterations = {}: {} actions each are too many to simulate",
+                                out.iterations, nodes),
+                    "fewer iterations");
   }
   const schedule::detail::OuterCalendar calendar(plan);
-  const graph::Graphs graphs =
-      repeat(once, iterations, [&](const graph::Node& node, int64_t iteration) {
-        return calendar.leaves_out(node, iteration);
-      });
-  const Execution execution = interpret(graphs, channels_of(plan, schedule, graphs));
+  out.graphs = repeat(once, out.iterations, [&](const graph::Node& node, int64_t iteration) {
+    return calendar.leaves_out(node, iteration);
+  });
+  out.execution = interpret(out.graphs, channels_of(plan, out.schedule, out.graphs));
+  return out;
+}
 
+SimDuration median_of(const trace::Trace& trace) {
+  return trace::median_iteration(trace::iteration_times(trace));
+}
+
+}  // namespace
+
+Result<Simulation> simulate(const plan::Plan& plan, const Options& options) {
+  const Played played = TRY(play(plan, options, true));
   Simulation out;
-  out.trace.header = header_of(plan, execution);
-  out.trace.intervals = intervals_of(plan, graphs, execution, static_cast<size_t>(iterations));
+  out.trace.header = header_of(plan, played.execution);
+  out.trace.intervals =
+      intervals_of(plan, played.graphs, played.execution, static_cast<size_t>(played.iterations));
   trace::normalize(out.trace);
   out.breakdown = trace::breakdown(out.trace);
-  out.iteration = trace::median_iteration(trace::iteration_times(out.trace));
-  out.iterations = iterations;
-  out.events = execution.events;
-  out.fingerprint = execution.fingerprint;
-  out.peak_memory = schedule::peak_memory(plan, schedule);
+  out.iteration = median_of(out.trace);
+  out.iterations = played.iterations;
+  out.events = played.execution.events;
+  out.fingerprint = played.execution.fingerprint;
+  out.peak_memory = schedule::peak_memory(plan, played.schedule);
   return out;
+}
+
+Result<SimDuration> iteration_time(const plan::Plan& plan) {
+  const Played played = TRY(play(plan, {}, false));
+  trace::Trace trace;
+  trace.header.overlaps = plan.exchange_overlaps();
+  trace.header.cycle = schedule::cycle_of(plan);
+  trace.intervals =
+      intervals_of(plan, played.graphs, played.execution, static_cast<size_t>(played.iterations));
+  return median_of(trace);
+}
+
+double passes_to_simulate(const plan::Plan& plan) {
+  double passes = 0;
+  for (const int32_t replica : one_of_each_kind(plan, channels_of(plan)))
+    passes += static_cast<double>(plan.microbatches_of(replica));
+  return passes * static_cast<double>(plan.stages.size()) *
+         static_cast<double>(iterations_of(plan, 1));
+}
+
+std::vector<std::optional<Seconds>> iterations_within(
+    Seconds at_most, std::span<const std::optional<plan::Plan>> plans, int threads) {
+  size_t count = 0;
+  double passes = 0;
+  for (; count < plans.size(); ++count) {
+    if (plans[count]) passes += passes_to_simulate(*plans[count]);
+    if (passes > at_most.value * kPassesPerSecond) break;
+  }
+  std::vector<std::optional<Seconds>> times(plans.size());
+  parallel_for(count, threads, [&](size_t i) {
+    if (!plans[i]) return;
+    if (const auto iteration = iteration_time(*plans[i])) times[i] = seconds(*iteration);
+  });
+  return times;
 }
 
 }  // namespace tombolo::sim

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -169,5 +170,9 @@ Status check_memory(const plan::Plan& plan, const Schedule& schedule);
 // sends carry plan.boundary bytes. Control dependencies keep the order of computations; node names
 // are actions. A pair is two nodes: the side that ends first, and what is left of the other.
 graph::Graphs to_graph(const plan::Plan& plan, const Schedule& schedule);
+// Of these pipelines alone, ascending: the other ranks' Graphs are empty, and collectives have those
+// ranks that are left. Not of pipelines that send one another gradients.
+graph::Graphs to_graph(const plan::Plan& plan, const Schedule& schedule,
+                       std::span<const int32_t> replicas);
 
 }  // namespace tombolo::schedule

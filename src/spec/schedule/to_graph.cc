@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "base/check.h"
 #include "spec/schedule/exchange_graph.h"
@@ -140,10 +141,12 @@ class RankGraph {
  public:
   // `exchanges`: by stage; of those whose gradients go by messages.
   RankGraph(const plan::Plan& plan, const Schedule& schedule, const PipelineShape& shape,
-            int32_t rank, const std::map<int32_t, detail::StageExchange>& exchanges)
+            int32_t rank, const std::map<int32_t, detail::StageExchange>& exchanges,
+            std::span<const int32_t> replicas)
       : plan_(plan),
         shape_(shape),
         exchanges_(exchanges),
+        replicas_(replicas),
         actions_(schedule.ranks[static_cast<size_t>(rank)]),
         pairs_(schedule.pairs.empty() ? std::vector<Pair>{}
                                       : schedule.pairs[static_cast<size_t>(rank)]),
@@ -278,7 +281,10 @@ class RankGraph {
     node.type = NodeType::kCollective;
     node.duration = duration_of(plan_, action);
     node.comm_size = std::llround(plan_.stages[action.stage].gradients.value);
-    node.comm_group = plan_.replicas_of(action.stage);
+    const std::vector<int32_t> all = plan_.replicas_of(action.stage);
+    for (const int32_t replica : replicas_) {
+      node.comm_group.push_back(all[static_cast<size_t>(replica)]);
+    }
     node.comm_tag = action.stage / shape_.positions();
     order_.sum(node, hidden_, graph_.nodes);
     file(action, std::move(node));
@@ -408,6 +414,7 @@ class RankGraph {
   const plan::Plan& plan_;
   const PipelineShape& shape_;
   const std::map<int32_t, detail::StageExchange>& exchanges_;
+  const std::span<const int32_t> replicas_;
   const RankActions& actions_;
   const std::vector<Pair> pairs_;
   const SimDuration release_;
@@ -424,13 +431,24 @@ class RankGraph {
 }  // namespace
 
 graph::Graphs to_graph(const plan::Plan& plan, const Schedule& schedule) {
+  std::vector<int32_t> all(static_cast<size_t>(plan.replicas()));
+  std::iota(all.begin(), all.end(), 0);
+  return to_graph(plan, schedule, all);
+}
+
+graph::Graphs to_graph(const plan::Plan& plan, const Schedule& schedule,
+                       std::span<const int32_t> replicas) {
   CHECK(schedule.ranks.size() == plan.ranks.size(), "a schedule for {} ranks, a Plan of {}",
         schedule.ranks.size(), plan.ranks.size());
   const PipelineShape shape = shape_of(plan);
   const std::map<int32_t, detail::StageExchange> exchanges = detail::exchanges_of(plan);
+  CHECK(exchanges.empty() || std::ssize(replicas) == shape.replicas,
+        "{} of {} pipelines, which send one another gradients", replicas.size(), shape.replicas);
   graph::Graphs graphs;
   for (int32_t rank = 0; rank < std::ssize(schedule.ranks); ++rank) {
-    graphs.push_back(RankGraph(plan, schedule, shape, rank, exchanges).build());
+    graphs.push_back({rank, {}});
+    if (!std::binary_search(replicas.begin(), replicas.end(), rank % shape.replicas)) continue;
+    graphs.back() = RankGraph(plan, schedule, shape, rank, exchanges, replicas).build();
   }
   return graphs;
 }
