@@ -82,10 +82,10 @@ int main(int argc, char** argv) {
   fmt::print(
       "{{\"bench\": \"mixed\", \"objective\": \"{}\", \"threads\": {}, \"cpu_s\": {:.3g}, "
       "\"wall_s\": {:.3g}, \"settings\": {}, \"settings_cut\": {}, \"evaluated\": {}, "
-      "\"feasible\": {}, \"iteration_s\": {:.4f}, \"played_s\": {:.4f}, \"cost_usd\": {:.4f}, "
+      "\"feasible\": {}, \"iteration_s\": {:.4f}, \"cost_usd\": {:.4f}, "
       "\"devices\": {}, \"data\": {}, \"micro_batch\": {}, \"stages\": \"{}\"}}\n",
       cost ? "cost" : "time", threads, cpu, elapsed, found->settings, found->settings_cut,
-      found->evaluated, found->feasible, best.time.iteration.value, best.time.played.value,
+      found->evaluated, found->feasible, best.time.iteration.value,
       best.cost().value_or(Dollars{}).value, best.devices, best.data, best.micro_batch,
       stages_text(best));
   return 0;

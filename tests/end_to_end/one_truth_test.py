@@ -70,17 +70,21 @@ class OneTruth(Case):
         return printed
 
     def same_figures(self, printed, file):
+        """The closed form of `plan` is that of `estimate`, and what it simulated is what `simulate` says."""
         estimated = self.json("estimate", file)
-        self.assertAlmostEqual(estimated["iteration_s"] / printed["iteration_s"], 1, places=9)
+        self.assertAlmostEqual(estimated["iteration_s"] / printed["closed_form_s"], 1, places=9)
+        self.assertEqual(estimated["simulated_s"], printed["simulated_s"])
+        self.assertEqual(printed["iteration_s"], printed["simulated_s"])
         self.assertAlmostEqual(estimated["memory"]["total_bytes"] / printed["memory_bytes"], 1, places=9)
-        self.assertAlmostEqual(estimated["cost_usd"] / printed["cost_usd"], 1, places=9)
-        self.assertAlmostEqual(estimated["mfu"] / printed["mfu"], 1, places=9)
+        longer = printed["iteration_s"] / estimated["iteration_s"]
+        egress = estimated.get("egress_usd") or 0
+        self.assertAlmostEqual(((estimated["cost_usd"] - egress) * longer + egress) / printed["cost_usd"], 1, places=9)
+        self.assertAlmostEqual(estimated["mfu"] / longer / printed["mfu"], 1, places=9)
         self.assertEqual(estimated["devices"], printed["devices"])
         self.assertTrue(estimated["memory"]["fits"])
         swept = self.json("sweep", file, "--ask", "estimate", "--vary", "run.seed=1")["rows"][0]
-        for column, key in (("iteration_s", "iteration_s"), ("cost_usd", "cost_usd"), ("mfu", "mfu"),
-                            ("devices", "devices")):
-            self.assertAlmostEqual(swept[column] / printed[key], 1, places=9)
+        for key in "iteration_s", "cost_usd", "mfu", "devices":
+            self.assertAlmostEqual(swept[key] / estimated[key], 1, places=9)
         return estimated
 
     def check(self, job, network=False, exports=True, graphs=True):
@@ -92,6 +96,9 @@ class OneTruth(Case):
                 self.assertIn("predicted iteration", self.ok("estimate", file))
                 simulated = self.json("simulate", file, "--check")
                 self.assertEqual(simulated["violations"], [])
+                self.assertAlmostEqual(simulated["iteration_ns"] * 1e-9, printed["iteration_s"], places=9)
+                for ours, theirs in (("tokens_per_s", "throughput"), ("mfu", "mfu"), ("cost_usd", "cost_usd")):
+                    self.assertAlmostEqual(simulated[ours] / printed[theirs], 1, places=9)
                 self.assertAlmostEqual(simulated["peak_memory_bytes"] / printed["memory_bytes"], 1, delta=0.01)
                 swept = self.json("sweep", file, "--vary", "run.seed=1")["rows"][0]
                 self.assertAlmostEqual(swept["iteration_s"] * 1e9, simulated["iteration_ns"], delta=1)
@@ -109,7 +116,8 @@ class OneTruth(Case):
         self.assertGreater(chosen["total_s"], 0)
         self.assertEqual(self.json("sweep", "plan.json", "--ask", "select", "--vary", "run.seed=1")["ok"], 1)
         again = self.json("sweep", "plan.json", "--ask", "plan", "--vary", "run.seed=1")["rows"][0]
-        self.assertLessEqual(again["iteration_s"], printed["iteration_s"] * (1 + 1e-9))
+        # It has more to choose from; but it simulates the closed form's winner alone.
+        self.assertLessEqual(again["iteration_s"], printed["iteration_s"] * 1.1)
         self.refused(2, ["plan.json: a Plan has decided its parallelism", "tombolo estimate plan.json"], "plan",
                      "plan.json")
         return printed, estimated, several
@@ -165,7 +173,6 @@ class OneTruth(Case):
         self.assertEqual(len({row["datacenter"] for row in printed["placement"]}), 2)
         self.assertEqual(estimated["placement"], printed["placement"])
         self.assertEqual(estimated["parts"], printed["parts"])
-        self.assertEqual(estimated["played_s"], printed["played_s"])
         self.assertIn("there", self.ok("estimate", "plan.json"))
         # Bytes that cross the WAN are those that are paid for.
         wan = self.json("traffic", "plan.json")["by_kind"]["pipeline"]["by_reach"]["other_datacenter"]["bytes"]

@@ -4,6 +4,7 @@
 #include "base/random.h"
 #include "predict/cost/mixed_pipeline.h"
 #include "predict/sim/simulate.h"
+#include "support/played_pipeline.h"
 #include "support/toy_plan.h"
 
 namespace tombolo {

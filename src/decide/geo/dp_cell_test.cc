@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "predict/cost/mixed_pipeline.h"
+#include "support/played_pipeline.h"
 
 namespace tombolo::geo {
 namespace {

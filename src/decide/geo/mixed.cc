@@ -196,6 +196,38 @@ MixedPlan plan_of(const plan::OpenJob& open, const MixedLaw& law, const MixedSpl
   return plan;
 }
 
+struct Finalist {
+  MixedPlan plan;
+  MixedSplit split;
+  std::optional<Seconds> simulated = {};
+};
+
+// What follows from the time, for the simulated one.
+void take_simulated(search::Objective objective, Finalist& finalist) {
+  MixedPlan& plan = finalist.plan;
+  if (!finalist.simulated) return;
+  plan.simulated = finalist.simulated;
+  const double longer = *plan.simulated / plan.time.iteration;
+  if (plan.price) plan.price = *plan.price * longer;
+  plan.tokens_per_second /= longer;
+  plan.mfu /= longer;
+  const bool by_cost = objective == search::Objective::kCost && plan.cost();
+  plan.score = by_cost ? plan.cost()->value : plan.simulated->value;
+}
+
+search::FinalCounts hold_finals_of(const MixedTask& task, std::vector<Finalist>& finalists) {
+  std::vector<plan::Job> jobs;
+  for (const Finalist& each : finalists) jobs.push_back(with_plan(task.open.job, each.plan));
+  const auto times = search::simulate_finals(task.options.finals, jobs, task.options.threads);
+  for (size_t i = 0; i < times.size(); ++i) {
+    finalists[i].simulated = times[i];
+    take_simulated(task.options.objective, finalists[i]);
+  }
+  return search::hold_finals(
+      times, finalists, [](const Finalist& each) { return each.plan.time.iteration; },
+      [](const Finalist& a, const Finalist& b) { return a.plan.score < b.plan.score; });
+}
+
 // The settings by their bounds, most promising first.
 std::vector<std::pair<double, size_t>> by_promise(const MixedTask& task,
                                                   const std::vector<MixedSetting>& settings) {
@@ -239,10 +271,11 @@ Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedOptions& 
 }
 
 Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedLaw& law,
-                                 const MixedOptions& options) {
-  CHECK(options.top >= 1 && options.threads >= 1, "top {}, threads {}", options.top,
-        options.threads);
-  TRY(check_job(open, options));
+                                 const MixedOptions& asked) {
+  CHECK(asked.top >= 1 && asked.threads >= 1, "top {}, threads {}", asked.top, asked.threads);
+  TRY(check_job(open, asked));
+  MixedOptions options = asked;
+  options.top = asked.finals.searched(asked.top);
   const MixedTask task{open, law, options};
   const std::vector<MixedSetting> settings = settings_of(open);
   if (settings.empty()) {
@@ -257,7 +290,7 @@ Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedLaw& law,
   result.settings = static_cast<int64_t>(settings.size());
   MixedWhyNotBook book(task, settings);
   std::vector<MixedSplit> top;
-  const auto limit = static_cast<size_t>(std::max(1, options.top));
+  const auto limit = static_cast<size_t>(options.top);
   size_t wave = 1;
   for (size_t begin = 0; begin < promises.size();) {
     const double bar =
@@ -290,8 +323,13 @@ Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedLaw& law,
     wave = std::min(kWaveMax, wave * 2);
   }
   if (top.empty()) return fail(book.infeasible());
-  for (const MixedSplit& split : top) result.top.push_back(plan_of(open, law, split));
-  result.why_not = book.why_not(top.front());
+  std::vector<Finalist> finalists;
+  for (const MixedSplit& split : top) finalists.push_back({plan_of(open, law, split), split});
+  result.finals = hold_finals_of(task, finalists);
+  result.why_not = book.why_not(finalists.front().split);
+  for (size_t i = 0; i < finalists.size() && i < static_cast<size_t>(asked.top); ++i) {
+    result.top.push_back(std::move(finalists[i].plan));
+  }
   result.notes = open.job.notes;
   if (const auto asked = open.job.parallelism.schedule; asked != layout::default_schedule(1)) {
     result.notes.push_back(search::note_on_schedule(asked, "1F1B alone over several datacenters"));

@@ -36,6 +36,7 @@
 
 #include "base/result.h"
 #include "decide/geo/mixed_law.h"
+#include "decide/search/finals.h"
 #include "decide/search/search.h"
 #include "predict/cost/stage_laws.h"
 #include "spec/plan/open_job.h"
@@ -54,7 +55,8 @@ struct MixedPlan {
   model::Recompute recompute = model::Recompute::kNone;
   bool sequence_parallel = false;  // where tensor > 1
 
-  cost::MixedIteration time;
+  cost::MixedIteration time;         // the closed form
+  std::optional<Seconds> simulated;  // what counts where it is known (decide/search/finals.h)
   int64_t devices = 0;
   double tokens_per_second = 0;
   double mfu = 0;  // operations of the model / (peak of the devices in use x iteration)
@@ -63,6 +65,7 @@ struct MixedPlan {
   Dollars egress;                                          // of WAN traffic, for one iteration
   double score = std::numeric_limits<double>::infinity();  // the objective; smaller is better
 
+  Seconds iteration() const { return simulated.value_or(time.iteration); }
   std::optional<Dollars> cost() const { return price ? std::optional(*price + egress) : price; }
 };
 
@@ -84,6 +87,7 @@ struct MixedOptions {
   int top = 5;
   int threads = 1;
   bool prune = true;  // without, bounds cut nothing
+  search::Finals finals;
 };
 
 struct MixedResult {
@@ -93,6 +97,7 @@ struct MixedResult {
   int64_t evaluated = 0;       // stages per datacenter for which layers and memory were worked out
   int64_t feasible = 0;        // of these, with a plan better than those before
   std::vector<MixedWhyNot> why_not;
+  search::FinalCounts finals;
   std::vector<std::string> notes;
 };
 

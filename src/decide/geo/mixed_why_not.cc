@@ -137,11 +137,16 @@ std::vector<MixedWhyNot> MixedWhyNotBook::why_not(const MixedSplit& best) const 
     const MixedOutlook& o = family.outlook;
     MixedWhyNot why{.axis = family.name.axis, .value = family.name.value, .reason = {}};
     why.score = std::min(o.found, o.cut);
-    why.reason =
-        why.score == kInfinity
-            ? miss(family)
-            : fmt::format("{}{}, {:.1f} % more", o.cut < o.found ? "at least " : "",
-                          score_text(objective, why.score), 100 * (why.score / best.score - 1));
+    const double more = 100 * (why.score / best.score - 1);
+    if (why.score == kInfinity) {
+      why.reason = miss(family);
+    } else if (more < 0) {  // what the closed form puts first was simulated, and took longer
+      why.reason = fmt::format("{} by the closed form, {:.1f} % less; no less when simulated",
+                               score_text(objective, why.score), -more);
+    } else {
+      why.reason = fmt::format("{}{}, {:.1f} % more", o.cut < o.found ? "at least " : "",
+                               score_text(objective, why.score), more);
+    }
     out.push_back(std::move(why));
   }
   // Axis by axis, numbers as numbers.

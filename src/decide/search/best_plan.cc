@@ -10,7 +10,7 @@ using cost::Configuration;
 SearchOptions search_options(const plan::OpenJob& open, const BestPlanOptions& options) {
   const cluster::Datacenter& datacenter = open.job.cluster.datacenters[0];
   return {.objective = options.objective,
-          .top = options.top,
+          .top = options.finals.searched(options.top),
           .threads = options.threads,
           .prune = options.prune,
           .memory = datacenter.device.memory,
@@ -24,10 +24,36 @@ RankedPlan ranked(const plan::OpenJob& open, const Pricer& pricer, const Candida
   plan.candidate = candidate;
   plan.job = with_configuration(open.job, c);
   plan.parts = pricer.parts(c);
-  plan.tokens_per_second =
-      static_cast<double>(c.global_batch * open.job.model->sequence) / candidate.time.value;
   plan.idle_devices = open.job.cluster.devices() - c.devices();
   return plan;
+}
+
+// Those that were found, as far as they can be simulated by what the simulator says.
+FinalCounts hold_finals_of(const SearchOptions& how, const BestPlanOptions& options,
+                           std::vector<RankedPlan>& plans) {
+  if (options.law != cost::Law::kTombolo || options.finals.candidates == 0) return {};
+  std::vector<plan::Job> jobs;
+  for (const RankedPlan& plan : plans) jobs.push_back(plan.job);
+  const auto score = [&](const RankedPlan& plan) {
+    return score_of(how, plan.candidate.configuration, plan.iteration());
+  };
+  return hold_finals(
+      simulate_finals(options.finals, jobs, options.threads), plans,
+      [](const RankedPlan& plan) { return plan.candidate.time; },
+      [&](const RankedPlan& a, const RankedPlan& b) { return score(a) < score(b); });
+}
+
+// What is shown of a plan beside its time.
+Result<estimate::Estimate> describe(const BestPlanOptions& options, bool with_band,
+                                    RankedPlan& plan) {
+  estimate::Estimate detail = TRY(estimate::estimate(plan.job, options.law, with_band));
+  const double longer = plan.iteration() / plan.candidate.time;
+  plan.tokens_per_second =
+      real(plan.candidate.configuration.global_batch * plan.job.model->sequence) /
+      plan.iteration().value;
+  plan.mfu = detail.mfu / longer;
+  if (detail.price) plan.price = *detail.price * longer;
+  return detail;
 }
 
 // The next degree of tensor parallelism beyond a space that ends at the domain.
@@ -146,19 +172,27 @@ Result<BestPlan> best_plan(const plan::OpenJob& open, const BestPlanOptions& opt
   if (result.top.empty()) return nothing_fits(open, options, space, result.closest);
 
   for (const Candidate& candidate : result.top) {
-    RankedPlan plan = ranked(open, *pricer, candidate);
-    const bool first = found.top.empty();
-    const estimate::Estimate detail =
-        TRY(estimate::estimate(plan.job, options.law, options.with_band && first));
-    plan.mfu = detail.mfu;
-    plan.price = detail.price;
-    if (first) {
-      found.band = detail.band;
-      found.notes.insert(found.notes.begin(), detail.notes.begin(), detail.notes.end());
-    }
-    found.top.push_back(std::move(plan));
+    found.top.push_back(ranked(open, *pricer, candidate));
   }
-  found.why_not = why_not(space, *pricer, how, result, tensor_beyond(open, options, space));
+  found.finals = hold_finals_of(how, options, found.top);
+  std::vector<Candidate> simulated;
+  for (const RankedPlan& plan : found.top) {
+    if (!plan.simulated) continue;
+    simulated.push_back(plan.candidate);
+    simulated.back().time = *plan.simulated;
+    simulated.back().score = score_of(how, plan.candidate.configuration, *plan.simulated);
+  }
+  found.why_not = why_not(space, *pricer, how, result.families,
+                          {found.top.front().candidate, std::move(simulated)},
+                          tensor_beyond(open, options, space));
+  found.top.resize(std::min(found.top.size(), static_cast<size_t>(options.top)));
+  for (RankedPlan& plan : found.top) {
+    const bool first = &plan == &found.top.front();
+    const estimate::Estimate detail = TRY(describe(options, options.with_band && first, plan));
+    if (!first) continue;
+    found.band = detail.band;
+    found.notes.insert(found.notes.begin(), detail.notes.begin(), detail.notes.end());
+  }
   found.counts = result.counts;
   found.memory_of_device = how.memory;
   found.limits = limits_text(options.limits, space.domain);

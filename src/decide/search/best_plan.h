@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "decide/search/finals.h"
 #include "decide/search/search.h"
 #include "decide/search/space.h"
 #include "decide/search/why_not.h"
@@ -32,24 +33,31 @@ struct BestPlanOptions {
   int threads = 1;
   bool prune = true;
   bool with_band = true;  // of published runs like the best
+  Finals finals;          // of the law tombolo; the others have no Plans of their own
   SpaceLimits limits;
   std::function<void(int64_t done, int64_t all)> progress;  // SearchOptions
 };
 
 struct RankedPlan {
-  Candidate candidate;
+  Candidate candidate;  // by the closed form, as the parts
+  std::optional<Seconds> simulated;
   plan::Job job;
   std::vector<std::pair<std::string, Seconds>> parts;
   double tokens_per_second = 0;
   double mfu = 0;                // operations of the model over peak x devices x time
   std::optional<Dollars> price;  // of an iteration, the devices in use; the cluster may name none
   int64_t idle_devices = 0;
+
+  Seconds iteration() const {
+    return simulated.value_or(candidate.time);
+  }  // what the others follow
 };
 
 struct BestPlan {
   std::vector<RankedPlan> top;  // best first, never empty
   std::vector<WhyNot> why_not;
   SearchCounts counts;
+  FinalCounts finals;
   Bytes memory_of_device;
   std::string limits;                        // of the space, one sentence
   std::optional<published::ErrorBand> band;  // of the best

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 
+#include "predict/cost/price_plan.h"
+#include "predict/sim/simulate.h"
+
 namespace tombolo::search {
 namespace {
 
@@ -66,6 +69,54 @@ TEST(BestPlan, AgreesWithTheEstimateOfWhatItFound) {
       EXPECT_DOUBLE_EQ(again.memory.total().value, plan.candidate.memory.value);
     }
   }
+}
+
+// The closed form puts first what the simulator, which knows more, may put behind others.
+TEST(BestPlan, RanksItsFinalistsByWhatTheSimulatorSays) {
+  plan::OpenJob open = open_job(2, "", "pipeline = 4\nvirtual_stages = 1");
+  open.job.model->layers = 30;
+  const BestPlan plain = *best_plan(open, {.top = 16, .with_band = false});
+  EXPECT_EQ(plain.finals.of, 0);
+  const BestPlan found = *best_plan(
+      open, {.top = 3, .with_band = false, .finals = {.candidates = 16, .at_most = Seconds{1e3}}});
+  ASSERT_EQ(found.top.size(), 3u);
+  EXPECT_EQ(found.finals.simulated, 16);
+  EXPECT_EQ(found.finals.of, 16);
+  Seconds least{1e9};
+  int apart = 0;
+  for (const RankedPlan& plan : plain.top) {
+    EXPECT_FALSE(plan.simulated);
+    const Seconds simulated = seconds(sim::simulate(*cost::make_plan(plan.job))->iteration);
+    least = std::min(least, simulated);
+    apart += std::abs(simulated / plan.candidate.time - 1) > kApart;
+  }
+  EXPECT_EQ(found.finals.apart, apart);
+  EXPECT_EQ(found.top[0].iteration(), least);
+  for (size_t i = 0; i < 3; ++i) {
+    const RankedPlan& plan = found.top[i];
+    ASSERT_TRUE(plan.simulated);
+    if (i > 0) {
+      EXPECT_GE(plan.iteration(), found.top[i - 1].iteration());
+    }
+    EXPECT_EQ(*plan.simulated, seconds(sim::simulate(*cost::make_plan(plan.job))->iteration));
+    const estimate::Estimate closed = *estimate::estimate(plan.job, cost::Law::kTombolo);
+    EXPECT_DOUBLE_EQ(closed.iteration.value, plan.candidate.time.value);
+    EXPECT_DOUBLE_EQ(plan.mfu * plan.simulated->value, closed.mfu * closed.iteration.value);
+    EXPECT_NEAR(plan.price->value / closed.price->value, *plan.simulated / closed.iteration, 1e-12);
+  }
+}
+
+TEST(BestPlan, SimulatesNoMoreFinalistsThanFitIntoTheTime) {
+  const plan::OpenJob open = open_job(2, "", "pipeline = 4");
+  const auto simulated = [&](Seconds at_most) {
+    return best_plan(open, {.with_band = false, .finals = {.candidates = 16, .at_most = at_most}})
+        ->finals.simulated;
+  };
+  EXPECT_EQ(simulated(Seconds{1e-6}), 0);
+  const int64_t some = simulated(Seconds{0.01});
+  EXPECT_GT(some, 0);
+  EXPECT_LT(some, 16);
+  EXPECT_EQ(simulated(Seconds{1e3}), 16);
 }
 
 TEST(BestPlan, KeepsWhatTheJobFixes) {

@@ -280,8 +280,9 @@ TEST(WhyNotDeathTest, PartsAndAxesAreInOneOrder) {
   const ForgetfulPricer pricer;
   const SearchOptions options{.memory = 20_GB};
   const SearchResult result = search(small_space(), pricer, options);
-  EXPECT_DEATH(why_not(small_space(), pricer, options, result, std::nullopt),
-               "an iteration has 0 parts, and the best one 1");
+  EXPECT_DEATH(
+      why_not(small_space(), pricer, options, result.families, {result.top.front()}, std::nullopt),
+      "an iteration has 0 parts, and the best one 1");
   EXPECT_DEATH(short_list({{.axis = Axis::kData}, {.axis = Axis::kTensor}}),
                "2 reasons do not stand axis by axis");
 }

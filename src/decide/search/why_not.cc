@@ -9,11 +9,12 @@ namespace {
 
 class Explainer {
  public:
-  Explainer(const Pricer& pricer, const SearchOptions& options, const Candidate& best)
+  Explainer(const Pricer& pricer, const SearchOptions& options, const Preferred& preferred)
       : pricer_(pricer),
         options_(options),
-        best_(best),
-        best_parts_(pricer.parts(best.configuration)) {}
+        preferred_(preferred),
+        best_(preferred.best),
+        best_parts_(pricer.parts(best_.configuration)) {}
 
   WhyNot explain(Axis axis, int64_t value, const std::optional<Candidate>& family_best,
                  const Candidate& nearest) const {
@@ -27,19 +28,31 @@ class Explainer {
       return why;
     }
     const bool cost = options_.objective == Objective::kCost;
-    if (nearest.score == best_.score) {
+    const Candidate* played = simulated(nearest);
+    const Candidate* best_played = played ? simulated(best_) : nullptr;
+    if (best_played) why.nearest = *played;
+    const Candidate& best = best_played ? *best_played : best_;
+    if (why.nearest.score == best.score) {
       why.obstacle = Obstacle::kEqual;
-      why.text = "as good: " + score_text(best_);
+      why.text = "as good: " + score_text(best);
       return why;
     }
     why.obstacle = cost ? Obstacle::kCostlier : Obstacle::kSlower;
     find_part(why);
-    why.text = fmt::format("{} against {}", score_text(nearest), score_text(best_));
+    why.text = fmt::format("{} against {}", score_text(why.nearest), score_text(best));
+    if (!best_played && !preferred_.simulated.empty()) why.text += " by the closed form";
     if (why.more > 0) why.text += fmt::format(", +{} {}", amount_text(why.more), why.part);
     return why;
   }
 
  private:
+  const Candidate* simulated(const Candidate& candidate) const {
+    for (const Candidate& each : preferred_.simulated) {
+      if (each.configuration == candidate.configuration) return &each;
+    }
+    return nullptr;
+  }
+
   // A score, or a part of one.
   std::string amount_text(double amount) const {
     if (options_.objective != Objective::kCost) return brief(Seconds{amount});
@@ -68,6 +81,7 @@ class Explainer {
 
   const Pricer& pricer_;
   const SearchOptions& options_;
+  const Preferred& preferred_;
   const Candidate& best_;
   const std::vector<std::pair<std::string, Seconds>> best_parts_;
 };
@@ -85,11 +99,10 @@ std::string family_text(Axis axis, int64_t value) {
 }
 
 std::vector<WhyNot> why_not(const SearchSpace& space, const Pricer& pricer,
-                            const SearchOptions& options, const SearchResult& result,
-                            std::optional<int64_t> beyond) {
-  CHECK(!result.top.empty(), "nothing was found, so nothing was preferred");
-  const Candidate& best = result.top.front();
-  const Explainer explainer(pricer, options, best);
+                            const SearchOptions& options, const std::vector<Family>& families,
+                            const Preferred& preferred, std::optional<int64_t> beyond) {
+  const Candidate& best = preferred.best;
+  const Explainer explainer(pricer, options, preferred);
   std::vector<WhyNot> all;
   const auto examine_beyond = [&] {
     SearchOptions one = options;
@@ -105,7 +118,7 @@ std::vector<WhyNot> why_not(const SearchSpace& space, const Pricer& pricer,
     why.text = fmt::format("leaves the scale-up domain of {}: {}", space.domain, why.text);
     all.push_back(std::move(why));
   };
-  for (const Family& family : result.families) {
+  for (const Family& family : families) {
     if (value_on(best.configuration, family.axis) == family.value) continue;
     if (!family.best && !family.closest) continue;
     all.push_back(explainer.explain(family.axis, family.value, family.best,

@@ -7,7 +7,8 @@
 //   zero = 3: 12.3 s against 9.8 s, +2.1 s gradients
 //
 // The best of a family is exact: the search keeps it (search.h). "+" names the part of the
-// iteration that grows most from the best configuration to the best of the family.
+// iteration that grows most from the best configuration to the best of the family. Where both were
+// simulated (finals.h) the figures are the simulator's, and otherwise the closed form's of both.
 #pragma once
 
 #include <optional>
@@ -37,15 +38,22 @@ struct WhyNot {
   std::string text;            // one line
 };
 
+// What was preferred: the best, by the closed form, and all that were simulated, as the simulator has
+// them. The closed form puts none that was not simulated before it.
+struct Preferred {
+  Candidate best;
+  std::vector<Candidate> simulated = {};
+};
+
 // "tensor = 4", "recompute = none", "sequence_parallel = false".
 std::string family_text(Axis axis, int64_t value);
 
 // In the order of axes and values; families that no configuration belongs to are left out.
-// CHECKs that the search found something. With a tensor axis that ends at the domain, the next
-// degree beyond it is examined too, if `beyond` names one.
+// With a tensor axis that ends at the domain, the next degree beyond it is examined too, if `beyond`
+// names one.
 std::vector<WhyNot> why_not(const SearchSpace& space, const Pricer& pricer,
-                            const SearchOptions& options, const SearchResult& result,
-                            std::optional<int64_t> beyond);
+                            const SearchOptions& options, const std::vector<Family>& families,
+                            const Preferred& preferred, std::optional<int64_t> beyond);
 
 // The few that say most: of each axis the value that comes closest, and the plain one (1, none, 0).
 std::vector<WhyNot> short_list(const std::vector<WhyNot>& all);

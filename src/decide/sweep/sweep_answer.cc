@@ -160,12 +160,13 @@ Result<std::vector<Value>> answer_plan(const plan::OpenJob& open, const SweepQue
                                                               .objective = question.objective,
                                                               .top = 1,
                                                               .with_band = false,
+                                                              .finals = {.candidates = 1},
                                                               .limits = {},
                                                               .progress = {}}));
   const search::RankedPlan& best = found.top.front();
   const cost::Configuration& c = best.candidate.configuration;
   Figures f{.devices = c.devices(),
-            .iteration = best.candidate.time,
+            .iteration = best.iteration(),
             .sequences = open.job.training.global_batch,
             .tokens = open.job.model->sequence,
             .cost = best.price,
@@ -184,8 +185,8 @@ Result<std::vector<Value>> answer_mixed_plan(const plan::OpenJob& open,
                                 to_name(question.law)),
                     "--law tombolo");
   }
-  const geo::MixedResult found =
-      TRY(geo::search_mixed(open, {.objective = question.objective, .top = 1}));
+  const geo::MixedResult found = TRY(geo::search_mixed(
+      open, {.objective = question.objective, .top = 1, .finals = {.candidates = 1}}));
   const geo::MixedPlan& best = found.top.front();
   Bytes memory;
   Places places;
@@ -196,7 +197,7 @@ Result<std::vector<Value>> answer_mixed_plan(const plan::OpenJob& open,
     degrees.tensor = std::max(degrees.tensor, stage.tensor);
   }
   Figures f{.devices = best.devices,
-            .iteration = best.time.iteration,
+            .iteration = best.iteration(),
             .sequences = open.job.training.global_batch,
             .tokens = open.job.model->sequence,
             .cost = best.cost(),

@@ -54,16 +54,9 @@ struct MixedIteration {
   Seconds period;
   Seconds end;        // gradients and optimizer of the stage that takes longest over them
   Seconds iteration;  // round_trip + (microbatches - 1) period + end
-  Seconds played;     // the same with 1F1B played action by action
 };
-// ends[s]: of each stage, once per iteration. Playing is left out (zero) beyond some ten
-// milliseconds of work.
+// ends[s]: of each stage, once per iteration.
 MixedIteration mixed_iteration(std::span<const StagePass> stages, std::span<const Hop> hops,
                                std::span<const Seconds> ends, int64_t microbatches);
-
-// The same pipeline played action by action, with `transfer` exposed in full; what `tombolo
-// simulate` finds where flows do not share. Cost: O(stages x microbatches).
-Seconds play_one_forward_one_backward(std::span<const StagePass> stages, std::span<const Hop> hops,
-                                      int64_t microbatches);
 
 }  // namespace tombolo::cost

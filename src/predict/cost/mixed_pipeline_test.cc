@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "support/played_pipeline.h"
 
 namespace tombolo::cost {
 namespace {

@@ -95,7 +95,7 @@ struct PlanPrediction {
 // counted as 1F1B.
 //
 // `file` is for messages. Unusable: a Plan without a model; several stages per rank. Cost:
-// O(stages^2 + passes played).
+// O(stages^2).
 Result<PlanPrediction> predict_plan(const plan::Plan& plan, const std::string& file);
 
 }  // namespace tombolo::cost

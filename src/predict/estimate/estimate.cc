@@ -175,31 +175,6 @@ Status price_by_rail_only(const plan::Job& job, Estimate& e) {
   return {};
 }
 
-// 1F1B action by action, with what comes once per iteration as the closed form has it.
-std::optional<Seconds> play(const plan::Job& job, const cost::IterationLaw& law,
-                            const cost::Configuration& c, const cost::IterationTime& parts) {
-  constexpr int64_t kAtMost = 5'000'000;  // actions: some ten milliseconds
-  if (c.pipeline == 1 || c.virtual_stages > 1 || c.all_forwards_first()) return {};
-  if (c.microbatches() > kAtMost / c.pipeline) return {};
-  std::vector<cost::StagePass> stages;
-  int64_t first = 0;
-  for (int64_t stage = 0; stage < c.pipeline; ++stage) {
-    model::Slice slice = model::stage_slice(law.model(), c.pipeline, stage);
-    if (!job.parallelism.layers_per_stage.empty()) {
-      slice.first_layer = first;
-      slice.layers = job.parallelism.layers_per_stage[static_cast<size_t>(stage)];
-      first += slice.layers;
-    }
-    const cost::StagePrice price = law.stage(c, slice);
-    stages.push_back({price.forward, price.backward});
-  }
-  const Seconds transfer = law.transfer(c);
-  const std::vector<cost::Hop> hops(stages.size() - 1,
-                                    cost::Hop{.transfer = transfer, .exposed = transfer});
-  return cost::play_one_forward_one_backward(stages, hops, c.microbatches()) +
-         parts.data_communication + parts.optimizer + parts.overhead;
-}
-
 // What the law tombolo counts otherwise than the job has it.
 void note_schedule(const plan::Job& job, std::vector<std::string>& notes) {
   const layout::ScheduleKind schedule = job.parallelism.schedule;
@@ -241,7 +216,7 @@ Result<std::optional<Seconds>> play_exchange(const plan::Plan& plan) {
   if (exchange.mode == plan::ExchangeMode::kDense || !plan.exchanges_gradients()) {
     return std::nullopt;
   }
-  return std::optional(seconds(TRY(sim::simulate(plan)).iteration));
+  return std::optional(seconds(TRY(sim::iteration_time(plan))));
 }
 
 bool stands_apart(const plan::Job& job) {
@@ -256,10 +231,8 @@ Status price_stages_apart(const plan::Job& job, Estimate& e) {
   e.law_source =
       fmt::format("docs/laws/mixed_pipeline.md, over stage times by {}", to_name(plan.cost_source));
   e.iteration = predicted.time.iteration;
-  if (predicted.time.played > 0_s) e.played = predicted.time.played;
   if (const auto played = TRY(play_exchange(plan))) {
     e.iteration = *played;
-    e.played = played;
     e.exchange_played = true;
     e.law_source = fmt::format("played as tombolo simulate does, over stage times by {}",
                                to_name(plan.cost_source));
@@ -305,7 +278,6 @@ Status price_by_tombolo(const plan::Job& job, Estimate& e) {
   e.law_source = kTomboloSource;
   e.parts = predicted.time;
   e.iteration = predicted.time.total();
-  e.played = play(job, law, e.configuration, predicted.time);
   e.memory = predicted.memory;
   const Flops work = cost::model_flops(*job.model, job.training.global_batch);
   const Flops possible =
@@ -319,6 +291,14 @@ Status price_by_tombolo(const plan::Job& job, Estimate& e) {
 }
 
 }  // namespace
+
+std::optional<Seconds> simulate_within(Seconds at_most, const plan::Job& job) {
+  if (job.stage_times && !stands_apart(job)) return std::nullopt;  // the law leaves them out
+  Result<plan::Plan> plan = cost::make_plan(job);
+  if (!plan) return std::nullopt;
+  const std::optional<plan::Plan> plans[] = {*std::move(plan)};
+  return sim::iterations_within(at_most, plans, 1).front();
+}
 
 Result<Estimate> estimate(const plan::Job& job, cost::Law law, bool with_band) {
   if (!job.model) {

@@ -43,10 +43,6 @@ struct Estimate {
   // Of a pipeline over several datacenters or with unlike tensor degrees, which have no one layout.
   std::optional<cost::PlanPrediction> stages_apart;
   Seconds iteration;
-  // The same pipeline played action by action instead of the closed form: 1F1B of the law tombolo,
-  // without virtual stages. Nearer to the schedule where stages differ or transfers are slow. Of
-  // replicas apart whose [exchange] has no closed form it is the iteration itself.
-  std::optional<Seconds> played;
   bool exchange_played = false;  // by the simulator: no closed form is behind the iteration
   std::optional<published::ErrorBand> band;
   double mfu = 0;             // operations of the model / (peak x devices x iteration)
@@ -59,6 +55,11 @@ struct Estimate {
 
   bool fits() const { return memory.total() <= memory_of_device; }
 };
+
+// The iteration of a job as `tombolo simulate` plays it, nearer to the schedule than the closed form
+// where stages differ or transfers are slow; nothing where there is no Plan of it, or where a core
+// would take longer than `at_most` (sim::kPassesPerSecond).
+std::optional<Seconds> simulate_within(Seconds at_most, const plan::Job& job);
 
 // Unusable: a job without model, parallelism the law does not know, a batch that cannot be divided,
 // fewer layers than stages; with the law `rail-only` more datacenters than one. Takes microseconds, or

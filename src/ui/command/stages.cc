@@ -57,11 +57,8 @@ std::string way_text(const std::vector<PlacedStage>& stages) {
 }
 
 std::string time_text(const cost::MixedIteration& time) {
-  std::string text =
-      fmt::format("{} round trip, then {} a microbatch, then {} for gradients and optimizer",
-                  brief(time.round_trip), brief(time.period), brief(time.end));
-  if (time.played > 0_s) text += "; played action by action " + brief(time.played);
-  return text;
+  return fmt::format("{} round trip, then {} a microbatch, then {} for gradients and optimizer",
+                     brief(time.round_trip), brief(time.period), brief(time.end));
 }
 
 void print_stages(std::ostream& out, const std::vector<PlacedStage>& stages) {

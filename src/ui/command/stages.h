@@ -14,7 +14,7 @@ namespace tombolo::command {
 // A line for neighbours in one datacenter with one tensor degree.
 void print_stages(std::ostream& out, const std::vector<cost::PlacedStage>& stages);
 
-// "34 ms round trip, then 8 ms a microbatch, then 2 ms for gradients and optimizer; played ..."
+// "34 ms round trip, then 8 ms a microbatch, then 2 ms for gradients and optimizer"
 std::string time_text(const cost::MixedIteration& time);
 
 // "oregon 2, paris 1": stages along the pipeline.

@@ -24,11 +24,13 @@ struct PlanCommandOptions {
   std::string law = "tombolo";
   std::string objective = "time";  // time, cost or throughput
   int top = 5;
-  int threads = 0;           // 0: as many as the machine has
-  bool all_devices = false;  // none may stay idle
-  bool no_pruning = false;   // evaluate every configuration
-  std::string out;           // plan.json or job.toml of the best; empty: none
-  std::string export_to;     // megatron or torchtitan; empty: neither
+  double simulate_for =
+      search::Finals{}.at_most.value;  // seconds of a core; 0: nothing is simulated
+  int threads = 0;                     // 0: as many as the machine has
+  bool all_devices = false;            // none may stay idle
+  bool no_pruning = false;             // evaluate every configuration
+  std::string out;                     // plan.json or job.toml of the best; empty: none
+  std::string export_to;               // megatron or torchtitan; empty: neither
   bool json = false;
 };
 Status plan(const PlanCommandOptions& options, std::ostream& out);
@@ -70,9 +72,10 @@ struct MixedPlanOptions {
 
 // The Plan of a job with explicit parallelism that the simulator takes, memory included.
 Result<plan::Plan> simulatable(const plan::Job& job);
-// How long its iteration takes in the simulator; nothing where it cannot be played, or would take
-// longer than the search.
-std::optional<Seconds> simulated_time(const plan::Job& job);
+
+// "(simulated)", and the closed form where it differs by more than search::kApart.
+std::string time_source(const std::optional<Seconds>& simulated, Seconds closed_form);
+Value finals_json(const search::FinalCounts& counts);
 
 Status plan_mixed(const plan::OpenJob& open, const MixedPlanOptions& options, std::ostream& out);
 

@@ -23,8 +23,9 @@ std::string choice_text(const MixedPlan& plan) {
 }
 
 void print_best(std::ostream& out, const MixedPlan& best) {
-  out << fmt::format("predicted iteration: {}, {:.4g} tokens/s, MFU {:.1f} %\n",
-                     brief(best.time.iteration), best.tokens_per_second, 100 * best.mfu);
+  out << fmt::format("predicted iteration: {}{}, {:.4g} tokens/s, MFU {:.1f} %\n",
+                     brief(best.iteration()), time_source(best.simulated, best.time.iteration),
+                     best.tokens_per_second, 100 * best.mfu);
   out << fmt::format("  {}, {} stages, {} devices\n", choice_text(best), best.stages.size(),
                      best.devices);
   out << "  " << command::time_text(best.time) << "\n";
@@ -36,19 +37,17 @@ void print_best(std::ostream& out, const MixedPlan& best) {
 }
 
 void print_text(std::ostream& out, const plan::Job& job, const MixedResult& found,
-                const MixedPlanOptions& options, const std::optional<Seconds>& simulated,
-                double wall) {
+                const MixedPlanOptions& options, double wall) {
   out << fmt::format("{}: {} on up to {} devices in {} datacenters, objective {}\n", job.name,
                      job.model->name.empty() ? "model" : job.model->name, job.cluster.devices(),
                      job.cluster.datacenters.size(), to_name(options.search.objective));
   print_best(out, found.top.front());
-  if (simulated) out << fmt::format("  {} as tombolo simulate plays it\n", brief(*simulated));
   out << fmt::format("  {:>3}{:>11}{:>8}{:>10}{:>9}  {}\n", "", "iteration", "MFU", "cost",
                      "devices", "stages along the pipeline");
   for (size_t i = 0; i < found.top.size(); ++i) {
     const MixedPlan& plan = found.top[i];
     out << fmt::format("  {:>2}.{:>11}{:>6.1f} %{:>10}{:>9}  {}; {}\n", i + 1,
-                       brief(plan.time.iteration), 100 * plan.mfu,
+                       brief(plan.iteration()), 100 * plan.mfu,
                        plan.cost() ? brief(*plan.cost()) : "-", plan.devices,
                        command::way_text(plan.stages), choice_text(plan));
   }
@@ -62,6 +61,7 @@ void print_text(std::ostream& out, const plan::Job& job, const MixedResult& foun
   }
   out << fmt::format("{} settings in {:.2f} s, {} cut by a bound; layers split {} times\n",
                      found.settings, wall, found.settings_cut, found.evaluated);
+  if (found.finals.of > 0) out << "  " << search::finals_text(found.finals) << "\n";
   for (const std::string& note : found.notes) out << "  note: " << note << "\n";
 }
 
@@ -97,9 +97,10 @@ Value::Table plan_json(const plan::Job& job, const MixedPlan& plan) {
   Bytes most;
   for (const MixedStage& s : plan.stages) most = std::max(most, s.memory.total());
   return {{"parallelism", parallelism_json(plan)},
-          {"iteration_s", plan.time.iteration.value},
+          {"iteration_s", plan.iteration().value},
+          {"simulated_s", plan.simulated ? Value(plan.simulated->value) : Value()},
+          {"closed_form_s", plan.time.iteration.value},
           {"parts", command::parts_json(plan.time)},
-          {"played_s", plan.time.played.value},
           {"throughput", plan.tokens_per_second},
           {"mfu", plan.mfu},
           {"memory_bytes", most.value},
@@ -110,8 +111,7 @@ Value::Table plan_json(const plan::Job& job, const MixedPlan& plan) {
 }
 
 Value::Table to_json(const plan::Job& job, const MixedResult& found,
-                     const MixedPlanOptions& options, const std::optional<Seconds>& simulated,
-                     double wall) {
+                     const MixedPlanOptions& options, double wall) {
   Value::Array top, why_not, notes;
   for (const MixedPlan& plan : found.top) top.push_back(plan_json(job, plan));
   for (const geo::MixedWhyNot& why : found.why_not) {
@@ -123,7 +123,7 @@ Value::Table to_json(const plan::Job& job, const MixedResult& found,
           {"law", "tombolo"},
           {"objective", std::string(to_name(options.search.objective))},
           {"best", top.front()},
-          {"simulated_s", simulated ? Value(simulated->value) : Value()},
+          {"finalists", finals_json(found.finals)},
           {"top", top},
           {"why_not", why_not},
           {"settings", found.settings},
@@ -151,7 +151,7 @@ Result<std::string> write_artifact(const plan::Job& job, const MixedPlan& best,
   }
   const std::string comment =
       fmt::format("tombolo plan {} --objective {}\n{}, predicted iteration {}", options.job,
-                  to_name(options.search.objective), choice_text(best), brief(best.time.iteration));
+                  to_name(options.search.objective), choice_text(best), brief(best.iteration()));
   TRY(write_file(path, plan::to_toml_text(exact, path, comment)));
   return fmt::format("wrote {}: a job with this plan, for tombolo estimate, traffic and simulate",
                      path);
@@ -162,16 +162,14 @@ Result<std::string> write_artifact(const plan::Job& job, const MixedPlan& best,
 Status plan_mixed(const plan::OpenJob& open, const MixedPlanOptions& options, std::ostream& out) {
   const auto begin = std::chrono::steady_clock::now();
   const MixedResult found = TRY(geo::search_mixed(open, options.search));
-  const std::optional<Seconds> simulated =
-      simulated_time(geo::with_plan(open.job, found.top.front()));
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   std::string written;
   if (!options.out.empty()) written = TRY(write_artifact(open.job, found.top.front(), options));
   if (options.json) {
-    command::print_json(out, to_json(open.job, found, options, simulated, wall.count()));
+    command::print_json(out, to_json(open.job, found, options, wall.count()));
     return {};
   }
-  print_text(out, open.job, found, options, simulated, wall.count());
+  print_text(out, open.job, found, options, wall.count());
   if (!written.empty()) out << written << "\n";
   return {};
 }

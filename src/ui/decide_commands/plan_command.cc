@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <cmath>
 
 #include "base/file.h"
 #include "base/parallel.h"
@@ -7,7 +8,6 @@
 #include "decide/search/export.h"
 #include "predict/cost/law.h"
 #include "predict/cost/price_plan.h"
-#include "predict/sim/simulate.h"
 #include "spec/plan/job_value.h"
 #include "spec/plan/open_job.h"
 #include "spec/plan/plan_file.h"
@@ -36,19 +36,17 @@ void print_top(std::ostream& out, const std::vector<RankedPlan>& top) {
                      "cost", "parallelism");
   for (size_t i = 0; i < top.size(); ++i) {
     const RankedPlan& plan = top[i];
-    out << fmt::format("  {:>2}.{:>11}{:>5.1f} %{:>11}{:>10}  {}\n", i + 1,
-                       brief(plan.candidate.time), 100 * plan.mfu, brief(plan.candidate.memory),
-                       price_text(plan), search::configuration_text(plan.candidate.configuration));
+    out << fmt::format("  {:>2}.{:>11}{:>5.1f} %{:>11}{:>10}  {}\n", i + 1, brief(plan.iteration()),
+                       100 * plan.mfu, brief(plan.candidate.memory), price_text(plan),
+                       search::configuration_text(plan.candidate.configuration));
   }
 }
 
 void print_best(std::ostream& out, const RankedPlan& best,
-                const std::optional<published::ErrorBand>& band,
-                const std::optional<Seconds>& simulated) {
-  out << fmt::format("predicted iteration: {}, {:.4g} tokens/s\n  {}\n", brief(best.candidate.time),
-                     best.tokens_per_second,
+                const std::optional<published::ErrorBand>& band) {
+  out << fmt::format("predicted iteration: {}{}, {:.4g} tokens/s\n  {}\n", brief(best.iteration()),
+                     time_source(best.simulated, best.candidate.time), best.tokens_per_second,
                      search::configuration_text(best.candidate.configuration));
-  if (simulated) out << fmt::format("  {} as tombolo simulate plays it\n", brief(*simulated));
   if (band) {
     out << fmt::format("  {} to {} in 8 of 10 published runs like it ({} rows: {})\n",
                        brief(band->low), brief(band->high), band->rows, band->of);
@@ -78,13 +76,12 @@ void print_why_not(std::ostream& out, const std::vector<WhyNot>& all) {
 }
 
 void print_text(std::ostream& out, const plan::Job& job, const BestPlan& found,
-                const PlanCommandOptions& options, const std::optional<Seconds>& simulated,
-                double wall) {
+                const PlanCommandOptions& options, double wall) {
   const cluster::Datacenter& datacenter = job.cluster.datacenters[0];
   out << fmt::format("{}: {} on up to {} x {}, law {}, objective {}\n", job.name,
                      job.model->name.empty() ? "model" : job.model->name, datacenter.devices(),
                      datacenter.device.name, options.law, options.objective);
-  print_best(out, found.top.front(), found.band, simulated);
+  print_best(out, found.top.front(), found.band);
   print_top(out, found.top);
   print_why_not(out, found.why_not);
   const search::SearchCounts& n = found.counts;
@@ -93,6 +90,7 @@ void print_text(std::ostream& out, const plan::Job& job, const BestPlan& found,
       n.covered, wall, n.evaluated, n.over_memory + n.pruned_by_memory,
       brief(found.memory_of_device), n.pruned_by_bound);
   out << "  space: " << found.limits << "\n";
+  if (found.finals.of > 0) out << "  " << search::finals_text(found.finals) << "\n";
   for (const std::string& note : found.notes) out << "  note: " << note << "\n";
 }
 
@@ -149,7 +147,9 @@ Value::Table ranked_json(const RankedPlan& plan) {
     parts.emplace_back(key, time.value);
   }
   return {{"parallelism", parallelism_json(plan)},
-          {"iteration_s", plan.candidate.time.value},
+          {"iteration_s", plan.iteration().value},
+          {"simulated_s", plan.simulated ? Value(plan.simulated->value) : Value()},
+          {"closed_form_s", plan.candidate.time.value},
           {"parts", parts},
           {"throughput", plan.tokens_per_second},
           {"mfu", plan.mfu},
@@ -186,8 +186,7 @@ Value band_json(const std::optional<published::ErrorBand>& band) {
                       {"of", band->of}};
 }
 
-Value::Table to_json(const BestPlan& found, const PlanCommandOptions& options,
-                     const std::optional<Seconds>& simulated, double wall) {
+Value::Table to_json(const BestPlan& found, const PlanCommandOptions& options, double wall) {
   Value::Array top, why_not, notes;
   for (const RankedPlan& plan : found.top) top.push_back(ranked_json(plan));
   for (const WhyNot& why : found.why_not) why_not.push_back(why_not_json(why));
@@ -197,7 +196,7 @@ Value::Table to_json(const BestPlan& found, const PlanCommandOptions& options,
           {"law", options.law},
           {"objective", options.objective},
           {"best", top.front()},
-          {"simulated_s", simulated ? Value(simulated->value) : Value()},
+          {"finalists", finals_json(found.finals)},
           {"band", band_json(found.band)},
           {"top", top},
           {"why_not", why_not},
@@ -236,9 +235,14 @@ Result<std::string> write_artifact(const RankedPlan& best, const PlanCommandOpti
   const std::string comment = fmt::format(
       "tombolo plan {} --law {} --objective {}\n{}, predicted iteration {}", options.job,
       options.law, options.objective, search::configuration_text(best.candidate.configuration),
-      brief(best.candidate.time));
+      brief(best.iteration()));
   TRY(write_file(path, plan::to_toml_text(best.job, path, comment)));
   return fmt::format("wrote {}: a job with this parallelism, for tombolo {}", path, readers);
+}
+
+search::Finals finals_of(const PlanCommandOptions& options) {
+  return {.candidates = options.simulate_for > 0 ? search::kFinalists : 0,
+          .at_most = Seconds{options.simulate_for}};
 }
 
 // A cluster of several datacenters has a search of its own.
@@ -263,6 +267,7 @@ Status plan_over_datacenters(const plan::OpenJob& open, const PlanCommandOptions
   mixed.search.top = options.top;
   mixed.search.threads = options.threads;
   mixed.search.prune = !options.no_pruning;
+  mixed.search.finals = finals_of(options);
   return plan_mixed(open, mixed, out);
 }
 
@@ -275,16 +280,18 @@ Result<plan::Plan> simulatable(const plan::Job& job) {
   return plan;
 }
 
-std::optional<Seconds> simulated_time(const plan::Job& job) {
-  constexpr double kPassesMax = 500'000;  // of microbatches through stages: some two seconds
-  const Result<plan::Plan> plan = cost::make_plan(job);
-  if (!plan) return {};
-  const double passes =
-      real(plan->microbatches()) * real(std::ssize(plan->stages)) * real(plan->replicas());
-  if (passes > kPassesMax) return {};
-  const Result<sim::Simulation> simulation = sim::simulate(*plan);
-  if (!simulation) return {};
-  return seconds(simulation->iteration);
+std::string time_source(const std::optional<Seconds>& simulated, Seconds closed_form) {
+  if (!simulated) return " (closed form)";
+  const double longer = *simulated / closed_form - 1;
+  if (std::abs(longer) <= search::kApart) return " (simulated)";
+  return fmt::format(" (simulated; {} by the closed form, {:.1f} % {})", brief(closed_form),
+                     100 * std::abs(closed_form / *simulated - 1), longer > 0 ? "less" : "more");
+}
+
+Value finals_json(const search::FinalCounts& counts) {
+  return Value::Table{{"simulated", counts.simulated},
+                      {"of", counts.of},
+                      {"more_than_2_percent_apart", counts.apart}};
 }
 
 Status plan(const PlanCommandOptions& given, std::ostream& out) {
@@ -316,11 +323,11 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
                .top = options.top,
                .threads = options.threads,
                .prune = !options.no_pruning,
+               .finals = finals_of(options),
                .limits = {.all_devices = options.all_devices},
                .progress = [&](int64_t done, int64_t all) { bar.show(done, all); }}));
   }
   const RankedPlan& best = found.top.front();
-  const std::optional<Seconds> simulated = simulated_time(best.job);
   const std::optional<WithStrands> strands =
       law == cost::Law::kTombolo ? with_strands(best.job) : std::nullopt;
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
@@ -330,7 +337,7 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
   if (!options.out.empty()) written = TRY(write_artifact(best, options));
 
   if (options.json) {
-    Value::Table answer = to_json(found, options, simulated, wall.count());
+    Value::Table answer = to_json(found, options, wall.count());
     if (strands) answer.emplace_back("strands", strands_json(*strands));
     if (!options.export_to.empty()) {
       Value::Array notes;
@@ -342,8 +349,8 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
     command::print_json(out, answer);
     return {};
   }
-  print_text(out, open.job, found, options, simulated, wall.count());
-  if (strands) print_strands(out, *strands, simulated);
+  print_text(out, open.job, found, options, wall.count());
+  if (strands) print_strands(out, *strands, best.simulated);
   if (!written.empty()) out << written << "\n";
   if (!options.export_to.empty()) {
     out << "\n# " << options.export_to << "\n" << exported.text;
@@ -362,6 +369,12 @@ command::Command add_plan(CLI::App& app) {
       ->capture_default_str();
   words->add_option("--top", options->top, "how many to show")
       ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  words
+      ->add_option(
+          "--simulate-for", options->simulate_for,
+          "seconds of a core for simulating the last candidates; 0: rank by the closed form")
+      ->check(CLI::Range(0.0, 86'400.0))
       ->capture_default_str();
   words->add_option("--threads", options->threads, "0: as many as there are")
       ->check(CLI::Range(0, 1024))

@@ -76,7 +76,8 @@ std::string device_text(const plan::Job& job, const Estimate& e) {
   return kinds.size() == 1 ? *kinds.begin() : fmt::format("devices of {} kinds", kinds.size());
 }
 
-void print_text(std::ostream& out, const plan::Job& job, const Estimate& e, bool by_default) {
+void print_text(std::ostream& out, const plan::Job& job, const Estimate& e,
+                const std::optional<Seconds>& simulated, bool by_default) {
   const std::string model_name = job.model->name.empty() ? "model" : job.model->name;
   out << fmt::format("{}: {}, {} parameters, on {} x {}\n", job.name, model_name,
                      count_text(model::parameters(*job.model)), e.devices, device_text(job, e));
@@ -84,10 +85,9 @@ void print_text(std::ostream& out, const plan::Job& job, const Estimate& e, bool
   out << fmt::format("predicted iteration: {}\n", time_text(e.iteration));
   if (e.exchange_played) {
     out << "  as tombolo simulate plays it\n";
-  } else if (e.stages_apart) {
-    out << "  " << command::time_text(e.stages_apart->time) << "\n";
-  } else if (e.played) {
-    out << fmt::format("  {} played action by action\n", time_text(*e.played));
+  } else {
+    if (e.stages_apart) out << "  " << command::time_text(e.stages_apart->time) << "\n";
+    if (simulated) out << fmt::format("  {} simulated\n", time_text(*simulated));
   }
   if (e.band) {
     out << fmt::format(
@@ -169,7 +169,8 @@ Value::Table parallelism_json(const Estimate& e) {
           {"micro_batches", e.microbatches}};
 }
 
-Value::Table to_json(const plan::Job& job, const Estimate& e) {
+Value::Table to_json(const plan::Job& job, const Estimate& e,
+                     const std::optional<Seconds>& simulated) {
   Value::Array notes;
   for (const std::string& note : e.notes) notes.push_back(note);
   Value::Table out{
@@ -177,7 +178,7 @@ Value::Table to_json(const plan::Job& job, const Estimate& e) {
       {"law", std::string(to_name(e.law))},
       {"law_source", e.law_source},
       {"iteration_s", e.iteration.value},
-      {"played_s", e.played ? Value(e.played->value) : Value()},
+      {"simulated_s", simulated ? Value(simulated->value) : Value()},
       {"band", band_json(e.band)},
       {"parts", e.exchange_played
                     ? Value()  // those of the closed form do not add up to the iteration
@@ -213,10 +214,17 @@ Status estimate(const EstimateOptions& options, std::ostream& out) {
   const plan::Job job = TRY(plan::read_job(options.job));
   const bool by_default = options.law.empty();
   const Estimate answer = TRY(estimate::estimate(job, TRY(cost::find_law(options.law)), true));
+  constexpr Seconds kSimulatedAtMost{1};
+  std::optional<Seconds> simulated;
+  if (answer.exchange_played) {
+    simulated = answer.iteration;
+  } else if (answer.law == cost::Law::kTombolo) {
+    simulated = estimate::simulate_within(kSimulatedAtMost, job);
+  }
   if (options.json) {
-    command::print_json(out, to_json(job, answer));
+    command::print_json(out, to_json(job, answer, simulated));
   } else {
-    print_text(out, job, answer, by_default);
+    print_text(out, job, answer, simulated, by_default);
   }
   return {};
 }
