@@ -61,7 +61,7 @@ TEST(EqualPipelines, OneOfEachKindTakesAsLongAsAll) {
     const Result<sim::Simulation> all = sim::simulate(*plan);
     ASSERT_TRUE(all) << all.error().text();
     EXPECT_EQ(*sim::iteration_time(*plan), all->iteration);
-    const auto kinds = sim::one_of_each_kind(*plan, sim::channels_of(*plan));
+    const std::vector<int32_t> kinds = sim::one_of_each_kind(*plan).replicas;
     EXPECT_EQ(kinds.front(), 0);
     left_out += std::ssize(kinds) < plan->replicas();
     several += std::ssize(kinds) > 1 && std::ssize(kinds) < plan->replicas();

@@ -53,14 +53,17 @@ bool join_only_in_collectives(const plan::Plan& plan, const Channels& channels) 
 
 }  // namespace
 
-std::vector<int32_t> one_of_each_kind(const plan::Plan& plan, const Channels& channels) {
-  std::vector<int32_t> all(static_cast<size_t>(plan.replicas()));
-  std::iota(all.begin(), all.end(), 0);
-  if (!join_only_in_collectives(plan, channels)) return all;
+PipelineSample one_of_each_kind(const plan::Plan& plan) {
+  PipelineSample sample{.replicas = std::vector<int32_t>(static_cast<size_t>(plan.replicas())),
+                        .channels = channels_of(plan)};
+  std::iota(sample.replicas.begin(), sample.replicas.end(), 0);
+  if (!join_only_in_collectives(plan, sample.channels)) return sample;
   std::set<Kind> seen;
-  std::erase_if(
-      all, [&](int32_t replica) { return !seen.insert(kind_of(plan, channels, replica)).second; });
-  return all;
+  std::erase_if(sample.replicas, [&](int32_t replica) {
+    return !seen.insert(kind_of(plan, sample.channels, replica)).second;
+  });
+  sample.all = std::ssize(sample.replicas) == plan.replicas();
+  return sample;
 }
 
 }  // namespace tombolo::sim

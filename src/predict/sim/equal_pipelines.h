@@ -14,7 +14,13 @@
 
 namespace tombolo::sim {
 
-// The first pipeline of each kind, ascending. `channels` are the Plan's. O(ranks log ranks).
-std::vector<int32_t> one_of_each_kind(const plan::Plan& plan, const Channels& channels);
+struct PipelineSample {
+  std::vector<int32_t> replicas;  // the first pipeline of each kind, ascending
+  Channels channels;              // of the Plan: of all its pipelines
+  bool all = true;                // whether every pipeline is of its own kind
+};
+
+// O(ranks log ranks).
+PipelineSample one_of_each_kind(const plan::Plan& plan);
 
 }  // namespace tombolo::sim

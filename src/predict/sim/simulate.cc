@@ -244,8 +244,10 @@ struct Played {
   Execution execution;
 };
 
-// All pipelines, or one of each kind.
-Result<Played> play(const plan::Plan& plan, const Options& options, bool all) {
+// All pipelines, or those of a sample.
+Result<Played> play(const plan::Plan& plan, const Options& options,
+                    const PipelineSample* sample = nullptr) {
+  const bool all = !sample || sample->all;
   TRY(during(plan::validate(plan), "checking the Plan"));
   if (options.iterations < 1) {
     return unusable(fmt::format("iterations = {}: must be at least 1", options.iterations));
@@ -253,10 +255,9 @@ Result<Played> play(const plan::Plan& plan, const Options& options, bool all) {
   Played out;
   out.iterations = iterations_of(plan, options.iterations);
   TRY(check_numbers(plan, out.iterations));
-  out.schedule = TRY(schedule::build(plan));
-  const graph::Graphs once =
-      all ? schedule::to_graph(plan, out.schedule)
-          : schedule::to_graph(plan, out.schedule, one_of_each_kind(plan, channels_of(plan)));
+  out.schedule = TRY(all ? schedule::build(plan) : schedule::build(plan, sample->replicas));
+  const graph::Graphs once = all ? schedule::to_graph(plan, out.schedule)
+                                 : schedule::to_graph(plan, out.schedule, sample->replicas);
   size_t nodes = 0;
   for (const graph::Graph& graph : once) nodes += graph.nodes.size();
   if (static_cast<double>(nodes) * static_cast<double>(out.iterations) >
@@ -269,7 +270,8 @@ Result<Played> play(const plan::Plan& plan, const Options& options, bool all) {
   out.graphs = repeat(once, out.iterations, [&](const graph::Node& node, int64_t iteration) {
     return calendar.leaves_out(node, iteration);
   });
-  out.execution = interpret(out.graphs, channels_of(plan, out.schedule, out.graphs));
+  out.execution =
+      interpret(out.graphs, all ? channels_of(plan, out.schedule, out.graphs) : sample->channels);
   return out;
 }
 
@@ -280,7 +282,7 @@ SimDuration median_of(const trace::Trace& trace) {
 }  // namespace
 
 Result<Simulation> simulate(const plan::Plan& plan, const Options& options) {
-  const Played played = TRY(play(plan, options, true));
+  const Played played = TRY(play(plan, options));
   Simulation out;
   out.trace.header = header_of(plan, played.execution);
   out.trace.intervals =
@@ -295,8 +297,10 @@ Result<Simulation> simulate(const plan::Plan& plan, const Options& options) {
   return out;
 }
 
-Result<SimDuration> iteration_time(const plan::Plan& plan) {
-  const Played played = TRY(play(plan, {}, false));
+namespace {
+
+Result<SimDuration> iteration_time(const plan::Plan& plan, const PipelineSample& sample) {
+  const Played played = TRY(play(plan, {}, &sample));
   trace::Trace trace;
   trace.header.overlaps = plan.exchange_overlaps();
   trace.header.cycle = schedule::cycle_of(plan);
@@ -305,26 +309,38 @@ Result<SimDuration> iteration_time(const plan::Plan& plan) {
   return median_of(trace);
 }
 
-double passes_to_simulate(const plan::Plan& plan) {
+// Microbatches through stages, forward and backward.
+double passes_of(const plan::Plan& plan, const PipelineSample& sample) {
   double passes = 0;
-  for (const int32_t replica : one_of_each_kind(plan, channels_of(plan)))
+  for (const int32_t replica : sample.replicas) {
     passes += static_cast<double>(plan.microbatches_of(replica));
+  }
   return passes * static_cast<double>(plan.stages.size()) *
          static_cast<double>(iterations_of(plan, 1));
 }
 
+}  // namespace
+
+Result<SimDuration> iteration_time(const plan::Plan& plan) {
+  TRY(during(plan::validate(plan), "checking the Plan"));
+  return iteration_time(plan, one_of_each_kind(plan));
+}
+
 std::vector<std::optional<Seconds>> iterations_within(
     Seconds at_most, std::span<const std::optional<plan::Plan>> plans, int threads) {
-  size_t count = 0;
+  std::vector<PipelineSample> samples;
   double passes = 0;
-  for (; count < plans.size(); ++count) {
-    if (plans[count]) passes += passes_to_simulate(*plans[count]);
+  for (const std::optional<plan::Plan>& plan : plans) {
+    PipelineSample sample = plan ? one_of_each_kind(*plan) : PipelineSample{};
+    if (plan) passes += passes_of(*plan, sample);
     if (passes > at_most.value * kPassesPerSecond) break;
+    samples.push_back(std::move(sample));
   }
   std::vector<std::optional<Seconds>> times(plans.size());
-  parallel_for(count, threads, [&](size_t i) {
+  parallel_for(samples.size(), threads, [&](size_t i) {
     if (!plans[i]) return;
-    if (const auto iteration = iteration_time(*plans[i])) times[i] = seconds(*iteration);
+    if (const auto iteration = iteration_time(*plans[i], samples[i]))
+      times[i] = seconds(*iteration);
   });
   return times;
 }

@@ -46,12 +46,10 @@ Result<Simulation> simulate(const plan::Plan& plan, const Options& options = {})
 // simulate()'s iteration, to the nanosecond, with one pipeline simulated for each kind of equal ones
 // (equal_pipelines.h), and no Trace. Fails as simulate() does.
 Result<SimDuration> iteration_time(const plan::Plan& plan);
-// What iteration_time costs: microbatches through stages, forward and backward. A core simulates
-// some kPassesPerSecond.
-double passes_to_simulate(const plan::Plan& plan);
-inline constexpr double kPassesPerSecond = 250'000;
+// What a core simulates in a second: microbatches through stages, forward and backward.
+inline constexpr double kPassesPerSecond = 50'000;
 // The iterations of as many of these Plans, from the first one on, as a core simulates within `at_most`:
-// by passes_to_simulate, so that it is as many on every machine. None of a Plan that is missing or
+// by kPassesPerSecond, so that it is as many on every machine. None of a Plan that is missing or
 // cannot be simulated.
 std::vector<std::optional<Seconds>> iterations_within(
     Seconds at_most, std::span<const std::optional<plan::Plan>> plans, int threads);

@@ -192,6 +192,22 @@ Result<Schedule> build(const plan::Plan& plan) {
   return schedule;
 }
 
+Result<Schedule> build(const plan::Plan& plan, std::span<const int32_t> replicas) {
+  PipelineShape shape = shape_of(plan);
+  CHECK(!replicas.empty() && shape.shared.empty() && !plan.given,
+        "{} pipelines whose order depends on the others", replicas.size());
+  const auto each = std::exchange(shape.microbatches_each, {});
+  shape.replicas = std::max(static_cast<int32_t>(replicas.size()), std::min(shape.replicas, 2));
+  shape.cell = 1;
+  for (int32_t i = 0; i < shape.replicas && !each.empty(); ++i) {
+    const size_t kept = std::min(static_cast<size_t>(i), replicas.size() - 1);
+    shape.microbatches_each.push_back(each[static_cast<size_t>(replicas[kept])]);
+  }
+  Schedule schedule = TRY(build_for(plan, shape));
+  TRY(check_pair_costs(plan, schedule));
+  return schedule;
+}
+
 Result<Schedule> build(layout::ScheduleKind kind, const PipelineShape& shape) {
   constexpr SimDuration kUnit{1'000'000};
   return build(kind, shape, equal_times(shape.stages, {kUnit, kUnit, kUnit, kUnit}));

@@ -124,6 +124,10 @@ Memory memory_of(const plan::Plan& plan);
 // others check_memory says whether they do.
 inline constexpr int64_t kActionsMax = 50'000'000;
 Result<Schedule> build(const plan::Plan& plan);
+// Of these pipelines alone, ascending, where each is ordered for itself: no cell shares a boundary, and the
+// Plan gives no schedule. ranks[position x n + i] is pipeline replicas[i]'s, of at least two pipelines
+// where the Plan has as many, so that they sum their gradients (n: spare ones repeat the last).
+Result<Schedule> build(const plan::Plan& plan, std::span<const int32_t> replicas);
 Result<Schedule> build(layout::ScheduleKind kind, const PipelineShape& shape);
 Result<Schedule> build(layout::ScheduleKind kind, const PipelineShape& shape, const Times& times,
                        layout::Discipline discipline = layout::Discipline::kReleased,
@@ -170,8 +174,8 @@ Status check_memory(const plan::Plan& plan, const Schedule& schedule);
 // sends carry plan.boundary bytes. Control dependencies keep the order of computations; node names
 // are actions. A pair is two nodes: the side that ends first, and what is left of the other.
 graph::Graphs to_graph(const plan::Plan& plan, const Schedule& schedule);
-// Of these pipelines alone, ascending: the other ranks' Graphs are empty, and collectives have those
-// ranks that are left. Not of pipelines that send one another gradients.
+// Of these pipelines alone, for which the schedule was built: the other ranks' Graphs are empty, and
+// collectives have those ranks that are left. Not of pipelines that send one another gradients.
 graph::Graphs to_graph(const plan::Plan& plan, const Schedule& schedule,
                        std::span<const int32_t> replicas);
 

@@ -139,17 +139,18 @@ SimDuration release_of(const Schedule& schedule, int32_t replica) {
 // Builds the graph of one rank, action by action.
 class RankGraph {
  public:
-  // `exchanges`: by stage; of those whose gradients go by messages.
+  // `scheduled`: its number in the schedule. `exchanges`: by stage; of those whose gradients go by
+  // messages.
   RankGraph(const plan::Plan& plan, const Schedule& schedule, const PipelineShape& shape,
-            int32_t rank, const std::map<int32_t, detail::StageExchange>& exchanges,
+            int32_t rank, size_t scheduled,
+            const std::map<int32_t, detail::StageExchange>& exchanges,
             std::span<const int32_t> replicas)
       : plan_(plan),
         shape_(shape),
         exchanges_(exchanges),
         replicas_(replicas),
-        actions_(schedule.ranks[static_cast<size_t>(rank)]),
-        pairs_(schedule.pairs.empty() ? std::vector<Pair>{}
-                                      : schedule.pairs[static_cast<size_t>(rank)]),
+        actions_(schedule.ranks[scheduled]),
+        pairs_(schedule.pairs.empty() ? std::vector<Pair>{} : schedule.pairs[scheduled]),
         release_(release_of(schedule, rank % shape.replicas)),
         overlaps_(plan.exchange_overlaps()),
         hidden_(hidden_sums(plan, actions_)),
@@ -438,17 +439,23 @@ graph::Graphs to_graph(const plan::Plan& plan, const Schedule& schedule) {
 
 graph::Graphs to_graph(const plan::Plan& plan, const Schedule& schedule,
                        std::span<const int32_t> replicas) {
-  CHECK(schedule.ranks.size() == plan.ranks.size(), "a schedule for {} ranks, a Plan of {}",
-        schedule.ranks.size(), plan.ranks.size());
   const PipelineShape shape = shape_of(plan);
+  const size_t scheduled = schedule.ranks.size() / static_cast<size_t>(shape.positions());
+  CHECK(scheduled >= replicas.size() && schedule.ranks.size() % scheduled == 0,
+        "a schedule for {} ranks, {} pipelines of {}", schedule.ranks.size(), replicas.size(),
+        shape.positions());
   const std::map<int32_t, detail::StageExchange> exchanges = detail::exchanges_of(plan);
   CHECK(exchanges.empty() || std::ssize(replicas) == shape.replicas,
         "{} of {} pipelines, which send one another gradients", replicas.size(), shape.replicas);
   graph::Graphs graphs;
-  for (int32_t rank = 0; rank < std::ssize(schedule.ranks); ++rank) {
-    graphs.push_back({rank, {}});
-    if (!std::binary_search(replicas.begin(), replicas.end(), rank % shape.replicas)) continue;
-    graphs.back() = RankGraph(plan, schedule, shape, rank, exchanges, replicas).build();
+  for (int32_t rank = 0; rank < shape.ranks(); ++rank) graphs.push_back({rank, {}});
+  for (int32_t position = 0; position < shape.positions(); ++position) {
+    for (size_t i = 0; i < replicas.size(); ++i) {
+      const int32_t rank = position * shape.replicas + replicas[i];
+      const size_t number = static_cast<size_t>(position) * scheduled + i;
+      graphs[static_cast<size_t>(rank)] =
+          RankGraph(plan, schedule, shape, rank, number, exchanges, replicas).build();
+    }
   }
   return graphs;
 }
