@@ -7,6 +7,7 @@
 #include "base/quantiles.h"
 #include "spec/plan/plan_file.h"
 #include "spec/schedule/local_steps.h"
+#include "spec/trace/compare.h"
 
 namespace tombolo::launch {
 namespace {
@@ -153,10 +154,9 @@ SimDuration RunBook::duration_of(const Open& open) const {
   return open.end - (overlaps ? *last_end_ : open.start);
 }
 
-// The first iteration pays for caches, memory and the links' slow start.
 Seconds RunBook::median() const {
   if (durations_.empty()) return 0_s;
-  const auto first = durations_.begin() + (durations_.size() > 1 ? 1 : 0);
+  const auto first = durations_.begin() + trace::warmup_of(durations_.size(), false);
   // Where iterations take turns the mean over whole ones.
   const int64_t cycle = schedule::cycle_of(plan_);
   if (cycle > 1 && durations_.end() - first >= cycle) {

@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/check.h"
 #include "base/hash.h"
 #include "base/json.h"
 
@@ -52,12 +53,6 @@ KindComparison to_row(int32_t stage, action::ActionKind kind, const Sides& sides
     row.relative_error = (*row.predicted_mean - *row.measured_mean) / *row.measured_mean;
   }
   return row;
-}
-
-// The number of the first iteration after `skip` of them, or nothing where none is left.
-std::optional<int64_t> first_after(const std::vector<IterationTime>& times, int64_t skip) {
-  if (skip < 0 || skip >= static_cast<int64_t>(times.size())) return std::nullopt;
-  return times[static_cast<size_t>(skip)].iteration;
 }
 
 // Adds what differs between two parts of Plans, key by key; null: the part is not there.
@@ -126,10 +121,22 @@ std::string structure_digest(const Header& header) {
   return digest(to_json(Value(std::move(structure)), -1));
 }
 
+int64_t warmup_of(size_t iterations, bool overlap) {
+  const size_t needed = overlap ? 2 : 1;  // a period ends where the next one begins
+  return iterations > needed ? 1 : 0;
+}
+
 int64_t warmup_of(const Trace& trace) {
-  const bool performed = trace.header.provenance != Provenance::kPredicted;
-  const size_t needed = trace.header.overlaps ? 2 : 1;  // a period ends where the next one begins
-  return performed && iteration_times(trace).size() > needed ? 1 : 0;
+  if (trace.header.provenance == Provenance::kPredicted) return 0;
+  return warmup_of(iteration_times(trace).size(), trace.header.overlaps);
+}
+
+std::vector<IterationTime> warm_iterations(const Trace& trace, std::optional<int64_t> warmup) {
+  std::vector<IterationTime> times = iteration_times(trace);
+  const int64_t cold = warmup.value_or(warmup_of(trace));
+  CHECK(cold >= 0, "{} iterations of warm-up", cold);
+  times.erase(times.begin(), times.begin() + std::min(cold, std::ssize(times)));
+  return times;
 }
 
 Result<Comparison> compare(const Trace& predicted, const Trace& measured,
@@ -144,18 +151,16 @@ Result<Comparison> compare(const Trace& predicted, const Trace& measured,
             (differences.empty() ? "" : ": " + brief(differences)),
         "predicting the Plan that was run; tombolo train writes it beside its trace");
   }
-  std::vector<IterationTime> expected = iteration_times(predicted);
-  std::vector<IterationTime> happened = iteration_times(measured);
+  const std::vector<IterationTime> expected = iteration_times(predicted);
   if (expected.empty()) return unusable("the predicted trace has no iterations");
-  const std::optional<int64_t> first = first_after(happened, options.warmup);
-  if (!first) {
+  Comparison out;
+  out.warmup = options.warmup.value_or(warmup_of(measured));
+  const std::vector<IterationTime> happened = warm_iterations(measured, out.warmup);
+  if (happened.empty()) {
     return unusable(fmt::format("the measured trace has {} iterations, of which {} are warm-up",
-                                happened.size(), options.warmup),
+                                iteration_times(measured).size(), out.warmup),
                     "more steps, or a smaller warm-up");
   }
-  happened.erase(happened.begin(), happened.begin() + options.warmup);
-
-  Comparison out;
   out.predicted_iteration = median_iteration(expected);
   out.measured_iteration = median_iteration(happened);
   out.predicted_iterations = static_cast<int64_t>(expected.size());
@@ -168,7 +173,7 @@ Result<Comparison> compare(const Trace& predicted, const Trace& measured,
 
   Table table;
   collect(predicted, expected.front().iteration, 0, table);
-  collect(measured, *first, 1, table);
+  collect(measured, happened.front().iteration, 1, table);
   for (const auto& [key, sides] : table) {
     const auto& [stage, kind] = key;
     (stage < 0 ? out.per_kind : out.per_stage).push_back(to_row(stage, kind, sides));

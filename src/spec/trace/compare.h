@@ -16,12 +16,19 @@
 namespace tombolo::trace {
 
 struct ComparisonOptions {
-  int64_t warmup = 1;                  // first iterations of the measured trace to leave out
+  std::optional<int64_t> warmup;  // first iterations of the measured trace to leave out: warmup_of
   bool allow_different_plans = false;  // compare what was planned differently all the same
 };
 
-// How many first iterations to leave out of a Trace: of what was performed one, where others are left.
+// Warm-up: how many first iterations pay for caches, memory and the links' slow start, and count in no
+// mean. Of what was performed one, where others are left; of a prediction none. Whoever takes a mean over
+// the iterations of a Trace asks here.
 int64_t warmup_of(const Trace& trace);
+// Of so many iterations that were performed, each with a length of its own or, where they overlap, one that
+// the next one gives it.
+int64_t warmup_of(size_t iterations, bool overlap);
+// The other ones: all behind the first `warmup` (left out: warmup_of).
+std::vector<IterationTime> warm_iterations(const Trace& trace, std::optional<int64_t> warmup = {});
 
 // All intervals of one kind of action, at one stage or at all: how many there were per side, and
 // their mean durations, over all replicas. A mean or an error is absent where a side has none (or
@@ -42,6 +49,7 @@ struct Comparison {
   double iteration_error = 0;  // relative
   int64_t predicted_iterations = 0;
   int64_t measured_iterations = 0;        // without the warm-up
+  int64_t warmup = 0;                     // measured iterations that were left out
   std::vector<KindComparison> per_kind;   // in the order of ActionKind
   std::vector<KindComparison> per_stage;  // by stage, then kind
 };

@@ -26,6 +26,7 @@ struct Pair {
 Pair pair() {
   Pair out;
   out.predicted.header.plan_digest = out.measured.header.plan_digest = "same";
+  out.measured.header.provenance = Provenance::kMeasured;
   add(out.predicted, action::ActionKind::kForward, 0, 1, 0, 20);
   add(out.predicted, action::ActionKind::kSendActivation, 0, 1, 20, 60);
   add(out.predicted, action::ActionKind::kForward, 1, 1, 60, 100);
@@ -103,6 +104,18 @@ TEST(Compare, WarmupIsLeftOut) {
   const Result<Comparison> nothing = compare(traces.predicted, traces.measured, {.warmup = 4});
   ASSERT_FALSE(nothing);
   EXPECT_THAT(nothing.error().text(), HasSubstr("4 iterations, of which 4 are warm-up"));
+}
+
+TEST(Compare, WarmupIsOneIterationOfWhatWasPerformedWhereOthersAreLeft) {
+  const Pair traces = pair();
+  EXPECT_EQ(warmup_of(traces.predicted), 0);
+  EXPECT_EQ(warmup_of(traces.measured), 1);
+  EXPECT_EQ(compare(traces.predicted, traces.measured)->warmup, 1);
+  EXPECT_EQ(warm_iterations(traces.measured).size() + 1, iteration_times(traces.measured).size());
+  EXPECT_EQ(warmup_of(1, false), 0);
+  EXPECT_EQ(warmup_of(2, false), 1);
+  EXPECT_EQ(warmup_of(2, true), 0) << "of two that overlap neither is a whole period";
+  EXPECT_EQ(warmup_of(3, true), 1);
 }
 
 Value plan_with(const char* forward, int pipeline) {

@@ -70,6 +70,7 @@ Status compare(const CompareOptions& options, std::ostream& out) {
               {"measured_iteration_ns", result.measured_iteration.ns},
               {"iteration_error", result.iteration_error},
               {"measured_iterations", result.measured_iterations},
+              {"warmup", result.warmup},
               {"machine_busy_share", or_null(machine.busy_share)},
               {"too_busy", machine.too_busy},
               {"same_plan", same_plan},
@@ -88,7 +89,7 @@ Status compare(const CompareOptions& options, std::ostream& out) {
   out << command::iteration_line(
       measured.header.provenance, seconds(result.measured_iteration),
       fmt::format("median of {}, without the first {}; error {}", result.measured_iterations,
-                  options.warmup, command::percent(result.iteration_error)));
+                  result.warmup, command::percent(result.iteration_error)));
   if (machine.too_busy) out << machine.line << "\n";
   out << fmt::format("  {:<8} {:>6} {:>12} {:>12} {:>9}\n", "action", "stage",
                      to_name(predicted.header.provenance), to_name(measured.header.provenance),
@@ -106,9 +107,12 @@ command::Command add_compare(CLI::App& app) {
   CLI::App* words = app.add_subcommand("compare", "how far a prediction was from what happened");
   words->add_option("predicted", options->predicted, "Trace of simulate")->required();
   words->add_option("measured", options->measured, "Trace of train")->required();
-  words->add_option("--warmup", options->warmup, "measured iterations to leave out")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
-      ->capture_default_str();
+  words
+      ->add_option(
+          "--warmup", options->warmup,
+          "measured iterations to leave out; left out: the first of what was performed, where "
+          "others are left")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   command::add_json(words, options->json);
   return {words, [options](std::ostream& out) { return compare(*options, out); }};
 }

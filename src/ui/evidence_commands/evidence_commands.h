@@ -38,7 +38,8 @@ command::Command add_reproduce(CLI::App& app);
 struct CompareOptions {
   std::string predicted;
   std::string measured;
-  int64_t warmup = 1;  // iterations of the measured trace to leave out
+  // Iterations of the measured trace to leave out; left out: trace::warmup_of.
+  std::optional<int64_t> warmup;
   bool json = false;
 };
 Status compare(const CompareOptions& options, std::ostream& out);

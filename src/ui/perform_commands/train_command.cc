@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <set>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -36,8 +37,22 @@ struct Exposed {
   SimDuration measured;
 
   Exposed(const trace::Trace& prediction, const trace::Trace& measurement)
-      : predicted(trace::breakdown(prediction).exposed_exchange),
-        measured(trace::breakdown(measurement).exposed_exchange) {}
+      : predicted(mean(prediction)), measured(mean(measurement)) {}
+
+  // Of a rank in one of the iterations that make the iteration's time.
+  static SimDuration mean(const trace::Trace& trace) {
+    std::set<int64_t> counting;
+    for (const trace::IterationTime& time : trace::counting(trace::warm_iterations(trace)))
+      counting.insert(time.iteration);
+    SimDuration sum;
+    int64_t count = 0;
+    for (const trace::RankParts& row : trace::breakdown(trace).rows) {
+      if (!counting.contains(row.iteration)) continue;
+      sum += row.exposed_exchange;
+      ++count;
+    }
+    return {count > 0 ? sum.ns / count : 0};
+  }
 };
 
 void print_text(std::ostream& out, const plan::Plan& plan, const launch::RunSummary& summary,
@@ -254,8 +269,7 @@ Status train(const TrainOptions& options, std::ostream& out) {
   if (!run) return fail(run.error());
 
   const launch::RunSummary& summary = *run;
-  const trace::Comparison comparison = TRY(
-      trace::compare(prediction.trace, summary.trace, {.warmup = trace::warmup_of(summary.trace)}));
+  const trace::Comparison comparison = TRY(trace::compare(prediction.trace, summary.trace));
   const Exposed exposed(prediction.trace, summary.trace);
   if (!options.json) {
     print_text(out, plan, summary, comparison, exposed, predicted_path);

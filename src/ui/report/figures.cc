@@ -17,12 +17,6 @@ using trace::Trace;
 
 constexpr std::string_view kMachine = "machine_";
 
-std::vector<trace::IterationTime> counting_iterations(const Trace& trace) {
-  std::vector<trace::IterationTime> times = trace::iteration_times(trace);
-  times.erase(times.begin(), times.begin() + trace::warmup_of(trace));
-  return times;
-}
-
 Value number_or_null(const std::optional<double>& number) {
   Value out;
   if (number) out = Value(*number);
@@ -36,7 +30,7 @@ Value ns_or_null(const std::optional<Seconds>& duration) {
 }  // namespace
 
 Value iteration_summary(const Trace& trace) {
-  const auto after_warmup = counting_iterations(trace);
+  const auto after_warmup = trace::warm_iterations(trace);
   const auto times = trace::counting(after_warmup);
   const auto [shortest, longest] = std::minmax_element(
       times.begin(), times.end(),
@@ -49,7 +43,7 @@ Value iteration_summary(const Trace& trace) {
 }
 
 Value breakdown_rows(const Trace& trace) {
-  const std::vector<trace::IterationTime> times = counting_iterations(trace);
+  const std::vector<trace::IterationTime> times = trace::warm_iterations(trace);
   struct Sums {
     trace::Parts parts;
     SimDuration prompts, prompts_exposed;
@@ -127,8 +121,8 @@ Value graph_run(const Trace& trace) {
 }
 
 Result<Value> comparison(const Trace& first, const Trace& second) {
-  const trace::Comparison compared = TRY(trace::compare(
-      first, second, {.warmup = trace::warmup_of(second), .allow_different_plans = true}));
+  const trace::Comparison compared =
+      TRY(trace::compare(first, second, {.allow_different_plans = true}));
   Value::Array rows;
   for (const trace::KindComparison& row : compared.per_stage) {
     rows.push_back(Value::Table{{"kind", row.kind},

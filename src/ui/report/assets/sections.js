@@ -37,7 +37,7 @@ function headline_cards() {
                     `from ${significant(loss.value[0], 4)}, over ${plural(loss.iteration[last], "iteration")}`));
   }
   if (tokens_per_s) {
-    const mean = d3.mean(tokens_per_s.value.slice(tokens_per_s.value.length > 1 ? 1 : 0));
+    const mean = d3.mean(tokens_per_s.value.slice(main_trace.summary.warmup));
     cards.push(card("Throughput", badge_of(main_trace), figure_of([Math.round(mean).toLocaleString("en"), "tokens/s"]),
                     "mean over the records of this run"));
   }
