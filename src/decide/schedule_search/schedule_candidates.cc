@@ -267,9 +267,8 @@ std::vector<ScheduleVariant> sharings(const plan::Plan& plan) {
 
 // Stages per rank at the most: imagined models have as many layers as are asked for.
 int64_t chunks_max_of(const plan::Plan& plan) {
-  const bool has_model = plan.boundary.value > 0;
-  return has_model ? std::min(kChunksMax, plan.model.layers / plan.parallelism.pipeline)
-                   : kChunksMax;
+  return plan.has_model() ? std::min(kChunksMax, plan.model.layers / plan.parallelism.pipeline)
+                          : kChunksMax;
 }
 
 std::vector<ScheduleVariant> named_variants(const plan::Plan& plan) {

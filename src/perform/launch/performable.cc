@@ -54,6 +54,11 @@ Status check_performable(const plan::Plan& plan) {
                     plan.device_of(emulated->rank).name),
         "device = \"cpu\" in all datacenters, or emulated ones in all");
   }
+  if (!plan.has_model() && computing != plan.ranks.end()) {
+    return unusable(fmt::format("rank {} computes on \"{}\", and there is no model to compute",
+                                computing->rank, plan.device_of(computing->rank).name),
+                    "[model], or device = \"emulated:NAME\", which waits as [stage_times] says");
+  }
   if (!plan.pairs.empty() && computing != plan.ranks.end()) {
     return unusable(fmt::format("the Plan has pairs, and rank {} computes on \"{}\", whose kernels "
                                 "run one pass at a time",

@@ -60,6 +60,11 @@ void add_means(const plan::Plan& plan, const std::string& part, const std::strin
   }
 }
 
+std::optional<double> per_second(std::optional<double> count, SimDuration time) {
+  if (!count) return std::nullopt;
+  return *count / std::max(seconds(time).value, 1e-9);
+}
+
 }  // namespace
 
 RunBook::RunBook(const plan::Plan& plan, int64_t first_iteration)
@@ -110,7 +115,7 @@ Result<std::optional<Progress>> RunBook::add(int32_t rank, const runtime::Iterat
       .evaluated_step = evaluated_step_,
       .gradient_norm = open.gradient_norm,
       .update_skipped = open.update_skipped,
-      .tokens_per_s = tokens_ / std::max(seconds(duration).value, 1e-9),
+      .tokens_per_s = per_second(tokens_, duration),
       .iteration = seconds(duration),
       .remaining = *usual_ * static_cast<double>(steps_ - report.iteration),
       .wan_wait_share = seconds(open.wan_wait).value /
@@ -174,7 +179,7 @@ RunSummary RunBook::summary() const {
                  .final_loss = final_loss_,
                  .evaluation_loss = evaluation_loss_,
                  .iteration = median()};
-  if (out.iteration.value > 0) out.tokens_per_s = tokens_ / out.iteration.value;
+  if (out.iteration.value > 0) out.tokens_per_s = per_second(tokens_, round_to_ns(out.iteration));
   return out;
 }
 
@@ -209,16 +214,17 @@ trace::Trace merge_parts(const plan::Plan& plan, std::vector<trace::Trace> parts
               out);
   }
   for (const trace::IterationTime& time : trace::iteration_times(out)) {
-    const Seconds span = seconds(time.end - time.start);
-    if (span.value <= 0) continue;
-    out.records.push_back(
-        {"tokens_per_s", time.iteration, 0, time.end, tokens_per_iteration(plan) / span.value});
+    const SimDuration span = time.end - time.start;
+    const auto tokens = per_second(tokens_per_iteration(plan), span);
+    if (!tokens || span.ns <= 0) continue;
+    out.records.push_back({"tokens_per_s", time.iteration, 0, time.end, *tokens});
   }
   trace::normalize(out);
   return out;
 }
 
-double tokens_per_iteration(const plan::Plan& plan) {
+std::optional<double> tokens_per_iteration(const plan::Plan& plan) {
+  if (!plan.has_model()) return std::nullopt;
   return static_cast<double>(plan.training.global_batch) * static_cast<double>(plan.model.sequence);
 }
 

@@ -33,7 +33,7 @@ struct Progress {
   int64_t evaluated_step = 0;
   std::optional<double> gradient_norm;  // before it was clipped
   bool update_skipped = false;          // because it was no number
-  double tokens_per_s = 0;
+  std::optional<double> tokens_per_s;   // not of a Plan without a model
   Seconds iteration;
   Seconds remaining;  // at the median pace so far
   // Of the iteration, how much a rank waited for other datacenters: the mean over all ranks. Waits
@@ -47,8 +47,8 @@ struct RunSummary {
   std::optional<double> first_loss;  // of this run's first iteration
   std::optional<double> final_loss;
   std::optional<double> evaluation_loss;  // after the last step
-  double tokens_per_s = 0;                // at the median iteration
-  Seconds iteration;                      // median, without the first where there is another
+  std::optional<double> tokens_per_s;     // at the median iteration
+  Seconds iteration;                      // median, without the warm-up (trace::warmup_of)
   trace::Trace trace;                     // of all ranks
   std::string trace_path;
   std::string checkpoint;  // folder of the newest; empty: none was taken
@@ -66,7 +66,7 @@ class RunBook {
   void add_evaluation(int32_t rank, const runtime::Evaluation& evaluation);
 
   int64_t steps_done() const { return steps_done_; }
-  // The median, without the first where there is another; nothing before there is one.
+  // The median, without the warm-up (trace::warmup_of); nothing before there is one.
   std::optional<Seconds> usual_iteration() const { return usual_; }
   RunSummary summary() const;  // without trace, checkpoint and machine
 
@@ -88,7 +88,7 @@ class RunBook {
 
   const plan::Plan& plan_;  // the launcher's
   const int64_t steps_;
-  const double tokens_;  // per iteration
+  const std::optional<double> tokens_;  // per iteration
   const size_t ranks_;
   int64_t steps_done_;
   std::map<int64_t, Open> open_;  // iterations that some ranks have done
@@ -109,6 +109,7 @@ trace::Trace merge_parts(const plan::Plan& plan, std::vector<trace::Trace> parts
 // Of what the ranks of this Plan do: emulated as soon as one of them is.
 trace::Provenance provenance_of(const plan::Plan& plan);
 
-double tokens_per_iteration(const plan::Plan& plan);
+// None without a model.
+std::optional<double> tokens_per_iteration(const plan::Plan& plan);
 
 }  // namespace tombolo::launch

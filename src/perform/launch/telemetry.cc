@@ -245,7 +245,9 @@ std::string Telemetry::prometheus() const {
   out.gauge("run_seconds", "Time since the run began.", seconds(clock_.now() - begun_).value);
   if (progress_) {
     out.gauge("iteration_seconds", "Time of the last iteration.", progress_->iteration.value);
-    out.gauge("tokens_per_second", "Throughput of the last iteration.", progress_->tokens_per_s);
+    if (progress_->tokens_per_s) {
+      out.gauge("tokens_per_second", "Throughput of the last iteration.", *progress_->tokens_per_s);
+    }
     out.gauge("wan_wait_share",
               "How much of the last iteration ranks waited for other datacenters.",
               progress_->wan_wait_share);
@@ -320,7 +322,7 @@ Value Telemetry::status() const {
   add("loss", progress_ ? progress_->loss : std::nullopt);
   add("evaluation_loss", progress_ ? progress_->evaluation_loss : std::nullopt);
   add("iteration_s", progress_ ? std::optional(progress_->iteration.value) : std::nullopt);
-  add("tokens_per_s", progress_ ? std::optional(progress_->tokens_per_s) : std::nullopt);
+  add("tokens_per_s", progress_ ? progress_->tokens_per_s : std::nullopt);
   add("wan_wait_share", progress_ ? std::optional(progress_->wan_wait_share) : std::nullopt);
   add("remaining_s", progress_ ? std::optional(progress_->remaining.value) : std::nullopt);
   out.emplace_back("ranks", Value(std::move(ranks)));

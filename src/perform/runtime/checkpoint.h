@@ -53,7 +53,7 @@ struct Manifest {
   uint64_t seed = 0;
   std::string plan_digest;
   std::string precision;
-  model::Model model;  // whose weights these are
+  model::Model model;  // whose weights these are; empty for a Plan without one
   std::optional<plan::Exchange> exchange;
   std::vector<int64_t> layers_of_stages;  // in the order of stages
   std::vector<Shard> shards;
@@ -208,7 +208,7 @@ void describe(Archive& a, Manifest& manifest) {
   }
   a.required("plan_digest", manifest.plan_digest);
   a.required("precision", manifest.precision);
-  a.required("model", manifest.model);
+  if (Archive::kReads || manifest.model.layers > 0) a.optional("model", manifest.model);
   a.optional("exchange", manifest.exchange);
   a.optional("layers_of_stages", manifest.layers_of_stages);
   a.required("shards", manifest.shards);

@@ -30,8 +30,8 @@
 
 namespace tombolo::runtime {
 
-// What one microbatch puts on the wire: plan.boundary, or 64 KiB where [stage_times] imagined a
-// model without bytes; divided by run.byte_scale.
+// What one microbatch puts on the wire: plan.boundary, or 64 KiB to stand for it where there is no model
+// to say (a Trace then says 0, as its prediction does); divided by run.byte_scale.
 int64_t payload_bytes(const plan::Plan& plan);
 
 // What each replica of a stage contributes to the sum of gradients, divided by run.byte_scale.

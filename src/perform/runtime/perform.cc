@@ -690,7 +690,7 @@ void Performer::draw_link(const Action& sent, int32_t sender, int64_t iteration,
         .start = zero +
                  ((options_.one_clock ? message.sent_start : message.delivered) - options_.origin),
         .end = zero + (message.delivered - options_.origin),
-        .bytes = static_cast<int64_t>(message.payload.size())});
+        .bytes = plan_.has_model() ? static_cast<int64_t>(message.payload.size()) : 0});
 }
 
 void Performer::record(const char* name, int64_t iteration, double value) {

@@ -173,16 +173,6 @@ Status check_numbers(const Job& job) {
   return {};
 }
 
-// Beside [stage_times] a model may be left out; this one has a layer per stage and no bytes to
-// speak of.
-model::Model imagined_model(int64_t layers) {
-  model::Model m;
-  m.name = "stage-times";
-  m.layers = layers;
-  m.hidden = m.heads = m.kv_heads = m.ffn = m.vocabulary = m.sequence = 1;
-  return m;
-}
-
 void take_stage_times(const StageTimes& times, Plan& plan) {
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const bool last = s + 1 == plan.stages.size();
@@ -321,8 +311,11 @@ Result<Plan> lay_out(const Job& job) {
   TRY(check_numbers(job));
   Plan plan;
   static_cast<Decisions&>(plan) = job;
-  plan.model = job.model ? *job.model : imagined_model(job.parallelism.stages());
-  for (const model::Slice& slice : split_layers(plan.model, plan.parallelism)) {
+  // Without one a stage counts as a layer.
+  model::Model whole;
+  whole.layers = plan.parallelism.stages();
+  if (job.model) whole = plan.model = *job.model;
+  for (const model::Slice& slice : split_layers(whole, plan.parallelism)) {
     Stage stage{.slice = slice};
     const int64_t tensor =
         plan.parallelism.tensor_at(plan.position_of(static_cast<int32_t>(plan.stages.size())));

@@ -274,6 +274,21 @@ bool Plan::exchanges_gradients() const {
   return false;
 }
 
+namespace {
+
+Status validate_model(const Plan& plan) {
+  if (plan.has_model()) {
+    if (plan.model.kv_heads >= 1 && plan.model.ffn >= 1) return {};
+    return unusable("the model of a Plan must be resolved: kv_heads and ffn are missing");
+  }
+  if (plan.boundary.value == 0) return {};
+  return unusable(
+      fmt::format("boundary = \"{}\": only a model says what stages send, and it is missing",
+                  format(plan.boundary)));
+}
+
+}  // namespace
+
 Status validate(const Plan& plan) {
   const int64_t chunks = plan.parallelism.virtual_stages;
   if (const auto no = layout::why_not_chunks(plan.parallelism.schedule, chunks); !no.why.empty()) {
@@ -289,9 +304,7 @@ Status validate(const Plan& plan) {
                                 plan.parallelism.pipeline, plan.parallelism.data));
   }
   TRY(validate_batches(plan));
-  if (plan.model.kv_heads < 1 || plan.model.ffn < 1) {
-    return unusable("the model of a Plan must be resolved: kv_heads and ffn are missing");
-  }
+  TRY(validate_model(plan));
   int64_t next_layer = 0;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const model::Slice& slice = plan.stages[s].slice;
@@ -300,13 +313,13 @@ Status validate(const Plan& plan) {
       return unusable(fmt::format("stage {} does not continue where stage {} ends", s,
                                   static_cast<int64_t>(s) - 1));
     }
-    if (slice.layers > plan.model.layers - next_layer) {
+    if (plan.has_model() && slice.layers > plan.model.layers - next_layer) {
       return unusable(
           fmt::format("the stages hold more than the model's {} layers", plan.model.layers));
     }
     next_layer += slice.layers;
   }
-  if (next_layer != plan.model.layers) {
+  if (plan.has_model() && next_layer != plan.model.layers) {
     return unusable(
         fmt::format("the stages hold {} of the model's {} layers", next_layer, plan.model.layers));
   }

@@ -44,7 +44,7 @@ struct Stage {
 };
 
 struct Plan : Decisions {
-  model::Model model;
+  model::Model model;  // has_model()
   CostSource cost_source = CostSource::kRoofline;
   std::string constants;        // digest of the constants that the law `tombolo` took; empty: none
   std::vector<Stage> stages;    // stages[s] is pipeline stage s; pipeline x virtual_stages
@@ -64,8 +64,9 @@ struct Plan : Decisions {
     for (int32_t r = 0; r < replica; ++r) sum += microbatches_of(r);
     return sum;
   }
-  // [stage_times] may stand without a model; the one in the Plan then has no bytes to send.
-  bool has_model() const { return boundary.value > 0; }
+  // [stage_times] may stand without a model: then `model` is empty, no layers have sizes, and what
+  // stages send each other has no bytes.
+  bool has_model() const { return model.layers > 0; }
   // The schedule that was found for this Plan, or else the one it names.
   std::string schedule_name() const {
     return given ? given->name : std::string(to_name(parallelism.schedule));

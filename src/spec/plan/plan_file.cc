@@ -66,7 +66,7 @@ void describe(Archive& a, Plan& plan) {
   a.check(version == kPlanVersion, "tombolo_plan",
           fmt::format("this program reads version {}", kPlanVersion));
   a.optional("name", plan.name);
-  a.required("model", plan.model);
+  if (Archive::kReads || plan.has_model()) a.optional("model", plan.model);
   a.required("cluster", plan.cluster);
   a.required("training", plan.training);
   a.required("optimizer", plan.optimizer);
@@ -97,6 +97,8 @@ std::string plan_digest(const Plan& plan) { return digest(to_json_text(plan)); }
 
 Result<Plan> from_value(const Value& value, const std::string& name) {
   Plan plan = TRY(read_fields<Plan>(value, name));
+  // Of a Plan without a model, earlier versions wrote one of a single number a layer.
+  if (plan.boundary.value == 0) plan.model = {};
   TRY(during(validate(plan), "checking the Plan in " + name));
   return plan;
 }

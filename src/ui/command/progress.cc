@@ -26,8 +26,9 @@ std::string progress_text(const launch::Progress& progress) {
   if (progress.evaluation_loss) {
     out += fmt::format("  evaluation loss {:.4f}", *progress.evaluation_loss);
   }
-  out += fmt::format("  {} tokens/s  {}/iteration  {} to go", thousands(progress.tokens_per_s),
-                     brief(progress.iteration), brief(progress.remaining));
+  if (progress.tokens_per_s) out += fmt::format("  {} tokens/s", thousands(*progress.tokens_per_s));
+  out +=
+      fmt::format("  {}/iteration  {} to go", brief(progress.iteration), brief(progress.remaining));
   return out;
 }
 

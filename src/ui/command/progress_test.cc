@@ -30,6 +30,12 @@ TEST(Progress, leaves_out_a_loss_that_nobody_computes) {
   EXPECT_EQ(progress_text(progress), "step 1/60  123.5 k tokens/s  672 ms/iteration  33 s to go");
 }
 
+TEST(Progress, leaves_out_tokens_where_no_model_has_any) {
+  launch::Progress progress = at(12);
+  progress.tokens_per_s.reset();
+  EXPECT_EQ(progress_text(progress), "step 12/60  loss 2.7131  672 ms/iteration  33 s to go");
+}
+
 TEST(Progress, draws_a_bar) {
   EXPECT_EQ(progress_bar(0, 8, 4), "[....]");
   EXPECT_EQ(progress_bar(5, 8, 4), "[##..]");  // 5 * 4 / 8 = 2.5

@@ -64,9 +64,10 @@ std::string run_lines(const Value& status) {
   std::string out = fmt::format("{} step {}/{}", command::progress_bar(done, all, 24), done, all);
   if (has(status, "loss")) out += fmt::format("  loss {:.4f}", number(status, "loss"));
   if (has(status, "iteration_s")) {
-    out += fmt::format(
-        "  {}/iteration  {:.0f} tokens/s  {} to go", brief(Seconds{number(status, "iteration_s")}),
-        number(status, "tokens_per_s"), brief(Seconds{number(status, "remaining_s")}));
+    out += fmt::format("  {}/iteration", brief(Seconds{number(status, "iteration_s")}));
+    if (has(status, "tokens_per_s"))
+      out += fmt::format("  {:.0f} tokens/s", number(status, "tokens_per_s"));
+    out += fmt::format("  {} to go", brief(Seconds{number(status, "remaining_s")}));
   }
   return out + fmt::format("\nschedule {}, running for {}\n", word(status, "schedule"),
                            brief(Seconds{std::round(number(status, "run_s"))}));

@@ -28,8 +28,7 @@ constexpr Column kColumns[] = {
      [](const plan::Plan&, const launch::Progress& p) {
        return std::optional(p.update_skipped ? 1.0 : 0.0);
      }},
-    {"tokens_per_s",
-     [](const plan::Plan&, const launch::Progress& p) { return std::optional(p.tokens_per_s); }},
+    {"tokens_per_s", [](const plan::Plan&, const launch::Progress& p) { return p.tokens_per_s; }},
     {"iteration_s",
      [](const plan::Plan&, const launch::Progress& p) { return std::optional(p.iteration.value); }},
     {"mfu", [](const plan::Plan& plan,

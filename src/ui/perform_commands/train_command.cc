@@ -84,8 +84,9 @@ void print_text(std::ostream& out, const plan::Plan& plan, const launch::RunSumm
     }
     out << "\n";
   }
-  out << fmt::format("{} steps, {:.0f} tokens/s, seed {}\n", summary.steps, summary.tokens_per_s,
-                     plan.run.seed);
+  out << fmt::format("{} steps, ", summary.steps);
+  if (summary.tokens_per_s) out << fmt::format("{:.0f} tokens/s, ", *summary.tokens_per_s);
+  out << fmt::format("seed {}\n", plan.run.seed);
   if (summary.restarts > 0) {
     out << fmt::format("restarted {} time{} after a worker was lost\n", summary.restarts,
                        summary.restarts == 1 ? "" : "s");
@@ -116,7 +117,7 @@ void print_answer(std::ostream& out, const plan::Plan& plan, const launch::RunSu
                          {"first_loss", or_null(summary.first_loss)},
                          {"final_loss", or_null(summary.final_loss)},
                          {"evaluation_loss", or_null(summary.evaluation_loss)},
-                         {"tokens_per_s", summary.tokens_per_s},
+                         {"tokens_per_s", or_null(summary.tokens_per_s)},
                          {"iteration_s", seconds(comparison.measured_iteration).value},
                          {"predicted_iteration_s", seconds(comparison.predicted_iteration).value},
                          {"iteration_error", comparison.iteration_error},

@@ -32,12 +32,6 @@ std::string count_brief(int64_t count) {
   return fmt::format("{}", count);
 }
 
-// Beside [stage_times] a job may leave the model out.
-bool has_model(const Plan& plan) {
-  if (plan.cost_source == plan::CostSource::kStageTimes && plan.boundary.value == 0) return false;
-  return plan.model.layers > 0 && plan.model.hidden > 0;
-}
-
 Value model_facts(const Plan& plan) {
   const model::Model& m = plan.model;
   Facts facts("Model");
@@ -131,7 +125,7 @@ Value stage_rows(const Plan& plan) {
                                 {"ranks", ranks},
                                 {"datacenter", places},
                                 {"device", devices},
-                                {"layers", has_model(plan) ? layers_text(stage.slice) : "–"},
+                                {"layers", plan.has_model() ? layers_text(stage.slice) : "–"},
                                 {"forward", brief(stage.cost.forward)},
                                 {"backward", brief(stage.cost.backward)},
                                 {"recompute", or_dash(stage.cost.recompute)},
@@ -174,7 +168,7 @@ std::string summary(const Plan& plan) {
     places += (places.empty() ? "" : ", ") + placement.datacenter;
   }
   const std::string what =
-      has_model(plan) ? count_brief(model::parameters(plan.model)) + " parameters · " : "";
+      plan.has_model() ? count_brief(model::parameters(plan.model)) + " parameters · " : "";
   const size_t count = plan.stages.size();
   const char* stages = count == 1 ? "stage" : "stages";
   const std::string pipelines =
@@ -204,7 +198,7 @@ const char* explain(plan::CostSource source) {
 
 Value plan_tables(const Plan& plan) {
   Value::Array facts;
-  if (has_model(plan)) facts.push_back(model_facts(plan));
+  if (plan.has_model()) facts.push_back(model_facts(plan));
   facts.push_back(parallelism_facts(plan));
   facts.push_back(training_facts(plan));
   return Value::Table{{"summary", summary(plan)},
