@@ -14,16 +14,15 @@
 namespace tombolo {
 namespace {
 
-// When what happened: by lane, ranks, action and iteration. What takes no time is left out: the
-// simulator does not draw it.
-using Key = std::tuple<int, int32_t, int32_t, std::string, int64_t>;
-using Happened = std::map<Key, std::pair<int64_t, int64_t>>;
+// When what happened, with how many bytes: by lane, ranks, action, iteration and part.
+using Key = std::tuple<int, int32_t, int32_t, std::string, int64_t, int32_t>;
+using Happened = std::map<Key, std::tuple<int64_t, int64_t, int64_t>>;
 
 void add(const trace::Trace& trace, Happened& out) {
   for (const trace::Interval& i : trace.intervals) {
-    if (i.start == i.end) continue;
-    const Key key{static_cast<int>(i.lane), i.rank, i.peer, action::to_text(i.action), i.iteration};
-    EXPECT_TRUE(out.emplace(key, std::pair{i.start.ns, i.end.ns}).second)
+    const Key key{static_cast<int>(i.lane),  i.rank,      i.peer,
+                  action::to_text(i.action), i.iteration, i.part};
+    EXPECT_TRUE(out.emplace(key, std::tuple{i.start.ns, i.end.ns, i.bytes}).second)
         << action::to_text(i.action) << " of iteration " << i.iteration << " twice";
   }
 }

@@ -23,12 +23,16 @@ struct Passes {
 
 // By rank.
 std::map<int32_t, Passes> passes_of(const trace::Trace& trace) {
-  std::map<std::tuple<int32_t, int32_t, ActionKind>, std::vector<SimDuration>> seen;
+  std::map<std::tuple<int64_t, int32_t, action::Action>, SimDuration> whole;  // of all its parts
   for (const trace::Interval& interval : trace.intervals) {
     if (interval.lane != trace::Lane::kCompute || interval.iteration <= 0) continue;
     if (!is_pass(interval.action.kind)) continue;
-    seen[{interval.rank, interval.action.stage, interval.action.kind}].push_back(interval.end -
-                                                                                 interval.start);
+    whole[{interval.iteration, interval.rank, interval.action}] += interval.end - interval.start;
+  }
+  std::map<std::tuple<int32_t, int32_t, ActionKind>, std::vector<SimDuration>> seen;
+  for (const auto& [pass, duration] : whole) {
+    const auto& [iteration, rank, action] = pass;
+    seen[{rank, action.stage, action.kind}].push_back(duration);
   }
   std::map<int32_t, Passes> passes;
   for (auto& [what, durations] : seen) {

@@ -1,17 +1,13 @@
 #include "perform/runtime/exchange_thread.h"
 
+#include <cmath>
 #include <utility>
 
 #include "base/check.h"
-#include "spec/plan/gradient_groups.h"
+#include "spec/schedule/exchange_graph.h"
 #include "spec/schedule/schedule.h"
 
 namespace tombolo::runtime {
-
-bool updates_by_group(const plan::Plan& plan) {
-  const bool ties = plan.model.tied_embeddings && plan.stages.size() > 1;
-  return plan.exchange_overlaps() && !plan.optimizer.clip_norm && !ties;
-}
 
 ExchangeThread::ExchangeThread(const plan::Plan& plan, const ExchangeOptions& options,
                                ParameterGroups& parameters, Messenger& messenger, Threads& threads,
@@ -34,10 +30,11 @@ ExchangeThread::ExchangeThread(const plan::Plan& plan, const ExchangeOptions& op
     outer_book_.emplace(plan, options.rank, options.first_iteration, parameters);
   }
   for (const int32_t stage : schedule::shape_of(plan).stages_at(position_)) {
-    const auto groups = static_cast<int32_t>(plan::gradient_groups(plan, stage).size());
-    for (int32_t group = 0; group < groups; ++group) {
-      versions_.add(stage, group);
-      if (outer_book_) outer_book_->add(stage, group);
+    for (const auto& group : schedule::detail::exchange_of(plan, stage, 0).groups) {
+      const auto number = static_cast<int32_t>(group_bytes_[stage].size());
+      group_bytes_[stage].push_back(std::llround(real(group.bytes) / plan.run.byte_scale));
+      versions_.add(stage, number);
+      if (outer_book_) outer_book_->add(stage, number);
     }
     ++stages_;
   }
@@ -70,6 +67,7 @@ ExchangeThread::~ExchangeThread() {
 
 void ExchangeThread::complete(int32_t stage, int32_t group) {
   const Key key{iteration_, stage, group};
+  note_border(group, threads_.now());
   if (options_.overlap) return hand_over(key, threads_.now());
   held_.push_back({key, {}});
 }
@@ -112,7 +110,16 @@ Status ExchangeThread::await(const Settled& settled) {
 }
 
 Status ExchangeThread::await_ready(int32_t stage, int32_t group) {
-  return await([&] { return versions_.try_use(stage, group, iteration_); });
+  const SimTime reached = threads_.now();
+  TRY(await([&] { return versions_.try_use(stage, group, iteration_); }));
+  note_border(group, reached);
+  return {};
+}
+
+// Kernels may ask for a group again and again.
+void ExchangeThread::note_border(int32_t group, SimTime reached) {
+  if (!borders_.empty() && borders_.back().group == group) return;
+  borders_.push_back({group, since_origin(reached), since_origin(threads_.now())});
 }
 
 Status ExchangeThread::await_stage(int32_t stage) {

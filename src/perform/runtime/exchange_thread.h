@@ -9,7 +9,7 @@
 //   performing thread   complete(s, g) ... complete(s, 0)        await_ready(s, 0) ...
 //   this thread            sum of g, update of g, sum of 0, update of 0
 //
-// Where updates need to know all gradients before (updates_by_group), sums leave during the backward
+// Where updates need to know all gradients before (Plan::updates_by_group), sums leave during the backward
 // pass all the same, and who performs waits for all of them, then updates as it does without groups.
 //
 // Memory: gradients are summed where they lie. Beside them there is what was handed to the links
@@ -54,16 +54,13 @@
 
 namespace tombolo::runtime {
 
-// Whether groups are updated one by one. Not where a norm to clip by is known only when all gradients
-// are, nor where two stages have copies of a tied embedding, which sum theirs when both are there.
-bool updates_by_group(const plan::Plan& plan);
-
 struct ExchangeOptions {
   int32_t rank = 0;
   int64_t first_iteration = 1;
   SimTime origin;                // on the clock: time 0 of the Trace
   bool overlap = true;           // a complete group leaves at once; else when its stage is released
   bool updates = true;           // a summed group is updated at once
+  bool one_clock = true;         // of all ranks: a message's departure is known
   Activity* activity = nullptr;  // hears of who waits; null: nobody asks
 };
 
@@ -105,8 +102,18 @@ class ExchangeThread final : public GroupWatcher {
     SimTime start, end;
   };
   std::vector<Wait> take_waits() { return std::exchange(waits_, {}); }
+  // Where passes came to a group since the last call, in order: computing stopped at `reached`, and went
+  // on at `left`. A forward comes to a group that it begins to use, a backward to one that is complete.
+  struct Border {
+    int32_t group = 0;
+    SimTime reached, left;
+  };
+  int32_t groups_of(int32_t stage) const {
+    return static_cast<int32_t>(group_bytes_.at(stage).size());
+  }
+  std::vector<Border> take_borders() { return std::exchange(borders_, {}); }
   // What was done since the last call: of each group REDUCE_GRAD, from when it was handed over until
-  // it was summed, and UPDATE.
+  // it was summed, its messages that came, and UPDATE.
   std::vector<trace::Interval> take_intervals();
   // Waits for what is under way, and for the end of the thread; once.
   Status finish();
@@ -127,7 +134,7 @@ class ExchangeThread final : public GroupWatcher {
   struct UnderWay {
     Key key;  // of the iteration in which it began
     SimTime since;
-    int64_t bytes = 0;                       // of gradients
+    int64_t bytes = 0;                       // where they lie
     int64_t copied = 0;                      // of them, that may lie with the links
     std::unique_ptr<SparseUpdates> updates;  // none where it is dense
     std::unique_ptr<OuterUpdates> outer;     // of an outer step
@@ -156,6 +163,9 @@ class ExchangeThread final : public GroupWatcher {
   template <class Settled>
   Status await(const Settled& settled);
   void draw(trace::Interval interval);
+  void draw_message(const UnderWay& group, int32_t from, const link::Received& message);
+  int64_t bytes_of_group(int32_t stage, int32_t group) const;
+  void note_border(int32_t group, SimTime reached);
   SimTime since_origin(SimTime instant) const { return SimTime{} + (instant - options_.origin); }
 
   const ExchangeOptions options_;
@@ -168,10 +178,13 @@ class ExchangeThread final : public GroupWatcher {
   const std::vector<int32_t> replicas_;  // ranks
   const plan::Exchange exchange_;
   size_t stages_ = 0;  // of this rank
+  std::map<int32_t, std::vector<int64_t>>
+      group_bytes_;  // of gradients, by stage: as the Plan has it
 
   // The performing thread's.
   int64_t iteration_ = 0;
   std::vector<Wait> waits_;
+  std::vector<Border> borders_;
   std::vector<HandedOver> held_;  // complete and not released
 
   // This thread's.

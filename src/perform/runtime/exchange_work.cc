@@ -105,6 +105,7 @@ std::vector<Messenger::Awaited> ExchangeThread::awaited() const {
 
 Status ExchangeThread::advance(size_t place, const link::Received& message) {
   const auto at = std::next(under_way_.begin(), static_cast<ptrdiff_t>(place));
+  draw_message(at->second, at->second.sum->wanted().peer, message);
   TRY(send(TRY(at->second.sum->take(message))));
   note_taken(at->second.key, at->second);
   return at->second.sum->done() ? settle(at->first) : Status{};
@@ -118,11 +119,13 @@ Status ExchangeThread::settle(const Due& due) {
   bytes_under_way_ -= group.copied;
   if (group.outer) return settle_outer(group);
   draw({.lane = trace::Lane::kCollective,
+        .rank = options_.rank,
         .action = {ActionKind::kReduceGradients, key.stage, -1},
         .iteration = key.iteration,
         .start = group.since,
         .end = threads_.now(),
-        .bytes = group.bytes});
+        .bytes = bytes_of_group(key.stage, key.group),
+        .part = key.group});
   if (group.updates) {
     merged_.emplace(key, group.updates->merged());
     return make_updates();
@@ -168,10 +171,12 @@ Status ExchangeThread::update(const Key& key, const compress::Merged* sparse) {
     TRY(parameters_.update_group(iteration, stage, group));
   }
   draw({.lane = trace::Lane::kCompute,
+        .rank = options_.rank,
         .action = {ActionKind::kUpdate, stage, -1},
         .iteration = iteration,
         .start = start,
-        .end = threads_.now()});
+        .end = threads_.now(),
+        .part = group});
   return outer_book_ ? after_update(key) : finish_update(key);
 }
 
@@ -216,11 +221,13 @@ Status ExchangeThread::begin_outer(const Key& key) {
 Status ExchangeThread::settle_outer(const UnderWay& step) {
   outer_book_->arrive(step.key, *step.outer);
   draw({.lane = trace::Lane::kCollective,
+        .rank = options_.rank,
         .action = {ActionKind::kReduceGradients, step.key.stage, -1},
         .iteration = step.key.iteration,
         .start = step.since,
         .end = threads_.now(),
-        .bytes = step.bytes});
+        .bytes = bytes_of_group(step.key.stage, step.key.group),
+        .part = step.key.group});
   const Key end = outer_book_->end_of(step.key);
   const bool waits = held_up_.erase(end) > 0;
   if (waits) TRY(outer_book_->end(end));
@@ -244,8 +251,25 @@ void ExchangeThread::end_update(const Key& key) {
   changed_->notify_all();
 }
 
+int64_t ExchangeThread::bytes_of_group(int32_t stage, int32_t group) const {
+  return group_bytes_.at(stage).at(static_cast<size_t>(group));
+}
+
+// Who hears a message draws it, as of those of pipelines.
+void ExchangeThread::draw_message(const UnderWay& group, int32_t from,
+                                  const link::Received& message) {
+  draw({.lane = trace::Lane::kLink,
+        .rank = from,
+        .peer = options_.rank,
+        .action = {ActionKind::kReduceGradients, group.key.stage, -1},
+        .iteration = group.key.iteration,
+        .start = options_.one_clock ? message.sent_start : message.delivered,
+        .end = message.delivered,
+        .bytes = static_cast<int64_t>(message.payload.size()),
+        .part = group.key.group});
+}
+
 void ExchangeThread::draw(trace::Interval interval) {
-  interval.rank = options_.rank;
   interval.start = since_origin(interval.start);
   interval.end = since_origin(interval.end);
   const std::lock_guard lock(mutex_);

@@ -60,7 +60,7 @@ class Performer {
         last_stage_(shape_.stages - 1),
         holds_last_(stages_.back() == last_stage_),
         exchanges_(plan.exchanges_gradients(plan.ranks[options.rank].stage)),
-        updates_by_group_(exchanges_ && updates_by_group(plan)),
+        updates_by_group_(exchanges_ && plan.updates_by_group()),
         desk_(options.first_iteration, hooks.iteration),
         writer_({.write = hooks.write ? hooks.write : writing(),
                  .report = hooks.shard,
@@ -127,6 +127,8 @@ class Performer {
   static Payload take(Waiting& from, const Action& action);
   void draw(const Interval& interval);
   void draw_compute(const Action& action, int64_t iteration, SimTime start);
+  bool stops_for_groups(const Action& action) const;
+  void draw_parts(const Action& action, SimTime start);
   void draw_link(const Action& sent, int32_t sender, int64_t iteration,
                  const link::Received& message);
   void record(const char* name, int64_t iteration, double value);
@@ -146,9 +148,9 @@ class Performer {
   const int32_t replica_;
   const int32_t last_stage_;  // of the model
   const bool holds_last_;
-  const bool exchanges_;                     // gradients, group by group
-  const bool updates_by_group_;              // on the exchange's thread
-  std::map<int32_t, Action> last_backward_;  // of an iteration, by stage
+  const bool exchanges_;                                     // gradients, group by group
+  const bool updates_by_group_;                              // on the exchange's thread
+  std::map<int32_t, Action> first_forward_, last_backward_;  // of an iteration, by stage
 
   int64_t iteration_ = 0;
   int64_t updating_ = 0;  // the newest iteration of which an update began
@@ -181,6 +183,7 @@ Status Performer::start_exchange() {
   for (const Action& action : order_) {
     if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight)
       last_backward_[action.stage] = action;
+    if (action.kind == ActionKind::kForward) first_forward_.emplace(action.stage, action);
   }
   exchange_ = std::make_unique<ExchangeThread>(
       plan_,
@@ -189,6 +192,7 @@ Status Performer::start_exchange() {
                       .origin = options_.origin,
                       .overlap = plan_.exchange_overlaps(),
                       .updates = updates_by_group_,
+                      .one_clock = options_.one_clock,
                       .activity = options_.activity},
       *parameters, messenger_, clock_,
       ExchangeHooks{.before_update = [this](int64_t step) { return before_update(step); },
@@ -450,6 +454,7 @@ Status Performer::compute(const Action& action) {
     TRY(kernels_.parameters()->last_backward(s));
   }
   take_waits();
+  if (exchange_) exchange_->take_borders();
   const SimTime start = now();
   if (!first_computation_) first_computation_ = start;
   tell_begin(action);
@@ -662,21 +667,51 @@ void Performer::draw(const Interval& interval) {
   if (drawing_) trace_.intervals.push_back(interval);
 }
 
-// In parts, where it waited for groups of parameters between them.
 void Performer::draw_compute(const Action& action, int64_t iteration, SimTime start) {
-  Interval part{.lane = Lane::kCompute,
-                .rank = options_.rank,
-                .action = action,
-                .iteration = iteration,
-                .start = start};
-  for (const auto& [wait, end] : take_waits()) {
-    if (end <= start) continue;
-    part.end = std::max(wait, part.start);
-    if (part.end > part.start) draw(part);
-    part.start = end;
+  take_waits();
+  if (stops_for_groups(action)) return draw_parts(action, start);
+  draw({.lane = Lane::kCompute,
+        .rank = options_.rank,
+        .action = action,
+        .iteration = iteration,
+        .start = start,
+        .end = now()});
+}
+
+// As the Graph cuts passes (schedule/exchange_graph.h).
+bool Performer::stops_for_groups(const Action& action) const {
+  if (!exchange_ || !plan_.exchange_overlaps()) return false;
+  const auto is = [&](const std::map<int32_t, Action>& of_stage) {
+    const auto found = of_stage.find(action.stage);
+    return found != of_stage.end() && found->second == action;
+  };
+  return is(first_forward_) || is(last_backward_);
+}
+
+// A part for each group: from where a forward begins to use it, or until its gradient is complete. A part
+// without a border of its own, because kernels do not tell it from its neighbour, takes no time.
+void Performer::draw_parts(const Action& action, SimTime start) {
+  const bool forward = action.kind == ActionKind::kForward;
+  const auto borders = exchange_->take_borders();
+  const auto groups = exchange_->groups_of(action.stage);
+  const SimTime end = now();
+  SimTime begin = start;
+  for (int32_t i = 0; i < groups; ++i) {
+    const int32_t part = forward ? i : groups - 1 - i;
+    const int32_t until = forward ? part + 1 : part;  // the group at whose border it ends
+    const auto border = std::find_if(borders.begin(), borders.end(),
+                                     [&](const auto& each) { return each.group == until; });
+    const bool last = i + 1 == groups;
+    const SimTime reached = last || border == borders.end() ? end : border->reached;
+    draw({.lane = Lane::kCompute,
+          .rank = options_.rank,
+          .action = action,
+          .iteration = iteration_,
+          .start = begin,
+          .end = std::max(begin, reached),
+          .part = part});
+    begin = last || border == borders.end() ? end : std::max(begin, border->left);
   }
-  part.end = now();
-  draw(part);
 }
 
 void Performer::draw_link(const Action& sent, int32_t sender, int64_t iteration,

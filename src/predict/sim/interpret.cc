@@ -420,7 +420,7 @@ Execution interpret(const graph::Graphs& graphs, const Channels& channels) {
 }
 
 graph::Graphs repeat(const graph::Graphs& graphs, int64_t times, const LeavesOut& leaves_out) {
-  CHECK(times >= 1, "a graph {} times", times);
+  CHECK(times >= 1 && times <= INT32_MAX, "a graph {} times", times);
   int64_t tags = 0;
   uint32_t priorities = 0;  // 0 is no priority; above it, earlier iterations go first
   for (const graph::Graph& graph : graphs) {
@@ -455,6 +455,7 @@ graph::Graphs repeat(const graph::Graphs& graphs, int64_t times, const LeavesOut
           copy.type = NodeType::kInvalid;
           copy.comm_size = 0;
         }
+        copy.iteration = static_cast<int32_t>(i + 1);
         copy.id += i * ids;
         copy.comm_tag += i * tags;
         if (copy.comm_priority > 0) copy.comm_priority += static_cast<uint32_t>(i) * priorities;

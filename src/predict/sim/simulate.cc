@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/check.h"
 #include "base/parallel.h"
@@ -127,32 +128,52 @@ const plan::PassCommunication* communication_of(const plan::Plan& plan,
   }
 }
 
-// Cuts a pass into its computation and the communication that follows, to the nanosecond.
-void add_pass(const plan::Plan& plan, trace::Interval pass,
-              std::vector<trace::Interval>& intervals) {
+// What a pass does, one after the other: it computes, and then communicates, kind by kind.
+struct PassShares {
+  SimDuration computes;
+  std::vector<std::pair<action::ActionKind, SimDuration>> communicates;
+};
+
+PassShares shares_of(const plan::PassCommunication& inside, SimDuration pass) {
   using enum action::ActionKind;
-  const plan::PassCommunication* inside = communication_of(plan, pass.action);
-  if (!inside || inside->total() == 0_s) return intervals.push_back(std::move(pass));
-  SimTime end = pass.end;
-  std::vector<trace::Interval> parts;
-  for (const auto& [kind, time] : {std::pair{kDataCommunication, inside->data},
-                                   std::pair{kExpertCommunication, inside->expert},
-                                   std::pair{kContextCommunication, inside->context},
-                                   std::pair{kTensorCommunication, inside->tensor}}) {
-    const SimTime begin = std::max(pass.start, end - round_to_ns(time));
-    if (begin == end) continue;
-    parts.push_back({.lane = trace::Lane::kCollective,
-                     .rank = pass.rank,
-                     .action = {kind, pass.action.stage, pass.action.microbatch},
-                     .iteration = pass.iteration,
-                     .start = begin,
-                     .end = end,
-                     .origin = trace::PassPart{pass.action}});
-    end = begin;
+  PassShares shares{.computes = pass, .communicates = {}};
+  for (const auto& [kind, time] :
+       {std::pair{kDataCommunication, inside.data}, std::pair{kExpertCommunication, inside.expert},
+        std::pair{kContextCommunication, inside.context},
+        std::pair{kTensorCommunication, inside.tensor}}) {
+    const SimDuration share = std::min(shares.computes, round_to_ns(time));
+    if (share.ns == 0) continue;
+    shares.communicates.emplace_back(kind, share);
+    shares.computes = shares.computes - share;
   }
-  pass.end = end;
-  if (pass.start < pass.end) intervals.push_back(std::move(pass));
-  intervals.insert(intervals.end(), parts.rbegin(), parts.rend());
+  std::reverse(shares.communicates.begin(), shares.communicates.end());
+  return shares;
+}
+
+// Cuts a pass, or a part of one that began `before` into it, into its computation and the communication
+// that follows, to the nanosecond.
+void add_pass(const PassShares& shares, SimDuration before, const trace::Interval& pass,
+              std::vector<trace::Interval>& intervals) {
+  const SimDuration after = before + (pass.end - pass.start);
+  const auto at = [&](SimDuration of_pass) {
+    return pass.start + (std::clamp(of_pass, before, after) - before);
+  };
+  SimDuration done = shares.computes;
+  intervals.push_back(pass);
+  intervals.back().end = at(done);
+  for (const auto& [kind, share] : shares.communicates) {
+    const SimTime begin = at(done);
+    done = done + share;
+    if (begin == at(done)) continue;
+    intervals.push_back({.lane = trace::Lane::kCollective,
+                         .rank = pass.rank,
+                         .action = {kind, pass.action.stage, pass.action.microbatch},
+                         .iteration = pass.iteration,
+                         .start = begin,
+                         .end = at(done),
+                         .origin = trace::PassPart{pass.action},
+                         .part = pass.part});
+  }
 }
 
 // When a group of gradients was handed over (ids of schedules count from 0).
@@ -172,17 +193,11 @@ trace::Interval interval_of(const graph::Graph& graph, const graph::Node& node, 
           .rank = graph.rank,
           .peer = link ? node.comm_peer : -1,
           .action = *node.action,
+          .iteration = node.iteration,
           .start = group ? handed_over(graph, node, execution) : span.start,
           .end = span.end,
-          .bytes = node.comm_size};
-}
-
-// Whether the node behind this one computes another part of the same pass or update.
-bool goes_on(const graph::Graph& graph, size_t i, size_t per_iteration) {
-  if ((i + 1) % per_iteration == 0 || graph.nodes[i].type != graph::NodeType::kCompute)
-    return false;
-  const graph::Node& next = graph.nodes[i + 1];
-  return next.type == graph::NodeType::kCompute && next.action == graph.nodes[i].action;
+          .bytes = node.comm_size,
+          .part = node.part};
 }
 
 // Whether the node is a side of co-executed passes: it, or the next one, says so.
@@ -191,38 +206,49 @@ bool is_of_pair(const graph::Graph& graph, size_t i) {
   return beside(i) || (i + 1 < graph.nodes.size() && beside(i + 1) == graph.nodes[i].id);
 }
 
-// Receives leave no interval: their send's says when the message was there. Parts of a pass that
-// follow one another without a gap are one interval, and what the pass communicates inside stands
-// behind the last one. The two sides of a pair begin together, and what they communicate inside is
-// not drawn: what of it lies behind what is another matter (predict/strand).
-std::vector<trace::Interval> intervals_of(const plan::Plan& plan, const graph::Graphs& graphs,
-                                          const Execution& execution, size_t iterations) {
-  std::vector<trace::Interval> intervals;
-  for (const graph::Graph& graph : graphs) {
-    const std::vector<Span>& spans = execution.spans[static_cast<size_t>(graph.rank)];
-    const size_t per_iteration = graph.nodes.size() / iterations;
-    for (size_t i = 0; i < graph.nodes.size(); ++i) {
-      const graph::Node& node = graph.nodes[i];
-      if (node.type == graph::NodeType::kReceive) continue;
-      Span span = spans[i];
-      const bool pair = is_of_pair(graph, i);
-      if (const auto& beside = node.details->co_executed_with) {
-        span.start = spans[static_cast<size_t>(*beside)].start;  // ids of schedules count from 0
-      }
-      while (goes_on(graph, i, per_iteration) && spans[i + 1].start == span.end) {
-        span.end = spans[++i].end;
-      }
-      if (span.start == span.end && node.comm_size == 0) continue;
-      CHECK(node.action, "node {} of a schedule has no action: \"{}\"", node.id, node.name);
-      trace::Interval interval = interval_of(graph, node, span, execution);
-      interval.iteration = static_cast<int64_t>(i / per_iteration) + 1;
-      if (goes_on(graph, i, per_iteration) || pair) {
-        intervals.push_back(std::move(interval));
-      } else {
-        add_pass(plan, std::move(interval), intervals);
-      }
+// Receives leave no interval: their send's says when the message was there. Nor do nodes that only
+// gather what others wait for, and steps that are left out of an iteration (both INVALID_NODEs).
+bool leaves_interval(const graph::Node& node) {
+  if (node.type == graph::NodeType::kInvalid) return node.comm_size > 0;
+  return node.type != graph::NodeType::kReceive;
+}
+
+// The intervals of one rank. What a pass communicates inside stands behind its computation. The two
+// sides of a pair begin together, and what they communicate inside is not drawn: what of it lies behind
+// what is another matter (predict/strand).
+void add_intervals(const plan::Plan& plan, const schedule::Times& times, const graph::Graph& graph,
+                   const Execution& execution, std::vector<trace::Interval>& intervals) {
+  const std::vector<Span>& spans = execution.spans[static_cast<size_t>(graph.rank)];
+  // Of passes that communicate, so much is drawn; by iteration, as one may be in parts.
+  std::map<std::pair<int32_t, action::Action>, SimDuration> drawn;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const graph::Node& node = graph.nodes[i];
+    if (!leaves_interval(node)) continue;
+    CHECK(node.action, "node {} of a schedule has no action: \"{}\"", node.id, node.name);
+    Span span = spans[i];
+    if (const auto& beside = node.details->co_executed_with) {
+      span.start = spans[static_cast<size_t>(*beside)].start;  // ids of schedules count from 0
     }
+    trace::Interval interval = interval_of(graph, node, span, execution);
+    const plan::PassCommunication* inside =
+        is_of_pair(graph, i) ? nullptr : communication_of(plan, *node.action);
+    if (!inside || inside->total() == 0_s) {
+      intervals.push_back(std::move(interval));
+      continue;
+    }
+    const SimDuration pass =
+        times.stages[static_cast<size_t>(node.action->stage)].of(node.action->kind);
+    SimDuration& before = drawn[{node.iteration, *node.action}];
+    add_pass(shares_of(*inside, pass), before, interval, intervals);
+    before += node.duration;
   }
+}
+
+std::vector<trace::Interval> intervals_of(const plan::Plan& plan, const graph::Graphs& graphs,
+                                          const Execution& execution) {
+  std::vector<trace::Interval> intervals;
+  const schedule::Times times = schedule::times_of(plan);
+  for (const graph::Graph& graph : graphs) add_intervals(plan, times, graph, execution, intervals);
   return intervals;
 }
 
@@ -285,8 +311,7 @@ Result<Simulation> simulate(const plan::Plan& plan, const Options& options) {
   const Played played = TRY(play(plan, options));
   Simulation out;
   out.trace.header = header_of(plan, played.execution);
-  out.trace.intervals =
-      intervals_of(plan, played.graphs, played.execution, static_cast<size_t>(played.iterations));
+  out.trace.intervals = intervals_of(plan, played.graphs, played.execution);
   trace::normalize(out.trace);
   out.breakdown = trace::breakdown(out.trace);
   out.iteration = median_of(out.trace);
@@ -304,8 +329,7 @@ Result<SimDuration> iteration_time(const plan::Plan& plan, const PipelineSample&
   trace::Trace trace;
   trace.header.overlaps = plan.exchange_overlaps();
   trace.header.cycle = schedule::cycle_of(plan);
-  trace.intervals =
-      intervals_of(plan, played.graphs, played.execution, static_cast<size_t>(played.iterations));
+  trace.intervals = intervals_of(plan, played.graphs, played.execution);
   return median_of(trace);
 }
 

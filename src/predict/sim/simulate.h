@@ -2,7 +2,8 @@
 // time, and what happened becomes a Trace.
 //
 // Same Plan, same bytes: events are ordered by (time, sequence), times are integer nanoseconds, and
-// nothing is drawn at random. What has no duration and no bytes leaves no interval.
+// nothing is drawn at random. Each node of the Graphs leaves one interval, as each action of a run does
+// (trace.h).
 #pragma once
 
 #include <cstdint>

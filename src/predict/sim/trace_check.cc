@@ -146,11 +146,8 @@ class Checker {
     }
     const Key key{part.iteration, part.rank, of->pass};
     const auto at = found_.find(key);
-    if (at == found_.end()) {  // a pass that computes nothing
-      intervals_.push_back(part);
-      intervals_.back().action = of->pass;
-      intervals_.back().lane = Lane::kCompute;
-      found_[key] = &intervals_.back();
+    if (at == found_.end()) {
+      tell(ViolationKind::kOrder, fmt::format("{} belongs to no pass", name_of(part)));
     } else if (at->second->end != part.start) {
       tell(ViolationKind::kOrder,
            fmt::format("{} does not follow {}", name_of(part), name_of(*at->second)));
@@ -239,12 +236,7 @@ class Checker {
           const Interval* interval =
               find(iteration, rank, action.kind, action.stage, action.microbatch);
           const bool message = action::is_send(action.kind);
-          // What takes no time and has no bytes leaves no interval.
           if (!interval) {
-            if (message ? plan_.boundary.value == 0 && silent(action)
-                        : duration_of(rank, action).ns == 0) {
-              continue;
-            }
             tell(ViolationKind::kOrder, fmt::format("{} of rank {} in iteration {} is missing",
                                                     action::to_text(action), rank, iteration));
             continue;
@@ -393,12 +385,6 @@ class Checker {
       tell(ViolationKind::kOrder,
            fmt::format("{} begins before {} has ended", name_of(here), name_of(before)));
     }
-  }
-
-  // A message of no bytes that takes no time, as between imagined stages of one datacenter.
-  bool silent(const Action& send) const {
-    const auto boundary = static_cast<size_t>(boundary_of(send));
-    return times_.transfer[boundary].ns == 0 && times_.latency[boundary].ns == 0;
   }
 
   void follows(const Interval* interval, const Interval* cause) {

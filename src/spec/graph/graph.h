@@ -119,6 +119,10 @@ struct Node {
   NodeType type = NodeType::kCompute;
   CollectiveType collective = CollectiveType::kAllReduce;  // COMM_COLL_NODE
   bool is_cpu_op = false;  // runs on the host: takes no accelerator, and communicates nothing
+  // Of an action that a schedule cuts into several nodes: the group of gradients that this one is
+  // about (exchange_graph.h). Files do not have it.
+  int32_t part = 0;
+  int32_t iteration = 0;   // of a Graph of several (sim::repeat): from 1. Nor this.
   SimDuration duration;    // COMP_NODE; of a COMM_COLL_NODE from when its last rank is there
   SimDuration delay;       // from its dependencies' end until it may start; keeps nobody busy
   int64_t comm_size = 0;   // bytes; of a collective what each rank contributes; of an INVALID_NODE

@@ -89,6 +89,13 @@ struct Plan : Decisions {
   bool exchange_overlaps() const {
     return exchanges_gradients() && exchange.value_or(Exchange{}).overlap;
   }
+  // Whether groups of gradients are updated one by one, as they are summed. Not where a norm to clip by
+  // is known only when all gradients are, nor where two stages have copies of a tied embedding, which
+  // sum theirs when both are there.
+  bool updates_by_group() const {
+    const bool ties = model.tied_embeddings && stages.size() > 1;
+    return exchange_overlaps() && !optimizer.clip_norm && !ties;
+  }
   // Whether recomputation is worth anything: the last of several stages runs B right after F, while
   // its activations are still there.
   bool may_recompute(size_t stage) const {

@@ -10,12 +10,13 @@ namespace {
 using graph::Node;
 using graph::NodeType;
 
-Node node_of(const StageExchange& stage, const graph::Graph& graph, NodeType type) {
+Node node_of(const StageExchange& stage, size_t group, const graph::Graph& graph, NodeType type) {
   const action::Action sum{action::ActionKind::kReduceGradients, stage.stage, -1};
   return {.id = static_cast<int64_t>(graph.nodes.size()),
           .name = action::to_text(sum),
           .action = sum,
-          .type = type};
+          .type = type,
+          .part = static_cast<int32_t>(group)};
 }
 
 int64_t messages_in(const GradientExchange& exchange) {
@@ -43,7 +44,8 @@ int64_t add_messages(const Messages& messages, const std::vector<int32_t>& ranks
       const int64_t number = tag++;
       if (message.from != own && message.to != own) continue;
       const bool sends = message.from == own;
-      Node node = node_of(messages.stage, graph, sends ? NodeType::kSend : NodeType::kReceive);
+      Node node = node_of(messages.stage, messages.group, graph,
+                          sends ? NodeType::kSend : NodeType::kReceive);
       node.comm_size = message_bytes(messages.stage, message, shards);
       node.comm_peer = ranks[static_cast<size_t>(sends ? message.to : message.from)];
       node.comm_priority = static_cast<uint32_t>(messages.group) + 1;
@@ -53,12 +55,12 @@ int64_t add_messages(const Messages& messages, const std::vector<int32_t>& ranks
       graph.nodes.push_back(std::move(node));
     }
     if (received.size() == 1) continue;
-    Node there = node_of(messages.stage, graph, NodeType::kInvalid);
+    Node there = node_of(messages.stage, messages.group, graph, NodeType::kInvalid);
     there.data_deps = std::move(received);
     begun = there.id;
     graph.nodes.push_back(std::move(there));
   }
-  Node summed = node_of(messages.stage, graph, NodeType::kInvalid);
+  Node summed = node_of(messages.stage, messages.group, graph, NodeType::kInvalid);
   summed.comm_size = messages.stage.groups[messages.group].bytes;
   summed.data_deps = {ready};
   if (begun != ready) summed.data_deps.push_back(begun);

@@ -7,12 +7,15 @@
 //              those that wait (comm_priority; sim::repeat lets earlier iterations go first).
 //   sums       A node that takes no time says when a group is summed on this rank; its first
 //              dependency is what handed the group over.
-//   updates    One for each group, as soon as it is summed; with clip_norm, when all of the rank's
-//              groups are. The first forward pass of the next iteration carries them.
+//   updates    One for each group, as soon as it is summed; or one of all, in its place in the
+//              schedule, when all of the rank's groups are (Plan::updates_by_group). The first forward
+//              pass of the next iteration carries them.
 //
 //   outer      With local steps (local_steps.h), the messages of an outer step after each update. A Graph
 //   steps      of one iteration has those of all groups; OuterCalendar says which are left out in
 //              which iteration. The first forward pass waits for the step that ends before it.
+//
+// Node::part says of each of them which group it is about.
 //
 // Without overlap all groups are handed over after the rank's last backward pass, one update waits
 // for all, and the next iteration for the update.

@@ -153,6 +153,7 @@ class RankGraph {
         pairs_(schedule.pairs.empty() ? std::vector<Pair>{} : schedule.pairs[scheduled]),
         release_(release_of(schedule, rank % shape.replicas)),
         overlaps_(plan.exchange_overlaps()),
+        by_group_(plan.updates_by_group()),
         hidden_(hidden_sums(plan, actions_)),
         graph_{rank, {}} {
     for (const Action& action : actions_) {
@@ -194,7 +195,7 @@ class RankGraph {
       add_message(action);
     } else if (action.kind == ActionKind::kReduceGradients) {
       exchanges ? add_groups(exchange->second) : add_collective(action);
-    } else if (exchanges && overlaps_ && action.kind == ActionKind::kUpdate) {
+    } else if (exchanges && by_group_ && action.kind == ActionKind::kUpdate) {
       add_updates(exchange->second);
     } else if (exchanges && overlaps_ && action == last_backward_.at(action.stage)) {
       add_last_backward(action, exchange->second);
@@ -206,6 +207,9 @@ class RankGraph {
       node.duration = duration_of(plan_, action);
       if (exchanges && action.kind == ActionKind::kUpdate) node.data_deps = summed();
       order_.compute(node);
+      if (exchanges && action.kind == ActionKind::kUpdate) {
+        exchanged_[action.stage].updated.assign(exchange->second.groups.size(), node.id);
+      }
       file(action, std::move(node));
     }
   }
@@ -291,11 +295,14 @@ class RankGraph {
     file(action, std::move(node));
   }
 
-  // A pass in parts, one after the other; the last one stands for it. Returns the parts' ids.
-  std::vector<int64_t> add_parts(const Action& action, const std::vector<double>& shares) {
+  // A pass in parts, one after the other, of the groups `first`, `first + step`, ...; the last one
+  // stands for it. Returns the parts' ids.
+  std::vector<int64_t> add_parts(const Action& action, const std::vector<double>& shares,
+                                 int32_t first, int32_t step) {
     std::vector<int64_t> parts;
     for (const SimDuration part : detail::cut(duration_of(plan_, action), shares)) {
       Node node = node_of(action);
+      node.part = first + step * static_cast<int32_t>(parts.size());
       node.duration = part;
       order_.compute(node);
       parts.push_back(node.id);
@@ -309,7 +316,8 @@ class RankGraph {
     std::vector<double> shares;
     for (const auto& group : exchange.groups) shares.push_back(group.what.complete_at);
     std::reverse(shares.begin(), shares.end());
-    std::vector<int64_t> parts = add_parts(action, shares);
+    const auto last = static_cast<int32_t>(shares.size()) - 1;
+    std::vector<int64_t> parts = add_parts(action, shares, last, -1);
     std::reverse(parts.begin(), parts.end());
     exchanged_[action.stage].complete = std::move(parts);
   }
@@ -321,7 +329,7 @@ class RankGraph {
       shares.push_back(exchange.groups[g].what.needed_at);
     }
     shares.push_back(1);
-    exchanged_[action.stage].needs = add_parts(action, shares);
+    exchanged_[action.stage].needs = add_parts(action, shares, 0, 1);
   }
 
   void add_groups(const detail::StageExchange& exchange) {
@@ -361,8 +369,9 @@ class RankGraph {
     const std::vector<SimDuration> parts = detail::cut(duration_of(plan_, action), shares);
     for (size_t g = 0; g < parts.size(); ++g) {
       Node node = node_of(action);
+      node.part = static_cast<int32_t>(g);
       node.duration = parts[g];
-      node.data_deps = plan_.optimizer.clip_norm ? summed() : std::vector<int64_t>{stage.summed[g]};
+      node.data_deps = {stage.summed[g]};
       stage.updated.push_back(node.id);
       file(action, std::move(node));
     }
@@ -420,6 +429,7 @@ class RankGraph {
   const std::vector<Pair> pairs_;
   const SimDuration release_;
   const bool overlaps_;
+  const bool by_group_;  // updates
   const SimDuration hidden_;
   graph::Graph graph_;
   std::map<Action, int64_t> ids_;

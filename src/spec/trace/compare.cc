@@ -19,8 +19,8 @@ struct Durations {
 using Sides = std::array<Durations, 2>;                                 // predicted, measured
 using Table = std::map<std::pair<int32_t, action::ActionKind>, Sides>;  // by (stage or -1, kind)
 
-// An action that others interrupt (a pass that waits for parameters, an update group by group)
-// counts once; the messages of a sum are counted with the sum.
+// An action in parts (a pass that stops for groups of gradients, an update group by group) counts once;
+// the messages of a sum are counted with the sum.
 void collect(const Trace& trace, int64_t first_iteration, size_t side, Table& table) {
   std::set<std::tuple<int64_t, int32_t, action::Action>> computed;
   for (const Interval& interval : trace.intervals) {

@@ -1,7 +1,14 @@
 // Trace: what happened. Intervals on devices and links, and scalar records, predicted or measured.
 //
 // The simulator and the runtime write the same Trace for one Plan, so any two can be laid side by
-// side: intervals with equal (iteration, rank, lane, action) speak of the same work.
+// side: of every iteration they have the same intervals, one for each (iteration, rank, peer, lane,
+// action, part) and with the same bytes, whether one takes time or not. So an interval is a node of
+// the Graph of the Plan's schedule; receives have none, their send's says when the message was there.
+//
+// Only some of a Trace cannot be predicted:
+//   - what lies outside of iterations (iteration 0): evaluation, checkpoints, layers of prompts;
+//   - bytes of sparse updates that hang on the gradients (schedule::expected_update_bytes), and bytes
+//     where byte_scale divides them.
 //
 // Times are nanoseconds since the origin of the run, which all ranks share. File: JSON lines, a
 // header first and a count at the end, so that a truncated file is recognised (trace_file.h).
@@ -72,8 +79,12 @@ struct Interval {
   int64_t iteration = 0;  // from 1; 0: outside of any iteration
   SimTime start;          // on a link: the first byte leaves
   SimTime end;            // on a link: the last byte is there
-  int64_t bytes = 0;      // payload on links and of collectives, 0 on devices
+  int64_t bytes = 0;  // payload on links and of collectives, 0 on devices; of messages of a Plan
+                      // without a model 0, whatever is sent to stand for them
   Origin origin = {};
+  // Of an action in several intervals which one: the group of gradients (plan/gradient_groups.h) that a
+  // pass stops for, that is summed or sent, or updated.
+  int32_t part = 0;
 
   bool operator==(const Interval&) const = default;
 };
@@ -145,7 +156,7 @@ struct Trace {
   bool operator==(const Trace&) const = default;
 };
 
-// Sorts intervals by (start, lane, rank, peer, end, action, origin) and records by (iteration,
+// Sorts intervals by (start, lane, rank, peer, end, action, origin, part) and records by (iteration,
 // name, rank).
 void normalize(Trace& trace);
 

@@ -94,6 +94,8 @@ void describe(Archive& a, IntervalLine& line) {
   a.required("end_ns", interval.end.ns);
   if (Archive::kReads || interval.bytes != 0) a.optional("bytes", interval.bytes);
   a.optional("name", line.name);
+  if (Archive::kReads || interval.part != 0) a.optional("part", interval.part);
+  a.check(interval.part >= 0, "part", "must not be negative");
   a.check(interval.end >= interval.start, "end_ns", "lies before start_ns");
   a.check(interval.rank >= 0, "rank", "must not be negative");
   a.check(interval.bytes >= 0, "bytes", "must not be negative");

@@ -41,7 +41,8 @@ Trace whole_trace() {
                       .iteration = 1,
                       .start = {2000},
                       .end = {3000},
-                      .bytes = 512},
+                      .bytes = 512,
+                      .part = 3},
                      {.lane = Lane::kCompute,
                       .rank = INT32_MAX,
                       .action = {action::ActionKind::kUpdate, INT32_MAX, -1},
@@ -68,8 +69,9 @@ TEST(TraceFile, ReadsBackWhatItWritesToTheLastBit) {
 
 TEST(TraceFile, NamesCollectivesAndReplicasInItsLines) {
   const std::string text = to_json_lines(whole_trace());
-  EXPECT_THAT(text, HasSubstr(R"({"action":"1REDUCE_GRAD","lane":"collective","rank":1,)"
-                              R"("iteration":1,"start_ns":2000,"end_ns":3000,"bytes":512})"));
+  EXPECT_THAT(text,
+              HasSubstr(R"({"action":"1REDUCE_GRAD","lane":"collective","rank":1,)"
+                        R"("iteration":1,"start_ns":2000,"end_ns":3000,"bytes":512,"part":3})"));
   EXPECT_THAT(text, HasSubstr(R"({"rank":1,"stage":1,"replica":2,"datacenter":"paris")"));
 }
 

@@ -10,7 +10,7 @@
 namespace tombolo::prefill {
 
 bool takes_gpu(const trace::Interval& interval) {
-  if (interval.iteration < 1) return false;
+  if (interval.iteration < 1 || interval.start == interval.end) return false;
   return interval.lane == trace::Lane::kCompute ||
          std::holds_alternative<trace::PassPart>(interval.origin);
 }
