@@ -163,19 +163,31 @@ int64_t dedicated_gpus(const PrefillSetting& bubbles, const std::vector<TracedRe
   return high;
 }
 
-// What windows lose where prompts are of the trace's mean layer time.
-double ceiling_of(const PrefillSetting& setting, const prefill::GapLengths& gaps,
-                  const std::vector<TracedRequest>& requests) {
-  double layer = 0, count = 0;
-  const prefill::DurationTable& table = setting.tables[0];
-  for (const TracedRequest& request : requests) {
-    if (request.prompt_tokens > table.tokens_max()) continue;
-    layer += real(table.at(request.prompt_tokens).layer.ns);
-    ++count;
+// Of one layer, of the shortest prompt on the fastest GPUs.
+SimDuration shortest_layer(const PrefillSetting& setting,
+                           const std::vector<TracedRequest>& requests) {
+  SimDuration shortest = setting.period;
+  for (const prefill::DurationTable& table : setting.tables) {
+    for (const TracedRequest& request : requests) {
+      if (request.prompt_tokens > table.tokens_max()) continue;
+      shortest = std::min(shortest, table.at(request.prompt_tokens).layer);
+    }
   }
-  if (count > 0) layer /= count;
-  const double windows = real(gaps.gaps) / real(std::ssize(setting.busy));
-  return 1 - windows * (layer / 2 + real(setting.guard.ns)) / real(setting.period.ns);
+  return shortest;
+}
+
+// All but what nobody can use: of each gap the guard, and those in which no layer fits.
+double ceiling_of(const PrefillSetting& setting, const std::vector<TracedRequest>& requests) {
+  const SimDuration shortest = shortest_layer(setting, requests);
+  int64_t lost = 0;
+  for (const prefill::Busy& busy : setting.busy) {
+    if (busy.empty()) continue;  // a GPU that never computes needs no guard
+    for (const prefill::Span& gap : prefill::gaps_of(busy, setting.period)) {
+      const bool fits = gap.length() >= setting.guard + shortest;
+      lost += fits ? setting.guard.ns : gap.length().ns;
+    }
+  }
+  return 1 - real(lost) / (real(setting.period.ns) * real(std::ssize(setting.busy)));
 }
 
 // GPU time of prompts within the span.
@@ -299,7 +311,7 @@ Result<PrefillReport> run_prefill(const plan::Plan& plan, const trace::Trace& tr
       prefill::Bubbles{bubbles.period, setting.busy}.utilization();  // of GPUs, not of ranks
   report.utilization_after =
       report.utilization_before + prefill_share(run.placed, report.span, report.gpus);
-  report.ceiling = ceiling_of(setting, report.gaps, requests);
+  report.ceiling = ceiling_of(setting, requests);
   if (options.dedicated && report.accepted > 0) {
     report.gpus_saved = dedicated_gpus(setting, requests, options, report.accepted, report.gpus);
   }

@@ -94,17 +94,31 @@ TEST(PrefillRun, OfFewPromptsTakesThemAllAndLeavesTrainingAlone) {
   EXPECT_EQ(report.gaps.p50.ns, 100'000'000);
 }
 
-// A load that nothing could carry fills the bubbles up to the ceiling, which is that of prompts of
-// one length; those of many lengths pass it. Without suspension less fits.
+// A load that nothing could carry fills the bubbles nearly up to the ceiling, and never above: of two
+// gaps of 100 ms in 400 ms each loses its guard of 1 ms, so 1 - 2 / 400. Without suspension less fits.
 TEST(PrefillRun, OfTooManyPromptsFillsTheBubbles) {
   const std::vector<TracedRequest> requests = requests_of(3000, 100, 2000);
   const PrefillReport suspended = run(requests);
-  EXPECT_GT(suspended.utilization_after, suspended.ceiling - 0.01);
-  EXPECT_LT(suspended.utilization_after, 1);
+  EXPECT_DOUBLE_EQ(suspended.ceiling, 0.995);
+  EXPECT_LE(suspended.utilization_after, suspended.ceiling);
+  EXPECT_GT(suspended.utilization_after, suspended.ceiling - 0.02);
   EXPECT_LT(suspended.accepted_share(), 0.9);
   EXPECT_EQ(suspended.accepted + suspended.no_window, 3000);
   const PrefillReport whole = run(requests, {.suspension = false});
   EXPECT_LT(whole.utilization_after, suspended.utilization_after);
+}
+
+// Many short prompts and a few long ones: the short ones fill what the long ones leave over, more than
+// the mean layer of all would say, and still not the guard.
+TEST(PrefillRun, ShortPromptsStayBelowTheCeilingToo) {
+  std::vector<TracedRequest> requests;
+  for (int i = 0; i < 20'000; ++i) {
+    requests.push_back({{int64_t{1'000'000} * i}, i % 20 == 0 ? 2000 : 10});
+  }
+  const PrefillReport report = run(requests);
+  EXPECT_DOUBLE_EQ(report.ceiling, 0.995);
+  EXPECT_LE(report.utilization_after, report.ceiling);
+  EXPECT_GT(report.utilization_after, 0.98);
 }
 
 TEST(PrefillRun, ScalesTheLoad) {
