@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/parallel.h"
@@ -264,8 +265,25 @@ plan::Job with_plan(plan::Job job, const MixedPlan& plan) {
   return job;
 }
 
-Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedOptions& options) {
-  TRY(check_job(open, options));
+namespace {
+
+// The order of a file means nothing, and equal plans go to the datacenters that come first: cheaper
+// ones, and then by name.
+plan::OpenJob in_order(plan::OpenJob open) {
+  const auto key = [](const cluster::Datacenter& place) {
+    return std::tuple(place.price.value <= 0, place.price.value, place.name);
+  };
+  std::vector<cluster::Datacenter>& places = open.job.cluster.datacenters;
+  std::sort(places.begin(), places.end(),
+            [&](const auto& a, const auto& b) { return key(a) < key(b); });
+  return open;
+}
+
+}  // namespace
+
+Result<MixedResult> search_mixed(const plan::OpenJob& given, const MixedOptions& options) {
+  TRY(check_job(given, options));
+  const plan::OpenJob open = in_order(given);
   const std::unique_ptr<MixedLaw> law = TRY(tombolo_mixed_law(open.job));
   return search_mixed(open, *law, options);
 }

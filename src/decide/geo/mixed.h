@@ -102,7 +102,8 @@ struct MixedResult {
 };
 
 // Unusable: no model, parallelism that this search does not know, no datacenter, a fixed number
-// that nothing can meet. Infeasible: nothing fits; the message has the closest miss.
+// that nothing can meet. Infeasible: nothing fits; the message has the closest miss. The order of the
+// datacenters changes nothing.
 Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedOptions& options);
 
 // The job with this plan made explicit.

@@ -579,5 +579,60 @@ TEST(MixedSettingDeathTest, ASettingIsOfTheJob) {
   EXPECT_DEATH(MixedWhyNotBook(task, settings).add(0, {}), "setting 0 of 0");
 }
 
+// Two to five datacenters of two kinds, some of which differ in price or name alone, in every order of
+// some.
+TEST(Mixed, TheOrderOfDatacentersChangesNothing) {
+  Random random(5);
+  for (size_t n = 2; n <= 5; ++n) {
+    std::string text = R"(
+[model]
+layers = 6
+hidden = 1024
+heads = 8
+vocabulary = 1000
+sequence = 1024
+[training]
+global_batch = 24
+)";
+    for (size_t z = 0; z < n; ++z) {
+      text += fmt::format(
+          "[[cluster.datacenter]]\nname = \"{}\"\ndevice = \"{}\"\nnodes = {}\n"
+          "price = \"{} USD/device-hour\"\n",
+          static_cast<char>('a' + z), z % 2 == 0 ? "a100-80g" : "v100-16g", 1 + z / 4, 3 - z / 2);
+      for (size_t y = 0; y < z; ++y) {
+        text += fmt::format(
+            "[[cluster.wan]]\nbetween = [\"{}\", \"{}\"]\none_way_latency = \"{} ms\"\n"
+            "node_pair_limit = \"20 Gbps\"\n",
+            static_cast<char>('a' + y), static_cast<char>('a' + z), 1 + y / 2);
+      }
+    }
+    plan::OpenJob open = *plan::parse_open_job(text, "job.toml");
+    const auto first = search_mixed(open, {.top = 9});
+    ASSERT_TRUE(first) << first.error().text();
+    for (int round = 0; round < 4; ++round) {
+      auto& places = open.job.cluster.datacenters;
+      for (size_t i = places.size() - 1; i > 0; --i)
+        std::swap(places[i], places[random.below(i + 1)]);
+      const auto again = search_mixed(open, {.top = 9});
+      ASSERT_TRUE(again) << again.error().text();
+      ASSERT_EQ(again->top.size(), first->top.size());
+      for (size_t k = 0; k < first->top.size(); ++k) {
+        const MixedPlan &one = first->top[k], &other = again->top[k];
+        EXPECT_EQ(other.time.iteration, one.time.iteration) << n << " " << k;
+        EXPECT_EQ(other.cost()->value, one.cost()->value) << n << " " << k;
+        ASSERT_EQ(other.stages.size(), one.stages.size());
+        for (size_t s = 0; s < one.stages.size(); ++s) {
+          EXPECT_EQ(other.stages[s].datacenter, one.stages[s].datacenter);
+          EXPECT_EQ(other.stages[s].layers, one.stages[s].layers);
+        }
+      }
+      ASSERT_EQ(again->why_not.size(), first->why_not.size());
+      for (size_t k = 0; k < first->why_not.size(); ++k) {
+        EXPECT_EQ(again->why_not[k].reason, first->why_not[k].reason);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tombolo::geo
