@@ -139,6 +139,8 @@ Result<MachineReport> AstraMachine::run() {
   }
   out.events = queue_.popped();
   out.fingerprint = queue_.fingerprint();
+  out.themis_in_vain = settings_->dimension_order == network::DimensionScheduling::kThemis &&
+                       !planner_.chose_orders();
   return out;
 }
 

@@ -93,6 +93,7 @@ struct MachineReport {
   std::vector<RankReport> ranks;  // of each class, where classes were simulated
   uint64_t events = 0;
   std::string fingerprint;
+  bool themis_in_vain = false;  // asked for, and no collective goes through several dimensions
 };
 
 class AstraMachine {

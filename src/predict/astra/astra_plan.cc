@@ -122,6 +122,7 @@ Result<const std::vector<const ChunkPlan*>*> CollectivePlanner::plan(const Quest
       themis_orders(question, TRY(along(question)), chunk, chunks);
   std::vector<const ChunkPlan*> plans;
   for (int64_t i = 0; i < chunks; ++i) {
+    chose_orders_ = chose_orders_ || !orders.empty();
     if (!orders.empty()) of_chunk.order = orders[static_cast<size_t>(i)];
     const ChunkPlan* plan = TRY(plan_chunk(of_chunk, rotation));
     if (plan->phases.empty()) break;

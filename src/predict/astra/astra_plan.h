@@ -82,6 +82,8 @@ class CollectivePlanner {
   Rotation no_rotation() const;
   // Whether a Rotation ever changes; if not, all ranks can share one.
   bool rotates() const;
+  // Whether Themis had an order to choose so far.
+  bool chose_orders() const { return chose_orders_; }
 
  private:
   struct Along {  // a logical dimension
@@ -92,6 +94,7 @@ class CollectivePlanner {
   const network::Topology* topology_;
   const SystemSettings* settings_;
   int32_t queues_per_dimension_;
+  bool chose_orders_ = false;
   std::deque<SharedPhase> phases_;
   std::deque<ChunkPlan> chunks_;
   template <typename T>

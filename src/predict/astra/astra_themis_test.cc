@@ -70,6 +70,17 @@ TEST(AstraThemis, TakesTheTimesOfTableOne) {
               3872, 4.8);
 }
 
+// Of one dimension there is one order.
+TEST(AstraThemis, IsInVainWhereNoCollectiveHasSeveralDimensions) {
+  const auto in_vain = [](const std::vector<network::Dimension>& system,
+                          DimensionScheduling order) {
+    return sum(system, order, ChunkChoice::kFirstCome)->report.themis_in_vain;
+  };
+  EXPECT_TRUE(in_vain({{Block::kRing, 4, 100, 0}}, DimensionScheduling::kThemis));
+  EXPECT_FALSE(in_vain({{Block::kRing, 4, 100, 0}}, DimensionScheduling::kBaseline));
+  EXPECT_FALSE(in_vain(kWafer2d, DimensionScheduling::kThemis));
+}
+
 TEST(AstraThemis, OneRankStandsForAll) {
   const auto one = sum(kConv4d, DimensionScheduling::kThemis, ChunkChoice::kSmallest);
   const auto all = sum(kConv4d, DimensionScheduling::kThemis, ChunkChoice::kSmallest, false);

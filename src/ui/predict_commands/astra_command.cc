@@ -155,6 +155,10 @@ void print_ranks(std::ostream& out, const AstraAnswer& answer) {
   }
 }
 
+constexpr const char* kThemisInVain =
+    "inter-dimension-scheduling = themis has no effect: no collective goes through several "
+    "dimensions, whose order it would choose";
+
 // A Trace and a page made of it.
 Status add_pictures(const AstraCommandOptions& options, const trace::Trace& trace,
                     command::OutputFiles& files) {
@@ -187,6 +191,7 @@ Status astra(const AstraCommandOptions& options, std::ostream& out) {
           : TRY(options.retarget ? run_retargeted({*options.retarget, options.data_groups}, run)
                                  : run_astra(run));
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
+  if (answer.report.themis_in_vain) std::cerr << "note: " << kThemisInVain << "\n";
   command::OutputFiles files;
   if (pictures) TRY(add_pictures(options, make_trace(options, answer, ledger, recorder), files));
   TRY(write_memory(answer));
