@@ -50,7 +50,7 @@ inline plan::Plan make_test_plan(const TestPlan& wanted) {
       "[parallelism]\npipeline = {}\ndata = {}\nschedule = \"{}\"\nvirtual_stages = {}\n"
       "sharing = \"{}\"\n{}"
       "[run]\nsteps = {}\nseed = 7\nbyte_scale = {}\n"
-      "[stage_times]\nforward = \"{}\"\nbackward = \"{}\"\ntransfer = \"{}\"\n",
+      "[stage_times]\nforward = \"{}\"\nbackward = \"{}\"\ntransfer = \"{}\"\nlatency = \"0 ms\"\n",
       wanted.microbatches * wanted.replicas, wanted.stages, wanted.replicas, wanted.schedule,
       wanted.virtual_stages, wanted.sharing, where, wanted.steps, wanted.byte_scale, wanted.forward,
       wanted.backward, wanted.transfer);

@@ -19,7 +19,7 @@ struct Toy {
   std::vector<Seconds> backward = {2_ms};
   std::vector<Seconds> recompute = {};
   std::optional<Seconds> transfer = {};  // left out: latency and bytes / rate
-  std::optional<Seconds> latency = {};   // of an imagined transfer
+  Seconds latency = 0_ms;                // of an imagined transfer
   // Of every pair of datacenters.
   Seconds one_way_latency = 0_ms;
   BytesPerSecond node_pair_limit = 1_Gbps;
@@ -75,9 +75,9 @@ inline plan::Job toy_job(const Toy& toy) {
                                      .backward = toy.backward,
                                      .recompute = toy.recompute,
                                      .transfer = toy.transfer,
-                                     .latency = toy.latency,
                                      .in_flight = toy.in_flight,
                                      .reduce = toy.reduce};
+  if (toy.transfer) job.stage_times->latency = toy.latency;
   if (toy.boundary_bytes > 0) {
     // One token of bf16 numbers per sample.
     model::Model m;

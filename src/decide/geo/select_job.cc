@@ -262,6 +262,20 @@ auto links_by_law(const Job& job, const std::vector<cluster::Datacenter>& datace
   };
 }
 
+// Whose transfers the job states: a time, whose latency it states beside it or else the link, or a
+// ratio, which is all they take.
+auto links_as_stated(const Job& job, const std::vector<cluster::Datacenter>& datacenters,
+                     Seconds transfer) {
+  const bool ratio = selection_or_default(job).communication_to_compute.has_value();
+  const std::optional<Seconds> latency = ratio ? 0_s : job.stage_times->latency;
+  return [cluster = job.cluster, datacenters, transfer, latency](
+             size_t from, size_t to, int64_t pipelines, int64_t) -> std::optional<CellLink> {
+    const cluster::WanLink* link = cluster.link(datacenters[from].name, datacenters[to].name);
+    return CellLink{transfer / real(pipelines),
+                    latency.value_or(link ? link->one_way_latency : 0_s)};
+  };
+}
+
 auto all_reduce_by_law(const std::vector<cluster::Datacenter>& datacenters,
                        const std::vector<Bytes>& gradients) {
   return [datacenters, gradients](size_t site, int64_t replicas) {
@@ -288,9 +302,7 @@ Status set_links(const Job& job, const std::vector<cluster::Datacenter>& datacen
   }
   std::optional<Seconds> transfer = stated;
   if (stated) {
-    out.setting.link = [stated](size_t, size_t, int64_t pipelines, int64_t) {
-      return std::optional<CellLink>({*stated / real(pipelines), 0_s});
-    };
+    out.setting.link = links_as_stated(job, datacenters, *stated);
   } else {
     if (!job.model && datacenters.size() > 1) {
       return unusable(fmt::format("{}: selection.communication_to_compute is missing", job.file),

@@ -74,6 +74,22 @@ TEST(SelectJob, TheRatioIsRoundedUpToPipelines) {
               1e-9);
 }
 
+// A transfer that is stated as a time takes the link's latency, too, or the one beside it.
+TEST(SelectJob, AStatedTransferHasALatency) {
+  const auto link = [](const std::string& more) {
+    const auto job = read(two_datacenters(
+        "",
+        "[stage_times]\nforward = \"1 ms\"\nbackward = \"2 ms\"\ntransfer = \"6 ms\"\n" + more));
+    EXPECT_TRUE(job) << job.error().text();
+    return *job->setting.link(0, 1, 3, 1);
+  };
+  const std::string two = "[selection]\npartitions = 2\n";
+  EXPECT_EQ(link(two).occupancy, 2_ms);
+  EXPECT_EQ(link(two).latency, 30_ms);
+  EXPECT_EQ(link("latency = \"5 ms\"\n" + two).latency, 5_ms);
+  EXPECT_EQ(link(two + "communication_to_compute = 2\n").latency, 0_ms);
+}
+
 TEST(SelectJob, TheBatchIsThatOfTheWholeJob) {
   // As everywhere: 24 sequences per iteration, however many pipelines there are today.
   for (const char* rest : {"", "[parallelism]\ndata = 3\n", "[parallelism]\ndata = 5\n"}) {

@@ -71,6 +71,7 @@ schedule = "gpipe"
 forward = "1 ms"
 backward = "2 ms"
 transfer = "2 ms"
+latency = "0 ms"
 )";
 
 // GPipe over one WAN boundary, the closed form of docs/laws: P stages, M microbatches, f = 1 ms,
@@ -198,6 +199,22 @@ TEST_F(SweepTest, ThreadsAndProcessesMakeNoDifference) {
   EXPECT_EQ(sweep_csv(s, together), sweep_csv(s, rows));
   // More processes than configurations: the last ones have nothing to do.
   EXPECT_TRUE(run_sweep(s, {.process = 120, .processes = 121}).empty());
+}
+
+// The WAN is crossed once each way, and a link's own latency of 20 ms counts as one that is stated.
+TEST_F(SweepTest, TheLatencyOfALinkCountsWhereNoneIsStated) {
+  write("two.toml", kTwoSites);
+  std::string job = kToy;
+  const std::string stated = "latency = \"0 ms\"\n";
+  const Sweep none = *sweep(write("none.toml", job), {"stage_times.latency=0 ms,20 ms"});
+  job.erase(job.find(stated), stated.size());
+  const Sweep link = *sweep(write("link.toml", job), {"cluster.wan.*.one_way_latency=0 ms,20 ms"});
+  const std::vector<SweepRow> by_job = run_sweep(none, {}), by_link = run_sweep(link, {});
+  for (size_t i = 0; i < 2; ++i) {
+    const double ms = 4 + 2 + 3 * 2 + 4 * 2 + 2 + 3 * 2 + 40 * static_cast<double>(i);
+    EXPECT_DOUBLE_EQ(figure(none, by_job[i], "iteration_s"), ms / 1000);
+    EXPECT_DOUBLE_EQ(figure(link, by_link[i], "iteration_s"), ms / 1000);
+  }
 }
 
 TEST_F(SweepTest, ARowThatCannotBeIsARow) {

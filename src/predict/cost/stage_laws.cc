@@ -104,13 +104,14 @@ Hop hop_between(const plan::Plan& plan, const StageLaws& laws, const Configurati
   const cluster::Datacenter& source = plan.datacenter_of(from);
   const cluster::Datacenter& target = plan.datacenter_of(to);
   const bool wan = source.name != target.name;
-  if (wan && plan.wan_transfer) {
-    const Seconds arrival = *plan.wan_transfer + plan.wan_latency;
-    return {arrival, arrival, *plan.wan_transfer};
-  }
   if (wan) {
-    return wan_hop(*plan.cluster.link(source.name, target.name), {&source, plan.ranks[from].shards},
-                   {&target, plan.ranks[to].shards}, plan.parallelism.data, plan.boundary);
+    const cluster::WanLink& link = *plan.cluster.link(source.name, target.name);
+    if (plan.wan_transfer) {
+      const Seconds arrival = *plan.wan_transfer + plan.latency_over(link);
+      return {arrival, arrival, *plan.wan_transfer};
+    }
+    return wan_hop(link, {&source, plan.ranks[from].shards}, {&target, plan.ranks[to].shards},
+                   plan.parallelism.data, plan.boundary);
   }
   // Imagined times leave nothing to a network.
   if (plan.cost_source == plan::CostSource::kStageTimes) return {};

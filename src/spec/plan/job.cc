@@ -194,7 +194,7 @@ void take_stage_times(const StageTimes& times, Plan& plan) {
          .backward_end = pair});
   }
   plan.wan_transfer = times.transfer;
-  plan.wan_latency = times.latency.value_or(0_s);
+  if (times.transfer) plan.wan_latency = times.latency;
   plan.in_flight = times.in_flight;
   plan.cost_source = CostSource::kStageTimes;
 }
@@ -332,22 +332,6 @@ Result<Plan> lay_out(const Job& job) {
   TRY(during(validate(plan), "laying out " + job.file));
   if (job.stage_times) take_stage_times(*job.stage_times, plan);
   return plan;
-}
-
-std::optional<std::string> note_on_links(const Job& job) {
-  if (!job.stage_times || !job.stage_times->transfer || job.stage_times->latency) return {};
-  std::vector<std::string> links;
-  Seconds longest;
-  for (const cluster::WanLink& link : job.cluster.wan) {
-    if (link.one_way_latency <= 0_s) continue;
-    links.push_back(fmt::format("{} - {}", link.between[0], link.between[1]));
-    longest = std::max(longest, link.one_way_latency);
-  }
-  if (links.empty()) return {};
-  return fmt::format(
-      "one_way_latency of {} has no effect: [stage_times] gives transfer without latency, which is "
-      "then 0; latency = \"{}\" there counts",
-      fmt::join(links, ", "), brief(longest));
 }
 
 }  // namespace tombolo::plan

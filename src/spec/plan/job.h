@@ -27,7 +27,7 @@ struct StageTimes {
   std::vector<Seconds> backward_weight;  // of a backward, what its W takes; empty: half
   std::vector<Seconds> recompute;        // empty: none
   std::optional<Seconds> transfer;       // one microbatch over a WAN link; inside a datacenter 0
-  std::optional<Seconds> latency;    // from its last byte leaving to its being there; left out: 0
+  std::optional<Seconds> latency;        // after its last byte has left; left out: the link's
   std::optional<int64_t> in_flight;  // microbatches a device has memory for; left out: any number
   std::optional<Seconds> reduce;     // sum of gradients among the replicas; left out: none
   // A forward co-executed with the backward of the rank's other stage, by the forward's stage: both
@@ -72,10 +72,6 @@ Status check_pipelines_are_free(const Job& job);
 // those of [stage_times]: cost::make_plan prices them. Infeasible where the cluster has too few
 // devices. Whether a stage fits into memory depends on the schedule: schedule::check_memory.
 Result<Plan> lay_out(const Job& job);
-
-// What the job says of its links and a Plan of it does not count, a sentence or none: latencies beside
-// [stage_times] transfer, which comes with a latency of its own.
-std::optional<std::string> note_on_links(const Job& job);
 
 // A Job as the text that people write: for `tombolo plan --out job.toml`.
 //

@@ -263,22 +263,21 @@ transfer = "5 ms"
   EXPECT_EQ(plan.stages[1].cost, (StageCost{1_ms, 3_ms, 0_s, 0_s, 0_s}));
   EXPECT_EQ(plan.wan_transfer, 5_ms);
   const Channel channel = channel_between(plan, 0, 1);
-  EXPECT_EQ(channel.latency, 0_s);
+  EXPECT_EQ(channel.latency, 20_ms);  // still the link's
   EXPECT_EQ(channel.serialisation(plan.boundary), 5_ms);
 }
 
-// What is asked for and has no effect is noted.
-TEST(NoteOnLinks, NamesLatenciesThatStageTimesReplace) {
-  const auto note = [](const std::string& more) {
-    return note_on_links(*parse_job(test::kTwoCpus + more, "job.toml"));
+// 5 ms on the link and then its 20 ms, unless the job says another latency; with none at all, none.
+TEST(LayOut, TransfersOfStageTimesKeepTheLatencyOfTheLink) {
+  const auto channel = [](const std::string& more) {
+    const std::string times = "[stage_times]\nforward = \"1 ms\"\nbackward = \"2 ms\"\n";
+    return channel_between(*lay_out(*parse_job(test::kTwoCpus + times + more, "job.toml")), 0, 1);
   };
-  const std::string times = "[stage_times]\nforward = \"1 ms\"\nbackward = \"2 ms\"\n";
-  EXPECT_EQ(note(times + "transfer = \"5 ms\"\n"),
-            "one_way_latency of west - east has no effect: [stage_times] gives transfer without "
-            "latency, which is then 0; latency = \"20 ms\" there counts");
-  EXPECT_FALSE(note(times + "transfer = \"5 ms\"\nlatency = \"0 ms\"\n"));
-  EXPECT_FALSE(note(times));
-  EXPECT_FALSE(note(""));
+  EXPECT_EQ(channel("transfer = \"5 ms\"\n").latency, 20_ms);
+  EXPECT_EQ(channel("transfer = \"5 ms\"\n").occupancy, 5_ms);
+  EXPECT_EQ(channel("transfer = \"5 ms\"\nlatency = \"3 ms\"\n").latency, 3_ms);
+  EXPECT_EQ(channel("transfer = \"5 ms\"\nlatency = \"0 ms\"\n").latency, 0_ms);
+  EXPECT_EQ(channel("").latency, 20_ms);
 }
 
 TEST(LayOut, StageTimesMaySayWhatTheWeightsTake) {

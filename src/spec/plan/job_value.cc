@@ -70,7 +70,7 @@ Value stage_times_value(const Plan& plan) {
   if (reduce > 0_s) times.emplace_back("reduce", format(reduce));
   if (plan.wan_transfer) {
     times.emplace_back("transfer", format(*plan.wan_transfer));
-    times.emplace_back("latency", format(plan.wan_latency));
+    if (plan.wan_latency) times.emplace_back("latency", format(*plan.wan_latency));
   }
   if (plan.in_flight) times.emplace_back("in_flight", *plan.in_flight);
   return Value(std::move(times));

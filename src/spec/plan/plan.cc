@@ -396,7 +396,7 @@ Channel channel_between(const Plan& plan, int32_t from, int32_t to) {
        source.scale_out.bandwidth * sending, target.scale_out.bandwidth * receiving});
   if (link->path_limit) channel.rate = std::min(channel.rate, *link->path_limit);
   if (plan.wan_transfer) {
-    channel.latency = plan.wan_latency;
+    channel.latency = plan.latency_over(*link);
     channel.occupancy = plan.wan_transfer;
   }
   return channel;

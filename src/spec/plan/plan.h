@@ -52,8 +52,8 @@ struct Plan : Decisions {
   std::vector<layout::Placement> ranks;  // ranks[r].rank == r
   Bytes boundary;                        // one microbatch between two stages
   std::optional<Seconds>
-      wan_transfer;     // [stage_times].transfer: occupancy of a WAN link by one node pair
-  Seconds wan_latency;  // [stage_times].latency: on top of it
+      wan_transfer;  // [stage_times].transfer: occupancy of a WAN link by one node pair
+  std::optional<Seconds> wan_latency = 0_s;  // [stage_times].latency, on top; none: of the link
   std::optional<int64_t> in_flight;  // [stage_times].in_flight: microbatches a rank has memory for
   std::optional<GivenSchedule> given;        // instead of building parallelism.schedule by its name
   std::vector<MeasuredLink> measured_links;  // from the hardware file; for prediction only
@@ -63,6 +63,10 @@ struct Plan : Decisions {
     int64_t sum = 0;
     for (int32_t r = 0; r < replica; ++r) sum += microbatches_of(r);
     return sum;
+  }
+  // What a transfer of wan_transfer over this link takes until it is there, once it has left.
+  Seconds latency_over(const cluster::WanLink& link) const {
+    return wan_latency.value_or(link.one_way_latency);
   }
   // [stage_times] may stand without a model: then `model` is empty, no layers have sizes, and what
   // stages send each other has no bytes.

@@ -78,6 +78,7 @@ void describe(Archive& a, Plan& plan) {
   a.required("ranks", plan.ranks);
   a.required("boundary", plan.boundary);
   a.optional("wan_transfer", plan.wan_transfer);
+  if (Archive::kReads) plan.wan_latency.reset();
   a.optional("wan_latency", plan.wan_latency);
   a.optional("in_flight", plan.in_flight);
   a.optional("given", plan.given);

@@ -51,7 +51,6 @@ Result<plan::Plan> open_plan(const InputOptions& in) {
     apply_replacements(in, plan);
   } else {
     const plan::Job job = TRY(load_job(in));
-    if (const auto note = plan::note_on_links(job)) std::cerr << "note: " << *note << "\n";
     if (in.hardware.empty()) {
       plan = TRY(cost::make_plan(job));
     } else {
