@@ -62,6 +62,17 @@ double hidden_by_stack(const cost::LayerTime& layer, const cost::StackConstants&
   return seconds;
 }
 
+std::string shares_hidden(const cost::LayerTime& layer, const cost::StackConstants& stack) {
+  std::string out;
+  const auto add = [&](double seconds, double share, const char* what) {
+    if (seconds <= 0) return;
+    out += fmt::format("{}{:.0f} % of {}", out.empty() ? "" : " and ", 100 * share, what);
+  };
+  add(layer.forward.tensor, stack.tensor_overlap, "tensor communication");
+  add(layer.forward.expert, stack.expert_overlap, "expert communication");
+  return out;
+}
+
 int64_t longest_of(const LayerShape& shape, const cost::LayerOperators& operators) {
   const OperatorCounts counts = operator_counts(shape, operators);
   return std::max(counts.forward, counts.backward);
@@ -105,7 +116,8 @@ Status check_length(const plan::Job& job, const LayerShape& shape,
 struct Priced {
   LayerStrands strands;
   double by_stack = 0;
-  Bytes activations;  // of a layer
+  std::string hidden;  // by the stack, a share of each kind of communication
+  Bytes activations;   // of a layer
   std::vector<std::string> notes;
 };
 
@@ -128,6 +140,7 @@ Result<Priced> price(const plan::Job& job, const cost::Configuration& c, bool ex
   out.strands.forward = chain(out.strands.forward, layers);
   out.strands.backward = chain(out.strands.backward, layers);
   out.by_stack = real(options.layers) * hidden_by_stack(layer_of(operators), constants.stack);
+  out.hidden = shares_hidden(layer_of(operators), constants.stack);
   const cost::MemoryInputs memory{.element_bytes = settings.element_bytes,
                                   .state_bytes = settings.state_bytes,
                                   .bf16 = settings.bf16};
@@ -215,6 +228,19 @@ void note_pipeline(const plan::Job& job, std::vector<std::string>& notes) {
       to_name(schedule)));
 }
 
+// Its constants know shares of what it hides, and not which operators it starts early, as the baseline
+// of strands does: where they hide little, the stack by itself is the slower of the two.
+void note_baselines(const std::string& hidden, const std::string& stack, StrandAnswer& answer) {
+  if (answer.by_stack <= answer.sequential || hidden.empty()) return;
+  answer.notes.push_back(
+      fmt::format("the stack by itself is slower than one after the other: it is as estimate "
+                  "counts it, and the "
+                  "constants of {} hide {}; one after the other, what frameworks start early "
+                  "travels beside the "
+                  "operator after it",
+                  stack, hidden));
+}
+
 }  // namespace
 
 Result<StrandAnswer> plan_strands(const plan::Job& job, const StrandOptions& options) {
@@ -241,7 +267,8 @@ Result<StrandAnswer> plan_strands(const plan::Job& job, const StrandOptions& opt
   }
   StrandAnswer answer{.pair = StrandPair(std::move(priced.strands.forward),
                                          std::move(priced.strands.backward), overlap.table)};
-  answer.notes = std::move(priced.notes);
+  answer.notes = job.notes;
+  answer.notes.insert(answer.notes.end(), priced.notes.begin(), priced.notes.end());
   answer.execution = options.execution;
   answer.by_stack = priced.by_stack;
   answer.memory_more = priced.activations;
@@ -257,6 +284,7 @@ Result<StrandAnswer> plan_strands(const plan::Job& job, const StrandOptions& opt
                                overlap.nearest ? ", the nearest platform" : "");
   if (options.profile) answer.overlap = "the profile, and where it says nothing " + answer.overlap;
   answer.refused = refusal(answer, job.training.stack);
+  note_baselines(priced.hidden, job.training.stack, answer);
   note_pipeline(job, answer.notes);
   return answer;
 }

@@ -122,6 +122,17 @@ TEST(PlanStrands, CopiesAndSharesAreDecisions) {
   }
 }
 
+// Megatron's constants hide nothing of tensor communication, so that a layer takes all of its
+// computation and of its communication; alone, a strand scatters gradients beside a product.
+TEST(PlanStrands, SaysWhyTheStackByItselfIsSlowerThanOneAfterTheOther) {
+  const StrandAnswer megatron = *plan_strands(job_of("llama3-70b", "a40-48g", 8), {});
+  const Exposure& parts = megatron.exposure;
+  EXPECT_NEAR(megatron.by_stack, parts.computation + parts.communication_total(), 1e-9);
+  EXPECT_GT(megatron.by_stack, megatron.sequential);
+  EXPECT_THAT(megatron.notes, ::testing::Contains(::testing::HasSubstr(
+                                  "the constants of megatron hide 0 % of tensor communication")));
+}
+
 // A profile replaces times and paces; measured with little spread it makes the gain surer.
 TEST(PlanStrands, TakesAProfile) {
   const plan::Job job = job_of("llama3-70b", "a40-48g", 8);
