@@ -364,6 +364,7 @@ Result<SelectionJob> selection_of(const plan::OpenJob& open) {
     return infeasible("no datacenter is left to choose from", "fewer names in selection.must_not");
   }
   SelectionJob out;
+  out.notes = job.notes;
   out.micro_batch = job.training.micro_batch;
   const int64_t in_memory = TRY(set_microbatches(job, out.setting));
   out.setting.partitions = TRY(partitions_of(open, datacenters, in_memory, out));

@@ -13,6 +13,7 @@
 #include "spec/model/model.h"
 #include "spec/plan/job_value.h"
 #include "spec/plan/open_job.h"
+#include "spec/schedule/schedule.h"
 
 namespace tombolo::sweep {
 namespace {
@@ -47,15 +48,11 @@ Status embed_model(Value& job, const std::string& file) {
   return {};
 }
 
-Status read_job_of(const Value& job, const Sweep& sweep) {
+Result<plan::Job> read_job_of(const Value& job, const Sweep& sweep) {
   const bool open =
       sweep.question.ask == SweepAsk::kPlan || sweep.question.ask == SweepAsk::kSelect;
-  if (open) {
-    TRY(plan::open_job_from_value(job, sweep.file));
-  } else {
-    TRY(plan::job_from_value(job, sweep.file));
-  }
-  return {};
+  if (!open) return plan::job_from_value(job, sweep.file);
+  return std::move(TRY(plan::open_job_from_value(job, sweep.file)).job);
 }
 
 // Every path leads somewhere. What a path adds to a job that can be read must be known to the
@@ -71,12 +68,12 @@ Status check_paths(const Sweep& sweep) {
         first.reset();
         break;
       }
-      Status status = read_job_of(job, sweep);
-      if (status) {
+      Result<plan::Job> read = read_job_of(job, sweep);
+      if (read) {
         first.reset();
         break;
       }
-      if (!first) first = std::move(status.error());
+      if (!first) first = std::move(read.error());
     }
     if (first) return fail(std::move(*first).during("varying " + sweep.paths[i].text()));
   }
@@ -249,6 +246,41 @@ Status sweep_outcome(const std::vector<SweepRow>& rows) {
     return unusable(message);
   }
   return {};
+}
+
+namespace {
+
+// Nothing of a job that cannot be read: its row says why.
+std::vector<std::string> notes_of(const Value& value, const Sweep& sweep) {
+  const Result<plan::Job> job = read_job_of(value, sweep);
+  if (!job) return {};
+  std::vector<std::string> notes = job->notes;
+  if (sweep.question.ask != SweepAsk::kSimulate || !sweep.question.policy.empty()) return notes;
+  const Result<plan::Plan> plan = plan::lay_out(*job);
+  if (!plan) return notes;
+  for (std::string& note : schedule::notes_on_sharing(*plan)) notes.push_back(std::move(note));
+  return notes;
+}
+
+}  // namespace
+
+std::vector<std::string> sweep_notes(const Sweep& sweep) {
+  std::vector<std::string> out;
+  const auto add = [&](const Value& job) {
+    for (std::string& note : notes_of(job, sweep)) {
+      if (std::find(out.begin(), out.end(), note) == out.end()) out.push_back(std::move(note));
+    }
+  };
+  const Result<Value> first = sweep_job(sweep, 0);
+  if (!first) return out;
+  add(*first);
+  for (size_t axis = 0; axis < sweep.paths.size(); ++axis) {
+    for (const Value& value : sweep.grid.axes()[axis].values) {
+      Value job = *first;
+      if (sweep.paths[axis].put(job, value)) add(job);
+    }
+  }
+  return out;
 }
 
 std::vector<std::string> sweep_header(const Sweep& sweep) {

@@ -88,6 +88,10 @@ SweepCounts count_rows(const std::vector<SweepRow>& rows);
 // Nothing where a row is ok; else the first row's reason: infeasible where one row is that.
 Status sweep_outcome(const std::vector<SweepRow>& rows);
 
+// What the jobs of a grid say and their predictions do not count: of its first configuration, and of
+// each that differs from it in one value. A sentence each, none twice.
+std::vector<std::string> sweep_notes(const Sweep& sweep);
+
 // The columns of a table: the paths, provenance ("predicted"), status, the figures, reason.
 std::vector<std::string> sweep_header(const Sweep& sweep);
 // One row as {column: value}; what is not known is null.

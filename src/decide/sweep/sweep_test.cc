@@ -217,6 +217,23 @@ TEST_F(SweepTest, TheLatencyOfALinkCountsWhereNoneIsStated) {
   }
 }
 
+TEST_F(SweepTest, NotesWhatNoRowCounts) {
+  std::string sites = kTwoSites;
+  for (size_t at; (at = sites.find("a100-80g")) != sites.npos;) sites.replace(at, 8, "v100-32g");
+  write("two.toml", sites);
+  const std::string job = write("job.toml", kToy);
+  const Sweep precision =
+      *sweep(job, {"training.precision=fp16,fp8,bf16", "training.global_batch=4,8"});
+  EXPECT_THAT(
+      sweep_notes(precision),
+      testing::ElementsAre(HasSubstr("precision = \"fp8\": v100-32g"),
+                           HasSubstr("precision = \"bf16\": the matrix units of v100-32g")));
+  const Sweep cell =
+      *sweep(job, {"parallelism.sharing=spatial,temporal", "training.precision=fp16"});
+  EXPECT_THAT(sweep_notes(cell),
+              testing::ElementsAre(HasSubstr("sharing = \"temporal\" has no effect")));
+}
+
 TEST_F(SweepTest, ARowThatCannotBeIsARow) {
   write("two.toml", kTwoSites);
   const std::string job = write("job.toml", kToy);

@@ -178,16 +178,13 @@ Status price_by_rail_only(const plan::Job& job, Estimate& e) {
 // What the law tombolo counts otherwise than the job has it.
 void note_schedule(const plan::Job& job, std::vector<std::string>& notes) {
   const layout::ScheduleKind schedule = job.parallelism.schedule;
-  if (traits_of(schedule).has(layout::kClosedForm)) return;
-  notes.push_back(fmt::format(
-      "left out: schedule = \"{}\"; the law is that of 1f1b and interleaved", to_name(schedule)));
-}
-
-void note_precision(const plan::Job& job, const cluster::Datacenter& datacenter,
-                    std::vector<std::string>& notes) {
-  if (job.training.precision != plan::Precision::kFp8 || datacenter.device.peak_fp8) return;
-  notes.push_back(fmt::format("precision = \"fp8\": {} has no peak_fp8; counted at 16 bits",
-                              datacenter.device.name));
+  if (!traits_of(schedule).has(layout::kClosedForm)) {
+    notes.push_back(fmt::format(
+        "left out: schedule = \"{}\"; the law is that of 1f1b and interleaved", to_name(schedule)));
+  }
+  if (job.parallelism.sharing == layout::Sharing::kTemporal) {
+    notes.push_back("left out: sharing = \"temporal\"; in the law every pipeline sends by itself");
+  }
 }
 
 void note_uneven(const char* what, int64_t number, const char* by, int64_t degree,
@@ -204,7 +201,6 @@ void note_what_tombolo_leaves_out(const plan::Job& job, std::vector<std::string>
   }
   note_schedule(job, notes);
   if (job.stage_times) notes.push_back("left out: [stage_times]");
-  note_precision(job, job.cluster.datacenters[0], notes);
   note_uneven("heads", job.model->heads, "tensor", p.tensor, notes);
   note_uneven("sequence", job.model->sequence, "context", p.context, notes);
 }
@@ -252,12 +248,8 @@ Status price_stages_apart(const plan::Job& job, Estimate& e) {
   }
   e.notes.insert(e.notes.end(), predicted.assumed.begin(), predicted.assumed.end());
   note_schedule(job, e.notes);
-  std::set<std::string> devices;
   std::set<int64_t> tensors;
   for (const cost::PlacedStage& stage : predicted.stages) {
-    if (devices.insert(stage.device).second) {
-      note_precision(job, *job.cluster.find(stage.datacenter), e.notes);
-    }
     if (tensors.insert(stage.tensor).second) {
       note_uneven("heads", job.model->heads, "tensor", stage.tensor, e.notes);
     }

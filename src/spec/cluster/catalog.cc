@@ -115,6 +115,12 @@ std::vector<std::string> catalog_names() {
   return names;
 }
 
+bool multiplies_bf16(const Device& device) {
+  std::string_view name = device.name;
+  if (name.starts_with(kEmulated)) name.remove_prefix(kEmulated.size());
+  return family(name) != "v100";
+}
+
 Result<Device> catalog_device(const std::string& name) {
   const bool emulated = name.starts_with(kEmulated);
   const std::string plain = emulated ? name.substr(kEmulated.size()) : name;

@@ -48,6 +48,9 @@ struct Device {
 std::vector<std::string> catalog_names();
 Result<Device> catalog_device(const std::string& name);
 
+// Whether its matrix units take bf16: all but the V100's, which the catalog alone can tell.
+bool multiplies_bf16(const Device& device);
+
 struct ScaleUp {
   int64_t domain = 1;  // devices that share it; left out: those of a node
   BytesPerSecond bandwidth = 300_GBps;

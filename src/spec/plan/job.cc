@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <tuple>
 
 #include "base/fields.h"
@@ -271,6 +272,25 @@ Result<Job> parse_job(std::string_view text, const std::string& file) {
   return to_job(TRY(parse_job_value(text, file)), file);
 }
 
+std::vector<std::string> notes_on_precision(const Decisions& asked) {
+  const Precision precision = asked.training.precision;
+  std::vector<std::string> notes;
+  std::set<std::string> seen;
+  for (const cluster::Datacenter& datacenter : asked.cluster.datacenters) {
+    const cluster::Device& device = datacenter.device;
+    if (!seen.insert(device.name).second) continue;
+    if (precision == Precision::kFp8 && !device.peak_fp8) {
+      notes.push_back(
+          fmt::format("precision = \"fp8\": {} has no peak_fp8; counted at 16 bits", device.name));
+    } else if (precision == Precision::kBf16 && !cluster::multiplies_bf16(device)) {
+      notes.push_back(fmt::format(
+          "precision = \"bf16\": the matrix units of {} take fp16 alone; counted as fast as fp16",
+          device.name));
+    }
+  }
+  return notes;
+}
+
 Result<Job> job_from_value(const Value& value, const std::string& file) {
   JobFile sections = TRY(read_fields<JobFile>(value, file));
   Job job = std::move(sections.job);
@@ -289,6 +309,7 @@ Result<Job> job_from_value(const Value& value, const std::string& file) {
   }
   job.cluster = TRY(read_job_cluster(sections.cluster, file));
   if (!sections.prefill.is_null()) job.prefill = TRY(read_prefill(sections.prefill, file));
+  for (std::string& note : notes_on_precision(job)) job.notes.push_back(std::move(note));
   if (job.data) {
     TRY(check_share_names(*job.data, job.cluster, file));
     change_paths(*job.data, [&](const std::string& path) { return sibling_path(file, path); });

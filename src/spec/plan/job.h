@@ -41,7 +41,7 @@ struct Job : Decisions {
   std::optional<model::Model> model;  // may be left out beside [stage_times]
   std::optional<StageTimes> stage_times;
   std::optional<Selection> selection;  // for tombolo select alone
-  std::vector<std::string> notes;      // what the model's config.json says and no law counts
+  std::vector<std::string> notes;      // what it says and no law counts
   std::string constants;               // of a Plan read as a job: Plan::constants
 };
 
@@ -72,6 +72,10 @@ Status check_pipelines_are_free(const Job& job);
 // those of [stage_times]: cost::make_plan prices them. Infeasible where the cluster has too few
 // devices. Whether a stage fits into memory depends on the schedule: schedule::check_memory.
 Result<Plan> lay_out(const Job& job);
+
+// A sentence for each kind of device that does not multiply in training.precision, and is counted as
+// fast as at 16 bits. Among the notes of every job that is read.
+std::vector<std::string> notes_on_precision(const Decisions& asked);
 
 // A Job as the text that people write: for `tombolo plan --out job.toml`.
 //

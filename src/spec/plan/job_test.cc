@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 Result<Plan> plan_of(const std::string& text) {
   const Result<Job> job = parse_job(text, "job.toml");
@@ -278,6 +279,32 @@ TEST(LayOut, TransfersOfStageTimesKeepTheLatencyOfTheLink) {
   EXPECT_EQ(channel("transfer = \"5 ms\"\nlatency = \"3 ms\"\n").latency, 3_ms);
   EXPECT_EQ(channel("transfer = \"5 ms\"\nlatency = \"0 ms\"\n").latency, 0_ms);
   EXPECT_EQ(channel("").latency, 20_ms);
+}
+
+// The V100 has no bf16; the A100 has no fp8, and on the V100 fp8 is the larger lack.
+TEST(NotesOnPrecision, NameEachKindOfDeviceOnce) {
+  const auto notes = [](const std::string& device, const std::string& precision) {
+    std::string text = "[model]\npreset = \"byte-3m\"\n[training]\nglobal_batch = 1\n";
+    text += fmt::format("precision = \"{}\"\n[parallelism]\npipeline = 1\n", precision);
+    for (const char* name : {"a", "b"}) {
+      text += fmt::format("[[cluster.datacenter]]\nname = \"{}\"\ndevice = \"{}\"\n", name, device);
+    }
+    const auto job = parse_job(text, "job.toml");
+    EXPECT_TRUE(job) << job.error().text();
+    return job->notes;
+  };
+  const std::string fp16_alone =
+      "precision = \"bf16\": the matrix units of {} take fp16 alone; "
+      "counted as fast as fp16";
+  EXPECT_THAT(notes("v100-16g", "bf16"),
+              ElementsAre(fmt::format(fmt::runtime(fp16_alone), "v100-16g")));
+  EXPECT_THAT(notes("emulated:v100", "bf16"),
+              ElementsAre(fmt::format(fmt::runtime(fp16_alone), "emulated:v100-32g")));
+  EXPECT_THAT(notes("v100", "fp16"), IsEmpty());
+  EXPECT_THAT(notes("a100", "bf16"), IsEmpty());
+  EXPECT_THAT(notes("a100", "fp8"), ElementsAre("precision = \"fp8\": a100-80g has no peak_fp8; "
+                                                "counted at 16 bits"));
+  EXPECT_THAT(notes("h100", "fp8"), IsEmpty());
 }
 
 TEST(LayOut, StageTimesMaySayWhatTheWeightsTake) {

@@ -168,6 +168,71 @@ PipelineShape shape_of(const plan::Plan& plan) {
   return shape;
 }
 
+namespace {
+
+// Boundaries that some pipeline crosses from one datacenter to another, and no cell shares.
+std::vector<int32_t> crossed_apart(const plan::Plan& plan, const PipelineShape& shape) {
+  std::vector<int32_t> out;
+  for (int32_t s = 0; s + 1 < shape.stages; ++s) {
+    bool crosses = false;
+    for (int32_t replica = 0; replica < plan.replicas(); ++replica) {
+      crosses = crosses || plan.datacenter_index(plan.rank_of(s, replica)) !=
+                               plan.datacenter_index(plan.rank_of(s + 1, replica));
+    }
+    if (crosses && !shape.shares(s)) out.push_back(s);
+  }
+  return out;
+}
+
+// What asks for it: the key itself, or a schedule that comes with it.
+std::string key_of_sharing(const layout::Parallelism& p) {
+  if (p.sharing) return fmt::format("parallelism.sharing = \"{}\"", to_name(*p.sharing));
+  return fmt::format("sharing in time, of parallelism.schedule = \"{}\",", to_name(p.schedule));
+}
+
+std::string note_on_cell(const plan::Plan& plan) {
+  const layout::Parallelism& p = plan.parallelism;
+  const std::string because =
+      p.sharing ? std::string("parallelism.sharing = \"spatial\"")
+                : fmt::format(
+                      "with schedule = \"{}\" every pipeline sends by itself; sharing = "
+                      "\"temporal\" lets cells share the WAN",
+                      to_name(p.schedule));
+  return fmt::format("parallelism.cell = {} has no effect: {}", *p.cell, because);
+}
+
+}  // namespace
+
+std::vector<std::string> notes_on_sharing(const plan::Plan& plan) {
+  const layout::Parallelism& p = plan.parallelism;
+  if (p.sharing_in_use() == layout::Sharing::kSpatial) {
+    // Prompts run in pipelines over the stages of a cell, whoever shares the WAN.
+    if (p.cell.value_or(1) == 1 || plan.prefill) return {};
+    return {note_on_cell(plan)};
+  }
+  const std::string key = key_of_sharing(p);
+  if (p.pipelines_per_cell() == 1) {
+    if (!p.sharing)
+      return {};  // the order of this schedule is worth something for one pipeline, too
+    return {fmt::format("{} has no effect: a cell has one pipeline", key)};
+  }
+  const PipelineShape shape = shape_of(plan);
+  const std::vector<int32_t> apart = crossed_apart(plan, shape);
+  if (shape.shared.empty() && apart.empty()) {
+    return {fmt::format("{} has no effect: no pipeline crosses the WAN", key)};
+  }
+  if (apart.empty()) return {};
+  std::string where;
+  for (const int32_t s : apart) {
+    where += fmt::format("{}{} and {}", where.empty() ? "" : ", ", s, s + 1);
+  }
+  return {
+      fmt::format("{} has no effect between stages {}: the {} pipelines of a cell share in time "
+                  "only where all of "
+                  "them cross from one datacenter to the same other",
+                  key, where, p.pipelines_per_cell())};
+}
+
 PipelineShape shape_of(const plan::Decisions& job) {
   const layout::Parallelism& p = job.parallelism;
   return {.stages = static_cast<int32_t>(p.stages()),

@@ -96,6 +96,9 @@ struct PipelineShape {
 };
 PipelineShape shape_of(const plan::Plan& plan);
 
+// What a Plan says of sharing the WAN in time and cannot have, by the name of the key: sentences.
+std::vector<std::string> notes_on_sharing(const plan::Plan& plan);
+
 // Of a job that is not laid out: one pipeline, nothing recomputed, nothing shared.
 PipelineShape shape_of(const plan::Decisions& job);
 

@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 std::string computations(const std::string& name, const PipelineShape& shape) {
   return to_csv(*build(*layout::find_schedule(name), shape), CsvContent::kComputations);
@@ -262,6 +263,54 @@ TEST(Schedule, ItsGraphTalksWithinAPipelineAndSumsWithinAStage) {
   EXPECT_EQ(sum.comm_size, 12'000'000);
   EXPECT_EQ(sum.duration, SimDuration{3'000'000});
   EXPECT_THAT(graphs[3].nodes.back().ctrl_deps, ElementsAre(sum.id));
+}
+
+// Two stages of each pipeline in each of two datacenters, or all in one.
+plan::Plan three_pipelines(const std::string& parallelism, bool wan = true) {
+  std::string text = "[training]\nglobal_batch = 6\n[parallelism]\npipeline = 4\ndata = 3\n" +
+                     parallelism + "[stage_times]\nforward = \"1 ms\"\nbackward = \"2 ms\"\n";
+  const auto datacenter = [](const char* name, int nodes) {
+    return fmt::format("[[cluster.datacenter]]\nname = \"{}\"\ndevice = \"a100-80g\"\nnodes = {}\n",
+                       name, nodes);
+  };
+  text += datacenter("a", wan ? 7 : 12);
+  if (wan) {
+    text += datacenter("b", 6) +
+            "[[cluster.wan]]\nbetween = [\"a\", \"b\"]\none_way_latency = \"9 ms\"\n"
+            "node_pair_limit = \"1 Gbps\"\n";
+  }
+  const auto job = plan::parse_job(text, "job.toml");
+  EXPECT_TRUE(job) << job.error().text();
+  const auto plan = plan::lay_out(*job);
+  EXPECT_TRUE(plan) << plan.error().text();
+  return *plan;
+}
+
+// a a b b for all three: shared. With one pipeline a a a b the boundaries 1 and 2 are crossed by some.
+TEST(NotesOnSharing, NameWhatHasNoEffect) {
+  const auto notes = [](const std::string& parallelism, bool wan = true) {
+    return notes_on_sharing(three_pipelines(parallelism, wan));
+  };
+  EXPECT_THAT(notes("schedule = \"atlas\"\n"), IsEmpty());
+  EXPECT_THAT(notes("sharing = \"temporal\"\ncell = 3\n"), IsEmpty());
+  const std::string unlike =
+      "datacenter_per_stage = [\"a\", \"a\", [\"a\", \"b\", \"b\"], \"b\"]\n";
+  EXPECT_THAT(
+      notes("sharing = \"temporal\"\n" + unlike),
+      ElementsAre("parallelism.sharing = \"temporal\" has no effect between stages 1 and 2, 2 "
+                  "and 3: the 3 pipelines of a cell share in time only where all of them "
+                  "cross from one datacenter to the same other"));
+  EXPECT_THAT(notes("schedule = \"atlas\"\n", false),
+              ElementsAre("sharing in time, of parallelism.schedule = \"atlas\", has no effect: no "
+                          "pipeline crosses the WAN"));
+  EXPECT_THAT(
+      notes("sharing = \"temporal\"\ncell = 1\n"),
+      ElementsAre("parallelism.sharing = \"temporal\" has no effect: a cell has one pipeline"));
+  EXPECT_THAT(
+      notes("cell = 3\n"),
+      ElementsAre("parallelism.cell = 3 has no effect: with schedule = \"1f1b\" every pipeline "
+                  "sends by itself; sharing = \"temporal\" lets cells share the WAN"));
+  EXPECT_THAT(notes(""), IsEmpty());
 }
 
 }  // namespace

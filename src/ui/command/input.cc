@@ -28,12 +28,16 @@ void apply_replacements(const InputOptions& in, JobOrPlan& target) {
   target.data = said;
 }
 
+void print_notes(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) std::cerr << "note: " << note << "\n";
+}
+
 }  // namespace
 
 Result<plan::Job> load_job(const InputOptions& in) {
   plan::Job job = TRY(plan::read_job(in.input));
   apply_replacements(in, job);
-  for (const std::string& note : job.notes) std::cerr << "note: " << note << "\n";
+  print_notes(job.notes);
   return job;
 }
 
@@ -49,6 +53,7 @@ Result<plan::Plan> open_plan(const InputOptions& in) {
     }
     plan = TRY(plan::parse_plan(text, in.input));
     apply_replacements(in, plan);
+    print_notes(plan::notes_on_precision(plan));
   } else {
     const plan::Job job = TRY(load_job(in));
     if (in.hardware.empty()) {
@@ -65,6 +70,7 @@ Result<plan::Plan> load_plan(const InputOptions& in) {
   plan::Plan plan = TRY(open_plan(in));
   const schedule::Schedule schedule = TRY(schedule::build(plan));
   TRY(schedule::check_memory(plan, schedule));
+  print_notes(schedule::notes_on_sharing(plan));
   return plan;
 }
 

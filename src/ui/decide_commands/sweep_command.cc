@@ -220,6 +220,7 @@ void print_text(std::ostream& out, const SweepCommandOptions& options, const Swe
   print_table(out, sweep, rows);
   print_best(out, sweep, rows, throughput_column(sweep, rows), true);
   print_best(out, sweep, rows, cost_column(sweep, rows), false);
+  for (const std::string& note : sweep::sweep_notes(sweep)) out << "  note: " << note << "\n";
   for (const std::string& path : {options.out, options.report}) {
     if (!path.empty()) out << "wrote " << path << "\n";
   }
@@ -230,14 +231,18 @@ Value::Table to_json(const SweepCommandOptions& options, const Sweep& sweep,
   const sweep::SweepCounts counts = sweep::count_rows(rows);
   Value::Array records;
   for (const SweepRow& row : rows) records.push_back(sweep::sweep_record(sweep, row));
-  return {{"provenance", "predicted"},
-          {"ask", options.ask},
-          {"configurations", sweep.grid.size()},
-          {"ok", counts.ok},
-          {"infeasible", counts.infeasible},
-          {"unusable", counts.unusable},
-          {"rows", records},
-          {"wall_s", wall}};
+  Value::Table answer{{"provenance", "predicted"},
+                      {"ask", options.ask},
+                      {"configurations", sweep.grid.size()},
+                      {"ok", counts.ok},
+                      {"infeasible", counts.infeasible},
+                      {"unusable", counts.unusable},
+                      {"rows", records}};
+  Value::Array notes;
+  for (std::string& note : sweep::sweep_notes(sweep)) notes.emplace_back(std::move(note));
+  if (!notes.empty()) answer.emplace_back("notes", std::move(notes));
+  answer.emplace_back("wall_s", wall);
+  return answer;
 }
 
 }  // namespace

@@ -1,0 +1,76 @@
+"""What a job asks for and no prediction counts is noted by every command that predicts."""
+import unittest
+
+from program import Case
+
+V100 = """
+[model]
+preset = "byte-3m"
+[[cluster.datacenter]]
+name = "a"
+device = "v100-16g"
+nodes = 2
+devices_per_node = 4
+[training]
+global_batch = 16
+precision = "{precision}"
+[parallelism]
+tensor = 4
+pipeline = 1
+data = 2
+"""
+
+# Atlas' own testbed: three datacenters of four nodes, three pipelines of four stages.
+TESTBED = "\n".join(["[training]\nglobal_batch = 6\n[stage_times]\nforward = \"1 ms\"\nbackward = \"2 ms\"\n"] + [
+    f'[[cluster.datacenter]]\nname = "{name}"\ndevice = "emulated:a100-80g"\nnodes = 4\n' for name in "abc"] + [
+        f'[[cluster.wan]]\nbetween = ["{one}", "{other}"]\none_way_latency = "10 ms"\nnode_pair_limit = "5 Gbps"\n'
+        for one, other in ("ab", "bc", "ac")]) + """
+[parallelism]
+pipeline = 4
+data = 3
+datacenter_per_stage = ["a", ["a", "b", "b"], ["b", "b", "c"], "c"]
+"""
+
+PREDICTING = (["plan"], ["estimate"], ["simulate"], ["traffic"], ["strand"], ["astra", "--job"],
+              ["sweep", "--vary", "training.global_batch=16,32"],
+              ["sweep", "--ask", "estimate", "--vary", "training.global_batch=16,32"],
+              ["sweep", "--ask", "plan", "--vary", "training.global_batch=16,32"])
+
+ASTRA = {
+    "network.yml": "topology: [ Ring ]\nnpus_count: [ 8 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n",
+    "system.json": """{"scheduling-policy": "LIFO", "endpoint-delay": 10, "active-chunks-per-dimension": 1,
+"preferred-dataset-splits": 4, "all-reduce-implementation": ["ring"], "all-gather-implementation": ["ring"],
+"reduce-scatter-implementation": ["ring"], "all-to-all-implementation": ["ring"],
+"collective-optimization": "localBWAware", "inter-dimension-scheduling": "themis"}""",
+}
+
+
+class Notes(Case):
+    def test_bf16_on_a_v100(self):
+        for precision, noted in (("bf16", True), ("fp16", False)):
+            job = self.write("job.toml", V100.format(precision=precision))
+            for command in PREDICTING:
+                done = self.tombolo(*command, job)
+                self.assertIn(done.returncode, (0, 3), f"{command}\n{done.stderr}")
+                words = 'precision = "bf16": the matrix units of v100-16g'
+                self.assertEqual((done.stdout + done.stderr).count(words), int(noted), f"{command}\n{done.stdout}")
+
+    def test_sharing_that_has_no_effect(self):
+        words = 'parallelism.sharing = "temporal" has no effect between stages 0 and 1, 1 and 2, 2 and 3'
+        job = self.write("job.toml", TESTBED + 'sharing = "temporal"\ncell = 3\nschedule = "atlas"\n')
+        self.assertIn(words, self.tombolo("simulate", job).stderr)
+        self.assertIn(words, self.ok("sweep", job, "--vary", "training.global_batch=6,12"))
+        job = self.write("job.toml", TESTBED + 'cell = 3\n')
+        self.assertIn("parallelism.cell = 3 has no effect", self.tombolo("simulate", job).stderr)
+
+    def test_themis_on_one_dimension(self):
+        job = self.write("job.toml", V100.format(precision="fp16"))
+        files = {name: self.write(name, text) for name, text in ASTRA.items()}
+        done = self.tombolo("astra", "--job", job, "--network-configuration", files["network.yml"],
+                            "--system-configuration", files["system.json"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("inter-dimension-scheduling = themis has no effect", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
