@@ -187,10 +187,11 @@ std::string remedy_for_state(const plan::Plan& plan, Bytes excess, Bytes activat
 Part largest_part(const plan::Plan& plan, const Standing& standing, Bytes activations, Bytes excess,
                   int64_t in_flight) {
   const bool recomputes = plan.training.recompute == model::Recompute::kFull;
+  const std::string smaller = plan.training.micro_batch > 1 ? "a smaller micro_batch, " : "";
   const std::array parts = {
       Part{activations, fmt::format("activations of {} microbatches in flight", in_flight),
-           recomputes ? "a smaller micro_batch, or more stages"
-                      : "a smaller micro_batch, recompute = \"full\", or more stages"},
+           smaller + (recomputes ? "tensor parallelism, or more stages"
+                                 : "recompute = \"full\", or more stages")},
       Part{standing.state, "weights, gradients and optimizer",
            remedy_for_state(plan, excess, activations)},
       Part{standing.prefill, "the shard of the model of [prefill]",

@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "base/file.h"
+#include "predict/cost/memory_remedy.h"
 #include "predict/cost/price_plan.h"
 #include "spec/plan/job_value.h"
 #include "spec/plan/plan_file.h"
@@ -30,6 +31,15 @@ void apply_replacements(const InputOptions& in, JobOrPlan& target) {
 
 void print_notes(const std::vector<std::string>& notes) {
   for (const std::string& note : notes) std::cerr << "note: " << note << "\n";
+}
+
+// What does not fit, with changes that were tried, where there are any.
+Status with_remedy(const InputOptions& in, Status fits) {
+  if (fits) return fits;
+  const Result<plan::Job> job = plan::read_job(in.input);
+  std::string remedy = job ? cost::memory_remedy(*job) : "";
+  if (!remedy.empty()) fits.error().hint = std::move(remedy);
+  return fits;
 }
 
 }  // namespace
@@ -69,7 +79,7 @@ Result<plan::Plan> open_plan(const InputOptions& in) {
 Result<plan::Plan> load_plan(const InputOptions& in) {
   plan::Plan plan = TRY(open_plan(in));
   const schedule::Schedule schedule = TRY(schedule::build(plan));
-  TRY(schedule::check_memory(plan, schedule));
+  TRY(with_remedy(in, schedule::check_memory(plan, schedule)));
   print_notes(schedule::notes_on_sharing(plan));
   return plan;
 }
