@@ -195,6 +195,25 @@ class OneTruth(Case):
         self.refused(2, ["found.json: given", "--policy best"], "sweep", "found.json", "--vary", "run.seed=1")
         self.assertIn("left out: the schedule", self.ok("traffic", "found.json"))
 
+    def test_nodes_of_one_device_share_no_fast_fabric(self):
+        nodes = ONE_CLUSTER.replace("devices_per_node = 8\n", "").format(preset="llama3-8b", nodes=2, training="")
+        nodes = nodes.replace("[[cluster", "layers = 8\nsequence = 2048\n[[cluster")
+        spelled = nodes.replace("domain = 8", "domain = 1")
+        silent = nodes.replace('scale_up = { domain = 8, bandwidth = "450 GBps" }\n', "")
+        explicit = "pipeline = 1\ndata = 2\n"
+        answers = []
+        for text in (spelled, silent):
+            job = self.write("job.toml", text + explicit)
+            answers.append([
+                self.json("estimate", job)["iteration_s"],
+                self.json("traffic", job)["by_kind"]["data"]["by_reach"],
+                self.json("astra", "--job", job)["finish_ns"],
+                [row["iteration_s"] for row in self.json("sweep", job, "--ask", "estimate", "--vary", "run.seed=1")["rows"]],
+                self.json("plan", self.write("open.toml", text))["why_not"],
+            ])
+            self.assertEqual(answers[-1][1]["domain"]["bytes"], 0)
+        self.assertEqual(*answers)
+
     def test_other_json_is_refused(self):
         self.write("other.json", '{"rows": []}')
         for command in (["estimate"], ["traffic"], ["select"], ["astra", "--job"], ["sweep", "--vary", "run.seed=1"],
