@@ -94,8 +94,8 @@ TEST(ClosedForms, LatencyAndRateByHand) {
   }
   EXPECT_EQ(drawn, (std::vector<std::string>{"0F0 0-1", "0F1 1-2", "0SEND_F0 1-29", "0SEND_F1 9-37",
                                              "1F0 29-30", "1F1 37-38", "1B0 38-40", "1B1 40-42",
-                                             "1SEND_B0 40-68", "1SEND_B1 48-76", "0B0 68-70",
-                                             "0B1 76-78"}));
+                                             "1SEND_B0 40-68", "1U 42-42", "1SEND_B1 48-76",
+                                             "0B0 68-70", "0B1 76-78", "0U 78-78"}));
   // Computing: 2 x (1 + 2) ms per rank. Messages are under way from 1 to 37 and from 40 to 76, so
   // rank 0, which computes from 0 to 2 and from 76 to 78, is idle from 37 to 40 only. Rank 1 is
   // idle from 0 to 1 and from 76 to 78; between 37 and 40 it computes.

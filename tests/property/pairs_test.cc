@@ -101,7 +101,6 @@ TEST(SimulatedPairs, AreNoShorterThanTheBounds) {
 TEST(SimulatedPairs, NeedALayerMoreAndNotAChunk) {
   for (const char* name : {"w", "dualpipev"}) {
     plan::Plan plan = plan_of(name, 4, 12, 1.2);
-    plan.model.layers = 64;
     for (size_t s = 0; s < plan.stages.size(); ++s) {
       plan.stages[s].slice.first_layer = static_cast<int64_t>(8 * s);
       plan.stages[s].slice.layers = 8;

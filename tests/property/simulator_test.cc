@@ -217,7 +217,7 @@ TEST(Simulator, RefusesNumbersThatCannotBe) {
   plan = good;
   plan.stages[0].cost.update = Seconds{1e12};
   EXPECT_THAT(message(plan), ::testing::HasSubstr("over 290 years"));
-  plan = good;
+  plan = toy_plan({.boundary_bytes = 1'000'000});
   plan.boundary = -1_B;
   EXPECT_THAT(message(plan), ::testing::HasSubstr("cannot be sent"));
   plan = good;

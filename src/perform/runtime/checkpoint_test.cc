@@ -167,7 +167,7 @@ TEST_F(Checkpoints, OfAnotherModelAreRefusedByName) {
   plan::Plan other = plan_;
   other.model.hidden = 64;
   EXPECT_THAT(check_fits(latest(), other).error().text(),
-              HasSubstr("is of another model: it has hidden = 1, this one has 64"));
+              HasSubstr("is of another model: it has hidden = 0, this one has 64"));
   other = plan_;
   other.run.seed = 8;
   EXPECT_THAT(check_fits(latest(), other).error().text(), HasSubstr("is of seed 7"));

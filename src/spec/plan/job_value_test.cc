@@ -220,6 +220,24 @@ TEST(JobValue, MeasuredTimesAreGivenTimes) {
   EXPECT_EQ(by_law.constants, "of another version");
 }
 
+TEST(PlanFile, HasNoModelWhereTheJobHasNone) {
+  const Plan plan = *lay_out(*parse_job(kImagined, "job.toml"));
+  EXPECT_FALSE(plan.has_model());
+  const Value file = to_value(plan);
+  EXPECT_FALSE(file.find("model"));
+  EXPECT_EQ(*from_value(file, "plan.json"), plan);
+  // Earlier versions wrote one of a single number a layer.
+  Value older = file;
+  model::Model one{.name = "stage-times", .layers = 2};
+  one.hidden = one.heads = one.kv_heads = one.ffn = one.vocabulary = one.sequence = 1;
+  older.get<Value::Table>()->emplace_back("model", write_fields(one));
+  EXPECT_EQ(*from_value(older, "plan.json"), plan);
+  Plan other = plan;
+  other.boundary = 8_B;
+  EXPECT_THAT(from_value(to_value(other), "plan.json").error().text(),
+              ::testing::HasSubstr("only a model says what stages send"));
+}
+
 TEST(JobValue, ASettingHasNothingOfWhatWasDecided) {
   const Plan plan = *lay_out(*parse_job(kUnlike, "job.toml"));
   const JobValue value = *parse_job_value(to_json_text(plan), "plan.json");
