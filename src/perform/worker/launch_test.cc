@@ -414,7 +414,7 @@ TEST_F(Launching, ARunThatLosesAWorkerAgainAndAgainGivesUp) {
   const auto summary = launch(plan_with_checkpoints(2, 1'000'000, 1000), options_, clock_);
   ASSERT_FALSE(summary);
   EXPECT_THAT(summary.error().text(), HasSubstr("rank 0 (oregon) was lost"));
-  ASSERT_EQ(notes.size(), 2u);
+  ASSERT_GE(notes.size(), 2u) << "more where ranks made another step before the signal came";
   EXPECT_THAT(notes[0], HasSubstr("starting again from the beginning"));
 }
 
