@@ -12,8 +12,29 @@
 namespace tombolo::cost {
 namespace {
 
-constexpr int64_t kPassesTried = 200'000;  // of a Plan; some 50 ms
-constexpr int kTriesMax = 1000;            // of combinations of few changes
+constexpr int kTriesMax = 1000;  // of few changes at once, and as many of all layouts
+
+int64_t passes_of(const plan::Job& job) {
+  return job.parallelism.stages() * job.training.global_batch / job.training.micro_batch;
+}
+
+// What may still be tried: jobs, and all that their schedules hold, as a schedule of 100,000 passes
+// takes some 30 ms.
+class Budget {
+ public:
+  explicit Budget(int64_t passes) : passes_(passes) {}
+  bool spent() const { return spent_; }
+  bool allows(const plan::Job& job) {
+    passes_ -= passes_of(job);
+    spent_ = spent_ || tries_-- == 0 || passes_ < 0;
+    return !spent_;
+  }
+
+ private:
+  int64_t passes_;
+  int tries_ = kTriesMax;
+  bool spent_ = false;
+};
 
 struct Change {
   std::string words;
@@ -105,18 +126,18 @@ using Words = std::vector<std::string>;
 
 // The first combination of so many changes that fits, of keys from `from` on.
 std::optional<Words> with_changes(const plan::Job& job, const std::vector<Key>& keys, size_t from,
-                                  size_t count, int& tries) {
+                                  size_t count, Budget& budget) {
   if (count == 0) {
     if (job.parallelism.devices() > job.cluster.devices()) return std::nullopt;
-    if (--tries < 0 || !fits_in_memory(job)) return std::nullopt;
+    if (!budget.allows(job) || !fits_in_memory(job)) return std::nullopt;
     return Words();
   }
   for (size_t k = from; k + count <= keys.size(); ++k) {
     for (const Change& each : keys[k]) {
-      if (tries <= 0) return std::nullopt;
+      if (budget.spent()) return std::nullopt;
       plan::Job next = job;
       each.make(next);
-      if (auto rest = with_changes(next, keys, k + 1, count - 1, tries)) {
+      if (auto rest = with_changes(next, keys, k + 1, count - 1, budget)) {
         rest->insert(rest->begin(), each.words);
         return rest;
       }
@@ -126,7 +147,7 @@ std::optional<Words> with_changes(const plan::Job& job, const std::vector<Key>& 
 }
 
 // With all that costs time alone, over every layout that the devices have room for.
-std::optional<Words> with_everything(plan::Job job, const std::vector<Key>& keys) {
+std::optional<Words> with_everything(plan::Job job, const std::vector<Key>& keys, Budget& budget) {
   Words words;
   std::vector<Key> layouts;
   for (size_t k = 0; k < keys.size(); ++k) {
@@ -138,9 +159,8 @@ std::optional<Words> with_everything(plan::Job job, const std::vector<Key>& keys
     keys[k].back().make(job);
     words.push_back(keys[k].back().words);
   }
-  int tries = kTriesMax;
   for (size_t count = 0; count <= layouts.size(); ++count) {
-    const auto more = with_changes(job, layouts, 0, count, tries);
+    const auto more = with_changes(job, layouts, 0, count, budget);
     if (!more) continue;
     words.insert(words.end(), more->begin(), more->end());
     return words;
@@ -150,21 +170,19 @@ std::optional<Words> with_everything(plan::Job job, const std::vector<Key>& keys
 
 }  // namespace
 
-std::string memory_remedy(const plan::Job& job) {
-  const layout::Parallelism& p = job.parallelism;
-  const int64_t passes = p.stages() * job.training.global_batch / job.training.micro_batch;
-  if (!job.model || job.stage_times || passes > kPassesTried) return "";
+std::string memory_remedy(const plan::Job& job, int64_t passes_max) {
+  if (!job.model || job.stage_times) return "";
   const std::vector<Key> keys = keys_of(job);
-  const std::optional<Words> most = with_everything(job, keys);
+  Budget budget(passes_max / 2);
+  const std::optional<Words> most = with_everything(job, keys, budget);
   if (!most) {
-    if (job.prefill) return "";
-    return "more devices, larger ones or a smaller model: with no zero, micro_batch, recompute, "
-           "tensor, "
-           "pipeline and data does this one fit into those of the cluster";
+    if (job.prefill || budget.spent()) return "";
+    return "more devices, larger ones or a smaller model: this one fits with no zero, micro_batch, "
+           "recompute, tensor, pipeline and data that the cluster has devices for";
   }
-  int tries = kTriesMax;
+  Budget of_few(passes_max / 2);
   for (size_t count = 1; count < most->size(); ++count) {
-    if (const auto few = with_changes(job, keys, 0, count, tries)) {
+    if (const auto few = with_changes(job, keys, 0, count, of_few)) {
       return fmt::format("{}", fmt::join(*few, " and "));
     }
   }

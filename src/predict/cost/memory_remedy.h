@@ -11,10 +11,11 @@
 
 namespace tombolo::cost {
 
-// "zero = 1", "micro_batch = 1 and recompute = \"full\"": changes with which the job fits. Where none is
-// found, that, and what is left to do. Empty where there is nothing to try: a job that says its times
-// itself or is too large to be tried many times over, and one that serves prompts, whose weights may be
-// what is too much. Cost: up to some 2,000 Plans of this size.
-std::string memory_remedy(const plan::Job& job);
+// "zero = 1", "micro_batch = 1 and recompute = \"full\"": changes with which the job fits. Where none
+// fits, that, and what is left to do. Empty where it is not known: a job that says its times itself, one so
+// large that `passes_max` are spent before all was tried, and one that serves prompts, whose weights may
+// be what is too much. Cost: up to 2,000 Plans, and schedules of passes_max passes of a microbatch through
+// a stage, some 3 s.
+std::string memory_remedy(const plan::Job& job, int64_t passes_max = 10'000'000);
 
 }  // namespace tombolo::cost

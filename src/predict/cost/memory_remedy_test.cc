@@ -46,6 +46,14 @@ TEST(MemoryRemedy, MayBeAnotherSchedule) {
             "schedule = \"1f1b\"");
 }
 
+// Where most was left untried, that nothing fits would be no more than a guess.
+TEST(MemoryRemedy, SaysNothingWhereItWouldTakeTooLong) {
+  EXPECT_EQ(memory_remedy(llama_on(1, "", "pipeline = 1\n"), 100), "");
+  plan::Job job = llama_on(1, "", "pipeline = 1\n");
+  job.cluster.datacenters[0].devices_per_node = 1;
+  EXPECT_EQ(memory_remedy(job, 100), "");
+}
+
 TEST(MemoryRemedy, LeavesStatedTimesAlone) {
   plan::Job job = llama_on(1, "", "pipeline = 1\n");
   job.stage_times = plan::StageTimes{.forward = {1_ms}, .backward = {2_ms}};
