@@ -148,8 +148,7 @@ std::string configuration_text(const Configuration& c) {
 std::string note_on_schedule(layout::ScheduleKind asked, const std::string& searched) {
   return fmt::format(
       "parallelism.schedule = \"{}\" has no effect: the search knows {}; tombolo simulate --policy "
-      "{} "
-      "predicts it",
+      "{} predicts it",
       name_of(asked), searched, name_of(asked));
 }
 

@@ -232,13 +232,11 @@ void note_pipeline(const plan::Job& job, std::vector<std::string>& notes) {
 // of strands does: where they hide little, the stack by itself is the slower of the two.
 void note_baselines(const std::string& hidden, const std::string& stack, StrandAnswer& answer) {
   if (answer.by_stack <= answer.sequential || hidden.empty()) return;
-  answer.notes.push_back(
-      fmt::format("the stack by itself is slower than one after the other: it is as estimate "
-                  "counts it, and the "
-                  "constants of {} hide {}; one after the other, what frameworks start early "
-                  "travels beside the "
-                  "operator after it",
-                  stack, hidden));
+  answer.notes.push_back(fmt::format(
+      "the stack by itself is slower than one after the other: it is as estimate "
+      "counts it, and the constants of {} hide {}; one after the other, what frameworks "
+      "start early travels beside the operator after it",
+      stack, hidden));
 }
 
 }  // namespace

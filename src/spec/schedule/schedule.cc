@@ -228,8 +228,7 @@ std::vector<std::string> notes_on_sharing(const plan::Plan& plan) {
   }
   return {
       fmt::format("{} has no effect between stages {}: the {} pipelines of a cell share in time "
-                  "only where all of "
-                  "them cross from one datacenter to the same other",
+                  "only where all of them cross from one datacenter to the same other",
                   key, where, p.pipelines_per_cell())};
 }
 

@@ -21,7 +21,7 @@ plan::Job folded(const plan::Job& job, layout::ScheduleKind schedule) {
 
 Result<sim::Simulation> simulate_folded(const plan::Job& job,
                                         const std::optional<plan::LayerPair>& layer) {
-  constexpr double kPassesMax = 500'000;  // of microbatches through stages: some two seconds
+  constexpr double kPassesMax = 10 * sim::kPassesPerSecond;
   plan::Plan plan = TRY(cost::make_plan(job));
   if (layer) plan.pairs = plan::pair_costs(plan, *layer);
   TRY(schedule::check_memory(plan, TRY(schedule::build(plan))));
