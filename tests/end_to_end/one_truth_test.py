@@ -23,6 +23,30 @@ global_batch = 64
 [parallelism]
 """
 
+UNLIKE = """
+[model]
+preset = "gpt2"
+[[cluster.datacenter]]
+name = "lab"
+device = "v100-16g"
+[[cluster.datacenter]]
+name = "cloud"
+device = "a100-40g"
+[[cluster.wan]]
+between = ["lab", "cloud"]
+one_way_latency = "1 ms"
+node_pair_limit = "100 Gbps"
+[training]
+global_batch = 24
+micro_batch = 2
+precision = "fp16"
+[parallelism]
+pipeline = 1
+data = 2
+datacenter_per_replica = ["lab", "cloud"]
+microbatches_per_replica = "auto"
+"""
+
 # Where nodes have one accelerator here and four there, tensor parallelism differs.
 SEVERAL = """
 [model]
@@ -194,6 +218,35 @@ class OneTruth(Case):
             self.skipTest("a schedule with a name won")
         self.refused(2, ["found.json: given", "--policy best"], "sweep", "found.json", "--vary", "run.seed=1")
         self.assertIn("left out: the schedule", self.ok("traffic", "found.json"))
+
+    def test_replicas_on_unlike_devices(self):
+        job = self.write("job.toml", UNLIKE)
+        def seconds(file):
+            return self.json("simulate", file)["iteration_ns"] * 1e-9
+
+        simulated = seconds(job)
+        self.ok("simulate", job, "--out-plan", "plan.json")
+        plan = json.loads((self.folder / "plan.json").read_text())
+        # An A100 takes 41.7 ms for what a V100 takes 58.9 ms for.
+        self.assertEqual(plan["parallelism"]["microbatches_per_replica"], [5, 7])
+        self.assertEqual([other["datacenter"] for other in plan["stages"][0]["elsewhere"]], ["cloud"])
+        self.assertEqual(seconds("plan.json"), simulated)
+        estimated = self.json("estimate", job)
+        self.assertEqual(estimated["simulated_s"], simulated)
+        self.assertEqual([row["device"] for row in estimated["placement"]], ["v100-16g", "a100-40g"])
+        self.assertEqual([row["devices"] for row in estimated["placement"]], [1, 1])
+        row = self.json("sweep", job, "--vary", "parallelism.microbatches_per_replica=auto")["rows"][0]
+        self.assertEqual(row["iteration_s"], simulated)
+        # Other numbers take longer: the slowest pipeline waits for nobody.
+        for numbers in ("[6, 6]", "[4, 8]"):
+            other = self.write("other.toml", UNLIKE.replace('"auto"', numbers))
+            self.assertGreater(seconds(other), simulated)
+        # Whichever is named first.
+        turned = self.write("turned.toml", UNLIKE.replace('["lab", "cloud"]\nmicro', '["cloud", "lab"]\nmicro'))
+        self.assertAlmostEqual(seconds(turned), simulated, places=6)
+        self.refused(3, ["memory", "v100-16g"], "simulate",
+                     self.write("full.toml", UNLIKE.replace("micro_batch = 2", "micro_batch = 24")
+                                .replace("global_batch = 24", "global_batch = 288")))
 
     def test_nodes_of_one_device_share_no_fast_fabric(self):
         nodes = ONE_CLUSTER.replace("devices_per_node = 8\n", "").format(preset="llama3-8b", nodes=2, training="")

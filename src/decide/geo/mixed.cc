@@ -173,8 +173,8 @@ MixedPlan plan_of(const plan::OpenJob& open, const MixedLaw& law, const MixedSpl
       passes.push_back({price.forward, price.backward});
       ends.push_back(price.update + price.gradients);
       plan.sequence_parallel = plan.sequence_parallel || c.sequence_parallel;
-      plan.stages.push_back({s, places[z].name, places[z].device.name, c.tensor, first, layers,
-                             price.forward, price.backward,
+      plan.stages.push_back({s, places[z].name, places[z].device.name, c.tensor,
+                             plan.data * c.tensor, first, layers, price.forward, price.backward,
                              law.memory(z, c, slice, std::min(plan.microbatches, all - s)),
                              places[z].device.memory});
       plan.devices += plan.data * c.tensor;

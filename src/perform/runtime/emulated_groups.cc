@@ -47,7 +47,7 @@ EmulatedGroups::EmulatedGroups(const plan::Plan& plan, int32_t rank, Clock& cloc
       suffix_(parameter_suffix(plan, rank)),
       residual_suffix_(".residual." + plan.datacenter_of(rank).name) {
   for (const int32_t stage : schedule::shape_of(plan).stages_at(plan.ranks[rank].stage)) {
-    stages_[stage].update = round_to_ns(plan.stages[stage].cost.update);
+    stages_[stage].update = round_to_ns(plan.cost_on(rank, stage).update);
     for (const plan::GradientGroup& each : plan::gradient_groups(plan, stage))
       add_group(plan, rank, stage, each);
   }

@@ -138,6 +138,7 @@ EmulatedKernels::EmulatedKernels(const plan::Plan& plan, int32_t rank, Clock& cl
       hop_(hop_before(plan, rank)) {
   for (const int32_t stage : schedule::shape_of(plan).stages_at(plan.ranks[rank].stage)) {
     stages_[stage] = {plan.stages[stage], gradient_bytes(plan, stage)};
+    stages_[stage].stage.cost = plan.cost_on(rank, stage);
   }
   if (!plan.exchanges_gradients(plan.ranks[rank].stage)) return;
   groups_.emplace(plan, rank, clock, options.check_every_byte,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "predict/cost/batch_by_speed.h"
 #include "predict/cost/collective.h"
 #include "predict/cost/constants.h"
 #include "predict/cost/exchange_time.h"
@@ -27,11 +28,14 @@ Status price_by_profile(const plan::Job& job, const plan::Hardware& hardware, pl
   }
   if (hardware.recompute != plan.training.recompute) return mismatch("recompute");
   for (int32_t s = 0; s < static_cast<int32_t>(plan.stages.size()); ++s) {
-    for (const int32_t rank : plan.replicas_of(s)) {
-      const plan::MeasuredStage* measured =
-          hardware.find(plan.stages[s].slice, plan.device_of(rank).name);
-      if (!measured) return mismatch(fmt::format("split: stage {} is not in it", s));
-      plan.stages[s].cost = measured->cost;
+    plan::Stage& stage = plan.stages[static_cast<size_t>(s)];
+    const auto measured_on = [&](const cluster::Device& device) -> Result<plan::StageCost> {
+      if (const auto* measured = hardware.find(stage.slice, device.name)) return measured->cost;
+      return mismatch(fmt::format("split: stage {} is not in it", s));
+    };
+    stage.cost = TRY(measured_on(plan.device_of(plan.rank_of(s, 0))));
+    for (plan::StageCostIn& other : stage.elsewhere) {
+      other.cost = TRY(measured_on(plan.cluster.find(other.datacenter)->device));
     }
   }
   plan.measured_links = hardware.links;
@@ -50,6 +54,7 @@ class LawsOfPlan {
   const IterationLaw& law(const plan::Plan& plan, int32_t stage) const {
     return laws_.in(plan.datacenter_index(plan.rank_of(stage, 0)));
   }
+  const IterationLaw& in(size_t datacenter) const { return laws_.in(datacenter); }
   Configuration at(const plan::Plan& plan, int32_t stage) const {
     return stage_configuration(configuration_, plan.parallelism.tensor_at(plan.position_of(stage)),
                                laws_.across());
@@ -84,32 +89,44 @@ bool law_knows(const plan::Plan& plan) {
   return true;
 }
 
+plan::StageCost cost_by_law(const IterationLaw& law, const Configuration& c, const plan::Plan& plan,
+                            int32_t stage) {
+  const StageParts parts = law.stage_parts(c, plan.stages[static_cast<size_t>(stage)].slice);
+  plan::StageCost cost = {
+      .forward = parts.forward.total(),
+      .backward = parts.backward.total(),
+      .recompute = parts.recompute.total(),
+      .update = parts.update + (stage < plan.parallelism.pipeline ? parts.overhead : 0_s),
+      .reduce = parts.gradients,
+      .reduce_hidden = parts.gradients_hidden,
+      .forward_communication = communication_of(parts.forward),
+      .backward_communication = communication_of(parts.backward),
+      .recompute_communication = communication_of(parts.recompute)};
+  // The last stage's backward pass follows its forward pass at once; stacks recompute there, too.
+  if (plan.may_recompute(static_cast<size_t>(stage))) return cost;
+  cost.backward += cost.recompute;
+  cost.backward_communication += cost.recompute_communication;
+  cost.recompute = 0_s;
+  cost.recompute_communication = {};
+  return cost;
+}
+
 void price_by_law(const LawsOfPlan& laws, plan::Plan& plan) {
   for (int32_t s = 0; s < static_cast<int32_t>(plan.stages.size()); ++s) {
     plan::Stage& stage = plan.stages[s];
     const IterationLaw& law = laws.law(plan, s);
     const Configuration c = laws.at(plan, s);
-    const StageParts parts = law.stage_parts(c, stage.slice);
     const bool sums_as_it_goes = c.zero == 3 || (c.sums_each_microbatch() && c.microbatches() > 1);
-    stage.cost = {.forward = parts.forward.total(),
-                  .backward = parts.backward.total(),
-                  .recompute = parts.recompute.total(),
-                  .update = parts.update + (s < plan.parallelism.pipeline ? parts.overhead : 0_s),
-                  .reduce = parts.gradients,
-                  .reduce_hidden = parts.gradients_hidden,
-                  .forward_communication = communication_of(parts.forward),
-                  .backward_communication = communication_of(parts.backward),
-                  .recompute_communication = communication_of(parts.recompute)};
+    stage.cost = cost_by_law(law, c, plan, s);
+    for (plan::StageCostIn& other : stage.elsewhere) {
+      const auto* there = plan.cluster.find(other.datacenter);
+      other.cost = cost_by_law(
+          laws.in(static_cast<size_t>(there - plan.cluster.datacenters.data())), c, plan, s);
+    }
     // Nothing once per iteration where every backward pass has its sum.
     stage.gradients = sums_as_it_goes
                           ? Bytes{}
                           : Bytes{law.parameters_held(c, stage.slice) * plan::gradient_bytes(plan)};
-    // The last stage's backward pass follows its forward pass at once; stacks recompute there, too.
-    if (plan.may_recompute(static_cast<size_t>(s))) continue;
-    stage.cost.backward += stage.cost.recompute;
-    stage.cost.backward_communication += stage.cost.recompute_communication;
-    stage.cost.recompute = 0_s;
-    stage.cost.recompute_communication = {};
   }
   plan.cost_source = law_knows(plan) ? plan::CostSource::kTombolo : plan::CostSource::kRoofline;
   plan.constants = constants_digest();
@@ -144,11 +161,20 @@ void price_reduction(plan::Plan& plan) {
 }  // namespace
 
 Result<plan::Plan> make_plan(const plan::Job& job, const plan::Hardware* hardware) {
+  if (job.parallelism.microbatches_by_speed) {
+    return make_plan(TRY(with_batch_by_speed(job, hardware)), hardware);
+  }
   plan::Plan plan = TRY(plan::lay_out(job));
   if (!job.model) return plan;  // its [stage_times] say all there is to say
   const LawsOfPlan laws = TRY(LawsOfPlan::make(job, plan));
   price_memory(laws, plan);
-  if (job.stage_times) return plan;
+  if (job.stage_times) return plan;  // which hold on all devices
+  for (int32_t s = 0; s < std::ssize(plan.stages); ++s) {
+    for (const size_t there : plan::unlike_datacenters(plan, s)) {
+      plan.stages[static_cast<size_t>(s)].elsewhere.push_back(
+          {plan.cluster.datacenters[there].name, {}});
+    }
+  }
   if (hardware) {
     TRY(price_by_profile(job, *hardware, plan));
     price_reduction(plan);
@@ -157,8 +183,14 @@ Result<plan::Plan> make_plan(const plan::Job& job, const plan::Hardware* hardwar
   }
   for (int32_t s = 0; s < static_cast<int32_t>(plan.stages.size()); ++s) {
     if (!plan.replicas_lie_apart(s)) continue;
-    plan.stages[static_cast<size_t>(s)].cost.reduce = exchange_alone(plan, s);
-    plan.stages[static_cast<size_t>(s)].cost.reduce_hidden = 0_s;
+    plan::Stage& stage = plan.stages[static_cast<size_t>(s)];
+    const Seconds alone = exchange_alone(plan, s);
+    stage.cost.reduce = alone;
+    stage.cost.reduce_hidden = 0_s;
+    for (plan::StageCostIn& other : stage.elsewhere) {
+      other.cost.reduce = alone;
+      other.cost.reduce_hidden = 0_s;
+    }
   }
   return plan;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/check.h"
 #include "predict/cost/law.h"
@@ -79,15 +80,6 @@ Status check_pipeline(const plan::Plan& plan, const std::string& file) {
     return unusable(file + ": model is missing",
                     "[model] with preset = \"gpt3-175b\" or config = \"config.json\"");
   }
-  for (const layout::Placement& at : plan.ranks) {
-    const bool crosses = at.datacenter != plan.ranks[static_cast<size_t>(at.replica)].datacenter;
-    if (!crosses || !plan.replicas_lie_apart()) continue;
-    return unusable(
-        fmt::format("{}: parallelism.datacenter_per_stage: the law mixed-pipeline takes all "
-                    "pipelines to lie alike, and replicas of a stage lie in several datacenters",
-                    file),
-        "tombolo simulate, which plays every pipeline where it lies");
-  }
   if (plan.parallelism.virtual_stages == 1) return {};
   return unusable(
       fmt::format("{}: parallelism.virtual_stages = {}: the law mixed-pipeline, for stages in {}, "
@@ -96,6 +88,20 @@ Status check_pipeline(const plan::Plan& plan, const std::string& file) {
                   plan.cluster.datacenters.size() > 1 ? "several datacenters"
                                                       : "unlike tensor parallelism"),
       "tombolo simulate, which plays every schedule, or virtual_stages = 1");
+}
+
+// Pipelines that cross from one datacenter to another behind the same position as this one does.
+int64_t crossing_alike(const plan::Plan& plan, int32_t from, int32_t to) {
+  const auto place = [&](int32_t rank) -> const std::string& {
+    return plan.ranks[static_cast<size_t>(rank)].datacenter;
+  };
+  const int32_t first = plan.ranks[static_cast<size_t>(from)].stage * plan.replicas();
+  const int32_t next = plan.ranks[static_cast<size_t>(to)].stage * plan.replicas();
+  int64_t count = 0;
+  for (int32_t replica = 0; replica < plan.replicas(); ++replica) {
+    count += place(first + replica) == place(from) && place(next + replica) == place(to);
+  }
+  return count;
 }
 
 // Between two neighbouring stages, in either direction.
@@ -111,11 +117,27 @@ Hop hop_between(const plan::Plan& plan, const StageLaws& laws, const Configurati
       return {arrival, arrival, *plan.wan_transfer};
     }
     return wan_hop(link, {&source, plan.ranks[from].shards}, {&target, plan.ranks[to].shards},
-                   plan.parallelism.data, plan.boundary);
+                   crossing_alike(plan, from, to), plan.boundary);
   }
   // Imagined times leave nothing to a network.
   if (plan.cost_source == plan::CostSource::kStageTimes) return {};
   return laws.inside(plan.datacenter_index(from), of_sender);
+}
+
+// One replica of each kind of pipeline: those in the same datacenters that do as much are alike.
+std::vector<int32_t> kinds_of_pipelines(const plan::Plan& plan) {
+  std::set<std::pair<int64_t, std::vector<size_t>>> known;
+  std::vector<int32_t> out;
+  for (int32_t replica = 0; replica < plan.replicas(); ++replica) {
+    std::vector<size_t> places;
+    for (int32_t s = 0; s < plan.parallelism.pipeline; ++s) {
+      places.push_back(plan.datacenter_index(plan.rank_of(s, replica)));
+    }
+    if (known.emplace(plan.microbatches_of(replica), std::move(places)).second) {
+      out.push_back(replica);
+    }
+  }
+  return out;
 }
 
 // Devices of a stage, by the number of their datacenter.
@@ -137,15 +159,51 @@ Bytes kept_for_exchange(const plan::Plan& plan, int32_t stage) {
   return most;
 }
 
+PlacedStage placed_at(const plan::Plan& plan, const IterationLaw& law, const Configuration& c,
+                      int32_t s, int32_t rank) {
+  const plan::Stage& stage = plan.stages[static_cast<size_t>(s)];
+  const plan::StageCost& cost = plan.cost_on(rank, s);
+  const cluster::Datacenter& here = plan.datacenter_of(rank);
+  const auto stages = std::ssize(plan.stages);
+  const int64_t microbatches = plan.microbatches();
+  const int64_t waiting =
+      c.all_forwards_first() ? microbatches : std::min<int64_t>(microbatches, stages - s);
+  PlacedStage out{.stage = s,
+                  .datacenter = here.name,
+                  .device = here.device.name,
+                  .tensor = c.tensor,
+                  .first_layer = stage.slice.first_layer,
+                  .layers = stage.slice.layers,
+                  .forward = cost.forward,
+                  .backward = cost.backward + cost.recompute,
+                  .memory = law.stage_memory(c, stage.slice, waiting),
+                  .memory_of_device = here.device.memory};
+  out.memory.optimizer += kept_for_exchange(plan, s);
+  for (const int32_t other : plan.replicas_of(s)) {
+    if (&plan.cost_on(other, s) == &cost) out.devices += plan.ranks[other].shards;
+  }
+  return out;
+}
+
 }  // namespace
 
 const PlacedStage& PlanPrediction::fullest() const {
   CHECK(!stages.empty(), "a prediction of no stage");
-  return *std::max_element(stages.begin(), stages.end(),
-                           [](const PlacedStage& a, const PlacedStage& b) {
-                             if (a.fits() != b.fits()) return a.fits();
-                             return a.memory.total() < b.memory.total();
-                           });
+  const auto fuller = [](const PlacedStage& a, const PlacedStage& b) {
+    if (a.fits() != b.fits()) return a.fits();
+    return a.memory.total() < b.memory.total();
+  };
+  const PlacedStage* fullest = &*std::max_element(stages.begin(), stages.end(), fuller);
+  for (const PlacedStage& other : elsewhere) {
+    if (fuller(*fullest, other)) fullest = &other;
+  }
+  return *fullest;
+}
+
+std::vector<PlacedStage> PlanPrediction::everywhere() const {
+  std::vector<PlacedStage> all = stages;
+  all.insert(all.end(), elsewhere.begin(), elsewhere.end());
+  return all;
 }
 
 Result<PlanPrediction> predict_plan(const plan::Plan& plan, const std::string& file) {
@@ -154,49 +212,54 @@ Result<PlanPrediction> predict_plan(const plan::Plan& plan, const std::string& f
   const Configuration of_all = TRY(configuration_of(plan.parallelism, plan.training, file));
   const bool fp8 = plan.training.precision == plan::Precision::kFp8;
   const auto stages = static_cast<int32_t>(plan.stages.size());
-  const int64_t microbatches = plan.microbatches();
+  const auto configuration_at = [&](int32_t stage) {
+    return stage_configuration(of_all, plan.parallelism.tensor_at(stage), laws.across());
+  };
 
   PlanPrediction out;
-  std::vector<StagePass> passes;
-  std::vector<Hop> hops;
-  std::vector<Seconds> ends;
+  const std::vector<int32_t> kinds = kinds_of_pipelines(plan);
+  for (const int32_t replica : kinds) {
+    std::vector<StagePass> passes;
+    std::vector<Hop> hops;
+    std::vector<Seconds> ends;
+    for (int32_t s = 0; s < stages; ++s) {
+      const int32_t rank = plan.rank_of(s, replica);
+      const plan::StageCost& cost = plan.cost_on(rank, s);
+      passes.push_back({cost.forward, cost.backward + cost.recompute});
+      ends.push_back(cost.update + cost.reduce);
+      if (s == 0) continue;
+      hops.push_back(
+          hop_between(plan, laws, configuration_at(s), plan.rank_of(s - 1, replica), rank));
+    }
+    const MixedIteration time = mixed_iteration(passes, hops, ends, plan.microbatches_of(replica));
+    if (time.iteration > out.time.iteration) out.time = time;
+  }
   for (int32_t s = 0; s < stages; ++s) {
-    const plan::Stage& stage = plan.stages[s];
-    const int32_t rank = plan.rank_of(s, 0);
-    const cluster::Datacenter& here = plan.datacenter_of(rank);
-    const IterationLaw& law = laws.in(plan.datacenter_index(rank));
-    const Configuration c =
-        stage_configuration(of_all, plan.parallelism.tensor_at(s), laws.across());
-    const int64_t waiting =
-        c.all_forwards_first() ? microbatches : std::min<int64_t>(microbatches, stages - s);
-    const Seconds backward = stage.cost.backward + stage.cost.recompute;
-    passes.push_back({stage.cost.forward, backward});
-    ends.push_back(stage.cost.update + stage.cost.reduce);
-    out.stages.push_back({.stage = s,
-                          .datacenter = here.name,
-                          .device = here.device.name,
-                          .tensor = c.tensor,
-                          .first_layer = stage.slice.first_layer,
-                          .layers = stage.slice.layers,
-                          .forward = stage.cost.forward,
-                          .backward = backward,
-                          .memory = law.stage_memory(c, stage.slice, waiting),
-                          .memory_of_device = here.device.memory});
-    out.stages.back().memory.optimizer += kept_for_exchange(plan, s);
-    for (const std::string& assumed : law.constants().assumed) {
-      const auto known = std::find(out.assumed.begin(), out.assumed.end(), assumed);
-      if (known == out.assumed.end()) out.assumed.push_back(assumed);
+    std::set<size_t> placed;
+    for (const int32_t replica : kinds) {
+      const int32_t rank = plan.rank_of(s, replica);
+      const size_t datacenter = plan.datacenter_index(rank);
+      const plan::StageCost& cost = plan.cost_on(rank, s);
+      const bool unlike = &cost != &plan.stages[static_cast<size_t>(s)].cost;
+      if (replica != kinds.front() && !unlike) continue;
+      if (!placed.insert(datacenter).second) continue;
+      (replica == kinds.front() ? out.stages : out.elsewhere)
+          .push_back(placed_at(plan, laws.in(datacenter), configuration_at(s), s, rank));
+      for (const std::string& assumed : laws.in(datacenter).constants().assumed) {
+        const auto known = std::find(out.assumed.begin(), out.assumed.end(), assumed);
+        if (known == out.assumed.end()) out.assumed.push_back(assumed);
+      }
     }
     for (const auto& [datacenter, devices] : devices_of(plan, s)) {
       const cluster::Datacenter& place = plan.cluster.datacenters[datacenter];
       out.devices += devices;
       out.peak += usable_peak(place.device, fp8) * real(devices);
     }
-    if (s == 0) continue;
-    const int32_t before = plan.rank_of(s - 1, 0);
-    hops.push_back(hop_between(plan, laws, c, before, rank));
   }
-  out.time = mixed_iteration(passes, hops, ends, microbatches);
+  std::stable_sort(out.elsewhere.begin(), out.elsewhere.end(),
+                   [&](const PlacedStage& a, const PlacedStage& b) {
+                     return plan.cluster.find(a.datacenter) < plan.cluster.find(b.datacenter);
+                   });
   out.ledger = ledger::Ledger::of(plan);
   if (const std::string note = ledger::note_on_tied_ends(plan); !note.empty()) {
     out.assumed.push_back(note);

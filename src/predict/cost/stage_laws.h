@@ -66,6 +66,7 @@ struct PlacedStage {
   std::string datacenter;
   std::string device;
   int64_t tensor = 1;
+  int64_t devices = 0;  // of all its replicas that are as fast
   int64_t first_layer = 0;
   int64_t layers = 0;
   Seconds forward;      // one microbatch
@@ -78,24 +79,27 @@ struct PlacedStage {
 
 // A whole iteration of a Plan whose stages differ.
 struct PlanPrediction {
-  std::vector<PlacedStage> stages;
-  MixedIteration time;
+  std::vector<PlacedStage> stages;     // where the first pipeline has them
+  std::vector<PlacedStage> elsewhere;  // by datacenter; on unlike devices of other pipelines
+  MixedIteration time;  // of the pipeline that takes longest, and of the sums behind it
   int64_t devices = 0;
   FlopsPerSecond peak;               // of all of them
   ledger::Ledger ledger;             // its messages, and what an iteration costs
   std::vector<std::string> assumed;  // constants of other devices or fabrics that stood in
 
-  // The stage that lacks most memory, or else the one that needs most.
+  // The stage of either list that lacks most memory, or else the one that needs most.
   const PlacedStage& fullest() const;
+  std::vector<PlacedStage> everywhere() const;  // both lists
 };
 
 // By the law `mixed-pipeline` over the times that the Plan carries, whoever said them: what
-// `tombolo plan` prints of a plan over several datacenters. Transfers inside a datacenter are those
+// `tombolo plan` prints of a plan over several datacenters. Pipelines that lie unlike, or do unlike
+// numbers of microbatches, are counted each by itself. Transfers inside a datacenter are those
 // of the law `tombolo`, those over the WAN wan_hop's, unless [stage_times] say other. Schedules are
 // counted as 1F1B.
 //
 // `file` is for messages. Unusable: a Plan without a model; several stages per rank. Cost:
-// O(stages^2).
+// O(stages^2 x kinds of pipelines).
 Result<PlanPrediction> predict_plan(const plan::Plan& plan, const std::string& file);
 
 }  // namespace tombolo::cost

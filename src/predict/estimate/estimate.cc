@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "predict/cost/batch_by_speed.h"
 #include "predict/cost/law.h"
 #include "predict/cost/mixed_pipeline.h"
 #include "predict/cost/price_plan.h"
@@ -216,7 +217,8 @@ Result<std::optional<Seconds>> play_exchange(const plan::Plan& plan) {
 }
 
 bool stands_apart(const plan::Job& job) {
-  return job.cluster.datacenters.size() > 1 || !job.parallelism.tensor_per_stage.empty();
+  return job.cluster.datacenters.size() > 1 || !job.parallelism.tensor_per_stage.empty() ||
+         !job.parallelism.microbatches_per_replica.empty();
 }
 
 // Laid out and priced as a Plan, then stage by stage.
@@ -292,7 +294,8 @@ std::optional<Seconds> simulate_within(Seconds at_most, const plan::Job& job) {
   return sim::iterations_within(at_most, plans, 1).front();
 }
 
-Result<Estimate> estimate(const plan::Job& job, cost::Law law, bool with_band) {
+Result<Estimate> estimate(const plan::Job& asked, cost::Law law, bool with_band) {
+  const plan::Job job = TRY(cost::with_batch_by_speed(asked));
   if (!job.model) {
     return unusable(fmt::format("{}: model is missing", job.file),
                     "[model] with preset = \"gpt3-175b\" or config = \"config.json\"");
@@ -304,7 +307,8 @@ Result<Estimate> estimate(const plan::Job& job, cost::Law law, bool with_band) {
   e.law = law;
   e.configuration = TRY(cost::configuration_of(job));
   e.layout = cost::lay_out(e.configuration, datacenter.scale_up.domain);
-  e.microbatches = e.configuration.microbatches();
+  e.microbatches = job.microbatches();
+  e.microbatches_per_replica = job.parallelism.microbatches_per_replica;
   CHECK(e.microbatches >= 1, "{}: a batch of {} has no microbatch", job.file,
         job.training.global_batch);
   e.devices = e.configuration.devices();

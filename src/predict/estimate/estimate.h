@@ -36,10 +36,11 @@ struct Estimate {
   std::string law_source;  // its paper, or where it is derived
   cost::Configuration configuration;
   cost::GroupPlacement layout;
-  int64_t microbatches = 0;        // of each pipeline
-  int64_t devices = 0;             // that it takes
-  int64_t devices_in_cluster = 0;  // it may need more
-  cost::IterationTime parts;       // zero where stages_apart says more
+  int64_t microbatches = 0;  // of each pipeline; where they differ, of the one that has most
+  std::vector<int64_t> microbatches_per_replica;  // empty: all alike
+  int64_t devices = 0;                            // that it takes
+  int64_t devices_in_cluster = 0;                 // it may need more
+  cost::IterationTime parts;                      // zero where stages_apart says more
   // Of a pipeline over several datacenters or with unlike tensor degrees, which have no one layout.
   std::optional<cost::PlanPrediction> stages_apart;
   Seconds iteration;

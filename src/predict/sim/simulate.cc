@@ -50,14 +50,17 @@ Status check_numbers(const plan::Plan& plan, int64_t iterations) {
   }
   const double microbatches =
       static_cast<double>(plan.microbatches()) * static_cast<double>(iterations);
-  for (size_t s = 0; s < plan.stages.size(); ++s) {
-    const plan::StageCost& cost = plan.stages[s].cost;
+  const auto add_cost = [&](size_t s, const plan::StageCost& cost) -> Status {
     TRY(add(fmt::format("forward of stage {}", s), cost.forward, microbatches));
     TRY(add(fmt::format("backward of stage {}", s), cost.backward, microbatches));
     TRY(add(fmt::format("recompute of stage {}", s), cost.recompute, microbatches));
     TRY(add(fmt::format("update of stage {}", s), cost.update, static_cast<double>(iterations)));
-    TRY(add(fmt::format("reduce of stage {}", s), cost.reduce + cost.reduce_hidden,
-            static_cast<double>(iterations)));
+    return add(fmt::format("reduce of stage {}", s), cost.reduce + cost.reduce_hidden,
+               static_cast<double>(iterations));
+  };
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    TRY(add_cost(s, plan.stages[s].cost));
+    for (const plan::StageCostIn& other : plan.stages[s].elsewhere) TRY(add_cost(s, other.cost));
     const Bytes gradients = plan.stages[s].gradients;
     if (!(gradients.value >= 0 && gradients.value < 9e18)) {
       return unusable(fmt::format("gradients = \"{}\" cannot be summed", format(gradients)));
@@ -112,9 +115,9 @@ trace::Header header_of(const plan::Plan& plan, const Execution& execution) {
 }
 
 // What a pass communicates inside, drawn behind its computation in one piece of each kind.
-const plan::PassCommunication* communication_of(const plan::Plan& plan,
+const plan::PassCommunication* communication_of(const plan::Plan& plan, int32_t rank,
                                                 const action::Action& action) {
-  const plan::StageCost& cost = plan.stages[static_cast<size_t>(action.stage)].cost;
+  const plan::StageCost& cost = plan.cost_on(rank, action.stage);
   switch (action.kind) {
     case action::ActionKind::kForward:
       return &cost.forward_communication;
@@ -216,8 +219,8 @@ bool leaves_interval(const graph::Node& node) {
 // The intervals of one rank. What a pass communicates inside stands behind its computation. The two
 // sides of a pair begin together, and what they communicate inside is not drawn: what of it lies behind
 // what is another matter (predict/strand).
-void add_intervals(const plan::Plan& plan, const schedule::Times& times, const graph::Graph& graph,
-                   const Execution& execution, std::vector<trace::Interval>& intervals) {
+void add_intervals(const plan::Plan& plan, const graph::Graph& graph, const Execution& execution,
+                   std::vector<trace::Interval>& intervals) {
   const std::vector<Span>& spans = execution.spans[static_cast<size_t>(graph.rank)];
   // Of passes that communicate, so much is drawn; by iteration, as one may be in parts.
   std::map<std::pair<int32_t, action::Action>, SimDuration> drawn;
@@ -231,13 +234,13 @@ void add_intervals(const plan::Plan& plan, const schedule::Times& times, const g
     }
     trace::Interval interval = interval_of(graph, node, span, execution);
     const plan::PassCommunication* inside =
-        is_of_pair(graph, i) ? nullptr : communication_of(plan, *node.action);
+        is_of_pair(graph, i) ? nullptr : communication_of(plan, graph.rank, *node.action);
     if (!inside || inside->total() == 0_s) {
       intervals.push_back(std::move(interval));
       continue;
     }
     const SimDuration pass =
-        times.stages[static_cast<size_t>(node.action->stage)].of(node.action->kind);
+        schedule::durations_of(plan.cost_on(graph.rank, node.action->stage)).of(node.action->kind);
     SimDuration& before = drawn[{node.iteration, *node.action}];
     add_pass(shares_of(*inside, pass), before, interval, intervals);
     before += node.duration;
@@ -247,8 +250,7 @@ void add_intervals(const plan::Plan& plan, const schedule::Times& times, const g
 std::vector<trace::Interval> intervals_of(const plan::Plan& plan, const graph::Graphs& graphs,
                                           const Execution& execution) {
   std::vector<trace::Interval> intervals;
-  const schedule::Times times = schedule::times_of(plan);
-  for (const graph::Graph& graph : graphs) add_intervals(plan, times, graph, execution, intervals);
+  for (const graph::Graph& graph : graphs) add_intervals(plan, graph, execution, intervals);
   return intervals;
 }
 

@@ -216,11 +216,11 @@ class Checker {
           times_.pair(pair->forward.stage, pair->backward.stage);
       return action == pair->forward ? durations.forward_end : durations.backward_end;
     }
-    const plan::StageCost& cost = plan_.stages[action.stage].cost;
+    const plan::StageCost& cost = plan_.cost_on(rank, action.stage);
     if (action.kind == ActionKind::kUpdate) return round_to_ns(cost.update);
     if (action.kind == ActionKind::kReduceGradients)
       return round_to_ns(cost.reduce) + round_to_ns(cost.reduce_hidden);
-    return times_.stages[static_cast<size_t>(action.stage)].of(action.kind);
+    return schedule::durations_of(cost).of(action.kind);
   }
 
   // Every computation and sum once, one after the other as the schedule says.

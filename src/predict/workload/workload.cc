@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "predict/cost/batch_by_speed.h"
 #include "predict/cost/law.h"
 #include "predict/cost/stage_laws.h"
 #include "predict/workload/traffic_volume.h"
@@ -77,7 +78,8 @@ Status check_time(const plan::Job& job, const schedule::PipelineShape& shape, co
 
 }  // namespace
 
-Result<Workload> Workload::make(const plan::Job& job, const WorkloadOptions& options) {
+Result<Workload> Workload::make(const plan::Job& asked, const WorkloadOptions& options) {
+  const plan::Job job = TRY(cost::with_batch_by_speed(asked));
   TRY(check_graphs(job));
   const layout::Parallelism& p = job.parallelism;
   if (options.remote_parameters && p.zero != 3) {

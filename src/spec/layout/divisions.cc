@@ -16,6 +16,14 @@ Status check_batch(const Parallelism& p, const Batch& batch, const std::string& 
   CHECK(batch.micro >= 1 && p.data >= 1, "{}: microbatches of {} in {} pipelines", file,
         batch.micro, p.data);
   const int64_t together = batch.micro * p.data;
+  if (p.microbatches_by_speed) {
+    if (batch.global % batch.micro == 0 && batch.global >= together) return {};
+    return unusable(
+        fmt::format("{}: training.global_batch = {}: not a multiple of micro_batch = {} "
+                    "with one for each of {} pipelines",
+                    file, batch.global, batch.micro, p.data),
+        fmt::format("{}", std::max(batch.global / batch.micro + 1, p.data) * batch.micro));
+  }
   if (!p.microbatches_per_replica.empty() || batch.global % together == 0) return {};
   return unusable(fmt::format("{}: training.global_batch = {}: not a multiple of micro_batch x "
                               "data = {}",

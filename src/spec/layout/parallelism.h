@@ -99,6 +99,8 @@ struct Parallelism : Degrees {
   // Microbatches of each pipeline, where they differ; their sum x micro_batch is global_batch, and
   // each sample weighs the same in the gradient. Left out: all alike.
   std::vector<int64_t> microbatches_per_replica;
+  // Instead: by predicted speed (cost::with_batch_by_speed). No Plan says so: its numbers are resolved.
+  bool microbatches_by_speed = false;
   // Left out: all pipelines are one DP-cell that shares the WAN in time where the schedule does so;
   // elsewhere every pipeline is by itself.
   std::optional<int64_t> cell;  // pipelines per DP-cell; divides data
@@ -190,6 +192,24 @@ inline constexpr DegreeKey kDegreeKeys[] = {
     {"zero", &Degrees::zero, 0, 3},
 };
 
+// Numbers, or "auto".
+template <class Archive>
+void describe_microbatches(Archive& a, Parallelism& p) {
+  constexpr const char* kKey = "microbatches_per_replica";
+  Value raw;
+  if constexpr (Archive::kReads) {
+    a.optional(kKey, raw);
+    const std::string* text = raw.template get<std::string>();
+    p.microbatches_by_speed = text && *text == "auto";
+    if (!p.microbatches_by_speed) a.optional(kKey, p.microbatches_per_replica);
+  } else if (p.microbatches_by_speed) {
+    raw = Value("auto");
+    a.optional(kKey, raw);
+  } else {
+    a.optional(kKey, p.microbatches_per_replica);
+  }
+}
+
 template <class Archive>
 void describe(Archive& a, Parallelism& p) {
   // A key may say "auto" in a job for `tombolo plan` (open_job.h); all others need a number.
@@ -225,7 +245,7 @@ void describe(Archive& a, Parallelism& p) {
   a.optional("tensor_per_stage", p.tensor_per_stage);
   describe_places(a, "datacenter_per_stage", p.datacenter_per_stage);
   a.optional("datacenter_per_replica", p.datacenter_per_replica);
-  a.optional("microbatches_per_replica", p.microbatches_per_replica);
+  describe_microbatches(a, p);
   a.check(p.microbatches_per_replica.empty() ||
               (std::ssize(p.microbatches_per_replica) == p.data &&
                std::all_of(p.microbatches_per_replica.begin(), p.microbatches_per_replica.end(),

@@ -154,28 +154,25 @@ TEST(LayOut, PipelinesApartSayWhatIsWrong) {
               HasSubstr("datacenter_per_replica[1]: there is no datacenter \"barn\""));
   EXPECT_THAT(refused("[\"cloud\", \"lab\"]", "[\"cloud\", \"cloud\"]"),
               HasSubstr("pipeline 0 does not fit: cloud has 2 devices for 2 pipelines of 2"));
-  EXPECT_THAT(refused("device = \"a100-80g\"", "device = \"h100-80g\""),
-              HasSubstr("cloud and in lab, whose devices or networks differ"));
+  EXPECT_EQ(refused("device = \"a100-80g\"", "device = \"h100-80g\""), "it is accepted");
   EXPECT_THAT(refused("data = 2\n", "data = 2\nzero = 1\n"), HasSubstr("parallelism.zero = 1"));
 }
 
 // Nodes of unlike size are alike to a stage on one device, and to one on two that has a domain of two in
 // both: what a file does not say of domains makes no difference.
-TEST(LayOut, PipelinesApartMayLieOnNodesOfUnlikeSize) {
-  const auto lab_and_cloud = [](const std::string& lab, const std::string& cloud, int tensor) {
+TEST(UnlikeDatacenters, AreNotThoseWithNodesOfUnlikeSize) {
+  const auto unlike = [](const std::string& lab, const std::string& cloud, int tensor) {
     std::string text = test::kApart;
     text.insert(text.find("nodes = 2\n[[cluster.wan]]"), cloud);
     text.insert(text.find("nodes = 2\n"), lab);
     text.insert(text.find("pipeline = 2"), fmt::format("tensor = {}\n", tensor));
-    const Result<Plan> plan = plan_of(text);
-    return plan ? "accepted" : plan.error().text();
+    return unlike_datacenters(*plan_of(text), 0).size();
   };
-  EXPECT_EQ(lab_and_cloud("devices_per_node = 2\n", "", 1), "accepted");
-  EXPECT_EQ(lab_and_cloud("devices_per_node = 2\n", "devices_per_node = 4\n", 2), "accepted");
+  EXPECT_EQ(unlike("devices_per_node = 2\n", "", 1), 0u);
+  EXPECT_EQ(unlike("devices_per_node = 2\n", "devices_per_node = 4\n", 2), 0u);
   const std::string single =
       "devices_per_node = 2\nscale_up = { domain = 1, bandwidth = \"300 GBps\" }\n";
-  EXPECT_THAT(lab_and_cloud("devices_per_node = 2\n", single, 2),
-              HasSubstr("whose devices or networks differ"));
+  EXPECT_EQ(unlike("devices_per_node = 2\n", single, 2), 1u);
 }
 
 // kApart with its pipelines laid out otherwise.
@@ -243,6 +240,38 @@ TEST(LayOut, PipelinesMayTakeUnlikeParts) {
               HasSubstr("microbatches_per_replica sums to 9, and global_batch = 8 has 8"));
   EXPECT_THAT(plan_of(apart_at(where + "microbatches_per_replica = [8]")).error().text(),
               HasSubstr("wanted 2 numbers of at least 1"));
+}
+
+TEST(Plan, TimesElsewhereAreOfPlacesThatHoldReplicas) {
+  std::string text = test::kApart;
+  text.replace(text.find("device = \"a100-80g\""), 19, "device = \"h100-80g\"");
+  Plan plan = *plan_of(text);
+  EXPECT_EQ(unlike_datacenters(plan, 0).size(), 1u);
+  plan.stages[1].elsewhere = {{"lab", {.forward = 2_s, .backward = 3_s}}};
+  EXPECT_TRUE(validate(plan));
+  EXPECT_EQ(plan.cost_on(3, 1).forward, 2_s);
+  EXPECT_EQ(plan.cost_on(2, 1), plan.stages[1].cost);
+  EXPECT_EQ(*parse_plan(to_json_text(plan), "plan.json"), plan);
+  plan.pairs = {{0, 1, 1_s, 1_s}};
+  EXPECT_THAT(validate(plan).error().text(), HasSubstr("pairs hold for devices of one kind"));
+  plan.pairs.clear();
+  for (const char* wrong : {"cloud", "barn"}) {
+    plan.stages[1].elsewhere.front().datacenter = wrong;
+    EXPECT_THAT(validate(plan).error().text(), HasSubstr("has no replica of the stage but its"));
+  }
+}
+
+TEST(LayOut, MicrobatchesBySpeedAreNoPlan) {
+  const std::string where = "datacenter_per_replica = [\"cloud\", \"lab\"]\n";
+  EXPECT_THAT(plan_of(apart_at(where + "microbatches_per_replica = \"auto\"")).error().text(),
+              HasSubstr("is a question, and a Plan is an answer"));
+  const Job job = *parse_job(apart_at(where + "microbatches_per_replica = \"auto\""), "job.toml");
+  EXPECT_TRUE(job.parallelism.microbatches_by_speed);
+  EXPECT_THAT(to_toml_text(job, "again.toml", ""),
+              HasSubstr("microbatches_per_replica = \"auto\""));
+  EXPECT_THAT(
+      parse_job(apart_at(where + "microbatches_per_replica = \"even\""), "job.toml").error().text(),
+      HasSubstr("microbatches_per_replica"));
 }
 
 TEST(Plan, ReplicasApartNeedALink) {

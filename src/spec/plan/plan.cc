@@ -80,29 +80,13 @@ Status validate_places(const Plan& plan) {
   return {};
 }
 
-// Whether a stage on so many devices takes as long in both: of a scale-up domain counts what it fills.
-bool are_alike(const cluster::Datacenter& a, const cluster::Datacenter& b, int64_t shards) {
-  cluster::ScaleUp scale_up = b.scale_up;
-  if (std::gcd(shards, a.scale_up.domain) == std::gcd(shards, b.scale_up.domain))
-    scale_up.domain = a.scale_up.domain;
-  return a.device == b.device && a.scale_up == scale_up && a.scale_out == b.scale_out;
-}
-
-// A stage has one price, so its replicas work on devices of one kind; and between any two of their
-// datacenters gradients are exchanged.
+// Between any two datacenters of a stage's replicas gradients are exchanged.
 Status validate_replicas(const Plan& plan, int32_t position) {
   const cluster::Datacenter& home = plan.datacenter_of(plan.rank_of(position, 0));
   std::vector<const cluster::Datacenter*> there{&home};
   for (int32_t replica = 1; replica < plan.replicas(); ++replica) {
     const cluster::Datacenter& here = plan.datacenter_of(plan.rank_of(position, replica));
     if (std::find(there.begin(), there.end(), &here) != there.end()) continue;
-    const int64_t shards = plan.ranks[static_cast<size_t>(plan.rank_of(position, 0))].shards;
-    if (!are_alike(home, here, shards)) {
-      return unusable(fmt::format("replicas of stage {} lie in {} and in {}, whose devices or "
-                                  "networks differ",
-                                  position, home.name, here.name),
-                      "datacenters that differ in their names and nodes alone");
-    }
     for (const cluster::Datacenter* other : there) {
       if (plan.cluster.link(other->name, here.name)) continue;
       return unusable(
@@ -152,6 +136,10 @@ Status validate_batches(const Plan& plan) {
     return unusable(fmt::format("microbatches_per_replica has {} numbers for {} pipelines",
                                 each.size(), plan.parallelism.data));
   }
+  if (plan.parallelism.microbatches_by_speed) {
+    return unusable("microbatches_per_replica = \"auto\" is a question, and a Plan is an answer",
+                    "numbers, or the job this Plan was made from");
+  }
   int64_t all = 0;
   for (int32_t replica = 0; replica < plan.replicas(); ++replica) {
     if (plan.microbatches_of(replica) < 1) {
@@ -192,6 +180,28 @@ Status validate_ends(const Plan& plan) {
   return {};
 }
 
+// Of datacenters where replicas of the stage lie, but for the first one's; each once.
+Status validate_elsewhere(const Plan& plan) {
+  for (int32_t s = 0; s < std::ssize(plan.stages); ++s) {
+    std::set<std::string> there;
+    for (const int32_t rank : plan.replicas_of(s)) {
+      there.insert(plan.ranks[static_cast<size_t>(rank)].datacenter);
+    }
+    there.erase(plan.ranks[static_cast<size_t>(plan.rank_of(s, 0))].datacenter);
+    for (const StageCostIn& other : plan.stages[static_cast<size_t>(s)].elsewhere) {
+      if (there.erase(other.datacenter) == 1) continue;
+      return unusable(
+          fmt::format("stages[{}].elsewhere: \"{}\" stands there twice, or has no replica of the "
+                      "stage but its first",
+                      s, other.datacenter),
+          "one entry for each other datacenter whose devices take another time");
+    }
+  }
+  if (!plan.on_unlike_devices() || plan.pairs.empty()) return {};
+  return unusable("pairs hold for devices of one kind, and replicas of a stage work on others",
+                  "no pairs: passes one after the other");
+}
+
 // Of one rank, in order, each once; neither side ends before it would alone.
 Status validate_pairs(const Plan& plan) {
   const auto stages = std::ssize(plan.stages);
@@ -230,6 +240,39 @@ Status validate_pairs(const Plan& plan) {
 }
 
 }  // namespace
+
+const StageCost& Plan::cost_on(int32_t rank, int32_t stage) const {
+  const Stage& here = stages[static_cast<size_t>(stage)];
+  for (const StageCostIn& other : here.elsewhere) {
+    if (other.datacenter == ranks[static_cast<size_t>(rank)].datacenter) return other.cost;
+  }
+  return here.cost;
+}
+
+bool Plan::on_unlike_devices() const {
+  return std::any_of(stages.begin(), stages.end(),
+                     [](const Stage& stage) { return !stage.elsewhere.empty(); });
+}
+
+bool are_alike(const cluster::Datacenter& a, const cluster::Datacenter& b, int64_t shards) {
+  cluster::ScaleUp scale_up = b.scale_up;
+  if (std::gcd(shards, a.scale_up.domain) == std::gcd(shards, b.scale_up.domain))
+    scale_up.domain = a.scale_up.domain;
+  return a.device == b.device && a.scale_up == scale_up && a.scale_out == b.scale_out;
+}
+
+std::vector<size_t> unlike_datacenters(const Plan& plan, int32_t stage) {
+  const int32_t first = plan.rank_of(stage, 0);
+  const cluster::Datacenter& home = plan.datacenter_of(first);
+  const int64_t shards = plan.ranks[static_cast<size_t>(first)].shards;
+  std::set<size_t> out;
+  for (int32_t replica = 1; replica < plan.replicas(); ++replica) {
+    const int32_t rank = plan.rank_of(stage, replica);
+    if (plan.ranks[static_cast<size_t>(rank)].datacenter == home.name) continue;
+    if (!are_alike(home, plan.datacenter_of(rank), shards)) out.insert(plan.datacenter_index(rank));
+  }
+  return {out.begin(), out.end()};
+}
 
 bool Plan::replicas_lie_apart(int32_t stage) const {
   const std::string& home = ranks[static_cast<size_t>(rank_of(stage, 0))].datacenter;
@@ -334,8 +377,9 @@ Status validate(const Plan& plan) {
                       r, r, rank / plan.replicas(), rank % plan.replicas()));
     }
   }
-  TRY(validate_pairs(plan));
   TRY(validate_places(plan));
+  TRY(validate_elsewhere(plan));
+  TRY(validate_pairs(plan));
   if (plan.replicas_lie_apart()) TRY(validate_apart(plan));
   TRY(validate_boundaries(plan));
   return validate_ends(plan);

@@ -31,10 +31,19 @@ constexpr auto enum_names(CostSource) {
                                               {CostSource::kRoofline, "roofline"}});
 }
 
-// What the device of each shard needs and takes; all shards of a stage are alike.
+// What a stage takes on the devices and networks of a datacenter.
+struct StageCostIn {
+  std::string datacenter;
+  StageCost cost;
+
+  bool operator==(const StageCostIn&) const = default;
+};
+
+// What the device of each shard needs and takes; all shards of a stage in one datacenter are alike.
 struct Stage {
   model::Slice slice;
-  StageCost cost;
+  StageCost cost;                      // where the first pipeline has it
+  std::vector<StageCostIn> elsewhere;  // where replicas of it work on unlike devices
   Bytes state;        // weights, gradients and optimizer; what ZeRO 3 gathers of a pipeline's stage
   Bytes activations;  // kept per microbatch in flight
   Bytes workspace;    // needed for a while; of the stages of a rank, one at a time
@@ -75,6 +84,10 @@ struct Plan : Decisions {
   std::string schedule_name() const {
     return given ? given->name : std::string(to_name(parallelism.schedule));
   }
+  // What stage s takes on the devices of this rank, which holds it.
+  const StageCost& cost_on(int32_t rank, int32_t stage) const;
+  // Whether any stage takes another time in one pipeline than in another.
+  bool on_unlike_devices() const;
   // Where stage s lies in its pipeline; a rank holds several stages where there are virtual ones.
   int32_t position_of(int32_t stage) const { return parallelism.position_of(stage); }
   int32_t rank_of(int32_t stage, int32_t replica) const {
@@ -117,10 +130,16 @@ struct Plan : Decisions {
 };
 
 // Unusable where the parts do not fit together: ranks, stages and layers must cover each other, a
-// device holds one shard, replicas of a stage work on devices of one kind, and whoever sends to one
-// another from different datacenters needs a link: neighbours of a pipeline, and replicas of a
-// stage. Cost: O(shards log shards + stages x replicas x datacenters).
+// device holds one shard, and whoever sends to one another from different datacenters needs a link:
+// neighbours of a pipeline, and replicas of a stage. Cost: O(shards log shards + stages x replicas x datacenters).
 Status validate(const Plan& plan);
+
+// Whether a stage on so many devices takes as long in both: of a scale-up domain counts what it fills.
+bool are_alike(const cluster::Datacenter& a, const cluster::Datacenter& b, int64_t shards);
+
+// Of each stage the datacenters, by their number in the cluster, whose replicas take another time than
+// the first one's, in the order of the cluster.
+std::vector<size_t> unlike_datacenters(const Plan& plan, int32_t stage);
 
 // How bytes get from one rank to another.
 struct Channel {

@@ -10,9 +10,16 @@
 namespace tombolo::plan {
 
 template <class Archive>
+void describe(Archive& a, StageCostIn& here) {
+  a.required("datacenter", here.datacenter);
+  a.required("cost", here.cost);
+}
+
+template <class Archive>
 void describe(Archive& a, Stage& stage) {
   a.required("slice", stage.slice);
   a.required("cost", stage.cost);
+  if (Archive::kReads || !stage.elsewhere.empty()) a.optional("elsewhere", stage.elsewhere);
   a.required("state", stage.state);
   a.required("activations", stage.activations);
   a.optional("workspace", stage.workspace);

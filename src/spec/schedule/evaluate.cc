@@ -49,10 +49,26 @@ StageDurations durations_of(const plan::StageCost& cost) {
   return {round_to_ns(cost.forward), backward - weight, weight, round_to_ns(cost.recompute)};
 }
 
-Times times_of(const plan::Plan& plan) {
+namespace {
+
+void take_slower(StageDurations& so_far, const StageDurations& other) {
+  so_far = {std::max(so_far.forward, other.forward),
+            std::max(so_far.backward_input, other.backward_input),
+            std::max(so_far.backward_weight, other.backward_weight),
+            std::max(so_far.recompute, other.recompute)};
+}
+
+// Of the pipelines from `first` to before `end`.
+Times slowest_of(const plan::Plan& plan, int32_t first, int32_t end) {
   const PipelineShape shape = shape_of(plan);
+  const bool unlike = plan.on_unlike_devices();
   Times times;
-  for (const plan::Stage& stage : plan.stages) times.stages.push_back(durations_of(stage.cost));
+  for (int32_t s = 0; s < shape.stages; ++s) {
+    times.stages.push_back(durations_of(plan.cost_on(plan.rank_of(s, first), s)));
+    for (int32_t replica = first + 1; replica < end && unlike; ++replica) {
+      take_slower(times.stages.back(), durations_of(plan.cost_on(plan.rank_of(s, replica), s)));
+    }
+  }
   for (const plan::PairCost& pair : plan.pairs) {
     times.pairs.push_back({pair.forward, pair.backward, round_to_ns(pair.forward_end),
                            round_to_ns(pair.backward_end)});
@@ -60,7 +76,7 @@ Times times_of(const plan::Plan& plan) {
   for (int32_t s = 0; s + 1 < shape.stages; ++s) {
     times.transfer.push_back({});
     times.latency.push_back({});
-    for (int32_t replica = 0; replica < shape.replicas && shape.crosses(s); ++replica) {
+    for (int32_t replica = first; replica < end && shape.crosses(s); ++replica) {
       const int32_t from = plan.rank_of(s, replica), to = plan.rank_of(s + 1, replica);
       const plan::Channel channel = shape.shares(s) ? plan::shared_channel(plan, from, to)
                                                     : plan::expected_channel(plan, from, to);
@@ -70,6 +86,13 @@ Times times_of(const plan::Plan& plan) {
     }
   }
   return times;
+}
+
+}  // namespace
+
+Times times_of(const plan::Plan& plan) { return slowest_of(plan, 0, plan.replicas()); }
+Times times_of(const plan::Plan& plan, int32_t replica) {
+  return slowest_of(plan, replica, replica + 1);
 }
 
 namespace {

@@ -39,7 +39,7 @@ Standing standing_of(const plan::Plan& plan, const PipelineShape& shape, size_t 
 
 }  // namespace
 
-Memory memory_of(const plan::Plan& plan) {
+Memory memory_of(const plan::Plan& plan, int32_t replica) {
   const PipelineShape shape = shape_of(plan);
   Memory memory;
   if (plan.cost_source == plan::CostSource::kStageTimes) {
@@ -53,7 +53,7 @@ Memory memory_of(const plan::Plan& plan) {
     for (const int32_t stage : shape.stages_at(position)) {
       each = std::max(each, plan.stages[static_cast<size_t>(stage)].activations);
     }
-    const int32_t rank = position * shape.replicas;
+    const int32_t rank = position * shape.replicas + replica;
     const Bytes room =
         plan.device_of(rank).memory - standing_of(plan, shape, static_cast<size_t>(rank)).total();
     const double most = int64_t{shape.microbatches} * shape.chunks;
@@ -61,6 +61,18 @@ Memory memory_of(const plan::Plan& plan) {
     memory.in_flight.push_back(static_cast<int32_t>(std::clamp(held, 0.0, most)));
   }
   return memory;
+}
+
+Memory memory_of(const plan::Plan& plan) {
+  Memory tightest = memory_of(plan, 0);
+  if (!plan.on_unlike_devices()) return tightest;
+  for (int32_t replica = 1; replica < plan.replicas(); ++replica) {
+    const Memory other = memory_of(plan, replica);
+    for (size_t i = 0; i < other.in_flight.size(); ++i) {
+      tightest.in_flight[i] = std::min(tightest.in_flight[i], other.in_flight[i]);
+    }
+  }
+  return tightest;
 }
 
 std::vector<int64_t> peak_in_flight(const Schedule& schedule) {

@@ -70,13 +70,18 @@ Status check_times(const plan::Plan& plan, const PipelineShape& shape, bool play
     TRY(check(fmt::format("a pair of stages {} and {}", pair.forward, pair.backward),
               pair.duration(), actions));
   }
-  for (size_t s = 0; s < plan.stages.size(); ++s) {
-    const plan::StageCost& cost = plan.stages[s].cost;
+  const auto check_cost = [&](size_t s, const plan::StageCost& cost) -> Status {
     TRY(check(fmt::format("forward of stage {}", s), cost.forward, actions));
     TRY(check(fmt::format("backward of stage {}", s), cost.backward, actions));
     TRY(check(fmt::format("recompute of stage {}", s), cost.recompute, actions));
     TRY(check(fmt::format("update of stage {}", s), cost.update, 1));
-    TRY(check(fmt::format("reduce of stage {}", s), cost.reduce + cost.reduce_hidden, 1));
+    return check(fmt::format("reduce of stage {}", s), cost.reduce + cost.reduce_hidden, 1);
+  };
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    TRY(check_cost(s, plan.stages[s].cost));
+    for (const plan::StageCostIn& other : plan.stages[s].elsewhere) {
+      TRY(check_cost(s, other.cost));
+    }
     const auto stage = static_cast<int32_t>(s);
     for (int32_t replica = 0; replica < shape.replicas && shape.crosses(stage); ++replica) {
       const plan::Channel channel = plan::expected_channel(plan, plan.rank_of(stage, replica),
@@ -102,6 +107,84 @@ bool crossed_alike(const plan::Plan& plan, int32_t stage, int32_t cell) {
   return true;
 }
 
+// What a pipeline goes by that is ordered as if it were alone.
+struct OwnOrder {
+  int32_t microbatches = 0;
+  Times times;
+  Memory memory;
+};
+
+// Pipelines with unlike numbers of microbatches, or on unlike devices, do not know of one another: each
+// is ordered by itself, once for each of `kinds`; kind_of[r] is that of pipeline r.
+Result<Schedule> build_each(layout::ScheduleKind kind, const PipelineShape& shape,
+                            layout::Discipline discipline, const std::vector<OwnOrder>& kinds,
+                            const std::vector<size_t>& kind_of) {
+  std::vector<Schedule> alone;
+  for (const OwnOrder& own : kinds) {
+    PipelineShape one = shape;
+    one.microbatches = own.microbatches;
+    one.microbatches_each.clear();
+    one.replicas = one.cell = 1;
+    alone.push_back(TRY(build(kind, one, own.times, discipline, own.memory)));
+  }
+  Schedule out{std::string(name_of(kind)),
+               std::vector<RankActions>(static_cast<size_t>(shape.ranks()))};
+  for (int32_t replica = 0; replica < shape.replicas; ++replica) {
+    const Schedule& like = alone[kind_of[static_cast<size_t>(replica)]];
+    for (int32_t position = 0; position < shape.positions(); ++position) {
+      RankActions order = like.ranks[static_cast<size_t>(position)];
+      std::erase_if(order, [](const Action& action) { return action.microbatch < 0; });
+      const auto rank = static_cast<size_t>(position * shape.replicas + replica);
+      out.ranks[rank] = std::move(order);
+      if (like.pairs.empty()) continue;
+      out.pairs.resize(out.ranks.size());
+      out.pairs[rank] = like.pairs[static_cast<size_t>(position)];
+    }
+  }
+  add_update(out.ranks, shape);
+  if (const Status sound = validate(out, shape); !sound) {
+    CHECK(false, "policy {} made a broken schedule: {}", out.name, sound.error().text());
+  }
+  return out;
+}
+
+// With the same times and memory for all.
+Result<Schedule> build_each(layout::ScheduleKind kind, const PipelineShape& shape,
+                            const Times& times, layout::Discipline discipline,
+                            const Memory& memory) {
+  std::vector<OwnOrder> kinds;
+  std::vector<size_t> kind_of;
+  std::map<int32_t, size_t> known;  // by microbatches
+  for (int32_t replica = 0; replica < shape.replicas; ++replica) {
+    const int32_t microbatches = shape.microbatches_of(replica);
+    const auto [at, fresh] = known.emplace(microbatches, kinds.size());
+    if (fresh) kinds.push_back({microbatches, times, memory});
+    kind_of.push_back(at->second);
+  }
+  return build_each(kind, shape, discipline, kinds, kind_of);
+}
+
+// On unlike devices: pipelines that lie in the same datacenters and do as much are of one kind.
+Result<Schedule> build_each(const plan::Plan& plan, const PipelineShape& shape) {
+  CHECK(shape.replicas == plan.replicas(), "{} of {} pipelines on unlike devices", shape.replicas,
+        plan.replicas());
+  std::vector<OwnOrder> kinds;
+  std::vector<size_t> kind_of;
+  std::map<std::pair<int32_t, std::vector<std::string>>, size_t> known;
+  for (int32_t replica = 0; replica < shape.replicas; ++replica) {
+    const int32_t microbatches = shape.microbatches_of(replica);
+    std::vector<std::string> places;
+    for (int32_t position = 0; position < shape.positions(); ++position) {
+      const int32_t rank = position * shape.replicas + replica;
+      places.push_back(plan.ranks[static_cast<size_t>(rank)].datacenter);
+    }
+    const auto [at, fresh] = known.emplace(std::pair{microbatches, places}, kinds.size());
+    if (fresh) kinds.push_back({microbatches, times_of(plan, replica), memory_of(plan, replica)});
+    kind_of.push_back(at->second);
+  }
+  return build_each(plan.parallelism.schedule, shape, plan.parallelism.discipline, kinds, kind_of);
+}
+
 Result<Schedule> build_for(const plan::Plan& plan, const PipelineShape& shape) {
   if (plan.given) {
     TRY(during(check_times(plan, shape, false), "reading the Plan"));
@@ -111,6 +194,7 @@ Result<Schedule> build_for(const plan::Plan& plan, const PipelineShape& shape) {
   const bool needs_times = policy.rules || !shape.shared.empty();
   TRY(during(check_times(plan, shape, needs_times), "reading the Plan"));
   if (!needs_times) return build(plan.parallelism.schedule, shape);
+  if (plan.on_unlike_devices() && shape.shared.empty()) return build_each(plan, shape);
   return build(plan.parallelism.schedule, shape, times_of(plan), plan.parallelism.discipline,
                memory_of(plan));
 }
@@ -276,43 +360,6 @@ Result<Schedule> build(layout::ScheduleKind kind, const PipelineShape& shape) {
   constexpr SimDuration kUnit{1'000'000};
   return build(kind, shape, equal_times(shape.stages, {kUnit, kUnit, kUnit, kUnit}));
 }
-
-namespace {
-
-// Pipelines with unlike numbers of microbatches do not know of one another: each is ordered as if
-// it were alone, once for each number.
-Result<Schedule> build_each(layout::ScheduleKind kind, const PipelineShape& shape,
-                            const Times& times, layout::Discipline discipline,
-                            const Memory& memory) {
-  std::map<int32_t, Schedule> alone;  // by microbatches
-  Schedule out{std::string(name_of(kind)),
-               std::vector<RankActions>(static_cast<size_t>(shape.ranks()))};
-  for (int32_t replica = 0; replica < shape.replicas; ++replica) {
-    PipelineShape one = shape;
-    one.microbatches = shape.microbatches_of(replica);
-    one.microbatches_each.clear();
-    one.replicas = one.cell = 1;
-    if (!alone.contains(one.microbatches)) {
-      alone[one.microbatches] = TRY(build(kind, one, times, discipline, memory));
-    }
-    for (int32_t position = 0; position < shape.positions(); ++position) {
-      RankActions order = alone[one.microbatches].ranks[static_cast<size_t>(position)];
-      std::erase_if(order, [](const Action& action) { return action.microbatch < 0; });
-      const auto rank = static_cast<size_t>(position * shape.replicas + replica);
-      out.ranks[rank] = std::move(order);
-      if (alone[one.microbatches].pairs.empty()) continue;
-      out.pairs.resize(out.ranks.size());
-      out.pairs[rank] = alone[one.microbatches].pairs[static_cast<size_t>(position)];
-    }
-  }
-  add_update(out.ranks, shape);
-  if (const Status sound = validate(out, shape); !sound) {
-    CHECK(false, "policy {} made a broken schedule: {}", out.name, sound.error().text());
-  }
-  return out;
-}
-
-}  // namespace
 
 Result<Schedule> build(layout::ScheduleKind kind, const PipelineShape& shape, const Times& times,
                        layout::Discipline discipline, const Memory& memory) {

@@ -113,8 +113,9 @@ struct Memory {
 
 // What the devices of a Plan have room for beside weights, gradients and optimizer, or its
 // [stage_times].in_flight. Where a rank holds several stages, the largest counts for all. A
-// position without room for one has 0.
+// position without room for one has 0. On unlike devices what all of them have room for.
 Memory memory_of(const plan::Plan& plan);
+Memory memory_of(const plan::Plan& plan, int32_t replica);  // of one pipeline
 
 // The whole schedule of one iteration: computations, communication and the optimizer update.
 // Replicas of a stage sum their gradients before the update. They follow the same order, except

@@ -64,9 +64,11 @@ Times equal_times(int32_t stages, const StageDurations& each);
 // (attention scores, which have no weights, are left out). Collectives belong to the inputs' half.
 StageDurations durations_of(const plan::StageCost& cost);
 
-// As the Plan expects them; a transfer is the serialisation of one message alone. All pipelines
-// follow one order, so where they lie unlike each boundary counts as the slowest of them has it.
+// As the Plan expects them; a transfer is the serialisation of one message alone. Where pipelines lie
+// unlike, each stage and each boundary counts as the slowest of them has it.
 Times times_of(const plan::Plan& plan);
+// Of one pipeline.
+Times times_of(const plan::Plan& plan, int32_t replica);
 
 // One iteration as a trace without labels (draw_ascii draws it): computations, and transfers that
 // take time. Sums of gradients and updates take none. CHECKs that the schedule is sound.

@@ -16,8 +16,8 @@ using action::ActionKind;
 using graph::Node;
 using graph::NodeType;
 
-SimDuration duration_of(const plan::Plan& plan, const Action& action) {
-  const plan::StageCost& cost = plan.stages[action.stage].cost;
+SimDuration duration_of(const plan::Plan& plan, int32_t rank, const Action& action) {
+  const plan::StageCost& cost = plan.cost_on(rank, action.stage);
   switch (action.kind) {
     case ActionKind::kForward:
       return round_to_ns(cost.forward);
@@ -123,11 +123,11 @@ class RankOrder {
 };
 
 // Of all sums of a rank.
-SimDuration hidden_sums(const plan::Plan& plan, const std::vector<Action>& actions) {
+SimDuration hidden_sums(const plan::Plan& plan, int32_t rank, const std::vector<Action>& actions) {
   SimDuration hidden;
   for (const Action& action : actions) {
     if (action.kind != ActionKind::kReduceGradients) continue;
-    hidden += round_to_ns(plan.stages[action.stage].cost.reduce_hidden);
+    hidden += round_to_ns(plan.cost_on(rank, action.stage).reduce_hidden);
   }
   return hidden;
 }
@@ -154,7 +154,7 @@ class RankGraph {
         release_(release_of(schedule, rank % shape.replicas)),
         overlaps_(plan.exchange_overlaps()),
         by_group_(plan.updates_by_group()),
-        hidden_(hidden_sums(plan, actions_)),
+        hidden_(hidden_sums(plan, rank, actions_)),
         graph_{rank, {}} {
     for (const Action& action : actions_) {
       if (is_backward(action.kind)) last_backward_[action.stage] = action;
@@ -204,7 +204,7 @@ class RankGraph {
       add_first_forward(action, exchange->second);
     } else {
       Node node = node_of(action);
-      node.duration = duration_of(plan_, action);
+      node.duration = duration_of(plan_, graph_.rank, action);
       if (exchanges && action.kind == ActionKind::kUpdate) node.data_deps = summed();
       order_.compute(node);
       if (exchanges && action.kind == ActionKind::kUpdate) {
@@ -284,7 +284,7 @@ class RankGraph {
   void add_collective(const Action& action) {
     Node node = node_of(action);
     node.type = NodeType::kCollective;
-    node.duration = duration_of(plan_, action);
+    node.duration = duration_of(plan_, graph_.rank, action);
     node.comm_size = std::llround(plan_.stages[action.stage].gradients.value);
     const std::vector<int32_t> all = plan_.replicas_of(action.stage);
     for (const int32_t replica : replicas_) {
@@ -300,7 +300,7 @@ class RankGraph {
   std::vector<int64_t> add_parts(const Action& action, const std::vector<double>& shares,
                                  int32_t first, int32_t step) {
     std::vector<int64_t> parts;
-    for (const SimDuration part : detail::cut(duration_of(plan_, action), shares)) {
+    for (const SimDuration part : detail::cut(duration_of(plan_, graph_.rank, action), shares)) {
       Node node = node_of(action);
       node.part = first + step * static_cast<int32_t>(parts.size());
       node.duration = part;
@@ -366,7 +366,8 @@ class RankGraph {
       shares.push_back(all > 0 ? std::min(1.0, until / all) : 1);
     }
     shares.back() = 1;
-    const std::vector<SimDuration> parts = detail::cut(duration_of(plan_, action), shares);
+    const std::vector<SimDuration> parts =
+        detail::cut(duration_of(plan_, graph_.rank, action), shares);
     for (size_t g = 0; g < parts.size(); ++g) {
       Node node = node_of(action);
       node.part = static_cast<int32_t>(g);

@@ -21,6 +21,7 @@ std::vector<StageGroup> groups_of(const std::vector<PlacedStage>& stages) {
   std::vector<StageGroup> groups;
   for (const PlacedStage& stage : stages) {
     if (groups.empty() || groups.back().first->datacenter != stage.datacenter ||
+        groups.back().last->stage + 1 != stage.stage ||
         groups.back().first->tensor != stage.tensor) {
       groups.push_back({.first = &stage, .layers = {}, .fullest = &stage});
     }
@@ -56,6 +57,15 @@ std::string way_text(const std::vector<PlacedStage>& stages) {
   return text;
 }
 
+std::string microbatches_text(int64_t most, const std::vector<int64_t>& each) {
+  constexpr ptrdiff_t kListed = 6;
+  if (each.size() < 2) return fmt::format("{}", most);
+  if (std::ssize(each) > kListed) {
+    return fmt::format("{} to {}", *std::min_element(each.begin(), each.end()), most);
+  }
+  return fmt::format("{} and {}", fmt::join(each.begin(), each.end() - 1, ", "), each.back());
+}
+
 std::string time_text(const cost::MixedIteration& time) {
   return fmt::format("{} round trip, then {} a microbatch, then {} for gradients and optimizer",
                      brief(time.round_trip), brief(time.period), brief(time.end));
@@ -76,13 +86,13 @@ void print_stages(std::ostream& out, const std::vector<PlacedStage>& stages) {
   }
 }
 
-Value::Array stages_json(const std::vector<PlacedStage>& stages, int64_t shards_of_one) {
+Value::Array stages_json(const std::vector<PlacedStage>& stages) {
   Value::Array out;
   for (const PlacedStage& s : stages) {
     out.emplace_back(Value::Table{{"stage", s.stage},
                                   {"datacenter", s.datacenter},
                                   {"device", s.device},
-                                  {"devices", s.tensor * shards_of_one},
+                                  {"devices", s.devices},
                                   {"tensor", s.tensor},
                                   {"first_layer", s.first_layer},
                                   {"layers", s.layers},

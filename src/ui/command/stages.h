@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <ostream>
+#include <string>
 #include <vector>
 
 #include "base/value.h"
@@ -20,8 +21,11 @@ std::string time_text(const cost::MixedIteration& time);
 // "oregon 2, paris 1": stages along the pipeline.
 std::string way_text(const std::vector<cost::PlacedStage>& stages);
 
-// One entry per stage. `shards_of_one`: devices of a stage per device of its tensor parallelism.
-Value::Array stages_json(const std::vector<cost::PlacedStage>& stages, int64_t shards_of_one);
+// "8", or "5, 7 and 8" where pipelines have unlike numbers; of many the least and the most.
+std::string microbatches_text(int64_t most, const std::vector<int64_t>& per_replica);
+
+// One entry per stage.
+Value::Array stages_json(const std::vector<cost::PlacedStage>& stages);
 Value::Table parts_json(const cost::MixedIteration& time);
 
 // What an iteration's WAN traffic costs: null where no WAN link of the cluster names a price.

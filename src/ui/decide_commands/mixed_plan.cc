@@ -107,7 +107,7 @@ Value::Table plan_json(const plan::Job& job, const MixedPlan& plan) {
           {"cost_usd", plan.cost() ? Value(plan.cost()->value) : Value()},
           {"egress_usd", command::egress_json(job.cluster, plan.egress)},
           {"devices", plan.devices},
-          {"placement", command::stages_json(plan.stages, plan.data)}};
+          {"placement", command::stages_json(plan.stages)}};
 }
 
 Value::Table to_json(const plan::Job& job, const MixedResult& found,

@@ -65,14 +65,16 @@ void print_layout_apart(std::ostream& out, const Estimate& e) {
                      command::way_text(e.stages_apart->stages), c.data);
   if (c.context > 1) out << fmt::format(", context {}", c.context);
   if (c.expert > 1) out << fmt::format(", expert {}", c.expert);
-  out << fmt::format("; {} microbatches of {}\n", e.microbatches, c.micro_batch);
+  out << fmt::format("; {} microbatches of {}\n",
+                     command::microbatches_text(e.microbatches, e.microbatches_per_replica),
+                     c.micro_batch);
 }
 
 // "a100-80g", "2 kinds"
 std::string device_text(const plan::Job& job, const Estimate& e) {
   if (!e.stages_apart) return job.cluster.datacenters[0].device.name;
   std::set<std::string> kinds;
-  for (const cost::PlacedStage& stage : e.stages_apart->stages) kinds.insert(stage.device);
+  for (const cost::PlacedStage& stage : e.stages_apart->everywhere()) kinds.insert(stage.device);
   return kinds.size() == 1 ? *kinds.begin() : fmt::format("devices of {} kinds", kinds.size());
 }
 
@@ -98,7 +100,7 @@ void print_text(std::ostream& out, const plan::Job& job, const Estimate& e,
   }
   out << fmt::format("  law {}{}: {}\n", to_name(e.law), by_default ? " (the default)" : "",
                      e.law_source);
-  e.stages_apart ? command::print_stages(out, e.stages_apart->stages) : print_parts(out, e);
+  e.stages_apart ? command::print_stages(out, e.stages_apart->everywhere()) : print_parts(out, e);
   out << fmt::format("  MFU {:.1f} %: operations of the model over peak x devices x time\n",
                      100 * e.mfu);
   out << fmt::format("  HFU {:.1f} %: with those done again for recomputation\n", 100 * e.hfu);
@@ -200,10 +202,9 @@ Value::Table to_json(const plan::Job& job, const Estimate& e,
       {"parallelism", parallelism_json(e)},
       {"notes", notes}};
   if (e.stages_apart) {
-    const int64_t shards = e.configuration.data * e.configuration.context;
     out.emplace_back("egress_usd",
                      command::egress_json(job.cluster, e.stages_apart->ledger.egress()));
-    out.emplace_back("placement", command::stages_json(e.stages_apart->stages, shards));
+    out.emplace_back("placement", command::stages_json(e.stages_apart->everywhere()));
   }
   return out;
 }

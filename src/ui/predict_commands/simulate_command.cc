@@ -120,7 +120,8 @@ void print_text(std::ostream& out, const plan::Plan& plan, const sim::Simulation
   const bool sharded = plan.devices() > std::ssize(plan.ranks);
   out << fmt::format(
       "{}: {} stages{}{}, {} microbatches, schedule {}{}\n", plan.name, plan.stages.size(),
-      pipelines, sharded ? fmt::format(" on {} devices", plan.devices()) : "", plan.microbatches(),
+      pipelines, sharded ? fmt::format(" on {} devices", plan.devices()) : "",
+      command::microbatches_text(plan.microbatches(), plan.parallelism.microbatches_per_replica),
       plan.schedule_name(), has_pairs(plan) ? ", overlapped F&B" : "");
   out << command::iteration_line(trace::Provenance::kPredicted, seconds(simulation.iteration),
                                  fmt::format("stage times: {}", to_name(plan.cost_source)));
