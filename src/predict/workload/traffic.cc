@@ -54,6 +54,7 @@ Result<Traffic> Traffic::make(const plan::Job& job, const TrafficOptions& option
   Traffic out;
   out.volume_ = TRY(traffic_volume(job, options.volume));
   TRY(out.number(job));
+  out.weigh(job);
   out.flat_rings_ = options.flat_rings;
   out.sequence_parallel_ = job.parallelism.sequence_parallel;
   out.notes_ = job.notes;
@@ -90,6 +91,18 @@ Status Traffic::number(const plan::Job& job) {
     }
   }
   return {};
+}
+
+void Traffic::weigh(const plan::Job& job) {
+  if (job.parallelism.microbatches_per_replica.empty()) return;
+  const double mean =
+      real(job.training.global_batch) / real(job.training.micro_batch * job.parallelism.data);
+  for (const Section& section : sections_) {
+    for (int64_t rank = 0; rank < section.numbering.ranks(); ++rank) {
+      const auto replica = static_cast<int32_t>(section.numbering.replica_of(rank));
+      work_.push_back(real(job.microbatches_of(replica)) / mean);
+    }
+  }
 }
 
 // Over several datacenters and of unlike stages as a Plan has them; else by rank.
@@ -207,8 +220,10 @@ void Traffic::for_each_ring(layout::RankGroup kind_of_group, TrafficKind kind,
       const int64_t stage = section.stage + section.numbering.stage_of(groups.bases[g]);
       if (kind == TrafficKind::kData && !apart_.empty() && apart_[static_cast<size_t>(stage)])
         continue;
+      const std::vector<int32_t> members = members_of(section, groups, g);
+      const double work = kind == TrafficKind::kData ? 1 : work_of(members.front());
       const double bytes = (volume_.stages[static_cast<size_t>(stage)].*gathered).value;
-      visit_group(members_of(section, groups, g), kind, bytes, visit);
+      visit_group(members, kind, work * bytes, visit);
     }
   }
 }
@@ -262,11 +277,11 @@ void Traffic::for_each_stage_transfer(Visit&& visit) const {
       visit(TrafficKind::kPipeline, from, to, bytes);
       visit(TrafficKind::kPipeline, to, from, bytes);
     };
+    const double boundary = volume_.boundary.value * work_of(first);
     for (size_t s = 0; s + 1 < p; ++s) {
-      both_ways(stages[s], stages[s + 1],
-                volume_.boundary.value * static_cast<double>(volume_.chunks));
+      both_ways(stages[s], stages[s + 1], boundary * real(volume_.chunks));
     }
-    both_ways(last, first, volume_.boundary.value * static_cast<double>(volume_.chunks - 1));
+    if (!volume_.folded) both_ways(last, first, boundary * real(volume_.chunks - 1));
     both_ways(last, first, volume_.tied.value);
   }
 }
@@ -274,53 +289,52 @@ void Traffic::for_each_stage_transfer(Visit&& visit) const {
 // Ranks of a stage: tensor ranks innermost (plan::place wants them so), then context and data.
 template <class Visit>
 void Traffic::for_each_unlike_transfer(Visit&& visit) const {
+  // context x data of them, each with activations of its own
+  const auto pipelines = static_cast<int64_t>(
+      sections_.front().numbering.groups(layout::RankGroup::kTensor).bases.size());
   // What neighbours hold in other parts; each device has one of `senders`, or of `receivers`.
-  const auto split = [&](const Section& a, const Section& b, int64_t pipelines, double whole) {
+  const auto split = [&](const Section& a, const Section& b, int64_t pipe, double whole) {
     const int64_t senders = a.numbering.ranks() / pipelines;
     const int64_t receivers = b.numbering.ranks() / pipelines;
-    for (int64_t pipe = 0; pipe < pipelines; ++pipe) {
-      for (int64_t i = 0; i < senders; ++i) {
-        for (int64_t j = i * receivers / senders; j * senders < (i + 1) * receivers; ++j) {
-          const int64_t shared = std::min((i + 1) * receivers, (j + 1) * senders) -
-                                 std::max(i * receivers, j * senders);
-          visit(TrafficKind::kPipeline, static_cast<int32_t>(a.first + pipe * senders + i),
-                static_cast<int32_t>(b.first + pipe * receivers + j),
-                whole * real(shared) / real(senders * receivers));
-        }
+    for (int64_t i = 0; i < senders; ++i) {
+      for (int64_t j = i * receivers / senders; j * senders < (i + 1) * receivers; ++j) {
+        const int64_t shared =
+            std::min((i + 1) * receivers, (j + 1) * senders) - std::max(i * receivers, j * senders);
+        visit(TrafficKind::kPipeline, static_cast<int32_t>(a.first + pipe * senders + i),
+              static_cast<int32_t>(b.first + pipe * receivers + j),
+              whole * real(shared) / real(senders * receivers));
       }
     }
   };
   // Every receiver is sent the whole, by the sender that lies beside it.
-  const auto copies = [&](const Section& a, const Section& b, int64_t pipelines, double whole) {
+  const auto copies = [&](const Section& a, const Section& b, int64_t pipe, double whole) {
     const int64_t senders = a.numbering.ranks() / pipelines;
     const int64_t receivers = b.numbering.ranks() / pipelines;
-    for (int64_t pipe = 0; pipe < pipelines; ++pipe) {
-      for (int64_t j = 0; j < receivers; ++j) {
-        visit(TrafficKind::kPipeline,
-              static_cast<int32_t>(a.first + pipe * senders + j * senders / receivers),
-              static_cast<int32_t>(b.first + pipe * receivers + j), whole);
-      }
+    for (int64_t j = 0; j < receivers; ++j) {
+      visit(TrafficKind::kPipeline,
+            static_cast<int32_t>(a.first + pipe * senders + j * senders / receivers),
+            static_cast<int32_t>(b.first + pipe * receivers + j), whole);
     }
   };
-  // context x data of them, each with activations of its own
-  const auto pipelines = static_cast<int64_t>(
-      sections_.front().numbering.groups(layout::RankGroup::kTensor).bases.size());
-  const auto both_ways = [&](const Section& a, const Section& b, double times) {
-    if (times == 0) return;
-    const double whole = volume_.whole_boundary.value * times;
+  const auto both_ways = [&](const Section& a, const Section& b, int64_t pipe, double times) {
+    const int64_t shards = a.numbering.ranks() / pipelines;
+    const double whole = volume_.whole_boundary.value * times *
+                         work_of(static_cast<int32_t>(a.first + pipe * shards));
+    if (whole == 0) return;
     for (const auto& [from, to] : {std::pair(&a, &b), std::pair(&b, &a)}) {
-      sequence_parallel_ ? split(*from, *to, pipelines, whole)
-                         : copies(*from, *to, pipelines, whole);
+      sequence_parallel_ ? split(*from, *to, pipe, whole) : copies(*from, *to, pipe, whole);
     }
   };
-  for (size_t s = 0; s + 1 < sections_.size(); ++s) {
-    both_ways(sections_[s], sections_[s + 1], real(volume_.chunks));
-  }
   const Section &first = sections_.front(), &last = sections_.back();
-  both_ways(last, first, real(volume_.chunks - 1));
-  if (volume_.whole_tied.value == 0) return;
-  split(last, first, pipelines, volume_.whole_tied.value);
-  split(first, last, pipelines, volume_.whole_tied.value);
+  for (int64_t pipe = 0; pipe < pipelines; ++pipe) {
+    for (size_t s = 0; s + 1 < sections_.size(); ++s) {
+      both_ways(sections_[s], sections_[s + 1], pipe, real(volume_.chunks));
+    }
+    if (!volume_.folded) both_ways(last, first, pipe, real(volume_.chunks - 1));
+    if (volume_.whole_tied.value == 0) continue;
+    split(last, first, pipe, volume_.whole_tied.value);
+    split(first, last, pipe, volume_.whole_tied.value);
+  }
 }
 
 template <class Visit>
@@ -343,8 +357,11 @@ void Traffic::for_each_exchange(Visit&& visit) const {
     if (groups.offsets.size() < 2) continue;
     for (size_t g = 0; g < groups.bases.size(); ++g) {
       const int64_t stage = section.stage + section.numbering.stage_of(groups.bases[g]);
+      const std::vector<int32_t> members = members_of(section, groups, g);
+      double work = 0;
+      for (const int32_t rank : members) work += work_of(rank) / real(std::ssize(members));
       const double bytes = volume_.stages[static_cast<size_t>(stage)].expert.value;
-      if (bytes > 0) visit(members_of(section, groups, g), bytes);
+      if (bytes > 0) visit(members, work * bytes);
     }
   }
 }

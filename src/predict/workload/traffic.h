@@ -145,6 +145,11 @@ class Traffic {
   Traffic() = default;
   Status number(const plan::Job& job);
   Status place(const plan::Job& job);
+  void weigh(const plan::Job& job);
+  // Of the microbatches of a rank's pipeline, by their mean.
+  double work_of(int32_t rank) const {
+    return work_.empty() ? 1 : work_[static_cast<size_t>(rank)];
+  }
   Status exchange_apart(const plan::Job& job);
   void fill(const cluster::Cluster& cluster);
   static std::vector<int32_t> members_of(const Section& section, const layout::RankGroups& groups,
@@ -174,6 +179,7 @@ class Traffic {
   bool flat_rings_ = false;
   int64_t domain_size_ = 1;
   std::vector<Place> places_;  // by rank
+  std::vector<double> work_;   // by rank; empty: all pipelines have as many microbatches
   // Of replicas that lie apart, in place of their rings.
   struct Transfer {
     int32_t from = 0, to = 0;

@@ -251,6 +251,53 @@ TEST(Traffic, of_unlike_stages_by_hand) {
   EXPECT_EQ(sent(whole, 3, 0), 0);
 }
 
+// GPT 22B on 4 GPUs, two chunks each: chunks 0 and 7 on the first, 3 and 4 on the last. 8 microbatches
+// cross each of 3 borders twice each way, and both copies of the embedding are one.
+TEST(Traffic, folded_stages_send_to_neighbours_alone) {
+  plan::Job job = job_on(1, 8);
+  job.training.global_batch = 8;
+  job.parallelism.pipeline = 4;
+  job.parallelism.virtual_stages = 2;
+  job.parallelism.schedule = layout::ScheduleKind::kDualPipeV;
+  const TrafficMatrix m = traffic_of(job).matrix(0, 4, 4);
+  for (int64_t from = 0; from < 4; ++from) {
+    for (int64_t to = 0; to < 4; ++to) {
+      const bool neighbours = from - to == 1 || to - from == 1;
+      EXPECT_EQ(m.at(TrafficKind::kPipeline, from, to), neighbours ? 2 * 8 * 25'165'824.0 : 0)
+          << from << " -> " << to;
+    }
+  }
+}
+
+// Two pipelines of two stages with 3 and 5 microbatches, on 8 GPUs: a ring of 2 around 24 layers and an
+// end takes 8 x 24 + 2 halves of D for each of them.
+TEST(Traffic, pipelines_with_unlike_numbers_of_microbatches) {
+  plan::Job job = job_on(1, 8);
+  job.training.global_batch = 8;
+  job.model->tied_embeddings = false;
+  job.parallelism.tensor = job.parallelism.pipeline = job.parallelism.data = 2;
+  job.parallelism.microbatches_per_replica = {3, 5};
+  const double boundary = 25'165'824.0;
+  const auto check = [&](double sent) {
+    const Traffic traffic = traffic_of(job);
+    const TrafficMatrix m = traffic.matrix(0, 8, 8);
+    for (int64_t rank = 0; rank < 4; ++rank) {
+      const double microbatches = rank < 2 ? 3 : 5;
+      EXPECT_DOUBLE_EQ(m.at(TrafficKind::kTensor, rank, rank ^ 1),
+                       microbatches * (8 * 24 + 2) * boundary / 2);
+      EXPECT_DOUBLE_EQ(m.at(TrafficKind::kPipeline, rank, rank + 4), microbatches * sent);
+      EXPECT_DOUBLE_EQ(m.at(TrafficKind::kPipeline, rank + 4, rank), microbatches * sent);
+    }
+  };
+  check(boundary / 2);
+  job.parallelism.tensor_per_stage = {2, 2};  // the same, each stage numbered by itself
+  check(boundary / 2);
+  job.parallelism.microbatches_per_replica = {3, 6};  // 9 are not twice as many for each
+  job.training.global_batch = 9;
+  EXPECT_DOUBLE_EQ(traffic_of(job).summarize().of(TrafficKind::kPipeline).total().bytes.value,
+                   9 * 2 * boundary);
+}
+
 TEST(Traffic, refuses_what_cannot_be_laid_out) {
   plan::Job job = job_on(1, 8);
   job.training.global_batch = 8;

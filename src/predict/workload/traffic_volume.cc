@@ -65,10 +65,6 @@ void note_what_is_left_out(const plan::Job& job, std::vector<std::string>& notes
   const layout::Parallelism& p = job.parallelism;
   int64_t widest = 1;
   for (int64_t s = 0; s < p.pipeline; ++s) widest = std::max(widest, p.tensor_at(s));
-  if (p.mapping() == layout::StageMapping::kFold && p.pipeline > 1) {
-    notes.push_back(fmt::format("schedule = \"{}\" folds the pipeline; stages are counted in a row",
-                                to_name(p.schedule)));
-  }
   if (widest > 1) {
     notes.push_back(
         "parameters that tensor parallelism copies, such as norms, are counted as divided");
@@ -111,18 +107,20 @@ Result<TrafficVolume> traffic_volume(const plan::Job& job, const VolumeOptions& 
   TRY(check(job));
   const layout::Parallelism& p = job.parallelism;
   const model::Model& m = *job.model;
-  const auto microbatches = real(job.training.global_batch / (job.training.micro_batch * p.data));
+  const double microbatches =
+      real(job.training.global_batch) / real(job.training.micro_batch * p.data);
   const bool full = job.training.recompute == model::Recompute::kFull;
   const auto e = real(p.expert);
 
   TrafficVolume out;
   out.chunks = p.virtual_stages;
+  out.folded = p.mapping() == layout::StageMapping::kFold;
   out.experts = p.expert;
   out.stages.resize(static_cast<size_t>(p.pipeline));
   const std::vector<model::Slice> slices = plan::split_layers(m, p);
   for (size_t i = 0; i < slices.size(); ++i) {
     const model::Slice& slice = slices[i];
-    const auto position = static_cast<int64_t>(i) % p.pipeline;
+    const int64_t position = p.position_of(static_cast<int32_t>(i));
     StageVolume& stage = out.stages[static_cast<size_t>(position)];
     const int64_t tensor = p.tensor_at(position);
     const MicrobatchVolume batch = microbatch_volume(job, tensor);
@@ -148,7 +146,8 @@ Result<TrafficVolume> traffic_volume(const plan::Job& job, const VolumeOptions& 
 
     const auto all = real(model::parameters(m, slice));
     const double split = p.expert > 1 ? real(model::expert_parameters(m, slice)) : 0;
-    const double per_parameter = data_bytes(job, microbatches);
+    // Whoever has fewer microbatches takes part in the sums of the others'.
+    const double per_parameter = data_bytes(job, real(job.microbatches()));
     stage.data += Bytes{(all - split) / t * per_parameter};
     stage.expert_data += Bytes{split / (t * e) * per_parameter};
   }
@@ -156,7 +155,7 @@ Result<TrafficVolume> traffic_volume(const plan::Job& job, const VolumeOptions& 
   const auto t = real(p.tensor);
   out.boundary = Bytes{microbatches * (p.sequence_parallel ? hidden / t : hidden)};
   out.whole_boundary = Bytes{microbatches * hidden};
-  if (m.tied_embeddings && p.pipeline > 1) {
+  if (m.tied_embeddings && p.pipeline > 1 && !out.folded) {
     // An all-reduce between two: each sends its half and the sum of the other's.
     const double bytes = plan::gradient_bytes(job);
     out.tied = Bytes{real(m.vocabulary * m.hidden) / t * bytes};

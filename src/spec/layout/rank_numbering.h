@@ -52,6 +52,11 @@ class RankNumbering {
     CHECK(rank >= 0 && rank < ranks_, "rank {} of {}", rank, ranks_);
     return rank / pipeline_.stride % pipeline_.count;
   }
+  // The pipeline that a rank belongs to.
+  int64_t replica_of(int64_t rank) const {
+    CHECK(rank >= 0 && rank < ranks_, "rank {} of {}", rank, ranks_);
+    return rank / data_.stride % data_.count;
+  }
   RankGroups groups(RankGroup kind) const;
 
  private:
