@@ -44,9 +44,11 @@ SystemSettings system_of(const plan::Job& job, size_t dimensions) {
   out.memory_bandwidth = job.cluster.datacenters.front().device.memory_bandwidth.value / 1e9;
   const network::AlgorithmChoice ring = *network::parse_algorithm("ring");
   using enum graph::CollectiveType;
-  for (const auto collective : {kAllReduce, kAllGather, kReduceScatter, kAllToAll}) {
+  for (const auto collective : {kAllReduce, kAllGather, kReduceScatter}) {
     out.algorithms[collective].assign(dimensions, ring);
   }
+  // A ring would pass each message on through n / 2 others, and its dimensions are switches.
+  out.algorithms[kAllToAll].assign(dimensions, *network::parse_algorithm("direct"));
   return out;
 }
 

@@ -49,6 +49,13 @@ TEST(WorkloadNetwork, ReducesAtTheDevicesMemoryBandwidth) {
   EXPECT_DOUBLE_EQ(settings.memory_bandwidth * 1e9, device.memory_bandwidth.value);
 }
 
+// Experts' messages go to whom they are for, which a switch can do: as many bytes as `traffic` counts.
+TEST(WorkloadNetwork, NobodyPassesOnWhatExpertsExchange) {
+  const SystemSettings settings = system_of(job(8), 2);
+  for (const auto& choice : settings.algorithms.at(graph::CollectiveType::kAllToAll))
+    EXPECT_EQ(choice.algorithm, network::Algorithm::kDirect);
+}
+
 TEST(WorkloadNetwork, CallersKeepTheirPromises) {
   plan::Job nowhere = job(8);
   EXPECT_DEATH((void)network_of(nowhere, 0), "a network of 0 ranks");

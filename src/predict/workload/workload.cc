@@ -1,6 +1,7 @@
 #include "predict/workload/workload.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "predict/cost/batch_by_speed.h"
 #include "predict/cost/law.h"
@@ -66,6 +67,23 @@ plan::Decisions spread_of(const plan::Decisions& job) {
   return out;
 }
 
+void note_what_graphs_leave_out(const plan::Job& job, std::vector<std::string>& notes) {
+  const plan::Exchange exchange = job.exchange.value_or(plan::Exchange{});
+  const bool may_lie_apart = job.cluster.datacenters.size() > 1 && job.parallelism.data > 1;
+  if (may_lie_apart && exchange.mode != plan::ExchangeMode::kDense) {
+    notes.push_back(
+        fmt::format("left out: [exchange] mode = \"{}\"; replicas sum all gradients, in every "
+                    "iteration",
+                    to_name(exchange.mode)));
+  }
+  const std::vector<int64_t>& each = job.parallelism.microbatches_per_replica;
+  if (std::adjacent_find(each.begin(), each.end(), std::not_equal_to<>()) != each.end()) {
+    notes.push_back(
+        fmt::format("left out: microbatches_per_replica; every pipeline is counted with {} of them",
+                    job.microbatches()));
+  }
+}
+
 // All of an iteration, one after the other, must fit into 64 bits of nanoseconds.
 Status check_time(const plan::Job& job, const schedule::PipelineShape& shape, const char* what,
                   Seconds time) {
@@ -104,6 +122,7 @@ Result<Workload> Workload::make(const plan::Job& asked, const WorkloadOptions& o
 
   schedule::Times times;
   out.notes_ = job.notes;
+  note_what_graphs_leave_out(job, out.notes_);
   for (const model::Slice& slice : plan::split_layers(*job.model, p)) {
     const size_t index = out.chunks_.size();
     const cost::IterationLaw& law = laws.of(index);

@@ -324,6 +324,29 @@ TEST(Workload, WhatCannotBeIsRefusedByName) {
   EXPECT_THAT(complaint(job), HasSubstr("model is missing"));
 }
 
+TEST(Workload, SaysWhatItsGraphsLeaveOut) {
+  plan::Job job = small_job();
+  job.parallelism.data = 2;
+  job.parallelism.pipeline = 1;
+  job.training.global_batch = 8 * job.training.micro_batch;
+  job.parallelism.microbatches_per_replica = {4, 4};
+  job.exchange = plan::Exchange{.mode = plan::ExchangeMode::kSparse};
+  EXPECT_THAT(Workload::make(job, {})->notes(), ::testing::IsEmpty());
+  job.parallelism.microbatches_per_replica = {3, 5};
+  EXPECT_THAT(Workload::make(job, {})->notes(),
+              ::testing::ElementsAre(HasSubstr("every pipeline is counted with 5 of them")));
+  job.parallelism.microbatches_per_replica = {};
+  job.cluster.datacenters.push_back(job.cluster.datacenters.front());
+  job.cluster.datacenters.back().name = "there";
+  job.parallelism.datacenter_per_replica = {job.cluster.datacenters.front().name, "there"};
+  job.cluster.wan.push_back({.between = job.parallelism.datacenter_per_replica,
+                             .one_way_latency = 10_ms,
+                             .node_pair_limit = 1_Gbps});
+  const auto apart = Workload::make(job, {});
+  ASSERT_TRUE(apart) << apart.error().text();
+  EXPECT_THAT(apart->notes(), ::testing::Contains(HasSubstr("[exchange] mode = \"sparse\"")));
+}
+
 TEST(Workload, KnowsItsOwnCollectives) {
   const auto workload = Workload::make(small_job(), {});
   ASSERT_TRUE(workload) << workload.error().text();
