@@ -206,14 +206,29 @@ void note_what_tombolo_leaves_out(const plan::Job& job, std::vector<std::string>
   note_uneven("sequence", job.model->sequence, "context", p.context, notes);
 }
 
-// Sums of gradients that no pass waits for, or not in every iteration, have no closed form: they are
-// played. Nothing where there are none.
+// Sums of gradients over a WAN overlap with passes and with each other, and not all of them come in
+// every iteration. That has no closed form: it is played. Nothing where there are none.
 Result<std::optional<Seconds>> play_exchange(const plan::Plan& plan) {
-  const plan::Exchange exchange = plan.exchange.value_or(plan::Exchange{});
-  if (exchange.mode == plan::ExchangeMode::kDense || !plan.exchanges_gradients()) {
-    return std::nullopt;
-  }
+  if (!plan.exchanges_gradients()) return std::nullopt;
   return std::optional(seconds(TRY(sim::iteration_time(plan))));
+}
+
+// Where several stages with a WAN between them set the pace together, the law counts that pace from
+// the second microbatch on, and a pipeline comes to it when it is full.
+void note_few_microbatches(const plan::Plan& plan, std::vector<std::string>& notes) {
+  constexpr int64_t kOfEachStage = 4;
+  const auto stages = std::ssize(plan.stages);
+  if (plan.microbatches() >= kOfEachStage * stages) return;
+  for (int32_t stage = 0; stage + 1 < stages; ++stage) {
+    const cluster::Datacenter& here = plan.datacenter_of(plan.rank_of(stage, 0));
+    const cluster::Datacenter& next = plan.datacenter_of(plan.rank_of(stage + 1, 0));
+    if (here.name == next.name) continue;
+    notes.push_back(
+        fmt::format("few microbatches: {} in {} stages over a WAN; with fewer than {} a stage the "
+                    "law counts too long",
+                    plan.microbatches(), stages, kOfEachStage));
+    return;
+  }
 }
 
 bool stands_apart(const plan::Job& job) {
@@ -237,7 +252,9 @@ Status price_stages_apart(const plan::Job& job, Estimate& e) {
     e.notes.push_back(
         fmt::format("[exchange] mode = \"{}\" has no closed form: the iteration is as tombolo "
                     "simulate plays it",
-                    to_name(plan.exchange->mode)));
+                    to_name(plan.exchange.value_or(plan::Exchange{}).mode)));
+  } else {
+    note_few_microbatches(plan, e.notes);
   }
   e.price = predicted.ledger.cost(e.iteration).total();
   e.devices = predicted.devices;

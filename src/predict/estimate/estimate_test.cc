@@ -227,7 +227,8 @@ TEST(Estimate, PaysForTheSumsOfReplicasApart) {
   // updates a hundredth of the blocks with their 32 bytes and 1.28 for the number; of local steps all
   // that changed, once in ten iterations. Time is that of the simulator, which plays them.
   for (const auto& [exchange, share] :
-       {std::pair("mode = \"sparse\"", 0.0052), std::pair("mode = \"local\"\nsteps = 10", 0.05),
+       {std::pair("mode = \"dense\"", 1.0), std::pair("mode = \"sparse\"", 0.0052),
+        std::pair("mode = \"local\"\nsteps = 10", 0.05),
         std::pair("mode = \"sparse-local\"\nsteps = 10", 0.00052)}) {
     SCOPED_TRACE(exchange);
     const plan::Job job = read(test::priced_apart(std::string("[exchange]\n") + exchange));
@@ -238,6 +239,25 @@ TEST(Estimate, PaysForTheSumsOfReplicasApart) {
                 4 * 0.001 * e.iteration.value + e.stages_apart->ledger.egress().value, 1e-12);
     EXPECT_NEAR(e.stages_apart->ledger.egress().value / (crossing * 0.1e-9), share, 0.1 * share);
   }
+}
+
+// Two stages with a WAN between them need 4 x 2 microbatches before their pace is worth its name.
+TEST(Estimate, SaysWherePipelinesHaveFewMicrobatches) {
+  const auto notes = [](int microbatches, const char* where) {
+    const Result<plan::Job> job = plan::parse_job(
+        fmt::format("[model]\nlayers = 4\nhidden = 512\nheads = 8\nsequence = 512\n"
+                    "[[cluster.datacenter]]\nname = \"a\"\ndevice = \"a100-80g\"\nnodes = 2\n"
+                    "[[cluster.datacenter]]\nname = \"b\"\ndevice = \"a100-80g\"\nnodes = 2\n"
+                    "[[cluster.wan]]\nbetween = [\"a\", \"b\"]\none_way_latency = \"10 ms\"\n"
+                    "node_pair_limit = \"1 Gbps\"\n[training]\nglobal_batch = {}\n"
+                    "[parallelism]\npipeline = 2\ndatacenter_per_stage = [\"a\", \"{}\"]\n",
+                    microbatches, where),
+        "job.toml");
+    return estimate(*job, cost::Law::kTombolo)->notes;
+  };
+  EXPECT_THAT(notes(7, "b"), Contains(HasSubstr("few microbatches: 7 in 2 stages over a WAN")));
+  EXPECT_THAT(notes(8, "b"), IsEmpty());
+  EXPECT_THAT(notes(7, "a"), IsEmpty());
 }
 
 // A GPU to a node, and nothing said of a fast fabric: everything between them crosses the network.
