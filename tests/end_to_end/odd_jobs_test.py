@@ -132,6 +132,17 @@ class OddJobs(Case):
                 with self.subTest(number=number, command=arguments[0]):
                     self.answers_or_refuses(text, arguments)
 
+    def test_are_drawn_without_bars_that_overlap(self):
+        drawn = 0
+        for number in range(JOBS):
+            path = self.write("job.toml", job(random.Random(f"{SEED}/{number}")))
+            trace = self.folder / "trace.jsonl"
+            if self.tombolo("simulate", path, "--out", trace).returncode != 0 or trace.stat().st_size > 2**22:
+                continue
+            with self.subTest(number=number):
+                drawn += self.check_tracks(self.ok("convert", trace, "--to", "perfetto")) > 0
+        self.assertGreater(drawn, 5)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -103,3 +103,19 @@ class Case(unittest.TestCase):
             if entry.get("record") == name:
                 out[entry[by]] = entry["value"]
         return out
+
+    def check_tracks(self, perfetto):
+        """Perfetto drops a bar that overlaps another one of its track partly; beside it and inside it are fine."""
+        tracks = {}
+        for event in json.loads(perfetto)["traceEvents"]:
+            if event["ph"] == "X":
+                start = round(event["ts"] * 1000)
+                tracks.setdefault((event["pid"], event["tid"]), []).append((start, -start - round(event["dur"] * 1000)))
+        for track, bars in tracks.items():
+            around = []
+            for start, minus_end in sorted(bars):
+                while around and around[-1] <= start:
+                    around.pop()
+                self.assertTrue(not around or -minus_end <= around[-1], f"rank, track {track}: {start} to {-minus_end} ns")
+                around.append(-minus_end)
+        return len(tracks)

@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <map>
-#include <set>
+#include <numeric>
 #include <tuple>
 #include <vector>
 
@@ -19,11 +19,28 @@ std::string microseconds(int64_t ns) {
 std::string quoted(const std::string& text) { return to_json(Value(text), -1); }
 
 // A rank's tracks, as profilers of real devices lay them out: what it computes, what it takes part
-// in, what it sends. Collectives have a track of their own, as NCCL's have: bars of one track must
-// not overlap, and a sum that runs beside a backward pass would. Where bars of a lane do overlap
-// (receives, chunks in a dimension), it gets as many tracks as it needs.
-std::string lane_name(const Interval& interval) {
-  switch (interval.lane) {
+// in, what it sends. Collectives have a track of their own, as NCCL's have, as a sum may run beside a
+// backward pass. Bars of one track must not overlap, or Perfetto drops them: a lane gets as many
+// tracks as it needs (messages on a long link, receives, chunks in a dimension).
+struct TrackKey {
+  int32_t rank = 0;
+  Lane lane = Lane::kCompute;
+  int32_t which = 0;  // peer of a link, dimension of the network
+  auto operator<=>(const TrackKey&) const = default;
+};
+
+TrackKey key_of(const Interval& interval) {
+  // What a pass communicates inside follows its computation.
+  if (action::is_inside_a_pass(interval.action.kind)) return {.rank = interval.rank};
+  const bool in_dimension = interval.lane == Lane::kDimension;
+  return {interval.rank, interval.lane,
+          interval.lane == Lane::kLink ? interval.peer
+          : in_dimension               ? interval.action.stage
+                                       : 0};
+}
+
+std::string lane_name(const TrackKey& key, const Interval& interval) {
+  switch (key.lane) {
     case Lane::kCompute:
       return "compute";
     case Lane::kCollective:
@@ -35,15 +52,14 @@ std::string lane_name(const Interval& interval) {
     case Lane::kReceive:
       return "receives";
     case Lane::kDimension:
-      return fmt::format("dimension {}", interval.action.stage);
+      return fmt::format("dimension {}", key.which);
     case Lane::kLink:
       break;
   }
-  return fmt::format("link to rank {}", interval.peer);
+  return fmt::format("link to rank {}", key.which);
 }
 
-// Threads are listed by number. Peers may be many, so other tracks are numbered from far above
-// them.
+// Asked in order of start.
 class Threads {
  public:
   struct Thread {
@@ -52,27 +68,18 @@ class Threads {
     bool is_new = false;
   };
 
+  // The first track of its lane that is free again. A bar without length covers nothing.
   Thread find(const Interval& interval) {
-    // Co-executed passes begin together: the second one lies beside the track.
-    if (interval.lane == Lane::kCompute) {
-      SimTime& until = computes_until_[interval.rank];
-      if (interval.start < until) return beside(interval);
-      until = interval.end;
-    }
-    // What a pass communicates inside follows its computation, and overlaps nothing there.
-    if (interval.lane == Lane::kCompute || action::is_inside_a_pass(interval.action.kind))
-      return first_time(interval, 0);
-    if (interval.lane == Lane::kCollective) return first_time(interval, 1);
-    if (interval.lane == Lane::kLink) return first_time(interval, int64_t{interval.peer} + 2);
-    // The first track of its lane that is free again.
-    std::vector<Track>& tracks = tracks_[{interval.rank, interval.lane, interval.action.stage}];
+    const TrackKey key = key_of(interval);
+    std::vector<Track>& tracks = tracks_[key];
     size_t t = 0;
-    while (t < tracks.size() && tracks[t].until > interval.start) ++t;
+    const bool covers = interval.end > interval.start;
+    while (covers && t < tracks.size() && tracks[t].until > interval.start) ++t;
     const bool is_new = t == tracks.size();
-    if (is_new) tracks.push_back({kFirst + count_[interval.rank]++, {}});
-    tracks[t].until = interval.end;
-    return {tracks[t].number, lane_name(interval) + (t == 0 ? "" : fmt::format(" ({})", t + 1)),
-            is_new};
+    if (is_new) tracks.push_back({number_of(key, t), interval.end});
+    tracks[t].until = std::max(tracks[t].until, interval.end);
+    return {tracks[t].number,
+            lane_name(key, interval) + (t == 0 ? "" : fmt::format(" ({})", t + 1)), is_new};
   }
 
  private:
@@ -80,26 +87,30 @@ class Threads {
     int64_t number = 0;
     SimTime until;
   };
-  std::set<std::pair<int32_t, int64_t>> known_;
-  std::map<std::tuple<int32_t, Lane, int32_t>, std::vector<Track>> tracks_;
-  static constexpr int64_t kFirst = 1 << 30;
-  std::map<int32_t, int64_t> count_;
 
-  std::map<int32_t, SimTime> computes_until_;  // by rank
-
-  Thread beside(const Interval& interval) {
-    SimTime& until = computes_until_[interval.rank];
-    until = std::max(until, interval.end);
-    std::vector<Track>& tracks = tracks_[{interval.rank, Lane::kCompute, 0}];
-    const bool is_new = tracks.empty();
-    if (is_new) tracks.push_back({kFirst + count_[interval.rank]++, {}});
-    return {tracks.front().number, "compute beside it", is_new};
+  // Threads are listed by number. Peers may be many, so other tracks are numbered from far above
+  // them.
+  int64_t number_of(const TrackKey& key, size_t t) {
+    constexpr int32_t kFirst = 1 << 30;
+    if (t == 0 && key.lane == Lane::kCompute) return 0;
+    if (t == 0 && key.lane == Lane::kCollective) return 1;
+    if (t == 0 && key.lane == Lane::kLink && key.which >= 0 && key.which < kFirst - 2)
+      return key.which + 2;
+    return kFirst + count_[key.rank]++;
   }
 
-  Thread first_time(const Interval& interval, int64_t number) {
-    return {number, lane_name(interval), known_.emplace(interval.rank, number).second};
-  }
+  std::map<TrackKey, std::vector<Track>> tracks_;
+  std::map<int32_t, int64_t> count_;  // of tracks from kFirst on, by rank
 };
+
+// The intervals' numbers, in order of start: files may have another one.
+std::vector<size_t> by_start(const std::vector<Interval>& intervals) {
+  std::vector<size_t> order(intervals.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return intervals[a].start < intervals[b].start; });
+  return order;
+}
 
 class Writer {
  public:
@@ -157,10 +168,11 @@ std::string to_perfetto(const Trace& trace) {
     writer.name("process_name", label.rank, 0, process_name(label, trace.header));
   }
   Threads threads;
-  std::vector<int64_t> numbers;
-  for (const Interval& interval : trace.intervals) {
+  std::vector<int64_t> numbers(trace.intervals.size());
+  for (const size_t i : by_start(trace.intervals)) {
+    const Interval& interval = trace.intervals[i];
     const Threads::Thread thread = threads.find(interval);
-    numbers.push_back(thread.number);
+    numbers[i] = thread.number;
     if (thread.is_new) writer.name("thread_name", interval.rank, thread.number, thread.name);
   }
   std::map<std::tuple<int64_t, int32_t, action::ActionKind, int32_t>, const Interval*> computed;
@@ -179,18 +191,20 @@ std::string to_perfetto(const Trace& trace) {
     }
   }
   int64_t arrow = 0;
+  const auto thread_of = [&](const Interval& interval) {
+    return numbers[static_cast<size_t>(&interval - trace.intervals.data())];
+  };
   for (const Interval& message : trace.intervals) {
     if (message.lane != Lane::kLink) continue;
     const Interval* consumer = consumer_of(message, computed);
     if (!consumer) continue;
     writer.event(fmt::format(R"("ph":"s","name":"message","cat":"message","id":{},"pid":{},)"
                              R"("tid":{},"ts":{})",
-                             arrow, message.rank, int64_t{message.peer} + 2,
+                             arrow, message.rank, thread_of(message),
                              microseconds(message.start.ns)));
     writer.event(fmt::format(R"("ph":"f","bp":"e","name":"message","cat":"message","id":{},)"
                              R"("pid":{},"tid":{},"ts":{})",
-                             arrow, consumer->rank,
-                             numbers[static_cast<size_t>(consumer - trace.intervals.data())],
+                             arrow, consumer->rank, thread_of(*consumer),
                              microseconds(consumer->start.ns)));
     ++arrow;
   }

@@ -1,7 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "base/json.h"
+#include "base/random.h"
 #include "spec/trace/trace_file.h"
 
 namespace tombolo::trace {
@@ -34,6 +37,29 @@ Trace sample() {
                       .end = {9'007'199'254'740'994}}};
   trace.records = {{"loss", 1, 1, {2000}, 5.5}};
   return trace;
+}
+
+void expect_no_partial_overlap(const std::string& text) {
+  struct Bar {
+    double start = 0, end = 0;
+  };
+  std::map<std::pair<int64_t, int64_t>, std::vector<Bar>> tracks;
+  const Value json = *parse_json(text, "trace.json");
+  for (const Value& event : *json.find("traceEvents")->get<Value::Array>()) {
+    if (*event.find("ph") != Value("X")) continue;
+    const double start = *event.find("ts")->get<double>();
+    tracks[{*event.find("pid")->get<int64_t>(), *event.find("tid")->get<int64_t>()}].push_back(
+        {start, start + *event.find("dur")->get<double>()});
+  }
+  for (const auto& [track, bars] : tracks) {
+    for (const Bar& a : bars) {
+      for (const Bar& b : bars) {
+        const bool partly = a.start < b.start && b.start < a.end - 1e-6 && a.end < b.end - 1e-6;
+        EXPECT_FALSE(partly) << fmt::format("rank {}, thread {}: {} to {}, {} to {}", track.first,
+                                            track.second, a.start, a.end, b.start, b.end);
+      }
+    }
+  }
 }
 
 TEST(Perfetto, IsJsonWithNamesTimesAndArrows) {
@@ -90,10 +116,65 @@ TEST(Perfetto, CoExecutedPassesHaveATrackEach) {
   EXPECT_THAT(text, HasSubstr(R"("name":"0F3","cat":"compute","pid":0,"tid":0)"));
   EXPECT_THAT(text, HasSubstr(R"("name":"0B2","cat":"compute","pid":0,"tid":1073741824)"));
   EXPECT_THAT(text, HasSubstr(R"("name":"0F4","cat":"compute","pid":0,"tid":0)"));
-  EXPECT_THAT(text, HasSubstr(R"("name":"compute beside it")"));
+  EXPECT_THAT(text, HasSubstr(R"~("name":"compute (2)")~"));
   EXPECT_THAT(text,
               HasSubstr(R"("ph":"f","bp":"e","name":"message","cat":"message","id":0,"pid":0,)"
                         R"("tid":1073741824)"));
+}
+
+// A message is on its way for longer than the link takes to send it: the next one gets a track of its
+// own, and its arrow begins there. The third one follows the first.
+TEST(Perfetto, MessagesOnTheirWayTogetherHaveATrackEach) {
+  Trace trace;
+  trace.header.ranks = {{0, 0, "oregon", "cpu"}, {1, 1, "paris", "cpu"}};
+  for (int32_t m = 0; m < 3; ++m) {
+    trace.intervals.push_back({.lane = Lane::kLink,
+                               .rank = 0,
+                               .peer = 1,
+                               .action = {action::ActionKind::kSendActivation, 0, m},
+                               .iteration = 1,
+                               .start = {1000 * m},
+                               .end = {1000 * m + 2000},
+                               .bytes = 64});
+    trace.intervals.push_back({.lane = Lane::kCompute,
+                               .rank = 1,
+                               .action = {action::ActionKind::kForward, 1, m},
+                               .iteration = 1,
+                               .start = {1000 * m + 2000},
+                               .end = {1000 * m + 3000}});
+  }
+  normalize(trace);
+  const std::string text = to_perfetto(trace);
+  for (const char* bar :
+       {R"("0SEND_F0","cat":"link","pid":0,"tid":3,)",
+        R"("0SEND_F1","cat":"link","pid":0,"tid":1073741824,)",
+        R"("0SEND_F2","cat":"link","pid":0,"tid":3,)",
+        R"("ph":"s","name":"message","cat":"message","id":1,"pid":0,"tid":1073741824)",
+        R"~("link to rank 1 (2)")~"}) {
+    EXPECT_THAT(text, HasSubstr(bar));
+  }
+}
+
+// On any track of any Trace: a bar lies beside another one or inside it.
+TEST(Perfetto, BarsOfATrackNeverOverlapPartly) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Random random(seed);
+    Trace trace;
+    for (uint64_t i = 0; i <= random.below(60); ++i) {
+      const auto start = static_cast<int64_t>(random.below(20));
+      trace.intervals.push_back({.lane = static_cast<Lane>(random.below(7)),
+                                 .rank = static_cast<int32_t>(random.below(2)),
+                                 .peer = static_cast<int32_t>(random.below(3)) - 1,
+                                 .action = {static_cast<action::ActionKind>(random.below(19)),
+                                            static_cast<int32_t>(random.below(2)), -1},
+                                 .iteration = 1,
+                                 .start = {start},
+                                 .end = {start + static_cast<int64_t>(random.below(10))}});
+    }
+    if (random.below(2) == 0) normalize(trace);
+    expect_no_partial_overlap(to_perfetto(trace));
+  }
 }
 
 // Two pipelines: their ranks' processes name them, and the sum of gradients has a track beside the
