@@ -241,6 +241,7 @@ class OneTruth(Case):
         for numbers in ("[6, 6]", "[4, 8]"):
             other = self.write("other.toml", UNLIKE.replace('"auto"', numbers))
             self.assertGreater(seconds(other), simulated)
+        self.assertEqual(self.json("traffic", job)["bytes"], self.json("traffic", "plan.json")["bytes"])
         # Whichever is named first.
         turned = self.write("turned.toml", UNLIKE.replace('["lab", "cloud"]\nmicro', '["cloud", "lab"]\nmicro'))
         self.assertAlmostEqual(seconds(turned), simulated, places=6)

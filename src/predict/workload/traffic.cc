@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/check.h"
+#include "predict/cost/batch_by_speed.h"
 #include "predict/cost/price_plan.h"
 #include "predict/ledger/plan_ledger.h"
 
@@ -50,7 +51,8 @@ Bytes TrafficSummary::bytes() const {
   return sum;
 }
 
-Result<Traffic> Traffic::make(const plan::Job& job, const TrafficOptions& options) {
+Result<Traffic> Traffic::make(const plan::Job& asked, const TrafficOptions& options) {
+  const plan::Job job = TRY(cost::with_batch_by_speed(asked));
   Traffic out;
   out.volume_ = TRY(traffic_volume(job, options.volume));
   TRY(out.number(job));
