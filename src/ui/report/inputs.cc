@@ -107,32 +107,41 @@ std::string layers_text(const model::Slice& slice) {
 std::string or_dash(Seconds s) { return s.value > 0 ? brief(s) : "–"; }
 std::string or_dash(Bytes b) { return b.value > 0 ? brief(b) : "–"; }
 
+// Of a stage, the replicas whose devices take this time.
+Value::Table stage_row(const Plan& plan, int32_t stage, const plan::StageCost& cost) {
+  std::string ranks, places, devices;
+  const auto append_new = [](std::string& list, const std::string& name) {
+    if (list.find(name) == std::string::npos) list += (list.empty() ? "" : ", ") + name;
+  };
+  for (const int32_t rank : plan.replicas_of(stage)) {
+    if (&plan.cost_on(rank, stage) != &cost) continue;
+    ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", rank);
+    append_new(places, plan.ranks[static_cast<size_t>(rank)].datacenter);
+    append_new(devices, plan.device_of(rank).name);
+  }
+  const plan::Stage& all = plan.stages[static_cast<size_t>(stage)];
+  return {{"stage", stage},
+          {"ranks", ranks},
+          {"datacenter", places},
+          {"device", devices},
+          {"layers", plan.has_model() ? layers_text(all.slice) : "–"},
+          {"forward", brief(cost.forward)},
+          {"backward", brief(cost.backward)},
+          {"recompute", or_dash(cost.recompute)},
+          {"update", or_dash(cost.update)},
+          {"gradients", or_dash(all.gradients)},
+          {"reduce", or_dash(cost.reduce)},
+          {"state", or_dash(all.state)}};
+}
+
 Value stage_rows(const Plan& plan) {
   Value::Array rows;
-  for (size_t s = 0; s < plan.stages.size(); ++s) {
-    const plan::Stage& stage = plan.stages[s];
-    std::string ranks, places, devices;
-    const auto append_new = [](std::string& list, const std::string& name) {
-      if (list.find(name) == std::string::npos) list += (list.empty() ? "" : ", ") + name;
-    };
-    for (const layout::Placement& placement : plan.ranks) {
-      if (placement.stage != static_cast<int32_t>(s)) continue;
-      ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", placement.rank);
-      append_new(places, placement.datacenter);
-      append_new(devices, plan.device_of(placement.rank).name);
+  for (int32_t s = 0; s < std::ssize(plan.stages); ++s) {
+    const plan::Stage& stage = plan.stages[static_cast<size_t>(s)];
+    rows.push_back(stage_row(plan, s, stage.cost));
+    for (const plan::StageCostIn& other : stage.elsewhere) {
+      rows.push_back(stage_row(plan, s, other.cost));
     }
-    rows.push_back(Value::Table{{"stage", static_cast<int64_t>(s)},
-                                {"ranks", ranks},
-                                {"datacenter", places},
-                                {"device", devices},
-                                {"layers", plan.has_model() ? layers_text(stage.slice) : "–"},
-                                {"forward", brief(stage.cost.forward)},
-                                {"backward", brief(stage.cost.backward)},
-                                {"recompute", or_dash(stage.cost.recompute)},
-                                {"update", or_dash(stage.cost.update)},
-                                {"gradients", or_dash(stage.gradients)},
-                                {"reduce", or_dash(stage.cost.reduce)},
-                                {"state", or_dash(stage.state)}});
   }
   return rows;
 }
