@@ -45,27 +45,18 @@ float rounded(float x) {
 float clamped(float x, float limit) { return std::min(std::max(x, -limit), limit); }
 
 void to_bf16(const float* numbers, uint8_t* codes, float* sent) {
-  constexpr uint32_t kLargest = 0x7f7f0000;
-  std::array<uint32_t, kBlock> bits;
-  std::memcpy(bits.data(), numbers, sizeof bits);
   std::array<uint16_t, kBlock> upper;
   for (size_t i = 0; i < kBlock; ++i) {
-    const uint32_t magnitude = bits[i] & 0x7fffffff;
-    uint32_t nearest = (magnitude + 0x7fff + ((magnitude >> 16) & 1)) & 0xffff0000;
-    nearest = nearest < kLargest ? nearest : kLargest;
-    bits[i] = nearest | (bits[i] & 0x80000000);
-    upper[i] = static_cast<uint16_t>(bits[i] >> 16);
+    upper[i] = compress::to_bf16(numbers[i]);
+    sent[i] = compress::from_bf16(upper[i]);
   }
-  std::memcpy(sent, bits.data(), sizeof bits);
   std::memcpy(codes, upper.data(), sizeof upper);
 }
 
 void from_bf16(const uint8_t* codes, float* numbers) {
   std::array<uint16_t, kBlock> upper;
   std::memcpy(upper.data(), codes, sizeof upper);
-  std::array<uint32_t, kBlock> bits;
-  for (size_t i = 0; i < kBlock; ++i) bits[i] = uint32_t{upper[i]} << 16;
-  std::memcpy(numbers, bits.data(), sizeof bits);
+  for (size_t i = 0; i < kBlock; ++i) numbers[i] = compress::from_bf16(upper[i]);
 }
 
 // Magnitudes combined in halves, 8 by 8 down to one by one, which lanes can do side by side.

@@ -15,6 +15,7 @@
 // has the same bits on every machine.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -30,6 +31,17 @@ inline constexpr int kValuesCount = 4;
 
 std::string_view values_name(Values values);  // "bf16", "int8", "int4", "2bit"
 Result<Values> values_named(std::string_view name);
+
+// A single number as bf16, and back.
+constexpr uint16_t to_bf16(float number) {
+  constexpr uint32_t kLargest = 0x7f7f0000;
+  const auto bits = std::bit_cast<uint32_t>(number);
+  const uint32_t magnitude = bits & 0x7fffffff;
+  const uint32_t nearest = (magnitude + 0x7fff + ((magnitude >> 16) & 1)) & 0xffff0000;
+  return static_cast<uint16_t>(((nearest < kLargest ? nearest : kLargest) | (bits & 0x80000000)) >>
+                               16);
+}
+constexpr float from_bf16(uint16_t upper) { return std::bit_cast<float>(uint32_t{upper} << 16); }
 
 // Bytes of a block's codes, without its scale.
 size_t code_bytes(Values values);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "perform/compress/quantise.h"
 #include "perform/runtime/checkpoint.h"
 #include "spec/schedule/schedule.h"
 #include "spec/schedule/sparse_exchange.h"
@@ -19,12 +20,14 @@ float made_up(int64_t seed, int64_t element) {
   return static_cast<float>((seed + element) % kNumbers);
 }
 
-// Between -1 and 1, as if drawn: the finaliser of MurmurHash3 (Appleby, 2011) of a counter.
+// Between -1 and 1, as if drawn: the finaliser of MurmurHash3 (Appleby, 2011) of a counter. It has no
+// more bits than bf16, so that nothing is lost on its way.
 float noise(uint32_t counter) {
   counter = (counter ^ (counter >> 16)) * 0x85ebca6bu;
   counter = (counter ^ (counter >> 13)) * 0xc2b2ae35u;
   counter ^= counter >> 16;
-  return static_cast<float>(static_cast<int32_t>(counter)) * 0x1p-31f;
+  const float number = static_cast<float>(static_cast<int32_t>(counter)) * 0x1p-31f;
+  return compress::from_bf16(compress::to_bf16(number));
 }
 
 // Between two shares of a pass; the parts of a pass add up to it.
@@ -41,6 +44,8 @@ EmulatedGroups::EmulatedGroups(const plan::Plan& plan, int32_t rank, Clock& cloc
       check_every_number_(check_every_number),
       has_parameters_(holds_residuals(plan) || steps_locally(plan)),
       writes_(has_parameters_ && runtime::writes_parameters(plan, rank)),
+      bytes_of_number_(has_parameters_ ? static_cast<size_t>(plan::gradient_bytes(plan))
+                                       : sizeof(float)),
       updated_(std::move(updated)),
       replica_(plan.ranks[rank].replica),
       replicas_(plan.replicas()),
@@ -56,10 +61,9 @@ EmulatedGroups::EmulatedGroups(const plan::Plan& plan, int32_t rank, Clock& cloc
 void EmulatedGroups::add_group(const plan::Plan& plan, int32_t rank, int32_t stage,
                                const plan::GradientGroup& in_plan) {
   std::vector<Group>& groups = stages_[stage].groups;
-  const double element =
-      has_parameters_ ? plan::gradient_bytes(plan) : static_cast<double>(sizeof(float));
-  const double floats = in_plan.bytes.value / plan.run.byte_scale / element;
-  groups.push_back({in_plan, std::max<int64_t>(std::llround(floats), 1)});
+  const double numbers =
+      in_plan.bytes.value / plan.run.byte_scale / static_cast<double>(bytes_of_number_);
+  groups.push_back({in_plan, std::max<int64_t>(std::llround(numbers), 1)});
   if (!has_parameters_) return;
   Group& group = groups.back();
   const auto number = static_cast<int32_t>(groups.size()) - 1;

@@ -8,7 +8,9 @@
 // Where the exchange is sparse, gradients are noise instead, so that blocks are chosen as they would
 // be, and there are parameters: from zero, each update subtracts what came. So parameters plus the
 // residuals of all leaders are the negative sum of all that was made up, but for rounding. With local
-// steps it is the same: an inner step subtracts the gradient of a datacenter.
+// steps it is the same: an inner step subtracts the gradient of a datacenter. There are as many numbers
+// then as the Plan has, of as many bytes on the wire. Where the exchange is dense there are as many
+// floats as make the Plan's bytes.
 //
 // Memory: the gradients of the groups that are complete and not updated yet; sparse, those of all
 // groups, their parameters and the residuals; with local steps the anchors and momenta beside them.
@@ -48,6 +50,7 @@ class EmulatedGroups final : public ParameterGroups {
   void watch(GroupWatcher& watcher) override { watcher_ = &watcher; }
   Status last_backward(int32_t stage) override;
   std::span<float> gradient(int32_t stage, int32_t group) override;
+  size_t bytes_of_number() const override { return bytes_of_number_; }
   Status update_group(int64_t iteration, int32_t stage, int32_t group) override;
   std::span<float> residual(int32_t stage, int32_t group) override;
   Status update_group_sparsely(int64_t iteration, int32_t stage, int32_t group,
@@ -93,6 +96,7 @@ class EmulatedGroups final : public ParameterGroups {
   const bool check_every_number_;
   const bool has_parameters_;
   const bool writes_;  // parameters
+  const size_t bytes_of_number_;
   const std::function<void(int32_t stage)> updated_;
   const int32_t replica_;
   const int32_t replicas_;

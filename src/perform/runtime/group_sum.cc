@@ -4,12 +4,45 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "perform/compress/quantise.h"
 
 namespace tombolo::runtime {
+namespace {
+
+// As it travels; the numbers are rounded to that.
+link::Payload bf16_of(std::span<float> numbers) {
+  link::Payload payload(numbers.size() * sizeof(uint16_t));
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const uint16_t upper = compress::to_bf16(numbers[i]);
+    numbers[i] = compress::from_bf16(upper);
+    std::memcpy(payload.data() + i * sizeof upper, &upper, sizeof upper);
+  }
+  return payload;
+}
+
+float number_of(float number) { return number; }
+float number_of(uint16_t upper) { return compress::from_bf16(upper); }
+
+// Adds what came to the numbers, or puts it in their place.
+template <class Wire>
+void take_in(const std::byte* payload, bool adds, std::span<float> numbers) {
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    Wire wire{};
+    std::memcpy(&wire, payload + i * sizeof wire, sizeof wire);
+    numbers[i] = adds ? numbers[i] + number_of(wire) : number_of(wire);
+  }
+}
+
+}  // namespace
 
 GroupSum::GroupSum(const schedule::GradientExchange& exchange, std::span<const int32_t> ranks,
-                   size_t own, link::Tag first, std::span<float> values, DatacenterUpdates* updates)
-    : first_(first), values_(values), updates_(updates) {
+                   size_t own, link::Tag first, std::span<float> values, DatacenterUpdates* updates,
+                   size_t bytes_of_number)
+    : first_(first),
+      values_(values),
+      updates_(updates),
+      in_bf16_(bytes_of_number == sizeof(uint16_t)) {
+  CHECK(in_bf16_ || bytes_of_number == sizeof(float), "numbers of {} bytes", bytes_of_number);
   CHECK(own < ranks.size(), "replica {} of {}", own, ranks.size());
   CHECK(exchange.rounds.size() < kRoundsMax, "{} rounds", exchange.rounds.size());
   const auto self = static_cast<int32_t>(own);
@@ -34,6 +67,7 @@ std::span<float> GroupSum::values_of(const Part& part) const {
 
 Result<link::Payload> GroupSum::payload_of(const Part& part) {
   if (part.update_of >= 0) return updates_->give(static_cast<size_t>(part.update_of));
+  if (in_bf16_) return bf16_of(values_of(part));
   const auto bytes = std::as_bytes(values_of(part));
   return link::Payload{bytes.begin(), bytes.end()};
 }
@@ -57,21 +91,14 @@ Messenger::Awaited GroupSum::wanted() const {
 Status GroupSum::add(const Part& part, const link::Payload& payload) {
   if (part.update_of >= 0) return updates_->take(static_cast<size_t>(part.update_of), payload);
   const std::span<float> own = values_of(part);
-  const std::byte* theirs = payload.data();
-  if (payload.size() != own.size_bytes()) {
+  const size_t wanted = own.size() * (in_bf16_ ? sizeof(uint16_t) : sizeof(float));
+  if (payload.size() != wanted) {
     return failed(fmt::format("rank {} sent {} bytes of gradients where {} are summed", part.peer,
-                              payload.size(), own.size_bytes()),
+                              payload.size(), wanted),
                   "start every rank with the same Plan");
   }
-  if (!part.adds) {
-    std::copy_n(theirs, own.size_bytes(), std::as_writable_bytes(own).data());
-    return {};
-  }
-  for (size_t i = 0; i < own.size(); ++i) {
-    float other = 0;
-    std::memcpy(&other, theirs + i * sizeof other, sizeof other);
-    own[i] += other;
-  }
+  in_bf16_ ? take_in<uint16_t>(payload.data(), part.adds, own)
+           : take_in<float>(payload.data(), part.adds, own);
   return {};
 }
 

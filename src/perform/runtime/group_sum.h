@@ -3,7 +3,8 @@
 //
 // It knows neither links nor threads (exchange_thread.h has those). The sum comes to stand where the
 // values are. What comes is added in the order of the exchange, whenever it comes, so all replicas
-// end with the same bits. Memory: none but the messages. Where the exchange has messages with
+// end with the same bits. Numbers travel as floats, or as bf16: what is sent is rounded where it stands,
+// so that nobody keeps other bits than the others get. Memory: none but the messages. Where the exchange has messages with
 // updates of datacenters instead (schedule/sparse_exchange.h, schedule/local_steps.h), DatacenterUpdates
 // makes them and takes them.
 #pragma once
@@ -21,9 +22,10 @@ class GroupSum {
  public:
   // ranks: of all replicas, of which this one is ranks[own]. Messages of round t are tagged
   // first.tensor + t (group_tensor). `values`, as many as the exchange is made for, outlive it, as
-  // does `updates`, which an exchange of sparse updates needs.
+  // does `updates`, which an exchange of sparse updates needs. Numbers have 4 bytes on the wire or 2.
   GroupSum(const schedule::GradientExchange& exchange, std::span<const int32_t> ranks, size_t own,
-           link::Tag first, std::span<float> values, DatacenterUpdates* updates = nullptr);
+           link::Tag first, std::span<float> values, DatacenterUpdates* updates = nullptr,
+           size_t bytes_of_number = sizeof(float));
 
   struct Parcel {
     int32_t to = 0;
@@ -59,6 +61,7 @@ class GroupSum {
   const link::Tag first_;
   const std::span<float> values_;
   DatacenterUpdates* const updates_;
+  const bool in_bf16_;
   size_t round_ = 0;
   size_t taken_ = 0;  // of what comes in this round
 };

@@ -54,6 +54,9 @@ class ParameterGroups {
   // Of a complete group, until its update: all its elements in one order that replicas share.
   virtual std::span<float> gradient(int32_t stage, int32_t group) = 0;
 
+  // Bytes in which each of its numbers goes to other replicas: 4, or 2 for bf16.
+  virtual size_t bytes_of_number() const { return sizeof(float); }
+
   // One step of the optimizer for this group, with the gradient as it is now. Each group once an
   // iteration; while it runs nobody may read its parameters. Any thread, one at a time.
   virtual Status update_group(int64_t iteration, int32_t stage, int32_t group) = 0;
