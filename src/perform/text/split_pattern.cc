@@ -5,7 +5,10 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <utility>
+
+#include "perform/text/oniguruma.h"
 
 namespace tombolo::text {
 namespace {
@@ -33,7 +36,9 @@ struct SplitPattern::Compiled {
   pcre2_code* code = nullptr;
   pcre2_match_data* found = nullptr;
   pcre2_match_context* limits = nullptr;
+  pcre2_compile_context* lines = nullptr;
   ~Compiled() {
+    pcre2_compile_context_free(lines);
     pcre2_match_context_free(limits);
     pcre2_match_data_free(found);
     pcre2_code_free(code);
@@ -53,13 +58,18 @@ Result<SplitPattern> SplitPattern::compile(const std::string& pattern, bool lite
   auto compiled = std::make_unique<Compiled>();
   int error = 0;
   size_t at = 0;
+  const std::string known = literal ? pattern : TRY(oniguruma_to_pcre2(pattern));
+  compiled->lines = pcre2_compile_context_create(nullptr);
+  if (!compiled->lines) return failed("out of memory for a pattern");
+  pcre2_set_newline(compiled->lines, PCRE2_NEWLINE_LF);
   const uint32_t options =
       literal ? PCRE2_UTF | PCRE2_LITERAL : PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;
   compiled->code =
-      pcre2_compile(pcre2_bytes(pattern), pattern.size(), options, &error, &at, nullptr);
+      pcre2_compile(pcre2_bytes(known), known.size(), options, &error, &at, compiled->lines);
   if (!compiled->code) {
-    return unusable(fmt::format("the pattern \"{}\" is no regular expression, at byte {}: {}",
-                                pattern, at, pcre2_text(error)));
+    const std::string as = known == pattern ? "" : fmt::format(", for PCRE2 \"{}\",", known);
+    return unusable(fmt::format("the pattern \"{}\"{} is no regular expression, at byte {}: {}",
+                                pattern, as, at, pcre2_text(error)));
   }
   pcre2_jit_compile(compiled->code, PCRE2_JIT_COMPLETE);  // where there is one; slower without
   compiled->found = pcre2_match_data_create_from_pattern(compiled->code, nullptr);
@@ -70,8 +80,9 @@ Result<SplitPattern> SplitPattern::compile(const std::string& pattern, bool lite
 }
 
 Status SplitPattern::split(std::string_view text, const Piece& piece) const {
-  size_t done = 0;   // what was handed out
-  size_t start = 0;  // where the next match may begin
+  size_t done = 0;                // what was handed out
+  size_t start = 0;               // where the next match may begin
+  std::optional<size_t> matched;  // where the last one ended
   while (start < text.size()) {
     const int found = pcre2_match(compiled_->code, pcre2_bytes(text), text.size(), start,
                                   PCRE2_NO_UTF_CHECK, compiled_->found, compiled_->limits);
@@ -83,14 +94,16 @@ Status SplitPattern::split(std::string_view text, const Piece& piece) const {
     // The vector belongs to the pattern, which `piece` may use again.
     const size_t begin = pcre2_get_ovector_pointer(compiled_->found)[0];
     const size_t end = pcre2_get_ovector_pointer(compiled_->found)[1];
-    if (end <= begin || begin < start) {  // nothing was matched (or \K moved its begin): go on
+    const bool again = end == begin && matched && *matched == end;
+    if (again || end < begin || begin < done) {  // nothing, behind a match (or \K moved its begin)
       do ++start;
       while (start < text.size() && continues_a_character(text[start]));
       continue;
     }
     if (begin > done) TRY(piece(text.substr(done, begin - done), false));
-    TRY(piece(text.substr(begin, end - begin), true));
+    if (end > begin) TRY(piece(text.substr(begin, end - begin), true));
     done = start = end;
+    matched = end;
   }
   return done < text.size() ? piece(text.substr(done), false) : Status{};
 }

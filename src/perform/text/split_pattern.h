@@ -1,8 +1,6 @@
-// A regular expression that cuts texts into pieces, as tokenizers have them. By PCRE2, with Unicode
-// classes.
-//
-// Where it differs from Oniguruma, for which tokenizer.json is written: \s has U+180E too, and what
-// is a letter follows the Unicode version of the library.
+// A regular expression that cuts texts into pieces, as tokenizers have them. By PCRE2, as Oniguruma
+// reads it (oniguruma.h), for which tokenizer.json is written; what is a letter follows the Unicode
+// version of the library.
 #pragma once
 
 #include <functional>
@@ -16,14 +14,15 @@ namespace tombolo::text {
 
 class SplitPattern {
  public:
-  // `literal`: the pattern is the text to find. Unusable, by offset, where it is no expression.
+  // `literal`: the pattern is the text to find. Unusable, by offset, where it is no expression, or one
+  // that has no translation.
   static Result<SplitPattern> compile(const std::string& pattern, bool literal = false);
   SplitPattern(SplitPattern&&) noexcept;
   SplitPattern& operator=(SplitPattern&&) noexcept;
   ~SplitPattern();
 
   // All of `text`, which is valid UTF-8, in its order: what matches and what lies between. No piece
-  // is empty. Ends at the first error of `piece`. Not for several threads at once.
+  // is empty: where nothing is matched, the text is cut. Ends at the first error of `piece`. Not for several threads at once.
   using Piece = std::function<Status(std::string_view piece, bool matches)>;
   Status split(std::string_view text, const Piece& piece) const;
 

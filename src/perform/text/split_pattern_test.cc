@@ -29,7 +29,7 @@ std::vector<std::string> pieces(const std::string& pattern, std::string_view tex
 TEST(SplitPattern, HandsOutMatchesAndWhatLiesBetween) {
   EXPECT_THAT(pieces("[0-9]+", "a12b3"), ElementsAre("-a", "+12", "-b", "+3"));
   EXPECT_THAT(pieces("x*", "axxb"), ElementsAre("-a", "+xx", "-b"));  // no empty ones
-  EXPECT_THAT(pieces("x*", "äß"), ElementsAre("-äß"));
+  EXPECT_THAT(pieces("x*", "äß"), ElementsAre("-ä", "-ß"));  // cut where nothing is matched
   EXPECT_THAT(pieces("a.", "xa.ab", true), ElementsAre("-x", "+a.", "-ab"));
   EXPECT_THAT(pieces("a", ""), ElementsAre());
 }
@@ -47,6 +47,69 @@ TEST(SplitPattern, SplitsAsLlama3) {
                      "Hello world 12345\n\n  it'S (so)!\n"),
               ElementsAre("+Hello", "+ world", "+ ", "+123", "+45", "+\n\n", "+ ", "+ it", "+'S",
                           "+ (", "+so", "+)!\n"));
+}
+
+// Pieces as Hugging Face's tokenizers 0.23.3 makes them, which asks Oniguruma 6.9.
+TEST(SplitPattern, MeansWhatOnigurumaMeans) {
+  // Kimi K2: letters, but no Chinese ones.
+  constexpr const char* kKimi = R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*)"
+                                R"([\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+|\p{Han}+)";
+  EXPECT_THAT(pieces(kKimi, "Hello world日本b"), ElementsAre("+Hello", "+ world", "+日本", "+b"));
+  // SuperBPE: matches of no length cut.
+  constexpr const char* kThousands = R"((?=(\d{3})+(?!\d)))";
+  EXPECT_THAT(pieces(kThousands, "1234567"), ElementsAre("-1", "-234", "-567"));
+  EXPECT_THAT(pieces(kThousands, "12345 123"), ElementsAre("-12", "-345 ", "-123"));
+  // BLOOM: a class in a class.
+  EXPECT_THAT(pieces(R"( ?[^(\s|[.,!?…。，、।۔،])]+)", "Hi, you. 日。"),
+              ElementsAre("+Hi", "-,", "+ you", "-.", "+ 日", "-。"));
+  EXPECT_THAT(pieces("[a-z[A-Z]]+", "aBc-ABC"), ElementsAre("+aBc", "--", "+ABC"));
+  EXPECT_THAT(pieces("[a-z&&[^aeiou]&&[^t]]+", "strand"),
+              ElementsAre("+s", "-t", "+r", "-a", "+nd"));
+  EXPECT_THAT(pieces("[^a-c&&[^\n]]+", "ab\nxc"), ElementsAre("-ab", "+\nx", "-c"));
+  EXPECT_THAT(pieces("[^a[^b]]+", "abc"), ElementsAre("-a", "+b", "-c"));
+  // Lines.
+  EXPECT_THAT(pieces("b$", "a\nb\na\nb"), ElementsAre("-a\n", "+b", "-\na\n", "+b"));
+  EXPECT_THAT(pieces("^a", "a\nba\na"), ElementsAre("+a", "-\nba\n", "+a"));
+  EXPECT_THAT(pieces("(?m).+", "a\nb"), ElementsAre("+a\nb"));
+  EXPECT_THAT(pieces(".+", "a\r\nb"), ElementsAre("+a\r", "-\n", "+b"));
+  // Scripts, not where else a character is used; classes; spellings.
+  EXPECT_THAT(pieces(R"(\p{Katakana}+)", "カタカナー"), ElementsAre("+カタカナ", "-ー"));
+  EXPECT_THAT(pieces(R"(\h+)", "xbeef 7g"), ElementsAre("-x", "+beef", "- ", "+7", "-g"));
+  EXPECT_THAT(pieces(R"(\w+)", "e\u0301 _²-x"), ElementsAre("+e\u0301", "- ", "+_²", "--", "+x"));
+  EXPECT_THAT(pieces(R"([\w]+)", "a²"), ElementsAre("+a", "-²"));
+  EXPECT_THAT(pieces(R"(\b)", "e\u0301 a"), ElementsAre("-e\u0301", "- ", "-a"));
+  EXPECT_THAT(pieces("[[:punct:]]+", "a$+©b"), ElementsAre("-a", "+$+©", "-b"));
+  EXPECT_THAT(pieces(R"(\s+)", "a\u180eb\u3000c"), ElementsAre("-a\u180eb", "+\u3000", "-c"));
+  EXPECT_THAT(pieces(R"(\p{^L}+)", "ab12"), ElementsAre("-ab", "+12"));
+  EXPECT_THAT(pieces(R"(\p{uppercase_letter})", "aB"), ElementsAre("-a", "+B"));
+  // Quantifiers and options as Ruby has them.
+  EXPECT_THAT(pieces(R"(\d{1,3}+)", "12345 6"), ElementsAre("+12345", "- ", "+6"));
+  EXPECT_THAT(pieces("a{,2}b", "aaab"), ElementsAre("-a", "+aab"));
+  EXPECT_THAT(pieces("a(?i)b|c", "aB C ac"), ElementsAre("+aB", "- C ", "+ac"));
+  EXPECT_THAT(pieces(R"(\u0041+)", "AAB"), ElementsAre("+AA", "-B"));
+}
+
+TEST(SplitPattern, RefusesByNameWhatHasNoTranslation) {
+  for (const auto& [pattern, construct] : std::vector<std::pair<const char*, const char*>>{
+           {"a(?~b)", "has \"(?~\" at byte 1"},
+           {"(?x) a", "has \"(?x\" at byte 0"},
+           {"(?i-W:a)", "the option \"W\""},
+           {R"(a\g<1>)", "has \"\\g\" at byte 1"},
+           {R"(\X)", "has \"\\X\" at byte 0"},
+           {R"(\p{In_Hiragana})", "the property \"In_Hiragana\""},
+           {R"(\p{Klingon}+)", "the property \"Klingon\""},
+           {R"([\w-z])", "a range from a class"},
+           {R"([a-\d])", "a range to a class"},
+           {"[a-[b]]", "a range to a class"},
+           {"[[:letters:]]", "the class \"[:letters:]\""},
+           {"[ab", "a class without its end at byte 0"},
+           {"(*FAIL)", "a callout"},
+           {R"(\Qa\E)", "has \"\\Q\" at byte 0"}}) {
+    const auto refused = SplitPattern::compile(pattern);
+    ASSERT_FALSE(refused) << pattern;
+    EXPECT_THAT(refused.error().text(), HasSubstr(construct));
+    EXPECT_FALSE(refused.error().hint.empty());
+  }
 }
 
 TEST(SplitPattern, RefusesWhatIsNoPatternOrDoesNotEnd) {
