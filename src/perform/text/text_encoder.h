@@ -12,6 +12,12 @@
 
 namespace tombolo::text {
 
+// Tokens that stand around every text.
+struct TextFrame {
+  std::vector<int64_t> before, after;
+  bool operator==(const TextFrame&) const = default;
+};
+
 class TextEncoder {
  public:
   virtual ~TextEncoder() = default;
@@ -30,6 +36,9 @@ class TextEncoder {
   // Of a token by its content, as in "<|endoftext|>" or "</s>".
   virtual std::optional<int64_t> id_of(const std::string& token) const = 0;
   virtual int64_t vocabulary() const = 0;  // ids are below it
+
+  // What the file says stands around a text; nothing where files of its kind do not say it.
+  virtual std::optional<TextFrame> around() const { return std::nullopt; }
 };
 
 // A tokenizer.json (tokenizer.h), or what SentencePiece wrote (sentence_pieces.h), which is no JSON.

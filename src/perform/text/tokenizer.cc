@@ -46,6 +46,15 @@ Status each_step(const Value& value, const char* key, const std::string& where, 
   return {};
 }
 
+// Of ["<s>", 0].
+Result<int64_t> id_in_pair(const Value& step, const char* key, const std::string& where) {
+  const Value* found = step.find(key);
+  const auto* pair = found ? found->get<Value::Array>() : nullptr;
+  const int64_t* id = pair && pair->size() == 2 ? (*pair)[1].get<int64_t>() : nullptr;
+  if (id && *id >= 0 && *id <= INT32_MAX) return *id;
+  return unusable(fmt::format("{}.{}: wanted a token and its id", where, key));
+}
+
 }  // namespace
 
 // --- added tokens --------------------------------------------------------------------------------
@@ -56,14 +65,6 @@ void AddedTokens::add(const std::string& content, int64_t id) {
     return entry.content.size() < content.size();
   });
   entries.insert(shorter, {content, id});
-}
-
-std::optional<int64_t> AddedTokens::find(std::string_view content) const {
-  if (content.empty()) return std::nullopt;
-  for (const Entry& entry : by_first_byte_[static_cast<unsigned char>(content.front())]) {
-    if (entry.content == content) return entry.id;
-  }
-  return std::nullopt;
 }
 
 std::optional<AddedTokens::Match> AddedTokens::next(std::string_view text, size_t from) const {
@@ -91,11 +92,17 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& nam
                     "the tokenizer.json of a model on Hugging Face");
   }
   Tokenizer out(TRY(BytePairs::read(*model, name)));
-  TRY(out.read_added_tokens(file.find("added_tokens"), name));
   if (const Value* normalizer = file.find("normalizer"); is_said(normalizer)) {
     TRY(each_step(*normalizer, "normalizers", name + ": normalizer",
                   [&](const Value& step, const std::string& where) {
                     return out.read_normalizer(step, where);
+                  }));
+  }
+  TRY(out.read_added_tokens(file.find("added_tokens"), name));
+  if (const Value* after = file.find("post_processor"); is_said(after)) {
+    TRY(each_step(*after, "processors", name + ": post_processor",
+                  [&](const Value& step, const std::string& where) {
+                    return out.read_post_processor(step, where);
                   }));
   }
   if (const Value* steps = file.find("pre_tokenizer"); is_said(steps)) {
@@ -133,10 +140,71 @@ Status Tokenizer::read_added_tokens(const Value* list, const std::string& name) 
     const bool special = flag_of(token, "special", false);
     const bool normalized = flag_of(token, "normalized", !special);
     added_bytes_[*id] = special ? "" : content;
-    (normalized ? after_ : before_).add(content, *id);
+    added_ids_[content] = *id;
+    if (normalized) {  // they are looked for in what the normalizer has changed
+      const std::string changed = TRY(during(normal_form(content), "reading " + where));
+      if (!changed.empty()) after_.add(changed, *id);
+    } else {
+      before_.add(content, *id);
+    }
     added_max_ = std::max(added_max_, *id);
   }
   return {};
+}
+
+// What is added around a text. Others keep its offsets in order, which nobody asks for here.
+Status Tokenizer::read_post_processor(const Value& step, const std::string& where) {
+  const std::string type = text_of(step, "type");
+  if (type == "ByteLevel") return {};
+  if (type == "BertProcessing" || type == "RobertaProcessing") {
+    around_.before.insert(around_.before.begin(), TRY(id_in_pair(step, "cls", where)));
+    around_.after.push_back(TRY(id_in_pair(step, "sep", where)));
+    return {};
+  }
+  if (type != "TemplateProcessing") {
+    return unusable(fmt::format("{}: \"{}\" is not known here; known are ByteLevel, "
+                                "TemplateProcessing, RobertaProcessing, BertProcessing and "
+                                "Sequence",
+                                where, type),
+                    kKnownTokenizers);
+  }
+  const Value* single = step.find("single");
+  const auto* pieces = single ? single->get<Value::Array>() : nullptr;
+  if (!pieces) return unusable(fmt::format("{}.single: wanted a list", where));
+  const auto is_text = [](const Value& piece) { return piece.find("Sequence") != nullptr; };
+  const auto text = std::ranges::find_if(*pieces, is_text);
+  if (text == pieces->end() || std::count_if(pieces->begin(), pieces->end(), is_text) != 1)
+    return unusable(fmt::format("{}.single: wanted one Sequence, which is the text", where));
+  const Value::Array before(pieces->begin(), text), after(text + 1, pieces->end());
+  // A later step adds around what an earlier one has added.
+  const auto first = TRY(read_template(before, step, where));
+  around_.before.insert(around_.before.begin(), first.begin(), first.end());
+  const auto last = TRY(read_template(after, step, where));
+  around_.after.insert(around_.after.end(), last.begin(), last.end());
+  return {};
+}
+
+Result<std::vector<int64_t>> Tokenizer::read_template(const Value::Array& pieces, const Value& step,
+                                                      const std::string& where) {
+  std::vector<int64_t> out;
+  const Value* specials = step.find("special_tokens");
+  for (const Value& piece : pieces) {
+    const Value* special = piece.find("SpecialToken");
+    const std::string token = special ? text_of(*special, "id") : "";
+    const Value* known = specials ? specials->find(token) : nullptr;
+    const Value* ids = known ? known->find("ids") : nullptr;
+    const auto* list = ids ? ids->get<Value::Array>() : nullptr;
+    if (!list) {
+      return unusable(fmt::format("{}: \"{}\" has no ids in special_tokens", where, token));
+    }
+    for (const Value& each : *list) {
+      const int64_t* id = each.get<int64_t>();
+      if (!id || *id < 0 || *id > INT32_MAX)
+        return unusable(fmt::format("{}.special_tokens: \"{}\": wanted ids", where, token));
+      out.push_back(*id);
+    }
+  }
+  return out;
 }
 
 Status Tokenizer::read_normalizer(const Value& normalizer, const std::string& where) {
@@ -210,9 +278,7 @@ Status Tokenizer::read_split(const Value& step, const std::string& where) {
 }
 
 std::optional<int64_t> Tokenizer::id_of(const std::string& token) const {
-  for (const AddedTokens* added : {&before_, &after_}) {
-    if (const auto id = added->find(token)) return id;
-  }
+  if (const auto found = added_ids_.find(token); found != added_ids_.end()) return found->second;
   return pairs_.find(token);
 }
 
@@ -247,11 +313,17 @@ std::string Tokenizer::bytes_of(int64_t id) const {
   return added != added_bytes_.end() ? added->second : pairs_.bytes_of(id);
 }
 
+Result<std::string> Tokenizer::normal_form(std::string_view text) const {
+  std::string out(text);
+  for (const NormalForm form : normalizers_) out = TRY(normalized(out, form));
+  return out;
+}
+
 // Between the tokens that are looked for before the normalizer.
 Status Tokenizer::encode_raw(std::string_view text, bool with_added, std::vector<int64_t>& out) {
   std::string changed;
-  for (const NormalForm form : normalizers_) {
-    changed = TRY(normalized(text, form));
+  if (!normalizers_.empty()) {
+    changed = TRY(normal_form(text));
     text = changed;
   }
   if (!with_added) return encode_from(0, text, out);

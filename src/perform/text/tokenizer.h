@@ -2,8 +2,9 @@
 // the ways of GPT-2, Llama 3, Qwen and their relatives.
 //
 // A text goes through: added tokens that stand in it as they are (special ones too), the
-// normalizer, added tokens that are looked for after it, the pre-tokenizer step by step, and the
-// pairs of each word. What a post-processor would add around a text is left to the caller.
+// normalizer, added tokens that are looked for after it (as it changes them, too), the pre-tokenizer
+// step by step, and the pairs of each word. What the post-processor would add around a text is told
+// (around()) and left to the caller.
 //
 // What this version does not know, in a tokenizer.json, is refused by name.
 #pragma once
@@ -28,7 +29,6 @@ namespace tombolo::text {
 class AddedTokens {
  public:
   void add(const std::string& content, int64_t id);
-  std::optional<int64_t> find(std::string_view content) const;
 
   struct Match {
     size_t begin = 0, end = 0;
@@ -55,6 +55,7 @@ class Tokenizer final : public TextEncoder {
   std::string bytes_of(int64_t id) const override;
   std::optional<int64_t> id_of(const std::string& token) const override;
   int64_t vocabulary() const override;
+  std::optional<TextFrame> around() const override { return around_; }
 
  private:
   // One step of the pre-tokenizer.
@@ -66,11 +67,15 @@ class Tokenizer final : public TextEncoder {
 
   explicit Tokenizer(BytePairs pairs) : pairs_(std::move(pairs)) {}
   Status read_added_tokens(const Value* list, const std::string& name);
+  Status read_post_processor(const Value& step, const std::string& where);
+  Result<std::vector<int64_t>> read_template(const Value::Array& pieces, const Value& step,
+                                             const std::string& where);
   Status read_normalizer(const Value& normalizer, const std::string& where);
   Status read_pre_tokenizer(const Value& step, const std::string& where);
   Status read_byte_level(const Value& step, const std::string& where);
   Status read_split(const Value& step, const std::string& where);
 
+  Result<std::string> normal_form(std::string_view text) const;
   Status encode_raw(std::string_view text, bool with_added, std::vector<int64_t>& out);
   Status encode_from(size_t step, std::string_view piece, std::vector<int64_t>& out);
   Status encode_word(std::string_view word, std::vector<int64_t>& out);
@@ -78,10 +83,12 @@ class Tokenizer final : public TextEncoder {
   BytePairs pairs_;
   AddedTokens before_, after_;  // the normalizer
   int64_t added_max_ = -1;
+  std::unordered_map<std::string, int64_t> added_ids_;
   std::unordered_map<int64_t, std::string> added_bytes_;  // empty for special ones
   std::vector<NormalForm> normalizers_;
   std::vector<Step> steps_;
   bool byte_level_ = false;
+  TextFrame around_;
   std::unordered_map<std::string, std::vector<int64_t>> words_;
 };
 

@@ -132,6 +132,47 @@ TEST(Tokenizer, AddedTokensStandAsAWhole) {
   EXPECT_FALSE(added.next("x<a>", 2));
 }
 
+// They are looked for in what the normalizer has changed, so they are changed as well.
+TEST(Tokenizer, AddedTokensAreNormalizedWithTheText) {
+  const Value cafe(Value::Table{
+      {"id", 300}, {"content", "cafe\u0301"}, {"normalized", true}, {"special", false}});
+  Tokenizer made = tokenizer(tokenizer_json(
+      {}, {{"normalizer", Value::Table{{"type", "NFC"}}}, {"added_tokens", Value::Array{cafe}}}));
+  EXPECT_THAT(ids(made, "caf\u00e9 cafe\u0301"), ElementsAre(300, 220, 300));
+  EXPECT_EQ(made.id_of("cafe\u0301"), 300);
+  EXPECT_EQ(made.bytes_of(300), "cafe\u0301");
+}
+
+// What the post-processor adds is told, whatever the family of the model.
+TEST(Tokenizer, SaysWhatStandsAroundATextAsThePostProcessorDoes) {
+  const auto around = [&](const Value& post_processor) {
+    return *tokenizer(tokenizer_json({}, {{"post_processor", post_processor}})).around();
+  };
+  const auto parsed = [](const char* json) { return parse_json(json, "p").value(); };
+  EXPECT_EQ(around(Value()), TextFrame{});
+  EXPECT_EQ(around(parsed(R"({"type":"ByteLevel","trim_offsets":true})")), TextFrame{});
+  const std::string begin =
+      R"({"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<|begin|>","type_id":0}},
+          {"Sequence":{"id":"A","type_id":0}}],"pair":[],
+          "special_tokens":{"<|begin|>":{"id":"<|begin|>","ids":[256],"tokens":["<|begin|>"]}}})";
+  EXPECT_EQ(around(parsed(begin.c_str())), (TextFrame{{256}, {}}));
+  const std::string steps =
+      R"({"type":"Sequence","processors":[{"type":"ByteLevel"},)" + begin + "]}";
+  EXPECT_EQ(around(parsed(steps.c_str())), (TextFrame{{256}, {}}));
+  EXPECT_EQ(around(parsed(R"({"type":"RobertaProcessing","sep":["</s>",2],"cls":["<s>",0]})")),
+            (TextFrame{{0}, {2}}));
+  for (const char* wrong :
+       {R"({"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"x"}}]})",
+        R"({"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"x"}},{"Sequence":{}}]})",
+        R"({"type":"TemplateProcessing"})", R"({"type":"BertProcessing","cls":["a"]})",
+        R"({"type":"Another"})"}) {
+    const auto refused =
+        Tokenizer::parse(tokenizer_json({}, {{"post_processor", parsed(wrong)}}), "t.json");
+    ASSERT_FALSE(refused) << wrong;
+    EXPECT_THAT(refused.error().text(), HasSubstr("t.json: post_processor")) << wrong;
+  }
+}
+
 // Qwen's way: NFC, its own pattern, ByteLevel without one.
 TEST(Tokenizer, GoesThroughNormalizerAndSequence) {
   const Value split(Value::Table{{"type", "Split"},

@@ -9,8 +9,9 @@
 namespace tombolo::weights {
 
 struct TextEnds {
-  // bos_token_id of Llama and Mistral, whose tokenizers put it before every text; those of GPT-2 and
-  // Qwen put nothing there, whatever their config.json says.
+  // bos_token_id of Llama and Mistral, whose models of SentencePiece put it before every text. Of
+  // GPT-2 and Qwen nothing, whatever their config.json says. A tokenizer.json knows better
+  // (text::TextEncoder::around).
   std::vector<int64_t> begin;
   std::vector<int64_t> end;  // eos_token_id of both files: a number or a list
 

@@ -105,13 +105,17 @@ Result<serve::ServeOptions> serve_options(const PrefillOptions& options,
   if (options.certificate.empty() != options.private_key.empty())
     return unusable("--certificate and --private-key belong together", "both, or none");
   const weights::TextEnds ends = TRY(ends_of(options.weights, folder.config()));
+  // A tokenizer.json says what stands around a text; of SentencePiece's models the family does.
+  const text::TextFrame around =
+      tokenizer.around().value_or(text::TextFrame{.before = ends.begin, .after = {}});
   serve::ServeOptions out{
       .listen = TRY(during(transport::parse_address(options.listen), "reading --listen")),
       .certificate = options.certificate,
       .private_key = options.private_key,
       .limits = TRY(limits_of(options)),
       .model = options.name,
-      .begin = ends.begin,
+      .begin = around.before,
+      .after = around.after,
       .end = ends.end};
   if (!options.api_keys.empty()) out.keys = TRY(serve::ApiKeys::read(options.api_keys));
   if (out.model.empty()) {

@@ -50,10 +50,12 @@ struct ServeOptions {
   std::string certificate, private_key;  // PEM files; both or none
   ApiKeys keys;
   ServeLimits limits;
-  std::string model;           // as clients call it
-  int64_t positions = 0;       // of prompt and answer together
-  std::vector<int64_t> begin;  // before every prompt that is a text, as in "<s>"
-  std::vector<int64_t> end;    // tokens that end an answer
+  std::string model;      // as clients call it
+  int64_t positions = 0;  // of prompt and answer together
+  // Around every prompt that is a text, as in "<s>"; `begin` also before a chat whose template says
+  // nothing of it.
+  std::vector<int64_t> begin, after;
+  std::vector<int64_t> end;  // tokens that end an answer
   ChatTemplate chat = ChatTemplate::kPlain;
   uint64_t seed = 0;  // of ids, and of requests that name no seed
   std::function<int64_t()> unix_time;

@@ -80,6 +80,46 @@ TEST_F(Served, AnswersWhole) {
   EXPECT_EQ(asked[0].sampling.temperature, 0);
 }
 
+// What stands around texts stands around none that came as ids; a chat has what its template says, and
+// where that says nothing the begin.
+TEST_F(Served, PutsWhatTheTokenizerSaysAroundTexts) {
+  ServeOptions wanted = options();
+  wanted.begin = {5};
+  wanted.after = {7};
+  open(std::move(wanted));
+  const auto asked = [&](const char* body, const char* path = "/v1/completions") {
+    EXPECT_EQ(post(body, {}, path)->status, 200) << body;
+    return backend_.requests().back().tokens;
+  };
+  EXPECT_THAT(asked(R"({"model":"m","prompt":"H","max_tokens":3})"), ElementsAre(5, 'H' - '!', 7));
+  EXPECT_THAT(asked(R"({"model":"m","prompt":[9,8],"max_tokens":3})"), ElementsAre(9, 8));
+  const auto chat =
+      asked(R"({"model":"m","max_tokens":3,"messages":[{"role":"user","content":"x"}]})",
+            "/v1/chat/completions");
+  EXPECT_EQ(chat.front(), 5);
+  EXPECT_EQ(chat.back(), ':' - '!');
+}
+
+TEST_F(Served, ChatsThatBeginBySayingSoBeginOnce) {
+  Value::Array added;
+  for (const char* token : {"<|im_start|>", "<|im_end|>"})
+    added.push_back(
+        Value::Table{{"id", 300 + std::ssize(added)}, {"content", token}, {"special", true}});
+  tokenizer_ =
+      text::Tokenizer::parse(test::tokenizer_json({}, {{"added_tokens", std::move(added)}}), "t")
+          .value();
+  ServeOptions wanted = options();
+  wanted.begin = {300};
+  wanted.chat = ChatTemplate::kChatml;
+  open(std::move(wanted));
+  EXPECT_EQ(post(R"({"model":"m","max_tokens":3,"messages":[{"role":"user","content":"x"}]})", {},
+                 "/v1/chat/completions")
+                ->status,
+            200);
+  const auto tokens = backend_.requests().back().tokens;
+  EXPECT_THAT(std::vector(tokens.begin(), tokens.begin() + 2), ElementsAre(300, 'u' - '!'));
+}
+
 TEST_F(Served, StreamsPieceByPiece) {
   open(options());
   const auto answer = post(R"({"model":"m","prompt":"Hi","max_tokens":2,"stream":true})");

@@ -103,8 +103,11 @@ Result<ChatPrompt> chat_prompt(ChatTemplate how, const std::vector<ChatMessage>&
     case ChatTemplate::kChatml:
       TRY(write_chatml(writer, messages));
       out.stop = {writer.id_of("<|im_end|>")};
+      out.begins = true;
       break;
     case ChatTemplate::kLlama3:
+      out.begins = tokenizer.id_of("<|begin_of_text|>").has_value();
+      if (out.begins) TRY(writer.special("<|begin_of_text|>"));
       TRY(write_llama3(writer, messages));
       out.stop = {writer.id_of("<|eot_id|>")};
       break;

@@ -5,7 +5,8 @@
 // that were never taught any:
 //
 //   chatml  <|im_start|>user\nHello<|im_end|>\n ... <|im_start|>assistant\n       Qwen and others
-//   llama3  <|start_header_id|>user<|end_header_id|>\n\nHello<|eot_id|> ...       Llama 3
+//   llama3  <|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nHello<|eot_id|> ...
+//                                                                               Llama 3
 //   plain   User: Hello\n\n ... Assistant:
 //
 // Special tokens come from the template alone: where one stands in a message it is text, so that
@@ -34,6 +35,7 @@ struct ChatPrompt {
   std::vector<int64_t> tokens;
   std::vector<int64_t> stop;              // tokens that end an answer
   std::vector<std::string> stop_strings;  // of the plain template
+  bool begins = false;  // the template says itself how a prompt begins: nothing is put before it
 };
 // Fails where a text is no UTF-8. CHECKs that the tokenizer has the template's special tokens.
 Result<ChatPrompt> chat_prompt(ChatTemplate how, const std::vector<ChatMessage>& messages,

@@ -41,7 +41,8 @@ TEST(ChatPrompt, Chatml) {
   EXPECT_THAT(got.stop, ElementsAre(301));
 }
 
-// As in the chat_template of Llama 3, which trims; its begin of text comes from config.json.
+// As in the chat_template of Llama 3, which trims. Its begin of text comes from the template where the
+// tokenizer has it, else from config.json.
 TEST(ChatPrompt, Llama3) {
   auto tokenizer = with_special({"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"});
   ASSERT_EQ(template_of(tokenizer), ChatTemplate::kLlama3);
@@ -50,6 +51,18 @@ TEST(ChatPrompt, Llama3) {
             "[300]system[301]\n\nBe short.[302][300]user[301]\n\nHello[302]"
             "[300]assistant[301]\n\n");
   EXPECT_THAT(got.stop, ElementsAre(302));
+}
+
+// Nobody puts a second one before it.
+TEST(ChatPrompt, SaysWhetherItBegins) {
+  auto llama =
+      with_special({"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|begin_of_text|>"});
+  const ChatPrompt got = chat_prompt(ChatTemplate::kLlama3, kMessages, llama).value();
+  EXPECT_EQ(got.tokens.front(), 303);
+  EXPECT_TRUE(got.begins);
+  auto chatml = with_special({"<|im_start|>", "<|im_end|>"});
+  EXPECT_TRUE(chat_prompt(ChatTemplate::kChatml, kMessages, chatml)->begins);
+  EXPECT_FALSE(chat_prompt(ChatTemplate::kPlain, kMessages, chatml)->begins);
 }
 
 TEST(ChatPrompt, Plain) {

@@ -27,20 +27,22 @@ RequestDesk::RequestDesk(const ServeOptions& options, Backend& backend,
 
 ApiResult<RequestDesk::Prompt> RequestDesk::prompt_of(const ApiRequest& request) {
   Prompt out{.tokens = request.tokens, .stop = options_.end, .stop_strings = request.stop};
+  std::vector<int64_t> begin = options_.begin;
+  if (!request.tokens.empty()) begin.clear();
   if (!request.messages.empty()) {
     auto chat = chat_prompt(options_.chat, request.messages, tokenizer_);
     if (!chat) return bad_request("messages", chat.error().message);
     out.tokens = std::move(chat->tokens);
+    if (chat->begins) begin.clear();
     out.stop.insert(out.stop.end(), chat->stop.begin(), chat->stop.end());
     std::ranges::move(chat->stop_strings, std::back_inserter(out.stop_strings));
   } else if (request.text) {
     auto tokens = tokenizer_.encode_plain(*request.text);
     if (!tokens) return bad_request("prompt", tokens.error().message);
     out.tokens = std::move(*tokens);
+    out.tokens.insert(out.tokens.end(), options_.after.begin(), options_.after.end());
   }
-  if (request.tokens.empty()) {
-    out.tokens.insert(out.tokens.begin(), options_.begin.begin(), options_.begin.end());
-  }
+  out.tokens.insert(out.tokens.begin(), begin.begin(), begin.end());
   if (out.tokens.empty()) return bad_request("prompt", "The prompt is empty.");
   return out;
 }
