@@ -19,13 +19,13 @@ class Builder : public nlohmann::json_sax<Json> {
   bool boolean(bool v) override { return add(v); }
   bool number_integer(int64_t v) override { return add(v); }
   bool number_unsigned(uint64_t v) override {
-    if (v > static_cast<uint64_t>(INT64_MAX)) return refuse(fmt::format("{} is beyond 64 bits", v));
+    if (v > static_cast<uint64_t>(INT64_MAX)) return refuse_number(fmt::format("{}", v));
     return add(static_cast<int64_t>(v));
   }
   bool number_float(double v, const std::string& text) override {
     // Digits without a point or exponent that arrive here were too long for an integer.
     if (text.find_first_of(".eE") == std::string::npos) {
-      return refuse(fmt::format("{} is beyond 64 bits", text));
+      return refuse_number(text);
     }
     return add(v);
   }
@@ -51,6 +51,13 @@ class Builder : public nlohmann::json_sax<Json> {
   bool refuse(std::string why) {
     if (problem_.empty()) problem_ = std::move(why);
     return false;
+  }
+  // Named by the innermost key around it.
+  bool refuse_number(const std::string& text) {
+    const auto named = std::find_if(keys_.rbegin(), keys_.rend(),
+                                    [](const std::string& key) { return !key.empty(); });
+    const std::string where = named == keys_.rend() ? "" : fmt::format("\"{}\": ", *named);
+    return refuse(fmt::format("{}{} is beyond 64 bits", where, text));
   }
   // Small tables are looked through; a vocabulary of a hundred thousand words has a set beside it.
   bool is_new(const std::string& key) {

@@ -25,6 +25,13 @@ TEST(Json, IndentedTextForPeople) {
   EXPECT_EQ(to_json(Value(Value::Table{{"a", 1}})), "{\n  \"a\": 1\n}");
 }
 
+TEST(Json, NumbersThatAreTooLongAreNamed) {
+  EXPECT_EQ(json_refusal(R"({"a": {"seed": 9223372036854775808}})"),
+            "plan.json:3: \"seed\": 9223372036854775808 is beyond 64 bits");
+  EXPECT_EQ(json_refusal(R"({"ids": [1, [99999999999999999999]]})"),
+            "plan.json:3: \"ids\": 99999999999999999999 is beyond 64 bits");
+}
+
 TEST(Json, RefusalsSayWhereAndWhy) {
   EXPECT_EQ(json_refusal("{\"a\": }"), "plan.json:3: not JSON at byte 7");
   EXPECT_EQ(json_refusal(R"({"a": 1, "a": 2})"), "plan.json:3: the key \"a\" stands twice");

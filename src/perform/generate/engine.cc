@@ -1,6 +1,7 @@
 #include "perform/generate/engine.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -53,6 +54,8 @@ std::optional<Refused> Engine::admit(Request request) {
     return Refused{Refusal::kInvalid,
                    fmt::format("token {}: the vocabulary has {}", token, facts.model.vocabulary)};
   }
+  if (request.tokens_min > request.tokens_max)
+    return Refused{Refusal::kInvalid, "an answer of more tokens than it may have"};
   if (in_use(request.id)) return Refused{Refusal::kInvalid, "its id is in use"};
   // Before they are added: any numbers may have come.
   if (prompt > facts.model.sequence || request.tokens_max > facts.model.sequence - prompt) {
@@ -207,10 +210,23 @@ void Engine::finish_pass(const Tell& tell) {
   std::rotate(work_.begin(), work_.begin() + 1, work_.end());
 }
 
+// Until an answer is as long as it has to be, nothing that would end it is drawn.
+Result<int64_t> Engine::draw_token(Work& work, std::span<const float> logits) {
+  const Request& request = work.request;
+  if (work.given >= request.tokens_min || request.stop.empty())
+    return sample(logits, request.sampling, work.random);
+  std::vector<float> allowed(logits.begin(), logits.end());
+  for (const int64_t token : request.stop) {
+    if (token >= 0 && token < std::ssize(allowed))
+      allowed[static_cast<size_t>(token)] = std::numeric_limits<float>::lowest();
+  }
+  return sample(allowed, request.sampling, work.random);
+}
+
 // The token that follows, which the next pass is of. False: the answer has ended, and the work is gone.
 bool Engine::draw(Work& work, std::span<const float> logits, const Tell& tell) {
   const int64_t id = work.request.id;
-  const auto token = sample(logits, work.request.sampling, work.random);
+  const auto token = draw_token(work, logits);
   if (!token) {
     end(id, tell, {.kind = EngineEventKind::kFailed, .message = token.error().message});
     return false;

@@ -55,6 +55,7 @@ struct Request {
   std::vector<int64_t> tokens;  // the prompt, one at least
   int64_t tokens_max = 1;       // of the answer
   std::vector<int64_t> stop;    // ends with one of these, which is not part of the answer
+  int64_t tokens_min = 0;       // of the answer: before, none of `stop` is drawn
   Sampling sampling;
   Share share = Share::kWhole;
   bool flex = false;  // may wait: beside others it leaves half of all limits to those that may not
@@ -166,6 +167,7 @@ class Engine {
   bool in_use(int64_t id) const;
   KvShape counted() const;
   void finish_pass(const Tell& tell);
+  static Result<int64_t> draw_token(Work& work, std::span<const float> logits);
   bool draw(Work& work, std::span<const float> logits, const Tell& tell);
   void end(int64_t id, const Tell& tell, EngineEvent event);
   void forget(const Work& work);

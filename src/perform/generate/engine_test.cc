@@ -60,6 +60,24 @@ TEST(Engine, StopsBeforeATokenThatEnds) {
   EXPECT_EQ(heard.ends[1], EngineEventKind::kStop);
 }
 
+// The answer 7, 4, 8 without an end (above): 8 and 4 may not be drawn before the second token.
+TEST(Engine, DrawsNoEndBeforeTheAnswerIsLongEnough) {
+  ManualClock clock;
+  const ToyShard shard(clock, kLayer);
+  Engine engine(shard, {}, clock);
+  Heard heard;
+  EXPECT_FALSE(engine.admit(
+      {.id = 1, .tokens = {3, 4}, .tokens_max = 9, .stop = {7, -1, 99}, .tokens_min = 1}));
+  engine.work_until(kNever, heard.ear());
+  ASSERT_FALSE(heard.tokens[1].empty());
+  EXPECT_NE(heard.tokens[1].front(), 7);
+  EXPECT_FALSE(engine.admit({.id = 2, .tokens = {3, 4}, .tokens_max = 9, .stop = {7}}));
+  engine.work_until(kNever, heard.ear());
+  EXPECT_TRUE(heard.tokens[2].empty());
+  EXPECT_EQ(engine.admit({.id = 3, .tokens = {3}, .tokens_max = 2, .tokens_min = 3})->why,
+            Refusal::kInvalid);
+}
+
 // Passes take turns, and each prompt reads its own keys.
 TEST(Engine, SeveralPromptsAnswerAsEachAlone) {
   ManualClock clock;
@@ -159,7 +177,9 @@ TEST(Engine, LeavesRoomToThoseThatMayNotWait) {
   const auto admits = [&](int64_t id, bool flex, int64_t answer = 1) {
     const auto refused =
         engine.admit({.id = id, .tokens = {3, 4}, .tokens_max = answer, .flex = flex});
-    if (refused) EXPECT_EQ(refused->why, Refusal::kBusy);
+    if (refused) {
+      EXPECT_EQ(refused->why, Refusal::kBusy);
+    }
     return !refused;
   };
   EXPECT_TRUE(admits(1, true));

@@ -35,6 +35,7 @@ void describe(Archive& a, FrontMessage& m) {
   a.optional("tokens", m.request.tokens);
   a.optional("tokens_max", m.request.tokens_max);
   a.optional("stop", m.request.stop);
+  if (Archive::kReads || m.request.tokens_min != 0) a.optional("tokens_min", m.request.tokens_min);
   a.optional("temperature", m.request.sampling.temperature);
   a.optional("top_p", m.request.sampling.top_p);
   a.optional("seed", m.request.sampling.seed);

@@ -46,10 +46,11 @@ void take_characters(std::string& bytes, std::string& text, bool all) {
   bytes.erase(0, bytes.size() - left.size());
 }
 
-std::string AnswerText::add(std::string_view bytes) {
+std::string AnswerText::add(std::string_view bytes, bool may_stop) {
   if (stopped_) return "";
   bytes_ += bytes;
   take_characters(bytes_, held_, false);
+  if (!may_stop) return std::exchange(held_, {});
   return release(false);
 }
 

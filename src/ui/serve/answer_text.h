@@ -14,7 +14,8 @@ class AnswerText {
 
   // The bytes of a token. Returns what can be shown of the text now. Bytes that are no UTF-8 become
   // U+FFFD, as a model may say anything.
-  std::string add(std::string_view bytes);
+  // Until it `may_stop`, stop strings are text like other.
+  std::string add(std::string_view bytes, bool may_stop = true);
   // A stop string came: it and what follows is not part of the text, and add() gives no more.
   bool stopped() const { return stopped_; }
   // The end: what was held back.

@@ -58,6 +58,11 @@ ApiError lost(const std::string& message) {
 
 ApiError of_status(int status) {
   switch (status) {
+    case 403:
+      return {.status = status,
+              .message =
+                  "Pages of this origin may not ask: a server without keys answers those of "
+                  "its own machine alone."};
     case 404:
       return {.status = status, .message = "There is no such path."};
     case 411:

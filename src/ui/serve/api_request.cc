@@ -61,34 +61,120 @@ ApiResult<std::optional<int64_t>> integer_at(const Value& body, const char* key,
   return std::optional(*value);
 }
 
-// Fields that ask for something else than is computed, unless they ask for what everybody gets.
-std::optional<ApiError> not_computed(const Value& body) {
-  struct Field {
-    const char* key;
-    Value usual;
+// Of numbers the value counts, not how it is written.
+bool is_same(const Value& a, const Value& b) {
+  const auto number = [](const Value& value) -> std::optional<double> {
+    if (const double* real = value.get<double>()) return *real;
+    if (const int64_t* whole = value.get<int64_t>()) return static_cast<double>(*whole);
+    return std::nullopt;
   };
-  static const std::array kFields = {Field{"n", 1},
-                                     Field{"best_of", 1},
-                                     Field{"echo", false},
-                                     Field{"suffix", ""},
-                                     Field{"logprobs", false},
-                                     Field{"top_logprobs", 0},
-                                     Field{"presence_penalty", 0},
-                                     Field{"frequency_penalty", 0},
-                                     Field{"logit_bias", Value::Table{}},
-                                     Field{"tools", Value::Array{}},
-                                     Field{"functions", Value::Array{}},
-                                     Field{"modalities", Value::Array{Value("text")}},
-                                     Field{"audio", Value()},
-                                     Field{"response_format", Value::Table{{"type", "text"}}}};
-  for (const auto& [key, usual] : kFields) {
-    const Maybe found = given(body, key);
-    const double* real = found ? found->get<double>() : nullptr;
-    const bool is_zero = real && *real == 0 && usual == Value(0);
-    if (!found || *found == usual || is_zero) continue;
-    return ApiError{.message = fmt::format("`{}` is not supported here with this value.", key),
-                    .param = key,
-                    .code = "unsupported_parameter"};
+  return a == b || (number(a) && number(a) == number(b));
+}
+
+// A field, and the values that ask for what everybody gets.
+struct NotComputed {
+  std::string_view key;
+  std::vector<Value> usual = {};
+};
+
+const std::vector<NotComputed>& not_computed() {
+  static const Value kNone = Value::Array{}, kNothing = Value::Table{};
+  static const std::vector<NotComputed> kFields = {
+      {"n", {1}},
+      {"best_of", {1}},
+      {"echo", {false}},
+      {"suffix", {""}},
+      {"logprobs", {false}},
+      {"top_logprobs", {0}},
+      {"presence_penalty", {0}},
+      {"frequency_penalty", {0}},
+      {"logit_bias", {kNothing}},
+      {"tools", {kNone}},
+      {"tool_choice", {"none", "auto"}},
+      {"functions", {kNone}},
+      {"function_call", {"none", "auto"}},
+      {"modalities", {Value::Array{Value("text")}}},
+      {"audio"},
+      {"response_format", {Value::Table{{"type", "text"}}}},
+      {"reasoning_effort", {"none"}},
+      {"verbosity", {"medium"}},
+      {"web_search_options"},
+      // vLLM's.
+      {"top_k", {-1, 0}},
+      {"min_p", {0}},
+      {"repetition_penalty", {1}},
+      {"length_penalty", {1}},
+      {"use_beam_search", {false}},
+      {"stop_token_ids", {kNone}},
+      {"include_stop_str_in_output", {false}},
+      {"skip_special_tokens", {true}},
+      {"spaces_between_special_tokens", {true}},
+      {"add_special_tokens"},
+      {"add_generation_prompt", {true}},
+      {"continue_final_message", {false}},
+      {"truncate_prompt_tokens"},
+      {"prompt_logprobs"},
+      {"prompt_embeds"},
+      {"allowed_token_ids"},
+      {"bad_words", {kNone}},
+      {"logits_processors", {kNone}},
+      {"structured_outputs"},
+      {"guided_json"},
+      {"guided_regex"},
+      {"guided_choice"},
+      {"guided_grammar"},
+      {"structural_tag"},
+      {"chat_template"},
+      {"chat_template_kwargs", {kNothing}},
+      {"documents", {kNone}},
+      {"thinking_token_budget"},
+      {"return_token_ids", {false}},
+      {"vllm_xargs", {kNothing}},
+      {"kv_transfer_params"},
+      // TGI's.
+      {"max_new_tokens"},
+      {"truncate"},
+      {"typical_p", {1}},
+      {"top_n_tokens", {0}},
+      {"watermark", {false}},
+      {"do_sample"},
+      {"grammar"},
+      {"return_full_text", {false}},
+      {"details", {false}},
+      {"decoder_input_details", {false}},
+      {"adapter_id"},
+      {"guideline"},
+      {"tool_prompt"},
+  };
+  return kFields;
+}
+
+bool is_read_or_ignored(std::string_view key) {
+  constexpr auto kRead = std::to_array<std::string_view>(
+      {"model", "prompt", "messages", "max_tokens", "max_completion_tokens", "temperature", "top_p",
+       "seed", "stop", "service_tier", "stream", "stream_options", "ignore_eos", "min_tokens"});
+  constexpr auto kIgnored = std::to_array<std::string_view>(
+      {"user", "metadata", "store", "prediction", "safety_identifier", "prompt_cache_key",
+       "prompt_cache_retention", "parallel_tool_calls", "priority", "cache_salt", "request_id",
+       "return_tokens_as_token_ids", "include_reasoning"});
+  return std::ranges::find(kRead, key) != kRead.end() ||
+         std::ranges::find(kIgnored, key) != kIgnored.end();
+}
+
+// The first field that asks for something else than is computed.
+std::optional<ApiError> refusal_of_fields(const Value& body) {
+  for (const auto& [key, value] : *body.get<Value::Table>()) {
+    if (value.is_null() || is_read_or_ignored(key)) continue;
+    const auto same_key = [&](const NotComputed& field) { return field.key == key; };
+    const auto field = std::ranges::find_if(not_computed(), same_key);
+    const bool known = field != not_computed().end();
+    const auto same = [&](const Value& usual) { return is_same(value, usual); };
+    if (known && std::ranges::any_of(field->usual, same)) continue;
+    return ApiError{.message = known
+                                   ? fmt::format("`{}` is not supported here with this value.", key)
+                                   : "A field of the body is not known here; `param` names it.",
+                    .param = key.substr(0, 64),
+                    .code = known ? "unsupported_parameter" : "unknown_parameter"};
   }
   return std::nullopt;
 }
@@ -122,7 +208,7 @@ ApiResult<bool> flex_of(const Value& body) {
 
 ApiResult<Value> object_of(std::string_view body) {
   auto value = parse_json(body, "the body");
-  if (!value) return bad_request("", "The body is not valid JSON: " + value.error().message);
+  if (!value) return bad_request("", "The body cannot be read: " + value.error().message);
   if (!value->get<Value::Table>()) return bad_request("", "The body must be a JSON object.");
   return std::move(*value);
 }
@@ -131,13 +217,15 @@ ApiResult<Value> object_of(std::string_view body) {
 ApiResult<ApiRequest> common(const Value& body) {
   ApiRequest out;
   out.model = API_TRY(text_at(body, "model"));
-  if (auto error = not_computed(body)) return tl::unexpected(std::move(*error));
+  if (auto error = refusal_of_fields(body)) return tl::unexpected(std::move(*error));
   out.tokens_max = API_TRY(integer_at(body, "max_tokens", 1));
   out.temperature = API_TRY(number_at(body, "temperature", 1, 2));
   out.top_p = API_TRY(number_at(body, "top_p", 1, 1));
   if (out.top_p == 0) out.top_p = 1e-9;  // the likeliest token alone
   out.seed = API_TRY(integer_at(body, "seed", INT64_MIN));
   out.stop = API_TRY(stop_of(body));
+  out.ignore_eos = API_TRY(flag_at(body, "ignore_eos"));
+  out.tokens_min = API_TRY(integer_at(body, "min_tokens", 0)).value_or(0);
   out.flex = API_TRY(flex_of(body));
   out.stream = API_TRY(flag_at(body, "stream"));
   if (const Maybe options = given(body, "stream_options")) {

@@ -2,8 +2,10 @@
 // /v1/chat/completions. Pure; fuzzed by fuzz/api_request_fuzz.cc.
 //
 // What would change the answer and is not computed (several choices, log probabilities, tools,
-// images, penalties) is refused by name; what only accompanies a request (user, metadata) is
-// ignored. Fields and defaults: OpenAI's API reference, version 1 of the API.
+// images, penalties, what vLLM and TGI know beside these) is refused by name, unless it asks for what
+// everybody gets; so is a field that nobody here knows. What only accompanies a request (user,
+// metadata) is ignored. Fields and defaults: OpenAI's API reference, version 1 of the API; vLLM's
+// protocol and SamplingParams; TGI's GenerateParameters.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +37,8 @@ struct ApiRequest {
   double top_p = 1;
   std::optional<int64_t> seed;
   std::vector<std::string> stop;  // up to four, none empty
+  bool ignore_eos = false;        // the model's own ends do not end it; vLLM's, as the next one
+  int64_t tokens_min = 0;         // before so many nothing ends it
   bool flex = false;              // "service_tier": "flex"
   bool stream = false;
   bool stream_usage = false;

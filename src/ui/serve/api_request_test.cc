@@ -91,10 +91,67 @@ TEST(ApiRequest, RefusesByNameWhatIsNotComputed) {
   }
 }
 
+// vLLM's and TGI's fields, and those that nobody knows: they would have been another answer.
+TEST(ApiRequest, RefusesWhatOtherServersCompute) {
+  const auto refused = [](const std::string& field) {
+    const auto got =
+        parse_completion(fmt::format(R"({{"model":"m","prompt":"a","max_tokens":3,{}}})", field));
+    return got ? "" : got.error().param + " " + got.error().code;
+  };
+  for (const auto& [field, param] : std::vector<std::pair<const char*, const char*>>{
+           {R"("repetition_penalty":5)", "repetition_penalty"},
+           {R"("top_k":1)", "top_k"},
+           {R"("min_p":0.5)", "min_p"},
+           {R"("guided_regex":"[0-9]+")", "guided_regex"},
+           {R"("prompt_logprobs":1)", "prompt_logprobs"},
+           {R"("stop_token_ids":[2])", "stop_token_ids"},
+           {R"("structured_outputs":{"json":{}})", "structured_outputs"},
+           {R"("truncate_prompt_tokens":5)", "truncate_prompt_tokens"},
+           {R"("use_beam_search":true)", "use_beam_search"},
+           {R"("max_new_tokens":5)", "max_new_tokens"},
+           {R"("typical_p":0.9)", "typical_p"},
+           {R"("watermark":true)", "watermark"},
+           {R"("grammar":{"type":"json"})", "grammar"},
+           {R"("reasoning_effort":"high")", "reasoning_effort"}}) {
+    EXPECT_EQ(refused(field), fmt::format("{} unsupported_parameter", param));
+  }
+  EXPECT_EQ(refused(R"("logits_bias":{})"), "logits_bias unknown_parameter");
+  EXPECT_EQ(refused(R"("Max_tokens":3)"), "Max_tokens unknown_parameter");
+  for (const char* usual :
+       {R"("top_k":-1)", R"("top_k":0)", R"("min_p":0.0)", R"("repetition_penalty":1.0)",
+        R"("repetition_penalty":1)", R"("skip_special_tokens":true)", R"("guided_regex":null)",
+        R"("bad_words":[])", R"("tool_choice":"none")", R"("typical_p":1.0)",
+        R"("metadata":{"a":1})", R"("store":true)", R"("no_such_field":null)"}) {
+    EXPECT_EQ(refused(usual), "") << usual;
+  }
+}
+
+TEST(ApiRequest, KnowsHowLongAnAnswerMustBe) {
+  const auto got =
+      parse_completion(R"({"model":"m","prompt":"a","ignore_eos":true,"min_tokens":50})");
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_TRUE(got->ignore_eos);
+  EXPECT_EQ(got->tokens_min, 50);
+  EXPECT_FALSE(parse_completion(R"({"model":"m","prompt":"a"})")->ignore_eos);
+  EXPECT_EQ(parse_completion(R"({"model":"m","prompt":"a","min_tokens":-1})").error().param,
+            "min_tokens");
+  EXPECT_EQ(parse_completion(R"({"model":"m","prompt":"a","ignore_eos":1})").error().param,
+            "ignore_eos");
+}
+
+TEST(ApiRequest, NamesNumbersBeyond64Bits) {
+  EXPECT_THAT(
+      parse_completion(R"({"model":"m","prompt":"a","seed":18446744073709551615})").error().message,
+      HasSubstr("\"seed\": 18446744073709551615 is beyond 64 bits"));
+  EXPECT_THAT(
+      parse_completion(R"({"model":"m","prompt":[1,99999999999999999999]})").error().message,
+      HasSubstr("\"prompt\": 99999999999999999999 is beyond 64 bits"));
+}
+
 TEST(ApiRequest, SaysWhereABodyIsNoJson) {
   const auto got = parse_chat(R"({"model":)");
   ASSERT_FALSE(got);
-  EXPECT_THAT(got.error().message, HasSubstr("not valid JSON"));
+  EXPECT_THAT(got.error().message, HasSubstr("not JSON at byte"));
   EXPECT_FALSE(parse_chat("[1]"));
   EXPECT_FALSE(parse_completion(""));
   EXPECT_EQ(parse_completion(R"({"prompt":"x"})").error().param, "model");

@@ -26,6 +26,17 @@ constexpr size_t kMoreThreads = 16;  // than prompts at once: for who is refused
 constexpr int kWaitingMax = 64;
 constexpr SimDuration kGlance{100'000'000};  // how often somebody looks whether the client is there
 
+// "http://localhost:3000" and its like: a page that a server of this machine sent.
+bool is_of_this_machine(std::string_view origin) {
+  const size_t scheme = origin.find("://");
+  if (scheme == std::string_view::npos) return false;
+  std::string_view host = origin.substr(scheme + 3);
+  const size_t port = host.rfind(':');
+  if (port != std::string_view::npos && host.find(']', port) == std::string_view::npos)
+    host = host.substr(0, port);
+  return host == "localhost" || host == "127.0.0.1" || host == "[::1]";
+}
+
 ApiError error_of(const Piece& piece) {
   return piece.lost ? lost(*piece.failed) : server_error(*piece.failed);
 }
@@ -85,6 +96,7 @@ class ApiServer::Inside {
   void set_limits();
   void route();
 
+  bool let_page_ask(const Request& request, Response& response) const;
   httplib::Server::HandlerResponse before_routing(const Request& request, Response& response);
   void complete(bool chat, const Request& request, Response& response);
   void answer_whole(Admitted& admitted, Response& response);
@@ -214,6 +226,15 @@ Value ApiServer::Inside::model_object() const {
                       {"max_model_len", options_.positions}};
 }
 
+// Whether the page of a browser, if it is one that asks, may read the answer.
+bool ApiServer::Inside::let_page_ask(const Request& request, Response& response) const {
+  const std::string origin = request.get_header_value("Origin");
+  if (options_.keys.empty() && !is_of_this_machine(origin)) return false;
+  response.set_header("Access-Control-Allow-Origin", origin);
+  response.set_header("Vary", "Origin");
+  return true;
+}
+
 // Before a body is read.
 httplib::Server::HandlerResponse ApiServer::Inside::before_routing(const Request& request,
                                                                    Response& response) {
@@ -221,6 +242,20 @@ httplib::Server::HandlerResponse ApiServer::Inside::before_routing(const Request
   // Answers are whole: overlapping ranges would ask for one thousands of times. The request is the
   // library's own, and no constant.
   const_cast<Request&>(request).ranges.clear();
+  const bool is_page = request.has_header("Origin");
+  const bool page_may = is_page && let_page_ask(request, response);
+  if (request.method == "OPTIONS" && request.has_header("Access-Control-Request-Method")) {
+    if (!page_may) {
+      refuse(response, of_status(403));
+      return Server::HandlerResponse::Handled;
+    }
+    response.set_header("Access-Control-Allow-Methods", "GET, POST");
+    response.set_header("Access-Control-Allow-Headers",
+                        request.get_header_value("Access-Control-Request-Headers"));
+    response.set_header("Access-Control-Max-Age", "600");
+    response.status = 204;
+    return Server::HandlerResponse::Handled;
+  }
   if (request.path == "/health") return Server::HandlerResponse::Unhandled;
   if (!options_.keys.allow(request.get_header_value("Authorization"))) {
     refuse(response, invalid_key());

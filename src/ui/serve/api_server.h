@@ -19,6 +19,9 @@
 // given up.
 //
 // Keys are asked for before a body is read, on every path but /health. Nothing is logged.
+//
+// Pages in a browser may ask (CORS) where keys are asked for, which a strange page does not have, and
+// else those of this machine. Their preflight requests carry no key and are answered without one.
 #pragma once
 
 #include <functional>

@@ -130,6 +130,71 @@ TEST_F(Served, StreamsPieceByPiece) {
   EXPECT_TRUE(answer->body.ends_with("\n\ndata: [DONE]\n\n"));
 }
 
+// Benchmarks want answers of a length that they choose.
+TEST_F(Served, EndsNoSoonerThanWasAskedFor) {
+  ServeOptions wanted = options();
+  wanted.end = {7};
+  open(std::move(wanted));
+  EXPECT_EQ(post(R"({"model":"m","prompt":"Hi","max_tokens":9,"ignore_eos":true})")->status, 200);
+  EXPECT_THAT(backend_.requests().back().stop, ElementsAre());
+  EXPECT_EQ(post(R"({"model":"m","prompt":"Hi","max_tokens":9,"min_tokens":5})")->status, 200);
+  EXPECT_THAT(backend_.requests().back().stop, ElementsAre(7));
+  EXPECT_EQ(backend_.requests().back().tokens_min, 5);
+  const auto beyond = post(R"({"model":"m","prompt":"Hi","max_tokens":3,"min_tokens":4})");
+  EXPECT_EQ(beyond->status, 400);
+  EXPECT_THAT(beyond->body, HasSubstr("\"min_tokens\""));
+  // A stop string ends the text, but not before the second token.
+  const auto text = [&](int64_t least) {
+    const auto answer = post(fmt::format(
+        R"({{"model":"m","prompt":"Hi","max_tokens":9,"stop":["a","c"],"min_tokens":{}}})", least));
+    return *(*parse_json(answer->body, "answer")->find("choices")->get<Value::Array>())[0]
+                .find("text")
+                ->get<std::string>();
+  };
+  EXPECT_EQ(text(0), "");
+  EXPECT_EQ(text(1), "ab");
+  EXPECT_EQ(text(3), "abc");
+}
+
+// A browser asks first, without a key, whether its page may ask.
+TEST_F(Served, AnswersPreflightRequests) {
+  const auto preflight = [&](const char* origin) {
+    httplib::Client asking = client();
+    return asking.Options("/v1/chat/completions",
+                          {{"Origin", origin},
+                           {"Access-Control-Request-Method", "POST"},
+                           {"Access-Control-Request-Headers", "authorization,content-type"}});
+  };
+  open(options());
+  for (const char* origin : {"http://localhost:3000", "http://127.0.0.1", "https://[::1]:8443"}) {
+    const auto answer = preflight(origin);
+    EXPECT_EQ(answer->status, 204) << origin;
+    EXPECT_EQ(answer->get_header_value("Access-Control-Allow-Origin"), origin);
+    EXPECT_EQ(answer->get_header_value("Access-Control-Allow-Headers"),
+              "authorization,content-type");
+    EXPECT_THAT(answer->get_header_value("Access-Control-Allow-Methods"), HasSubstr("POST"));
+  }
+  for (const char* origin : {"https://example.com", "http://localhost.example.com", "null",
+                             "http://127.0.0.1.example.com:80"}) {
+    const auto answer = preflight(origin);
+    EXPECT_EQ(answer->status, 403) << origin;
+    EXPECT_FALSE(answer->has_header("Access-Control-Allow-Origin"));
+  }
+  const auto answer = post(kHello, {{"Origin", "http://localhost:3000"}});
+  EXPECT_EQ(answer->get_header_value("Access-Control-Allow-Origin"), "http://localhost:3000");
+  EXPECT_FALSE(
+      post(kHello, {{"Origin", "https://example.com"}})->has_header("Access-Control-Allow-Origin"));
+  server_.reset();
+  // With keys any page may ask that has one.
+  ServeOptions wanted = options();
+  wanted.keys = ApiKeys::parse(kKey, "keys").value();
+  open(std::move(wanted));
+  EXPECT_EQ(preflight("https://example.com")->status, 204);
+  const auto without = post(kHello, {{"Origin", "https://example.com"}});
+  EXPECT_EQ(without->status, 401);  // and the page may read why
+  EXPECT_EQ(without->get_header_value("Access-Control-Allow-Origin"), "https://example.com");
+}
+
 // Before a byte of a body is read, and without a word about it.
 TEST_F(Served, AsksForAKey) {
   ServeOptions wanted = options();

@@ -13,7 +13,7 @@ Piece Completion::next(SimDuration patience) {
       return out;
     case StepKind::kToken:
       out.first = ++tokens_ == 1;
-      out.text = text_.add(tokenizer_.bytes_of(step.token));
+      out.text = text_.add(tokenizer_.bytes_of(step.token), tokens_ > tokens_min_);
       if (!text_.stopped()) return out;
       out.end = "stop";
       break;

@@ -23,9 +23,13 @@ struct Piece {
 
 class Completion {
  public:
+  // The first `tokens_min` tokens are not held against `stop`.
   Completion(std::unique_ptr<Answer> answer, std::vector<std::string> stop,
-             const text::TextEncoder& tokenizer)
-      : answer_(std::move(answer)), text_(std::move(stop)), tokenizer_(tokenizer) {}
+             const text::TextEncoder& tokenizer, int64_t tokens_min = 0)
+      : answer_(std::move(answer)),
+        text_(std::move(stop)),
+        tokenizer_(tokenizer),
+        tokens_min_(tokens_min) {}
 
   // What there is within `patience`, perhaps nothing. CHECKs that the end has not come.
   Piece next(SimDuration patience);
@@ -39,7 +43,7 @@ class Completion {
   std::unique_ptr<Answer> answer_;  // gone when the answer has ended
   AnswerText text_;
   const text::TextEncoder& tokenizer_;
-  int64_t tokens_ = 0;
+  int64_t tokens_ = 0, tokens_min_;
 };
 
 }  // namespace tombolo::serve

@@ -35,13 +35,15 @@ ApiResult<RequestDesk::Prompt> RequestDesk::prompt_of(const ApiRequest& request)
     out.tokens = std::move(chat->tokens);
     if (chat->begins) begin.clear();
     out.stop.insert(out.stop.end(), chat->stop.begin(), chat->stop.end());
-    std::ranges::move(chat->stop_strings, std::back_inserter(out.stop_strings));
+    if (!request.ignore_eos)
+      std::ranges::move(chat->stop_strings, std::back_inserter(out.stop_strings));
   } else if (request.text) {
     auto tokens = tokenizer_.encode_plain(*request.text);
     if (!tokens) return bad_request("prompt", tokens.error().message);
     out.tokens = std::move(*tokens);
     out.tokens.insert(out.tokens.end(), options_.after.begin(), options_.after.end());
   }
+  if (request.ignore_eos) out.stop.clear();
   out.tokens.insert(out.tokens.begin(), begin.begin(), begin.end());
   if (out.tokens.empty()) return bad_request("prompt", "The prompt is empty.");
   return out;
@@ -92,9 +94,16 @@ ApiResult<std::unique_ptr<Admitted>> RequestDesk::admit(bool chat, std::string_v
   const auto tokens = static_cast<int64_t>(prompt.tokens.size());
   const auto most = tokens_max(request, chat, tokens);
   if (!most) return tl::unexpected(most.error());
+  if (request.tokens_min > *most) {
+    return bad_request("min_tokens",
+                       fmt::format("`min_tokens` may be {} at most, as many tokens as "
+                                   "the answer may have.",
+                                   *most));
+  }
   wanted.tokens = std::move(prompt.tokens);
   wanted.tokens_max = *most;
   wanted.stop = std::move(prompt.stop);
+  wanted.tokens_min = request.tokens_min;
   facts.flex = wanted.flex = request.flex;
   wanted.sampling.temperature = request.temperature;
   wanted.sampling.top_p = request.top_p;
@@ -110,14 +119,15 @@ ApiResult<std::unique_ptr<Admitted>> RequestDesk::admit(bool chat, std::string_v
     }
   }
   metrics_.prompt_tokens(tokens);
-  return std::make_unique<Admitted>(Admitted{
-      .place = std::move(place),
-      .completion = Completion(std::move(*answer), std::move(prompt.stop_strings), tokenizer_),
-      .facts = std::move(facts),
-      .prompt_tokens = tokens,
-      .stream = request.stream,
-      .stream_usage = request.stream_usage,
-      .arrived = arrived});
+  return std::make_unique<Admitted>(
+      Admitted{.place = std::move(place),
+               .completion = Completion(std::move(*answer), std::move(prompt.stop_strings),
+                                        tokenizer_, request.tokens_min),
+               .facts = std::move(facts),
+               .prompt_tokens = tokens,
+               .stream = request.stream,
+               .stream_usage = request.stream_usage,
+               .arrived = arrived});
 }
 
 }  // namespace tombolo::serve
