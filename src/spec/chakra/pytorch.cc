@@ -93,18 +93,27 @@ class Joiner {
     for (size_t i = 0; i < operators_.size(); ++i) place_of_[operators_[i].id] = i;
   }
 
-  // How many operators Kineto saw.
+  // Whether Kineto's file says ids of recorded functions at all.
+  bool has_records() const {
+    return std::any_of(events_.begin(), events_.end(), [](const KinetoEvent& event) {
+      return event.kind == KinetoKind::kOperator && event.record > 0;
+    });
+  }
+
+  // How many operators Kineto saw. By external ids, which count other things in newer files, names
+  // have to be the same.
   size_t join_records() {
+    const bool by_external = !has_records();
     std::unordered_map<int64_t, const KinetoEvent*> by_record;
     for (const KinetoEvent& event : events_) {
-      if (event.kind == KinetoKind::kOperator && event.record > 0) {
-        by_record.emplace(event.record, &event);
-      }
+      const int64_t id = by_external ? event.external : event.record;
+      if (event.kind == KinetoKind::kOperator && id > 0) by_record.emplace(id, &event);
     }
     size_t joined = 0;
     for (Operator& op : operators_) {
       const auto found = by_record.find(op.record);
       if (op.record <= 0 || found == by_record.end()) continue;
+      if (by_external && found->second->name != op.name) continue;
       op.event = found->second;
       external_.emplace(op.event->external, op.event);
       operator_of_.emplace(op.event, &op - operators_.data());
@@ -554,6 +563,11 @@ Result<PytorchTrace> join_pytorch(const Value& trace, const std::string& trace_n
   size_t orphans = 0;
   out.nodes = GraphOfRun(joiner, events).nodes(orphans);
   const size_t operators = joiner.operators().size();
+  if (!joiner.has_records()) {
+    out.notes.push_back(fmt::format(
+        "{} has no \"Record function id\": operators are joined by name and \"External id\"",
+        kineto_name));
+  }
   if (joined < operators) {
     out.notes.push_back(fmt::format("{} of {} operators have no event in {} and take no time",
                                     operators - joined, operators, kineto_name));

@@ -2,7 +2,8 @@
 //
 // The execution trace (ExecutionTraceObserver) knows operators, who called whom, and their tensors;
 // Kineto knows when each ran and which kernels it launched. They share the ids of recorded
-// functions (rf_id). What comes out:
+// functions (rf_id), which Kineto calls "Record function id", or, before PyTorch wrote that, "External
+// id". What comes out:
 //
 // - a host node per operator. Its duration is its own: without that of operators it called and
 //   without waiting for the device. It depends on the host node before it on its thread; after a

@@ -11,6 +11,7 @@
 namespace tombolo::chakra {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -113,6 +114,33 @@ TEST(Pytorch, DeviceNodesFollowTheirLauncherAndTheirStream) {
   EXPECT_EQ(duration(trace, 9), 50'000);
   EXPECT_THAT(node_of(trace, 10).data_deps, UnorderedElementsAre(7, 9));
   EXPECT_THAT(node_of(trace, 11).data_deps, ElementsAre(6));
+}
+
+// Before PyTorch wrote record function ids it gave them as external ids.
+TEST(Pytorch, JoinsByExternalIdWhereThereIsNoOther) {
+  std::string old(kKineto);
+  // What was external is no id of a function.
+  for (const char* external : {"\"External id\": 1, ", "\"External id\": 2, "})
+    old.erase(old.find(external), std::string_view(external).size());
+  for (size_t at = 0; (at = old.find("Record function id", at)) != std::string::npos;)
+    old.replace(at, std::string_view("Record function id").size(), "External id");
+  old.replace(old.find("\"correlation\": 900, \"External id\": 2"),
+              std::string_view("\"correlation\": 900, \"External id\": 2").size(),
+              "\"correlation\": 900, \"External id\": 11");
+  const auto join = [](const std::string& kineto) {
+    return join_pytorch(parse_json(kTrace, "et.json").value(), "et.json",
+                        parse_json(kineto, "k.json").value(), "k.json");
+  };
+  const auto by_external = join(old);
+  ASSERT_TRUE(by_external) << by_external.error().text();
+  EXPECT_EQ(by_external->nodes, joined().nodes);
+  EXPECT_THAT(by_external->notes,
+              Contains(HasSubstr("k.json has no \"Record function id\": operators are joined by")));
+  // An id of something else is no operator's.
+  std::string other = old;
+  for (size_t at = 0; (at = other.find("\"cpu_op\", \"name\": \"", at)) != std::string::npos; ++at)
+    other.insert(at + std::string_view("\"cpu_op\", \"name\": \"").size(), "other_");
+  EXPECT_FALSE(join(other));
 }
 
 // item waited until 250, when gemm and the copy were done; add is next.
