@@ -35,6 +35,26 @@ class Astra(Case):
             self.assertEqual(found, [(str(rank), "64440", "64440") for rank in range(8)])
             self.assertIn("sys[3], Comm time: 64440", answer)
 
+    def test_notes_dimensions_and_traces_that_are_not_used(self):
+        square = "topology: [ Ring, Ring ]\nnpus_count: [ 4, 2 ]\nbandwidth: [ 50.0, 50.0 ]\nlatency: [ 500.0, 500.0 ]\n"
+        both = {**SYSTEM, **{f"{name}-implementation": ["ring", "ring"]
+                             for name in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")}}
+
+        def ask(**files):
+            done = self.tombolo("astra", *self.arguments(self.files(**files)), "--json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return json.loads(done.stdout)["finish_ns"], done.stderr
+
+        one, said = ask(network=square)
+        self.assertIn("names fewer algorithms for ALL_REDUCE than", said)
+        of_four, said = ask(network=NETWORK.replace("8", "4"))
+        self.assertEqual(one, of_four)  # as ASTRA-sim's
+        self.assertNotIn("fewer algorithms", said)
+        self.assertRegex(said, r"note: \S+all_reduce\.4\.et and what follows it are not read: \S+network.yml has 4 NPUs")
+        two, said = ask(network=square, system=both)
+        self.assertGreater(two, one)
+        self.assertEqual(said, "")
+
     def test_answers_as_json(self):
         arguments = self.arguments(self.files())
         for more in [], ["--spmd"], ["--collapse=off"], ["--law=congestion"]:

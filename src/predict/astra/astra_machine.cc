@@ -141,6 +141,7 @@ Result<MachineReport> AstraMachine::run() {
   out.fingerprint = queue_.fingerprint();
   out.themis_in_vain = settings_->dimension_order == network::DimensionScheduling::kThemis &&
                        !planner_.chose_orders();
+  out.short_lists.assign(planner_.short_lists().begin(), planner_.short_lists().end());
   return out;
 }
 

@@ -94,6 +94,7 @@ struct MachineReport {
   uint64_t events = 0;
   std::string fingerprint;
   bool themis_in_vain = false;  // asked for, and no collective goes through several dimensions
+  std::vector<graph::CollectiveType> short_lists = {};  // CollectivePlanner::short_lists
 };
 
 class AstraMachine {

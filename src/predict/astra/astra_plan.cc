@@ -118,8 +118,11 @@ Result<const std::vector<const ChunkPlan*>*> CollectivePlanner::plan(const Quest
   const int64_t chunks = (bytes + chunk - 1) / chunk;
   Question of_chunk = question;
   of_chunk.bytes = chunk;
-  const std::vector<std::vector<size_t>> orders =
-      themis_orders(question, TRY(along(question)), chunk, chunks);
+  const std::vector<Along> dims = TRY(along(question));
+  const bool of_all = question.group_size == 0 || question.group_size >= topology_->npus();
+  if (of_all && dims.size() < topology_->dimensions() && !dims.back().whole)
+    short_lists_.insert(question.kind);
+  const std::vector<std::vector<size_t>> orders = themis_orders(question, dims, chunk, chunks);
   std::vector<const ChunkPlan*> plans;
   for (int64_t i = 0; i < chunks; ++i) {
     chose_orders_ = chose_orders_ || !orders.empty();

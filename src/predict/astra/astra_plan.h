@@ -20,6 +20,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "base/result.h"
@@ -84,6 +85,9 @@ class CollectivePlanner {
   bool rotates() const;
   // Whether Themis had an order to choose so far.
   bool chose_orders() const { return chose_orders_; }
+  // Collectives so far for which the system file names fewer algorithms than the network has
+  // dimensions: NPUs that differ in the others alone do not take part together.
+  const std::set<graph::CollectiveType>& short_lists() const { return short_lists_; }
 
  private:
   struct Along {  // a logical dimension
@@ -95,6 +99,7 @@ class CollectivePlanner {
   const SystemSettings* settings_;
   int32_t queues_per_dimension_;
   bool chose_orders_ = false;
+  std::set<graph::CollectiveType> short_lists_;
   std::deque<SharedPhase> phases_;
   std::deque<ChunkPlan> chunks_;
   template <typename T>

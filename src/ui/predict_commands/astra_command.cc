@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <iostream>
 
 #include "base/file.h"
@@ -159,6 +160,24 @@ constexpr const char* kThemisInVain =
     "inter-dimension-scheduling = themis has no effect: no collective goes through several "
     "dimensions, whose order it would choose";
 
+// What ASTRA-sim does without a word.
+void print_notes(const AstraAnswer& answer, const AstraOptions& run) {
+  if (answer.report.themis_in_vain) std::cerr << "note: " << kThemisInVain << "\n";
+  for (const graph::CollectiveType kind : answer.report.short_lists) {
+    std::cerr << fmt::format(
+        "note: {} names fewer algorithms for {} than {} has dimensions: the others are not used, "
+        "as "
+        "in ASTRA-sim, and count as if they had one NPU each\n",
+        run.system, to_name(kind), run.network);
+  }
+  const std::string beyond = fmt::format("{}.{}.et", run.workload.prefix, answer.npus);
+  std::error_code none;
+  if (!run.workload.prefix.empty() && !run.workload.spmd && std::filesystem::exists(beyond, none)) {
+    std::cerr << fmt::format("note: {} and what follows it are not read: {} has {} NPUs\n", beyond,
+                             run.network, answer.npus);
+  }
+}
+
 // A Trace and a page made of it.
 Status add_pictures(const AstraCommandOptions& options, const trace::Trace& trace,
                     command::OutputFiles& files) {
@@ -191,7 +210,7 @@ Status astra(const AstraCommandOptions& options, std::ostream& out) {
           : TRY(options.retarget ? run_retargeted({*options.retarget, options.data_groups}, run)
                                  : run_astra(run));
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
-  if (answer.report.themis_in_vain) std::cerr << "note: " << kThemisInVain << "\n";
+  print_notes(answer, run);
   command::OutputFiles files;
   if (pictures) TRY(add_pictures(options, make_trace(options, answer, ledger, recorder), files));
   TRY(write_memory(answer));
