@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/file.h"
+
 namespace tombolo {
 namespace {
 
@@ -134,6 +136,7 @@ Result<std::vector<CsvRow>> parse_csv(std::string_view text, const std::string& 
   std::shared_ptr<const CsvHeader> header;
   std::vector<CsvRow> rows;
   int number = 0;
+  text = without_byte_order_mark(text);
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);

@@ -29,6 +29,15 @@ TEST(Csv, ReadsCellsByTheirColumn) {
   EXPECT_FALSE(rows->back().has("gpus"));
 }
 
+// Spreadsheets write one; the first column is no less named.
+TEST(Csv, TakesAByteOrderMark) {
+  const auto rows = parse_csv("\xef\xbb\xbfTIMESTAMP,ContextTokens\n1,374\n", "t.csv");
+  ASSERT_TRUE(rows) << rows.error().text();
+  EXPECT_EQ(*rows->front().count("TIMESTAMP"), 1);
+  EXPECT_FALSE(parse_csv("\xef\xbb\xbf", "t.csv"));
+  EXPECT_TRUE(parse_csv("\xef\xbb\xbf# by hand\na\n1\n", "t.csv"));
+}
+
 TEST(Csv, SaysWhereACellIsWrong) {
   const auto rows = parse_csv("model,gpus,time\n8B,six,-1\n", "t.csv");
   ASSERT_TRUE(rows);

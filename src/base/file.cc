@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/piped_input.h"
 
 namespace tombolo {
 namespace {
@@ -88,7 +89,7 @@ void take_after(int fd, const struct stat& old) {
 }  // namespace
 
 Result<std::string> read_file(const std::string& path, int64_t limit) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open_input(path, limit);
   if (fd < 0) return fail(file_error(path, "open it for reading", errno));
   std::string out;
   char buffer[1 << 16];
@@ -240,8 +241,14 @@ Status make_directories(const std::string& path) {
   return {};
 }
 
+std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
+  return text;
+}
+
 std::string sibling_path(const std::string& base_file, const std::string& name) {
-  if (std::filesystem::path(name).is_absolute()) return name;
+  if (std::filesystem::path(name).is_absolute() || has_no_folder(base_file)) return name;
   return (std::filesystem::path(base_file).parent_path() / name).lexically_normal().string();
 }
 

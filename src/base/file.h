@@ -12,7 +12,8 @@
 
 namespace tombolo {
 
-// The whole file. Unusable if it cannot be read or is larger than limit (default 1 GiB).
+// The whole file; "-" is standard input, and what comes through a pipe can be read again
+// (piped_input.h). Unusable if it cannot be read or is larger than limit (default 1 GiB).
 Result<std::string> read_file(const std::string& path, int64_t limit = int64_t{1} << 30);
 
 // Nothing half-written, ever: bytes go to a temporary name in the same folder, which is fsynced and
@@ -59,7 +60,11 @@ Status check_writable(const std::string& folder);
 // Creates the folder and its parents; fine if it exists.
 Status make_directories(const std::string& path);
 
-// "dir/name" with name taken relative to the folder of `base_file`, unless it is absolute.
+// Of UTF-8, which some programs begin with it.
+std::string_view without_byte_order_mark(std::string_view text);
+
+// "dir/name" with name taken relative to the folder of `base_file`, unless it is absolute. A pipe
+// lies in no folder: then relative to the working folder.
 std::string sibling_path(const std::string& base_file, const std::string& name);
 
 // The other way round: what stands in `base_file` for a path as the process sees it. Absolute ones

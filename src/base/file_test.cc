@@ -237,6 +237,48 @@ TEST(Path, SiblingsAreRelativeToTheFolderOfTheFile) {
   EXPECT_EQ(sibling_path("examples/job.toml", "wan.toml"), "examples/wan.toml");
   EXPECT_EQ(sibling_path("job.toml", "wan.toml"), "wan.toml");
   EXPECT_EQ(sibling_path("examples/job.toml", "/etc/wan.toml"), "/etc/wan.toml");
+  EXPECT_EQ(sibling_path("-", "wan.toml"), "wan.toml");
+  EXPECT_EQ(sibling_path("/dev/fd/63", "wan.toml"), "wan.toml");
+}
+
+TEST(ByteOrderMark, IsLeftOutAtTheBeginning) {
+  EXPECT_EQ(without_byte_order_mark("\xef\xbb\xbf{}"), "{}");
+  EXPECT_EQ(without_byte_order_mark("{}\xef\xbb\xbf"), "{}\xef\xbb\xbf");
+  EXPECT_EQ(without_byte_order_mark("\xef\xbb"), "\xef\xbb");
+}
+
+// Who looks what a file is reads it a second time.
+TEST_F(File, WhatComesThroughAFifoIsReadAgain) {
+  const std::string bytes(200'000, 'x');  // more than a pipe holds
+  ASSERT_EQ(mkfifo(at("fifo").c_str(), 0600), 0);
+  std::thread writer([&] {
+    const int fd = open(at("fifo").c_str(), O_WRONLY);
+    for (size_t done = 0; done < bytes.size();) {
+      const ssize_t n = write(fd, bytes.data() + done, bytes.size() - done);
+      if (n <= 0) break;
+      done += static_cast<size_t>(n);
+    }
+    close(fd);
+  });
+  EXPECT_EQ(*read_file(at("fifo")), bytes);
+  writer.join();
+  EXPECT_EQ(*read_file(at("fifo")), bytes);
+  EXPECT_FALSE(read_file(at("fifo"), 199'999));
+  struct stat info {};
+  ASSERT_EQ(stat(at("fifo").c_str(), &info), 0);
+  EXPECT_TRUE(S_ISFIFO(info.st_mode));
+}
+
+TEST_F(File, APipeBeyondTheLimitIsNotKeptWhole) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  ASSERT_EQ(write(ends[1], "12345", 5), 5);
+  close(ends[1]);
+  const std::string path = fmt::format("/proc/self/fd/{}", ends[0]);
+  const auto text = read_file(path, 3);
+  ASSERT_FALSE(text);
+  EXPECT_NE(text.error().text().find("larger than the limit of 3 bytes"), std::string::npos);
+  close(ends[0]);
 }
 
 }  // namespace

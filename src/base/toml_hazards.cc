@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/file.h"
+
 namespace tombolo {
 namespace {
 
@@ -11,7 +13,7 @@ class HazardScan {
       : text_(text), name_(name), dots_max_(dots_max) {}
 
   Status check() {
-    if (text_.starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();
+    at_ = text_.size() - without_byte_order_mark(text_).size();
     while (at_ < text_.size()) {
       TRY(next());
       line_ += text_[at_] == '\n';
@@ -27,7 +29,6 @@ class HazardScan {
     kString,     // -> kBetween at its closing quote, or where a line ends that should not
     kContinued,  // white space behind a \ in a string of """. -> kString
   };
-  static constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
   Status next() {
     const char c = text_[at_];

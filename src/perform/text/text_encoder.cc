@@ -12,6 +12,7 @@ Result<std::unique_ptr<TextEncoder>> read_tokenizer(const std::string& path) {
 
 Result<std::unique_ptr<TextEncoder>> parse_tokenizer(std::string_view file,
                                                      const std::string& name) {
+  file = without_byte_order_mark(file);
   const size_t begin = file.find_first_not_of(" \t\r\n");
   // Models of SentencePiece are protocol buffers: the first byte is the tag of a field.
   const bool is_json = begin != std::string_view::npos && file[begin] == '{';

@@ -9,10 +9,13 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/piped_input.h"
+
 namespace tombolo::chakra {
 namespace {
 
 constexpr size_t kChunk = size_t{256} << 10;
+constexpr int64_t kPipedMax = int64_t{2} << 30;  // what comes through a pipe is kept
 
 }  // namespace
 
@@ -63,7 +66,7 @@ ByteSource::ByteSource(ByteSource&&) noexcept = default;
 ByteSource::~ByteSource() = default;
 
 Result<ByteSource> ByteSource::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open_input(path, kPipedMax);
   if (fd < 0) {
     return unusable(fmt::format("{}: cannot open it for reading: {}", path, std::strerror(errno)),
                     "checking the spelling of the path");

@@ -109,6 +109,7 @@ Status check_places(const Plan& plan, const Value& value, const std::string& fil
 }  // namespace
 
 bool is_plan(std::string_view text) {
+  text = without_byte_order_mark(text);
   const size_t first = text.find_first_not_of(" \t\r\n");
   return first != std::string_view::npos && text[first] == '{';
 }

@@ -271,6 +271,7 @@ TEST(JobValue, SaysWhatAJobCannotSay) {
 
 TEST(JobValue, OtherJsonIsRefusedByName) {
   EXPECT_TRUE(is_plan(" \n{}"));
+  EXPECT_TRUE(is_plan("\xef\xbb\xbf{}"));
   EXPECT_FALSE(is_plan("[model]"));
   EXPECT_FALSE(is_plan(""));
   EXPECT_THAT(parse_job("{\"tombolo_hardware\": 1}", "hw.json").error().text(),
