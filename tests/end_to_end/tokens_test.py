@@ -2,9 +2,10 @@
 import json
 import shutil
 import struct
+import subprocess
 import unittest
 
-from program import Case, needs_torch
+from program import BUILD, GUARD_S, Case, needs_torch
 
 # Bytes in the order of GPT-2's vocabulary, each spelt in its alphabet: those that are printable first.
 PRINTABLE = [*range(33, 127), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -91,7 +92,7 @@ class Tokenize(Case):
         t = ids_of_bytes("t")[0]
         ids = [t, 258, 259, 257, 260, *ids_of_bytes("\u00fc\n"), 260]
         self.assertEqual(answer, {"files": ["corpus.bin", "corpus.idx"], "format": "megatron", "dtype": "uint16",
-                                  "tokens": 9, "documents": 2, "bytes": 12, "vocabulary": 261})
+                                  "tokens": 9, "documents": 2, "bytes": 12, "skipped": 0, "vocabulary": 261})
         self.assertEqual((self.folder / "corpus.bin").read_bytes(), struct.pack("<9H", *ids))
         self.assertEqual((self.folder / "corpus.idx").read_bytes(),
                          b"MMIDIDX\x00\x00" + struct.pack("<QBQQ2i2q3q", 1, 8, 2, 3, 5, 4, 0, 10, 0, 1, 2))
@@ -105,6 +106,26 @@ class Tokenize(Case):
         t = ids_of_bytes("t")[0]
         self.assertEqual((self.folder / "corpus.bin").read_bytes(), struct.pack("<5I", 260, t, 258, 260, 259))
         self.assertFalse((self.folder / "corpus.idx").exists())
+
+    def test_bad_lines_are_named_and_left_out_where_that_is_wanted(self):
+        lines = ['\ufeff{"text": "the"}', '{"text": "a", "score": NaN}', '{"text": "a", "id": 340282366920938463463374607431768211456}',
+                 '{"text": "\\ud800"}', '{"body": "a"}', '{"text": 7}', '{"text": "the"', '{"text": " the"}']
+        self.write("docs.jsonl", "\n".join(lines) + "\n")
+        words = ["tokenize", "tokenizer.json", "docs.jsonl", "--out", "corpus"]
+        self.refused(2, ["docs.jsonl:2: ", "--skip-bad"], *words)
+        answer = self.json(*words, "--skip-bad")
+        self.assertEqual((answer["documents"], answer["skipped"]), (2, 6))
+        self.assertEqual((self.folder / "corpus.bin").read_bytes(), struct.pack("<3H", ids_of_bytes("t")[0], 258, 259))
+        self.assertIn("left out: 6 lines, the first one docs.jsonl:2: ", self.ok(*words, "--skip-bad"))
+        self.write("none.jsonl", "{}\n")
+        self.refused(2, ["there is no text in it"], "tokenize", "tokenizer.json", "none.jsonl", "--skip-bad")
+
+    def test_texts_come_through_standard_input(self):
+        for words, given in (([], "the the a"), (["--jsonl"], '{"text": "the the a"}\n')):
+            done = subprocess.run([BUILD / "tombolo", "tokenize", "tokenizer.json", "-", "--out", "corpus", *words], input=given,
+                                  capture_output=True, text=True, timeout=GUARD_S, cwd=self.folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual((self.folder / "corpus.bin").read_bytes(), struct.pack("<4H", ids_of_bytes("t")[0], 258, 259, 257))
 
     def test_messages(self):
         self.write("a.txt", "a")

@@ -67,8 +67,9 @@ Result<TokenData> TokenData::open(const plan::Plan& plan, int32_t pipeline) {
   TRY(check_positions(plan));
   std::vector<TokenFile> files;
   for (const std::string& path : own.tokens) {
-    files.push_back(TRY(during(TokenFile::open(path, said.format, said.dtype),
-                               fmt::format("opening {}", own.key))));
+    files.push_back(
+        TRY(during(TokenFile::open(path, said.format, said.dtype, plan.model.vocabulary),
+                   fmt::format("opening {}", own.key))));
   }
   std::vector<int64_t> ends = count_windows(files, plan.model.sequence);
   const int64_t windows = ends.back();

@@ -16,15 +16,16 @@ namespace tombolo::data {
 class TokenFile {
  public:
   // `format` and `type` as the job says them (plan::Data), or nothing. Of Megatron-LM's files the
-  // whole .idx is checked, O(sequences). Unusable, by file and byte, where that and the .bin do not
-  // belong together, or where a .bin is no whole number of ids.
+  // whole .idx is checked, O(sequences). A bare .bin has ids of default_type(vocabulary), or says by
+  // llm.c's header what they are. Unusable, by file and byte, where an .idx or a header and the .bin
+  // do not belong together, where a .bin is no whole number of ids, or has a wider type than is said.
   static Result<TokenFile> open(const std::string& path, std::optional<plan::TokenFormat> format,
-                                std::optional<plan::TokenType> type);
+                                std::optional<plan::TokenType> type, int64_t vocabulary = 0);
 
   const std::string& path() const { return file_.path(); }
-  int64_t tokens() const { return tokens_; }
+  int64_t tokens() const { return shape_.tokens; }
   int64_t bytes() const { return file_.size(); }
-  plan::TokenType type() const { return type_; }
+  plan::TokenType type() const { return shape_.type; }
 
   // Whether copies are the same: the digest is of the type of ids and of all bytes, or, of a file
   // longer than that, of about `bytes_max` of them in pieces that lie evenly between its beginning
@@ -39,12 +40,23 @@ class TokenFile {
   Status read(int64_t first, std::span<int64_t> out, int64_t vocabulary) const;
 
  private:
-  TokenFile(MappedFile file, plan::TokenType type, int64_t tokens)
-      : file_(std::move(file)), type_(type), tokens_(tokens) {}
+  // Where the ids are, and what.
+  struct Shape {
+    plan::TokenType type = plan::TokenType::kUint16;
+    int64_t tokens = 0;
+    int64_t begin = 0;  // byte
+  };
+  TokenFile(MappedFile file, Shape shape) : file_(std::move(file)), shape_(shape) {}
+  static Result<Shape> bare_shape(const MappedFile& bin, std::optional<plan::TokenType> said,
+                                  int64_t vocabulary);
+  static Result<Shape> megatron_shape(const MappedFile& bin, std::optional<plan::TokenType> said);
   MappedFile file_;
-  plan::TokenType type_;
-  int64_t tokens_;
+  Shape shape_;
 };
+
+// What holds every id in the fewest bytes that the format knows: of bare files what nanoGPT's and
+// llm.c's scripts write.
+plan::TokenType default_type(plan::TokenFormat format, int64_t vocabulary);
 
 // "corpus.idx" of "corpus.bin".
 std::string index_path_of(const std::string& path);

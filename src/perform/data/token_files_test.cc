@@ -97,6 +97,75 @@ TEST_F(TokenFiles, AreReadAsTheyWereWrittenInEveryType) {
   EXPECT_TRUE(TokenFile::open(at("bare.bin"), {}, {}));  // uint16, if nothing is said
 }
 
+// nanoGPT's files say nothing of their ids: what a vocabulary needs is known.
+TEST_F(TokenFiles, IdsOfALargeVocabularyAreNeverReadInHalves) {
+  auto writer = TokenWriter::create(at("qwen"), TokenFormat::kNanogpt, TokenType::kUint32);
+  ASSERT_TRUE(writer);
+  ASSERT_TRUE(writer->add(std::vector<int64_t>{51, 2855, 10'011, 151'668}));
+  ASSERT_TRUE(writer->finish());
+  const auto type_at = [&](int64_t vocabulary, std::optional<TokenType> said = {}) {
+    return TokenFile::open(at("qwen.bin"), {}, said, vocabulary)->type();
+  };
+  EXPECT_EQ(type_at(65'537), TokenType::kUint32);
+  EXPECT_EQ(type_at(151'669), TokenType::kUint32);
+  EXPECT_EQ(type_at(65'536), TokenType::kUint16);
+  EXPECT_EQ(type_at(151'669, TokenType::kUint16), TokenType::kUint16);  // said
+  const auto file = TokenFile::open(at("qwen.bin"), {}, {}, 151'669);
+  std::vector<int64_t> out(4);
+  ASSERT_TRUE(file->read(0, out, 151'669));
+  EXPECT_THAT(out, ElementsAre(51, 2855, 10'011, 151'668));
+}
+
+// Ids of four bytes below 65,536 have a zero in each second pair of bytes.
+TEST_F(TokenFiles, WiderIdsThanTheVocabularyNeedsAreSaid) {
+  const auto write_ids = [&](const std::vector<int64_t>& ids) {
+    auto writer = TokenWriter::create(at("wide"), TokenFormat::kNanogpt, TokenType::kUint32);
+    ASSERT_TRUE(writer->add(ids));
+    ASSERT_TRUE(writer->finish());
+  };
+  std::vector<int64_t> ids(200);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(1 + i);
+  write_ids(ids);
+  EXPECT_THAT(refused("wide.bin"), HasSubstr("every second id at its beginning is 0"));
+  EXPECT_TRUE(TokenFile::open(at("wide.bin"), {}, TokenType::kUint32));
+  EXPECT_TRUE(TokenFile::open(at("wide.bin"), {}, TokenType::kUint16));  // said
+  write_ids(std::vector<int64_t>(200, 0));                               // nothing tells these
+  EXPECT_TRUE(TokenFile::open(at("wide.bin"), {}, {}));
+}
+
+// llm.c's 256 numbers in front: magic, version, how many ids.
+TEST_F(TokenFiles, HeadersOfLlmcAreRead) {
+  const auto bytes_of = [](const std::vector<int32_t>& header, const auto& ids) {
+    std::vector<int32_t> words = header;
+    words.resize(256);
+    return std::string(reinterpret_cast<const char*>(words.data()), 1024) +
+           std::string(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof ids[0]);
+  };
+  const std::vector<uint16_t> gpt2 = {50'256, 464, 7, 1};
+  ASSERT_TRUE(write_file(at("gpt2.bin"), bytes_of({20240520, 1, 4}, gpt2)));
+  const auto file = TokenFile::open(at("gpt2.bin"), {}, {}, 50'257);
+  ASSERT_TRUE(file) << file.error().text();
+  EXPECT_EQ(file->tokens(), 4);
+  std::vector<int64_t> out(3);
+  ASSERT_TRUE(file->read(0, out, 50'257));
+  EXPECT_THAT(out, ElementsAre(50'256, 464, 7));
+  EXPECT_THAT(file->read(1, out, 100).error().text(), HasSubstr("token 1 (byte 1026) is 464"));
+  EXPECT_THAT(refused("gpt2.bin", {}, TokenType::kUint32),
+              HasSubstr("by its header of llm.c its ids are uint16, data.dtype says uint32"));
+  const std::vector<uint32_t> llama3 = {128'000, 9906};
+  ASSERT_TRUE(write_file(at("llama3.bin"), bytes_of({20240801, 7, 2}, llama3)));
+  const auto wide = TokenFile::open(at("llama3.bin"), {}, {}, 128'256);
+  ASSERT_TRUE(wide) << wide.error().text();
+  out.resize(2);
+  ASSERT_TRUE(wide->read(0, out, 128'256));
+  EXPECT_THAT(out, ElementsAre(128'000, 9906));
+  ASSERT_TRUE(write_file(at("cut.bin"), bytes_of({20240520, 1, 5}, gpt2)));
+  EXPECT_THAT(refused("cut.bin"), HasSubstr("says 5 ids of 2 bytes; 8 bytes follow it"));
+  // Another version is none that is known: ids like others.
+  ASSERT_TRUE(write_file(at("ids.bin"), bytes_of({20240520, 3, 4}, gpt2)));
+  EXPECT_EQ(TokenFile::open(at("ids.bin"), {}, TokenType::kUint16)->tokens(), 512 + 4);
+}
+
 // Megatron-LM's own layout, byte by byte: struct.pack("<Q", 1), ("<B", 8), ("<Q", 2), ("<Q", 3),
 // then numpy's int32 sizes, int64 pointers and int64 document indices.
 TEST_F(TokenFiles, TheIndexHasTheBytesThatMegatronWrites) {

@@ -91,6 +91,7 @@ struct TokenizeOptions {
   std::string begin, end;      // tokens around every document; empty: none
   bool jsonl = false;          // files have an object in every line, whatever their names
   std::string field = "text";  // of such a line
+  bool skip_bad = false;       // leaves out lines without it
   bool json = false;
 };
 // Files of token ids for training.

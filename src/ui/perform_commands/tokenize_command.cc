@@ -3,9 +3,11 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <iostream>
 
 #include "base/file.h"
 #include "base/json.h"
+#include "perform/data/token_file.h"
 #include "perform/data/token_writer.h"
 #include "perform/text/text_encoder.h"
 #include "ui/command/answer.h"
@@ -17,33 +19,54 @@ namespace {
 // A document, and its place for messages.
 using Document = std::function<Status(std::string_view text, const std::string& where)>;
 
-Status each_line(const std::string& path, const std::string& field, const Document& document) {
+// Lines that are left out, and why the first of them.
+struct Skipped {
+  int64_t lines = 0;
+  std::string first;
+};
+
+Result<std::string> text_of_line(const std::string& line, const std::string& path, int number,
+                                 const std::string& field) {
+  const Value value = TRY(parse_json(line, path, number));
+  const Value* found = value.find(field);
+  if (const std::string* text = found ? found->get<std::string>() : nullptr) return *text;
+  return unusable(fmt::format("{}:{}: \"{}\" is no text of this line", path, number, field),
+                  "--field NAME, the key whose text is tokenized");
+}
+
+// A line at a time: files of texts are longer than memory.
+Status each_line(const TokenizeOptions& options, const std::string& path, Skipped& skipped,
+                 const Document& document) {
   errno = 0;
-  std::ifstream file(path);
+  std::ifstream file;
+  if (path != "-") file.open(path);
   if (!file) {
     return unusable(fmt::format("{}: cannot open it for reading: {}", path, std::strerror(errno)),
                     "checking the spelling of the path");
   }
+  std::istream& lines = path == "-" ? std::cin : file;
   std::string line;
-  for (int number = 1; std::getline(file, line); ++number) {
+  for (int number = 1; std::getline(lines, line); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const Value value = TRY(parse_json(line, path, number));
-    const Value* found = value.find(field);
-    const std::string* text = found ? found->get<std::string>() : nullptr;
-    const std::string where = fmt::format("{}:{}", path, number);
-    if (!text) {
-      return unusable(fmt::format("{}: \"{}\" is no text of this line", where, field),
-                      "--field NAME, the key whose text is tokenized");
+    auto text = text_of_line(line, path, number, options.field);
+    if (!text && options.skip_bad) {
+      if (skipped.lines++ == 0) skipped.first = text.error().message;
+      continue;
     }
-    TRY(document(*text, where));
+    if (!text) {
+      std::string& hint = text.error().hint;
+      hint += std::string(hint.empty() ? "" : "; or ") + "--skip-bad, which leaves such lines out";
+      return fail(std::move(text.error()));
+    }
+    TRY(document(*text, fmt::format("{}:{}", path, number)));
   }
-  if (!file.bad()) return {};
+  if (!lines.bad()) return {};
   return unusable(fmt::format("{}: cannot read it", path), "the path of a file");
 }
 
-Status each_document(const TokenizeOptions& options, const std::string& path,
+Status each_document(const TokenizeOptions& options, const std::string& path, Skipped& skipped,
                      const Document& document) {
-  if (options.jsonl || path.ends_with(".jsonl")) return each_line(path, options.field, document);
+  if (options.jsonl || path.ends_with(".jsonl")) return each_line(options, path, skipped, document);
   const std::string text = TRY(read_file(path));
   return document(text, path);
 }
@@ -60,15 +83,9 @@ Result<std::optional<int64_t>> mark(const text::TextEncoder& tokenizer, const st
   return id;
 }
 
-// What holds every id in the fewest bytes that the format knows.
-plan::TokenType narrowest(plan::TokenFormat format, int64_t vocabulary) {
-  if (vocabulary <= int64_t{UINT16_MAX} + 1) return plan::TokenType::kUint16;
-  return format == plan::TokenFormat::kMegatron ? plan::TokenType::kInt32
-                                                : plan::TokenType::kUint32;
-}
-
 struct Written {
   int64_t tokens = 0, documents = 0, bytes = 0;  // bytes: of the texts
+  Skipped skipped;
 };
 
 Result<Written> write_tokens(const TokenizeOptions& options, text::TextEncoder& tokenizer,
@@ -89,7 +106,9 @@ Result<Written> write_tokens(const TokenizeOptions& options, text::TextEncoder& 
     written.bytes += static_cast<int64_t>(text.size());
     return during(writer.add(ids), "tokenizing " + where);
   };
-  for (const std::string& path : options.files) TRY(each_document(options, path, add));
+  for (const std::string& path : options.files) {
+    TRY(each_document(options, path, written.skipped, add));
+  }
   if (writer.tokens() == 0) {
     return unusable(fmt::format("{}: there is no text in it", options.files.front()));
   }
@@ -109,7 +128,7 @@ Status tokenize(const TokenizeOptions& options, std::ostream& out) {
   const auto format =
       from_name<plan::TokenFormat>(options.format).value_or(plan::TokenFormat::kMegatron);
   const plan::TokenType type =
-      from_name<plan::TokenType>(options.dtype).value_or(narrowest(format, vocabulary));
+      from_name<plan::TokenType>(options.dtype).value_or(data::default_type(format, vocabulary));
   const std::string prefix =
       options.out.ends_with(".bin") ? options.out.substr(0, options.out.size() - 4) : options.out;
   const Written written =
@@ -123,8 +142,13 @@ Status tokenize(const TokenizeOptions& options, std::ostream& out) {
                               {"tokens", written.tokens},
                               {"documents", written.documents},
                               {"bytes", written.bytes},
+                              {"skipped", written.skipped.lines},
                               {"vocabulary", vocabulary}});
     return {};
+  }
+  if (written.skipped.lines > 0) {
+    out << fmt::format("left out: {} line{}, the first one {}\n", written.skipped.lines,
+                       written.skipped.lines == 1 ? "" : "s", written.skipped.first);
   }
   out << fmt::format(
       "{}: {} tokens ({}) of {} document{}, {} bytes of text\n"
@@ -149,7 +173,7 @@ command::Command add_tokenize(CLI::App& app) {
       ->required();
   words
       ->add_option("files", options->files,
-                   "texts, a document each; of a .jsonl every line is a document")
+                   "texts, a document each; of a .jsonl every line is a document; - is stdin")
       ->required();
   words->add_option("--out", options->out, "PREFIX of PREFIX.bin and PREFIX.idx")
       ->capture_default_str();
@@ -164,6 +188,8 @@ command::Command add_tokenize(CLI::App& app) {
   words->add_option("--begin", options->begin, "token before every document");
   words->add_option("--end", options->end, "token after every document, as in <|endoftext|>");
   words->add_flag("--jsonl", options->jsonl, "files have a JSON object in every line");
+  words->add_flag("--skip-bad", options->skip_bad,
+                  "leave out lines that are no JSON or have no such text, and count them");
   words->add_option("--field", options->field, "the key of a line whose text is tokenized")
       ->capture_default_str();
   command::add_json(words, options->json);
