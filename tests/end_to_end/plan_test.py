@@ -1,4 +1,5 @@
 """The search for a parallelism, as a person asks for it."""
+import re
 import unittest
 
 from program import ROOT, Case
@@ -72,6 +73,17 @@ class Plan(Case):
         self.assertEqual(answer["best"]["parallelism"]["context"], 32)
         self.assertEqual(self.refused(3, [], "strand", job),
                          f"{job}: {limit}\n  try context = 16 or less, or leave strands out\n")
+
+    def test_without_strands_where_the_search_goes_beyond_them(self):
+        """As little said as possible: a context of 32 alone, and of a million tokens nothing at all."""
+        alone = re.sub(r"micro_batch = 1\n|(tensor|data|pipeline|zero) = \d+\n", "", WIDE)
+        million = alone[:alone.index("[parallelism]")].replace("llama3-8b", "llama3-70b")
+        million = million.replace("sequence = 131072", "sequence = 1048576").replace("nodes = 8", "nodes = 64")
+        for name, text in (("alone", alone), ("million", million)):
+            with self.subTest(job=name):
+                answer = self.json("plan", self.write(f"{name}.toml", text), "--simulate-for", 0)
+                self.assertGreaterEqual(answer["best"]["parallelism"]["context"], 32)
+                self.assertIn("operators, and a strand at most 64", answer["strands"]["why_not"])
 
     def test_the_answer_has_what_programs_need(self):
         answer = self.json("plan", EXAMPLE)
