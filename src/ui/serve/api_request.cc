@@ -163,10 +163,11 @@ bool is_read_or_ignored(std::string_view key) {
 
 // The first field that asks for something else than is computed.
 std::optional<ApiError> refusal_of_fields(const Value& body) {
-  for (const auto& [key, value] : *body.get<Value::Table>()) {
+  for (const auto& each : *body.get<Value::Table>()) {
+    const std::string& key = each.first;
+    const Value& value = each.second;
     if (value.is_null() || is_read_or_ignored(key)) continue;
-    const auto same_key = [&](const NotComputed& field) { return field.key == key; };
-    const auto field = std::ranges::find_if(not_computed(), same_key);
+    const auto field = std::ranges::find(not_computed(), key, &NotComputed::key);
     const bool known = field != not_computed().end();
     const auto same = [&](const Value& usual) { return is_same(value, usual); };
     if (known && std::ranges::any_of(field->usual, same)) continue;
