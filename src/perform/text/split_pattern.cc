@@ -1,31 +1,42 @@
 #include "perform/text/split_pattern.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
+#include <oniguruma.h>
 
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <utility>
 
-#include "perform/text/oniguruma.h"
+#include "base/check.h"
 
 namespace tombolo::text {
 namespace {
 
 // Patterns of tokenizers need a few steps for each character; what needs more than this at one
 // place would not come to an end.
-constexpr uint32_t kStepsMax = 10'000'000;
+constexpr unsigned long kStepsMax = 10'000'000;
 constexpr size_t kPatternMax = 10'000;  // bytes
 
-std::string pcre2_text(int code) {
-  std::array<unsigned char, 256> text{};
-  pcre2_get_error_message(code, text.data(), text.size());
-  return reinterpret_cast<const char*>(text.data());
+const OnigUChar* onig_bytes(std::string_view text) {
+  return reinterpret_cast<const OnigUChar*>(text.empty() ? "" : text.data());
 }
 
-PCRE2_SPTR pcre2_bytes(std::string_view text) {
-  return reinterpret_cast<PCRE2_SPTR>(text.empty() ? "" : text.data());
+// `about` is what compiling says of the pattern's place; of matching there is none.
+std::string onig_text(int code, OnigErrorInfo* about = nullptr) {
+  std::array<OnigUChar, ONIG_MAX_ERROR_MESSAGE_LEN> text{};
+  const int size = about ? onig_error_code_to_str(text.data(), code, about)
+                         : onig_error_code_to_str(text.data(), code);
+  return {reinterpret_cast<const char*>(text.data()), static_cast<size_t>(size)};
+}
+
+void initialise_once() {
+  static const int done = [] {
+    OnigEncoding utf8 = ONIG_ENCODING_UTF8;
+    onig_set_retry_limit_in_match(kStepsMax);
+    onig_set_retry_limit_in_search(kStepsMax);
+    return onig_initialize(&utf8, 1);
+  }();
+  CHECK(done == ONIG_NORMAL, "Oniguruma cannot be initialised: {}", onig_text(done));
 }
 
 bool continues_a_character(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; }
@@ -33,15 +44,11 @@ bool continues_a_character(char byte) { return (static_cast<unsigned char>(byte)
 }  // namespace
 
 struct SplitPattern::Compiled {
-  pcre2_code* code = nullptr;
-  pcre2_match_data* found = nullptr;
-  pcre2_match_context* limits = nullptr;
-  pcre2_compile_context* lines = nullptr;
+  regex_t* code = nullptr;
+  OnigRegion* found = onig_region_new();
   ~Compiled() {
-    pcre2_compile_context_free(lines);
-    pcre2_match_context_free(limits);
-    pcre2_match_data_free(found);
-    pcre2_code_free(code);
+    if (found) onig_region_free(found, /*self too*/ 1);
+    if (code) onig_free(code);
   }
 };
 
@@ -55,27 +62,19 @@ Result<SplitPattern> SplitPattern::compile(const std::string& pattern, bool lite
     return unusable(
         fmt::format("a pattern of {} bytes: wanted 1 to {}", pattern.size(), kPatternMax));
   }
+  initialise_once();
   auto compiled = std::make_unique<Compiled>();
-  int error = 0;
-  size_t at = 0;
-  const std::string known = literal ? pattern : TRY(oniguruma_to_pcre2(pattern));
-  compiled->lines = pcre2_compile_context_create(nullptr);
-  if (!compiled->lines) return failed("out of memory for a pattern");
-  pcre2_set_newline(compiled->lines, PCRE2_NEWLINE_LF);
-  const uint32_t options =
-      literal ? PCRE2_UTF | PCRE2_LITERAL : PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;
-  compiled->code =
-      pcre2_compile(pcre2_bytes(known), known.size(), options, &error, &at, compiled->lines);
-  if (!compiled->code) {
-    const std::string as = known == pattern ? "" : fmt::format(", for PCRE2 \"{}\",", known);
-    return unusable(fmt::format("the pattern \"{}\"{} is no regular expression, at byte {}: {}",
-                                pattern, as, at, pcre2_text(error)));
+  if (!compiled->found) return failed("out of memory for a pattern");
+  const OnigUChar* bytes = onig_bytes(pattern);
+  OnigErrorInfo about{};
+  const int made =
+      onig_new(&compiled->code, bytes, bytes + pattern.size(), ONIG_OPTION_NONE, ONIG_ENCODING_UTF8,
+               literal ? ONIG_SYNTAX_ASIS : ONIG_SYNTAX_DEFAULT, &about);
+  if (made != ONIG_NORMAL) {
+    return unusable(fmt::format("the pattern \"{}\" is no regular expression: {}", pattern,
+                                onig_text(made, &about)),
+                    "a pattern in Oniguruma's syntax, which tokenizer.json is written in");
   }
-  pcre2_jit_compile(compiled->code, PCRE2_JIT_COMPLETE);  // where there is one; slower without
-  compiled->found = pcre2_match_data_create_from_pattern(compiled->code, nullptr);
-  compiled->limits = pcre2_match_context_create(nullptr);
-  if (!compiled->found || !compiled->limits) return failed("out of memory for a pattern");
-  pcre2_set_match_limit(compiled->limits, kStepsMax);
   return SplitPattern(std::move(compiled));
 }
 
@@ -84,16 +83,18 @@ Status SplitPattern::split(std::string_view text, const Piece& piece) const {
   size_t start = 0;               // where the next match may begin
   std::optional<size_t> matched;  // where the last one ended
   while (start < text.size()) {
-    const int found = pcre2_match(compiled_->code, pcre2_bytes(text), text.size(), start,
-                                  PCRE2_NO_UTF_CHECK, compiled_->found, compiled_->limits);
-    if (found == PCRE2_ERROR_NOMATCH) break;
+    const OnigUChar *bytes = onig_bytes(text), *all = bytes + text.size();
+    OnigRegion& region = *compiled_->found;
+    const int found =
+        onig_search(compiled_->code, bytes, all, bytes + start, all, &region, ONIG_OPTION_NONE);
+    if (found == ONIG_MISMATCH) break;
     if (found < 0) {
       return unusable(fmt::format("matching a pattern from byte {} of {} on: {}", start,
-                                  text.size(), pcre2_text(found)));
+                                  text.size(), onig_text(found)));
     }
-    // The vector belongs to the pattern, which `piece` may use again.
-    const size_t begin = pcre2_get_ovector_pointer(compiled_->found)[0];
-    const size_t end = pcre2_get_ovector_pointer(compiled_->found)[1];
+    // The region belongs to the pattern, which `piece` may use again.
+    const auto begin = static_cast<size_t>(region.beg[0]);
+    const auto end = static_cast<size_t>(region.end[0]);
     const bool again = end == begin && matched && *matched == end;
     if (again || end < begin || begin < done) {  // nothing, behind a match (or \K moved its begin)
       do ++start;

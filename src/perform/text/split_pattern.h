@@ -1,6 +1,5 @@
-// A regular expression that cuts texts into pieces, as tokenizers have them. By PCRE2, as Oniguruma
-// reads it (oniguruma.h), for which tokenizer.json is written; what is a letter follows the Unicode
-// version of the library.
+// A regular expression that cuts texts into pieces, as tokenizers have them. By Oniguruma, which
+// Hugging Face's tokenizers ask, too; what is a letter follows the Unicode version of the library.
 #pragma once
 
 #include <functional>
@@ -14,8 +13,8 @@ namespace tombolo::text {
 
 class SplitPattern {
  public:
-  // `literal`: the pattern is the text to find. Unusable, by offset, where it is no expression, or one
-  // that has no translation.
+  // `literal`: the pattern is the text to find. Unusable, in Oniguruma's words, where it is no
+  // expression.
   static Result<SplitPattern> compile(const std::string& pattern, bool literal = false);
   SplitPattern(SplitPattern&&) noexcept;
   SplitPattern& operator=(SplitPattern&&) noexcept;
