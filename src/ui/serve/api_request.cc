@@ -171,10 +171,10 @@ std::optional<ApiError> refusal_of_fields(const Value& body) {
     const bool known = field != not_computed().end();
     const auto same = [&](const Value& usual) { return is_same(value, usual); };
     if (known && std::ranges::any_of(field->usual, same)) continue;
-    return ApiError{.message = known
-                                   ? fmt::format("`{}` is not supported here with this value.", key)
-                                   : "A field of the body is not known here; `param` names it.",
-                    .param = key.substr(0, 64),
+    const std::string name = key.substr(0, 64);
+    return ApiError{.message = fmt::format("`{}` is not {}.", name,
+                                           known ? "supported here with this value" : "known here"),
+                    .param = name,
                     .code = known ? "unsupported_parameter" : "unknown_parameter"};
   }
   return std::nullopt;

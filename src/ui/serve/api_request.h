@@ -3,7 +3,7 @@
 //
 // What would change the answer and is not computed (several choices, log probabilities, tools,
 // images, penalties, what vLLM and TGI know beside these) is refused by name, unless it asks for what
-// everybody gets; so is a field that nobody here knows. What only accompanies a request (user,
+// is done anyway; so is a field that is not known here. What only accompanies a request (user,
 // metadata) is ignored. Fields and defaults: OpenAI's API reference, version 1 of the API; vLLM's
 // protocol and SamplingParams; TGI's GenerateParameters.
 #pragma once
