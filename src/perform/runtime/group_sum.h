@@ -4,7 +4,7 @@
 // It knows neither links nor threads (exchange_thread.h has those). The sum comes to stand where the
 // values are. What comes is added in the order of the exchange, whenever it comes, so all replicas
 // end with the same bits. Numbers travel as floats, or as bf16: what is sent is rounded where it stands,
-// so that nobody keeps other bits than the others get. Memory: none but the messages. Where the exchange has messages with
+// so that all members keep the same bits. Memory: none but the messages. Where the exchange has messages with
 // updates of datacenters instead (schedule/sparse_exchange.h, schedule/local_steps.h), DatacenterUpdates
 // makes them and takes them.
 #pragma once
