@@ -249,6 +249,22 @@ class OneTruth(Case):
                      self.write("full.toml", UNLIKE.replace("micro_batch = 2", "micro_batch = 24")
                                 .replace("global_batch = 24", "global_batch = 288")))
 
+    def test_what_takes_pipelines_all_alike_says_so(self):
+        job = self.write("job.toml", UNLIKE.replace('"auto"', "[10, 14]").replace("global_batch = 24", "global_batch = 48"))
+        for command in ["plan"], ["select"]:
+            self.refused(2, ["microbatches_per_replica is given, and a search takes pipelines that do all the same"],
+                         *command, job)
+        of_one = self.write("alike.toml", UNLIKE.replace('"auto"', "[6, 6]"))
+        self.refused(2, ["replicas of a stage work on unlike devices", "a schedule by its name"],
+                     "simulate", of_one, "--policy", "best")
+        network = self.write("network.yml", NETWORK.format(2))
+        self.assertIn("left out: unlike devices of replicas",
+                      self.ok("astra", "--job", of_one, "--network-configuration", network).stderr)
+        together = self.write("together.toml", ONE_CLUSTER.format(preset="gpt3-22b", nodes=2, training="")
+                              + "tensor = 8\ndata = 2\nmicrobatches_per_replica = [24, 40]\n")
+        self.assertIn("every pipeline is counted with the mean",
+                      self.ok("estimate", together, "--law", "rail-only").stderr)
+
     def test_nodes_of_one_device_share_no_fast_fabric(self):
         nodes = ONE_CLUSTER.replace("devices_per_node = 8\n", "").format(preset="llama3-8b", nodes=2, training="")
         nodes = nodes.replace("[[cluster", "layers = 8\nsequence = 2048\n[[cluster")

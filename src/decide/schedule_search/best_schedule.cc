@@ -112,6 +112,11 @@ Status check_cells_are_alike(const plan::Plan& plan) {
     return unusable("parallelism.microbatches_per_replica: a search orders one pipeline for all",
                     "pipelines with equal numbers of microbatches, or a schedule by its name");
   }
+  if (plan.on_unlike_devices()) {
+    return unusable(
+        "replicas of a stage work on unlike devices: a search orders one pipeline for all",
+        "a schedule by its name");
+  }
   for (const layout::Placement& at : plan.ranks) {
     const bool crosses = at.datacenter != plan.ranks[static_cast<size_t>(at.replica)].datacenter;
     if (!crosses || !plan.replicas_lie_apart()) continue;

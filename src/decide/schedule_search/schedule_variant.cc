@@ -121,6 +121,11 @@ Result<plan::Plan> vary(const plan::Plan& plan, const ScheduleVariant& variant) 
   const bool by_law = plan.cost_source == plan::CostSource::kRoofline ||
                       plan.cost_source == plan::CostSource::kTombolo;
   if (by_law) return out;
+  if (plan.on_unlike_devices()) {
+    return unusable(
+        "times measured on unlike devices hold for the schedule they were measured with",
+        "the schedule in the job, and tombolo profile on each kind of device");
+  }
   out.cost_source = plan.cost_source;
   return with_work(std::move(out), work);
 }

@@ -44,6 +44,7 @@ class SpaceMaker {
     space_.zero2_with_pipeline = fixed_.zero == 2;
     space_.always_sequence_parallel = rail_only_ && !fixed_.sequence_parallel;
     TRY(refuse_what_rail_only_does_not_know());
+    TRY(plan::check_pipelines_are_free(job_));
     TRY(degrees());
     knobs();
     return space_;

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "predict/cost/price_plan.h"
+#include "predict/cost/stage_laws.h"
 
 namespace tombolo::cost {
 namespace {
@@ -23,10 +24,7 @@ Pace pace_of(const plan::Plan& plan, int32_t replica) {
   std::vector<Hop> hops;
   for (int32_t position = 1; position < plan.parallelism.pipeline; ++position) {
     const int32_t from = (position - 1) * plan.replicas() + replica;
-    const plan::Channel channel = plan::expected_channel(plan, from, from + plan.replicas());
-    const Seconds occupancy = channel.wan ? channel.serialisation(plan.boundary) : 0_s;
-    const Seconds transfer = channel.wan ? occupancy + channel.latency : 0_s;
-    hops.push_back({transfer, transfer, occupancy});
+    hops.push_back(wan_hop(plan, from, from + plan.replicas()).value_or(Hop{}));
   }
   return {round_trip(positions, hops), period(positions, hops)};
 }
@@ -47,15 +45,16 @@ std::vector<int64_t> divide_by_pace(std::span<const Pace> paces, int64_t microba
     return sum;
   };
   // The longest time within which they do no more than there are, by halving.
+  constexpr double kLongest = 9e9;  // seconds; what takes longer is refused when it is scheduled
   double enough = 0, too_long = 1e-9;
-  while (all_within(too_long) <= microbatches) too_long *= 2;
+  while (too_long < kLongest && all_within(too_long) <= microbatches) too_long *= 2;
   for (int i = 0; i < 100; ++i) {
     const double middle = enough + (too_long - enough) / 2;
     (all_within(middle) <= microbatches ? enough : too_long) = middle;
   }
   std::vector<int64_t> each(paces.size());
   for (size_t i = 0; i < paces.size(); ++i) each[i] = within(i, enough);
-  // What is left, fewer than pipelines, to whoever would end first with one more.
+  // What is left, to the pipeline that would end first with one more.
   using End = std::pair<double, size_t>;
   std::priority_queue<End, std::vector<End>, std::greater<>> ends;
   const auto add = [&](size_t i) {

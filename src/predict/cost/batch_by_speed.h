@@ -23,7 +23,7 @@ struct Pace {
 };
 
 // So many microbatches among these pipelines, at least one each. CHECKs that there are as many.
-// Cost: O(pipelines log pipelines).
+// Cost: a hundred passes over the pipelines.
 std::vector<int64_t> divide_by_pace(std::span<const Pace> paces, int64_t microbatches);
 
 // The job with numbers where it says "auto", and as it is where it does not. Where all come out equal

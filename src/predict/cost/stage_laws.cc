@@ -75,21 +75,6 @@ Hop wan_hop(const cluster::WanLink& link, const WanEnd& from, const WanEnd& to, 
 
 namespace {
 
-Status check_pipeline(const plan::Plan& plan, const std::string& file) {
-  if (!plan.has_model()) {
-    return unusable(file + ": model is missing",
-                    "[model] with preset = \"gpt3-175b\" or config = \"config.json\"");
-  }
-  if (plan.parallelism.virtual_stages == 1) return {};
-  return unusable(
-      fmt::format("{}: parallelism.virtual_stages = {}: the law mixed-pipeline, for stages in {}, "
-                  "has one stage per rank",
-                  file, plan.parallelism.virtual_stages,
-                  plan.cluster.datacenters.size() > 1 ? "several datacenters"
-                                                      : "unlike tensor parallelism"),
-      "tombolo simulate, which plays every schedule, or virtual_stages = 1");
-}
-
 // Pipelines that cross from one datacenter to another behind the same position as this one does.
 int64_t crossing_alike(const plan::Plan& plan, int32_t from, int32_t to) {
   const auto place = [&](int32_t rank) -> const std::string& {
@@ -104,38 +89,55 @@ int64_t crossing_alike(const plan::Plan& plan, int32_t from, int32_t to) {
   return count;
 }
 
+}  // namespace
+
+std::optional<Hop> wan_hop(const plan::Plan& plan, int32_t from, int32_t to) {
+  const cluster::Datacenter& source = plan.datacenter_of(from);
+  const cluster::Datacenter& target = plan.datacenter_of(to);
+  if (source.name == target.name) return std::nullopt;
+  const cluster::WanLink& link = *plan.cluster.link(source.name, target.name);
+  if (plan.wan_transfer) {
+    const Seconds arrival = *plan.wan_transfer + plan.latency_over(link);
+    return Hop{arrival, arrival, *plan.wan_transfer};
+  }
+  return wan_hop(link, {&source, plan.ranks[static_cast<size_t>(from)].shards},
+                 {&target, plan.ranks[static_cast<size_t>(to)].shards},
+                 crossing_alike(plan, from, to), plan.boundary);
+}
+
+namespace {
+
+Status check_pipeline(const plan::Plan& plan, const std::string& file) {
+  if (!plan.has_model()) {
+    return unusable(file + ": model is missing",
+                    "[model] with preset = \"gpt3-175b\" or config = \"config.json\"");
+  }
+  if (plan.parallelism.virtual_stages == 1) return {};
+  const char* why = plan.cluster.datacenters.size() > 1          ? "stages in several datacenters"
+                    : !plan.parallelism.tensor_per_stage.empty() ? "stages of unlike tensor degrees"
+                                                                 : "unlike numbers of microbatches";
+  return unusable(
+      fmt::format("{}: parallelism.virtual_stages = {}: the law mixed-pipeline, for {}, has one "
+                  "stage per rank",
+                  file, plan.parallelism.virtual_stages, why),
+      "tombolo simulate, which plays every schedule, or virtual_stages = 1");
+}
+
 // Between two neighbouring stages, in either direction.
 Hop hop_between(const plan::Plan& plan, const StageLaws& laws, const Configuration& of_sender,
                 int32_t from, int32_t to) {
-  const cluster::Datacenter& source = plan.datacenter_of(from);
-  const cluster::Datacenter& target = plan.datacenter_of(to);
-  const bool wan = source.name != target.name;
-  if (wan) {
-    const cluster::WanLink& link = *plan.cluster.link(source.name, target.name);
-    if (plan.wan_transfer) {
-      const Seconds arrival = *plan.wan_transfer + plan.latency_over(link);
-      return {arrival, arrival, *plan.wan_transfer};
-    }
-    return wan_hop(link, {&source, plan.ranks[from].shards}, {&target, plan.ranks[to].shards},
-                   crossing_alike(plan, from, to), plan.boundary);
-  }
+  if (const std::optional<Hop> wan = wan_hop(plan, from, to)) return *wan;
   // Imagined times leave nothing to a network.
   if (plan.cost_source == plan::CostSource::kStageTimes) return {};
   return laws.inside(plan.datacenter_index(from), of_sender);
 }
 
-// One replica of each kind of pipeline: those in the same datacenters that do as much are alike.
-std::vector<int32_t> kinds_of_pipelines(const plan::Plan& plan) {
-  std::set<std::pair<int64_t, std::vector<size_t>>> known;
+// The first replica of each kind of pipeline.
+std::vector<int32_t> one_of_each_kind(const plan::Plan& plan) {
+  const std::vector<size_t> kinds = plan::kinds_of_pipelines(plan);
   std::vector<int32_t> out;
   for (int32_t replica = 0; replica < plan.replicas(); ++replica) {
-    std::vector<size_t> places;
-    for (int32_t s = 0; s < plan.parallelism.pipeline; ++s) {
-      places.push_back(plan.datacenter_index(plan.rank_of(s, replica)));
-    }
-    if (known.emplace(plan.microbatches_of(replica), std::move(places)).second) {
-      out.push_back(replica);
-    }
+    if (kinds[static_cast<size_t>(replica)] == out.size()) out.push_back(replica);
   }
   return out;
 }
@@ -217,7 +219,7 @@ Result<PlanPrediction> predict_plan(const plan::Plan& plan, const std::string& f
   };
 
   PlanPrediction out;
-  const std::vector<int32_t> kinds = kinds_of_pipelines(plan);
+  const std::vector<int32_t> kinds = one_of_each_kind(plan);
   for (const int32_t replica : kinds) {
     std::vector<StagePass> passes;
     std::vector<Hop> hops;

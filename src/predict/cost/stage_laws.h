@@ -60,6 +60,10 @@ struct WanEnd {
 Hop wan_hop(const cluster::WanLink& link, const WanEnd& from, const WanEnd& to, int64_t data,
             Bytes size);
 
+// The same between two neighbouring ranks of a pipeline, in either direction: beside those that cross
+// there as it does, or as [stage_times] say it. Nothing where they lie in one datacenter.
+std::optional<Hop> wan_hop(const plan::Plan& plan, int32_t from, int32_t to);
+
 // One row of a placement.
 struct PlacedStage {
   int64_t stage = 0;

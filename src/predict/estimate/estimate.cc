@@ -105,6 +105,8 @@ void note_the_training(const plan::Job& job, std::vector<std::string>& notes) {
           fmt::format("schedule = \"{}\"; the law is that of 1f1b and interleaved",
                       to_name(p.schedule)));
   ignored(job.stage_times.has_value(), "[stage_times]");
+  ignored(!p.microbatches_per_replica.empty(),
+          "microbatches_per_replica; every pipeline is counted with the mean");
   ignored(t.stack != "tombolo",
           fmt::format("stack = \"{}\"; the law has no constants of software", t.stack));
 }

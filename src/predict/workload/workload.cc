@@ -35,6 +35,13 @@ class ChunkLaws {
   const cost::IterationLaw& of(size_t chunk) const {
     return laws_.in(across() ? placed_.datacenter_index(rank_of(chunk)) : 0);
   }
+  // Whether replicas of a stage work on devices that take another time than the first one's.
+  bool first_stands_for_unlike() const {
+    for (int32_t s = 0; s < (across() ? placed_.parallelism.pipeline : 0); ++s) {
+      if (!plan::unlike_datacenters(placed_, s).empty()) return true;
+    }
+    return false;
+  }
   // From a chunk to the next.
   Seconds transfer(size_t chunk, const cost::Configuration& c) const {
     if (!across()) return of(chunk).transfer(c);
@@ -67,7 +74,12 @@ plan::Decisions spread_of(const plan::Decisions& job) {
   return out;
 }
 
-void note_what_graphs_leave_out(const plan::Job& job, std::vector<std::string>& notes) {
+void note_what_graphs_leave_out(const plan::Job& job, const ChunkLaws& laws,
+                                std::vector<std::string>& notes) {
+  if (laws.first_stands_for_unlike()) {
+    notes.push_back(
+        "left out: unlike devices of replicas; every pipeline takes the times of the first");
+  }
   const plan::Exchange exchange = job.exchange.value_or(plan::Exchange{});
   const bool may_lie_apart = job.cluster.datacenters.size() > 1 && job.parallelism.data > 1;
   if (may_lie_apart && exchange.mode != plan::ExchangeMode::kDense) {
@@ -122,7 +134,7 @@ Result<Workload> Workload::make(const plan::Job& asked, const WorkloadOptions& o
 
   schedule::Times times;
   out.notes_ = job.notes;
-  note_what_graphs_leave_out(job, out.notes_);
+  note_what_graphs_leave_out(job, laws, out.notes_);
   for (const model::Slice& slice : plan::split_layers(*job.model, p)) {
     const size_t index = out.chunks_.size();
     const cost::IterationLaw& law = laws.of(index);

@@ -206,6 +206,13 @@ Status check_pipelines_are_free(const Job& job) {
   const layout::Parallelism& p = job.parallelism;
   const bool lists = std::any_of(p.datacenter_per_stage.begin(), p.datacenter_per_stage.end(),
                                  [](const auto& names) { return names.size() > 1; });
+  if (!p.microbatches_per_replica.empty()) {
+    return unusable(
+        fmt::format("{}: parallelism.microbatches_per_replica is given, and a search takes "
+                    "pipelines that do all the same",
+                    job.file),
+        "tombolo simulate, which takes them as they are, or without this key");
+  }
   if (p.datacenter_per_replica.empty() && !lists) return {};
   return unusable(
       fmt::format("{}: parallelism.{} is given, and a search keeps the replicas of a stage in one "

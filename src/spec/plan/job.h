@@ -61,8 +61,9 @@ std::vector<model::Slice> split_layers(const model::Model& model,
 // Whether the model and the batch divide as [parallelism] says (layout/divisions.h).
 Status check_divisions(const Job& job);
 
-// Unusable where the job puts replicas of a stage into several datacenters: for searches, which
-// leave the replicas of each stage together.
+// Unusable where the job puts replicas of a stage into several datacenters, or gives pipelines unlike
+// numbers of microbatches: for searches, which keep the replicas of each stage together and all
+// pipelines alike.
 Status check_pipelines_are_free(const Job& job);
 
 // Splits the layers evenly, and lays contiguous stages evenly over the datacenters in the order of

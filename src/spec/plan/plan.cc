@@ -134,7 +134,8 @@ Status validate_batches(const Plan& plan) {
   const std::vector<int64_t>& each = plan.parallelism.microbatches_per_replica;
   if (!each.empty() && std::ssize(each) != plan.parallelism.data) {
     return unusable(fmt::format("microbatches_per_replica has {} numbers for {} pipelines",
-                                each.size(), plan.parallelism.data));
+                                each.size(), plan.parallelism.data),
+                    "one number for each pipeline, or \"auto\"");
   }
   if (plan.parallelism.microbatches_by_speed) {
     return unusable("microbatches_per_replica = \"auto\" is a question, and a Plan is an answer",
@@ -272,6 +273,22 @@ std::vector<size_t> unlike_datacenters(const Plan& plan, int32_t stage) {
     if (!are_alike(home, plan.datacenter_of(rank), shards)) out.insert(plan.datacenter_index(rank));
   }
   return {out.begin(), out.end()};
+}
+
+std::vector<size_t> kinds_of_pipelines(const Plan& plan) {
+  std::map<std::pair<int64_t, std::vector<std::string_view>>, size_t> known;
+  std::vector<size_t> kinds;
+  for (int32_t replica = 0; replica < plan.replicas(); ++replica) {
+    std::vector<std::string_view> places;
+    for (int32_t position = 0; position < plan.parallelism.pipeline; ++position) {
+      const int32_t rank = position * plan.replicas() + replica;
+      places.push_back(plan.ranks[static_cast<size_t>(rank)].datacenter);
+    }
+    const auto kind =
+        known.try_emplace({plan.microbatches_of(replica), std::move(places)}, known.size());
+    kinds.push_back(kind.first->second);
+  }
+  return kinds;
 }
 
 bool Plan::replicas_lie_apart(int32_t stage) const {

@@ -130,7 +130,7 @@ struct Plan : Decisions {
 };
 
 // Unusable where the parts do not fit together: ranks, stages and layers must cover each other, a
-// device holds one shard, and whoever sends to one another from different datacenters needs a link:
+// device holds one shard, and ranks that send to one another from different datacenters need a link:
 // neighbours of a pipeline, and replicas of a stage. Cost: O(shards log shards + stages x replicas x datacenters).
 Status validate(const Plan& plan);
 
@@ -140,6 +140,10 @@ bool are_alike(const cluster::Datacenter& a, const cluster::Datacenter& b, int64
 // Of each stage the datacenters, by their number in the cluster, whose replicas take another time than
 // the first one's, in the order of the cluster.
 std::vector<size_t> unlike_datacenters(const Plan& plan, int32_t stage);
+
+// Of each pipeline its kind: those that lie in the same datacenters, position by position, and have as
+// many microbatches are alike. Kinds count from 0 in the order in which they first appear.
+std::vector<size_t> kinds_of_pipelines(const Plan& plan);
 
 // How bytes get from one rank to another.
 struct Channel {

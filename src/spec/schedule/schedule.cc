@@ -168,19 +168,12 @@ Result<Schedule> build_each(layout::ScheduleKind kind, const PipelineShape& shap
 Result<Schedule> build_each(const plan::Plan& plan, const PipelineShape& shape) {
   CHECK(shape.replicas == plan.replicas(), "{} of {} pipelines on unlike devices", shape.replicas,
         plan.replicas());
+  const std::vector<size_t> kind_of = plan::kinds_of_pipelines(plan);
   std::vector<OwnOrder> kinds;
-  std::vector<size_t> kind_of;
-  std::map<std::pair<int32_t, std::vector<std::string>>, size_t> known;
   for (int32_t replica = 0; replica < shape.replicas; ++replica) {
-    const int32_t microbatches = shape.microbatches_of(replica);
-    std::vector<std::string> places;
-    for (int32_t position = 0; position < shape.positions(); ++position) {
-      const int32_t rank = position * shape.replicas + replica;
-      places.push_back(plan.ranks[static_cast<size_t>(rank)].datacenter);
-    }
-    const auto [at, fresh] = known.emplace(std::pair{microbatches, places}, kinds.size());
-    if (fresh) kinds.push_back({microbatches, times_of(plan, replica), memory_of(plan, replica)});
-    kind_of.push_back(at->second);
+    if (kind_of[static_cast<size_t>(replica)] < kinds.size()) continue;
+    kinds.push_back(
+        {shape.microbatches_of(replica), times_of(plan, replica), memory_of(plan, replica)});
   }
   return build_each(plan.parallelism.schedule, shape, plan.parallelism.discipline, kinds, kind_of);
 }
