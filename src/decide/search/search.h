@@ -105,8 +105,7 @@ struct SearchSpace {
   bool uneven_stages = true;  // also stages that differ by a layer
   // Interleaved 1F1B runs microbatches in rounds of as many as there are stages (Megatron-LM).
   bool whole_rounds = true;
-  // Sharded gradients (ZeRO 2) beside a pipeline would be summed once per microbatch; no stack
-  // does so.
+  // Beside a pipeline ZeRO 2 keeps whole gradients, as ZeRO 1 does (docs/laws/zero.md): never better.
   bool zero2_with_pipeline = false;
   bool always_sequence_parallel = false;  // wherever tensor > 1
 };

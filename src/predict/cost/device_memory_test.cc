@@ -52,6 +52,20 @@ TEST(DeviceMemory, state_is_counted_and_divided_by_zero) {
   EXPECT_EQ(bytes(3), (std::array{2888.0 / 2, 2888.0, 3 * 2888.0}));
 }
 
+// Two stages of 1,440 and 1,448 parameters: with one microbatch a device keeps a quarter, with more
+// all, 4 bytes each.
+TEST(DeviceMemory, gradients_of_microbatches_add_up_whole_in_a_pipeline) {
+  const auto gradients = [](int64_t zero, int64_t microbatches, int64_t pipeline, int64_t stage) {
+    const Configuration c{{.data = 4, .pipeline = pipeline, .zero = zero}, 1, 4 * microbatches};
+    return stage_memory(tiny(), c, bare_stack(), {}, stage).gradients.value;
+  };
+  EXPECT_EQ(gradients(2, 4, 2, 0), 4 * 1440);
+  EXPECT_EQ(gradients(2, 4, 2, 1), 4 * 1448);
+  EXPECT_EQ(gradients(1, 4, 2, 0), 4 * 1440);
+  EXPECT_EQ(gradients(2, 1, 2, 0), 1440);
+  EXPECT_EQ(gradients(2, 4, 1, 0), 2888);
+}
+
 // One replica has nothing to gather.
 TEST(DeviceMemory, a_single_replica_gathers_nothing) {
   const auto memory = [](int64_t zero) {

@@ -96,6 +96,19 @@ TEST(Traffic, zero_gathers_parameters_instead_of_gradients) {
   }
 }
 
+TEST(Traffic, zero_2_in_a_pipeline_is_zero_1) {
+  plan::Job job = job_on(1, 8);
+  job.training.global_batch = 12;
+  job.parallelism.data = 4;
+  job.parallelism.pipeline = 2;
+  const auto data = [&](int64_t zero) {
+    job.parallelism.zero = zero;
+    return traffic_of(job).summarize().of(TrafficKind::kData).total().bytes.value;
+  };
+  EXPECT_GT(data(1), 0);
+  EXPECT_EQ(data(2), data(1));
+}
+
 // Experts across domains: every GPU sends (x-1)(y-1) of the n shares across rails (appendix D).
 TEST(Traffic, experts_across_domains_need_forwarding) {
   plan::Job job = job_on(4, 8, "mixtral-8x7b");

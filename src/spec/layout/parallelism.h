@@ -40,10 +40,14 @@ struct Degrees {
   int64_t stages() const { return pipeline * virtual_stages; }
   // Devices that share out what ZeRO shards; experts' are fewer by expert parallelism.
   int64_t replicas() const { return data * context; }
-  // Whether gradients are summed after the backward pass of every microbatch, so that a device keeps
-  // no more than its shard: with ZeRO 3, and with ZeRO 2 without a pipeline (Megatron-FSDP, DeepSpeed,
-  // torchtitan). Else once, when all are added up.
+  // Whether gradients are summed after the backward pass of every microbatch: with ZeRO 3, and with
+  // ZeRO 2 without a pipeline (Megatron-FSDP, DeepSpeed, torchtitan). Else once, when all are added up.
   bool sums_each_microbatch() const { return zero == 3 || (zero == 2 && pipeline == 1); }
+  // Whether a device keeps no more than its shard of the gradients of so many microbatches. One by one
+  // they are scattered as they come; what is summed once is added up whole before (docs/laws/zero.md).
+  bool shards_gradients(int64_t microbatches) const {
+    return zero >= 2 && (sums_each_microbatch() || microbatches == 1);
+  }
   bool operator==(const Degrees&) const = default;
 };
 

@@ -298,6 +298,15 @@ std::vector<std::string> notes_on_precision(const Decisions& asked) {
   return notes;
 }
 
+// Where gradients asked for in shards are whole all the same.
+std::optional<std::string> note_on_zero(const Decisions& asked) {
+  const layout::Parallelism& p = asked.parallelism;
+  if (p.zero != 2 || p.pipeline == 1 || asked.training.micro_batch < 1 || p.data < 1) return {};
+  if (p.data * p.context == 1 || p.shards_gradients(asked.microbatches())) return {};
+  return "zero = 2 beside a pipeline: each device adds up whole gradients of all microbatches, and "
+         "they are summed once, as with zero = 1";
+}
+
 Result<Job> job_from_value(const Value& value, const std::string& file) {
   JobFile sections = TRY(read_fields<JobFile>(value, file));
   Job job = std::move(sections.job);
@@ -317,6 +326,7 @@ Result<Job> job_from_value(const Value& value, const std::string& file) {
   job.cluster = TRY(read_job_cluster(sections.cluster, file));
   if (!sections.prefill.is_null()) job.prefill = TRY(read_prefill(sections.prefill, file));
   for (std::string& note : notes_on_precision(job)) job.notes.push_back(std::move(note));
+  if (auto note = note_on_zero(job)) job.notes.push_back(*std::move(note));
   if (job.data) {
     TRY(check_share_names(*job.data, job.cluster, file));
     change_paths(*job.data, [&](const std::string& path) { return sibling_path(file, path); });
