@@ -150,11 +150,7 @@ void expect_traffic(const plan::Job& job, const Ledger& ledger) {
       over_the_wan(ledger, {MessageClass::kGradients, MessageClass::kOuterSteps});
   const double pipeline = over_the_wan(ledger, {MessageClass::kPipeline, MessageClass::kTied});
   EXPECT_NEAR(apart(workload::TrafficKind::kData), gradients, 1e-9 * gradients);
-  // Without sequence parallelism every tensor rank sends the whole.
-  EXPECT_NEAR(
-      apart(workload::TrafficKind::kPipeline),
-      pipeline + real(job.parallelism.tensor - 1) * over_the_wan(ledger, {MessageClass::kPipeline}),
-      1e-9 * (1 + pipeline));
+  EXPECT_NEAR(apart(workload::TrafficKind::kPipeline), pipeline, 1e-9 * (1 + pipeline));
 }
 
 void expect_paid(const plan::Plan& plan, const Ledger& ledger) {

@@ -58,7 +58,6 @@ Result<Traffic> Traffic::make(const plan::Job& asked, const TrafficOptions& opti
   TRY(out.number(job));
   out.weigh(job);
   out.flat_rings_ = options.flat_rings;
-  out.sequence_parallel_ = job.parallelism.sequence_parallel;
   out.notes_ = job.notes;
   if (out.gpus() > job.cluster.devices()) {
     out.notes_.push_back(fmt::format(
@@ -308,23 +307,13 @@ void Traffic::for_each_unlike_transfer(Visit&& visit) const {
       }
     }
   };
-  // Every receiver is sent the whole, by the sender that lies beside it.
-  const auto copies = [&](const Section& a, const Section& b, int64_t pipe, double whole) {
-    const int64_t senders = a.numbering.ranks() / pipelines;
-    const int64_t receivers = b.numbering.ranks() / pipelines;
-    for (int64_t j = 0; j < receivers; ++j) {
-      visit(TrafficKind::kPipeline,
-            static_cast<int32_t>(a.first + pipe * senders + j * senders / receivers),
-            static_cast<int32_t>(b.first + pipe * receivers + j), whole);
-    }
-  };
   const auto both_ways = [&](const Section& a, const Section& b, int64_t pipe, double times) {
     const int64_t shards = a.numbering.ranks() / pipelines;
     const double whole = volume_.whole_boundary.value * times *
                          work_of(static_cast<int32_t>(a.first + pipe * shards));
     if (whole == 0) return;
     for (const auto& [from, to] : {std::pair(&a, &b), std::pair(&b, &a)}) {
-      sequence_parallel_ ? split(*from, *to, pipe, whole) : copies(*from, *to, pipe, whole);
+      split(*from, *to, pipe, whole);
     }
   };
   const Section &first = sections_.front(), &last = sections_.back();

@@ -174,7 +174,6 @@ class Traffic {
 
   std::vector<Section> sections_;
   int64_t gpus_ = 0;
-  bool sequence_parallel_ = false;
   TrafficVolume volume_;
   bool flat_rings_ = false;
   int64_t domain_size_ = 1;

@@ -252,16 +252,18 @@ TEST(Traffic, of_unlike_stages_by_hand) {
   const KindTraffic tensor = split.summarize().of(TrafficKind::kTensor);
   EXPECT_DOUBLE_EQ(tensor.total().bytes.value,
                    8 * (24 * 8 + 2) * 25'165'824.0 * (2 * 0.5 + 4 * 0.75));
-  // Without sequence parallelism each GPU is sent the whole once, there and back.
+  // Without sequence parallelism every GPU has whole activations. As many bytes cross, and each side
+  // gathers what came: one gather of D more for each microbatch.
   job.parallelism.sequence_parallel = false;
   job.model->tied_embeddings = false;
-  const TrafficMatrix whole = traffic_of(job).matrix(0, 6, 6);
-  EXPECT_EQ(sent(whole, 0, 2), boundary);
-  EXPECT_EQ(sent(whole, 0, 3), boundary);
-  EXPECT_EQ(sent(whole, 1, 5), boundary);
-  EXPECT_EQ(sent(whole, 2, 0), boundary);
-  EXPECT_EQ(sent(whole, 4, 1), boundary);
-  EXPECT_EQ(sent(whole, 3, 0), 0);
+  const Traffic whole = traffic_of(job);
+  const TrafficMatrix parts = whole.matrix(0, 6, 6);
+  EXPECT_DOUBLE_EQ(sent(parts, 0, 2), boundary / 4);
+  EXPECT_DOUBLE_EQ(sent(parts, 1, 5), boundary / 4);
+  EXPECT_DOUBLE_EQ(sent(parts, 4, 1), boundary / 4);
+  EXPECT_EQ(sent(parts, 3, 1), 0);
+  EXPECT_DOUBLE_EQ(whole.summarize().of(TrafficKind::kTensor).total().bytes.value,
+                   8 * (24 * 8 + 2 + 1) * 25'165'824.0 * (2 * 0.5 + 4 * 0.75));
 }
 
 // GPT 22B on 4 GPUs, two chunks each: chunks 0 and 7 on the first, 3 and 4 on the last. 8 microbatches

@@ -69,11 +69,6 @@ void note_what_is_left_out(const plan::Job& job, std::vector<std::string>& notes
     notes.push_back(
         "parameters that tensor parallelism copies, such as norms, are counted as divided");
   }
-  if (p.pipeline > 1 && widest > 1 && !p.sequence_parallel) {
-    notes.push_back(
-        "without sequence parallelism every tensor rank sends its peer in the next stage the same "
-        "whole activations");
-  }
 }
 
 }  // namespace
@@ -132,6 +127,9 @@ Result<TrafficVolume> traffic_volume(const plan::Job& job, const VolumeOptions& 
                         routed * tensor_operations(job, options, true);
     if (slice.embedding) operations += 2;  // lookup, and its gradient
     if (slice.head) operations += 2;       // the head's input, and its gradient
+    // Every rank has whole activations, and sends its part of them (plan::Plan::boundary): what came
+    // is gathered.
+    if (p.pipeline > 1 && !p.sequence_parallel) operations += (i > 0) + (i + 1 < slices.size());
     stage.tensor += Bytes{microbatches * operations * batch.hidden};
 
     // Forward once, backward keys and values again beside their gradients.
@@ -153,7 +151,7 @@ Result<TrafficVolume> traffic_volume(const plan::Job& job, const VolumeOptions& 
   }
   const double hidden = microbatch_volume(job, p.tensor).hidden;
   const auto t = real(p.tensor);
-  out.boundary = Bytes{microbatches * (p.sequence_parallel ? hidden / t : hidden)};
+  out.boundary = Bytes{microbatches * hidden / t};
   out.whole_boundary = Bytes{microbatches * hidden};
   if (m.tied_embeddings && p.pipeline > 1 && !out.folded) {
     // An all-reduce between two: each sends its half and the sum of the other's.

@@ -162,7 +162,8 @@ Result<Workload> Workload::make(const plan::Job& asked, const WorkloadOptions& o
                  "reading " + job.file));
 
   const MicrobatchVolume batch = microbatch_volume(job, p.tensor);
-  out.boundary_ = batch.hidden / (p.sequence_parallel ? static_cast<double>(p.tensor) : 1);
+  out.whole_boundary_ = batch.hidden;
+  out.boundary_ = batch.hidden / static_cast<double>(p.tensor);
   const bool folded = out.shape_.position_of(0) == out.shape_.position_of(out.shape_.stages - 1);
   if (!folded) out.tied_ = volume.tied.value;
   out.find_groups();

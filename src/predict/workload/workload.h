@@ -106,9 +106,10 @@ class Workload {
   layout::Parallelism parallelism_;
   double weight_bytes_ = 2, gradient_bytes_ = 4;
   bool remote_parameters_ = false;
-  double overhead_ = 0;  // seconds of the host, per iteration
-  double boundary_ = 0;  // bytes per microbatch
-  double tied_ = 0;      // bytes; 0: nothing is tied across stages
+  double overhead_ = 0;        // seconds of the host, per iteration
+  double boundary_ = 0;        // bytes per microbatch
+  double whole_boundary_ = 0;  // of all tensor ranks
+  double tied_ = 0;            // bytes; 0: nothing is tied across stages
   std::vector<std::string> notes_;
 };
 

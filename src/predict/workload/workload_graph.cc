@@ -48,12 +48,14 @@ class WorkloadWriter {
     switch (action.kind) {
       case kForward:
         begin(action, {{kReceiveActivation, action.stage, action.microbatch}});
+        gather_what_came({kReceiveActivation, action.stage, action.microbatch});
         forward(action);
         break;
       case kBackward:
       case kBackwardInput:
         begin(action, {{kReceiveGradient, action.stage, action.microbatch},
                        {kForward, action.stage, action.microbatch}});
+        gather_what_came({kReceiveGradient, action.stage, action.microbatch});
         backward(action);
         break;
       case kBackwardWeight:
@@ -78,6 +80,12 @@ class WorkloadWriter {
     for (const Action& input : inputs) {
       if (const auto end = ends_.find(input); end != ends_.end()) waits_.push_back(end->second);
     }
+  }
+
+  // Without sequence parallelism activations are whole on every tensor rank, and each sends its part.
+  void gather_what_came(const Action& receive) {
+    if (sequence_ || !ends_.contains(receive)) return;
+    in_row(Workload::kTensor, CollectiveType::kAllGather, w_.whole_boundary_, text_ + " boundary");
   }
 
   void forward(const Action& action) {
