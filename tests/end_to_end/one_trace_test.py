@@ -63,6 +63,19 @@ class OneTrace(Case):
             with self.subTest(job=job):
                 self.assertIn("REDUCE_GRAD", self.expect_one_trace(job, 2))
 
+    def test_tied_ends(self):
+        """The ends of a pipeline swap gradients of the matrix that both hold: 256 words x 64, once an iteration."""
+        tied = "sequence = 64\ntied_embeddings = true"
+        for base in (TWO_EMULATED, TWO_EMULATED.replace(TIMES, ""), over_two("interleaved"), CELL,
+                     TWO_EMULATED.replace("[run]", "[optimizer]\nclip_norm = 1.0\n[run]")):
+            job = base.replace("sequence = 64", tied)
+            with self.subTest(job=job):
+                pipelines = 2 if base is CELL else 1
+                self.assertEqual(self.expect_one_trace(job, 2)["SUM_TIED"], 2 * 2 * pipelines)
+                found = [key for key in work(self.folder / "run" / "trace.jsonl") if key[4].endswith("SUM_TIED")]
+                self.assertEqual({key[6] for key in found}, {256 * 64 * 2})
+        self.assertEqual(self.expect_one_trace(over_two("zb-v").replace("sequence = 64", tied), 2)["SUM_TIED"], 0)
+
     def test_gradients_between_datacenters(self):
         exchange = 'mode = "dense"'
         clipped = "[optimizer]\nclip_norm = 1.0\n[run]"

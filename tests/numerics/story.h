@@ -95,8 +95,6 @@ inline Story live_together(const plan::Plan& plan, const From& from = {}) {
                                         .lie_apart = plan.replicas_lie_apart(own.stage),
                                         .address = "127.0.0.1"}));
     }
-    if (const auto other = runtime::other_end(plan, rank))
-      kernels[rank]->join_other_end({*other, &messenger});
     TRY(runtime::perform(plan, schedule->ranks[rank], {.rank = rank, .first_iteration = from.first},
                          *kernels[rank], messenger, clock, hooks));
     return {};

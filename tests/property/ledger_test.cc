@@ -98,11 +98,11 @@ std::string random_job(Random& random) {
 
 using Pairs = std::map<std::pair<int32_t, int32_t>, double>;
 
-// Bytes of one iteration, from the ledger; the sum of tied ends is not played.
+// Bytes of one iteration, from the ledger.
 Pairs of_ledger(const Ledger& ledger) {
   Pairs pairs;
   for (const ledger::PairFlow& flow : ledger.pairs()) {
-    if (flow.kind != MessageClass::kTied) pairs[{flow.from, flow.to}] += flow.bytes.value;
+    pairs[{flow.from, flow.to}] += flow.bytes.value;
   }
   return pairs;
 }

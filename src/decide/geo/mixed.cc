@@ -186,7 +186,8 @@ MixedPlan plan_of(const plan::OpenJob& open, const MixedLaw& law, const MixedSpl
   }
   plan.egress += ledger::tied_egress(open.job.cluster, plan.stages.front().datacenter,
                                      plan.stages.back().datacenter,
-                                     ledger::tied_bytes(open.job, *open.job.model), plan.data);
+                                     plan::tied_bytes(open.job, *open.job.model), plan.data);
+  ends.back() += priced.tied(split.order.front(), split.order.back());
   plan.time = cost::mixed_iteration(passes, hops, ends, plan.microbatches);
   const Seconds iteration = plan.time.iteration;
   if (names_prices) plan.price = Dollars{rate * iteration.value};
@@ -352,11 +353,12 @@ Result<MixedResult> search_mixed(const plan::OpenJob& open, const MixedLaw& law,
   if (const auto asked = open.job.parallelism.schedule; asked != layout::default_schedule(1)) {
     result.notes.push_back(search::note_on_schedule(asked, "1F1B alone over several datacenters"));
   }
-  if (const Bytes tied = ledger::tied_bytes(open.job, *open.job.model);
-      tied.value > 0 && !result.top.empty()) {
+  if (!result.top.empty()) {
     const std::vector<MixedStage>& stages = result.top.front().stages;
-    const std::string &first = stages.front().datacenter, &last = stages.back().datacenter;
-    if (first != last) result.notes.push_back(ledger::note_on_tied_ends(first, last, tied));
+    const std::string note = ledger::note_on_tied_ends(open.job.cluster, stages.front().datacenter,
+                                                       stages.back().datacenter,
+                                                       plan::tied_bytes(open.job, *open.job.model));
+    if (!note.empty()) result.notes.push_back(note);
   }
   if (open.job.model->experts) {
     result.notes.push_back(

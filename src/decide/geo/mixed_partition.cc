@@ -67,7 +67,7 @@ class Filler {
         while (low < high) {
           const int64_t middle = (low + high + 1) / 2;
           const StageNumbers& n = row[static_cast<size_t>(middle - 1)];
-          if (n.pass <= period * (1 + kSumRounding) && n.end <= end) {
+          if (n.pass <= period * (1 + kSumRounding) && stage.end_of(n) <= end) {
             low = middle;
           } else {
             high = middle - 1;
@@ -98,7 +98,7 @@ class Filler {
       for (int64_t l = least; l <= most; ++l) {
         const StageNumbers& n = stage.table->at(from.next, l);
         const double load = n.pass + from.charge - period;
-        if (load > period * kSumRounding || n.end > end) break;
+        if (load > period * kSumRounding || stage.end_of(n) > end) break;
         offer(buckets_[static_cast<size_t>(from.next + l)],
               {from.next + l, std::max(0.0, load + next_transfer), from.sum + n.pass, i, l});
       }
@@ -135,7 +135,7 @@ class Solver {
       double pass = kInfinity, end = kInfinity, each = kInfinity;
       for (const auto& row : stage.table->rows) {
         pass = std::min(pass, row.front().pass);
-        end = std::min(end, row.front().end);
+        end = std::min(end, stage.end_of(row.front()));
         for (size_t l = 0; l < row.size(); ++l) {
           each = std::min(each, row[l].pass / static_cast<double>(l + 1));
         }
@@ -237,7 +237,7 @@ Partition price_partition(const PartitionProblem& problem, std::vector<int64_t> 
     CHECK(layers[s] >= 1, "stage {} of {} has {} layers", s, p, layers[s]);
     const StageNumbers& n = problem.stages[s].table->at(first, layers[s]);
     passes.push_back({Seconds{n.pass}, Seconds{0}});
-    out.end = std::max(out.end, n.end);
+    out.end = std::max(out.end, problem.stages[s].end_of(n));
     first += layers[s];
   }
   out.round_trip = cost::round_trip(passes, problem.hops).value;

@@ -48,6 +48,9 @@ struct StageTable {
 struct PartitionStage {
   const StageTable* table = nullptr;
   std::vector<int64_t> most;  // layers that memory holds, by row of the table
+  double tied = 0;            // before its update: what comes of a tied embedding, s
+
+  double end_of(const StageNumbers& numbers) const { return numbers.end + tied; }
 };
 
 struct PartitionProblem {

@@ -90,7 +90,7 @@ class SettingSearch {
       : task_(task),
         cluster_(task.open.job.cluster),
         priced_(task.open.job, task.law, setting, task.open.fixed.sequence_parallel),
-        tied_(ledger::tied_bytes(task.open.job, *task.open.job.model)),
+        tied_(plan::tied_bytes(task.open.job, *task.open.job.model)),
         objective_(task.options.objective),
         limit_(static_cast<size_t>(task.options.top)),
         score_max_(task.options.prune ? score_max : kInfinity) {
@@ -255,6 +255,7 @@ class SettingSearch {
         needs.exposed += 2 * priced_.inside(z).exposed.value;
       }
     }
+    problem.stages.back().tied = priced_.tied(order_.front(), order_.back()).value;
     if (cut_here(bound(objective_, rooms_, needs))) return;
     ++found_.evaluated;
     const bool cost = objective_ == search::Objective::kCost;

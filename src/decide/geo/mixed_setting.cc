@@ -73,6 +73,17 @@ cost::Hop PricedSetting::wan(const cluster::WanLink& link, size_t from, size_t t
                        boundary_);
 }
 
+Seconds PricedSetting::tied(size_t first, size_t last) const {
+  const auto& places = job_.cluster.datacenters;
+  const Bytes bytes = plan::tied_bytes(job_, *job_.model);
+  const cluster::WanLink* link =
+      first == last ? nullptr : job_.cluster.link(places[first].name, places[last].name);
+  if (!link || bytes.value == 0) return {};
+  return cost::wan_hop(*link, {&places[first], setting_.tensor[first]},
+                       {&places[last], setting_.tensor[last]}, setting_.data, bytes)
+      .transfer;
+}
+
 const StageTable& PricedSetting::table(size_t datacenter, bool embedding, bool head) {
   auto& table = zones_[datacenter].tables[ends(embedding, head)];
   if (table) return *table;

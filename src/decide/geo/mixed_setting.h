@@ -46,6 +46,9 @@ class PricedSetting {
   double rate(size_t datacenter) const { return zones_[datacenter].rate; }
   const cost::Hop& inside(size_t datacenter) const { return zones_[datacenter].inside; }
   cost::Hop wan(const cluster::WanLink& link, size_t from, size_t to) const;
+  // The gradients of a tied embedding, where the ends of a pipeline lie there; nothing inside a
+  // datacenter, or where no link joins them.
+  Seconds tied(size_t first, size_t last) const;
   cost::Configuration configuration(size_t datacenter) const;
 
   const StageTable& table(size_t datacenter, bool embedding, bool head);

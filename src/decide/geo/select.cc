@@ -82,10 +82,16 @@ class RowPricer {
 
   Seconds all_reduce(const std::vector<int64_t>& partitions, int64_t replicas) const {
     Seconds slowest;
+    std::optional<size_t> first;
+    size_t last = 0;
     for (size_t i = 0; i < partitions.size(); ++i) {
-      if (partitions[i] > 0) slowest = std::max(slowest, setting_.all_reduce(i, replicas));
+      if (partitions[i] == 0) continue;
+      slowest = std::max(slowest, setting_.all_reduce(i, replicas));
+      if (!first) first = i;
+      last = i;
     }
-    return slowest;
+    const bool ties = setting_.tied && first && *first != last;
+    return ties ? slowest + setting_.tied(*first, last, replicas) : slowest;
   }
 
   // A row of `cells` cells, as equal as possible.

@@ -7,6 +7,7 @@
 // datacenter, and what crosses the WAN is activations.
 //
 //   total(D) = time of a cell (dp_cell.h) + ring all-reduce among the D C replicas
+//              + gradients of a tied embedding between the ends of the pipelines
 //   throughput(D) = microbatches of an iteration / total(D)
 //
 // The smallest D of the highest throughput is chosen. In the paper every pipeline runs M
@@ -65,6 +66,9 @@ struct SelectionSetting {
       link;
   // The sum of gradients among so many replicas of a partition at a site.
   std::function<Seconds(size_t site, int64_t replicas)> all_reduce;
+  // What the first partitions of so many pipelines send the last ones of a tied embedding; left out:
+  // nothing.
+  std::function<Seconds(size_t first, size_t last, int64_t pipelines)> tied = {};
   std::function<Seconds(const DpCell&)> cell_time = one_forward_one_backward_cell;
   bool look_beyond = true;  // of algorithm 1; it costs about as much again
 };
@@ -78,7 +82,7 @@ struct SelectionRow {
   bool feasible = false;
   std::string obstacle;  // why it is not
   Seconds pipeline;      // this and below only where feasible
-  Seconds all_reduce;
+  Seconds all_reduce;    // of replicas, and of tied ends
   Seconds total() const { return pipeline + all_reduce; }
   double throughput() const;  // microbatches per second
   int64_t used_gpus = 0;

@@ -230,6 +230,11 @@ BytesPerSecond pair_rate(cluster::WanLink link) {
   return cluster::flow_rate(link);
 }
 
+Bytes boundary_of(const Job& job) {
+  return model::boundary_bytes(*job.model, job.training.micro_batch,
+                               plan::element_bytes(job.training.precision));
+}
+
 // A transfer between one pair of nodes over the slowest link; empty: nothing joins two datacenters.
 std::optional<Seconds> slowest_transfer(const Job& job,
                                         const std::vector<cluster::Datacenter>& datacenters,
@@ -262,13 +267,17 @@ auto links_by_law(const Job& job, const std::vector<cluster::Datacenter>& datace
   };
 }
 
+// Of what a job states instead of the link's: none with a ratio, which is all that a transfer takes.
+std::optional<Seconds> stated_latency(const Job& job) {
+  if (selection_or_default(job).communication_to_compute) return 0_s;
+  return job.stage_times ? job.stage_times->latency : std::nullopt;
+}
+
 // Whose transfers the job states: a time, whose latency it states beside it or else the link, or a
 // ratio, which is all they take.
 auto links_as_stated(const Job& job, const std::vector<cluster::Datacenter>& datacenters,
                      Seconds transfer) {
-  const bool ratio = selection_or_default(job).communication_to_compute.has_value();
-  const std::optional<Seconds> latency = ratio ? 0_s : job.stage_times->latency;
-  return [cluster = job.cluster, datacenters, transfer, latency](
+  return [cluster = job.cluster, datacenters, transfer, latency = stated_latency(job)](
              size_t from, size_t to, int64_t pipelines, int64_t) -> std::optional<CellLink> {
     const cluster::WanLink* link = cluster.link(datacenters[from].name, datacenters[to].name);
     return CellLink{transfer / real(pipelines),
@@ -284,6 +293,25 @@ auto all_reduce_by_law(const std::vector<cluster::Datacenter>& datacenters,
                                   .ranks = replicas,
                                   .rate = network.bandwidth,
                                   .latency = network.latency});
+  };
+}
+
+// All pipelines send at once, each between its own GPUs; where transfers are stated, a transfer's time
+// stands for its bytes.
+auto tied_by_law(const Job& job, const std::vector<cluster::Datacenter>& datacenters,
+                 std::optional<Seconds> stated) {
+  const Bytes tied = plan::tied_bytes(job, *job.model);
+  const Bytes boundary = boundary_of(job);
+  return [cluster = job.cluster, datacenters, tied, boundary, stated,
+          latency = stated_latency(job)](size_t first, size_t last, int64_t pipelines) -> Seconds {
+    const cluster::Datacenter &a = datacenters[first], &b = datacenters[last];
+    const cluster::WanLink* link = cluster.link(a.name, b.name);
+    if (!link || tied.value == 0) return 0_s;
+    const Seconds after = latency.value_or(link->one_way_latency);
+    if (stated) return after + *stated * (tied / boundary);
+    BytesPerSecond rate = pair_rate(*link) * real(std::min({pipelines, a.nodes, b.nodes}));
+    if (link->path_limit) rate = std::min(rate, *link->path_limit);
+    return after + tied * real(pipelines) / rate;
   };
 }
 
@@ -309,13 +337,11 @@ Status set_links(const Job& job, const std::vector<cluster::Datacenter>& datacen
                       "4: a WAN transfer takes four times as long as a forward pass; or [model], "
                       "or [stage_times].transfer");
     }
-    const Bytes boundary = job.model
-                               ? model::boundary_bytes(*job.model, job.training.micro_batch,
-                                                       plan::element_bytes(job.training.precision))
-                               : 0_B;
+    const Bytes boundary = job.model ? boundary_of(job) : 0_B;
     out.setting.link = links_by_law(job, datacenters, boundary);
     transfer = slowest_transfer(job, datacenters, boundary);
   }
+  if (job.model) out.setting.tied = tied_by_law(job, datacenters, stated);
   if (transfer) out.communication_to_compute = *transfer / forward;
   const double ratio = std::min(out.communication_to_compute, 10'000.0);
   const auto derived = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(ratio - 1e-9)));

@@ -455,9 +455,6 @@ Status RankSession::perform_all(const plan::Plan& plan, const schedule::Schedule
   const bool realtime = emulated && options_.realtime && runtime::make_realtime();
   TRY(link_neighbours(plan));
   if (plan.replicas() > 1) TRY(join_replicas(plan, messenger, kernels));
-  if (const auto other = runtime::other_end(plan, options_.rank)) {
-    kernels.join_other_end({.rank = *other, .messenger = &messenger});
-  }
   reporter_ = clock_.start([this] { report_links(); });
   TRY(say(Ready{}));
   const SimTime origin = TRY(wait_for_go());

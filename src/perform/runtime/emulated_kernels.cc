@@ -37,6 +37,11 @@ uint64_t ring_word(int64_t iteration, int32_t stage, const RingStep& step, size_
   return mix(first_word(iteration, within, place, true) ^ static_cast<uint64_t>(stage));
 }
 
+// Of a tied embedding, from the first stage of a pipeline or from its last.
+uint64_t tied_word(int64_t iteration, bool from_first) {
+  return first_word(iteration, 0, kGradientPlace - (from_first ? 1 : 2), true);
+}
+
 // From the predecessor in the ring of this rank's replicas.
 link::LinkShape hop_before(const plan::Plan& plan, int32_t rank) {
   if (plan.replicas() == 1) return {};
@@ -75,11 +80,16 @@ int64_t gradient_bytes(const plan::Plan& plan, int32_t stage) {
   return std::llround(plan.stages[stage].gradients.value / plan.run.byte_scale);
 }
 
+int64_t tied_gradient_bytes(const plan::Plan& plan) {
+  const double bytes = plan::tied_bytes(plan, plan.model).value;
+  return bytes > 0 ? std::max<int64_t>(std::llround(bytes / plan.run.byte_scale), 1) : 0;
+}
+
 namespace {
 
 // The largest message in which gradients are summed.
 int64_t largest_of_gradients(const plan::Plan& plan) {
-  int64_t largest = 0;
+  int64_t largest = plan.other_end(0) ? tied_gradient_bytes(plan) : 0;
   for (int32_t s = 0; s < static_cast<int32_t>(plan.stages.size()); ++s) {
     if (plan.exchanges_gradients(s)) {
       for (const plan::GradientGroup& each : plan::gradient_groups(plan, s))
@@ -134,6 +144,7 @@ EmulatedKernels::EmulatedKernels(const plan::Plan& plan, int32_t rank, Clock& cl
       options_(options),
       pairs_(plan.pairs),
       payload_(payload_bytes(plan)),
+      tied_(tied_gradient_bytes(plan)),
       imagined_reduction_(plan.cost_source == plan::CostSource::kStageTimes),
       hop_(hop_before(plan, rank)) {
   for (const int32_t stage : schedule::shape_of(plan).stages_at(plan.ranks[rank].stage)) {
@@ -356,6 +367,22 @@ Status EmulatedKernels::check_chunk(int32_t stage, const RingStep& step,
   }
   const Status same = check_pattern(payload, ring_word(iteration_, stage, step, predecessor));
   return same ? same : wrong(same.error().message);
+}
+
+// Each end knows the other's by where it comes from.
+Result<Payload> EmulatedKernels::tied_gradient() {
+  return pattern_of(tied_, tied_word(iteration_, stages_.begin()->first == 0));
+}
+
+Status EmulatedKernels::add_tied_gradient(const Payload& theirs) {
+  const bool from_first = stages_.begin()->first != 0;
+  const Status same = check_pattern(theirs, tied_word(iteration_, from_first));
+  if (same && static_cast<int64_t>(theirs.size()) == tied_) return {};
+  return failed(fmt::format(
+      "the {} end of a pipeline received another gradient of the tied "
+      "embedding than was sent: iteration {}: {}",
+      from_first ? "last" : "first", iteration_,
+      same ? fmt::format("{} bytes instead of {}", theirs.size(), tied_) : same.error().message));
 }
 
 Status EmulatedKernels::update(int32_t stage) {

@@ -37,6 +37,9 @@ int64_t payload_bytes(const plan::Plan& plan);
 // What each replica of a stage contributes to the sum of gradients, divided by run.byte_scale.
 int64_t gradient_bytes(const plan::Plan& plan, int32_t stage);
 
+// What an end of a pipeline sends the other (Plan::other_end), divided by run.byte_scale.
+int64_t tied_gradient_bytes(const plan::Plan& plan);
+
 // Unusable where run.byte_scale cannot be: on devices that compute, where it leaves nothing of a
 // payload, and where even so a message would be larger than the transport takes.
 Status check_byte_scale(const plan::Plan& plan);
@@ -63,6 +66,8 @@ class EmulatedKernels : public Kernels, public PairKernels {
   // Each side ends when the Plan says that it does within the pair.
   Status co_execute(PairOfPasses passes, const PairResults& results) override;
   Status reduce_gradients(int32_t stage) override;
+  Result<Payload> tied_gradient() override;
+  Status add_tied_gradient(const Payload& theirs) override;
   Status update(int32_t stage) override;
   std::optional<double> loss() const override { return std::nullopt; }
   int64_t evaluation_batches() const override { return 0; }
@@ -106,6 +111,7 @@ class EmulatedKernels : public Kernels, public PairKernels {
   std::map<int32_t, Held> stages_;  // those of this rank
   const std::vector<plan::PairCost> pairs_;
   const int64_t payload_;          // bytes of a payload
+  const int64_t tied_;             // bytes of the gradient of a tied embedding
   const bool imagined_reduction_;  // a time alone
   const link::LinkShape hop_;      // from the predecessor in the ring of replicas
   int64_t iteration_ = 0;

@@ -52,13 +52,6 @@ struct Replicas {
   std::string address;
 };
 
-// The rank at the other end of a pipeline, where the embedding of its first stage and the head of
-// its last one are one matrix, of which each of the two ranks holds a copy.
-struct OtherEnd {
-  int32_t rank = 0;
-  Messenger* messenger = nullptr;  // outlives the Kernels' use of it; the link is up
-};
-
 // What a rank knows of the data before it trains, for comparing with other ranks (data_facts.h).
 struct DataFacts {
   struct File {
@@ -121,10 +114,6 @@ class Kernels {
   // reduce_gradients(), with tensor numbers from kReplicaTensor on (messenger.h).
   virtual Status join_replicas(const Replicas& replicas) = 0;
 
-  // On the ranks that other_end() names: called once, before the first iteration. From then on
-  // update() sums the gradients of the two copies, with the tensor number kTiedTensor.
-  virtual void join_other_end(const OtherEnd& /*other*/) {}
-
   // Instead of load(), where there is no state to go on from: first values that others trained are
   // read now. Fails as they cannot be read.
   virtual Status begin_anew() { return {}; }
@@ -157,6 +146,12 @@ class Kernels {
   // Sums the stage's weight gradients of the iteration over all replicas, in one fixed order, so
   // that all hold the same bits. Called after its last backward, where the Plan has replicas.
   virtual Status reduce_gradients(int32_t stage) = 0;
+
+  // On the ranks that Plan::other_end names, once between the last gradient of the iteration and its
+  // norm and first update: the gradient of this rank's copy of a tied embedding; and the other rank's,
+  // which is added to it.
+  virtual Result<Payload> tied_gradient() { return Payload{}; }
+  virtual Status add_tied_gradient(const Payload& /*theirs*/) { return {}; }
 
   // Where [optimizer].clip_norm is set, once between the last gradient of the iteration and its
   // first update: the sum of squares over all gradients of this rank's stages, equal on all

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "spec/plan/plan.h"
@@ -10,13 +9,8 @@
 namespace tombolo::runtime {
 
 // Those a rank exchanges bytes with: who holds a stage before or after one of its own in its
-// pipeline, the other replicas of its stages, and its other_end(). Ascending, each once, never
+// pipeline, the other replicas of its stages, and its Plan::other_end. Ascending, each once, never
 // itself.
 std::vector<int32_t> neighbours(const plan::Plan& plan, int32_t rank);
-
-// The rank that holds the other copy of a tied embedding: of the first stage for who holds the
-// last, and the other way round. Nothing where both are of one rank, nothing is tied, nothing is
-// computed (emulated devices), or there is no WAN link between their datacenters.
-std::optional<int32_t> other_end(const plan::Plan& plan, int32_t rank);
 
 }  // namespace tombolo::runtime

@@ -105,6 +105,7 @@ class Performer {
   }
   Status evaluate(int64_t step);
   Status evaluate_batch(int32_t stage, int64_t step, int64_t batch, int64_t batches);
+  Status sum_tied_ends();
   Status clip_gradients();
   Result<double> sum_over_stages(double own);
   Status checkpoint(int64_t step);
@@ -386,6 +387,7 @@ Status Performer::act(const Action& action) {
   if (action.kind == ActionKind::kUpdate && updating_ < iteration_) {
     updating_ = iteration_;
     TRY(settle());
+    TRY(sum_tied_ends());
     TRY(clip_gradients());
     TRY(before_update(iteration_ - 1));
   }
@@ -394,6 +396,19 @@ Status Performer::act(const Action& action) {
   if (action.kind == ActionKind::kReduceGradients)
     return exchange_ ? reduce_by_groups(action) : reduce(action);
   return compute(action);
+}
+
+// All updates of a rank are its last actions (schedule/validate.cc), so its gradients are complete.
+// Both send at once, and add what comes.
+Status Performer::sum_tied_ends() {
+  const std::optional<int32_t> other = plan_.other_end(options_.rank);
+  if (!other) return {};
+  const Tag number{static_cast<uint64_t>(iteration_), kTiedTensor};
+  TRY(messenger_.send(*other, number, TRY(kernels_.tied_gradient())));
+  const link::Received theirs = TRY(await(*other, number));
+  const int32_t sender = stages_.front() == 0 ? last_stage_ : 0;
+  draw_link({ActionKind::kSumTied, sender, -1}, *other, iteration_, theirs);
+  return kernels_.add_tied_gradient(theirs.payload);
 }
 
 // All updates of a rank are its last actions (schedule/validate.cc), so its gradients are complete.

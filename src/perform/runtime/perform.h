@@ -9,6 +9,8 @@
 //                datacenters the sum goes by groups, on a thread of its own (exchange_thread.h):
 //                unless the Plan says otherwise it began in the last backward pass, and this waits
 //                for nothing, nor does U; the next forward pass waits for the groups it comes to
+//   U            before the first of an iteration the ends of a pipeline that hold copies of a tied
+//                embedding send each other its gradient (SUM_TIED), and the norm is agreed on
 //   E            held-out data passes through the stages of every pipeline, each with its share,
 //                every run.evaluate_every steps and at the end
 //   C            begins to write the state, every checkpoint.every steps and at the end, while the

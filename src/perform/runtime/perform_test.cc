@@ -296,27 +296,20 @@ TEST_F(Performing, NeighboursFollowTheLayout) {
 // Where embedding and head are one matrix, the ends of a pipeline talk to each other.
 TEST_F(Performing, TheEndsOfAPipelineMeetWhereTheyHoldOneMatrix) {
   plan::Plan plan = make_test_plan({.stages = 3, .microbatches = 2, .replicas = 2, .ring = true});
-  const auto compute = [&](cluster::DeviceKind kind) {
-    for (cluster::Datacenter& each : plan.cluster.datacenters) each.device.kind = kind;
-  };
-  compute(cluster::DeviceKind::kCpu);
-  EXPECT_FALSE(other_end(plan, 0)) << "nothing is tied";
+  EXPECT_FALSE(plan.other_end(0)) << "nothing is tied";
   plan.model.tied_embeddings = true;
   // Ranks 0 and 1 are stage 0, 4 and 5 the last one.
-  EXPECT_EQ(other_end(plan, 0), 4);
-  EXPECT_EQ(other_end(plan, 5), 1);
-  EXPECT_FALSE(other_end(plan, 2)) << "in the middle";
+  EXPECT_EQ(plan.other_end(0), 4);
+  EXPECT_EQ(plan.other_end(5), 1);
+  EXPECT_FALSE(plan.other_end(2)) << "in the middle";
   EXPECT_THAT(neighbours(plan, 5), ElementsAre(1, 3, 4));
   plan.cluster.wan.pop_back();
-  EXPECT_FALSE(other_end(plan, 0)) << "the link from the last datacenter to the first is gone";
-  compute(cluster::DeviceKind::kEmulated);
-  EXPECT_FALSE(other_end(plan, 0)) << "nothing is computed";
+  EXPECT_FALSE(plan.other_end(0)) << "the link from the last datacenter to the first is gone";
   EXPECT_THAT(neighbours(plan, 5), ElementsAre(3, 4));
   // Down and up again: both ends are of rank 0.
   plan = make_test_plan({.microbatches = 1, .schedule = "zb-v", .virtual_stages = 2});
   plan.model.tied_embeddings = true;
-  compute(cluster::DeviceKind::kCpu);
-  EXPECT_FALSE(other_end(plan, 0));
+  EXPECT_FALSE(plan.other_end(0));
 }
 
 // A found schedule may hold a pipeline back, so that another one's transfers go first.

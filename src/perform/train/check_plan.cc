@@ -1,7 +1,5 @@
 #include "perform/train/check_plan.h"
 
-#include "perform/runtime/neighbours.h"
-
 namespace tombolo::train {
 namespace {
 
@@ -10,7 +8,7 @@ Status check_tied_ends(const plan::Plan& plan, int32_t rank) {
   const auto stages = static_cast<int32_t>(plan.stages.size());
   const int32_t replica = plan.ranks[static_cast<size_t>(rank)].replica;
   const int32_t first = plan.rank_of(0, replica), last = plan.rank_of(stages - 1, replica);
-  if (!plan.model.tied_embeddings || first == last || runtime::other_end(plan, first)) return {};
+  if (!plan.model.tied_embeddings || first == last || plan.other_end(first)) return {};
   return unusable(
       fmt::format("model.tied_embeddings = true: the first stage (in {}) and the last one (in {}) "
                   "hold a copy each, and no link between them is described",

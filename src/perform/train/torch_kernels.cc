@@ -68,7 +68,6 @@ class TorchKernels : public runtime::Kernels {
   int64_t threads() const override { return threads_; }
   runtime::ParameterGroups* parameters() override { return &groups_; }
   Status join_replicas(const runtime::Replicas& replicas) override;
-  void join_other_end(const runtime::OtherEnd& other) override { other_end_ = other; }
   Status begin_anew() override;
   Result<runtime::DataFacts> data_facts() const override;
   void expect_evaluation_batches(int64_t batches) override { evaluation_batches_ = batches; }
@@ -80,6 +79,8 @@ class TorchKernels : public runtime::Kernels {
                                  Payload output_gradient) override;
   Status backward_weight(int32_t stage, int64_t microbatch) override;
   Status reduce_gradients(int32_t stage) override;
+  Result<Payload> tied_gradient() override;
+  Status add_tied_gradient(const Payload& theirs) override;
   Result<std::optional<double>> gradient_squares() override;
   void scale_gradients(double factor) override { gradient_factor_ = factor; }
   Status update(int32_t stage) override;
@@ -111,7 +112,8 @@ class TorchKernels : public runtime::Kernels {
   Result<InFlight*> in_flight(Held& held, int64_t microbatch, const char* doing);
   Result<Payload> go_back(Held& held, InFlight& kept, int64_t microbatch, Payload output_gradient);
   Parameter* tied(int32_t stage);
-  Status sum_tied_gradients();
+  Result<Parameter*> own_end();
+  Status sum_tied_copies();
   Status gather_parameters(Held& held);
   plan::Plan plan_;
   int32_t replica_;
@@ -119,8 +121,7 @@ class TorchKernels : public runtime::Kernels {
   std::optional<Samples> samples_;  // of who has the first or the last stage
   int64_t threads_ = 1;
   std::unique_ptr<ReplicaGroup> group_;  // none where the Plan has no replicas
-  std::optional<runtime::OtherEnd> other_end_;
-  int64_t tied_summed_ = 0;  // the iteration of which the tied gradients are summed
+  int64_t tied_summed_ = 0;  // the iteration of which both copies' gradients are summed here
   int64_t iteration_ = 0;
   double gradient_factor_ = 1;
   int64_t state_bytes_ = 0;
@@ -407,45 +408,59 @@ Parameter* TorchKernels::tied(int32_t stage) {
 
 // Embedding and head are one matrix: where they are two copies, the gradient of both is the sum of
 // theirs. a + b and b + a have the same bits, so the copies stay equal, and nobody needs to send
-// weights. All gradients of this rank are complete, those of replicas summed.
-Status TorchKernels::sum_tied_gradients() {
+// weights. All gradients of this rank are complete, those of replicas summed. Here for two copies on
+// one rank.
+Status TorchKernels::sum_tied_copies() {
   const auto last_stage = static_cast<int32_t>(plan_.stages.size()) - 1;
   if (!plan_.model.tied_embeddings || last_stage == 0 || tied_summed_ == iteration_) return {};
   tied_summed_ = iteration_;
   Parameter* first = tied(0);
   Parameter* last = tied(last_stage);
+  if (!first || !last) return {};
   for (const Parameter* each : {first, last}) {
-    if (each && !each->value.grad().defined()) {
-      return failed(fmt::format("{} has no gradient: update before any backward pass", each->name));
-    }
+    if (each->value.grad().defined()) continue;
+    return failed(fmt::format("{} has no gradient: update before any backward pass", each->name));
   }
-  if (first && last) {
-    const at::Tensor sum = first->value.grad() + last->value.grad();
-    first->value.mutable_grad() = sum;
-    last->value.mutable_grad() = sum;
-    return {};
-  }
-  Parameter* own = first ? first : last;
-  if (!own) return {};
-  if (!other_end_) return failed("the ranks of the tied embedding have not met");
-  const link::Tag tag{static_cast<uint64_t>(iteration_), runtime::kTiedTensor};
-  TRY(other_end_->messenger->send(other_end_->rank, tag, stream_->download(own->value.grad())));
-  const link::Received theirs = TRY(other_end_->messenger->receive(other_end_->rank, tag));
-  if (theirs.payload.size() != own->value.nbytes()) {
-    return failed(fmt::format("a gradient of {} bytes for {}, expected {}", theirs.payload.size(),
-                              own->name, own->value.nbytes()),
-                  "start every rank with the same Plan");
-  }
-  const at::Tensor gradient =
-      stream_->upload(theirs.payload, own->value.sizes(), own->value.scalar_type());
-  own->value.mutable_grad() = own->value.grad() + gradient;
+  const at::Tensor sum = first->value.grad() + last->value.grad();
+  first->value.mutable_grad() = sum;
+  last->value.mutable_grad() = sum;
   return {};
+}
+
+// The copy that this rank has, of which another has the other one.
+Result<Parameter*> TorchKernels::own_end() {
+  Parameter* first = tied(0);
+  Parameter* own = first ? first : tied(static_cast<int32_t>(plan_.stages.size()) - 1);
+  if (!own) return failed("this rank holds no copy of a tied embedding");
+  if (own->value.grad().defined()) return own;
+  return failed(fmt::format("{} has no gradient: its sum before any backward pass", own->name));
+}
+
+Result<Payload> TorchKernels::tied_gradient() {
+  return guarded("sending the gradient of the tied embedding", [&]() -> Result<Payload> {
+    return stream_->download(TRY(own_end())->value.grad());
+  });
+}
+
+Status TorchKernels::add_tied_gradient(const Payload& theirs) {
+  return guarded("adding the gradient of the tied embedding", [&]() -> Status {
+    Parameter* own = TRY(own_end());
+    if (theirs.size() != own->value.nbytes()) {
+      return failed(fmt::format("a gradient of {} bytes for {}, expected {}", theirs.size(),
+                                own->name, own->value.nbytes()),
+                    "start every rank with the same Plan");
+    }
+    const at::Tensor gradient =
+        stream_->upload(theirs, own->value.sizes(), own->value.scalar_type());
+    own->value.mutable_grad() = own->value.grad() + gradient;
+    return {};
+  });
 }
 
 // A tied embedding counts once, on the first stage.
 Result<std::optional<double>> TorchKernels::gradient_squares() {
   return guarded("measuring the gradients", [&]() -> Result<std::optional<double>> {
-    TRY(sum_tied_gradients());
+    TRY(sum_tied_copies());
     double sum = 0;
     for (const Held& own : stages_) {
       TRY(own.state.check_gradients("norm"));
@@ -487,7 +502,7 @@ Status TorchKernels::settle_loss(const Held& held, bool may_skip) {
 Status TorchKernels::update(int32_t stage) {
   return guarded("updating the weights", [&]() -> Status {
     Held& own = held(stage);
-    TRY(sum_tied_gradients());
+    TRY(sum_tied_copies());
     measure_state();
     const bool skips = gradient_factor_ == 0;
     TRY(settle_loss(own, skips));

@@ -13,9 +13,9 @@
 // and where [data] has shares, one of what the readers of its share hold out.
 // The stage's replicas sum their gradients as one tensor (replica_group.h).
 //
-// Where the embedding of the first stage is the head of the last one, each has a copy, and update()
-// begins with the sum of both gradients: in memory where one rank has both, else from rank to rank
-// (Kernels::join_other_end). Checkpoints hold it once.
+// Where the embedding of the first stage is the head of the last one, each has a copy, and updates
+// come after the sum of both gradients: in memory where one rank has both, else from rank to rank
+// (Kernels::tied_gradient). Checkpoints hold it once.
 //
 // With precision = "bf16", activations are bfloat16, and so are what stages send each other and the
 // copies of matrices that products read. Parameters, gradients, their sums and the optimizer's

@@ -2,6 +2,7 @@
 //
 //   T = sum over stages of (f + b) + sum over boundaries of 2 c          fill and drain
 //     + (m - 1) period
+//     + end                                                            see below
 //   period = max over runs of neighbouring stages i..j of
 //            [sum of (f + b) + sum of 2 c over the boundaries inside] / (j - i + 1)
 //
@@ -11,6 +12,10 @@
 // smallest load to which stages can be brought when each boundary charges its 2 c to the two stages
 // beside it, in any proportion: a slow link costs least between stages that have time to spare.
 // Equal stages and free transfers: (m + p - 1)(f + b).
+//
+// The end is what the slowest stage needs for its gradients and its optimizer, once per iteration. The
+// last stage's begins later where it holds a copy of a tied embedding: by what the first stage's
+// gradients take to come, over the WAN.
 //
 // The period is exact (the greatest mean of a cycle of 1F1B's event graph). T is an estimate from
 // above in all but odd cases; at_most() is a bound that holds always. Derivation and measured gaps:
@@ -55,7 +60,7 @@ struct MixedIteration {
   Seconds end;        // gradients and optimizer of the stage that takes longest over them
   Seconds iteration;  // round_trip + (microbatches - 1) period + end
 };
-// ends[s]: of each stage, once per iteration.
+// ends[s]: of each stage, once per iteration, from when the first stage has done its passes.
 MixedIteration mixed_iteration(std::span<const StagePass> stages, std::span<const Hop> hops,
                                std::span<const Seconds> ends, int64_t microbatches);
 

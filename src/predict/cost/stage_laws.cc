@@ -132,6 +132,26 @@ Hop hop_between(const plan::Plan& plan, const StageLaws& laws, const Configurati
   return laws.inside(plan.datacenter_index(from), of_sender);
 }
 
+// The gradients of a tied embedding, from one end of a pipeline to the other in another datacenter.
+Seconds tied_transfer(const plan::Plan& plan, int32_t replica) {
+  const int32_t first = plan.rank_of(0, replica);
+  const std::optional<int32_t> last = plan.other_end(first);
+  if (!last) return {};
+  const cluster::Datacenter& source = plan.datacenter_of(first);
+  const cluster::Datacenter& target = plan.datacenter_of(*last);
+  if (source.name == target.name) return {};
+  const Bytes bytes = plan::tied_bytes(plan, plan.model);
+  if (plan.wan_transfer) {
+    const plan::Channel channel = plan::expected_channel(plan, first, *last);
+    return channel.latency + channel.serialisation(bytes);
+  }
+  return wan_hop(*plan.cluster.link(source.name, target.name),
+                 {&source, plan.ranks[static_cast<size_t>(first)].shards},
+                 {&target, plan.ranks[static_cast<size_t>(*last)].shards},
+                 crossing_alike(plan, first, *last), bytes)
+      .transfer;
+}
+
 // The first replica of each kind of pipeline.
 std::vector<int32_t> one_of_each_kind(const plan::Plan& plan) {
   const std::vector<size_t> kinds = plan::kinds_of_pipelines(plan);
@@ -233,6 +253,7 @@ Result<PlanPrediction> predict_plan(const plan::Plan& plan, const std::string& f
       hops.push_back(
           hop_between(plan, laws, configuration_at(s), plan.rank_of(s - 1, replica), rank));
     }
+    ends.back() += tied_transfer(plan, replica);
     const MixedIteration time = mixed_iteration(passes, hops, ends, plan.microbatches_of(replica));
     if (time.iteration > out.time.iteration) out.time = time;
   }

@@ -37,12 +37,11 @@ class Counter {
   }
 
   void count_tied_ends() {
-    const double bytes = plan_.has_model() ? tied_bytes(plan_, plan_.model).value : 0;
-    if (bytes == 0) return;
-    const auto last = static_cast<int32_t>(plan_.stages.size()) - 1;
-    for (int32_t replica = 0; replica < plan_.replicas(); ++replica) {
-      add_both_ways(plan_.rank_of(0, replica), plan_.rank_of(last, replica), MessageClass::kTied,
-                    bytes);
+    for (const layout::Placement& rank : plan_.ranks) {
+      const std::optional<int32_t> other = plan_.other_end(rank.rank);
+      if (!other) continue;
+      sums_[{rank.rank, *other, MessageClass::kTied}] +=
+          std::round(plan::tied_bytes(plan_, plan_.model).value);
     }
   }
 
@@ -125,33 +124,30 @@ Dollars egress_of(const cluster::WanLink& link, Bytes boundary, int64_t microbat
   return link.price * boundary * (2 * real(microbatches) * real(data));
 }
 
-Bytes tied_bytes(const plan::Decisions& decisions, const model::Model& model) {
-  if (!model.tied_embeddings) return {};
-  return Bytes{real(model.vocabulary * model.hidden * decisions.parallelism.context) *
-               plan::gradient_bytes(decisions)};
-}
-
 Dollars tied_egress(const cluster::Cluster& cluster, const std::string& first,
                     const std::string& last, Bytes each, int64_t pipelines) {
   const cluster::WanLink* link = first == last ? nullptr : cluster.link(first, last);
   return link ? link->price * (2 * each) * real(pipelines) : Dollars{};
 }
 
-std::string note_on_tied_ends(const std::string& first, const std::string& last, Bytes each) {
+std::string note_on_tied_ends(const cluster::Cluster& cluster, const std::string& first,
+                              const std::string& last, Bytes each) {
+  if (each.value == 0 || first == last || cluster.link(first, last)) return {};
   return fmt::format(
-      "the tied embedding lies in {} and in {}: the {} of its gradients that each sends the other "
-      "count as bytes and money, not as time",
+      "the tied embedding lies in {} and in {}, which no WAN link joins: the {} of its gradients "
+      "that each must send the other are left out, and training refuses",
       first, last, brief(each));
 }
 
 std::string note_on_tied_ends(const plan::Plan& plan) {
-  const Bytes each = tied_bytes(plan, plan.model);
-  if (!plan.has_model() || each.value == 0) return {};
+  if (!plan.has_model()) return {};
+  const Bytes each = plan::tied_bytes(plan, plan.model);
   const auto last_stage = static_cast<int32_t>(plan.stages.size()) - 1;
   for (int32_t replica = 0; replica < plan.replicas(); ++replica) {
-    const cluster::Datacenter& first = plan.datacenter_of(plan.rank_of(0, replica));
-    const cluster::Datacenter& last = plan.datacenter_of(plan.rank_of(last_stage, replica));
-    if (first.name != last.name) return note_on_tied_ends(first.name, last.name, each);
+    std::string note =
+        note_on_tied_ends(plan.cluster, plan.datacenter_of(plan.rank_of(0, replica)).name,
+                          plan.datacenter_of(plan.rank_of(last_stage, replica)).name, each);
+    if (!note.empty()) return note;
   }
   return {};
 }

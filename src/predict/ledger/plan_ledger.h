@@ -6,8 +6,7 @@
 //
 // The messages are those that the schedule's Graph sends (spec/schedule/to_graph, exchange_graph): the
 // same lists, counted instead of played. What is sent every so many iterations (outer steps of
-// [exchange] mode = "local") counts with its share of one. No Graph has messages for the gradients of
-// a tied embedding yet: they are counted here alone.
+// [exchange] mode = "local") counts with its share of one.
 #pragma once
 
 #include <array>
@@ -66,15 +65,14 @@ struct Cost {
 // What all pipelines together pay for one boundary over a WAN link, there and back, per iteration.
 Dollars egress_of(const cluster::WanLink& link, Bytes boundary, int64_t microbatches, int64_t data);
 
-// What each end of a pipeline sends the other of a tied embedding's gradients, all shards together:
-// half of its own and half of the sum, an all-reduce between two. 0 where nothing is tied.
-Bytes tied_bytes(const plan::Decisions& decisions, const model::Model& model);
-// What so many pipelines from one datacenter to another pay for that, per iteration.
+// What so many pipelines from one datacenter to another pay for the gradients of a tied embedding
+// (plan::tied_bytes), per iteration.
 Dollars tied_egress(const cluster::Cluster& cluster, const std::string& first,
                     const std::string& last, Bytes each, int64_t pipelines);
-// That predicted times leave this sum out where it crosses the WAN.
-std::string note_on_tied_ends(const std::string& first, const std::string& last, Bytes each);
-// The same of a Plan; empty: nothing crosses.
+// That no link joins both ends of a pipeline that hold a tied embedding; empty: nothing is left out.
+std::string note_on_tied_ends(const cluster::Cluster& cluster, const std::string& first,
+                              const std::string& last, Bytes each);
+// The same of a Plan.
 std::string note_on_tied_ends(const plan::Plan& plan);
 
 class Ledger {

@@ -1,6 +1,7 @@
 #include "predict/sim/channels.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "spec/plan/resources.h"
@@ -16,6 +17,7 @@ ChannelLaw law_of(const plan::Channel& channel) {
   law.latency = round_to_ns(channel.latency);
   if (channel.occupancy) {
     law.occupancy = round_to_ns(*channel.occupancy);
+    law.unit = std::llround(channel.unit.value);
   } else {
     law.flow.cap = channel.rate;
   }
@@ -70,6 +72,7 @@ Sends shared_sends(const schedule::PipelineShape& shape, const graph::Graphs& gr
       const std::optional<action::Action>& action = node.action;
       CHECK(action, "node {} of a schedule has no action: \"{}\"", node.id, node.name);
       const bool gradient = action->kind == action::ActionKind::kSendGradient;
+      if (!action::is_send(action->kind)) continue;
       if (!shape.shares(action->stage - (gradient ? 1 : 0))) continue;
       sends[{graph.rank, *action}].push_back(node.id);
     }
@@ -131,6 +134,12 @@ Channels channels_of(const plan::Plan& plan) {
   }
   for (int32_t stage = 0; stage < static_cast<int32_t>(plan.stages.size()); ++stage) {
     if (plan.exchanges_gradients(stage)) add_exchange(plan, stage, resources, channels);
+  }
+  for (const layout::Placement& rank : plan.ranks) {
+    const std::optional<int32_t> other = plan.other_end(rank.rank);
+    if (!other || channels.laws.contains({rank.rank, *other})) continue;
+    channels.laws.emplace(std::pair{rank.rank, *other},
+                          law_between(plan, rank.rank, *other, resources));
   }
   for (const layout::Placement& rank : plan.ranks) {
     engine::Flow flow;

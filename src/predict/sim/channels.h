@@ -13,7 +13,8 @@
 //                        carries one message at a time in the order that the schedule states, and
 //                        waits for the next one. A flow of which every pipeline of the cell carries
 //                        an equal part over its own pair of nodes
-//   exchanges            the messages of replicas in several datacenters: as above, by pair of ranks
+//   exchanges            the messages of replicas in several datacenters, and of the ends of a pipeline
+//                        that hold copies of a tied embedding: as above, by pair of ranks
 //   sums of gradients    within a datacenter; a flow for each rank, capped so that alone it takes
 //                        what its law says; it crosses the ports and the cards of the rank's devices
 //   [stage_times]        a fixed occupancy and the latency given there; channels do not meet
@@ -40,6 +41,7 @@ namespace tombolo::sim {
 struct ChannelLaw {
   SimDuration latency;                   // rounded to the nearest nanosecond
   std::optional<SimDuration> occupancy;  // rounded; given instead of a flow
+  int64_t unit = 0;                      // bytes that take so long, others in proportion; 0: any
   engine::Flow flow;                     // otherwise: its links and its cap
 };
 
@@ -66,8 +68,8 @@ struct Channels {
   std::map<int32_t, engine::Flow> sums;
 };
 
-// The channels between neighbouring stages of each pipeline, both ways, and between replicas that
-// exchange gradients; those that a cell shares carry nothing yet.
+// The channels between neighbouring stages of each pipeline, both ways, between replicas that
+// exchange gradients, and between tied ends; those that a cell shares carry nothing yet.
 Channels channels_of(const plan::Plan& plan);
 
 // With the sends of these Graphs of this schedule, one iteration after the other, on the shared

@@ -31,7 +31,8 @@ Kind kind_of(const plan::Plan& plan, const Channels& channels, int32_t replica) 
     const int32_t rank = plan.rank_of(stage, replica);
     if (const auto sum = channels.sums.find(rank); sum != channels.sums.end())
       laws.push_back(law_of(sum->second, {}, {}, channels));
-    const int32_t next = stage + 1 < stages ? plan.rank_of(stage + 1, replica) : rank;
+    // Of the last one: the first, with which it may share a tied embedding.
+    const int32_t next = plan.rank_of(stage + 1 < stages ? stage + 1 : 0, replica);
     for (const auto& pair : {std::pair{rank, next}, std::pair{next, rank}}) {
       const auto channel = channels.laws.find(pair);
       ranks.emplace_back(stage, channel == channels.laws.end());

@@ -1,6 +1,7 @@
 #include "predict/sim/interpret.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <set>
@@ -291,13 +292,19 @@ class Interpreter {
     channel.busy = true;
     message.span.start = queue_.now();
     if (channel.law->occupancy) {
-      queue_.push(queue_.now() + *channel.law->occupancy, kOccupied, channel_index);
+      queue_.push(queue_.now() + occupancy_of(*channel.law, message.node->comm_size), kOccupied,
+                  channel_index);
     } else {
       const Bytes bytes{static_cast<double>(message.node->comm_size)};
       const engine::Flow& law = channel.shared ? *channel.flows[channel.next] : channel.law->flow;
       const engine::FlowId flow = network_.start(queue_.now(), bytes, law);
       owns(flow, {.of_collective = false, .index = static_cast<uint32_t>(channel_index)});
     }
+  }
+
+  static SimDuration occupancy_of(const ChannelLaw& law, int64_t bytes) {
+    if (law.unit == 0 || bytes == law.unit) return *law.occupancy;
+    return SimDuration{std::llround(real(law.occupancy->ns) * (real(bytes) / real(law.unit)))};
   }
 
   // Of those that wait on a channel, the first of the lowest comm_priority; the others stay in their

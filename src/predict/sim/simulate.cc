@@ -90,6 +90,14 @@ Status check_numbers(const plan::Plan& plan, int64_t iterations) {
     TRY(add("a transfer over " + channel.link, channel.serialisation(plan.boundary),
             2 * microbatches * sharing));
   }
+  for (const layout::Placement& rank : plan.ranks) {
+    const std::optional<int32_t> other = plan.other_end(rank.rank);
+    if (!other) continue;
+    const plan::Channel channel = plan::expected_channel(plan, rank.rank, *other);
+    const double times = static_cast<double>(iterations) * static_cast<double>(plan.ranks.size());
+    TRY(add("gradients of the tied embedding over " + channel.link,
+            channel.latency + channel.serialisation(plan::tied_bytes(plan, plan.model)), times));
+  }
   for (int32_t stage = 0; stage < static_cast<int32_t>(plan.stages.size()); ++stage) {
     if (!plan.exchanges_gradients(stage)) continue;
     TRY(add_exchange_of(plan, stage, static_cast<double>(iterations), add));

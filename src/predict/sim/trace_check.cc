@@ -92,6 +92,8 @@ class Checker {
         put_back(interval);
       } else if (is_exchange(interval)) {
         exchange_.push_back(interval);
+      } else if (interval.action.kind == ActionKind::kSumTied) {
+        tied_.push_back(interval);
       } else {
         if (interval.lane == Lane::kCompute) computations_.push_back(interval);
         add(interval);
@@ -103,6 +105,7 @@ class Checker {
     check_bytes();
     check_order();
     check_causality();
+    check_tied();
     if (plan_.exchanges_gradients()) {
       check_exchange();
       check_one_at_a_time();
@@ -280,6 +283,52 @@ class Checker {
   SimDuration worked(const Interval* interval) const {
     const auto gap = gaps_.find(interval);
     return interval->end - interval->start - (gap == gaps_.end() ? SimDuration{} : gap->second);
+  }
+
+  // Each end of a pipeline that holds a copy of a tied embedding sends the other its gradient, once all
+  // of its own are there, and updates when the other's is.
+  void check_tied() {
+    const int64_t bytes = std::llround(plan::tied_bytes(plan_, plan_.model).value);
+    std::map<std::pair<int64_t, int32_t>, const Interval*> sent;
+    for (const Interval& each : tied_) {
+      const bool again = !sent.emplace(std::pair{each.iteration, each.rank}, &each).second;
+      if (again || plan_.other_end(each.rank) != each.peer || each.lane != Lane::kLink) {
+        tell(ViolationKind::kOrder,
+             fmt::format("{} to rank {} is no message of the Plan, or there twice", name_of(each),
+                         each.peer));
+      }
+      if (each.bytes == bytes) continue;
+      tell(ViolationKind::kBytes, fmt::format("{} carries {} bytes, and the Plan says {}",
+                                              name_of(each), each.bytes, bytes));
+    }
+    for (const layout::Placement& rank : plan_.ranks) {
+      const std::optional<int32_t> other = plan_.other_end(rank.rank);
+      for (int64_t i = 1; i <= iterations_ && other; ++i) {
+        const auto at = sent.find({i, rank.rank});
+        if (at == sent.end()) {
+          tell(ViolationKind::kOrder,
+               fmt::format("rank {} sends no gradient of the tied embedding in iteration {}",
+                           rank.rank, i));
+          continue;
+        }
+        check_tied_message(*at->second, *other);
+      }
+    }
+  }
+
+  void check_tied_message(const Interval& message, int32_t other) {
+    for (const int32_t stage : shape_.stages_at(plan_.ranks[static_cast<size_t>(other)].stage)) {
+      follows(find(message.iteration, other, ActionKind::kUpdate, stage, -1), &message);
+    }
+    for (const Interval& each : computations_) {
+      if (each.rank != message.rank || each.iteration != message.iteration) continue;
+      if (each.action.kind != ActionKind::kUpdate) follows(&message, &each);
+    }
+    for (const int32_t stage :
+         shape_.stages_at(plan_.ranks[static_cast<size_t>(message.rank)].stage)) {
+      follows(&message,
+              find(message.iteration, message.rank, ActionKind::kReduceGradients, stage, -1));
+    }
   }
 
   // Every rank sums all its gradients, and sends for it what gradient_exchange.h says; parameters
@@ -466,13 +515,15 @@ class Checker {
                                            : plan::expected_channel(plan_, pair.first, pair.second);
       load(interval, interval.end - round_to_ns(channel.latency), routes[pair]);
     }
-    for (const Interval& interval : exchange_) {
-      begin = std::min(begin, interval.start);
-      end = std::max(end, interval.end);
-      if (interval.lane != Lane::kLink) continue;
-      const plan::Channel channel = plan::expected_channel(plan_, interval.rank, interval.peer);
-      load(interval, interval.end - round_to_ns(channel.latency),
-           resources.message(interval.rank, interval.peer));
+    for (const std::vector<Interval>* messages : {&exchange_, &tied_}) {
+      for (const Interval& interval : *messages) {
+        begin = std::min(begin, interval.start);
+        end = std::max(end, interval.end);
+        if (interval.lane != Lane::kLink) continue;
+        const plan::Channel channel = plan::expected_channel(plan_, interval.rank, interval.peer);
+        load(interval, interval.end - round_to_ns(channel.latency),
+             resources.message(interval.rank, interval.peer));
+      }
     }
     for (size_t r = 0; r < demands.size(); ++r) {
       const plan::Resource& resource = resources.all()[r];
@@ -551,6 +602,7 @@ class Checker {
   std::map<Key, Interval*> found_;
   std::map<std::pair<int32_t, Action>, schedule::Pair> pair_of_;  // by rank and either side
   std::vector<Interval> exchange_;               // groups of gradients, and their messages
+  std::vector<Interval> tied_;                   // gradients of a tied embedding
   std::vector<Interval> computations_;           // as they stand in the Trace
   std::map<const Interval*, SimDuration> gaps_;  // of an interval of several parts
   int64_t iterations_ = 0;

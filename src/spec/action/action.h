@@ -4,8 +4,10 @@
 // "0F1" (stage 0, forward, microbatch 1), "1B0", "0I1", "0W1", "0SEND_F1", "1RECV_F1", "1SEND_B0",
 // "0RECV_B0". Where a rank holds several stages, each counts by itself.
 // Kinds that belong to no microbatch leave it out: "0REDUCE_GRAD" (of stage 0, among its
-// replicas), "0U" (its optimizer update), "0E" (evaluation), "0PROMPT" (a layer for somebody's prompt
-// while the rank of stage 0 waited: no part of training, which no schedule orders).
+// replicas), "0SUM_TIED" (what stage 0 sends the last stage of a matrix that both hold; which no
+// schedule orders, as it comes before the first update), "0U" (its optimizer update), "0E"
+// (evaluation), "0PROMPT" (a layer for somebody's prompt while the rank of stage 0 waited: no part of
+// training, which no schedule orders either).
 //
 // Of a pass the simulator shows what its collectives keep the device waiting as intervals of their
 // own, right behind its computation: TP, CP, EP, DP, in the words of Megatron's groups.
@@ -27,17 +29,18 @@
 namespace tombolo::action {
 
 enum class ActionKind {
-  kForward,               // F
-  kBackward,              // B: gradients of inputs and weights
-  kBackwardInput,         // I: gradients of inputs only, where the two are separate
-  kBackwardWeight,        // W: gradients of weights only, after I
-  kRecompute,             // R: forward again, because activations were not kept
-  kReduceGradients,       // REDUCE_GRAD: all replicas of the stage sum their weight gradients
-  kUpdate,                // U: optimizer step
-  kEvaluate,              // E: forward on held-out data, outside of an iteration
-  kCheckpoint,            // C: writing a checkpoint, outside of an iteration
-  kPrompt,                // PROMPT: a layer of a prompt, in a gap of training
-  kNode,                  // NODE: of a Chakra graph, in a run without a Plan
+  kForward,          // F
+  kBackward,         // B: gradients of inputs and weights
+  kBackwardInput,    // I: gradients of inputs only, where the two are separate
+  kBackwardWeight,   // W: gradients of weights only, after I
+  kRecompute,        // R: forward again, because activations were not kept
+  kReduceGradients,  // REDUCE_GRAD: all replicas of the stage sum their weight gradients
+  kSumTied,     // SUM_TIED: gradients of a tied embedding, from an end of a pipeline to the other
+  kUpdate,      // U: optimizer step
+  kEvaluate,    // E: forward on held-out data, outside of an iteration
+  kCheckpoint,  // C: writing a checkpoint, outside of an iteration
+  kPrompt,      // PROMPT: a layer of a prompt, in a gap of training
+  kNode,        // NODE: of a Chakra graph, in a run without a Plan
   kTensorCommunication,   // TP: inside a pass, of a layer's shards
   kContextCommunication,  // CP: keys and values
   kExpertCommunication,   // EP: tokens to their experts and back
@@ -56,6 +59,7 @@ constexpr auto enum_names(ActionKind) {
                                               {kBackwardWeight, "W"},
                                               {kRecompute, "R"},
                                               {kReduceGradients, "REDUCE_GRAD"},
+                                              {kSumTied, "SUM_TIED"},
                                               {kUpdate, "U"},
                                               {kEvaluate, "E"},
                                               {kCheckpoint, "C"},

@@ -50,4 +50,9 @@ struct Decisions {
 // counts bytes asks here; constants that are fitted to measurements change times alone.
 double gradient_bytes(const Decisions& decisions);
 
+// What each end of a pipeline sends the other of a tied embedding's gradients, all shards together:
+// all of its own, so that each adds the two (as many bytes as an all-reduce between two). 0 where
+// nothing is tied.
+Bytes tied_bytes(const Decisions& decisions, const model::Model& model);
+
 }  // namespace tombolo::plan

@@ -321,6 +321,24 @@ double gradient_bytes(const Decisions& decisions) {
   return on_cpus ? 4 : 2;
 }
 
+Bytes tied_bytes(const Decisions& decisions, const model::Model& model) {
+  if (!model.tied_embeddings) return {};
+  return Bytes{real(model.vocabulary * model.hidden * decisions.parallelism.context) *
+               gradient_bytes(decisions)};
+}
+
+std::optional<int32_t> Plan::other_end(int32_t rank) const {
+  if (!has_model() || !model.tied_embeddings) return std::nullopt;
+  const int32_t replica = ranks[static_cast<size_t>(rank)].replica;
+  const auto last_stage = static_cast<int32_t>(stages.size()) - 1;
+  const int32_t first = rank_of(0, replica), last = rank_of(last_stage, replica);
+  if (first == last || (rank != first && rank != last)) return std::nullopt;
+  const std::string &from = ranks[static_cast<size_t>(first)].datacenter,
+                    &to = ranks[static_cast<size_t>(last)].datacenter;
+  if (from != to && !cluster.link(from, to)) return std::nullopt;
+  return rank == first ? last : first;
+}
+
 bool Plan::exchanges_gradients(int32_t stage) const {
   if (!has_model() || !replicas_lie_apart(stage)) return false;
   return cost_source != CostSource::kStageTimes ||
@@ -459,6 +477,7 @@ Channel channel_between(const Plan& plan, int32_t from, int32_t to) {
   if (plan.wan_transfer) {
     channel.latency = plan.latency_over(*link);
     channel.occupancy = plan.wan_transfer;
+    channel.unit = plan.boundary;
   }
   return channel;
 }

@@ -103,6 +103,10 @@ struct Plan : Decisions {
   // [stage_times] says how long one takes, or there is no model to say what is summed.
   bool exchanges_gradients(int32_t stage) const;
   bool exchanges_gradients() const;
+  // The rank that holds the other copy of a tied embedding, with which this one sums gradients once an
+  // iteration: of the first stage for who holds the last, and the other way round. Nothing where both
+  // are of one rank, nothing is tied, or no link joins their datacenters (training refuses that).
+  std::optional<int32_t> other_end(int32_t rank) const;
   bool exchange_overlaps() const {
     return exchanges_gradients() && exchange.value_or(Exchange{}).overlap;
   }
@@ -148,13 +152,18 @@ std::vector<size_t> kinds_of_pipelines(const Plan& plan);
 // How bytes get from one rank to another.
 struct Channel {
   bool wan = false;
-  Seconds latency;                   // one way
-  BytesPerSecond rate;               // of one message alone, all shards side by side
-  std::optional<Seconds> occupancy;  // given instead of size / rate ([stage_times])
-  std::string link;                  // "oregon -> paris", "oregon" (inside)
+  Seconds latency;      // one way
+  BytesPerSecond rate;  // of one message alone, all shards side by side
+  std::optional<Seconds>
+      occupancy;     // given instead of size / rate ([stage_times]) of `unit` bytes,
+  Bytes unit;        // a boundary; of other messages in proportion. 0: of any
+  std::string link;  // "oregon -> paris", "oregon" (inside)
 
   // How long `size` occupies the channel; it has arrived `latency` later.
-  Seconds serialisation(Bytes size) const { return occupancy ? *occupancy : size / rate; }
+  Seconds serialisation(Bytes size) const {
+    if (!occupancy) return size / rate;
+    return unit.value > 0 && size != unit ? *occupancy * (size / unit) : *occupancy;
+  }
 };
 
 // The nodes between which the shards of two ranks send, side by side: of a message each pair

@@ -73,6 +73,9 @@ int64_t tag_of(const PipelineShape& shape, const Action& message) {
   return chunk * 2 * shape.microbatches + message_tag(message);
 }
 
+// Behind those of all boundaries.
+int64_t tied_tag(const PipelineShape& shape) { return 2 * shape.chunks * shape.microbatches; }
+
 // The computations of a rank, in their order, and its sums of gradients, which run beside the last
 // of them.
 class RankOrder {
@@ -102,6 +105,12 @@ class RankOrder {
 
   int64_t first() const { return computations_.front(); }
   int64_t last() const { return computations_.back(); }
+  // What is over when all computations and sums so far are.
+  std::vector<int64_t> ends() const {
+    std::vector<int64_t> out{computations_.back()};
+    if (sum_ >= 0) out.push_back(sum_);
+    return out;
+  }
 
  private:
   void begin_beside(Node& node, SimDuration hidden, const std::vector<Node>& nodes) const {
@@ -203,9 +212,12 @@ class RankGraph {
                exchanged_[action.stage].needs.empty()) {
       add_first_forward(action, exchange->second);
     } else {
+      const bool updates = action.kind == ActionKind::kUpdate;
+      if (updates && !ended_) end_gradients();
       Node node = node_of(action);
       node.duration = duration_of(plan_, graph_.rank, action);
-      if (exchanges && action.kind == ActionKind::kUpdate) node.data_deps = summed();
+      if (exchanges && updates) node.data_deps = summed();
+      if (updates && tied_ >= 0) node.data_deps.push_back(tied_);
       order_.compute(node);
       if (exchanges && action.kind == ActionKind::kUpdate) {
         exchanged_[action.stage].updated.assign(exchange->second.groups.size(), node.id);
@@ -344,6 +356,30 @@ class RankGraph {
     }
   }
 
+  // Before the first update, when all gradients of this rank are complete and summed: where it holds one
+  // of two copies of a tied embedding, its gradient goes to the other end of the pipeline, and updates
+  // wait for the other's. Only whoever updates after all its sums has such an end.
+  void end_gradients() {
+    ended_ = true;
+    const std::optional<int32_t> other = plan_.other_end(graph_.rank);
+    if (!other) return;
+    const bool first = plan_.ranks[static_cast<size_t>(graph_.rank)].stage == shape_.position_of(0);
+    const int32_t end = first ? 0 : shape_.stages - 1;
+    std::vector<int64_t> ready = order_.ends();
+    for (const int64_t id : summed()) ready.push_back(id);
+    std::sort(ready.begin(), ready.end());
+    for (const NodeType type : {NodeType::kSend, NodeType::kReceive}) {
+      Node node = node_of({ActionKind::kSumTied, end, -1});
+      node.type = type;
+      node.comm_size = std::llround(plan::tied_bytes(plan_, plan_.model).value);
+      node.comm_peer = *other;
+      node.comm_tag = tied_tag(shape_);
+      if (type == NodeType::kSend) node.data_deps = ready;
+      tied_ = node.id;
+      graph_.nodes.push_back(std::move(node));
+    }
+  }
+
   // Of all stages of this rank.
   std::vector<int64_t> summed() const {
     std::vector<int64_t> out;
@@ -438,6 +474,8 @@ class RankGraph {
   std::map<int32_t, Exchanged> exchanged_;
   RankOrder order_;
   bool begun_ = false;
+  bool ended_ = false;  // all its gradients are complete
+  int64_t tied_ = -1;   // what came from the other end of the pipeline
 };
 
 }  // namespace
