@@ -187,7 +187,7 @@ MixedPlan plan_of(const plan::OpenJob& open, const MixedLaw& law, const MixedSpl
   plan.egress += ledger::tied_egress(open.job.cluster, plan.stages.front().datacenter,
                                      plan.stages.back().datacenter,
                                      plan::tied_bytes(open.job, *open.job.model), plan.data);
-  ends.back() += priced.tied(split.order.front(), split.order.back());
+  ends.front() += priced.tied(split.order.front(), split.order.back());
   plan.time = cost::mixed_iteration(passes, hops, ends, plan.microbatches);
   const Seconds iteration = plan.time.iteration;
   if (names_prices) plan.price = Dollars{rate * iteration.value};

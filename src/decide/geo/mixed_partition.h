@@ -48,7 +48,7 @@ struct StageTable {
 struct PartitionStage {
   const StageTable* table = nullptr;
   std::vector<int64_t> most;  // layers that memory holds, by row of the table
-  double tied = 0;            // before its update: what comes of a tied embedding, s
+  double tied = 0;  // behind its gradients: those of a tied embedding go to the last stage, s
 
   double end_of(const StageNumbers& numbers) const { return numbers.end + tied; }
 };

@@ -255,7 +255,7 @@ class SettingSearch {
         needs.exposed += 2 * priced_.inside(z).exposed.value;
       }
     }
-    problem.stages.back().tied = priced_.tied(order_.front(), order_.back()).value;
+    problem.stages.front().tied = priced_.tied(order_.front(), order_.back()).value;
     if (cut_here(bound(objective_, rooms_, needs))) return;
     ++found_.evaluated;
     const bool cost = objective_ == search::Objective::kCost;

@@ -298,6 +298,7 @@ TEST_F(Performing, TheEndsOfAPipelineMeetWhereTheyHoldOneMatrix) {
   plan::Plan plan = make_test_plan({.stages = 3, .microbatches = 2, .replicas = 2, .ring = true});
   EXPECT_FALSE(plan.other_end(0)) << "nothing is tied";
   plan.model.tied_embeddings = true;
+  plan.model.layers = 3;
   // Ranks 0 and 1 are stage 0, 4 and 5 the last one.
   EXPECT_EQ(plan.other_end(0), 4);
   EXPECT_EQ(plan.other_end(5), 1);

@@ -38,16 +38,26 @@ struct Configuration : layout::Degrees {
   layout::ScheduleKind schedule = layout::ScheduleKind::k1F1B;
   model::Recompute recompute = model::Recompute::kNone;
   layout::DimensionOrder order = layout::kMegatronOrder;
+  int64_t stages_of_rank = 1;  // where they are priced one by one, with virtual_stages = 1
 
   int64_t microbatches() const {  // of a pipeline
     CHECK(micro_batch > 0 && data > 0, "microbatches of {} in {} pipelines", micro_batch, data);
     return global_batch / (micro_batch * data);
   }
+  int64_t gradient_sums() const { return with_all_stages().gradient_sums(microbatches()); }
+  double whole_gradients() const { return with_all_stages().whole_gradients(microbatches()); }
   // All forward passes first, instead of 1F1B.
   bool all_forwards_first() const {
     return layout::traits_of(schedule).has(layout::kAllForwardsFirst);
   }
   bool operator==(const Configuration&) const = default;
+
+ private:
+  layout::Degrees with_all_stages() const {
+    layout::Degrees all = *this;
+    all.virtual_stages *= stages_of_rank;
+    return all;
+  }
 };
 
 // The devices of a domain that a job fills, so that its groups do not straddle domains: 64 of the

@@ -239,7 +239,9 @@ double add_state(const Configuration& c, const StackConstants& stack, const Memo
   const double gradient_bytes =
       (wide ? std::max(stack.gradient_memory, e) : stack.gradient_memory) +
       (inputs.bf16 ? stack.bf16_gradients : 0);
-  memory.gradients = bytes(gradient_bytes, c.shards_gradients(c.microbatches()));
+  const double whole = c.whole_gradients();
+  memory.gradients =
+      whole * bytes(gradient_bytes, false) + (1 - whole) * bytes(gradient_bytes, true);
   const bool stated = inputs.state_bytes != MemoryInputs{}.state_bytes;
   memory.optimizer =
       bytes(stated ? std::max(0.0, inputs.state_bytes - parameter_bytes - gradient_bytes)

@@ -64,6 +64,10 @@ TEST(DeviceMemory, gradients_of_microbatches_add_up_whole_in_a_pipeline) {
   EXPECT_EQ(gradients(1, 4, 2, 0), 4 * 1440);
   EXPECT_EQ(gradients(2, 1, 2, 0), 1440);
   EXPECT_EQ(gradients(2, 4, 1, 0), 2888);
+  // Two chunks of a stage: one of them is whole at a time, and the other in shards.
+  const Configuration chunks{{.data = 4, .pipeline = 2, .virtual_stages = 2, .zero = 2}, 1, 16};
+  EXPECT_EQ(stage_memory(tiny(), chunks, bare_stack(), {}, 0).gradients.value,
+            (4 * 1440 + 1440) / 2);
 }
 
 // One replica has nothing to gather.

@@ -166,6 +166,9 @@ class Pricing {
     // Behind the last backward pass, and the first forward pass of the next iteration.
     out.hidden = hidden(gradients, s.backward.total(), stack_.gradient_overlap);
     out.once = exposed(gradients, s.backward.total(), stack_.gradient_overlap);
+    // Those of earlier rounds, each behind the backward passes of the next.
+    out.once += real(c_.gradient_sums() - 1) *
+                exposed(gradients, real(c_.pipeline) * s.backward.total(), stack_.gradient_overlap);
     out.once += c_.zero > 0 ? exposed(parameters, s.forward.total(), stack_.gradient_overlap)
                             : exposed(gradients, 0, 0);
     return out;

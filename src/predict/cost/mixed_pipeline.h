@@ -14,8 +14,8 @@
 // Equal stages and free transfers: (m + p - 1)(f + b).
 //
 // The end is what the slowest stage needs for its gradients and its optimizer, once per iteration. The
-// last stage's begins later where it holds a copy of a tied embedding: by what the first stage's
-// gradients take to come, over the WAN.
+// first stage's is longer where it holds a copy of a tied embedding: its gradients are the last to be
+// there, and must reach the last stage, over the WAN.
 //
 // The period is exact (the greatest mean of a cycle of 1F1B's event graph). T is an estimate from
 // above in all but odd cases; at_most() is a bound that holds always. Derivation and measured gaps:

@@ -13,6 +13,7 @@ namespace tombolo::cost {
 Configuration stage_configuration(Configuration c, int64_t tensor, bool across) {
   CHECK(tensor >= 1, "a stage on {} devices", tensor);
   c.tensor = tensor;
+  c.stages_of_rank = c.virtual_stages;
   c.virtual_stages = 1;  // each of a rank's stages is priced by itself
   if (!across) return c;
   c.pipeline = 2;
@@ -253,7 +254,7 @@ Result<PlanPrediction> predict_plan(const plan::Plan& plan, const std::string& f
       hops.push_back(
           hop_between(plan, laws, configuration_at(s), plan.rank_of(s - 1, replica), rank));
     }
-    ends.back() += tied_transfer(plan, replica);
+    ends.front() += tied_transfer(plan, replica);
     const MixedIteration time = mixed_iteration(passes, hops, ends, plan.microbatches_of(replica));
     if (time.iteration > out.time.iteration) out.time = time;
   }

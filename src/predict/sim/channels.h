@@ -41,8 +41,8 @@ namespace tombolo::sim {
 struct ChannelLaw {
   SimDuration latency;                   // rounded to the nearest nanosecond
   std::optional<SimDuration> occupancy;  // rounded; given instead of a flow
-  int64_t unit = 0;                      // bytes that take so long, others in proportion; 0: any
   engine::Flow flow;                     // otherwise: its links and its cap
+  int64_t unit = 0;  // bytes that take the occupancy, others in proportion; 0: any
 };
 
 // One that serves the sends of many ranks, in this order.

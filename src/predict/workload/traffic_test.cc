@@ -98,7 +98,7 @@ TEST(Traffic, zero_gathers_parameters_instead_of_gradients) {
 
 TEST(Traffic, zero_2_in_a_pipeline_is_zero_1) {
   plan::Job job = job_on(1, 8);
-  job.training.global_batch = 12;
+  job.training.global_batch = 16;
   job.parallelism.data = 4;
   job.parallelism.pipeline = 2;
   const auto data = [&](int64_t zero) {
@@ -107,6 +107,11 @@ TEST(Traffic, zero_2_in_a_pipeline_is_zero_1) {
   };
   EXPECT_GT(data(1), 0);
   EXPECT_EQ(data(2), data(1));
+  // Two chunks a rank: 16 microbatches of 4 pipelines are 4 each, in two rounds of two. Gradients of
+  // 2 B twice and parameters of 2 B once.
+  job.parallelism.virtual_stages = 2;
+  job.parallelism.schedule = layout::ScheduleKind::kInterleaved;
+  EXPECT_DOUBLE_EQ(data(2) / data(1), (2 * 2 + 2) / (2.0 + 2));
 }
 
 // Experts across domains: every GPU sends (x-1)(y-1) of the n shares across rails (appendix D).

@@ -47,10 +47,11 @@ double tensor_operations(const plan::Job& job, const VolumeOptions& options, boo
 }
 
 // All-gathers and reduce-scatters of a parameter and its gradient, in bytes, per iteration.
-double data_bytes(const plan::Job& job, double microbatches) {
+double data_bytes(const plan::Job& job, int64_t of_pipeline) {
+  const auto microbatches = real(of_pipeline);
   const double weight = plan::element_bytes(job.training.precision);
   const double gradient = plan::gradient_bytes(job);
-  const double sums = job.parallelism.sums_each_microbatch() ? microbatches : 1;
+  const auto sums = real(job.parallelism.gradient_sums(of_pipeline));
   switch (job.parallelism.zero) {
     case 0:
       return 2 * gradient;
@@ -144,8 +145,8 @@ Result<TrafficVolume> traffic_volume(const plan::Job& job, const VolumeOptions& 
 
     const auto all = real(model::parameters(m, slice));
     const double split = p.expert > 1 ? real(model::expert_parameters(m, slice)) : 0;
-    // Whoever has fewer microbatches takes part in the sums of the others'.
-    const double per_parameter = data_bytes(job, real(job.microbatches()));
+    // A pipeline with fewer microbatches takes part in the sums of the others'.
+    const double per_parameter = data_bytes(job, job.microbatches());
     stage.data += Bytes{(all - split) / t * per_parameter};
     stage.expert_data += Bytes{split / (t * e) * per_parameter};
   }

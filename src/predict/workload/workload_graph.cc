@@ -127,6 +127,13 @@ class WorkloadWriter {
   bool is_last(const Action& action) {
     return ++done_[static_cast<size_t>(action.stage)] == w_.shape_.microbatches;
   }
+  // Whether gradients are summed behind the microbatch that is_last counted.
+  bool ends_round(const Action& action) const {
+    const layout::Parallelism& p = w_.parallelism_;
+    if (p.sums_each_microbatch()) return true;
+    return p.gradient_sums(w_.shape_.microbatches) > 1 &&
+           done_[static_cast<size_t>(action.stage)] % p.pipeline == 0;
+  }
 
   // Collectives, computation, collectives. Without sequence parallelism activations are whole: what
   // would be gathered before is there, and what would be scattered after is summed for all.
@@ -178,11 +185,11 @@ class WorkloadWriter {
     return last = add(std::move(node), {after, last});
   }
 
-  // Sums the gradients of a part after its last backward pass, or after each of them. What would
+  // Sums the gradients of a part after its last backward pass, or after each of them or of a round. What would
   // come before the rank's last message waits for it: where a rank does one communication at a
   // time, as in ASTRA-sim, the stages before this one would wait for the sums, one after another.
   void gradients(const Action& action, const Part& part, bool last) {
-    if (!last && !w_.parallelism_.sums_each_microbatch()) return;
+    if (!last && !ends_round(action)) return;
     if (last && sends_) {
       put_off_.push_back({action, text_, &part});
     } else {

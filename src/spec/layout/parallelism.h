@@ -40,13 +40,23 @@ struct Degrees {
   int64_t stages() const { return pipeline * virtual_stages; }
   // Devices that share out what ZeRO shards; experts' are fewer by expert parallelism.
   int64_t replicas() const { return data * context; }
-  // Whether gradients are summed after the backward pass of every microbatch: with ZeRO 3, and with
-  // ZeRO 2 without a pipeline (Megatron-FSDP, DeepSpeed, torchtitan). Else once, when all are added up.
+  // How often an iteration of so many microbatches sums its gradients (docs/laws/zero.md): for each of
+  // them with ZeRO 3, and with ZeRO 2 without a pipeline (Megatron-FSDP, DeepSpeed, torchtitan); with ZeRO
+  // 2 and several chunks a rank, which run microbatches in rounds of as many as there are stages, for
+  // each round. Else once, when all are added up.
+  int64_t gradient_sums(int64_t microbatches) const {
+    if (zero == 3 || (zero == 2 && pipeline == 1)) return microbatches;
+    if (zero == 2 && virtual_stages > 1) return (microbatches + pipeline - 1) / pipeline;
+    return 1;
+  }
   bool sums_each_microbatch() const { return zero == 3 || (zero == 2 && pipeline == 1); }
-  // Whether a device keeps no more than its shard of the gradients of so many microbatches. One by one
-  // they are scattered as they come; what is summed once is added up whole before (docs/laws/zero.md).
-  bool shards_gradients(int64_t microbatches) const {
-    return zero >= 2 && (sums_each_microbatch() || microbatches == 1);
+  // The share of a device's gradients that lies whole before it is summed, the rest in shards. One by one
+  // they are scattered as they come; what is summed together is added up before: of ZeRO 2 in a
+  // pipeline the one chunk whose round it is.
+  double whole_gradients(int64_t microbatches) const {
+    if (zero < 2) return 1;
+    if (sums_each_microbatch() || microbatches == 1) return 0;
+    return 1 / static_cast<double>(virtual_stages);
   }
   bool operator==(const Degrees&) const = default;
 };

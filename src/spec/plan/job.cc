@@ -302,7 +302,7 @@ std::vector<std::string> notes_on_precision(const Decisions& asked) {
 std::optional<std::string> note_on_zero(const Decisions& asked) {
   const layout::Parallelism& p = asked.parallelism;
   if (p.zero != 2 || p.pipeline == 1 || asked.training.micro_batch < 1 || p.data < 1) return {};
-  if (p.data * p.context == 1 || p.shards_gradients(asked.microbatches())) return {};
+  if (p.data * p.context == 1 || p.whole_gradients(asked.microbatches()) < 1) return {};
   return "zero = 2 beside a pipeline: each device adds up whole gradients of all microbatches, and "
          "they are summed once, as with zero = 1";
 }
