@@ -47,8 +47,9 @@ SystemSettings system_of(const plan::Job& job, size_t dimensions) {
   for (const auto collective : {kAllReduce, kAllGather, kReduceScatter}) {
     out.algorithms[collective].assign(dimensions, ring);
   }
-  // A ring would pass each message on through n / 2 others, and its dimensions are switches.
-  out.algorithms[kAllToAll].assign(dimensions, *network::parse_algorithm("direct"));
+  // A ring would pass each message on through n / 2 others, and its dimensions are switches. One word for
+  // all dimensions: a group takes the ring where a list has several.
+  out.algorithms[kAllToAll] = {*network::parse_algorithm("oneDirect")};
   return out;
 }
 

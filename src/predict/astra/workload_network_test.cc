@@ -52,8 +52,10 @@ TEST(WorkloadNetwork, ReducesAtTheDevicesMemoryBandwidth) {
 // Experts' messages go to whom they are for, which a switch can do: as many bytes as `traffic` counts.
 TEST(WorkloadNetwork, NobodyPassesOnWhatExpertsExchange) {
   const SystemSettings settings = system_of(job(8), 2);
-  for (const auto& choice : settings.algorithms.at(graph::CollectiveType::kAllToAll))
-    EXPECT_EQ(choice.algorithm, network::Algorithm::kDirect);
+  const auto& choices = settings.algorithms.at(graph::CollectiveType::kAllToAll);
+  ASSERT_EQ(choices.size(), 1u);
+  EXPECT_EQ(choices[0].algorithm, network::Algorithm::kDirect);
+  EXPECT_TRUE(choices[0].one_dimension);
 }
 
 TEST(WorkloadNetwork, CallersKeepTheirPromises) {

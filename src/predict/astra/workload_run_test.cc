@@ -213,8 +213,9 @@ TEST_F(WorkloadRun, CountsOverAllRanks) {
       network::Topology::create({{Block::kSwitch, 4, 50, 500}, {Block::kSwitch, 4, 25, 500}});
   SystemSettings settings;
   settings.splits = 2;
-  settings.algorithms[graph::CollectiveType::kAllReduce].assign(2,
-                                                                *network::parse_algorithm("ring"));
+  for (const auto kind : {graph::CollectiveType::kAllReduce, graph::CollectiveType::kAllGather}) {
+    settings.algorithms[kind].assign(2, *network::parse_algorithm("ring"));
+  }
   const auto some = run_workload(*workload, *topology, settings, {});
   ASSERT_TRUE(some) << some.error().text();
   EXPECT_EQ(some->answer.report.ranks.size(), 2u);
