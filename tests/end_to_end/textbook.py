@@ -207,6 +207,11 @@ class Count:
     def apart(self, stage):
         return len({self.place(self.rank(stage, replica)) for replica in range(self.data)}) > 1
 
+    def neighbours_elsewhere(self, stage):
+        number = self.stages.index(stage)
+        beside = [each for each in (number - 1, number + 1) if 0 <= each < len(self.stages)]
+        return sum(self.position(each) != self.position(number) for each in beside)
+
     def count_inside(self, stage):
         p, t, model = self.p, self.t, self.model
         tensor, context, expert = p["tensor"], p["context"], p["expert"]
@@ -224,6 +229,8 @@ class Count:
             gathers += (2 + 2 * model.experts["per_token"] + shared) * len(split)
         gathers *= 3 if full else 2
         gathers += 2 * stage["embedding"] + 2 * stage["head"]
+        if not p["sequence_parallel"]:  # each sends its part of what all have: gathered where it comes
+            gathers += self.neighbours_elsewhere(stage)
         self.inside["tensor"] += (tensor - 1) * m * gathers * hidden
 
         # Keys and values go round once forward, with their gradients backward, once more where scores are recomputed.
@@ -241,7 +248,9 @@ class Count:
             return
         w, g = self.word, self.gradient
         each = max(self.microbatches(replica) for replica in range(self.data))
-        per = {0: 2 * g, 1: g + w, 2: (each if self.positions == 1 else 1) * g + w, 3: each * (2 * w + g)}[p["zero"]]
+        # ZeRO 2 reduces after each microbatch; in a pipeline once, or once in a round of an interleaved one.
+        rounds = -(-each // self.positions) if p.get("virtual_stages", 1) > 1 else 1
+        per = {0: 2 * g, 1: g + w, 2: (each if self.positions == 1 else rounds) * g + w, 3: each * (2 * w + g)}[p["zero"]]
         of_experts = sum(model.of_experts(layer) for layer in split)
         n = self.data * context
         self.inside["data"] += (n - 1) * (model.stage(stage) - of_experts) * per

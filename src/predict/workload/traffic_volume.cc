@@ -130,7 +130,12 @@ Result<TrafficVolume> traffic_volume(const plan::Job& job, const VolumeOptions& 
     if (slice.head) operations += 2;       // the head's input, and its gradient
     // Every rank has whole activations, and sends its part of them (plan::Plan::boundary): what came
     // is gathered.
-    if (p.pipeline > 1 && !p.sequence_parallel) operations += (i > 0) + (i + 1 < slices.size());
+    const auto elsewhere = [&](size_t chunk) {
+      return p.position_of(static_cast<int32_t>(chunk)) != position;
+    };
+    if (!p.sequence_parallel) {
+      operations += (i > 0 && elsewhere(i - 1)) + (i + 1 < slices.size() && elsewhere(i + 1));
+    }
     stage.tensor += Bytes{microbatches * operations * batch.hidden};
 
     // Forward once, backward keys and values again beside their gradients.

@@ -234,7 +234,8 @@ TEST(Schedule, ItsGraphIsSoundAndOrdersComputations) {
   }
   EXPECT_THAT(drawn, ElementsAre("0 0F0 data[] ctrl[]", "1 0SEND_F0 data[0] ctrl[]",
                                  "2 0RECV_B0 data[] ctrl[]", "3 0R0 data[0,2] ctrl[0]",
-                                 "4 0B0 data[0,2,3] ctrl[3]", "5 0U data[] ctrl[4]"));
+                                 "4 0B0 data[0,2,3] ctrl[3]", "5 0SUM_TIED data[4] ctrl[]",
+                                 "6 0SUM_TIED data[] ctrl[]", "7 0U data[6] ctrl[4]"));
   EXPECT_EQ(graphs[0].nodes[1].comm_size, 2048 * 12288 * 2);
   EXPECT_EQ(graphs[0].nodes[1].comm_peer, 1);
   EXPECT_EQ(graphs[0].nodes[2].comm_tag, 1);
@@ -243,6 +244,7 @@ TEST(Schedule, ItsGraphIsSoundAndOrdersComputations) {
 
 TEST(Schedule, ItsGraphTalksWithinAPipelineAndSumsWithinAStage) {
   plan::Plan plan = plan_of_bytes(2, 1_GB, 1_GB, 1_GB);
+  plan.model.tied_embeddings = false;
   plan.parallelism.data = 2;
   plan.training.global_batch = 2;
   plan.ranks = {{0, 0, "oregon", 0, 0, 0},
