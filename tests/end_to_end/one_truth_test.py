@@ -254,16 +254,17 @@ class OneTruth(Case):
         for command in ["plan"], ["select"]:
             self.refused(2, ["microbatches_per_replica is given, and a search takes pipelines that do all the same"],
                          *command, job)
-        of_one = self.write("alike.toml", UNLIKE.replace('"auto"', "[6, 6]"))
+        of_one = self.write("alike.toml", UNLIKE.replace('microbatches_per_replica = "auto"\n', ""))
         self.refused(2, ["replicas of a stage work on unlike devices", "a schedule by its name"],
                      "simulate", of_one, "--policy", "best")
         network = self.write("network.yml", NETWORK.format(2))
         self.assertIn("left out: unlike devices of replicas",
-                      self.ok("astra", "--job", of_one, "--network-configuration", network).stderr)
-        together = self.write("together.toml", ONE_CLUSTER.format(preset="gpt3-22b", nodes=2, training="")
-                              + "tensor = 8\ndata = 2\nmicrobatches_per_replica = [24, 40]\n")
-        self.assertIn("every pipeline is counted with the mean",
-                      self.ok("estimate", together, "--law", "rail-only").stderr)
+                      self.tombolo("astra", "--job", of_one, "--network-configuration", network).stderr)
+        together = self.write("together.toml", ONE_CLUSTER.format(preset="gpt-22b", nodes=2, training="")
+                              + "tensor = 8\npipeline = 1\ndata = 2\nmicrobatches_per_replica = [24, 40]\n")
+        estimated = self.json("estimate", together, "--law", "rail-only")
+        self.assertIn("left out: microbatches_per_replica; every pipeline is counted with the mean", estimated["notes"])
+        self.assertIn("32 microbatches of 1", self.ok("estimate", together, "--law", "rail-only"))
 
     def test_nodes_of_one_device_share_no_fast_fabric(self):
         nodes = ONE_CLUSTER.replace("devices_per_node = 8\n", "").format(preset="llama3-8b", nodes=2, training="")

@@ -326,7 +326,8 @@ Result<Estimate> estimate(const plan::Job& asked, cost::Law law, bool with_band)
   e.law = law;
   e.configuration = TRY(cost::configuration_of(job));
   e.layout = cost::lay_out(e.configuration, datacenter.scale_up.domain);
-  e.microbatches = job.microbatches();
+  e.microbatches =
+      law == cost::Law::kRailOnly ? e.configuration.microbatches() : job.microbatches();
   e.microbatches_per_replica = job.parallelism.microbatches_per_replica;
   CHECK(e.microbatches >= 1, "{}: a batch of {} has no microbatch", job.file,
         job.training.global_batch);

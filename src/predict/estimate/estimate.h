@@ -36,7 +36,8 @@ struct Estimate {
   std::string law_source;  // its paper, or where it is derived
   cost::Configuration configuration;
   cost::GroupPlacement layout;
-  int64_t microbatches = 0;  // of each pipeline; where they differ, of the one that has most
+  // Of each pipeline; where they differ, of the one that has most, or by the law rail-only the mean.
+  int64_t microbatches = 0;
   std::vector<int64_t> microbatches_per_replica;  // empty: all alike
   int64_t devices = 0;                            // that it takes
   int64_t devices_in_cluster = 0;                 // it may need more
