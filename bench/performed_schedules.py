@@ -6,7 +6,7 @@
 A rank's part of the model takes 10 ms forward and 20 ms backward for a microbatch, of which there are eight; a message
 across the WAN occupies it for 4 ms and arrives 5 ms later. Schedules with two stages per rank have them half as long.
 With "+pairs" a forward and a backward beside each other take 12.5 ms instead of 15, the forward's result leaves after 10.
-"found" is the schedule that `tombolo simulate --policy best` writes into a Plan. Prints a table as in docs/results.md;
+"found" is the schedule that `tombolo simulate --policy best` writes into a Plan. Prints a table as in docs/results/performed.md;
 ends with exit code 1 where a prediction is off by more than 10 % on a machine that was not too busy. About a minute.
 """
 import argparse

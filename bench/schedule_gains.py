@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How much less time the best schedule takes than the best published one, both simulated.
 
-  bench/schedule_gains.py --build build/release            the table of docs/results.md, misses like hits
+  bench/schedule_gains.py --build build/release            the table of docs/results/schedules.md, misses like hits
   bench/schedule_gains.py --build build/release --group b2 one group of settings
   bench/schedule_gains.py --commands                       the command of every row
 

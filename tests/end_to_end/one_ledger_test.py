@@ -1,7 +1,7 @@
 """Bytes, money and time of random jobs: one figure in all commands, and that of the textbook.
 
 TOMBOLO_LONG=1 draws 600 jobs instead of 60. By hand `one_ledger_test.py --figures 0 600` prints how far simulations lie from
-closed forms, and what took longer with something better, as docs/results.md has it.
+closed forms, and what took longer with something better, as docs/results/one_ledger.md has it.
 """
 import collections
 import csv

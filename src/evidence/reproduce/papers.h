@@ -45,7 +45,7 @@ std::vector<Table> atlas_testbed();
 std::vector<Table> crosspipe();
 
 // BubbleTea, of the same paper: utilisation, queueing, ttft-by-depth, memory and loading. Placement is
-// measured instead, by bench/prefill_bench (docs/results.md). docs/laws/prefill_windows.md.
+// measured instead, by bench/prefill_bench (docs/results/prefill.md). docs/laws/prefill_windows.md.
 std::vector<Table> bubbletea();
 
 // The rail-only paper, of domain size, bandwidth and batch (figures 9 to 11, sections 6.2 to 6.4)
@@ -65,7 +65,7 @@ std::vector<Table> rail_only_figures();
 // Table III and the comparison of wafers with conventional systems follow from the law
 // `chunked-all-reduce`, the memory examples from the laws of pools; table IV leaves so much open
 // that we state a scenario. The experiment on simulation speed is here for what it simulates; how
-// long that takes is measured (docs/results.md).
+// long that takes is measured (docs/results/astra_sim.md).
 //
 // Source: Won et al. 2023, ASTRA-sim2.0: Modeling Hierarchical Networks and Disaggregated Systems
 // for Large-model Training at Scale, sections III and IV. docs/laws/chunked_all_reduce.md and

@@ -1,4 +1,4 @@
-// How far the law tombolo is from published runs. What it promises here is what docs/results.md
+// How far the law tombolo is from published runs. What it promises here is what docs/results/published_runs.md
 // says, with a tenth more for constants that are fitted anew.
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 //
 // An iteration asks for the same tensors again and again. glibc gives large blocks back to the
 // kernel as soon as they are freed, so each comes back as pages of 4 KiB that fault and are zeroed
-// one by one: 50,000 faults and a tenth of an iteration (docs/results.md).
+// one by one: 50,000 faults and a tenth of an iteration (docs/results/training.md).
 #pragma once
 
 #include "base/units.h"

@@ -53,7 +53,7 @@ double seconds_of_a_product(const plan::Plan& plan) {
 }  // namespace
 
 // Matrix products alone get them: LibTorch's own threads, which are OpenMP's, spin while those of
-// OpenBLAS compute, and both together took 2.2 times as long as one (docs/results.md).
+// OpenBLAS compute, and both together took 2.2 times as long as one (docs/results/training.md).
 void set_threads(int64_t threads, plan::Precision precision) {
   if (precision == plan::Precision::kBf16) {
     use_blas_threads(1);

@@ -12,7 +12,7 @@
 //
 // m microbatches, v virtual stages, `ends` the embedding or the head. For equal stages the second
 // line is (m + (p-1)/v)(f + b). docs/laws/tombolo.md derives each term and names its source;
-// docs/results.md has its errors on a thousand published measurements.
+// docs/results/published_runs.md has its errors on a thousand published measurements.
 //
 // Domain: decoders on one homogeneous cluster; stages of other devices are priced one by one by
 // stage(). Cost: about two microseconds per configuration, no allocation; const calls may run on

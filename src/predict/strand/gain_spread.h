@@ -15,7 +15,7 @@
 namespace tombolo::strand {
 
 struct Uncertainty {
-  double law = 0.1;              // of operators priced by the law, relative: docs/results.md
+  double law = 0.1;              // of operators priced by the law, relative: docs/results
   std::vector<double> measured;  // of each operator of the pair, relative; 0 or left out: the law's
   int draws = 200;
   uint64_t seed = 1;

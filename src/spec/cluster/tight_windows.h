@@ -12,7 +12,7 @@ namespace tombolo::cluster {
 double window_share(const WanLink& link);
 
 // From 0.75 to 1.5. Emulated, Atlas' GPT-A with Varuna over 16 connections at 40 ms took 17 % longer than
-// predicted with a share of 0.96, 9 % with 1.28 and 4 % with 1.44 (docs/results.md, Emulated islands).
+// predicted with a share of 0.96, 9 % with 1.28 and 4 % with 1.44 (docs/results/emulated_islands.md).
 bool has_tight_windows(const WanLink& link);
 
 }  // namespace tombolo::cluster
