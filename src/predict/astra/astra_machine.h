@@ -21,7 +21,7 @@
 // message is played.
 //
 // Determinism: events of one instant happen in ASTRA-sim's order (astra_alarms.h), so that answers
-// are equal to the cycle. Cost: docs/astra-sim.md.
+// are equal to the cycle. Cost: docs/guide/astra-sim.md.
 #pragma once
 
 #include <algorithm>

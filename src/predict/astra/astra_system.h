@@ -1,7 +1,7 @@
 // What ASTRA-sim's system.json says of every NPU: how it schedules collectives, what its memory and
 // its cores can do.
 //
-// Every key of ASTRA-sim is honoured or refused by name; docs/astra-sim.md lists them all.
+// Every key of ASTRA-sim is honoured or refused by name; docs/guide/astra-sim.md lists them all.
 // Units: local-mem-bw in 10^9 bytes per second, peak-perf in 10^12 operations per second, delays in
 // nanoseconds.
 #pragma once

@@ -26,7 +26,7 @@
 //
 // The last is ours (docs/laws/in_switch_collective.md). The others are ASTRA-sim's algorithms with
 // their quirks, since equal answers are wanted: which messages reduce, and what a reduction costs,
-// follows from the order of insertions (reduces(), bytes()). docs/astra-sim.md names the quirks.
+// follows from the order of insertions (reduces(), bytes()). docs/guide/astra-sim.md names the quirks.
 // Reference: Won et al., ASTRA-sim 2.0, 2023, and its source.
 #pragma once
 

@@ -16,7 +16,7 @@
 // not divide the hidden size, more experts per token than there are, two lengths. So is what cannot
 // be counted, such as experts in every second layer.
 //
-// Field by field: docs/models.md. Source: the configuration classes of Hugging Face Transformers
+// Field by field: docs/guide/models.md. Source: the configuration classes of Hugging Face Transformers
 // 4.57 (of MPT: MosaicML's llm-foundry), whose defaults hold where a file leaves a field out.
 #pragma once
 

@@ -1,4 +1,4 @@
-// `tombolo astra`: a drop-in for ASTRA-sim's analytical binaries. Docs: docs/astra-sim.md.
+// `tombolo astra`: a drop-in for ASTRA-sim's analytical binaries. Docs: docs/guide/astra-sim.md.
 #pragma once
 
 #include <optional>
