@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "predict/cost/volume.h"
 
 namespace tombolo::cost {
 namespace {
@@ -118,16 +119,10 @@ class Layers {
   double h_;
 };
 
-// Parameters of a stage that a device holds before ZeRO.
-struct Held {
-  double dense = 0;
-  double experts = 0;
-};
-
-Held held(const Model& m, const Configuration& c, const Slice& slice) {
-  const double experts = real(model::expert_parameters(m, slice));
-  const double dense = real(model::parameters(m, slice)) - experts;
-  // Tensor parallelism leaves whole: learned positions, and what compresses for latent attention.
+// With what tensor parallelism leaves whole.
+HeldParameters held(const Model& m, const Configuration& c, const Slice& slice) {
+  HeldParameters out = held_parameters(m, c, slice);
+  // Learned positions, and what compresses for latent attention.
   double whole = 0;
   if (slice.embedding && m.positions == model::Positions::kLearned) {
     whole += real(m.positions_max.value_or(m.sequence) * m.hidden);
@@ -136,8 +131,8 @@ Held held(const Model& m, const Configuration& c, const Slice& slice) {
     const auto& l = *m.latent_attention;
     whole += real(slice.layers * m.hidden * (l.query_rank + l.kv_rank + l.rope_dim));
   }
-  const double t = real(c.tensor);
-  return {(dense - whole) / t + whole, experts / (t * real(c.expert))};
+  out.dense += whole - whole / real(c.tensor);
+  return out;
 }
 
 // The chunks of layers that a position of the pipeline holds, and at most how many forward passes
@@ -196,12 +191,12 @@ struct ElementBytes {
 // The workspace, and what a stage needs of its layers one after the other: a stack's buffers, what
 // ZeRO 3 gathers.
 void add_layers_at_work(const Model& m, const Configuration& c, const StackConstants& stack,
-                        const Slice& slice, const Held& mine, const ElementBytes& bytes,
+                        const Slice& slice, const HeldParameters& mine, const ElementBytes& bytes,
                         DeviceMemory& memory) {
   // One layer, without and with its routed experts, and the ends: embedding and head.
   Slice ends = slice;
   ends.layers = 0;
-  const Held mine_at_ends = held(m, c, ends);
+  const HeldParameters mine_at_ends = held(m, c, ends);
   const double layers_here = std::max<double>(1, real(slice.layers));
   const double dense_layer = (mine.dense - mine_at_ends.dense) / layers_here;
   memory.workspace += Bytes{stack.layer_buffers * dense_layer};
@@ -220,7 +215,7 @@ void add_layers_at_work(const Model& m, const Configuration& c, const StackConst
 
 // Weights, gradients and optimizer. Returns the bytes of a parameter's gradient.
 double add_state(const Configuration& c, const StackConstants& stack, const MemoryInputs& inputs,
-                 const Held& mine, DeviceMemory& memory) {
+                 const HeldParameters& mine, DeviceMemory& memory) {
   // Replicas are data x context; those of an expert are fewer by expert parallelism.
   const double replicas = real(c.replicas());
   const double expert_replicas = std::max(1.0, replicas / real(c.expert));
@@ -258,7 +253,7 @@ DeviceMemory memory_of(const Model& m, const Configuration& c, const StackConsta
   CHECK(inputs.element_bytes > 0, "numbers of {} bytes", inputs.element_bytes);
   Slice slice{.first_layer = chunks.front().first_layer};
   LayerCounts counts;
-  Held mine;
+  HeldParameters mine;
   for (const Slice& chunk : chunks) {
     slice.layers += chunk.layers;
     slice.embedding = slice.embedding || chunk.embedding;
@@ -266,7 +261,7 @@ DeviceMemory memory_of(const Model& m, const Configuration& c, const StackConsta
     const LayerCounts here = model::count_layers(m, chunk);
     counts.dense += here.dense;
     counts.experts += here.experts;
-    const Held held_here = held(m, c, chunk);
+    const HeldParameters held_here = held(m, c, chunk);
     mine.dense += held_here.dense;
     mine.experts += held_here.experts;
   }

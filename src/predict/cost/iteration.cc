@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "predict/cost/layer_time.h"
+#include "predict/cost/volume.h"
 
 namespace tombolo::cost {
 namespace {
@@ -104,10 +105,7 @@ class Pricing {
   }
 
   // What a stage hands on per microbatch, all tensor ranks together.
-  double boundary() const {
-    return real(c_.micro_batch) * real(m_.sequence) / real(c_.context) * real(m_.hidden) *
-           settings_.element_bytes;
-  }
+  double boundary() const { return microbatch_volume(m_, c_, settings_.element_bytes).hidden; }
 
   // Sum of gradients, gathers of parameters and the optimizer step of one stage.
   void synchronise(const Stage& s, const model::Slice& slice, IterationTime& time) const {
@@ -116,7 +114,7 @@ class Pricing {
     time.data_communication =
         Seconds{(m * (data.per_forward + data.per_backward) + data.once) * spread_};
 
-    const Held mine = held(slice);
+    const HeldParameters mine = held(slice);
     const double sharded = c_.zero > 0 ? real(layout_.gradients.degree()) : 1;
     const double sharded_experts = c_.zero > 0 ? real(expert_replicas().degree()) : 1;
     const double state =
@@ -133,7 +131,7 @@ class Pricing {
     double hidden = 0;  // of what happens once, behind the last backward pass
   };
   DataParallel data_parallel(const Stage& s, const model::Slice& slice) const {
-    const Held mine = held(slice);
+    const HeldParameters mine = held(slice);
     const double dense = mine.dense, experts = mine.experts;
     const DegreeSplit& group = layout_.gradients;
     const DegreeSplit expert_group = expert_replicas();
@@ -175,16 +173,7 @@ class Pricing {
   }
 
  private:
-  // Parameters of a stage on one device.
-  struct Held {
-    double dense = 0, experts = 0;
-    double total() const { return dense + experts; }
-  };
-  Held held(const model::Slice& slice) const {
-    const auto experts = real(model::expert_parameters(m_, slice));
-    const double t = real(c_.tensor);
-    return {(real(model::parameters(m_, slice)) - experts) / t, experts / (t * real(c_.expert))};
-  }
+  HeldParameters held(const model::Slice& slice) const { return held_parameters(m_, c_, slice); }
 
   // One layer of each kind that the model has.
   struct Layers {

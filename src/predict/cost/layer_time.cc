@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "predict/cost/volume.h"
 
 namespace tombolo::cost {
 LayerPricer::LayerPricer(const model::Model& model, const cluster::Datacenter& datacenter,
@@ -113,6 +114,7 @@ LayerOperators LayerPricer::operators(const Configuration& c, const GroupPlaceme
   const double tokens = real(c.micro_batch) * real(m_.sequence) / real(c.context);
   const double h = real(m_.hidden), t = real(c.tensor);
   const double divided = c.sequence_parallel ? t : 1;
+  const MicrobatchVolume moved = microbatch_volume(m_, c, element_);
 
   LayerOperators o;
   attention_block(c, o);
@@ -128,7 +130,7 @@ LayerOperators LayerPricer::operators(const Configuration& c, const GroupPlaceme
     o.router = product(tokens / divided, real(e.count), h, false);
     // Copies of tokens: permuted, sent, and summed with their weights.
     o.permute = memory(copies / divided * h * element_ * stack_.expert_passes);
-    if (c.expert > 1) o.exchange = all_to_all(copies / divided * h * element_, layout.expert);
+    if (c.expert > 1) o.exchange = all_to_all(moved.copies, layout.expert);
   } else {
     o.mlp = mlp_block(real(m_.ffn) / t, tokens);
   }
@@ -137,16 +139,8 @@ LayerOperators LayerPricer::operators(const Configuration& c, const GroupPlaceme
   o.pass_backward = stack_.backward_passes;
   o.attention = attention_core(c);
   o.attention_backward = (stack_.attention == Attention::kFlash ? 2.5 : 2.0) * o.attention;
-  if (c.tensor > 1) o.gather = all_gather(tokens * h * element_, layout.tensor);
-  if (c.context > 1) {
-    const double keys =
-        m_.latent_attention
-            ? real(m_.heads) / t *
-                  real(m_.latent_attention->nope_dim + m_.latent_attention->rope_dim +
-                       m_.latent_attention->value_dim)
-            : 2 * real(m_.kv_heads * m_.head_size()) / std::min(t, real(m_.kv_heads));
-    o.keys = all_gather(tokens * real(c.context) * keys * element_, layout.context);
-  }
+  if (c.tensor > 1) o.gather = all_gather(moved.hidden, layout.tensor);
+  if (c.context > 1) o.keys = all_gather(moved.keys_values, layout.context);
   o.all_again = c.recompute == model::Recompute::kFull;
   if (c.recompute == model::Recompute::kSelective) {
     if (stack_.selective == SelectiveRecompute::kOperators) {
@@ -199,7 +193,7 @@ LayerTime LayerPricer::head(const Configuration& c, const GroupPlacement& layout
   if (c.tensor > 1) {
     // The gradient of the head's input is summed; the forward pass sums two numbers per token.
     time.forward.tensor = 2 * all_reduce(tokens * 4, layout.tensor);
-    time.backward.tensor = all_reduce(tokens * h * element_, layout.tensor);
+    time.backward.tensor = all_reduce(microbatch_volume(m_, c, element_).hidden, layout.tensor);
   }
   return time;
 }

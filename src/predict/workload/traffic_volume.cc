@@ -74,29 +74,12 @@ void note_what_is_left_out(const plan::Job& job, std::vector<std::string>& notes
 
 }  // namespace
 
-MicrobatchVolume microbatch_volume(const plan::Job& job, int64_t tensor) {
+cost::MicrobatchVolume microbatch_volume(const plan::Job& job, int64_t tensor) {
   CHECK(job.model, "{}: a job without a model", job.file);
-  CHECK(tensor >= 1, "{}: a stage on {} devices", job.file, tensor);
-  const model::Model& m = *job.model;
-  const layout::Parallelism& p = job.parallelism;
-  const double bytes = plan::element_bytes(job.training.precision);
-  const double tokens = real(job.training.micro_batch) * real(m.sequence);
-  const auto t = real(tensor), c = real(p.context);
-  MicrobatchVolume out;
-  out.hidden = tokens * real(m.hidden) * bytes / c;
-  if (m.latent_attention) {
-    const model::LatentAttention& l = *m.latent_attention;
-    out.keys_values = tokens * real(m.heads * (l.nope_dim + l.rope_dim + l.value_dim)) * bytes / t;
-  } else {
-    // More tensor ranks than heads of keys: each rank has a whole one.
-    const double split = real(std::min(tensor, m.kv_heads));
-    out.keys_values = tokens * 2 * real(m.kv_heads * m.head_size()) * bytes / split;
-  }
-  if (m.experts) {
-    const double mine = p.sequence_parallel ? out.hidden / t : out.hidden;
-    out.copies = mine * real(m.experts->per_token);
-  }
-  return out;
+  cost::Configuration one{job.parallelism};
+  one.tensor = tensor;
+  one.micro_batch = job.training.micro_batch;
+  return cost::microbatch_volume(*job.model, one, plan::element_bytes(job.training.precision));
 }
 
 Result<TrafficVolume> traffic_volume(const plan::Job& job, const VolumeOptions& options) {
@@ -119,8 +102,7 @@ Result<TrafficVolume> traffic_volume(const plan::Job& job, const VolumeOptions& 
     const int64_t position = p.position_of(static_cast<int32_t>(i));
     StageVolume& stage = out.stages[static_cast<size_t>(position)];
     const int64_t tensor = p.tensor_at(position);
-    const MicrobatchVolume batch = microbatch_volume(job, tensor);
-    const auto t = real(tensor);
+    const cost::MicrobatchVolume batch = microbatch_volume(job, tensor);
     const model::LayerCounts layers = model::count_layers(m, slice);
     const auto dense = real(layers.dense), routed = real(layers.experts);
 
@@ -148,12 +130,14 @@ Result<TrafficVolume> traffic_volume(const plan::Job& job, const VolumeOptions& 
       stage.expert += Bytes{microbatches * routed * (full ? 6 : 4) * batch.copies / e};
     }
 
-    const auto all = real(model::parameters(m, slice));
-    const double split = p.expert > 1 ? real(model::expert_parameters(m, slice)) : 0;
+    cost::Configuration one{p};
+    one.tensor = tensor;
+    const cost::HeldParameters held = cost::held_parameters(m, one, slice);
     // A pipeline with fewer microbatches takes part in the sums of the others'.
     const double per_parameter = data_bytes(job, job.microbatches());
-    stage.data += Bytes{(all - split) / t * per_parameter};
-    stage.expert_data += Bytes{split / (t * e) * per_parameter};
+    const bool divided = p.expert > 1;
+    stage.data += Bytes{(divided ? held.dense : held.total()) * per_parameter};
+    if (divided) stage.expert_data += Bytes{held.experts * per_parameter};
   }
   const double hidden = microbatch_volume(job, p.tensor).hidden;
   const auto t = real(p.tensor);

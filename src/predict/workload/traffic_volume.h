@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "predict/cost/volume.h"
 #include "spec/plan/job.h"
 
 namespace tombolo::workload {
@@ -41,12 +42,7 @@ struct TrafficVolume {
 };
 
 // What a microbatch moves, in the terms of one device of `tensor`.
-struct MicrobatchVolume {
-  double hidden = 0;       // D, bytes
-  double keys_values = 0;  // of the whole sequence, this device's heads, bytes
-  double copies = 0;       // of tokens for experts, those of this device, bytes
-};
-MicrobatchVolume microbatch_volume(const plan::Job& job, int64_t tensor);
+cost::MicrobatchVolume microbatch_volume(const plan::Job& job, int64_t tensor);
 
 struct VolumeOptions {
   // With sequence parallelism Megatron-LM gathers the inputs of two products a layer once more in

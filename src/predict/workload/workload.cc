@@ -161,7 +161,7 @@ Result<Workload> Workload::make(const plan::Job& asked, const WorkloadOptions& o
       TRY(during(schedule::build(spread.parallelism.schedule, out.shape_, times, p.discipline),
                  "reading " + job.file));
 
-  const MicrobatchVolume batch = microbatch_volume(job, p.tensor);
+  const cost::MicrobatchVolume batch = microbatch_volume(job, p.tensor);
   out.whole_boundary_ = batch.hidden;
   out.boundary_ = batch.hidden / static_cast<double>(p.tensor);
   const bool folded = out.shape_.position_of(0) == out.shape_.position_of(out.shape_.stages - 1);

@@ -20,10 +20,11 @@ class Cutter {
 
   Part part(const std::string& name, const model::Slice& slice, bool halves) const {
     Part out{.name = name, .blocks = {}};
-    const double t = real(c_.tensor), e = real(c_.expert);
-    const double split = c_.expert > 1 ? real(model::expert_parameters(m_, slice)) : 0;
-    out.dense = (real(model::parameters(m_, slice)) - split) / t;
-    out.experts = split / (t * e);
+    const double t = real(c_.tensor);
+    const cost::HeldParameters held = cost::held_parameters(m_, c_, slice);
+    const bool divided = c_.expert > 1;
+    out.dense = divided ? held.dense : held.total();
+    out.experts = divided ? held.experts : 0;
     if (halves && !m_.parallel_residual.value_or(false)) {
       out.blocks = {block(name + " attention", slice, true, false),
                     block(name + " mlp", slice, false, true)};
@@ -140,7 +141,7 @@ class Cutter {
   const plan::Job& job_;
   const model::Model& m_;
   const cost::Configuration& c_;
-  MicrobatchVolume batch_;
+  cost::MicrobatchVolume batch_;
   cost::GroupPlacement layout_;
   cost::LayerPricer pricer_;
 };
