@@ -188,6 +188,9 @@ class Job:
                 self.exchange["values"] = draw.choice(["bf16", "fp32", "int8", "int4"])
             if draw.random() < 0.3:
                 self.exchange["fragments"] = 2
+        if self.layout == "apart" and mode == "dense" and self.seed % 2:
+            names = self.where["datacenter_per_replica"]
+            self.zero = int(len({names.count(name) for name in names}) == 1)
         if mode != "dense" and self.pipeline > 1:
             self.model["tied_embeddings"] = False
 

@@ -174,7 +174,7 @@ class Count:
         shards = self.ranks[ranks[0]]["shards"]
         for group, numbers in enumerate(self.groups(stage)):
             if mode in ("dense", "local", "sparse-local"):
-                self.sum_inside(homes, numbers * self.gradient * shards)
+                self.sum_inside(homes, numbers * (self.gradient + self.handed_on()) / 2 * shards)
             if mode == "dense":
                 self.sum_across(homes, numbers * self.gradient * shards)
                 continue
@@ -189,6 +189,10 @@ class Count:
                     if mode == "sparse":
                         self.send("gradients", member, leader, numbers * self.gradient * shards)
                     self.send(kind, leader, member, len(homes) * size / every)
+
+    # ZeRO 1 in a datacenter: gradients are scattered, and instead of their sums new parameters gathered.
+    def handed_on(self):
+        return self.word if self.p["zero"] else self.gradient
 
     # A ring or any other optimal all-reduce inside: each of n sends (n - 1)/n twice, here pair by pair.
     def sum_inside(self, homes, size):

@@ -30,6 +30,12 @@ Status check_performable(const plan::Plan& plan) {
                                 p.zero),
                     "zero = 1, or 0");
   }
+  if (p.zero > 0 && plan.replicas_lie_apart()) {
+    return unusable(
+        "parallelism.zero = 1: where replicas of a stage lie in several datacenters, "
+        "it can be predicted but not performed yet",
+        "zero = 0");
+  }
   for (const layout::Placement& placement : plan.ranks) {
     const cluster::Device& device = plan.device_of(placement.rank);
     if (p.zero > 0 && device.kind == cluster::DeviceKind::kEmulated) {

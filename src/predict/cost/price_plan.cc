@@ -56,8 +56,7 @@ class LawsOfPlan {
   }
   const IterationLaw& in(size_t datacenter) const { return laws_.in(datacenter); }
   Configuration at(const plan::Plan& plan, int32_t stage) const {
-    return stage_configuration(configuration_, plan.parallelism.tensor_at(plan.position_of(stage)),
-                               laws_.across());
+    return stage_configuration(configuration_, plan, stage, laws_.across());
   }
 
  private:

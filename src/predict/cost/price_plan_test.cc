@@ -25,6 +25,30 @@ TEST(PricePlan, TheLawOfCpusIsRoofline) {
   }
 }
 
+// Two replicas in each of two datacenters: each keeps and updates half of the optimizer's state, and no less
+// because there are four of them.
+TEST(PricePlan, ShardsTheOptimizerWithinEachDatacenter) {
+  const auto priced = [](const char* zero, const char* replicas) {
+    std::string text = test::kApart;
+    const auto replace = [&](const std::string& from, const std::string& to) {
+      text.replace(text.find(from), from.size(), to);
+    };
+    replace("hidden = 64", "hidden = 4096");
+    replace("pipeline = 2\ndata = 2\n", std::string("pipeline = 1\n") + zero);
+    replace("datacenter_per_replica = [\"cloud\", \"lab\"]", replicas);
+    return *make_plan(*plan::parse_job(text, "job.toml"));
+  };
+  const char* four = "data = 4\ndatacenter_per_replica = [\"cloud\", \"lab\", \"cloud\", \"lab\"]";
+  const char* two = "data = 2\ndatacenter_per_replica = [\"cloud\", \"cloud\"]";
+  const plan::Plan whole = priced("", four), shared = priced("zero = 1\n", four);
+  const plan::Plan at_home = priced("zero = 1\n", two);
+  EXPECT_NEAR(shared.stages[0].state / at_home.stages[0].state, 1, 1e-12);
+  EXPECT_NEAR(shared.stages[0].cost.update / at_home.stages[0].cost.update, 1, 1e-12);
+  EXPECT_LT(shared.stages[0].state, whole.stages[0].state * 0.7);
+  EXPECT_LT(shared.stages[0].cost.update, whole.stages[0].cost.update);
+  EXPECT_EQ(shared.stages[0].gradients, whole.stages[0].gradients);
+}
+
 // A ring of two: two steps of half the gradients. Over the network in "a", inside a node in "b".
 TEST(PricePlan, TheSlowestHopOfTheRingDecidesWhereStagesWereMeasured) {
   const plan::Job job = *plan::parse_job(test::kReplicated, "job.toml");

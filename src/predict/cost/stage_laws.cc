@@ -21,6 +21,18 @@ Configuration stage_configuration(Configuration c, int64_t tensor, bool across) 
   return c;
 }
 
+Configuration stage_configuration(const Configuration& of_all, const plan::Plan& plan,
+                                  int32_t stage, bool across) {
+  Configuration c =
+      stage_configuration(of_all, plan.parallelism.tensor_at(plan.position_of(stage)), across);
+  if (c.zero == 0 || !plan.replicas_lie_apart(stage)) return c;
+  const int64_t sharing = plan.replicas_that_shard(stage);
+  CHECK(sharing >= 1, "ZeRO among unlike numbers of replicas of stage {}", stage);
+  c.global_batch = c.global_batch / c.data * sharing;
+  c.data = sharing;
+  return c;
+}
+
 Result<StageLaws> StageLaws::make(const model::Model& model, const cluster::Cluster& cluster,
                                   const plan::Training& training) {
   CHECK(!cluster.datacenters.empty(), "a cluster without a datacenter");
@@ -236,7 +248,7 @@ Result<PlanPrediction> predict_plan(const plan::Plan& plan, const std::string& f
   const bool fp8 = plan.training.precision == plan::Precision::kFp8;
   const auto stages = static_cast<int32_t>(plan.stages.size());
   const auto configuration_at = [&](int32_t stage) {
-    return stage_configuration(of_all, plan.parallelism.tensor_at(stage), laws.across());
+    return stage_configuration(of_all, plan, stage, laws.across());
   };
 
   PlanPrediction out;

@@ -25,6 +25,10 @@ namespace tombolo::cost {
 // A configuration as one stage on `tensor` x context devices sees it. `across`: of a pipeline over
 // several datacenters.
 Configuration stage_configuration(Configuration of_all, int64_t tensor, bool across);
+// Of a Plan's stage. Where its replicas lie apart, ZeRO shards among those of one datacenter: they alone
+// count as replicas, of their part of the batch.
+Configuration stage_configuration(const Configuration& of_all, const plan::Plan& plan,
+                                  int32_t stage, bool across);
 
 class StageLaws {
  public:

@@ -42,6 +42,9 @@ class ChunkLaws {
     }
     return false;
   }
+  bool shards_in_datacenters() const {
+    return across() && placed_.parallelism.zero > 0 && placed_.replicas_lie_apart();
+  }
   // From a chunk to the next.
   Seconds transfer(size_t chunk, const cost::Configuration& c) const {
     if (!across()) return of(chunk).transfer(c);
@@ -81,6 +84,11 @@ void note_what_graphs_leave_out(const plan::Job& job, const ChunkLaws& laws,
         "left out: unlike devices of replicas; every pipeline takes the times of the first");
   }
   const plan::Exchange exchange = job.exchange.value_or(plan::Exchange{});
+  if (laws.shards_in_datacenters()) {
+    notes.push_back(
+        "left out: datacenters that shard by themselves with ZeRO; collectives are over all "
+        "replicas");
+  }
   const bool may_lie_apart = job.cluster.datacenters.size() > 1 && job.parallelism.data > 1;
   if (may_lie_apart && exchange.mode != plan::ExchangeMode::kDense) {
     notes.push_back(

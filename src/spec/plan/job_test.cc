@@ -155,7 +155,25 @@ TEST(LayOut, PipelinesApartSayWhatIsWrong) {
   EXPECT_THAT(refused("[\"cloud\", \"lab\"]", "[\"cloud\", \"cloud\"]"),
               HasSubstr("pipeline 0 does not fit: cloud has 2 devices for 2 pipelines of 2"));
   EXPECT_EQ(refused("device = \"a100-80g\"", "device = \"h100-80g\""), "it is accepted");
-  EXPECT_THAT(refused("data = 2\n", "data = 2\nzero = 1\n"), HasSubstr("parallelism.zero = 1"));
+  EXPECT_THAT(refused("data = 2\n", "data = 2\nzero = 2\n"), HasSubstr("parallelism.zero = 2"));
+}
+
+// The optimizer's state is shared out by those who lie together: 2 in each datacenter.
+TEST(LayOut, ShardsTheOptimizerWithinEachDatacenter) {
+  std::string text = test::kApart;
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    text.replace(text.find(from), from.size(), to);
+  };
+  replace("pipeline = 2\ndata = 2\n", "pipeline = 1\ndata = 4\nzero = 1\n");
+  replace("[\"cloud\", \"lab\"]", "[\"cloud\", \"lab\", \"cloud\", \"lab\"]");
+  const Result<Plan> even = plan_of(text);
+  ASSERT_TRUE(even) << even.error().text();
+  EXPECT_EQ(even->replicas_that_shard(0), 2);
+  EXPECT_THAT(plan_of(text + "[exchange]\nmode = \"sparse\"\n").error().text(),
+              HasSubstr("exchange.mode = \"sparse\", of which every replica needs all"));
+  replace("nodes = 2", "nodes = 3");
+  replace("\"cloud\", \"lab\"]", "\"lab\", \"lab\"]");
+  EXPECT_THAT(plan_of(text).error().text(), HasSubstr("unlike numbers of replicas of stage 0"));
 }
 
 // Nodes of unlike size are alike to a stage on one device, and to one on two that has a domain of two in

@@ -100,15 +100,38 @@ Status validate_replicas(const Plan& plan, int32_t position) {
   return {};
 }
 
+// ZeRO 1 within each datacenter (Megatron-LM's instances of the distributed optimizer).
+Status validate_shards_apart(const Plan& plan) {
+  if (plan.exchange && plan.exchange->mode != ExchangeMode::kDense) {
+    return unusable(
+        fmt::format("replicas of a stage lie in several datacenters, parallelism.zero = 1, and "
+                    "exchange.mode = \"{}\", of which every replica needs all of the optimizer's "
+                    "state",
+                    to_name(plan.exchange->mode)),
+        "zero = 0, or mode = \"dense\"");
+  }
+  for (int32_t position = 0; position < plan.parallelism.pipeline; ++position) {
+    if (plan.replicas_that_shard(position) > 0) continue;
+    return unusable(fmt::format("parallelism.zero = 1, and datacenters have unlike numbers of "
+                                "replicas of stage {}: they would shard it differently",
+                                position),
+                    "zero = 0, or as many replicas in each datacenter");
+  }
+  return {};
+}
+
 Status validate_apart(const Plan& plan) {
   const layout::Parallelism& p = plan.parallelism;
-  if (p.context > 1 || p.zero > 0) {
+  if (p.context > 1 || p.zero > 1) {
     return unusable(
         fmt::format("replicas of a stage lie in several datacenters, and parallelism.{}",
                     p.context > 1 ? fmt::format("context = {}", p.context)
                                   : fmt::format("zero = {}", p.zero)),
-        "context = 1 and zero = 0: both would send what they gather across the WAN as well");
+        "context = 1, and zero = 0, or 1: each datacenter shards the optimizer's state among its "
+        "own "
+        "replicas");
   }
+  if (p.zero == 1) TRY(validate_shards_apart(plan));
   for (int32_t position = 0; position < p.pipeline; ++position) {
     TRY(validate_replicas(plan, position));
   }
@@ -297,6 +320,15 @@ bool Plan::replicas_lie_apart(int32_t stage) const {
     if (ranks[static_cast<size_t>(rank_of(stage, replica))].datacenter != home) return true;
   }
   return false;
+}
+
+int64_t Plan::replicas_that_shard(int32_t stage) const {
+  std::map<std::string_view, int64_t> each;
+  for (const int32_t rank : replicas_of(stage)) ++each[ranks[static_cast<size_t>(rank)].datacenter];
+  const int64_t first = each.begin()->second;
+  const bool alike = std::all_of(each.begin(), each.end(),
+                                 [&](const auto& place) { return place.second == first; });
+  return alike ? first : 0;
 }
 
 bool Plan::replicas_lie_apart() const {

@@ -96,6 +96,9 @@ struct Plan : Decisions {
     return position_of(stage) * replicas() + replica;
   }
   std::vector<int32_t> replicas_of(int32_t stage) const;  // their ranks, ascending
+  // How many of them share out what ZeRO shards: all; where they lie apart, those of each datacenter by
+  // themselves. 0 where datacenters have unlike numbers of them.
+  int64_t replicas_that_shard(int32_t stage) const;
   // Whether this stage has them in several datacenters, or any stage.
   bool replicas_lie_apart(int32_t stage) const;
   bool replicas_lie_apart() const;

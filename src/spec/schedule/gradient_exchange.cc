@@ -138,7 +138,7 @@ std::vector<int32_t> datacenters_of(const plan::Plan& plan, int32_t stage) {
 }
 
 GradientExchange gradient_exchange(std::span<const int32_t> datacenters, int64_t elements,
-                                   Across across) {
+                                   Across across, bool sharded) {
   CHECK(!datacenters.empty() && elements >= 0, "{} elements of {} replicas", elements,
         datacenters.size());
   const std::vector<std::vector<int32_t>> members = by_datacenter(datacenters);
@@ -155,6 +155,7 @@ GradientExchange gradient_exchange(std::span<const int32_t> datacenters, int64_t
   }
   rounds.emplace_back();
   for (const auto& here : members) exchange_inside(here, all, /*sums=*/false, rounds.back());
+  for (ExchangeMessage& message : rounds.back()) message.parameters = sharded;
   std::erase_if(rounds, [](const Round& round) { return round.empty(); });
   return {std::move(rounds)};
 }
@@ -199,12 +200,14 @@ GradientExchange gradient_exchange(const plan::Plan& plan, int32_t stage, int64_
   if (plan.exchange && plan.exchange->is_sparse())
     return sparse_exchange(datacenters, elements, group);
   if (plan.exchange && plan.exchange->is_local()) return sum_inside(datacenters, elements);
-  return gradient_exchange(datacenters, elements, faster_across(plan, stage));
+  return gradient_exchange(datacenters, elements, faster_across(plan, stage),
+                           plan.parallelism.zero == 1);
 }
 
 double bytes_of(const plan::Plan& plan, const ExchangeMessage& message) {
   if (message.is_update()) return expected_update_bytes(*plan.exchange, message.count);
-  return real(message.count) * plan::gradient_bytes(plan);
+  return real(message.count) * (message.parameters ? plan::element_bytes(plan.training.precision)
+                                                   : plan::gradient_bytes(plan));
 }
 
 }  // namespace tombolo::schedule

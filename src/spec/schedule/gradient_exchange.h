@@ -14,7 +14,9 @@
 //                 more       each owns a part of the piece, gets that part from the others and
 //                            adds, and hands the sum out: directly, or around a ring of the
 //                            datacenters (ring_exchange.h)
-//   3. inside   Each hands its chunk of the sum to all others of its datacenter.
+//   3. inside   Each hands its chunk of the sum to all others of its datacenter. With ZeRO 1, which
+//               shards the optimizer's state in the same chunks, it hands them the parameters that
+//               it made of the sum instead.
 //
 // Every element is summed by one replica, whose result the others take over, or by two that add the
 // same two numbers (x + y and y + x are the same bits): all replicas end with the same bits. With
@@ -49,6 +51,8 @@ struct ExchangeMessage {
   // (sparse_exchange.h); datacenters count in the order in which they first appear.
   int32_t update_of = -1;
 
+  bool parameters = false;  // new ones, in the precision that passes read
+
   bool is_update() const { return update_of >= 0; }
   bool operator==(const ExchangeMessage&) const = default;
 };
@@ -64,9 +68,9 @@ enum class Across {
 };
 
 // datacenters[r] says where replica r lies, by any number; their order in a ring is that in which
-// they first appear.
+// they first appear. Sharded: by ZeRO 1, within each datacenter.
 GradientExchange gradient_exchange(std::span<const int32_t> datacenters, int64_t elements,
-                                   Across across = Across::kDirect);
+                                   Across across = Across::kDirect, bool sharded = false);
 
 // The first and the last level alone: each datacenter ends with its own sum.
 GradientExchange sum_inside(std::span<const int32_t> datacenters, int64_t elements);
@@ -86,8 +90,8 @@ std::vector<int32_t> datacenters_of(const plan::Plan& plan, int32_t stage);
 // Replicas by datacenter, in the order in which datacenters first appear.
 std::vector<std::vector<int32_t>> by_datacenter(std::span<const int32_t> datacenters);
 
-// Bytes of a message of one shard: what so many elements take as gradients, or what a sparse update of
-// so many is expected to take.
+// Bytes of a message of one shard: what so many elements take as gradients or as parameters, or what a
+// sparse update of so many is expected to take.
 double bytes_of(const plan::Plan& plan, const ExchangeMessage& message);
 
 }  // namespace tombolo::schedule

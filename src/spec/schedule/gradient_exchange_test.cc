@@ -197,6 +197,27 @@ plan::Plan square(const std::string& diagonal) {
   return *plan;
 }
 
+// Two of each datacenter share out the optimizer's state: each sums its half inside and across, in fp32,
+// and hands on the half of the new parameters in bf16. Alone in its datacenter a replica hands on nothing.
+TEST(GradientExchange, HandsOnParametersWhereTheOptimizerIsSharded) {
+  plan::Plan plan = square("1 Gbps");
+  plan.parallelism.zero = 1;
+  plan.training.stack = "megatron";  // sums gradients in fp32
+  const auto bytes = [&](const std::vector<int32_t>& where) {
+    double inside = 0, across = 0;
+    for (const Round& round : gradient_exchange(where, 100, Across::kDirect, true).rounds) {
+      for (const ExchangeMessage& m : round) {
+        const bool crosses = where[static_cast<size_t>(m.from)] != where[static_cast<size_t>(m.to)];
+        EXPECT_FALSE(crosses && m.parameters);
+        (crosses ? across : inside) += bytes_of(plan, m);
+      }
+    }
+    return std::pair(inside, across);
+  };
+  EXPECT_EQ(bytes({0, 0, 1, 1}), std::pair(4 * 50 * (4.0 + 2.0), 4 * 50 * 4.0));
+  EXPECT_EQ(bytes({0, 1}), std::pair(0.0, 2 * 100 * 4.0));
+}
+
 TEST(GradientExchange, GoesAroundASlowLink) {
   EXPECT_EQ(faster_across(square("1 Gbps"), 0), Across::kDirect);
   EXPECT_EQ(faster_across(square("1 Mbps"), 0), Across::kRing);

@@ -184,15 +184,23 @@ struct Part {
   std::string remedy;
 };
 
+// Whether ZeRO 1 has anything to share out.
+bool may_shard(const plan::Plan& plan) {
+  if (!plan.replicas_lie_apart()) return plan.replicas() > 1;
+  if (plan.exchange && plan.exchange->mode != plan::ExchangeMode::kDense) return false;
+  for (int32_t position = 0; position < plan.parallelism.pipeline; ++position) {
+    if (plan.replicas_that_shard(position) < 2) return false;
+  }
+  return true;
+}
+
 // For weights, gradients and optimizer that leave too little room by `excess`: only what this Plan may
 // still take.
 std::string remedy_for_state(const plan::Plan& plan, Bytes excess, Bytes activations) {
   const bool recomputes = plan.training.recompute == model::Recompute::kFull;
   std::string out = recomputes || activations < excess ? "" : "recompute = \"full\", ";
   out += "more stages, tensor parallelism, ";
-  if (plan.parallelism.zero == 0 && plan.replicas() > 1 && !plan.replicas_lie_apart()) {
-    out += "zero = 1, ";
-  }
+  if (plan.parallelism.zero == 0 && may_shard(plan)) out += "zero = 1, ";
   return out + "or a smaller model";
 }
 
