@@ -294,4 +294,13 @@ int main(int argc, char** argv) {
 }  // namespace
 }  // namespace tombolo::worker
 
-int main(int argc, char** argv) { return tombolo::worker::main(argc, argv); }
+int main(int argc, char** argv) {
+  const int code = tombolo::worker::main(argc, argv);
+#ifdef TOMBOLO_TORCH
+  // LibTorch would take thousands of operators off its tables now, one by one, and a launcher wait.
+  std::fflush(nullptr);
+  std::_Exit(code);
+#else
+  return code;
+#endif
+}
