@@ -90,7 +90,7 @@ class WeightCase(Case):
     def answered(self, python, case):
         """The folder with what PyTorch makes of a case: many tests ask the same, and loading PyTorch takes seconds."""
         asked = [python.encode(), pathlib.Path(reference_decoder.__file__).read_bytes(), case.encode(), (self.folder / "tokens.bin").read_bytes()]
-        kept = BUILD / "tmp" / "plain-pytorch" / hashlib.sha256(b"\0".join(asked)).hexdigest()
+        kept = BUILD.joinpath("tmp", "plain-pytorch") / hashlib.sha256(b"\0".join(asked)).hexdigest()
         if kept.exists():
             return kept
         kept.parent.mkdir(parents=True, exist_ok=True)
