@@ -193,7 +193,7 @@ class Real(Case):
         job = self.write("job.toml", tiny(2, steps=4).replace('device = "cpu"', 'device = "devices/mine.toml"'))
         (self.folder / "devices").mkdir()
         self.refused(2, ['job.toml:', 'device = "devices/mine.toml"', "cannot open it"], "simulate", job)
-        answer = self.json("roofline", "--seconds", "0.2", "--ranks", "2", "--out", "devices/mine.toml")
+        answer = self.json("roofline", "--seconds", "0.2", "--hidden", "64", "--ranks", "2", "--out", "devices/mine.toml")
         self.assertEqual([rank["threads"] for rank in answer["ranks"]], [1, 1])
         predicted = self.json("simulate", job)
         self.assertEqual(predicted["cost_source"], "roofline")
