@@ -1,11 +1,22 @@
 #include "decide/geo/mixed_setting.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "base/check.h"
 
 namespace tombolo::geo {
+namespace {
+
+// Dense ones before those with experts; all, where kinds take turns.
+int64_t special_layers(const model::Model& m) {
+  if (m.layer_period() > 1) return m.layers;
+  return m.experts ? m.experts->dense_layers : 0;
+}
+
+}  // namespace
+
 PricedSetting::PricedSetting(const plan::Job& job, const MixedLaw& law, const MixedSetting& setting,
                              std::optional<bool> sequence_parallel)
     : job_(job),
@@ -14,7 +25,7 @@ PricedSetting::PricedSetting(const plan::Job& job, const MixedLaw& law, const Mi
       sequence_parallel_(sequence_parallel),
       microbatches_(job.training.global_batch / (setting.micro_batch * setting.data)),
       layers_(job.model->layers),
-      special_(job.model->experts ? job.model->experts->dense_layers : 0),
+      special_(special_layers(*job.model)),
       boundary_(model::boundary_bytes(*job.model, setting.micro_batch,
                                       plan::element_bytes(job.training.precision))),
       zones_(job.cluster.datacenters.size()) {
@@ -57,8 +68,18 @@ void PricedSetting::price(size_t datacenter) {
     const StageNumbers n = numbers(datacenter, {first, layers, false, false});
     zone.layer = std::min(zone.layer, n.pass / real(layers));
   };
-  try_kind(0, special_);
-  try_kind(special_, layers_ - special_);
+  const int64_t period = job_.model->layer_period();
+  if (period == 1) {
+    try_kind(0, special_);
+    try_kind(special_, layers_ - special_);
+  }
+  // Kinds that take turns: what one layer more adds, which is the least where there is one yet.
+  for (int64_t first = 0; period > 1 && first < std::min(period, layers_ - 1); ++first) {
+    const double one = numbers(datacenter, {first, 1, false, false}).pass;
+    const double two = numbers(datacenter, {first, 2, false, false}).pass;
+    zone.layer = std::min(zone.layer, two - one);
+  }
+  if (!std::isfinite(zone.layer)) try_kind(0, layers_);
   zone.end = numbers(datacenter, {special_ < layers_ ? special_ : 0, 1, false, false}).end;
 }
 

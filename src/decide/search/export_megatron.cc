@@ -17,6 +17,7 @@ class MegatronArguments {
     shape();
     if (m_.experts) experts();
     if (m_.latent_attention) latent_attention();
+    if (m_.linear_attention) linear_attention();
     leave_out();
     return std::move(out_);
   }
@@ -139,12 +140,17 @@ class MegatronArguments {
     norms();
     if (m_.activation == model::Activation::kSwiglu) flag("swiglu");
     if (m_.activation == model::Activation::kSquaredRelu) flag("squared-relu");
+    if (m_.activation == model::Activation::kGeglu) {
+      flag("quick-geglu");
+      note("activation = \"geglu\": Megatron's gate takes x sigmoid(1.702 x) for GELU");
+    }
     biases();
     // A model here has no dropout, and Megatron drops a tenth unless told otherwise.
     flag("attention-dropout", "0.0");
     flag("hidden-dropout", "0.0");
     if (!m_.tied_embeddings) flag("untie-embeddings-and-output-weights");
     if (m_.attention_sinks.value_or(false)) flag("softmax-type", "learnable");
+    if (m_.attention_gate.value_or(false)) flag("attention-output-gate");
     if (m_.multi_token_layers.value_or(0) > 0) flag("mtp-num-layers", *m_.multi_token_layers);
   }
 
@@ -180,6 +186,7 @@ class MegatronArguments {
     if (static_cast<double>(base) != m_.rope_theta) {
       note(fmt::format("rope_theta = {}: Megatron's is a whole number", m_.rope_theta));
     }
+    if (m_.nope_interval) no_rotations();
     if (!m_.rope_scaling) return;
     const model::RopeScaling& r = *m_.rope_scaling;
     if (m_.latent_attention) {
@@ -196,6 +203,14 @@ class MegatronArguments {
           "rope_scaling: Megatron has low_frequency_factor = 1, high_frequency_factor = 4, "
           "first_sequence = 8192");
     }
+  }
+
+  // A number of layers that it does not divide is refused.
+  void no_rotations() {
+    const int64_t each = *m_.nope_interval, rest = m_.layers % each;
+    if (rest == 0) return flag("no-rope-freq", each);
+    const int64_t turns = m_.layers / each;
+    flag("no-rope-freq", fmt::format("([0]*{}+[1])*{}+[0]*{}", each - 1, turns, rest));
   }
 
   void norms() {
@@ -215,7 +230,7 @@ class MegatronArguments {
   // for those of queries, keys and values alone.
   void biases() {
     const bool qkv = m_.qkv_bias.value_or(m_.bias), mlp = m_.mlp_bias.value_or(m_.bias);
-    const bool has_mlp = !m_.experts || m_.experts->dense_layers > 0;
+    const bool has_mlp = m_.has_dense_layers();
     std::vector<std::pair<const char*, bool>> others = {
         {"the projection after attention", m_.output_bias.value_or(m_.bias)}};
     if (has_mlp) others.emplace_back("the MLP", mlp);
@@ -251,6 +266,9 @@ class MegatronArguments {
     if (e.dense_layers > 0) {
       flag("moe-layer-freq",
            fmt::format("[0]*{}+[1]*{}", e.dense_layers, m_.layers - e.dense_layers));
+    } else if (e.every > 1) {  // as a number it would begin with a layer of experts
+      flag("moe-layer-freq", fmt::format("([0]*{}+[1])*{}+[0]*{}", e.every - 1, m_.layers / e.every,
+                                         m_.layers % e.every));
     }
     router();
     if (job_.parallelism.tensor > 1 && !job_.parallelism.sequence_parallel) {
@@ -287,12 +305,27 @@ class MegatronArguments {
     flag("rotary-scaling-factor", "1.0");
   }
 
+  void linear_attention() {
+    const model::LinearAttention& l = *m_.linear_attention;
+    flag("experimental-attention-variant", "gdn");
+    flag("linear-attention-freq", l.every);
+    flag("linear-num-key-heads", l.key_heads);
+    flag("linear-num-value-heads", l.value_heads);
+    flag("linear-key-head-dim", l.key_dim);
+    flag("linear-value-head-dim", l.value_dim);
+    flag("linear-conv-kernel-dim", l.kernel);
+  }
+
   void leave_out() {
     const auto left_out = [&](const std::optional<bool>& field, const char* name) {
       if (field.value_or(false)) note(fmt::format("model.{}: no argument says so", name));
     };
     left_out(m_.parallel_residual, "parallel_residual");
     left_out(m_.output_norms, "output_norms");
+    left_out(m_.shared_norm, "shared_norm");
+    left_out(m_.whole_qk_norm, "whole_qk_norm");
+    left_out(m_.head_bias, "head_bias");
+    if (!m_.input_norms.value_or(true)) note("model.input_norms = false: no argument says so");
     left_out(m_.embedding_norm, "embedding_norm");
     if (m_.attention_sinks.value_or(false)) {
       note(

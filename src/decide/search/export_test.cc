@@ -116,6 +116,47 @@ TEST(Export, MegatronsRouterScoresByDefault) {
   EXPECT_THAT(to_megatron(j).notes, Contains(HasSubstr("sequence_parallel = false")));
 }
 
+// Lists, which begin with the first layer: as a number Megatron's begins with experts.
+TEST(Export, MegatronGetsLayersThatTakeTurns) {
+  plan::Job j = preset_job("mixtral-8x7b");
+  j.model->experts->every = 2;
+  EXPECT_THAT(to_megatron(j).text, HasSubstr("--moe-layer-freq ([0]*1+[1])*16+[0]*0\n"));
+  j = preset_job("llama3-8b");
+  j.model->nope_interval = 4;
+  EXPECT_THAT(to_megatron(j).text, HasSubstr("--no-rope-freq 4\n"));
+  j.model->nope_interval = 5;
+  EXPECT_THAT(to_megatron(j).text, HasSubstr("--no-rope-freq ([0]*4+[1])*6+[0]*2\n"));
+  EXPECT_THAT(to_megatron(j).notes, IsEmpty());
+}
+
+TEST(Export, MegatronGetsLinearAttention) {
+  plan::Job j = preset_job("llama3-8b");
+  j.model->linear_attention = model::LinearAttention{};
+  j.model->attention_gate = true;
+  const Export out = to_megatron(j);
+  EXPECT_THAT(out.text, HasSubstr("--attention-output-gate\n"));
+  EXPECT_THAT(out.text, HasSubstr("--experimental-attention-variant gdn\n"
+                                  "--linear-attention-freq 4\n"
+                                  "--linear-num-key-heads 16\n"
+                                  "--linear-num-value-heads 32\n"
+                                  "--linear-key-head-dim 128\n"
+                                  "--linear-value-head-dim 128\n"
+                                  "--linear-conv-kernel-dim 4\n"));
+  EXPECT_THAT(out.notes, IsEmpty());
+}
+
+TEST(Export, MegatronSaysWhichNormsItHasNot) {
+  plan::Job j = preset_job("llama3-8b");
+  j.model->activation = model::Activation::kGeglu;
+  j.model->input_norms = false;
+  j.model->output_norms = j.model->whole_qk_norm = j.model->head_bias = true;
+  const Export out = to_megatron(j);
+  EXPECT_THAT(out.text, HasSubstr("--quick-geglu\n"));
+  EXPECT_THAT(out.notes, ElementsAre(HasSubstr("activation"), HasSubstr("output_norms"),
+                                     HasSubstr("whole_qk_norm"), HasSubstr("head_bias"),
+                                     HasSubstr("input_norms = false")));
+}
+
 TEST(Export, MegatronGetsTheRopeScalingOfLlama3) {
   plan::Job j = preset_job("llama3-8b");
   EXPECT_THAT(to_megatron(j).text, Not(HasSubstr("rope-scaling")));

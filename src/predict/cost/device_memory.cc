@@ -62,6 +62,12 @@ class Layers {
   double routed_width() const { return real(m_.experts->per_token * m_.experts->ffn); }
   double shared_width() const { return real(m_.experts->shared_ffn); }
 
+  // Of a model with linear attention a layer stands for the mean of both kinds.
+  double mean(double full, double linear) const {
+    const double share = m_.full_attention_share();
+    return share * full + (1 - share) * linear;
+  }
+
   // Queries, keys, values and the output of attention, in elements.
   double heads_width() const {
     if (m_.latent_attention) {
@@ -69,7 +75,12 @@ class Layers {
       // Values are a view of what the compressed keys and values are expanded to.
       return real(m_.heads * (2 * (l.nope_dim + l.rope_dim) + l.nope_dim + 2 * l.value_dim));
     }
-    return real(2 * m_.attention_width() + 2 * m_.kv_heads * m_.head_size());
+    const double full =
+        real(m_.attention_width() + m_.query_width() + 2 * m_.kv_heads * m_.head_size());
+    if (!m_.linear_attention) return full;
+    // Before and after the convolution, the gate, and what the states give.
+    const auto& l = *m_.linear_attention;
+    return mean(full, real(2 * l.mixed_width() + 2 * l.value_width()));
   }
 
   PerToken attention(Recompute recompute) const {
@@ -78,7 +89,7 @@ class Layers {
       const auto& l = *m_.latent_attention;  // compressed, and again after their norms
       bytes.outside += e_ * real(2 * l.query_rank + 2 * l.kv_rank + l.rope_dim);
     }
-    const double heads = real(m_.heads);
+    const double heads = mean(real(m_.heads), 0);  // of those that attend to all tokens
     if (stack_.attention == Attention::kFlash) {
       bytes.inside += 4 * heads;  // the sum of each row's softmax
     } else if (recompute == Recompute::kNone) {
@@ -89,7 +100,7 @@ class Layers {
   }
 
   // Inner tensors that backward reads: gate, up and their product, or before and after GELU.
-  double inner() const { return m_.activation == Activation::kSwiglu ? 3 : 2; }
+  double inner() const { return m_.gated_mlp() ? 3 : 2; }
 
   PerToken mlp() const { return PerToken{e_ * inner() * real(m_.ffn), e_ * h_ + mask()} + input(); }
 
@@ -109,7 +120,8 @@ class Layers {
     const double keys =
         m_.latent_attention
             ? real(m_.heads * (m_.latent_attention->nope_dim + m_.latent_attention->rope_dim))
-            : real(m_.kv_heads * m_.head_size());
+            : mean(real(m_.kv_heads * m_.head_size()),
+                   m_.linear_attention ? real(m_.linear_attention->key_width()) : 0);
     return {e_ * (heads_width() - keys + width), e_ * (h_ + copies)};
   }
 
@@ -356,7 +368,9 @@ DeviceMemory device_memory(const Model& m, const Configuration& c, const StackCo
   }
   // Of stages with the same layers the first one keeps most. The second may have a layer more; and
   // where the first layers are dense, the first stage without them is the one with most experts.
-  const int64_t dense = m.experts ? m.experts->dense_layers : 0;
+  // Where kinds of layers take turns, any may.
+  const int64_t first_ones = m.experts ? m.experts->dense_layers : 0;
+  const int64_t dense = m.layer_period() > 1 ? m.layers : first_ones;
   const int64_t layers = model::stage_slice(m, c.pipeline, 0).layers;
   for (int64_t stage = 1; stage < last; ++stage) {
     const Slice slice = model::stage_slice(m, c.pipeline, stage);

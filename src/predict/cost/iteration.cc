@@ -181,8 +181,7 @@ class Pricing {
   };
   Layers price_layers(const Configuration& c) const {
     Layers out;
-    const bool dense = !m_.experts || m_.experts->dense_layers > 0;
-    if (dense) out.dense = pricer_.layer(c, layout_, false);
+    if (m_.has_dense_layers()) out.dense = pricer_.layer(c, layout_, false);
     if (m_.experts) out.experts = pricer_.layer(c, layout_, true);
     return out;
   }

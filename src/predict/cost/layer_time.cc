@@ -46,6 +46,23 @@ double LayerPricer::product(double m, double n, double k, bool eight_bits) const
   return std::max({arithmetic, traffic, device_.kernel.value});
 }
 
+// Of a model with linear attention a layer stands for the mean of both kinds (model::Model).
+double LayerPricer::mean(double full, double linear) const {
+  const double share = m_.full_attention_share();
+  return share * full + (1 - share) * linear;
+}
+
+// The states' products with all tokens, at the rate of fused attention, and the convolution.
+double LayerPricer::linear_core(const Configuration& c) const {
+  const model::LinearAttention& l = *m_.linear_attention;
+  const double tokens = real(c.micro_batch) * real(m_.sequence) / real(c.context);
+  const double t = real(c.tensor);
+  const double flops = 6 * tokens * real(l.key_dim) * real(l.value_width()) / t;
+  const double states = std::max(flops / (peak_ * device_.flash_efficiency * stack_.flash_speed),
+                                 device_.kernel.value);
+  return states + memory(2 * tokens * real(l.mixed_width()) / t * element_);
+}
+
 // Scores, softmax and their product with the values: all that selective recomputation does again
 // where they are not fused.
 double LayerPricer::attention_core(const Configuration& c) const {
@@ -91,11 +108,19 @@ void LayerPricer::attention_block(const Configuration& c, LayerOperators& o) con
     o.projection = product(tokens, h, heads * real(l.value_dim), fp8_);
     width = 2 * query + keys + q + kv;
   } else {
-    const double a = real(m_.attention_width()) / t;
+    const double a = real(m_.attention_width()) / t, query = real(m_.query_width()) / t;
     const double kv = real(m_.kv_heads * m_.head_size()) / std::min(t, real(m_.kv_heads));
-    o.query = product(tokens, a + 2 * kv, h, fp8_);
+    o.query = product(tokens, query + 2 * kv, h, fp8_);
     o.projection = product(tokens, h, a, fp8_);
-    width = a + 2 * kv;
+    width = query + 2 * kv;
+    if (m_.linear_attention) {
+      const model::LinearAttention& l = *m_.linear_attention;
+      const double values = real(l.value_width()) / t, mixed = real(l.mixed_width()) / t;
+      o.query = mean(o.query, product(tokens, mixed + values, h, fp8_) +
+                                  product(tokens, 2 * real(l.value_heads) / t, h, false));
+      o.projection = mean(o.projection, product(tokens, h, values, fp8_));
+      width = mean(width, mixed + values);
+    }
   }
   o.attention_passes = memory(tokens * width * element_ * stack_.mlp_passes / 2);
 }
@@ -103,7 +128,7 @@ void LayerPricer::attention_block(const Configuration& c, LayerOperators& o) con
 // `tokens` rows through an MLP of `width`, both already divided by what divides them.
 LayerOperators::Mlp LayerPricer::mlp_block(double width, double tokens) const {
   const double h = real(m_.hidden);
-  const bool gated = m_.activation == model::Activation::kSwiglu;
+  const bool gated = m_.gated_mlp();
   return {.up = product(tokens, (gated ? 2 : 1) * width, h, fp8_),
           .down = product(tokens, h, width, fp8_),
           .passes = memory(tokens * width * element_ * stack_.mlp_passes * (gated ? 1.5 : 1))};
@@ -138,6 +163,7 @@ LayerOperators LayerPricer::operators(const Configuration& c, const GroupPlaceme
   o.casts = fp8_ ? memory(tokens * h * stack_.fp8_passes) : 0;
   o.pass_backward = stack_.backward_passes;
   o.attention = attention_core(c);
+  if (m_.linear_attention) o.attention = mean(o.attention, linear_core(c));
   o.attention_backward = (stack_.attention == Attention::kFlash ? 2.5 : 2.0) * o.attention;
   if (c.tensor > 1) o.gather = all_gather(moved.hidden, layout.tensor);
   if (c.context > 1) o.keys = all_gather(moved.keys_values, layout.context);

@@ -115,6 +115,8 @@ class LayerPricer {
 
  private:
   double product(double m, double n, double k, bool eight_bits) const;
+  double mean(double full, double linear) const;
+  double linear_core(const Configuration& c) const;
   double attention_core(const Configuration& c) const;
   void attention_block(const Configuration& c, LayerOperators& o) const;
   LayerOperators::Mlp mlp_block(double width, double tokens) const;

@@ -52,8 +52,9 @@ PrefillTime by_roofline(const model::Model& model, const cluster::Datacenter& da
     return roofline(model, slice, datacenter.device, work).forward;
   };
   PrefillTime time{.tokens = model.sequence};
-  time.layer =
-      std::max(forward({0, 1, false, false}), forward({model.layers - 1, 1, false, false}));
+  time.layer = forward({0, 1, false, false});
+  for (int64_t i = std::max<int64_t>(1, model.layers - model.layer_period()); i < model.layers; ++i)
+    time.layer = std::max(time.layer, forward({i, 1, false, false}));
   time.ends = Bytes{kStored * real(model.vocabulary) * real(model.hidden)} /
               datacenter.device.memory_bandwidth;
   const Bytes bytes{kStored * real(model.sequence) * real(model.hidden)};

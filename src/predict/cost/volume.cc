@@ -20,7 +20,9 @@ MicrobatchVolume microbatch_volume(const model::Model& model, const Configuratio
   } else {
     // More tensor ranks than heads of keys: each rank has a whole one.
     const double split = real(std::min(c.tensor, model.kv_heads));
-    out.keys_values = tokens * 2 * real(model.kv_heads * model.head_size()) / split * element_bytes;
+    // Layers of linear attention hand on their states, which are small beside these.
+    out.keys_values = model.full_attention_share() * tokens * 2 *
+                      real(model.kv_heads * model.head_size()) / split * element_bytes;
   }
   if (model.experts) {
     const double mine = c.sequence_parallel ? out.hidden / t : out.hidden;

@@ -18,8 +18,11 @@ Seconds end_of(const StrandAnswer& answer, bool forward) {
 
 // Why no layer speaks for all, or nothing.
 std::string unlike_layers(const plan::Job& job) {
-  if (job.model && job.model->experts && job.model->experts->dense_layers > 0) {
+  if (job.model && job.model->experts && job.model->has_dense_layers()) {
     return "layers with and without experts take unlike times beside each other";
+  }
+  if (job.model && job.model->linear_attention) {
+    return "layers with and without linear attention take unlike times beside each other";
   }
   const cluster::Datacenter& first = job.cluster.datacenters.front();
   for (const cluster::Datacenter& other : job.cluster.datacenters) {

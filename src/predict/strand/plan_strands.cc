@@ -24,10 +24,15 @@ Status check_job(const plan::Job& job, const StrandOptions& options) {
                                 job.file, fmt::join(job.parallelism.tensor_per_stage, ", ")),
                     "tensor = 8, once for each degree");
   }
-  if (options.dense && !(job.model->experts && job.model->experts->dense_layers > 0)) {
+  if (options.dense && !(job.model->experts && job.model->has_dense_layers())) {
     return unusable(
         fmt::format("{}: the model has no dense layers beside layers with experts", job.file),
         "leave out --dense");
+  }
+  if (job.model->linear_attention) {
+    return unusable(
+        fmt::format("{}: model.linear_attention: its operators are not known to strands", job.file),
+        "a model without it");
   }
   return plan::check_divisions(job);
 }

@@ -1,4 +1,4 @@
-// Mixtures of experts and latent attention in a config.json.
+// Mixtures of experts, latent and linear attention in a config.json.
 #include <algorithm>
 
 #include "base/check.h"
@@ -9,13 +9,24 @@ namespace {
 
 bool is_deepseek(const std::string& family) { return family.starts_with("deepseek"); }
 
+// Whose first layers are dense, and whose shared expert is as wide as several routed ones.
+bool counts_like_deepseek(const std::string& family) {
+  return is_deepseek(family) || family == "glm4_moe";
+}
+
+bool has_a_gated_shared_expert(const std::string& family) {
+  return family == "qwen2_moe" || family == "qwen3_next";
+}
+
 // Families whose intermediate_size is the width of an expert.
 bool has_experts_only(const std::string& family) {
-  return family == "mixtral" || family == "gpt_oss" || family == "grok-1";
+  return family == "mixtral" || family == "gpt_oss" || family == "grok-1" ||
+         family == "llama4_text";
 }
 
 bool has_experts(const std::string& family) {
-  return has_experts_only(family) || is_deepseek(family) || family.ends_with("_moe");
+  return has_experts_only(family) || is_deepseek(family) || family.ends_with("_moe") ||
+         family == "qwen3_next";
 }
 
 void refuse_experts(Config& c) {
@@ -48,21 +59,43 @@ int64_t read_mlp_only_layers(Config& c) {
   return static_cast<int64_t>(layers.size());
 }
 
-// How many first layers are dense. Experts in every second layer and the like are refused.
-int64_t read_dense_layers(Config& c, const std::string& family, int64_t layers) {
-  for (const char* key : {"decoder_sparse_step", "moe_layer_freq"}) {
-    if (c.integer(key, kLayersMax).value_or(1) == 1) continue;
-    c.refuse(key, "experts in some layers only cannot be counted, but for dense first ones");
+// Which layers have experts: all after so many first ones, or each so many-th.
+void read_which_layers(Config& c, const std::string& family, int64_t layers, Experts& e) {
+  if (c.integer("moe_layer_freq", kLayersMax).value_or(1) != 1) {
+    c.refuse("moe_layer_freq", "which layers have experts cannot be told");
   }
-  const int64_t otherwise = family == "deepseek_v3" ? 3 : 0;
-  const int64_t dense = is_deepseek(family)
-                            ? c.integer("first_k_dense_replace", kLayersMax, 0).value_or(otherwise)
+  const bool deepseek = counts_like_deepseek(family);
+  const int64_t otherwise = family == "deepseek_v3" ? 3 : family == "glm4_moe" ? 1 : 0;
+  e.dense_layers = deepseek ? c.integer("first_k_dense_replace", kLayersMax, 0).value_or(otherwise)
                             : read_mlp_only_layers(c);
-  if (dense > layers) {
-    c.refuse(is_deepseek(family) ? "first_k_dense_replace" : "mlp_only_layers",
+  if (e.dense_layers > layers) {
+    c.refuse(deepseek ? "first_k_dense_replace" : "mlp_only_layers",
              fmt::format("more than num_hidden_layers = {}", layers));
   }
-  return dense;
+  e.every = c.integer("decoder_sparse_step", kLayersMax).value_or(1);
+  if (e.every > 1 && (deepseek || e.dense_layers > 0)) {
+    c.refuse("decoder_sparse_step", "cannot be counted beside dense first layers");
+  }
+}
+
+// Llama 4 has its experts in each so many-th layer, by their number or a list of them, and a shared
+// one as wide as they are; the other layers have an MLP of another width.
+void read_llama4_layers(Config& c, Model& m, Experts& e) {
+  e.shared_ffn = e.ffn;
+  m.ffn = c.integer("intermediate_size_mlp", kFfnMax).value_or(16384);
+  e.every = c.integer("interleave_moe_layer_step", kLayersMax).value_or(1);
+  const Value* value = c.take("moe_layers");
+  const Value::Array* list = value ? value->get<Value::Array>() : nullptr;
+  if (!value) return;
+  // The list goes before the number.
+  const int64_t* first = list && !list->empty() ? list->front().get<int64_t>() : nullptr;
+  e.every = first && *first >= 0 && *first < m.layers ? *first + 1 : m.layers + 1;
+  Value::Array wanted;
+  for (int64_t layer = e.every - 1; layer < m.layers; layer += e.every) wanted.push_back(layer);
+  if (!list || wanted.empty() || *list != wanted) {
+    c.refuse("moe_layers", "only each so many-th layer may have experts");
+    e.every = 1;
+  }
 }
 
 }  // namespace
@@ -90,24 +123,57 @@ void read_experts(Config& c, const std::string& family, Model& m) {
     e.ffn = m.ffn;
   } else {
     e.ffn = c.needed("moe_intermediate_size", kFfnMax);
-    e.dense_layers = read_dense_layers(c, family, m.layers);
+    read_which_layers(c, family, m.layers, e);
   }
+  if (family == "llama4_text") read_llama4_layers(c, m, e);
   if (e.ffn > kFfnMax / e.count) {
     c.refuse(has_experts_only(family) ? "intermediate_size" : "moe_intermediate_size",
              fmt::format("times {} experts is more than {}", e.count, kFfnMax));
     e.ffn = 1;
   }
-  if (is_deepseek(family)) {
+  if (counts_like_deepseek(family)) {
     e.shared_ffn = c.integer("n_shared_experts", kFfnMax / e.ffn, 0).value_or(0) * e.ffn;
     const std::string method = c.text("topk_method");
-    e.score_bias = family == "deepseek_v3" && (method.empty() || method == "noaux_tc");
+    e.score_bias = family != "deepseek_v2" && (method.empty() || method == "noaux_tc");
   }
-  if (family == "qwen2_moe") {
+  if (has_a_gated_shared_expert(family)) {
     e.shared_ffn = c.integer("shared_expert_intermediate_size", kFfnMax, 0).value_or(0);
     e.shared_gate = e.shared_ffn > 0;
   }
   e.bias = family == "gpt_oss";
   m.experts = e;
+}
+
+// Qwen3-Next: attention to all tokens in each so many-th layer, by its number or by layer_types.
+void read_linear_attention(Config& c, const std::string& family, Model& m) {
+  if (family != "qwen3_next") return;
+  LinearAttention l;
+  l.key_heads = c.integer("linear_num_key_heads", kHeadsMax).value_or(16);
+  l.value_heads = c.integer("linear_num_value_heads", kHeadsMax).value_or(32);
+  l.key_dim = c.integer("linear_key_head_dim", kWidthMax / l.key_heads).value_or(128);
+  l.value_dim = c.integer("linear_value_head_dim", kWidthMax / l.value_heads).value_or(128);
+  l.kernel = c.integer("linear_conv_kernel_dim", kHeadsMax).value_or(4);
+  l.every = c.integer("full_attention_interval", kLayersMax).value_or(4);
+  const Value* value = c.take("layer_types");
+  const Value::Array* types = value ? value->get<Value::Array>() : nullptr;
+  if (types) {
+    const Value full("full_attention");
+    const auto first = std::find(types->begin(), types->end(), full) - types->begin();
+    if (!c.has("full_attention_interval")) l.every = first + 1;
+    for (size_t i = 0; i < types->size(); ++i) {
+      const bool attends = static_cast<int64_t>(i + 1) % l.every == 0;
+      if (((*types)[i] == full) == attends) continue;
+      c.refuse("layer_types",
+               fmt::format("attention to all tokens is not that of each layer in {}", l.every));
+      break;
+    }
+  }
+  if (l.value_heads % l.key_heads != 0) {
+    c.refuse("linear_num_value_heads",
+             fmt::format("is no multiple of linear_num_key_heads = {}", l.key_heads));
+  }
+  m.attention_gate = true;
+  m.linear_attention = l;
 }
 
 void read_latent_attention(Config& c, const std::string& family, Model& m) {

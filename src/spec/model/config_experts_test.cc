@@ -208,6 +208,17 @@ TEST(ConfigExperts, SomeLayersMayBeDense) {
   EXPECT_EQ(lonely.experts->shared_ffn, 0);
 }
 
+// In each second layer, the second first.
+TEST(ConfigExperts, SomeLayersMayHaveThem) {
+  const Model all = read_config(kQwen15MoeA27b).model;
+  const Model half = read_config(changed("\"decoder_sparse_step\": 1", "\"decoder_sparse_step\": 2",
+                                         kQwen15MoeA27b))
+                         .model;
+  EXPECT_EQ(half.experts->every, 2);
+  const int64_t mixture = 2048 * 60 + 60 * 3 * 2048 * 1408L + 3 * 2048 * 5632L + 2048;
+  EXPECT_EQ(parameters(all) - parameters(half), 12 * (mixture - 3 * 2048 * 5632L));
+}
+
 TEST(ConfigExperts, RefuseWhatContradictsItself) {
   EXPECT_THAT(config_complaint(changed("\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 9",
                                        kMixtral8x7b)),
@@ -233,9 +244,10 @@ TEST(ConfigExperts, RefuseWhatContradictsItself) {
 }
 
 TEST(ConfigExperts, RefuseWhatCannotBeCounted) {
-  EXPECT_THAT(config_complaint(changed("\"decoder_sparse_step\": 1", "\"decoder_sparse_step\": 2",
-                                       kQwen15MoeA27b)),
-              HasSubstr("decoder_sparse_step = 2: experts in some layers only"));
+  EXPECT_THAT(config_complaint(changed("\"mlp_only_layers\": []",
+                                       "\"mlp_only_layers\": [0], \"decoder_sparse_step\": 2",
+                                       changed("\"decoder_sparse_step\": 1,", "", kQwen3235bA22b))),
+              HasSubstr("decoder_sparse_step = 2: cannot be counted beside dense first layers"));
   EXPECT_THAT(
       config_complaint(changed("\"moe_layer_freq\": 1", "\"moe_layer_freq\": 2", kDeepseekV3)),
       HasSubstr("moe_layer_freq = 2"));

@@ -31,14 +31,35 @@ struct Defaults {
   double rope_theta = 10000;
   int64_t head_dim = 0;  // 0: hidden / heads
   bool attention_bias = false;
+  bool tied_embeddings = false;
+  double rotary_share = 1;
+  // 0: the file must say so; kv_heads: as many as heads.
+  int64_t heads = 0, kv_heads = 0, vocabulary = 0, sequence = 0;
 };
 Defaults defaults_of(const std::string& family) {
   if (family == "mixtral") return {1e-5, 1e6};
   if (family == "gpt_oss") return {1e-5, 150000, 64, true};
-  if (family == "grok-1" || family == "nemotron") return {.norm_epsilon = 1e-5};
+  if (family == "grok-1" || family == "olmo2" || family == "phi3") return {.norm_epsilon = 1e-5};
+  if (family == "nemotron") return {.norm_epsilon = 1e-5, .rotary_share = 0.5};
+  if (family == "glm4_moe") return {.norm_epsilon = 1e-5, .rotary_share = 0.5};
+  if (family == "llama4_text") return {1e-5, 500000, 128};
+  if (family == "qwen3_next") return {.head_dim = 256, .rotary_share = 0.25};
+  if (family == "smollm3") return {.rope_theta = 2e6, .tied_embeddings = true};
+  if (family == "gemma" || family == "gemma2") return {.head_dim = 256, .tied_embeddings = true};
+  if (family == "gemma3_text") {
+    return {.rope_theta = 1e6,
+            .head_dim = 256,
+            .tied_embeddings = true,
+            .heads = 8,
+            .kv_heads = 4,
+            .vocabulary = 262208,
+            .sequence = 131072};
+  }
   if (family == "qwen3") return {.head_dim = 128};
   return {};
 }
+
+bool is_gemma(const std::string& family) { return family.starts_with("gemma"); }
 
 // A number within rope_parameters, where later versions write what used to stand beside it.
 double rope_parameter(Config& c, const char* key, double otherwise) {
@@ -93,6 +114,10 @@ void read_biases(Config& c, const std::string& family, bool otherwise, Model& m)
     m.qkv_bias = true;
   } else if (family == "qwen2_moe") {
     if (c.flag("qkv_bias", true)) m.qkv_bias = true;
+  } else if (family == "phi3") {
+    c.flag("attention_bias", false);  // nor does this one
+  } else if (family == "glm4_moe") {
+    if (c.flag("attention_bias", false)) m.qkv_bias = true;
   } else if (c.flag("attention_bias", otherwise)) {
     m.qkv_bias = m.output_bias = true;
   }
@@ -110,10 +135,62 @@ void read_activation(Config& c, const std::string& family, Model& m) {
     }
     return;
   }
+  if (is_gemma(family)) {
+    const std::string hidden = c.text("hidden_activation");  // newer than hidden_act
+    const std::string& used = hidden.empty() ? activation : hidden;
+    m.activation = Activation::kGeglu;
+    if (!used.empty() && !used.starts_with("gelu")) {
+      c.note(fmt::format("{} = \"{}\": counted as a gated MLP with GELU, of the same size",
+                         hidden.empty() ? "hidden_act" : "hidden_activation", used));
+    }
+    return;
+  }
   const bool silu = activation.empty() || activation == "silu" || activation == "swish";
   if (!silu && family != "grok-1") {  // whose gates are GELU
     c.note(fmt::format("hidden_act = \"{}\": counted as a gated MLP with SiLU, of the same size",
                        activation));
+  }
+}
+
+void read_norms(Config& c, const std::string& family, Model& m) {
+  if (family.starts_with("qwen3") || family == "gemma3_text") m.qk_norm = true;
+  if (family == "glm4_moe" && c.flag("use_qk_norm", false)) m.qk_norm = true;
+  if (family == "grok-1" || family == "gemma2" || family == "gemma3_text") m.output_norms = true;
+  if (family == "olmo2") {
+    m.input_norms = false;
+    m.output_norms = true;
+    m.whole_qk_norm = true;
+  }
+}
+
+// Which layers rotate nothing: a list with a 0 for each of them, or each so many-th.
+void read_nope_layers(Config& c, const std::string& family, Model& m) {
+  if (family != "smollm3" && family != "llama4_text") return;
+  const int64_t interval = c.integer("no_rope_layer_interval", kLayersMax).value_or(4);
+  const Value* value = c.take("no_rope_layers");
+  const Value::Array* list = value ? value->get<Value::Array>() : nullptr;
+  if (value && !list) return c.refuse("no_rope_layers", "wanted a list");
+  if (!list || list->empty()) {
+    m.nope_interval = interval;
+    return;
+  }
+  const auto rotates = [&](size_t layer) { return (*list)[layer] != Value(0); };
+  size_t first = 0;
+  while (first < list->size() && rotates(first)) ++first;
+  for (size_t layer = 0; layer < list->size(); ++layer) {
+    if (rotates(layer) == ((layer + 1) % (first + 1) != 0)) continue;
+    return c.refuse("no_rope_layers", "the zeros do not come at even distances");
+  }
+  if (first < list->size()) m.nope_interval = static_cast<int64_t>(first) + 1;
+}
+
+// Notes on what makes attention shorter than it is counted.
+void read_windows(Config& c, const std::string& family) {
+  const bool window = c.flag("use_sliding_window", family != "smollm3");
+  for (const char* key : {"sliding_window", "attention_chunk_size"}) {
+    if (c.has(key) && window) {
+      c.note(fmt::format("{} is ignored: attention is counted over the whole sequence", key));
+    }
   }
 }
 
@@ -171,11 +248,15 @@ Model read_llama_like(Config& c, const std::string& family) {
   Model m;
   m.layers = c.needed("num_hidden_layers", kLayersMax);
   m.hidden = c.needed("hidden_size", kWidthMax);
-  m.heads = c.needed("num_attention_heads", kHeadsMax);
+  const auto needed = [&](const char* key, int64_t max, int64_t otherwise) {
+    return otherwise > 0 ? c.integer(key, max).value_or(otherwise) : c.needed(key, max);
+  };
+  m.heads = needed("num_attention_heads", kHeadsMax, defaults.heads);
   m.ffn = c.needed("intermediate_size", kFfnMax);
-  m.vocabulary = c.needed("vocab_size", kCountMax);
-  m.sequence = c.integer("max_position_embeddings", kCountMax).value_or(0);
-  m.kv_heads = c.integer("num_key_value_heads", kHeadsMax).value_or(m.heads);
+  m.vocabulary = needed("vocab_size", kCountMax, defaults.vocabulary);
+  m.sequence = c.integer("max_position_embeddings", kCountMax).value_or(defaults.sequence);
+  m.kv_heads = c.integer("num_key_value_heads", kHeadsMax)
+                   .value_or(defaults.kv_heads > 0 ? defaults.kv_heads : m.heads);
   if (m.heads % m.kv_heads != 0) {
     c.refuse("num_key_value_heads",
              fmt::format("does not divide num_attention_heads = {}", m.heads));
@@ -187,20 +268,48 @@ Model read_llama_like(Config& c, const std::string& family) {
   if (!m.latent_attention) check_heads(c, "hidden_size", "num_attention_heads", m);
   m.rope_theta = read_rope_theta(c, defaults.rope_theta);
   read_rope_scaling(c, m);
-  read_rotary_share(c, "partial_rotary_factor", family == "nemotron" ? 0.5 : 1);
+  read_rotary_share(c, "partial_rotary_factor", defaults.rotary_share);
   m.norm_epsilon =
       c.number(family == "nemotron" ? "norm_eps" : "rms_norm_eps", defaults.norm_epsilon);
-  m.tied_embeddings = c.flag("tie_word_embeddings", false);
-  if (family == "qwen3" || family == "qwen3_moe") m.qk_norm = true;
+  m.tied_embeddings = c.flag("tie_word_embeddings", defaults.tied_embeddings);
   if (family == "gpt_oss") m.attention_sinks = true;
-  if (family == "grok-1") m.output_norms = true;
+  read_norms(c, family, m);
+  read_nope_layers(c, family, m);
+  read_linear_attention(c, family, m);
   read_biases(c, family, defaults.attention_bias, m);
   read_activation(c, family, m);
   read_experts(c, family, m);
-  const bool window = c.flag("use_sliding_window", true);
-  if (c.has("sliding_window") && window) {
-    c.note("sliding_window is ignored: attention is counted over the whole sequence");
+  read_windows(c, family);
+  return m;
+}
+
+// Phi-1 to Phi-2: one LayerNorm before attention and MLP, whose results are summed, and biases
+// everywhere, the head's among them.
+Model read_phi(Config& c) {
+  Model m;
+  m.layers = c.needed("num_hidden_layers", kLayersMax);
+  m.hidden = c.needed("hidden_size", kWidthMax);
+  m.heads = c.needed("num_attention_heads", kHeadsMax);
+  m.ffn = c.needed("intermediate_size", kFfnMax);
+  m.vocabulary = c.needed("vocab_size", kCountMax);
+  m.sequence = c.integer("max_position_embeddings", kCountMax).value_or(0);
+  set_gpt(m);
+  m.kv_heads = c.integer("num_key_value_heads", kHeadsMax).value_or(m.heads);
+  if (m.heads % m.kv_heads != 0) {
+    c.refuse("num_key_value_heads",
+             fmt::format("does not divide num_attention_heads = {}", m.heads));
   }
+  m.parallel_residual = m.shared_norm = m.head_bias = true;
+  m.norm_epsilon = c.number("layer_norm_eps", 1e-5);
+  m.rope_theta = read_rope_theta(c, m.rope_theta);
+  read_rope_scaling(c, m);
+  read_rotary_share(c, "partial_rotary_factor", 0.5);
+  m.tied_embeddings = c.flag("tie_word_embeddings", false);
+  if (c.flag("qk_layernorm", false)) {
+    c.refuse("qk_layernorm", "norms on queries and keys of Phi cannot be counted");
+  }
+  check_heads(c, "hidden_size", "num_attention_heads", m);
+  c.text("hidden_act");
   return m;
 }
 

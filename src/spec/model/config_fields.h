@@ -61,12 +61,14 @@ constexpr int64_t kFfnMax = 10'000'000, kCountMax = 100'000'000;
 // Each family by its reader; `family` is the model_type.
 Model read_gpt2(Config& config);
 Model read_gpt_neox(Config& config);
+Model read_phi(Config& config);
 Model read_mpt(Config& config);
 Model read_llama_like(Config& config, const std::string& family);
 
-// What a file of a llama-like family says of experts and of latent attention, into `m`, whose other
-// fields are read. A dense family that speaks of experts is refused.
+// What a file of a llama-like family says of experts and of latent or linear attention, into `m`,
+// whose other fields are read. A dense family that speaks of experts is refused.
 void read_experts(Config& config, const std::string& family, Model& m);
 void read_latent_attention(Config& config, const std::string& family, Model& m);
+void read_linear_attention(Config& config, const std::string& family, Model& m);
 
 }  // namespace tombolo::model::detail

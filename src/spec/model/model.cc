@@ -27,11 +27,24 @@ int64_t attention_parameters(const Model& m) {
     if (qkv_bias) count += l.query_rank + l.kv_rank + l.rope_dim;
     return count;
   }
-  const int64_t qkv = m.attention_width() + 2 * m.kv_heads * m.head_size();
+  const int64_t keys = m.kv_heads * m.head_size();
+  const int64_t qkv = m.query_width() + 2 * keys;
   count += m.hidden * qkv + m.attention_width() * m.hidden;
   if (qkv_bias) count += qkv;
   if (m.qk_norm.value_or(false)) count += 2 * norm_parameters(m, m.head_size());
+  if (m.whole_qk_norm.value_or(false)) {
+    count += norm_parameters(m, m.attention_width()) + norm_parameters(m, keys);
+  }
   return count;
+}
+
+// Queries, keys, values and their gate; two numbers per head, how fast its state fades and how much
+// of a token it takes, with a bias and a scale for the former; a norm of one head.
+int64_t linear_attention_parameters(const Model& m) {
+  const LinearAttention& l = *m.linear_attention;
+  const int64_t projected = l.mixed_width() + l.value_width() + 2 * l.value_heads;
+  return m.hidden * projected + l.mixed_width() * l.kernel + 2 * l.value_heads + l.value_dim +
+         l.value_width() * m.hidden;
 }
 
 int64_t mlp_parameters(const Model& m, int64_t width, bool bias) {
@@ -53,16 +66,20 @@ int64_t around_the_experts(const Model& m) {
   return count;
 }
 
-// Without the routed experts.
+int64_t norms_of_a_layer(const Model& m) {
+  const int64_t before = m.shared_norm.value_or(false) ? 1 : 2;
+  return (m.input_norms.value_or(true) ? before : 0) + (m.output_norms.value_or(false) ? 2 : 0);
+}
+
+// Without attention and the routed experts.
 int64_t layer_parameters(const Model& m, bool experts) {
-  const int64_t norms = m.output_norms.value_or(false) ? 4 : 2;
-  return attention_parameters(m) + norms * norm_parameters(m, m.hidden) +
+  return norms_of_a_layer(m) * norm_parameters(m, m.hidden) +
          (experts ? around_the_experts(m) : mlp_parameters(m, m.ffn, m.mlp_bias.value_or(m.bias)));
 }
 
 }  // namespace
 
-int64_t mlp_matrices(const Model& m) { return m.activation == Activation::kSwiglu ? 3 : 2; }
+int64_t mlp_matrices(const Model& m) { return m.gated_mlp() ? 3 : 2; }
 
 Slice stage_slice(const Model& m, int64_t stages, int64_t stage) {
   CHECK(stage >= 0 && stage < stages, "stage {} of {}", stage, stages);
@@ -83,13 +100,20 @@ Slice stage_slice(const Model& m, int64_t stages, int64_t stage) {
 LayerCounts count_layers(const Model& m, const Slice& slice) {
   LayerCounts layers;
   layers.multi_token = slice.head ? m.multi_token_layers.value_or(0) : 0;
-  const int64_t dense_until =
-      m.experts ? m.experts->dense_layers : slice.first_layer + slice.layers;
-  layers.dense = std::clamp<int64_t>(dense_until - slice.first_layer, 0, slice.layers);
-  layers.experts = slice.layers - layers.dense;
+  const int64_t end = slice.first_layer + slice.layers;
+  // Each so many-th of all layers, counted from the first.
+  const auto each = [&](int64_t every) { return end / every - slice.first_layer / every; };
+  if (m.experts && m.experts->every > 1) {
+    layers.experts = each(m.experts->every);
+  } else if (m.experts) {
+    layers.experts = std::clamp<int64_t>(end - m.experts->dense_layers, 0, slice.layers);
+  }
+  layers.dense = slice.layers - layers.experts;
+  if (m.linear_attention) layers.linear = slice.layers - each(m.linear_attention->every);
   // They stand after the last layer, and are as that one is.
-  (m.experts && m.experts->dense_layers < m.layers ? layers.experts : layers.dense) +=
-      layers.multi_token;
+  const bool experts =
+      m.experts && m.experts->dense_layers < m.layers && m.layers % m.experts->every == 0;
+  (experts ? layers.experts : layers.dense) += layers.multi_token;
   return layers;
 }
 
@@ -104,7 +128,10 @@ int64_t parameters(const Model& m, const Slice& slice) {
         "a model is not resolved: hidden {}, ffn {}, heads {}, kv_heads {}", m.hidden, m.ffn,
         m.heads, m.kv_heads);
   const LayerCounts layers = count_layers(m, slice);
-  int64_t count = layers.dense * layer_parameters(m, false) + expert_parameters(m, slice);
+  const int64_t attend = layers.dense + layers.experts - layers.linear;
+  int64_t count = attend * attention_parameters(m);
+  if (layers.linear > 0) count += layers.linear * linear_attention_parameters(m);
+  count += layers.dense * layer_parameters(m, false) + expert_parameters(m, slice);
   if (layers.experts > 0) count += layers.experts * layer_parameters(m, true);
   // Two norms before the projection of 2 h to h, one before the head.
   count += layers.multi_token * (3 * norm_parameters(m, m.hidden) + 2 * m.hidden * m.hidden);
@@ -118,6 +145,7 @@ int64_t parameters(const Model& m, const Slice& slice) {
   if (slice.head) {
     count += norm_parameters(m, m.hidden);
     if (!m.tied_embeddings || !slice.embedding) count += m.vocabulary * m.hidden;
+    if (m.head_bias.value_or(false)) count += m.vocabulary;
     const bool copies_embedding = layers.multi_token > 0 && !slice.embedding && !m.tied_embeddings;
     if (copies_embedding) count += m.vocabulary * m.hidden;
   }
@@ -143,13 +171,20 @@ std::string departure(const Model& m) {
   if (m.multi_token_layers.value_or(0) > 0) {
     return fmt::format("multi_token_layers = {}", *m.multi_token_layers);
   }
-  if (m.activation == Activation::kSquaredRelu) return "activation = squared_relu";
+  if (m.linear_attention) {
+    return fmt::format("linear_attention.every = {}", m.linear_attention->every);
+  }
+  if (m.activation == Activation::kSquaredRelu || m.activation == Activation::kGeglu) {
+    return fmt::format("activation = {}", to_name(m.activation));
+  }
   if (m.positions == Positions::kAlibi) return "positions = alibi";
   if (m.norm == Norm::kLayer && !m.norm_bias.value_or(true)) return "norm_bias = false";
+  if (!m.input_norms.value_or(true)) return "input_norms = false";
+  if (m.nope_interval) return fmt::format("nope_interval = {}", *m.nope_interval);
   const std::pair<const char*, std::optional<bool>> more[] = {
-      {"parallel_residual", m.parallel_residual},
-      {"attention_sinks", m.attention_sinks},
-      {"output_norms", m.output_norms},
+      {"parallel_residual", m.parallel_residual}, {"attention_sinks", m.attention_sinks},
+      {"output_norms", m.output_norms},           {"whole_qk_norm", m.whole_qk_norm},
+      {"attention_gate", m.attention_gate},       {"head_bias", m.head_bias},
       {"embedding_norm", m.embedding_norm}};
   for (const auto& [name, given] : more) {
     if (given.value_or(false)) return fmt::format("{} = true", name);

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,7 +25,7 @@
 namespace tombolo::model {
 
 enum class Norm { kRms, kLayer };
-enum class Activation { kSwiglu, kGelu, kSquaredRelu };
+enum class Activation { kSwiglu, kGelu, kSquaredRelu, kGeglu };
 enum class Positions { kRotary, kLearned, kAlibi };
 
 constexpr auto enum_names(Norm) {
@@ -33,7 +34,8 @@ constexpr auto enum_names(Norm) {
 constexpr auto enum_names(Activation) {
   return std::to_array<EnumName<Activation>>({{Activation::kSwiglu, "swiglu"},
                                               {Activation::kGelu, "gelu"},
-                                              {Activation::kSquaredRelu, "squared_relu"}});
+                                              {Activation::kSquaredRelu, "squared_relu"},
+                                              {Activation::kGeglu, "geglu"}});
 }
 constexpr auto enum_names(Positions) {
   return std::to_array<EnumName<Positions>>({{Positions::kRotary, "rope"},
@@ -49,6 +51,7 @@ struct Experts {
   int64_t ffn = 0;           // width of one of them; 0 in a file: that of the model
   int64_t shared_ffn = 0;    // width of the expert that every token visits besides; 0: none
   int64_t dense_layers = 0;  // so many first layers have an MLP of width Model::ffn instead
+  int64_t every = 1;         // and so have all but each so many-th layer (Llama 4)
   bool bias = false;         // in experts and router (GPT-OSS)
   bool score_bias = false;   // a number per expert, added to its score (DeepSeek-V3)
   bool shared_gate = false;  // a gate (hidden x 1) on the shared expert (Qwen2-MoE)
@@ -66,6 +69,24 @@ struct LatentAttention {
   int64_t value_dim = 128;
 
   bool operator==(const LatentAttention&) const = default;
+};
+
+// In place of keys and values of all tokens a state for each head, which every token changes (the
+// gated delta rule: Yang et al. 2024, Gated Delta Networks; Qwen3-Next). A short convolution runs
+// over queries, keys and values before it, and a gate as wide as the values stands behind it.
+struct LinearAttention {
+  int64_t key_heads = 16;    // of queries as well
+  int64_t value_heads = 32;  // each with a state of key_dim x value_dim
+  int64_t key_dim = 128;     // per head
+  int64_t value_dim = 128;   // per head
+  int64_t kernel = 4;        // tokens that the convolution sees
+  int64_t every = 4;         // each so many-th layer attends to all tokens instead
+
+  int64_t key_width() const { return key_heads * key_dim; }
+  int64_t value_width() const { return value_heads * value_dim; }
+  // What the convolution runs over: queries, keys and values.
+  int64_t mixed_width() const { return 2 * key_width() + value_width(); }
+  bool operator==(const LinearAttention&) const = default;
 };
 
 // How Llama 3.1 stretches its rotary positions beyond the sequence that it was first trained on
@@ -110,9 +131,16 @@ struct Model {
   std::optional<bool> qk_norm;            // a norm of head_dim numbers on queries, one on keys
   std::optional<bool> attention_sinks;    // a number per head in its softmax (GPT-OSS)
   std::optional<bool> output_norms;       // norms after attention and MLP as well (Grok-1)
+  std::optional<bool> input_norms;        // before them; left out: true (false: OLMo 2)
+  std::optional<bool> shared_norm;        // one before both, whose residual is parallel (Phi)
+  std::optional<bool> whole_qk_norm;      // a norm on queries of all heads, one on keys (OLMo 2)
+  std::optional<bool> attention_gate;     // on what attention gives, as wide (Qwen3-Next)
+  std::optional<bool> head_bias;          // in the head (Phi)
+  std::optional<int64_t> nope_interval;   // each so many-th layer rotates nothing (SmolLM3)
   std::optional<bool> embedding_norm;     // a norm after the embedding (BLOOM)
   std::optional<Experts> experts;
   std::optional<LatentAttention> latent_attention;
+  std::optional<LinearAttention> linear_attention;
   std::optional<int64_t> multi_token_layers;  // more layers that predict further tokens (DeepSeek)
 
   int64_t head_size() const {
@@ -120,6 +148,24 @@ struct Model {
     return head_dim.value_or(hidden / heads);
   }
   int64_t attention_width() const { return heads * head_size(); }  // hidden, but for head_dim
+  // Of queries with their gate.
+  int64_t query_width() const {
+    return (attention_gate.value_or(false) ? 2 : 1) * attention_width();
+  }
+  bool gated_mlp() const {
+    return activation == Activation::kSwiglu || activation == Activation::kGeglu;
+  }
+  bool has_dense_layers() const {
+    return !experts || experts->dense_layers > 0 || experts->every > 1;
+  }
+  // After so many layers their kinds repeat, but for the first dense ones.
+  int64_t layer_period() const {
+    return std::lcm(experts ? experts->every : 1, linear_attention ? linear_attention->every : 1);
+  }
+  // Of all layers, those that attend to all tokens.
+  double full_attention_share() const {
+    return linear_attention ? 1 / static_cast<double>(linear_attention->every) : 1;
+  }
   bool operator==(const Model&) const = default;
 };
 
@@ -159,17 +205,18 @@ struct Slice {
 Slice stage_slice(const Model& model, int64_t stages, int64_t stage);
 
 // How many layers of a slice are of which kind. The multi-token layers are counted in `dense` or
-// `experts` as well, whichever the last layer of the model is.
+// `experts` as well, whichever the last layer of the model is, and attend to all tokens.
 struct LayerCounts {
   int64_t dense = 0;
   int64_t experts = 0;
   int64_t multi_token = 0;
+  int64_t linear = 0;  // of the dense ones and of those with experts: with linear attention
 
   bool operator==(const LayerCounts&) const = default;
 };
 LayerCounts count_layers(const Model& model, const Slice& slice);
 
-// Matrices of one MLP or expert: up and down, and the gate of SwiGLU.
+// Matrices of one MLP or expert: up and down, and the gate of SwiGLU and GeGLU.
 int64_t mlp_matrices(const Model& model);
 
 // Trainable numbers of a slice. Tied embeddings count once, where the embedding is; a slice with a
@@ -189,8 +236,8 @@ int64_t active_parameters(const Model& model);
 //   layer: 2 b s h (h_qkv + h_a) + 4 b s^2 h_a + 2 b s h f n;  n = 2 (GELU) or 3 (SwiGLU)
 //   h_a = heads x head size, h unless head_dim is given;  h_qkv = h_a + 2 kv_heads x head size
 //   head:  2 b s h V
-// With experts, f is the width that a token meets, and the router adds 2 b s h count. Latent
-// attention, multi-token layers: docs/laws/parameters_and_flops.md.
+// With experts, f is the width that a token meets, and the router adds 2 b s h count. Latent and
+// linear attention, multi-token layers: docs/laws/parameters_and_flops.md.
 Flops forward_flops(const Model& model, const Slice& slice, int64_t samples);
 
 // Of these, attention scores and their products with the values: the terms in s^2.
@@ -223,6 +270,7 @@ void describe(Archive& a, Experts& e) {
   a.optional("ffn", e.ffn);
   a.optional("shared_ffn", e.shared_ffn);
   a.optional("dense_layers", e.dense_layers);
+  a.optional("every", e.every);
   a.optional("bias", e.bias);
   a.optional("score_bias", e.score_bias);
   a.optional("shared_gate", e.shared_gate);
@@ -233,6 +281,9 @@ void describe(Archive& a, Experts& e) {
   a.check(e.shared_ffn >= 0 && e.shared_ffn <= 10'000'000, "shared_ffn",
           "must lie between 0 and 10000000");
   a.check(e.dense_layers >= 0, "dense_layers", "must lie between 0 and the number of layers");
+  a.check(e.every >= 1 && e.every <= 100'000, "every", "must lie between 1 and 100000");
+  a.check(e.every == 1 || e.dense_layers == 0, "every", "cannot stand beside dense_layers",
+          "one of the two");
   a.check(!e.shared_gate || e.shared_ffn > 0, "shared_gate", "without a shared expert",
           "the width of the shared expert as shared_ffn");
 }
@@ -251,6 +302,30 @@ void describe(Archive& a, LatentAttention& l) {
         std::pair("rope_dim", l.rope_dim), std::pair("value_dim", l.value_dim)}) {
     a.check(number >= 1 && number <= 1'000'000, key, "must lie between 1 and 1000000");
   }
+}
+
+template <class Archive>
+void describe(Archive& a, LinearAttention& l) {
+  a.required("key_heads", l.key_heads);
+  a.required("value_heads", l.value_heads);
+  a.required("key_dim", l.key_dim);
+  a.required("value_dim", l.value_dim);
+  a.optional("kernel", l.kernel);
+  a.optional("every", l.every);
+  for (const auto& [key, number] :
+       {std::pair("key_heads", l.key_heads), std::pair("value_heads", l.value_heads),
+        std::pair("kernel", l.kernel), std::pair("every", l.every)}) {
+    a.check(number >= 1 && number <= 100'000, key, "must lie between 1 and 100000");
+  }
+  const auto fits = [](int64_t heads, int64_t dim) {
+    return dim >= 1 && heads >= 1 && dim <= 1'000'000 / heads;
+  };
+  a.check(fits(l.key_heads, l.key_dim), "key_dim",
+          "times key_heads must lie between 1 and 1000000");
+  a.check(fits(l.value_heads, l.value_dim), "value_dim",
+          "times value_heads must lie between 1 and 1000000");
+  a.check(l.key_heads >= 1 && l.value_heads % l.key_heads == 0, "value_heads",
+          fmt::format("must be a multiple of key_heads = {}", l.key_heads));
 }
 
 template <class Archive>
@@ -297,9 +372,16 @@ void describe(Archive& a, Model& m) {
   a.optional("qk_norm", m.qk_norm);
   a.optional("attention_sinks", m.attention_sinks);
   a.optional("output_norms", m.output_norms);
+  a.optional("input_norms", m.input_norms);
+  a.optional("shared_norm", m.shared_norm);
+  a.optional("whole_qk_norm", m.whole_qk_norm);
+  a.optional("attention_gate", m.attention_gate);
+  a.optional("head_bias", m.head_bias);
+  a.optional("nope_interval", m.nope_interval);
   a.optional("embedding_norm", m.embedding_norm);
   a.optional("experts", m.experts);
   a.optional("latent_attention", m.latent_attention);
+  a.optional("linear_attention", m.linear_attention);
   a.optional("multi_token_layers", m.multi_token_layers);
   // Upper limits keep hostile numbers from overflowing the products below.
   const auto in_range = [&](const char* key, int64_t value, int64_t max) {
@@ -344,6 +426,23 @@ void describe(Archive& a, Model& m) {
             "has its own widths and a key for each head",
             "neither head_dim nor kv_heads beside it");
   }
+  if (m.linear_attention) {
+    a.check(!m.latent_attention, "linear_attention", "cannot stand beside latent_attention",
+            "one of the two");
+  }
+  if (m.nope_interval) {
+    a.check(*m.nope_interval >= 1 && *m.nope_interval <= 100'000, "nope_interval",
+            "must lie between 1 and 100000");
+  }
+  a.check(m.input_norms.value_or(true) || m.output_norms.value_or(false), "input_norms",
+          "without norms before attention and MLP there must be some after them",
+          "output_norms = true beside it");
+  a.check(!m.shared_norm.value_or(false) || m.parallel_residual.value_or(false), "shared_norm",
+          "is that of a parallel residual", "parallel_residual = true beside it");
+  a.check(!m.whole_qk_norm.value_or(false) || !m.qk_norm.value_or(false), "whole_qk_norm",
+          "cannot stand beside qk_norm", "one of the two");
+  a.check(!m.attention_gate.value_or(false) || !m.latent_attention, "attention_gate",
+          "is not counted with latent attention", "one of the two");
   if (m.multi_token_layers) {
     a.check(*m.multi_token_layers >= 0 && *m.multi_token_layers <= 100, "multi_token_layers",
             "must lie between 0 and 100");

@@ -9,7 +9,8 @@ namespace {
 // The fields that may stand beside `preset`.
 struct Overrides {
   Model model;
-  Value experts, latent_attention;  // fields of these may be left out where the base has them
+  Value experts, latent_attention,
+      linear_attention;  // fields of these may be left out where the base has them
 };
 
 template <class Archive>
@@ -47,9 +48,16 @@ void describe(Archive& a, Overrides& o) {
   a.optional("qk_norm", m.qk_norm);
   a.optional("attention_sinks", m.attention_sinks);
   a.optional("output_norms", m.output_norms);
+  a.optional("input_norms", m.input_norms);
+  a.optional("shared_norm", m.shared_norm);
+  a.optional("whole_qk_norm", m.whole_qk_norm);
+  a.optional("attention_gate", m.attention_gate);
+  a.optional("head_bias", m.head_bias);
+  a.optional("nope_interval", m.nope_interval);
   a.optional("embedding_norm", m.embedding_norm);
   a.optional("experts", o.experts);
   a.optional("latent_attention", o.latent_attention);
+  a.optional("linear_attention", o.linear_attention);
   a.optional("multi_token_layers", m.multi_token_layers);
 }
 
@@ -63,7 +71,7 @@ Value overlaid(Value base, const Value& over) {
 // What a file may leave out.
 void resolve(Model& m) {
   if (m.kv_heads == 0) m.kv_heads = m.heads;
-  if (m.ffn == 0 && m.activation != Activation::kSwiglu) m.ffn = 4 * m.hidden;
+  if (m.ffn == 0 && !m.gated_mlp()) m.ffn = 4 * m.hidden;
   if (m.ffn == 0) m.ffn = (8 * m.hidden / 3 + 31) / 32 * 32;
   if (m.experts && m.experts->ffn == 0) m.experts->ffn = m.ffn;
 }

@@ -21,7 +21,7 @@ double attention_matrices(const Model& m) {
   const double h = real(m.hidden);
   if (!m.latent_attention) {
     const double attention = real(m.attention_width());
-    const double qkv = attention + 2 * real(m.kv_heads * m.head_size());
+    const double qkv = real(m.query_width()) + 2 * real(m.kv_heads * m.head_size());
     return h * (qkv + attention);
   }
   const LatentAttention& l = *m.latent_attention;
@@ -31,6 +31,19 @@ double attention_matrices(const Model& m) {
   return down_up + h * real(l.kv_rank + l.rope_dim) +
          real(l.kv_rank) * real(m.heads * (l.nope_dim + l.value_dim)) +
          real(m.heads * l.value_dim) * h;
+}
+
+// The same of linear attention.
+double linear_matrices(const Model& m) {
+  const LinearAttention& l = *m.linear_attention;
+  const int64_t projected = l.mixed_width() + l.value_width() + 2 * l.value_heads;
+  return real(m.hidden) * real(projected + l.value_width()) + real(l.mixed_width() * l.kernel);
+}
+
+// Of each token with the states: what they hold of its key, what it adds, what its query reads.
+double state_products(const Model& m) {
+  const LinearAttention& l = *m.linear_attention;
+  return 3 * real(l.key_dim) * real(l.value_width());
 }
 
 // Query and value numbers of all heads: the products with keys and with values take as many
@@ -47,7 +60,7 @@ Flops score_flops(const Model& m, const Slice& slice, int64_t samples) {
   const LayerCounts layers = count_layers(m, slice);
   const double tokens = tokens_of(m, samples);
   const double layer = 2 * tokens * real(m.sequence) * score_widths(m);
-  return {real(layers.dense + layers.experts) * layer};
+  return {real(layers.dense + layers.experts - layers.linear) * layer};
 }
 
 Flops forward_flops(const Model& m, const Slice& slice, int64_t samples) {
@@ -64,6 +77,10 @@ Flops forward_flops(const Model& m, const Slice& slice, int64_t samples) {
     const double gates = real(e.count) + (e.shared_gate ? 1 : 0);
     flops += real(layers.experts) *
              (attention + 2 * tokens * h * (active_width(m, true) * matrices + gates));
+  }
+  if (layers.linear > 0) {
+    const double instead = 2 * tokens * (linear_matrices(m) + state_products(m));
+    flops += real(layers.linear) * (instead - attention);
   }
   flops += real(layers.multi_token) * 2 * tokens * 2 * h * h;
   if (slice.head) {
@@ -95,6 +112,14 @@ Bytes activation_bytes(const Model& m, const Slice& slice, int64_t samples, doub
       dense += 5 * real(m.heads) * tokens * real(m.sequence);
     }
     bytes = kept_whole * dense;
+    if (layers.linear > 0) {
+      // Before and after the convolution, the gate and the states' output, in place of queries,
+      // keys, values and the input of the projection, 8 h; and no scores.
+      const LinearAttention& l = *m.linear_attention;
+      double instead = 2 * real(2 * l.mixed_width() + 2 * l.value_width()) - 8 * h;
+      if (recompute == Recompute::kNone) instead -= 5 * real(m.heads) * real(m.sequence);
+      bytes += real(layers.linear) * tokens * instead;
+    }
     if (layers.experts > 0) {
       const double inside = 2 * real(mlp_matrices(m)) * active_width(m, true);
       const double copies = 2 * real(m.experts->per_token) * h;

@@ -114,14 +114,16 @@ Bytes kv_bytes(const model::Model& model) {
   const int64_t numbers = model.latent_attention
                               ? model.latent_attention->kv_rank + model.latent_attention->rope_dim
                               : 2 * model.kv_heads * model.head_size();
-  return Bytes{kStoredBytes * real(numbers)};
+  // The states of linear attention grow with no token.
+  return Bytes{kStoredBytes * model.full_attention_share() * real(numbers)};
 }
 
 std::vector<model::Slice> split_shards(const model::Model& model, int64_t depth, Bytes memory) {
   if (depth < 1 || depth > model.layers) return {};
-  // Layers may be of two kinds, dense ones first; the larger one counts.
-  const Bytes layer = std::max(shard_bytes(model, {0, 1, false, false}),
-                               shard_bytes(model, {model.layers - 1, 1, false, false}));
+  // Layers may be of several kinds, dense ones first, or in turns; the largest one counts.
+  Bytes layer = shard_bytes(model, {0, 1, false, false});
+  for (int64_t i = std::max<int64_t>(1, model.layers - model.layer_period()); i < model.layers; ++i)
+    layer = std::max(layer, shard_bytes(model, {i, 1, false, false}));
   std::vector<int64_t> room;  // of each stage, in layers
   for (int64_t s = 0; s < depth; ++s) {
     const Bytes ends = shard_bytes(model, {0, 0, s == 0, s + 1 == depth});
