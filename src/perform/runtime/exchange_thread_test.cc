@@ -21,6 +21,9 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+// Of layers of 1.2 MB, each of which is still a group of its own (plan::kGroupFloor): for tests where
+// bits count, and not how long they travel.
+constexpr int kNarrow = 160;
 constexpr int64_t kOneMs = 1'000'000;
 
 struct Labs {
@@ -28,6 +31,7 @@ struct Labs {
   int stages = 1;
   int microbatches = 1;
   int steps = 4;
+  int hidden = 208;
   std::string rate = "1 Gbps";
   std::string more = "[exchange]\noverlap = true\n";
 };
@@ -41,9 +45,9 @@ plan::Plan plan_of(const Labs& labs) {
   std::string job = fmt::format(R"(
 [model]
 layers = 4
-hidden = 208
+hidden = {}
 heads = 4
-ffn = 832
+ffn = {}
 vocabulary = 64
 sequence = 16
 [training]
@@ -59,8 +63,8 @@ steps = {}
 forward = "40 ms"
 backward = "80 ms"
 {})",
-                                labs.microbatches * labs.pipelines, labs.stages, labs.pipelines,
-                                places, labs.steps, labs.more);
+                                labs.hidden, 4 * labs.hidden, labs.microbatches * labs.pipelines,
+                                labs.stages, labs.pipelines, places, labs.steps, labs.more);
   for (const char* name : {"lab", "cloud"}) {
     job += fmt::format(
         "[[cluster.datacenter]]\nname = \"{}\"\ndevice = \"emulated:a100-80g\"\n"
@@ -247,8 +251,8 @@ std::vector<double> records(const trace::Trace& part, const std::string& name) {
 TEST(SparseExchange, AllReplicasEndWithTheSameBits) {
   for (const char* how : {"staleness = 0\n", "staleness = 1\n", "freshness = \"fixed\"\n",
                           "values = \"2bit\"\n", "values = \"int8\"\n"}) {
-    const plan::Plan plan =
-        plan_of({.pipelines = 4, .stages = 2, .microbatches = 3, .more = sparse(how)});
+    const plan::Plan plan = plan_of(
+        {.pipelines = 4, .stages = 2, .microbatches = 3, .hidden = kNarrow, .more = sparse(how)});
     const Outcome run = perform_in_ocean(plan);
     for (const Status& end : run.ends) ASSERT_TRUE(end) << end.error().text();
     for (const layout::Placement& place : plan.ranks)
@@ -277,7 +281,8 @@ std::map<std::string, std::vector<double>> given_in(const Outcome& run) {
 // Parameters and residuals hold all that was made up, whatever was sent of it and when.
 TEST(SparseExchange, NoGradientIsLostAndNoneCountsTwice) {
   const auto run_with = [](const std::string& how) {
-    return given_in(perform_in_ocean(plan_of({.pipelines = 4, .more = sparse(how)})));
+    return given_in(
+        perform_in_ocean(plan_of({.pipelines = 4, .hidden = kNarrow, .more = sparse(how)})));
   };
   const auto all = run_with("staleness = 0\n");
   ASSERT_FALSE(all.empty());
@@ -333,7 +338,7 @@ TEST(SparseExchange, NoPassDoesWithoutTwoUpdates) {
 
 TEST(SparseExchange, GoesOnFromACheckpointWithTheSameBits) {
   for (const char* how : {"staleness = 0\n", "freshness = \"fixed\"\n"}) {
-    plan::Plan plan = plan_of({.pipelines = 4, .steps = 3, .more = sparse(how)});
+    plan::Plan plan = plan_of({.pipelines = 4, .steps = 3, .hidden = kNarrow, .more = sparse(how)});
     const Outcome begun = perform_in_ocean(plan);
     plan.run.steps = 6;
     const Outcome rest = perform_in_ocean(plan, {}, {begun.state, 4});
@@ -360,8 +365,12 @@ std::vector<std::string> all_local_ways() {
 // Four replicas in two datacenters: what they share has the same bits, whatever each has learned alone.
 TEST(LocalSteps, AllReplicasShareTheSameAnchors) {
   for (const std::string& how : all_local_ways()) {
-    const plan::Plan plan =
-        plan_of({.pipelines = 4, .stages = 2, .microbatches = 3, .steps = 9, .more = how});
+    const plan::Plan plan = plan_of({.pipelines = 4,
+                                     .stages = 2,
+                                     .microbatches = 3,
+                                     .steps = 9,
+                                     .hidden = kNarrow,
+                                     .more = how});
     const Outcome run = perform_in_ocean(plan);
     for (const Status& end : run.ends) ASSERT_TRUE(end) << how << end.error().text();
     for (const layout::Placement& place : plan.ranks)
@@ -395,7 +404,7 @@ class LocalStepsGoOn : public ::testing::TestWithParam<std::string> {};
 
 // At every step of two outer ones, some of whose updates are on their way then.
 TEST_P(LocalStepsGoOn, FromACheckpointWithTheSameBits) {
-  plan::Plan whole = plan_of({.steps = 9, .more = GetParam()});
+  plan::Plan whole = plan_of({.steps = 9, .hidden = kNarrow, .more = GetParam()});
   const Outcome all = perform_in_ocean(whole);
   for (const int steps : {3, 5, 7}) {
     plan::Plan plan = whole;
