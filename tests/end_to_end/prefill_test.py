@@ -62,6 +62,16 @@ class Executor(WeightCase):
     def test_qwen3(self):
         self.check("qwen3", [1, 33], [1, 4])
 
+    def test_phi3(self):
+        self.check("phi3", [1, 33], [1, 4], context=47)
+
+    def test_olmo2(self):
+        self.check("olmo2", [1, 33], [1, 4])
+
+    # Its second and fourth layer rotate nothing.
+    def test_smollm3(self):
+        self.check("smollm3", [1, 33], [1, 4])
+
     def test_gpt2(self):
         self.check("gpt2", [3, 18], [1, 2])
 

@@ -85,6 +85,13 @@ def shapes(config):
                  "self_attn.v_proj.weight": [kv, h], "self_attn.o_proj.weight": [h, q],
                  "post_attention_layernorm.weight": [h], "mlp.gate_proj.weight": [f, h], "mlp.up_proj.weight": [f, h],
                  "mlp.down_proj.weight": [h, f]}
+        if c["model_type"] == "phi3":
+            for name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"):
+                del layer[name + ".weight"]
+            layer |= {"self_attn.qkv_proj.weight": [q + 2 * kv, h], "mlp.gate_up_proj.weight": [2 * f, h]}
+        if c["model_type"] == "olmo2":
+            del layer["input_layernorm.weight"]
+            layer |= {"self_attn.q_norm.weight": [q], "self_attn.k_norm.weight": [kv], "post_feedforward_layernorm.weight": [h]}
         if c["model_type"] == "qwen2":
             layer |= {"self_attn.q_proj.bias": [q], "self_attn.k_proj.bias": [kv], "self_attn.v_proj.bias": [kv]}
         if c["model_type"] == "qwen3":
@@ -150,11 +157,15 @@ def decoder(torch, config, weights, precision="fp32"):
         a, b = x.float()[..., :size // 2], x.float()[..., size // 2:]
         return narrow(torch.cat([a * cosine - b * sine, a * sine + b * cosine], -1))
 
-    def attention(x, layer):
+    def attention(x, layer, rotates=True):
         if gpt2:
             q, k, v = linear(x, layer + "attn.c_attn").split(hidden, -1)
+        elif c["model_type"] == "phi3":
+            q, k, v = linear(x, layer + "self_attn.qkv_proj").split([heads * size, kv_heads * size, kv_heads * size], -1)
         else:
             q, k, v = (linear(x, f"{layer}self_attn.{name}_proj") for name in "qkv")
+        if c["model_type"] == "olmo2":  # of all heads together
+            q, k = rms_norm(q, layer + "self_attn.q_norm"), rms_norm(k, layer + "self_attn.k_norm")
         below = torch.ones(x.shape[1], x.shape[1]).tril().bool()
         out = []
         for head in range(heads):
@@ -163,7 +174,7 @@ def decoder(torch, config, weights, precision="fp32"):
             key, value = (each[..., part * size:(part + 1) * size] for each in (k, v))
             if c["model_type"] == "qwen3":
                 query, key = rms_norm(query, layer + "self_attn.q_norm"), rms_norm(key, layer + "self_attn.k_norm")
-            if not gpt2:
+            if not gpt2 and rotates:
                 query, key = rotate(query), rotate(key)
             scores = ((query @ key.transpose(1, 2)).float() / math.sqrt(size)).masked_fill(~below, -math.inf)
             out.append(narrow(torch.softmax(scores, -1)) @ value)
@@ -174,7 +185,10 @@ def decoder(torch, config, weights, precision="fp32"):
             y = linear(x, layer + "mlp.c_fc").float()
             y = 0.5 * y * (1 + torch.tanh(math.sqrt(2 / math.pi) * (y + 0.044715 * y ** 3)))
             return linear(narrow(y), layer + "mlp.c_proj")
-        gate, up = linear(x, layer + "mlp.gate_proj").float(), linear(x, layer + "mlp.up_proj").float()
+        if c["model_type"] == "phi3":
+            gate, up = (y.float() for y in linear(x, layer + "mlp.gate_up_proj").chunk(2, -1))
+        else:
+            gate, up = linear(x, layer + "mlp.gate_proj").float(), linear(x, layer + "mlp.up_proj").float()
         return linear(narrow(gate * torch.sigmoid(gate) * up), layer + "mlp.down_proj")
 
     def forward(tokens):
@@ -188,8 +202,12 @@ def decoder(torch, config, weights, precision="fp32"):
             if gpt2:
                 x = x + attention(layer_norm(x, layer + "ln_1"), layer)
                 x = x + mlp(layer_norm(x, layer + "ln_2"), layer)
+            elif c["model_type"] == "olmo2":
+                x = x + rms_norm(attention(x, layer), layer + "post_attention_layernorm")
+                x = x + rms_norm(mlp(x, layer), layer + "post_feedforward_layernorm")
             else:
-                x = x + attention(rms_norm(x, layer + "input_layernorm"), layer)
+                rotates = c.get("no_rope_layers", [1] * layers)[i] == 1
+                x = x + attention(rms_norm(x, layer + "input_layernorm"), layer, rotates)
                 x = x + mlp(rms_norm(x, layer + "post_attention_layernorm"), layer)
         x = layer_norm(x, "transformer.ln_f") if gpt2 else rms_norm(x, "model.norm")
         embedding = "transformer.wte.weight" if gpt2 else "model.embed_tokens.weight"

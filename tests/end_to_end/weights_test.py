@@ -29,6 +29,10 @@ CONFIGS = {
                            "use_sliding_window": False},
     "qwen3": LLAMA_LIKE | {"model_type": "qwen3", "tie_word_embeddings": True, "head_dim": 16, "attention_bias": False,
                            "rope_theta": 1000000.0},
+    "phi3": LLAMA_LIKE | {"model_type": "phi3", "architectures": ["Phi3ForCausalLM"], "sliding_window": 47},
+    "olmo2": LLAMA_LIKE | {"model_type": "olmo2", "rope_theta": 500000.0, "rms_norm_eps": 1e-6},
+    "smollm3": LLAMA_LIKE | {"model_type": "smollm3", "tie_word_embeddings": True, "no_rope_layers": [1, 0, 1, 0],
+                             "no_rope_layer_interval": 2, "rope_theta": 5000000.0},
     "gpt2": {"model_type": "gpt2", "activation_function": "gelu_new", "n_layer": 4, "n_embd": 32, "n_head": 4, "n_inner": 64,
              "n_positions": 24, "layer_norm_epsilon": 1e-5, "tie_word_embeddings": True, "vocab_size": VOCABULARY}}
 
@@ -174,6 +178,23 @@ class WeightsIn(WeightCase):
         # First and last stage are of one rank, and its two copies one matrix.
         self.check_losses(answer["losses"], pipeline=2, schedule="zb-v", virtual_stages=2)
 
+    def test_phi3(self):
+        answer = self.prepare("phi3", steps=50, per_file=7)
+        self.check_logits([1, 2])
+        self.check_losses(answer["losses"], pipeline=2)
+
+    def test_olmo2(self):
+        answer = self.prepare("olmo2", steps=50)
+        self.check_logits([1, 2, 4])
+        for layout in ({"pipeline": 2}, {"pipeline": 2, "data": 2}):
+            self.check_losses(answer["losses"], **layout)
+
+    # The second layer of each of two stages rotates nothing.
+    def test_smollm3(self):
+        answer = self.prepare("smollm3", steps=50, prefix=False)
+        self.check_logits([1, 2, 4])
+        self.check_losses(answer["losses"], pipeline=4)
+
     # The reference rounds at the same places, and sums in another order. AdamW's first steps are the signs of gradients, of which
     # rounding turns the small ones; at twice this learning rate losses differ by up to 1.02e-2, and as much from those in fp32.
     def check_in_bf16(self, family, *layouts):
@@ -242,6 +263,9 @@ class WeightsIn(WeightCase):
 
     def test_qwen3_in_bf16(self):
         self.check_in_bf16("qwen3", {"pipeline": 4}, {"pipeline": 2, "data": 2})
+
+    def test_olmo2_in_bf16(self):
+        self.check_in_bf16("olmo2", {"pipeline": 2})
 
     def test_gpt2_in_bf16(self):
         self.check_in_bf16("gpt2", {"pipeline": 2, "schedule": "zb-v", "virtual_stages": 2})
@@ -360,6 +384,15 @@ class WeightsOut(WeightCase):
     def test_qwen3_bit_for_bit(self):
         self.bit_for_bit("qwen3")
 
+    def test_phi3_bit_for_bit(self):
+        self.bit_for_bit("phi3")
+
+    def test_olmo2_bit_for_bit(self):
+        self.bit_for_bit("olmo2")
+
+    def test_smollm3_bit_for_bit(self):
+        self.bit_for_bit("smollm3")
+
     def test_gpt2_bit_for_bit(self):
         self.bit_for_bit("gpt2")
 
@@ -392,6 +425,15 @@ class WeightsOut(WeightCase):
 
     def test_qwen3_as_we_write_it(self):
         self.assertEqual(self.read_again("qwen3")["head_dim"], 16)
+
+    def test_phi3_as_we_write_it(self):
+        self.assertIsNone(self.read_again("phi3")["sliding_window"])
+
+    def test_olmo2_as_we_write_it(self):
+        self.assertFalse(self.read_again("olmo2")["attention_bias"])
+
+    def test_smollm3_as_we_write_it(self):
+        self.assertEqual(self.read_again("smollm3")["no_rope_layer_interval"], 2)
 
     def test_gpt2_as_we_write_it(self):
         self.assertEqual(self.read_again("gpt2")["n_positions"], 24)

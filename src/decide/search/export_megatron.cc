@@ -186,6 +186,7 @@ class MegatronArguments {
     if (static_cast<double>(base) != m_.rope_theta) {
       note(fmt::format("rope_theta = {}: Megatron's is a whole number", m_.rope_theta));
     }
+    if (m_.rotary_share) flag("rotary-percent", *m_.rotary_share);
     if (m_.nope_interval) no_rotations();
     if (!m_.rope_scaling) return;
     const model::RopeScaling& r = *m_.rope_scaling;

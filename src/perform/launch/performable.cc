@@ -65,6 +65,13 @@ Status check_performable(const plan::Plan& plan) {
                                 computing->rank, plan.device_of(computing->rank).name),
                     "[model], or device = \"emulated:NAME\", which waits as [stage_times] says");
   }
+  if (computing != plan.ranks.end()) {
+    if (const std::string departure = model::departure(plan.model); !departure.empty()) {
+      return unusable(
+          fmt::format("model.{}: such models can be predicted, not trained yet", departure),
+          "a model without it, or device = \"emulated:...\"");
+    }
+  }
   if (!plan.pairs.empty() && computing != plan.ranks.end()) {
     return unusable(fmt::format("the Plan has pairs, and rank {} computes on \"{}\", whose kernels "
                                 "run one pass at a time",

@@ -76,16 +76,17 @@ class TorchPass final : public generate::Pass {
     const auto index = static_cast<size_t>(done_);
     const int64_t count = x_.size(0), all = past_ + count;
     const StageModule::Projected now = shard_.module().project(index, x_);
-    view_of(cache_.keys(done_, past_, count), count).copy_(turned(now.key, m.kv_heads));
+    view_of(cache_.keys(done_, past_, count), count).copy_(turned(index, now.key, m.kv_heads));
     view_of(cache_.values(done_, past_, count), count).copy_(now.value);
     const at::Tensor mixed =
-        attend_back(turned(now.query, m.heads), view_of(cache_.keys(done_, 0, all), all),
+        attend_back(turned(index, now.query, m.heads), view_of(cache_.keys(done_, 0, all), all),
                     view_of(cache_.values(done_, 0, all), all), m.heads, m.kv_heads);
     x_ = shard_.module().finish_layer(index, x_, mixed);
   }
 
-  // [rows, heads * size], each head rotated by its row's position.
-  at::Tensor turned(const at::Tensor& x, int64_t heads) const {
+  // [rows, heads * size], each head rotated by its row's position, where the layer does so.
+  at::Tensor turned(size_t index, const at::Tensor& x, int64_t heads) const {
+    if (!shard_.module().rotates(index)) return x;
     const int64_t count = x.size(0);
     return rotate(x.view({count, heads, -1}).transpose(0, 1), tables_)
         .transpose(0, 1)

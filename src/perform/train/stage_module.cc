@@ -73,27 +73,33 @@ class StageModule::Builder {
     return matrix("embedding", m.vocabulary, m.hidden, deviations.embedding, false);
   }
 
-  Layer layer(const std::string& name, const Deviations& d) {
+  Layer layer(int64_t index, const Deviations& d) {
     const model::Model& m = module_.model_;
+    const std::string name = fmt::format("layers.{}.", index);
+    const bool before = m.input_norms.value_or(true), after = m.output_norms.value_or(false);
     const int64_t wide = m.attention_width(), kv = m.kv_heads * m.head_size();
     const bool qkv_bias = m.qkv_bias.value_or(m.bias), mlp_bias = m.mlp_bias.value_or(m.bias);
     Layer layer;
-    layer.attention_norm = norm(name + "attention_norm", m.hidden);
+    layer.first = static_cast<int>(module_.parameters_.size());
+    layer.rotates = !m.nope_interval || (index + 1) % *m.nope_interval != 0;
+    if (before) layer.attention_norm = norm(name + "attention_norm", m.hidden);
     layer.query = matrix(name + "attention.query", wide, m.hidden, d.matrix, qkv_bias);
     layer.key = matrix(name + "attention.key", kv, m.hidden, d.matrix, qkv_bias);
     layer.value = matrix(name + "attention.value", kv, m.hidden, d.matrix, qkv_bias);
-    if (m.qk_norm.value_or(false)) {
-      layer.query_norm = norm(name + "attention.query_norm", m.head_size());
-      layer.key_norm = norm(name + "attention.key_norm", m.head_size());
+    if (const bool whole = m.whole_qk_norm.value_or(false); whole || m.qk_norm.value_or(false)) {
+      layer.query_norm = norm(name + "attention.query_norm", whole ? wide : m.head_size());
+      layer.key_norm = norm(name + "attention.key_norm", whole ? kv : m.head_size());
     }
     layer.output = matrix(name + "attention.output", m.hidden, wide, d.residual,
                           m.output_bias.value_or(m.bias));
-    layer.mlp_norm = norm(name + "mlp_norm", m.hidden);
+    if (after) layer.attention_output_norm = norm(name + "attention_output_norm", m.hidden);
+    if (before) layer.mlp_norm = norm(name + "mlp_norm", m.hidden);
     if (m.activation == Activation::kSwiglu) {
       layer.gate = matrix(name + "mlp.gate", m.ffn, m.hidden, d.matrix, mlp_bias);
     }
     layer.up = matrix(name + "mlp.up", m.ffn, m.hidden, d.matrix, mlp_bias);
     layer.down = matrix(name + "mlp.down", m.hidden, m.ffn, d.residual, mlp_bias);
+    if (after) layer.mlp_output_norm = norm(name + "mlp_output_norm", m.hidden);
     return layer;
   }
 
@@ -145,7 +151,7 @@ Result<StageModule> StageModule::create(const model::Model& m, const model::Slic
     }
   }
   for (int64_t i = slice.first_layer; i < slice.first_layer + slice.layers; ++i) {
-    module.layers_.push_back(builder.layer(fmt::format("layers.{}.", i), deviations));
+    module.layers_.push_back(builder.layer(i, deviations));
   }
   if (slice.head) {
     module.norm_ = builder.norm("norm", m.hidden);
@@ -159,6 +165,7 @@ Result<StageModule> StageModule::create(const model::Model& m, const model::Slic
   std::optional<RotaryPositions> rotary;
   if (m.positions == Positions::kRotary) rotary = RotaryPositions{m.rope_theta, m.rope_scaling};
   module.tables_ = attention_tables(module.attention_shape(0), rotary, type);
+  module.unrotated_.mask = module.tables_.mask;
   return module;
 }
 
@@ -210,7 +217,9 @@ at::Tensor StageModule::apply(const Affine& affine, const at::Tensor& x,
   return bias.defined() ? at::linear(x, used, bias.to(x.scalar_type())) : at::linear(x, used);
 }
 
+// x as it is where the model has no such norm.
 at::Tensor StageModule::normalise(const Affine& affine, const at::Tensor& x) const {
+  if (affine.weight == kNone) return x;
   if (model_.norm == Norm::kRms) return rms_norm(x, value(affine.weight), model_.norm_epsilon);
   const at::Tensor wide = x.scalar_type() == at::kBFloat16 ? x.to(at::kFloat) : x;
   return at::layer_norm(wide, {x.size(-1)}, value(affine.weight), value(affine.bias),
@@ -218,9 +227,9 @@ at::Tensor StageModule::normalise(const Affine& affine, const at::Tensor& x) con
       .to(x.scalar_type());
 }
 
-// Each head of each row by itself; without such a norm x as it is.
+// Each head of each row by itself, or all of a row together.
 at::Tensor StageModule::normalise_heads(const Affine& affine, const at::Tensor& x) const {
-  if (affine.weight == kNone) return x;
+  if (affine.weight == kNone || model_.whole_qk_norm.value_or(false)) return normalise(affine, x);
   return normalise(affine, x.view({-1, model_.head_size()})).view(x.sizes());
 }
 
@@ -239,7 +248,7 @@ at::Tensor StageModule::run_layer(const Layer& layer, const at::Tensor& x,
   };
   const at::Tensor normed = normalise(layer.attention_norm, x);
   const at::Tensor mixed = causal_attention(
-      attention_shape(x.size(0)), tables_,
+      attention_shape(x.size(0)), layer.rotates ? tables_ : unrotated_,
       normalise_heads(layer.query_norm, times(normed, layer.query)),
       normalise_heads(layer.key_norm, times(normed, layer.key)), times(normed, layer.value));
   return after_attention(layer, x, mixed, gradients);
@@ -250,13 +259,14 @@ at::Tensor StageModule::after_attention(const Layer& layer, const at::Tensor& x,
   const auto times = [&](const at::Tensor& in, const Affine& affine) {
     return apply(affine, in, gradients);
   };
-  const at::Tensor attended = x + times(mixed, layer.output);
+  const at::Tensor attended =
+      x + normalise(layer.attention_output_norm, times(mixed, layer.output));
 
   const at::Tensor again = normalise(layer.mlp_norm, attended);
   const at::Tensor wide = model_.activation == Activation::kSwiglu
                               ? swiglu(times(again, layer.gate), times(again, layer.up))
                               : at::gelu(times(again, layer.up), "tanh");  // GPT-2's
-  return attended + times(wide, layer.down);
+  return attended + normalise(layer.mlp_output_norm, times(wide, layer.down));
 }
 
 StageModule::Projected StageModule::project(size_t index, const at::Tensor& x) const {
@@ -286,21 +296,21 @@ at::Tensor StageModule::embed(const at::Tensor& tokens, int64_t first) const {
 
 at::Tensor StageModule::forward(const at::Tensor& input, WeightGradients* gradients,
                                 const Need& need) const {
-  const auto needs = [&](const Affine& affine) {
-    if (need) need(static_cast<size_t>(affine.weight));
+  const auto needs = [&](int parameter) {
+    if (need) need(static_cast<size_t>(parameter));
   };
   at::Tensor x = input;
   if (embedding_.weight != kNone) {
-    needs(embedding_);
+    needs(embedding_.weight);
     x = embed(input, 0);
     if (activation_type_ == at::kBFloat16) x = x.to(at::kBFloat16);
   }
   for (const Layer& layer : layers_) {
-    needs(layer.attention_norm);
+    needs(layer.first);
     x = run_layer(layer, x, gradients);
   }
   if (head_.weight != kNone) {
-    needs(norm_);
+    needs(norm_.weight);
     x = apply(head_, normalise(norm_, x), gradients);
   }
   return x;

@@ -67,6 +67,7 @@ class StageModule {
     at::Tensor query, key, value;  // [rows, heads or kv_heads * head_size], normalised, not rotated
   };
   Projected project(size_t layer, const at::Tensor& x) const;
+  bool rotates(size_t layer) const { return layers_[layer].rotates; }
   // The rest of the layer, from what attention made of the values.
   at::Tensor finish_layer(size_t layer, const at::Tensor& x, const at::Tensor& mixed) const;
   at::Tensor logits(const at::Tensor& x) const;
@@ -100,8 +101,10 @@ class StageModule {
     int bias = kNone;
   };
   struct Layer {
-    Affine attention_norm, query, key, value, query_norm, key_norm, output;
-    Affine mlp_norm, gate, up, down;
+    Affine attention_norm, query, key, value, query_norm, key_norm, output, attention_output_norm;
+    Affine mlp_norm, gate, up, down, mlp_output_norm;
+    int first = kNone;     // of its parameters
+    bool rotates = false;  // queries and keys, where the model does
   };
   class Builder;
 
@@ -118,7 +121,7 @@ class StageModule {
   std::vector<Parameter> parameters_;
   std::vector<Layer> layers_;
   Affine embedding_, positions_, norm_, head_;
-  AttentionTables tables_;
+  AttentionTables tables_, unrotated_;
   at::ScalarType activation_type_ = at::kFloat;
 };
 

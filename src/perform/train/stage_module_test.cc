@@ -119,7 +119,10 @@ TEST(StageModule, HasTheTensorsOfTheFamilies) {
   qwen2.qkv_bias = true;
   Model longer = tiny_gpt2();
   longer.positions_max = longer.sequence + 5;
-  for (const Model& m : {tiny_llama(), tiny_gpt2(), qwen2, qwen3, longer}) {
+  Model olmo2 = tiny_llama();
+  olmo2.input_norms = false;
+  olmo2.output_norms = olmo2.whole_qk_norm = true;
+  for (const Model& m : {tiny_llama(), tiny_gpt2(), qwen2, qwen3, olmo2, longer}) {
     const auto module = StageModule::create(m, whole(m), std::nullopt);
     ASSERT_TRUE(module) << module.error().text();
     std::vector<weights::Tensor> ours;

@@ -94,9 +94,10 @@ Status check_computed(const Value& config, Family family, const std::string& fil
 std::optional<int64_t> window_of(const Config& config) {
   const Value* value = config.value.find("sliding_window");
   const bool mistral = config.family == Family::kMistral;
+  const bool no_switch = mistral || config.family == Family::kPhi3;
   // Where they leave it out, Mistral's class has a window and the others have none.
   if (!value) return mistral ? std::optional<int64_t>(4096) : std::nullopt;
-  const bool used = mistral || flag_at(config.value, "use_sliding_window", false);
+  const bool used = no_switch || flag_at(config.value, "use_sliding_window", false);
   const int64_t* window = value->get<int64_t>();
   return used && window ? std::optional(*window) : std::nullopt;
 }
@@ -117,6 +118,12 @@ Value resolved(Model m) {
   m.parallel_residual = m.parallel_residual.value_or(false);
   m.attention_sinks = m.attention_sinks.value_or(false);
   m.output_norms = m.output_norms.value_or(false);
+  m.input_norms = m.input_norms.value_or(true);
+  m.shared_norm = m.shared_norm.value_or(false);
+  m.whole_qk_norm = m.whole_qk_norm.value_or(false);
+  m.attention_gate = m.attention_gate.value_or(false);
+  m.head_bias = m.head_bias.value_or(false);
+  m.rotary_share = m.rotary_share.value_or(1);
   m.embedding_norm = m.embedding_norm.value_or(false);
   m.multi_token_layers = m.multi_token_layers.value_or(0);
   if (m.positions != model::Positions::kRotary) {
@@ -148,12 +155,21 @@ Value::Table llama_fields(Family family, const Model& m) {
     }
   }
   const bool biases = m.qkv_bias.value_or(m.bias);
-  if (family == Family::kLlama) {
+  if (family == Family::kPhi3 || family == Family::kSmolLm3) {
+    out.emplace_back("pad_token_id", Value());  // theirs may lie outside of the vocabulary
+  }
+  if (family == Family::kSmolLm3) {
+    out.emplace_back("no_rope_layer_interval", m.nope_interval.value_or(m.layers + 1));
+  }
+  if (family == Family::kOlmo2) {
+    out.emplace_back("attention_bias", biases);
+  } else if (family == Family::kLlama || family == Family::kSmolLm3) {
     out.emplace_back("attention_bias", biases);
     out.emplace_back("mlp_bias", m.mlp_bias.value_or(m.bias));
   } else {
     if (family == Family::kQwen3) out.emplace_back("attention_bias", biases);
-    if (family != Family::kMistral) out.emplace_back("use_sliding_window", false);
+    const bool has_switch = family == Family::kQwen2 || family == Family::kQwen3;
+    if (has_switch) out.emplace_back("use_sliding_window", false);
     out.emplace_back("sliding_window", Value());
   }
   return out;
@@ -181,6 +197,12 @@ const char* class_of(Family family) {
       return "Qwen2ForCausalLM";
     case Family::kQwen3:
       return "Qwen3ForCausalLM";
+    case Family::kPhi3:
+      return "Phi3ForCausalLM";
+    case Family::kOlmo2:
+      return "Olmo2ForCausalLM";
+    case Family::kSmolLm3:
+      return "SmolLM3ForCausalLM";
     case Family::kGpt2:
       return "GPT2LMHeadModel";
   }

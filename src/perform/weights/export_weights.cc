@@ -71,32 +71,36 @@ class Assembler {
   // What it returns is overwritten by the next call.
   Result<std::span<const std::byte>> assemble(const TheirTensor& tensor) {
     numbers_.resize(static_cast<size_t>(numbers_in(tensor.shape)));
-    for (size_t i = 0; i < tensor.parts.size(); ++i) TRY(add(tensor, i));
+    size_t before = 0;  // outputs of the parts that are there
+    for (const Tensor& part : tensor.parts) {
+      TRY(add(tensor, part, before));
+      before += static_cast<size_t>(part.shape[0]);
+    }
     bytes_.resize(numbers_.size() * size_of(type_));
     from_floats(type_, numbers_, bytes_);
     return std::span<const std::byte>(bytes_);
   }
 
  private:
-  Status add(const TheirTensor& tensor, size_t part) {
-    const Tensor& ours = tensor.parts[part];
+  Status add(const TheirTensor& tensor, const Tensor& ours, size_t before) {
     const runtime::NamedTensor read = TRY(reader_.read(ours.name));
-    const size_t each = numbers_.size() / tensor.parts.size();
+    const auto each = static_cast<size_t>(numbers_in(ours.shape));
+    const auto outputs = static_cast<size_t>(ours.shape[0]);
     if (read.dtype != "F32" || read.shape != ours.shape || read.bytes.size() != 4 * each) {
       return unusable(fmt::format("the checkpoint's {} is {} [{}], its model has F32 [{}]",
                                   ours.name, read.dtype, fmt::join(read.shape, ", "),
                                   fmt::join(ours.shape, ", ")));
     }
     if (!tensor.transposed) {
-      to_floats(NumberType::kF32, read.bytes, std::span(numbers_).subspan(part * each, each));
+      const size_t first = before * (each / outputs);
+      to_floats(NumberType::kF32, read.bytes, std::span(numbers_).subspan(first, each));
       return {};
     }
     std::vector<float> own(each);
     to_floats(NumberType::kF32, read.bytes, own);
-    const auto outputs = static_cast<size_t>(ours.shape[0]);
     const auto inputs = static_cast<size_t>(ours.shape[1]);
     for (size_t i = 0; i < inputs; ++i) {
-      float* row = numbers_.data() + (i * tensor.parts.size() + part) * outputs;
+      float* row = numbers_.data() + i * static_cast<size_t>(tensor.shape[1]) + before;
       for (size_t o = 0; o < outputs; ++o) row[o] = own[o * inputs + i];
     }
     return {};

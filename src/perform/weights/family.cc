@@ -1,5 +1,8 @@
 #include "perform/weights/family.h"
 
+#include <initializer_list>
+#include <numeric>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -18,6 +21,21 @@ bool output_bias(const Model& m) { return m.output_bias.value_or(m.bias); }
 bool mlp_bias(const Model& m) { return m.mlp_bias.value_or(m.bias); }
 bool has_usual_heads(const Model& m) { return m.head_size() * m.heads == m.hidden; }
 
+// Norms and rotations that one family alone has.
+std::string unlike_llama(Family family, const Model& m) {
+  const bool before = m.input_norms.value_or(true), after = m.output_norms.value_or(false);
+  const bool heads = m.qk_norm.value_or(false), whole = m.whole_qk_norm.value_or(false);
+  const bool olmo2 = family == Family::kOlmo2;
+  if (heads != (family == Family::kQwen3)) return fmt::format("qk_norm = {}", heads);
+  if (before == olmo2) return fmt::format("input_norms = {}", before);
+  if (after != olmo2) return fmt::format("output_norms = {}", after);
+  if (whole != olmo2) return fmt::format("whole_qk_norm = {}", whole);
+  if (m.nope_interval && family != Family::kSmolLm3) {
+    return fmt::format("nope_interval = {}", *m.nope_interval);
+  }
+  return "";
+}
+
 std::string gpt2_mismatch(const Model& m) {
   if (m.norm != Norm::kLayer) return "norm is not layernorm";
   if (m.activation != Activation::kGelu) return "activation is not gelu";
@@ -25,8 +43,7 @@ std::string gpt2_mismatch(const Model& m) {
   if (!qkv_bias(m) || !output_bias(m) || !mlp_bias(m)) return "it has no bias";
   if (m.kv_heads != m.heads) return fmt::format("kv_heads = {}", m.kv_heads);
   if (!has_usual_heads(m)) return fmt::format("head_dim = {}", m.head_size());
-  if (m.qk_norm.value_or(false)) return "qk_norm = true";
-  return "";
+  return unlike_llama(Family::kGpt2, m);
 }
 
 // A part of a name of ours, and of theirs.
@@ -49,6 +66,14 @@ constexpr Word kLlamaLayer[] = {{"attention_norm", "input_layernorm"},
                                 {"mlp.gate", "mlp.gate_proj"},
                                 {"mlp.up", "mlp.up_proj"},
                                 {"mlp.down", "mlp.down_proj"}};
+// Where they are called otherwise.
+constexpr Word kPhi3Layer[] = {{"attention.query", "self_attn.qkv_proj", false, 0, 3},
+                               {"attention.key", "self_attn.qkv_proj", false, 1, 3},
+                               {"attention.value", "self_attn.qkv_proj", false, 2, 3},
+                               {"mlp.gate", "mlp.gate_up_proj", false, 0, 2},
+                               {"mlp.up", "mlp.gate_up_proj", false, 1, 2}};
+constexpr Word kOlmo2Layer[] = {{"attention_output_norm", "post_attention_layernorm"},
+                                {"mlp_output_norm", "post_feedforward_layernorm"}};
 constexpr Word kGpt2Ends[] = {{"embedding", "transformer.wte"},
                               {"positions", "transformer.wpe"},
                               {"norm", "transformer.ln_f"},
@@ -62,15 +87,24 @@ constexpr Word kGpt2Layer[] = {{"attention_norm", "ln_1"},
                                {"mlp.up", "mlp.c_fc", true},
                                {"mlp.down", "mlp.c_proj", true}};
 
-template <size_t N>
-Place place_in(const Word (&words)[N], std::string_view stem, std::string_view ending,
-               const std::string& before) {
-  for (const Word& word : words) {
-    if (word.ours != stem) continue;
-    return {fmt::format("{}{}{}", before, word.theirs, ending),
-            word.transposed && ending == ".weight", word.part, word.parts};
+// The first word for it.
+Place place_in(std::initializer_list<std::span<const Word>> lists, std::string_view stem,
+               std::string_view ending, const std::string& before) {
+  for (const std::span<const Word> words : lists) {
+    for (const Word& word : words) {
+      if (word.ours != stem) continue;
+      return {fmt::format("{}{}{}", before, word.theirs, ending),
+              word.transposed && ending == ".weight", word.part, word.parts};
+    }
   }
   CHECK(false, "{}{} is no name of a tensor", stem, ending);
+}
+
+// What a family calls otherwise than Llama.
+std::span<const Word> own_words(Family family) {
+  if (family == Family::kPhi3) return kPhi3Layer;
+  if (family == Family::kOlmo2) return kOlmo2Layer;
+  return {};
 }
 
 }  // namespace
@@ -89,21 +123,24 @@ std::string mismatch(Family family, const Model& m) {
   if (m.norm != Norm::kRms) return "norm is not rmsnorm";
   if (m.activation != Activation::kSwiglu) return "activation is not swiglu";
   if (m.positions != Positions::kRotary) return "positions are not rope";
-  const bool norms = m.qk_norm.value_or(false);
-  if (norms != (family == Family::kQwen3)) return fmt::format("qk_norm = {}", norms);
-  if (mlp_bias(m) && family != Family::kLlama) return "the MLP has biases";
+  if (std::string other = unlike_llama(family, m); !other.empty()) return other;
+  if (mlp_bias(m) && family != Family::kLlama && family != Family::kSmolLm3) {
+    return "the MLP has biases";
+  }
   if (family == Family::kQwen2) {
     if (!qkv_bias(m) || output_bias(m)) return "biases are not those of query, key and value";
     if (!has_usual_heads(m)) return fmt::format("head_dim = {}", m.head_size());
     return "";
   }
-  if (family == Family::kMistral && (qkv_bias(m) || output_bias(m))) return "it has biases";
+  const bool never = family == Family::kMistral || family == Family::kPhi3;
+  if (never && (qkv_bias(m) || output_bias(m))) return "it has biases";
   if (qkv_bias(m) != output_bias(m)) return "some projections of the attention alone have biases";
   return "";
 }
 
 std::optional<Family> family_of(const Model& model) {
-  for (const Family family : {Family::kLlama, Family::kQwen2, Family::kQwen3, Family::kGpt2}) {
+  for (const Family family : {Family::kLlama, Family::kQwen2, Family::kQwen3, Family::kOlmo2,
+                              Family::kSmolLm3, Family::kGpt2}) {
     if (mismatch(family, model).empty()) return family;
   }
   return std::nullopt;
@@ -120,27 +157,31 @@ std::vector<Tensor> tensors_of(const Model& m) {
     if (bias) out.push_back({name + ".bias", {rows}});
   };
   const int64_t wide = m.attention_width(), kv = m.kv_heads * m.head_size();
+  const bool before = m.input_norms.value_or(true), after = m.output_norms.value_or(false);
+  const bool whole = m.whole_qk_norm.value_or(false);
   matrix("embedding", m.vocabulary, m.hidden, false);
   if (m.positions == Positions::kLearned) {
     matrix("positions", m.positions_max.value_or(m.sequence), m.hidden, false);
   }
   for (int64_t i = 0; i < m.layers; ++i) {
     const std::string layer = fmt::format("layers.{}.", i);
-    norm(layer + "attention_norm", m.hidden);
+    if (before) norm(layer + "attention_norm", m.hidden);
     matrix(layer + "attention.query", wide, m.hidden, qkv_bias(m));
     matrix(layer + "attention.key", kv, m.hidden, qkv_bias(m));
     matrix(layer + "attention.value", kv, m.hidden, qkv_bias(m));
-    if (m.qk_norm.value_or(false)) {
-      norm(layer + "attention.query_norm", m.head_size());
-      norm(layer + "attention.key_norm", m.head_size());
+    if (whole || m.qk_norm.value_or(false)) {
+      norm(layer + "attention.query_norm", whole ? wide : m.head_size());
+      norm(layer + "attention.key_norm", whole ? kv : m.head_size());
     }
     matrix(layer + "attention.output", m.hidden, wide, output_bias(m));
-    norm(layer + "mlp_norm", m.hidden);
+    if (after) norm(layer + "attention_output_norm", m.hidden);
+    if (before) norm(layer + "mlp_norm", m.hidden);
     if (m.activation == Activation::kSwiglu) {
       matrix(layer + "mlp.gate", m.ffn, m.hidden, mlp_bias(m));
     }
     matrix(layer + "mlp.up", m.ffn, m.hidden, mlp_bias(m));
     matrix(layer + "mlp.down", m.hidden, m.ffn, mlp_bias(m));
+    if (after) norm(layer + "mlp_output_norm", m.hidden);
   }
   norm("norm", m.hidden);
   if (!m.tied_embeddings) matrix("head", m.vocabulary, m.hidden, false);
@@ -156,15 +197,27 @@ Place place_of(Family family, const std::string& name) {
   stem = stem.substr(0, dot);
   const bool gpt2 = family == Family::kGpt2;
   if (!stem.starts_with(kLayers)) {
-    return gpt2 ? place_in(kGpt2Ends, stem, ending, "") : place_in(kLlamaEnds, stem, ending, "");
+    return place_in({gpt2 ? std::span<const Word>(kGpt2Ends) : kLlamaEnds}, stem, ending, "");
   }
   stem.remove_prefix(kLayers.size());
   const size_t after = stem.find('.');
   CHECK(after != std::string_view::npos, "{} is no name of a tensor", name);
   const std::string_view number = stem.substr(0, after);
   stem.remove_prefix(after + 1);
-  return gpt2 ? place_in(kGpt2Layer, stem, ending, fmt::format("transformer.h.{}.", number))
-              : place_in(kLlamaLayer, stem, ending, fmt::format("model.layers.{}.", number));
+  if (gpt2) {
+    return place_in({kGpt2Layer}, stem, ending, fmt::format("transformer.h.{}.", number));
+  }
+  return place_in({own_words(family), kLlamaLayer}, stem, ending,
+                  fmt::format("model.layers.{}.", number));
+}
+
+std::vector<int64_t> outputs_of_parts(const Place& place, const Model& m) {
+  CHECK(place.part < place.parts && place.parts <= 3, "part {} of {} of {}", place.part,
+        place.parts, place.name);
+  if (place.parts == 1) return {};
+  if (place.parts == 2) return {m.ffn, m.ffn};
+  const int64_t kv = m.kv_heads * m.head_size();
+  return {m.attention_width(), kv, kv};
 }
 
 std::vector<TheirTensor> their_tensors(Family family, const Model& model) {
@@ -184,7 +237,8 @@ std::vector<TheirTensor> their_tensors(Family family, const Model& model) {
       continue;
     }
     std::vector<int64_t> shape = tensor.shape;
-    shape[0] *= place.parts;
+    const std::vector<int64_t> parts = outputs_of_parts(place, model);
+    if (!parts.empty()) shape[0] = std::accumulate(parts.begin(), parts.end(), int64_t{0});
     if (place.transposed) std::swap(shape[0], shape[1]);
     out.push_back({place.name, std::move(shape), {std::move(tensor)}, place.transposed});
   }

@@ -1,9 +1,10 @@
 // What the families that we compute call their tensors, and how ours lie in them. Pure.
 //
 // Names are those of Hugging Face Transformers 4.57: the modules of modeling_llama.py,
-// modeling_mistral.py, modeling_qwen2.py, modeling_qwen3.py and modeling_gpt2.py. Linear layers are
-// [outputs, inputs] there as here, but for GPT-2, whose Conv1D has [inputs, outputs] and holds
-// query, key and value side by side in one matrix.
+// modeling_mistral.py, modeling_qwen2.py, modeling_qwen3.py, modeling_phi3.py, modeling_olmo2.py,
+// modeling_smollm3.py and modeling_gpt2.py. Linear layers are [outputs, inputs] there as here, but
+// for GPT-2, whose Conv1D has [inputs, outputs]. It holds query, key and value side by side in one
+// matrix, and so does Phi-3, which has gate and up in another.
 #pragma once
 
 #include <array>
@@ -16,12 +17,15 @@
 
 namespace tombolo::weights {
 
-enum class Family { kLlama, kMistral, kQwen2, kQwen3, kGpt2 };
+enum class Family { kLlama, kMistral, kQwen2, kQwen3, kPhi3, kOlmo2, kSmolLm3, kGpt2 };
 constexpr auto enum_names(Family) {
   return std::to_array<EnumName<Family>>({{Family::kLlama, "llama"},
                                           {Family::kMistral, "mistral"},
                                           {Family::kQwen2, "qwen2"},
                                           {Family::kQwen3, "qwen3"},
+                                          {Family::kPhi3, "phi3"},
+                                          {Family::kOlmo2, "olmo2"},
+                                          {Family::kSmolLm3, "smollm3"},
                                           {Family::kGpt2, "gpt2"}});
 }
 std::string family_names();  // "llama, mistral, ...", for messages
@@ -29,7 +33,7 @@ std::string family_names();  // "llama, mistral, ...", for messages
 // Why a model is none of this family, in the words of [model], or "" where it is one.
 std::string mismatch(Family family, const model::Model& model);
 
-// The first family of llama, qwen2, qwen3, gpt2 that the model is one of.
+// The first family of llama, qwen2, qwen3, olmo2, smollm3, gpt2 that the model is one of.
 std::optional<Family> family_of(const model::Model& model);
 
 // A tensor in our words: "layers.3.attention.query.weight", [outputs, inputs].
@@ -48,7 +52,7 @@ std::vector<Tensor> tensors_of(const model::Model& model);
 struct Place {
   std::string name;  // theirs: "model.layers.3.self_attn.q_proj.weight"
   bool transposed = false;
-  int64_t part = 0;  // of `parts` equal ones along the outputs
+  int64_t part = 0;  // of `parts` along the outputs
   int64_t parts = 1;
 
   bool operator==(const Place&) const = default;
@@ -56,6 +60,9 @@ struct Place {
 
 // `name`: one of tensors_of(). CHECKs that it is one.
 Place place_of(Family family, const std::string& name);
+
+// How many outputs each of the parts has, where there are several.
+std::vector<int64_t> outputs_of_parts(const Place& place, const model::Model& model);
 
 // A tensor of theirs, and ours that it is made of, in the order of their parts.
 struct TheirTensor {

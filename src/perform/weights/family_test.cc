@@ -28,6 +28,11 @@ model::Model small(Family family) {
     m.head_dim = 6;
     m.tied_embeddings = true;
   }
+  if (family == Family::kOlmo2) {
+    m.input_norms = false;
+    m.output_norms = m.whole_qk_norm = true;
+  }
+  if (family == Family::kSmolLm3) m.nope_interval = 2;
   if (family == Family::kLlama) m.rope_scaling = model::RopeScaling{};
   if (family == Family::kGpt2) {
     m.norm = model::Norm::kLayer;
@@ -69,6 +74,12 @@ TEST(Family, NamesAreThoseOfTransformers) {
   EXPECT_EQ(place_of(Family::kQwen3, "layers.0.attention.key_norm.weight"),
             (Place{"model.layers.0.self_attn.k_norm.weight"}));
   EXPECT_EQ(place_of(Family::kMistral, "head.weight"), (Place{"lm_head.weight"}));
+  EXPECT_EQ(place_of(Family::kPhi3, "layers.0.attention.key.weight"),
+            (Place{"model.layers.0.self_attn.qkv_proj.weight", false, 1, 3}));
+  EXPECT_EQ(place_of(Family::kPhi3, "layers.0.mlp_norm.weight"),
+            (Place{"model.layers.0.post_attention_layernorm.weight"}));
+  EXPECT_EQ(place_of(Family::kOlmo2, "layers.0.attention_output_norm.weight"),
+            (Place{"model.layers.0.post_attention_layernorm.weight"}));
   EXPECT_EQ(place_of(Family::kGpt2, "positions.weight"), (Place{"transformer.wpe.weight"}));
   EXPECT_EQ(place_of(Family::kGpt2, "layers.1.attention.value.weight"),
             (Place{"transformer.h.1.attn.c_attn.weight", true, 2, 3}));
@@ -88,11 +99,28 @@ TEST(Family, Gpt2HoldsThreeMatricesInOne) {
   EXPECT_EQ(found->parts[1].name, "layers.0.attention.key.weight");
 }
 
+// Eight queries, four keys and four values in one, and gate and up in another.
+TEST(Family, Phi3HoldsPartsOfUnlikeSizes) {
+  const model::Model m = small(Family::kPhi3);
+  EXPECT_THAT(outputs_of_parts(place_of(Family::kPhi3, "layers.1.attention.value.weight"), m),
+              ElementsAre(8, 4, 4));
+  EXPECT_THAT(outputs_of_parts(place_of(Family::kPhi3, "layers.1.mlp.up.weight"), m),
+              ElementsAre(12, 12));
+  for (const TheirTensor& tensor : their_tensors(Family::kPhi3, m)) {
+    if (!tensor.name.ends_with("qkv_proj.weight")) continue;
+    EXPECT_THAT(tensor.shape, ElementsAre(16, 8));
+    EXPECT_EQ(tensor.parts.size(), 3u);
+  }
+}
+
 TEST(Family, IsChosenByTheModel) {
   EXPECT_EQ(family_of(small(Family::kLlama)), Family::kLlama);
   EXPECT_EQ(family_of(small(Family::kMistral)), Family::kLlama) << "the same tensors";
   EXPECT_EQ(family_of(small(Family::kQwen2)), Family::kQwen2);
   EXPECT_EQ(family_of(small(Family::kQwen3)), Family::kQwen3);
+  EXPECT_EQ(family_of(small(Family::kPhi3)), Family::kLlama) << "the same but for the files";
+  EXPECT_EQ(family_of(small(Family::kOlmo2)), Family::kOlmo2);
+  EXPECT_EQ(family_of(small(Family::kSmolLm3)), Family::kSmolLm3);
   EXPECT_EQ(family_of(small(Family::kGpt2)), Family::kGpt2);
   model::Model odd = small(Family::kLlama);
   odd.norm = model::Norm::kLayer;

@@ -25,18 +25,18 @@ struct Cut {
   NumberType type;
   const std::byte* bytes;  // of theirs
   int64_t columns;
-  int64_t part, parts;
+  int64_t first, row;  // of its outputs, the first and all of theirs
 };
 
-// Theirs is [inputs, parts * outputs], ours [outputs, inputs].
+// Theirs is [inputs, outputs of all parts], ours [outputs, inputs].
 void read_transposed(const Cut& cut, std::span<float> out) {
   const auto inputs = static_cast<size_t>(cut.columns);
   if (inputs == 0) return;
   const size_t outputs = out.size() / inputs, size = size_of(cut.type);
-  const size_t row = outputs * static_cast<size_t>(cut.parts);
+  const auto row = static_cast<size_t>(cut.row);
   std::vector<float> numbers(outputs);
   for (size_t i = 0; i < inputs; ++i) {
-    const size_t first = i * row + static_cast<size_t>(cut.part) * outputs;
+    const size_t first = i * row + static_cast<size_t>(cut.first);
     to_floats(cut.type, {cut.bytes + first * size, outputs * size}, numbers);
     for (size_t o = 0; o < outputs; ++o) out[o * inputs + i] = numbers[o];
   }
@@ -175,7 +175,10 @@ Status WeightFolder::read(const std::string& name, const std::vector<int64_t>& s
                           std::span<float> out) const {
   const Place place = place_of(config_.family, name);
   TheirTensor theirs{place.name, shape, {}, place.transposed};
-  theirs.shape[0] *= place.parts;
+  const std::vector<int64_t> parts = outputs_of_parts(place, config_.model);
+  const int64_t before = std::accumulate(parts.begin(), parts.begin() + place.part, int64_t{0});
+  if (!parts.empty()) theirs.shape[0] = std::accumulate(parts.begin(), parts.end(), int64_t{0});
+  const int64_t outputs = theirs.shape[0];
   if (place.transposed) std::swap(theirs.shape[0], theirs.shape[1]);
   const Found& found = *TRY(find(theirs));
   const data::MappedFile& file = files_[found.file];
@@ -186,11 +189,13 @@ Status WeightFolder::read(const std::string& name, const std::vector<int64_t>& s
   const std::byte* bytes = file.bytes().data() + begin;
   file.fetch(begin, begin + length);
   if (place.transposed) {
-    read_transposed({type, bytes, shape[1], place.part, place.parts}, out);
+    read_transposed({type, bytes, shape[1], before, outputs}, out);
   } else {
-    // Parts of a bias lie one after the other.
-    const size_t each = length / static_cast<size_t>(place.parts);
-    to_floats(type, {bytes + static_cast<size_t>(place.part) * each, each}, out);
+    // Parts lie one after the other.
+    const size_t row = length / static_cast<size_t>(outputs);
+    to_floats(type,
+              {bytes + static_cast<size_t>(before) * row, static_cast<size_t>(shape[0]) * row},
+              out);
   }
   file.release(begin, begin + length);
   return {};

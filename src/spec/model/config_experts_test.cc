@@ -165,11 +165,9 @@ TEST(ConfigExperts, ReadTheSameShapesAsThePresets) {
 
 TEST(ConfigExperts, KeepNoSecrets) {
   for (const char* text :
-       {kMixtral8x7b, kQwen15MoeA27b, kQwen3235bA22b, kQwen38b, kGrok1, kMpt7b}) {
+       {kMixtral8x7b, kQwen15MoeA27b, kQwen3235bA22b, kQwen38b, kGrok1, kNemotron4340b, kMpt7b}) {
     EXPECT_THAT(read_config(text).notes, IsEmpty());
   }
-  EXPECT_THAT(read_config(kNemotron4340b).notes,
-              ElementsAre(HasSubstr("partial_rotary_factor = 0.5 is ignored")));
   EXPECT_THAT(read_config(kDeepseekV2Lite).notes,
               ElementsAre(HasSubstr("rope_scaling of type \"yarn\" is ignored")));
   EXPECT_THAT(read_config(kGptOss20b).notes, ElementsAre(HasSubstr("sliding_window is ignored")));

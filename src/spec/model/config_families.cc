@@ -101,11 +101,10 @@ void read_rope_scaling(Config& c, Model& m) {
 }
 
 // Heads that are rotated in part have as many parameters, and take as long.
-void read_rotary_share(Config& c, const char* key, double otherwise) {
+void read_rotary_share(Config& c, const char* key, double otherwise, Model& m) {
   const double share = c.number(key, rope_parameter(c, "partial_rotary_factor", otherwise));
-  if (share != 1) {
-    c.note(fmt::format("{} = {} is ignored: heads are rotated whole", key, share));
-  }
+  if (!(share > 0) || share > 1) return c.refuse(key, "wanted a number between 0 and 1");
+  if (share != 1) m.rotary_share = share;
 }
 
 void read_biases(Config& c, const std::string& family, bool otherwise, Model& m) {
@@ -171,7 +170,7 @@ void read_nope_layers(Config& c, const std::string& family, Model& m) {
   const Value::Array* list = value ? value->get<Value::Array>() : nullptr;
   if (value && !list) return c.refuse("no_rope_layers", "wanted a list");
   if (!list || list->empty()) {
-    m.nope_interval = interval;
+    if (interval <= m.layers) m.nope_interval = interval;
     return;
   }
   const auto rotates = [&](size_t layer) { return (*list)[layer] != Value(0); };
@@ -268,7 +267,7 @@ Model read_llama_like(Config& c, const std::string& family) {
   if (!m.latent_attention) check_heads(c, "hidden_size", "num_attention_heads", m);
   m.rope_theta = read_rope_theta(c, defaults.rope_theta);
   read_rope_scaling(c, m);
-  read_rotary_share(c, "partial_rotary_factor", defaults.rotary_share);
+  read_rotary_share(c, "partial_rotary_factor", defaults.rotary_share, m);
   m.norm_epsilon =
       c.number(family == "nemotron" ? "norm_eps" : "rms_norm_eps", defaults.norm_epsilon);
   m.tied_embeddings = c.flag("tie_word_embeddings", defaults.tied_embeddings);
@@ -303,7 +302,7 @@ Model read_phi(Config& c) {
   m.norm_epsilon = c.number("layer_norm_eps", 1e-5);
   m.rope_theta = read_rope_theta(c, m.rope_theta);
   read_rope_scaling(c, m);
-  read_rotary_share(c, "partial_rotary_factor", 0.5);
+  read_rotary_share(c, "partial_rotary_factor", 0.5, m);
   m.tied_embeddings = c.flag("tie_word_embeddings", false);
   if (c.flag("qk_layernorm", false)) {
     c.refuse("qk_layernorm", "norms on queries and keys of Phi cannot be counted");
@@ -349,7 +348,7 @@ Model read_gpt_neox(Config& c) {
   m.norm_epsilon = c.number("layer_norm_eps", 1e-5);
   m.rope_theta = c.number("rotary_emb_base", rope_parameter(c, "rope_theta", m.rope_theta));
   read_rope_scaling(c, m);
-  read_rotary_share(c, "rotary_pct", 0.25);
+  read_rotary_share(c, "rotary_pct", 0.25, m);
   m.tied_embeddings = c.flag("tie_word_embeddings", false);
   check_heads(c, "hidden_size", "num_attention_heads", m);
   c.text("hidden_act");

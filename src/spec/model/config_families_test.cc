@@ -268,8 +268,10 @@ TEST(ConfigFamilies, SayWhatTheyIgnore) {
   EXPECT_THAT(read_config(kLlama4Maverick).notes,
               UnorderedElementsAre(HasSubstr("attention_chunk_size is ignored"),
                                    HasSubstr("vision_config is ignored")));
-  for (const char* text : {kPhi2, kQwen3Next80b, kGlm45Air}) {
-    EXPECT_THAT(read_config(text).notes, ElementsAre(HasSubstr("partial_rotary_factor = 0.")));
+  for (const auto& [text, share] :
+       {std::pair(kPhi2, 0.4), std::pair(kQwen3Next80b, 0.25), std::pair(kGlm45Air, 0.5)}) {
+    EXPECT_THAT(read_config(text).notes, IsEmpty());
+    EXPECT_EQ(read_config(text).model.rotary_share, share);
   }
 }
 
@@ -282,9 +284,12 @@ TEST(ConfigFamilies, TrainingIsRefusedByName) {
   EXPECT_EQ(departure(read_config(kQwen3Next80b).model), "experts.count = 512");
   EXPECT_EQ(departure(read_config(kGlm45Air).model), "experts.count = 128");
   EXPECT_EQ(departure(read_config(kLlama4Maverick).model), "experts.count = 128");
-  EXPECT_EQ(departure(read_config(kOlmo2_7b).model), "input_norms = false");
-  EXPECT_EQ(departure(read_config(kSmolLm3_3b).model), "nope_interval = 4");
-  EXPECT_EQ(departure(read_config(kPhi4).model), "");
+  for (const char* text : {kOlmo2_7b, kSmolLm3_3b, kPhi3Mini4k, kPhi4}) {
+    EXPECT_EQ(departure(read_config(text).model), "");
+  }
+  const std::string part = changed(
+      "\"rope_theta\": 250000", "\"rope_theta\": 250000, \"partial_rotary_factor\": 0.75", kPhi4);
+  EXPECT_EQ(departure(read_config(part).model), "rotary_share = 0.75");
   Model linear = read_config(kQwen3Next80b).model;
   linear.experts.reset();
   EXPECT_EQ(departure(linear), "linear_attention.every = 4");

@@ -172,7 +172,8 @@ TEST(ConfigJson, ListsWhatItIgnores) {
 
 // Neither a count nor a time depends on how positions are rotated, but what is trained does.
 TEST(ConfigJson, SaysWhichRotationsItIgnores) {
-  EXPECT_THAT(read_config(kGptNeox20b).notes, ElementsAre(HasSubstr("rotary_pct = 0.25")));
+  EXPECT_THAT(read_config(kGptNeox20b).notes, IsEmpty());
+  EXPECT_EQ(read_config(kGptNeox20b).model.rotary_share, 0.25);
   const auto notes = [](const char* rope) {
     return read_config(llama_with("\"rope_scaling\": null", rope)).notes;
   };
@@ -180,9 +181,16 @@ TEST(ConfigJson, SaysWhichRotationsItIgnores) {
               ElementsAre(HasSubstr("rope_scaling of type \"linear\" is ignored")));
   EXPECT_THAT(notes("\"rope_scaling\": {\"rope_type\": \"default\"}"), IsEmpty());
   EXPECT_THAT(notes("\"partial_rotary_factor\": 1.0"), IsEmpty());
-  EXPECT_THAT(notes("\"rope_parameters\": {\"rope_type\": \"default\", "
-                    "\"partial_rotary_factor\": 0.5}"),
-              ElementsAre(HasSubstr("partial_rotary_factor = 0.5 is ignored")));
+  const auto share = [](const char* rope) {
+    return read_config(llama_with("\"rope_scaling\": null", rope)).model.rotary_share;
+  };
+  EXPECT_EQ(share("\"rope_parameters\": {\"rope_type\": \"default\", "
+                  "\"partial_rotary_factor\": 0.5}"),
+            0.5);
+  EXPECT_EQ(share("\"partial_rotary_factor\": 1.0"), std::nullopt);
+  EXPECT_THAT(
+      config_complaint(llama_with("\"rope_scaling\": null", "\"partial_rotary_factor\": 2")),
+      HasSubstr("partial_rotary_factor = 2: wanted a number between 0 and 1"));
 }
 
 TEST(ConfigJson, RefusesWhatContradictsItself) {

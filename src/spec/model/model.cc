@@ -179,16 +179,17 @@ std::string departure(const Model& m) {
   }
   if (m.positions == Positions::kAlibi) return "positions = alibi";
   if (m.norm == Norm::kLayer && !m.norm_bias.value_or(true)) return "norm_bias = false";
-  if (!m.input_norms.value_or(true)) return "input_norms = false";
-  if (m.nope_interval) return fmt::format("nope_interval = {}", *m.nope_interval);
   const std::pair<const char*, std::optional<bool>> more[] = {
-      {"parallel_residual", m.parallel_residual}, {"attention_sinks", m.attention_sinks},
-      {"output_norms", m.output_norms},           {"whole_qk_norm", m.whole_qk_norm},
-      {"attention_gate", m.attention_gate},       {"head_bias", m.head_bias},
+      {"parallel_residual", m.parallel_residual},
+      {"attention_sinks", m.attention_sinks},
+
+      {"attention_gate", m.attention_gate},
+      {"head_bias", m.head_bias},
       {"embedding_norm", m.embedding_norm}};
   for (const auto& [name, given] : more) {
     if (given.value_or(false)) return fmt::format("{} = true", name);
   }
+  if (m.rotary_share.value_or(1) != 1) return fmt::format("rotary_share = {}", *m.rotary_share);
   return "";
 }
 

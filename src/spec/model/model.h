@@ -137,6 +137,7 @@ struct Model {
   std::optional<bool> attention_gate;     // on what attention gives, as wide (Qwen3-Next)
   std::optional<bool> head_bias;          // in the head (Phi)
   std::optional<int64_t> nope_interval;   // each so many-th layer rotates nothing (SmolLM3)
+  std::optional<double> rotary_share;     // of a head, the part that is rotated (GPT-NeoX)
   std::optional<bool> embedding_norm;     // a norm after the embedding (BLOOM)
   std::optional<Experts> experts;
   std::optional<LatentAttention> latent_attention;
@@ -378,6 +379,7 @@ void describe(Archive& a, Model& m) {
   a.optional("attention_gate", m.attention_gate);
   a.optional("head_bias", m.head_bias);
   a.optional("nope_interval", m.nope_interval);
+  a.optional("rotary_share", m.rotary_share);
   a.optional("embedding_norm", m.embedding_norm);
   a.optional("experts", m.experts);
   a.optional("latent_attention", m.latent_attention);
@@ -434,6 +436,8 @@ void describe(Archive& a, Model& m) {
     a.check(*m.nope_interval >= 1 && *m.nope_interval <= 100'000, "nope_interval",
             "must lie between 1 and 100000");
   }
+  a.check(m.rotary_share.value_or(1) > 0 && m.rotary_share.value_or(1) <= 1, "rotary_share",
+          "must lie between 0 and 1");
   a.check(m.input_norms.value_or(true) || m.output_norms.value_or(false), "input_norms",
           "without norms before attention and MLP there must be some after them",
           "output_norms = true beside it");

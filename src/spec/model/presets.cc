@@ -91,6 +91,7 @@ Model nemotron(std::string name, const Shape& shape, int64_t ffn) {
   Model m = llama(std::move(name), shape, {8, ffn, 256000, 4096});
   m.norm = Norm::kLayer;
   m.activation = Activation::kSquaredRelu;
+  m.rotary_share = 0.5;
   return m;
 }
 

@@ -54,6 +54,7 @@ void describe(Archive& a, Overrides& o) {
   a.optional("attention_gate", m.attention_gate);
   a.optional("head_bias", m.head_bias);
   a.optional("nope_interval", m.nope_interval);
+  a.optional("rotary_share", m.rotary_share);
   a.optional("embedding_norm", m.embedding_norm);
   a.optional("experts", o.experts);
   a.optional("latent_attention", o.latent_attention);
