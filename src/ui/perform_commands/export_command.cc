@@ -39,6 +39,8 @@ command::Command add_export(CLI::App& app) {
   auto options = std::make_shared<ExportCommandOptions>();
   CLI::App* words = app.add_subcommand(
       "export", "the weights of a checkpoint for others: safetensors and config.json");
+  std::vector<std::string> families;
+  for (const auto& [family, name] : enum_names(weights::Family{})) families.emplace_back(name);
   words
       ->add_option("--checkpoint", options->checkpoint,
                    "folder of checkpoints, of which the newest is taken, or of one")
@@ -47,7 +49,7 @@ command::Command add_export(CLI::App& app) {
   words
       ->add_option("--family", options->family,
                    "whose names and config.json; left out: the first that the model is one of")
-      ->check(CLI::IsMember({"llama", "mistral", "qwen2", "qwen3", "gpt2"}));
+      ->check(CLI::IsMember(families));
   words->add_option("--like", options->like,
                     "folder whose config.json is handed on: that of --init, as a rule");
   words->add_option("--dtype", options->dtype, "f32 or bf16")
