@@ -353,6 +353,9 @@ def print_figures(first, count):
     at = lambda share: f"{100 * apart[min(int(len(apart) * share), len(apart) - 1)]:.2f} %"
     print(f"{figures.jobs} jobs, {failed} failed, {figures.answered} answered: {dict(figures.layouts)}")
     print(f"closed form against simulation, {len(apart)} jobs: median {at(0.5)}, p90 {at(0.9)}, p95 {at(0.95)}, worst {at(1)}")
+    within = {share: sum(each <= share / 100 for each in apart) for share in (1, 3, 5, 10)}
+    signed = [each for each, seed, limit in figures.apart if seed not in KNOWN and limit is None]
+    print(f"within n %: {within}; counted too long {sum(each < -1e-3 for each in signed)}, too short {sum(each > 1e-3 for each in signed)}")
     print(f"beyond a closed form: {figures.beyond()}: {dict(figures.limits)}; worst {100 * figures.sizes(within=False)[-1]:.1f} %")
     longer = sorted(figures.anomalies)
     print(f"simulated with something better: {figures.better} pairs, {len(longer)} longer, most {longer[-1:]}")
