@@ -250,6 +250,47 @@ class Recovery(Case):
         self.assertIn("interrupted after step", (self.folder / "errors").read_text())
         self.assertFalse((self.folder / "checkpoints" / "lock").exists())
 
+    def damage(self, step, rank):
+        """A bit of this rank's shard of that step is another one; its path."""
+        shard, = self.folder.glob(f"checkpoints/step-{step:08}/rank-{rank}.*")
+        data = bytearray(shard.read_bytes())
+        data[-1] ^= 1
+        shard.write_bytes(data)
+        return shard.relative_to(self.folder)
+
+    def test_a_damaged_checkpoint_gives_way_to_the_older_one(self):
+        whole = self.undisturbed(four_emulated(20, 4))
+        self.write("job.toml", four_emulated(12, 4))
+        self.ok("train", "job.toml", "--out", "run")
+        damaged = self.damage(12, 2)
+        job = four_emulated(20, 4)
+        self.write("job.toml", job)
+        self.refused(2, [f"{damaged}: the shard is damaged", "try an older checkpoint"], "train", "job.toml", "--out", "run",
+                     "--resume", "--restarts", "0")
+        answer, errors = self.finish(self.start(job, "--resume"))
+        self.assertRegex(errors, rf"{damaged}: the shard is damaged: .*; starting again after step 8, from the older "
+                                 r"checkpoint checkpoints/step-00000008\n")
+        self.assertEqual((answer["steps"], answer["restarts"]), (20, 0))
+        self.assertEqual(self.state(), whole)
+
+    def test_a_run_that_goes_on_by_itself_passes_over_a_damaged_checkpoint(self):
+        job = four_emulated(60, 5).replace("[checkpoint]", "[checkpoint]\nkeep = 4")
+        whole = self.undisturbed(job)
+        process = self.start(job, "--no-keep-state", "--grace", "3s")
+        there = lambda: sorted(self.folder.glob("checkpoints/step-*/manifest.json"))
+        self.wait(lambda: len(there()) >= 3, "no checkpoints come")
+        workers = self.workers(process)
+        process.kill()
+        process.communicate()
+        self.wait(lambda: not any(alive(pid) for pid in workers), "a worker outlived its launcher")
+        older, newer, newest = [int(path.parent.name[5:]) for path in there()[-3:]]
+        (self.folder / f"checkpoints/step-{newest:08}/manifest.json").write_text("{")
+        self.damage(newer, 0)
+        answer, errors = self.finish(self.start(job, "--no-keep-state", "--grace", "3s"))
+        self.assertIn(f"going on from the older checkpoint checkpoints/step-{newer:08}\n", errors)
+        self.assertIn(f"starting again after step {older}, from the older checkpoint checkpoints/step-{older:08}\n", errors)
+        self.assertEqual(self.state(), whole)
+
     def test_a_folder_that_is_not_ours_stays(self):
         (self.folder / "kept").mkdir()
         (self.folder / "kept" / "thesis.txt").write_text("mine")

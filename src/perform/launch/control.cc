@@ -237,6 +237,7 @@ void describe_error(Archive& a, Error& error) {
 template <class Archive>
 void describe(Archive& a, Failure& m) {
   describe_error(a, m.error);
+  a.optional("damaged", m.damaged);
 }
 
 template <class Archive>

@@ -182,6 +182,7 @@ struct Finished {
 struct Failure {
   static constexpr const char* kKind = "failure";
   Error error;
+  int64_t damaged = 0;  // the step of a checkpoint: what I am to begin with is not what was written
 };
 // All ranks have finished: it may end.
 struct Over {

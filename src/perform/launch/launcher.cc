@@ -46,16 +46,22 @@ struct Past {
   std::string why;                   // there is another; empty: this is the first
   std::map<int64_t, double> losses;  // by iteration
   int lacking = 0;                   // gatherings in a row in which no host had the state
+  // A rank found the checkpoint of this step damaged, and no newer one was written since.
+  int64_t damaged = INT64_MAX;
 };
 
 bool takes_checkpoints(const plan::Plan& plan) {
   return plan.checkpoint && plan.checkpoint->every > 0;
 }
 
-// The checkpoint that all begin with, if there is one. Reads only.
+using Note = std::function<void(const std::string&)>;
+
+// The checkpoint that all begin with, if there is one, from before that step. `note`: what to say of
+// those that cannot be read. Reads only.
 Result<std::optional<runtime::FoundCheckpoint>> checkpoint_of(const plan::Plan& plan,
                                                               const LaunchOptions& options,
-                                                              bool goes_on) {
+                                                              bool goes_on, int64_t below,
+                                                              const Note& note) {
   if (options.resume && !plan.checkpoint) {
     return unusable("there is nothing to resume from: the job has no [checkpoint]",
                     "[checkpoint] with directory = \"checkpoints\" and every = 10");
@@ -63,8 +69,11 @@ Result<std::optional<runtime::FoundCheckpoint>> checkpoint_of(const plan::Plan& 
   if (!takes_checkpoints(plan) && !options.resume) return std::nullopt;
   const std::string& directory = plan.checkpoint->directory;
   // A run that lost somebody when it was all but done still has its last steps to do.
-  const auto found =
-      TRY(runtime::latest_checkpoint(directory, goes_on ? plan.run.steps : INT64_MAX));
+  const auto found = TRY(runtime::latest_readable_checkpoint(
+      directory, std::min(below, goes_on ? plan.run.steps : INT64_MAX),
+      [&](const Error& damage, const std::string& instead) {
+        if (note) note(going_on_from(damage, instead));
+      }));
   // Where ranks are on other hosts, these may have one (state_desk.h).
   if (options.resume && !goes_on && !found && !options.rendezvous) {
     return unusable(fmt::format("{}: there is no checkpoint to resume from", directory),
@@ -99,7 +108,8 @@ class Launch {
         goes_on_(!past_.why.empty()),
         clock_(clock),
         ranks_(plan.ranks.size()),
-        losses_(past_.losses) {}
+        losses_(past_.losses),
+        damaged_(past_.damaged) {}
 
   Result<RunSummary> run();
 
@@ -107,6 +117,8 @@ class Launch {
   bool goes_on_again() const { return again_; }
   bool all_had_come() const { return joined_; }
   bool lacks_state() const { return lacks_state_; }
+  bool fell_back() const { return damage_.has_value(); }
+  int64_t damaged() const { return damaged_; }
   const std::map<int64_t, double>& losses() const { return losses_; }
   std::optional<double> first_loss() const {
     return book_ ? book_->summary().first_loss : std::nullopt;
@@ -170,6 +182,8 @@ class Launch {
   Status check_pairs();
   void offer_seats();
   Status go_if_ready();
+  bool falls_back(const Failure& message) const;
+  std::string beginning_note(const StateDesk::Beginning& beginning) const;
   Error halt(Error error);
   void stop_workers(const Error& error);
   void await_others();
@@ -207,6 +221,8 @@ class Launch {
   std::optional<StateDesk> desk_;                       // from when all have come
   bool begun_ = false;                                  // all were told with what
   std::map<int64_t, double> losses_;                    // by iteration
+  std::optional<Error> damage_;  // a rank found a checkpoint damaged, and there is an older one
+  int64_t damaged_;              // as in Past
   // Who is to blame and how it ended, once that is known.
   struct Culprit {
     int32_t rank = 0;
@@ -254,7 +270,7 @@ Status Launch::prepare() {
                     "the path of tombolo-worker");
   }
   TRY(during(make_directories(options_.output), "creating the output folder"));
-  checkpoint_ = TRY(checkpoint_of(plan_, options_, goes_on_));
+  checkpoint_ = TRY(checkpoint_of(plan_, options_, goes_on_, damaged_, options_.on_note));
   if (checkpoint_) first_iteration_ = checkpoint_->manifest.step + 1;
   return {};
 }
@@ -334,7 +350,8 @@ Error Launch::halt(Error error) {
     unwritten.hint = "freeing space; then the same command goes on with the run";
     return unwritten;
   }
-  again_ = halted->again && (went_ || goes_on_);
+  again_ = halted->again && (went_ || goes_on_ || damage_);
+  if (damage_ && !again_) return *damage_;
   error.message = halted->reason;
   return error;
 }
@@ -571,6 +588,7 @@ void Launch::open_desk() {
                                           .resume = options_.resume,
                                           .elsewhere = options_.rendezvous.has_value(),
                                           .newest = checkpoint_,
+                                          .below = damaged_,
                                           .tell =
                                               [this](int32_t rank, const ControlMessage& message) {
                                                 // Who is gone is about to be missed.
@@ -598,13 +616,9 @@ Status Launch::begin_if_known() {
   if (!beginning) return {};
   begun_ = true;
   first_iteration_ = beginning->first_iteration;
+  checkpoint_ = desk_->checkpoint();
   book_ = std::make_unique<RunBook>(plan_, first_iteration_);
-  if (goes_on_ && options_.on_note) {
-    options_.on_note(fmt::format("{}; starting again {}", past_.why,
-                                 first_iteration_ > 1
-                                     ? fmt::format("after step {}", first_iteration_ - 1)
-                                     : "from the beginning"));
-  }
+  if (goes_on_ && options_.on_note) options_.on_note(beginning_note(*beginning));
   Start start{.plan = plan::to_value(plan_),
               .epoch = static_cast<int64_t>(membership_.epoch()),
               .first_iteration = first_iteration_,
@@ -619,6 +633,14 @@ Status Launch::begin_if_known() {
   }
   pairings_.emplace(plan_, start.reach);
   return tell_all(start);
+}
+
+std::string Launch::beginning_note(const StateDesk::Beginning& beginning) const {
+  std::string line = past_.why + "; starting again ";
+  if (beginning.first_iteration == 1) return line + "from the beginning";
+  line += fmt::format("after step {}", beginning.first_iteration - 1);
+  const bool is_older = damaged_ < INT64_MAX && beginning.state_epoch == 0 && checkpoint_;
+  return is_older ? line + ", from the older checkpoint " + checkpoint_->folder : line;
 }
 
 // Two ranks that this process reaches need not reach each other.
@@ -725,6 +747,7 @@ Status Launch::handle(int32_t rank, const Committed& message) {
   if (!desk_) return failed(fmt::format("{} committed a checkpoint of nobody", name(rank)));
   TRY(desk_->committed(rank, message.step));
   checkpoint_ = desk_->checkpoint();
+  if (checkpoint_ && checkpoint_->manifest.step == message.step) damaged_ = INT64_MAX;
   return {};
 }
 
@@ -780,7 +803,16 @@ Status Launch::handle(int32_t rank, const Failure& message) {
     suspect(std::move(error));
     return {};
   }
+  if (!falls_back(message)) return fail(std::move(error));
+  damage_ = error;
+  damaged_ = message.damaged;
+  error.code = ErrorCode::kLostPeer;  // for everybody to stop, and to come again
   return fail(std::move(error));
+}
+
+// What a rank could not read was whole when it was written, and so was the one before.
+bool Launch::falls_back(const Failure& message) const {
+  return message.damaged > 0 && options_.restarts > 0 && desk_ && desk_->has_older(message.damaged);
 }
 
 Status Launch::handle(int32_t rank, const Exited& exit) {
@@ -916,7 +948,7 @@ Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, 
   std::optional<CheckpointLock> lock;
   if (takes_checkpoints(plan) && std::filesystem::exists(plan.checkpoint->directory))
     lock.emplace(TRY(lock_checkpoints(plan, options, clock)));
-  TRY(checkpoint_of(plan, options, goes_on));
+  TRY(checkpoint_of(plan, options, goes_on, INT64_MAX, {}));
   if (takes_checkpoints(plan) && !lock) {
     TRY(make_directories(plan.checkpoint->directory));
     lock.emplace(TRY(lock_checkpoints(plan, options, clock)));
@@ -956,7 +988,7 @@ Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, 
       return end(std::move(summary));
     }
     if (!run.goes_on_again()) return end(std::move(summary));
-    ++restarts;
+    if (!run.fell_back()) ++restarts;
     const std::string& why = summary.error().message;
     const bool lacks_state = run.lacks_state();
     if ((!run.all_had_come() || lacks_state) && options.on_note)
@@ -964,7 +996,7 @@ Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, 
     // What was lost at first says more than who did not come again.
     const bool still_lacks = lacks_state || (past.lacking > 0 && !run.all_had_come());
     past = {run.all_had_come() || past.why.empty() ? why : past.why, run.losses(),
-            still_lacks ? past.lacking + 1 : 0};
+            still_lacks ? past.lacking + 1 : 0, run.damaged()};
   }
 }
 

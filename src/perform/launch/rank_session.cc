@@ -136,6 +136,7 @@ class RankSession {
   int64_t state_fetched_ = 0;   // and from other hosts
   Finished finished_;           // what it will say when all is done
   runtime::Activity activity_;  // for the launcher to see that it goes on
+  int64_t damaged_ = 0;         // the step of the checkpoint that it could not read
   bool explained_ = false;      // how it ended
   bool began_ = false;          // it heard with what all begin
   bool displaced_ = false;      // another process has its seat
@@ -678,8 +679,9 @@ Status RankSession::resume(const plan::Plan& plan, runtime::Kernels& kernels) {
     TRY(during(kernels.load(read), "loading " + found.folder));
   } else {
     runtime::FittedState fitted(plan, options_.rank, runtime::shapes_of(found.manifest), read);
-    TRY(during(kernels.load([&](const std::string& name) { return fitted.read(name); }),
-               "loading " + found.folder));
+    Status loaded = kernels.load([&](const std::string& name) { return fitted.read(name); });
+    if (!loaded && reader.damaged()) damaged_ = found.manifest.step;
+    TRY(during(std::move(loaded), "loading " + found.folder));
     for (const std::string& note : fitted.notes())
       if (options_.log) options_.log(note);
   }
@@ -840,7 +842,7 @@ Error RankSession::explain(Error error) {
     return error;
   }
   lock.unlock();
-  if (say(Failure{error})) static_cast<void>(control_->flush(in(kFarewellMax)));
+  if (say(Failure{error, damaged_})) static_cast<void>(control_->flush(in(kFarewellMax)));
   // The launcher answers with a stop; then its thread aborts the Endpoint.
   lock.lock();
   clock_.await(*changed_, lock, in(kVerdictMax), [&] { return verdict_.has_value(); });

@@ -12,6 +12,10 @@
 
 namespace tombolo::launch {
 
+std::string going_on_from(const Error& damage, const std::string& instead) {
+  return fmt::format("{}; going on from the older checkpoint {}", damage.message, instead);
+}
+
 StateDesk::StateDesk(const plan::Plan& plan, Options options)
     : plan_(plan),
       options_(std::move(options)),
@@ -43,25 +47,69 @@ Status StateDesk::add(int32_t rank, const Inventory& inventory) {
 
 Result<std::optional<StateDesk::Beginning>> StateDesk::beginning() {
   if (sources_.how_many() < plan_.ranks.size()) return std::nullopt;
-  if (!std::exchange(looked_, true)) TRY(look_elsewhere());
-  if (!pulls_.empty()) return std::nullopt;
+  if (!std::exchange(looked_, true)) {
+    TRY(look_elsewhere());
+    // What this host sees may be of ranks that sit elsewhere now.
+    if (options_.goes_on)
+      sources_.add(0, {.files = {}, .kept = runtime::list_kept(options_.output)});
+  }
+  while (pulls_.empty()) {
+    Beginning begin = choose();
+    if (!begin.state) return begin;
+    if (begin.state_epoch == 0) leave_behind(*begin.state);
+    const Status whole = sources_.check(*begin.state, static_cast<uint64_t>(begin.state_epoch));
+    if (whole) return begin;
+    if (!TRY(fall_back(begin, whole.error()))) return fail(whole.error());
+  }
+  return std::nullopt;
+}
+
+// The newest that all stages can supply.
+StateDesk::Beginning StateDesk::choose() const {
   Beginning begin;
   if (newest_) {
     begin.first_iteration = newest_->manifest.step + 1;
     begin.state = newest_->manifest;
   }
-  if (options_.goes_on) {
-    // What this host sees may be of ranks that sit elsewhere now.
-    sources_.add(0, {.files = {}, .kept = runtime::list_kept(options_.output)});
-    if (auto kept = runtime::choose_kept(sources_.kept(), plan_, begin.first_iteration)) {
-      begin.first_iteration = kept->manifest.step + 1;
-      begin.state = std::move(kept->manifest);
-      begin.state_epoch = static_cast<int64_t>(kept->epoch);
-    }
+  if (!options_.goes_on) return begin;
+  if (auto kept = runtime::choose_kept(sources_.kept(), plan_, begin.first_iteration)) {
+    begin.first_iteration = kept->manifest.step + 1;
+    begin.state = std::move(kept->manifest);
+    begin.state_epoch = static_cast<int64_t>(kept->epoch);
   }
-  if (begin.state && begin.state_epoch == 0) leave_behind(*begin.state);
-  if (begin.state) TRY(sources_.check(*begin.state, static_cast<uint64_t>(begin.state_epoch)));
   return begin;
+}
+
+// Where a shard is torn, or missing and no host may be late that has it. False: there is nothing to
+// fall back to.
+Result<bool> StateDesk::fall_back(const Beginning& from, const Error& damage) {
+  const bool may_come = damage.code == ErrorCode::kLostPeer && options_.elsewhere;
+  if (from.state_epoch != 0 || may_come) return false;
+  const int64_t step = from.state->step;
+  const std::string& directory = plan_.checkpoint->directory;
+  const auto older = runtime::latest_checkpoint(directory, step);
+  if (older && *older) {
+    TRY(runtime::check_fits(**older, plan_));
+    note_instead(damage, (*older)->folder);
+    newest_ = *older;
+    return true;
+  }
+  const auto found = sources_.newest_manifest(step);
+  if (!options_.elsewhere || !found) return false;
+  note_instead(damage, runtime::step_folder(directory, found->step));
+  newest_.reset();
+  TRY(pull_manifest(*found));
+  return true;
+}
+
+void StateDesk::note_instead(const Error& damage, const std::string& instead) const {
+  if (options_.note) options_.note(going_on_from(damage, instead));
+}
+
+bool StateDesk::has_older(int64_t step) const {
+  if (options_.elsewhere && sources_.newest_manifest(step)) return true;
+  const auto older = runtime::latest_checkpoint(plan_.checkpoint->directory, step);
+  return older && *older;
 }
 
 // What datacenters had that take part no more, and took with them: nobody else needs it.
@@ -80,7 +128,8 @@ void StateDesk::leave_behind(runtime::Manifest& manifest) const {
 // believed. Else those of the other hosts count.
 Status StateDesk::look_elsewhere() {
   if (newest_ || !options_.elsewhere || !plan_.checkpoint) return {};
-  const auto found = sources_.newest_manifest(options_.goes_on ? plan_.run.steps : INT64_MAX);
+  const auto found = sources_.newest_manifest(
+      std::min(options_.below, options_.goes_on ? plan_.run.steps : INT64_MAX));
   const std::string& directory = plan_.checkpoint->directory;
   if (found && !options_.resume && !options_.goes_on) {
     return unusable(fmt::format("{}: an earlier run left a checkpoint of step {} on the host of "

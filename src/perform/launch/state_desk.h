@@ -28,6 +28,9 @@
 
 namespace tombolo::launch {
 
+// In a line for people: why an older checkpoint is what the run begins with.
+std::string going_on_from(const Error& damage, const std::string& instead);
+
 class StateDesk {
  public:
   struct Options {
@@ -38,6 +41,7 @@ class StateDesk {
     bool resume = false;     // a person said so
     bool elsewhere = false;  // ranks are on other hosts, which may have what this one lacks
     std::optional<runtime::FoundCheckpoint> newest;  // of the checkpoints that are here
+    int64_t below = INT64_MAX;                       // checkpoints from this step on are damaged
     std::function<void(int32_t rank, const ControlMessage&)> tell;
     std::function<void(const std::string&)> note;  // what people should know; may be empty
   };
@@ -54,9 +58,13 @@ class StateDesk {
     std::optional<runtime::Manifest> state;  // nothing: from the beginning
     int64_t state_epoch = 0;                 // in which it was kept; 0: of a checkpoint
   };
-  // Nothing while somebody has not answered. Unusable where a checkpoint does not fit, or where a
-  // shard of it is nowhere. Once.
+  // Nothing while somebody has not answered. Where the newest checkpoint is torn, or a shard of it is
+  // nowhere, an older one that is whole, and a note names both. Unusable where there is none, or where
+  // it does not fit. Once.
   Result<std::optional<Beginning>> beginning();
+
+  // Whether some host has a checkpoint from before that step.
+  bool has_older(int64_t step) const;
 
   void add(int32_t rank, int64_t step, const runtime::Shard& shard);
   Status committed(int32_t rank, int64_t step);
@@ -106,6 +114,9 @@ class StateDesk {
   Status pull_manifest(const StateSources::Found& found);
   void leave_behind(runtime::Manifest& manifest) const;
   Status look_elsewhere();
+  Beginning choose() const;
+  Result<bool> fall_back(const Beginning& from, const Error& damage);
+  void note_instead(const Error& damage, const std::string& instead) const;
   std::string fetched_path(int32_t rank) const;
 
   const plan::Plan& plan_;

@@ -262,9 +262,16 @@ TEST_F(Hosts, NameWhatIsMissingTornOrDamaged) {
   EXPECT_THAT(load(flipped, plan, 1, *begin).error().text(),
               HasSubstr(path + ": the shard is damaged"));
   fs::resize_file(path, 9);
-  StateDesk torn(plan, options(plan, true));
-  EXPECT_THAT(gather(torn, plan).error().text(),
-              HasSubstr("on the host of rank 1 the shard is damaged: it has 9 bytes"));
+  {
+    StateDesk torn(plan, options(plan, true));
+    const auto instead = gather(torn, plan);
+    ASSERT_TRUE(instead) << instead.error().text();
+    EXPECT_EQ(instead->first_iteration, 3);
+    EXPECT_EQ(torn.checkpoint()->manifest.step, 2);
+    EXPECT_THAT(notes_, HasSubstr("on the host of rank 1 the shard is damaged: it has 9 bytes"));
+    EXPECT_THAT(notes_, HasSubstr("; going on from the older checkpoint " +
+                                  runtime::step_folder(host(0).checkpoints, 2) + "\n"));
+  }
   fs::remove(path);
   StateDesk missing(plan, options(plan, true));
   EXPECT_THAT(gather(missing, plan).error().text(), HasSubstr("no host has this shard"));
@@ -275,6 +282,29 @@ TEST_F(Hosts, NameWhatIsMissingTornOrDamaged) {
   ASSERT_TRUE(before) << before.error().text();
   EXPECT_EQ(before->first_iteration, 3);
   for (const int32_t rank : {0, 1}) EXPECT_EQ(*load(older, plan, rank, *before), 2);
+}
+
+// Of two hosts each is asked for the older manifest, and where nobody has one the damage is the answer.
+TEST_F(Hosts, FallBackToWhatOthersHaveOrNameTheDamage) {
+  const plan::Plan plan = plan_of(2);
+  StateDesk desk(plan, options(plan, false));
+  ASSERT_TRUE(gather(desk, plan));
+  for (const int64_t step : {2, 4}) write(desk, plan, step);
+  const runtime::Shard shard = desk.checkpoint()->manifest.shards[1];
+  fs::resize_file(runtime::step_folder(host(1).checkpoints, 4) + "/" + shard.file, 9);
+  EXPECT_TRUE(desk.has_older(4));
+  // The launcher's host lacks the older one; its shard is on rank 1's, too.
+  const std::string here = runtime::step_folder(host(0).checkpoints, 2);
+  const std::string there = runtime::step_folder(host(1).checkpoints, 2);
+  fs::copy(here, there, fs::copy_options::skip_existing | fs::copy_options::recursive);
+  fs::remove_all(here);
+  StateDesk again(plan, options(plan, true));
+  const auto begin = gather(again, plan);
+  ASSERT_TRUE(begin) << begin.error().text();
+  EXPECT_EQ(begin->first_iteration, 3);
+  fs::remove_all(there);
+  StateDesk none(plan, options(plan, true));
+  EXPECT_THAT(gather(none, plan).error().text(), HasSubstr("the shard is damaged: it has 9 bytes"));
 }
 
 // The host of a datacenter that takes part no more is away, with what only its own ranks would read.

@@ -298,18 +298,46 @@ Result<Manifest> parse_manifest(std::string_view text, const std::string& name) 
   return read_fields<Manifest>(value, name);
 }
 
-Result<std::optional<FoundCheckpoint>> latest_checkpoint(const std::string& directory,
-                                                         int64_t below) {
+namespace {
+
+// Of the steps below that one, ascending.
+std::vector<int64_t> finished_steps_below(const std::string& directory, int64_t below) {
   std::vector<int64_t> steps = finished_steps(directory);
   std::erase_if(steps, [&](int64_t step) { return step >= below; });
-  if (steps.empty()) return std::nullopt;
-  FoundCheckpoint found{.folder = step_folder(directory, steps.back())};
+  return steps;
+}
+
+Result<FoundCheckpoint> open_checkpoint(const std::string& directory, int64_t step) {
+  FoundCheckpoint found{.folder = step_folder(directory, step)};
   const std::string path = found.folder + "/" + kManifestName;
   found.manifest = TRY(parse_manifest(TRY(read_file(path)), path));
-  if (found.manifest.step != steps.back()) {
+  if (found.manifest.step != step)
     return unusable(fmt::format("{}: the manifest is of step {}", path, found.manifest.step));
-  }
   return found;
+}
+
+}  // namespace
+
+Result<std::optional<FoundCheckpoint>> latest_checkpoint(const std::string& directory,
+                                                         int64_t below) {
+  const std::vector<int64_t> steps = finished_steps_below(directory, below);
+  if (steps.empty()) return std::nullopt;
+  return TRY(open_checkpoint(directory, steps.back()));
+}
+
+Result<std::optional<FoundCheckpoint>> latest_readable_checkpoint(const std::string& directory,
+                                                                  int64_t below,
+                                                                  const PassedOver& passed_over) {
+  std::vector<int64_t> steps = finished_steps_below(directory, below);
+  std::optional<Error> damage;  // of the newest
+  for (; !steps.empty(); steps.pop_back()) {
+    auto found = open_checkpoint(directory, steps.back());
+    if (found && damage) passed_over(*damage, found->folder);
+    if (found) return std::move(*found);
+    if (!damage) damage = std::move(found.error());
+  }
+  if (damage) return fail(std::move(*damage));
+  return std::nullopt;
 }
 
 Status verify_checkpoint(const FoundCheckpoint& checkpoint) {

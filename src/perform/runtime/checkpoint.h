@@ -19,6 +19,7 @@
 
 #include <charconv>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <span>
@@ -139,6 +140,13 @@ inline constexpr const char* kManifestName = "manifest.json";
 // older one would lose work.
 Result<std::optional<FoundCheckpoint>> latest_checkpoint(const std::string& directory,
                                                          int64_t below = INT64_MAX);
+
+// For a run that goes on by itself: the newest one whose manifest can be read, and `passed_over` hears
+// of those that cannot, and what is taken instead. Where none can: what is wrong with the newest.
+using PassedOver = std::function<void(const Error& damage, const std::string& instead)>;
+Result<std::optional<FoundCheckpoint>> latest_readable_checkpoint(const std::string& directory,
+                                                                  int64_t below,
+                                                                  const PassedOver& passed_over);
 
 // The manifest that these bytes are; `name` stands in messages.
 Result<Manifest> parse_manifest(std::string_view text, const std::string& name);

@@ -185,6 +185,25 @@ TEST_F(Checkpoints, AManifestMayNotNameFilesElsewhere) {
   EXPECT_THAT(latest_checkpoint(directory_).error().text(), HasSubstr("same folder"));
 }
 
+TEST_F(Checkpoints, ARunThatGoesOnPassesOverAManifestThatCannotBeRead) {
+  for (const int64_t step : {4, 6}) take(step);
+  std::string passed_over;
+  const auto latest_readable = [&] {
+    return latest_readable_checkpoint(directory_, INT64_MAX,
+                                      [&](const Error& damage, const std::string& instead) {
+                                        passed_over += damage.message + " -> " + instead + "\n";
+                                      });
+  };
+  EXPECT_EQ((*latest_readable())->manifest.step, 6);
+  EXPECT_EQ(passed_over, "");
+  ASSERT_TRUE(write_file(step_folder(directory_, 6) + "/manifest.json", "{"));
+  EXPECT_EQ((*latest_readable())->manifest.step, 4);
+  EXPECT_THAT(passed_over, HasSubstr(step_folder(directory_, 6) + "/manifest.json"));
+  EXPECT_THAT(passed_over, HasSubstr("-> " + step_folder(directory_, 4) + "\n"));
+  ASSERT_TRUE(write_file(step_folder(directory_, 4) + "/manifest.json", "{"));
+  EXPECT_THAT(latest_readable().error().text(), HasSubstr(step_folder(directory_, 6)));
+}
+
 // A rank of an epoch that is over may still be writing, somewhere nobody can reach it.
 TEST_F(Checkpoints, AZombiesShardReplacesNothing) {
   take(10);

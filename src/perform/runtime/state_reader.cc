@@ -32,6 +32,12 @@ Result<Payload> StateReader::bytes_of(const Shard& shard, const TensorPlace& pla
     bytes_fetched_ += static_cast<int64_t>(fetched.size());
     return fetched;
   }
+  auto read = bytes_here(shard, place);
+  damaged_ = !read;
+  return read;
+}
+
+Result<Payload> StateReader::bytes_here(const Shard& shard, const TensorPlace& place) {
   const std::string path = checkpoint_.folder + "/" + shard.file;
   TRY(check_shard_size(path, shard));
   Payload out(static_cast<size_t>(place.bytes));
@@ -52,6 +58,7 @@ Result<NamedTensor> StateReader::read(const std::string& name) {
   const std::string_view bytes(reinterpret_cast<const char*>(tensor.bytes.data()),
                                tensor.bytes.size());
   if (digest(bytes) == place->digest) return tensor;
+  damaged_ = true;
   return unusable(
       fmt::format("{}/{}: the shard is damaged: the bytes of the tensor {} are not those that were "
                   "written",

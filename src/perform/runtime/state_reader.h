@@ -33,18 +33,24 @@ class StateReader {
   // All of them. Cost: the whole checkpoint lies in memory.
   Result<std::vector<NamedTensor>> read_all();
 
+  // What was asked for last is damaged, as far as it can be seen from here: no bytes, or others than
+  // were written. An older checkpoint may be whole.
+  bool damaged() const { return damaged_; }
+
   // So far, of this host's disk and of other hosts.
   int64_t bytes_read() const { return bytes_read_; }
   int64_t bytes_fetched() const { return bytes_fetched_; }
 
  private:
   Result<Payload> bytes_of(const Shard& shard, const TensorPlace& place);
+  Result<Payload> bytes_here(const Shard& shard, const TensorPlace& place);
   bool is_here(const Shard& shard);
 
   const FoundCheckpoint& checkpoint_;
   const FetchPart fetch_;
   std::map<std::string, std::pair<const Shard*, const TensorPlace*>, std::less<>> places_;
   std::map<const Shard*, bool> here_;
+  bool damaged_ = false;
   int64_t bytes_read_ = 0;
   int64_t bytes_fetched_ = 0;
 };
