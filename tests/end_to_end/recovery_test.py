@@ -1,8 +1,10 @@
 """Workers, the launcher and all at once are killed at random: the run goes on without a person and ends with the same bits."""
+import fcntl
 import hashlib
 import json
 import os
 import pathlib
+import pty
 import random
 import shutil
 import signal
@@ -10,6 +12,7 @@ import socket
 import struct
 import subprocess
 import sys
+import termios
 import threading
 import time
 import unittest
@@ -48,12 +51,12 @@ def children(pid):
 
 
 class Recovery(Case):
-    def start(self, job, *arguments):
+    def start(self, job, *arguments, **options):
         self.write("job.toml", job)
         errors = open(self.folder / "errors", "w")
         process = subprocess.Popen([BUILD / "tombolo", "train", "job.toml", "--out", "run", "--json", *arguments],
                                    cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=errors, text=True)
+                                   stderr=errors, text=True, **options)
         errors.close()
         self.addCleanup(self.end, process)
         return process
@@ -290,6 +293,56 @@ class Recovery(Case):
         self.assertIn(f"going on from the older checkpoint checkpoints/step-{newer:08}\n", errors)
         self.assertIn(f"starting again after step {older}, from the older checkpoint checkpoints/step-{older:08}\n", errors)
         self.assertEqual(self.state(), whole)
+
+    def test_a_supervisor_that_starts_no_launcher_again_says_so(self):
+        process = self.start(two_slow_replicas(2).replace(f'forward = "{SLOW_S} s"', 'forward = "600 s"'), "--restarts", "1")
+        self.runs(process, 2)
+        first = self.launcher(process)
+        os.kill(first, signal.SIGKILL)
+        self.wait(lambda: self.launcher(process) not in (None, first) and self.workers(process), "it is not started again")
+        os.kill(self.launcher(process), signal.SIGKILL)
+        process.communicate(timeout=GUARD_S)
+        self.assertEqual(process.returncode, -signal.SIGKILL)
+        self.assertIn("the launcher was killed by signal 9 (Killed), 2 times in a row without a new step between; "
+                      "--restarts 1 allows no more. The same command goes on with the run\n",
+                      (self.folder / "errors").read_text())
+
+    def check_hung_up(self, process):
+        process.communicate(timeout=GUARD_S)
+        self.assertEqual(process.returncode, 1)
+        self.wait(lambda: not self.working, "a worker was left behind")
+        self.assertFalse((self.folder / "run" / "journal").exists(), "nobody has to wait for it")
+
+    @property
+    def working(self):
+        return [pid for pid in self.seen if alive(pid)]
+
+    def test_a_terminal_that_closes_ends_the_run_in_order(self):
+        self.write("job.toml", four_emulated(100000, 1000))
+        self.write("errors", "")
+        here, terminal = pty.openpty()
+
+        def take_the_terminal():
+            os.setsid()
+            fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+
+        process = subprocess.Popen([BUILD / "tombolo", "train", "job.toml", "--out", "run"], cwd=self.folder, stdin=terminal,
+                                   stdout=terminal, stderr=terminal, preexec_fn=take_the_terminal)
+        self.addCleanup(self.end, process)
+        os.close(terminal)
+        self.runs(process)
+        self.seen = self.workers(process)
+        os.close(here)
+        self.check_hung_up(process)
+
+    def test_a_hangup_of_the_whole_group_is_an_interrupt(self):
+        """As a shell sends it to all processes of a job when it ends."""
+        process = self.start(four_emulated(100000, 1000), start_new_session=True)
+        self.runs(process)
+        self.seen = self.workers(process)
+        os.killpg(process.pid, signal.SIGHUP)
+        self.check_hung_up(process)
+        self.assertIn("interrupted after step", (self.folder / "errors").read_text())
 
     def test_a_folder_that_is_not_ours_stays(self):
         (self.folder / "kept").mkdir()

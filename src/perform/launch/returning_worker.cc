@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "perform/launch/child_process.h"
+#include "perform/launch/stop_signals.h"
 
 namespace tombolo::launch {
 namespace {
@@ -30,6 +31,7 @@ void pass_signals_to_worker() {
   action.sa_flags = SA_RESTART;
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGINT, &action, nullptr);
+  if (!outlives_terminal()) sigaction(SIGHUP, &action, nullptr);
 }
 
 bool asked_to_end() { return end_was_asked != 0; }

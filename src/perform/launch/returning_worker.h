@@ -13,7 +13,7 @@
 
 namespace tombolo::launch {
 
-// From now on SIGTERM and SIGINT end the worker, and it does not come again.
+// From now on SIGTERM, SIGINT and SIGHUP end the worker, and it does not come again.
 void pass_signals_to_worker();
 bool asked_to_end();
 

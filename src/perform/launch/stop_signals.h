@@ -1,6 +1,7 @@
-// SIGINT and SIGTERM as a flag, for as long as this object lives. A second one ends the program at
-// once, unless it is to be ignored: external launchers send several and lose patience by
-// themselves. At most one object at a time.
+// SIGINT, SIGTERM and SIGHUP as a flag, for as long as this object lives. A second one ends the
+// program at once, unless it is to be ignored: external launchers send several and lose patience by
+// themselves. A SIGHUP never does: when a terminal closes, kernel, shell and supervisor send one each.
+// Where SIGHUP is ignored, as nohup wants it, it stays so. At most one object at a time.
 #pragma once
 
 #include <signal.h>
@@ -10,6 +11,9 @@
 namespace tombolo::launch {
 
 enum class SecondSignal { kEnds, kIgnored };
+
+// nohup, or who started it, wants this program to outlive its terminal.
+bool outlives_terminal();
 
 class StopSignals {
  public:
@@ -23,6 +27,7 @@ class StopSignals {
  private:
   struct sigaction before_int_ {};
   struct sigaction before_term_ {};
+  struct sigaction before_hup_ {};
 };
 
 }  // namespace tombolo::launch

@@ -13,6 +13,27 @@ TEST(StopSignals, AreAFlagAsLongAsSomebodyWaitsForThem) {
   EXPECT_TRUE(signals.flag());
 }
 
+// A closed terminal sends it, the shell as well, and who passes signals on.
+TEST(StopSignals, OfAClosedTerminalNoneEndsTheProgram) {
+  StopSignals signals;
+  raise(SIGHUP);
+  EXPECT_TRUE(signals.flag());
+  raise(SIGHUP);
+}
+
+TEST(StopSignals, LeaveAHangupIgnoredThatNohupIgnores) {
+  signal(SIGHUP, SIG_IGN);
+  {
+    StopSignals signals;
+    raise(SIGHUP);
+    EXPECT_FALSE(signals.flag());
+  }
+  EXPECT_TRUE(outlives_terminal());
+  signal(SIGHUP, SIG_DFL);
+  { StopSignals signals; }
+  EXPECT_FALSE(outlives_terminal());
+}
+
 TEST(StopSignalsDeathTest, OneAtATime) {
   { StopSignals before; }
   StopSignals signals;

@@ -9,8 +9,8 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <fstream>
+#include <iostream>
 #include <new>
 #include <string>
 #include <thread>
@@ -18,6 +18,7 @@
 
 #include "base/check.h"
 #include "perform/launch/child_process.h"
+#include "perform/launch/stop_signals.h"
 
 namespace tombolo::launch {
 namespace {
@@ -28,10 +29,12 @@ constexpr std::chrono::seconds kWorkersLeaveMax{600};  // for workers to leave t
 volatile sig_atomic_t launcher_process = 0;
 volatile sig_atomic_t run_is_to_end = 0;
 
-// A terminal sends its signals to the launcher as well.
+// A terminal sends its signals to the launcher as well; that it is closed it tells the first process
+// alone, and whoever hears of it twice is none the worse (stop_signals.h).
 void pass_to_launcher(int number, siginfo_t* info, void*) {
   run_is_to_end = 1;
-  if (info->si_code == SI_USER && launcher_process > 0) kill(launcher_process, number);
+  const bool passes = info->si_code == SI_USER || number == SIGHUP;
+  if (passes && launcher_process > 0) kill(launcher_process, number);
 }
 
 void handle_with(void (*handler)(int, siginfo_t*, void*)) {
@@ -42,7 +45,8 @@ void handle_with(void (*handler)(int, siginfo_t*, void*)) {
   } else {
     action.sa_handler = SIG_DFL;
   }
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
+  for (const int number : {SIGINT, SIGTERM}) sigaction(number, &action, nullptr);
+  if (!outlives_terminal()) sigaction(SIGHUP, &action, nullptr);
 }
 
 std::vector<pid_t> children() {
@@ -85,6 +89,9 @@ int await_launcher() {
   }
 }
 
+// Also where the terminal is gone.
+void say(const std::string& line) { std::cerr << line + "\n"; }
+
 [[noreturn]] void end_like(int status) {
   if (WIFEXITED(status)) _exit(WEXITSTATUS(status));
   handle_with(nullptr);
@@ -123,8 +130,15 @@ Life supervise(int restarts) {
     const int64_t step = life.step->load();
     in_a_row = step == from ? in_a_row + 1 : 1;
     from = step;
-    if (!WIFSIGNALED(status) || run_is_to_end != 0 || in_a_row > restarts) end_like(status);
-    fmt::print(stderr, "the launcher was {}; it is started again\n", describe_exit(status));
+    if (!WIFSIGNALED(status) || run_is_to_end != 0) end_like(status);
+    if (in_a_row > restarts) {
+      say(fmt::format(
+          "the launcher was {}, {} times in a row without a new step between; --restarts "
+          "{} allows no more. The same command goes on with the run",
+          describe_exit(status), in_a_row, restarts));
+      end_like(status);
+    }
+    say(fmt::format("the launcher was {}; it is started again", describe_exit(status)));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 
 #include "base/json.h"
 #include "perform/launch/berths.h"
@@ -15,6 +16,7 @@
 #include "perform/launch/rank_session.h"
 #include "perform/launch/rendezvous.h"
 #include "perform/launch/run_prompts.h"
+#include "perform/launch/stop_signals.h"
 #include "perform/runtime/perform.h"
 #include "perform/runtime/prompt_load.h"
 #include "perform/worker/make_kernels.h"
@@ -121,11 +123,12 @@ launch::RankEnd run(Arguments& arguments) {
   signal(SIGINT, SIG_IGN);
   signal(SIGALRM, on_alarm);
   signal(SIGTERM, on_terminate);
+  if (!launch::outlives_terminal()) signal(SIGHUP, on_terminate);
   if (Status status = complete(arguments); !status) return {std::move(status)};
   launch::RankSessionOptions& session = arguments.session;
   session.stuck_max = kStuckMax;
   session.log = [rank = session.rank](const std::string& line) {
-    fmt::print(stderr, "rank {}: {}\n", rank, line);
+    std::cerr << fmt::format("rank {}: {}\n", rank, line);  // fmt::print throws without a terminal
   };
   // From then on it ends by itself when the launcher does, and leaves its state before.
   session.on_seated = [] { prctl(PR_SET_PDEATHSIG, 0); };
@@ -287,7 +290,8 @@ int main(int argc, char** argv) {
   const launch::RankEnd end = perform(command, arguments);
   const Status& status = end.status;
   if (status) return 0;
-  if (!end.told) fmt::print(stderr, "{}: {}\n", about(command, arguments), status.error().text());
+  if (!end.told)
+    std::cerr << fmt::format("{}: {}\n", about(command, arguments), status.error().text());
   return end.exit_code(session.returns);
 }
 
