@@ -215,6 +215,36 @@ class Mistakes(Launched):
         self.assertNotIn(before, err)
         self.check_nothing_is_left()
 
+    def start_apart(self, jobs, *arguments):
+        """Two ranks, each with a folder and a job file of its own."""
+        processes = []
+        for rank, job in enumerate(jobs):
+            here = self.folder / f"host-{rank}"
+            here.mkdir()
+            (here / "job.toml").write_text(job)
+            processes.append(subprocess.Popen(self.train("run", *self.meet(), *arguments), cwd=here, stdin=subprocess.DEVNULL,
+                                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                              env=clean_environment(RANK=rank, WORLD_SIZE=2, TOMBOLO_TOKEN=TOKEN)))
+            self.addCleanup(lambda process=processes[-1]: process.poll() is None and process.kill())
+        return processes
+
+    def test_a_launcher_chooses_no_folder_of_another_host(self):
+        chosen = self.folder / "chosen"
+        job = TWO_EMULATED + f'\n[checkpoint]\ndirectory = "{chosen}"\nevery = 2\n'
+        ends = [self.end(process) for process in self.start_apart([job, TWO_EMULATED])]
+        self.assertEqual([code for code, _, _ in ends], [2, 2], ends)
+        self.assertIn(f'the launcher\'s job has [checkpoint] directory = "{chosen}", and on this host neither the job nor '
+                      "--checkpoints names a folder", ends[0][2])
+        self.assertFalse(list(chosen.glob("step-*/rank-1*")))
+
+    def test_each_host_names_its_folder_of_checkpoints(self):
+        jobs = [TWO_EMULATED + f'\n[checkpoint]\ndirectory = "{where}"\nevery = 2\n' for where in ("here", "there")]
+        for process in self.start_apart(jobs):
+            code, _, err = self.end(process)
+            self.assertEqual(code, 0, err)
+        self.assertEqual([len(list(self.folder.glob(f"host-{rank}/*/step-00000004/rank-{rank}.*"))) for rank in (0, 1)], [1, 1])
+        self.assertTrue((self.folder / "host-1" / "there").is_dir())
+
     def test_another_host(self):
         process = self.start(self.train("run", "--rendezvous", "192.0.2.1:4000"), RANK=0, WORLD_SIZE=4)
         code, _, err = self.end(process)

@@ -47,7 +47,7 @@ struct Hello {
 struct Survey {
   static constexpr const char* kKind = "survey";
   std::string output;       // folder of this rank's files, unless its host says another
-  std::string checkpoints;  // the same; empty: the Plan has none
+  std::string checkpoints;  // of its own ranks; empty: the Plan has none
   bool fresh = true;        // the run begins: what was kept of another one goes
   std::string run = {};     // what it is called in the lock of its checkpoints
 };

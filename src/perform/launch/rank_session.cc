@@ -327,12 +327,24 @@ Status RankSession::join() {
   return {};
 }
 
-// What this host says about folders counts; else what the launcher does.
+// A rank that its own host started writes where that says, and nowhere else; what the launcher
+// started writes where the launcher does.
 Status RankSession::take_stock(const Survey& survey) {
-  StatePlaces places{options_.output.empty() ? survey.output : options_.output, survey.checkpoints,
-                     survey.run};
-  if (!survey.checkpoints.empty() && !options_.checkpoints.empty())
-    places.checkpoints = options_.checkpoints;
+  const bool is_own = !options_.output.empty();
+  StatePlaces places{is_own ? options_.output : survey.output, "", survey.run};
+  if (!survey.checkpoints.empty() && is_own && options_.checkpoints.empty()) {
+    Error error{
+        ErrorCode::kUnusable,
+        fmt::format("the launcher's job has [checkpoint] directory = \"{}\", and on this host "
+                    "neither the job nor --checkpoints names a folder",
+                    survey.checkpoints),
+        {},
+        "[checkpoint] in this host's job file, too, or --checkpoints DIR"};
+    if (say(Failure{error})) static_cast<void>(control_->flush(in(kFarewellMax)));
+    return fail(std::move(error));
+  }
+  if (!survey.checkpoints.empty())
+    places.checkpoints = options_.checkpoints.empty() ? survey.checkpoints : options_.checkpoints;
   keeper_.emplace(
       std::move(places), options_.rank,
       [this](const ControlMessage& message) { return say(message); }, clock_);

@@ -53,7 +53,8 @@ struct RankSessionOptions {
   Security security;
   link::Token token;
   std::string token_file;  // if not empty, holds the token (rendezvous.h); it may be yet to come
-  // Where this host keeps the rank's files; empty: where the launcher says.
+  // Where this host keeps the rank's files; both empty: where the launcher says. With `output` alone
+  // the rank takes part in no run that takes checkpoints: nobody else chooses a folder here.
   std::string output;
   std::string checkpoints;
   SimDuration join_max{60'000'000'000};  // a busy machine starts slowly
