@@ -228,6 +228,13 @@ class Mistakes(Launched):
             self.addCleanup(lambda process=processes[-1]: process.poll() is None and process.kill())
         return processes
 
+    def test_jobs_that_differ_between_ranks(self):
+        other = TWO_EMULATED.replace("steps = 4", "steps = 9")
+        ends = [self.end(process) for process in self.start_apart([TWO_EMULATED, other])]
+        self.assertEqual([code for code, _, _ in ends], [2, 2], ends)
+        self.assertIn("rank 1 (paris): run.steps = 9 in this rank's own job, and 4 in the launcher's", ends[0][2])
+        self.assertFalse((self.folder / "host-0" / "run" / "trace.jsonl").exists())
+
     def test_a_launcher_chooses_no_folder_of_another_host(self):
         chosen = self.folder / "chosen"
         job = TWO_EMULATED + f'\n[checkpoint]\ndirectory = "{chosen}"\nevery = 2\n'

@@ -56,6 +56,7 @@ struct WorkerStart {
   // Where its host keeps its files; empty: where the launcher says.
   std::string output;
   std::string checkpoints;
+  std::string job;  // what its host's own job says (job_terms.h); empty: it has none
   SimDuration join_max{60'000'000'000};
   control::LeaseTerms terms;
   bool child = true;     // it may end when the thread that started it does

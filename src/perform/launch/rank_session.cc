@@ -21,6 +21,7 @@
 #include "perform/launch/control.h"
 #include "perform/launch/doors.h"
 #include "perform/launch/file_pieces.h"
+#include "perform/launch/job_terms.h"
 #include "perform/launch/reach.h"
 #include "perform/launch/rendezvous.h"
 #include "perform/launch/state_keeper.h"
@@ -412,6 +413,7 @@ Status RankSession::work(const KernelsFactory& make_kernels) {
   if (plan.ranks.size() != static_cast<size_t>(options_.ranks)) {
     return failed(fmt::format("a Plan of {} ranks for {}", plan.ranks.size(), options_.ranks));
   }
+  if (!options_.job.empty()) TRY(check_job_terms(options_.job, plan));
   const schedule::Schedule schedule = TRY(schedule::build(plan));
   std::unique_ptr<runtime::Filler> filler;
   if (options_.make_filler)

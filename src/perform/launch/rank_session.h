@@ -57,6 +57,7 @@ struct RankSessionOptions {
   // the rank takes part in no run that takes checkpoints: nobody else chooses a folder here.
   std::string output;
   std::string checkpoints;
+  std::string job;  // what this host's own job says (job_terms.h); empty: it has none
   SimDuration join_max{60'000'000'000};  // a busy machine starts slowly
   control::LeaseTerms terms;             // until the launcher grants a lease, and its beats
   // Whoever started this rank starts it again when the run gathers anew. So while the launcher

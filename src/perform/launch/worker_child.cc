@@ -38,6 +38,7 @@ ChildOptions worker_child(const WorkerStart& start) {
   if (!start.output.empty()) child.arguments.insert(child.arguments.end(), {"--out", start.output});
   if (!start.checkpoints.empty())
     child.arguments.insert(child.arguments.end(), {"--checkpoints", start.checkpoints});
+  if (!start.job.empty()) child.arguments.insert(child.arguments.end(), {"--job", start.job});
   if (start.returns) child.arguments.push_back("--returns");
   if (start.child)
     child.arguments.insert(child.arguments.end(), {"--child", fmt::format("{}", getpid())});

@@ -22,6 +22,11 @@ TEST(WorkerChild, IsToldWithWhomItEnds) {
   EXPECT_THAT(worker_child(apart).arguments, testing::Not(Contains("--child")));
 }
 
+TEST(WorkerChild, IsToldWhatItsHostsJobSays) {
+  const WorkerStart start{.program = "worker", .token_file = "run/token", .job = "{}"};
+  EXPECT_THAT(worker_child(start).arguments, testing::IsSupersetOf({"--job", "{}"}));
+}
+
 TEST(WorkerChildDeathTest, WithoutATokenNobodyLetsItIn) {
   EXPECT_DEATH(worker_child({.program = "worker", .rank = 3}), "rank 3 would have no token");
 }

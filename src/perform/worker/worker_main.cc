@@ -247,6 +247,7 @@ int main(int argc, char** argv) {
                           "folder of this rank's files; left out: where the launcher says");
   run_command->add_option("--checkpoints", session.checkpoints,
                           "of its checkpoints; left out: where the Plan says");
+  run_command->add_option("--job", session.job, "what this host's job says; left out: nothing");
   run_command->add_option("--credentials", session.security.credentials,
                           "folder with certificates: TLS to all others");
   run_command->add_flag("--plain-tcp", session.security.plain_tcp, "also to other hosts");

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "perform/launch/berths.h"
+#include "perform/launch/job_terms.h"
 #include "ui/command/input.h"
 
 namespace tombolo::perform_commands {
@@ -141,6 +142,7 @@ Result<launch::WorkerStart> worker_start(const TrainOptions& options,
                              .token_file = launch::token_path(options.out),
                              .output = absolute(options.out),
                              .checkpoints = absolute(own_checkpoints(options, plan)),
+                             .job = launch::job_terms(plan),
                              .join_max = meeting.join_max,
                              .terms = TRY(terms_of(options)),
                              .child = false};
