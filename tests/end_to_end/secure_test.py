@@ -5,6 +5,7 @@ import signal
 import stat
 import subprocess
 import unittest
+import urllib.request
 
 from launchers_test import LONG_RUN, TOKEN, Launched
 from program import BUILD, GUARD_S, TWO_EMULATED, Case
@@ -100,6 +101,26 @@ class SecureRuns(Launched):
             code, _, err = self.end(process)
             self.assertEqual(code, 0, err)
         self.check_nothing_is_left()
+
+    def test_metrics_say_when_certificates_expire(self):
+        self.write("job.toml", LONG_RUN)
+        first = self.start_ranks([0], 4, "--credentials", "first", "--metrics", "127.0.0.1:0", TOMBOLO_TOKEN=TOKEN)[0]
+        others = self.start_ranks([1, 2, 3], 4, "--credentials", "second", TOMBOLO_TOKEN=TOKEN)
+        self.wait((self.folder / "run" / "watch.json").exists, "it serves no metrics")
+        address = json.loads((self.folder / "run" / "watch.json").read_text())["address"]
+
+        def lines():
+            page = urllib.request.urlopen(f"http://{address}/metrics", timeout=GUARD_S).read().decode()
+            return [line for line in page.splitlines() if line.startswith("tombolo_certificate_expires_seconds{")]
+
+        self.wait(lambda: len(lines()) == 4, "not all ranks say so")
+        for rank, (host, line) in enumerate(zip(["oregon", "paris", "paris", "paris"], lines())):
+            self.assertIn(f'rank="{rank}"', line)
+            self.assertIn(f'host="{host}"', line)
+            self.assertAlmostEqual(float(line.split()[-1]) / 86400, 90, delta=1)
+        for process in [first, *others]:
+            process.terminate()
+            self.end(process)
 
     def test_a_rank_of_another_authority_is_turned_away(self):
         self.ok("init", "--directory", "foreign", "--name", "quito")

@@ -29,6 +29,24 @@ void describe(Archive& a, LinkStatistics& link) {
 
 }  // namespace tombolo::link
 
+namespace tombolo::trust {
+
+template <class Archive>
+void describe(Archive& a, CertificateFacts& facts) {
+  int64_t begins = facts.begins.time_since_epoch().count();
+  int64_t expires = facts.expires.time_since_epoch().count();
+  a.required("name", facts.name);
+  a.required("begins", begins);
+  a.required("expires", expires);
+  const auto in_range = [](int64_t second) { return second >= 0 && second < int64_t{1} << 40; };
+  a.check(in_range(begins) && in_range(expires), "expires", "must be a time");
+  if (!a.ok()) return;
+  facts.begins = WallTime{std::chrono::seconds{begins}};
+  facts.expires = WallTime{std::chrono::seconds{expires}};
+}
+
+}  // namespace tombolo::trust
+
 namespace tombolo::runtime {
 
 template <class Archive>
@@ -61,6 +79,7 @@ void describe(Archive& a, LinksReport& m) {
   a.optional("links", m.links);
   a.optional("done", m.activity.done);
   a.optional("waits", m.activity.waits);
+  a.optional("certificate", m.certificate);
 }
 
 template <class Archive>

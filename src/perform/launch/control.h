@@ -166,11 +166,13 @@ struct FilePiece {
   std::string error;  // why there are no bytes
   link::Payload bytes = {};
 };
-// How my links are doing, and what my threads; every second or so.
+// How my links are doing, and what my threads; every second or so. Now and then, with which
+// certificate my host would connect.
 struct LinksReport {
   static constexpr const char* kKind = "links";
   std::vector<LinkReport> links;
   runtime::Activity::Report activity = {};
+  std::optional<trust::CertificateFacts> certificate = {};
 };
 // All steps are done and the Trace is written: so many bytes, and these.
 struct Finished {

@@ -61,6 +61,13 @@ TEST(ControlMessages, ComeBackAsTheyWere) {
   quiet.silent = SimDuration{6'000'000'000};
   const auto links = decode(encode(LinksReport{{quiet}, {.done = 7, .waits = false}}));
   ASSERT_TRUE(links) << links.error().text();
+  EXPECT_FALSE(std::get<LinksReport>(*links).certificate);
+  const trust::WallTime begins{std::chrono::seconds{5}}, expires{std::chrono::seconds{90}};
+  const auto certified = decode(encode(LinksReport{{}, {}, {{"paris", begins, expires}}}));
+  ASSERT_TRUE(certified) << certified.error().text();
+  EXPECT_EQ(std::get<LinksReport>(*certified).certificate->name, "paris");
+  EXPECT_EQ(std::get<LinksReport>(*certified).certificate->begins, begins);
+  EXPECT_EQ(std::get<LinksReport>(*certified).certificate->expires, expires);
   EXPECT_EQ(std::get<LinksReport>(*links).activity.done, 7);
   EXPECT_FALSE(std::get<LinksReport>(*links).activity.waits);
   EXPECT_EQ(std::get<LinksReport>(*links).links[0].silent, quiet.silent);

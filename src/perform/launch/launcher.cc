@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "perform/launch/berths.h"
+#include "perform/launch/certificate_watch.h"
 #include "perform/launch/checkpoint_lock.h"
 #include "perform/launch/child_process.h"
 #include "perform/launch/farewell.h"
@@ -46,6 +47,7 @@ struct Past {
   std::string why;                   // there is another; empty: this is the first
   std::map<int64_t, double> losses;  // by iteration
   int lacking = 0;                   // gatherings in a row in which no host had the state
+  CertificateWatch certificates = {};
   // A rank found the checkpoint of this step damaged, and no newer one was written since.
   int64_t damaged = INT64_MAX;
 };
@@ -88,6 +90,12 @@ Result<std::optional<runtime::FoundCheckpoint>> checkpoint_of(const plan::Plan& 
   return found;
 }
 
+void note_expiry(CertificateWatch& watch, const trust::CertificateFacts& certificate,
+                 const Note& note) {
+  const std::string line = watch.add(certificate, trust::wall_time());
+  if (note && !line.empty()) note(line);
+}
+
 // While this host works for the run. Where there are checkpoints already, before a word about them:
 // they may be another run's, which still goes on.
 Result<CheckpointLock> lock_checkpoints(const plan::Plan& plan, const LaunchOptions& options,
@@ -109,7 +117,8 @@ class Launch {
         clock_(clock),
         ranks_(plan.ranks.size()),
         losses_(past_.losses),
-        damaged_(past_.damaged) {}
+        damaged_(past_.damaged),
+        certificates_(past_.certificates) {}
 
   Result<RunSummary> run();
 
@@ -119,6 +128,7 @@ class Launch {
   bool lacks_state() const { return lacks_state_; }
   bool fell_back() const { return damage_.has_value(); }
   int64_t damaged() const { return damaged_; }
+  const CertificateWatch& certificates() const { return certificates_; }
   const std::map<int64_t, double>& losses() const { return losses_; }
   std::optional<double> first_loss() const {
     return book_ ? book_->summary().first_loss : std::nullopt;
@@ -223,6 +233,7 @@ class Launch {
   std::map<int64_t, double> losses_;                    // by iteration
   std::optional<Error> damage_;  // a rank found a checkpoint damaged, and there is an older one
   int64_t damaged_;              // as in Past
+  CertificateWatch certificates_;
   // Who is to blame and how it ended, once that is known.
   struct Culprit {
     int32_t rank = 0;
@@ -784,6 +795,9 @@ Status Launch::handle(int32_t rank, const LinksReport& message) {
   const auto line = progress_.add(rank, message.activity, clock_.now(), book_->usual_iteration());
   if (line && options_.on_note) options_.on_note(*line);
   if (options_.telemetry) options_.telemetry->add(rank, progress_.hang(rank));
+  if (!message.certificate) return {};
+  if (options_.telemetry) options_.telemetry->add(rank, *message.certificate);
+  note_expiry(certificates_, *message.certificate, options_.on_note);
   return {};
 }
 
@@ -962,6 +976,8 @@ Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, 
   Past past;
   if (membership->goes_on()) past.why = "the launcher of this run was killed";
   if (past.why.empty()) runtime::remove_kept(options.output);
+  if (const auto own = certificate_of(options.security))
+    note_expiry(past.certificates, *own, options.on_note);
   std::optional<double> first_loss;
   int restarts = 0;
   const auto end = [&](Result<RunSummary> summary) {
@@ -996,7 +1012,7 @@ Result<RunSummary> launch(const plan::Plan& plan, const LaunchOptions& options, 
     // What was lost at first says more than who did not come again.
     const bool still_lacks = lacks_state || (past.lacking > 0 && !run.all_had_come());
     past = {run.all_had_come() || past.why.empty() ? why : past.why, run.losses(),
-            still_lacks ? past.lacking + 1 : 0, run.damaged()};
+            still_lacks ? past.lacking + 1 : 0, run.certificates(), run.damaged()};
   }
 }
 

@@ -49,6 +49,7 @@ constexpr SimDuration kCallMax{6'000'000'000};      // until the launcher hears 
 constexpr SimDuration kSpliceMax{30'000'000'000};   // and of a splice where nobody came
 constexpr SimDuration kListenMax{200'000'000};      // for a call, between two looks at the orders
 constexpr SimDuration kReportEvery{1'000'000'000};
+constexpr SimDuration kCertificateEvery{60'000'000'000};
 constexpr SimDuration kVerdictMax{2'000'000'000};
 
 class RankSession {
@@ -807,12 +808,16 @@ bool RankSession::for_the_files(ControlMessage& order) {
 
 // The third thread: for people who watch, and for a launcher that asks whether the first one goes on.
 void RankSession::report_links() {
+  SimTime certificate_due = clock_.now();
   std::unique_lock lock(mutex_);
   while (!clock_.await(*changed_, lock, in(kReportEvery), [&] { return done_ || verdict_; })) {
     lock.unlock();
-    const Status said =
-        say(LinksReport{link_reports(endpoint_->statistics(), launcher()), activity_.report()});
-    if (!said) return;  // the other threads learn why
+    LinksReport report{link_reports(endpoint_->statistics(), launcher()), activity_.report()};
+    if (clock_.now() >= certificate_due) {
+      report.certificate = certificate_of(options_.security);
+      certificate_due = in(kCertificateEvery);
+    }
+    if (!say(report)) return;  // the other threads learn why
     lock.lock();
   }
 }

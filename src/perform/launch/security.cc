@@ -4,14 +4,15 @@
 
 namespace tombolo::launch {
 
-Result<std::optional<trust::Credentials>> credentials_of(
-    const Security& security, const std::function<void(const std::string&)>& log) {
+Result<std::optional<trust::Credentials>> credentials_of(const Security& security) {
   if (security.credentials.empty()) return std::nullopt;
-  const trust::WallTime now = trust::wall_time();
-  std::optional credentials(TRY(trust::load_credentials(security.credentials, now)));
-  const std::string warning = trust::expiry_warning(*credentials, now);
-  if (log && !warning.empty()) log(warning);
-  return credentials;
+  return TRY(trust::load_credentials(security.credentials, trust::wall_time()));
+}
+
+std::optional<trust::CertificateFacts> certificate_of(const Security& security) {
+  if (security.credentials.empty()) return std::nullopt;
+  auto facts = trust::certificate_in(security.credentials);
+  return facts ? std::optional(std::move(*facts)) : std::nullopt;
 }
 
 bool beyond_this_host(const std::string& launcher_host, const std::string& islands_network) {

@@ -5,7 +5,6 @@
 //   neither         nothing, and nothing leaves this machine (transport/address.h)
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 
@@ -25,8 +24,11 @@ struct Security {
 // is, nothing is paced, and each has a clock of its own.
 bool beyond_this_host(const std::string& launcher_host, const std::string& islands_network);
 
-// Reads and checks them; nothing where there are none. `log` hears when they expire soon.
-Result<std::optional<trust::Credentials>> credentials_of(
-    const Security& security, const std::function<void(const std::string&)>& log = {});
+// Reads and checks them; nothing where there are none.
+Result<std::optional<trust::Credentials>> credentials_of(const Security& security);
+
+// This host's certificate, as it lies in the folder: a renewed one counts at once, because whoever
+// loses a connection is about to read it. Nothing where there is none.
+std::optional<trust::CertificateFacts> certificate_of(const Security& security);
 
 }  // namespace tombolo::launch

@@ -221,6 +221,12 @@ void Telemetry::add(int32_t rank, const std::optional<Hang>& hang) {
   ranks_[rank].hang = hang;
 }
 
+void Telemetry::add(int32_t rank, const trust::CertificateFacts& certificate) {
+  std::lock_guard lock(mutex_);
+  if (!knows(rank)) return;
+  ranks_[rank].certificate = certificate;
+}
+
 void Telemetry::add(const Progress& progress) {
   std::lock_guard lock(mutex_);
   progress_ = progress;
@@ -269,8 +275,15 @@ std::string Telemetry::prometheus() const {
   auto& late =
       out.open("schedule_lateness_seconds",
                "What the machine cost an emulated rank's last iteration beyond its schedule.");
+  auto& expires = out.open("certificate_expires_seconds",
+                           "Until the certificate of the rank's host expires; negative: since.");
+  const trust::WallTime now = trust::wall_time();
   for (size_t r = 0; r < ranks_.size(); ++r) {
     const Labels labels{{"rank", fmt::format("{}", r)}, {"datacenter", ranks_[r].datacenter}};
+    if (const auto& certificate = ranks_[r].certificate) {
+      Families::add(expires, static_cast<double>((certificate->expires - now).count()),
+                    with(labels, "host", certificate->name));
+    }
     if (const auto s = silence_s(ranks_[r])) Families::add(silence, *s, labels);
     Families::add(hang, hang_s(ranks_[r]).value_or(0), labels);
     if (ranks_[r].late_s) Families::add(late, *ranks_[r].late_s, labels);

@@ -16,6 +16,7 @@
 #include "perform/launch/run_book.h"
 #include "perform/link/link_statistics.h"
 #include "perform/runtime/perform.h"
+#include "perform/trust/credentials.h"
 #include "spec/plan/plan.h"
 
 namespace tombolo::launch {
@@ -41,6 +42,7 @@ class Telemetry {
   void add(int32_t rank, std::vector<LinkReport> links);
   void add(int32_t rank, const runtime::IterationReport& report);
   void add(int32_t rank, const std::optional<Hang>& hang);  // that it has hung, or has not
+  void add(int32_t rank, const trust::CertificateFacts& certificate);  // of its host
   void add(const Progress& progress);
 
   // Prometheus' text format 0.0.4.
@@ -56,6 +58,7 @@ class Telemetry {
     int64_t iteration = 0;
     std::vector<LinkReport> links;
     std::optional<Hang> hang;
+    std::optional<trust::CertificateFacts> certificate;
   };
   bool knows(int32_t rank) const { return rank >= 0 && static_cast<size_t>(rank) < ranks_.size(); }
   std::optional<double> silence_s(const Rank& rank) const;

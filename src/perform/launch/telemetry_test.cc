@@ -132,6 +132,19 @@ TEST(Telemetry, NamesARankThatHasHung) {
   EXPECT_EQ(*rank().find("trouble"), Value(""));
 }
 
+TEST(Telemetry, SaysUntilWhenCertificatesAreValid) {
+  const plan::Plan plan = make_test_plan({});
+  ManualClock clock;
+  Telemetry telemetry(plan, clock);
+  EXPECT_THAT(telemetry.prometheus(), ::testing::Not(HasSubstr("certificate")));
+  const trust::WallTime now = trust::wall_time();
+  telemetry.add(1, trust::CertificateFacts{"paris", now, now - std::chrono::hours(1)});
+  expect_prometheus(telemetry.prometheus());
+  EXPECT_THAT(telemetry.prometheus(),
+              HasSubstr("tombolo_certificate_expires_seconds{rank=\"1\",datacenter=\"paris\","
+                        "host=\"paris\"} -36"));
+}
+
 // What a rank says comes to the launcher whole.
 TEST(Telemetry, TravelsAsAControlMessage) {
   const auto sent = link_reports({busy_link()}, 99);

@@ -27,7 +27,7 @@ Result<std::unique_ptr<Workers>> Workers::listen(const Options& options, Threads
   CHECK(options.ranks >= 1, "workers for {} ranks", options.ranks);
   std::unique_ptr<Workers> workers(new Workers(options, threads));
   Workers* self = workers.get();
-  auto credentials = TRY(credentials_of(options.security, options.log));
+  auto credentials = TRY(credentials_of(options.security));
   // In epoch 0, for ranks that do not know theirs yet.
   Endpoint::Options door{.identity = {.rank = options.ranks,
                                       .ranks = ranks_with_spares(options.ranks),

@@ -127,6 +127,16 @@ std::string date(WallTime time) {
                      broken.tm_mday, broken.tm_hour, broken.tm_min);
 }
 
+namespace {
+
+CertificateFacts facts_of(X509& certificate) {
+  return {.name = detail::common_name(X509_get_subject_name(&certificate)),
+          .begins = detail::time_of(X509_get0_notBefore(&certificate)),
+          .expires = detail::time_of(X509_get0_notAfter(&certificate))};
+}
+
+}  // namespace
+
 Result<CertificateFacts> check(const Credentials& credentials, WallTime now) {
   const auto authority = TRY(detail::certificate_of(credentials.authority, "authority.pem"));
   const auto own = TRY(detail::certificate_of(credentials.certificate, "host.pem"));
@@ -138,9 +148,7 @@ Result<CertificateFacts> check(const Credentials& credentials, WallTime now) {
   const bool signed_by_it = X509_verify(own.get(), X509_get0_pubkey(authority.get())) == 1;
   ERR_clear_error();
   if (!signed_by_it) return unusable("host.pem is not signed by authority.pem");
-  const CertificateFacts facts{.name = detail::common_name(X509_get_subject_name(own.get())),
-                               .begins = detail::time_of(X509_get0_notBefore(own.get())),
-                               .expires = detail::time_of(X509_get0_notAfter(own.get()))};
+  const CertificateFacts facts = facts_of(*own);
   if (now >= facts.expires)
     return unusable(
         fmt::format("the certificate of \"{}\" expired on {}", facts.name, date(facts.expires)),
@@ -199,14 +207,28 @@ Status renew_certificate(const std::string& directory, const Credentials& renewe
   return write_file(certificate_path(directory), renewed.certificate);
 }
 
-std::string expiry_warning(const Credentials& credentials, WallTime now) {
-  const auto facts = check(credentials, now);
-  if (!facts || facts->expires - now > kWarnsBefore) return "";
-  const auto days = std::chrono::floor<std::chrono::days>(facts->expires - now).count();
+Result<CertificateFacts> certificate_in(const std::string& directory) {
+  const std::string path = certificate_path(directory);
+  return facts_of(*TRY(detail::certificate_of(TRY(read_file(path, kPemMax)), path)));
+}
+
+std::string expiry_warning(const CertificateFacts& facts, WallTime now) {
+  const auto left = facts.expires - now;
+  if (left > std::max<std::chrono::seconds>(kWarnsBefore, (facts.expires - facts.begins) / 10))
+    return "";
+  if (left <= std::chrono::seconds{0}) {
+    return fmt::format(
+        "the certificate of \"{}\" expired on {}: a connection that breaks does not come back. To "
+        "renew it, also during a run: {}",
+        facts.name, date(facts.expires), kHowToRenew);
+  }
+  const auto days = std::chrono::floor<std::chrono::days>(left).count();
+  const auto hours = std::chrono::floor<std::chrono::hours>(left).count();
   return fmt::format(
-      "the certificate of \"{}\" expires on {}, in {} days; a run that loses a rank after "
+      "the certificate of \"{}\" expires on {}, in {}; a run that loses a rank after "
       "that cannot go on. To renew it, also during a run: {}",
-      facts->name, date(facts->expires), days, kHowToRenew);
+      facts.name, date(facts.expires),
+      days > 1 ? fmt::format("{} days", days) : fmt::format("{} h", hours), kHowToRenew);
 }
 
 Status save_credentials(const std::string& directory, const Credentials& credentials) {

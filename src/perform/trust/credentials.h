@@ -49,8 +49,11 @@ Status renew_certificate(const std::string& directory, const Credentials& renewe
 // From its next handshake on this host refuses that one, whichever certificate it shows. Unusable
 // where the name is this host's own.
 Status refuse_host(const std::string& directory, const std::string& name);
-// Two weeks before a certificate expires, one line that says so and what to do; empty before.
-std::string expiry_warning(const Credentials& credentials, WallTime now);
+// Of the host.pem in a folder, whether or not it is valid now.
+Result<CertificateFacts> certificate_in(const std::string& directory);
+// One line that says when a certificate expires, or did, and what to do; empty before the last two
+// weeks of it, or its last tenth where that is longer.
+std::string expiry_warning(const CertificateFacts& facts, WallTime now);
 
 // TOMBOLO_CREDENTIALS, else the folder "tombolo" where this user's settings are (XDG_CONFIG_HOME or
 // ~/.config). Empty where there is no home.

@@ -44,10 +44,16 @@ TEST_F(CredentialsTest, WhatWasSavedIsRead) {
 TEST_F(CredentialsTest, ACertificateIsRenewedForTheSameKey) {
   const Credentials made = *authority_.issue("paris", host_validity(now_));
   ASSERT_TRUE(save_credentials(folder_, made));
-  EXPECT_EQ(expiry_warning(made, now_ + hours(24 * 75)), "");
+  const CertificateFacts facts = *certificate_in(folder_);
+  EXPECT_EQ(expiry_warning(facts, now_ + hours(24 * 75)), "");
   const WallTime late = now_ + hours(24 * 77 + 12);
-  EXPECT_THAT(expiry_warning(made, late),
+  EXPECT_THAT(expiry_warning(facts, late),
               HasSubstr("\"paris\" expires on 2024-02-12 22:13 UTC, in 12 days"));
+  EXPECT_THAT(expiry_warning(facts, now_ + hours(24 * 89 + 12)), HasSubstr(", in 12 h; "));
+  EXPECT_THAT(expiry_warning(facts, now_ + hours(24 * 91)), HasSubstr("expired on 2024-02-12"));
+  const CertificateFacts of_a_year{"paris", now_, now_ + hours(24 * 365)};
+  EXPECT_EQ(expiry_warning(of_a_year, now_ + hours(24 * 328)), "");
+  EXPECT_THAT(expiry_warning(of_a_year, now_ + hours(24 * 329)), HasSubstr("in 36 days"));
   // Also when it has expired.
   const WallTime later = now_ + hours(24 * 100);
   EXPECT_FALSE(load_credentials(folder_, later));
