@@ -25,6 +25,7 @@
 #include "perform/link/recovery.h"
 #include "perform/link/strangers.h"
 #include "perform/transport/endpoint.h"
+#include "perform/transport/refusal_lines.h"
 #include "perform/transport/tcp_state.h"
 #include "perform/trust/secure_stream.h"
 
@@ -253,6 +254,7 @@ class Driver final : public Endpoint {
   uint64_t next_stranger_ = 0;
   uint64_t evicted_ = 0;  // and not logged yet
   SimTime evicted_logged_;
+  RefusalLines refusals_;
   std::thread thread_;
 
   mutable std::mutex mutex_;

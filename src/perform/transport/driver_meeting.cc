@@ -318,7 +318,8 @@ void Driver::refuse(const ConnectionPtr& c, const Error& error) {
         error.hint};
     changed_.notify_all();
   } else if (options_.log) {
-    options_.log(fmt::format("refused a connection from {}: {}", c->remote, error.message));
+    const auto line = refusals_.add("refused a connection", c->remote, error.message, clock_.now());
+    if (line) options_.log(*line);
   }
   limit_handshake(c);
   say_last(c, link::failure_frame(options_.identity, error.message));

@@ -12,6 +12,7 @@
 #include "perform/link/splice.h"
 #include "perform/link/strangers.h"
 #include "perform/transport/address.h"
+#include "perform/transport/refusal_lines.h"
 #include "perform/transport/tcp_state.h"
 
 namespace tombolo::transport {
@@ -73,6 +74,7 @@ class SpliceDoor::Driver {
   uint64_t next_id_ = 0;
   link::Strangers strangers_;
   const SystemClock clock_;
+  RefusalLines refusals_;
   std::map<uint64_t, CallPtr> calls_;
   link::Pairing pairing_;
   std::thread thread_;
@@ -200,8 +202,9 @@ void SpliceDoor::Driver::copy(const CallPtr& from) {
 }
 
 void SpliceDoor::Driver::refuse(const CallPtr& call, const std::string& reason) {
-  if (options_.log)
-    options_.log(fmt::format("refused to splice a connection from {}: {}", call->remote, reason));
+  const auto line =
+      refusals_.add("refused to splice a connection", call->remote, reason, clock_.now());
+  if (options_.log && line) options_.log(*line);
   end(call);
 }
 
