@@ -1,5 +1,6 @@
 #include "perform/text/split_pattern.h"
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 
 #include <vector>
@@ -130,6 +131,14 @@ TEST(UnicodeText, HasNormalForms) {
   EXPECT_EQ(*normalized("\ufb01n", NormalForm::kNfkc), "fin");
   EXPECT_EQ(*normalized("\ufb01n", NormalForm::kNfc), "\ufb01n");
   EXPECT_EQ(*normalized("plain", NormalForm::kNfkd), "plain");
+}
+
+// Oniguruma has a regcomp of its own. Compiled with that, matched with libc's regexec, an
+// expression waits for a lock for ever.
+TEST(SplitPattern, LeavesOthersTheirRegularExpressions) {
+  Dl_info from = {};
+  ASSERT_NE(dladdr(dlsym(RTLD_NEXT, "regcomp"), &from), 0);
+  EXPECT_THAT(from.dli_fname, HasSubstr("libc.so"));
 }
 
 }  // namespace
