@@ -533,7 +533,7 @@ class BadWeights(WeightCase):
         shutil.copytree(self.weights, self.folder / "good")
         text = (self.folder / "job.toml").read_text().replace("weights/config.json", "good/config.json")
         self.write("job.toml", text)
-        for changes, words in [({"model_type": "mixtral"}, ['model_type = "mixtral"', "llama, mistral, qwen2, qwen3, gpt2"]),
+        for changes, words in [({"model_type": "mixtral"}, ['model_type = "mixtral"', "llama, mistral, qwen2, qwen3, phi3, olmo2, smollm3, gpt2"]),
                                ({"model_type": "gemma"}, ['model_type = "gemma"']),
                                ({"hidden_act": "gelu"}, ['hidden_act = "gelu"', "not computed"]),
                                ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, ["rope_scaling", "yarn", "not computed"]),

@@ -202,7 +202,7 @@ TEST(OneLedger, TrafficRefusesReplicasApartThatNoPlanHas) {
       "[[cluster.wan]]\nbetween = [\"a\", \"b\"]\none_way_latency = \"10 ms\"\n"
       "node_pair_limit = \"1 Gbps\"\n[training]\nglobal_batch = 2\n"
       "[parallelism]\npipeline = 1\ndata = 2\ndatacenter_per_replica = [\"a\", \"b\"]\n";
-  for (const char* more : {"context = 2", "zero = 1"}) {
+  for (const char* more : {"context = 2", "zero = 2"}) {
     const Result<plan::Job> job = plan::parse_job(two + more, "job.toml");
     ASSERT_TRUE(job) << job.error().text();
     const Result<workload::Traffic> traffic = workload::Traffic::make(*job, {});
