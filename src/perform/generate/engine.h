@@ -130,7 +130,7 @@ class Engine {
   // Tokens of the next pass of each prompt, or of the one that has begun, in the order of turns.
   std::vector<int64_t> turns() const;
   SimDuration expect(const LayerWork& work) const { return pace_.expect(work); }
-  void doubt(const LayerWork& work) { pace_.doubt(work); }  // layer_pace.h
+  void doubt() { pace_.doubt(); }  // layer_pace.h
 
   // For the rank with the next layers, in order, since the last call.
   std::vector<ShardMessage> take_departed() { return std::exchange(departed_, {}); }

@@ -19,8 +19,8 @@ bool LayerPace::fits(const LayerWork& work, SimTime until, SimTime now) {
   return false;
 }
 
-void LayerPace::doubt(const LayerWork& work) {
-  if (++doubts_ % kRefusedMax == 0) times_.forget_slowest(work);
+void LayerPace::doubt() {
+  if (++doubts_ % kRefusedMax == 0) times_.forget_slowest_of_each();
 }
 
 }  // namespace tombolo::generate

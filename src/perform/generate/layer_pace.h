@@ -17,10 +17,10 @@ class LayerPace {
   bool fits(const LayerWork& work, SimTime until, SimTime now);
   void observe(const LayerWork& work, SimDuration took) { times_.observe(work, took); }
   SimDuration expect(const LayerWork& work) const { return times_.expect(work); }
-  // Somebody refused a prompt for what is expected of such layers, although nothing else was to be
-  // done. As nobody learns from prompts that are refused, every eighth time the slowest observation
-  // is forgotten.
-  void doubt(const LayerWork& work);
+  // A prompt was refused for what is expected of layers, although nothing else was to be done. A
+  // refused prompt teaches nothing, so every eighth time the slowest observation of each kind of work
+  // is forgotten: of whichever kind it was that refused.
+  void doubt();
 
  private:
   LayerTimes times_;

@@ -41,6 +41,10 @@ void LayerTimes::forget_slowest(const LayerWork& work) {
   *std::ranges::max_element(known) = 0;
 }
 
+void LayerTimes::forget_slowest_of_each() {
+  for (auto& [power, kind] : kinds_) *std::ranges::max_element(kind.seconds_per_flop) = 0;
+}
+
 SimDuration LayerTimes::expect(const LayerWork& work) const {
   if (kinds_.empty()) return {};
   const double most = std::ranges::max(nearest(work)->second.seconds_per_flop);

@@ -42,6 +42,7 @@ class LayerTimes {
   // Of the kind that `work` is expected by: one slow layer, on a busy machine, is not to keep
   // prompts waiting for ever.
   void forget_slowest(const LayerWork& work);
+  void forget_slowest_of_each();  // kind
 
  private:
   static constexpr size_t kRemembered = 16;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "perform/generate/layer_pace.h"
+
 namespace tombolo::generate {
 namespace {
 
@@ -47,6 +49,19 @@ TEST(LayerTimes, ScalesByFlopsWithinAKind) {
   EXPECT_NEAR(static_cast<double>(times.expect(many).ns),
               per_flop * layer_flops(kModel, many).value, 1);
   EXPECT_EQ(times.expect(one).ns, 7000);
+}
+
+// Prompts of 16 rows are refused for ever by one slow layer of another kind, unless that is forgotten.
+TEST(LayerPace, DoubtsEveryKindOfWork) {
+  LayerPace pace(kModel);
+  const LayerWork one{.rows = 1}, many{.rows = 16};
+  for (const int64_t ns : {90'000, 1000}) pace.observe(one, SimDuration{ns});
+  for (const int64_t ns : {4000, 3000}) pace.observe(many, SimDuration{ns});
+  for (int i = 0; i < 7; ++i) pace.doubt();
+  EXPECT_EQ(pace.expect(one).ns, 90'000);
+  pace.doubt();
+  EXPECT_EQ(pace.expect(one).ns, 1000);
+  EXPECT_EQ(pace.expect(many).ns, 3000);
 }
 
 }  // namespace

@@ -213,7 +213,7 @@ bool PromptDoor::fits_into_gaps(const generate::Request& request) {
   if (in_time(engine_.turns())) return true;
   // Those that may wait ask again and again.
   const int64_t tokens = std::ssize(request.tokens);
-  if (!request.flex && !in_time({tokens})) engine_.doubt({.rows = tokens});
+  if (!request.flex && !in_time({tokens})) engine_.doubt();
   return false;
 }
 
