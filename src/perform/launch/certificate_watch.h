@@ -1,5 +1,5 @@
-// Certificates of a run's hosts: people hear of one that is about to expire, or has, once a day for as
-// long as the run goes on. Pure.
+// Certificates of a run's hosts: one that is about to expire, or has, is reported once a day for as long
+// as the run lasts. Pure. Memory: bounded, whatever names ranks send.
 #pragma once
 
 #include <map>

@@ -36,6 +36,7 @@ void describe(Archive& a, CertificateFacts& facts) {
   int64_t begins = facts.begins.time_since_epoch().count();
   int64_t expires = facts.expires.time_since_epoch().count();
   a.required("name", facts.name);
+  a.check(facts.name.size() <= 256, "name", "is too long");
   a.required("begins", begins);
   a.required("expires", expires);
   const auto in_range = [](int64_t second) { return second >= 0 && second < int64_t{1} << 40; };

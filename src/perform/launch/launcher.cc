@@ -824,9 +824,11 @@ Status Launch::handle(int32_t rank, const Failure& message) {
   return fail(std::move(error));
 }
 
-// What a rank could not read was whole when it was written, and so was the one before.
+// What a rank could not read was whole when it was written, and so was the one before. It can speak of no
+// other checkpoint than the one it was told to begin with.
 bool Launch::falls_back(const Failure& message) const {
-  return message.damaged > 0 && options_.restarts > 0 && desk_ && desk_->has_older(message.damaged);
+  return message.damaged > 0 && message.damaged == first_iteration_ - 1 && options_.restarts > 0 &&
+         desk_ && desk_->has_older(message.damaged);
 }
 
 Status Launch::handle(int32_t rank, const Exited& exit) {

@@ -27,8 +27,8 @@ bool beyond_this_host(const std::string& launcher_host, const std::string& islan
 // Reads and checks them; nothing where there are none.
 Result<std::optional<trust::Credentials>> credentials_of(const Security& security);
 
-// This host's certificate, as it lies in the folder: a renewed one counts at once, because whoever
-// loses a connection is about to read it. Nothing where there is none.
+// This host's certificate, as it lies in the folder: a renewed one counts at once, because a
+// rank that loses a connection is about to read it. Nothing where there is none.
 std::optional<trust::CertificateFacts> certificate_of(const Security& security);
 
 }  // namespace tombolo::launch

@@ -58,7 +58,7 @@ class StateDesk {
     std::optional<runtime::Manifest> state;  // nothing: from the beginning
     int64_t state_epoch = 0;                 // in which it was kept; 0: of a checkpoint
   };
-  // Nothing while somebody has not answered. Where the newest checkpoint is torn, or a shard of it is
+  // Nothing while a rank has not answered. Where the newest checkpoint is torn, or a shard of it is
   // nowhere, an older one that is whole, and a note names both. Unusable where there is none, or where
   // it does not fit. Once.
   Result<std::optional<Beginning>> beginning();

@@ -141,7 +141,7 @@ inline constexpr const char* kManifestName = "manifest.json";
 Result<std::optional<FoundCheckpoint>> latest_checkpoint(const std::string& directory,
                                                          int64_t below = INT64_MAX);
 
-// For a run that goes on by itself: the newest one whose manifest can be read, and `passed_over` hears
+// For a run that resumes automatically: the newest one whose manifest can be read, and `passed_over` hears
 // of those that cannot, and what is taken instead. Where none can: what is wrong with the newest.
 using PassedOver = std::function<void(const Error& damage, const std::string& instead)>;
 Result<std::optional<FoundCheckpoint>> latest_readable_checkpoint(const std::string& directory,

@@ -1,6 +1,6 @@
-// Lines about strangers at a door: of each kind one a minute, which says how many came meanwhile. So
-// a scanner, or a rank that knocks while its seat is taken, does not fill the log. Memory: a fixed
-// number of kinds, whatever strangers make up.
+// Log lines about refused connections: of each kind one a minute, which says how many were refused
+// meanwhile. So neither a port scanner nor a rank whose place is taken fills the log. Memory: a fixed
+// number of kinds, whatever clients send.
 #pragma once
 
 #include <map>
