@@ -32,13 +32,16 @@ class HandLaw : public MixedLaw {
  public:
   std::vector<double> layer;
   double end = 0.1;  // per layer, once
+  double odd = 1;    // times as long as the others do layers 1, 3, 5 and so on take
 
   cost::StagePrice stage(size_t z, const cost::Configuration& c,
                          const model::Slice& slice) const override {
     const auto t = static_cast<double>(c.tensor);
     const double scale = static_cast<double>(c.micro_batch) * layer[z] * (0.9 + 0.1 * t) / t;
-    const double layers =
-        static_cast<double>(slice.layers) + (slice.embedding ? 0.25 : 0) + (slice.head ? 0.25 : 0);
+    double layers = (slice.embedding ? 0.25 : 0) + (slice.head ? 0.25 : 0);
+    for (int64_t i = 0; i < slice.layers; ++i) {
+      layers += (slice.first_layer + i) % 2 == 1 ? odd : 1;
+    }
     const double again = c.recompute == model::Recompute::kFull ? 1 : 0;
     const auto replicas = static_cast<double>(c.data);
     return {Seconds{scale * layers + 0.01}, Seconds{scale * layers * (1.5 + again) + 0.01},
@@ -310,6 +313,24 @@ TEST(Mixed, EqualsBruteForceOverEverything) {
         EXPECT_NEAR(slow->top[i].score, found->top[i].score, 1e-9 * expected) << i;
       }
       EXPECT_LT(found->evaluated, slow->evaluated);
+    }
+  }
+}
+
+// Every second layer has experts, and takes another time than its neighbours.
+TEST(Mixed, EqualsBruteForceWhereKindsOfLayersTakeTurns) {
+  for (const double odd : {0.3, 2.5}) {
+    const plan::OpenJob open = job_over({{"fast", 1, 2, 1.5}, {"slow", 2, 1, 1}}, 0.1,
+                                        "[model.experts]\ncount = 2\nper_token = 1\nffn = 64\n"
+                                        "every = 2\n");
+    ASSERT_EQ(open.job.model->layer_period(), 2);
+    HandLaw law = law_with({0.6, 1});
+    law.odd = odd;
+    for (const search::Objective objective : {search::Objective::kTime, search::Objective::kCost}) {
+      const auto found = search_mixed(open, law, {.objective = objective});
+      ASSERT_TRUE(found) << found.error().text();
+      const double expected = brute_force(open, law, objective);
+      EXPECT_NEAR(found->top.front().score, expected, 1e-9 * expected) << odd;
     }
   }
 }
