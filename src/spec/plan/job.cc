@@ -298,9 +298,14 @@ std::vector<std::string> notes_on_precision(const Decisions& asked) {
   return notes;
 }
 
-// Where gradients asked for in shards are whole all the same.
+// Where gradients asked for in shards are whole all the same, and where there is nothing to share out.
 std::optional<std::string> note_on_zero(const Decisions& asked) {
   const layout::Parallelism& p = asked.parallelism;
+  const std::set<std::string> homes(p.datacenter_per_replica.begin(),
+                                    p.datacenter_per_replica.end());
+  if (p.zero == 1 && homes.size() > 1 && std::ssize(homes) == p.data) {
+    return "zero = 1 has no effect: each datacenter shards among its own replicas, and has one";
+  }
   if (p.zero != 2 || p.pipeline == 1 || asked.training.micro_batch < 1 || p.data < 1) return {};
   if (p.data * p.context == 1 || p.whole_gradients(asked.microbatches()) < 1) return {};
   return "zero = 2 beside a pipeline: each device adds up whole gradients of all microbatches, and "

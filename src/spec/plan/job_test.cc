@@ -169,8 +169,13 @@ TEST(LayOut, ShardsTheOptimizerWithinEachDatacenter) {
   const Result<Plan> even = plan_of(text);
   ASSERT_TRUE(even) << even.error().text();
   EXPECT_EQ(even->replicas_that_shard(0), 2);
+  EXPECT_THAT(parse_job(text, "job.toml")->notes, ::testing::IsEmpty());
+  std::string alone = test::kApart;
+  alone.replace(alone.find("data = 2\n"), 9, "data = 2\nzero = 1\n");
+  EXPECT_THAT(parse_job(alone, "job.toml")->notes,
+              ::testing::Contains(HasSubstr("zero = 1 has no effect")));
   EXPECT_THAT(plan_of(text + "[exchange]\nmode = \"sparse\"\n").error().text(),
-              HasSubstr("exchange.mode = \"sparse\", of which every replica needs all"));
+              HasSubstr("zero = 1 with exchange.mode = \"sparse\""));
   replace("nodes = 2", "nodes = 3");
   replace("\"cloud\", \"lab\"]", "\"lab\", \"lab\"]");
   EXPECT_THAT(plan_of(text).error().text(), HasSubstr("unlike numbers of replicas of stage 0"));

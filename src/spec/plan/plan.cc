@@ -104,10 +104,10 @@ Status validate_replicas(const Plan& plan, int32_t position) {
 Status validate_shards_apart(const Plan& plan) {
   if (plan.exchange && plan.exchange->mode != ExchangeMode::kDense) {
     return unusable(
-        fmt::format("replicas of a stage lie in several datacenters, parallelism.zero = 1, and "
-                    "exchange.mode = \"{}\", of which every replica needs all of the optimizer's "
-                    "state",
-                    to_name(plan.exchange->mode)),
+        fmt::format(
+            "parallelism.zero = 1 with exchange.mode = \"{}\": where replicas of a stage lie "
+            "in several datacenters, each needs all of the optimizer's state",
+            to_name(plan.exchange->mode)),
         "zero = 0, or mode = \"dense\"");
   }
   for (int32_t position = 0; position < plan.parallelism.pipeline; ++position) {
