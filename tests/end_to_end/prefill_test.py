@@ -51,9 +51,9 @@ class Executor(WeightCase):
     def test_llama(self):
         self.check("llama", [1, 7, 58], [1, 2, 4])
 
-    # As far as its attention reaches back.
+    # As far as its attention reaches back, and beyond.
     def test_mistral_of_bf16_weights(self):
-        self.check("mistral", [5, 26], [1, 2], context=32, dtype="BF16")
+        self.check("mistral", [5, 26, 44], [1, 2], dtype="BF16")
 
     def test_qwen2_of_f16_weights(self):
         self.check("qwen2", [9, 40], [1, 2], dtype="F16")
@@ -63,7 +63,7 @@ class Executor(WeightCase):
         self.check("qwen3", [1, 33], [1, 4])
 
     def test_phi3(self):
-        self.check("phi3", [1, 33], [1, 4], context=47)
+        self.check("phi3", [1, 33, 45], [1, 4])
 
     def test_olmo2(self):
         self.check("olmo2", [1, 33], [1, 4])
@@ -71,6 +71,13 @@ class Executor(WeightCase):
     # Its second and fourth layer rotate nothing.
     def test_smollm3(self):
         self.check("smollm3", [1, 33], [1, 4])
+
+    def test_gemma(self):
+        self.check("gemma", [1, 33], [1, 4])
+
+    # Prompts shorter than, as long as and longer than its windows of six tokens.
+    def test_gemma2(self):
+        self.check("gemma2", [1, 6, 7, 40], [1, 2, 4])
 
     def test_gpt2(self):
         self.check("gpt2", [3, 18], [1, 2])
@@ -82,6 +89,10 @@ class Executor(WeightCase):
     # Longer than what attention takes at a time (operations.h).
     def test_a_long_prompt(self):
         self.check("llama", [2300], [1, 2], max_position_embeddings=4096, num_hidden_layers=2)
+
+    # The same with a window: rows that are taken together share the keys that one of them sees.
+    def test_a_long_prompt_with_windows(self):
+        self.check("gemma2", [2300], [1, 2], max_position_embeddings=4096, num_hidden_layers=2, sliding_window=700)
 
 
 def letters():

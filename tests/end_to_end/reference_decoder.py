@@ -92,6 +92,8 @@ def shapes(config):
         if c["model_type"] == "olmo2":
             del layer["input_layernorm.weight"]
             layer |= {"self_attn.q_norm.weight": [q], "self_attn.k_norm.weight": [kv], "post_feedforward_layernorm.weight": [h]}
+        if c["model_type"] == "gemma2":
+            layer |= {"pre_feedforward_layernorm.weight": [h], "post_feedforward_layernorm.weight": [h]}
         if c["model_type"] == "qwen2":
             layer |= {"self_attn.q_proj.bias": [q], "self_attn.k_proj.bias": [kv], "self_attn.v_proj.bias": [kv]}
         if c["model_type"] == "qwen3":
@@ -109,7 +111,8 @@ def decoder(torch, config, weights, precision="fp32"):
     """A function from tokens [samples, sequence] to logits [samples, sequence, vocabulary]. In bf16 every product reads and
     writes numbers of it, and so does every layer; norms, rotations, softmax and activation functions compute in float32."""
     c, w = config, weights
-    gpt2 = c["model_type"] == "gpt2"
+    gpt2, gemma2 = c["model_type"] == "gpt2", c["model_type"] == "gemma2"
+    gemma = gemma2 or c["model_type"] == "gemma"
     heads = c["n_head"] if gpt2 else c["num_attention_heads"]
     kv_heads = heads if gpt2 else c["num_key_value_heads"]
     hidden = c["n_embd"] if gpt2 else c["hidden_size"]
@@ -127,7 +130,11 @@ def decoder(torch, config, weights, precision="fp32"):
 
     def rms_norm(x, name):
         x = x.float()
-        return narrow(x / torch.sqrt((x * x).mean(-1, keepdim=True) + c["rms_norm_eps"]) * w[name + ".weight"])
+        scale = 1 + w[name + ".weight"] if gemma else w[name + ".weight"]
+        return narrow(x / torch.sqrt((x * x).mean(-1, keepdim=True) + c["rms_norm_eps"]) * scale)
+
+    def capped(x, cap):
+        return cap * torch.tanh(x / cap) if cap else x
 
     def linear(x, name):
         if gpt2:  # Conv1D: [inputs, outputs]
@@ -157,7 +164,16 @@ def decoder(torch, config, weights, precision="fp32"):
         a, b = x.float()[..., :size // 2], x.float()[..., size // 2:]
         return narrow(torch.cat([a * cosine - b * sine, a * sine + b * cosine], -1))
 
-    def attention(x, layer, rotates=True):
+    def looks_back(layer):
+        """How many tokens of all before it, itself included."""
+        types, window = c.get("layer_types"), c.get("sliding_window")
+        if not window or not (gemma2 or c["model_type"] in ("mistral", "phi3")):
+            return math.inf
+        if types:
+            return window if types[layer] == "sliding_attention" else math.inf
+        return math.inf if gemma2 and layer % 2 == 1 else window
+
+    def attention(x, layer, rotates=True, window=math.inf):
         if gpt2:
             q, k, v = linear(x, layer + "attn.c_attn").split(hidden, -1)
         elif c["model_type"] == "phi3":
@@ -166,7 +182,10 @@ def decoder(torch, config, weights, precision="fp32"):
             q, k, v = (linear(x, f"{layer}self_attn.{name}_proj") for name in "qkv")
         if c["model_type"] == "olmo2":  # of all heads together
             q, k = rms_norm(q, layer + "self_attn.q_norm"), rms_norm(k, layer + "self_attn.k_norm")
-        below = torch.ones(x.shape[1], x.shape[1]).tril().bool()
+        place = torch.arange(x.shape[1])
+        back = place[:, None] - place[None, :]
+        below = (back >= 0) & (back < window)
+        scale = 1 / math.sqrt(c["query_pre_attn_scalar"] if gemma2 else size)
         out = []
         for head in range(heads):
             part = head // (heads // kv_heads)
@@ -176,7 +195,8 @@ def decoder(torch, config, weights, precision="fp32"):
                 query, key = rms_norm(query, layer + "self_attn.q_norm"), rms_norm(key, layer + "self_attn.k_norm")
             if not gpt2 and rotates:
                 query, key = rotate(query), rotate(key)
-            scores = ((query @ key.transpose(1, 2)).float() / math.sqrt(size)).masked_fill(~below, -math.inf)
+            scores = (query @ key.transpose(1, 2)).float() * scale
+            scores = capped(scores, c["attn_logit_softcapping"] if gemma2 else None).masked_fill(~below, -math.inf)
             out.append(narrow(torch.softmax(scores, -1)) @ value)
         return linear(torch.cat(out, -1), layer + ("attn.c_proj" if gpt2 else "self_attn.o_proj"))
 
@@ -189,7 +209,11 @@ def decoder(torch, config, weights, precision="fp32"):
             gate, up = (y.float() for y in linear(x, layer + "mlp.gate_up_proj").chunk(2, -1))
         else:
             gate, up = linear(x, layer + "mlp.gate_proj").float(), linear(x, layer + "mlp.up_proj").float()
-        return linear(narrow(gate * torch.sigmoid(gate) * up), layer + "mlp.down_proj")
+        if gemma:
+            gate = 0.5 * gate * (1 + torch.tanh(math.sqrt(2 / math.pi) * (gate + 0.044715 * gate ** 3)))
+        else:
+            gate = gate * torch.sigmoid(gate)
+        return linear(narrow(gate * up), layer + "mlp.down_proj")
 
     def forward(tokens):
         if gpt2:
@@ -197,6 +221,8 @@ def decoder(torch, config, weights, precision="fp32"):
         else:
             x = w["model.embed_tokens.weight"][tokens]
         x = narrow(x)
+        if gemma:  # the factor has as few bits as what it multiplies
+            x = x * torch.tensor(math.sqrt(hidden), dtype=x.dtype)
         for i in range(layers):
             layer = f"transformer.h.{i}." if gpt2 else f"model.layers.{i}."
             if gpt2:
@@ -205,13 +231,19 @@ def decoder(torch, config, weights, precision="fp32"):
             elif c["model_type"] == "olmo2":
                 x = x + rms_norm(attention(x, layer), layer + "post_attention_layernorm")
                 x = x + rms_norm(mlp(x, layer), layer + "post_feedforward_layernorm")
+            elif gemma2:
+                y = attention(rms_norm(x, layer + "input_layernorm"), layer, window=looks_back(i))
+                x = x + rms_norm(y, layer + "post_attention_layernorm")
+                y = mlp(rms_norm(x, layer + "pre_feedforward_layernorm"), layer)
+                x = x + rms_norm(y, layer + "post_feedforward_layernorm")
             else:
                 rotates = c.get("no_rope_layers", [1] * layers)[i] == 1
-                x = x + attention(rms_norm(x, layer + "input_layernorm"), layer, rotates)
+                x = x + attention(rms_norm(x, layer + "input_layernorm"), layer, rotates, looks_back(i))
                 x = x + mlp(rms_norm(x, layer + "post_attention_layernorm"), layer)
         x = layer_norm(x, "transformer.ln_f") if gpt2 else rms_norm(x, "model.norm")
         embedding = "transformer.wte.weight" if gpt2 else "model.embed_tokens.weight"
-        return x @ narrow(w[embedding if c["tie_word_embeddings"] else "lm_head.weight"]).T
+        logits = x @ narrow(w[embedding if c["tie_word_embeddings"] else "lm_head.weight"]).T
+        return capped(logits.float(), c["final_logit_softcapping"]) if gemma2 else logits
 
     return forward
 
@@ -276,8 +308,8 @@ def main(case_path):
     stored = {}
     for name, shape in shapes(config).items():
         values = torch.randn(shape) * (0.3 if len(shape) == 2 else 0.1)
-        if len(shape) == 1 and name.endswith(".weight"):
-            values += 1  # norms
+        if len(shape) == 1 and name.endswith(".weight") and not config["model_type"].startswith("gemma"):
+            values += 1  # norms; Gemma's add it themselves
         stored[name] = values.to(types[dtype])
     weights_folder = folder / "weights"
     weights_folder.mkdir()

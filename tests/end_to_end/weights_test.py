@@ -33,6 +33,15 @@ CONFIGS = {
     "olmo2": LLAMA_LIKE | {"model_type": "olmo2", "rope_theta": 500000.0, "rms_norm_eps": 1e-6},
     "smollm3": LLAMA_LIKE | {"model_type": "smollm3", "tie_word_embeddings": True, "no_rope_layers": [1, 0, 1, 0],
                              "no_rope_layer_interval": 2, "rope_theta": 5000000.0},
+    # One head of keys and values; heads that are wider together than the model.
+    "gemma": LLAMA_LIKE | {"model_type": "gemma", "architectures": ["GemmaForCausalLM"], "hidden_act": "gelu",
+                           "hidden_activation": None, "head_dim": 12, "num_key_value_heads": 1, "tie_word_embeddings": True,
+                           "rms_norm_eps": 1e-6},
+    # Its first and third layer see six tokens; caps that some scores and many logits reach.
+    "gemma2": LLAMA_LIKE | {"model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"], "hidden_act": "gelu_pytorch_tanh",
+                            "hidden_activation": "gelu_pytorch_tanh", "head_dim": 12, "query_pre_attn_scalar": 7,
+                            "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0, "sliding_window": 6,
+                            "cache_implementation": "hybrid", "tie_word_embeddings": True, "rms_norm_eps": 1e-6},
     "gpt2": {"model_type": "gpt2", "activation_function": "gelu_new", "n_layer": 4, "n_embd": 32, "n_head": 4, "n_inner": 64,
              "n_positions": 24, "layer_norm_epsilon": 1e-5, "tie_word_embeddings": True, "vocab_size": VOCABULARY}}
 
@@ -195,6 +204,28 @@ class WeightsIn(WeightCase):
         self.check_logits([1, 2, 4])
         self.check_losses(answer["losses"], pipeline=4)
 
+    def test_gemma(self):
+        answer = self.prepare("gemma", steps=50, per_file=7)
+        self.check_logits([1, 2, 4])
+        for layout in ({"pipeline": 2}, {"pipeline": 2, "data": 2, "zero": 1}):
+            self.check_losses(answer["losses"], **layout)
+
+    # Its embedding is the head too, on the first and the last of four stages.
+    def test_gemma2(self):
+        answer = self.prepare("gemma2", steps=50, prefix=False)
+        self.check_logits([1, 2, 4])
+        for layout in ({"pipeline": 1}, {"pipeline": 4}, {"pipeline": 2, "schedule": "zb-v", "virtual_stages": 2}):
+            self.check_losses(answer["losses"], **layout)
+
+    # Samples are longer than their windows.
+    def test_windows_of_mistral_and_phi3(self):
+        for family in ("mistral", "phi3"):
+            with self.subTest(family):
+                shutil.rmtree(self.folder / "weights", ignore_errors=True)
+                answer = self.prepare(family, steps=50, sliding_window=5)
+                self.check_logits([1, 2])
+                self.check_losses(answer["losses"], pipeline=2)
+
     # The reference rounds at the same places, and sums in another order. AdamW's first steps are the signs of gradients, of which
     # rounding turns the small ones; at twice this learning rate losses differ by up to 1.02e-2, and as much from those in fp32.
     def check_in_bf16(self, family, *layouts):
@@ -266,6 +297,9 @@ class WeightsIn(WeightCase):
 
     def test_olmo2_in_bf16(self):
         self.check_in_bf16("olmo2", {"pipeline": 2})
+
+    def test_gemma2_in_bf16(self):
+        self.check_in_bf16("gemma2", {"pipeline": 2})
 
     def test_gpt2_in_bf16(self):
         self.check_in_bf16("gpt2", {"pipeline": 2, "schedule": "zb-v", "virtual_stages": 2})
@@ -393,6 +427,12 @@ class WeightsOut(WeightCase):
     def test_smollm3_bit_for_bit(self):
         self.bit_for_bit("smollm3")
 
+    def test_gemma_bit_for_bit(self):
+        self.bit_for_bit("gemma")
+
+    def test_gemma2_bit_for_bit(self):
+        self.bit_for_bit("gemma2")
+
     def test_gpt2_bit_for_bit(self):
         self.bit_for_bit("gpt2")
 
@@ -421,19 +461,28 @@ class WeightsOut(WeightCase):
         self.assertEqual(self.read_again("llama")["rope_scaling"], SCALING)
 
     def test_mistral_as_we_write_it(self):
-        self.assertIsNone(self.read_again("mistral")["sliding_window"])
+        self.assertEqual(self.read_again("mistral")["sliding_window"], 32)
 
     def test_qwen3_as_we_write_it(self):
         self.assertEqual(self.read_again("qwen3")["head_dim"], 16)
 
     def test_phi3_as_we_write_it(self):
-        self.assertIsNone(self.read_again("phi3")["sliding_window"])
+        self.assertEqual(self.read_again("phi3")["sliding_window"], 47)
 
     def test_olmo2_as_we_write_it(self):
         self.assertFalse(self.read_again("olmo2")["attention_bias"])
 
     def test_smollm3_as_we_write_it(self):
         self.assertEqual(self.read_again("smollm3")["no_rope_layer_interval"], 2)
+
+    def test_gemma_as_we_write_it(self):
+        self.assertEqual(self.read_again("gemma")["hidden_activation"], "gelu_pytorch_tanh")
+
+    def test_gemma2_as_we_write_it(self):
+        config = self.read_again("gemma2")
+        wanted = {"query_pre_attn_scalar": 7, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0, "sliding_window": 6,
+                  "layer_types": ["sliding_attention", "full_attention"] * 2, "architectures": ["Gemma2ForCausalLM"]}
+        self.assertEqual({key: config[key] for key in wanted}, wanted)
 
     def test_gpt2_as_we_write_it(self):
         self.assertEqual(self.read_again("gpt2")["n_positions"], 24)
@@ -533,8 +582,10 @@ class BadWeights(WeightCase):
         shutil.copytree(self.weights, self.folder / "good")
         text = (self.folder / "job.toml").read_text().replace("weights/config.json", "good/config.json")
         self.write("job.toml", text)
-        for changes, words in [({"model_type": "mixtral"}, ['model_type = "mixtral"', "llama, mistral, qwen2, qwen3, phi3, olmo2, smollm3, gpt2"]),
-                               ({"model_type": "gemma"}, ['model_type = "gemma"']),
+        for changes, words in [({"model_type": "mixtral"}, ['model_type = "mixtral"', "llama, mistral, qwen2, qwen3, phi3, olmo2, smollm3, gemma, gemma2, gpt2"]),
+                               ({"model_type": "gemma3_text"}, ['model_type = "gemma3_text"']),
+                               ({"model_type": "gemma2", "architectures": None, "hidden_activation": "relu"}, ['hidden_activation = "relu"', "not computed"]),
+                               ({"model_type": "gemma2", "architectures": None, "use_bidirectional_attention": True}, ["use_bidirectional_attention = true"]),
                                ({"hidden_act": "gelu"}, ['hidden_act = "gelu"', "not computed"]),
                                ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, ["rope_scaling", "yarn", "not computed"]),
                                ({"quantization_config": {"bits": 4}}, ["quantization_config"]),
@@ -545,7 +596,8 @@ class BadWeights(WeightCase):
                 self.refused(2, words, "train", "job.toml", "--init", "weights")
 
     def test_a_window_that_is_too_short(self):
-        self.set_config(CONFIGS["mistral"], sliding_window=8, head_dim=12)
+        types = ["full_attention"] + 3 * ["sliding_attention"]  # no model says that the first layer alone has none
+        self.set_config(CONFIGS["mistral"], sliding_window=8, head_dim=12, layer_types=types)
         self.is_refused("sliding_window = 8: model.sequence = 16 reaches further back")
 
     def test_emulated_devices_have_no_weights(self):

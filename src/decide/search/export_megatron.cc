@@ -150,8 +150,15 @@ class MegatronArguments {
     flag("hidden-dropout", "0.0");
     if (!m_.tied_embeddings) flag("untie-embeddings-and-output-weights");
     if (m_.attention_sinks.value_or(false)) flag("softmax-type", "learnable");
+    if (m_.has_windows()) windows();
     if (m_.attention_gate.value_or(false)) flag("attention-output-gate");
     if (m_.multi_token_layers.value_or(0) > 0) flag("mtp-num-layers", *m_.multi_token_layers);
+  }
+
+  // What stands before a token and behind it, itself not counted.
+  void windows() {
+    flag("window-size", fmt::format("{},0", *m_.attention_window - 1));
+    if (m_.global_interval) flag("window-attn-skip-freq", *m_.global_interval);
   }
 
   // Megatron pads the vocabulary to a multiple of 128 per tensor rank, unless told otherwise.
@@ -188,6 +195,7 @@ class MegatronArguments {
     }
     if (m_.rotary_share) flag("rotary-percent", *m_.rotary_share);
     if (m_.nope_interval) no_rotations();
+    if (m_.window_rope_theta) note("model.window_rope_theta: no argument says so");
     if (!m_.rope_scaling) return;
     const model::RopeScaling& r = *m_.rope_scaling;
     if (m_.latent_attention) {
@@ -217,6 +225,7 @@ class MegatronArguments {
   void norms() {
     flag("normalization", m_.norm == model::Norm::kRms ? "RMSNorm" : "LayerNorm");
     flag("norm-epsilon", m_.norm_epsilon);
+    if (m_.unit_offset_norms.value_or(false)) flag("apply-layernorm-1p");
     // Of latent attention the norms of what is compressed, which it always has here.
     if (m_.latent_attention || m_.qk_norm.value_or(false)) flag("qk-layernorm");
     if (m_.latent_attention && m_.qk_norm.value_or(false)) {
@@ -328,11 +337,21 @@ class MegatronArguments {
     left_out(m_.head_bias, "head_bias");
     if (!m_.input_norms.value_or(true)) note("model.input_norms = false: no argument says so");
     left_out(m_.embedding_norm, "embedding_norm");
+    left_out(m_.scaled_embedding, "scaled_embedding");
+    for (const auto& [number, name] : {std::pair(m_.query_scalar, "query_scalar"),
+                                       std::pair(m_.attention_softcap, "attention_softcap"),
+                                       std::pair(m_.logit_softcap, "logit_softcap")}) {
+      if (number) note(fmt::format("model.{} = {}: no argument says so", name, *number));
+    }
     if (m_.attention_sinks.value_or(false)) {
       note(
-          "attention_sinks: what else GPT-OSS has is not part of a model here: sliding windows "
-          "(--window-size 127,0 --window-attn-skip-freq 2), its SwiGLU (--quick-geglu "
-          "--glu-linear-offset 1.0 --activation-func-clamp-value 7.0), YaRN");
+          "attention_sinks: what else GPT-OSS has is not part of a model here: its SwiGLU "
+          "(--quick-geglu --glu-linear-offset 1.0 --activation-func-clamp-value 7.0), YaRN");
+      if (!m_.attention_window) {
+        note(
+            "attention_window: the model has none; GPT-OSS has --window-size 127,0 "
+            "--window-attn-skip-freq 2");
+      }
     }
     detail::leave_out_for_all(job_, out_);
   }

@@ -157,6 +157,28 @@ TEST(Export, MegatronSaysWhichNormsItHasNot) {
                                      HasSubstr("input_norms = false")));
 }
 
+// Gemma 2's norms and windows have arguments; its scales and caps have none.
+TEST(Export, MegatronGetsWindowsAndNormsOfGemma) {
+  plan::Job j = preset_job("llama3-8b");
+  model::Model& m = *j.model;
+  m.unit_offset_norms = m.scaled_embedding = true;
+  m.query_scalar = 144;
+  m.attention_softcap = 50;
+  m.logit_softcap = 30;
+  m.attention_window = 4096;
+  m.global_interval = 2;
+  const Export out = to_megatron(j);
+  EXPECT_THAT(out.text, HasSubstr("--apply-layernorm-1p\n"));
+  EXPECT_THAT(out.text, HasSubstr("--window-size 4095,0\n--window-attn-skip-freq 2\n"));
+  EXPECT_THAT(out.notes,
+              ElementsAre(HasSubstr("scaled_embedding"), HasSubstr("query_scalar = 144"),
+                          HasSubstr("attention_softcap = 50"), HasSubstr("logit_softcap = 30")));
+  m.sequence = 4096;  // as long as the window
+  EXPECT_THAT(to_megatron(j).text, Not(HasSubstr("--window-size")));
+  EXPECT_THAT(to_megatron(preset_job("gpt-oss-120b")).notes,
+              Contains(HasSubstr("--window-size 127,0 --window-attn-skip-freq 2")));
+}
+
 TEST(Export, MegatronGetsTheRopeScalingOfLlama3) {
   plan::Job j = preset_job("llama3-8b");
   EXPECT_THAT(to_megatron(j).text, Not(HasSubstr("rope-scaling")));
@@ -204,7 +226,7 @@ TEST(Export, MegatronGetsBiasesOfGptOssByDefault) {
   EXPECT_THAT(out.text, Not(HasSubstr("bias")));
   EXPECT_THAT(out.text, HasSubstr("--softmax-type learnable\n"));
   EXPECT_THAT(out.notes, Contains(HasSubstr("--expert-tensor-parallel-size 1")));
-  EXPECT_THAT(out.notes, Contains(HasSubstr("sliding windows")));
+  EXPECT_THAT(out.notes, Contains(HasSubstr("its SwiGLU")));
   j.model->experts->bias = false;
   out = to_megatron(j);
   EXPECT_THAT(out.text, HasSubstr("--disable-bias-linear\n--add-qkv-bias\n"));

@@ -34,18 +34,33 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
   }
 };
 
-struct Swiglu : torch::autograd::Function<Swiglu> {
+struct Silu {
+  static at::Tensor of(const at::Tensor& x) { return at::silu(x); }
+  static at::Tensor backward(const at::Tensor& gradient, const at::Tensor& x) {
+    return at::silu_backward(gradient, x);
+  }
+};
+
+struct Gelu {
+  static at::Tensor of(const at::Tensor& x) { return at::gelu(x, "tanh"); }
+  static at::Tensor backward(const at::Tensor& gradient, const at::Tensor& x) {
+    return at::gelu_backward(gradient, x, "tanh");
+  }
+};
+
+template <class Activation>
+struct Gated : torch::autograd::Function<Gated<Activation>> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& gate,
                             const at::Tensor& up) {
     context->save_for_backward({gate, up});
-    return to_bf16(at::silu(to_float(gate)).mul_(to_float(up)));
+    return to_bf16(Activation::of(to_float(gate)).mul_(to_float(up)));
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor gate = to_float(saved[0]), gradient = to_float(gradients[0]);
-    const at::Tensor of_up = at::silu(gate).mul_(gradient);
-    const at::Tensor of_gate = at::silu_backward(gradient.mul(to_float(saved[1])), gate);
+    const at::Tensor of_up = Activation::of(gate).mul_(gradient);
+    const at::Tensor of_gate = Activation::backward(gradient.mul(to_float(saved[1])), gate);
     return {to_bf16(of_gate), to_bf16(of_up)};
   }
 };
@@ -75,22 +90,30 @@ struct Rotate : torch::autograd::Function<Rotate> {
   }
 };
 
+// `cap`: 0 for none.
 struct MaskedSoftmax : torch::autograd::Function<MaskedSoftmax> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& scores,
-                            const at::Tensor& mask, double scale) {
-    const at::Tensor wide = to_float(scores).mul_(scale).add_(mask);
-    const at::Tensor weights = to_bf16(at::softmax(wide, -1));
-    context->save_for_backward({weights});
+                            const at::Tensor& mask, double scale, double cap) {
+    at::Tensor wide = to_float(scores).mul_(scale);
+    if (cap > 0) wide.div_(cap).tanh_().mul_(cap);
+    const at::Tensor weights = to_bf16(at::softmax(wide.add_(mask), -1));
+    context->save_for_backward(cap > 0 ? variable_list{weights, scores} : variable_list{weights});
     context->saved_data["scale"] = scale;
+    context->saved_data["cap"] = cap;
     return weights;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const at::Tensor weights = to_float(context->get_saved_variables()[0]);
+    const variable_list saved = context->get_saved_variables();
+    const double scale = context->saved_data["scale"].toDouble();
+    const double cap = context->saved_data["cap"].toDouble();
     at::Tensor of_scores =
-        at::_softmax_backward_data(to_float(gradients[0]), weights, -1, at::kFloat);
-    of_scores.mul_(context->saved_data["scale"].toDouble());
-    return {to_bf16(of_scores), at::Tensor(), at::Tensor()};
+        at::_softmax_backward_data(to_float(gradients[0]), to_float(saved[0]), -1, at::kFloat);
+    if (cap > 0) {  // d tanh(x) = 1 - tanh(x)^2
+      of_scores.mul_(to_float(saved[1]).mul_(scale / cap).tanh_().square_().neg_().add_(1));
+    }
+    of_scores.mul_(scale);
+    return {to_bf16(of_scores), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -100,14 +123,20 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilo
   return RmsNorm::apply(x, weight, epsilon);
 }
 
-at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) { return Swiglu::apply(gate, up); }
+at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
+  return Gated<Silu>::apply(gate, up);
+}
+
+at::Tensor geglu(const at::Tensor& gate, const at::Tensor& up) {
+  return Gated<Gelu>::apply(gate, up);
+}
 
 at::Tensor rotate(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine) {
   return Rotate::apply(x, cosine, sine);
 }
 
-at::Tensor masked_softmax(const at::Tensor& scores, const at::Tensor& mask, double scale) {
-  return MaskedSoftmax::apply(scores, mask, scale);
+at::Tensor masked_softmax(const at::Tensor& scores, const at::Tensor& mask, const Scores& rule) {
+  return MaskedSoftmax::apply(scores, mask, rule.scale, rule.softcap.value_or(0));
 }
 
 }  // namespace tombolo::train::mixed

@@ -6,6 +6,7 @@
 // softmax, activation functions, rotations, the loss. All run wherever the tensors are.
 #pragma once
 
+#include "perform/train/operations.h"
 #include "perform/train/torch_compat.h"
 
 namespace tombolo::train::mixed {
@@ -13,14 +14,15 @@ namespace tombolo::train::mixed {
 // As rms_norm (operations.h). weight: float32.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
 
-// As swiglu.
+// As swiglu and geglu.
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
+at::Tensor geglu(const at::Tensor& gate, const at::Tensor& up);
 
 // Element i of the last dimension turns with i + size / 2. x: [samples, heads, sequence, size] with
 // any strides; cosine, sine: float32 [sequence, size / 2]. The result is contiguous.
 at::Tensor rotate(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine);
 
-// softmax(scale * scores + mask) over the last dimension. mask: float32.
-at::Tensor masked_softmax(const at::Tensor& scores, const at::Tensor& mask, double scale);
+// softmax(rule(scores) + mask) over the last dimension. mask: float32.
+at::Tensor masked_softmax(const at::Tensor& scores, const at::Tensor& mask, const Scores& rule);
 
 }  // namespace tombolo::train::mixed

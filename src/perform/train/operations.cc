@@ -33,21 +33,29 @@ void fill_angles(AttentionTables& tables, const RotaryPositions& positions, int6
   tables.sine = at::sin(angle).to(type);
 }
 
+// -infinity where row i of some, the last of which is the last of the keys, may not look.
+at::Tensor forbidden(int64_t rows, int64_t keys, std::optional<int64_t> window,
+                     const at::TensorOptions& options) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const int64_t first = keys - rows;  // the key of row 0 itself
+  const at::Tensor all = at::full({rows, keys}, -infinity, options);
+  const at::Tensor later = all.triu(first + 1);
+  return window && *window < keys ? later + all.tril(first - *window) : later;
+}
+
 // attend_back() of rows whose scores fit. [rows, heads * head_size] -> the same.
-at::Tensor attend_rows(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                       int64_t heads, int64_t kv_heads) {
-  const int64_t rows = query.size(0), seen = key.size(0), size = query.size(1) / heads;
-  const int64_t shared = heads / kv_heads;
-  const double scale = 1 / std::sqrt(static_cast<double>(size));
-  const at::Tensor q = (query.view({rows, heads, size}).transpose(0, 1) * scale)
+at::Tensor attend_rows(const AttentionShape& shape, std::optional<int64_t> window,
+                       const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
+  const int64_t heads = shape.heads, kv_heads = shape.kv_heads, size = shape.head_size;
+  const int64_t rows = query.size(0), seen = key.size(0), shared = heads / kv_heads;
+  const Scores rule = shape.scores();
+  const at::Tensor q = (query.view({rows, heads, size}).transpose(0, 1) * rule.scale)
                            .reshape({kv_heads, shared * rows, size});
   const at::Tensor k = key.view({seen, kv_heads, size}).permute({1, 2, 0});
   const at::Tensor v = value.view({seen, kv_heads, size}).transpose(0, 1);
   at::Tensor scores = at::bmm(q, k).view({kv_heads, shared, rows, seen});
-  if (rows > 1) {
-    const double infinity = std::numeric_limits<double>::infinity();
-    scores = scores + at::full({rows, seen}, -infinity, query.options()).triu(seen - rows + 1);
-  }
+  if (rule.softcap) scores = soft_cap(scores, *rule.softcap);
+  if (rows > 1) scores = scores + forbidden(rows, seen, window, query.options());
   const at::Tensor weights = at::softmax(scores, -1).view({kv_heads, shared * rows, seen});
   return at::bmm(weights, v)
       .view({heads, rows, size})
@@ -74,18 +82,26 @@ AttentionTables rotary_tables(const RotaryPositions& positions, int64_t head_siz
   return tables;
 }
 
-at::Tensor attend_back(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                       int64_t heads, int64_t kv_heads) {
+Scores AttentionShape::scores() const {
+  return {.scale = 1 / std::sqrt(query_scalar.value_or(static_cast<double>(head_size))),
+          .softcap = softcap};
+}
+
+at::Tensor attend_back(const AttentionShape& shape, std::optional<int64_t> window,
+                       const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
   constexpr int64_t kScoresMax = (int64_t{64} << 20) / 4;
   const int64_t rows = query.size(0), past = key.size(0) - rows;
-  const int64_t each = std::max<int64_t>(1, kScoresMax / (heads * key.size(0)));
-  if (each >= rows) return attend_rows(query, key, value, heads, kv_heads);
+  const auto part = [&](int64_t begin, int64_t end) {
+    const int64_t first = window ? std::max<int64_t>(0, past + begin + 1 - *window) : 0;
+    return attend_rows(shape, window, query.slice(0, begin, end), key.slice(0, first, past + end),
+                       value.slice(0, first, past + end));
+  };
+  const int64_t each = std::max<int64_t>(1, kScoresMax / (shape.heads * key.size(0)));
+  if (each >= rows) return part(0, rows);
   at::Tensor out = at::empty_like(query);
   for (int64_t begin = 0; begin < rows; begin += each) {
     const int64_t end = std::min(begin + each, rows);
-    out.slice(0, begin, end)
-        .copy_(attend_rows(query.slice(0, begin, end), key.slice(0, 0, past + end),
-                           value.slice(0, 0, past + end), heads, kv_heads));
+    out.slice(0, begin, end).copy_(part(begin, end));
   }
   return out;
 }
@@ -99,12 +115,23 @@ at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
   return is_bf16(gate) ? mixed::swiglu(gate, up) : at::silu(gate) * up;
 }
 
+at::Tensor geglu(const at::Tensor& gate, const at::Tensor& up) {
+  return is_bf16(gate) ? mixed::geglu(gate, up) : at::gelu(gate, "tanh") * up;
+}
+
+at::Tensor soft_cap(const at::Tensor& x, double cap) {
+  return at::tanh((is_bf16(x) ? x.to(at::kFloat) : x) / cap) * cap;
+}
+
+at::Tensor causal_mask(int64_t sequence, std::optional<int64_t> window, at::ScalarType type) {
+  return forbidden(sequence, sequence, window, at::dtype(type));
+}
+
 AttentionTables attention_tables(const AttentionShape& shape,
                                  const std::optional<RotaryPositions>& positions,
                                  at::ScalarType type) {
   AttentionTables tables;
-  const double infinity = std::numeric_limits<double>::infinity();
-  tables.mask = at::full({shape.sequence, shape.sequence}, -infinity, at::dtype(type)).triu(1);
+  tables.mask = causal_mask(shape.sequence, std::nullopt, type);
   if (positions) {
     fill_angles(tables, *positions, shape.head_size, at::arange(shape.sequence, at::kDouble), type);
   }
@@ -119,17 +146,17 @@ at::Tensor causal_attention(const AttentionShape& s, const AttentionTables& tabl
   };
   const int64_t groups = s.samples * s.kv_heads;
   const int64_t shared = s.heads / s.kv_heads;  // query heads per key head
-  const double scale = 1 / std::sqrt(static_cast<double>(s.head_size));
+  const Scores rule = s.scores();
   // bfloat16 scales in softmax, in float32.
   const at::Tensor turned = rotate(by_head(query, s.heads), tables);
-  const at::Tensor q = (is_bf16(query) ? turned : turned * scale)
+  const at::Tensor q = (is_bf16(query) ? turned : turned * rule.scale)
                            .reshape({groups, shared * s.sequence, s.head_size});
   const at::Tensor k =
       rotate(by_head(key, s.kv_heads), tables).reshape({groups, s.sequence, s.head_size});
   const at::Tensor v = by_head(value, s.kv_heads).reshape({groups, s.sequence, s.head_size});
-  const at::Tensor scores =
-      at::bmm(q, k.transpose(1, 2)).view({groups, shared, s.sequence, s.sequence});
-  const at::Tensor weights = (is_bf16(query) ? mixed::masked_softmax(scores, tables.mask, scale)
+  at::Tensor scores = at::bmm(q, k.transpose(1, 2)).view({groups, shared, s.sequence, s.sequence});
+  if (rule.softcap && !is_bf16(query)) scores = soft_cap(scores, *rule.softcap);
+  const at::Tensor weights = (is_bf16(query) ? mixed::masked_softmax(scores, tables.mask, rule)
                                              : at::softmax(scores + tables.mask, -1))
                                  .view({groups, shared * s.sequence, s.sequence});
   return at::bmm(weights, v)

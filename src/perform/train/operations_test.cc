@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -44,17 +45,19 @@ double rotated(const AttentionShape& s, const at::Tensor& x, int64_t sample, int
                   : b * std::cos(angle) + a * std::sin(angle);
 }
 
-// Element i of the attention of one query, one loop per index.
+// Element i of the attention of one query, one loop per index, over the keys from `first` on.
 double naive(const AttentionShape& s, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-             int64_t sample, int64_t position, int64_t head, int64_t i) {
+             int64_t sample, int64_t position, int64_t head, int64_t i, int64_t first = 0) {
   const int64_t shared = head / (s.heads / s.kv_heads);
   double sum = 0, mixed = 0;
-  for (int64_t other = 0; other <= position; ++other) {
+  for (int64_t other = first; other <= position; ++other) {
     double score = 0;
     for (int64_t j = 0; j < s.head_size; ++j) {
       score += rotated(s, q, sample, position, head, j) * rotated(s, k, sample, other, shared, j);
     }
-    const double weight = std::exp(score / std::sqrt(static_cast<double>(s.head_size)));
+    score /= std::sqrt(s.query_scalar.value_or(static_cast<double>(s.head_size)));
+    if (s.softcap) score = *s.softcap * std::tanh(score / *s.softcap);
+    const double weight = std::exp(score);
     sum += weight;
     mixed += weight * number(v, sample * s.sequence + other, shared * s.head_size + i);
   }
@@ -77,6 +80,54 @@ TEST(Attention, EqualsTheNaiveLoop) {
           ASSERT_NEAR(number(out, sample * s.sequence + position, head * s.head_size + i),
                       naive(s, q, k, v, sample, position, head, i), 1e-12);
         }
+      }
+    }
+  }
+}
+
+// Gemma 2's: another divisor of scores, a cap on them, and the last three tokens alone.
+TEST(Attention, CapsScoresAndLooksBackAsFarAsAWindow) {
+  AttentionShape s = kGrouped;
+  s.query_scalar = 2.5;
+  s.softcap = 0.75;
+  const at::Tensor q = queries(s), k = keys(s, "key"), v = keys(s, "value");
+  for (const int64_t window : {1, 3, 7, 9}) {
+    AttentionTables tables = attention_tables(s, RotaryPositions{kTheta}, at::kDouble);
+    tables.mask = causal_mask(s.sequence, window, at::kDouble);
+    const at::Tensor out = causal_attention(s, tables, q, k, v);
+    for (int64_t row = 0; row < s.samples * s.sequence; ++row) {
+      const int64_t sample = row / s.sequence, position = row % s.sequence;
+      const int64_t first = std::max<int64_t>(0, position + 1 - window);
+      for (int64_t column = 0; column < s.heads * s.head_size; ++column) {
+        const int64_t head = column / s.head_size, i = column % s.head_size;
+        ASSERT_NEAR(number(out, row, column), naive(s, q, k, v, sample, position, head, i, first),
+                    1e-12)
+            << "window " << window;
+      }
+    }
+  }
+}
+
+// Rows in pieces, each with the keys before it, are the rows of the whole: one by one as decoding
+// does, and some at a time.
+TEST(Attention, LooksBackAsTheWholeDoes) {
+  AttentionShape s = kGrouped;
+  s.samples = 1;
+  s.softcap = 0.75;
+  const at::Tensor q = queries(s), k = keys(s, "key"), v = keys(s, "value");
+  for (const std::optional<int64_t> window :
+       {std::optional<int64_t>(), std::optional<int64_t>(1), std::optional<int64_t>(3),
+        std::optional<int64_t>(20)}) {
+    AttentionTables tables;
+    tables.mask = causal_mask(s.sequence, window, at::kDouble);
+    const at::Tensor whole = causal_attention(s, tables, q, k, v);
+    for (const int64_t piece : {1, 2, 7}) {
+      for (int64_t begin = 0; begin < s.sequence; begin += piece) {
+        const int64_t end = std::min(begin + piece, s.sequence);
+        const at::Tensor part =
+            attend_back(s, window, q.slice(0, begin, end), k.slice(0, 0, end), v.slice(0, 0, end));
+        EXPECT_TRUE(at::allclose(part, whole.slice(0, begin, end), 1e-12))
+            << window.value_or(0) << " " << piece << " " << begin;
       }
     }
   }
@@ -136,6 +187,18 @@ TEST(Swiglu, EqualsTheFormulaByHand) {
   const at::Tensor gate = at::full({1, 1}, std::log(3.0), at::kDouble);
   const at::Tensor up = at::full({1, 1}, 4, at::kDouble);
   EXPECT_NEAR(number(swiglu(gate, up), 0, 0), 3 * std::log(3.0), 1e-15);
+}
+
+TEST(Geglu, EqualsTheFormulaByHand) {
+  // GPT-2's gelu of 1: 0.5 (1 + tanh(sqrt(2 / pi) (1 + 0.044715))) = 0.841192.
+  const at::Tensor gate = at::ones({1, 1}, at::kDouble), up = at::full({1, 1}, 3, at::kDouble);
+  EXPECT_NEAR(number(geglu(gate, up), 0, 0), 3 * 0.8411919906, 1e-9);
+}
+
+TEST(SoftCap, EqualsTheFormulaByHand) {
+  // 2 tanh(ln 3 / 2) = 2 (3 - 1) / (3 + 1) = 1.
+  const at::Tensor x = at::full({1, 1}, std::log(3.0), at::kDouble);
+  EXPECT_NEAR(number(soft_cap(x, 2), 0, 0), 1, 1e-15);
 }
 
 }  // namespace

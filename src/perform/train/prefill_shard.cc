@@ -75,13 +75,14 @@ class TorchPass final : public generate::Pass {
     const model::Model& m = shard_.facts().model;
     const auto index = static_cast<size_t>(done_);
     const int64_t count = x_.size(0), all = past_ + count;
-    const StageModule::Projected now = shard_.module().project(index, x_);
+    const StageModule& module = shard_.module();
+    const StageModule::Projected now = module.project(index, x_);
     view_of(cache_.keys(done_, past_, count), count).copy_(turned(index, now.key, m.kv_heads));
     view_of(cache_.values(done_, past_, count), count).copy_(now.value);
-    const at::Tensor mixed =
-        attend_back(turned(index, now.query, m.heads), view_of(cache_.keys(done_, 0, all), all),
-                    view_of(cache_.values(done_, 0, all), all), m.heads, m.kv_heads);
-    x_ = shard_.module().finish_layer(index, x_, mixed);
+    const at::Tensor mixed = attend_back(
+        module.attention_shape(count), module.window(index), turned(index, now.query, m.heads),
+        view_of(cache_.keys(done_, 0, all), all), view_of(cache_.values(done_, 0, all), all));
+    x_ = module.finish_layer(index, x_, mixed);
   }
 
   // [rows, heads * size], each head rotated by its row's position, where the layer does so.

@@ -61,7 +61,9 @@ class StageModule::Builder {
   }
 
   Affine norm(const std::string& name, int64_t width) {
-    Affine affine{add(name + ".weight", at::ones({width}, type_), false), kNone};
+    const bool offset = module_.model_.unit_offset_norms.value_or(false);
+    const at::Tensor start = offset ? at::zeros({width}, type_) : at::ones({width}, type_);
+    Affine affine{add(name + ".weight", start, false), kNone};
     if (module_.model_.norm == Norm::kLayer) {
       affine.bias = add(name + ".bias", at::zeros({width}, type_), false);
     }
@@ -82,6 +84,7 @@ class StageModule::Builder {
     Layer layer;
     layer.first = static_cast<int>(module_.parameters_.size());
     layer.rotates = !m.nope_interval || (index + 1) % *m.nope_interval != 0;
+    layer.windowed = m.is_windowed(index);
     if (before) layer.attention_norm = norm(name + "attention_norm", m.hidden);
     layer.query = matrix(name + "attention.query", wide, m.hidden, d.matrix, qkv_bias);
     layer.key = matrix(name + "attention.key", kv, m.hidden, d.matrix, qkv_bias);
@@ -94,7 +97,7 @@ class StageModule::Builder {
                           m.output_bias.value_or(m.bias));
     if (after) layer.attention_output_norm = norm(name + "attention_output_norm", m.hidden);
     if (before) layer.mlp_norm = norm(name + "mlp_norm", m.hidden);
-    if (m.activation == Activation::kSwiglu) {
+    if (m.gated_mlp()) {
       layer.gate = matrix(name + "mlp.gate", m.ffn, m.hidden, d.matrix, mlp_bias);
     }
     layer.up = matrix(name + "mlp.up", m.ffn, m.hidden, d.matrix, mlp_bias);
@@ -165,7 +168,7 @@ Result<StageModule> StageModule::create(const model::Model& m, const model::Slic
   std::optional<RotaryPositions> rotary;
   if (m.positions == Positions::kRotary) rotary = RotaryPositions{m.rope_theta, m.rope_scaling};
   module.tables_ = attention_tables(module.attention_shape(0), rotary, type);
-  module.unrotated_.mask = module.tables_.mask;
+  if (m.has_windows()) module.window_mask_ = causal_mask(m.sequence, m.attention_window, type);
   return module;
 }
 
@@ -220,7 +223,11 @@ at::Tensor StageModule::apply(const Affine& affine, const at::Tensor& x,
 // x as it is where the model has no such norm.
 at::Tensor StageModule::normalise(const Affine& affine, const at::Tensor& x) const {
   if (affine.weight == kNone) return x;
-  if (model_.norm == Norm::kRms) return rms_norm(x, value(affine.weight), model_.norm_epsilon);
+  if (model_.norm == Norm::kRms) {
+    const at::Tensor& weight = value(affine.weight);
+    const bool offset = model_.unit_offset_norms.value_or(false);
+    return rms_norm(x, offset ? weight + 1 : weight, model_.norm_epsilon);
+  }
   const at::Tensor wide = x.scalar_type() == at::kBFloat16 ? x.to(at::kFloat) : x;
   return at::layer_norm(wide, {x.size(-1)}, value(affine.weight), value(affine.bias),
                         model_.norm_epsilon)
@@ -238,7 +245,16 @@ AttentionShape StageModule::attention_shape(int64_t rows) const {
           .sequence = model_.sequence,
           .heads = model_.heads,
           .kv_heads = model_.kv_heads,
-          .head_size = model_.head_size()};
+          .head_size = model_.head_size(),
+          .query_scalar = model_.query_scalar,
+          .softcap = model_.attention_softcap};
+}
+
+AttentionTables StageModule::tables_of(const Layer& layer) const {
+  AttentionTables tables = tables_;
+  if (!layer.rotates) tables.cosine = tables.sine = at::Tensor();
+  if (layer.windowed && window_mask_.defined()) tables.mask = window_mask_;
+  return tables;
 }
 
 at::Tensor StageModule::run_layer(const Layer& layer, const at::Tensor& x,
@@ -248,7 +264,7 @@ at::Tensor StageModule::run_layer(const Layer& layer, const at::Tensor& x,
   };
   const at::Tensor normed = normalise(layer.attention_norm, x);
   const at::Tensor mixed = causal_attention(
-      attention_shape(x.size(0)), layer.rotates ? tables_ : unrotated_,
+      attention_shape(x.size(0)), tables_of(layer),
       normalise_heads(layer.query_norm, times(normed, layer.query)),
       normalise_heads(layer.key_norm, times(normed, layer.key)), times(normed, layer.value));
   return after_attention(layer, x, mixed, gradients);
@@ -263,10 +279,13 @@ at::Tensor StageModule::after_attention(const Layer& layer, const at::Tensor& x,
       x + normalise(layer.attention_output_norm, times(mixed, layer.output));
 
   const at::Tensor again = normalise(layer.mlp_norm, attended);
-  const at::Tensor wide = model_.activation == Activation::kSwiglu
-                              ? swiglu(times(again, layer.gate), times(again, layer.up))
-                              : at::gelu(times(again, layer.up), "tanh");  // GPT-2's
-  return attended + normalise(layer.mlp_output_norm, times(wide, layer.down));
+  const auto inside = [&] {
+    const at::Tensor up = times(again, layer.up);
+    if (!model_.gated_mlp()) return at::gelu(up, "tanh");  // GPT-2's
+    const at::Tensor gate = times(again, layer.gate);
+    return model_.activation == Activation::kGeglu ? geglu(gate, up) : swiglu(gate, up);
+  };
+  return attended + normalise(layer.mlp_output_norm, times(inside(), layer.down));
 }
 
 StageModule::Projected StageModule::project(size_t index, const at::Tensor& x) const {
@@ -282,16 +301,24 @@ at::Tensor StageModule::finish_layer(size_t index, const at::Tensor& x,
   return after_attention(layers_[index], x, mixed, nullptr);
 }
 
-at::Tensor StageModule::logits(const at::Tensor& x) const {
-  return apply(head_, normalise(norm_, x), nullptr);
+at::Tensor StageModule::head(const at::Tensor& x, WeightGradients* gradients) const {
+  const at::Tensor out = apply(head_, normalise(norm_, x), gradients);
+  return model_.logit_softcap ? soft_cap(out, *model_.logit_softcap) : out;
 }
+
+at::Tensor StageModule::logits(const at::Tensor& x) const { return head(x, nullptr); }
 
 at::Tensor StageModule::embed(const at::Tensor& tokens, int64_t first) const {
   at::Tensor x = at::embedding(value(embedding_.weight), tokens);
   if (positions_.weight != kNone) {
     x = x + value(positions_.weight).slice(0, first, first + tokens.size(-1));
   }
-  return x.view({-1, model_.hidden});
+  x = x.view({-1, model_.hidden});
+  if (activation_type_ == at::kBFloat16) x = x.to(at::kBFloat16);
+  if (!model_.scaled_embedding.value_or(false)) return x;
+  // The factor is rounded as activations are, and the product once more, as transformers does.
+  const double factor = std::sqrt(static_cast<double>(model_.hidden));
+  return x * at::full({}, factor, x.options());
 }
 
 at::Tensor StageModule::forward(const at::Tensor& input, WeightGradients* gradients,
@@ -303,7 +330,6 @@ at::Tensor StageModule::forward(const at::Tensor& input, WeightGradients* gradie
   if (embedding_.weight != kNone) {
     needs(embedding_.weight);
     x = embed(input, 0);
-    if (activation_type_ == at::kBFloat16) x = x.to(at::kBFloat16);
   }
   for (const Layer& layer : layers_) {
     needs(layer.first);
@@ -311,7 +337,7 @@ at::Tensor StageModule::forward(const at::Tensor& input, WeightGradients* gradie
   }
   if (head_.weight != kNone) {
     needs(norm_.weight);
-    x = apply(head_, normalise(norm_, x), gradients);
+    x = head(x, gradients);
   }
   return x;
 }

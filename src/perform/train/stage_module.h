@@ -6,7 +6,8 @@
 //
 // What departs from both and is computed too: heads of another width, biases of some projections
 // alone, norms of queries and keys, more learned positions than a sequence has, Llama 3.1's
-// stretched rotary positions.
+// stretched rotary positions, norms after attention and MLP (OLMo 2), layers without positions
+// (SmolLM3); Gemma's gate, norms and embedding, Gemma 2's limits of scores and logits; windows.
 //
 // A parameter's name and first value do not depend on which stage holds it: the value is drawn from
 // the stream "init/<name>" of the seed. Matrices are normal(0, 1 / sqrt(3 hidden)), which is
@@ -68,6 +69,11 @@ class StageModule {
   };
   Projected project(size_t layer, const at::Tensor& x) const;
   bool rotates(size_t layer) const { return layers_[layer].rotates; }
+  // How many tokens a row of the layer attends to; nothing: to all before it.
+  std::optional<int64_t> window(size_t layer) const {
+    return layers_[layer].windowed ? model_.attention_window : std::nullopt;
+  }
+  AttentionShape attention_shape(int64_t rows) const;
   // The rest of the layer, from what attention made of the values.
   at::Tensor finish_layer(size_t layer, const at::Tensor& x, const at::Tensor& mixed) const;
   at::Tensor logits(const at::Tensor& x) const;
@@ -103,8 +109,9 @@ class StageModule {
   struct Layer {
     Affine attention_norm, query, key, value, query_norm, key_norm, output, attention_output_norm;
     Affine mlp_norm, gate, up, down, mlp_output_norm;
-    int first = kNone;     // of its parameters
-    bool rotates = false;  // queries and keys, where the model does
+    int first = kNone;      // of its parameters
+    bool rotates = false;   // queries and keys, where the model does
+    bool windowed = false;  // attends to the last tokens alone
   };
   class Builder;
 
@@ -112,7 +119,8 @@ class StageModule {
   at::Tensor apply(const Affine& affine, const at::Tensor& x, WeightGradients* gradients) const;
   at::Tensor normalise(const Affine& affine, const at::Tensor& x) const;
   at::Tensor normalise_heads(const Affine& affine, const at::Tensor& x) const;
-  AttentionShape attention_shape(int64_t rows) const;
+  at::Tensor head(const at::Tensor& x, WeightGradients* gradients) const;
+  AttentionTables tables_of(const Layer& layer) const;
   at::Tensor run_layer(const Layer& layer, const at::Tensor& x, WeightGradients* gradients) const;
   at::Tensor after_attention(const Layer& layer, const at::Tensor& x, const at::Tensor& mixed,
                              WeightGradients* gradients) const;
@@ -121,7 +129,8 @@ class StageModule {
   std::vector<Parameter> parameters_;
   std::vector<Layer> layers_;
   Affine embedding_, positions_, norm_, head_;
-  AttentionTables tables_, unrotated_;
+  AttentionTables tables_;
+  at::Tensor window_mask_;  // of layers with a window, where the model has some
   at::ScalarType activation_type_ = at::kFloat;
 };
 

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "perform/weights/family.h"
 
 namespace tombolo::train {
@@ -30,6 +32,21 @@ Model tiny_gpt2() {
   m.positions = model::Positions::kLearned;
   m.bias = true;
   m.tied_embeddings = true;
+  return m;
+}
+
+// Heads wider than hidden / heads, one layer of two with a window, and caps low enough to matter.
+Model tiny_gemma2() {
+  Model m = tiny_llama();
+  m.activation = model::Activation::kGeglu;
+  m.unit_offset_norms = m.scaled_embedding = m.output_norms = true;
+  m.tied_embeddings = true;
+  m.head_dim = 6;
+  m.query_scalar = 2;
+  m.attention_softcap = 1.5;
+  m.logit_softcap = 2;
+  m.attention_window = 3;
+  m.global_interval = 2;
   return m;
 }
 
@@ -122,7 +139,7 @@ TEST(StageModule, HasTheTensorsOfTheFamilies) {
   Model olmo2 = tiny_llama();
   olmo2.input_norms = false;
   olmo2.output_norms = olmo2.whole_qk_norm = true;
-  for (const Model& m : {tiny_llama(), tiny_gpt2(), qwen2, qwen3, olmo2, longer}) {
+  for (const Model& m : {tiny_llama(), tiny_gpt2(), tiny_gemma2(), qwen2, qwen3, olmo2, longer}) {
     const auto module = StageModule::create(m, whole(m), std::nullopt);
     ASSERT_TRUE(module) << module.error().text();
     std::vector<weights::Tensor> ours;
@@ -181,6 +198,47 @@ void expect_gradients(const Model& m) {
 TEST(StageModule, GradientsOfALlamaEqualFiniteDifferences) { expect_gradients(tiny_llama()); }
 
 TEST(StageModule, GradientsOfAGpt2EqualFiniteDifferences) { expect_gradients(tiny_gpt2()); }
+
+TEST(StageModule, GradientsOfAGemma2EqualFiniteDifferences) { expect_gradients(tiny_gemma2()); }
+
+// Norms of Gemma multiply by 1 + weight: they start at zero to start as others do.
+TEST(StageModule, NormsWithAUnitOffsetStartAtZero) {
+  const Model m = tiny_gemma2();
+  const auto module = StageModule::create(m, whole(m), 1);
+  ASSERT_TRUE(module);
+  EXPECT_EQ(module->parameters()[1].name, "layers.0.attention_norm.weight");
+  EXPECT_EQ(module->parameters()[1].value.abs().max().item<float>(), 0);
+}
+
+// sqrt(8) is 2.828125 in bfloat16; the product is rounded once more, as transformers does.
+TEST(StageModule, ScalesEmbeddingsInTheTypeOfActivations) {
+  const Model m = tiny_gemma2();
+  auto module = StageModule::create(m, {0, 1, true, false}, 1);
+  ASSERT_TRUE(module);
+  const at::Tensor tokens = at::arange(5, at::kLong);
+  const at::Tensor rows = module->parameters()[0].value.slice(0, 0, 5).detach();
+  EXPECT_TRUE(at::equal(module->embed(tokens, 0), rows * std::sqrt(8.0F)));
+  module->compute_in_bf16();
+  const at::Tensor narrow = module->embed(tokens, 0);
+  EXPECT_EQ(narrow.scalar_type(), at::kBFloat16);
+  const at::Tensor product = rows.to(at::kBFloat16).to(at::kFloat) * 2.828125F;
+  EXPECT_TRUE(at::equal(narrow, product.to(at::kBFloat16)));
+}
+
+// A layer with a window forgets what lies before it; the next one, which attends to all, does not.
+TEST(StageModule, WindowsAreThoseOfTheirLayers) {
+  Model m = tiny_gemma2();
+  m.sequence = 6;
+  const at::Tensor tokens = at::arange(6, at::kLong).view({1, 6});
+  const auto last_row = [&](const Slice& slice, int64_t first) {
+    auto module = StageModule::create(m, slice, 1);
+    const at::Tensor changed = tokens.clone();
+    changed[0][0] = first;
+    return module->forward(changed)[5];
+  };
+  EXPECT_TRUE(at::equal(last_row({0, 1, true, false}, 7), last_row({0, 1, true, false}, 8)));
+  EXPECT_FALSE(at::equal(last_row({1, 1, true, false}, 7), last_row({1, 1, true, false}, 8)));
+}
 
 }  // namespace
 }  // namespace tombolo::train

@@ -74,9 +74,20 @@ Status check_rope(const Value& config, const std::string& file) {
   return {};
 }
 
+// Where there is no hidden_activation, hidden_act is not read.
+Status check_gemma(const Value& config, const std::string& file) {
+  TRY(check_text(config, file, "hidden_activation", {"gelu_pytorch_tanh", "gelu_new"}));
+  if (!flag_at(config, "use_bidirectional_attention", false)) return {};
+  return not_computed(file, "use_bidirectional_attention", Value(true));
+}
+
 Status check_computed(const Value& config, Family family, const std::string& file) {
   if (const Value* quantized = given(config, "quantization_config")) {
     return not_computed(file, "quantization_config", *quantized, "weights that are not quantized");
+  }
+  if (family == Family::kGemma || family == Family::kGemma2) {
+    TRY(check_gemma(config, file));
+    return check_rope(config, file);
   }
   if (family != Family::kGpt2) {
     TRY(check_text(config, file, "hidden_act", {"silu", "swish"}));
@@ -90,16 +101,19 @@ Status check_computed(const Value& config, Family family, const std::string& fil
   return {};
 }
 
-// How far a token looks back; nothing where that is all the way.
+// How far a token looks back in layers that no field of a model names: at uneven distances, or the
+// last ones. Nothing where there are none such.
 std::optional<int64_t> window_of(const Config& config) {
-  const Value* value = config.value.find("sliding_window");
-  const bool mistral = config.family == Family::kMistral;
-  const bool no_switch = mistral || config.family == Family::kPhi3;
-  // Where they leave it out, Mistral's class has a window and the others have none.
-  if (!value) return mistral ? std::optional<int64_t>(4096) : std::nullopt;
-  const bool used = no_switch || flag_at(config.value, "use_sliding_window", false);
-  const int64_t* window = value->get<int64_t>();
-  return used && window ? std::optional(*window) : std::nullopt;
+  if (config.model.attention_window) return std::nullopt;
+  const Value* value = given(config.value, "sliding_window");
+  const int64_t* window = value ? value->get<int64_t>() : nullptr;
+  if (!window) return std::nullopt;
+  bool used = flag_at(config.value, "use_sliding_window", false);
+  const Value* types = given(config.value, "layer_types");
+  if (const Value::Array* list = types ? types->get<Value::Array>() : nullptr) {
+    used = std::ranges::find(*list, Value("sliding_attention")) != list->end();
+  }
+  return used ? std::optional(*window) : std::nullopt;
 }
 
 // The fields that say what is computed, each with what holds where it is left out.
@@ -124,6 +138,9 @@ Value resolved(Model m) {
   m.attention_gate = m.attention_gate.value_or(false);
   m.head_bias = m.head_bias.value_or(false);
   m.rotary_share = m.rotary_share.value_or(1);
+  m.unit_offset_norms = m.unit_offset_norms.value_or(false);
+  m.scaled_embedding = m.scaled_embedding.value_or(false);
+  m.query_scalar = m.query_scalar.value_or(static_cast<double>(m.head_size()));
   m.embedding_norm = m.embedding_norm.value_or(false);
   m.multi_token_layers = m.multi_token_layers.value_or(0);
   if (m.positions != model::Positions::kRotary) {
@@ -134,6 +151,23 @@ Value resolved(Model m) {
 }
 
 std::string shown(const Value* value) { return value ? to_json(*value, -1) : "nothing"; }
+
+Value number_or_null(const auto& number) { return number ? Value(*number) : Value(); }
+
+void add_gemma2_fields(const Model& m, Value::Table& out) {
+  const double scalar = m.query_scalar.value_or(static_cast<double>(m.head_size()));
+  const auto whole = static_cast<int64_t>(scalar);  // as transformers wants it
+  out.emplace_back("query_pre_attn_scalar",
+                   static_cast<double>(whole) == scalar ? Value(whole) : Value(scalar));
+  out.emplace_back("attn_logit_softcapping", number_or_null(m.attention_softcap));
+  out.emplace_back("final_logit_softcapping", number_or_null(m.logit_softcap));
+  out.emplace_back("sliding_window", number_or_null(m.attention_window));
+  Value::Array types;
+  for (int64_t layer = 0; layer < m.layers; ++layer) {
+    types.emplace_back(m.is_windowed(layer) ? "sliding_attention" : "full_attention");
+  }
+  out.emplace_back("layer_types", std::move(types));
+}
 
 Value::Table llama_fields(Family family, const Model& m) {
   Value::Table out{{"hidden_act", "silu"},           {"hidden_size", m.hidden},
@@ -161,7 +195,13 @@ Value::Table llama_fields(Family family, const Model& m) {
   if (family == Family::kSmolLm3) {
     out.emplace_back("no_rope_layer_interval", m.nope_interval.value_or(m.layers + 1));
   }
-  if (family == Family::kOlmo2) {
+  if (family == Family::kGemma || family == Family::kGemma2) {
+    // Their classes read no hidden_act.
+    out.erase(out.begin());
+    out.emplace_back("hidden_activation", "gelu_pytorch_tanh");
+  }
+  if (family == Family::kGemma2) add_gemma2_fields(m, out);
+  if (family == Family::kOlmo2 || family == Family::kGemma || family == Family::kGemma2) {
     out.emplace_back("attention_bias", biases);
   } else if (family == Family::kLlama || family == Family::kSmolLm3) {
     out.emplace_back("attention_bias", biases);
@@ -169,8 +209,9 @@ Value::Table llama_fields(Family family, const Model& m) {
   } else {
     if (family == Family::kQwen3) out.emplace_back("attention_bias", biases);
     const bool has_switch = family == Family::kQwen2 || family == Family::kQwen3;
-    if (has_switch) out.emplace_back("use_sliding_window", false);
-    out.emplace_back("sliding_window", Value());
+    if (has_switch) out.emplace_back("use_sliding_window", m.attention_window.has_value());
+    if (has_switch && m.attention_window) out.emplace_back("max_window_layers", 0);
+    out.emplace_back("sliding_window", number_or_null(m.attention_window));
   }
   return out;
 }
@@ -203,6 +244,10 @@ const char* class_of(Family family) {
       return "Olmo2ForCausalLM";
     case Family::kSmolLm3:
       return "SmolLM3ForCausalLM";
+    case Family::kGemma:
+      return "GemmaForCausalLM";
+    case Family::kGemma2:
+      return "Gemma2ForCausalLM";
     case Family::kGpt2:
       return "GPT2LMHeadModel";
   }
@@ -229,7 +274,15 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
 }
 
 Status check_same_model(const Model& job, const Config& config, const std::string& file) {
-  const Value ours = resolved(job), theirs = resolved(config.model);
+  // A window that no sample of the job reaches beyond is none.
+  const auto of_samples = [&](Model m) {
+    if (m.attention_window.value_or(0) >= job.sequence) {
+      m.attention_window.reset();
+      m.global_interval.reset();
+    }
+    return resolved(std::move(m));
+  };
+  const Value ours = of_samples(job), theirs = of_samples(config.model);
   std::vector<std::string> keys;
   for (const Value* side : {&ours, &theirs}) {
     for (const auto& [key, value] : *side->get<Value::Table>()) keys.push_back(key);
@@ -245,7 +298,7 @@ Status check_same_model(const Model& job, const Config& config, const std::strin
   if (!window || job.sequence <= *window) return {};
   return unusable(
       fmt::format("{}: sliding_window = {}: model.sequence = {} reaches further back, and windows "
-                  "are not computed here",
+                  "of such layers are not computed here",
                   file, *window, job.sequence),
       fmt::format("sequence = {}", *window));
 }

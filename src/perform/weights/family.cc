@@ -21,17 +21,37 @@ bool output_bias(const Model& m) { return m.output_bias.value_or(m.bias); }
 bool mlp_bias(const Model& m) { return m.mlp_bias.value_or(m.bias); }
 bool has_usual_heads(const Model& m) { return m.head_size() * m.heads == m.hidden; }
 
-// Norms and rotations that one family alone has.
+bool is_gemma(Family family) { return family == Family::kGemma || family == Family::kGemma2; }
+
+// What some families alone have.
 std::string unlike_llama(Family family, const Model& m) {
-  const bool before = m.input_norms.value_or(true), after = m.output_norms.value_or(false);
-  const bool heads = m.qk_norm.value_or(false), whole = m.whole_qk_norm.value_or(false);
-  const bool olmo2 = family == Family::kOlmo2;
-  if (heads != (family == Family::kQwen3)) return fmt::format("qk_norm = {}", heads);
-  if (before == olmo2) return fmt::format("input_norms = {}", before);
-  if (after != olmo2) return fmt::format("output_norms = {}", after);
-  if (whole != olmo2) return fmt::format("whole_qk_norm = {}", whole);
+  const bool olmo2 = family == Family::kOlmo2, gemma2 = family == Family::kGemma2;
+  struct Flag {
+    const char* name;
+    bool value, wanted;
+  };
+  for (const auto& [name, value, wanted] :
+       {Flag{"qk_norm", m.qk_norm.value_or(false), family == Family::kQwen3},
+        Flag{"input_norms", m.input_norms.value_or(true), !olmo2},
+        Flag{"output_norms", m.output_norms.value_or(false), olmo2 || gemma2},
+        Flag{"whole_qk_norm", m.whole_qk_norm.value_or(false), olmo2},
+        Flag{"unit_offset_norms", m.unit_offset_norms.value_or(false), is_gemma(family)},
+        Flag{"scaled_embedding", m.scaled_embedding.value_or(false), is_gemma(family)}}) {
+    if (value != wanted) return fmt::format("{} = {}", name, value);
+  }
   if (m.nope_interval && family != Family::kSmolLm3) {
     return fmt::format("nope_interval = {}", *m.nope_interval);
+  }
+  const bool qwen = family == Family::kQwen2 || family == Family::kQwen3;
+  const bool windows = gemma2 || qwen || family == Family::kMistral || family == Family::kPhi3;
+  if (m.attention_window && !windows) {
+    return fmt::format("attention_window = {}", *m.attention_window);
+  }
+  if (m.global_interval && !gemma2) return fmt::format("global_interval = {}", *m.global_interval);
+  for (const auto& [name, number] : {std::pair("query_scalar", m.query_scalar),
+                                     std::pair("attention_softcap", m.attention_softcap),
+                                     std::pair("logit_softcap", m.logit_softcap)}) {
+    if (number && !gemma2) return fmt::format("{} = {}", name, *number);
   }
   return "";
 }
@@ -74,6 +94,9 @@ constexpr Word kPhi3Layer[] = {{"attention.query", "self_attn.qkv_proj", false, 
                                {"mlp.up", "mlp.gate_up_proj", false, 1, 2}};
 constexpr Word kOlmo2Layer[] = {{"attention_output_norm", "post_attention_layernorm"},
                                 {"mlp_output_norm", "post_feedforward_layernorm"}};
+constexpr Word kGemma2Layer[] = {{"attention_output_norm", "post_attention_layernorm"},
+                                 {"mlp_norm", "pre_feedforward_layernorm"},
+                                 {"mlp_output_norm", "post_feedforward_layernorm"}};
 constexpr Word kGpt2Ends[] = {{"embedding", "transformer.wte"},
                               {"positions", "transformer.wpe"},
                               {"norm", "transformer.ln_f"},
@@ -104,6 +127,7 @@ Place place_in(std::initializer_list<std::span<const Word>> lists, std::string_v
 std::span<const Word> own_words(Family family) {
   if (family == Family::kPhi3) return kPhi3Layer;
   if (family == Family::kOlmo2) return kOlmo2Layer;
+  if (family == Family::kGemma2) return kGemma2Layer;
   return {};
 }
 
@@ -121,7 +145,10 @@ std::string mismatch(Family family, const Model& m) {
   if (std::string other = model::departure(m); !other.empty()) return other;
   if (family == Family::kGpt2) return gpt2_mismatch(m);
   if (m.norm != Norm::kRms) return "norm is not rmsnorm";
-  if (m.activation != Activation::kSwiglu) return "activation is not swiglu";
+  const Activation activation = is_gemma(family) ? Activation::kGeglu : Activation::kSwiglu;
+  if (m.activation != activation) {
+    return fmt::format("activation is not {}", to_name(activation));
+  }
   if (m.positions != Positions::kRotary) return "positions are not rope";
   if (std::string other = unlike_llama(family, m); !other.empty()) return other;
   if (mlp_bias(m) && family != Family::kLlama && family != Family::kSmolLm3) {
@@ -139,8 +166,9 @@ std::string mismatch(Family family, const Model& m) {
 }
 
 std::optional<Family> family_of(const Model& model) {
-  for (const Family family : {Family::kLlama, Family::kQwen2, Family::kQwen3, Family::kOlmo2,
-                              Family::kSmolLm3, Family::kGpt2}) {
+  for (const Family family :
+       {Family::kLlama, Family::kQwen2, Family::kQwen3, Family::kOlmo2, Family::kSmolLm3,
+        Family::kGemma, Family::kGemma2, Family::kGpt2, Family::kMistral}) {
     if (mismatch(family, model).empty()) return family;
   }
   return std::nullopt;
@@ -176,7 +204,7 @@ std::vector<Tensor> tensors_of(const Model& m) {
     matrix(layer + "attention.output", m.hidden, wide, output_bias(m));
     if (after) norm(layer + "attention_output_norm", m.hidden);
     if (before) norm(layer + "mlp_norm", m.hidden);
-    if (m.activation == Activation::kSwiglu) {
+    if (m.gated_mlp()) {
       matrix(layer + "mlp.gate", m.ffn, m.hidden, mlp_bias(m));
     }
     matrix(layer + "mlp.up", m.ffn, m.hidden, mlp_bias(m));

@@ -33,6 +33,20 @@ model::Model small(Family family) {
     m.output_norms = m.whole_qk_norm = true;
   }
   if (family == Family::kSmolLm3) m.nope_interval = 2;
+  if (family == Family::kGemma || family == Family::kGemma2) {
+    m.activation = model::Activation::kGeglu;
+    m.unit_offset_norms = m.scaled_embedding = true;
+    m.head_dim = 6;
+    m.tied_embeddings = true;
+  }
+  if (family == Family::kGemma2) {
+    m.output_norms = true;
+    m.query_scalar = 4;
+    m.attention_softcap = 50;
+    m.logit_softcap = 30;
+    m.attention_window = 3;
+    m.global_interval = 2;
+  }
   if (family == Family::kLlama) m.rope_scaling = model::RopeScaling{};
   if (family == Family::kGpt2) {
     m.norm = model::Norm::kLayer;
@@ -80,6 +94,12 @@ TEST(Family, NamesAreThoseOfTransformers) {
             (Place{"model.layers.0.post_attention_layernorm.weight"}));
   EXPECT_EQ(place_of(Family::kOlmo2, "layers.0.attention_output_norm.weight"),
             (Place{"model.layers.0.post_attention_layernorm.weight"}));
+  EXPECT_EQ(place_of(Family::kGemma, "layers.0.mlp_norm.weight"),
+            (Place{"model.layers.0.post_attention_layernorm.weight"}));
+  EXPECT_EQ(place_of(Family::kGemma2, "layers.0.attention_output_norm.weight"),
+            (Place{"model.layers.0.post_attention_layernorm.weight"}));
+  EXPECT_EQ(place_of(Family::kGemma2, "layers.0.mlp_norm.weight"),
+            (Place{"model.layers.0.pre_feedforward_layernorm.weight"}));
   EXPECT_EQ(place_of(Family::kGpt2, "positions.weight"), (Place{"transformer.wpe.weight"}));
   EXPECT_EQ(place_of(Family::kGpt2, "layers.1.attention.value.weight"),
             (Place{"transformer.h.1.attn.c_attn.weight", true, 2, 3}));

@@ -26,7 +26,9 @@ Status add_ids(const Value& file, const char* key, int64_t vocabulary, std::vect
 Result<TextEnds> text_ends(const Config& config, const Value& generation) {
   const int64_t vocabulary = config.model.vocabulary;
   TextEnds out;
-  if (config.family == Family::kLlama || config.family == Family::kMistral) {
+  const Family family = config.family;
+  const bool gemma = family == Family::kGemma || family == Family::kGemma2;
+  if (gemma || family == Family::kLlama || family == Family::kMistral) {
     TRY(add_ids(config.value, "bos_token_id", vocabulary, out.begin));
   }
   TRY(add_ids(config.value, "eos_token_id", vocabulary, out.end));

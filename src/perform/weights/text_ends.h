@@ -9,7 +9,7 @@
 namespace tombolo::weights {
 
 struct TextEnds {
-  // bos_token_id of Llama and Mistral, whose models of SentencePiece put it before every text. Of
+  // bos_token_id of Llama, Mistral and Gemma, whose models of SentencePiece put it before every text. Of
   // GPT-2 and Qwen nothing, whatever their config.json says. A tokenizer.json knows better
   // (text::TextEncoder::around).
   std::vector<int64_t> begin;

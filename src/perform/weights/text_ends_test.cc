@@ -21,6 +21,13 @@ TEST(TextEnds, AreThoseOfBothFiles) {
   EXPECT_EQ(text_ends(config, generation).value(), (TextEnds{{1}, {2, 128, 129}}));
 }
 
+TEST(TextEnds, GemmaBeginsAsLlamaDoes) {
+  for (const Family family : {Family::kGemma, Family::kGemma2}) {
+    const Config config = config_of(family, R"({"bos_token_id":2,"eos_token_id":1})");
+    EXPECT_EQ(text_ends(config, Value()).value(), (TextEnds{{2}, {1}}));
+  }
+}
+
 TEST(TextEnds, QwenAndGpt2BeginWithNothing) {
   for (const Family family : {Family::kQwen3, Family::kGpt2}) {
     const Config config = config_of(family, R"({"bos_token_id":5,"eos_token_id":null})");

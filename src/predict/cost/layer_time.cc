@@ -22,6 +22,9 @@ LayerPricer::LayerPricer(const model::Model& model, const cluster::Datacenter& d
   CHECK(datacenter.scale_up.bandwidth.value > 0 && datacenter.scale_out.bandwidth.value > 0,
         "{} is joined by {} and {} B/s", datacenter.name, datacenter.scale_up.bandwidth.value,
         datacenter.scale_out.bandwidth.value);
+  const model::LayerCounts layers = model::count_layers(m_, {0, m_.layers, false, false});
+  const double windowed = m_.layers > 0 ? real(layers.windowed) / real(m_.layers) : 0;
+  score_share_ = 1 - windowed * (1 - m_.window_share());
   // Full precision runs at half the rate of 16 bits on accelerators; a CPU's peak is that of it.
   peak_ = d.peak.value * (element_bytes > 2 && has_constants(d) ? 0.5 : 1);
   rate16_ = peak_ * device_.matmul_efficiency;
@@ -78,7 +81,9 @@ double LayerPricer::attention_core(const Configuration& c) const {
   if (stack_.attention == Attention::kFlash) {
     const double ramps =
         (1 + device_.flash_half_sequence / query) * (1 + device_.flash_half_head / depth);
-    const double share = c.context > 1 ? stack_.context_causal_share : stack_.causal_share;
+    // Blocks outside of a window are left out as those above the diagonal are.
+    const double causal = c.context > 1 ? stack_.context_causal_share : stack_.causal_share;
+    const double share = causal * score_share_;
     return std::max(flops * share * ramps / (peak_ * device_.flash_efficiency * stack_.flash_speed),
                     device_.kernel.value);
   }

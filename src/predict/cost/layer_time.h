@@ -128,6 +128,7 @@ class LayerPricer {
   double element_;
   bool fp8_;
   double peak_, rate16_, rate8_, memory_rate_;
+  double score_share_;  // of s^2 scores, what layers have in the mean of them: windows
   double up_rate_, out_rate_, up_single_, out_single_;
 };
 

@@ -170,7 +170,9 @@ TEST(ConfigExperts, KeepNoSecrets) {
   }
   EXPECT_THAT(read_config(kDeepseekV2Lite).notes,
               ElementsAre(HasSubstr("rope_scaling of type \"yarn\" is ignored")));
-  EXPECT_THAT(read_config(kGptOss20b).notes, ElementsAre(HasSubstr("sliding_window is ignored")));
+  EXPECT_THAT(read_config(kGptOss20b).notes, IsEmpty());
+  EXPECT_EQ(read_config(kGptOss20b).model.attention_window, 128);
+  EXPECT_EQ(read_config(kGptOss20b).model.global_interval, 2);
   EXPECT_THAT(read_config(kDeepseekV3).notes,
               ElementsAre(HasSubstr("rope_scaling of type \"yarn\" is ignored"),
                           HasSubstr("quantization_config is ignored")));

@@ -1,5 +1,6 @@
 // The families of config.json but for their experts and latent attention, which are in
 // config_experts.cc.
+#include <algorithm>
 #include <cmath>
 
 #include "spec/model/config_fields.h"
@@ -162,6 +163,18 @@ void read_norms(Config& c, const std::string& family, Model& m) {
   }
 }
 
+// Where each so many-th of all layers is of the one kind and no other layer is: how many; 0 where
+// none is. Nothing where they come at uneven distances.
+std::optional<int64_t> interval_of(const std::vector<bool>& kinds) {
+  const auto found = std::find(kinds.begin(), kinds.end(), true);
+  if (found == kinds.end()) return 0;
+  const auto each = static_cast<size_t>(found - kinds.begin()) + 1;
+  for (size_t layer = 0; layer < kinds.size(); ++layer) {
+    if (kinds[layer] != ((layer + 1) % each == 0)) return std::nullopt;
+  }
+  return static_cast<int64_t>(each);
+}
+
 // Which layers rotate nothing: a list with a 0 for each of them, or each so many-th.
 void read_nope_layers(Config& c, const std::string& family, Model& m) {
   if (family != "smollm3" && family != "llama4_text") return;
@@ -173,24 +186,86 @@ void read_nope_layers(Config& c, const std::string& family, Model& m) {
     if (interval <= m.layers) m.nope_interval = interval;
     return;
   }
-  const auto rotates = [&](size_t layer) { return (*list)[layer] != Value(0); };
-  size_t first = 0;
-  while (first < list->size() && rotates(first)) ++first;
-  for (size_t layer = 0; layer < list->size(); ++layer) {
-    if (rotates(layer) == ((layer + 1) % (first + 1) != 0)) continue;
-    return c.refuse("no_rope_layers", "the zeros do not come at even distances");
-  }
-  if (first < list->size()) m.nope_interval = static_cast<int64_t>(first) + 1;
+  std::vector<bool> zeros;
+  for (const Value& each : *list) zeros.push_back(each == Value(0));
+  const std::optional<int64_t> each = interval_of(zeros);
+  if (!each) return c.refuse("no_rope_layers", "the zeros do not come at even distances");
+  if (*each > 0) m.nope_interval = *each;
 }
 
-// Notes on what makes attention shorter than it is counted.
-void read_windows(Config& c, const std::string& family) {
-  const bool window = c.flag("use_sliding_window", family != "smollm3");
-  for (const char* key : {"sliding_window", "attention_chunk_size"}) {
-    if (c.has(key) && window) {
-      c.note(fmt::format("{} is ignored: attention is counted over the whole sequence", key));
+// What holds of windows if a file leaves it out.
+struct WindowDefaults {
+  int64_t window = 0;    // 0: none
+  int64_t interval = 0;  // every so many-th layer has none; 0: all have
+};
+std::optional<WindowDefaults> windows_of(Config& c, const std::string& family, int64_t layers) {
+  if (family == "mistral") return WindowDefaults{4096};
+  if (family == "mixtral" || family == "phi3") return WindowDefaults{};
+  if (family == "gemma2") return WindowDefaults{4096, 2};
+  if (family == "gpt_oss") return WindowDefaults{128, 2};
+  if (family == "gemma3_text") {
+    const int64_t pattern = c.integer("_sliding_window_pattern", kLayersMax).value_or(6);
+    return WindowDefaults{4096, c.integer("sliding_window_pattern", kLayersMax).value_or(pattern)};
+  }
+  // These have a switch, and where it is on the layers from max_window_layers on have windows.
+  const bool qwen = family.starts_with("qwen2") || family == "qwen3" || family == "qwen3_moe";
+  if (!qwen || !c.flag("use_sliding_window", false)) return std::nullopt;
+  const int64_t first = c.integer("max_window_layers", kCountMax, 0).value_or(28);
+  if (first == 0) return WindowDefaults{4096};
+  if (first >= layers) return WindowDefaults{0, 1};
+  return std::nullopt;
+}
+
+// How far attention looks back, and in which layers; a note where no field of a model says so.
+void read_windows(Config& c, const std::string& family, Model& m) {
+  const auto ignored = [&](const char* key) {
+    c.note(fmt::format("{} is ignored: attention is counted over the whole sequence", key));
+  };
+  if (c.has("attention_chunk_size")) ignored("attention_chunk_size");
+  c.take("use_sliding_window");  // whatever the family
+  std::optional<WindowDefaults> windows = windows_of(c, family, m.layers);
+  const bool given = c.has("sliding_window");
+  const Value* types = c.take("layer_types");
+  const Value::Array* list = types ? types->get<Value::Array>() : nullptr;
+  if (windows && list) {
+    std::vector<bool> whole;
+    for (const Value& type : *list) whole.push_back(type != Value("sliding_attention"));
+    if (const std::optional<int64_t> each = interval_of(whole)) {
+      windows->interval = *each;
+    } else {
+      windows.reset();
     }
   }
+  if (!windows) {
+    const bool off = family == "smollm3" || family.starts_with("qwen");
+    if (given && c.flag("use_sliding_window", !off)) ignored("sliding_window");
+    return;
+  }
+  // Null says that there is none.
+  const int64_t window = c.integer("sliding_window", kCountMax)
+                             .value_or(c.is_null("sliding_window") ? 0 : windows->window);
+  if (window == 0 || windows->interval == 1) return;
+  m.attention_window = window;
+  if (windows->interval > 1 && windows->interval <= m.layers) m.global_interval = windows->interval;
+}
+
+// What Gemma does to embeddings, norms, scores and logits.
+void read_gemma(Config& c, const std::string& family, Model& m) {
+  if (!is_gemma(family)) return;
+  m.unit_offset_norms = m.scaled_embedding = true;
+  if (family == "gemma") return;
+  const double scalar = c.number("query_pre_attn_scalar", 256);
+  if (!(scalar > 0)) return c.refuse("query_pre_attn_scalar", "wanted a positive number");
+  if (scalar != static_cast<double>(m.head_size())) m.query_scalar = scalar;
+  const auto cap = [&](const char* key, double otherwise, std::optional<double>& to) {
+    const double value = c.is_null(key) ? 0 : c.number(key, otherwise);
+    if (value < 0) c.refuse(key, "wanted a positive number");
+    if (value > 0) to = value;
+  };
+  const bool second = family == "gemma2";
+  cap("attn_logit_softcapping", second ? 50 : 0, m.attention_softcap);
+  cap("final_logit_softcapping", second ? 30 : 0, m.logit_softcap);
+  if (!second) m.window_rope_theta = c.number("rope_local_base_freq", 10000);
 }
 
 // What attn_config of MPT says.
@@ -278,7 +353,8 @@ Model read_llama_like(Config& c, const std::string& family) {
   read_biases(c, family, defaults.attention_bias, m);
   read_activation(c, family, m);
   read_experts(c, family, m);
-  read_windows(c, family);
+  read_windows(c, family, m);
+  read_gemma(c, family, m);
   return m;
 }
 

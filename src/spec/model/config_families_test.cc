@@ -254,16 +254,97 @@ TEST(ConfigFamilies, LinearAttentionByHand) {
   EXPECT_GT(score_flops(m, {3, 1, false, false}, 1).value, 0);
 }
 
+TEST(ConfigFamilies, GemmaScalesAndCaps) {
+  const Model first = read_config(kGemma2b).model;
+  EXPECT_EQ(first.activation, Activation::kGeglu);
+  EXPECT_EQ(first.unit_offset_norms, true);
+  EXPECT_EQ(first.scaled_embedding, true);
+  EXPECT_EQ(first.head_size(), 256);
+  EXPECT_FALSE(first.query_scalar || first.attention_softcap || first.logit_softcap);
+  const Model second = read_config(kGemma2_2b).model;
+  EXPECT_EQ(second.query_scalar, std::nullopt);  // that of its heads
+  EXPECT_EQ(second.attention_softcap, 50);
+  EXPECT_EQ(second.logit_softcap, 30);
+  EXPECT_EQ(second.output_norms, true);
+  const Model large = read_config(kGemma2_27b).model;
+  EXPECT_EQ(large.query_scalar, 144);
+  EXPECT_EQ(large.attention_softcap, 50);  // of its class
+  const std::string none =
+      changed("\"attn_logit_softcapping\": 50.0", "\"attn_logit_softcapping\": null", kGemma2_2b);
+  EXPECT_EQ(read_config(none).model.attention_softcap, std::nullopt);
+  const Model third = read_config(kGemma3_1b).model;
+  EXPECT_EQ(third.window_rope_theta, 10000);
+  EXPECT_EQ(third.rope_theta, 1000000);
+  EXPECT_FALSE(third.attention_softcap);
+  EXPECT_EQ(departure(third), "window_rope_theta = 10000");
+}
+
+// Which layers look back how far: a class's rule, or a list.
+TEST(ConfigFamilies, WindowsOfAttention) {
+  const auto windows = [](const std::string& text) {
+    const Model m = read_config(text).model;
+    return std::pair(m.attention_window.value_or(0), m.global_interval.value_or(0));
+  };
+  EXPECT_EQ(windows(kGemma2_2b), std::pair(int64_t{4096}, int64_t{2}));
+  EXPECT_EQ(windows(kGemma3_1b), std::pair(int64_t{512}, int64_t{6}));
+  EXPECT_EQ(windows(kGemma3_4b), std::pair(int64_t{1024}, int64_t{6}));
+  EXPECT_EQ(windows(kPhi3Mini4k), std::pair(int64_t{2047}, int64_t{0}));
+  for (const char* text : {kGemma2b, kPhi4, kOlmo2_7b, kSmolLm3_3b, kLlama4Maverick}) {
+    EXPECT_EQ(windows(text), std::pair(int64_t{0}, int64_t{0}));
+  }
+  const auto of_four = [&](const char* types) {
+    const std::string four =
+        changed("\"num_hidden_layers\": 26", "\"num_hidden_layers\": 4", kGemma2_2b);
+    return changed("\"sliding_window\"",
+                   fmt::format("\"layer_types\": {}, \"sliding_window\"", types), four);
+  };
+  const std::string s = "\"sliding_attention\"", f = "\"full_attention\"";
+  const auto list = [&](const std::string& a, const std::string& b, const std::string& c,
+                        const std::string& d) {
+    return of_four(fmt::format("[{}, {}, {}, {}]", a, b, c, d).c_str());
+  };
+  EXPECT_EQ(windows(list(s, s, s, f)), std::pair(int64_t{4096}, int64_t{4}));
+  EXPECT_EQ(windows(list(s, s, s, s)), std::pair(int64_t{4096}, int64_t{0}));
+  EXPECT_EQ(windows(list(f, f, f, f)), std::pair(int64_t{0}, int64_t{0}));
+  EXPECT_EQ(windows(list(f, s, s, f)), std::pair(int64_t{0}, int64_t{0}));
+  EXPECT_THAT(read_config(list(f, s, s, f)).notes,
+              ElementsAre(HasSubstr("sliding_window is ignored")));
+  const std::string none =
+      changed("\"sliding_window\": 4096", "\"sliding_window\": null", kGemma2_2b);
+  EXPECT_EQ(windows(none), std::pair(int64_t{0}, int64_t{0}));
+}
+
+// Gemma 2 of 26 layers at 8192 tokens: half of them see the last 4096, which are 1/2 (2 - 1/2) =
+// 3/4 of all scores. A tenth layer is one of those that see all.
+TEST(ConfigFamilies, WindowsTakeFlops) {
+  const Model m = read_config(kGemma2_2b).model;
+  Model whole = m;
+  whole.attention_window.reset();
+  whole.global_interval.reset();
+  const Slice all{0, 26, true, true};
+  const double one = 4.0 * 8192 * 8192 * 8 * 256;
+  EXPECT_EQ(score_flops(whole, all, 1).value, 26 * one);
+  EXPECT_EQ(score_flops(m, all, 1).value, 13 * one + 13 * 0.75 * one);
+  EXPECT_EQ(score_flops(m, {9, 1, false, false}, 1).value, one);
+  EXPECT_EQ(score_flops(m, {8, 2, false, false}, 2).value, 2 * 1.75 * one);
+  EXPECT_DOUBLE_EQ((forward_flops(whole, all, 1) - forward_flops(m, all, 1)).value,
+                   13 * 0.25 * one);
+  EXPECT_EQ(count_layers(m, all), (LayerCounts{.dense = 26, .windowed = 13}));
+  EXPECT_EQ(m.layer_period(), 2);
+  Model short_one = m;
+  short_one.sequence = 4096;
+  EXPECT_EQ(short_one.layer_period(), 1);
+  EXPECT_EQ(count_layers(short_one, all), (LayerCounts{.dense = 26}));
+  EXPECT_EQ(parameters(whole), parameters(m));
+}
+
 TEST(ConfigFamilies, SayWhatTheyIgnore) {
-  for (const char* text : {kGemma2b, kGemma7b, kPhi4, kOlmo2_7b, kSmolLm3_3b}) {
+  for (const char* text : {kGemma2b, kGemma7b, kGemma2_2b, kGemma2_27b, kGemma3_1b, kPhi3Mini4k,
+                           kPhi4, kOlmo2_7b, kSmolLm3_3b}) {
     EXPECT_THAT(read_config(text).notes, IsEmpty());
   }
-  for (const char* text : {kGemma2_2b, kGemma3_1b, kPhi3Mini4k}) {
-    EXPECT_THAT(read_config(text).notes, ElementsAre(HasSubstr("sliding_window is ignored")));
-  }
   EXPECT_THAT(read_config(kGemma3_4b).notes,
-              UnorderedElementsAre(HasSubstr("text_config: sliding_window is ignored"),
-                                   HasSubstr("rope_scaling of type \"linear\" is ignored"),
+              UnorderedElementsAre(HasSubstr("rope_scaling of type \"linear\" is ignored"),
                                    HasSubstr("vision_config is ignored")));
   EXPECT_THAT(read_config(kLlama4Maverick).notes,
               UnorderedElementsAre(HasSubstr("attention_chunk_size is ignored"),
@@ -277,14 +358,12 @@ TEST(ConfigFamilies, SayWhatTheyIgnore) {
 
 // Those that are counted and not computed are refused by name.
 TEST(ConfigFamilies, TrainingIsRefusedByName) {
-  EXPECT_EQ(departure(read_config(kGemma2b).model), "activation = geglu");
-  EXPECT_EQ(departure(read_config(kGemma2_2b).model), "activation = geglu");
-  EXPECT_EQ(departure(read_config(kGemma3_4b).model), "activation = geglu");
+  EXPECT_EQ(departure(read_config(kGemma3_4b).model), "window_rope_theta = 10000");
   EXPECT_EQ(departure(read_config(kPhi2).model), "parallel_residual = true");
   EXPECT_EQ(departure(read_config(kQwen3Next80b).model), "experts.count = 512");
   EXPECT_EQ(departure(read_config(kGlm45Air).model), "experts.count = 128");
   EXPECT_EQ(departure(read_config(kLlama4Maverick).model), "experts.count = 128");
-  for (const char* text : {kOlmo2_7b, kSmolLm3_3b, kPhi3Mini4k, kPhi4}) {
+  for (const char* text : {kGemma2b, kGemma2_2b, kOlmo2_7b, kSmolLm3_3b, kPhi3Mini4k, kPhi4}) {
     EXPECT_EQ(departure(read_config(text).model), "");
   }
   const std::string part = changed(

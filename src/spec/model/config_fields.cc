@@ -1,5 +1,6 @@
 #include "spec/model/config_fields.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/check.h"
@@ -13,6 +14,12 @@ const Value* Config::take(std::string_view key) {
     if (name == key && !value.is_null()) return &value;
   }
   return nullptr;
+}
+
+bool Config::is_null(std::string_view key) {
+  taken_.insert(std::string(key));
+  return std::ranges::any_of(
+      table_, [&](const auto& field) { return field.first == key && field.second.is_null(); });
 }
 
 std::optional<int64_t> Config::integer(std::string_view key, int64_t max, int64_t min) {

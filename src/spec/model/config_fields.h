@@ -23,6 +23,7 @@ class Config {
   // The value, or null where it is left out or null.
   const Value* take(std::string_view key);
   bool has(std::string_view key) { return take(key) != nullptr; }
+  bool is_null(std::string_view key);
 
   // Between 1, or `min`, and max; refused otherwise.
   std::optional<int64_t> integer(std::string_view key, int64_t max, int64_t min = 1);

@@ -16,7 +16,7 @@
 // from Llama, and a note says so.
 //
 // A field that we do not know is left out and named in the notes; a field that we know and no law
-// counts (sliding_window) is named with what that means; what cannot change a count or a time
+// counts (attention_chunk_size) is named with what that means; what cannot change a count or a time
 // (dropout, token ids) passes silently. A file that contradicts itself is refused: heads that do
 // not divide the hidden size, more experts per token than there are, two lengths. So is what cannot
 // be counted, such as experts in layers at uneven distances.

@@ -110,6 +110,9 @@ LayerCounts count_layers(const Model& m, const Slice& slice) {
   }
   layers.dense = slice.layers - layers.experts;
   if (m.linear_attention) layers.linear = slice.layers - each(m.linear_attention->every);
+  if (m.has_windows()) {
+    layers.windowed = slice.layers - (m.global_interval ? each(*m.global_interval) : 0);
+  }
   // They stand after the last layer, and are as that one is.
   const bool experts =
       m.experts && m.experts->dense_layers < m.layers && m.layers % m.experts->every == 0;
@@ -174,7 +177,7 @@ std::string departure(const Model& m) {
   if (m.linear_attention) {
     return fmt::format("linear_attention.every = {}", m.linear_attention->every);
   }
-  if (m.activation == Activation::kSquaredRelu || m.activation == Activation::kGeglu) {
+  if (m.activation == Activation::kSquaredRelu) {
     return fmt::format("activation = {}", to_name(m.activation));
   }
   if (m.positions == Positions::kAlibi) return "positions = alibi";
@@ -182,7 +185,6 @@ std::string departure(const Model& m) {
   const std::pair<const char*, std::optional<bool>> more[] = {
       {"parallel_residual", m.parallel_residual},
       {"attention_sinks", m.attention_sinks},
-
       {"attention_gate", m.attention_gate},
       {"head_bias", m.head_bias},
       {"embedding_norm", m.embedding_norm}};
@@ -190,6 +192,7 @@ std::string departure(const Model& m) {
     if (given.value_or(false)) return fmt::format("{} = true", name);
   }
   if (m.rotary_share.value_or(1) != 1) return fmt::format("rotary_share = {}", *m.rotary_share);
+  if (m.window_rope_theta) return fmt::format("window_rope_theta = {}", *m.window_rope_theta);
   return "";
 }
 

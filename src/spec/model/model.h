@@ -121,24 +121,32 @@ struct Model {
   double norm_epsilon = 1e-5;
   // Departures; left out: as the fields above have it.
   std::optional<RopeScaling> rope_scaling;
-  std::optional<int64_t> head_dim;        // numbers per head, other than hidden / heads
-  std::optional<bool> qkv_bias;           // in query, key and value, other than `bias`
-  std::optional<bool> output_bias;        // in the projection after attention
-  std::optional<bool> mlp_bias;           // in the MLP
-  std::optional<bool> norm_bias;          // in LayerNorms; left out: true
-  std::optional<int64_t> positions_max;   // learned positions, more than `sequence`
-  std::optional<bool> parallel_residual;  // attention and MLP read the same input (GPT-NeoX)
-  std::optional<bool> qk_norm;            // a norm of head_dim numbers on queries, one on keys
-  std::optional<bool> attention_sinks;    // a number per head in its softmax (GPT-OSS)
-  std::optional<bool> output_norms;       // norms after attention and MLP as well (Grok-1)
-  std::optional<bool> input_norms;        // before them; left out: true (false: OLMo 2)
-  std::optional<bool> shared_norm;        // one before both, whose residual is parallel (Phi)
-  std::optional<bool> whole_qk_norm;      // a norm on queries of all heads, one on keys (OLMo 2)
-  std::optional<bool> attention_gate;     // on what attention gives, as wide (Qwen3-Next)
-  std::optional<bool> head_bias;          // in the head (Phi)
-  std::optional<int64_t> nope_interval;   // each so many-th layer rotates nothing (SmolLM3)
-  std::optional<double> rotary_share;     // of a head, the part that is rotated (GPT-NeoX)
-  std::optional<bool> embedding_norm;     // a norm after the embedding (BLOOM)
+  std::optional<int64_t> head_dim;          // numbers per head, other than hidden / heads
+  std::optional<bool> qkv_bias;             // in query, key and value, other than `bias`
+  std::optional<bool> output_bias;          // in the projection after attention
+  std::optional<bool> mlp_bias;             // in the MLP
+  std::optional<bool> norm_bias;            // in LayerNorms; left out: true
+  std::optional<int64_t> positions_max;     // learned positions, more than `sequence`
+  std::optional<bool> parallel_residual;    // attention and MLP read the same input (GPT-NeoX)
+  std::optional<bool> qk_norm;              // a norm of head_dim numbers on queries, one on keys
+  std::optional<bool> attention_sinks;      // a number per head in its softmax (GPT-OSS)
+  std::optional<bool> output_norms;         // norms after attention and MLP as well (Grok-1)
+  std::optional<bool> input_norms;          // before them; left out: true (false: OLMo 2)
+  std::optional<bool> shared_norm;          // one before both, whose residual is parallel (Phi)
+  std::optional<bool> whole_qk_norm;        // a norm on queries of all heads, one on keys (OLMo 2)
+  std::optional<bool> attention_gate;       // on what attention gives, as wide (Qwen3-Next)
+  std::optional<bool> head_bias;            // in the head (Phi)
+  std::optional<int64_t> nope_interval;     // each so many-th layer rotates nothing (SmolLM3)
+  std::optional<double> rotary_share;       // of a head, the part that is rotated (GPT-NeoX)
+  std::optional<bool> unit_offset_norms;    // RMSNorms multiply by 1 + weight (Gemma)
+  std::optional<bool> scaled_embedding;     // the embedding times sqrt(hidden) (Gemma)
+  std::optional<double> query_scalar;       // scores over its root, not head_dim's (Gemma 2)
+  std::optional<double> attention_softcap;  // c: scores become c tanh(score / c) (Gemma 2)
+  std::optional<double> logit_softcap;      // and so do logits
+  std::optional<int64_t> attention_window;  // a token attends to so many, itself among them
+  std::optional<int64_t> global_interval;   // but in each so many-th layer to all (Gemma 2)
+  std::optional<double> window_rope_theta;  // in layers with a window (Gemma 3)
+  std::optional<bool> embedding_norm;       // a norm after the embedding (BLOOM)
   std::optional<Experts> experts;
   std::optional<LatentAttention> latent_attention;
   std::optional<LinearAttention> linear_attention;
@@ -159,9 +167,22 @@ struct Model {
   bool has_dense_layers() const {
     return !experts || experts->dense_layers > 0 || experts->every > 1;
   }
+  // Whether there are layers that attend to fewer tokens than a sample has; and which these are.
+  bool has_windows() const { return attention_window && *attention_window < sequence; }
+  bool is_windowed(int64_t layer) const {
+    return attention_window && (!global_interval || (layer + 1) % *global_interval != 0);
+  }
+  // Of the scores of a layer that attends to all tokens before each, what one with a window has.
+  double window_share() const {
+    if (!has_windows()) return 1;
+    const double part = static_cast<double>(*attention_window) / static_cast<double>(sequence);
+    return part * (2 - part);
+  }
   // After so many layers their kinds repeat, but for the first dense ones.
   int64_t layer_period() const {
-    return std::lcm(experts ? experts->every : 1, linear_attention ? linear_attention->every : 1);
+    const int64_t period =
+        std::lcm(experts ? experts->every : 1, linear_attention ? linear_attention->every : 1);
+    return has_windows() ? std::lcm(period, global_interval.value_or(1)) : period;
   }
   // Of all layers, those that attend to all tokens.
   double full_attention_share() const {
@@ -211,7 +232,8 @@ struct LayerCounts {
   int64_t dense = 0;
   int64_t experts = 0;
   int64_t multi_token = 0;
-  int64_t linear = 0;  // of the dense ones and of those with experts: with linear attention
+  int64_t linear = 0;    // of the dense ones and of those with experts: with linear attention
+  int64_t windowed = 0;  // of those: with a window shorter than the sequence
 
   bool operator==(const LayerCounts&) const = default;
 };
@@ -241,7 +263,8 @@ int64_t active_parameters(const Model& model);
 // linear attention, multi-token layers: docs/laws/parameters_and_flops.md.
 Flops forward_flops(const Model& model, const Slice& slice, int64_t samples);
 
-// Of these, attention scores and their products with the values: the terms in s^2.
+// Of these, attention scores and their products with the values: the terms in s^2. A window of w
+// tokens leaves w (2 s - w) of s^2, as it leaves of the scores that causal attention has.
 Flops score_flops(const Model& model, const Slice& slice, int64_t samples);
 
 // Activations that must be kept from forward to backward for one microbatch of b samples, in
@@ -380,6 +403,14 @@ void describe(Archive& a, Model& m) {
   a.optional("head_bias", m.head_bias);
   a.optional("nope_interval", m.nope_interval);
   a.optional("rotary_share", m.rotary_share);
+  a.optional("unit_offset_norms", m.unit_offset_norms);
+  a.optional("scaled_embedding", m.scaled_embedding);
+  a.optional("query_scalar", m.query_scalar);
+  a.optional("attention_softcap", m.attention_softcap);
+  a.optional("logit_softcap", m.logit_softcap);
+  a.optional("attention_window", m.attention_window);
+  a.optional("global_interval", m.global_interval);
+  a.optional("window_rope_theta", m.window_rope_theta);
   a.optional("embedding_norm", m.embedding_norm);
   a.optional("experts", m.experts);
   a.optional("latent_attention", m.latent_attention);
@@ -438,6 +469,25 @@ void describe(Archive& a, Model& m) {
   }
   a.check(m.rotary_share.value_or(1) > 0 && m.rotary_share.value_or(1) <= 1, "rotary_share",
           "must lie between 0 and 1");
+  a.check(!m.unit_offset_norms.value_or(false) || m.norm == Norm::kRms, "unit_offset_norms",
+          "is of norm = \"rmsnorm\"");
+  for (const auto& [key, number] : {std::pair("query_scalar", m.query_scalar),
+                                    std::pair("attention_softcap", m.attention_softcap),
+                                    std::pair("logit_softcap", m.logit_softcap),
+                                    std::pair("window_rope_theta", m.window_rope_theta)}) {
+    a.check(number.value_or(1) > 0 && number.value_or(1) <= 1e12, key,
+            "must be positive and at most 1e12");
+  }
+  if (m.attention_window) {
+    in_range("attention_window", *m.attention_window, 100'000'000);
+    a.check(!m.linear_attention, "attention_window", "cannot stand beside linear_attention",
+            "one of the two");
+  }
+  if (m.global_interval) {
+    in_range("global_interval", *m.global_interval, 100'000);
+    a.check(m.attention_window.has_value(), "global_interval", "is of layers with a window",
+            "attention_window beside it");
+  }
   a.check(m.input_norms.value_or(true) || m.output_norms.value_or(false), "input_norms",
           "without norms before attention and MLP there must be some after them",
           "output_norms = true beside it");

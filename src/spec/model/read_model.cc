@@ -55,6 +55,14 @@ void describe(Archive& a, Overrides& o) {
   a.optional("head_bias", m.head_bias);
   a.optional("nope_interval", m.nope_interval);
   a.optional("rotary_share", m.rotary_share);
+  a.optional("unit_offset_norms", m.unit_offset_norms);
+  a.optional("scaled_embedding", m.scaled_embedding);
+  a.optional("query_scalar", m.query_scalar);
+  a.optional("attention_softcap", m.attention_softcap);
+  a.optional("logit_softcap", m.logit_softcap);
+  a.optional("attention_window", m.attention_window);
+  a.optional("global_interval", m.global_interval);
+  a.optional("window_rope_theta", m.window_rope_theta);
   a.optional("embedding_norm", m.embedding_norm);
   a.optional("experts", o.experts);
   a.optional("latent_attention", o.latent_attention);

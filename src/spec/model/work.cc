@@ -60,7 +60,8 @@ Flops score_flops(const Model& m, const Slice& slice, int64_t samples) {
   const LayerCounts layers = count_layers(m, slice);
   const double tokens = tokens_of(m, samples);
   const double layer = 2 * tokens * real(m.sequence) * score_widths(m);
-  return {real(layers.dense + layers.experts - layers.linear) * layer};
+  const int64_t whole = layers.dense + layers.experts - layers.linear - layers.windowed;
+  return {(real(whole) + real(layers.windowed) * m.window_share()) * layer};
 }
 
 Flops forward_flops(const Model& m, const Slice& slice, int64_t samples) {
@@ -68,8 +69,8 @@ Flops forward_flops(const Model& m, const Slice& slice, int64_t samples) {
   const double tokens = tokens_of(m, samples);
   const double h = real(m.hidden);
   const double matrices = real(mlp_matrices(m));
-  const double attention =
-      2 * tokens * attention_matrices(m) + 2 * tokens * real(m.sequence) * score_widths(m);
+  const double scores = 2 * tokens * real(m.sequence) * score_widths(m);
+  const double attention = 2 * tokens * attention_matrices(m) + scores;
   const double dense = attention + 2 * tokens * h * active_width(m, false) * matrices;
   double flops = real(layers.dense) * dense;
   if (layers.experts > 0) {
@@ -82,6 +83,7 @@ Flops forward_flops(const Model& m, const Slice& slice, int64_t samples) {
     const double instead = 2 * tokens * (linear_matrices(m) + state_products(m));
     flops += real(layers.linear) * (instead - attention);
   }
+  if (layers.windowed > 0) flops -= real(layers.windowed) * (1 - m.window_share()) * scores;
   flops += real(layers.multi_token) * 2 * tokens * 2 * h * h;
   if (slice.head) {
     flops += real(1 + layers.multi_token) * 2 * tokens * h * real(m.vocabulary);
