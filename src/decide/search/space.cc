@@ -45,6 +45,7 @@ class SpaceMaker {
     space_.always_sequence_parallel = rail_only_ && !fixed_.sequence_parallel;
     TRY(refuse_what_rail_only_does_not_know());
     TRY(plan::check_pipelines_are_free(job_));
+    TRY(refuse_other_layers());
     TRY(degrees());
     knobs();
     return space_;
@@ -60,6 +61,22 @@ class SpaceMaker {
       return unusable(fmt::format("{}: parallelism.{} = {}: the law rail-only does not know it",
                                   job_.file, name, *value),
                       fmt::format("{} = {}, or --law tombolo", name, known));
+    }
+    return {};
+  }
+
+  // Those that a search found itself, and wrote down, are as even as they can be.
+  Status refuse_other_layers() const {
+    const std::vector<int64_t>& given = job_.parallelism.layers_per_stage;
+    for (size_t stage = 0; stage < given.size(); ++stage) {
+      const auto stages = static_cast<int64_t>(given.size());
+      const model::Slice even = model::stage_slice(m_, stages, static_cast<int64_t>(stage));
+      if (given[stage] == even.layers) continue;
+      return unusable(
+          fmt::format("{}: parallelism.layers_per_stage = [{}]: a search spreads layers "
+                      "as evenly as it can",
+                      job_.file, fmt::join(given, ", ")),
+          "tombolo simulate, which takes stages as they are, or without this key");
     }
     return {};
   }
