@@ -32,6 +32,10 @@ def model(draw):
     if draw.random() < 0.3:
         text += (f"experts = {{ count = {likely(draw, [8, 64, 1_000_000], COUNTS)}, "
                  f"per_token = {likely(draw, [1, 2, 8], COUNTS)}, ffn = {likely(draw, [8], COUNTS)} }}\n")
+    if draw.random() < 0.3:
+        text += (f"attention_window = {likely(draw, [1, 63, 4_096], COUNTS)}\nglobal_interval = {likely(draw, [1, 2, 6], COUNTS)}\n"
+                 f'activation = "geglu"\nquery_scalar = {likely(draw, [64, 0.5], COUNTS)}\n'
+                 f"attention_softcap = {likely(draw, [50, 1e-9], COUNTS)}\nlogit_softcap = {likely(draw, [30], COUNTS)}\n")
     return text
 
 

@@ -85,6 +85,18 @@ class Plan(Case):
                 self.assertGreaterEqual(answer["best"]["parallelism"]["context"], 32)
                 self.assertIn("operators, and a strand at most 64", answer["strands"]["why_not"])
 
+    def test_other_models_and_contexts_beyond_strands(self):
+        for preset, context in (("llama3-8b", 64), ("llama3-8b", 128), ("llama3-70b", 32), ("mixtral-8x7b", 32), ("gpt-oss-120b", 32)):
+            with self.subTest(preset, context=context):
+                text = WIDE.replace("llama3-8b", preset).replace("context = 32", f"context = {context}").replace("nodes = 8", "nodes = 64")
+                job = self.write("other.toml", text.replace("zero = 1", "zero = 3"))
+                self.assertIn(f"context = {context}: a pass through a layer has", self.refused(3, [], "strand", job))
+                done = self.tombolo("plan", job, "--simulate-for", "0")
+                self.assertIn(done.returncode, (0, 3), done.stderr)  # some do not fit
+                self.assertNotIn("bug:", done.stderr)
+        narrow = self.write("narrow.toml", WIDE.replace("context = 32", "context = 16").replace("data = 2", "data = 4"))
+        self.assertNotIn("a strand at most", self.tombolo("strand", narrow).stderr)
+
     def test_the_answer_has_what_programs_need(self):
         answer = self.json("plan", EXAMPLE)
         best = answer["best"]
