@@ -445,7 +445,8 @@ class Decoding(DecodingCase):
     # Every family, and weights of every type: tokens of plain PyTorch.
     def test_families(self):
         cases = [("mistral", "BF16", {"sliding_window": 128, "max_position_embeddings": 128}), ("qwen2", "F16", {"max_position_embeddings": 128}),
-                 ("qwen3", "F32", {"max_position_embeddings": 128}), ("gpt2", "F32", {"n_positions": 128})]
+                 ("qwen3", "F32", {"max_position_embeddings": 128}), ("gpt2", "F32", {"n_positions": 128}),
+                 ("gemma2", "BF16", {"sliding_window": 9, "max_position_embeddings": 128})]
         for family, dtype, changes in cases:
             with self.subTest(family=family):
                 tokenizer = (self.folder / "weights" / "tokenizer.json").read_text()

@@ -233,7 +233,8 @@ class PromptRanks(RingCase):
     def test_families(self):
         self.write("job.toml", job())
         cases = [("mistral", "BF16", {"sliding_window": 128, "max_position_embeddings": 128}), ("qwen2", "F16", {"max_position_embeddings": 128}),
-                 ("qwen3", "F32", {"max_position_embeddings": 128}), ("gpt2", "F32", {"n_positions": 128})]
+                 ("qwen3", "F32", {"max_position_embeddings": 128}), ("gpt2", "F32", {"n_positions": 128}),
+                 ("gemma2", "BF16", {"sliding_window": 9, "max_position_embeddings": 128})]
         for family, dtype, changes in cases:
             with self.subTest(family=family):
                 shutil.rmtree(self.folder / "both", ignore_errors=True)
