@@ -143,6 +143,27 @@ TEST(Tokenizer, AddedTokensAreNormalizedWithTheText) {
   EXPECT_EQ(made.bytes_of(300), "cafe\u0301");
 }
 
+// Spelt in two ways, of which the text has the other one, in each form; but as it is where it shall
+// not be normalized, or where nothing is.
+TEST(Tokenizer, AddedTokensAreFoundInEachNormalForm) {
+  const auto finds = [](const char* form, const char* content, bool normalized, const char* text) {
+    const Value token(Value::Table{
+        {"id", 300}, {"content", content}, {"normalized", normalized}, {"special", false}});
+    const Value normalizer = form ? Value(Value::Table{{"type", form}}) : Value();
+    Tokenizer made = tokenizer(
+        tokenizer_json({}, {{"normalizer", normalizer}, {"added_tokens", Value::Array{token}}}));
+    return ids(made, text) == std::vector<int64_t>{300};
+  };
+  EXPECT_TRUE(finds("NFD", "caf\u00e9", true, "cafe\u0301"));
+  EXPECT_TRUE(finds("NFKC", "\ufb01n", true, "fin"));
+  EXPECT_TRUE(finds("NFKD", "\u2460", true, "1"));
+  EXPECT_TRUE(finds("NFC", "\u1112\u1161\u11ab", true, "\ud55c"));
+  EXPECT_TRUE(finds("NFC", "cafe\u0301", false, "cafe\u0301"));
+  EXPECT_FALSE(finds("NFC", "cafe\u0301", false, "caf\u00e9"));
+  EXPECT_TRUE(finds(nullptr, "cafe\u0301", true, "cafe\u0301"));
+  EXPECT_FALSE(finds(nullptr, "cafe\u0301", true, "caf\u00e9"));
+}
+
 // What the post-processor adds is told, whatever the family of the model.
 TEST(Tokenizer, SaysWhatStandsAroundATextAsThePostProcessorDoes) {
   const auto around = [&](const Value& post_processor) {
