@@ -130,6 +130,7 @@ AtomicFile::~AtomicFile() {
 Error AtomicFile::error(const char* doing) const { return file_error(path_, doing, errno); }
 
 Result<AtomicFile> AtomicFile::create(const std::string& path) {
+  if (path == "-") return in_place(path, fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0));
   struct stat old {};
   const bool exists = stat(path.c_str(), &old) == 0;
   if (exists && S_ISDIR(old.st_mode)) return fail(file_error(path, "write it", EISDIR));

@@ -22,7 +22,7 @@ Result<std::string> read_file(const std::string& path, int64_t limit = int64_t{1
 // A symbolic link is followed and stays, also one that leads to nothing yet. A file that exists keeps
 // its mode, and its owner where this process may give files away. What is there and no regular file
 // (a device, a FIFO), or is what stdout goes to, is never replaced: it is opened and written in place,
-// so that what was written before an error has been written.
+// so that what was written before an error has been written. "-" is stdout.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::string& path);

@@ -206,12 +206,14 @@ TEST_F(File, WhatStdoutGoesToIsNotReplaced) {
   fflush(stdout);
   ASSERT_GE(dup2(fd, STDOUT_FILENO), 0);
   const ssize_t before = write(STDOUT_FILENO, "printed, ", 9);
-  const Status status = write_file(at("out"), "written");
+  const Status by_name = write_file(at("out"), "written, ");
+  const Status by_minus = write_file("-", "and again");
   dup2(old, STDOUT_FILENO);
   close(old);
   close(fd);
-  EXPECT_TRUE(status && before == 9);
-  EXPECT_EQ(*read_file(at("out")), "printed, written");
+  EXPECT_TRUE(by_name && by_minus && before == 9);
+  EXPECT_EQ(*read_file(at("out")), "printed, written, and again");
+  EXPECT_FALSE(std::filesystem::exists("-"));
 }
 
 TEST_F(File, AFifoTakesNoOtherName) {
