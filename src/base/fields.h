@@ -2,8 +2,8 @@
 //
 //   template <class Archive>
 //   void describe(Archive& a, WanLink& link) {
-//     a.required("between", link.between);
-//     a.optional("connections", link.connections);   // left out: keeps its default
+//     a.required("between", link.between, "the two datacenters that it joins");
+//     a.optional("connections", link.connections, "TCP connections");   // left out: its default
 //     a.check(link.connections > 0, "connections", "must be at least 1");
 //   }
 //   Result<WanLink> link = read_fields<WanLink>(value, "three-dc.toml");
@@ -55,8 +55,17 @@ std::optional<E> from_name(std::string_view name) {
 // The known name nearest to a misspelt one, or "" where none is near.
 std::string nearest_name(std::string_view misspelt, const std::vector<std::string>& known);
 
+// What a key means, for `tombolo help job` (field_catalog.h): a few words, and of a Value what it may
+// be. Units and names are in the type. Readers and writers pass it over.
+struct KeyText {
+  constexpr KeyText(const char* words = "", const char* value = "") : text(words), kind(value) {}
+  const char* text;
+  const char* kind;
+};
+
 class FieldReader;
 class FieldWriter;
+struct KeyEntry;  // field_catalog.h
 
 namespace detail {
 template <typename T>
@@ -81,7 +90,7 @@ class FieldReader {
   static constexpr bool kReads = true;
 
   template <typename T>
-  void required(std::string_view key, T& out) {
+  void required(std::string_view key, T& out, KeyText = {}) {
     if (const Value* value = take(key)) {
       read(*value, key, out);
     } else {
@@ -89,7 +98,7 @@ class FieldReader {
     }
   }
   template <typename T>
-  void optional(std::string_view key, T& out) {
+  void optional(std::string_view key, T& out, KeyText = {}) {
     if (const Value* value = take(key)) read(*value, key, out);
   }
   // Blames `key` for a value of the right type that cannot be.
@@ -169,13 +178,13 @@ class FieldWriter {
   static constexpr bool kReads = false;
 
   template <typename T>
-  void required(std::string_view key, T& in) {
+  void required(std::string_view key, T& in, KeyText = {}) {
     const auto same = [&](const auto& entry) { return entry.first == key; };
     CHECK(std::none_of(table_.begin(), table_.end(), same), "\"{}\" is written twice", key);
     table_.emplace_back(key, write(in));
   }
   template <typename T>
-  void optional(std::string_view key, T& in) {
+  void optional(std::string_view key, T& in, KeyText = {}) {
     if constexpr (detail::is_optional<T>::value) {
       if (in) required(key, *in);
     } else if constexpr (detail::is_vector<T>::value) {

@@ -24,11 +24,11 @@ namespace {
 struct KeyList {
   static constexpr bool kReads = false;
   template <class T>
-  void required(std::string_view key, T&) {
+  void required(std::string_view key, T&, KeyText = {}) {
     keys.emplace(key);
   }
   template <class T>
-  void optional(std::string_view key, T&) {
+  void optional(std::string_view key, T&, KeyText = {}) {
     keys.emplace(key);
   }
   void check(bool, std::string_view, std::string_view, std::string = {}) {}

@@ -133,14 +133,18 @@ Result<Cluster> read_cluster(const Value& table, const std::string& file, const 
 // As embedded in a Plan.
 template <class Archive>
 void describe(Archive& a, Device& device) {
-  a.required("name", device.name);
-  a.optional("kind", device.kind);
-  a.required("peak", device.peak);
-  a.optional("peak_fp8", device.peak_fp8);
-  a.required("memory", device.memory);
-  a.required("memory_bandwidth", device.memory_bandwidth);
-  a.optional("efficiency", device.efficiency);
-  a.optional("attention_efficiency", device.attention_efficiency);
+  a.required("name", device.name, "what the device is called");
+  a.optional("kind", device.kind,
+             "accelerator: predicted only; emulated: waits as long as it is predicted to take; "
+             "cpu: one rank of real kernels");
+  a.required("peak", device.peak, "matrix products: dense, at 16 bits, of a CPU at 32 bits");
+  a.optional("peak_fp8", device.peak_fp8, "dense, at 8 bits; left out: it multiplies no 8 bits");
+  a.required("memory", device.memory, "usable by a rank");
+  a.required("memory_bandwidth", device.memory_bandwidth, "of its memory");
+  a.optional("efficiency", device.efficiency,
+             "share of the peak that large matrix products reach (law roofline)");
+  a.optional("attention_efficiency", device.attention_efficiency,
+             "share of the peak that attention scores reach (law roofline)");
   a.check(device.peak.value > 0, "peak", "must be positive");
   a.check(!device.peak_fp8 || device.peak_fp8->value > 0, "peak_fp8", "must be positive");
   a.check(device.memory.value > 0, "memory", "must be positive");
@@ -152,35 +156,43 @@ void describe(Archive& a, Device& device) {
 
 template <class Archive>
 void describe(Archive& a, ScaleUp& fabric) {
-  a.optional("domain", fabric.domain);
-  a.required("bandwidth", fabric.bandwidth);
-  a.optional("latency", fabric.latency);
-  a.optional("fabric", fabric.fabric);
+  a.optional("domain", fabric.domain,
+             "devices that share the fast links; left out: those of a node");
+  a.required("bandwidth", fabric.bandwidth, "of a device, each way");
+  a.optional("latency", fabric.latency, "of a message");
+  a.optional("fabric", fabric.fabric,
+             "whose constants the law tombolo takes; left out: those of the device");
   a.check(fabric.domain >= 1, "domain", "must be at least 1");
   a.check(fabric.bandwidth.value > 0, "bandwidth", "must be positive");
 }
 
 template <class Archive>
 void describe(Archive& a, ScaleOut& fabric) {
-  a.required("bandwidth", fabric.bandwidth);
-  a.optional("latency", fabric.latency);
-  a.optional("fabric", fabric.fabric);
+  a.required("bandwidth", fabric.bandwidth,
+             "of a device into the network of its datacenter, each way");
+  a.optional("latency", fabric.latency, "of a message");
+  a.optional("fabric", fabric.fabric,
+             "whose constants the law tombolo takes; left out: those of the device");
   a.check(fabric.bandwidth.value > 0, "bandwidth", "must be positive");
 }
 
 template <class Archive>
 void describe(Archive& a, Datacenter& datacenter) {
-  a.required("name", datacenter.name);
-  a.required("device", datacenter.device);
-  a.optional("nodes", datacenter.nodes);
-  a.optional("devices_per_node", datacenter.devices_per_node);
+  a.required("name", datacenter.name, "by which links and jobs name it");
+  a.required("device", datacenter.device,
+             {"of the catalog (\"h100-80g\"; \"emulated:h100-80g\" waits instead of computing), or "
+              "a device file, or its keys",
+              "name, \"FILE.toml\" or table"});
+  a.optional("nodes", datacenter.nodes, "identical machines");
+  a.optional("devices_per_node", datacenter.devices_per_node, "in each machine");
   a.check(datacenter.devices_per_node >= 1 && datacenter.devices_per_node <= 10'000,
           "devices_per_node", "must lie between 1 and 10000");
   // What leaves a node crosses the network, unless the file says that the fast fabric goes on.
   if constexpr (Archive::kReads) datacenter.scale_up.domain = datacenter.devices_per_node;
-  a.optional("scale_up", datacenter.scale_up);
-  a.optional("scale_out", datacenter.scale_out);
-  a.optional("price", datacenter.price);
+  a.optional("scale_up", datacenter.scale_up,
+             "links between the devices of a domain, such as NVLink");
+  a.optional("scale_out", datacenter.scale_out, "network between the nodes of the datacenter");
+  a.optional("price", datacenter.price, "of one device");
   a.check(!datacenter.name.empty(), "name", "must not be empty");
   a.check(datacenter.nodes >= 1 && datacenter.nodes <= 10'000'000, "nodes",
           "must lie between 1 and 10000000");
@@ -192,7 +204,10 @@ constexpr int64_t kConnectionsTuned = 16;  // what a link of the transport has a
 template <class Archive>
 void describe_connections(Archive& a, WanLink& link) {
   Value given = link.connections_tuned ? Value("auto") : Value(link.connections);
-  a.optional("connections", given);
+  a.optional("connections", given,
+             {"TCP connections for each pair of nodes; \"auto\": the transport chooses among up to "
+              "16, and laws count with 16; left out: 1",
+              "whole number or \"auto\""});
   if constexpr (Archive::kReads) {
     const int64_t* count = given.template get<int64_t>();
     const std::string* word = given.template get<std::string>();
@@ -207,19 +222,26 @@ void describe_connections(Archive& a, WanLink& link) {
 
 template <class Archive>
 void describe(Archive& a, WanLink& link) {
-  a.required("between", link.between);
-  a.required("one_way_latency", link.one_way_latency);
-  a.required("node_pair_limit", link.node_pair_limit);
-  a.optional("path_limit", link.path_limit);
+  a.required("between", link.between,
+             "the two datacenters that it joins, with the same figures in both directions");
+  a.required("one_way_latency", link.one_way_latency, "propagation, from one end to the other");
+  a.required("node_pair_limit", link.node_pair_limit, "what one pair of nodes may have");
+  a.optional("path_limit", link.path_limit, "what all pairs of nodes share; left out: no limit");
   describe_connections(a, link);
-  a.optional("congestion_control", link.congestion_control);
-  a.optional("tcp_window", link.tcp_window);
-  a.optional("loss", link.loss);
-  a.optional("loss_burst", link.loss_burst);
-  a.optional("jitter", link.jitter);
-  a.optional("queue", link.queue);
-  a.optional("rate_trace", link.rate_trace);
-  a.optional("price", link.price);
+  a.optional("congestion_control", link.congestion_control,
+             "of TCP, as the kernel names it, or \"auto\"; performed, not predicted; left out: "
+             "cubic, or what connections = \"auto\" chooses");
+  a.optional("tcp_window", link.tcp_window, "of one connection; left out: large enough");
+  a.optional("loss", link.loss, "share of packets that the emulator loses; no law counts it");
+  a.optional("loss_burst", link.loss_burst, "packets that the emulator loses in a row, mean");
+  a.optional("jitter", link.jitter,
+             "standard deviation of a packet's latency in the emulator; order is kept");
+  a.optional("queue", link.queue,
+             "of the emulator, in front of the bottleneck; left out: one round trip");
+  a.optional("rate_trace", link.rate_trace,
+             "CSV file time_s,rate_mbps that the emulator plays for each pair of nodes, instead of "
+             "node_pair_limit");
+  a.optional("price", link.price, "of bytes that cross");
   a.check(link.between.size() == 2 && link.between[0] != link.between[1], "between",
           "wanted two different datacenters", "between = [\"oregon\", \"paris\"]");
   a.check(link.node_pair_limit.value > 0, "node_pair_limit", "must be positive");
@@ -239,8 +261,8 @@ void describe(Archive& a, WanLink& link) {
 
 template <class Archive>
 void describe(Archive& a, Cluster& cluster) {
-  a.required("datacenter", cluster.datacenters);
-  a.optional("wan", cluster.wan);
+  a.required("datacenter", cluster.datacenters, "identical nodes in one place");
+  a.optional("wan", cluster.wan, "a link between two datacenters");
 }
 
 }  // namespace tombolo::cluster

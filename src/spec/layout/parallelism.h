@@ -174,7 +174,10 @@ void describe_places(Archive& a, const char* key, std::vector<std::vector<std::s
       list.push_back(names.size() == 1 ? Value(names.front()) : Value(std::move(each)));
     }
   }
-  a.optional(key, list);
+  a.optional(key, list,
+             {"where each stage is: one datacenter for all its replicas, or one for each; left "
+              "out: even shares in the order of the file",
+              "list of names, or of lists of names"});
   if constexpr (Archive::kReads) {
     places.clear();
     for (const Value& each : list) {
@@ -195,15 +198,19 @@ struct DegreeKey {
   const char* key;
   int64_t Degrees::*degree;
   int64_t min, max;
+  const char* about;
 };
 inline constexpr DegreeKey kDegreeKeys[] = {
-    {"tensor", &Degrees::tensor, 1, 1'000'000},
-    {"pipeline", &Degrees::pipeline, 1, 100'000},
-    {"data", &Degrees::data, 1, 1'000'000},
-    {"context", &Degrees::context, 1, 1'000'000},
-    {"expert", &Degrees::expert, 1, 1'000'000},
-    {"virtual_stages", &Degrees::virtual_stages, 1, 100'000},
-    {"zero", &Degrees::zero, 0, 3},
+    {"tensor", &Degrees::tensor, 1, 1'000'000, "devices that share each layer"},
+    {"pipeline", &Degrees::pipeline, 1, 100'000,
+     "stages, one after the other; \"auto\", here and above and below: tombolo plan chooses"},
+    {"data", &Degrees::data, 1, 1'000'000, "pipelines, each with its share of the batch"},
+    {"context", &Degrees::context, 1, 1'000'000, "devices that share each sequence"},
+    {"expert", &Degrees::expert, 1, 1'000'000, "devices that share the experts of a layer"},
+    {"virtual_stages", &Degrees::virtual_stages, 1, 100'000,
+     "pieces of the model that each position of a pipeline holds"},
+    {"zero", &Degrees::zero, 0, 3,
+     "what replicas share out: 1 optimizer state, 2 gradients too, 3 parameters too"},
 };
 
 // Numbers, or "auto".
@@ -212,7 +219,10 @@ void describe_microbatches(Archive& a, Parallelism& p) {
   constexpr const char* kKey = "microbatches_per_replica";
   Value raw;
   if constexpr (Archive::kReads) {
-    a.optional(kKey, raw);
+    a.optional(kKey, raw,
+               {"where pipelines differ; \"auto\": by predicted speed; left out: all pipelines "
+                "have equally many",
+                "list of whole numbers, or \"auto\""});
     const std::string* text = raw.template get<std::string>();
     p.microbatches_by_speed = text && *text == "auto";
     if (!p.microbatches_by_speed) a.optional(kKey, p.microbatches_per_replica);
@@ -246,19 +256,25 @@ void describe(Archive& a, Parallelism& p) {
   }
   for (const DegreeKey& each : kDegreeKeys) {
     if (asks_for_search(each.key, "an explicit number")) continue;
-    a.optional(each.key, p.*each.degree);
+    a.optional(each.key, p.*each.degree, {each.about, "whole number or \"auto\""});
     a.check(p.*each.degree >= each.min && p.*each.degree <= each.max, each.key,
             fmt::format("must lie between {} and {}", each.min, each.max));
   }
-  a.optional("sequence_parallel", p.sequence_parallel);
-  a.optional("order", p.order);
+  a.optional("sequence_parallel", p.sequence_parallel,
+             "tensor ranks share the activations between their products, too");
+  a.optional("order", p.order, "in which devices are numbered, innermost first");
   if constexpr (Archive::kReads) p.schedule = default_schedule(p.virtual_stages);
   if (!asks_for_search("schedule", "\"1f1b\", \"gpipe\", \"interleaved\" or another by its name"))
-    a.optional("schedule", p.schedule);
-  a.optional("layers_per_stage", p.layers_per_stage);
-  a.optional("tensor_per_stage", p.tensor_per_stage);
+    a.optional("schedule", p.schedule,
+               {"order of the passes; left out: 1f1b, with virtual stages interleaved; \"auto\": "
+                "tombolo plan chooses",
+                ""});
+  a.optional("layers_per_stage", p.layers_per_stage, "left out: as even as possible");
+  a.optional("tensor_per_stage", p.tensor_per_stage,
+             "tensor degree of each stage, where devices differ; left out: tensor everywhere");
   describe_places(a, "datacenter_per_stage", p.datacenter_per_stage);
-  a.optional("datacenter_per_replica", p.datacenter_per_replica);
+  a.optional("datacenter_per_replica", p.datacenter_per_replica,
+             "where each pipeline is, with all its stages");
   describe_microbatches(a, p);
   a.check(p.microbatches_per_replica.empty() ||
               (std::ssize(p.microbatches_per_replica) == p.data &&
@@ -266,11 +282,17 @@ void describe(Archive& a, Parallelism& p) {
                            [](int64_t m) { return m >= 1 && m <= 100'000'000; })),
           "microbatches_per_replica",
           fmt::format("wanted {} numbers of at least 1, one for each pipeline", p.data));
-  a.optional("first_stage_in", p.first_stage_in);
-  a.optional("last_stage_in", p.last_stage_in);
-  a.optional("cell", p.cell);
-  a.optional("sharing", p.sharing);
-  a.optional("discipline", p.discipline);
+  a.optional("first_stage_in", p.first_stage_in,
+             "datacenters that may hold the first stage, with the samples; left out: any");
+  a.optional("last_stage_in", p.last_stage_in,
+             "datacenters that may hold the last stage, with the labels; left out: any");
+  a.optional("cell", p.cell,
+             "pipelines that share the WAN in time (a DP-cell); left out: all where sharing is "
+             "temporal, else 1");
+  a.optional("sharing", p.sharing,
+             "spatial: each pipeline sends over its own pair of nodes; temporal: one transfer at a "
+             "time over all pairs; left out: as the schedule does");
+  a.optional("discipline", p.discipline, "which pipeline of a DP-cell goes first");
   a.check(!p.cell || (*p.cell >= 1 && *p.cell <= p.data && p.data % *p.cell == 0), "cell",
           fmt::format("must be at least 1 and divide data = {}", p.data));
   const bool enough = p.tensor_per_stage.empty() || std::ssize(p.tensor_per_stage) == p.pipeline;

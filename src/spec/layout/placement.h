@@ -36,14 +36,16 @@ struct Placement {
 
 template <class Archive>
 void describe(Archive& a, Placement& placement) {
-  a.required("rank", placement.rank);
-  a.required("stage", placement.stage);
-  a.optional("replica", placement.replica);
-  a.required("datacenter", placement.datacenter);
-  a.required("node", placement.node);
-  a.required("device", placement.device);
-  a.optional("shards", placement.shards);
-  a.optional("devices", placement.devices);
+  a.required("rank", placement.rank, "its number");
+  a.required("stage", placement.stage, "its position in the pipeline");
+  a.optional("replica", placement.replica, "which pipeline");
+  a.required("datacenter", placement.datacenter, "where");
+  a.required("node", placement.node, "of its first device");
+  a.required("device", placement.device, "on that node");
+  a.optional("shards", placement.shards, "devices that work as one");
+  a.optional(
+      "devices", placement.devices,
+      "node x devices_per_node + device, of each shard; left out: those that follow the first");
   a.check(placement.shards >= 1 && placement.shards <= 1'000'000, "shards",
           "must lie between 1 and 1000000");
 }

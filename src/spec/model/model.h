@@ -209,6 +209,8 @@ struct ModelSection {
 // with any field overridden, or all fields inline. A vocabulary that is left out is that of bytes.
 Result<ModelSection> read_model(const Value& table, const std::string& file,
                                 const std::string& path);
+// The keys of that section, for `tombolo help`.
+std::vector<KeyEntry> model_keys();
 
 // A contiguous piece of the model: what one pipeline stage holds.
 struct Slice {
@@ -289,15 +291,15 @@ Bytes boundary_bytes(const Model& model, int64_t samples, double element_bytes);
 
 template <class Archive>
 void describe(Archive& a, Experts& e) {
-  a.required("count", e.count);
-  a.required("per_token", e.per_token);
-  a.optional("ffn", e.ffn);
-  a.optional("shared_ffn", e.shared_ffn);
-  a.optional("dense_layers", e.dense_layers);
-  a.optional("every", e.every);
-  a.optional("bias", e.bias);
-  a.optional("score_bias", e.score_bias);
-  a.optional("shared_gate", e.shared_gate);
+  a.required("count", e.count, "routed experts of a layer");
+  a.required("per_token", e.per_token, "routed experts that a token is sent to");
+  a.optional("ffn", e.ffn, "width of an expert; left out: ffn");
+  a.optional("shared_ffn", e.shared_ffn, "width of the shared expert; 0: there is none");
+  a.optional("dense_layers", e.dense_layers, "first layers without experts");
+  a.optional("every", e.every, "each n-th layer has experts");
+  a.optional("bias", e.bias, "in the experts' linear layers");
+  a.optional("score_bias", e.score_bias, "on the router's scores (DeepSeek-V3)");
+  a.optional("shared_gate", e.shared_gate, "a gate on the shared expert");
   a.check(e.count >= 1 && e.count <= 1'000'000, "count", "must lie between 1 and 1000000");
   a.check(e.per_token >= 1 && e.per_token <= e.count, "per_token",
           fmt::format("must lie between 1 and count = {}", e.count));
@@ -314,11 +316,11 @@ void describe(Archive& a, Experts& e) {
 
 template <class Archive>
 void describe(Archive& a, LatentAttention& l) {
-  a.optional("query_rank", l.query_rank);
-  a.required("kv_rank", l.kv_rank);
-  a.required("nope_dim", l.nope_dim);
-  a.required("rope_dim", l.rope_dim);
-  a.required("value_dim", l.value_dim);
+  a.optional("query_rank", l.query_rank, "width of the compressed query; 0: not compressed");
+  a.required("kv_rank", l.kv_rank, "width of the compressed keys and values");
+  a.required("nope_dim", l.nope_dim, "per head, of queries and keys without positions");
+  a.required("rope_dim", l.rope_dim, "per head, with rotary positions");
+  a.required("value_dim", l.value_dim, "per head, of values");
   a.check(l.query_rank >= 0 && l.query_rank <= 1'000'000, "query_rank",
           "must lie between 0 and 1000000");
   for (const auto& [key, number] :
@@ -330,12 +332,12 @@ void describe(Archive& a, LatentAttention& l) {
 
 template <class Archive>
 void describe(Archive& a, LinearAttention& l) {
-  a.required("key_heads", l.key_heads);
-  a.required("value_heads", l.value_heads);
-  a.required("key_dim", l.key_dim);
-  a.required("value_dim", l.value_dim);
-  a.optional("kernel", l.kernel);
-  a.optional("every", l.every);
+  a.required("key_heads", l.key_heads, "heads of keys, and of queries");
+  a.required("value_heads", l.value_heads, "heads of values, each with a state");
+  a.required("key_dim", l.key_dim, "per head");
+  a.required("value_dim", l.value_dim, "per head");
+  a.optional("kernel", l.kernel, "tokens that the short convolution sees");
+  a.optional("every", l.every, "each n-th layer attends to all tokens instead");
   for (const auto& [key, number] :
        {std::pair("key_heads", l.key_heads), std::pair("value_heads", l.value_heads),
         std::pair("kernel", l.kernel), std::pair("every", l.every)}) {
@@ -354,10 +356,12 @@ void describe(Archive& a, LinearAttention& l) {
 
 template <class Archive>
 void describe(Archive& a, RopeScaling& r) {
-  a.required("factor", r.factor);
-  a.required("low_frequency_factor", r.low_frequency_factor);
-  a.required("high_frequency_factor", r.high_frequency_factor);
-  a.required("first_sequence", r.first_sequence);
+  a.required("factor", r.factor, "how many times slower slow pairs turn");
+  a.required("low_frequency_factor", r.low_frequency_factor,
+             "pairs that turn less often within first_sequence are slowed");
+  a.required("high_frequency_factor", r.high_frequency_factor,
+             "pairs that turn more often stay as they are");
+  a.required("first_sequence", r.first_sequence, "tokens of the sequence first trained on");
   a.check(r.factor >= 1 && r.factor <= 1e6, "factor", "must lie between 1 and 1000000");
   a.check(r.low_frequency_factor > 0 && r.low_frequency_factor < r.high_frequency_factor &&
               r.high_frequency_factor <= 1e6,
@@ -370,52 +374,76 @@ void describe(Archive& a, RopeScaling& r) {
 // For files: all fields, resolved.
 template <class Archive>
 void describe(Archive& a, Model& m) {
-  a.optional("name", m.name);
-  a.required("layers", m.layers);
-  a.required("hidden", m.hidden);
-  a.required("heads", m.heads);
-  a.optional("kv_heads", m.kv_heads);
-  a.optional("ffn", m.ffn);
-  a.required("vocabulary", m.vocabulary);
-  a.required("sequence", m.sequence);
-  a.optional("norm", m.norm);
-  a.optional("activation", m.activation);
-  a.optional("positions", m.positions);
-  a.optional("bias", m.bias);
-  a.optional("tied_embeddings", m.tied_embeddings);
-  a.optional("rope_theta", m.rope_theta);
-  a.optional("norm_epsilon", m.norm_epsilon);
-  a.optional("rope_scaling", m.rope_scaling);
-  a.optional("head_dim", m.head_dim);
-  a.optional("qkv_bias", m.qkv_bias);
-  a.optional("output_bias", m.output_bias);
-  a.optional("mlp_bias", m.mlp_bias);
-  a.optional("norm_bias", m.norm_bias);
-  a.optional("positions_max", m.positions_max);
-  a.optional("parallel_residual", m.parallel_residual);
-  a.optional("qk_norm", m.qk_norm);
-  a.optional("attention_sinks", m.attention_sinks);
-  a.optional("output_norms", m.output_norms);
-  a.optional("input_norms", m.input_norms);
-  a.optional("shared_norm", m.shared_norm);
-  a.optional("whole_qk_norm", m.whole_qk_norm);
-  a.optional("attention_gate", m.attention_gate);
-  a.optional("head_bias", m.head_bias);
-  a.optional("nope_interval", m.nope_interval);
-  a.optional("rotary_share", m.rotary_share);
-  a.optional("unit_offset_norms", m.unit_offset_norms);
-  a.optional("scaled_embedding", m.scaled_embedding);
-  a.optional("query_scalar", m.query_scalar);
-  a.optional("attention_softcap", m.attention_softcap);
-  a.optional("logit_softcap", m.logit_softcap);
-  a.optional("attention_window", m.attention_window);
-  a.optional("global_interval", m.global_interval);
-  a.optional("window_rope_theta", m.window_rope_theta);
-  a.optional("embedding_norm", m.embedding_norm);
-  a.optional("experts", m.experts);
-  a.optional("latent_attention", m.latent_attention);
-  a.optional("linear_attention", m.linear_attention);
-  a.optional("multi_token_layers", m.multi_token_layers);
+  a.optional("name", m.name, "of the model");
+  a.required("layers", m.layers, "decoder layers");
+  a.required("hidden", m.hidden, "width of the residual stream");
+  a.required("heads", m.heads, "of queries");
+  a.optional("kv_heads", m.kv_heads, "of keys and values; left out: as many as heads");
+  a.optional(
+      "ffn", m.ffn,
+      "width of the MLP; left out: 4 x hidden, of a gated MLP 8/3 x hidden rounded up to 32");
+  a.required("vocabulary", m.vocabulary, "tokens; left out: 256, the bytes");
+  a.required("sequence", m.sequence, "tokens per sample");
+  a.optional("norm", m.norm, "of layers");
+  a.optional("activation", m.activation, "of the MLP; swiglu and geglu are gated");
+  a.optional("positions", m.positions, "rotary, or a learned embedding");
+  a.optional("bias", m.bias, "in linear layers");
+  a.optional("tied_embeddings", m.tied_embeddings, "the head is the transposed token embedding");
+  a.optional("rope_theta", m.rope_theta, "base of rotary positions");
+  a.optional("norm_epsilon", m.norm_epsilon, "added to the variance in norms");
+  a.optional("rope_scaling", m.rope_scaling,
+             "rotary positions stretched as Llama 3.1 does; left out: not stretched");
+  a.optional("head_dim", m.head_dim, "numbers per head; left out: hidden / heads");
+  a.optional("qkv_bias", m.qkv_bias, "in query, key and value; left out: bias");
+  a.optional("output_bias", m.output_bias, "in the projection after attention; left out: bias");
+  a.optional("mlp_bias", m.mlp_bias, "in the MLP; left out: bias");
+  a.optional("norm_bias", m.norm_bias, "in LayerNorms; left out: true");
+  a.optional("positions_max", m.positions_max, "learned positions; left out: sequence");
+  a.optional("parallel_residual", m.parallel_residual,
+             "attention and MLP read the same input (GPT-NeoX); left out: false");
+  a.optional("qk_norm", m.qk_norm,
+             "a norm of head_dim numbers on queries, one on keys; left out: false");
+  a.optional("attention_sinks", m.attention_sinks,
+             "a number per head in its softmax (GPT-OSS); left out: false");
+  a.optional("output_norms", m.output_norms,
+             "norms after attention and MLP as well (Grok-1); left out: false");
+  a.optional("input_norms", m.input_norms, "norms before attention and MLP; left out: true");
+  a.optional("shared_norm", m.shared_norm,
+             "one norm before both, of a parallel residual (Phi); left out: false");
+  a.optional("whole_qk_norm", m.whole_qk_norm,
+             "a norm on queries of all heads together, one on keys (OLMo 2); left out: false");
+  a.optional("attention_gate", m.attention_gate,
+             "a gate on what attention gives (Qwen3-Next); left out: false");
+  a.optional("head_bias", m.head_bias, "in the head (Phi); left out: false");
+  a.optional("nope_interval", m.nope_interval,
+             "each n-th layer rotates nothing (SmolLM3); left out: all rotate");
+  a.optional("rotary_share", m.rotary_share,
+             "part of a head that is rotated (GPT-NeoX); left out: 1");
+  a.optional("unit_offset_norms", m.unit_offset_norms,
+             "norms multiply by 1 + their weight (Gemma); left out: false");
+  a.optional("scaled_embedding", m.scaled_embedding,
+             "embeddings are multiplied by the square root of hidden (Gemma); left out: false");
+  a.optional("query_scalar", m.query_scalar,
+             "scores are divided by its square root; left out: by that of head_dim");
+  a.optional("attention_softcap", m.attention_softcap,
+             "scores are bent to lie between minus and plus this; left out: they are not");
+  a.optional("logit_softcap", m.logit_softcap,
+             "logits are bent to lie between minus and plus this; left out: they are not");
+  a.optional("attention_window", m.attention_window,
+             "tokens that a token sees, itself among them; left out: all before it");
+  a.optional("global_interval", m.global_interval,
+             "each n-th layer sees all tokens; left out: every layer has the window");
+  a.optional("window_rope_theta", m.window_rope_theta,
+             "base of rotary positions in layers with a window; left out: rope_theta");
+  a.optional("embedding_norm", m.embedding_norm,
+             "a norm after the embedding (BLOOM); left out: false");
+  a.optional("experts", m.experts, "left out: every layer has one MLP");
+  a.optional("latent_attention", m.latent_attention,
+             "keys and values from a compressed vector (DeepSeek-V2); left out: not compressed");
+  a.optional("linear_attention", m.linear_attention,
+             "a state instead of keys and values (Qwen3-Next); left out: attention to all tokens");
+  a.optional("multi_token_layers", m.multi_token_layers,
+             "further layers that predict further tokens (DeepSeek-V3); left out: 0");
   // Upper limits keep hostile numbers from overflowing the products below.
   const auto in_range = [&](const char* key, int64_t value, int64_t max) {
     a.check(value >= 1 && value <= max, key, fmt::format("must lie between 1 and {}", max));
@@ -507,10 +535,10 @@ void describe(Archive& a, Model& m) {
 
 template <class Archive>
 void describe(Archive& a, Slice& slice) {
-  a.required("first_layer", slice.first_layer);
-  a.required("layers", slice.layers);
-  a.required("embedding", slice.embedding);
-  a.required("head", slice.head);
+  a.required("first_layer", slice.first_layer, "number of the first layer, from 0");
+  a.required("layers", slice.layers, "how many layers");
+  a.required("embedding", slice.embedding, "the embedding is in it");
+  a.required("head", slice.head, "final norm and logits are in it");
   a.check(slice.layers >= 0, "layers", "must not be negative");
   a.check(slice.first_layer >= 0, "first_layer", "must not be negative");
 }

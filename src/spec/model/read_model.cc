@@ -1,4 +1,5 @@
 // [model] of a job file: a preset or a config.json, and what the file says on top of it.
+#include "base/field_catalog.h"
 #include "base/file.h"
 #include "spec/model/config_json.h"
 #include "spec/model/model.h"
@@ -17,9 +18,11 @@ template <class Archive>
 void describe(Archive& a, Overrides& o) {
   Model& m = o.model;
   std::string preset;
-  a.optional("preset", preset);
+  a.optional("preset", preset,
+             "a model known by name, such as \"llama3-8b\"; the keys below change it");
   std::string config;
-  a.optional("config", config);
+  a.optional("config", config,
+             "path of a Hugging Face config.json, instead of a preset; the keys below change it");
   a.check(preset.empty() || config.empty(), "config", "cannot stand beside preset",
           "one of the two");
   a.optional("name", m.name);
@@ -140,6 +143,22 @@ Result<ModelSection> read_model(const Value& table, const std::string& file,
   resolve(m);
   section.model = m;
   return section;
+}
+
+std::vector<KeyEntry> model_keys() {
+  std::vector<KeyEntry> keys;
+  for (KeyEntry& key : keys_of<Overrides>()) {
+    if (key.name() == "preset" || key.name() == "config") keys.push_back(std::move(key));
+  }
+  for (KeyEntry& key : keys_of<Model>()) {
+    const bool of_model = key.table().empty();
+    if (of_model && key.required && key.name() != "vocabulary") {
+      key.text += "; needed without preset or config";
+    }
+    key.required = key.required && !of_model;
+    keys.push_back(std::move(key));
+  }
+  return keys;
 }
 
 }  // namespace tombolo::model

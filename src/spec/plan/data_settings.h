@@ -87,9 +87,11 @@ bool all_differ(std::vector<T> list) {
 
 template <class Archive>
 void describe(Archive& a, DataShare& share) {
-  a.required("tokens", share.tokens);
-  a.optional("datacenters", share.datacenters);
-  a.optional("pipelines", share.pipelines);
+  a.required("tokens", share.tokens, "paths of .bin files, in this order");
+  a.optional("datacenters", share.datacenters, "that have these files; left out: any");
+  a.optional("pipelines", share.pipelines,
+             "that read these files, from 0; left out: those not named elsewhere whose first and "
+             "last stage are in these datacenters");
   check_token_paths(a, share.tokens);
   a.check(!share.datacenters.empty() || !share.pipelines.empty(), "datacenters",
           "is left out, and pipelines too: nobody would read these files",
@@ -122,17 +124,20 @@ inline std::string said_by_two(const std::vector<DataShare>& shares) {
 template <class Archive>
 void describe(Archive& a, Data& data) {
   if (!a.has("tokens") && !a.has("share")) {
-    a.required("text", data.text);
+    a.required("text", data.text, "path of a file whose bytes are the tokens");
   } else {
-    a.optional("text", data.text);
+    a.optional("text", data.text, "path of a file whose bytes are the tokens");
   }
-  a.optional("tokens", data.tokens);
-  a.optional("share", data.share);
-  a.optional("format", data.format);
-  a.optional("dtype", data.dtype);
-  a.optional("shuffle", data.shuffle);
-  a.optional("seed", data.seed);
-  a.optional("evaluation_fraction", data.evaluation_fraction);
+  a.optional("tokens", data.tokens, "paths of .bin files of token ids, in this order");
+  a.optional("share", data.share, "files that only some pipelines read, instead of tokens");
+  a.optional("format", data.format, "left out: megatron where a .idx is next to the .bin");
+  a.optional("dtype", data.dtype,
+             "of a token id; left out: what the .idx says, and uint16 of nanogpt");
+  a.optional("shuffle", data.shuffle,
+             "whether the order of token samples is drawn; left out: true");
+  a.optional("seed", data.seed, "of that order; left out: that of [run]");
+  a.optional("evaluation_fraction", data.evaluation_fraction,
+             "of the text or the samples, from their end, held out");
   if (a.has("tokens")) check_token_paths(a, data.tokens);
   a.check(!a.has("share") || !data.share.empty(), "share", "is an empty list",
           "[[data.share]] with tokens and datacenters, or leave it out");

@@ -167,21 +167,41 @@ void check_local(Archive& a, const Exchange& exchange) {
 
 template <class Archive>
 void describe(Archive& a, Exchange& exchange) {
-  a.optional("mode", exchange.mode);
-  a.optional("overlap", exchange.overlap);
-  a.optional("select", exchange.select);
-  a.optional("density", exchange.density);
-  a.optional("values", exchange.values);
-  a.optional("staleness", exchange.staleness);
-  a.optional("freshness", exchange.freshness);
-  a.optional("steps", exchange.steps);
+  a.optional("mode", exchange.mode,
+             "dense: all gradients, every step; sparse: the largest blocks, the rest is kept back; "
+             "local: each datacenter trains alone and the difference crosses every so many steps; "
+             "sparse-local: the largest blocks of that");
+  a.optional("overlap", exchange.overlap,
+             "groups of gradients leave during the last backward pass, and the next forward pass "
+             "waits only for the groups it has reached");
+  a.optional("select", exchange.select,
+             "of sparse updates: whole blocks of 16 numbers, or the largest numbers of chunks of "
+             "4,096; left out: blocks");
+  a.optional("density", exchange.density,
+             "share of all numbers that each datacenter sends; left out: 0.01 of the blocks, 64 "
+             "numbers of each chunk");
+  a.optional("values", exchange.values, "how the numbers of an update travel; left out: bf16");
+  a.optional("staleness", exchange.staleness,
+             "updates that a forward pass may do without; left out: 1");
+  a.optional("freshness", exchange.freshness,
+             "with staleness 1, which parameters a forward pass uses: the newest that are there, "
+             "or always those one update old; left out: timely");
+  a.optional("steps", exchange.steps,
+             "of local modes: from one outer step to the next; left out: 30");
   if (a.has("every")) a.refuse("every", "is called steps", "steps = 30");
-  a.optional("outer_rate", exchange.outer_rate);
-  a.optional("outer_momentum", exchange.outer_momentum);
-  a.optional("fragments", exchange.fragments);
-  a.optional("delay", exchange.delay);
-  a.optional("blend", exchange.blend);
-  a.optional("decay", exchange.decay);
+  a.optional("outer_rate", exchange.outer_rate,
+             "learning rate of outer steps; left out: by the number of datacenters");
+  a.optional("outer_momentum", exchange.outer_momentum,
+             "Nesterov's, of outer steps; left out: 0.9");
+  a.optional(
+      "fragments", exchange.fragments,
+      "of the groups of gradients, which take their outer steps one after the other; left out: 1");
+  a.optional("delay", exchange.delay,
+             "steps until an outer step is made; left out: steps / fragments, with one fragment 0");
+  a.optional("blend", exchange.blend,
+             "share of a datacenter's own parameters after an outer step; left out: 0.5 with a "
+             "delay, else 0");
+  a.optional("decay", exchange.decay, "of what is kept back, each outer step; left out: 0.95");
   check_sparse(a, exchange);
   check_local(a, exchange);
 }

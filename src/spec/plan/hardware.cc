@@ -1,5 +1,6 @@
 #include "spec/plan/hardware.h"
 
+#include "base/field_catalog.h"
 #include "base/fields.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -8,12 +9,12 @@ namespace tombolo::plan {
 
 template <class Archive>
 void describe(Archive& a, MeasuredStage& stage) {
-  a.required("slice", stage.slice);
-  a.required("device", stage.device);
-  a.required("cost", stage.cost);
-  a.required("samples", stage.samples);
-  a.optional("forward_spread", stage.forward_spread);
-  a.optional("backward_spread", stage.backward_spread);
+  a.required("slice", stage.slice, "what of the model");
+  a.required("device", stage.device, "as the cluster names it");
+  a.required("cost", stage.cost, "medians");
+  a.required("samples", stage.samples, "microbatches that were timed");
+  a.optional("forward_spread", stage.forward_spread, "interquartile range");
+  a.optional("backward_spread", stage.backward_spread, "interquartile range");
 }
 
 namespace {
@@ -26,17 +27,17 @@ struct HardwareFile {
 template <class Archive>
 void describe(Archive& a, HardwareFile& file) {
   Hardware& hardware = file.hardware;
-  a.required("tombolo_hardware", file.tombolo_hardware);
+  a.required("tombolo_hardware", file.tombolo_hardware, "version of the format");
   a.check(file.tombolo_hardware == kHardwareVersion, "tombolo_hardware",
           fmt::format("this program reads version {}", kHardwareVersion));
-  a.required("machine", hardware.machine);
-  a.optional("command", hardware.command);
-  a.required("model", hardware.model);
-  a.required("micro_batch", hardware.micro_batch);
-  a.required("precision", hardware.precision);
-  a.required("recompute", hardware.recompute);
-  a.required("stages", hardware.stages);
-  a.optional("links", hardware.links);
+  a.required("machine", hardware.machine, "processor, cores and BLAS that the figures belong to");
+  a.optional("command", hardware.command, "that measured");
+  a.required("model", hardware.model, "whose stages were measured");
+  a.required("micro_batch", hardware.micro_batch, "sequences per microbatch");
+  a.required("precision", hardware.precision, "of the measurement");
+  a.required("recompute", hardware.recompute, "as [training] says");
+  a.required("stages", hardware.stages, "one for each slice of the model");
+  a.optional("links", hardware.links, "between datacenters");
 }
 
 }  // namespace
@@ -61,5 +62,7 @@ Result<Hardware> read_hardware(const std::string& path) {
   const std::string text = TRY(read_file(path));
   return parse_hardware(text, path);
 }
+
+std::vector<KeyEntry> hardware_keys() { return keys_of<HardwareFile>(); }
 
 }  // namespace tombolo::plan

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fields.h"
 #include "base/result.h"
 #include "base/units.h"
 #include "spec/model/model.h"
@@ -53,13 +54,14 @@ inline constexpr int kHardwareVersion = 1;
 std::string to_json_text(const Hardware& hardware);
 Result<Hardware> parse_hardware(std::string_view text, const std::string& name);
 Result<Hardware> read_hardware(const std::string& path);
+std::vector<KeyEntry> hardware_keys();
 
 // Also embedded in Plans.
 template <class Archive>
 void describe(Archive& a, MeasuredLink& link) {
-  a.required("between", link.between);
-  a.required("one_way_latency", link.one_way_latency);
-  a.required("rate", link.rate);
+  a.required("between", link.between, "two datacenters");
+  a.required("one_way_latency", link.one_way_latency, "measured");
+  a.required("rate", link.rate, "of one flow");
   a.check(link.between.size() == 2, "between", "wanted two datacenters");
   a.check(link.rate.value > 0, "rate", "must be positive");
 }

@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/field_catalog.h"
 #include "base/fields.h"
 #include "base/file.h"
 #include "base/toml.h"
@@ -17,9 +18,9 @@ namespace tombolo::plan {
 
 // One text for all stages, or a list with a text for each.
 template <class Archive>
-void per_stage(Archive& a, const char* key, std::vector<Seconds>& out) {
+void per_stage(Archive& a, const char* key, std::vector<Seconds>& out, const char* about) {
   Value raw;
-  a.optional(key, raw);
+  a.optional(key, raw, {about, "time, or list with one for each stage"});
   if (raw.template get<std::string>()) {
     Seconds one;
     a.required(key, one);
@@ -48,18 +49,29 @@ bool weights_within(const StageTimes& times) {
 
 template <class Archive>
 void describe(Archive& a, StageTimes& times) {
-  per_stage(a, "forward", times.forward);
-  per_stage(a, "backward", times.backward);
-  per_stage(a, "backward_weight", times.backward_weight);
-  per_stage(a, "recompute", times.recompute);
-  per_stage(a, "pair", times.pair);
-  per_stage(a, "pair_forward", times.pair_forward);
+  per_stage(a, "forward", times.forward, "of one microbatch");
+  per_stage(a, "backward", times.backward, "of one microbatch, without recomputation");
+  per_stage(a, "backward_weight", times.backward_weight,
+            "of a backward, the gradients of weights, which zero-bubble schedules let wait; left "
+            "out: half");
+  per_stage(a, "recompute", times.recompute,
+            "of one microbatch; the last stage never recomputes; left out: nothing");
+  per_stage(a, "pair", times.pair,
+            "a forward and the backward of the rank's other stage together, where they are "
+            "co-executed; left out: they are not");
+  per_stage(
+      a, "pair_forward", times.pair_forward,
+      "from the start of a pair until its forward's result is there; left out: the whole pair");
   a.check(times.pair_forward.empty() || !times.pair.empty(), "pair_forward",
           "is when the forward of a pair ends, and pair is left out", "pair = \"3 ms\" beside it");
-  a.optional("reduce", times.reduce);
-  a.optional("transfer", times.transfer);
-  a.optional("latency", times.latency);
-  a.optional("in_flight", times.in_flight);
+  a.optional("reduce", times.reduce,
+             "gradient all-reduce among the replicas, once per iteration; left out: none");
+  a.optional("transfer", times.transfer,
+             "of one microbatch's activations over a WAN link; inside a datacenter nothing");
+  a.optional("latency", times.latency,
+             "of a transfer, after its last byte has left; left out: the link's");
+  a.optional("in_flight", times.in_flight,
+             "microbatches that a device has memory for; left out: any number");
   a.check(!times.latency || times.transfer, "latency", "is that of a transfer, which is left out",
           "transfer = \"2 ms\" beside it");
   a.check(!times.in_flight || *times.in_flight >= 1, "in_flight", "must be at least 1");
@@ -79,24 +91,31 @@ struct JobFile {
 
 template <class Archive>
 void describe(Archive& a, JobFile& file) {
-  a.optional("name", file.job.name);
-  a.optional("model", file.model);
-  a.required("cluster", file.cluster);
-  a.required("training", file.job.training);
-  a.optional("optimizer", file.job.optimizer);
+  a.optional("name", file.job.name, "what answers and reports call the job");
+  a.optional(
+      "model", file.model,
+      {"what is trained; may be left out where [stage_times] say how long stages take", "table"});
+  a.required("cluster", file.cluster, {"where it is trained", "table"});
+  a.required("training", file.job.training, "batch, precision and software");
+  a.optional("optimizer", file.job.optimizer, "how weights are updated");
   if (!a.has("parallelism")) {
     a.check(false, "parallelism", "is left out, which asks for a search",
             "[parallelism] with pipeline = 2 and schedule = \"1f1b\", or tombolo plan, which "
             "searches");
   }
-  a.optional("parallelism", file.job.parallelism);
-  a.optional("exchange", file.job.exchange);
-  a.optional("stage_times", file.job.stage_times);
-  a.optional("data", file.job.data);
-  a.optional("run", file.job.run);
-  a.optional("checkpoint", file.job.checkpoint);
-  a.optional("prefill", file.prefill);
-  a.optional("selection", file.job.selection);
+  a.optional("parallelism", file.job.parallelism,
+             "how the training is spread over the devices; left out: tombolo plan searches");
+  a.optional("exchange", file.job.exchange,
+             "how replicas exchange gradients, or train together, over WAN links");
+  a.optional("stage_times", file.job.stage_times,
+             "durations that were measured or imagined, instead of a law's");
+  a.optional("data", file.job.data, "what is trained on");
+  a.optional("run", file.job.run, "how long, and from where");
+  a.optional("checkpoint", file.job.checkpoint, "left out: no checkpoints are written");
+  a.optional("prefill", file.prefill,
+             {"model whose prompts are processed in the bubbles of the training", "table"});
+  a.optional("selection", file.job.selection,
+             "what tombolo select is told about the choice of datacenters");
 }
 
 Result<cluster::Cluster> read_job_cluster(const Value& section, const std::string& file) {
@@ -375,6 +394,21 @@ Result<Plan> lay_out(const Job& job) {
   TRY(during(validate(plan), "laying out " + job.file));
   if (job.stage_times) take_stage_times(*job.stage_times, plan);
   return plan;
+}
+
+std::vector<KeyEntry> cluster_keys() { return keys_of<cluster::Cluster>(); }
+
+std::vector<KeyEntry> job_keys() {
+  std::vector<KeyEntry> keys = keys_of<JobFile>();
+  graft(keys, "model", model::model_keys());
+  std::vector<KeyEntry> of_cluster = cluster_keys();
+  of_cluster.insert(of_cluster.begin(),
+                    {.path = "file",
+                     .kind = "text",
+                     .text = "path of a cluster file, which has all keys below, instead of them"});
+  graft(keys, "cluster", std::move(of_cluster));
+  graft(keys, "prefill", prefill_keys());
+  return keys;
 }
 
 }  // namespace tombolo::plan

@@ -51,6 +51,9 @@ struct Job : Decisions {
 Result<Job> parse_job(std::string_view text, const std::string& file);
 Result<Job> read_job(const std::string& path);
 Result<Job> job_from_value(const Value& value, const std::string& file);  // of a parsed file
+// The keys of job files and of cluster files, for `tombolo help`.
+std::vector<KeyEntry> job_keys();
+std::vector<KeyEntry> cluster_keys();
 
 // What each stage of a pipeline holds, in the order of the model: pipeline x virtual_stages of
 // them, as even as possible (model::stage_slice) or as [parallelism].layers_per_stage says, of each

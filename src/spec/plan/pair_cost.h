@@ -30,10 +30,10 @@ struct PairCost {
 
 template <class Archive>
 void describe(Archive& a, PairCost& pair) {
-  a.required("forward", pair.forward);
-  a.required("backward", pair.backward);
-  a.required("forward_end", pair.forward_end);
-  a.required("backward_end", pair.backward_end);
+  a.required("forward", pair.forward, "stage of the forward pass");
+  a.required("backward", pair.backward, "stage of the backward pass, on the same rank");
+  a.required("forward_end", pair.forward_end, "from the start of the pair");
+  a.required("backward_end", pair.backward_end, "from the start of the pair");
 }
 
 }  // namespace tombolo::plan

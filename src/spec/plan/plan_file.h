@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/fields.h"
 #include "base/result.h"
 #include "base/value.h"
 #include "spec/plan/plan.h"
@@ -22,5 +23,8 @@ Result<Plan> from_value(const Value& value, const std::string& name);
 
 Status write_plan(const std::string& path, const Plan& plan);
 Result<Plan> read_plan(const std::string& path);
+
+// The keys of a Plan file, for `tombolo help`.
+std::vector<KeyEntry> plan_keys();
 
 }  // namespace tombolo::plan

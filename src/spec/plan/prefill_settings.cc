@@ -1,5 +1,7 @@
 #include "spec/plan/prefill_settings.h"
 
+#include "base/field_catalog.h"
+
 namespace tombolo::plan {
 namespace {
 
@@ -10,7 +12,9 @@ struct PrefillSection {
 
 template <class Archive>
 void describe(Archive& a, PrefillSection& section) {
-  a.required("model", section.model);
+  a.required("model", section.model,
+             {"that answers; its sequence is the longest prompt",
+              "name of a preset, or table as [model]"});
   describe_limits(a, section.limits);
 }
 
@@ -31,5 +35,7 @@ Result<Prefill> read_prefill(const Value& table, const std::string& file) {
   }
   return section.limits;
 }
+
+std::vector<KeyEntry> prefill_keys() { return keys_of<PrefillSection>(); }
 
 }  // namespace tombolo::plan

@@ -33,10 +33,16 @@ struct Prefill {
 // All but the model, which jobs and Plans say differently.
 template <class Archive>
 void describe_limits(Archive& a, Prefill& p) {
-  a.required("memory", p.memory);
-  a.optional("depth", p.depth);
-  a.optional("ttft_max", p.ttft_max);
-  a.optional("guard", p.guard);
+  a.required("memory", p.memory,
+             "of each GPU, for the weights of its shard; added to what training takes");
+  a.optional("depth", p.depth,
+             "stages of a prefill pipeline; left out: as few as the memory allows");
+  a.optional("ttft_max", p.ttft_max,
+             "a prompt is refused unless its first token and its KV cache are there that long "
+             "after its arrival");
+  a.optional(
+      "guard", p.guard,
+      "kept free before each computation of training, until enough of them were seen to learn it");
   a.check(p.memory.value > 0, "memory", "must be positive");
   a.check(!p.depth || (*p.depth >= 1 && *p.depth <= 1000), "depth", "must lie between 1 and 1000");
   a.check(p.ttft_max.value > 0 && p.ttft_max.value <= 3600, "ttft_max",
@@ -47,11 +53,12 @@ void describe_limits(Archive& a, Prefill& p) {
 // As embedded in a Plan.
 template <class Archive>
 void describe(Archive& a, Prefill& p) {
-  a.required("model", p.model);
+  a.required("model", p.model, "resolved; its sequence is the longest prompt");
   describe_limits(a, p);
 }
 
 // [prefill] of a job. `file` is for messages, and what paths in the table are relative to.
 Result<Prefill> read_prefill(const Value& table, const std::string& file);
+std::vector<KeyEntry> prefill_keys();
 
 }  // namespace tombolo::plan

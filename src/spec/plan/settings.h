@@ -149,12 +149,18 @@ struct Checkpoint {
 
 template <class Archive>
 void describe(Archive& a, Training& t) {
-  a.required("global_batch", t.global_batch);
-  a.optional("micro_batch", t.micro_batch);
-  a.optional("precision", t.precision);
-  a.optional("recompute", t.recompute);
-  a.optional("stack", t.stack);
-  a.optional("optimizer_bytes_per_parameter", t.optimizer_bytes_per_parameter);
+  a.required("global_batch", t.global_batch, "sequences per iteration");
+  a.optional("micro_batch", t.micro_batch,
+             "sequences per microbatch; \"auto\": tombolo plan chooses");
+  a.optional("precision", t.precision, "of weights and activations; fp8: of matrix products only");
+  a.optional("recompute", t.recompute,
+             "what the backward pass computes again instead of keeping it: nothing, the attention "
+             "core, or whole layers; \"auto\": tombolo plan chooses");
+  a.optional("stack", t.stack,
+             "software whose measured constants predictions use: megatron, megatron-2022, "
+             "megatron-deepspeed, torchtitan, fsdp, nemo or tombolo");
+  a.optional("optimizer_bytes_per_parameter", t.optimizer_bytes_per_parameter,
+             "weights, gradients and optimizer state together, in bytes");
   a.check(t.global_batch >= 1 && t.global_batch <= 100'000'000, "global_batch",
           "must lie between 1 and 100000000");
   a.check(t.micro_batch >= 1 && t.micro_batch <= t.global_batch, "micro_batch",
@@ -169,26 +175,31 @@ void describe(Archive& a, Training& t) {
 
 template <class Archive>
 void describe(Archive& a, Optimizer& o) {
-  a.optional("learning_rate", o.learning_rate);
-  a.optional("learning_rate_min", o.learning_rate_min);
-  a.optional("warmup_steps", o.warmup_steps);
-  a.optional("rule", o.rule);
-  a.optional("decay_steps", o.decay_steps);
-  a.optional("decay_embedding", o.decay_embedding);
-  a.optional("name", o.name);
-  a.optional("momentum", o.momentum);
-  a.optional("nesterov", o.nesterov);
-  a.optional("clip_norm", o.clip_norm);
+  a.optional("learning_rate", o.learning_rate, "after the warm-up");
+  a.optional("learning_rate_min", o.learning_rate_min, "that the rule ends at");
+  a.optional("warmup_steps", o.warmup_steps, "steps of linear warm-up");
+  a.optional("rule", o.rule, "how the rate continues after the warm-up; left out: cosine");
+  a.optional("decay_steps", o.decay_steps,
+             "last steps of wsd, in which the rate falls; left out: a tenth of the run's steps");
+  a.optional("decay_embedding", o.decay_embedding,
+             "whether weight decay acts on embeddings; left out: true");
+  a.optional("name", o.name,
+             "left out: adamw; muon acts on the matrices of layers, adamw on everything else");
+  a.optional("momentum", o.momentum, "of sgd and muon; left out: 0.9 and 0.95");
+  a.optional("nesterov", o.nesterov, "of sgd and muon; left out: false and true");
+  a.optional("clip_norm", o.clip_norm,
+             "the norm of all gradients together is at most this, and an update with a gradient "
+             "that is not finite is left out; left out: not looked at");
   const bool has_momentum = o.name_in_use() != OptimizerName::kAdamW;
   a.check(!o.momentum || has_momentum, "momentum", "needs name = \"sgd\" or \"muon\"");
   a.check(o.momentum.value_or(0) >= 0 && o.momentum.value_or(0) < 1, "momentum",
           "must lie in [0, 1)");
   a.check(!o.nesterov || has_momentum, "nesterov", "needs name = \"sgd\" or \"muon\"");
   a.check(o.clip_norm.value_or(1) > 0, "clip_norm", "must be positive");
-  a.optional("beta1", o.beta1);
-  a.optional("beta2", o.beta2);
-  a.optional("epsilon", o.epsilon);
-  a.optional("weight_decay", o.weight_decay);
+  a.optional("beta1", o.beta1, "of adamw");
+  a.optional("beta2", o.beta2, "of adamw");
+  a.optional("epsilon", o.epsilon, "of adamw");
+  a.optional("weight_decay", o.weight_decay, "on matrices, not on norms and biases");
   a.check(o.learning_rate > 0, "learning_rate", "must be positive");
   a.check(o.learning_rate_min >= 0 && o.learning_rate_min <= o.learning_rate, "learning_rate_min",
           "must lie between 0 and learning_rate");
@@ -204,15 +215,23 @@ void describe(Archive& a, Optimizer& o) {
 
 template <class Archive>
 void describe(Archive& a, Run& run) {
-  a.optional("steps", run.steps);
-  a.optional("seed", run.seed);
-  a.optional("evaluate_every", run.evaluate_every);
-  a.optional("compare_replicas_every", run.compare_replicas_every);
-  a.optional("byte_scale", run.byte_scale);
-  a.optional("init", run.init);
+  a.optional("steps", run.steps, "iterations of the run");
+  a.optional("seed", run.seed, "of initial weights and of the order of samples");
+  a.optional("evaluate_every", run.evaluate_every,
+             "steps between evaluations; 0: only after the last step");
+  a.optional("compare_replicas_every", run.compare_replicas_every,
+             "steps between comparisons of a hash of all weights over replicas; 0: never");
+  a.optional(
+      "byte_scale", run.byte_scale,
+      "emulated runs: payloads, rates and TCP windows are divided by it, times stay as they are");
+  a.optional("init", run.init,
+             "folder with config.json and safetensors to begin with, on every host; left out: "
+             "weights are drawn");
   a.check(!run.init || !run.init->empty(), "init", "is empty",
           "a folder with config.json and model.safetensors");
-  a.optional("threads", run.threads);
+  a.optional(
+      "threads", run.threads,
+      "of each rank that computes on a CPU; 0: as many as are worth it, measured; left out: 1");
   a.check(run.threads.value_or(1) >= 0 && run.threads.value_or(1) <= 1024, "threads",
           "must lie between 0 (measured) and 1024");
   a.check(run.steps >= 1, "steps", "must be at least 1");
@@ -224,9 +243,9 @@ void describe(Archive& a, Run& run) {
 
 template <class Archive>
 void describe(Archive& a, Checkpoint& checkpoint) {
-  a.required("directory", checkpoint.directory);
-  a.required("every", checkpoint.every);
-  a.optional("keep", checkpoint.keep);
+  a.required("directory", checkpoint.directory, "folder for checkpoints, on every host");
+  a.required("every", checkpoint.every, "steps between checkpoints; 0: never");
+  a.optional("keep", checkpoint.keep, "how many of the newest are kept");
   a.check(checkpoint.every >= 0, "every", "must not be negative");
   a.check(checkpoint.keep >= 1, "keep", "must be at least 1");
 }
@@ -263,13 +282,16 @@ struct Selection {
 
 template <class Archive>
 void describe(Archive& a, Selection& s) {
-  a.optional("partitions", s.partitions);
-  a.optional("micro_batches", s.microbatches);
-  a.optional("communication_to_compute", s.communication_to_compute);
-  a.optional("pipelines_per_cell", s.pipelines_per_cell);
-  a.optional("order", s.order);
-  a.optional("must", s.must);
-  a.optional("must_not", s.must_not);
+  a.optional("partitions", s.partitions, "stages of a pipeline, one GPU each; left out: derived");
+  a.optional("micro_batches", s.microbatches,
+             "of each pipeline, whatever their number; left out: pipelines share the batch");
+  a.optional("communication_to_compute", s.communication_to_compute,
+             "duration of a WAN transfer over that of a forward pass; left out: derived");
+  a.optional("pipelines_per_cell", s.pipelines_per_cell,
+             "left out: communication_to_compute, rounded up");
+  a.optional("order", s.order, "in which datacenters are filled with stages");
+  a.optional("must", s.must, "datacenters that hold at least one stage");
+  a.optional("must_not", s.must_not, "datacenters that hold none");
   const auto within = [](const std::optional<int64_t>& number, int64_t max) {
     return !number || (*number >= 1 && *number <= max);
   };

@@ -47,10 +47,10 @@ struct StageCost {
 
 template <class Archive>
 void describe(Archive& a, PassCommunication& part) {
-  a.optional("tensor", part.tensor);
-  a.optional("context", part.context);
-  a.optional("expert", part.expert);
-  a.optional("data", part.data);
+  a.optional("tensor", part.tensor, "of tensor parallelism");
+  a.optional("context", part.context, "of context parallelism");
+  a.optional("expert", part.expert, "of expert parallelism");
+  a.optional("data", part.data, "of ZeRO 3: parameters gathered, gradients scattered");
   for (const auto& [key, time] :
        {std::pair{"tensor", part.tensor}, std::pair{"context", part.context},
         std::pair{"expert", part.expert}, std::pair{"data", part.data}}) {
@@ -60,21 +60,27 @@ void describe(Archive& a, PassCommunication& part) {
 
 template <class Archive>
 void describe(Archive& a, StageCost& cost) {
-  a.required("forward", cost.forward);
-  a.required("backward", cost.backward);
-  a.optional("recompute", cost.recompute);
-  a.optional("update", cost.update);
-  a.optional("reduce", cost.reduce);
-  if (Archive::kReads || cost.reduce_hidden > 0_s) a.optional("reduce_hidden", cost.reduce_hidden);
+  a.required("forward", cost.forward, "of one microbatch");
+  a.required("backward", cost.backward, "of one microbatch, without recomputation");
+  a.optional("recompute", cost.recompute, "of one microbatch");
+  a.optional("update", cost.update, "of the optimizer, once per iteration");
+  a.optional("reduce", cost.reduce,
+             "gradient all-reduce and gather of parameters, once per iteration, after the last "
+             "backward pass");
+  if (Archive::kReads || cost.reduce_hidden > 0_s)
+    a.optional("reduce_hidden", cost.reduce_hidden,
+               "what of them runs during the last backward pass");
   a.check(cost.reduce_hidden >= 0_s, "reduce_hidden", "must not be negative");
-  a.optional("backward_weight", cost.backward_weight);
+  a.optional("backward_weight", cost.backward_weight,
+             "of a backward, the gradients of weights; left out: half");
   a.check(!cost.backward_weight ||
               (*cost.backward_weight >= 0_s && *cost.backward_weight <= cost.backward),
           "backward_weight", "is the part of a backward that computes the gradients of the weights",
           "at most backward, or leave it out: half");
   // Rounded as text, parts may come to a little more than the whole.
   const auto part = [&](const char* key, PassCommunication& communication, Seconds pass) {
-    if (Archive::kReads || communication.total() > 0_s) a.optional(key, communication);
+    if (Archive::kReads || communication.total() > 0_s)
+      a.optional(key, communication, "of the pass, what its collectives keep the device waiting");
     a.check(communication.total() <= pass * 1.000001, key, "is part of the pass, and takes longer");
   };
   part("forward_communication", cost.forward_communication, cost.forward);
