@@ -85,12 +85,14 @@ pipeline = 2
                      "plan", "x.toml", "--objectiv", "time")
         self.refused(2, ["tombolo plan: there is no option --quickly\n", "tombolo plan --help"], "plan",
                      "x.toml", "--quickly=yes")
-        self.refused(2, ["required"], "plan")
+        self.refused(2, ["tombolo plan: job is required\n", "try tombolo plan --help"], "plan")
+        self.refused(2, ["tombolo convert: --to: xml is not one of the known values\n", "perfetto, csv"],
+                     "convert", "x.toml", "--to", "xml")
 
     def test_commands(self):
         self.refused(2, ['there is no command "simulat"', "try tombolo simulate"], "simulat")
         self.refused(2, ['there is no command "zzz"', "try tombolo help"], "zzz", "x.toml")
-        self.refused(2, ["SUBCOMMAND", "simulate", "what ASTRA-sim"])
+        self.refused(2, ["tombolo COMMAND", "simulate", "what ASTRA-sim"])
         self.assertEqual(self.ok("help"), self.ok("--help"))
         self.assertEqual(self.ok("help", "plan"), self.ok("plan", "--help"))
         self.assertEqual(self.ok("-V"), self.ok("--version"))

@@ -6,46 +6,11 @@
 #include <vector>
 
 #include "base/fields.h"
+#include "ui/cli/commands.h"
 #include "ui/decide_commands/crew.h"
-#include "ui/decide_commands/decide_commands.h"
-#include "ui/evidence_commands/evidence_commands.h"
-#include "ui/perform_commands/perform_commands.h"
-#include "ui/predict_commands/astra_command.h"
-#include "ui/predict_commands/predict_commands.h"
 
 namespace tombolo {
 namespace {
-
-using namespace decide_commands;
-using namespace evidence_commands;
-using namespace perform_commands;
-using namespace predict_commands;
-
-// In the order in which --help lists them.
-using Add = command::Command (*)(CLI::App& app);
-const Add kCommands[] = {add_simulate,
-                         add_profile,
-                         add_roofline,
-                         add_train,
-                         add_tokenize,
-                         add_export,
-                         add_prefill,
-                         add_decode,
-                         add_init,
-                         add_estimate,
-                         add_plan,
-                         add_select,
-                         [](CLI::App& app) { return add_sweep(app); },
-                         add_traffic,
-                         add_strand,
-                         add_reproduce,
-                         add_compare,
-                         add_report,
-                         add_convert,
-                         add_fabric,
-                         add_probe,
-                         add_status,
-                         add_astra};
 
 int finish(const Status& status) {
   std::cout.flush();
@@ -66,7 +31,10 @@ std::string misspelt(const CLI::App& app, int argc, char** argv) {
   std::vector<std::string> known;
   if (chosen.empty()) {
     if (argc < 2 || argv[1][0] == '-') return "";
-    for (const CLI::App* each : app.get_subcommands({})) known.push_back(each->get_name());
+    for (const CLI::App* each : app.get_subcommands({})) {
+      known.push_back(each->get_name());
+      for (const std::string& alias : each->get_aliases()) known.push_back(alias);
+    }
     const std::string nearest = nearest_name(argv[1], known);
     return fmt::format("tombolo: there is no command \"{}\"\n  try {}", argv[1],
                        nearest.empty() ? "tombolo help, which lists them" : "tombolo " + nearest);
@@ -86,33 +54,22 @@ std::string misspelt(const CLI::App& app, int argc, char** argv) {
   return "";
 }
 
-// `tombolo help [COMMAND]`.
-int print_help(const CLI::App& app, const std::string& name) {
-  for (const CLI::App* each : app.get_subcommands({})) {
-    if (each->get_name() == name) {
-      std::cout << each->help("tombolo");
-      return 0;
-    }
-  }
-  std::cout << app.help();
-  return 0;
+// "tombolo plan: --top: Value 0 not in range 1 to 10000" and what to try.
+std::string refusal(const CLI::App& app, const std::string& what) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  const std::string command = chosen.empty() ? "tombolo" : "tombolo " + chosen.front()->get_name();
+  const bool says_what = what.find("\n  try ") != std::string::npos;
+  return fmt::format("{}: {}{}", command, what,
+                     says_what ? "" : fmt::format("\n  try {} --help", command));
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{
-      "Plans, simulates and runs large-model training where the network between the machines is "
-      "the bottleneck.\nExit codes: 0 done; 2 what was given cannot be used; 3 no feasible plan; 1 "
-      "anything else."};
-  app.name("tombolo");
-  app.set_version_flag("-V,--version", "tombolo " + command::version());
-  app.require_subcommand(1);
-  std::vector<command::Command> commands;
-  for (const auto add : kCommands) commands.push_back(add(app));
+  CLI::App app;
+  const std::vector<command::Command> commands = add_commands(app);
   if (argc == 1) {
     std::cerr << app.help();
     return 2;
   }
-  if (std::string_view(argv[1]) == "help") return print_help(app, argc > 2 ? argv[2] : "");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -121,7 +78,9 @@ int run(int argc, char** argv) {
       std::cerr << meant << "\n";
       return 2;
     }
-    return app.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    std::cerr << refusal(app, error.what()) << "\n";
+    return 2;
   }
   for (const command::Command& command : commands) {
     if (*command.words) return finish(command.run(std::cout));
@@ -136,8 +95,9 @@ int main(int argc, char** argv) {
   using namespace tombolo;
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a full disk or limit is an error message, not a signal
-  if (argc > 1 && std::string_view(argv[1]) == "sweep" && mpirun_started_several()) {
-    return finish(fail(become_crew(argv)));
+  if (argc > 1 && std::string_view(argv[1]) == "sweep" &&
+      decide_commands::mpirun_started_several()) {
+    return finish(fail(decide_commands::become_crew(argv)));
   }
   return run(argc, argv);
 }

@@ -2,8 +2,8 @@
 //
 // A command writes its answer to the stream it is given, either text for people or (json) one
 // document, and progress to stderr. Errors come back; cli_main.cc prints them and sets the exit
-// code. Each command has a function add_NAME beside it, which describes its words to CLI11 and says
-// what to run once they are read; cli_main.cc lists these functions.
+// code. Each command has a function add_NAME beside it, which describes its words to CLI11 (words.h) and says
+// what to run once they are read; ui/cli/commands.cc lists these functions.
 #pragma once
 
 #include <cstdint>
@@ -35,10 +35,20 @@ struct InputOptions {
   std::optional<int64_t> steps;     // replaces [run].steps
   std::optional<uint64_t> seed;     // replaces [run].seed
 };
-void add_input(CLI::App* words, InputOptions& in);
-// For those that perform: --data and --tokens.
-void add_data(CLI::App* words, InputOptions& in);
+// Words that several commands have, below the heading that they name or that was set last.
+void add_job(CLI::App* words, std::string& job, const std::string& what);
+void add_input(CLI::App* words, InputOptions& in);         // job, --hardware, --seed
+void add_replacements(CLI::App* words, InputOptions& in);  // --hardware, --seed
+void add_data(CLI::App* words, InputOptions& in);  // of those that perform: --data, --tokens
+void add_threads(CLI::App* words, int& threads, int least);  // least 0: which means all cores
+void add_threads(CLI::App* words, int64_t& threads, int least);
+void add_worker(CLI::App* words, std::string& worker);
+void add_credentials(CLI::App* words, std::string& credentials, bool& plain_tcp);
+void add_report(CLI::App* words, std::string& report, const std::string& what);
 void add_json(CLI::App* words, bool& json);
+
+// What --policy takes: "best", and the names of all schedules.
+std::vector<std::string> policies();
 
 // Whether all of the answer on stdout went out; to be asked when it is complete. A reader that has
 // seen enough and went away, as `head` does, is no error.

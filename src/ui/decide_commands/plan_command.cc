@@ -14,6 +14,7 @@
 #include "spec/schedule/schedule.h"
 #include "ui/command/answer.h"
 #include "ui/command/progress.h"
+#include "ui/command/words.h"
 #include "ui/decide_commands/decide_commands.h"
 #include "ui/decide_commands/with_strands.h"
 
@@ -361,31 +362,35 @@ Status plan(const PlanCommandOptions& given, std::ostream& out) {
 
 command::Command add_plan(CLI::App& app) {
   auto options = std::make_shared<PlanCommandOptions>();
-  CLI::App* words = app.add_subcommand(
-      "plan", "search the parallelism of a job: the best, its rivals, and why not others");
-  words->add_option("job", options->job, "job file (TOML)")->required();
-  words->add_option("--law", options->law, "tombolo or rail-only")->capture_default_str();
-  words->add_option("--objective", options->objective, "time, cost or throughput")
-      ->capture_default_str();
-  words->add_option("--top", options->top, "how many to show")
-      ->check(CLI::Range(1, 10000))
-      ->capture_default_str();
-  words
-      ->add_option(
-          "--simulate-for", options->simulate_for,
-          "seconds of a core for simulating the last candidates; 0: rank by the closed form")
-      ->check(CLI::Range(0.0, 86'400.0))
-      ->capture_default_str();
-  words->add_option("--threads", options->threads, "0: as many as there are")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
+  CLI::App* words =
+      command::add_command(app, {"plan", command::kPlanning,
+                                 "the best parallelism of a job, its rivals, and why not others",
+                                 "tombolo plan examples/planning/llama3-70b/job.toml --top 3"});
+  command::add_job(words, options->job, "job file (TOML); of a Plan its model and cluster");
+  command::heading(words, "How it is searched");
+  command::suggestions(words->add_option("--law", options->law, "law that prices a layout"),
+                       {"tombolo", "rail-only"});
+  command::suggestions(words->add_option("--objective", options->objective, "what is best"),
+                       {"time", "cost", "throughput"});
   words->add_flag("--all-devices", options->all_devices, "let no device stay idle");
   words->add_flag("--no-pruning", options->no_pruning,
                   "evaluate every configuration: slower, the same answer");
-  words->add_option("--out", options->out,
-                    "write the best for all other commands: plan.json or job.toml");
-  words->add_option("--export", options->export_to,
-                    "the best in the words of megatron or torchtitan");
+  words
+      ->add_option("--simulate-for", options->simulate_for,
+                   "core time for simulating the last candidates; 0: rank by the closed form")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.0, 86'400.0));
+  command::add_threads(words, options->threads, 0);
+  command::heading(words, command::kComesOut);
+  words->add_option("--top", options->top, "how many layouts to show")->check(CLI::Range(1, 10000));
+  words
+      ->add_option(
+          "--out", options->out,
+          "write the best for all other commands: plan.json (tombolo help plan-file) or job.toml")
+      ->type_name("FILE");
+  command::suggestions(words->add_option("--export", options->export_to,
+                                         "print the best as options of this trainer"),
+                       {"megatron", "torchtitan"});
   command::add_json(words, options->json);
   return {words, [options](std::ostream& out) { return plan(*options, out); }};
 }

@@ -3,6 +3,7 @@
 
 #include "decide/geo/select_job.h"
 #include "ui/command/answer.h"
+#include "ui/command/words.h"
 #include "ui/decide_commands/decide_commands.h"
 
 namespace tombolo::decide_commands {
@@ -191,15 +192,17 @@ Status select(const SelectCommandOptions& options, std::ostream& out) {
 
 command::Command add_select(CLI::App& app) {
   auto options = std::make_shared<SelectCommandOptions>();
-  CLI::App* words = app.add_subcommand(
-      "select", "which datacenters to use, and how many pipelines: Atlas' algorithm 1 and beyond");
-  words
-      ->add_option("job", options->job,
-                   "job file (TOML); of a Plan (JSON) its model, cluster and training")
-      ->required();
-  words->add_option("--order", options->order,
-                    "in which datacenters are filled: availability, price, distance or "
-                    "file; left out: [selection].order");
+  CLI::App* words = command::add_command(
+      app, {"select", command::kPlanning, "which datacenters to use, and how many pipelines",
+            "tombolo select examples/atlas/select.toml"});
+  command::add_job(words, options->job,
+                   "job file (TOML); of a Plan (JSON) its model, cluster and training");
+  command::heading(words, "How it is searched");
+  command::suggestions(
+      words->add_option("--order", options->order,
+                        "in which datacenters are filled; left out: [selection].order"),
+      {"availability", "price", "distance", "file"});
+  command::heading(words, command::kComesOut);
   command::add_json(words, options->json);
   return {words, [options](std::ostream& out) { return select(*options, out); }};
 }

@@ -11,6 +11,7 @@
 #include "predict/cost/law.h"
 #include "ui/command/answer.h"
 #include "ui/command/progress.h"
+#include "ui/command/words.h"
 #include "ui/decide_commands/crew.h"
 #include "ui/decide_commands/decide_commands.h"
 #include "ui/decide_commands/sweep_report.h"
@@ -278,37 +279,43 @@ Status sweep(const SweepCommandOptions& options, std::ostream& out, Crew* crew) 
 
 command::Command add_sweep(CLI::App& app, Crew* crew) {
   auto options = std::make_shared<SweepCommandOptions>();
-  CLI::App* words = app.add_subcommand(
-      "sweep", "many what-ifs of a job, in parallel: throughput and cost as CSV and charts");
-  words
-      ->add_option(
-          "job", options->job,
-          "job file (TOML) or Plan (JSON); plan and select take a Plan's model, cluster and "
-          "training alone")
-      ->required();
+  CLI::App* words = command::add_command(
+      app,
+      {"sweep", command::kPlanning, "many what-ifs of a job in parallel, as table, CSV and charts",
+       "tombolo sweep examples/what-if/job.toml --vary \"cluster.wan.*.connections=1,4,16\""});
+  command::add_job(words, options->job,
+                   "job file (TOML) or Plan (JSON); plan and select take a Plan's model, cluster "
+                   "and training alone");
   words
       ->add_option("--vary", options->vary,
-                   "path=a,b,c of the job or its cluster, such as "
+                   "PATH=A,B,C of the job or its cluster, such as "
                    "\"cluster.wan.*.one_way_latency=10 ms..40 ms/4\"; several: their product")
+      ->type_name("PATH=VALUES")
       ->required()
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  words->add_option("--ask", options->ask, "simulate, estimate, plan or select")
-      ->capture_default_str();
-  words->add_option("--policy", options->policy,
-                    "of simulate: another schedule than the job's, or best, which searches");
-  words->add_option("--law", options->law, "of estimate and plan: tombolo or rail-only")
-      ->capture_default_str();
-  words->add_option("--objective", options->objective, "of plan: time, cost or throughput")
-      ->capture_default_str();
-  words->add_option("--out", options->out, "write all rows: rows.csv or rows.jsonl");
-  words->add_option("--report", options->report, "HTML page to write, with charts");
-  words->add_option("--x", options->x, "path along the charts; left out: the first");
-  words->add_option("--y", options->y, "column of the first chart; left out: throughput");
-  words->add_option("--by", options->by, "path with a line per value; left out: the second");
-  words->add_option("--threads", options->threads, "0: as many as there are")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
+  command::heading(words, command::kPredicted);
+  command::suggestions(words->add_option("--ask", options->ask, "the command that answers"),
+                       {"simulate", "estimate", "plan", "select"});
+  command::suggestions(
+      words->add_option("--policy", options->policy,
+                        "of simulate: another schedule than the job's, or best, which searches"),
+      command::policies());
+  command::suggestions(words->add_option("--law", options->law, "of estimate and plan"),
+                       {"tombolo", "rail-only"});
+  command::suggestions(words->add_option("--objective", options->objective, "of plan"),
+                       {"time", "cost", "throughput"});
+  command::add_threads(words, options->threads, 0);
+  command::heading(words, command::kComesOut);
+  words->add_option("--out", options->out, "write all rows: rows.csv or rows.jsonl")
+      ->type_name("FILE");
+  command::add_report(words, options->report, "with charts");
+  words->add_option("--x", options->x, "path along the charts; left out: the first")
+      ->type_name("PATH");
+  words->add_option("--y", options->y, "column of the first chart; left out: throughput")
+      ->type_name("COLUMN");
+  words->add_option("--by", options->by, "path with a line per value; left out: the second")
+      ->type_name("PATH");
   command::add_json(words, options->json);
   return {words, [options, crew](std::ostream& out) { return sweep(*options, out, crew); }};
 }

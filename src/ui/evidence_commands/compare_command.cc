@@ -5,6 +5,7 @@
 #include "spec/trace/machine_words.h"
 #include "spec/trace/trace_file.h"
 #include "ui/command/answer.h"
+#include "ui/command/words.h"
 #include "ui/evidence_commands/evidence_commands.h"
 
 namespace tombolo::evidence_commands {
@@ -104,15 +105,23 @@ Status compare(const CompareOptions& options, std::ostream& out) {
 
 command::Command add_compare(CLI::App& app) {
   auto options = std::make_shared<CompareOptions>();
-  CLI::App* words = app.add_subcommand("compare", "how far a prediction was from what happened");
-  words->add_option("predicted", options->predicted, "Trace of simulate")->required();
-  words->add_option("measured", options->measured, "Trace of train")->required();
+  CLI::App* words = command::add_command(
+      app, {"compare", command::kEvidence, "how far a prediction was from what happened",
+            "tombolo compare run/predicted.jsonl run/trace.jsonl"});
+  command::heading(words, command::kGoesIn);
+  words->add_option("predicted", options->predicted, "Trace of simulate; - is stdin")
+      ->type_name("PREDICTED")
+      ->required();
+  words->add_option("measured", options->measured, "Trace of train; - is stdin")
+      ->type_name("MEASURED")
+      ->required();
   words
       ->add_option(
           "--warmup", options->warmup,
           "measured iterations to leave out; left out: the first of what was performed, where "
           "others are left")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
+  command::heading(words, command::kComesOut);
   command::add_json(words, options->json);
   return {words, [options](std::ostream& out) { return compare(*options, out); }};
 }

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "spec/trace/trace_file.h"
+#include "ui/command/words.h"
 #include "ui/evidence_commands/evidence_commands.h"
 #include "ui/report/report.h"
 
@@ -18,11 +19,16 @@ Status report(const ReportOptions& options, std::ostream& out) {
 
 command::Command add_report(CLI::App& app) {
   auto options = std::make_shared<ReportOptions>();
-  CLI::App* words =
-      app.add_subcommand("report", "one self-contained HTML page from one or two Traces");
-  words->add_option("traces", options->traces, "predicted, measured")->required();
-  words->add_option("--out", options->out, "page to write")->capture_default_str();
-  words->add_option("--title", options->title, "of the page");
+  CLI::App* words = command::add_command(
+      app, {"report", command::kEvidence, "one self-contained HTML page from one or two Traces",
+            "tombolo report run/predicted.jsonl run/trace.jsonl --out report.html"});
+  command::heading(words, command::kGoesIn);
+  words->add_option("traces", options->traces, "predicted, measured; - is stdin")
+      ->type_name("TRACE")
+      ->required();
+  command::heading(words, command::kComesOut);
+  words->add_option("--out", options->out, "page to write")->type_name("FILE");
+  words->add_option("--title", options->title, "of the page")->type_name("NAME");
   return {words, [options](std::ostream& out) { return report(*options, out); }};
 }
 

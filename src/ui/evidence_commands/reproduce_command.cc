@@ -4,6 +4,7 @@
 
 #include "evidence/reproduce/reproduce.h"
 #include "ui/command/answer.h"
+#include "ui/command/words.h"
 #include "ui/evidence_commands/evidence_commands.h"
 
 namespace tombolo::evidence_commands {
@@ -100,15 +101,23 @@ Status reproduce(const ReproduceOptions& options, std::ostream& out) {
 
 command::Command add_reproduce(CLI::App& app) {
   auto options = std::make_shared<ReproduceOptions>();
-  CLI::App* words = app.add_subcommand(
-      "reproduce", "published tables that we claim: ours, theirs, the gap; fails outside a band");
-  words->add_option("table", options->table,
-                    "rail-only/table-4, or rail-only for all of it; left out: all; "
-                    "reference or reference/bloom: errors on published measurements; "
-                    "utilisation: MFU over the catalog, beside the highest published");
-  words->add_option("--data", options->data, "reference: folder with other rows of these tables");
-  words->add_option("--law", options->law, "reference: the law that predicts")
-      ->capture_default_str();
+  CLI::App* words =
+      command::add_command(app, {"reproduce", command::kEvidence,
+                                 "published tables that we claim: ours, theirs, the gap",
+                                 "tombolo reproduce rail-only/table-4"});
+  command::heading(words, command::kGoesIn);
+  words
+      ->add_option("table", options->table,
+                   "rail-only/table-4, or rail-only for all of it; left out: all; "
+                   "reference or reference/bloom: errors on published measurements; "
+                   "utilisation: MFU over the catalog, next to the highest published")
+      ->type_name("TABLE");
+  words->add_option("--data", options->data, "reference: folder with other rows of these tables")
+      ->type_name("FOLDER");
+  command::heading(words, command::kPredicted);
+  command::suggestions(words->add_option("--law", options->law, "reference: the law that predicts"),
+                       {"tombolo", "rail-only"});
+  command::heading(words, command::kComesOut);
   words->add_flag("--rows", options->rows, "reference: every row, too");
   command::add_json(words, options->json);
   return {words, [options](std::ostream& out) { return reproduce(*options, out); }};

@@ -21,6 +21,7 @@
 #include "perform/transport/address.h"
 #include "perform/weights/weight_folder.h"
 #include "ui/command/answer.h"
+#include "ui/command/words.h"
 #include "ui/perform_commands/perform_commands.h"
 
 namespace tombolo::perform_commands {
@@ -171,34 +172,39 @@ Status decode(const DecodeOptions& options, std::ostream& out) {
   return {};
 }
 
+void add_prompt_limits(CLI::App* words, int64_t& context, std::string& kv_memory) {
+  words->add_option("--context", context, "of prompt and answer together; 0: the model's positions")
+      ->type_name("TOKENS")
+      ->check(CLI::NonNegativeNumber);
+  words->add_option("--kv-memory", kv_memory, "keys and values of all prompts together")
+      ->type_name("SIZE");
+}
+
 command::Command add_decode(CLI::App& app) {
   auto options = std::make_shared<DecodeOptions>();
-  CLI::App* words = app.add_subcommand(
-      "decode", "finish answers to prompts that tombolo prefill --decode has read elsewhere");
-  words->add_option("--weights", options->weights, "folder: config.json and safetensors")
+  CLI::App* words =
+      command::add_command(app, {"decode", command::kServing,
+                                 "finish answers whose prompts tombolo prefill read elsewhere",
+                                 "tombolo decode --weights weights --listen 0.0.0.0:29610"});
+  command::heading(words, command::kGoesIn);
+  words->add_option("--weights", options->weights, "config.json and safetensors")
+      ->type_name("FOLDER")
       ->required();
-  words->add_option("--listen", options->listen, "ADDRESS:PORT; port 0: any that is free")
-      ->capture_default_str();
-  words->add_option("--token", options->token,
-                    "32 hexadecimal digits; left out: TOMBOLO_DECODE_TOKEN, or drawn and printed");
+  words->add_option("--listen", options->listen, "port 0: any that is free")
+      ->type_name("ADDRESS:PORT");
   words
-      ->add_option("--context", options->context,
-                   "tokens of prompt and answer together; 0: the model's positions")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  words->add_option("--kv-memory", options->kv_memory, "keys and values of all prompts together")
-      ->capture_default_str();
+      ->add_option("--token", options->token,
+                   "32 hexadecimal digits; left out: TOMBOLO_DECODE_TOKEN, or drawn and printed")
+      ->type_name("TOKEN");
+  add_prompt_limits(words, options->context, options->kv_memory);
   words->add_option("--requests", options->requests, "at once; others are refused")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  words->add_option("--threads", options->threads, "with which it computes")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  CLI::Option* credentials = words->add_option(
-      "--credentials", options->credentials, "folder that tombolo init made: TLS, to any address");
-  words->add_flag("--plain-tcp", options->plain_tcp, "to other hosts in clear text")
-      ->excludes(credentials);
-  words->add_option("--worker", options->worker, "path of tombolo-worker");
+      ->check(CLI::Range(1, 1024));
+  command::heading(words, command::kPerformed);
+  command::add_threads(words, options->threads, 1);
+  command::add_worker(words, options->worker);
+  command::heading(words, command::kAcrossHosts);
+  command::add_credentials(words, options->credentials, options->plain_tcp);
+  command::heading(words, command::kComesOut);
   command::add_json(words, options->json);
   return {words, [options](std::ostream& out) { return decode(*options, out); }};
 }

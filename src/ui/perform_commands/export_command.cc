@@ -3,6 +3,7 @@
 #include "base/units.h"
 #include "perform/weights/export_weights.h"
 #include "ui/command/answer.h"
+#include "ui/command/words.h"
 #include "ui/perform_commands/perform_commands.h"
 
 namespace tombolo::perform_commands {
@@ -37,26 +38,30 @@ Status export_checkpoint(const ExportCommandOptions& options, std::ostream& out)
 
 command::Command add_export(CLI::App& app) {
   auto options = std::make_shared<ExportCommandOptions>();
-  CLI::App* words = app.add_subcommand(
-      "export", "the weights of a checkpoint for others: safetensors and config.json");
+  CLI::App* words = command::add_command(
+      app, {"export", command::kTraining, "weights of a checkpoint in Hugging Face's layout",
+            "tombolo export --checkpoint checkpoints --out weights"});
   std::vector<std::string> families;
   for (const auto& [family, name] : enum_names(weights::Family{})) families.emplace_back(name);
+  command::heading(words, command::kGoesIn);
   words
       ->add_option("--checkpoint", options->checkpoint,
-                   "folder of checkpoints, of which the newest is taken, or of one")
+                   "checkpoints, of which the newest is taken, or one")
+      ->type_name("FOLDER")
       ->required();
-  words->add_option("--out", options->out, "folder for the weights")->required();
   words
-      ->add_option("--family", options->family,
-                   "whose names and config.json; left out: the first that the model is one of")
-      ->check(CLI::IsMember(families));
-  words->add_option("--like", options->like,
-                    "folder whose config.json is handed on: that of --init, as a rule");
-  words->add_option("--dtype", options->dtype, "f32 or bf16")
-      ->check(CLI::IsMember({"f32", "bf16"}))
-      ->capture_default_str();
+      ->add_option("--like", options->like,
+                   "folder whose config.json is handed on: that of --init, as a rule")
+      ->type_name("FOLDER");
+  command::heading(words, command::kComesOut);
+  words->add_option("--out", options->out, "for the weights")->type_name("FOLDER")->required();
+  command::choices(words->add_option(
+                       "--family", options->family,
+                       "whose names and config.json; left out: the first that the model is one of"),
+                   families);
+  command::choices(words->add_option("--dtype", options->dtype, "of a weight"), {"f32", "bf16"});
   words->add_option("--file-size", options->file_size, "weights in a file, at most")
-      ->capture_default_str();
+      ->type_name("SIZE");
   command::add_json(words, options->json);
   return {words, [options](std::ostream& out) { return export_checkpoint(*options, out); }};
 }

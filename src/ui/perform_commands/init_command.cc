@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "perform/transport/join_hosts.h"
 #include "perform/trust/authority.h"
+#include "ui/command/words.h"
 #include "ui/perform_commands/perform_commands.h"
 
 namespace tombolo::perform_commands {
@@ -157,32 +158,44 @@ Status init(const InitOptions& options, std::ostream& out) {
 
 command::Command add_init(CLI::App& app) {
   auto options = std::make_shared<InitOptions>();
-  CLI::App* words = app.add_subcommand(
-      "init",
-      "certificates for runs across hosts: on the first host alone, then --invite there and "
-      "--join on each other");
-  words->add_option("--directory", options->directory,
-                    "of this host's credentials; left out: ~/.config/tombolo");
-  words->add_option("--name", options->name, "of this host; left out: what it calls itself");
+  CLI::App* words =
+      command::add_command(app, {"init", command::kTraining, "certificates for runs across hosts",
+                                 "tombolo init --invite paris-1 --for 1h"});
+  command::heading(words, "This host");
+  words
+      ->add_option("--directory", options->directory,
+                   "of this host's credentials; left out: ~/.config/tombolo")
+      ->type_name("FOLDER");
+  words->add_option("--name", options->name, "of this host; left out: its host name")
+      ->type_name("NAME");
+  command::heading(words, "On the first host");
   CLI::Option* invite =
-      words->add_option("--invite", options->invite, "name of a host that may join: waits for it");
+      words->add_option("--invite", options->invite, "a host that may join: waits for it")
+          ->type_name("NAME");
   words->add_option("--for", options->lasts, "how long an invitation lasts")
-      ->needs(invite)
-      ->capture_default_str();
-  words->add_option("--listen", options->listen, "HOST:PORT where the invited host calls")
-      ->needs(invite)
-      ->capture_default_str();
-  CLI::Option* join = words
-                          ->add_option("--join", options->join,
-                                       "HOST:PORT and the invitation, or it comes from stdin")
-                          ->expected(1, 2)
-                          ->excludes(invite);
-  CLI::Option* issue =
+      ->type_name("TIME")
+      ->needs(invite);
+  words->add_option("--listen", options->listen, "where the invited host calls")
+      ->type_name("HOST:PORT")
+      ->needs(invite);
+  CLI::Option* issue = words
+                           ->add_option("--issue", options->issue,
+                                        "a host: makes its credentials here, in a folder to carry")
+                           ->type_name("NAME")
+                           ->excludes(invite);
+  words->add_option("--to", options->to, "that folder; left out: the name")
+      ->type_name("FOLDER")
+      ->needs(issue);
+  command::heading(words, "On each other host");
+  CLI::Option* join =
       words
-          ->add_option("--issue", options->issue,
-                       "name of a host: makes its credentials here, in a folder to carry")
+          ->add_option("--join", options->join,
+                       "where the first host waits, and the invitation, or it comes from stdin")
+          ->type_name("HOST:PORT")
+          ->expected(1, 2)
           ->excludes(invite)
-          ->excludes(join);
+          ->excludes(issue);
+  command::heading(words, "Later");
   words
       ->add_flag("--renew", options->renew,
                  "a new certificate for the same key, alone on the host with the authority, with "
@@ -191,11 +204,11 @@ command::Command add_init(CLI::App& app) {
       ->excludes(issue);
   words
       ->add_option("--refuse", options->refuse,
-                   "name of a host that is to be kept out, on each host that shall refuse it")
+                   "a host that is to be kept out, on each host that shall refuse it")
+      ->type_name("NAME")
       ->excludes(invite)
       ->excludes(join)
       ->excludes(issue);
-  words->add_option("--to", options->to, "that folder; left out: the name")->needs(issue);
   return {words, [options](std::ostream& out) { return init(*options, out); }};
 }
 

@@ -162,6 +162,8 @@ struct DecodeOptions {
 // Finishes answers to prompts that were read elsewhere, until a signal comes (handover::DecodeWorker).
 Status decode(const DecodeOptions& options, std::ostream& out);
 command::Command add_decode(CLI::App& app);
+// --context and --kv-memory, of prefill and decode.
+void add_prompt_limits(CLI::App* words, int64_t& context, std::string& kv_memory);
 
 struct InitOptions {
   std::string directory;  // of this host's credentials; empty: trust::default_directory()

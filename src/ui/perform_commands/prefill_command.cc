@@ -14,6 +14,7 @@
 #include "perform/weights/text_ends.h"
 #include "perform/weights/weight_folder.h"
 #include "ui/command/answer.h"
+#include "ui/command/words.h"
 #include "ui/perform_commands/perform_commands.h"
 #include "ui/serve/api_server.h"
 #include "ui/serve/flex_backend.h"
@@ -251,78 +252,80 @@ Status prefill(const PrefillOptions& options, std::ostream& out) {
 
 command::Command add_prefill(CLI::App& app) {
   auto options = std::make_shared<PrefillOptions>();
-  CLI::App* words = app.add_subcommand(
-      "prefill", "answer prompts over OpenAI's HTTP API, with weights of Hugging Face's layout");
-  words->add_option("--weights", options->weights, "folder: config.json and safetensors")
+  CLI::App* words = command::add_command(
+      app, {"prefill", command::kServing, "answer prompts over OpenAI's HTTP API",
+            "tombolo serve --weights weights --listen 127.0.0.1:8000"});
+  words->alias("serve");
+  command::heading(words, command::kGoesIn);
+  words->add_option("--weights", options->weights, "config.json and safetensors")
+      ->type_name("FOLDER")
       ->required();
-  words->add_option("--tokenizer", options->tokenizer,
-                    "tokenizer.json or tokenizer.model; left out: WEIGHTS/tokenizer.json");
-  words->add_option("--listen", options->listen, "ADDRESS:PORT; port 0: any that is free")
-      ->capture_default_str();
+  words
+      ->add_option("--tokenizer", options->tokenizer,
+                   "tokenizer.json or tokenizer.model; left out: WEIGHTS/tokenizer.json")
+      ->type_name("FILE");
+  words->add_option("--listen", options->listen, "port 0: any that is free")
+      ->type_name("ADDRESS:PORT");
+  words->add_option("--name", options->name, "of the model, for clients; left out: the folder's")
+      ->type_name("NAME");
+  command::choices(words->add_option("--chat", options->chat, "how a chat becomes a prompt"),
+                   {"auto", "chatml", "llama3", "plain"});
+  words
+      ->add_option("--api-keys", options->api_keys,
+                   "a key a line, readable by its owner alone; left out: every client is answered")
+      ->type_name("FILE");
+  words->add_option("--certificate", options->certificate, "PEM: HTTPS, as other hosts need it")
+      ->type_name("FILE");
+  words->add_option("--private-key", options->private_key, "PEM, of the certificate")
+      ->type_name("FILE");
+  command::heading(words, "What is answered");
+  add_prompt_limits(words, options->context, options->kv_memory);
+  words->add_option("--requests", options->requests, "answered at once; others get 429")
+      ->check(CLI::Range(1, 1024));
+  words->add_option("--prompt-tokens", options->prompt_tokens, "of a prompt, at most")
+      ->type_name("TOKENS")
+      ->check(CLI::PositiveNumber);
+  words->add_option("--answer-tokens", options->answer_tokens, "of an answer, at most")
+      ->type_name("TOKENS")
+      ->check(CLI::PositiveNumber);
+  words->add_option("--answer-time", options->answer_time, "of an answer, at most")
+      ->type_name("TIME");
+  words
+      ->add_option("--flex-requests", options->flex_requests,
+                   "that may wait (\"service_tier\": \"flex\"), at once; others get 429")
+      ->check(CLI::Range(0, 1024));
+  words
+      ->add_option("--flex-patience", options->flex_patience,
+                   "of a request that may wait, until it is begun")
+      ->type_name("TIME");
+  words->add_option("--body", options->body, "of a request, at most")->type_name("SIZE");
+  command::heading(words, command::kPerformed);
   words
       ->add_option(
           "--run", options->runs,
           "socket of a run: it answers in its gaps (train --prompt-weights); once for each "
           "pipeline of its ranks")
+      ->type_name("FILE")
       ->allow_extra_args(false);
-  words->add_option("--name", options->name, "of the model, for clients; left out: the folder's");
-  words
-      ->add_option("--context", options->context,
-                   "tokens of prompt and answer together; 0: the model's positions")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  words->add_option("--kv-memory", options->kv_memory, "keys and values of all prompts together")
-      ->capture_default_str();
-  words->add_option("--requests", options->requests, "answered at once; others get 429")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  words->add_option("--threads", options->threads, "with which the worker computes")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  words->add_option("--prompt-tokens", options->prompt_tokens, "of a prompt, at most")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  words->add_option("--answer-tokens", options->answer_tokens, "of an answer, at most")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  words->add_option("--answer-time", options->answer_time, "of an answer, at most")
-      ->capture_default_str();
-  words
-      ->add_option("--flex-requests", options->flex_requests,
-                   "that may wait (\"service_tier\": \"flex\"), at once; others get 429")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  words
-      ->add_option("--flex-patience", options->flex_patience,
-                   "of a request that may wait, until it is begun")
-      ->capture_default_str();
   words
       ->add_option("--patience", options->patience,
                    "with a run or a decode worker that is silent, and with one that has gone")
-      ->capture_default_str();
-  words->add_option("--body", options->body, "of a request, at most")->capture_default_str();
-  words->add_option("--api-keys", options->api_keys,
-                    "file with a key a line, readable by its owner");
-  words->add_option("--certificate", options->certificate, "PEM: HTTPS, as other hosts need it");
-  words->add_option("--private-key", options->private_key, "PEM, of the certificate");
-  words->add_option("--chat", options->chat, "how a chat becomes a prompt")
-      ->check(CLI::IsMember({"auto", "chatml", "llama3", "plain"}))
-      ->capture_default_str();
-  words->add_option("--decode", options->decode,
-                    "HOST:PORT of a tombolo decode, which finishes the answers");
-  words->add_option("--decode-token", options->decode_token,
-                    "that it printed; left out: TOMBOLO_DECODE_TOKEN");
+      ->type_name("TIME");
+  command::add_threads(words, options->threads, 1);
+  command::add_worker(words, options->worker);
+  command::heading(words, "With a decode worker");
+  words->add_option("--decode", options->decode, "of a tombolo decode, which finishes the answers")
+      ->type_name("HOST:PORT");
+  words
+      ->add_option("--decode-token", options->decode_token,
+                   "that it printed; left out: TOMBOLO_DECODE_TOKEN")
+      ->type_name("TOKEN");
   words
       ->add_option("--decode-connections", options->decode_connections,
                    "that carry keys and values there")
-      ->check(CLI::Range(1, 16))
-      ->capture_default_str();
-  CLI::Option* credentials =
-      words->add_option("--credentials", options->credentials,
-                        "folder that tombolo init made: TLS to the decode worker");
-  words->add_flag("--plain-tcp", options->plain_tcp, "to a decode worker elsewhere in clear text")
-      ->excludes(credentials);
-  words->add_option("--worker", options->worker, "path of tombolo-worker");
+      ->check(CLI::Range(1, 16));
+  command::add_credentials(words, options->credentials, options->plain_tcp);
+  command::heading(words, command::kComesOut);
   command::add_json(words, options->json);
   return {words, [options](std::ostream& out) { return prefill(*options, out); }};
 }

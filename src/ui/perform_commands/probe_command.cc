@@ -14,6 +14,7 @@
 #include "spec/cluster/islands.h"
 #include "ui/command/answer.h"
 #include "ui/command/progress.h"
+#include "ui/command/words.h"
 #include "ui/perform_commands/perform_commands.h"
 
 namespace tombolo::perform_commands {
@@ -172,36 +173,43 @@ Status probe(const ProbeCommandOptions& options, std::ostream& out) {
 
 command::Command add_probe(CLI::App& app) {
   auto options = std::make_shared<ProbeCommandOptions>();
-  CLI::App* words = app.add_subcommand(
-      "probe", "what a path carries, by connections and congestion control; a [[wan]] block");
-  words->add_option("address", options->address,
-                    "HOST or HOST:PORT of the far side; with --listen of this one");
+  CLI::App* words =
+      command::add_command(app, {"probe", command::kTraining,
+                                 "what a path between two hosts carries, as a [[wan]] block",
+                                 "tombolo probe paris.example:29520 --between oregon,paris"});
+  command::heading(words, command::kGoesIn);
+  words->add_option("address", options->address, "of the far side; with --listen of this one")
+      ->type_name("HOST[:PORT]");
   words->add_flag("--listen", options->listen,
                   "be the far side: wait for one probe, answer it, end");
-  words->add_option("--token", options->token,
-                    "that --listen printed; left out: TOMBOLO_PROBE_TOKEN");
-  words->add_option("--connections", options->connections, "left out: 1,2,4,8,16")
+  words
+      ->add_option("--token", options->token,
+                   "that --listen printed; left out: TOMBOLO_PROBE_TOKEN")
+      ->type_name("TOKEN");
+  words->add_option("--wait", options->wait_s, "--listen: for the call to come")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(1.0, 86400.0));
+  command::heading(words, "What is measured");
+  words->add_option("--connections", options->connections, "at once; left out: 1,2,4,8,16")
+      ->type_name("N,N,...")
       ->delimiter(',')
       ->check(CLI::Range(1, 16));
   words
       ->add_option("--congestion-controls", options->congestion_controls,
                    "left out: all that both kernels have")
-      ->delimiter(',');
-  words->add_option("--between", options->between, "the datacenters' names in the [[wan]] block")
+      ->type_name("NAME,...")
       ->delimiter(',');
   words->add_option("--seconds", options->seconds, "counted, per measurement")
-      ->check(CLI::Range(0.1, 60.0))
-      ->capture_default_str();
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.1, 60.0));
   words->add_option("--rounds", options->rounds, "of all measurements; their median")
-      ->check(CLI::Range(1, 100))
-      ->capture_default_str();
-  words->add_option("--wait", options->wait_s, "--listen: seconds for the call to come")
-      ->check(CLI::Range(1.0, 86400.0))
-      ->capture_default_str();
-  CLI::Option* credentials = words->add_option(
-      "--credentials", options->credentials, "folder that tombolo init made: TLS, to any address");
-  words->add_flag("--plain-tcp", options->plain_tcp, "to other hosts in clear text")
-      ->excludes(credentials);
+      ->check(CLI::Range(1, 100));
+  command::heading(words, command::kAcrossHosts);
+  command::add_credentials(words, options->credentials, options->plain_tcp);
+  command::heading(words, command::kComesOut);
+  words->add_option("--between", options->between, "the datacenters' names in the [[wan]] block")
+      ->type_name("NAME,NAME")
+      ->delimiter(',');
   command::add_json(words, options->json);
   return {words, [options](std::ostream& out) { return probe(*options, out); }};
 }

@@ -9,6 +9,7 @@
 #include "spec/plan/hardware.h"
 #include "ui/command/answer.h"
 #include "ui/command/input.h"
+#include "ui/command/words.h"
 #include "ui/perform_commands/perform_commands.h"
 
 namespace tombolo::perform_commands {
@@ -51,15 +52,19 @@ Status profile(const ProfileOptions& options, std::ostream& out) {
 
 command::Command add_profile(CLI::App& app) {
   auto options = std::make_shared<ProfileOptions>();
-  CLI::App* words =
-      app.add_subcommand("profile", "measure this machine: every stage of a job, and its links");
+  CLI::App* words = command::add_command(
+      app,
+      {"profile", command::kTraining, "measure this machine: every stage of a job, and its links",
+       "tombolo profile examples/two-datacenters/job.toml --out hardware.json"});
   command::add_input(words, options->in);
   command::add_data(words, options->in);
-  words->add_option("--out", options->out, "hardware file to write")->capture_default_str();
+  command::heading(words, command::kPerformed);
   words->add_option("--seconds", options->seconds, "of timing per stage")
-      ->check(CLI::Range(0.1, 3600.0))
-      ->capture_default_str();
-  words->add_option("--worker", options->worker, "path of tombolo-worker");
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.1, 3600.0));
+  command::add_worker(words, options->worker);
+  command::heading(words, command::kComesOut);
+  words->add_option("--out", options->out, "hardware file to write")->type_name("FILE");
   command::add_json(words, options->json);
   return {words, [options](std::ostream& out) { return profile(*options, out); }};
 }

@@ -6,6 +6,7 @@
 #include "perform/launch/profile.h"
 #include "predict/cost/device_from_rates.h"
 #include "ui/command/answer.h"
+#include "ui/command/words.h"
 #include "ui/perform_commands/perform_commands.h"
 
 namespace tombolo::perform_commands {
@@ -89,25 +90,26 @@ Status roofline(const RooflineOptions& options, std::ostream& out) {
 
 command::Command add_roofline(CLI::App& app) {
   auto options = std::make_shared<RooflineOptions>();
-  CLI::App* words = app.add_subcommand(
-      "roofline", "measure this processor in seconds, as a device that jobs can name");
-  words->add_option("--out", options->out, "device file to write (TOML)")->capture_default_str();
-  words->add_option("--threads", options->threads, "of a rank, as [run] threads")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  words->add_option("--ranks", options->ranks, "that measure at once, as on one host of a run")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+  CLI::App* words = command::add_command(
+      app, {"roofline", command::kTraining,
+            "measure this processor in seconds, as a device that jobs can name",
+            "tombolo roofline --hidden 64,128 --out cpu.toml"});
+  command::heading(words, "What is measured");
   words
       ->add_option("--hidden", options->hidden,
                    "sizes of the layers: narrow ones reach less, so name those that you train")
+      ->type_name("N,N,...")
       ->delimiter(',')
-      ->check(CLI::Range(32, 32768))
-      ->capture_default_str();
+      ->check(CLI::Range(32, 32768));
+  words->add_option("--ranks", options->ranks, "that measure at once, as on one host of a run")
+      ->check(CLI::Range(1, 1024));
+  command::add_threads(words, options->threads, 1);
   words->add_option("--seconds", options->seconds, "of timing, about")
-      ->check(CLI::Range(0.1, 3600.0))
-      ->capture_default_str();
-  words->add_option("--worker", options->worker, "path of tombolo-worker");
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.1, 3600.0));
+  command::add_worker(words, options->worker);
+  command::heading(words, command::kComesOut);
+  words->add_option("--out", options->out, "device file to write (TOML)")->type_name("FILE");
   command::add_json(words, options->json);
   return {words, [options](std::ostream& out) { return roofline(*options, out); }};
 }

@@ -9,6 +9,7 @@
 #include "perform/launch/stop_signals.h"
 #include "ui/command/answer.h"
 #include "ui/command/progress.h"
+#include "ui/command/words.h"
 #include "ui/perform_commands/perform_commands.h"
 #include "ui/perform_commands/watched_run.h"
 
@@ -157,10 +158,15 @@ Status status(const StatusOptions& options, std::ostream& out) {
 
 command::Command add_status(CLI::App& app) {
   auto options = std::make_shared<StatusOptions>();
-  CLI::App* words = app.add_subcommand(
-      "status", "what a run is doing: loss, iteration time, links, queues, ranks");
-  CLI::Option* at = words->add_option("--at", options->at, "ADDRESS:PORT of the run's --metrics");
-  words->add_option("--out", options->out, "the run's folder")->excludes(at)->capture_default_str();
+  CLI::App* words =
+      command::add_command(app, {"status", command::kTraining,
+                                 "what a run is doing: loss, iteration time, links, queues, ranks",
+                                 "tombolo status --out run --once"});
+  command::heading(words, command::kGoesIn);
+  CLI::Option* at =
+      words->add_option("--at", options->at, "of the run's --metrics")->type_name("ADDRESS:PORT");
+  words->add_option("--out", options->out, "the run's folder")->type_name("FOLDER")->excludes(at);
+  command::heading(words, command::kComesOut);
   words->add_flag("--once", options->once, "print it once, also on a terminal");
   command::add_json(words, options->json);
   return {words, [options](std::ostream& out) { return status(*options, out); }};

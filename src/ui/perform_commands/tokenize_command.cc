@@ -11,6 +11,7 @@
 #include "perform/data/token_writer.h"
 #include "perform/text/text_encoder.h"
 #include "ui/command/answer.h"
+#include "ui/command/words.h"
 #include "ui/perform_commands/perform_commands.h"
 
 namespace tombolo::perform_commands {
@@ -164,34 +165,38 @@ Status tokenize(const TokenizeOptions& options, std::ostream& out) {
 
 command::Command add_tokenize(CLI::App& app) {
   auto options = std::make_shared<TokenizeOptions>();
-  CLI::App* words = app.add_subcommand(
-      "tokenize",
-      "texts to token ids for training, by a tokenizer.json or a model of SentencePiece");
+  CLI::App* words = command::add_command(
+      app, {"tokenize", command::kTraining, "texts to files of token ids for training",
+            "tombolo tokenize tokenizer.json corpus.jsonl --end \"<|endoftext|>\" --out tokens"});
+  command::heading(words, command::kGoesIn);
   words
       ->add_option("tokenizer", options->tokenizer,
                    "tokenizer.json with byte-level BPE, or tokenizer.model of SentencePiece")
+      ->type_name("TOKENIZER")
       ->required();
   words
       ->add_option("files", options->files,
                    "texts, a document each; of a .jsonl every line is a document; - is stdin")
+      ->type_name("FILE")
       ->required();
-  words->add_option("--out", options->out, "PREFIX of PREFIX.bin and PREFIX.idx")
-      ->capture_default_str();
-  words->add_option("--format", options->format, "megatron (.bin and .idx) or nanogpt (.bin)")
-      ->check(CLI::IsMember({"megatron", "nanogpt"}))
-      ->capture_default_str();
-  words
-      ->add_option("--dtype", options->dtype,
-                   "of an id; left out: uint16, or int32 (megatron) and uint32 (nanogpt) for a "
-                   "vocabulary beyond 65536")
-      ->check(CLI::IsMember({"uint8", "int16", "uint16", "int32", "uint32", "int64"}));
-  words->add_option("--begin", options->begin, "token before every document");
-  words->add_option("--end", options->end, "token after every document, as in <|endoftext|>");
   words->add_flag("--jsonl", options->jsonl, "files have a JSON object in every line");
+  words->add_option("--field", options->field, "the key of a line whose text is tokenized")
+      ->type_name("KEY");
   words->add_flag("--skip-bad", options->skip_bad,
                   "leave out lines that are no JSON or have no such text, and count them");
-  words->add_option("--field", options->field, "the key of a line whose text is tokenized")
-      ->capture_default_str();
+  command::heading(words, command::kComesOut);
+  words->add_option("--begin", options->begin, "before every document")->type_name("TOKEN");
+  words->add_option("--end", options->end, "after every document, as in <|endoftext|>")
+      ->type_name("TOKEN");
+  words->add_option("--out", options->out, "of PREFIX.bin and PREFIX.idx")->type_name("PREFIX");
+  command::choices(
+      words->add_option("--format", options->format, "megatron: .bin and .idx; nanogpt: .bin"),
+      {"megatron", "nanogpt"});
+  command::choices(words->add_option(
+                       "--dtype", options->dtype,
+                       "of an id; left out: uint16, or int32 (megatron) and uint32 (nanogpt) for a "
+                       "vocabulary beyond 65536"),
+                   {"uint8", "int16", "uint16", "int32", "uint32", "int64"});
   command::add_json(words, options->json);
   return {words, [options](std::ostream& out) { return tokenize(*options, out); }};
 }

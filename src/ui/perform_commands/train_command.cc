@@ -20,6 +20,7 @@
 #include "ui/command/answer.h"
 #include "ui/command/input.h"
 #include "ui/command/progress.h"
+#include "ui/command/words.h"
 #include "ui/perform_commands/launched.h"
 #include "ui/perform_commands/perform_commands.h"
 #include "ui/perform_commands/prompt_gaps.h"
@@ -197,6 +198,106 @@ Status place_weights(const TrainOptions& options, plan::Plan& plan) {
   return during(folder.check(plan.model), doing);
 }
 
+void add_rendezvous_words(CLI::App* words, TrainOptions& options) {
+  command::heading(words, command::kAcrossHosts);
+  words
+      ->add_option("--rendezvous", options.rendezvous,
+                   "where ranks started by mpirun, torchrun or srun meet")
+      ->type_name("HOST:PORT");
+  words
+      ->add_option("--listen", options.listen,
+                   "of this host that such ranks listen on, where that is not the one others "
+                   "call (0.0.0.0: all)")
+      ->type_name("ADDRESS");
+  words
+      ->add_option("--advertise", options.advertise,
+                   "at which others call this rank: behind address translation")
+      ->type_name("HOST[:PORT]");
+  words
+      ->add_option("--ports", options.ports,
+                   "that such ranks listen on, for a firewall; left out: any")
+      ->type_name("FIRST-LAST");
+  words->add_option("--port", options.port, "of the launcher, on this host; 0: any");
+  words->add_option("--join-timeout", options.join_timeout, "for all these to come")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(1.0, 86400.0));
+  words->add_flag("--no-inbound", options.no_inbound,
+                  "no rank can call this rank (of all that are started here): it calls, "
+                  "or its links go through the coordinator");
+  command::add_credentials(words, options.credentials, options.plain_tcp);
+}
+
+void add_recovery_words(CLI::App* words, TrainOptions& options) {
+  command::heading(words, "After failures");
+  words
+      ->add_option("--restarts", options.restarts,
+                   "how often to continue from one step when a worker or the launcher was lost; "
+                   "left out: 3, or 0 under mpirun, torchrun or srun, or with RANK")
+      ->check(CLI::Range(0, 1'000'000));
+  CLI::Option* spare =
+      words->add_flag("--spare", options.spare,
+                      "wait at the rendezvous to replace a rank that was lost and does not come "
+                      "again");
+  words
+      ->add_option("--datacenter", options.datacenter,
+                   "of this host: the spare replaces ranks of this datacenter; left out: any")
+      ->type_name("DATACENTER")
+      ->needs(spare);
+  words
+      ->add_option("--grace", options.grace,
+                   "how long a rank or a path may be silent before the run continues without it")
+      ->type_name("TIME");
+  words
+      ->add_option("--lease", options.lease,
+                   "the shortest lease of a rank, where silence is to be noticed sooner; left "
+                   "out: as long as --grace")
+      ->type_name("TIME");
+  words->add_flag_callback(
+      "--keep-state", [&options] { options.keep_state = true; },
+      "workers copy their state at every iteration, so that no more than one is repeated (default "
+      "where every stage has replicas)");
+  words->add_flag_callback(
+      "--no-keep-state", [&options] { options.keep_state = false; }, "they do not");
+}
+
+void add_prompt_words(CLI::App* words, TrainOptions& options) {
+  command::heading(words, "Prompts in the gaps");
+  words
+      ->add_option("--prompt-weights", options.prompt_weights,
+                   "ranks answer prompts with this model while they wait for others")
+      ->type_name("FOLDER");
+  words
+      ->add_option("--prompt-socket", options.prompt_socket,
+                   "where `tombolo prefill --run` finds it; left out: OUT/prompts.socket")
+      ->type_name("FILE");
+  words
+      ->add_option(
+          "--prompt-ranks,--prompt-rank", options.prompt_ranks,
+          "which ranks, such as 1,3; several, of one datacenter, share the model's layers; "
+          "once for each pipeline of such ranks")
+      ->type_name("RANK,...")
+      ->allow_extra_args(false);
+  words
+      ->add_option("--prompt-memory", options.prompt_memory,
+                   "keys and values of all prompts, on each of these ranks")
+      ->type_name("SIZE");
+  words
+      ->add_option(
+          "--prompt-piece", options.prompt_piece,
+          "the longest layer in a wait that the Plan does not predict: training may have to wait "
+          "that long for one")
+      ->type_name("TIME");
+  words
+      ->add_option("--prompt-load", options.prompt_load,
+                   "emulated ranks: all of them wait, in their gaps, for as long as layers of "
+                   "prompts of that many tokens to [prefill].model would take")
+      ->type_name("TOKENS")
+      ->default_str("")
+      ->check(CLI::PositiveNumber);
+  command::heading(words, command::kPerformed);
+  command::add_worker(words, options.worker);
+}
+
 }  // namespace
 
 Status train(const TrainOptions& options, std::ostream& out) {
@@ -282,111 +383,48 @@ Status train(const TrainOptions& options, std::ostream& out) {
 
 command::Command add_train(CLI::App& app) {
   auto options = std::make_shared<TrainOptions>();
-  CLI::App* words = app.add_subcommand("train", "predict a job, then perform it");
-  CLI::Option* job = words->add_option("job", options->in.input, "job file (TOML) or Plan (JSON)");
-  words->add_option("--hardware", options->in.hardware, "hardware file written by tombolo profile");
-  words->add_option("--seed", options->in.seed, "replaces [run].seed");
+  CLI::App* words =
+      command::add_command(app, {"train", command::kTraining, "predict a job, then perform it",
+                                 "tombolo train examples/emulated-row/job.toml --out run"});
+  command::heading(words, command::kGoesIn);
+  CLI::Option* job =
+      words->add_option("job", options->in.input, "job file (TOML) or Plan (JSON); - is stdin")
+          ->type_name("JOB");
+  command::add_replacements(words, options->in);
   command::add_data(words, options->in);
   words->add_option("--steps", options->in.steps, "replaces [run].steps")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  words->add_option("--out", options->out, "folder for the Plan and the Traces")
-      ->capture_default_str();
-  words->add_option("--board", options->board,
-                    "folder for what dashboards read of each step: TensorBoard's event files, "
-                    "steps.csv and steps.jsonl");
-  words->add_option("--checkpoints", options->checkpoints,
-                    "folder for this host's checkpoints, instead of the job's");
-  words->add_option("--init", options->init,
-                    "folder with config.json and safetensors whose weights the run begins with");
-  words->add_flag("--resume", options->resume, "go on from the last checkpoint");
-  words->add_option("--port", options->port, "of the launcher, on this host; 0: any");
-  words->add_option("--rendezvous", options->rendezvous,
-                    "HOST:PORT where ranks started by mpirun, torchrun or srun meet");
-  words->add_option("--listen", options->listen,
-                    "address of this host that such ranks listen on, where that is not the one "
-                    "others call (0.0.0.0: all)");
-  words->add_option("--advertise", options->advertise,
-                    "HOST or HOST:PORT at which others call this rank: behind address translation");
-  words->add_option("--ports", options->ports,
-                    "FIRST-LAST: ports that such ranks listen on, for a firewall; left out: any");
-  words->add_option("--join-timeout", options->join_timeout, "seconds for all these to come")
-      ->check(CLI::Range(1.0, 86400.0))
-      ->capture_default_str();
   words
-      ->add_option("--restarts", options->restarts,
-                   "how often to go on from one step when a worker or the launcher was lost (3; 0 "
-                   "under mpirun, torchrun or srun, or with RANK)")
-      ->check(CLI::Range(0, 1'000'000));
-  CLI::Option* spare =
-      words->add_flag("--spare", options->spare,
-                      "wait at the rendezvous for the seat of a rank that was lost and does not "
-                      "come again");
+      ->add_option("--init", options->init,
+                   "config.json and safetensors whose weights the run begins with")
+      ->type_name("FOLDER");
+  words->add_flag("--resume", options->resume, "continue from the last checkpoint");
+  command::heading(words, command::kComesOut);
+  words->add_option("--out", options->out, "for the Plan and the Traces")->type_name("FOLDER");
   words
-      ->add_option("--datacenter", options->datacenter,
-                   "of this host: the spare takes seats of this datacenter; left out: any")
-      ->needs(spare);
-  CLI::Option* credentials =
-      words->add_option("--credentials", options->credentials,
-                        "folder with certificates: TLS between all processes; left out: "
-                        "what tombolo init made, for a rendezvous on another host");
+      ->add_option("--board", options->board,
+                   "for what dashboards read of each step: TensorBoard's event files, "
+                   "steps.csv and steps.jsonl")
+      ->type_name("FOLDER");
   words
-      ->add_flag("--plain-tcp", options->plain_tcp,
-                 "to other hosts in clear text: for networks that encrypt below")
-      ->excludes(credentials);
-  words->add_flag("--no-inbound", options->no_inbound,
-                  "nobody can call this rank (of all that are started here): it calls, "
-                  "or its links go through the coordinator");
-  words
-      ->add_option("--grace", options->grace,
-                   "how long a rank or a path may be silent before the run goes on without it")
-      ->capture_default_str();
-  words->add_option("--lease", options->lease,
-                    "the shortest lease of a rank, where silence is to be noticed sooner; left "
-                    "out: as long as --grace");
-  words->add_flag_callback(
-      "--keep-state", [options] { options->keep_state = true; },
-      "workers copy their state at every iteration, so that no more than one is repeated (default "
-      "where every stage has replicas)");
-  words->add_flag_callback(
-      "--no-keep-state", [options] { options->keep_state = false; }, "they do not");
-  words->add_option("--prompt-weights", options->prompt_weights,
-                    "folder: ranks answer prompts with this model while they wait for others");
-  words->add_option("--prompt-socket", options->prompt_socket,
-                    "where `tombolo prefill --run` finds it; left out: OUT/prompts.socket");
-  words
-      ->add_option(
-          "--prompt-ranks,--prompt-rank", options->prompt_ranks,
-          "which ranks, such as 1,3; several, of one datacenter, share the model's layers; "
-          "once for each pipeline of such ranks")
-      ->allow_extra_args(false)
-      ->capture_default_str();
-  words
-      ->add_option("--prompt-memory", options->prompt_memory,
-                   "keys and values of all prompts, on each of these ranks")
-      ->capture_default_str();
-  words
-      ->add_option(
-          "--prompt-piece", options->prompt_piece,
-          "the longest layer in a wait that the Plan does not foresee: so long training may "
-          "have to wait for one")
-      ->capture_default_str();
-  words
-      ->add_option("--prompt-load", options->prompt_load,
-                   "emulated ranks: all of them wait, in their gaps, for as long as layers of "
-                   "prompts of so many tokens to [prefill].model would take")
-      ->check(CLI::PositiveNumber);
-  words->add_option("--worker", options->worker, "path of tombolo-worker");
+      ->add_option("--checkpoints", options->checkpoints,
+                   "for this host's checkpoints, instead of the job's")
+      ->type_name("FOLDER");
   words
       ->add_option("--metrics", options->metrics,
-                   "ADDRESS:PORT where /metrics is served for Prometheus; port 0: any")
-      ->capture_default_str();
+                   "where /metrics is served for Prometheus; port 0: any")
+      ->type_name("ADDRESS:PORT");
   words->add_flag("--capabilities", options->capabilities,
                   "what can be planned and what can be run");
   command::add_json(words, options->json);
+  add_rendezvous_words(words, *options);
+  add_recovery_words(words, *options);
+  add_prompt_words(words, *options);
   words->callback([options, job] {
     if (!options->capabilities && job->count() == 0) throw CLI::RequiredError("job");
   });
-  return {words, [options](std::ostream& out) -> Status {
+  return {words,
+          [options](std::ostream& out) -> Status {
             if (!options->capabilities) return train(*options, out);
             out << capabilities();
             return {};

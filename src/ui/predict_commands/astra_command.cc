@@ -12,6 +12,7 @@
 #include "spec/trace/trace_file.h"
 #include "ui/command/answer.h"
 #include "ui/command/output_files.h"
+#include "ui/command/words.h"
 #include "ui/predict_commands/astra_job.h"
 #include "ui/report/report.h"
 
@@ -249,59 +250,83 @@ Status astra(const AstraCommandOptions& options, std::ostream& out) {
 
 command::Command add_astra(CLI::App& app) {
   auto options = std::make_shared<AstraCommandOptions>();
-  CLI::App* words = app.add_subcommand(
-      "astra", "what ASTRA-sim's analytical binaries answer, from the same files");
-  words->add_option("--workload-configuration", options->workload,
-                    "PREFIX of Chakra traces, PREFIX.RANK.et");
-  words->add_option("--job", options->job,
-                    "job (TOML) or Plan (JSON), simulated without files; in place of "
-                    "--workload-configuration");
+  CLI::App* words = command::add_command(
+      app, {"astra", command::kPredicting,
+            "what ASTRA-sim's analytical binaries answer, from the same files",
+            "tombolo astra --job examples/astra-sim/gpt-1t.toml --system-configuration "
+            "examples/astra-sim/system.json --network-configuration examples/astra-sim/gpt-1t.yml "
+            "--summary"});
+  command::heading(words, command::kGoesIn);
   words
-      ->add_option("--granularity", options->granularity,
-                   "of a job's computations: layer, or stage")
-      ->capture_default_str();
-  words->add_option("--retarget", options->retarget,
-                    "take the traces, as many as there are, for those of so many ranks, with "
-                    "more or fewer data-parallel replicas");
+      ->add_option("--workload-configuration", options->workload,
+                   "of Chakra traces, PREFIX.RANK.et")
+      ->type_name("PREFIX");
+  words
+      ->add_option("--job", options->job,
+                   "job (TOML) or Plan (JSON), simulated without files; in place of "
+                   "--workload-configuration")
+      ->type_name("FILE");
+  command::suggestions(
+      words->add_option("--granularity", options->granularity, "of a job's computations"),
+      {"layer", "stage"});
+  words
+      ->add_option("--retarget", options->retarget,
+                   "take the traces, as many as there are, for those of that many ranks, with "
+                   "more or fewer data-parallel replicas")
+      ->type_name("RANKS");
   words
       ->add_option("--data-groups", options->data_groups,
                    "--retarget: names of all groups that join replicas; left out: found")
+      ->type_name("NAME,...")
       ->delimiter(',');
   words->add_flag("--remote-parameters", options->remote_parameters,
                   "of a job with ZeRO 3: its shards live in remote memory");
-  words->add_option("--system-configuration", options->system, "system.json");
-  words->add_option("--network-configuration", options->network, "network.yml");
-  words->add_option("--remote-memory-configuration", options->remote_memory,
-                    "remote_memory.json; left out: there is none");
-  words->add_option("--comm-group-configuration", options->comm_groups, "JSON, group to ranks");
-  words->add_option("--logging-configuration", options->logging, "taken and ignored");
-  words->add_option("--logging-folder", options->logging_folder, "taken and ignored");
-  words->add_option("--num-queues-per-dim", options->queues, "queues per dimension")
-      ->capture_default_str();
-  words->add_option("--compute-scale", options->compute_scale, "1");
-  words->add_option("--comm-scale", options->comm_scale, "1");
-  words->add_option("--injection-scale", options->injection_scale, "of the endpoint delay");
-  words->add_option("--rendezvous-protocol", options->rendezvous, "false");
-  words->add_option("--law", options->law, "analytical, congestion or fluid")
-      ->capture_default_str();
   words->add_flag("--spmd", options->spmd, "PREFIX.0.et stands for all ranks");
+  words->add_option("--system-configuration", options->system, "system.json")->type_name("FILE");
+  words->add_option("--network-configuration", options->network, "network.yml")->type_name("FILE");
   words
-      ->add_option("--collapse", options->collapse,
-                   "off: simulate every rank, even where one could stand for several")
-      ->capture_default_str();
-  words->add_option("--set", options->set,
-                    "a sweep: network.KEY or system.KEY=VALUE,VALUE,...; repeated: the grid");
-  words->add_option("--jobs", options->threads, "threads of a sweep; left out: all cores");
-  words->add_option("--csv", options->csv, "of a sweep: file for its rows");
-  words->add_flag("--per-npu", options->per_npu, "with --json: when each NPU finishes");
-  words->add_option("--trace", options->trace,
-                    "Trace to write, for tombolo report and tombolo convert --to perfetto");
-  words->add_option("--report", options->report, "HTML page to write: a picture of the run");
-  words->add_option("--trace-ranks", options->trace_ranks, "how many ranks these two show")
-      ->check(CLI::Range(1, 1 << 24))
-      ->capture_default_str();
+      ->add_option("--remote-memory-configuration", options->remote_memory,
+                   "remote_memory.json; left out: there is none")
+      ->type_name("FILE");
+  words->add_option("--comm-group-configuration", options->comm_groups, "JSON, group to ranks")
+      ->type_name("FILE");
+  command::heading(words, command::kPredicted);
+  command::suggestions(words->add_option("--law", options->law, "of the network"),
+                       {"analytical", "congestion", "fluid"});
+  command::suggestions(
+      words->add_option("--collapse", options->collapse,
+                        "off: simulate every rank, even where one could stand for several"),
+      {"on", "off"});
+  words->add_option("--num-queues-per-dim", options->queues, "queues per dimension");
+  words->add_option("--compute-scale", options->compute_scale, "as ASTRA-sim: 1");
+  words->add_option("--comm-scale", options->comm_scale, "as ASTRA-sim: 1");
+  words->add_option("--injection-scale", options->injection_scale, "of the endpoint delay");
+  command::suggestions(
+      words->add_option("--rendezvous-protocol", options->rendezvous, "as ASTRA-sim: false")
+          ->default_str("false"),
+      {"false"});
+  words->add_option("--logging-configuration", options->logging, "taken and ignored")
+      ->type_name("FILE");
+  words->add_option("--logging-folder", options->logging_folder, "taken and ignored")
+      ->type_name("FOLDER");
+  command::heading(words, "A sweep");
+  words
+      ->add_option("--set", options->set,
+                   "network.KEY or system.KEY=VALUE,VALUE,...; repeated: the grid")
+      ->type_name("KEY=VALUES");
+  words->add_option("--threads,--jobs", options->threads, "threads of a sweep; 0: all cores");
+  words->add_option("--csv", options->csv, "of a sweep: for its rows")->type_name("FILE");
+  command::heading(words, command::kComesOut);
   words->add_flag("--summary", options->summary,
                   "after the result lines: exposed time by cause, use of the dimensions");
+  words->add_flag("--per-npu", options->per_npu, "with --json: when each NPU finishes");
+  words
+      ->add_option("--trace", options->trace,
+                   "Trace to write, for tombolo report and tombolo convert --to perfetto")
+      ->type_name("FILE");
+  command::add_report(words, options->report, "a picture of the run");
+  words->add_option("--trace-ranks", options->trace_ranks, "how many ranks these two show")
+      ->check(CLI::Range(1, 1 << 24));
   command::add_json(words, options->json);
   return {words, [options](std::ostream& out) { return astra(*options, out); }};
 }

@@ -10,6 +10,7 @@
 #include "spec/schedule/schedule_csv.h"
 #include "spec/trace/trace_file.h"
 #include "ui/command/input.h"
+#include "ui/command/words.h"
 #include "ui/predict_commands/predict_commands.h"
 
 namespace tombolo::predict_commands {
@@ -86,45 +87,54 @@ Status convert(const ConvertOptions& options, std::ostream& out) {
 
 command::Command add_convert(CLI::App& app) {
   auto options = std::make_shared<ConvertOptions>();
-  CLI::App* words =
-      app.add_subcommand("convert",
-                         "Trace to perfetto or csv; job or Plan to plan, graph, schedule, chakra, "
-                         "megatron or torchtitan; Chakra or PyTorch trace to chakra, chakra-json, "
-                         "dot or statistics");
+  CLI::App* words = command::add_command(
+      app, {"convert", command::kEvidence, "Traces, jobs, Plans and Chakra traces to other formats",
+            "tombolo convert examples/toy/job.toml --to schedule"});
+  command::heading(words, command::kGoesIn);
   words
       ->add_option("input", options->input,
-                   "Trace, Plan, job, Chakra trace or execution trace of PyTorch")
+                   "Trace, Plan, job, Chakra trace or execution trace of PyTorch; - is stdin")
+      ->type_name("FILE")
       ->required();
-  words->add_option("--to", options->to, "what to write")
-      ->required()
-      ->check(CLI::IsMember({"perfetto", "csv", "plan", "graph", "schedule", "chakra",
-                             "chakra-json", "dot", "statistics", "megatron", "torchtitan"}));
-  words->add_option(
-      "--out", options->out,
-      "file to write; left out: stdout. Job or Plan to chakra: PREFIX of PREFIX.RANK.et");
-  words->add_option("--kineto", options->kineto,
-                    "PyTorch: Kineto's trace of the same run, which knows the times");
+  words
+      ->add_option("--kineto", options->kineto,
+                   "PyTorch: Kineto's trace of the same run, which knows the times")
+      ->type_name("FILE");
+  command::heading(words, "Of Chakra traces");
   words->add_flag("--repair", options->repair,
                   "Chakra: drop dependencies that cannot be, and list them");
-  words
-      ->add_option(
+  command::choices(
+      words->add_option(
           "--granularity", options->granularity,
           "job or Plan with tensor, context or expert parallelism or ZeRO to chakra: nodes per "
-          "layer, or per stage")
-      ->check(CLI::IsMember({"layer", "stage"}))
-      ->capture_default_str();
-  words->add_option("--retarget", options->retarget,
-                    "Chakra traces PREFIX.RANK.et (input: PREFIX) to chakra: as of so "
-                    "many ranks, with more or fewer data-parallel replicas");
-  words->add_option("--comm-groups", options->comm_groups,
-                    "--retarget: JSON, communicator group to ranks");
+          "layer, or per stage"),
+      {"layer", "stage"});
+  words
+      ->add_option("--retarget", options->retarget,
+                   "Chakra traces PREFIX.RANK.et (input: PREFIX) to chakra: as of that "
+                   "many ranks, with more or fewer data-parallel replicas")
+      ->type_name("RANKS");
+  words
+      ->add_option("--comm-groups", options->comm_groups,
+                   "--retarget: JSON, communicator group to ranks")
+      ->type_name("FILE");
   words
       ->add_option("--data-groups", options->data_groups,
                    "--retarget: names of all groups that join replicas; left out: found")
+      ->type_name("NAME,...")
       ->delimiter(',');
   words->add_flag("--remote-parameters", options->remote_parameters,
                   "job with ZeRO 3 to chakra: shards live in remote memory, loaded "
                   "before they are gathered and stored when they are summed");
+  command::heading(words, command::kComesOut);
+  command::choices(words->add_option("--to", options->to, "what to write"),
+                   {"perfetto", "csv", "plan", "graph", "schedule", "chakra", "chakra-json", "dot",
+                    "statistics", "megatron", "torchtitan"})
+      ->required();
+  words
+      ->add_option("--out", options->out,
+                   "left out: stdout. Job or Plan to chakra: PREFIX of PREFIX.RANK.et")
+      ->type_name("FILE");
   command::add_json(words, options->json);
   return {words, [options](std::ostream& out) { return convert(*options, out); }};
 }

@@ -6,6 +6,7 @@
 #include "predict/estimate/estimate.h"
 #include "ui/command/answer.h"
 #include "ui/command/stages.h"
+#include "ui/command/words.h"
 #include "ui/predict_commands/predict_commands.h"
 
 namespace tombolo::predict_commands {
@@ -232,10 +233,15 @@ Status estimate(const EstimateOptions& options, std::ostream& out) {
 
 command::Command add_estimate(CLI::App& app) {
   auto options = std::make_shared<EstimateOptions>();
-  CLI::App* words = app.add_subcommand(
-      "estimate", "predict the iteration of a job or a Plan by a law in closed form");
-  words->add_option("job", options->job, "job file (TOML) or Plan (JSON)")->required();
-  words->add_option("--law", options->law, "by which law: tombolo (the default) or rail-only");
+  CLI::App* words =
+      command::add_command(app, {"estimate", command::kPredicting,
+                                 "predict the iteration of a job or a Plan by a law in closed form",
+                                 "tombolo estimate examples/rail-only/table4-175b.toml"});
+  command::add_job(words, options->job, "job file (TOML) or Plan (JSON)");
+  command::heading(words, command::kPredicted);
+  command::suggestions(words->add_option("--law", options->law, "by which law; left out: tombolo"),
+                       {"tombolo", "rail-only"});
+  command::heading(words, command::kComesOut);
   command::add_json(words, options->json);
   return {words, [options](std::ostream& out) { return estimate(*options, out); }};
 }

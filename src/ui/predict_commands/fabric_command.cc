@@ -5,6 +5,7 @@
 #include "predict/network/failure.h"
 #include "predict/network/grid_collective.h"
 #include "ui/command/answer.h"
+#include "ui/command/words.h"
 #include "ui/predict_commands/predict_commands.h"
 
 namespace tombolo::predict_commands {
@@ -282,49 +283,60 @@ Status fabric(const FabricOptions& options, std::ostream& out) {
 
 command::Command add_fabric(CLI::App& app) {
   auto options = std::make_shared<FabricOptions>();
-  CLI::App* words = app.add_subcommand(
-      "fabric", "what the network of a GPU cluster needs and costs: Clos, rail-only");
-  CLI::Option* gpus = words->add_option("--gpus", options->gpus, "how many GPUs");
-  words->add_option("--radix", options->radix, "ports of a switch")->capture_default_str();
-  CLI::Option* domain = words->add_option("--domain", options->domain, "GPUs of a scale-up domain")
-                            ->capture_default_str();
-  words->add_option("--switch-port-price", options->switch_port_price, "USD")
-      ->capture_default_str();
-  words->add_option("--transceiver-price", options->transceiver_price, "USD")
-      ->capture_default_str();
-  words->add_option("--message", options->message,
-                    "size such as 1GB: how long collectives take, too");
-  words->add_option("--domain-bandwidth", options->domain_bandwidth, "of a GPU inside its domain")
-      ->capture_default_str();
-  words->add_option("--port-bandwidth", options->port_bandwidth, "of a GPU into the network")
-      ->capture_default_str();
-  words->add_flag("--failures", options->failures,
-                  "what a failed GPU, server, rail switch or link costs");
-  words->add_option("--server", options->server,
-                    "GPUs per server; left out: the domain if at most 16, else 1");
+  CLI::App* words = command::add_command(
+      app, {"fabric", command::kPlanning,
+            "what the network of a GPU cluster needs and costs: Clos, rail-only",
+            "tombolo fabric --gpus 32768 --domain 256 --failures"});
+  command::heading(words, "The cluster");
+  CLI::Option* gpus = words->add_option("--gpus", options->gpus, "how many GPUs")->default_str("");
+  words->add_option("--radix", options->radix, "ports of a switch");
+  CLI::Option* domain = words->add_option("--domain", options->domain, "GPUs of a scale-up domain");
+  words
+      ->add_option("--server", options->server,
+                   "GPUs per server; left out: the domain if at most 16, else 1")
+      ->type_name("GPUS");
   words
       ->add_option("--optical-group", options->optical_group,
                    "GPUs that an optical switch inside a domain exchanges together")
-      ->capture_default_str();
+      ->type_name("GPUS");
+  words->add_option("--switch-port-price", options->switch_port_price, "price of a switch port")
+      ->type_name("USD");
+  words->add_option("--transceiver-price", options->transceiver_price, "price of a transceiver")
+      ->type_name("USD");
+  words->add_option("--domain-bandwidth", options->domain_bandwidth, "of a GPU inside its domain")
+      ->type_name("RATE");
+  words->add_option("--port-bandwidth", options->port_bandwidth, "of a GPU into the network")
+      ->type_name("RATE");
+  command::heading(words, "What is asked");
+  words->add_option("--message", options->message, "how long collectives of it take, too")
+      ->type_name("SIZE");
+  words->add_flag("--failures", options->failures,
+                  "what a failed GPU, server, rail switch or link costs");
+  command::heading(words, "Iterations per dollar");
   CLI::Option* job =
       words
           ->add_option(
               "--job", options->job,
               "job or Plan whose GPUs the fabric joins: iterations per dollar, network included")
+          ->type_name("FILE")
           ->excludes(gpus)
           ->excludes(domain);
-  words->add_option("--law", options->law, "that predicts the job's iteration")->needs(job);
+  command::suggestions(
+      words->add_option("--law", options->law, "that predicts the job's iteration")->needs(job),
+      {"tombolo", "rail-only"});
   words
       ->add_option("--iteration", options->iteration,
-                   "time of an iteration on full bisection, such as 12.5s, instead of a law")
+                   "of an iteration on full bisection, such as 12.5s, instead of a law")
+      ->type_name("TIME")
       ->needs(job);
   words->add_option("--years", options->years, "until the network is written off")
-      ->needs(job)
-      ->capture_default_str();
+      ->type_name("YEARS")
+      ->needs(job);
   words
       ->add_flag("--price-includes-network", options->price_includes_network,
                  "the cluster's price of a device has a Clos in it")
       ->needs(job);
+  command::heading(words, command::kComesOut);
   command::add_json(words, options->json);
   return {words, [options](std::ostream& out) { return fabric(*options, out); }};
 }

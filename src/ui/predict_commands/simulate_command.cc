@@ -16,6 +16,7 @@
 #include "ui/command/input.h"
 #include "ui/command/output_files.h"
 #include "ui/command/stages.h"
+#include "ui/command/words.h"
 #include "ui/predict_commands/policy_choice.h"
 #include "ui/predict_commands/predict_commands.h"
 #include "ui/predict_commands/simulate_prefill.h"
@@ -303,14 +304,17 @@ Status simulate(const SimulateOptions& options, std::ostream& out) {
 
 command::Command add_simulate(CLI::App& app) {
   auto options = std::make_shared<SimulateOptions>();
-  CLI::App* words = app.add_subcommand("simulate", "predict the timeline of a job or Plan");
+  CLI::App* words = command::add_command(
+      app, {"simulate", command::kPredicting, "predict the timeline of a job or Plan",
+            "tombolo simulate examples/toy/job.toml --ascii"});
   command::add_input(words, options->in);
+  command::heading(words, command::kPredicted);
   words->add_option("--iterations", options->iterations, "how many to simulate")
       ->check(CLI::Range(1, 1000000));
-  words->add_option("--out", options->out, "write the predicted Trace (JSON lines)");
-  CLI::Option* policy =
+  CLI::Option* policy = command::suggestions(
       words->add_option("--policy", options->policy,
-                        "another schedule than the job's: a name, or best, which searches");
+                        "another schedule than the job's, or best, which searches"),
+      command::policies());
   words
       ->add_flag("--no-split", options->no_split,
                  "best: gradients of inputs and weights stay together")
@@ -323,28 +327,40 @@ command::Command add_simulate(CLI::App& app) {
   words
       ->add_option("--measured", options->measured,
                    "best: Trace from which the stage times are taken")
+      ->type_name("FILE")
       ->needs(policy);
   words->add_flag("--strands", options->strands,
-                  "run each forward of a folded schedule beside a backward, as strands of a layer "
-                  "take them (tombolo strand); best tries it where layers communicate");
-  words->add_option("--out-plan", options->out_plan,
-                    "write the Plan that performs what was predicted");
-  words->add_flag("--check", options->check,
-                  "add the Trace up again: no resource carries more than it can, nothing begins "
-                  "before what it needs");
-  words->add_option("--prefill", options->prefill,
-                    "what the bubbles carry of recorded requests (CSV as Azure publishes them) to "
-                    "the model of [prefill]");
+                  "run each forward of a folded schedule together with a backward, as strands of "
+                  "a layer take them (tombolo strand); best tries it where layers communicate");
+  command::heading(words, "Prefill in the bubbles");
   words
-      ->add_option("--prefill-scale", options->prefill_scale, "requests come so many times as fast")
+      ->add_option("--prefill", options->prefill,
+                   "what the bubbles carry of recorded requests (CSV as Azure publishes them) to "
+                   "the model of [prefill]")
+      ->type_name("FILE");
+  words
+      ->add_option("--prefill-scale", options->prefill_scale,
+                   "requests come that many times as fast")
       ->check(CLI::PositiveNumber);
   words->add_flag("--no-suspension", options->no_suspension,
                   "prefill: the layers of a GPU run within one gap");
   words->add_flag("--prefill-batch", options->prefill_batch,
                   "prefill: requests queue instead of being refused");
-  words->add_option("--prefill-decode", options->prefill_decode,
-                    "prefill: datacenter of the decode workers; left out: each pipeline's own");
+  words
+      ->add_option("--prefill-decode", options->prefill_decode,
+                   "prefill: of the decode workers; left out: each pipeline's own")
+      ->type_name("DATACENTER");
+  command::heading(words, command::kComesOut);
   words->add_flag("--ascii", options->ascii, "draw the schedule in the terminal");
+  words->add_flag("--check", options->check,
+                  "add the Trace up again: no resource carries more than it can, nothing begins "
+                  "before what it needs");
+  words->add_option("--out", options->out, "write the predicted Trace (JSON lines)")
+      ->type_name("FILE");
+  words
+      ->add_option("--out-plan", options->out_plan,
+                   "write the Plan that performs what was predicted")
+      ->type_name("FILE");
   command::add_json(words, options->json);
   return {words, [options](std::ostream& out) { return simulate(*options, out); }};
 }

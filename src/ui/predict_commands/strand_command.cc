@@ -7,6 +7,7 @@
 #include "predict/strand/stream_picture.h"
 #include "ui/command/answer.h"
 #include "ui/command/output_files.h"
+#include "ui/command/words.h"
 #include "ui/predict_commands/predict_commands.h"
 #include "ui/predict_commands/strand_page.h"
 
@@ -257,33 +258,42 @@ Status strands(const StrandCommandOptions& given, std::ostream& out) {
 
 command::Command add_strand(CLI::App& app) {
   auto options = std::make_shared<StrandCommandOptions>();
-  CLI::App* words = app.add_subcommand(
-      "strand",
-      "the forward pass of one microbatch beside the backward pass of another, operator "
-      "by operator");
-  words->add_option("job", options->job, "job file (TOML) or Plan (JSON)")->required();
-  words->add_option("--beside", options->beside,
-                    "another job: its plan below the first one, under the same options");
-  words->add_option("--profile", options->profile,
-                    "overlap profile (CSV): times of operators alone and beside each other");
-  words->add_flag("--barriers", options->barriers,
-                  "perform with barriers after segments, as DHelix does, instead of events");
-  words->add_option("--barrier", options->barrier, "what a barrier takes")->capture_default_str();
-  words->add_option("--segment", options->segment, "operators of one pass in a segment at most")
-      ->capture_default_str();
-  words->add_option("--layers", options->layers, "layers planned as one")->capture_default_str();
+  CLI::App* words =
+      command::add_command(app, {"strand", command::kPredicting,
+                                 "what two microbatches on one device hide of each other",
+                                 "tombolo strand examples/strands/llama-25b.toml"});
+  command::add_job(words, options->job, "job file (TOML) or Plan (JSON)");
+  words
+      ->add_option("--beside", options->beside,
+                   "another job: its plan below the first one, under the same options")
+      ->type_name("FILE");
+  words
+      ->add_option("--profile", options->profile,
+                   "overlap profile (CSV): times of operators alone and at the same time")
+      ->type_name("FILE");
+  words->add_flag("--dense", options->dense, "of a model with experts, a layer without");
+  command::heading(words, "How it is searched");
+  words->add_option("--segment", options->segment, "operators of one pass in a segment at most");
+  words->add_option("--layers", options->layers, "layers planned as one");
   words->add_flag("--gather-again", options->gather_again,
                   "gather inputs again for gradients of weights, as Megatron-LM does");
-  words->add_flag("--dense", options->dense, "of a model with experts, a layer without");
-  words
-      ->add_option("--copies", options->copies,
-                   "links whose transfers take no multiprocessors: local, cross")
-      ->delimiter(',');
+  command::suggestions(
+      words
+          ->add_option("--copies", options->copies,
+                       "links whose transfers take no multiprocessors; several with commas")
+          ->delimiter(','),
+      {"local", "cross"});
   words
       ->add_option("--sm-shares", options->sm_shares,
                    "of the multiprocessors for communication, to choose from")
+      ->type_name("SHARE,...")
       ->delimiter(',');
-  words->add_option("--report", options->report, "HTML page to write");
+  command::heading(words, command::kPerformed);
+  words->add_flag("--barriers", options->barriers,
+                  "perform with barriers after segments, as DHelix does, instead of events");
+  words->add_option("--barrier", options->barrier, "what a barrier takes")->type_name("TIME");
+  command::heading(words, command::kComesOut);
+  command::add_report(words, options->report, "both passes, operator by operator");
   command::add_json(words, options->json);
   return {words, [options](std::ostream& out) { return strands(*options, out); }};
 }

@@ -7,6 +7,7 @@
 #include "predict/workload/traffic.h"
 #include "ui/command/answer.h"
 #include "ui/command/output_files.h"
+#include "ui/command/words.h"
 #include "ui/predict_commands/predict_commands.h"
 #include "ui/report/heat_map.h"
 
@@ -352,15 +353,20 @@ Status traffic(const TrafficCommandOptions& options, std::ostream& out) {
 
 command::Command add_traffic(CLI::App& app) {
   auto options = std::make_shared<TrafficCommandOptions>();
-  CLI::App* words = app.add_subcommand(
-      "traffic", "bytes between every pair of GPUs, by kind of parallelism; a heat map");
-  words->add_option("job", options->job, "job file (TOML) or Plan (JSON)")->required();
-  words->add_option("--report", options->report, "HTML page to write");
-  words->add_option("--csv", options->csv, "table to write: bytes from each block of GPUs to each");
+  CLI::App* words = command::add_command(
+      app, {"traffic", command::kPredicting,
+            "bytes between every pair of GPUs, by kind of parallelism; a heat map",
+            "tombolo traffic examples/rail-only/table4-175b.toml"});
+  command::add_job(words, options->job, "job file (TOML) or Plan (JSON)");
+  command::heading(words, command::kPredicted);
   words->add_flag("--flat-rings", options->flat_rings,
                   "rings in the order of ranks, also where groups span domains");
   words->add_flag("--gather-again", options->gather_again,
                   "count inputs that sequence parallelism gathers again");
+  command::heading(words, command::kComesOut);
+  command::add_report(words, options->report, "the heat map");
+  words->add_option("--csv", options->csv, "table to write: bytes from each block of GPUs to each")
+      ->type_name("FILE");
   command::add_json(words, options->json);
   return {words, [options](std::ostream& out) { return traffic(*options, out); }};
 }
