@@ -1,5 +1,6 @@
-"""What a person at a terminal meets: help, and - for a file."""
+"""What a person at a terminal meets: help, completion, the man page, and - for a file."""
 import re
+import shutil
 import subprocess
 import unittest
 
@@ -50,6 +51,55 @@ class Help(Case):
     def traced(self):
         self.ok("simulate", TOY, "--out", "trace.jsonl")
         return "trace.jsonl"
+
+    def test_the_man_page_has_no_warnings(self):
+        page = self.write("tombolo.1", self.ok("help", "--man"))
+        self.assertIn(".SH COMMANDS", page.read_text())
+        if not shutil.which("groff"):
+            self.skipTest("groff is not installed")
+        done = subprocess.run(["groff", "-man", "-Tascii", "-P-cbou", "-ww", page], capture_output=True, text=True, timeout=GUARD_S)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertTrue("--objective" in done.stdout)
+
+
+class Completion(Case):
+    def completed(self, *words):
+        """What bash offers for the last of these words."""
+        script = self.write("completion", self.ok("completion", "bash"))
+        (self.folder / "job.toml").touch()
+        (self.folder / "jobs").mkdir(exist_ok=True)
+        array = " ".join(f"'{word}'" for word in words)
+        ask = f"source {script}; COMP_WORDS=({array}); COMP_CWORD={len(words) - 1}; _tombolo; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        done = subprocess.run(["bash", "--norc", "-c", ask], capture_output=True, text=True, timeout=GUARD_S, cwd=self.folder)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout.split()
+
+    def test_commands_options_values_and_files(self):
+        self.assertEqual(self.completed("tombolo", "sim"), ["simulate"])
+        self.assertEqual(self.completed("tombolo", "ser"), ["serve"])
+        self.assertEqual(self.completed("tombolo", "plan", "--obj"), ["--objective"])
+        self.assertEqual(self.completed("tombolo", "plan", "--objective", ""), ["time", "cost", "throughput"])
+        self.assertEqual(self.completed("tombolo", "plan", "--objective", "=", "c"), ["cost"])
+        self.assertEqual(self.completed("tombolo", "plan", "--objective", "="), ["time", "cost", "throughput"])
+        self.assertIn("best", self.completed("tombolo", "simulate", "job.toml", "--policy", "b"))
+        self.assertEqual(self.completed("tombolo", "convert", "job.toml", "--to", "perf"), ["perfetto"])
+        self.assertEqual(sorted(self.completed("tombolo", "plan", "jo")), ["job.toml", "jobs"])
+        self.assertEqual(self.completed("tombolo", "train", "job.toml", "--out", "jo"), ["jobs"])
+        self.assertEqual(self.completed("tombolo", "help", "clu"), ["cluster"])
+        self.assertEqual(self.completed("tombolo", "plan", "--top", ""), [])
+
+    def test_the_scripts_of_other_shells_are_sound(self):
+        missing = []
+        for shell in ("zsh", "fish"):
+            script = self.write(f"completion.{shell}", self.ok("completion", shell))
+            self.assertIn("rail-only", script.read_text())
+            if not shutil.which(shell):
+                missing.append(shell)
+                continue
+            done = subprocess.run([shell, "-n", script], capture_output=True, text=True, timeout=GUARD_S)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), shell)
+        if missing:
+            self.skipTest(" and ".join(missing) + " not installed: syntax not checked")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ const Add kCommands[] = {add_plan,    add_select,    [](CLI::App& app) { return 
                          add_status,  add_export,    add_prefill,
                          add_decode,  add_compare,   add_report,
                          add_convert, add_reproduce,
-                         add_help};
+                         add_help,    add_completion};
 
 }  // namespace
 

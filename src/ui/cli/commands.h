@@ -12,6 +12,7 @@ std::vector<command::Command> add_commands(CLI::App& app);
 
 // Those about the program itself.
 command::Command add_help(CLI::App& app);
+command::Command add_completion(CLI::App& app);
 
 // What `tombolo help` takes: commands and kinds of files.
 std::vector<std::string> help_topics(const CLI::App& app);

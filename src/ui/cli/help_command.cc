@@ -6,6 +6,7 @@
 #include "base/fields.h"
 #include "ui/cli/commands.h"
 #include "ui/cli/key_reference.h"
+#include "ui/cli/man_page.h"
 #include "ui/command/words.h"
 
 namespace tombolo {
@@ -16,6 +17,7 @@ constexpr const char* kAllKeys = "keys";
 struct HelpOptions {
   std::string topic;
   bool markdown = false;
+  bool man = false;
 };
 
 // "# Keys of files" and all of them: docs/reference/keys.md.
@@ -61,6 +63,10 @@ std::vector<std::string> help_topics(const CLI::App& app) {
 namespace {
 
 Status help(const CLI::App& app, const HelpOptions& options, std::ostream& out) {
+  if (options.man) {
+    out << man_page(command::commands_of(app), command::version());
+    return {};
+  }
   if (options.topic.empty()) {
     out << command::help_text(app);
     return {};
@@ -109,6 +115,7 @@ command::Command add_help(CLI::App& app) {
       ->type_name("TOPIC");
   command::heading(words, command::kComesOut);
   words->add_flag("--markdown", options->markdown, "keys as Markdown: docs/reference/keys.md");
+  words->add_flag("--man", options->man, "the manual page of all commands: tombolo.1");
   return {words, [options, &app](std::ostream& out) { return help(app, *options, out); }};
 }
 
