@@ -1,4 +1,6 @@
-"""What a person at a terminal meets: help, completion, the man page, and - for a file."""
+"""What a person at a terminal meets: help, completion, man page, doctor, and - for a file."""
+import json
+import os
 import re
 import shutil
 import subprocess
@@ -100,6 +102,27 @@ class Completion(Case):
             self.assertEqual((done.returncode, done.stderr), (0, ""), shell)
         if missing:
             self.skipTest(" and ".join(missing) + " not installed: syntax not checked")
+
+
+class Doctor(Case):
+    def test_says_what_is_there_and_what_to_install(self):
+        checks = {each["name"]: each for each in self.json("doctor")["checks"]}
+        self.assertTrue({"worker", "LibTorch", "cores", "disk", "clock", "real-time scheduling", "network namespaces",
+                         "PyTorch in Python", "GPU"} <= set(checks))
+        self.assertTrue(checks["worker"]["ok"])
+        for each in checks.values():
+            self.assertEqual(each["ok"], not each["means"], each)
+            self.assertTrue(each["ok"] or each["install"] or each["name"] == "GPU", each)
+        self.assertIn("worker", self.ok("doctor"))
+
+    def test_a_program_that_hangs_or_fails_is_missing(self):
+        self.write("nvidia-smi", "#!/bin/sh\nexec sleep 60\n").chmod(0o755)
+        self.write("python3", "#!/bin/sh\nexit 1\n").chmod(0o755)
+        done = subprocess.run([BUILD / "tombolo", "doctor", "--json"], capture_output=True, text=True, timeout=GUARD_S,
+                              cwd=self.folder, env=os.environ | {"PATH": f"{self.folder}:/usr/bin:/bin"})
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        checks = {each["name"]: each["ok"] for each in json.loads(done.stdout)["checks"]}
+        self.assertEqual((checks["GPU"], checks["PyTorch in Python"]), (False, False))
 
 
 if __name__ == "__main__":

@@ -637,4 +637,6 @@ Result<std::unique_ptr<runtime::Kernels>> make_torch_kernels(const plan::Plan& p
   });
 }
 
+std::string libtorch_version() { return TORCH_VERSION; }
+
 }  // namespace tombolo::train

@@ -27,6 +27,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "base/result.h"
 #include "perform/runtime/kernels.h"
@@ -41,5 +42,8 @@ namespace tombolo::train {
 // without products of bf16 gives the same results where it is said to have them, slowly.
 Result<std::unique_ptr<runtime::Kernels>> make_torch_kernels(
     const plan::Plan& plan, int32_t rank, const CpuFeatures& cpu = cpu_features());
+
+// "2.6.0".
+std::string libtorch_version();
 
 }  // namespace tombolo::train

@@ -5,6 +5,7 @@
 
 #include "perform/runtime/emulated_kernels.h"
 #ifdef TOMBOLO_TORCH
+#include "perform/train/blas_check.h"
 #include "perform/train/torch_kernels.h"
 #endif
 
@@ -42,6 +43,17 @@ Result<std::unique_ptr<runtime::Kernels>> make_kernels(const plan::Plan& plan, i
   }
   return unusable(fmt::format("\"{}\" can be predicted but not run here", device.name),
                   fmt::format("device = \"cpu\" or \"emulated:{}\"", device.name));
+}
+
+Value::Table kernel_facts() {
+#ifdef TOMBOLO_TORCH
+  const Status usable = train::check_blas();
+  return {{"libtorch", train::libtorch_version()},
+          {"blas", train::blas_library()},
+          {"blas_problem", usable ? "" : usable.error().message}};
+#else
+  return {{"libtorch", ""}, {"blas", ""}, {"blas_problem", ""}};
+#endif
 }
 
 }  // namespace tombolo::worker

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "base/value.h"
 #include "perform/runtime/kernels.h"
 #include "spec/plan/plan.h"
 
@@ -13,5 +14,8 @@ namespace tombolo::worker {
 // only be predicted.
 Result<std::unique_ptr<runtime::Kernels>> make_kernels(const plan::Plan& plan, int32_t rank,
                                                        Clock& clock);
+
+// With what this program computes: "libtorch", "blas" (its file) and "blas_problem"; empty without.
+Value::Table kernel_facts();
 
 }  // namespace tombolo::worker

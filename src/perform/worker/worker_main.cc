@@ -221,6 +221,10 @@ launch::RankEnd perform(const CLI::App& command, Arguments& arguments) {
   if (command.get_name() == "profile") return {profile(arguments)};
   if (command.get_name() == "generate") return {answer_prompts(arguments)};
   if (command.get_name() == "decode") return {decode_prompts(arguments)};
+  if (command.get_name() == "kernels") {
+    fmt::print("{}\n", to_json(Value(kernel_facts()), -1));
+    return {};
+  }
   return {measure_roofline(arguments)};
 }
 
@@ -282,6 +286,7 @@ int main(int argc, char** argv) {
       app.add_subcommand("decode", "answers prompts that were read elsewhere");
   add_generate(decode_command, arguments);
   add_decode(decode_command, arguments);
+  app.add_subcommand("kernels", "prints with what it computes, as one line of JSON");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

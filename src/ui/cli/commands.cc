@@ -26,7 +26,7 @@ const Add kCommands[] = {add_plan,    add_select,    [](CLI::App& app) { return 
                          add_init,    add_tokenize,  add_train,
                          add_status,  add_export,    add_prefill,
                          add_decode,  add_compare,   add_report,
-                         add_convert, add_reproduce,
+                         add_convert, add_reproduce, add_doctor,
                          add_help,    add_completion};
 
 }  // namespace

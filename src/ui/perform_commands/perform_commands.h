@@ -208,6 +208,9 @@ struct StatusOptions {
   bool once = false;
   bool json = false;
 };
+// Of this machine, line by line; exits with 0 also where something is missing.
+command::Command add_doctor(CLI::App& app);
+
 // What a run that goes on is doing; on a terminal drawn again every second until the run ends.
 Status status(const StatusOptions& options, std::ostream& out);
 command::Command add_status(CLI::App& app);
