@@ -1,9 +1,12 @@
-"""What a person at a terminal meets: help, completion, man page, doctor, and - for a file."""
+"""What a person at a terminal meets: help, completion, man page, doctor, and a line while a command is at work."""
 import json
 import os
+import pty
 import re
+import select
 import shutil
 import subprocess
+import time
 import unittest
 
 from program import BUILD, GUARD_S, ROOT, TWO_EMULATED, Case
@@ -123,6 +126,46 @@ class Doctor(Case):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         checks = {each["name"]: each["ok"] for each in json.loads(done.stdout)["checks"]}
         self.assertEqual((checks["GPU"], checks["PyTorch in Python"]), (False, False))
+
+
+class WaitLine(Case):
+    """The command waits for its job on standard input, as long as the test likes."""
+
+    def start(self, stderr):
+        process = subprocess.Popen([BUILD / "tombolo", "simulate", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=stderr, cwd=self.folder)
+        self.addCleanup(process.kill)
+        return process
+
+    def finish(self, process):
+        out, _ = process.communicate(TOY.read_bytes(), timeout=GUARD_S)
+        self.assertEqual(process.returncode, 0)
+        return out
+
+    def test_a_terminal_sees_a_command_at_work_and_then_its_answer_alone(self):
+        reading, writing = pty.openpty()
+        process = self.start(writing)
+        os.close(writing)
+        seen = b""
+        deadline = time.monotonic() + GUARD_S
+        while seen.count(b"tombolo simulate: at work for ") < 2:
+            self.assertLess(time.monotonic(), deadline, seen)
+            if select.select([reading], [], [], 1)[0]:
+                seen += os.read(reading, 4096)
+        self.assertIn(b"predicted iteration", self.finish(process))
+        try:
+            while part := os.read(reading, 4096):
+                seen += part
+        except OSError:
+            pass  # the other end is closed
+        os.close(reading)
+        self.assertTrue(seen.endswith(b"\r\x1b[K"), seen)
+
+    def test_a_log_does_not(self):
+        process = self.start(subprocess.PIPE)
+        time.sleep(3)  # a line would come after two
+        out, log = process.communicate(TOY.read_bytes(), timeout=GUARD_S)
+        self.assertEqual((process.returncode, log), (0, b""))
 
 
 if __name__ == "__main__":

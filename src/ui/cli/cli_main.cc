@@ -3,10 +3,12 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <iostream>
+#include <optional>
 #include <vector>
 
 #include "base/fields.h"
 #include "ui/cli/commands.h"
+#include "ui/command/progress.h"
 #include "ui/decide_commands/crew.h"
 
 namespace tombolo {
@@ -83,7 +85,12 @@ int run(int argc, char** argv) {
     return 2;
   }
   for (const command::Command& command : commands) {
-    if (*command.words) return finish(command.run(std::cout));
+    if (!*command.words) continue;
+    std::optional<command::WaitLine> line;
+    if (!command.lasts) line.emplace("tombolo " + command.words->get_name());
+    const Status status = command.run(std::cout);
+    line.reset();
+    return finish(status);
   }
   return 2;  // not reached: one subcommand is required
 }

@@ -24,6 +24,7 @@ namespace tombolo::command {
 struct Command {
   CLI::App* words = nullptr;
   std::function<Status(std::ostream& out)> run;  // with the options that `words` has read
+  bool lasts = false;  // waits for others, or tells itself how far it is: no WaitLine
 };
 
 // What every command that starts from a job or a Plan takes.

@@ -4,6 +4,7 @@
 // short.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -48,6 +49,23 @@ class SearchBar {
  private:
   const bool terminal_;
   bool shown_ = false;
+};
+
+// That a command is at work, where it has said nothing for two seconds: a line on a terminal's stderr,
+// gone before anything else is written to stdout or stderr; nothing elsewhere.
+//
+// While it lives it stands between std::cout, std::cerr and their buffers. A line that another has
+// begun and not ended (a SearchBar) is left alone.
+class WaitLine {
+ public:
+  explicit WaitLine(const std::string& what);  // "tombolo reproduce"
+  ~WaitLine();
+  WaitLine(const WaitLine&) = delete;
+  WaitLine& operator=(const WaitLine&) = delete;
+
+ private:
+  class Shown;
+  std::unique_ptr<Shown> shown_;
 };
 
 }  // namespace tombolo::command

@@ -206,7 +206,7 @@ command::Command add_decode(CLI::App& app) {
   command::add_credentials(words, options->credentials, options->plain_tcp);
   command::heading(words, command::kComesOut);
   command::add_json(words, options->json);
-  return {words, [options](std::ostream& out) { return decode(*options, out); }};
+  return {words, [options](std::ostream& out) { return decode(*options, out); }, true};
 }
 
 }  // namespace tombolo::perform_commands

@@ -209,7 +209,7 @@ command::Command add_init(CLI::App& app) {
       ->excludes(invite)
       ->excludes(join)
       ->excludes(issue);
-  return {words, [options](std::ostream& out) { return init(*options, out); }};
+  return {words, [options](std::ostream& out) { return init(*options, out); }, true};
 }
 
 }  // namespace tombolo::perform_commands

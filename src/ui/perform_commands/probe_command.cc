@@ -211,7 +211,7 @@ command::Command add_probe(CLI::App& app) {
       ->type_name("NAME,NAME")
       ->delimiter(',');
   command::add_json(words, options->json);
-  return {words, [options](std::ostream& out) { return probe(*options, out); }};
+  return {words, [options](std::ostream& out) { return probe(*options, out); }, true};
 }
 
 }  // namespace tombolo::perform_commands

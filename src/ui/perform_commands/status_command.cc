@@ -169,7 +169,7 @@ command::Command add_status(CLI::App& app) {
   command::heading(words, command::kComesOut);
   words->add_flag("--once", options->once, "print it once, also on a terminal");
   command::add_json(words, options->json);
-  return {words, [options](std::ostream& out) { return status(*options, out); }};
+  return {words, [options](std::ostream& out) { return status(*options, out); }, true};
 }
 
 }  // namespace tombolo::perform_commands

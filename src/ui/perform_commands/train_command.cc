@@ -428,7 +428,8 @@ command::Command add_train(CLI::App& app) {
             if (!options->capabilities) return train(*options, out);
             out << capabilities();
             return {};
-          }};
+          },
+          true};
 }
 
 }  // namespace tombolo::perform_commands
